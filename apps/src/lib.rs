@@ -1,0 +1,1 @@
+//! Forwarding applications, one small binary each.

@@ -1,0 +1,1 @@
+//! Micro and whole-program figures, beside the peers on the same machine.

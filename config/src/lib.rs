@@ -1,0 +1,1 @@
+//! Specs as plain data: EAL options, device arguments, TOML profiles.

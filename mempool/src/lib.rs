@@ -1,0 +1,1 @@
+//! Object pools over pinned memory with per-lcore caches, and mbufs.

@@ -1,0 +1,1 @@
+//! Ports without a NIC: null, ring, pcap, af_packet, tap.

@@ -1,0 +1,1 @@
+//! What a port is: control handle, rx and tx queues, stats, and layers around ports.

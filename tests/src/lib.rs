@@ -1,0 +1,1 @@
+//! Whole-program tests over real kernel interfaces.

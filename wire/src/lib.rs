@@ -1,0 +1,1 @@
+//! Header views that never panic, Internet checksum and Toeplitz hash.

@@ -1,0 +1,2 @@
+//! Developer tasks: check, tidy, bench, peers.
+fn main() {}
