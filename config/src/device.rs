@@ -1,0 +1,275 @@
+//! Device arguments: `net_pcap0,rx_pcap=a.pcap,infinite_rx=1`.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use crate::ConfigError;
+
+/// Which devices to open and which to leave alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceSpec {
+    /// `--vdev`: devices in software, in the order given.
+    pub vdevs: Vec<DeviceArg>,
+    /// `-a`: hardware to open.
+    pub allow: Vec<DeviceArg>,
+    /// `-b`: hardware to leave alone.
+    pub block: Vec<String>,
+    /// `--no-pci`: no hardware at all.
+    pub no_pci: bool,
+}
+
+/// One device as typed: `NAME[,KEY=VALUE...]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceArg {
+    /// The name without the number at its end: `net_null`; `pci` for a PCI address.
+    pub driver: String,
+    /// `net_null0`, `0000:03:00.0`.
+    pub name: String,
+    /// Keys and values in the order given; a key without `=` has an empty value.
+    pub args: Vec<(String, String)>,
+}
+
+impl DeviceArg {
+    /// The arguments, to be read key by key.
+    pub fn keys(&self) -> KeyReader<'_> {
+        KeyReader { device: self, known: Vec::new() }
+    }
+}
+
+impl FromStr for DeviceArg {
+    type Err = ConfigError;
+
+    /// Commas inside `[...]` do not separate, as in DPDK's lists.
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let fail = |problem: &str| ConfigError::Device { text: text.into(), problem: problem.into() };
+        let mut parts = split_outside_brackets(text).into_iter();
+        let name = parts.next().unwrap_or_default().trim();
+        let named = |mark: char| mark.is_ascii_alphanumeric() || "_-.:".contains(mark);
+        if name.is_empty() {
+            return Err(fail("has no name: write NAME[,KEY=VALUE...], such as net_null0,size=64"));
+        }
+        if let Some(mark) = name.chars().find(|&mark| !named(mark)) {
+            return Err(fail(&format!(
+                "'{}' may not stand in a name: write NAME[,KEY=VALUE...], such as net_null0,size=64",
+                mark.escape_default()
+            )));
+        }
+        let mut args = Vec::new();
+        for part in parts {
+            let (key, value) = part.split_once('=').unwrap_or((part, ""));
+            if key.trim().is_empty() {
+                return Err(fail("has a ',' with no key after it: write NAME[,KEY=VALUE...]"));
+            }
+            args.push((key.trim().to_owned(), value.to_owned()));
+        }
+        let driver = if is_pci_address(name) {
+            "pci"
+        } else {
+            name.trim_end_matches(|mark: char| mark.is_ascii_digit())
+        };
+        Ok(Self { driver: driver.into(), name: name.into(), args })
+    }
+}
+
+impl fmt::Display for DeviceArg {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.name)?;
+        for (key, value) in &self.args {
+            match value.as_str() {
+                "" => write!(out, ",{key}")?,
+                _ => write!(out, ",{key}={value}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn split_outside_brackets(text: &str) -> Vec<&str> {
+    let mut depth = 0_usize;
+    text.split(|mark| {
+        match mark {
+            '[' => depth += 1,
+            ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        mark == ',' && depth == 0
+    })
+    .collect()
+}
+
+/// `[dddd:]bb:dd.f`
+fn is_pci_address(name: &str) -> bool {
+    let hex = |text: &str, digits: RangeInclusive<usize>| {
+        digits.contains(&text.len()) && text.bytes().all(|digit| digit.is_ascii_hexdigit())
+    };
+    let Some((front, function)) = name.rsplit_once('.') else { return false };
+    let parts: Vec<&str> = front.split(':').collect();
+    hex(function, 1..=1)
+        && match parts[..] {
+            [bus, device] => hex(bus, 1..=2) && hex(device, 1..=2),
+            [domain, bus, device] => hex(domain, 1..=8) && hex(bus, 1..=2) && hex(device, 1..=2),
+            _ => false,
+        }
+}
+
+/// Reads a device's keys by type; [`KeyReader::finish`] refuses the keys that nobody asked for.
+///
+/// ```
+/// use pollux_config::DeviceArg;
+///
+/// let device: DeviceArg = "net_null0,size=128,copy=1".parse()?;
+/// let mut keys = device.keys();
+/// let size: u32 = keys.number("size", 1..=9_000)?.unwrap_or(64);
+/// let copy = keys.flag("copy")?.unwrap_or(false);
+/// keys.finish()?;
+/// assert_eq!((size, copy), (128, true));
+/// # Ok::<(), pollux_config::ConfigError>(())
+/// ```
+#[derive(Debug)]
+pub struct KeyReader<'a> {
+    device: &'a DeviceArg,
+    known: Vec<&'static str>,
+}
+
+impl<'a> KeyReader<'a> {
+    /// Every value of a key that may be given several times, in the order given.
+    pub fn all(&mut self, key: &'static str) -> Vec<&'a str> {
+        self.known.push(key);
+        self.device.args.iter().filter(|(name, _)| name == key).map(|(_, value)| value.as_str()).collect()
+    }
+
+    /// The value as text; an empty one is refused.
+    ///
+    /// # Errors
+    /// [`ConfigError::KeyValue`] when given twice or empty.
+    pub fn text(&mut self, key: &'static str) -> Result<Option<&'a str>, ConfigError> {
+        match self.all(key)[..] {
+            [] => Ok(None),
+            [""] => Err(self.bad(key, "", format!("has no value: write {key}=VALUE"))),
+            [value] => Ok(Some(value)),
+            [_, second, ..] => Err(self.bad(key, second, "is given twice: give it once")),
+        }
+    }
+
+    /// The value of a key that must be there; `mend` is an example of it, `iface=eth0`.
+    ///
+    /// # Errors
+    /// [`ConfigError::MissingKey`], or as [`KeyReader::text`].
+    pub fn required(&mut self, key: &'static str, mend: &str) -> Result<&'a str, ConfigError> {
+        self.text(key)?.ok_or_else(|| ConfigError::MissingKey {
+            device: self.device.name.clone(),
+            key: key.into(),
+            mend: format!("such as {mend}"),
+        })
+    }
+
+    /// A whole number within `range`, decimal or `0x` hexadecimal.
+    ///
+    /// # Errors
+    /// [`ConfigError::KeyValue`] when it is none or out of range.
+    pub fn number<T>(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<u64>,
+    ) -> Result<Option<T>, ConfigError>
+    where
+        T: TryFrom<u64>,
+    {
+        let Some(text) = self.text(key)? else { return Ok(None) };
+        let parsed = match text.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16),
+            None => text.parse(),
+        };
+        let number =
+            parsed.ok().filter(|number| range.contains(number)).and_then(|number| T::try_from(number).ok());
+        let wanted = || format!("is not a whole number from {} to {}", range.start(), range.end());
+        number.map(Some).ok_or_else(|| self.bad(key, text, wanted()))
+    }
+
+    /// A fraction from 0 to 1.
+    ///
+    /// # Errors
+    /// [`ConfigError::KeyValue`] when it is none.
+    pub fn share(&mut self, key: &'static str) -> Result<Option<f64>, ConfigError> {
+        let Some(text) = self.text(key)? else { return Ok(None) };
+        let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+        share.map(Some).ok_or_else(|| self.bad(key, text, "is not a share from 0 to 1, such as 0.01"))
+    }
+
+    /// `1` or `0`.
+    ///
+    /// # Errors
+    /// [`ConfigError::KeyValue`] when it is neither.
+    pub fn flag(&mut self, key: &'static str) -> Result<Option<bool>, ConfigError> {
+        match self.text(key)? {
+            None => Ok(None),
+            Some("1") => Ok(Some(true)),
+            Some("0") => Ok(Some(false)),
+            Some(other) => Err(self.bad(key, other, "is neither 0 nor 1")),
+        }
+    }
+
+    /// One of the given words; returns the word's place.
+    ///
+    /// # Errors
+    /// [`ConfigError::KeyValue`] when it is none of them.
+    pub fn choice(&mut self, key: &'static str, words: &[&str]) -> Result<Option<usize>, ConfigError> {
+        let Some(text) = self.text(key)? else { return Ok(None) };
+        let place = words.iter().position(|word| *word == text);
+        place.map(Some).ok_or_else(|| self.bad(key, text, format!("is not one of {}", words.join(", "))))
+    }
+
+    /// An Ethernet address, `02:00:00:00:00:01`.
+    ///
+    /// # Errors
+    /// [`ConfigError::KeyValue`] when it is none.
+    pub fn mac(&mut self, key: &'static str) -> Result<Option<[u8; 6]>, ConfigError> {
+        let Some(text) = self.text(key)? else { return Ok(None) };
+        let wrong = || self.bad(key, text, "is not an Ethernet address such as 02:00:00:00:00:01");
+        let mut mac = [0; 6];
+        let mut parts = text.split(':');
+        for byte in &mut mac {
+            let part = parts.next().filter(|part| (1..=2).contains(&part.len())).ok_or_else(wrong)?;
+            *byte = u8::from_str_radix(part, 16).map_err(|_| wrong())?;
+        }
+        if parts.next().is_some() { Err(wrong()) } else { Ok(Some(mac)) }
+    }
+
+    /// An error about one key, for checks that only the driver can make.
+    pub fn bad(&self, key: &str, value: &str, problem: impl Into<String>) -> ConfigError {
+        ConfigError::KeyValue {
+            device: self.device.name.clone(),
+            key: key.into(),
+            value: value.into(),
+            problem: problem.into(),
+        }
+    }
+
+    /// Ends the reading.
+    ///
+    /// # Errors
+    /// [`ConfigError::UnknownKey`] for the first key that was not asked for, naming those that were.
+    pub fn finish(self) -> Result<(), ConfigError> {
+        let known = self.known;
+        let Some((key, _)) = self.device.args.iter().find(|(key, _)| !known.contains(&key.as_str())) else {
+            return Ok(());
+        };
+        Err(ConfigError::UnknownKey {
+            device: self.device.name.clone(),
+            key: key.clone(),
+            nearest: nearest(key, known.iter().copied()).map(str::to_owned),
+            allowed: if known.is_empty() { "none".into() } else { known.join(", ") },
+        })
+    }
+}
+
+/// The word that is spelt most like `typed`, if one is near enough to be what was meant.
+pub fn nearest<'w>(typed: &str, words: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
+    words
+        .into_iter()
+        .map(|word| (strsim::normalized_damerau_levenshtein(typed, word), word))
+        .filter(|(likeness, _)| *likeness >= 0.6)
+        .max_by(|left, right| left.0.total_cmp(&right.0))
+        .map(|(_, word)| word)
+}
