@@ -69,7 +69,8 @@ impl Region {
                 0,
             )
         };
-        let refused = || MemoryError::Map { name: name.into(), bytes: len, source: std::io::Error::last_os_error() };
+        let refused =
+            || MemoryError::Map { name: name.into(), bytes: len, source: std::io::Error::last_os_error() };
         if base == libc::MAP_FAILED {
             return Err(refused());
         }

@@ -1,2 +1,53 @@
-//! Developer tasks: check, tidy, bench, peers.
-fn main() {}
+//! Developer tasks, run as `cargo xtask TASK`.
+//!
+//! - `check`: formatting, clippy with warnings denied, the layout rules, documentation, the tests.
+//! - `tidy`: the layout rules alone (dependency table, reasons on unsafe code, dead files).
+//! - `loom`, `sanitize`: the models of the lock-free code; the tests under the address and thread sanitizers.
+//! - `bench`: our figures; `bench peers`: the same beside DPDK in one run.
+
+mod bench;
+mod check;
+mod run;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Developer tasks of the workspace")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Formatting, clippy with warnings denied, layout rules, documentation, tests
+    Check,
+    /// The layout rules alone
+    Tidy,
+    /// Model-check the lock-free code with loom
+    Loom,
+    /// Run the tests of the unsafe crates under the address and the thread sanitizer
+    Sanitize,
+    /// Measure: alone, or `bench peers` beside DPDK in the same run
+    Bench(bench::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().task {
+        Task::Check => check::check(),
+        Task::Tidy => tidy::tidy(),
+        Task::Loom => check::loom(),
+        Task::Sanitize => check::sanitize(),
+        Task::Bench(args) => bench::bench(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("xtask: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,368 @@
+/*
+ * The peer's half of the figures: DPDK, through its public API only.
+ *
+ * A server on a pipe. Each line read from standard input names a figure; one timed trial of it is run and
+ * "NAME VALUE" is written, VALUE in TSC cycles per operation. Between lines every thread sleeps, so that a
+ * second program can be timed in the gaps. An unknown name is answered with "NAME unknown".
+ *
+ * Bursts are compile-time constants, as a data path has them.
+ */
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <rte_cycles.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_launch.h>
+#include <rte_lcore.h>
+#include <rte_malloc.h>
+#include <rte_mbuf.h>
+#include <rte_mempool.h>
+#include <rte_random.h>
+#include <rte_ring.h>
+#include <rte_timer.h>
+#include <rte_version.h>
+
+#define BURST 32
+#define RING_SIZE 1024
+#define POOL_SIZE 16383
+#define POOL_CACHE 512
+
+#define DIE(what) \
+	do { \
+		fprintf(stderr, "figures: %s: %s\n", what, rte_strerror(rte_errno)); \
+		exit(1); \
+	} while (0)
+
+static struct rte_ring *spsc, *mpmc;
+static struct rte_mempool *objects, *mbufs, *port_mbufs;
+static uint16_t null_port;
+
+/* ---- one core ---- */
+
+#define SAME_CORE(ring, enqueue, dequeue) \
+	do { \
+		void *in[BURST], *out[BURST]; \
+		const unsigned rounds = 1u << 14; \
+		for (unsigned i = 0; i < BURST; i++) \
+			in[i] = (void *)(uintptr_t)(i + 1); \
+		uint64_t start = rte_rdtsc_precise(); \
+		for (unsigned i = 0; i < rounds; i++) \
+			if (enqueue(ring, in, BURST, NULL) != BURST || dequeue(ring, out, BURST, NULL) != BURST) \
+				DIE("ring"); \
+		return (double)(rte_rdtsc_precise() - start) / (rounds * (double)BURST); \
+	} while (0)
+
+static double ring_spsc_same32(void) { SAME_CORE(spsc, rte_ring_sp_enqueue_burst, rte_ring_sc_dequeue_burst); }
+static double ring_mpmc_same32(void) { SAME_CORE(mpmc, rte_ring_mp_enqueue_burst, rte_ring_mc_dequeue_burst); }
+
+static double pool_cache32(void)
+{
+	void *objs[BURST];
+	const unsigned rounds = 1u << 14;
+	uint64_t start = rte_rdtsc_precise();
+	for (unsigned i = 0; i < rounds; i++) {
+		if (rte_mempool_get_bulk(objects, objs, BURST))
+			DIE("pool");
+		rte_mempool_put_bulk(objects, objs, BURST);
+	}
+	return (double)(rte_rdtsc_precise() - start) / (rounds * (double)BURST);
+}
+
+static double mbuf_bulk32(void)
+{
+	struct rte_mbuf *burst[BURST];
+	const unsigned rounds = 1u << 14;
+	uint64_t start = rte_rdtsc_precise();
+	for (unsigned i = 0; i < rounds; i++) {
+		if (rte_pktmbuf_alloc_bulk(mbufs, burst, BURST))
+			DIE("mbufs");
+		rte_pktmbuf_free_bulk(burst, BURST);
+	}
+	return (double)(rte_rdtsc_precise() - start) / (rounds * (double)BURST);
+}
+
+static double mbuf_single(void)
+{
+	const unsigned rounds = 1u << 18;
+	uint64_t start = rte_rdtsc_precise();
+	for (unsigned i = 0; i < rounds; i++) {
+		struct rte_mbuf *one = rte_pktmbuf_alloc(mbufs);
+		if (!one)
+			DIE("mbuf");
+		rte_pktmbuf_free(one);
+	}
+	return (double)(rte_rdtsc_precise() - start) / rounds;
+}
+
+static double null_rxtx32(void)
+{
+	struct rte_mbuf *burst[BURST];
+	const unsigned rounds = 1u << 14;
+	uint64_t start = rte_rdtsc_precise();
+	for (unsigned i = 0; i < rounds; i++) {
+		uint16_t got = rte_eth_rx_burst(null_port, 0, burst, BURST);
+		if (got != BURST || rte_eth_tx_burst(null_port, 0, burst, got) != got)
+			DIE("null port");
+	}
+	return (double)(rte_rdtsc_precise() - start) / (rounds * (double)BURST);
+}
+
+/* ---- two cores ---- */
+
+struct side {
+	struct rte_ring *ring;
+	unsigned burst, count;
+	uint64_t start, end;
+	volatile bool ready;
+};
+
+static volatile bool go;
+
+static void begin(struct side *side)
+{
+	side->ready = true;
+	while (!go)
+		rte_pause();
+	side->start = rte_rdtsc_precise();
+}
+
+/* `w` is a constant in each instance. The producer may end up to BURST-1 elements past `count`; the ring is emptied before a trial. */
+#define MOVE(side, move, w) \
+	do { \
+		void *objs[BURST] = {0}; \
+		for (unsigned done = 0; done < (side)->count;) { \
+			unsigned k = move((side)->ring, objs, w, NULL); \
+			done += k; \
+			if (k == 0) \
+				rte_pause(); \
+		} \
+	} while (0)
+
+static int produce(void *arg)
+{
+	struct side *side = arg;
+	begin(side);
+	if (side->burst == 1)
+		MOVE(side, rte_ring_sp_enqueue_burst, 1);
+	else
+		MOVE(side, rte_ring_sp_enqueue_burst, BURST);
+	side->end = rte_rdtsc_precise();
+	return 0;
+}
+
+static int consume(void *arg)
+{
+	struct side *side = arg;
+	begin(side);
+	if (side->burst == 1)
+		MOVE(side, rte_ring_sc_dequeue_burst, 1);
+	else
+		MOVE(side, rte_ring_sc_dequeue_burst, BURST);
+	side->end = rte_rdtsc_precise();
+	return 0;
+}
+
+static int contend(void *arg)
+{
+	struct side *side = arg;
+	void *objs[BURST] = {0};
+	begin(side);
+	for (unsigned done = 0; done < side->count; done += BURST) {
+		while (rte_ring_mp_enqueue_bulk(side->ring, objs, BURST, NULL) == 0)
+			rte_pause();
+		while (rte_ring_mc_dequeue_bulk(side->ring, objs, BURST, NULL) == 0)
+			rte_pause();
+	}
+	side->end = rte_rdtsc_precise();
+	return 0;
+}
+
+static unsigned other_lcore(void)
+{
+	unsigned lcore = rte_get_next_lcore(-1, 1, 0);
+	if (lcore >= RTE_MAX_LCORE)
+		DIE("two lcores are needed");
+	return lcore;
+}
+
+static double two_cores(lcore_function_t *here, lcore_function_t *there, struct rte_ring *ring, unsigned burst)
+{
+	struct side a = {.ring = ring, .burst = burst, .count = 1u << (burst == 1 ? 17 : 19)}, b = a;
+	void *left;
+	while (rte_ring_dequeue(ring, &left) == 0)
+		;
+	go = false;
+	rte_eal_remote_launch(there, &b, other_lcore());
+	while (!b.ready)
+		rte_pause();
+	go = true;
+	here(&a);
+	rte_eal_mp_wait_lcore();
+	return (double)(RTE_MAX(a.end, b.end) - RTE_MIN(a.start, b.start)) / a.count;
+}
+
+static double ring_spsc_two1(void) { return two_cores(produce, consume, spsc, 1); }
+static double ring_spsc_two32(void) { return two_cores(produce, consume, spsc, BURST); }
+static double ring_mpmc_two32(void) { return two_cores(contend, contend, mpmc, BURST); }
+
+/* ---- timers ---- */
+
+#define TIMERS 1000000
+static struct rte_timer *timers;
+static unsigned fired;
+static void on_expiry(struct rte_timer *timer, void *arg) { (void)timer; (void)arg; fired++; }
+
+static void arm(unsigned i, uint64_t ticks)
+{
+	rte_timer_reset(&timers[i], ticks, SINGLE, rte_lcore_id(), on_expiry, NULL);
+}
+
+static uint64_t far(void) { return 60 * rte_get_timer_hz() + rte_rand() % (60 * rte_get_timer_hz()); }
+
+static double rearm(unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		arm(i, far());
+	uint64_t start = rte_rdtsc_precise();
+	for (unsigned i = 0; i < count; i++)
+		arm(i, far());
+	double cycles = (double)(rte_rdtsc_precise() - start) / count;
+	for (unsigned i = 0; i < count; i++)
+		rte_timer_stop(&timers[i]);
+	return cycles;
+}
+
+static double timer_rearm_1m(void) { return rearm(TIMERS); }
+static double timer_rearm_10k(void) { return rearm(10000); }
+
+static double expire(unsigned count, bool random)
+{
+	const uint64_t span = rte_get_timer_hz() / 1000;
+	for (unsigned i = 0; i < count; i++)
+		arm(i, random ? 1 + rte_rand() % span : span);
+	rte_delay_us_block(2000);
+	fired = 0;
+	uint64_t start = rte_rdtsc_precise();
+	while (fired < count)
+		rte_timer_manage();
+	return (double)(rte_rdtsc_precise() - start) / count;
+}
+
+static double timer_expiry(void) { return expire(100000, false); }
+static double timer_expiry_random(void) { return expire(10000, true); }
+
+/* ---- the bare hand-over of one cache line ---- */
+
+#define HOPS 20000
+static struct { volatile uint64_t value; } __rte_cache_aligned line;
+
+static int answer(void *arg)
+{
+	(void)arg;
+	for (uint64_t i = 1; i < 2 * HOPS; i += 2) {
+		while (line.value != i)
+			;
+		line.value = i + 1;
+	}
+	return 0;
+}
+
+static double cache_line_one_way(void)
+{
+	line.value = 0;
+	rte_eal_remote_launch(answer, NULL, other_lcore());
+	rte_delay_us_block(200);
+	uint64_t start = rte_rdtsc_precise();
+	for (uint64_t i = 1; i < 2 * HOPS; i += 2) {
+		line.value = i;
+		while (line.value != i + 1)
+			;
+	}
+	double cycles = (double)(rte_rdtsc_precise() - start) / (2 * HOPS);
+	rte_eal_mp_wait_lcore();
+	return cycles;
+}
+
+static const struct {
+	const char *name;
+	double (*run)(void);
+} figures[] = {
+	{"cache_line_one_way", cache_line_one_way},
+	{"ring_spsc_same32", ring_spsc_same32},
+	{"ring_spsc_two1", ring_spsc_two1},
+	{"ring_spsc_two32", ring_spsc_two32},
+	{"ring_mpmc_same32", ring_mpmc_same32},
+	{"ring_mpmc_two32", ring_mpmc_two32},
+	{"pool_cache32", pool_cache32},
+	{"mbuf_bulk32", mbuf_bulk32},
+	{"mbuf_single", mbuf_single},
+	{"timer_rearm_1m", timer_rearm_1m},
+	{"timer_rearm_10k", timer_rearm_10k},
+	{"timer_expiry", timer_expiry},
+	{"timer_expiry_random", timer_expiry_random},
+	{"null_rxtx32", null_rxtx32},
+};
+
+static void start_port(void)
+{
+	struct rte_eth_conf conf = {0};
+	struct rte_mbuf *burst[BURST];
+	if (rte_eth_dev_get_port_by_name("net_null0", &null_port) || rte_eth_dev_configure(null_port, 1, 1, &conf) ||
+	    rte_eth_rx_queue_setup(null_port, 0, 1024, SOCKET_ID_ANY, NULL, port_mbufs) ||
+	    rte_eth_tx_queue_setup(null_port, 0, 1024, SOCKET_ID_ANY, NULL) || rte_eth_dev_start(null_port))
+		DIE("net_null0");
+	uint16_t got = rte_eth_rx_burst(null_port, 0, burst, BURST);
+	rte_pktmbuf_free_bulk(burst, got);
+}
+
+int main(int argc, char **argv)
+{
+	if (rte_eal_init(argc, argv) < 0)
+		DIE("rte_eal_init");
+	if (!(port_mbufs = rte_pktmbuf_pool_create("port", 8191, 256, 0, RTE_MBUF_DEFAULT_BUF_SIZE, SOCKET_ID_ANY)))
+		DIE("mbuf pool");
+	start_port();
+	/* FIRST_PACKET_FROM: wall clock in ns, read by the parent just before it started this process */
+	const char *from = getenv("FIRST_PACKET_FROM");
+	if (from) {
+		struct timespec now;
+		clock_gettime(CLOCK_REALTIME, &now);
+		printf("start %.3f\n", (now.tv_sec * 1000000000ull + now.tv_nsec - strtoull(from, NULL, 10)) / 1e6);
+		fflush(stdout);
+		return rte_eal_cleanup() < 0;
+	}
+
+	spsc = rte_ring_create("spsc", RING_SIZE, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
+	mpmc = rte_ring_create("mpmc", RING_SIZE, SOCKET_ID_ANY, 0);
+	objects = rte_mempool_create("objects", POOL_SIZE, 2048, POOL_CACHE, 0, NULL, NULL, NULL, NULL, SOCKET_ID_ANY, 0);
+	mbufs = rte_pktmbuf_pool_create("mbufs", POOL_SIZE, POOL_CACHE, 0, RTE_MBUF_DEFAULT_BUF_SIZE, SOCKET_ID_ANY);
+	timers = rte_malloc(NULL, sizeof(*timers) * TIMERS, 64);
+	if (!spsc || !mpmc || !objects || !mbufs || !timers)
+		DIE("set-up");
+	rte_timer_subsystem_init();
+	for (unsigned i = 0; i < TIMERS; i++)
+		rte_timer_init(&timers[i]);
+
+	printf("version %s\n", rte_version());
+	fflush(stdout);
+	char name[128];
+	while (scanf("%127s", name) == 1) {
+		bool known = false;
+		for (unsigned i = 0; i < RTE_DIM(figures); i++)
+			if (!strcmp(name, figures[i].name)) {
+				printf("%s %.4f\n", name, figures[i].run());
+				known = true;
+			}
+		if (!known)
+			printf("%s unknown\n", name);
+		fflush(stdout);
+	}
+	return rte_eal_cleanup() < 0;
+}

@@ -1,0 +1,122 @@
+//! Figures, alone or beside DPDK in the same run on the same machine.
+//!
+//! Two programs answer the same names: `figures` of `benches/` and `benches/peer/figures.c`, which is compiled against
+//! the libdpdk of a Debian sid root made for the purpose. Both wait on a pipe while the other is timed, and trials
+//! alternate one by one, because a shared machine drifts by more than the differences that are looked for. Whole
+//! programs (l2fwd against testpmd) alternate in the same way.
+
+mod peer;
+mod program;
+mod server;
+mod table;
+
+use std::collections::BTreeMap;
+
+use clap::Subcommand;
+
+use crate::run::{Outcome, cargo, must};
+use peer::Root;
+use server::Server;
+use table::{Figure, Pair, Plan, Report};
+
+/// Arguments of `cargo xtask bench`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    beside: Option<Beside>,
+    /// One JSON object a figure on standard output instead of the table
+    #[arg(long, global = true)]
+    json: bool,
+    /// Only figures whose name contains this word
+    #[arg(long, global = true, value_name = "WORD")]
+    only: Option<String>,
+    /// Trials of each side, at least 5 (the million-timer figure always takes 5)
+    #[arg(long, global = true, default_value_t = 15, value_parser = clap::value_parser!(u32).range(5..=1000))]
+    trials: u32,
+}
+
+#[derive(Subcommand)]
+enum Beside {
+    /// DPDK 25.11 or newer from Debian sid, in a root cached outside the tree
+    Peers,
+}
+
+/// Runs the plan and prints what came of it.
+///
+/// With a peer the task fails when a figure of the plan could not be measured, so that nobody takes a short table
+/// for a whole one.
+pub(crate) fn bench(args: &Args) -> Outcome {
+    must(&mut cargo(&[
+        "build",
+        "--release",
+        "--package",
+        "pollux-apps",
+        "--package",
+        "pollux-benches",
+        "--bins",
+    ]))?;
+    let plan: Vec<Plan> = table::PLAN
+        .iter()
+        .copied()
+        .filter(|plan| args.only.as_deref().is_none_or(|word| plan.name.contains(word)))
+        .collect();
+    let root = match args.beside {
+        Some(Beside::Peers) => Some(Root::prepare()?),
+        None => None,
+    };
+    let mut report = Report::new(root.as_ref().map(|root| root.version.clone()));
+    let measured = micro(&plan, root.as_ref(), args.trials, &mut report)?;
+    for step in &plan {
+        let pairs = match measured.get(step.name) {
+            Some(pairs) => Ok(pairs.clone()),
+            None => program::measure(step.name, root.as_ref(), args.trials),
+        };
+        match pairs {
+            Ok(pairs) => report.add(Figure::new(*step, &pairs)),
+            Err(why) => {
+                eprintln!("xtask: {}: {why}", step.name);
+                report.add(Figure::new(*step, &[]));
+            }
+        }
+    }
+    report.print(args.json);
+    let missing = report.missing();
+    if root.is_some() && !missing.is_empty() {
+        return Err(format!("not measured: {}", missing.join(", ")));
+    }
+    Ok(())
+}
+
+/// All figures of the two pipe servers, trial by trial in turn.
+fn micro(
+    plan: &[Plan],
+    root: Option<&Root>,
+    trials: u32,
+    report: &mut Report,
+) -> Outcome<BTreeMap<&'static str, Vec<Pair>>> {
+    let mut ours = Server::ours()?;
+    let mut theirs = root.map(Server::peer).transpose()?;
+    let mut measured = BTreeMap::new();
+    for step in plan.iter().filter(|step| step.in_server) {
+        let trials = if step.name == "timer_rearm_1m" { 5 } else { trials };
+        let mut pairs = Vec::new();
+        // The first of each side warms caches and branch predictors and is not kept.
+        for trial in 0..=trials {
+            let line_before = if step.two_cores { Some(ours.run("cache_line_one_way")?) } else { None };
+            // Who goes first alternates, so that a drift in one direction favours nobody.
+            let (mine, other) = if trial % 2 == 0 {
+                let mine = ours.run(step.name)?;
+                (mine, theirs.as_mut().map(|peer| peer.run(step.name)).transpose()?)
+            } else {
+                let other = theirs.as_mut().map(|peer| peer.run(step.name)).transpose()?;
+                (ours.run(step.name)?, other)
+            };
+            if trial > 0 {
+                pairs.push(Pair { ours: mine, peer: other });
+                report.lines.extend(line_before);
+            }
+        }
+        measured.insert(step.name, pairs);
+    }
+    Ok(measured)
+}

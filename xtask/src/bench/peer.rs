@@ -1,0 +1,143 @@
+//! The peer: a Debian sid root with DPDK and a compiler, cached outside the tree.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::run::{Outcome, must, output, root};
+
+const PACKAGES: &str = "dpdk,dpdk-dev,libdpdk-dev,gcc,libc6-dev,pkgconf";
+/// Huge pages of 2 MiB that both sides find reserved; raised to this for the run, as each side needs some.
+const HUGE_PAGES: u32 = 1024;
+const NR_HUGEPAGES: &str = "/proc/sys/vm/nr_hugepages";
+
+pub(crate) struct Root {
+    path: PathBuf,
+    /// Name and version of the package that is measured.
+    pub(crate) version: String,
+    huge_pages_before: Option<String>,
+}
+
+impl Root {
+    /// Makes the root if the cache has none, compiles the peer's half of the figures, reserves huge pages.
+    ///
+    /// # Errors
+    /// One line when there is no privilege, no `mmdebstrap`, no package registry or no huge page.
+    pub(crate) fn prepare() -> Outcome<Self> {
+        if output(Command::new("id").arg("-u"))?.trim() != "0" {
+            return Err("bench peers makes a Debian root and mounts: it needs root".into());
+        }
+        let path = cache_dir()?.join("peers-sid");
+        if !path.join("usr/bin/dpdk-testpmd").exists() {
+            make(&path)?;
+        }
+        let inside = path.join("pollux");
+        std::fs::create_dir_all(&inside)
+            .map_err(|why| format!("cannot write {}: {why}", inside.display()))?;
+        let source = root().join("benches/peer/figures.c");
+        std::fs::copy(&source, inside.join("figures.c"))
+            .map_err(|why| format!("cannot copy {}: {why}", source.display()))?;
+        must(Command::new("chroot").arg(&path).args([
+            "sh",
+            "-c",
+            "cd /pollux && gcc -O3 -Wall -Wextra -Werror -DALLOW_EXPERIMENTAL_API $(pkgconf --cflags libdpdk) figures.c -o figures $(pkgconf --libs libdpdk)",
+        ]))?;
+        let version = output(Command::new("chroot").arg(&path).args([
+            "dpkg-query",
+            "--show",
+            "--showformat=dpdk ${Version}",
+            "dpdk",
+        ]))?;
+        let mut ready = Self { path, version, huge_pages_before: None };
+        ready.reserve_huge_pages()?;
+        Ok(ready)
+    }
+
+    fn reserve_huge_pages(&mut self) -> Outcome {
+        let refused =
+            |why: std::io::Error| format!("cannot reserve {HUGE_PAGES} huge pages by {NR_HUGEPAGES}: {why}");
+        let before = std::fs::read_to_string(NR_HUGEPAGES).map_err(refused)?;
+        if before.trim().parse::<u32>().unwrap_or(0) < HUGE_PAGES {
+            std::fs::write(NR_HUGEPAGES, HUGE_PAGES.to_string()).map_err(refused)?;
+            self.huge_pages_before = Some(before);
+        }
+        Ok(())
+    }
+
+    /// A command inside the root, in a mount namespace of its own.
+    pub(crate) fn command(&self, program: &str, args: &[&str]) -> Command {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", MOUNT_AND_GO, "sh"]).arg(&self.path).arg(program).args(args);
+        command
+    }
+
+    /// The root's folder as seen from outside.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The peer's figure server.
+    pub(crate) fn figures(&self) -> Command {
+        self.command("/pollux/figures", &[EAL, &["-l", "0,1", "--vdev", "net_null0"]].concat())
+    }
+}
+
+/// What every run of the peer is told: no PCI scan (the machine's own NIC is none of its business), no files left.
+pub(crate) const EAL: &[&str] = &["--no-pci", "--no-telemetry", "--in-memory"];
+
+const MOUNT_AND_GO: &str = "top=$1; shift; for d in dev proc sys; do mount --rbind /$d $top/$d || exit 1; done; \
+    mkdir -p $top/hugepages && mount -t hugetlbfs none $top/hugepages || exit 1; exec chroot $top \"$@\"";
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        if let Some(before) = &self.huge_pages_before {
+            drop(std::fs::write(NR_HUGEPAGES, before));
+        }
+    }
+}
+
+fn cache_dir() -> Outcome<PathBuf> {
+    let base = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")))
+        .ok_or("neither XDG_CACHE_HOME nor HOME is set")?;
+    Ok(base.join("pollux"))
+}
+
+/// The archive this machine installs from, as its own apt configuration names it.
+fn archive() -> Outcome<String> {
+    let mut sources = vec![PathBuf::from("/etc/apt/sources.list")];
+    sources.extend(
+        std::fs::read_dir("/etc/apt/sources.list.d")
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path()),
+    );
+    sources
+        .iter()
+        .filter_map(|path| std::fs::read_to_string(path).ok())
+        .flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        .map(|word| word.trim_end_matches('/').to_owned())
+        .find(|word| word.starts_with("http") && word.ends_with("/debian"))
+        .ok_or_else(|| "no Debian archive is named in /etc/apt/sources.list or sources.list.d".into())
+}
+
+fn make(path: &Path) -> Outcome {
+    let parent = path.parent().ok_or("the cache has no parent folder")?;
+    std::fs::create_dir_all(parent).map_err(|why| format!("cannot write {}: {why}", parent.display()))?;
+    let half = path.with_extension("half");
+    drop(std::fs::remove_dir_all(&half));
+    let archive = archive()?;
+    // A mirror may lag behind the date until which its index is signed; the signature itself is still checked.
+    must(
+        Command::new("mmdebstrap")
+            .args(["--variant=apt", "--mode=root", "--quiet"])
+            .args(["--aptopt=APT::Install-Recommends \"false\"", "--aptopt=Acquire::Languages \"none\""])
+            .arg("--aptopt=Acquire::Check-Valid-Until \"false\"")
+            .arg(format!("--include={PACKAGES}"))
+            .arg("sid")
+            .arg(&half)
+            .arg(format!("deb {archive} sid main")),
+    )?;
+    std::fs::rename(&half, path).map_err(|why| format!("cannot rename {}: {why}", half.display()))
+}

@@ -1,0 +1,417 @@
+//! Whole programs: l2fwd against testpmd, trial by trial in turn.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant, SystemTime};
+
+use super::peer::{EAL, Root};
+use super::table::Pair;
+use crate::run::{Outcome, must, release_dir};
+
+/// How long each trial forwards.
+const TRIAL: Duration = Duration::from_millis(400);
+/// Packets in the capture file that is replayed once.
+const CAPTURE_PACKETS: u32 = 1 << 20;
+
+/// Measures the figure `name`: as many pairs as there are trials, or single values without a peer.
+pub(crate) fn measure(name: &str, root: Option<&Root>, trials: u32) -> Outcome<Vec<Pair>> {
+    match name {
+        "null_io" => forwarding(root, trials, NULLS, &["--no-mac-updating"], "io"),
+        "null_macswap" => forwarding(root, trials, NULLS, &[], "macswap"),
+        "ring_io" => forwarding(root, trials, RINGS, &["--no-mac-updating"], "io"),
+        "pcap_null" => pcap(root, trials.min(7)),
+        "af_packet_veth" => kernel(root, trials.min(7), &Veth::make()?),
+        "tap_kernel" => tap(root, trials.min(7)),
+        "start" => start(root, trials),
+        _ => Err(format!("no program measures {name}")),
+    }
+}
+
+const NULLS: &[&str] = &["--vdev", "net_null0,size=64", "--vdev", "net_null1,size=64"];
+const RINGS: &[&str] = &["--vdev", "net_ring0", "--vdev", "net_ring1"];
+
+/// Runs l2fwd for `time` and gives back its report.
+fn l2fwd(lcores: &str, devices: &[&str], options: &[&str], time: Duration) -> Outcome<serde_json::Value> {
+    let mut command = Command::new(release_dir().join("l2fwd"));
+    command.args(["-l", lcores]).args(devices).args(["--", "-T", "0", "--json", "--duration"]);
+    command.arg(time.as_secs_f64().to_string()).args(options);
+    report(command.stderr(Stdio::piped()).output(), "l2fwd")
+}
+
+fn report(done: std::io::Result<std::process::Output>, what: &str) -> Outcome<serde_json::Value> {
+    let done = done.map_err(|why| format!("cannot start {what}: {why}"))?;
+    let text = String::from_utf8_lossy(&done.stdout);
+    text.lines().last().and_then(|line| serde_json::from_str(line).ok()).ok_or_else(|| {
+        let said = String::from_utf8_lossy(&done.stderr);
+        format!("{what} gave no report: {}", said.lines().last().unwrap_or("it said nothing"))
+    })
+}
+
+fn cycles_per_packet(report: &serde_json::Value) -> Outcome<f64> {
+    report["lcores"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|lcore| lcore["cycles_per_packet"].as_f64())
+        .find(|cycles| *cycles > 0.0)
+        .ok_or_else(|| "l2fwd forwarded nothing".into())
+}
+
+/// Alternates the two sides; the first of each is not kept.
+fn alternate(
+    trials: u32,
+    mut ours: impl FnMut() -> Outcome<f64>,
+    mut peer: impl FnMut() -> Outcome<Option<f64>>,
+) -> Outcome<Vec<Pair>> {
+    let mut pairs = Vec::new();
+    for trial in 0..=trials {
+        let pair = if trial % 2 == 0 {
+            let ours = ours()?;
+            Pair { ours, peer: peer()? }
+        } else {
+            let peer = peer()?;
+            Pair { ours: ours()?, peer }
+        };
+        if trial > 0 {
+            pairs.push(pair);
+        }
+    }
+    Ok(pairs)
+}
+
+/// Two ports that never run dry, forwarded by one lcore: busy cycles per packet as each program counts them itself.
+fn forwarding(
+    root: Option<&Root>,
+    trials: u32,
+    devices: &[&str],
+    options: &[&str],
+    mode: &str,
+) -> Outcome<Vec<Pair>> {
+    let looped = devices == RINGS;
+    let options = if looped { [options, &["--prime", "8"]].concat() } else { options.to_vec() };
+    let mut testpmd = root.map(|root| Testpmd::start(root, devices, mode)).transpose()?;
+    alternate(
+        trials,
+        || cycles_per_packet(&l2fwd("1", devices, &options, TRIAL)?),
+        || {
+            let Some(testpmd) = &mut testpmd else { return Ok(None) };
+            testpmd.command(if looped { "start tx_first 8" } else { "start" })?;
+            std::thread::sleep(TRIAL);
+            testpmd.command("stop").and_then(|said| testpmd_cycles(&said)).map(Some)
+        },
+    )
+}
+
+fn testpmd_cycles(said: &str) -> Outcome<f64> {
+    said.lines()
+        .find_map(|line| line.trim().strip_prefix("CPU cycles/packet="))
+        .and_then(|rest| rest.split_whitespace().next()?.parse().ok())
+        .ok_or_else(|| "testpmd counted no cycles".into())
+}
+
+/// A file replayed once into a null port: busy cycles per packet.
+fn pcap(root: Option<&Root>, trials: u32) -> Outcome<Vec<Pair>> {
+    let file = Capture::make(root)?;
+    let source = format!("net_pcap0,rx_pcap={}", file.ours.display());
+    let sink = "net_null0,no-rx=1";
+    alternate(
+        trials,
+        || {
+            let devices = ["--vdev", &source, "--vdev", sink];
+            cycles_per_packet(&l2fwd("1", &devices, &["--no-mac-updating"], Duration::from_secs(1))?)
+        },
+        || {
+            let (Some(root), Some(inside)) = (root, &file.inside) else { return Ok(None) };
+            let source = format!("net_pcap0,rx_pcap={inside}");
+            let mut testpmd =
+                Testpmd::start_with(root, &["--vdev", &source, "--vdev", sink], "io", &["--no-flush-rx"])?;
+            testpmd.command("start")?;
+            std::thread::sleep(Duration::from_secs(1));
+            testpmd.command("stop").and_then(|said| testpmd_cycles(&said)).map(Some)
+        },
+    )
+}
+
+/// A capture of 64-byte frames, where both sides can read it.
+struct Capture {
+    ours: PathBuf,
+    inside: Option<String>,
+}
+
+impl Capture {
+    fn make(root: Option<&Root>) -> Outcome<Self> {
+        let name = format!("pollux-bench-{}.pcap", std::process::id());
+        let (ours, inside) = match root {
+            Some(root) => (root.path().join("pollux").join(&name), Some(format!("/pollux/{name}"))),
+            None => (std::env::temp_dir().join(&name), None),
+        };
+        let mut bytes = Vec::with_capacity(24 + CAPTURE_PACKETS as usize * 80);
+        // Header of a little-endian capture with microseconds, version 2.4, snap length 64 KiB, Ethernet.
+        // Source: the-tcpdump-group/libpcap `pcap/pcap.h`, `struct pcap_file_header`.
+        for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1] {
+            bytes.extend(word.to_le_bytes());
+        }
+        for n in 0..CAPTURE_PACKETS {
+            for word in [n / 1_000_000, n % 1_000_000, 64, 64] {
+                bytes.extend(word.to_le_bytes());
+            }
+            bytes.extend([2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5]);
+            bytes.extend(n.to_be_bytes());
+            bytes.extend([0; 46]);
+        }
+        std::fs::write(&ours, bytes).map_err(|why| format!("cannot write {}: {why}", ours.display()))?;
+        Ok(Self { ours, inside })
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        drop(std::fs::remove_file(&self.ours));
+    }
+}
+
+/// Two ends of a veth pair, up, without IPv6 chatter, gone when dropped.
+struct Veth {
+    ends: [String; 2],
+}
+
+impl Veth {
+    fn make() -> Outcome<Self> {
+        let id = std::process::id() % 100_000;
+        let ends = [format!("plxa{id}"), format!("plxb{id}")];
+        must(Command::new("ip").args(["link", "add", &ends[0], "type", "veth", "peer", "name", &ends[1]]))?;
+        let made = Self { ends };
+        for end in &made.ends {
+            drop(std::fs::write(format!("/proc/sys/net/ipv6/conf/{end}/disable_ipv6"), "1"));
+            must(Command::new("ip").args(["link", "set", end, "up"]))?;
+        }
+        Ok(made)
+    }
+}
+
+impl Drop for Veth {
+    fn drop(&mut self) {
+        drop(must(Command::new("ip").args(["link", "delete", &self.ends[0]])));
+    }
+}
+
+/// 64-byte frames from one end of a veth pair to the other, a sender on CPU 0 and a receiver on CPU 1: millions of
+/// packets per second that the receiver counted.
+fn kernel(root: Option<&Root>, trials: u32, veth: &Veth) -> Outcome<Vec<Pair>> {
+    let [from, to] = [0, 1].map(|end| format!("net_af_packet0,iface={}", veth.ends[end]));
+    let time = Duration::from_secs(1);
+    alternate(
+        trials,
+        || {
+            let options = ["--no-mac-updating"];
+            std::thread::scope(|scope| {
+                let receiver = scope.spawn(|| {
+                    l2fwd(
+                        "1",
+                        &["--vdev", &to, "--vdev", "net_null0,no-rx=1"],
+                        &options,
+                        time + Duration::from_millis(300),
+                    )
+                });
+                std::thread::sleep(Duration::from_millis(100));
+                l2fwd("0", &["--vdev", "net_null0,size=64", "--vdev", &from], &options, time)?;
+                let report = receiver.join().map_err(|_| "the receiver panicked")??;
+                Ok(packets(&report, "net_af_packet", "rx_packets")? / time.as_secs_f64() / 1e6)
+            })
+        },
+        || {
+            let Some(root) = root else { return Ok(None) };
+            let mut receiver = Testpmd::two_on_one(root, "1", &["--vdev", &to], &["--forward-mode=rxonly"])?;
+            let mut sender = Testpmd::two_on_one(
+                root,
+                "0",
+                &["--vdev", &from],
+                &["--forward-mode=txonly", "--txpkts=64"],
+            )?;
+            receiver.command("start")?;
+            let begin = Instant::now();
+            sender.command("start")?;
+            std::thread::sleep(time);
+            sender.command("stop")?;
+            let seconds = begin.elapsed().as_secs_f64();
+            let said = receiver.command("stop")?;
+            Ok(Some(testpmd_packets(&said, "RX-packets:")? / seconds / 1e6))
+        },
+    )
+}
+
+/// 64-byte frames into the kernel through a tap interface: millions of packets per second sent.
+fn tap(root: Option<&Root>, trials: u32) -> Outcome<Vec<Pair>> {
+    let name = format!("plxt{}", std::process::id() % 100_000);
+    let device = format!("net_tap0,iface={name}");
+    let time = Duration::from_secs(1);
+    alternate(
+        trials,
+        || {
+            let report = l2fwd(
+                "1",
+                &["--vdev", "net_null0,size=64", "--vdev", &device],
+                &["--no-mac-updating"],
+                time,
+            )?;
+            let seconds = report["seconds"].as_f64().unwrap_or(time.as_secs_f64());
+            Ok(packets(&report, "net_tap", "tx_packets")? / seconds / 1e6)
+        },
+        || {
+            let Some(root) = root else { return Ok(None) };
+            let mut sender = Testpmd::two_on_one(
+                root,
+                "1",
+                &["--vdev", &device],
+                &["--forward-mode=txonly", "--txpkts=64"],
+            )?;
+            let begin = Instant::now();
+            sender.command("start")?;
+            std::thread::sleep(time);
+            let said = sender.command("stop")?;
+            Ok(Some(testpmd_packets(&said, "TX-packets:")? / begin.elapsed().as_secs_f64() / 1e6))
+        },
+    )
+}
+
+fn packets(report: &serde_json::Value, driver: &str, count: &str) -> Outcome<f64> {
+    report["ports"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|port| port["driver"].as_str() == Some(driver))
+        .and_then(|port| port[count].as_f64())
+        .ok_or_else(|| format!("l2fwd reports no {count} of {driver}"))
+}
+
+fn testpmd_packets(said: &str, label: &str) -> Outcome<f64> {
+    said.lines()
+        .filter_map(|line| line.split_once(label))
+        .filter_map(|(_, rest)| rest.split_whitespace().next()?.parse::<f64>().ok())
+        .next_back()
+        .ok_or_else(|| format!("testpmd printed no {label}"))
+}
+
+/// From the start of the process to its first packet, two lcores, huge pages: milliseconds.
+fn start(root: Option<&Root>, trials: u32) -> Outcome<Vec<Pair>> {
+    let timed = |mut command: Command| {
+        let from = wall_clock();
+        let done = command
+            .env("FIRST_PACKET_FROM", from.to_string())
+            .stderr(Stdio::null())
+            .output()
+            .map_err(|why| format!("cannot start the start-up trial: {why}"))?;
+        let text = String::from_utf8_lossy(&done.stdout);
+        text.lines()
+            .find_map(|line| line.strip_prefix("start ")?.trim().parse::<f64>().ok())
+            .ok_or_else(|| "the start-up trial printed no time".to_owned())
+    };
+    alternate(
+        trials,
+        || {
+            let mut command = Command::new(release_dir().join("figures"));
+            command.args(["-l", "0,1", "--vdev", "net_null0"]);
+            timed(command)
+        },
+        || root.map(|root| timed(root.figures())).transpose(),
+    )
+}
+
+/// Wall-clock nanoseconds since 1970: the one clock that a parent and a child in C read alike without unsafe code here.
+fn wall_clock() -> u128 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos())
+}
+
+/// An interactive testpmd.
+struct Testpmd {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: Receiver<Vec<u8>>,
+}
+
+impl Testpmd {
+    fn start(root: &Root, devices: &[&str], mode: &str) -> Outcome<Self> {
+        Self::start_with(root, devices, mode, &[])
+    }
+
+    /// One forwarding lcore on CPU 1, cycles recorded.
+    fn start_with(root: &Root, devices: &[&str], mode: &str, more: &[&str]) -> Outcome<Self> {
+        let mode = format!("--forward-mode={mode}");
+        let options = [&["--record-core-cycles", &mode], more].concat();
+        Self::launch(root, &["-l", "0,1"], devices, &options)
+    }
+
+    /// Both lcores on one CPU, as a sender or receiver that leaves the other CPU to its partner.
+    fn two_on_one(root: &Root, cpu: &str, devices: &[&str], options: &[&str]) -> Outcome<Self> {
+        let prefix = format!("--file-prefix=plx{cpu}");
+        Self::launch(root, &["--lcores", &format!("0@{cpu},1@{cpu}"), &prefix], devices, options)
+    }
+
+    fn launch(root: &Root, lcores: &[&str], devices: &[&str], options: &[&str]) -> Outcome<Self> {
+        let fixed = ["--", "-i", "--nb-cores=1", "--total-num-mbufs=16384", "--burst=32"];
+        let args = [lcores, EAL, devices, &fixed, options].concat();
+        let mut child = root
+            .command("/usr/bin/dpdk-testpmd", &args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|why| format!("cannot start testpmd: {why}"))?;
+        let input = child.stdin.take();
+        let (send, output) = channel();
+        if let Some(mut stdout) = child.stdout.take() {
+            std::thread::spawn(move || {
+                let mut piece = [0; 4096];
+                while let Ok(count @ 1..) = stdout.read(&mut piece) {
+                    if send.send(piece[..count].to_vec()).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        let mut testpmd = Self { child, input, output };
+        testpmd.until_prompt()?;
+        Ok(testpmd)
+    }
+
+    /// Types one command and gives back all that is printed up to the next prompt.
+    fn command(&mut self, line: &str) -> Outcome<String> {
+        let input = self.input.as_mut().ok_or("testpmd takes no more commands")?;
+        writeln!(input, "{line}").and_then(|()| input.flush()).map_err(|why| format!("testpmd: {why}"))?;
+        self.until_prompt()
+    }
+
+    fn until_prompt(&mut self) -> Outcome<String> {
+        let mut said = Vec::new();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            match self.output.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(piece) => said.extend(piece),
+                Err(RecvTimeoutError::Timeout) => return Err("testpmd shows no prompt".into()),
+                Err(RecvTimeoutError::Disconnected) => return Err("testpmd ended".into()),
+            }
+            let text = String::from_utf8_lossy(&said);
+            if text.trim_end().ends_with("testpmd>") {
+                return Ok(text.into_owned());
+            }
+        }
+    }
+}
+
+impl Drop for Testpmd {
+    fn drop(&mut self) {
+        if let Some(mut input) = self.input.take() {
+            drop(writeln!(input, "quit"));
+        }
+        for _ in 0..150 {
+            if matches!(self.child.try_wait(), Ok(Some(_))) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}

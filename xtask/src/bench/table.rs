@@ -1,0 +1,243 @@
+//! What is measured, against which bound, and how it is shown.
+
+use serde::Serialize;
+
+/// One figure of the plan.
+#[derive(Clone, Copy)]
+pub(crate) struct Plan {
+    /// Its name, the same on both sides.
+    pub(crate) name: &'static str,
+    /// Unit of the printed values.
+    pub(crate) unit: &'static str,
+    /// The cost ratio to reach; none for a figure that is only printed beside another.
+    pub(crate) target: Option<f64>,
+    /// Answered by the two pipe servers; else by whole programs.
+    pub(crate) in_server: bool,
+    /// Runs on both cores: the bare hand-over of a cache line is printed beside it.
+    pub(crate) two_cores: bool,
+    /// A rate: the cost ratio is peer over ours.
+    pub(crate) rate: bool,
+}
+
+const fn cycles(name: &'static str, unit: &'static str, target: f64) -> Plan {
+    Plan { name, unit, target: Some(target), in_server: true, two_cores: false, rate: false }
+}
+
+const fn two_cores(name: &'static str, target: f64) -> Plan {
+    Plan { two_cores: true, ..cycles(name, "cycles/element", target) }
+}
+
+const fn program(name: &'static str, unit: &'static str, target: f64) -> Plan {
+    Plan { in_server: false, ..cycles(name, unit, target) }
+}
+
+/// Every figure, always in this order.
+pub(crate) const PLAN: &[Plan] = &[
+    cycles("ring_spsc_same32", "cycles/element", 1.0),
+    two_cores("ring_spsc_two1", 0.3),
+    two_cores("ring_spsc_two32", 0.8),
+    cycles("ring_mpmc_same32", "cycles/element", 1.0),
+    two_cores("ring_mpmc_two32", 1.0),
+    cycles("pool_cache32", "cycles/object", 0.6),
+    cycles("mbuf_bulk32", "cycles/mbuf", 0.5),
+    cycles("mbuf_single", "cycles/mbuf", 0.8),
+    cycles("timer_rearm_1m", "cycles/timer", 0.05),
+    cycles("timer_rearm_10k", "cycles/timer", 0.2),
+    cycles("timer_expiry", "cycles/callback", 1.0),
+    Plan { target: None, ..cycles("timer_expiry_random", "cycles/callback", 0.0) },
+    cycles("null_rxtx32", "cycles/packet", 0.5),
+    program("null_io", "cycles/packet", 0.6),
+    program("null_macswap", "cycles/packet", 0.7),
+    program("ring_io", "cycles/packet", 1.0),
+    program("pcap_null", "cycles/packet", 0.7),
+    Plan { rate: true, ..program("af_packet_veth", "Mpps", 1.0) },
+    Plan { rate: true, ..program("tap_kernel", "Mpps", 1.0) },
+    program("start", "ms", 0.1),
+];
+
+/// One trial of each side, taken one right after the other.
+#[derive(Clone, Copy)]
+pub(crate) struct Pair {
+    pub(crate) ours: f64,
+    pub(crate) peer: Option<f64>,
+}
+
+/// A figure as it is reported. `ratio` is the median over the pairs, so a drift of the machine cancels.
+#[derive(Serialize)]
+pub(crate) struct Figure {
+    name: &'static str,
+    unit: &'static str,
+    ours: Option<f64>,
+    peer: Option<f64>,
+    ratio: Option<f64>,
+    target: Option<f64>,
+    #[serde(skip)]
+    spread: [Option<(f64, f64)>; 2],
+}
+
+impl Figure {
+    pub(crate) fn new(plan: Plan, pairs: &[Pair]) -> Self {
+        let ours: Vec<f64> = pairs.iter().map(|pair| pair.ours).collect();
+        let peer: Vec<f64> = pairs.iter().filter_map(|pair| pair.peer).collect();
+        let ratios: Vec<f64> = pairs
+            .iter()
+            .filter_map(|pair| {
+                pair.peer.map(|peer| if plan.rate { peer / pair.ours } else { pair.ours / peer })
+            })
+            .filter(|ratio| ratio.is_finite())
+            .collect();
+        Self {
+            name: plan.name,
+            unit: plan.unit,
+            ours: median(&ours),
+            peer: median(&peer),
+            ratio: median(&ratios),
+            target: plan.target,
+            spread: [range(&ours), range(&peer)],
+        }
+    }
+}
+
+/// The whole table, with what one must know to read it.
+pub(crate) struct Report {
+    peer: Option<String>,
+    /// Bare cache-line hand-overs taken beside the two-core trials, in cycles one way.
+    pub(crate) lines: Vec<f64>,
+    figures: Vec<Figure>,
+}
+
+impl Report {
+    pub(crate) fn new(peer: Option<String>) -> Self {
+        Self { peer, lines: Vec::new(), figures: Vec::new() }
+    }
+
+    pub(crate) fn add(&mut self, figure: Figure) {
+        self.figures.push(figure);
+    }
+
+    /// Names of the figures that have a target but no ratio.
+    pub(crate) fn missing(&self) -> Vec<&'static str> {
+        self.figures
+            .iter()
+            .filter(|figure| figure.target.is_some() && figure.ratio.is_none())
+            .map(|figure| figure.name)
+            .collect()
+    }
+
+    pub(crate) fn print(&self, json: bool) {
+        let peer = self.peer.as_deref().unwrap_or("no peer");
+        eprintln!("{} | beside {peer} | software ports only: no figure here stands for a NIC", machine());
+        if let (Some(middle), Some((least, most))) = (median(&self.lines), range(&self.lines)) {
+            eprintln!(
+                "bare hand-over of a cache line beside the two-core trials: {middle:.0} cycles ({least:.0}..{most:.0})"
+            );
+        }
+        if json {
+            for figure in &self.figures {
+                println!("{}", serde_json::to_string(figure).unwrap_or_default());
+            }
+            return;
+        }
+        println!(
+            "{:<20} {:>16} {:>10} {:>19} {:>10} {:>19} {:>7} {:>7}",
+            "name", "unit", "ours", "min..max", "peer", "min..max", "ratio", "target"
+        );
+        for figure in &self.figures {
+            let verdict = match (figure.ratio, figure.target) {
+                (Some(ratio), Some(target)) if ratio <= target => "met",
+                (Some(_), Some(_)) => "missed",
+                _ => "",
+            };
+            println!(
+                "{:<20} {:>16} {:>10} {:>19} {:>10} {:>19} {:>7} {:>7} {verdict}",
+                figure.name,
+                figure.unit,
+                number(figure.ours),
+                span(figure.spread[0]),
+                number(figure.peer),
+                span(figure.spread[1]),
+                number(figure.ratio),
+                number(figure.target),
+            );
+        }
+    }
+}
+
+/// Processor, kernel and commit, since a figure without them says little.
+fn machine() -> String {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or(": unknown");
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let commit = crate::run::output(
+        std::process::Command::new("git")
+            .current_dir(crate::run::root())
+            .args(["describe", "--always", "--dirty"]),
+    )
+    .unwrap_or_else(|_| "unknown".into());
+    format!(
+        "{} | Linux {} | commit {}",
+        model.trim_start_matches([' ', '\t', ':']),
+        kernel.trim(),
+        commit.trim()
+    )
+}
+
+fn number(value: Option<f64>) -> String {
+    value.map_or_else(
+        || "-".into(),
+        |value| if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") },
+    )
+}
+
+fn span(range: Option<(f64, f64)>) -> String {
+    range.map_or_else(String::new, |(least, most)| format!("{}..{}", number(Some(least)), number(Some(most))))
+}
+
+fn range(values: &[f64]) -> Option<(f64, f64)> {
+    let least = values.iter().copied().reduce(f64::min)?;
+    Some((least, values.iter().copied().fold(least, f64::max)))
+}
+
+/// The middle value; of an even number, the lower of the two middle ones.
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len().saturating_sub(1) / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_turned_into_a_cost() {
+        let rate = Plan { rate: true, ..cycles("r", "Mpps", 1.0) };
+        let pairs = [Pair { ours: 2.0, peer: Some(1.0) }];
+        assert_eq!(Figure::new(rate, &pairs).ratio, Some(0.5));
+        assert_eq!(Figure::new(cycles("c", "cycles", 1.0), &pairs).ratio, Some(2.0));
+    }
+
+    #[test]
+    fn the_ratio_is_taken_pair_by_pair() {
+        // The machine slows down threefold half-way; within each pair ours costs half.
+        let pairs: Vec<Pair> = [1.0, 1.0, 3.0, 3.0, 3.0]
+            .iter()
+            .map(|slow| Pair { ours: *slow, peer: Some(2.0 * slow) })
+            .collect();
+        assert_eq!(Figure::new(cycles("c", "cycles", 1.0), &pairs).ratio, Some(0.5));
+    }
+
+    #[test]
+    fn a_figure_without_trials_is_missing() {
+        let mut report = Report::new(None);
+        report.add(Figure::new(PLAN[0], &[]));
+        assert_eq!(report.missing(), [PLAN[0].name]);
+    }
+
+    #[test]
+    fn medians() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.0));
+    }
+}

@@ -1,0 +1,161 @@
+//! The layout rules that a compiler does not check: who may depend on whom, where unsafe code may stand, what a
+//! source file must not be.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::run::{Outcome, root};
+
+/// Which workspace crates a crate may depend on. ARCHITECTURE.md draws it; this table is the one that is enforced.
+const MAY_DEPEND: &[(&str, &[&str])] = &[
+    ("config", &[]),
+    ("ring", &[]),
+    ("wire", &[]),
+    ("eal", &["config"]),
+    ("mempool", &["eal", "ring"]),
+    ("frame-io", &["eal"]),
+    ("port", &["config", "mempool"]),
+    ("port-soft", &["config", "port", "mempool", "ring", "frame-io", "eal", "wire"]),
+    ("bringup", &["config", "eal", "mempool", "port", "port-soft", "frame-io"]),
+    ("apps", &["bringup", "config", "eal", "port", "mempool", "wire"]),
+    ("benches", &["bringup", "config", "eal", "mempool", "port", "port-soft", "ring", "wire"]),
+    ("tests", &["wire"]),
+    ("xtask", &[]),
+];
+
+/// Where `unsafe` may stand: a crate, and the files in its `src` (by stem, with everything below).
+const MAY_BE_UNSAFE: &[(&str, &[&str])] = &[
+    ("ring", &[""]),
+    ("mempool", &[""]),
+    (
+        "eal",
+        &["region", "mmio", "barrier", "hugepage", "memory", "lcore", "clock", "signal", "interrupt", "fork"],
+    ),
+    ("frame-io", &[""]),
+    ("port-soft", &["pcap", "af_packet", "tap", "null", "ring"]),
+    ("wire", &["simd"]),
+    ("benches", &[""]),
+    ("tests", &[""]),
+];
+
+/// No source file may grow past this: long before it, a second idea has moved in.
+const LINES_MAX: usize = 900;
+
+/// Checks every rule and reports all that is wrong, not only the first.
+pub(crate) fn tidy() -> Outcome {
+    let mut wrong = Vec::new();
+    for (name, allowed) in MAY_DEPEND {
+        dependencies(name, allowed, &mut wrong)?;
+        sources(name, &mut wrong)?;
+    }
+    if wrong.is_empty() {
+        eprintln!("xtask: tidy: {} crates, no fault", MAY_DEPEND.len());
+        return Ok(());
+    }
+    for fault in &wrong {
+        eprintln!("tidy: {fault}");
+    }
+    Err(format!("tidy found {} faults", wrong.len()))
+}
+
+fn dependencies(name: &str, allowed: &[&str], wrong: &mut Vec<String>) -> Outcome {
+    let path = root().join(name).join("Cargo.toml");
+    let text = fs::read_to_string(&path).map_err(|why| format!("cannot read {}: {why}", path.display()))?;
+    let manifest: toml::Table = text.parse().map_err(|why| format!("{}: {why}", path.display()))?;
+    let named = manifest.get("dependencies").and_then(toml::Value::as_table).into_iter().flatten();
+    for (dependency, _) in named {
+        if let Some(other) = dependency.strip_prefix("pollux-")
+            && !allowed.contains(&other)
+        {
+            wrong.push(format!("{name} depends on {other}; the dependency table allows it {allowed:?}"));
+        }
+    }
+    if manifest.get("lints").is_none() {
+        wrong.push(format!("{name}/Cargo.toml does not take the workspace's lints"));
+    }
+    Ok(())
+}
+
+fn sources(name: &str, wrong: &mut Vec<String>) -> Outcome {
+    let src = root().join(name).join("src");
+    let mut files = Vec::new();
+    rust_files(&src, &mut files)?;
+    let mut modules: BTreeMap<PathBuf, BTreeSet<String>> = BTreeMap::new();
+    for file in &files {
+        let text =
+            fs::read_to_string(file).map_err(|why| format!("cannot read {}: {why}", file.display()))?;
+        let shown = file.strip_prefix(root()).unwrap_or(file).display().to_string();
+        if file.file_name().is_some_and(|file_name| file_name == "mod.rs") {
+            wrong.push(format!("{shown}: a module is named after its idea, not mod.rs"));
+        }
+        let lines = text.lines().count();
+        if lines > LINES_MAX {
+            wrong.push(format!("{shown}: {lines} lines, {LINES_MAX} at most; move the second idea out"));
+        }
+        unsafe_code(name, &src, file, &shown, &text, wrong);
+        let declared = text
+            .lines()
+            .filter_map(|line| {
+                line.trim().trim_start_matches("pub ").trim_start_matches("pub(crate) ").strip_prefix("mod ")
+            })
+            .filter_map(|rest| rest.strip_suffix(';'))
+            .map(str::to_owned);
+        modules.entry(module_dir(file)).or_default().extend(declared);
+    }
+    for file in &files {
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let dir = file.parent().unwrap_or(&src).to_path_buf();
+        let is_root = matches!(stem.as_str(), "lib" | "main") || dir.ends_with("bin");
+        if !is_root && !modules.get(&dir).is_some_and(|declared| declared.contains(&stem)) {
+            wrong.push(format!(
+                "{}: no module declares it",
+                file.strip_prefix(root()).unwrap_or(file).display()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The folder in which the modules that `file` declares stand.
+fn module_dir(file: &Path) -> PathBuf {
+    let dir = file.parent().unwrap_or(file).to_path_buf();
+    match file.file_stem().and_then(|stem| stem.to_str()) {
+        Some("lib" | "main") | None => dir,
+        Some(stem) => dir.join(stem),
+    }
+}
+
+fn unsafe_code(name: &str, src: &Path, file: &Path, shown: &str, text: &str, wrong: &mut Vec<String>) {
+    let uses = text.lines().any(|line| {
+        let code = line.split("//").next().unwrap_or_default();
+        code.contains("unsafe {") || code.contains("unsafe impl") || code.contains("unsafe extern")
+    });
+    if !uses {
+        return;
+    }
+    let inside = file.strip_prefix(src).unwrap_or(file).with_extension("");
+    let allowed = MAY_BE_UNSAFE.iter().any(|(crate_name, stems)| {
+        *crate_name == name && stems.iter().any(|stem| stem.is_empty() || inside.starts_with(stem))
+    });
+    if !allowed {
+        wrong.push(format!("{shown}: unsafe code has no place here"));
+    }
+}
+
+fn rust_files(dir: &Path, into: &mut Vec<PathBuf>) -> Outcome {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(why) if why.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(why) => return Err(format!("cannot read {}: {why}", dir.display())),
+    };
+    for entry in entries {
+        let path = entry.map_err(|why| format!("cannot read {}: {why}", dir.display()))?.path();
+        if path.is_dir() {
+            rust_files(&path, into)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            into.push(path);
+        }
+    }
+    Ok(())
+}
