@@ -1,103 +1,110 @@
 //! Pinned memory: a [`Region`] owns a mapping, a [`Zone`] is a piece of one.
-#![expect(unsafe_code, reason = "maps and unmaps memory")]
 
+mod error;
+mod free_list;
+mod mapping;
+mod zone;
+
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::topology::SocketId;
+pub use error::MemoryError;
+use free_list::FreeList;
+pub(crate) use mapping::{Backing, Mapping, Refused, THP_BYTES, Wanted};
+pub use zone::Zone;
+
+/// Size in bytes of an ordinary page.
+pub const PAGE_BYTES: usize = 4096;
 
 /// A number that names a region for the life of the process; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RegionId(pub u64);
 
-/// Why memory could not be had.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum MemoryError {
-    /// The kernel refused a mapping.
-    #[error("cannot map {bytes} bytes for {name}")]
-    Map {
-        /// What the memory was for.
-        name: String,
-        /// How much was asked for.
-        bytes: usize,
-        /// The kernel's answer.
-        source: std::io::Error,
-    },
-}
-
 #[derive(Debug)]
-struct Mapping {
-    base: NonNull<u8>,
-    len: usize,
+struct Inner {
+    mapping: Mapping,
     page_size: usize,
     id: RegionId,
     name: String,
+    socket: Option<SocketId>,
+    free: Mutex<FreeList>,
 }
 
-// SAFETY: `Mapping` is an address range; what may be done to the bytes is decided by whoever holds a `Zone` of it.
-unsafe impl Send for Mapping {}
-// SAFETY: as for `Send`: no method of `Mapping` reads or writes the mapped bytes.
-unsafe impl Sync for Mapping {}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: `base` and `len` are those of the mapping made in `anonymous`, and this is its only owner.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
-    }
-}
-
-/// A mapping that is populated, never moves, and lives until its last clone is dropped.
+/// A mapping that is populated, never moves, and lives until its last handle and its last zone are dropped.
+///
+/// A clone is another handle of the same mapping. The bytes belong to the zones, of which no two overlap.
 #[derive(Clone, Debug)]
-pub struct Region(Arc<Mapping>);
+pub struct Region(Arc<Inner>);
 
 impl Region {
-    /// Maps ordinary pages, zeroed and populated.
+    /// Maps ordinary pages, zeroed and populated, for tests and pools that have no `Eal`.
     ///
     /// # Errors
-    /// [`MemoryError::Map`] when the kernel refuses.
+    /// [`MemoryError::Map`] or [`MemoryError::Populate`] when the kernel refuses.
     pub fn anonymous(name: &str, bytes: usize) -> Result<Self, MemoryError> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let len = bytes.max(1).next_multiple_of(4096);
-        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches nothing that exists.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE,
-                -1,
-                0,
-            )
+        let refused = |source| MemoryError::Map {
+            name: name.to_owned(),
+            bytes,
+            page_size: PAGE_BYTES,
+            mend: String::new(),
+            source,
         };
-        let refused =
-            || MemoryError::Map { name: name.into(), bytes: len, source: std::io::Error::last_os_error() };
-        if base == libc::MAP_FAILED {
-            return Err(refused());
+        let rounded = bytes.max(1).checked_next_multiple_of(PAGE_BYTES);
+        let rounded = rounded.ok_or_else(|| refused(std::io::ErrorKind::OutOfMemory.into()))?;
+        let wanted = Wanted {
+            label: name,
+            backing: Backing::Anonymous,
+            bytes: rounded,
+            page_size: PAGE_BYTES,
+            align: if rounded >= THP_BYTES { THP_BYTES } else { PAGE_BYTES },
+            node: None,
+            lock: false,
+            keep_fd: false,
+        };
+        match Mapping::new(&wanted) {
+            Ok(mapping) => Ok(Self::over(mapping, name, PAGE_BYTES, None)),
+            Err(Refused::Map(source) | Refused::Bind(source) | Refused::Populate(source)) => {
+                Err(refused(source))
+            }
         }
-        let base = NonNull::new(base.cast()).ok_or_else(refused)?;
-        let id = RegionId(NEXT.fetch_add(1, Ordering::Relaxed));
-        Ok(Self(Arc::new(Mapping { base, len, page_size: 4096, id, name: name.into() })))
+    }
+
+    /// A region over a fresh mapping.
+    pub(crate) fn over(mapping: Mapping, name: &str, page_size: usize, socket: Option<SocketId>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let free = FreeList::new(mapping.base().as_ptr() as usize, mapping.bytes());
+        Self(Arc::new(Inner {
+            mapping,
+            page_size,
+            id: RegionId(NEXT.fetch_add(1, Ordering::Relaxed)),
+            name: name.to_owned(),
+            socket,
+            free: Mutex::new(free),
+        }))
     }
 
     /// Address of the first byte.
     #[must_use]
     pub fn base(&self) -> NonNull<u8> {
-        self.0.base
+        self.0.mapping.base()
     }
 
     /// Length in bytes, a multiple of the page size.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.0.len
+        self.0.mapping.bytes()
     }
 
-    /// Size in bytes of the pages behind it.
+    /// Size in bytes of the pages that are certainly behind it (transparent huge pages do not count).
     #[must_use]
     pub fn page_size(&self) -> usize {
         self.0.page_size
     }
 
-    /// Its number.
+    /// Its number, unique in the process.
     #[must_use]
     pub fn id(&self) -> RegionId {
         self.0.id
@@ -109,38 +116,61 @@ impl Region {
         &self.0.name
     }
 
+    /// The NUMA node that its pages are on, if there is more than one or it was asked for.
+    #[must_use]
+    pub fn socket(&self) -> Option<SocketId> {
+        self.0.socket
+    }
+
+    /// Whether the pages can never be swapped out: huge pages, or ordinary ones that could be locked.
+    #[must_use]
+    pub fn locked(&self) -> bool {
+        self.0.page_size > PAGE_BYTES || self.0.mapping.locked().is_ok()
+    }
+
+    /// The file behind it, kept only where sharing was asked for: another process can map it.
+    #[must_use]
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.0.mapping.fd().map(AsFd::as_fd)
+    }
+
+    /// Bytes in no zone.
+    #[must_use]
+    pub fn free_bytes(&self) -> usize {
+        self.free_list().free_bytes()
+    }
+
     /// The whole region as one zone.
+    ///
+    /// # Panics
+    /// When a zone of this region is alive.
     #[must_use]
-    pub fn whole(&self) -> Zone {
-        Zone { region: self.clone(), offset: 0, bytes: self.bytes() }
-    }
-}
-
-/// A contiguous piece of a region, and the right to use those bytes: no two living zones overlap, so it is not `Clone`.
-#[derive(Debug)]
-pub struct Zone {
-    region: Region,
-    offset: usize,
-    bytes: usize,
-}
-
-impl Zone {
-    /// The region it is part of.
-    #[must_use]
-    pub fn region(&self) -> &Region {
-        &self.region
+    pub fn into_zone(self) -> Zone {
+        let bytes = self.bytes();
+        let name = self.name().to_owned();
+        self.take(&name, bytes, 1, None).expect("a region becomes a zone only while no zone of it is alive")
     }
 
-    /// Address of the first byte.
-    #[must_use]
-    pub fn base(&self) -> NonNull<u8> {
-        // SAFETY: `offset` is inside the region, checked where the zone was made.
-        unsafe { self.region.base().add(self.offset) }
+    /// Takes a piece. `align` and `bound` are powers of two, `bound` at least `bytes`, `bytes` not 0.
+    pub(crate) fn take(&self, name: &str, bytes: usize, align: usize, bound: Option<usize>) -> Option<Zone> {
+        let place = self.free_list().take(name, bytes, align, bound)?;
+        let mut zone = Zone::new(self.clone(), place.offset, bytes);
+        if place.dirty {
+            zone.clear();
+        }
+        Some(zone)
     }
 
-    /// Length in bytes.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.bytes
+    fn name_at(&self, offset: usize) -> String {
+        self.free_list().taken().get(&offset).map(|taken| taken.name.clone()).unwrap_or_default()
+    }
+
+    fn give_back(&self, offset: usize) {
+        self.free_list().give_back(offset);
+    }
+
+    pub(crate) fn free_list(&self) -> MutexGuard<'_, FreeList> {
+        // The list is changed by steps that do not panic half way, so a poisoned lock says nothing against it.
+        self.0.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

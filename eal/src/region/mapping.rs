@@ -1,0 +1,290 @@
+//! The mapping behind a region: made, aligned, bound, populated, kept from children, and unmapped.
+//!
+//! Sources: Linux `Documentation/admin-guide/mm/hugetlbpage.rst` (pools, reservation at mmap), memfd_create(2),
+//! madvise(2) (`MADV_POPULATE_WRITE`, `MADV_DONTFORK`), mbind(2), mlock(2).
+#![expect(unsafe_code, reason = "maps, binds, populates, locks and unmaps memory")]
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::{NonNull, null_mut};
+
+use crate::topology::SocketId;
+
+/// `MADV_POPULATE_WRITE`, Linux 5.14 (`include/uapi/asm-generic/mman-common.h`).
+const MADV_POPULATE_WRITE: i32 = 23;
+
+/// Where the bytes come from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Backing<'a> {
+    /// Private pages of no file. The kernel may back them with transparent huge pages.
+    Anonymous,
+    /// Ordinary pages of a memfd, so that another process can be given them.
+    Memfd,
+    /// Huge pages of a memfd.
+    HugeMemfd,
+    /// Huge pages of a nameless file in a hugetlbfs mount.
+    HugeDir(&'a Path),
+}
+
+/// What to map.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    /// Shown in `/proc/PID/maps` for memfd.
+    pub(crate) label: &'a str,
+    pub(crate) backing: Backing<'a>,
+    /// A multiple of `page_size`.
+    pub(crate) bytes: usize,
+    pub(crate) page_size: usize,
+    /// A power of two.
+    pub(crate) align: usize,
+    /// Bind to this node.
+    pub(crate) node: Option<SocketId>,
+    pub(crate) lock: bool,
+    pub(crate) keep_fd: bool,
+}
+
+/// At which step the kernel refused.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    Map(io::Error),
+    Bind(io::Error),
+    Populate(io::Error),
+}
+
+/// An address range that this value owns.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    bytes: usize,
+    fd: Option<OwnedFd>,
+    locked: Result<(), io::Error>,
+}
+
+// SAFETY: `Mapping` is an address range and a descriptor; what may be done to the bytes is decided by whoever holds
+// a `Zone` of them.
+unsafe impl Send for Mapping {}
+// SAFETY: as for `Send`: no method of `Mapping` reads or writes the mapped bytes once it is made.
+unsafe impl Sync for Mapping {}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: `base` and `bytes` are those of the mapping made in `new`, and this value is its only owner: every
+        // `Zone` and `Region` holds it alive.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+impl Mapping {
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn fd(&self) -> Option<&OwnedFd> {
+        self.fd.as_ref()
+    }
+
+    /// Whether the pages were locked, and if not, why.
+    pub(crate) fn locked(&self) -> Result<(), &io::Error> {
+        self.locked.as_ref().copied()
+    }
+
+    /// Maps, binds, populates and, if asked, locks. On an error nothing is left mapped.
+    pub(crate) fn new(wanted: &Wanted<'_>) -> Result<Self, Refused> {
+        let fd = open_backing(wanted).map_err(Refused::Map)?;
+        let base = map(wanted, fd.as_ref()).map_err(Refused::Map)?;
+        let mut mapping = Self { base, bytes: wanted.bytes, fd, locked: Err(io::ErrorKind::Other.into()) };
+        // Before any page exists: a child must never see the bytes that a device may be writing, and copy-on-write in
+        // the parent would take the pages away from under the device.
+        mapping.advise(libc::MADV_DONTFORK).map_err(Refused::Map)?;
+        if let Some(node) = wanted.node {
+            mapping.bind(node).map_err(Refused::Bind)?;
+        }
+        if matches!(wanted.backing, Backing::Anonymous) && wanted.bytes >= THP_BYTES {
+            // Only a wish: where transparent huge pages are off, ordinary pages serve.
+            let _ = mapping.advise(libc::MADV_HUGEPAGE);
+        }
+        mapping.populate().map_err(Refused::Populate)?;
+        if wanted.lock {
+            // SAFETY: the range is the mapping that this value owns; locking changes no byte.
+            let answer = unsafe { libc::mlock(mapping.base.as_ptr().cast(), mapping.bytes) };
+            mapping.locked = if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
+        }
+        if !wanted.keep_fd {
+            // A forked child inherits descriptors whatever their flags, and would hold the pages after we are gone.
+            mapping.fd = None;
+        }
+        Ok(mapping)
+    }
+
+    fn advise(&self, advice: i32) -> io::Result<()> {
+        // SAFETY: the range is the mapping that this value owns, and none of the advices used here drops its bytes.
+        check(unsafe { libc::madvise(self.base.as_ptr().cast(), self.bytes, advice) })
+    }
+
+    /// Binds the pages yet to come to one node. Source: mbind(2), `include/uapi/linux/mempolicy.h` (`MPOL_BIND` = 2).
+    fn bind(&self, node: SocketId) -> io::Result<()> {
+        const MPOL_BIND: libc::c_ulong = 2;
+        const BITS: usize = libc::c_ulong::BITS as usize;
+        let mut mask: [libc::c_ulong; 1024 / BITS] = [0; 1024 / BITS];
+        let node = usize::from(node.0);
+        let word = mask.get_mut(node / BITS).ok_or(io::ErrorKind::InvalidInput)?;
+        *word = 1 << (node % BITS);
+        // SAFETY: the range is the mapping that this value owns; the mask is as long as is said (the kernel reads one
+        // bit fewer than `maxnode`, hence the + 1).
+        let answer = unsafe {
+            libc::syscall(
+                libc::SYS_mbind,
+                self.base.as_ptr(),
+                self.bytes,
+                MPOL_BIND,
+                mask.as_ptr(),
+                mask.len() * BITS + 1,
+                0,
+            )
+        };
+        if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Gives every page its memory now, so that no later access can fail.
+    ///
+    /// `MAP_POPULATE` is not used: it hides failure, and a page that a control group or a node's pool refuses would then
+    /// be a SIGBUS at the first touch.
+    fn populate(&self) -> io::Result<()> {
+        let mut tries = 0;
+        loop {
+            match self.advise(MADV_POPULATE_WRITE) {
+                Ok(()) => return Ok(()),
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EINVAL) => return self.populate_by_hand(),
+                    Some(libc::EAGAIN | libc::EINTR) if tries < 16 => tries += 1,
+                    _ => return Err(error),
+                },
+            }
+        }
+    }
+
+    /// For kernels before 5.14. `fallocate` takes a file's pages and reports failure; touching them is then safe.
+    fn populate_by_hand(&self) -> io::Result<()> {
+        if let Some(fd) = &self.fd {
+            let bytes = libc::off_t::try_from(self.bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+            // SAFETY: a system call on a descriptor that we own; it touches no memory of ours.
+            check(unsafe { libc::fallocate(fd.as_raw_fd(), 0, 0, bytes) })?;
+        }
+        for offset in (0..self.bytes).step_by(4096) {
+            // SAFETY: `offset` is inside the mapping, which nobody else knows yet; its pages are zero, so zero is what
+            // the write leaves there.
+            unsafe { self.base.add(offset).write_volatile(0) };
+        }
+        Ok(())
+    }
+}
+
+/// What the kernel makes transparent huge pages of on x86-64 and on aarch64 with 4 KiB pages.
+pub(crate) const THP_BYTES: usize = 2 << 20;
+
+fn check(answer: i32) -> io::Result<()> {
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn open_backing(wanted: &Wanted<'_>) -> io::Result<Option<OwnedFd>> {
+    let fd = match wanted.backing {
+        Backing::Anonymous => return Ok(None),
+        Backing::Memfd => memfd(wanted.label, 0)?,
+        Backing::HugeMemfd => {
+            let size = wanted.page_size.trailing_zeros() << libc::MFD_HUGE_SHIFT;
+            memfd(wanted.label, libc::MFD_HUGETLB | size)?
+        }
+        Backing::HugeDir(dir) => nameless_file(dir)?,
+    };
+    let bytes = libc::off_t::try_from(wanted.bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: a system call on a descriptor that we own; it touches no memory of ours.
+    check(unsafe { libc::ftruncate(fd.as_raw_fd(), bytes) })?;
+    if matches!(wanted.backing, Backing::Memfd | Backing::HugeMemfd) {
+        // Nobody who is given the descriptor can make the file shorter under us, which would be a SIGBUS.
+        // SAFETY: as above.
+        check(unsafe {
+            libc::fcntl(
+                fd.as_raw_fd(),
+                libc::F_ADD_SEALS,
+                libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL,
+            )
+        })?;
+    }
+    Ok(Some(fd))
+}
+
+fn memfd(label: &str, flags: u32) -> io::Result<OwnedFd> {
+    // The kernel takes at most 249 bytes (memfd_create(2)), and no zero byte.
+    let label: Vec<u8> = label.bytes().filter(|&byte| byte != 0).take(200).collect();
+    let label = CString::new(label)?;
+    // SAFETY: `label` is a string that ends in zero and outlives the call.
+    let fd =
+        unsafe { libc::memfd_create(label.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING | flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just given us this descriptor, so nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A file without a name in `dir`, so that nothing is left there whatever way the process ends.
+fn nameless_file(dir: &Path) -> io::Result<OwnedFd> {
+    let path = CString::new(dir.as_os_str().as_bytes())?;
+    // SAFETY: `path` is a string that ends in zero and outlives the call.
+    let fd = unsafe { libc::open(path.as_ptr(), libc::O_TMPFILE | libc::O_RDWR | libc::O_CLOEXEC, 0o600) };
+    if fd >= 0 {
+        // SAFETY: the kernel has just given us this descriptor, so nobody else owns it.
+        return Ok(unsafe { OwnedFd::from_raw_fd(fd) });
+    }
+    // hugetlbfs has nameless files since Linux 5.1; before it, a name that lives for a moment.
+    let path = dir.join(format!("pollux-{}", std::process::id()));
+    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(file.into())
+}
+
+fn map(wanted: &Wanted<'_>, fd: Option<&OwnedFd>) -> io::Result<NonNull<u8>> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let (flags, fd) = match fd {
+        Some(fd) => (libc::MAP_SHARED, fd.as_raw_fd()),
+        None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),
+    };
+    if wanted.align <= wanted.page_size {
+        return mmap(null_mut(), wanted.bytes, protection, flags, fd);
+    }
+    // More address space than needed, so that an aligned piece is inside; the mapping replaces that piece, and the rest
+    // is given back.
+    let room = wanted.bytes.checked_add(wanted.align).ok_or(io::ErrorKind::OutOfMemory)?;
+    let spare = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let start = mmap(null_mut(), room, libc::PROT_NONE, spare, -1)?;
+    let before = start.as_ptr().align_offset(wanted.align);
+    // SAFETY: `before` is less than `align`, and the space is `align` longer than `bytes`.
+    let aligned = unsafe { start.add(before) };
+    let mapped = mmap(aligned.as_ptr(), wanted.bytes, protection, flags | libc::MAP_FIXED, fd);
+    let (keep_from, keep) = if mapped.is_ok() { (before, wanted.bytes) } else { (0, 0) };
+    for (from, len) in [(0, keep_from), (keep_from + keep, room - keep_from - keep)] {
+        if len > 0 {
+            // SAFETY: these are the parts of the space reserved above that the mapping did not take; nobody else knows
+            // them.
+            unsafe { libc::munmap(start.as_ptr().add(from).cast(), len) };
+        }
+    }
+    mapped
+}
+
+fn mmap(at: *mut u8, bytes: usize, protection: i32, flags: i32, fd: i32) -> io::Result<NonNull<u8>> {
+    // SAFETY: without `MAP_FIXED` the kernel chooses an unused range; with it, `map` passes a range that it reserved.
+    let base = unsafe { libc::mmap(at.cast(), bytes, protection, flags, fd, 0) };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(base.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+}
