@@ -4,24 +4,26 @@ mod options;
 mod refusal;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
-use crate::{ConfigError, EalSpec};
+use crate::profile::{Profile, Setting};
+use crate::{ConfigError, EalSpec, PortSpec};
 use options::EalOptions;
 
-/// A command line taken apart: the EAL half as data, the app half as it was.
+/// A command line taken apart: the EAL half as data, the app half as it was, a profile merged under both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandLine {
     /// The program's name, for messages.
     pub program: String,
     /// The EAL half.
     pub eal: EalSpec,
-    /// All that follows `--`.
+    /// The ports to open: those of `-a`, then those of `--vdev`, as DPDK numbers them; or the profile's.
+    pub ports: Vec<PortSpec>,
+    /// All that follows `--`, after what the profile says.
     pub app: Vec<OsString>,
-    /// `--profile`.
-    pub profile: Option<PathBuf>,
     /// Options that were accepted and do nothing, or that are deprecated; one line each.
     pub warnings: Vec<String>,
 }
@@ -36,7 +38,7 @@ pub enum Parsed<A> {
 }
 
 impl CommandLine {
-    /// Reads a whole command line, the program's name first.
+    /// Reads a whole command line, the program's name first, and the profile that it names.
     ///
     /// `--help` and `--version` are for [`CommandLine::parse_with`], which knows the app's half; they are refused here.
     ///
@@ -47,16 +49,15 @@ impl CommandLine {
         I: IntoIterator<Item = T>,
         T: Into<OsString>,
     {
-        let (program, eal, app) = split(args);
-        let options = read::<EalOptions>(&eal, &[])?;
-        if options.help || options.version {
-            let option = if options.help { "--help" } else { "--version" };
-            return Err(ConfigError::usage(option, "is answered by the program, not by its EAL options"));
+        match Self::parse_with::<NoOptions, _, _>(args)? {
+            Parsed::Run(line, NoOptions { rest: _ }) => Ok(*line),
+            Parsed::Print(_) => {
+                Err(ConfigError::usage("--help", "is answered by the program, not by its EAL options"))
+            }
         }
-        options.finish(program, app)
     }
 
-    /// Reads a whole command line, the app's half by its own clap options `A`.
+    /// Reads a whole command line, the app's half by its own clap options `A`, and the profile that it names.
     ///
     /// `A`'s clap `about` is the first paragraph of `--help`, its `after_help` the last one.
     ///
@@ -68,22 +69,41 @@ impl CommandLine {
         I: IntoIterator<Item = T>,
         T: Into<OsString>,
     {
-        let (program, eal, app) = split(args);
-        let asks_help = |arg: &OsString| arg == "--help" || arg == "-h";
-        if app.iter().any(asks_help) {
+        let (program, mut eal, mut app) = split(args);
+        if app.iter().any(|arg| arg == "--help" || arg == "-h") {
             return Ok(Parsed::Print(help::<A>(&program)));
         }
-        let options = read::<EalOptions>(&eal, &long_options::<A>())?;
+        let given = matches::<EalOptions>(&eal, &long_options::<A>())?;
+        let options = take::<EalOptions>(given.clone())?;
         if options.help {
             return Ok(Parsed::Print(help::<A>(&program)));
         }
         if options.version {
             return Ok(Parsed::Print(format!("{program} (Pollux {})\n", env!("CARGO_PKG_VERSION"))));
         }
-        let line = options.finish(program, app)?;
-        let own = read::<A>(&line.app, &[])?;
-        Ok(Parsed::Run(Box::new(line), own))
+        let mut ports = Vec::new();
+        if let Some(path) = options.profile() {
+            let profile = check_profile::<A>(path)?;
+            let given_app = matches::<A>(&app, &[])?;
+            eal.splice(0..0, words_under::<EalOptions>(&profile.eal, &given));
+            app.splice(0..0, words_under::<A>(&profile.app, &given_app));
+            if !options.names_ports() {
+                ports = profile.ports;
+            }
+        }
+        let (eal, warnings) = take::<EalOptions>(matches::<EalOptions>(&eal, &[])?)?.finish()?;
+        let named = eal.devices.allow.iter().chain(&eal.devices.vdevs);
+        ports.extend(named.cloned().map(PortSpec::new));
+        let own = take::<A>(matches::<A>(&app, &[])?)?;
+        Ok(Parsed::Run(Box::new(Self { program, eal, ports, app, warnings }), own))
     }
+}
+
+/// The app half when it is not looked at.
+#[derive(clap::Parser)]
+struct NoOptions {
+    #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
+    rest: Vec<OsString>,
 }
 
 /// The program's name, the EAL half, the app half.
@@ -99,46 +119,85 @@ where
     (program, eal, args.collect())
 }
 
-/// One half through clap, its report made one line. `other_half` are the long options of the half behind `--`.
-fn read<A: CommandFactory + FromArgMatches>(
-    args: &[OsString],
-    other_half: &[String],
-) -> Result<A, ConfigError> {
-    let command = A::command().no_binary_name(true).disable_help_flag(true).disable_version_flag(true);
-    let mut matches =
-        command.try_get_matches_from(args).map_err(|error| refusal::one_line(&error, other_half))?;
-    A::from_arg_matches_mut(&mut matches).map_err(|error| refusal::one_line(&error, other_half))
+/// One half through clap, its report made one line. `other_half` are the options of the half behind `--`.
+fn matches<A: CommandFactory>(args: &[OsString], other_half: &[String]) -> Result<ArgMatches, ConfigError> {
+    bare::<A>().try_get_matches_from(args).map_err(|error| refusal::one_line(&error, other_half))
+}
+
+fn take<A: FromArgMatches>(mut matches: ArgMatches) -> Result<A, ConfigError> {
+    A::from_arg_matches_mut(&mut matches).map_err(|error| refusal::one_line(&error, &[]))
+}
+
+/// clap's own help would show one half only.
+fn bare<A: CommandFactory>() -> clap::Command {
+    A::command().no_binary_name(true).disable_help_flag(true).disable_version_flag(true)
+}
+
+/// Reads a profile and tries its settings one after the other, so that a mistake is reported where it stands.
+fn check_profile<A: CommandFactory + FromArgMatches>(path: &Path) -> Result<Profile, ConfigError> {
+    let profile = Profile::read(path)?;
+    let (mut eal, mut app) = (Vec::new(), Vec::new());
+    for setting in &profile.eal {
+        eal.extend(words(setting));
+        let so_far =
+            matches::<EalOptions>(&eal, &[]).and_then(take::<EalOptions>).and_then(EalOptions::finish);
+        so_far.map_err(|error| profile.locate(setting, &error))?;
+    }
+    for setting in &profile.app {
+        app.extend(words(setting));
+        let so_far = matches::<A>(&app, &[]).and_then(take::<A>);
+        so_far.map_err(|error| profile.locate(setting, &error))?;
+    }
+    Ok(profile)
+}
+
+fn words(setting: &Setting) -> Vec<OsString> {
+    setting.words.iter().map(OsString::from).collect()
+}
+
+/// The profile's words for all options that the command line leaves open.
+fn words_under<A: CommandFactory>(settings: &[Setting], given: &ArgMatches) -> Vec<OsString> {
+    let command = A::command();
+    let typed = |id: &str| {
+        given.try_contains_id(id).is_ok() && given.value_source(id) == Some(ValueSource::CommandLine)
+    };
+    let open = |setting: &&Setting| {
+        let arg = command.get_arguments().find(|arg| {
+            arg.get_long_and_visible_aliases().is_some_and(|longs| longs.contains(&setting.key.as_str()))
+                || arg.get_all_aliases().is_some_and(|longs| longs.contains(&setting.key.as_str()))
+        });
+        let Some(arg) = arg else { return true };
+        let id = arg.get_id().as_str();
+        let rivals =
+            options::RIVALS.iter().filter(|group| group.contains(&id)).flat_map(|group| group.iter());
+        !typed(id) && !rivals.into_iter().any(|rival| typed(rival))
+    };
+    settings.iter().filter(open).flat_map(words).collect()
 }
 
 fn long_options<A: CommandFactory>() -> Vec<String> {
     let command = A::command();
-    let longs = command.get_arguments().flat_map(|arg| {
+    let names = command.get_arguments().flat_map(|arg| {
         let long = arg.get_long().map(|long| format!("--{long}"));
         let short = arg.get_short().map(|short| format!("-{short}"));
         long.into_iter().chain(short)
     });
-    longs.collect()
+    names.collect()
 }
 
 /// Both halves' options on one page.
 fn help<A: CommandFactory>(program: &str) -> String {
     let page = |command: clap::Command| {
-        command
-            .disable_help_flag(true)
-            .disable_version_flag(true)
-            .help_template("{options}")
-            .term_width(110)
-            .render_help()
-            .to_string()
+        command.help_template("{options}").term_width(110).render_help().to_string().trim_end().to_owned()
     };
-    let app = A::command();
+    let app = bare::<A>();
     let part =
-        |text: Option<&clap::builder::StyledStr>| text.map(|text| format!("{text}\n")).unwrap_or_default();
+        |text: Option<&clap::builder::StyledStr>| text.map(|text| format!("{text}\n\n")).unwrap_or_default();
     let (about, after) = (part(app.get_about()), part(app.get_after_help()));
     format!(
-        "{about}\nUsage: {program} [EAL options] -- [app options]\n       ('--' may be left out when there are no app \
+        "{about}Usage: {program} [EAL options] -- [app options]\n       ('--' may be left out when there are no app \
          options)\n\nApp options:\n{}\n\nEAL options:\n{}\n\n{after}",
-        page(app).trim_end(),
-        page(EalOptions::command()).trim_end(),
+        page(app),
+        page(bare::<EalOptions>()),
     )
 }

@@ -14,6 +14,12 @@ pub enum ConfigError {
         /// A near miss, or where the options are listed.
         hint: String,
     },
+    /// A word that belongs to no option.
+    #[error("argument '{text}' belongs to no option: options begin with '-', --help lists them")]
+    Stray {
+        /// As typed.
+        text: String,
+    },
     /// An option without its value, given twice, or with a value that it does not take.
     #[error("option '{option}' {problem}")]
     Usage {

@@ -30,6 +30,7 @@ mod error;
 mod lcore;
 mod log;
 mod port;
+mod profile;
 
 pub use command_line::{CommandLine, Parsed};
 pub use device::{DeviceArg, DeviceSpec, KeyReader, nearest};

@@ -1,12 +1,23 @@
 //! The EAL half: DPDK's names, read into [`EalSpec`].
 
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::{
-    CommandLine, ConfigError, DeviceArg, DeviceSpec, EalSpec, HugeUnlink, IovaMode, LcoreMap, LcoreSet,
-    LogSpec, MemorySpec, ProcessSpec, ProcessType,
+    ConfigError, DeviceArg, DeviceSpec, EalSpec, HugeUnlink, IovaMode, LcoreMap, LcoreSet, LogSpec,
+    MemorySpec, ProcessSpec, ProcessType,
 };
+
+/// Options that exclude each other: one of them on the command line sets aside the others in a profile.
+pub(super) const RIVALS: [&[&str]; 8] = [
+    &["lcores", "coremask"],
+    &["service_corelist", "service_coremask"],
+    &["memory_size", "numa_mem"],
+    &["no_huge", "huge_dir"],
+    &["no_huge", "numa_mem"],
+    &["in_memory", "huge_dir"],
+    &["telemetry", "no_telemetry"],
+    &["allow", "block"],
+];
 
 /// Values stay text here, so that the messages about them are ours.
 #[derive(clap::Parser, Debug, Default)]
@@ -187,13 +198,21 @@ impl IdleOptions {
 }
 
 impl EalOptions {
-    pub(super) fn finish(self, program: String, app: Vec<OsString>) -> Result<CommandLine, ConfigError> {
-        let mut warnings: Vec<String> = self
-            .idle
-            .given()
-            .into_iter()
-            .map(|(option, why)| format!("option '{option}' has no effect: {why}"))
-            .collect();
+    /// The profile that is named.
+    pub(super) fn profile(&self) -> Option<&Path> {
+        self.profile.as_deref()
+    }
+
+    /// Whether any port is named.
+    pub(super) fn names_ports(&self) -> bool {
+        !self.vdev.is_empty() || !self.allow.is_empty()
+    }
+
+    /// The data, and one line for each option that does nothing or is deprecated.
+    pub(super) fn finish(self) -> Result<(EalSpec, Vec<String>), ConfigError> {
+        let idle = self.idle.given().into_iter();
+        let mut warnings: Vec<String> =
+            idle.map(|(option, why)| format!("option '{option}' has no effect: {why}")).collect();
         let lcores = self.lcore_map(&mut warnings)?;
         let service_lcores = self.services(&mut warnings)?;
         let eal = EalSpec {
@@ -207,7 +226,7 @@ impl EalOptions {
             telemetry: self.telemetry()?,
             devices: self.devices()?,
         };
-        Ok(CommandLine { program, eal, app, profile: self.profile, warnings })
+        Ok((eal, warnings))
     }
 
     fn lcore_map(&self, warnings: &mut Vec<String>) -> Result<Option<LcoreMap>, ConfigError> {

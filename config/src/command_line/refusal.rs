@@ -23,10 +23,11 @@ pub(super) fn one_line(error: &clap::Error, other_half: &[String]) -> ConfigErro
         ErrorKind::UnknownArgument => {
             let nearest = text(ContextKind::SuggestedArg);
             let typed = named.split('=').next().unwrap_or_default();
+            if !named.starts_with('-') {
+                return ConfigError::Stray { text: named };
+            }
             let hint = if other_half.iter().any(|known| known == typed) {
                 format!("it is an app option, write it after '--': -- {named}")
-            } else if !named.starts_with('-') {
-                "a value without an option; options begin with '-', --help lists them".to_owned()
             } else if nearest.is_empty() {
                 "--help lists all options".to_owned()
             } else {
