@@ -20,7 +20,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     ("bringup", &["config", "eal", "mempool", "port", "port-soft", "frame-io"]),
     ("apps", &["bringup", "config", "eal", "port", "mempool", "wire"]),
     ("benches", &["bringup", "config", "eal", "mempool", "port", "port-soft", "ring", "wire"]),
-    ("tests", &["wire"]),
+    ("tests", &[]),
     ("xtask", &[]),
 ];
 

@@ -1,0 +1,152 @@
+//! The apps, run as a user runs them: the release build, a command line, signals, the last line of output.
+#![expect(unsafe_code, reason = "kill(2) has no safe wrapper in std")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// Path of the app `name`, as `cargo build --release` makes it. The first call builds the apps.
+///
+/// # Panics
+/// When they do not build.
+#[must_use]
+pub fn app(name: &str) -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let folder = BUILT.get_or_init(|| {
+        let top = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| top.join("target"), PathBuf::from);
+        let done = Command::new(env!("CARGO"))
+            .current_dir(&top)
+            .args(["build", "--quiet", "--release", "--package", "pollux-apps", "--bins"])
+            .status();
+        assert!(done.is_ok_and(|status| status.success()), "the apps do not build");
+        target.join("release").canonicalize().unwrap_or_else(|why| panic!("{}: {why}", target.display()))
+    });
+    folder.join(name)
+}
+
+/// A running app, ended with the test whatever happens.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    said: std::sync::mpsc::Receiver<String>,
+    heard: Vec<String>,
+}
+
+impl Running {
+    /// Starts a command and listens to its standard error.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn start(mut command: Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|why| panic!("{command:?}: {why}"));
+        let stderr = child.stderr.take().unwrap_or_else(|| panic!("stderr was piped"));
+        let (send, said) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                if send.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Self { child, said, heard: Vec::new() }
+    }
+
+    /// Waits until a line with this word was written to standard error.
+    ///
+    /// # Panics
+    /// After ten seconds, or when the program ends without it.
+    pub fn wait_for(&mut self, word: &str) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !self.heard.iter().any(|line| line.contains(word)) {
+            match self.said.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(line) => self.heard.push(line),
+                Err(why) => panic!("no line with {word:?} ({why}) but: {}", self.heard.join("\n")),
+            }
+        }
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal.
+    ///
+    /// # Panics
+    /// When the process is gone.
+    pub fn signal(&self, signal: i32) {
+        let pid = i32::try_from(self.child.id()).unwrap_or_else(|why| panic!("a pid fits in an i32: {why}"));
+        // SAFETY: kill has no memory effects; the child is not reaped yet, so the id is still its own.
+        let sent = unsafe { libc::kill(pid, signal) };
+        assert_eq!(sent, 0, "kill: {}", std::io::Error::last_os_error());
+    }
+
+    /// Waits for the end; standard output and standard error come back whole.
+    ///
+    /// # Panics
+    /// When it takes longer than `limit`.
+    #[must_use]
+    pub fn finish(mut self, limit: Duration) -> Finished {
+        let deadline = Instant::now() + limit;
+        let status = loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => break status,
+                Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
+                Ok(None) => panic!("still running after {limit:?}"),
+                Err(why) => panic!("wait: {why}"),
+            }
+        };
+        let mut stdout = String::new();
+        if let Some(mut pipe) = self.child.stdout.take() {
+            drop(pipe.read_to_string(&mut stdout));
+        }
+        while let Ok(line) = self.said.recv_timeout(Duration::from_secs(2)) {
+            self.heard.push(line);
+        }
+        Finished { status, stdout, stderr: std::mem::take(&mut self.heard) }
+    }
+
+    /// SIGINT, then [`finish`](Self::finish) within ten seconds.
+    #[must_use]
+    pub fn interrupt(self) -> Finished {
+        self.signal(libc::SIGINT);
+        self.finish(Duration::from_secs(10))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// What a program left.
+#[derive(Debug)]
+pub struct Finished {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// All of its standard output.
+    pub stdout: String,
+    /// Its standard error, line by line.
+    pub stderr: Vec<String>,
+}
+
+impl Finished {
+    /// The `--json` report: the last line of standard output.
+    ///
+    /// # Panics
+    /// When that is no JSON.
+    #[must_use]
+    pub fn report(&self) -> serde_json::Value {
+        let last = self.stdout.lines().last().unwrap_or_default();
+        serde_json::from_str(last)
+            .unwrap_or_else(|why| panic!("{why} in {last:?}; stderr: {}", self.stderr.join("\n")))
+    }
+}
