@@ -1,0 +1,149 @@
+//! What can go wrong at set-up and control. The data path has no errors.
+
+use std::io;
+
+use crate::lcore::{CpuSet, LcoreId};
+
+/// Why the EAL could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EalError {
+    /// The kernel does not say on which CPUs this process may run.
+    #[error("cannot read the CPU affinity of this process")]
+    Affinity {
+        /// The kernel's answer.
+        source: io::Error,
+    },
+
+    /// An lcore was asked for on a CPU that the process may not use, or that is not there.
+    #[error(
+        "lcore {lcore} needs CPU {cpu}, which does not exist or is outside this process's affinity; allowed CPUs: \
+         {allowed} (choose among them with -l or --lcores, or widen the affinity with taskset)"
+    )]
+    CpuNotAllowed {
+        /// The lcore.
+        lcore: LcoreId,
+        /// The CPU it needs.
+        cpu: u16,
+        /// What the process may use.
+        allowed: CpuSet,
+    },
+
+    /// An lcore is named twice.
+    #[error("lcore {lcore} is named twice; name each lcore once")]
+    LcoreTwice {
+        /// The lcore.
+        lcore: LcoreId,
+    },
+
+    /// An lcore was given no CPU to run on.
+    #[error("lcore {lcore} is given no CPU; name at least one of {allowed}")]
+    LcoreWithoutCpu {
+        /// The lcore.
+        lcore: LcoreId,
+        /// What the process may use.
+        allowed: CpuSet,
+    },
+
+    /// No lcore is left to run an application.
+    #[error("no lcore is left for the application: all of {service} are service cores; leave at least one out of -S")]
+    NoLcore {
+        /// The service cores.
+        service: String,
+    },
+
+    /// The main lcore is not among the lcores of the application.
+    #[error("main lcore {main} is not among the lcores of the application ({lcores}); name one of them")]
+    MainLcore {
+        /// What was asked for.
+        main: LcoreId,
+        /// What there is.
+        lcores: String,
+    },
+
+    /// An lcore could not be pinned.
+    #[error("cannot pin {thread} to CPU {cpus}")]
+    Pin {
+        /// The thread.
+        thread: String,
+        /// Where it should run.
+        cpus: CpuSet,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+
+    /// A thread could not be made.
+    #[error("cannot start thread {thread}")]
+    Thread {
+        /// Its name.
+        thread: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+
+    /// No such lcore.
+    #[error("there is no lcore {lcore}; there are {lcores}")]
+    UnknownLcore {
+        /// What was asked for.
+        lcore: LcoreId,
+        /// What there is.
+        lcores: String,
+    },
+
+    /// The lcore runs something already.
+    #[error("lcore {lcore} is running; wait for it before launching on it again")]
+    LcoreBusy {
+        /// The lcore.
+        lcore: LcoreId,
+    },
+
+    /// The lcore's role does not allow this.
+    #[error("lcore {lcore} is {role} and cannot {action}")]
+    WrongRole {
+        /// The lcore.
+        lcore: LcoreId,
+        /// What it is.
+        role: crate::lcore::LcoreRole,
+        /// What was asked of it.
+        action: &'static str,
+    },
+
+    /// A thread that is an lcore cannot become one more.
+    #[error("this thread is lcore {lcore} already")]
+    AlreadyLcore {
+        /// What it is.
+        lcore: LcoreId,
+    },
+
+    /// All lcore numbers are taken.
+    #[error("all {limit} lcore numbers are taken")]
+    TooManyLcores {
+        /// How many there are.
+        limit: u16,
+    },
+
+    /// A callback does not accept an lcore.
+    #[error("lcore {lcore} was refused: {reason}")]
+    Refused {
+        /// Which.
+        lcore: LcoreId,
+        /// What the callback said.
+        reason: String,
+    },
+
+    /// The EAL is going down and takes nothing new.
+    #[error("the EAL is shut down; {subject} is refused")]
+    ShutDown {
+        /// What was asked for.
+        subject: &'static str,
+    },
+
+    /// An event or epoll file could not be made or changed.
+    #[error("cannot {action}")]
+    Event {
+        /// What was tried.
+        action: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}

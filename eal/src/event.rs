@@ -1,0 +1,149 @@
+//! Events that a thread can sleep on: an event file, and a set of files to wait for.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
+use rustix::io::Errno;
+
+use crate::EalError;
+
+/// A counter in the kernel that can be slept on. `signal` may be called from a signal handler.
+#[derive(Debug)]
+pub struct EventFd(OwnedFd);
+
+impl EventFd {
+    /// A counter at zero.
+    ///
+    /// # Errors
+    /// [`EalError::Event`] when no file is to be had.
+    pub fn new() -> Result<Self, EalError> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let file = eventfd(0, flags).map_err(failed("make an event file"))?;
+        Ok(Self(file))
+    }
+
+    /// Adds one and wakes who sleeps on it.
+    pub fn signal(&self) {
+        // The only refusal possible is a counter at its maximum, which wakes all the same.
+        let _full = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+
+    /// Takes the count back to zero and returns what it was.
+    #[must_use]
+    pub fn drain(&self) -> u64 {
+        let mut count = [0; 8];
+        match rustix::io::read(&self.0, &mut count) {
+            Ok(_) => u64::from_ne_bytes(count),
+            Err(_zero) => 0,
+        }
+    }
+
+    /// Sleeps until the count is above zero or `timeout` has passed; whether it is. Takes nothing off the count.
+    #[must_use]
+    pub fn wait(&self, timeout: Duration) -> bool {
+        let deadline = Instant::now().checked_add(timeout);
+        loop {
+            let mut files = [PollFd::new(&self.0, PollFlags::IN)];
+            match poll(&mut files, remaining(deadline).as_ref()) {
+                Ok(0) if deadline.is_none_or(|deadline| Instant::now() < deadline) => {}
+                Ok(ready) => return ready > 0,
+                Err(Errno::INTR) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
+impl AsFd for EventFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// What [`EventSet::wait`] found ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// The number given with [`EventSet::add`].
+    pub token: u64,
+    /// Data can be read.
+    pub readable: bool,
+    /// The other side is gone, or the file is in error.
+    pub hangup: bool,
+}
+
+/// At most this many events come from one wait; the rest stay for the next.
+const READY_MAX: usize = 64;
+
+/// Files that one thread waits for: receive queues in interrupt mode, the stop flag, a socket.
+///
+/// Each has a token, chosen by the caller, by which it is reported. Files are reported as long as they are readable.
+#[derive(Debug)]
+pub struct EventSet {
+    epoll: OwnedFd,
+    found: Vec<epoll::Event>,
+}
+
+impl EventSet {
+    /// An empty set.
+    ///
+    /// # Errors
+    /// [`EalError::Event`] when no file is to be had.
+    pub fn new() -> Result<Self, EalError> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("make an event set"))?;
+        Ok(Self { epoll, found: Vec::with_capacity(READY_MAX) })
+    }
+
+    /// Adds a file. It leaves the set by [`EventSet::remove`], or when its last copy is closed.
+    ///
+    /// # Errors
+    /// [`EalError::Event`]: it is in the set already, or is of a kind that cannot be waited for.
+    pub fn add(&self, file: impl AsFd, token: u64) -> Result<(), EalError> {
+        let data = epoll::EventData::new_u64(token);
+        epoll::add(&self.epoll, file, data, epoll::EventFlags::IN).map_err(failed("add a file to an event set"))
+    }
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// [`EalError::Event`] when it is not in the set.
+    pub fn remove(&self, file: impl AsFd) -> Result<(), EalError> {
+        epoll::delete(&self.epoll, file).map_err(failed("remove a file from an event set"))
+    }
+
+    /// Sleeps until a file is ready, or for `timeout` (`None`: for ever). An empty answer means the time has passed.
+    ///
+    /// # Errors
+    /// [`EalError::Event`], which the kernel has no reason to give.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<impl Iterator<Item = Ready> + '_, EalError> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        self.found.clear();
+        loop {
+            let room = rustix::buffer::spare_capacity(&mut self.found);
+            match epoll::wait(&self.epoll, room, remaining(deadline).as_ref()) {
+                Ok(0) if deadline.is_none_or(|deadline| Instant::now() < deadline) => {}
+                Ok(_) => break,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(failed("wait for events")(errno)),
+            }
+        }
+        Ok(self.found.iter().map(|event| {
+            let flags = event.flags;
+            Ready {
+                token: event.data.u64(),
+                readable: flags.contains(epoll::EventFlags::IN),
+                hangup: flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR),
+            }
+        }))
+    }
+}
+
+/// What is left until `deadline`, as the kernel wants it; `None` is for ever.
+pub(crate) fn remaining(deadline: Option<Instant>) -> Option<Timespec> {
+    // A time too long for the kernel is as good as for ever.
+    deadline.and_then(|deadline| Timespec::try_from(deadline.saturating_duration_since(Instant::now())).ok())
+}
+
+pub(crate) fn failed(action: &'static str) -> impl FnOnce(Errno) -> EalError {
+    move |errno| EalError::Event { action, source: errno.into() }
+}

@@ -1,0 +1,340 @@
+//! Lcores: pinned threads that run an application's loops.
+//!
+//! Every lcore of an [`Eal`](crate::Eal) has one thread, `lcore-N`, made and pinned at `Eal::init` and sleeping until
+//! something is launched on it. This holds for the *main* lcore too: the thread that calls `Eal::init` is no lcore.
+//! It is the control context, kept off the lcores' CPUs where there are others, and free to wait, report and shut
+//! down while all lcores, main included, forward. An application that wants DPDK's `SKIP_MAIN` leaves the main lcore
+//! out ([`Main::Skip`]).
+//!
+//! ```text
+//!   control thread                     lcore-1
+//!   eal.launch(1, f) ── job ─────────► f(&LcoreContext)   polls ctx.stop_requested()
+//!        Launched<R> ◄─── R or panic ──┘                  a panic sets the stop flag
+//! ```
+
+mod cpuset;
+mod foreign;
+mod launch;
+mod plan;
+mod worker;
+
+use std::cell::Cell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crossbeam_utils::CachePadded;
+
+use crate::{EalError, StopFlag};
+
+pub use cpuset::CpuSet;
+pub use foreign::{ChangeCallback, RegisteredThread};
+pub use launch::{Launched, Main, Scope};
+pub(crate) use plan::{Plan, names};
+pub(crate) use worker::Worker;
+
+/// An lcore's number. By default the number of the CPU it runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LcoreId(pub u16);
+
+impl fmt::Display for LcoreId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A NUMA node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SocketId(pub u16);
+
+/// What an lcore is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LcoreRole {
+    /// Runs what the application launches (DPDK: RTE).
+    Dataplane,
+    /// Runs services.
+    Service,
+    /// A thread that the EAL did not make and that registered itself.
+    NonEal,
+}
+
+impl fmt::Display for LcoreRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Dataplane => "a dataplane lcore",
+            Self::Service => "a service core",
+            Self::NonEal => "a thread the EAL did not make",
+        })
+    }
+}
+
+/// What an lcore is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LcoreState {
+    /// Nothing.
+    Wait,
+    /// Something that was launched on it; or, a registered thread, whatever its owner made it for.
+    Running,
+    /// Nothing any more: what it ran has returned, and nobody has taken the result yet.
+    Finished,
+}
+
+/// Cycles that an lcore spent, as its loop reports them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// On packets, or whatever counts as work.
+    pub busy: u64,
+    /// All of them.
+    pub total: u64,
+}
+
+#[derive(Debug, Default)]
+struct UsageCounters {
+    busy: AtomicU64,
+    total: AtomicU64,
+}
+
+/// What is known of an lcore, as others see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LcoreInfo {
+    /// Its number.
+    pub id: LcoreId,
+    /// What it is for.
+    pub role: LcoreRole,
+    /// Where it may run.
+    pub cpus: CpuSet,
+    /// The NUMA node of its first CPU.
+    pub socket: SocketId,
+    /// What it is doing.
+    pub state: LcoreState,
+    /// What its loop reported.
+    pub usage: Usage,
+}
+
+/// The end of an lcore that panicked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("lcore {lcore} panicked: {message}")]
+pub struct LcorePanic {
+    /// Which.
+    pub lcore: LcoreId,
+    /// What it said.
+    pub message: String,
+}
+
+/// One lcore, whoever made its thread.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) id: LcoreId,
+    pub(crate) role: LcoreRole,
+    pub(crate) cpus: CpuSet,
+    pub(crate) socket: SocketId,
+    // Alone on its line: the lcore writes it each round.
+    usage: CachePadded<UsageCounters>,
+}
+
+impl Member {
+    pub(crate) fn new(id: LcoreId, role: LcoreRole, cpus: CpuSet) -> Self {
+        Self { id, role, cpus, socket: SocketId(0), usage: CachePadded::default() }
+    }
+
+    fn usage(&self) -> Usage {
+        // Busy first: it is written last, so that it never exceeds the total that is read after it.
+        let busy = self.usage.busy.load(Ordering::Acquire);
+        Usage { busy, total: self.usage.total.load(Ordering::Relaxed) }
+    }
+
+    fn info(&self, state: LcoreState) -> LcoreInfo {
+        LcoreInfo {
+            id: self.id,
+            role: self.role,
+            cpus: self.cpus.clone(),
+            socket: self.socket,
+            state,
+            usage: self.usage(),
+        }
+    }
+}
+
+thread_local! {
+    static CURRENT: Cell<Option<LcoreId>> = const { Cell::new(None) };
+}
+
+/// The calling thread's lcore, if it is one (of any `Eal`).
+#[must_use]
+pub fn current() -> Option<LcoreId> {
+    CURRENT.get()
+}
+
+/// What a function that runs on an lcore is given. It belongs to that thread and cannot leave it.
+#[derive(Debug)]
+pub struct LcoreContext {
+    member: Arc<Member>,
+    stop: StopFlag,
+    slot: Option<usize>,
+    // Not `Sync`: the counters have one writer.
+    _on_this_thread: PhantomData<*const ()>,
+}
+
+impl LcoreContext {
+    pub(crate) fn new(member: Arc<Member>, stop: StopFlag) -> Self {
+        Self { member, stop, slot: crate::slot::current(), _on_this_thread: PhantomData }
+    }
+
+    /// This lcore's number.
+    #[must_use]
+    pub fn id(&self) -> LcoreId {
+        self.member.id
+    }
+
+    /// What it is for.
+    #[must_use]
+    pub fn role(&self) -> LcoreRole {
+        self.member.role
+    }
+
+    /// The NUMA node of its first CPU.
+    #[must_use]
+    pub fn socket(&self) -> SocketId {
+        self.member.socket
+    }
+
+    /// Where it may run.
+    #[must_use]
+    pub fn cpus(&self) -> &CpuSet {
+        &self.member.cpus
+    }
+
+    /// The cache slot that its thread holds; `None` when all were taken.
+    #[must_use]
+    pub fn slot(&self) -> Option<usize> {
+        self.slot
+    }
+
+    /// Whether to return soon. Hot: one relaxed load.
+    #[inline(always)]
+    #[must_use]
+    pub fn stop_requested(&self) -> bool {
+        self.stop.is_set()
+    }
+
+    /// The flag behind [`stop_requested`](Self::stop_requested).
+    #[must_use]
+    pub fn stop_flag(&self) -> &StopFlag {
+        &self.stop
+    }
+
+    /// Counts cycles spent working. Hot: loads and stores of this thread's own line.
+    #[inline(always)]
+    pub fn busy(&self, cycles: u64) {
+        self.idle(cycles);
+        let busy = &self.member.usage.busy;
+        // Release pairs with the Acquire in `Member::usage`.
+        busy.store(busy.load(Ordering::Relaxed).wrapping_add(cycles), Ordering::Release);
+    }
+
+    /// Counts cycles spent looking for work in vain.
+    #[inline(always)]
+    pub fn idle(&self, cycles: u64) {
+        let total = &self.member.usage.total;
+        total.store(total.load(Ordering::Relaxed).wrapping_add(cycles), Ordering::Relaxed);
+    }
+
+    /// Its own counters.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.member.usage()
+    }
+}
+
+/// What the lcores of one `Eal` share.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    pub(crate) main: LcoreId,
+    pub(crate) workers: Vec<Arc<Worker>>,
+    pub(crate) stop: StopFlag,
+    pub(crate) logs: tracing::Dispatch,
+    pub(crate) panics: Mutex<Vec<LcorePanic>>,
+    registry: Mutex<foreign::Registry>,
+}
+
+/// All lcores of one `Eal`. Clones are the same lcores.
+#[derive(Clone, Debug)]
+pub struct Lcores(pub(crate) Arc<Crew>);
+
+impl Lcores {
+    /// Makes and pins all threads, and waits until each is where it belongs.
+    pub(crate) fn start(plan: Plan, stop: StopFlag, logs: tracing::Dispatch) -> Result<Self, EalError> {
+        let main = plan.main;
+        let workers = worker::start_all(plan.lcores, &stop, &logs)?;
+        let crew = Crew { main, workers, stop, logs, panics: Mutex::default(), registry: Mutex::default() };
+        Ok(Self(Arc::new(crew)))
+    }
+
+    /// Lets all threads end once they have nothing to run, and waits for that.
+    pub(crate) fn join(&self) {
+        self.0.workers.iter().for_each(|worker| worker.quit());
+        self.0.workers.iter().for_each(|worker| worker.join());
+    }
+
+    /// The main lcore.
+    #[must_use]
+    pub fn main(&self) -> LcoreId {
+        self.0.main
+    }
+
+    /// How many lcores there are, of all roles.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.workers.len() + self.registry().threads.len()
+    }
+
+    /// All lcores, ascending, those that the EAL did not make last.
+    #[must_use]
+    pub fn all(&self) -> Vec<LcoreInfo> {
+        let made = self.0.workers.iter().map(|worker| worker.member.info(worker.state()));
+        let registered = self.registry().threads.clone();
+        made.chain(registered.iter().map(|member| member.info(LcoreState::Running))).collect()
+    }
+
+    /// The lcores of one role, ascending.
+    #[must_use]
+    pub fn with_role(&self, role: LcoreRole) -> Vec<LcoreId> {
+        self.all().into_iter().filter(|lcore| lcore.role == role).map(|lcore| lcore.id).collect()
+    }
+
+    /// The dataplane lcores, main included, ascending: where an application runs.
+    #[must_use]
+    pub fn dataplane(&self) -> Vec<LcoreId> {
+        self.with_role(LcoreRole::Dataplane)
+    }
+
+    /// One lcore.
+    #[must_use]
+    pub fn get(&self, id: LcoreId) -> Option<LcoreInfo> {
+        self.all().into_iter().find(|lcore| lcore.id == id)
+    }
+
+    /// What an lcore's loop reported of itself.
+    #[must_use]
+    pub fn usage(&self, id: LcoreId) -> Option<Usage> {
+        self.get(id).map(|lcore| lcore.usage)
+    }
+
+    /// What panicked so far.
+    #[must_use]
+    pub fn panics(&self) -> Vec<LcorePanic> {
+        self.0.panics.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn worker(&self, lcore: LcoreId) -> Result<&Arc<Worker>, EalError> {
+        let unknown = || EalError::UnknownLcore { lcore, lcores: names(self.0.workers.iter().map(|w| w.member.id)) };
+        self.0.workers.iter().find(|worker| worker.member.id == lcore).ok_or_else(unknown)
+    }
+
+    fn registry(&self) -> std::sync::MutexGuard<'_, foreign::Registry> {
+        self.0.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,121 @@
+//! Sets of CPUs, and pinning the calling thread to one.
+
+use std::fmt;
+use std::io;
+
+use core_affinity::CoreId;
+use pollux_config::LcoreSet;
+use rustix::thread::{sched_getaffinity, sched_setaffinity};
+
+/// A set of CPU numbers. Prints as the kernel prints it: `0-3,7`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpuSet(LcoreSet);
+
+impl CpuSet {
+    /// The CPUs on which the calling thread may run.
+    ///
+    /// # Errors
+    /// The kernel's answer; it refuses when the machine has more CPUs than [`pollux_config::CPU_MAX`].
+    pub fn of_this_thread() -> io::Result<Self> {
+        let set = sched_getaffinity(None)?;
+        Ok((0..pollux_config::CPU_MAX).filter(|&cpu| set.is_set(usize::from(cpu))).collect())
+    }
+
+    /// Lets the calling thread run on these CPUs only.
+    ///
+    /// # Errors
+    /// The kernel's answer, when no CPU of the set exists or none is allowed to the process.
+    pub fn pin_this_thread(&self) -> io::Result<()> {
+        if let &[cpu] = self.as_slice()
+            && cpu < pollux_config::CPU_MAX
+        {
+            let pinned = core_affinity::set_for_current(CoreId { id: usize::from(cpu) });
+            return if pinned { Ok(()) } else { Err(io::Error::last_os_error()) };
+        }
+        let mut set = rustix::thread::CpuSet::new();
+        for &cpu in self.as_slice() {
+            if cpu >= pollux_config::CPU_MAX {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
+            set.set(usize::from(cpu));
+        }
+        Ok(sched_setaffinity(None, &set)?)
+    }
+
+    /// The CPUs, ascending.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u16] {
+        self.0.as_slice()
+    }
+
+    /// Whether a CPU is in the set.
+    #[must_use]
+    pub fn contains(&self, cpu: u16) -> bool {
+        self.0.contains(cpu)
+    }
+
+    /// How many CPUs are in the set.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether the set is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What is in this set and not in `other`.
+    #[must_use]
+    pub fn without(&self, other: &Self) -> Self {
+        self.as_slice().iter().copied().filter(|&cpu| !other.contains(cpu)).collect()
+    }
+}
+
+impl FromIterator<u16> for CpuSet {
+    fn from_iter<I: IntoIterator<Item = u16>>(cpus: I) -> Self {
+        Self(cpus.into_iter().collect())
+    }
+}
+
+impl From<&LcoreSet> for CpuSet {
+    fn from(set: &LcoreSet) -> Self {
+        Self(set.clone())
+    }
+}
+
+impl fmt::Display for CpuSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses_what_cannot_be() {
+        let last = pollux_config::CPU_MAX - 1;
+        assert!(CpuSet::from_iter([last]).pin_this_thread().is_err(), "a machine of that size has no such CPU");
+        assert!(CpuSet::from_iter([last + 1]).pin_this_thread().is_err());
+        assert!(CpuSet::from_iter([last, last + 1]).pin_this_thread().is_err());
+        assert!(CpuSet::default().pin_this_thread().is_err());
+    }
+
+    #[test]
+    fn a_pinned_thread_stays_where_it_was_put() {
+        std::thread::spawn(|| {
+            let all = CpuSet::of_this_thread().expect("an affinity");
+            let one: CpuSet = all.as_slice().iter().copied().take(1).collect();
+            one.pin_this_thread().expect("pinned to one CPU");
+            assert_eq!(CpuSet::of_this_thread().expect("an affinity"), one);
+            all.pin_this_thread().expect("widened again");
+            assert_eq!(CpuSet::of_this_thread().expect("an affinity"), all);
+            assert_eq!(all.without(&one).len(), all.len() - 1);
+        })
+        .join()
+        .expect("the thread ends well");
+    }
+}

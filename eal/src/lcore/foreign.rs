@@ -1,0 +1,137 @@
+//! Threads that the EAL did not make, and who wants to hear of threads that come and go.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{CURRENT, CpuSet, LcoreContext, LcoreId, LcoreInfo, LcoreRole, LcoreState, Lcores, Member};
+use crate::EalError;
+use crate::slot::SlotLease;
+
+/// Called with each lcore that comes and goes.
+pub trait ChangeCallback: Send + Sync {
+    /// An lcore is there: once for each that exists at registration, then on each thread that registers itself.
+    ///
+    /// # Errors
+    /// A sentence, when the lcore cannot be accepted; the registration under way then fails.
+    fn added(&self, lcore: &LcoreInfo) -> Result<(), String>;
+
+    /// An lcore that was accepted goes.
+    fn removed(&self, lcore: &LcoreInfo);
+}
+
+#[derive(Default)]
+pub(super) struct Registry {
+    pub(super) threads: Vec<Arc<Member>>,
+    callbacks: Vec<Arc<dyn ChangeCallback>>,
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry").field("threads", &self.threads).finish_non_exhaustive()
+    }
+}
+
+impl Lcores {
+    /// Makes the calling thread an lcore for as long as the value lives: it gets the lowest free number and a cache slot.
+    ///
+    /// # Errors
+    /// [`EalError::AlreadyLcore`]; [`EalError::Refused`] when a callback does not accept it.
+    pub fn register_this_thread(&self) -> Result<RegisteredThread, EalError> {
+        if let Some(lcore) = super::current() {
+            return Err(EalError::AlreadyLcore { lcore });
+        }
+        let cpus = CpuSet::of_this_thread().map_err(|source| EalError::Affinity { source })?;
+        let mut registry = self.registry();
+        let taken = |id: LcoreId| {
+            let members = self.0.workers.iter().map(|worker| &worker.member).chain(&registry.threads);
+            members.map(|member| member.id).any(|member| member == id)
+        };
+        let free = (0..pollux_config::LCORE_MAX).map(LcoreId).find(|&id| !taken(id));
+        let id = free.ok_or(EalError::TooManyLcores { limit: pollux_config::LCORE_MAX })?;
+        let member = Arc::new(Member::new(id, LcoreRole::NonEal, cpus));
+        // The number is taken before the callbacks run, and they run unlocked: they may ask about lcores.
+        registry.threads.push(Arc::clone(&member));
+        let callbacks = registry.callbacks.clone();
+        drop(registry);
+        let info = member.info(LcoreState::Running);
+        if let Err(reason) = added_to_all(&callbacks, &info) {
+            self.forget(&member);
+            return Err(EalError::Refused { lcore: id, reason });
+        }
+        let slot = crate::slot::lease();
+        CURRENT.set(Some(id));
+        let context = LcoreContext::new(Arc::clone(&member), self.0.stop.clone());
+        Ok(RegisteredThread { lcores: self.clone(), context, _slot: slot })
+    }
+
+    /// Has `callback` told of every lcore there is and of all that come and go.
+    ///
+    /// # Errors
+    /// [`EalError::Refused`] when it does not accept one that exists; it is told `removed` for the ones it accepted.
+    pub fn on_change(&self, callback: Arc<dyn ChangeCallback>) -> Result<(), EalError> {
+        let mut accepted = Vec::new();
+        for lcore in self.all() {
+            if let Err(reason) = callback.added(&lcore) {
+                accepted.iter().rev().for_each(|lcore| callback.removed(lcore));
+                return Err(EalError::Refused { lcore: lcore.id, reason });
+            }
+            accepted.push(lcore);
+        }
+        self.registry().callbacks.push(callback);
+        Ok(())
+    }
+
+    fn forget(&self, member: &Arc<Member>) {
+        self.registry().threads.retain(|other| !Arc::ptr_eq(other, member));
+    }
+
+    fn leave(&self, member: &Arc<Member>) {
+        let callbacks = self.registry().callbacks.clone();
+        let info = member.info(LcoreState::Finished);
+        callbacks.iter().rev().for_each(|callback| callback.removed(&info));
+        self.forget(member);
+    }
+
+    /// Tells the callbacks that the lcores which the EAL made are gone.
+    pub(crate) fn leave_all(&self) {
+        let callbacks = std::mem::take(&mut self.registry().callbacks);
+        for worker in &self.0.workers {
+            let info = worker.member.info(LcoreState::Finished);
+            callbacks.iter().rev().for_each(|callback| callback.removed(&info));
+        }
+    }
+}
+
+/// All accept, or those that did are told that it is gone.
+fn added_to_all(callbacks: &[Arc<dyn ChangeCallback>], lcore: &LcoreInfo) -> Result<(), String> {
+    for (index, callback) in callbacks.iter().enumerate() {
+        if let Err(reason) = callback.added(lcore) {
+            callbacks[..index].iter().rev().for_each(|callback| callback.removed(lcore));
+            return Err(reason);
+        }
+    }
+    Ok(())
+}
+
+/// A thread that registered itself; it is an lcore until this is dropped. It cannot leave its thread.
+#[derive(Debug)]
+pub struct RegisteredThread {
+    lcores: Lcores,
+    context: LcoreContext,
+    _slot: Option<SlotLease>,
+}
+
+impl RegisteredThread {
+    /// What a launched function would be given.
+    #[must_use]
+    pub fn context(&self) -> &LcoreContext {
+        &self.context
+    }
+}
+
+impl Drop for RegisteredThread {
+    fn drop(&mut self) {
+        self.lcores.leave(&self.context.member);
+        CURRENT.set(None);
+    }
+}

@@ -1,0 +1,240 @@
+//! Launching on lcores, and getting back what they return.
+#![expect(unsafe_code, reason = "a scoped job is handed to a thread that outlives the scope")]
+
+use std::any::Any;
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::worker::Job;
+use super::{Crew, LcoreContext, LcoreId, LcorePanic, LcoreRole, LcoreState, Lcores, Worker};
+use crate::{EalError, StopFlag};
+use crate::stop::StopReason;
+
+/// Whether a launch on all lcores takes the main lcore too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Main {
+    /// It does (DPDK: `CALL_MAIN`).
+    Call,
+    /// It does not (DPDK: `SKIP_MAIN`).
+    Skip,
+}
+
+type Outcome<R> = Arc<Mutex<Option<Result<R, LcorePanic>>>>;
+
+/// Something launched on an lcore. Dropping it lets it run on and its result go.
+pub struct Launched<R> {
+    worker: Arc<Worker>,
+    number: u64,
+    outcome: Outcome<R>,
+}
+
+impl<R> Launched<R> {
+    /// Where it runs.
+    #[must_use]
+    pub fn lcore(&self) -> LcoreId {
+        self.worker.member.id
+    }
+
+    /// Whether it has returned or panicked.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.worker.is_done(self.number)
+    }
+
+    /// Sleeps until it has returned; the lcore can be launched on again then.
+    ///
+    /// # Errors
+    /// [`LcorePanic`] when it panicked instead.
+    pub fn wait(self) -> Result<R, LcorePanic> {
+        self.worker.wait_done(self.number, None);
+        self.take()
+    }
+
+    /// The same, for `timeout` at most; `None` when it still runs.
+    #[must_use]
+    pub fn wait_timeout(&mut self, timeout: Duration) -> Option<Result<R, LcorePanic>> {
+        let done = self.worker.wait_done(self.number, Instant::now().checked_add(timeout));
+        done.then(|| self.take())
+    }
+
+    fn take(&self) -> Result<R, LcorePanic> {
+        self.worker.collect(self.number);
+        let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let lost = || LcorePanic { lcore: self.lcore(), message: "its result was taken before".into() };
+        outcome.unwrap_or_else(|| Err(lost()))
+    }
+}
+
+impl<R> Drop for Launched<R> {
+    fn drop(&mut self) {
+        self.worker.collect(self.number);
+    }
+}
+
+impl<R> fmt::Debug for Launched<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Launched").field("lcore", &self.lcore()).field("finished", &self.is_finished()).finish()
+    }
+}
+
+/// What a panic said.
+pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> String {
+    match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
+        (Some(text), _) => (*text).into(),
+        (None, Some(text)) => text.clone(),
+        (None, None) => "(no message)".into(),
+    }
+}
+
+/// Wraps `work` so that its end, good or bad, lands in the outcome and a panic stops the whole `Eal`.
+fn job<'scope, F, R>(crew: &Arc<Crew>, work: F) -> (Box<dyn FnOnce(&LcoreContext) + Send + 'scope>, Outcome<R>)
+where
+    F: FnOnce(&LcoreContext) -> R + Send + 'scope,
+    R: Send + 'scope,
+{
+    let outcome: Outcome<R> = Arc::default();
+    let (slot, crew) = (Arc::clone(&outcome), Arc::clone(crew));
+    let run = move |context: &LcoreContext| {
+        let result = catch_unwind(AssertUnwindSafe(|| work(context))).map_err(|payload| {
+            let panic = LcorePanic { lcore: context.id(), message: panic_message(&*payload) };
+            crew.report(&panic);
+            panic
+        });
+        *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+    };
+    (Box::new(run), outcome)
+}
+
+impl Crew {
+    /// Takes note of a panic and has all others stop.
+    fn report(&self, panic: &LcorePanic) {
+        tracing::error!(target: "lib.eal", "{panic}; stopping");
+        self.panics.lock().unwrap_or_else(PoisonError::into_inner).push(panic.clone());
+        self.stop.set_because(StopReason::Panic);
+    }
+}
+
+impl Lcores {
+    /// Runs `work` on an lcore.
+    ///
+    /// # Errors
+    /// [`EalError::UnknownLcore`], [`EalError::LcoreBusy`], [`EalError::WrongRole`] for a service core,
+    /// [`EalError::ShutDown`].
+    pub fn launch<F, R>(&self, lcore: LcoreId, work: F) -> Result<Launched<R>, EalError>
+    where
+        F: FnOnce(&LcoreContext) -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        let worker = Arc::clone(self.worker(lcore)?);
+        let (job, outcome) = job(&self.0, work);
+        let number = worker.submit(job)?;
+        Ok(Launched { worker, number, outcome })
+    }
+
+    /// Runs `work` on all dataplane lcores.
+    ///
+    /// # Errors
+    /// As for [`Lcores::launch`]; what was launched before the one that failed runs on.
+    pub fn launch_all<F, R>(&self, main: Main, work: F) -> Result<Vec<Launched<R>>, EalError>
+    where
+        F: Fn(&LcoreContext) -> R + Send + Sync + 'static,
+        R: Send + 'static,
+    {
+        let work = Arc::new(work);
+        let wanted = |lcore: &LcoreId| main == Main::Call || *lcore != self.main();
+        let launch = |lcore| {
+            let work = Arc::clone(&work);
+            self.launch(lcore, move |context| work(context))
+        };
+        self.dataplane().into_iter().filter(wanted).map(launch).collect()
+    }
+
+    /// What an lcore is doing.
+    ///
+    /// # Errors
+    /// [`EalError::UnknownLcore`].
+    pub fn state(&self, lcore: LcoreId) -> Result<LcoreState, EalError> {
+        Ok(self.worker(lcore)?.state())
+    }
+
+    /// Sleeps until nothing runs on an lcore. Results stay with their [`Launched`].
+    ///
+    /// # Errors
+    /// [`EalError::UnknownLcore`]; [`EalError::LcoreBusy`] when the caller is that lcore.
+    pub fn wait(&self, lcore: LcoreId) -> Result<(), EalError> {
+        let worker = self.worker(lcore)?;
+        if worker.is_this_thread() {
+            return Err(EalError::LcoreBusy { lcore });
+        }
+        worker.wait_idle();
+        Ok(())
+    }
+
+    /// Sleeps until nothing runs on any dataplane lcore (but the calling one).
+    pub fn wait_all(&self) {
+        let dataplane = self.0.workers.iter().filter(|worker| worker.member.role == LcoreRole::Dataplane);
+        dataplane.filter(|worker| !worker.is_this_thread()).for_each(|worker| worker.wait_idle());
+    }
+
+    /// Launches work that borrows from the caller: all of it has returned when `scope` returns.
+    ///
+    /// If `body` panics, the stop flag is set, so that what it launched comes to an end, and the panic goes on.
+    pub fn scope<'env, F, T>(&'env self, body: F) -> T
+    where
+        F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+    {
+        let scope = Scope { lcores: self, jobs: Mutex::default(), _scope: PhantomData, _env: PhantomData };
+        let result = catch_unwind(AssertUnwindSafe(|| body(&scope)));
+        if result.is_err() {
+            self.0.stop.set_because(StopReason::Panic);
+        }
+        let jobs = std::mem::take(&mut *scope.jobs.lock().unwrap_or_else(PoisonError::into_inner));
+        for (worker, number) in jobs {
+            worker.wait_done(number, None);
+        }
+        result.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+}
+
+/// Where borrowing work is launched, see [`Lcores::scope`].
+#[derive(Debug)]
+pub struct Scope<'scope, 'env: 'scope> {
+    lcores: &'env Lcores,
+    jobs: Mutex<Vec<(Arc<Worker>, u64)>>,
+    // Invariant in both, as in `std::thread::scope`.
+    _scope: PhantomData<&'scope mut &'scope ()>,
+    _env: PhantomData<&'env mut &'env ()>,
+}
+
+impl<'scope> Scope<'scope, '_> {
+    /// Runs `work` on an lcore.
+    ///
+    /// # Errors
+    /// As for [`Lcores::launch`].
+    pub fn launch<F, R>(&'scope self, lcore: LcoreId, work: F) -> Result<Launched<R>, EalError>
+    where
+        F: FnOnce(&LcoreContext) -> R + Send + 'scope,
+        R: Send + 'scope,
+    {
+        let worker = Arc::clone(self.lcores.worker(lcore)?);
+        let (job, outcome) = job(&self.lcores.0, work);
+        // SAFETY: only the lifetime changes. `Lcores::scope` returns after the worker has counted this job as done, and
+        // the worker counts it after the call has consumed the box and everything in it (`Worker::run`); so nothing of
+        // 'scope is reached after 'scope. The job is in `jobs` whatever happens after it was accepted.
+        let job = unsafe { std::mem::transmute::<Box<dyn FnOnce(&LcoreContext) + Send + 'scope>, Job>(job) };
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.reserve(1);
+        let number = worker.submit(job)?;
+        jobs.push((Arc::clone(&worker), number));
+        Ok(Launched { worker, number, outcome })
+    }
+
+    /// The flag that work should look at.
+    #[must_use]
+    pub fn stop_flag(&self) -> &StopFlag {
+        &self.lcores.0.stop
+    }
+}
