@@ -46,7 +46,9 @@ pub enum EalError {
     },
 
     /// No lcore is left to run an application.
-    #[error("no lcore is left for the application: all of {service} are service cores; leave at least one out of -S")]
+    #[error(
+        "no lcore is left for the application: all of {service} are service cores; leave at least one out of -S"
+    )]
     NoLcore {
         /// The service cores.
         service: String,

@@ -78,7 +78,6 @@ const READY_MAX: usize = 64;
 /// Files that one thread waits for: receive queues in interrupt mode, the stop flag, a socket.
 ///
 /// Each has a token, chosen by the caller, by which it is reported. Files are reported as long as they are readable.
-#[derive(Debug)]
 pub struct EventSet {
     epoll: OwnedFd,
     found: Vec<epoll::Event>,
@@ -100,7 +99,8 @@ impl EventSet {
     /// [`EalError::Event`]: it is in the set already, or is of a kind that cannot be waited for.
     pub fn add(&self, file: impl AsFd, token: u64) -> Result<(), EalError> {
         let data = epoll::EventData::new_u64(token);
-        epoll::add(&self.epoll, file, data, epoll::EventFlags::IN).map_err(failed("add a file to an event set"))
+        epoll::add(&self.epoll, file, data, epoll::EventFlags::IN)
+            .map_err(failed("add a file to an event set"))
     }
 
     /// Removes a file.
@@ -135,6 +135,12 @@ impl EventSet {
                 hangup: flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR),
             }
         }))
+    }
+}
+
+impl std::fmt::Debug for EventSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("EventSet").field(&self.epoll).finish()
     }
 }
 

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_utils::CachePadded;
 
-use crate::{EalError, StopFlag};
+use crate::{EalError, SocketId, StopFlag};
 
 pub use cpuset::CpuSet;
 pub use foreign::{ChangeCallback, RegisteredThread};
@@ -43,10 +43,6 @@ impl fmt::Display for LcoreId {
         self.0.fmt(f)
     }
 }
-
-/// A NUMA node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SocketId(pub u16);
 
 /// What an lcore is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,7 +251,6 @@ pub(crate) struct Crew {
     pub(crate) main: LcoreId,
     pub(crate) workers: Vec<Arc<Worker>>,
     pub(crate) stop: StopFlag,
-    pub(crate) logs: tracing::Dispatch,
     pub(crate) panics: Mutex<Vec<LcorePanic>>,
     registry: Mutex<foreign::Registry>,
 }
@@ -269,7 +264,7 @@ impl Lcores {
     pub(crate) fn start(plan: Plan, stop: StopFlag, logs: tracing::Dispatch) -> Result<Self, EalError> {
         let main = plan.main;
         let workers = worker::start_all(plan.lcores, &stop, &logs)?;
-        let crew = Crew { main, workers, stop, logs, panics: Mutex::default(), registry: Mutex::default() };
+        let crew = Crew { main, workers, stop, panics: Mutex::default(), registry: Mutex::default() };
         Ok(Self(Arc::new(crew)))
     }
 
@@ -330,7 +325,8 @@ impl Lcores {
     }
 
     pub(crate) fn worker(&self, lcore: LcoreId) -> Result<&Arc<Worker>, EalError> {
-        let unknown = || EalError::UnknownLcore { lcore, lcores: names(self.0.workers.iter().map(|w| w.member.id)) };
+        let unknown =
+            || EalError::UnknownLcore { lcore, lcores: names(self.0.workers.iter().map(|w| w.member.id)) };
         self.0.workers.iter().find(|worker| worker.member.id == lcore).ok_or_else(unknown)
     }
 

@@ -81,8 +81,11 @@ impl StopFlag {
     /// Asks all to stop; the first reason given is kept. Fit for a signal handler: an atomic and one `write`.
     /// Returns whether this was the first.
     pub(crate) fn set_because(&self, reason: StopReason) -> bool {
-        let first =
-            self.0.reason.compare_exchange(RUNNING, reason.code(), Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        let first = self
+            .0
+            .reason
+            .compare_exchange(RUNNING, reason.code(), Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok();
         // The event stays readable for good: nobody drains it, so late comers see it too.
         self.0.event.signal();
         first

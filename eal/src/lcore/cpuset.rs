@@ -98,7 +98,10 @@ mod tests {
     #[test]
     fn refuses_what_cannot_be() {
         let last = pollux_config::CPU_MAX - 1;
-        assert!(CpuSet::from_iter([last]).pin_this_thread().is_err(), "a machine of that size has no such CPU");
+        assert!(
+            CpuSet::from_iter([last]).pin_this_thread().is_err(),
+            "a machine of that size has no such CPU"
+        );
         assert!(CpuSet::from_iter([last + 1]).pin_this_thread().is_err());
         assert!(CpuSet::from_iter([last, last + 1]).pin_this_thread().is_err());
         assert!(CpuSet::default().pin_this_thread().is_err());

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use super::worker::Job;
 use super::{Crew, LcoreContext, LcoreId, LcorePanic, LcoreRole, LcoreState, Lcores, Worker};
-use crate::{EalError, StopFlag};
 use crate::stop::StopReason;
+use crate::{EalError, StopFlag};
 
 /// Whether a launch on all lcores takes the main lcore too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,10 @@ impl<R> Drop for Launched<R> {
 
 impl<R> fmt::Debug for Launched<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Launched").field("lcore", &self.lcore()).field("finished", &self.is_finished()).finish()
+        f.debug_struct("Launched")
+            .field("lcore", &self.lcore())
+            .field("finished", &self.is_finished())
+            .finish()
     }
 }
 
@@ -89,8 +92,10 @@ pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> String {
     }
 }
 
+type ScopedJob<'scope> = Box<dyn FnOnce(&LcoreContext) + Send + 'scope>;
+
 /// Wraps `work` so that its end, good or bad, lands in the outcome and a panic stops the whole `Eal`.
-fn job<'scope, F, R>(crew: &Arc<Crew>, work: F) -> (Box<dyn FnOnce(&LcoreContext) + Send + 'scope>, Outcome<R>)
+fn job<'scope, F, R>(crew: &Arc<Crew>, work: F) -> (ScopedJob<'scope>, Outcome<R>)
 where
     F: FnOnce(&LcoreContext) -> R + Send + 'scope,
     R: Send + 'scope,
@@ -224,7 +229,7 @@ impl<'scope> Scope<'scope, '_> {
         // SAFETY: only the lifetime changes. `Lcores::scope` returns after the worker has counted this job as done, and
         // the worker counts it after the call has consumed the box and everything in it (`Worker::run`); so nothing of
         // 'scope is reached after 'scope. The job is in `jobs` whatever happens after it was accepted.
-        let job = unsafe { std::mem::transmute::<Box<dyn FnOnce(&LcoreContext) + Send + 'scope>, Job>(job) };
+        let job = unsafe { std::mem::transmute::<ScopedJob<'scope>, Job>(job) };
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         jobs.reserve(1);
         let number = worker.submit(job)?;

@@ -64,9 +64,12 @@ impl Plan {
     }
 
     fn main(spec: &EalSpec, lcores: &[Planned]) -> Result<LcoreId, EalError> {
-        let mut dataplane = lcores.iter().filter(|lcore| lcore.role == LcoreRole::Dataplane).map(|lcore| lcore.id);
+        let mut dataplane =
+            lcores.iter().filter(|lcore| lcore.role == LcoreRole::Dataplane).map(|lcore| lcore.id);
         match spec.main_lcore.map(LcoreId) {
-            None => dataplane.next().ok_or_else(|| EalError::NoLcore { service: names(lcores.iter().map(|l| l.id)) }),
+            None => dataplane
+                .next()
+                .ok_or_else(|| EalError::NoLcore { service: names(lcores.iter().map(|l| l.id)) }),
             Some(main) if dataplane.clone().any(|lcore| lcore == main) => Ok(main),
             Some(main) => Err(EalError::MainLcore { main, lcores: names(dataplane) }),
         }
@@ -128,7 +131,10 @@ mod tests {
         assert_eq!(plan.control, cpus(&[2]));
         wanted.main_lcore = Some(1);
         let refused = Plan::new(&wanted, &cpus(&[0, 1, 2, 3])).expect_err("a service core is not main");
-        assert_eq!(refused.to_string(), "main lcore 1 is not among the lcores of the application (0); name one of them");
+        assert_eq!(
+            refused.to_string(),
+            "main lcore 1 is not among the lcores of the application (0); name one of them"
+        );
         wanted.service_lcores = [0, 1].into_iter().collect();
         wanted.main_lcore = None;
         let refused = Plan::new(&wanted, &cpus(&[0, 1])).expect_err("nothing is left");

@@ -29,7 +29,10 @@ struct Inbox {
 
 impl fmt::Debug for Inbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inbox").field("running", &self.running).field("done", &self.done).finish_non_exhaustive()
+        f.debug_struct("Inbox")
+            .field("running", &self.running)
+            .field("done", &self.done)
+            .finish_non_exhaustive()
     }
 }
 
@@ -93,7 +96,9 @@ impl Worker {
             inbox = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
                 None => self.changed.wait(inbox).unwrap_or_else(PoisonError::into_inner),
                 Some(left) if left.is_zero() => return false,
-                Some(left) => self.changed.wait_timeout(inbox, left).unwrap_or_else(PoisonError::into_inner).0,
+                Some(left) => {
+                    self.changed.wait_timeout(inbox, left).unwrap_or_else(PoisonError::into_inner).0
+                }
             };
         }
         true
@@ -132,7 +137,8 @@ impl Worker {
     fn run(&self, stop: StopFlag, logs: &tracing::Dispatch, started: Sender<Result<(), EalError>>) {
         let thread = format!("lcore-{}", self.member.id);
         if let Err(source) = self.member.cpus.pin_this_thread() {
-            let _nobody_waits = started.send(Err(EalError::Pin { thread, cpus: self.member.cpus.clone(), source }));
+            let _nobody_waits =
+                started.send(Err(EalError::Pin { thread, cpus: self.member.cpus.clone(), source }));
             return;
         }
         let slot = crate::slot::lease();
@@ -193,7 +199,8 @@ pub(crate) fn start_all(
         });
         let name = format!("lcore-{}", lcore.id);
         let body = {
-            let (worker, stop, logs, started) = (Arc::clone(&worker), stop.clone(), logs.clone(), started.clone());
+            let (worker, stop, logs, started) =
+                (Arc::clone(&worker), stop.clone(), logs.clone(), started.clone());
             move || worker.run(stop, &logs, started)
         };
         match std::thread::Builder::new().name(name.clone()).spawn(body) {
