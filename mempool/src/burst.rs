@@ -1,0 +1,210 @@
+//! A handful of mbufs that move together.
+#![expect(unsafe_code, reason = "frees its mbufs in bulk")]
+
+use arrayvec::ArrayVec;
+
+use crate::Mbuf;
+use crate::mbuf::free_bulk;
+
+/// How many mbufs a burst holds at most.
+pub const BURST_MAX: usize = 64;
+
+/// Up to [`BURST_MAX`] owned mbufs. Dropping or clearing it frees them in bulk.
+#[derive(Debug, Default)]
+pub struct Burst(pub(crate) ArrayVec<Mbuf, BURST_MAX>);
+
+impl Burst {
+    /// An empty burst.
+    #[inline]
+    #[must_use]
+    pub fn new() -> Self {
+        Self(ArrayVec::new())
+    }
+
+    /// How many more mbufs it can hold.
+    #[inline]
+    #[must_use]
+    pub fn remaining_capacity(&self) -> usize {
+        self.0.remaining_capacity()
+    }
+
+    /// Whether it holds [`BURST_MAX`] mbufs.
+    #[inline]
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.0.is_full()
+    }
+
+    /// Adds an mbuf at the end.
+    ///
+    /// # Panics
+    /// When the burst is full; [`try_push`](Self::try_push) does not.
+    #[inline]
+    pub fn push(&mut self, mbuf: Mbuf) {
+        self.0.push(mbuf);
+    }
+
+    /// Adds an mbuf at the end, or gives it back when the burst is full.
+    ///
+    /// # Errors
+    /// The mbuf that found no room.
+    #[inline]
+    pub fn try_push(&mut self, mbuf: Mbuf) -> Result<(), Mbuf> {
+        self.0.try_push(mbuf).map_err(|full| full.element())
+    }
+
+    /// Takes the last mbuf.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Mbuf> {
+        self.0.pop()
+    }
+
+    /// Takes mbuf `index`; the last one takes its place. `None` when there is none.
+    #[inline]
+    pub fn swap_remove(&mut self, index: usize) -> Option<Mbuf> {
+        self.0.swap_pop(index)
+    }
+
+    /// Takes mbuf `index`; those after it move up. `None` when there is none.
+    #[inline]
+    pub fn remove(&mut self, index: usize) -> Option<Mbuf> {
+        self.0.pop_at(index)
+    }
+
+    /// Frees the mbufs that `keep` refuses.
+    #[inline]
+    pub fn retain(&mut self, keep: impl FnMut(&mut Mbuf) -> bool) {
+        self.0.retain(keep);
+    }
+
+    /// Takes the mbufs in `range`; those after it move up.
+    ///
+    /// # Panics
+    /// When the range goes past the end.
+    #[inline]
+    pub fn drain(
+        &mut self,
+        range: impl std::ops::RangeBounds<usize>,
+    ) -> arrayvec::Drain<'_, Mbuf, BURST_MAX> {
+        self.0.drain(range)
+    }
+
+    /// Takes the first `count` mbufs, or as many as there are; the others move up.
+    #[inline]
+    #[must_use]
+    pub fn take_front(&mut self, count: usize) -> Self {
+        let mut front = Self::new();
+        self.move_front(count, &mut front);
+        front
+    }
+
+    /// Moves mbufs from the front of this burst to the end of `to`: `count`, or as many as there are and find room.
+    /// Tells how many.
+    #[inline]
+    pub fn move_front(&mut self, count: usize, to: &mut Self) -> usize {
+        let count = count.min(self.len()).min(to.remaining_capacity());
+        let (len, to_len) = (self.len(), to.len());
+        // SAFETY: `count` mbufs are here and find room there; they are moved, and both lengths follow.
+        unsafe {
+            let (from, to_end) = (self.0.as_mut_ptr(), to.0.as_mut_ptr().add(to_len));
+            std::ptr::copy_nonoverlapping(from, to_end, count);
+            self.0.set_len(0);
+            to.0.set_len(to_len + count);
+            if count < len {
+                std::ptr::copy(from.add(count), from, len - count);
+            }
+            self.0.set_len(len - count);
+        }
+        count
+    }
+
+    /// Frees the first `count` mbufs in bulk, or as many as there are; the others move up.
+    #[inline]
+    pub fn free_front(&mut self, count: usize) {
+        let len = self.len();
+        let count = count.min(len);
+        // SAFETY: `count` mbufs are freed and forgotten; the others move up, and the length follows.
+        unsafe {
+            self.0.set_len(0);
+            let mbufs = self.0.as_mut_ptr();
+            free_bulk(mbufs, count);
+            if count < len {
+                std::ptr::copy(mbufs.add(count), mbufs, len - count);
+            }
+            self.0.set_len(len - count);
+        }
+    }
+
+    /// Gives the first `count` mbufs away through `give`, which is called with each one's address, as
+    /// [`Mbuf::into_raw`]; the others move up. Tells how many.
+    #[inline]
+    pub fn give_front(&mut self, count: usize, mut give: impl FnMut(Mbuf)) -> usize {
+        let count = count.min(self.len());
+        for mbuf in self.0.drain(..count) {
+            give(mbuf);
+        }
+        count
+    }
+
+    /// Frees all in bulk.
+    #[inline]
+    pub fn clear(&mut self) {
+        let len = self.0.len();
+        // SAFETY: `len` mbufs are freed and forgotten.
+        unsafe {
+            self.0.set_len(0);
+            free_bulk(self.0.as_ptr(), len);
+        }
+    }
+}
+
+impl Drop for Burst {
+    #[inline]
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+impl std::ops::Deref for Burst {
+    type Target = [Mbuf];
+
+    #[inline(always)]
+    fn deref(&self) -> &[Mbuf] {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Burst {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [Mbuf] {
+        &mut self.0
+    }
+}
+
+impl<'a> IntoIterator for &'a Burst {
+    type Item = &'a Mbuf;
+    type IntoIter = std::slice::Iter<'a, Mbuf>;
+
+    #[inline]
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a mut Burst {
+    type Item = &'a mut Mbuf;
+    type IntoIter = std::slice::IterMut<'a, Mbuf>;
+
+    #[inline]
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter_mut()
+    }
+}
+
+impl Extend<Mbuf> for Burst {
+    /// # Panics
+    /// When there are more than find room.
+    fn extend<I: IntoIterator<Item = Mbuf>>(&mut self, mbufs: I) {
+        self.0.extend(mbufs);
+    }
+}

@@ -1,0 +1,605 @@
+//! The packet buffer.
+#![expect(unsafe_code, reason = "reads and writes headers and data in pinned memory")]
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use crate::MbufPool;
+use crate::backend::Object;
+use crate::shared::{Handle, pool_of_object};
+
+mod chain;
+pub(crate) mod flag;
+pub(crate) mod header;
+pub(crate) mod packet_type;
+
+pub use chain::Segments;
+use flag::{RxFlags, TxFlags, TxOffload};
+use header::{CHAINED, Cold, EXTERNAL, HEADER_BYTES, Header, INDIRECT, Lengths, Marks, REFERENCES};
+use packet_type::PacketType;
+
+/// An owned packet buffer: one pointer to a header in pinned memory. Dropping it, on whatever thread, takes it (and the
+/// segments chained to it) home to its pool.
+///
+/// Lengths are in bytes. Methods that cannot do what is asked (no room, data shared with a clone) say so by `None` or
+/// `false` and change nothing.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct Mbuf(NonNull<Header>);
+
+const _: () = assert!(size_of::<Mbuf>() == 8 && size_of::<Option<Mbuf>>() == 8);
+
+// SAFETY: an `Mbuf` is the only user of its header, its references apart, which are atomic; the data is written only
+// when nobody else refers to it (`sole`). The pool takes objects from any thread.
+unsafe impl Send for Mbuf {}
+// SAFETY: through `&Mbuf` the header and data are read only; cloning changes the references, which are atomic.
+unsafe impl Sync for Mbuf {}
+
+#[inline(always)]
+fn home<'a>(header: NonNull<Header>) -> &'a AtomicU64 {
+    // SAFETY: headers are valid as long as their pool, which is as long as an object is out. Callers hold one.
+    unsafe { &*(&raw const (*header.as_ptr()).home) }
+}
+
+#[inline(always)]
+fn pool_number(home: u64) -> u16 {
+    (home >> 32) as u16
+}
+
+#[inline(always)]
+fn cold(header: NonNull<Header>) -> *mut Cold {
+    // SAFETY: the second line follows the first in every object of an mbuf pool.
+    unsafe { header.as_ptr().add(1).cast() }
+}
+
+/// The header `distance` bytes from `header`, which may lie in another region.
+#[inline(always)]
+fn header_at(header: NonNull<Header>, distance: i64) -> NonNull<Header> {
+    let address = header.as_ptr().expose_provenance().wrapping_add_signed(distance as isize);
+    // SAFETY: distances are made by `distance` from a header that is not null, and lead back to it.
+    unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(address)) }
+}
+
+#[inline(always)]
+fn distance(from: NonNull<Header>, to: *mut u8) -> i64 {
+    to.expose_provenance().wrapping_sub(from.as_ptr().addr()) as i64
+}
+
+impl Mbuf {
+    /// # Safety
+    /// The header is of an mbuf that is out and that the caller owns.
+    #[inline(always)]
+    pub(crate) unsafe fn from_header(header: NonNull<Header>) -> Self {
+        Self(header)
+    }
+
+    /// Gives ownership away as an address, to a device's ring say. The mbuf stays out until [`Mbuf::from_raw`].
+    #[inline(always)]
+    #[must_use]
+    pub fn into_raw(self) -> NonNull<u8> {
+        let raw = self.0.cast();
+        std::mem::forget(self);
+        raw
+    }
+
+    /// Takes back what [`Mbuf::into_raw`] gave away.
+    ///
+    /// # Safety
+    /// `raw` came from `into_raw` (or from [`MbufPool::address_of`] and its kin for an mbuf that was given away), and
+    /// was not taken back since. Nothing else, no device either, reads or writes the mbuf any more.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn from_raw(raw: NonNull<u8>) -> Self {
+        Self(raw.cast())
+    }
+
+    /// Makes the header that the constructor of a pool writes.
+    ///
+    /// # Safety
+    /// `at` is valid for writes of `HEADER_BYTES` and aligned to 64.
+    pub(crate) unsafe fn construct(
+        at: NonNull<u8>,
+        pool: u16,
+        index: u32,
+        room: NonNull<u8>,
+        room_bytes: u32,
+    ) {
+        let header = at.cast::<Header>();
+        let room_at = distance(header, room.as_ptr());
+        // SAFETY: the caller's promise.
+        unsafe {
+            header.write(Header {
+                home: AtomicU64::new(u64::from(pool) << 32 | 1),
+                room_at,
+                lengths: Lengths::fresh(0),
+                marks: Marks::fresh(),
+                rss_hash: 0,
+                mark: 0,
+                vlan_tci: 0,
+                vlan_tci_outer: 0,
+                room: room_bytes,
+            });
+            cold(header).write(Cold {
+                next: 0,
+                attached: 0,
+                tx_offload: 0,
+                index,
+                cookie: 0,
+                dynamic: [0; header::DYNAMIC_BYTES],
+            });
+        }
+    }
+
+    /// Makes an object fresh from its pool an empty mbuf: two stores of 16 bytes.
+    ///
+    /// # Safety
+    /// The object is of an mbuf pool, out, and the caller's.
+    #[inline(always)]
+    pub(crate) unsafe fn freshen(object: Object, lengths: Lengths) {
+        let header = object.0.cast::<Header>().as_ptr();
+        // SAFETY: the caller's promise.
+        unsafe {
+            (*header).lengths = lengths;
+            (*header).marks = Marks::fresh();
+        }
+    }
+
+    #[inline(always)]
+    fn lengths(&self) -> &Lengths {
+        // SAFETY: this mbuf owns its header.
+        unsafe { &(*self.0.as_ptr()).lengths }
+    }
+
+    #[inline(always)]
+    fn lengths_mut(&mut self) -> &mut Lengths {
+        // SAFETY: this mbuf owns its header.
+        unsafe { &mut (*self.0.as_ptr()).lengths }
+    }
+
+    #[inline(always)]
+    fn marks(&self) -> &Marks {
+        // SAFETY: this mbuf owns its header.
+        unsafe { &(*self.0.as_ptr()).marks }
+    }
+
+    #[inline(always)]
+    fn marks_mut(&mut self) -> &mut Marks {
+        // SAFETY: this mbuf owns its header.
+        unsafe { &mut (*self.0.as_ptr()).marks }
+    }
+
+    /// Bytes in the data room, headroom included.
+    #[inline(always)]
+    #[must_use]
+    pub fn room_bytes(&self) -> usize {
+        // SAFETY: this mbuf owns its header.
+        unsafe { (*self.0.as_ptr()).room as usize }
+    }
+
+    /// First byte of the data room. What may be done with it is as for [`data_ptr`](Self::data_ptr).
+    #[inline(always)]
+    #[must_use]
+    pub fn room_ptr(&self) -> *mut u8 {
+        // SAFETY: this mbuf owns its header.
+        let room_at = unsafe { (*self.0.as_ptr()).room_at };
+        let address = self.0.as_ptr().expose_provenance().wrapping_add_signed(room_at as isize);
+        std::ptr::with_exposed_provenance_mut(address)
+    }
+
+    /// First byte of this segment's data, for a device or a copy. Reading is right while the mbuf is owned; writing
+    /// only when nobody shares the data ([`is_sole`](Self::is_sole)).
+    #[inline(always)]
+    #[must_use]
+    pub fn data_ptr(&self) -> *mut u8 {
+        self.room_ptr().wrapping_add(self.lengths().data_off as usize)
+    }
+
+    /// This segment's data.
+    #[inline(always)]
+    #[must_use]
+    pub fn data(&self) -> &[u8] {
+        // SAFETY: `data_off + data_len <= room` always, the room is mapped and initialised (zeroed when it was mapped),
+        // and nobody writes it while a reference is held (see `data_mut`).
+        unsafe { std::slice::from_raw_parts(self.data_ptr(), self.lengths().data_len as usize) }
+    }
+
+    /// This segment's data, to be changed; `None` if a clone or another holder of an external buffer sees it too.
+    #[inline(always)]
+    #[must_use]
+    pub fn data_mut(&mut self) -> Option<&mut [u8]> {
+        if !self.is_sole() {
+            return None;
+        }
+        // SAFETY: as for `data`, and nobody else refers to the data; nobody can while `self` is borrowed.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.data_ptr(), self.lengths().data_len as usize) })
+    }
+
+    /// Whether nobody else refers to this segment's data, so that it may be written.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_sole(&self) -> bool {
+        // Acquire pairs with the Release of a clone's drop: its reads are over.
+        let home = home(self.0).load(Ordering::Acquire);
+        if home & (REFERENCES | INDIRECT | EXTERNAL) == 1 { true } else { self.is_sole_elsewhere(home) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn is_sole_elsewhere(&self, word: u64) -> bool {
+        if word & INDIRECT == 0 {
+            return false;
+        }
+        // SAFETY: the field is valid under `INDIRECT`.
+        let direct = header_at(self.0, unsafe { (*cold(self.0)).attached });
+        home(direct).load(Ordering::Acquire) & REFERENCES == 1
+    }
+
+    /// Bytes of data in this segment.
+    #[inline(always)]
+    #[must_use]
+    pub fn data_len(&self) -> usize {
+        self.lengths().data_len as usize
+    }
+
+    /// Bytes of data in all segments of the packet.
+    #[inline(always)]
+    #[must_use]
+    pub fn pkt_len(&self) -> u32 {
+        self.lengths().pkt_len
+    }
+
+    /// Bytes free before the data of this segment.
+    #[inline(always)]
+    #[must_use]
+    pub fn headroom(&self) -> usize {
+        self.lengths().data_off as usize
+    }
+
+    /// Bytes free after the data of this segment.
+    #[inline(always)]
+    #[must_use]
+    pub fn tailroom_own(&self) -> usize {
+        let lengths = self.lengths();
+        self.room_bytes() - lengths.data_off as usize - lengths.data_len as usize
+    }
+
+    /// How many segments the packet has.
+    #[inline(always)]
+    #[must_use]
+    pub fn segment_count(&self) -> usize {
+        self.lengths().segments.into()
+    }
+
+    /// Whether the packet is one segment.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_contiguous(&self) -> bool {
+        self.segment_count() == 1
+    }
+
+    /// Sets where the data starts and how long it is, for a packet of one segment that a device filled in. `false`
+    /// and no change when it does not fit in the room or the packet has more segments.
+    #[inline(always)]
+    pub fn set_data(&mut self, offset: usize, len: usize) -> bool {
+        let fits = offset.checked_add(len).is_some_and(|end| end <= self.room_bytes());
+        if !fits || !self.is_contiguous() {
+            return false;
+        }
+        let lengths = self.lengths_mut();
+        lengths.data_off = offset as u32;
+        lengths.data_len = len as u32;
+        lengths.pkt_len = len as u32;
+        true
+    }
+
+    /// Sets the length of a packet of one segment; the data starts where it did. As [`set_data`](Self::set_data).
+    #[inline(always)]
+    pub fn set_len(&mut self, len: usize) -> bool {
+        self.set_data(self.headroom(), len)
+    }
+
+    /// Makes it an empty mbuf of one segment again, as from the pool: segments after the first go home.
+    pub fn reset(&mut self) {
+        drop(self.split_rest());
+        // SAFETY: an mbuf is out.
+        let headroom =
+            unsafe { pool_of_object(pool_number(home(self.0).load(Ordering::Relaxed))) }.shape.headroom;
+        let room = self.room_bytes() as u32;
+        *self.lengths_mut() = Lengths::fresh(headroom.min(room));
+        *self.marks_mut() = Marks::fresh();
+    }
+
+    /// The port it came in at, `u16::MAX` for none.
+    #[inline(always)]
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.lengths().port
+    }
+
+    /// Sets the port it came in at.
+    #[inline(always)]
+    pub fn set_port(&mut self, port: u16) {
+        self.lengths_mut().port = port;
+    }
+
+    /// What the receiving port found out.
+    #[inline(always)]
+    #[must_use]
+    pub fn rx_flags(&self) -> RxFlags {
+        self.marks().rx_flags
+    }
+
+    /// Says what the receiving port found out.
+    #[inline(always)]
+    pub fn set_rx_flags(&mut self, flags: RxFlags) {
+        self.marks_mut().rx_flags = flags;
+    }
+
+    /// What the sending port is asked to do.
+    #[inline(always)]
+    #[must_use]
+    pub fn tx_flags(&self) -> TxFlags {
+        self.marks().tx_flags
+    }
+
+    /// Asks the sending port for something.
+    #[inline(always)]
+    pub fn set_tx_flags(&mut self, flags: TxFlags) {
+        self.marks_mut().tx_flags = flags;
+    }
+
+    /// What kind of packet it is.
+    #[inline(always)]
+    #[must_use]
+    pub fn packet_type(&self) -> PacketType {
+        self.marks().packet_type
+    }
+
+    /// Says what kind of packet it is.
+    #[inline(always)]
+    pub fn set_packet_type(&mut self, packet_type: PacketType) {
+        self.marks_mut().packet_type = packet_type;
+    }
+
+    /// The RSS hash; of use under [`RxFlags::RSS_HASH`].
+    #[inline(always)]
+    #[must_use]
+    pub fn rss_hash(&self) -> u32 {
+        // SAFETY: this mbuf owns its header.
+        unsafe { (*self.0.as_ptr()).rss_hash }
+    }
+
+    /// Sets the RSS hash, without the flag.
+    #[inline(always)]
+    pub fn set_rss_hash(&mut self, hash: u32) {
+        // SAFETY: this mbuf owns its header.
+        unsafe { (*self.0.as_ptr()).rss_hash = hash }
+    }
+
+    /// A flow rule's number; of use under [`RxFlags::MARK`].
+    #[inline(always)]
+    #[must_use]
+    pub fn mark(&self) -> u32 {
+        // SAFETY: this mbuf owns its header.
+        unsafe { (*self.0.as_ptr()).mark }
+    }
+
+    /// Sets the flow rule's number, without the flag.
+    #[inline(always)]
+    pub fn set_mark(&mut self, mark: u32) {
+        // SAFETY: this mbuf owns its header.
+        unsafe { (*self.0.as_ptr()).mark = mark }
+    }
+
+    /// The VLAN tag; of use under [`RxFlags::VLAN`], [`TxFlags::VLAN`] or a QinQ flag.
+    #[inline(always)]
+    #[must_use]
+    pub fn vlan_tci(&self) -> u16 {
+        // SAFETY: this mbuf owns its header.
+        unsafe { (*self.0.as_ptr()).vlan_tci }
+    }
+
+    /// Sets the VLAN tag, without a flag.
+    #[inline(always)]
+    pub fn set_vlan_tci(&mut self, tci: u16) {
+        // SAFETY: this mbuf owns its header.
+        unsafe { (*self.0.as_ptr()).vlan_tci = tci }
+    }
+
+    /// The outer VLAN tag; of use under [`RxFlags::QINQ`] or [`TxFlags::QINQ`].
+    #[inline(always)]
+    #[must_use]
+    pub fn vlan_tci_outer(&self) -> u16 {
+        // SAFETY: this mbuf owns its header.
+        unsafe { (*self.0.as_ptr()).vlan_tci_outer }
+    }
+
+    /// Sets the outer VLAN tag, without a flag.
+    #[inline(always)]
+    pub fn set_vlan_tci_outer(&mut self, tci: u16) {
+        // SAFETY: this mbuf owns its header.
+        unsafe { (*self.0.as_ptr()).vlan_tci_outer = tci }
+    }
+
+    /// Lengths of headers for offloads. All zero when no tx flag is set.
+    #[inline]
+    #[must_use]
+    pub fn tx_offload(&self) -> TxOffload {
+        if self.tx_flags().is_empty() && !self.rx_flags().contains(RxFlags::LRO) {
+            return TxOffload::default();
+        }
+        // SAFETY: this mbuf owns its header.
+        TxOffload::unpack(unsafe { (*cold(self.0)).tx_offload })
+    }
+
+    /// Sets lengths of headers for offloads; [`set_tx_flags`](Self::set_tx_flags) says which offloads.
+    #[inline]
+    pub fn set_tx_offload(&mut self, offload: TxOffload) {
+        // SAFETY: this mbuf owns its header.
+        unsafe { (*cold(self.0)).tx_offload = offload.pack() }
+    }
+
+    /// The pool's private area of this mbuf.
+    #[inline]
+    #[must_use]
+    pub fn private(&self) -> &[u8] {
+        let bytes = self.private_bytes();
+        // SAFETY: the private area follows the two header lines, `private_bytes` long, and this mbuf owns it.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast::<u8>().add(HEADER_BYTES), bytes) }
+    }
+
+    /// The pool's private area of this mbuf, to be changed.
+    #[inline]
+    #[must_use]
+    pub fn private_mut(&mut self) -> &mut [u8] {
+        let bytes = self.private_bytes();
+        // SAFETY: as for `private`.
+        unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr().cast::<u8>().add(HEADER_BYTES), bytes) }
+    }
+
+    fn private_bytes(&self) -> usize {
+        // SAFETY: an mbuf is out.
+        unsafe { pool_of_object(pool_number(home(self.0).load(Ordering::Relaxed))) }.shape.private_bytes
+            as usize
+    }
+
+    /// The pool it goes home to; `None` when all the pool's handles are gone.
+    #[must_use]
+    pub fn pool(&self) -> Option<MbufPool> {
+        let id = pool_number(home(self.0).load(Ordering::Relaxed));
+        // SAFETY: an mbuf is out.
+        unsafe { Handle::of_object(id) }.map(MbufPool::from_handle)
+    }
+
+    /// Number of its pool.
+    #[inline]
+    #[must_use]
+    pub fn pool_id(&self) -> u16 {
+        pool_number(home(self.0).load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Mbuf {
+    #[inline]
+    fn drop(&mut self) {
+        // Acquire: what a clone that is gone read of the data, it read before this mbuf goes home.
+        let word = home(self.0).load(Ordering::Acquire);
+        if word as u32 == 1 {
+            // SAFETY: plain and sole: all there is to it goes home.
+            unsafe { pool_of_object(pool_number(word)).give(&Object(self.0.cast()), 1) }
+        } else {
+            // SAFETY: this mbuf is not used afterwards.
+            unsafe { free_chain(self.0) }
+        }
+    }
+}
+
+/// Frees the mbufs of a burst: all at once when they are plain and of one pool.
+///
+/// # Safety
+/// The `count` mbufs at `mbufs` are the caller's and not used afterwards.
+#[inline]
+pub(crate) unsafe fn free_bulk(mbufs: *const Mbuf, count: usize) {
+    if count == 0 {
+        return;
+    }
+    // SAFETY: the caller's mbufs; `Mbuf` and `Object` are both one address.
+    unsafe {
+        let word = home((*mbufs).0).load(Ordering::Relaxed);
+        let mut same = word as u32 == 1;
+        for at in 0..count {
+            same &= home((*mbufs.add(at)).0).load(Ordering::Relaxed) == word;
+        }
+        if same {
+            fence(Ordering::Acquire);
+            pool_of_object(pool_number(word)).give(mbufs.cast(), count);
+        } else {
+            free_each(mbufs, count);
+        }
+    }
+}
+
+/// # Safety
+/// As for [`free_bulk`].
+#[cold]
+#[inline(never)]
+unsafe fn free_each(mbufs: *const Mbuf, count: usize) {
+    for at in 0..count {
+        // SAFETY: each is dropped once and not used afterwards (caller).
+        unsafe { mbufs.add(at).cast_mut().drop_in_place() };
+    }
+}
+
+/// Frees a packet that is not one plain segment of one owner.
+///
+/// # Safety
+/// The caller owns the packet and does not use it afterwards.
+#[cold]
+#[inline(never)]
+unsafe fn free_chain(mut header: NonNull<Header>) {
+    loop {
+        let word = home(header).load(Ordering::Relaxed);
+        let next = (word & CHAINED != 0).then(|| {
+            home(header).fetch_and(!CHAINED, Ordering::Relaxed);
+            // SAFETY: valid under `CHAINED`.
+            header_at(header, unsafe { (*cold(header)).next })
+        });
+        // SAFETY: the segment is the caller's, and no segment hangs on it now.
+        unsafe { free_segment(header) };
+        match next {
+            Some(next) => header = next,
+            None => return,
+        }
+    }
+}
+
+/// # Safety
+/// The caller owns the segment, which has no next one, and does not use it afterwards.
+unsafe fn free_segment(header: NonNull<Header>) {
+    let word = home(header).load(Ordering::Relaxed);
+    if word & INDIRECT != 0 {
+        // SAFETY: valid under `INDIRECT`; an indirect mbuf holds one reference of the direct one.
+        unsafe {
+            let direct = header_at(header, (*cold(header)).attached);
+            detach(header, word);
+            release(direct);
+        }
+    }
+    // SAFETY: the segment is the caller's.
+    unsafe { release(header) };
+}
+
+/// Makes an indirect mbuf show its own room again.
+///
+/// # Safety
+/// The caller owns the segment; `word` is its home.
+unsafe fn detach(header: NonNull<Header>, word: u64) {
+    // SAFETY: an object is out, so its pool lives.
+    unsafe {
+        let pool = pool_of_object(pool_number(word));
+        let index = (*cold(header)).index as usize;
+        let room = pool.room(index);
+        (*header.as_ptr()).room_at = distance(header, room.as_ptr());
+        (*header.as_ptr()).room = pool.shape.room;
+        home(header).fetch_and(!INDIRECT, Ordering::Relaxed);
+    }
+}
+
+/// Drops one reference of a segment without a next one; the last takes it home.
+///
+/// # Safety
+/// The caller owns the reference and does not use the segment afterwards.
+unsafe fn release(header: NonNull<Header>) {
+    let home = home(header);
+    let mut word = home.load(Ordering::Acquire);
+    if word & REFERENCES != 1 {
+        // Release: our use of the data is over before the reference is gone. Acquire: so is that of those before us.
+        word = home.fetch_sub(1, Ordering::AcqRel);
+        if word & REFERENCES != 1 {
+            return;
+        }
+        home.store(word, Ordering::Relaxed);
+    }
+    // SAFETY: the last reference is gone, so the segment is ours alone; its home word is back at rest.
+    unsafe { pool_of_object(pool_number(word)).give(&Object(header.cast()), 1) }
+}
