@@ -1,0 +1,1 @@
+//! Every interleaving of small scenes, explored by loom.

@@ -1,0 +1,113 @@
+//! Many producers, many consumers: the fastest of the shared rings while no thread loses its core.
+//!
+//! A side has a head and a tail. A thread claims slots by moving the head on (compare and swap), moves its elements,
+//! waits until all that claimed before it have published, and moves the tail on. A thread that is preempted in between
+//! therefore holds up the others on its side; where threads outnumber cores, see [`rts`](crate::rts).
+//!
+//! Positions are 64 bits here, so a head that was read long ago can never be taken for the present one.
+//!
+//! ```
+//! let (producer, consumer) = pollux_ring::mpmc::ring(1024)?;
+//! std::thread::scope(|scope| {
+//!     for thread in 0..2_u64 {
+//!         let producer = producer.clone();
+//!         scope.spawn(move || producer.enqueue_bulk(&[thread; 32]).count);
+//!     }
+//! });
+//! assert_eq!(consumer.count(), 64);
+//! # Ok::<(), pollux_ring::RingError>(())
+//! ```
+
+use crate::error::RingError;
+use crate::header::{Kind, Plan, Side};
+use crate::index::{Seq, Want, room};
+use crate::primitive::{Ordering, Wait};
+use crate::shared::{self, Claim, Discipline};
+use crate::storage::{Plain, RegionSpan};
+
+/// How the threads of an MP/MC side get out of each other's way.
+#[derive(Debug)]
+pub enum Mpmc {}
+
+/// A producer of an MP/MC ring.
+pub type Producer<T> = shared::Producer<T, Mpmc>;
+/// A consumer of an MP/MC ring.
+pub type Consumer<T> = shared::Consumer<T, Mpmc>;
+
+/// A ring that holds exactly `capacity` elements, in memory of its own.
+///
+/// # Errors
+/// [`RingError::Capacity`] and [`RingError::NoMemory`].
+pub fn ring<T>(capacity: usize) -> Result<(Producer<T>, Consumer<T>), RingError> {
+    shared::ring_from(Plan::new(Kind::Mpmc, capacity))
+}
+
+/// A new ring in memory that was given; what stood there is overwritten.
+///
+/// # Errors
+/// [`RingError::Capacity`], [`RingError::RegionTooSmall`] and [`RingError::Misaligned`].
+pub fn in_region<T: Plain>(
+    span: RegionSpan,
+    capacity: usize,
+) -> Result<(Producer<T>, Consumer<T>), RingError> {
+    shared::in_region(span, Plan::new(Kind::Mpmc, capacity))
+}
+
+/// The ends of a ring that was laid in the region, perhaps by another process.
+///
+/// # Errors
+/// [`RingError::Header`], [`RingError::RegionTooSmall`] and [`RingError::Misaligned`].
+pub fn attach<T: Plain>(span: RegionSpan) -> Result<(Producer<T>, Consumer<T>), RingError> {
+    shared::attach(span)
+}
+
+/// Empties the ring, dropping what is inside, and starts its positions at zero, whatever was claimed.
+///
+/// # Errors
+/// [`RingError::NotExclusive`] when the two are not the ends of one ring, or the ring has other ends.
+pub fn reset<T>(producer: &mut Producer<T>, consumer: &mut Consumer<T>) -> Result<(), RingError> {
+    shared::reset(producer, consumer)
+}
+
+impl Discipline for Mpmc {
+    const KIND: Kind = Kind::Mpmc;
+    const NAMES: [&'static str; 2] = ["mpmc::Producer", "mpmc::Consumer"];
+
+    #[inline(always)]
+    fn claim(mine: &Side, peer: &Side, base: u32, count: usize, want: Want) -> Claim {
+        // Acquire: pairs with the release half of the swap below, so that the peer's tail read next is no older than
+        // the one by which this head was found to have room.
+        let mut head = mine.head.load(Ordering::Acquire);
+        loop {
+            // Acquire: pairs with the release in the peer's `publish`; it is done with the slots up to there.
+            let peer = peer.published(Ordering::Acquire);
+            // If others have moved the head on since, this is off, and the swap fails.
+            let room = room(base, peer, Seq::of(head));
+            let taken = want.of(count, room);
+            if taken == 0 {
+                return Claim { word: head, count: 0, left: room };
+            }
+            match mine.head.compare_exchange_weak(
+                head,
+                head.wrapping_add(taken as u64),
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => return Claim { word: head, count: taken, left: room - taken },
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn publish(mine: &Side, claim: Claim) {
+        let mut wait = Wait::default();
+        // Acquire: pairs with the release below in the thread that claimed before us, so that who acquires our tail has
+        // its elements, too.
+        while mine.tail.load(Ordering::Acquire) != claim.word {
+            wait.turn();
+        }
+        // Release: pairs with the acquire of the peer's `claim`; our slots are done with.
+        mine.tail.store(claim.word.wrapping_add(claim.count as u64), Ordering::Release);
+    }
+}

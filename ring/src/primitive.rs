@@ -1,0 +1,38 @@
+//! The atomics and the spin hint: std's, or loom's when it explores the interleavings (`--cfg loom`).
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Waits for another thread's store: pauses at first, then lets the scheduler run the thread we wait for.
+///
+/// The waits are a few stores long, so the second case means that the other thread lost its core in the middle.
+#[derive(Default)]
+pub(crate) struct Wait {
+    #[cfg(not(loom))]
+    turns: u32,
+}
+
+impl Wait {
+    /// A pause is some 40 to 140 cycles, so this is a few microseconds: a yield is then the cheaper thing.
+    #[cfg(not(loom))]
+    const PAUSES: u32 = 64;
+
+    #[cfg(not(loom))]
+    #[inline]
+    pub(crate) fn turn(&mut self) {
+        if self.turns < Self::PAUSES {
+            self.turns += 1;
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
+    }
+
+    #[cfg(loom)]
+    #[expect(clippy::unused_self, reason = "the same shape as without loom")]
+    pub(crate) fn turn(&mut self) {
+        loom::thread::yield_now();
+    }
+}

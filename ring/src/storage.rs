@@ -1,0 +1,409 @@
+//! Where a ring lives: memory of its own, or a region that it was given.
+#![expect(
+    unsafe_code,
+    reason = "allocates the ring, maps it onto given memory, and moves elements as raw memory"
+)]
+
+use crate::error::RingError;
+use crate::header::{Header, Kind, Plan};
+use crate::index::Seq;
+use crate::primitive::Ordering;
+use std::alloc::{self, Layout};
+use std::any::Any;
+use std::fmt;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+/// Data that any process may read from memory it shares with others.
+///
+/// Implemented for the integers, the floats and arrays of them.
+///
+/// # Safety
+/// Every bit pattern is a value, and none of it is a pointer, a reference or anything else that has a meaning in one
+/// process only. The layout is the same in every program that maps the ring (`#[repr(C)]` or `transparent`).
+pub unsafe trait Plain: Copy + Send + 'static {}
+
+macro_rules! plain {
+    ($($number:ty)*) => { $(
+        // SAFETY: a number has no padding, no pointer, and takes every bit pattern.
+        unsafe impl Plain for $number {}
+    )* };
+}
+plain!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize f32 f64);
+// SAFETY: an array is its elements side by side.
+unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
+
+/// How many bytes a region must have for a ring of `capacity` elements.
+///
+/// # Errors
+/// [`RingError::Capacity`] when no ring can be that large.
+pub fn region_bytes<T>(capacity: usize) -> Result<usize, RingError> {
+    Ok(Header::layout::<T>(capacity)?.0.size())
+}
+
+/// The alignment that a region must have for a ring of `T`.
+#[must_use]
+pub const fn region_align<T>() -> usize {
+    if align_of::<T>() > align_of::<Header>() { align_of::<T>() } else { align_of::<Header>() }
+}
+
+/// A piece of memory to lay a ring in, and whatever keeps it mapped.
+pub struct RegionSpan {
+    base: NonNull<u8>,
+    bytes: usize,
+    keeper: Keeper,
+}
+
+type Keeper = Box<dyn Any + Send + Sync>;
+
+impl RegionSpan {
+    /// `bytes` of memory at `base`. `keeper` is dropped after the last end of the ring in this process: give it the
+    /// owner of the memory, or `()` when the memory lives long enough anyway.
+    ///
+    /// # Safety
+    /// As long as `keeper` is not dropped, the memory is mapped, initialised, readable and writable, and accessed only
+    /// through ends of a ring of this crate, in this process or another. Whoever lays a new ring there (`in_region`)
+    /// or resets one sees to it that no other ends of a ring in that memory are left.
+    pub unsafe fn new(base: NonNull<u8>, bytes: usize, keeper: impl Any + Send + Sync) -> RegionSpan {
+        RegionSpan { base, bytes, keeper: Box::new(keeper) }
+    }
+
+    fn check<T>(&self, capacity: usize) -> Result<usize, RingError> {
+        let (layout, slots_at) = Header::layout::<T>(capacity)?;
+        let (bytes, needed) = (self.bytes, layout.size());
+        if bytes < needed { Err(RingError::RegionTooSmall { bytes, capacity, needed }) } else { Ok(slots_at) }
+    }
+
+    fn check_align<T>(&self) -> Result<(), RingError> {
+        let (address, align) = (self.base.as_ptr() as usize, region_align::<T>());
+        if address.is_multiple_of(align) { Ok(()) } else { Err(RingError::Misaligned { address, align }) }
+    }
+}
+
+impl fmt::Debug for RegionSpan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RegionSpan({:p}, {} bytes)", self.base, self.bytes)
+    }
+}
+
+enum Owner {
+    Heap(Layout),
+    Region { _keeper: Keeper },
+}
+
+/// The memory of a ring; the last end drops it, and with it the elements left inside.
+struct Memory<T> {
+    header: NonNull<Header>,
+    slots: NonNull<T>,
+    capacity: usize,
+    owner: Owner,
+    #[cfg(loom)]
+    shadow: Shadow,
+}
+
+impl<T> Memory<T> {
+    fn mask(&self) -> u32 {
+        #[expect(clippy::cast_possible_truncation, reason = "Header::layout bounds the slots by 2^31")]
+        let slots = self.capacity.next_power_of_two() as u32;
+        slots - 1
+    }
+
+    /// The elements between the published positions: where the first is, and how many there are.
+    fn inside(&self) -> (Seq, usize) {
+        // SAFETY: the header was written when the memory was made.
+        let header = unsafe { self.header.as_ref() };
+        let from = header.consumer.published(Ordering::Acquire);
+        (from, header.producer.published(Ordering::Acquire).since(from) as usize)
+    }
+
+    /// Drops elements in place.
+    ///
+    /// # Safety
+    /// So many slots from there on hold elements that are the caller's, and nobody looks at them afterwards.
+    unsafe fn drop_elements(&self, (from, count): (Seq, usize)) {
+        if !std::mem::needs_drop::<T>() {
+            return;
+        }
+        for offset in 0..count {
+            // SAFETY: the caller's promise; the mask keeps the index inside.
+            unsafe { ptr::drop_in_place(self.slots.as_ptr().add(from.plus(offset).slot(self.mask()))) };
+        }
+    }
+}
+
+impl<T> Drop for Memory<T> {
+    fn drop(&mut self) {
+        let Owner::Heap(layout) = self.owner else { return };
+        // SAFETY: this was the last end (`Arc` saw to it), so what was published and not moved out is ours. The memory
+        // came from one allocation of `layout` in `Core::heap`, where the header was written, and is given up here.
+        unsafe {
+            self.drop_elements(self.inside());
+            ptr::drop_in_place(self.header.as_ptr());
+            alloc::dealloc(self.header.as_ptr().cast(), layout);
+        }
+    }
+}
+
+/// What each end has of its ring: the hot constants, and a share in the memory.
+pub(crate) struct Core<T> {
+    header: NonNull<Header>,
+    slots: NonNull<T>,
+    mask: u32,
+    capacity: u32,
+    memory: Arc<Memory<T>>,
+}
+
+// SAFETY: a core is a shared handle. Everything in the header that is written after set-up is atomic; elements are
+// moved only by the ends, each of which claims slots for itself before touching them, so an element changes threads
+// (`T: Send`) but is never seen by two.
+unsafe impl<T: Send> Send for Core<T> {}
+// SAFETY: as above; a shared core gives access to the header's atomics, and to slots by unsafe functions only.
+unsafe impl<T: Send> Sync for Core<T> {}
+
+impl<T> Clone for Core<T> {
+    fn clone(&self) -> Self {
+        Core { memory: Arc::clone(&self.memory), ..*self }
+    }
+}
+
+impl<T> Core<T> {
+    /// A ring in memory of its own.
+    pub(crate) fn heap(plan: &Plan) -> Result<Core<T>, RingError> {
+        let (layout, slots_at) = Header::layout::<T>(plan.capacity)?;
+        // SAFETY: the layout is not of size zero, it has a header.
+        let base = unsafe { alloc::alloc(layout) };
+        let base = NonNull::new(base).ok_or(RingError::NoMemory { bytes: layout.size() })?;
+        // SAFETY: fresh memory of that layout.
+        Ok(unsafe { Self::lay(base, slots_at, plan, Owner::Heap(layout)) })
+    }
+
+    /// A new ring in a region.
+    pub(crate) fn region(plan: &Plan, span: RegionSpan) -> Result<Core<T>, RingError>
+    where
+        T: Plain,
+    {
+        span.check_align::<T>()?;
+        let slots_at = span.check::<T>(plan.capacity)?;
+        // SAFETY: checked to be large enough and aligned; whoever made the span promised that it is ours.
+        Ok(unsafe { Self::lay(span.base, slots_at, plan, Owner::Region { _keeper: span.keeper }) })
+    }
+
+    /// The ring that somebody has laid in the region.
+    pub(crate) fn attach(kind: Kind, span: RegionSpan) -> Result<Core<T>, RingError>
+    where
+        T: Plain,
+    {
+        span.check_align::<T>()?;
+        let (bytes, needed) = (span.bytes, size_of::<Header>());
+        if bytes < needed {
+            return Err(RingError::RegionTooSmall { bytes, capacity: 0, needed });
+        }
+        // SAFETY: aligned, large enough and initialised, as whoever made the span promised; every field of a header is
+        // an integer, so any bytes will do, and no other thread writes but through atomics.
+        let capacity = unsafe { span.base.cast::<Header>().as_ref() }.check::<T>(kind)?;
+        let slots_at = span.check::<T>(capacity)?;
+        // SAFETY: the header stands at `base`, and the slots end inside the region.
+        Ok(unsafe { Self::over(span.base, slots_at, capacity, Owner::Region { _keeper: span.keeper }) })
+    }
+
+    /// # Safety
+    /// `base` is aligned and has room for the header and slots of the plan, and nobody else uses it.
+    unsafe fn lay(base: NonNull<u8>, slots_at: usize, plan: &Plan, owner: Owner) -> Core<T> {
+        // SAFETY: as promised by the caller.
+        unsafe {
+            base.cast::<Header>().write(Header::new::<T>(plan));
+            base.cast::<Header>().as_ref().announce();
+            Self::over(base, slots_at, plan.capacity, owner)
+        }
+    }
+
+    /// # Safety
+    /// A header of `capacity` stands at `base`, and its slots `slots_at` bytes on.
+    unsafe fn over(base: NonNull<u8>, slots_at: usize, capacity: usize, owner: Owner) -> Core<T> {
+        // SAFETY: as promised by the caller, this is inside the same allocation.
+        let slots = unsafe { base.add(slots_at) }.cast::<T>();
+        let memory = Memory {
+            header: base.cast(),
+            slots,
+            capacity,
+            owner,
+            #[cfg(loom)]
+            shadow: Shadow::new(capacity.next_power_of_two()),
+        };
+        #[expect(clippy::cast_possible_truncation, reason = "Header::layout bounds the capacity by 2^31")]
+        let capacity = capacity as u32;
+        Core { header: base.cast(), slots, mask: memory.mask(), capacity, memory: Arc::new(memory) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn header(&self) -> &Header {
+        // SAFETY: the header stands there as long as `memory` lives, and is only ever changed through its atomics.
+        unsafe { self.header.as_ref() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// Elements inside, as a moment saw them; exact when nobody else is at work.
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        // The consumers' position first: producers may run on in between, but no consumer passes what we read after.
+        // Acquire: keeps the two loads in order; pairs with each consumer's publication.
+        let from = self.header().consumer.published(Ordering::Acquire);
+        let count = self.header().producer.published(Ordering::Acquire).since(from);
+        count.min(self.capacity) as usize
+    }
+
+    /// Moves `count` elements from `src` into the slots from `to` on.
+    ///
+    /// # Safety
+    /// The caller has claimed those slots, which hold nothing; `src` has `count` elements, which it forgets.
+    #[inline(always)]
+    pub(crate) unsafe fn copy_in(&self, to: Seq, src: *const T, count: usize) {
+        #[cfg(loom)]
+        self.memory.shadow.touch(to, count);
+        let slot = to.slot(self.mask);
+        let straight = self.slot_count() - slot;
+        // SAFETY: the slots from `slot` to the end, then those from 0 on; the claim is at most the capacity, so they
+        // do not overlap each other. The caller's elements lie elsewhere.
+        unsafe {
+            if count <= straight {
+                copy(src, self.slots.as_ptr().add(slot), count);
+            } else {
+                ptr::copy_nonoverlapping(src, self.slots.as_ptr().add(slot), straight);
+                ptr::copy_nonoverlapping(src.add(straight), self.slots.as_ptr(), count - straight);
+            }
+        }
+    }
+
+    /// Moves `count` elements out of the slots from `from` on, to `dst`.
+    ///
+    /// # Safety
+    /// The caller has claimed those slots, which hold elements; `dst` has room for `count`.
+    #[inline(always)]
+    pub(crate) unsafe fn copy_out(&self, from: Seq, dst: *mut T, count: usize) {
+        #[cfg(loom)]
+        self.memory.shadow.touch(from, count);
+        let slot = from.slot(self.mask);
+        let straight = self.slot_count() - slot;
+        // SAFETY: as in `copy_in`.
+        unsafe {
+            if count <= straight {
+                copy(self.slots.as_ptr().add(slot), dst, count);
+            } else {
+                ptr::copy_nonoverlapping(self.slots.as_ptr().add(slot), dst, straight);
+                ptr::copy_nonoverlapping(self.slots.as_ptr(), dst.add(straight), count - straight);
+            }
+        }
+    }
+
+    /// The `count` slots from `from` on: up to the end of the storage, and from its start.
+    pub(crate) fn spans(&self, from: Seq, count: usize) -> [(NonNull<T>, usize); 2] {
+        #[cfg(loom)]
+        self.memory.shadow.touch(from, count);
+        let slot = from.slot(self.mask);
+        let first = count.min(self.slot_count() - slot);
+        // SAFETY: the mask keeps `slot` inside the storage.
+        [(unsafe { self.slots.add(slot) }, first), (self.slots, count - first)]
+    }
+
+    #[inline(always)]
+    fn slot_count(&self) -> usize {
+        self.mask as usize + 1
+    }
+
+    /// How many ends share this memory.
+    pub(crate) fn holders(&self) -> usize {
+        Arc::strong_count(&self.memory)
+    }
+
+    pub(crate) fn is_same(&self, other: &Core<T>) -> bool {
+        Arc::ptr_eq(&self.memory, &other.memory)
+    }
+
+    /// Empties the ring and puts both sides back to zero, whatever was claimed.
+    ///
+    /// # Safety
+    /// The caller holds every end exclusively.
+    pub(crate) unsafe fn reset(&self, kind: Kind) {
+        let inside = self.memory.inside();
+        self.header().producer.restart(kind, Seq::new(0));
+        self.header().consumer.restart(kind, Seq::new(0));
+        // SAFETY: nobody else is at work, and no position leads to these elements any more, even if a drop panics.
+        unsafe { self.memory.drop_elements(inside) };
+    }
+
+    /// One line for an end's `Debug`.
+    pub(crate) fn dump(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (producer, consumer) = (&self.header().producer, &self.header().consumer);
+        let load = |word: &crate::primitive::AtomicU64| {
+            format_args!("{:#x}", word.load(Ordering::Relaxed)).to_string()
+        };
+        f.debug_struct(name)
+            .field("capacity", &self.capacity)
+            .field("count", &self.count())
+            .field("element_bytes", &size_of::<T>())
+            .field("producer_head", &load(&producer.head))
+            .field("producer_tail", &load(&producer.tail))
+            .field("consumer_head", &load(&consumer.head))
+            .field("consumer_tail", &load(&consumer.tail))
+            .finish()
+    }
+}
+
+/// Copies up to this many bytes in line; a call of memcpy costs as much as that.
+const INLINE_BYTES: usize = 512;
+
+/// Copies as wide moves, in line while it is short: a burst's length is often known where this is inlined.
+///
+/// # Safety
+/// As for `ptr::copy_nonoverlapping`.
+#[inline(always)]
+unsafe fn copy<T>(src: *const T, dst: *mut T, count: usize) {
+    let bytes = count * size_of::<T>();
+    if bytes > INLINE_BYTES {
+        // SAFETY: the caller's promise.
+        unsafe { ptr::copy_nonoverlapping(src, dst, count) };
+        return;
+    }
+    let (src, dst) = (src.cast::<u8>(), dst.cast::<u8>());
+    let mut at = 0;
+    // SAFETY: every step copies bytes `at..at + step` with `at + step <= bytes`: `at` is a multiple of 64 in the loop,
+    // and the rest below 64 is the sum of the powers of two that are set in `bytes`.
+    unsafe {
+        while at + 64 <= bytes {
+            ptr::copy_nonoverlapping(src.add(at), dst.add(at), 64);
+            at += 64;
+        }
+        macro_rules! rest {
+            ($($step:literal)*) => { $(
+                if bytes & $step != 0 {
+                    ptr::copy_nonoverlapping(src.add(at), dst.add(at), $step);
+                    at += $step;
+                }
+            )* };
+        }
+        rest!(32 16 8 4 2 1);
+    }
+    debug_assert_eq!(at, bytes);
+}
+
+/// One tracked cell a slot, so that loom sees the accesses to elements, which are raw memory to it.
+#[cfg(loom)]
+struct Shadow(Vec<loom::cell::UnsafeCell<()>>);
+
+#[cfg(loom)]
+impl Shadow {
+    fn new(slots: usize) -> Shadow {
+        Shadow((0..slots).map(|_| loom::cell::UnsafeCell::new(())).collect())
+    }
+
+    /// An exclusive access: elements are moved in or out.
+    fn touch(&self, from: Seq, count: usize) {
+        for offset in 0..count {
+            self.0[from.plus(offset).slot(self.0.len() as u32 - 1)].with_mut(|_| ());
+        }
+    }
+}
