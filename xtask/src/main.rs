@@ -3,10 +3,12 @@
 //! - `check`: formatting, clippy with warnings denied, the layout rules, documentation, the tests.
 //! - `tidy`: the layout rules alone (dependency table, reasons on unsafe code, dead files).
 //! - `loom`, `sanitize`: the models of the lock-free code; the tests under the address and thread sanitizers.
+//! - `unprivileged`, `quiet`: the apps as an ordinary user; no system call while they forward.
 //! - `bench`: our figures; `bench peers`: the same beside DPDK in one run.
 
 mod bench;
 mod check;
+mod observe;
 mod run;
 mod tidy;
 
@@ -31,6 +33,10 @@ enum Task {
     Loom,
     /// Run the tests of the unsafe crates under the address and the thread sanitizer
     Sanitize,
+    /// The unit tests and l2fwd as a user with no rights
+    Unprivileged,
+    /// That no lcore makes a system call while it forwards (strace)
+    Quiet,
     /// Measure: alone, or `bench peers` beside DPDK in the same run
     Bench(bench::Args),
 }
@@ -41,6 +47,8 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::tidy(),
         Task::Loom => check::loom(),
         Task::Sanitize => check::sanitize(),
+        Task::Unprivileged => observe::unprivileged(),
+        Task::Quiet => observe::quiet(),
         Task::Bench(args) => bench::bench(&args),
     };
     match result {

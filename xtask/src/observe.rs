@@ -1,0 +1,156 @@
+//! The apps watched from outside: as an ordinary user, and by strace.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::run::{Outcome, cargo, must, output, release_dir};
+
+/// Crates whose unit tests need nothing of the machine.
+const PLAIN: [&str; 7] = [
+    "pollux-config",
+    "pollux-ring",
+    "pollux-wire",
+    "pollux-eal",
+    "pollux-mempool",
+    "pollux-port",
+    "pollux-port-soft",
+];
+
+/// A folder that any user can read, removed with all in it.
+struct Open(PathBuf);
+
+impl Open {
+    fn make() -> Outcome<Self> {
+        let path = std::env::temp_dir().join(format!("pollux-open-{}", std::process::id()));
+        let made = Self(path);
+        must(Command::new("mkdir").args(["-m", "755"]).arg(&made.0))?;
+        Ok(made)
+    }
+
+    fn copy(&self, program: &Path) -> Outcome<PathBuf> {
+        let to = self.0.join(program.file_name().unwrap_or_default());
+        fs::copy(program, &to).map_err(|why| format!("cannot copy {}: {why}", program.display()))?;
+        Ok(to)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+/// The unit tests and the main job as a user with no rights, no groups and no huge pages to be had.
+pub(crate) fn unprivileged() -> Outcome {
+    if output(Command::new("id").arg("-u"))?.trim() != "0" {
+        return Err("this task becomes another user: it needs root".into());
+    }
+    must(&mut cargo(&["build", "--release", "--package", "pollux-apps", "--bins"]))?;
+    let mut build = cargo(&["test", "--no-run", "--lib", "--message-format=json"]);
+    for package in PLAIN {
+        build.args(["--package", package]);
+    }
+    let messages = output(&mut build)?;
+    let open = Open::make()?;
+    let tests = messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter(|message| message["profile"]["test"] == true)
+        .filter_map(|message| message["executable"].as_str().map(PathBuf::from));
+    let mut count = 0;
+    for test in tests {
+        must(as_nobody(&open.copy(&test)?).args(["--test-threads=2", "--quiet"]).current_dir(&open.0))?;
+        count += 1;
+    }
+    if count < PLAIN.len() {
+        return Err(format!("{count} test programs were built, {} were expected", PLAIN.len()));
+    }
+    let l2fwd = open.copy(&release_dir().join("l2fwd"))?;
+    let report = output(as_nobody(&l2fwd).args(["--", "--duration", "1", "--json"]))?;
+    let report: serde_json::Value = serde_json::from_str(report.lines().last().unwrap_or_default())
+        .map_err(|why| format!("l2fwd gave no report: {why}"))?;
+    let moved: u64 =
+        report["ports"].as_array().into_iter().flatten().filter_map(|port| port["tx_packets"].as_u64()).sum();
+    if moved == 0 {
+        return Err(format!("l2fwd moved nothing: {report}"));
+    }
+    eprintln!("xtask: as nobody: {count} test programs passed, l2fwd moved {moved} packets in a second");
+    Ok(())
+}
+
+fn as_nobody(program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs", "--inh-caps=-all"])
+        .arg(program);
+    command.env_remove("POLLUX_REQUIRE").env("HOME", "/nonexistent");
+    command
+}
+
+/// Seconds of each run, and how much at both ends is set-up and report.
+const RUN: f64 = 2.0;
+const EDGE: f64 = 0.6;
+
+/// No system call on an `lcore-*` thread between start and stop, on null and on ring ports.
+pub(crate) fn quiet() -> Outcome {
+    must(&mut cargo(&["build", "--release", "--package", "pollux-apps", "--bins"]))?;
+    let open = Open::make()?;
+    for (what, devices, options) in [
+        ("null ports", ["net_null0,size=64", "net_null1,size=64"], &[][..]),
+        ("ring ports", ["net_ring0", "net_ring1"], &["--tx-first", "8"][..]),
+    ] {
+        let traces = open.0.join(what.replace(' ', "-"));
+        fs::create_dir(&traces).map_err(|why| format!("cannot write {}: {why}", traces.display()))?;
+        let mut command = Command::new("strace");
+        command.args(["-ff", "-ttt", "-o"]).arg(traces.join("t")).arg(release_dir().join("l2fwd"));
+        command.args(["-l", "0,1", "--vdev", devices[0], "--vdev", devices[1], "--", "-q", "1", "-T", "0"]);
+        command
+            .args(["--duration", &RUN.to_string()])
+            .args(options)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        must(&mut command)?;
+        let mut lcores = 0;
+        for entry in
+            fs::read_dir(&traces).map_err(|why| format!("cannot read {}: {why}", traces.display()))?.flatten()
+        {
+            let text =
+                fs::read_to_string(entry.path()).map_err(|why| format!("cannot read a trace: {why}"))?;
+            if text.contains("\"lcore-") {
+                lcores += 1;
+                silent_between(what, &text)?;
+            }
+        }
+        if lcores == 0 {
+            return Err(format!("{what}: no thread called itself lcore-N"));
+        }
+        eprintln!("xtask: {what}: {lcores} lcore threads, no system call while they forwarded");
+    }
+    Ok(())
+}
+
+/// A thread's trace has a gap as long as the run, less its edges.
+fn silent_between(what: &str, trace: &str) -> Outcome {
+    let times: Vec<f64> =
+        trace.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok()).collect();
+    let longest = times.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
+    if longest < RUN - EDGE {
+        let last = trace.lines().rev().take(5).collect::<Vec<_>>().join(" | ");
+        return Err(format!(
+            "{what}: an lcore was never silent for more than {longest:.2} s; its last calls: {last}"
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_in_the_middle_is_found() {
+        assert!(silent_between("t", "1.0 mmap() = 0\n1.1 mmap() = 0\n2.9 munmap() = 0\n").is_ok());
+        assert!(silent_between("t", "1.0 mmap() = 0\n2.0 write() = 0\n2.9 munmap() = 0\n").is_err());
+    }
+}
