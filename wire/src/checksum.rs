@@ -1,0 +1,217 @@
+//! The Internet checksum: whole, in pieces, incremental, completed from a partial sum.
+//! Sources: RFC 1071 (the sum and its byte-order independence), RFC 1624 (incremental update).
+//!
+//! The sum of 16-bit words with end-around carry does not depend on the byte order in which the words are read, up to one
+//! swap at the end, and words of 64 bits may be summed just as well. [`Sum`] therefore adds eight bytes at a time as they
+//! lie in memory and folds to 16 bits only when asked.
+//!
+//! Numbers that go in and out (`u16`) are in host order, as a header's field reads.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::Add;
+
+use crate::{IpProtocol, Layer, WireError};
+
+/// A running ones'-complement sum.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sum(u64);
+
+/// Adds with end-around carry.
+#[inline(always)]
+const fn add_carry(a: u64, b: u64) -> u64 {
+    let (sum, carry) = a.overflowing_add(b);
+    sum + carry as u64
+}
+
+impl Sum {
+    /// Nothing summed yet.
+    pub const ZERO: Sum = Sum(0);
+
+    /// The sum of `bytes`; an odd last byte counts as if a zero followed.
+    #[inline]
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Sum {
+        Sum(sum_bytes(bytes))
+    }
+
+    /// Adds bytes that start at an even offset of what is summed.
+    #[inline]
+    #[must_use]
+    pub fn add_bytes(self, bytes: &[u8]) -> Sum {
+        self + Sum::of(bytes)
+    }
+
+    /// Adds bytes that start at `offset` of what is summed: for data in pieces of any length, as an mbuf chain.
+    #[inline]
+    #[must_use]
+    pub fn add_bytes_at(self, offset: usize, bytes: &[u8]) -> Sum {
+        let piece = Sum::of(bytes);
+        if offset.is_multiple_of(2) {
+            self + piece
+        } else {
+            self + Sum(u64::from(piece.fold_raw().swap_bytes()))
+        }
+    }
+
+    /// Adds one field.
+    #[inline]
+    #[must_use]
+    pub const fn add_word(self, word: u16) -> Sum {
+        Sum(add_carry(self.0, word.to_be() as u64))
+    }
+
+    /// Folded to 16 bits, still in memory order.
+    #[inline]
+    const fn fold_raw(self) -> u16 {
+        let s = (self.0 >> 32) + (self.0 & 0xffff_ffff);
+        let s = (s >> 32) + (s & 0xffff_ffff);
+        let s = (s >> 16) + (s & 0xffff);
+        let s = (s >> 16) + (s & 0xffff);
+        s as u16
+    }
+
+    /// The sum in 16 bits, not complemented: what a partial checksum field holds.
+    #[inline]
+    #[must_use]
+    pub const fn fold(self) -> u16 {
+        u16::from_be(self.fold_raw())
+    }
+
+    /// The checksum: the complement of the sum.
+    #[inline]
+    #[must_use]
+    pub const fn checksum(self) -> u16 {
+        !self.fold()
+    }
+
+    /// The checksum as UDP sends it: 0 means "none" there, so its other form 0xffff stands in.
+    #[inline]
+    #[must_use]
+    pub const fn checksum_udp(self) -> u16 {
+        match self.checksum() {
+            0 => 0xffff,
+            sum => sum,
+        }
+    }
+
+    /// Whether data that holds its own checksum sums up as it must.
+    #[inline]
+    #[must_use]
+    pub const fn is_valid(self) -> bool {
+        self.fold_raw() == 0xffff
+    }
+}
+
+impl Add for Sum {
+    type Output = Sum;
+
+    #[inline]
+    fn add(self, other: Sum) -> Sum {
+        Sum(add_carry(self.0, other.0))
+    }
+}
+
+#[inline(always)]
+fn load(bytes: &[u8; 8]) -> u64 {
+    u64::from_ne_bytes(*bytes)
+}
+
+/// The 64-bit ones'-complement sum of `bytes` as they lie in memory.
+#[inline]
+fn sum_bytes(bytes: &[u8]) -> u64 {
+    // Four carries counted apart: four independent chains of add and add-with-carry.
+    let (mut low, mut carries) = ([0u64; 4], [0u64; 4]);
+    let (blocks, rest) = bytes.as_chunks::<32>();
+    for block in blocks {
+        let (words, _) = block.as_chunks::<8>();
+        for lane in 0..4 {
+            let (sum, carry) = low[lane].overflowing_add(load(&words[lane]));
+            low[lane] = sum;
+            carries[lane] += u64::from(carry);
+        }
+    }
+    let mut sum = 0;
+    for lane in 0..4 {
+        sum = add_carry(add_carry(sum, low[lane]), carries[lane]);
+    }
+    let (words, tail) = rest.as_chunks::<8>();
+    for word in words {
+        sum = add_carry(sum, load(word));
+    }
+    if !tail.is_empty() {
+        let mut last = [0; 8];
+        last[..tail.len()].copy_from_slice(tail);
+        sum = add_carry(sum, load(&last));
+    }
+    sum
+}
+
+/// The checksum of `bytes`. Over a header whose checksum field is zero, it is what the field must hold.
+#[inline]
+#[must_use]
+pub fn of(bytes: &[u8]) -> u16 {
+    Sum::of(bytes).checksum()
+}
+
+/// The sum of the IPv4 pseudo-header of TCP and UDP; `bytes` counts header and payload of that layer.
+#[inline]
+#[must_use]
+pub fn pseudo_v4(src: Ipv4Addr, dst: Ipv4Addr, protocol: IpProtocol, bytes: u16) -> Sum {
+    let addresses = u64::from(u32::from_ne_bytes(src.octets())) + u64::from(u32::from_ne_bytes(dst.octets()));
+    Sum(addresses).add_word(protocol.0.into()).add_word(bytes)
+}
+
+/// The sum of the IPv6 pseudo-header of TCP, UDP and ICMPv6; `bytes` counts header and payload of that layer, and
+/// `protocol` is what stands behind all extension headers. Source: RFC 8200, section 8.1.
+#[inline]
+#[must_use]
+pub fn pseudo_v6(src: Ipv6Addr, dst: Ipv6Addr, protocol: IpProtocol, bytes: u32) -> Sum {
+    Sum::of(&src.octets())
+        .add_bytes(&dst.octets())
+        .add_bytes(&bytes.to_be_bytes())
+        .add_word(protocol.0.into())
+}
+
+/// The checksum after one 16-bit field changed from `old` to `new` (RFC 1624, equation 3).
+#[inline]
+#[must_use]
+pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
+    let sum = !checksum as u32 + !old as u32 + new as u32;
+    let sum = (sum >> 16) + (sum & 0xffff);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    !(sum as u16)
+}
+
+/// The checksum after bytes at an even offset changed from `old` to `new`, of equal length: addresses, ports.
+///
+/// # Panics
+/// In debug builds, if the lengths differ.
+#[inline]
+#[must_use]
+pub fn update_bytes(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
+    debug_assert_eq!(old.len(), new.len());
+    // The complement of a sum is its negative, so the old bytes leave by adding the complement of their sum.
+    Sum::ZERO.add_word(!checksum).add_word(!Sum::of(old).fold()).add_bytes(new).checksum()
+}
+
+/// Completes a partial checksum, as a frame from or for the kernel with `VIRTIO_NET_HDR_F_NEEDS_CSUM` carries it.
+///
+/// The field at `start + offset` holds the folded sum of the pseudo-header. The checksum runs from `start` to the end of
+/// `frame` and replaces it; a result of 0 is written as 0xffff, which is right for TCP and needed for UDP. Source: virtio
+/// 1.2, section 5.1.6.2; Linux `skb_checksum_help`.
+///
+/// # Errors
+/// The field lies outside the frame, or before `start`'s end.
+pub fn complete(frame: &mut [u8], start: usize, offset: usize) -> Result<(), WireError> {
+    let given = frame.len();
+    let end = start.saturating_add(offset).saturating_add(2);
+    if end > given {
+        return Err(WireError::truncated(Layer::Frame, end, given));
+    }
+    let checksum = Sum::of(&frame[start..]).checksum_udp();
+    frame[end - 2..end].copy_from_slice(&checksum.to_be_bytes());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// The checksum as RFC 1071 writes it: words one by one, in network order.
+fn plain(bytes: &[u8]) -> u16 {
+    let mut sum = 0u32;
+    for pair in bytes.chunks(2) {
+        sum += u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or(0));
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+#[test]
+fn rfc_1071_example() {
+    let sum = Sum::of(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]);
+    assert_eq!(sum.fold(), 0xddf2);
+    assert_eq!(sum.checksum(), 0x220d);
+}
+
+#[test]
+fn rfc_1624_example() {
+    // Section 4: the case in which RFC 1141's formula gave ffff instead of 0000.
+    assert_eq!(update(0xdd2f, 0x5555, 0x3285), 0x0000);
+}
+
+#[test]
+fn extremes() {
+    for len in 0..300 {
+        let ones = vec![0xff; len];
+        assert_eq!(of(&ones), plain(&ones), "{len} bytes of ff");
+        assert_eq!(of(&vec![0; len]), 0xffff, "{len} zeros");
+    }
+    assert_eq!(Sum::of(&[0xff, 0xff]).checksum_udp(), 0xffff);
+}
+
+#[test]
+fn completion_refuses_a_field_outside_the_frame() {
+    let mut frame = [0u8; 40];
+    assert!(complete(&mut frame, 20, 18).is_ok());
+    assert_eq!(
+        complete(&mut frame, 20, 19),
+        Err(WireError::Truncated { layer: Layer::Frame, needed: 41, given: 40 })
+    );
+    assert!(complete(&mut frame, usize::MAX, 19).is_err());
+}
+
+proptest! {
+    #[test]
+    fn agrees_with_the_plain_sum(bytes in prop::collection::vec(any::<u8>(), 0..3000), skip in 0usize..8) {
+        let bytes = &bytes[skip.min(bytes.len())..];
+        prop_assert_eq!(of(bytes), plain(bytes));
+    }
+
+    #[test]
+    fn pieces_of_any_length_add_up(
+        bytes in prop::collection::vec(any::<u8>(), 0..500),
+        cuts in prop::collection::vec(0usize..500, 0..6),
+    ) {
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|c| c.min(bytes.len())).collect();
+        cuts.sort_unstable();
+        cuts.push(bytes.len());
+        let (mut sum, mut at) = (Sum::ZERO, 0);
+        for cut in cuts {
+            sum = sum.add_bytes_at(at, &bytes[at..cut]);
+            at = cut;
+        }
+        prop_assert_eq!(sum.checksum(), plain(&bytes));
+    }
+
+    #[test]
+    fn incremental_equals_recomputed(
+        mut bytes in prop::collection::vec(any::<u8>(), 2..200),
+        at in any::<prop::sample::Index>(),
+        new in any::<[u8; 8]>(),
+    ) {
+        // A sum of all zeros has two forms; the first byte keeps it away from them, as an IP version does.
+        bytes[0] = 0x45;
+        let at = at.index(bytes.len() / 2) * 2;
+        let end = (at + 8).min(bytes.len());
+        let before = plain(&bytes);
+        let old = bytes[at..end].to_vec();
+        bytes[at..end].copy_from_slice(&new[..end - at]);
+        bytes[0] = 0x45;
+        let new = bytes[at..end].to_vec();
+        prop_assert_eq!(update_bytes(before, &old, &new), plain(&bytes));
+        if end - at == 8 {
+            let stepwise = old.chunks(2).zip(new.chunks(2)).fold(before, |sum, (old, new)| {
+                update(sum, u16::from_be_bytes([old[0], old[1]]), u16::from_be_bytes([new[0], new[1]]))
+            });
+            prop_assert_eq!(stepwise, plain(&bytes));
+        }
+    }
+
+    #[test]
+    fn pseudo_headers_equal_their_bytes(
+        v4 in any::<[u8; 8]>(), v6 in any::<[u8; 32]>(), protocol in any::<u8>(), len in any::<u32>(),
+    ) {
+        let short = len as u16;
+        let mut bytes = v4.to_vec();
+        bytes.extend([0, protocol]);
+        bytes.extend(short.to_be_bytes());
+        let src: [u8; 4] = v4[..4].try_into().unwrap();
+        let dst: [u8; 4] = v4[4..].try_into().unwrap();
+        let sum = pseudo_v4(src.into(), dst.into(), IpProtocol(protocol), short);
+        prop_assert_eq!(sum.checksum(), plain(&bytes));
+
+        let mut bytes = v6.to_vec();
+        bytes.extend(len.to_be_bytes());
+        bytes.extend([0, 0, 0, protocol]);
+        let src: [u8; 16] = v6[..16].try_into().unwrap();
+        let dst: [u8; 16] = v6[16..].try_into().unwrap();
+        let sum = pseudo_v6(src.into(), dst.into(), IpProtocol(protocol), len);
+        prop_assert_eq!(sum.checksum(), plain(&bytes));
+    }
+
+    #[test]
+    fn completion_gives_a_valid_datagram(payload in prop::collection::vec(any::<u8>(), 0..200), start in 0usize..60) {
+        let (src, dst) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
+        let len = 8 + payload.len();
+        let pseudo = pseudo_v4(src, dst, IpProtocol::UDP, len as u16);
+        let mut frame = vec![0xa5; start];
+        frame.extend([0, 7, 0, 9]);
+        frame.extend((len as u16).to_be_bytes());
+        frame.extend(pseudo.fold().to_be_bytes());
+        frame.extend(&payload);
+        complete(&mut frame, start, 6).unwrap();
+        prop_assert!((pseudo.add_bytes(&frame[start..])).is_valid());
+        prop_assert!(frame[start + 6..start + 8] != [0, 0]);
+    }
+}

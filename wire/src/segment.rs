@@ -1,0 +1,279 @@
+//! Software segmentation: one TCP or UDP super-frame, up to 64 KiB, cut into frames that fit a link.
+//!
+//! The kernel hands such frames to a packet socket with `PACKET_VNET_HDR` (GSO), where the NIC would cut them (TSO, USO).
+//! Each cut frame gets the headers of the original with:
+//!
+//! | field | value |
+//! |---|---|
+//! | IPv4 total length, IPv6 payload length, UDP length | its own |
+//! | IPv4 identification | the original's, plus its number |
+//! | IPv4 header checksum, TCP or UDP checksum | summed anew; the original's need not be complete |
+//! | TCP sequence number | the original's, plus the payload before it |
+//! | TCP flags | FIN and PSH on the last frame only, CWR on the first only |
+//!
+//! Source: Linux `net/ipv4/tcp_offload.c` (`tcp_gso_segment`), `net/ipv4/udp_offload.c` (`__udp_gso_segment`),
+//! `net/ipv4/af_inet.c` (`inet_gso_segment`).
+
+use zerocopy::FromBytes;
+
+use crate::checksum::{self, Sum};
+use crate::{
+    EtherType, IpProtocol, Ipv4Header, Ipv6Header, Layer, TcpFlags, TcpHeader, UdpHeader, WireError, ipv6,
+    vlan,
+};
+
+/// What is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// A TCP stream: `VIRTIO_NET_HDR_GSO_TCPV4`, `VIRTIO_NET_HDR_GSO_TCPV6`.
+    Tcp,
+    /// Datagrams of one size, the last may be shorter: `VIRTIO_NET_HDR_GSO_UDP_L4`.
+    Udp,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Network {
+    V4,
+    V6,
+}
+
+/// A super-frame and how it is cut. Frames are written one by one, in any order, each into a buffer of the caller's.
+#[derive(Clone, Debug)]
+pub struct Segments<'a> {
+    headers: &'a [u8],
+    payload: &'a [u8],
+    size: usize,
+    l3: usize,
+    l4: usize,
+    network: Network,
+    transport: Transport,
+    /// Pseudo-header without the length.
+    pseudo: Sum,
+}
+
+impl<'a> Segments<'a> {
+    /// Plans how `frame`, which begins with its Ethernet header (tags allowed), is cut into pieces of `size` payload bytes.
+    ///
+    /// # Errors
+    /// `size` is 0; the frame is no IPv4 or IPv6 packet with that transport, is cut short, is a fragment, or has an IPv6
+    /// routing header (its checksum would need the last destination).
+    pub fn new(frame: &'a [u8], transport: Transport, size: u16) -> Result<Self, WireError> {
+        let refuse = |layer, field, value, allowed| Err(WireError::Field { layer, field, value, allowed });
+        if size == 0 {
+            return refuse(Layer::Frame, "segment size", 0, "at least 1");
+        }
+        let behind = vlan::skip_tags(frame)?;
+        let l3 = behind.offset;
+        let packet = &frame[l3..];
+        let (network, l4, end, protocol) = match behind.ether_type {
+            EtherType::IPV4 => {
+                let given = packet.len();
+                let short = |needed| WireError::truncated(Layer::Ipv4, needed, given);
+                let (header, _) =
+                    Ipv4Header::ref_from_prefix(packet).map_err(|_| short(Ipv4Header::BYTES))?;
+                let head = header.header_bytes();
+                if header.version() != 4 || head < Ipv4Header::BYTES {
+                    let value = header.version_ihl.into();
+                    return refuse(Layer::Ipv4, "version and header length", value, "0x45 to 0x4f");
+                }
+                if header.is_fragment() {
+                    return refuse(Layer::Ipv4, "fragment", header.fragment.get().into(), "no fragment");
+                }
+                // Zero stands for more than the field can say.
+                let total = match usize::from(header.total_bytes.get()) {
+                    0 => given,
+                    total => total,
+                };
+                if total < head {
+                    return refuse(Layer::Ipv4, "total length", total as u32, "at least the header's length");
+                }
+                if total > given {
+                    return Err(short(total));
+                }
+                (Network::V4, l3 + head, l3 + total, header.protocol())
+            }
+            EtherType::IPV6 => {
+                let given = packet.len();
+                let short = |needed| WireError::truncated(Layer::Ipv6, needed, given);
+                let (header, rest) =
+                    Ipv6Header::ref_from_prefix(packet).map_err(|_| short(Ipv6Header::BYTES))?;
+                if header.version() != 6 {
+                    return refuse(Layer::Ipv6, "version", header.version().into(), "6");
+                }
+                let len = match usize::from(header.payload_bytes.get()) {
+                    0 => rest.len(),
+                    len => len,
+                };
+                let rest = rest.get(..len).ok_or_else(|| short(Ipv6Header::BYTES + len))?;
+                let upper = ipv6::walk(header.next_header(), rest)?;
+                if let Some(fragment) = upper.fragment {
+                    return refuse(Layer::Ipv6Extension, "fragment", fragment.offset.into(), "no fragment");
+                }
+                if upper.routing {
+                    return refuse(Layer::Ipv6Extension, "header", 43, "no routing header");
+                }
+                let l4 = l3 + Ipv6Header::BYTES + upper.extension_bytes;
+                (Network::V6, l4, l3 + Ipv6Header::BYTES + len, upper.protocol)
+            }
+            other => return refuse(Layer::Ether, "type", other.0.into(), "0x0800 or 0x86dd"),
+        };
+        let expected = match transport {
+            Transport::Tcp => IpProtocol::TCP,
+            Transport::Udp => IpProtocol::UDP,
+        };
+        if protocol != expected {
+            return refuse(
+                Layer::Frame,
+                "IP protocol",
+                protocol.0.into(),
+                "6 for TCP, 17 for UDP, as was asked",
+            );
+        }
+        let segment = &frame[l4..end];
+        let head = match transport {
+            Transport::Tcp => TcpHeader::ref_from_prefix(segment)
+                .map_err(|_| WireError::truncated(Layer::Tcp, TcpHeader::BYTES, segment.len()))?
+                .0
+                .header_bytes(),
+            Transport::Udp => UdpHeader::BYTES,
+        };
+        if transport == Transport::Tcp && head < TcpHeader::BYTES {
+            return refuse(Layer::Tcp, "header length", head as u32, "20 to 60");
+        }
+        if head > segment.len() {
+            let layer = if transport == Transport::Tcp { Layer::Tcp } else { Layer::Udp };
+            return Err(WireError::truncated(layer, head, segment.len()));
+        }
+        let piece = l4 - l3 + head + usize::from(size);
+        if piece > usize::from(u16::MAX) {
+            return refuse(
+                Layer::Frame,
+                "segment size",
+                size.into(),
+                "headers and segment within 65535 bytes",
+            );
+        }
+        let pseudo = Sum::of(match network {
+            Network::V4 => &frame[l3 + 12..l3 + 20],
+            Network::V6 => &frame[l3 + 8..l3 + 40],
+        })
+        .add_word(protocol.0.into());
+        Ok(Segments {
+            headers: &frame[..l4 + head],
+            payload: &frame[l4 + head..end],
+            size: size.into(),
+            l3,
+            l4,
+            network,
+            transport,
+            pseudo,
+        })
+    }
+
+    /// Frames to be written; at least one, since an empty payload is sent too.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.payload.len().div_ceil(self.size).max(1)
+    }
+
+    /// Bytes of the longest frame.
+    #[must_use]
+    pub fn bytes_max(&self) -> usize {
+        self.headers.len() + self.size.min(self.payload.len())
+    }
+
+    /// Bytes of all headers, which each frame repeats.
+    #[must_use]
+    pub fn header_bytes(&self) -> usize {
+        self.headers.len()
+    }
+
+    /// Bytes of frame `index`; 0 from [`Segments::count`] on.
+    #[must_use]
+    pub fn bytes(&self, index: usize) -> usize {
+        self.piece(index).map_or(0, |piece| self.headers.len() + piece.len())
+    }
+
+    fn piece(&self, index: usize) -> Option<&'a [u8]> {
+        if index >= self.count() {
+            return None;
+        }
+        let start = index * self.size;
+        Some(&self.payload[start..(start + self.size).min(self.payload.len())])
+    }
+
+    /// Writes frame `index` to the front of `out` and tells its length. Allocates nothing.
+    ///
+    /// # Errors
+    /// There is no such frame, or `out` is too small.
+    pub fn write(&self, index: usize, out: &mut [u8]) -> Result<usize, WireError> {
+        let Some(piece) = self.piece(index) else {
+            return Err(WireError::Field {
+                layer: Layer::Frame,
+                field: "segment number",
+                value: u32::try_from(index).unwrap_or(u32::MAX),
+                allowed: "below the count",
+            });
+        };
+        let bytes = self.headers.len() + piece.len();
+        let given = out.len();
+        let out =
+            out.get_mut(..bytes).ok_or(WireError::NoRoom { layer: Layer::Frame, needed: bytes, given })?;
+        let (headers, payload) = out.split_at_mut(self.headers.len());
+        headers.copy_from_slice(self.headers);
+        payload.copy_from_slice(piece);
+        let (network, transport) = headers[self.l3..].split_at_mut(self.l4 - self.l3);
+        self.mend_network(network, index, (transport.len() + piece.len()) as u16);
+        self.mend_transport(transport, payload, index);
+        Ok(bytes)
+    }
+
+    /// `upper` counts the transport's header and payload.
+    fn mend_network(&self, bytes: &mut [u8], index: usize, upper: u16) {
+        let len = bytes.len() as u16 + upper;
+        match self.network {
+            Network::V4 => {
+                bytes[2..4].copy_from_slice(&len.to_be_bytes());
+                let ident = u16::from_be_bytes([bytes[4], bytes[5]]).wrapping_add(index as u16);
+                bytes[4..6].copy_from_slice(&ident.to_be_bytes());
+                bytes[10..12].fill(0);
+                let sum = checksum::of(bytes);
+                bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+            }
+            Network::V6 => {
+                let behind = len - Ipv6Header::BYTES as u16;
+                bytes[4..6].copy_from_slice(&behind.to_be_bytes());
+            }
+        }
+    }
+
+    fn mend_transport(&self, bytes: &mut [u8], payload: &[u8], index: usize) {
+        let len = (bytes.len() + payload.len()) as u16;
+        let pseudo = self.pseudo.add_word(len);
+        let at = match self.transport {
+            Transport::Tcp => {
+                let seq = u32::from_be_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+                let seq = seq.wrapping_add((index * self.size) as u32);
+                bytes[4..8].copy_from_slice(&seq.to_be_bytes());
+                if index + 1 < self.count() {
+                    bytes[13] &= !(TcpFlags::FIN | TcpFlags::PSH).0;
+                }
+                if index > 0 {
+                    bytes[13] &= !TcpFlags::CWR.0;
+                }
+                16
+            }
+            Transport::Udp => {
+                bytes[4..6].copy_from_slice(&len.to_be_bytes());
+                6
+            }
+        };
+        bytes[at..at + 2].fill(0);
+        let sum = pseudo.add_bytes(bytes).add_bytes(payload);
+        let sum = if self.transport == Transport::Udp { sum.checksum_udp() } else { sum.checksum() };
+        bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests;
