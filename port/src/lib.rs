@@ -1,1 +1,40 @@
 //! What a port is: control handle, rx and tx queues, stats, and layers around ports.
+//!
+//! ```text
+//!   application, lcore n                         application, main lcore
+//!   RxQueue::rx_burst  TxQueue::tx_burst         Port: configure, start, stop, stats, link, ...
+//!        |    one dynamic call a burst |               | states and limits are checked here
+//!        v                             v               v
+//!   dyn RxBurst                 dyn TxBurst      dyn PortDriver       <- a driver (port-soft, pmd-mlx), or layers
+//!        \_________ gate, counters ____________________/                 (tracer, tee, fault) around one
+//! ```
+//!
+//! Called by the applications and `bringup`; implemented by `port-soft` and `pmd-mlx`; calls `mempool` for mbufs.
+//!
+//! A [`Port`] is the control handle and stays behind; [`RxQueue`] and [`TxQueue`] are values that move to the lcore that
+//! polls them. They share a [`Gate`], one word read once a burst, through which stop, start and the loss of the device
+//! reach the queues without a lock, and counters that only the queue's owner writes.
+mod buffer;
+mod config;
+mod control;
+pub mod driver;
+mod error;
+mod gate;
+mod id;
+mod link;
+mod queue;
+mod registry;
+mod stats;
+
+pub use buffer::{TxBuffer, TxErrorCallback};
+pub use config::{
+    DescriptorLimits, PortConfig, PortEvent, PortInfo, PortState, RxQueueConfig, TxQueueConfig,
+};
+pub use control::{Port, Queues};
+pub use error::{Direction, PortError};
+pub use gate::Gate;
+pub use id::{BadMacAddr, MacAddr, PortId, QueueId};
+pub use link::{Duplex, Link};
+pub use queue::{CallbackId, RxCallback, RxQueue, TxCallback, TxQueue};
+pub use registry::Ports;
+pub use stats::{Dropped, PortStats, QueueStats, RxCounters, RxDrop, TxCounters, TxDrop, Xstat};

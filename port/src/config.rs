@@ -1,0 +1,213 @@
+//! What a port is told and what it says of itself: plain data.
+use crate::MacAddr;
+use pollux_mempool::MbufPool;
+use std::fmt;
+
+/// How an rx queue is set up.
+#[derive(Clone, Debug)]
+pub struct RxQueueConfig {
+    /// Ring size; 0 takes the driver's default.
+    pub descriptors: u16,
+    /// Where mbufs come from.
+    pub pool: MbufPool,
+}
+
+impl RxQueueConfig {
+    /// The driver's default ring size, mbufs from `pool`.
+    #[must_use]
+    pub fn new(pool: MbufPool) -> Self {
+        Self { descriptors: 0, pool }
+    }
+}
+
+/// How a tx queue is set up.
+#[derive(Clone, Debug, Default)]
+pub struct TxQueueConfig {
+    /// Ring size; 0 takes the driver's default.
+    pub descriptors: u16,
+}
+
+/// How a port is set up: one entry per queue, and options that stay as they are when `None`.
+#[derive(Clone, Debug, Default)]
+pub struct PortConfig {
+    /// Rx queues.
+    pub rx_queues: Vec<RxQueueConfig>,
+    /// Tx queues.
+    pub tx_queues: Vec<TxQueueConfig>,
+    /// Largest payload of a frame, in bytes.
+    pub mtu: Option<u32>,
+    /// Receive whatever the destination. A port without an address filter ignores it, for it does so anyway.
+    pub promiscuous: Option<bool>,
+    /// Receive all multicast. As above.
+    pub all_multicast: Option<bool>,
+}
+
+impl PortConfig {
+    /// `rx` queues fed from one pool and `tx` queues, all of the driver's default size.
+    #[must_use]
+    pub fn queues(rx: usize, tx: usize, pool: &MbufPool) -> Self {
+        Self {
+            rx_queues: vec![RxQueueConfig::new(pool.clone()); rx],
+            tx_queues: vec![TxQueueConfig::default(); tx],
+            ..Self::default()
+        }
+    }
+}
+
+/// Limits on a descriptor count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DescriptorLimits {
+    /// Fewest.
+    pub min: u16,
+    /// Most.
+    pub max: u16,
+    /// The count is a multiple of this.
+    pub align: u16,
+    /// What a port takes when not told.
+    pub default: u16,
+}
+
+impl Default for DescriptorLimits {
+    fn default() -> Self {
+        Self { min: 1, max: u16::MAX, align: 1, default: 1024 }
+    }
+}
+
+impl DescriptorLimits {
+    /// The nearest count that the port takes: 0 becomes the default, others are rounded up to the alignment and moved
+    /// inside the limits, as DPDK's `rte_eth_dev_adjust_nb_rx_tx_desc` does.
+    #[must_use]
+    pub fn adjust(&self, wanted: u16) -> u16 {
+        if wanted == 0 {
+            return self.default;
+        }
+        let align = u32::from(self.align.max(1));
+        let largest = u32::from(self.max) / align * align;
+        let rounded = u32::from(wanted).next_multiple_of(align);
+        let smallest = u32::from(self.min).next_multiple_of(align);
+        u16::try_from(rounded.max(smallest).min(largest)).unwrap_or(u16::MAX)
+    }
+
+    /// True when a port takes exactly this count.
+    #[must_use]
+    pub fn allow(&self, count: u16) -> bool {
+        count != 0 && self.adjust(count) == count
+    }
+}
+
+/// What a port is and what it can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortInfo {
+    /// The driver's name, as in a device argument: `net_null`.
+    pub driver: &'static str,
+    /// What stands behind the port, where there is something: an interface, a file.
+    pub device: Option<String>,
+    /// Most rx queues; 0 for a port that only sends.
+    pub max_rx_queues: u16,
+    /// Most tx queues; 0 for a port that only receives.
+    pub max_tx_queues: u16,
+    /// Limits on an rx ring.
+    pub rx_descriptors: DescriptorLimits,
+    /// Limits on a tx ring.
+    pub tx_descriptors: DescriptorLimits,
+    /// Smallest MTU.
+    pub min_mtu: u32,
+    /// Largest MTU.
+    pub max_mtu: u32,
+    /// Fewest bytes an rx mbuf must have after the headroom.
+    pub min_rx_room: usize,
+    /// An rx queue holds one mbuf a descriptor while it waits, so that its pool must have as many.
+    pub rx_holds_mbufs: bool,
+    /// Unicast addresses the port can have, its own included.
+    pub max_mac_addresses: usize,
+    /// Longest list of multicast addresses.
+    pub max_multicast_addresses: usize,
+    /// The number of the kernel's interface behind the port.
+    pub interface_index: Option<u32>,
+    /// NUMA node of the device, where that is known.
+    pub socket: Option<u32>,
+}
+
+impl Default for PortInfo {
+    fn default() -> Self {
+        Self {
+            driver: "",
+            device: None,
+            max_rx_queues: 1,
+            max_tx_queues: 1,
+            rx_descriptors: DescriptorLimits::default(),
+            tx_descriptors: DescriptorLimits::default(),
+            // RFC 791: every host takes a datagram of 68 bytes.
+            min_mtu: 68,
+            max_mtu: 65_535,
+            min_rx_room: 0,
+            rx_holds_mbufs: false,
+            max_mac_addresses: 1,
+            max_multicast_addresses: 0,
+            interface_index: None,
+            socket: None,
+        }
+    }
+}
+
+/// Where a port stands in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PortState {
+    /// Opened, nothing else.
+    Unconfigured,
+    /// Has queue counts and options; never started since.
+    Configured,
+    /// Packets flow.
+    Started,
+    /// Was started and is not now.
+    Stopped,
+    /// The device has disappeared; only stop and close are left.
+    Gone,
+    /// Ended.
+    Closed,
+}
+
+impl fmt::Display for PortState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unconfigured => "unconfigured",
+            Self::Configured => "configured",
+            Self::Started => "started",
+            Self::Stopped => "stopped",
+            Self::Gone => "gone",
+            Self::Closed => "closed",
+        })
+    }
+}
+
+/// Something that happened to a port by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PortEvent {
+    /// The link changed.
+    Link(crate::Link),
+    /// The device disappeared.
+    Removed,
+}
+
+/// The addresses a port was given beside its own.
+#[derive(Debug, Default)]
+pub(crate) struct Addresses {
+    pub(crate) further: Vec<MacAddr>,
+    pub(crate) multicast: Vec<MacAddr>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_descriptor_count_is_brought_inside_the_limits() {
+        let limits = DescriptorLimits { min: 64, max: 1000, align: 32, default: 512 };
+        for (wanted, adjusted) in [(0, 512), (1, 64), (65, 96), (992, 992), (993, 992), (u16::MAX, 992)] {
+            assert_eq!(limits.adjust(wanted), adjusted, "{wanted}");
+            assert_eq!(limits.allow(wanted), wanted == adjusted && wanted != 0, "{wanted}");
+        }
+        assert_eq!(DescriptorLimits::default().adjust(u16::MAX), u16::MAX);
+    }
+}

@@ -1,0 +1,258 @@
+//! What a driver gives: a control half and, per queue, a data half.
+//!
+//! The control handle calls [`PortDriver`] and checks states and limits before it does, so a driver sees only calls
+//! that are in order. The data halves move to lcores; each burst is one dynamic call.
+use crate::config::PortConfig;
+use crate::{Gate, Link, MacAddr, PortError, PortId, PortInfo, QueueId, RxCounters, TxCounters};
+use pollux_mempool::{Burst, MbufPool};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// What a burst moved. The queue value counts it, so a driver cannot forget to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Packets.
+    pub packets: usize,
+    /// Their bytes, all segments.
+    pub bytes: u64,
+}
+
+impl Moved {
+    /// Nothing moved.
+    pub const NONE: Self = Self { packets: 0, bytes: 0 };
+}
+
+/// State of one rx descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RxDescriptor {
+    /// Waits for a packet.
+    Available,
+    /// Holds a packet that was not yet fetched.
+    Done,
+    /// Used by neither side.
+    Unavailable,
+}
+
+/// State of one tx descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TxDescriptor {
+    /// Waits to be sent.
+    Full,
+    /// Sent, or free.
+    Done,
+    /// Used by neither side.
+    Unavailable,
+}
+
+/// A driver's half of an rx queue. Lives on one lcore.
+pub trait RxBurst: Send {
+    /// Appends up to `max` received mbufs to `burst`. `max` never exceeds the room left in it.
+    ///
+    /// Hot: no lock, no allocation, no log; a system call only where packets come through the kernel.
+    fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> Moved;
+
+    /// Called before the first burst after each start of the port.
+    fn resume(&mut self) {}
+
+    /// Which of its ways of receiving the driver chose.
+    fn mode(&self) -> &'static str;
+
+    /// Packets that wait in the queue.
+    ///
+    /// # Errors
+    /// [`PortError::Unsupported`] where the device does not tell.
+    fn queue_count(&self) -> Result<usize, PortError> {
+        Err(PortError::unsupported("rx queue count", "the device does not tell"))
+    }
+
+    /// State of the descriptor `offset` places behind the next one to be fetched.
+    ///
+    /// # Errors
+    /// [`PortError::Unsupported`] where the device does not tell.
+    fn descriptor_status(&self, offset: usize) -> Result<RxDescriptor, PortError> {
+        let _ = offset;
+        Err(PortError::unsupported("rx descriptor status", "the device does not tell"))
+    }
+}
+
+/// A driver's half of a tx queue. Lives on one lcore.
+pub trait TxBurst: Send {
+    /// Takes as many mbufs as fit from the front of `burst`; what is left stays there.
+    ///
+    /// A packet that can never be sent is taken as well, counted as dropped with its reason and not in the answer.
+    /// Hot, as [`RxBurst::rx_burst`].
+    fn tx_burst(&mut self, burst: &mut Burst) -> Moved;
+
+    /// Called before the first burst after each start of the port.
+    fn resume(&mut self) {}
+
+    /// Which of its ways of sending the driver chose.
+    fn mode(&self) -> &'static str;
+
+    /// Frees up to `max` mbufs that are sent but still held (0: all). How many were freed.
+    ///
+    /// # Errors
+    /// [`PortError::Unsupported`] where that cannot be told.
+    fn done_cleanup(&mut self, max: usize) -> Result<usize, PortError> {
+        let _ = max;
+        Err(PortError::unsupported("tx done cleanup", "the driver holds no mbuf after sending"))
+    }
+
+    /// Packets that wait to be sent.
+    ///
+    /// # Errors
+    /// [`PortError::Unsupported`] where the device does not tell.
+    fn queue_count(&self) -> Result<usize, PortError> {
+        Err(PortError::unsupported("tx queue count", "the device does not tell"))
+    }
+
+    /// State of the descriptor `offset` places behind the next one to be filled.
+    ///
+    /// # Errors
+    /// [`PortError::Unsupported`] where the device does not tell.
+    fn descriptor_status(&self, offset: usize) -> Result<TxDescriptor, PortError> {
+        let _ = offset;
+        Err(PortError::unsupported("tx descriptor status", "the device does not tell"))
+    }
+}
+
+/// What a driver gets to set up an rx queue.
+#[derive(Clone, Debug)]
+pub struct RxSetup {
+    /// The port's number, for the mbufs' port field.
+    pub port: PortId,
+    /// The queue's number.
+    pub queue: QueueId,
+    /// Ring size, inside the limits the driver stated.
+    pub descriptors: u16,
+    /// Where mbufs come from.
+    pub pool: MbufPool,
+    /// Where to count drops. Packets and bytes are counted by the queue value.
+    pub counters: Arc<RxCounters>,
+    /// To tell that the device is gone.
+    pub gate: Gate,
+}
+
+/// What a driver gets to set up a tx queue.
+#[derive(Clone, Debug)]
+pub struct TxSetup {
+    /// The port's number.
+    pub port: PortId,
+    /// The queue's number.
+    pub queue: QueueId,
+    /// Ring size, inside the limits the driver stated.
+    pub descriptors: u16,
+    /// Where to count drops.
+    pub counters: Arc<TxCounters>,
+    /// To tell that the device is gone.
+    pub gate: Gate,
+}
+
+/// The control half of a driver.
+///
+/// Methods without a body must be there; the rest answer [`PortError::Unsupported`] or do nothing. Errors may leave the
+/// port's name empty, the control handle puts it in.
+#[expect(
+    clippy::missing_errors_doc,
+    reason = "every method fails alike: unsupported, or what the device said"
+)]
+pub trait PortDriver: Send {
+    /// What the port is and what it can do. May change after `configure` (speed, say), limits may not.
+    fn info(&self) -> PortInfo;
+
+    /// Takes queue counts and options, checked against [`PortDriver::info`]. Queues of an earlier configuration are
+    /// dropped by now.
+    fn configure(&mut self, config: &PortConfig) -> Result<(), PortError>;
+
+    /// Makes the data half of an rx queue. An earlier one of this number is dropped by now.
+    fn rx_queue_setup(&mut self, setup: RxSetup) -> Result<Box<dyn RxBurst>, PortError>;
+
+    /// Makes the data half of a tx queue. An earlier one of this number is dropped by now.
+    fn tx_queue_setup(&mut self, setup: TxSetup) -> Result<Box<dyn TxBurst>, PortError>;
+
+    /// Lets packets flow. The gate opens after this returns.
+    fn start(&mut self) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    /// Ends the flow. The gate is shut by now; a burst that began before may still be under way.
+    fn stop(&mut self) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    /// Gives back what the port holds. Data halves may outlive it and own what they need.
+    fn close(&mut self) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    /// Sets the device back to how it was when it was opened. The port is stopped by now.
+    fn reset(&mut self) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    /// Brings counters that the device or kernel keeps up to date, before they are read.
+    fn update_counters(&mut self) {}
+
+    /// The driver's own statistics: name and value since the device was opened. Names never clash with those that every
+    /// port has and stay the same until the port is configured anew.
+    fn xstats(&mut self) -> Vec<(Cow<'static, str>, u64)> {
+        Vec::new()
+    }
+
+    /// The link now.
+    fn link(&mut self) -> Link;
+
+    /// Takes the link up or down.
+    fn set_link_up(&mut self, up: bool) -> Result<(), PortError> {
+        let _ = up;
+        Err(PortError::unsupported("link up/down", "the device has no switch for it"))
+    }
+
+    /// The largest payload of an Ethernet frame, in bytes.
+    fn mtu(&mut self) -> Result<u32, PortError>;
+
+    /// Changes it; inside the limits of [`PortDriver::info`].
+    fn set_mtu(&mut self, mtu: u32) -> Result<(), PortError> {
+        let _ = mtu;
+        Err(PortError::unsupported("MTU change", "the device's MTU is fixed"))
+    }
+
+    /// Receives frames whatever their destination, or not.
+    fn set_promiscuous(&mut self, on: bool) -> Result<(), PortError> {
+        let _ = on;
+        Err(PortError::unsupported("promiscuous mode", "the device has no address filter"))
+    }
+
+    /// Receives all multicast frames, or not.
+    fn set_all_multicast(&mut self, on: bool) -> Result<(), PortError> {
+        let _ = on;
+        Err(PortError::unsupported("all-multicast mode", "the device has no address filter"))
+    }
+
+    /// The port's own address.
+    fn mac_address(&mut self) -> Result<MacAddr, PortError>;
+
+    /// Changes it; always a unicast address.
+    fn set_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+        let _ = mac;
+        Err(PortError::unsupported("address change", "the device's address is fixed"))
+    }
+
+    /// Receives frames to a further address, not yet known.
+    fn add_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+        let _ = mac;
+        Err(PortError::unsupported("further addresses", "the device has no address filter"))
+    }
+
+    /// Takes an added address back.
+    fn remove_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+        let _ = mac;
+        Err(PortError::unsupported("further addresses", "the device has no address filter"))
+    }
+
+    /// Receives frames to exactly these groups.
+    fn set_multicast_list(&mut self, groups: &[MacAddr]) -> Result<(), PortError> {
+        let _ = groups;
+        Err(PortError::unsupported("multicast list", "the device has no address filter"))
+    }
+}

@@ -1,0 +1,219 @@
+//! What can go wrong with a port.
+use crate::{PortState, QueueId};
+
+/// Which half of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// From the wire.
+    Rx,
+    /// To the wire.
+    Tx,
+}
+
+impl std::fmt::Display for Direction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Rx => "rx",
+            Self::Tx => "tx",
+        })
+    }
+}
+
+/// Why an operation on a port was refused or failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PortError {
+    /// The port is not in a state that allows it.
+    #[error("port {port}: cannot {operation} while {state}; it must be {allowed}")]
+    State {
+        /// The port's name.
+        port: String,
+        /// What was asked for.
+        operation: &'static str,
+        /// What the port is.
+        state: PortState,
+        /// What it would have to be.
+        allowed: &'static str,
+    },
+    /// This kind of port does not do that.
+    #[error("port {port}: {operation} is not supported: {reason}")]
+    Unsupported {
+        /// The port's name.
+        port: String,
+        /// What was asked for.
+        operation: &'static str,
+        /// Why this port lacks it.
+        reason: String,
+    },
+    /// A number outside what the port allows.
+    #[error("port {port}: {what} {value} is outside {min} to {max}")]
+    Limit {
+        /// The port's name.
+        port: String,
+        /// What the number counts.
+        what: &'static str,
+        /// The number.
+        value: u64,
+        /// The smallest allowed.
+        min: u64,
+        /// The largest allowed.
+        max: u64,
+    },
+    /// A queue number past those configured.
+    #[error("port {port}: there is no {direction} queue {queue}; {configured} are configured")]
+    NoQueue {
+        /// The port's name.
+        port: String,
+        /// Its half.
+        direction: Direction,
+        /// The number asked for.
+        queue: QueueId,
+        /// How many there are.
+        configured: usize,
+    },
+    /// A queue cannot be set up again while its value is alive.
+    #[error("port {port}: {direction} queue {queue} is still in use; drop its value first")]
+    QueueHeld {
+        /// The port's name.
+        port: String,
+        /// Its half.
+        direction: Direction,
+        /// The queue.
+        queue: QueueId,
+    },
+    /// A port starts only when all its queues are set up.
+    #[error("port {port}: {direction} queue {queue} is not set up; set it up before start")]
+    QueueNotSetUp {
+        /// The port's name.
+        port: String,
+        /// Its half.
+        direction: Direction,
+        /// The queue.
+        queue: QueueId,
+    },
+    /// The pool cannot fill the queue.
+    #[error(
+        "port {port}: pool {pool} holds {has} mbufs, rx queue {queue} needs {needs}; make the pool larger"
+    )]
+    PoolTooSmall {
+        /// The port's name.
+        port: String,
+        /// The queue.
+        queue: QueueId,
+        /// The pool's name.
+        pool: String,
+        /// What the pool holds in all.
+        has: usize,
+        /// What the queue takes at most.
+        needs: usize,
+    },
+    /// The pool's buffers are too short.
+    #[error(
+        "port {port}: an mbuf of pool {pool} has room for {has} bytes, rx queue {queue} needs {needs}; make the data room larger"
+    )]
+    RoomTooSmall {
+        /// The port's name.
+        port: String,
+        /// The queue.
+        queue: QueueId,
+        /// The pool's name.
+        pool: String,
+        /// Bytes after the headroom.
+        has: usize,
+        /// Bytes needed.
+        needs: usize,
+    },
+    /// An address that cannot be used so.
+    #[error("port {port}: {mac} is not {expected}")]
+    Address {
+        /// The port's name.
+        port: String,
+        /// The address.
+        mac: crate::MacAddr,
+        /// What is asked for.
+        expected: &'static str,
+    },
+    /// Two ports of one name.
+    #[error("there is already a port named {name}; give each port its own name")]
+    NameTaken {
+        /// The name.
+        name: String,
+    },
+    /// No port of that number or name.
+    #[error("there is no port {wanted}; there are: {present}")]
+    NoPort {
+        /// What was looked for.
+        wanted: String,
+        /// The names there are.
+        present: String,
+    },
+    /// An argument to the driver or a layer cannot be used.
+    #[error("port {port}: {key}={value}: {expected}")]
+    Argument {
+        /// The port's name.
+        port: String,
+        /// The key.
+        key: String,
+        /// Its value.
+        value: String,
+        /// What is allowed.
+        expected: String,
+    },
+    /// The device or the kernel said no.
+    #[error("port {port}: cannot {operation}")]
+    Device {
+        /// The port's name.
+        port: String,
+        /// What was tried.
+        operation: String,
+        /// The answer.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+impl PortError {
+    /// For drivers: this port does not do `operation`, because of `reason`. The control handle adds the port's name.
+    #[must_use]
+    pub fn unsupported(operation: &'static str, reason: impl Into<String>) -> Self {
+        Self::Unsupported { port: String::new(), operation, reason: reason.into() }
+    }
+
+    /// For drivers: `operation` failed with `source`. The control handle adds the port's name.
+    #[must_use]
+    pub fn device(
+        operation: impl Into<String>,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self::Device { port: String::new(), operation: operation.into(), source: source.into() }
+    }
+
+    /// True for [`PortError::Unsupported`]: the caller can do without.
+    #[must_use]
+    pub fn is_unsupported(&self) -> bool {
+        matches!(self, Self::Unsupported { .. })
+    }
+
+    /// Puts the port's name in where a driver left it out.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        match &mut self {
+            Self::State { port, .. }
+            | Self::Unsupported { port, .. }
+            | Self::Limit { port, .. }
+            | Self::NoQueue { port, .. }
+            | Self::QueueHeld { port, .. }
+            | Self::QueueNotSetUp { port, .. }
+            | Self::PoolTooSmall { port, .. }
+            | Self::RoomTooSmall { port, .. }
+            | Self::Address { port, .. }
+            | Self::Argument { port, .. }
+            | Self::Device { port, .. } => {
+                if port.is_empty() {
+                    name.clone_into(port);
+                }
+            }
+            Self::NameTaken { .. } | Self::NoPort { .. } => {}
+        }
+        self
+    }
+}

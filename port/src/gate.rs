@@ -1,0 +1,125 @@
+//! The gate between a port's control handle and its queues.
+//!
+//! One word per port, read once a burst. It carries a generation beside the state: a queue remembers the word under
+//! which it last ran, so that the check is one comparison, and the first burst after a (re)start takes the slow path
+//! and wakes the driver's half of the queue.
+use crossbeam_utils::CachePadded;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const STATE: u32 = 0b11;
+const SHUT: u32 = 0;
+const OPEN: u32 = 1;
+const GONE: u32 = 2;
+const GENERATION: u32 = 4;
+
+/// A shared word that says whether a port's queues may move packets. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Gate(Arc<CachePadded<AtomicU32>>);
+
+/// What a queue found at the gate when the word was not the one it knew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passage {
+    /// Stopped, or never started.
+    Shut,
+    /// Open under a new generation: this word.
+    Opened(u32),
+}
+
+impl Gate {
+    /// A word no gate ever has: what a queue knows before its first burst.
+    pub(crate) const NEVER: u32 = STATE;
+
+    /// A new gate, shut.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Arc::new(CachePadded::new(AtomicU32::new(SHUT))))
+    }
+
+    /// True when the word is still `known`. Hot: one load, one comparison.
+    #[inline(always)]
+    pub(crate) fn is(&self, known: u32) -> bool {
+        // Acquire pairs with the Release in `open`: a queue that sees the gate open sees what `start` wrote.
+        self.0.load(Ordering::Acquire) == known
+    }
+
+    /// The slow path, when [`Gate::is`] said no.
+    pub(crate) fn passage(&self) -> Passage {
+        let word = self.0.load(Ordering::Acquire);
+        if word & STATE == OPEN { Passage::Opened(word) } else { Passage::Shut }
+    }
+
+    /// Opens under a new generation. False when the port is gone.
+    pub(crate) fn open(&self) -> bool {
+        self.change(|word| (word & !STATE).wrapping_add(GENERATION) | OPEN)
+    }
+
+    /// Shuts. False when the port is gone.
+    pub(crate) fn shut(&self) -> bool {
+        self.change(|word| word & !STATE | SHUT)
+    }
+
+    /// For a driver that finds its device gone, from either half and any thread: queues stop moving packets for good
+    /// and the control handle tells.
+    pub fn set_gone(&self) {
+        // Once gone, the word never changes again, so a racing `open` cannot bring it back.
+        self.change(|word| word & !STATE | GONE);
+    }
+
+    /// The device has disappeared.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.0.load(Ordering::Acquire) & STATE == GONE
+    }
+
+    fn change(&self, next: impl Fn(u32) -> u32) -> bool {
+        self.0
+            .fetch_update(Ordering::Release, Ordering::Relaxed, |word| {
+                (word & STATE != GONE).then(|| next(word))
+            })
+            .is_ok()
+    }
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_opening_has_its_own_word() {
+        let gate = Gate::new();
+        assert_eq!(gate.passage(), Passage::Shut);
+        assert!(!gate.is(Gate::NEVER), "a queue that never ran must not pass a gate that never opened");
+        assert!(gate.open());
+        let Passage::Opened(first) = gate.passage() else { panic!("open") };
+        assert!(gate.is(first));
+        assert!(gate.shut());
+        assert!(!gate.is(first));
+        assert!(gate.open());
+        let Passage::Opened(second) = gate.passage() else { panic!("open") };
+        assert_ne!(first, second, "a queue that slept through a stop and start must notice");
+    }
+
+    #[test]
+    fn the_generation_wraps_without_touching_the_state() {
+        let gate = Gate(Arc::new(CachePadded::new(AtomicU32::new(!STATE))));
+        assert!(gate.open());
+        assert_eq!(gate.passage(), Passage::Opened(OPEN));
+    }
+
+    #[test]
+    fn gone_is_for_good() {
+        let gate = Gate::new();
+        assert!(gate.open());
+        gate.set_gone();
+        assert!(gate.is_gone());
+        assert!(!gate.open() && !gate.shut());
+        assert_eq!(gate.passage(), Passage::Shut);
+    }
+}

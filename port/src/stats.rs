@@ -1,0 +1,346 @@
+//! What a port counts.
+//!
+//! Packets and bytes are counted per queue by the lcore that owns the queue: plain loads and stores on a cache line of
+//! its own, read by the control handle at any time. Drops are rare and may be counted by either half. Nothing is ever
+//! set back: a reset remembers the values of that moment and subtracts them later.
+use crossbeam_utils::CachePadded;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A count with one writer; anybody may read.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `n`. Only the owner of the queue calls this, so load and store need not be one operation.
+    #[inline(always)]
+    pub(crate) fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+macro_rules! reasons {
+    ($(#[$outer:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal, $xstat:literal;)* }) => {
+        $(#[$outer])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum $name { $($(#[$doc])* $variant,)* }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// The reason in words, for a report.
+            #[must_use]
+            pub fn text(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+
+            /// The name it has among the xstats.
+            #[must_use]
+            pub fn xstat_name(self) -> &'static str {
+                match self { $(Self::$variant => $xstat,)* }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Why a packet that arrived did not reach the application.
+    RxDrop {
+        /// The device or the kernel had no free descriptor: the application polls too slowly.
+        Missed = "queue full", "rx_missed_errors";
+        /// The pool was empty.
+        NoMbuf = "no mbuf", "rx_mbuf_allocation_errors";
+        /// The frame is longer than the buffers or the MTU allow.
+        TooLong = "too long", "rx_too_long_errors";
+        /// The frame or what describes it makes no sense.
+        Malformed = "malformed", "rx_malformed_errors";
+        /// A fault layer dropped it.
+        Injected = "injected", "rx_injected_drops";
+    }
+}
+
+reasons! {
+    /// Why a packet that was taken for sending did not leave.
+    TxDrop {
+        /// The frame is longer than the port sends.
+        TooLong = "too long", "tx_too_long_errors";
+        /// The frame asks for an offload that the port lacks, or makes no sense.
+        Malformed = "malformed", "tx_malformed_errors";
+        /// The device or the kernel refused it.
+        Refused = "refused", "tx_refused_errors";
+        /// The link is down.
+        LinkDown = "link down", "tx_link_down_errors";
+        /// A fault layer dropped it.
+        Injected = "injected", "tx_injected_drops";
+    }
+}
+
+/// The reasons' names under which DPDK has a number of its own; the rest of the rx reasons make up `rx_errors`.
+fn is_rx_error(reason: RxDrop) -> bool {
+    !matches!(reason, RxDrop::Missed | RxDrop::NoMbuf)
+}
+
+/// What one rx queue counts.
+#[derive(Debug, Default)]
+pub struct RxCounters {
+    moved: CachePadded<Moving>,
+    drops: [AtomicU64; RxDrop::ALL.len()],
+}
+
+/// What one tx queue counts.
+#[derive(Debug, Default)]
+pub struct TxCounters {
+    moved: CachePadded<Moving>,
+    drops: [AtomicU64; TxDrop::ALL.len()],
+}
+
+#[derive(Debug, Default)]
+struct Moving {
+    packets: Counter,
+    bytes: Counter,
+}
+
+macro_rules! counters {
+    ($name:ident, $reason:ident) => {
+        impl $name {
+            #[inline(always)]
+            pub(crate) fn count(&self, packets: usize, bytes: u64) {
+                self.moved.packets.add(packets as u64);
+                self.moved.bytes.add(bytes);
+            }
+
+            /// Packets that passed.
+            #[must_use]
+            pub fn packets(&self) -> u64 {
+                self.moved.packets.get()
+            }
+
+            /// Their bytes, without the frame check sequence.
+            #[must_use]
+            pub fn bytes(&self) -> u64 {
+                self.moved.bytes.get()
+            }
+
+            /// Counts `n` packets dropped for `reason`. Any thread may call it; it is meant to be rare.
+            #[cold]
+            pub fn drop_for(&self, reason: $reason, n: u64) {
+                self.drops[reason as usize].fetch_add(n, Ordering::Relaxed);
+            }
+
+            /// Packets dropped for `reason`.
+            #[must_use]
+            pub fn dropped(&self, reason: $reason) -> u64 {
+                self.drops[reason as usize].load(Ordering::Relaxed)
+            }
+        }
+    };
+}
+counters!(RxCounters, RxDrop);
+counters!(TxCounters, TxDrop);
+
+/// One queue's numbers since the last reset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueStats {
+    /// Packets that passed.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packets dropped as errors.
+    pub errors: u64,
+}
+
+/// A port's numbers since the last reset, under the names of DPDK's `rte_eth_stats`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortStats {
+    /// Packets received.
+    pub ipackets: u64,
+    /// Packets sent.
+    pub opackets: u64,
+    /// Bytes received.
+    pub ibytes: u64,
+    /// Bytes sent.
+    pub obytes: u64,
+    /// Packets lost because a queue was full.
+    pub imissed: u64,
+    /// Packets received and dropped as bad.
+    pub ierrors: u64,
+    /// Packets taken for sending that did not leave.
+    pub oerrors: u64,
+    /// Packets lost, or polls that brought nothing, because a pool was empty.
+    pub rx_nombuf: u64,
+    /// By rx queue.
+    pub rx_queues: Vec<QueueStats>,
+    /// By tx queue.
+    pub tx_queues: Vec<QueueStats>,
+}
+
+/// One extended statistic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Xstat {
+    /// Its number: its place in the list, the same until the port is configured anew.
+    pub id: usize,
+    /// Its name, unique on the port.
+    pub name: Cow<'static, str>,
+    /// The count since the last reset.
+    pub value: u64,
+}
+
+/// A number of packets that a port dropped, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// Received or sent.
+    pub direction: crate::Direction,
+    /// The reason in words.
+    pub reason: &'static str,
+    /// How many since the last reset.
+    pub packets: u64,
+}
+
+/// Collects the raw values in the order of the xstats.
+pub(crate) fn raw<'a>(
+    rx: impl Iterator<Item = &'a RxCounters> + Clone,
+    tx: impl Iterator<Item = &'a TxCounters> + Clone,
+    driver: Vec<(Cow<'static, str>, u64)>,
+) -> Vec<(Cow<'static, str>, u64)> {
+    let rx_drop = |reason| rx.clone().map(|queue| queue.dropped(reason)).sum::<u64>();
+    let tx_drop = |reason| tx.clone().map(|queue| queue.dropped(reason)).sum::<u64>();
+    let rx_errors = |queue: &RxCounters| {
+        RxDrop::ALL
+            .iter()
+            .filter(|reason| is_rx_error(**reason))
+            .map(|reason| queue.dropped(*reason))
+            .sum::<u64>()
+    };
+    let tx_errors = |queue: &TxCounters| TxDrop::ALL.iter().map(|reason| queue.dropped(*reason)).sum::<u64>();
+    // The names and order of DPDK's `eth_dev_stats_strings`, lib/ethdev/rte_ethdev.c.
+    let mut list: Vec<(Cow<'static, str>, u64)> = vec![
+        ("rx_good_packets".into(), rx.clone().map(RxCounters::packets).sum()),
+        ("tx_good_packets".into(), tx.clone().map(TxCounters::packets).sum()),
+        ("rx_good_bytes".into(), rx.clone().map(RxCounters::bytes).sum()),
+        ("tx_good_bytes".into(), tx.clone().map(TxCounters::bytes).sum()),
+        ("rx_missed_errors".into(), rx_drop(RxDrop::Missed)),
+        ("rx_errors".into(), rx.clone().map(rx_errors).sum()),
+        ("tx_errors".into(), tx.clone().map(tx_errors).sum()),
+        ("rx_mbuf_allocation_errors".into(), rx_drop(RxDrop::NoMbuf)),
+    ];
+    for (number, queue) in rx.clone().enumerate() {
+        list.push((format!("rx_q{number}_packets").into(), queue.packets()));
+        list.push((format!("rx_q{number}_bytes").into(), queue.bytes()));
+        list.push((format!("rx_q{number}_errors").into(), rx_errors(queue)));
+    }
+    for (number, queue) in tx.clone().enumerate() {
+        list.push((format!("tx_q{number}_packets").into(), queue.packets()));
+        list.push((format!("tx_q{number}_bytes").into(), queue.bytes()));
+        list.push((format!("tx_q{number}_errors").into(), tx_errors(queue)));
+    }
+    list.extend(
+        RxDrop::ALL
+            .iter()
+            .filter(|reason| is_rx_error(**reason))
+            .map(|reason| (reason.xstat_name().into(), rx_drop(*reason))),
+    );
+    list.extend(TxDrop::ALL.iter().map(|reason| (reason.xstat_name().into(), tx_drop(*reason))));
+    list.extend(driver);
+    list
+}
+
+/// The values at the last reset, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Baseline(HashMap<Cow<'static, str>, u64>);
+
+impl Baseline {
+    pub(crate) fn set(&mut self, raw: Vec<(Cow<'static, str>, u64)>) {
+        self.0 = raw.into_iter().collect();
+    }
+
+    pub(crate) fn apply(&self, raw: Vec<(Cow<'static, str>, u64)>) -> Vec<Xstat> {
+        raw.into_iter()
+            .enumerate()
+            .map(|(id, (name, value))| {
+                let value = value.wrapping_sub(self.0.get(&name).copied().unwrap_or(0));
+                Xstat { id, name, value }
+            })
+            .collect()
+    }
+}
+
+/// Reads the basic numbers out of the xstats, so that the two can never disagree.
+pub(crate) fn basic(xstats: &[Xstat], rx_queues: usize, tx_queues: usize) -> PortStats {
+    let by_name: HashMap<&str, u64> = xstats.iter().map(|xstat| (xstat.name.as_ref(), xstat.value)).collect();
+    let get = |name: &str| by_name.get(name).copied().unwrap_or(0);
+    let queue = |half: &str, number: usize| QueueStats {
+        packets: get(&format!("{half}_q{number}_packets")),
+        bytes: get(&format!("{half}_q{number}_bytes")),
+        errors: get(&format!("{half}_q{number}_errors")),
+    };
+    PortStats {
+        ipackets: get("rx_good_packets"),
+        opackets: get("tx_good_packets"),
+        ibytes: get("rx_good_bytes"),
+        obytes: get("tx_good_bytes"),
+        imissed: get("rx_missed_errors"),
+        ierrors: get("rx_errors"),
+        oerrors: get("tx_errors"),
+        rx_nombuf: get("rx_mbuf_allocation_errors"),
+        rx_queues: (0..rx_queues).map(|number| queue("rx", number)).collect(),
+        tx_queues: (0..tx_queues).map(|number| queue("tx", number)).collect(),
+    }
+}
+
+/// What was dropped, by reason, without those that stand at zero.
+pub(crate) fn dropped(xstats: &[Xstat]) -> Vec<Dropped> {
+    let get = |name: &str| xstats.iter().find(|xstat| xstat.name == name).map_or(0, |xstat| xstat.value);
+    let rx = RxDrop::ALL.iter().map(|r| (crate::Direction::Rx, r.text(), get(r.xstat_name())));
+    let tx = TxDrop::ALL.iter().map(|r| (crate::Direction::Tx, r.text(), get(r.xstat_name())));
+    rx.chain(tx)
+        .filter(|(_, _, packets)| *packets > 0)
+        .map(|(direction, reason, packets)| Dropped { direction, reason, packets })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_the_sum_of_their_reasons_and_a_reset_subtracts() {
+        let (rx, tx) = (RxCounters::default(), TxCounters::default());
+        rx.count(3, 180);
+        rx.drop_for(RxDrop::NoMbuf, 2);
+        rx.drop_for(RxDrop::Missed, 4);
+        rx.drop_for(RxDrop::TooLong, 5);
+        rx.drop_for(RxDrop::Malformed, 6);
+        tx.drop_for(TxDrop::Refused, 7);
+        let read = || raw([&rx].into_iter(), [&tx].into_iter(), vec![("device_thing".into(), 9)]);
+        let mut base = Baseline::default();
+        let all = base.apply(read());
+        let stats = basic(&all, 1, 1);
+        assert_eq!((stats.ipackets, stats.ibytes, stats.imissed, stats.rx_nombuf), (3, 180, 4, 2));
+        assert_eq!((stats.ierrors, stats.oerrors, stats.rx_queues[0].errors), (11, 7, 11));
+        assert_eq!(dropped(&all).iter().map(|d| d.packets).sum::<u64>(), 2 + 4 + 5 + 6 + 7);
+        base.set(read());
+        rx.count(1, 60);
+        let stats = basic(&base.apply(read()), 1, 1);
+        assert_eq!((stats.ipackets, stats.ibytes, stats.ierrors, stats.oerrors), (1, 60, 0, 0));
+    }
+
+    #[test]
+    fn names_are_unique_and_spelt_as_dpdk_has_them() {
+        let (rx, tx) = ([RxCounters::default(), RxCounters::default()], [TxCounters::default()]);
+        let list = raw(rx.iter(), tx.iter(), Vec::new());
+        let names: std::collections::HashSet<&str> = list.iter().map(|(name, _)| name.as_ref()).collect();
+        assert_eq!(names.len(), list.len());
+        for name in
+            ["rx_good_packets", "tx_good_bytes", "rx_q1_packets", "tx_q0_bytes", "rx_mbuf_allocation_errors"]
+        {
+            assert!(names.contains(name), "{name}");
+        }
+    }
+}
