@@ -1,1 +1,40 @@
 //! Ports without a NIC: null, ring, pcap, af_packet, tap.
+//!
+//! ```text
+//!   application -- RxQueue, TxQueue, Port -- pollux_port
+//!                                               | PortDriver, RxBurst, TxBurst
+//!   null        ring           pcap          af_packet         tap
+//!   nowhere     another port   files         an interface      the kernel's stack
+//! ```
+//!
+//! Called by `bringup`, which turns device arguments (`net_null0,size=64`) into the options of each; implements the
+//! traits of `port`, takes mbufs from `mempool`, and leaves raw frames to `frame-io`.
+pub mod null;
+
+use pollux_port::MacAddr;
+
+/// A locally administered address made from a port's name, for ports that have none of their own: the same name gives
+/// the same address in every run.
+#[must_use]
+pub fn mac_from_name(name: &str) -> MacAddr {
+    // FNV-1a, 64 bit: offset basis and prime from draft-eastlake-fnv.
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    let [_, _, b, c, d, e, f, g] = hash.to_be_bytes();
+    // IEEE 802: bit 1 of the first byte is "locally administered", bit 0 "group".
+    MacAddr([b & 0xfc | 0x02, c, d, e, f, g])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_give_unicast_addresses_of_their_own() {
+        let macs: std::collections::HashSet<MacAddr> = (0..64).map(|n| mac_from_name(&format!("net_null{n}"))).collect();
+        assert_eq!(macs.len(), 64);
+        assert!(macs.iter().all(|mac| mac.is_unicast()));
+        assert_eq!(mac_from_name("net_ring0"), mac_from_name("net_ring0"));
+    }
+}

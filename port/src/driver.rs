@@ -4,7 +4,7 @@
 //! that are in order. The data halves move to lcores; each burst is one dynamic call.
 use crate::config::PortConfig;
 use crate::{Gate, Link, MacAddr, PortError, PortId, PortInfo, QueueId, RxCounters, TxCounters};
-use pollux_mempool::{Burst, MbufPool};
+use pollux_mempool::{Burst, Mbuf, MbufPool};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -20,6 +20,13 @@ pub struct Moved {
 impl Moved {
     /// Nothing moved.
     pub const NONE: Self = Self { packets: 0, bytes: 0 };
+
+    /// What moves when all of these do: one look at each header.
+    #[inline]
+    #[must_use]
+    pub fn of(mbufs: &[Mbuf]) -> Self {
+        Self { packets: mbufs.len(), bytes: mbufs.iter().map(|mbuf| u64::from(mbuf.pkt_len())).sum() }
+    }
 }
 
 /// State of one rx descriptor.

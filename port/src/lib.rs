@@ -21,6 +21,7 @@ pub mod driver;
 mod error;
 mod gate;
 mod id;
+pub mod layer;
 mod link;
 mod queue;
 mod registry;

@@ -1,0 +1,242 @@
+//! `net_null`: packets from nowhere, packets to nowhere. It measures what a burst costs when no device is behind it.
+//!
+//! Rx fills a burst with mbufs of a fixed length from the queue's pool; tx counts and frees. With `copy` both move the
+//! bytes as well. The names, keys and defaults are those of DPDK's null driver (guides/nics/null.rst).
+use crate::mac_from_name;
+use pollux_mempool::{Burst, MbufPool};
+use pollux_port::driver::{Moved, PortDriver, RxBurst, RxDescriptor, RxSetup, TxBurst, TxDescriptor, TxSetup};
+use pollux_port::{Link, MacAddr, PortConfig, PortError, PortId, PortInfo, RxCounters, RxDrop};
+use std::sync::Arc;
+
+/// Shortest frame: an Ethernet header.
+pub const SIZE_MIN: usize = 14;
+/// Longest frame.
+pub const SIZE_MAX: usize = 65_535;
+
+/// The device argument's keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NullOptions {
+    /// `size`: length of the frames received, in bytes.
+    pub size: usize,
+    /// `copy`: write the frames' bytes on rx, read them on tx.
+    pub copy: bool,
+    /// `no-rx`: never receive.
+    pub no_rx: bool,
+}
+
+impl Default for NullOptions {
+    fn default() -> Self {
+        Self { size: 64, copy: false, no_rx: false }
+    }
+}
+
+/// A null port's control half.
+#[derive(Debug)]
+pub struct NullPort {
+    options: NullOptions,
+    mac: MacAddr,
+    mtu: u32,
+    started: bool,
+}
+
+impl NullPort {
+    /// A port of that name; the name gives it its address.
+    ///
+    /// # Errors
+    /// When the size is outside [`SIZE_MIN`] to [`SIZE_MAX`].
+    pub fn new(name: &str, options: NullOptions) -> Result<Self, PortError> {
+        if !(SIZE_MIN..=SIZE_MAX).contains(&options.size) {
+            return Err(PortError::Limit {
+                port: name.into(),
+                what: "size",
+                value: options.size as u64,
+                min: SIZE_MIN as u64,
+                max: SIZE_MAX as u64,
+            });
+        }
+        Ok(Self { options, mac: mac_from_name(name), mtu: 1500, started: false })
+    }
+}
+
+impl PortDriver for NullPort {
+    fn info(&self) -> PortInfo {
+        PortInfo {
+            driver: "net_null",
+            max_rx_queues: 1024,
+            max_tx_queues: 1024,
+            min_rx_room: if self.options.no_rx { 0 } else { self.options.size },
+            ..PortInfo::default()
+        }
+    }
+
+    fn configure(&mut self, _config: &PortConfig) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    fn rx_queue_setup(&mut self, setup: RxSetup) -> Result<Box<dyn RxBurst>, PortError> {
+        if self.options.no_rx {
+            return Ok(Box::new(SilentRx));
+        }
+        Ok(Box::new(NullRx {
+            pool: setup.pool,
+            size: self.options.size,
+            port: setup.port,
+            template: self.options.copy.then(|| vec![0; self.options.size].into_boxed_slice()),
+            counters: setup.counters,
+        }))
+    }
+
+    fn tx_queue_setup(&mut self, _setup: TxSetup) -> Result<Box<dyn TxBurst>, PortError> {
+        Ok(Box::new(NullTx { sink: self.options.copy.then(|| vec![0; SIZE_MAX].into_boxed_slice()) }))
+    }
+
+    fn start(&mut self) -> Result<(), PortError> {
+        self.started = true;
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Result<(), PortError> {
+        self.started = false;
+        Ok(())
+    }
+
+    fn link(&mut self) -> Link {
+        Link::fixed(self.started, 10_000)
+    }
+
+    fn mtu(&mut self) -> Result<u32, PortError> {
+        Ok(self.mtu)
+    }
+
+    // There is no wire, so any value is as good as another.
+    fn set_mtu(&mut self, mtu: u32) -> Result<(), PortError> {
+        self.mtu = mtu;
+        Ok(())
+    }
+
+    fn set_promiscuous(&mut self, _on: bool) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    fn set_all_multicast(&mut self, _on: bool) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    fn mac_address(&mut self) -> Result<MacAddr, PortError> {
+        Ok(self.mac)
+    }
+
+    fn set_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+        self.mac = mac;
+        Ok(())
+    }
+}
+
+/// The data half of an rx queue that receives.
+struct NullRx {
+    pool: MbufPool,
+    size: usize,
+    port: PortId,
+    template: Option<Box<[u8]>>,
+    counters: Arc<RxCounters>,
+}
+
+impl NullRx {
+    fn fill(&self, burst: &mut Burst, got: usize) {
+        let first = burst.len() - got;
+        let Some(template) = &self.template else { return };
+        for mbuf in &mut burst[first..] {
+            if let Some(data) = mbuf.data_mut() {
+                data.copy_from_slice(template);
+            }
+        }
+    }
+}
+
+impl RxBurst for NullRx {
+    fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> Moved {
+        let got = self.pool.alloc_up_to_sized(burst, max, self.size, self.port.0);
+        if got < max {
+            // Nowhere has no end, so what the pool lacks is what was lost.
+            self.counters.drop_for(RxDrop::NoMbuf, (max - got) as u64);
+        }
+        if self.template.is_some() {
+            self.fill(burst, got);
+        }
+        Moved { packets: got, bytes: (got * self.size) as u64 }
+    }
+
+    fn mode(&self) -> &'static str {
+        if self.template.is_some() { "null, copy" } else { "null" }
+    }
+
+    fn descriptor_status(&self, _offset: usize) -> Result<RxDescriptor, PortError> {
+        Ok(RxDescriptor::Done)
+    }
+}
+
+/// The data half of an rx queue under `no-rx`.
+struct SilentRx;
+
+impl RxBurst for SilentRx {
+    fn rx_burst(&mut self, _burst: &mut Burst, _max: usize) -> Moved {
+        Moved::NONE
+    }
+
+    fn mode(&self) -> &'static str {
+        "null, no rx"
+    }
+
+    fn queue_count(&self) -> Result<usize, PortError> {
+        Ok(0)
+    }
+
+    fn descriptor_status(&self, _offset: usize) -> Result<RxDescriptor, PortError> {
+        Ok(RxDescriptor::Available)
+    }
+}
+
+/// The data half of a tx queue.
+struct NullTx {
+    sink: Option<Box<[u8]>>,
+}
+
+impl NullTx {
+    fn drain(sink: &mut [u8], burst: &Burst) {
+        for mbuf in burst {
+            let mut at = 0;
+            for segment in mbuf.segments() {
+                let bytes = segment.len().min(sink.len() - at);
+                sink[at..at + bytes].copy_from_slice(&segment[..bytes]);
+                at += bytes;
+            }
+        }
+    }
+}
+
+impl TxBurst for NullTx {
+    fn tx_burst(&mut self, burst: &mut Burst) -> Moved {
+        if let Some(sink) = &mut self.sink {
+            Self::drain(sink, burst);
+        }
+        let moved = Moved::of(burst);
+        burst.clear();
+        moved
+    }
+
+    fn mode(&self) -> &'static str {
+        if self.sink.is_some() { "null, copy" } else { "null" }
+    }
+
+    fn done_cleanup(&mut self, _max: usize) -> Result<usize, PortError> {
+        Ok(0)
+    }
+
+    fn queue_count(&self) -> Result<usize, PortError> {
+        Ok(0)
+    }
+
+    fn descriptor_status(&self, _offset: usize) -> Result<TxDescriptor, PortError> {
+        Ok(TxDescriptor::Done)
+    }
+}

@@ -1,0 +1,267 @@
+//! Layers around ports: they see what passes between a driver and its queue values, and cost nothing where there is none.
+//!
+//! ```text
+//!   RxQueue, TxQueue  <->  trace  <->  tee  <->  fault  <->  driver
+//! ```
+//!
+//! Any device argument takes the layers' keys, which [`LayerSpec::from_keys`] reads and [`wrap`] turns into layers, in
+//! the order of the picture:
+//!
+//! - `trace=1`: one log line a packet; `trace=summary`: one line a queue when it goes.
+//! - `tee=FILE`: what passes is written to a pcapng file.
+//! - `fault=[drop:0.01,seed:7]`: see [`fault::FaultPlan`].
+//!
+//! Layers are for looking and for tests: they log, write files and take locks where packets pass.
+pub mod fault;
+pub mod tee;
+pub mod tracer;
+
+use crate::config::PortConfig;
+use crate::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
+use crate::{Link, MacAddr, PortError, PortInfo};
+use fault::FaultPlan;
+use pollux_config::{ConfigError, KeyReader};
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use tee::SharedSink;
+use tracer::TraceMode;
+
+/// A layer around a driver: it wraps each queue as it is set up.
+pub trait Layer: Send {
+    /// Puts itself around an rx queue.
+    fn rx(&mut self, setup: &RxSetup, inner: Box<dyn RxBurst>) -> Box<dyn RxBurst>;
+
+    /// Puts itself around a tx queue.
+    fn tx(&mut self, setup: &TxSetup, inner: Box<dyn TxBurst>) -> Box<dyn TxBurst>;
+
+    /// Its own statistics, as [`PortDriver::xstats`].
+    fn xstats(&mut self) -> Vec<(Cow<'static, str>, u64)> {
+        Vec::new()
+    }
+}
+
+/// Which layers a port gets: plain data.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LayerSpec {
+    /// `fault`.
+    pub fault: Option<FaultPlan>,
+    /// `tee`.
+    pub tee: Option<PathBuf>,
+    /// `trace`.
+    pub trace: Option<TraceMode>,
+}
+
+impl LayerSpec {
+    /// Reads the layers' keys of a device argument; the driver's own are left for the driver.
+    ///
+    /// # Errors
+    /// When a value makes no sense.
+    pub fn from_keys(keys: &mut KeyReader<'_>) -> Result<Self, ConfigError> {
+        let fault = match keys.text("fault")? {
+            None => None,
+            Some(text) => Some(FaultPlan::parse(text).map_err(|problem| keys.bad("fault", text, problem))?),
+        };
+        let tee = keys.text("tee")?.map(PathBuf::from);
+        let trace = match keys.choice("trace", &["0", "1", "summary"])? {
+            Some(1) => Some(TraceMode::Packets),
+            Some(2) => Some(TraceMode::Summary),
+            _ => None,
+        };
+        Ok(Self { fault, tee, trace })
+    }
+}
+
+/// Puts the layers of `spec` around a driver. `open_tee` opens the file to which a tee writes.
+///
+/// # Errors
+/// [`PortError::Device`] when the file cannot be opened.
+pub fn wrap(
+    name: &str,
+    mut driver: Box<dyn PortDriver>,
+    spec: &LayerSpec,
+    open_tee: impl FnOnce(&Path) -> std::io::Result<SharedSink>,
+) -> Result<Box<dyn PortDriver>, PortError> {
+    if let Some(plan) = &spec.fault {
+        driver = around(driver, fault::Faults::new(plan.clone()));
+    }
+    if let Some(path) = &spec.tee {
+        let sink = open_tee(path)
+            .map_err(|error| PortError::device(format!("open tee file {}", path.display()), error).named(name))?;
+        driver = around(driver, tee::Tee::new(name, sink));
+    }
+    if let Some(mode) = spec.trace {
+        driver = around(driver, tracer::Tracer::new(name, mode));
+    }
+    Ok(driver)
+}
+
+/// Puts one layer around a driver.
+pub fn around(driver: Box<dyn PortDriver>, layer: impl Layer + 'static) -> Box<dyn PortDriver> {
+    Box::new(Layered { driver, layer: Box::new(layer) })
+}
+
+/// A driver with a layer around it: control goes straight through.
+struct Layered {
+    driver: Box<dyn PortDriver>,
+    layer: Box<dyn Layer>,
+}
+
+impl PortDriver for Layered {
+    fn info(&self) -> PortInfo {
+        self.driver.info()
+    }
+
+    fn configure(&mut self, config: &PortConfig) -> Result<(), PortError> {
+        self.driver.configure(config)
+    }
+
+    fn rx_queue_setup(&mut self, setup: RxSetup) -> Result<Box<dyn RxBurst>, PortError> {
+        let inner = self.driver.rx_queue_setup(setup.clone())?;
+        Ok(self.layer.rx(&setup, inner))
+    }
+
+    fn tx_queue_setup(&mut self, setup: TxSetup) -> Result<Box<dyn TxBurst>, PortError> {
+        let inner = self.driver.tx_queue_setup(setup.clone())?;
+        Ok(self.layer.tx(&setup, inner))
+    }
+
+    fn start(&mut self) -> Result<(), PortError> {
+        self.driver.start()
+    }
+
+    fn stop(&mut self) -> Result<(), PortError> {
+        self.driver.stop()
+    }
+
+    fn close(&mut self) -> Result<(), PortError> {
+        self.driver.close()
+    }
+
+    fn reset(&mut self) -> Result<(), PortError> {
+        self.driver.reset()
+    }
+
+    fn update_counters(&mut self) {
+        self.driver.update_counters();
+    }
+
+    fn xstats(&mut self) -> Vec<(Cow<'static, str>, u64)> {
+        let mut all = self.driver.xstats();
+        all.extend(self.layer.xstats());
+        all
+    }
+
+    fn link(&mut self) -> Link {
+        self.driver.link()
+    }
+
+    fn set_link_up(&mut self, up: bool) -> Result<(), PortError> {
+        self.driver.set_link_up(up)
+    }
+
+    fn mtu(&mut self) -> Result<u32, PortError> {
+        self.driver.mtu()
+    }
+
+    fn set_mtu(&mut self, mtu: u32) -> Result<(), PortError> {
+        self.driver.set_mtu(mtu)
+    }
+
+    fn set_promiscuous(&mut self, on: bool) -> Result<(), PortError> {
+        self.driver.set_promiscuous(on)
+    }
+
+    fn set_all_multicast(&mut self, on: bool) -> Result<(), PortError> {
+        self.driver.set_all_multicast(on)
+    }
+
+    fn mac_address(&mut self) -> Result<MacAddr, PortError> {
+        self.driver.mac_address()
+    }
+
+    fn set_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+        self.driver.set_mac_address(mac)
+    }
+
+    fn add_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+        self.driver.add_mac_address(mac)
+    }
+
+    fn remove_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+        self.driver.remove_mac_address(mac)
+    }
+
+    fn set_multicast_list(&mut self, groups: &[MacAddr]) -> Result<(), PortError> {
+        self.driver.set_multicast_list(groups)
+    }
+}
+
+/// What every layer passes through to the queue it is around.
+macro_rules! pass_rx {
+    () => {
+        fn resume(&mut self) {
+            self.inner.resume();
+        }
+
+        fn mode(&self) -> &'static str {
+            self.inner.mode()
+        }
+
+        fn queue_count(&self) -> Result<usize, crate::PortError> {
+            self.inner.queue_count()
+        }
+
+        fn descriptor_status(&self, offset: usize) -> Result<crate::driver::RxDescriptor, crate::PortError> {
+            self.inner.descriptor_status(offset)
+        }
+    };
+}
+
+macro_rules! pass_tx {
+    () => {
+        fn resume(&mut self) {
+            self.inner.resume();
+        }
+
+        fn mode(&self) -> &'static str {
+            self.inner.mode()
+        }
+
+        fn done_cleanup(&mut self, max: usize) -> Result<usize, crate::PortError> {
+            self.inner.done_cleanup(max)
+        }
+
+        fn queue_count(&self) -> Result<usize, crate::PortError> {
+            self.inner.queue_count()
+        }
+
+        fn descriptor_status(&self, offset: usize) -> Result<crate::driver::TxDescriptor, crate::PortError> {
+            self.inner.descriptor_status(offset)
+        }
+    };
+}
+use {pass_rx, pass_tx};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pollux_config::DeviceArg;
+
+    #[test]
+    fn keys_become_layers_and_nonsense_is_refused() {
+        let device: DeviceArg = "net_null0,size=64,trace=summary,tee=a.pcapng,fault=[drop:0.5,seed:7]".parse().expect("well formed");
+        let mut keys = device.keys();
+        let spec = LayerSpec::from_keys(&mut keys).expect("good values");
+        assert_eq!(spec.tee.as_deref(), Some(Path::new("a.pcapng")));
+        assert_eq!(spec.trace, Some(TraceMode::Summary));
+        assert_eq!(spec.fault.expect("given").drop, 0.5);
+        assert!(keys.finish().is_err(), "size is the driver's key");
+
+        let none: DeviceArg = "net_null0,trace=0".parse().expect("well formed");
+        assert_eq!(LayerSpec::from_keys(&mut none.keys()).expect("good values"), LayerSpec::default());
+        for bad in ["net_null0,trace=2", "net_null0,tee=", "net_null0,fault=[drop:2]"] {
+            let device: DeviceArg = bad.parse().expect("well formed");
+            assert!(LayerSpec::from_keys(&mut device.keys()).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! A layer that writes a copy of what passes, to a pcapng file say.
+//!
+//! The writer is somebody else's: a [`FrameSink`], one a port, shared by the port's queues under a lock. Frames are
+//! written as they pass between application and driver: on rx after the driver gave them, on tx once the driver took
+//! them.
+use super::{Layer, pass_rx, pass_tx};
+use crate::driver::{Moved, RxBurst, RxSetup, TxBurst, TxSetup};
+use crate::{Direction, QueueId};
+use pollux_mempool::{Burst, Mbuf};
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+/// A frame on its way.
+#[derive(Clone, Copy, Debug)]
+pub struct SeenFrame<'a> {
+    /// Which way it goes.
+    pub direction: Direction,
+    /// Through which queue.
+    pub queue: QueueId,
+    /// When its burst passed, since 1970.
+    pub time: Duration,
+    /// Its bytes, without the frame check sequence.
+    pub data: &'a [u8],
+}
+
+/// Takes copies of frames.
+pub trait FrameSink: Send {
+    /// Takes one.
+    ///
+    /// # Errors
+    /// What the file says. The tee goes on with the next frame, counts the failure and logs the first.
+    fn frame(&mut self, frame: SeenFrame<'_>) -> std::io::Result<()>;
+
+    /// Called when a queue goes: what was taken is to be where it belongs.
+    ///
+    /// # Errors
+    /// As [`FrameSink::frame`].
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// One sink for all queues of a port.
+pub type SharedSink = Arc<Mutex<dyn FrameSink>>;
+
+/// The layer.
+pub struct Tee {
+    shared: Shared,
+}
+
+#[derive(Clone)]
+struct Shared {
+    port: Arc<str>,
+    sink: SharedSink,
+    clock: fn() -> Duration,
+    written: Arc<AtomicU64>,
+    failed: Arc<AtomicU64>,
+}
+
+impl Tee {
+    /// Writes what passes at the port of that name to `sink`, with the system's time.
+    #[must_use]
+    pub fn new(port: &str, sink: SharedSink) -> Self {
+        Self::with_clock(port, sink, || SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default())
+    }
+
+    /// The same with another clock.
+    #[must_use]
+    pub fn with_clock(port: &str, sink: SharedSink, clock: fn() -> Duration) -> Self {
+        let shared = Shared { port: port.into(), sink, clock, written: Arc::default(), failed: Arc::default() };
+        Self { shared }
+    }
+}
+
+impl Layer for Tee {
+    fn rx(&mut self, setup: &RxSetup, inner: Box<dyn RxBurst>) -> Box<dyn RxBurst> {
+        let copier = Copier::new(self.shared.clone(), Direction::Rx, setup.queue);
+        Box::new(TeeRx { inner, copier })
+    }
+
+    fn tx(&mut self, setup: &TxSetup, inner: Box<dyn TxBurst>) -> Box<dyn TxBurst> {
+        let copier = Copier::new(self.shared.clone(), Direction::Tx, setup.queue);
+        Box::new(TeeTx { inner, copier })
+    }
+
+    fn xstats(&mut self) -> Vec<(Cow<'static, str>, u64)> {
+        vec![
+            ("tee_frames".into(), self.shared.written.load(Ordering::Relaxed)),
+            ("tee_errors".into(), self.shared.failed.load(Ordering::Relaxed)),
+        ]
+    }
+}
+
+/// Copies frames out of mbufs: a run of bytes and where each frame ends in it.
+struct Copier {
+    shared: Shared,
+    direction: Direction,
+    queue: QueueId,
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Copier {
+    fn new(shared: Shared, direction: Direction, queue: QueueId) -> Self {
+        Self { shared, direction, queue, bytes: Vec::new(), ends: Vec::new() }
+    }
+
+    fn gather(&mut self, mbufs: &[Mbuf]) {
+        self.bytes.clear();
+        self.ends.clear();
+        for mbuf in mbufs {
+            mbuf.segments().for_each(|segment| self.bytes.extend_from_slice(segment));
+            self.ends.push(self.bytes.len());
+        }
+    }
+
+    fn write(&self, count: usize) {
+        if count == 0 {
+            return;
+        }
+        let time = (self.shared.clock)();
+        let mut sink = self.shared.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut start = 0;
+        for end in &self.ends[..count] {
+            let data = &self.bytes[start..*end];
+            start = *end;
+            match sink.frame(SeenFrame { direction: self.direction, queue: self.queue, time, data }) {
+                Ok(()) => {
+                    self.shared.written.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(error) => {
+                    if self.shared.failed.fetch_add(1, Ordering::Relaxed) == 0 {
+                        tracing::warn!("port {}: tee: cannot write a frame: {error}", self.shared.port);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Copier {
+    fn drop(&mut self) {
+        let mut sink = self.shared.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = sink.flush() {
+            tracing::warn!("port {}: tee: cannot end the file: {error}", self.shared.port);
+        }
+    }
+}
+
+struct TeeRx {
+    inner: Box<dyn RxBurst>,
+    copier: Copier,
+}
+
+impl RxBurst for TeeRx {
+    fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> Moved {
+        let before = burst.len();
+        let moved = self.inner.rx_burst(burst, max);
+        self.copier.gather(&burst[before..]);
+        self.copier.write(moved.packets);
+        moved
+    }
+
+    pass_rx!();
+}
+
+struct TeeTx {
+    inner: Box<dyn TxBurst>,
+    copier: Copier,
+}
+
+impl TxBurst for TeeTx {
+    fn tx_burst(&mut self, burst: &mut Burst) -> Moved {
+        let before = burst.len();
+        // Once the driver has them they are out of reach.
+        self.copier.gather(burst);
+        let moved = self.inner.tx_burst(burst);
+        self.copier.write(before - burst.len());
+        moved
+    }
+
+    pass_tx!();
+}
