@@ -190,6 +190,33 @@ impl MbufPool {
     /// Adds `count` empty mbufs to `burst`, or none and `false` when the pool has not so many or the burst no room.
     #[inline]
     pub fn alloc_burst(&self, burst: &mut Burst, count: usize) -> bool {
+        self.alloc_with(burst, count, Lengths::fresh(self.0.shape.headroom))
+    }
+
+    /// Adds up to `count` empty mbufs to `burst`: as many as the pool has and the burst has room for. Tells how many.
+    #[inline]
+    pub fn alloc_up_to(&self, burst: &mut Burst, count: usize) -> usize {
+        self.alloc_up_to_with(burst, count, Lengths::fresh(self.0.shape.headroom))
+    }
+
+    /// As [`alloc_up_to`](Self::alloc_up_to), for a driver: each mbuf holds `bytes` bytes, whichever were there, and says
+    /// that it came in at `port`. One write to each header does both. None when one segment cannot hold so many.
+    #[inline]
+    pub fn alloc_received(&self, burst: &mut Burst, count: usize, bytes: usize, port: u16) -> usize {
+        let shape = &self.0.shape;
+        if bytes > (shape.room - shape.headroom) as usize {
+            return 0;
+        }
+        let (data_len, pkt_len) = (bytes as u32, bytes as u32);
+        self.alloc_up_to_with(
+            burst,
+            count,
+            Lengths { data_len, pkt_len, port, ..Lengths::fresh(shape.headroom) },
+        )
+    }
+
+    #[inline(always)]
+    fn alloc_with(&self, burst: &mut Burst, count: usize, lengths: Lengths) -> bool {
         if count > burst.remaining_capacity() {
             return false;
         }
@@ -198,7 +225,6 @@ impl MbufPool {
         unsafe {
             let to = burst.0.as_mut_ptr().add(len).cast::<Object>();
             let Some(from) = self.0.take(to, count) else { return false };
-            let lengths = Lengths::fresh(self.0.shape.headroom);
             for at in 0..count {
                 let object = *from.add(at);
                 *to.add(at) = object;
@@ -209,22 +235,21 @@ impl MbufPool {
         true
     }
 
-    /// Adds up to `count` empty mbufs to `burst`: as many as the pool has and the burst has room for. Tells how many.
-    #[inline]
-    pub fn alloc_up_to(&self, burst: &mut Burst, count: usize) -> usize {
+    #[inline(always)]
+    fn alloc_up_to_with(&self, burst: &mut Burst, count: usize, lengths: Lengths) -> usize {
         let count = count.min(burst.remaining_capacity());
-        if self.alloc_burst(burst, count) { count } else { self.alloc_rest(burst, count) }
+        if self.alloc_with(burst, count, lengths) { count } else { self.alloc_rest(burst, count, lengths) }
     }
 
     #[cold]
     #[inline(never)]
-    fn alloc_rest(&self, burst: &mut Burst, count: usize) -> usize {
+    fn alloc_rest(&self, burst: &mut Burst, count: usize, lengths: Lengths) -> usize {
         let count = count.min(self.0.within_reach());
         // Another thread may be quicker.
-        if self.alloc_burst(burst, count) {
+        if self.alloc_with(burst, count, lengths) {
             return count;
         }
-        (0..count).take_while(|_| self.alloc_burst(burst, 1)).count()
+        (0..count).take_while(|_| self.alloc_with(burst, 1, lengths)).count()
     }
 
     /// Number of mbufs at home now. A passing figure while others use the pool.

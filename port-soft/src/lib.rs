@@ -32,7 +32,8 @@ mod tests {
 
     #[test]
     fn names_give_unicast_addresses_of_their_own() {
-        let macs: std::collections::HashSet<MacAddr> = (0..64).map(|n| mac_from_name(&format!("net_null{n}"))).collect();
+        let macs: std::collections::HashSet<MacAddr> =
+            (0..64).map(|n| mac_from_name(&format!("net_null{n}"))).collect();
         assert_eq!(macs.len(), 64);
         assert!(macs.iter().all(|mac| mac.is_unicast()));
         assert_eq!(mac_from_name("net_ring0"), mac_from_name("net_ring0"));

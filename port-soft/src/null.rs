@@ -4,7 +4,9 @@
 //! bytes as well. The names, keys and defaults are those of DPDK's null driver (guides/nics/null.rst).
 use crate::mac_from_name;
 use pollux_mempool::{Burst, MbufPool};
-use pollux_port::driver::{Moved, PortDriver, RxBurst, RxDescriptor, RxSetup, TxBurst, TxDescriptor, TxSetup};
+use pollux_port::driver::{
+    Moved, PortDriver, RxBurst, RxDescriptor, RxSetup, TxBurst, TxDescriptor, TxSetup,
+};
 use pollux_port::{Link, MacAddr, PortConfig, PortError, PortId, PortInfo, RxCounters, RxDrop};
 use std::sync::Arc;
 
@@ -155,7 +157,7 @@ impl NullRx {
 
 impl RxBurst for NullRx {
     fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> Moved {
-        let got = self.pool.alloc_up_to_sized(burst, max, self.size, self.port.0);
+        let got = self.pool.alloc_received(burst, max, self.size, self.port.0);
         if got < max {
             // Nowhere has no end, so what the pool lacks is what was lost.
             self.counters.drop_for(RxDrop::NoMbuf, (max - got) as u64);

@@ -85,8 +85,9 @@ pub fn wrap(
         driver = around(driver, fault::Faults::new(plan.clone()));
     }
     if let Some(path) = &spec.tee {
-        let sink = open_tee(path)
-            .map_err(|error| PortError::device(format!("open tee file {}", path.display()), error).named(name))?;
+        let sink = open_tee(path).map_err(|error| {
+            PortError::device(format!("open tee file {}", path.display()), error).named(name)
+        })?;
         driver = around(driver, tee::Tee::new(name, sink));
     }
     if let Some(mode) = spec.trace {
@@ -249,7 +250,9 @@ mod tests {
 
     #[test]
     fn keys_become_layers_and_nonsense_is_refused() {
-        let device: DeviceArg = "net_null0,size=64,trace=summary,tee=a.pcapng,fault=[drop:0.5,seed:7]".parse().expect("well formed");
+        let device: DeviceArg = "net_null0,size=64,trace=summary,tee=a.pcapng,fault=[drop:0.5,seed:7]"
+            .parse()
+            .expect("well formed");
         let mut keys = device.keys();
         let spec = LayerSpec::from_keys(&mut keys).expect("good values");
         assert_eq!(spec.tee.as_deref(), Some(Path::new("a.pcapng")));

@@ -59,7 +59,8 @@ impl FaultPlan {
         let mut plan = Self::default();
         let inside = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
         for part in inside.split(',') {
-            let (key, value) = part.split_once(':').ok_or_else(|| format!("has a part \"{part}\" without ':'"))?;
+            let (key, value) =
+                part.split_once(':').ok_or_else(|| format!("has a part \"{part}\" without ':'"))?;
             let share = || {
                 let share: Option<f64> = value.parse().ok().filter(|share| (0.0..=1.0).contains(share));
                 share.ok_or_else(|| format!("gives {key} as \"{value}\", which is not a share from 0 to 1"))
@@ -72,12 +73,13 @@ impl FaultPlan {
                 "delay" => plan.delay = share()?,
                 "bursts" => {
                     let bursts = value.parse().ok().filter(|bursts| (1..=1_000_000).contains(bursts));
-                    plan.bursts =
-                        bursts.ok_or_else(|| format!("gives bursts as \"{value}\"; 1 to 1000000 are allowed"))?;
+                    plan.bursts = bursts
+                        .ok_or_else(|| format!("gives bursts as \"{value}\"; 1 to 1000000 are allowed"))?;
                 }
                 "seed" => {
-                    plan.seed =
-                        value.parse().map_err(|_| format!("gives seed as \"{value}\", which is not a whole number"))?;
+                    plan.seed = value
+                        .parse()
+                        .map_err(|_| format!("gives seed as \"{value}\", which is not a whole number"))?;
                 }
                 "on" => {
                     (plan.rx, plan.tx) = match value {
@@ -142,7 +144,13 @@ impl Faults {
         let mut dice = Dice(self.plan.seed);
         // A jump of one draw per lane would let neighbours follow each other; a drawn start does not.
         dice.0 = dice.next() ^ Dice(lane).next();
-        Mischief { plan: self.plan.clone(), dice, now: 0, held: VecDeque::with_capacity(HELD_MAX), dropped: 0 }
+        Mischief {
+            plan: self.plan.clone(),
+            dice,
+            now: 0,
+            held: VecDeque::with_capacity(HELD_MAX),
+            dropped: 0,
+        }
     }
 }
 
@@ -313,7 +321,9 @@ mod tests {
 
     #[test]
     fn the_text_form_is_read_and_nonsense_refused() {
-        let plan = FaultPlan::parse("[drop:0.25,duplicate:0.5,reorder:1,corrupt:0,delay:0.1,bursts:9,seed:42,on:tx]");
+        let plan = FaultPlan::parse(
+            "[drop:0.25,duplicate:0.5,reorder:1,corrupt:0,delay:0.1,bursts:9,seed:42,on:tx]",
+        );
         let wanted = FaultPlan {
             drop: 0.25,
             duplicate: 0.5,
@@ -327,7 +337,18 @@ mod tests {
         };
         assert_eq!(plan, Ok(wanted));
         assert_eq!(FaultPlan::parse("seed:3").map(|plan| plan.seed), Ok(3));
-        for bad in ["", "drop", "drop:", "drop:1.01", "drop:-0.1", "drop:NaN", "bursts:0", "seed:x", "on:up", "dorp:1"] {
+        for bad in [
+            "",
+            "drop",
+            "drop:",
+            "drop:1.01",
+            "drop:-0.1",
+            "drop:NaN",
+            "bursts:0",
+            "seed:x",
+            "on:up",
+            "dorp:1",
+        ] {
             assert!(FaultPlan::parse(bad).is_err(), "{bad}");
         }
     }

@@ -69,7 +69,8 @@ impl Tee {
     /// The same with another clock.
     #[must_use]
     pub fn with_clock(port: &str, sink: SharedSink, clock: fn() -> Duration) -> Self {
-        let shared = Shared { port: port.into(), sink, clock, written: Arc::default(), failed: Arc::default() };
+        let shared =
+            Shared { port: port.into(), sink, clock, written: Arc::default(), failed: Arc::default() };
         Self { shared }
     }
 }

@@ -29,7 +29,15 @@ impl Tracer {
     }
 
     fn trace(&self, direction: Direction, queue: QueueId) -> Trace {
-        Trace { port: self.port.clone(), direction, queue, mode: self.mode, bursts: 0, moved: Moved::NONE, longest: 0 }
+        Trace {
+            port: self.port.clone(),
+            direction,
+            queue,
+            mode: self.mode,
+            bursts: 0,
+            moved: Moved::NONE,
+            longest: 0,
+        }
     }
 }
 
@@ -89,10 +97,9 @@ struct PacketLine {
 impl PacketLine {
     fn of(mbuf: &Mbuf) -> Self {
         let address = |bytes: &[u8; 14], at: usize| MacAddr(std::array::from_fn(|byte| bytes[at + byte]));
-        let addresses = mbuf
-            .data()
-            .first_chunk::<14>()
-            .map(|header| (address(header, 6), address(header, 0), u16::from_be_bytes([header[12], header[13]])));
+        let addresses = mbuf.data().first_chunk::<14>().map(|header| {
+            (address(header, 6), address(header, 0), u16::from_be_bytes([header[12], header[13]]))
+        });
         Self { bytes: mbuf.pkt_len(), addresses }
     }
 }
