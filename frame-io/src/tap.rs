@@ -1,0 +1,297 @@
+//! Tap interfaces: frames that the kernel sends come to us, frames of ours reach its stack.
+//!
+//! An interface lives as long as a descriptor of it is open, so it ends with the process however that ends. It may be
+//! moved to another network namespace meanwhile: descriptors go on working, and control goes through them too.
+#![expect(unsafe_code, reason = "readv and writev on the tap's descriptor")]
+
+use std::fs::OpenOptions;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
+
+use crate::interface::{Interface, InterfaceState, within_namespace};
+use crate::sys::{self, Carried, InterfaceRequest};
+use crate::vnet::{VNET_BYTES, VnetHeader};
+use crate::{FrameError, Trouble};
+
+/// Queues that the kernel gives one tap at most (`MAX_TAP_QUEUES`, drivers/net/tun.c).
+pub const QUEUES_MAX: u16 = 256;
+
+/// Longest frame that a tap hands out: a large IP packet, Ethernet header and two VLAN tags.
+pub const FRAME_BYTES_MAX: usize = 65_535 + 14 + 8;
+
+/// Pieces of a frame that are written without being gathered first.
+const PIECES: usize = 40;
+
+/// A tap with its queues.
+#[derive(Debug)]
+pub struct Tap {
+    /// The control side.
+    pub control: TapControl,
+    /// One receiving and one sending end a queue.
+    pub queues: Vec<(TapRx, TapTx)>,
+}
+
+impl Tap {
+    /// Creates a tap, or takes over a persistent one that nobody uses. `name` may hold `%d`, which the kernel replaces. The
+    /// interface is down and without carrier at first.
+    ///
+    /// # Errors
+    /// [`FrameError::Permission`] without `CAP_NET_ADMIN`, [`FrameError::Interface`] when the name is taken,
+    /// [`FrameError::Setting`] for a bad name or number of queues.
+    pub fn open(name: &str, queues: u16, mac: Option<[u8; 6]>) -> Result<Self, FrameError> {
+        if queues == 0 || queues > QUEUES_MAX {
+            return Err(FrameError::Setting {
+                setting: "number of tap queues",
+                value: queues.to_string(),
+                allowed: format!("1 to {QUEUES_MAX}"),
+            });
+        }
+        let mut flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+        if queues > 1 {
+            flags |= libc::IFF_MULTI_QUEUE;
+        }
+        let mut request =
+            InterfaceRequest::new(name, Carried::Flags(flags as i16)).ok_or_else(|| FrameError::Setting {
+                setting: "interface name",
+                value: format!("{name:?}"),
+                allowed: format!("1 to {} bytes", libc::IFNAMSIZ - 1),
+            })?;
+        let mut files = Vec::new();
+        for _ in 0..queues {
+            let file = open_clone_device(name)?;
+            request.call(file.as_fd(), libc::TUNSETIFF).map_err(|source| refused(name, source))?;
+            // The answer carries the name given; further queues join by it. The flags may come back changed.
+            request = InterfaceRequest::new(&request.name(), Carried::Flags(flags as i16))
+                .expect("the kernel's names fit");
+            files.push(Arc::new(file));
+        }
+        let name = request.name();
+        let failed = |operation| {
+            let name = name.clone();
+            move |source| FrameError::refused(operation, &name, "CAP_NET_ADMIN", source)
+        };
+        let control = TapControl { file: files[0].clone() };
+        for file in &files {
+            let mut bytes = VNET_BYTES as i32;
+            sys::ioctl_int(file.as_fd(), libc::TUNSETVNETHDRSZ, &mut bytes)
+                .map_err(failed("TUNSETVNETHDRSZ"))?;
+        }
+        control.offer_offloads().map_err(failed("TUNSETOFFLOAD"))?;
+        if let Some(mac) = mac {
+            control.set_mac(mac).map_err(failed("setting the Ethernet address"))?;
+        }
+        control.set_carrier(false).map_err(failed("TUNSETCARRIER"))?;
+        let queues = files
+            .into_iter()
+            .map(|file| (TapRx { file: file.clone() }, TapTx { file, gathered: Vec::new() }))
+            .collect();
+        Ok(Self { control, queues })
+    }
+}
+
+fn open_clone_device(name: &str) -> Result<OwnedFd, FrameError> {
+    let path = "/dev/net/tun";
+    let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path);
+    file.map(OwnedFd::from).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => FrameError::Interface {
+            name: name.into(),
+            problem: format!("{path} does not exist: load the module (`modprobe tun`)"),
+        },
+        _ => FrameError::refused("opening /dev/net/tun", name, "CAP_NET_ADMIN", source),
+    })
+}
+
+fn refused(name: &str, source: io::Error) -> FrameError {
+    let problem = match source.raw_os_error() {
+        Some(libc::EBUSY) => "is in use by another process",
+        Some(libc::EINVAL) => "exists and is not a tap of this kind, or the name cannot be used",
+        _ => return FrameError::refused("creating a tap interface", name, "CAP_NET_ADMIN", source),
+    };
+    FrameError::Interface { name: name.into(), problem: format!("{problem} ({source})") }
+}
+
+/// The control side of a tap. Works wherever the interface has been moved to.
+#[derive(Clone, Debug)]
+pub struct TapControl {
+    file: Arc<OwnedFd>,
+}
+
+impl TapControl {
+    /// The interface's name now.
+    ///
+    /// # Errors
+    /// The kernel's; `EBADFD` when the interface is gone.
+    pub fn name(&self) -> io::Result<String> {
+        let mut request = InterfaceRequest::unnamed(Carried::Nothing);
+        request.call(self.file.as_fd(), libc::TUNGETIFF)?;
+        Ok(request.name())
+    }
+
+    /// Runs `work` on the interface, in the namespace where it is now.
+    fn on_interface<T: Send>(&self, work: impl FnOnce(Interface) -> io::Result<T> + Send) -> io::Result<T> {
+        let name = self.name()?;
+        let namespace = sys::own(sys::ioctl_value(self.file.as_fd(), libc::TUNGETDEVNETNS, 0)?);
+        within_namespace(namespace.as_fd(), || work(Interface::find(&name).map_err(io::Error::other)?))
+    }
+
+    /// Reads everything about the interface.
+    ///
+    /// # Errors
+    /// The kernel's; `EBADFD` when the interface is gone.
+    pub fn state(&self) -> io::Result<InterfaceState> {
+        self.on_interface(|interface| interface.state())
+    }
+
+    /// Reads the Ethernet address.
+    ///
+    /// # Errors
+    /// The kernel's; `EBADFD` when the interface is gone.
+    pub fn mac(&self) -> io::Result<[u8; 6]> {
+        let mut request = InterfaceRequest::unnamed(Carried::Nothing);
+        request.call(self.file.as_fd(), libc::SIOCGIFHWADDR as _)?;
+        Ok(request.address().1)
+    }
+
+    /// Sets the Ethernet address.
+    ///
+    /// # Errors
+    /// The kernel's; `EADDRNOTAVAIL` for a multicast address.
+    pub fn set_mac(&self, mac: [u8; 6]) -> io::Result<()> {
+        InterfaceRequest::unnamed(Carried::Address(mac)).call(self.file.as_fd(), libc::SIOCSIFHWADDR as _)
+    }
+
+    /// Sets the MTU.
+    ///
+    /// # Errors
+    /// The kernel's; `EINVAL` outside 68 to 65521.
+    pub fn set_mtu(&self, mtu: u32) -> io::Result<()> {
+        self.on_interface(move |interface| interface.set_mtu(mtu))
+    }
+
+    /// Brings the interface up or takes it down.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn set_up(&self, up: bool) -> io::Result<()> {
+        self.on_interface(move |interface| interface.set_up(up))
+    }
+
+    /// Plugs the cable in or out: without carrier the kernel sends nothing our way.
+    ///
+    /// # Errors
+    /// The kernel's; `EBADFD` when the interface is gone.
+    pub fn set_carrier(&self, carrier: bool) -> io::Result<()> {
+        let mut value = i32::from(carrier);
+        match sys::ioctl_int(self.file.as_fd(), libc::TUNSETCARRIER, &mut value) {
+            Ok(_) => Ok(()),
+            // Kernels before 4.20 cannot; the carrier is always there.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOTTY)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Tells the kernel that it may hand over large segments and open checksums: we can pass them on.
+    fn offer_offloads(&self) -> io::Result<()> {
+        let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+        let udp = libc::TUN_F_USO4 | libc::TUN_F_USO6;
+        let offer = |flags| sys::ioctl_value(self.file.as_fd(), libc::TUNSETOFFLOAD, u64::from(flags));
+        // Kernels before 6.2 do not know the UDP ones.
+        offer(tcp | udp).or_else(|_| offer(tcp)).map(|_| ())
+    }
+}
+
+/// The receiving end of a queue: what the kernel sends through the interface.
+#[derive(Debug)]
+pub struct TapRx {
+    file: Arc<OwnedFd>,
+}
+
+impl TapRx {
+    /// Takes one frame: its first bytes go to `first`, what does not fit there to `rest`. Returns what travels beside it and
+    /// its length; none when nothing waits. A frame longer than both is cut; [`FRAME_BYTES_MAX`] avoids that.
+    ///
+    /// Cost: one system call.
+    ///
+    /// # Errors
+    /// [`Trouble::Gone`] when the interface has ceased to exist.
+    #[inline]
+    pub fn read(
+        &mut self,
+        first: &mut [u8],
+        rest: &mut [u8],
+    ) -> Result<Option<(VnetHeader, usize)>, Trouble> {
+        let mut header = [0; VNET_BYTES];
+        let mut pieces = [IoSliceMut::new(&mut header), IoSliceMut::new(first), IoSliceMut::new(rest)];
+        // SAFETY: `IoSliceMut` has the layout of `iovec` (std's promise); each covers memory borrowed mutably for the call.
+        let bytes = unsafe {
+            libc::readv(self.file.as_raw_fd(), pieces.as_mut_ptr().cast(), pieces.len() as libc::c_int)
+        };
+        if bytes < 0 {
+            return match Trouble::last() {
+                Trouble::Busy => Ok(None),
+                trouble => Err(trouble),
+            };
+        }
+        match (bytes as usize).checked_sub(VNET_BYTES) {
+            Some(bytes) => Ok(Some((VnetHeader::decode(header), bytes))),
+            None => Err(Trouble::Refused),
+        }
+    }
+}
+
+/// The sending end of a queue: frames arrive in the kernel's stack as if from a wire.
+#[derive(Debug)]
+pub struct TapTx {
+    file: Arc<OwnedFd>,
+    /// For frames in very many pieces.
+    gathered: Vec<u8>,
+}
+
+impl TapTx {
+    /// Hands one frame over.
+    ///
+    /// Cost: one system call.
+    ///
+    /// # Errors
+    /// [`Trouble::Down`] while the interface is down, [`Trouble::Gone`] when it has ceased to exist,
+    /// [`Trouble::Refused`] for a frame or header that the kernel does not take.
+    #[inline]
+    pub fn write<'a>(
+        &mut self,
+        header: &VnetHeader,
+        mut frame: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<(), Trouble> {
+        let header = header.encode();
+        let first = frame.next().unwrap_or_default();
+        let Some(second) = frame.next() else {
+            return Self::hand_over(&self.file, &[IoSlice::new(&header), IoSlice::new(first)]);
+        };
+        let mut pieces = [IoSlice::new(&header); PIECES];
+        pieces[1] = IoSlice::new(first);
+        pieces[2] = IoSlice::new(second);
+        let mut count = 3;
+        for (slot, piece) in pieces[3..].iter_mut().zip(frame.by_ref()) {
+            *slot = IoSlice::new(piece);
+            count += 1;
+        }
+        let Some(next) = frame.next() else { return Self::hand_over(&self.file, &pieces[..count]) };
+        let Self { file, gathered } = self;
+        gathered.clear();
+        for piece in &pieces[1..] {
+            gathered.extend_from_slice(piece);
+        }
+        for piece in std::iter::once(next).chain(frame) {
+            gathered.extend_from_slice(piece);
+        }
+        Self::hand_over(file, &[IoSlice::new(&header), IoSlice::new(gathered)])
+    }
+
+    fn hand_over(file: &OwnedFd, pieces: &[IoSlice<'_>]) -> Result<(), Trouble> {
+        // SAFETY: `IoSlice` has the layout of `iovec` (std's promise); the memory is borrowed for the call and only read.
+        let sent =
+            unsafe { libc::writev(file.as_raw_fd(), pieces.as_ptr().cast(), pieces.len() as libc::c_int) };
+        if sent < 0 { Err(Trouble::last()) } else { Ok(()) }
+    }
+}
