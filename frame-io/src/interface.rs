@@ -15,8 +15,6 @@ pub struct InterfaceState {
     pub up: bool,
     /// Able to carry frames: up, and the other end is there.
     pub running: bool,
-    /// Receives frames for everybody.
-    pub promiscuous: bool,
     /// Payload bytes of the longest frame, without the Ethernet header.
     pub mtu: u32,
     /// Its Ethernet address.
@@ -96,7 +94,6 @@ impl Interface {
             name: flags.name(),
             up: has(libc::IFF_UP),
             running: has(libc::IFF_UP) && has(libc::IFF_RUNNING),
-            promiscuous: has(libc::IFF_PROMISC),
             mtu: self.get(libc::SIOCGIFMTU as _)?.number().max(0) as u32,
             mac: self.address()?.1,
         })

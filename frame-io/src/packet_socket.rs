@@ -4,7 +4,8 @@
 //!   kernel --status word--> rx slot --RxFrame--> caller      a frame too long for a slot waits on the socket itself,
 //!                                                            in order: RxFrame::receive fetches it straight to its place
 //!   caller --push--> tx slot --kick--> kernel                one system call a burst
-//!   caller --send------------------------------> kernel      a frame too long for a slot
+//!   caller --send------------------------------> kernel      a frame too long for a slot, by a second socket: on one with
+//!                                                            a transmit ring the kernel looks nowhere else
 //! ```
 //!
 //! TPACKET_V2: a slot is handed over the moment its frame is in. V3 gathers frames in blocks and closes a block that is not
@@ -144,6 +145,8 @@ struct Socket {
     // Field order is drop order: the mapping goes before the descriptor.
     mapping: Mapping,
     fd: OwnedFd,
+    /// Sends what does not fit a slot; receives nothing.
+    long: OwnedFd,
     /// The transmit end left frames that the kernel had no room for; whoever passes next kicks again.
     waiting: AtomicBool,
     offered: AtomicU64,
@@ -212,16 +215,22 @@ fn open_socket(options: &PacketOptions, interface: &Interface) -> Result<Socket,
     let fd = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)
         .map_err(|source| FrameError::refused("opening a packet socket", name, "CAP_NET_RAW", source))?;
     let failed = |operation| move |source| FrameError::system(operation, name, source);
+    let long = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(failed("socket"))?;
     let set = |level, option, value: i32| sys::set_option(fd.as_fd(), level, option, &value);
     let packet = |option, value, operation| set(libc::SOL_PACKET, option, value).map_err(failed(operation));
+    for (option, value, operation) in [
+        (libc::PACKET_VNET_HDR, 1, "PACKET_VNET_HDR"),
+        (libc::PACKET_QDISC_BYPASS, i32::from(options.qdisc_bypass), "PACKET_QDISC_BYPASS"),
+    ] {
+        packet(option, value, operation)?;
+        sys::set_option(long.as_fd(), libc::SOL_PACKET, option, &value).map_err(failed(operation))?;
+    }
     sys::refuse_all(fd.as_fd(), true).map_err(failed("SO_ATTACH_FILTER"))?;
     packet(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as i32, "PACKET_VERSION")?;
-    packet(libc::PACKET_VNET_HDR, 1, "PACKET_VNET_HDR")?;
     // Malformed frames are dropped by the kernel; else it would stop at the first one for good.
     packet(libc::PACKET_LOSS, 1, "PACKET_LOSS")?;
     // Any frame that does not fit its slot is kept whole on the socket's queue.
     packet(libc::PACKET_COPY_THRESH, 1, "PACKET_COPY_THRESH")?;
-    packet(libc::PACKET_QDISC_BYPASS, i32::from(options.qdisc_bypass), "PACKET_QDISC_BYPASS")?;
     // What the host itself sends through the interface is not arriving at it. Known from Linux 4.20 on.
     let _ = set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1);
 
@@ -241,16 +250,19 @@ fn open_socket(options: &PacketOptions, interface: &Interface) -> Result<Socket,
         (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, (slots * (options.frame_bytes as i32 + 1024)).max(4 << 20)),
     ];
     for (force, ordinary, bytes) in wanted {
-        if set(libc::SOL_SOCKET, force, bytes).is_err() {
-            set(libc::SOL_SOCKET, ordinary, bytes).map_err(failed("SO_RCVBUF"))?;
+        for fd in [&fd, &long] {
+            let set = |option| sys::set_option(fd.as_fd(), libc::SOL_SOCKET, option, &bytes);
+            set(force).or_else(|_| set(ordinary)).map_err(failed("SO_SNDBUF"))?;
         }
     }
     let ring_bytes = blocks as usize * options.block_bytes as usize;
     let mapping = Mapping::new(fd.as_fd(), 2 * ring_bytes).map_err(failed("mmap"))?;
-    rx::bind(fd.as_fd(), interface.index()).map_err(failed("bind"))?;
+    rx::bind(long.as_fd(), interface.index(), 0).map_err(failed("bind"))?;
+    rx::bind(fd.as_fd(), interface.index(), libc::ETH_P_ALL as u16).map_err(failed("bind"))?;
     Ok(Socket {
         mapping,
         fd,
+        long,
         waiting: AtomicBool::new(false),
         offered: AtomicU64::new(0),
         dropped: AtomicU64::new(0),

@@ -62,9 +62,8 @@ impl Tap {
         for _ in 0..queues {
             let file = open_clone_device(name)?;
             request.call(file.as_fd(), libc::TUNSETIFF).map_err(|source| refused(name, source))?;
-            // The answer carries the name given; further queues join by it. The flags may come back changed.
-            request = InterfaceRequest::new(&request.name(), Carried::Flags(flags as i16))
-                .expect("the kernel's names fit");
+            // The answer carries the name given, by which further queues join; the flags may come back changed.
+            request.set_flags(flags as i16);
             files.push(Arc::new(file));
         }
         let name = request.name();

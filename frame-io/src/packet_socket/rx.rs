@@ -134,7 +134,7 @@ impl RxFrame<'_> {
     #[inline]
     #[must_use]
     pub fn vlan(&self) -> Option<VlanTag> {
-        (self.status & libc::TP_STATUS_VLAN_VALID != 0).then(|| VlanTag {
+        (self.status & libc::TP_STATUS_VLAN_VALID != 0).then_some(VlanTag {
             tpid: if self.status & libc::TP_STATUS_VLAN_TPID_VALID != 0 {
                 self.header.vlan_tpid
             } else {
@@ -192,11 +192,11 @@ impl Drop for RxFrame<'_> {
     }
 }
 
-pub(super) fn bind(fd: BorrowedFd<'_>, index: u32) -> io::Result<()> {
+pub(super) fn bind(fd: BorrowedFd<'_>, index: u32, protocol: u16) -> io::Result<()> {
     // SAFETY: integers only; all zero is a value.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_protocol = protocol.to_be();
     address.sll_ifindex = index as i32;
     let bytes = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the kernel reads `bytes` bytes at `address`, which is that long.

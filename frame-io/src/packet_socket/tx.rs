@@ -130,7 +130,7 @@ impl PacketTx {
         message.msg_iov = pieces.as_mut_ptr().cast();
         message.msg_iovlen = pieces.len() as _;
         // SAFETY: `IoSlice` has the layout of `iovec` (std's promise); the memory is borrowed for the call and only read.
-        let sent = unsafe { libc::sendmsg(self.socket.fd.as_raw_fd(), &message, libc::MSG_DONTWAIT) };
+        let sent = unsafe { libc::sendmsg(self.socket.long.as_raw_fd(), &message, libc::MSG_DONTWAIT) };
         if sent < 0 { Err(Trouble::last()) } else { Ok(()) }
     }
 }

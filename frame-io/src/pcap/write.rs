@@ -226,10 +226,11 @@ impl PcapWriter {
 
 impl Drop for PcapWriter {
     fn drop(&mut self) {
-        if !self.failed && !self.buffer.is_empty() {
-            if let Err(error) = self.flush() {
-                tracing::error!(%error, "frames lost at the end of a capture");
-            }
+        if self.failed || self.buffer.is_empty() {
+            return;
+        }
+        if let Err(error) = self.flush() {
+            tracing::error!(%error, "frames lost at the end of a capture");
         }
     }
 }
