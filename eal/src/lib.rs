@@ -5,11 +5,16 @@ mod error;
 mod runtime;
 mod stop;
 
+pub mod barrier;
 pub mod clock;
 pub mod event;
+pub mod hugepage;
+pub mod iova;
 pub mod lcore;
 pub mod memory;
+pub mod mmio;
 pub mod region;
+pub mod simd;
 pub mod slot;
 pub mod topology;
 

@@ -1,31 +1,173 @@
-//! The memory of one `Eal`: regions that grow on demand, and named zones in them.
+//! The memory of one `Eal`: regions that are set aside at start or grow on demand, and named zones in them.
+//!
+//! ```text
+//!   Memory ── regions ──► Region  [ zone │ hole │ zone │ zone │      hole      ]   one mapping: memfd of huge pages,
+//!     │                   Region  [ zone │            hole            ]            or ordinary pages
+//!     └─ reserve ──► Zone (owned; holds its region; its bytes go back on drop)
+//! ```
+//!
+//! A mapping is made of the largest huge pages that suit and are free, else of ordinary pages, and one line in the log
+//! then says which command would give huge ones. Its pages get their memory before anyone is given an address, so that no
+//! later access fails; children of `fork` do not have them; and no file system ever knows a name for them, so that they are
+//! freed whatever way the process ends.
+//!
+//! ```
+//! use pollux_eal::memory::Memory;
+//! let memory = Memory::ordinary();
+//! let mut zone = memory.reserve("flow table", 100_000, 4096, None)?;
+//! zone.copy_in(8, b"hello");
+//! assert_eq!(memory.lookup("flow table").expect("it lives").bytes, 100_000);
+//! drop(zone);
+//! assert!(memory.lookup("flow table").is_none());
+//! # Ok::<(), pollux_eal::region::MemoryError>(())
+//! ```
 
+mod grow;
+mod report;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::region::{Backing, Mapping, MemoryError, PAGE_BYTES, Refused, Region, THP_BYTES, Wanted, Zone};
-use crate::topology::SocketId;
+use pollux_config::{HugeUnlink, MemorySpec};
 
-/// The most that one zone may have.
+use crate::hugepage::{self, Bytes};
+use crate::region::{MemoryError, PAGE_BYTES, Region, Zone, current_cpu};
+use crate::topology::{SocketId, Topology};
+pub use report::{MemoryStats, RegionStats, ZoneInfo};
+
+/// The most that one zone may have: half of what x86-64 gives a program with four levels of page tables.
 const BYTES_MAX: usize = 1 << 46;
-/// The largest alignment.
+/// The largest alignment and boundary.
 const ALIGN_MAX: usize = 1 << 30;
+
+/// Whether ordinary pages are locked against swapping. Huge pages never swap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PageLock {
+    /// Lock them where `RLIMIT_MEMLOCK` allows.
+    #[default]
+    WherePossible,
+    /// Lock them, or fail.
+    Required,
+    /// Leave them.
+    Never,
+}
+
+/// How the memory of an `Eal` is to be.
+#[derive(Clone, Debug)]
+pub struct MemoryOptions {
+    /// What the command line says.
+    pub spec: MemorySpec,
+    /// `--file-prefix`: part of the names that `/proc/PID/maps` shows.
+    pub file_prefix: String,
+    /// Locking of ordinary pages.
+    pub lock: PageLock,
+    /// Keep the file behind each region, so that another process can be given it ([`Region::fd`]). Ordinary pages then
+    /// come from a memfd, which transparent huge pages seldom back. A forked child holds such files until it ends.
+    pub share: bool,
+    /// Where `sys` and `proc` are found: `/`, but for tests.
+    pub root: PathBuf,
+}
+
+impl Default for MemoryOptions {
+    fn default() -> Self {
+        Self {
+            spec: MemorySpec::default(),
+            file_prefix: "rte".into(),
+            lock: PageLock::default(),
+            share: false,
+            root: "/".into(),
+        }
+    }
+}
+
+/// What a zone is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct ZoneRequest {
+    /// How long, at least 1.
+    pub bytes: usize,
+    /// Its address is a multiple of this power of two. Every zone is aligned to 64.
+    pub align: usize,
+    /// It crosses no multiple of this power of two, which is no smaller than the zone.
+    pub bound: Option<usize>,
+    /// The NUMA node; none: the caller's if it has room, else any.
+    pub socket: Option<SocketId>,
+}
 
 /// The memory of one `Eal`. A clone is another handle; the mappings live until the last handle, region and zone are
 /// dropped. Two values made apart share nothing.
 #[derive(Clone, Debug)]
-pub struct Memory(Arc<Mutex<Vec<Region>>>);
+pub struct Memory(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    options: MemoryOptions,
+    topology: Topology,
+    /// The page size of `--huge-dir`, where that is used.
+    dir_page_size: Option<usize>,
+    regions: Mutex<Vec<Region>>,
+    /// That ordinary pages serve has been said.
+    told: AtomicBool,
+}
 
 impl Memory {
-    /// Memory of ordinary pages, grown on demand, for tests and programs that have no `Eal`.
-    #[must_use]
-    pub fn ordinary() -> Self {
-        Self(Arc::default())
-    }
-
-    /// Reserves `bytes` at a multiple of `align` under a name that no other living zone of this memory has.
+    /// Sets aside what the options ask for; the rest grows on demand.
     ///
     /// # Errors
-    /// When an argument makes no sense or the kernel refuses; see [`MemoryError`].
+    /// When memory asked for at start is not to be had, `--huge-dir` is no hugetlbfs, or a node does not exist.
+    pub fn new(options: MemoryOptions) -> Result<Self, MemoryError> {
+        let topology = Topology::read(&options.root);
+        let spec = options.spec.clone();
+        let dir = spec.huge_dir.as_ref().filter(|_| !spec.in_memory && !spec.no_huge);
+        let dir_page_size = match dir {
+            None => None,
+            Some(path) => match hugepage::page_size_of_mount(path) {
+                Ok(Some(size)) => Some(size),
+                Ok(None) => return Err(MemoryError::NotHugetlbfs { path: path.clone() }),
+                Err(source) => return Err(MemoryError::HugeDir { path: path.clone(), source }),
+            },
+        };
+        if spec.huge_unlink == HugeUnlink::Never {
+            tracing::warn!(target: "eal.memory", "--huge-unlink=never means nothing here: huge pages have no names");
+        }
+        let memory = Self::over(options, topology, dir_page_size);
+        let sockets: Vec<SocketId> = memory.0.topology.nodes().iter().map(|node| node.id).collect();
+        let mib = |count: u64| usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(1 << 20);
+        if spec.numa_mib.iter().any(|&count| count > 0) {
+            for (index, &count) in spec.numa_mib.iter().enumerate().filter(|(_, count)| **count > 0) {
+                let socket = SocketId(u16::try_from(index).unwrap_or(u16::MAX));
+                memory.check_socket("--numa-mem", socket)?;
+                memory.set_aside(mib(count), socket)?;
+            }
+        } else if let Some(count) = spec.initial_mib {
+            // In equal shares, the first node taking what does not divide.
+            let share = count / sockets.len() as u64;
+            for (index, &socket) in sockets.iter().enumerate() {
+                let rest = if index == 0 { count % sockets.len() as u64 } else { 0 };
+                memory.set_aside(mib(share + rest), socket)?;
+            }
+        }
+        Ok(memory)
+    }
+
+    /// Memory of ordinary pages, grown on demand and not locked, for tests and programs that have no `Eal`.
+    #[must_use]
+    pub fn ordinary() -> Self {
+        let spec = MemorySpec { no_huge: true, ..MemorySpec::default() };
+        let options = MemoryOptions { spec, lock: PageLock::Never, ..MemoryOptions::default() };
+        let topology = Topology::read(&options.root);
+        Self::over(options, topology, None)
+    }
+
+    fn over(options: MemoryOptions, topology: Topology, dir_page_size: Option<usize>) -> Self {
+        let (regions, told) = (Mutex::default(), AtomicBool::new(false));
+        Self(Arc::new(Shared { options, topology, dir_page_size, regions, told }))
+    }
+
+    /// Reserves `bytes`, all zero, at a multiple of `align`, under a name that no other living zone of this memory has.
+    ///
+    /// # Errors
+    /// When an argument makes no sense, the name is taken, or the memory is not to be had; see [`MemoryError`].
     pub fn reserve(
         &self,
         name: &str,
@@ -33,56 +175,112 @@ impl Memory {
         align: usize,
         socket: Option<SocketId>,
     ) -> Result<Zone, MemoryError> {
-        if bytes == 0 || bytes > BYTES_MAX {
-            return Err(MemoryError::Size { name: name.to_owned(), bytes, max: BYTES_MAX });
-        }
-        if !align.is_power_of_two() || align > ALIGN_MAX {
-            return Err(MemoryError::Align { name: name.to_owned(), align, max: ALIGN_MAX });
-        }
-        let mut regions = self.regions_locked();
-        let old = regions.iter().find_map(|region| {
-            region.free_list().taken().values().find(|taken| taken.name == name).map(|taken| taken.bytes)
-        });
-        if let Some(bytes) = old {
-            return Err(MemoryError::NameTaken { name: name.to_owned(), bytes });
-        }
-        if let Some(zone) = regions.iter().find_map(|region| region.take(name, bytes, align, None)) {
-            return Ok(zone);
-        }
-        let wanted = Wanted {
-            label: name,
-            backing: Backing::Anonymous,
-            bytes: bytes.next_multiple_of(THP_BYTES),
-            page_size: PAGE_BYTES,
-            align: align.max(THP_BYTES),
-            node: socket.filter(|socket| socket.0 > 0),
-            lock: false,
-            keep_fd: false,
-        };
-        let region = match Mapping::new(&wanted) {
-            Ok(mapping) => Region::over(mapping, name, PAGE_BYTES, socket),
-            Err(Refused::Map(source) | Refused::Bind(source) | Refused::Populate(source)) => {
-                let mend = String::new();
-                return Err(MemoryError::Map {
-                    name: name.to_owned(),
-                    bytes,
-                    page_size: PAGE_BYTES,
-                    mend,
-                    source,
-                });
-            }
-        };
-        regions.push(region.clone());
-        Ok(region.take(name, bytes, align, None).expect("the region was made to hold the zone"))
+        self.reserve_as(name, &ZoneRequest { bytes, align, bound: None, socket })
     }
 
-    /// Every region there is, in the order they were made.
+    /// [`reserve`](Self::reserve) with every wish that a zone can have.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve).
+    pub fn reserve_as(&self, name: &str, request: &ZoneRequest) -> Result<Zone, MemoryError> {
+        let &ZoneRequest { bytes, align, bound, socket } = request;
+        let name_owned = || name.to_owned();
+        if bytes == 0 || bytes > BYTES_MAX {
+            return Err(MemoryError::Size { name: name_owned(), bytes, max: BYTES_MAX });
+        }
+        if !align.is_power_of_two() || align > ALIGN_MAX {
+            return Err(MemoryError::Align { name: name_owned(), align, max: ALIGN_MAX });
+        }
+        if let Some(bound) = bound.filter(|bound| !bound.is_power_of_two() || *bound < bytes) {
+            return Err(MemoryError::Bound { name: name_owned(), bytes, bound });
+        }
+        if let Some(socket) = socket {
+            self.check_socket(name, socket)?;
+        }
+        // Held to the end: two threads asking for one name must not both find it free.
+        let mut regions = self.regions_locked();
+        if let Some(old) = report::zones(&regions).into_iter().find(|zone| zone.name == name) {
+            return Err(MemoryError::NameTaken { name: name_owned(), bytes: old.bytes });
+        }
+        let sockets = socket.map_or_else(|| self.sockets_near(), |socket| vec![socket]);
+        for &socket in &sockets {
+            let there = regions.iter().filter(|region| region.socket() == Some(socket));
+            if let Some(zone) = there.into_iter().find_map(|region| region.take(name, bytes, align, bound)) {
+                return Ok(zone);
+            }
+        }
+        self.reserve_new(&mut regions, name, request, &sockets)
+    }
+
+    /// The living zone of that name.
+    #[must_use]
+    pub fn lookup(&self, name: &str) -> Option<ZoneInfo> {
+        report::zones(&self.regions_locked()).into_iter().find(|zone| zone.name == name)
+    }
+
+    /// Visits every living zone, by region and address. The zones are those at the time of the call; `visit` may reserve
+    /// and drop.
+    pub fn walk(&self, visit: impl FnMut(&ZoneInfo)) {
+        let zones = report::zones(&self.regions_locked());
+        zones.iter().for_each(visit);
+    }
+
+    /// Every region there is, in the order they were made. A device registers each once.
     #[must_use]
     pub fn regions(&self) -> Vec<Region> {
         self.regions_locked().clone()
     }
 
+    /// How much there is, is used and is free; printed, it is the table of regions and zones.
+    #[must_use]
+    pub fn stats(&self) -> MemoryStats {
+        MemoryStats::of(&self.regions_locked())
+    }
+
+    /// The nodes that zones can be asked of.
+    #[must_use]
+    pub fn topology(&self) -> &Topology {
+        &self.0.topology
+    }
+
+    fn check_socket(&self, name: &str, socket: SocketId) -> Result<(), MemoryError> {
+        if self.0.topology.nodes().iter().any(|node| node.id == socket) {
+            return Ok(());
+        }
+        Err(MemoryError::NoSocket { name: name.to_owned(), socket, present: self.0.topology.describe() })
+    }
+
+    /// All nodes, the calling thread's first.
+    fn sockets_near(&self) -> Vec<SocketId> {
+        let mut sockets: Vec<SocketId> = self.0.topology.nodes().iter().map(|node| node.id).collect();
+        if sockets.len() > 1
+            && let Some(here) = current_cpu().and_then(|cpu| self.0.topology.socket_of(cpu))
+        {
+            sockets.sort_by_key(|&socket| socket != here);
+        }
+        sockets
+    }
+
     fn regions_locked(&self) -> MutexGuard<'_, Vec<Region>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        // The list only ever has a whole region pushed, so a poisoned lock says nothing against it.
+        self.0.regions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says once that ordinary pages serve.
+    fn tell_ordinary(&self, bytes: usize, why: &str, locked: bool) {
+        let asked_for = self.0.options.spec.no_huge;
+        if asked_for || self.0.told.swap(true, Ordering::Relaxed) {
+            tracing::debug!(target: "eal.memory", bytes, locked, "ordinary pages");
+            return;
+        }
+        let lock = if locked { "" } else { ", not locked (`ulimit -l unlimited` allows it)" };
+        tracing::warn!(
+            target: "eal.memory",
+            "ordinary pages of {} serve{lock}: {why}; --no-huge silences this",
+            Bytes(PAGE_BYTES)
+        );
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::topology::SocketId;
 pub use error::MemoryError;
 use free_list::FreeList;
-pub(crate) use mapping::{Backing, Mapping, Refused, THP_BYTES, Wanted};
+pub(crate) use mapping::{Backing, Locked, Mapping, Refused, THP_BYTES, Wanted, current_cpu, lock_limit};
 pub use zone::Zone;
 
 /// Size in bytes of an ordinary page.
@@ -125,7 +125,15 @@ impl Region {
     /// Whether the pages can never be swapped out: huge pages, or ordinary ones that could be locked.
     #[must_use]
     pub fn locked(&self) -> bool {
-        self.0.page_size > PAGE_BYTES || self.0.mapping.locked().is_ok()
+        self.0.page_size > PAGE_BYTES || self.0.mapping.locked() == Locked::Yes
+    }
+
+    /// Why the pages could not be locked, if that was tried.
+    pub(crate) fn lock_refused(&self) -> Option<std::io::Error> {
+        match self.0.mapping.locked() {
+            Locked::Refused(number) => Some(std::io::Error::from_raw_os_error(number)),
+            Locked::Yes | Locked::NotAsked => None,
+        }
     }
 
     /// The file behind it, kept only where sharing was asked for: another process can map it.

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::hugepage::Bytes;
 use crate::topology::SocketId;
 
 /// Why memory could not be had.
@@ -53,7 +54,7 @@ pub enum MemoryError {
     },
     /// The options' own limit.
     #[error(
-        "cannot reserve {bytes} bytes for {name}: {used} of the limit of {limit} bytes are mapped; raise --numa-limit"
+        "cannot reserve {} for {name}: {} of the limit of {} are mapped; raise --numa-limit", Bytes(*.bytes), Bytes(*.used), Bytes(*.limit)
     )]
     Limit {
         /// What the memory was for.
@@ -67,7 +68,7 @@ pub enum MemoryError {
     },
     /// The machine (or the control group) has less memory left than asked for.
     #[error(
-        "cannot populate {bytes} bytes for {name}: {available} bytes are available ({source_of_limit}); ask for less or free some"
+        "cannot populate {} for {name}: {} are available ({source_of_limit}); ask for less or free some", Bytes(*.bytes), Bytes(*.available)
     )]
     NotEnough {
         /// What the memory was for.
@@ -80,7 +81,7 @@ pub enum MemoryError {
         source_of_limit: String,
     },
     /// The kernel refused a mapping.
-    #[error("cannot map {bytes} bytes of {page_size}-byte pages for {name}{mend}")]
+    #[error("cannot map {} in pages of {} for {name}{mend}", Bytes(*.bytes), Bytes(*.page_size))]
     Map {
         /// What the memory was for.
         name: String,
@@ -94,7 +95,7 @@ pub enum MemoryError {
         source: io::Error,
     },
     /// Mapped, but the pages were not to be had: to touch them would be a SIGBUS.
-    #[error("cannot populate {bytes} bytes of {page_size}-byte pages for {name}{mend}")]
+    #[error("cannot populate {} in pages of {} for {name}{mend}", Bytes(*.bytes), Bytes(*.page_size))]
     Populate {
         /// What the memory was for.
         name: String,
@@ -109,7 +110,7 @@ pub enum MemoryError {
     },
     /// Locking was required and RLIMIT_MEMLOCK (or the lack of CAP_IPC_LOCK) refused it.
     #[error(
-        "cannot lock {bytes} bytes for {name}: RLIMIT_MEMLOCK is {limit} bytes; run `ulimit -l unlimited`, or set LimitMEMLOCK=infinity in the service"
+        "cannot lock {} for {name}: RLIMIT_MEMLOCK is {}; run `ulimit -l unlimited`, or set LimitMEMLOCK=infinity in the service", Bytes(*.bytes), Bytes(*.limit)
     )]
     Lock {
         /// What the memory was for.
@@ -117,12 +118,12 @@ pub enum MemoryError {
         /// How much was to be locked.
         bytes: usize,
         /// The limit.
-        limit: u64,
+        limit: usize,
         /// The kernel's answer.
         source: io::Error,
     },
     /// The pages could not be bound to a NUMA node.
-    #[error("cannot bind {bytes} bytes for {name} to NUMA node {socket}")]
+    #[error("cannot bind {} for {name} to NUMA node {socket}", Bytes(*.bytes))]
     Bind {
         /// What the memory was for.
         name: String,
@@ -144,7 +145,7 @@ pub enum MemoryError {
         present: String,
     },
     /// Huge pages were demanded and there are too few.
-    #[error("cannot have {bytes} bytes of huge pages for {name}: {free}; {mend}")]
+    #[error("cannot have {} of huge pages for {name}: {free}; {mend}", Bytes(*.bytes))]
     NoHugePages {
         /// What the memory was for.
         name: String,
@@ -169,4 +170,9 @@ pub enum MemoryError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// `--iova-mode pa`.
+    #[error(
+        "--iova-mode pa cannot be had: every device here takes virtual addresses; say --iova-mode va, or leave it out"
+    )]
+    PhysicalIova,
 }

@@ -124,3 +124,6 @@ impl FreeList {
         self.holes.insert(start, Hole { bytes: size, dirty: true });
     }
 }
+
+#[cfg(test)]
+mod tests;

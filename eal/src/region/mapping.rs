@@ -61,7 +61,16 @@ pub(crate) struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
     fd: Option<OwnedFd>,
-    locked: Result<(), io::Error>,
+    locked: Locked,
+}
+
+/// Whether the pages were locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Locked {
+    Yes,
+    NotAsked,
+    /// With the kernel's error number.
+    Refused(i32),
 }
 
 // SAFETY: `Mapping` is an address range and a descriptor; what may be done to the bytes is decided by whoever holds
@@ -91,16 +100,15 @@ impl Mapping {
         self.fd.as_ref()
     }
 
-    /// Whether the pages were locked, and if not, why.
-    pub(crate) fn locked(&self) -> Result<(), &io::Error> {
-        self.locked.as_ref().copied()
+    pub(crate) fn locked(&self) -> Locked {
+        self.locked
     }
 
     /// Maps, binds, populates and, if asked, locks. On an error nothing is left mapped.
     pub(crate) fn new(wanted: &Wanted<'_>) -> Result<Self, Refused> {
         let fd = open_backing(wanted).map_err(Refused::Map)?;
         let base = map(wanted, fd.as_ref()).map_err(Refused::Map)?;
-        let mut mapping = Self { base, bytes: wanted.bytes, fd, locked: Err(io::ErrorKind::Other.into()) };
+        let mut mapping = Self { base, bytes: wanted.bytes, fd, locked: Locked::NotAsked };
         // Before any page exists: a child must never see the bytes that a device may be writing, and copy-on-write in
         // the parent would take the pages away from under the device.
         mapping.advise(libc::MADV_DONTFORK).map_err(Refused::Map)?;
@@ -115,7 +123,10 @@ impl Mapping {
         if wanted.lock {
             // SAFETY: the range is the mapping that this value owns; locking changes no byte.
             let answer = unsafe { libc::mlock(mapping.base.as_ptr().cast(), mapping.bytes) };
-            mapping.locked = if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
+            mapping.locked = match check(answer) {
+                Ok(()) => Locked::Yes,
+                Err(error) => Locked::Refused(error.raw_os_error().unwrap_or(0)),
+            };
         }
         if !wanted.keep_fd {
             // A forked child inherits descriptors whatever their flags, and would hold the pages after we are gone.
@@ -287,4 +298,18 @@ fn mmap(at: *mut u8, bytes: usize, protection: i32, flags: i32, fd: i32) -> io::
         return Err(io::Error::last_os_error());
     }
     NonNull::new(base.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+}
+
+/// The processor that the calling thread runs on, at the moment.
+pub(crate) fn current_cpu() -> Option<u16> {
+    // SAFETY: takes nothing and touches no memory of ours.
+    u16::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
+/// `RLIMIT_MEMLOCK` in bytes.
+pub(crate) fn lock_limit() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is ours and outlives the call.
+    unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
+    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
 }
