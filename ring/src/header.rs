@@ -58,6 +58,8 @@ pub(crate) struct Identity {
 pub struct Side {
     pub(crate) head: AtomicU64,
     pub(crate) tail: AtomicU64,
+    /// MP/MC: the peer's tail, when a thread of this side last looked.
+    pub(crate) seen: AtomicU64,
     /// RTS: how far the head may run before the tail.
     pub(crate) distance_max: AtomicU32,
 }
@@ -76,6 +78,7 @@ impl Side {
         Side {
             head: AtomicU64::new(start.under(0)),
             tail: AtomicU64::new(tail),
+            seen: AtomicU64::new(start.under(0)),
             distance_max: AtomicU32::new(distance_max),
         }
     }
@@ -91,6 +94,7 @@ impl Side {
         let fresh = Side::new(kind, start, 0);
         self.head.store(fresh.head.load(Ordering::Relaxed), Ordering::Relaxed);
         self.tail.store(fresh.tail.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.seen.store(fresh.seen.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 

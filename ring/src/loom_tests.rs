@@ -1,1 +1,195 @@
-//! Every interleaving of small scenes, explored by loom.
+//! Every interleaving of small scenes, explored by loom:
+//! `RUSTFLAGS="--cfg loom" cargo test -p pollux-ring --release --lib loom_tests` (with a target directory of its own).
+//!
+//! Positions start just before the wrap. The slots are tracked cells here, so an element that is moved without the
+//! acquire and release that hand it over is found as a race.
+
+use crate::header::{Kind, Plan};
+use crate::index::Seq;
+use crate::shared::{self, Consumer, Discipline, Producer};
+use crate::{hts, mpmc, rts, spsc};
+use loom::thread;
+
+fn plan(kind: Kind, capacity: usize) -> Plan {
+    Plan { start: Seq::new(u32::MAX), ..Plan::new(kind, capacity) }
+}
+
+/// All interleavings, up to so many preemptions: enough for every bug known to need few.
+fn explore(preemptions: usize, scene: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model.check(scene);
+}
+
+#[test]
+fn spsc_in_order_through_a_full_ring() {
+    explore(4, || {
+        let (mut producer, mut consumer) = spsc::ring_from(plan(Kind::Spsc, 2)).unwrap();
+        let sender = thread::spawn(move || {
+            for value in 0..3 {
+                while producer.enqueue(value).is_err() {
+                    thread::yield_now();
+                }
+            }
+            producer
+        });
+        for expected in 0..3 {
+            let value = loop {
+                match consumer.dequeue() {
+                    Some(value) => break value,
+                    None => thread::yield_now(),
+                }
+            };
+            assert_eq!(value, expected);
+        }
+        assert!(sender.join().unwrap().is_empty());
+    });
+}
+
+#[test]
+fn spsc_spans() {
+    explore(4, || {
+        let (mut producer, mut consumer) = spsc::ring_from(plan(Kind::Spsc, 2)).unwrap();
+        let sender = thread::spawn(move || {
+            let mut room = producer.reserve_bulk(2).unwrap();
+            assert_eq!(room.push_slice(&[1, 2]), 2);
+            assert_eq!(room.finish().count, 2);
+            producer
+        });
+        let mut seen = consumer.peek_burst(2);
+        // Published together, so seen together.
+        assert!(seen.is_empty() || seen.iter().eq(&[1, 2]));
+        seen.discard(1);
+        let taken = seen.finish().count;
+        assert_eq!(sender.join().unwrap().count(), 2 - taken);
+    });
+}
+
+fn ends<D: Discipline>(capacity: usize) -> (Producer<u32, D>, Consumer<u32, D>) {
+    shared::ring_from(plan(D::KIND, capacity)).unwrap()
+}
+
+/// Two producers and one consumer on a ring of one.
+fn producers_race<D: Discipline>() {
+    let (producer, consumer) = ends::<D>(1);
+    let senders = [1, 2].map(|value| {
+        let producer = producer.clone();
+        thread::spawn(move || {
+            let sent = producer.enqueue(value).is_ok();
+            drop(producer);
+            sent
+        })
+    });
+    let early = consumer.dequeue();
+    let sent = senders.map(|sender| sender.join().unwrap());
+    let late = consumer.dequeue();
+    let got = [early, late].into_iter().flatten().collect::<Vec<_>>();
+    assert_eq!(got.len(), sent.iter().filter(|sent| **sent).count());
+    assert!(!got.is_empty() && got.iter().sum::<u32>() <= 3 && consumer.is_empty());
+}
+
+/// Two consumers take from what one producer put, and puts.
+fn consumers_race<D: Discipline>() {
+    let (producer, consumer) = ends::<D>(2);
+    assert_eq!(producer.enqueue_bulk(&[1]).count, 1);
+    let receivers = [(); 2].map(|()| {
+        let consumer = consumer.clone();
+        thread::spawn(move || {
+            let got = consumer.dequeue();
+            drop(consumer);
+            got
+        })
+    });
+    producer.enqueue(2).unwrap();
+    let mut got: Vec<u32> = receivers.into_iter().filter_map(|receiver| receiver.join().unwrap()).collect();
+    got.extend(consumer.dequeue());
+    got.extend(consumer.dequeue());
+    got.sort_unstable();
+    assert_eq!(got, [1, 2]);
+}
+
+/// Bulks of two by two producers stay together, each visible as a whole.
+fn bulks_stay_together<D: Discipline>() {
+    let (producer, consumer) = ends::<D>(4);
+    let sender = {
+        let producer = producer.clone();
+        thread::spawn(move || {
+            assert_eq!(producer.enqueue_bulk(&[1, 2]).count, 2);
+            drop(producer);
+        })
+    };
+    assert_eq!(producer.enqueue_bulk(&[3, 4]).count, 2);
+    sender.join().unwrap();
+    let mut out = [0; 4];
+    assert_eq!(consumer.dequeue_bulk(&mut out, 4).count, 4);
+    assert!(out == [1, 2, 3, 4] || out == [3, 4, 1, 2], "{out:?}");
+}
+
+#[test]
+fn mpmc_producers() {
+    explore(3, producers_race::<mpmc::Mpmc>);
+}
+
+#[test]
+fn mpmc_consumers() {
+    explore(3, consumers_race::<mpmc::Mpmc>);
+}
+
+#[test]
+fn mpmc_bulks() {
+    explore(4, bulks_stay_together::<mpmc::Mpmc>);
+}
+
+#[test]
+fn rts_producers() {
+    explore(3, producers_race::<rts::Rts>);
+}
+
+#[test]
+fn rts_consumers() {
+    explore(3, consumers_race::<rts::Rts>);
+}
+
+#[test]
+fn rts_bulks() {
+    explore(4, bulks_stay_together::<rts::Rts>);
+}
+
+#[test]
+fn hts_producers() {
+    explore(3, producers_race::<hts::Hts>);
+}
+
+#[test]
+fn hts_consumers() {
+    explore(3, consumers_race::<hts::Hts>);
+}
+
+#[test]
+fn hts_bulks() {
+    explore(4, bulks_stay_together::<hts::Hts>);
+}
+
+/// One consumer peeks and takes a part while another dequeues.
+#[test]
+fn hts_peek() {
+    explore(3, || {
+        let (producer, consumer) = ends::<hts::Hts>(2);
+        assert_eq!(producer.enqueue_bulk(&[1, 2]).count, 2);
+        let other = {
+            let consumer = consumer.clone();
+            thread::spawn(move || {
+                let got = consumer.dequeue().unwrap();
+                drop(consumer);
+                got
+            })
+        };
+        let mut seen = consumer.peek_burst(2).unwrap();
+        let front = *seen.iter().next().unwrap();
+        let mine = seen.take().unwrap();
+        assert_eq!(front, mine);
+        drop(seen);
+        assert_eq!(other.join().unwrap() + mine, 3);
+        assert!(consumer.is_empty());
+    });
+}

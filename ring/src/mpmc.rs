@@ -4,7 +4,9 @@
 //! waits until all that claimed before it have published, and moves the tail on. A thread that is preempted in between
 //! therefore holds up the others on its side; where threads outnumber cores, see [`rts`](crate::rts).
 //!
-//! Positions are 64 bits here, so a head that was read long ago can never be taken for the present one.
+//! Each side keeps a note of the peer's tail on its own cache line, for all its threads, and reads the peer's line only
+//! when by that note there is not enough. Positions are 64 bits here, so that one that was read long ago can never be
+//! taken for the present one.
 //!
 //! ```
 //! let (producer, consumer) = pollux_ring::mpmc::ring(1024)?;
@@ -20,10 +22,27 @@
 
 use crate::error::RingError;
 use crate::header::{Kind, Plan, Side};
-use crate::index::{Seq, Want, room};
+use crate::index::Want;
 use crate::primitive::{Ordering, Wait};
 use crate::shared::{self, Claim, Discipline};
 use crate::storage::{Plain, RegionSpan};
+
+/// How far this side may go from `head`: by what one of its threads last saw of the peer, if that is enough for `count`.
+#[inline(always)]
+fn room(mine: &Side, peer: &Side, base: u32, head: u64, count: usize) -> usize {
+    let to = |tail: u64| u64::from(base).wrapping_add(tail).wrapping_sub(head) as usize;
+    // Acquire: pairs with the release below, and so with that of the peer whose tail this is.
+    let seen = to(mine.seen.load(Ordering::Acquire));
+    // What was seen too long ago leaves less than no room: beyond 32 bits, as an unsigned number.
+    if count <= seen && seen <= u32::MAX as usize {
+        return seen;
+    }
+    // Acquire: pairs with the release in the peer's `publish`; it is done with the slots up to there.
+    let tail = peer.tail.load(Ordering::Acquire);
+    // Release: hands on what we acquired. Another thread may store an older tail after ours, which is still true.
+    mine.seen.store(tail, Ordering::Release);
+    to(tail)
+}
 
 /// How the threads of an MP/MC side get out of each other's way.
 #[derive(Debug)]
@@ -79,10 +98,8 @@ impl Discipline for Mpmc {
         // the one by which this head was found to have room.
         let mut head = mine.head.load(Ordering::Acquire);
         loop {
-            // Acquire: pairs with the release in the peer's `publish`; it is done with the slots up to there.
-            let peer = peer.published(Ordering::Acquire);
-            // If others have moved the head on since, this is off, and the swap fails.
-            let room = room(base, peer, Seq::of(head));
+            // If others have moved the head on since, the room is off, and the swap fails.
+            let room = room(mine, peer, base, head, count);
             let taken = want.of(count, room);
             if taken == 0 {
                 return Claim { word: head, count: 0, left: room };

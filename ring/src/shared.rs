@@ -37,14 +37,15 @@ mod discipline {
     }
 
     /// How threads share one side of a ring. Sealed: the three are here.
-    pub trait Discipline: 'static {
+    pub trait Discipline: Send + Sync + 'static {
         #[doc(hidden)]
         const KIND: Kind;
         /// For `Debug`.
         #[doc(hidden)]
         const NAMES: [&'static str; 2];
 
-        /// Claims slots on `mine`, up to `base` beyond where `peer` has published.
+        /// Claims slots on `mine`, up to `base` beyond where `peer` has published. A claim of none changes nothing, and
+        /// is not published.
         #[doc(hidden)]
         fn claim(mine: &Side, peer: &Side, base: u32, count: usize, want: Want) -> Claim;
 
@@ -106,15 +107,16 @@ impl<T, D: Discipline> Producer<T, D> {
     unsafe fn enqueue_raw(&self, src: *const T, count: usize, want: Want) -> Enqueued {
         let (mine, peer) = (&self.core.header().producer, &self.core.header().consumer);
         let claim = D::claim(mine, peer, self.core.capacity(), count, want);
-        // SAFETY: the slots are claimed and free, the caller has at least so many elements. Two calls, so that a count
-        // that the compiler knows is known in the first.
+        if claim.count == 0 {
+            return Enqueued { count: 0, free: claim.left.min(self.capacity()) };
+        }
+        // SAFETY: the slots are claimed and free, the caller has at least so many elements.
+        // Two calls, so that a count that the compiler knows is known in the first.
         unsafe {
             if claim.count == count {
                 self.core.copy_in(claim.start(), src, count);
-            } else if claim.count > 0 {
-                self.core.copy_in(claim.start(), src, claim.count);
             } else {
-                return Enqueued { count: 0, free: claim.left };
+                self.core.copy_in(claim.start(), src, claim.count);
             }
         }
         D::publish(mine, claim);
@@ -187,15 +189,16 @@ impl<T, D: Discipline> Consumer<T, D> {
     unsafe fn dequeue_raw(&self, dst: *mut T, count: usize, want: Want) -> Dequeued {
         let (mine, peer) = (&self.core.header().consumer, &self.core.header().producer);
         let claim = D::claim(mine, peer, 0, count, want);
-        // SAFETY: the slots are claimed and hold elements, the caller has room for at least so many. Two calls, so that
-        // a count that the compiler knows is known in the first.
+        if claim.count == 0 {
+            return Dequeued { count: 0, used: claim.left.min(self.capacity()) };
+        }
+        // SAFETY: the slots are claimed and hold elements, the caller has room for so many.
+        // Two calls, so that a count that the compiler knows is known in the first.
         unsafe {
             if claim.count == count {
                 self.core.copy_out(claim.start(), dst, count);
-            } else if claim.count > 0 {
-                self.core.copy_out(claim.start(), dst, claim.count);
             } else {
-                return Dequeued { count: 0, used: claim.left };
+                self.core.copy_out(claim.start(), dst, claim.count);
             }
         }
         D::publish(mine, claim);

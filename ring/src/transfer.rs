@@ -10,7 +10,7 @@ use std::ptr;
 pub struct Enqueued {
     /// Elements moved into the ring, from the front of the source.
     pub count: usize,
-    /// Elements that still fit. SP/SC: at least so many, since it looks at the consumer only when it must.
+    /// Elements that still fit. SP/SC and MP/MC: at least so many, since they look at the consumers only when they must.
     pub free: usize,
 }
 
@@ -20,7 +20,7 @@ pub struct Enqueued {
 pub struct Dequeued {
     /// Elements moved out of the ring.
     pub count: usize,
-    /// Elements still inside. SP/SC: at least so many, since it looks at the producer only when it must.
+    /// Elements still inside. SP/SC and MP/MC: at least so many, since they look at the producers only when they must.
     pub used: usize,
 }
 
