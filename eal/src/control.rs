@@ -1,10 +1,11 @@
 //! Control threads: all that an `Eal` runs beside its lcores, kept off the lcores' CPUs.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::ThreadId;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{JoinHandle, ThreadId};
 
-use crate::EalError;
 use crate::lcore::CpuSet;
+use crate::panic::Reporter;
+use crate::{EalError, Panicked, StopFlag};
 
 /// Where one living `Eal` put the thread that made it.
 struct Narrowed {
@@ -60,5 +61,107 @@ impl Drop for OffLcores {
             // Not worth an error on the way out: the thread keeps running where it is.
             let _kept = last.map_or(&gone.allowed, |eal| &eal.control).pin_this_thread();
         }
+    }
+}
+
+/// Makes the control threads of one `Eal`. Clones make threads of the same `Eal`.
+#[derive(Clone, Debug)]
+pub(crate) struct Controls {
+    cpus: CpuSet,
+    logs: tracing::Dispatch,
+    pub(crate) reporter: Reporter,
+    living: Arc<Living>,
+}
+
+#[derive(Debug, Default)]
+struct Living {
+    count: Mutex<usize>,
+    fewer: Condvar,
+}
+
+/// Counts a thread for as long as it runs.
+struct Counted(Arc<Living>);
+
+impl Counted {
+    fn new(living: &Arc<Living>) -> Self {
+        *living.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        Self(Arc::clone(living))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        *self.0.count.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.fewer.notify_all();
+    }
+}
+
+impl Controls {
+    pub(crate) fn new(cpus: CpuSet, logs: tracing::Dispatch, reporter: Reporter) -> Self {
+        Self { cpus, logs, reporter, living: Arc::default() }
+    }
+
+    /// A thread `control-NAME` with this `Eal`'s CPUs and log; its panic stops the `Eal`. `Eal`'s own: it is not waited
+    /// for by [`Controls::wait_all`].
+    pub(crate) fn spawn<R: Send + 'static>(
+        &self,
+        name: &str,
+        work: impl FnOnce() -> R + Send + 'static,
+    ) -> Result<JoinHandle<Result<R, Panicked>>, EalError> {
+        let thread = format!("control-{name}");
+        let (cpus, logs, reporter) = (self.cpus.clone(), self.logs.clone(), self.reporter.clone());
+        let body = move || {
+            tracing::dispatcher::with_default(&logs, || {
+                // Its maker may be an lcore, whose CPUs it would inherit.
+                if let Err(error) = cpus.pin_this_thread() {
+                    tracing::warn!(target: "lib.eal", "cannot keep this control thread on CPUs {cpus}: {error}");
+                }
+                reporter.guard(work)
+            })
+        };
+        std::thread::Builder::new().name(thread.clone()).spawn(body).map_err(|source| EalError::Thread { thread, source })
+    }
+
+    /// The same for the application.
+    pub(crate) fn spawn_counted<R: Send + 'static>(
+        &self,
+        name: &str,
+        work: impl FnOnce(&StopFlag) -> R + Send + 'static,
+    ) -> Result<ControlThread<R>, EalError> {
+        let counted = Counted::new(&self.living);
+        let stop = self.reporter.stop.clone();
+        let thread = self.spawn(name, move || {
+            let _counted = counted;
+            work(&stop)
+        })?;
+        Ok(ControlThread(thread))
+    }
+
+    /// Sleeps until the application's control threads have ended.
+    pub(crate) fn wait_all(&self) {
+        let mut count = self.living.count.lock().unwrap_or_else(PoisonError::into_inner);
+        while *count > 0 {
+            count = self.living.fewer.wait(count).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// A control thread of the application. Dropping it lets the thread run on; the `Eal` waits for it at its end.
+#[derive(Debug)]
+pub struct ControlThread<R>(JoinHandle<Result<R, Panicked>>);
+
+impl<R> ControlThread<R> {
+    /// Whether it has ended.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.0.is_finished()
+    }
+
+    /// Sleeps until it has ended.
+    ///
+    /// # Errors
+    /// [`Panicked`] when it panicked.
+    pub fn wait(self) -> Result<R, Panicked> {
+        self.0.join().unwrap_or_else(|_| unreachable!("panics are caught inside the thread"))
     }
 }

@@ -140,6 +140,40 @@ pub enum EalError {
         subject: &'static str,
     },
 
+    /// No such service.
+    #[error("there is no service {number}; it was unregistered, or belongs to another Eal")]
+    UnknownService {
+        /// Its number.
+        number: u32,
+    },
+
+    /// Not a service core.
+    #[error("{asked} needs a service core; service cores: {cores}")]
+    NoServiceCore {
+        /// What was asked for.
+        asked: String,
+        /// What there is.
+        cores: String,
+    },
+
+    /// A log pattern that cannot be understood.
+    #[error("log pattern '{pattern}' cannot be understood: {source}")]
+    LogPattern {
+        /// As given.
+        pattern: String,
+        /// What is wrong with it.
+        source: regex_lite::Error,
+    },
+
+    /// A signal cannot be handled.
+    #[error("cannot handle signal {signal}")]
+    Signal {
+        /// Its number.
+        signal: i32,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+
     /// An event or epoll file could not be made or changed.
     #[error("cannot {action}")]
     Event {

@@ -26,6 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_utils::CachePadded;
 
+use crate::panic::Reporter;
 use crate::{EalError, SocketId, StopFlag};
 
 pub use cpuset::CpuSet;
@@ -108,16 +109,6 @@ pub struct LcoreInfo {
     pub state: LcoreState,
     /// What its loop reported.
     pub usage: Usage,
-}
-
-/// The end of an lcore that panicked.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("lcore {lcore} panicked: {message}")]
-pub struct LcorePanic {
-    /// Which.
-    pub lcore: LcoreId,
-    /// What it said.
-    pub message: String,
 }
 
 /// One lcore, whoever made its thread.
@@ -250,8 +241,7 @@ impl LcoreContext {
 pub(crate) struct Crew {
     pub(crate) main: LcoreId,
     pub(crate) workers: Vec<Arc<Worker>>,
-    pub(crate) stop: StopFlag,
-    pub(crate) panics: Mutex<Vec<LcorePanic>>,
+    pub(crate) reporter: Reporter,
     registry: Mutex<foreign::Registry>,
 }
 
@@ -261,10 +251,10 @@ pub struct Lcores(pub(crate) Arc<Crew>);
 
 impl Lcores {
     /// Makes and pins all threads, and waits until each is where it belongs.
-    pub(crate) fn start(plan: Plan, stop: StopFlag, logs: tracing::Dispatch) -> Result<Self, EalError> {
+    pub(crate) fn start(plan: Plan, reporter: Reporter, logs: &tracing::Dispatch) -> Result<Self, EalError> {
         let main = plan.main;
-        let workers = worker::start_all(plan.lcores, &stop, &logs)?;
-        let crew = Crew { main, workers, stop, panics: Mutex::default(), registry: Mutex::default() };
+        let workers = worker::start_all(plan.lcores, &reporter.stop, logs)?;
+        let crew = Crew { main, workers, reporter, registry: Mutex::default() };
         Ok(Self(Arc::new(crew)))
     }
 
@@ -316,12 +306,6 @@ impl Lcores {
     #[must_use]
     pub fn usage(&self, id: LcoreId) -> Option<Usage> {
         self.get(id).map(|lcore| lcore.usage)
-    }
-
-    /// What panicked so far.
-    #[must_use]
-    pub fn panics(&self) -> Vec<LcorePanic> {
-        self.0.panics.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn worker(&self, lcore: LcoreId) -> Result<&Arc<Worker>, EalError> {

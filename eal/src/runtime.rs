@@ -1,34 +1,64 @@
 //! The [`Eal`] value: what is made at start, and the order in which it goes.
 
-use pollux_config::EalSpec;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
-use crate::control::{self, OffLcores};
-use crate::lcore::{Launched, LcoreContext, LcoreId, LcorePanic, LcoreState, Lcores, Main, Plan, Scope};
+use pollux_config::{EalSpec, LogSpec};
+use tracing::subscriber::DefaultGuard;
+
+use crate::alarm::Alarms;
+use crate::clock::Clock;
+use crate::control::{self, ControlThread, Controls, OffLcores};
+use crate::interrupt::Interrupts;
+use crate::lcore::{Launched, LcoreContext, LcoreId, LcoreState, Lcores, Main, Plan, Scope};
+use crate::log::Logs;
+use crate::memory::Memory;
+use crate::panic::Reporter;
+use crate::service::Services;
+use crate::signal::Subscription;
 use crate::stop::StopReason;
-use crate::{EalError, StopFlag};
+use crate::{EalError, Panicked, StopFlag};
+
+type ExitHandler = (String, Box<dyn FnOnce() + Send>);
 
 /// One environment: lcores, memory, clock, timers, logs. A value: several may live in one process and share nothing.
-#[derive(Debug)]
 pub struct Eal {
-    stop: StopFlag,
+    spec: EalSpec,
+    reporter: Reporter,
     lcores: Lcores,
+    controls: Controls,
+    services: Services,
+    alarms: Alarms,
+    interrupts: Interrupts,
+    exit_handlers: Mutex<Vec<ExitHandler>>,
+    signals: Mutex<Option<Subscription>>,
     off_lcores: Option<OffLcores>,
+    logs: Logs,
+    clock: Clock,
+    memory: Memory,
+}
+
+impl fmt::Debug for Eal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Eal").field("lcores", &self.lcores).field("stop", &self.reporter.stop).finish_non_exhaustive()
+    }
 }
 
 /// How an `Eal` ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Exit {
-    /// Why it was asked to stop; `None` when it was simply shut down.
+    /// Why it was asked to stop; `None` when it was simply shut down. A panic comes before all others.
     pub reason: Option<StopReason>,
-    /// The lcores that panicked, in order.
-    pub panics: Vec<LcorePanic>,
+    /// What panicked, in order.
+    pub panics: Vec<Panicked>,
 }
 
 impl Exit {
     /// What the process should exit with: 0, or 1 after a panic. A signal is an ordinary end.
     #[must_use]
     pub fn code(&self) -> u8 {
-        u8::from(self.reason == Some(StopReason::Panic))
+        u8::from(!self.panics.is_empty())
     }
 }
 
@@ -39,22 +69,131 @@ impl Eal {
     /// # Errors
     /// What cannot be had, in one line; nothing is left behind then.
     pub fn init(spec: EalSpec) -> Result<Self, EalError> {
+        Self::init_with_logs(spec, Logs::new)
+    }
+
+    /// The same, with a log that goes elsewhere than standard error; see [`Logs::to`].
+    ///
+    /// # Errors
+    /// As [`Eal::init`].
+    pub fn init_with_logs(
+        spec: EalSpec,
+        logs: impl FnOnce(&LogSpec) -> Result<Logs, EalError>,
+    ) -> Result<Self, EalError> {
+        let logs = logs(&spec.log)?;
+        let guard = logs.enter();
         let allowed = control::process_affinity()?;
         let plan = Plan::new(&spec, &allowed)?;
-        let stop = StopFlag::new()?;
-        let logs = tracing::Dispatch::none();
-        let control = plan.control.clone();
-        let lcores = Lcores::start(plan, stop.clone(), logs)?;
-        let mut eal = Self { stop, lcores, off_lcores: None };
-        eal.off_lcores = Some(OffLcores::this_thread(&control, &allowed)?);
-        Ok(eal)
+        let reporter = Reporter::new(StopFlag::new()?);
+        let clock = Clock::get();
+        let memory = Memory::ordinary();
+        let controls = Controls::new(plan.control.clone(), logs.dispatch().clone(), reporter.clone());
+        let interrupts = Interrupts::new(controls.clone())?;
+        let off_lcores = OffLcores::this_thread(&plan.control, &allowed)?;
+        let lcores = Lcores::start(plan, reporter.clone(), logs.dispatch())?;
+        drop(guard);
+        Ok(Self {
+            spec,
+            services: Services::new(&lcores, reporter.clone()),
+            alarms: Alarms::new(controls.clone()),
+            interrupts,
+            reporter,
+            lcores,
+            controls,
+            exit_handlers: Mutex::default(),
+            signals: Mutex::default(),
+            off_lcores: Some(off_lcores),
+            logs,
+            clock,
+            memory,
+        })
+    }
+
+    /// What it was made from.
+    #[must_use]
+    pub fn spec(&self) -> &EalSpec {
+        &self.spec
+    }
+
+    /// Its memory.
+    #[must_use]
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// The clock; the same for all in a process, as the machine has one.
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Alarms, called on `control-alarm`.
+    #[must_use]
+    pub fn alarms(&self) -> &Alarms {
+        &self.alarms
+    }
+
+    /// Interrupts, called on `control-intr`.
+    #[must_use]
+    pub fn interrupts(&self) -> &Interrupts {
+        &self.interrupts
+    }
+
+    /// Services, and the service cores that run them.
+    #[must_use]
+    pub fn services(&self) -> &Services {
+        &self.services
+    }
+
+    /// The log.
+    #[must_use]
+    pub fn logs(&self) -> &Logs {
+        &self.logs
+    }
+
+    /// The calling thread logs to this `Eal` until the guard is dropped. The `Eal`'s own threads do so anyway.
+    #[must_use]
+    pub fn enter_logs(&self) -> DefaultGuard {
+        self.logs.enter()
+    }
+
+    /// Starts a thread `control-NAME` beside the lcores, on CPUs that they leave, if any. Linux keeps 15 bytes of the name.
+    /// It must end when the stop flag, which it is given, is set: the `Eal` waits for it at its end.
+    ///
+    /// # Errors
+    /// [`EalError::Thread`].
+    pub fn control_thread<F, R>(&self, name: &str, work: F) -> Result<ControlThread<R>, EalError>
+    where
+        F: FnOnce(&StopFlag) -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        self.controls.spawn_counted(name, work)
+    }
+
+    /// From now on SIGINT and SIGTERM set the stop flag, as the module documentation of [`signal`](crate::signal) says.
+    ///
+    /// # Errors
+    /// [`EalError::Signal`].
+    pub fn handle_signals(&self) -> Result<(), EalError> {
+        let mut signals = self.signals.lock().unwrap_or_else(PoisonError::into_inner);
+        if signals.is_none() {
+            *signals = Some(Subscription::new(&self.reporter.stop)?);
+        }
+        Ok(())
+    }
+
+    /// Has `handler` called at the end, when nothing runs on lcores any more and memory, alarms and interrupts are still
+    /// there. Handlers are called in reverse order.
+    pub fn at_exit(&self, name: &str, handler: impl FnOnce() + Send + 'static) {
+        let mut handlers = self.exit_handlers.lock().unwrap_or_else(PoisonError::into_inner);
+        handlers.push((name.into(), Box::new(handler)));
     }
 
     /// The flag that tells all threads to finish. It is set by code, by the panic of a thread, and by signals after
     /// [`Eal::handle_signals`].
     #[must_use]
     pub fn stop_flag(&self) -> StopFlag {
-        self.stop.clone()
+        self.reporter.stop.clone()
     }
 
     /// The lcores.
@@ -116,21 +255,42 @@ impl Eal {
         self.lcores.wait_all();
     }
 
-    /// Stops everything in order and says how it ended. Dropping an `Eal` does the same.
+    /// Stops everything and says how it ended. Dropping an `Eal` does the same.
+    ///
+    /// In order: the stop flag is set; lcores and control threads have returned; service cores stop; exit handlers run, the
+    /// last one first; alarms and interrupts end; all threads are joined; signals and the caller's CPUs are as before; memory
+    /// goes with its last user.
     pub fn shutdown(mut self) -> Exit {
-        let exit = Exit { reason: self.stop.reason(), panics: Vec::new() };
+        let reason = self.reporter.stop.reason();
         self.end();
         // A panic may come while the lcores finish.
-        let panics = self.lcores.panics();
-        let reason = if panics.is_empty() { exit.reason } else { Some(StopReason::Panic) };
-        Exit { reason, panics }
+        let panics = self.reporter.seen();
+        Exit { reason: if panics.is_empty() { reason } else { Some(StopReason::Panic) }, panics }
     }
 
     fn end(&mut self) {
-        self.stop.set();
+        let logs = self.logs.enter();
+        self.reporter.stop.set();
+        self.lcores.wait_all();
+        self.controls.wait_all();
+        self.services.end();
+        while let Some((name, handler)) = self.next_exit_handler() {
+            if self.reporter.guard(handler).is_err() {
+                tracing::error!(target: "lib.eal", "exit handler {name} did not finish; going on with the next");
+            }
+        }
+        self.alarms.end();
+        self.interrupts.end();
         self.lcores.join();
         self.lcores.leave_all();
+        *self.signals.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.off_lcores = None;
+        drop(logs);
+    }
+
+    /// One at a time: a handler may register another.
+    fn next_exit_handler(&self) -> Option<ExitHandler> {
+        self.exit_handlers.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 }
 

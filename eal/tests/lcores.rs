@@ -101,10 +101,10 @@ fn states_follow_the_work() {
     let main = eal.lcores().main();
     assert_eq!(eal.state(main).expect("a state"), LcoreState::Wait);
     let (go, wait) = std::sync::mpsc::channel::<()>();
-    let mut launched = eal.launch(main, move |_| wait.recv().is_err()).expect("launched");
+    let launched = eal.launch(main, move |_| wait.recv().is_err()).expect("launched");
     assert_eq!(eal.state(main).expect("a state"), LcoreState::Running);
     assert!(matches!(eal.launch(main, |_| ()), Err(EalError::LcoreBusy { .. })));
-    assert!(launched.wait_timeout(Duration::from_millis(10)).is_none());
+    let launched = launched.wait_timeout(Duration::from_millis(10)).expect_err("it still runs");
     drop(go);
     eal.wait(main).expect("it returns");
     assert_eq!(eal.state(main).expect("a state"), LcoreState::Finished);

@@ -60,7 +60,7 @@ impl Lcores {
         }
         let slot = crate::slot::lease();
         CURRENT.set(Some(id));
-        let context = LcoreContext::new(Arc::clone(&member), self.0.stop.clone());
+        let context = LcoreContext::new(Arc::clone(&member), self.0.reporter.stop.clone());
         Ok(RegisteredThread { lcores: self.clone(), context, _slot: slot })
     }
 

@@ -1,7 +1,6 @@
 //! Launching on lcores, and getting back what they return.
 #![expect(unsafe_code, reason = "a scoped job is handed to a thread that outlives the scope")]
 
-use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -9,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::worker::Job;
-use super::{Crew, LcoreContext, LcoreId, LcorePanic, LcoreRole, LcoreState, Lcores, Worker};
+use super::{LcoreContext, LcoreId, LcoreRole, LcoreState, Lcores, Worker};
+use crate::panic::{Panicked, Reporter};
 use crate::stop::StopReason;
 use crate::{EalError, StopFlag};
 
@@ -22,7 +22,7 @@ pub enum Main {
     Skip,
 }
 
-type Outcome<R> = Arc<Mutex<Option<Result<R, LcorePanic>>>>;
+type Outcome<R> = Arc<Mutex<Option<Result<R, Panicked>>>>;
 
 /// Something launched on an lcore. Dropping it lets it run on and its result go.
 pub struct Launched<R> {
@@ -47,24 +47,25 @@ impl<R> Launched<R> {
     /// Sleeps until it has returned; the lcore can be launched on again then.
     ///
     /// # Errors
-    /// [`LcorePanic`] when it panicked instead.
-    pub fn wait(self) -> Result<R, LcorePanic> {
+    /// [`Panicked`] when it panicked instead.
+    pub fn wait(self) -> Result<R, Panicked> {
         self.worker.wait_done(self.number, None);
         self.take()
     }
 
-    /// The same, for `timeout` at most; `None` when it still runs.
-    #[must_use]
-    pub fn wait_timeout(&mut self, timeout: Duration) -> Option<Result<R, LcorePanic>> {
+    /// The same, for `timeout` at most.
+    ///
+    /// # Errors
+    /// Itself, when it still runs.
+    pub fn wait_timeout(self, timeout: Duration) -> Result<Result<R, Panicked>, Self> {
         let done = self.worker.wait_done(self.number, Instant::now().checked_add(timeout));
-        done.then(|| self.take())
+        if done { Ok(self.take()) } else { Err(self) }
     }
 
-    fn take(&self) -> Result<R, LcorePanic> {
+    fn take(&self) -> Result<R, Panicked> {
         self.worker.collect(self.number);
         let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let lost = || LcorePanic { lcore: self.lcore(), message: "its result was taken before".into() };
-        outcome.unwrap_or_else(|| Err(lost()))
+        outcome.expect("a result is stored before the run counts as done, and taken once")
     }
 }
 
@@ -83,43 +84,21 @@ impl<R> fmt::Debug for Launched<R> {
     }
 }
 
-/// What a panic said.
-pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> String {
-    match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
-        (Some(text), _) => (*text).into(),
-        (None, Some(text)) => text.clone(),
-        (None, None) => "(no message)".into(),
-    }
-}
-
 type ScopedJob<'scope> = Box<dyn FnOnce(&LcoreContext) + Send + 'scope>;
 
 /// Wraps `work` so that its end, good or bad, lands in the outcome and a panic stops the whole `Eal`.
-fn job<'scope, F, R>(crew: &Arc<Crew>, work: F) -> (ScopedJob<'scope>, Outcome<R>)
+fn job<'scope, F, R>(reporter: &Reporter, work: F) -> (ScopedJob<'scope>, Outcome<R>)
 where
     F: FnOnce(&LcoreContext) -> R + Send + 'scope,
     R: Send + 'scope,
 {
     let outcome: Outcome<R> = Arc::default();
-    let (slot, crew) = (Arc::clone(&outcome), Arc::clone(crew));
+    let (slot, reporter) = (Arc::clone(&outcome), reporter.clone());
     let run = move |context: &LcoreContext| {
-        let result = catch_unwind(AssertUnwindSafe(|| work(context))).map_err(|payload| {
-            let panic = LcorePanic { lcore: context.id(), message: panic_message(&*payload) };
-            crew.report(&panic);
-            panic
-        });
+        let result = reporter.guard(|| work(context));
         *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
     };
     (Box::new(run), outcome)
-}
-
-impl Crew {
-    /// Takes note of a panic and has all others stop.
-    fn report(&self, panic: &LcorePanic) {
-        tracing::error!(target: "lib.eal", "{panic}; stopping");
-        self.panics.lock().unwrap_or_else(PoisonError::into_inner).push(panic.clone());
-        self.stop.set_because(StopReason::Panic);
-    }
 }
 
 impl Lcores {
@@ -134,7 +113,7 @@ impl Lcores {
         R: Send + 'static,
     {
         let worker = Arc::clone(self.worker(lcore)?);
-        let (job, outcome) = job(&self.0, work);
+        let (job, outcome) = job(&self.0.reporter, work);
         let number = worker.submit(job)?;
         Ok(Launched { worker, number, outcome })
     }
@@ -194,7 +173,7 @@ impl Lcores {
         let scope = Scope { lcores: self, jobs: Mutex::default(), _scope: PhantomData, _env: PhantomData };
         let result = catch_unwind(AssertUnwindSafe(|| body(&scope)));
         if result.is_err() {
-            self.0.stop.set_because(StopReason::Panic);
+            self.0.reporter.stop.set_because(StopReason::Panic);
         }
         let jobs = std::mem::take(&mut *scope.jobs.lock().unwrap_or_else(PoisonError::into_inner));
         for (worker, number) in jobs {
@@ -225,7 +204,7 @@ impl<'scope> Scope<'scope, '_> {
         R: Send + 'scope,
     {
         let worker = Arc::clone(self.lcores.worker(lcore)?);
-        let (job, outcome) = job(&self.lcores.0, work);
+        let (job, outcome) = job(&self.lcores.0.reporter, work);
         // SAFETY: only the lifetime changes. `Lcores::scope` returns after the worker has counted this job as done, and
         // the worker counts it after the call has consumed the box and everything in it (`Worker::run`); so nothing of
         // 'scope is reached after 'scope. The job is in `jobs` whatever happens after it was accepted.
@@ -240,6 +219,6 @@ impl<'scope> Scope<'scope, '_> {
     /// The flag that work should look at.
     #[must_use]
     pub fn stop_flag(&self) -> &StopFlag {
-        &self.lcores.0.stop
+        &self.lcores.0.reporter.stop
     }
 }

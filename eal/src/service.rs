@@ -1,0 +1,440 @@
+//! Service cores: lcores (`-S`) that run small tasks, each a function that is called over and over.
+//!
+//! A service is called on every running service core it is mapped to, from [`Services::start`] to [`Services::stop`]. One
+//! registered with [`Services::register`] is called on one core at a time; one registered with
+//! [`Services::register_shared`] on all of them at once. A core with nothing to run sleeps.
+//!
+//! ```text
+//!   register ─► map to cores ─► start ─► called on each core that was started
+//!                                          Work::Done / Work::Idle ─► stats
+//! ```
+
+mod core;
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crossbeam_utils::CachePadded;
+
+use crate::clock::cycles;
+use crate::lcore::{LcoreId, LcoreRole, Lcores};
+use crate::panic::Reporter;
+use crate::{EalError, Panicked};
+use self::core::Core;
+
+/// A service, by number; never used twice in one `Eal`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ServiceId(u32);
+
+/// What a call of a service came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// There was something to do.
+    Done,
+    /// There was nothing.
+    Idle,
+}
+
+/// What a service has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServiceStats {
+    /// How often it was called.
+    pub calls: u64,
+    /// How often there was nothing to do.
+    pub idle_calls: u64,
+    /// Cycles spent in the other calls.
+    pub cycles: u64,
+}
+
+/// What is known of a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServiceInfo {
+    /// Its number.
+    pub id: ServiceId,
+    /// Its name.
+    pub name: String,
+    /// Whether it is started.
+    pub running: bool,
+    /// The cores it is mapped to.
+    pub lcores: Vec<LcoreId>,
+    /// What it has done.
+    pub stats: ServiceStats,
+}
+
+/// One thread's count of one service's calls; alone on its line, written by that thread only.
+#[derive(Debug, Default)]
+struct Tally {
+    calls: AtomicU64,
+    idle_calls: AtomicU64,
+    cycles: AtomicU64,
+}
+
+impl Tally {
+    fn count(&self, work: Work, cycles: u64) {
+        let add = |counter: &AtomicU64, more: u64| counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+        add(&self.calls, 1);
+        match work {
+            Work::Idle => add(&self.idle_calls, 1),
+            Work::Done => add(&self.cycles, cycles),
+        }
+    }
+}
+
+enum Callback {
+    /// One call at a time; `Service::active` sees to it, so that the lock is never waited for.
+    Exclusive(Mutex<Box<dyn FnMut() -> Work + Send>>),
+    Shared(Box<dyn Fn() -> Work + Send + Sync>),
+}
+
+struct Service {
+    id: u32,
+    name: String,
+    callback: Callback,
+    running: AtomicBool,
+    /// Calls under way.
+    active: AtomicU32,
+    /// By lcore; `None` are the callers of [`Services::run_once`], one at a time.
+    tallies: Mutex<BTreeMap<Option<LcoreId>, Arc<CachePadded<Tally>>>>,
+}
+
+thread_local! {
+    /// The service that the calling thread is in.
+    static INSIDE: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+impl Service {
+    fn tally(&self, lcore: Option<LcoreId>) -> Arc<CachePadded<Tally>> {
+        Arc::clone(self.tallies.lock().unwrap_or_else(PoisonError::into_inner).entry(lcore).or_default())
+    }
+
+    /// Calls it if it is started and, when exclusive, not being called already.
+    fn call(&self, tally: &Tally, reporter: &Reporter) -> Option<Work> {
+        // Sequentially consistent with `stop`: either the call is seen there, or the stop is seen here.
+        let entered = match self.callback {
+            Callback::Exclusive(_) => {
+                self.active.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+            }
+            Callback::Shared(_) => {
+                self.active.fetch_add(1, Ordering::SeqCst);
+                true
+            }
+        };
+        if !entered {
+            return None;
+        }
+        let mut outcome = None;
+        if self.running.load(Ordering::SeqCst) {
+            let outer = INSIDE.replace(Some(self.id));
+            let begun = cycles::now();
+            let called = reporter.guard(|| match &self.callback {
+                Callback::Exclusive(callback) => callback.lock().unwrap_or_else(PoisonError::into_inner)(),
+                Callback::Shared(callback) => callback(),
+            });
+            INSIDE.set(outer);
+            match called {
+                Ok(work) => {
+                    tally.count(work, cycles::now().wrapping_sub(begun));
+                    outcome = Some(work);
+                }
+                // It is not called again; the report has stopped the `Eal`.
+                Err(Panicked { .. }) => self.running.store(false, Ordering::SeqCst),
+            }
+        }
+        // Release pairs with the load in `stop`: what the call did is over for who waited.
+        self.active.fetch_sub(1, Ordering::Release);
+        outcome
+    }
+
+    fn stop(&self) {
+        self.running.store(false, Ordering::SeqCst);
+        // A service that stops itself cannot wait for its own end.
+        if INSIDE.get() != Some(self.id) {
+            while self.active.load(Ordering::SeqCst) != 0 {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    fn stats(&self) -> ServiceStats {
+        let tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
+        tallies.values().fold(ServiceStats::default(), |sum, tally| ServiceStats {
+            calls: sum.calls + tally.calls.load(Ordering::Relaxed),
+            idle_calls: sum.idle_calls + tally.idle_calls.load(Ordering::Relaxed),
+            cycles: sum.cycles + tally.cycles.load(Ordering::Relaxed),
+        })
+    }
+}
+
+struct State {
+    services: BTreeMap<u32, Arc<Service>>,
+    cores: Vec<Core>,
+    number: u32,
+    down: bool,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Grows with every change that a core must look at.
+    generation: CachePadded<AtomicU64>,
+    changed: Condvar,
+    reporter: Reporter,
+    /// Serialises [`Services::run_once`].
+    once: Mutex<()>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// To be called with the state locked, after the change.
+    fn notify(&self) {
+        self.generation.fetch_add(1, Ordering::Release);
+        self.changed.notify_all();
+    }
+}
+
+/// The services of one `Eal`. Clones are the same services.
+#[derive(Clone)]
+pub struct Services(Arc<Shared>);
+
+impl fmt::Debug for Services {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.list()).finish()
+    }
+}
+
+impl Services {
+    pub(crate) fn new(lcores: &Lcores, reporter: Reporter) -> Self {
+        let service_cores = lcores.0.workers.iter().filter(|worker| worker.member.role == LcoreRole::Service);
+        let cores = service_cores.map(|worker| Core::new(Arc::clone(worker))).collect();
+        let state = State { services: BTreeMap::new(), cores, number: 0, down: false };
+        Self(Arc::new(Shared {
+            state: Mutex::new(state),
+            generation: CachePadded::default(),
+            changed: Condvar::new(),
+            reporter,
+            once: Mutex::default(),
+        }))
+    }
+
+    /// The service cores.
+    #[must_use]
+    pub fn lcores(&self) -> Vec<LcoreId> {
+        self.0.state().cores.iter().map(Core::lcore).collect()
+    }
+
+    /// Adds a service that is called on one core at a time. It is stopped and not mapped. A panic in it stops it and the
+    /// `Eal`, as that of an lcore does.
+    ///
+    /// # Errors
+    /// [`EalError::ShutDown`].
+    pub fn register(
+        &self,
+        name: &str,
+        callback: impl FnMut() -> Work + Send + 'static,
+    ) -> Result<ServiceId, EalError> {
+        self.add(name, Callback::Exclusive(Mutex::new(Box::new(callback))))
+    }
+
+    /// Adds a service that may be called on several cores at once.
+    ///
+    /// # Errors
+    /// [`EalError::ShutDown`].
+    pub fn register_shared(
+        &self,
+        name: &str,
+        callback: impl Fn() -> Work + Send + Sync + 'static,
+    ) -> Result<ServiceId, EalError> {
+        self.add(name, Callback::Shared(Box::new(callback)))
+    }
+
+    fn add(&self, name: &str, callback: Callback) -> Result<ServiceId, EalError> {
+        let mut state = self.0.state();
+        if state.down {
+            return Err(EalError::ShutDown { subject: "a service" });
+        }
+        state.number += 1;
+        let id = state.number;
+        let service = Service {
+            id,
+            name: name.into(),
+            callback,
+            running: AtomicBool::new(false),
+            active: AtomicU32::new(0),
+            tallies: Mutex::default(),
+        };
+        state.services.insert(id, Arc::new(service));
+        Ok(ServiceId(id))
+    }
+
+    /// Stops a service and takes it away; it is not being called when this returns (unless this is that call).
+    ///
+    /// # Errors
+    /// [`EalError::UnknownService`].
+    pub fn unregister(&self, id: ServiceId) -> Result<(), EalError> {
+        self.stop(id)?;
+        let mut state = self.0.state();
+        let service = state.services.remove(&id.0);
+        state.cores.iter_mut().for_each(|core| core.unmap(id.0));
+        self.0.notify();
+        drop(state);
+        drop(service);
+        Ok(())
+    }
+
+    /// Puts a service on a core or takes it off.
+    ///
+    /// # Errors
+    /// [`EalError::UnknownService`], [`EalError::NoServiceCore`].
+    pub fn map(&self, id: ServiceId, lcore: LcoreId, mapped: bool) -> Result<(), EalError> {
+        self.get(id)?;
+        let mut state = self.0.state();
+        let core = core_of(&mut state.cores, lcore)?;
+        if mapped { core.map(id.0) } else { core.unmap(id.0) }
+        self.0.notify();
+        Ok(())
+    }
+
+    /// Lets a service be called.
+    ///
+    /// # Errors
+    /// [`EalError::UnknownService`].
+    pub fn start(&self, id: ServiceId) -> Result<(), EalError> {
+        self.get(id)?.running.store(true, Ordering::SeqCst);
+        let _state = self.0.state();
+        self.0.notify();
+        Ok(())
+    }
+
+    /// Ends that; it is not being called when this returns (unless this is that call).
+    ///
+    /// # Errors
+    /// [`EalError::UnknownService`].
+    pub fn stop(&self, id: ServiceId) -> Result<(), EalError> {
+        self.get(id)?.stop();
+        Ok(())
+    }
+
+    /// Lets a service core run.
+    ///
+    /// # Errors
+    /// [`EalError::NoServiceCore`], [`EalError::ShutDown`].
+    pub fn start_lcore(&self, lcore: LcoreId) -> Result<(), EalError> {
+        let mut state = self.0.state();
+        if state.down {
+            return Err(EalError::ShutDown { subject: "a service core" });
+        }
+        core_of(&mut state.cores, lcore)?.start(self)
+    }
+
+    /// Ends that, and waits for it (unless the caller is that core).
+    ///
+    /// # Errors
+    /// [`EalError::NoServiceCore`].
+    pub fn stop_lcore(&self, lcore: LcoreId) -> Result<(), EalError> {
+        let mut state = self.0.state();
+        let stopping = core_of(&mut state.cores, lcore)?.stop();
+        self.0.notify();
+        drop(state);
+        stopping.wait();
+        Ok(())
+    }
+
+    /// Maps each service that is on no core to the next one in turn, and starts all services and cores.
+    ///
+    /// # Errors
+    /// [`EalError::NoServiceCore`] when there are services and no cores; [`EalError::ShutDown`].
+    pub fn start_all(&self) -> Result<(), EalError> {
+        let mut state = self.0.state();
+        let State { services, cores, .. } = &mut *state;
+        let homeless: Vec<u32> =
+            services.keys().copied().filter(|id| !cores.iter().any(|core| core.has(*id))).collect();
+        if cores.is_empty() && !homeless.is_empty() {
+            return Err(EalError::NoServiceCore { asked: "a service".into(), cores: "none, name some with -S".into() });
+        }
+        let count = cores.len().max(1);
+        homeless.into_iter().enumerate().for_each(|(turn, id)| cores[turn % count].map(id));
+        services.values().for_each(|service| service.running.store(true, Ordering::SeqCst));
+        let lcores: Vec<LcoreId> = cores.iter().map(Core::lcore).collect();
+        self.0.notify();
+        drop(state);
+        lcores.into_iter().try_for_each(|lcore| self.start_lcore(lcore))
+    }
+
+    /// Whether a service is started and on a core that runs.
+    ///
+    /// # Errors
+    /// [`EalError::UnknownService`].
+    pub fn may_be_active(&self, id: ServiceId) -> Result<bool, EalError> {
+        let running = self.get(id)?.running.load(Ordering::SeqCst);
+        Ok(running && self.0.state().cores.iter().any(|core| core.has(id.0) && core.is_running()))
+    }
+
+    /// Calls a service once on the calling thread, core or not. `None` when it is stopped, or exclusive and being called.
+    ///
+    /// # Errors
+    /// [`EalError::UnknownService`].
+    pub fn run_once(&self, id: ServiceId) -> Result<Option<Work>, EalError> {
+        let service = self.get(id)?;
+        let _one_writer = self.0.once.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(service.call(&service.tally(None), &self.0.reporter))
+    }
+
+    /// What a service has done.
+    ///
+    /// # Errors
+    /// [`EalError::UnknownService`].
+    pub fn stats(&self, id: ServiceId) -> Result<ServiceStats, EalError> {
+        Ok(self.get(id)?.stats())
+    }
+
+    /// How many rounds a service core has made.
+    ///
+    /// # Errors
+    /// [`EalError::NoServiceCore`].
+    pub fn rounds(&self, lcore: LcoreId) -> Result<u64, EalError> {
+        Ok(core_of(&mut self.0.state().cores, lcore)?.rounds())
+    }
+
+    /// All services.
+    #[must_use]
+    pub fn list(&self) -> Vec<ServiceInfo> {
+        let state = self.0.state();
+        let info = |service: &Arc<Service>| ServiceInfo {
+            id: ServiceId(service.id),
+            name: service.name.clone(),
+            running: service.running.load(Ordering::SeqCst),
+            lcores: state.cores.iter().filter(|core| core.has(service.id)).map(Core::lcore).collect(),
+            stats: service.stats(),
+        };
+        state.services.values().map(info).collect()
+    }
+
+    /// Stops all cores, then lets the services go.
+    pub(crate) fn end(&self) {
+        let mut state = self.0.state();
+        state.down = true;
+        let stopping: Vec<_> = state.cores.iter_mut().map(Core::stop).collect();
+        let services = std::mem::take(&mut state.services);
+        self.0.notify();
+        drop(state);
+        stopping.into_iter().for_each(core::Stopping::wait);
+        drop(services);
+    }
+
+    fn get(&self, id: ServiceId) -> Result<Arc<Service>, EalError> {
+        self.0.state().services.get(&id.0).cloned().ok_or(EalError::UnknownService { number: id.0 })
+    }
+}
+
+fn core_of(cores: &mut [Core], lcore: LcoreId) -> Result<&mut Core, EalError> {
+    let names = crate::lcore::names(cores.iter().map(Core::lcore));
+    let known = if names.is_empty() { "none, name some with -S".into() } else { names };
+    let missing = || EalError::NoServiceCore { asked: format!("lcore {lcore}"), cores: known };
+    cores.iter_mut().find(|core| core.lcore() == lcore).ok_or_else(missing)
+}

@@ -1,0 +1,111 @@
+//! SIGINT and SIGTERM: an ordinary end.
+//!
+//! Handlers belong to the process, so each subscribed `Eal` adds itself to one handler and all are told. The first signal
+//! sets the stop flag; also when the parent had the signal ignored. One more, at least [`GRACE`] later, ends the process at
+//! once with status 130 or 143, for when the orderly way hangs; an earlier one is taken for a copy of the first, since
+//! `timeout(1)` signals both its child and the group. When the last subscriber is gone, a signal does what it did before the
+//! first one came.
+#![expect(unsafe_code, reason = "signal handlers")]
+
+use std::io;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use signal_hook::SigId;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::low_level;
+
+use crate::clock::cycles::monotonic_ns;
+use crate::stop::StopReason;
+use crate::{EalError, StopFlag};
+
+/// How long after the first signal a second one is believed.
+pub const GRACE: Duration = Duration::from_millis(500);
+
+const GRACE_NS: u64 = GRACE.as_nanos() as u64;
+const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
+
+static SUBSCRIBERS: AtomicUsize = AtomicUsize::new(0);
+static INSTALLED: Mutex<bool> = Mutex::new(false);
+
+/// One `Eal` among those that are told of signals.
+#[derive(Debug)]
+pub(crate) struct Subscription(Vec<SigId>);
+
+impl Subscription {
+    pub(crate) fn new(stop: &StopFlag) -> Result<Self, EalError> {
+        install_fallback()?;
+        let mut subscription = Self(Vec::new());
+        SUBSCRIBERS.fetch_add(1, Ordering::Relaxed);
+        for signal in SIGNALS {
+            let id = subscribe(signal, stop.clone()).map_err(|source| EalError::Signal { signal, source })?;
+            subscription.0.push(id);
+        }
+        Ok(subscription)
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        for id in self.0.drain(..) {
+            low_level::unregister(id);
+        }
+        SUBSCRIBERS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn subscribe(signal: i32, stop: StopFlag) -> io::Result<SigId> {
+    let first_ns = AtomicU64::new(0);
+    let told = move || {
+        let now = monotonic_ns();
+        match first_ns.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => {
+                stop.set_because(StopReason::Signal(signal));
+            }
+            Err(first) if now.saturating_sub(first) >= GRACE_NS => low_level::exit(128 + signal),
+            Err(_copy) => {}
+        }
+    };
+    // SAFETY: the action runs in a signal handler. It uses atomics, clock_gettime(2), write(2) and _exit(2), all of which
+    // are async-signal-safe; it neither allocates nor locks nor panics.
+    unsafe { low_level::register(signal, told) }
+}
+
+/// Once for the process: what a signal does while nobody subscribes.
+///
+/// The handler cannot be taken out again, so it does what was there before: the default is carried out here, an ignored
+/// signal is let go, and a handler that was there is called by `signal_hook` in any case.
+fn install_fallback() -> Result<(), EalError> {
+    let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
+    if *installed {
+        return Ok(());
+    }
+    for signal in SIGNALS {
+        let refused = |source| EalError::Signal { signal, source };
+        if !is_default(signal).map_err(refused)? {
+            continue;
+        }
+        let fallback = move || {
+            if SUBSCRIBERS.load(Ordering::Relaxed) == 0 {
+                // It does not return for these signals.
+                let _ended = low_level::emulate_default_handler(signal);
+            }
+        };
+        // SAFETY: the action runs in a signal handler: one atomic load, and a function documented as async-signal-safe.
+        unsafe { low_level::register(signal, fallback) }.map_err(refused)?;
+    }
+    *installed = true;
+    Ok(())
+}
+
+fn is_default(signal: i32) -> io::Result<bool> {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: with no new action given, the call only writes the present one to `action`, which has room for it.
+    if unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: zeroed at first, and written by the call that succeeded.
+    let action = unsafe { action.assume_init() };
+    Ok(action.sa_sigaction == libc::SIG_DFL)
+}
