@@ -119,7 +119,10 @@ impl Controls {
                 reporter.guard(work)
             })
         };
-        std::thread::Builder::new().name(thread.clone()).spawn(body).map_err(|source| EalError::Thread { thread, source })
+        std::thread::Builder::new()
+            .name(thread.clone())
+            .spawn(body)
+            .map_err(|source| EalError::Thread { thread, source })
     }
 
     /// The same for the application.

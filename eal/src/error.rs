@@ -110,6 +110,10 @@ pub enum EalError {
         action: &'static str,
     },
 
+    /// Memory is not to be had.
+    #[error(transparent)]
+    Memory(#[from] crate::region::MemoryError),
+
     /// A thread that is an lcore cannot become one more.
     #[error("this thread is lcore {lcore} already")]
     AlreadyLcore {

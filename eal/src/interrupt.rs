@@ -67,7 +67,11 @@ impl Shared {
 
     /// Arms or disarms. One-shot: the kernel disarms it with each event.
     fn arm(&self, file: &File, number: u64, armed: bool) -> Result<(), EalError> {
-        let flags = if armed { epoll::EventFlags::IN | epoll::EventFlags::ONESHOT } else { epoll::EventFlags::ONESHOT };
+        let flags = if armed {
+            epoll::EventFlags::IN | epoll::EventFlags::ONESHOT
+        } else {
+            epoll::EventFlags::ONESHOT
+        };
         epoll::modify(&self.epoll, &**file, epoll::EventData::new_u64(number), flags)
             .map_err(failed("arm an interrupt"))
     }
@@ -98,11 +102,19 @@ pub struct Interrupt {
 
 impl Interrupts {
     pub(crate) fn new(controls: Controls) -> Result<Self, EalError> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("make an event set for interrupts"))?;
+        let epoll =
+            epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("make an event set for interrupts"))?;
         let quit = EventFd::new()?;
         let data = epoll::EventData::new_u64(QUIT);
-        epoll::add(&epoll, &quit, data, epoll::EventFlags::IN).map_err(failed("watch for the end of interrupts"))?;
-        Ok(Self(Arc::new(Shared { state: Mutex::default(), returned: Condvar::new(), epoll, quit, controls })))
+        epoll::add(&epoll, &quit, data, epoll::EventFlags::IN)
+            .map_err(failed("watch for the end of interrupts"))?;
+        Ok(Self(Arc::new(Shared {
+            state: Mutex::default(),
+            returned: Condvar::new(),
+            epoll,
+            quit,
+            controls,
+        })))
     }
 
     /// Has `callback` called when `file` is readable, or its other side is gone. The file stays open at least until the
@@ -239,7 +251,9 @@ impl Interrupt {
         let mut state = shared.state();
         let running = state.running == Some(self.number);
         let Some(source) = state.sources.get_mut(&self.number) else {
-            return Err(EalError::ShutDown { subject: "a change of an interrupt that is no longer registered" });
+            return Err(EalError::ShutDown {
+                subject: "a change of an interrupt that is no longer registered",
+            });
         };
         source.enabled = enabled;
         // While it is called it is disarmed anyway, and the callback's answer decides.
@@ -371,7 +385,8 @@ mod tests {
             After::Unregister
         };
         let source = interrupts.register(Arc::clone(&file), callback).expect("registered");
-        let panics = interrupts.register(Arc::clone(&bad), |_| panic!("an interrupt that fails")).expect("registered");
+        let panics =
+            interrupts.register(Arc::clone(&bad), |_| panic!("an interrupt that fails")).expect("registered");
         file.signal();
         called.recv_timeout(LONG).expect("called");
         assert!(called.recv_timeout(SHORT).is_err(), "called once");
@@ -389,7 +404,10 @@ mod tests {
     fn what_cannot_be_waited_for_is_refused() {
         let interrupts = interrupts();
         let file = std::fs::File::open("/proc/self/exe").expect("this program");
-        let refused = interrupts.register(file, |_| After::Mask).map(|_| ()).expect_err("ordinary files are always ready");
+        let refused = interrupts
+            .register(file, |_| After::Mask)
+            .map(|_| ())
+            .expect_err("ordinary files are always ready");
         assert_eq!(refused.to_string(), "cannot register an interrupt");
         interrupts.end();
     }

@@ -27,6 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crossbeam_utils::CachePadded;
 
 use crate::panic::Reporter;
+use crate::topology::Topology;
 use crate::{EalError, SocketId, StopFlag};
 
 pub use cpuset::CpuSet;
@@ -123,8 +124,10 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    pub(crate) fn new(id: LcoreId, role: LcoreRole, cpus: CpuSet) -> Self {
-        Self { id, role, cpus, socket: SocketId(0), usage: CachePadded::default() }
+    pub(crate) fn new(id: LcoreId, role: LcoreRole, cpus: CpuSet, topology: &Topology) -> Self {
+        let first = cpus.as_slice().first();
+        let socket = first.and_then(|&cpu| topology.socket_of(cpu)).unwrap_or_default();
+        Self { id, role, cpus, socket, usage: CachePadded::default() }
     }
 
     fn usage(&self) -> Usage {
@@ -242,6 +245,7 @@ pub(crate) struct Crew {
     pub(crate) main: LcoreId,
     pub(crate) workers: Vec<Arc<Worker>>,
     pub(crate) reporter: Reporter,
+    topology: Topology,
     registry: Mutex<foreign::Registry>,
 }
 
@@ -251,11 +255,17 @@ pub struct Lcores(pub(crate) Arc<Crew>);
 
 impl Lcores {
     /// Makes and pins all threads, and waits until each is where it belongs.
-    pub(crate) fn start(plan: Plan, reporter: Reporter, logs: &tracing::Dispatch) -> Result<Self, EalError> {
+    pub(crate) fn start(
+        plan: Plan,
+        topology: &Topology,
+        reporter: Reporter,
+        logs: &tracing::Dispatch,
+    ) -> Result<Self, EalError> {
         let main = plan.main;
-        let workers = worker::start_all(plan.lcores, &reporter.stop, logs)?;
-        let crew = Crew { main, workers, reporter, registry: Mutex::default() };
-        Ok(Self(Arc::new(crew)))
+        let member = |lcore: plan::Planned| Member::new(lcore.id, lcore.role, lcore.cpus, topology);
+        let workers = worker::start_all(plan.lcores.into_iter().map(member), &reporter.stop, logs)?;
+        let topology = topology.clone();
+        Ok(Self(Arc::new(Crew { main, workers, reporter, topology, registry: Mutex::default() })))
     }
 
     /// Lets all threads end once they have nothing to run, and waits for that.

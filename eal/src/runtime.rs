@@ -12,7 +12,7 @@ use crate::control::{self, ControlThread, Controls, OffLcores};
 use crate::interrupt::Interrupts;
 use crate::lcore::{Launched, LcoreContext, LcoreId, LcoreState, Lcores, Main, Plan, Scope};
 use crate::log::Logs;
-use crate::memory::Memory;
+use crate::memory::{Memory, MemoryOptions};
 use crate::panic::Reporter;
 use crate::service::Services;
 use crate::signal::Subscription;
@@ -40,7 +40,10 @@ pub struct Eal {
 
 impl fmt::Debug for Eal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Eal").field("lcores", &self.lcores).field("stop", &self.reporter.stop).finish_non_exhaustive()
+        f.debug_struct("Eal")
+            .field("lcores", &self.lcores)
+            .field("stop", &self.reporter.stop)
+            .finish_non_exhaustive()
     }
 }
 
@@ -86,11 +89,15 @@ impl Eal {
         let plan = Plan::new(&spec, &allowed)?;
         let reporter = Reporter::new(StopFlag::new()?);
         let clock = Clock::get();
-        let memory = Memory::ordinary();
+        let memory = Memory::new(MemoryOptions {
+            spec: spec.memory.clone(),
+            file_prefix: spec.process.file_prefix.clone(),
+            ..MemoryOptions::default()
+        })?;
         let controls = Controls::new(plan.control.clone(), logs.dispatch().clone(), reporter.clone());
         let interrupts = Interrupts::new(controls.clone())?;
         let off_lcores = OffLcores::this_thread(&plan.control, &allowed)?;
-        let lcores = Lcores::start(plan, reporter.clone(), logs.dispatch())?;
+        let lcores = Lcores::start(plan, memory.topology(), reporter.clone(), logs.dispatch())?;
         drop(guard);
         Ok(Self {
             spec,

@@ -19,11 +19,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_utils::CachePadded;
 
+use self::core::Core;
 use crate::clock::cycles;
 use crate::lcore::{LcoreId, LcoreRole, Lcores};
 use crate::panic::Reporter;
 use crate::{EalError, Panicked};
-use self::core::Core;
 
 /// A service, by number; never used twice in one `Eal`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,7 +75,9 @@ struct Tally {
 
 impl Tally {
     fn count(&self, work: Work, cycles: u64) {
-        let add = |counter: &AtomicU64, more: u64| counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+        let add = |counter: &AtomicU64, more: u64| {
+            counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed)
+        };
         add(&self.calls, 1);
         match work {
             Work::Idle => add(&self.idle_calls, 1),
@@ -295,7 +297,11 @@ impl Services {
         self.get(id)?;
         let mut state = self.0.state();
         let core = core_of(&mut state.cores, lcore)?;
-        if mapped { core.map(id.0) } else { core.unmap(id.0) }
+        if mapped {
+            core.map(id.0)
+        } else {
+            core.unmap(id.0)
+        }
         self.0.notify();
         Ok(())
     }
@@ -355,7 +361,10 @@ impl Services {
         let homeless: Vec<u32> =
             services.keys().copied().filter(|id| !cores.iter().any(|core| core.has(*id))).collect();
         if cores.is_empty() && !homeless.is_empty() {
-            return Err(EalError::NoServiceCore { asked: "a service".into(), cores: "none, name some with -S".into() });
+            return Err(EalError::NoServiceCore {
+                asked: "a service".into(),
+                cores: "none, name some with -S".into(),
+            });
         }
         let count = cores.len().max(1);
         homeless.into_iter().enumerate().for_each(|(turn, id)| cores[turn % count].map(id));

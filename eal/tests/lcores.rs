@@ -132,8 +132,9 @@ fn a_panic_stops_the_others_and_is_reported() {
     let eal = Eal::init(on_one_cpu(2)).expect("an Eal");
     let other = eal.launch(LcoreId(0), spin_until_stopped).expect("launched");
     let bad = eal.launch(LcoreId(1), |_| panic!("ring {} is on fire", 3)).expect("launched");
-    let panic = bad.wait().map(|()| ()).expect_err("it panicked");
-    assert_eq!(panic.to_string(), "lcore 1 panicked: ring 3 is on fire");
+    let panic = bad.wait().expect_err("it panicked");
+    assert_eq!(panic.lcore, Some(LcoreId(1)));
+    assert_eq!(panic.to_string(), "lcore-1 panicked: ring 3 is on fire");
     other.wait().expect("the stop flag ends it");
     assert_eq!(eal.stop_flag().reason(), Some(StopReason::Panic));
     assert_eq!(eal.launch(LcoreId(1), |_| 5).expect("relaunched").wait(), Ok(5), "the thread survives");

@@ -48,7 +48,7 @@ impl Lcores {
         };
         let free = (0..pollux_config::LCORE_MAX).map(LcoreId).find(|&id| !taken(id));
         let id = free.ok_or(EalError::TooManyLcores { limit: pollux_config::LCORE_MAX })?;
-        let member = Arc::new(Member::new(id, LcoreRole::NonEal, cpus));
+        let member = Arc::new(Member::new(id, LcoreRole::NonEal, cpus, &self.0.topology));
         // The number is taken before the callbacks run, and they run unlocked: they may ask about lcores.
         registry.threads.push(Arc::clone(&member));
         let callbacks = registry.callbacks.clone();

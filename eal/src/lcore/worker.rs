@@ -7,7 +7,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use super::plan::Planned;
 use super::{CURRENT, LcoreContext, LcoreRole, LcoreState, Member};
 use crate::{EalError, StopFlag};
 
@@ -183,21 +182,21 @@ impl Worker {
 
 /// Makes all threads at once, then waits for each to be pinned. On an error none is left.
 pub(crate) fn start_all(
-    lcores: Vec<Planned>,
+    members: impl Iterator<Item = Member>,
     stop: &StopFlag,
     logs: &tracing::Dispatch,
 ) -> Result<Vec<Arc<Worker>>, EalError> {
-    let mut workers = Vec::with_capacity(lcores.len());
+    let mut workers = Vec::new();
     let (started, answers) = channel();
     let mut outcome = Ok(());
-    for lcore in lcores {
+    for member in members {
+        let name = format!("lcore-{}", member.id);
         let worker = Arc::new(Worker {
-            member: Arc::new(Member::new(lcore.id, lcore.role, lcore.cpus)),
+            member: Arc::new(member),
             inbox: Mutex::default(),
             changed: Condvar::new(),
             thread: Mutex::default(),
         });
-        let name = format!("lcore-{}", lcore.id);
         let body = {
             let (worker, stop, logs, started) =
                 (Arc::clone(&worker), stop.clone(), logs.clone(), started.clone());

@@ -50,7 +50,8 @@ impl Thresholds {
         let pattern = match text {
             None => None,
             Some(text) => Some(
-                Regex::new(&regex).map_err(|source| EalError::LogPattern { pattern: text.clone(), source })?,
+                Regex::new(&regex)
+                    .map_err(|source| EalError::LogPattern { pattern: text.clone(), source })?,
             ),
         };
         let mut rules = self.0.write().unwrap_or_else(PoisonError::into_inner);

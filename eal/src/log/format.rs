@@ -7,8 +7,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use pollux_config::{LogColor, LogSpec, LogTimestamp};
 use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::FmtContext;
+use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::registry::LookupSpan;
 
 use super::filter::{component, mark};
@@ -73,7 +73,12 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
-    fn format_event(&self, context: &FmtContext<'_, S, N>, mut line: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut line: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
         let level = *event.metadata().level();
         let paint = |code| if self.color { code } else { "" };
         if let Some(time) = self.time() {
@@ -84,7 +89,14 @@ where
             Level::WARN => BOLD,
             _ => "",
         };
-        write!(line, "{}{}:{} {}", paint(YELLOW), component(event.metadata().target()), paint(PLAIN), paint(text))?;
+        write!(
+            line,
+            "{}{}:{} {}",
+            paint(YELLOW),
+            component(event.metadata().target()),
+            paint(PLAIN),
+            paint(text)
+        )?;
         line.write_str(mark(level))?;
         context.field_format().format_fields(line.by_ref(), event)?;
         writeln!(line, "{}", if text.is_empty() { "" } else { paint(PLAIN) })
@@ -103,7 +115,8 @@ struct Date {
     micros: u32,
 }
 
-const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 /// 1 January 1970 was a Thursday.
 const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 

@@ -141,7 +141,10 @@ fn colours_and_times() {
     tracing::info!(target: "lib.eal", "first");
     tracing::info!(target: "lib.eal", "second");
     let text = lines.take();
-    assert!(text.starts_with('[') && text.contains("] lib.eal: first\n[") && !text.starts_with("[+"), "{text}");
+    assert!(
+        text.starts_with('[') && text.contains("] lib.eal: first\n[") && !text.starts_with("[+"),
+        "{text}"
+    );
 }
 
 #[test]

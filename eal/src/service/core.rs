@@ -75,9 +75,12 @@ impl Core {
         }
         // A new switch: the old one belongs to a run that may be in its last round.
         let rounds = self.rounds();
-        self.switch = Arc::new(Switch { run: AtomicBool::new(true), rounds: CachePadded::new(rounds.into()) });
+        self.switch =
+            Arc::new(Switch { run: AtomicBool::new(true), rounds: CachePadded::new(rounds.into()) });
         let (services, switch) = (services.clone(), Arc::clone(&self.switch));
-        let run = self.worker.submit_any_role(Box::new(move |context| run_services(&services, &switch, context)))?;
+        let run = self
+            .worker
+            .submit_any_role(Box::new(move |context| run_services(&services, &switch, context)))?;
         self.worker.collect(run);
         self.run = Some(run);
         Ok(())
@@ -113,7 +116,11 @@ fn run_services(services: &Services, switch: &Switch, context: &LcoreContext) {
         }
         switch.rounds.store(switch.rounds.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         let spent = cycles::now().wrapping_sub(begun);
-        if worked { context.busy(spent) } else { context.idle(spent) }
+        if worked {
+            context.busy(spent)
+        } else {
+            context.idle(spent)
+        }
         if !awake {
             sleep(services, switch, generation);
         }
