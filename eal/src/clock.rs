@@ -260,3 +260,6 @@ impl Clock {
 fn scale(count: u64, ratio: u64) -> u64 {
     ((u128::from(count) * u128::from(ratio)) >> POINT) as u64
 }
+
+#[cfg(test)]
+mod tests;

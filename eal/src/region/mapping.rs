@@ -313,3 +313,69 @@ pub(crate) fn lock_limit() -> usize {
     unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
     usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(backing: Backing<'_>) -> Wanted<'_> {
+        let bytes = 16 * 4096;
+        Wanted {
+            label: "test",
+            backing,
+            bytes,
+            page_size: 4096,
+            align: 4096,
+            node: None,
+            lock: false,
+            keep_fd: true,
+        }
+    }
+
+    /// Kernels before 5.14 go this way.
+    #[test]
+    fn pages_can_be_populated_by_hand() {
+        for backing in [Backing::Anonymous, Backing::Memfd] {
+            let mapping = Mapping::new(&wanted(backing)).expect("memory");
+            // SAFETY: the mapping is ours alone; dropping its pages makes them as they were before they were populated.
+            unsafe { libc::madvise(mapping.base().as_ptr().cast(), mapping.bytes(), libc::MADV_DONTNEED) };
+            mapping.populate_by_hand().expect("memory");
+            let mut present = [0_u8; 16];
+            // SAFETY: one byte for each of the 16 pages.
+            let answer = unsafe {
+                libc::mincore(mapping.base().as_ptr().cast(), mapping.bytes(), present.as_mut_ptr())
+            };
+            assert_eq!(answer, 0);
+            assert!(present.iter().all(|page| page & 1 == 1), "{backing:?}: {present:?}");
+        }
+    }
+
+    #[test]
+    fn pages_of_a_size_that_does_not_exist_are_refused() {
+        let refused =
+            Mapping::new(&Wanted { page_size: 1 << 34, bytes: 1 << 34, ..wanted(Backing::HugeMemfd) });
+        assert!(matches!(refused, Err(Refused::Map(_))), "{refused:?}");
+    }
+
+    #[test]
+    fn a_node_that_does_not_exist_is_refused() {
+        for node in [1023, 1024, u16::MAX] {
+            let refused = Mapping::new(&Wanted { node: Some(SocketId(node)), ..wanted(Backing::Anonymous) });
+            assert!(matches!(refused, Err(Refused::Bind(_))), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn the_node_that_exists_is_bound_to() {
+        let node = crate::topology::Topology::read(Path::new("/")).nodes()[0].id;
+        let mapping =
+            Mapping::new(&Wanted { node: Some(node), ..wanted(Backing::Anonymous) }).expect("memory");
+        let maps = std::fs::read_to_string("/proc/self/numa_maps").unwrap_or_default();
+        let start = format!("{:x} ", mapping.base().as_ptr().addr());
+        // A kernel without NUMA has no such file.
+        if let Some(line) = maps.lines().find(|line| line.starts_with(&start)) {
+            assert!(line.contains(&format!("bind:{node}")), "{line}");
+            assert!(line.contains(&format!("N{node}=16")), "{line}");
+        }
+    }
+}
