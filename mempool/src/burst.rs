@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "frees its mbufs in bulk")]
 
 use arrayvec::ArrayVec;
+use pollux_ring::{Sink, Source};
 
 use crate::Mbuf;
 use crate::mbuf::free_bulk;
@@ -155,6 +156,43 @@ impl Burst {
             self.0.set_len(0);
             free_bulk(self.0.as_ptr(), len);
         }
+    }
+}
+
+// SAFETY: the run is the mbufs; those left are moved down before the length says so.
+unsafe impl Source<Mbuf> for &mut Burst {
+    #[inline(always)]
+    fn run(&self) -> &[Mbuf] {
+        self
+    }
+
+    #[inline(always)]
+    unsafe fn moved(&mut self, count: usize) {
+        let left = self.len() - count;
+        // SAFETY: `count` mbufs are gone, `left` remain behind them, as the caller promised.
+        unsafe {
+            let start = self.0.as_mut_ptr();
+            if left > 0 {
+                std::ptr::copy(start.add(count), start, left);
+            }
+            self.0.set_len(left);
+        }
+    }
+}
+
+// SAFETY: the room is what is left of the array behind the mbufs.
+unsafe impl Sink<Mbuf> for &mut Burst {
+    #[inline(always)]
+    fn room(&mut self) -> (*mut Mbuf, usize) {
+        let (len, room) = (self.len(), self.remaining_capacity());
+        // SAFETY: `len` is at most the array's capacity.
+        (unsafe { self.0.as_mut_ptr().add(len) }, room)
+    }
+
+    #[inline(always)]
+    unsafe fn filled(&mut self, count: usize) {
+        // SAFETY: the caller wrote so many mbufs behind the last one.
+        unsafe { self.0.set_len(self.0.len() + count) };
     }
 }
 

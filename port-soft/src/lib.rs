@@ -10,6 +10,7 @@
 //! Called by `bringup`, which turns device arguments (`net_null0,size=64`) into the options of each; implements the
 //! traits of `port`, takes mbufs from `mempool`, and leaves raw frames to `frame-io`.
 pub mod null;
+pub mod ring;
 
 use pollux_port::MacAddr;
 

@@ -16,6 +16,8 @@
 //! reach the queues without a lock, and counters that only the queue's owner writes.
 mod buffer;
 mod config;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod control;
 pub mod driver;
 mod error;
