@@ -9,16 +9,16 @@ pub struct PortSpec {
     pub device: DeviceArg,
     /// Its queues.
     pub queues: QueueSpec,
-    /// The largest frame's payload; none: the driver's own.
-    pub mtu: Option<u16>,
-    /// Receive all frames, whomever they are for.
-    pub promiscuous: bool,
+    /// The largest frame's payload; none: as it is.
+    pub mtu: Option<u32>,
+    /// Receive all frames, whomever they are for; none: as it is.
+    pub promiscuous: Option<bool>,
 }
 
 impl PortSpec {
-    /// `device` with one queue each way and promiscuous, as DPDK's examples open it.
+    /// `device` with one queue each way, all else left as it is.
     pub fn new(device: DeviceArg) -> Self {
-        Self { device, queues: QueueSpec::default(), mtu: None, promiscuous: true }
+        Self { device, queues: QueueSpec::default(), mtu: None, promiscuous: None }
     }
 }
 
@@ -29,15 +29,15 @@ pub struct QueueSpec {
     pub rx_queues: u16,
     /// Transmit queues.
     pub tx_queues: u16,
-    /// Descriptors of each receive queue.
+    /// Descriptors of each receive queue; 0: the driver's default.
     pub rx_descriptors: u16,
-    /// Descriptors of each transmit queue.
+    /// Descriptors of each transmit queue; 0: the driver's default.
     pub tx_descriptors: u16,
 }
 
 impl Default for QueueSpec {
-    /// One queue each way, 1024 descriptors deep: the depth of DPDK's examples.
+    /// One queue each way, as deep as the driver likes.
     fn default() -> Self {
-        Self { rx_queues: 1, tx_queues: 1, rx_descriptors: 1024, tx_descriptors: 1024 }
+        Self { rx_queues: 1, tx_queues: 1, rx_descriptors: 0, tx_descriptors: 0 }
     }
 }

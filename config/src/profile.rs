@@ -46,7 +46,7 @@ struct PortTable {
     tx_queues: Option<u16>,
     rx_descriptors: Option<u16>,
     tx_descriptors: Option<u16>,
-    mtu: Option<u16>,
+    mtu: Option<u32>,
     promiscuous: Option<bool>,
 }
 
@@ -116,7 +116,8 @@ impl Profile {
                 .map(str::trim)
                 .collect::<Vec<_>>()
                 .join(", ")
-                .replace("expected u16", "expected a number from 0 to 65535"),
+                .replace("expected u16", "expected a number from 0 to 65535")
+                .replace("expected u32", "expected a number from 0 to 4294967295"),
         }
     }
 
@@ -170,15 +171,9 @@ impl Profile {
             rx_descriptors: table.rx_descriptors.unwrap_or(usual.rx_descriptors),
             tx_descriptors: table.tx_descriptors.unwrap_or(usual.tx_descriptors),
         };
-        let counts = [queues.rx_queues, queues.tx_queues, queues.rx_descriptors, queues.tx_descriptors];
-        if counts.contains(&0) {
-            return Err(self.error(place, "a port's queues and descriptors are numbers from 1 to 65535"));
+        if queues.rx_queues == 0 || queues.tx_queues == 0 {
+            return Err(self.error(place, "a port has from 1 to 65535 queues each way"));
         }
-        Ok(PortSpec {
-            queues,
-            mtu: table.mtu,
-            promiscuous: table.promiscuous.unwrap_or(true),
-            ..PortSpec::new(device)
-        })
+        Ok(PortSpec { queues, mtu: table.mtu, promiscuous: table.promiscuous, ..PortSpec::new(device) })
     }
 }

@@ -196,7 +196,7 @@ fn each_bad_profile_gives_its_line_and_column() {
         ),
         (
             "[[port]]\ndevice = \"net_null0\"\nrx-queues = 0\n",
-            "line 2, column 10: a port's queues and descriptors are numbers from 1 to 65535",
+            "line 2, column 10: a port has from 1 to 65535 queues each way",
         ),
         ("[eal]\nlcores = \"0\"\nlcores = \"1\"\n", "line 3, column 1: duplicate key"),
     ];

@@ -199,7 +199,7 @@ fn a_profile_lies_under_the_command_line() {
     assert_eq!(line.eal.lcores.unwrap().to_string(), "0-1");
     assert_eq!((line.eal.memory.initial_mib, line.eal.memory.no_huge), (Some(64), false));
     assert_eq!((line.eal.log.filters.len(), line.eal.telemetry), (2, Some(false)));
-    assert_eq!((line.ports[0].queues.rx_descriptors, line.ports[0].promiscuous), (256, false));
+    assert_eq!((line.ports[0].queues.rx_descriptors, line.ports[0].promiscuous), (256, Some(false)));
     assert_eq!(app, App { portmask: Some("f".into()), duration: Some(3) });
 
     let over =
