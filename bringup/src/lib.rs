@@ -1,1 +1,124 @@
-//! From a configuration to a running EAL and opened ports; the only crate that names every driver.
+//! From a command line to a running EAL and opened ports; the only crate that names every driver.
+//!
+//! ```text
+//!   main ─► program::main ─► CommandLine ─► Bringup::new ─► Eal, Ports ─► Bringup::start_ports ─► queues
+//!           one line and 2                  driver table                  one pool, sized for
+//!           for each mistake                                              the queues
+//! ```
+//!
+//! Called by the apps; calls `config`, `eal`, `mempool`, `port` and every driver.
+
+#![forbid(unsafe_code)]
+
+mod driver;
+mod error;
+mod pool;
+pub mod program;
+
+use pollux_config::{CommandLine, PortSpec};
+use pollux_eal::Eal;
+use pollux_mempool::MbufPool;
+use pollux_port::{PortConfig, PortId, Ports, Queues, RxQueueConfig, TxQueueConfig};
+
+pub use error::BringupError;
+pub use pool::Needs;
+
+/// A running EAL and the ports of one program, opened and numbered.
+///
+/// Dropped in this order: ports, pool, EAL.
+#[derive(Debug)]
+pub struct Bringup {
+    /// The ports, numbered in the order in which the command line names them.
+    pub ports: Ports,
+    specs: Vec<PortSpec>,
+    pool: Option<MbufPool>,
+    /// Lcores, memory, clock.
+    pub eal: Eal,
+}
+
+/// What an app wants of the ports that it starts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PortWishes {
+    /// Packet buffers in all; 0: as many as the queues need.
+    pub mbufs: usize,
+    /// Descriptors of each rx queue; 0: what the profile or the driver says.
+    pub rx_descriptors: u16,
+    /// Descriptors of each tx queue; 0: the same.
+    pub tx_descriptors: u16,
+    /// Receive all frames, whomever they are for; none: what the profile says.
+    pub promiscuous: Option<bool>,
+    /// Lcores that will poll the ports.
+    pub lcores: usize,
+}
+
+impl Bringup {
+    /// Starts an EAL and opens the ports that `line` names; none is configured yet. Two null ports if it names none,
+    /// and one line on standard error that says so.
+    ///
+    /// # Errors
+    /// [`BringupError`], one line; nothing is left behind.
+    pub fn new(line: &CommandLine) -> Result<Self, BringupError> {
+        let mut specs = line.ports.clone();
+        if specs.is_empty() {
+            eprintln!(
+                "{}: no device named, so two net_null ports: they make packets out of nothing and swallow what they \
+                 are sent (--vdev and -a name others)",
+                line.program
+            );
+            specs = driver::usual_ports()?;
+        }
+        // What the drivers refuse is known before threads and memory are made.
+        let opened: Vec<_> = specs.iter().map(|spec| driver::prepare(&spec.device)).collect::<Result<_, _>>()?;
+        let eal = Eal::init(line.eal.clone())?;
+        eal.handle_signals()?;
+        let mut ports = Ports::new();
+        for (spec, prepared) in specs.iter().zip(opened) {
+            ports.add(&spec.device.name, prepared.open(&spec.device.name)?)?;
+        }
+        Ok(Self { ports, specs, pool: None, eal })
+    }
+
+    /// Configures and starts the given ports, each with the queues that its profile names (one each way if none does),
+    /// all fed from one pool. The queues come in the order of `ids`.
+    ///
+    /// # Errors
+    /// [`BringupError`], one line.
+    pub fn start_ports(&mut self, ids: &[PortId], wishes: &PortWishes) -> Result<Vec<Queues>, BringupError> {
+        let mut needs = Needs::for_lcores(wishes.lcores);
+        let mut specs = Vec::new();
+        for &id in ids {
+            let mut spec = self.specs[usize::from(id.0)].clone();
+            let port = self.ports.get(id).ok_or_else(|| BringupError::NoPort { port: id.0 })?;
+            for (own, wished) in [
+                (&mut spec.queues.rx_descriptors, wishes.rx_descriptors),
+                (&mut spec.queues.tx_descriptors, wishes.tx_descriptors),
+            ] {
+                *own = if wished == 0 { *own } else { wished };
+            }
+            needs.add_port(&port.info(), &spec.queues);
+            specs.push(spec);
+        }
+        let pool = needs.pool(self.eal.memory(), wishes.mbufs)?;
+        let mut all = Vec::new();
+        for (&id, spec) in ids.iter().zip(&specs) {
+            let port = self.ports.get_mut(id).ok_or_else(|| BringupError::NoPort { port: id.0 })?;
+            let rx = RxQueueConfig { descriptors: spec.queues.rx_descriptors, ..RxQueueConfig::new(pool.clone()) };
+            let tx = TxQueueConfig { descriptors: spec.queues.tx_descriptors };
+            all.push(port.bring_up(PortConfig {
+                rx_queues: vec![rx; spec.queues.rx_queues.into()],
+                tx_queues: vec![tx; spec.queues.tx_queues.into()],
+                mtu: spec.mtu,
+                promiscuous: wishes.promiscuous.or(spec.promiscuous),
+                ..PortConfig::default()
+            })?);
+        }
+        self.pool = Some(pool);
+        Ok(all)
+    }
+
+    /// The pool that feeds the started ports.
+    #[must_use]
+    pub fn pool(&self) -> Option<&MbufPool> {
+        self.pool.as_ref()
+    }
+}

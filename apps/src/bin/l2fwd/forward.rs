@@ -1,0 +1,216 @@
+//! l2fwd's loop: a burst in, a burst out.
+//!
+//! A [`Path`] joins the rx queue of one port to the tx queue of another. An lcore owns its paths and goes round them. No
+//! clock is read but the TSC, at most once a round.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pollux_eal::LcoreContext;
+use pollux_eal::clock::cycles;
+use pollux_mempool::Burst;
+use pollux_port::{MacAddr, RxQueue, TxQueue};
+
+/// Packets taken at once, as in DPDK's l2fwd and testpmd.
+pub const BURST: usize = 32;
+
+/// While busy, the TSC is read once in this many rounds.
+const ROUNDS_PER_READING: u32 = 64;
+
+/// What becomes of a packet's Ethernet addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// They stay (testpmd: io).
+    Keep,
+    /// Destination, then source: these twelve bytes.
+    Rewrite([u8; 12]),
+    /// They change places (testpmd: macswap).
+    Swap,
+}
+
+impl Edit {
+    /// What DPDK's l2fwd writes: to `02:00:00:00:00:<port>`, from the address of the port that sends.
+    #[must_use]
+    pub fn l2fwd(port: u16, address: MacAddr) -> Self {
+        let mut head = [2, 0, 0, 0, 0, port.to_le_bytes()[0], 0, 0, 0, 0, 0, 0];
+        head[6..].copy_from_slice(&address.0);
+        Self::Rewrite(head)
+    }
+
+    /// Frames too short to have addresses stay as they are.
+    #[inline]
+    fn apply(self, burst: &mut Burst) {
+        match self {
+            Self::Keep => {}
+            Self::Rewrite(head) => {
+                for mbuf in burst {
+                    if let Some(addresses) = mbuf.data_mut().first_chunk_mut::<12>() {
+                        *addresses = head;
+                    }
+                }
+            }
+            Self::Swap => {
+                for mbuf in burst {
+                    if let Some(addresses) = mbuf.data_mut().first_chunk_mut::<12>() {
+                        *addresses = swapped(*addresses);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The two halves of twelve bytes exchanged, in two registers: a rotation of 96 bits by 48.
+#[inline(always)]
+fn swapped(addresses: [u8; 12]) -> [u8; 12] {
+    let [a, b, c, d, e, f, g, h, tail @ ..] = addresses;
+    let low = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+    let high = u32::from_le_bytes(tail);
+    let new_low = low >> 48 | u64::from(high) << 16 | low << 48;
+    let new_high = (low >> 16) as u32;
+    let mut new = [0; 12];
+    new[..8].copy_from_slice(&new_low.to_le_bytes());
+    new[8..].copy_from_slice(&new_high.to_le_bytes());
+    new
+}
+
+/// Packets that a path had to let go. Written by its lcore, read by the report.
+#[derive(Debug, Default)]
+pub struct Lost {
+    tx_full: AtomicU64,
+    port_gone: AtomicU64,
+}
+
+impl Lost {
+    /// By reason: the destination took nothing for too long; it disappeared.
+    #[must_use]
+    pub fn by_reason(&self) -> [(&'static str, u64); 2] {
+        [("tx full", self.tx_full.load(Ordering::Relaxed)), ("port gone", self.port_gone.load(Ordering::Relaxed))]
+    }
+}
+
+/// One direction: from a port's rx queue to a port's tx queue.
+#[derive(Debug)]
+pub struct Path {
+    rx: RxQueue,
+    tx: TxQueue,
+    edit: Edit,
+    burst: Burst,
+    /// When the destination first refused what is in `burst`.
+    held_since: Option<u64>,
+    patience: u64,
+    lost: Arc<Lost>,
+}
+
+impl Path {
+    /// A path that holds a burst back for up to `patience` cycles while the destination is full; the source's own
+    /// queue holds what comes meanwhile.
+    #[must_use]
+    pub fn new(rx: RxQueue, tx: TxQueue, edit: Edit, patience: u64) -> Self {
+        Self { rx, tx, edit, burst: Burst::new(), held_since: None, patience, lost: Arc::default() }
+    }
+
+    /// What it had to let go.
+    #[must_use]
+    pub fn lost(&self) -> Arc<Lost> {
+        Arc::clone(&self.lost)
+    }
+
+    /// Sends packets of its own, such as the first ones of a ring; what does not fit stays in `burst`.
+    pub fn send(&mut self, burst: &mut Burst) {
+        self.tx.tx_burst(burst);
+    }
+
+    /// One burst in, one burst out; how many packets moved. Hot: neither allocates, nor locks, nor calls the system
+    /// unless a driver must.
+    #[inline]
+    pub fn step(&mut self) -> usize {
+        if !self.burst.is_empty() {
+            return self.retry();
+        }
+        let received = self.rx.rx_burst(&mut self.burst, BURST);
+        if received != 0 {
+            self.edit.apply(&mut self.burst);
+            self.tx.tx_burst(&mut self.burst);
+        }
+        received
+    }
+
+    /// Sends what the destination did not take; lets it go when it never will.
+    #[cold]
+    fn retry(&mut self) -> usize {
+        let sent = self.tx.tx_burst(&mut self.burst);
+        if sent > 0 {
+            self.held_since = None;
+            return sent;
+        }
+        let now = cycles::now();
+        let since = *self.held_since.get_or_insert(now);
+        if self.tx.is_gone() {
+            self.let_go(|lost| &lost.port_gone);
+        } else if now.wrapping_sub(since) > self.patience {
+            self.let_go(|lost| &lost.tx_full);
+        }
+        0
+    }
+
+    fn let_go(&mut self, reason: impl Fn(&Lost) -> &AtomicU64) {
+        reason(&self.lost).fetch_add(self.burst.len() as u64, Ordering::Relaxed);
+        self.burst.clear();
+        self.held_since = None;
+    }
+
+    /// Empties its hands when the loop ends.
+    fn finish(&mut self) {
+        if !self.burst.is_empty() {
+            self.tx.tx_burst(&mut self.burst);
+            self.let_go(|lost| &lost.tx_full);
+        }
+    }
+}
+
+/// Goes round the paths until asked to stop.
+pub fn run(lcore: &LcoreContext, paths: &mut [Path]) {
+    let mut mark = cycles::now();
+    let mut was_busy = false;
+    let mut rounds: u32 = 0;
+    while !lcore.stop_requested() {
+        let mut packets = 0;
+        for path in &mut *paths {
+            packets += path.step();
+        }
+        let busy = packets != 0;
+        rounds = rounds.wrapping_add(1);
+        // A stretch of busy rounds is counted as a whole; an empty round ends it.
+        if busy && was_busy && rounds % ROUNDS_PER_READING != 0 {
+            continue;
+        }
+        let now = cycles::now();
+        let spent = now.wrapping_sub(mark);
+        if busy || was_busy {
+            lcore.busy(spent);
+        } else {
+            lcore.idle(spent);
+        }
+        (mark, was_busy) = (now, busy);
+    }
+    paths.iter_mut().for_each(Path::finish);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn swapping_exchanges_the_two_addresses() {
+        assert_eq!(swapped([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]), [7, 8, 9, 10, 11, 12, 1, 2, 3, 4, 5, 6]);
+        let odd = [0xff, 0x80, 0, 0x7f, 1, 0xfe, 0x55, 0xaa, 0, 0xff, 0x10, 0x01];
+        assert_eq!(swapped(swapped(odd)), odd);
+    }
+
+    #[test]
+    fn rewriting_is_dpdks() {
+        let edit = Edit::l2fwd(3, MacAddr([2, 1, 2, 3, 4, 5]));
+        assert_eq!(edit, Edit::Rewrite([2, 0, 0, 0, 0, 3, 2, 1, 2, 3, 4, 5]));
+    }
+}

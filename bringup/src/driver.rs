@@ -1,0 +1,84 @@
+//! Every driver by its name, and the keys that each reads.
+
+use pollux_config::{ConfigError, DeviceArg, PortSpec, nearest};
+use pollux_port::PortError;
+use pollux_port::driver::PortDriver;
+use pollux_port_soft::null::{self, NullOptions, NullPort};
+
+use crate::BringupError;
+
+/// Opens the device under the given name; its keys are read by then.
+type Open = Box<dyn FnOnce(&str) -> Result<Box<dyn PortDriver>, PortError>>;
+
+/// A driver: the beginning of its devices' names, and what reads their keys.
+struct Driver {
+    name: &'static str,
+    read: fn(&DeviceArg) -> Result<Open, ConfigError>,
+}
+
+const DRIVERS: &[Driver] = &[Driver { name: "net_null", read: null_keys }];
+
+/// A device whose arguments are in order and that is not open yet.
+pub(crate) struct Prepared(Open);
+
+impl Prepared {
+    pub(crate) fn open(self, name: &str) -> Result<Box<dyn PortDriver>, PortError> {
+        (self.0)(name)
+    }
+}
+
+/// What is opened when nothing is named.
+pub(crate) fn usual_ports() -> Result<Vec<PortSpec>, ConfigError> {
+    ["net_null0,size=64", "net_null1,size=64"].into_iter().map(|text| Ok(PortSpec::new(text.parse()?))).collect()
+}
+
+/// Finds the device's driver and reads its keys.
+pub(crate) fn prepare(device: &DeviceArg) -> Result<Prepared, BringupError> {
+    if device.driver == "pci" || device.driver.starts_with("mlx5_") {
+        return Err(BringupError::Hardware { device: device.name.clone(), example: "net_af_packet0,iface=eth0" });
+    }
+    // As in DPDK, a device's name begins with its driver's.
+    let driver = DRIVERS.iter().find(|driver| device.name.starts_with(driver.name));
+    let Some(driver) = driver else {
+        let names = || DRIVERS.iter().map(|driver| driver.name);
+        return Err(BringupError::UnknownDriver {
+            device: device.name.clone(),
+            nearest: nearest(&device.driver, names()).map(str::to_owned),
+            drivers: names().collect::<Vec<_>>().join(", "),
+        });
+    };
+    Ok(Prepared((driver.read)(device)?))
+}
+
+fn null_keys(device: &DeviceArg) -> Result<Open, ConfigError> {
+    let mut keys = device.keys();
+    let usual = NullOptions::default();
+    let options = NullOptions {
+        size: keys.number("size", null::SIZE_MIN as u64..=null::SIZE_MAX as u64)?.unwrap_or(usual.size),
+        copy: keys.flag("copy")?.unwrap_or(usual.copy),
+        no_rx: keys.flag("no-rx")?.unwrap_or(usual.no_rx),
+    };
+    keys.finish()?;
+    Ok(Box::new(move |name| Ok(Box::new(NullPort::new(name, options)?))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str) -> String {
+        prepare(&text.parse().unwrap()).err().map(|error| error.line()).unwrap_or_else(|| "accepted".into())
+    }
+
+    #[test]
+    fn a_wrong_device_gives_one_line() {
+        let table = [
+            ("net_null0,size=64,copy=1,no-rx=0", "accepted"),
+            ("net_null", "accepted"),
+            ("net_nul0", "X"),
+        ];
+        for (text, expected) in table {
+            assert_eq!(refusal(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What can go wrong between a command line and running ports.
+
+use pollux_config::ConfigError;
+use pollux_eal::EalError;
+use pollux_mempool::PoolError;
+use pollux_port::PortError;
+
+/// Why a program did not come up, or did not go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BringupError {
+    /// The command line, a device argument or a profile.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The EAL.
+    #[error(transparent)]
+    Eal(#[from] EalError),
+    /// A port.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// The mbuf pool.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The device's driver is not known.
+    #[error("device '{device}': no such driver{}; drivers: {drivers}", near(.nearest.as_deref()))]
+    UnknownDriver {
+        /// The device's name.
+        device: String,
+        /// The driver that is spelt most like it.
+        nearest: Option<String>,
+        /// All drivers.
+        drivers: String,
+    },
+    /// A device for which there is no driver yet.
+    #[error("device '{device}': hardware cannot be opened yet; ports in software: --vdev {example}")]
+    Hardware {
+        /// The device's name.
+        device: String,
+        /// One that works.
+        example: &'static str,
+    },
+    /// Fewer mbufs than the queues may hold at once.
+    #[error(
+        "a pool of {has} mbufs is too small for the queues: they hold up to {needs} ({parts}); give --mbufs {needs} or \
+         leave it out"
+    )]
+    PoolTooSmall {
+        /// What was asked for.
+        has: usize,
+        /// What is needed.
+        needs: usize,
+        /// What it is needed for.
+        parts: String,
+    },
+    /// A port number that is not there.
+    #[error("there is no port {port}")]
+    NoPort {
+        /// The number.
+        port: u16,
+    },
+    /// The app's own options contradict what there is.
+    #[error("{0}")]
+    Usage(String),
+    /// The app could not go on.
+    #[error("{0}")]
+    Runtime(String),
+}
+
+fn near(nearest: Option<&str>) -> String {
+    nearest.map(|word| format!(", did you mean '{word}'?")).unwrap_or_default()
+}
+
+impl BringupError {
+    /// 2 when what was typed is at fault, 1 when the machine is.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        let usage = match self {
+            Self::Config(_)
+            | Self::UnknownDriver { .. }
+            | Self::Hardware { .. }
+            | Self::PoolTooSmall { .. }
+            | Self::NoPort { .. }
+            | Self::Usage(_) => true,
+            Self::Eal(error) => matches!(
+                error,
+                EalError::CpuNotAllowed { .. }
+                    | EalError::LcoreTwice { .. }
+                    | EalError::NoLcore { .. }
+                    | EalError::MainLcore { .. }
+                    | EalError::UnknownLcore { .. }
+            ),
+            Self::Port(error) => !matches!(error, PortError::Device { .. } | PortError::State { .. }),
+            Self::Pool(error) => matches!(error, PoolError::OutOfRange { .. }),
+            Self::Runtime(_) => false,
+        };
+        if usage { 2 } else { 1 }
+    }
+
+    /// The error and its causes on one line.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let mut line = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            let text = error.to_string();
+            // Some errors print their cause themselves.
+            if !line.ends_with(&text) {
+                line = format!("{line}: {text}");
+            }
+            cause = error.source();
+        }
+        one_line(&line)
+    }
+}
+
+/// What a user typed may hold any character; none of them may break the line.
+fn one_line(text: &str) -> String {
+    text.chars()
+        .flat_map(|mark| {
+            let (plain, escaped) =
+                if mark.is_control() { (None, Some(mark.escape_default())) } else { (Some(mark), None) };
+            plain.into_iter().chain(escaped.into_iter().flatten())
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_and_its_causes_are_one_line() {
+        let source = std::io::Error::from(std::io::ErrorKind::NotFound);
+        let error = BringupError::Config(ConfigError::ProfileRead { path: "a\nb".into(), source });
+        assert_eq!(error.line(), "profile 'a\\nb': cannot be read: entity not found");
+        assert_eq!(error.exit_code(), 2);
+        assert_eq!(BringupError::Runtime("no port is left".into()).exit_code(), 1);
+    }
+}

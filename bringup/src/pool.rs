@@ -1,0 +1,116 @@
+//! How many packet buffers a set of queues needs.
+
+use pollux_config::QueueSpec;
+use pollux_eal::memory::Memory;
+use pollux_mempool::{BURST_MAX, MbufPool};
+use pollux_port::PortInfo;
+
+use crate::BringupError;
+
+/// Mbufs that one lcore's cache holds nominally: DPDK's examples take 256.
+const CACHE: usize = 256;
+
+/// The mbufs that queues, caches and bursts may hold at the same time.
+#[derive(Clone, Copy, Debug)]
+pub struct Needs {
+    rx: usize,
+    tx: usize,
+    lcores: usize,
+    ports: usize,
+    /// Room for the longest frame that a port must take in one mbuf.
+    room: usize,
+}
+
+impl Needs {
+    /// Nothing yet, for that many polling lcores.
+    #[must_use]
+    pub fn for_lcores(lcores: usize) -> Self {
+        Self { rx: 0, tx: 0, lcores: lcores.max(1), ports: 0, room: 0 }
+    }
+
+    /// Adds a port: all descriptors of all its queues may hold an mbuf.
+    pub fn add_port(&mut self, info: &PortInfo, queues: &QueueSpec) {
+        let each = |wanted: u16, default: u16| usize::from(if wanted == 0 { default } else { wanted });
+        if info.rx_holds_mbufs {
+            self.rx += usize::from(queues.rx_queues) * each(queues.rx_descriptors, info.rx_descriptors.default);
+        }
+        self.tx += usize::from(queues.tx_queues) * each(queues.tx_descriptors, info.tx_descriptors.default);
+        self.ports += usize::from(queues.rx_queues);
+        self.room = self.room.max(info.min_rx_room);
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn mbufs(&self) -> usize {
+        self.rx + self.tx + self.in_caches() + self.in_bursts()
+    }
+
+    /// A cache holds up to half as many again as its nominal size; the control thread may have one too.
+    fn in_caches(&self) -> usize {
+        (self.lcores + 1) * CACHE * 3 / 2
+    }
+
+    /// One burst is held back for each queue while its destination is full, and one is on its way.
+    fn in_bursts(&self) -> usize {
+        2 * BURST_MAX * self.ports
+    }
+
+    /// A pool of `wanted` mbufs, or of as many as are needed if that is 0.
+    ///
+    /// # Errors
+    /// [`BringupError::PoolTooSmall`], or what the pool says.
+    pub fn pool(&self, memory: &Memory, wanted: usize) -> Result<MbufPool, BringupError> {
+        let needs = self.mbufs();
+        if wanted != 0 && wanted < needs {
+            let parts = format!(
+                "rx queues {}, tx queues {}, caches {}, bursts {}",
+                self.rx,
+                self.tx,
+                self.in_caches(),
+                self.in_bursts()
+            );
+            return Err(BringupError::PoolTooSmall { has: wanted, needs, parts });
+        }
+        let count = if wanted == 0 { needs } else { wanted };
+        let room = pollux_mempool::DATA_ROOM.max(pollux_mempool::HEADROOM + self.room);
+        Ok(MbufPool::builder("mbufs", count).data_room(room).cache(CACHE).build(memory)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pollux_port::DescriptorLimits;
+
+    fn info(rx_holds_mbufs: bool) -> PortInfo {
+        let limits = |default| DescriptorLimits { default, ..DescriptorLimits::default() };
+        PortInfo { rx_holds_mbufs, rx_descriptors: limits(128), tx_descriptors: limits(512), ..PortInfo::default() }
+    }
+
+    #[test]
+    fn every_descriptor_counts() {
+        let mut needs = Needs::for_lcores(1);
+        let idle = needs.mbufs();
+        needs.add_port(&info(false), &QueueSpec::default());
+        assert_eq!(needs.mbufs(), idle + 512 + 2 * BURST_MAX);
+        needs.add_port(&info(true), &QueueSpec { rx_queues: 2, rx_descriptors: 64, ..QueueSpec::default() });
+        assert_eq!(needs.mbufs(), idle + 2 * 512 + 2 * 64 + 6 * BURST_MAX);
+    }
+
+    #[test]
+    fn a_pool_too_small_for_the_queues_is_refused_with_the_number_that_is_enough() {
+        let mut needs = Needs::for_lcores(1);
+        needs.add_port(&info(true), &QueueSpec::default());
+        let enough = needs.mbufs();
+        let error = needs.pool(&Memory::ordinary(), enough - 1).unwrap_err();
+        assert_eq!(
+            error.line(),
+            format!(
+                "a pool of {} mbufs is too small for the queues: they hold up to {enough} (rx queues 128, tx queues 512, \
+                 caches 768, bursts 128); give --mbufs {enough} or leave it out",
+                enough - 1
+            )
+        );
+        assert!(needs.pool(&Memory::ordinary(), enough).unwrap().capacity() >= enough);
+    }
+}
