@@ -20,6 +20,7 @@ pub mod options;
 pub mod pairs;
 pub mod report;
 pub mod table;
+pub mod watch;
 
 /// l2fwd's loop. It stands beside l2fwd's `main.rs` and is built here, so that benches run the very same code.
 #[path = "bin/l2fwd/forward.rs"]

@@ -1,0 +1,152 @@
+//! l2fwd: forwards Ethernet frames between pairs of ports.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use pollux_apps::counts::{Counted, Meter};
+use pollux_apps::forward::{self, BURST, Edit, Path};
+use pollux_apps::options::{RunOptions, at_least_one};
+use pollux_apps::pairs::{Hop, PortMap, PortMask, deal, hops};
+use pollux_apps::watch::Watch;
+use pollux_bringup::{Bringup, BringupError, PortWishes, program};
+use pollux_config::CommandLine;
+use pollux_eal::clock::{Clock, Nanos};
+use pollux_eal::lcore::LcoreId;
+use pollux_mempool::{Burst, MbufPool};
+use pollux_port::{PortId, Queues};
+
+/// How long a burst waits for a full destination before it is let go. Meanwhile the source's own queue fills.
+const PATIENCE: Nanos = Nanos(1_000_000);
+
+/// l2fwd: forwards Ethernet frames between pairs of ports, a burst in, a burst out.
+#[derive(Parser, Debug)]
+#[command(after_help = "The loop is one page: apps/src/bin/l2fwd/forward.rs.")]
+struct Options {
+    /// Ports to use, a hexadecimal mask: 3 is ports 0 and 1 [default: all]
+    #[arg(short = 'p', long, value_name = "PORTMASK")]
+    portmask: Option<PortMask>,
+    /// Receive all frames, whomever they are for
+    #[arg(short = 'P', long)]
+    promiscuous: bool,
+    /// Ports that one lcore polls [default: as few as the lcores allow]
+    #[arg(short = 'q', long, value_name = "NQ", value_parser = at_least_one)]
+    queues_per_lcore: Option<usize>,
+    /// Seconds between tables; 0: only the last one
+    #[arg(short = 'T', long, value_name = "PERIOD", default_value = "10", value_parser = period)]
+    period: u32,
+    /// Pairs of ports: (0,1),(2,3) [default: neighbours]
+    #[arg(long, value_name = "PAIRS")]
+    portmap: Option<PortMap>,
+    /// Leave the frames' addresses as they are
+    #[arg(long)]
+    no_mac_updating: bool,
+    /// Write the addresses, as is the default
+    #[arg(long, conflicts_with = "no_mac_updating", hide = true)]
+    mac_updating: bool,
+    /// Send this many bursts of 64-byte frames from each port first: rings that loop have something to pass round
+    #[arg(long, value_name = "BURSTS", value_parser = at_least_one)]
+    prime: Option<usize>,
+    #[command(flatten)]
+    run: RunOptions,
+}
+
+fn period(text: &str) -> Result<u32, String> {
+    let seconds = text.parse().ok().filter(|seconds| *seconds <= 86_400);
+    seconds.ok_or_else(|| "is not a number of seconds from 0 to 86400".into())
+}
+
+fn main() -> ExitCode {
+    program::main(run)
+}
+
+fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
+    let mut bringup = Bringup::new(line)?;
+    let names: Vec<String> = bringup.ports.iter().map(|port| port.name().to_owned()).collect();
+    let (hops, notice) =
+        hops(&names, options.portmask, options.portmap.as_ref()).map_err(BringupError::Usage)?;
+    let lcores = bringup.eal.lcores().dataplane();
+    let shares = deal(hops.len(), lcores.len(), options.queues_per_lcore).map_err(BringupError::Usage)?;
+
+    let ids: Vec<PortId> = hops.iter().map(|hop| PortId(hop.from)).collect();
+    let wishes = PortWishes {
+        mbufs: options.run.mbufs.unwrap_or(0),
+        rx_descriptors: options.run.rxd.unwrap_or(0),
+        tx_descriptors: options.run.txd.unwrap_or(0),
+        promiscuous: options.promiscuous.then_some(true),
+        lcores: shares.len(),
+    };
+    let (queues, pool) = bringup.start_ports(&ids, &wishes)?;
+    if let Some(notice) = notice {
+        eprintln!("l2fwd: {notice}");
+    }
+    let mut paths = paths(&bringup, &hops, queues, options.no_mac_updating)?;
+    for path in paths.iter_mut().take(if options.prime.is_some() { usize::MAX } else { 0 }) {
+        prime(path, &pool, options.prime.unwrap_or(0));
+    }
+
+    // Each lcore takes its share of the paths.
+    let mut counted = Vec::new();
+    let mut launched = Vec::new();
+    let mut rest = paths.into_iter().zip(&hops);
+    for (&lcore, share) in lcores.iter().zip(shares) {
+        let mut own = Vec::new();
+        for (path, hop) in rest.by_ref().take(share) {
+            say_path(&names, hop, lcore);
+            counted.push(Counted { from: PortId(hop.from), to: PortId(hop.to), lcore, lost: path.lost() });
+            own.push(path);
+        }
+        launched.push(bringup.eal.launch(lcore, move |lcore| forward::run(lcore, &mut own))?);
+    }
+    eprintln!("l2fwd: forwarding on {} of {} lcores; Ctrl-C ends it", launched.len(), lcores.len());
+
+    let meter = Meter::new(counted);
+    let period = (options.period > 0).then(|| Duration::from_secs(options.period.into()));
+    let watch = Watch { app: "l2fwd", options: &options.run, period };
+    let end = watch.until_end(&mut bringup, &meter);
+    bringup.eal.stop_flag().set();
+    // A panic is known to the EAL as well, which is where `until_end` finds it.
+    launched.into_iter().for_each(|lcore| drop(lcore.wait()));
+    watch.report(&meter.read(&mut bringup));
+    end
+}
+
+/// Joins each hop's rx queue to its destination's tx queue.
+fn paths(bringup: &Bringup, hops: &[Hop], queues: Vec<Queues>, keep: bool) -> Result<Vec<Path>, BringupError> {
+    let patience = Clock::get().cycles(PATIENCE).0;
+    let (rx, mut tx): (Vec<_>, Vec<_>) = queues
+        .into_iter()
+        .map(|queues| (queues.rx.into_iter().next(), queues.tx.into_iter().next()))
+        .unzip();
+    let mut paths = Vec::new();
+    for (hop, rx) in hops.iter().zip(rx) {
+        let place = hops.iter().position(|other| other.from == hop.to);
+        let tx = place.and_then(|place| tx[place].take());
+        let (Some(rx), Some(tx)) = (rx, tx) else {
+            return Err(BringupError::NoPort { port: hop.to });
+        };
+        let edit = if keep { Edit::Keep } else { Edit::l2fwd(hop.to, bringup.mac(PortId(hop.to))?) };
+        paths.push(Path::new(rx, tx, edit, patience));
+    }
+    Ok(paths)
+}
+
+/// Sends frames of the local experimental EtherType (IEEE 802: 0x88b5) to nobody in particular.
+fn prime(path: &mut Path, pool: &MbufPool, bursts: usize) {
+    for _ in 0..bursts {
+        let mut burst = Burst::new();
+        pool.alloc_up_to(&mut burst, BURST);
+        for mbuf in &mut burst {
+            if let Some(frame) = mbuf.append(64) {
+                frame.fill(0);
+                frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+            }
+        }
+        path.send(&mut burst);
+    }
+}
+
+fn say_path(names: &[String], hop: &Hop, lcore: LcoreId) {
+    let name = |port: u16| format!("port {port} {}", names[usize::from(port)]);
+    eprintln!("l2fwd: lcore {lcore}: {} to {}", name(hop.from), name(hop.to));
+}

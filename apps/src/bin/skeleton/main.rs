@@ -1,0 +1,46 @@
+//! skeleton: the smallest forwarder; read this first.
+//!
+//! Ports 0 and 1 are a pair, 2 and 3 the next one: what one port of a pair receives, the other one sends. One lcore does
+//! it all, until Ctrl-C or `--duration`. The loop is in `forward.rs`.
+
+mod forward;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use pollux_apps::options::RunOptions;
+use pollux_bringup::{Bringup, BringupError, PortWishes, program};
+use pollux_config::CommandLine;
+use pollux_port::PortId;
+
+/// skeleton: the smallest forwarder. What one port of a pair receives, the other one sends.
+#[derive(Parser)]
+#[command(after_help = "The loop is a screen long: apps/src/bin/skeleton/forward.rs.")]
+struct Options {
+    #[command(flatten)]
+    run: RunOptions,
+}
+
+fn main() -> ExitCode {
+    program::main(run)
+}
+
+fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
+    // Threads, memory and ports; then one rx and one tx queue of each port, filled from one pool.
+    let mut bringup = Bringup::new(line)?;
+    let ids: Vec<PortId> = bringup.ports.iter().map(|port| port.id()).collect();
+    if ids.len() % 2 != 0 {
+        return Err(BringupError::Usage(format!("{} ports make no pairs: name an even number", ids.len())));
+    }
+    let queues = bringup.start_ports(&ids, &options.run.wishes(1))?;
+
+    // The queues are values: they move to the lcore that polls them, and nobody else can.
+    let main = bringup.eal.lcores().main();
+    let forwarding = bringup.eal.launch(main, move |lcore| forward::run(lcore, queues))?;
+    options.run.wait(&bringup.eal.stop_flag());
+    bringup.eal.stop_flag().set();
+    forwarding.wait().map_err(|panic| BringupError::Runtime(panic.to_string()))?;
+
+    options.run.report("skeleton", &mut bringup);
+    Ok(())
+}

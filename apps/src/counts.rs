@@ -1,0 +1,206 @@
+//! What ports and lcores counted, at one moment.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use pollux_bringup::Bringup;
+use pollux_eal::lcore::LcoreId;
+use pollux_port::{PortId, PortState};
+
+use crate::forward::Lost;
+
+/// One port.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PortCounts {
+    /// Its number.
+    pub id: u16,
+    /// Its name, `net_null0`.
+    pub name: String,
+    /// Its driver, `net_null`.
+    pub driver: String,
+    /// The port that sends what this one receives.
+    pub to: Option<u16>,
+    /// Whether the device has disappeared.
+    pub gone: bool,
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Bytes received, without the frame check sequence.
+    pub rx_bytes: u64,
+    /// Bytes sent, likewise.
+    pub tx_bytes: u64,
+    /// Packets dropped, by reason: `rx no mbuf`, `tx full`.
+    pub dropped: BTreeMap<String, u64>,
+}
+
+/// One lcore that forwards.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LcoreCounts {
+    /// Its number.
+    pub id: u16,
+    /// The ports that it polls.
+    pub ports: Vec<u16>,
+    /// Packets that they received.
+    pub packets: u64,
+    /// Cycles spent on packets.
+    pub busy_cycles: u64,
+    /// All cycles.
+    pub total_cycles: u64,
+}
+
+impl LcoreCounts {
+    /// The share of its time that it spent on packets, 0 to 1.
+    #[must_use]
+    pub fn busy(&self) -> f64 {
+        ratio(self.busy_cycles, self.total_cycles)
+    }
+
+    /// TSC cycles that a packet took.
+    #[must_use]
+    pub fn cycles_per_packet(&self) -> f64 {
+        ratio(self.busy_cycles, self.packets)
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// Everything, at one moment or over a span of time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Counts {
+    /// Since the start; or the length of the span.
+    pub seconds: f64,
+    /// By number.
+    pub ports: Vec<PortCounts>,
+    /// By number.
+    pub lcores: Vec<LcoreCounts>,
+}
+
+impl Counts {
+    /// What happened since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut span = self.clone();
+        span.seconds -= earlier.seconds;
+        for port in &mut span.ports {
+            let Some(before) = earlier.ports.iter().find(|before| before.id == port.id) else { continue };
+            port.rx_packets -= before.rx_packets;
+            port.tx_packets -= before.tx_packets;
+            port.rx_bytes -= before.rx_bytes;
+            port.tx_bytes -= before.tx_bytes;
+            for (reason, count) in &mut port.dropped {
+                *count -= before.dropped.get(reason).copied().unwrap_or(0);
+            }
+        }
+        for lcore in &mut span.lcores {
+            let Some(before) = earlier.lcores.iter().find(|before| before.id == lcore.id) else { continue };
+            lcore.packets -= before.packets;
+            lcore.busy_cycles -= before.busy_cycles;
+            lcore.total_cycles -= before.total_cycles;
+        }
+        span
+    }
+}
+
+/// One direction between two ports, as the counting sees it.
+#[derive(Clone, Debug)]
+pub struct Counted {
+    /// Receives.
+    pub from: PortId,
+    /// Sends.
+    pub to: PortId,
+    /// Who polls it.
+    pub lcore: LcoreId,
+    /// What it had to let go.
+    pub lost: Arc<Lost>,
+}
+
+/// Reads [`Counts`] of a running program.
+#[derive(Debug)]
+pub struct Meter {
+    start: Instant,
+    paths: Vec<Counted>,
+}
+
+impl Meter {
+    /// Time counts from here.
+    #[must_use]
+    pub fn new(paths: Vec<Counted>) -> Self {
+        Self { start: Instant::now(), paths }
+    }
+
+    /// The ports that are in use.
+    pub fn ports(&self) -> impl Iterator<Item = PortId> + '_ {
+        self.paths.iter().map(|path| path.from)
+    }
+
+    /// The counts now.
+    pub fn read(&self, bringup: &mut Bringup) -> Counts {
+        let mut counts = Counts { seconds: self.start.elapsed().as_secs_f64(), ..Counts::default() };
+        for path in &self.paths {
+            let Some(port) = bringup.ports.get_mut(path.from) else { continue };
+            let stats = port.stats();
+            let mut dropped: BTreeMap<String, u64> = BTreeMap::new();
+            for drop in port.dropped() {
+                *dropped.entry(format!("{} {}", drop.direction, drop.reason)).or_default() += drop.packets;
+            }
+            // What a path let go belongs to the port that did not take it.
+            for lost in self.paths.iter().filter(|other| other.to == path.from) {
+                for (reason, packets) in lost.lost.by_reason().into_iter().filter(|(_, packets)| *packets > 0) {
+                    *dropped.entry(reason.into()).or_default() += packets;
+                }
+            }
+            counts.ports.push(PortCounts {
+                id: path.from.0,
+                name: port.name().into(),
+                driver: port.info().driver.into(),
+                to: Some(path.to.0),
+                gone: port.state() == PortState::Gone,
+                rx_packets: stats.ipackets,
+                tx_packets: stats.opackets,
+                rx_bytes: stats.ibytes,
+                tx_bytes: stats.obytes,
+                dropped,
+            });
+            let received = stats.ipackets;
+            if let Some(lcore) = counts.lcores.iter_mut().find(|lcore| lcore.id == path.lcore.0) {
+                lcore.ports.push(path.from.0);
+                lcore.packets += received;
+                continue;
+            }
+            let usage = bringup.eal.lcores().usage(path.lcore).unwrap_or_default();
+            counts.lcores.push(LcoreCounts {
+                id: path.lcore.0,
+                ports: vec![path.from.0],
+                packets: received,
+                busy_cycles: usage.busy,
+                total_cycles: usage.total,
+            });
+        }
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_the_difference() {
+        let lcore = |packets, busy_cycles| LcoreCounts { packets, busy_cycles, total_cycles: 1_000, ..LcoreCounts::default() };
+        let port = |rx_packets, full| PortCounts {
+            rx_packets,
+            dropped: [("tx full".to_owned(), full)].into(),
+            ..PortCounts::default()
+        };
+        let early = Counts { seconds: 1.0, ports: vec![port(10, 1)], lcores: vec![lcore(10, 100)] };
+        let late = Counts { seconds: 3.0, ports: vec![port(30, 4)], lcores: vec![lcore(30, 500)] };
+        let span = late.since(&early);
+        assert_eq!((span.seconds, span.ports[0].rx_packets, span.ports[0].dropped["tx full"]), (2.0, 20, 3));
+        assert_eq!((span.lcores[0].cycles_per_packet(), span.lcores[0].busy()), (20.0, 0.0));
+        assert_eq!((late.lcores[0].busy(), LcoreCounts::default().cycles_per_packet()), (0.5, 0.0));
+    }
+}

@@ -1,0 +1,94 @@
+//! The final report as one JSON object.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::counts::Counts;
+
+#[derive(Serialize)]
+struct Report<'a> {
+    app: &'a str,
+    seconds: f64,
+    ports: Vec<Port<'a>>,
+    lcores: Vec<Lcore<'a>>,
+    /// What would have crossed PCIe; only the device model counts it.
+    ledger: Option<()>,
+}
+
+#[derive(Serialize)]
+struct Port<'a> {
+    name: &'a str,
+    driver: &'a str,
+    rx_packets: u64,
+    tx_packets: u64,
+    rx_bytes: u64,
+    tx_bytes: u64,
+    dropped: BTreeMap<String, u64>,
+}
+
+#[derive(Serialize)]
+struct Lcore<'a> {
+    lcore: u16,
+    ports: &'a [u16],
+    busy: f64,
+    cycles_per_packet: f64,
+}
+
+/// One line, without the line's end. Reasons are written with underscores: `tx_full`.
+///
+/// # Panics
+/// Never: plain numbers and texts always have a JSON form.
+#[must_use]
+pub fn json(app: &str, counts: &Counts) -> String {
+    let ports = counts.ports.iter().map(|port| Port {
+        name: &port.name,
+        driver: &port.driver,
+        rx_packets: port.rx_packets,
+        tx_packets: port.tx_packets,
+        rx_bytes: port.rx_bytes,
+        tx_bytes: port.tx_bytes,
+        dropped: port.dropped.iter().map(|(reason, count)| (reason.replace(' ', "_"), *count)).collect(),
+    });
+    let lcores = counts.lcores.iter().map(|lcore| Lcore {
+        lcore: lcore.id,
+        ports: &lcore.ports,
+        busy: rounded(lcore.busy(), 1e4),
+        cycles_per_packet: rounded(lcore.cycles_per_packet(), 1e3),
+    });
+    let seconds = rounded(counts.seconds, 1e6);
+    let report = Report { app, seconds, ports: ports.collect(), lcores: lcores.collect(), ledger: None };
+    serde_json::to_string(&report).expect("plain numbers and texts have a JSON form")
+}
+
+fn rounded(value: f64, parts: f64) -> f64 {
+    (value * parts).round() / parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counts::{LcoreCounts, PortCounts};
+
+    #[test]
+    fn the_report_has_the_agreed_shape() {
+        let port = PortCounts {
+            name: "net_null0".into(),
+            driver: "net_null".into(),
+            rx_packets: 3,
+            rx_bytes: 192,
+            dropped: [("tx full".to_owned(), 2)].into(),
+            ..PortCounts::default()
+        };
+        let lcore = LcoreCounts { id: 1, ports: vec![0], packets: 3, busy_cycles: 40, total_cycles: 80 };
+        let counts = Counts { seconds: 1.25, ports: vec![port], lcores: vec![lcore] };
+        assert_eq!(
+            json("l2fwd", &counts),
+            concat!(
+                r#"{"app":"l2fwd","seconds":1.25,"ports":[{"name":"net_null0","driver":"net_null","rx_packets":3,"#,
+                r#""tx_packets":0,"rx_bytes":192,"tx_bytes":0,"dropped":{"tx_full":2}}],"#,
+                r#""lcores":[{"lcore":1,"ports":[0],"busy":0.5,"cycles_per_packet":13.333}],"ledger":null}"#
+            )
+        );
+    }
+}

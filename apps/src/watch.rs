@@ -1,0 +1,107 @@
+//! The control thread of an app: waits, tells what happens to ports, prints the table, ends with the report.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use pollux_bringup::{Bringup, BringupError};
+use pollux_port::{PortEvent, PortState};
+
+use crate::counts::{Counts, Meter};
+use crate::options::RunOptions;
+use crate::{report, table};
+
+/// How often ports are asked whether anything happened to them.
+const EVENT_PERIOD: Duration = Duration::from_millis(200);
+/// The first table comes early, so that packets are seen to move.
+const FIRST_TABLE: Duration = Duration::from_secs(1);
+
+/// Until when to wait, and what to print meanwhile.
+#[derive(Debug)]
+pub struct Watch<'a> {
+    /// The app's name.
+    pub app: &'a str,
+    /// Duration and form of the report.
+    pub options: &'a RunOptions,
+    /// Time between tables; none: no table but the last.
+    pub period: Option<Duration>,
+}
+
+impl Watch<'_> {
+    /// Waits for the end: the duration, a signal, the loss of the last port or of an lcore.
+    ///
+    /// # Errors
+    /// [`BringupError::Runtime`] when no port is left or an lcore panicked.
+    pub fn until_end(&self, bringup: &mut Bringup, meter: &Meter) -> Result<(), BringupError> {
+        let stop = bringup.eal.stop_flag();
+        let start = Instant::now();
+        let end = self.options.duration.map(|seconds| start + Duration::from_secs_f64(seconds));
+        let mut next_table = self.period.map(|period| start + period.min(FIRST_TABLE));
+        let mut before = meter.read(bringup);
+        loop {
+            let now = Instant::now();
+            if end.is_some_and(|end| end <= now) {
+                return Ok(());
+            }
+            if let (Some(due), Some(period)) = (next_table, self.period)
+                && due <= now
+            {
+                let counts = meter.read(bringup);
+                self.say(&table::table(self.app, &counts, &counts.since(&before)));
+                before = counts;
+                next_table = Some(due + if due < start + period { period - (due - start) } else { period });
+            }
+            let wake = [end, next_table].into_iter().flatten().fold(now + EVENT_PERIOD, Instant::min);
+            if stop.wait(wake.saturating_duration_since(Instant::now())) {
+                return self.reason(bringup);
+            }
+            self.events(bringup, meter)?;
+        }
+    }
+
+    /// Says what happened to ports.
+    fn events(&self, bringup: &mut Bringup, meter: &Meter) -> Result<(), BringupError> {
+        let mut left = 0;
+        for id in meter.ports() {
+            let Some(port) = bringup.ports.get_mut(id) else { continue };
+            while let Some(event) = port.poll_event() {
+                match event {
+                    PortEvent::Link(link) => eprintln!("{}: port {id} {}: link {link}", self.app, port.name()),
+                    PortEvent::Removed => {
+                        eprintln!("{}: port {id} {} disappeared; going on without it", self.app, port.name());
+                    }
+                    _ => {}
+                }
+            }
+            left += usize::from(port.state() != PortState::Gone);
+        }
+        if left == 0 { Err(BringupError::Runtime("no port is left".into())) } else { Ok(()) }
+    }
+
+    fn reason(&self, bringup: &Bringup) -> Result<(), BringupError> {
+        match bringup.eal.lcores().panics().first() {
+            Some(panic) => Err(BringupError::Runtime(panic.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    /// The last word: a table with the rates of the whole run, or the JSON line.
+    pub fn report(&self, counts: &Counts) {
+        if self.options.json {
+            self.say(&table::table(self.app, counts, counts));
+            // A reader that went away is no error of ours.
+            let _ = writeln!(std::io::stdout(), "{}", report::json(self.app, counts));
+        } else {
+            self.say(&table::table(self.app, counts, counts));
+        }
+    }
+
+    /// Standard output belongs to the JSON line when there is one.
+    fn say(&self, text: &str) {
+        let gap = if std::io::stdout().is_terminal() { "\n" } else { "" };
+        let _ = if self.options.json {
+            std::io::stderr().write_all(text.as_bytes())
+        } else {
+            std::io::stdout().write_all(format!("{gap}{text}").as_bytes())
+        };
+    }
+}
