@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use pollux_bringup::Bringup;
 use pollux_eal::lcore::LcoreId;
-use pollux_port::{PortId, PortState};
+use pollux_port::{Port, PortId, PortState};
 
 use crate::forward::Lost;
 
@@ -122,65 +122,79 @@ pub struct Counted {
 #[derive(Debug)]
 pub struct Meter {
     start: Instant,
+    ports: Vec<PortId>,
     paths: Vec<Counted>,
 }
 
 impl Meter {
-    /// Time counts from here.
+    /// Counts ports and the lcores of `paths`. Time counts from here.
     #[must_use]
     pub fn new(paths: Vec<Counted>) -> Self {
-        Self { start: Instant::now(), paths }
+        let ports = paths.iter().map(|path| path.from).collect();
+        Self { start: Instant::now(), ports, paths }
+    }
+
+    /// Counts ports only. Time counts from here.
+    #[must_use]
+    pub fn of_ports(ports: &[PortId]) -> Self {
+        Self { start: Instant::now(), ports: ports.to_vec(), paths: Vec::new() }
     }
 
     /// The ports that are in use.
-    pub fn ports(&self) -> impl Iterator<Item = PortId> + '_ {
-        self.paths.iter().map(|path| path.from)
+    #[must_use]
+    pub fn ports(&self) -> &[PortId] {
+        &self.ports
     }
 
     /// The counts now.
     pub fn read(&self, bringup: &mut Bringup) -> Counts {
-        let mut counts = Counts { seconds: self.start.elapsed().as_secs_f64(), ..Counts::default() };
+        let seconds = self.start.elapsed().as_secs_f64();
+        let ports = bringup.ports.iter_mut().filter(|port| self.ports.contains(&port.id()));
+        let ports: Vec<PortCounts> = ports.map(|port| self.port(port)).collect();
+        let mut lcores: Vec<LcoreCounts> = Vec::new();
         for path in &self.paths {
-            let Some(port) = bringup.ports.get_mut(path.from) else { continue };
-            let stats = port.stats();
-            let mut dropped: BTreeMap<String, u64> = BTreeMap::new();
-            for drop in port.dropped() {
-                *dropped.entry(format!("{} {}", drop.direction, drop.reason)).or_default() += drop.packets;
-            }
-            // What a path let go belongs to the port that did not take it.
-            for lost in self.paths.iter().filter(|other| other.to == path.from) {
-                for (reason, packets) in lost.lost.by_reason().into_iter().filter(|(_, packets)| *packets > 0) {
-                    *dropped.entry(reason.into()).or_default() += packets;
-                }
-            }
-            counts.ports.push(PortCounts {
-                id: path.from.0,
-                name: port.name().into(),
-                driver: port.info().driver.into(),
-                to: Some(path.to.0),
-                gone: port.state() == PortState::Gone,
-                rx_packets: stats.ipackets,
-                tx_packets: stats.opackets,
-                rx_bytes: stats.ibytes,
-                tx_bytes: stats.obytes,
-                dropped,
+            let known = lcores.iter().position(|lcore| lcore.id == path.lcore.0);
+            let place = known.unwrap_or_else(|| {
+                let usage = bringup.eal.lcores().usage(path.lcore).unwrap_or_default();
+                lcores.push(LcoreCounts {
+                    id: path.lcore.0,
+                    busy_cycles: usage.busy,
+                    total_cycles: usage.total,
+                    ..LcoreCounts::default()
+                });
+                lcores.len() - 1
             });
-            let received = stats.ipackets;
-            if let Some(lcore) = counts.lcores.iter_mut().find(|lcore| lcore.id == path.lcore.0) {
-                lcore.ports.push(path.from.0);
-                lcore.packets += received;
-                continue;
-            }
-            let usage = bringup.eal.lcores().usage(path.lcore).unwrap_or_default();
-            counts.lcores.push(LcoreCounts {
-                id: path.lcore.0,
-                ports: vec![path.from.0],
-                packets: received,
-                busy_cycles: usage.busy,
-                total_cycles: usage.total,
-            });
+            lcores[place].ports.push(path.from.0);
+            let received = ports.iter().find(|port| port.id == path.from.0).map_or(0, |port| port.rx_packets);
+            lcores[place].packets += received;
         }
-        counts
+        Counts { seconds, ports, lcores }
+    }
+
+    fn port(&self, port: &mut Port) -> PortCounts {
+        let stats = port.stats();
+        let mut dropped: BTreeMap<String, u64> = BTreeMap::new();
+        for drop in port.dropped() {
+            *dropped.entry(format!("{} {}", drop.direction, drop.reason)).or_default() += drop.packets;
+        }
+        // What a path let go belongs to the port that did not take it.
+        for path in self.paths.iter().filter(|path| path.to == port.id()) {
+            for (reason, packets) in path.lost.by_reason().into_iter().filter(|(_, packets)| *packets > 0) {
+                *dropped.entry(reason.into()).or_default() += packets;
+            }
+        }
+        PortCounts {
+            id: port.id().0,
+            name: port.name().into(),
+            driver: port.info().driver.into(),
+            to: self.paths.iter().find(|path| path.from == port.id()).map(|path| path.to.0),
+            gone: port.state() == PortState::Gone,
+            rx_packets: stats.ipackets,
+            tx_packets: stats.opackets,
+            rx_bytes: stats.ibytes,
+            tx_bytes: stats.obytes,
+            dropped,
+        }
     }
 }
 
@@ -190,7 +204,12 @@ mod tests {
 
     #[test]
     fn a_span_is_the_difference() {
-        let lcore = |packets, busy_cycles| LcoreCounts { packets, busy_cycles, total_cycles: 1_000, ..LcoreCounts::default() };
+        let lcore = |packets, busy_cycles| LcoreCounts {
+            packets,
+            busy_cycles,
+            total_cycles: 1_000,
+            ..LcoreCounts::default()
+        };
         let port = |rx_packets, full| PortCounts {
             rx_packets,
             dropped: [("tx full".to_owned(), full)].into(),

@@ -1,5 +1,7 @@
 //! Options that all apps have.
 
+use pollux_bringup::PortWishes;
+
 /// How long to run, what to report, how much to set aside.
 #[derive(clap::Args, Clone, Debug, Default, PartialEq)]
 pub struct RunOptions {
@@ -18,6 +20,20 @@ pub struct RunOptions {
     /// Descriptors of each tx queue [default: the driver's]
     #[arg(long, value_name = "N", value_parser = descriptors)]
     pub txd: Option<u16>,
+}
+
+impl RunOptions {
+    /// What they ask of the ports, `lcores` polling them.
+    #[must_use]
+    pub fn wishes(&self, lcores: usize) -> PortWishes {
+        PortWishes {
+            mbufs: self.mbufs.unwrap_or(0),
+            rx_descriptors: self.rxd.unwrap_or(0),
+            tx_descriptors: self.txd.unwrap_or(0),
+            promiscuous: None,
+            lcores,
+        }
+    }
 }
 
 /// A time above zero.

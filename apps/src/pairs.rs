@@ -64,29 +64,33 @@ pub struct Hop {
     pub to: u16,
 }
 
-/// The hops of DPDK's l2fwd: neighbours among the ports of `mask` (of all `count` if there is none) send to each other,
-/// or the pairs of `map` do. Ascending by source; every port is the destination of at most one hop.
+/// The hops of DPDK's l2fwd: neighbours among the ports of `mask` (of all those in `names` if there is none) send to each
+/// other, or the pairs of `map` do. Ascending by source; every port is the destination of at most one hop.
 ///
 /// With an odd number of ports the last one sends to itself; then there is a notice that says so.
 ///
 /// # Errors
 /// A sentence when mask or map name a port that does not exist or contradict each other.
 pub fn hops(
-    count: usize,
     names: &[String],
     mask: Option<PortMask>,
     map: Option<&PortMap>,
 ) -> Result<(Vec<Hop>, Option<String>), String> {
     let there = || {
-        let list: Vec<String> = names.iter().enumerate().map(|(port, name)| format!("{port} {name}")).collect();
+        let list: Vec<String> =
+            names.iter().enumerate().map(|(port, name)| format!("{port} {name}")).collect();
         format!("ports: {}", list.join(", "))
     };
     let exists = |what: &str, port: u16| {
-        if usize::from(port) < count { Ok(()) } else { Err(format!("{what} names port {port}, which does not exist; {}", there())) }
+        if usize::from(port) < names.len() {
+            Ok(())
+        } else {
+            Err(format!("{what} names port {port}, which does not exist; {}", there()))
+        }
     };
     let enabled: Vec<u16> = match mask {
         Some(mask) => mask.ports().collect(),
-        None => (0..count).map(|port| port as u16).collect(),
+        None => (0..names.len()).map(|port| port as u16).collect(),
     };
     enabled.iter().try_for_each(|&port| exists("-p", port))?;
     let mut hops = Vec::new();
@@ -107,7 +111,9 @@ pub fn hops(
     } else {
         for pair in enabled.chunks(2) {
             match *pair {
-                [first, second] => hops.extend([Hop { from: first, to: second }, Hop { from: second, to: first }]),
+                [first, second] => {
+                    hops.extend([Hop { from: first, to: second }, Hop { from: second, to: first }])
+                }
                 [last] => {
                     hops.push(Hop { from: last, to: last });
                     notice = Some(format!("odd number of ports: port {last} sends to itself"));
@@ -146,10 +152,12 @@ mod tests {
         (0..count).map(|port| format!("net_null{port}")).collect()
     }
 
-    fn route(count: usize, mask: Option<&str>, map: Option<&str>) -> Result<(Vec<(u16, u16)>, Option<String>), String> {
+    type Route = Result<(Vec<(u16, u16)>, Option<String>), String>;
+
+    fn route(count: usize, mask: Option<&str>, map: Option<&str>) -> Route {
         let mask = mask.map(|text| text.parse().unwrap());
         let map = map.map(|text| text.parse().unwrap());
-        let (hops, notice) = hops(count, &names(count), mask, map.as_ref())?;
+        let (hops, notice) = hops(&names(count), mask, map.as_ref())?;
         Ok((hops.iter().map(|hop| (hop.from, hop.to)).collect(), notice))
     }
 

@@ -8,12 +8,17 @@ use crate::counts::{Counts, PortCounts};
 #[must_use]
 pub fn table(app: &str, total: &Counts, span: &Counts) -> String {
     let mut text = format!("{app} after {:.1} s, rates over {:.1} s\n", total.seconds, span.seconds);
-    let mut rows = vec![
-        ["port", "to", "received", "Mpps", "sent", "Mpps", "Gbit/s", "dropped"].map(str::to_owned),
-    ];
+    let mut rows =
+        vec![["port", "to", "received", "Mpps", "sent", "Mpps", "Gbit/s", "dropped"].map(str::to_owned)];
     for (port, recent) in total.ports.iter().zip(&span.ports) {
         let name = format!("{} {}{}", port.id, port.name, if port.gone { " (gone)" } else { "" });
-        rows.push(cells(name, port.to.map(|to| to.to_string()).unwrap_or_default(), port, recent, span.seconds));
+        rows.push(cells(
+            name,
+            port.to.map(|to| to.to_string()).unwrap_or_default(),
+            port,
+            recent,
+            span.seconds,
+        ));
     }
     if total.ports.len() > 1 {
         let (all, recent) = (sum(&total.ports), sum(&span.ports));
@@ -30,9 +35,13 @@ pub fn table(app: &str, total: &Counts, span: &Counts) -> String {
         let _ = writeln!(text, "dropped at port {}: {}", port.id, reasons.join(", "));
     }
     let mut rows = vec![["lcore", "busy", "cycles/packet", "ports"].map(str::to_owned)];
+    if span.lcores.is_empty() {
+        return text;
+    }
     for lcore in &span.lcores {
         let ports: Vec<String> = lcore.ports.iter().map(u16::to_string).collect();
-        let cycles = if lcore.packets == 0 { "-".into() } else { format!("{:.1}", lcore.cycles_per_packet()) };
+        let cycles =
+            if lcore.packets == 0 { "-".into() } else { format!("{:.1}", lcore.cycles_per_packet()) };
         rows.push([lcore.id.to_string(), format!("{:.1}%", lcore.busy() * 100.0), cycles, ports.join(" ")]);
     }
     align(&mut text, &rows, 1);
@@ -74,7 +83,7 @@ fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -131,7 +140,13 @@ mod tests {
         let mut total = Counts {
             seconds: 11.0,
             ports: vec![port(0, 1_234_567_890, 999), port(1, 12, 0)],
-            lcores: vec![LcoreCounts { id: 4, ports: vec![0, 1], packets: 10, busy_cycles: 129, total_cycles: 130 }],
+            lcores: vec![LcoreCounts {
+                id: 4,
+                ports: vec![0, 1],
+                packets: 10,
+                busy_cycles: 129,
+                total_cycles: 130,
+            }],
         };
         total.ports[1].dropped.insert("tx full".into(), 1_000);
         total.ports[1].gone = true;

@@ -61,11 +61,13 @@ impl Watch<'_> {
     /// Says what happened to ports.
     fn events(&self, bringup: &mut Bringup, meter: &Meter) -> Result<(), BringupError> {
         let mut left = 0;
-        for id in meter.ports() {
+        for &id in meter.ports() {
             let Some(port) = bringup.ports.get_mut(id) else { continue };
             while let Some(event) = port.poll_event() {
                 match event {
-                    PortEvent::Link(link) => eprintln!("{}: port {id} {}: link {link}", self.app, port.name()),
+                    PortEvent::Link(link) => {
+                        eprintln!("{}: port {id} {}: link {link}", self.app, port.name())
+                    }
                     PortEvent::Removed => {
                         eprintln!("{}: port {id} {} disappeared; going on without it", self.app, port.name());
                     }
@@ -84,14 +86,12 @@ impl Watch<'_> {
         }
     }
 
-    /// The last word: a table with the rates of the whole run, or the JSON line.
+    /// The last word: a table with the rates of the whole run, and the JSON line if that is asked for.
     pub fn report(&self, counts: &Counts) {
+        self.say(&table::table(self.app, counts, counts));
         if self.options.json {
-            self.say(&table::table(self.app, counts, counts));
             // A reader that went away is no error of ours.
             let _ = writeln!(std::io::stdout(), "{}", report::json(self.app, counts));
-        } else {
-            self.say(&table::table(self.app, counts, counts));
         }
     }
 

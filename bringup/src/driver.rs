@@ -29,13 +29,19 @@ impl Prepared {
 
 /// What is opened when nothing is named.
 pub(crate) fn usual_ports() -> Result<Vec<PortSpec>, ConfigError> {
-    ["net_null0,size=64", "net_null1,size=64"].into_iter().map(|text| Ok(PortSpec::new(text.parse()?))).collect()
+    ["net_null0,size=64", "net_null1,size=64"]
+        .into_iter()
+        .map(|text| Ok(PortSpec::new(text.parse()?)))
+        .collect()
 }
 
 /// Finds the device's driver and reads its keys.
 pub(crate) fn prepare(device: &DeviceArg) -> Result<Prepared, BringupError> {
     if device.driver == "pci" || device.driver.starts_with("mlx5_") {
-        return Err(BringupError::Hardware { device: device.name.clone(), example: "net_af_packet0,iface=eth0" });
+        return Err(BringupError::Hardware {
+            device: device.name.clone(),
+            example: "net_af_packet0,iface=eth0",
+        });
     }
     // As in DPDK, a device's name begins with its driver's.
     let driver = DRIVERS.iter().find(|driver| device.name.starts_with(driver.name));
@@ -75,7 +81,7 @@ mod tests {
         let table = [
             ("net_null0,size=64,copy=1,no-rx=0", "accepted"),
             ("net_null", "accepted"),
-            ("net_nul0", "X"),
+            ("net_nul0", "device 'net_nul0': no such driver, did you mean 'net_null'?; drivers: net_null"),
         ];
         for (text, expected) in table {
             assert_eq!(refusal(text), expected, "{text}");

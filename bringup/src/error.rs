@@ -2,6 +2,7 @@
 
 use pollux_config::ConfigError;
 use pollux_eal::EalError;
+use pollux_eal::region::MemoryError;
 use pollux_mempool::PoolError;
 use pollux_port::PortError;
 
@@ -21,6 +22,9 @@ pub enum BringupError {
     /// The mbuf pool.
     #[error(transparent)]
     Pool(#[from] PoolError),
+    /// Memory for the pool.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
     /// The device's driver is not known.
     #[error("device '{device}': no such driver{}; drivers: {drivers}", near(.nearest.as_deref()))]
     UnknownDriver {
@@ -91,7 +95,7 @@ impl BringupError {
             ),
             Self::Port(error) => !matches!(error, PortError::Device { .. } | PortError::State { .. }),
             Self::Pool(error) => matches!(error, PoolError::OutOfRange { .. }),
-            Self::Runtime(_) => false,
+            Self::Memory(_) | Self::Runtime(_) => false,
         };
         if usage { 2 } else { 1 }
     }

@@ -17,21 +17,22 @@ pub mod program;
 
 use pollux_config::{CommandLine, PortSpec};
 use pollux_eal::Eal;
+use pollux_eal::memory::Memory;
 use pollux_mempool::MbufPool;
-use pollux_port::{PortConfig, PortId, Ports, Queues, RxQueueConfig, TxQueueConfig};
+use pollux_port::{MacAddr, PortConfig, PortId, Ports, Queues, RxQueueConfig, TxQueueConfig};
 
 pub use error::BringupError;
 pub use pool::Needs;
 
 /// A running EAL and the ports of one program, opened and numbered.
 ///
-/// Dropped in this order: ports, pool, EAL.
+/// Dropped in this order: ports, then the EAL.
 #[derive(Debug)]
 pub struct Bringup {
     /// The ports, numbered in the order in which the command line names them.
     pub ports: Ports,
     specs: Vec<PortSpec>,
-    pool: Option<MbufPool>,
+    notice: Option<String>,
     /// Lcores, memory, clock.
     pub eal: Eal,
 }
@@ -52,43 +53,48 @@ pub struct PortWishes {
 }
 
 impl Bringup {
-    /// Starts an EAL and opens the ports that `line` names; none is configured yet. Two null ports if it names none,
-    /// and one line on standard error that says so.
+    /// Starts an EAL and opens the ports that `line` names, two null ports if it names none; none is configured yet.
     ///
     /// # Errors
     /// [`BringupError`], one line; nothing is left behind.
     pub fn new(line: &CommandLine) -> Result<Self, BringupError> {
         let mut specs = line.ports.clone();
+        let mut notice = None;
         if specs.is_empty() {
-            eprintln!(
-                "{}: no device named, so two net_null ports: they make packets out of nothing and swallow what they \
-                 are sent (--vdev and -a name others)",
-                line.program
-            );
             specs = driver::usual_ports()?;
+            notice = Some(format!(
+                "{}: no device named, so two net_null ports: they make packets out of nothing and swallow what they \
+                 are sent (--vdev names others)",
+                line.program
+            ));
         }
         // What the drivers refuse is known before threads and memory are made.
-        let opened: Vec<_> = specs.iter().map(|spec| driver::prepare(&spec.device)).collect::<Result<_, _>>()?;
+        let opened: Vec<_> =
+            specs.iter().map(|spec| driver::prepare(&spec.device)).collect::<Result<_, _>>()?;
         let eal = Eal::init(line.eal.clone())?;
-        eal.handle_signals()?;
         let mut ports = Ports::new();
         for (spec, prepared) in specs.iter().zip(opened) {
             ports.add(&spec.device.name, prepared.open(&spec.device.name)?)?;
         }
-        Ok(Self { ports, specs, pool: None, eal })
+        Ok(Self { ports, specs, notice, eal })
     }
 
     /// Configures and starts the given ports, each with the queues that its profile names (one each way if none does),
-    /// all fed from one pool. The queues come in the order of `ids`.
+    /// all fed from one pool. The queues come in the order of `ids`. One line on standard error when the ports are none
+    /// that the user named.
     ///
     /// # Errors
     /// [`BringupError`], one line.
-    pub fn start_ports(&mut self, ids: &[PortId], wishes: &PortWishes) -> Result<Vec<Queues>, BringupError> {
+    pub fn start_ports(
+        &mut self,
+        ids: &[PortId],
+        wishes: &PortWishes,
+    ) -> Result<(Vec<Queues>, MbufPool), BringupError> {
         let mut needs = Needs::for_lcores(wishes.lcores);
         let mut specs = Vec::new();
         for &id in ids {
             let mut spec = self.specs[usize::from(id.0)].clone();
-            let port = self.ports.get(id).ok_or_else(|| BringupError::NoPort { port: id.0 })?;
+            let port = self.ports.get(id).ok_or(BringupError::NoPort { port: id.0 })?;
             for (own, wished) in [
                 (&mut spec.queues.rx_descriptors, wishes.rx_descriptors),
                 (&mut spec.queues.tx_descriptors, wishes.tx_descriptors),
@@ -98,11 +104,12 @@ impl Bringup {
             needs.add_port(&port.info(), &spec.queues);
             specs.push(spec);
         }
-        let pool = needs.pool(self.eal.memory(), wishes.mbufs)?;
+        let pool = needs.pool(&Memory::ordinary(), wishes.mbufs)?;
         let mut all = Vec::new();
         for (&id, spec) in ids.iter().zip(&specs) {
-            let port = self.ports.get_mut(id).ok_or_else(|| BringupError::NoPort { port: id.0 })?;
-            let rx = RxQueueConfig { descriptors: spec.queues.rx_descriptors, ..RxQueueConfig::new(pool.clone()) };
+            let port = self.ports.get_mut(id).ok_or(BringupError::NoPort { port: id.0 })?;
+            let rx =
+                RxQueueConfig { descriptors: spec.queues.rx_descriptors, ..RxQueueConfig::new(pool.clone()) };
             let tx = TxQueueConfig { descriptors: spec.queues.tx_descriptors };
             all.push(port.bring_up(PortConfig {
                 rx_queues: vec![rx; spec.queues.rx_queues.into()],
@@ -112,13 +119,18 @@ impl Bringup {
                 ..PortConfig::default()
             })?);
         }
-        self.pool = Some(pool);
-        Ok(all)
+        if let Some(notice) = self.notice.take() {
+            eprintln!("{notice}");
+        }
+        Ok((all, pool))
     }
 
-    /// The pool that feeds the started ports.
-    #[must_use]
-    pub fn pool(&self) -> Option<&MbufPool> {
-        self.pool.as_ref()
+    /// A port's own Ethernet address.
+    ///
+    /// # Errors
+    /// [`BringupError`] when there is no such port or it does not tell.
+    pub fn mac(&mut self, id: PortId) -> Result<MacAddr, BringupError> {
+        let port = self.ports.get_mut(id).ok_or(BringupError::NoPort { port: id.0 })?;
+        Ok(port.mac_address()?)
     }
 }

@@ -32,7 +32,8 @@ impl Needs {
     pub fn add_port(&mut self, info: &PortInfo, queues: &QueueSpec) {
         let each = |wanted: u16, default: u16| usize::from(if wanted == 0 { default } else { wanted });
         if info.rx_holds_mbufs {
-            self.rx += usize::from(queues.rx_queues) * each(queues.rx_descriptors, info.rx_descriptors.default);
+            self.rx +=
+                usize::from(queues.rx_queues) * each(queues.rx_descriptors, info.rx_descriptors.default);
         }
         self.tx += usize::from(queues.tx_queues) * each(queues.tx_descriptors, info.tx_descriptors.default);
         self.ports += usize::from(queues.rx_queues);
@@ -73,7 +74,9 @@ impl Needs {
         }
         let count = if wanted == 0 { needs } else { wanted };
         let room = pollux_mempool::DATA_ROOM.max(pollux_mempool::HEADROOM + self.room);
-        Ok(MbufPool::builder("mbufs", count).data_room(room).cache(CACHE).build(memory)?)
+        let builder = MbufPool::builder("mbufs", count).data_room(room).cache(CACHE);
+        let zone = memory.reserve("mbufs", builder.bytes(), 64, None)?;
+        Ok(builder.build_in(vec![zone])?)
     }
 }
 
@@ -84,7 +87,12 @@ mod tests {
 
     fn info(rx_holds_mbufs: bool) -> PortInfo {
         let limits = |default| DescriptorLimits { default, ..DescriptorLimits::default() };
-        PortInfo { rx_holds_mbufs, rx_descriptors: limits(128), tx_descriptors: limits(512), ..PortInfo::default() }
+        PortInfo {
+            rx_holds_mbufs,
+            rx_descriptors: limits(128),
+            tx_descriptors: limits(512),
+            ..PortInfo::default()
+        }
     }
 
     #[test]

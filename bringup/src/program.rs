@@ -53,5 +53,8 @@ fn print_log_help() {
     let mut out = std::io::stdout();
     let levels = pollux_config::LogLevel::ALL.map(|level| format!("{} ({})", level, level as u8)).join(", ");
     let _ = writeln!(out, "Levels: {levels}");
-    let _ = writeln!(out, "Write LEVEL for all components, PATTERN:LEVEL or REGEX,LEVEL for some: --log-level lib.eal:debug");
+    let _ = writeln!(
+        out,
+        "Write LEVEL for all components, PATTERN:LEVEL or REGEX,LEVEL for some: --log-level lib.eal:debug"
+    );
 }

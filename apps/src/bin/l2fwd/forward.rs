@@ -44,14 +44,14 @@ impl Edit {
             Self::Keep => {}
             Self::Rewrite(head) => {
                 for mbuf in burst {
-                    if let Some(addresses) = mbuf.data_mut().first_chunk_mut::<12>() {
+                    if let Some(addresses) = mbuf.data_mut().and_then(|data| data.first_chunk_mut::<12>()) {
                         *addresses = head;
                     }
                 }
             }
             Self::Swap => {
                 for mbuf in burst {
-                    if let Some(addresses) = mbuf.data_mut().first_chunk_mut::<12>() {
+                    if let Some(addresses) = mbuf.data_mut().and_then(|data| data.first_chunk_mut::<12>()) {
                         *addresses = swapped(*addresses);
                     }
                 }
@@ -85,7 +85,10 @@ impl Lost {
     /// By reason: the destination took nothing for too long; it disappeared.
     #[must_use]
     pub fn by_reason(&self) -> [(&'static str, u64); 2] {
-        [("tx full", self.tx_full.load(Ordering::Relaxed)), ("port gone", self.port_gone.load(Ordering::Relaxed))]
+        [
+            ("tx full", self.tx_full.load(Ordering::Relaxed)),
+            ("port gone", self.port_gone.load(Ordering::Relaxed)),
+        ]
     }
 }
 
@@ -182,7 +185,7 @@ pub fn run(lcore: &LcoreContext, paths: &mut [Path]) {
         let busy = packets != 0;
         rounds = rounds.wrapping_add(1);
         // A stretch of busy rounds is counted as a whole; an empty round ends it.
-        if busy && was_busy && rounds % ROUNDS_PER_READING != 0 {
+        if busy && was_busy && !rounds.is_multiple_of(ROUNDS_PER_READING) {
             continue;
         }
         let now = cycles::now();

@@ -69,19 +69,14 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     let shares = deal(hops.len(), lcores.len(), options.queues_per_lcore).map_err(BringupError::Usage)?;
 
     let ids: Vec<PortId> = hops.iter().map(|hop| PortId(hop.from)).collect();
-    let wishes = PortWishes {
-        mbufs: options.run.mbufs.unwrap_or(0),
-        rx_descriptors: options.run.rxd.unwrap_or(0),
-        tx_descriptors: options.run.txd.unwrap_or(0),
-        promiscuous: options.promiscuous.then_some(true),
-        lcores: shares.len(),
-    };
+    let wishes =
+        PortWishes { promiscuous: options.promiscuous.then_some(true), ..options.run.wishes(shares.len()) };
     let (queues, pool) = bringup.start_ports(&ids, &wishes)?;
     if let Some(notice) = notice {
         eprintln!("l2fwd: {notice}");
     }
-    let mut paths = paths(&bringup, &hops, queues, options.no_mac_updating)?;
-    for path in paths.iter_mut().take(if options.prime.is_some() { usize::MAX } else { 0 }) {
+    let mut paths = paths(&mut bringup, &hops, queues, options.no_mac_updating)?;
+    for path in &mut paths {
         prime(path, &pool, options.prime.unwrap_or(0));
     }
 
@@ -112,12 +107,15 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
 }
 
 /// Joins each hop's rx queue to its destination's tx queue.
-fn paths(bringup: &Bringup, hops: &[Hop], queues: Vec<Queues>, keep: bool) -> Result<Vec<Path>, BringupError> {
+fn paths(
+    bringup: &mut Bringup,
+    hops: &[Hop],
+    queues: Vec<Queues>,
+    keep: bool,
+) -> Result<Vec<Path>, BringupError> {
     let patience = Clock::get().cycles(PATIENCE).0;
-    let (rx, mut tx): (Vec<_>, Vec<_>) = queues
-        .into_iter()
-        .map(|queues| (queues.rx.into_iter().next(), queues.tx.into_iter().next()))
-        .unzip();
+    let (rx, mut tx): (Vec<_>, Vec<_>) =
+        queues.into_iter().map(|queues| (queues.rx.into_iter().next(), queues.tx.into_iter().next())).unzip();
     let mut paths = Vec::new();
     for (hop, rx) in hops.iter().zip(rx) {
         let place = hops.iter().position(|other| other.from == hop.to);

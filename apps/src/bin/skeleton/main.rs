@@ -8,8 +8,10 @@ mod forward;
 use std::process::ExitCode;
 
 use clap::Parser;
+use pollux_apps::counts::Meter;
 use pollux_apps::options::RunOptions;
-use pollux_bringup::{Bringup, BringupError, PortWishes, program};
+use pollux_apps::watch::Watch;
+use pollux_bringup::{Bringup, BringupError, program};
 use pollux_config::CommandLine;
 use pollux_port::PortId;
 
@@ -29,18 +31,21 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     // Threads, memory and ports; then one rx and one tx queue of each port, filled from one pool.
     let mut bringup = Bringup::new(line)?;
     let ids: Vec<PortId> = bringup.ports.iter().map(|port| port.id()).collect();
-    if ids.len() % 2 != 0 {
+    if !ids.len().is_multiple_of(2) {
         return Err(BringupError::Usage(format!("{} ports make no pairs: name an even number", ids.len())));
     }
-    let queues = bringup.start_ports(&ids, &options.run.wishes(1))?;
+    let (queues, _pool) = bringup.start_ports(&ids, &options.run.wishes(1))?;
 
     // The queues are values: they move to the lcore that polls them, and nobody else can.
     let main = bringup.eal.lcores().main();
     let forwarding = bringup.eal.launch(main, move |lcore| forward::run(lcore, queues))?;
-    options.run.wait(&bringup.eal.stop_flag());
-    bringup.eal.stop_flag().set();
-    forwarding.wait().map_err(|panic| BringupError::Runtime(panic.to_string()))?;
 
-    options.run.report("skeleton", &mut bringup);
-    Ok(())
+    // This thread only waits, for the duration or a signal, and reports.
+    let meter = Meter::of_ports(&ids);
+    let watch = Watch { app: "skeleton", options: &options.run, period: None };
+    let end = watch.until_end(&mut bringup, &meter);
+    bringup.eal.stop_flag().set();
+    drop(forwarding.wait());
+    watch.report(&meter.read(&mut bringup));
+    end
 }
