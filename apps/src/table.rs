@@ -154,10 +154,10 @@ mod tests {
         span.seconds = 10.0;
         let expected = "\
 l2fwd after 11.0 s, rates over 10.0 s
-port                  to       received      Mpps  sent      Mpps    Gbit/s  dropped
-0 net_null0            1  1,234,567,890    123.46   999  0.000100  0.000051        0
-1 net_null1 (gone)     0             12  0.000001     0         0         0    1,000
-total                     1,234,567,902    123.46   999  0.000100  0.000051    1,000
+port                to       received      Mpps  sent      Mpps    Gbit/s  dropped
+0 net_null0          1  1,234,567,890    123.46   999  0.000100  0.000051        0
+1 net_null1 (gone)   0             12  0.000001     0         0         0    1,000
+total                   1,234,567,902    123.46   999  0.000100  0.000051    1,000
 dropped at port 1: tx full 1,000
 lcore   busy  cycles/packet  ports
 4      99.2%           12.9    0 1

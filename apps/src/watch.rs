@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use pollux_bringup::{Bringup, BringupError};
+use pollux_eal::lcore::Launched;
 use pollux_port::{PortEvent, PortState};
 
 use crate::counts::{Counts, Meter};
@@ -27,10 +28,10 @@ pub struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Waits for the end: the duration, a signal, the loss of the last port or of an lcore.
+    /// Waits for the end: the duration, a signal, the panic of an lcore, the loss of the last port.
     ///
     /// # Errors
-    /// [`BringupError::Runtime`] when no port is left or an lcore panicked.
+    /// [`BringupError::Runtime`] when no port is left.
     pub fn until_end(&self, bringup: &mut Bringup, meter: &Meter) -> Result<(), BringupError> {
         let stop = bringup.eal.stop_flag();
         let start = Instant::now();
@@ -52,7 +53,7 @@ impl Watch<'_> {
             }
             let wake = [end, next_table].into_iter().flatten().fold(now + EVENT_PERIOD, Instant::min);
             if stop.wait(wake.saturating_duration_since(Instant::now())) {
-                return self.reason(bringup);
+                return Ok(());
             }
             self.events(bringup, meter)?;
         }
@@ -79,13 +80,6 @@ impl Watch<'_> {
         if left == 0 { Err(BringupError::Runtime("no port is left".into())) } else { Ok(()) }
     }
 
-    fn reason(&self, bringup: &Bringup) -> Result<(), BringupError> {
-        match bringup.eal.lcores().panics().first() {
-            Some(panic) => Err(BringupError::Runtime(panic.to_string())),
-            None => Ok(()),
-        }
-    }
-
     /// The last word: a table with the rates of the whole run, and the JSON line if that is asked for.
     pub fn report(&self, counts: &Counts) {
         self.say(&table::table(self.app, counts, counts));
@@ -104,4 +98,12 @@ impl Watch<'_> {
             std::io::stdout().write_all(format!("{gap}{text}").as_bytes())
         };
     }
+}
+
+/// Waits for what was launched.
+///
+/// # Errors
+/// [`BringupError::Runtime`] when it panicked.
+pub fn joined(launched: Launched<()>) -> Result<(), BringupError> {
+    launched.wait().map_err(|panicked| BringupError::Runtime(panicked.to_string()))
 }

@@ -13,10 +13,11 @@ type Open = Box<dyn FnOnce(&str) -> Result<Box<dyn PortDriver>, PortError>>;
 /// A driver: the beginning of its devices' names, and what reads their keys.
 struct Driver {
     name: &'static str,
+    log: &'static str,
     read: fn(&DeviceArg) -> Result<Open, ConfigError>,
 }
 
-const DRIVERS: &[Driver] = &[Driver { name: "net_null", read: null_keys }];
+const DRIVERS: &[Driver] = &[Driver { name: "net_null", log: "pmd.net.null", read: null_keys }];
 
 /// A device whose arguments are in order and that is not open yet.
 pub(crate) struct Prepared(Open);
@@ -25,6 +26,11 @@ impl Prepared {
     pub(crate) fn open(self, name: &str) -> Result<Box<dyn PortDriver>, PortError> {
         (self.0)(name)
     }
+}
+
+/// The drivers' names in the log.
+pub(crate) fn log_components() -> Vec<&'static str> {
+    DRIVERS.iter().map(|driver| driver.log).collect()
 }
 
 /// What is opened when nothing is named.

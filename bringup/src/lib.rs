@@ -17,9 +17,10 @@ pub mod program;
 
 use pollux_config::{CommandLine, PortSpec};
 use pollux_eal::Eal;
-use pollux_eal::memory::Memory;
 use pollux_mempool::MbufPool;
 use pollux_port::{MacAddr, PortConfig, PortId, Ports, Queues, RxQueueConfig, TxQueueConfig};
+
+use tracing::subscriber::DefaultGuard;
 
 pub use error::BringupError;
 pub use pool::Needs;
@@ -33,8 +34,10 @@ pub struct Bringup {
     pub ports: Ports,
     specs: Vec<PortSpec>,
     notice: Option<String>,
-    /// Lcores, memory, clock.
+    /// Lcores, memory, clock. SIGINT and SIGTERM set its stop flag.
     pub eal: Eal,
+    /// The thread that brings up also logs there.
+    _logs: DefaultGuard,
 }
 
 /// What an app wants of the ports that it starts.
@@ -72,11 +75,13 @@ impl Bringup {
         let opened: Vec<_> =
             specs.iter().map(|spec| driver::prepare(&spec.device)).collect::<Result<_, _>>()?;
         let eal = Eal::init(line.eal.clone())?;
+        let logs = eal.enter_logs();
+        eal.handle_signals()?;
         let mut ports = Ports::new();
         for (spec, prepared) in specs.iter().zip(opened) {
             ports.add(&spec.device.name, prepared.open(&spec.device.name)?)?;
         }
-        Ok(Self { ports, specs, notice, eal })
+        Ok(Self { ports, specs, notice, eal, _logs: logs })
     }
 
     /// Configures and starts the given ports, each with the queues that its profile names (one each way if none does),
@@ -104,7 +109,7 @@ impl Bringup {
             needs.add_port(&port.info(), &spec.queues);
             specs.push(spec);
         }
-        let pool = needs.pool(&Memory::ordinary(), wishes.mbufs)?;
+        let pool = needs.pool(self.eal.memory(), wishes.mbufs)?;
         let mut all = Vec::new();
         for (&id, spec) in ids.iter().zip(&specs) {
             let port = self.ports.get_mut(id).ok_or(BringupError::NoPort { port: id.0 })?;

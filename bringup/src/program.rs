@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches};
 use pollux_config::{CommandLine, Parsed};
 
-use crate::BringupError;
+use crate::{BringupError, driver};
 
 /// Reads the command line and runs `app` with both halves of it. Prints help, warnings and the error, each where it
 /// belongs; answers 0, 1 for what went wrong while running, 2 for what was typed wrongly.
@@ -18,25 +18,32 @@ where
     let parsed = CommandLine::parse_with::<A, _, _>(std::env::args_os());
     match parsed.map_err(BringupError::from) {
         Ok(Parsed::Print(text)) => {
-            // A reader that went away, such as `| head`, is no error.
-            let _ = std::io::stdout().write_all(text.as_bytes());
+            print(&text);
             ExitCode::SUCCESS
         }
         Ok(Parsed::Run(line, options)) => {
             for warning in &line.warnings {
                 eprintln!("{}: {warning}", line.program);
             }
-            if line.eal.log.help {
-                print_log_help();
-                return ExitCode::SUCCESS;
-            }
-            match app(&line, options) {
+            let done = if line.eal.log.help {
+                pollux_eal::log::help(&line.eal.log, &driver::log_components())
+                    .map(|text| print(&text))
+                    .map_err(BringupError::from)
+            } else {
+                app(&line, options)
+            };
+            match done {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => fail(&line.program, &error),
             }
         }
         Err(error) => fail(&program_name(), &error),
     }
+}
+
+fn print(text: &str) {
+    // A reader that went away, such as `| head`, is no error.
+    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 fn fail(program: &str, error: &BringupError) -> ExitCode {
@@ -47,14 +54,4 @@ fn fail(program: &str, error: &BringupError) -> ExitCode {
 fn program_name() -> String {
     let path = std::env::args_os().next().map(std::path::PathBuf::from).unwrap_or_default();
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
-}
-
-fn print_log_help() {
-    let mut out = std::io::stdout();
-    let levels = pollux_config::LogLevel::ALL.map(|level| format!("{} ({})", level, level as u8)).join(", ");
-    let _ = writeln!(out, "Levels: {levels}");
-    let _ = writeln!(
-        out,
-        "Write LEVEL for all components, PATTERN:LEVEL or REGEX,LEVEL for some: --log-level lib.eal:debug"
-    );
 }

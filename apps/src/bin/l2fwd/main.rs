@@ -8,7 +8,7 @@ use pollux_apps::counts::{Counted, Meter};
 use pollux_apps::forward::{self, BURST, Edit, Path};
 use pollux_apps::options::{RunOptions, at_least_one};
 use pollux_apps::pairs::{Hop, PortMap, PortMask, deal, hops};
-use pollux_apps::watch::Watch;
+use pollux_apps::watch::{Watch, joined};
 use pollux_bringup::{Bringup, BringupError, PortWishes, program};
 use pollux_config::CommandLine;
 use pollux_eal::clock::{Clock, Nanos};
@@ -100,8 +100,7 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     let watch = Watch { app: "l2fwd", options: &options.run, period };
     let end = watch.until_end(&mut bringup, &meter);
     bringup.eal.stop_flag().set();
-    // A panic is known to the EAL as well, which is where `until_end` finds it.
-    launched.into_iter().for_each(|lcore| drop(lcore.wait()));
+    let end = launched.into_iter().map(joined).fold(end, Result::and);
     watch.report(&meter.read(&mut bringup));
     end
 }

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use pollux_apps::counts::Meter;
 use pollux_apps::options::RunOptions;
-use pollux_apps::watch::Watch;
+use pollux_apps::watch::{Watch, joined};
 use pollux_bringup::{Bringup, BringupError, program};
 use pollux_config::CommandLine;
 use pollux_port::PortId;
@@ -45,7 +45,7 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     let watch = Watch { app: "skeleton", options: &options.run, period: None };
     let end = watch.until_end(&mut bringup, &meter);
     bringup.eal.stop_flag().set();
-    drop(forwarding.wait());
+    let end = end.and(joined(forwarding));
     watch.report(&meter.read(&mut bringup));
     end
 }
