@@ -7,9 +7,10 @@ use pollux_config::{EalSpec, LogSpec};
 use tracing::subscriber::DefaultGuard;
 
 use crate::alarm::Alarms;
-use crate::clock::Clock;
+use crate::clock::{Calibration, Clock};
 use crate::control::{self, ControlThread, Controls, OffLcores};
 use crate::interrupt::Interrupts;
+use crate::iova;
 use crate::lcore::{Launched, LcoreContext, LcoreId, LcoreState, Lcores, Main, Plan, Scope};
 use crate::log::Logs;
 use crate::memory::{Memory, MemoryOptions};
@@ -88,7 +89,9 @@ impl Eal {
         let allowed = control::process_affinity()?;
         let plan = Plan::new(&spec, &allowed)?;
         let reporter = Reporter::new(StopFlag::new()?);
-        let clock = Clock::get();
+        iova::require_virtual(spec.iova)?;
+        // Where the counter has to be measured, that goes on while memory and lcores are set up.
+        let calibration = Calibration::begin();
         let memory = Memory::new(MemoryOptions {
             spec: spec.memory.clone(),
             file_prefix: spec.process.file_prefix.clone(),
@@ -98,6 +101,7 @@ impl Eal {
         let interrupts = Interrupts::new(controls.clone())?;
         let off_lcores = OffLcores::this_thread(&plan.control, &allowed)?;
         let lcores = Lcores::start(plan, memory.topology(), reporter.clone(), logs.dispatch())?;
+        let clock = calibration.finish();
         drop(guard);
         Ok(Self {
             spec,
