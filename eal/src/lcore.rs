@@ -247,6 +247,7 @@ pub(crate) struct Crew {
     pub(crate) reporter: Reporter,
     topology: Topology,
     registry: Mutex<foreign::Registry>,
+    changing: Mutex<()>,
 }
 
 /// All lcores of one `Eal`. Clones are the same lcores.
@@ -265,7 +266,14 @@ impl Lcores {
         let member = |lcore: plan::Planned| Member::new(lcore.id, lcore.role, lcore.cpus, topology);
         let workers = worker::start_all(plan.lcores.into_iter().map(member), &reporter.stop, logs)?;
         let topology = topology.clone();
-        Ok(Self(Arc::new(Crew { main, workers, reporter, topology, registry: Mutex::default() })))
+        Ok(Self(Arc::new(Crew {
+            main,
+            workers,
+            reporter,
+            topology,
+            registry: Mutex::default(),
+            changing: Mutex::default(),
+        })))
     }
 
     /// Lets all threads end once they have nothing to run, and waits for that.

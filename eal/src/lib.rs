@@ -1,4 +1,51 @@
-//! Memory, lcores, clock, timers, alarms, interrupts, logs and shutdown.
+//! The environment that a dataplane runs in: memory, lcores, clock, alarms, interrupts, services, logs and an orderly end.
+//!
+//! An [`Eal`] is a value. What belongs to it is reached through it, and two of them in one process share no state; what is
+//! the process's by nature (cache slots, signal handlers) knows of several.
+//!
+//! ```text
+//!                EalSpec (config)
+//!                   │ Eal::init
+//!                   ▼
+//!   ┌───────────── Eal ──────────────────────────────────────────────────────────────────────────┐
+//!   │ control thread      lcores                 services          alarms            interrupts    │
+//!   │ (the caller)        lcore-0, lcore-1, ..   lcore-N of -S     control-alarm     control-intr  │
+//!   │      │ launch ───────► f(&LcoreContext)                                                      │
+//!   │      │                 slot, busy/idle cycles                                                │
+//!   │      ▼                      ▼                  ▼                 ▼                 ▼         │
+//!   │   StopFlag ◄── code, SIGINT and SIGTERM, a panic of any of these threads                     │
+//!   │   memory ─► regions ─► zones           clock           logs                                  │
+//!   └──────────────────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! `bringup` makes an `Eal` and gives the apps its lcores; `mempool` takes zones and cache slots; `port` and the drivers take
+//! zones, interrupts and barriers. It calls `config` for what the user asked for, and the kernel.
+//!
+//! The life of a thread: `Eal::init` makes one for each lcore, pins it, leases it a [`slot`] and lets it sleep. `launch` wakes
+//! it; its loop looks at [`LcoreContext::stop_requested`] and returns; its result or panic goes to who launched it. At the
+//! end ([`Eal::shutdown`], or drop) all are told, waited for and joined, in an order that is written there.
+//!
+//! ```
+//! use pollux_config::EalSpec;
+//! use pollux_eal::Eal;
+//! use pollux_eal::lcore::Main;
+//!
+//! let eal = Eal::init(EalSpec::default())?; // an lcore for each CPU that this process may use
+//! let rounds = eal.launch_all(Main::Call, |lcore| {
+//!     let mut rounds = 0u64;
+//!     while !lcore.stop_requested() {
+//!         rounds += 1;
+//!     }
+//!     (lcore.id(), rounds)
+//! })?;
+//! eal.stop_flag().set();
+//! for launched in rounds {
+//!     let (lcore, rounds) = launched.wait()?;
+//!     println!("lcore {lcore}: {rounds} rounds");
+//! }
+//! assert_eq!(eal.shutdown().code(), 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod control;
 mod error;

@@ -26,7 +26,7 @@ use filter::{Components, Thresholds};
 use format::Format;
 
 /// The components of this crate, for `--log-level help`.
-pub const COMPONENTS: [&str; 3] = ["lib.eal", "lib.eal.memory", "lib.eal.timer"];
+pub const COMPONENTS: [&str; 2] = ["lib.eal", "lib.eal.memory"];
 
 /// The log of one `Eal`. Clones are the same log.
 #[derive(Clone, Debug)]

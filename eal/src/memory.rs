@@ -128,7 +128,7 @@ impl Memory {
             },
         };
         if spec.huge_unlink == HugeUnlink::Never {
-            tracing::warn!(target: "eal.memory", "--huge-unlink=never means nothing here: huge pages have no names");
+            tracing::warn!(target: "lib.eal.memory", "--huge-unlink=never means nothing here: huge pages have no names");
         }
         let memory = Self::over(options, topology, dir_page_size);
         let sockets: Vec<SocketId> = memory.0.topology.nodes().iter().map(|node| node.id).collect();
@@ -270,12 +270,12 @@ impl Memory {
     fn tell_ordinary(&self, bytes: usize, why: &str, locked: bool) {
         let asked_for = self.0.options.spec.no_huge;
         if asked_for || self.0.told.swap(true, Ordering::Relaxed) {
-            tracing::debug!(target: "eal.memory", bytes, locked, "ordinary pages");
+            tracing::debug!(target: "lib.eal.memory", bytes, locked, "ordinary pages");
             return;
         }
         let lock = if locked { "" } else { ", not locked (`ulimit -l unlimited` allows it)" };
         tracing::warn!(
-            target: "eal.memory",
+            target: "lib.eal.memory",
             "ordinary pages of {} serve{lock}: {why}; --no-huge silences this",
             Bytes(PAGE_BYTES)
         );

@@ -99,6 +99,13 @@ impl Eal {
         })?;
         let controls = Controls::new(plan.control.clone(), logs.dispatch().clone(), reporter.clone());
         let interrupts = Interrupts::new(controls.clone())?;
+        let lcore_ids = crate::lcore::names(plan.lcores.iter().map(|lcore| lcore.id));
+        tracing::debug!(
+            target: "lib.eal",
+            "lcores {lcore_ids}, main {}, other threads on CPUs {}",
+            plan.main,
+            plan.control
+        );
         let off_lcores = OffLcores::this_thread(&plan.control, &allowed)?;
         let lcores = Lcores::start(plan, memory.topology(), reporter.clone(), logs.dispatch())?;
         let clock = calibration.finish();

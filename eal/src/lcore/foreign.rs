@@ -1,13 +1,14 @@
 //! Threads that the EAL did not make, and who wants to hear of threads that come and go.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::{CURRENT, CpuSet, LcoreContext, LcoreId, LcoreInfo, LcoreRole, LcoreState, Lcores, Member};
 use crate::EalError;
 use crate::slot::SlotLease;
 
-/// Called with each lcore that comes and goes.
+/// Called with each lcore that comes and goes, one call at a time. It may ask about lcores, but a call that registers a
+/// thread or a callback would wait for itself.
 pub trait ChangeCallback: Send + Sync {
     /// An lcore is there: once for each that exists at registration, then on each thread that registers itself.
     ///
@@ -41,6 +42,7 @@ impl Lcores {
             return Err(EalError::AlreadyLcore { lcore });
         }
         let cpus = CpuSet::of_this_thread().map_err(|source| EalError::Affinity { source })?;
+        let _one_change_at_a_time = self.changing();
         let mut registry = self.registry();
         let taken = |id: LcoreId| {
             let members = self.0.workers.iter().map(|worker| &worker.member).chain(&registry.threads);
@@ -69,6 +71,7 @@ impl Lcores {
     /// # Errors
     /// [`EalError::Refused`] when it does not accept one that exists; it is told `removed` for the ones it accepted.
     pub fn on_change(&self, callback: Arc<dyn ChangeCallback>) -> Result<(), EalError> {
+        let _one_change_at_a_time = self.changing();
         let mut accepted = Vec::new();
         for lcore in self.all() {
             if let Err(reason) = callback.added(&lcore) {
@@ -81,11 +84,17 @@ impl Lcores {
         Ok(())
     }
 
+    /// Held while callbacks are told, so that none misses a thread that comes or goes meanwhile.
+    fn changing(&self) -> MutexGuard<'_, ()> {
+        self.0.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn forget(&self, member: &Arc<Member>) {
         self.registry().threads.retain(|other| !Arc::ptr_eq(other, member));
     }
 
     fn leave(&self, member: &Arc<Member>) {
+        let _one_change_at_a_time = self.changing();
         let callbacks = self.registry().callbacks.clone();
         let info = member.info(LcoreState::Finished);
         callbacks.iter().rev().for_each(|callback| callback.removed(&info));
@@ -94,6 +103,7 @@ impl Lcores {
 
     /// Tells the callbacks that the lcores which the EAL made are gone.
     pub(crate) fn leave_all(&self) {
+        let _one_change_at_a_time = self.changing();
         let callbacks = std::mem::take(&mut self.registry().callbacks);
         for worker in &self.0.workers {
             let info = worker.member.info(LcoreState::Finished);
