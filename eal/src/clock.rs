@@ -132,9 +132,8 @@ impl Calibration {
         if let Some((hz, source)) = self.told {
             return Clock::new(hz, source, self.start);
         }
-        while cycles::monotonic_raw_ns() - self.start.raw_ns < CALIBRATION.0 {
-            std::hint::spin_loop();
-        }
+        let passed = cycles::monotonic_raw_ns() - self.start.raw_ns;
+        std::thread::sleep(Nanos(CALIBRATION.0.saturating_sub(passed)).into());
         match self.start.hz_until(Sample::take()) {
             Some(hz) => Clock::new(hz, Source::Calibrated, self.start),
             // A counter that stood still or jumped is none.

@@ -56,7 +56,7 @@ pub enum PageLock {
 /// How the memory of an `Eal` is to be.
 #[derive(Clone, Debug)]
 pub struct MemoryOptions {
-    /// What the command line says.
+    /// What the command line says. `--single-file-segments` asks for what is so anyway: each region is one file.
     pub spec: MemorySpec,
     /// `--file-prefix`: part of the names that `/proc/PID/maps` shows.
     pub file_prefix: String,
@@ -108,6 +108,8 @@ struct Shared {
     regions: Mutex<Vec<Region>>,
     /// That ordinary pages serve has been said.
     told: AtomicBool,
+    /// That memory cannot be bound to nodes has been said.
+    told_unbound: AtomicBool,
 }
 
 impl Memory {
@@ -160,8 +162,9 @@ impl Memory {
     }
 
     fn over(options: MemoryOptions, topology: Topology, dir_page_size: Option<usize>) -> Self {
-        let (regions, told) = (Mutex::default(), AtomicBool::new(false));
-        Self(Arc::new(Shared { options, topology, dir_page_size, regions, told }))
+        let (told, told_unbound) = (AtomicBool::new(false), AtomicBool::new(false));
+        let regions = Mutex::default();
+        Self(Arc::new(Shared { options, topology, dir_page_size, regions, told, told_unbound }))
     }
 
     /// Reserves `bytes`, all zero, at a multiple of `align`, under a name that no other living zone of this memory has.
@@ -264,6 +267,16 @@ impl Memory {
     fn regions_locked(&self) -> MutexGuard<'_, Vec<Region>> {
         // The list only ever has a whole region pushed, so a poisoned lock says nothing against it.
         self.0.regions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says once that memory is not bound to nodes.
+    fn tell_unbound(&self, error: &std::io::Error) {
+        if !self.0.told_unbound.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                target: "eal.memory",
+                "memory is not bound to NUMA nodes: mbind says {error}; a container needs CAP_SYS_NICE for it"
+            );
+        }
     }
 
     /// Says once that ordinary pages serve.

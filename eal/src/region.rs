@@ -13,6 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::topology::SocketId;
 pub use error::MemoryError;
 use free_list::FreeList;
+#[cfg(test)]
+pub(crate) use mapping::tests::skipped_without_mbind;
 pub(crate) use mapping::{Backing, Locked, Mapping, Refused, THP_BYTES, Wanted, current_cpu, lock_limit};
 pub use zone::Zone;
 

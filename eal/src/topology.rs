@@ -107,10 +107,11 @@ fn parse_list(text: &str) -> Option<Vec<u16>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
+    /// A tree of files, to stand for `/`.
+    pub(crate) fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().expect("a directory for a tree");
         for (path, text) in files {
             let path = root.path().join(path);

@@ -1,16 +1,7 @@
 use std::path::Path;
 
 use super::*;
-
-fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
-    let root = tempfile::tempdir().expect("a directory for a tree");
-    for (path, text) in files {
-        let path = root.path().join(path);
-        fs::create_dir_all(path.parent().expect("it has a parent")).expect("directories");
-        fs::write(path, text).expect("a file");
-    }
-    root
-}
+use crate::topology::tests::tree;
 
 #[test]
 fn pools_come_largest_first_and_count_what_can_be_had() {

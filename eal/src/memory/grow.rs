@@ -230,7 +230,15 @@ impl Memory {
             _ => String::new(),
         };
         let name_owned = || name.to_owned();
-        match Mapping::new(&wanted) {
+        let mapping = match Mapping::new(&wanted) {
+            // Containers forbid it by default; memory then comes from the node of the thread that populates it.
+            Err(Refused::Bind(error)) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)) => {
+                self.tell_unbound(&error);
+                Mapping::new(&Wanted { node: None, ..wanted })
+            }
+            answer => answer,
+        };
+        match mapping {
             Ok(mapping) => Ok(Region::over(mapping, name, page_size, Some(socket))),
             Err(Refused::Map(source)) => {
                 Err(MemoryError::Map { name: name_owned(), bytes, page_size, mend: mend(&source), source })

@@ -3,18 +3,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use super::*;
+use crate::topology::tests::tree;
 
 const MIB: usize = 1 << 20;
-
-fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
-    let root = tempfile::tempdir().expect("a directory for a tree");
-    for (path, text) in files {
-        let path = root.path().join(path);
-        std::fs::create_dir_all(path.parent().expect("it has a parent")).expect("directories");
-        std::fs::write(path, text).expect("a file");
-    }
-    root
-}
 
 fn under(root: &Path, spec: MemorySpec) -> MemoryOptions {
     MemoryOptions { spec, lock: PageLock::Never, root: root.to_owned(), ..MemoryOptions::default() }
@@ -217,6 +208,29 @@ fn a_limit_on_a_node_holds() {
     );
     drop(zone);
     memory.reserve("second", 4 * MIB, 64, None).expect("what was given back is used again");
+}
+
+#[test]
+fn a_zone_is_on_the_node_that_was_asked_for() {
+    if crate::region::skipped_without_mbind() {
+        return;
+    }
+    // A second node that no kernel has: to bind to it fails.
+    let root = tree(&[
+        ("sys/devices/system/node/online", "0,900\n"),
+        ("sys/devices/system/node/node0/cpulist", "0-9999\n"),
+        ("sys/devices/system/node/node900/cpulist", "\n"),
+    ]);
+    let memory = Memory::new(under(root.path(), no_huge())).expect("nothing to map yet");
+    let zone = memory.reserve("near", 100, 64, Some(SocketId(0))).expect("node 0 exists");
+    assert_eq!(zone.region().socket(), Some(SocketId(0)));
+    let text = message(memory.reserve("far", 100, 64, Some(SocketId(900))));
+    assert_eq!(text, "cannot bind 2 MiB for far to NUMA node 900");
+    let zone = memory.reserve("anywhere", 8 * MIB, 64, None).expect("one of the nodes has room");
+    assert_eq!(zone.region().socket(), Some(SocketId(0)));
+    let spec = MemorySpec { numa_mib: vec![2, 2], ..no_huge() };
+    let text = message(Memory::new(under(root.path(), spec)));
+    assert_eq!(text, "cannot reserve memory for --numa-mem on NUMA node 1: this machine has nodes 0, 900");
 }
 
 #[test]
