@@ -7,15 +7,15 @@
 //!                EalSpec (config)
 //!                   │ Eal::init
 //!                   ▼
-//!   ┌───────────── Eal ──────────────────────────────────────────────────────────────────────────┐
-//!   │ control thread      lcores                 services          alarms            interrupts    │
-//!   │ (the caller)        lcore-0, lcore-1, ..   lcore-N of -S     control-alarm     control-intr  │
-//!   │      │ launch ───────► f(&LcoreContext)                                                      │
-//!   │      │                 slot, busy/idle cycles                                                │
-//!   │      ▼                      ▼                  ▼                 ▼                 ▼         │
-//!   │   StopFlag ◄── code, SIGINT and SIGTERM, a panic of any of these threads                     │
-//!   │   memory ─► regions ─► zones           clock           logs                                  │
-//!   └──────────────────────────────────────────────────────────────────────────────────────────────┘
+//!   ┌───────────── Eal ───────────────────────────────────────────────────────────────────────────┐
+//!   │ control thread      lcores                 services          alarms            interrupts   │
+//!   │ (the caller)        lcore-0, lcore-1, ..   lcore-N of -S     control-alarm     control-intr │
+//!   │      │ launch ───────► f(&LcoreContext)                                                     │
+//!   │      │                 slot, busy/idle cycles                                               │
+//!   │      ▼                      ▼                  ▼                 ▼                 ▼        │
+//!   │   StopFlag ◄── code, SIGINT and SIGTERM, a panic of any of these threads                    │
+//!   │   memory ─► regions ─► zones           clock           logs                                 │
+//!   └─────────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
 //! `bringup` makes an `Eal` and gives the apps its lcores; `mempool` takes zones and cache slots; `port` and the drivers take

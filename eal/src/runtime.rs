@@ -1,7 +1,7 @@
 //! The [`Eal`] value: what is made at start, and the order in which it goes.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use pollux_config::{EalSpec, LogSpec};
 use tracing::subscriber::DefaultGuard;
@@ -35,7 +35,8 @@ pub struct Eal {
     signals: Mutex<Option<Subscription>>,
     off_lcores: Option<OffLcores>,
     logs: Logs,
-    clock: Clock,
+    calibration: Calibration,
+    clock: OnceLock<Clock>,
     memory: Memory,
 }
 
@@ -90,7 +91,7 @@ impl Eal {
         let plan = Plan::new(&spec, &allowed)?;
         let reporter = Reporter::new(StopFlag::new()?);
         iova::require_virtual(spec.iova)?;
-        // Where the counter has to be measured, that goes on while memory and lcores are set up.
+        // Where the counter has to be measured, that goes on while all else is set up; `clock` finishes it.
         let calibration = Calibration::begin();
         let memory = Memory::new(MemoryOptions {
             spec: spec.memory.clone(),
@@ -108,7 +109,6 @@ impl Eal {
         );
         let off_lcores = OffLcores::this_thread(&plan.control, &allowed)?;
         let lcores = Lcores::start(plan, memory.topology(), reporter.clone(), logs.dispatch())?;
-        let clock = calibration.finish();
         drop(guard);
         Ok(Self {
             spec,
@@ -122,7 +122,8 @@ impl Eal {
             signals: Mutex::default(),
             off_lcores: Some(off_lcores),
             logs,
-            clock,
+            calibration,
+            clock: OnceLock::new(),
             memory,
         })
     }
@@ -139,10 +140,11 @@ impl Eal {
         &self.memory
     }
 
-    /// The clock; the same for all in a process, as the machine has one.
+    /// The clock. Where its frequency has to be measured, the first call waits until 3 ms have passed since
+    /// [`Eal::init`]; all calls give the same clock.
     #[must_use]
     pub fn clock(&self) -> Clock {
-        self.clock
+        *self.clock.get_or_init(|| self.calibration.finish())
     }
 
     /// Alarms, called on `control-alarm`.
