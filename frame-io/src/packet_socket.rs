@@ -75,11 +75,15 @@ pub struct PacketOptions {
     pub interface: String,
     /// Receive and transmit queue pairs, each a socket of its own.
     pub queues: u16,
+    /// How many of them receive; the others only send.
+    pub receiving: u16,
+    /// What the host sends through the interface is received as well.
+    pub outgoing: bool,
     /// Slots in each ring.
     pub frames: u32,
     /// Bytes of a slot, a multiple of 16, header included.
     pub frame_bytes: u32,
-    /// Bytes the kernel allocates in one piece: a multiple of the page size, at least a slot.
+    /// Bytes the kernel allocates in one piece: a multiple of the page size, at least a slot; 0 takes what fits a slot.
     pub block_bytes: u32,
     /// Frames go to the driver directly, past queueing disciplines.
     pub qdisc_bypass: bool,
@@ -94,12 +98,20 @@ impl PacketOptions {
         Self {
             interface: interface.into(),
             queues: 1,
+            receiving: 1,
+            outgoing: false,
             frames: 512,
             frame_bytes: 2048,
-            block_bytes: 4096,
+            block_bytes: 0,
             qdisc_bypass: true,
             fanout: Fanout::Hash,
         }
+    }
+
+    /// With the block size filled in.
+    fn filled_in(&self) -> Self {
+        let fitting = self.frame_bytes.clamp(4096, 1 << 22).next_power_of_two();
+        Self { block_bytes: if self.block_bytes == 0 { fitting } else { self.block_bytes }, ..self.clone() }
     }
 
     fn check(&self) -> Result<(), FrameError> {
@@ -170,6 +182,7 @@ impl Socket {
 pub struct PacketControl {
     interface: Interface,
     sockets: Vec<Arc<Socket>>,
+    receiving: usize,
     promiscuous: bool,
     allmulti: bool,
 }
@@ -190,15 +203,21 @@ impl PacketPort {
     /// [`FrameError::NoInterface`]; [`FrameError::Permission`] without `CAP_NET_RAW`; [`FrameError::Setting`] for sizes that
     /// do not fit; [`FrameError::System`] when the kernel has no memory for the rings.
     pub fn open(options: &PacketOptions) -> Result<Self, FrameError> {
+        let options = &options.filled_in();
         options.check()?;
         let interface = Interface::find(&options.interface)?;
-        let mut control =
-            PacketControl { interface, sockets: Vec::new(), promiscuous: false, allmulti: false };
+        let mut control = PacketControl {
+            interface,
+            sockets: Vec::new(),
+            receiving: options.receiving.into(),
+            promiscuous: false,
+            allmulti: false,
+        };
         let mut queues = Vec::new();
         let mut group = None;
-        for _ in 0..options.queues {
+        for queue in 0..options.queues {
             let socket = Arc::new(open_socket(options, &control.interface)?);
-            if options.queues > 1 {
+            if queue < options.receiving && options.receiving > 1 {
                 group = Some(join_fanout(&socket, options, group)?);
             }
             let cursor = |part| SlotCursor::new(&socket.mapping, options, part);
@@ -231,8 +250,8 @@ fn open_socket(options: &PacketOptions, interface: &Interface) -> Result<Socket,
     packet(libc::PACKET_LOSS, 1, "PACKET_LOSS")?;
     // Any frame that does not fit its slot is kept whole on the socket's queue.
     packet(libc::PACKET_COPY_THRESH, 1, "PACKET_COPY_THRESH")?;
-    // What the host itself sends through the interface is not arriving at it. Known from Linux 4.20 on.
-    let _ = set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1);
+    // What the host itself sends through the interface does not arrive at it. Known from Linux 4.20 on.
+    let _ = set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, i32::from(!options.outgoing));
 
     let per_block = options.block_bytes / options.frame_bytes;
     let blocks = options.frames.div_ceil(per_block);
@@ -289,7 +308,7 @@ impl PacketControl {
     /// # Errors
     /// [`FrameError::System`], which only a lack of kernel memory causes.
     pub fn admit(&self, open: bool) -> Result<(), FrameError> {
-        for socket in &self.sockets {
+        for socket in self.sockets.iter().take(self.receiving) {
             sys::refuse_all(socket.fd.as_fd(), !open).map_err(|source| {
                 FrameError::system("SO_ATTACH_FILTER", self.interface.found_as(), source)
             })?;

@@ -152,10 +152,6 @@ impl InterfaceRequest {
         unsafe { self.0.ifr_ifru.ifru_ifindex }
     }
 
-    pub(crate) fn set_flags(&mut self, flags: i16) {
-        self.0.ifr_ifru.ifru_flags = flags;
-    }
-
     pub(crate) fn flags(&self) -> i16 {
         // SAFETY: as in `number`.
         unsafe { self.0.ifr_ifru.ifru_flags }

@@ -48,46 +48,57 @@ impl Tap {
                 allowed: format!("1 to {QUEUES_MAX}"),
             });
         }
-        let mut flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
-        if queues > 1 {
-            flags |= libc::IFF_MULTI_QUEUE;
-        }
-        let mut request =
-            InterfaceRequest::new(name, Carried::Flags(flags as i16)).ok_or_else(|| FrameError::Setting {
-                setting: "interface name",
-                value: format!("{name:?}"),
-                allowed: format!("1 to {} bytes", libc::IFNAMSIZ - 1),
-            })?;
-        let mut files = Vec::new();
-        for _ in 0..queues {
-            let file = open_clone_device(name)?;
-            request.call(file.as_fd(), libc::TUNSETIFF).map_err(|source| refused(name, source))?;
-            // The answer carries the name given, by which further queues join; the flags may come back changed.
-            request.set_flags(flags as i16);
-            files.push(Arc::new(file));
-        }
-        let name = request.name();
+        // A new one of several queues; or, if it exists, one that was made persistent with one queue and is not in use.
+        let fresh = libc::IFF_MULTI_QUEUE | libc::IFF_TUN_EXCL;
+        let (file, name) = match attach(open_clone_device(name)?, name, fresh) {
+            Err(FrameError::Interface { .. }) if queues == 1 => attach(open_clone_device(name)?, name, 0)?,
+            other => other?,
+        };
+        let control = TapControl { file: Arc::new(file) };
         let failed = |operation| {
             let name = name.clone();
             move |source| FrameError::refused(operation, &name, "CAP_NET_ADMIN", source)
         };
-        let control = TapControl { file: files[0].clone() };
-        for file in &files {
-            let mut bytes = VNET_BYTES as i32;
-            sys::ioctl_int(file.as_fd(), libc::TUNSETVNETHDRSZ, &mut bytes)
-                .map_err(failed("TUNSETVNETHDRSZ"))?;
-        }
-        control.offer_offloads().map_err(failed("TUNSETOFFLOAD"))?;
         if let Some(mac) = mac {
             control.set_mac(mac).map_err(failed("setting the Ethernet address"))?;
         }
         control.set_carrier(false).map_err(failed("TUNSETCARRIER"))?;
-        let queues = files
-            .into_iter()
-            .map(|file| (TapRx { file: file.clone() }, TapTx { file, gathered: Vec::new() }))
-            .collect();
-        Ok(Self { control, queues })
+        let mut tap = Self { queues: vec![ends(control.file.clone())], control };
+        for _ in 1..queues {
+            tap.queues.push(tap.control.add_queue()?);
+        }
+        Ok(tap)
     }
+}
+
+fn ends(file: Arc<OwnedFd>) -> (TapRx, TapTx) {
+    (TapRx { file: file.clone() }, TapTx { file, gathered: Vec::new() })
+}
+
+/// Makes a descriptor a queue of the interface, which is created if there is none of that name.
+fn attach(file: OwnedFd, name: &str, kind: i32) -> Result<(OwnedFd, String), FrameError> {
+    let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | kind;
+    let request = InterfaceRequest::new(name, Carried::Flags(flags as i16));
+    let mut request = request.ok_or_else(|| FrameError::Setting {
+        setting: "interface name",
+        value: format!("{name:?}"),
+        allowed: format!("1 to {} bytes", libc::IFNAMSIZ - 1),
+    })?;
+    request.call(file.as_fd(), libc::TUNSETIFF).map_err(|source| refused(name, source))?;
+    let name = request.name();
+    let failed = |operation| {
+        let name = name.clone();
+        move |source| FrameError::refused(operation, &name, "CAP_NET_ADMIN", source)
+    };
+    let mut bytes = VNET_BYTES as i32;
+    sys::ioctl_int(file.as_fd(), libc::TUNSETVNETHDRSZ, &mut bytes).map_err(failed("TUNSETVNETHDRSZ"))?;
+    // The kernel may hand over large segments and open checksums: we can pass them on. Kernels before 6.2 do not know the
+    // UDP ones.
+    let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+    let udp = libc::TUN_F_USO4 | libc::TUN_F_USO6;
+    let offer = |flags| sys::ioctl_value(file.as_fd(), libc::TUNSETOFFLOAD, u64::from(flags));
+    offer(tcp | udp).or_else(|_| offer(tcp)).map_err(failed("TUNSETOFFLOAD"))?;
+    Ok((file, name))
 }
 
 fn open_clone_device(name: &str) -> Result<OwnedFd, FrameError> {
@@ -104,8 +115,8 @@ fn open_clone_device(name: &str) -> Result<OwnedFd, FrameError> {
 
 fn refused(name: &str, source: io::Error) -> FrameError {
     let problem = match source.raw_os_error() {
-        Some(libc::EBUSY) => "is in use by another process",
-        Some(libc::EINVAL) => "exists and is not a tap of this kind, or the name cannot be used",
+        Some(libc::EBUSY) => "is in use already",
+        Some(libc::EINVAL) => "exists and is not a tap with one queue, or the name cannot be used",
         _ => return FrameError::refused("creating a tap interface", name, "CAP_NET_ADMIN", source),
     };
     FrameError::Interface { name: name.into(), problem: format!("{problem} ({source})") }
@@ -191,13 +202,20 @@ impl TapControl {
         }
     }
 
-    /// Tells the kernel that it may hand over large segments and open checksums: we can pass them on.
-    fn offer_offloads(&self) -> io::Result<()> {
-        let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
-        let udp = libc::TUN_F_USO4 | libc::TUN_F_USO6;
-        let offer = |flags| sys::ioctl_value(self.file.as_fd(), libc::TUNSETOFFLOAD, u64::from(flags));
-        // Kernels before 6.2 do not know the UDP ones.
-        offer(tcp | udp).or_else(|_| offer(tcp)).map(|_| ())
+    /// Adds a queue, wherever the interface is now. It ends when both its ends are dropped.
+    ///
+    /// # Errors
+    /// [`FrameError::Interface`] for an interface that was made with one queue only, [`FrameError::System`] beyond
+    /// [`QUEUES_MAX`] or when the interface is gone.
+    pub fn add_queue(&self) -> Result<(TapRx, TapTx), FrameError> {
+        let gone = |source| FrameError::system("TUNGETIFF", "the tap", source);
+        let name = self.name().map_err(gone)?;
+        let namespace = sys::ioctl_value(self.file.as_fd(), libc::TUNGETDEVNETNS, 0).map_err(gone)?;
+        let added = within_namespace(sys::own(namespace).as_fd(), || {
+            Ok(open_clone_device(&name).and_then(|file| attach(file, &name, libc::IFF_MULTI_QUEUE)))
+        });
+        let (file, _) = added.map_err(gone)??;
+        Ok(ends(Arc::new(file)))
     }
 }
 

@@ -51,6 +51,13 @@ impl PacketRx {
         Some(RxFrame { rx: self, status, header, waiting: status & libc::TP_STATUS_COPY != 0 })
     }
 
+    /// Whether a frame is there. Cost: one load.
+    #[inline]
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.cursor.status() & libc::TP_STATUS_USER != 0
+    }
+
     /// How many frames stand in the ring, counted up to `max`.
     #[must_use]
     pub fn ready(&self, max: usize) -> usize {
