@@ -55,6 +55,14 @@ impl Interface {
         Ok(found)
     }
 
+    /// A second handle on it.
+    ///
+    /// # Errors
+    /// The kernel's, when the process has no descriptor left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { socket: self.socket.try_clone()?, index: self.index, found_as: self.found_as.clone() })
+    }
+
     /// Its number in its namespace.
     #[must_use]
     pub fn index(&self) -> u32 {

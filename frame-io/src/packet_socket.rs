@@ -354,6 +354,12 @@ impl PacketControl {
         Ok(())
     }
 
+    /// Whether frames for everybody, and whether frames for all groups, were asked for.
+    #[must_use]
+    pub fn modes(&self) -> (bool, bool) {
+        (self.promiscuous, self.allmulti)
+    }
+
     fn membership(&self, kind: i32, on: bool) -> io::Result<()> {
         let request = libc::packet_mreq {
             mr_ifindex: self.interface.index() as i32,

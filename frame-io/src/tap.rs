@@ -258,8 +258,8 @@ impl TapRx {
     }
 }
 
-/// The sending end of a queue: frames arrive in the kernel's stack as if from a wire.
-#[derive(Debug)]
+/// The sending end of a queue: frames arrive in the kernel's stack as if from a wire. Clones send side by side.
+#[derive(Clone, Debug)]
 pub struct TapTx {
     file: Arc<OwnedFd>,
     /// For frames in very many pieces.

@@ -320,6 +320,11 @@ fn a_tap_carries_frames_and_follows_into_another_namespace() {
         assert!(!tap.control.state().expect("there").running);
         tap.control.set_carrier(true).expect("there");
         tap.control.set_mtu(1400).expect("there");
+        let end = Instant::now() + Duration::from_secs(5);
+        // The kernel follows the carrier in its own time.
+        while !tap.control.state().expect("there").running {
+            assert!(Instant::now() < end, "no carrier within five seconds");
+        }
         let state = tap.control.state().expect("there");
         assert!(state.up && state.running && state.mtu == 1400 && state.mac == mac, "{state:?}");
         write(&mut tap, 1).expect("up");

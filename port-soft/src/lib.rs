@@ -9,8 +9,14 @@
 //!
 //! Called by `bringup`, which turns device arguments (`net_null0,size=64`) into the options of each; implements the
 //! traits of `port`, takes mbufs from `mempool`, and leaves raw frames to `frame-io`.
+pub mod af_packet;
+mod chain;
+mod lend;
 pub mod null;
+mod offload;
+pub mod pcap;
 pub mod ring;
+pub mod tap;
 
 use pollux_port::MacAddr;
 

@@ -68,6 +68,12 @@ impl PcapWriter {
         &self.path
     }
 
+    /// Whether a write has failed, so that nothing more will be added.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.failed
+    }
+
     fn put_header(&mut self) {
         let snaplen = FRAME_BYTES_MAX as u32;
         match self.format {

@@ -1,0 +1,293 @@
+//! `net_af_packet`: a port on a Linux interface, by packet sockets with mapped rings.
+//!
+//! The interface keeps its default offloads. What they leave to be done travels with the frame (`offload`): large
+//! frames and open checksums come in, and go out, as they are; tags that the kernel took out are put back. Names, keys and
+//! defaults are those of DPDK's driver (guides/nics/af_packet.rst): `iface`, `qpairs`, `framecnt`, `framesz`, `blocksz`,
+//! `qdisc_bypass`, `fanout_mode`.
+//!
+//! | key | field of [`PacketOptions`] |
+//! |---|---|
+//! | `iface` | `interface` |
+//! | `qpairs` | `queues` |
+//! | `framecnt`, `framesz`, `blocksz` | `frames`, `frame_bytes`, `block_bytes` |
+//! | `qdisc_bypass` | `qdisc_bypass` |
+//! | `fanout_mode` | `fanout` |
+
+mod rx;
+mod tx;
+
+use std::borrow::Cow;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use pollux_frame_io::FrameError;
+pub use pollux_frame_io::packet_socket::{Fanout, PacketOptions};
+use pollux_frame_io::packet_socket::{PacketControl, PacketPort, PacketRx, PacketTx};
+use pollux_port::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
+use pollux_port::{
+    DescriptorLimits, Gate, Link, MacAddr, PortConfig, PortError, PortInfo, RxCounters, RxDrop,
+};
+
+use crate::lend::Shelf;
+
+pub(crate) use rx::InterfaceRx;
+pub(crate) use tx::InterfaceTx;
+
+/// The interface's MTU as the queues know it.
+#[derive(Clone, Debug)]
+pub(crate) struct Mtu(Arc<AtomicU32>);
+
+impl Mtu {
+    pub(crate) fn new(mtu: u32) -> Self {
+        Self(Arc::new(AtomicU32::new(mtu)))
+    }
+
+    pub(crate) fn get(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set(&self, mtu: u32) {
+        self.0.store(mtu, Ordering::Relaxed);
+    }
+}
+
+pub(crate) fn refused(operation: impl Into<String>, error: FrameError) -> PortError {
+    PortError::device(operation, error)
+}
+
+/// One queue pair's ends, lent to queues.
+struct Pair {
+    rx: Shelf<PacketRx>,
+    tx: Shelf<PacketTx>,
+}
+
+/// An interface and its sockets: what a port of this kind, or a pcap port on an interface, has behind it.
+pub(crate) struct Wire {
+    pub(crate) control: PacketControl,
+    pairs: Vec<Pair>,
+    pub(crate) mtu: Mtu,
+    /// Set by the first queue; tells when the interface disappears.
+    gate: Option<Gate>,
+    counters: Vec<Option<(Arc<RxCounters>, u64)>>,
+}
+
+impl Wire {
+    pub(crate) fn open(options: &PacketOptions) -> Result<Self, FrameError> {
+        let PacketPort { control, queues } = PacketPort::open(options)?;
+        let state = control.state().map_err(|source| FrameError::System {
+            operation: "reading the state",
+            subject: options.interface.clone(),
+            source,
+        })?;
+        if !state.up {
+            let interface = &options.interface;
+            return Err(FrameError::Interface {
+                name: interface.clone(),
+                problem: format!("is down: `ip link set {interface} up` brings it up"),
+            });
+        }
+        Ok(Self {
+            control,
+            counters: queues.iter().map(|_| None).collect(),
+            pairs: queues
+                .into_iter()
+                .map(|(rx, tx)| Pair { rx: Shelf::new(rx), tx: Shelf::new(tx) })
+                .collect(),
+            mtu: Mtu::new(state.mtu),
+            gate: None,
+        })
+    }
+
+    pub(crate) fn rx(&mut self, pair: usize, setup: RxSetup) -> Result<InterfaceRx, PortError> {
+        let rx = self.pairs.get(pair).and_then(|pair| pair.rx.lend()).ok_or_else(in_use)?;
+        self.gate.get_or_insert_with(|| setup.gate.clone());
+        let dropped = self.control.statistics(pair).dropped;
+        self.counters[pair] = Some((setup.counters.clone(), dropped));
+        Ok(InterfaceRx::new(rx, setup, self.control.interface().found_as()))
+    }
+
+    pub(crate) fn tx(&mut self, pair: usize, setup: TxSetup) -> Result<InterfaceTx, PortError> {
+        let tx = self.pairs.get(pair).and_then(|pair| pair.tx.lend()).ok_or_else(in_use)?;
+        self.gate.get_or_insert_with(|| setup.gate.clone());
+        InterfaceTx::new(tx, setup, self.mtu.clone(), self.control.interface())
+    }
+
+    pub(crate) fn update_counters(&mut self) {
+        for (pair, entry) in self.counters.iter_mut().enumerate() {
+            if let Some((counters, seen)) = entry {
+                let dropped = self.control.statistics(pair).dropped;
+                if dropped > *seen {
+                    counters.drop_for(RxDrop::Missed, dropped - *seen);
+                    *seen = dropped;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn admit(&self, open: bool) -> Result<(), PortError> {
+        self.control.admit(open).map_err(|error| refused("open or close the sockets", error))
+    }
+
+    pub(crate) fn link(&mut self) -> Link {
+        let up = match self.control.state() {
+            Ok(state) => {
+                self.mtu.set(state.mtu);
+                state.running
+            }
+            Err(error) => {
+                let gone = matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO));
+                if let (true, Some(gate)) = (gone, &self.gate) {
+                    gate.set_gone();
+                }
+                false
+            }
+        };
+        Link { up, speed_mbps: None, ..Link::default() }
+    }
+
+    pub(crate) fn read_mtu(&mut self) -> Result<u32, PortError> {
+        let state = self.control.state().map_err(|error| self.failed("read the MTU of", error))?;
+        self.mtu.set(state.mtu);
+        Ok(state.mtu)
+    }
+
+    pub(crate) fn set_mtu(&mut self, mtu: u32) -> Result<(), PortError> {
+        self.control.interface().set_mtu(mtu).map_err(|error| self.failed("set the MTU of", error))?;
+        self.mtu.set(mtu);
+        Ok(())
+    }
+
+    pub(crate) fn mac(&self) -> Result<MacAddr, PortError> {
+        let state = self.control.state().map_err(|error| self.failed("read the address of", error))?;
+        Ok(MacAddr(state.mac))
+    }
+
+    pub(crate) fn failed(&self, operation: &str, error: io::Error) -> PortError {
+        PortError::device(format!("{operation} interface {}", self.control.interface().found_as()), error)
+    }
+}
+
+fn in_use() -> PortError {
+    PortError::device("set up the queue", "its socket is in use or was not opened")
+}
+
+/// A packet-socket port's control half.
+pub struct AfPacketPort {
+    options: PacketOptions,
+    /// Socket pairs, and how many of them receive.
+    opened: (u16, u16),
+    wire: Wire,
+}
+
+impl AfPacketPort {
+    /// A port on an interface of the calling thread's network namespace, which must be up.
+    ///
+    /// # Errors
+    /// When there is no such interface, or it is down; when the process may not open packet sockets; when a size does not fit.
+    pub fn new(options: PacketOptions) -> Result<Self, PortError> {
+        let options = PacketOptions { receiving: options.queues, ..options };
+        Ok(Self { wire: open(&options)?, opened: (options.queues, options.receiving), options })
+    }
+}
+
+fn open(options: &PacketOptions) -> Result<Wire, PortError> {
+    Wire::open(options).map_err(|error| refused(format!("open interface {}", options.interface), error))
+}
+
+impl PortDriver for AfPacketPort {
+    fn info(&self) -> PortInfo {
+        let frames = u16::try_from(self.options.frames).unwrap_or(u16::MAX);
+        // The rings are made when the port is opened (`framecnt`), whatever is asked for later.
+        let descriptors = DescriptorLimits { default: frames, ..DescriptorLimits::default() };
+        PortInfo {
+            driver: "net_af_packet",
+            device: Some(self.options.interface.clone()),
+            max_rx_queues: self.options.queues,
+            max_tx_queues: self.options.queues,
+            rx_descriptors: descriptors,
+            tx_descriptors: descriptors,
+            interface_index: Some(self.wire.control.interface().index()),
+            ..PortInfo::default()
+        }
+    }
+
+    fn configure(&mut self, config: &PortConfig) -> Result<(), PortError> {
+        // A socket that receives and is not polled would swallow its share of the frames.
+        let receiving = config.rx_queues.len() as u16;
+        let queues = receiving.max(config.tx_queues.len() as u16).max(1);
+        if self.opened != (queues, receiving) {
+            let (promiscuous, allmulti) = self.wire.control.modes();
+            self.wire = open(&PacketOptions { queues, receiving, ..self.options.clone() })?;
+            self.opened = (queues, receiving);
+            if promiscuous {
+                self.set_promiscuous(true)?;
+            }
+            if allmulti {
+                self.set_all_multicast(true)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn rx_queue_setup(&mut self, setup: RxSetup) -> Result<Box<dyn RxBurst>, PortError> {
+        Ok(Box::new(self.wire.rx(setup.queue.0.into(), setup)?))
+    }
+
+    fn tx_queue_setup(&mut self, setup: TxSetup) -> Result<Box<dyn TxBurst>, PortError> {
+        Ok(Box::new(self.wire.tx(setup.queue.0.into(), setup)?))
+    }
+
+    fn start(&mut self) -> Result<(), PortError> {
+        self.wire.admit(true)
+    }
+
+    fn stop(&mut self) -> Result<(), PortError> {
+        self.wire.admit(false)
+    }
+
+    fn update_counters(&mut self) {
+        self.wire.update_counters();
+    }
+
+    fn xstats(&mut self) -> Vec<(Cow<'static, str>, u64)> {
+        let offered = (0..self.wire.pairs.len()).map(|pair| self.wire.control.statistics(pair).offered);
+        vec![("rx_kernel_packets".into(), offered.sum())]
+    }
+
+    fn link(&mut self) -> Link {
+        self.wire.link()
+    }
+
+    fn set_link_up(&mut self, up: bool) -> Result<(), PortError> {
+        let done = self.wire.control.interface().set_up(up);
+        done.map_err(|error| self.wire.failed("switch", error))
+    }
+
+    fn mtu(&mut self) -> Result<u32, PortError> {
+        self.wire.read_mtu()
+    }
+
+    fn set_mtu(&mut self, mtu: u32) -> Result<(), PortError> {
+        self.wire.set_mtu(mtu)
+    }
+
+    fn set_promiscuous(&mut self, on: bool) -> Result<(), PortError> {
+        let done = self.wire.control.set_promiscuous(on);
+        done.map_err(|error| self.wire.failed("set promiscuous mode of", error))
+    }
+
+    fn set_all_multicast(&mut self, on: bool) -> Result<(), PortError> {
+        let done = self.wire.control.set_allmulti(on);
+        done.map_err(|error| self.wire.failed("set all-multicast mode of", error))
+    }
+
+    fn mac_address(&mut self) -> Result<MacAddr, PortError> {
+        self.wire.mac()
+    }
+
+    fn set_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+        let done = self.wire.control.interface().set_mac(mac.0);
+        done.map_err(|error| self.wire.failed("set the address of", error))
+    }
+}

@@ -1,0 +1,173 @@
+//! From the receive ring into mbufs.
+
+use std::io::IoSliceMut;
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use pollux_frame_io::Trouble;
+use pollux_frame_io::packet_socket::{PacketRx, RxFrame};
+use pollux_frame_io::vnet::VlanTag;
+use pollux_mempool::{BURST_MAX, Burst, Mbuf, MbufPool};
+use pollux_port::driver::{Moved, RxBurst, RxDescriptor, RxSetup};
+use pollux_port::{Gate, PortError, PortId, RxCounters, RxDrop};
+
+use crate::chain;
+use crate::lend::Lent;
+use crate::offload;
+
+/// Polls that bring nothing before the socket is asked how it is.
+const QUIET_POLLS: u32 = 4096;
+
+/// An rx queue on an interface.
+pub(crate) struct InterfaceRx {
+    rx: Lent<PacketRx>,
+    pool: MbufPool,
+    port: PortId,
+    counters: Arc<RxCounters>,
+    gate: Gate,
+    interface: String,
+    quiet: u32,
+}
+
+impl InterfaceRx {
+    pub(crate) fn new(rx: Lent<PacketRx>, setup: RxSetup, interface: &str) -> Self {
+        let RxSetup { port, pool, counters, gate, .. } = setup;
+        Self { rx, pool, port, counters, gate, interface: interface.into(), quiet: 0 }
+    }
+
+    #[cold]
+    fn look(&mut self) {
+        self.quiet = 0;
+        if self.rx.check() == Err(Trouble::Gone) && !self.gate.is_gone() {
+            self.gate.set_gone();
+            tracing::warn!(interface = %self.interface, "the interface has disappeared");
+        }
+    }
+}
+
+/// Bytes of a tag behind the two addresses.
+const TAG_BYTES: usize = 4;
+/// The two addresses.
+const ADDRESSES: usize = 12;
+
+/// The mbuf of a frame that stands in its slot whole.
+#[inline]
+fn copy_out(pool: &MbufPool, mut mbuf: Mbuf, frame: &RxFrame<'_>) -> Result<Mbuf, RxDrop> {
+    let data = frame.data();
+    let shift = match frame.vlan() {
+        None => {
+            if let Some(to) = mbuf.append(data.len()) {
+                to.copy_from_slice(data);
+            } else {
+                chain::fill(pool, &mut mbuf, [data].into_iter())?;
+            }
+            0
+        }
+        Some(tag) => {
+            let (addresses, rest) = data.split_at_checked(ADDRESSES).ok_or(RxDrop::Malformed)?;
+            chain::fill(pool, &mut mbuf, [addresses, &tag.bytes(), rest].into_iter())?;
+            TAG_BYTES as u16
+        }
+    };
+    offload::describe(&mut mbuf, &frame.vnet(), shift).map_err(|_| RxDrop::Malformed)?;
+    Ok(mbuf)
+}
+
+/// The mbufs of a frame that waits on the socket: it is fetched straight into them.
+#[cold]
+fn fetch(pool: &MbufPool, first: Mbuf, frame: &mut RxFrame<'_>) -> Result<Mbuf, RxDrop> {
+    if !frame.can_receive() {
+        // The socket's queue was full.
+        return Err(RxDrop::Missed);
+    }
+    let wire_bytes = frame.wire_bytes();
+    let mut burst = Burst::new();
+    let mut left = wire_bytes;
+    let mut places = ArrayVec::<usize, BURST_MAX>::new();
+    let mut next = Some(first);
+    while left > 0 {
+        let mbuf = next.take().or_else(|| pool.alloc()).ok_or(RxDrop::NoMbuf)?;
+        let bytes = mbuf.tailroom_own().min(left);
+        if bytes == 0 || places.is_full() {
+            return Err(RxDrop::TooLong);
+        }
+        places.push(bytes);
+        burst.push(mbuf);
+        left -= bytes;
+    }
+    let mut pieces = ArrayVec::<IoSliceMut<'_>, BURST_MAX>::new();
+    for (mbuf, bytes) in burst.iter_mut().zip(&places) {
+        pieces.push(IoSliceMut::new(mbuf.append(*bytes).ok_or(RxDrop::TooLong)?));
+    }
+    let (header, bytes) = frame.receive(&mut pieces).map_err(|_| RxDrop::Missed)?;
+    if bytes != wire_bytes {
+        return Err(RxDrop::Malformed);
+    }
+    let mut mbuf = chain::join(burst).ok_or(RxDrop::Malformed)?;
+    let shift = match frame.vlan() {
+        None => 0,
+        Some(tag) => put_back(&mut mbuf, tag).ok_or(RxDrop::Malformed)?,
+    };
+    offload::describe(&mut mbuf, &header, shift).map_err(|_| RxDrop::Malformed)?;
+    Ok(mbuf)
+}
+
+/// Puts a tag in front of layer 3; the addresses move into the headroom.
+fn put_back(mbuf: &mut Mbuf, tag: VlanTag) -> Option<u16> {
+    mbuf.prepend(TAG_BYTES)?;
+    let data = mbuf.data_mut()?;
+    data.copy_within(TAG_BYTES..TAG_BYTES + ADDRESSES, 0);
+    data.get_mut(ADDRESSES..ADDRESSES + TAG_BYTES)?.copy_from_slice(&tag.bytes());
+    Some(TAG_BYTES as u16)
+}
+
+impl RxBurst for InterfaceRx {
+    fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> Moved {
+        let mut moved = Moved::NONE;
+        while moved.packets < max && self.rx.is_ready() {
+            // First an mbuf: without one the frame stays, and the kernel counts those that no longer fit.
+            let Some(mbuf) = self.pool.alloc() else {
+                self.counters.drop_for(RxDrop::NoMbuf, 1);
+                break;
+            };
+            let Some(mut frame) = self.rx.next() else { break };
+            let made = if frame.is_whole() {
+                copy_out(&self.pool, mbuf, &frame)
+            } else {
+                fetch(&self.pool, mbuf, &mut frame)
+            };
+            match made {
+                Ok(mut mbuf) => {
+                    mbuf.set_port(self.port.0);
+                    moved.packets += 1;
+                    moved.bytes += u64::from(mbuf.pkt_len());
+                    burst.push(mbuf);
+                }
+                Err(reason) => self.counters.drop_for(reason, 1),
+            }
+        }
+        if moved.packets == 0 {
+            self.quiet += 1;
+            if self.quiet >= QUIET_POLLS || self.rx.kick_wanted() {
+                self.look();
+            }
+        }
+        moved
+    }
+
+    fn mode(&self) -> &'static str {
+        "packet ring"
+    }
+
+    fn queue_count(&self) -> Result<usize, PortError> {
+        Ok(self.rx.ready(self.rx.slots()))
+    }
+
+    fn descriptor_status(&self, offset: usize) -> Result<RxDescriptor, PortError> {
+        Ok(match offset {
+            _ if offset >= self.rx.slots() => RxDescriptor::Unavailable,
+            _ if self.rx.ready(offset + 1) > offset => RxDescriptor::Done,
+            _ => RxDescriptor::Available,
+        })
+    }
+}

@@ -1,0 +1,331 @@
+//! What is still to be done to a frame: from the kernel's words to an mbuf's, back again, or done here.
+//!
+//! ```text
+//!   kernel --VnetHeader--> describe --TxFlags, TxOffload--> mbuf --header_of--> VnetHeader --> kernel
+//!                                                             \---plain---> frames with nothing left to do
+//! ```
+//!
+//! A frame from a local sender comes with an open checksum, and up to 64 KiB of it in one piece. Both are noted in the
+//! mbuf's *transmit* flags: it is then ready to be sent as it is by any port that can finish it, a NIC as well. The place of
+//! the checksum holds the sum of the pseudo-header, length included, as the kernel and virtio have it.
+
+use pollux_frame_io::vnet::{PartialChecksum, Segmentation, VlanTag, VnetHeader};
+use pollux_mempool::{Mbuf, RxFlags, TxFlags, TxOffload};
+use pollux_wire::segment::{Segments, Transport};
+use pollux_wire::{EtherType, checksum, vlan};
+
+/// Where TCP has its checksum.
+const TCP_CHECKSUM_AT: u16 = 16;
+/// Where UDP has its checksum.
+const UDP_CHECKSUM_AT: u16 = 6;
+/// The flag byte of a TCP header, and the bit in it that says "window reduced" (RFC 3168).
+const TCP_FLAGS_AT: usize = 13;
+const TCP_CWR: u8 = 0x80;
+
+/// The frame or what is said about it makes no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed;
+
+/// Everything that a sender may be asked to do.
+fn asked() -> TxFlags {
+    TxFlags::L4_MASK
+        | TxFlags::IP_CHECKSUM
+        | TxFlags::TCP_SEGMENTATION
+        | TxFlags::UDP_SEGMENTATION
+        | TxFlags::VLAN
+        | TxFlags::QINQ
+        | TxFlags::OUTER_IP_CHECKSUM
+        | TxFlags::OUTER_UDP_CHECKSUM
+        | TxFlags::TUNNEL_MASK
+        | TxFlags::SECURITY
+        | TxFlags::MACSEC
+}
+
+/// What nobody here can do.
+fn beyond() -> TxFlags {
+    TxFlags::OUTER_IP_CHECKSUM
+        | TxFlags::OUTER_UDP_CHECKSUM
+        | TxFlags::TUNNEL_MASK
+        | TxFlags::SECURITY
+        | TxFlags::MACSEC
+}
+
+/// Whether the frame can leave as it stands.
+#[inline]
+pub(crate) fn is_plain(mbuf: &Mbuf) -> bool {
+    !mbuf.tx_flags().intersects(asked())
+}
+
+/// Notes in the mbuf what the kernel said of the frame in it. `shift` bytes were put in before layer 3 since.
+#[inline]
+pub(crate) fn describe(mbuf: &mut Mbuf, header: &VnetHeader, shift: u16) -> Result<(), Malformed> {
+    if header.checksum_good {
+        mbuf.set_rx_flags(mbuf.rx_flags() | RxFlags::L4_CHECKSUM_GOOD);
+    }
+    if header.is_plain() { Ok(()) } else { describe_rest(mbuf, header, shift) }
+}
+
+#[cold]
+fn describe_rest(mbuf: &mut Mbuf, header: &VnetHeader, shift: u16) -> Result<(), Malformed> {
+    // A large frame has an open checksum always: its segments need new ones.
+    let PartialChecksum { start, offset } = header.checksum.ok_or(Malformed)?;
+    let l4 = usize::from(start) + usize::from(shift);
+    let Some((network, l2_len, l4_bytes)) = transport(mbuf.data(), l4, offset) else {
+        // Something else inside something else: the sum alone can be completed without knowing what it is.
+        if header.segmentation != Segmentation::None {
+            return Err(Malformed);
+        }
+        return match sctp(mbuf.data(), l4, offset) {
+            true => complete_crc(mbuf, l4),
+            false => complete(mbuf, l4, offset.into()),
+        };
+    };
+    let tcp = offset == TCP_CHECKSUM_AT;
+    let mut flags = network | if tcp { TxFlags::TCP_CHECKSUM } else { TxFlags::UDP_CHECKSUM };
+    let mut found = mbuf.rx_flags() | RxFlags::L4_CHECKSUM_NONE;
+    match header.segmentation {
+        Segmentation::None => {}
+        Segmentation::Tcp4 | Segmentation::Tcp6 if tcp => flags |= TxFlags::TCP_SEGMENTATION,
+        Segmentation::Udp if !tcp => flags |= TxFlags::UDP_SEGMENTATION,
+        _ => return Err(Malformed),
+    }
+    let mut offload = TxOffload {
+        l2_len: u8::try_from(l2_len).map_err(|_| Malformed)?,
+        l3_len: (l4 - l2_len) as u16,
+        l4_len: u8::try_from(l4_bytes).map_err(|_| Malformed)?,
+        ..TxOffload::default()
+    };
+    if header.segmentation != Segmentation::None {
+        if header.segment_bytes == 0 {
+            return Err(Malformed);
+        }
+        offload.tso_segment_bytes = header.segment_bytes;
+        found |= RxFlags::LRO;
+        if network == TxFlags::IPV4 {
+            // Each segment has a header, and a header checksum, of its own.
+            flags |= TxFlags::IP_CHECKSUM;
+        }
+    }
+    mbuf.set_tx_flags(mbuf.tx_flags() | flags);
+    mbuf.set_tx_offload(offload);
+    mbuf.set_rx_flags(found);
+    Ok(())
+}
+
+/// What stands at `l4`, if that is TCP or UDP right behind IP, as the place of its checksum says: which IP, where it
+/// begins, bytes of the transport's header.
+fn transport(frame: &[u8], l4: usize, checksum_at: u16) -> Option<(TxFlags, usize, usize)> {
+    let behind = vlan::skip_tags(frame).ok()?;
+    let l2 = behind.offset;
+    let head = frame.get(l4..)?;
+    let protocol = match behind.ether_type {
+        EtherType::IPV4 => {
+            let ip = frame.get(l2..l2 + 20)?;
+            (l2 + usize::from(ip[0] & 15) * 4 == l4).then_some(ip[9])
+        }
+        // Extension headers may stand between; what is behind them shows in the place of the checksum.
+        EtherType::IPV6 => (l4 >= l2 + 40).then_some(if checksum_at == TCP_CHECKSUM_AT { 6 } else { 17 }),
+        _ => None,
+    }?;
+    let network = if behind.ether_type == EtherType::IPV4 { TxFlags::IPV4 } else { TxFlags::IPV6 };
+    match (protocol, checksum_at) {
+        (6, TCP_CHECKSUM_AT) => Some((network, l2, usize::from(head.get(12)? >> 4) * 4)),
+        (17, UDP_CHECKSUM_AT) => Some((network, l2, 8)),
+        _ => None,
+    }
+}
+
+/// Completes a checksum in the mbuf itself.
+fn complete(mbuf: &mut Mbuf, start: usize, offset: usize) -> Result<(), Malformed> {
+    let at = start + offset;
+    let mut skip = start;
+    let mut sum = checksum::Sum::ZERO;
+    let mut summed = 0;
+    for segment in mbuf.segments() {
+        let Some(data) = segment.get(skip..) else {
+            skip -= segment.len();
+            continue;
+        };
+        skip = 0;
+        sum = sum.add_bytes_at(summed, data);
+        summed += data.len();
+    }
+    let field = mbuf.data_mut().and_then(|data| data.get_mut(at..at + 2)).ok_or(Malformed)?;
+    field.copy_from_slice(&sum.checksum_udp().to_be_bytes());
+    Ok(())
+}
+
+/// Whether SCTP stands at `l4`: the place of its checksum, and IP saying so.
+fn sctp(frame: &[u8], l4: usize, checksum_at: u16) -> bool {
+    let Ok(behind) = vlan::skip_tags(frame) else { return false };
+    let l2 = behind.offset;
+    let protocol = match behind.ether_type {
+        EtherType::IPV4 if l4 >= l2 + 20 => frame.get(l2 + 9),
+        EtherType::IPV6 if l4 == l2 + 40 => frame.get(l2 + 6),
+        _ => None,
+    };
+    usize::from(checksum_at) == SCTP_CHECKSUM_AT && protocol == Some(&132)
+}
+
+/// Fills in SCTP's checksum, which is a CRC (RFC 9260, appendix A) and has no words for it in the kernel's header.
+fn complete_crc(mbuf: &mut Mbuf, start: usize) -> Result<(), Malformed> {
+    let at = start + SCTP_CHECKSUM_AT;
+    mbuf.data_mut().and_then(|data| data.get_mut(at..at + 4)).ok_or(Malformed)?.fill(0);
+    let bytes = mbuf.segments().flatten().skip(start);
+    let crc = !bytes.fold(!0, |crc: u32, byte| CRC32C[usize::from(crc as u8 ^ byte)] ^ (crc >> 8));
+    let field = mbuf.data_mut().and_then(|data| data.get_mut(at..at + 4)).ok_or(Malformed)?;
+    field.copy_from_slice(&crc.to_le_bytes());
+    Ok(())
+}
+
+const SCTP_CHECKSUM_AT: usize = 8;
+
+/// By byte, of the reflected polynomial 0x1edc6f41.
+const CRC32C: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = byte as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
+
+/// What the kernel is to be told when it sends this frame.
+pub(crate) struct Asked {
+    pub(crate) header: VnetHeader,
+    /// Tags to put in, outer first.
+    pub(crate) tags: [Option<VlanTag>; 2],
+}
+
+impl Asked {
+    /// Bytes of the tags.
+    pub(crate) fn tag_bytes(&self) -> usize {
+        4 * self.tags.iter().flatten().count()
+    }
+}
+
+/// Tags that the sender is asked to put in, outer first.
+fn tags_of(mbuf: &Mbuf) -> [Option<VlanTag>; 2] {
+    let flags = mbuf.tx_flags();
+    let inner = VlanTag { tpid: EtherType::VLAN.0, tci: mbuf.vlan_tci() };
+    if flags.contains(TxFlags::QINQ) {
+        [Some(VlanTag { tpid: EtherType::QINQ.0, tci: mbuf.vlan_tci_outer() }), Some(inner)]
+    } else {
+        [flags.contains(TxFlags::VLAN).then_some(inner), None]
+    }
+}
+
+/// From an mbuf's words to the kernel's. The IPv4 header checksum, which the kernel does not do, is filled in here.
+#[cold]
+pub(crate) fn header_of(mbuf: &mut Mbuf) -> Result<Asked, Malformed> {
+    let flags = mbuf.tx_flags();
+    let offload = mbuf.tx_offload();
+    if flags.intersects(beyond()) {
+        return Err(Malformed);
+    }
+    let l4_flags = flags & TxFlags::L4_MASK;
+    if l4_flags == TxFlags::SCTP_CHECKSUM {
+        // A CRC, not a sum; the kernel's header has no word for it.
+        return Err(Malformed);
+    }
+    let tags = tags_of(mbuf);
+    let mut asked = Asked { header: VnetHeader::default(), tags };
+    let shift = asked.tag_bytes();
+    let l3 = usize::from(offload.l2_len);
+    let l4 = l3 + usize::from(offload.l3_len);
+    let cut_tcp = flags.contains(TxFlags::TCP_SEGMENTATION);
+    let cut_udp = flags.contains(TxFlags::UDP_SEGMENTATION);
+    if flags.contains(TxFlags::IP_CHECKSUM) && !cut_tcp && !cut_udp {
+        fill_ip_checksum(mbuf, l3, l4)?;
+    }
+    if l4_flags.is_empty() && !cut_tcp && !cut_udp {
+        return Ok(asked);
+    }
+    let tcp = cut_tcp || (!cut_udp && l4_flags == TxFlags::TCP_CHECKSUM);
+    let offset = if tcp { TCP_CHECKSUM_AT } else { UDP_CHECKSUM_AT };
+    let data = mbuf.data();
+    if l3 < 14 || l4 <= l3 || data.len() < l4 + usize::from(offset) + 2 {
+        return Err(Malformed);
+    }
+    asked.header.checksum = Some(PartialChecksum { start: (l4 + shift) as u16, offset });
+    asked.header.header_bytes = (l4 + shift + usize::from(offload.l4_len)) as u16;
+    if cut_tcp || cut_udp {
+        if offload.tso_segment_bytes == 0 {
+            return Err(Malformed);
+        }
+        asked.header.segment_bytes = offload.tso_segment_bytes;
+        asked.header.segmentation = match (cut_tcp, flags.contains(TxFlags::IPV6)) {
+            (false, _) => Segmentation::Udp,
+            (true, false) => Segmentation::Tcp4,
+            (true, true) => Segmentation::Tcp6,
+        };
+        asked.header.ecn = cut_tcp && data[l4 + TCP_FLAGS_AT] & TCP_CWR != 0;
+    }
+    Ok(asked)
+}
+
+fn fill_ip_checksum(mbuf: &mut Mbuf, l3: usize, l4: usize) -> Result<(), Malformed> {
+    let header = mbuf.data_mut().and_then(|data| data.get_mut(l3..l4)).ok_or(Malformed)?;
+    if header.len() < 20 {
+        return Err(Malformed);
+    }
+    header[10..12].fill(0);
+    let sum = checksum::of(header);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    Ok(())
+}
+
+/// Buffers for [`Finisher::plain`], kept from frame to frame.
+#[derive(Debug, Default)]
+pub(crate) struct Finisher {
+    whole: Vec<u8>,
+    cut: Vec<u8>,
+}
+
+impl Finisher {
+    /// Does all that a frame asks for and gives the frames that come of it, nothing left to do, to `take`, one by one.
+    #[cold]
+    pub(crate) fn plain(&mut self, mbuf: &mut Mbuf, mut take: impl FnMut(&[u8])) -> Result<(), Malformed> {
+        let Asked { header, tags } = header_of(mbuf)?;
+        self.whole.clear();
+        for segment in mbuf.segments() {
+            self.whole.extend_from_slice(segment);
+        }
+        if tags[0].is_some() {
+            if self.whole.len() < 12 {
+                return Err(Malformed);
+            }
+            let bytes = tags.iter().flatten().flat_map(|tag| tag.bytes());
+            self.whole.splice(12..12, bytes);
+        }
+        let transport = match header.segmentation {
+            Segmentation::None => {
+                if let Some(PartialChecksum { start, offset }) = header.checksum {
+                    checksum::complete(&mut self.whole, start.into(), offset.into()).map_err(|_| Malformed)?;
+                }
+                take(&self.whole);
+                return Ok(());
+            }
+            Segmentation::Udp => Transport::Udp,
+            _ => Transport::Tcp,
+        };
+        let segments =
+            Segments::new(&self.whole, transport, header.segment_bytes).map_err(|_| Malformed)?;
+        self.cut.resize(segments.bytes_max(), 0);
+        for index in 0..segments.count() {
+            let bytes = segments.write(index, &mut self.cut).map_err(|_| Malformed)?;
+            take(&self.cut[..bytes]);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,279 @@
+//! `net_pcap`: frames from and into capture files, or a live interface as libpcap would see it.
+//!
+//! Names, keys and defaults are those of DPDK's driver (guides/nics/pcap_ring.rst). Each `rx_pcap`, `rx_iface`, `rx_iface_in`
+//! is an rx queue, each `tx_pcap`, `tx_iface` a tx queue; `iface` is both. Without an rx key nothing is received; without
+//! a tx key what is sent is dropped. A file is read once, or for ever with `infinite_rx`, for which it is held in memory.
+//! A file that is written holds only frames with nothing left to do: open checksums are completed and large frames cut.
+//!
+//! A file is looked through when it is opened (up to a gigabyte of it), so that damage is told before the first frame.
+
+mod rx;
+mod tx;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pollux_frame_io::FrameError;
+use pollux_frame_io::packet_socket::PacketOptions;
+use pollux_frame_io::pcap::{PcapFormat, PcapReader, PcapWriter};
+use pollux_port::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
+use pollux_port::{Link, MacAddr, PortConfig, PortError, PortInfo};
+
+use crate::af_packet::{Wire, refused};
+use crate::mac_from_name;
+use rx::{Frames, ReplayRx, Replayed, SilentRx};
+use tx::{DroppingTx, FileTx};
+
+/// Where an rx queue's frames come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PcapSource {
+    /// `rx_pcap`: a file.
+    File(PathBuf),
+    /// `rx_iface`: what passes an interface, either way.
+    Interface(String),
+    /// `rx_iface_in`: what arrives at an interface.
+    InterfaceIn(String),
+}
+
+/// Where a tx queue's frames go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PcapSink {
+    /// `tx_pcap`: a file, pcapng if it is called so.
+    File(PathBuf),
+    /// `tx_iface`: an interface.
+    Interface(String),
+}
+
+/// The device argument's keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PcapOptions {
+    /// `rx_pcap`, `rx_iface`, `rx_iface_in`, in the order given.
+    pub rx: Vec<PcapSource>,
+    /// `tx_pcap`, `tx_iface`, in the order given.
+    pub tx: Vec<PcapSink>,
+    /// `iface`: one interface for both; then `rx` and `tx` are empty.
+    pub interface: Option<String>,
+    /// `infinite_rx`: files are replayed for ever.
+    pub infinite_rx: bool,
+    /// `phy_mac`: the port has the address of the interface.
+    pub phy_mac: bool,
+}
+
+/// Files beyond this are not looked through when they are opened.
+const LOOKED_THROUGH: u64 = 1 << 30;
+/// Queues of a port where a direction leads nowhere.
+const QUEUES_TO_NOWHERE: u16 = 1024;
+
+enum Source {
+    File(PathBuf),
+    Infinite(Arc<Replayed>),
+    Wire(usize),
+}
+
+enum Sink {
+    File(Arc<Mutex<PcapWriter>>),
+    Wire(usize),
+}
+
+/// A pcap port's control half.
+pub struct PcapPort {
+    sources: Vec<Source>,
+    sinks: Vec<Sink>,
+    wires: Vec<Wire>,
+    device: Option<String>,
+    mac: MacAddr,
+    mtu: u32,
+    started: bool,
+}
+
+impl PcapPort {
+    /// A port of that name; the name gives it its address unless `phy_mac` is set. Files to be written are emptied.
+    ///
+    /// # Errors
+    /// When a file cannot be opened, is no capture or is damaged; when an interface is missing, down or not to be opened.
+    pub fn new(name: &str, options: &PcapOptions) -> Result<Self, PortError> {
+        let mut port = Self {
+            sources: Vec::new(),
+            sinks: Vec::new(),
+            wires: Vec::new(),
+            device: None,
+            mac: mac_from_name(name),
+            mtu: 1500,
+            started: false,
+        };
+        if let Some(interface) = &options.interface {
+            let wire = port.open_wire(interface, 1, false)?;
+            port.sources.push(Source::Wire(wire));
+            port.sinks.push(Sink::Wire(wire));
+        }
+        for source in &options.rx {
+            let source = match source {
+                PcapSource::File(path) => port.open_file(path, options.infinite_rx)?,
+                PcapSource::Interface(name) => Source::Wire(port.open_wire(name, 1, true)?),
+                PcapSource::InterfaceIn(name) => Source::Wire(port.open_wire(name, 1, false)?),
+            };
+            port.sources.push(source);
+        }
+        for sink in &options.tx {
+            let sink = match sink {
+                PcapSink::File(path) => {
+                    let writer = PcapWriter::create(path, PcapFormat::of(path)).map_err(opening)?;
+                    port.device.get_or_insert_with(|| path.display().to_string());
+                    Sink::File(Arc::new(Mutex::new(writer)))
+                }
+                PcapSink::Interface(name) => Sink::Wire(port.open_wire(name, 0, false)?),
+            };
+            port.sinks.push(sink);
+        }
+        if options.phy_mac {
+            let wire = port.wires.first().ok_or_else(|| PortError::Argument {
+                port: name.into(),
+                key: "phy_mac".into(),
+                value: "1".into(),
+                expected: "needs an interface (iface=, rx_iface= or tx_iface=) to take the address from".into(),
+            })?;
+            port.mac = wire.mac()?;
+        }
+        Ok(port)
+    }
+
+    fn open_wire(&mut self, interface: &str, receiving: u16, outgoing: bool) -> Result<usize, PortError> {
+        let options = PacketOptions { receiving, outgoing, ..PacketOptions::new(interface) };
+        let wire = Wire::open(&options).map_err(|error| refused(format!("open interface {interface}"), error))?;
+        self.device.get_or_insert_with(|| interface.into());
+        self.wires.push(wire);
+        Ok(self.wires.len() - 1)
+    }
+
+    fn open_file(&mut self, path: &Path, infinite: bool) -> Result<Source, PortError> {
+        self.device.get_or_insert_with(|| path.display().to_string());
+        let mut reader = PcapReader::open(path).map_err(opening)?;
+        if infinite {
+            let replayed = Replayed::load(&mut reader).map_err(opening)?;
+            return Ok(Source::Infinite(Arc::new(replayed)));
+        }
+        let small = std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= LOOKED_THROUGH);
+        if small {
+            while reader.next().map_err(opening)?.is_some() {}
+        }
+        Ok(Source::File(path.into()))
+    }
+
+    fn wires(&mut self) -> impl Iterator<Item = &mut Wire> {
+        self.wires.iter_mut()
+    }
+}
+
+fn opening(error: FrameError) -> PortError {
+    refused("use a capture file", error)
+}
+
+impl PortDriver for PcapPort {
+    fn info(&self) -> PortInfo {
+        let queues = |count: usize| if count == 0 { QUEUES_TO_NOWHERE } else { count as u16 };
+        PortInfo {
+            driver: "net_pcap",
+            device: self.device.clone(),
+            max_rx_queues: queues(self.sources.len()),
+            max_tx_queues: queues(self.sinks.len()),
+            ..PortInfo::default()
+        }
+    }
+
+    fn configure(&mut self, _config: &PortConfig) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    fn rx_queue_setup(&mut self, setup: RxSetup) -> Result<Box<dyn RxBurst>, PortError> {
+        Ok(match self.sources.get(usize::from(setup.queue.0)) {
+            None => Box::new(SilentRx),
+            Some(Source::File(path)) => {
+                let frames = Frames::File(PcapReader::open(path).map_err(opening)?);
+                Box::new(ReplayRx::new(frames, setup))
+            }
+            Some(Source::Infinite(replayed)) => {
+                Box::new(ReplayRx::new(Frames::Memory { replayed: replayed.clone(), next: 0 }, setup))
+            }
+            Some(&Source::Wire(wire)) => Box::new(self.wires[wire].rx(0, setup)?),
+        })
+    }
+
+    fn tx_queue_setup(&mut self, setup: TxSetup) -> Result<Box<dyn TxBurst>, PortError> {
+        Ok(match self.sinks.get(usize::from(setup.queue.0)) {
+            None => Box::new(DroppingTx),
+            Some(Sink::File(writer)) => Box::new(FileTx::new(writer.clone(), setup)),
+            Some(&Sink::Wire(wire)) => Box::new(self.wires[wire].tx(0, setup)?),
+        })
+    }
+
+    fn start(&mut self) -> Result<(), PortError> {
+        self.started = true;
+        self.wires().try_for_each(|wire| wire.admit(true))
+    }
+
+    fn stop(&mut self) -> Result<(), PortError> {
+        self.started = false;
+        self.wires().try_for_each(|wire| wire.admit(false))?;
+        for sink in &self.sinks {
+            if let Sink::File(writer) = sink {
+                let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
+                if !writer.has_failed() {
+                    writer.flush().map_err(|error| refused("write a capture file", error))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), PortError> {
+        // What queues still hold of a file is flushed when they are dropped.
+        self.sources.clear();
+        self.sinks.clear();
+        Ok(())
+    }
+
+    fn update_counters(&mut self) {
+        self.wires().for_each(Wire::update_counters);
+    }
+
+    fn link(&mut self) -> Link {
+        let started = self.started;
+        match self.wires.first_mut() {
+            Some(wire) => wire.link(),
+            None => Link::fixed(started, 10_000),
+        }
+    }
+
+    fn mtu(&mut self) -> Result<u32, PortError> {
+        let mtu = self.mtu;
+        self.wires.first_mut().map_or(Ok(mtu), Wire::read_mtu)
+    }
+
+    fn set_mtu(&mut self, mtu: u32) -> Result<(), PortError> {
+        self.mtu = mtu;
+        self.wires().try_for_each(|wire| wire.set_mtu(mtu))
+    }
+
+    fn set_promiscuous(&mut self, on: bool) -> Result<(), PortError> {
+        self.wires().try_for_each(|wire| {
+            let done = wire.control.set_promiscuous(on);
+            done.map_err(|error| wire.failed("set promiscuous mode of", error))
+        })
+    }
+
+    fn set_all_multicast(&mut self, on: bool) -> Result<(), PortError> {
+        self.wires().try_for_each(|wire| {
+            let done = wire.control.set_allmulti(on);
+            done.map_err(|error| wire.failed("set all-multicast mode of", error))
+        })
+    }
+
+    fn mac_address(&mut self) -> Result<MacAddr, PortError> {
+        Ok(self.mac)
+    }
+
+    fn set_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+        self.mac = mac;
+        Ok(())
+    }
+}

@@ -1,0 +1,167 @@
+//! Frames from a file, or from memory that was filled from one.
+
+use std::sync::Arc;
+
+use pollux_frame_io::FrameError;
+use pollux_frame_io::pcap::PcapReader;
+use pollux_mempool::{Burst, Mbuf, MbufPool};
+use pollux_port::driver::{Moved, RxBurst, RxDescriptor, RxSetup};
+use pollux_port::{PortError, PortId, RxCounters, RxDrop};
+
+use crate::chain;
+
+/// All frames of a file, one behind the other.
+#[derive(Debug)]
+pub(super) struct Replayed {
+    bytes: Vec<u8>,
+    /// Where each frame ends.
+    ends: Vec<usize>,
+}
+
+impl Replayed {
+    pub(super) fn load(reader: &mut PcapReader) -> Result<Self, FrameError> {
+        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        while let Some(frame) = reader.next()? {
+            bytes.extend_from_slice(frame.data);
+            ends.push(bytes.len());
+        }
+        Ok(Self { bytes, ends })
+    }
+
+    fn frame(&self, index: usize) -> Option<&[u8]> {
+        let end = *self.ends.get(index)?;
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        Some(&self.bytes[start..end])
+    }
+}
+
+/// Where frames come from.
+#[derive(Debug)]
+pub(super) enum Frames {
+    /// Read once, from the beginning at each start of the port.
+    File(PcapReader),
+    /// Again and again.
+    Memory { replayed: Arc<Replayed>, next: usize },
+}
+
+/// An rx queue that replays a file.
+pub(super) struct ReplayRx {
+    frames: Frames,
+    pool: MbufPool,
+    port: PortId,
+    counters: Arc<RxCounters>,
+    started_before: bool,
+    ended: bool,
+}
+
+impl ReplayRx {
+    pub(super) fn new(frames: Frames, setup: RxSetup) -> Self {
+        let RxSetup { port, pool, counters, .. } = setup;
+        Self { frames, pool, port, counters, started_before: false, ended: false }
+    }
+
+    /// Called once: after it the file reads as ended.
+    #[cold]
+    fn failed(counters: &RxCounters, error: &FrameError) {
+        counters.drop_for(RxDrop::Malformed, 1);
+        tracing::error!(%error, "the rest of a capture file cannot be read");
+    }
+}
+
+#[inline]
+fn put(pool: &MbufPool, mbuf: &mut Mbuf, frame: &[u8], port: PortId) -> Result<u64, RxDrop> {
+    match mbuf.append(frame.len()) {
+        Some(to) => to.copy_from_slice(frame),
+        None => chain::fill(pool, mbuf, [frame].into_iter())?,
+    }
+    mbuf.set_port(port.0);
+    Ok(frame.len() as u64)
+}
+
+impl RxBurst for ReplayRx {
+    fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> Moved {
+        if self.ended {
+            return Moved::NONE;
+        }
+        let Self { frames, pool, port, counters, ended, .. } = self;
+        let first = burst.len();
+        // No mbuf, no frame: the file waits, nothing is lost.
+        let got = pool.alloc_up_to(burst, max);
+        let (mut filled, mut bytes) = (0, 0);
+        while filled < got {
+            let frame = match frames {
+                Frames::File(reader) => match reader.next() {
+                    Ok(Some(frame)) => frame.data,
+                    Ok(None) => {
+                        *ended = true;
+                        break;
+                    }
+                    Err(error) => {
+                        *ended = true;
+                        Self::failed(counters, &error);
+                        break;
+                    }
+                },
+                Frames::Memory { replayed, next } => {
+                    let Some(frame) = replayed.frame(*next) else { break };
+                    *next = if *next + 1 == replayed.ends.len() { 0 } else { *next + 1 };
+                    frame
+                }
+            };
+            match put(pool, &mut burst[first + filled], frame, *port) {
+                Ok(count) => {
+                    filled += 1;
+                    bytes += count;
+                }
+                Err(reason) => {
+                    counters.drop_for(reason, 1);
+                    burst[first + filled].reset();
+                }
+            }
+        }
+        while burst.len() > first + filled {
+            drop(burst.pop());
+        }
+        Moved { packets: filled, bytes }
+    }
+
+    fn resume(&mut self) {
+        if std::mem::replace(&mut self.started_before, true)
+            && let Frames::File(reader) = &mut self.frames
+        {
+            let rewound = reader.rewind();
+            self.ended = rewound.is_err();
+            if let Err(error) = rewound {
+                Self::failed(&self.counters, &error);
+            }
+        }
+    }
+
+    fn mode(&self) -> &'static str {
+        match self.frames {
+            Frames::File(_) => "pcap file",
+            Frames::Memory { .. } => "pcap in memory",
+        }
+    }
+}
+
+/// An rx queue of a port that only sends.
+pub(super) struct SilentRx;
+
+impl RxBurst for SilentRx {
+    fn rx_burst(&mut self, _burst: &mut Burst, _max: usize) -> Moved {
+        Moved::NONE
+    }
+
+    fn mode(&self) -> &'static str {
+        "pcap, no rx"
+    }
+
+    fn queue_count(&self) -> Result<usize, PortError> {
+        Ok(0)
+    }
+
+    fn descriptor_status(&self, _offset: usize) -> Result<RxDescriptor, PortError> {
+        Ok(RxDescriptor::Available)
+    }
+}

@@ -1,0 +1,205 @@
+//! `net_tap`: a port whose other end is an interface of this machine's kernel.
+//!
+//! The interface is made when the port is opened and ends with the process. It may be moved into another network
+//! namespace while the port runs. Large frames and open checksums pass as they are (`offload`). Names and defaults follow
+//! DPDK's driver (guides/nics/tap.rst): `iface`, `mac`; `remote` and `persist` do not exist here.
+
+mod rx;
+mod tx;
+
+use std::io;
+
+use pollux_frame_io::interface::InterfaceState;
+use pollux_frame_io::tap::{Tap, TapControl, TapRx, TapTx};
+use pollux_port::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
+use pollux_port::{Gate, Link, MacAddr, PortConfig, PortError, PortInfo};
+
+use crate::af_packet::refused;
+use crate::lend::Shelf;
+use rx::TapQueueRx;
+use tx::TapQueueTx;
+
+/// Most queues, as in DPDK's driver (`TAP_MAX_QUEUES`).
+const QUEUES_MAX: u16 = 16;
+
+/// The device argument's keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TapOptions {
+    /// `iface`: the interface's name. With `%d` in it the kernel puts in the first free number.
+    pub interface: String,
+    /// `mac`: the interface's address; else the kernel makes one up.
+    pub mac: Option<[u8; 6]>,
+}
+
+impl Default for TapOptions {
+    fn default() -> Self {
+        Self { interface: "dtap%d".into(), mac: None }
+    }
+}
+
+struct Pair {
+    rx: Shelf<TapRx>,
+    tx: TapTx,
+}
+
+impl From<(TapRx, TapTx)> for Pair {
+    fn from((rx, tx): (TapRx, TapTx)) -> Self {
+        Self { rx: Shelf::new(rx), tx }
+    }
+}
+
+/// A tap port's control half.
+pub struct TapPort {
+    control: Option<TapControl>,
+    pairs: Vec<Pair>,
+    name: String,
+    gate: Option<Gate>,
+    started: bool,
+}
+
+impl TapPort {
+    /// Makes the interface, in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// When the process may not, or the name is taken or cannot be used.
+    pub fn new(options: &TapOptions) -> Result<Self, PortError> {
+        let wanted = &options.interface;
+        let Tap { control, queues } = Tap::open(wanted, 1, options.mac)
+            .map_err(|error| refused(format!("make interface {wanted}"), error))?;
+        let name = control.name().unwrap_or_else(|_| wanted.clone());
+        Ok(Self {
+            control: Some(control),
+            pairs: queues.into_iter().map(Pair::from).collect(),
+            name,
+            gate: None,
+            started: false,
+        })
+    }
+
+    /// The interface's name, as it was made.
+    #[must_use]
+    pub fn interface(&self) -> &str {
+        &self.name
+    }
+
+    /// Does something to the interface; an answer that it is gone reaches the queues as well.
+    fn ask<T>(
+        &self,
+        operation: &str,
+        ask: impl FnOnce(&TapControl) -> io::Result<T>,
+    ) -> Result<T, PortError> {
+        let gone = || io::Error::from_raw_os_error(libc::EBADFD);
+        self.control.as_ref().ok_or_else(gone).and_then(ask).map_err(|error| {
+            if let (Some(libc::EBADFD), Some(gate)) = (error.raw_os_error(), &self.gate) {
+                gate.set_gone();
+            }
+            PortError::device(format!("{operation} interface {}", self.name), error)
+        })
+    }
+
+    fn state(&self) -> Result<InterfaceState, PortError> {
+        self.ask("look at", TapControl::state)
+    }
+
+    fn pair(&self, queue: u16) -> Result<&Pair, PortError> {
+        let missing = || PortError::device("set up the queue", "the port is closed");
+        self.pairs.get(usize::from(queue)).ok_or_else(missing)
+    }
+}
+
+impl PortDriver for TapPort {
+    fn info(&self) -> PortInfo {
+        PortInfo {
+            driver: "net_tap",
+            device: Some(self.name.clone()),
+            max_rx_queues: QUEUES_MAX,
+            max_tx_queues: QUEUES_MAX,
+            // drivers/net/tun.c: MAX_TAP_MTU less the Ethernet header.
+            max_mtu: 65_521,
+            ..PortInfo::default()
+        }
+    }
+
+    fn configure(&mut self, config: &PortConfig) -> Result<(), PortError> {
+        // The kernel spreads what it sends over all queues there are, so there are as many as are polled, and one for the
+        // interface to live on. A queue that only sends shares a descriptor, which the kernel allows from any thread.
+        let wanted = config.rx_queues.len().max(1);
+        self.pairs.truncate(wanted);
+        while self.pairs.len() < wanted {
+            let control = self.control.as_ref().ok_or_else(|| {
+                PortError::device("add a queue", io::Error::from_raw_os_error(libc::EBADFD))
+            })?;
+            let added = control.add_queue().map_err(|error| refused("add a queue", error))?;
+            self.pairs.push(added.into());
+        }
+        Ok(())
+    }
+
+    fn rx_queue_setup(&mut self, setup: RxSetup) -> Result<Box<dyn RxBurst>, PortError> {
+        self.gate.get_or_insert_with(|| setup.gate.clone());
+        let rx = self.pair(setup.queue.0)?.rx.lend();
+        let rx = rx.ok_or_else(|| PortError::device("set up the queue", "it is in use"))?;
+        Ok(Box::new(TapQueueRx::new(rx, setup, &self.name)))
+    }
+
+    fn tx_queue_setup(&mut self, setup: TxSetup) -> Result<Box<dyn TxBurst>, PortError> {
+        self.gate.get_or_insert_with(|| setup.gate.clone());
+        let shared = self.pair(setup.queue.0 % self.pairs.len().max(1) as u16)?.tx.clone();
+        Ok(Box::new(TapQueueTx::new(shared, setup, &self.name)))
+    }
+
+    fn start(&mut self) -> Result<(), PortError> {
+        self.ask("start", |control| {
+            control.set_up(true)?;
+            control.set_carrier(true)
+        })?;
+        self.started = true;
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Result<(), PortError> {
+        self.started = false;
+        self.ask("stop", |control| control.set_carrier(false))
+    }
+
+    fn close(&mut self) -> Result<(), PortError> {
+        // The interface ends with its last descriptor: here, or when the queues are dropped.
+        self.pairs.clear();
+        self.control = None;
+        Ok(())
+    }
+
+    fn link(&mut self) -> Link {
+        let up = self.started && self.state().is_ok_and(|state| state.up);
+        Link { up, speed_mbps: None, ..Link::default() }
+    }
+
+    fn set_link_up(&mut self, up: bool) -> Result<(), PortError> {
+        self.ask("switch", |control| control.set_carrier(up))
+    }
+
+    fn mtu(&mut self) -> Result<u32, PortError> {
+        Ok(self.state()?.mtu)
+    }
+
+    fn set_mtu(&mut self, mtu: u32) -> Result<(), PortError> {
+        self.ask("set the MTU of", |control| control.set_mtu(mtu))
+    }
+
+    // Whatever the kernel sends through the interface comes here: there is nothing to filter.
+    fn set_promiscuous(&mut self, _on: bool) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    fn set_all_multicast(&mut self, _on: bool) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    fn mac_address(&mut self) -> Result<MacAddr, PortError> {
+        self.ask("read the address of", TapControl::mac).map(MacAddr)
+    }
+
+    fn set_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+        self.ask("set the address of", |control| control.set_mac(mac.0))
+    }
+}
