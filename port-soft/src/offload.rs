@@ -308,7 +308,8 @@ impl Finisher {
         let transport = match header.segmentation {
             Segmentation::None => {
                 if let Some(PartialChecksum { start, offset }) = header.checksum {
-                    checksum::complete(&mut self.whole, start.into(), offset.into()).map_err(|_| Malformed)?;
+                    checksum::complete(&mut self.whole, start.into(), offset.into())
+                        .map_err(|_| Malformed)?;
                 }
                 take(&self.whole);
                 return Ok(());
@@ -316,8 +317,7 @@ impl Finisher {
             Segmentation::Udp => Transport::Udp,
             _ => Transport::Tcp,
         };
-        let segments =
-            Segments::new(&self.whole, transport, header.segment_bytes).map_err(|_| Malformed)?;
+        let segments = Segments::new(&self.whole, transport, header.segment_bytes).map_err(|_| Malformed)?;
         self.cut.resize(segments.bytes_max(), 0);
         for index in 0..segments.count() {
             let bytes = segments.write(index, &mut self.cut).map_err(|_| Malformed)?;

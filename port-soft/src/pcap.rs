@@ -130,7 +130,8 @@ impl PcapPort {
                 port: name.into(),
                 key: "phy_mac".into(),
                 value: "1".into(),
-                expected: "needs an interface (iface=, rx_iface= or tx_iface=) to take the address from".into(),
+                expected: "needs an interface (iface=, rx_iface= or tx_iface=) to take the address from"
+                    .into(),
             })?;
             port.mac = wire.mac()?;
         }
@@ -139,7 +140,8 @@ impl PcapPort {
 
     fn open_wire(&mut self, interface: &str, receiving: u16, outgoing: bool) -> Result<usize, PortError> {
         let options = PacketOptions { receiving, outgoing, ..PacketOptions::new(interface) };
-        let wire = Wire::open(&options).map_err(|error| refused(format!("open interface {interface}"), error))?;
+        let wire =
+            Wire::open(&options).map_err(|error| refused(format!("open interface {interface}"), error))?;
         self.device.get_or_insert_with(|| interface.into());
         self.wires.push(wire);
         Ok(self.wires.len() - 1)

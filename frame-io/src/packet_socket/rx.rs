@@ -211,8 +211,19 @@ pub(super) fn bind(fd: BorrowedFd<'_>, index: u32, protocol: u16) -> io::Result<
     Ok(())
 }
 
-/// Whether the socket still has its interface, and that is up.
+/// Whether the socket still has its interface, and that has not gone down since the last call.
 pub(super) fn health(fd: BorrowedFd<'_>) -> Result<(), Trouble> {
+    // SAFETY: integers only; all zero is a value.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    let mut bytes = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `bytes` bytes at `address`.
+    let named =
+        unsafe { libc::getsockname(fd.as_raw_fd(), std::ptr::from_mut(&mut address).cast(), &mut bytes) };
+    // The kernel puts -1 here when the interface is unregistered (packet_notifier). It goes down before that, and only the
+    // first of the two raises an error on the socket.
+    if named == 0 && address.sll_ifindex < 0 {
+        return Err(Trouble::Gone);
+    }
     let mut wanted = libc::pollfd { fd: fd.as_raw_fd(), events: 0, revents: 0 };
     // SAFETY: one live `pollfd`.
     let events = unsafe { libc::poll(&mut wanted, 1, 0) };
@@ -220,16 +231,8 @@ pub(super) fn health(fd: BorrowedFd<'_>) -> Result<(), Trouble> {
         return Ok(());
     }
     // Reading the error clears it.
-    let error: i32 = crate::sys::get_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR, 0).unwrap_or(0);
-    // SAFETY: integers only; all zero is a value.
-    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    let mut bytes = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `bytes` bytes at `address`.
-    let named =
-        unsafe { libc::getsockname(fd.as_raw_fd(), std::ptr::from_mut(&mut address).cast(), &mut bytes) };
-    // The kernel puts -1 here when the interface is unregistered (packet_notifier).
-    if named == 0 && address.sll_ifindex < 0 {
-        return Err(Trouble::Gone);
+    match crate::sys::get_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR, 0i32) {
+        Ok(error) if error != 0 => Err(Trouble::from_errno(error)),
+        _ => Ok(()),
     }
-    if error == 0 { Ok(()) } else { Err(Trouble::from_errno(error)) }
 }

@@ -99,7 +99,9 @@ fn fetch(pool: &MbufPool, first: Mbuf, frame: &mut RxFrame<'_>) -> Result<Mbuf, 
     for (mbuf, bytes) in burst.iter_mut().zip(&places) {
         pieces.push(IoSliceMut::new(mbuf.append(*bytes).ok_or(RxDrop::TooLong)?));
     }
-    let (header, bytes) = frame.receive(&mut pieces).map_err(|_| RxDrop::Missed)?;
+    let received = frame.receive(&mut pieces);
+    drop(pieces);
+    let (header, bytes) = received.map_err(|_| RxDrop::Missed)?;
     if bytes != wire_bytes {
         return Err(RxDrop::Malformed);
     }

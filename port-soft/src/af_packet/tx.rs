@@ -46,9 +46,8 @@ impl InterfaceTx {
         mtu: Mtu,
         interface: &Interface,
     ) -> Result<Self, PortError> {
-        let interface = interface
-            .try_clone()
-            .map_err(|error| PortError::device("open a control socket", error))?;
+        let interface =
+            interface.try_clone().map_err(|error| PortError::device("open a control socket", error))?;
         let TxSetup { counters, gate, .. } = setup;
         Ok(Self { tx, mtu, mtu_asked: None, interface, counters, gate })
     }

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrayvec::ArrayVec;
-use pollux_frame_io::pcap::{PcapWriter, Timestamp};
 use pollux_frame_io::FrameError;
+use pollux_frame_io::pcap::{PcapWriter, Timestamp};
 use pollux_mempool::{BURST_MAX, Burst, Mbuf};
 use pollux_port::driver::{Moved, TxBurst, TxSetup};
 use pollux_port::{TxCounters, TxDrop};
@@ -38,12 +38,7 @@ impl FileTx {
     }
 
     #[inline]
-    fn write(
-        writer: &mut PcapWriter,
-        mbuf: &Mbuf,
-        now: Timestamp,
-        told: &mut bool,
-    ) -> Result<(), TxDrop> {
+    fn write(writer: &mut PcapWriter, mbuf: &Mbuf, now: Timestamp, told: &mut bool) -> Result<(), TxDrop> {
         let bytes = mbuf.pkt_len() as usize;
         let done = if mbuf.is_contiguous() {
             writer.write(&[mbuf.data()], bytes, now)
