@@ -135,11 +135,12 @@ impl Mbuf {
     /// # Safety
     /// The object is of an mbuf pool, out, and the caller's.
     #[inline(always)]
-    pub(crate) unsafe fn freshen(object: Object, lengths: Lengths) {
+    pub(crate) unsafe fn freshen(object: Object, lengths: &Lengths) {
         let header = object.0.cast::<Header>().as_ptr();
         // SAFETY: the caller's promise.
         unsafe {
-            (*header).lengths = lengths;
+            // A copy from memory is one load and one store of 16 bytes; a value in registers would be three stores.
+            std::ptr::copy_nonoverlapping(lengths, &raw mut (*header).lengths, 1);
             (*header).marks = Marks::fresh();
         }
     }
@@ -303,7 +304,7 @@ impl Mbuf {
         drop(self.split_rest());
         // SAFETY: an mbuf is out.
         let headroom =
-            unsafe { pool_of_object(pool_number(home(self.0).load(Ordering::Relaxed))) }.shape.headroom;
+            unsafe { pool_of_object(pool_number(home(self.0).load(Ordering::Relaxed))) }.shape.fresh.data_off;
         let room = self.room_bytes() as u32;
         *self.lengths_mut() = Lengths::fresh(headroom.min(room));
         *self.marks_mut() = Marks::fresh();
@@ -506,16 +507,24 @@ pub(crate) unsafe fn free_bulk(mbufs: *const Mbuf, count: usize) {
     // SAFETY: the caller's mbufs; `Mbuf` and `Object` are both one address.
     unsafe {
         let word = home((*mbufs).0).load(Ordering::Relaxed);
-        let mut same = word as u32 == 1;
-        for at in 0..count {
-            same &= home((*mbufs.add(at)).0).load(Ordering::Relaxed) == word;
+        if word as u32 == 1 {
+            let pool = pool_of_object(pool_number(word));
+            if let Some(places) = pool.places(count) {
+                // One pass: each is written to the cache as it is checked. They count there only if all pass.
+                let mut at = 0;
+                while at < count {
+                    let mbuf = mbufs.add(at);
+                    if home((*mbuf).0).load(Ordering::Relaxed) != word {
+                        return free_each(mbufs, count);
+                    }
+                    *places.to.add(at) = *mbuf.cast::<Object>();
+                    at += 1;
+                }
+                fence(Ordering::Acquire);
+                return places.publish();
+            }
         }
-        if same {
-            fence(Ordering::Acquire);
-            pool_of_object(pool_number(word)).give(mbufs.cast(), count);
-        } else {
-            free_each(mbufs, count);
-        }
+        free_each(mbufs, count);
     }
 }
 
@@ -524,9 +533,22 @@ pub(crate) unsafe fn free_bulk(mbufs: *const Mbuf, count: usize) {
 #[cold]
 #[inline(never)]
 unsafe fn free_each(mbufs: *const Mbuf, count: usize) {
-    for at in 0..count {
-        // SAFETY: each is dropped once and not used afterwards (caller).
-        unsafe { mbufs.add(at).cast_mut().drop_in_place() };
+    // Runs of plain mbufs of one pool go home together.
+    let mut at = 0;
+    while at < count {
+        // SAFETY: each is freed once and not used afterwards (caller).
+        unsafe {
+            let word = home((*mbufs.add(at)).0).load(Ordering::Acquire);
+            if word as u32 != 1 {
+                free_chain((*mbufs.add(at)).0);
+                at += 1;
+                continue;
+            }
+            let same = |at: &usize| home((*mbufs.add(*at)).0).load(Ordering::Acquire) == word;
+            let end = (at + 1..count).find(|at| !same(at)).unwrap_or(count);
+            pool_of_object(pool_number(word)).give(mbufs.add(at).cast(), end - at);
+            at = end;
+        }
     }
 }
 

@@ -126,7 +126,7 @@ impl MbufPoolBuilder {
         let room_at = HEADER_BYTES + self.private_bytes.next_multiple_of(64);
         let room = self.data_room as u32;
         let shape = MbufShape {
-            headroom: self.headroom as u32,
+            fresh: Lengths::fresh(self.headroom as u32),
             room,
             private_bytes: self.private_bytes as u32,
             room_at: room_at as u32,
@@ -182,7 +182,7 @@ impl MbufPool {
         // SAFETY: there is room for one object, read at once; it is then this caller's.
         unsafe {
             let object = *self.0.take(&mut spare, 1)?;
-            Mbuf::freshen(object, Lengths::fresh(self.0.shape.headroom));
+            Mbuf::freshen(object, &self.0.shape.fresh);
             Some(Mbuf::from_header(object.0.cast()))
         }
     }
@@ -228,7 +228,7 @@ impl MbufPool {
             for at in 0..count {
                 let object = *from.add(at);
                 *to.add(at) = object;
-                Mbuf::freshen(object, lengths);
+                Mbuf::freshen(object, &self.0.shape.fresh);
             }
             burst.0.set_len(len + count);
         }
@@ -291,7 +291,7 @@ impl MbufPool {
     /// Bytes left free before the data of a fresh mbuf.
     #[must_use]
     pub fn headroom(&self) -> usize {
-        self.0.shape.headroom as usize
+        self.0.shape.fresh.data_off as usize
     }
 
     /// The structure behind the caches.

@@ -10,6 +10,7 @@
 #![expect(unsafe_code, reason = "hands out and takes back pieces of pinned memory")]
 
 use std::alloc::Layout;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -21,6 +22,7 @@ use pollux_eal::slot;
 
 use crate::PoolError;
 use crate::backend::{Backend, Object, Store};
+use crate::mbuf::header::Lengths;
 
 /// Largest cache that a pool may have per slot.
 pub const CACHE_MAX: usize = 512;
@@ -49,10 +51,33 @@ impl SlotCache {
     }
 }
 
+/// Room on the calling thread's cache.
+pub(crate) struct Places {
+    cache: *mut SlotCache,
+    pub(crate) to: *mut Object,
+    len: u32,
+}
+
+impl Places {
+    /// Makes the objects that were written count.
+    ///
+    /// # Safety
+    /// All of them were written, and the pool was not used by this thread since [`Shared::places`]. If the pool is
+    /// closed it is not used afterwards.
+    #[inline(always)]
+    pub(crate) unsafe fn publish(self) {
+        // Release: whoever sums up the caches of a closed pool sees the objects there, and that this thread is done
+        // with the pool.
+        // SAFETY: the cache is this thread's, of a pool that lives until here (caller).
+        unsafe { (*self.cache).len.store(self.len, Ordering::Release) };
+    }
+}
+
 /// What an mbuf pool adds: how its objects are laid out.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct MbufShape {
-    pub(crate) headroom: u32,
+    /// The lengths that a fresh mbuf gets.
+    pub(crate) fresh: Lengths,
     pub(crate) room: u32,
     pub(crate) private_bytes: u32,
     /// Bytes from header to data room.
@@ -141,16 +166,32 @@ fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+thread_local! {
+    /// The number of the pool that this thread last brought an mbuf home to.
+    static LAST: Cell<u16> = const { Cell::new(0) };
+}
+
 /// The pool with number `id`.
+///
+/// An mbuf taken right after one was freed waits for the cache's new length, and finding that cache from the freed mbuf
+/// is a chain of five loads. So the chain starts from a guess, which a branch checks: the processor goes on with the
+/// guess while the mbuf's header is still on its way. Measured for one mbuf at a time: 29 TSC cycles without, 9 with.
 ///
 /// # Safety
 /// The caller holds an object of that pool that is out, so the pool lives; the reference is not used after the object
 /// has gone home.
 #[inline(always)]
 pub(crate) unsafe fn pool_of_object<'a>(id: u16) -> &'a Shared {
-    // Relaxed is enough: whoever gave the caller the object made the pool visible with it.
-    // SAFETY: an object is out, so the pool is neither reclaimed nor its entry cleared (caller).
-    unsafe { &*POOLS[id as usize].load(Ordering::Relaxed) }
+    LAST.with(|last| {
+        if last.get() != id {
+            last.set(id);
+        }
+        // SAFETY: a cell of this thread. Volatile, so that the compiler does not see that it can only be `id`.
+        let id = unsafe { last.as_ptr().read_volatile() };
+        // Relaxed is enough: whoever gave the caller the object made the pool visible with it.
+        // SAFETY: an object is out, so the pool is neither reclaimed nor its entry cleared (caller).
+        unsafe { &*POOLS[id as usize].load(Ordering::Relaxed) }
+    })
 }
 
 /// Marks a time in which objects move between caches and back end. See the module's head.
@@ -348,6 +389,22 @@ impl Shared {
         cached as usize + self.store.count()
     }
 
+    /// Where `count` objects may be written on the calling thread's cache, if they find room there; they count once
+    /// [`publish`](Self::publish) is called.
+    #[inline(always)]
+    pub(crate) fn places(&self, count: usize) -> Option<Places> {
+        let cache = self.slot_cache()?;
+        // SAFETY: the cache is this thread's; `put_limit <= PLACES` bounds what is written.
+        unsafe {
+            let len = (*cache).len.load(Ordering::Relaxed) as usize;
+            (len + count <= self.put_limit.load(Ordering::Relaxed) as usize).then(|| Places {
+                cache,
+                to: SlotCache::objects(cache).add(len),
+                len: (len + count) as u32,
+            })
+        }
+    }
+
     /// Puts `count` objects back.
     ///
     /// # Safety
@@ -355,28 +412,22 @@ impl Shared {
     /// `self` is not used afterwards either.
     #[inline(always)]
     pub(crate) unsafe fn give(&self, objects: *const Object, count: usize) {
-        if let Some(cache) = self.slot_cache() {
-            // SAFETY: the cache is this thread's; `put_limit <= PLACES` bounds the copy.
-            unsafe {
-                let len = (*cache).len.load(Ordering::Relaxed) as usize;
-                if len + count <= self.put_limit.load(Ordering::Relaxed) as usize {
-                    copy_objects(objects, SlotCache::objects(cache).add(len), count);
-                    // Release: whoever sums up the caches of a closed pool sees the objects there, and that this
-                    // thread is done with the pool.
-                    (*cache).len.store((len + count) as u32, Ordering::Release);
-                    return;
-                }
-            }
+        match self.places(count) {
+            // SAFETY: `places` has room for `count`, and all are written before they are published.
+            Some(places) => unsafe {
+                copy_objects(objects, places.to, count);
+                places.publish();
+            },
+            // SAFETY: passed on.
+            None => unsafe { self.give_slow(objects, count) },
         }
-        // SAFETY: passed on.
-        unsafe { self.give_slow(objects, count) }
     }
 
     /// # Safety
     /// As for [`give`](Self::give).
     #[cold]
     #[inline(never)]
-    unsafe fn give_slow(&self, objects: *const Object, count: usize) {
+    pub(crate) unsafe fn give_slow(&self, objects: *const Object, count: usize) {
         let passage = Passage::enter(self);
         let id = self.id;
         // SAFETY: the caller's objects.
