@@ -1,28 +1,64 @@
 //! Back ends: where objects rest that are in no thread's cache.
-#![expect(unsafe_code, reason = "moves objects out to memory the caller names")]
+#![expect(unsafe_code, reason = "moves objects from and to memory the caller names")]
 
-use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One object of a pool, as its address. What may be done with it is decided by whoever took it out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(transparent)]
-pub(crate) struct Object(pub(crate) NonNull<u8>);
+use pollux_ring::{RingError, hts, mpmc, rts, spsc};
 
-// SAFETY: an `Object` is an address; the holder of a taken-out object is its only user, whatever thread that is.
-unsafe impl Send for Object {}
+use crate::Object;
 
-/// The structure that holds a pool's objects behind the caches.
+/// The structure that holds a pool's objects behind the caches. Each is safe for any number of threads; none is kept
+/// in the pool's regions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Backend {
-    /// Last in, first out, under a lock: the most recently used memory comes first.
+    /// A lock-free ring: first in, first out.
     #[default]
+    RingMpMc,
+    /// A ring whose threads wait for each other less where they outnumber the cores.
+    RingRts,
+    /// A ring that one thread a side uses at a time.
+    RingHts,
+    /// A ring for one thread a side; each end stands under a lock, which costs little when nobody else wants it, so that
+    /// a second thread waits rather than corrupts.
+    RingSpSc,
+    /// Last in, first out, under a lock: the most recently used memory, the warmest, goes out first.
     Stack,
+}
+
+impl Backend {
+    /// The back end that DPDK's `--mbuf-pool-ops-name` calls `name`.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "ring_mp_mc" => Self::RingMpMc,
+            "ring_mt_rts" => Self::RingRts,
+            "ring_mt_hts" => Self::RingHts,
+            "ring_sp_sc" => Self::RingSpSc,
+            "stack" => Self::Stack,
+            _ => return None,
+        })
+    }
+
+    /// DPDK's name for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RingMpMc => "ring_mp_mc",
+            Self::RingRts => "ring_mt_rts",
+            Self::RingHts => "ring_mt_hts",
+            Self::RingSpSc => "ring_sp_sc",
+            Self::Stack => "stack",
+        }
+    }
 }
 
 #[derive(Debug)]
 pub(crate) enum Store {
+    RingMpMc(mpmc::Producer<Object>, mpmc::Consumer<Object>),
+    RingRts(rts::Producer<Object>, rts::Consumer<Object>),
+    RingHts(hts::Producer<Object>, hts::Consumer<Object>),
+    RingSpSc(Mutex<spsc::Producer<Object>>, Mutex<spsc::Consumer<Object>>),
     Stack(Mutex<Vec<Object>>),
 }
 
@@ -32,15 +68,35 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Store {
-    pub(crate) fn new(backend: Backend, capacity: usize) -> Self {
-        match backend {
+    pub(crate) fn new(backend: Backend, capacity: usize) -> Result<Self, RingError> {
+        Ok(match backend {
+            Backend::RingMpMc => {
+                let (producer, consumer) = mpmc::ring(capacity)?;
+                Self::RingMpMc(producer, consumer)
+            }
+            Backend::RingRts => {
+                let (producer, consumer) = rts::ring(capacity)?;
+                Self::RingRts(producer, consumer)
+            }
+            Backend::RingHts => {
+                let (producer, consumer) = hts::ring(capacity)?;
+                Self::RingHts(producer, consumer)
+            }
+            Backend::RingSpSc => {
+                let (producer, consumer) = spsc::ring(capacity)?;
+                Self::RingSpSc(Mutex::new(producer), Mutex::new(consumer))
+            }
             Backend::Stack => Self::Stack(Mutex::new(Vec::with_capacity(capacity))),
-        }
+        })
     }
 
     /// Objects that rest here now.
     pub(crate) fn count(&self) -> usize {
         match self {
+            Self::RingMpMc(_, consumer) => consumer.count(),
+            Self::RingRts(_, consumer) => consumer.count(),
+            Self::RingHts(_, consumer) => consumer.count(),
+            Self::RingSpSc(_, consumer) => locked(consumer).count(),
             Self::Stack(stack) => locked(stack).len(),
         }
     }
@@ -48,6 +104,10 @@ impl Store {
     /// Puts all of `objects` in and tells how many found room: all of them, unless one was given back twice.
     pub(crate) fn give(&self, objects: &[Object]) -> usize {
         match self {
+            Self::RingMpMc(producer, _) => producer.enqueue_burst(objects).count,
+            Self::RingRts(producer, _) => producer.enqueue_burst(objects).count,
+            Self::RingHts(producer, _) => producer.enqueue_burst(objects).count,
+            Self::RingSpSc(producer, _) => locked(producer).enqueue_burst(objects).count,
             Self::Stack(stack) => {
                 let mut stack = locked(stack);
                 let fit = objects.len().min(stack.capacity() - stack.len());
@@ -62,7 +122,24 @@ impl Store {
     /// # Safety
     /// `to` is valid for writes of `most` objects.
     pub(crate) unsafe fn take(&self, to: *mut Object, least: usize, most: usize) -> usize {
+        // In two steps, so that what is too little is never taken from those whom it would be enough for.
+        macro_rules! from_ring {
+            ($consumer:expr) => {{
+                let consumer = $consumer;
+                // SAFETY: `least` and then `most - least` objects fit at `to` (caller).
+                unsafe {
+                    if consumer.dequeue_bulk_raw(to, least).count < least {
+                        return 0;
+                    }
+                    least + consumer.dequeue_burst_raw(to.add(least), most - least).count
+                }
+            }};
+        }
         match self {
+            Self::RingMpMc(_, consumer) => from_ring!(consumer),
+            Self::RingRts(_, consumer) => from_ring!(consumer),
+            Self::RingHts(_, consumer) => from_ring!(consumer),
+            Self::RingSpSc(_, consumer) => from_ring!(&mut *locked(consumer)),
             Self::Stack(stack) => {
                 let mut stack = locked(stack);
                 if stack.len() < least {

@@ -4,16 +4,19 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::MbufPool;
-use crate::backend::Object;
-use crate::shared::{Handle, pool_of_object};
+use crate::dynamic::{Field, Flag, Plain};
+use crate::registry::pool_of_object;
+use crate::shared::{Handle, Shared};
+use crate::{External, MbufPool, Object};
 
 mod chain;
+mod check;
 pub(crate) mod flag;
 pub(crate) mod header;
 pub(crate) mod packet_type;
 
 pub use chain::Segments;
+pub use check::Flaw;
 use flag::{RxFlags, TxFlags, TxOffload};
 use header::{CHAINED, Cold, EXTERNAL, HEADER_BYTES, Header, INDIRECT, Lengths, Marks, REFERENCES};
 use packet_type::PacketType;
@@ -38,7 +41,7 @@ unsafe impl Sync for Mbuf {}
 #[inline(always)]
 fn home<'a>(header: NonNull<Header>) -> &'a AtomicU64 {
     // SAFETY: headers are valid as long as their pool, which is as long as an object is out. Callers hold one.
-    unsafe { &*(&raw const (*header.as_ptr()).home) }
+    unsafe { &(*header.as_ptr()).home }
 }
 
 #[inline(always)]
@@ -93,6 +96,24 @@ impl Mbuf {
         Self(raw.cast())
     }
 
+    /// Takes back an mbuf that [`MbufPool::alloc_raw`] gave out, or makes one given away by
+    /// [`into_raw`](Self::into_raw) fresh: one segment, empty.
+    ///
+    /// # Safety
+    /// As for [`from_raw`](Self::from_raw); and if it was given away by `into_raw`, it was one segment that showed its own
+    /// data room.
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn adopt(raw: NonNull<u8>) -> Self {
+        let header = raw.cast::<Header>();
+        // SAFETY: the caller owns the mbuf, which is out, so its pool lives.
+        unsafe {
+            let pool = pool_of_object(pool_number(home(header).load(Ordering::Relaxed)));
+            Self::freshen(Object(raw), &pool.shape.fresh);
+        }
+        Self(header)
+    }
+
     /// Makes the header that the constructor of a pool writes.
     ///
     /// # Safety
@@ -124,10 +145,23 @@ impl Mbuf {
                 attached: 0,
                 tx_offload: 0,
                 index,
-                cookie: 0,
+                cookie: header::COOKIE,
                 dynamic: [0; header::DYNAMIC_BYTES],
             });
         }
+    }
+
+    /// Whether the header at `at` is that of mbuf `index` of a pool, at rest.
+    ///
+    /// # Safety
+    /// `at` is a place of an mbuf pool, and the caller owns it.
+    pub(crate) unsafe fn header_is_whole(at: NonNull<u8>, pool: u16, index: u32) -> bool {
+        let header = at.cast::<Header>();
+        // SAFETY: the caller's promise.
+        let (cookie, found) = unsafe { ((*cold(header)).cookie, (*cold(header)).index) };
+        home(header).load(Ordering::Relaxed) == u64::from(pool) << 32 | 1
+            && cookie == header::COOKIE
+            && found == index
     }
 
     /// Makes an object fresh from its pool an empty mbuf: two stores of 16 bytes.
@@ -221,7 +255,7 @@ impl Mbuf {
     pub fn is_sole(&self) -> bool {
         // Acquire pairs with the Release of a clone's drop: its reads are over.
         let home = home(self.0).load(Ordering::Acquire);
-        if home & (REFERENCES | INDIRECT | EXTERNAL) == 1 { true } else { self.is_sole_elsewhere(home) }
+        if home & (REFERENCES | INDIRECT) == 1 { true } else { self.is_sole_elsewhere(home) }
     }
 
     #[cold]
@@ -290,6 +324,28 @@ impl Mbuf {
         lengths.data_off = offset as u32;
         lengths.data_len = len as u32;
         lengths.pkt_len = len as u32;
+        true
+    }
+
+    /// Says all at once what a port received: data of `len` bytes at `offset` in the room, in one segment. As
+    /// [`set_data`](Self::set_data), with port, flags and packet type set besides, and no tx or dynamic flags: two
+    /// stores of 16 bytes.
+    #[inline(always)]
+    pub fn set_received(
+        &mut self,
+        offset: usize,
+        len: usize,
+        port: u16,
+        flags: RxFlags,
+        packet_type: PacketType,
+    ) -> bool {
+        let fits = offset.checked_add(len).is_some_and(|end| end <= self.room_bytes());
+        if !fits || !self.is_contiguous() {
+            return false;
+        }
+        let (data_off, len) = (offset as u32, len as u32);
+        *self.lengths_mut() = Lengths { data_off, data_len: len, pkt_len: len, segments: 1, port };
+        *self.marks_mut() = Marks { rx_flags: flags, packet_type, ..Marks::fresh() };
         true
     }
 
@@ -440,6 +496,65 @@ impl Mbuf {
         unsafe { (*cold(self.0)).tx_offload = offload.pack() }
     }
 
+    /// Whether a dynamic flag is set.
+    #[inline(always)]
+    #[must_use]
+    pub fn flag(&self, flag: Flag) -> bool {
+        self.marks().dynamic_flags & flag.mask() != 0
+    }
+
+    /// Sets or clears a dynamic flag.
+    #[inline(always)]
+    pub fn set_flag(&mut self, flag: Flag, on: bool) {
+        let flags = &mut self.marks_mut().dynamic_flags;
+        *flags = if on { *flags | flag.mask() } else { *flags & !flag.mask() };
+    }
+
+    /// What a dynamic field holds; whatever was left there, unless a flag says otherwise.
+    #[inline(always)]
+    #[must_use]
+    pub fn field<T: Plain>(&self, field: Field<T>) -> T {
+        // SAFETY: registered fields lie inside the dynamic area, aligned as its start is for any of them; a `Plain` is a
+        // number, for which all bytes are valid; this mbuf owns its header.
+        unsafe { (&raw const (*cold(self.0)).dynamic).cast::<u8>().add(field.offset()).cast::<T>().read() }
+    }
+
+    /// Sets a dynamic field.
+    #[inline(always)]
+    pub fn set_field<T: Plain>(&mut self, field: Field<T>, value: T) {
+        // SAFETY: as for `field`.
+        unsafe {
+            (&raw mut (*cold(self.0)).dynamic).cast::<u8>().add(field.offset()).cast::<T>().write(value)
+        }
+    }
+
+    /// Shows an external buffer instead of the mbuf's own data room, empty at first ([`set_data`](Self::set_data) says
+    /// what of it is data). It goes when the mbuf does. `Err` gives the buffer back when the mbuf is shared, has more
+    /// segments, shows another's data already, or the buffer has 4 GiB or more.
+    ///
+    /// # Errors
+    /// The buffer that was not taken.
+    pub fn attach_external(&mut self, external: External) -> Result<(), External> {
+        let word = home(self.0).load(Ordering::Acquire);
+        let Ok(bytes) = u32::try_from(external.bytes()) else { return Err(external) };
+        if word as u32 != 1 {
+            return Err(external);
+        }
+        let header = self.0.as_ptr();
+        // SAFETY: this mbuf owns its header and its pool's slot for it.
+        unsafe {
+            (*header).room_at = distance(self.0, external.base().as_ptr());
+            (*header).room = bytes;
+            (*header).lengths.data_off = 0;
+            (*header).lengths.data_len = 0;
+            (*header).lengths.pkt_len = 0;
+            let index = (*cold(self.0)).index as usize;
+            pool_of_object(pool_number(word)).set_external(index, Some(external.into_owner()));
+        }
+        home(self.0).fetch_or(EXTERNAL, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// The pool's private area of this mbuf.
     #[inline]
     #[must_use]
@@ -509,23 +624,32 @@ pub(crate) unsafe fn free_bulk(mbufs: *const Mbuf, count: usize) {
         let word = home((*mbufs).0).load(Ordering::Relaxed);
         if word as u32 == 1 {
             let pool = pool_of_object(pool_number(word));
-            if let Some(places) = pool.places(count) {
+            if let Some(room) = pool.room(count) {
                 // One pass: each is written to the cache as it is checked. They count there only if all pass.
-                let mut at = 0;
-                while at < count {
+                for at in 0..count {
                     let mbuf = mbufs.add(at);
                     if home((*mbuf).0).load(Ordering::Relaxed) != word {
                         return free_each(mbufs, count);
                     }
-                    *places.to.add(at) = *mbuf.cast::<Object>();
-                    at += 1;
+                    *room.to.add(at) = *mbuf.cast::<Object>();
                 }
                 fence(Ordering::Acquire);
-                return places.publish();
+                return room.publish();
             }
         }
         free_each(mbufs, count);
     }
+}
+
+/// Whether mbufs are plain, sole-owned and of one pool, so that they are home when their addresses are.
+///
+/// # Safety
+/// The `count` mbufs at `mbufs` are the caller's.
+#[inline]
+pub(crate) unsafe fn all_plain_of(mbufs: *const Mbuf, count: usize, pool: u16) -> bool {
+    let plain = u64::from(pool) << 32 | 1;
+    // SAFETY: the caller's mbufs.
+    (0..count).all(|at| home(unsafe { (*mbufs.add(at)).0 }).load(Ordering::Acquire) == plain)
 }
 
 /// # Safety
@@ -583,7 +707,8 @@ unsafe fn free_segment(header: NonNull<Header>) {
         // SAFETY: valid under `INDIRECT`; an indirect mbuf holds one reference of the direct one.
         unsafe {
             let direct = header_at(header, (*cold(header)).attached);
-            detach(header, word);
+            show_own_room(header, pool_of_object(pool_number(word)));
+            home(header).fetch_and(!INDIRECT, Ordering::Relaxed);
             release(direct);
         }
     }
@@ -591,19 +716,16 @@ unsafe fn free_segment(header: NonNull<Header>) {
     unsafe { release(header) };
 }
 
-/// Makes an indirect mbuf show its own room again.
+/// Makes an mbuf show its own room again.
 ///
 /// # Safety
-/// The caller owns the segment; `word` is its home.
-unsafe fn detach(header: NonNull<Header>, word: u64) {
-    // SAFETY: an object is out, so its pool lives.
+/// The caller owns the segment, which is of `pool`.
+unsafe fn show_own_room(header: NonNull<Header>, pool: &Shared) {
+    // SAFETY: the caller's promise.
     unsafe {
-        let pool = pool_of_object(pool_number(word));
-        let index = (*cold(header)).index as usize;
-        let room = pool.room(index);
+        let room = pool.data_room((*cold(header)).index as usize);
         (*header.as_ptr()).room_at = distance(header, room.as_ptr());
         (*header.as_ptr()).room = pool.shape.room;
-        home(header).fetch_and(!INDIRECT, Ordering::Relaxed);
     }
 }
 
@@ -620,8 +742,18 @@ unsafe fn release(header: NonNull<Header>) {
         if word & REFERENCES != 1 {
             return;
         }
-        home.store(word, Ordering::Relaxed);
     }
-    // SAFETY: the last reference is gone, so the segment is ours alone; its home word is back at rest.
-    unsafe { pool_of_object(pool_number(word)).give(&Object(header.cast()), 1) }
+    // SAFETY: the last reference is gone, so the segment is ours alone and its pool lives until it is home.
+    unsafe {
+        let pool = pool_of_object(pool_number(word));
+        let mut external = None;
+        if word & EXTERNAL != 0 {
+            show_own_room(header, pool);
+            external = pool.set_external((*cold(header)).index as usize, None);
+        }
+        home.store(word & !(u64::from(u32::MAX)) | 1, Ordering::Relaxed);
+        pool.give(&Object(header.cast()), 1);
+        // The free callback may do what it likes, so it runs when we are done here.
+        drop(external);
+    }
 }

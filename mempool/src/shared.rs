@@ -9,190 +9,71 @@
 //!   reclaimer takes a sum only if no passage was open before it and none was entered until after it.
 #![expect(unsafe_code, reason = "hands out and takes back pieces of pinned memory")]
 
-use std::alloc::Layout;
-use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::cell::UnsafeCell;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
-use pollux_eal::region::Zone;
 use pollux_eal::slot;
 
-use crate::PoolError;
-use crate::backend::{Backend, Object, Store};
+use crate::area::{Area, Places};
+use crate::audit::{Fault, Watch};
+use crate::backend::{Backend, Store};
+use crate::cache::{Caches, PLACES, Room, SlotCache, bump, copy_objects};
+use crate::event::{PoolInfo, telling};
+use crate::external::Owner;
 use crate::mbuf::header::Lengths;
-
-/// Largest cache that a pool may have per slot.
-pub const CACHE_MAX: usize = 512;
-/// Places in a cache: it may grow to one and a half times its nominal size before it is flushed.
-const PLACES: usize = CACHE_MAX + CACHE_MAX / 2;
-/// How many pools may live at once in the process.
-pub const POOLS_MAX: usize = 1 << 16;
-
-/// The cache of one slot. Only the thread that holds the slot writes it; anyone may read `len`.
-#[repr(C, align(128))]
-pub(crate) struct SlotCache {
-    len: AtomicU32,
-    /// Refills from the back end, flushes to it, gets that failed: counted off the fast path.
-    refills: AtomicU64,
-    flushes: AtomicU64,
-    failures: AtomicU64,
-    _pad: [u64; 4],
-    objects: [Object; PLACES],
-}
-
-impl SlotCache {
-    #[inline(always)]
-    fn objects(this: *const Self) -> *mut Object {
-        // SAFETY: `this` points into the pool's cache array, so the field is in bounds; no reference is made.
-        unsafe { (&raw const (*this).objects).cast_mut().cast() }
-    }
-}
-
-/// Room on the calling thread's cache.
-pub(crate) struct Places {
-    cache: *mut SlotCache,
-    pub(crate) to: *mut Object,
-    len: u32,
-}
-
-impl Places {
-    /// Makes the objects that were written count.
-    ///
-    /// # Safety
-    /// All of them were written, and the pool was not used by this thread since [`Shared::places`]. If the pool is
-    /// closed it is not used afterwards.
-    #[inline(always)]
-    pub(crate) unsafe fn publish(self) {
-        // Release: whoever sums up the caches of a closed pool sees the objects there, and that this thread is done
-        // with the pool.
-        // SAFETY: the cache is this thread's, of a pool that lives until here (caller).
-        unsafe { (*self.cache).len.store(self.len, Ordering::Release) };
-    }
-}
+use crate::registry::{Number, close, flush_slot, is_closed, pool_of_object, reclaim_closed};
+use crate::{Mbuf, Object, PoolError};
 
 /// What an mbuf pool adds: how its objects are laid out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MbufShape {
     /// The lengths that a fresh mbuf gets.
     pub(crate) fresh: Lengths,
+    /// Bytes of data room, headroom included.
     pub(crate) room: u32,
     pub(crate) private_bytes: u32,
-    /// Bytes from header to data room.
+    /// Bytes from header to data room; not used when data lies apart.
     pub(crate) room_at: u32,
 }
 
-/// A run of objects that lie one after another.
-#[derive(Debug)]
-pub(crate) struct Chunk {
-    pub(crate) base: NonNull<u8>,
-    pub(crate) first: usize,
-    pub(crate) count: usize,
-}
-
+#[repr(C)]
 pub(crate) struct Shared {
-    // What the fast path reads, in one cache line that nobody writes while the pool lives.
-    caches: NonNull<SlotCache>,
+    // What the fast path reads, in lines that nobody writes while the pool lives.
+    pub(crate) shape: MbufShape,
+    caches: Caches,
     /// A put that would bring the cache above this goes the slow way. 0 for a pool without caches or a closed one.
     put_limit: AtomicU32,
-    pub(crate) id: u16,
     cache_size: u32,
-    pub(crate) shape: MbufShape,
+    pub(crate) id: u16,
 
     // The rest is read and written off the fast path.
-    pub(crate) name: String,
+    pub(crate) info: Arc<PoolInfo>,
     pub(crate) capacity: usize,
-    pub(crate) stride: usize,
-    pub(crate) chunks: Vec<Chunk>,
-    pub(crate) zones: Vec<Zone>,
+    pub(crate) object_bytes: usize,
+    pub(crate) places: Places,
+    /// Where the data rooms lie, if not behind the headers.
+    pub(crate) rooms: Option<Places>,
     store: Store,
     pub(crate) backend: Backend,
+    pub(crate) watch: Option<Watch>,
+    externals: OnceLock<Box<[ExternalSlot]>>,
     handles: CachePadded<AtomicUsize>,
     entered: CachePadded<AtomicU64>,
     left: CachePadded<AtomicU64>,
-    shared_failures: AtomicU64,
-    overflows: AtomicU64,
+    /// Gets that failed on threads without a slot.
+    pub(crate) shared_failures: AtomicU64,
+    pub(crate) overflows: AtomicU64,
 }
 
-// SAFETY: the raw pointers name memory that `Shared` owns. Cache entries are touched by the slot's holder only
-// (`slot_cache`), everything else is atomic, locked or never written after construction.
-unsafe impl Send for Shared {}
-// SAFETY: as above.
-unsafe impl Sync for Shared {}
+/// The owner of the external buffer that an mbuf shows. Only whoever owns the mbuf touches its slot.
+#[derive(Default)]
+pub(crate) struct ExternalSlot(UnsafeCell<Option<Arc<Owner>>>);
 
-static POOLS: [AtomicPtr<Shared>; POOLS_MAX] = [const { AtomicPtr::new(std::ptr::null_mut()) }; POOLS_MAX];
-
-/// Which pools are closed. Beside the pools, so that a thread may look after it has left one for good.
-static CLOSED: [AtomicBool; POOLS_MAX] = [const { AtomicBool::new(false) }; POOLS_MAX];
-
-struct Registry {
-    /// Numbers of the pools that live, closed ones included.
-    live: Vec<u16>,
-    /// Numbers that live or are about to.
-    taken: BTreeSet<u16>,
-    next: u16,
-}
-
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry { live: Vec::new(), taken: BTreeSet::new(), next: 0 });
-
-/// A pool number that no pool has yet; given back unless the pool opens.
-struct Number(u16);
-
-impl Number {
-    fn reserve() -> Option<Self> {
-        let mut registry = registry();
-        if registry.taken.len() == POOLS_MAX {
-            return None;
-        }
-        let mut id = registry.next;
-        while !registry.taken.insert(id) {
-            id = id.wrapping_add(1);
-        }
-        // Numbers go round, so that a stale one is noticed rather than taken for a new pool's.
-        registry.next = id.wrapping_add(1);
-        Some(Self(id))
-    }
-}
-
-impl Drop for Number {
-    fn drop(&mut self) {
-        registry().taken.remove(&self.0);
-    }
-}
-
-fn registry() -> MutexGuard<'static, Registry> {
-    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-thread_local! {
-    /// The number of the pool that this thread last brought an mbuf home to.
-    static LAST: Cell<u16> = const { Cell::new(0) };
-}
-
-/// The pool with number `id`.
-///
-/// An mbuf taken right after one was freed waits for the cache's new length, and finding that cache from the freed mbuf
-/// is a chain of five loads. So the chain starts from a guess, which a branch checks: the processor goes on with the
-/// guess while the mbuf's header is still on its way. Measured for one mbuf at a time: 29 TSC cycles without, 9 with.
-///
-/// # Safety
-/// The caller holds an object of that pool that is out, so the pool lives; the reference is not used after the object
-/// has gone home.
-#[inline(always)]
-pub(crate) unsafe fn pool_of_object<'a>(id: u16) -> &'a Shared {
-    LAST.with(|last| {
-        if last.get() != id {
-            last.set(id);
-        }
-        // SAFETY: a cell of this thread. Volatile, so that the compiler does not see that it can only be `id`.
-        let id = unsafe { last.as_ptr().read_volatile() };
-        // Relaxed is enough: whoever gave the caller the object made the pool visible with it.
-        // SAFETY: an object is out, so the pool is neither reclaimed nor its entry cleared (caller).
-        unsafe { &*POOLS[id as usize].load(Ordering::Relaxed) }
-    })
-}
+// SAFETY: a slot is touched by the owner of its mbuf only (`Shared::set_external`), and `Arc<Owner>` is `Send`.
+unsafe impl Sync for ExternalSlot {}
 
 /// Marks a time in which objects move between caches and back end. See the module's head.
 struct Passage<'a>(&'a Shared);
@@ -206,6 +87,7 @@ impl<'a> Passage<'a> {
 
 impl Drop for Passage<'_> {
     fn drop(&mut self) {
+        // SeqCst: see `Shared::may_go`. The last touch of the pool.
         self.0.left.fetch_add(1, Ordering::SeqCst);
     }
 }
@@ -214,106 +96,126 @@ impl Drop for Passage<'_> {
 pub(crate) struct Plan {
     pub(crate) name: String,
     pub(crate) capacity: usize,
+    /// Bytes from an object's start to what lies behind it; guard bytes come there.
+    pub(crate) object_bytes: usize,
     pub(crate) stride: usize,
+    pub(crate) align: usize,
     pub(crate) cache_size: usize,
     pub(crate) backend: Backend,
+    pub(crate) watched: bool,
+    /// What an mbuf pool adds.
+    pub(crate) mbuf: Option<MbufPlan>,
+}
+
+/// What an mbuf pool adds to its plan.
+pub(crate) struct MbufPlan {
     pub(crate) shape: MbufShape,
+    /// Memory for data that lies apart, and the bytes of each piece of it.
+    pub(crate) apart: Option<(Vec<Area>, usize)>,
 }
 
 impl Shared {
-    /// Lays objects out over `zones`, runs `construct(index, address, pool number)` on each and opens the pool.
+    /// Lays objects out over `areas`, runs `construct(index, address)` on each and opens the pool.
     pub(crate) fn open(
         plan: Plan,
-        zones: Vec<Zone>,
-        mut construct: impl FnMut(usize, NonNull<u8>, u16),
+        areas: Vec<Area>,
+        mut construct: impl FnMut(usize, NonNull<u8>),
     ) -> Result<Handle, PoolError> {
-        let Plan { name, capacity, stride, cache_size, backend, shape } = plan;
-        let mut chunks = Vec::new();
-        let mut placed = 0;
-        for zone in &zones {
-            let count = (zone.bytes() / stride).min(capacity - placed);
-            if count > 0 {
-                chunks.push(Chunk { base: zone.base(), first: placed, count });
-                placed += count;
-            }
+        let Plan { name, capacity, object_bytes, stride, align, cache_size, backend, watched, mbuf } = plan;
+        if telling() {
+            return Err(PoolError::InsideEvent { name });
         }
-        if placed < capacity {
-            return Err(PoolError::ZonesTooSmall { name, fit: placed, count: capacity, stride });
-        }
-
-        let layout = Layout::array::<SlotCache>(slot::SLOTS).expect("a small constant");
-        // SAFETY: the layout's size is not zero. All-zero bytes are a valid `SlotCache` but for `objects`, which are
-        // only read below `len`, after they were written.
-        let caches = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }.cast::<SlotCache>())
-            .unwrap_or_else(|| std::alloc::handle_alloc_error(layout));
-
-        let mut shared = Box::new(Self {
-            caches,
+        let lay = |areas, stride, align| {
+            Places::lay(areas, capacity, stride, align).map_err(|fit| PoolError::AreasTooSmall {
+                name: name.clone(),
+                fit,
+                count: capacity,
+                stride,
+            })
+        };
+        let places = lay(areas, stride, align)?;
+        let (shape, apart) = mbuf.map(|mbuf| (mbuf.shape, mbuf.apart)).unzip();
+        let rooms = apart.flatten().map(|(areas, bytes)| lay(areas, bytes, 1)).transpose()?;
+        let store = Store::new(backend, capacity).map_err(|source| PoolError::Backend {
+            name: name.clone(),
+            count: capacity,
+            source,
+        })?;
+        slot::on_release(flush_slot);
+        reclaim_closed();
+        let Some(number) = Number::reserve() else {
+            return Err(PoolError::TooManyPools { name, limit: crate::POOLS_MAX });
+        };
+        let id = number.get();
+        let regions = places.describe(rooms.is_none()).chain(rooms.iter().flat_map(|at| at.describe(true)));
+        let info = PoolInfo { id, regions: regions.collect(), name: name.clone(), mbufs: shape.is_some() };
+        // What is watched goes through the back end each time.
+        let cache_size = if watched { 0 } else { cache_size };
+        let unused = MbufShape { fresh: Lengths::fresh(0), room: 0, private_bytes: 0, room_at: 0 };
+        let shared = Box::new(Self {
+            shape: shape.unwrap_or(unused),
+            caches: Caches::new(),
             put_limit: AtomicU32::new((cache_size + cache_size / 2) as u32),
-            id: 0,
             cache_size: cache_size as u32,
-            shape,
-            name,
+            id,
+            info: Arc::new(info),
             capacity,
-            stride,
-            chunks,
-            zones,
-            store: Store::new(backend, capacity),
+            object_bytes,
+            places,
+            rooms,
+            store,
             backend,
+            watch: watched.then(|| Watch::new(capacity, object_bytes, stride - object_bytes)),
+            externals: OnceLock::new(),
             handles: CachePadded::new(AtomicUsize::new(1)),
             entered: CachePadded::new(AtomicU64::new(0)),
             left: CachePadded::new(AtomicU64::new(0)),
             shared_failures: AtomicU64::new(0),
             overflows: AtomicU64::new(0),
         });
-
-        slot::on_release(flush_slot);
-        reclaim_closed();
-        let Some(number) = Number::reserve() else {
-            return Err(PoolError::TooManyPools { name: shared.name.clone(), limit: POOLS_MAX });
-        };
-        let id = number.0;
-        shared.id = id;
-        for index in (0..capacity).rev() {
-            let address = shared.address(index);
-            construct(index, address, id);
+        // A stack gives the last one first, a ring the first one.
+        let stacked = backend == Backend::Stack;
+        for at in 0..capacity {
+            let index = if stacked { capacity - 1 - at } else { at };
+            let address = shared.places.address(index);
+            if shape.is_some() {
+                let room = shared.data_room(index);
+                // SAFETY: `stride` bytes at `address` are the pool's, aligned to 64 as `align` and `stride` are.
+                unsafe { Mbuf::construct(address, id, index as u32, room, shared.shape.room) };
+            }
+            construct(index, address);
+            if let Some(watch) = &shared.watch {
+                watch.arm(address);
+            }
             shared.store.give(&[Object(address)]);
         }
-        std::mem::forget(number);
-        let shared = NonNull::from(Box::leak(shared));
-        POOLS[id as usize].store(shared.as_ptr(), Ordering::Release);
-        registry().live.push(id);
-        Ok(Handle(shared))
-    }
-
-    /// Address of object `index`.
-    pub(crate) fn address(&self, index: usize) -> NonNull<u8> {
-        let at = self.chunks.partition_point(|chunk| chunk.first <= index) - 1;
-        let chunk = &self.chunks[at];
-        // SAFETY: `index - first < count` objects of `stride` bytes lie in the chunk's zone (`open`).
-        unsafe { chunk.base.add((index - chunk.first) * self.stride) }
+        Ok(Handle(number.enter(shared)))
     }
 
     /// The data room of mbuf `index`.
-    pub(crate) fn room(&self, index: usize) -> NonNull<u8> {
-        // SAFETY: the room is inside the object.
-        unsafe { self.address(index).add(self.shape.room_at as usize) }
+    pub(crate) fn data_room(&self, index: usize) -> NonNull<u8> {
+        match &self.rooms {
+            Some(rooms) => rooms.address(index),
+            // SAFETY: the room is inside the object.
+            None => unsafe { self.places.address(index).add(self.shape.room_at as usize) },
+        }
     }
 
-    /// Index of the object whose bytes `address` lies in.
+    /// Index of the object whose bytes, data that lies apart included, `address` is one of.
     pub(crate) fn index_of(&self, address: usize) -> Option<usize> {
-        self.chunks.iter().find_map(|chunk| {
-            let offset = address.checked_sub(chunk.base.as_ptr().addr())?;
-            let index = offset / self.stride;
-            (index < chunk.count).then_some(chunk.first + index)
-        })
+        let in_rooms = || self.rooms.as_ref().and_then(|rooms| rooms.index_of(address));
+        self.places.index_of(address).or_else(in_rooms)
     }
 
-    /// The calling thread's cache.
-    #[inline(always)]
-    fn slot_cache(&self) -> Option<*mut SlotCache> {
-        // SAFETY: a slot is below `SLOTS`, the length of the array.
-        slot::current().map(|slot| unsafe { self.caches.as_ptr().add(slot) })
+    /// Sets the owner of the external buffer that mbuf `index` shows, and gives back the last one.
+    ///
+    /// # Safety
+    /// The caller owns the mbuf.
+    pub(crate) unsafe fn set_external(&self, index: usize, owner: Option<Arc<Owner>>) -> Option<Arc<Owner>> {
+        let slots =
+            self.externals.get_or_init(|| (0..self.capacity).map(|_| ExternalSlot::default()).collect());
+        // SAFETY: the caller owns the mbuf and so its slot.
+        unsafe { std::mem::replace(&mut *slots[index].0.get(), owner) }
     }
 
     /// Takes `count` objects: where they lie, or `None` if there are not so many. On the fast path that is the calling
@@ -324,7 +226,7 @@ impl Shared {
     /// handle of the pool is held.
     #[inline(always)]
     pub(crate) unsafe fn take(&self, spare: *mut Object, count: usize) -> Option<*const Object> {
-        if let Some(cache) = self.slot_cache() {
+        if let Some(cache) = self.caches.own() {
             // SAFETY: the cache is this thread's (it holds the slot), so nobody else writes it.
             unsafe {
                 let len = (*cache).len.load(Ordering::Relaxed) as usize;
@@ -348,10 +250,10 @@ impl Shared {
         let size = self.cache_size as usize;
         // SAFETY: `to` has room for `count` (caller); the cache is this thread's, and `len <= PLACES` always.
         unsafe {
-            let cache = match self.slot_cache() {
+            let cache = match self.caches.own() {
                 Some(cache) if size > 0 => cache,
                 _ => {
-                    let done = count == 0 || self.store.take(to, count, count) == count;
+                    let done = count == 0 || self.fetch(to, count, count) == count;
                     if !done {
                         self.shared_failures.fetch_add(1, Ordering::Relaxed);
                     }
@@ -365,15 +267,15 @@ impl Shared {
             if count <= size {
                 // Up to the nominal size after the objects asked for are gone: as far from the next refill as from
                 // the next flush.
-                let got = self.store.take(objects.add(len), missing, (size + missing).min(PLACES - len));
+                let got = self.fetch(objects.add(len), missing, (size + missing).min(PLACES - len));
                 if got > 0 {
                     let rest = len + got - count;
-                    std::ptr::copy_nonoverlapping(objects.add(rest), to, count);
+                    copy_objects(objects.add(rest), to, count);
                     (*cache).len.store(rest as u32, Ordering::Release);
                     return true;
                 }
-            } else if self.store.take(to.add(len), missing, missing) == missing {
-                std::ptr::copy_nonoverlapping(objects, to, len);
+            } else if self.fetch(to.add(len), missing, missing) == missing {
+                copy_objects(objects, to, len);
                 (*cache).len.store(0, Ordering::Release);
                 return true;
             }
@@ -382,22 +284,54 @@ impl Shared {
         }
     }
 
+    /// Takes from the back end, past all caches: between `least` and `most` objects, or none.
+    ///
+    /// # Safety
+    /// `to` is valid for writes of `most` objects. A handle of the pool is held.
+    pub(crate) unsafe fn fetch(&self, to: *mut Object, least: usize, most: usize) -> usize {
+        // SAFETY: passed on.
+        let count = unsafe { self.store.take(to, least, most) };
+        if let Some(watch) = &self.watch {
+            // SAFETY: so many were written.
+            for object in unsafe { std::slice::from_raw_parts(to, count) } {
+                if let Some(index) = self.places.index_of(object.0.as_ptr().addr()) {
+                    watch.take(&self.info.name, index, object.0);
+                }
+            }
+        }
+        count
+    }
+
+    /// As [`fetch`](Self::fetch), on behalf of whoever holds a handle.
+    ///
+    /// # Safety
+    /// As for [`fetch`](Self::fetch).
+    pub(crate) unsafe fn fetch_counted(&self, to: *mut Object, least: usize, most: usize) -> usize {
+        let _passage = Passage::enter(self);
+        // SAFETY: passed on.
+        let count = unsafe { self.fetch(to, least, most) };
+        if count < least {
+            self.shared_failures.fetch_add(1, Ordering::Relaxed);
+        }
+        count
+    }
+
     /// How many objects the calling thread can take just now.
     pub(crate) fn within_reach(&self) -> usize {
         // SAFETY: reads the length of this thread's cache.
-        let cached = self.slot_cache().map_or(0, |cache| unsafe { (*cache).len.load(Ordering::Relaxed) });
+        let cached = self.caches.own().map_or(0, |cache| unsafe { (*cache).len.load(Ordering::Relaxed) });
         cached as usize + self.store.count()
     }
 
     /// Where `count` objects may be written on the calling thread's cache, if they find room there; they count once
-    /// [`publish`](Self::publish) is called.
+    /// they are published.
     #[inline(always)]
-    pub(crate) fn places(&self, count: usize) -> Option<Places> {
-        let cache = self.slot_cache()?;
+    pub(crate) fn room(&self, count: usize) -> Option<Room> {
+        let cache = self.caches.own()?;
         // SAFETY: the cache is this thread's; `put_limit <= PLACES` bounds what is written.
         unsafe {
             let len = (*cache).len.load(Ordering::Relaxed) as usize;
-            (len + count <= self.put_limit.load(Ordering::Relaxed) as usize).then(|| Places {
+            (len + count <= self.put_limit.load(Ordering::Relaxed) as usize).then(|| Room {
                 cache,
                 to: SlotCache::objects(cache).add(len),
                 len: (len + count) as u32,
@@ -412,11 +346,11 @@ impl Shared {
     /// `self` is not used afterwards either.
     #[inline(always)]
     pub(crate) unsafe fn give(&self, objects: *const Object, count: usize) {
-        match self.places(count) {
-            // SAFETY: `places` has room for `count`, and all are written before they are published.
-            Some(places) => unsafe {
-                copy_objects(objects, places.to, count);
-                places.publish();
+        match self.room(count) {
+            // SAFETY: there is room for `count`, and all are written before they are published.
+            Some(room) => unsafe {
+                copy_objects(objects, room.to, count);
+                room.publish();
             },
             // SAFETY: passed on.
             None => unsafe { self.give_slow(objects, count) },
@@ -427,36 +361,52 @@ impl Shared {
     /// As for [`give`](Self::give).
     #[cold]
     #[inline(never)]
-    pub(crate) unsafe fn give_slow(&self, objects: *const Object, count: usize) {
+    unsafe fn give_slow(&self, objects: *const Object, count: usize) {
         let passage = Passage::enter(self);
         let id = self.id;
         // SAFETY: the caller's objects.
         let objects = unsafe { std::slice::from_raw_parts(objects, count) };
         let size = self.cache_size as usize;
-        let closed = self.is_closed();
-        match self.slot_cache() {
+        match self.caches.own() {
             // SAFETY: the cache is this thread's, `keep <= len <= PLACES`, and `keep + count <= 1.5 * size`.
-            Some(cache) if size > 0 && count <= size && !closed => unsafe {
+            Some(cache) if size > 0 && count <= size && !is_closed(id) => unsafe {
                 let len = (*cache).len.load(Ordering::Relaxed) as usize;
                 let at = SlotCache::objects(cache);
                 bump(&(*cache).flushes);
                 // Keep the most recently used half: its memory is the warmest.
                 let keep = len.min(size / 2);
-                self.store_give(std::slice::from_raw_parts(at, len - keep));
+                self.settle(std::slice::from_raw_parts(at, len - keep));
                 std::ptr::copy(at.add(len - keep), at, keep);
                 copy_objects(objects.as_ptr(), at.add(keep), count);
                 (*cache).len.store((keep + count) as u32, Ordering::Release);
             },
-            _ => self.store_give(objects),
+            _ => self.settle(objects),
         }
         drop(passage);
         // `self` may be gone from here on.
-        if CLOSED[id as usize].load(Ordering::SeqCst) {
+        if is_closed(id) {
             reclaim_closed();
         }
     }
 
-    fn store_give(&self, objects: &[Object]) {
+    /// Puts objects to the back end, past all caches, on behalf of whoever holds a handle.
+    ///
+    /// # Safety
+    /// As for [`give`](Self::give).
+    pub(crate) unsafe fn give_past_caches(&self, objects: &[Object]) {
+        let _passage = Passage::enter(self);
+        self.settle(objects);
+    }
+
+    fn settle(&self, objects: &[Object]) {
+        if let Some(watch) = &self.watch {
+            for object in objects {
+                if self.may_come_home(watch, *object) {
+                    self.store.give(&[*object]);
+                }
+            }
+            return;
+        }
         let fit = self.store.give(objects);
         if fit < objects.len() {
             // More came back than the pool has: somebody gave an object back twice through the unsafe doors.
@@ -464,34 +414,45 @@ impl Shared {
         }
     }
 
-    fn is_closed(&self) -> bool {
-        CLOSED[self.id as usize].load(Ordering::SeqCst)
+    fn may_come_home(&self, watch: &Watch, object: Object) -> bool {
+        let address = object.0.as_ptr().addr();
+        let index = self.places.index_of(address).filter(|index| self.places.address(*index) == object.0);
+        let Some(index) = index else {
+            watch.report(&self.info.name, Fault::Foreign { address });
+            return false;
+        };
+        // SAFETY: a place of this pool; mbuf pools have headers there.
+        if self.info.mbufs && !unsafe { Mbuf::header_is_whole(object.0, self.id, index as u32) } {
+            watch.report(&self.info.name, Fault::HeaderOverwritten { index });
+            return false;
+        }
+        watch.give(&self.info.name, index, object.0)
     }
 
     /// Objects at home: in the back end and in all caches. While others work this is a passing figure.
     pub(crate) fn at_home(&self) -> usize {
-        self.cached() + self.store.count()
+        self.caches.len() + self.store.count()
     }
 
-    /// Objects in the caches of all slots.
-    pub(crate) fn cached(&self) -> usize {
-        (0..slot::SLOTS)
-            // SAFETY: in bounds; `len` is atomic.
-            .map(|slot| unsafe { (*self.caches.as_ptr().add(slot)).len.load(Ordering::Acquire) as usize })
-            .sum()
+    pub(crate) fn caches(&self) -> &Caches {
+        &self.caches
+    }
+
+    pub(crate) fn cache_size(&self) -> usize {
+        self.cache_size as usize
     }
 
     /// Moves what a slot's cache holds to the back end.
     ///
     /// # Safety
     /// The calling thread holds `slot`.
-    unsafe fn flush(&self, slot: usize) {
+    pub(crate) unsafe fn flush(&self, slot: usize) {
         let _passage = Passage::enter(self);
         // SAFETY: the cache is this thread's (caller), and `len` objects in it are valid.
         unsafe {
-            let cache = self.caches.as_ptr().add(slot);
+            let cache = self.caches.of(slot);
             let len = (*cache).len.load(Ordering::Relaxed) as usize;
-            self.store_give(std::slice::from_raw_parts(SlotCache::objects(cache), len));
+            self.settle(std::slice::from_raw_parts(SlotCache::objects(cache), len));
             (*cache).len.store(0, Ordering::Release);
         }
     }
@@ -505,82 +466,18 @@ impl Shared {
     }
 
     /// Whether every object of this closed pool is home and no thread is inside it any more.
-    fn may_go(&self) -> bool {
-        if !self.is_closed() {
-            return false;
-        }
-        // SeqCst with `CLOSED`: a thread that leaves either is seen here to have left, or sees that the pool is closed
-        // and tries again itself.
+    pub(crate) fn may_go(&self) -> bool {
+        // SeqCst with the closed mark: a thread that leaves either is seen here to have left, or sees after leaving that
+        // the pool is closed and tries again itself.
         let left = self.left.load(Ordering::SeqCst);
         if self.entered.load(Ordering::SeqCst) != left || self.at_home() != self.capacity {
             return false;
         }
         // A passage whose effect the sum has seen was entered before that effect was published (Release in its
-        // stores, Acquire in our loads), so it shows here.
+        // stores, this fence after our loads), so it shows here.
+        fence(Ordering::Acquire);
         self.entered.load(Ordering::Acquire) == left
     }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        let layout = Layout::array::<SlotCache>(slot::SLOTS).expect("a small constant");
-        // SAFETY: allocated in `open` with this layout.
-        unsafe { std::alloc::dealloc(self.caches.as_ptr().cast(), layout) };
-    }
-}
-
-/// Adds one to a counter that only this thread writes.
-fn bump(counter: &AtomicU64) {
-    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-}
-
-/// Copies addresses between places that do not overlap.
-///
-/// # Safety
-/// As for [`std::ptr::copy_nonoverlapping`].
-#[inline(always)]
-pub(crate) unsafe fn copy_objects(from: *const Object, to: *mut Object, count: usize) {
-    // SAFETY: passed on.
-    unsafe { std::ptr::copy_nonoverlapping(from, to, count) };
-}
-
-/// The hook of `eal::slot`: runs on a thread that is about to give its slot back.
-fn flush_slot(slot: usize) {
-    let registry = registry();
-    for &id in &registry.live {
-        // SAFETY: a live pool's entry points to it, and only `reclaim_closed` ends it, under this lock. The calling
-        // thread holds the slot (`slot::on_release`).
-        unsafe { (*POOLS[id as usize].load(Ordering::Acquire)).flush(slot) };
-    }
-    drop(registry);
-    reclaim_closed();
-}
-
-/// Ends every closed pool whose objects are all home.
-#[cold]
-pub(crate) fn reclaim_closed() {
-    let (mut gone, mut ended) = (Vec::new(), Vec::new());
-    let mut registry = registry();
-    registry.live.retain(|&id| {
-        let entry = &POOLS[id as usize];
-        let shared = entry.load(Ordering::Acquire);
-        // SAFETY: a live pool's entry points to it, and only this function ends it, under the registry's lock.
-        let may_go = unsafe { (*shared).may_go() };
-        if may_go {
-            CLOSED[id as usize].store(false, Ordering::SeqCst);
-            entry.store(std::ptr::null_mut(), Ordering::Release);
-            ended.push(id);
-            // SAFETY: made by `Box::leak` in `open`. No handle and no object is out, and no thread is inside.
-            gone.push(unsafe { Box::from_raw(shared) });
-        }
-        !may_go
-    });
-    for id in ended {
-        registry.taken.remove(&id);
-    }
-    drop(registry);
-    // Unmapping takes its time: not under the lock.
-    drop(gone);
 }
 
 /// A counted hold on a pool: while one exists, objects can be taken out.
@@ -591,8 +488,13 @@ unsafe impl Send for Handle {}
 // SAFETY: as above.
 unsafe impl Sync for Handle {}
 
+const _: () = {
+    const fn shareable<T: Send + Sync>() {}
+    shareable::<Shared>();
+};
+
 impl Handle {
-    /// A new handle of a pool found by number, if it still has one.
+    /// A new handle of the pool that an object is of, if the pool still has one.
     ///
     /// # Safety
     /// As for [`pool_of_object`].
@@ -626,13 +528,13 @@ impl Clone for Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        // AcqRel: what was taken out through any handle was taken out before the pool is closed.
         if self.handles.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }
         // From here on no put may rest in a cache: each goes the slow way, which tries to reclaim.
         self.put_limit.store(0, Ordering::Relaxed);
         // The pool may be gone once it is marked closed: nothing of it is touched afterwards.
-        CLOSED[self.id as usize].store(true, Ordering::SeqCst);
-        reclaim_closed();
+        close(self.id);
     }
 }

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
-use super::header::{CHAINED, EXTERNAL, Header, INDIRECT, REFERENCES};
+use super::header::{CHAINED, Header, INDIRECT, REFERENCES};
 use super::{Mbuf, cold, distance, header_at, home};
 use crate::MbufPool;
 
@@ -256,7 +256,6 @@ impl Mbuf {
             (*to).lengths.pkt_len = (*from).lengths.data_len;
             (*cold(self.0)).attached = distance(self.0, direct.as_ptr().cast());
             home(self.0).fetch_or(INDIRECT, Ordering::Relaxed);
-            debug_assert!(word & EXTERNAL == 0);
             true
         }
     }

@@ -69,10 +69,13 @@ pub(crate) struct Cold {
     pub(crate) tx_offload: u64,
     /// Which object of its pool this is.
     pub(crate) index: u32,
+    /// `COOKIE`, as long as nobody wrote where it must not.
     pub(crate) cookie: u32,
     pub(crate) dynamic: [u8; DYNAMIC_BYTES],
 }
 
+/// Stands in each header; chosen at random.
+pub(crate) const COOKIE: u32 = 0x9d6c_31e7;
 /// Bytes for dynamic fields.
 pub(crate) const DYNAMIC_BYTES: usize = 32;
 /// Bytes from the header to the private area.

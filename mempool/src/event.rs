@@ -1,0 +1,113 @@
+//! Pool events: a driver learns of each pool once, to register its memory with a device, and of its end.
+
+use std::cell::Cell;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::PoolRegion;
+
+/// What is known of a pool that was made or is about to end.
+#[derive(Clone, Debug)]
+pub struct PoolInfo {
+    /// Its number; another pool may get it after the end of this one.
+    pub id: u16,
+    /// Its name.
+    pub name: String,
+    /// Its memory. Who registers it with a device keeps a clone of the region as long as the device may reach it.
+    pub regions: Vec<PoolRegion>,
+    /// Whether it is a pool of mbufs, whose data a device reads and writes.
+    pub mbufs: bool,
+}
+
+/// Something happened to a pool.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum PoolEvent {
+    /// It was made; or it lived already when the subscription began.
+    Created(Arc<PoolInfo>),
+    /// Its last object is home and its last handle gone. Its memory goes when the callback has returned.
+    Destroyed(Arc<PoolInfo>),
+}
+
+type Callback = Arc<dyn Fn(&PoolEvent) + Send + Sync>;
+
+/// The subscribers. Its lock orders the events: it is held from the change of the registry until all are told.
+pub(crate) struct Subscribers {
+    next: u64,
+    callbacks: Vec<(u64, Callback)>,
+}
+
+static SUBSCRIBERS: Mutex<Subscribers> = Mutex::new(Subscribers { next: 0, callbacks: Vec::new() });
+
+thread_local! {
+    static TELLING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread is inside a callback.
+pub(crate) fn telling() -> bool {
+    TELLING.get()
+}
+
+pub(crate) fn subscribers() -> MutexGuard<'static, Subscribers> {
+    SUBSCRIBERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn tell(callback: &Callback, event: &PoolEvent) {
+    struct Reset;
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            TELLING.set(false);
+        }
+    }
+    TELLING.set(true);
+    let _reset = Reset;
+    callback(event);
+}
+
+impl Subscribers {
+    pub(crate) fn tell_all(&self, event: &PoolEvent) {
+        for (_, callback) in &self.callbacks {
+            tell(callback, event);
+        }
+    }
+}
+
+/// Calls `callback` for each pool that lives now ([`PoolEvent::Created`]), and from then on for each that is made or
+/// ends, in order, until the subscription is dropped. It runs on the thread that makes the pool, or that brings the last
+/// object of a closed one home.
+///
+/// A callback may free objects. It may not make a pool ([`PoolError::InsideEvent`](crate::PoolError::InsideEvent)).
+///
+/// # Panics
+/// When called from within a callback.
+pub fn subscribe(callback: impl Fn(&PoolEvent) + Send + Sync + 'static) -> Subscription {
+    assert!(!telling(), "a pool event callback may not subscribe");
+    let callback: Callback = Arc::new(callback);
+    let mut subscribers = subscribers();
+    for info in crate::registry::living() {
+        tell(&callback, &PoolEvent::Created(info));
+    }
+    let id = subscribers.next;
+    subscribers.next += 1;
+    subscribers.callbacks.push((id, callback));
+    drop(subscribers);
+    // The callback may have freed objects of closed pools.
+    crate::registry::reclaim_closed();
+    Subscription(id)
+}
+
+/// A hold on [`subscribe`]d events; dropping it ends them. When the drop has returned, no callback runs any more.
+#[derive(Debug)]
+#[must_use = "dropping it ends the subscription"]
+pub struct Subscription(u64);
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        assert!(!telling(), "a pool event callback may not end a subscription");
+        let mut subscribers = subscribers();
+        let gone = subscribers.callbacks.iter().position(|(id, _)| *id == self.0);
+        let gone = gone.map(|at| subscribers.callbacks.remove(at));
+        drop(subscribers);
+        // What the callback owns may free objects.
+        drop(gone);
+    }
+}

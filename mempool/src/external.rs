@@ -1,0 +1,114 @@
+//! Buffers that are not a pool's: an mbuf can show one instead of its own data room.
+#![expect(unsafe_code, reason = "owns memory that others gave")]
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+type Free = Box<dyn FnOnce(NonNull<u8>, usize) + Send>;
+
+/// What is behind all parts of one external buffer.
+pub(crate) struct Owner {
+    base: NonNull<u8>,
+    bytes: usize,
+    free: Option<Free>,
+}
+
+// SAFETY: an address range and a callback that is `Send`.
+unsafe impl Send for Owner {}
+// SAFETY: nothing can be done through `&Owner`.
+unsafe impl Sync for Owner {}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        if let Some(free) = self.free.take() {
+            free(self.base, self.bytes);
+        }
+    }
+}
+
+/// A buffer, or a part of one, that [`Mbuf::attach_external`](crate::Mbuf::attach_external) can show as an mbuf's data
+/// room. Parts do not overlap, so each can be written by whoever owns it. When the last part and the last mbuf that
+/// shows one are gone, the buffer's free callback runs, on whatever thread that happens.
+pub struct External {
+    owner: Arc<Owner>,
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the only right to use these bytes, on whatever thread.
+unsafe impl Send for External {}
+// SAFETY: nothing can be done to the bytes through `&External`.
+unsafe impl Sync for External {}
+
+impl External {
+    /// A buffer of memory that the caller gives away until `free` is called with it.
+    ///
+    /// # Safety
+    /// `bytes` bytes at `base` are mapped, initialised, readable and writable, and nobody else uses them, until then.
+    #[must_use]
+    pub unsafe fn new(
+        base: NonNull<u8>,
+        bytes: usize,
+        free: impl FnOnce(NonNull<u8>, usize) + Send + 'static,
+    ) -> Self {
+        Self { owner: Arc::new(Owner { base, bytes, free: Some(Box::new(free)) }), base, bytes }
+    }
+
+    /// Number of bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// First byte.
+    #[must_use]
+    pub fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// How many parts of the buffer there are, those that mbufs show included. A passing figure.
+    #[must_use]
+    pub fn shares(&self) -> usize {
+        Arc::strong_count(&self.owner)
+    }
+
+    /// Cuts off the first `bytes` bytes as a part of their own; `None` when there are not so many.
+    #[must_use]
+    pub fn split_to(&mut self, bytes: usize) -> Option<Self> {
+        if bytes > self.bytes {
+            return None;
+        }
+        let front = Self { owner: Arc::clone(&self.owner), base: self.base, bytes };
+        // SAFETY: inside the part, or just past its end.
+        self.base = unsafe { self.base.add(bytes) };
+        self.bytes -= bytes;
+        Some(front)
+    }
+
+    pub(crate) fn into_owner(self) -> Arc<Owner> {
+        self.owner
+    }
+}
+
+impl From<Vec<u8>> for External {
+    /// The vector's bytes (its length, not its capacity) become the buffer.
+    fn from(bytes: Vec<u8>) -> Self {
+        let len = bytes.len();
+        let base = NonNull::from(Box::leak(bytes.into_boxed_slice())).cast();
+        // SAFETY: a leaked box of `len` bytes, made whole again and freed by the callback.
+        unsafe {
+            Self::new(base, len, |base, len| {
+                drop(Box::from_raw(std::ptr::slice_from_raw_parts_mut(base.as_ptr(), len)));
+            })
+        }
+    }
+}
+
+impl std::fmt::Debug for External {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("External")
+            .field("base", &self.base)
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
+    }
+}
