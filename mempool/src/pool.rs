@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 
 use crate::audit::Fault;
 use crate::backend::Backend;
+use crate::mbuf::header::Lengths;
 use crate::shared::Handle;
 use crate::stats::{PoolStats, stats};
 use crate::user_cache::MbufCache;
@@ -40,6 +41,35 @@ impl MbufPool {
     /// Adds `count` empty mbufs to `burst`, or none and `false` when the pool has not so many or the burst no room.
     #[inline]
     pub fn alloc_burst(&self, burst: &mut Burst, count: usize) -> bool {
+        // SAFETY: a fresh mbuf is sound.
+        unsafe { self.alloc_with(burst, count, |object| Mbuf::freshen(object, &self.0.shape.fresh)) }
+    }
+
+    /// Adds up to `count` empty mbufs to `burst`: as many as the pool has and the burst has room for. Tells how many.
+    #[inline]
+    pub fn alloc_up_to(&self, burst: &mut Burst, count: usize) -> usize {
+        // SAFETY: a fresh mbuf is sound.
+        unsafe { self.alloc_up_to_with(burst, count, |object| Mbuf::freshen(object, &self.0.shape.fresh)) }
+    }
+
+    /// As [`alloc_up_to`](Self::alloc_up_to), for a driver: each mbuf holds `bytes` bytes, whichever were there, and says
+    /// that it came in at `port`. One write to each header does both. None when one segment cannot hold so many.
+    #[inline]
+    pub fn alloc_received(&self, burst: &mut Burst, count: usize, bytes: usize, port: u16) -> usize {
+        let shape = &self.0.shape;
+        if bytes > (shape.room - shape.fresh.data_off) as usize {
+            return 0;
+        }
+        let (data_len, pkt_len) = (bytes as u32, bytes as u32);
+        let lengths = Lengths { data_len, pkt_len, port, ..Lengths::fresh(shape.fresh.data_off) };
+        // SAFETY: the data fits in the room.
+        unsafe { self.alloc_up_to_with(burst, count, |object| Mbuf::freshen(object, &lengths)) }
+    }
+
+    /// # Safety
+    /// `freshen` makes an object fresh from this pool a sound mbuf.
+    #[inline(always)]
+    unsafe fn alloc_with(&self, burst: &mut Burst, count: usize, freshen: impl Fn(Object)) -> bool {
         if count > burst.remaining_capacity() {
             return false;
         }
@@ -51,29 +81,38 @@ impl MbufPool {
             for at in 0..count {
                 let object = *from.add(at);
                 *to.add(at) = object;
-                Mbuf::freshen(object, &self.0.shape.fresh);
+                freshen(object);
             }
             burst.0.set_len(len + count);
         }
         true
     }
 
-    /// Adds up to `count` empty mbufs to `burst`: as many as the pool has and the burst has room for. Tells how many.
-    #[inline]
-    pub fn alloc_up_to(&self, burst: &mut Burst, count: usize) -> usize {
+    /// # Safety
+    /// As for [`alloc_with`](Self::alloc_with).
+    #[inline(always)]
+    unsafe fn alloc_up_to_with(&self, burst: &mut Burst, count: usize, freshen: impl Fn(Object)) -> usize {
         let count = count.min(burst.remaining_capacity());
-        if self.alloc_burst(burst, count) { count } else { self.alloc_rest(burst, count) }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn alloc_rest(&self, burst: &mut Burst, count: usize) -> usize {
-        let count = count.min(self.0.within_reach());
-        // Another thread may be quicker.
-        if self.alloc_burst(burst, count) {
+        // SAFETY: passed on.
+        if unsafe { self.alloc_with(burst, count, &freshen) } {
             return count;
         }
-        (0..count).take_while(|_| self.alloc_burst(burst, 1)).count()
+        self.few(count, |count| {
+            // SAFETY: passed on.
+            unsafe { self.alloc_with(burst, count, &freshen) }
+        })
+    }
+
+    /// Takes as many as there are when `count` are too many.
+    #[cold]
+    #[inline(never)]
+    fn few(&self, count: usize, mut alloc: impl FnMut(usize) -> bool) -> usize {
+        let count = count.min(self.0.within_reach());
+        // Another thread may be quicker.
+        if alloc(count) {
+            return count;
+        }
+        (0..count).take_while(|_| alloc(1)).count()
     }
 
     /// Takes as many mbufs as `to` has places and writes the address of each there, for a driver that fills a

@@ -157,7 +157,9 @@ impl MbufPoolBuilder {
 
     fn stride(&self) -> usize {
         let guard = if self.debug { GUARD_BYTES } else { 0 };
-        self.object_bytes().saturating_add(guard).checked_next_multiple_of(ALIGN).unwrap_or(usize::MAX)
+        let lines = self.object_bytes().saturating_add(guard).div_ceil(ALIGN);
+        // An odd number of lines: with an even one, headers would fall on half of a cache's sets or fewer.
+        (lines | 1).saturating_mul(ALIGN)
     }
 
     /// Bytes that the pool takes when its memory is one piece, data that lies apart not counted.
