@@ -12,6 +12,7 @@ use pollux_config::MemorySpec;
 use pollux_eal::hugepage::HugePool;
 use pollux_eal::memory::{Memory, MemoryOptions, PageLock};
 use pollux_eal::region::{MemoryError, PAGE_BYTES, Zone};
+use pollux_eal::topology::SocketId;
 
 const MIB: usize = 1 << 20;
 const HUGE: usize = 2 * MIB;
@@ -136,6 +137,74 @@ fn a_mapping_that_the_kernel_refuses_is_an_error() {
     });
 }
 
+/// From now on the kernel answers `errno` to this thread's calls of `number` whose third argument is `third`, if that is
+/// said. Source: seccomp(2), `include/uapi/linux/seccomp.h` (number at 0, low half of the third argument at 32).
+fn deny(number: libc::c_long, third: Option<u32>, errno: i32) {
+    let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    let equal = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    let answer = (libc::BPF_RET | libc::BPF_K) as u16;
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    // Without a wish, both ways of the second comparison lead to the answer.
+    let (want, past_answer) = third.map_or((0, 0), |third| (third, 1));
+    let mut filter = [
+        step(load, 0, 0, 0),
+        step(equal, 0, 3, number as u32),
+        step(load, 0, 0, 32),
+        step(equal, 0, past_answer, want),
+        step(answer, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
+        step(answer, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: the program outlives the call, which copies it.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program), 0);
+    }
+}
+
+const MADV_POPULATE_WRITE: u32 = 23;
+
+#[test]
+fn pages_that_cannot_be_had_are_an_error_and_no_later_fault() {
+    in_child("pages_that_cannot_be_had_are_an_error_and_no_later_fault", || {
+        let memory = Memory::new(no_huge()).expect("nothing to map yet");
+        // What the kernel says where a touch would be a SIGBUS.
+        deny(libc::SYS_madvise, Some(MADV_POPULATE_WRITE), libc::EFAULT);
+        let error = memory.reserve("ring", MIB, 64, None).expect_err("the pages are refused");
+        assert!(matches!(error, MemoryError::Populate { .. }), "{error}");
+        assert!(error.to_string().contains("2 MiB in pages of 4 KiB for ring: a control group"), "{error}");
+        assert!(memory.regions().is_empty());
+    });
+}
+
+#[test]
+fn kernels_that_cannot_populate_by_advice_serve() {
+    in_child("kernels_that_cannot_populate_by_advice_serve", || {
+        deny(libc::SYS_madvise, Some(MADV_POPULATE_WRITE), libc::EINVAL);
+        let memory = Memory::new(no_huge()).expect("nothing to map yet");
+        write_everywhere(&mut memory.reserve("ring", MIB, 64, None).expect("memory"));
+    });
+}
+
+#[test]
+fn memory_is_had_where_binding_is_forbidden() {
+    in_child("memory_is_had_where_binding_is_forbidden", || {
+        deny(libc::SYS_mbind, None, libc::EPERM);
+        let root = tempfile::tempdir().expect("a directory");
+        for (node, cpus) in [("node0", "0-9999\n"), ("node1", "\n")] {
+            let directory = root.path().join("sys/devices/system/node").join(node);
+            std::fs::create_dir_all(&directory).expect("directories");
+            std::fs::write(directory.join("cpulist"), cpus).expect("a file");
+        }
+        std::fs::write(root.path().join("sys/devices/system/node/online"), "0-1\n").expect("a file");
+        let options = MemoryOptions { root: root.path().to_owned(), ..no_huge() };
+        let memory = Memory::new(options).expect("nothing to map yet");
+        for (name, socket) in [("near", None), ("far", Some(SocketId(1)))] {
+            write_everywhere(&mut memory.reserve(name, MIB, 64, socket).expect("memory, though not bound"));
+        }
+    });
+}
+
 /// Whether a page is mapped, asked in a forked child, where only system calls are safe.
 fn mapped_in_child(address: usize) -> bool {
     // SAFETY: the child makes two system calls, which any forked child may make, and ends.
@@ -159,6 +228,7 @@ fn a_forked_child_does_not_have_the_mappings() {
     in_child("a_forked_child_does_not_have_the_mappings", || {
         let private = Memory::new(no_huge()).expect("nothing to map yet");
         let shared = Memory::new(MemoryOptions { share: true, ..no_huge() }).expect("nothing to map yet");
+        let _turn = turn();
         let any = Memory::new(MemoryOptions::default()).expect("nothing to map yet");
         for memory in [private, shared, any] {
             let mut zone = memory.reserve("ring", 5 * MIB, 64, None).expect("memory");
@@ -187,16 +257,25 @@ fn pool() -> HugePool {
     *pools.iter().find(|pool| pool.page_size == HUGE).expect("x86-64 has pages of 2 MiB")
 }
 
+/// Waits until no other test uses huge pages; none where the kernel has none.
+fn turn() -> Option<File> {
+    let file = File::open(NR).ok()?;
+    file.lock().expect("any file can be locked");
+    Some(file)
+}
+
 impl Pool {
     /// Has exactly `pages` free ones.
     fn with_free(pages: usize) -> Self {
-        let turn = File::open(NR).expect("it reads");
-        turn.lock().expect("any file can be locked");
-        let now = pool();
-        std::fs::write(NR, (now.total - now.free + pages).to_string()).expect("root may");
-        let pool = Self { before: now.total, _turn: turn };
-        assert_eq!(self::pool().free, pages, "the machine has memory for {pages} pages of 2 MiB");
-        pool
+        let turn = turn().expect("x86-64 has pages of 2 MiB");
+        let held = Self { before: pool().total, _turn: turn };
+        // Others on the machine may take and give back some meanwhile.
+        wait_for("the pool has the pages", || {
+            let now = pool();
+            std::fs::write(NR, (now.total - now.free + pages).to_string()).expect("root may");
+            pool().free == pages
+        });
+        held
     }
 }
 
