@@ -23,7 +23,7 @@ fn explore(preemptions: usize, scene: impl Fn() + Sync + Send + 'static) {
 
 #[test]
 fn spsc_in_order_through_a_full_ring() {
-    explore(4, || {
+    explore(8, || {
         let (mut producer, mut consumer) = spsc::ring_from(plan(Kind::Spsc, 2)).unwrap();
         let sender = thread::spawn(move || {
             for value in 0..3 {
@@ -48,7 +48,7 @@ fn spsc_in_order_through_a_full_ring() {
 
 #[test]
 fn spsc_spans() {
-    explore(4, || {
+    explore(8, || {
         let (mut producer, mut consumer) = spsc::ring_from(plan(Kind::Spsc, 2)).unwrap();
         let sender = thread::spawn(move || {
             let mut room = producer.reserve_bulk(2).unwrap();
@@ -127,53 +127,53 @@ fn bulks_stay_together<D: Discipline>() {
 
 #[test]
 fn mpmc_producers() {
-    explore(3, producers_race::<mpmc::Mpmc>);
+    explore(6, producers_race::<mpmc::Mpmc>);
 }
 
 #[test]
 fn mpmc_consumers() {
-    explore(3, consumers_race::<mpmc::Mpmc>);
+    explore(6, consumers_race::<mpmc::Mpmc>);
 }
 
 #[test]
 fn mpmc_bulks() {
-    explore(4, bulks_stay_together::<mpmc::Mpmc>);
+    explore(8, bulks_stay_together::<mpmc::Mpmc>);
 }
 
 #[test]
 fn rts_producers() {
-    explore(3, producers_race::<rts::Rts>);
+    explore(6, producers_race::<rts::Rts>);
 }
 
 #[test]
 fn rts_consumers() {
-    explore(3, consumers_race::<rts::Rts>);
+    explore(6, consumers_race::<rts::Rts>);
 }
 
 #[test]
 fn rts_bulks() {
-    explore(4, bulks_stay_together::<rts::Rts>);
+    explore(8, bulks_stay_together::<rts::Rts>);
 }
 
 #[test]
 fn hts_producers() {
-    explore(3, producers_race::<hts::Hts>);
+    explore(6, producers_race::<hts::Hts>);
 }
 
 #[test]
 fn hts_consumers() {
-    explore(3, consumers_race::<hts::Hts>);
+    explore(6, consumers_race::<hts::Hts>);
 }
 
 #[test]
 fn hts_bulks() {
-    explore(4, bulks_stay_together::<hts::Hts>);
+    explore(8, bulks_stay_together::<hts::Hts>);
 }
 
 /// One consumer peeks and takes a part while another dequeues.
 #[test]
 fn hts_peek() {
-    explore(3, || {
+    explore(6, || {
         let (producer, consumer) = ends::<hts::Hts>(2);
         assert_eq!(producer.enqueue_bulk(&[1, 2]).count, 2);
         let other = {
