@@ -69,6 +69,7 @@ pub mod service;
 pub mod signal;
 pub mod simd;
 pub mod slot;
+pub mod timer;
 pub mod topology;
 
 pub use control::ControlThread;

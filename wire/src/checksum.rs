@@ -111,39 +111,47 @@ impl Add for Sum {
     }
 }
 
-#[inline(always)]
-fn load(bytes: &[u8; 8]) -> u64 {
-    u64::from_ne_bytes(*bytes)
-}
+/// From here on the vector sum pays.
+const LONG: usize = 192;
 
 /// The 64-bit ones'-complement sum of `bytes` as they lie in memory.
 #[inline]
 fn sum_bytes(bytes: &[u8]) -> u64 {
-    // Four carries counted apart: four independent chains of add and add-with-carry.
-    let (mut low, mut carries) = ([0u64; 4], [0u64; 4]);
-    let (blocks, rest) = bytes.as_chunks::<32>();
-    for block in blocks {
-        let (words, _) = block.as_chunks::<8>();
-        for lane in 0..4 {
-            let (sum, carry) = low[lane].overflowing_add(load(&words[lane]));
-            low[lane] = sum;
-            carries[lane] += u64::from(carry);
-        }
+    if bytes.len() >= LONG {
+        let (sum, rest) = simd::sum_blocks(bytes);
+        return add_carry(sum, sum_short(rest));
     }
-    let mut sum = 0;
-    for lane in 0..4 {
-        sum = add_carry(add_carry(sum, low[lane]), carries[lane]);
+    sum_short(bytes)
+}
+
+#[inline(always)]
+fn sum_short(bytes: &[u8]) -> u64 {
+    // Sums of 128 bits keep the carries; two of them are two chains.
+    let (mut a, mut b) = (0u128, 0u128);
+    let (pairs, rest) = bytes.as_chunks::<16>();
+    for pair in pairs {
+        let (words, _) = pair.as_chunks::<8>();
+        a += u128::from(u64::from_ne_bytes(words[0]));
+        b += u128::from(u64::from_ne_bytes(words[1]));
     }
-    let (words, tail) = rest.as_chunks::<8>();
-    for word in words {
-        sum = add_carry(sum, load(word));
+    let mut rest = rest;
+    if let Some((word, behind)) = rest.split_first_chunk::<8>() {
+        a += u128::from(u64::from_ne_bytes(*word));
+        rest = behind;
     }
-    if !tail.is_empty() {
-        let mut last = [0; 8];
-        last[..tail.len()].copy_from_slice(tail);
-        sum = add_carry(sum, load(&last));
+    if let Some((word, behind)) = rest.split_first_chunk::<4>() {
+        b += u128::from(u32::from_ne_bytes(*word));
+        rest = behind;
     }
-    sum
+    if let Some((word, behind)) = rest.split_first_chunk::<2>() {
+        a += u128::from(u16::from_ne_bytes(*word));
+        rest = behind;
+    }
+    if let [last] = rest {
+        b += u128::from(u16::from_ne_bytes([*last, 0]));
+    }
+    let sum = a + b;
+    add_carry(sum as u64, (sum >> 64) as u64)
 }
 
 /// The checksum of `bytes`. Over a header whose checksum field is zero, it is what the field must hold.
@@ -212,6 +220,8 @@ pub fn complete(frame: &mut [u8], start: usize, offset: usize) -> Result<(), Wir
     frame[end - 2..end].copy_from_slice(&checksum.to_be_bytes());
     Ok(())
 }
+
+mod simd;
 
 #[cfg(test)]
 mod tests;

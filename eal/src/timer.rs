@@ -1,0 +1,62 @@
+//! Timers: a hierarchical wheel per lcore, single and periodic, with callbacks called from the lcore's loop.
+//!
+//! ```text
+//!   lcore's own code --arm, disarm--------------------------------> Wheel<T> --manage(now)--> handler(timers, id, payload)
+//! ```
+//!
+//! [`Wheel`] is the fast form for one thread: a timer carries a small `Copy` payload and one handler gets them all.
+//!
+//! # What is promised
+//! - Time is an argument, a count of any unit (cycles, nanoseconds). A callback is never called with a `now` before its
+//!   deadline, and with the first `manage` that is a resolution (at most 1 us) or more after it.
+//! - Within one `manage`, deadlines go in the order of the wheel's ticks; within a tick the order is not defined.
+//! - What a callback arms does not fire within the same `manage`, so that none runs for ever.
+//! - A callback may do anything to any timer, itself included. Its own single shot is idle by then; its own periodic timer
+//!   is already armed for the next time, and to disarm it is to end it.
+//! - Nothing is allocated after set-up: not by arming, moving or firing.
+//! - A panic in a callback leaves the wheel whole: the next `manage` goes on with the rest.
+//!
+//! # The wheel
+//! Time in ticks is a number of eight bytes, and each byte is a level of 256 buckets. A timer lies at the level of the
+//! highest byte in which its tick differs from the cursor's, in the bucket of that byte's value. So the buckets' numbers
+//! are in the order of time, and the lowest one that is filled (bitmaps tell) comes next: the cursor jumps there, however
+//! far. A bucket of the finest level is one tick and fires; one of a coarser level is emptied into finer ones. `manage`
+//! keeps the start of the next filled bucket, and until then is one comparison.
+//!
+//! With many timers the cost is cache misses, so the wheel is laid out to have few: a timer is 32 bytes on one line, with
+//! its payload. A bucket is an array in chunks of a line, not a list, so no miss waits for another one; leaving it is two
+//! stores that nothing waits for. A timer that is armed for later than the bucket it lies in stays there, and moves on when
+//! that bucket comes up: re-arming a timeout that never fires, the common case, writes only the timer.
+//!
+//! ```
+//! use pollux_eal::timer::Wheel;
+//!
+//! let mut wheel = Wheel::new(1000, 1_000_000_000, 0)?;
+//! let blink = wheel.insert("blink")?;
+//! wheel.arm_periodic(blink, 5_000_000, 5_000_000);
+//! assert_eq!(wheel.manage(4_999_999, |_, _, _| unreachable!("never early")), 0);
+//! assert_eq!(wheel.manage(5_001_000, |_, _, name| assert_eq!(name, "blink")), 1);
+//! # Ok::<(), pollux_eal::timer::TimerError>(())
+//! ```
+
+mod bucket;
+mod wheel;
+pub use wheel::{Disarmed, TIMERS_MAX, TimerId, Timers, Wheel, WheelStats};
+
+/// What can go wrong with timers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TimerError {
+    /// A wheel of an impossible size.
+    #[error("timer wheel for {capacity} timers, allowed is 1 to {TIMERS_MAX}")]
+    Capacity {
+        /// Timers asked for.
+        capacity: usize,
+    },
+    /// No room for another timer.
+    #[error("timer wheel is full with {capacity} timers: remove some, or make it larger")]
+    Full {
+        /// Timers it has room for.
+        capacity: usize,
+    },
+}
