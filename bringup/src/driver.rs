@@ -1,9 +1,10 @@
-//! Every driver by its name, and the keys that each reads.
+//! Every driver by its name.
+
+mod soft;
 
 use pollux_config::{ConfigError, DeviceArg, PortSpec, nearest};
 use pollux_port::PortError;
 use pollux_port::driver::PortDriver;
-use pollux_port_soft::null::{self, NullOptions, NullPort};
 
 use crate::BringupError;
 
@@ -17,7 +18,10 @@ struct Driver {
     read: fn(&DeviceArg) -> Result<Open, ConfigError>,
 }
 
-const DRIVERS: &[Driver] = &[Driver { name: "net_null", log: "pmd.net.null", read: null_keys }];
+const DRIVERS: &[Driver] = &[
+    Driver { name: "net_null", log: "pmd.net.null", read: soft::null },
+    Driver { name: "net_ring", log: "pmd.net.ring", read: soft::ring },
+];
 
 /// A device whose arguments are in order and that is not open yet.
 pub(crate) struct Prepared(Open);
@@ -62,18 +66,6 @@ pub(crate) fn prepare(device: &DeviceArg) -> Result<Prepared, BringupError> {
     Ok(Prepared((driver.read)(device)?))
 }
 
-fn null_keys(device: &DeviceArg) -> Result<Open, ConfigError> {
-    let mut keys = device.keys();
-    let usual = NullOptions::default();
-    let options = NullOptions {
-        size: keys.number("size", null::SIZE_MIN as u64..=null::SIZE_MAX as u64)?.unwrap_or(usual.size),
-        copy: keys.flag("copy")?.unwrap_or(usual.copy),
-        no_rx: keys.flag("no-rx")?.unwrap_or(usual.no_rx),
-    };
-    keys.finish()?;
-    Ok(Box::new(move |name| Ok(Box::new(NullPort::new(name, options)?))))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,7 +79,10 @@ mod tests {
         let table = [
             ("net_null0,size=64,copy=1,no-rx=0", "accepted"),
             ("net_null", "accepted"),
-            ("net_nul0", "device 'net_nul0': no such driver, did you mean 'net_null'?; drivers: net_null"),
+            (
+                "net_nul0",
+                "device 'net_nul0': no such driver, did you mean 'net_null'?; drivers: net_null, net_ring",
+            ),
         ];
         for (text, expected) in table {
             assert_eq!(refusal(text), expected, "{text}");

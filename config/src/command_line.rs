@@ -130,7 +130,11 @@ fn take<A: FromArgMatches>(mut matches: ArgMatches) -> Result<A, ConfigError> {
 
 /// clap's own help would show one half only.
 fn bare<A: CommandFactory>() -> clap::Command {
-    A::command().no_binary_name(true).disable_help_flag(true).disable_version_flag(true)
+    A::command()
+        .no_binary_name(true)
+        .disable_help_flag(true)
+        .disable_version_flag(true)
+        .allow_negative_numbers(true)
 }
 
 /// Reads a profile and tries its settings one after the other, so that a mistake is reported where it stands.

@@ -1,0 +1,170 @@
+//! What a user sees after a mistake: one line on standard error, nothing on standard output, exit code 2; or 1 where
+//! the machine is at fault.
+
+use std::process::Command;
+
+const L2FWD: &str = env!("CARGO_BIN_EXE_l2fwd");
+
+/// Runs l2fwd for a moment; its exit code and what it said.
+fn refused(args: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(L2FWD).args(args).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.stdout.is_empty(), "{args:?}: {}", String::from_utf8_lossy(&output.stdout));
+    assert_eq!(said.lines().count(), 1, "{args:?}: {said}");
+    (output.status.code(), said.trim_end().to_owned())
+}
+
+/// The number of a CPU that this machine surely lacks.
+const NO_CPU: &str = "1000";
+
+#[test]
+fn each_mistake_gives_one_line_and_its_exit_code() {
+    let table: &[(&[&str], i32, &str)] = &[
+        (&["--frobnicate"], 2, "unknown option '--frobnicate': --help lists all options"),
+        (&["--", "--frobnicate"], 2, "unknown option '--frobnicate': --help lists all options"),
+        (
+            &["--duration", "1"],
+            2,
+            "unknown option '--duration': it is an app option, write it after '--': -- --duration",
+        ),
+        (&["--vdev", "net_bogus0"], 2, "device 'net_bogus0': no such driver; drivers: net_"),
+        (
+            &["--vdev", "net_nul0"],
+            2,
+            "device 'net_nul0': no such driver, did you mean 'net_null'?; drivers: net_",
+        ),
+        (
+            &["-a", "0000:03:00.0"],
+            2,
+            "device '0000:03:00.0': hardware cannot be opened yet; ports in software: --vdev net_af_packet0,iface=eth0",
+        ),
+        (
+            &["--vdev", "net_null0,sise=64"],
+            2,
+            "device 'net_null0': unknown key 'sise', did you mean 'size'?; allowed: size, copy, no-rx",
+        ),
+        (
+            &["--vdev", "net_null0,size=0"],
+            2,
+            "device 'net_null0': size=0: is not a whole number from 14 to 65535",
+        ),
+        (&["--vdev", "net_ring0,size=3"], 2, "device 'net_ring0': unknown key 'size'; allowed: none"),
+        (
+            &["-l", NO_CPU],
+            2,
+            "lcore 1000 needs CPU 1000, which does not exist or is outside this process's affinity; allowed CPUs: ",
+        ),
+        (
+            &["-l", "0", "--main-lcore", "3"],
+            2,
+            "option '--main-lcore': '3' is not among the lcores 0: add it to -l or choose one of them",
+        ),
+        (
+            &["-l", "0", "-S", "0"],
+            2,
+            "no lcore is left for the application: all of 0 are service cores; leave at least one out of -S",
+        ),
+        (
+            &["--proc-type", "secondary"],
+            2,
+            "option '--proc-type': 'secondary' does not exist yet: leave it out, each process runs by itself",
+        ),
+        (
+            &["-l", "0", "--", "-p", "8"],
+            2,
+            "-p names port 3, which does not exist; ports: 0 net_null0, 1 net_null1",
+        ),
+        (
+            &["-l", "0", "--", "-p", "0"],
+            2,
+            "option '--portmask': '0' names no port: bit 0 is port 0, so 3 is ports 0 and 1",
+        ),
+        (
+            &["-l", "0", "--", "-p", "zz"],
+            2,
+            "option '--portmask': 'zz' is not a hexadecimal port mask such as 3",
+        ),
+        (
+            &["-l", "0", "--", "--portmap", "(0,7)"],
+            2,
+            "--portmap names port 7, which does not exist; ports: 0 net_null0, 1 net_null1",
+        ),
+        (
+            &["-l", "0", "--", "--portmap", "0,1"],
+            2,
+            "option '--portmap': '0,1' is not a port map such as (0,1),(2,3)",
+        ),
+        (
+            &["-l", "0", "--", "-q", "1"],
+            2,
+            "-q 1 asks for 2 lcores for 2 ports, and there are 1: give -q 2 or more lcores with -l",
+        ),
+        (
+            &["-l", "0", "--", "-q", "0"],
+            2,
+            "option '--queues-per-lcore': '0' is not a whole number from 1 on",
+        ),
+        (
+            &["-l", "0", "--", "-T", "86401"],
+            2,
+            "option '--period': '86401' is not a number of seconds from 0 to 86400",
+        ),
+        (
+            &["-l", "0", "--", "--duration", "-1"],
+            2,
+            "option '--duration': '-1' is not a time in seconds, such as 10 or 0.5",
+        ),
+        (
+            &["-l", "0", "--", "--mbufs", "100"],
+            2,
+            "a pool of 100 mbufs is too small for the queues: they hold up to ",
+        ),
+        (
+            &["-l", "0", "--vdev", "net_ring0", "--", "--txd", "65535"],
+            2,
+            "port net_ring0: tx descriptor count 65535 is outside 1 to 32768",
+        ),
+        (
+            &["--profile", "/nonexistent.toml"],
+            2,
+            "profile '/nonexistent.toml': cannot be read: No such file or directory (os error 2)",
+        ),
+        (
+            &["--huge-dir", "/nonexistent"],
+            1,
+            "cannot use /nonexistent for huge pages: No such file or directory (os error 2)",
+        ),
+    ];
+    for (args, code, expected) in table {
+        let (got, said) = refused(args);
+        assert_eq!(got, Some(*code), "{args:?}: {said}");
+        // What depends on the machine comes last.
+        assert!(said.starts_with(&format!("l2fwd: {expected}")), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn a_broken_profile_is_shown_by_line_and_column() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("broken.toml");
+    for (text, place) in [
+        ("[eal]\nlcores = \n", "line 2, column 10: "),
+        ("[eal]\nlcoers = \"0\"\n", "line 2, column 1: unknown key 'lcoers': did you mean 'lcores'?"),
+        ("[app]\nduration = -1\n", "line 2, column 1: option '--duration': '-1' is not a time in seconds"),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        let (code, said) = refused(&["--profile", path.to_str().unwrap()]);
+        let expected = format!("l2fwd: profile '{}', {place}", path.display());
+        assert!(said.starts_with(&expected), "{said}");
+        assert_eq!(code, Some(2));
+    }
+}
+
+#[test]
+fn what_was_typed_cannot_break_the_line() {
+    for args in [["--vdev", "net\nnull0"], ["--vdev", "net_null0,a\nb=\u{1b}[2J"], ["--frob\nnicate", "x"]] {
+        let (code, said) = refused(&args);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(!said.contains('\u{1b}'), "{said}");
+    }
+}

@@ -1,0 +1,204 @@
+//! The apps as a user runs them: what they print, how they end.
+
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use pollux_tests::program::Running;
+use serde_json::Value;
+
+const L2FWD: &str = env!("CARGO_BIN_EXE_l2fwd");
+const SKELETON: &str = env!("CARGO_BIN_EXE_skeleton");
+
+/// SIGINT and SIGTERM, as Linux numbers them on every architecture.
+const INTERRUPT: i32 = 2;
+const TERMINATE: i32 = 15;
+
+fn run(program: &str, args: &[&str]) -> Output {
+    Command::new(program).args(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// The report, which must be the last line of standard output.
+fn report(output: &Output) -> Value {
+    assert!(output.status.success(), "{}: {}", output.status, text(&output.stderr));
+    serde_json::from_str(text(&output.stdout).lines().last().unwrap()).unwrap()
+}
+
+fn sum(report: &Value, count: &str) -> u64 {
+    report["ports"].as_array().unwrap().iter().map(|port| port[count].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn l2fwd_moves_packets_with_nothing_set_up() {
+    let output = run(L2FWD, &["--", "--duration", "0.5", "--json"]);
+    let report = report(&output);
+    assert_eq!(text(&output.stdout).lines().count(), 1, "all else goes to standard error");
+    let keys: Vec<&str> = report.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(keys, ["app", "lcores", "ledger", "ports", "seconds"]);
+    assert_eq!(report["app"], "l2fwd");
+    let seconds = report["seconds"].as_f64().unwrap();
+    assert!((0.5..5.0).contains(&seconds), "{seconds}");
+    let ports = report["ports"].as_array().unwrap();
+    assert_eq!(ports.len(), 2);
+    for (number, port) in ports.iter().enumerate() {
+        assert_eq!(port["name"], format!("net_null{number}"));
+        assert_eq!(port["driver"], "net_null");
+        assert!(port["rx_packets"].as_u64().unwrap() > 100_000, "{port}");
+        assert_eq!(port["rx_bytes"].as_u64().unwrap(), port["rx_packets"].as_u64().unwrap() * 64);
+        assert_eq!(port["dropped"], serde_json::json!({}));
+    }
+    assert_eq!(sum(&report, "rx_packets"), sum(&report, "tx_packets"));
+    for lcore in report["lcores"].as_array().unwrap() {
+        assert!(lcore["busy"].as_f64().unwrap() > 0.9, "{lcore}");
+        assert!(lcore["cycles_per_packet"].as_f64().unwrap() > 1.0, "{lcore}");
+    }
+    let said = text(&output.stderr);
+    assert_eq!(said.matches("no device named").count(), 1, "{said}");
+}
+
+#[test]
+fn the_first_table_comes_within_two_seconds() {
+    let begun = Instant::now();
+    let output = run(L2FWD, &["-l", "0", "--", "--duration", "1.2"]);
+    assert!(output.status.success());
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    let said = text(&output.stdout);
+    assert!(said.starts_with("l2fwd after 1.0 s"), "{said}");
+    assert_eq!(said.matches("\nport ").count(), 2, "one after a second, one at the end:\n{said}");
+}
+
+#[test]
+fn options_of_both_halves_arrive() {
+    let args =
+        ["-l0", "-n4", "--vdev=net_null0,size=128", "--vdev", "net_null1", "--vdev", "net_null2", "--"];
+    let output = run(L2FWD, &[&args[..], &["-p5", "-T0", "--json", "--duration", "0.1"]].concat());
+    let report = report(&output);
+    let names: Vec<&str> =
+        report["ports"].as_array().unwrap().iter().map(|port| port["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["net_null0", "net_null2"]);
+    assert_eq!(
+        report["ports"][0]["rx_bytes"].as_u64(),
+        report["ports"][0]["rx_packets"].as_u64().map(|n| n * 128)
+    );
+    let said = text(&output.stderr);
+    assert_eq!(said.matches("option '-n' has no effect").count(), 1, "{said}");
+    assert!(!said.contains("no device named"), "{said}");
+}
+
+#[test]
+fn an_odd_port_sends_to_itself_with_one_notice() {
+    let vdevs = ["-l", "0", "--vdev", "net_null0", "--vdev", "net_null1,no-rx=1", "--vdev", "net_null2"];
+    let output = run(L2FWD, &[&vdevs[..], &["--", "--duration", "0.1", "--json"]].concat());
+    let report = report(&output);
+    let packets = |port: usize, count: &str| report["ports"][port][count].as_u64().unwrap();
+    assert_eq!((packets(1, "rx_packets"), packets(0, "tx_packets")), (0, 0));
+    assert_eq!(packets(0, "rx_packets"), packets(1, "tx_packets"));
+    assert!(packets(2, "rx_packets") > 0);
+    assert_eq!(packets(2, "rx_packets"), packets(2, "tx_packets"));
+    let said = text(&output.stderr);
+    assert_eq!(said.matches("odd number of ports: port 2 sends to itself").count(), 1, "{said}");
+}
+
+#[test]
+fn rings_pass_round_what_they_are_primed_with() {
+    let args = ["-l", "0", "--vdev", "net_ring0", "--vdev", "net_ring1", "--"];
+    let options = ["--prime", "4", "--no-mac-updating", "--duration", "0.2", "--json"];
+    let report = report(&run(L2FWD, &[&args[..], &options].concat()));
+    assert!(sum(&report, "rx_packets") > 10_000, "{report}");
+    let lag = sum(&report, "tx_packets").abs_diff(sum(&report, "rx_packets"));
+    assert!(lag <= 2 * 4 * 32, "no packet is lost in a ring: {report}");
+}
+
+#[test]
+fn every_port_may_have_an_lcore_of_its_own_and_share_one_cpu() {
+    let args = ["--lcores", "(0-1)@0", "--", "-q", "1", "--duration", "0.3", "--json"];
+    let report = report(&run(L2FWD, &args));
+    let lcores = report["lcores"].as_array().unwrap();
+    assert_eq!(
+        lcores.iter().map(|lcore| lcore["ports"].clone()).collect::<Vec<_>>(),
+        [serde_json::json!([0]), serde_json::json!([1])]
+    );
+}
+
+#[test]
+fn two_run_side_by_side() {
+    let args = ["-l", "0", "--", "--duration", "0.3", "--json"];
+    let first = Command::new(L2FWD).args(args).output();
+    let both = std::thread::scope(|scope| {
+        let second = scope.spawn(|| run(L2FWD, &args));
+        [run(L2FWD, &args), second.join().unwrap()]
+    });
+    for output in both.iter().chain([&first.unwrap()]) {
+        assert!(sum(&report(output), "tx_packets") > 0);
+    }
+}
+
+#[test]
+fn skeleton_forwards_and_reports() {
+    let output = run(SKELETON, &["-l", "0", "--", "--duration", "0.2", "--json"]);
+    let report = report(&output);
+    assert_eq!(report["app"], "skeleton");
+    assert!(sum(&report, "tx_packets") > 10_000);
+    assert_eq!(sum(&report, "tx_packets"), sum(&report, "rx_packets"));
+}
+
+#[test]
+fn a_profile_opens_its_ports() {
+    let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/../config/profiles/two-null-ports.toml");
+    let report = report(&run(L2FWD, &["--profile", profile, "-l0", "--", "--duration", "0.1", "--json"]));
+    assert_eq!(report["ports"][1]["name"], "net_null1");
+}
+
+fn forwarding(command: Command) -> Running {
+    let mut running = Running::start(command);
+    running.wait_for("forwarding");
+    running
+}
+
+fn l2fwd(args: &[&str]) -> Command {
+    let mut command = Command::new(L2FWD);
+    command.args(args);
+    command
+}
+
+#[test]
+fn signals_end_it_like_the_duration() {
+    for signal in [INTERRUPT, TERMINATE] {
+        let running = forwarding(l2fwd(&["-l", "0", "--", "-T", "0", "--json"]));
+        std::thread::sleep(Duration::from_millis(100));
+        running.signal(signal);
+        let done = running.finish(Duration::from_secs(10));
+        assert_eq!(done.status.code(), Some(0), "signal {signal}");
+        assert!(sum(&done.report(), "tx_packets") > 0);
+    }
+}
+
+#[test]
+fn signals_that_the_parent_ignored_end_it_too() {
+    let mut shell = Command::new("sh");
+    let script = format!("trap '' INT TERM; exec '{L2FWD}' -l 0 -- -T 0 --json");
+    shell.args(["-c", &script]);
+    let running = forwarding(shell);
+    let done = running.interrupt();
+    assert_eq!(done.status.code(), Some(0));
+    assert!(done.report()["seconds"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn a_second_signal_while_it_ends_does_no_harm() {
+    let running = forwarding(l2fwd(&["-l", "0", "--", "-T", "0", "--json"]));
+    running.signal(INTERRUPT);
+    running.signal(INTERRUPT);
+    assert_eq!(running.finish(Duration::from_secs(10)).status.code(), Some(0));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let script = format!("'{L2FWD}' --help | head -1; '{L2FWD}' -l 0 -- --duration 0.1 | head -1");
+    let output = run("sh", &["-c", &script]);
+    assert!(output.status.success());
+    assert!(!text(&output.stderr).contains("panicked"), "{}", text(&output.stderr));
+}
