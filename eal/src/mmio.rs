@@ -6,7 +6,7 @@
 //!
 //! # Seeing the stores
 //! With the feature `mmio-trace` a test can have a function called at each store to a range of addresses, after the
-//! store and on the thread that made it ([`trace::observe`]): a device model is stepped there, as hardware would begin to
+//! store and on the thread that made it (`trace::observe`): a device model is stepped there, as hardware would begin to
 //! act there. It is a feature and not a `cfg` flag because a driver's dev-dependency can turn it on, so that plain
 //! `cargo test` runs with it while `cargo build` and `cargo run` do not; it only adds, so unification does no harm. Without it
 //! no trace of it is compiled. With it and with nobody observing, a store costs one more load.
