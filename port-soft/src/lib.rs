@@ -9,6 +9,21 @@
 //!
 //! Called by `bringup`, which turns device arguments (`net_null0,size=64`) into the options of each; implements the
 //! traits of `port`, takes mbufs from `mempool`, and leaves raw frames to `frame-io`.
+//!
+//! ```
+//! use pollux_mempool::{Burst, MbufPool};
+//! use pollux_port::{Port, PortConfig, PortId, Queues};
+//! use pollux_port_soft::ring;
+//!
+//! let pool = MbufPool::builder("example", 255).build_anonymous()?;
+//! let mut port = Port::new(PortId(0), "net_ring0", Box::new(ring::looped("net_ring0")));
+//! let Queues { mut rx, mut tx } = port.bring_up(PortConfig::queues(1, 1, &pool))?;
+//! let mut burst = Burst::new();
+//! pool.alloc_up_to(&mut burst, 8);
+//! assert_eq!(tx[0].tx_burst(&mut burst), 8);
+//! assert_eq!(rx[0].rx_burst(&mut burst, 32), 8);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 pub mod af_packet;
 mod chain;
 mod lend;

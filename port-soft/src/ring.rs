@@ -236,27 +236,31 @@ struct RingRx {
 }
 
 impl RingRx {
-    /// The tx queue at the other side may have been set up anew, with a new ring.
+    #[inline(always)]
+    fn dequeue(&mut self, burst: &mut Burst, max: usize) -> Moved {
+        let before = burst.len();
+        let Some(end) = &mut self.end else { return Moved::NONE };
+        let _ = end.dequeue_burst(&mut *burst, max);
+        Moved::of(&burst[before..])
+    }
+
+    /// The tx queue at the other side was set up, perhaps anew with a new ring.
     #[cold]
-    fn renew(&mut self) {
+    fn renew(&mut self, burst: &mut Burst, max: usize) -> Moved {
         if let Some(end) = self.slots[self.at].take() {
             self.end = Some(end);
         }
+        self.dequeue(burst, max)
     }
 }
 
 impl RxBurst for RingRx {
     fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> Moved {
-        let before = burst.len();
-        if let Some(end) = &mut self.end
-            && end.dequeue_burst(&mut *burst, max).count > 0
-        {
-            return Moved::of(&burst[before..]);
+        let moved = self.dequeue(burst, max);
+        if moved.packets == 0 && self.slots[self.at].is_fresh() {
+            return self.renew(burst, max);
         }
-        if self.slots[self.at].is_fresh() {
-            self.renew();
-        }
-        Moved::NONE
+        moved
     }
 
     fn mode(&self) -> &'static str {

@@ -26,6 +26,9 @@ use crate::{Port, PortConfig, PortError, PortId, QueueId, Queues, RxQueue, TxQue
 use pollux_mempool::{Burst, Mbuf, MbufPool};
 use std::time::{Duration, Instant};
 
+/// Makes a frame arrive at a port.
+pub type Give = Box<dyn FnMut(&[u8]) + Send>;
+
 /// How packets get into a port under test.
 pub enum Feed {
     /// The port receives without end, frames of this length.
@@ -33,7 +36,7 @@ pub enum Feed {
     /// What is sent comes back, on the queue of the same number.
     Loop,
     /// Calling it with a frame makes that frame arrive, on whichever queue.
-    Given(Box<dyn FnMut(&[u8]) + Send>),
+    Given(Give),
     /// The port never receives.
     Nothing,
 }

@@ -14,6 +14,25 @@
 //! A [`Port`] is the control handle and stays behind; [`RxQueue`] and [`TxQueue`] are values that move to the lcore that
 //! polls them. They share a [`Gate`], one word read once a burst, through which stop, start and the loss of the device
 //! reach the queues without a lock, and counters that only the queue's owner writes.
+//!
+//! ```
+//! use pollux_mempool::{Burst, MbufPool};
+//! use pollux_port::{Port, PortConfig, PortError, Queues};
+//!
+//! /// Brings a port up and sends back what it receives for a while.
+//! fn echo(port: &mut Port, pool: &MbufPool) -> Result<u64, PortError> {
+//!     let Queues { mut rx, mut tx } = port.bring_up(PortConfig::queues(1, 1, pool))?;
+//!     let mut burst = Burst::new();
+//!     for _ in 0..1000 {
+//!         rx[0].rx_burst(&mut burst, 32);
+//!         tx[0].tx_burst(&mut burst);
+//!         // What a full queue leaves is dropped here; its mbufs go home.
+//!         burst.clear();
+//!     }
+//!     port.stop()?;
+//!     Ok(port.stats().opackets)
+//! }
+//! ```
 mod buffer;
 mod config;
 #[cfg(feature = "conformance")]
