@@ -158,7 +158,15 @@ pub fn current() -> Option<LcoreId> {
     CURRENT.get()
 }
 
-/// What a function that runs on an lcore is given. It belongs to that thread and cannot leave it.
+/// What a function that runs on an lcore is given. It belongs to that thread and cannot leave it:
+///
+/// ```compile_fail,E0277
+/// fn leak(lcore: &pollux_eal::LcoreContext) {
+///     std::thread::scope(|scope| {
+///         scope.spawn(|| lcore.busy(1)); // a second writer of its counters
+///     });
+/// }
+/// ```
 #[derive(Debug)]
 pub struct LcoreContext {
     member: Arc<Member>,
