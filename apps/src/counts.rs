@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use pollux_bringup::Bringup;
 use pollux_eal::lcore::LcoreId;
-use pollux_port::{Port, PortId, PortState};
+use pollux_port::{Port, PortId, PortState, QueueId};
 
 use crate::forward::Lost;
 
@@ -105,11 +105,13 @@ impl Counts {
     }
 }
 
-/// One direction between two ports, as the counting sees it.
+/// One path between two ports, as the counting sees it.
 #[derive(Clone, Debug)]
 pub struct Counted {
     /// Receives.
     pub from: PortId,
+    /// With this queue.
+    pub queue: QueueId,
     /// Sends.
     pub to: PortId,
     /// Who polls it.
@@ -130,7 +132,8 @@ impl Meter {
     /// Counts ports and the lcores of `paths`. Time counts from here.
     #[must_use]
     pub fn new(paths: Vec<Counted>) -> Self {
-        let ports = paths.iter().map(|path| path.from).collect();
+        let mut ports: Vec<PortId> = paths.iter().map(|path| path.from).collect();
+        ports.dedup();
         Self { start: Instant::now(), ports, paths }
     }
 
@@ -164,9 +167,12 @@ impl Meter {
                 });
                 lcores.len() - 1
             });
-            lcores[place].ports.push(path.from.0);
-            let received = ports.iter().find(|port| port.id == path.from.0).map_or(0, |port| port.rx_packets);
-            lcores[place].packets += received;
+            if lcores[place].ports.last() != Some(&path.from.0) {
+                lcores[place].ports.push(path.from.0);
+            }
+            let queues =
+                bringup.ports.get_mut(path.from).map(|port| port.stats().rx_queues).unwrap_or_default();
+            lcores[place].packets += queues.get(usize::from(path.queue.0)).map_or(0, |queue| queue.packets);
         }
         Counts { seconds, ports, lcores }
     }

@@ -21,6 +21,9 @@ struct Driver {
 const DRIVERS: &[Driver] = &[
     Driver { name: "net_null", log: "pmd.net.null", read: soft::null },
     Driver { name: "net_ring", log: "pmd.net.ring", read: soft::ring },
+    Driver { name: "net_pcap", log: "pmd.net.pcap", read: soft::pcap },
+    Driver { name: "net_af_packet", log: "pmd.net.af_packet", read: soft::af_packet },
+    Driver { name: "net_tap", log: "pmd.net.tap", read: soft::tap },
 ];
 
 /// A device whose arguments are in order and that is not open yet.
@@ -79,10 +82,45 @@ mod tests {
         let table = [
             ("net_null0,size=64,copy=1,no-rx=0", "accepted"),
             ("net_null", "accepted"),
+            ("net_ring0", "accepted"),
+            ("net_pcap0,rx_pcap=a.pcap,rx_pcap=b.pcap,tx_pcap=c.pcap,infinite_rx=1", "accepted"),
+            ("net_pcap0,iface=eth0,phy_mac=1", "accepted"),
+            (
+                "net_af_packet0,iface=a,qpairs=2,blocksz=4096,framesz=2048,framecnt=512,qdisc_bypass=0,fanout_mode=lb",
+                "accepted",
+            ),
+            ("net_tap0,iface=tap0,mac=02:00:00:00:00:01", "accepted"),
+            ("net_tap", "accepted"),
             (
                 "net_nul0",
-                "device 'net_nul0': no such driver, did you mean 'net_null'?; drivers: net_null, net_ring",
+                "device 'net_nul0': no such driver, did you mean 'net_null'?; drivers: net_null, net_ring, net_pcap, \
+                 net_af_packet, net_tap",
             ),
+            (
+                "net_pcap0",
+                "device 'net_pcap0': needs rx_pcap=: such as rx_pcap=in.pcap, tx_pcap=out.pcap or iface=eth0",
+            ),
+            (
+                "net_pcap0,iface=eth0,rx_pcap=a",
+                "device 'net_pcap0': iface=eth0: stands for both directions: leave out the other keys or use rx_iface and \
+                 tx_iface",
+            ),
+            ("net_pcap0,rx_pcap=", "device 'net_pcap0': rx_pcap=: has no value: write rx_pcap=VALUE"),
+            ("net_af_packet0", "device 'net_af_packet0': needs iface=: such as iface=eth0"),
+            (
+                "net_af_packet0,iface=a,fanout_mode=x",
+                "device 'net_af_packet0': fanout_mode=x: is not one of hash, lb, cpu, rollover, rnd, qm",
+            ),
+            (
+                "net_af_packet0,iface=a,framesz=100",
+                "device 'net_af_packet0': framesz=100: is not a multiple of 16",
+            ),
+            (
+                "net_tap0,iface=a-name-that-is-too-long",
+                "device 'net_tap0': iface=a-name-that-is-too-long: is no interface name: up to 15 bytes without '/' and \
+                 blanks",
+            ),
+            ("net_ring0,size=3", "device 'net_ring0': unknown key 'size'; allowed: none"),
         ];
         for (text, expected) in table {
             assert_eq!(refusal(text), expected, "{text}");

@@ -98,7 +98,7 @@ impl Bringup {
         let mut needs = Needs::for_lcores(wishes.lcores);
         let mut specs = Vec::new();
         for &id in ids {
-            let mut spec = self.specs[usize::from(id.0)].clone();
+            let mut spec = self.spec(id)?.clone();
             let port = self.ports.get(id).ok_or(BringupError::NoPort { port: id.0 })?;
             for (own, wished) in [
                 (&mut spec.queues.rx_descriptors, wishes.rx_descriptors),
@@ -128,6 +128,14 @@ impl Bringup {
             eprintln!("{notice}");
         }
         Ok((all, pool))
+    }
+
+    /// What the command line or the profile says of a port.
+    ///
+    /// # Errors
+    /// [`BringupError::NoPort`].
+    pub fn spec(&self, id: PortId) -> Result<&PortSpec, BringupError> {
+        self.specs.get(usize::from(id.0)).ok_or(BringupError::NoPort { port: id.0 })
     }
 
     /// A port's own Ethernet address.

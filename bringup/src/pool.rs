@@ -10,13 +10,21 @@ use crate::BringupError;
 /// Mbufs that one lcore's cache holds nominally: DPDK's examples take 256.
 const CACHE: usize = 256;
 
+/// A frame that the kernel has not cut up yet, in mbufs of the usual size: 64 KiB.
+const MBUFS_OF_A_LARGE_FRAME: usize = 32;
+
+/// Packets that apps take from a queue at once.
+const BURST: usize = 32;
+
 /// The mbufs that queues, caches and bursts may hold at the same time.
 #[derive(Clone, Copy, Debug)]
 pub struct Needs {
     rx: usize,
     tx: usize,
     lcores: usize,
-    ports: usize,
+    rx_queues: usize,
+    /// Of these, queues whose frames may be larger than an mbuf.
+    large: usize,
     /// Room for the longest frame that a port must take in one mbuf.
     room: usize,
 }
@@ -25,7 +33,7 @@ impl Needs {
     /// Nothing yet, for that many polling lcores.
     #[must_use]
     pub fn for_lcores(lcores: usize) -> Self {
-        Self { rx: 0, tx: 0, lcores: lcores.max(1), ports: 0, room: 0 }
+        Self { rx: 0, tx: 0, lcores: lcores.max(1), rx_queues: 0, large: 0, room: 0 }
     }
 
     /// Adds a port: all descriptors of all its queues may hold an mbuf.
@@ -36,7 +44,9 @@ impl Needs {
                 usize::from(queues.rx_queues) * each(queues.rx_descriptors, info.rx_descriptors.default);
         }
         self.tx += usize::from(queues.tx_queues) * each(queues.tx_descriptors, info.tx_descriptors.default);
-        self.ports += usize::from(queues.rx_queues);
+        self.rx_queues += usize::from(queues.rx_queues);
+        // Interfaces and files give what they have, whatever the MTU.
+        self.large += if info.device.is_some() { usize::from(queues.rx_queues) } else { 0 };
         self.room = self.room.max(info.min_rx_room);
     }
 
@@ -53,7 +63,7 @@ impl Needs {
 
     /// One burst is held back for each queue while its destination is full, and one is on its way.
     fn in_bursts(&self) -> usize {
-        2 * BURST_MAX * self.ports
+        2 * BURST_MAX * self.rx_queues + BURST * MBUFS_OF_A_LARGE_FRAME * self.large
     }
 
     /// A pool of `wanted` mbufs, or of as many as are needed if that is 0.
@@ -103,6 +113,9 @@ mod tests {
         assert_eq!(needs.mbufs(), idle + 512 + 2 * BURST_MAX);
         needs.add_port(&info(true), &QueueSpec { rx_queues: 2, rx_descriptors: 64, ..QueueSpec::default() });
         assert_eq!(needs.mbufs(), idle + 2 * 512 + 2 * 64 + 6 * BURST_MAX);
+        let before = needs.mbufs();
+        needs.add_port(&PortInfo { device: Some("eth0".into()), ..info(false) }, &QueueSpec::default());
+        assert_eq!(needs.mbufs(), before + 512 + 2 * BURST_MAX + 32 * 32);
     }
 
     #[test]

@@ -139,6 +139,13 @@ impl<'a> KeyReader<'a> {
         self.device.args.iter().filter(|(name, _)| name == key).map(|(_, value)| value.as_str()).collect()
     }
 
+    /// The values of several keys that may each be given several times, with their keys, in the order given.
+    pub fn several(&mut self, keys: &[&'static str]) -> Vec<(&'a str, &'a str)> {
+        self.known.extend(keys);
+        let wanted = self.device.args.iter().filter(|(name, _)| keys.contains(&name.as_str()));
+        wanted.map(|(key, value)| (key.as_str(), value.as_str())).collect()
+    }
+
     /// The value as text; an empty one is refused.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pollux_eal::LcoreContext;
 use pollux_eal::clock::cycles;
 use pollux_mempool::Burst;
-use pollux_port::{MacAddr, RxQueue, TxQueue};
+use pollux_port::{MacAddr, QueueId, RxQueue, TxQueue};
 
 /// Packets taken at once, as in DPDK's l2fwd and testpmd.
 pub const BURST: usize = 32;
@@ -111,6 +111,12 @@ impl Path {
     #[must_use]
     pub fn new(rx: RxQueue, tx: TxQueue, edit: Edit, patience: u64) -> Self {
         Self { rx, tx, edit, burst: Burst::new(), held_since: None, patience, lost: Arc::default() }
+    }
+
+    /// The number of the queue that it polls.
+    #[must_use]
+    pub fn queue(&self) -> QueueId {
+        self.rx.queue()
     }
 
     /// What it had to let go.

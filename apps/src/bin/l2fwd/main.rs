@@ -11,7 +11,7 @@ use pollux_apps::pairs::{Hop, PortMap, PortMask, deal, hops};
 use pollux_apps::watch::{Watch, joined};
 use pollux_bringup::{Bringup, BringupError, PortWishes, program};
 use pollux_config::CommandLine;
-use pollux_eal::clock::{Clock, Nanos};
+use pollux_eal::clock::Nanos;
 use pollux_eal::lcore::LcoreId;
 use pollux_mempool::{Burst, MbufPool};
 use pollux_port::{PortId, Queues};
@@ -65,10 +65,12 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     let names: Vec<String> = bringup.ports.iter().map(|port| port.name().to_owned()).collect();
     let (hops, notice) =
         hops(&names, options.portmask, options.portmap.as_ref()).map_err(BringupError::Usage)?;
-    let lcores = bringup.eal.lcores().dataplane();
-    let shares = deal(hops.len(), lcores.len(), options.queues_per_lcore).map_err(BringupError::Usage)?;
-
     let ids: Vec<PortId> = hops.iter().map(|hop| PortId(hop.from)).collect();
+    let queues = ids.iter().map(|&id| Ok(usize::from(bringup.spec(id)?.queues.rx_queues)));
+    let queues = queues.sum::<Result<usize, BringupError>>()?;
+    let lcores = bringup.eal.lcores().dataplane();
+    let shares = deal(queues, lcores.len(), options.queues_per_lcore).map_err(BringupError::Usage)?;
+
     let wishes =
         PortWishes { promiscuous: options.promiscuous.then_some(true), ..options.run.wishes(shares.len()) };
     let (queues, pool) = bringup.start_ports(&ids, &wishes)?;
@@ -76,19 +78,25 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
         eprintln!("l2fwd: {notice}");
     }
     let mut paths = paths(&mut bringup, &hops, queues, options.no_mac_updating)?;
-    for path in &mut paths {
+    for (path, _) in &mut paths {
         prime(path, &pool, options.prime.unwrap_or(0));
     }
 
     // Each lcore takes its share of the paths.
     let mut counted = Vec::new();
     let mut launched = Vec::new();
-    let mut rest = paths.into_iter().zip(&hops);
+    let mut rest = paths.into_iter();
     for (&lcore, share) in lcores.iter().zip(shares) {
         let mut own = Vec::new();
         for (path, hop) in rest.by_ref().take(share) {
             say_path(&names, hop, lcore);
-            counted.push(Counted { from: PortId(hop.from), to: PortId(hop.to), lcore, lost: path.lost() });
+            counted.push(Counted {
+                from: PortId(hop.from),
+                queue: path.queue(),
+                to: PortId(hop.to),
+                lcore,
+                lost: path.lost(),
+            });
             own.push(path);
         }
         launched.push(bringup.eal.launch(lcore, move |lcore| forward::run(lcore, &mut own))?);
@@ -105,25 +113,28 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     end
 }
 
-/// Joins each hop's rx queue to its destination's tx queue.
+/// Joins each rx queue to the tx queue of the same number at its port's destination.
 fn paths(
     bringup: &mut Bringup,
     hops: &[Hop],
     queues: Vec<Queues>,
     keep: bool,
-) -> Result<Vec<Path>, BringupError> {
-    let patience = Clock::get().cycles(PATIENCE).0;
+) -> Result<Vec<(Path, Hop)>, BringupError> {
+    let patience = bringup.eal.clock().cycles(PATIENCE).0;
     let (rx, mut tx): (Vec<_>, Vec<_>) =
-        queues.into_iter().map(|queues| (queues.rx.into_iter().next(), queues.tx.into_iter().next())).unzip();
+        queues.into_iter().map(|queues| (queues.rx, queues.tx.into_iter())).unzip();
     let mut paths = Vec::new();
     for (hop, rx) in hops.iter().zip(rx) {
-        let place = hops.iter().position(|other| other.from == hop.to);
-        let tx = place.and_then(|place| tx[place].take());
-        let (Some(rx), Some(tx)) = (rx, tx) else {
-            return Err(BringupError::NoPort { port: hop.to });
-        };
         let edit = if keep { Edit::Keep } else { Edit::l2fwd(hop.to, bringup.mac(PortId(hop.to))?) };
-        paths.push(Path::new(rx, tx, edit, patience));
+        let place = hops.iter().position(|other| other.from == hop.to);
+        for rx in rx {
+            let Some(tx) = place.and_then(|place| tx[place].next()) else {
+                let problem =
+                    "has fewer tx queues than its source has rx queues: give it as many in the profile";
+                return Err(BringupError::Usage(format!("port {} {problem}", hop.to)));
+            };
+            paths.push((Path::new(rx, tx, edit, patience), *hop));
+        }
     }
     Ok(paths)
 }
@@ -143,7 +154,7 @@ fn prime(path: &mut Path, pool: &MbufPool, bursts: usize) {
     }
 }
 
-fn say_path(names: &[String], hop: &Hop, lcore: LcoreId) {
+fn say_path(names: &[String], hop: Hop, lcore: LcoreId) {
     let name = |port: u16| format!("port {port} {}", names[usize::from(port)]);
     eprintln!("l2fwd: lcore {lcore}: {} to {}", name(hop.from), name(hop.to));
 }
