@@ -1,1 +1,0 @@
-//! Micro and whole-program figures, beside the peers on the same machine.
