@@ -27,7 +27,7 @@ const BURST: usize = 32;
 
 /// The time-stamp counter, with all earlier instructions done.
 fn cycles() -> u64 {
-    pollux_eal::clock::cycles::precise()
+    pollux_eal::clock::cycles::now_precise()
 }
 
 fn per(start: u64, operations: usize) -> f64 {

@@ -1,0 +1,114 @@
+//! Figures of one lcore: rings, pools, mbufs and a null port.
+
+use std::error::Error;
+
+use pollux_bringup::{Bringup, PortWishes};
+use pollux_eal::memory::Memory;
+use pollux_mempool::{Burst, MbufPool, ObjectPool};
+use pollux_port::{PortId, RxQueue, TxQueue};
+use pollux_ring::{mpmc, spsc};
+
+use crate::{BURST, cycles, per};
+
+const RING: usize = 1024;
+const POOL: usize = 16_383;
+const CACHE: usize = 512;
+const ROUNDS: usize = 1 << 14;
+
+/// What the figures work on, made once: the first trial of each warms it.
+pub(crate) struct Fixtures {
+    spsc: (spsc::Producer<usize>, spsc::Consumer<usize>),
+    mpmc: (mpmc::Producer<usize>, mpmc::Consumer<usize>),
+    objects: ObjectPool,
+    mbufs: MbufPool,
+    port: (RxQueue, TxQueue),
+}
+
+/// Starts the first port with a queue each way.
+pub(crate) fn open(bringup: &mut Bringup) -> Result<(RxQueue, TxQueue), Box<dyn Error>> {
+    let (mut queues, _pool) = bringup.start_ports(&[PortId(0)], &PortWishes { lcores: 1, ..PortWishes::default() })?;
+    let mut queues = queues.pop().ok_or("no port")?;
+    Ok((queues.rx.pop().ok_or("no rx queue")?, queues.tx.pop().ok_or("no tx queue")?))
+}
+
+impl Fixtures {
+    pub(crate) fn new(bringup: &mut Bringup) -> Result<Self, Box<dyn Error>> {
+        let port = open(bringup)?;
+        let memory = bringup.eal.memory();
+        Ok(Self {
+            spsc: spsc::ring(RING)?,
+            mpmc: mpmc::ring(RING)?,
+            objects: objects(memory)?,
+            mbufs: MbufPool::builder("mbufs", POOL).cache(CACHE).build(memory)?,
+            port,
+        })
+    }
+
+    /// One trial of the figure called `name`, or nothing when it is not one of these.
+    pub(crate) fn run(&mut self, name: &str) -> Option<f64> {
+        Some(match name {
+            "ring_spsc_same32" => self.spsc(),
+            "ring_mpmc_same32" => self.mpmc(),
+            "pool_cache32" => self.pool(),
+            "mbuf_bulk32" => self.bulk(),
+            "mbuf_single" => self.single(),
+            "null_rxtx32" => self.null(),
+            _ => return None,
+        })
+    }
+
+    fn spsc(&mut self) -> f64 {
+        let (producer, consumer) = &mut self.spsc;
+        let (from, mut to) = ([7; BURST], [0; BURST]);
+        let start = cycles();
+        for _ in 0..ROUNDS {
+            assert_eq!(producer.enqueue_burst(&from).count, BURST);
+            assert_eq!(consumer.dequeue_burst(&mut to, BURST).count, BURST);
+        }
+        per(start, ROUNDS * BURST)
+    }
+
+    fn mpmc(&self) -> f64 {
+        let (producer, consumer) = &self.mpmc;
+        let (from, mut to) = ([7; BURST], [0; BURST]);
+        let start = cycles();
+        for _ in 0..ROUNDS {
+            assert_eq!(producer.enqueue_burst(&from).count, BURST);
+            assert_eq!(consumer.dequeue_burst(&mut to, BURST).count, BURST);
+        }
+        per(start, ROUNDS * BURST)
+    }
+
+    fn pool(&self) -> f64 {
+        todo_pool(&self.objects)
+    }
+
+    fn bulk(&self) -> f64 {
+        let mut burst = Burst::new();
+        let start = cycles();
+        for _ in 0..ROUNDS {
+            assert!(self.mbufs.alloc_burst(&mut burst, BURST));
+            burst.clear();
+        }
+        per(start, ROUNDS * BURST)
+    }
+
+    fn single(&self) -> f64 {
+        let start = cycles();
+        for _ in 0..ROUNDS * BURST {
+            assert!(self.mbufs.alloc().is_some());
+        }
+        per(start, ROUNDS * BURST)
+    }
+
+    fn null(&mut self) -> f64 {
+        let (rx, tx) = &mut self.port;
+        let mut burst = Burst::new();
+        let start = cycles();
+        for _ in 0..ROUNDS {
+            assert_eq!(rx.rx_burst(&mut burst, BURST), BURST);
+            assert_eq!(tx.tx_burst(&mut burst), BURST);
+        }
+        per(start, ROUNDS * BURST)
+    }
+}
