@@ -98,7 +98,7 @@ pub(crate) fn quiet() -> Outcome {
     let open = Open::make()?;
     for (what, devices, options) in [
         ("null ports", ["net_null0,size=64", "net_null1,size=64"], &[][..]),
-        ("ring ports", ["net_ring0", "net_ring1"], &["--tx-first", "8"][..]),
+        ("ring ports", ["net_ring0", "net_ring1"], &["--prime", "8"][..]),
     ] {
         let traces = open.0.join(what.replace(' ', "-"));
         fs::create_dir(&traces).map_err(|why| format!("cannot write {}: {why}", traces.display()))?;

@@ -90,7 +90,7 @@ fn forwarding(
     mode: &str,
 ) -> Outcome<Vec<Pair>> {
     let looped = devices == RINGS;
-    let options = if looped { [options, &["--tx-first", "8"]].concat() } else { options.to_vec() };
+    let options = if looped { [options, &["--prime", "8"]].concat() } else { options.to_vec() };
     let mut testpmd = root.map(|root| Testpmd::start(root, devices, mode)).transpose()?;
     alternate(
         trials,
