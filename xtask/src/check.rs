@@ -15,7 +15,7 @@ pub(crate) fn check() -> Outcome {
 /// The loom models. They get a target directory of their own: `--cfg loom` rebuilds everything.
 pub(crate) fn loom() -> Outcome {
     must(
-        cargo(&["test", "--release", "--package", "pollux-ring", "--test", "loom"])
+        cargo(&["test", "--release", "--package", "pollux-ring", "--lib", "loom_tests"])
             .env("RUSTFLAGS", "--cfg loom")
             .env("CARGO_TARGET_DIR", root().join("target/loom")),
     )

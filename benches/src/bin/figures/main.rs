@@ -18,6 +18,7 @@ use std::time::SystemTime;
 
 use one_core::Fixtures;
 use pollux_bringup::Bringup;
+use pollux_config::CommandLine;
 use pollux_eal::Eal;
 use pollux_eal::lcore::LcoreId;
 use pollux_mempool::Burst;
@@ -45,16 +46,17 @@ fn main() -> ExitCode {
 }
 
 fn serve() -> Result<(), Box<dyn Error>> {
-    let mut bringup = Bringup::from_args(std::env::args_os())?;
+    let line = CommandLine::parse(std::env::args_os())?;
+    let mut bringup = Bringup::new(&line)?;
     if let Ok(from) = std::env::var("FIRST_PACKET_FROM") {
         return first_packet(&mut bringup, from.parse()?);
     }
-    let (here, there) = match bringup.eal().lcores().dataplane()[..] {
+    let (here, there) = match bringup.eal.lcores().dataplane()[..] {
         [here, there, ..] => (here, there),
         _ => return Err("two lcores are needed: -l 0,1".into()),
     };
     let mut fixtures = Some(Fixtures::new(&mut bringup)?);
-    let eal = bringup.eal();
+    let eal = &bringup.eal;
     let mut output = std::io::stdout().lock();
     for name in std::io::stdin().lock().lines() {
         let name = name?;
@@ -93,8 +95,8 @@ fn on_lcore(
 fn first_packet(bringup: &mut Bringup, from: u128) -> Result<(), Box<dyn Error>> {
     let mut ports = one_core::open(bringup)?;
     let polled = bringup
-        .eal()
-        .launch(bringup.eal().lcores().dataplane()[0], move |_context| {
+        .eal
+        .launch(bringup.eal.lcores().dataplane()[0], move |_context| {
             let mut burst = Burst::new();
             ports.0.rx_burst(&mut burst, BURST)
         })?

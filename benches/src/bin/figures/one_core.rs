@@ -1,9 +1,10 @@
 //! Figures of one lcore: rings, pools, mbufs and a null port.
+#![expect(unsafe_code, reason = "raw objects are given back to their pool")]
 
 use std::error::Error;
+use std::mem::MaybeUninit;
 
 use pollux_bringup::{Bringup, PortWishes};
-use pollux_eal::memory::Memory;
 use pollux_mempool::{Burst, MbufPool, ObjectPool};
 use pollux_port::{PortId, RxQueue, TxQueue};
 use pollux_ring::{mpmc, spsc};
@@ -26,7 +27,8 @@ pub(crate) struct Fixtures {
 
 /// Starts the first port with a queue each way.
 pub(crate) fn open(bringup: &mut Bringup) -> Result<(RxQueue, TxQueue), Box<dyn Error>> {
-    let (mut queues, _pool) = bringup.start_ports(&[PortId(0)], &PortWishes { lcores: 1, ..PortWishes::default() })?;
+    let (mut queues, _pool) =
+        bringup.start_ports(&[PortId(0)], &PortWishes { lcores: 1, ..PortWishes::default() })?;
     let mut queues = queues.pop().ok_or("no port")?;
     Ok((queues.rx.pop().ok_or("no rx queue")?, queues.tx.pop().ok_or("no tx queue")?))
 }
@@ -38,7 +40,7 @@ impl Fixtures {
         Ok(Self {
             spsc: spsc::ring(RING)?,
             mpmc: mpmc::ring(RING)?,
-            objects: objects(memory)?,
+            objects: ObjectPool::builder("objects", 2048, POOL).cache(CACHE).build(memory)?,
             mbufs: MbufPool::builder("mbufs", POOL).cache(CACHE).build(memory)?,
             port,
         })
@@ -80,7 +82,14 @@ impl Fixtures {
     }
 
     fn pool(&self) -> f64 {
-        todo_pool(&self.objects)
+        let mut space = [const { MaybeUninit::uninit() }; BURST];
+        let start = cycles();
+        for _ in 0..ROUNDS {
+            let Some(objects) = self.objects.get_bulk(&mut space) else { return f64::NAN };
+            // SAFETY: they were just taken from this pool and are given back once.
+            unsafe { self.objects.put_bulk(objects) };
+        }
+        per(start, ROUNDS * BURST)
     }
 
     fn bulk(&self) -> f64 {
