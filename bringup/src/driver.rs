@@ -5,6 +5,7 @@ mod soft;
 use pollux_config::{ConfigError, DeviceArg, PortSpec, nearest};
 use pollux_port::PortError;
 use pollux_port::driver::PortDriver;
+use pollux_port::layer::{self, LayerSpec};
 
 use crate::BringupError;
 
@@ -27,11 +28,14 @@ const DRIVERS: &[Driver] = &[
 ];
 
 /// A device whose arguments are in order and that is not open yet.
-pub(crate) struct Prepared(Open);
+pub(crate) struct Prepared {
+    open: Open,
+    layers: LayerSpec,
+}
 
 impl Prepared {
     pub(crate) fn open(self, name: &str) -> Result<Box<dyn PortDriver>, PortError> {
-        (self.0)(name)
+        layer::wrap(name, (self.open)(name)?, &self.layers, pollux_port_soft::tee::open)
     }
 }
 
@@ -66,7 +70,9 @@ pub(crate) fn prepare(device: &DeviceArg) -> Result<Prepared, BringupError> {
             drivers: names().collect::<Vec<_>>().join(", "),
         });
     };
-    Ok(Prepared((driver.read)(device)?))
+    // Layers go round any driver, so their keys are not the driver's business.
+    let (layers, device) = LayerSpec::take(device)?;
+    Ok(Prepared { open: (driver.read)(&device)?, layers })
 }
 
 #[cfg(test)]
@@ -82,6 +88,7 @@ mod tests {
         let table = [
             ("net_null0,size=64,copy=1,no-rx=0", "accepted"),
             ("net_null", "accepted"),
+            ("net_null0,copy=1,trace=summary,tee=a.pcapng,fault=[drop:0.01,seed:7]", "accepted"),
             ("net_ring0", "accepted"),
             ("net_pcap0,rx_pcap=a.pcap,rx_pcap=b.pcap,tx_pcap=c.pcap,infinite_rx=1", "accepted"),
             ("net_pcap0,iface=eth0,phy_mac=1", "accepted"),

@@ -32,6 +32,7 @@ mod offload;
 pub mod pcap;
 pub mod ring;
 pub mod tap;
+pub mod tee;
 
 use pollux_port::MacAddr;
 

@@ -1,10 +1,11 @@
 //! Layers around a looped ring: what went in is compared with what comes out.
+use pollux_frame_io::pcap::PcapReader;
 use pollux_mempool::{Burst, MbufPool};
 use pollux_port::driver::PortDriver;
-use pollux_port::layer::around;
 use pollux_port::layer::fault::{FaultPlan, Faults};
 use pollux_port::layer::tee::{FrameSink, SeenFrame, Tee};
 use pollux_port::layer::tracer::{TraceMode, Tracer};
+use pollux_port::layer::{LayerSpec, around, wrap};
 use pollux_port::{Direction, Port, PortConfig, PortId, Queues};
 use pollux_port_soft::ring;
 use std::sync::{Arc, Mutex};
@@ -168,6 +169,37 @@ fn a_tee_sees_what_was_taken_and_what_came() {
     assert_eq!(port.xstat("tee_errors").map(|xstat| xstat.value), Some(1));
     drop((rx, tx));
     assert_eq!(kept.lock().expect("nobody panics with it").flushes, 2);
+}
+
+#[test]
+fn a_tee_leaves_a_capture_file() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("seen.pcapng");
+    let device: pollux_config::DeviceArg =
+        format!("net_ring0,tee={}", path.display()).parse().expect("well formed");
+    let (spec, rest) = LayerSpec::take(&device).expect("good values");
+    assert!(rest.args.is_empty());
+    let pool = MbufPool::builder("file", 64).build_anonymous().expect("memory");
+    let layer =
+        |driver| wrap("net_ring0", driver, &spec, pollux_port_soft::tee::open).expect("the file opens");
+    let (port, Queues { mut rx, mut tx }) = open(layer, &pool);
+    let mut burst = Burst::new();
+    let mut mbuf = pool.alloc().expect("enough mbufs");
+    assert!(mbuf.append_slice(&frame(9)));
+    burst.push(mbuf);
+    tx[0].tx_burst(&mut burst);
+    rx[0].rx_burst(&mut burst, 32);
+    drop((rx, tx, port));
+    let mut reader = PcapReader::open(&path).expect("a capture file");
+    for _ in 0..2 {
+        let seen = reader.next().expect("well formed").expect("sent and received");
+        assert_eq!(seen.data, frame(9));
+    }
+    assert!(reader.next().expect("well formed").is_none());
+
+    let nowhere = LayerSpec { tee: Some(folder.path().join("no/such/file")), ..LayerSpec::default() };
+    let driver = Box::new(ring::looped("net_ring0"));
+    assert!(wrap("net_ring0", driver, &nowhere, pollux_port_soft::tee::open).is_err());
 }
 
 #[derive(Clone, Default)]

@@ -4,7 +4,7 @@
 //!   RxQueue, TxQueue  <->  trace  <->  tee  <->  fault  <->  driver
 //! ```
 //!
-//! Any device argument takes the layers' keys, which [`LayerSpec::from_keys`] reads and [`wrap`] turns into layers, in
+//! Any device argument takes the layers' keys, which [`LayerSpec::take`] reads and [`wrap`] turns into layers, in
 //! the order of the picture:
 //!
 //! - `trace=1`: one log line a packet; `trace=summary`: one line a queue when it goes.
@@ -20,7 +20,7 @@ use crate::config::PortConfig;
 use crate::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
 use crate::{Link, MacAddr, PortError, PortInfo};
 use fault::FaultPlan;
-use pollux_config::{ConfigError, KeyReader};
+use pollux_config::{ConfigError, DeviceArg, KeyReader};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use tee::SharedSink;
@@ -40,6 +40,9 @@ pub trait Layer: Send {
     }
 }
 
+/// The keys that [`LayerSpec::from_keys`] reads.
+const KEYS: [&str; 3] = ["fault", "tee", "trace"];
+
 /// Which layers a port gets: plain data.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LayerSpec {
@@ -52,6 +55,17 @@ pub struct LayerSpec {
 }
 
 impl LayerSpec {
+    /// Takes the layers' keys out of a device argument; what is left is for the driver.
+    ///
+    /// # Errors
+    /// When a value makes no sense.
+    pub fn take(device: &DeviceArg) -> Result<(Self, DeviceArg), ConfigError> {
+        let spec = Self::from_keys(&mut device.keys())?;
+        let mut rest = device.clone();
+        rest.args.retain(|(key, _)| !KEYS.contains(&key.as_str()));
+        Ok((spec, rest))
+    }
+
     /// Reads the layers' keys of a device argument; the driver's own are left for the driver.
     ///
     /// # Errors
@@ -246,7 +260,6 @@ use {pass_rx, pass_tx};
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pollux_config::DeviceArg;
 
     #[test]
     fn keys_become_layers_and_nonsense_is_refused() {
@@ -259,6 +272,8 @@ mod tests {
         assert_eq!(spec.trace, Some(TraceMode::Summary));
         assert_eq!(spec.fault.expect("given").drop, 0.5);
         assert!(keys.finish().is_err(), "size is the driver's key");
+        let (_, rest) = LayerSpec::take(&device).expect("good values");
+        assert_eq!(rest.to_string(), "net_null0,size=64");
 
         let none: DeviceArg = "net_null0,trace=0".parse().expect("well formed");
         assert_eq!(LayerSpec::from_keys(&mut none.keys()).expect("good values"), LayerSpec::default());

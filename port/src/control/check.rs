@@ -1,0 +1,124 @@
+//! What the control handle checks before it asks the driver.
+use super::Port;
+use crate::{DescriptorLimits, Direction, MacAddr, PortError, PortState, QueueId, RxQueueConfig};
+use std::sync::atomic::Ordering;
+
+impl Port {
+    pub(super) fn must(
+        &self,
+        operation: &'static str,
+        allowed: &'static str,
+        is_allowed: impl Fn(PortState) -> bool,
+    ) -> Result<(), PortError> {
+        if is_allowed(self.state()) { Ok(()) } else { Err(self.wrong_state(operation, allowed)) }
+    }
+
+    pub(super) fn must_be_there(&self, operation: &'static str) -> Result<(), PortError> {
+        self.must(operation, "there and not closed", |state| {
+            !matches!(state, PortState::Gone | PortState::Closed)
+        })
+    }
+
+    pub(super) fn must_be_set_up_able(&self, operation: &'static str) -> Result<(), PortError> {
+        self.must(operation, "configured or stopped", |state| {
+            matches!(state, PortState::Configured | PortState::Stopped)
+        })
+    }
+
+    pub(super) fn wrong_state(&self, operation: &'static str, allowed: &'static str) -> PortError {
+        PortError::State { port: self.name.to_string(), operation, state: self.state(), allowed }
+    }
+
+    pub(super) fn must_be_unicast(&self, mac: MacAddr) -> Result<(), PortError> {
+        if mac.is_unicast() { Ok(()) } else { Err(self.bad_address(mac, "a unicast address")) }
+    }
+
+    pub(super) fn bad_address(&self, mac: MacAddr, expected: &'static str) -> PortError {
+        PortError::Address { port: self.name.to_string(), mac, expected }
+    }
+
+    pub(super) fn within(&self, what: &'static str, value: u64, min: u64, max: u64) -> Result<(), PortError> {
+        if (min..=max).contains(&value) {
+            return Ok(());
+        }
+        Err(PortError::Limit { port: self.name.to_string(), what, value, min, max })
+    }
+
+    pub(super) fn rx_descriptors(&self, wanted: u16) -> Result<u16, PortError> {
+        self.descriptors("rx descriptor count", wanted, self.info.rx_descriptors)
+    }
+
+    pub(super) fn tx_descriptors(&self, wanted: u16) -> Result<u16, PortError> {
+        self.descriptors("tx descriptor count", wanted, self.info.tx_descriptors)
+    }
+
+    pub(super) fn descriptors(
+        &self,
+        what: &'static str,
+        wanted: u16,
+        limits: DescriptorLimits,
+    ) -> Result<u16, PortError> {
+        if wanted == 0 || limits.allow(wanted) {
+            return Ok(limits.adjust(wanted));
+        }
+        self.within(what, wanted.into(), limits.min.into(), limits.max.into())?;
+        Err(PortError::Argument {
+            port: self.name.to_string(),
+            key: what.into(),
+            value: wanted.to_string(),
+            expected: format!(
+                "it must be a multiple of {}; {} is the nearest",
+                limits.align,
+                limits.adjust(wanted)
+            ),
+        })
+    }
+
+    pub(super) fn no_queue(&self, direction: Direction, queue: QueueId) -> PortError {
+        let configured = match direction {
+            Direction::Rx => self.config.rx_queues.len(),
+            Direction::Tx => self.config.tx_queues.len(),
+        };
+        PortError::NoQueue { port: self.name.to_string(), direction, queue, configured }
+    }
+
+    pub(super) fn no_queue_held(&self) -> Result<(), PortError> {
+        let held = |direction, number: usize| PortError::QueueHeld {
+            port: self.name.to_string(),
+            direction,
+            queue: QueueId(u16::try_from(number).unwrap_or(u16::MAX)),
+        };
+        if let Some(number) = self.rx.iter().position(|slot| slot.held.load(Ordering::Acquire)) {
+            return Err(held(Direction::Rx, number));
+        }
+        if let Some(number) = self.tx.iter().position(|slot| slot.held.load(Ordering::Acquire)) {
+            return Err(held(Direction::Tx, number));
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_pool(&self, queue: QueueId, config: &RxQueueConfig) -> Result<(), PortError> {
+        let pool = &config.pool;
+        let needs = if self.info.rx_holds_mbufs { usize::from(config.descriptors) } else { 1 };
+        if pool.capacity() < needs {
+            return Err(PortError::PoolTooSmall {
+                port: self.name.to_string(),
+                queue,
+                pool: pool.name().to_string(),
+                has: pool.capacity(),
+                needs,
+            });
+        }
+        let room = pool.data_room().saturating_sub(pool.headroom());
+        if room < self.info.min_rx_room {
+            return Err(PortError::RoomTooSmall {
+                port: self.name.to_string(),
+                queue,
+                pool: pool.name().to_string(),
+                has: room,
+                needs: self.info.min_rx_room,
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,162 @@
+//! What can be set on a port at any time: link, MTU, filters, addresses.
+use super::Port;
+use crate::{Link, MacAddr, PortError, PortState};
+
+impl Port {
+    /// The link now.
+    pub fn link(&mut self) -> Link {
+        if matches!(self.state(), PortState::Gone | PortState::Closed) {
+            return Link::default();
+        }
+        self.driver.link()
+    }
+
+    /// Takes the link up or down.
+    ///
+    /// # Errors
+    /// When gone or closed; [`PortError::Unsupported`]; when the device refuses.
+    pub fn set_link_up(&mut self, up: bool) -> Result<(), PortError> {
+        self.must_be_there("set the link")?;
+        self.driver.set_link_up(up).map_err(|error| error.named(&self.name))
+    }
+
+    /// The largest payload of a frame, in bytes.
+    ///
+    /// # Errors
+    /// When gone or closed; when the device does not tell.
+    pub fn mtu(&mut self) -> Result<u32, PortError> {
+        self.must_be_there("read the MTU")?;
+        self.driver.mtu().map_err(|error| error.named(&self.name))
+    }
+
+    /// Changes it.
+    ///
+    /// # Errors
+    /// When gone or closed; outside the limits of [`Port::info`]; [`PortError::Unsupported`]; when the device refuses.
+    pub fn set_mtu(&mut self, mtu: u32) -> Result<(), PortError> {
+        self.must_be_there("set the MTU")?;
+        self.within("MTU", mtu.into(), self.info.min_mtu.into(), self.info.max_mtu.into())?;
+        self.driver.set_mtu(mtu).map_err(|error| error.named(&self.name))
+    }
+
+    /// Promiscuous mode was switched on.
+    #[must_use]
+    pub fn promiscuous(&self) -> bool {
+        self.promiscuous
+    }
+
+    /// Receives frames whatever their destination, or not.
+    ///
+    /// # Errors
+    /// When gone or closed; [`PortError::Unsupported`]; when the device refuses.
+    pub fn set_promiscuous(&mut self, on: bool) -> Result<(), PortError> {
+        self.must_be_there("set promiscuous mode")?;
+        self.driver.set_promiscuous(on).map_err(|error| error.named(&self.name))?;
+        self.promiscuous = on;
+        Ok(())
+    }
+
+    /// All-multicast mode was switched on.
+    #[must_use]
+    pub fn all_multicast(&self) -> bool {
+        self.all_multicast
+    }
+
+    /// Receives all multicast frames, or not.
+    ///
+    /// # Errors
+    /// When gone or closed; [`PortError::Unsupported`]; when the device refuses.
+    pub fn set_all_multicast(&mut self, on: bool) -> Result<(), PortError> {
+        self.must_be_there("set all-multicast mode")?;
+        self.driver.set_all_multicast(on).map_err(|error| error.named(&self.name))?;
+        self.all_multicast = on;
+        Ok(())
+    }
+
+    /// The port's own address.
+    ///
+    /// # Errors
+    /// When gone or closed; when the device does not tell.
+    pub fn mac_address(&mut self) -> Result<MacAddr, PortError> {
+        self.must_be_there("read the address")?;
+        self.driver.mac_address().map_err(|error| error.named(&self.name))
+    }
+
+    /// Changes it.
+    ///
+    /// # Errors
+    /// When gone or closed; when it is no unicast address; [`PortError::Unsupported`]; when the device refuses.
+    pub fn set_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+        self.must_be_there("set the address")?;
+        self.must_be_unicast(mac)?;
+        self.driver.set_mac_address(mac).map_err(|error| error.named(&self.name))
+    }
+
+    /// The addresses added to the port's own.
+    #[must_use]
+    pub fn further_mac_addresses(&self) -> &[MacAddr] {
+        &self.addresses.further
+    }
+
+    /// Receives frames to a further address. Adding one twice is adding it once.
+    ///
+    /// # Errors
+    /// When gone or closed; when it is no unicast address; past the limit; [`PortError::Unsupported`].
+    pub fn add_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+        self.must_be_there("add an address")?;
+        self.must_be_unicast(mac)?;
+        if self.addresses.further.contains(&mac) {
+            return Ok(());
+        }
+        // A port that has no filter at all says so itself, with its reason.
+        if self.info.max_mac_addresses > 1 {
+            let count = self.addresses.further.len() as u64 + 2;
+            self.within("number of addresses", count, 1, self.info.max_mac_addresses as u64)?;
+        }
+        self.driver.add_mac_address(mac).map_err(|error| error.named(&self.name))?;
+        self.addresses.further.push(mac);
+        Ok(())
+    }
+
+    /// Takes an added address back.
+    ///
+    /// # Errors
+    /// When gone or closed; when it was not added; when the device refuses.
+    pub fn remove_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+        self.must_be_there("remove an address")?;
+        let Some(place) = self.addresses.further.iter().position(|known| *known == mac) else {
+            return Err(self.bad_address(mac, "one of the added addresses"));
+        };
+        self.driver.remove_mac_address(mac).map_err(|error| error.named(&self.name))?;
+        self.addresses.further.remove(place);
+        Ok(())
+    }
+
+    /// The multicast groups that were asked for.
+    #[must_use]
+    pub fn multicast_list(&self) -> &[MacAddr] {
+        &self.addresses.multicast
+    }
+
+    /// Receives frames to exactly these groups.
+    ///
+    /// # Errors
+    /// When gone or closed; when one is no group address; past the limit; [`PortError::Unsupported`].
+    pub fn set_multicast_list(&mut self, groups: &[MacAddr]) -> Result<(), PortError> {
+        self.must_be_there("set the multicast list")?;
+        if let Some(mac) = groups.iter().find(|mac| !mac.is_multicast()) {
+            return Err(self.bad_address(*mac, "a multicast address"));
+        }
+        if self.info.max_multicast_addresses > 0 {
+            self.within(
+                "length of the multicast list",
+                groups.len() as u64,
+                0,
+                self.info.max_multicast_addresses as u64,
+            )?;
+        }
+        self.driver.set_multicast_list(groups).map_err(|error| error.named(&self.name))?;
+        self.addresses.multicast = groups.to_vec();
+        Ok(())
+    }
+}
