@@ -1,10 +1,16 @@
 //! Timers: a hierarchical wheel per lcore, single and periodic, with callbacks called from the lcore's loop.
 //!
 //! ```text
+//!   any thread --arm, cancel--> Timer ~~inbox~~> LcoreTimers: a closure a timer
+//!                                                   |
 //!   lcore's own code --arm, disarm--------------------------------> Wheel<T> --manage(now)--> handler(timers, id, payload)
 //! ```
 //!
 //! [`Wheel`] is the fast form for one thread: a timer carries a small `Copy` payload and one handler gets them all.
+//!
+//! [`LcoreTimers`] is the full form over it: each timer has a closure, and a [`Timer`] handle arms and cancels it from any
+//! thread. What a cancel means at each moment stands there. To have a timer on a certain lcore, make it with that lcore's
+//! [`TimerMaker`].
 //!
 //! # What is promised
 //! - Time is an argument, a count of any unit (cycles, nanoseconds). A callback is never called with a `now` before its
@@ -40,7 +46,10 @@
 //! ```
 
 mod bucket;
+mod shared;
 mod wheel;
+
+pub use shared::{Cancelled, Firing, LcoreTimers, Timer, TimerMaker};
 pub use wheel::{Disarmed, TIMERS_MAX, TimerId, Timers, Wheel, WheelStats};
 
 /// What can go wrong with timers.
@@ -59,4 +68,7 @@ pub enum TimerError {
         /// Timers it has room for.
         capacity: usize,
     },
+    /// The lcore's side was dropped.
+    #[error("the lcore's timers are gone: its loop has ended")]
+    Gone,
 }

@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn dispatched_equals_portable() {
-        let bytes: Vec<u8> = (0..3000u32).map(|i| (i * i >> 3) as u8 | 0x80).collect();
+        let bytes: Vec<u8> = (0..3000u32).map(|i| ((i * i) >> 3) as u8 | 0x80).collect();
         for len in (0..3000).step_by(37) {
             let (blocks, rest) = bytes[..len].as_chunks::<BLOCK>();
             let (sum, behind) = sum_blocks(&bytes[..len]);
