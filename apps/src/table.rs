@@ -91,14 +91,12 @@ fn grouped(count: u64) -> String {
     text
 }
 
-/// Small rates keep their digits: a ping a second is a rate too.
+/// Three digits behind the point; small rates keep more, for a ping a second is a rate too.
 fn rate(value: f64) -> String {
-    if value == 0.0 {
-        "0".into()
-    } else if value < 0.1 {
-        format!("{value:.6}")
-    } else {
-        format!("{value:.2}")
+    match value {
+        0.0 => "0".into(),
+        ..0.01 => format!("{value:.6}"),
+        _ => format!("{value:.3}"),
     }
 }
 
@@ -155,9 +153,9 @@ mod tests {
         let expected = "\
 l2fwd after 11.0 s, rates over 10.0 s
 port                to       received      Mpps  sent      Mpps    Gbit/s  dropped
-0 net_null0          1  1,234,567,890    123.46   999  0.000100  0.000051        0
+0 net_null0          1  1,234,567,890   123.457   999  0.000100  0.000051        0
 1 net_null1 (gone)   0             12  0.000001     0         0         0    1,000
-total                   1,234,567,902    123.46   999  0.000100  0.000051    1,000
+total                   1,234,567,902   123.457   999  0.000100  0.000051    1,000
 dropped at port 1: tx full 1,000
 lcore   busy  cycles/packet  ports
 4      99.2%           12.9    0 1

@@ -152,6 +152,69 @@ fn a_profile_opens_its_ports() {
     assert_eq!(report["ports"][1]["name"], "net_null1");
 }
 
+/// A capture file of frames, microseconds, Ethernet. Source: the-tcpdump-group/libpcap `pcap/pcap.h`.
+fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let words =
+        |bytes: &mut Vec<u8>, words: &[u32]| words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+    words(&mut bytes, &[0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, 1]);
+    for frame in frames {
+        words(&mut bytes, &[0, 0, frame.len() as u32, frame.len() as u32]);
+        bytes.extend(frame);
+    }
+    bytes
+}
+
+/// The frames of a capture file that was written here.
+fn frames(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut rest = &bytes[24..];
+    let mut frames = Vec::new();
+    while !rest.is_empty() {
+        let length = u32::from_le_bytes(rest[8..12].try_into().unwrap()) as usize;
+        frames.push(rest[16..16 + length].to_vec());
+        rest = &rest[16 + length..];
+    }
+    frames
+}
+
+/// Sends frames through l2fwd, from file to file.
+fn through_l2fwd(sent: &[Vec<u8>], options: &[&str]) -> (Value, Vec<Vec<u8>>) {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, sink) = (folder.path().join("in.pcap"), folder.path().join("out.pcap"));
+    std::fs::write(&source, capture(sent)).unwrap();
+    let from = format!("net_pcap0,rx_pcap={}", source.display());
+    let to = format!("net_pcap1,tx_pcap={}", sink.display());
+    let args = ["-l", "0", "--vdev", &from, "--vdev", &to, "--", "-T", "0", "--json", "--duration", "0.3"];
+    let report = report(&run(L2FWD, &[&args[..], options].concat()));
+    (report, frames(&std::fs::read(&sink).unwrap()))
+}
+
+fn sample() -> Vec<Vec<u8>> {
+    (0..100_u8).map(|n| (0..60 + n).map(|place| place ^ n).collect()).collect()
+}
+
+#[test]
+fn addresses_are_rewritten_as_dpdks_l2fwd_does() {
+    let sent = sample();
+    let (report, received) = through_l2fwd(&sent, &[]);
+    assert_eq!(report["ports"][0]["rx_packets"], 100);
+    assert_eq!(report["ports"][1]["tx_packets"], 100);
+    assert_eq!(received.len(), sent.len());
+    for (sent, received) in sent.iter().zip(&received) {
+        assert_eq!(received[..6], [2, 0, 0, 0, 0, 1], "to 02:00:00:00:00:<port>");
+        assert_eq!(received[6] & 3, 2, "a locally administered unicast address");
+        assert_eq!(received[12..], sent[12..]);
+    }
+    assert!(received.iter().all(|frame| frame[6..12] == received[0][6..12]), "one port, one address");
+}
+
+#[test]
+fn frames_pass_untouched_without_mac_updating() {
+    let sent = sample();
+    let (_, received) = through_l2fwd(&sent, &["--no-mac-updating"]);
+    assert!(received == sent);
+}
+
 fn forwarding(command: Command) -> Running {
     let mut running = Running::start(command);
     running.wait_for("forwarding");

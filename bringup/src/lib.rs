@@ -79,7 +79,8 @@ impl Bringup {
         eal.handle_signals()?;
         let mut ports = Ports::new();
         for (spec, prepared) in specs.iter().zip(opened) {
-            ports.add(&spec.device.name, prepared.open(&spec.device.name)?)?;
+            let name = &spec.device.name;
+            ports.add(name, prepared.open(name).map_err(|error| error.named(name))?)?;
         }
         Ok(Self { ports, specs, notice, eal, _logs: logs })
     }

@@ -273,7 +273,7 @@ fn a_port_that_disappears() {
     running.wait_for("forwarding");
     ping(&bridge.a, &["-4", "-c", "10", "-i", "0.01", B4], 10);
     bridge.middle.ip(&["link", "delete", "fourth"]);
-    running.wait_for("net_af_packet3");
+    running.wait_for("net_af_packet3 disappeared");
     ping(&bridge.a, &["-4", "-c", "100", "-i", "0.01", B4], 100);
     let done = running.interrupt();
     assert!(done.status.success(), "{}", done.stderr.join("\n"));
