@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "reads and writes headers and data in pinned memory")]
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::dynamic::{Field, Flag, Plain};
 use crate::registry::pool_of_object;
@@ -621,19 +621,19 @@ pub(crate) unsafe fn free_bulk(mbufs: *const Mbuf, count: usize) {
     }
     // SAFETY: the caller's mbufs; `Mbuf` and `Object` are both one address.
     unsafe {
-        let word = home((*mbufs).0).load(Ordering::Relaxed);
+        // Acquire, as in `drop`; the processor loads no slower for it.
+        let word = home((*mbufs).0).load(Ordering::Acquire);
         if word as u32 == 1 {
             let pool = pool_of_object(pool_number(word));
             if let Some(room) = pool.room(count) {
                 // One pass: each is written to the cache as it is checked. They count there only if all pass.
                 for at in 0..count {
                     let mbuf = mbufs.add(at);
-                    if home((*mbuf).0).load(Ordering::Relaxed) != word {
+                    if home((*mbuf).0).load(Ordering::Acquire) != word {
                         return free_each(mbufs, count);
                     }
                     *room.to.add(at) = *mbuf.cast::<Object>();
                 }
-                fence(Ordering::Acquire);
                 return room.publish();
             }
         }
