@@ -43,14 +43,14 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
         (
             &["--vdev", "net_null0,sise=64"],
             2,
-            "device 'net_null0': unknown key 'sise', did you mean 'size'?; allowed: size, copy, no-rx",
+            "device 'net_null0': unknown key 'sise', did you mean 'size'?; allowed: size, copy, no-rx; with any driver: fault, tee, trace",
         ),
         (
             &["--vdev", "net_null0,size=0"],
             2,
             "device 'net_null0': size=0: is not a whole number from 14 to 65535",
         ),
-        (&["--vdev", "net_ring0,size=3"], 2, "device 'net_ring0': unknown key 'size'; allowed: none"),
+        (&["--vdev", "net_ring0,size=3"], 2, "device 'net_ring0': unknown key 'size'; allowed: none; with any driver: fault, tee, trace"),
         (
             &["-l", NO_CPU],
             2,
@@ -133,7 +133,7 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
         ),
         (
             &["--huge-dir", "/nonexistent"],
-            1,
+            2,
             "cannot use /nonexistent for huge pages: No such file or directory (os error 2)",
         ),
     ];

@@ -72,7 +72,16 @@ pub(crate) fn prepare(device: &DeviceArg) -> Result<Prepared, BringupError> {
     };
     // Layers go round any driver, so their keys are not the driver's business.
     let (layers, device) = LayerSpec::take(device)?;
-    Ok(Prepared { open: (driver.read)(&device)?, layers })
+    let open = (driver.read)(&device).map_err(with_layers)?;
+    Ok(Prepared { open, layers })
+}
+
+/// A key that a driver does not know may have been meant for a layer.
+fn with_layers(error: ConfigError) -> ConfigError {
+    let ConfigError::UnknownKey { device, key, nearest: near, allowed } = error else { return error };
+    let near = near.or_else(|| nearest(&key, layer::KEYS).map(str::to_owned));
+    let allowed = format!("{allowed}; with any driver: {}", layer::KEYS.join(", "));
+    ConfigError::UnknownKey { device, key, nearest: near, allowed }
 }
 
 #[cfg(test)]
@@ -127,7 +136,10 @@ mod tests {
                 "device 'net_tap0': iface=a-name-that-is-too-long: is no interface name: up to 15 bytes without '/' and \
                  blanks",
             ),
-            ("net_ring0,size=3", "device 'net_ring0': unknown key 'size'; allowed: none"),
+            (
+                "net_ring0,size=3",
+                "device 'net_ring0': unknown key 'size'; allowed: none; with any driver: fault, tee, trace",
+            ),
         ];
         for (text, expected) in table {
             assert_eq!(refusal(text), expected, "{text}");

@@ -92,6 +92,13 @@ impl BringupError {
                     | EalError::NoLcore { .. }
                     | EalError::MainLcore { .. }
                     | EalError::UnknownLcore { .. }
+                    | EalError::LogPattern { .. }
+                    | EalError::Memory(
+                        MemoryError::PhysicalIova
+                            | MemoryError::NoSocket { .. }
+                            | MemoryError::NotHugetlbfs { .. }
+                            | MemoryError::HugeDir { .. }
+                    )
             ),
             Self::Port(error) => !matches!(error, PortError::Device { .. } | PortError::State { .. }),
             Self::Pool(error) => matches!(error, PoolError::OutOfRange { .. }),

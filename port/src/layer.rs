@@ -41,7 +41,7 @@ pub trait Layer: Send {
 }
 
 /// The keys that [`LayerSpec::from_keys`] reads.
-const KEYS: [&str; 3] = ["fault", "tee", "trace"];
+pub const KEYS: [&str; 3] = ["fault", "tee", "trace"];
 
 /// Which layers a port gets: plain data.
 #[derive(Clone, Debug, Default, PartialEq)]
