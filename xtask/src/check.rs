@@ -23,26 +23,27 @@ pub(crate) fn loom() -> Outcome {
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// The crates that hold unsafe code and run without privileges.
-const UNSAFE_CRATES: [&str; 4] = ["pollux-ring", "pollux-mempool", "pollux-eal", "pollux-port-soft"];
+const UNSAFE_CRATES: &[&str] = &["pollux-ring", "pollux-mempool", "pollux-eal", "pollux-port-soft"];
+/// Those of them that synchronise by atomics of their own. The standard library's locks are not instrumented and cannot
+/// be rebuilt by a stable toolchain, so under the thread sanitizer whatever a lock protects is reported as a race.
+const LOCK_FREE_CRATES: &[&str] = &["pollux-ring"];
 
 /// Tests of the unsafe crates under both sanitizers. The flags are unstable, hence `RUSTC_BOOTSTRAP`; the sanitized
 /// code is only ever a test.
 pub(crate) fn sanitize() -> Outcome {
-    for sanitizer in ["address", "thread"] {
-        let mut command = cargo(&["test", "--release", "--lib", "--tests", "--target", TARGET]);
-        for package in UNSAFE_CRATES {
+    for (sanitizer, packages) in [("address", UNSAFE_CRATES), ("thread", LOCK_FREE_CRATES)] {
+        let mut command = cargo(&["test", "--lib", "--target", TARGET]);
+        for package in packages {
             command.args(["--package", package]);
         }
         let mut flags = format!("-Zsanitizer={sanitizer}");
         if sanitizer == "thread" {
-            // The standard library is not instrumented and cannot be rebuilt from a stable toolchain.
             flags.push_str(" -Cunsafe-allow-abi-mismatch=sanitizer");
         }
         must(
             command
                 .env("RUSTC_BOOTSTRAP", "1")
                 .env("RUSTFLAGS", flags)
-                .env("TSAN_OPTIONS", format!("suppressions={}", root().join("xtask/tsan.supp").display()))
                 .env("CARGO_TARGET_DIR", root().join("target").join(sanitizer)),
         )?;
     }

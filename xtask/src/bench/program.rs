@@ -351,9 +351,11 @@ impl Testpmd {
 
     fn launch(root: &Root, lcores: &[&str], devices: &[&str], options: &[&str]) -> Outcome<Self> {
         let fixed = ["--", "-i", "--nb-cores=1", "--total-num-mbufs=16384", "--burst=32"];
-        let args = [lcores, EAL, devices, &fixed, options].concat();
+        // Into a pipe testpmd would print its report after the prompt that follows it.
+        let unbuffered = ["-oL", "/usr/bin/dpdk-testpmd"];
+        let args = [&unbuffered, lcores, EAL, devices, &fixed, options].concat();
         let mut child = root
-            .command("/usr/bin/dpdk-testpmd", &args)
+            .command("/usr/bin/stdbuf", &args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
