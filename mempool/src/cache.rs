@@ -116,10 +116,29 @@ pub(crate) fn bump(counter: &AtomicU64) {
 
 /// Copies addresses between places that do not overlap.
 ///
+/// Not `memcpy`: its wide moves straddle cache lines when an array on the stack starts in the middle of one, and what was
+/// stored across two lines is slow to load again, as a get after a put does. The same program took 0.6 or 1.4 cycles an
+/// object, as its stack happened to lie.
+///
 /// # Safety
 /// As for [`std::ptr::copy_nonoverlapping`].
 #[inline(always)]
 pub(crate) unsafe fn copy_objects(from: *const Object, to: *mut Object, count: usize) {
-    // SAFETY: passed on.
-    unsafe { std::ptr::copy_nonoverlapping(from, to, count) };
+    let mut at = 0;
+    // SAFETY: passed on; each object is copied once. The empty assembly keeps the compiler from making it `memcpy`.
+    unsafe {
+        while at + LINE <= count {
+            to.add(at).cast::<[Object; LINE]>().write(from.add(at).cast::<[Object; LINE]>().read());
+            std::arch::asm!("", options(nostack, preserves_flags));
+            at += LINE;
+        }
+        while at < count {
+            to.add(at).write(from.add(at).read());
+            std::arch::asm!("", options(nostack, preserves_flags));
+            at += 1;
+        }
+    }
 }
+
+/// Addresses in a cache line.
+const LINE: usize = 8;

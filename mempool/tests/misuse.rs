@@ -58,10 +58,9 @@ fn objects_that_are_not_the_pools_are_refused() {
     });
     let pool = pool.build_anonymous().expect("a small pool");
     let object = pool.get().expect("a fresh pool");
-    // SAFETY: 100 bytes are the object's.
-    assert!(
-        unsafe { std::slice::from_raw_parts(object.address().as_ptr(), 100) }.iter().all(|byte| *byte == 7)
-    );
+    // SAFETY: 100 bytes are the object's, written by the constructor.
+    let bytes = unsafe { std::slice::from_raw_parts(object.address().as_ptr(), 100) };
+    assert!(bytes.iter().all(|byte| *byte == 7));
     // SAFETY: inside the object; given back, that is the misuse.
     unsafe { pool.put(Object::at(object.address().add(1))) };
     assert!(matches!(pool.faults()[..], [Fault::Foreign { .. }]));
