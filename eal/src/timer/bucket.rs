@@ -123,15 +123,16 @@ impl Buckets {
         Some(last)
     }
 
-    /// The last chunk's timers, and those of the chunk before it.
+    /// How many timers the last chunk has, and those of the chunk two before it.
     #[inline]
-    pub(super) fn last_chunks(&self, bucket: usize) -> (&[u32], &[u32]) {
-        let top = self.tops[bucket] as usize;
-        let link = top - top % CELLS as usize;
-        // Position 0, of an empty bucket or no chunk before, gives an empty range.
-        let below = self.cells[link] as usize;
-        let start = below - below % CELLS as usize + usize::from(below != 0);
-        (&self.cells[link + 1..top + 1], &self.cells[start..below + usize::from(below != 0)])
+    pub(super) fn look_ahead(&self, bucket: usize) -> (usize, &[u32]) {
+        let top = self.tops[bucket];
+        let link = |pos: u32| (pos - pos % CELLS) as usize;
+        // Position 0, of an empty bucket or of no chunk before, leads to chunk 0, whose link is 0.
+        let second = self.cells[link(top)];
+        let third = self.cells[link(second)];
+        let start = link(third) + usize::from(third != 0);
+        ((top % CELLS) as usize, &self.cells[start..third as usize + usize::from(third != 0)])
     }
 
     /// Takes out the last chunk's timers, all at once.

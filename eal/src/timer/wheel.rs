@@ -4,6 +4,7 @@ use std::ops::{Deref, DerefMut};
 
 use super::TimerError;
 use super::bucket::{BUCKETS, Buckets, CHUNK, FINEST, NOTHING, SLOT_BITS};
+use crate::barrier::prefetch_write;
 
 /// A timer of one wheel. Stale once the timer was removed, also when its place is used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -415,11 +416,7 @@ impl<T: Copy> Timers<T> {
     /// Each timer leaves the bucket just before its callback, so the callbacks find all others filed as ever.
     fn fire_chunk(&mut self, handler: &mut impl FnMut(&mut Timers<T>, TimerId, T)) -> (usize, usize) {
         let (bucket, time) = (self.draining, self.cursor << self.shift);
-        // The next chunk's nodes are loaded while this one's callbacks run: nothing waits for these loads, and the misses
-        // overlap.
-        let (chunk, next) = self.buckets.last_chunks(bucket);
-        let count = chunk.len();
-        std::hint::black_box(next.iter().fold(0, |all, &index| all | self.nodes[index as usize].deadline));
+        let count = self.warm(bucket);
         let (mut calls, mut moves) = (0, 0);
         for _ in 0..count {
             let Some(index) = self.buckets.pop(bucket) else { break };
@@ -444,9 +441,21 @@ impl<T: Copy> Timers<T> {
         (calls, moves)
     }
 
+    /// Asks for the timers of the chunk that comes two after the last one, so that the misses on them overlap with one another
+    /// and with the work on the last one. Tells how many the last one has.
+    #[inline(always)]
+    fn warm(&self, bucket: usize) -> usize {
+        let (count, next) = self.buckets.look_ahead(bucket);
+        for &index in next {
+            prefetch_write(&raw const self.nodes[index as usize]);
+        }
+        count
+    }
+
     /// Moves the last chunk of a coarser bucket on to finer ones. Tells how many timers it moved.
     fn cascade_chunk(&mut self) -> usize {
         let mut chunk = [0; CHUNK];
+        self.warm(self.draining);
         let count = self.buckets.take_chunk(self.draining, &mut chunk);
         for &index in &chunk[..count] {
             self.refile(index);
