@@ -55,6 +55,7 @@ pub struct TapPort {
     name: String,
     gate: Option<Gate>,
     started: bool,
+    carrier: bool,
 }
 
 impl TapPort {
@@ -73,6 +74,7 @@ impl TapPort {
             name,
             gate: None,
             started: false,
+            carrier: false,
         })
     }
 
@@ -153,13 +155,17 @@ impl PortDriver for TapPort {
             control.set_up(true)?;
             control.set_carrier(true)
         })?;
-        self.started = true;
+        (self.started, self.carrier) = (true, true);
         Ok(())
     }
 
     fn stop(&mut self) -> Result<(), PortError> {
         self.started = false;
-        self.ask("stop", |control| control.set_carrier(false))
+        match self.ask("stop", |control| control.set_carrier(false)) {
+            // What is gone has stopped.
+            Err(_) if self.gate.as_ref().is_some_and(Gate::is_gone) => Ok(()),
+            other => other,
+        }
     }
 
     fn close(&mut self) -> Result<(), PortError> {
@@ -170,12 +176,15 @@ impl PortDriver for TapPort {
     }
 
     fn link(&mut self) -> Link {
-        let up = self.started && self.state().is_ok_and(|state| state.up);
+        // The kernel's own word on the carrier lags behind.
+        let up = self.started && self.carrier && self.state().is_ok_and(|state| state.up);
         Link { up, speed_mbps: None, ..Link::default() }
     }
 
     fn set_link_up(&mut self, up: bool) -> Result<(), PortError> {
-        self.ask("switch", |control| control.set_carrier(up))
+        self.ask("switch", |control| control.set_carrier(up))?;
+        self.carrier = up;
+        Ok(())
     }
 
     fn mtu(&mut self) -> Result<u32, PortError> {

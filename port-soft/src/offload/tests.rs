@@ -1,1 +1,218 @@
+use super::*;
+use pollux_mempool::MbufPool;
+use proptest::prelude::*;
 
+fn pool() -> MbufPool {
+    MbufPool::builder("offload", 256).build_anonymous().expect("memory")
+}
+
+/// Ethernet (tagged or not), IPv4, TCP with an open checksum as the kernel leaves it, and payload.
+fn tcp4(tag: bool, payload: usize) -> (Vec<u8>, VnetHeader) {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    if tag {
+        frame.extend([0x81, 0, 0, 7]);
+    }
+    frame.extend([8, 0]);
+    let l3 = frame.len();
+    frame.extend([0x45, 0, 0, 0, 0, 9, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    let upper = (20 + payload) as u16;
+    frame[l3 + 2..l3 + 4].copy_from_slice(&(20 + upper).to_be_bytes());
+    let sum = checksum::of(&frame[l3..l3 + 20]);
+    frame[l3 + 10..l3 + 12].copy_from_slice(&sum.to_be_bytes());
+    let l4 = frame.len();
+    frame.extend([0, 80, 0x30, 0x39, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 0x98, 0xff, 0xff, 0, 0, 0, 0]);
+    let pseudo = checksum::Sum::of(&frame[l3 + 12..l3 + 20]).add_word(6).add_word(upper);
+    // Folded, not complemented.
+    frame[l4 + 16..l4 + 18].copy_from_slice(&(!pseudo.checksum()).to_be_bytes());
+    frame.extend((0..payload).map(|at| (at * 7) as u8));
+    let header = VnetHeader {
+        checksum: Some(PartialChecksum { start: l4 as u16, offset: 16 }),
+        header_bytes: (l4 + 20) as u16,
+        ..VnetHeader::default()
+    };
+    (frame, header)
+}
+
+fn mbuf(pool: &MbufPool, frame: &[u8]) -> Mbuf {
+    let mut mbuf = pool.alloc().expect("the pool is full");
+    crate::chain::fill(pool, &mut mbuf, frame.chunks(997)).expect("the pool has enough");
+    mbuf
+}
+
+/// A TCP segment's checksum is right when all of it sums to zero.
+fn check_tcp4(frame: &[u8]) {
+    let l3 = vlan::skip_tags(frame).expect("Ethernet").offset;
+    let total = usize::from(u16::from_be_bytes([frame[l3 + 2], frame[l3 + 3]]));
+    assert_eq!(l3 + total, frame.len());
+    assert_eq!(checksum::of(&frame[l3..l3 + 20]), 0, "IPv4 header");
+    let sum = checksum::Sum::of(&frame[l3 + 12..l3 + 20]).add_word(6).add_word(total as u16 - 20);
+    assert_eq!(sum.add_bytes(&frame[l3 + 20..]).checksum(), 0, "TCP");
+}
+
+#[test]
+fn an_open_checksum_is_passed_on_or_completed() {
+    let pool = pool();
+    for tag in [false, true] {
+        let (frame, header) = tcp4(tag, 100);
+        let mut packet = mbuf(&pool, &frame);
+        describe(&mut packet, &header, 0).expect("sound");
+        assert_eq!(packet.tx_flags(), TxFlags::IPV4 | TxFlags::TCP_CHECKSUM);
+        assert_eq!(packet.rx_flags(), RxFlags::L4_CHECKSUM_NONE);
+        let l2_len = if tag { 18 } else { 14 };
+        assert_eq!(packet.tx_offload(), TxOffload { l2_len, l3_len: 20, l4_len: 20, ..TxOffload::default() });
+        assert_eq!(header_of(&mut packet).expect("sound").header, header, "as it came");
+        let mut out = Vec::new();
+        Finisher::default().plain(&mut packet, |frame| out.push(frame.to_vec())).expect("sound");
+        assert_eq!(out.len(), 1);
+        check_tcp4(&out[0]);
+        assert!(out[0][l2_len as usize + 40..] == frame[l2_len as usize + 40..]);
+    }
+}
+
+#[test]
+fn a_large_frame_is_passed_on_or_cut() {
+    let pool = pool();
+    let (frame, header) = tcp4(false, 10_000);
+    let header = VnetHeader {
+        segmentation: Segmentation::Tcp4,
+        segment_bytes: 1448,
+        // The frame's flags have CWR, which the kernel notes here.
+        ecn: true,
+        ..header
+    };
+    let mut packet = mbuf(&pool, &frame);
+    assert!(packet.segment_count() > 1);
+    describe(&mut packet, &header, 0).expect("sound");
+    assert!(packet.tx_flags().contains(TxFlags::TCP_SEGMENTATION | TxFlags::IP_CHECKSUM));
+    assert!(packet.rx_flags().contains(RxFlags::LRO));
+    assert_eq!(packet.tx_offload().tso_segment_bytes, 1448);
+    assert_eq!(header_of(&mut packet).expect("sound").header, header, "as it came");
+    let (mut lengths, mut payload) = (Vec::new(), Vec::new());
+    let cut = Finisher::default().plain(&mut packet, |frame| {
+        check_tcp4(frame);
+        lengths.push(frame.len());
+        payload.extend_from_slice(&frame[54..]);
+    });
+    cut.expect("sound");
+    assert_eq!(lengths, [1502, 1502, 1502, 1502, 1502, 1502, 54 + 10_000 - 6 * 1448]);
+    assert!(payload == frame[54..]);
+}
+
+#[test]
+fn tags_asked_for_are_put_in() {
+    let pool = pool();
+    let (frame, header) = tcp4(false, 30);
+    let mut packet = mbuf(&pool, &frame);
+    // The kernel counted from a frame without the tag that stands in it again.
+    let (tagged, _) = tcp4(true, 30);
+    let mut put_back = mbuf(&pool, &tagged);
+    describe(&mut put_back, &header, 4).expect("sound");
+    assert_eq!(put_back.tx_offload().l2_len, 18);
+
+    describe(&mut packet, &header, 0).expect("sound");
+    packet.set_tx_flags(packet.tx_flags() | TxFlags::QINQ);
+    packet.set_vlan_tci(7);
+    packet.set_vlan_tci_outer(0x6005);
+    let asked = header_of(&mut packet).expect("sound");
+    assert_eq!(asked.header.checksum, Some(PartialChecksum { start: 34 + 8, offset: 16 }));
+    assert_eq!(asked.tag_bytes(), 8);
+    let mut out = Vec::new();
+    Finisher::default().plain(&mut packet, |frame| out.extend_from_slice(frame)).expect("sound");
+    assert_eq!(out[12..22], [0x88, 0xa8, 0x60, 5, 0x81, 0, 0, 7, 8, 0]);
+    check_tcp4(&out);
+}
+
+#[test]
+fn a_sum_inside_something_else_is_completed_at_once() {
+    let pool = pool();
+    // UDP inside GRE: nothing that the mbuf's flags have words for.
+    let (mut frame, _) = tcp4(false, 3001);
+    frame[23] = 47;
+    let header =
+        VnetHeader { checksum: Some(PartialChecksum { start: 61, offset: 6 }), ..VnetHeader::default() };
+    let mut packet = mbuf(&pool, &frame);
+    describe(&mut packet, &header, 0).expect("sound");
+    assert!(is_plain(&packet));
+    let mut expected = frame.clone();
+    checksum::complete(&mut expected, 61, 6).expect("inside");
+    let mut got = vec![0; frame.len()];
+    packet.read(0, &mut got);
+    assert!(got == expected);
+    // Cutting it is another matter.
+    let cut = VnetHeader { segmentation: Segmentation::Tcp4, segment_bytes: 1000, ..header };
+    assert_eq!(describe(&mut mbuf(&pool, &frame), &cut, 0), Err(Malformed));
+}
+
+#[test]
+fn sctp_gets_its_crc() {
+    // The check value of CRC-32C, in the byte order of the field.
+    let crc =
+        !b"123456789".iter().fold(!0, |crc: u32, byte| CRC32C[usize::from(crc as u8 ^ byte)] ^ (crc >> 8));
+    assert_eq!(crc, 0xe306_9283);
+    let pool = pool();
+    let (mut frame, _) = tcp4(false, 2000);
+    frame[23] = 132;
+    let header =
+        VnetHeader { checksum: Some(PartialChecksum { start: 34, offset: 8 }), ..VnetHeader::default() };
+    let mut packet = mbuf(&pool, &frame);
+    describe(&mut packet, &header, 0).expect("sound");
+    assert!(is_plain(&packet));
+    frame[42..46].fill(0);
+    let crc =
+        !frame[34..].iter().fold(!0, |crc: u32, byte| CRC32C[usize::from(crc as u8 ^ byte)] ^ (crc >> 8));
+    assert_eq!(packet.data()[42..46], crc.to_le_bytes());
+}
+
+#[test]
+fn what_cannot_be_done_is_refused() {
+    let pool = pool();
+    let (frame, header) = tcp4(false, 100);
+    let refused = |change: &dyn Fn(&mut Mbuf)| {
+        let mut packet = mbuf(&pool, &frame);
+        describe(&mut packet, &header, 0).expect("sound");
+        change(&mut packet);
+        header_of(&mut packet).is_err()
+    };
+    assert!(!refused(&|_| {}));
+    assert!(refused(&|packet| packet.set_tx_flags(TxFlags::SCTP_CHECKSUM)));
+    assert!(refused(&|packet| packet.set_tx_flags(TxFlags::TUNNEL_VXLAN | TxFlags::TCP_CHECKSUM)));
+    assert!(refused(&|packet| packet.set_tx_flags(packet.tx_flags() | TxFlags::TCP_SEGMENTATION)), "no size");
+    assert!(refused(&|packet| packet.set_tx_offload(TxOffload::default())), "no lengths");
+    let far = TxOffload { l2_len: 14, l3_len: 400, l4_len: 20, ..TxOffload::default() };
+    assert!(refused(&|packet| packet.set_tx_offload(far)), "beyond the frame");
+    let udp = VnetHeader { segmentation: Segmentation::Udp, segment_bytes: 10, ..header };
+    assert_eq!(describe(&mut mbuf(&pool, &frame), &udp, 0), Err(Malformed), "TCP is not cut as UDP");
+}
+
+proptest! {
+    /// Whatever the kernel, or whoever, says of whatever frame: refused, or done without harm.
+    #[test]
+    fn any_words_about_any_frame(
+        bytes in prop::collection::vec(any::<u8>(), 0..200),
+        sound: bool,
+        words: [u8; 10],
+        plausible: bool,
+        shift in prop_oneof![Just(0u16), Just(4)],
+        change in any::<prop::sample::Index>(),
+        value: u8,
+    ) {
+        let pool = pool();
+        let (mut frame, mut header) = if sound { tcp4(value & 1 == 0, bytes.len() * 20) } else { (bytes, VnetHeader::default()) };
+        if !plausible {
+            header = VnetHeader::decode(words);
+        } else if value & 2 == 0 {
+            (header.segmentation, header.segment_bytes) = (Segmentation::Tcp4, 1 + u16::from(value));
+        }
+        if !frame.is_empty() {
+            let at = change.index(frame.len().min(80));
+            frame[at] ^= value;
+        }
+        let mut packet = mbuf(&pool, &frame);
+        if describe(&mut packet, &header, shift).is_ok() {
+            let mut count = 0;
+            let _ = Finisher::default().plain(&mut packet, |frame| count += frame.len());
+            let _ = header_of(&mut packet);
+            prop_assert!(count <= 200 * frame.len() * 100);
+        }
+    }
+}

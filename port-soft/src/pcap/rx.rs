@@ -85,8 +85,11 @@ impl RxBurst for ReplayRx {
         }
         let Self { frames, pool, port, counters, ended, .. } = self;
         let first = burst.len();
-        // No mbuf, no frame: the file waits, nothing is lost.
+        // No mbuf, no frame: the file waits. Counted once a burst, so that it shows; no frame is lost.
         let got = pool.alloc_up_to(burst, max);
+        if got < max {
+            counters.drop_for(RxDrop::NoMbuf, 1);
+        }
         let (mut filled, mut bytes) = (0, 0);
         while filled < got {
             let frame = match frames {
@@ -115,7 +118,8 @@ impl RxBurst for ReplayRx {
                 }
                 Err(reason) => {
                     counters.drop_for(reason, 1);
-                    burst[first + filled].reset();
+                    // One loss a burst: were no frame to fit, memory would be replayed without end.
+                    break;
                 }
             }
         }

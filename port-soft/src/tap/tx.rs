@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pollux_frame_io::Trouble;
 use pollux_frame_io::tap::TapTx;
-use pollux_frame_io::vnet::VnetHeader;
+use pollux_frame_io::vnet::{VNET_BYTES, VnetHeader};
 use pollux_mempool::{Burst, Mbuf};
 use pollux_port::driver::{Moved, TxBurst, TxSetup};
 use pollux_port::{Gate, TxCounters, TxDrop};
@@ -26,10 +26,19 @@ impl TapQueueTx {
 
     #[inline]
     fn send(&mut self, mbuf: &mut Mbuf) -> Result<(), Trouble> {
-        if offload::is_plain(mbuf) {
-            return self.tx.write(&VnetHeader::default(), mbuf.segments());
+        if !offload::is_plain(mbuf) {
+            return self.send_asking(mbuf);
         }
-        self.send_asking(mbuf)
+        // The kernel's header goes into the headroom, so that it and the frame are one piece.
+        if mbuf.is_contiguous()
+            && let Some(header) = mbuf.prepend(VNET_BYTES)
+        {
+            header.copy_from_slice(&VnetHeader::default().encode());
+            let done = self.tx.write_joined(mbuf.data());
+            mbuf.adj(VNET_BYTES);
+            return done;
+        }
+        self.tx.write(&VnetHeader::default(), mbuf.segments())
     }
 
     #[cold]
