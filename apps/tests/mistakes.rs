@@ -50,7 +50,11 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
             2,
             "device 'net_null0': size=0: is not a whole number from 14 to 65535",
         ),
-        (&["--vdev", "net_ring0,size=3"], 2, "device 'net_ring0': unknown key 'size'; allowed: none; with any driver: fault, tee, trace"),
+        (
+            &["--vdev", "net_ring0,size=3"],
+            2,
+            "device 'net_ring0': unknown key 'size'; allowed: none; with any driver: fault, tee, trace",
+        ),
         (
             &["-l", NO_CPU],
             2,
