@@ -164,7 +164,10 @@ fn untouched(from: &Namespace, to: &Namespace) {
             let mut frame = vec![0x02, 0, 0, 0, 0x77, n as u8, 0x02, 0, 0, 0, 0x77, 0xff];
             frame.extend(tag);
             frame.extend([0x88, 0xb5]);
-            frame.extend((0..length - 14).map(|at| (at * 7 + n) as u8));
+            // Beyond the MTU the kernel sends no tag but one of 802.1Q (`packet_extra_vlan_len_allowed`).
+            let longest = if tag.first() == Some(&0x81) { 9018 } else { 9014 };
+            let whole = longest.min(length + tag.len());
+            frame.extend((0..whole - frame.len()).map(|at| (at * 7 + n) as u8));
             frames.push(frame);
         }
     }
