@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use pollux_bringup::program::say;
 use pollux_bringup::{Bringup, BringupError};
 use pollux_eal::lcore::Launched;
 use pollux_port::{PortEvent, PortState};
@@ -47,7 +48,7 @@ impl Watch<'_> {
                 && due <= now
             {
                 let counts = meter.read(bringup);
-                self.say(&table::table(self.app, &counts, &counts.since(&before)));
+                self.show(&table::table(self.app, &counts, &counts.since(&before)));
                 before = counts;
                 next_table = Some(due + if due < start + period { period - (due - start) } else { period });
             }
@@ -67,10 +68,11 @@ impl Watch<'_> {
             while let Some(event) = port.poll_event() {
                 match event {
                     PortEvent::Link(link) => {
-                        eprintln!("{}: port {id} {}: link {link}", self.app, port.name())
+                        say(format_args!("{}: port {id} {}: link {link}", self.app, port.name()));
                     }
                     PortEvent::Removed => {
-                        eprintln!("{}: port {id} {} disappeared; going on without it", self.app, port.name());
+                        let name = port.name();
+                        say(format_args!("{}: port {id} {name} disappeared; going on without it", self.app));
                     }
                     _ => {}
                 }
@@ -82,7 +84,7 @@ impl Watch<'_> {
 
     /// The last word: a table with the rates of the whole run, and the JSON line if that is asked for.
     pub fn report(&self, counts: &Counts) {
-        self.say(&table::table(self.app, counts, counts));
+        self.show(&table::table(self.app, counts, counts));
         if self.options.json {
             // A reader that went away is no error of ours.
             let _ = writeln!(std::io::stdout(), "{}", report::json(self.app, counts));
@@ -90,7 +92,7 @@ impl Watch<'_> {
     }
 
     /// Standard output belongs to the JSON line when there is one.
-    fn say(&self, text: &str) {
+    fn show(&self, text: &str) {
         let gap = if std::io::stdout().is_terminal() { "\n" } else { "" };
         let _ = if self.options.json {
             std::io::stderr().write_all(text.as_bytes())

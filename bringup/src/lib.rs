@@ -126,7 +126,7 @@ impl Bringup {
             })?);
         }
         if let Some(notice) = self.notice.take() {
-            eprintln!("{notice}");
+            program::say(format_args!("{notice}"));
         }
         Ok((all, pool))
     }

@@ -23,7 +23,7 @@ where
         }
         Ok(Parsed::Run(line, options)) => {
             for warning in &line.warnings {
-                eprintln!("{}: {warning}", line.program);
+                say(format_args!("{}: {warning}", line.program));
             }
             let done = if line.eal.log.help {
                 pollux_eal::log::help(&line.eal.log, &driver::log_components())
@@ -41,13 +41,19 @@ where
     }
 }
 
+/// One line on standard error, in one piece, so that lines of several programs do not mix. One that nobody reads is no
+/// error.
+pub fn say(line: std::fmt::Arguments<'_>) {
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
 fn print(text: &str) {
     // A reader that went away, such as `| head`, is no error.
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 fn fail(program: &str, error: &BringupError) -> ExitCode {
-    eprintln!("{program}: {}", error.line());
+    say(format_args!("{program}: {}", error.line()));
     ExitCode::from(error.exit_code())
 }
 

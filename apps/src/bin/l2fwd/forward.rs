@@ -37,7 +37,7 @@ impl Edit {
         Self::Rewrite(head)
     }
 
-    /// Frames too short to have addresses stay as they are.
+    /// Frames too short to have addresses, or shared with another holder, stay as they are.
     #[inline]
     fn apply(self, burst: &mut Burst) {
         match self {

@@ -9,7 +9,8 @@ use pollux_apps::forward::{self, BURST, Edit, Path};
 use pollux_apps::options::{RunOptions, at_least_one};
 use pollux_apps::pairs::{Hop, PortMap, PortMask, deal, hops};
 use pollux_apps::watch::{Watch, joined};
-use pollux_bringup::{Bringup, BringupError, PortWishes, program};
+use pollux_bringup::program::{self, say};
+use pollux_bringup::{Bringup, BringupError, PortWishes};
 use pollux_config::CommandLine;
 use pollux_eal::clock::Nanos;
 use pollux_eal::lcore::LcoreId;
@@ -75,7 +76,7 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
         PortWishes { promiscuous: options.promiscuous.then_some(true), ..options.run.wishes(shares.len()) };
     let (queues, pool) = bringup.start_ports(&ids, &wishes)?;
     if let Some(notice) = notice {
-        eprintln!("l2fwd: {notice}");
+        say(format_args!("l2fwd: {notice}"));
     }
     let mut paths = paths(&mut bringup, &hops, queues, options.no_mac_updating)?;
     for (path, _) in &mut paths {
@@ -101,7 +102,7 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
         }
         launched.push(bringup.eal.launch(lcore, move |lcore| forward::run(lcore, &mut own))?);
     }
-    eprintln!("l2fwd: forwarding on {} of {} lcores; Ctrl-C ends it", launched.len(), lcores.len());
+    say(format_args!("l2fwd: forwarding on {} of {} lcores; Ctrl-C ends it", launched.len(), lcores.len()));
 
     let meter = Meter::new(counted);
     let period = (options.period > 0).then(|| Duration::from_secs(options.period.into()));
@@ -156,5 +157,5 @@ fn prime(path: &mut Path, pool: &MbufPool, bursts: usize) {
 
 fn say_path(names: &[String], hop: Hop, lcore: LcoreId) {
     let name = |port: u16| format!("port {port} {}", names[usize::from(port)]);
-    eprintln!("l2fwd: lcore {lcore}: {} to {}", name(hop.from), name(hop.to));
+    say(format_args!("l2fwd: lcore {lcore}: {} to {}", name(hop.from), name(hop.to)));
 }
