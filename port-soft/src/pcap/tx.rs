@@ -19,11 +19,21 @@ pub(super) struct FileTx {
     finisher: Finisher,
     /// A full disk is said once.
     told: bool,
+    flushed: Timestamp,
 }
+
+/// So much of a capture is at most lost when the process is killed.
+const FLUSH_NANOS: u64 = 1_000_000_000;
 
 impl FileTx {
     pub(super) fn new(writer: Arc<Mutex<PcapWriter>>, setup: TxSetup) -> Self {
-        Self { writer, counters: setup.counters, finisher: Finisher::default(), told: false }
+        Self {
+            writer,
+            counters: setup.counters,
+            finisher: Finisher::default(),
+            told: false,
+            flushed: Timestamp::now(),
+        }
     }
 
     #[cold]
@@ -58,7 +68,7 @@ impl TxBurst for FileTx {
         if burst.is_empty() {
             return Moved::NONE;
         }
-        let Self { writer, counters, finisher, told } = self;
+        let Self { writer, counters, finisher, told, flushed } = self;
         let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Timestamp::now();
         let mut moved = Moved::NONE;
@@ -84,6 +94,15 @@ impl TxBurst for FileTx {
             }
         }
         burst.clear();
+        if now.nanos().saturating_sub(flushed.nanos()) > FLUSH_NANOS {
+            *flushed = now;
+            if !writer.has_failed()
+                && let Err(error) = writer.flush()
+            {
+                // The frames are counted as sent by now; those to come will not be.
+                Self::lost(told, &error);
+            }
+        }
         moved
     }
 
