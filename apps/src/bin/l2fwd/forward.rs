@@ -1,6 +1,6 @@
 //! l2fwd's loop: a burst in, a burst out.
 //!
-//! A [`Path`] joins the rx queue of one port to the tx queue of another. An lcore owns its paths and goes round them. No
+//! A `Path` joins the rx queue of one port to the tx queue of another. An lcore owns its paths and goes round them. No
 //! clock is read but the TSC, at most once a round.
 
 use std::sync::Arc;
