@@ -12,6 +12,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     ("config", &[]),
     ("ring", &[]),
     ("wire", &[]),
+    ("mlx5-abi", &[]),
     ("eal", &["config"]),
     ("mempool", &["eal", "ring"]),
     ("frame-io", &["eal"]),

@@ -1,0 +1,109 @@
+//! Structures and values that attributes of the driver's calls carry.
+
+use std::mem::offset_of;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Head of what is read from a file of asynchronous commands; the answer follows.
+///
+/// Source: rdma-core `kernel-headers/rdma/mlx5_user_ioctl_verbs.h`, `struct mlx5_ib_uapi_devx_async_cmd_hdr`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct AsyncCommand {
+    /// What the user called the command.
+    pub wr_id: u64,
+}
+
+const _: () = assert!(size_of::<AsyncCommand>() == 8 && offset_of!(AsyncCommand, wr_id) == 0);
+
+/// Head of what is read from a file of device events; the event entry may follow.
+///
+/// Source: rdma-core `kernel-headers/rdma/mlx5_user_ioctl_verbs.h`, `struct mlx5_ib_uapi_devx_async_event_hdr`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct AsyncEvent {
+    /// What the user called the subscription.
+    pub cookie: u64,
+}
+
+const _: () = assert!(size_of::<AsyncEvent>() == 8 && offset_of!(AsyncEvent, cookie) == 0);
+
+/// A steering register's value.
+///
+/// Source: rdma-core `kernel-headers/rdma/mlx5_user_ioctl_verbs.h`, `struct mlx5_ib_uapi_reg`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Register {
+    /// The value.
+    pub value: u32,
+    /// Which bits of it count.
+    pub mask: u32,
+}
+
+const _: () = assert!(size_of::<Register>() == 8 && offset_of!(Register, mask) == 4);
+
+/// Facts about a port.
+///
+/// Source: rdma-core `kernel-headers/rdma/mlx5_user_ioctl_verbs.h`, `struct mlx5_ib_uapi_query_port`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct QueryPort {
+    /// Which of them count.
+    pub flags: u64,
+    /// The virtual port.
+    pub vport: u16,
+    /// Its function.
+    pub vport_vhca_id: u16,
+    /// The function that owns the embedded switch.
+    pub esw_owner_vhca_id: u16,
+    /// Reserved.
+    pub reserved0: u16,
+    /// Where its receive steering stands.
+    pub vport_steering_icm_rx: u64,
+    /// Where its send steering stands.
+    pub vport_steering_icm_tx: u64,
+    /// The register that names it.
+    pub reg_c0: Register,
+}
+
+const _: () = assert!(size_of::<QueryPort>() == 40 && offset_of!(QueryPort, reg_c0) == 32);
+
+/// What a UAR page is for. Source: rdma-core `kernel-headers/rdma/mlx5_user_ioctl_verbs.h`, `enum mlx5_ib_uapi_uar_alloc_type`.
+pub mod uar_type {
+    /// Write combining, for BlueFlame.
+    pub const BF: u64 = 0;
+    /// Not cached, for doorbells alone.
+    pub const NC: u64 = 1;
+}
+
+/// Tables of flow matchers. Source: rdma-core `kernel-headers/rdma/mlx5_user_ioctl_verbs.h`, `enum mlx5_ib_uapi_flow_table_type`.
+pub mod flow_table {
+    /// What is received.
+    pub const NIC_RX: u64 = 0;
+    /// What is sent.
+    pub const NIC_TX: u64 = 1;
+    /// The embedded switch.
+    pub const FDB: u64 = 2;
+    /// RDMA packets received.
+    pub const RDMA_RX: u64 = 3;
+    /// RDMA packets sent.
+    pub const RDMA_TX: u64 = 4;
+}
+
+/// Kinds of device memory. Source: rdma-core `kernel-headers/rdma/mlx5_user_ioctl_verbs.h`, `enum mlx5_ib_uapi_dm_type`.
+pub mod device_memory {
+    /// Memory for users.
+    pub const MEMIC: u64 = 0;
+    /// Of steering.
+    pub const STEERING_SW_ICM: u64 = 1;
+    /// Of header changes.
+    pub const HEADER_MODIFY_SW_ICM: u64 = 2;
+    /// Of their patterns.
+    pub const HEADER_MODIFY_PATTERN_SW_ICM: u64 = 3;
+}
+
+/// Of a file of device events. Source: rdma-core `kernel-headers/rdma/mlx5_user_ioctl_verbs.h`, `enum mlx5_ib_uapi_devx_create_event_channel_flags`.
+pub mod event_channel {
+    /// Heads only.
+    pub const OMIT_DATA: u32 = 1 << 0;
+}

@@ -1,0 +1,142 @@
+//! A block of bytes by the names of its fields: what `layouts!` declares, and what a dump prints.
+
+use std::fmt;
+
+/// One field of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The field's name in the manual, as the C headers spell it; a dot leads into a nested block.
+    pub name: &'static str,
+    /// Its first bit, counted from the block's most significant one.
+    pub bit: u32,
+    /// How many bits it has.
+    pub bits: u32,
+}
+
+/// A block: its name, its size and its fields.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// The block's name in Linux `include/linux/mlx5/mlx5_ifc.h`, without `mlx5_ifc_` and `_bits`.
+    pub name: &'static str,
+    /// Its fixed part; lists at its end are not counted.
+    pub bytes: usize,
+    /// Fields in order of declaration.
+    pub fields: &'static [Place],
+}
+
+impl Layout {
+    /// The fields of `block` that are not zero, in one line: `cqc: log_cq_size=10 uar_page=3`.
+    ///
+    /// Takes blocks of any length: of a short one the fields that are whole, and a note.
+    #[must_use]
+    pub fn dump<'a>(&'a self, block: &'a [u8]) -> impl fmt::Display + 'a {
+        Dump { title: self.name, layout: self, block }
+    }
+
+    /// The same under another name.
+    pub(crate) fn dump_as<'a>(&'a self, title: &'a str, block: &'a [u8]) -> impl fmt::Display + 'a {
+        Dump { title, layout: self, block }
+    }
+}
+
+struct Dump<'a> {
+    title: &'a str,
+    layout: &'a Layout,
+    block: &'a [u8],
+}
+
+impl fmt::Display for Dump<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}:", self.title)?;
+        for place in self.layout.fields {
+            let last = (place.bit + place.bits).div_ceil(8) as usize;
+            let Some(bytes) = self.block.get(place.bit as usize / 8..last) else { continue };
+            if place.bits <= 64 {
+                let value = (place.bit..place.bit + place.bits).fold(0_u64, |value, bit| {
+                    value << 1 | u64::from(self.block[bit as usize / 8] >> (7 - bit % 8) & 1)
+                });
+                if value != 0 {
+                    write!(out, " {}={value:#x}", name(place))?;
+                }
+            } else if bytes.iter().any(|byte| *byte != 0) {
+                write!(out, " {}=", name(place))?;
+                bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}"))?;
+            }
+        }
+        if self.block.len() < self.layout.bytes {
+            write!(out, " (short: {} of {} bytes)", self.block.len(), self.layout.bytes)?;
+        }
+        Ok(())
+    }
+}
+
+fn name(place: &Place) -> String {
+    place.name.to_ascii_lowercase()
+}
+
+/// Declares blocks: for each a type whose constants are its fields, its size, and its [`Layout`].
+///
+/// `NAME: field(offset, hi, lo)` is a [`Field`](crate::field::Field), `wide` a [`Wide`](crate::field::Wide), and
+/// `run(offset, bytes)` a [`Run`](crate::field::Run). A field is named after the manual in capitals; where a nested
+/// block or a clash asks for another name, `NAME as "manual.name"` says which one it is. All blocks of a file stand in
+/// its `LAYOUTS`, by which the tests compare them with the C headers.
+macro_rules! layouts {
+    ($(
+        $(#[$about:meta])*
+        $block:ident = $prm:literal [$len:literal] {
+            $($(#[$what:meta])* $field:ident $(as $alias:literal)?: $kind:ident($($place:literal),+),)*
+        }
+    )+) => {
+        $(
+            $(#[$about])*
+            ///
+            #[doc = concat!("Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `", $prm, "`.")]
+            #[derive(Clone, Copy, Debug)]
+            pub enum $block {}
+
+            impl $block {
+                /// Bytes of the fixed part.
+                pub const BYTES: usize = $len;
+                /// A block with nothing set.
+                pub const ZERO: [u8; $len] = [0; $len];
+                /// The names and places of the fields.
+                pub const LAYOUT: $crate::layout::Layout = $crate::layout::Layout {
+                    name: $prm,
+                    bytes: $len,
+                    fields: &[$($crate::layout::Place {
+                        name: $crate::layout::layouts!(@name $field $($alias)?),
+                        bit: Self::$field.bit(),
+                        bits: Self::$field.bits(),
+                    }),*],
+                };
+                $(
+                    $(#[$what])*
+                    #[doc = concat!("`", $crate::layout::layouts!(@name $field $($alias)?), "`: ",
+                        $crate::layout::layouts!(@doc $kind($($place),+)))]
+                    pub const $field: $crate::layout::layouts!(@type $kind $len ($($place),+)) =
+                        $crate::layout::layouts!(@new $kind ($($place),+));
+                )*
+            }
+        )+
+
+        /// All blocks of this module.
+        pub(crate) const LAYOUTS: &[$crate::layout::Layout] = &[$($block::LAYOUT),+];
+    };
+    (@name $field:ident) => { stringify!($field) };
+    (@name $field:ident $alias:literal) => { $alias };
+    (@type field $len:literal ($($place:literal),+)) => { $crate::field::Field<$len> };
+    (@type wide $len:literal ($($place:literal),+)) => { $crate::field::Wide<$len> };
+    (@type run $len:literal ($offset:literal, $n:literal)) => { $crate::field::Run<$len, $n> };
+    (@new field ($offset:literal, $hi:literal, $lo:literal)) => { $crate::field::Field::new($offset, $hi, $lo) };
+    (@new wide ($offset:literal, $hi:literal, $lo:literal)) => { $crate::field::Wide::new($offset, $hi, $lo) };
+    (@new run ($offset:literal, $n:literal)) => { $crate::field::Run::new($offset) };
+    (@doc field($offset:literal, $hi:literal, $lo:literal)) => {
+        concat!("bits ", $hi, " to ", $lo, " of the dword at ", stringify!($offset), ".")
+    };
+    (@doc wide($offset:literal, $hi:literal, $lo:literal)) => {
+        concat!("bits ", $hi, " to ", $lo, " of the two dwords at ", stringify!($offset), ".")
+    };
+    (@doc run($offset:literal, $n:literal)) => { concat!($n, " bytes at ", stringify!($offset), ".") };
+}
+
+pub(crate) use layouts;

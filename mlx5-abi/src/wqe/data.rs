@@ -1,0 +1,113 @@
+use std::mem::offset_of;
+
+use zerocopy::byteorder::big_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::SEGMENT_BYTES;
+
+/// A piece of memory to send from or to receive into.
+///
+/// Source: rdma-core `providers/mlx5/mlx5dv.h`, `struct mlx5_wqe_data_seg`.
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+pub struct Data {
+    /// Bytes, at most 2^31; bit 31 set makes the segment an [`InlineHeader`].
+    pub byte_count: U32,
+    /// Key of the memory.
+    pub lkey: U32,
+    /// Its address as the key knows it.
+    pub addr: U64,
+}
+
+const _: () = assert!(size_of::<Data>() == 16 && offset_of!(Data, lkey) == 4 && offset_of!(Data, addr) == 8);
+
+impl Data {
+    /// A piece of memory.
+    #[must_use]
+    #[inline]
+    pub const fn new(bytes: u32, lkey: u32, addr: u64) -> Self {
+        Self { byte_count: U32::new(bytes), lkey: U32::new(lkey), addr: U64::new(addr) }
+    }
+}
+
+/// In `byte_count`: the bytes themselves follow, not a pointer. Source: rdma-core `providers/mlx5/mlx5dv.h`,
+/// `MLX5_INLINE_SEG`.
+pub const INLINE: u32 = 1 << 31;
+
+/// The key that ends a receive entry's list early. Source: rdma-core `providers/mlx5/mlx5dv.h`, `MLX5_INVALID_LKEY`.
+pub const INVALID_LKEY: u32 = 0x100;
+
+/// Head of data that stand in the entry itself; they follow at once and fill up whole segments.
+///
+/// Source: rdma-core `providers/mlx5/mlx5dv.h`, `struct mlx5_wqe_inl_data_seg`.
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+pub struct InlineHeader {
+    /// Bytes, with [`INLINE`] set.
+    pub byte_count: U32,
+}
+
+const _: () = assert!(size_of::<InlineHeader>() == 4);
+
+impl InlineHeader {
+    /// The head of so many bytes.
+    #[must_use]
+    #[inline]
+    pub const fn new(bytes: u32) -> Self {
+        Self { byte_count: U32::new(bytes | INLINE) }
+    }
+
+    /// How many bytes follow.
+    #[must_use]
+    #[inline]
+    pub const fn bytes(&self) -> u32 {
+        self.byte_count.get() & !INLINE
+    }
+}
+
+/// How many segments inline data of so many bytes take, head included.
+#[must_use]
+#[inline]
+pub const fn inline_segments(bytes: usize) -> usize {
+    (size_of::<InlineHeader>() + bytes).div_ceil(SEGMENT_BYTES)
+}
+
+/// Before the data of a receive entry whose ring is linked or striding.
+///
+/// Source: rdma-core `providers/mlx5/mlx5dv.h`, `struct mlx5_wqe_srq_next_seg`.
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+pub struct NextSegment {
+    /// Reserved.
+    pub reserved0: [u8; 2],
+    /// Index of the entry after this one.
+    pub next_wqe_index: U16,
+    /// Check byte, where the queue asks for one.
+    pub signature: u8,
+    /// Reserved.
+    pub reserved1: [u8; 11],
+}
+
+const _: () = assert!(size_of::<NextSegment>() == 16 && offset_of!(NextSegment, next_wqe_index) == 2);
+
+/// Receive entry of a striding ring: one piece of memory that many packets share, stride by stride.
+///
+/// Source: rdma-core `providers/mlx5/mlx5dv.h`, `struct mlx5_mprq_wqe`.
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+pub struct StridingReceive {
+    /// The link, unused in a cyclic ring.
+    pub next: NextSegment,
+    /// The memory.
+    pub data: Data,
+}
+
+const _: () = assert!(size_of::<StridingReceive>() == 32 && offset_of!(StridingReceive, data) == 16);
