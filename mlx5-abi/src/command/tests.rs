@@ -70,7 +70,7 @@ proptest! {
     }
 
     #[test]
-    fn an_answer_comes_apart_as_it_was_put_together(status in 1.., syndrome: u32) {
+    fn an_answer_comes_apart_as_it_was_put_together(status in 1..=u8::MAX, syndrome: u32) {
         let mut output = [0; 16];
         answer(&mut output, status, syndrome);
         prop_assert_eq!(outcome(&output), Err(Refused { status, syndrome }));
