@@ -40,6 +40,7 @@ mod hold;
 pub mod hts;
 mod index;
 pub mod mpmc;
+mod pace;
 mod primitive;
 pub mod rts;
 pub mod shared;

@@ -4,6 +4,11 @@
 //! when, by what it last saw, the ring seems full (or empty), so that between two such reads the ends share no more
 //! than the slots. What is enqueued is visible at once: every call publishes.
 //!
+//! Elements moved one by one stream as well as bursts do: the slots' lines are asked for ahead, and an end that is in
+//! lock-step with its peer (it has just taken what few elements or slots there were, and finds few again) may wait for
+//! some 0.1 µs before it takes more, so that the peer gets ahead. Nothing waits to be found, and no call that finds
+//! nothing waits.
+//!
 //! ```
 //! let (mut producer, mut consumer) = pollux_ring::spsc::ring(1000)?;
 //! let sent = producer.enqueue_burst(&[1, 2, 3]);
@@ -38,6 +43,7 @@ use crate::error::RingError;
 use crate::header::{Kind, Plan};
 use crate::hold::{Hold, Peeked, Reserved};
 use crate::index::{Seq, Want, room};
+use crate::pace::Pace;
 use crate::primitive::Ordering;
 use crate::storage::{Core, Plain, RegionSpan};
 use crate::transfer::{Dequeued, Enqueued, Sink, Source};
@@ -51,6 +57,7 @@ pub struct Producer<T> {
     seq: Seq,
     /// The consumer's position when we last looked: it can only have gone on since.
     seen: Seq,
+    pace: Pace,
 }
 
 /// The only consumer of an SP/SC ring.
@@ -60,6 +67,7 @@ pub struct Consumer<T> {
     seq: Seq,
     /// The producer's position when we last looked: it can only have gone on since.
     seen: Seq,
+    pace: Pace,
 }
 
 /// A ring that holds exactly `capacity` elements, in memory of its own.
@@ -131,7 +139,7 @@ impl<T> Producer<T> {
         // Acquire: pairs with the release of whoever moved the positions before us (another process, or a reset).
         let seq = core.header().producer.published(Ordering::Acquire);
         let seen = core.header().consumer.published(Ordering::Acquire);
-        Producer { core, seq, seen }
+        Producer { core, seq, seen, pace: Pace::default() }
     }
 
     /// Room for `count`, if it is there; looks at the consumer only when it does not seem to be.
@@ -141,7 +149,19 @@ impl<T> Producer<T> {
         if count <= seems {
             return seems;
         }
-        // Acquire: pairs with the release in the consumer's `publish`; it has moved out what stood in those slots.
+        let found = self.look();
+        if count != 1 {
+            return found;
+        }
+        let mut pace = std::mem::take(&mut self.pace);
+        let found = pace.settle(self.core.capacity(), found, || self.look());
+        self.pace = pace;
+        found
+    }
+
+    #[inline(always)]
+    fn look(&mut self) -> usize {
+        // Acquire: pairs with the release in the consumer's `get`; it has moved out what stood in those slots.
         self.seen = self.core.header().consumer.published(Ordering::Acquire);
         room(self.core.capacity(), self.seen, self.seq)
     }
@@ -150,6 +170,9 @@ impl<T> Producer<T> {
     unsafe fn enqueue_raw(&mut self, src: *const T, count: usize, want: Want) -> Enqueued {
         let room = self.room(count);
         if count <= room {
+            if count == 1 {
+                self.core.ask_ahead(self.seq, room, true);
+            }
             // SAFETY: the slots are free, and the caller has `count` elements.
             unsafe { self.put(src, count) };
             return Enqueued { count, free: room - count };
@@ -268,7 +291,7 @@ impl<T> Consumer<T> {
         // Acquire: pairs with the release of whoever moved the positions before us (another process, or a reset).
         let seq = core.header().consumer.published(Ordering::Acquire);
         let seen = core.header().producer.published(Ordering::Acquire);
-        Consumer { core, seq, seen }
+        Consumer { core, seq, seen, pace: Pace::default() }
     }
 
     /// Elements that can be taken; looks at the producer only when there do not seem to be `count`.
@@ -278,6 +301,18 @@ impl<T> Consumer<T> {
         if count <= seems {
             return seems;
         }
+        let found = self.look();
+        if count != 1 {
+            return found;
+        }
+        let mut pace = std::mem::take(&mut self.pace);
+        let found = pace.settle(self.core.capacity(), found, || self.look());
+        self.pace = pace;
+        found
+    }
+
+    #[inline(always)]
+    fn look(&mut self) -> usize {
         // Acquire: pairs with the release in the producer's `put`; the elements are there.
         self.seen = self.core.header().producer.published(Ordering::Acquire);
         room(0, self.seen, self.seq)
@@ -287,6 +322,9 @@ impl<T> Consumer<T> {
     unsafe fn dequeue_raw(&mut self, dst: *mut T, count: usize, want: Want) -> Dequeued {
         let room = self.room(count);
         if count <= room {
+            if count == 1 {
+                self.core.ask_ahead(self.seq, room, false);
+            }
             // SAFETY: the elements are there, and the caller has room for `count`.
             unsafe { self.get(dst, count) };
             return Dequeued { count, used: room - count };

@@ -299,6 +299,22 @@ impl<T> Core<T> {
         }
     }
 
+    /// Asks for a line of slots some way ahead, for an end that goes through them one by one from `at`: a line takes
+    /// as long to come as many elements take to move. Only slots that are this end's by `room`: others are in use.
+    #[inline(always)]
+    pub(crate) fn ask_ahead(&self, at: Seq, room: usize, write: bool) {
+        let slots_per_line = const { LINE / slot_bytes::<T>() };
+        if size_of::<T>() == 0 || slots_per_line == 0 {
+            return;
+        }
+        let ahead = LINES_AHEAD * slots_per_line;
+        if room > ahead && at.get() as usize & (slots_per_line - 1) == 0 {
+            // SAFETY: the mask keeps the index inside.
+            let slot = unsafe { self.slots.add(at.plus(ahead).slot(self.mask)) };
+            if write { ask_to_write(slot.as_ptr()) } else { ask_to_read(slot.as_ptr()) }
+        }
+    }
+
     /// The `count` slots from `from` on: up to the end of the storage, and from its start.
     pub(crate) fn spans(&self, from: Seq, count: usize) -> [(NonNull<T>, usize); 2] {
         #[cfg(loom)]
@@ -350,6 +366,38 @@ impl<T> Core<T> {
             .field("consumer_head", &load(&consumer.head))
             .field("consumer_tail", &load(&consumer.tail))
             .finish()
+    }
+}
+
+const LINE: usize = 64;
+
+/// Eight lines on their way hide the time each takes; fewer do not, and more gain nothing.
+const LINES_AHEAD: usize = 8;
+
+/// An element as a part of a line.
+const fn slot_bytes<T>() -> usize {
+    if size_of::<T>() == 0 { 1 } else { size_of::<T>().next_power_of_two() }
+}
+
+/// Has the line brought here for reading.
+#[inline(always)]
+fn ask_to_read<T>(_slot: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
+    // SAFETY: a hint that reads nothing, and every x86-64 processor has it.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(_slot.cast());
+    }
+}
+
+/// Has the line brought here for writing, so that no other core has it any more.
+#[inline(always)]
+fn ask_to_write<T>(_slot: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
+    // SAFETY: a hint that changes nothing. Written out, since the intrinsic becomes a prefetch for reading where the
+    // target is not known to have PREFETCHW; 64-bit processors without it take it for a no-op.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) _slot, options(nostack, preserves_flags));
     }
 }
 
