@@ -31,7 +31,8 @@ impl Pace {
             return 0;
         }
         let found = if self.few && self.rest == 0 {
-            let later = Self::later(again);
+            breathe();
+            let later = again();
             self.learn(later > found);
             later
         } else {
@@ -42,13 +43,7 @@ impl Pace {
         found
     }
 
-    #[cold]
-    #[inline(never)]
-    fn later(again: impl FnOnce() -> usize) -> usize {
-        breathe();
-        again()
-    }
-
+    #[inline(always)]
     fn learn(&mut self, gained: bool) {
         self.vain = if gained { 0 } else { (self.vain * 2).clamp(16, Self::REST_MAX) };
         self.rest = self.vain;
@@ -56,6 +51,7 @@ impl Pace {
 }
 
 /// Fewer than this is little. A ring too small for a quarter to be worth a wait has none.
+#[inline(always)]
 fn few(capacity: u32) -> usize {
     // Loom's rings are tiny, and the second look is what it is to see.
     if cfg!(loom) { usize::MAX } else { capacity as usize / 4 }

@@ -38,7 +38,10 @@ impl Wait {
 }
 
 /// A breath for the peer: long enough to fill some lines, short beside the two or three lines that a hand-over takes.
-#[inline]
+///
+/// Out of line and without arguments, so that an end's fields stay in registers round it.
+#[cold]
+#[inline(never)]
 pub(crate) fn breathe() {
     // Some 25 to 140 cycles each, by processor.
     #[cfg(not(loom))]

@@ -269,7 +269,7 @@ impl<T> Core<T> {
         // SAFETY: the slots from `slot` to the end, then those from 0 on; the claim is at most the capacity, so they
         // do not overlap each other. The caller's elements lie elsewhere.
         unsafe {
-            if count <= straight {
+            if count == 1 || count <= straight {
                 copy(src, self.slots.as_ptr().add(slot), count);
             } else {
                 ptr::copy_nonoverlapping(src, self.slots.as_ptr().add(slot), straight);
@@ -290,7 +290,7 @@ impl<T> Core<T> {
         let straight = self.slot_count() - slot;
         // SAFETY: as in `copy_in`.
         unsafe {
-            if count <= straight {
+            if count == 1 || count <= straight {
                 copy(self.slots.as_ptr().add(slot), dst, count);
             } else {
                 ptr::copy_nonoverlapping(self.slots.as_ptr().add(slot), dst, straight);
