@@ -30,13 +30,16 @@ impl Pace {
             self.few = false;
             return 0;
         }
-        let found = if self.few && self.rest == 0 {
+        if self.rest > 0 {
+            self.rest -= 1;
+            return found;
+        }
+        let found = if self.few {
             breathe();
             let later = again();
             self.learn(later > found);
             later
         } else {
-            self.rest = self.rest.saturating_sub(1);
             found
         };
         self.few = found < few(capacity);

@@ -39,9 +39,8 @@ impl Wait {
 
 /// A breath for the peer: long enough to fill some lines, short beside the two or three lines that a hand-over takes.
 ///
-/// Out of line and without arguments, so that an end's fields stay in registers round it.
-#[cold]
-#[inline(never)]
+/// In line, as a few bytes of pauses: a call would push an end's fields out of their registers.
+#[inline(always)]
 pub(crate) fn breathe() {
     // Some 25 to 140 cycles each, by processor.
     #[cfg(not(loom))]
