@@ -265,7 +265,9 @@ fn guid(text: &str) -> Option<u64> {
     let mut value = 0;
     let mut groups = text.split(':');
     for _ in 0..4 {
-        let group = groups.next().filter(|group| group.len() == 4)?;
+        let group = groups
+            .next()
+            .filter(|group| group.len() == 4 && group.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
         value = value << 16 | u64::from_str_radix(group, 16).ok()?;
     }
     groups.next().is_none().then_some(value)

@@ -12,6 +12,9 @@ use crate::call::{ATTRIBUTE_BYTES_MAX, Call};
 use crate::context::filled;
 use crate::{Context, Driver, Errno, Operation, UverbsError};
 
+/// Most entries of the GID tables that are asked for: those that one answer can hold. Devices have some hundreds.
+const GIDS_MAX: usize = ATTRIBUTE_BYTES_MAX / size_of::<GidEntry>();
+
 /// An entry of a port's GID table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gid {
@@ -111,7 +114,7 @@ impl Context {
         for port in 1..=ports {
             count += self.query_port(port)?.legacy_resp.gid_tbl_len as usize;
         }
-        let count = count.min(ATTRIBUTE_BYTES_MAX / size_of::<GidEntry>());
+        let count = count.min(GIDS_MAX);
         let mut call = Call::new(id::device::OBJECT, a::METHOD);
         call.u64(a::ENTRY_SIZE, size_of::<GidEntry>() as u64)
             .u32(a::FLAGS, 0)
@@ -145,7 +148,7 @@ impl Context {
         }
         let mut table = Vec::new();
         for port in 1..=ports {
-            for index in 0..self.query_port(port)?.legacy_resp.gid_tbl_len {
+            for index in 0..self.query_port(port)?.legacy_resp.gid_tbl_len.min(GIDS_MAX as u32) {
                 table.extend(self.query_gid(u32::from(port), index)?);
             }
         }
@@ -202,7 +205,9 @@ fn parse_gid(text: &str) -> Option<[u8; 16]> {
     let mut bytes = [0; 16];
     let mut groups = text.split(':');
     for place in bytes.chunks_exact_mut(2) {
-        let group = groups.next().filter(|group| group.len() == 4)?;
+        let group = groups
+            .next()
+            .filter(|group| group.len() == 4 && group.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
         place.copy_from_slice(&u16::from_str_radix(group, 16).ok()?.to_be_bytes());
     }
     groups.next().is_none().then_some(bytes)
