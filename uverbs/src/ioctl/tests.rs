@@ -164,7 +164,7 @@ fn a_file_that_cannot_be_opened_says_what_mends_it() {
     let text = error.to_string();
     assert!(text.contains("ENOENT") && text.contains("udev"), "{text}");
     fs::write(&path, "").expect("file");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0)).expect("mode");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).expect("mode");
     // Root passes every mode.
     match KernelFile::open(&path, None) {
         Ok(_) => {
