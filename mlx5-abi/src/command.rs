@@ -12,11 +12,13 @@
 //! let context = cq::CreateCqIn::CQ_CONTEXT.of_mut(&mut input);
 //! cq::CqContext::LOG_CQ_SIZE.set(context, 10);
 //! cq::CqContext::UAR_PAGE.set(context, 3);
-//! assert_eq!(command::describe_input(&input).to_string(),
-//!     "CREATE_CQ: cq_context=00000000000000000000000000000000000000000a000003000000000000000000000000000000\
-//!      000000000000000000000000000000000000000000000000000000000000000000000000");
 //! assert_eq!(cq::CqContext::LAYOUT.dump(cq::CreateCqIn::CQ_CONTEXT.of(&input)).to_string(),
 //!     "cqc: log_cq_size=0xa uar_page=0x3");
+//!
+//! let mut input = cq::DestroyCqIn::ZERO;
+//! command::start(&mut input, opcode::DESTROY_CQ, 0, 0);
+//! cq::DestroyCqIn::CQN.set(&mut input, 0x42);
+//! assert_eq!(command::describe_input(&input).to_string(), "DESTROY_CQ: cqn=0x42");
 //!
 //! let mut output = cq::CreateCqOut::ZERO;
 //! cq::CreateCqOut::CQN.set(&mut output, 0x42);

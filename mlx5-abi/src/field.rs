@@ -200,6 +200,7 @@ impl<const LEN: usize, const N: usize> Run<LEN, N> {
     /// The bytes, to read.
     #[must_use]
     #[inline]
+    #[expect(clippy::missing_panics_doc, reason = "new() has found the bytes in the block")]
     pub fn of(self, block: &[u8; LEN]) -> &[u8; N] {
         block[self.offset as usize..].first_chunk().expect("new() found the bytes in the block")
     }
@@ -207,6 +208,7 @@ impl<const LEN: usize, const N: usize> Run<LEN, N> {
     /// The bytes, to write.
     #[must_use]
     #[inline]
+    #[expect(clippy::missing_panics_doc, reason = "new() has found the bytes in the block")]
     pub fn of_mut(self, block: &mut [u8; LEN]) -> &mut [u8; N] {
         block[self.offset as usize..].first_chunk_mut().expect("new() found the bytes in the block")
     }

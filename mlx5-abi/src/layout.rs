@@ -5,12 +5,21 @@ use std::fmt;
 /// One field of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The field's name in the manual, as the C headers spell it; a dot leads into a nested block.
+    /// The field's name as declared, see [`manual_name`](Self::manual_name).
     pub name: &'static str,
     /// Its first bit, counted from the block's most significant one.
     pub bit: u32,
     /// How many bits it has.
     pub bits: u32,
+}
+
+impl Place {
+    /// The field's name in the manual, as the C headers spell it; a dot leads into a nested block.
+    #[must_use]
+    pub fn manual_name(&self) -> String {
+        let as_it_stands = self.name.contains(|letter: char| letter.is_ascii_lowercase());
+        if as_it_stands { self.name.to_owned() } else { self.name.to_ascii_lowercase() }
+    }
 }
 
 /// A block: its name, its size and its fields.
@@ -56,10 +65,10 @@ impl fmt::Display for Dump<'_> {
                     value << 1 | u64::from(self.block[bit as usize / 8] >> (7 - bit % 8) & 1)
                 });
                 if value != 0 {
-                    write!(out, " {}={value:#x}", name(place))?;
+                    write!(out, " {}={value:#x}", place.manual_name())?;
                 }
             } else if bytes.iter().any(|byte| *byte != 0) {
-                write!(out, " {}=", name(place))?;
+                write!(out, " {}=", place.manual_name())?;
                 bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}"))?;
             }
         }
@@ -68,10 +77,6 @@ impl fmt::Display for Dump<'_> {
         }
         Ok(())
     }
-}
-
-fn name(place: &Place) -> String {
-    place.name.to_ascii_lowercase()
 }
 
 /// Declares blocks: for each a type whose constants are its fields, its size, and its [`Layout`].

@@ -4,10 +4,12 @@
 //! - `tidy`: the layout rules alone (dependency table, reasons on unsafe code, dead files).
 //! - `loom`, `sanitize`: the models of the lock-free code; the tests under the address and thread sanitizers.
 //! - `unprivileged`, `quiet`: the apps as an ordinary user; no system call while they forward.
+//! - `golden`: what a C compiler makes of the mlx5 headers, compared with the committed files.
 //! - `bench`: our figures; `bench peers`: the same beside DPDK in one run.
 
 mod bench;
 mod check;
+mod golden;
 mod observe;
 mod run;
 mod tidy;
@@ -37,6 +39,8 @@ enum Task {
     Unprivileged,
     /// That no lcore makes a system call while it forwards (strace)
     Quiet,
+    /// Compare the mlx5 layouts' golden files with the headers that Debian installs
+    Golden,
     /// Measure: alone, or `bench peers` beside DPDK in the same run
     Bench(bench::Args),
 }
@@ -49,6 +53,7 @@ fn main() -> ExitCode {
         Task::Sanitize => check::sanitize(),
         Task::Unprivileged => observe::unprivileged(),
         Task::Quiet => observe::quiet(),
+        Task::Golden => golden::golden(),
         Task::Bench(args) => bench::bench(&args),
     };
     match result {

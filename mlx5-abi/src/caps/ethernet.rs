@@ -45,7 +45,7 @@ layouts! {
     }
 }
 
-/// `wqe_inline_mode`: who says how much header must be inline. Source: Linux `include/linux/mlx5/device.h`,
+/// `wqe_inline_mode`: who says how much header must be inline. Source: Linux `include/linux/mlx5/vport.h`,
 /// `MLX5_CAP_INLINE_MODE_*`.
 pub mod inline_mode {
     /// Layer 2, always.

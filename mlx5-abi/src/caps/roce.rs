@@ -20,8 +20,8 @@ layouts! {
 
     /// Which atomics, of which sizes.
     AtomicCaps = "atomic_caps" [256] {
-        ATOMIC_REQ_8B_ENDIANNESS_MODE: field(0x08, 31, 30),
-        SUPPORTED_ATOMIC_REQ_8B_ENDIANNESS_MODE_1: field(0x08, 25, 25),
+        ATOMIC_REQ_8B_ENDIANNESS_MODE as "atomic_req_8B_endianness_mode": field(0x08, 31, 30),
+        SUPPORTED_ATOMIC_REQ_8B_ENDIANNESS_MODE_1 as "supported_atomic_req_8B_endianness_mode_1": field(0x08, 25, 25),
         ATOMIC_OPERATIONS: field(0x10, 15, 0),
         ATOMIC_SIZE_QP: field(0x14, 15, 0),
         ATOMIC_SIZE_DC: field(0x18, 15, 0),

@@ -257,7 +257,8 @@ pub mod destination {
     pub const UPLINK: u32 = 0x8;
 }
 
-/// What SET_FTE with op_mod 1 changes. Source: Linux `include/linux/mlx5/fs.h`, `MLX5_SET_FTE_MODIFY_ENABLE_MASK_*`.
+/// What SET_FTE with op_mod 1 changes. Source: Linux `include/linux/mlx5/mlx5_ifc.h`,
+/// `MLX5_SET_FTE_MODIFY_ENABLE_MASK_*`.
 pub mod modify {
     /// The actions.
     pub const ACTION: u32 = 1 << 0;

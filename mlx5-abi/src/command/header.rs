@@ -7,7 +7,7 @@ use crate::layout::layouts;
 
 layouts! {
     /// Head of every command.
-    CommandIn = "create_cq_in" [16] {
+    CommandIn = "destroy_cq_in" [16] {
         /// One of [`opcode`](super::opcode).
         ///
         OPCODE: field(0x00, 31, 16),
@@ -20,7 +20,7 @@ layouts! {
     }
 
     /// Head of every answer.
-    CommandOut = "create_cq_out" [16] {
+    CommandOut = "destroy_cq_out" [16] {
         /// One of [`status`](super::status).
         ///
         STATUS: field(0x00, 31, 24),

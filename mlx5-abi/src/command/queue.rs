@@ -57,7 +57,7 @@ pub const ENTRIES_MAX: usize = 32;
 
 /// Whether a command arrived, whatever became of it: bits 7 to 1 of `status_own`.
 ///
-/// Source: Linux `include/linux/mlx5/driver.h`, `MLX5_CMD_DELIVERY_STAT_*`.
+/// Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/cmd.c`, `MLX5_CMD_DELIVERY_STAT_*`.
 pub mod delivery {
     /// It did.
     pub const OK: u8 = 0x0;

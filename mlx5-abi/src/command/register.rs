@@ -127,8 +127,6 @@ pub mod id {
     pub const NODE_DESC: u16 = 0x6001;
     /// Byte order of the host.
     pub const HOST_ENDIANNESS: u16 = 0x7004;
-    /// Temperature.
-    pub const MTMP: u16 = 0x900a;
     /// Which management features there are.
     pub const MCAM: u16 = 0x907f;
     /// Cable EEPROM.

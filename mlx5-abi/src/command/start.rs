@@ -91,7 +91,7 @@ layouts! {
     }
 }
 
-/// op_mod of QUERY_PAGES. Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/pagealloc.c`.
+/// op_mod of QUERY_PAGES. Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `MLX5_QUERY_PAGES_IN_OP_MOD_*`.
 pub mod page_phase {
     /// Before INIT_HCA, for booting.
     pub const BOOT: u16 = 1;
@@ -101,7 +101,7 @@ pub mod page_phase {
     pub const REGULAR: u16 = 3;
 }
 
-/// op_mod of MANAGE_PAGES. Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/pagealloc.c`.
+/// op_mod of MANAGE_PAGES. Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/pagealloc.c`, `MLX5_PAGES_*`.
 pub mod page_request {
     /// The host cannot give what was asked.
     pub const CANNOT_GIVE: u16 = 0;

@@ -155,7 +155,7 @@ pub mod admin {
     pub const AUTO: u32 = 0x2;
 }
 
-/// `allowed_list_type`. Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `MLX5_NVPRT_LIST_TYPE_*`.
+/// `allowed_list_type`. Source: Linux `include/linux/mlx5/device.h`, `MLX5_NVPRT_LIST_TYPE_*`.
 pub mod address_list {
     /// Unicast addresses.
     pub const UNICAST: u32 = 0x0;

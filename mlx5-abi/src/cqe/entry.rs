@@ -212,9 +212,9 @@ impl Cqe64 {
     /// An entry as software leaves it in a fresh ring.
     #[must_use]
     pub fn fresh() -> Self {
-        let mut bytes = [0; 64];
+        let mut bytes = [0_u8; 64];
         bytes[63] = super::FRESH;
-        Self::read_from_bytes(&bytes).expect("64 bytes are an entry")
+        zerocopy::transmute!(bytes)
     }
 
     /// What it reports: one of [`completion`](crate::opcode::completion).
