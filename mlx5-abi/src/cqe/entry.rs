@@ -224,7 +224,7 @@ impl Cqe64 {
         self.op_own >> 4
     }
 
-    /// One of [`format`].
+    /// One of [`format`](mod@format).
     #[must_use]
     #[inline]
     pub const fn format(&self) -> u8 {
