@@ -1,7 +1,7 @@
 //! Numbers and layouts of the ABI, as Linux exports them to user space. All of it is in the byte order of the host, except
 //! fields that are typed big-endian.
 //!
-//! Source: rdma-core `kernel-headers/rdma/` [691953d], the same files that Debian ships in `linux-libc-dev`; a test compares
+//! Source: rdma-core `kernel-headers/rdma/` at 691953d, the same files that Debian ships in `linux-libc-dev`; a test compares
 //! these layouts with what a C compiler makes of the latter (`golden/layout.txt`).
 
 pub mod device;

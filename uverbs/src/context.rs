@@ -75,13 +75,10 @@ impl Context {
         call.answer(id::device::get_context::NUM_COMP_VECTORS, 4);
         call.answer(id::device::get_context::CORE_SUPPORT, 8);
         Ways::attach(&mut call, data.reborrow());
-        let (comp_vectors, core_support, fd) = if ways.native(&mut call)? {
-            let comp_vectors = call.get::<u32>(id::device::get_context::NUM_COMP_VECTORS)?;
-            let core_support = call.get::<u64>(id::device::get_context::CORE_SUPPORT)?;
-            let mut call = Call::new(id::async_event::OBJECT, id::async_event::alloc::METHOD);
-            call.new_fd(id::async_event::alloc::FD_HANDLE);
-            ways.must(&mut call)?;
-            (comp_vectors, core_support, call.created_fd(id::async_event::alloc::FD_HANDLE)?)
+        let (comp_vectors, core_support, events) = if ways.native(&mut call)? {
+            let comp_vectors = call.get(id::device::get_context::NUM_COMP_VECTORS)?;
+            let core_support = call.get(id::device::get_context::CORE_SUPPORT)?;
+            (comp_vectors, core_support, alloc_events(&ways)?)
         } else {
             drop(call);
             let (answer, fd): (GetContextResp, _) =
@@ -92,10 +89,35 @@ impl Context {
                 value: u64::from(answer.async_fd),
                 allowed: "a descriptor",
             })?;
-            (answer.num_comp_vectors, 0, fd)
+            (answer.num_comp_vectors, 0, AsyncEvents::new(fd)?)
         };
+        Ok(Self::new(ways, comp_vectors, core_support, events))
+    }
+
+    /// Takes part in a context that somebody else opened, over a duplicate of its file's descriptor. `extend` adds the
+    /// driver's attributes to `QUERY_CONTEXT`; their answers are read from the call that comes back.
+    ///
+    /// # Errors
+    /// What the kernel says: kernels before 5.7 cannot do it.
+    pub fn import<'a>(
+        channel: Arc<dyn Channel>,
+        driver: u32,
+        extend: impl FnOnce(&mut Call<'a>),
+    ) -> Result<(Self, Call<'a>), UverbsError> {
+        use id::device::query_context as a;
+        let ways = Ways::new(channel, driver);
+        let events = alloc_events(&ways)?;
+        let mut call = Call::new(id::device::OBJECT, a::METHOD);
+        call.answer(a::NUM_COMP_VECTORS, 4).answer(a::CORE_SUPPORT, 8);
+        extend(&mut call);
+        ways.must(&mut call)?;
+        let context = Self::new(ways, call.get(a::NUM_COMP_VECTORS)?, call.get(a::CORE_SUPPORT)?, events);
+        Ok((context, call))
+    }
+
+    fn new(ways: Ways, comp_vectors: u32, core_support: u64, events: AsyncEvents) -> Self {
         let core_support = CoreSupport::from_bits_retain(core_support);
-        Ok(Self { events: AsyncEvents::new(fd)?, ways, comp_vectors, core_support, sysfs: None })
+        Self { ways, comp_vectors, core_support, events, sysfs: None }
     }
 
     /// Tells where sysfs describes the device (`/sys/class/infiniband/mlx5_0`), for what old kernels tell nowhere else.
@@ -253,6 +275,14 @@ impl Context {
         }
         self.write(command.0, &command.1, Driver::none())
     }
+}
+
+/// Asks for the descriptor of a context's events.
+fn alloc_events(ways: &Ways) -> Result<AsyncEvents, UverbsError> {
+    let mut call = Call::new(id::async_event::OBJECT, id::async_event::alloc::METHOD);
+    call.new_fd(id::async_event::alloc::FD_HANDLE);
+    ways.must(&mut call)?;
+    AsyncEvents::new(call.created_fd(id::async_event::alloc::FD_HANDLE)?)
 }
 
 /// Checks that an answer of an extended command was filled as far as it is read.

@@ -1,6 +1,7 @@
 //! Older kernels: what they lack is tried once, the older form is used, and nothing else makes a call go another way.
 
 use std::fs;
+use std::sync::Arc;
 
 use pollux_uverbs::abi::flags::{CqFlags, GidType};
 use pollux_uverbs::abi::{id, write};
@@ -8,7 +9,8 @@ use pollux_uverbs::cq::{Cq, CqRequest};
 use pollux_uverbs::mr::Mr;
 use pollux_uverbs::qp::QpRequest;
 use pollux_uverbs::{
-    Call, CqHandle, Driver, Errno, MrHandle, QpHandle, Route, RwqIndTableHandle, UverbsError, WqHandle,
+    Call, Channel, Context, CqHandle, Driver, Errno, MrHandle, QpHandle, Route, RwqIndTableHandle,
+    UverbsError, WqHandle,
 };
 
 use crate::door::{DRIVER_BYTE, Door, NATIVE, Script, WRITTEN};
@@ -67,6 +69,30 @@ fn linux_5_4_gives_its_context_and_events_by_command() {
     // The method is there; that it knows no event descriptor yet does not matter.
     context.create_cq(&cq_request(), Driver::none()).expect("cq");
     assert_eq!(door.asked(), ["CQ/CREATE"]);
+}
+
+#[test]
+fn a_context_is_imported_where_the_kernel_can() {
+    let door = Door::new(Script::default());
+    let channel: Arc<dyn Channel> = Arc::<Door>::clone(&door);
+    let (context, call) = Context::import(channel, 1, |call| {
+        call.answer(0x1000, 72);
+    })
+    .expect("imported");
+    assert_eq!(door.asked(), ["DEVICE/INVOKE_WRITE", "ASYNC_EVENT/ALLOC", "DEVICE/QUERY_CONTEXT"]);
+    assert_eq!(context.comp_vectors(), NATIVE);
+    assert_eq!(call.answered(0x1000).expect("the driver's answer").len(), 72);
+    let channel: Arc<dyn Channel> = Door::new(Script::linux_5_4());
+    let error = Context::import(channel, 1, |_| {}).map(|_| ()).expect_err("too old");
+    assert!(error.says_unsupported() && error.to_string().starts_with("ASYNC_EVENT/ALLOC"), "{error}");
+}
+
+#[test]
+fn a_context_may_be_used_from_any_thread() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Context>();
+    shared::<pollux_uverbs::KernelFile>();
+    shared::<pollux_uverbs::Page>();
 }
 
 #[test]
