@@ -1,39 +1,50 @@
-//! Timers in an lcore's loop: a periodic one, one that is put off again and again, and a cancel from another thread.
+//! Timers on an lcore: a periodic one, a timeout that another thread puts off again and again, and a cancel.
 //!
 //! `cargo run -p pollux-eal --example timer`
 
-use std::time::{Duration, Instant};
+use std::error::Error;
+use std::time::Duration;
 
-use pollux_eal::timer::{LcoreTimers, TimerError};
+use pollux_config::EalSpec;
+use pollux_eal::clock::Nanos;
+use pollux_eal::{Eal, LcoreContext};
 
-fn main() -> Result<(), TimerError> {
-    const MILLISECOND: u64 = 1_000_000;
-    let begin = Instant::now();
-    let now = move || begin.elapsed().as_nanos() as u64;
-    let mut timers = LcoreTimers::new(16, 1_000_000_000, now())?;
-    let maker = timers.maker();
+const MILLISECOND: Nanos = Nanos(1_000_000);
 
-    let mut tick = maker.timer(move |firing| {
-        let late = now() - firing.deadline();
-        println!("tick at {} ms, {late} ns late", firing.deadline() / MILLISECOND);
+fn main() -> Result<(), Box<dyn Error>> {
+    let eal = Eal::init(EalSpec::default())?;
+    let clock = eal.clock();
+    let millisecond = clock.cycles(MILLISECOND).0;
+    let lcore = eal.lcores().main();
+    let timers = eal.timers(lcore)?;
+
+    let mut tick = timers.timer(move |firing| {
+        let late = clock.nanos(clock.now().0 - firing.deadline());
+        println!("tick, {} ns late", late.0);
     })?;
-    tick.arm_periodic(10 * MILLISECOND, 10 * MILLISECOND)?;
+    tick.arm_periodic(clock.now().0 + 10 * millisecond, 10 * millisecond)?;
+    let mut idle = timers.timer(|_| println!("nothing heard for 20 ms"))?;
 
-    let mut idle = maker.timer(|_| println!("nothing heard for 20 ms"))?;
-    let control = std::thread::spawn(move || {
-        for _ in 0..3 {
-            // Heard something: the timeout starts anew.
-            idle.arm(now() + 20 * MILLISECOND)?;
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        std::thread::sleep(Duration::from_millis(40));
-        println!("the tick was {:?}", tick.cancel_and_wait());
-        Ok::<_, TimerError>(())
-    });
-
-    while !control.is_finished() {
-        timers.manage(now());
-        std::thread::yield_now();
+    let rounds = eal.launch(lcore, forward)?;
+    for _ in 0..3 {
+        // Heard something: the timeout starts anew.
+        idle.arm(clock.now().0 + 20 * millisecond)?;
+        std::thread::sleep(Duration::from_millis(5));
     }
-    control.join().unwrap_or(Err(TimerError::Gone))
+    std::thread::sleep(Duration::from_millis(40));
+    println!("the tick was {:?}", tick.cancel_and_wait());
+
+    eal.stop_flag().set();
+    println!("lcore {lcore} went {} rounds", rounds.wait()?);
+    Ok(())
+}
+
+/// Where a loop polls its queues, it also lets its timers run.
+fn forward(lcore: &LcoreContext) -> u64 {
+    let mut rounds = 0;
+    while !lcore.stop_requested() {
+        lcore.run_timers();
+        rounds += 1;
+    }
+    rounds
 }

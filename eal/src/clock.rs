@@ -17,6 +17,7 @@ mod source;
 
 use std::ops::{Add, AddAssign, Sub};
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
 pub use source::Source;
 
@@ -139,6 +140,22 @@ impl Calibration {
             // A counter that stood still or jumped is none.
             None => Clock::new(1_000_000_000, Source::Monotonic, self.start),
         }
+    }
+}
+
+/// The clock of one `Eal`, whose frequency may be under measurement. Clones are the same clock.
+#[derive(Clone, Debug)]
+pub(crate) struct PendingClock(Arc<(Calibration, OnceLock<Clock>)>);
+
+impl PendingClock {
+    pub(crate) fn begin() -> Self {
+        Self(Arc::new((Calibration::begin(), OnceLock::new())))
+    }
+
+    /// The first call waits as [`Calibration::finish`] does.
+    pub(crate) fn get(&self) -> Clock {
+        let (calibration, clock) = &*self.0;
+        *clock.get_or_init(|| calibration.finish())
     }
 }
 

@@ -10,7 +10,7 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
-pub(crate) use available::available;
+pub(crate) use available::{address_space, available};
 pub(crate) use dir::page_size_of_mount;
 
 use crate::topology::SocketId;

@@ -26,7 +26,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_utils::CachePadded;
 
+use crate::clock::{Clock, Cycles, PendingClock};
 use crate::panic::Reporter;
+use crate::timer::{Seat, TimerMaker, WheelStats};
 use crate::topology::Topology;
 use crate::{EalError, SocketId, StopFlag};
 
@@ -119,15 +121,23 @@ pub(crate) struct Member {
     pub(crate) role: LcoreRole,
     pub(crate) cpus: CpuSet,
     pub(crate) socket: SocketId,
+    timers: Seat,
     // Alone on its line: the lcore writes it each round.
     usage: CachePadded<UsageCounters>,
 }
 
 impl Member {
-    pub(crate) fn new(id: LcoreId, role: LcoreRole, cpus: CpuSet, topology: &Topology) -> Self {
+    pub(crate) fn new(
+        id: LcoreId,
+        role: LcoreRole,
+        cpus: CpuSet,
+        topology: &Topology,
+        clock: &PendingClock,
+    ) -> Self {
         let first = cpus.as_slice().first();
         let socket = first.and_then(|&cpu| topology.socket_of(cpu)).unwrap_or_default();
-        Self { id, role, cpus, socket, usage: CachePadded::default() }
+        let timers = Seat::new(clock.clone());
+        Self { id, role, cpus, socket, timers, usage: CachePadded::default() }
     }
 
     fn usage(&self) -> Usage {
@@ -172,13 +182,16 @@ pub struct LcoreContext {
     member: Arc<Member>,
     stop: StopFlag,
     slot: Option<usize>,
+    /// No timer that the lcore knows of comes due before.
+    timers_next: Cell<u64>,
     // Not `Sync`: the counters have one writer.
     _on_this_thread: PhantomData<*const ()>,
 }
 
 impl LcoreContext {
     pub(crate) fn new(member: Arc<Member>, stop: StopFlag) -> Self {
-        Self { member, stop, slot: crate::slot::current(), _on_this_thread: PhantomData }
+        let slot = crate::slot::current();
+        Self { member, stop, slot, timers_next: Cell::new(u64::MAX), _on_this_thread: PhantomData }
     }
 
     /// This lcore's number.
@@ -247,6 +260,63 @@ impl LcoreContext {
     }
 }
 
+/// Timers of this lcore; what is promised stands in [`timer`](crate::timer).
+impl LcoreContext {
+    /// The clock of its `Eal`, as [`Eal::clock`](crate::Eal::clock).
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        self.member.timers.clock()
+    }
+
+    /// Makes timers that run here. Their unit is this clock's cycle.
+    #[must_use]
+    pub fn timers(&self) -> TimerMaker {
+        self.member.timers.maker()
+    }
+
+    /// Calls the callbacks of this lcore's timers that are due at `now`, a reading of the clock; tells how many. Hot: two loads
+    /// and two comparisons when nothing is due.
+    #[inline(always)]
+    pub fn manage_timers(&self, now: impl Into<Cycles>) -> usize {
+        let now = now.into().0;
+        if now < self.timers_next.get() && !self.member.timers.is_posted() {
+            0
+        } else {
+            self.call_timers(now)
+        }
+    }
+
+    /// The same at this moment. The clock is read only if a timer is armed.
+    #[inline(always)]
+    pub fn run_timers(&self) -> usize {
+        if self.timers_next.get() == u64::MAX && !self.member.timers.is_posted() {
+            return 0;
+        }
+        self.manage_timers(self.clock().now())
+    }
+
+    #[cold]
+    fn call_timers(&self, now: u64) -> usize {
+        // If a callback panics, the next call comes in here again.
+        self.timers_next.set(0);
+        let (called, next) = self.member.timers.manage(now);
+        self.timers_next.set(next);
+        called
+    }
+
+    /// Counts of this lcore's timers.
+    #[must_use]
+    pub fn timer_stats(&self) -> WheelStats {
+        self.member.timers.stats()
+    }
+}
+
+impl Drop for LcoreContext {
+    fn drop(&mut self) {
+        self.member.timers.end();
+    }
+}
+
 /// What the lcores of one `Eal` share.
 #[derive(Debug)]
 pub(crate) struct Crew {
@@ -254,6 +324,7 @@ pub(crate) struct Crew {
     pub(crate) workers: Vec<Arc<Worker>>,
     pub(crate) reporter: Reporter,
     topology: Topology,
+    clock: PendingClock,
     registry: Mutex<foreign::Registry>,
     changing: Mutex<()>,
 }
@@ -267,18 +338,20 @@ impl Lcores {
     pub(crate) fn start(
         plan: Plan,
         topology: &Topology,
+        clock: &PendingClock,
         reporter: Reporter,
         logs: &tracing::Dispatch,
     ) -> Result<Self, EalError> {
         let main = plan.main;
-        let member = |lcore: plan::Planned| Member::new(lcore.id, lcore.role, lcore.cpus, topology);
+        let member = |lcore: plan::Planned| Member::new(lcore.id, lcore.role, lcore.cpus, topology, clock);
         let workers = worker::start_all(plan.lcores.into_iter().map(member), &reporter.stop, logs)?;
-        let topology = topology.clone();
+        let (topology, clock) = (topology.clone(), clock.clone());
         Ok(Self(Arc::new(Crew {
             main,
             workers,
             reporter,
             topology,
+            clock,
             registry: Mutex::default(),
             changing: Mutex::default(),
         })))
@@ -332,6 +405,24 @@ impl Lcores {
     #[must_use]
     pub fn usage(&self, id: LcoreId) -> Option<Usage> {
         self.get(id).map(|lcore| lcore.usage)
+    }
+
+    /// Makes timers that run on that lcore, a dataplane lcore or a registered thread, in cycles of
+    /// [`Eal::clock`](crate::Eal::clock). They run when the lcore's loop manages them; see [`timer`](crate::timer). After the
+    /// end of the `Eal`, the maker refuses.
+    ///
+    /// # Errors
+    /// [`EalError::UnknownLcore`]; [`EalError::WrongRole`] for a service core, whose loop runs services only.
+    pub fn timers(&self, lcore: LcoreId) -> Result<TimerMaker, EalError> {
+        let registered = self.registry().threads.iter().find(|member| member.id == lcore).cloned();
+        let member = match registered {
+            Some(member) => member,
+            None => Arc::clone(&self.worker(lcore)?.member),
+        };
+        match member.role {
+            role @ LcoreRole::Service => Err(EalError::WrongRole { lcore, role, action: "have timers" }),
+            _ => Ok(member.timers.maker()),
+        }
     }
 
     pub(crate) fn worker(&self, lcore: LcoreId) -> Result<&Arc<Worker>, EalError> {

@@ -24,6 +24,7 @@
 
 mod grow;
 mod report;
+mod start;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -116,7 +117,8 @@ impl Memory {
     /// Sets aside what the options ask for; the rest grows on demand.
     ///
     /// # Errors
-    /// When memory asked for at start is not to be had, `--huge-dir` is no hugetlbfs, or a node does not exist.
+    /// When memory asked for at start is not to be had (found out before any of it is mapped, where that can be),
+    /// `--huge-dir` is no hugetlbfs, or a node does not exist.
     pub fn new(options: MemoryOptions) -> Result<Self, MemoryError> {
         let topology = Topology::read(&options.root);
         let spec = options.spec.clone();
@@ -133,22 +135,7 @@ impl Memory {
             tracing::warn!(target: "lib.eal.memory", "--huge-unlink=never means nothing here: huge pages have no names");
         }
         let memory = Self::over(options, topology, dir_page_size);
-        let sockets: Vec<SocketId> = memory.0.topology.nodes().iter().map(|node| node.id).collect();
-        let mib = |count: u64| usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(1 << 20);
-        if spec.numa_mib.iter().any(|&count| count > 0) {
-            for (index, &count) in spec.numa_mib.iter().enumerate().filter(|(_, count)| **count > 0) {
-                let socket = SocketId(u16::try_from(index).unwrap_or(u16::MAX));
-                memory.check_socket("--numa-mem", socket)?;
-                memory.set_aside(mib(count), socket)?;
-            }
-        } else if let Some(count) = spec.initial_mib {
-            // In equal shares, the first node taking what does not divide.
-            let share = count / sockets.len() as u64;
-            for (index, &socket) in sockets.iter().enumerate() {
-                let rest = if index == 0 { count % sockets.len() as u64 } else { 0 };
-                memory.set_aside(mib(share + rest), socket)?;
-            }
-        }
+        memory.set_aside()?;
         Ok(memory)
     }
 

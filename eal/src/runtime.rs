@@ -1,13 +1,13 @@
 //! The [`Eal`] value: what is made at start, and the order in which it goes.
 
 use std::fmt;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use pollux_config::{EalSpec, LogSpec};
 use tracing::subscriber::DefaultGuard;
 
 use crate::alarm::Alarms;
-use crate::clock::{Calibration, Clock};
+use crate::clock::{Clock, PendingClock};
 use crate::control::{self, ControlThread, Controls, OffLcores};
 use crate::interrupt::Interrupts;
 use crate::iova;
@@ -18,6 +18,7 @@ use crate::panic::Reporter;
 use crate::service::Services;
 use crate::signal::Subscription;
 use crate::stop::StopReason;
+use crate::timer::TimerMaker;
 use crate::{EalError, Panicked, StopFlag};
 
 type ExitHandler = (String, Box<dyn FnOnce() + Send>);
@@ -35,8 +36,7 @@ pub struct Eal {
     signals: Mutex<Option<Subscription>>,
     off_lcores: Option<OffLcores>,
     logs: Logs,
-    calibration: Calibration,
-    clock: OnceLock<Clock>,
+    clock: PendingClock,
     memory: Memory,
 }
 
@@ -92,7 +92,7 @@ impl Eal {
         let reporter = Reporter::new(StopFlag::new()?);
         iova::require_virtual(spec.iova)?;
         // Where the counter has to be measured, that goes on while all else is set up; `clock` finishes it.
-        let calibration = Calibration::begin();
+        let clock = PendingClock::begin();
         let memory = Memory::new(MemoryOptions {
             spec: spec.memory.clone(),
             file_prefix: spec.process.file_prefix.clone(),
@@ -108,7 +108,7 @@ impl Eal {
             plan.control
         );
         let off_lcores = OffLcores::this_thread(&plan.control, &allowed)?;
-        let lcores = Lcores::start(plan, memory.topology(), reporter.clone(), logs.dispatch())?;
+        let lcores = Lcores::start(plan, memory.topology(), &clock, reporter.clone(), logs.dispatch())?;
         drop(guard);
         Ok(Self {
             spec,
@@ -122,8 +122,7 @@ impl Eal {
             signals: Mutex::default(),
             off_lcores: Some(off_lcores),
             logs,
-            calibration,
-            clock: OnceLock::new(),
+            clock,
             memory,
         })
     }
@@ -144,7 +143,15 @@ impl Eal {
     /// [`Eal::init`]; all calls give the same clock.
     #[must_use]
     pub fn clock(&self) -> Clock {
-        *self.clock.get_or_init(|| self.calibration.finish())
+        self.clock.get()
+    }
+
+    /// Makes timers that run on an lcore, for any thread. See [`Lcores::timers`].
+    ///
+    /// # Errors
+    /// As [`Lcores::timers`].
+    pub fn timers(&self, lcore: LcoreId) -> Result<TimerMaker, EalError> {
+        self.lcores.timers(lcore)
     }
 
     /// Alarms, called on `control-alarm`.
@@ -278,7 +285,7 @@ impl Eal {
     /// Stops everything and says how it ended. Dropping an `Eal` does the same.
     ///
     /// In order: the stop flag is set; lcores and control threads have returned; service cores stop; exit handlers run, the
-    /// last one first; alarms and interrupts end; all threads are joined; signals and the caller's CPUs are as before; memory
+    /// last one first; alarms and interrupts end; all threads are joined, and with each lcore its timers go, uncalled; signals and the caller's CPUs are as before; memory
     /// goes with its last user.
     pub fn shutdown(mut self) -> Exit {
         let reason = self.reporter.stop.reason();

@@ -1,7 +1,7 @@
 //! Timers: a hierarchical wheel per lcore, single and periodic, with callbacks called from the lcore's loop.
 //!
 //! ```text
-//!   any thread --arm, cancel--> Timer ~~inbox~~> LcoreTimers: a closure a timer
+//!   any thread --arm, cancel--> Timer ~~inbox~~> LcoreTimers: a closure a timer <--manage_timers-- the lcore's loop
 //!                                                   |
 //!   lcore's own code --arm, disarm--------------------------------> Wheel<T> --manage(now)--> handler(timers, id, payload)
 //! ```
@@ -11,6 +11,20 @@
 //! [`LcoreTimers`] is the full form over it: each timer has a closure, and a [`Timer`] handle arms and cancels it from any
 //! thread. What a cancel means at each moment stands there. To have a timer on a certain lcore, make it with that lcore's
 //! [`TimerMaker`].
+//!
+//! # The timers of an `Eal`
+//! Every lcore of an [`Eal`](crate::Eal) has timers, in cycles of [`Eal::clock`](crate::Eal::clock), and so has a thread that
+//! registered itself; service cores have none. [`Eal::timers`](crate::Eal::timers) gives any thread the maker of any lcore's,
+//! [`LcoreContext::timers`](crate::LcoreContext::timers) a loop its own; the first call makes room for
+//! [`TIMERS_PER_LCORE`], of which the pages that are used take memory.
+//! - What runs on the lcore calls [`LcoreContext::manage_timers`](crate::LcoreContext::manage_timers) in its loop. Timers do not
+//!   interrupt: while nothing runs there, or what runs does not call, they wait. They belong to the lcore, not to what was
+//!   launched on it, so the next loop that calls finds them, and those overdue come at once, a single shot once, a periodic
+//!   timer once a call until it has caught up.
+//! - When the `Eal` ends, timers that have not come due are dropped and never called; what their closures captured goes then, or,
+//!   where the lcore had not learnt of the timer, with its handle. Until after the exit handlers they can be armed, though nothing runs them any more; then a handle's `arm` says
+//!   [`TimerError::Gone`], and its `cancel` answers as ever.
+//! - Each `Eal` has its own: two with the same lcore numbers do not meet.
 //!
 //! # What is promised
 //! - Time is an argument, a count of any unit (cycles, nanoseconds). A callback is never called with a `now` before its
@@ -46,11 +60,21 @@
 //! ```
 
 mod bucket;
+mod handle;
+mod inbox;
+mod runner;
+mod seat;
 mod shared;
 mod wheel;
 
-pub use shared::{Cancelled, Firing, LcoreTimers, Timer, TimerMaker};
+pub use handle::{Cancelled, Timer, TimerMaker};
+pub use runner::{Firing, LcoreTimers};
+pub(crate) use seat::Seat;
 pub use wheel::{Disarmed, TIMERS_MAX, TimerId, Timers, Wheel, WheelStats};
+
+/// Timers that each lcore of an [`Eal`](crate::Eal) has room for. Who needs more, such as one for each of a million flows,
+/// has a [`Wheel`] of its own.
+pub const TIMERS_PER_LCORE: usize = 1 << 16;
 
 /// What can go wrong with timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -21,6 +21,17 @@ fn machine(root: &Path) -> Option<Available> {
     Some(Available { bytes: kib.saturating_mul(1024), told_by: "MemAvailable in /proc/meminfo".into() })
 }
 
+/// What `RLIMIT_AS` leaves of this process's address space; `None` without a limit.
+pub(crate) fn address_space(root: &Path) -> Option<Available> {
+    // proc(5), `/proc/PID/limits`: name, soft limit, hard limit, units.
+    let limits = fs::read_to_string(root.join("proc/self/limits")).ok()?;
+    let limit: usize = field(&limits, "Max address space")?;
+    let status = fs::read_to_string(root.join("proc/self/status")).ok()?;
+    let used_kib: usize = field(&status, "VmSize:")?;
+    let bytes = limit.saturating_sub(used_kib.saturating_mul(1024));
+    Some(Available { bytes, told_by: "RLIMIT_AS, which `ulimit -v` shows".into() })
+}
+
 /// The number after a word at the beginning of a line.
 fn field(text: &str, word: &str) -> Option<usize> {
     text.lines().find_map(|line| line.strip_prefix(word)?.split_whitespace().next()?.parse().ok())

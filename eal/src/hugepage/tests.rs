@@ -67,6 +67,22 @@ fn the_least_of_machine_and_groups_is_available() {
 }
 
 #[test]
+fn a_limit_on_the_address_space_is_read() {
+    let status = ("proc/self/status", "Name:\tx\nVmSize:\t    1000 kB\n");
+    let limits = |soft: &str| {
+        format!("Limit  Soft Limit  Hard Limit  Units\nMax address space         {soft} unlimited bytes\n")
+    };
+    let left = |soft: &str| {
+        let root = tree(&[status, ("proc/self/limits", &limits(soft))]);
+        address_space(root.path()).map(|left| left.bytes)
+    };
+    assert_eq!(left("3000000"), Some(3_000_000 - 1_024_000));
+    assert_eq!(left("1000"), Some(0));
+    assert_eq!(left("unlimited"), None);
+    assert_eq!(address_space(Path::new("/nonexistent")), None);
+}
+
+#[test]
 fn bytes_read_well() {
     for (bytes, text) in
         [(0, "0 bytes"), (1000, "1000 bytes"), (4096, "4 KiB"), (3 << 20, "3 MiB"), (1 << 30, "1 GiB")]

@@ -50,7 +50,7 @@ impl Lcores {
         };
         let free = (0..pollux_config::LCORE_MAX).map(LcoreId).find(|&id| !taken(id));
         let id = free.ok_or(EalError::TooManyLcores { limit: pollux_config::LCORE_MAX })?;
-        let member = Arc::new(Member::new(id, LcoreRole::NonEal, cpus, &self.0.topology));
+        let member = Arc::new(Member::new(id, LcoreRole::NonEal, cpus, &self.0.topology, &self.0.clock));
         // The number is taken before the callbacks run, and they run unlocked: they may ask about lcores.
         registry.threads.push(Arc::clone(&member));
         let callbacks = registry.callbacks.clone();

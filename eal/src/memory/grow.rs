@@ -67,41 +67,13 @@ impl Memory {
         Ok(region)
     }
 
-    /// Maps `bytes` on `socket` now: whole huge pages as long as there are any, the rest ordinary.
-    pub(super) fn set_aside(&self, bytes: usize, socket: SocketId) -> Result<(), MemoryError> {
-        const NAME: &str = "the memory set aside at start";
-        let mut regions = self.regions_locked();
-        let mut left = bytes;
-        let mut refused = None;
-        let pools = self.pools(socket);
-        for (index, pool) in pools.iter().enumerate() {
-            let smallest = index + 1 == pools.len();
-            let pages = if smallest { left.div_ceil(pool.page_size) } else { left / pool.page_size };
-            let pages = pages.min(pool.free);
-            if pages == 0 {
-                continue;
-            }
-            let take = pages.saturating_mul(pool.page_size);
-            match self.map_huge(&regions, NAME, take, pool.page_size, socket, pool.page_size) {
-                Ok(region) => {
-                    regions.push(region);
-                    left = left.saturating_sub(take);
-                }
-                Err(error) => refused = Some(error),
-            }
-        }
-        if left > 0 {
-            self.demand_huge(NAME, left, socket)?;
-            let rounded = left.checked_next_multiple_of(PAGE_BYTES).unwrap_or(left);
-            let region = self.map_ordinary(&regions, NAME, rounded, THP_BYTES, socket)?;
-            self.tell_ordinary(left, &self.why_ordinary(left, socket, refused), region.locked());
-            regions.push(region);
-        }
-        Ok(())
-    }
-
     /// Why huge pages do not serve, and what would change it.
-    fn why_ordinary(&self, bytes: usize, socket: SocketId, refused: Option<MemoryError>) -> String {
+    pub(super) fn why_ordinary(
+        &self,
+        bytes: usize,
+        socket: SocketId,
+        refused: Option<MemoryError>,
+    ) -> String {
         let pools = self.pools(socket);
         let wanted = Bytes(bytes);
         match refused {
@@ -115,7 +87,7 @@ impl Memory {
     }
 
     /// An error if the user named a directory of huge pages: then nothing else will do.
-    fn demand_huge(&self, name: &str, bytes: usize, socket: SocketId) -> Result<(), MemoryError> {
+    pub(super) fn demand_huge(&self, name: &str, bytes: usize, socket: SocketId) -> Result<(), MemoryError> {
         if self.0.dir_page_size.is_none() {
             return Ok(());
         }
@@ -129,7 +101,7 @@ impl Memory {
     }
 
     /// The pools that may be used for `socket`, largest pages first.
-    fn pools(&self, socket: SocketId) -> Vec<HugePool> {
+    pub(super) fn pools(&self, socket: SocketId) -> Vec<HugePool> {
         let options = &self.0.options;
         if options.spec.no_huge {
             return Vec::new();
@@ -151,11 +123,11 @@ impl Memory {
     }
 
     /// The node to bind to: where there is only one, nothing is gained by a system call.
-    fn node_to_bind(&self, socket: SocketId) -> Option<SocketId> {
+    pub(super) fn node_to_bind(&self, socket: SocketId) -> Option<SocketId> {
         (self.0.topology.nodes().len() > 1).then_some(socket)
     }
 
-    fn map_huge(
+    pub(super) fn map_huge(
         &self,
         regions: &[Region],
         name: &str,
@@ -169,7 +141,7 @@ impl Memory {
         self.map(regions, name, bytes, align, socket, page_size, backing)
     }
 
-    fn map_ordinary(
+    pub(super) fn map_ordinary(
         &self,
         regions: &[Region],
         name: &str,
@@ -256,7 +228,7 @@ impl Memory {
         }
     }
 
-    fn check_limit(
+    pub(super) fn check_limit(
         &self,
         regions: &[Region],
         name: &str,

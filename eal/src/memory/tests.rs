@@ -177,6 +177,46 @@ fn more_than_there_is_is_an_error_with_the_numbers() {
     ));
 }
 
+/// The huge pages alone would be there, so that mapping could begin.
+#[test]
+fn what_cannot_be_set_aside_in_full_is_not_begun() {
+    let pages = tree(&[
+        ("proc/meminfo", "MemAvailable: 4096 kB\n"),
+        ("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "8\n"),
+        ("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "8\n"),
+    ]);
+    let asked = |spec| message(Memory::new(under(pages.path(), spec)));
+    let line = "cannot populate 100 MiB for the memory set aside at start: 20 MiB are available (free huge pages, and \
+                MemAvailable in /proc/meminfo); ask for less or free some";
+    assert_eq!(asked(MemorySpec { initial_mib: Some(100), ..MemorySpec::default() }), line);
+    assert_eq!(asked(MemorySpec { numa_mib: vec![100], ..MemorySpec::default() }), line);
+    let text = asked(MemorySpec { initial_mib: Some(5), numa_limit_mib: vec![4], ..no_huge() });
+    assert!(text.ends_with("of the limit of 4 MiB are mapped; raise --numa-limit"), "{text}");
+
+    let limited = tree(&[
+        ("proc/meminfo", "MemAvailable: 999999999 kB\n"),
+        ("proc/self/status", "VmSize: 1024 kB\n"),
+        ("proc/self/limits", "Max address space  8388608  8388608  bytes\n"),
+    ]);
+    let text = message(Memory::new(under(limited.path(), MemorySpec { initial_mib: Some(8), ..no_huge() })));
+    assert!(text.contains("7 MiB are available (RLIMIT_AS"), "{text}");
+}
+
+/// Terabytes, against this machine as it is.
+#[test]
+fn far_too_much_is_refused_at_once() {
+    // Not the time that has passed: other tests run beside this one.
+    let spent = || {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+    };
+    let begun = spent();
+    let spec = MemorySpec { initial_mib: Some(100_000_000), ..MemorySpec::default() };
+    let error = Memory::new(under(Path::new("/"), spec)).expect_err("100 TB");
+    assert!(matches!(error, MemoryError::NotEnough { .. }), "{error}");
+    assert!(spent() - begun < std::time::Duration::from_millis(50), "{:?}", spent() - begun);
+}
+
 #[test]
 fn what_is_asked_for_at_start_is_there() {
     let spec = MemorySpec { initial_mib: Some(6), ..no_huge() };

@@ -1,7 +1,9 @@
-use std::sync::atomic::AtomicU32;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::timer::{Cancelled, Timer};
 
 const MICROS: u64 = 1_000_000;
 
