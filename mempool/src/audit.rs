@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "writes and reads guard bytes in pinned memory")]
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Fewest guard bytes behind an object of a pool in debug mode.
@@ -65,18 +65,24 @@ impl Watch {
         }
     }
 
+    /// A byte of an object's guard. Atomic: an audit looks at it, and mends it, while the object comes and goes.
+    fn guard(&self, object: NonNull<u8>, at: usize) -> &AtomicU8 {
+        // SAFETY: the guard is the last part of the object's stride (`Shared::open`), which lives as long as the pool
+        // and its books. Only the pool touches it.
+        unsafe { AtomicU8::from_ptr(object.add(self.guard_at + at).as_ptr()) }
+    }
+
     /// Writes the guard of an object.
     pub(crate) fn arm(&self, object: NonNull<u8>) {
-        // SAFETY: the guard is the last part of the object's stride (`Shared::open`), which only the pool writes.
-        unsafe { object.add(self.guard_at).write_bytes(GUARD, self.guard_bytes) };
+        for at in 0..self.guard_bytes {
+            self.guard(object, at).store(GUARD, Ordering::Relaxed);
+        }
     }
 
     /// Looks at the guard of an object and mends it.
     fn look(&self, index: usize, object: NonNull<u8>) -> Option<Fault> {
-        let changed = (0..self.guard_bytes).find(|at| {
-            // SAFETY: inside the guard, as in `arm`. Volatile: whoever overruns may be a device.
-            unsafe { object.add(self.guard_at + at).read_volatile() != GUARD }
-        })?;
+        let is_changed = |at: &usize| self.guard(object, *at).load(Ordering::Relaxed) != GUARD;
+        let changed = (0..self.guard_bytes).find(is_changed)?;
         self.arm(object);
         Some(Fault::Overrun { index, offset: changed })
     }

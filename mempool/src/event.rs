@@ -1,6 +1,8 @@
 //! Pool events: a driver learns of each pool once, to register its memory with a device, and of its end.
 
+use std::any::Any;
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::PoolRegion;
@@ -64,10 +66,29 @@ fn tell(callback: &Callback, event: &PoolEvent) {
 }
 
 impl Subscribers {
-    pub(crate) fn tell_all(&self, event: &PoolEvent) {
+    /// Tells all, whichever of them panics. What the first one panicked with is for the caller to go on with once the
+    /// lock is open and all is in order.
+    #[must_use]
+    pub(crate) fn tell_all(&self, event: &PoolEvent) -> Option<Panic> {
+        let mut panic = None;
         for (_, callback) in &self.callbacks {
-            tell(callback, event);
+            // A callback sees of the pools only what it is told, so none of their state can be broken by its end.
+            let told = catch_unwind(AssertUnwindSafe(|| tell(callback, event)));
+            panic = panic.or(told.err());
         }
+        panic
+    }
+}
+
+/// What a callback panicked with.
+pub(crate) type Panic = Box<dyn Any + Send>;
+
+/// Goes on with a callback's panic, unless one is under way.
+pub(crate) fn go_on_with(panic: Option<Panic>) {
+    if let Some(panic) = panic
+        && !std::thread::panicking()
+    {
+        resume_unwind(panic);
     }
 }
 
@@ -75,7 +96,8 @@ impl Subscribers {
 /// ends, in order, until the subscription is dropped. It runs on the thread that makes the pool, or that brings the last
 /// object of a closed one home.
 ///
-/// A callback may free objects. It may not make a pool ([`PoolError::InsideEvent`](crate::PoolError::InsideEvent)).
+/// When a callback panics, the others are told all the same; then the panic goes on in whoever made the pool, which ends
+/// with it, or brought the object home. A callback may free objects. It may not make a pool ([`PoolError::InsideEvent`](crate::PoolError::InsideEvent)).
 ///
 /// # Panics
 /// When called from within a callback.

@@ -4,21 +4,23 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::dynamic::{Field, Flag, Plain};
 use crate::registry::pool_of_object;
-use crate::shared::{Handle, Shared};
+use crate::shared::Handle;
 use crate::{External, MbufPool, Object};
 
 mod chain;
 mod check;
 pub(crate) mod flag;
+mod free;
 pub(crate) mod header;
+mod mark;
 pub(crate) mod packet_type;
 
 pub use chain::Segments;
 pub use check::Flaw;
-use flag::{RxFlags, TxFlags, TxOffload};
-use header::{CHAINED, Cold, EXTERNAL, HEADER_BYTES, Header, INDIRECT, Lengths, Marks, REFERENCES};
+use flag::RxFlags;
+pub(crate) use free::{all_plain_of, free_bulk};
+use header::{Cold, EXTERNAL, HEADER_BYTES, Header, INDIRECT, Lengths, Marks, REFERENCES};
 use packet_type::PacketType;
 
 /// An owned packet buffer: one pointer to a header in pinned memory. Dropping it, on whatever thread, takes it (and the
@@ -366,168 +368,6 @@ impl Mbuf {
         *self.marks_mut() = Marks::fresh();
     }
 
-    /// The port it came in at, `u16::MAX` for none.
-    #[inline(always)]
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.lengths().port
-    }
-
-    /// Sets the port it came in at.
-    #[inline(always)]
-    pub fn set_port(&mut self, port: u16) {
-        self.lengths_mut().port = port;
-    }
-
-    /// What the receiving port found out.
-    #[inline(always)]
-    #[must_use]
-    pub fn rx_flags(&self) -> RxFlags {
-        self.marks().rx_flags
-    }
-
-    /// Says what the receiving port found out.
-    #[inline(always)]
-    pub fn set_rx_flags(&mut self, flags: RxFlags) {
-        self.marks_mut().rx_flags = flags;
-    }
-
-    /// What the sending port is asked to do.
-    #[inline(always)]
-    #[must_use]
-    pub fn tx_flags(&self) -> TxFlags {
-        self.marks().tx_flags
-    }
-
-    /// Asks the sending port for something.
-    #[inline(always)]
-    pub fn set_tx_flags(&mut self, flags: TxFlags) {
-        self.marks_mut().tx_flags = flags;
-    }
-
-    /// What kind of packet it is.
-    #[inline(always)]
-    #[must_use]
-    pub fn packet_type(&self) -> PacketType {
-        self.marks().packet_type
-    }
-
-    /// Says what kind of packet it is.
-    #[inline(always)]
-    pub fn set_packet_type(&mut self, packet_type: PacketType) {
-        self.marks_mut().packet_type = packet_type;
-    }
-
-    /// The RSS hash; of use under [`RxFlags::RSS_HASH`].
-    #[inline(always)]
-    #[must_use]
-    pub fn rss_hash(&self) -> u32 {
-        // SAFETY: this mbuf owns its header.
-        unsafe { (*self.0.as_ptr()).rss_hash }
-    }
-
-    /// Sets the RSS hash, without the flag.
-    #[inline(always)]
-    pub fn set_rss_hash(&mut self, hash: u32) {
-        // SAFETY: this mbuf owns its header.
-        unsafe { (*self.0.as_ptr()).rss_hash = hash }
-    }
-
-    /// A flow rule's number; of use under [`RxFlags::MARK`].
-    #[inline(always)]
-    #[must_use]
-    pub fn mark(&self) -> u32 {
-        // SAFETY: this mbuf owns its header.
-        unsafe { (*self.0.as_ptr()).mark }
-    }
-
-    /// Sets the flow rule's number, without the flag.
-    #[inline(always)]
-    pub fn set_mark(&mut self, mark: u32) {
-        // SAFETY: this mbuf owns its header.
-        unsafe { (*self.0.as_ptr()).mark = mark }
-    }
-
-    /// The VLAN tag; of use under [`RxFlags::VLAN`], [`TxFlags::VLAN`] or a QinQ flag.
-    #[inline(always)]
-    #[must_use]
-    pub fn vlan_tci(&self) -> u16 {
-        // SAFETY: this mbuf owns its header.
-        unsafe { (*self.0.as_ptr()).vlan_tci }
-    }
-
-    /// Sets the VLAN tag, without a flag.
-    #[inline(always)]
-    pub fn set_vlan_tci(&mut self, tci: u16) {
-        // SAFETY: this mbuf owns its header.
-        unsafe { (*self.0.as_ptr()).vlan_tci = tci }
-    }
-
-    /// The outer VLAN tag; of use under [`RxFlags::QINQ`] or [`TxFlags::QINQ`].
-    #[inline(always)]
-    #[must_use]
-    pub fn vlan_tci_outer(&self) -> u16 {
-        // SAFETY: this mbuf owns its header.
-        unsafe { (*self.0.as_ptr()).vlan_tci_outer }
-    }
-
-    /// Sets the outer VLAN tag, without a flag.
-    #[inline(always)]
-    pub fn set_vlan_tci_outer(&mut self, tci: u16) {
-        // SAFETY: this mbuf owns its header.
-        unsafe { (*self.0.as_ptr()).vlan_tci_outer = tci }
-    }
-
-    /// Lengths of headers for offloads. All zero when no tx flag is set.
-    #[inline]
-    #[must_use]
-    pub fn tx_offload(&self) -> TxOffload {
-        if self.tx_flags().is_empty() && !self.rx_flags().contains(RxFlags::LRO) {
-            return TxOffload::default();
-        }
-        // SAFETY: this mbuf owns its header.
-        TxOffload::unpack(unsafe { (*cold(self.0)).tx_offload })
-    }
-
-    /// Sets lengths of headers for offloads; [`set_tx_flags`](Self::set_tx_flags) says which offloads.
-    #[inline]
-    pub fn set_tx_offload(&mut self, offload: TxOffload) {
-        // SAFETY: this mbuf owns its header.
-        unsafe { (*cold(self.0)).tx_offload = offload.pack() }
-    }
-
-    /// Whether a dynamic flag is set.
-    #[inline(always)]
-    #[must_use]
-    pub fn flag(&self, flag: Flag) -> bool {
-        self.marks().dynamic_flags & flag.mask() != 0
-    }
-
-    /// Sets or clears a dynamic flag.
-    #[inline(always)]
-    pub fn set_flag(&mut self, flag: Flag, on: bool) {
-        let flags = &mut self.marks_mut().dynamic_flags;
-        *flags = if on { *flags | flag.mask() } else { *flags & !flag.mask() };
-    }
-
-    /// What a dynamic field holds; whatever was left there, unless a flag says otherwise.
-    #[inline(always)]
-    #[must_use]
-    pub fn field<T: Plain>(&self, field: Field<T>) -> T {
-        // SAFETY: registered fields lie inside the dynamic area, aligned as its start is for any of them; a `Plain` is a
-        // number, for which all bytes are valid; this mbuf owns its header.
-        unsafe { (&raw const (*cold(self.0)).dynamic).cast::<u8>().add(field.offset()).cast::<T>().read() }
-    }
-
-    /// Sets a dynamic field.
-    #[inline(always)]
-    pub fn set_field<T: Plain>(&mut self, field: Field<T>, value: T) {
-        // SAFETY: as for `field`.
-        unsafe {
-            (&raw mut (*cold(self.0)).dynamic).cast::<u8>().add(field.offset()).cast::<T>().write(value)
-        }
-    }
-
     /// Shows an external buffer instead of the mbuf's own data room, empty at first ([`set_data`](Self::set_data) says
     /// what of it is data). It goes when the mbuf does. `Err` gives the buffer back when the mbuf is shared, has more
     /// segments, shows another's data already, or the buffer has 4 GiB or more.
@@ -592,168 +432,5 @@ impl Mbuf {
     #[must_use]
     pub fn pool_id(&self) -> u16 {
         pool_number(home(self.0).load(Ordering::Relaxed))
-    }
-}
-
-impl Drop for Mbuf {
-    #[inline]
-    fn drop(&mut self) {
-        // Acquire: what a clone that is gone read of the data, it read before this mbuf goes home.
-        let word = home(self.0).load(Ordering::Acquire);
-        if word as u32 == 1 {
-            // SAFETY: plain and sole: all there is to it goes home.
-            unsafe { pool_of_object(pool_number(word)).give(&Object(self.0.cast()), 1) }
-        } else {
-            // SAFETY: this mbuf is not used afterwards.
-            unsafe { free_chain(self.0) }
-        }
-    }
-}
-
-/// Frees the mbufs of a burst: all at once when they are plain and of one pool.
-///
-/// # Safety
-/// The `count` mbufs at `mbufs` are the caller's and not used afterwards.
-#[inline]
-pub(crate) unsafe fn free_bulk(mbufs: *const Mbuf, count: usize) {
-    if count == 0 {
-        return;
-    }
-    // SAFETY: the caller's mbufs; `Mbuf` and `Object` are both one address.
-    unsafe {
-        // Acquire, as in `drop`; the processor loads no slower for it.
-        let word = home((*mbufs).0).load(Ordering::Acquire);
-        if word as u32 == 1 {
-            let pool = pool_of_object(pool_number(word));
-            if let Some(room) = pool.room(count) {
-                // One pass: each is written to the cache as it is checked. They count there only if all pass.
-                for at in 0..count {
-                    let mbuf = mbufs.add(at);
-                    if home((*mbuf).0).load(Ordering::Acquire) != word {
-                        return free_each(mbufs, count);
-                    }
-                    *room.to.add(at) = *mbuf.cast::<Object>();
-                }
-                return room.publish();
-            }
-        }
-        free_each(mbufs, count);
-    }
-}
-
-/// Whether mbufs are plain, sole-owned and of one pool, so that they are home when their addresses are.
-///
-/// # Safety
-/// The `count` mbufs at `mbufs` are the caller's.
-#[inline]
-pub(crate) unsafe fn all_plain_of(mbufs: *const Mbuf, count: usize, pool: u16) -> bool {
-    let plain = u64::from(pool) << 32 | 1;
-    // SAFETY: the caller's mbufs.
-    (0..count).all(|at| home(unsafe { (*mbufs.add(at)).0 }).load(Ordering::Acquire) == plain)
-}
-
-/// # Safety
-/// As for [`free_bulk`].
-#[cold]
-#[inline(never)]
-unsafe fn free_each(mbufs: *const Mbuf, count: usize) {
-    // Runs of plain mbufs of one pool go home together.
-    let mut at = 0;
-    while at < count {
-        // SAFETY: each is freed once and not used afterwards (caller).
-        unsafe {
-            let word = home((*mbufs.add(at)).0).load(Ordering::Acquire);
-            if word as u32 != 1 {
-                free_chain((*mbufs.add(at)).0);
-                at += 1;
-                continue;
-            }
-            let same = |at: &usize| home((*mbufs.add(*at)).0).load(Ordering::Acquire) == word;
-            let end = (at + 1..count).find(|at| !same(at)).unwrap_or(count);
-            pool_of_object(pool_number(word)).give(mbufs.add(at).cast(), end - at);
-            at = end;
-        }
-    }
-}
-
-/// Frees a packet that is not one plain segment of one owner.
-///
-/// # Safety
-/// The caller owns the packet and does not use it afterwards.
-#[cold]
-#[inline(never)]
-unsafe fn free_chain(mut header: NonNull<Header>) {
-    loop {
-        let word = home(header).load(Ordering::Relaxed);
-        let next = (word & CHAINED != 0).then(|| {
-            home(header).fetch_and(!CHAINED, Ordering::Relaxed);
-            // SAFETY: valid under `CHAINED`.
-            header_at(header, unsafe { (*cold(header)).next })
-        });
-        // SAFETY: the segment is the caller's, and no segment hangs on it now.
-        unsafe { free_segment(header) };
-        match next {
-            Some(next) => header = next,
-            None => return,
-        }
-    }
-}
-
-/// # Safety
-/// The caller owns the segment, which has no next one, and does not use it afterwards.
-unsafe fn free_segment(header: NonNull<Header>) {
-    let word = home(header).load(Ordering::Relaxed);
-    if word & INDIRECT != 0 {
-        // SAFETY: valid under `INDIRECT`; an indirect mbuf holds one reference of the direct one.
-        unsafe {
-            let direct = header_at(header, (*cold(header)).attached);
-            show_own_room(header, pool_of_object(pool_number(word)));
-            home(header).fetch_and(!INDIRECT, Ordering::Relaxed);
-            release(direct);
-        }
-    }
-    // SAFETY: the segment is the caller's.
-    unsafe { release(header) };
-}
-
-/// Makes an mbuf show its own room again.
-///
-/// # Safety
-/// The caller owns the segment, which is of `pool`.
-unsafe fn show_own_room(header: NonNull<Header>, pool: &Shared) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let room = pool.data_room((*cold(header)).index as usize);
-        (*header.as_ptr()).room_at = distance(header, room.as_ptr());
-        (*header.as_ptr()).room = pool.shape.room;
-    }
-}
-
-/// Drops one reference of a segment without a next one; the last takes it home.
-///
-/// # Safety
-/// The caller owns the reference and does not use the segment afterwards.
-unsafe fn release(header: NonNull<Header>) {
-    let home = home(header);
-    let mut word = home.load(Ordering::Acquire);
-    if word & REFERENCES != 1 {
-        // Release: our use of the data is over before the reference is gone. Acquire: so is that of those before us.
-        word = home.fetch_sub(1, Ordering::AcqRel);
-        if word & REFERENCES != 1 {
-            return;
-        }
-    }
-    // SAFETY: the last reference is gone, so the segment is ours alone and its pool lives until it is home.
-    unsafe {
-        let pool = pool_of_object(pool_number(word));
-        let mut external = None;
-        if word & EXTERNAL != 0 {
-            show_own_room(header, pool);
-            external = pool.set_external((*cold(header)).index as usize, None);
-        }
-        home.store(word & !(u64::from(u32::MAX)) | 1, Ordering::Relaxed);
-        pool.give(&Object(header.cast()), 1);
-        // The free callback may do what it likes, so it runs when we are done here.
-        drop(external);
     }
 }

@@ -7,8 +7,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::event::{PoolEvent, PoolInfo, subscribers, telling};
-use crate::shared::Shared;
+use crate::event::{PoolEvent, PoolInfo, go_on_with, subscribers, telling};
+use crate::shared::{Handle, Shared};
 
 /// How many pools may live at once in the process.
 pub const POOLS_MAX: usize = 1 << 16;
@@ -85,7 +85,7 @@ impl Number {
     }
 
     /// Enters the pool and tells the subscribers.
-    pub(crate) fn enter(self, shared: Box<Shared>) -> NonNull<Shared> {
+    pub(crate) fn enter(self, shared: Box<Shared>) -> Handle {
         let id = self.0;
         std::mem::forget(self);
         let subscribers = subscribers();
@@ -93,11 +93,14 @@ impl Number {
         let shared = NonNull::from(Box::leak(shared));
         POOLS[id as usize].store(shared.as_ptr(), Ordering::Release);
         registry().live.push(id);
-        subscribers.tell_all(&PoolEvent::Created(info));
+        let panic = subscribers.tell_all(&PoolEvent::Created(info));
         drop(subscribers);
+        let handle = Handle::first(shared);
         // A callback may have freed objects of closed pools.
         reclaim_closed();
-        shared
+        // The pool ends with the handle then.
+        go_on_with(panic);
+        handle
     }
 }
 
@@ -145,19 +148,22 @@ pub(crate) fn reclaim_closed() {
         // A callback freed an object; whoever tells events holds the lock and looks again when it is done.
         return;
     }
+    let mut panic = None;
     loop {
         let subscribers = subscribers();
         let gone = take_gone();
         if gone.is_empty() {
-            return;
+            break;
         }
         for shared in &gone {
-            subscribers.tell_all(&PoolEvent::Destroyed(Arc::clone(&shared.info)));
+            let told = subscribers.tell_all(&PoolEvent::Destroyed(Arc::clone(&shared.info)));
+            panic = panic.or(told);
         }
         drop(subscribers);
         // Unmapping takes its time: not under a lock. What goes with the pools may have freed objects of others.
         drop(gone);
     }
+    go_on_with(panic);
 }
 
 #[expect(clippy::vec_box, reason = "each was boxed alone, and is too large to be moved about")]

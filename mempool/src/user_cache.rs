@@ -19,8 +19,8 @@ pub struct UserCache {
 
 impl UserCache {
     pub(crate) fn new(handle: Handle, size: usize) -> Self {
-        // Debug mode sees each object go out and come back.
-        let size = if handle.watch.is_some() { 0 } else { size };
+        // Debug mode sees each object go out and come back. More than the pool has cannot be held.
+        let size = if handle.watch.is_some() { 0 } else { size.min(handle.capacity) };
         Self { handle, size, objects: Vec::with_capacity(size + size / 2) }
     }
 

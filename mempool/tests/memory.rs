@@ -370,3 +370,51 @@ fn a_driver_learns_of_each_pool_once() {
     drop(MbufPool::builder("late", 8).build_anonymous());
     assert_eq!(seen.lock().expect("no panic").len(), 4);
 }
+
+#[test]
+fn a_users_own_cache_of_absurd_size_holds_no_more_than_there_is() {
+    let pool = ObjectPool::builder("absurd", 64, 100).build_anonymous().expect("pages");
+    // With half as many again, the first is 2^64, so nothing at all to whoever lets it overflow.
+    for size in [usize::MAX / 3 * 2 + 1, usize::MAX, 1 << 40] {
+        let mut cache = pool.user_cache(size);
+        let mut space = [MaybeUninit::uninit(); 60];
+        let objects = cache.get_bulk(&mut space).expect("the pool is full");
+        assert_eq!(cache.len(), 40);
+        // SAFETY: taken above.
+        unsafe { cache.put_bulk(objects) };
+        assert_eq!(cache.len(), 100);
+        assert!(cache.get_bulk(&mut [MaybeUninit::uninit(); 101]).is_none());
+        drop(cache);
+        assert_eq!(pool.available(), 100);
+    }
+}
+
+#[test]
+fn absurd_sizes_are_reckoned_without_overflow() {
+    let builder = || MbufPool::builder("absurd", usize::MAX).private_bytes(usize::MAX).data_room(usize::MAX);
+    assert_eq!(builder().bytes(), usize::MAX);
+    assert_eq!(builder().debug(true).bytes(), usize::MAX);
+}
+
+#[test]
+fn a_packet_does_not_grow_past_4_gib() {
+    const PIECE: usize = 1 << 20;
+    let pool = MbufPool::builder("long", 4100).data_room(256).build_anonymous().expect("pages");
+    let mut piece = pool.alloc().expect("a fresh pool");
+    piece.attach_external(External::from(vec![0; PIECE])).expect("a fresh mbuf");
+    // As many clones of one buffer as make 4 GiB less 100 bytes, between mbufs that have room at both ends.
+    let mut packet = pool.alloc().expect("a fresh pool");
+    for at in 0..4096 {
+        assert!(piece.set_len(if at == 0 { PIECE - 100 } else { PIECE }));
+        packet.chain(piece.clone_indirect(&pool).expect("room")).expect("less than 4 GiB");
+    }
+    packet.chain(pool.alloc().expect("room")).expect("nothing added");
+    assert_eq!(packet.pkt_len(), u32::MAX - 99);
+    assert!(packet.append(100).is_none() && packet.prepend(100).is_none());
+    assert_eq!(packet.check(), Ok(()));
+    assert!(packet.append(50).is_some() && packet.prepend(49).is_some());
+    assert_eq!((packet.pkt_len(), packet.check()), (u32::MAX, Ok(())));
+    assert!(packet.append(1).is_none() && packet.prepend(1).is_none());
+    drop((packet, piece));
+    assert_eq!(pool.available(), 4100);
+}

@@ -84,3 +84,21 @@ fn a_header_that_was_written_over_is_caught() {
     assert!(matches!(pool.faults()[..], [Fault::HeaderOverwritten { .. }]));
     assert_eq!(pool.available(), 63, "it is not handed out any more");
 }
+
+#[test]
+fn an_audit_may_mend_guards_while_mbufs_come_and_go() {
+    let pool = watched();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                pool.audit();
+            }
+        });
+        for _ in 0..2000 {
+            drop(pool.alloc().expect("nobody else takes any"));
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert_eq!(pool.faults(), []);
+}

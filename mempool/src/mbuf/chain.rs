@@ -81,10 +81,11 @@ impl Mbuf {
     }
 
     /// Adds `bytes` at the end of the last segment and lends them to be filled. `None` when there is no such room, or
-    /// the data is shared.
+    /// the data is shared, or the packet would have 4 GiB.
     #[inline]
     #[must_use]
     pub fn append(&mut self, bytes: usize) -> Option<&mut [u8]> {
+        let pkt_len = u32::try_from(bytes).ok().and_then(|bytes| self.pkt_len().checked_add(bytes))?;
         let at = self.with_last(|last| {
             if bytes > last.tailroom_own() || !last.is_sole() {
                 return None;
@@ -93,7 +94,7 @@ impl Mbuf {
             last.lengths_mut().data_len += bytes as u32;
             Some(at)
         })?;
-        self.lengths_mut().pkt_len += bytes as u32;
+        self.lengths_mut().pkt_len = pkt_len;
         // SAFETY: inside the room, initialised memory, and nobody else refers to the data.
         Some(unsafe { std::slice::from_raw_parts_mut(at, bytes) })
     }
@@ -105,17 +106,19 @@ impl Mbuf {
     }
 
     /// Adds `bytes` before the data and lends them to be filled. `None` when there is no such headroom, or the data is
-    /// shared.
+    /// shared, or the packet would have 4 GiB.
     #[inline]
     #[must_use]
     pub fn prepend(&mut self, bytes: usize) -> Option<&mut [u8]> {
         if bytes > self.headroom() || !self.is_sole() {
             return None;
         }
+        // The headroom, and so `bytes`, is a `u32`.
+        let pkt_len = self.pkt_len().checked_add(bytes as u32)?;
         let lengths = self.lengths_mut();
         lengths.data_off -= bytes as u32;
         lengths.data_len += bytes as u32;
-        lengths.pkt_len += bytes as u32;
+        lengths.pkt_len = pkt_len;
         // SAFETY: inside the room, initialised memory, and nobody else refers to the data.
         Some(unsafe { std::slice::from_raw_parts_mut(self.data_ptr(), bytes) })
     }

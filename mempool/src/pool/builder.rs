@@ -148,7 +148,7 @@ impl MbufPoolBuilder {
     }
 
     fn room_at(&self) -> usize {
-        HEADER_BYTES + self.private_bytes.next_multiple_of(ALIGN)
+        self.private_bytes.div_ceil(ALIGN).saturating_mul(ALIGN).saturating_add(HEADER_BYTES)
     }
 
     fn object_bytes(&self) -> usize {
@@ -162,7 +162,8 @@ impl MbufPoolBuilder {
         (lines | 1).saturating_mul(ALIGN)
     }
 
-    /// Bytes that the pool takes when its memory is one piece, data that lies apart not counted.
+    /// Bytes that the pool takes when its memory is one piece, data that lies apart not counted; `usize::MAX` for more
+    /// than that.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.count.saturating_mul(self.stride())
