@@ -44,6 +44,7 @@ pub(crate) fn sanitize() -> Outcome {
             command
                 .env("RUSTC_BOOTSTRAP", "1")
                 .env("RUSTFLAGS", flags)
+                .env("TSAN_OPTIONS", format!("suppressions={}", root().join("xtask/tsan.supp").display()))
                 .env("CARGO_TARGET_DIR", root().join("target").join(sanitizer)),
         )?;
     }
