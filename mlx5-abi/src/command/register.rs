@@ -170,3 +170,95 @@ pub mod counter_group {
     /// Of the wire.
     pub const PHYSICAL_LAYER: u32 = 0x12;
 }
+
+/// Bits of `eth_proto_*` of PTYS, one a link mode. Source: Linux `include/linux/mlx5/port.h`, `enum mlx5e_link_mode`.
+pub mod link_mode {
+    /// `1000BASE_CX_SGMII`, 1 Gbit/s.
+    pub const MODE_1000BASE_CX_SGMII: u32 = 1 << 0;
+    /// `1000BASE_KX`, 1 Gbit/s.
+    pub const MODE_1000BASE_KX: u32 = 1 << 1;
+    /// `10GBASE_CX4`, 10 Gbit/s.
+    pub const MODE_10GBASE_CX4: u32 = 1 << 2;
+    /// `10GBASE_KX4`, 10 Gbit/s.
+    pub const MODE_10GBASE_KX4: u32 = 1 << 3;
+    /// `10GBASE_KR`, 10 Gbit/s.
+    pub const MODE_10GBASE_KR: u32 = 1 << 4;
+    /// `20GBASE_KR2`, 20 Gbit/s.
+    pub const MODE_20GBASE_KR2: u32 = 1 << 5;
+    /// `40GBASE_CR4`, 40 Gbit/s.
+    pub const MODE_40GBASE_CR4: u32 = 1 << 6;
+    /// `40GBASE_KR4`, 40 Gbit/s.
+    pub const MODE_40GBASE_KR4: u32 = 1 << 7;
+    /// `56GBASE_R4`, 56 Gbit/s.
+    pub const MODE_56GBASE_R4: u32 = 1 << 8;
+    /// `10GBASE_CR`, 10 Gbit/s.
+    pub const MODE_10GBASE_CR: u32 = 1 << 12;
+    /// `10GBASE_SR`, 10 Gbit/s.
+    pub const MODE_10GBASE_SR: u32 = 1 << 13;
+    /// `10GBASE_ER`, 10 Gbit/s.
+    pub const MODE_10GBASE_ER: u32 = 1 << 14;
+    /// `40GBASE_SR4`, 40 Gbit/s.
+    pub const MODE_40GBASE_SR4: u32 = 1 << 15;
+    /// `40GBASE_LR4`, 40 Gbit/s.
+    pub const MODE_40GBASE_LR4: u32 = 1 << 16;
+    /// `50GBASE_SR2`, 50 Gbit/s.
+    pub const MODE_50GBASE_SR2: u32 = 1 << 18;
+    /// `100GBASE_CR4`, 100 Gbit/s.
+    pub const MODE_100GBASE_CR4: u32 = 1 << 20;
+    /// `100GBASE_SR4`, 100 Gbit/s.
+    pub const MODE_100GBASE_SR4: u32 = 1 << 21;
+    /// `100GBASE_KR4`, 100 Gbit/s.
+    pub const MODE_100GBASE_KR4: u32 = 1 << 22;
+    /// `100GBASE_LR4`, 100 Gbit/s.
+    pub const MODE_100GBASE_LR4: u32 = 1 << 23;
+    /// `100BASE_TX`, 100 Mbit/s.
+    pub const MODE_100BASE_TX: u32 = 1 << 24;
+    /// `1000BASE_T`, 1 Gbit/s.
+    pub const MODE_1000BASE_T: u32 = 1 << 25;
+    /// `10GBASE_T`, 10 Gbit/s.
+    pub const MODE_10GBASE_T: u32 = 1 << 26;
+    /// `25GBASE_CR`, 25 Gbit/s.
+    pub const MODE_25GBASE_CR: u32 = 1 << 27;
+    /// `25GBASE_KR`, 25 Gbit/s.
+    pub const MODE_25GBASE_KR: u32 = 1 << 28;
+    /// `25GBASE_SR`, 25 Gbit/s.
+    pub const MODE_25GBASE_SR: u32 = 1 << 29;
+    /// `50GBASE_CR2`, 50 Gbit/s.
+    pub const MODE_50GBASE_CR2: u32 = 1 << 30;
+    /// `50GBASE_KR2`, 50 Gbit/s.
+    pub const MODE_50GBASE_KR2: u32 = 1 << 31;
+}
+
+/// Bits of `ext_eth_proto_*` of PTYS. Source: Linux `include/linux/mlx5/port.h`, `enum mlx5e_ext_link_mode`.
+pub mod ext_link_mode {
+    /// `SGMII_100M`, 100 Mbit/s.
+    pub const SGMII_100M: u32 = 1 << 0;
+    /// `1000BASE_X_SGMII`, 1 Gbit/s.
+    pub const MODE_1000BASE_X_SGMII: u32 = 1 << 1;
+    /// `5GBASE_R`, 5 Gbit/s.
+    pub const MODE_5GBASE_R: u32 = 1 << 3;
+    /// `10GBASE_XFI_XAUI_1`, 10 Gbit/s.
+    pub const MODE_10GBASE_XFI_XAUI_1: u32 = 1 << 4;
+    /// `40GBASE_XLAUI_4_XLPPI_4`, 40 Gbit/s.
+    pub const MODE_40GBASE_XLAUI_4_XLPPI_4: u32 = 1 << 5;
+    /// `25GAUI_1_25GBASE_CR_KR`, 25 Gbit/s.
+    pub const MODE_25GAUI_1_25GBASE_CR_KR: u32 = 1 << 6;
+    /// `50GAUI_2_LAUI_2_50GBASE_CR2_KR2`, 50 Gbit/s.
+    pub const MODE_50GAUI_2_LAUI_2_50GBASE_CR2_KR2: u32 = 1 << 7;
+    /// `50GAUI_1_LAUI_1_50GBASE_CR_KR`, 50 Gbit/s.
+    pub const MODE_50GAUI_1_LAUI_1_50GBASE_CR_KR: u32 = 1 << 8;
+    /// `CAUI_4_100GBASE_CR4_KR4`, 100 Gbit/s.
+    pub const CAUI_4_100GBASE_CR4_KR4: u32 = 1 << 9;
+    /// `100GAUI_2_100GBASE_CR2_KR2`, 100 Gbit/s.
+    pub const MODE_100GAUI_2_100GBASE_CR2_KR2: u32 = 1 << 10;
+    /// `100GAUI_1_100GBASE_CR_KR`, 100 Gbit/s.
+    pub const MODE_100GAUI_1_100GBASE_CR_KR: u32 = 1 << 11;
+    /// `200GAUI_4_200GBASE_CR4_KR4`, 200 Gbit/s.
+    pub const MODE_200GAUI_4_200GBASE_CR4_KR4: u32 = 1 << 12;
+    /// `200GAUI_2_200GBASE_CR2_KR2`, 200 Gbit/s.
+    pub const MODE_200GAUI_2_200GBASE_CR2_KR2: u32 = 1 << 13;
+    /// `400GAUI_8`, 400 Gbit/s.
+    pub const MODE_400GAUI_8: u32 = 1 << 15;
+    /// `400GAUI_4_400GBASE_CR4_KR4`, 400 Gbit/s.
+    pub const MODE_400GAUI_4_400GBASE_CR4_KR4: u32 = 1 << 16;
+}

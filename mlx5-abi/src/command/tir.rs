@@ -157,7 +157,8 @@ pub mod loopback {
     pub const BLOCK_MULTICAST: u32 = 0x2;
 }
 
-/// Bits of MODIFY_TIR's mask. Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `modify_tir_bitmask`.
+/// Bits of MODIFY_TIR's mask. Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `modify_tir_bitmask`; for the table DPDK
+/// `drivers/common/mlx5/mlx5_prm.h`, `MLX5_MODIFY_TIR_IN_MODIFY_BITMASK_*`.
 pub mod modify {
     /// Large receive offload.
     pub const LRO: u64 = 1 << 0;

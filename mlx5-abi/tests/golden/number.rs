@@ -1,4 +1,3 @@
-use pollux_mlx5_abi::command::flow::modify;
 use pollux_mlx5_abi::cqe::{self, Layer3, Layer4, MiniFormat};
 use pollux_mlx5_abi::doorbell;
 use pollux_mlx5_abi::syndrome::Syndrome;
@@ -90,6 +89,7 @@ pub(crate) fn user(golden: &mut Golden) {
 }
 
 pub(crate) fn linux(golden: &mut Golden) {
+    links(golden);
     numbers!(golden, pollux_mlx5_abi::opcode::send {
         "MLX5_OPCODE_LSO" = TSO;
         "MLX5_OPCODE_ENHANCED_MPSW" = ENHANCED_MPSW;
@@ -436,106 +436,53 @@ pub(crate) fn linux(golden: &mut Golden) {
     }
 }
 
-pub(crate) fn ifc(golden: &mut Golden) {
-    numbers!(golden, pollux_mlx5_abi::command::mkey::access_mode {
-        "MLX5_MKC_ACCESS_MODE_PA" = PA;
-        "MLX5_MKC_ACCESS_MODE_MTT" = MTT;
-        "MLX5_MKC_ACCESS_MODE_KLMS" = KLM;
-        "MLX5_MKC_ACCESS_MODE_KSM" = KSM;
-        "MLX5_MKC_ACCESS_MODE_SW_ICM" = SW_ICM;
-        "MLX5_MKC_ACCESS_MODE_MEMIC" = MEMIC;
-    });
-    numbers!(golden, pollux_mlx5_abi::command::eq::state {
-        "MLX5_EQC_ST_ARMED" = ARMED;
-        "MLX5_EQC_ST_FIRED" = FIRED;
-    });
-    numbers!(golden, pollux_mlx5_abi::command::cq::state {
-        "MLX5_CQC_ST_SOLICITED_NOTIFICATION_REQUEST_ARMED" = SOLICITED_NOTIFICATION_REQUEST_ARMED;
-        "MLX5_CQC_ST_NOTIFICATION_REQUEST_ARMED" = NOTIFICATION_REQUEST_ARMED;
-        "MLX5_CQC_ST_FIRED" = FIRED;
-    });
-    numbers!(golden, pollux_mlx5_abi::command::wq::kind {
-        "MLX5_WQ_TYPE_LINKED_LIST" = LINKED_LIST;
-        "MLX5_WQ_TYPE_CYCLIC" = CYCLIC;
-        "MLX5_WQ_TYPE_LINKED_LIST_STRIDING_RQ" = LINKED_LIST_STRIDING_RQ;
-        "MLX5_WQ_TYPE_CYCLIC_STRIDING_RQ" = CYCLIC_STRIDING_RQ;
-    });
-    numbers!(golden, pollux_mlx5_abi::command::wq::end_padding {
-        "MLX5_WQ_END_PAD_MODE_NONE" = NONE;
-        "MLX5_WQ_END_PAD_MODE_ALIGN" = ALIGN;
-    });
-    numbers!(golden, pollux_mlx5_abi::command::sq::state {
-        "MLX5_SQC_STATE_RST" = RESET;
-        "MLX5_SQC_STATE_RDY" = READY;
-        "MLX5_SQC_STATE_ERR" = ERROR;
-    });
-    numbers!(golden, pollux_mlx5_abi::command::rq::state {
-        "MLX5_RQC_STATE_RST" = RESET;
-        "MLX5_RQC_STATE_RDY" = READY;
-        "MLX5_RQC_STATE_ERR" = ERROR;
-    });
-    numbers!(golden, pollux_mlx5_abi::command::rq::memory {
-        "MLX5_RQC_MEM_RQ_TYPE_MEMORY_RQ_INLINE" = INLINE;
-        "MLX5_RQC_MEM_RQ_TYPE_MEMORY_RQ_RMP" = RMP;
-    });
-    numbers!(golden, pollux_mlx5_abi::command::rq::modify {
-        "MLX5_MODIFY_RQ_IN_MODIFY_BITMASK_VSD" = VSD;
-        "MLX5_MODIFY_RQ_IN_MODIFY_BITMASK_SCATTER_FCS" = SCATTER_FCS;
-        "MLX5_MODIFY_RQ_IN_MODIFY_BITMASK_RQ_COUNTER_SET_ID" = COUNTER_SET_ID;
-    });
-    numbers!(golden, pollux_mlx5_abi::command::tir::dispatch {
-        "MLX5_TIRC_DISP_TYPE_DIRECT" = DIRECT;
-        "MLX5_TIRC_DISP_TYPE_INDIRECT" = INDIRECT;
-    });
-    numbers!(golden, pollux_mlx5_abi::command::tir::hash {
-        "MLX5_RX_HASH_FN_NONE" = NONE;
-        "MLX5_RX_HASH_FN_INVERTED_XOR8" = INVERTED_XOR8;
-        "MLX5_RX_HASH_FN_TOEPLITZ" = TOEPLITZ;
-    });
-    numbers!(golden, pollux_mlx5_abi::command::tir::loopback {
-        "MLX5_TIRC_SELF_LB_BLOCK_BLOCK_UNICAST" = BLOCK_UNICAST;
-        "MLX5_TIRC_SELF_LB_BLOCK_BLOCK_MULTICAST" = BLOCK_MULTICAST;
-    });
-    numbers!(golden, pollux_mlx5_abi::command::flow::action {
-        "MLX5_FLOW_CONTEXT_ACTION_ALLOW" = ALLOW;
-        "MLX5_FLOW_CONTEXT_ACTION_DROP" = DROP;
-        "MLX5_FLOW_CONTEXT_ACTION_FWD_DEST" = FWD_DEST;
-        "MLX5_FLOW_CONTEXT_ACTION_COUNT" = COUNT;
-        "MLX5_FLOW_CONTEXT_ACTION_PACKET_REFORMAT" = PACKET_REFORMAT;
-        "MLX5_FLOW_CONTEXT_ACTION_DECAP" = DECAP;
-        "MLX5_FLOW_CONTEXT_ACTION_MOD_HDR" = MOD_HDR;
-        "MLX5_FLOW_CONTEXT_ACTION_VLAN_POP" = VLAN_POP;
-        "MLX5_FLOW_CONTEXT_ACTION_VLAN_PUSH" = VLAN_PUSH;
-        "MLX5_FLOW_CONTEXT_ACTION_VLAN_POP_2" = VLAN_POP_2;
-        "MLX5_FLOW_CONTEXT_ACTION_VLAN_PUSH_2" = VLAN_PUSH_2;
-    });
-    numbers!(golden, pollux_mlx5_abi::command::flow::destination {
-        "MLX5_IFC_FLOW_DESTINATION_TYPE_VPORT" = VPORT;
-        "MLX5_IFC_FLOW_DESTINATION_TYPE_FLOW_TABLE" = FLOW_TABLE;
-        "MLX5_IFC_FLOW_DESTINATION_TYPE_TIR" = TIR;
-        "MLX5_IFC_FLOW_DESTINATION_TYPE_FLOW_SAMPLER" = FLOW_SAMPLER;
-        "MLX5_IFC_FLOW_DESTINATION_TYPE_UPLINK" = UPLINK;
-    });
-    // The header gives the places of these bits.
+/// Masks of which the header gives the places of the bits.
+fn links(golden: &mut Golden) {
+    use pollux_mlx5_abi::command::register::{ext_link_mode as ext, link_mode as mode};
     for (name, ours) in [
-        ("MLX5_SET_FTE_MODIFY_ENABLE_MASK_ACTION", modify::ACTION),
-        ("MLX5_SET_FTE_MODIFY_ENABLE_MASK_FLOW_TAG", modify::FLOW_TAG),
-        ("MLX5_SET_FTE_MODIFY_ENABLE_MASK_DESTINATION_LIST", modify::DESTINATION_LIST),
-        ("MLX5_SET_FTE_MODIFY_ENABLE_MASK_FLOW_COUNTERS", modify::FLOW_COUNTERS),
+        ("MLX5E_1000BASE_CX_SGMII", mode::MODE_1000BASE_CX_SGMII),
+        ("MLX5E_1000BASE_KX", mode::MODE_1000BASE_KX),
+        ("MLX5E_10GBASE_CX4", mode::MODE_10GBASE_CX4),
+        ("MLX5E_10GBASE_KX4", mode::MODE_10GBASE_KX4),
+        ("MLX5E_10GBASE_KR", mode::MODE_10GBASE_KR),
+        ("MLX5E_20GBASE_KR2", mode::MODE_20GBASE_KR2),
+        ("MLX5E_40GBASE_CR4", mode::MODE_40GBASE_CR4),
+        ("MLX5E_40GBASE_KR4", mode::MODE_40GBASE_KR4),
+        ("MLX5E_56GBASE_R4", mode::MODE_56GBASE_R4),
+        ("MLX5E_10GBASE_CR", mode::MODE_10GBASE_CR),
+        ("MLX5E_10GBASE_SR", mode::MODE_10GBASE_SR),
+        ("MLX5E_10GBASE_ER", mode::MODE_10GBASE_ER),
+        ("MLX5E_40GBASE_SR4", mode::MODE_40GBASE_SR4),
+        ("MLX5E_40GBASE_LR4", mode::MODE_40GBASE_LR4),
+        ("MLX5E_50GBASE_SR2", mode::MODE_50GBASE_SR2),
+        ("MLX5E_100GBASE_CR4", mode::MODE_100GBASE_CR4),
+        ("MLX5E_100GBASE_SR4", mode::MODE_100GBASE_SR4),
+        ("MLX5E_100GBASE_KR4", mode::MODE_100GBASE_KR4),
+        ("MLX5E_100GBASE_LR4", mode::MODE_100GBASE_LR4),
+        ("MLX5E_100BASE_TX", mode::MODE_100BASE_TX),
+        ("MLX5E_1000BASE_T", mode::MODE_1000BASE_T),
+        ("MLX5E_10GBASE_T", mode::MODE_10GBASE_T),
+        ("MLX5E_25GBASE_CR", mode::MODE_25GBASE_CR),
+        ("MLX5E_25GBASE_KR", mode::MODE_25GBASE_KR),
+        ("MLX5E_25GBASE_SR", mode::MODE_25GBASE_SR),
+        ("MLX5E_50GBASE_CR2", mode::MODE_50GBASE_CR2),
+        ("MLX5E_50GBASE_KR2", mode::MODE_50GBASE_KR2),
+        ("MLX5E_SGMII_100M", ext::SGMII_100M),
+        ("MLX5E_1000BASE_X_SGMII", ext::MODE_1000BASE_X_SGMII),
+        ("MLX5E_5GBASE_R", ext::MODE_5GBASE_R),
+        ("MLX5E_10GBASE_XFI_XAUI_1", ext::MODE_10GBASE_XFI_XAUI_1),
+        ("MLX5E_40GBASE_XLAUI_4_XLPPI_4", ext::MODE_40GBASE_XLAUI_4_XLPPI_4),
+        ("MLX5E_25GAUI_1_25GBASE_CR_KR", ext::MODE_25GAUI_1_25GBASE_CR_KR),
+        ("MLX5E_50GAUI_2_LAUI_2_50GBASE_CR2_KR2", ext::MODE_50GAUI_2_LAUI_2_50GBASE_CR2_KR2),
+        ("MLX5E_50GAUI_1_LAUI_1_50GBASE_CR_KR", ext::MODE_50GAUI_1_LAUI_1_50GBASE_CR_KR),
+        ("MLX5E_CAUI_4_100GBASE_CR4_KR4", ext::CAUI_4_100GBASE_CR4_KR4),
+        ("MLX5E_100GAUI_2_100GBASE_CR2_KR2", ext::MODE_100GAUI_2_100GBASE_CR2_KR2),
+        ("MLX5E_100GAUI_1_100GBASE_CR_KR", ext::MODE_100GAUI_1_100GBASE_CR_KR),
+        ("MLX5E_200GAUI_4_200GBASE_CR4_KR4", ext::MODE_200GAUI_4_200GBASE_CR4_KR4),
+        ("MLX5E_200GAUI_2_200GBASE_CR2_KR2", ext::MODE_200GAUI_2_200GBASE_CR2_KR2),
+        ("MLX5E_400GAUI_8", ext::MODE_400GAUI_8),
+        ("MLX5E_400GAUI_4_400GBASE_CR4_KR4", ext::MODE_400GAUI_4_400GBASE_CR4_KR4),
     ] {
         golden.same("const", name, &[ours.trailing_zeros().into()]);
     }
-    numbers!(golden, pollux_mlx5_abi::command::start::page_phase {
-        "MLX5_QUERY_PAGES_IN_OP_MOD_BOOT_PAGES" = BOOT;
-        "MLX5_QUERY_PAGES_IN_OP_MOD_INIT_PAGES" = INIT;
-        "MLX5_QUERY_PAGES_IN_OP_MOD_REGULAR_PAGES" = REGULAR;
-    });
-    numbers!(golden, pollux_mlx5_abi::command::register::access {
-        "MLX5_ACCESS_REGISTER_IN_OP_MOD_WRITE" = WRITE;
-        "MLX5_ACCESS_REGISTER_IN_OP_MOD_READ" = READ;
-    });
-    numbers!(golden, pollux_mlx5_abi::command::user::capability {
-        "MLX5_UCTX_CAP_RAW_TX" = RAW_TX;
-        "MLX5_UCTX_CAP_INTERNAL_DEV_RES" = INTERNAL_DEV_RES;
-    });
 }
