@@ -46,13 +46,14 @@ pub fn seconds(text: &str) -> Result<f64, String> {
     time.ok_or_else(|| "is not a time in seconds, such as 10 or 0.5".into())
 }
 
-/// A count from 1 on.
+/// A count from 1 to what no machine has.
 ///
 /// # Errors
 /// A sentence when it is none.
 pub fn at_least_one(text: &str) -> Result<usize, String> {
-    let count = text.parse().ok().filter(|count| (1..=1 << 31).contains(count));
-    count.ok_or_else(|| "is not a whole number from 1 on".into())
+    const MOST: usize = 1 << 31;
+    let count = text.parse().ok().filter(|count| (1..=MOST).contains(count));
+    count.ok_or_else(|| format!("is not a whole number from 1 to {MOST}"))
 }
 
 fn descriptors(text: &str) -> Result<u16, String> {

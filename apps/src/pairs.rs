@@ -16,6 +16,9 @@ impl FromStr for PortMask {
         match u128::from_str_radix(digits, 16) {
             Ok(0) => Err("names no port: bit 0 is port 0, so 3 is ports 0 and 1".into()),
             Ok(mask) if plain => Ok(Self(mask)),
+            Err(_) if plain && digits.len() > 32 => {
+                Err("names ports beyond 127: at most 32 hexadecimal digits".into())
+            }
             _ => Err("is not a hexadecimal port mask such as 3".into()),
         }
     }
@@ -28,7 +31,8 @@ impl PortMask {
     }
 }
 
-/// DPDK's port map: `(0,1),(2,3)`; the two ports of a pair send what the other receives.
+/// DPDK's port map: `(0,1),(2,3)`; the two ports of a pair send what the other receives. As in DPDK, the comma between
+/// pairs may be left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortMap(Vec<(u16, u16)>);
 
@@ -39,10 +43,15 @@ impl FromStr for PortMap {
         let wrong = || "is not a port map such as (0,1),(2,3)".to_owned();
         let mut pairs: Vec<(u16, u16)> = Vec::new();
         let text: String = text.chars().filter(|mark| !mark.is_whitespace()).collect();
+        let text = text.replace(")(", "),(");
         let inner = text.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).ok_or_else(wrong)?;
         for pair in inner.split("),(") {
             let (first, second) = pair.split_once(',').ok_or_else(wrong)?;
-            let port = |text: &str| text.parse::<u16>().map_err(|_| wrong());
+            let port = |text: &str| match text.parse::<u128>() {
+                Ok(port) if !text.starts_with('+') => u16::try_from(port)
+                    .map_err(|_| format!("names port {port}: ports are numbered from 0 to {}", u16::MAX)),
+                _ => Err(wrong()),
+            };
             let (first, second) = (port(first)?, port(second)?);
             for port in [first, second] {
                 if pairs.iter().any(|&(a, b)| a == port || b == port) {
@@ -176,6 +185,7 @@ mod tests {
     #[test]
     fn a_map_overrides_neighbours() {
         assert_eq!(route(4, None, Some("(0,3),(1,2)")), Ok((vec![(0, 3), (1, 2), (2, 1), (3, 0)], None)));
+        assert_eq!(route(4, None, Some("(0,1)(3,2)")), Ok((vec![(0, 1), (1, 0), (2, 3), (3, 2)], None)));
         assert_eq!(route(4, Some("0x9"), Some(" ( 3 , 0 ) ")), Ok((vec![(0, 3), (3, 0)], None)));
     }
 
@@ -195,7 +205,7 @@ mod tests {
         for bad in ["", "0", "x", "+1", "-1", &"f".repeat(33)] {
             assert!(bad.parse::<PortMask>().is_err(), "{bad}");
         }
-        for bad in ["", "0,1", "(0)", "(0,1", "(0,1)(2,3)", "(0,1),(1,2)", "(a,b)", "(0,1),"] {
+        for bad in ["", "0,1", "(0)", "(0,1", "(+0,1)", "(0,70000)", "(0,1),(1,2)", "(a,b)", "(0,1),"] {
             assert!(bad.parse::<PortMap>().is_err(), "{bad}");
         }
     }

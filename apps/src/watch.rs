@@ -48,7 +48,8 @@ impl Watch<'_> {
                 && due <= now
             {
                 let counts = meter.read(bringup);
-                self.show(&table::table(self.app, &counts, &counts.since(&before)));
+                // One table that nobody took is no reason to stop forwarding; the report will tell.
+                let _ = self.show(&table::table(self.app, &counts, &counts.since(&before)));
                 before = counts;
                 next_table = Some(due + if due < start + period { period - (due - start) } else { period });
             }
@@ -83,22 +84,35 @@ impl Watch<'_> {
     }
 
     /// The last word: a table with the rates of the whole run, and the JSON line if that is asked for.
-    pub fn report(&self, counts: &Counts) {
-        self.show(&table::table(self.app, counts, counts));
-        if self.options.json {
+    ///
+    /// # Errors
+    /// [`BringupError::Runtime`] when standard output does not take it, as on a full disk.
+    pub fn report(&self, counts: &Counts) -> Result<(), BringupError> {
+        let shown = self.show(&table::table(self.app, counts, counts));
+        let shown = if self.options.json {
+            // The table went to standard error, which need not be read.
+            std::io::stdout().write_all(format!("{}\n", report::json(self.app, counts)).as_bytes())
+        } else {
+            shown
+        };
+        match shown {
             // A reader that went away is no error of ours.
-            let _ = writeln!(std::io::stdout(), "{}", report::json(self.app, counts));
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                let problem = format!("cannot write the report to standard output: {error}");
+                Err(BringupError::Runtime(problem))
+            }
+            _ => Ok(()),
         }
     }
 
     /// Standard output belongs to the JSON line when there is one.
-    fn show(&self, text: &str) {
+    fn show(&self, text: &str) -> std::io::Result<()> {
         let gap = if std::io::stdout().is_terminal() { "\n" } else { "" };
-        let _ = if self.options.json {
+        if self.options.json {
             std::io::stderr().write_all(text.as_bytes())
         } else {
             std::io::stdout().write_all(format!("{gap}{text}").as_bytes())
-        };
+        }
     }
 }
 

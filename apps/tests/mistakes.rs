@@ -108,7 +108,48 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
         (
             &["-l", "0", "--", "-q", "0"],
             2,
-            "option '--queues-per-lcore': '0' is not a whole number from 1 on",
+            "option '--queues-per-lcore': '0' is not a whole number from 1 to 2147483648",
+        ),
+        (
+            &["-l", "0", "--", "--mbufs", "99999999999999"],
+            2,
+            "option '--mbufs': '99999999999999' is not a whole number from 1 to 2147483648",
+        ),
+        (
+            &["-l", "0", "--", "--prime", "1025"],
+            2,
+            "option '--prime': '1025' is not a whole number from 1 to 1024",
+        ),
+        (
+            &["-l", "0", "--", "-p", "fffffffffffffffffffffffffffffffff"],
+            2,
+            "option '--portmask': 'fffffffffffffffffffffffffffffffff' names ports beyond 127: at most 32 hexadecimal digits",
+        ),
+        (
+            &["-l", "0", "--", "--portmap", "(0,70000)"],
+            2,
+            "option '--portmap': '(0,70000)' names port 70000: ports are numbered from 0 to 65535",
+        ),
+        (
+            &["-l", "0", "--", "--mac-updating", "--no-mac-updating"],
+            2,
+            "options '--mac-updating' and '--no-mac-updating' exclude each other: keep one",
+        ),
+        (
+            &["--vdev", "net_tap0,mac=01:00:00:00:00:00"],
+            2,
+            "device 'net_tap0': mac=01:00:00:00:00:00: is a multicast address: the first byte must be even, such as 02",
+        ),
+        (
+            &["--vdev", "net_null0,tee=/tmp/a", "--vdev", "net_null1,tee=/tmp/../tmp/a"],
+            2,
+            "device 'net_null1': tee=/tmp/../tmp/a: is also tee of 'net_null0', and writing empties a file first: \
+             name another file",
+        ),
+        (
+            &["--profile", "/dev/zero"],
+            2,
+            "profile '/dev/zero': cannot be read: it is longer than a profile may be, 1 MiB",
         ),
         (
             &["-l", "0", "--", "-T", "86401"],
@@ -185,5 +226,65 @@ fn what_was_typed_cannot_break_the_line() {
         let (code, said) = refused(&args);
         assert_eq!(code, Some(2), "{said}");
         assert!(!said.contains('\u{1b}'), "{said}");
+    }
+}
+
+#[test]
+fn bytes_that_are_no_text_are_shown_with_their_argument() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let output =
+        Command::new(L2FWD).args(["--vdev".as_ref(), std::ffi::OsStr::from_bytes(b"net_null\xff")]).output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said, "l2fwd: argument 'net_null\u{fffd}' is not UTF-8: write it in UTF-8\n");
+}
+
+/// A capture without frames. Source: the-tcpdump-group/libpcap `pcap/pcap.h`.
+const NO_FRAME: [u8; 24] =
+    [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0];
+
+#[test]
+fn a_capture_that_is_read_is_never_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.pcap");
+    std::fs::write(&path, [&NO_FRAME[..], &[0; 16]].concat()).unwrap();
+    let path = path.to_str().unwrap();
+    for devices in [
+        vec![format!("net_pcap0,rx_pcap={path},tx_pcap={path}")],
+        vec![format!("net_pcap0,tx_pcap={path}"), format!("net_pcap1,rx_pcap={path}")],
+        vec![format!("net_pcap0,rx_pcap={path}"), format!("net_null0,tee={path}")],
+    ] {
+        let args: Vec<&str> = devices.iter().flat_map(|device| ["--vdev", device]).collect();
+        let (code, said) = refused(&args);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("writing empties a file first: name another file"), "{said}");
+        assert_eq!(std::fs::metadata(path).unwrap().len(), 40, "{devices:?}");
+    }
+}
+
+#[test]
+fn a_capture_without_frames_cannot_be_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("none.pcap");
+    std::fs::write(&path, NO_FRAME).unwrap();
+    let path = path.display();
+    let (code, said) = refused(&["-l", "0", "--vdev", &format!("net_pcap0,rx_pcap={path},infinite_rx=1")]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.ends_with(&format!("repeats a file's frames, and {path} holds none")), "{said}");
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_an_error() {
+    for options in [&["--json"][..], &[]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let args = ["-l", "0", "--", "--duration", "0.05"];
+        let output = Command::new(L2FWD).args(args).args(options).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let said = String::from_utf8(output.stderr).unwrap();
+        let expected =
+            "l2fwd: cannot write the report to standard output: No space left on device (os error 28)";
+        assert_eq!(said.lines().last(), Some(expected), "{said}");
     }
 }

@@ -12,6 +12,7 @@
 
 mod driver;
 mod error;
+mod file;
 mod pool;
 pub mod program;
 
@@ -74,6 +75,7 @@ impl Bringup {
         // What the drivers refuse is known before threads and memory are made.
         let opened: Vec<_> =
             specs.iter().map(|spec| driver::prepare(&spec.device)).collect::<Result<_, _>>()?;
+        file::check(specs.iter().map(|spec| &spec.device))?;
         let eal = Eal::init(line.eal.clone())?;
         let logs = eal.enter_logs();
         eal.handle_signals()?;

@@ -6,6 +6,7 @@ mod refusal;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
@@ -121,7 +122,16 @@ where
 
 /// One half through clap, its report made one line. `other_half` are the options of the half behind `--`.
 fn matches<A: CommandFactory>(args: &[OsString], other_half: &[String]) -> Result<ArgMatches, ConfigError> {
-    bare::<A>().try_get_matches_from(args).map_err(|error| refusal::one_line(&error, other_half))
+    bare::<A>().try_get_matches_from(args).map_err(|error| {
+        // clap does not tell which argument it is.
+        let odd = args.iter().find(|arg| arg.to_str().is_none());
+        match (error.kind(), odd) {
+            (ErrorKind::InvalidUtf8, Some(arg)) => {
+                ConfigError::NotText { text: arg.to_string_lossy().into_owned() }
+            }
+            _ => refusal::one_line(&error, other_half),
+        }
+    })
 }
 
 fn take<A: FromArgMatches>(mut matches: ArgMatches) -> Result<A, ConfigError> {

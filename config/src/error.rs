@@ -20,6 +20,12 @@ pub enum ConfigError {
         /// As typed.
         text: String,
     },
+    /// A word with bytes that are no text.
+    #[error("argument '{text}' is not UTF-8: write it in UTF-8")]
+    NotText {
+        /// As typed, as far as it can be shown.
+        text: String,
+    },
     /// An option without its value, given twice, or with a value that it does not take.
     #[error("option '{option}' {problem}")]
     Usage {

@@ -18,6 +18,8 @@
 //! command line take the place of all ports of the profile.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -70,10 +72,20 @@ pub(crate) struct Setting {
     offset: usize,
 }
 
+/// Bytes; what people write is a thousandth of it.
+const LARGEST: u64 = 1 << 20;
+
 impl Profile {
     pub(crate) fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::ProfileRead { path: path.into(), source })?;
+        let unreadable = |source| ConfigError::ProfileRead { path: path.into(), source };
+        let file = File::open(path).map_err(unreadable)?;
+        let mut text = String::new();
+        // A device or a pipe may never end.
+        file.take(LARGEST + 1).read_to_string(&mut text).map_err(unreadable)?;
+        if text.len() as u64 > LARGEST {
+            let problem = format!("it is longer than a profile may be, {} MiB", LARGEST >> 20);
+            return Err(unreadable(std::io::Error::other(problem)));
+        }
         Self::parse(path, text)
     }
 

@@ -95,6 +95,12 @@ fn install_fallback() -> Result<(), EalError> {
         // SAFETY: the action runs in a signal handler: one atomic load, and a function documented as async-signal-safe.
         unsafe { low_level::register(signal, fallback) }.map_err(refused)?;
     }
+    // A file at its size limit (RLIMIT_FSIZE) is an error of the write like a full disk, and no end of the process.
+    if is_default(libc::SIGXFSZ).map_err(|source| EalError::Signal { signal: libc::SIGXFSZ, source })? {
+        // SAFETY: the action runs in a signal handler and does nothing.
+        unsafe { low_level::register(libc::SIGXFSZ, || {}) }
+            .map_err(|source| EalError::Signal { signal: libc::SIGXFSZ, source })?;
+    }
     *installed = true;
     Ok(())
 }

@@ -108,7 +108,7 @@ impl PcapPort {
         }
         for source in &options.rx {
             let source = match source {
-                PcapSource::File(path) => port.open_file(path, options.infinite_rx)?,
+                PcapSource::File(path) => port.open_file(name, path, options.infinite_rx)?,
                 PcapSource::Interface(name) => Source::Wire(port.open_wire(name, 1, true)?),
                 PcapSource::InterfaceIn(name) => Source::Wire(port.open_wire(name, 1, false)?),
             };
@@ -147,11 +147,19 @@ impl PcapPort {
         Ok(self.wires.len() - 1)
     }
 
-    fn open_file(&mut self, path: &Path, infinite: bool) -> Result<Source, PortError> {
+    fn open_file(&mut self, name: &str, path: &Path, infinite: bool) -> Result<Source, PortError> {
         self.device.get_or_insert_with(|| path.display().to_string());
         let mut reader = PcapReader::open(path).map_err(opening)?;
         if infinite {
             let replayed = Replayed::load(&mut reader).map_err(opening)?;
+            if replayed.is_empty() {
+                return Err(PortError::Argument {
+                    port: name.into(),
+                    key: "infinite_rx".into(),
+                    value: "1".into(),
+                    expected: format!("repeats a file's frames, and {} holds none", path.display()),
+                });
+            }
             return Ok(Source::Infinite(Arc::new(replayed)));
         }
         let small = std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= LOOKED_THROUGH);

@@ -110,6 +110,15 @@ pub(super) fn tap(device: &DeviceArg) -> Result<Open, ConfigError> {
         interface: interface(&mut keys)?.map_or(usual.interface, str::to_owned),
         mac: keys.mac("mac")?,
     };
+    // The first byte's lowest bit says that an address stands for several stations (IEEE 802).
+    if let Some(mac) = options.mac.filter(|mac| mac[0] & 1 == 1) {
+        let text = mac.map(|byte| format!("{byte:02x}")).join(":");
+        return Err(keys.bad(
+            "mac",
+            &text,
+            "is a multicast address: the first byte must be even, such as 02",
+        ));
+    }
     keys.finish()?;
     Ok(Box::new(move |_| Ok(Box::new(TapPort::new(&options)?))))
 }

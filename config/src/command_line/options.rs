@@ -213,6 +213,9 @@ impl EalOptions {
         let idle = self.idle.given().into_iter();
         let mut warnings: Vec<String> =
             idle.map(|(option, why)| format!("option '{option}' has no effect: {why}")).collect();
+        if self.telemetry {
+            warnings.push("option '--telemetry' has no effect: there is no telemetry socket yet".into());
+        }
         let lcores = self.lcore_map(&mut warnings)?;
         let service_lcores = self.services(&mut warnings)?;
         let eal = EalSpec {

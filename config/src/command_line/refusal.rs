@@ -38,6 +38,11 @@ pub(super) fn one_line(error: &clap::Error, other_half: &[String]) -> ConfigErro
         ErrorKind::ArgumentConflict if text(ContextKind::PriorArg) == named => {
             ConfigError::usage(&option, "is given twice: give it once")
         }
+        ErrorKind::ArgumentConflict => {
+            let prior = text(ContextKind::PriorArg);
+            let prior = prior.split([' ', '[', '=']).next().unwrap_or_default().to_owned();
+            ConfigError::conflict(&option, &prior, "keep one")
+        }
         ErrorKind::InvalidValue if value.is_empty() => {
             ConfigError::usage(&option, format!("needs a value: {option} {value_name}"))
         }
@@ -51,9 +56,6 @@ pub(super) fn one_line(error: &clap::Error, other_half: &[String]) -> ConfigErro
         }
         ErrorKind::TooManyValues => {
             ConfigError::usage(&option, format!("takes no value, and was given '{value}': leave it out"))
-        }
-        ErrorKind::InvalidUtf8 => {
-            ConfigError::usage("--", "is followed or preceded by bytes that are not UTF-8: use UTF-8")
         }
         _ => {
             let whole = error.to_string();

@@ -28,6 +28,10 @@ impl Replayed {
         Ok(Self { bytes, ends })
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
     fn frame(&self, index: usize) -> Option<&[u8]> {
         let end = *self.ends.get(index)?;
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);

@@ -42,7 +42,8 @@ impl FileTx {
             return TxDrop::TooLong;
         }
         if !std::mem::replace(told, true) {
-            tracing::error!(%error, cause = ?std::error::Error::source(error), "frames to this file are dropped");
+            let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+            tracing::error!(%error, %cause, "frames to this file are dropped");
         }
         TxDrop::Refused
     }

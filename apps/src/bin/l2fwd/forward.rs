@@ -173,7 +173,8 @@ impl Path {
     fn finish(&mut self) {
         if !self.burst.is_empty() {
             self.tx.tx_burst(&mut self.burst);
-            self.let_go(|lost| &lost.tx_full);
+            let gone = self.tx.is_gone();
+            self.let_go(|lost| if gone { &lost.port_gone } else { &lost.tx_full });
         }
     }
 }

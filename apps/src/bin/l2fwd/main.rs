@@ -46,7 +46,7 @@ struct Options {
     #[arg(long, conflicts_with = "no_mac_updating", hide = true)]
     mac_updating: bool,
     /// Send this many bursts of 64-byte frames from each port first: rings that loop have something to pass round
-    #[arg(long, value_name = "BURSTS", value_parser = at_least_one)]
+    #[arg(long, value_name = "BURSTS", value_parser = bursts)]
     prime: Option<usize>,
     #[command(flatten)]
     run: RunOptions,
@@ -55,6 +55,12 @@ struct Options {
 fn period(text: &str) -> Result<u32, String> {
     let seconds = text.parse().ok().filter(|seconds| *seconds <= 86_400);
     seconds.ok_or_else(|| "is not a number of seconds from 0 to 86400".into())
+}
+
+/// More than the longest ring holds would count as sent before the clock starts.
+fn bursts(text: &str) -> Result<usize, String> {
+    let bursts = text.parse().ok().filter(|bursts| (1..=1024).contains(bursts));
+    bursts.ok_or_else(|| "is not a whole number from 1 to 1024".into())
 }
 
 fn main() -> ExitCode {
@@ -110,8 +116,7 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     let end = watch.until_end(&mut bringup, &meter);
     bringup.eal.stop_flag().set();
     let end = launched.into_iter().map(joined).fold(end, Result::and);
-    watch.report(&meter.read(&mut bringup));
-    end
+    end.and(watch.report(&meter.read(&mut bringup)))
 }
 
 /// Joins each rx queue to the tx queue of the same number at its port's destination.

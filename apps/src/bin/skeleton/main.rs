@@ -32,7 +32,10 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     let mut bringup = Bringup::new(line)?;
     let ids: Vec<PortId> = bringup.ports.iter().map(|port| port.id()).collect();
     if !ids.len().is_multiple_of(2) {
-        return Err(BringupError::Usage(format!("{} ports make no pairs: name an even number", ids.len())));
+        return Err(BringupError::Usage(format!(
+            "an odd number of ports, {}, makes no pairs: name one more or one less",
+            ids.len()
+        )));
     }
     let (queues, _pool) = bringup.start_ports(&ids, &options.run.wishes(1))?;
 
@@ -46,6 +49,5 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     let end = watch.until_end(&mut bringup, &meter);
     bringup.eal.stop_flag().set();
     let end = end.and(joined(forwarding));
-    watch.report(&meter.read(&mut bringup));
-    end
+    end.and(watch.report(&meter.read(&mut bringup)))
 }
