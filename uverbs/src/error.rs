@@ -201,7 +201,7 @@ pub enum UverbsError {
     },
 
     /// The file of the device cannot be opened.
-    #[error("cannot open {path}: {errno}; {mend}", path = .path.display())]
+    #[error("cannot open {path}: {errno:?}; {mend}", path = .path.display())]
     Open {
         /// The file.
         path: PathBuf,

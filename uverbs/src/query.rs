@@ -91,10 +91,7 @@ impl Context {
         match self.native(&mut call, Driver::none()) {
             Ok(true) => Ok(gid(&call.get(a::RESP_ENTRY)?)),
             Ok(false) => {
-                let operation = call.operation();
-                let folder = self
-                    .sysfs()
-                    .ok_or(UverbsError::TooOld { operation, what: "a GID query; sysfs was not told" })?;
+                let folder = self.gid_folder()?;
                 let layer = self.query_port(u8::try_from(port).unwrap_or(u8::MAX))?.legacy_resp.link_layer;
                 sysfs_gid(folder, port, index, LinkLayer(layer))
             }
@@ -146,13 +143,21 @@ impl Context {
             let (entries, _) = bytes[..wanted].as_chunks::<{ size_of::<GidEntry>() }>();
             return Ok(entries.iter().filter_map(|raw| gid(&zerocopy::transmute!(*raw))).collect());
         }
+        let folder = self.gid_folder()?;
         let mut table = Vec::new();
         for port in 1..=ports {
-            for index in 0..self.query_port(port)?.legacy_resp.gid_tbl_len.min(GIDS_MAX as u32) {
-                table.extend(self.query_gid(u32::from(port), index)?);
+            let state = self.query_port(port)?.legacy_resp;
+            for index in 0..state.gid_tbl_len.min(GIDS_MAX as u32) {
+                table.extend(sysfs_gid(folder, u32::from(port), index, LinkLayer(state.link_layer))?);
             }
         }
         Ok(table)
+    }
+
+    /// Where sysfs tells the GIDs, for kernels that lack the methods.
+    fn gid_folder(&self) -> Result<&Path, UverbsError> {
+        let operation = Operation::method(id::device::OBJECT, id::device::query_gid_entry::METHOD);
+        self.sysfs().ok_or(UverbsError::TooOld { operation, what: "a GID query; sysfs was not told" })
     }
 }
 

@@ -5,3 +5,4 @@ mod every_command;
 mod fallback;
 mod golden;
 mod hostile;
+mod kernel;
