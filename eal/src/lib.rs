@@ -11,7 +11,7 @@
 //!   │ control thread      lcores                 services          alarms            interrupts   │
 //!   │ (the caller)        lcore-0, lcore-1, ..   lcore-N of -S     control-alarm     control-intr │
 //!   │      │ launch ───────► f(&LcoreContext)                                                     │
-//!   │      │                 slot, busy/idle cycles                                               │
+//!   │      │                 slot, timers, cycles                                                 │
 //!   │      ▼                      ▼                  ▼                 ▼                 ▼        │
 //!   │   StopFlag ◄── code, SIGINT and SIGTERM, a panic of any of these threads                    │
 //!   │   memory ─► regions ─► zones           clock           logs                                 │
@@ -22,7 +22,7 @@
 //! zones, interrupts and barriers. It calls `config` for what the user asked for, and the kernel.
 //!
 //! The life of a thread: `Eal::init` makes one for each lcore, pins it, leases it a [`slot`] and lets it sleep. `launch` wakes
-//! it; its loop looks at [`LcoreContext::stop_requested`] and returns; its result or panic goes to who launched it. At the
+//! it; its loop looks at [`LcoreContext::stop_requested`], lets its [`timer`]s run if it has any, and returns; its result or panic goes to who launched it. At the
 //! end ([`Eal::shutdown`], or drop) all are told, waited for and joined, in an order that is written there.
 //!
 //! ```

@@ -14,6 +14,9 @@ impl Memory {
     /// Maps what `-m` or `--numa-mem` asks for.
     pub(super) fn set_aside(&self) -> Result<(), MemoryError> {
         let shares = self.shares()?;
+        if shares.is_empty() {
+            return Ok(());
+        }
         // To populate memory takes time, 50 ms a GiB and more: what cannot end well is not begun.
         self.check_shares(&shares)?;
         shares.into_iter().try_for_each(|(socket, bytes)| self.set_aside_on(socket, bytes))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pollux_eal::LcoreContext;
-use pollux_eal::clock::cycles;
+use pollux_eal::clock::{Nanos, cycles};
 use pollux_mempool::Burst;
 use pollux_port::{MacAddr, QueueId, RxQueue, TxQueue};
 
@@ -101,15 +101,15 @@ pub struct Path {
     burst: Burst,
     /// When the destination first refused what is in `burst`.
     held_since: Option<u64>,
-    patience: u64,
+    patience: Nanos,
     lost: Arc<Lost>,
 }
 
 impl Path {
-    /// A path that holds a burst back for up to `patience` cycles while the destination is full; the source's own
+    /// A path that holds a burst back for up to `patience` while the destination is full; the source's own
     /// queue holds what comes meanwhile.
     #[must_use]
-    pub fn new(rx: RxQueue, tx: TxQueue, edit: Edit, patience: u64) -> Self {
+    pub fn new(rx: RxQueue, tx: TxQueue, edit: Edit, patience: Nanos) -> Self {
         Self { rx, tx, edit, burst: Burst::new(), held_since: None, patience, lost: Arc::default() }
     }
 
@@ -133,9 +133,9 @@ impl Path {
     /// One burst in, one burst out; how many packets moved. Hot: neither allocates, nor locks, nor calls the system
     /// unless a driver must.
     #[inline]
-    pub fn step(&mut self) -> usize {
+    pub fn step(&mut self, lcore: &LcoreContext) -> usize {
         if !self.burst.is_empty() {
-            return self.retry();
+            return self.retry(lcore);
         }
         let received = self.rx.rx_burst(&mut self.burst, BURST);
         if received != 0 {
@@ -147,7 +147,7 @@ impl Path {
 
     /// Sends what the destination did not take; lets it go when it never will.
     #[cold]
-    fn retry(&mut self) -> usize {
+    fn retry(&mut self, lcore: &LcoreContext) -> usize {
         let sent = self.tx.tx_burst(&mut self.burst);
         if sent > 0 {
             self.held_since = None;
@@ -157,7 +157,7 @@ impl Path {
         let since = *self.held_since.get_or_insert(now);
         if self.tx.is_gone() {
             self.let_go(|lost| &lost.port_gone);
-        } else if now.wrapping_sub(since) > self.patience {
+        } else if now.wrapping_sub(since) > lcore.clock().cycles(self.patience).0 {
             self.let_go(|lost| &lost.tx_full);
         }
         0
@@ -187,7 +187,7 @@ pub fn run(lcore: &LcoreContext, paths: &mut [Path]) {
     while !lcore.stop_requested() {
         let mut packets = 0;
         for path in &mut *paths {
-            packets += path.step();
+            packets += path.step(lcore);
         }
         let busy = packets != 0;
         rounds = rounds.wrapping_add(1);

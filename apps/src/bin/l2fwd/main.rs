@@ -126,7 +126,6 @@ fn paths(
     queues: Vec<Queues>,
     keep: bool,
 ) -> Result<Vec<(Path, Hop)>, BringupError> {
-    let patience = bringup.eal.clock().cycles(PATIENCE).0;
     let (rx, mut tx): (Vec<_>, Vec<_>) =
         queues.into_iter().map(|queues| (queues.rx, queues.tx.into_iter())).unzip();
     let mut paths = Vec::new();
@@ -139,7 +138,7 @@ fn paths(
                     "has fewer tx queues than its source has rx queues: give it as many in the profile";
                 return Err(BringupError::Usage(format!("port {} {problem}", hop.to)));
             };
-            paths.push((Path::new(rx, tx, edit, patience), *hop));
+            paths.push((Path::new(rx, tx, edit, PATIENCE), *hop));
         }
     }
     Ok(paths)
