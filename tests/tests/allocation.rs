@@ -44,7 +44,7 @@ fn forwarded(devices: [&str; 2], edit: Edit) -> (u64, u64) {
     let wishes = PortWishes { lcores: 1, ..PortWishes::default() };
     let (queues, pool) = bringup.start_ports(&ids, &wishes).expect("queues");
     let [mut a, mut b] = queues.try_into().expect("two ports");
-    let patience = 1_000_000;
+    let patience = pollux_eal::clock::Nanos(1_000_000);
     let mut paths = [
         Path::new(a.rx.remove(0), b.tx.remove(0), edit, patience),
         Path::new(b.rx.remove(0), a.tx.remove(0), edit, patience),
