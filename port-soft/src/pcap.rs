@@ -190,7 +190,18 @@ impl PortDriver for PcapPort {
         }
     }
 
-    fn configure(&mut self, _config: &PortConfig) -> Result<(), PortError> {
+    fn configure(&mut self, config: &PortConfig) -> Result<(), PortError> {
+        for (way, named, queues) in [
+            ("rx", self.sources.len(), config.rx_queues.len()),
+            ("tx", self.sinks.len(), config.tx_queues.len()),
+        ] {
+            if named > queues {
+                tracing::warn!(
+                    "{named} {way} files or interfaces for {queues} {way} queues: only the first {queues} are used; \
+                     give each a port of its own, or {way}-queues = {named} in a profile"
+                );
+            }
+        }
         Ok(())
     }
 
