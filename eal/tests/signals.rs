@@ -94,7 +94,9 @@ impl Running {
     fn start(mode: &str, shell: &str) -> Self {
         let program = std::env::current_exe().expect("this program");
         let mut command = Command::new("sh");
-        command.arg("-c").arg(format!("{shell} exec \"$0\" child {mode}")).arg(program);
+        // Whoever runs the tests may have signals ignored, as a shell does for what it starts in the background.
+        let fresh = if shell.is_empty() { "env --default-signal=INT,TERM" } else { "" };
+        command.arg("-c").arg(format!("{shell} exec {fresh} \"$0\" child {mode}")).arg(program);
         let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a shell");
         let lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
         Self { process, lines }
