@@ -116,8 +116,9 @@ fn replayed_for_ever() {
 
     let empty = dir.path().join("empty.pcap");
     capture(&empty, 0..0);
-    let (_port, mut queues) = open(&PcapOptions { infinite_rx: true, ..files(&[&empty], &[]) }, 1, &pool);
-    assert_eq!(queues.rx[0].rx_burst(&mut burst, 32), 0);
+    let refused = PcapPort::new("net_pcap0", &PcapOptions { infinite_rx: true, ..files(&[&empty], &[]) });
+    let why = refused.err().expect("nothing to repeat").to_string();
+    assert!(why.contains("empty.pcap holds none"), "{why}");
 }
 
 #[test]
