@@ -39,6 +39,8 @@ pub(crate) fn sanitize() -> Outcome {
         let mut flags = format!("-Zsanitizer={sanitizer}");
         if sanitizer == "thread" {
             flags.push_str(" -Cunsafe-allow-abi-mismatch=sanitizer");
+            // The tests in which threads meet: the others' libraries share what only locks protect.
+            command.args(["--", "stress", "--test-threads=1"]);
         }
         must(
             command
