@@ -1,0 +1,78 @@
+//! What the kernel's half stands on: a device that executes firmware commands, and memory that it may reach.
+
+use std::fmt;
+use std::sync::Arc;
+
+use pollux_uverbs::{Errno, Page};
+
+/// The device is gone, or was declared dead: no command is answered any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the device is gone and answers no command; open it again when it is back")]
+pub struct Gone;
+
+/// Called when an event queue's interrupt fires, on the device's thread: it may execute no command and must not block.
+pub type InterruptHandler = Arc<dyn Fn() + Send + Sync>;
+
+/// A device that executes firmware commands: the model, or a function behind VFIO.
+pub trait CommandQueue: Send + Sync + fmt::Debug {
+    /// Executes one command. `input` is the whole input block, mailboxes joined; `output` comes in zeroed and is as long as
+    /// the command's output block. The device's status and syndrome stand in the output's head, as on hardware.
+    ///
+    /// # Errors
+    /// [`Gone`] when the device answers no more.
+    fn execute(&self, input: &[u8], output: &mut [u8]) -> Result<(), Gone>;
+
+    /// The 4096 bytes of registers of a UAR that `ALLOC_UAR` gave out, to be mapped. `None` when there is no such UAR, or
+    /// when it shall be write-combining and the device's bus cannot do that.
+    fn uar(&self, number: u32, write_combining: bool) -> Option<Page>;
+
+    /// The page that holds the device's free-running clock (8 bytes big-endian at the offset where the initialization
+    /// segment has its internal timer).
+    fn clock(&self) -> Option<Page>;
+
+    /// Sets what is called when interrupt `vector` fires.
+    fn on_interrupt(&self, vector: u32, handler: InterruptHandler);
+
+    /// How many interrupt vectors there are.
+    fn vectors(&self) -> u32;
+}
+
+/// What a device may do with memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// Read it.
+    Read,
+    /// Read and write it.
+    ReadWrite,
+}
+
+/// Memory that a device is allowed to reach.
+pub trait DmaMemory: Send + Sync + fmt::Debug {
+    /// Pins a range of this process's memory and lets the device reach it until the answer is dropped.
+    ///
+    /// # Errors
+    /// `EFAULT` when some of it is not mapped with these rights, `ENOMEM` past the limit of locked memory.
+    fn pin(&self, address: u64, bytes: u64, rights: Rights) -> Result<Pinned, Errno>;
+}
+
+/// A pinned range. Dropping it takes the device's access away.
+pub struct Pinned {
+    /// Where the device finds the byte at `address`; contiguous for the device as far as it is for the process.
+    pub dma: u64,
+    /// First byte, as the process has it.
+    pub address: u64,
+    /// Length.
+    pub bytes: u64,
+    /// What undoes it.
+    pub hold: Box<dyn Send + Sync>,
+}
+
+impl fmt::Debug for Pinned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pinned")
+            .field("dma", &self.dma)
+            .field("address", &self.address)
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,1 @@
+//! Ethernet: ports made of RAW_PACKET queues.
