@@ -57,6 +57,45 @@ layouts! {
     }
 }
 
+/// Where a ring, a doorbell record or a translation is named by umem number and offset instead of by addresses; each
+/// counts only with its `*_umem_valid` bit. The offset of a doorbell record stands in the block's `dbr_addr`.
+///
+/// Source: DPDK `drivers/common/mlx5/mlx5_prm.h`, `mlx5_ifc_wq_bits`, `mlx5_ifc_cqc_bits`, `mlx5_ifc_create_cq_in_bits`,
+/// `mlx5_ifc_create_mkey_in_bits`.
+pub mod place {
+    use crate::field::{Field, Wide};
+
+    /// In a [`WorkQueue`](crate::command::wq::WorkQueue): the record's umem.
+    pub const WQ_RECORD_UMEM: Field<192> = Field::new(0x28, 31, 0);
+    /// In a [`WorkQueue`](crate::command::wq::WorkQueue): the ring's umem.
+    pub const WQ_UMEM: Field<192> = Field::new(0x2c, 31, 0);
+    /// In a [`WorkQueue`](crate::command::wq::WorkQueue): where in it the ring begins.
+    pub const WQ_OFFSET: Wide<192> = Wide::new(0x30, 63, 0);
+    /// In a [`CqContext`](crate::command::cq::CqContext): the record's umem.
+    pub const CQ_RECORD_UMEM: Field<64> = Field::new(0x04, 31, 0);
+    /// In a [`CreateCqIn`](crate::command::cq::CreateCqIn): where in the umem the ring begins.
+    pub const CQ_OFFSET: Wide<272> = Wide::new(0x50, 63, 0);
+    /// In a [`CreateCqIn`](crate::command::cq::CreateCqIn): the ring's umem.
+    pub const CQ_UMEM: Field<272> = Field::new(0x58, 31, 0);
+    /// In a [`CreateMkeyIn`](crate::command::mkey::CreateMkeyIn): the umem that the key stands for.
+    pub const MKEY_UMEM: Field<272> = Field::new(0x64, 31, 0);
+    /// In a [`CreateMkeyIn`](crate::command::mkey::CreateMkeyIn): where in the umem it begins.
+    pub const MKEY_OFFSET: Wide<272> = Wide::new(0x68, 63, 0);
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        /// Bit offsets as the header's structures give them.
+        #[test]
+        fn they_stand_where_the_headers_structures_have_them() {
+            assert_eq!([WQ_RECORD_UMEM.bit(), WQ_UMEM.bit(), WQ_OFFSET.bit()], [0x140, 0x160, 0x180]);
+            assert_eq!([CQ_RECORD_UMEM.bit(), CQ_OFFSET.bit(), CQ_UMEM.bit()], [0x20, 0x280, 0x2c0]);
+            assert_eq!([MKEY_UMEM.bit(), MKEY_OFFSET.bit()], [0x320, 0x340]);
+        }
+    }
+}
+
 /// What a user context may do. Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `MLX5_UCTX_CAP_*`.
 pub mod capability {
     /// Send frames of any content.
