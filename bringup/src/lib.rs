@@ -118,7 +118,7 @@ impl Bringup {
             let port = self.ports.get_mut(id).ok_or(BringupError::NoPort { port: id.0 })?;
             let rx =
                 RxQueueConfig { descriptors: spec.queues.rx_descriptors, ..RxQueueConfig::new(pool.clone()) };
-            let tx = TxQueueConfig { descriptors: spec.queues.tx_descriptors };
+            let tx = TxQueueConfig { descriptors: spec.queues.tx_descriptors, ..TxQueueConfig::default() };
             all.push(port.bring_up(PortConfig {
                 rx_queues: vec![rx; spec.queues.rx_queues.into()],
                 tx_queues: vec![tx; spec.queues.tx_queues.into()],

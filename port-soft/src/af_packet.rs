@@ -26,10 +26,11 @@ pub use pollux_frame_io::packet_socket::{Fanout, PacketOptions};
 use pollux_frame_io::packet_socket::{PacketControl, PacketPort, PacketRx, PacketTx};
 use pollux_port::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
 use pollux_port::{
-    DescriptorLimits, Gate, Link, MacAddr, PortConfig, PortError, PortInfo, RxCounters, RxDrop,
+    DescriptorLimits, Gate, Link, MacAddr, PortConfig, PortError, PortInfo, RxCounters, RxDrop, RxOffloads,
 };
 
 use crate::lend::Shelf;
+use crate::offload;
 
 pub(crate) use rx::InterfaceRx;
 pub(crate) use tx::InterfaceTx;
@@ -208,6 +209,11 @@ impl PortDriver for AfPacketPort {
             rx_descriptors: descriptors,
             tx_descriptors: descriptors,
             interface_index: Some(self.wire.control.interface().index()),
+            rx_offloads: RxOffloads::SCATTER,
+            rx_queue_offloads: RxOffloads::SCATTER,
+            tx_offloads: offload::OFFERED,
+            tx_queue_offloads: offload::OFFERED,
+            max_tso_bytes: offload::TSO_BYTES_MAX,
             ..PortInfo::default()
         }
     }

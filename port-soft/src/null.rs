@@ -7,7 +7,7 @@ use pollux_mempool::{Burst, MbufPool};
 use pollux_port::driver::{
     Moved, PortDriver, RxBurst, RxDescriptor, RxSetup, TxBurst, TxDescriptor, TxSetup,
 };
-use pollux_port::{Link, MacAddr, PortConfig, PortError, PortId, PortInfo, RxCounters, RxDrop};
+use pollux_port::{Link, MacAddr, PortConfig, PortError, PortId, PortInfo, RxCounters, RxDrop, TxOffloads};
 use std::sync::Arc;
 
 /// Shortest frame: an Ethernet header.
@@ -67,6 +67,9 @@ impl PortDriver for NullPort {
             max_rx_queues: 1024,
             max_tx_queues: 1024,
             min_rx_room: if self.options.no_rx { 0 } else { self.options.size },
+            // Nothing is filled in or cut for nobody to see.
+            tx_offloads: TxOffloads::MULTI_SEGS,
+            tx_queue_offloads: TxOffloads::MULTI_SEGS,
             ..PortInfo::default()
         }
     }

@@ -11,8 +11,20 @@
 
 use pollux_frame_io::vnet::{PartialChecksum, Segmentation, VlanTag, VnetHeader};
 use pollux_mempool::{Mbuf, RxFlags, TxFlags, TxOffload};
+use pollux_port::TxOffloads;
 use pollux_wire::segment::{Segments, Transport};
 use pollux_wire::{EtherType, checksum, vlan};
+
+/// What [`header_of`] and [`Finisher`] do, for the ports that use them: a packet's flags are enough, whether the queue was
+/// told to expect them or not.
+pub(crate) const OFFERED: TxOffloads = TxOffloads::CHECKSUM
+    .union(TxOffloads::VLAN_INSERT)
+    .union(TxOffloads::QINQ_INSERT)
+    .union(TxOffloads::TCP_TSO)
+    .union(TxOffloads::UDP_TSO)
+    .union(TxOffloads::MULTI_SEGS);
+/// The length field of IPv4 ends there (RFC 791); the Ethernet header comes before it.
+pub(crate) const TSO_BYTES_MAX: u32 = 65_535 + 14;
 
 /// Where TCP has its checksum.
 const TCP_CHECKSUM_AT: u16 = 16;

@@ -17,10 +17,10 @@ use pollux_frame_io::FrameError;
 use pollux_frame_io::packet_socket::PacketOptions;
 use pollux_frame_io::pcap::{PcapFormat, PcapReader, PcapWriter};
 use pollux_port::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
-use pollux_port::{Link, MacAddr, PortConfig, PortError, PortInfo};
+use pollux_port::{Link, MacAddr, PortConfig, PortError, PortInfo, RxOffloads};
 
 use crate::af_packet::{Wire, refused};
-use crate::mac_from_name;
+use crate::{mac_from_name, offload};
 use rx::{Frames, ReplayRx, Replayed, SilentRx};
 use tx::{DroppingTx, FileTx};
 
@@ -186,6 +186,11 @@ impl PortDriver for PcapPort {
             device: self.device.clone(),
             max_rx_queues: queues(self.sources.len()),
             max_tx_queues: queues(self.sinks.len()),
+            rx_offloads: RxOffloads::SCATTER,
+            rx_queue_offloads: RxOffloads::SCATTER,
+            tx_offloads: offload::OFFERED,
+            tx_queue_offloads: offload::OFFERED,
+            max_tso_bytes: offload::TSO_BYTES_MAX,
             ..PortInfo::default()
         }
     }

@@ -13,7 +13,7 @@ use pollux_mempool::{Burst, Mbuf};
 use pollux_port::driver::{
     Moved, PortDriver, RxBurst, RxDescriptor, RxSetup, TxBurst, TxDescriptor, TxSetup,
 };
-use pollux_port::{DescriptorLimits, Link, MacAddr, PortConfig, PortError, PortInfo};
+use pollux_port::{DescriptorLimits, Link, MacAddr, PortConfig, PortError, PortInfo, RxOffloads, TxOffloads};
 use pollux_ring::spsc::{Consumer, Producer};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -149,6 +149,11 @@ impl PortDriver for RingPort {
             max_rx_queues: self.rx.len() as u16,
             max_tx_queues: tx_queues as u16,
             tx_descriptors: DescriptorLimits { max: 32_768, ..DescriptorLimits::default() },
+            // Mbufs pass as they are: what they ask for, the receiver finds in their flags, not done.
+            rx_offloads: RxOffloads::SCATTER,
+            rx_queue_offloads: RxOffloads::SCATTER,
+            tx_offloads: TxOffloads::MULTI_SEGS,
+            tx_queue_offloads: TxOffloads::MULTI_SEGS,
             ..PortInfo::default()
         }
     }

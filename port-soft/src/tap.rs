@@ -12,10 +12,11 @@ use std::io;
 use pollux_frame_io::interface::InterfaceState;
 use pollux_frame_io::tap::{Tap, TapControl, TapRx, TapTx};
 use pollux_port::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
-use pollux_port::{Gate, Link, MacAddr, PortConfig, PortError, PortInfo};
+use pollux_port::{Gate, Link, MacAddr, PortConfig, PortError, PortInfo, RxOffloads};
 
 use crate::af_packet::refused;
 use crate::lend::Shelf;
+use crate::offload;
 use rx::TapQueueRx;
 use tx::TapQueueTx;
 
@@ -118,6 +119,11 @@ impl PortDriver for TapPort {
             max_tx_queues: QUEUES_MAX,
             // drivers/net/tun.c: MAX_TAP_MTU less the Ethernet header.
             max_mtu: 65_521,
+            rx_offloads: RxOffloads::SCATTER,
+            rx_queue_offloads: RxOffloads::SCATTER,
+            tx_offloads: offload::OFFERED,
+            tx_queue_offloads: offload::OFFERED,
+            max_tso_bytes: offload::TSO_BYTES_MAX,
             ..PortInfo::default()
         }
     }

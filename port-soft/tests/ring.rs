@@ -63,8 +63,9 @@ fn a_tx_queue_set_up_anew_reaches_a_far_end_that_stayed() {
     let mut there = right.bring_up(PortConfig::queues(1, 1, &pool)).expect("comes up");
     left.stop().expect("stops");
     drop(here_tx);
-    let mut tx =
-        left.tx_queue_setup_with(QueueId(0), TxQueueConfig { descriptors: 4 }).expect("sets up again");
+    let mut tx = left
+        .tx_queue_setup_with(QueueId(0), TxQueueConfig { descriptors: 4, ..TxQueueConfig::default() })
+        .expect("sets up again");
     left.start().expect("starts");
     let mut out = burst(&pool, 0..6);
     assert_eq!(tx.tx_burst(&mut out), 4, "four descriptors take four packets");

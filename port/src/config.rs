@@ -1,5 +1,5 @@
 //! What a port is told and what it says of itself: plain data.
-use crate::MacAddr;
+use crate::{MacAddr, RxOffloads, TxOffloads};
 use pollux_mempool::MbufPool;
 use std::fmt;
 
@@ -10,13 +10,15 @@ pub struct RxQueueConfig {
     pub descriptors: u16,
     /// Where mbufs come from.
     pub pool: MbufPool,
+    /// What this queue does besides what [`PortConfig::rx_offloads`] asks of all.
+    pub offloads: RxOffloads,
 }
 
 impl RxQueueConfig {
     /// The driver's default ring size, mbufs from `pool`.
     #[must_use]
     pub fn new(pool: MbufPool) -> Self {
-        Self { descriptors: 0, pool }
+        Self { descriptors: 0, pool, offloads: RxOffloads::empty() }
     }
 }
 
@@ -25,6 +27,8 @@ impl RxQueueConfig {
 pub struct TxQueueConfig {
     /// Ring size; 0 takes the driver's default.
     pub descriptors: u16,
+    /// What this queue does besides what [`PortConfig::tx_offloads`] asks of all.
+    pub offloads: TxOffloads,
 }
 
 /// How a port is set up: one entry per queue, and options that stay as they are when `None`.
@@ -40,6 +44,10 @@ pub struct PortConfig {
     pub promiscuous: Option<bool>,
     /// Receive all multicast. As above.
     pub all_multicast: Option<bool>,
+    /// What every rx queue does; of [`PortInfo::rx_offloads`].
+    pub rx_offloads: RxOffloads,
+    /// What every tx queue does; of [`PortInfo::tx_offloads`].
+    pub tx_offloads: TxOffloads,
 }
 
 impl PortConfig {
@@ -126,6 +134,20 @@ pub struct PortInfo {
     pub interface_index: Option<u32>,
     /// NUMA node of the device, where that is known.
     pub socket: Option<u32>,
+    /// All that the port can do on receive.
+    pub rx_offloads: RxOffloads,
+    /// Of these, what one rx queue can do while another does not.
+    pub rx_queue_offloads: RxOffloads,
+    /// All that the port can do on transmit.
+    pub tx_offloads: TxOffloads,
+    /// Of these, what one tx queue can do while another does not.
+    pub tx_queue_offloads: TxOffloads,
+    /// Most bytes of a packet that the port cuts into segments, headers included; 0 where it cuts none.
+    pub max_tso_bytes: u32,
+    /// Most bytes of a packet that the port joins of segments; 0 where it joins none.
+    pub max_lro_bytes: u32,
+    /// Most mbufs of one packet on transmit.
+    pub max_tx_segments: u16,
 }
 
 impl Default for PortInfo {
@@ -146,6 +168,13 @@ impl Default for PortInfo {
             max_multicast_addresses: 0,
             interface_index: None,
             socket: None,
+            rx_offloads: RxOffloads::empty(),
+            rx_queue_offloads: RxOffloads::empty(),
+            tx_offloads: TxOffloads::empty(),
+            tx_queue_offloads: TxOffloads::empty(),
+            max_tso_bytes: 0,
+            max_lro_bytes: 0,
+            max_tx_segments: u16::MAX,
         }
     }
 }

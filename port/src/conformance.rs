@@ -10,12 +10,14 @@
 #![expect(clippy::missing_panics_doc, reason = "a check that fails panics")]
 
 mod control;
+mod offload;
 mod traffic;
 
 pub use control::{
     addresses, close_ends_everything, descriptor_counts, filters, information, life_cycle, link, mtu,
     queue_limits, reset, xstats,
 };
+pub use offload::offloads;
 pub use traffic::{
     callbacks, close_with_mbufs_out, descriptor_status, empty_pool, frame_sizes, mbufs_come_home, partial_tx,
     stats_add_up, stop_and_start, two_lcores, tx_buffer,
@@ -99,6 +101,7 @@ pub const ALL: &[(&str, Check)] = &[
     ("two_lcores", two_lcores),
     ("callbacks", callbacks),
     ("tx_buffer", tx_buffer),
+    ("offloads", offloads),
 ];
 
 /// Runs all checks, naming each on standard output before it runs.
@@ -172,8 +175,18 @@ impl Rig {
     }
 
     fn with_pool(fixture: &dyn Fixture, queues: u16, pool: MbufPool) -> Self {
+        Self::with_config(fixture, queues, pool, &|_| ())
+    }
+
+    fn with_config(
+        fixture: &dyn Fixture,
+        queues: u16,
+        pool: MbufPool,
+        change: &dyn Fn(&mut PortConfig),
+    ) -> Self {
         let (mut port, feed, sent) = opened(fixture.open());
-        let config = config(&port, queues, &pool);
+        let mut config = config(&port, queues, &pool);
+        change(&mut config);
         let Queues { rx, tx } = port.bring_up(config).expect("a fresh port comes up");
         Self { rx, tx, port, feed, sent, pool, patience: fixture.patience(), next_tag: 1 }
     }

@@ -133,8 +133,8 @@ impl Port {
     /// Takes queue counts and options. Queues set up before must have been dropped; all are to be set up anew.
     ///
     /// # Errors
-    /// When started, gone or closed; when a queue's value is alive; when a count is outside the port's limits; when the
-    /// driver refuses.
+    /// When started, gone or closed; when a queue's value is alive; when a count is outside the port's limits;
+    /// [`PortError::Offload`]; when the driver refuses.
     pub fn configure(&mut self, mut config: PortConfig) -> Result<(), PortError> {
         self.must("configure", "stopped", |state| {
             matches!(state, PortState::Unconfigured | PortState::Configured | PortState::Stopped)
@@ -143,11 +143,14 @@ impl Port {
         let info = self.info.clone();
         self.within("rx queues", config.rx_queues.len() as u64, 0, info.max_rx_queues.into())?;
         self.within("tx queues", config.tx_queues.len() as u64, 0, info.max_tx_queues.into())?;
-        for queue in &mut config.rx_queues {
+        self.check_offloads(config.rx_offloads, config.tx_offloads)?;
+        for (number, queue) in config.rx_queues.iter_mut().enumerate() {
             queue.descriptors = self.rx_descriptors(queue.descriptors)?;
+            self.check_rx_queue_offloads(number, queue.offloads, config.rx_offloads)?;
         }
-        for queue in &mut config.tx_queues {
+        for (number, queue) in config.tx_queues.iter_mut().enumerate() {
             queue.descriptors = self.tx_descriptors(queue.descriptors)?;
+            self.check_tx_queue_offloads(number, queue.offloads, config.tx_offloads)?;
         }
         if let Some(mtu) = config.mtu {
             self.within("MTU", mtu.into(), info.min_mtu.into(), info.max_mtu.into())?;
@@ -183,7 +186,7 @@ impl Port {
     ///
     /// # Errors
     /// When not configured or started; when the number is not configured; when the queue's value is alive; when the pool
-    /// does not fit; when the driver refuses.
+    /// does not fit; [`PortError::Offload`]; when the driver refuses.
     pub fn rx_queue_setup(&mut self, queue: QueueId) -> Result<RxQueue, PortError> {
         let configured = self.config.rx_queues.get(usize::from(queue.0)).cloned();
         let config = configured.ok_or_else(|| self.no_queue(Direction::Rx, queue))?;
@@ -204,6 +207,7 @@ impl Port {
             return Err(self.no_queue(Direction::Rx, queue));
         }
         config.descriptors = self.rx_descriptors(config.descriptors)?;
+        self.check_rx_queue_offloads(queue.0.into(), config.offloads, self.config.rx_offloads)?;
         self.check_pool(queue, &config)?;
         let slot = &mut self.rx[usize::from(queue.0)];
         let held = Held::take(&slot.held).ok_or_else(|| PortError::QueueHeld {
@@ -217,6 +221,7 @@ impl Port {
             queue,
             descriptors: config.descriptors,
             pool: config.pool.clone(),
+            offloads: self.config.rx_offloads | config.offloads,
             counters: Arc::clone(&slot.counters),
             gate: self.gate.clone(),
         };
@@ -258,6 +263,7 @@ impl Port {
             return Err(self.no_queue(Direction::Tx, queue));
         }
         config.descriptors = self.tx_descriptors(config.descriptors)?;
+        self.check_tx_queue_offloads(queue.0.into(), config.offloads, self.config.tx_offloads)?;
         let slot = &mut self.tx[usize::from(queue.0)];
         let held = Held::take(&slot.held).ok_or_else(|| PortError::QueueHeld {
             port: self.name.to_string(),
@@ -269,6 +275,7 @@ impl Port {
             port: self.id,
             queue,
             descriptors: config.descriptors,
+            offloads: self.config.tx_offloads | config.offloads,
             counters: Arc::clone(&slot.counters),
             gate: self.gate.clone(),
         };

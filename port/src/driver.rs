@@ -3,7 +3,9 @@
 //! The control handle calls [`PortDriver`] and checks states and limits before it does, so a driver sees only calls
 //! that are in order. The data halves move to lcores; each burst is one dynamic call.
 use crate::config::PortConfig;
-use crate::{Gate, Link, MacAddr, PortError, PortId, PortInfo, QueueId, RxCounters, TxCounters};
+use crate::{
+    Gate, Link, MacAddr, PortError, PortId, PortInfo, QueueId, RxCounters, RxOffloads, TxCounters, TxOffloads,
+};
 use pollux_mempool::{Burst, Mbuf, MbufPool};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -134,6 +136,8 @@ pub struct RxSetup {
     pub descriptors: u16,
     /// Where mbufs come from.
     pub pool: MbufPool,
+    /// What to do to packets: what was asked of the port and of this queue, inside what the driver stated.
+    pub offloads: RxOffloads,
     /// Where to count drops. Packets and bytes are counted by the queue value.
     pub counters: Arc<RxCounters>,
     /// To tell that the device is gone.
@@ -149,6 +153,8 @@ pub struct TxSetup {
     pub queue: QueueId,
     /// Ring size, inside the limits the driver stated.
     pub descriptors: u16,
+    /// What packets may ask for: what was asked of the port and of this queue, inside what the driver stated.
+    pub offloads: TxOffloads,
     /// Where to count drops.
     pub counters: Arc<TxCounters>,
     /// To tell that the device is gone.

@@ -59,6 +59,23 @@ pub enum PortError {
         /// The largest allowed.
         max: u64,
     },
+    /// Offloads that the port does not offer, or not queue by queue.
+    #[error(
+        "port {port}: {direction} offload {refused} is not offered{per_queue}; offered{per_queue}: {offered}",
+        per_queue = if queue.is_some() { " per queue" } else { "" }
+    )]
+    Offload {
+        /// The port's name.
+        port: String,
+        /// Its half.
+        direction: Direction,
+        /// The queue for which they were asked for, where not for all.
+        queue: Option<QueueId>,
+        /// Those asked for that are not offered.
+        refused: String,
+        /// Those offered.
+        offered: String,
+    },
     /// A queue number past those configured.
     #[error("port {port}: there is no {direction} queue {queue}; {configured} are configured")]
     NoQueue {
@@ -200,6 +217,7 @@ impl PortError {
             Self::State { port, .. }
             | Self::Unsupported { port, .. }
             | Self::Limit { port, .. }
+            | Self::Offload { port, .. }
             | Self::NoQueue { port, .. }
             | Self::QueueHeld { port, .. }
             | Self::QueueNotSetUp { port, .. }

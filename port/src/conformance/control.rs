@@ -158,7 +158,8 @@ pub fn descriptor_counts(fixture: &dyn Fixture) {
     if info.rx_holds_mbufs && info.max_rx_queues > 0 {
         port.configure(wanted).expect("configures");
         let small = new_pool(usize::from(rx).max(2) / 2);
-        let refused = port.rx_queue_setup_with(first(), RxQueueConfig { descriptors: rx, pool: small });
+        let refused =
+            port.rx_queue_setup_with(first(), RxQueueConfig { descriptors: rx, ..RxQueueConfig::new(small) });
         assert!(matches!(refused, Err(PortError::PoolTooSmall { .. })), "{refused:?}");
     }
 }

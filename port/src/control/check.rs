@@ -1,6 +1,10 @@
 //! What the control handle checks before it asks the driver.
 use super::Port;
-use crate::{DescriptorLimits, Direction, MacAddr, PortError, PortState, QueueId, RxQueueConfig};
+use crate::offload::names;
+use crate::{
+    DescriptorLimits, Direction, MacAddr, PortError, PortState, QueueId, RxOffloads, RxQueueConfig,
+    TxOffloads,
+};
 use std::sync::atomic::Ordering;
 
 impl Port {
@@ -71,6 +75,55 @@ impl Port {
                 limits.align,
                 limits.adjust(wanted)
             ),
+        })
+    }
+
+    /// Asked of all queues: anything that the port offers.
+    pub(super) fn check_offloads(&self, rx: RxOffloads, tx: TxOffloads) -> Result<(), PortError> {
+        self.offered(Direction::Rx, None, rx, self.info.rx_offloads)?;
+        self.offered(Direction::Tx, None, tx, self.info.tx_offloads)
+    }
+
+    /// Asked of one rx queue: what all do anyway, or what the port offers queue by queue.
+    pub(super) fn check_rx_queue_offloads(
+        &self,
+        queue: usize,
+        wanted: RxOffloads,
+        all: RxOffloads,
+    ) -> Result<(), PortError> {
+        self.offered(Direction::Rx, Some(queue), wanted - all, self.info.rx_queue_offloads)
+    }
+
+    /// The same of one tx queue.
+    pub(super) fn check_tx_queue_offloads(
+        &self,
+        queue: usize,
+        wanted: TxOffloads,
+        all: TxOffloads,
+    ) -> Result<(), PortError> {
+        self.offered(Direction::Tx, Some(queue), wanted - all, self.info.tx_queue_offloads)
+    }
+
+    fn offered<F>(
+        &self,
+        direction: Direction,
+        queue: Option<usize>,
+        wanted: F,
+        offered: F,
+    ) -> Result<(), PortError>
+    where
+        F: bitflags::Flags<Bits = u64> + Copy,
+    {
+        let refused = wanted.difference(offered);
+        if refused.is_empty() {
+            return Ok(());
+        }
+        Err(PortError::Offload {
+            port: self.name.to_string(),
+            direction,
+            queue: queue.map(|number| QueueId(u16::try_from(number).unwrap_or(u16::MAX))),
+            refused: names(&refused),
+            offered: names(&offered),
         })
     }
 
