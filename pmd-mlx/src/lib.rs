@@ -3,4 +3,8 @@
 //! Control goes through [`pollux_uverbs::Context`], to the kernel's file or a model; data through rings, doorbell records
 //! and registers that are memory in both cases.
 
+mod error;
 pub mod eth;
+pub mod netdev;
+
+pub use error::MlxError;
