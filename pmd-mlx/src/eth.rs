@@ -1,1 +1,4 @@
 //! Ethernet: ports made of RAW_PACKET queues.
+
+pub mod parking;
+pub mod parts;

@@ -42,7 +42,7 @@ const MAY_BE_UNSAFE: &[(&str, &[&str])] = &[
     ),
     ("frame-io", &[""]),
     ("uverbs", &["ioctl", "page"]),
-    ("pmd-mlx", &["cq", "mr", "uar", "eth/sq", "eth/rq", "eth/rx", "eth/tx"]),
+    ("pmd-mlx", &["cq", "dbrec", "mr", "uar", "eth/parking", "eth/sq", "eth/rq", "eth/rx", "eth/tx"]),
     ("mlx5-model", &["memory"]),
     ("port-soft", &["pcap", "af_packet", "tap", "null", "ring"]),
     ("wire", &["checksum/simd"]),

@@ -1,0 +1,279 @@
+//! A completion queue: the ring that the device writes and one lcore reads.
+//!
+//! An entry is ready when its last byte says so ([`cqe::is_ready`]); only then is the rest read, after a barrier. Entries
+//! are read by volatile loads of their fields, never through a reference. What a queue makes of the fields is its own
+//! matter: `eth::rx`, `eth::tx`.
+#![expect(unsafe_code, reason = "reads entries that a device writes")]
+
+use std::mem::offset_of;
+use std::ptr::NonNull;
+
+use pollux_eal::barrier;
+use pollux_eal::region::Zone;
+use pollux_mlx5_abi::cqe::{self, Cqe64};
+use pollux_mlx5_abi::doorbell::{ArmWord, INDEX_24, uar};
+use pollux_mlx5_abi::opcode::completion;
+use pollux_uverbs::Registers;
+
+use crate::dbrec::{DoorbellRecord, FIRST, SECOND};
+
+/// What a completion queue is made of.
+#[derive(Debug)]
+pub struct CqParts {
+    /// The ring: `cqe_bytes << entries_log2` bytes.
+    pub ring: Zone,
+    /// Entries, as a power of two.
+    pub entries_log2: u8,
+    /// 64 or 128.
+    pub cqe_bytes: usize,
+    /// The record for consumer index and arm word.
+    pub dbrec: DoorbellRecord,
+    /// The device's number for it.
+    pub cqn: u32,
+    /// The start of a UAR page, of which the register at 0x20 arms; `None`: no interrupts.
+    pub arm: Option<Registers>,
+}
+
+impl CqParts {
+    /// Makes every entry of the ring one that nobody has written yet. It comes before the device learns of the ring: what
+    /// is fresh to the device must look so to us.
+    ///
+    /// # Panics
+    /// When the ring is shorter than it says.
+    pub fn freshen(&mut self) {
+        let last = [cqe::FRESH];
+        for entry in 1..=1_usize << self.entries_log2 {
+            self.ring.copy_in(entry * self.cqe_bytes - 1, &last);
+        }
+    }
+}
+
+/// The place of `op_own` in an entry of 64 bytes.
+const OP_OWN: usize = offset_of!(Cqe64, op_own);
+
+/// A completion queue, at work.
+#[derive(Debug)]
+pub struct Cq {
+    /// The last 64 bytes of entry 0.
+    base: NonNull<u8>,
+    stride: usize,
+    log: u8,
+    /// Entries consumed in all.
+    consumer: u32,
+    arm_sequence: u8,
+    parts: CqParts,
+}
+
+// SAFETY: the ring belongs to no thread, and the zone that this owns is the only right to it.
+unsafe impl Send for Cq {}
+
+/// Where an entry is, ready and to be read.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry(NonNull<u8>);
+
+impl Cq {
+    /// The queue over its parts, nothing consumed.
+    ///
+    /// # Panics
+    /// When the entries are neither 64 nor 128 bytes, or do not fill the ring, or are more than 2^22: it is our mistake.
+    #[must_use]
+    pub fn new(parts: CqParts) -> Self {
+        let bytes = parts.cqe_bytes;
+        assert!(bytes == 64 || bytes == 128, "completions of {bytes} bytes");
+        assert!(parts.entries_log2 <= 22, "2^{} completions", parts.entries_log2);
+        assert!(parts.ring.bytes() >= bytes << parts.entries_log2, "a ring shorter than its entries");
+        // SAFETY: an entry is 64 bytes or more.
+        let base = unsafe { parts.ring.base().add(bytes - 64) };
+        Self { base, stride: bytes, log: parts.entries_log2, consumer: 0, arm_sequence: 0, parts }
+    }
+
+    /// The device's number for it.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.parts.cqn
+    }
+
+    /// Entries in the ring.
+    #[must_use]
+    #[inline(always)]
+    pub fn entries(&self) -> u32 {
+        1 << self.log
+    }
+
+    /// Entries consumed in all.
+    #[must_use]
+    #[inline(always)]
+    pub fn consumer(&self) -> u32 {
+        self.consumer
+    }
+
+    /// The last 64 bytes of the place of a free-running index.
+    #[inline(always)]
+    pub(crate) fn place(&self, index: u32) -> NonNull<u8> {
+        let slot = (index & ((1 << self.log) - 1)) as usize;
+        // SAFETY: `slot` is below the number of entries, which fill the ring (`new`).
+        unsafe { self.base.add(slot * self.stride) }
+    }
+
+    /// The last byte of the entry at a free-running index.
+    #[inline(always)]
+    pub(crate) fn op_own(&self, index: u32) -> u8 {
+        // SAFETY: inside the entry; a volatile load bears a device that writes.
+        unsafe { self.place(index).add(OP_OWN).read_volatile() }
+    }
+
+    /// Whether the entry at a free-running index is ready.
+    #[inline(always)]
+    pub(crate) fn is_ready(&self, index: u32) -> bool {
+        cqe::is_ready(self.op_own(index), index, self.log)
+    }
+
+    /// The next entry, `ahead` behind the first that was not consumed, if the device has written it. Hot: one load and a
+    /// comparison.
+    #[inline(always)]
+    pub(crate) fn peek(&self, ahead: u32) -> Option<Entry> {
+        let index = self.consumer.wrapping_add(ahead);
+        if !self.is_ready(index) {
+            return None;
+        }
+        barrier::from_device();
+        Some(Entry(self.place(index)))
+    }
+
+    /// Gives `count` places back, without telling the device yet.
+    #[inline(always)]
+    pub(crate) fn consume(&mut self, count: u32) {
+        self.consumer = self.consumer.wrapping_add(count);
+    }
+
+    /// Tells the device how far entries have been consumed.
+    #[inline(always)]
+    pub(crate) fn publish(&mut self) {
+        // The loads of the entries come before the store that gives their places away.
+        barrier::to_device();
+        self.parts.dbrec.store(FIRST, self.consumer & INDEX_24);
+    }
+
+    /// Makes the places from `from` up to `to` ones that the device has not written in this pass or the next: what stood
+    /// there is a compressed array, or left from an earlier pass, and could be taken for ready.
+    #[inline]
+    pub(crate) fn invalidate(&mut self, from: u32, to: u32) {
+        let mut index = from;
+        while index != to {
+            let parity = (index >> self.log & 1) as u8;
+            // SAFETY: inside the ring; the device writes there only when the place has been given back.
+            unsafe { self.place(index).add(OP_OWN).write_volatile(completion::INVALID << 4 | parity) };
+            index = index.wrapping_add(1);
+        }
+    }
+
+    /// Entries that are ready and were not consumed, a look at each; at most `limit`. Compressed ones count as one.
+    pub(crate) fn ready(&self, limit: u32) -> u32 {
+        let limit = limit.min(self.entries());
+        (0..limit).take_while(|ahead| self.is_ready(self.consumer.wrapping_add(*ahead))).count() as u32
+    }
+
+    /// Asks for an interrupt at the next completion. `false` where there is none to be had.
+    ///
+    /// One that is ready already makes no new one: look once more after arming, before waiting.
+    /// Source: rdma-core `providers/mlx5/cq.c`, `mlx5_arm_cq`.
+    pub fn arm(&mut self, solicited_only: bool) -> bool {
+        let Some(registers) = &mut self.parts.arm else { return false };
+        let word = ArmWord { sequence: self.arm_sequence, solicited_only, consumer: self.consumer };
+        self.parts.dbrec.store(SECOND, word.word());
+        barrier::wc_flush();
+        registers.store64(uar::CQ_ARM, u64::from_ne_bytes(word.register(self.parts.cqn)));
+        barrier::wc_flush();
+        true
+    }
+
+    /// An event was taken: the next arm is a new one and not a repetition.
+    pub fn event_taken(&mut self) {
+        self.arm_sequence = self.arm_sequence.wrapping_add(1) & 3;
+    }
+
+    /// The bytes of the entry at a free-running index, ready or not, for a dump.
+    #[must_use]
+    pub fn copy_out(&self, index: u32) -> Cqe64 {
+        let mut bytes = [0_u8; 64];
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            // SAFETY: inside the entry; volatile loads bear a device that writes.
+            *byte = unsafe { self.place(index).add(at).read_volatile() };
+        }
+        zerocopy::transmute!(bytes)
+    }
+}
+
+macro_rules! fields {
+    ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {
+        impl Entry {
+            $($(#[$doc])*
+            #[must_use]
+            #[inline(always)]
+            pub fn $name(self) -> $type {
+                // SAFETY: the field is inside the entry, aligned as the entry is to 64; `Entry` is made of places in a
+                // ring that lives as long as the burst. A volatile load bears a device that does what it must not.
+                <$type>::from_be(unsafe {
+                    self.0.add(offset_of!(Cqe64, $name)).cast::<$type>().read_volatile()
+                })
+            }
+            )*
+        }
+    };
+}
+
+fields! {
+    /// A mask of [`cqe::packet`].
+    pkt_info: u8;
+    /// Of a striding ring: the receive entry.
+    wqe_id: u16;
+    /// The hash that chose the queue.
+    rss_hash_result: u32;
+    /// What was hashed.
+    rss_hash_type: u8;
+    /// Sum over all behind the Ethernet header.
+    check_sum: u16;
+    /// A mask of [`cqe::status`].
+    hds_ip_ext: u8;
+    /// A mask of [`cqe::packet`].
+    l4_l3_hdr_type: u8;
+    /// The tag that was taken off.
+    vlan_info: u16;
+    /// Bytes, or strides, or packets of a compressed title.
+    byte_cnt: u32;
+    /// When, in ticks.
+    timestamp: u64;
+    /// Opcode or drop counter, and queue or flow tag.
+    sop_drop_qpn: u32;
+    /// Which entry of the work queue.
+    wqe_counter: u16;
+    /// Opcode, format, solicited, owner.
+    op_own: u8;
+}
+
+impl Entry {
+    /// What it reports: one of [`completion`], or nonsense.
+    #[must_use]
+    #[inline(always)]
+    pub fn opcode(self) -> u8 {
+        self.op_own() >> 4
+    }
+
+    /// All 64 bytes.
+    #[must_use]
+    pub fn copy(self) -> Cqe64 {
+        let mut words = [0_u64; 8];
+        for (at, word) in words.iter_mut().enumerate() {
+            // SAFETY: as in the fields.
+            *word = unsafe { self.0.cast::<u64>().add(at).read_volatile() };
+        }
+        zerocopy::transmute!(words)
+    }
+
+    /// Address of the first byte, for loops that read several entries by vectors.
+    #[must_use]
+    #[inline(always)]
+    pub(crate) fn base(self) -> NonNull<u8> {
+        self.0
+    }
+}

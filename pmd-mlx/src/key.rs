@@ -1,0 +1,240 @@
+//! From an address to the key under which the device knows it.
+//!
+//! Registrations are few and change rarely, look-ups are many. So there is one [`KeyTable`] a protection domain, and each
+//! queue has [`Keys`]: a copy of the table, taken anew when the table has changed, which one load a burst tells.
+//!
+//! ```text
+//!   registration ──► KeyTable: ranges by address, version
+//!                        ▲ copied when the version moved, on the queue's lcore, outside any packet
+//!   queue ──► Keys: the range that served last ── else search ── else ask (rare: memory that nobody registered)
+//! ```
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A range of memory that the device knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyRange {
+    /// First address.
+    pub start: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// The key, as a number.
+    pub lkey: u32,
+    /// What is added to an address to make it the device's (`hca_va - start`, wrapping).
+    pub delta: u64,
+}
+
+/// What goes into a data segment beside the address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Key {
+    /// The key, its bytes as they stand in the segment.
+    pub lkey_be: u32,
+    /// What is added to an address to make it the device's, wrapping.
+    pub delta: u64,
+}
+
+impl KeyRange {
+    /// Whether all of `bytes` bytes at `address` are inside.
+    #[must_use]
+    #[inline(always)]
+    pub fn holds(&self, address: u64, bytes: u64) -> bool {
+        let offset = address.wrapping_sub(self.start);
+        offset < self.bytes && self.bytes - offset >= bytes
+    }
+
+    /// What a data segment says of it.
+    #[must_use]
+    #[inline(always)]
+    pub fn key(&self) -> Key {
+        Key { lkey_be: self.lkey.to_be(), delta: self.delta }
+    }
+}
+
+/// Finds a range for an address that none has, by registering it, or says that there is none.
+pub type Ask = Box<dyn Fn(u64) -> Option<KeyRange> + Send + Sync>;
+
+/// The ranges of a protection domain.
+pub struct KeyTable {
+    version: AtomicU64,
+    ranges: Mutex<Arc<[KeyRange]>>,
+    ask: Option<Ask>,
+}
+
+impl KeyTable {
+    /// An empty table. `ask` is called, on the lcore that sends, for the address of a packet that no range holds; it may
+    /// register memory, insert it here and answer with it. Without, such packets are refused.
+    #[must_use]
+    pub fn new(ask: Option<Ask>) -> Arc<Self> {
+        Arc::new(Self { version: AtomicU64::new(1), ranges: Mutex::new(Arc::new([])), ask })
+    }
+
+    /// Adds a range, which overlaps none that is there.
+    pub fn insert(&self, range: KeyRange) {
+        self.change(|ranges| {
+            let at = ranges.partition_point(|other| other.start < range.start);
+            ranges.insert(at, range);
+        });
+    }
+
+    /// Takes the range with this key out. Queues that are in the middle of a burst may still use it until that ends.
+    pub fn remove(&self, lkey: u32) {
+        self.change(|ranges| ranges.retain(|range| range.lkey != lkey));
+    }
+
+    /// The range that holds all of `bytes` bytes at `address`.
+    #[must_use]
+    pub fn find(&self, address: u64, bytes: u64) -> Option<KeyRange> {
+        find(&self.ranges(), address, bytes)
+    }
+
+    /// All ranges, by address.
+    #[must_use]
+    pub fn all(&self) -> Arc<[KeyRange]> {
+        Arc::clone(&self.ranges())
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<KeyRange>)) {
+        let mut ranges = self.ranges();
+        let mut new = ranges.to_vec();
+        change(&mut new);
+        *ranges = new.into();
+        // Release: whoever sees the new version finds at least this table.
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    fn ranges(&self) -> MutexGuard<'_, Arc<[KeyRange]>> {
+        self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for KeyTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyTable").field("ranges", &self.all()).finish_non_exhaustive()
+    }
+}
+
+fn find(ranges: &[KeyRange], address: u64, bytes: u64) -> Option<KeyRange> {
+    let at = ranges.partition_point(|range| range.start <= address).checked_sub(1)?;
+    ranges[at].holds(address, bytes).then_some(ranges[at])
+}
+
+/// A queue's view of a [`KeyTable`].
+#[derive(Clone, Debug)]
+pub struct Keys {
+    last: KeyRange,
+    version: u64,
+    ranges: Arc<[KeyRange]>,
+    table: Arc<KeyTable>,
+}
+
+impl Keys {
+    /// A view of `table`.
+    #[must_use]
+    pub fn new(table: Arc<KeyTable>) -> Self {
+        let last = KeyRange { start: 0, bytes: 0, lkey: 0, delta: 0 };
+        Self { last, version: 0, ranges: Arc::new([]), table }
+    }
+
+    /// To be called before each burst: follows the table's changes. Hot: one load.
+    #[inline(always)]
+    pub fn follow(&mut self) {
+        // Acquire pairs with the Release in `change`.
+        if self.table.version.load(Ordering::Acquire) != self.version {
+            self.copy();
+        }
+    }
+
+    /// The key for `bytes` bytes at `address`. Hot: one comparison when the range is that of the packet before.
+    #[inline(always)]
+    pub fn find(&mut self, address: u64, bytes: u64) -> Option<Key> {
+        if self.last.holds(address, bytes) { Some(self.last.key()) } else { self.search(address, bytes) }
+    }
+
+    /// The one key that serves all of a range, if there is such.
+    #[must_use]
+    pub fn covering(&mut self, start: u64, bytes: u64) -> Option<Key> {
+        self.follow();
+        find(&self.ranges, start, bytes).map(|range| range.key())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn copy(&mut self) {
+        // The version first: a change in between makes us come again.
+        self.version = self.table.version.load(Ordering::Acquire);
+        self.ranges = self.table.all();
+        self.last.bytes = 0;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn search(&mut self, address: u64, bytes: u64) -> Option<Key> {
+        let found = find(&self.ranges, address, bytes).or_else(|| {
+            let ask = self.table.ask.as_ref()?;
+            ask(address).filter(|range| range.holds(address, bytes))
+        })?;
+        self.last = found;
+        Some(found.key())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(start: u64, bytes: u64, lkey: u32) -> KeyRange {
+        KeyRange { start, bytes, lkey, delta: u64::from(lkey) << 12 }
+    }
+
+    #[test]
+    fn a_key_serves_its_range_and_not_a_byte_more() {
+        let table = KeyTable::new(None);
+        table.insert(range(0x2000, 0x1000, 2));
+        table.insert(range(0x1000, 0x1000, 1));
+        let mut keys = Keys::new(Arc::clone(&table));
+        keys.follow();
+        for (address, bytes, lkey) in [
+            (0x1000, 0x1000, Some(1)),
+            (0x1fff, 1, Some(1)),
+            (0x1fff, 2, None),
+            (0x2000, 1, Some(2)),
+            (0x2fff, 1, Some(2)),
+            (0x3000, 1, None),
+            (0xfff, 1, None),
+            (u64::MAX, 1, None),
+        ] {
+            let found = keys.find(address, bytes).map(|key| u32::from_be(key.lkey_be));
+            assert_eq!(found, lkey, "{bytes} bytes at {address:#x}");
+        }
+        assert!(keys.covering(0x1000, 0x1000).is_some() && keys.covering(0x1000, 0x1001).is_none());
+    }
+
+    #[test]
+    fn changes_are_followed_at_the_next_burst() {
+        let table = KeyTable::new(None);
+        table.insert(range(0x1000, 0x1000, 1));
+        let mut keys = Keys::new(Arc::clone(&table));
+        keys.follow();
+        assert!(keys.find(0x1000, 1).is_some());
+        table.remove(1);
+        table.insert(range(0x1000, 0x1000, 7));
+        keys.follow();
+        assert_eq!(keys.find(0x1000, 1), Some(range(0x1000, 0x1000, 7).key()));
+        table.remove(7);
+        keys.follow();
+        assert_eq!(keys.find(0x1000, 1), None);
+    }
+
+    #[test]
+    fn unknown_memory_is_asked_for() {
+        let table =
+            KeyTable::new(Some(Box::new(|address| (address < 0x5000).then(|| range(0x4000, 0x1000, 9)))));
+        let mut keys = Keys::new(table);
+        keys.follow();
+        assert_eq!(keys.find(0x4100, 16).map(|key| key.delta), Some(9 << 12));
+        assert_eq!(keys.find(0x4fff, 16), None, "the answer must hold all of it");
+        assert_eq!(keys.find(0x9000, 16), None);
+    }
+}
