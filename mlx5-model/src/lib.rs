@@ -8,4 +8,11 @@
 //!                                              Wire: cable source null pcap iface unix
 //! ```
 
+mod error;
+pub mod fault;
+pub mod ledger;
+mod random;
+pub mod time;
 pub mod wire;
+
+pub use error::ModelError;

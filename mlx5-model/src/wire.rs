@@ -1,11 +1,45 @@
 //! Where the frames of a model's port go to and come from.
+//!
+//! ```text
+//!   Device ──► Impaired (loss reorder delay dup corrupt) ──► Cable  Source  Null  Capture  Interface  Datagrams
+//! ```
+//!
+//! | `wire=` | what | lossless | link |
+//! |---|---|---|---|
+//! | `cable:NAME` | the other device of this process that names the same cable | yes | up while both ends are there |
+//! | `source:SIZE` | frames of SIZE bytes out of nothing; what is sent is swallowed and counted | yes | up |
+//! | `null` | nothing comes, what is sent is swallowed | yes | up |
+//! | `pcap:IN:OUT` | frames of file IN, once; what is sent goes to file OUT (each may be empty) | yes | up |
+//! | `iface:NAME` | a Linux interface, by a packet socket | no | the interface's |
+//! | `unix:LOCAL:PEER` | raw frames in datagrams between two sockets | yes | up while PEER is there |
+//!
+//! SIZE, and every length here, is without FCS, as `net_null`'s `size`: a frame of 64 bytes there is one of 64 here.
+
+mod cable;
+mod capture;
+mod datagram;
+mod impair;
+mod interface;
+mod source;
+mod spec;
 
 use std::fmt;
+
+pub use cable::Cable;
+pub use capture::Capture;
+pub use datagram::Datagrams;
+pub use impair::{Impaired, Impairments};
+pub use interface::KernelInterface;
+pub use source::{FLOWS, Null, SIZE_MAX, SIZE_MIN, Source, Swallowed};
+pub use spec::WireSpec;
+
+/// What may stand after `wire=`.
+pub(crate) const FORMS: &str = "cable:NAME, source:SIZE, null, pcap:IN:OUT, iface:NAME, unix:LOCAL:PEER";
 
 /// What became of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// It is on the wire (or lost there, as wires lose).
+    /// It is on the wire (or lost there, as wires lose, or because nobody is at the other end).
     Yes,
     /// The wire takes no frame now: the same frame is offered again later, nothing is lost.
     Busy,
@@ -14,6 +48,9 @@ pub enum Sent {
 /// A wire: frames in and out, without FCS, from the destination address on. Owned by one model, called on its thread;
 /// nothing here blocks.
 pub trait Wire: Send + fmt::Debug {
+    /// Called at the beginning of each step, before the other calls: what the wire has to do by itself.
+    fn poll(&mut self) {}
+
     /// Offers one frame.
     fn send(&mut self, frame: &[u8]) -> Sent;
 
@@ -30,6 +67,26 @@ pub trait Wire: Send + fmt::Debug {
         false
     }
 
+    /// Whether the other end can be made to wait. A frame that finds no receive slot then stays with the port until there is
+    /// one, and no further frame is taken meanwhile, as under pause frames; nothing is lost. On a wire that cannot wait the
+    /// port drops such a frame and counts it out of buffer.
+    fn waits(&self) -> bool {
+        false
+    }
+
+    /// Whether frames come without end and out of nothing: the port asks for them only while it has a receive queue that
+    /// runs.
+    fn is_endless(&self) -> bool {
+        false
+    }
+
     /// What it is, as the device argument says it (`cable:a`).
     fn describe(&self) -> String;
+}
+
+/// Copies a frame to where the port wants it, as [`Wire::receive`] has it.
+fn deliver(frame: &[u8], room: &mut [u8]) -> usize {
+    let bytes = frame.len().min(room.len());
+    room[..bytes].copy_from_slice(&frame[..bytes]);
+    frame.len()
 }

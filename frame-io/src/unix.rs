@@ -1,0 +1,243 @@
+//! Raw frames in unix datagrams: a wire between two processes, as QEMU's `-netdev dgram` has it.
+//!
+//! ```text
+//!   LOCAL ◄── datagrams ── PEER         each datagram a frame, without FCS
+//!   LOCAL ── datagrams ──► PEER         the kernel queues few and then says "not now"
+//! ```
+//!
+//! Few are as many as fit the sender's buffer (net.core.wmem_default, some 277 short ones) while both sockets are connected to
+//! each other; 10 (net.unix.max_dgram_qlen) when the peer listens to everybody. Source: Linux `net/unix/af_unix.c`,
+//! `unix_dgram_sendmsg`.
+//!
+//! Nothing blocks and nothing is lost while both sockets are there: a datagram that finds no room is refused at the sender,
+//! who offers it again.
+#![expect(
+    unsafe_code,
+    reason = "recv with MSG_TRUNC tells the whole length; the standard library has no word for it"
+)]
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+
+use crate::{FrameError, Trouble};
+
+/// Longest path of a socket: `sun_path` of `struct sockaddr_un` less its closing zero.
+const PATH_BYTES_MAX: usize = 107;
+
+/// A socket of one's own, and the peer's.
+#[derive(Debug)]
+pub struct UnixFrames {
+    socket: UnixDatagram,
+    local: PathBuf,
+    peer: PathBuf,
+    /// Which file `local` is, so that no other is removed at the end.
+    identity: (u64, u64),
+    connected: bool,
+}
+
+impl UnixFrames {
+    /// Makes the socket `local`. A socket that stands there already is taken over if nobody has it open any more: a process
+    /// that was killed leaves one. The peer need not be there.
+    ///
+    /// # Errors
+    /// [`FrameError::Setting`] for a path that is too long; [`FrameError::System`] when something else stands there, another
+    /// process listens on it, or the folder does not let us.
+    pub fn open(local: &Path, peer: &Path) -> Result<Self, FrameError> {
+        for path in [local, peer] {
+            let bytes = path.as_os_str().len();
+            if !(1..=PATH_BYTES_MAX).contains(&bytes) {
+                return Err(FrameError::Setting {
+                    setting: "socket path",
+                    value: path.display().to_string(),
+                    allowed: format!("a socket's path has 1 to {PATH_BYTES_MAX} bytes"),
+                });
+            }
+        }
+        let failed =
+            |operation| move |source| FrameError::system(operation, &local.display().to_string(), source);
+        let socket = match UnixDatagram::bind(local) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                take_over(local).map_err(failed("taking over a socket"))?;
+                UnixDatagram::bind(local)
+            }
+            other => other,
+        }
+        .map_err(failed("making a socket"))?;
+        socket.set_nonblocking(true).map_err(failed("fcntl"))?;
+        let metadata = fs::symlink_metadata(local).map_err(failed("stat"))?;
+        Ok(Self {
+            socket,
+            local: local.into(),
+            peer: peer.into(),
+            identity: (metadata.dev(), metadata.ino()),
+            connected: false,
+        })
+    }
+
+    /// The path of one's own socket.
+    #[must_use]
+    pub fn local(&self) -> &Path {
+        &self.local
+    }
+
+    /// The path of the peer's.
+    #[must_use]
+    pub fn peer(&self) -> &Path {
+        &self.peer
+    }
+
+    /// Looks whether the peer is there, and connects to it: to be called now and then, whether it was or not, since nothing else
+    /// tells that a peer has gone or that another has come in its place. One system call.
+    pub fn connect(&mut self) -> bool {
+        // EPERM: that socket listens to somebody else. ENOENT, ECONNREFUSED: nobody is there.
+        self.connected = self.socket.connect(&self.peer).is_ok();
+        self.connected
+    }
+
+    /// Sends one frame.
+    ///
+    /// # Errors
+    /// [`Trouble::Busy`] when the peer's queue is full; [`Trouble::Down`] when it is not there; [`Trouble::Refused`] for a frame
+    /// longer than the kernel's buffers.
+    #[inline]
+    pub fn send(&mut self, frame: &[u8]) -> Result<(), Trouble> {
+        if !self.connected {
+            return Err(Trouble::Down);
+        }
+        let Err(error) = self.socket.send(frame) else { return Ok(()) };
+        match error.raw_os_error().unwrap_or(0) {
+            libc::ECONNREFUSED | libc::ENOTCONN | libc::ECONNRESET | libc::EPIPE | libc::EPERM => {
+                self.connected = false;
+                Err(Trouble::Down)
+            }
+            errno => Err(Trouble::from_errno(errno)),
+        }
+    }
+
+    /// Takes the next frame, if there is one, into `room`. Gives its whole length, which is more than what was written if it
+    /// did not fit.
+    #[inline]
+    pub fn receive(&mut self, room: &mut [u8]) -> Option<usize> {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+        // SAFETY: the kernel writes at most `room.len()` bytes at `room`, which is borrowed mutably for the call.
+        let bytes =
+            unsafe { libc::recv(self.socket.as_raw_fd(), room.as_mut_ptr().cast(), room.len(), flags) };
+        // An error is the end of what is there, or the news that the peer has gone, which `connect` will find.
+        usize::try_from(bytes).ok()
+    }
+}
+
+/// Removes a socket that nobody has open.
+fn take_over(path: &Path) -> io::Result<()> {
+    if !fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Err(io::Error::other(
+            "something that is no socket stands there: remove it or name another path",
+        ));
+    }
+    match UnixDatagram::unbound()?.connect(path) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path),
+        // Connected, or refused because it talks to another, or of another kind: in any case somebody has it.
+        _ => Err(io::Error::other("another process has this socket open: name another path")),
+    }
+}
+
+impl Drop for UnixFrames {
+    fn drop(&mut self) {
+        let still_ours = fs::symlink_metadata(&self.local)
+            .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity);
+        if still_ours {
+            // What cannot be removed is taken over by the next one.
+            let _kept = fs::remove_file(&self.local);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(folder: &Path) -> (UnixFrames, UnixFrames) {
+        let (a, b) = (folder.join("a"), folder.join("b"));
+        let mut first = UnixFrames::open(&a, &b).expect("a socket");
+        let mut second = UnixFrames::open(&b, &a).expect("a socket");
+        assert!(first.connect() && second.connect());
+        (first, second)
+    }
+
+    #[test]
+    fn frames_go_both_ways_and_a_full_queue_says_so() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (mut a, mut b) = pair(folder.path());
+        let mut room = [0; 64];
+        assert_eq!(b.receive(&mut room), None);
+        let mut sent = 0_u32;
+        while a.send(&sent.to_be_bytes()).is_ok() {
+            sent += 1;
+            assert!(sent < 100_000, "the kernel's queue has an end");
+        }
+        assert_eq!(a.send(&sent.to_be_bytes()), Err(Trouble::Busy));
+        for number in 0..sent {
+            assert_eq!(b.receive(&mut room), Some(4));
+            assert_eq!(room[..4], number.to_be_bytes());
+        }
+        assert_eq!(b.send(&[9; 1000]), Ok(()));
+        assert_eq!(a.receive(&mut room), Some(1000), "the whole length of a frame that was cut");
+    }
+
+    #[test]
+    fn a_peer_that_goes_is_noticed_and_one_that_comes_is_found() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (mut a, b) = pair(folder.path());
+        drop(b);
+        assert!(!folder.path().join("b").exists(), "it removes its socket");
+        assert_eq!(a.send(&[0; 60]), Err(Trouble::Down));
+        assert!(!a.connect());
+        let mut b = UnixFrames::open(&folder.path().join("b"), &folder.path().join("a")).expect("again");
+        assert!(b.connect() && a.connect());
+        assert_eq!(a.send(&[0; 60]), Ok(()));
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_taken_over() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+        // Dropped without its own clean-up, as SIGKILL does.
+        drop(UnixDatagram::bind(&a).expect("a socket"));
+        assert!(a.exists());
+        let first = UnixFrames::open(&a, &b).expect("taken over");
+        let error = UnixFrames::open(&a, &b).expect_err("in use");
+        let source = std::error::Error::source(&error).expect("a cause").to_string();
+        assert!(source.contains("another process has this socket open"), "{source}");
+        drop(first);
+        assert!(!a.exists());
+    }
+
+    #[test]
+    fn what_is_no_socket_is_left_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("precious");
+        fs::write(&file, "data").expect("written");
+        UnixFrames::open(&file, &folder.path().join("b")).expect_err("refused");
+        assert_eq!(fs::read(&file).expect("still there"), b"data");
+        let long = folder.path().join("x".repeat(200));
+        let error = UnixFrames::open(&long, &file).expect_err("too long").to_string();
+        assert!(error.contains("a socket's path has 1 to 107 bytes"), "{error}");
+    }
+
+    #[test]
+    fn a_socket_that_took_our_place_is_not_removed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+        let first = UnixFrames::open(&a, &b).expect("a socket");
+        fs::remove_file(&a).expect("removed by somebody");
+        let second = UnixFrames::open(&a, &b).expect("another");
+        drop(first);
+        assert!(a.exists());
+        drop(second);
+        assert!(!a.exists());
+    }
+}

@@ -1,0 +1,46 @@
+//! What can go wrong when a model is made.
+
+use pollux_frame_io::FrameError;
+
+/// Why a model, or its wire, could not be made. One line each: what, which value, the way out.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModelError {
+    /// The text after `wire=` means nothing.
+    #[error("wire '{text}': {problem}; wires: {}", crate::wire::FORMS)]
+    Wire {
+        /// As given.
+        text: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A cable has two ends.
+    #[error("cable '{name}' has both its ends in use: name another cable, or let one device go first")]
+    CableTaken {
+        /// The cable.
+        name: String,
+    },
+    /// A file, an interface or a socket.
+    #[error(transparent)]
+    Frames(#[from] FrameError),
+    /// A value outside what is possible.
+    #[error("{key}={value}: {allowed}")]
+    Setting {
+        /// Which setting.
+        key: &'static str,
+        /// The value given.
+        value: String,
+        /// What is allowed.
+        allowed: String,
+    },
+    /// A thread could not be made or placed.
+    #[error("thread {thread}: {problem}")]
+    Thread {
+        /// Its name.
+        thread: String,
+        /// What is wrong, and how to mend it.
+        problem: String,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+}
