@@ -5,7 +5,7 @@ use std::alloc::Layout;
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use pollux_eal::slot;
 
@@ -17,9 +17,15 @@ pub const CACHE_MAX: usize = 512;
 pub(crate) const PLACES: usize = CACHE_MAX + CACHE_MAX / 2;
 
 /// The cache of one slot. Only the thread that holds the slot writes it; anyone may read `len` and the counters.
+///
+/// # Why `len` is as wide as a register
+/// Each get and put waits for the length that the last one stored. Recent processors hand such a value on without
+/// going through memory, provided that load and store name the address by one register and a constant, and that
+/// the register stored from is the one loaded to, in full width. With 32 bits, or an address made of two registers, it
+/// takes some 7 cycles instead, twice a round. [`Caches::own`] sees to the address.
 #[repr(C, align(128))]
 pub(crate) struct SlotCache {
-    pub(crate) len: AtomicU32,
+    pub(crate) len: AtomicUsize,
     pub(crate) refills: AtomicU64,
     pub(crate) flushes: AtomicU64,
     pub(crate) failures: AtomicU64,
@@ -61,7 +67,7 @@ impl Caches {
     /// The calling thread's cache.
     #[inline(always)]
     pub(crate) fn own(&self) -> Option<*mut SlotCache> {
-        slot::current().map(|slot| self.of(slot))
+        slot::current().map(|slot| in_register(self.of(slot)))
     }
 
     #[inline(always)]
@@ -78,7 +84,7 @@ impl Caches {
 
     /// Objects in all caches.
     pub(crate) fn len(&self) -> usize {
-        self.sum(|cache| cache.len.load(Ordering::Acquire).into()) as usize
+        self.sum(|cache| cache.len.load(Ordering::Acquire) as u64) as usize
     }
 }
 
@@ -93,7 +99,7 @@ impl Drop for Caches {
 pub(crate) struct Room {
     pub(crate) cache: *mut SlotCache,
     pub(crate) to: *mut Object,
-    pub(crate) len: u32,
+    pub(crate) len: usize,
 }
 
 impl Room {
@@ -116,27 +122,76 @@ pub(crate) fn bump(counter: &AtomicU64) {
     counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
+/// The same address, which the compiler takes for one it cannot compute: it stays in one register rather than being added up
+/// in each load and store. See [`SlotCache`].
+#[expect(clippy::pointers_in_nomem_asm_block, reason = "what it points to is not touched")]
+#[inline(always)]
+fn in_register(mut cache: *mut SlotCache) -> *mut SlotCache {
+    // SAFETY: no instruction.
+    unsafe {
+        std::arch::asm!("/* {} */", inout(reg) cache, options(pure, nomem, nostack, preserves_flags));
+    }
+    cache
+}
+
+/// Addresses in a cache line.
+const LINE: usize = 8;
+/// Lines that are copied without a look at the count.
+const BLOCK: usize = 4 * LINE;
+
+/// The moves by which whole lines of addresses are copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moves {
+    /// Of 16 bytes, which every processor has.
+    Narrow,
+    /// Of half a line.
+    #[cfg(target_arch = "x86_64")]
+    Half,
+    /// Of a line.
+    #[cfg(target_arch = "x86_64")]
+    Line,
+}
+
+impl Moves {
+    /// The widest that this processor has and that cost it nothing.
+    pub(crate) fn best() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::is_x86_feature_detected as has;
+            // The first processors with AVX-512 lower their clock when it is used; those that have VBMI, too, do not.
+            if has!("avx512f") && has!("avx512vbmi") {
+                return Self::Line;
+            }
+            if has!("avx") {
+                return Self::Half;
+            }
+        }
+        Self::Narrow
+    }
+}
+
 /// Copies addresses between places that do not overlap.
 ///
 /// Not `memcpy`: which moves it uses depends on how the two places lie, and what was stored by one kind of move, or
-/// across two lines, is slow to load by another, as a get after a put does. The same program took 0.6 or 1.4 cycles an
-/// object, as its stack happened to lie. Moves of half a line, always in the same order, take 0.45.
+/// across two lines, is slow to load by another, as a get after a put does. Here the same moves are used in the same order
+/// always, and wide ones: what a put stores and the next get loads is handed on move by move, each some 7 cycles.
 ///
 /// # Safety
-/// As for [`std::ptr::copy_nonoverlapping`].
+/// As for [`std::ptr::copy_nonoverlapping`], and the processor has these `moves` ([`Moves::best`]).
 #[inline(always)]
-pub(crate) unsafe fn copy_objects(from: *const Object, to: *mut Object, count: usize) {
+pub(crate) unsafe fn copy_objects(moves: Moves, from: *const Object, to: *mut Object, count: usize) {
     let mut at = 0;
     // SAFETY: passed on; each object is copied once.
     unsafe {
-        #[cfg(target_arch = "x86_64")]
         if count >= LINE {
             at = count - count % LINE;
             // A branch, as a call through a pointer costs more than the wide moves save.
-            if std::arch::is_x86_feature_detected!("avx") {
-                copy_lines_wide(from, to, at);
-            } else {
-                copy_lines(from, to, at);
+            match moves {
+                #[cfg(target_arch = "x86_64")]
+                Moves::Line => x86::copy_by_lines(from, to, at),
+                #[cfg(target_arch = "x86_64")]
+                Moves::Half => x86::copy_by_halves(from, to, at),
+                Moves::Narrow => copy_narrow(from, to, at),
             }
         }
         while at < count {
@@ -148,51 +203,12 @@ pub(crate) unsafe fn copy_objects(from: *const Object, to: *mut Object, count: u
     }
 }
 
-/// Copies whole lines by moves of half a line.
-///
-/// # Safety
-/// As for [`copy_objects`]; `count` is a multiple of `LINE`, and the processor has AVX.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-unsafe fn copy_lines_wide(from: *const Object, to: *mut Object, count: usize) {
-    let mut at = 0;
-    // Assembly, since a function compiled for AVX cannot be inlined into one that is not.
-    // SAFETY: the caller's promise; `LINE` objects are two moves of 32 bytes.
-    unsafe {
-        while at < count {
-            std::arch::asm!(
-                "vmovdqu ymm0, [{from}]",
-                "vmovdqu ymm1, [{from} + 32]",
-                "vmovdqu [{to}], ymm0",
-                "vmovdqu [{to} + 32], ymm1",
-                from = in(reg) from.add(at),
-                to = in(reg) to.add(at),
-                out("ymm0") _,
-                out("ymm1") _,
-                options(nostack, preserves_flags),
-            );
-            at += LINE;
-        }
-        // Moves of older kinds are slow while upper halves are in use. All of those are lost, which matters where this
-        // is inlined into code compiled for AVX.
-        std::arch::asm!(
-            "vzeroupper",
-            out("ymm0") _, out("ymm1") _, out("ymm2") _, out("ymm3") _,
-            out("ymm4") _, out("ymm5") _, out("ymm6") _, out("ymm7") _,
-            out("ymm8") _, out("ymm9") _, out("ymm10") _, out("ymm11") _,
-            out("ymm12") _, out("ymm13") _, out("ymm14") _, out("ymm15") _,
-            options(nostack, nomem, preserves_flags),
-        );
-    }
-}
-
-/// Copies whole lines by moves of 16 bytes, which every processor has.
+/// Copies whole lines by moves of 16 bytes.
 ///
 /// # Safety
 /// As for [`copy_objects`]; `count` is a multiple of `LINE`.
-#[cfg(target_arch = "x86_64")]
 #[inline(never)]
-unsafe fn copy_lines(from: *const Object, to: *mut Object, count: usize) {
+unsafe fn copy_narrow(from: *const Object, to: *mut Object, count: usize) {
     let mut at = 0;
     // SAFETY: the caller's promise.
     unsafe {
@@ -204,8 +220,120 @@ unsafe fn copy_lines(from: *const Object, to: *mut Object, count: usize) {
     }
 }
 
-/// Addresses in a cache line.
-const LINE: usize = 8;
+/// In assembly, since a function compiled for AVX cannot be inlined into one that is not.
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{BLOCK, LINE, Object};
+
+    /// Runs the lines with `from` and `to`; registers 16 to 19 are lost.
+    macro_rules! move_upper {
+        ($from:expr, $to:expr, $($line:literal),+) => {
+            std::arch::asm!(
+                $($line),+,
+                from = in(reg) $from, to = in(reg) $to,
+                out("zmm16") _, out("zmm17") _, out("zmm18") _, out("zmm19") _,
+                options(nostack, preserves_flags),
+            )
+        };
+    }
+
+    /// Runs the lines with `from` and `to`; registers 0 to 3 are lost.
+    macro_rules! move_lower {
+        ($from:expr, $to:expr, $($line:literal),+) => {
+            std::arch::asm!(
+                $($line),+,
+                from = in(reg) $from, to = in(reg) $to,
+                out("ymm0") _, out("ymm1") _, out("ymm2") _, out("ymm3") _,
+                options(nostack, preserves_flags),
+            )
+        };
+    }
+
+    /// Registers from 16 on do not slow down moves of older kinds, so there is nothing to clean up.
+    ///
+    /// # Safety
+    /// As for [`copy_objects`](super::copy_objects); `count` is a multiple of `LINE`, and the processor has AVX-512.
+    #[inline(always)]
+    pub(super) unsafe fn copy_by_lines(from: *const Object, to: *mut Object, count: usize) {
+        let mut at = 0;
+        // SAFETY: the caller's promise; a block is four moves of 64 bytes, a line one.
+        unsafe {
+            while at + BLOCK <= count {
+                move_upper!(
+                    from.add(at),
+                    to.add(at),
+                    "vmovdqu64 zmm16, [{from}]",
+                    "vmovdqu64 zmm17, [{from} + 64]",
+                    "vmovdqu64 [{to}], zmm16",
+                    "vmovdqu64 [{to} + 64], zmm17",
+                    "vmovdqu64 zmm18, [{from} + 128]",
+                    "vmovdqu64 zmm19, [{from} + 192]",
+                    "vmovdqu64 [{to} + 128], zmm18",
+                    "vmovdqu64 [{to} + 192], zmm19"
+                );
+                at += BLOCK;
+            }
+            while at < count {
+                move_upper!(from.add(at), to.add(at), "vmovdqu64 zmm16, [{from}]", "vmovdqu64 [{to}], zmm16");
+                at += LINE;
+            }
+        }
+    }
+
+    /// # Safety
+    /// As for [`copy_objects`](super::copy_objects); `count` is a multiple of `LINE`, and the processor has AVX.
+    #[inline(always)]
+    pub(super) unsafe fn copy_by_halves(from: *const Object, to: *mut Object, count: usize) {
+        let mut at = 0;
+        // SAFETY: the caller's promise; a block is eight moves of 32 bytes, a line two.
+        unsafe {
+            while at + BLOCK <= count {
+                move_lower!(
+                    from.add(at),
+                    to.add(at),
+                    "vmovdqu ymm0, [{from}]",
+                    "vmovdqu ymm1, [{from} + 32]",
+                    "vmovdqu [{to}], ymm0",
+                    "vmovdqu [{to} + 32], ymm1",
+                    "vmovdqu ymm2, [{from} + 64]",
+                    "vmovdqu ymm3, [{from} + 96]",
+                    "vmovdqu [{to} + 64], ymm2",
+                    "vmovdqu [{to} + 96], ymm3",
+                    "vmovdqu ymm0, [{from} + 128]",
+                    "vmovdqu ymm1, [{from} + 160]",
+                    "vmovdqu [{to} + 128], ymm0",
+                    "vmovdqu [{to} + 160], ymm1",
+                    "vmovdqu ymm2, [{from} + 192]",
+                    "vmovdqu ymm3, [{from} + 224]",
+                    "vmovdqu [{to} + 192], ymm2",
+                    "vmovdqu [{to} + 224], ymm3"
+                );
+                at += BLOCK;
+            }
+            while at < count {
+                move_lower!(
+                    from.add(at),
+                    to.add(at),
+                    "vmovdqu ymm0, [{from}]",
+                    "vmovdqu ymm1, [{from} + 32]",
+                    "vmovdqu [{to}], ymm0",
+                    "vmovdqu [{to} + 32], ymm1"
+                );
+                at += LINE;
+            }
+            // Moves of older kinds are slow while upper halves are in use. All of those are lost, which matters where
+            // this is inlined into code compiled for AVX.
+            std::arch::asm!(
+                "vzeroupper",
+                out("ymm0") _, out("ymm1") _, out("ymm2") _, out("ymm3") _,
+                out("ymm4") _, out("ymm5") _, out("ymm6") _, out("ymm7") _,
+                out("ymm8") _, out("ymm9") _, out("ymm10") _, out("ymm11") _,
+                out("ymm12") _, out("ymm13") _, out("ymm14") _, out("ymm15") _,
+                options(nostack, nomem, preserves_flags),
+            );
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -215,15 +343,15 @@ mod tests {
         Object(NonNull::without_provenance(std::num::NonZero::new(number).expect("not zero")))
     }
 
-    type Copy = unsafe fn(*const Object, *mut Object, usize);
-
-    fn copies_just_so_many(copy: Copy, counts: impl Iterator<Item = usize> + Clone) {
-        let from: Vec<_> = (1..=100).map(object).collect();
+    fn copies_just_so_many(moves: Moves) {
+        let from: Vec<_> = (1..=200).map(object).collect();
         for (skip_from, skip_to) in (0..9).flat_map(|from| (0..9).map(move |to| (from, to))) {
-            for count in counts.clone() {
-                let mut to = vec![object(1000); 100];
-                // SAFETY: both vectors reach `count` past the places skipped.
-                unsafe { copy(from.as_ptr().add(skip_from), to.as_mut_ptr().add(skip_to), count) };
+            for count in 0..140 {
+                let mut to = vec![object(1000); 200];
+                // SAFETY: both vectors reach `count` past the places skipped; the caller asked the processor.
+                unsafe {
+                    copy_objects(moves, from.as_ptr().add(skip_from), to.as_mut_ptr().add(skip_to), count)
+                };
                 let (before, rest) = to.split_at(skip_to);
                 let (copied, after) = rest.split_at(count);
                 assert_eq!(copied, &from[skip_from..skip_from + count]);
@@ -234,11 +362,21 @@ mod tests {
 
     #[test]
     fn so_many_objects_are_copied_and_no_more() {
-        copies_just_so_many(copy_objects, 0..80);
+        copies_just_so_many(Moves::Narrow);
+        copies_just_so_many(Moves::best());
     }
 
+    #[cfg(target_arch = "x86_64")]
     #[test]
-    fn lines_are_copied_by_narrow_moves_alike() {
-        copies_just_so_many(copy_lines, (0..80).step_by(LINE));
+    fn and_by_each_of_the_wider_moves() {
+        use std::arch::is_x86_feature_detected as has;
+        let able = [(Moves::Half, has!("avx")), (Moves::Line, has!("avx512f"))];
+        for (moves, able) in able {
+            if able {
+                copies_just_so_many(moves);
+            } else {
+                eprintln!("skipped: {moves:?}: the processor has no such moves");
+            }
+        }
     }
 }

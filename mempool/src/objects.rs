@@ -202,7 +202,7 @@ impl ObjectPool {
         unsafe {
             let from = self.0.take(at, to.len())?;
             if !std::ptr::eq(from, at) {
-                copy_objects(from, at, to.len());
+                copy_objects(self.0.moves, from, at, to.len());
             }
             Some(std::slice::from_raw_parts_mut(at, to.len()))
         }

@@ -11,7 +11,7 @@
 
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
@@ -20,7 +20,7 @@ use pollux_eal::slot;
 use crate::area::{Area, Places};
 use crate::audit::{Fault, Watch};
 use crate::backend::{Backend, Store};
-use crate::cache::{Caches, PLACES, Room, SlotCache, bump, copy_objects};
+use crate::cache::{Caches, Moves, PLACES, Room, SlotCache, bump, copy_objects};
 use crate::event::{PoolInfo, telling};
 use crate::external::Owner;
 use crate::mbuf::header::Lengths;
@@ -49,9 +49,11 @@ pub(crate) struct Shared {
     pub(crate) shape: MbufShape,
     caches: Caches,
     /// A put that would bring the cache above this goes the slow way. 0 for a pool without caches or a closed one.
-    put_limit: AtomicU32,
+    put_limit: AtomicUsize,
     cache_size: u32,
     pub(crate) id: u16,
+    /// How objects are copied here.
+    pub(crate) moves: Moves,
 
     // The rest is read and written off the fast path.
     pub(crate) info: Arc<PoolInfo>,
@@ -159,9 +161,10 @@ impl Shared {
         let shared = Box::new(Self {
             shape: shape.unwrap_or(unused),
             caches: Caches::new(),
-            put_limit: AtomicU32::new((cache_size + cache_size / 2) as u32),
+            put_limit: AtomicUsize::new(cache_size + cache_size / 2),
             cache_size: cache_size as u32,
             id,
+            moves: Moves::best(),
             info: Arc::new(info),
             capacity,
             object_bytes,
@@ -233,10 +236,10 @@ impl Shared {
         if let Some(cache) = self.caches.own() {
             // SAFETY: the cache is this thread's (it holds the slot), so nobody else writes it.
             unsafe {
-                let len = (*cache).len.load(Ordering::Relaxed) as usize;
+                let len = (*cache).len.load(Ordering::Relaxed);
                 if count <= len {
                     let rest = len - count;
-                    (*cache).len.store(rest as u32, Ordering::Release);
+                    (*cache).len.store(rest, Ordering::Release);
                     return Some(SlotCache::objects(cache).add(rest));
                 }
             }
@@ -264,7 +267,7 @@ impl Shared {
                     return done;
                 }
             };
-            let len = (*cache).len.load(Ordering::Relaxed) as usize;
+            let len = (*cache).len.load(Ordering::Relaxed);
             let objects = SlotCache::objects(cache);
             bump(&(*cache).refills);
             let missing = count - len;
@@ -274,12 +277,12 @@ impl Shared {
                 let got = self.fetch(objects.add(len), missing, (size + missing).min(PLACES - len));
                 if got > 0 {
                     let rest = len + got - count;
-                    copy_objects(objects.add(rest), to, count);
-                    (*cache).len.store(rest as u32, Ordering::Release);
+                    copy_objects(self.moves, objects.add(rest), to, count);
+                    (*cache).len.store(rest, Ordering::Release);
                     return true;
                 }
             } else if self.fetch(to.add(len), missing, missing) == missing {
-                copy_objects(objects, to, len);
+                copy_objects(self.moves, objects, to, len);
                 (*cache).len.store(0, Ordering::Release);
                 return true;
             }
@@ -324,7 +327,7 @@ impl Shared {
     pub(crate) fn within_reach(&self) -> usize {
         // SAFETY: reads the length of this thread's cache.
         let cached = self.caches.own().map_or(0, |cache| unsafe { (*cache).len.load(Ordering::Relaxed) });
-        cached as usize + self.store.count()
+        cached + self.store.count()
     }
 
     /// Where `count` objects may be written on the calling thread's cache, if they find room there; they count once
@@ -334,11 +337,11 @@ impl Shared {
         let cache = self.caches.own()?;
         // SAFETY: the cache is this thread's; `put_limit <= PLACES` bounds what is written.
         unsafe {
-            let len = (*cache).len.load(Ordering::Relaxed) as usize;
-            (len + count <= self.put_limit.load(Ordering::Relaxed) as usize).then(|| Room {
+            let len = (*cache).len.load(Ordering::Relaxed);
+            (len + count <= self.put_limit.load(Ordering::Relaxed)).then(|| Room {
                 cache,
                 to: SlotCache::objects(cache).add(len),
-                len: (len + count) as u32,
+                len: len + count,
             })
         }
     }
@@ -353,7 +356,7 @@ impl Shared {
         match self.room(count) {
             // SAFETY: there is room for `count`, and all are written before they are published.
             Some(room) => unsafe {
-                copy_objects(objects, room.to, count);
+                copy_objects(self.moves, objects, room.to, count);
                 room.publish();
             },
             // SAFETY: passed on.
@@ -374,15 +377,15 @@ impl Shared {
         match self.caches.own() {
             // SAFETY: the cache is this thread's, `keep <= len <= PLACES`, and `keep + count <= 1.5 * size`.
             Some(cache) if size > 0 && count <= size && !is_closed(id) => unsafe {
-                let len = (*cache).len.load(Ordering::Relaxed) as usize;
+                let len = (*cache).len.load(Ordering::Relaxed);
                 let at = SlotCache::objects(cache);
                 bump(&(*cache).flushes);
                 // Keep the most recently used half: its memory is the warmest.
                 let keep = len.min(size / 2);
                 self.settle(std::slice::from_raw_parts(at, len - keep));
                 std::ptr::copy(at.add(len - keep), at, keep);
-                copy_objects(objects.as_ptr(), at.add(keep), count);
-                (*cache).len.store((keep + count) as u32, Ordering::Release);
+                copy_objects(self.moves, objects.as_ptr(), at.add(keep), count);
+                (*cache).len.store(keep + count, Ordering::Release);
             },
             _ => self.settle(objects),
         }
@@ -455,7 +458,7 @@ impl Shared {
         // SAFETY: the cache is this thread's (caller), and `len` objects in it are valid.
         unsafe {
             let cache = self.caches.of(slot);
-            let len = (*cache).len.load(Ordering::Relaxed) as usize;
+            let len = (*cache).len.load(Ordering::Relaxed);
             self.settle(std::slice::from_raw_parts(SlotCache::objects(cache), len));
             (*cache).len.store(0, Ordering::Release);
         }

@@ -47,7 +47,7 @@ impl UserCache {
         // SAFETY: `count` objects are there and are moved out; `to` has room for them and is then written.
         unsafe {
             let at = to.as_mut_ptr().cast::<Object>();
-            copy_objects(self.objects.as_ptr().add(rest), at, count);
+            copy_objects(self.handle.moves, self.objects.as_ptr().add(rest), at, count);
             self.objects.set_len(rest);
             Some(std::slice::from_raw_parts_mut(at, count))
         }
@@ -84,7 +84,7 @@ impl UserCache {
                 return None;
             }
             let rest = self.objects.len() - own;
-            copy_objects(self.objects.as_ptr().add(rest), at, own);
+            copy_objects(self.handle.moves, self.objects.as_ptr().add(rest), at, own);
             self.objects.set_len(rest);
             Some(std::slice::from_raw_parts_mut(at, count))
         }
