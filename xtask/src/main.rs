@@ -5,14 +5,17 @@
 //! - `loom`, `sanitize`: the models of the lock-free code; the tests under the address and thread sanitizers.
 //! - `unprivileged`, `quiet`: the apps as an ordinary user; no system call while they forward.
 //! - `golden`: what a C compiler makes of the mlx5 headers, compared with the committed files.
+//! - `vm`: jobs in a guest with a Debian kernel, under QEMU without KVM.
 //! - `bench`: our figures; `bench peers`: the same beside DPDK in one run.
 
 mod bench;
 mod check;
+mod debian;
 mod golden;
 mod observe;
 mod run;
 mod tidy;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -41,6 +44,8 @@ enum Task {
     Quiet,
     /// Compare the mlx5 layouts' golden files with the headers that Debian installs
     Golden,
+    /// Run the jobs that need a kernel of their own in a virtual machine
+    Vm(vm::Args),
     /// Measure: alone, or `bench peers` beside DPDK in the same run
     Bench(bench::Args),
 }
@@ -54,6 +59,7 @@ fn main() -> ExitCode {
         Task::Unprivileged => observe::unprivileged(),
         Task::Quiet => observe::quiet(),
         Task::Golden => golden::golden(),
+        Task::Vm(args) => vm::vm(&args),
         Task::Bench(args) => bench::bench(&args),
     };
     match result {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::debian::{self, Recipe};
 use crate::run::{Outcome, must, output, root};
 
 const PACKAGES: &str = "dpdk,dpdk-dev,libdpdk-dev,gcc,libc6-dev,pkgconf";
@@ -23,12 +24,10 @@ impl Root {
     /// # Errors
     /// One line when there is no privilege, no `mmdebstrap`, no package registry or no huge page.
     pub(crate) fn prepare() -> Outcome<Self> {
-        if output(Command::new("id").arg("-u"))?.trim() != "0" {
-            return Err("bench peers makes a Debian root and mounts: it needs root".into());
-        }
-        let path = cache_dir()?.join("peers-sid");
+        debian::needs_root("bench peers")?;
+        let path = debian::cache_dir()?.join("peers-sid");
         if !path.join("usr/bin/dpdk-testpmd").exists() {
-            make(&path)?;
+            debian::bootstrap(&path, &Recipe { suites: &["sid"], packages: PACKAGES })?;
         }
         let inside = path.join("pollux");
         std::fs::create_dir_all(&inside)
@@ -93,51 +92,4 @@ impl Drop for Root {
             drop(std::fs::write(NR_HUGEPAGES, before));
         }
     }
-}
-
-fn cache_dir() -> Outcome<PathBuf> {
-    let base = std::env::var_os("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")))
-        .ok_or("neither XDG_CACHE_HOME nor HOME is set")?;
-    Ok(base.join("pollux"))
-}
-
-/// The archive this machine installs from, as its own apt configuration names it.
-fn archive() -> Outcome<String> {
-    let mut sources = vec![PathBuf::from("/etc/apt/sources.list")];
-    sources.extend(
-        std::fs::read_dir("/etc/apt/sources.list.d")
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| entry.path()),
-    );
-    sources
-        .iter()
-        .filter_map(|path| std::fs::read_to_string(path).ok())
-        .flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
-        .map(|word| word.trim_end_matches('/').to_owned())
-        .find(|word| word.starts_with("http") && word.ends_with("/debian"))
-        .ok_or_else(|| "no Debian archive is named in /etc/apt/sources.list or sources.list.d".into())
-}
-
-fn make(path: &Path) -> Outcome {
-    let parent = path.parent().ok_or("the cache has no parent folder")?;
-    std::fs::create_dir_all(parent).map_err(|why| format!("cannot write {}: {why}", parent.display()))?;
-    let half = path.with_extension("half");
-    drop(std::fs::remove_dir_all(&half));
-    let archive = archive()?;
-    // A mirror may lag behind the date until which its index is signed; the signature itself is still checked.
-    must(
-        Command::new("mmdebstrap")
-            .args(["--variant=apt", "--mode=root", "--quiet"])
-            .args(["--aptopt=APT::Install-Recommends \"false\"", "--aptopt=Acquire::Languages \"none\""])
-            .arg("--aptopt=Acquire::Check-Valid-Until \"false\"")
-            .arg(format!("--include={PACKAGES}"))
-            .arg("sid")
-            .arg(&half)
-            .arg(format!("deb {archive} sid main")),
-    )?;
-    std::fs::rename(&half, path).map_err(|why| format!("cannot rename {}: {why}", half.display()))
 }

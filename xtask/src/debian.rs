@@ -1,0 +1,75 @@
+//! Roots of other Debian releases, cached outside the tree.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::run::{Outcome, must, output};
+
+/// What a root is made of.
+pub(crate) struct Recipe<'a> {
+    /// The release; further suites of the same archive behind it.
+    pub(crate) suites: &'a [&'a str],
+    /// Packages, by name.
+    pub(crate) packages: &'a str,
+}
+
+/// Whether this user may make roots and mount.
+pub(crate) fn needs_root(task: &str) -> Outcome {
+    match output(Command::new("id").arg("-u"))?.trim() {
+        "0" => Ok(()),
+        _ => Err(format!("{task} makes a Debian root and mounts: it needs root")),
+    }
+}
+
+/// Where roots and packages are kept between runs.
+pub(crate) fn cache_dir() -> Outcome<PathBuf> {
+    let base = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")))
+        .ok_or("neither XDG_CACHE_HOME nor HOME is set")?;
+    Ok(base.join("pollux"))
+}
+
+/// Makes a root at `path`, whole or not at all.
+///
+/// # Errors
+/// One line when there is no `mmdebstrap` or no package registry.
+pub(crate) fn bootstrap(path: &Path, recipe: &Recipe<'_>) -> Outcome {
+    let parent = path.parent().ok_or("the cache has no parent folder")?;
+    std::fs::create_dir_all(parent).map_err(|why| format!("cannot write {}: {why}", parent.display()))?;
+    let half = path.with_extension("half");
+    drop(std::fs::remove_dir_all(&half));
+    let archive = archive()?;
+    let [release, ..] = recipe.suites else { return Err("a root needs a release".into()) };
+    // A mirror may lag behind the date until which its index is signed; the signature itself is still checked.
+    must(
+        Command::new("mmdebstrap")
+            .args(["--variant=apt", "--mode=root", "--quiet"])
+            .args(["--aptopt=APT::Install-Recommends \"false\"", "--aptopt=Acquire::Languages \"none\""])
+            .arg("--aptopt=Acquire::Check-Valid-Until \"false\"")
+            .arg(format!("--include={}", recipe.packages))
+            .arg(release)
+            .arg(&half)
+            .args(recipe.suites.iter().map(|suite| format!("deb {archive} {suite} main"))),
+    )?;
+    std::fs::rename(&half, path).map_err(|why| format!("cannot rename {}: {why}", half.display()))
+}
+
+/// The archive this machine installs from, as its own apt configuration names it.
+fn archive() -> Outcome<String> {
+    let mut sources = vec![PathBuf::from("/etc/apt/sources.list")];
+    sources.extend(
+        std::fs::read_dir("/etc/apt/sources.list.d")
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path()),
+    );
+    sources
+        .iter()
+        .filter_map(|path| std::fs::read_to_string(path).ok())
+        .flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        .map(|word| word.trim_end_matches('/').to_owned())
+        .find(|word| word.starts_with("http") && word.ends_with("/debian"))
+        .ok_or_else(|| "no Debian archive is named in /etc/apt/sources.list or sources.list.d".into())
+}

@@ -1,0 +1,112 @@
+//! The guest's file system: an archive that the kernel unpacks into memory.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use super::guest::Guest;
+use super::job::{self, Job, Program};
+use super::kernel::Kernel;
+use crate::run::Outcome;
+
+const DIRECTORY: u32 = 0o040_755;
+const PROGRAM: u32 = 0o100_755;
+const TEXT: u32 = 0o100_644;
+const SYMLINK: u32 = 0o120_777;
+
+/// Writes the archive for `jobs`.
+pub(crate) fn write(
+    path: &Path,
+    guest: &Guest,
+    kernel: &Kernel,
+    programs: &[Program],
+    jobs: &[Job],
+) -> Outcome {
+    let file = File::create(path).map_err(|why| format!("cannot write {}: {why}", path.display()))?;
+    let mut archive =
+        Archive { to: BufWriter::new(file), path: path.to_owned(), made: Vec::new(), number: 0 };
+    // Debian's merged layout: the short names are links.
+    for (link, target) in
+        [("bin", "usr/bin"), ("sbin", "usr/sbin"), ("lib", "usr/lib"), ("lib64", "usr/lib64")]
+    {
+        archive.entry(link, SYMLINK, target.as_bytes())?;
+    }
+    for name in guest.files()? {
+        let name = merged(&name);
+        let bytes = read(&guest.path().join(&name))?;
+        archive.file(&name, PROGRAM, &bytes)?;
+    }
+    for name in ["modprobe", "rmmod", "lsmod"] {
+        archive.file(&format!("usr/sbin/{name}"), SYMLINK, b"../bin/kmod")?;
+    }
+    for driver in ["rxe", "mlx5"] {
+        let name = format!("etc/libibverbs.d/{driver}.driver");
+        archive.file(&name, TEXT, &read(&guest.path().join(&name))?)?;
+    }
+    let modules = kernel.modules(guest)?;
+    let indexes = kernel.indexes(guest, &modules)?;
+    for (name, bytes) in modules.into_iter().chain(indexes) {
+        archive.file(&format!("usr/lib/modules/{}/{name}", kernel.version), TEXT, &bytes)?;
+    }
+    for program in programs {
+        archive.file(program.inside.trim_start_matches('/'), PROGRAM, &read(&program.file)?)?;
+    }
+    archive.file("jobs.json", TEXT, job::describe(jobs).as_bytes())?;
+    archive.end()
+}
+
+/// A path without its leading slash, in the merged layout.
+fn merged(path: &str) -> String {
+    let path = path.trim_start_matches('/');
+    if path.starts_with("usr/") { path.to_owned() } else { format!("usr/{path}") }
+}
+
+fn read(path: &Path) -> Outcome<Vec<u8>> {
+    std::fs::read(path).map_err(|why| format!("cannot read {}: {why}", path.display()))
+}
+
+/// Writer of the "newc" cpio form. Source: torvalds/linux `Documentation/driver-api/early-userspace/buffer-format.rst`.
+struct Archive {
+    to: BufWriter<File>,
+    path: PathBuf,
+    /// Directories that are there already.
+    made: Vec<String>,
+    number: u32,
+}
+
+impl Archive {
+    /// A file, with the directories above it.
+    fn file(&mut self, name: &str, mode: u32, bytes: &[u8]) -> Outcome {
+        for (at, _) in name.match_indices('/') {
+            let above = &name[..at];
+            if !self.made.iter().any(|made| made == above) {
+                self.entry(above, DIRECTORY, &[])?;
+                self.made.push(above.to_owned());
+            }
+        }
+        self.entry(name, mode, bytes)
+    }
+
+    fn entry(&mut self, name: &str, mode: u32, bytes: &[u8]) -> Outcome {
+        self.number += 1;
+        let (inode, links) = (self.number, 1);
+        // Magic, inode, mode, uid, gid, links, time, length, device twice two numbers, length of the name, checksum.
+        let head = format!(
+            "070701{inode:08x}{mode:08x}{0:08x}{0:08x}{links:08x}{0:08x}{1:08x}{0:08x}{0:08x}{0:08x}{0:08x}{2:08x}{0:08x}",
+            0,
+            bytes.len(),
+            name.len() + 1
+        );
+        // Head with name, and content, each fill up to a multiple of 4.
+        let pad = |length: usize| &[0_u8; 3][..length.wrapping_neg() % 4];
+        [head.as_bytes(), name.as_bytes(), &[0], pad(head.len() + name.len() + 1), bytes, pad(bytes.len())]
+            .iter()
+            .try_for_each(|part| self.to.write_all(part))
+            .map_err(|why| format!("cannot write {}: {why}", self.path.display()))
+    }
+
+    fn end(mut self) -> Outcome {
+        self.entry("TRAILER!!!", 0, &[])?;
+        self.to.flush().map_err(|why| format!("cannot write {}: {why}", self.path.display()))
+    }
+}

@@ -1,0 +1,135 @@
+//! Kernels from Debian's packages, unpacked inside the guest's root.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::guest::Guest;
+use crate::run::{Outcome, must, output};
+
+/// Modules that jobs load; what they need comes with them. Those a kernel has built in are no files.
+const MODULES: &[&str] =
+    &["ib_uverbs", "rdma_rxe", "mlx5_core", "mlx5_ib", "veth", "dummy", "tun", "crc32_generic"];
+
+pub(crate) struct Kernel {
+    /// As `uname -r` says it.
+    pub(crate) version: String,
+    /// What QEMU boots.
+    pub(crate) image: PathBuf,
+    /// Folder of its modules.
+    modules: PathBuf,
+}
+
+impl Kernel {
+    /// The kernel that a suite's `linux-image-amd64` stands for, downloaded where the cache lacks it.
+    pub(crate) fn prepare(guest: &Guest, suite: &str) -> Outcome<Self> {
+        let depends = |package: &str| output(guest.command("apt-cache").args(["depends", package]));
+        let image = depends(&format!("linux-image-amd64/{suite}"))?
+            .split_whitespace()
+            .find(|word| word.starts_with("linux-image-") && word.as_bytes()[12].is_ascii_digit())
+            .map(str::to_owned)
+            .ok_or_else(|| format!("{suite} names no kernel image"))?;
+        let version = image.trim_start_matches("linux-image-").to_owned();
+        let inside = format!("/kernels/{version}");
+        let folder = guest.path().join(inside.trim_start_matches('/'));
+        if !folder.exists() {
+            // Since 7.x the image package is empty, and two others have the kernel and the modules.
+            let mut packages = vec![image.clone()];
+            packages.extend(
+                depends(&image)?
+                    .split_whitespace()
+                    .filter(|word| word.starts_with("linux-binary-") || word.starts_with("linux-modules-"))
+                    .map(str::to_owned),
+            );
+            let script = "set -e; umask 022; top=$1; shift; rm -rf $top.half; mkdir -p $top.half; cd $top.half; \
+                          apt-get download -qq \"$@\"; for deb in *.deb; do dpkg -x $deb .; rm $deb; done; \
+                          [ -e lib ] || ln -s usr/lib lib; depmod -b . $(ls usr/lib/modules); mv $top.half $top";
+            must(guest.command("sh").args(["-c", script, "sh", &inside]).args(packages))?;
+        }
+        let modules = folder.join("usr/lib/modules").join(&version);
+        let image = [folder.join(format!("boot/vmlinuz-{version}")), modules.join("vmlinuz")]
+            .into_iter()
+            .find(|path| path.exists())
+            .ok_or_else(|| format!("{} holds no kernel image", folder.display()))?;
+        Ok(Self { version, image, modules })
+    }
+
+    /// The wanted modules and all that they need, decompressed, as path below `/usr/lib/modules/VERSION` and content.
+    pub(crate) fn modules(&self, guest: &Guest) -> Outcome<Vec<(String, Vec<u8>)>> {
+        let list = read(&self.modules.join("modules.dep"))?;
+        let mut wanted = BTreeSet::new();
+        for line in String::from_utf8_lossy(&list).lines() {
+            let Some((module, needs)) = line.split_once(':') else { continue };
+            let name = Path::new(module).file_name().map(|name| name.to_string_lossy().replace('-', "_"));
+            let name = name.as_deref().and_then(|name| name.split('.').next()).unwrap_or_default().to_owned();
+            if MODULES.contains(&name.as_str()) {
+                wanted.insert(module.to_owned());
+                wanted.extend(needs.split_whitespace().map(str::to_owned));
+            }
+        }
+        let mut files = Vec::new();
+        for module in wanted {
+            let file = self.modules.join(&module);
+            let (program, plain) = match module.rsplit_once('.') {
+                Some((plain, "xz")) => ("/usr/bin/xz", plain),
+                Some((plain, "zst")) => ("/usr/bin/zstd", plain),
+                _ => {
+                    files.push((module.clone(), read(&file)?));
+                    continue;
+                }
+            };
+            let unpacked = guest
+                .outside(program)
+                .arg("-dc")
+                .arg(&file)
+                .output()
+                .map_err(|why| format!("cannot start {program}: {why}"))?;
+            if !unpacked.status.success() {
+                return Err(format!("{program} cannot unpack {}", file.display()));
+            }
+            files.push((plain.to_owned(), unpacked.stdout));
+        }
+        Ok(files)
+    }
+
+    /// The indexes that `modprobe` reads, made for the modules of [`modules`](Self::modules) alone.
+    pub(crate) fn indexes(
+        &self,
+        guest: &Guest,
+        modules: &[(String, Vec<u8>)],
+    ) -> Outcome<Vec<(String, Vec<u8>)>> {
+        let stage = format!("/kernels/stage-{}", std::process::id());
+        let top = guest.path().join(stage.trim_start_matches('/'));
+        let folder = top.join("lib/modules").join(&self.version);
+        let write = |name: &str, bytes: &[u8]| {
+            let path = folder.join(name);
+            let parent = path.parent().unwrap_or(&folder);
+            std::fs::create_dir_all(parent)
+                .and_then(|()| std::fs::write(&path, bytes))
+                .map_err(|why| format!("cannot write {}: {why}", path.display()))
+        };
+        for name in ["modules.builtin", "modules.builtin.modinfo", "modules.order"] {
+            // Not every package has them: then what is built in looks absent to modprobe, which jobs never ask for.
+            if self.modules.join(name).exists() {
+                write(name, &read(&self.modules.join(name))?)?;
+            }
+        }
+        for (name, bytes) in modules {
+            write(name, bytes)?;
+        }
+        must(guest.command("depmod").args(["-b", &stage, &self.version]))?;
+        let mut indexes = Vec::new();
+        for entry in std::fs::read_dir(&folder)
+            .map_err(|why| format!("cannot read {}: {why}", folder.display()))?
+            .flatten()
+            .filter(|entry| entry.path().is_file())
+        {
+            indexes.push((entry.file_name().to_string_lossy().into_owned(), read(&entry.path())?));
+        }
+        std::fs::remove_dir_all(&top).map_err(|why| format!("cannot remove {}: {why}", top.display()))?;
+        Ok(indexes)
+    }
+}
+
+fn read(path: &Path) -> Outcome<Vec<u8>> {
+    std::fs::read(path).map_err(|why| format!("cannot read {}: {why}", path.display()))
+}
