@@ -63,6 +63,11 @@ pub enum MlxError {
 }
 
 impl MlxError {
+    /// For `map_err`: what was being done when the kernel refused.
+    pub(crate) fn verbs(what: &'static str) -> impl FnOnce(UverbsError) -> Self {
+        move |source| Self::Verbs { what, source }
+    }
+
     /// Whether it says that the device is gone.
     #[must_use]
     pub fn says_gone(&self) -> bool {

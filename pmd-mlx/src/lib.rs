@@ -3,11 +3,17 @@
 //! Control goes through [`pollux_uverbs::Context`], to the kernel's file or a model; data through rings, doorbell records
 //! and registers that are memory in both cases.
 
+pub mod context;
 pub mod cq;
 pub mod dbrec;
+pub mod devargs;
 mod error;
 pub mod eth;
 pub mod key;
+mod memlock;
+pub mod mr;
 pub mod netdev;
+pub mod object;
+pub mod uar;
 
 pub use error::MlxError;

@@ -21,7 +21,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     ("port-soft", &["config", "port", "mempool", "ring", "frame-io", "eal", "wire"]),
     ("mlx5-kernel", &["uverbs", "mlx5-abi", "eal"]),
     ("mlx5-model", &["mlx5-kernel", "uverbs", "mlx5-abi", "eal", "wire", "frame-io"]),
-    ("pmd-mlx", &["port", "uverbs", "mlx5-abi", "mempool", "eal", "frame-io"]),
+    ("pmd-mlx", &["config", "port", "uverbs", "mlx5-abi", "mempool", "eal", "frame-io"]),
     (
         "bringup",
         &["config", "eal", "mempool", "port", "port-soft", "frame-io", "uverbs", "pmd-mlx", "mlx5-model"],

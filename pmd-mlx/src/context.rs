@@ -1,0 +1,361 @@
+//! An open device: its context, what it can do, its protection domain, and all that is pinned for it.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pollux_eal::memory::Memory;
+use pollux_eal::region::{MemoryError, Zone};
+use pollux_eal::topology::SocketId;
+use pollux_mlx5_abi::kernel::context::{self, ContextAnswer, ContextRequest, PdAnswer};
+use pollux_mlx5_abi::kernel::device::DeviceAnswer;
+use pollux_mlx5_abi::kernel::queue_pair::qp_answer;
+use pollux_port::Gate;
+use pollux_uverbs::abi::device::ExQueryDeviceResp;
+use pollux_uverbs::abi::flags::LinkLayer;
+use pollux_uverbs::abi::object::driver;
+use pollux_uverbs::event::AsyncKind;
+use pollux_uverbs::{Channel, Context, Driver, Errno, PdHandle, UverbsError};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::MlxError;
+use crate::dbrec::{DoorbellRecord, DoorbellRecords, RECORD_BYTES};
+use crate::memlock;
+
+/// The one port of an Ethernet function.
+pub(crate) const PORT: u8 = 1;
+
+/// BlueFlame registers asked for of the static kind: a queue each, the first of them serves nobody alone.
+const STATIC_REGISTERS: u32 = 128;
+
+/// Bytes and alignment of a page of doorbell records.
+const RECORD_PAGE_BYTES: usize = 4096;
+
+/// How a device is to be opened.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    /// Ask for the right to send firmware commands.
+    pub devx: bool,
+    /// Register memory for relaxed ordering of the device's writes.
+    pub relaxed_ordering: bool,
+    /// Pages between the process's addresses and those that the device is told. 0 but in tests.
+    pub address_shift_pages: u64,
+    /// Where rings come from.
+    pub memory: Memory,
+    /// NUMA node of the device.
+    pub socket: Option<SocketId>,
+}
+
+/// An open device.
+///
+/// Its file closes when the last handle goes; only then, after it, go the [`remains`](Self::keep) of queues that the
+/// device could not be made to let go.
+pub struct Device {
+    context: Context,
+    name: String,
+    pub(crate) answer: ContextAnswer,
+    pub(crate) attributes: ExQueryDeviceResp,
+    pub(crate) mlx5: DeviceAnswer,
+    pub(crate) pd: PdHandle,
+    pub(crate) pdn: u32,
+    pub(crate) devx: bool,
+    opening: Opening,
+    records: Mutex<Vec<DoorbellRecords>>,
+    zones: AtomicU64,
+    pinned_pools: AtomicU64,
+    pinned_queues: AtomicU64,
+    gone: AtomicBool,
+    gate: Mutex<Option<Gate>>,
+    remains: Mutex<Vec<Box<dyn Any + Send>>>,
+}
+
+impl Device {
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// What the kernel says; a device that is not Ethernet; a context that this driver cannot work with.
+    pub fn open(channel: Arc<dyn Channel>, opening: Opening) -> Result<Arc<Self>, MlxError> {
+        let name = channel.describe();
+        let refuse = |problem: String| MlxError::Device { device: name.clone(), problem };
+        let (context, answer, devx) = open_context(&channel, opening.devx)?;
+        let mut mlx5 = DeviceAnswer::new_zeroed();
+        let attributes = context
+            .query_device(Driver::new(&[], mlx5.as_mut_bytes()))
+            .map_err(MlxError::verbs("ask what the device can do"))?;
+        let port = context.query_port(PORT).map_err(MlxError::verbs("ask for the port's state"))?;
+        let layer = LinkLayer(port.legacy_resp.link_layer);
+        if layer != LinkLayer::ETHERNET {
+            return Err(refuse(format!(
+                "its port is {layer}, not Ethernet; set the link type with mlxconfig"
+            )));
+        }
+        if answer.max_send_wqebb == 0 || answer.max_recv_wr == 0 {
+            return Err(refuse("the kernel says that its rings have no entries".into()));
+        }
+        let mut pd_answer = PdAnswer::new_zeroed();
+        let pd = context
+            .alloc_pd(Driver::new(&[], pd_answer.as_mut_bytes()))
+            .map_err(MlxError::verbs("make a protection domain"))?;
+        Ok(Arc::new(Self {
+            context,
+            name,
+            answer,
+            attributes,
+            mlx5,
+            pd,
+            pdn: pd_answer.pdn,
+            devx,
+            opening,
+            records: Mutex::default(),
+            zones: AtomicU64::new(0),
+            pinned_pools: AtomicU64::new(0),
+            pinned_queues: AtomicU64::new(0),
+            gone: AtomicBool::new(false),
+            gate: Mutex::default(),
+            remains: Mutex::default(),
+        }))
+    }
+
+    /// The context.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// What it is, for messages.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How it was opened.
+    #[must_use]
+    pub fn opening(&self) -> &Opening {
+        &self.opening
+    }
+
+    /// What completions shall call a queue: nothing where the device writes completions of version 0. Source: Linux
+    /// `drivers/infiniband/hw/mlx5/mlx5_ib.h`, `verify_assign_uidx`.
+    #[must_use]
+    pub fn user_index(&self, wanted: u32) -> u32 {
+        if self.answer.cqe_version == 0 { 0xff_ffff } else { wanted % 0xff_ffff }
+    }
+
+    /// Header bytes that every packet sent must carry in its entry. Source: DPDK `drivers/net/mlx5/mlx5_defs.h`,
+    /// `MLX5_INLINE_HSIZE_*`.
+    #[must_use]
+    pub fn inline_min(&self) -> usize {
+        match self.answer.eth_min_inline {
+            context::inline_mode::NONE => 0,
+            context::inline_mode::IP => 18 + 40,
+            context::inline_mode::TCP_UDP => 18 + 40 + 20,
+            // Not told means layer 2.
+            _ => 18,
+        }
+    }
+
+    /// A zone for a ring.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn zone(&self, what: &'static str, bytes: usize) -> Result<Zone, MlxError> {
+        self.zone_as(what, bytes).map_err(|source| MlxError::Memory { what, source })
+    }
+
+    fn zone_as(&self, what: &'static str, bytes: usize) -> Result<Zone, MemoryError> {
+        let number = self.zones.fetch_add(1, Ordering::Relaxed);
+        // One name a zone and process: another port may use the same memory.
+        let name = format!("mlx5 {:p} {what} {number}", self);
+        let socket = self.opening.socket;
+        let sized = |socket| self.opening.memory.reserve(&name, bytes, RECORD_PAGE_BYTES, socket);
+        // Memory of the device's node is better, any other will do.
+        sized(socket).or_else(|error| if socket.is_some() { sized(None) } else { Err(error) })
+    }
+
+    /// A free doorbell record.
+    ///
+    /// # Errors
+    /// No memory for another page of them.
+    pub fn record(&self) -> Result<DoorbellRecord, MlxError> {
+        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(record) = records.iter().find_map(DoorbellRecords::take) {
+            return Ok(record);
+        }
+        let page = DoorbellRecords::new(self.zone("doorbell records", RECORD_PAGE_BYTES)?);
+        let record = page.take().expect("a new page has all its records");
+        records.push(page);
+        debug_assert!(RECORD_BYTES < RECORD_PAGE_BYTES);
+        Ok(record)
+    }
+
+    /// Runs a call that pins `bytes` for a pool or a queue, and says what is wrong when that is the limit on locked
+    /// memory.
+    ///
+    /// # Errors
+    /// What the kernel says, or [`MlxError::Memlock`].
+    pub(crate) fn pinning<T>(
+        &self,
+        what: &'static str,
+        kind: Pinning,
+        bytes: u64,
+        call: impl FnOnce(&Context) -> Result<T, UverbsError>,
+    ) -> Result<T, MlxError> {
+        match call(&self.context) {
+            Ok(made) => {
+                self.pinned(kind).fetch_add(bytes, Ordering::Relaxed);
+                Ok(made)
+            }
+            Err(source) => Err(self.failed(what, bytes, source)),
+        }
+    }
+
+    /// What a refusal means.
+    pub(crate) fn failed(&self, what: &'static str, wanted: u64, source: UverbsError) -> MlxError {
+        if source.errno() == Some(Errno::ENOMEM)
+            && wanted > 0
+            && let Some(limit) = memlock::limit()
+        {
+            let (pools, queues) = (&self.pinned_pools, &self.pinned_queues);
+            let (pools, queues) = (pools.load(Ordering::Relaxed), queues.load(Ordering::Relaxed));
+            return MlxError::Memlock { what, pools, queues, wanted, limit };
+        }
+        self.noticed(&source);
+        MlxError::Verbs { what, source }
+    }
+
+    /// Says that `bytes` are pinned no more.
+    pub(crate) fn unpinned(&self, kind: Pinning, bytes: u64) {
+        self.pinned(kind).fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn pinned(&self, kind: Pinning) -> &AtomicU64 {
+        match kind {
+            Pinning::Pool => &self.pinned_pools,
+            Pinning::Queue => &self.pinned_queues,
+        }
+    }
+
+    /// Tells the device through which gate its queues go.
+    pub(crate) fn set_gate(&self, gate: &Gate) {
+        *self.gate.lock().unwrap_or_else(PoisonError::into_inner) = Some(gate.clone());
+        if self.is_gone() {
+            gate.set_gone();
+        }
+    }
+
+    /// Whether the device was removed, or has given up.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    /// Declares it gone: queues stop, and what it may still reach stays until its file is closed.
+    pub fn set_gone(&self) {
+        if !self.gone.swap(true, Ordering::AcqRel) {
+            tracing::error!("{}: the device is gone; its queues stop", self.name);
+        }
+        if let Some(gate) = &*self.gate.lock().unwrap_or_else(PoisonError::into_inner) {
+            gate.set_gone();
+        }
+    }
+
+    /// Looks whether an answer says that the device is gone.
+    pub(crate) fn noticed(&self, error: &UverbsError) -> bool {
+        let gone = matches!(error.errno(), Some(Errno::EIO | Errno::ENODEV));
+        if gone {
+            self.set_gone();
+        }
+        gone
+    }
+
+    /// Reads what happened to the device and its objects since the last call; never waits.
+    pub fn take_events(&self) -> Vec<pollux_uverbs::event::AsyncEvent> {
+        let mut events = Vec::new();
+        loop {
+            match self.context.events().next() {
+                Ok(Some(event)) => {
+                    if event.kind == AsyncKind::DEVICE_FATAL {
+                        self.set_gone();
+                    }
+                    events.push(event);
+                }
+                Ok(None) => return events,
+                Err(error) => {
+                    if !self.noticed(&error) {
+                        tracing::warn!("{}: {error}", self.name);
+                    }
+                    return events;
+                }
+            }
+        }
+    }
+
+    /// Keeps memory that the device may reach until its file is closed.
+    pub(crate) fn keep(&self, remains: Box<dyn Any + Send>) {
+        self.remains.lock().unwrap_or_else(PoisonError::into_inner).push(remains);
+    }
+
+    /// Whether the kernel's answer names the send queue of a raw queue pair.
+    pub(crate) fn tells_numbers(mask: u32) -> bool {
+        mask & qp_answer::SQN != 0
+    }
+}
+
+/// What pinned memory is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pinning {
+    /// Packets.
+    Pool,
+    /// Rings and doorbell records.
+    Queue,
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        if !self.is_gone()
+            && let Err(error) = self.context.dealloc_pd(self.pd)
+            && !self.noticed(&error)
+        {
+            tracing::warn!("{}: {error}", self.name);
+        }
+        // The fields go in order: the file first, the remains of queues last.
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Device")
+            .field("name", &self.name)
+            .field("gone", &self.is_gone())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Opens the context, with the right to send firmware commands if it may be had: a kernel or a device without it refuses
+/// the whole request. Source: rdma-core `providers/mlx5/mlx5.c`, `mlx5_cmd_get_context`.
+fn open_context(channel: &Arc<dyn Channel>, devx: bool) -> Result<(Context, ContextAnswer, bool), MlxError> {
+    let open = |flags: u32| {
+        let request = ContextRequest {
+            total_num_bfregs: STATIC_REGISTERS,
+            num_low_latency_bfregs: STATIC_REGISTERS - 1,
+            flags,
+            max_cqe_version: 1,
+            lib_caps: context::library::UAR_4K | context::library::DYN_UAR,
+            ..ContextRequest::default()
+        };
+        let mut answer = ContextAnswer::new_zeroed();
+        let data = Driver::new(request.as_bytes(), answer.as_mut_bytes());
+        let context = Context::open(Arc::clone(channel), driver::MLX5, data)?;
+        Ok::<_, UverbsError>((context, answer))
+    };
+    if devx {
+        match open(context::context_flag::DEVX) {
+            Ok((context, answer)) => return Ok((context, answer, true)),
+            // Every refusal that is not of this flag comes again below.
+            Err(error) => tracing::debug!("{}: no DevX: {error}", channel.describe()),
+        }
+    }
+    let (context, answer) = open(0).map_err(MlxError::verbs("open the device"))?;
+    Ok((context, answer, false))
+}

@@ -1,0 +1,196 @@
+//! Registration: whole pools, when they are made; memory of the EAL that no pool told of, when a packet brings it.
+//!
+//! A region is registered at an address of its own (`hca_va`), at the same place in its page; where it differs from the
+//! process's address, the difference goes with the key into every descriptor.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use pollux_eal::region::Region;
+use pollux_mempool::{MbufPool, PoolEvent, PoolInfo, PoolRegion, Subscription};
+use pollux_uverbs::abi::flags::{Access, CoreSupport};
+use pollux_uverbs::mr::MrRequest;
+use pollux_uverbs::{Driver, MrHandle};
+
+use crate::MlxError;
+use crate::context::{Device, Pinning};
+use crate::key::{KeyRange, KeyTable};
+
+/// Bytes of a page, by which the device's addresses may differ from the process's.
+const PAGE_BYTES: u64 = 4096;
+
+/// A region that the device knows.
+#[derive(Debug)]
+struct Registered {
+    handle: MrHandle,
+    lkey: u32,
+    bytes: u64,
+    /// Keeps the memory mapped as long as the device may reach it.
+    _region: Option<Region>,
+}
+
+/// The memory of a device's protection domain.
+pub struct Registry {
+    device: Arc<Device>,
+    /// By first address and length.
+    registered: Mutex<HashMap<(u64, u64), Registered>>,
+    table: Arc<KeyTable>,
+}
+
+impl Registry {
+    /// An empty one, whose table knows how to ask for more.
+    #[must_use]
+    pub fn new(device: Arc<Device>) -> Arc<Self> {
+        Arc::new_cyclic(|this: &Weak<Self>| {
+            let this = this.clone();
+            let ask = move |address: u64| this.upgrade()?.met(address);
+            Self { device, registered: Mutex::default(), table: KeyTable::new(Some(Box::new(ask))) }
+        })
+    }
+
+    /// What queues look keys up in.
+    #[must_use]
+    pub fn table(&self) -> &Arc<KeyTable> {
+        &self.table
+    }
+
+    /// Registers all of a pool's data.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn add_pool(&self, pool: &MbufPool) -> Result<(), MlxError> {
+        self.add_regions(&pool.regions())
+    }
+
+    fn add_regions(&self, regions: &[PoolRegion]) -> Result<(), MlxError> {
+        for region in regions.iter().filter(|region| region.data) {
+            let start = region.base.as_ptr().addr() as u64;
+            self.add(start..start + region.bytes as u64, region.region.clone())?;
+        }
+        Ok(())
+    }
+
+    fn remove_regions(&self, regions: &[PoolRegion]) {
+        for region in regions.iter().filter(|region| region.data) {
+            let start = region.base.as_ptr().addr() as u64;
+            let gone = self.registered().remove(&(start, region.bytes as u64));
+            if let Some(gone) = gone {
+                self.table.remove(gone.lkey);
+                self.deregister(gone);
+            }
+        }
+    }
+
+    /// Has every pool registered when it is made and deregistered when it ends, those that live now included, until the
+    /// answer is dropped.
+    #[must_use]
+    pub fn follow_pools(self: &Arc<Self>) -> Subscription {
+        let this = Arc::downgrade(self);
+        pollux_mempool::subscribe(move |event| {
+            let Some(this) = this.upgrade() else { return };
+            match event {
+                PoolEvent::Created(pool) => this.pool_created(pool),
+                PoolEvent::Destroyed(pool) => this.remove_regions(&pool.regions),
+                _ => {}
+            }
+        })
+    }
+
+    fn pool_created(&self, pool: &PoolInfo) {
+        if !pool.mbufs || self.device.is_gone() {
+            return;
+        }
+        if let Err(error) = self.add_regions(&pool.regions) {
+            // Whoever sets up a queue with it is told again, as an error.
+            tracing::warn!("{}: pool {}: {error}", self.device.name(), pool.name);
+        }
+    }
+
+    /// Registers memory, unless it lies inside what is registered.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn add(&self, memory: Range<u64>, region: Option<Region>) -> Result<KeyRange, MlxError> {
+        let mut registered = self.registered();
+        let bytes = memory.end - memory.start;
+        if let Some(known) = self.table.find(memory.start, bytes) {
+            return Ok(known);
+        }
+        let opening = self.device.opening();
+        let delta = opening.address_shift_pages.wrapping_mul(PAGE_BYTES);
+        let mut access = Access::LOCAL_WRITE;
+        // Kernels that know no optional rights refuse what they do not know.
+        let optional = self.device.context().core_support().contains(CoreSupport::OPTIONAL_MR_ACCESS);
+        access.set(Access::RELAXED_ORDERING, opening.relaxed_ordering && optional);
+        let request = MrRequest {
+            pd: self.device.pd,
+            start: memory.start,
+            length: bytes,
+            hca_va: memory.start.wrapping_add(delta),
+            access,
+        };
+        let mr = self.device.pinning("register packet memory", Pinning::Pool, bytes, |context| {
+            context.reg_mr(&request, Driver::none())
+        })?;
+        let range = KeyRange { start: memory.start, bytes, lkey: mr.lkey, delta };
+        let entry = Registered { handle: mr.handle, lkey: mr.lkey, bytes, _region: region };
+        registered.insert((memory.start, bytes), entry);
+        self.table.insert(range);
+        Ok(range)
+    }
+
+    /// A packet lies where nobody registered: its region is registered if the EAL knows it.
+    fn met(&self, address: u64) -> Option<KeyRange> {
+        let start = |region: &Region| region.base().as_ptr().addr() as u64;
+        let holds = |region: &Region| address.wrapping_sub(start(region)) < region.bytes() as u64;
+        let region = self.device.opening().memory.regions().into_iter().find(holds)?;
+        let first = start(&region);
+        let range = first..first + region.bytes() as u64;
+        match self.add(range, Some(region)) {
+            Ok(range) => Some(range),
+            Err(error) => {
+                tracing::warn!("{}: {error}", self.device.name());
+                None
+            }
+        }
+    }
+
+    fn deregister(&self, entry: Registered) {
+        if self.device.is_gone() {
+            // The device may still reach it until its file is closed.
+            self.device.keep(Box::new(entry));
+            return;
+        }
+        match self.device.context().dereg_mr(entry.handle) {
+            Ok(()) => self.device.unpinned(Pinning::Pool, entry.bytes),
+            Err(error) => {
+                if !self.device.noticed(&error) {
+                    tracing::warn!("{}: {error}", self.device.name());
+                }
+                self.device.keep(Box::new(entry));
+            }
+        }
+    }
+
+    fn registered(&self) -> std::sync::MutexGuard<'_, HashMap<(u64, u64), Registered>> {
+        self.registered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        let all: Vec<Registered> = self.registered().drain().map(|(_, entry)| entry).collect();
+        for entry in all {
+            self.table.remove(entry.lkey);
+            self.deregister(entry);
+        }
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry").field("regions", &self.registered().len()).finish_non_exhaustive()
+    }
+}

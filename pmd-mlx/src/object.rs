@@ -1,0 +1,378 @@
+//! Objects of the device, and what makes them: the two back ends behind one face.
+//!
+//! ```text
+//!   CqSpec RqSpec SqSpec        what to make, in the device's terms
+//!        │
+//!   Backend ── eth::verbs   the kernel's objects: CQ, WQ, indirection table, hash QP, flow
+//!           └─ eth::devx    the firmware's: CQ, RQ, SQ, TIS, RQT, TIR, flow matcher and flow
+//!        │
+//!   Object                      a handle that destroys what it names, then lets go what that stood on
+//! ```
+//!
+//! An object keeps those that it stands on alive ([`Object::over`]), so that whatever order the owners are dropped in, the
+//! device's objects go children first.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pollux_eal::region::Zone;
+use pollux_mlx5_abi::cqe::MiniFormat;
+use pollux_mlx5_abi::kernel::{attribute, method, object};
+use pollux_uverbs::flow::FlowSpec;
+use pollux_uverbs::{
+    Call, CountersHandle, CqHandle, FlowHandle, Operation, QpHandle, RwqIndTableHandle, UverbsError, WqHandle,
+};
+
+use crate::MlxError;
+use crate::context::{Device, Pinning};
+use crate::dbrec::DoorbellRecord;
+use crate::uar::Uar;
+
+/// How the kernel knows an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Id {
+    /// A completion queue.
+    Cq(CqHandle),
+    /// A queue pair.
+    Qp(QpHandle),
+    /// A work queue.
+    Wq(WqHandle),
+    /// An indirection table.
+    Table(RwqIndTableHandle),
+    /// A flow rule.
+    Flow(FlowHandle),
+    /// A set of counters.
+    Counters(CountersHandle),
+    /// A doorbell page.
+    Uar(u32),
+    /// An object of the firmware.
+    Devx(u32),
+    /// Memory by number.
+    Umem(u32),
+    /// A mask of flow rules.
+    Matcher(u32),
+    /// A flow rule of the driver's own kind.
+    Mlx5Flow(u32),
+}
+
+/// An object of the device. It is destroyed when the last handle of it goes.
+#[derive(Clone)]
+pub struct Object(Arc<Inner>);
+
+struct Inner {
+    device: Arc<Device>,
+    id: Id,
+    pinned: u64,
+    destroyed: AtomicBool,
+    /// Dropped after this one is destroyed.
+    over: Vec<Object>,
+}
+
+impl Object {
+    /// Takes charge of an object that was just made.
+    #[must_use]
+    pub fn new(device: &Arc<Device>, id: Id) -> Self {
+        Self::over(device, id, Vec::new())
+    }
+
+    /// Takes charge of an object that stands on others.
+    #[must_use]
+    pub fn over(device: &Arc<Device>, id: Id, over: Vec<Self>) -> Self {
+        Self::pinning(device, id, over, 0)
+    }
+
+    /// Takes charge of an object for which memory was pinned, already counted.
+    #[must_use]
+    pub fn pinning(device: &Arc<Device>, id: Id, over: Vec<Self>, pinned: u64) -> Self {
+        let device = Arc::clone(device);
+        Self(Arc::new(Inner { device, id, pinned, destroyed: AtomicBool::new(false), over }))
+    }
+
+    /// How the kernel knows it.
+    #[must_use]
+    pub fn id(&self) -> Id {
+        self.0.id
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &Arc<Device> {
+        &self.0.device
+    }
+}
+
+impl Inner {
+    fn destroy(&self) -> Result<(), UverbsError> {
+        let context = self.device.context();
+        let call = |object, method, name, attribute, handle| {
+            let mut call = Call::named(object, method, name);
+            call.object(attribute, handle);
+            context.call(&mut call)
+        };
+        match self.id {
+            Id::Cq(cq) => context.destroy_cq(cq).map(drop),
+            Id::Qp(qp) => context.destroy_qp(qp).map(drop),
+            Id::Wq(wq) => context.destroy_wq(wq).map(drop),
+            Id::Table(table) => context.destroy_rwq_ind_table(table),
+            Id::Flow(flow) => context.destroy_flow(flow),
+            Id::Counters(counters) => context.destroy_counters(counters),
+            Id::Uar(handle) => {
+                call(object::UAR, method::uar::DESTROY, "UAR/DESTROY", attribute::uar_destroy::HANDLE, handle)
+            }
+            Id::Devx(handle) => call(
+                object::DEVX_OBJ,
+                method::devx_obj::DESTROY,
+                "DEVX_OBJ/DESTROY",
+                attribute::devx_obj_destroy::HANDLE,
+                handle,
+            ),
+            Id::Umem(handle) => call(
+                object::DEVX_UMEM,
+                method::devx_umem::DEREG,
+                "DEVX_UMEM/DEREG",
+                attribute::devx_umem_dereg::HANDLE,
+                handle,
+            ),
+            Id::Matcher(handle) => call(
+                object::FLOW_MATCHER,
+                method::flow_matcher::DESTROY,
+                "FLOW_MATCHER/DESTROY",
+                attribute::flow_matcher_destroy::HANDLE,
+                handle,
+            ),
+            Id::Mlx5Flow(handle) => call(
+                pollux_uverbs::abi::id::flow::OBJECT,
+                method::flow::DESTROY_FLOW,
+                "FLOW/DESTROY_FLOW",
+                attribute::destroy_flow::HANDLE,
+                handle,
+            ),
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.destroyed.load(Ordering::Relaxed) || self.device.is_gone() {
+            // A device that is gone destroys its objects with its file.
+            return;
+        }
+        match self.destroy() {
+            Ok(()) => self.device.unpinned(Pinning::Queue, self.pinned),
+            Err(error) => {
+                if !self.device.noticed(&error) {
+                    tracing::warn!("{}: {:?}: {error}", self.device.name(), self.id);
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Object").field("id", &self.0.id).field("over", &self.0.over).finish()
+    }
+}
+
+/// What completion queue to make.
+#[derive(Debug)]
+pub struct CqSpec<'a> {
+    /// Its ring, [fresh](crate::cq::CqParts::freshen).
+    pub ring: &'a Zone,
+    /// Entries, as a power of two.
+    pub entries_log2: u8,
+    /// 64 or 128.
+    pub cqe_bytes: usize,
+    /// Its record.
+    pub record: &'a DoorbellRecord,
+    /// The page at which it is armed; `None` where the kernel has one for all.
+    pub uar: Option<&'a Uar>,
+    /// Whether, and how, the device may compress completions.
+    pub compressed: Option<MiniFormat>,
+    /// Which completion vector (interrupt) it uses, and where it tells.
+    pub channel: Option<&'a pollux_uverbs::event::CompChannel>,
+    /// What its events carry.
+    pub user_handle: u64,
+}
+
+/// What receive queue to make.
+#[derive(Debug)]
+pub struct RqSpec<'a> {
+    /// Its ring.
+    pub ring: &'a Zone,
+    /// Entries, as a power of two.
+    pub wqes_log2: u8,
+    /// Bytes of an entry, as a power of two.
+    pub wqe_bytes_log2: u8,
+    /// Its record.
+    pub record: &'a DoorbellRecord,
+    /// Where it completes.
+    pub cq: &'a NumberedObject,
+    /// Strides of an entry and bytes of a stride, as powers of two, and whether two bytes stay free before each packet.
+    pub striding: Option<(u8, u8, bool)>,
+    /// Takes VLAN tags out.
+    pub vlan_strip: bool,
+    /// Leaves the frame check sequence in.
+    pub keep_crc: bool,
+    /// Waits with dropping when there is no buffer.
+    pub delay_drop: bool,
+    /// Fills cache lines when it writes.
+    pub padding: bool,
+    /// What its completions and events call it.
+    pub user_index: u32,
+}
+
+/// What send queue to make.
+#[derive(Debug)]
+pub struct SqSpec<'a> {
+    /// Its ring.
+    pub ring: &'a Zone,
+    /// Blocks of 64 bytes, as a power of two.
+    pub wqebbs_log2: u8,
+    /// Its record.
+    pub record: &'a DoorbellRecord,
+    /// Where it completes.
+    pub cq: &'a NumberedObject,
+    /// Its doorbell page; `None` where the kernel chooses.
+    pub uar: Option<&'a Uar>,
+    /// Packets an entry: enhanced multi-packet write.
+    pub multi_packet: bool,
+    /// Longest packet to be cut into segments.
+    pub tso_bytes_max: u32,
+    /// What its completions and events call it.
+    pub user_index: u32,
+}
+
+/// An object and the number by which the device knows it.
+#[derive(Clone, Debug)]
+pub struct NumberedObject {
+    /// The object.
+    pub object: Object,
+    /// Its number.
+    pub number: u32,
+}
+
+/// A send queue that was made.
+#[derive(Clone, Debug)]
+pub struct SendQueue {
+    /// The object.
+    pub object: Object,
+    /// The number that its entries carry.
+    pub number: u32,
+    /// What the last dword of its entries' control segments carries.
+    pub control_imm: u32,
+    /// The BlueFlame register that the kernel chose, of the static kind.
+    pub register: u32,
+}
+
+/// The states of a queue, as far as this driver goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueState {
+    /// Nothing runs, and the ring begins anew.
+    Reset,
+    /// Work is done.
+    Ready,
+    /// What is posted is flushed with an error.
+    Error,
+}
+
+/// Which packets a hash queue hashes, and by what. Packets of another kind go to the table's first queue. Only one of IPv4 and IPv6 and one of TCP and
+/// UDP may be there. A mask of [`hash_field`](pollux_mlx5_abi::kernel::queue_pair::hash_field); 0: no hash, and the table
+/// has one queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HashSpec {
+    /// The fields.
+    pub fields: u64,
+    /// The key of Toeplitz.
+    pub key: [u8; HASH_KEY_BYTES],
+}
+
+/// Bytes of a hash key. Source: Linux `drivers/infiniband/hw/mlx5/qp.c`, `create_rss_raw_qp_tir`.
+pub const HASH_KEY_BYTES: usize = 40;
+
+/// What happens to packets that a rule matches.
+#[derive(Clone, Debug)]
+pub enum FlowAction {
+    /// They go to a hash queue.
+    Queue(Object),
+    /// They are dropped.
+    Drop,
+}
+
+/// A rule.
+#[derive(Clone, Debug)]
+pub struct FlowRule<'a> {
+    /// What it matches: the header kinds of [`FlowSpec`], outermost first; none match everything.
+    pub items: &'a [FlowSpec],
+    /// 0 is looked at first.
+    pub priority: u16,
+    /// What happens.
+    pub action: FlowAction,
+    /// What completions carry, already a tag (see [`flow_tag`](crate::eth::parts::flow_tag)).
+    pub tag: Option<u32>,
+    /// What counts them.
+    pub counter: Option<&'a FlowCounter>,
+}
+
+/// A counter of flow rules.
+#[derive(Clone, Debug)]
+pub struct FlowCounter {
+    /// The object.
+    pub object: Object,
+    /// Its number, where the firmware made it.
+    pub number: u32,
+}
+
+/// Makes objects.
+#[expect(
+    clippy::missing_errors_doc,
+    reason = "every method fails alike: what the kernel or the firmware says"
+)]
+pub trait Backend: Send + Sync + fmt::Debug {
+    /// Which it is: `verbs`, `devx`.
+    fn name(&self) -> &'static str;
+
+    /// Makes a completion queue.
+    fn create_cq(&self, spec: &CqSpec<'_>) -> Result<NumberedObject, MlxError>;
+
+    /// Makes a receive queue, in state [`QueueState::Reset`].
+    fn create_rq(&self, spec: &RqSpec<'_>) -> Result<NumberedObject, MlxError>;
+
+    /// Takes a receive queue from a state to another.
+    fn modify_rq(&self, rq: &NumberedObject, from: QueueState, to: QueueState) -> Result<(), MlxError>;
+
+    /// Turns taking VLAN tags out on or off.
+    fn set_vlan_strip(&self, rq: &NumberedObject, on: bool) -> Result<(), MlxError>;
+
+    /// Makes a send queue, in state [`QueueState::Reset`].
+    fn create_sq(&self, spec: &SqSpec<'_>) -> Result<SendQueue, MlxError>;
+
+    /// Takes a send queue from a state to another.
+    fn modify_sq(&self, sq: &SendQueue, from: QueueState, to: QueueState) -> Result<(), MlxError>;
+
+    /// Makes a table of receive queues, a power of two of them.
+    fn create_table(&self, queues: &[&NumberedObject]) -> Result<NumberedObject, MlxError>;
+
+    /// Makes a hash queue over a table of `1 << table_log2` queues.
+    fn create_hash(
+        &self,
+        spec: &HashSpec,
+        table: &NumberedObject,
+        table_log2: u8,
+    ) -> Result<NumberedObject, MlxError>;
+
+    /// Makes a counter of flow rules.
+    fn create_counter(&self) -> Result<FlowCounter, MlxError>;
+
+    /// Reads a counter: packets and bytes.
+    fn read_counter(&self, counter: &FlowCounter) -> Result<(u64, u64), MlxError>;
+
+    /// Makes a flow rule.
+    fn create_flow(&self, rule: &FlowRule<'_>) -> Result<Object, MlxError>;
+}
+
+/// For errors about an operation that never reached the kernel.
+pub(crate) fn other(name: &'static str) -> Operation {
+    Operation::Other(name)
+}
