@@ -1,6 +1,7 @@
-//! Barriers between this processor and a device, named for their use, and prefetches.
+//! Barriers between this processor and a device, named for their use, one pair between threads, and prefetches.
 //!
-//! They order what the processor does against what a device sees on its bus. Between threads, atomics are the tool.
+//! The former order what the processor does against what a device sees on its bus. Between threads, atomics are the tool,
+//! but for [`light`] and [`heavy`], which are a full barrier of which one side pays for both.
 //!
 //! ```text
 //!   fill descriptors          read completion: it is ours
@@ -16,6 +17,8 @@
 #![expect(unsafe_code, reason = "barriers and prefetches are instructions")]
 
 use std::arch::asm;
+use std::sync::atomic::{Ordering, compiler_fence, fence};
+use std::time::Duration;
 
 /// All stores to ordinary memory before this are seen by the device before any store after it.
 ///
@@ -31,7 +34,7 @@ pub fn to_device() {
         asm!("", options(nostack, preserves_flags));
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    fence(Ordering::SeqCst);
 }
 
 /// All loads after this see what the device wrote before the store that has just been observed.
@@ -49,7 +52,7 @@ pub fn from_device() {
         asm!("", options(nostack, preserves_flags));
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    fence(Ordering::SeqCst);
 }
 
 /// Stores to write-combining memory before this leave the processor now, and are not combined with or overtaken by any
@@ -67,7 +70,41 @@ pub fn wc_flush() {
         asm!("dsb st", options(nostack, preserves_flags));
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    fence(Ordering::SeqCst);
+}
+
+/// The side of a full barrier that costs nothing: it only holds back the compiler. Its other side is [`heavy`].
+///
+/// Where one thread stores to A, calls `light` and loads from B, and another stores to B, calls `heavy` and loads from A,
+/// at least one of the loads sees the other thread's store.
+#[inline(always)]
+pub fn light() {
+    compiler_fence(Ordering::SeqCst);
+}
+
+/// The side of a full barrier that pays for both, by making every thread of this process pass one: some microseconds, and
+/// an interrupt to each running thread. See [`light`].
+///
+/// Source: membarrier(2). Where a sandbox forbids that call, this waits 10 ms instead: a processor keeps a store to
+/// itself for well under a microsecond, and a thread that is taken off its processor not at all.
+pub fn heavy() {
+    fence(Ordering::SeqCst);
+    if !membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) {
+        // A process registers once; to do it again is no error.
+        let registered = membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+        if !(registered && membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)) {
+            std::thread::sleep(DRAINED);
+        }
+    }
+    fence(Ordering::SeqCst);
+}
+
+/// How long [`heavy`] waits where there is no membarrier(2).
+const DRAINED: Duration = Duration::from_millis(10);
+
+fn membarrier(command: libc::c_int) -> bool {
+    // SAFETY: the call takes numbers alone and touches no memory of ours.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
 /// Asks for the line at `address` in all caches, to be read soon. Any address will do: a bad one is ignored.
@@ -128,6 +165,51 @@ mod tests {
             prefetch_write(address);
             prefetch_once(address);
         }
+    }
+
+    /// Store here, load there, on two threads: without a barrier both loads may miss the other's store, and do.
+    #[test]
+    fn stress_one_of_two_sides_sees_the_other() {
+        use std::sync::atomic::{AtomicU32, AtomicUsize};
+        const ROUNDS: usize = 20_000;
+        let (ours, theirs) = (AtomicU32::new(0), AtomicU32::new(0));
+        let (begun, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let seen = AtomicU32::new(0);
+        let wait = |count: &AtomicUsize, round: usize| {
+            let mut tries = 0_u32;
+            while count.load(Ordering::Acquire) < round {
+                tries += 1;
+                if tries.is_multiple_of(1000) { std::thread::yield_now() } else { std::hint::spin_loop() }
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 1..=ROUNDS {
+                    wait(&begun, round);
+                    ours.store(1, Ordering::Relaxed);
+                    light();
+                    seen.store(theirs.load(Ordering::Relaxed), Ordering::Relaxed);
+                    ended.store(round, Ordering::Release);
+                }
+            });
+            for round in 1..=ROUNDS {
+                ours.store(0, Ordering::Relaxed);
+                theirs.store(0, Ordering::Relaxed);
+                begun.store(round, Ordering::Release);
+                // Somewhere near the other thread's store, a little earlier or later each time.
+                for _ in 0..round % 64 {
+                    std::hint::spin_loop();
+                }
+                theirs.store(1, Ordering::Relaxed);
+                heavy();
+                let here = ours.load(Ordering::Relaxed);
+                wait(&ended, round);
+                assert!(
+                    here == 1 || seen.load(Ordering::Relaxed) == 1,
+                    "round {round}: neither saw the other"
+                );
+            }
+        });
     }
 
     /// The compiler must neither join nor drop what stands on both sides of a barrier, even where the processor needs none.

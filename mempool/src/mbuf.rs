@@ -260,6 +260,15 @@ impl Mbuf {
         if home & (REFERENCES | INDIRECT) == 1 { true } else { self.is_sole_elsewhere(home) }
     }
 
+    /// Whether it is one segment of `pool` that shows its own data room and that nobody else refers to: what a port can
+    /// receive into once its packet is sent.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_plain_of(&self, pool: &crate::MbufPool) -> bool {
+        // No flag set, one reference. Acquire as in `is_sole`.
+        home(self.0).load(Ordering::Acquire) == u64::from(pool.id()) << 32 | 1
+    }
+
     #[cold]
     #[inline(never)]
     fn is_sole_elsewhere(&self, word: u64) -> bool {

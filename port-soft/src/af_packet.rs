@@ -169,6 +169,10 @@ impl Wire {
     }
 }
 
+/// The longest packet that the kernel joins of several unless told otherwise: an IP datagram, an Ethernet header, a tag
+/// (`GRO_LEGACY_MAX_SIZE`, include/linux/netdevice.h).
+pub(crate) const JOINED_MAX: u32 = 65_536 + 14 + 4;
+
 fn in_use() -> PortError {
     PortError::device("set up the queue", "its socket is in use or was not opened")
 }
@@ -208,8 +212,10 @@ impl PortDriver for AfPacketPort {
             max_tx_queues: self.options.queues,
             rx_descriptors: descriptors,
             tx_descriptors: descriptors,
+            max_lro_bytes: JOINED_MAX,
             interface_index: Some(self.wire.control.interface().index()),
-            rx_offloads: RxOffloads::SCATTER,
+            // The kernel joins, unasked, what it can.
+            rx_offloads: RxOffloads::SCATTER | RxOffloads::TCP_LRO,
             rx_queue_offloads: RxOffloads::SCATTER,
             tx_offloads: offload::OFFERED,
             tx_queue_offloads: offload::OFFERED,

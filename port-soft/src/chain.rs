@@ -1,11 +1,35 @@
 //! Frames that do not fit one mbuf.
 
+use pollux_frame_io::vnet::{Segmentation, VnetHeader};
 use pollux_mempool::{Burst, Mbuf, MbufPool};
 use pollux_port::RxDrop;
+use pollux_port::driver::RxSetup;
 
-/// Copies a frame given in pieces into an empty mbuf, and what does not fit into further ones behind it.
+/// What an rx queue was told about packets that do not fit one buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Long {
+    pub(crate) scatter: bool,
+    max_lro_bytes: usize,
+}
+
+impl Long {
+    pub(crate) fn of(setup: &RxSetup) -> Self {
+        Self { scatter: setup.scatter, max_lro_bytes: setup.max_lro_bytes as usize }
+    }
+
+    /// Refuses a packet that the kernel has joined of several when it is longer than wanted.
+    #[inline]
+    pub(crate) fn check(self, header: &VnetHeader, bytes: usize) -> Result<(), RxDrop> {
+        let joined = header.segmentation != Segmentation::None;
+        if joined && bytes > self.max_lro_bytes { Err(RxDrop::TooLong) } else { Ok(()) }
+    }
+}
+
+/// Copies a frame given in pieces into an empty mbuf, and what does not fit into further ones behind it; without
+/// `scatter` there are none, and the frame is too long.
 pub(crate) fn fill<'a>(
     pool: &MbufPool,
+    scatter: bool,
     mbuf: &mut Mbuf,
     pieces: impl Iterator<Item = &'a [u8]>,
 ) -> Result<(), RxDrop> {
@@ -20,6 +44,9 @@ pub(crate) fn fill<'a>(
             piece = rest;
             if piece.is_empty() {
                 break;
+            }
+            if !scatter {
+                return Err(RxDrop::TooLong);
             }
             let next = pool.alloc().ok_or(RxDrop::NoMbuf)?;
             if next.tailroom_own() == 0 || burst.is_full() {

@@ -1,9 +1,9 @@
 //! `net_null`: packets from nowhere, packets to nowhere. It measures what a burst costs when no device is behind it.
 //!
 //! Rx fills a burst with mbufs of a fixed length from the queue's pool; tx counts and frees. With `copy` both move the
-//! bytes as well. The names, keys and defaults are those of DPDK's null driver (guides/nics/null.rst).
+//! bytes as well. Buffers can be recycled past the pool (`TxQueue::recycle`, `RxQueue::refill`). The names, keys and defaults are those of DPDK's null driver (guides/nics/null.rst).
 use crate::mac_from_name;
-use pollux_mempool::{Burst, MbufPool};
+use pollux_mempool::{BURST_MAX, Burst, MbufPool, PacketType, RxFlags};
 use pollux_port::driver::{
     Moved, PortDriver, RxBurst, RxDescriptor, RxSetup, TxBurst, TxDescriptor, TxSetup,
 };
@@ -88,11 +88,13 @@ impl PortDriver for NullPort {
             port: setup.port,
             template: self.options.copy.then(|| vec![0; self.options.size].into_boxed_slice()),
             counters: setup.counters,
+            spare: Burst::new(),
         }))
     }
 
     fn tx_queue_setup(&mut self, _setup: TxSetup) -> Result<Box<dyn TxBurst>, PortError> {
-        Ok(Box::new(NullTx { sink: self.options.copy.then(|| vec![0; SIZE_MAX].into_boxed_slice()) }))
+        let sink = self.options.copy.then(|| vec![0; SIZE_MAX].into_boxed_slice());
+        Ok(Box::new(NullTx { sink, kept: None }))
     }
 
     fn start(&mut self) -> Result<(), PortError> {
@@ -144,9 +146,29 @@ struct NullRx {
     port: PortId,
     template: Option<Box<[u8]>>,
     counters: Arc<RxCounters>,
+    /// To be received into before the pool is asked.
+    spare: Burst,
 }
 
 impl NullRx {
+    /// Receives into buffers that were given back.
+    fn reuse(&mut self, burst: &mut Burst, max: usize) -> usize {
+        let first = burst.len();
+        let got = self.spare.move_front(max, burst);
+        for mbuf in &mut burst[first..] {
+            // They are plain mbufs of our pool (`refill`), in which the port's frames fit (`min_rx_room`).
+            let fits = mbuf.set_received(
+                self.pool.headroom(),
+                self.size,
+                self.port.0,
+                RxFlags::empty(),
+                PacketType::default(),
+            );
+            debug_assert!(fits, "a frame fits an mbuf of the pool");
+        }
+        got
+    }
+
     fn fill(&self, burst: &mut Burst, got: usize) {
         let first = burst.len() - got;
         let Some(template) = &self.template else { return };
@@ -160,7 +182,10 @@ impl NullRx {
 
 impl RxBurst for NullRx {
     fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> Moved {
-        let got = self.pool.alloc_received(burst, max, self.size, self.port.0);
+        let mut got = if self.spare.is_empty() { 0 } else { self.reuse(burst, max) };
+        if got < max {
+            got += self.pool.alloc_received(burst, max - got, self.size, self.port.0);
+        }
         if got < max {
             // Nowhere has no end, so what the pool lacks is what was lost.
             self.counters.drop_for(RxDrop::NoMbuf, (max - got) as u64);
@@ -169,6 +194,21 @@ impl RxBurst for NullRx {
             self.fill(burst, got);
         }
         Moved { packets: got, bytes: (got * self.size) as u64 }
+    }
+
+    fn refill(&mut self, spare: &mut Burst) -> Result<usize, PortError> {
+        if spare.iter().all(|mbuf| mbuf.is_plain_of(&self.pool)) {
+            return Ok(spare.move_front(BURST_MAX, &mut self.spare));
+        }
+        let (before, mut place) = (self.spare.len(), 0);
+        while place < spare.len() && !self.spare.is_full() {
+            let taken = if spare[place].is_plain_of(&self.pool) { spare.swap_remove(place) } else { None };
+            match taken {
+                Some(mbuf) => self.spare.push(mbuf),
+                None => place += 1,
+            }
+        }
+        Ok(self.spare.len() - before)
     }
 
     fn mode(&self) -> &'static str {
@@ -204,6 +244,8 @@ impl RxBurst for SilentRx {
 /// The data half of a tx queue.
 struct NullTx {
     sink: Option<Box<[u8]>>,
+    /// Sent and kept, once somebody has asked for it.
+    kept: Option<Burst>,
 }
 
 impl NullTx {
@@ -225,16 +267,26 @@ impl TxBurst for NullTx {
             Self::drain(sink, burst);
         }
         let moved = Moved::of(burst);
+        if let Some(kept) = &mut self.kept {
+            burst.move_front(BURST_MAX, kept);
+        }
         burst.clear();
         moved
+    }
+
+    fn recycle(&mut self, spare: &mut Burst) -> Result<usize, PortError> {
+        Ok(self.kept.get_or_insert_default().move_front(BURST_MAX, spare))
     }
 
     fn mode(&self) -> &'static str {
         if self.sink.is_some() { "null, copy" } else { "null" }
     }
 
-    fn done_cleanup(&mut self, _max: usize) -> Result<usize, PortError> {
-        Ok(0)
+    fn done_cleanup(&mut self, max: usize) -> Result<usize, PortError> {
+        let Some(kept) = &mut self.kept else { return Ok(0) };
+        let count = if max == 0 { kept.len() } else { max.min(kept.len()) };
+        kept.free_front(count);
+        Ok(count)
     }
 
     fn queue_count(&self) -> Result<usize, PortError> {

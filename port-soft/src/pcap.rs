@@ -19,7 +19,7 @@ use pollux_frame_io::pcap::{PcapFormat, PcapReader, PcapWriter};
 use pollux_port::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
 use pollux_port::{Link, MacAddr, PortConfig, PortError, PortInfo, RxOffloads};
 
-use crate::af_packet::{Wire, refused};
+use crate::af_packet::{JOINED_MAX, Wire, refused};
 use crate::{mac_from_name, offload};
 use rx::{Frames, ReplayRx, Replayed, SilentRx};
 use tx::{DroppingTx, FileTx};
@@ -186,11 +186,16 @@ impl PortDriver for PcapPort {
             device: self.device.clone(),
             max_rx_queues: queues(self.sources.len()),
             max_tx_queues: queues(self.sinks.len()),
-            rx_offloads: RxOffloads::SCATTER,
+            rx_offloads: if self.wires.is_empty() {
+                RxOffloads::SCATTER
+            } else {
+                RxOffloads::SCATTER | RxOffloads::TCP_LRO
+            },
             rx_queue_offloads: RxOffloads::SCATTER,
             tx_offloads: offload::OFFERED,
             tx_queue_offloads: offload::OFFERED,
             max_tso_bytes: offload::TSO_BYTES_MAX,
+            max_lro_bytes: if self.wires.is_empty() { 0 } else { JOINED_MAX },
             ..PortInfo::default()
         }
     }

@@ -13,7 +13,10 @@ use pollux_mempool::{Burst, Mbuf};
 use pollux_port::driver::{
     Moved, PortDriver, RxBurst, RxDescriptor, RxSetup, TxBurst, TxDescriptor, TxSetup,
 };
-use pollux_port::{DescriptorLimits, Link, MacAddr, PortConfig, PortError, PortInfo, RxOffloads, TxOffloads};
+use pollux_port::{
+    DescriptorLimits, Link, MacAddr, PortConfig, PortError, PortInfo, RxCounters, RxDrop, RxOffloads,
+    TxOffloads,
+};
 use pollux_ring::spsc::{Consumer, Producer};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -165,7 +168,8 @@ impl PortDriver for RingPort {
     fn rx_queue_setup(&mut self, setup: RxSetup) -> Result<Box<dyn RxBurst>, PortError> {
         let slots = Arc::clone(&self.rx);
         let at = usize::from(setup.queue.0);
-        Ok(Box::new(RingRx { end: slots[at].take(), slots, at }))
+        let whole_only = (!setup.scatter).then_some(setup.counters);
+        Ok(Box::new(RingRx { end: slots[at].take(), slots, at, whole_only }))
     }
 
     fn tx_queue_setup(&mut self, setup: TxSetup) -> Result<Box<dyn TxBurst>, PortError> {
@@ -238,6 +242,8 @@ struct RingRx {
     end: Option<Consumer<Mbuf>>,
     slots: RxSlots,
     at: usize,
+    /// Without scatter: where to count the chains that are dropped.
+    whole_only: Option<Arc<RxCounters>>,
 }
 
 impl RingRx {
@@ -246,7 +252,23 @@ impl RingRx {
         let before = burst.len();
         let Some(end) = &mut self.end else { return Moved::NONE };
         let _ = end.dequeue_burst(&mut *burst, max);
+        if let Some(counters) = &self.whole_only {
+            Self::drop_chains(counters, burst, before);
+        }
         Moved::of(&burst[before..])
+    }
+
+    #[cold]
+    fn drop_chains(counters: &RxCounters, burst: &mut Burst, first: usize) {
+        let mut place = first;
+        while place < burst.len() {
+            if burst[place].is_contiguous() {
+                place += 1;
+            } else {
+                drop(burst.remove(place));
+                counters.drop_for(RxDrop::TooLong, 1);
+            }
+        }
     }
 
     /// The tx queue at the other side was set up, perhaps anew with a new ring.
@@ -266,6 +288,10 @@ impl RxBurst for RingRx {
             return self.renew(burst, max);
         }
         moved
+    }
+
+    fn refill(&mut self, _spare: &mut Burst) -> Result<usize, PortError> {
+        Err(PortError::unsupported("refill", "what is received are the sender's own mbufs"))
     }
 
     fn mode(&self) -> &'static str {
@@ -312,6 +338,10 @@ impl TxBurst for RingTx {
             return all;
         }
         Moved { packets, bytes: all.bytes - Moved::of(burst).bytes }
+    }
+
+    fn recycle(&mut self, _spare: &mut Burst) -> Result<usize, PortError> {
+        Err(PortError::unsupported("recycle", "what is sent is the receiver's from then on"))
     }
 
     fn mode(&self) -> &'static str {

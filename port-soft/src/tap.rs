@@ -14,7 +14,7 @@ use pollux_frame_io::tap::{Tap, TapControl, TapRx, TapTx};
 use pollux_port::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
 use pollux_port::{Gate, Link, MacAddr, PortConfig, PortError, PortInfo, RxOffloads};
 
-use crate::af_packet::refused;
+use crate::af_packet::{JOINED_MAX, refused};
 use crate::lend::Shelf;
 use crate::offload;
 use rx::TapQueueRx;
@@ -119,11 +119,13 @@ impl PortDriver for TapPort {
             max_tx_queues: QUEUES_MAX,
             // drivers/net/tun.c: MAX_TAP_MTU less the Ethernet header.
             max_mtu: 65_521,
-            rx_offloads: RxOffloads::SCATTER,
+            // The kernel joins, unasked, what it can.
+            rx_offloads: RxOffloads::SCATTER | RxOffloads::TCP_LRO,
             rx_queue_offloads: RxOffloads::SCATTER,
             tx_offloads: offload::OFFERED,
             tx_queue_offloads: offload::OFFERED,
             max_tso_bytes: offload::TSO_BYTES_MAX,
+            max_lro_bytes: JOINED_MAX,
             ..PortInfo::default()
         }
     }

@@ -79,3 +79,37 @@ fn addresses_follow_the_name() {
     assert_ne!(mac("net_null0"), mac("net_null1"));
     assert_eq!(mac("net_null0"), mac("net_null0"));
 }
+
+#[test]
+fn recycled_buffers_keep_a_port_going_whose_pool_is_empty() {
+    let pool = pool(64);
+    let mut port = open(NullOptions { size: 100, copy: true, ..NullOptions::default() });
+    let Queues { mut rx, mut tx } = port.bring_up(PortConfig::queues(1, 1, &pool)).expect("starts");
+    let (mut burst, mut spare) = (Burst::new(), Burst::new());
+    assert_eq!(tx[0].recycle(&mut spare).ok(), Some(0));
+    assert_eq!(rx[0].rx_burst(&mut burst, 32), 32);
+    assert_eq!(tx[0].tx_burst(&mut burst), 32);
+    let hoard: Vec<_> = std::iter::from_fn(|| pool.alloc()).collect();
+    assert_eq!((hoard.len(), pool.available()), (32, 0));
+    for _ in 0..100 {
+        assert_eq!(tx[0].recycle(&mut spare).ok(), Some(32));
+        for mbuf in &mut spare {
+            // What the last packet left behind must not show.
+            mbuf.set_vlan_tci(7);
+            mbuf.adj(50);
+        }
+        assert_eq!(rx[0].refill(&mut spare).ok(), Some(32));
+        assert_eq!(rx[0].rx_burst(&mut burst, 32), 32);
+        assert!(burst.iter().all(|mbuf| {
+            mbuf.data() == [0; 100]
+                && mbuf.pkt_len() == 100
+                && mbuf.headroom() == pool.headroom()
+                && mbuf.port() == 3
+        }));
+        assert_eq!(tx[0].tx_burst(&mut burst), 32);
+    }
+    assert_eq!(port.stats().rx_nombuf, 0);
+    assert_eq!(tx[0].done_cleanup(2).ok(), Some(2));
+    assert_eq!((tx[0].done_cleanup(0).ok(), tx[0].done_cleanup(0).ok()), (Some(30), Some(0)));
+    assert_eq!(pool.available(), 32);
+}

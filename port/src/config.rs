@@ -48,6 +48,12 @@ pub struct PortConfig {
     pub rx_offloads: RxOffloads,
     /// What every tx queue does; of [`PortInfo::tx_offloads`].
     pub tx_offloads: TxOffloads,
+    /// Frames longer than one buffer arrive as chains ([`RxOffloads::SCATTER`]), or are dropped and counted as too long.
+    /// `None`: they arrive where the port can do that.
+    pub scatter: Option<bool>,
+    /// The longest packet joined of several that is received; a longer one is dropped and counted as too long. `None`: as
+    /// long as the port makes them.
+    pub max_lro_bytes: Option<u32>,
 }
 
 impl PortConfig {

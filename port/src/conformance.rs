@@ -20,7 +20,7 @@ pub use control::{
 pub use offload::offloads;
 pub use traffic::{
     callbacks, close_with_mbufs_out, descriptor_status, empty_pool, frame_sizes, mbufs_come_home, partial_tx,
-    stats_add_up, stop_and_start, two_lcores, tx_buffer,
+    recycle, scatter, stats_add_up, stop_and_start, two_lcores, tx_buffer,
 };
 
 use crate::driver::PortDriver;
@@ -102,6 +102,8 @@ pub const ALL: &[(&str, Check)] = &[
     ("callbacks", callbacks),
     ("tx_buffer", tx_buffer),
     ("offloads", offloads),
+    ("recycle", recycle),
+    ("scatter", scatter),
 ];
 
 /// Runs all checks, naming each on standard output before it runs.

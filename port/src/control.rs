@@ -9,11 +9,16 @@ use crate::queue::{Held, QueueParts};
 use crate::stats::Baseline;
 use crate::{
     Direction, Gate, Link, PortConfig, PortError, PortEvent, PortId, PortInfo, PortState, QueueId,
-    RxCounters, RxQueue, RxQueueConfig, TxCounters, TxQueue, TxQueueConfig,
+    RxCounters, RxOffloads, RxQueue, RxQueueConfig, TxCounters, TxQueue, TxQueueConfig,
 };
+use pollux_eal::barrier;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// How long [`Port::stop`] waits for bursts under way: long for a burst, even one whose lcore has lost its processor.
+pub const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What the control handle keeps of a queue.
 struct QueueSlot<C> {
@@ -25,6 +30,31 @@ struct QueueSlot<C> {
 impl<C: Default> Default for QueueSlot<C> {
     fn default() -> Self {
         Self { counters: Arc::default(), held: Arc::default(), set_up: false }
+    }
+}
+
+impl<C> QueueSlot<C> {
+    /// Takes the queue for a value that is about to be made; until the driver has agreed it counts as not set up.
+    fn take(
+        &mut self,
+        (port, port_name, gate): (PortId, &Arc<str>, &Gate),
+        direction: Direction,
+        queue: QueueId,
+    ) -> Result<QueueParts<C>, PortError> {
+        let held = Held::take(&self.held).ok_or_else(|| PortError::QueueHeld {
+            port: port_name.to_string(),
+            direction,
+            queue,
+        })?;
+        self.set_up = false;
+        Ok(QueueParts {
+            gate: gate.clone(),
+            counters: Arc::clone(&self.counters),
+            port,
+            port_name: Arc::clone(port_name),
+            queue,
+            held,
+        })
     }
 }
 
@@ -143,6 +173,9 @@ impl Port {
         let info = self.info.clone();
         self.within("rx queues", config.rx_queues.len() as u64, 0, info.max_rx_queues.into())?;
         self.within("tx queues", config.tx_queues.len() as u64, 0, info.max_tx_queues.into())?;
+        if config.scatter == Some(true) {
+            config.rx_offloads |= RxOffloads::SCATTER;
+        }
         self.check_offloads(config.rx_offloads, config.tx_offloads)?;
         for (number, queue) in config.rx_queues.iter_mut().enumerate() {
             queue.descriptors = self.rx_descriptors(queue.descriptors)?;
@@ -155,6 +188,7 @@ impl Port {
         if let Some(mtu) = config.mtu {
             self.within("MTU", mtu.into(), info.min_mtu.into(), info.max_mtu.into())?;
         }
+        self.check_long_packets(&config)?;
         self.driver.configure(&config).map_err(|error| error.named(&self.name))?;
         self.state = PortState::Configured;
         self.rx.iter_mut().for_each(|slot| slot.set_up = false);
@@ -209,32 +243,22 @@ impl Port {
         config.descriptors = self.rx_descriptors(config.descriptors)?;
         self.check_rx_queue_offloads(queue.0.into(), config.offloads, self.config.rx_offloads)?;
         self.check_pool(queue, &config)?;
+        let scatter = self.scatters(config.offloads);
         let slot = &mut self.rx[usize::from(queue.0)];
-        let held = Held::take(&slot.held).ok_or_else(|| PortError::QueueHeld {
-            port: self.name.to_string(),
-            direction: Direction::Rx,
-            queue,
-        })?;
-        slot.set_up = false;
+        let parts = slot.take((self.id, &self.name, &self.gate), Direction::Rx, queue)?;
         let setup = RxSetup {
             port: self.id,
             queue,
             descriptors: config.descriptors,
             pool: config.pool.clone(),
             offloads: self.config.rx_offloads | config.offloads,
-            counters: Arc::clone(&slot.counters),
+            scatter,
+            max_lro_bytes: self.config.max_lro_bytes.unwrap_or(self.info.max_lro_bytes),
+            counters: Arc::clone(&parts.counters),
             gate: self.gate.clone(),
         };
         let driver = self.driver.rx_queue_setup(setup).map_err(|error| error.named(&self.name))?;
         slot.set_up = true;
-        let parts = QueueParts {
-            gate: self.gate.clone(),
-            counters: Arc::clone(&slot.counters),
-            port: self.id,
-            port_name: Arc::clone(&self.name),
-            queue,
-            held,
-        };
         self.config.rx_queues[usize::from(queue.0)] = config;
         Ok(RxQueue::new(driver, parts))
     }
@@ -265,30 +289,17 @@ impl Port {
         config.descriptors = self.tx_descriptors(config.descriptors)?;
         self.check_tx_queue_offloads(queue.0.into(), config.offloads, self.config.tx_offloads)?;
         let slot = &mut self.tx[usize::from(queue.0)];
-        let held = Held::take(&slot.held).ok_or_else(|| PortError::QueueHeld {
-            port: self.name.to_string(),
-            direction: Direction::Tx,
-            queue,
-        })?;
-        slot.set_up = false;
+        let parts = slot.take((self.id, &self.name, &self.gate), Direction::Tx, queue)?;
         let setup = TxSetup {
             port: self.id,
             queue,
             descriptors: config.descriptors,
             offloads: self.config.tx_offloads | config.offloads,
-            counters: Arc::clone(&slot.counters),
+            counters: Arc::clone(&parts.counters),
             gate: self.gate.clone(),
         };
         let driver = self.driver.tx_queue_setup(setup).map_err(|error| error.named(&self.name))?;
         slot.set_up = true;
-        let parts = QueueParts {
-            gate: self.gate.clone(),
-            counters: Arc::clone(&slot.counters),
-            port: self.id,
-            port_name: Arc::clone(&self.name),
-            queue,
-            held,
-        };
         self.config.tx_queues[usize::from(queue.0)] = config;
         Ok(TxQueue::new(driver, parts))
     }
@@ -319,17 +330,44 @@ impl Port {
         Ok(())
     }
 
-    /// Ends the flow: a burst that begins after this returns moves nothing. One under way on another lcore ends by itself.
+    /// Ends the flow: when this returns no burst is under way on any lcore, and none that begins later moves anything.
+    ///
+    /// It waits for bursts under way, [`STOP_PATIENCE`] at most. A callback on a queue must not stop the queue's port: it
+    /// would wait for itself.
     ///
     /// # Errors
-    /// When not started; when the driver refuses, in which case the port counts as stopped nevertheless.
+    /// When not started; when the driver refuses; [`PortError::BurstUnderWay`] when a burst does not end. In the last two
+    /// cases the port counts as stopped nevertheless.
     pub fn stop(&mut self) -> Result<(), PortError> {
         if self.state != PortState::Started {
             return Err(self.wrong_state("stop", "started"));
         }
         self.gate.shut();
         self.state = PortState::Stopped;
-        self.driver.stop().map_err(|error| error.named(&self.name))
+        let waited = self.wait_for_bursts();
+        let stopped = self.driver.stop().map_err(|error| error.named(&self.name));
+        waited.and(stopped)
+    }
+
+    /// The gate is shut by now: bursts that found it open are those waited for.
+    fn wait_for_bursts(&self) -> Result<(), PortError> {
+        // Pairs with the light one that each burst begins with: it saw the gate shut, or is seen here.
+        barrier::heavy();
+        let end = Instant::now() + STOP_PATIENCE;
+        let rx = self.rx.iter().map(|slot| slot.counters.at_work()).enumerate();
+        let tx = self.tx.iter().map(|slot| slot.counters.at_work()).enumerate();
+        let all = rx.map(|slot| (Direction::Rx, slot)).chain(tx.map(|slot| (Direction::Tx, slot)));
+        for (direction, (number, at_work)) in all {
+            if !at_work.wait(end.saturating_duration_since(Instant::now())) {
+                return Err(PortError::BurstUnderWay {
+                    port: self.name.to_string(),
+                    direction,
+                    queue: QueueId(u16::try_from(number).unwrap_or(u16::MAX)),
+                    waited: STOP_PATIENCE,
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Ends the port. Queue values that are alive stay valid and move nothing.

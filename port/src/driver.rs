@@ -3,6 +3,7 @@
 //! The control handle calls [`PortDriver`] and checks states and limits before it does, so a driver sees only calls
 //! that are in order. The data halves move to lcores; each burst is one dynamic call.
 use crate::config::PortConfig;
+use crate::link::{Fec, FecModes, SpeedFec, SpeedLanes};
 use crate::{
     Gate, Link, MacAddr, PortError, PortId, PortInfo, QueueId, RxCounters, RxOffloads, TxCounters, TxOffloads,
 };
@@ -63,6 +64,18 @@ pub trait RxBurst: Send {
     /// Called before the first burst after each start of the port.
     fn resume(&mut self) {}
 
+    /// Takes from `spare` mbufs to receive into, as far as there is room: those that are plain mbufs of its own pool
+    /// ([`Mbuf::is_plain_of`]). What they hold means nothing. The rest stays in `spare`. How many were taken.
+    ///
+    /// Hot.
+    ///
+    /// # Errors
+    /// [`PortError::Unsupported`], with the reason.
+    fn refill(&mut self, spare: &mut Burst) -> Result<usize, PortError> {
+        let _ = spare;
+        Err(PortError::unsupported("refill", "the queue keeps no mbufs to receive into"))
+    }
+
     /// Which of its ways of receiving the driver chose.
     fn mode(&self) -> &'static str;
 
@@ -94,6 +107,18 @@ pub trait TxBurst: Send {
 
     /// Called before the first burst after each start of the port.
     fn resume(&mut self) {}
+
+    /// Appends mbufs that are sent to `spare`, as far as there is room, instead of freeing them; how many. From the first
+    /// call on some are kept for the next.
+    ///
+    /// Hot.
+    ///
+    /// # Errors
+    /// [`PortError::Unsupported`], with the reason.
+    fn recycle(&mut self, spare: &mut Burst) -> Result<usize, PortError> {
+        let _ = spare;
+        Err(PortError::unsupported("recycle", "the queue holds no mbuf after sending"))
+    }
 
     /// Which of its ways of sending the driver chose.
     fn mode(&self) -> &'static str;
@@ -138,6 +163,11 @@ pub struct RxSetup {
     pub pool: MbufPool,
     /// What to do to packets: what was asked of the port and of this queue, inside what the driver stated.
     pub offloads: RxOffloads,
+    /// A frame longer than one buffer may arrive as a chain: it was asked for, or the driver offers it and nobody said no.
+    /// Else it is dropped as [`RxDrop::TooLong`](crate::RxDrop::TooLong).
+    pub scatter: bool,
+    /// A packet joined of several that is longer than this is dropped, with the same reason.
+    pub max_lro_bytes: u32,
     /// Where to count drops. Packets and bytes are counted by the queue value.
     pub counters: Arc<RxCounters>,
     /// To tell that the device is gone.
@@ -188,7 +218,8 @@ pub trait PortDriver: Send {
         Ok(())
     }
 
-    /// Ends the flow. The gate is shut by now; a burst that began before may still be under way.
+    /// Ends the flow. The gate is shut by now and no burst is under way, but for one that has outlasted
+    /// [`STOP_PATIENCE`](crate::STOP_PATIENCE).
     fn stop(&mut self) -> Result<(), PortError> {
         Ok(())
     }
@@ -212,8 +243,42 @@ pub trait PortDriver: Send {
         Vec::new()
     }
 
+    /// One of [`PortDriver::xstats`], or a reason for drops, need not be counted any more, or is wanted again. Only a device
+    /// that gains from it does anything: the control handle lets the number stand still anyway.
+    fn set_xstat_enabled(&mut self, name: &str, on: bool) -> Result<(), PortError> {
+        let _ = (name, on);
+        Ok(())
+    }
+
     /// The link now.
     fn link(&mut self) -> Link;
+
+    /// Over how many lanes the link can run, by speed.
+    fn lane_capabilities(&mut self) -> Result<Vec<SpeedLanes>, PortError> {
+        Err(PortError::unsupported("lane capabilities", "the device does not tell its lanes"))
+    }
+
+    /// Changes the number of lanes; at least 1.
+    fn set_lanes(&mut self, lanes: u16) -> Result<(), PortError> {
+        let _ = lanes;
+        Err(PortError::unsupported("lane change", "the device has no lanes to choose"))
+    }
+
+    /// Which error corrections the link can use, by speed.
+    fn fec_capabilities(&mut self) -> Result<Vec<SpeedFec>, PortError> {
+        Err(PortError::unsupported("FEC capabilities", "there is no wire to correct errors of"))
+    }
+
+    /// The error correction asked for and that in use.
+    fn fec(&mut self) -> Result<Fec, PortError> {
+        Err(PortError::unsupported("FEC", "there is no wire to correct errors of"))
+    }
+
+    /// Asks for one of these error corrections; never empty, and [`FecModes::OFF`] stands alone.
+    fn set_fec(&mut self, modes: FecModes) -> Result<(), PortError> {
+        let _ = modes;
+        Err(PortError::unsupported("FEC change", "there is no wire to correct errors of"))
+    }
 
     /// Takes the link up or down.
     fn set_link_up(&mut self, up: bool) -> Result<(), PortError> {

@@ -108,6 +108,21 @@ pub enum PortError {
         /// The queue.
         queue: QueueId,
     },
+    /// A burst that began before the port was stopped has not ended.
+    #[error(
+        "port {port}: a burst on {direction} queue {queue} is still under way {} ms after the stop; let its lcore go on, and \
+         do not stop a port from its own queue's callback", .waited.as_millis()
+    )]
+    BurstUnderWay {
+        /// The port's name.
+        port: String,
+        /// Its half.
+        direction: Direction,
+        /// The queue.
+        queue: QueueId,
+        /// How long the stop waited.
+        waited: std::time::Duration,
+    },
     /// The pool cannot fill the queue.
     #[error(
         "port {port}: pool {pool} holds {has} mbufs, rx queue {queue} needs {needs}; make the pool larger"
@@ -155,6 +170,14 @@ pub enum PortError {
     NameTaken {
         /// The name.
         name: String,
+    },
+    /// The port belongs to somebody else.
+    #[error("port {port} belongs to {owner}; it is to let go of it first")]
+    Owned {
+        /// The port's name.
+        port: String,
+        /// Its owner.
+        owner: String,
     },
     /// No port of that number or name.
     #[error("there is no port {wanted}; there are: {present}")]
@@ -221,6 +244,7 @@ impl PortError {
             | Self::NoQueue { port, .. }
             | Self::QueueHeld { port, .. }
             | Self::QueueNotSetUp { port, .. }
+            | Self::BurstUnderWay { port, .. }
             | Self::PoolTooSmall { port, .. }
             | Self::RoomTooSmall { port, .. }
             | Self::Address { port, .. }
@@ -230,7 +254,7 @@ impl PortError {
                     name.clone_into(port);
                 }
             }
-            Self::NameTaken { .. } | Self::NoPort { .. } => {}
+            Self::NameTaken { .. } | Self::NoPort { .. } | Self::Owned { .. } => {}
         }
         self
     }

@@ -18,6 +18,7 @@ pub mod tracer;
 
 use crate::config::PortConfig;
 use crate::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
+use crate::link::{Fec, FecModes, SpeedFec, SpeedLanes};
 use crate::{Link, MacAddr, PortError, PortInfo};
 use fault::FaultPlan;
 use pollux_config::{ConfigError, DeviceArg, KeyReader};
@@ -166,8 +167,32 @@ impl PortDriver for Layered {
         all
     }
 
+    fn set_xstat_enabled(&mut self, name: &str, on: bool) -> Result<(), PortError> {
+        self.driver.set_xstat_enabled(name, on)
+    }
+
     fn link(&mut self) -> Link {
         self.driver.link()
+    }
+
+    fn lane_capabilities(&mut self) -> Result<Vec<SpeedLanes>, PortError> {
+        self.driver.lane_capabilities()
+    }
+
+    fn set_lanes(&mut self, lanes: u16) -> Result<(), PortError> {
+        self.driver.set_lanes(lanes)
+    }
+
+    fn fec_capabilities(&mut self) -> Result<Vec<SpeedFec>, PortError> {
+        self.driver.fec_capabilities()
+    }
+
+    fn fec(&mut self) -> Result<Fec, PortError> {
+        self.driver.fec()
+    }
+
+    fn set_fec(&mut self, modes: FecModes) -> Result<(), PortError> {
+        self.driver.set_fec(modes)
     }
 
     fn set_link_up(&mut self, up: bool) -> Result<(), PortError> {
@@ -218,6 +243,10 @@ macro_rules! pass_rx {
             self.inner.resume();
         }
 
+        fn refill(&mut self, spare: &mut Burst) -> Result<usize, crate::PortError> {
+            self.inner.refill(spare)
+        }
+
         fn mode(&self) -> &'static str {
             self.inner.mode()
         }
@@ -236,6 +265,10 @@ macro_rules! pass_tx {
     () => {
         fn resume(&mut self) {
             self.inner.resume();
+        }
+
+        fn recycle(&mut self, spare: &mut Burst) -> Result<usize, crate::PortError> {
+            self.inner.recycle(spare)
         }
 
         fn mode(&self) -> &'static str {

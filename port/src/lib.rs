@@ -45,6 +45,7 @@ mod id;
 pub mod layer;
 mod link;
 mod offload;
+mod owner;
 mod queue;
 mod registry;
 mod stats;
@@ -53,12 +54,13 @@ pub use buffer::{TxBuffer, TxErrorCallback};
 pub use config::{
     DescriptorLimits, PortConfig, PortEvent, PortInfo, PortState, RxQueueConfig, TxQueueConfig,
 };
-pub use control::{Port, Queues};
+pub use control::{Port, Queues, STOP_PATIENCE};
 pub use error::{Direction, PortError};
 pub use gate::Gate;
 pub use id::{BadMacAddr, MacAddr, PortId, QueueId};
-pub use link::{Duplex, Link};
+pub use link::{Duplex, Fec, FecModes, Link, SpeedFec, SpeedLanes};
 pub use offload::{RxOffloads, TxOffloads};
-pub use queue::{CallbackId, RxCallback, RxQueue, TxCallback, TxQueue};
+pub use owner::Owner;
+pub use queue::{CallbackId, Queue, Rx, RxCallback, RxQueue, Tx, TxCallback, TxQueue, Way};
 pub use registry::Ports;
 pub use stats::{Dropped, PortStats, QueueStats, RxCounters, RxDrop, TxCounters, TxDrop, Xstat};

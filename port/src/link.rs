@@ -22,13 +22,66 @@ pub struct Link {
     pub duplex: Duplex,
     /// The speed was negotiated rather than fixed.
     pub autoneg: bool,
+    /// Over how many lanes it runs; `None` when nobody tells.
+    pub lanes: Option<u16>,
+}
+
+bitflags::bitflags! {
+    /// Forward error corrections, under the names of DPDK's `rte_eth_fec_mode` and of ethtool(8).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct FecModes: u32 {
+        /// None.
+        const OFF = 1;
+        /// As both ends agree.
+        const AUTO = 2;
+        /// Firecode, IEEE 802.3 clause 74.
+        const BASER = 4;
+        /// Reed-Solomon, clauses 91 and 108.
+        const RS = 8;
+        /// Reed-Solomon with low latency.
+        const LLRS = 16;
+    }
+}
+
+impl fmt::Display for FecModes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<String> = self.iter_names().map(|(name, _)| name.to_ascii_lowercase()).collect();
+        f.write_str(if names.is_empty() { "unknown".into() } else { names.join(", ") }.as_str())
+    }
+}
+
+/// A port's forward error correction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Fec {
+    /// What was asked for: one of these.
+    pub configured: FecModes,
+    /// What the link uses; empty when it is down or nobody tells.
+    pub active: FecModes,
+}
+
+/// The error corrections that a port has at a speed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SpeedFec {
+    /// Megabits per second; `None` for whichever speed it has.
+    pub speed_mbps: Option<u32>,
+    /// Which.
+    pub modes: FecModes,
+}
+
+/// The numbers of lanes over which a port can run at a speed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SpeedLanes {
+    /// Megabits per second.
+    pub speed_mbps: u32,
+    /// Ascending.
+    pub lanes: Vec<u16>,
 }
 
 impl Link {
     /// An up, full-duplex link of fixed speed, as soft ports have it.
     #[must_use]
     pub fn fixed(up: bool, speed_mbps: u32) -> Self {
-        Self { up, speed_mbps: Some(speed_mbps), duplex: Duplex::Full, autoneg: false }
+        Self { up, speed_mbps: Some(speed_mbps), duplex: Duplex::Full, autoneg: false, lanes: None }
     }
 }
 
@@ -46,7 +99,12 @@ impl fmt::Display for Link {
             Duplex::Half => " half-duplex",
             Duplex::Full => " full-duplex",
         })?;
-        f.write_str(if self.autoneg { " autoneg" } else { " fixed" })
+        f.write_str(if self.autoneg { " autoneg" } else { " fixed" })?;
+        match self.lanes {
+            None => Ok(()),
+            Some(1) => f.write_str(", 1 lane"),
+            Some(lanes) => write!(f, ", {lanes} lanes"),
+        }
     }
 }
 
@@ -58,7 +116,11 @@ mod tests {
     fn a_link_reads_well() {
         assert_eq!(Link::fixed(true, 10_000).to_string(), "up at 10 Gbps full-duplex fixed");
         assert_eq!(Link::default().to_string(), "down");
-        let odd = Link { up: true, speed_mbps: None, duplex: Duplex::Half, autoneg: true };
+        let odd = Link { up: true, duplex: Duplex::Half, autoneg: true, ..Link::default() };
         assert_eq!(odd.to_string(), "up at unknown speed half-duplex autoneg");
+        let wide = Link { lanes: Some(4), ..Link::fixed(true, 100_000) };
+        assert_eq!(wide.to_string(), "up at 100 Gbps full-duplex fixed, 4 lanes");
+        assert_eq!((FecModes::AUTO | FecModes::RS).to_string(), "auto, rs");
+        assert_eq!(FecModes::empty().to_string(), "unknown");
     }
 }

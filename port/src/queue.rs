@@ -1,44 +1,15 @@
 //! The queue values that an lcore owns: [`RxQueue`] and [`TxQueue`].
+mod callback;
+
 use crate::driver::{Moved, RxBurst, RxDescriptor, TxBurst, TxDescriptor};
-use crate::gate::Passage;
+use crate::gate::{AtWork, Passage};
 use crate::{Gate, PortError, PortId, QueueId, RxCounters, TxCounters};
+use callback::Callbacks;
+pub use callback::{CallbackId, RxCallback, TxCallback};
 use pollux_mempool::Burst;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Names one callback on a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CallbackId(u64);
-
-/// Runs on an rx queue's lcore after a burst: the burst, and where in it the new mbufs begin.
-pub type RxCallback = Box<dyn FnMut(&mut Burst, usize) + Send>;
-
-/// Runs on a tx queue's lcore before a burst is sent.
-pub type TxCallback = Box<dyn FnMut(&mut Burst) + Send>;
-
-/// Callbacks in the order in which they were added.
-struct Callbacks<F> {
-    next: u64,
-    list: Vec<(CallbackId, F)>,
-}
-
-impl<F> Callbacks<F> {
-    fn add(slot: &mut Option<Box<Self>>, callback: F) -> CallbackId {
-        let this = slot.get_or_insert_with(|| Box::new(Self { next: 0, list: Vec::new() }));
-        let id = CallbackId(this.next);
-        this.next += 1;
-        this.list.push((id, callback));
-        id
-    }
-
-    fn remove(slot: &mut Option<Box<Self>>, id: CallbackId) -> bool {
-        let Some(this) = slot else { return false };
-        let before = this.list.len();
-        this.list.retain(|(known, _)| *known != id);
-        this.list.len() < before
-    }
-}
 
 /// Says "in use" to the control handle for as long as it lives.
 pub(crate) struct Held(Arc<AtomicBool>);
@@ -65,66 +36,238 @@ pub(crate) struct QueueParts<C> {
     pub(crate) port: PortId,
     pub(crate) port_name: Arc<str>,
     pub(crate) queue: QueueId,
-    // Last, so that it says "free" only when all else is dropped; see `RxQueue`.
+    // Last, so that it says "free" only when all else is dropped; see `Queue`.
     #[expect(dead_code, reason = "its drop is what it is for")]
     pub(crate) held: Held,
+}
+
+/// What differs between the two kinds of queue. [`Rx`] and [`Tx`] are all there are.
+pub trait Way: way::Sealed {}
+
+/// From the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rx {}
+
+/// To the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tx {}
+
+impl Way for Rx {}
+impl Way for Tx {}
+
+mod way {
+    use super::{AtWork, PortError, Rx, RxBurst, RxCallback, RxCounters, RxDescriptor};
+    use super::{Tx, TxBurst, TxCallback, TxCounters, TxDescriptor};
+
+    /// Where the drivers' two traits say the same under two names.
+    pub trait Sealed {
+        const NAME: &'static str;
+        type Driver: ?Sized;
+        type Counters;
+        type Callback;
+        type Descriptor;
+        fn at_work(counters: &Self::Counters) -> &AtWork;
+        fn resume(driver: &mut Self::Driver);
+        fn mode(driver: &Self::Driver) -> &'static str;
+        fn queue_count(driver: &Self::Driver) -> Result<usize, PortError>;
+        fn descriptor_status(driver: &Self::Driver, offset: usize) -> Result<Self::Descriptor, PortError>;
+    }
+
+    macro_rules! way {
+        ($way:ty, $name:literal, $driver:ident, $counters:ty, $callback:ty, $descriptor:ty) => {
+            impl Sealed for $way {
+                const NAME: &'static str = $name;
+                type Driver = dyn $driver;
+                type Counters = $counters;
+                type Callback = $callback;
+                type Descriptor = $descriptor;
+
+                #[inline(always)]
+                fn at_work(counters: &$counters) -> &AtWork {
+                    counters.at_work()
+                }
+
+                fn resume(driver: &mut Self::Driver) {
+                    driver.resume();
+                }
+
+                fn mode(driver: &Self::Driver) -> &'static str {
+                    driver.mode()
+                }
+
+                fn queue_count(driver: &Self::Driver) -> Result<usize, PortError> {
+                    driver.queue_count()
+                }
+
+                fn descriptor_status(driver: &Self::Driver, offset: usize) -> Result<$descriptor, PortError> {
+                    driver.descriptor_status(offset)
+                }
+            }
+        };
+    }
+    way!(Rx, "RxQueue", RxBurst, RxCounters, RxCallback, RxDescriptor);
+    way!(Tx, "TxQueue", TxBurst, TxCounters, TxCallback, TxDescriptor);
 }
 
 /// A port's rx queue: a value that moves to one lcore, where `&mut` is its lock.
 ///
 /// It outlives stop and start of the port; while the port is stopped or gone, bursts bring nothing.
-pub struct RxQueue {
-    driver: Box<dyn RxBurst>,
+pub type RxQueue = Queue<Rx>;
+
+/// A port's tx queue: a value that moves to one lcore, where `&mut` is its lock.
+///
+/// It outlives stop and start of the port; while the port is stopped or gone, bursts take nothing.
+pub type TxQueue = Queue<Tx>;
+
+/// A queue of either kind: [`RxQueue`] or [`TxQueue`].
+pub struct Queue<W: Way> {
+    driver: Box<W::Driver>,
     known: u32,
-    callbacks: Option<Box<Callbacks<RxCallback>>>,
+    callbacks: Option<Box<Callbacks<W::Callback>>>,
     // After `driver`: fields drop in order.
-    parts: QueueParts<RxCounters>,
+    parts: QueueParts<W::Counters>,
 }
 
-impl RxQueue {
-    pub(crate) fn new(driver: Box<dyn RxBurst>, parts: QueueParts<RxCounters>) -> Self {
+impl<W: Way> Queue<W> {
+    pub(crate) fn new(driver: Box<W::Driver>, parts: QueueParts<W::Counters>) -> Self {
         Self { driver, known: Gate::NEVER, callbacks: None, parts }
     }
 
-    /// Appends up to `max` received mbufs to `burst`, as far as there is room; how many.
-    ///
-    /// Hot: one load, one dynamic call and the driver's work; neither allocates nor locks.
-    #[inline]
-    pub fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> usize {
-        if !self.parts.gate.is(self.known) && !self.wake() {
-            return 0;
+    /// Runs `work` if the gate is open, and lets the control handle know for how long: [`Port::stop`](crate::Port::stop)
+    /// waits for it. Two plain stores, one load.
+    #[inline(always)]
+    fn at_work<T>(
+        &mut self,
+        otherwise: T,
+        work: impl FnOnce(&mut W::Driver, &W::Counters, &mut Option<Box<Callbacks<W::Callback>>>) -> T,
+    ) -> T {
+        let Self { driver, known, callbacks, parts } = self;
+        // First the word that says "at work", then the look at the gate; `Port::stop` does the opposite.
+        let _inside = W::at_work(&parts.counters).enter();
+        if !parts.gate.is(*known) && !Self::wake(driver, &parts.gate, known) {
+            return otherwise;
         }
-        let before = burst.len();
-        let Moved { packets, bytes } = self.driver.rx_burst(burst, max.min(burst.remaining_capacity()));
-        debug_assert_eq!(burst.len(), before + packets, "the driver says what it appended");
-        if packets == 0 {
-            return 0;
-        }
-        self.parts.counters.count(packets, bytes);
-        match &mut self.callbacks {
-            None => packets,
-            Some(callbacks) => Self::call(callbacks, burst, before),
-        }
+        work(driver, &parts.counters, callbacks)
     }
 
     #[cold]
-    fn wake(&mut self) -> bool {
-        match self.parts.gate.passage() {
+    fn wake(driver: &mut W::Driver, gate: &Gate, known: &mut u32) -> bool {
+        match gate.passage() {
             Passage::Shut => false,
             Passage::Opened(word) => {
-                self.driver.resume();
-                self.known = word;
+                W::resume(driver);
+                *known = word;
                 true
             }
         }
     }
 
-    #[cold]
-    fn call(callbacks: &mut Callbacks<RxCallback>, burst: &mut Burst, before: usize) -> usize {
-        for (_, callback) in &mut callbacks.list {
-            callback(burst, before);
-        }
-        burst.len().saturating_sub(before)
+    /// Takes a callback off; false when it is not there.
+    pub fn remove_callback(&mut self, id: CallbackId) -> bool {
+        Callbacks::remove(&mut self.callbacks, id)
+    }
+
+    /// The port's number.
+    #[must_use]
+    pub fn port(&self) -> PortId {
+        self.parts.port
+    }
+
+    /// The port's name.
+    #[must_use]
+    pub fn port_name(&self) -> &str {
+        &self.parts.port_name
+    }
+
+    /// The queue's number.
+    #[must_use]
+    pub fn queue(&self) -> QueueId {
+        self.parts.queue
+    }
+
+    /// What the queue counts.
+    #[must_use]
+    pub fn counters(&self) -> &W::Counters {
+        &self.parts.counters
+    }
+
+    /// The device has disappeared; no burst will ever move anything.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.parts.gate.is_gone()
+    }
+
+    /// Which of its ways of receiving or sending the driver chose.
+    #[must_use]
+    pub fn burst_mode(&self) -> &'static str {
+        W::mode(&self.driver)
+    }
+
+    /// Packets that wait in the queue.
+    ///
+    /// # Errors
+    /// [`PortError::Unsupported`] where the device does not tell.
+    pub fn queue_count(&self) -> Result<usize, PortError> {
+        W::queue_count(&self.driver).map_err(|error| error.named(&self.parts.port_name))
+    }
+
+    /// State of the descriptor `offset` places behind the next one to be fetched, or to be filled.
+    ///
+    /// # Errors
+    /// [`PortError::Unsupported`] where the device does not tell.
+    pub fn descriptor_status(&self, offset: usize) -> Result<W::Descriptor, PortError> {
+        W::descriptor_status(&self.driver, offset).map_err(|error| error.named(&self.parts.port_name))
+    }
+}
+
+impl RxQueue {
+    /// Appends up to `max` received mbufs to `burst`, as far as there is room; how many.
+    ///
+    /// Hot: one load, two stores, one dynamic call and the driver's work; neither allocates nor locks.
+    #[inline]
+    pub fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> usize {
+        self.at_work(0, |driver, counters, callbacks| {
+            let before = burst.len();
+            let Moved { packets, bytes } = driver.rx_burst(burst, max.min(burst.remaining_capacity()));
+            debug_assert_eq!(burst.len(), before + packets, "the driver says what it appended");
+            if packets == 0 {
+                return 0;
+            }
+            counters.count(packets, bytes);
+            match callbacks {
+                None => packets,
+                Some(callbacks) => callbacks.after_rx(burst, before),
+            }
+        })
+    }
+
+    /// Takes buffers out of `spare` to receive into, before it asks its pool: those that [`TxQueue::recycle`] put there,
+    /// on the same lcore. How many were taken; the rest (another pool's, shared ones, more than there is room for) stays.
+    ///
+    /// While the port is stopped none is taken.
+    ///
+    /// # Errors
+    /// [`PortError::Unsupported`], with the reason.
+    ///
+    /// ```
+    /// use pollux_mempool::Burst;
+    /// use pollux_port::{PortError, RxQueue, TxQueue};
+    ///
+    /// /// Sends on what was received; what was sent is received into again, past the pool.
+    /// fn round(rx: &mut RxQueue, tx: &mut TxQueue, burst: &mut Burst) -> Result<usize, PortError> {
+    ///     let mut spare = Burst::new();
+    ///     tx.recycle(&mut spare)?;
+    ///     rx.refill(&mut spare)?;
+    ///     // What `rx` did not take goes home here.
+    ///     drop(spare);
+    ///     rx.rx_burst(burst, 32);
+    ///     Ok(tx.tx_burst(burst))
+    /// }
+    /// ```
+    #[inline]
+    pub fn refill(&mut self, spare: &mut Burst) -> Result<usize, PortError> {
+        let taken = self.at_work(Ok(0), |driver, _, _| driver.refill(spare));
+        taken.map_err(|error| error.named(&self.parts.port_name))
     }
 
     /// Runs `callback` after each burst that brought something, behind those already there.
@@ -133,167 +276,43 @@ impl RxQueue {
     pub fn add_callback(&mut self, callback: RxCallback) -> CallbackId {
         Callbacks::add(&mut self.callbacks, callback)
     }
-
-    /// Takes a callback off; false when it is not there.
-    pub fn remove_callback(&mut self, id: CallbackId) -> bool {
-        Callbacks::remove(&mut self.callbacks, id)
-    }
-
-    /// The port's number.
-    #[must_use]
-    pub fn port(&self) -> PortId {
-        self.parts.port
-    }
-
-    /// The port's name.
-    #[must_use]
-    pub fn port_name(&self) -> &str {
-        &self.parts.port_name
-    }
-
-    /// The queue's number.
-    #[must_use]
-    pub fn queue(&self) -> QueueId {
-        self.parts.queue
-    }
-
-    /// What the queue counts.
-    #[must_use]
-    pub fn counters(&self) -> &RxCounters {
-        &self.parts.counters
-    }
-
-    /// The device has disappeared; no burst will ever bring anything.
-    #[must_use]
-    pub fn is_gone(&self) -> bool {
-        self.parts.gate.is_gone()
-    }
-
-    /// Which of its ways of receiving the driver chose.
-    #[must_use]
-    pub fn burst_mode(&self) -> &'static str {
-        self.driver.mode()
-    }
-
-    /// Packets that wait in the queue.
-    ///
-    /// # Errors
-    /// [`PortError::Unsupported`] where the device does not tell.
-    pub fn queue_count(&self) -> Result<usize, PortError> {
-        self.driver.queue_count().map_err(|error| error.named(&self.parts.port_name))
-    }
-
-    /// State of the descriptor `offset` places behind the next one to be fetched.
-    ///
-    /// # Errors
-    /// [`PortError::Unsupported`] where the device does not tell.
-    pub fn descriptor_status(&self, offset: usize) -> Result<RxDescriptor, PortError> {
-        self.driver.descriptor_status(offset).map_err(|error| error.named(&self.parts.port_name))
-    }
-}
-
-impl fmt::Debug for RxQueue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RxQueue({}/{} {})", self.parts.port_name, self.parts.queue, self.driver.mode())
-    }
-}
-
-/// A port's tx queue: a value that moves to one lcore, where `&mut` is its lock.
-///
-/// It outlives stop and start of the port; while the port is stopped or gone, bursts take nothing.
-pub struct TxQueue {
-    driver: Box<dyn TxBurst>,
-    known: u32,
-    callbacks: Option<Box<Callbacks<TxCallback>>>,
-    parts: QueueParts<TxCounters>,
 }
 
 impl TxQueue {
-    pub(crate) fn new(driver: Box<dyn TxBurst>, parts: QueueParts<TxCounters>) -> Self {
-        Self { driver, known: Gate::NEVER, callbacks: None, parts }
-    }
-
     /// Sends mbufs from the front of `burst`; how many left it. What does not fit stays with the caller, in order.
     ///
-    /// Hot: one load, one dynamic call and the driver's work; neither allocates nor locks.
+    /// Hot: one load, two stores, one dynamic call and the driver's work; neither allocates nor locks.
     #[inline]
     pub fn tx_burst(&mut self, burst: &mut Burst) -> usize {
-        if !self.parts.gate.is(self.known) && !self.wake() {
-            return 0;
-        }
-        if let Some(callbacks) = &mut self.callbacks {
-            Self::call(callbacks, burst);
-        }
-        let before = burst.len();
-        let Moved { packets, bytes } = self.driver.tx_burst(burst);
-        self.parts.counters.count(packets, bytes);
-        before - burst.len()
-    }
-
-    #[cold]
-    fn wake(&mut self) -> bool {
-        match self.parts.gate.passage() {
-            Passage::Shut => false,
-            Passage::Opened(word) => {
-                self.driver.resume();
-                self.known = word;
-                true
+        self.at_work(0, |driver, counters, callbacks| {
+            if let Some(callbacks) = callbacks {
+                callbacks.before_tx(burst);
             }
-        }
+            let before = burst.len();
+            let Moved { packets, bytes } = driver.tx_burst(burst);
+            counters.count(packets, bytes);
+            before - burst.len()
+        })
     }
 
-    #[cold]
-    fn call(callbacks: &mut Callbacks<TxCallback>, burst: &mut Burst) {
-        for (_, callback) in &mut callbacks.list {
-            callback(burst);
-        }
+    /// Appends to `spare`, as far as there is room, buffers of packets that are sent, which would have gone home to their
+    /// pools: for [`RxQueue::refill`]. What is in them means nothing. How many.
+    ///
+    /// From the first call on the queue keeps what it has sent until it is fetched; what it has no room to keep goes home,
+    /// and [`TxQueue::done_cleanup`] sends home the rest.
+    ///
+    /// # Errors
+    /// [`PortError::Unsupported`], with the reason.
+    #[inline]
+    pub fn recycle(&mut self, spare: &mut Burst) -> Result<usize, PortError> {
+        let given = self.at_work(Ok(0), |driver, _, _| driver.recycle(spare));
+        given.map_err(|error| error.named(&self.parts.port_name))
     }
 
     /// Runs `callback` before each burst is sent, behind those already there. What was left of an earlier burst is seen
     /// again with the next.
     pub fn add_callback(&mut self, callback: TxCallback) -> CallbackId {
         Callbacks::add(&mut self.callbacks, callback)
-    }
-
-    /// Takes a callback off; false when it is not there.
-    pub fn remove_callback(&mut self, id: CallbackId) -> bool {
-        Callbacks::remove(&mut self.callbacks, id)
-    }
-
-    /// The port's number.
-    #[must_use]
-    pub fn port(&self) -> PortId {
-        self.parts.port
-    }
-
-    /// The port's name.
-    #[must_use]
-    pub fn port_name(&self) -> &str {
-        &self.parts.port_name
-    }
-
-    /// The queue's number.
-    #[must_use]
-    pub fn queue(&self) -> QueueId {
-        self.parts.queue
-    }
-
-    /// What the queue counts.
-    #[must_use]
-    pub fn counters(&self) -> &TxCounters {
-        &self.parts.counters
-    }
-
-    /// The device has disappeared; no burst will ever take anything.
-    #[must_use]
-    pub fn is_gone(&self) -> bool {
-        self.parts.gate.is_gone()
-    }
-
-    /// Which of its ways of sending the driver chose.
-    #[must_use]
-    pub fn burst_mode(&self) -> &'static str {
-        self.driver.mode()
     }
 
     /// Frees up to `max` mbufs that are sent but still held (0: all); how many were freed.
@@ -303,26 +322,11 @@ impl TxQueue {
     pub fn done_cleanup(&mut self, max: usize) -> Result<usize, PortError> {
         self.driver.done_cleanup(max).map_err(|error| error.named(&self.parts.port_name))
     }
-
-    /// Packets that wait to be sent.
-    ///
-    /// # Errors
-    /// [`PortError::Unsupported`] where the device does not tell.
-    pub fn queue_count(&self) -> Result<usize, PortError> {
-        self.driver.queue_count().map_err(|error| error.named(&self.parts.port_name))
-    }
-
-    /// State of the descriptor `offset` places behind the next one to be filled.
-    ///
-    /// # Errors
-    /// [`PortError::Unsupported`] where the device does not tell.
-    pub fn descriptor_status(&self, offset: usize) -> Result<TxDescriptor, PortError> {
-        self.driver.descriptor_status(offset).map_err(|error| error.named(&self.parts.port_name))
-    }
 }
 
-impl fmt::Debug for TxQueue {
+impl<W: Way> fmt::Debug for Queue<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TxQueue({}/{} {})", self.parts.port_name, self.parts.queue, self.driver.mode())
+        let parts = &self.parts;
+        write!(f, "{}({}/{} {})", W::NAME, parts.port_name, parts.queue, W::mode(&self.driver))
     }
 }

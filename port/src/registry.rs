@@ -1,12 +1,25 @@
 //! The ports of one program: a value, not a global.
+mod find;
+
 use crate::driver::PortDriver;
-use crate::{Port, PortError, PortId};
+use crate::{Owner, Port, PortError, PortId};
 
 /// Ports in order of creation, found by number or by name.
+///
+/// A part of the program that builds a port out of others (a bond, say) makes itself their [`Owner`]; who goes round all
+/// ports with [`Ports::iter`] then passes them over, as DPDK's `RTE_ETH_FOREACH_DEV` does. Nothing else is held back: a
+/// port that is asked for by number or name is given whoever owns it.
 #[derive(Debug, Default)]
 pub struct Ports {
     next: u16,
-    list: Vec<Port>,
+    next_owner: u64,
+    list: Vec<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    port: Port,
+    owner: Option<Owner>,
 }
 
 impl Ports {
@@ -32,62 +45,54 @@ impl Ports {
             min: 0,
             max: u16::MAX.into(),
         })?;
-        self.list.push(Port::new(id, name, driver));
+        self.list.push(Entry { port: Port::new(id, name, driver), owner: None });
         Ok(id)
     }
 
     /// Takes a port out. Its number is not used again.
     pub fn remove(&mut self, id: PortId) -> Option<Port> {
-        let place = self.list.iter().position(|port| port.id() == id)?;
-        Some(self.list.remove(place))
+        let place = self.place(id)?;
+        Some(self.list.remove(place).port)
     }
 
     /// The port of that number.
     #[must_use]
     pub fn get(&self, id: PortId) -> Option<&Port> {
-        self.list.iter().find(|port| port.id() == id)
+        self.iter_all().find(|port| port.id() == id)
     }
 
     /// The port of that number.
     pub fn get_mut(&mut self, id: PortId) -> Option<&mut Port> {
-        self.list.iter_mut().find(|port| port.id() == id)
+        self.iter_all_mut().find(|port| port.id() == id)
     }
 
-    /// The port of that name.
-    #[must_use]
-    pub fn by_name(&self, name: &str) -> Option<&Port> {
-        self.list.iter().find(|port| port.name() == name)
+    /// Those that nobody owns, in order of creation.
+    pub fn iter(&self) -> impl Iterator<Item = &Port> {
+        self.list.iter().filter(|entry| entry.owner.is_none()).map(|entry| &entry.port)
     }
 
-    /// The port of that name.
-    pub fn by_name_mut(&mut self, name: &str) -> Option<&mut Port> {
-        self.list.iter_mut().find(|port| port.name() == name)
+    /// Those that nobody owns, in order of creation.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Port> {
+        self.list.iter_mut().filter(|entry| entry.owner.is_none()).map(|entry| &mut entry.port)
     }
 
-    /// The port that `text` means: a name, or else a number.
-    ///
-    /// # Errors
-    /// [`PortError::NoPort`], with the names there are.
-    pub fn find(&self, text: &str) -> Result<PortId, PortError> {
-        let by_number = || text.parse().ok().and_then(|number| self.get(PortId(number)));
-        self.by_name(text).or_else(by_number).map(Port::id).ok_or_else(|| {
-            let names: Vec<&str> = self.list.iter().map(Port::name).collect();
-            let present = if names.is_empty() { "none".into() } else { names.join(", ") };
-            PortError::NoPort { wanted: text.into(), present }
-        })
+    /// Those of one owner, in order of creation.
+    pub fn iter_owned_by(&self, owner: &Owner) -> impl Iterator<Item = &Port> {
+        let owned = self.list.iter().filter(|entry| entry.owner.as_ref() == Some(owner));
+        owned.map(|entry| &entry.port)
     }
 
-    /// All, in order of creation.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Port> {
-        self.list.iter()
+    /// All, whoever owns them, in order of creation.
+    pub fn iter_all(&self) -> impl ExactSizeIterator<Item = &Port> {
+        self.list.iter().map(|entry| &entry.port)
     }
 
-    /// All, in order of creation.
-    pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = &mut Port> {
-        self.list.iter_mut()
+    /// All, whoever owns them, in order of creation.
+    pub fn iter_all_mut(&mut self) -> impl ExactSizeIterator<Item = &mut Port> {
+        self.list.iter_mut().map(|entry| &mut entry.port)
     }
 
-    /// How many.
+    /// How many there are, whoever owns them.
     #[must_use]
     pub fn len(&self) -> usize {
         self.list.len()
@@ -97,5 +102,66 @@ impl Ports {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
+    }
+
+    /// A new owner, whose number nobody had before. Names need not differ.
+    pub fn new_owner(&mut self, name: &str) -> Owner {
+        self.next_owner += 1;
+        Owner { id: self.next_owner, name: name.into() }
+    }
+
+    /// Who owns a port.
+    ///
+    /// # Errors
+    /// [`PortError::NoPort`].
+    pub fn owner(&self, id: PortId) -> Result<Option<&Owner>, PortError> {
+        let place = self.place(id).ok_or_else(|| self.no_port(&id.to_string()))?;
+        Ok(self.list[place].owner.as_ref())
+    }
+
+    /// Makes a port `owner`'s. It is no error when it is already.
+    ///
+    /// # Errors
+    /// [`PortError::NoPort`]; [`PortError::Owned`] when it is another's.
+    pub fn set_owner(&mut self, id: PortId, owner: &Owner) -> Result<(), PortError> {
+        let place = self.place(id).ok_or_else(|| self.no_port(&id.to_string()))?;
+        let entry = &mut self.list[place];
+        match &entry.owner {
+            Some(other) if other != owner => {
+                Err(PortError::Owned { port: entry.port.name().into(), owner: other.to_string() })
+            }
+            _ => {
+                entry.owner = Some(owner.clone());
+                Ok(())
+            }
+        }
+    }
+
+    /// Lets go of a port that is `owner`'s. It is no error when nobody owns it.
+    ///
+    /// # Errors
+    /// As [`Ports::set_owner`].
+    pub fn unset_owner(&mut self, id: PortId, owner: &Owner) -> Result<(), PortError> {
+        self.set_owner(id, owner)?;
+        if let Some(place) = self.place(id) {
+            self.list[place].owner = None;
+        }
+        Ok(())
+    }
+
+    /// Lets go of all of an owner's ports; how many there were.
+    pub fn delete_owner(&mut self, owner: Owner) -> usize {
+        let owned = self.list.iter_mut().filter(|entry| entry.owner.as_ref() == Some(&owner));
+        owned.map(|entry| entry.owner = None).count()
+    }
+
+    fn place(&self, id: PortId) -> Option<usize> {
+        self.list.iter().position(|entry| entry.port.id() == id)
+    }
+
+    fn no_port(&self, wanted: &str) -> PortError {
+        let names: Vec<&str> = self.iter_all().map(Port::name).collect();
+        let present = if names.is_empty() { "none".into() } else { names.join(", ") };
+        PortError::NoPort { wanted: wanted.into(), present }
     }
 }

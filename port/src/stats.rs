@@ -3,6 +3,7 @@
 //! Packets and bytes are counted per queue by the lcore that owns the queue: plain loads and stores on a cache line of
 //! its own, read by the control handle at any time. Drops are rare and may be counted by either half. Nothing is ever
 //! set back: a reset remembers the values of that moment and subtracts them later.
+use crate::gate::AtWork;
 use crossbeam_utils::CachePadded;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -105,6 +106,8 @@ pub struct TxCounters {
 struct Moving {
     packets: Counter,
     bytes: Counter,
+    /// On the same line, which the queue's owner has at hand anyway.
+    at_work: AtWork,
 }
 
 macro_rules! counters {
@@ -114,6 +117,11 @@ macro_rules! counters {
             pub(crate) fn count(&self, packets: usize, bytes: u64) {
                 self.moved.packets.add(packets as u64);
                 self.moved.bytes.add(bytes);
+            }
+
+            #[inline(always)]
+            pub(crate) fn at_work(&self) -> &AtWork {
+                &self.moved.at_work
             }
 
             /// Packets that passed.
@@ -251,24 +259,71 @@ pub(crate) fn raw<'a>(
     list
 }
 
-/// The values at the last reset, by name.
+/// The values at the last reset and those of numbers that are switched off, by name.
 #[derive(Debug, Default)]
-pub(crate) struct Baseline(HashMap<Cow<'static, str>, u64>);
+pub(crate) struct Baseline {
+    zero: HashMap<Cow<'static, str>, u64>,
+    /// The raw value at which each has stood still since.
+    off: HashMap<Cow<'static, str>, u64>,
+}
 
 impl Baseline {
     pub(crate) fn set(&mut self, raw: Vec<(Cow<'static, str>, u64)>) {
-        self.0 = raw.into_iter().collect();
+        let off = &self.off;
+        self.zero = raw
+            .into_iter()
+            .map(|(name, value)| {
+                let value = off.get(&name).copied().unwrap_or(value);
+                (name, value)
+            })
+            .collect();
     }
 
     pub(crate) fn apply(&self, raw: Vec<(Cow<'static, str>, u64)>) -> Vec<Xstat> {
         raw.into_iter()
             .enumerate()
             .map(|(id, (name, value))| {
-                let value = value.wrapping_sub(self.0.get(&name).copied().unwrap_or(0));
+                let value = self.off.get(&name).copied().unwrap_or(value);
+                let value = value.wrapping_sub(self.zero.get(&name).copied().unwrap_or(0));
                 Xstat { id, name, value }
             })
             .collect()
     }
+
+    /// Lets a number whose raw value is `value` stand still, or go on from where it stood: what happened meanwhile is
+    /// never counted.
+    pub(crate) fn switch(&mut self, name: Cow<'static, str>, value: u64, on: bool) {
+        if !on {
+            self.off.entry(name).or_insert(value);
+        } else if let Some(stood) = self.off.remove(&name) {
+            let zero = self.zero.entry(name).or_insert(0);
+            *zero = zero.wrapping_add(value.wrapping_sub(stood));
+        }
+    }
+
+    pub(crate) fn is_on(&self, name: &str) -> bool {
+        !self.off.contains_key(name)
+    }
+}
+
+/// Whether a number is one of those that [`PortStats`] is read from.
+pub(crate) fn is_basic(name: &str) -> bool {
+    const WHOLE: [&str; 8] = [
+        "rx_good_packets",
+        "tx_good_packets",
+        "rx_good_bytes",
+        "tx_good_bytes",
+        "rx_missed_errors",
+        "rx_errors",
+        "tx_errors",
+        "rx_mbuf_allocation_errors",
+    ];
+    let of_a_queue = || {
+        let rest = name.strip_prefix("rx_q").or_else(|| name.strip_prefix("tx_q"))?;
+        let (number, what) = rest.split_once('_')?;
+        (number.parse::<u16>().is_ok() && ["packets", "bytes", "errors"].contains(&what)).then_some(())
+    };
+    WHOLE.contains(&name) || of_a_queue().is_some()
 }
 
 /// Reads the basic numbers out of the xstats, so that the two can never disagree.
@@ -329,6 +384,41 @@ mod tests {
         rx.count(1, 60);
         let stats = basic(&base.apply(read()), 1, 1);
         assert_eq!((stats.ipackets, stats.ibytes, stats.ierrors, stats.oerrors), (1, 60, 0, 0));
+    }
+
+    #[test]
+    fn a_number_that_is_off_stands_still_and_goes_on_from_there() {
+        let at = |value: u64| vec![(Cow::from("device_thing"), value)];
+        let mut base = Baseline::default();
+        base.set(at(100));
+        let read = |base: &Baseline, value| base.apply(at(value))[0].value;
+        assert_eq!(read(&base, 107), 7);
+        base.switch("device_thing".into(), 107, false);
+        assert!(!base.is_on("device_thing"));
+        base.switch("device_thing".into(), 110, false);
+        assert_eq!(read(&base, 150), 7, "switched off twice is switched off once");
+        base.switch("device_thing".into(), 150, true);
+        assert!(base.is_on("device_thing"));
+        assert_eq!((read(&base, 150), read(&base, 153)), (7, 10));
+        base.switch("device_thing".into(), 153, false);
+        base.set(at(160));
+        assert_eq!(read(&base, 170), 0, "a reset while off");
+        base.switch("device_thing".into(), 180, true);
+        assert_eq!(read(&base, 182), 2);
+    }
+
+    #[test]
+    fn every_number_of_the_basic_ones_is_known_as_such() {
+        let (rx, tx) = ([RxCounters::default(), RxCounters::default()], [TxCounters::default()]);
+        let list = raw(rx.iter(), tx.iter(), vec![("rx_q0_ring_full".into(), 1)]);
+        let other: Vec<&str> =
+            list.iter().map(|(name, _)| name.as_ref()).filter(|name| !is_basic(name)).collect();
+        let reasons =
+            RxDrop::ALL.iter().filter(|reason| is_rx_error(**reason)).map(|reason| reason.xstat_name());
+        let mut wanted: Vec<&str> = reasons.collect();
+        wanted.extend(TxDrop::ALL.iter().map(|reason| reason.xstat_name()));
+        wanted.push("rx_q0_ring_full");
+        assert_eq!(other, wanted);
     }
 
     #[test]

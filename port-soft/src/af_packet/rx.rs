@@ -11,7 +11,7 @@ use pollux_mempool::{BURST_MAX, Burst, Mbuf, MbufPool};
 use pollux_port::driver::{Moved, RxBurst, RxDescriptor, RxSetup};
 use pollux_port::{Gate, PortError, PortId, RxCounters, RxDrop};
 
-use crate::chain;
+use crate::chain::{self, Long};
 use crate::lend::Lent;
 use crate::offload;
 
@@ -22,6 +22,7 @@ const QUIET_POLLS: u32 = 4096;
 pub(crate) struct InterfaceRx {
     rx: Lent<PacketRx>,
     pool: MbufPool,
+    long: Long,
     port: PortId,
     counters: Arc<RxCounters>,
     gate: Gate,
@@ -31,8 +32,9 @@ pub(crate) struct InterfaceRx {
 
 impl InterfaceRx {
     pub(crate) fn new(rx: Lent<PacketRx>, setup: RxSetup, interface: &str) -> Self {
+        let long = Long::of(&setup);
         let RxSetup { port, pool, counters, gate, .. } = setup;
-        Self { rx, pool, port, counters, gate, interface: interface.into(), quiet: 0 }
+        Self { rx, pool, long, port, counters, gate, interface: interface.into(), quiet: 0 }
     }
 
     #[cold]
@@ -52,35 +54,39 @@ const ADDRESSES: usize = 12;
 
 /// The mbuf of a frame that stands in its slot whole.
 #[inline]
-fn copy_out(pool: &MbufPool, mut mbuf: Mbuf, frame: &RxFrame<'_>) -> Result<Mbuf, RxDrop> {
-    let data = frame.data();
+fn copy_out(pool: &MbufPool, long: Long, mut mbuf: Mbuf, frame: &RxFrame<'_>) -> Result<Mbuf, RxDrop> {
+    let (data, header) = (frame.data(), frame.vnet());
+    long.check(&header, data.len())?;
     let shift = match frame.vlan() {
         None => {
             if let Some(to) = mbuf.append(data.len()) {
                 to.copy_from_slice(data);
             } else {
-                chain::fill(pool, &mut mbuf, [data].into_iter())?;
+                chain::fill(pool, long.scatter, &mut mbuf, [data].into_iter())?;
             }
             0
         }
         Some(tag) => {
             let (addresses, rest) = data.split_at_checked(ADDRESSES).ok_or(RxDrop::Malformed)?;
-            chain::fill(pool, &mut mbuf, [addresses, &tag.bytes(), rest].into_iter())?;
+            chain::fill(pool, long.scatter, &mut mbuf, [addresses, &tag.bytes(), rest].into_iter())?;
             TAG_BYTES as u16
         }
     };
-    offload::describe(&mut mbuf, &frame.vnet(), shift).map_err(|_| RxDrop::Malformed)?;
+    offload::describe(&mut mbuf, &header, shift).map_err(|_| RxDrop::Malformed)?;
     Ok(mbuf)
 }
 
 /// The mbufs of a frame that waits on the socket: it is fetched straight into them.
 #[cold]
-fn fetch(pool: &MbufPool, first: Mbuf, frame: &mut RxFrame<'_>) -> Result<Mbuf, RxDrop> {
+fn fetch(pool: &MbufPool, long: Long, first: Mbuf, frame: &mut RxFrame<'_>) -> Result<Mbuf, RxDrop> {
     if !frame.can_receive() {
         // The socket's queue was full.
         return Err(RxDrop::Missed);
     }
     let wire_bytes = frame.wire_bytes();
+    if !long.scatter && wire_bytes > first.tailroom_own() {
+        return Err(RxDrop::TooLong);
+    }
     let mut burst = Burst::new();
     let mut left = wire_bytes;
     let mut places = ArrayVec::<usize, BURST_MAX>::new();
@@ -105,6 +111,7 @@ fn fetch(pool: &MbufPool, first: Mbuf, frame: &mut RxFrame<'_>) -> Result<Mbuf, 
     if bytes != wire_bytes {
         return Err(RxDrop::Malformed);
     }
+    long.check(&header, bytes)?;
     let mut mbuf = chain::join(burst).ok_or(RxDrop::Malformed)?;
     let shift = match frame.vlan() {
         None => 0,
@@ -134,9 +141,9 @@ impl RxBurst for InterfaceRx {
             };
             let Some(mut frame) = self.rx.next() else { break };
             let made = if frame.is_whole() {
-                copy_out(&self.pool, mbuf, &frame)
+                copy_out(&self.pool, self.long, mbuf, &frame)
             } else {
-                fetch(&self.pool, mbuf, &mut frame)
+                fetch(&self.pool, self.long, mbuf, &mut frame)
             };
             match made {
                 Ok(mut mbuf) => {
@@ -155,6 +162,10 @@ impl RxBurst for InterfaceRx {
             }
         }
         moved
+    }
+
+    fn refill(&mut self, _spare: &mut Burst) -> Result<usize, PortError> {
+        Err(PortError::unsupported("refill", "frames are copied into mbufs as they come: none waits for one"))
     }
 
     fn mode(&self) -> &'static str {

@@ -157,6 +157,10 @@ impl TxBurst for InterfaceTx {
         moved
     }
 
+    fn recycle(&mut self, _spare: &mut Burst) -> Result<usize, PortError> {
+        Err(PortError::unsupported("recycle", "frames are copied out: mbufs go home within the burst"))
+    }
+
     fn mode(&self) -> &'static str {
         "packet ring"
     }

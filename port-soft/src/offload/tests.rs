@@ -35,7 +35,7 @@ fn tcp4(tag: bool, payload: usize) -> (Vec<u8>, VnetHeader) {
 
 fn mbuf(pool: &MbufPool, frame: &[u8]) -> Mbuf {
     let mut mbuf = pool.alloc().expect("the pool is full");
-    crate::chain::fill(pool, &mut mbuf, frame.chunks(997)).expect("the pool has enough");
+    crate::chain::fill(pool, true, &mut mbuf, frame.chunks(997)).expect("the pool has enough");
     mbuf
 }
 

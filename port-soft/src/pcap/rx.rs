@@ -52,6 +52,7 @@ pub(super) enum Frames {
 pub(super) struct ReplayRx {
     frames: Frames,
     pool: MbufPool,
+    scatter: bool,
     port: PortId,
     counters: Arc<RxCounters>,
     started_before: bool,
@@ -60,8 +61,8 @@ pub(super) struct ReplayRx {
 
 impl ReplayRx {
     pub(super) fn new(frames: Frames, setup: RxSetup) -> Self {
-        let RxSetup { port, pool, counters, .. } = setup;
-        Self { frames, pool, port, counters, started_before: false, ended: false }
+        let RxSetup { port, pool, scatter, counters, .. } = setup;
+        Self { frames, pool, scatter, port, counters, started_before: false, ended: false }
     }
 
     /// Called once: after it the file reads as ended.
@@ -73,10 +74,10 @@ impl ReplayRx {
 }
 
 #[inline]
-fn put(pool: &MbufPool, mbuf: &mut Mbuf, frame: &[u8], port: PortId) -> Result<u64, RxDrop> {
+fn put(pool: &MbufPool, scatter: bool, mbuf: &mut Mbuf, frame: &[u8], port: PortId) -> Result<u64, RxDrop> {
     match mbuf.append(frame.len()) {
         Some(to) => to.copy_from_slice(frame),
-        None => chain::fill(pool, mbuf, [frame].into_iter())?,
+        None => chain::fill(pool, scatter, mbuf, [frame].into_iter())?,
     }
     mbuf.set_port(port.0);
     Ok(frame.len() as u64)
@@ -87,7 +88,7 @@ impl RxBurst for ReplayRx {
         if self.ended {
             return Moved::NONE;
         }
-        let Self { frames, pool, port, counters, ended, .. } = self;
+        let Self { frames, pool, scatter, port, counters, ended, .. } = self;
         let first = burst.len();
         // No mbuf, no frame: the file waits. Counted once a burst, so that it shows; no frame is lost.
         let got = pool.alloc_up_to(burst, max);
@@ -115,7 +116,7 @@ impl RxBurst for ReplayRx {
                     frame
                 }
             };
-            match put(pool, &mut burst[first + filled], frame, *port) {
+            match put(pool, *scatter, &mut burst[first + filled], frame, *port) {
                 Ok(count) => {
                     filled += 1;
                     bytes += count;
@@ -143,6 +144,10 @@ impl RxBurst for ReplayRx {
                 Self::failed(&self.counters, &error);
             }
         }
+    }
+
+    fn refill(&mut self, _spare: &mut Burst) -> Result<usize, PortError> {
+        Err(PortError::unsupported("refill", "frames are copied into mbufs as they come: none waits for one"))
     }
 
     fn mode(&self) -> &'static str {

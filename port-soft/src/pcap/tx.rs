@@ -7,7 +7,7 @@ use pollux_frame_io::FrameError;
 use pollux_frame_io::pcap::{PcapWriter, Timestamp};
 use pollux_mempool::{BURST_MAX, Burst, Mbuf};
 use pollux_port::driver::{Moved, TxBurst, TxSetup};
-use pollux_port::{TxCounters, TxDrop};
+use pollux_port::{PortError, TxCounters, TxDrop};
 
 use crate::offload::{Finisher, is_plain};
 
@@ -105,6 +105,10 @@ impl TxBurst for FileTx {
             }
         }
         moved
+    }
+
+    fn recycle(&mut self, _spare: &mut Burst) -> Result<usize, PortError> {
+        Err(PortError::unsupported("recycle", "frames are copied out: mbufs go home within the burst"))
     }
 
     fn mode(&self) -> &'static str {

@@ -7,8 +7,9 @@ use pollux_frame_io::tap::{FRAME_BYTES_MAX, TapRx};
 use pollux_frame_io::vnet::VnetHeader;
 use pollux_mempool::{Burst, Mbuf, MbufPool};
 use pollux_port::driver::{Moved, RxBurst, RxSetup};
-use pollux_port::{Gate, PortId, RxCounters, RxDrop};
+use pollux_port::{Gate, PortError, PortId, RxCounters, RxDrop};
 
+use crate::chain::Long;
 use crate::lend::Lent;
 use crate::{chain, offload};
 
@@ -16,6 +17,7 @@ use crate::{chain, offload};
 pub(super) struct TapQueueRx {
     rx: Lent<TapRx>,
     pool: MbufPool,
+    long: Long,
     port: PortId,
     counters: Arc<RxCounters>,
     gate: Gate,
@@ -28,9 +30,10 @@ pub(super) struct TapQueueRx {
 
 impl TapQueueRx {
     pub(super) fn new(rx: Lent<TapRx>, setup: RxSetup, interface: &str) -> Self {
+        let long = Long::of(&setup);
         let RxSetup { port, pool, counters, gate, .. } = setup;
         let rest = vec![0; FRAME_BYTES_MAX].into_boxed_slice();
-        Self { rx, pool, port, counters, gate, interface: interface.into(), spare: None, rest }
+        Self { rx, pool, long, port, counters, gate, interface: interface.into(), spare: None, rest }
     }
 
     /// Reads one frame into `mbuf`; none when none is there.
@@ -49,6 +52,7 @@ impl TapQueueRx {
 
     #[inline]
     fn finish(&self, mbuf: &mut Mbuf, header: &VnetHeader, further: usize) -> Result<(), RxDrop> {
+        self.long.check(header, mbuf.data_len() + further)?;
         if further > 0 {
             self.append_rest(mbuf, further)?;
         }
@@ -59,7 +63,7 @@ impl TapQueueRx {
     #[cold]
     fn append_rest(&self, mbuf: &mut Mbuf, further: usize) -> Result<(), RxDrop> {
         let rest = self.rest.get(..further).ok_or(RxDrop::TooLong)?;
-        chain::fill(&self.pool, mbuf, [rest].into_iter())
+        chain::fill(&self.pool, self.long.scatter, mbuf, [rest].into_iter())
     }
 
     #[cold]
@@ -99,6 +103,10 @@ impl RxBurst for TapQueueRx {
             }
         }
         moved
+    }
+
+    fn refill(&mut self, _spare: &mut Burst) -> Result<usize, PortError> {
+        Err(PortError::unsupported("refill", "frames are copied into mbufs as they come: none waits for one"))
     }
 
     fn mode(&self) -> &'static str {

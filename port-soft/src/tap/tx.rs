@@ -7,7 +7,7 @@ use pollux_frame_io::tap::TapTx;
 use pollux_frame_io::vnet::{VNET_BYTES, VnetHeader};
 use pollux_mempool::{Burst, Mbuf};
 use pollux_port::driver::{Moved, TxBurst, TxSetup};
-use pollux_port::{Gate, TxCounters, TxDrop};
+use pollux_port::{Gate, PortError, TxCounters, TxDrop};
 
 use crate::offload;
 
@@ -85,6 +85,10 @@ impl TxBurst for TapQueueTx {
         }
         burst.free_front(taken);
         moved
+    }
+
+    fn recycle(&mut self, _spare: &mut Burst) -> Result<usize, PortError> {
+        Err(PortError::unsupported("recycle", "frames are copied out: mbufs go home within the burst"))
     }
 
     fn mode(&self) -> &'static str {

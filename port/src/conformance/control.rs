@@ -1,6 +1,6 @@
 //! Checks of the control handle.
 use super::{Fixture, Rig, config, first, new_pool, opened, refused_for_state, works};
-use crate::{MacAddr, PortConfig, PortError, PortState, QueueId, Queues, RxQueueConfig};
+use crate::{FecModes, MacAddr, PortConfig, PortError, PortState, QueueId, Queues, RxDrop, RxQueueConfig};
 
 /// The port knows itself, and what it says can be true.
 pub fn information(fixture: &dyn Fixture) {
@@ -9,6 +9,23 @@ pub fn information(fixture: &dyn Fixture) {
     assert!(!info.driver.is_empty());
     assert!(info.max_rx_queues > 0 || info.max_tx_queues > 0, "a port without queues is none");
     assert!(info.min_mtu <= info.max_mtu);
+    let (mut port, ..) = opened(fixture.open());
+    let pool = new_pool(super::POOL);
+    let mut outside = vec![59, u32::MAX];
+    outside.extend(info.max_lro_bytes.checked_add(1));
+    for bytes in outside {
+        let wanted = PortConfig { max_lro_bytes: Some(bytes), ..config(&port, 1, &pool) };
+        let refused = port.configure(wanted);
+        match &refused {
+            Err(error) if info.max_lro_bytes == 0 => assert!(error.is_unsupported(), "{refused:?}"),
+            Err(PortError::Limit { max, .. }) => assert_eq!(*max, u64::from(info.max_lro_bytes)),
+            _ => panic!("joined packets of {bytes} bytes: {refused:?}"),
+        }
+    }
+    if info.max_lro_bytes > 0 {
+        let wanted = PortConfig { max_lro_bytes: Some(info.max_lro_bytes), ..config(&port, 1, &pool) };
+        port.configure(wanted).expect("the port's own limit is inside its limits");
+    }
     for limits in [info.rx_descriptors, info.tx_descriptors] {
         assert!(limits.min <= limits.max && limits.allow(limits.default), "{limits:?}");
     }
@@ -170,6 +187,34 @@ pub fn link(fixture: &dyn Fixture) {
     let name = rig.port.name().to_owned();
     assert!(rig.port.link().up, "a started port has its link up");
     assert_eq!(rig.port.poll_event(), None, "nothing happened since start");
+    for lanes in works(&name, "lane capabilities", rig.port.lane_capabilities()).unwrap_or_default() {
+        assert!(
+            lanes.lanes.is_sorted() && lanes.lanes.first().is_some_and(|fewest| *fewest > 0),
+            "{lanes:?}"
+        );
+    }
+    let refused = rig.port.set_lanes(0);
+    assert!(matches!(refused, Err(PortError::Limit { .. })), "0 lanes: {refused:?}");
+    if let Some(lanes) = rig.port.link().lanes {
+        works(&name, "setting the lanes", rig.port.set_lanes(lanes));
+        assert_eq!(rig.port.link().lanes, Some(lanes));
+    }
+    for wrong in [FecModes::empty(), FecModes::OFF | FecModes::RS] {
+        let refused = rig.port.set_fec(wrong);
+        assert!(matches!(refused, Err(PortError::Argument { .. })), "{wrong}: {refused:?}");
+    }
+    if let Some(fec) = works(&name, "FEC", rig.port.fec()) {
+        let able = works(&name, "FEC capabilities", rig.port.fec_capabilities()).unwrap_or_default();
+        assert!(able.iter().all(|at| !at.modes.is_empty()), "{able:?}");
+        if !fec.configured.is_empty()
+            && works(&name, "FEC change", rig.port.set_fec(fec.configured)).is_some()
+        {
+            assert_eq!(rig.port.fec().ok().map(|now| now.configured), Some(fec.configured));
+        }
+    } else {
+        works(&name, "FEC capabilities", rig.port.fec_capabilities());
+        works(&name, "FEC change", rig.port.set_fec(FecModes::AUTO));
+    }
     if works(&name, "link down", rig.port.set_link_up(false)).is_some() {
         assert!(!rig.port.link().up);
         rig.port.set_link_up(true).expect("what goes down comes up");
@@ -284,11 +329,34 @@ pub fn xstats(fixture: &dyn Fixture) {
     assert_eq!(stats.tx_queues.iter().map(|queue| queue.bytes).sum::<u64>(), stats.obytes);
     assert!(rig.port.xstat("no_such_count").is_none());
 
+    switched(&mut rig, &names);
     rig.port.reset_stats();
     let stats = rig.port.stats();
     assert_eq!((stats.ipackets, stats.opackets, stats.ibytes, stats.obytes), (0, 0, 0, 0));
     assert_eq!(rig.port.xstat_names(), names, "a reset changes values only");
     rig.end();
+}
+
+/// Single numbers stand still when switched off and go on; those that every report needs do not.
+fn switched(rig: &mut Rig, names: &[String]) {
+    let past = rig.port.set_xstat_enabled(names.len(), false);
+    assert!(matches!(past, Err(PortError::Limit { .. })), "an id past the end: {past:?}");
+    assert_eq!(rig.port.xstat_enabled(names.len()), None);
+    let basic = names.iter().position(|name| name == "rx_good_packets").expect("every port has it");
+    let refused = rig.port.set_xstat_enabled(basic, false);
+    assert!(matches!(&refused, Err(error) if error.is_unsupported()), "{refused:?}");
+    let id = names.iter().position(|name| name == "rx_too_long_errors").expect("every port has it");
+    let count = |rig: &mut Rig| rig.port.xstats()[id].value;
+    let drop_one = |rig: &Rig| rig.rx.first().map(|queue| queue.counters().drop_for(RxDrop::TooLong, 1));
+    for on in [false, true] {
+        let before = count(rig);
+        rig.port.set_xstat_enabled(id, on).expect("a reason for drops can be switched");
+        assert_eq!(rig.port.xstat_enabled(id), Some(on));
+        assert_eq!(count(rig), before, "switching changes no value");
+        let counted = u64::from(drop_one(rig).is_some() && on);
+        assert_eq!(count(rig), before + counted, "on: {on}");
+    }
+    assert_eq!(rig.port.xstat_names(), names, "switching changes no name");
 }
 
 /// A reset port is as when it was opened and comes up again.

@@ -1,8 +1,8 @@
 //! Checks of what passes through queues.
-use super::{Feed, Fixture, Received, Rig, frame, new_pool, send, tag, whole, works};
+use super::{Feed, Fixture, POOL, Received, Rig, config, frame, new_pool, opened, send, tag, whole, works};
 use crate::driver::{RxDescriptor, TxDescriptor};
-use crate::{RxQueue, TxBuffer, TxQueue};
-use pollux_mempool::{BURST_MAX, Burst, Mbuf};
+use crate::{PortConfig, PortError, Queues, RxOffloads, RxQueue, TxBuffer, TxQueue};
+use pollux_mempool::{BURST_MAX, Burst, HEADROOM, Mbuf, MbufPool};
 use std::time::Instant;
 
 /// The port counts what the queues moved, to the packet and the byte.
@@ -350,4 +350,147 @@ pub fn tx_buffer(fixture: &dyn Fixture) {
     drop((buffer, caught));
     rig.port.start().expect("starts");
     rig.end();
+}
+
+/// Buffers of sent packets are received into again, past the pool, and none that somebody else uses is; or the port says
+/// why it does not do that.
+pub fn recycle(fixture: &dyn Fixture) {
+    let mut rig = Rig::new(fixture, 1);
+    if rig.rx.is_empty() || rig.tx.is_empty() {
+        return rig.end();
+    }
+    let name = rig.port.name().to_owned();
+    let mut spare = Burst::new();
+    let gives = works(&name, "recycle", rig.tx[0].recycle(&mut spare)).is_some();
+    let takes = works(&name, "refill", rig.rx[0].refill(&mut spare)).is_some();
+    assert!(spare.is_empty(), "nothing was sent yet");
+    if gives {
+        let mut burst = rig.burst(8, 100);
+        let buffers: Vec<*mut u8> = burst.iter().map(Mbuf::room_ptr).collect();
+        assert_eq!(rig.send(&mut burst), 8);
+        let end = Instant::now() + rig.patience;
+        while spare.len() < 8 && Instant::now() < end {
+            rig.tx[0].recycle(&mut spare).expect("it worked before");
+        }
+        let back: Vec<*mut u8> = spare.iter().map(Mbuf::room_ptr).collect();
+        assert_eq!(back, buffers, "what was sent comes back");
+        if takes {
+            refilled(&mut rig, spare, &buffers);
+        } else {
+            drop(spare);
+        }
+        let mut burst = rig.burst(8, 100);
+        assert_eq!(rig.send(&mut burst), 8);
+        // What nobody fetches goes home with the queue, or when told to.
+        works(&name, "tx done cleanup", rig.tx[0].done_cleanup(0));
+    }
+    rig.port.stop().expect("stops");
+    let mut burst = rig.burst(2, 100);
+    assert_eq!(rig.rx[0].refill(&mut burst).ok(), Some(0), "taken while stopped");
+    assert_eq!((rig.tx[0].recycle(&mut burst).ok(), burst.len()), (Some(0), 2), "given while stopped");
+    drop(burst);
+    rig.port.start().expect("starts");
+    rig.end();
+}
+
+/// Of `spare` the rx queue takes all and what is not its to take it leaves; the next packets come in `buffers`.
+fn refilled(rig: &mut Rig, mut spare: Burst, buffers: &[*mut u8]) {
+    let stranger = new_pool(16).alloc().expect("a fresh pool");
+    let shared = rig.mbuf(100);
+    let sharer = shared.clone_indirect(&rig.pool).expect("the pool has some left");
+    let mut chained = rig.mbuf(100);
+    let tail = rig.mbuf(100);
+    chained.chain(tail).expect("two make a chain");
+    let not_ours = [&stranger, &shared, &chained].map(Mbuf::room_ptr);
+    for mbuf in [stranger, shared, chained] {
+        spare.push(mbuf);
+    }
+    assert_eq!(rig.rx[0].refill(&mut spare).ok(), Some(buffers.len()));
+    let mut left: Vec<*mut u8> = spare.iter().map(Mbuf::room_ptr).collect();
+    left.sort_unstable();
+    let mut not_ours = not_ours.to_vec();
+    not_ours.sort_unstable();
+    assert_eq!(left, not_ours, "another pool's, shared and chained ones stay");
+    drop((spare, sharer));
+    let free = rig.pool.available();
+    rig.feed(buffers.len(), 100);
+    let ours = rig.receive(buffers.len()).ours;
+    assert_eq!(ours.len(), buffers.len());
+    if matches!(rig.feed, Feed::Endless(_)) {
+        assert_eq!(rig.pool.available(), free, "the pool was not asked");
+    }
+    let now: Vec<*mut u8> = ours.iter().map(Mbuf::room_ptr).collect();
+    assert!(now.iter().all(|buffer| buffers.contains(buffer)), "received into what was given");
+    assert!(ours.iter().all(|mbuf| mbuf.segment_count() == 1 && mbuf.data_len() == mbuf.pkt_len() as usize));
+}
+
+/// A frame longer than a buffer arrives as a chain, or with scatter off is dropped and counted; a port without it says so.
+pub fn scatter(fixture: &dyn Fixture) {
+    let (_, longest) = fixture.frame_lengths();
+    let room = 256;
+    let pool = MbufPool::builder("small", POOL).data_room(HEADROOM + room);
+    let pool = pool.build_anonymous().expect("there is memory for a small pool");
+    for on in [None, Some(true), Some(false)] {
+        let (mut port, feed, sent) = opened(fixture.open());
+        let info = port.info();
+        let wanted = PortConfig { scatter: on, ..config(&port, 1, &pool) };
+        let offered = info.rx_offloads.contains(RxOffloads::SCATTER);
+        if on == Some(true) && !offered {
+            let refused = port.configure(wanted);
+            assert!(matches!(refused, Err(PortError::Offload { .. })), "{refused:?}");
+            continue;
+        }
+        if on == Some(false) && offered {
+            let both = PortConfig { rx_offloads: RxOffloads::SCATTER, ..wanted.clone() };
+            let refused = port.configure(both);
+            assert!(matches!(refused, Err(PortError::Argument { .. })), "{refused:?}");
+        }
+        let fed = matches!(feed, Feed::Given(_) | Feed::Loop);
+        if !fed || !offered || info.min_rx_room > room {
+            continue;
+        }
+        let Queues { rx, tx } = port.bring_up(wanted).expect("a fresh port comes up");
+        let mut rig =
+            Rig { rx, tx, port, feed, sent, pool: pool.clone(), patience: fixture.patience(), next_tag: 1 };
+        let expected = frame(longest, rig.next_tag);
+        match &mut rig.feed {
+            Feed::Given(give) => give(&expected),
+            _ => {
+                let mut first = rig.pool.alloc().expect("the pool has some left");
+                let (head, rest) = expected.split_at(room);
+                assert!(first.append_slice(head));
+                // From the back: hanging something onto one segment is one step.
+                let mut tail: Option<Mbuf> = None;
+                for piece in rest.chunks(room).rev() {
+                    let mut mbuf = rig.pool.alloc().expect("the pool has some left");
+                    assert!(mbuf.append_slice(piece));
+                    if let Some(behind) = tail.take() {
+                        mbuf.chain(behind).expect("a short chain");
+                    }
+                    tail = Some(mbuf);
+                }
+                first.chain(tail.expect("the frame is longer than a buffer")).expect("a short chain");
+                let mut burst = Burst::new();
+                burst.push(first);
+                assert_eq!(rig.send(&mut burst), 1);
+            }
+        }
+        rig.next_tag += 1;
+        if on == Some(false) {
+            // One that fits comes behind it: by then the long one is dropped.
+            rig.feed(1, 100);
+            let got = rig.receive(1).ours;
+            assert_eq!(got.len(), 1, "a frame that fits arrives");
+            assert_eq!(got[0].segment_count(), 1);
+            assert_eq!(rig.port.xstat("rx_too_long_errors").map(|xstat| xstat.value), Some(1));
+            assert_eq!(rig.port.stats().ierrors, 1);
+        } else {
+            let got = rig.receive(1).ours;
+            assert_eq!(got.len(), 1, "a frame longer than a buffer arrives");
+            assert!(got[0].segment_count() > 1);
+            assert_eq!(whole(&got[0]), expected);
+            assert_eq!(rig.port.stats().ierrors, 0);
+        }
+        rig.end();
+    }
 }

@@ -2,10 +2,13 @@
 use super::Port;
 use crate::offload::names;
 use crate::{
-    DescriptorLimits, Direction, MacAddr, PortError, PortState, QueueId, RxOffloads, RxQueueConfig,
-    TxOffloads,
+    DescriptorLimits, Direction, MacAddr, PortConfig, PortError, PortState, QueueId, RxOffloads,
+    RxQueueConfig, TxOffloads,
 };
 use std::sync::atomic::Ordering;
+
+/// The shortest Ethernet frame, without its check sequence (IEEE 802.3, minFrameSize): what is joined is no shorter.
+const LRO_MIN: u32 = 60;
 
 impl Port {
     pub(super) fn must(
@@ -46,6 +49,30 @@ impl Port {
             return Ok(());
         }
         Err(PortError::Limit { port: self.name.to_string(), what, value, min, max })
+    }
+
+    /// Scatter and LRO, as far as they are asked for.
+    pub(super) fn check_long_packets(&self, config: &PortConfig) -> Result<(), PortError> {
+        if config.scatter == Some(false) && config.rx_offloads.contains(RxOffloads::SCATTER) {
+            return Err(PortError::Argument {
+                port: self.name.to_string(),
+                key: "scatter".into(),
+                value: "false".into(),
+                expected: "the rx offload SCATTER asks for it: leave one of the two out".into(),
+            });
+        }
+        let Some(bytes) = config.max_lro_bytes else { return Ok(()) };
+        if self.info.max_lro_bytes == 0 {
+            let reason = "the port joins no packets";
+            return Err(PortError::unsupported("max LRO packet size", reason).named(&self.name));
+        }
+        self.within("max LRO packet size", bytes.into(), LRO_MIN.into(), self.info.max_lro_bytes.into())
+    }
+
+    /// Whether an rx queue that asks for `own` makes chains of long frames.
+    pub(super) fn scatters(&self, own: RxOffloads) -> bool {
+        let asked = (self.config.rx_offloads | own).contains(RxOffloads::SCATTER);
+        asked || self.config.scatter.unwrap_or(self.info.rx_offloads.contains(RxOffloads::SCATTER))
     }
 
     pub(super) fn rx_descriptors(&self, wanted: u16) -> Result<u16, PortError> {

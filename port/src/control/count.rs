@@ -1,7 +1,7 @@
 //! The control handle's statistics.
 use super::Port;
-use crate::PortState;
 use crate::stats::{self, Dropped, PortStats, Xstat};
+use crate::{PortError, PortState};
 use std::borrow::Cow;
 
 impl Port {
@@ -31,6 +31,36 @@ impl Port {
     pub fn xstats_by_id(&mut self, ids: &[usize]) -> Vec<Option<Xstat>> {
         let all = self.xstats();
         ids.iter().map(|id| all.get(*id).cloned()).collect()
+    }
+
+    /// Lets one number stand still (`on` false) or go on from where it stood. A device that has few counters may use the
+    /// one that is freed for another. What happens while a number is off is never counted.
+    ///
+    /// The numbers of [`PortStats`] are always on: counting them costs nothing.
+    ///
+    /// # Errors
+    /// [`PortError::Limit`] when there is no such id; [`PortError::Unsupported`] for a number that is always on; when gone
+    /// or closed; when the driver refuses.
+    pub fn set_xstat_enabled(&mut self, id: usize, on: bool) -> Result<(), PortError> {
+        self.must_be_there("switch a counter")?;
+        let raw = self.raw_stats();
+        self.within("xstat id", id as u64, 0, (raw.len() as u64).saturating_sub(1))?;
+        let Some((name, value)) = raw.into_iter().nth(id) else { return Ok(()) };
+        if stats::is_basic(&name) {
+            let reason = format!("{name} is one of the numbers that are always on");
+            return Err(PortError::unsupported("switching a counter", reason).named(&self.name));
+        }
+        if self.baseline.is_on(&name) != on {
+            self.driver.set_xstat_enabled(&name, on).map_err(|error| error.named(&self.name))?;
+            self.baseline.switch(name, value, on);
+        }
+        Ok(())
+    }
+
+    /// Whether a number is counted; `None` when there is no such id.
+    pub fn xstat_enabled(&mut self, id: usize) -> Option<bool> {
+        let raw = self.raw_stats();
+        raw.get(id).map(|(name, _)| self.baseline.is_on(name))
     }
 
     /// What the port dropped since the last reset, by reason; reasons that never occurred are left out.

@@ -1,6 +1,6 @@
 //! What can be set on a port at any time: link, MTU, filters, addresses.
 use super::Port;
-use crate::{Link, MacAddr, PortError, PortState};
+use crate::{Fec, FecModes, Link, MacAddr, PortError, PortState, SpeedFec, SpeedLanes};
 
 impl Port {
     /// The link now.
@@ -18,6 +18,65 @@ impl Port {
     pub fn set_link_up(&mut self, up: bool) -> Result<(), PortError> {
         self.must_be_there("set the link")?;
         self.driver.set_link_up(up).map_err(|error| error.named(&self.name))
+    }
+
+    /// Over how many lanes the link can run, by speed. [`Link::lanes`] says over how many it does.
+    ///
+    /// # Errors
+    /// When gone or closed; [`PortError::Unsupported`]; when the device refuses.
+    pub fn lane_capabilities(&mut self) -> Result<Vec<SpeedLanes>, PortError> {
+        self.must_be_there("read the lane capabilities")?;
+        self.driver.lane_capabilities().map_err(|error| error.named(&self.name))
+    }
+
+    /// Changes the number of lanes.
+    ///
+    /// # Errors
+    /// When gone or closed; for 0 lanes; [`PortError::Unsupported`]; when the device refuses.
+    pub fn set_lanes(&mut self, lanes: u16) -> Result<(), PortError> {
+        self.must_be_there("set the lanes")?;
+        self.within("number of lanes", lanes.into(), 1, u16::MAX.into())?;
+        self.driver.set_lanes(lanes).map_err(|error| error.named(&self.name))
+    }
+
+    /// Which forward error corrections the link can use, by speed.
+    ///
+    /// # Errors
+    /// When gone or closed; [`PortError::Unsupported`]; when the device refuses.
+    pub fn fec_capabilities(&mut self) -> Result<Vec<SpeedFec>, PortError> {
+        self.must_be_there("read the FEC capabilities")?;
+        self.driver.fec_capabilities().map_err(|error| error.named(&self.name))
+    }
+
+    /// The forward error correction asked for and that in use.
+    ///
+    /// # Errors
+    /// When gone or closed; [`PortError::Unsupported`]; when the device refuses.
+    pub fn fec(&mut self) -> Result<Fec, PortError> {
+        self.must_be_there("read the FEC mode")?;
+        self.driver.fec().map_err(|error| error.named(&self.name))
+    }
+
+    /// Asks for one of these error corrections, for any that both ends have with [`FecModes::AUTO`].
+    ///
+    /// # Errors
+    /// When gone or closed; for no mode, and for [`FecModes::OFF`] among others; [`PortError::Unsupported`]; when the
+    /// device refuses.
+    pub fn set_fec(&mut self, modes: FecModes) -> Result<(), PortError> {
+        self.must_be_there("set the FEC mode")?;
+        let wrong = |expected: &str| PortError::Argument {
+            port: self.name.to_string(),
+            key: "FEC".into(),
+            value: modes.to_string(),
+            expected: expected.into(),
+        };
+        if modes.is_empty() {
+            return Err(wrong("name at least one of off, auto, baser, rs, llrs"));
+        }
+        if modes.contains(FecModes::OFF) && modes != FecModes::OFF {
+            return Err(wrong("off stands alone"));
+        }
+        self.driver.set_fec(modes).map_err(|error| error.named(&self.name))
     }
 
     /// The largest payload of a frame, in bytes.
