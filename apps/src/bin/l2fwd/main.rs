@@ -69,7 +69,8 @@ fn main() -> ExitCode {
 
 fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     let mut bringup = Bringup::new(line)?;
-    let names: Vec<String> = bringup.ports.iter().map(|port| port.name().to_owned()).collect();
+    // By number, whoever owns them.
+    let names: Vec<String> = bringup.ports.iter_all().map(|port| port.name().to_owned()).collect();
     let (hops, notice) =
         hops(&names, options.portmask, options.portmap.as_ref()).map_err(BringupError::Usage)?;
     let ids: Vec<PortId> = hops.iter().map(|hop| PortId(hop.from)).collect();
