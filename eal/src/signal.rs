@@ -29,6 +29,27 @@ const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
 static SUBSCRIBERS: AtomicUsize = AtomicUsize::new(0);
 static INSTALLED: Mutex<bool> = Mutex::new(false);
 
+/// Keeps signals that are sent to the process off the calling thread: other threads get them. Those that a thread causes by
+/// itself (SIGSEGV and its kin) are left as they are.
+///
+/// # Errors
+/// The kernel's answer.
+pub fn keep_off_this_thread() -> io::Result<()> {
+    let mut set = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: `sigfillset` initializes the set, which has room for it; `sigdelset` is given what it initialized.
+    unsafe {
+        libc::sigfillset(set.as_mut_ptr());
+        for own in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP] {
+            libc::sigdelset(set.as_mut_ptr(), own);
+        }
+    }
+    // SAFETY: the set is initialized; no old set is asked for. Only the calling thread's mask changes.
+    match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) } {
+        0 => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
+
 /// One `Eal` among those that are told of signals.
 #[derive(Debug)]
 pub(crate) struct Subscription(Vec<SigId>);

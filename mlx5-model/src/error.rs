@@ -33,14 +33,16 @@ pub enum ModelError {
         /// What is allowed.
         allowed: String,
     },
-    /// A thread could not be made or placed.
-    #[error("thread {thread}: {problem}")]
+    /// A thread could not be made, or not put where it was asked for.
+    #[error("{thread}: cannot {operation}: {source}{mend}")]
     Thread {
         /// Its name.
         thread: String,
-        /// What is wrong, and how to mend it.
-        problem: String,
+        /// What was tried.
+        operation: &'static str,
         /// The system's answer.
         source: std::io::Error,
+        /// The way out, if there is one.
+        mend: &'static str,
     },
 }

@@ -3,6 +3,8 @@
 //! A threaded model goes by the machine's clock. A stepped one goes by its steps: its clock stands still between them and
 //! moves on by a fixed amount with each, so that a run depends on nothing but its seed.
 
+pub(crate) mod worker;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -85,7 +85,7 @@ impl Shared {
         drop(ends);
         // What was meant for an earlier device at this end.
         self.lanes[end].clear();
-        Some(Cable { shared: Arc::clone(self), end, taken: Batch::default(), next: 0, start: 0 })
+        Some(Cable::new(Arc::clone(self), end))
     }
 }
 
@@ -101,6 +101,10 @@ pub struct Cable {
 }
 
 impl Cable {
+    fn new(shared: Arc<Shared>, end: usize) -> Self {
+        Self { shared, end, taken: Batch::default(), next: 0, start: 0 }
+    }
+
     /// An end of the cable of that name in this process.
     ///
     /// # Errors
@@ -121,8 +125,9 @@ impl Cable {
     #[must_use]
     pub fn pair() -> (Self, Self) {
         let shared = Shared::new("-");
-        let ends = shared.end().zip(shared.end());
-        ends.expect("a new cable has two free ends")
+        *locked(&shared.ends) = [true; 2];
+        shared.up.store(true, Ordering::Release);
+        (Self::new(Arc::clone(&shared), 0), Self::new(shared, 1))
     }
 
     /// Takes over what the other end has sent.
