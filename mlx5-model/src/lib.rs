@@ -8,6 +8,7 @@
 //!                                              Wire: cable source null pcap iface unix
 //! ```
 
+pub mod config;
 mod error;
 pub mod fault;
 pub mod ledger;
