@@ -124,6 +124,8 @@ impl Bringup {
                 tx_queues: vec![tx; spec.queues.tx_queues.into()],
                 mtu: spec.mtu,
                 promiscuous: wishes.promiscuous.or(spec.promiscuous),
+                scatter: spec.scatter,
+                max_lro_bytes: spec.max_lro,
                 ..PortConfig::default()
             })?);
         }

@@ -13,12 +13,23 @@ pub struct PortSpec {
     pub mtu: Option<u32>,
     /// Receive all frames, whomever they are for; none: as it is.
     pub promiscuous: Option<bool>,
+    /// Frames longer than a buffer arrive in several; none: where the port can do that.
+    pub scatter: Option<bool>,
+    /// The longest packet joined of several that is received, in bytes; none: as long as the port makes them.
+    pub max_lro: Option<u32>,
 }
 
 impl PortSpec {
     /// `device` with one queue each way, all else left as it is.
     pub fn new(device: DeviceArg) -> Self {
-        Self { device, queues: QueueSpec::default(), mtu: None, promiscuous: None }
+        Self {
+            device,
+            queues: QueueSpec::default(),
+            mtu: None,
+            promiscuous: None,
+            scatter: None,
+            max_lro: None,
+        }
     }
 }
 

@@ -50,6 +50,8 @@ struct PortTable {
     tx_descriptors: Option<u16>,
     mtu: Option<u32>,
     promiscuous: Option<bool>,
+    scatter: Option<bool>,
+    max_lro: Option<u32>,
 }
 
 /// A profile as read: its options still as command-line words, each with its place in the file.
@@ -186,6 +188,13 @@ impl Profile {
         if queues.rx_queues == 0 || queues.tx_queues == 0 {
             return Err(self.error(place, "a port has from 1 to 65535 queues each way"));
         }
-        Ok(PortSpec { queues, mtu: table.mtu, promiscuous: table.promiscuous, ..PortSpec::new(device) })
+        Ok(PortSpec {
+            device,
+            queues,
+            mtu: table.mtu,
+            promiscuous: table.promiscuous,
+            scatter: table.scatter,
+            max_lro: table.max_lro,
+        })
     }
 }

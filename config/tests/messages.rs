@@ -184,7 +184,7 @@ fn each_bad_profile_gives_its_line_and_column() {
         ),
         (
             "[[port]]\nsize = 3\n",
-            "line 2, column 1: unknown field `size`, expected one of `device`, `rx-queues`, `tx-queues`, `rx-descriptors`, `tx-descriptors`, `mtu`, `promiscuous`",
+            "line 2, column 1: unknown field `size`, expected one of `device`, `rx-queues`, `tx-queues`, `rx-descriptors`, `tx-descriptors`, `mtu`, `promiscuous`, `scatter`, `max-lro`",
         ),
         (
             "[[port]]\ndevice = \"\"\n",

@@ -192,6 +192,8 @@ fn a_profile_lies_under_the_command_line() {
         device = "net_null0,size=128"
         rx-descriptors = 256
         promiscuous = false
+        scatter = true
+        max-lro = 9000
     "#;
     std::fs::write(&path, text).unwrap();
     let path = path.to_str().unwrap();
@@ -200,6 +202,7 @@ fn a_profile_lies_under_the_command_line() {
     assert_eq!((line.eal.memory.initial_mib, line.eal.memory.no_huge), (Some(64), false));
     assert_eq!((line.eal.log.filters.len(), line.eal.telemetry), (2, Some(false)));
     assert_eq!((line.ports[0].queues.rx_descriptors, line.ports[0].promiscuous), (256, Some(false)));
+    assert_eq!((line.ports[0].scatter, line.ports[0].max_lro), (Some(true), Some(9000)));
     assert_eq!(app, App { portmask: Some("f".into()), duration: Some(3) });
 
     let over =

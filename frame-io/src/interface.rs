@@ -1,5 +1,9 @@
 //! A Linux interface seen from a network namespace: index, address, MTU, up or down.
 
+mod ethtool;
+
+pub use ethtool::{FecModes, LinkSettings};
+
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -75,10 +79,14 @@ impl Interface {
         &self.found_as
     }
 
-    fn request(&self, carried: Carried) -> io::Result<InterfaceRequest> {
+    fn current_name(&self) -> io::Result<String> {
         let mut named = InterfaceRequest::unnamed(Carried::Number(self.index));
         named.call(self.socket.as_fd(), libc::SIOCGIFNAME as _)?;
-        InterfaceRequest::new(&named.name(), carried).ok_or_else(|| io::ErrorKind::NotFound.into())
+        Ok(named.name())
+    }
+
+    fn request(&self, carried: Carried) -> io::Result<InterfaceRequest> {
+        InterfaceRequest::new(&self.current_name()?, carried).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     fn get(&self, request: libc::Ioctl) -> io::Result<InterfaceRequest> {

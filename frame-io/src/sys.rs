@@ -168,6 +168,26 @@ impl InterfaceRequest {
     }
 }
 
+/// `SIOCETHTOOL`: `words` is the structure of the command in its first word, as long as that command may write.
+pub(crate) fn ethtool(fd: BorrowedFd<'_>, name: &str, words: &mut [u32]) -> io::Result<()> {
+    // include/uapi/linux/ethtool.h: ETHTOOL_GLINKSETTINGS (48 bytes and three masks of up to 127 words), ETHTOOL_GFECPARAM
+    // and ETHTOOL_SFECPARAM (16 bytes).
+    let needed = match words.first() {
+        Some(0x4c) => 12 + 3 * 127,
+        Some(0x50 | 0x51) => 4,
+        _ => usize::MAX,
+    };
+    if words.len() < needed {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut request = InterfaceRequest::new(name, Carried::Nothing).ok_or(io::ErrorKind::InvalidInput)?;
+    request.0.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
+    // SAFETY: the kernel reads and writes one `ifreq`, and behind its pointer no more than the command's structure, for which
+    // `words` is long enough (checked above) and outlives the call.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCETHTOOL as _, &mut request.0) })?;
+    Ok(())
+}
+
 /// Enters the network namespace behind a descriptor, with the calling thread alone.
 pub(crate) fn enter_network_namespace(namespace: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: no pointers; only the calling thread changes.

@@ -21,12 +21,13 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use pollux_frame_io::FrameError;
 pub use pollux_frame_io::packet_socket::{Fanout, PacketOptions};
 use pollux_frame_io::packet_socket::{PacketControl, PacketPort, PacketRx, PacketTx};
+use pollux_frame_io::{FrameError, interface};
 use pollux_port::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
 use pollux_port::{
-    DescriptorLimits, Gate, Link, MacAddr, PortConfig, PortError, PortInfo, RxCounters, RxDrop, RxOffloads,
+    DescriptorLimits, Duplex, Fec, FecModes, Gate, Link, MacAddr, PortConfig, PortError, PortInfo,
+    RxCounters, RxDrop, RxOffloads, SpeedFec, SpeedLanes,
 };
 
 use crate::lend::Shelf;
@@ -144,7 +145,17 @@ impl Wire {
                 false
             }
         };
-        Link { up, speed_mbps: None, ..Link::default() }
+        // Few drivers of interfaces in software tell more than that the link is up.
+        let settings = self.control.interface().link_settings().ok();
+        let half = settings.is_some_and(|settings| settings.half_duplex);
+        Link {
+            up,
+            speed_mbps: settings.and_then(|settings| settings.speed_mbps),
+            duplex: if half { Duplex::Half } else { Duplex::Full },
+            autoneg: settings.is_some_and(|settings| settings.autoneg),
+            // ETHTOOL_GLINKSETTINGS has no place for them.
+            lanes: None,
+        }
     }
 
     pub(crate) fn read_mtu(&mut self) -> Result<u32, PortError> {
@@ -164,6 +175,48 @@ impl Wire {
         Ok(MacAddr(state.mac))
     }
 
+    /// The error corrections that the interface can use at the speed it has.
+    pub(crate) fn fec_capabilities(&self) -> Result<Vec<SpeedFec>, PortError> {
+        let settings = self.control.interface().link_settings();
+        let settings = settings.map_err(|error| self.no_fec("FEC capabilities", error))?;
+        let modes = modes_of(settings.fec);
+        if modes.is_empty() {
+            return Err(self.no_fec("FEC capabilities", io::Error::from_raw_os_error(libc::EOPNOTSUPP)));
+        }
+        Ok(vec![SpeedFec { speed_mbps: settings.speed_mbps, modes }])
+    }
+
+    pub(crate) fn fec(&self) -> Result<Fec, PortError> {
+        let (configured, active) =
+            self.control.interface().fec().map_err(|error| self.no_fec("FEC", error))?;
+        Ok(Fec { configured: modes_of(configured), active: modes_of(active) })
+    }
+
+    pub(crate) fn set_fec(&self, modes: FecModes) -> Result<(), PortError> {
+        let has = |mode| modes.contains(mode);
+        let modes = interface::FecModes {
+            off: has(FecModes::OFF),
+            auto: has(FecModes::AUTO),
+            baser: has(FecModes::BASER),
+            rs: has(FecModes::RS),
+            llrs: has(FecModes::LLRS),
+        };
+        self.control.interface().set_fec(modes).map_err(|error| self.no_fec("FEC change", error))
+    }
+
+    fn no_fec(&self, operation: &'static str, error: io::Error) -> PortError {
+        match error.raw_os_error() {
+            Some(libc::EOPNOTSUPP) => {
+                let name = self.control.interface().found_as();
+                PortError::unsupported(
+                    operation,
+                    format!("interface {name} has no error correction to choose"),
+                )
+            }
+            _ => self.failed("read or set the error correction of", error),
+        }
+    }
+
     pub(crate) fn failed(&self, operation: &str, error: io::Error) -> PortError {
         PortError::device(format!("{operation} interface {}", self.control.interface().found_as()), error)
     }
@@ -173,9 +226,24 @@ impl Wire {
 /// (`GRO_LEGACY_MAX_SIZE`, include/linux/netdevice.h).
 pub(crate) const JOINED_MAX: u32 = 65_536 + 14 + 4;
 
+fn modes_of(modes: interface::FecModes) -> FecModes {
+    let interface::FecModes { off, auto, baser, rs, llrs } = modes;
+    let all = [
+        (off, FecModes::OFF),
+        (auto, FecModes::AUTO),
+        (baser, FecModes::BASER),
+        (rs, FecModes::RS),
+        (llrs, FecModes::LLRS),
+    ];
+    all.into_iter().filter(|(has, _)| *has).map(|(_, mode)| mode).collect()
+}
+
 fn in_use() -> PortError {
     PortError::device("set up the queue", "its socket is in use or was not opened")
 }
+
+/// Why there are no lanes.
+const LANES: &str = "the kernel's link settings (ETHTOOL_GLINKSETTINGS) have no lanes in them";
 
 /// A packet-socket port's control half.
 pub struct AfPacketPort {
@@ -274,6 +342,26 @@ impl PortDriver for AfPacketPort {
     fn set_link_up(&mut self, up: bool) -> Result<(), PortError> {
         let done = self.wire.control.interface().set_up(up);
         done.map_err(|error| self.wire.failed("switch", error))
+    }
+
+    fn lane_capabilities(&mut self) -> Result<Vec<SpeedLanes>, PortError> {
+        Err(PortError::unsupported("lane capabilities", LANES))
+    }
+
+    fn set_lanes(&mut self, _lanes: u16) -> Result<(), PortError> {
+        Err(PortError::unsupported("lane change", LANES))
+    }
+
+    fn fec_capabilities(&mut self) -> Result<Vec<SpeedFec>, PortError> {
+        self.wire.fec_capabilities()
+    }
+
+    fn fec(&mut self) -> Result<Fec, PortError> {
+        self.wire.fec()
+    }
+
+    fn set_fec(&mut self, modes: FecModes) -> Result<(), PortError> {
+        self.wire.set_fec(modes)
     }
 
     fn mtu(&mut self) -> Result<u32, PortError> {

@@ -283,6 +283,81 @@ fn tags_and_long_frames_are_whole_in_mbufs() {
 }
 
 #[test]
+fn what_the_kernel_knows_of_a_link_is_told() {
+    if !require(&[Need::Root, Need::Net]) {
+        return;
+    }
+    let host = Namespace::new("link");
+    quiet(&host);
+    join(&host, "va", &host, "vb");
+    let work = host.enter(|| {
+        let pool = pool();
+        let (mut port, _queues) = start("vb", af_packet("vb"), 1, &pool);
+        // What veth says of itself: drivers/net/veth.c, veth_get_link_ksettings.
+        assert_eq!(port.link(), pollux_port::Link::fixed(true, 10_000));
+        let shown = must(Command::new("ip").args(["-d", "link", "show", "vb"]));
+        assert!(String::from_utf8_lossy(&shown.stdout).contains("veth"), "the test's own premise");
+        for refused in [
+            port.fec().map(drop),
+            port.fec_capabilities().map(drop),
+            port.set_fec(pollux_port::FecModes::RS),
+            port.lane_capabilities().map(drop),
+            port.set_lanes(2),
+        ] {
+            let error = refused.expect_err("a veth has neither lanes nor error correction");
+            assert!(error.is_unsupported(), "{error}");
+        }
+        let error = port.fec().expect_err("as before").to_string();
+        assert_eq!(error, "port vb: FEC is not supported: interface vb has no error correction to choose");
+    });
+    work.join().expect("the test in its namespace");
+}
+
+/// A packet that the kernel has joined is longer than any frame; one longer than wanted is dropped and counted.
+#[test]
+fn a_joined_packet_past_the_limit_is_dropped_and_counted() {
+    use pollux_frame_io::vnet::{PartialChecksum, Segmentation};
+    if !require(&[Need::Root, Need::Net]) {
+        return;
+    }
+    let host = Namespace::new("lro");
+    quiet(&host);
+    join(&host, "va", &host, "vb");
+    let work = host.enter(|| {
+        let pool = pool();
+        for (limit, arrives) in [(None, true), (Some(5000), true), (Some(2000), false)] {
+            let mut port = Port::new(PortId(0), "vb", af_packet("vb"));
+            let config = PortConfig { max_lro_bytes: limit, ..PortConfig::queues(1, 1, &pool) };
+            let mut queues = port.bring_up(config).expect("inside the limits");
+            // A TCP packet of 4014 bytes to be cut into pieces of 1000, as a joined one looks from inside the machine.
+            let mut frame = vec![0xff; 6];
+            frame.extend([2, 0, 0, 0, 0, 9, 0x08, 0x00]);
+            frame.extend([0x45, 0, 0x0f, 0xa0, 0, 1, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+            frame.extend([0, 7, 0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 0x10, 0x10, 0, 0, 0, 0, 0]);
+            frame.resize(14 + 4000, 0x5a);
+            let header = VnetHeader {
+                segmentation: Segmentation::Tcp4,
+                segment_bytes: 1000,
+                header_bytes: 54,
+                checksum: Some(PartialChecksum { start: 34, offset: 16 }),
+                ..VnetHeader::default()
+            };
+            let mut far = PacketPort::open(&PacketOptions::new("va")).expect("opens");
+            far.queues[0].1.send(&header, &[std::io::IoSlice::new(&frame)]).expect("sent");
+            let mut burst = Burst::new();
+            let end = Instant::now() + PATIENCE;
+            let dropped = |port: &mut Port| port.xstat("rx_too_long_errors").expect("there").value;
+            while burst.is_empty() && dropped(&mut port) == 0 {
+                queues.rx[0].rx_burst(&mut burst, 1);
+                assert!(Instant::now() < end, "{limit:?}: neither here nor dropped");
+            }
+            assert_eq!((burst.len(), dropped(&mut port)), if arrives { (1, 0) } else { (0, 1) }, "{limit:?}");
+        }
+    });
+    work.join().expect("the test in its namespace");
+}
+
+#[test]
 fn a_port_whose_interface_disappears_tells_and_stays_quiet() {
     if !require(&[Need::Root, Need::Net]) {
         return;
