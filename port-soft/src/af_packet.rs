@@ -288,6 +288,7 @@ impl PortDriver for AfPacketPort {
             tx_offloads: offload::OFFERED,
             tx_queue_offloads: offload::OFFERED,
             max_tso_bytes: offload::TSO_BYTES_MAX,
+            tx_pseudo_sums: true,
             ..PortInfo::default()
         }
     }

@@ -196,6 +196,7 @@ impl PortDriver for PcapPort {
             tx_queue_offloads: offload::OFFERED,
             max_tso_bytes: offload::TSO_BYTES_MAX,
             max_lro_bytes: if self.wires.is_empty() { 0 } else { JOINED_MAX },
+            tx_pseudo_sums: true,
             ..PortInfo::default()
         }
     }

@@ -126,6 +126,7 @@ impl PortDriver for TapPort {
             tx_queue_offloads: offload::OFFERED,
             max_tso_bytes: offload::TSO_BYTES_MAX,
             max_lro_bytes: JOINED_MAX,
+            tx_pseudo_sums: true,
             ..PortInfo::default()
         }
     }

@@ -1,5 +1,5 @@
 //! What a port is told and what it says of itself: plain data.
-use crate::{MacAddr, RxOffloads, TxOffloads};
+use crate::{MacAddr, RssConfig, RssInfo, RxOffloads, TxOffloads};
 use pollux_mempool::MbufPool;
 use std::fmt;
 
@@ -12,13 +12,16 @@ pub struct RxQueueConfig {
     pub pool: MbufPool,
     /// What this queue does besides what [`PortConfig::rx_offloads`] asks of all.
     pub offloads: RxOffloads,
+    /// [`Port::start`](crate::Port::start) leaves it stopped; [`Port::rx_queue_start`](crate::Port::rx_queue_start) starts
+    /// it. Only where [`PortInfo::queue_control`].
+    pub deferred_start: bool,
 }
 
 impl RxQueueConfig {
     /// The driver's default ring size, mbufs from `pool`.
     #[must_use]
     pub fn new(pool: MbufPool) -> Self {
-        Self { descriptors: 0, pool, offloads: RxOffloads::empty() }
+        Self { descriptors: 0, pool, offloads: RxOffloads::empty(), deferred_start: false }
     }
 }
 
@@ -29,6 +32,8 @@ pub struct TxQueueConfig {
     pub descriptors: u16,
     /// What this queue does besides what [`PortConfig::tx_offloads`] asks of all.
     pub offloads: TxOffloads,
+    /// As [`RxQueueConfig::deferred_start`].
+    pub deferred_start: bool,
 }
 
 /// How a port is set up: one entry per queue, and options that stay as they are when `None`.
@@ -54,6 +59,10 @@ pub struct PortConfig {
     /// The longest packet joined of several that is received; a longer one is dropped and counted as too long. `None`: as
     /// long as the port makes them.
     pub max_lro_bytes: Option<u32>,
+    /// How received packets are spread over queues. `None`: as the driver finds best; `Some` with no fields: not at all.
+    pub rss: Option<RssConfig>,
+    /// Rx queues can tell of arrivals, so that their lcores may sleep; see [`RxQueue::enable_interrupt`](crate::RxQueue).
+    pub rx_interrupts: bool,
 }
 
 impl PortConfig {
@@ -154,6 +163,15 @@ pub struct PortInfo {
     pub max_lro_bytes: u32,
     /// Most mbufs of one packet on transmit.
     pub max_tx_segments: u16,
+    /// [`TxQueue::tx_prepare`](crate::TxQueue::tx_prepare) writes the sum of the pseudo-header, length included, to where a
+    /// TCP or UDP checksum is to be filled in: the port counts on it.
+    pub tx_pseudo_sums: bool,
+    /// Spreads received packets by a hash; `None`: it has none.
+    pub rss: Option<RssInfo>,
+    /// Queues stop and start by themselves, and may be left stopped by [`Port::start`](crate::Port::start).
+    pub queue_control: bool,
+    /// Rx queues can tell of arrivals.
+    pub rx_interrupts: bool,
 }
 
 impl Default for PortInfo {
@@ -181,6 +199,10 @@ impl Default for PortInfo {
             max_tso_bytes: 0,
             max_lro_bytes: 0,
             max_tx_segments: u16::MAX,
+            tx_pseudo_sums: false,
+            rss: None,
+            queue_control: false,
+            rx_interrupts: false,
         }
     }
 }
@@ -215,21 +237,13 @@ impl fmt::Display for PortState {
     }
 }
 
-/// Something that happened to a port by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PortEvent {
-    /// The link changed.
-    Link(crate::Link),
-    /// The device disappeared.
-    Removed,
-}
-
 /// The addresses a port was given beside its own.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
     pub(crate) further: Vec<MacAddr>,
     pub(crate) multicast: Vec<MacAddr>,
+    /// Ascending.
+    pub(crate) vlans: Vec<u16>,
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 #![expect(clippy::missing_panics_doc, reason = "a check that fails panics")]
 
 mod control;
+mod feature;
 mod offload;
 mod traffic;
 
@@ -17,6 +18,7 @@ pub use control::{
     addresses, close_ends_everything, descriptor_counts, filters, information, life_cycle, link, mtu,
     queue_limits, reset, xstats,
 };
+pub use feature::{clock, events, flow_rules, queue_start_and_stop, rss, rx_interrupts, tx_prepare, vlan};
 pub use offload::offloads;
 pub use traffic::{
     callbacks, close_with_mbufs_out, descriptor_status, empty_pool, frame_sizes, mbufs_come_home, partial_tx,
@@ -104,6 +106,14 @@ pub const ALL: &[(&str, Check)] = &[
     ("offloads", offloads),
     ("recycle", recycle),
     ("scatter", scatter),
+    ("rss", rss),
+    ("flow_rules", flow_rules),
+    ("vlan", vlan),
+    ("queue_start_and_stop", queue_start_and_stop),
+    ("clock", clock),
+    ("rx_interrupts", rx_interrupts),
+    ("events", events),
+    ("tx_prepare", tx_prepare),
 ];
 
 /// Runs all checks, naming each on standard output before it runs.

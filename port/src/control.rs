@@ -1,16 +1,22 @@
 //! The control handle of a port.
 mod check;
 mod count;
+mod event;
+mod feature;
+mod flow;
 mod setting;
 
 use crate::config::Addresses;
 use crate::driver::{PortDriver, RxSetup, TxSetup};
+use crate::event::Events;
+use crate::prepare::TxRules;
 use crate::queue::{Held, QueueParts};
 use crate::stats::Baseline;
 use crate::{
-    Direction, Gate, Link, PortConfig, PortError, PortEvent, PortId, PortInfo, PortState, QueueId,
-    RxCounters, RxOffloads, RxQueue, RxQueueConfig, TxCounters, TxQueue, TxQueueConfig,
+    Direction, Gate, PortConfig, PortError, PortId, PortInfo, PortState, QueueId, RxCounters, RxOffloads,
+    RxQueue, RxQueueConfig, TxCounters, TxQueue, TxQueueConfig,
 };
+use flow::Flows;
 use pollux_eal::barrier;
 use std::fmt;
 use std::sync::Arc;
@@ -25,11 +31,13 @@ struct QueueSlot<C> {
     counters: Arc<C>,
     held: Arc<AtomicBool>,
     set_up: bool,
+    /// Left out by the port's start, or stopped by itself since.
+    stopped: bool,
 }
 
 impl<C: Default> Default for QueueSlot<C> {
     fn default() -> Self {
-        Self { counters: Arc::default(), held: Arc::default(), set_up: false }
+        Self { counters: Arc::default(), held: Arc::default(), set_up: false, stopped: false }
     }
 }
 
@@ -53,6 +61,7 @@ impl<C> QueueSlot<C> {
             port,
             port_name: Arc::clone(port_name),
             queue,
+            rules: TxRules::default(),
             held,
         })
     }
@@ -89,14 +98,16 @@ pub struct Port {
     promiscuous: bool,
     all_multicast: bool,
     addresses: Addresses,
-    last_link: Option<Link>,
-    told_gone: bool,
+    events: Events,
+    flows: Flows,
 }
 
 impl Port {
     /// A port that belongs to no [`Ports`](crate::Ports).
     #[must_use]
-    pub fn new(id: PortId, name: &str, driver: Box<dyn PortDriver>) -> Self {
+    pub fn new(id: PortId, name: &str, mut driver: Box<dyn PortDriver>) -> Self {
+        let events = Events::default();
+        driver.connect(&events.sink);
         let info = driver.info();
         Self {
             id,
@@ -112,8 +123,8 @@ impl Port {
             promiscuous: false,
             all_multicast: false,
             addresses: Addresses::default(),
-            last_link: None,
-            told_gone: false,
+            events,
+            flows: Flows::default(),
         }
     }
 
@@ -147,19 +158,6 @@ impl Port {
         &self.config
     }
 
-    /// What happened to the port by itself since the last call: the link changed, the device disappeared.
-    pub fn poll_event(&mut self) -> Option<PortEvent> {
-        match self.state() {
-            PortState::Closed => None,
-            PortState::Gone => (!std::mem::replace(&mut self.told_gone, true)).then_some(PortEvent::Removed),
-            _ => {
-                let link = self.driver.link();
-                let before = self.last_link.replace(link);
-                before.is_some_and(|before| before != link).then_some(PortEvent::Link(link))
-            }
-        }
-    }
-
     /// Takes queue counts and options. Queues set up before must have been dropped; all are to be set up anew.
     ///
     /// # Errors
@@ -189,6 +187,8 @@ impl Port {
             self.within("MTU", mtu.into(), info.min_mtu.into(), info.max_mtu.into())?;
         }
         self.check_long_packets(&config)?;
+        self.check_features(&config)?;
+        self.flows_end()?;
         self.driver.configure(&config).map_err(|error| error.named(&self.name))?;
         self.state = PortState::Configured;
         self.rx.iter_mut().for_each(|slot| slot.set_up = false);
@@ -197,6 +197,7 @@ impl Port {
         self.rx.resize_with(self.rx.len().max(config.rx_queues.len()), QueueSlot::default);
         self.tx.resize_with(self.tx.len().max(config.tx_queues.len()), QueueSlot::default);
         self.config = config;
+        self.addresses.vlans.clear();
         if let Some(mtu) = self.config.mtu
             && self.mtu()? != mtu
         {
@@ -242,6 +243,7 @@ impl Port {
         }
         config.descriptors = self.rx_descriptors(config.descriptors)?;
         self.check_rx_queue_offloads(queue.0.into(), config.offloads, self.config.rx_offloads)?;
+        self.check_deferred(config.deferred_start)?;
         self.check_pool(queue, &config)?;
         let scatter = self.scatters(config.offloads);
         let slot = &mut self.rx[usize::from(queue.0)];
@@ -254,6 +256,8 @@ impl Port {
             offloads: self.config.rx_offloads | config.offloads,
             scatter,
             max_lro_bytes: self.config.max_lro_bytes.unwrap_or(self.info.max_lro_bytes),
+            deferred_start: config.deferred_start,
+            interrupts: self.config.rx_interrupts,
             counters: Arc::clone(&parts.counters),
             gate: self.gate.clone(),
         };
@@ -288,18 +292,21 @@ impl Port {
         }
         config.descriptors = self.tx_descriptors(config.descriptors)?;
         self.check_tx_queue_offloads(queue.0.into(), config.offloads, self.config.tx_offloads)?;
+        self.check_deferred(config.deferred_start)?;
         let slot = &mut self.tx[usize::from(queue.0)];
-        let parts = slot.take((self.id, &self.name, &self.gate), Direction::Tx, queue)?;
+        let mut parts = slot.take((self.id, &self.name, &self.gate), Direction::Tx, queue)?;
         let setup = TxSetup {
             port: self.id,
             queue,
             descriptors: config.descriptors,
             offloads: self.config.tx_offloads | config.offloads,
+            deferred_start: config.deferred_start,
             counters: Arc::clone(&parts.counters),
             gate: self.gate.clone(),
         };
         let driver = self.driver.tx_queue_setup(setup).map_err(|error| error.named(&self.name))?;
         slot.set_up = true;
+        parts.rules = TxRules::new(&self.info, self.config.tx_offloads | config.offloads);
         self.config.tx_queues[usize::from(queue.0)] = config;
         Ok(TxQueue::new(driver, parts))
     }
@@ -326,7 +333,13 @@ impl Port {
         self.driver.start().map_err(|error| error.named(&self.name))?;
         self.state = PortState::Started;
         self.gate.open();
-        self.last_link = Some(self.driver.link());
+        for (slot, config) in self.rx.iter_mut().zip(&self.config.rx_queues) {
+            slot.stopped = config.deferred_start;
+        }
+        for (slot, config) in self.tx.iter_mut().zip(&self.config.tx_queues) {
+            slot.stopped = config.deferred_start;
+        }
+        self.events.last_link = Some(self.driver.link());
         Ok(())
     }
 
@@ -380,6 +393,7 @@ impl Port {
             return Err(self.wrong_state("close", "stopped"));
         }
         self.state = PortState::Closed;
+        self.flows_forget();
         self.driver.close().map_err(|error| error.named(&self.name))
     }
 
@@ -402,6 +416,7 @@ impl Port {
         self.promiscuous = false;
         self.all_multicast = false;
         self.addresses = Addresses::default();
+        self.flows_forget();
         Ok(())
     }
 

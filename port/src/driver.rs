@@ -2,13 +2,19 @@
 //!
 //! The control handle calls [`PortDriver`] and checks states and limits before it does, so a driver sees only calls
 //! that are in order. The data halves move to lcores; each burst is one dynamic call.
+mod feature;
+
+pub use feature::{ClockDriver, FlowDriver, RssDriver, VlanDriver};
+
 use crate::config::PortConfig;
 use crate::link::{Fec, FecModes, SpeedFec, SpeedLanes};
 use crate::{
-    Gate, Link, MacAddr, PortError, PortId, PortInfo, QueueId, RxCounters, RxOffloads, TxCounters, TxOffloads,
+    BadPacket, EventSink, Gate, Link, MacAddr, PortError, PortId, PortInfo, PowerMonitor, QueueId,
+    RxCounters, RxOffloads, TxCounters, TxOffloads,
 };
 use pollux_mempool::{Burst, Mbuf, MbufPool};
 use std::borrow::Cow;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// What a burst moved. The queue value counts it, so a driver cannot forget to.
@@ -95,7 +101,35 @@ pub trait RxBurst: Send {
         let _ = offset;
         Err(PortError::unsupported("rx descriptor status", "the device does not tell"))
     }
+
+    /// Tells of arrivals from now on, or no longer and takes what was told off the descriptor.
+    ///
+    /// # Errors
+    /// [`PortError::Unsupported`] where arrivals are not told.
+    fn set_interrupt(&mut self, on: bool) -> Result<(), PortError> {
+        let _ = on;
+        Err(PortError::unsupported("rx interrupt", NO_INTERRUPT))
+    }
+
+    /// What becomes readable then.
+    ///
+    /// # Errors
+    /// As [`RxBurst::set_interrupt`].
+    fn interrupt_fd(&self) -> Result<BorrowedFd<'_>, PortError> {
+        Err(PortError::unsupported("rx interrupt", NO_INTERRUPT))
+    }
+
+    /// The word that the next arrival changes.
+    ///
+    /// # Errors
+    /// [`PortError::Unsupported`] where there is none.
+    fn power_monitor(&self) -> Result<PowerMonitor, PortError> {
+        Err(PortError::unsupported("power monitor", "no single word in memory changes when a packet arrives"))
+    }
 }
+
+/// Why most ports cannot wake anybody.
+const NO_INTERRUPT: &str = "the queue is only ever polled, or was not configured for interrupts";
 
 /// A driver's half of a tx queue. Lives on one lcore.
 pub trait TxBurst: Send {
@@ -148,6 +182,16 @@ pub trait TxBurst: Send {
         let _ = offset;
         Err(PortError::unsupported("tx descriptor status", "the device does not tell"))
     }
+
+    /// Checks and mends what only the driver knows of; the rest of [`TxQueue::tx_prepare`](crate::TxQueue::tx_prepare) is
+    /// done by then.
+    ///
+    /// # Errors
+    /// The first packet that cannot be sent.
+    fn prepare(&mut self, mbufs: &mut [Mbuf]) -> Result<(), BadPacket> {
+        let _ = mbufs;
+        Ok(())
+    }
 }
 
 /// What a driver gets to set up an rx queue.
@@ -168,6 +212,10 @@ pub struct RxSetup {
     pub scatter: bool,
     /// A packet joined of several that is longer than this is dropped, with the same reason.
     pub max_lro_bytes: u32,
+    /// It stays stopped when the port starts. Never true where [`PortInfo::queue_control`] is not.
+    pub deferred_start: bool,
+    /// It is to tell of arrivals. Never true where [`PortInfo::rx_interrupts`] is not.
+    pub interrupts: bool,
     /// Where to count drops. Packets and bytes are counted by the queue value.
     pub counters: Arc<RxCounters>,
     /// To tell that the device is gone.
@@ -185,6 +233,8 @@ pub struct TxSetup {
     pub descriptors: u16,
     /// What packets may ask for: what was asked of the port and of this queue, inside what the driver stated.
     pub offloads: TxOffloads,
+    /// It stays stopped when the port starts. Never true where [`PortInfo::queue_control`] is not.
+    pub deferred_start: bool,
     /// Where to count drops.
     pub counters: Arc<TxCounters>,
     /// To tell that the device is gone.
@@ -333,4 +383,57 @@ pub trait PortDriver: Send {
         let _ = groups;
         Err(PortError::unsupported("multicast list", "the device has no address filter"))
     }
+
+    /// Where to tell what happens by itself; called once, before anything else. A driver to which nothing ever happens
+    /// but a change of link or the loss of its device needs none.
+    fn connect(&mut self, events: &EventSink) {
+        let _ = events;
+    }
+
+    /// Lets one rx queue move packets, which is set up and stands still. The port is started.
+    fn rx_queue_start(&mut self, queue: QueueId) -> Result<(), PortError> {
+        let _ = queue;
+        Err(PortError::unsupported("rx queue start", QUEUES_GO_TOGETHER))
+    }
+
+    /// Ends that. A burst may be under way; packets that wait in the queue may be lost.
+    fn rx_queue_stop(&mut self, queue: QueueId) -> Result<(), PortError> {
+        let _ = queue;
+        Err(PortError::unsupported("rx queue stop", QUEUES_GO_TOGETHER))
+    }
+
+    /// Lets one tx queue move packets, which is set up and stands still. The port is started.
+    fn tx_queue_start(&mut self, queue: QueueId) -> Result<(), PortError> {
+        let _ = queue;
+        Err(PortError::unsupported("tx queue start", QUEUES_GO_TOGETHER))
+    }
+
+    /// Ends that. A burst may be under way; mbufs given to the device come home.
+    fn tx_queue_stop(&mut self, queue: QueueId) -> Result<(), PortError> {
+        let _ = queue;
+        Err(PortError::unsupported("tx queue stop", QUEUES_GO_TOGETHER))
+    }
+
+    /// The hash; must be there when [`PortInfo::rss`] says so.
+    fn rss(&mut self) -> Result<&mut dyn RssDriver, PortError> {
+        Err(PortError::unsupported("RSS", "the device does not spread packets by a hash"))
+    }
+
+    /// Flow rules.
+    fn flow(&mut self) -> Result<&mut dyn FlowDriver, PortError> {
+        Err(PortError::unsupported("flow rules", "the device does not match packets"))
+    }
+
+    /// VLAN tags.
+    fn vlan(&mut self) -> Result<&mut dyn VlanDriver, PortError> {
+        Err(PortError::unsupported("VLAN control", "the device leaves tags in received frames as they are"))
+    }
+
+    /// The clock.
+    fn clock(&mut self) -> Result<&mut dyn ClockDriver, PortError> {
+        Err(PortError::unsupported("device clock", "the device has no clock"))
+    }
 }
+
+/// Why queues of most ports cannot be stopped.
+const QUEUES_GO_TOGETHER: &str = "its queues stop and start with the port";

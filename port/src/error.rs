@@ -1,4 +1,5 @@
 //! What can go wrong with a port.
+use crate::flow::FlowPart;
 use crate::{PortState, QueueId};
 
 /// Which half of a port.
@@ -75,6 +76,16 @@ pub enum PortError {
         refused: String,
         /// Those offered.
         offered: String,
+    },
+    /// A flow rule that the port does not take.
+    #[error("port {port}: flow rule, {part}: {reason}")]
+    Flow {
+        /// The port's name.
+        port: String,
+        /// What of it.
+        part: FlowPart,
+        /// Why.
+        reason: String,
     },
     /// A queue number past those configured.
     #[error("port {port}: there is no {direction} queue {queue}; {configured} are configured")]
@@ -227,6 +238,12 @@ impl PortError {
         Self::Device { port: String::new(), operation: operation.into(), source: source.into() }
     }
 
+    /// For drivers: a flow rule cannot be made because of `part` of it. The control handle adds the port's name.
+    #[must_use]
+    pub fn flow(part: FlowPart, reason: impl Into<String>) -> Self {
+        Self::Flow { port: String::new(), part, reason: reason.into() }
+    }
+
     /// True for [`PortError::Unsupported`]: the caller can do without.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
@@ -241,6 +258,7 @@ impl PortError {
             | Self::Unsupported { port, .. }
             | Self::Limit { port, .. }
             | Self::Offload { port, .. }
+            | Self::Flow { port, .. }
             | Self::NoQueue { port, .. }
             | Self::QueueHeld { port, .. }
             | Self::QueueNotSetUp { port, .. }

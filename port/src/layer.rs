@@ -17,9 +17,11 @@ pub mod tee;
 pub mod tracer;
 
 use crate::config::PortConfig;
-use crate::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
+use crate::driver::{
+    ClockDriver, FlowDriver, PortDriver, RssDriver, RxBurst, RxSetup, TxBurst, TxSetup, VlanDriver,
+};
 use crate::link::{Fec, FecModes, SpeedFec, SpeedLanes};
-use crate::{Link, MacAddr, PortError, PortInfo};
+use crate::{EventSink, Link, MacAddr, PortError, PortInfo, QueueId};
 use fault::FaultPlan;
 use pollux_config::{ConfigError, DeviceArg, KeyReader};
 use std::borrow::Cow;
@@ -234,6 +236,42 @@ impl PortDriver for Layered {
     fn set_multicast_list(&mut self, groups: &[MacAddr]) -> Result<(), PortError> {
         self.driver.set_multicast_list(groups)
     }
+
+    fn connect(&mut self, events: &EventSink) {
+        self.driver.connect(events);
+    }
+
+    fn rx_queue_start(&mut self, queue: QueueId) -> Result<(), PortError> {
+        self.driver.rx_queue_start(queue)
+    }
+
+    fn rx_queue_stop(&mut self, queue: QueueId) -> Result<(), PortError> {
+        self.driver.rx_queue_stop(queue)
+    }
+
+    fn tx_queue_start(&mut self, queue: QueueId) -> Result<(), PortError> {
+        self.driver.tx_queue_start(queue)
+    }
+
+    fn tx_queue_stop(&mut self, queue: QueueId) -> Result<(), PortError> {
+        self.driver.tx_queue_stop(queue)
+    }
+
+    fn rss(&mut self) -> Result<&mut dyn RssDriver, PortError> {
+        self.driver.rss()
+    }
+
+    fn flow(&mut self) -> Result<&mut dyn FlowDriver, PortError> {
+        self.driver.flow()
+    }
+
+    fn vlan(&mut self) -> Result<&mut dyn VlanDriver, PortError> {
+        self.driver.vlan()
+    }
+
+    fn clock(&mut self) -> Result<&mut dyn ClockDriver, PortError> {
+        self.driver.clock()
+    }
 }
 
 /// What every layer passes through to the queue it is around.
@@ -257,6 +295,18 @@ macro_rules! pass_rx {
 
         fn descriptor_status(&self, offset: usize) -> Result<crate::driver::RxDescriptor, crate::PortError> {
             self.inner.descriptor_status(offset)
+        }
+
+        fn set_interrupt(&mut self, on: bool) -> Result<(), crate::PortError> {
+            self.inner.set_interrupt(on)
+        }
+
+        fn interrupt_fd(&self) -> Result<std::os::fd::BorrowedFd<'_>, crate::PortError> {
+            self.inner.interrupt_fd()
+        }
+
+        fn power_monitor(&self) -> Result<crate::PowerMonitor, crate::PortError> {
+            self.inner.power_monitor()
         }
     };
 }
@@ -285,6 +335,10 @@ macro_rules! pass_tx {
 
         fn descriptor_status(&self, offset: usize) -> Result<crate::driver::TxDescriptor, crate::PortError> {
             self.inner.descriptor_status(offset)
+        }
+
+        fn prepare(&mut self, mbufs: &mut [pollux_mempool::Mbuf]) -> Result<(), crate::BadPacket> {
+            self.inner.prepare(mbufs)
         }
     };
 }

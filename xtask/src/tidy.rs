@@ -17,7 +17,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     ("mempool", &["eal", "ring"]),
     ("frame-io", &["eal"]),
     ("uverbs", &["eal"]),
-    ("port", &["config", "eal", "mempool"]),
+    ("port", &["config", "eal", "mempool", "wire"]),
     ("port-soft", &["config", "port", "mempool", "ring", "frame-io", "eal", "wire"]),
     ("mlx5-kernel", &["uverbs", "mlx5-abi", "eal"]),
     ("mlx5-model", &["mlx5-kernel", "uverbs", "mlx5-abi", "eal", "wire", "frame-io"]),

@@ -26,6 +26,12 @@ impl Port {
         })
     }
 
+    pub(super) fn must_be_configured(&self, operation: &'static str) -> Result<(), PortError> {
+        self.must(operation, "configured, started or stopped", |state| {
+            matches!(state, PortState::Configured | PortState::Started | PortState::Stopped)
+        })
+    }
+
     pub(super) fn must_be_set_up_able(&self, operation: &'static str) -> Result<(), PortError> {
         self.must(operation, "configured or stopped", |state| {
             matches!(state, PortState::Configured | PortState::Stopped)

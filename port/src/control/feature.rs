@@ -1,0 +1,340 @@
+//! What some ports have and others lack: RSS, VLAN tags, a clock, queues that stop by themselves.
+use super::Port;
+use crate::vlan::VLANS;
+use crate::{
+    DeviceClock, Direction, PortError, PortState, QueueId, RssConfig, RssInfo, RxOffloads, VlanTagPlace,
+    offload,
+};
+use std::time::Duration;
+
+impl Port {
+    /// What is hashed to spread received packets, with the key in use.
+    ///
+    /// # Errors
+    /// When not configured, gone or closed; [`PortError::Unsupported`].
+    pub fn rss(&mut self) -> Result<RssConfig, PortError> {
+        self.must_be_configured("read the RSS settings")?;
+        self.driver.rss().map(|rss| rss.rss()).map_err(|error| error.named(&self.name))
+    }
+
+    /// Changes it, also while packets flow: each is spread the old way or the new.
+    ///
+    /// # Errors
+    /// When not configured, gone or closed; [`PortError::Argument`] outside [`PortInfo::rss`](crate::PortInfo::rss);
+    /// [`PortError::Unsupported`]; when the device refuses.
+    pub fn set_rss(&mut self, config: &RssConfig) -> Result<(), PortError> {
+        self.must_be_configured("change the RSS settings")?;
+        self.check_rss(config)?;
+        let done = self.driver.rss().and_then(|rss| rss.set_rss(config));
+        done.map_err(|error| error.named(&self.name))?;
+        self.config.rss = Some(config.clone());
+        Ok(())
+    }
+
+    /// The redirection table: the queue for each hash, as many entries as [`RssInfo::table_entries`].
+    ///
+    /// # Errors
+    /// As [`Port::rss`].
+    pub fn rss_table(&mut self) -> Result<Vec<QueueId>, PortError> {
+        self.must_be_configured("read the redirection table")?;
+        self.driver.rss().map(|rss| rss.table()).map_err(|error| error.named(&self.name))
+    }
+
+    /// Changes all of it, also while packets flow.
+    ///
+    /// # Errors
+    /// As [`Port::set_rss`]; when the length is another; when a queue is not configured.
+    pub fn set_rss_table(&mut self, table: &[QueueId]) -> Result<(), PortError> {
+        self.must_be_configured("change the redirection table")?;
+        let entries = self.rss_info()?.table_entries as u64;
+        self.within("length of the redirection table", table.len() as u64, entries, entries)?;
+        if let Some(queue) = table.iter().find(|queue| usize::from(queue.0) >= self.config.rx_queues.len()) {
+            return Err(self.no_queue(Direction::Rx, *queue));
+        }
+        let done = self.driver.rss().and_then(|rss| rss.set_table(table));
+        done.map_err(|error| error.named(&self.name))
+    }
+
+    /// Changes some entries of it, by place.
+    ///
+    /// # Errors
+    /// As [`Port::set_rss_table`]; when a place is past the end.
+    pub fn update_rss_table(&mut self, entries: &[(usize, QueueId)]) -> Result<(), PortError> {
+        let mut table = self.rss_table()?;
+        for (place, queue) in entries {
+            let last = table.len().saturating_sub(1) as u64;
+            self.within("place in the redirection table", *place as u64, 0, last)?;
+            table[*place] = *queue;
+        }
+        self.set_rss_table(&table)
+    }
+
+    /// What the port states, or its own words for having no hash.
+    fn rss_info(&mut self) -> Result<RssInfo, PortError> {
+        match self.info.rss {
+            Some(info) => Ok(info),
+            None => {
+                let reason = self.driver.rss().err();
+                let silent = || PortError::unsupported("RSS", "the port does not say what it hashes");
+                Err(reason.unwrap_or_else(silent).named(&self.name))
+            }
+        }
+    }
+
+    pub(super) fn check_rss(&mut self, config: &RssConfig) -> Result<(), PortError> {
+        self.rss_info()?.check(config).map_err(|error| error.named(&self.name))
+    }
+
+    /// Which of [`RxOffloads::VLAN`] all rx queues do now.
+    #[must_use]
+    pub fn vlan_offloads(&self) -> RxOffloads {
+        self.config.rx_offloads & RxOffloads::VLAN
+    }
+
+    /// Changes that: strip, filter, extend, strip of two tags.
+    ///
+    /// # Errors
+    /// When not configured, gone or closed; [`PortError::Offload`]; [`PortError::Unsupported`]; when the device refuses.
+    pub fn set_vlan_offloads(&mut self, on: RxOffloads) -> Result<(), PortError> {
+        self.must_be_configured("change the VLAN offloads")?;
+        let outside = on - RxOffloads::VLAN;
+        if !outside.is_empty() {
+            return Err(PortError::Argument {
+                port: self.name.to_string(),
+                key: "VLAN offloads".into(),
+                value: offload::names(&outside),
+                expected: format!("one of {}", offload::names(&RxOffloads::VLAN)),
+            });
+        }
+        self.check_offloads(on, self.config.tx_offloads)?;
+        let done = self.driver.vlan().and_then(|vlan| vlan.set_offloads(on));
+        done.map_err(|error| error.named(&self.name))?;
+        self.config.rx_offloads = (self.config.rx_offloads - RxOffloads::VLAN) | on;
+        Ok(())
+    }
+
+    /// Takes tags out on one rx queue, or not.
+    ///
+    /// # Errors
+    /// When not configured, gone or closed; when there is no such queue; [`PortError::Unsupported`]; when the device refuses.
+    pub fn set_vlan_strip_on_queue(&mut self, queue: QueueId, on: bool) -> Result<(), PortError> {
+        self.must_be_configured("change VLAN strip")?;
+        if usize::from(queue.0) >= self.config.rx_queues.len() {
+            return Err(self.no_queue(Direction::Rx, queue));
+        }
+        let done = self.driver.vlan().and_then(|vlan| vlan.set_strip_on_queue(queue, on));
+        done.map_err(|error| error.named(&self.name))
+    }
+
+    /// The VLANs whose frames are received while [`RxOffloads::VLAN_FILTER`] is on, ascending. Frames without a tag always
+    /// are.
+    #[must_use]
+    pub fn vlan_filters(&self) -> &[u16] {
+        &self.addresses.vlans
+    }
+
+    /// Receives frames of this VLAN, or no longer. Adding one twice is adding it once, and so is taking it out.
+    ///
+    /// # Errors
+    /// When not configured, gone or closed; when the number is 4096 or more; [`PortError::Unsupported`], also while
+    /// [`RxOffloads::VLAN_FILTER`] is off; when the device refuses.
+    pub fn set_vlan_filter(&mut self, vlan: u16, on: bool) -> Result<(), PortError> {
+        self.must_be_configured("change the list of VLANs")?;
+        self.within("VLAN", vlan.into(), 0, u64::from(VLANS) - 1)?;
+        let driver = self.driver.vlan().map_err(|error| error.named(&self.name))?;
+        if !self.config.rx_offloads.contains(RxOffloads::VLAN_FILTER) {
+            let reason = "VLAN_FILTER is off; ask for it in the port's rx_offloads";
+            return Err(PortError::unsupported("VLAN filter", reason).named(&self.name));
+        }
+        let place = match (self.addresses.vlans.binary_search(&vlan), on) {
+            (Ok(place), false) | (Err(place), true) => place,
+            _ => return Ok(()),
+        };
+        driver.set_filter(vlan, on).map_err(|error| error.named(&self.name))?;
+        if on {
+            self.addresses.vlans.insert(place, vlan);
+        } else {
+            self.addresses.vlans.remove(place);
+        }
+        Ok(())
+    }
+
+    /// Changes the ether type by which a tag is known.
+    ///
+    /// # Errors
+    /// When not configured, gone or closed; [`PortError::Unsupported`]; when the device refuses.
+    pub fn set_vlan_ether_type(&mut self, place: VlanTagPlace, ether_type: u16) -> Result<(), PortError> {
+        self.must_be_configured("change the VLAN ether type")?;
+        let done = self.driver.vlan().and_then(|vlan| vlan.set_ether_type(place, ether_type));
+        done.map_err(|error| error.named(&self.name))
+    }
+
+    /// Puts this tag into every frame sent without one; `None`: no longer.
+    ///
+    /// # Errors
+    /// As [`Port::set_vlan_ether_type`].
+    pub fn set_port_vlan(&mut self, tci: Option<u16>) -> Result<(), PortError> {
+        self.must_be_configured("change the port VLAN")?;
+        let done = self.driver.vlan().and_then(|vlan| vlan.set_port_vlan(tci));
+        done.map_err(|error| error.named(&self.name))
+    }
+
+    /// Reads the clock that [`RxOffloads::TIMESTAMP`] is taken from.
+    ///
+    /// # Errors
+    /// When gone or closed; [`PortError::Unsupported`]; when the device refuses.
+    pub fn read_clock(&mut self) -> Result<DeviceClock, PortError> {
+        self.must_be_there("read the clock")?;
+        let read = self.driver.clock().and_then(|clock| clock.read_clock());
+        read.map_err(|error| error.named(&self.name))
+    }
+
+    /// Takes the time of PTP packets, or no longer.
+    ///
+    /// # Errors
+    /// As [`Port::read_clock`].
+    pub fn set_time_sync(&mut self, on: bool) -> Result<(), PortError> {
+        self.must_be_there("change time synchronisation")?;
+        let done = self.driver.clock().and_then(|clock| clock.set_time_sync(on));
+        done.map_err(|error| error.named(&self.name))
+    }
+
+    /// The clock's time of day, from its own beginning.
+    ///
+    /// # Errors
+    /// As [`Port::read_clock`].
+    pub fn time(&mut self) -> Result<Duration, PortError> {
+        self.must_be_there("read the time")?;
+        let read = self.driver.clock().and_then(|clock| clock.time());
+        read.map_err(|error| error.named(&self.name))
+    }
+
+    /// Moves the clock by so many nanoseconds.
+    ///
+    /// # Errors
+    /// As [`Port::read_clock`].
+    pub fn adjust_time(&mut self, nanos: i64) -> Result<(), PortError> {
+        self.must_be_there("adjust the time")?;
+        let done = self.driver.clock().and_then(|clock| clock.adjust_time(nanos));
+        done.map_err(|error| error.named(&self.name))
+    }
+
+    /// Whether an rx queue moves packets: the port is started and the queue was neither left out nor stopped.
+    ///
+    /// # Errors
+    /// When there is no such queue.
+    pub fn rx_queue_running(&self, queue: QueueId) -> Result<bool, PortError> {
+        self.running(Direction::Rx, queue)
+    }
+
+    /// As [`Port::rx_queue_running`].
+    ///
+    /// # Errors
+    /// When there is no such queue.
+    pub fn tx_queue_running(&self, queue: QueueId) -> Result<bool, PortError> {
+        self.running(Direction::Tx, queue)
+    }
+
+    /// Starts an rx queue that [`Port::start`] left out or that was stopped. Starting one that runs changes nothing.
+    ///
+    /// # Errors
+    /// When not started, gone or closed; when there is no such queue; [`PortError::Unsupported`]; when the device refuses.
+    pub fn rx_queue_start(&mut self, queue: QueueId) -> Result<(), PortError> {
+        self.run_queue(Direction::Rx, queue, true)
+    }
+
+    /// Stops an rx queue while the others go on. Packets that wait in it may be lost; its bursts bring nothing.
+    ///
+    /// # Errors
+    /// As [`Port::rx_queue_start`].
+    pub fn rx_queue_stop(&mut self, queue: QueueId) -> Result<(), PortError> {
+        self.run_queue(Direction::Rx, queue, false)
+    }
+
+    /// As [`Port::rx_queue_start`].
+    ///
+    /// # Errors
+    /// As [`Port::rx_queue_start`].
+    pub fn tx_queue_start(&mut self, queue: QueueId) -> Result<(), PortError> {
+        self.run_queue(Direction::Tx, queue, true)
+    }
+
+    /// Stops a tx queue while the others go on. Its bursts take nothing.
+    ///
+    /// # Errors
+    /// As [`Port::rx_queue_start`].
+    pub fn tx_queue_stop(&mut self, queue: QueueId) -> Result<(), PortError> {
+        self.run_queue(Direction::Tx, queue, false)
+    }
+
+    fn running(&self, direction: Direction, queue: QueueId) -> Result<bool, PortError> {
+        let number = usize::from(queue.0);
+        let (configured, stopped) = match direction {
+            Direction::Rx => (self.config.rx_queues.len(), self.rx.get(number).map(|slot| slot.stopped)),
+            Direction::Tx => (self.config.tx_queues.len(), self.tx.get(number).map(|slot| slot.stopped)),
+        };
+        match stopped {
+            Some(stopped) if number < configured => Ok(self.state() == PortState::Started && !stopped),
+            _ => Err(self.no_queue(direction, queue)),
+        }
+    }
+
+    fn run_queue(&mut self, direction: Direction, queue: QueueId, run: bool) -> Result<(), PortError> {
+        let operation = if run { "start a queue" } else { "stop a queue" };
+        self.must(operation, "started", |state| state == PortState::Started)?;
+        if self.running(direction, queue)? == run {
+            return self.queue_control(direction, run);
+        }
+        let done = match (direction, run) {
+            (Direction::Rx, true) => self.driver.rx_queue_start(queue),
+            (Direction::Rx, false) => self.driver.rx_queue_stop(queue),
+            (Direction::Tx, true) => self.driver.tx_queue_start(queue),
+            (Direction::Tx, false) => self.driver.tx_queue_stop(queue),
+        };
+        done.map_err(|error| error.named(&self.name))?;
+        match direction {
+            Direction::Rx => self.rx[usize::from(queue.0)].stopped = !run,
+            Direction::Tx => self.tx[usize::from(queue.0)].stopped = !run,
+        }
+        Ok(())
+    }
+
+    /// Says that queues are not controlled one by one even where there is nothing to change.
+    fn queue_control(&self, direction: Direction, run: bool) -> Result<(), PortError> {
+        if self.info.queue_control {
+            return Ok(());
+        }
+        let operation = match (direction, run) {
+            (Direction::Rx, true) => "rx queue start",
+            (Direction::Rx, false) => "rx queue stop",
+            (Direction::Tx, true) => "tx queue start",
+            (Direction::Tx, false) => "tx queue stop",
+        };
+        let reason = "its queues stop and start with the port";
+        Err(PortError::unsupported(operation, reason).named(&self.name))
+    }
+
+    /// What a configuration asks for beyond the usual must be there.
+    pub(super) fn check_features(&mut self, config: &crate::PortConfig) -> Result<(), PortError> {
+        let deferred = config.rx_queues.iter().any(|queue| queue.deferred_start)
+            || config.tx_queues.iter().any(|queue| queue.deferred_start);
+        self.check_deferred(deferred)?;
+        if config.rx_interrupts && !self.info.rx_interrupts {
+            let reason = "the port's queues are only ever polled";
+            return Err(PortError::unsupported("rx interrupts", reason).named(&self.name));
+        }
+        match &config.rss {
+            // No spreading is what a port without a hash does.
+            Some(rss) if self.info.rss.is_some() || !rss.fields.is_empty() => self.check_rss(rss),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn check_deferred(&self, deferred: bool) -> Result<(), PortError> {
+        if !deferred || self.info.queue_control {
+            return Ok(());
+        }
+        let reason = "its queues stop and start with the port";
+        Err(PortError::unsupported("deferred start", reason).named(&self.name))
+    }
+}

@@ -1,0 +1,171 @@
+//! Flow rules: which received packets, and what becomes of them.
+//!
+//! A rule is a pattern of headers and a list of actions, as in DPDK's `rte_flow`:
+//!
+//! ```
+//! use pollux_port::QueueId;
+//! use pollux_port::flow::{FlowAction, FlowItem, FlowRule, Ipv4Fields, ItemMatch, UdpFields};
+//!
+//! // IPv4 to 10.0.0.1, UDP port 53: marked, counted, to queue 1.
+//! let dst = Ipv4Fields { dst: [10, 0, 0, 1].into(), ..Ipv4Fields::default() };
+//! let rule = FlowRule::new()
+//!     .item(FlowItem::Eth(ItemMatch::any()))
+//!     .item(FlowItem::Ipv4(ItemMatch::masked(dst, Ipv4Fields { dst: [255; 4].into(), ..Ipv4Fields::default() })))
+//!     .item(FlowItem::Udp(ItemMatch::masked(UdpFields { src: 0, dst: 53 }, UdpFields { src: 0, dst: 0xffff })))
+//!     .action(FlowAction::Mark(7))
+//!     .action(FlowAction::Count)
+//!     .action(FlowAction::Queue(QueueId(1)));
+//! # let _ = rule;
+//! ```
+//!
+//! [`Port::flow_create`](crate::Port::flow_create) checks a rule against what the port has and against itself
+//! and turns it into a [`FlowPlan`], the form in which a driver sees it: values masked, one fate, no contradiction. Rules
+//! belong to the port and are named by [`FlowHandle`]s; they stay over stop and start, and go with a new configuration, a
+//! reset or the port.
+//!
+//! Of two rules that match, the one of the smaller group number and then of the smaller priority number wins; of equals,
+//! either. Packets that no rule matches take the way they would without rules, unless the port is isolated.
+mod action;
+pub(crate) mod check;
+mod item;
+mod plan;
+
+pub use action::{FlowAction, FlowActions, FlowRss};
+pub use item::{
+    EthFields, FlowItem, FlowItems, Ipv4Fields, Ipv6Fields, ItemMatch, TcpFields, UdpFields, VlanFields,
+};
+pub use plan::{FlowFate, FlowPlan, L3, L4, Masked, Pattern};
+
+use crate::PortId;
+use std::fmt;
+
+/// Where a rule stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FlowAttributes {
+    /// Group 0 is looked at first; others only where a rule jumps to them.
+    pub group: u32,
+    /// 0 is the highest.
+    pub priority: u32,
+    /// For received packets.
+    pub ingress: bool,
+    /// For packets to be sent.
+    pub egress: bool,
+    /// In the switch between ports.
+    pub transfer: bool,
+}
+
+impl Default for FlowAttributes {
+    /// Received packets, group 0, highest priority.
+    fn default() -> Self {
+        Self { group: 0, priority: 0, ingress: true, egress: false, transfer: false }
+    }
+}
+
+/// A rule as an application writes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FlowRule {
+    /// Where it stands.
+    pub attributes: FlowAttributes,
+    /// What it matches, from the outside in. Empty: every packet.
+    pub pattern: Vec<FlowItem>,
+    /// What becomes of a packet that matches: one fate, and what is done on the way.
+    pub actions: Vec<FlowAction>,
+}
+
+impl FlowRule {
+    /// No item, no action yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// With a further item.
+    #[must_use]
+    pub fn item(mut self, item: FlowItem) -> Self {
+        self.pattern.push(item);
+        self
+    }
+
+    /// With a further action.
+    #[must_use]
+    pub fn action(mut self, action: FlowAction) -> Self {
+        self.actions.push(action);
+        self
+    }
+
+    /// In this group.
+    #[must_use]
+    pub fn group(mut self, group: u32) -> Self {
+        self.attributes.group = group;
+        self
+    }
+
+    /// At this priority.
+    #[must_use]
+    pub fn priority(mut self, priority: u32) -> Self {
+        self.attributes.priority = priority;
+        self
+    }
+}
+
+/// What rules a port takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowInfo {
+    /// Groups, from 0.
+    pub groups: u32,
+    /// Priorities, from 0.
+    pub priorities: u32,
+    /// Kinds of items.
+    pub items: FlowItems,
+    /// Kinds of actions.
+    pub actions: FlowActions,
+    /// Largest mark.
+    pub mark_max: u32,
+}
+
+/// Names a rule of one port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FlowHandle {
+    pub(crate) port: PortId,
+    pub(crate) number: u64,
+}
+
+impl fmt::Display for FlowHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.number)
+    }
+}
+
+/// What a rule with [`FlowAction::Count`] has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowCount {
+    /// Packets that matched.
+    pub packets: u64,
+    /// Their bytes, as the device counts them.
+    pub bytes: u64,
+}
+
+/// The part of a rule that is at fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FlowPart {
+    /// An attribute and its value.
+    Attribute(&'static str, u32),
+    /// An item, by its place from 0 where that is known, and its kind.
+    Item(Option<usize>, &'static str),
+    /// An action, likewise.
+    Action(Option<usize>, &'static str),
+    /// The rule as a whole.
+    Rule,
+}
+
+impl fmt::Display for FlowPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = |at: &Option<usize>| at.map(|at| format!(" {at}")).unwrap_or_default();
+        match self {
+            Self::Attribute(name, value) => write!(f, "{name} {value}"),
+            Self::Item(at, name) => write!(f, "item{} ({name})", place(at)),
+            Self::Action(at, name) => write!(f, "action{} ({name})", place(at)),
+            Self::Rule => f.write_str("as a whole"),
+        }
+    }
+}
