@@ -147,6 +147,46 @@ impl Burst {
         count
     }
 
+    /// The room behind the mbufs, for a port that fills it in place; [`filled`](Self::filled) says how far.
+    #[inline(always)]
+    #[must_use]
+    pub fn spare(&mut self) -> &mut [std::mem::MaybeUninit<Mbuf>] {
+        let len = self.0.len();
+        // SAFETY: `BURST_MAX` places, of which `len` hold mbufs.
+        unsafe {
+            let start = self.0.as_mut_ptr().add(len).cast();
+            std::slice::from_raw_parts_mut(start, BURST_MAX - len)
+        }
+    }
+
+    /// Says that the first `count` places of [`spare`](Self::spare) hold mbufs now.
+    ///
+    /// # Safety
+    /// They do.
+    #[inline(always)]
+    pub unsafe fn filled(&mut self, count: usize) {
+        debug_assert!(count <= self.remaining_capacity());
+        // SAFETY: the caller's promise.
+        unsafe { self.0.set_len(self.0.len() + count) };
+    }
+
+    /// Forgets the first `count` mbufs, whose addresses somebody has taken over; the others move up.
+    ///
+    /// # Safety
+    /// There are so many, and whoever has the addresses owns the mbufs from now on.
+    #[inline(always)]
+    pub unsafe fn forget_front(&mut self, count: usize) {
+        let left = self.0.len() - count;
+        // SAFETY: `left` mbufs remain behind those that are gone.
+        unsafe {
+            if left > 0 {
+                let start = self.0.as_mut_ptr();
+                std::ptr::copy(start.add(count), start, left);
+            }
+            self.0.set_len(left);
+        }
+    }
+
     /// Frees all in bulk.
     #[inline]
     pub fn clear(&mut self) {

@@ -3,6 +3,7 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 
 type Free = Box<dyn FnOnce(NonNull<u8>, usize) + Send>;
 
@@ -83,6 +84,33 @@ impl External {
         self.base = unsafe { self.base.add(bytes) };
         self.bytes -= bytes;
         Some(front)
+    }
+
+    /// A second right to `bytes` bytes at `offset`, for who keeps the buffer and lends parts of it again and again. `None`
+    /// when they are not in this part.
+    ///
+    /// # Safety
+    /// Until it and the mbuf that shows it are gone, nobody uses these bytes through this part or another: see
+    /// [`is_sole`](Self::is_sole).
+    #[inline]
+    #[must_use]
+    pub unsafe fn lend(&self, offset: usize, bytes: usize) -> Option<Self> {
+        if offset > self.bytes || bytes > self.bytes - offset {
+            return None;
+        }
+        // SAFETY: inside the part, or just past its end.
+        let base = unsafe { self.base.add(offset) };
+        Some(Self { owner: Arc::clone(&self.owner), base, bytes })
+    }
+
+    /// Whether this is the only part left, and no mbuf shows the buffer: what others did with its bytes is over.
+    #[inline]
+    #[must_use]
+    pub fn is_sole(&self) -> bool {
+        let sole = Arc::strong_count(&self.owner) == 1;
+        // Pairs with the Release by which the last other part went.
+        fence(Ordering::Acquire);
+        sole
     }
 
     pub(crate) fn into_owner(self) -> Arc<Owner> {

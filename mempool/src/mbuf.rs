@@ -116,6 +116,52 @@ impl Mbuf {
         Self(header)
     }
 
+    /// Takes back an mbuf that [`MbufPool::alloc_raw`] gave out, and says at once what a port received into it: as
+    /// [`adopt`](Self::adopt) and [`set_received`](Self::set_received), without a look at what the header said before: two
+    /// stores of 16 bytes.
+    ///
+    /// # Safety
+    /// As for [`adopt`](Self::adopt); `offset + len` is at most the pool's [`data_room`](MbufPool::data_room).
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn adopt_received(
+        raw: NonNull<u8>,
+        offset: u32,
+        len: u32,
+        port: u16,
+        flags: RxFlags,
+        packet_type: PacketType,
+    ) -> Self {
+        let header = raw.cast::<Header>();
+        // SAFETY: the caller owns the mbuf.
+        unsafe {
+            (*header.as_ptr()).lengths =
+                Lengths { data_off: offset, data_len: len, pkt_len: len, segments: 1, port };
+            (*header.as_ptr()).marks = Marks { rx_flags: flags, packet_type, ..Marks::fresh() };
+        }
+        let mbuf = Self(header);
+        debug_assert!(offset.checked_add(len).is_some_and(|end| end as usize <= mbuf.room_bytes()));
+        mbuf
+    }
+
+    /// Address of the header, for a prefetch.
+    #[inline(always)]
+    #[must_use]
+    pub fn header_ptr(&self) -> *const u8 {
+        self.0.as_ptr().cast()
+    }
+
+    /// Frees mbufs that [`Mbuf::into_raw`] gave away: all at once when they are plain and of one pool. A packet of several
+    /// segments goes with its first.
+    ///
+    /// # Safety
+    /// As for [`from_raw`](Self::from_raw), for each of them.
+    #[inline]
+    pub unsafe fn free_raw(raws: &[NonNull<u8>]) {
+        // SAFETY: `Mbuf` is one address; the caller gives them up.
+        unsafe { free_bulk(raws.as_ptr().cast(), raws.len()) }
+    }
+
     /// Makes the header that the constructor of a pool writes.
     ///
     /// # Safety

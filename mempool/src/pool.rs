@@ -134,6 +134,16 @@ impl MbufPool {
         true
     }
 
+    /// Takes home mbufs of this pool that were given away by [`Mbuf::into_raw`], without a look at their headers.
+    ///
+    /// # Safety
+    /// Each is of this pool, one segment, shows its own data room and has one owner, who gives it up here.
+    #[inline]
+    pub unsafe fn give_raw(&self, raws: &[NonNull<u8>]) {
+        // SAFETY: such an mbuf is at rest when its address is home; `Object` is one address.
+        unsafe { self.0.give(raws.as_ptr().cast(), raws.len()) }
+    }
+
     /// Number of mbufs at home now. A passing figure while others use the pool.
     #[must_use]
     pub fn available(&self) -> usize {

@@ -167,12 +167,6 @@ impl Cq {
         }
     }
 
-    /// Entries that are ready and were not consumed, a look at each; at most `limit`. Compressed ones count as one.
-    pub(crate) fn ready(&self, limit: u32) -> u32 {
-        let limit = limit.min(self.entries());
-        (0..limit).take_while(|ahead| self.is_ready(self.consumer.wrapping_add(*ahead))).count() as u32
-    }
-
     /// Asks for an interrupt at the next completion. `false` where there is none to be had.
     ///
     /// One that is ready already makes no new one: look once more after arming, before waiting.
@@ -252,6 +246,12 @@ fields! {
 }
 
 impl Entry {
+    /// The entry at a place of a ring.
+    #[inline(always)]
+    pub(crate) fn at(place: NonNull<u8>) -> Self {
+        Self(place)
+    }
+
     /// What it reports: one of [`completion`], or nonsense.
     #[must_use]
     #[inline(always)]

@@ -52,6 +52,14 @@ pub enum MlxError {
         /// Why not.
         source: MemoryError,
     },
+    /// A queue cannot be what was asked for.
+    #[error("{queue}: {problem}")]
+    Queue {
+        /// Which.
+        queue: String,
+        /// What is wrong, and what would be right.
+        problem: String,
+    },
     /// The device is not what this driver drives, or lacks what it needs.
     #[error("{device}: {problem}")]
     Device {

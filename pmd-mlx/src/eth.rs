@@ -2,4 +2,8 @@
 
 pub mod parking;
 pub mod parts;
+pub mod rq;
+pub mod rx;
+pub mod sq;
+pub mod tx;
 pub mod verbs;

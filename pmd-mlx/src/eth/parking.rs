@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use pollux_mlx5_abi::syndrome::Syndrome;
 
+use super::parts::Hold;
+
 const RUNS: u32 = 0;
 const ASKED: u32 = 1;
 const PARKED: u32 = 2;
@@ -160,18 +162,32 @@ impl QueueHealth {
 
 struct Shared<T> {
     health: QueueHealth,
-    inside: UnsafeCell<Option<T>>,
+    inside: UnsafeCell<Option<(T, Box<dyn Hold>)>>,
 }
 
 // SAFETY: the inside is reached by whoever the state says, one at a time, and handed over by Release and Acquire.
 unsafe impl<T: Send> Sync for Shared<T> {}
 
-/// The lcore's half.
-pub(crate) struct Running<T>(Arc<Shared<T>>);
+impl<T: Send + 'static> Shared<T> {
+    /// Gives the inside to what ends the device's objects.
+    ///
+    /// # Safety
+    /// Nobody else touches the inside any more.
+    unsafe fn end(&self) {
+        // SAFETY: the caller's promise.
+        if let Some((inside, hold)) = unsafe { (*self.inside.get()).take() } {
+            hold.end(Box::new(inside));
+        }
+    }
+}
 
-impl<T: Send> Running<T> {
-    pub(crate) fn new(inside: T) -> Self {
-        Self(Arc::new(Shared { health: QueueHealth::default(), inside: UnsafeCell::new(Some(inside)) }))
+/// The lcore's half.
+pub(crate) struct Running<T: Send + 'static>(Arc<Shared<T>>);
+
+impl<T: Send + 'static> Running<T> {
+    pub(crate) fn new(inside: T, hold: Box<dyn Hold>) -> Self {
+        let inside = UnsafeCell::new(Some((inside, hold)));
+        Self(Arc::new(Shared { health: QueueHealth::default(), inside }))
     }
 
     /// The inside, if the queue runs. Hot: one load.
@@ -183,7 +199,7 @@ impl<T: Send> Running<T> {
         }
         // SAFETY: only this half leaves RUNS, so nobody else touches the inside until it does, for which it needs `&mut
         // self`.
-        unsafe { (*self.0.inside.get()).as_mut() }
+        unsafe { Some(&mut (*self.0.inside.get()).as_mut().unwrap_unchecked().0) }
     }
 
     #[cold]
@@ -199,7 +215,7 @@ impl<T: Send> Running<T> {
             return None;
         }
         // SAFETY: as in `enter`; leaving RUNS and ASKED needs `&mut self`.
-        unsafe { (*self.0.inside.get()).as_ref() }
+        unsafe { (*self.0.inside.get()).as_ref().map(|(inside, _)| inside) }
     }
 
     /// Hands the inside over to the control side.
@@ -215,18 +231,18 @@ impl<T: Send> Running<T> {
     }
 }
 
-impl<T> Drop for Running<T> {
+impl<T: Send + 'static> Drop for Running<T> {
     fn drop(&mut self) {
         // AcqRel: what the other side did is seen, or what this side did is.
         let state = self.0.health.state.fetch_or(LEFT, Ordering::AcqRel);
         if state & STATE != TAKEN {
             // SAFETY: the other side takes nothing once LEFT is set.
-            drop(unsafe { (*self.0.inside.get()).take() });
+            unsafe { self.0.end() };
         }
     }
 }
 
-impl<T> fmt::Debug for Running<T> {
+impl<T: Send + 'static> fmt::Debug for Running<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Running").field(&self.0.health).finish()
     }
@@ -247,7 +263,7 @@ impl<T> fmt::Debug for Control<T> {
     }
 }
 
-impl<T: Send> Control<T> {
+impl<T: Send + 'static> Control<T> {
     /// How the queue is.
     #[must_use]
     pub fn health(&self) -> &QueueHealth {
@@ -278,9 +294,9 @@ impl<T: Send> Control<T> {
 }
 
 /// The inside of a parked queue. Dropping it leaves the queue parked.
-pub struct Parked<'a, T>(&'a Shared<T>);
+pub struct Parked<'a, T: Send + 'static>(&'a Shared<T>);
 
-impl<T> Parked<'_, T> {
+impl<T: Send + 'static> Parked<'_, T> {
     /// Lets bursts move packets again.
     pub fn resume(self) {
         self.0.health.recovered.fetch_add(1, Ordering::Relaxed);
@@ -296,34 +312,34 @@ impl<T> Parked<'_, T> {
             });
         if before.is_err() {
             // SAFETY: the lcore's half is gone and found the inside taken; it is this side's for good.
-            drop(unsafe { (*self.0.inside.get()).take() });
+            unsafe { self.0.end() };
         }
     }
 }
 
-impl<T> Deref for Parked<'_, T> {
+impl<T: Send + 'static> Deref for Parked<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
         // SAFETY: while it is TAKEN, this value is the only way to the inside, which is there until `give`.
-        unsafe { (*self.0.inside.get()).as_ref().unwrap_unchecked() }
+        unsafe { &(*self.0.inside.get()).as_ref().unwrap_unchecked().0 }
     }
 }
 
-impl<T> DerefMut for Parked<'_, T> {
+impl<T: Send + 'static> DerefMut for Parked<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as above.
-        unsafe { (*self.0.inside.get()).as_mut().unwrap_unchecked() }
+        unsafe { &mut (*self.0.inside.get()).as_mut().unwrap_unchecked().0 }
     }
 }
 
-impl<T> Drop for Parked<'_, T> {
+impl<T: Send + 'static> Drop for Parked<'_, T> {
     fn drop(&mut self) {
         self.give(PARKED);
     }
 }
 
-impl<T> fmt::Debug for Parked<'_, T> {
+impl<T: Send + 'static> fmt::Debug for Parked<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Parked").field(&self.0.health).finish()
     }
@@ -331,6 +347,7 @@ impl<T> fmt::Debug for Parked<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::parts::NoDevice;
     use super::*;
 
     struct Noisy(Arc<AtomicU32>, u32);
@@ -343,7 +360,7 @@ mod tests {
 
     fn queue() -> (Running<Noisy>, Arc<AtomicU32>) {
         let drops = Arc::new(AtomicU32::new(0));
-        (Running::new(Noisy(Arc::clone(&drops), 0)), drops)
+        (Running::new(Noisy(Arc::clone(&drops), 0), Box::new(NoDevice)), drops)
     }
 
     #[test]

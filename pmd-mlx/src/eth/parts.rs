@@ -119,6 +119,13 @@ pub struct RqParts {
     pub hold: Box<dyn Hold>,
 }
 
+impl RqParts {
+    /// The device's objects, and what the device may reach until they are gone.
+    pub(crate) fn split(self) -> (Box<dyn Hold>, Box<dyn Send>) {
+        (self.hold, Box::new((self.ring, self.dbrec, self.cq, self.striding)))
+    }
+}
+
 /// The buffers of a striding receive queue.
 #[derive(Debug)]
 pub struct StridingParts {

@@ -1,0 +1,503 @@
+//! A receive queue: the ring of entries that the device fills, and the mbufs that wait in it.
+//!
+//! ```text
+//!        taken                         posted
+//!   ───────┴─────────────────────────────┴──────────►  free-running; slot = index & mask
+//!    empty │ the device's: entry and mbuf │ empty
+//!          └► completions, in order       └► refill, in bulk
+//! ```
+//!
+//! An entry is one data segment, or `1 << segments_log2` of them where packets are scattered over several mbufs. There the
+//! mbufs that a packet took are replaced at once, so all entries are always posted. Entries of a striding queue are in
+//! [`striding`].
+//!
+//! Source of the entry: rdma-core `providers/mlx5/qp.c`, `mlx5_post_wq_recv`; DPDK `drivers/net/mlx5/mlx5_rx.c`,
+//! `mlx5_rxq_initialize`.
+#![expect(unsafe_code, reason = "writes entries that a device reads, and owns mbufs by their addresses")]
+
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use pollux_eal::barrier;
+use pollux_eal::region::Zone;
+use pollux_mempool::dynamic::{Field, Flag};
+use pollux_mempool::{Mbuf, MbufPool, RxFlags};
+use pollux_mlx5_abi::cqe::MiniFormat;
+use pollux_mlx5_abi::wqe::{Data, INVALID_LKEY};
+use pollux_port::driver::RxSetup;
+use pollux_port::{RxCounters, RxDrop, RxOffloads};
+
+use super::parking::{Nonsense, Trouble};
+use super::parts::{Hold, RqParts, RxFeatures};
+use super::rx::describe::{self, Descriptions};
+use super::rx::zip::{self, Zip};
+use crate::MlxError;
+use crate::cq::Cq;
+use crate::dbrec::{DoorbellRecord, FIRST};
+use crate::key::{Key, Keys};
+
+pub(super) mod striding;
+
+use striding::Striding;
+
+/// Refill when so many entries are empty: as many as a usual burst brings.
+const REFILL: u32 = 32;
+
+/// What stands in for a key that is not there: the device refuses it.
+const UNKNOWN: Key = Key { lkey_be: INVALID_LKEY.to_be(), delta: 0 };
+
+/// A raw mbuf's place.
+pub(super) type Slot = MaybeUninit<NonNull<u8>>;
+
+/// The inside of a receive queue. The lcore's half reaches it while the queue runs, the control half while it is
+/// [parked](super::parking).
+pub struct Rq {
+    pub(super) cq: Cq,
+    /// The first entry.
+    pub(super) ring: NonNull<u8>,
+    /// Entries, as a power of two.
+    pub(super) log: u8,
+    pub(super) segments_log2: u8,
+    /// Entries posted in all.
+    pub(super) posted: u32,
+    /// Entries that came back in all.
+    pub(super) taken: u32,
+    refill_at: u32,
+    /// Mbufs of the entries, one a segment.
+    pub(super) slots: Box<[Slot]>,
+    pub(super) descriptions: Arc<Descriptions>,
+    pub(super) port: u16,
+    pub(super) headroom: u32,
+    /// Bytes of an mbuf.
+    pub(super) room: u32,
+    /// Bytes that an entry has room for.
+    pub(super) capacity: u32,
+    /// Longest packet that is delivered, FCS included where it is cut off.
+    pub(super) longest: u32,
+    pub(super) crc: u32,
+    pub(super) want: RxFlags,
+    pub(super) zip: Zip,
+    pub(super) compressed: Option<MiniFormat>,
+    pub(super) time: Option<(Field<u64>, Flag)>,
+    /// What went wrong in this burst.
+    pub(super) trouble: Option<Trouble>,
+    pub(super) pool: MbufPool,
+    pub(super) counters: Arc<RxCounters>,
+    /// From an mbuf's address to its data room, where that is the same for all of the pool.
+    room_at: Option<usize>,
+    /// The key that serves the whole pool.
+    key: Option<Key>,
+    pub(super) keys: Keys,
+    pub(super) dbrec: DoorbellRecord,
+    pub(super) striding: Option<Box<Striding>>,
+    number: u32,
+    _zone: Zone,
+}
+
+// SAFETY: ring and slots belong to no thread; the zone and the mbufs are this queue's own.
+unsafe impl Send for Rq {}
+
+impl std::fmt::Debug for Rq {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rq")
+            .field("number", &self.number)
+            .field("posted", &self.posted)
+            .field("taken", &self.taken)
+            .field("cq", &self.cq)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Rq {
+    pub(super) fn new(
+        parts: RqParts,
+        setup: &RxSetup,
+        mut keys: Keys,
+    ) -> Result<(Self, Box<dyn Hold>), MlxError> {
+        let refuse = |problem: String, hold: Box<dyn Hold>, remains: Box<dyn Send>| {
+            hold.end(remains);
+            let queue = format!("port {} rx queue {}", setup.port, setup.queue);
+            Err(MlxError::Queue { queue, problem })
+        };
+        let pool = &setup.pool;
+        let segments = 1_usize << parts.segments_log2;
+        let entry = if parts.striding.is_some() { 32 } else { size_of::<Data>() * segments };
+        assert!(parts.ring.bytes() >= entry << parts.wqes_log2, "a ring shorter than its entries");
+        assert!(parts.wqes_log2 <= 15 && parts.segments_log2 <= 5, "2^{} entries", parts.wqes_log2);
+        let (room, headroom) = (pool.data_room() as u32, pool.headroom() as u32);
+        let mut capacity = (segments as u32 * room).saturating_sub(headroom);
+        if let Some(striding) = &parts.striding {
+            capacity = Striding::capacity(striding);
+            if let Err(problem) = Striding::check(striding, parts.wqes_log2) {
+                let (hold, remains) = parts.split();
+                return refuse(problem, hold, remains);
+            }
+        }
+        if room <= headroom || (capacity as usize) < parts.frame_bytes_max + parts.crc_bytes {
+            let problem = format!(
+                "a frame of {} bytes does not fit into {capacity} bytes, {segments} mbufs of {room} with {headroom} of \
+                 headroom; ask for SCATTER, take a pool of larger mbufs, or lower the MTU",
+                parts.frame_bytes_max
+            );
+            let (hold, remains) = parts.split();
+            return refuse(problem, hold, remains);
+        }
+        keys.follow();
+        let regions = pool.regions();
+        let room_at = regions.iter().all(|region| region.data).then(|| {
+            let (raw, room) = pool.addresses().next()?;
+            Some(room.as_ptr().addr() - raw.as_ptr().addr())
+        });
+        let key = match &regions[..] {
+            [only] => keys.covering(only.base.as_ptr().addr() as u64, only.bytes as u64),
+            _ => None,
+        };
+        let unknown = regions.iter().find(|region| {
+            region.data && keys.covering(region.base.as_ptr().addr() as u64, region.bytes as u64).is_none()
+        });
+        if parts.striding.is_none()
+            && let Some(region) = unknown
+        {
+            let problem =
+                format!("pool {} has {} bytes that the device does not know", pool.name(), region.bytes);
+            let (hold, remains) = parts.split();
+            return refuse(problem, hold, remains);
+        }
+        let striding = match parts.striding {
+            None => None,
+            Some(striding) => Some(Box::new(Striding::new(striding, parts.wqes_log2, &mut keys))),
+        };
+        let slots = if striding.is_some() { 0 } else { segments << parts.wqes_log2 };
+        let features = parts.features;
+        let time = features.contains(RxFeatures::TIMESTAMP).then(describe::time_field);
+        let mut this = Self {
+            cq: Cq::new(parts.cq),
+            ring: parts.ring.base(),
+            log: parts.wqes_log2,
+            segments_log2: parts.segments_log2,
+            posted: 0,
+            taken: 0,
+            refill_at: REFILL.min(1 << parts.wqes_log2 >> 2).max(1),
+            slots: vec![MaybeUninit::uninit(); slots].into_boxed_slice(),
+            descriptions: Descriptions::of(features),
+            port: setup.port.0,
+            headroom,
+            room,
+            capacity,
+            longest: capacity.min((parts.frame_bytes_max + parts.crc_bytes) as u32),
+            crc: parts.crc_bytes as u32,
+            want: describe::wanted(features),
+            zip: Zip::default(),
+            compressed: parts.compressed,
+            time: time.flatten(),
+            trouble: None,
+            pool: pool.clone(),
+            counters: Arc::clone(&setup.counters),
+            room_at: room_at.flatten(),
+            key,
+            keys,
+            dbrec: parts.dbrec,
+            striding,
+            number: parts.number,
+            _zone: parts.ring,
+        };
+        this.write_ring();
+        let hold = parts.hold;
+        let posted = this.refill();
+        if posted < this.entries() {
+            let problem = format!(
+                "pool {} gave mbufs for {posted} of {} entries; it needs more than all its rings together",
+                pool.name(),
+                this.entries()
+            );
+            // The device knows the ring and may have read it.
+            return refuse(problem, hold, Box::new(this));
+        }
+        Ok((this, hold))
+    }
+
+    /// Entries in the ring.
+    #[must_use]
+    pub fn entries(&self) -> u32 {
+        1 << self.log
+    }
+
+    #[inline(always)]
+    pub(super) fn mask(&self) -> u32 {
+        (1 << self.log) - 1
+    }
+
+    /// The data segment of a slot.
+    #[inline(always)]
+    pub(super) fn segment(&self, slot: usize) -> NonNull<u8> {
+        debug_assert!(slot < self.slots.len());
+        // SAFETY: slots are below the number of segments that fill the ring (`new`).
+        unsafe { self.ring.add(slot * size_of::<Data>()) }
+    }
+
+    /// Writes what stays the same in all entries.
+    fn write_ring(&mut self) {
+        if let Some(striding) = &mut self.striding {
+            // SAFETY: the ring has an entry of 32 bytes for each buffer (`new`).
+            return unsafe { striding.write_ring(self.ring, 1 << self.log) };
+        }
+        let segments = 1 << self.segments_log2;
+        for slot in 0..self.slots.len() {
+            let first = slot & (segments - 1) == 0;
+            let bytes = if first { self.room - self.headroom } else { self.room };
+            let lkey_be = self.key.unwrap_or(UNKNOWN).lkey_be;
+            // SAFETY: the segment is in the ring; volatile stores bear a device that reads.
+            unsafe {
+                let at = self.segment(slot);
+                at.cast::<u32>().write_volatile(bytes.to_be());
+                at.cast::<u32>().add(1).write_volatile(lkey_be);
+            }
+        }
+    }
+
+    /// The address at which the device is to write into an mbuf that waits, and its key.
+    #[inline(always)]
+    fn target(&mut self, raw: NonNull<u8>, headroom: u32) -> (u64, Key) {
+        let room = match self.room_at {
+            Some(distance) => raw.as_ptr().addr() as u64 + distance as u64,
+            None => {
+                // SAFETY: the mbuf is this queue's; it is given away again at once.
+                let mbuf = unsafe { Mbuf::from_raw(raw) };
+                let room = mbuf.room_ptr().addr() as u64;
+                let _ = mbuf.into_raw();
+                room
+            }
+        };
+        let address = room + u64::from(headroom);
+        let key = match self.key {
+            Some(key) => key,
+            // A pool's memory is known when the queue is made, and stays; what is not known the device refuses.
+            None => self.keys.find(room, u64::from(self.room)).unwrap_or(UNKNOWN),
+        };
+        (address.wrapping_add(key.delta), key)
+    }
+
+    /// Puts the mbuf that stands in `slot` into its segment.
+    #[inline(always)]
+    pub(super) fn write_segment(&mut self, slot: usize, raw: NonNull<u8>) {
+        let first = slot & ((1 << self.segments_log2) - 1) == 0;
+        let (address, key) = self.target(raw, if first { self.headroom } else { 0 });
+        let at = self.segment(slot);
+        // SAFETY: the segment is in the ring and not posted; volatile stores bear a device that reads.
+        unsafe {
+            if self.key.is_none() {
+                at.cast::<u32>().add(1).write_volatile(key.lkey_be);
+            }
+            at.cast::<u64>().add(1).write_volatile(address.to_be());
+        }
+    }
+
+    /// Posts entries with fresh mbufs where there are empty ones, and tells the device. How many are posted now.
+    pub fn refill(&mut self) -> u32 {
+        if self.striding.is_some() {
+            let (taken, posted) = (self.taken, self.taken.wrapping_add(1 << self.log));
+            if self.posted != posted {
+                self.posted = posted;
+                self.ring_doorbell();
+            }
+            return posted.wrapping_sub(taken);
+        }
+        let before = self.posted;
+        loop {
+            let empty = self.entries() - self.posted.wrapping_sub(self.taken);
+            let at = self.posted & self.mask();
+            let run = empty.min(self.entries() - at);
+            if run == 0 {
+                break;
+            }
+            let got = self.refill_run(at, run);
+            self.posted = self.posted.wrapping_add(got);
+            if got < run {
+                break;
+            }
+        }
+        if self.posted != before {
+            self.ring_doorbell();
+        }
+        self.posted.wrapping_sub(self.taken)
+    }
+
+    /// As [`refill`](Self::refill), once it is worth the while.
+    #[inline(always)]
+    pub(super) fn refill_some(&mut self) {
+        if self.posted.wrapping_sub(self.taken) + self.refill_at <= 1 << self.log {
+            self.refill();
+        }
+    }
+
+    /// Fills `run` entries from place `at`, none of which goes past the ring's end. How many were filled.
+    #[inline(always)]
+    fn refill_run(&mut self, at: u32, run: u32) -> u32 {
+        let log = self.segments_log2;
+        let (first, count) = ((at as usize) << log, (run as usize) << log);
+        if !self.pool.alloc_raw(&mut self.slots[first..first + count]) {
+            return self.refill_few(at, run);
+        }
+        for slot in first..first + count {
+            // SAFETY: `alloc_raw` has written all of them.
+            let raw = unsafe { self.slots[slot].assume_init() };
+            self.write_segment(slot, raw);
+        }
+        run
+    }
+
+    /// The pool has not as many: one entry at a time, as far as it goes.
+    #[cold]
+    #[inline(never)]
+    fn refill_few(&mut self, at: u32, run: u32) -> u32 {
+        let segments = 1 << self.segments_log2;
+        for done in 0..run {
+            let first = ((at + done) as usize) << self.segments_log2;
+            if !self.pool.alloc_raw(&mut self.slots[first..first + segments]) {
+                self.counters.drop_for(RxDrop::NoMbuf, 1);
+                return done;
+            }
+            for slot in first..first + segments {
+                // SAFETY: `alloc_raw` has written all of them.
+                let raw = unsafe { self.slots[slot].assume_init() };
+                self.write_segment(slot, raw);
+            }
+        }
+        run
+    }
+
+    /// Tells the device how many entries are posted.
+    #[inline(always)]
+    pub(super) fn ring_doorbell(&mut self) {
+        barrier::to_device();
+        self.dbrec.store(FIRST, self.posted & 0xffff);
+    }
+
+    /// Remembers that a completion made no sense; the burst ends there.
+    #[cold]
+    pub(super) fn nonsense(&mut self, what: Nonsense) {
+        self.trouble = Some(Trouble::Nonsense(what));
+    }
+
+    /// The completion queue, for a dump.
+    #[must_use]
+    pub fn cq(&self) -> &Cq {
+        &self.cq
+    }
+
+    /// Entries posted and entries that came back, in all.
+    #[must_use]
+    pub fn indices(&self) -> (u32, u32) {
+        (self.posted, self.taken)
+    }
+
+    /// The device's number for it.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// After the device's queue is in error: consumes all completions, of failed work and other. How many. Packets that
+    /// were received and not fetched are lost; they are counted as missed.
+    pub fn drain(&mut self) -> u32 {
+        let mut drained = 0;
+        // A device that goes on completing must not keep us here.
+        for _ in 0..2 * self.cq.entries() {
+            let Some(entry) = self.cq.peek(0) else { break };
+            let count = zip::places(entry, self.cq.entries());
+            if entry.opcode() == pollux_mlx5_abi::opcode::completion::RESPONDER_SEND {
+                self.counters.drop_for(RxDrop::Missed, u64::from(count));
+            }
+            let index = self.cq.consumer();
+            self.cq.invalidate(index, index.wrapping_add(count));
+            self.cq.consume(count);
+            drained += count;
+        }
+        self.zip = Zip::default();
+        self.cq.publish();
+        drained
+    }
+
+    /// After the device's queue was reset: all mbufs go home, indices begin at zero. [`refill`](Self::refill) comes next,
+    /// once the queue is ready again.
+    pub fn reset(&mut self) {
+        let at_hand = (self.taken & self.mask()) as usize;
+        self.give_all();
+        if let Some(striding) = &mut self.striding {
+            striding.restart(at_hand);
+        }
+        (self.posted, self.taken) = (0, 0);
+        self.trouble = None;
+        self.zip = Zip::default();
+        self.dbrec.store(FIRST, 0);
+        self.write_ring();
+    }
+
+    /// All mbufs go home.
+    fn give_all(&mut self) {
+        if let Some(striding) = &mut self.striding {
+            striding.give_all();
+            return;
+        }
+        while self.taken != self.posted {
+            let first = ((self.taken & self.mask()) as usize) << self.segments_log2;
+            for slot in first..first + (1 << self.segments_log2) {
+                // SAFETY: between `taken` and `posted` every slot has an mbuf, which is forgotten by the next line.
+                unsafe { Mbuf::free_raw(&[self.slots[slot].assume_init()]) };
+            }
+            self.taken = self.taken.wrapping_add(1);
+        }
+    }
+
+    /// The mbuf of the entry, of one segment, that is `ahead` behind the next to come back.
+    ///
+    /// # Safety
+    /// It is posted.
+    #[inline(always)]
+    pub(super) unsafe fn raw(&self, ahead: u32) -> NonNull<u8> {
+        let slot = (self.taken.wrapping_add(ahead) & self.mask()) as usize;
+        // SAFETY: slots between `taken` and `posted` hold mbufs (caller).
+        unsafe { self.slots.get_unchecked(slot).assume_init() }
+    }
+
+    /// Ends a burst that brought something: places of completions go back, entries are filled again.
+    #[inline(always)]
+    pub(super) fn finish(&mut self) {
+        self.cq.publish();
+        self.keys.follow();
+        self.refill_some();
+    }
+
+    /// How many packets wait: completions that are ready, those inside compressed ones too.
+    pub(super) fn waiting(&self) -> usize {
+        let (mut at, mut packets) = (0, 0);
+        while at < self.cq.entries()
+            && let Some(entry) = self.cq.peek(at)
+        {
+            let places = zip::places(entry, self.cq.entries());
+            at += places;
+            packets += places;
+        }
+        packets.saturating_sub(self.zip.done) as usize
+    }
+}
+
+impl Drop for Rq {
+    fn drop(&mut self) {
+        self.give_all();
+    }
+}
+
+/// Which offloads of a port become which features of a queue. Packet types cost nothing beside; marks depend on flow
+/// rules, so the control half says.
+#[must_use]
+pub fn features(offloads: RxOffloads, mark: bool) -> RxFeatures {
+    let mut features = RxFeatures::PACKET_TYPE;
+    features.set(RxFeatures::CHECKSUM, offloads.intersects(RxOffloads::CHECKSUM));
+    features.set(RxFeatures::RSS_HASH, offloads.contains(RxOffloads::RSS_HASH));
+    features.set(RxFeatures::VLAN_STRIP, offloads.contains(RxOffloads::VLAN_STRIP));
+    features.set(RxFeatures::TIMESTAMP, offloads.contains(RxOffloads::TIMESTAMP));
+    features.set(RxFeatures::MARK, mark);
+    features
+}

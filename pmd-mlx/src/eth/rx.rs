@@ -1,0 +1,397 @@
+//! Receiving: from completions to mbufs.
+//!
+//! ```text
+//!   completion ring ─ owner bit ─ barrier ─► length, index: sane? ─► mbuf of the entry: header written ─► burst
+//!                                             │ no                    │ entry empty
+//!                                             ▼                       ▼
+//!                                           parked                  refilled in bulk, one record store a burst
+//! ```
+//!
+//! | mode | when | a packet is |
+//! |---|---|---|
+//! | `scalar` | vectors are off | one mbuf |
+//! | `sse`, `avx2`, `avx512` | else | one mbuf; four or eight completions at a time |
+//! | `scatter` | a frame may be longer than an mbuf | a chain of mbufs |
+//! | `striding` | many packets share a buffer | an mbuf with a copy, or one that shows the buffer |
+//!
+//! All understand compressed completions. Each mode exists for several sets of features ([`TABLE`] and so on); a queue takes
+//! the smallest that has all it needs when it is made, so that no packet is asked about features that are off.
+//!
+//! Sources: DPDK `drivers/net/mlx5/mlx5_rx.c`; Linux `drivers/net/ethernet/mellanox/mlx5/core/en_rx.c`.
+#![expect(unsafe_code, reason = "takes mbufs by their addresses from the ring")]
+
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+use pollux_eal::barrier;
+use pollux_eal::simd::SimdWidth;
+use pollux_mempool::{Burst, Mbuf};
+use pollux_mlx5_abi::cqe::format;
+use pollux_mlx5_abi::opcode::completion;
+use pollux_mlx5_abi::syndrome::Syndrome;
+use pollux_port::driver::{Moved, RxBurst, RxDescriptor, RxSetup};
+use pollux_port::{PortError, RxDrop};
+
+use super::parking::{Control, Nonsense, Running, Trouble};
+use super::parts::{RqParts, RxFeatures};
+use super::rq::Rq;
+use crate::MlxError;
+use crate::cq::Entry;
+use crate::key::Keys;
+use describe::Meta;
+
+pub(super) mod describe;
+mod scatter;
+mod stride;
+pub(super) mod zip;
+
+/// Packet type, checksums, VLAN flags: the table.
+pub(super) const TABLE: u32 = 1;
+/// RSS hash.
+pub(super) const HASH: u32 = 2;
+/// VLAN tag.
+pub(super) const VLAN: u32 = 4;
+/// Mark.
+pub(super) const MARK: u32 = 8;
+/// Time of arrival.
+pub(super) const TIME: u32 = 16;
+
+/// The sets for which there are functions, the small ones first.
+const SETS: [u32; 5] =
+    [0, TABLE, TABLE | HASH, TABLE | HASH | VLAN | MARK, TABLE | HASH | VLAN | MARK | TIME];
+
+/// The bits of `op_own` in which a plain completion of a packet has exactly [`PLAIN`].
+const KIND: u8 = 0xf0 | format::COMPRESSED << 2;
+/// A packet was received, nothing inline.
+const PLAIN: u8 = completion::RESPONDER_SEND << 4;
+
+/// The function of a set, of a generic one.
+macro_rules! pick {
+    ($function:path, $set:expr) => {{
+        const FUNCTIONS: [RxFunction; SETS.len()] = {
+            use $function as function;
+            [
+                function::<{ SETS[0] }>,
+                function::<{ SETS[1] }>,
+                function::<{ SETS[2] }>,
+                function::<{ SETS[3] }>,
+                function::<{ SETS[4] }>,
+            ]
+        };
+        FUNCTIONS[$set]
+    }};
+}
+pub(super) type RxFunction = fn(&mut Rq, &mut Burst, usize) -> Moved;
+
+/// A receive queue: the lcore's half.
+#[derive(Debug)]
+pub struct RxQueue {
+    running: Running<Rq>,
+    burst: RxFunction,
+    mode: &'static str,
+}
+
+impl RxQueue {
+    /// The queue over its parts: fills the ring with mbufs of the setup's pool and stores the doorbell record. The device's
+    /// queue is ready (RDY) or about to be.
+    ///
+    /// # Errors
+    /// [`MlxError::Queue`] when the pool is too small, its mbufs are, or the device does not know its memory. The parts'
+    /// hold is told to end.
+    pub fn new(parts: RqParts, setup: &RxSetup, keys: Keys) -> Result<Self, MlxError> {
+        let set = set_of(parts.features);
+        let scatter = parts.segments_log2 > 0;
+        let striding = parts.striding.is_some();
+        let width = parts.simd;
+        let (rq, hold) = Rq::new(parts, setup, keys)?;
+        let (burst, mode) = if striding {
+            (pick!(stride::burst, set), "striding")
+        } else if scatter {
+            (pick!(scatter::burst, set), "scatter")
+        } else {
+            single_for(width, set)
+        };
+        Ok(Self { running: Running::new(rq, hold), burst, mode })
+    }
+
+    /// The handle for the control half.
+    #[must_use]
+    pub fn control(&self) -> Control<Rq> {
+        self.running.control()
+    }
+
+    /// Asks for an interrupt at the next completion; `false` where the queue has none, or is parked. Who waits looks once
+    /// more after this, and calls [`event_taken`](Self::event_taken) when the event came.
+    pub fn arm(&mut self) -> bool {
+        self.running.enter().is_some_and(|rq| {
+            // What was consumed and not yet said would make an event at once.
+            rq.cq.publish();
+            rq.cq.arm(false)
+        })
+    }
+
+    /// The event that [`arm`](Self::arm) asked for was taken from the channel.
+    pub fn event_taken(&mut self) {
+        if let Some(rq) = self.running.enter() {
+            rq.cq.event_taken();
+        }
+    }
+}
+
+fn single_for(width: SimdWidth, set: usize) -> (RxFunction, &'static str) {
+    let _ = width;
+    (pick!(single, set), "scalar")
+}
+
+/// The smallest set that has all of these.
+fn set_of(features: RxFeatures) -> usize {
+    let mut need = 0;
+    let table = RxFeatures::PACKET_TYPE | RxFeatures::CHECKSUM | RxFeatures::VLAN_STRIP;
+    for (has, bit) in [
+        (features.intersects(table), TABLE),
+        (features.contains(RxFeatures::RSS_HASH), HASH),
+        (features.contains(RxFeatures::VLAN_STRIP), VLAN),
+        (features.contains(RxFeatures::MARK), MARK),
+        (features.contains(RxFeatures::TIMESTAMP), TIME),
+    ] {
+        need |= if has { bit } else { 0 };
+    }
+    SETS.iter().position(|set| set & need == need).unwrap_or(SETS.len() - 1)
+}
+
+impl RxBurst for RxQueue {
+    #[inline]
+    fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> Moved {
+        let Some(rq) = self.running.enter() else { return Moved::NONE };
+        let moved = (self.burst)(rq, burst, max);
+        if let Some(trouble) = rq.trouble {
+            self.running.park(trouble);
+        }
+        moved
+    }
+
+    fn mode(&self) -> &'static str {
+        self.mode
+    }
+
+    fn queue_count(&self) -> Result<usize, PortError> {
+        Ok(self.running.look().map_or(0, Rq::waiting))
+    }
+
+    fn descriptor_status(&self, offset: usize) -> Result<RxDescriptor, PortError> {
+        let Some(rq) = self.running.look() else { return Ok(RxDescriptor::Unavailable) };
+        let (posted, taken) = rq.indices();
+        Ok(if offset < rq.waiting() {
+            RxDescriptor::Done
+        } else if offset < posted.wrapping_sub(taken) as usize {
+            RxDescriptor::Available
+        } else {
+            RxDescriptor::Unavailable
+        })
+    }
+}
+
+/// Where a burst's packets go, and what they sum up to.
+pub(super) struct Out<'a> {
+    places: &'a mut [MaybeUninit<Mbuf>],
+    done: usize,
+    bytes: u64,
+}
+
+impl<'a> Out<'a> {
+    #[inline(always)]
+    pub(super) fn new(burst: &'a mut Burst, max: usize) -> Self {
+        let spare = burst.spare();
+        let max = max.min(spare.len());
+        Self { places: &mut spare[..max], done: 0, bytes: 0 }
+    }
+
+    #[inline(always)]
+    pub(super) fn has_room(&self) -> bool {
+        self.done < self.places.len()
+    }
+
+    #[inline(always)]
+    pub(super) fn left(&self) -> usize {
+        self.places.len() - self.done
+    }
+
+    /// Adds a packet of one mbuf of the ring, with the FCS cut off where there is one.
+    ///
+    /// # Safety
+    /// The mbuf is of the queue's pool, by `alloc_raw`, and the caller's; `bytes` fit behind the headroom. There is room.
+    #[inline(always)]
+    pub(super) unsafe fn push<const F: u32>(&mut self, rq: &Rq, raw: NonNull<u8>, bytes: u32, meta: &Meta) {
+        let len = bytes.saturating_sub(rq.crc);
+        // SAFETY: the caller's promise.
+        let mut mbuf =
+            unsafe { Mbuf::adopt_received(raw, rq.headroom, len, rq.port, meta.flags, meta.packet_type) };
+        meta.write::<F>(rq, &mut mbuf);
+        self.add(mbuf, len);
+    }
+
+    /// Adds a packet of `len` bytes. There is room.
+    #[inline(always)]
+    pub(super) fn add(&mut self, mbuf: Mbuf, len: u32) {
+        debug_assert!(self.has_room());
+        self.places[self.done].write(mbuf);
+        self.done += 1;
+        self.bytes += u64::from(len);
+    }
+
+    /// Makes the packets part of the burst.
+    #[inline(always)]
+    pub(super) fn moved(self) -> (usize, Moved) {
+        (self.done, Moved { packets: self.done, bytes: self.bytes })
+    }
+}
+
+/// Why a loop over plain completions ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// No more ready, or no room in the burst.
+    Empty,
+    /// The next one is not plain.
+    Special,
+}
+
+/// One mbuf a packet, one completion at a time.
+fn single<const F: u32>(rq: &mut Rq, burst: &mut Burst, max: usize) -> Moved {
+    single_with::<F>(rq, burst, max, plain::<F>)
+}
+
+/// The frame of all modes with one mbuf a packet: `run` takes plain completions, this the rest.
+#[inline(always)]
+pub(super) fn single_with<const F: u32>(
+    rq: &mut Rq,
+    burst: &mut Burst,
+    max: usize,
+    run: impl Fn(&mut Rq, &mut Out<'_>) -> Stop,
+) -> Moved {
+    let mut out = Out::new(burst, max);
+    let before = rq.cq.consumer();
+    loop {
+        if rq.zip.count != 0 {
+            rq.unzip::<F>(&mut out);
+            if rq.zip.count != 0 {
+                break;
+            }
+        }
+        if run(rq, &mut out) == Stop::Empty || !rq.special() {
+            break;
+        }
+    }
+    let (done, moved) = out.moved();
+    // SAFETY: `Out` has written so many places.
+    unsafe { burst.filled(done) };
+    if rq.cq.consumer() != before || done != 0 {
+        rq.finish();
+    }
+    moved
+}
+
+/// Takes plain completions as long as there are some and the burst has room.
+#[inline(always)]
+pub(super) fn plain<const F: u32>(rq: &mut Rq, out: &mut Out<'_>) -> Stop {
+    let most = (out.left() as u32).min(rq.posted.wrapping_sub(rq.taken));
+    let mut ahead = 0;
+    let mut stop = Stop::Empty;
+    while ahead < most {
+        let Some(entry) = rq.cq.peek(ahead) else { break };
+        let bytes = entry.byte_cnt();
+        let strange = u32::from(entry.op_own() & KIND != PLAIN)
+            | (u32::from(entry.wqe_counter()) ^ rq.taken.wrapping_add(ahead)) & rq.mask()
+            | u32::from(bytes.wrapping_sub(1) >= rq.longest);
+        if strange != 0 {
+            stop = Stop::Special;
+            break;
+        }
+        // SAFETY: below `most`, so posted.
+        let raw = unsafe { rq.raw(ahead) };
+        if ahead + 4 < most {
+            // SAFETY: as above.
+            barrier::prefetch_write(unsafe { rq.raw(ahead + 4) }.as_ptr());
+        }
+        let meta = Meta::read::<F>(rq, entry);
+        // SAFETY: the mbuf is of the pool; `longest` is not more than fits behind the headroom; its slot is left behind
+        // below.
+        unsafe { out.push::<F>(rq, raw, bytes, &meta) };
+        ahead += 1;
+    }
+    rq.cq.consume(ahead);
+    rq.taken = rq.taken.wrapping_add(ahead);
+    // An empty ring with completions still coming is as strange as a strange completion.
+    if ahead == most && rq.posted == rq.taken && out.has_room() && rq.cq.peek(0).is_some() {
+        stop = Stop::Special;
+    }
+    stop
+}
+
+impl Rq {
+    /// Looks at a completion that is ready and not plain, or not sane. `true`: go on, it was dealt with.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn special(&mut self) -> bool {
+        let Some(entry) = self.cq.peek(0) else { return false };
+        if !self.is_packet(entry) {
+            return false;
+        }
+        let next = self.taken & self.mask();
+        if self.posted == self.taken || u32::from(entry.wqe_counter()) & self.mask() != next {
+            self.nonsense(Nonsense::Counter);
+            return false;
+        }
+        if entry.op_own() & KIND != PLAIN {
+            return self.open_zip(entry);
+        }
+        let bytes = entry.byte_cnt();
+        if bytes.wrapping_sub(1) >= self.capacity {
+            self.nonsense(Nonsense::Length);
+            return false;
+        }
+        if bytes > self.longest {
+            self.cq.consume(1);
+            if self.segments_log2 == 0 {
+                // SAFETY: the entry is posted, and its slot is left behind by the next line.
+                unsafe { Mbuf::free_raw(&[self.raw(0)]) };
+            } else {
+                // The same mbufs wait again.
+                self.posted = self.posted.wrapping_add(1);
+            }
+            self.taken = self.taken.wrapping_add(1);
+            self.too_long();
+        }
+        true
+    }
+
+    #[cold]
+    pub(super) fn too_long(&self) {
+        self.counters.drop_for(RxDrop::TooLong, 1);
+    }
+
+    /// Whether a completion is of a packet or of several; else it is trouble.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn is_packet(&mut self, entry: Entry) -> bool {
+        match entry.opcode() {
+            completion::RESPONDER_SEND => {}
+            completion::RESPONDER_ERROR | completion::REQUESTER_ERROR => {
+                let syndrome = entry.copy();
+                let syndrome = pollux_mlx5_abi::cqe::CqeError::of(&syndrome);
+                let syndrome = syndrome.map_or(Syndrome { code: 0, vendor: 0 }, |error| error.syndrome());
+                self.trouble = Some(Trouble::Failed(syndrome));
+                return false;
+            }
+            _ => {
+                self.nonsense(Nonsense::Opcode);
+                return false;
+            }
+        }
+        let kind = entry.op_own() >> 2 & 3;
+        if kind != format::PLAIN && kind != format::COMPRESSED {
+            self.nonsense(Nonsense::Format);
+            return false;
+        }
+        true
+    }
+}

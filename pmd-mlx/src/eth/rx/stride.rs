@@ -1,0 +1,148 @@
+//! Receiving from a striding queue: see [`striding`](crate::eth::rq::striding).
+#![expect(unsafe_code, reason = "copies out of buffers that a device wrote")]
+
+use pollux_mempool::{Burst, Mbuf};
+use pollux_mlx5_abi::cqe::{Strides, format};
+use pollux_port::RxDrop;
+use pollux_port::driver::Moved;
+
+use super::Out;
+use super::describe::Meta;
+use super::zip::Mini;
+use crate::cq::Entry;
+use crate::eth::parking::Nonsense;
+use crate::eth::rq::Rq;
+
+/// Receives packets that share buffers.
+pub(super) fn burst<const F: u32>(rq: &mut Rq, burst: &mut Burst, max: usize) -> Moved {
+    let mut out = Out::new(burst, max);
+    let (before, taken) = (rq.cq.consumer(), rq.taken);
+    while out.has_room() && rq.trouble.is_none() {
+        if rq.zip.count != 0 {
+            unzip::<F>(rq, &mut out);
+            continue;
+        }
+        let Some(entry) = rq.cq.peek(0) else { break };
+        if !rq.is_packet(entry) {
+            break;
+        }
+        if rq.striding_counter(entry) {
+            break;
+        }
+        if entry.op_own() >> 2 & 3 == format::COMPRESSED {
+            rq.open_zip(entry);
+            continue;
+        }
+        let meta = Meta::read::<F>(rq, entry);
+        if !take::<F>(rq, &mut out, entry.byte_cnt(), Some(u32::from(entry.wqe_counter())), &meta) {
+            break;
+        }
+        rq.cq.consume(1);
+    }
+    let (done, moved) = out.moved();
+    // SAFETY: `Out` has written so many places.
+    unsafe { burst.filled(done) };
+    if rq.cq.consumer() != before {
+        rq.cq.publish();
+    }
+    if rq.taken != taken {
+        rq.refill();
+    }
+    moved
+}
+
+impl Rq {
+    /// Trouble when a completion is not for the entry at hand.
+    #[inline(always)]
+    fn striding_counter(&mut self, entry: Entry) -> bool {
+        let strange = (u32::from(entry.wqe_id()) ^ self.taken) & self.mask() != 0;
+        if strange {
+            self.nonsense(Nonsense::Counter);
+        }
+        strange
+    }
+}
+
+fn unzip<const F: u32>(rq: &mut Rq, out: &mut Out<'_>) {
+    let Some(format) = rq.compressed else { return };
+    let common = Meta::read::<F>(rq, Entry::at(rq.cq.place(rq.cq.consumer())));
+    while rq.zip.done < rq.zip.count && out.has_room() {
+        let mini = Mini::read(&rq.cq, rq.zip.done);
+        let mut meta = common;
+        mini.describe::<F>(rq, format, &mut meta);
+        if !take::<F>(rq, out, mini.byte_cnt(format), mini.stride(format), &meta) {
+            return;
+        }
+        rq.zip.done += 1;
+    }
+    if rq.zip.done == rq.zip.count {
+        rq.close_zip();
+    }
+}
+
+/// Takes a packet out of the strides of the entry at hand. `false` and trouble when they make no sense.
+///
+/// Where a mini has no stride, the strides follow those of the packet before.
+#[inline(always)]
+fn take<const F: u32>(
+    rq: &mut Rq,
+    out: &mut Out<'_>,
+    byte_cnt: u32,
+    stride: Option<u32>,
+    meta: &Meta,
+) -> bool {
+    let entry = (rq.taken & rq.mask()) as usize;
+    let Strides { bytes, count, filler } = Strides::of(byte_cnt);
+    let (bytes, count) = (u32::from(bytes), u32::from(count));
+    let Some(striding) = rq.striding.as_deref_mut() else { return false };
+    let first = striding.used;
+    let offset = (first << striding.stride_log2) + striding.shift;
+    if stride.is_some_and(|stride| stride != first) || count == 0 || count > striding.strides() - first {
+        rq.nonsense(Nonsense::Stride);
+        return false;
+    }
+    if !filler && (bytes == 0 || bytes + striding.shift > count << striding.stride_log2) {
+        rq.nonsense(Nonsense::Length);
+        return false;
+    }
+    let len = bytes.saturating_sub(rq.crc);
+    if filler {
+        // Strides that no packet fits into.
+    } else if bytes > rq.longest {
+        rq.counters.drop_for(RxDrop::TooLong, 1);
+    } else if let Some(raw) = striding.mbuf(&rq.pool) {
+        // SAFETY: the mbuf came of the pool by `alloc_raw`; no bytes are said to be in it yet.
+        let mut mbuf =
+            unsafe { Mbuf::adopt_received(raw, rq.headroom, 0, rq.port, meta.flags, meta.packet_type) };
+        let fits = len <= rq.room - rq.headroom;
+        let copied = len <= striding.copy_max && fits
+            || !striding.may_lend()
+            || !striding.lend(entry, offset as usize, len as usize, &mut mbuf);
+        if !copied {
+            let shown = mbuf.set_received(0, len as usize, rq.port, meta.flags, meta.packet_type);
+            debug_assert!(shown, "the part is as long as the packet");
+        } else if fits {
+            let from = striding.data(entry, offset as usize);
+            // SAFETY: the packet is inside its strides, which the device has completed and does not write again until
+            // the entry is posted; the mbuf is ours alone and has the room.
+            unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), mbuf.data_ptr(), len as usize) };
+            mbuf.set_received(rq.headroom as usize, len as usize, rq.port, meta.flags, meta.packet_type);
+        }
+        if copied && !fits {
+            drop(mbuf);
+            rq.counters.drop_for(RxDrop::NoMbuf, 1);
+        } else {
+            meta.write::<F>(rq, &mut mbuf);
+            out.add(mbuf, len);
+        }
+    } else {
+        rq.counters.drop_for(RxDrop::NoMbuf, 1);
+    }
+    let Some(striding) = rq.striding.as_deref_mut() else { return false };
+    striding.used = first + count;
+    if striding.used == striding.strides() {
+        striding.turn(entry);
+        rq.taken = rq.taken.wrapping_add(1);
+    }
+    true
+}

@@ -1,0 +1,133 @@
+//! Compressed completions: a title, and for each packet 8 bytes in arrays of 8 behind it.
+//!
+//! The title's place stays ours until the last packet has been fetched, perhaps bursts later; then all places go back at
+//! once, marked so that nothing in them can be taken for a completion of the next pass. Layout: see
+//! [`pollux_mlx5_abi::cqe`]. Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/en_rx.c`,
+//! `mlx5e_decompress_cqes_cont`.
+#![expect(unsafe_code, reason = "reads arrays that a device writes, and takes mbufs by their addresses")]
+
+use pollux_mempool::Mbuf;
+use pollux_mlx5_abi::cqe::{MINIS, MiniFormat, format};
+
+use super::describe::Meta;
+use super::{HASH, MARK, Out};
+use crate::cq::{Cq, Entry};
+use crate::eth::parking::Nonsense;
+use crate::eth::rq::Rq;
+
+/// How far a compressed session is. `count` 0: none is open.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::eth) struct Zip {
+    /// Packets in all.
+    pub(in crate::eth) count: u32,
+    /// Packets fetched.
+    pub(in crate::eth) done: u32,
+}
+
+/// How many places of the ring an entry takes up.
+pub(in crate::eth) fn places(entry: Entry, entries: u32) -> u32 {
+    if entry.op_own() >> 2 & 3 == format::COMPRESSED { entry.byte_cnt().clamp(1, entries) } else { 1 }
+}
+
+/// One compressed packet.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::eth) struct Mini {
+    head: u32,
+    byte_cnt: u32,
+}
+
+impl Mini {
+    /// Packet `at` of the session whose title is the next entry of `cq`.
+    #[inline(always)]
+    pub(in crate::eth) fn read(cq: &Cq, at: u32) -> Self {
+        let array = if at < MINIS as u32 { 1 } else { at & !(MINIS as u32 - 1) };
+        let place = cq.place(cq.consumer().wrapping_add(array));
+        // SAFETY: an array fills the 64 bytes of a place; volatile loads bear a device that does what it must not.
+        let (head, byte_cnt) = unsafe {
+            let mini = place.add((at as usize % MINIS) * 8).cast::<u32>();
+            (mini.read_volatile(), mini.add(1).read_volatile())
+        };
+        Self { head: u32::from_be(head), byte_cnt: u32::from_be(byte_cnt) }
+    }
+
+    /// The byte count, as a full completion has it.
+    #[inline(always)]
+    pub(in crate::eth) fn byte_cnt(self, format: MiniFormat) -> u32 {
+        if format == MiniFormat::FlowTagStride { self.byte_cnt & 0xff_ffff } else { self.byte_cnt }
+    }
+
+    /// The first stride, where the format has it.
+    #[inline(always)]
+    pub(in crate::eth) fn stride(self, format: MiniFormat) -> Option<u32> {
+        matches!(format, MiniFormat::FlowTagStride | MiniFormat::ChecksumStride).then_some(self.head & 0xffff)
+    }
+
+    /// Puts what differs from the title in its place.
+    #[inline(always)]
+    pub(in crate::eth) fn describe<const F: u32>(self, rq: &Rq, format: MiniFormat, meta: &mut Meta) {
+        if F & HASH != 0 && format == MiniFormat::Hash {
+            meta.hash = self.head;
+        }
+        if F & MARK != 0 && format == MiniFormat::FlowTagStride {
+            meta.tag(rq, (self.byte_cnt >> 24) << 16 | self.head >> 16);
+        }
+    }
+}
+
+impl Rq {
+    /// Begins the session whose title is the next entry. `false` and trouble when it makes no sense.
+    pub(in crate::eth) fn open_zip(&mut self, title: Entry) -> bool {
+        let count = title.byte_cnt();
+        if self.compressed.is_none() {
+            self.nonsense(Nonsense::Format);
+            return false;
+        }
+        let posted = self.posted.wrapping_sub(self.taken);
+        let most = if self.striding.is_some() { self.cq.entries() } else { posted };
+        if count == 0 || count > most.min(self.cq.entries()) {
+            self.nonsense(Nonsense::Minis);
+            return false;
+        }
+        self.zip = Zip { count, done: 0 };
+        true
+    }
+
+    /// Ends a session of which all packets were fetched.
+    pub(in crate::eth) fn close_zip(&mut self) {
+        let (from, count) = (self.cq.consumer(), self.zip.count);
+        self.cq.invalidate(from, from.wrapping_add(count));
+        self.cq.consume(count);
+        self.zip = Zip::default();
+    }
+
+    /// Fetches packets of the open session, an mbuf each.
+    pub(super) fn unzip<const F: u32>(&mut self, out: &mut Out<'_>) {
+        let Some(format) = self.compressed else { return };
+        let title = Entry::at(self.cq.place(self.cq.consumer()));
+        let common = Meta::read::<F>(self, title);
+        while self.zip.done < self.zip.count && out.has_room() {
+            let mini = Mini::read(&self.cq, self.zip.done);
+            let bytes = mini.byte_cnt(format);
+            if bytes.wrapping_sub(1) >= self.capacity {
+                return self.nonsense(Nonsense::Length);
+            }
+            let mut meta = common;
+            mini.describe::<F>(self, format, &mut meta);
+            // SAFETY: as many entries are posted as the session has packets (`open_zip`); the slot is left behind.
+            let raw = unsafe { self.raw(0) };
+            self.taken = self.taken.wrapping_add(1);
+            self.zip.done += 1;
+            if bytes > self.longest {
+                // SAFETY: the mbuf's slot was just left behind.
+                unsafe { Mbuf::free_raw(&[raw]) };
+                self.too_long();
+                continue;
+            }
+            // SAFETY: the mbuf came of the pool by `alloc_raw`, and the data is inside the room, as just checked.
+            unsafe { out.push::<F>(self, raw, bytes, &meta) };
+        }
+        if self.zip.done == self.zip.count {
+            self.close_zip();
+        }
+    }
+}

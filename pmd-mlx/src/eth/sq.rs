@@ -1,0 +1,478 @@
+//! A send queue: the ring of entries that the device reads, and the mbufs that are on their way.
+//!
+//! ```text
+//!           ci                                     pi
+//!   ─────────┴──────────────┬───────────────────────┴─────────►  blocks of 64 bytes
+//!    free    │ the device's │ asked: these make a completion │ free
+//!            └► freed in bulk when the completion of the last one asked for comes
+//! ```
+//!
+//! **Completions.** An entry makes one only when asked. A burst's last entry is asked when 32 packets or an eighth of the
+//! ring went out since the last, or when no completion is under way at all. A completion frees all mbufs up to its entry at
+//! once. A few packets sent while a completion was under way may so wait for the next burst; where there is none,
+//! [`settle`](Sq::settle) asks by an entry that does nothing.
+//!
+//! **Doorbell.** Once a burst: barrier, record, flush of write combining, 8 bytes to the register: the head of the last
+//! entry. The device then fetches the entries. Where the register's page is write-combining (BlueFlame) and the burst is one
+//! block, the block itself is copied there, 64 bytes in one write on the bus: the device need not fetch it, which spares a
+//! round trip, about a microsecond of latency. With more than one block the device fetches anyway, in reads of many blocks,
+//! and the processor would pay for each copy; so bulk traffic rings with 8 bytes.
+//!
+//! Sources: rdma-core `providers/mlx5/qp.c`, `post_send_db`; DPDK `drivers/net/mlx5/mlx5_tx.h`, `mlx5_tx_request_completion`,
+//! `mlx5_doorbell_ring`.
+#![expect(unsafe_code, reason = "writes entries that a device reads, and owns mbufs by their addresses")]
+
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use pollux_eal::barrier;
+use pollux_eal::region::Zone;
+use pollux_mempool::{Mbuf, MbufPool};
+use pollux_mlx5_abi::cqe::CqeError;
+use pollux_mlx5_abi::doorbell::uar;
+use pollux_mlx5_abi::opcode::completion;
+use pollux_mlx5_abi::syndrome::Syndrome;
+use pollux_mlx5_abi::wqe::{BLOCK_BYTES, Completion, Control, SEGMENT_BYTES};
+use pollux_port::driver::TxSetup;
+use pollux_port::{TxCounters, TxDrop, TxOffloads};
+use pollux_uverbs::Registers;
+
+use super::parking::{Nonsense, Trouble};
+use super::parts::{Hold, SqParts, TxFeatures};
+use crate::cq::Cq;
+use crate::dbrec::{DoorbellRecord, SECOND};
+use crate::key::Keys;
+
+/// Ask for a completion after so many packets. Source: DPDK `drivers/net/mlx5/mlx5_defs.h`, `MLX5_TX_COMP_THRESH`.
+const ASK_PACKETS: u32 = 32;
+/// The place of `fm_ce_se` in the control segment.
+const COMPLETION_AT: usize = 11;
+
+/// A completion that was asked for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Request {
+    /// The first block of the entry that makes it.
+    wqe: u16,
+    /// Blocks that are free when it comes.
+    blocks: u32,
+    /// Mbufs that are.
+    mbufs: u32,
+}
+
+/// The inside of a send queue. The lcore's half reaches it while the queue runs, the control half while it is
+/// [parked](super::parking).
+pub struct Sq {
+    ring: NonNull<u8>,
+    log: u8,
+    /// Blocks posted in all.
+    pub(super) pi: u32,
+    /// Blocks that are the device's no more, in all.
+    ci: u32,
+    asked_pi: u32,
+    /// Mbufs on their way, by their addresses.
+    mbufs: Box<[MaybeUninit<NonNull<u8>>]>,
+    head: u32,
+    tail: u32,
+    asked_head: u32,
+    ask_packets: u32,
+    ask_blocks: u32,
+    requests: Box<[Request]>,
+    request_head: u32,
+    request_tail: u32,
+    cq: Cq,
+    pub(super) keys: Keys,
+    /// The first block of the last entry.
+    pub(super) last: u32,
+    pub(super) number: u32,
+    pub(super) control_imm: u32,
+    pub(super) inline_min: u32,
+    pub(super) inline_max: u32,
+    pub(super) tso_bytes_max: u32,
+    pub(super) tso_header_max: u32,
+    pub(super) vlan_by_device: bool,
+    fast_free: bool,
+    /// Where mbufs go that are freed unseen.
+    home: Option<MbufPool>,
+    /// Which of the register's buffers is next, as an offset.
+    turn: usize,
+    blueflame: bool,
+    dbrec: DoorbellRecord,
+    registers: Registers,
+    pub(super) trouble: Option<Trouble>,
+    pub(super) counters: Arc<TxCounters>,
+    _zone: Zone,
+}
+
+// SAFETY: ring and slots belong to no thread; the zone and the mbufs are this queue's own.
+unsafe impl Send for Sq {}
+
+impl std::fmt::Debug for Sq {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sq")
+            .field("number", &self.number)
+            .field("pi", &self.pi)
+            .field("ci", &self.ci)
+            .field("head", &self.head)
+            .field("tail", &self.tail)
+            .field("cq", &self.cq)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Sq {
+    pub(super) fn new(parts: SqParts, setup: &TxSetup, keys: Keys) -> (Self, Box<dyn Hold>) {
+        assert!(parts.ring.bytes() >= BLOCK_BYTES << parts.wqebbs_log2, "a ring shorter than its blocks");
+        assert!((2..=15).contains(&parts.wqebbs_log2), "2^{} blocks", parts.wqebbs_log2);
+        let mbufs = usize::from(setup.descriptors).max(2).next_power_of_two();
+        let cq = Cq::new(parts.cq);
+        let requests = cq.entries() as usize;
+        let this = Self {
+            ring: parts.ring.base(),
+            log: parts.wqebbs_log2,
+            pi: 0,
+            ci: 0,
+            asked_pi: 0,
+            mbufs: vec![MaybeUninit::uninit(); mbufs].into_boxed_slice(),
+            head: 0,
+            tail: 0,
+            asked_head: 0,
+            ask_packets: ASK_PACKETS.min(mbufs as u32 / 4),
+            // An entry can be 16 blocks: in a small ring no block may wait unasked, or it could keep such an entry out.
+            ask_blocks: if parts.wqebbs_log2 < 7 { 0 } else { 1 << parts.wqebbs_log2 >> 3 },
+            requests: vec![Request::default(); requests].into_boxed_slice(),
+            request_head: 0,
+            request_tail: 0,
+            cq,
+            keys,
+            last: 0,
+            number: parts.number,
+            control_imm: parts.control_imm,
+            inline_min: parts.inline_min as u32,
+            inline_max: parts.inline_max.min(super::tx::INLINE_BYTES_MAX) as u32,
+            tso_bytes_max: parts.tso_bytes_max as u32,
+            tso_header_max: parts.tso_header_max.min(super::tx::INLINE_BYTES_MAX) as u32,
+            vlan_by_device: parts.features.contains(TxFeatures::VLAN_BY_DEVICE),
+            fast_free: parts.features.contains(TxFeatures::FAST_FREE),
+            home: None,
+            turn: 0,
+            blueflame: parts.blueflame,
+            dbrec: parts.dbrec,
+            registers: parts.registers,
+            trouble: None,
+            counters: Arc::clone(&setup.counters),
+            _zone: parts.ring,
+        };
+        (this, parts.hold)
+    }
+
+    /// Blocks in the ring.
+    #[must_use]
+    #[inline(always)]
+    pub fn blocks(&self) -> u32 {
+        1 << self.log
+    }
+
+    /// Blocks that can be written.
+    #[inline(always)]
+    pub(super) fn free_blocks(&self) -> u32 {
+        self.blocks() - self.pi.wrapping_sub(self.ci)
+    }
+
+    /// Packets that can be taken.
+    #[inline(always)]
+    pub(super) fn free_mbufs(&self) -> u32 {
+        self.mbufs.len() as u32 - self.head.wrapping_sub(self.tail)
+    }
+
+    /// Packets that were taken and are not known to be sent.
+    #[must_use]
+    pub fn pending(&self) -> u32 {
+        self.head.wrapping_sub(self.tail)
+    }
+
+    /// Blocks posted, and given back, in all.
+    #[must_use]
+    pub fn indices(&self) -> (u32, u32) {
+        (self.pi, self.ci)
+    }
+
+    /// The number that entries carry.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The completion queue, for a dump.
+    #[must_use]
+    pub fn cq(&self) -> &Cq {
+        &self.cq
+    }
+
+    /// The place of a segment, counted from the ring's start and past its end.
+    #[inline(always)]
+    pub(super) fn segment(&self, index: u32) -> *mut u8 {
+        let segment = (index & ((4 << self.log) - 1)) as usize;
+        // SAFETY: four segments a block; the masked index is below the number of segments that fill the ring.
+        unsafe { self.ring.as_ptr().add(segment * SEGMENT_BYTES) }
+    }
+
+    /// Writes the 16 bytes of a segment, as they stand in memory.
+    #[inline(always)]
+    pub(super) fn write(&mut self, index: u32, words: [u64; 2]) {
+        // SAFETY: the segment is in the ring and not posted, so the device does not read it yet.
+        unsafe { self.segment(index).cast::<[u64; 2]>().write(words) };
+    }
+
+    /// Copies `bytes` bytes to the ring, `skip` bytes behind the start of a segment, going on at the ring's start where it
+    /// ends.
+    ///
+    /// # Safety
+    /// The bytes at `from` can be read, and there are not more than the ring has free.
+    #[inline(always)]
+    pub(super) unsafe fn copy(&mut self, segment: u32, skip: usize, from: *const u8, bytes: usize) {
+        let to = self.segment(segment);
+        let before_end = self.ring.as_ptr().addr() + (BLOCK_BYTES << self.log) - to.addr() - skip;
+        // SAFETY: the first part ends at the ring's end at the latest, the second starts at its start; the caller knows
+        // that both are free.
+        unsafe {
+            if bytes <= before_end {
+                std::ptr::copy_nonoverlapping(from, to.add(skip), bytes);
+            } else {
+                std::ptr::copy_nonoverlapping(from, to.add(skip), before_end);
+                let rest = from.add(before_end);
+                std::ptr::copy_nonoverlapping(rest, self.ring.as_ptr(), bytes - before_end);
+            }
+        }
+    }
+
+    /// Takes over the mbufs of the first `count` packets of a burst.
+    ///
+    /// # Safety
+    /// There are so many at `from`, and so many [free](Self::free_mbufs) places; the caller forgets them.
+    #[inline(always)]
+    pub(super) unsafe fn own(&mut self, from: *const Mbuf, count: u32) {
+        let mask = self.mbufs.len() as u32 - 1;
+        let at = (self.head & mask) as usize;
+        let first = (count as usize).min(self.mbufs.len() - at);
+        // SAFETY: the places from `head` on are free; the run is cut at the end of the ring. An `Mbuf` is its address.
+        unsafe {
+            let to = self.mbufs.as_mut_ptr();
+            std::ptr::copy_nonoverlapping(from.cast(), to.add(at), first);
+            if first < count as usize {
+                std::ptr::copy_nonoverlapping(from.add(first).cast(), to, count as usize - first);
+            }
+        }
+        self.head = self.head.wrapping_add(count);
+    }
+
+    /// Takes completions and frees what they say is sent.
+    #[inline(always)]
+    pub(super) fn reap(&mut self) {
+        let asked = self.request_head.wrapping_sub(self.request_tail);
+        let mut done = 0;
+        while let Some(entry) = self.cq.peek(done) {
+            let request = self.request(self.request_tail.wrapping_add(done));
+            // A plain completion of sent work, for the entry that was asked for.
+            let strange = entry.op_own() >> 2 != completion::REQUESTER << 2
+                || done == asked
+                || entry.wqe_counter() != request.wqe;
+            if strange {
+                self.strange(entry, done == asked);
+                break;
+            }
+            done += 1;
+        }
+        if done > 0 {
+            self.cq.consume(done);
+            self.cq.publish();
+            self.request_tail = self.request_tail.wrapping_add(done);
+            let request = self.request(self.request_tail.wrapping_sub(1));
+            self.ci = request.blocks;
+            self.free(request.mbufs);
+        }
+    }
+
+    #[inline(always)]
+    fn request(&self, index: u32) -> Request {
+        self.requests[(index & (self.cq.entries() - 1)) as usize]
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn strange(&mut self, entry: crate::cq::Entry, unasked: bool) {
+        let copy = entry.copy();
+        self.trouble = Some(match entry.opcode() {
+            completion::REQUESTER_ERROR | completion::RESPONDER_ERROR => {
+                let syndrome = CqeError::of(&copy).map(CqeError::syndrome);
+                Trouble::Failed(syndrome.unwrap_or(Syndrome { code: 0, vendor: 0 }))
+            }
+            completion::REQUESTER if copy.format() != 0 => Trouble::Nonsense(Nonsense::Format),
+            completion::REQUESTER if unasked => Trouble::Nonsense(Nonsense::Counter),
+            completion::REQUESTER => Trouble::Nonsense(Nonsense::Counter),
+            _ => Trouble::Nonsense(Nonsense::Opcode),
+        });
+    }
+
+    /// Frees mbufs up to `to`.
+    #[inline(always)]
+    fn free(&mut self, to: u32) {
+        let mask = self.mbufs.len() as u32 - 1;
+        while self.tail != to {
+            let at = (self.tail & mask) as usize;
+            let count = (to.wrapping_sub(self.tail) as usize).min(self.mbufs.len() - at).min(64);
+            // SAFETY: from `tail` up to `head` there are mbufs; they are left behind by the last line.
+            unsafe {
+                let raws = std::slice::from_raw_parts(self.mbufs.as_ptr().add(at).cast(), count);
+                if self.fast_free {
+                    self.free_fast(raws.as_ptr(), count);
+                } else {
+                    Mbuf::free_raw(raws);
+                }
+            }
+            self.tail = self.tail.wrapping_add(count as u32);
+        }
+    }
+
+    /// Frees mbufs that are all of one pool, plain and sole, without a look at them.
+    ///
+    /// # Safety
+    /// They are, and the caller forgets them.
+    #[inline(always)]
+    unsafe fn free_fast(&mut self, raws: *const NonNull<u8>, count: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if self.home.is_none() {
+                let first = std::mem::ManuallyDrop::new(Mbuf::from_raw(*raws));
+                self.home = first.pool();
+            }
+            let raws = std::slice::from_raw_parts(raws, count);
+            match &self.home {
+                Some(pool) => pool.give_raw(raws),
+                // All handles of the pool are gone.
+                None => Mbuf::free_raw(raws),
+            }
+        }
+    }
+
+    /// Ends a burst that posted entries from block `first` on: asks for a completion where it is time, and rings.
+    #[inline(always)]
+    pub(super) fn finish(&mut self, first: u32) {
+        let asked = self.request_head.wrapping_sub(self.request_tail);
+        let due = asked == 0
+            || self.head.wrapping_sub(self.asked_head) >= self.ask_packets
+            || self.pi.wrapping_sub(self.asked_pi) >= self.ask_blocks;
+        if due && asked < self.cq.entries() {
+            // SAFETY: the last entry is in the ring and the device was not told of it yet.
+            unsafe { self.segment(self.last * 4).add(COMPLETION_AT).write(Completion::Always as u8) };
+            let at = (self.request_head & (self.cq.entries() - 1)) as usize;
+            self.requests[at] = Request { wqe: self.last as u16, blocks: self.pi, mbufs: self.head };
+            self.request_head = self.request_head.wrapping_add(1);
+            (self.asked_pi, self.asked_head) = (self.pi, self.head);
+        }
+        self.ring_doorbell(first);
+    }
+
+    /// Ends a burst that posted nothing. Packets that were refused go home where nothing before them is under way.
+    #[inline(always)]
+    pub(super) fn finish_idle(&mut self) {
+        if self.ci == self.pi {
+            self.free(self.head);
+            self.asked_head = self.head;
+        }
+    }
+
+    /// Asks for a completion of what is under way and was not asked for, by an entry that does nothing.
+    pub(super) fn settle(&mut self) {
+        let asked = self.request_head != self.request_tail;
+        if asked || self.ci == self.pi || self.free_blocks() == 0 {
+            return;
+        }
+        let nop = Control::nop(self.pi as u16, self.number, Completion::Always);
+        let words: [u64; 2] = zerocopy::transmute!(nop);
+        let first = self.pi;
+        self.write(first * 4, words);
+        self.last = first;
+        self.pi = first.wrapping_add(1);
+        self.finish(first);
+    }
+
+    #[inline(always)]
+    fn ring_doorbell(&mut self, first: u32) {
+        barrier::to_device();
+        self.dbrec.store(SECOND, self.pi & 0xffff);
+        barrier::wc_flush();
+        let head = self.segment(self.last * 4);
+        if self.blueflame && self.pi.wrapping_sub(first) == 1 {
+            // SAFETY: a block of the ring, written by us alone.
+            let block = unsafe { head.cast::<[u8; BLOCK_BYTES]>().read() };
+            self.registers.copy64(self.turn, &block);
+        } else {
+            // SAFETY: as above.
+            self.registers.store64(self.turn, unsafe { head.cast::<u64>().read() });
+        }
+        if self.blueflame {
+            barrier::wc_flush();
+            // The other buffer next: this one may still be on its way.
+            if self.registers.bytes() >= 2 * uar::BLUE_FLAME_BYTES {
+                self.turn ^= uar::BLUE_FLAME_BYTES;
+            }
+        }
+    }
+
+    /// After the device's queue is in error: consumes all completions. How many.
+    pub fn drain(&mut self) -> u32 {
+        let mut drained = 0;
+        // A device that goes on completing must not keep us here.
+        while drained < 2 * self.cq.entries() && self.cq.peek(0).is_some() {
+            let index = self.cq.consumer();
+            self.cq.invalidate(index, index.wrapping_add(1));
+            self.cq.consume(1);
+            drained += 1;
+        }
+        self.cq.publish();
+        drained
+    }
+
+    /// After the device's queue was reset: what was on its way goes home and is counted as refused, indices begin at zero.
+    /// How many packets were lost.
+    pub fn reset(&mut self) -> u32 {
+        let lost = self.pending();
+        self.free(self.head);
+        self.counters.drop_for(TxDrop::Refused, u64::from(lost));
+        (self.pi, self.ci, self.asked_pi, self.last) = (0, 0, 0, 0);
+        (self.head, self.tail, self.asked_head) = (0, 0, 0);
+        (self.request_head, self.request_tail) = (0, 0);
+        self.trouble = None;
+        self.dbrec.store(SECOND, 0);
+        lost
+    }
+
+    /// Starts all indices at `at`, so that tests see them wrap.
+    #[cfg(test)]
+    pub(super) fn start_at(&mut self, at: u32) {
+        (self.pi, self.ci, self.asked_pi, self.last) = (at, at, at, at);
+        (self.head, self.tail, self.asked_head) = (at, at, at);
+        (self.request_head, self.request_tail) = (at, at);
+    }
+}
+
+impl Drop for Sq {
+    fn drop(&mut self) {
+        self.free(self.head);
+    }
+}
+
+/// Which offloads of a port become which features of a queue; how entries look (inline, several packets each) is the control
+/// half's choice.
+#[must_use]
+pub fn features(offloads: TxOffloads) -> TxFeatures {
+    let mut features = TxFeatures::empty();
+    let checksums = TxOffloads::CHECKSUM | TxOffloads::OUTER_IPV4_CKSUM;
+    features.set(TxFeatures::MULTI_SEGMENT, offloads.contains(TxOffloads::MULTI_SEGS));
+    features.set(TxFeatures::CHECKSUM, offloads.intersects(checksums));
+    features.set(TxFeatures::VLAN_INSERT, offloads.contains(TxOffloads::VLAN_INSERT));
+    features.set(TxFeatures::TSO, offloads.contains(TxOffloads::TCP_TSO));
+    features.set(TxFeatures::FAST_FREE, offloads.contains(TxOffloads::MBUF_FAST_FREE));
+    features
+}

@@ -1,0 +1,513 @@
+//! Sending: from mbufs to entries.
+//!
+//! ```text
+//!   burst ─► completions taken, mbufs freed ─► entries written ─► completion asked for? ─► one doorbell
+//!                                                  │ ring full: the rest stays with the caller
+//! ```
+//!
+//! A packet is sent in the first of these ways that it fits into:
+//!
+//! | entry | when | 16-byte segments |
+//! |---|---|---|
+//! | one of many (eMPW) | `MULTI_PACKET`; one mbuf, same checksum flags as its neighbours, no tag by the device, no TSO | 1, or its bytes inline |
+//! | inlined | at most `inline_max` bytes | 2, then its bytes |
+//! | header inlined | the device wants `inline_min` bytes, or a tag is put in here, or TSO | 2, header, 1 an mbuf |
+//! | plain | else | 2, then 1 an mbuf |
+//!
+//! **Bytes on the bus** for a packet of 64 bytes, burst of 32, entries only: plain 48 of 64 (an entry is whole blocks),
+//! eMPW by pointers `(32 + 32 * 16) / 32` = 17, eMPW inlined `5 * 16 + 1` = 81, but then the device does not fetch the 64
+//! bytes of payload by another read.
+//!
+//! Each set of features has its function, compiled with the rest cut out; a queue takes the smallest that has all it needs.
+//! Flags of packets that ask for features that the queue was not made for are not looked at.
+//!
+//! Sources: DPDK `drivers/net/mlx5/mlx5_tx.h`; Linux `drivers/net/ethernet/mellanox/mlx5/core/en_tx.c`; layouts in
+//! [`pollux_mlx5_abi::wqe`].
+#![expect(unsafe_code, reason = "copies packets into the ring, takes mbufs out of bursts")]
+
+use std::mem::MaybeUninit;
+
+use pollux_eal::barrier;
+use pollux_mempool::{Burst, Mbuf, TxFlags};
+use pollux_mlx5_abi::opcode::send;
+use pollux_mlx5_abi::wqe::{
+    INLINE as INLINE_BIT, INSERT_VLAN, SEGMENTS_MAX, blocks, checksum, inline_segments,
+};
+use pollux_port::driver::{Moved, TxBurst, TxDescriptor, TxSetup};
+use pollux_port::{PortError, TxDrop};
+
+use super::parking::{Control, Running};
+use super::parts::{SqParts, TxFeatures};
+use super::sq::Sq;
+use crate::key::Keys;
+
+/// Chains.
+const MULTI: u32 = TxFeatures::MULTI_SEGMENT.bits();
+/// Checksums.
+const CHECKSUM: u32 = TxFeatures::CHECKSUM.bits();
+/// Tags.
+const VLAN: u32 = TxFeatures::VLAN_INSERT.bits();
+/// Segmentation.
+const TSO: u32 = TxFeatures::TSO.bits();
+/// Short packets inline.
+const INLINE: u32 = TxFeatures::INLINE.bits();
+/// Many packets an entry.
+const MANY: u32 = TxFeatures::MULTI_PACKET.bits();
+
+/// The sets for which there are functions, the small ones first.
+const SETS: [u32; 10] = [
+    0,
+    MANY,
+    CHECKSUM,
+    MANY | CHECKSUM,
+    MANY | INLINE,
+    MANY | INLINE | CHECKSUM | VLAN,
+    MULTI | CHECKSUM,
+    MANY | MULTI | CHECKSUM,
+    MULTI | CHECKSUM | VLAN | TSO | INLINE,
+    MANY | MULTI | CHECKSUM | VLAN | TSO | INLINE,
+];
+
+/// Most packets of an entry. Source: DPDK `drivers/net/mlx5/mlx5_tx.h`, `MLX5_EMPW_MAX_PACKETS`.
+const MANY_MAX: usize = 32;
+/// Most segments of an entry with many packets: whole blocks.
+const MANY_SEGMENTS: u32 = 60;
+/// Most bytes inline in one entry: what its segments leave room for. Source: DPDK `doc/guides/nics/mlx5.rst`,
+/// `txq_inline_max`.
+pub(super) const INLINE_BYTES_MAX: usize = 930;
+/// Fewest bytes of an inline header that has a tag in it: two addresses, the tag, the type.
+const TAGGED: u32 = 18;
+
+pub(super) type TxFunction = fn(&mut Sq, &mut Burst) -> Moved;
+
+const FUNCTIONS: [TxFunction; SETS.len()] = [
+    burst::<{ SETS[0] }>,
+    burst::<{ SETS[1] }>,
+    burst::<{ SETS[2] }>,
+    burst::<{ SETS[3] }>,
+    burst::<{ SETS[4] }>,
+    burst::<{ SETS[5] }>,
+    burst::<{ SETS[6] }>,
+    burst::<{ SETS[7] }>,
+    burst::<{ SETS[8] }>,
+    burst::<{ SETS[9] }>,
+];
+
+const MODES: [&str; SETS.len()] = [
+    "plain",
+    "empw",
+    "plain, checksum",
+    "empw, checksum",
+    "empw, inline",
+    "empw, inline, checksum, vlan",
+    "plain, multi-segment, checksum",
+    "empw, multi-segment, checksum",
+    "plain, full",
+    "empw, full",
+];
+
+/// A send queue: the lcore's half.
+#[derive(Debug)]
+pub struct TxQueue {
+    running: Running<Sq>,
+    burst: TxFunction,
+    mode: &'static str,
+}
+
+impl TxQueue {
+    /// The queue over its parts. The device's queue is ready (RTS, RDY) or about to be.
+    #[must_use]
+    pub fn new(parts: SqParts, setup: &TxSetup, keys: Keys) -> Self {
+        let mut features = parts.features;
+        // The device cannot have both: its minimum is per packet, and such an entry has one header for all.
+        features.set(
+            TxFeatures::MULTI_PACKET,
+            features.contains(TxFeatures::MULTI_PACKET) && parts.inline_min == 0,
+        );
+        let set = set_of(features);
+        let (sq, hold) = Sq::new(parts, setup, keys);
+        Self { running: Running::new(sq, hold), burst: FUNCTIONS[set], mode: MODES[set] }
+    }
+
+    /// The handle for the control half.
+    #[must_use]
+    pub fn control(&self) -> Control<Sq> {
+        self.running.control()
+    }
+
+    #[cfg(test)]
+    pub(super) fn inside(&mut self) -> &mut Sq {
+        self.running.enter().expect("it runs")
+    }
+}
+
+/// The smallest set that has all of these, and packets together only if that was asked for.
+fn set_of(features: TxFeatures) -> usize {
+    let need = features.bits() & (MULTI | CHECKSUM | VLAN | TSO | INLINE | MANY);
+    let fits = |set: &u32| set & need == need && (set ^ need) & MANY == 0;
+    SETS.iter().position(fits).unwrap_or(if need & MANY == 0 { 8 } else { 9 })
+}
+
+impl TxBurst for TxQueue {
+    #[inline]
+    fn tx_burst(&mut self, burst: &mut Burst) -> Moved {
+        let Some(sq) = self.running.enter() else { return Moved::NONE };
+        let moved = (self.burst)(sq, burst);
+        if let Some(trouble) = sq.trouble {
+            self.running.park(trouble);
+        }
+        moved
+    }
+
+    fn mode(&self) -> &'static str {
+        self.mode
+    }
+
+    fn done_cleanup(&mut self, max: usize) -> Result<usize, PortError> {
+        // Completions free all they can; there is no freeing of a part.
+        let _ = max;
+        let Some(sq) = self.running.enter() else { return Ok(0) };
+        let before = sq.pending();
+        sq.reap();
+        let freed = before - sq.pending();
+        if sq.trouble.is_none() {
+            sq.settle();
+        }
+        if let Some(trouble) = sq.trouble {
+            self.running.park(trouble);
+        }
+        Ok(freed as usize)
+    }
+
+    fn queue_count(&self) -> Result<usize, PortError> {
+        Ok(self.running.look().map_or(0, |sq| sq.pending() as usize))
+    }
+
+    fn descriptor_status(&self, offset: usize) -> Result<TxDescriptor, PortError> {
+        let Some(sq) = self.running.look() else { return Ok(TxDescriptor::Unavailable) };
+        let places = (sq.pending() + sq.free_mbufs()) as usize;
+        let free = sq.free_mbufs() as usize;
+        Ok(if offset >= places {
+            TxDescriptor::Unavailable
+        } else if offset < free {
+            TxDescriptor::Done
+        } else {
+            TxDescriptor::Full
+        })
+    }
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It is in the ring.
+    Sent,
+    /// The ring is full.
+    Full,
+    /// It can never be sent.
+    Dropped(TxDrop),
+}
+
+/// Sends from the front of a burst.
+fn burst<const F: u32>(sq: &mut Sq, burst: &mut Burst) -> Moved {
+    sq.keys.follow();
+    sq.reap();
+    if sq.trouble.is_some() {
+        return Moved::NONE;
+    }
+    let first = sq.pi;
+    let most = burst.len().min(sq.free_mbufs() as usize);
+    let (mut at, mut moved) = (0, Moved::NONE);
+    while at < most {
+        if F & MANY != 0 {
+            let (packets, bytes) = many::<F>(sq, &burst[at..most]);
+            at += packets;
+            moved.packets += packets;
+            moved.bytes += bytes;
+            if at == most {
+                break;
+            }
+            // The next one starts another entry: of many again if it can.
+            if packets > 0 && sq.free_blocks() > 0 && belongs::<F>(sq, &burst[at]) {
+                continue;
+            }
+        }
+        match one::<F>(sq, &burst[at]) {
+            Fate::Sent => {
+                moved.packets += 1;
+                moved.bytes += u64::from(burst[at].pkt_len());
+            }
+            Fate::Full => break,
+            Fate::Dropped(reason) => sq.counters.drop_for(reason, 1),
+        }
+        at += 1;
+    }
+    if at > 0 {
+        // SAFETY: `at` is at most the number of free places, and the burst forgets these mbufs at once.
+        unsafe {
+            sq.own(burst.as_ptr(), at as u32);
+            burst.forget_front(at);
+        }
+        if sq.pi == first {
+            sq.finish_idle();
+        } else {
+            sq.finish(first);
+        }
+    }
+    moved
+}
+
+/// The checksum bits that a packet's flags ask for. Source: DPDK `drivers/net/mlx5/mlx5_rxtx.c`,
+/// `mlx5_set_cksum_table`.
+#[inline(always)]
+fn checksums<const F: u32>(flags: TxFlags) -> u8 {
+    if F & CHECKSUM == 0 {
+        return 0;
+    }
+    let l4 = flags.intersects(TxFlags::L4_MASK.union(TxFlags::TCP_SEGMENTATION));
+    let mut bits = 0;
+    if flags.intersects(TxFlags::TUNNEL_MASK) {
+        bits |= if flags.contains(TxFlags::OUTER_IP_CHECKSUM) { checksum::L3 } else { 0 };
+        bits |= if flags.contains(TxFlags::IP_CHECKSUM) { checksum::L3_INNER } else { 0 };
+        bits |= if l4 { checksum::L4_INNER } else { 0 };
+    } else {
+        bits |= if flags.contains(TxFlags::IP_CHECKSUM) { checksum::L3 } else { 0 };
+        bits |= if l4 { checksum::L4 } else { 0 };
+    }
+    bits
+}
+
+/// Whether a packet can be one of many in an entry, whatever its neighbours.
+#[inline(always)]
+fn belongs<const F: u32>(sq: &Sq, mbuf: &Mbuf) -> bool {
+    let single = mbuf.is_contiguous();
+    let whole = F & TSO == 0 || !mbuf.tx_flags().contains(TxFlags::TCP_SEGMENTATION);
+    let tagged = F & VLAN != 0 && mbuf.tx_flags().contains(TxFlags::VLAN);
+    single && whole && mbuf.data_len() != 0 && (!tagged || tags_inline::<F>(sq, mbuf))
+}
+
+/// Whether a packet that gets a tag is copied anyway.
+#[inline(always)]
+fn tags_inline<const F: u32>(sq: &Sq, mbuf: &Mbuf) -> bool {
+    F & INLINE != 0 && mbuf.data_len() as u32 <= sq.inline_max && mbuf.data_len() >= 14
+}
+
+/// The two words of a data segment.
+#[inline(always)]
+fn pointer(bytes: u32, lkey_be: u32, address: u64) -> [u64; 2] {
+    // Little-endian words as they stand in memory: the first has the byte count in front, then the key.
+    const { assert!(cfg!(target_endian = "little"), "words are put together for little-endian processors") };
+    [u64::from(bytes.to_be()) | u64::from(lkey_be) << 32, address.to_be()]
+}
+
+/// The two words of the control segment.
+#[inline(always)]
+fn control(sq: &Sq, opcode: u8, segments: u32) -> [u64; 2] {
+    let first = (sq.pi & 0xffff) << 8 | u32::from(opcode);
+    let second = sq.number << 8 | segments;
+    let head = u64::from(first.to_be()) | u64::from(second.to_be()) << 32;
+    [head, u64::from(sq.control_imm.to_be()) << 32]
+}
+
+/// The two words of the Ethernet segment: checksums, size to cut to, and the inline header's length and first two bytes.
+#[inline(always)]
+fn ethernet(checksums: u8, mss: u16, inline: u16, start: [u8; 2]) -> [u64; 2] {
+    let first = u64::from(checksums) << 32 | u64::from(mss.to_be()) << 48;
+    let start = u16::from_ne_bytes(start);
+    [first, u64::from(inline.to_be()) << 32 | u64::from(start) << 48]
+}
+
+/// Puts as many packets as belong together into one entry: how many, and their bytes. None when the first does not belong
+/// or there is no room.
+#[inline(always)]
+fn many<const F: u32>(sq: &mut Sq, mbufs: &[Mbuf]) -> (usize, u64) {
+    let room = (sq.free_blocks() * 4).min(MANY_SEGMENTS);
+    let start = sq.pi * 4;
+    let sums = mbufs.first().map_or(0, |mbuf| checksums::<F>(mbuf.tx_flags()));
+    let (mut used, mut packets, mut bytes) = (2, 0, 0);
+    for mbuf in mbufs.iter().take(MANY_MAX) {
+        if packets + 4 < mbufs.len() {
+            barrier::prefetch_read(mbufs[packets + 4].header_ptr());
+        }
+        let len = mbuf.data_len() as u32;
+        if !belongs::<F>(sq, mbuf) || F & CHECKSUM != 0 && checksums::<F>(mbuf.tx_flags()) != sums {
+            break;
+        }
+        if F & INLINE != 0 && len <= sq.inline_max {
+            let tagged = F & VLAN != 0 && mbuf.tx_flags().contains(TxFlags::VLAN);
+            let inline = len + if tagged { 4 } else { 0 };
+            let segments = inline_segments(inline as usize) as u32;
+            if used + segments > room {
+                break;
+            }
+            // SAFETY: the segments are free; the mbuf has `len` bytes, 14 at least where a tag is put in.
+            unsafe {
+                sq.segment(start + used).cast::<u32>().write((inline | INLINE_BIT).to_be());
+                if tagged {
+                    let mut packet = [MaybeUninit::<u8>::uninit(); INLINE_BYTES_MAX + 4];
+                    let whole = tag(mbuf, inline as usize, &mut packet);
+                    sq.copy(start + used, 4, whole, inline as usize);
+                } else {
+                    sq.copy(start + used, 4, mbuf.data_ptr(), len as usize);
+                }
+            }
+            used += segments;
+        } else {
+            let address = mbuf.data_ptr().addr() as u64;
+            let Some(key) = sq.keys.find(address, u64::from(len)) else { break };
+            if used + 1 > room {
+                break;
+            }
+            sq.write(start + used, pointer(len, key.lkey_be, address.wrapping_add(key.delta)));
+            used += 1;
+        }
+        packets += 1;
+        bytes += u64::from(len);
+    }
+    if packets > 0 {
+        sq.write(start, control(sq, send::ENHANCED_MPSW, used));
+        sq.write(start + 1, ethernet(sums, 0, 0, [0; 2]));
+        sq.last = sq.pi;
+        sq.pi = sq.pi.wrapping_add(blocks(used as usize) as u32);
+    }
+    (packets, bytes)
+}
+
+/// Copies the first `bytes - 4` bytes of a packet, with its tag put in behind the addresses. Where they are.
+///
+/// # Safety
+/// The packet has `bytes - 4` bytes, 12 or more.
+#[inline]
+unsafe fn tag(mbuf: &Mbuf, bytes: usize, to: &mut [MaybeUninit<u8>]) -> *const u8 {
+    assert!(bytes <= to.len() && bytes >= 16, "the header has room");
+    let at = to.as_mut_ptr().cast::<u8>();
+    // SAFETY: `bytes` bytes of room, as asserted; `read` fills what is handed to it, as far as the packet goes (caller).
+    unsafe {
+        std::ptr::write_bytes(at, 0, bytes);
+        let whole = std::slice::from_raw_parts_mut(at, bytes);
+        mbuf.read(0, &mut whole[..12]);
+        whole[12..14].copy_from_slice(&[0x81, 0x00]);
+        whole[14..16].copy_from_slice(&mbuf.vlan_tci().to_be_bytes());
+        mbuf.read(12, &mut whole[16..]);
+    }
+    at
+}
+
+/// What the headers of a packet that is to be cut come to, and the size of the pieces.
+#[inline]
+fn cut(sq: &Sq, mbuf: &Mbuf) -> Result<(u32, u16), TxDrop> {
+    let offload = mbuf.tx_offload();
+    let outer = if mbuf.tx_flags().intersects(TxFlags::TUNNEL_MASK) {
+        u32::from(offload.outer_l2_len) + u32::from(offload.outer_l3_len)
+    } else {
+        0
+    };
+    let header = outer + u32::from(offload.l2_len) + u32::from(offload.l3_len) + u32::from(offload.l4_len);
+    if mbuf.pkt_len() > sq.tso_bytes_max {
+        return Err(TxDrop::TooLong);
+    }
+    let sane = header >= TAGGED && header <= sq.tso_header_max && header < mbuf.pkt_len();
+    if !sane || offload.tso_segment_bytes == 0 {
+        return Err(TxDrop::Malformed);
+    }
+    Ok((header, offload.tso_segment_bytes))
+}
+
+/// Puts one packet into an entry of its own.
+#[inline(always)]
+fn one<const F: u32>(sq: &mut Sq, mbuf: &Mbuf) -> Fate {
+    let (flags, len) = (mbuf.tx_flags(), mbuf.pkt_len());
+    let contiguous = F & MULTI == 0 || mbuf.is_contiguous();
+    // Of a chain on a queue without chains only the first mbuf would leave.
+    if len == 0 || F & MULTI == 0 && !mbuf.is_contiguous() {
+        return Fate::Dropped(TxDrop::Malformed);
+    }
+    let cut = F & TSO != 0 && flags.contains(TxFlags::TCP_SEGMENTATION);
+    let tagged = F & VLAN != 0 && flags.contains(TxFlags::VLAN);
+    let (mut opcode, mut mss) = (send::SEND, 0);
+    // Bytes of the packet that go inline.
+    let mut inline = sq.inline_min;
+    if cut {
+        match self::cut(sq, mbuf) {
+            Ok((header, size)) => (opcode, inline, mss) = (send::TSO, header.max(inline), size),
+            Err(reason) => return Fate::Dropped(reason),
+        }
+    } else if F & INLINE != 0 && contiguous && len <= sq.inline_max {
+        inline = len;
+    }
+    let by_device = tagged && inline == 0 && sq.vlan_by_device;
+    if tagged && !by_device {
+        inline = inline.max(TAGGED - 4);
+    }
+    if inline > len {
+        // The device takes no packet that is shorter than the header that it must see.
+        return Fate::Dropped(TxDrop::Malformed);
+    }
+    let header = inline + if tagged && !by_device { 4 } else { 0 };
+    let head_segments = 2 + header.saturating_sub(2).div_ceil(16);
+    let pieces = if inline == len { 0 } else { mbuf.segment_count() as u32 };
+    let room = sq.free_blocks();
+    if head_segments + pieces > SEGMENTS_MAX as u32 {
+        return Fate::Dropped(TxDrop::Malformed);
+    }
+    let most = blocks((head_segments + pieces) as usize) as u32;
+    if most > room {
+        return if most > sq.blocks() { Fate::Dropped(TxDrop::Malformed) } else { Fate::Full };
+    }
+    let start = sq.pi * 4;
+    let mut used = head_segments;
+    if pieces > 0 {
+        if contiguous {
+            let address = mbuf.data_ptr().addr() as u64 + u64::from(inline);
+            let Some(key) = sq.keys.find(address, u64::from(len - inline)) else {
+                return Fate::Dropped(TxDrop::Refused);
+            };
+            sq.write(start + used, pointer(len - inline, key.lkey_be, address.wrapping_add(key.delta)));
+            used += 1;
+        } else {
+            let mut skip = inline as usize;
+            for piece in mbuf.segments() {
+                if skip >= piece.len() {
+                    skip -= piece.len();
+                    continue;
+                }
+                let (address, bytes) = (piece.as_ptr().addr() as u64 + skip as u64, piece.len() - skip);
+                skip = 0;
+                let Some(key) = sq.keys.find(address, bytes as u64) else {
+                    return Fate::Dropped(TxDrop::Refused);
+                };
+                let words = pointer(bytes as u32, key.lkey_be, address.wrapping_add(key.delta));
+                sq.write(start + used, words);
+                used += 1;
+            }
+        }
+    }
+    let (mut size, mut first) = (header as u16, [0; 2]);
+    if header > 0 {
+        let mut bytes = [MaybeUninit::<u8>::uninit(); INLINE_BYTES_MAX + 4];
+        // SAFETY: the packet has `inline` bytes, 14 or more where a tag is put in; the segments of the header are free.
+        unsafe {
+            let from = if header != inline {
+                tag(mbuf, header as usize, &mut bytes)
+            } else if mbuf.data_len() as u32 >= inline {
+                mbuf.data_ptr().cast_const()
+            } else {
+                let at = bytes.as_mut_ptr().cast::<u8>();
+                std::ptr::write_bytes(at, 0, inline as usize);
+                mbuf.read(0, std::slice::from_raw_parts_mut(at, inline as usize));
+                at.cast_const()
+            };
+            first = [from.read(), if header > 1 { from.add(1).read() } else { 0 }];
+            if header > 2 {
+                sq.copy(start + 2, 0, from.add(2), header as usize - 2);
+            }
+        }
+    } else if by_device {
+        (size, first) = (INSERT_VLAN, mbuf.vlan_tci().to_be_bytes());
+    }
+    sq.write(start, control(sq, opcode, used));
+    sq.write(start + 1, ethernet(checksums::<F>(flags), mss, size, first));
+    sq.last = sq.pi;
+    sq.pi = sq.pi.wrapping_add(blocks(used as usize) as u32);
+    Fate::Sent
+}
