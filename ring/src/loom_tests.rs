@@ -88,6 +88,51 @@ fn producers_race<D: Discipline>(capacity: usize) {
     assert!(!got.is_empty() && got.iter().sum::<u32>() <= 3 && consumer.is_empty());
 }
 
+/// Two producers, and a consumer that takes what both put or nothing: it has seen the tail of the second only, and must have
+/// the first one's element by it.
+///
+/// The consumer is the thread that loom runs last by itself, and so sees any of the tails. Were it to run first, loom would not
+/// find that a store matters to it: of those who touched the tail before a store it knows the last one only, and
+/// that is the storing thread itself, as it waits for its turn.
+fn second_tail_brings_first_element<D: Discipline>() {
+    let (producer, consumer) = ends::<D>(2);
+    let senders = [1, 2].map(|value| {
+        let producer = producer.clone();
+        thread::spawn(move || {
+            producer.enqueue(value).unwrap();
+            drop(producer);
+        })
+    });
+    let receiver = thread::spawn(move || {
+        let mut out = [0; 2];
+        let count = consumer.dequeue_bulk(&mut out, 2).count;
+        assert!(count == 0 || out == [1, 2] || out == [2, 1], "{out:?}");
+        drop(consumer);
+    });
+    senders.map(|sender| sender.join().unwrap());
+    receiver.join().unwrap();
+}
+
+/// The same the other way: a producer that finds the room of two consumers or none overwrites what the first one read.
+fn second_tail_brings_first_room<D: Discipline>() {
+    let (producer, consumer) = ends::<D>(2);
+    assert_eq!(producer.enqueue_bulk(&[1, 2]).count, 2);
+    let receivers = [(); 2].map(|()| {
+        let consumer = consumer.clone();
+        thread::spawn(move || {
+            let got = consumer.dequeue().unwrap();
+            drop(consumer);
+            got
+        })
+    });
+    let sender = thread::spawn(move || {
+        producer.enqueue_bulk(&[3, 4]);
+        drop(producer);
+    });
+    assert_eq!(receivers.map(|receiver| receiver.join().unwrap()).iter().sum::<u32>(), 3);
+    sender.join().unwrap();
+}
+
 /// Two consumers take from what one producer put, and puts.
 fn consumers_race<D: Discipline>() {
     let (producer, consumer) = ends::<D>(2);
@@ -137,6 +182,12 @@ fn mpmc_consumers() {
 }
 
 #[test]
+fn mpmc_second_tail() {
+    explore(4, second_tail_brings_first_element::<mpmc::Mpmc>);
+    explore(4, second_tail_brings_first_room::<mpmc::Mpmc>);
+}
+
+#[test]
 fn mpmc_bulks() {
     explore(8, bulks_stay_together::<mpmc::Mpmc>);
 }
@@ -153,6 +204,12 @@ fn rts_consumers() {
 }
 
 #[test]
+fn rts_second_tail() {
+    explore(4, second_tail_brings_first_element::<rts::Rts>);
+    explore(4, second_tail_brings_first_room::<rts::Rts>);
+}
+
+#[test]
 fn rts_bulks() {
     explore(8, bulks_stay_together::<rts::Rts>);
 }
@@ -166,6 +223,12 @@ fn hts_producers() {
 #[test]
 fn hts_consumers() {
     explore(6, consumers_race::<hts::Hts>);
+}
+
+#[test]
+fn hts_second_tail() {
+    explore(4, second_tail_brings_first_element::<hts::Hts>);
+    explore(4, second_tail_brings_first_room::<hts::Hts>);
 }
 
 #[test]

@@ -440,18 +440,25 @@ unsafe fn copy<T>(src: *const T, dst: *mut T, count: usize) {
 
 /// One tracked cell a slot, so that loom sees the accesses to elements, which are raw memory to it.
 #[cfg(loom)]
-struct Shadow(Vec<loom::cell::UnsafeCell<()>>);
+struct Shadow {
+    cells: Vec<loom::cell::UnsafeCell<()>>,
+    tick: crate::primitive::AtomicU32,
+}
 
 #[cfg(loom)]
 impl Shadow {
     fn new(slots: usize) -> Shadow {
-        Shadow((0..slots).map(|_| loom::cell::UnsafeCell::new(())).collect())
+        let cells = (0..slots).map(|_| loom::cell::UnsafeCell::new(())).collect();
+        Shadow { cells, tick: crate::primitive::AtomicU32::new(0) }
     }
 
     /// An exclusive access: elements are moved in or out.
     fn touch(&self, from: Seq, count: usize) {
+        // Loom's clock of a thread goes on with its atomic accesses only. Without this one, what is touched after a swap
+        // that releases would bear that swap's time, and whoever acquires the swap would seem to have seen it.
+        self.tick.load(Ordering::Relaxed);
         for offset in 0..count {
-            self.0[from.plus(offset).slot(self.0.len() as u32 - 1)].with_mut(|_| ());
+            self.cells[from.plus(offset).slot(self.cells.len() as u32 - 1)].with_mut(|_| ());
         }
     }
 }
