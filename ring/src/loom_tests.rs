@@ -133,6 +133,28 @@ fn second_tail_brings_first_room<D: Discipline>() {
     sender.join().unwrap();
 }
 
+/// One element and two consumers. What one of them saw of the producer it notes for the other, who may take the element by
+/// that note; and who finds that the other has taken it must not believe in an older tail.
+fn one_element_for_two<D: Discipline>() {
+    let (producer, consumer) = ends::<D>(2);
+    let sender = thread::spawn(move || {
+        producer.enqueue(1).unwrap();
+        drop(producer);
+    });
+    let receivers = [(); 2].map(|()| {
+        let consumer = consumer.clone();
+        thread::spawn(move || {
+            let got = consumer.dequeue();
+            drop(consumer);
+            got
+        })
+    });
+    sender.join().unwrap();
+    let mut got: Vec<u32> = receivers.into_iter().filter_map(|receiver| receiver.join().unwrap()).collect();
+    got.extend(consumer.dequeue());
+    assert_eq!(got, [1]);
+}
+
 /// Two consumers take from what one producer put, and puts.
 fn consumers_race<D: Discipline>() {
     let (producer, consumer) = ends::<D>(2);
@@ -179,6 +201,7 @@ fn mpmc_producers() {
 #[test]
 fn mpmc_consumers() {
     explore(6, consumers_race::<mpmc::Mpmc>);
+    explore(4, one_element_for_two::<mpmc::Mpmc>);
 }
 
 #[test]
@@ -201,6 +224,7 @@ fn rts_producers() {
 #[test]
 fn rts_consumers() {
     explore(6, consumers_race::<rts::Rts>);
+    explore(4, one_element_for_two::<rts::Rts>);
 }
 
 #[test]
@@ -223,6 +247,7 @@ fn hts_producers() {
 #[test]
 fn hts_consumers() {
     explore(6, consumers_race::<hts::Hts>);
+    explore(4, one_element_for_two::<hts::Hts>);
 }
 
 #[test]

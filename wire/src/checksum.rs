@@ -63,11 +63,10 @@ impl Sum {
     /// Folded to 16 bits, still in memory order.
     #[inline]
     const fn fold_raw(self) -> u16 {
-        let s = (self.0 >> 32) + (self.0 & 0xffff_ffff);
-        let s = (s >> 32) + (s & 0xffff_ffff);
-        let s = (s >> 16) + (s & 0xffff);
-        let s = (s >> 16) + (s & 0xffff);
-        s as u16
+        // A number plus itself with its halves swapped: the upper half is the sum of both, and the carry out of the lower
+        // half is the one that goes round.
+        let s = (self.0.wrapping_add(self.0.rotate_left(32)) >> 32) as u32;
+        (s.wrapping_add(s.rotate_left(16)) >> 16) as u16
     }
 
     /// The sum in 16 bits, not complemented: what a partial checksum field holds.
@@ -126,32 +125,54 @@ fn sum_bytes(bytes: &[u8]) -> u64 {
 
 #[inline(always)]
 fn sum_short(bytes: &[u8]) -> u64 {
-    // Sums of 128 bits keep the carries; two of them are two chains.
-    let (mut a, mut b) = (0u128, 0u128);
-    let (pairs, rest) = bytes.as_chunks::<16>();
-    for pair in pairs {
-        let (words, _) = pair.as_chunks::<8>();
-        a += u128::from(u64::from_ne_bytes(words[0]));
-        b += u128::from(u64::from_ne_bytes(words[1]));
+    let Some(last) = bytes.last_chunk::<8>() else { return sum_few(bytes) };
+    let (words, rest) = bytes.as_chunks::<8>();
+    // What is no whole word is the end of the last eight bytes: shifted, it stands as if zeros followed.
+    let mut sum = u64::from_le_bytes(*last).unbounded_shr(64 - 8 * rest.len() as u32).to_le();
+    let (lines, words) = words.as_chunks::<8>();
+    for line in lines {
+        sum = sum_words(sum, line);
     }
-    let mut rest = rest;
-    if let Some((word, behind)) = rest.split_first_chunk::<8>() {
-        a += u128::from(u64::from_ne_bytes(*word));
-        rest = behind;
+    let (four, words) = words.as_chunks::<4>();
+    if let [four] = four {
+        sum = sum_words(sum, four);
     }
+    let (two, words) = words.as_chunks::<2>();
+    if let [two] = two {
+        sum = sum_words(sum, two);
+    }
+    if let [one] = words {
+        sum = sum_words(sum, &[*one]);
+    }
+    sum
+}
+
+/// Adds so many words in one run, each with the carry of the one before.
+#[inline(always)]
+fn sum_words<const COUNT: usize>(sum: u64, words: &[[u8; 8]; COUNT]) -> u64 {
+    let (mut sum, mut carry) = (sum, false);
+    for word in words {
+        (sum, carry) = sum.carrying_add(u64::from_ne_bytes(*word), carry);
+    }
+    add_carry(sum, carry.into())
+}
+
+/// The same for under eight bytes.
+#[inline]
+fn sum_few(bytes: &[u8]) -> u64 {
+    let (mut sum, mut rest) = (0, bytes);
     if let Some((word, behind)) = rest.split_first_chunk::<4>() {
-        b += u128::from(u32::from_ne_bytes(*word));
+        sum += u64::from(u32::from_ne_bytes(*word));
         rest = behind;
     }
     if let Some((word, behind)) = rest.split_first_chunk::<2>() {
-        a += u128::from(u16::from_ne_bytes(*word));
+        sum += u64::from(u16::from_ne_bytes(*word));
         rest = behind;
     }
     if let [last] = rest {
-        b += u128::from(u16::from_ne_bytes([*last, 0]));
+        sum += u64::from(u16::from_ne_bytes([*last, 0]));
     }
-    let sum = a + b;
-    add_carry(sum as u64, (sum >> 64) as u64)
+    sum
 }
 
 /// The checksum of `bytes`. Over a header whose checksum field is zero, it is what the field must hold.

@@ -1,5 +1,6 @@
 //! What layers a frame has, and their lengths, found in software. The bits are DPDK's (`RTE_PTYPE_*`), so that what a NIC
-//! reports and what this parser finds compare as numbers. Source: DPDK `lib/mbuf/rte_mbuf_ptype.h`.
+//! reports and what this parser finds compare as numbers. Source: DPDK `lib/mbuf/rte_mbuf_ptype.h` at 38f72e5, which the tests
+//! repeat.
 
 use std::fmt;
 
@@ -27,19 +28,31 @@ impl PacketType {
     pub const L2_ARP: u32 = 0x003;
     /// Layer 2: LLDP.
     pub const L2_LLDP: u32 = 0x004;
+    /// Layer 2: Ethernet with a network service header. Reported by NICs; the parser does not look for it.
+    pub const L2_NSH: u32 = 0x005;
     /// Layer 2: Ethernet with one VLAN tag.
     pub const L2_VLAN: u32 = 0x006;
     /// Layer 2: Ethernet with more VLAN tags.
     pub const L2_QINQ: u32 = 0x007;
+    /// Layer 2: PPPoE. Reported by NICs; the parser does not look for it.
+    pub const L2_PPPOE: u32 = 0x008;
+    /// Layer 2: Fibre Channel over Ethernet. Reported by NICs; the parser does not look for it.
+    pub const L2_FCOE: u32 = 0x009;
+    /// Layer 2: MPLS. Reported by NICs; the parser does not look for it.
+    pub const L2_MPLS: u32 = 0x00a;
 
     /// Layer 3: IPv4 without options.
     pub const L3_IPV4: u32 = 0x010;
     /// Layer 3: IPv4 with options.
     pub const L3_IPV4_OPTIONS: u32 = 0x030;
+    /// Layer 3: IPv4, with options or without. Reported by NICs that do not tell.
+    pub const L3_IPV4_UNCERTAIN: u32 = 0x090;
     /// Layer 3: IPv6 without extension headers.
     pub const L3_IPV6: u32 = 0x040;
     /// Layer 3: IPv6 with extension headers.
     pub const L3_IPV6_EXTENSIONS: u32 = 0x0c0;
+    /// Layer 3: IPv6, with extension headers or without. Reported by NICs that do not tell.
+    pub const L3_IPV6_UNCERTAIN: u32 = 0x0e0;
 
     /// Layer 4: TCP.
     pub const L4_TCP: u32 = 0x100;
@@ -55,6 +68,8 @@ impl PacketType {
     pub const L4_OTHER: u32 = 0x600;
     /// Layer 4: IGMP.
     pub const L4_IGMP: u32 = 0x700;
+    /// Layer 4: ESP. Reported by NICs; the parser finds [`L4_OTHER`](Self::L4_OTHER).
+    pub const L4_ESP: u32 = 0x800;
 
     /// Layer 2 alone.
     #[must_use]
@@ -107,15 +122,21 @@ impl fmt::Display for PacketType {
             Self::L2_PTP => "L2_ETHER_TIMESYNC",
             Self::L2_ARP => "L2_ETHER_ARP",
             Self::L2_LLDP => "L2_ETHER_LLDP",
+            Self::L2_NSH => "L2_ETHER_NSH",
             Self::L2_VLAN => "L2_ETHER_VLAN",
             Self::L2_QINQ => "L2_ETHER_QINQ",
+            Self::L2_PPPOE => "L2_ETHER_PPPOE",
+            Self::L2_FCOE => "L2_ETHER_FCOE",
+            Self::L2_MPLS => "L2_ETHER_MPLS",
             _ => "",
         };
         let l3 = match self.l3() {
             Self::L3_IPV4 => "L3_IPV4",
             Self::L3_IPV4_OPTIONS => "L3_IPV4_EXT",
+            Self::L3_IPV4_UNCERTAIN => "L3_IPV4_EXT_UNKNOWN",
             Self::L3_IPV6 => "L3_IPV6",
             Self::L3_IPV6_EXTENSIONS => "L3_IPV6_EXT",
+            Self::L3_IPV6_UNCERTAIN => "L3_IPV6_EXT_UNKNOWN",
             _ => "",
         };
         let l4 = match self.l4() {
@@ -126,6 +147,7 @@ impl fmt::Display for PacketType {
             Self::L4_ICMP => "L4_ICMP",
             Self::L4_OTHER => "L4_NONFRAG",
             Self::L4_IGMP => "L4_IGMP",
+            Self::L4_ESP => "L4_ESP",
             _ => "",
         };
         let mut known = [l2, l3, l4].into_iter().filter(|name| !name.is_empty());
@@ -260,6 +282,53 @@ mod tests {
         let mut frame = vec![2; 12];
         parts.iter().for_each(|part| frame.extend(*part));
         frame
+    }
+
+    /// `RTE_PTYPE_` and what follows, as DPDK `lib/mbuf/rte_mbuf_ptype.h` at 38f72e5 defines it, layers 2 to 4 complete.
+    const DPDK: &str = "
+        L2_ETHER                  0x00000001
+        L2_ETHER_TIMESYNC         0x00000002
+        L2_ETHER_ARP              0x00000003
+        L2_ETHER_LLDP             0x00000004
+        L2_ETHER_NSH              0x00000005
+        L2_ETHER_VLAN             0x00000006
+        L2_ETHER_QINQ             0x00000007
+        L2_ETHER_PPPOE            0x00000008
+        L2_ETHER_FCOE             0x00000009
+        L2_ETHER_MPLS             0x0000000a
+        L3_IPV4                   0x00000010
+        L3_IPV4_EXT               0x00000030
+        L3_IPV6                   0x00000040
+        L3_IPV4_EXT_UNKNOWN       0x00000090
+        L3_IPV6_EXT               0x000000c0
+        L3_IPV6_EXT_UNKNOWN       0x000000e0
+        L4_TCP                    0x00000100
+        L4_UDP                    0x00000200
+        L4_FRAG                   0x00000300
+        L4_SCTP                   0x00000400
+        L4_ICMP                   0x00000500
+        L4_NONFRAG                0x00000600
+        L4_IGMP                   0x00000700
+        L4_ESP                    0x00000800";
+
+    #[test]
+    fn values_and_names_are_those_of_dpdk() {
+        let mut known = std::collections::BTreeSet::new();
+        for line in DPDK.trim().lines() {
+            let (name, value) = line.trim().split_once(' ').unwrap();
+            let value = u32::from_str_radix(value.trim().trim_start_matches("0x"), 16).unwrap();
+            assert_eq!(PacketType(value).to_string(), name);
+            // As the macros RTE_ETH_IS_IPV4_HDR and RTE_ETH_IS_IPV6_HDR.
+            assert_eq!(PacketType(value).is_ipv4(), name.starts_with("L3_IPV4"), "{name}");
+            assert_eq!(PacketType(value).is_ipv6(), name.starts_with("L3_IPV6"), "{name}");
+            known.insert(value);
+        }
+        for layer in [PacketType::L2_MASK, PacketType::L3_MASK, PacketType::L4_MASK] {
+            for value in (1..=0xfff).filter(|value| value & !layer == 0) {
+                assert_eq!(PacketType(value).to_string() != "UNKNOWN", known.contains(&value), "0x{value:x}");
+            }
+        }
+        assert_eq!((PacketType::L2_MASK, PacketType::L3_MASK, PacketType::L4_MASK), (0xf, 0xf0, 0xf00));
     }
 
     const V4: &[u8] = &[0x45, 0, 0, 60, 0, 0, 0x40, 0, 64, 6, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];

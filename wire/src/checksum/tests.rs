@@ -36,6 +36,36 @@ fn extremes() {
 }
 
 #[test]
+fn every_length_from_every_offset() {
+    // Large words, so that nearly every addition carries; the last byte alone tells an odd length from an even one.
+    let bytes: Vec<u8> = (0..400u32).map(|at| 0xff - (at * at % 7) as u8).collect();
+    for skip in 0..9 {
+        for len in 0..=390 {
+            let part = &bytes[skip..skip + len];
+            assert_eq!(of(part), plain(part), "{len} bytes from {skip}");
+        }
+    }
+}
+
+#[test]
+fn folding_brings_every_carry_round() {
+    for (sum, folded) in [
+        (0, 0),
+        (u64::MAX, 0xffff),
+        (u64::MAX - 1, 0xfffe),
+        (1 << 63, 0x8000),
+        (0xffff_ffff_0000_0001, 1),
+        (0x0001_ffff_ffff_ffff, 1),
+        (0xffff_0000_0000_0001, 1),
+    ] {
+        assert_eq!(Sum(sum).fold_raw(), folded, "{sum:x}");
+        // A number modulo 0xffff, with 0xffff for those that are not 0 themselves.
+        let modulo = if sum == 0 { 0 } else { (sum - 1) % 0xffff + 1 };
+        assert_eq!(u64::from(folded), modulo, "{sum:x}");
+    }
+}
+
+#[test]
 fn completion_refuses_a_field_outside_the_frame() {
     let mut frame = [0u8; 40];
     assert!(complete(&mut frame, 20, 18).is_ok());
