@@ -1,6 +1,5 @@
 //! An open device: its context, what it can do, its protection domain, and all that is pinned for it.
 
-use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +9,6 @@ use pollux_eal::region::{MemoryError, Zone};
 use pollux_eal::topology::SocketId;
 use pollux_mlx5_abi::kernel::context::{self, ContextAnswer, ContextRequest, PdAnswer};
 use pollux_mlx5_abi::kernel::device::DeviceAnswer;
-use pollux_mlx5_abi::kernel::queue_pair::qp_answer;
 use pollux_port::Gate;
 use pollux_uverbs::abi::device::ExQueryDeviceResp;
 use pollux_uverbs::abi::flags::LinkLayer;
@@ -41,6 +39,8 @@ pub struct Opening {
     pub relaxed_ordering: bool,
     /// Pages between the process's addresses and those that the device is told. 0 but in tests.
     pub address_shift_pages: u64,
+    /// Register memory of the EAL that no pool told of when a packet brings it.
+    pub register_met: bool,
     /// Where rings come from.
     pub memory: Memory,
     /// NUMA node of the device.
@@ -67,7 +67,7 @@ pub struct Device {
     pinned_queues: AtomicU64,
     gone: AtomicBool,
     gate: Mutex<Option<Gate>>,
-    remains: Mutex<Vec<Box<dyn Any + Send>>>,
+    remains: Mutex<Vec<Box<dyn Send>>>,
 }
 
 impl Device {
@@ -260,9 +260,14 @@ impl Device {
         }
     }
 
-    /// Looks whether an answer says that the device is gone.
+    /// Looks whether an answer says that the device is gone. Some kernels say the same of a command that the firmware
+    /// refused, so a question that a device cannot refuse is asked as well.
     pub(crate) fn noticed(&self, error: &UverbsError) -> bool {
-        let gone = matches!(error.errno(), Some(Errno::EIO | Errno::ENODEV));
+        let says_gone = |error: &UverbsError| matches!(error.errno(), Some(Errno::EIO | Errno::ENODEV));
+        if self.is_gone() {
+            return says_gone(error);
+        }
+        let gone = says_gone(error) && self.context.query_port(PORT).as_ref().err().is_some_and(says_gone);
         if gone {
             self.set_gone();
         }
@@ -292,13 +297,8 @@ impl Device {
     }
 
     /// Keeps memory that the device may reach until its file is closed.
-    pub(crate) fn keep(&self, remains: Box<dyn Any + Send>) {
+    pub(crate) fn keep(&self, remains: Box<dyn Send>) {
         self.remains.lock().unwrap_or_else(PoisonError::into_inner).push(remains);
-    }
-
-    /// Whether the kernel's answer names the send queue of a raw queue pair.
-    pub(crate) fn tells_numbers(mask: u32) -> bool {
-        mask & qp_answer::SQN != 0
     }
 }
 

@@ -1,7 +1,10 @@
 //! Ethernet: ports made of RAW_PACKET queues.
 
+pub mod devx;
+pub mod filter;
 pub mod parking;
 pub mod parts;
+pub mod port;
 pub mod rq;
 pub mod rx;
 pub mod sq;

@@ -70,7 +70,7 @@ impl KeyTable {
         Arc::new(Self { version: AtomicU64::new(1), ranges: Mutex::new(Arc::new([])), ask })
     }
 
-    /// Adds a range, which overlaps none that is there.
+    /// Adds a range. Ranges may overlap: a region that was registered when a packet brought it, and a pool made in it later.
     pub fn insert(&self, range: KeyRange) {
         self.change(|ranges| {
             let at = ranges.partition_point(|other| other.start < range.start);
@@ -116,8 +116,9 @@ impl fmt::Debug for KeyTable {
 }
 
 fn find(ranges: &[KeyRange], address: u64, bytes: u64) -> Option<KeyRange> {
-    let at = ranges.partition_point(|range| range.start <= address).checked_sub(1)?;
-    ranges[at].holds(address, bytes).then_some(ranges[at])
+    let before = ranges.partition_point(|range| range.start <= address);
+    // The one that begins nearest holds it, but for those that overlap.
+    ranges[..before].iter().rev().find(|range| range.holds(address, bytes)).copied()
 }
 
 /// A queue's view of a [`KeyTable`].
@@ -208,6 +209,13 @@ mod tests {
             let found = keys.find(address, bytes).map(|key| u32::from_be(key.lkey_be));
             assert_eq!(found, lkey, "{bytes} bytes at {address:#x}");
         }
+        table.insert(range(0, 0x4000, 3));
+        keys.follow();
+        let found =
+            [0x10, 0x1800, 0x1fff, 0x3000].map(|at| keys.find(at, 2).map(|key| u32::from_be(key.lkey_be)));
+        assert_eq!(found, [Some(3), Some(1), Some(3), Some(3)], "ranges that overlap");
+        table.remove(3);
+        keys.follow();
         assert!(keys.covering(0x1000, 0x1000).is_some() && keys.covering(0x1000, 0x1001).is_none());
     }
 

@@ -16,4 +16,7 @@ pub mod netdev;
 pub mod object;
 pub mod uar;
 
+pub use devargs::Arguments;
 pub use error::MlxError;
+pub use eth::port::{Mlx5Port, PortSpec};
+pub use netdev::{KernelNetdev, Netdev};

@@ -143,6 +143,9 @@ impl Registry {
 
     /// A packet lies where nobody registered: its region is registered if the EAL knows it.
     fn met(&self, address: u64) -> Option<KeyRange> {
+        if !self.device.opening().register_met {
+            return None;
+        }
         let start = |region: &Region| region.base().as_ptr().addr() as u64;
         let holds = |region: &Region| address.wrapping_sub(start(region)) < region.bytes() as u64;
         let region = self.device.opening().memory.regions().into_iter().find(holds)?;

@@ -140,6 +140,12 @@ impl Uar {
         self.page.registers(start..start + bytes).map_err(MlxError::verbs("take doorbell registers"))
     }
 
+    /// Whether no other queue has a part of it.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        self.object.is_some()
+    }
+
     /// What ends it, once the queue has taken its registers.
     #[must_use]
     pub fn into_object(self) -> Option<Object> {

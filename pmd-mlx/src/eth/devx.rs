@@ -1,0 +1,439 @@
+//! Queues and rules as objects of the firmware, made by its own commands through the kernel (DevX).
+//!
+//! ```text
+//!   ring, record ──► UMEM ─┐
+//!   UAR page ──────────────┼─► CQ ─► RQ ─► RQT ─► TIR ◄── flow (matcher, value)
+//!   transport domain, TIS ─┴─► CQ ─► SQ
+//! ```
+//!
+//! Source of the commands: DPDK `drivers/common/mlx5/mlx5_devx_cmds.c`, `mlx5_common_devx.c`; Linux
+//! `include/linux/mlx5/mlx5_ifc.h`, `drivers/infiniband/hw/mlx5/{devx,fs}.c`.
+
+mod command;
+mod matching;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pollux_eal::region::Zone;
+use pollux_mlx5_abi::caps::ethernet::min_inline;
+use pollux_mlx5_abi::command::cq::{self, CqContext, CreateCqIn, CreateCqOut};
+use pollux_mlx5_abi::command::object::AllocTransportDomainOut;
+use pollux_mlx5_abi::command::rq::{self, CreateRqIn, CreateRqOut, ModifyRqIn, RqContext};
+use pollux_mlx5_abi::command::rqt::{CreateRqtIn, CreateRqtOut, RqtContext};
+use pollux_mlx5_abi::command::sq::{self, CreateSqIn, CreateSqOut, ModifySqIn, SqContext};
+use pollux_mlx5_abi::command::tir::{
+    CreateTirIn, CreateTirOut, CreateTisIn, CreateTisOut, HashFields, TirContext, TisContext, dispatch, hash,
+    hash_field, protocol,
+};
+use pollux_mlx5_abi::command::user::place;
+use pollux_mlx5_abi::command::wq::{self, WorkQueue};
+use pollux_mlx5_abi::command::{CommandIn, CommandOut, counter, opcode, start};
+use pollux_mlx5_abi::kernel::queue_pair::hash_field as kernel_field;
+
+use self::command::{Dropping, Firmware};
+use super::verbs::Verbs;
+use crate::MlxError;
+use crate::context::Device;
+use crate::dbrec::DoorbellRecord;
+use crate::object::{
+    Backend, CqSpec, FlowAction, FlowCounter, FlowRule, HashSpec, Id, NumberedObject, Object, QueueState,
+    RqSpec, SendQueue, SqSpec,
+};
+use crate::uar::Uar;
+
+/// Bytes of a send block, as a power of two.
+const BLOCK_LOG2: u8 = 6;
+
+/// The back end over the firmware's objects (`dv_flow_en=1`).
+#[derive(Debug)]
+pub struct Devx {
+    firmware: Firmware,
+    /// Completion queues that tell by a channel are the kernel's.
+    verbs: Verbs,
+    /// The event queue of completion vector 0.
+    eqn: u32,
+    domain: NumberedObject,
+    tis: NumberedObject,
+    /// What receive queues count under: packets for which there was no buffer.
+    counters: Option<NumberedObject>,
+    /// Pages of doorbell records, by address.
+    records: Mutex<HashMap<u64, NumberedObject>>,
+    /// The BlueFlame register of the static kind that is given out next.
+    register: AtomicU32,
+}
+
+impl Devx {
+    /// Over a device that was opened with the right to send commands.
+    ///
+    /// # Errors
+    /// What the kernel or the firmware says: then the device is used through the kernel's objects.
+    pub fn new(device: &Arc<Device>) -> Result<Self, MlxError> {
+        let firmware = Firmware::new(device);
+        let eqn = firmware.event_queue(0)?;
+        let mut input = CommandIn::ZERO;
+        start(&mut input, opcode::ALLOC_TRANSPORT_DOMAIN, 0, 0);
+        let domain = firmware.create("make a transport domain", &input, Vec::new(), |output| {
+            AllocTransportDomainOut::TRANSPORT_DOMAIN.get(output)
+        })?;
+        let mut input = CreateTisIn::ZERO;
+        start(&mut input, opcode::CREATE_TIS, 0, 0);
+        TisContext::TRANSPORT_DOMAIN.set(CreateTisIn::CTX.of_mut(&mut input), domain.number);
+        let over = vec![domain.object.clone()];
+        let tis = firmware.create("make a TIS", &input, over, |output| CreateTisOut::TISN.get(output))?;
+        let counters = Self::counters(&firmware);
+        Ok(Self {
+            firmware,
+            verbs: Verbs::new(Arc::clone(device)),
+            eqn,
+            domain,
+            tis,
+            counters,
+            records: Mutex::default(),
+            register: AtomicU32::new(1),
+        })
+    }
+
+    fn counters(firmware: &Firmware) -> Option<NumberedObject> {
+        let mut input = CommandIn::ZERO;
+        start(&mut input, opcode::ALLOC_Q_COUNTER, 0, 0);
+        let made = firmware.create("make a set of queue counters", &input, Vec::new(), |output| {
+            counter::AllocQCounterOut::COUNTER_SET_ID.get(output)
+        });
+        made.map_err(|error| tracing::debug!("{error}")).ok()
+    }
+
+    /// Packets for which its receive queues had no buffer.
+    ///
+    /// # Errors
+    /// What the firmware says; `Ok(None)` where it has no such counters.
+    pub fn out_of_buffer(&self) -> Result<Option<u64>, MlxError> {
+        let Some(counters) = &self.counters else { return Ok(None) };
+        let mut input = counter::QueryQCounterIn::ZERO;
+        start(&mut input, opcode::QUERY_Q_COUNTER, 0, 0);
+        counter::QueryQCounterIn::COUNTER_SET_ID.set(&mut input, counters.number);
+        let mut output = counter::QueryQCounterOut::ZERO;
+        self.firmware.query("read queue counters", &counters.object, &input, &mut output)?;
+        Ok(Some(counter::QueryQCounterOut::OUT_OF_BUFFER.get(&output).into()))
+    }
+
+    fn device(&self) -> &Arc<Device> {
+        self.firmware.device()
+    }
+
+    /// The page that a record lies in, by number.
+    fn record(&self, record: &DoorbellRecord) -> Result<NumberedObject, MlxError> {
+        let page = record.address() - record.offset();
+        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = records.get(&page) {
+            return Ok(known.clone());
+        }
+        let made = self.firmware.umem("register doorbell records", page, 4096)?;
+        Ok(records.entry(page).or_insert(made).clone())
+    }
+
+    fn ring(&self, ring: &Zone) -> Result<NumberedObject, MlxError> {
+        self.firmware.umem("register a ring", ring.base().as_ptr().addr() as u64, ring.bytes() as u64)
+    }
+
+    /// The firmware's number of a doorbell page.
+    fn page(&self, page: Option<&Uar>, register: u32) -> Result<u32, MlxError> {
+        match page {
+            Some(page) => Ok(page.number),
+            None => self.firmware.static_page(register),
+        }
+    }
+
+    fn work_queue(
+        &self,
+        queue: &mut [u8; WorkQueue::BYTES],
+        ring: &NumberedObject,
+        (records, offset): (&NumberedObject, u64),
+        (stride_log2, entries_log2): (u8, u8),
+    ) {
+        WorkQueue::WQ_TYPE.set(queue, wq::kind::CYCLIC);
+        WorkQueue::PD.set(queue, self.device().pdn);
+        WorkQueue::LOG_WQ_STRIDE.set(queue, stride_log2.into());
+        WorkQueue::LOG_WQ_SZ.set(queue, entries_log2.into());
+        // Pages of 4 KiB are 0.
+        WorkQueue::LOG_WQ_PG_SZ.set(queue, 0);
+        WorkQueue::DBR_UMEM_VALID.set(queue, 1);
+        WorkQueue::WQ_UMEM_VALID.set(queue, 1);
+        WorkQueue::DBR_ADDR.set(queue, offset);
+        place::WQ_RECORD_UMEM.set(queue, records.number);
+        place::WQ_UMEM.set(queue, ring.number);
+        place::WQ_OFFSET.set(queue, 0);
+    }
+}
+
+fn rq_state(state: QueueState) -> u32 {
+    match state {
+        QueueState::Reset => rq::state::RESET,
+        QueueState::Ready => rq::state::READY,
+        QueueState::Error => rq::state::ERROR,
+    }
+}
+
+fn sq_state(state: QueueState) -> u32 {
+    match state {
+        QueueState::Reset => sq::state::RESET,
+        QueueState::Ready => sq::state::READY,
+        QueueState::Error => sq::state::ERROR,
+    }
+}
+
+impl Backend for Devx {
+    fn name(&self) -> &'static str {
+        "devx"
+    }
+
+    fn create_cq(&self, spec: &CqSpec<'_>) -> Result<NumberedObject, MlxError> {
+        if spec.channel.is_some() {
+            return self.verbs.create_cq(spec);
+        }
+        let (ring, records) = (self.ring(spec.ring)?, self.record(spec.record)?);
+        let mut input = CreateCqIn::ZERO;
+        start(&mut input, opcode::CREATE_CQ, 0, 0);
+        let context = CreateCqIn::CQ_CONTEXT.of_mut(&mut input);
+        let stride = if spec.cqe_bytes == 128 { cq::stride::BYTES_128 } else { cq::stride::BYTES_64 };
+        CqContext::CQE_SZ.set(context, stride);
+        CqContext::DBR_UMEM_VALID.set(context, 1);
+        CqContext::LOG_CQ_SIZE.set(context, spec.entries_log2.into());
+        CqContext::UAR_PAGE.set(context, self.page(spec.uar, 0)?);
+        CqContext::C_EQN_OR_APU_ELEMENT.set(context, self.eqn);
+        CqContext::LOG_PAGE_SIZE.set(context, 0);
+        CqContext::DBR_ADDR.set(context, spec.record.offset());
+        if let Some(format) = spec.compressed {
+            CqContext::CQE_COMP_EN.set(context, 1);
+            CqContext::MINI_CQE_RES_FORMAT.set(context, format as u32);
+        }
+        place::CQ_RECORD_UMEM.set(context, records.number);
+        CreateCqIn::CQ_UMEM_VALID.set(&mut input, 1);
+        place::CQ_UMEM.set(&mut input, ring.number);
+        place::CQ_OFFSET.set(&mut input, 0);
+        let over = vec![ring.object, records.object];
+        self.firmware.create("make a completion queue", &input, over, |output| CreateCqOut::CQN.get(output))
+    }
+
+    fn create_rq(&self, spec: &RqSpec<'_>) -> Result<NumberedObject, MlxError> {
+        let (ring, records) = (self.ring(spec.ring)?, self.record(spec.record)?);
+        let mut input = CreateRqIn::ZERO;
+        start(&mut input, opcode::CREATE_RQ, 0, 0);
+        let context = CreateRqIn::CTX.of_mut(&mut input);
+        RqContext::VSD.set(context, u32::from(!spec.vlan_strip));
+        RqContext::SCATTER_FCS.set(context, spec.keep_crc.into());
+        RqContext::DELAY_DROP_EN.set(context, spec.delay_drop.into());
+        RqContext::FLUSH_IN_ERROR_EN.set(context, 1);
+        RqContext::MEM_RQ_TYPE.set(context, rq::memory::INLINE);
+        RqContext::STATE.set(context, rq::state::RESET);
+        RqContext::USER_INDEX.set(context, spec.user_index);
+        RqContext::CQN.set(context, spec.cq.number);
+        let mut over = vec![spec.cq.object.clone(), ring.object.clone(), records.object.clone()];
+        if let Some(counters) = &self.counters {
+            RqContext::COUNTER_SET_ID.set(context, counters.number);
+            over.push(counters.object.clone());
+        }
+        let queue = RqContext::WQ.of_mut(context);
+        let record = (&records, spec.record.offset());
+        self.work_queue(queue, &ring, record, (spec.wqe_bytes_log2, spec.wqes_log2));
+        if spec.padding {
+            WorkQueue::END_PADDING_MODE.set(queue, wq::end_padding::ALIGN);
+        }
+        if let Some((strides_log2, stride_bytes_log2, shift)) = spec.striding {
+            WorkQueue::WQ_TYPE.set(queue, wq::kind::CYCLIC_STRIDING_RQ);
+            // Fewer strides than the base wrap in the field's four bits. Source: Linux `drivers/infiniband/hw/mlx5/qp.c`,
+            // `create_rq`, `fw_map`.
+            let strides = u32::from(strides_log2).wrapping_sub(wq::LOG_STRIDES_BASE) & 0xf;
+            WorkQueue::LOG_WQE_NUM_OF_STRIDES.set(queue, strides);
+            let bytes = u32::from(stride_bytes_log2).saturating_sub(wq::LOG_STRIDE_BYTES_BASE);
+            WorkQueue::LOG_WQE_STRIDE_SIZE.set(queue, bytes);
+            WorkQueue::TWO_BYTE_SHIFT_EN.set(queue, shift.into());
+        }
+        self.firmware.create("make a receive queue", &input, over, |output| CreateRqOut::RQN.get(output))
+    }
+
+    fn modify_rq(&self, rq: &NumberedObject, from: QueueState, to: QueueState) -> Result<(), MlxError> {
+        let mut input = ModifyRqIn::ZERO;
+        start(&mut input, opcode::MODIFY_RQ, 0, 0);
+        ModifyRqIn::RQ_STATE.set(&mut input, rq_state(from));
+        ModifyRqIn::RQN.set(&mut input, rq.number);
+        RqContext::STATE.set(ModifyRqIn::CTX.of_mut(&mut input), rq_state(to));
+        self.firmware.modify("change the state of a receive queue", &rq.object, &input)
+    }
+
+    fn set_vlan_strip(&self, rq: &NumberedObject, on: bool) -> Result<(), MlxError> {
+        let mut input = ModifyRqIn::ZERO;
+        start(&mut input, opcode::MODIFY_RQ, 0, 0);
+        ModifyRqIn::RQ_STATE.set(&mut input, rq::state::READY);
+        ModifyRqIn::RQN.set(&mut input, rq.number);
+        ModifyRqIn::MODIFY_BITMASK.set(&mut input, rq::modify::VSD);
+        let context = ModifyRqIn::CTX.of_mut(&mut input);
+        RqContext::STATE.set(context, rq::state::READY);
+        RqContext::VSD.set(context, u32::from(!on));
+        self.firmware.modify("change VLAN stripping", &rq.object, &input)
+    }
+
+    fn create_sq(&self, spec: &SqSpec<'_>) -> Result<SendQueue, MlxError> {
+        let (ring, records) = (self.ring(spec.ring)?, self.record(spec.record)?);
+        // This context makes no queue pair of the kernel's, so its registers are ours to give out.
+        let register = if spec.uar.is_none() { self.register.fetch_add(1, Ordering::Relaxed) } else { 0 };
+        let mut input = CreateSqIn::ZERO;
+        start(&mut input, opcode::CREATE_SQ, 0, 0);
+        let context = CreateSqIn::CTX.of_mut(&mut input);
+        SqContext::FLUSH_IN_ERROR_EN.set(context, 1);
+        SqContext::ALLOW_MULTI_PKT_SEND_WQE.set(context, spec.multi_packet.into());
+        SqContext::MIN_WQE_INLINE_MODE.set(context, self.inline_mode());
+        SqContext::STATE.set(context, sq::state::RESET);
+        SqContext::USER_INDEX.set(context, spec.user_index);
+        SqContext::CQN.set(context, spec.cq.number);
+        SqContext::TIS_LST_SZ.set(context, 1);
+        SqContext::TIS_NUM_0.set(context, self.tis.number);
+        let queue = SqContext::WQ.of_mut(context);
+        let blocks = (BLOCK_LOG2, spec.wqebbs_log2);
+        self.work_queue(queue, &ring, (&records, spec.record.offset()), blocks);
+        WorkQueue::UAR_PAGE.set(queue, self.page(spec.uar, register)?);
+        let over = vec![spec.cq.object.clone(), ring.object, records.object, self.tis.object.clone()];
+        let made =
+            self.firmware.create("make a send queue", &input, over, |output| CreateSqOut::SQN.get(output))?;
+        Ok(SendQueue { object: made.object, number: made.number, control_imm: 0, register })
+    }
+
+    fn modify_sq(&self, sq: &SendQueue, from: QueueState, to: QueueState) -> Result<(), MlxError> {
+        let mut input = ModifySqIn::ZERO;
+        start(&mut input, opcode::MODIFY_SQ, 0, 0);
+        ModifySqIn::SQ_STATE.set(&mut input, sq_state(from));
+        ModifySqIn::SQN.set(&mut input, sq.number);
+        SqContext::STATE.set(ModifySqIn::CTX.of_mut(&mut input), sq_state(to));
+        self.firmware.modify("change the state of a send queue", &sq.object, &input)
+    }
+
+    fn create_table(&self, queues: &[&NumberedObject]) -> Result<NumberedObject, MlxError> {
+        let mut input = CreateRqtIn::ZERO;
+        start(&mut input, opcode::CREATE_RQT, 0, 0);
+        let context = CreateRqtIn::RQT_CONTEXT.of_mut(&mut input);
+        RqtContext::RQT_MAX_SIZE.set(context, queues.len() as u32);
+        RqtContext::RQT_ACTUAL_SIZE.set(context, queues.len() as u32);
+        let mut input = input.to_vec();
+        input.extend(queues.iter().flat_map(|queue| queue.number.to_be_bytes()));
+        let over = queues.iter().map(|queue| queue.object.clone()).collect();
+        self.firmware
+            .create("make a table of receive queues", &input, over, |output| CreateRqtOut::RQTN.get(output))
+    }
+
+    fn create_hash(
+        &self,
+        spec: &HashSpec,
+        table: &NumberedObject,
+        _table_log2: u8,
+    ) -> Result<NumberedObject, MlxError> {
+        let mut input = CreateTirIn::ZERO;
+        start(&mut input, opcode::CREATE_TIR, 0, 0);
+        let context = CreateTirIn::CTX.of_mut(&mut input);
+        TirContext::DISP_TYPE.set(context, dispatch::INDIRECT);
+        TirContext::INDIRECT_TABLE.set(context, table.number);
+        TirContext::TRANSPORT_DOMAIN.set(context, self.domain.number);
+        TirContext::RX_HASH_FN.set(context, if spec.fields == 0 { hash::NONE } else { hash::TOEPLITZ });
+        TirContext::RX_HASH_TOEPLITZ_KEY.set(context, spec.key);
+        TirContext::RX_HASH_FIELD_SELECTOR_OUTER.set(context, selector(spec.fields));
+        let over = vec![table.object.clone(), self.domain.object.clone()];
+        self.firmware.create("make a hash queue", &input, over, |output| CreateTirOut::TIRN.get(output))
+    }
+
+    fn create_counter(&self) -> Result<FlowCounter, MlxError> {
+        let mut input = counter::AllocFlowCounterIn::ZERO;
+        start(&mut input, opcode::ALLOC_FLOW_COUNTER, 0, 0);
+        let made = self.firmware.create("make a flow counter", &input, Vec::new(), |output| {
+            counter::AllocFlowCounterOut::FLOW_COUNTER_ID.get(output)
+        })?;
+        Ok(FlowCounter { object: made.object, number: made.number })
+    }
+
+    fn read_counter(&self, flow_counter: &FlowCounter) -> Result<(u64, u64), MlxError> {
+        use counter::{QueryFlowCounterIn, QueryFlowCounterOut, TrafficCounter};
+        let mut input = QueryFlowCounterIn::ZERO;
+        start(&mut input, opcode::QUERY_FLOW_COUNTER, 0, 0);
+        QueryFlowCounterIn::FLOW_COUNTER_ID.set(&mut input, flow_counter.number);
+        let mut output = [0; QueryFlowCounterOut::BYTES + TrafficCounter::BYTES];
+        self.firmware.query("read a flow counter", &flow_counter.object, &input, &mut output)?;
+        let values: &[u8; TrafficCounter::BYTES] =
+            output.last_chunk().expect("the answer ends with the counter");
+        Ok((TrafficCounter::PACKETS.get(values), TrafficCounter::OCTETS.get(values)))
+    }
+
+    fn create_flow(&self, rule: &FlowRule<'_>) -> Result<Object, MlxError> {
+        let (mask, value, criteria) = matching::parameters(rule.items);
+        let matcher = self.firmware.matcher(&mask, criteria, rule.priority)?;
+        let mut over = vec![matcher];
+        let dropping = match &rule.action {
+            FlowAction::Queue(queue) => {
+                over.push(queue.clone());
+                Dropping::No(queue)
+            }
+            FlowAction::Drop => Dropping::Yes,
+        };
+        let counter = rule.counter.map(|counter| {
+            over.push(counter.object.clone());
+            &counter.object
+        });
+        let handle = self.firmware.flow(&over[0], &value, dropping, rule.tag, counter)?;
+        Ok(Object::over(self.device(), Id::Mlx5Flow(handle), over))
+    }
+}
+
+impl Devx {
+    fn inline_mode(&self) -> u32 {
+        match self.device().inline_min() {
+            0 => min_inline::NONE,
+            18 => min_inline::L2,
+            58 => min_inline::IP,
+            _ => min_inline::TCP_UDP,
+        }
+    }
+}
+
+/// The firmware's way to say which fields are hashed.
+fn selector(fields: u64) -> u32 {
+    use kernel_field as k;
+    if fields == 0 {
+        return 0;
+    }
+    let has = |mask: u64| fields & mask != 0;
+    let mut block = HashFields::ZERO;
+    if has(k::SRC_IPV6 | k::DST_IPV6) {
+        HashFields::L3_PROT_TYPE.set(&mut block, protocol::IPV6);
+    }
+    if has(k::SRC_PORT_UDP | k::DST_PORT_UDP) {
+        HashFields::L4_PROT_TYPE.set(&mut block, protocol::UDP);
+    }
+    let mut selected = 0;
+    for (mask, bit) in [
+        (k::SRC_IPV4 | k::SRC_IPV6, hash_field::SRC_IP),
+        (k::DST_IPV4 | k::DST_IPV6, hash_field::DST_IP),
+        (k::SRC_PORT_TCP | k::SRC_PORT_UDP, hash_field::L4_SPORT),
+        (k::DST_PORT_TCP | k::DST_PORT_UDP, hash_field::L4_DPORT),
+    ] {
+        if has(mask) {
+            selected |= bit;
+        }
+    }
+    HashFields::SELECTED_FIELDS.set(&mut block, selected);
+    u32::from_be_bytes(block)
+}
+
+/// An answer's fixed part, for readers of its number.
+pub(super) type Head = [u8; CommandOut::BYTES];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashed_fields_are_said_as_the_firmware_reads_them() {
+        use kernel_field as k;
+        assert_eq!(selector(0), 0);
+        assert_eq!(selector(k::SRC_IPV4 | k::DST_IPV4), 0b0011);
+        assert_eq!(selector(k::SRC_IPV4 | k::SRC_PORT_TCP | k::DST_PORT_TCP), 0b1101);
+        assert_eq!(selector(k::SRC_IPV6 | k::DST_IPV6 | k::DST_PORT_UDP), 1 << 31 | 1 << 30 | 0b1011);
+    }
+}

@@ -1,0 +1,181 @@
+//! What a rule matches, as the firmware reads it. Source of what the kernel makes of the same specs: Linux
+//! `drivers/infiniband/hw/mlx5/fs.c`, `parse_flow_attr`.
+
+use pollux_mlx5_abi::command::flow::criteria;
+use pollux_mlx5_abi::command::matching::{MatchHeaders as H, MatchMisc, MatchParameters};
+use pollux_mlx5_abi::field::Field;
+use pollux_uverbs::flow::FlowSpec;
+
+type Parameters = [u8; MatchParameters::BYTES];
+type Headers = [u8; H::BYTES];
+
+/// Mask, value, and which parts of them count.
+pub(super) fn parameters(items: &[FlowSpec]) -> (Parameters, Parameters, u8) {
+    let mut both = Both { mask: MatchParameters::ZERO, value: MatchParameters::ZERO };
+    for item in items {
+        both.add(item);
+    }
+    let set = |part: &[u8]| part.iter().any(|byte| *byte != 0);
+    let mut counted = 0;
+    for (part, flag) in [
+        (&MatchParameters::OUTER_HEADERS.of(&both.mask)[..], criteria::OUTER_HEADERS),
+        (&MatchParameters::MISC_PARAMETERS.of(&both.mask)[..], criteria::MISC_PARAMETERS),
+        (&MatchParameters::INNER_HEADERS.of(&both.mask)[..], criteria::INNER_HEADERS),
+    ] {
+        if set(part) {
+            counted |= flag;
+        }
+    }
+    (both.mask, both.value, counted as u8)
+}
+
+struct Both {
+    mask: Parameters,
+    value: Parameters,
+}
+
+impl Both {
+    fn headers(&mut self, inner: bool) -> (&mut Headers, &mut Headers) {
+        let part = if inner { MatchParameters::INNER_HEADERS } else { MatchParameters::OUTER_HEADERS };
+        (part.of_mut(&mut self.mask), part.of_mut(&mut self.value))
+    }
+
+    fn misc(&mut self, field: Field<64>, mask: u32, value: u32) {
+        let part = MatchParameters::MISC_PARAMETERS;
+        field.set(part.of_mut(&mut self.mask), mask & field.max());
+        field.set(part.of_mut(&mut self.value), value & mask & field.max());
+    }
+
+    fn put(&mut self, inner: bool, field: Field<64>, mask: u32, value: u32) {
+        let (mask_block, value_block) = self.headers(inner);
+        field.set(mask_block, mask);
+        field.set(value_block, value & mask);
+    }
+
+    fn add(&mut self, item: &FlowSpec) {
+        match *item {
+            FlowSpec::Eth { value, mask, inner } => {
+                let address = |bytes: [u8; 6]| {
+                    bytes.iter().fold(0_u64, |address, byte| address << 8 | u64::from(*byte))
+                };
+                let (mask_block, value_block) = self.headers(inner);
+                for (field, mask, value) in
+                    [(H::DMAC, mask.dst_mac, value.dst_mac), (H::SMAC, mask.src_mac, value.src_mac)]
+                {
+                    field.set(mask_block, address(mask));
+                    field.set(value_block, address(value) & address(mask));
+                }
+                self.put(inner, H::ETHERTYPE, mask.ether_type.get().into(), value.ether_type.get().into());
+                let (tag, tag_mask) = (u32::from(value.vlan_tag.get()), u32::from(mask.vlan_tag.get()));
+                if tag_mask != 0 {
+                    self.put(inner, H::CVLAN_TAG, 1, 1);
+                    self.put(inner, H::FIRST_VID, tag_mask & 0xfff, tag & 0xfff);
+                    self.put(inner, H::FIRST_CFI, tag_mask >> 12 & 1, tag >> 12 & 1);
+                    self.put(inner, H::FIRST_PRIO, tag_mask >> 13, tag >> 13);
+                }
+            }
+            FlowSpec::Ipv4 { value, mask, inner } => {
+                self.put(inner, H::IP_VERSION, 0xf, 4);
+                self.put(inner, H::SRC_IPV4, mask.src_ip.get(), value.src_ip.get());
+                self.put(inner, H::DST_IPV4, mask.dst_ip.get(), value.dst_ip.get());
+                self.ip(inner, (mask.proto, value.proto), (mask.tos, value.tos), (mask.ttl, value.ttl));
+            }
+            FlowSpec::Ipv6 { value, mask, inner } => {
+                self.put(inner, H::IP_VERSION, 0xf, 6);
+                let (mask_block, value_block) = self.headers(inner);
+                for (field, mask, value) in
+                    [(H::SRC_IPV6, mask.src_ip, value.src_ip), (H::DST_IPV6, mask.dst_ip, value.dst_ip)]
+                {
+                    field.set(mask_block, mask);
+                    field.set(value_block, std::array::from_fn(|at| value[at] & mask[at]));
+                }
+                self.ip(
+                    inner,
+                    (mask.next_hdr, value.next_hdr),
+                    (mask.traffic_class, value.traffic_class),
+                    (mask.hop_limit, value.hop_limit),
+                );
+                let label =
+                    if inner { MatchMisc::INNER_IPV6_FLOW_LABEL } else { MatchMisc::OUTER_IPV6_FLOW_LABEL };
+                self.misc(label, mask.flow_label.get(), value.flow_label.get());
+            }
+            FlowSpec::Tcp { value, mask, inner } => {
+                self.put(inner, H::IP_PROTOCOL, 0xff, 6);
+                self.put(inner, H::TCP_SPORT, mask.src_port.get().into(), value.src_port.get().into());
+                self.put(inner, H::TCP_DPORT, mask.dst_port.get().into(), value.dst_port.get().into());
+            }
+            FlowSpec::Udp { value, mask, inner } => {
+                self.put(inner, H::IP_PROTOCOL, 0xff, 17);
+                self.put(inner, H::UDP_SPORT, mask.src_port.get().into(), value.src_port.get().into());
+                self.put(inner, H::UDP_DPORT, mask.dst_port.get().into(), value.dst_port.get().into());
+            }
+            FlowSpec::Vxlan { value, mask } => self.misc(MatchMisc::VXLAN_VNI, mask, value),
+            // What a rule does is no part of what it matches.
+            FlowSpec::Tag(_) | FlowSpec::Drop | FlowSpec::Count(_) => {}
+        }
+    }
+
+    /// Mask and value of the fields that both versions have. A protocol that a layer 4 item will name is not taken back.
+    fn ip(&mut self, inner: bool, protocol: (u8, u8), class: (u8, u8), ttl: (u8, u8)) {
+        if protocol.0 != 0 {
+            self.put(inner, H::IP_PROTOCOL, protocol.0.into(), protocol.1.into());
+        }
+        self.put(inner, H::IP_DSCP, u32::from(class.0 >> 2), u32::from(class.1 >> 2));
+        self.put(inner, H::IP_ECN, u32::from(class.0 & 3), u32::from(class.1 & 3));
+        self.put(inner, H::TTL_HOPLIMIT, ttl.0.into(), ttl.1.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pollux_uverbs::abi::flow::{EthFilter, Ipv4Filter, TcpUdpFilter};
+
+    use super::*;
+
+    #[test]
+    fn a_rule_matches_field_by_field() {
+        let value =
+            EthFilter { dst_mac: [2, 0, 0, 0, 0, 1], vlan_tag: 0x6007.into(), ..EthFilter::default() };
+        let mask = EthFilter { dst_mac: [0xff; 6], vlan_tag: 0xffff.into(), ..EthFilter::default() };
+        let items = [
+            FlowSpec::Eth { value, mask, inner: false },
+            FlowSpec::Ipv4 {
+                value: Ipv4Filter { dst_ip: 0x0a00_0001.into(), tos: 0xb9, ..Ipv4Filter::default() },
+                mask: Ipv4Filter { dst_ip: 0xffff_ff00.into(), tos: 0xff, ..Ipv4Filter::default() },
+                inner: false,
+            },
+            FlowSpec::Udp {
+                value: TcpUdpFilter { dst_port: 53.into(), ..TcpUdpFilter::default() },
+                mask: TcpUdpFilter { dst_port: 0xffff.into(), ..TcpUdpFilter::default() },
+                inner: false,
+            },
+        ];
+        let (mask, value, counted) = parameters(&items);
+        assert_eq!(u32::from(counted), criteria::OUTER_HEADERS);
+        let (mask, value) =
+            (MatchParameters::OUTER_HEADERS.of(&mask), MatchParameters::OUTER_HEADERS.of(&value));
+        assert_eq!((H::DMAC.get(mask), H::DMAC.get(value)), (0xffff_ffff_ffff, 0x0200_0000_0001));
+        let fields = [
+            (H::CVLAN_TAG, 1, 1),
+            (H::FIRST_VID, 0xfff, 7),
+            (H::FIRST_PRIO, 7, 3),
+            (H::IP_VERSION, 0xf, 4),
+            (H::IP_PROTOCOL, 0xff, 17),
+            (H::IP_DSCP, 0x3f, 0x2e),
+            (H::IP_ECN, 3, 1),
+            (H::DST_IPV4, 0xffff_ff00, 0x0a00_0000),
+            (H::UDP_DPORT, 0xffff, 53),
+            (H::TCP_DPORT, 0, 0),
+            (H::ETHERTYPE, 0, 0),
+        ];
+        for (field, expected_mask, expected_value) in fields {
+            assert_eq!((field.get(mask), field.get(value)), (expected_mask, expected_value), "{field:?}");
+        }
+    }
+
+    #[test]
+    fn a_rule_for_everything_matches_nothing() {
+        let any = FlowSpec::Eth { value: EthFilter::default(), mask: EthFilter::default(), inner: false };
+        assert_eq!(parameters(&[any]), (MatchParameters::ZERO, MatchParameters::ZERO, 0));
+    }
+}

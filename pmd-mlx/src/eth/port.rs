@@ -1,0 +1,585 @@
+//! A port: the control half.
+//!
+//! ```text
+//!   open ──► context, protection domain, pools registered
+//!   rx/tx queue set-up ──► doorbell page, completion queue, queue; its data half moves to an lcore
+//!   start ──► table, hash queues, default rules: packets flow
+//!   stop  ──► rules, hash queues, table go; queues stay
+//!   close ──► queues go, then the device
+//! ```
+
+pub(crate) mod plan;
+pub(crate) mod queue;
+pub mod spread;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pollux_eal::memory::Memory;
+use pollux_eal::topology::SocketId;
+use pollux_mempool::Subscription;
+use pollux_mlx5_abi::doorbell::uar;
+use pollux_port::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
+use pollux_port::{Gate, Link, MacAddr, PortConfig, PortError, PortInfo};
+use pollux_uverbs::Channel;
+
+use self::plan::{RxPlan, TxPlan};
+use self::queue::DeviceQueue;
+use self::spread::{Kind, LEVELS, Spread, SpreadSpec};
+use super::devx::Devx;
+use super::filter::{Filter, Wanted};
+use super::parking::Control;
+use super::parts::{CqParts, RqParts, SqParts, StridingParts};
+use super::rq::Rq;
+use super::rx::RxQueue;
+use super::sq::Sq;
+use super::tx::TxQueue;
+use super::verbs::{self, Verbs};
+use crate::MlxError;
+use crate::context::{Device, Opening};
+use crate::dbrec::DoorbellRecord;
+use crate::devargs::{Arguments, DoorbellMapping};
+use crate::key::Keys;
+use crate::mr::Registry;
+use crate::netdev::Netdev;
+use crate::object::{Backend, CqSpec, HASH_KEY_BYTES, NumberedObject, QueueState, RqSpec, SendQueue, SqSpec};
+use crate::uar::Uar;
+
+/// The driver's name in device arguments and port information.
+pub const DRIVER: &str = "mlx5_pci";
+
+/// Entries of the table that packets are spread over. Source: DPDK's default for this driver is as many; every device
+/// has room for them.
+pub const TABLE_ENTRIES: usize = 128;
+
+/// The key that packets are hashed with at first. Source: DPDK `drivers/net/mlx5/mlx5_rxq.c`, `rss_hash_default_key`.
+pub const DEFAULT_KEY: [u8; HASH_KEY_BYTES] = [
+    0x2c, 0xc6, 0x81, 0xd1, 0x5b, 0xdb, 0xf4, 0xf7, 0xfc, 0xa2, 0x83, 0x19, 0xdb, 0x1a, 0x3e, 0x94, 0x6b,
+    0x9e, 0x38, 0xd9, 0x2c, 0x9c, 0x03, 0xd1, 0xad, 0x99, 0x44, 0xa7, 0xd9, 0x56, 0x3d, 0x59, 0x06, 0x3c,
+    0x25, 0xf3, 0xfc, 0x1f, 0xdc, 0x2a,
+];
+
+/// What a port is opened with.
+#[derive(Debug)]
+pub struct PortSpec {
+    /// The device.
+    pub channel: Arc<dyn Channel>,
+    /// The interface behind it.
+    pub netdev: Arc<dyn Netdev>,
+    /// The device's arguments.
+    pub arguments: Arguments,
+    /// Where rings come from.
+    pub memory: Memory,
+    /// NUMA node of the device.
+    pub socket: Option<SocketId>,
+    /// Pages between the process's addresses and those that the device is told. 0 but in tests.
+    pub address_shift_pages: u64,
+}
+
+impl PortSpec {
+    /// A port over a channel, with default arguments.
+    #[must_use]
+    pub fn new(channel: Arc<dyn Channel>, netdev: Arc<dyn Netdev>, memory: Memory) -> Self {
+        let arguments = Arguments::default();
+        Self { channel, netdev, arguments, memory, socket: None, address_shift_pages: 0 }
+    }
+}
+
+/// A queue as the port keeps it: its objects, and the way to its data half.
+#[derive(Debug)]
+pub(crate) struct Slot<Q, I> {
+    pub(crate) queue: Arc<DeviceQueue<Q>>,
+    pub(crate) control: Control<I>,
+}
+
+/// The queues that are set up.
+#[derive(Debug, Default)]
+pub(crate) struct Slots {
+    pub(crate) rx: Vec<Option<Slot<NumberedObject, Rq>>>,
+    pub(crate) tx: Vec<Option<Slot<SendQueue, Sq>>>,
+}
+
+/// A ConnectX port.
+pub struct Mlx5Port {
+    // In the order in which they go.
+    filter: Filter,
+    spread: Option<Spread>,
+    slots: Arc<Mutex<Slots>>,
+    _pools: Option<Subscription>,
+    registry: Option<Arc<Registry>>,
+    backend: Option<Arc<dyn Backend>>,
+    device: Option<Arc<Device>>,
+    netdev: Arc<dyn Netdev>,
+    arguments: Arguments,
+    info: PortInfo,
+    /// First of the priorities of default rules.
+    priority: u16,
+    wanted: Wanted,
+    spread_spec: SpreadSpec,
+    rx_queues: usize,
+    tx_queues: usize,
+}
+
+impl Mlx5Port {
+    /// Opens a port.
+    ///
+    /// # Errors
+    /// What the kernel says, a device that is none of this driver's, an interface that does not tell its address.
+    pub fn open(spec: PortSpec) -> Result<Self, PortError> {
+        let opening = Opening {
+            devx: spec.arguments.devx,
+            relaxed_ordering: spec.arguments.relaxed_ordering,
+            address_shift_pages: spec.address_shift_pages,
+            register_met: spec.arguments.register_met,
+            memory: spec.memory,
+            socket: spec.socket,
+        };
+        let open = |error: MlxError| PortError::device("open the device", error);
+        let device = Device::open(spec.channel, opening).map_err(open)?;
+        let backend = backend(&device, spec.arguments.devx);
+        let highest = verbs::priorities(&*backend).map_err(open)?;
+        let registry = Registry::new(Arc::clone(&device));
+        let pools = spec.arguments.register_pools.then(|| registry.follow_pools());
+        let name = spec.netdev.name();
+        let mac = spec
+            .netdev
+            .mac()
+            .map_err(|error| PortError::device(format!("read the address of {name}"), error))?;
+        let info = plan::info(&device, &*spec.netdev, &spec.arguments);
+        Ok(Self {
+            filter: Filter::default(),
+            spread: None,
+            slots: Arc::default(),
+            _pools: pools,
+            registry: Some(registry),
+            backend: Some(backend),
+            device: Some(device),
+            netdev: spec.netdev,
+            arguments: spec.arguments,
+            info,
+            priority: highest + 1 - LEVELS,
+            wanted: Wanted { mac, ..Wanted::default() },
+            spread_spec: SpreadSpec { table: vec![0], key: DEFAULT_KEY, kinds: Vec::new() },
+            rx_queues: 0,
+            tx_queues: 0,
+        })
+    }
+
+    /// The device; the port is closed without one.
+    fn device(&self) -> Result<&Arc<Device>, PortError> {
+        self.device.as_ref().ok_or_else(|| PortError::device("use the device", Closed))
+    }
+
+    fn parts(&self) -> Result<(&Arc<Device>, &Arc<dyn Backend>, &Arc<Registry>), PortError> {
+        match (&self.device, &self.backend, &self.registry) {
+            (Some(device), Some(backend), Some(registry)) => Ok((device, backend, registry)),
+            _ => Err(PortError::device("use the device", Closed)),
+        }
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Slots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Brings the default rules in line with what is wanted, while packets flow.
+    fn refilter(&mut self) -> Result<(), PortError> {
+        let (Some(spread), Some(backend)) = (&self.spread, &self.backend) else { return Ok(()) };
+        self.filter
+            .apply(&**backend, spread, self.priority, &self.wanted)
+            .map_err(|error| PortError::device("change the default rules", error))
+    }
+
+    /// Changes what is wanted, and takes it back where the device refuses.
+    fn want(&mut self, change: impl FnOnce(&mut Wanted)) -> Result<(), PortError> {
+        let before = self.wanted.clone();
+        change(&mut self.wanted);
+        let done = self.refilter();
+        if done.is_err() {
+            self.wanted = before;
+            // The rules from before are still there; what was added of the new ones goes.
+            let _again = self.refilter();
+        }
+        done
+    }
+
+    /// Destroys all queues. Their data halves, where they live on, see nothing of it but that nothing comes.
+    fn destroy_queues(&mut self) {
+        let Slots { rx, tx } = std::mem::take(&mut *self.slots());
+        rx.iter().flatten().for_each(|slot| slot.queue.destroy());
+        tx.iter().flatten().for_each(|slot| slot.queue.destroy());
+    }
+
+    /// Ends the flow of packets to the queues.
+    fn unspread(&mut self) {
+        self.filter.clear();
+        self.spread = None;
+    }
+
+    fn completion_queue(
+        &self,
+        what: &'static str,
+        entries_log2: u8,
+        uar: Option<&Uar>,
+        compressed: Option<pollux_mlx5_abi::cqe::MiniFormat>,
+    ) -> Result<(CqParts, NumberedObject), MlxError> {
+        let device = self.device.as_ref().expect("an open port");
+        let backend = self.backend.as_ref().expect("an open port");
+        let cqe_bytes = self.arguments.cqe_bytes;
+        let ring = device.zone(what, cqe_bytes << entries_log2)?;
+        let mut parts = CqParts { ring, entries_log2, cqe_bytes, dbrec: device.record()?, cqn: 0, arm: None };
+        parts.freshen();
+        let cq = backend.create_cq(&CqSpec {
+            ring: &parts.ring,
+            entries_log2,
+            cqe_bytes,
+            record: &parts.dbrec,
+            uar,
+            compressed,
+            channel: None,
+            user_handle: 0,
+        })?;
+        parts.cqn = cq.number;
+        Ok((parts, cq))
+    }
+
+    fn make_rx(&self, setup: &RxSetup, plan: &RxPlan) -> Result<Box<dyn RxBurst>, MlxError> {
+        let (device, backend) = (self.device.as_ref().expect("open"), self.backend.as_ref().expect("open"));
+        let registry = self.registry.as_ref().expect("open");
+        registry.add_pool(&setup.pool)?;
+        let page = Uar::allocate(device, false)?;
+        let (mut cq_parts, cq) =
+            self.completion_queue("rx completions", plan.cqes_log2, page.as_ref(), plan.compressed)?;
+        let page = match page {
+            Some(page) => page,
+            None => Uar::of_static(device, None, false)?.0,
+        };
+        cq_parts.arm = Some(page.arm_registers()?);
+        let ring = device.zone("rx ring", 1 << (plan.wqes_log2 + plan.wqe_bytes_log2))?;
+        let record: DoorbellRecord = device.record()?;
+        let striding = match &plan.striding {
+            None => None,
+            Some(striding) => {
+                let bytes = striding.count << (striding.strides_log2 + striding.stride_bytes_log2);
+                let buffers = device.zone("rx buffers", bytes)?;
+                let start = buffers.base().as_ptr().addr() as u64;
+                registry.add(start..start + bytes as u64, Some(buffers.region().clone()))?;
+                Some(StridingParts {
+                    buffers,
+                    count: striding.count,
+                    strides_log2: striding.strides_log2,
+                    stride_bytes_log2: striding.stride_bytes_log2,
+                    two_byte_shift: false,
+                    copy_bytes_max: self.arguments.striding_copy_max,
+                })
+            }
+        };
+        let rq = backend.create_rq(&RqSpec {
+            ring: &ring,
+            wqes_log2: plan.wqes_log2,
+            wqe_bytes_log2: plan.wqe_bytes_log2,
+            record: &record,
+            cq: &cq,
+            striding: plan
+                .striding
+                .as_ref()
+                .map(|striding| (striding.strides_log2, striding.stride_bytes_log2, false)),
+            vlan_strip: plan.vlan_strip,
+            keep_crc: plan.keep_crc,
+            delay_drop: self.arguments.delay_drop,
+            padding: self.arguments.packet_padding,
+            user_index: device.user_index(setup.queue.0.into()),
+        })?;
+        let number = rq.number;
+        let queue = DeviceQueue::new(device, backend, rq, page.into_object().into_iter().collect());
+        // No rule leads here yet; from the first entry on that the data half posts, buffers are the device's.
+        queue.go(QueueState::Ready)?;
+        let parts = RqParts {
+            ring,
+            wqes_log2: plan.wqes_log2,
+            segments_log2: plan.segments_log2,
+            dbrec: record,
+            number,
+            cq: cq_parts,
+            compressed: plan.compressed,
+            striding,
+            features: plan.features,
+            simd: plan.simd,
+            frame_bytes_max: plan.frame_bytes_max,
+            crc_bytes: 0,
+            hold: queue.hold(),
+        };
+        let data = RxQueue::new(parts, setup, Keys::new(Arc::clone(registry.table())))?;
+        let slot = Slot { queue, control: data.control() };
+        let mut slots = self.slots();
+        let at = usize::from(setup.queue.0);
+        if let Some(old) = slots.rx[at].replace(slot) {
+            old.queue.destroy();
+        }
+        Ok(Box::new(data))
+    }
+
+    fn make_tx(&self, setup: &TxSetup, plan: &TxPlan) -> Result<Box<dyn TxBurst>, MlxError> {
+        let (device, backend) = (self.device.as_ref().expect("open"), self.backend.as_ref().expect("open"));
+        let registry = self.registry.as_ref().expect("open");
+        let blueflame = self.arguments.doorbell != DoorbellMapping::NonCached;
+        let page = Uar::allocate(device, blueflame)?;
+        let (mut cq_parts, cq) =
+            self.completion_queue("tx completions", plan.cqes_log2, page.as_ref(), None)?;
+        let ring = device.zone("tx ring", 64 << plan.wqebbs_log2)?;
+        let record = device.record()?;
+        let sq = backend.create_sq(&SqSpec {
+            ring: &ring,
+            wqebbs_log2: plan.wqebbs_log2,
+            record: &record,
+            cq: &cq,
+            uar: page.as_ref(),
+            multi_packet: plan.multi_packet,
+            tso_bytes_max: plan.tso_bytes_max as u32,
+            user_index: device.user_index(setup.queue.0.into()),
+        })?;
+        let (page, at) = match page {
+            Some(page) => (page, uar::BLUE_FLAME),
+            None => Uar::of_static(device, Some(sq.register), blueflame)?,
+        };
+        let registers = page.send_registers(at)?;
+        if page.is_own() {
+            cq_parts.arm = Some(page.arm_registers()?);
+        }
+        let combined = page.blueflame;
+        let (number, control_imm) = (sq.number, sq.control_imm);
+        let queue = DeviceQueue::new(device, backend, sq, page.into_object().into_iter().collect());
+        queue.go(QueueState::Ready)?;
+        let parts = SqParts {
+            ring,
+            wqebbs_log2: plan.wqebbs_log2,
+            dbrec: record,
+            registers,
+            blueflame: combined,
+            number,
+            control_imm,
+            cq: cq_parts,
+            inline_min: plan.inline_min,
+            inline_max: plan.inline_max,
+            features: plan.features,
+            tso_bytes_max: plan.tso_bytes_max,
+            tso_header_max: plan::TSO_HEADER_MAX,
+            hold: queue.hold(),
+        };
+        let data = TxQueue::new(parts, setup, Keys::new(Arc::clone(registry.table())));
+        let slot = Slot { queue, control: data.control() };
+        let mut slots = self.slots();
+        let at = usize::from(setup.queue.0);
+        if let Some(old) = slots.tx[at].replace(slot) {
+            old.queue.destroy();
+        }
+        Ok(Box::new(data))
+    }
+
+    /// The table and what is hashed, for so many queues.
+    fn default_spread(queues: usize) -> SpreadSpec {
+        let table = match queues {
+            0 | 1 => vec![0],
+            _ => (0..TABLE_ENTRIES).map(|entry| (entry % queues) as u16).collect(),
+        };
+        let kinds = match queues {
+            0 | 1 => Vec::new(),
+            _ => Kind::ALL
+                .iter()
+                .map(|kind| (*kind, kind.fields()))
+                .filter(|(_, fields)| *fields != 0)
+                .collect(),
+        };
+        SpreadSpec { table, key: DEFAULT_KEY, kinds }
+    }
+
+    fn netdev_error(&self, what: &str) -> impl FnOnce(std::io::Error) -> PortError {
+        let name = self.netdev.name();
+        let what = format!("{what} of {name}");
+        move |error| match error.kind() {
+            std::io::ErrorKind::Unsupported => PortError::unsupported("this change", error.to_string()),
+            std::io::ErrorKind::PermissionDenied => PortError::device(
+                format!("{what}: it needs CAP_NET_ADMIN; run as root, or `setcap cap_net_admin+ep PROGRAM`"),
+                error,
+            ),
+            _ => PortError::device(what, error),
+        }
+    }
+
+    fn tell_gate(&self, gate: &Gate) -> Result<(), PortError> {
+        self.device()?.set_gate(gate);
+        Ok(())
+    }
+}
+
+/// The firmware's objects where they were asked for and may be had, else the kernel's.
+fn backend(device: &Arc<Device>, devx: bool) -> Arc<dyn Backend> {
+    if devx {
+        let made = if device.devx {
+            Devx::new(device).map_err(|error| error.to_string())
+        } else {
+            Err("the device or its kernel gives no right to it".into())
+        };
+        match made {
+            Ok(made) => return Arc::new(made),
+            Err(why) => {
+                tracing::info!(
+                    "{}: no DevX ({why}): objects are the kernel's, as with dv_flow_en=0",
+                    device.name()
+                );
+            }
+        }
+    }
+    Arc::new(Verbs::new(Arc::clone(device)))
+}
+
+/// The port was closed.
+#[derive(Debug, thiserror::Error)]
+#[error("the port is closed")]
+struct Closed;
+
+impl PortDriver for Mlx5Port {
+    fn info(&self) -> PortInfo {
+        self.info.clone()
+    }
+
+    fn configure(&mut self, config: &PortConfig) -> Result<(), PortError> {
+        self.unspread();
+        self.destroy_queues();
+        self.rx_queues = config.rx_queues.len();
+        self.tx_queues = config.tx_queues.len();
+        self.spread_spec = Self::default_spread(self.rx_queues);
+        let mut slots = self.slots();
+        slots.rx.resize_with(self.rx_queues, || None);
+        slots.tx.resize_with(self.tx_queues, || None);
+        Ok(())
+    }
+
+    fn rx_queue_setup(&mut self, setup: RxSetup) -> Result<Box<dyn RxBurst>, PortError> {
+        self.tell_gate(&setup.gate)?;
+        let mtu = self.mtu()?;
+        let plan = RxPlan::new(self.device()?, &self.arguments, &setup, mtu, self.rx_queues)?;
+        self.make_rx(&setup, &plan).map_err(|error| PortError::device("set up an rx queue", error))
+    }
+
+    fn tx_queue_setup(&mut self, setup: TxSetup) -> Result<Box<dyn TxBurst>, PortError> {
+        self.tell_gate(&setup.gate)?;
+        let plan = TxPlan::new(self.device()?, &self.arguments, &setup, self.tx_queues)?;
+        self.make_tx(&setup, &plan).map_err(|error| PortError::device("set up a tx queue", error))
+    }
+
+    fn start(&mut self) -> Result<(), PortError> {
+        let (_, backend, _) = self.parts()?;
+        let queues: Vec<NumberedObject> =
+            self.slots().rx.iter().flatten().filter_map(|slot| slot.queue.get()).collect();
+        if queues.is_empty() {
+            return Ok(());
+        }
+        let spread = Spread::new(&**backend, &self.spread_spec, &queues)
+            .map_err(|error| PortError::device("spread packets over the queues", error))?;
+        self.spread = Some(spread);
+        let started = self.refilter();
+        if started.is_err() {
+            self.unspread();
+        }
+        started
+    }
+
+    fn stop(&mut self) -> Result<(), PortError> {
+        self.unspread();
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), PortError> {
+        self.unspread();
+        self.destroy_queues();
+        self._pools = None;
+        self.registry = None;
+        self.backend = None;
+        self.device = None;
+        Ok(())
+    }
+
+    fn reset(&mut self) -> Result<(), PortError> {
+        self.unspread();
+        self.destroy_queues();
+        let mac = self.mac_address()?;
+        self.wanted = Wanted { mac, ..Wanted::default() };
+        Ok(())
+    }
+
+    fn link(&mut self) -> Link {
+        self.netdev.link().unwrap_or_default()
+    }
+
+    fn set_link_up(&mut self, up: bool) -> Result<(), PortError> {
+        self.netdev.set_up(up).map_err(self.netdev_error("change the link state"))
+    }
+
+    fn mtu(&mut self) -> Result<u32, PortError> {
+        self.netdev.mtu().map_err(self.netdev_error("read the MTU"))
+    }
+
+    fn set_mtu(&mut self, mtu: u32) -> Result<(), PortError> {
+        self.netdev.set_mtu(mtu).map_err(self.netdev_error("change the MTU"))
+    }
+
+    fn set_promiscuous(&mut self, on: bool) -> Result<(), PortError> {
+        if self.arguments.netlink && self.netdev.is_virtual_function() {
+            self.netdev.set_promiscuous(on).map_err(self.netdev_error("change promiscuous mode"))?;
+        }
+        self.want(|wanted| wanted.promiscuous = on)
+    }
+
+    fn set_all_multicast(&mut self, on: bool) -> Result<(), PortError> {
+        if self.arguments.netlink && self.netdev.is_virtual_function() {
+            self.netdev.set_all_multicast(on).map_err(self.netdev_error("change all-multicast mode"))?;
+        }
+        self.want(|wanted| wanted.all_multicast = on)
+    }
+
+    fn mac_address(&mut self) -> Result<MacAddr, PortError> {
+        self.netdev.mac().map_err(self.netdev_error("read the address"))
+    }
+
+    fn set_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+        self.netdev.set_mac(mac).map_err(self.netdev_error("change the address"))?;
+        self.want(|wanted| wanted.mac = mac)
+    }
+
+    fn add_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+        if self.arguments.netlink && self.netdev.is_virtual_function() {
+            self.netdev.set_further_mac(mac, true).map_err(self.netdev_error("add an address"))?;
+        }
+        self.want(|wanted| wanted.further.push(mac))
+    }
+
+    fn remove_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+        if self.arguments.netlink && self.netdev.is_virtual_function() {
+            self.netdev.set_further_mac(mac, false).map_err(self.netdev_error("remove an address"))?;
+        }
+        self.want(|wanted| wanted.further.retain(|other| *other != mac))
+    }
+
+    fn set_multicast_list(&mut self, groups: &[MacAddr]) -> Result<(), PortError> {
+        self.want(|wanted| wanted.groups = groups.to_vec())
+    }
+}
+
+impl Drop for Mlx5Port {
+    fn drop(&mut self) {
+        // Rules before tables before queues; the rest goes in the order of the fields.
+        self.unspread();
+        self.destroy_queues();
+    }
+}
+
+impl fmt::Debug for Mlx5Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mlx5Port")
+            .field("device", &self.device)
+            .field("netdev", &self.netdev)
+            .field("rx_queues", &self.rx_queues)
+            .field("tx_queues", &self.tx_queues)
+            .finish_non_exhaustive()
+    }
+}

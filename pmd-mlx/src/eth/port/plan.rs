@@ -1,0 +1,317 @@
+//! Sizes and ways of a queue, out of what was asked for and what the device can do.
+
+use pollux_eal::simd::SimdWidth;
+use pollux_mlx5_abi::cqe::MiniFormat;
+use pollux_mlx5_abi::kernel::completion_queue::mini_format;
+use pollux_mlx5_abi::kernel::device::multi_packet;
+use pollux_port::driver::{RxSetup, TxSetup};
+use pollux_port::{DescriptorLimits, PortError, PortInfo, RxOffloads, TxOffloads};
+use pollux_uverbs::abi::flags::{DeviceCaps, QpType, RawPacketCaps};
+
+use crate::context::Device;
+use crate::devargs::{Arguments, Compression};
+use crate::eth::parts::{RxFeatures, TxFeatures};
+use crate::eth::rq;
+use crate::netdev::Netdev;
+
+use super::DRIVER;
+
+/// Bytes of a frame around its payload: addresses, type and two VLAN tags.
+const FRAME_HEADER_BYTES: usize = 14 + 2 * 4;
+
+/// Longest header in front of a payload that is cut. Source: DPDK `drivers/net/mlx5/mlx5_defs.h`, `MLX5_MAX_TSO_HEADER`.
+pub(crate) const TSO_HEADER_MAX: usize = 192;
+
+/// Most entries of a ring that the data half counts with.
+const DESCRIPTORS_MAX: u16 = 1 << 15;
+
+/// Smallest ring. Source: DPDK `drivers/net/mlx5/mlx5_defs.h` has no bound; 64 is a burst and what is on its way.
+const DESCRIPTORS_MIN: u16 = 64;
+
+/// Longest MTU. Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/en/params.c` bounds it by the port's 10000 bytes of
+/// frame.
+const MTU_MAX: u32 = 9978;
+
+/// Packets up to this are inlined by default. Source: DPDK `drivers/net/mlx5/mlx5_defs.h`, `MLX5_SEND_DEF_INLINE_LEN` and
+/// `MLX5_EMPW_DEF_INLINE_LEN`.
+const INLINE_DEFAULT: usize = 290;
+const INLINE_MULTI_DEFAULT: usize = 268;
+
+/// Segments of an entry at most, as a power of two.
+const SEGMENTS_LOG2_MAX: u8 = 5;
+
+fn raw(mask: u32) -> bool {
+    mask & 1 << QpType::RAW_PACKET.0 != 0
+}
+
+fn log2(count: usize) -> u8 {
+    count.next_power_of_two().ilog2() as u8
+}
+
+/// What the port can do.
+pub(crate) fn info(device: &Device, netdev: &dyn Netdev, arguments: &Arguments) -> PortInfo {
+    let caps = RawPacketCaps::from_bits_retain(device.attributes.raw_packet_caps);
+    let older = DeviceCaps::from_bits_retain(device.attributes.device_cap_flags_ex);
+    let checksums = caps.contains(RawPacketCaps::IP_CSUM) || older.contains(DeviceCaps::RAW_IP_CSUM);
+    let strip = caps.contains(RawPacketCaps::CVLAN_STRIPPING);
+    let tso = raw(device.mlx5.tso_caps.supported_qpts).then_some(device.mlx5.tso_caps.max_tso).unwrap_or(0);
+    let mut rx = RxOffloads::SCATTER | RxOffloads::RSS_HASH | RxOffloads::VLAN_FILTER;
+    rx.set(RxOffloads::CHECKSUM, checksums);
+    rx.set(RxOffloads::VLAN_STRIP, strip);
+    rx.set(RxOffloads::KEEP_CRC, caps.contains(RawPacketCaps::SCATTER_FCS));
+    rx.set(RxOffloads::TIMESTAMP, device.attributes.timestamp_mask != 0);
+    let mut tx = TxOffloads::MULTI_SEGS | TxOffloads::MBUF_FAST_FREE | TxOffloads::VLAN_INSERT;
+    tx.set(TxOffloads::CHECKSUM, checksums);
+    tx.set(TxOffloads::TCP_TSO, tso != 0);
+    let (min_mtu, max_mtu) = netdev.mtu_limits().unwrap_or((68, MTU_MAX));
+    let queues = u16::try_from(device.attributes.base.max_qp / 2).unwrap_or(1024).clamp(1, 1024);
+    let static_queues = device.answer.tot_bfregs.saturating_sub(1);
+    let tx_queues = match static_queues {
+        0 if device.answer.tot_bfregs == 0 => queues,
+        registers => queues.min(u16::try_from(registers).unwrap_or(u16::MAX).max(1)),
+    };
+    let bounded = |most: u32| {
+        let max = u16::try_from(most).unwrap_or(DESCRIPTORS_MAX).clamp(1, DESCRIPTORS_MAX);
+        DescriptorLimits { min: DESCRIPTORS_MIN.min(max), max, align: 1, default: 1024.min(max) }
+    };
+    let _ = arguments;
+    PortInfo {
+        driver: DRIVER,
+        device: Some(netdev.name()),
+        max_rx_queues: queues,
+        max_tx_queues: tx_queues,
+        rx_descriptors: bounded(device.answer.max_recv_wr.min(device.attributes.base.max_cqe)),
+        tx_descriptors: bounded(device.answer.max_send_wqebb.min(device.attributes.base.max_cqe)),
+        min_mtu,
+        max_mtu,
+        min_rx_room: 128,
+        rx_holds_mbufs: true,
+        max_mac_addresses: 128,
+        max_multicast_addresses: 128,
+        interface_index: netdev.index(),
+        socket: device.opening().socket.map(|socket| u32::from(socket.0)),
+        rx_offloads: rx,
+        rx_queue_offloads: rx - RxOffloads::VLAN_FILTER,
+        tx_offloads: tx,
+        tx_queue_offloads: tx,
+        max_tso_bytes: tso,
+        max_tx_segments: 32,
+        ..PortInfo::default()
+    }
+}
+
+/// The buffers of a striding queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StridingPlan {
+    pub(crate) strides_log2: u8,
+    pub(crate) stride_bytes_log2: u8,
+    pub(crate) count: usize,
+}
+
+/// How a receive queue is made.
+#[derive(Clone, Debug)]
+pub(crate) struct RxPlan {
+    pub(crate) wqes_log2: u8,
+    pub(crate) wqe_bytes_log2: u8,
+    pub(crate) segments_log2: u8,
+    pub(crate) cqes_log2: u8,
+    pub(crate) striding: Option<StridingPlan>,
+    pub(crate) compressed: Option<MiniFormat>,
+    pub(crate) features: RxFeatures,
+    pub(crate) simd: SimdWidth,
+    pub(crate) vlan_strip: bool,
+    pub(crate) keep_crc: bool,
+    pub(crate) frame_bytes_max: usize,
+}
+
+impl RxPlan {
+    pub(crate) fn new(
+        device: &Device,
+        arguments: &Arguments,
+        setup: &RxSetup,
+        mtu: u32,
+        queues: usize,
+    ) -> Result<Self, PortError> {
+        let offloads = setup.offloads;
+        let keep_crc = offloads.contains(RxOffloads::KEEP_CRC);
+        let crc = if keep_crc { 4 } else { 0 };
+        let frame = mtu as usize + FRAME_HEADER_BYTES + crc;
+        let (room, headroom) = (setup.pool.data_room(), setup.pool.headroom());
+        let capacity = |segments_log2: u8| (room << segments_log2).saturating_sub(headroom);
+        let entries = usize::from(setup.descriptors).next_power_of_two();
+        let wqes_log2 = log2(entries);
+        let striding = striding(device, arguments, frame, wqes_log2, queues);
+        let fitting = (0..=SEGMENTS_LOG2_MAX).find(|log| capacity(*log) >= frame);
+        // Without SCATTER, too, an entry has room for the longest frame: one that has not ends the queue with an error. What
+        // does not fit into one mbuf is then dropped, and counted.
+        let segments_log2 = match (fitting, &striding) {
+            (_, Some(_)) => 0,
+            (Some(log), _) => log,
+            (None, None) => {
+                return Err(PortError::RoomTooSmall {
+                    port: String::new(),
+                    queue: setup.queue,
+                    pool: setup.pool.name().to_owned(),
+                    has: room.saturating_sub(headroom),
+                    needs: frame,
+                });
+            }
+        };
+        // A ring is always full: of mbufs, as many as it has places.
+        let needs = if striding.is_some() { 0 } else { entries };
+        if setup.pool.capacity() < needs {
+            return Err(PortError::PoolTooSmall {
+                port: String::new(),
+                queue: setup.queue,
+                pool: setup.pool.name().to_owned(),
+                has: setup.pool.capacity(),
+                needs,
+            });
+        }
+        let features = rq::features(offloads, true);
+        let simd = if arguments.rx_vector { SimdWidth::detect() } else { SimdWidth::Scalar };
+        let (wqes_log2, wqe_bytes_log2, cqes_log2) = match &striding {
+            Some(striding) => {
+                let wqes = wqes_log2.saturating_sub(striding.strides_log2).max(1);
+                (wqes, 5, wqes + striding.strides_log2)
+            }
+            // As many data segments as a power of two; entries of several share the places between them.
+            None => {
+                let wqes = wqes_log2 - segments_log2.min(wqes_log2 - 1);
+                (wqes, 4 + segments_log2, wqes)
+            }
+        };
+        Ok(Self {
+            wqes_log2,
+            wqe_bytes_log2,
+            segments_log2,
+            cqes_log2,
+            compressed: compression(device, arguments, striding.is_some(), features),
+            striding,
+            features,
+            simd,
+            vlan_strip: offloads.contains(RxOffloads::VLAN_STRIP),
+            keep_crc,
+            frame_bytes_max: if setup.scatter { frame } else { frame.min(capacity(0)) },
+        })
+    }
+}
+
+/// Whether striding was asked for and pays, and how.
+fn striding(
+    device: &Device,
+    arguments: &Arguments,
+    frame: usize,
+    wqes_log2: u8,
+    queues: usize,
+) -> Option<StridingPlan> {
+    if !arguments.striding || queues < usize::from(arguments.striding_queues_min) {
+        return None;
+    }
+    let caps = &device.mlx5.striding_rq_caps;
+    if !raw(caps.supported_qpts) {
+        tracing::warn!("{}: mprq_en: the device has no striding receive queues", device.name());
+        return None;
+    }
+    let within = |wanted: u8, min: u32, max: u32| wanted.clamp(min.min(31) as u8, max.min(31) as u8);
+    let stride_bytes_log2 = within(
+        arguments.stride_bytes_log2.unwrap_or(log2(frame)),
+        caps.min_single_stride_log_num_of_bytes,
+        caps.max_single_stride_log_num_of_bytes,
+    );
+    let strides_log2 = within(
+        arguments.strides_log2,
+        caps.min_single_wqe_log_num_of_strides,
+        caps.max_single_wqe_log_num_of_strides,
+    );
+    if frame > 1_usize << (stride_bytes_log2 + strides_log2) {
+        tracing::warn!("{}: mprq_en: a frame of {frame} bytes does not fit into a buffer", device.name());
+        return None;
+    }
+    let wqes = 1_usize << wqes_log2.saturating_sub(strides_log2).max(1);
+    // As many again wait while packets of the first are with the application.
+    Some(StridingPlan { strides_log2, stride_bytes_log2, count: 2 * wqes })
+}
+
+/// The form of compressed completions that was asked for, as far as the device has it.
+fn compression(
+    device: &Device,
+    arguments: &Arguments,
+    striding: bool,
+    features: RxFeatures,
+) -> Option<MiniFormat> {
+    let caps = &device.mlx5.cqe_comp_caps;
+    let has = |format: u8| caps.max_num != 0 && caps.supported_format & u32::from(format) != 0;
+    if arguments.compression == Compression::Off || features.contains(RxFeatures::TIMESTAMP) {
+        // Packets of one compressed block share a time.
+        return None;
+    }
+    // Completions of 128 bytes are compressed by few devices. Source: `MLX5_IB_QUERY_DEV_RESP_FLAGS_CQE_128B_COMP`.
+    if arguments.cqe_bytes == 128
+        && device.mlx5.flags & pollux_mlx5_abi::kernel::device::device_flag::CQE_128B_COMP == 0
+    {
+        return None;
+    }
+    if striding {
+        return has(mini_format::CSUM_STRIDX).then_some(MiniFormat::ChecksumStride);
+    }
+    match arguments.compression {
+        Compression::Checksum if has(mini_format::CSUM) => Some(MiniFormat::Checksum),
+        _ => has(mini_format::HASH).then_some(MiniFormat::Hash),
+    }
+}
+
+/// How a send queue is made.
+#[derive(Clone, Debug)]
+pub(crate) struct TxPlan {
+    pub(crate) wqebbs_log2: u8,
+    pub(crate) cqes_log2: u8,
+    pub(crate) features: TxFeatures,
+    pub(crate) multi_packet: bool,
+    pub(crate) inline_min: usize,
+    pub(crate) inline_max: usize,
+    pub(crate) tso_bytes_max: usize,
+}
+
+impl TxPlan {
+    pub(crate) fn new(
+        device: &Device,
+        arguments: &Arguments,
+        setup: &TxSetup,
+        queues: usize,
+    ) -> Result<Self, PortError> {
+        let inline_min = device.inline_min().max(arguments.inline_min.unwrap_or(0));
+        let can = device.mlx5.multi_pkt_send_wqes & multi_packet::SUPPORT_EMPW != 0;
+        // Headers that must be inline leave no room for several packets.
+        let multi_packet = can && inline_min == 0 && arguments.multi_packet.unwrap_or(true);
+        let asked = if multi_packet { arguments.inline_multi_max } else { arguments.inline_max };
+        let default = if multi_packet { INLINE_MULTI_DEFAULT } else { INLINE_DEFAULT };
+        let inlining = queues >= usize::from(arguments.inline_queues_min);
+        let inline_max = if inlining { asked.unwrap_or(default) } else { 0 }.max(inline_min);
+        let offloads = setup.offloads;
+        let mut features = TxFeatures::empty();
+        features.set(TxFeatures::MULTI_SEGMENT, offloads.contains(TxOffloads::MULTI_SEGS));
+        features.set(TxFeatures::CHECKSUM, offloads.intersects(TxOffloads::CHECKSUM));
+        features.set(TxFeatures::VLAN_INSERT, offloads.contains(TxOffloads::VLAN_INSERT));
+        // Devices that ask for no inline headers insert tags themselves; kernels tell neither.
+        features.set(TxFeatures::VLAN_BY_DEVICE, device.inline_min() == 0);
+        features.set(TxFeatures::TSO, offloads.contains(TxOffloads::TCP_TSO));
+        features.set(TxFeatures::INLINE, inlining && inline_max > inline_min);
+        features.set(TxFeatures::MULTI_PACKET, multi_packet);
+        features.set(TxFeatures::FAST_FREE, offloads.contains(TxOffloads::MBUF_FAST_FREE));
+        // Entries that carry packets are longer; others are one block each.
+        let blocks = if features.contains(TxFeatures::INLINE) { (inline_max + 32).div_ceil(64) } else { 1 };
+        let wanted = usize::from(setup.descriptors) * blocks;
+        let most = device.answer.max_send_wqebb.min(u32::from(DESCRIPTORS_MAX)) as usize;
+        let wqebbs_log2 = log2(wanted).min(most.ilog2() as u8);
+        Ok(Self {
+            wqebbs_log2,
+            cqes_log2: wqebbs_log2,
+            features,
+            multi_packet,
+            inline_min,
+            inline_max,
+            tso_bytes_max: device.mlx5.tso_caps.max_tso as usize,
+        })
+    }
+}
