@@ -8,12 +8,27 @@
 //!                                              Wire: cable source null pcap iface unix
 //! ```
 
+mod completion;
 pub mod config;
+pub mod device;
 mod error;
+mod event;
 pub mod fault;
+mod firmware;
+mod frame;
 pub mod ledger;
+mod memory;
+mod memory_keys;
+mod port;
 mod random;
+mod receive;
+mod send;
+mod steering;
 pub mod time;
 pub mod wire;
 
+pub use device::{Device, DeviceConfig, Violation};
 pub use error::ModelError;
+pub use firmware::Traits;
+pub use memory::ProcessMemory;
+pub use port::{PortCounters, Traffic, Way};

@@ -1,0 +1,296 @@
+//! Completion queues: rings of entries that the device writes and software polls.
+//!
+//! An entry is written where there is room, its owner bit last. Room is what the doorbell record says was consumed, read
+//! only when the device believes the ring full. A full ring is the end of the queue: an event tells, and nothing more is
+//! written (unless the queue was made to ignore it).
+
+mod arm;
+mod compress;
+
+use std::collections::VecDeque;
+
+use pollux_mlx5_abi::cqe::{Cqe64, CqeError, MiniFormat};
+use pollux_mlx5_abi::doorbell::INDEX_24;
+use pollux_mlx5_abi::opcode::completion;
+use pollux_mlx5_abi::syndrome::Syndrome;
+use zerocopy::IntoBytes;
+
+use crate::device::bus::Bus;
+use crate::device::ring::Ring;
+use crate::device::table::Table;
+use crate::event::Events;
+use crate::fault;
+use crate::ledger::Crossing;
+pub(crate) use arm::Arm;
+pub(crate) use compress::BLOCK_MAX;
+use compress::Block;
+
+/// In the event of a failed queue: it ran over. Source: Linux `include/linux/mlx5/device.h`, `MLX5_EVENT_CQ_ERR_*` beside
+/// `struct mlx5_eqe_cq_err`.
+const OVERRUN: u8 = 1;
+/// Its memory refused.
+const ACCESS: u8 = 4;
+
+/// The queue is dead: what reports to it fails too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Dead;
+
+/// A completion queue.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) ring: Ring,
+    pub(crate) log: u8,
+    /// Bytes of an entry: 64 or 128.
+    pub(crate) bytes: u64,
+    pub(crate) record: u64,
+    pub(crate) eqn: u32,
+    pub(crate) uar: u32,
+    pub(crate) ignore_overrun: bool,
+    pub(crate) compress: Option<MiniFormat>,
+    /// Event moderation: so many completions, or so many microseconds after the first.
+    pub(crate) max_count: u16,
+    pub(crate) period_us: u16,
+    pub(crate) produced: u32,
+    pub(crate) consumed: u32,
+    pub(crate) arm: Arm,
+    pub(crate) dead: bool,
+    pub(crate) context: [u8; 64],
+    block: Block,
+    /// Held back by a fault: until which step, and what.
+    held: VecDeque<(u64, Cqe64)>,
+}
+
+/// What a queue is made of.
+pub(crate) struct Make {
+    pub(crate) ring: Ring,
+    pub(crate) log: u8,
+    pub(crate) bytes: u64,
+    pub(crate) record: u64,
+    pub(crate) eqn: u32,
+    pub(crate) uar: u32,
+    pub(crate) ignore_overrun: bool,
+    pub(crate) compress: Option<MiniFormat>,
+    pub(crate) max_count: u16,
+    pub(crate) period_us: u16,
+    pub(crate) context: [u8; 64],
+}
+
+impl Queue {
+    pub(crate) fn new(make: Make) -> Self {
+        let Make {
+            ring,
+            log,
+            bytes,
+            record,
+            eqn,
+            uar,
+            ignore_overrun,
+            compress,
+            max_count,
+            period_us,
+            context,
+        } = make;
+        Self {
+            ring,
+            log,
+            bytes,
+            record,
+            eqn,
+            uar,
+            ignore_overrun,
+            compress,
+            max_count,
+            period_us,
+            produced: 0,
+            consumed: 0,
+            arm: Arm::default(),
+            dead: false,
+            context,
+            block: Block::default(),
+            held: VecDeque::new(),
+        }
+    }
+
+    fn entries(&self) -> u32 {
+        1 << self.log
+    }
+
+    /// Entries that software has not taken yet, those of the open block included.
+    fn used(&self) -> u32 {
+        self.produced.wrapping_add(self.block.count()).wrapping_sub(self.consumed) & INDEX_24
+    }
+
+    /// Whether one more fits; looks at the doorbell record only when it seems not to.
+    fn has_room(&mut self, bus: &Bus<'_>) -> Result<bool, Dead> {
+        if self.used() < self.entries() || self.ignore_overrun {
+            return Ok(true);
+        }
+        self.consumed = bus.record(self.record).map_err(|_| Dead)? & INDEX_24;
+        Ok(self.used() < self.entries())
+    }
+
+    fn slot(&self, index: u32) -> u64 {
+        u64::from(index & (self.entries() - 1)) * self.bytes + (self.bytes - 64)
+    }
+
+    fn owner(&self, index: u32) -> u8 {
+        (index >> self.log & 1) as u8
+    }
+
+    /// Writes one entry at the next index.
+    fn write(&mut self, bus: &Bus<'_>, entry: &mut Cqe64) -> Result<(), Dead> {
+        entry.op_own = entry.op_own & !1 | self.owner(self.produced);
+        let (at, _) = self.ring.place(self.slot(self.produced)).map_err(|_| Dead)?;
+        bus.publish(Crossing::Completion, at, entry.as_bytes()).map_err(|_| Dead)?;
+        self.produced = self.produced.wrapping_add(1);
+        Ok(())
+    }
+}
+
+/// All completion queues.
+#[derive(Debug)]
+pub(crate) struct Completions {
+    pub(crate) queues: Table<Queue>,
+    /// Queues with an open block, a held entry or a running timer, to be looked at when a step ends.
+    open: Vec<u32>,
+}
+
+impl Completions {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { queues: Table::new(0x400, limit), open: Vec::new() }
+    }
+
+    /// Writes a completion to queue `cqn`. `solicited` asks for an event even of those who wait for solicited ones only.
+    pub(crate) fn push(
+        &mut self,
+        bus: &mut Bus<'_>,
+        events: &mut Events,
+        cqn: u32,
+        entry: &Cqe64,
+        solicited: bool,
+    ) -> Result<(), Dead> {
+        let queue = self.queues.get_mut(cqn).ok_or(Dead)?;
+        if queue.dead {
+            return Err(Dead);
+        }
+        match bus.faults.completion() {
+            fault::Completion::Lost => return Ok(()),
+            fault::Completion::Late(steps) => {
+                queue.held.push_back((bus.step + u64::from(steps), *entry));
+                note(&mut self.open, cqn);
+                return Ok(());
+            }
+            fault::Completion::Written if !queue.held.is_empty() => {
+                queue.held.push_back((bus.step, *entry));
+                return Ok(());
+            }
+            fault::Completion::Written => {}
+        }
+        self.place(bus, events, cqn, entry, solicited)
+    }
+
+    fn place(
+        &mut self,
+        bus: &Bus<'_>,
+        events: &mut Events,
+        cqn: u32,
+        entry: &Cqe64,
+        solicited: bool,
+    ) -> Result<(), Dead> {
+        let queue = self.queues.get_mut(cqn).ok_or(Dead)?;
+        let solicited =
+            solicited || matches!(entry.opcode(), completion::REQUESTER_ERROR | completion::RESPONDER_ERROR);
+        let outcome = match queue.has_room(bus) {
+            Ok(true) => queue.append(bus, entry),
+            Ok(false) => {
+                // What is in the open block had room and is written all the same.
+                let _ = queue.close(bus);
+                queue.dead = true;
+                events.completion_error(bus, cqn, OVERRUN);
+                return Err(Dead);
+            }
+            Err(Dead) => Err(Dead),
+        };
+        if outcome.is_err() {
+            queue.dead = true;
+            events.completion_error(bus, cqn, ACCESS);
+            return Err(Dead);
+        }
+        let waits = queue.block.count() > 0 || queue.note_completion(bus, events, cqn, solicited);
+        if waits {
+            note(&mut self.open, cqn);
+        }
+        Ok(())
+    }
+
+    /// Writes an error completion: of a sender with the opcode of the work, of a receiver with none.
+    #[expect(clippy::too_many_arguments, reason = "what an error completion says")]
+    pub(crate) fn push_error(
+        &mut self,
+        bus: &mut Bus<'_>,
+        events: &mut Events,
+        cqn: u32,
+        opcode: u8,
+        number: u32,
+        work: u8,
+        user_index: u32,
+        counter: u16,
+        syndrome: Syndrome,
+    ) -> Result<(), Dead> {
+        let mut error = CqeError {
+            reserved0: [0; 32],
+            srqn: user_index.into(),
+            reserved1: [0; 16],
+            hw_err_synd: 0,
+            hw_synd_type: 0,
+            vendor_err_synd: syndrome.vendor,
+            syndrome: syndrome.code,
+            s_wqe_opcode_qpn: (u32::from(work) << 24 | number & 0xff_ffff).into(),
+            wqe_counter: counter.into(),
+            signature: 0,
+            op_own: opcode << 4,
+        };
+        let entry: Cqe64 =
+            zerocopy::transmute!(std::mem::replace(&mut error, zerocopy::FromZeros::new_zeroed()));
+        self.push(bus, events, cqn, &entry, true)
+    }
+
+    /// A step ends: open blocks are written, timers looked at, held entries let go.
+    pub(crate) fn settle(&mut self, bus: &mut Bus<'_>, events: &mut Events) {
+        if self.open.is_empty() {
+            return;
+        }
+        for cqn in std::mem::take(&mut self.open) {
+            loop {
+                let Some(queue) = self.queues.get_mut(cqn) else { break };
+                match queue.held.front() {
+                    Some((due, entry)) if *due <= bus.step => {
+                        let entry = *entry;
+                        queue.held.pop_front();
+                        let _ = self.place(bus, events, cqn, &entry, false);
+                    }
+                    _ => break,
+                }
+            }
+            let Some(queue) = self.queues.get_mut(cqn) else { continue };
+            if queue.block.count() > 0 {
+                let written = queue.close(bus);
+                if written.is_err() {
+                    queue.dead = true;
+                    events.completion_error(bus, cqn, ACCESS);
+                    continue;
+                }
+                queue.note_completion(bus, events, cqn, false);
+            }
+            if queue.time_is_up(bus, events, cqn) || !queue.held.is_empty() {
+                note(&mut self.open, cqn);
+            }
+        }
+    }
+}
+
+fn note(open: &mut Vec<u32>, cqn: u32) {
+    if !open.contains(&cqn) {
+        open.push(cqn);
+    }
+}

@@ -1,0 +1,368 @@
+//! The device as others see it: commands, registers, interrupts, memory, and the step that does its work.
+//!
+//! One lock is around all of it, taken once a command, a doorbell that is handed over, or a step. Interrupt handlers are
+//! called after it is let go, on the thread that made the step.
+
+pub(crate) mod bus;
+pub(crate) mod core;
+pub(crate) mod ring;
+pub(crate) mod table;
+pub(crate) mod violation;
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pollux_eal::region::MemoryError;
+use pollux_mlx5_abi::command::opcode;
+use pollux_mlx5_abi::doorbell::uar;
+use pollux_mlx5_kernel::{CommandQueue, Gone, InterruptHandler};
+use pollux_uverbs::{Page, Protection};
+
+use crate::event::VECTORS;
+use crate::fault::{FaultPlan, Faults};
+use crate::firmware::{FIRST_UAR, Traits, UARS};
+use crate::ledger::Ledger;
+use crate::memory::{Bar, ProcessMemory};
+use crate::port::PortCounters;
+use crate::time::Clock;
+use crate::wire::Wire;
+use bus::Bus;
+use core::Core;
+pub use violation::Violation;
+
+/// Ticks of the device's clock in a microsecond: it runs at 1 GHz, `device_frequency_khz`.
+pub(crate) const TICKS_PER_US: u64 = 1000;
+
+/// What a device is.
+#[derive(Debug)]
+pub struct DeviceConfig {
+    /// Its name, for messages.
+    pub name: String,
+    /// What it can do.
+    pub traits: Traits,
+    /// Address of its port.
+    pub mac: [u8; 6],
+    /// MTU of its port at first.
+    pub mtu: u16,
+    /// Whether doorbells must keep the rules (see [`Violation`]); without, a doorbell only says that there is work.
+    pub strict: bool,
+    /// Most bytes that can be pinned.
+    pub memlock: Option<u64>,
+    /// What time it goes by.
+    pub clock: Clock,
+    /// What goes wrong.
+    pub faults: FaultPlan,
+}
+
+impl Default for DeviceConfig {
+    /// A ConnectX-6 Dx without faults, by the machine's clock, with strict doorbells.
+    fn default() -> Self {
+        Self {
+            name: "mlx5_model0".into(),
+            traits: Traits::default(),
+            mac: [0x02, 0, 0, 0, 0, 1],
+            mtu: 1500,
+            strict: true,
+            memlock: None,
+            clock: Clock::machine(),
+            faults: FaultPlan::default(),
+        }
+    }
+}
+
+/// What the lock is around.
+#[derive(Debug)]
+struct Inside {
+    core: Core,
+    faults: Faults,
+    steps: u64,
+}
+
+/// An adapter in software: one PCI function with one port. See the crate's documentation.
+pub struct Device {
+    inside: Mutex<Inside>,
+    memory: ProcessMemory,
+    bar: Bar,
+    ledger: Ledger,
+    clock: Clock,
+    handlers: Mutex<Vec<Option<InterruptHandler>>>,
+    gone: AtomicBool,
+    /// Callers that wait for the lock, so that a thread that steps all the time lets them in.
+    waiting: AtomicUsize,
+    name: String,
+}
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Device").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Device {
+    /// A device that is just powered up: commands bring it to life.
+    ///
+    /// # Errors
+    /// When there is no memory for its registers.
+    pub fn new(config: DeviceConfig, wire: Box<dyn Wire>) -> Result<Arc<Self>, MemoryError> {
+        let DeviceConfig { name, traits, mac, mtu, strict, memlock, clock, faults } = config;
+        let faults = Faults::new(faults);
+        let limit = [memlock, faults.memlock()].into_iter().flatten().min();
+        Ok(Arc::new(Self {
+            bar: Bar::new(&name, UARS + 1)?,
+            inside: Mutex::new(Inside { core: Core::new(traits, mac, mtu, strict, wire), faults, steps: 0 }),
+            memory: ProcessMemory::new(limit),
+            ledger: Ledger::default(),
+            clock,
+            handlers: Mutex::new(vec![None; VECTORS as usize]),
+            gone: AtomicBool::new(false),
+            waiting: AtomicUsize::new(0),
+            name,
+        }))
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The memory that it reaches: this process's, as far as it is pinned there.
+    #[must_use]
+    pub fn memory(&self) -> &ProcessMemory {
+        &self.memory
+    }
+
+    /// What it made PCIe carry.
+    #[must_use]
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// The clock it goes by.
+    #[must_use]
+    pub fn clock_source(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        inside
+    }
+
+    fn ticks(&self) -> u64 {
+        u64::try_from(self.clock.now().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Does something under the lock with a bus, then calls the handlers of the interrupts that fired.
+    fn act<T>(
+        &self,
+        mut inside: MutexGuard<'_, Inside>,
+        act: impl FnOnce(&mut Core, &mut Bus<'_>) -> T,
+    ) -> T {
+        let session = self.memory.session();
+        let Inside { core, faults, steps } = &mut *inside;
+        let mut bus = Bus { host: &session, ledger: &self.ledger, faults, now: self.ticks(), step: *steps };
+        let answer = act(core, &mut bus);
+        let fired = core.events.take_fired();
+        drop(session);
+        drop(inside);
+        if fired != 0 {
+            self.interrupt(fired);
+        }
+        answer
+    }
+
+    fn interrupt(&self, vectors: u64) {
+        for vector in 0..VECTORS {
+            if vectors >> vector & 1 == 1 {
+                let handler = {
+                    let handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
+                    handlers.get(vector as usize).cloned().flatten()
+                };
+                if let Some(handler) = handler {
+                    handler();
+                }
+            }
+        }
+    }
+
+    /// One turn: looks at the registers, carries out send work, takes frames from the wire, writes what completions wait.
+    /// `budget` bounds the frames of each direction. True when there was anything to do.
+    pub fn step(&self, budget: usize) -> bool {
+        if self.is_gone() {
+            return false;
+        }
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            std::thread::yield_now();
+        }
+        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        inside.steps += 1;
+        if inside.faults.has_moments() {
+            let (packets, time) = (self.ledger.total().packets(), self.clock.now());
+            if inside.faults.is_removed(packets, time) {
+                drop(inside);
+                self.remove();
+                return true;
+            }
+            let down = inside.faults.link_is_down(packets, time);
+            inside.core.flap(down);
+        }
+        self.bar.show_clock(self.ticks());
+        self.act(inside, |core, bus| core.step(bus, &self.bar, budget))
+    }
+
+    /// A store to a UAR page that was seen as it was made: `offset` and `bytes` as they stand in memory now. The doorbell
+    /// is checked on the spot; the work it announces is done by the next [`step`](Self::step).
+    pub fn doorbell_store(&self, uar: u32, offset: usize, bytes: &[u8]) {
+        if self.is_gone() {
+            return;
+        }
+        let inside = self.lock();
+        self.act(inside, |core, bus| core.store(bus, &self.bar, uar, offset, bytes));
+    }
+
+    /// The addresses of all UAR pages, to have stores to them observed.
+    #[must_use]
+    pub fn registers(&self) -> Range<usize> {
+        let Some(page) = self.bar.page(1, Protection::ReadWrite) else { return 0..0 };
+        let start = page.base().as_ptr().addr();
+        start..start + UARS * uar::PAGE_BYTES
+    }
+
+    /// The same as [`doorbell_store`](Self::doorbell_store) by address, of those in [`registers`](Self::registers).
+    pub fn store(&self, address: usize, bytes: &[u8]) {
+        let registers = self.registers();
+        if registers.contains(&address) {
+            let at = address - registers.start;
+            self.doorbell_store(FIRST_UAR + (at / uar::PAGE_BYTES) as u32, at % uar::PAGE_BYTES, bytes);
+        }
+    }
+
+    /// Takes the device away: no command is answered, no completion comes any more. All interrupts fire once, so that
+    /// whoever waits looks and finds it gone.
+    pub fn remove(&self) {
+        if !self.gone.swap(true, Ordering::Release) {
+            self.interrupt(u64::MAX);
+        }
+    }
+
+    /// Whether it was taken away.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    /// What was done against the rules of doorbells: the first ones, and how many in all.
+    #[must_use]
+    pub fn violations(&self) -> (Vec<Violation>, u64) {
+        let inside = self.lock();
+        (inside.core.violations.first.clone(), inside.core.violations.count)
+    }
+
+    /// What the port counted.
+    #[must_use]
+    pub fn port_counters(&self) -> PortCounters {
+        self.lock().core.port.counters
+    }
+
+    /// Whether the wire's other end is there, and nobody holds the link down.
+    #[must_use]
+    pub fn link_is_up(&self) -> bool {
+        !self.is_gone() && self.lock().core.port.is_up()
+    }
+
+    /// Whether frames are on their way, or work waits for the wire.
+    #[must_use]
+    pub fn is_pending(&self) -> bool {
+        let inside = self.lock();
+        inside.core.port.is_pending() || inside.core.senders.is_active()
+    }
+
+    /// What a network interface of this function would tell the port. Lets in every unicast address, or its own alone.
+    pub fn set_promiscuous(&self, on: bool) {
+        self.lock().core.port.promiscuous = on;
+    }
+
+    /// Lets in every group, or those joined alone; groups pass this port in any case, steering decides.
+    pub fn set_all_multicast(&self, on: bool) {
+        self.lock().core.port.promiscuous_multicast = on;
+    }
+
+    /// The port's address.
+    #[must_use]
+    pub fn mac(&self) -> [u8; 6] {
+        self.lock().core.port.mac
+    }
+
+    /// Gives the port another address.
+    pub fn set_mac(&self, mac: [u8; 6]) {
+        self.lock().core.port.mac = mac;
+    }
+
+    /// Lets in these addresses too.
+    pub fn set_unicast(&self, addresses: Vec<[u8; 6]>) {
+        self.lock().core.port.unicast = addresses;
+    }
+
+    /// The port's MTU.
+    #[must_use]
+    pub fn mtu(&self) -> u16 {
+        self.lock().core.port.mtu
+    }
+
+    /// Changes the port's MTU, [`MTU_MAX`](crate::port::MTU_MAX) at most; false when it is out of range.
+    pub fn set_mtu(&self, mtu: u16) -> bool {
+        self.lock().core.port.set_mtu(mtu)
+    }
+
+    /// Takes the link down, or lets it come up again, as software does by the PAOS register.
+    pub fn set_link(&self, up: bool) {
+        self.lock().core.port.admin_up = up;
+    }
+}
+
+impl CommandQueue for Device {
+    fn execute(&self, input: &[u8], output: &mut [u8]) -> Result<(), Gone> {
+        if self.is_gone() {
+            return Err(Gone);
+        }
+        let inside = self.lock();
+        self.act(inside, |core, bus| core.execute(bus, input, output));
+        Ok(())
+    }
+
+    fn uar(&self, number: u32, write_combining: bool) -> Option<Page> {
+        let inside = self.lock();
+        inside.core.uars.get(number)?;
+        if write_combining && !inside.core.traits.blue_flame {
+            return None;
+        }
+        self.bar.page((number - FIRST_UAR) as usize + 1, Protection::ReadWrite)
+    }
+
+    fn clock(&self) -> Option<Page> {
+        self.bar.show_clock(self.ticks());
+        self.bar.page(0, Protection::Read)
+    }
+
+    fn on_interrupt(&self, vector: u32, handler: InterruptHandler) {
+        let mut handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = handlers.get_mut(vector as usize) {
+            *place = Some(handler);
+        }
+    }
+
+    fn vectors(&self) -> u32 {
+        VECTORS
+    }
+}
+
+/// The opcode's name, for logs of commands.
+#[must_use]
+pub fn command_name(input: &[u8]) -> Option<&'static str> {
+    let code = input.first_chunk::<2>()?;
+    opcode::name(u16::from_be_bytes(*code))
+}

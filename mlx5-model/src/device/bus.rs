@@ -1,0 +1,46 @@
+//! The device's side of PCIe: memory, counted, with the faults of the plan and the time of the step.
+
+use crate::fault::Faults;
+use crate::ledger::{Crossing, Ledger};
+use crate::memory::{Host, Unreachable};
+
+/// What every part of the core works with during a step.
+pub(crate) struct Bus<'a> {
+    pub(crate) host: &'a dyn Host,
+    pub(crate) ledger: &'a Ledger,
+    pub(crate) faults: &'a mut Faults,
+    /// Ticks of the device's clock.
+    pub(crate) now: u64,
+    /// How many steps were made.
+    pub(crate) step: u64,
+}
+
+impl Bus<'_> {
+    /// The device reads.
+    #[inline]
+    pub(crate) fn read(&self, what: Crossing, at: u64, into: &mut [u8]) -> Result<(), Unreachable> {
+        self.ledger.add(what, into.len());
+        self.host.read(at, into)
+    }
+
+    /// The device writes.
+    #[inline]
+    pub(crate) fn write(&self, what: Crossing, at: u64, from: &[u8]) -> Result<(), Unreachable> {
+        self.ledger.add(what, from.len());
+        self.host.write(at, from)
+    }
+
+    /// The device writes an entry that software polls.
+    #[inline]
+    pub(crate) fn publish(&self, what: Crossing, at: u64, from: &[u8]) -> Result<(), Unreachable> {
+        self.ledger.add(what, from.len());
+        self.host.publish(at, from)
+    }
+
+    /// The device reads a doorbell record.
+    #[inline]
+    pub(crate) fn record(&self, at: u64) -> Result<u32, Unreachable> {
+        self.ledger.add(Crossing::DoorbellRecord, 4);
+        self.host.load32(at)
+    }
+}

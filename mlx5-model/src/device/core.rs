@@ -1,0 +1,246 @@
+//! What is inside: all objects, and one turn of the work on them.
+
+use pollux_mlx5_abi::doorbell::uar;
+use pollux_mlx5_abi::wqe::BLOCK_BYTES;
+
+use super::bus::Bus;
+use super::table::Table;
+use super::violation::{Violation, Violations};
+use crate::completion::Completions;
+use crate::event::Events;
+use crate::firmware::{FIRST_UAR, Function, Tis, Traits, UARS, Umem};
+use crate::frame::Headers;
+use crate::ledger::Crossing;
+use crate::memory::Bar;
+use crate::memory_keys::Keys;
+use crate::port::{HEADER_BYTES_MAX, MTU_MAX, Port};
+use crate::receive::{self, Arrival, Checked, Receivers, Taken};
+use crate::send::{self, Senders};
+use crate::steering::{Dispatch, Steering};
+use crate::wire::Wire;
+
+/// All of the device but its registers.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) traits: Traits,
+    pub(crate) function: Function,
+    strict: bool,
+    pub(crate) uars: Table<()>,
+    pub(crate) domains: Table<()>,
+    pub(crate) transport_domains: Table<()>,
+    pub(crate) xrc_domains: Table<()>,
+    pub(crate) users: Table<u32>,
+    pub(crate) umems: Table<Umem>,
+    pub(crate) tises: Table<Tis>,
+    pub(crate) keys: Keys,
+    pub(crate) events: Events,
+    pub(crate) completions: Completions,
+    pub(crate) senders: Senders,
+    pub(crate) receivers: Receivers,
+    pub(crate) steering: Steering,
+    pub(crate) port: Port,
+    pub(crate) violations: Violations,
+    room: Box<[u8]>,
+}
+
+impl Core {
+    pub(crate) fn new(traits: Traits, mac: [u8; 6], mtu: u16, strict: bool, wire: Box<dyn Wire>) -> Self {
+        Self {
+            function: Function::new(&traits, mac),
+            strict,
+            uars: Table::new(FIRST_UAR, UARS),
+            domains: Table::new(0x10, 1 << 12),
+            transport_domains: Table::new(0x10, 1 << 12),
+            xrc_domains: Table::new(1, 1 << 12),
+            users: Table::new(1, 1 << 10),
+            umems: Table::new(1, 1 << 14),
+            tises: Table::new(0x20, 1 << 14),
+            keys: Keys::new(1 << 16),
+            events: Events::new(),
+            completions: Completions::new(1 << 14),
+            senders: Senders::new(1 << 14),
+            receivers: Receivers::new(1 << 14),
+            steering: Steering::new(),
+            port: Port::new(wire, mac, mtu),
+            violations: Violations::default(),
+            room: vec![0; usize::from(MTU_MAX) + HEADER_BYTES_MAX].into_boxed_slice(),
+            traits,
+        }
+    }
+
+    /// The plan of faults holds the link down, or lets go of it.
+    pub(crate) fn flap(&mut self, down: bool) {
+        self.port.held_down = down;
+    }
+
+    /// One turn.
+    pub(crate) fn step(&mut self, bus: &mut Bus<'_>, bar: &Bar, budget: usize) -> bool {
+        let mut some = false;
+        let up = self.port.is_up();
+        if up != self.port.told_up {
+            self.port.told_up = up;
+            self.events.port(bus, up);
+            some = true;
+        }
+        some |= self.scan(bus, bar);
+        if self.senders.is_active() {
+            let Self { senders, keys, completions, events, port, .. } = self;
+            some |= senders.run(&mut send::Around { bus, keys, completions, events, port }, budget) > 0;
+        }
+        some |= self.receive(bus, budget) > 0;
+        let Self { receivers, keys, completions, events, .. } = self;
+        some |= receivers.settle(&mut receive::Around { bus, keys, completions, events }, budget);
+        completions.settle(bus, events);
+        some
+    }
+
+    /// Looks at the registers of all pages that are given out.
+    fn scan(&mut self, bus: &mut Bus<'_>, bar: &Bar) -> bool {
+        let mut some = false;
+        for number in self.uars.numbers() {
+            if self.uars.get(number).is_none() {
+                continue;
+            }
+            let page = (number - FIRST_UAR) as usize + 1;
+            for register in 0..uar::REGISTERS_ALL * 2 {
+                let offset = uar::BLUE_FLAME + register * uar::BLUE_FLAME_BYTES;
+                if let Some(value) = bar.take64(page, offset) {
+                    bus.ledger.add(Crossing::Doorbell, 8);
+                    self.ring_send(bus, number, value, false, false);
+                    some = true;
+                }
+            }
+            if let Some(value) = bar.take64(page, uar::CQ_ARM) {
+                bus.ledger.add(Crossing::Arm, 8);
+                self.ring_arm(bus, number, value, false);
+                some = true;
+            }
+            for (offset, arm) in [(uar::EQ_ARM, true), (uar::EQ_CONSUMER, false)] {
+                if let Some(value) = bar.take32(page, offset) {
+                    bus.ledger.add(Crossing::Arm, 4);
+                    self.events.consumed(bus, number, value, arm);
+                    some = true;
+                }
+            }
+        }
+        some
+    }
+
+    /// A store that was seen as it was made.
+    pub(crate) fn store(&mut self, bus: &mut Bus<'_>, bar: &Bar, number: u32, offset: usize, bytes: &[u8]) {
+        if self.uars.get(number).is_none() {
+            return;
+        }
+        let page = (number - FIRST_UAR) as usize + 1;
+        if offset >= uar::BLUE_FLAME
+            && offset.is_multiple_of(uar::BLUE_FLAME_BYTES)
+            && let Some(value) = bytes.first_chunk::<8>()
+        {
+            bar.take64(page, offset);
+            let blue_flame = bytes.len() == BLOCK_BYTES;
+            bus.ledger.add(if blue_flame { Crossing::BlueFlame } else { Crossing::Doorbell }, bytes.len());
+            self.ring_send(bus, number, *value, true, blue_flame);
+        } else if offset > uar::BLUE_FLAME && bytes.len() == BLOCK_BYTES {
+            // More of an entry that is copied block by block.
+            bus.ledger.add(Crossing::BlueFlame, bytes.len());
+        } else if offset == uar::CQ_ARM
+            && let Some(value) = bytes.first_chunk::<8>()
+        {
+            bar.take64(page, offset);
+            bus.ledger.add(Crossing::Arm, 8);
+            self.ring_arm(bus, number, *value, true);
+        } else if let (uar::EQ_ARM | uar::EQ_CONSUMER, Some(value)) = (offset, bytes.first_chunk::<4>()) {
+            bar.take32(page, offset);
+            bus.ledger.add(Crossing::Arm, 4);
+            self.events.consumed(bus, number, *value, offset == uar::EQ_ARM);
+        }
+    }
+
+    fn ring_send(&mut self, bus: &mut Bus<'_>, page: u32, value: [u8; 8], exact: bool, blue_flame: bool) {
+        let number = u32::from_be_bytes([0, value[4], value[5], value[6]]);
+        let Self { senders, keys, completions, events, port, violations, .. } = self;
+        let Some(queue) = senders.queues.get_mut(number).filter(|queue| queue.uar == page) else {
+            violations.note(Violation::Unknown { uar: page, rung: value });
+            return;
+        };
+        let mut around = send::Around { bus, keys, completions, events, port };
+        if let Err(violation) = queue.doorbell(&mut around, value, exact, self.strict, blue_flame) {
+            violations.note(violation);
+            queue.break_down(&mut around);
+        }
+        if queue.has_work() {
+            senders.wake(number);
+        }
+    }
+
+    fn ring_arm(&mut self, bus: &mut Bus<'_>, page: u32, value: [u8; 8], exact: bool) {
+        let word = u32::from_be_bytes([value[0], value[1], value[2], value[3]]);
+        let number = u32::from_be_bytes([0, value[5], value[6], value[7]]);
+        let Self { completions, events, violations, .. } = self;
+        let armed = match completions.queues.get_mut(number).filter(|queue| queue.uar == page) {
+            Some(queue) => queue.arm(bus, events, number, word) || !exact,
+            None => false,
+        };
+        if !armed {
+            violations.note(Violation::Arm { queue: number });
+        }
+    }
+
+    /// Takes frames from the wire.
+    fn receive(&mut self, bus: &mut Bus<'_>, budget: usize) -> usize {
+        let mut room = std::mem::take(&mut self.room);
+        let mut count = 0;
+        while count < budget {
+            match self.port.receive(&mut room) {
+                None => break,
+                Some(None) => count += 1,
+                Some(Some(bytes)) => {
+                    count += 1;
+                    self.arrive(bus, &room[..bytes]);
+                }
+            }
+        }
+        self.room = room;
+        count
+    }
+
+    /// A frame was let in.
+    fn arrive(&mut self, bus: &mut Bus<'_>, frame: &[u8]) {
+        let headers = Headers::parse(frame, 0);
+        let Self { steering, receivers, keys, completions, events, port, .. } = self;
+        steering.classify(frame, &headers);
+        let mut around = receive::Around { bus, keys, completions, events };
+        let mut taken = false;
+        let mut plain = None;
+        for index in 0..steering.deliveries.len() {
+            let delivery = steering.deliveries[index];
+            let Some(tir) = steering.tirs.get(delivery.tir) else { continue };
+            let inner = if tir.tunneled { headers.tunnel(frame) } else { None };
+            let checked = match &inner {
+                Some(inner) => Checked::of(frame, &headers, Some(inner)),
+                None => *plain.get_or_insert_with(|| Checked::of(frame, &headers, None)),
+            };
+            let hash = tir.hash(frame, inner.as_ref().unwrap_or(&headers), inner.is_some());
+            let queue = match tir.dispatch {
+                Dispatch::Queue(queue) => queue,
+                Dispatch::Table(table) => {
+                    let Some(table) = steering.queue_tables.get(table) else { continue };
+                    let Some(slot) = (hash.value as usize).checked_rem(table.queues.len()) else { continue };
+                    table.queues[slot]
+                }
+            };
+            let arrival = Arrival {
+                frame,
+                headers: &headers,
+                checked: &checked,
+                tag: delivery.tag,
+                hash: hash.value,
+                hash_kind: hash.kind,
+            };
+            taken |= receivers.deliver(&mut around, queue, &arrival) != Taken::No;
+        }
+        if !taken {
+            port.counters.steering_discards += 1;
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! What the device can do, in the words of QUERY_HCA_CAP. What is not modelled is not claimed.
+
+use std::collections::BTreeMap;
+
+use pollux_mlx5_abi::caps::ethernet::{EthernetCaps, inline_mode, min_inline};
+use pollux_mlx5_abi::caps::flow_table::{FlowTableFields, FlowTableNicCaps, FlowTableProperties};
+use pollux_mlx5_abi::caps::general::{GeneralCaps, port_type};
+use pollux_mlx5_abi::caps::roce::{RoceCaps, l3, version};
+use pollux_mlx5_abi::caps::{QueryHcaCapIn, QueryHcaCapOut, SetHcaCapIn, kind};
+use pollux_mlx5_abi::command::opcode as op;
+use pollux_mlx5_abi::command::user::capability;
+
+use super::{Call, No, UARS, need};
+use crate::completion;
+use crate::device::core::Core;
+use crate::event::QUEUES_MAX;
+use crate::receive;
+use crate::steering::Counters;
+
+/// What one card can and another cannot. Everything else is the same on all models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "a card's abilities are just that: there or not")]
+pub struct Traits {
+    /// PCI device id.
+    pub pci_device: u16,
+    /// Board id (PSID), filled up with zeros.
+    pub psid: [u8; 16],
+    /// Completions say what the user called the queue.
+    pub cqe_version: u8,
+    /// Compressed completions.
+    pub cqe_compression: bool,
+    /// Compressed completions of striding queues: the stride stands in the short form.
+    pub mini_cqe_stride_index: bool,
+    /// Receive entries that many packets share.
+    pub striding_rq: bool,
+    /// Striding entries of fewer than 512 strides.
+    pub short_striding: bool,
+    /// Many frames in one send entry (enhanced).
+    pub enhanced_multi_packet: bool,
+    /// Layer 2 headers must be inline; otherwise the port's context says what must, at first nothing.
+    pub needs_inline_l2: bool,
+    /// VLAN tags are inserted by the Ethernet segment.
+    pub vlan_insert: bool,
+    /// User contexts and objects made by their commands (DevX).
+    pub devx: bool,
+    /// Registers can be mapped write-combining.
+    pub blue_flame: bool,
+    /// Hashes and checks of the frame inside a VXLAN tunnel.
+    pub vxlan: bool,
+    /// Link modes: bits of PTYS's `eth_proto` and of its extended field; the highest is the speed in use.
+    pub link_modes: (u32, u32),
+}
+
+impl Default for Traits {
+    /// A ConnectX-6 Dx with 100 Gbit/s.
+    fn default() -> Self {
+        use pollux_mlx5_abi::command::register::{ext_link_mode, link_mode};
+        Self {
+            pci_device: 0x101d,
+            psid: *b"MODEL00000001\0\0\0",
+            cqe_version: 1,
+            cqe_compression: true,
+            mini_cqe_stride_index: true,
+            striding_rq: true,
+            short_striding: true,
+            enhanced_multi_packet: true,
+            needs_inline_l2: false,
+            vlan_insert: true,
+            devx: true,
+            blue_flame: true,
+            vxlan: true,
+            link_modes: (
+                link_mode::MODE_25GBASE_CR | link_mode::MODE_40GBASE_CR4 | link_mode::MODE_100GBASE_CR4,
+                ext_link_mode::CAUI_4_100GBASE_CR4_KR4,
+            ),
+        }
+    }
+}
+
+/// Most entries of a send or receive ring, of a completion and of an event ring, as logarithms.
+pub(super) const LOG_WQ: u32 = 15;
+pub(super) const LOG_CQ: u32 = 22;
+pub(super) const LOG_EQ: u32 = 20;
+/// Most queues in a table of queues, as logarithm.
+pub(super) const LOG_RQT: u32 = 11;
+/// Steering tables: levels, and their size as logarithm.
+pub(super) const FT_LEVELS: u32 = 64;
+pub(super) const LOG_FT: u32 = 24;
+/// Bytes of a send entry at most: 16 blocks, of which 63 segments count.
+const SEND_ENTRY_BYTES_MAX: u32 = 1024;
+/// Bytes that a frame has at most before it is cut up, as logarithm.
+const LOG_CUT: u32 = 16;
+
+impl Traits {
+    /// Headers that must be inline at first: one of `min_inline`.
+    pub(crate) fn min_inline(&self) -> u32 {
+        if self.needs_inline_l2 { min_inline::L2 } else { min_inline::NONE }
+    }
+
+    /// The blocks of all kinds that are known, as long as an answer.
+    pub(super) fn blocks(&self) -> BTreeMap<u16, Vec<u8>> {
+        let mut blocks = BTreeMap::new();
+        let mut put = |kind, block: &[u8]| {
+            let mut whole = vec![0; 4096];
+            whole[..block.len()].copy_from_slice(block);
+            blocks.insert(kind, whole);
+        };
+        put(kind::GENERAL, &self.general());
+        put(kind::ETHERNET_OFFLOADS, &self.ethernet());
+        put(kind::ROCE, &roce());
+        put(kind::FLOW_TABLE, &flow_table());
+        for none in [kind::ODP, kind::ATOMIC, kind::QOS] {
+            put(none, &[]);
+        }
+        blocks
+    }
+
+    fn general(&self) -> [u8; 256] {
+        use GeneralCaps as G;
+        let mut caps = G::ZERO;
+        let block = &mut caps;
+        for (field, value) in [
+            (G::VHCA_ID, 1),
+            (G::PORT_TYPE, port_type::ETH),
+            (G::NUM_PORTS, 1),
+            (G::ETH_NET_OFFLOADS, 1),
+            (G::NIC_FLOW_TABLE, 1),
+            (G::ROCE, 1),
+            (G::LOG_MAX_CQ, 14),
+            (G::LOG_MAX_CQ_SZ, LOG_CQ),
+            (G::LOG_MAX_EQ, 6),
+            (G::MAX_NUM_EQS, QUEUES_MAX as u32 - 1),
+            (G::LOG_MAX_EQ_SZ, LOG_EQ),
+            (G::LOG_MAX_MKEY, 16),
+            (G::LOG_MAX_MRW_SZ, 48),
+            (G::LOG_MAX_PD, 12),
+            (G::LOG_MAX_TRANSPORT_DOMAIN, 12),
+            (G::LOG_MAX_XRCD, 12),
+            (G::LOG_MAX_RQ, 14),
+            (G::LOG_MAX_SQ, 14),
+            (G::LOG_MAX_TIR, 16),
+            (G::LOG_MAX_TIS, 14),
+            (G::LOG_MAX_TIS_PER_SQ, 1),
+            (G::LOG_MAX_RMP, 14),
+            (G::LOG_MAX_RQT, 10),
+            (G::LOG_MAX_RQT_SIZE, LOG_RQT),
+            (G::LOG_MAX_WQ_SZ, LOG_WQ),
+            (G::LOG_MAX_QP_SZ, LOG_WQ),
+            (G::LOG_MIN_STRIDE_SZ_RQ, 4),
+            (G::LOG_MAX_STRIDE_SZ_RQ, receive::ENTRY_BYTES_MAX.trailing_zeros()),
+            (G::LOG_MIN_STRIDE_SZ_SQ, 6),
+            (G::LOG_MAX_STRIDE_SZ_SQ, 6),
+            (G::MAX_WQE_SZ_SQ, SEND_ENTRY_BYTES_MAX),
+            (G::MAX_WQE_SZ_RQ, receive::ENTRY_BYTES_MAX as u32),
+            (G::BASIC_CYCLIC_RCV_WQE, 1),
+            (G::CQE_VERSION, self.cqe_version.into()),
+            (G::CQ_OI, 1),
+            (G::CQ_MODERATION, 1),
+            (G::END_PAD, 1),
+            (G::UMR_MODIFY_ENTITY_SIZE_DISABLED, 1),
+            (G::UMR_INDIRECT_MKEY_DISABLED, 1),
+            (G::LOG_PG_SZ, 12),
+            (G::UAR_4K, 1),
+            (G::UAR_SZ, (UARS * 4096 * 2 / (1 << 20)).next_power_of_two().trailing_zeros()),
+            (G::NUM_OF_UARS_PER_PAGE, 1),
+            (G::BF, self.blue_flame.into()),
+            (G::LOG_BF_REG_SIZE, if self.blue_flame { 9 } else { 0 }),
+            (G::LOG_MAX_CURRENT_UC_LIST, 7),
+            (G::LOG_MAX_CURRENT_MC_LIST, 9),
+            (G::LOG_MAX_VLAN_LIST, 9),
+            (G::LOG_MAX_L2_TABLE, 7),
+            (G::VPORT_COUNTERS, 1),
+            (G::MODIFY_RQ_COUNTER_SET_ID, 1),
+            (G::MAX_FLOW_COUNTER_31_16, (Counters::MOST >> 16) as u32),
+            (G::MAX_FLOW_COUNTER_15_0, (Counters::MOST & 0xffff) as u32),
+            (G::FLOW_COUNTER_BULK_ALLOC, 0xff),
+            (G::DEVICE_FREQUENCY_MHZ, 1000),
+            (G::DEVICE_FREQUENCY_KHZ, 1_000_000),
+            (G::STRIDING_RQ, self.striding_rq.into()),
+            (G::EXT_STRIDE_NUM_RANGE, (self.striding_rq && self.short_striding).into()),
+            (G::CQE_COMPRESSION, self.cqe_compression.into()),
+            (G::CQE_COMPRESSION_MAX_NUM, if self.cqe_compression { completion::BLOCK_MAX as u32 } else { 0 }),
+            (G::MINI_CQE_RESP_STRIDE_INDEX, (self.cqe_compression && self.mini_cqe_stride_index).into()),
+            (G::LOG_MAX_UCTX, if self.devx { 10 } else { 0 }),
+            (G::LOG_MAX_UMEM, if self.devx { 14 } else { 0 }),
+            (G::UCTX_CAP, if self.devx { capability::RAW_TX } else { 0 }),
+        ] {
+            field.set(block, value);
+        }
+        caps
+    }
+
+    fn ethernet(&self) -> [u8; 256] {
+        use EthernetCaps as E;
+        let mut caps = E::ZERO;
+        let mode = if self.needs_inline_l2 { inline_mode::L2 } else { inline_mode::VPORT_CONTEXT };
+        for (field, value) in [
+            (E::CSUM_CAP, 1),
+            (E::VLAN_CAP, 1),
+            (E::WQE_VLAN_INSERT, self.vlan_insert.into()),
+            (E::MAX_LSO_CAP, LOG_CUT),
+            (E::WQE_INLINE_MODE, mode),
+            (E::RSS_IND_TBL_CAP, LOG_RQT),
+            (E::SCATTER_FCS, 1),
+            (E::CQE_CHECKSUM_FULL, 1),
+            (E::ENHANCED_MULTI_PKT_SEND_WQE, self.enhanced_multi_packet.into()),
+            (E::TUNNEL_STATELESS_VXLAN, self.vxlan.into()),
+            (E::MAX_VXLAN_UDP_PORTS, self.vxlan.into()),
+        ] {
+            field.set(&mut caps, value);
+        }
+        caps
+    }
+}
+
+fn roce() -> [u8; 256] {
+    let mut caps = RoceCaps::ZERO;
+    RoceCaps::L3_TYPE.set(&mut caps, l3::IPV4 | l3::IPV6);
+    RoceCaps::ROCE_VERSION.set(&mut caps, version::V1 | version::V2);
+    RoceCaps::R_ROCE_DEST_UDP_PORT.set(&mut caps, 4791);
+    RoceCaps::R_ROCE_MAX_SRC_UDP_PORT.set(&mut caps, 0xffff);
+    RoceCaps::R_ROCE_MIN_SRC_UDP_PORT.set(&mut caps, 0xc000);
+    RoceCaps::ROCE_ADDRESS_TABLE_SIZE.set(&mut caps, 128);
+    caps
+}
+
+fn flow_table() -> [u8; 4096] {
+    use FlowTableProperties as P;
+    let mut properties = P::ZERO;
+    for (field, value) in [
+        (P::FT_SUPPORT, 1),
+        (P::FLOW_COUNTER, 1),
+        (P::FLOW_MODIFY_EN, 1),
+        (P::MODIFY_ROOT, 1),
+        (P::IDENTIFIED_MISS_TABLE_MODE, 1),
+        (P::FLOW_TABLE_MODIFY, 1),
+        (P::LOG_MAX_FT_SIZE, LOG_FT),
+        (P::MAX_FT_LEVEL, FT_LEVELS),
+        (P::LOG_MAX_FT_NUM, 16),
+        (P::LOG_MAX_FLOW_COUNTER, 16),
+        (P::LOG_MAX_DESTINATION, 6),
+        (P::LOG_MAX_FLOW, LOG_FT),
+    ] {
+        field.set(&mut properties, value);
+    }
+    use FlowTableFields as F;
+    let mut fields = F::ZERO;
+    for field in [
+        F::OUTER_DMAC,
+        F::OUTER_SMAC,
+        F::OUTER_ETHER_TYPE,
+        F::OUTER_IP_VERSION,
+        F::OUTER_FIRST_PRIO,
+        F::OUTER_FIRST_CFI,
+        F::OUTER_FIRST_VID,
+        F::OUTER_IPV4_TTL,
+        F::OUTER_SECOND_PRIO,
+        F::OUTER_SECOND_CFI,
+        F::OUTER_SECOND_VID,
+        F::OUTER_SIP,
+        F::OUTER_DIP,
+        F::OUTER_FRAG,
+        F::OUTER_IP_PROTOCOL,
+        F::OUTER_IP_ECN,
+        F::OUTER_IP_DSCP,
+        F::OUTER_UDP_SPORT,
+        F::OUTER_UDP_DPORT,
+        F::OUTER_TCP_SPORT,
+        F::OUTER_TCP_DPORT,
+        F::OUTER_TCP_FLAGS,
+        F::OUTER_VXLAN_VNI,
+        F::INNER_DMAC,
+        F::INNER_SMAC,
+        F::INNER_ETHER_TYPE,
+        F::INNER_IP_VERSION,
+        F::INNER_FIRST_PRIO,
+        F::INNER_FIRST_CFI,
+        F::INNER_FIRST_VID,
+        F::INNER_SECOND_PRIO,
+        F::INNER_SECOND_CFI,
+        F::INNER_SECOND_VID,
+        F::INNER_SIP,
+        F::INNER_DIP,
+        F::INNER_FRAG,
+        F::INNER_IP_PROTOCOL,
+        F::INNER_IP_ECN,
+        F::INNER_IP_DSCP,
+        F::INNER_UDP_SPORT,
+        F::INNER_UDP_DPORT,
+        F::INNER_TCP_SPORT,
+        F::INNER_TCP_DPORT,
+        F::INNER_TCP_FLAGS,
+    ] {
+        field.set(&mut fields, 1);
+    }
+    P::FT_FIELD_SUPPORT.set(&mut properties, fields);
+    P::FT_FIELD_BITMASK_SUPPORT.set(&mut properties, fields);
+    let mut caps = FlowTableNicCaps::ZERO;
+    FlowTableNicCaps::NIC_RX_MULTI_PATH_TIRS.set(&mut caps, 1);
+    FlowTableNicCaps::FLOW_TABLE_PROPERTIES_NIC_RECEIVE.set(&mut caps, properties);
+    caps
+}
+
+impl Core {
+    pub(super) fn caps_command(&mut self, opcode: u16, call: &mut Call<'_>) -> Result<(), No> {
+        let kind = call.op_mod >> 1;
+        if opcode == op::QUERY_HCA_CAP {
+            call.input::<{ QueryHcaCapIn::BYTES }>()?;
+            let Some(block) = self.function.caps.get(&kind) else {
+                return Err(super::no(pollux_mlx5_abi::command::status::BAD_PARAM_ERR, 16));
+            };
+            need!(call.output.len() > 16, BAD_OUTP_LEN_ERR, 17);
+            let bytes = (call.output.len() - 16).min(QueryHcaCapOut::BYTES - 16);
+            call.output[16..16 + bytes].copy_from_slice(&block[..bytes]);
+            return Ok(());
+        }
+        call.input::<{ SetHcaCapIn::BYTES }>()?;
+        need!(!self.function.is_running(), BAD_SYS_STATE_ERR, 16);
+        need!(self.function.caps.contains_key(&kind), BAD_PARAM_ERR, 17);
+        // What is wanted is less than what is offered; the device goes on offering it all.
+        Ok(())
+    }
+}

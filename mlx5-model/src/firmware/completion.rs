@@ -1,0 +1,118 @@
+//! Commands on completion queues.
+
+use pollux_mlx5_abi::command::cq::{CqContext, CreateCqIn, ModifyCqIn, QueryCqOut, modify, stride};
+use pollux_mlx5_abi::command::user::place;
+use pollux_mlx5_abi::command::{opcode as op, status};
+use pollux_mlx5_abi::cqe::MiniFormat;
+
+use super::work::Place;
+use super::{Call, No, caps, need, no};
+use crate::completion::{Make, Queue};
+use crate::device::core::Core;
+
+impl Core {
+    pub(super) fn completion_command(&mut self, opcode: u16, call: &mut Call<'_>) -> Result<(), No> {
+        use CqContext as C;
+        let number = call.named()?;
+        let owner = self.completions.queues.owner(number);
+        match opcode {
+            op::CREATE_CQ => self.create_completion_queue(call),
+            op::QUERY_CQ => {
+                need!(call.may_name(owner), BAD_RES_ERR, 16);
+                let Some(queue) = self.completions.queues.get(number) else { return Ok(()) };
+                let mut context = queue.context;
+                // Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `MLX5_CQC_STATUS_CQ_OVERFLOW`.
+                C::STATUS.set(&mut context, if queue.dead { 0x9 } else { 0 });
+                C::ST.set(&mut context, queue.arm.state());
+                C::CQ_PERIOD.set(&mut context, queue.period_us.into());
+                C::CQ_MAX_COUNT.set(&mut context, queue.max_count.into());
+                C::CONSUMER_COUNTER.set(&mut context, queue.consumed & 0xff_ffff);
+                C::PRODUCER_COUNTER.set(&mut context, queue.produced & 0xff_ffff);
+                QueryCqOut::CQ_CONTEXT.set(call.output()?, context);
+                Ok(())
+            }
+            op::MODIFY_CQ => {
+                let input: &[u8; ModifyCqIn::BYTES] = call.input()?;
+                let (context, fields) = (
+                    ModifyCqIn::CQ_CONTEXT.get(input),
+                    ModifyCqIn::MODIFY_FIELD_SELECT_RESIZE_FIELD_SELECT.get(input),
+                );
+                need!(call.may_change(owner), BAD_RES_ERR, 16);
+                // op_mod 1 asks for another ring: not offered (`cq_resize` 0).
+                need!(call.op_mod == 0, BAD_PARAM_ERR, 17);
+                need!(fields & !(modify::PERIOD | modify::COUNT | modify::OVERRUN) == 0, BAD_PARAM_ERR, 18);
+                let Some(queue) = self.completions.queues.get_mut(number) else { return Ok(()) };
+                if fields & modify::PERIOD != 0 {
+                    queue.period_us = C::CQ_PERIOD.get(&context) as u16;
+                }
+                if fields & modify::COUNT != 0 {
+                    queue.max_count = C::CQ_MAX_COUNT.get(&context) as u16;
+                }
+                if fields & modify::OVERRUN != 0 {
+                    queue.ignore_overrun = C::OI.is_set(&context);
+                }
+                Ok(())
+            }
+            _ => {
+                need!(call.may_change(owner), BAD_RES_ERR, 16);
+                let used = self.senders.queues.iter().any(|(_, queue)| queue.cqn == number)
+                    || self.receivers.queues.iter().any(|(_, queue)| queue.cqn == number);
+                need!(!used, RES_BUSY, 19);
+                self.completions.queues.remove(number);
+                Ok(())
+            }
+        }
+    }
+
+    fn create_completion_queue(&mut self, call: &mut Call<'_>) -> Result<(), No> {
+        use CqContext as C;
+        let input: &[u8; CreateCqIn::BYTES] = call.input()?;
+        let context = CreateCqIn::CQ_CONTEXT.get(input);
+        let log = C::LOG_CQ_SIZE.get(&context);
+        let (eqn, uar) = (C::C_EQN_OR_APU_ELEMENT.get(&context), C::UAR_PAGE.get(&context));
+        let bytes = match C::CQE_SZ.get(&context) {
+            stride::BYTES_64 => 64,
+            stride::BYTES_128 | stride::BYTES_128_PAD => 128,
+            _ => return Err(no(status::BAD_PARAM_ERR, 16)),
+        };
+        need!(log <= caps::LOG_CQ, BAD_PARAM_ERR, 17);
+        need!(call.may_name(self.events.queues.owner(eqn)), BAD_RES_ERR, 18);
+        need!(call.may_name(self.uars.owner(uar)), BAD_RES_ERR, 19);
+        let compress = if C::CQE_COMP_EN.is_set(&context) {
+            let format = MiniFormat::of(C::MINI_CQE_RES_FORMAT.get(&context));
+            need!(self.traits.cqe_compression && bytes == 64, BAD_PARAM_ERR, 20);
+            let strides = matches!(format, Some(MiniFormat::FlowTagStride | MiniFormat::ChecksumStride));
+            need!(!strides || self.traits.mini_cqe_stride_index, BAD_PARAM_ERR, 21);
+            // The layout with the pass of the ring in each entry (enhanced) is not offered.
+            need!(C::CQE_COMPRESSION_LAYOUT.get(&context) == 0, BAD_PARAM_ERR, 22);
+            format
+        } else {
+            None
+        };
+        let by_umem = CreateCqIn::CQ_UMEM_VALID.is_set(input);
+        let place = Place {
+            umem: by_umem.then(|| (place::CQ_UMEM.get(input), place::CQ_OFFSET.get(input))),
+            list: call.behind::<{ CreateCqIn::BYTES }>(),
+            log_page: C::LOG_PAGE_SIZE.get(&context) + 12,
+            offset: u64::from(C::PAGE_OFFSET.get(&context)) * 64,
+        };
+        let record_umem = C::DBR_UMEM_VALID.is_set(&context).then(|| place::CQ_RECORD_UMEM.get(&context));
+        let make = Make {
+            ring: self.ring_at(call, &place, bytes << log)?,
+            log: log as u8,
+            bytes,
+            record: self.record_at(call, C::DBR_ADDR.get(&context), record_umem, 8)?,
+            eqn,
+            uar,
+            ignore_overrun: C::OI.is_set(&context),
+            compress,
+            max_count: C::CQ_MAX_COUNT.get(&context) as u16,
+            period_us: C::CQ_PERIOD.get(&context) as u16,
+            context,
+        };
+        need!(call.output.len() >= 16, BAD_OUTP_LEN_ERR, 23);
+        let number =
+            self.completions.queues.insert(call.uid, Queue::new(make)).ok_or(no(status::NO_RES_ERR, 24))?;
+        call.answer_number(number)
+    }
+}

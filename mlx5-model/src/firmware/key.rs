@@ -1,0 +1,106 @@
+//! Commands on memory keys.
+
+use pollux_mlx5_abi::command::mkey::{CreateMkeyIn, MkeyContext, QueryMkeyOut, access_mode};
+use pollux_mlx5_abi::command::user::place;
+use pollux_mlx5_abi::command::{opcode as op, pages, status};
+
+use super::work::LOG_PAGE_MAX;
+use super::{Call, No, need, no};
+use crate::device::core::Core;
+use crate::memory_keys::{Key, Translation};
+
+/// A key that any queue may use. Source: Linux `drivers/infiniband/hw/mlx5/mr.c`, where `qpn` is set.
+const ANY_QUEUE: u32 = 0xff_ffff;
+
+impl Core {
+    pub(super) fn key_command(&mut self, opcode: u16, call: &mut Call<'_>) -> Result<(), No> {
+        if opcode == op::CREATE_MKEY {
+            return self.create_key(call);
+        }
+        let index = call.named()?;
+        let owner = self.keys.table().owner(index);
+        if opcode == op::QUERY_MKEY {
+            need!(call.may_name(owner), BAD_RES_ERR, 16);
+            let context = self.keys.table().get(index).map_or([0; 64], |key| key.context);
+            QueryMkeyOut::MEMORY_KEY_MKEY_ENTRY.set(call.output()?, context);
+        } else {
+            need!(call.may_change(owner), BAD_RES_ERR, 16);
+            self.keys.table_mut().remove(index);
+        }
+        Ok(())
+    }
+
+    fn create_key(&mut self, call: &mut Call<'_>) -> Result<(), No> {
+        use MkeyContext as M;
+        let input: &[u8; CreateMkeyIn::BYTES] = call.input()?;
+        let context = CreateMkeyIn::MEMORY_KEY_MKEY_ENTRY.get(input);
+        let domain = M::PD.get(&context);
+        need!(call.may_name(self.domains.owner(domain)), BAD_RES_ERR, 17);
+        // Keys that UMR fills in later are not there yet.
+        need!(!M::FREE.is_set(&context) && !M::BSF_EN.is_set(&context), BAD_PARAM_ERR, 18);
+        let start = M::START_ADDR.get(&context);
+        let all = M::LENGTH64.is_set(&context);
+        let length = if all { u64::MAX } else { M::LEN.get(&context) };
+        need!(all || length > 0 && length <= 1 << 48, BAD_PARAM_ERR, 19);
+        need!(all || start.checked_add(length).is_some(), BAD_PARAM_ERR, 20);
+        let mode = M::ACCESS_MODE_1_0.get(&context) | M::ACCESS_MODE_4_2.get(&context) << 2;
+        let translation = match mode {
+            access_mode::PA => {
+                // Any memory that is pinned: the kernel's privilege.
+                need!(call.uid == 0, BAD_PARAM_ERR, 21);
+                Translation::Physical
+            }
+            access_mode::MTT if !all => self.translation(call, input, &context, start, length)?,
+            _ => return Err(no(status::BAD_PARAM_ERR, 22)),
+        };
+        let queue = M::QPN.get(&context);
+        let key = Key {
+            variable: M::MKEY_7_0.get(&context) as u8,
+            domain,
+            start: if mode == access_mode::PA && all { 0 } else { start },
+            length,
+            local_read: M::LR.is_set(&context),
+            local_write: M::LW.is_set(&context),
+            queue: (queue != ANY_QUEUE).then_some(queue),
+            translation,
+            context,
+        };
+        need!(call.output.len() >= 16, BAD_OUTP_LEN_ERR, 23);
+        let index = self.keys.table_mut().insert(call.uid, key).ok_or(no(status::NO_RES_ERR, 24))?;
+        call.answer_number(index)
+    }
+
+    fn translation(
+        &self,
+        call: &Call<'_>,
+        input: &[u8; CreateMkeyIn::BYTES],
+        context: &[u8; 64],
+        start: u64,
+        length: u64,
+    ) -> Result<Translation, No> {
+        if CreateMkeyIn::MKEY_UMEM_VALID.is_set(input) {
+            let (number, offset) = (place::MKEY_UMEM.get(input), place::MKEY_OFFSET.get(input));
+            need!(call.may_name(self.umems.owner(number)), BAD_RES_ERR, 25);
+            let Some(umem) = self.umems.get(number) else { return Err(no(status::BAD_RES_ERR, 25)) };
+            let room = (umem.pages.len() as u64) << umem.log_page;
+            let offset = umem.offset.checked_add(offset);
+            let end = offset.and_then(|offset| offset.checked_add(length));
+            need!(end.is_some_and(|end| end <= room), BAD_PARAM_ERR, 26);
+            return Ok(Translation::of_pages(umem.log_page, offset.unwrap_or(0), umem.pages.clone()));
+        }
+        let log_page = MkeyContext::LOG_PAGE_SIZE.get(context);
+        need!((12..=LOG_PAGE_MAX).contains(&log_page), BAD_PARAM_ERR, 27);
+        let inside = start & ((1 << log_page) - 1);
+        let count = (inside + length).div_ceil(1 << log_page);
+        // Two addresses to an octword.
+        let octwords = u64::from(MkeyContext::TRANSLATIONS_OCTWORD_SIZE.get(context));
+        let actual = u64::from(CreateMkeyIn::TRANSLATIONS_OCTWORD_ACTUAL_SIZE.get(input));
+        need!(octwords * 2 >= count && actual * 2 >= count, BAD_PARAM_ERR, 28);
+        let list = call.behind::<{ CreateMkeyIn::BYTES }>();
+        need!(list.len() as u64 / 8 >= count, BAD_INP_LEN_ERR, 29);
+        // The low bits of an entry are rights of the page, not address. Source: Linux
+        // `drivers/infiniband/hw/mlx5/mlx5_ib.h`, `MLX5_IB_MTT_READ`, `MLX5_IB_MTT_WRITE`.
+        let list = pages(list).take(count as usize).map(|page| page & !0xfff).collect();
+        Ok(Translation::of_pages(log_page as u8, inside, list))
+    }
+}

@@ -1,0 +1,169 @@
+//! Commands on the function's port.
+
+use pollux_mlx5_abi::command::counter::{QueryVportCounterIn, QueryVportCounterOut, TrafficCounter};
+use pollux_mlx5_abi::command::opcode as op;
+use pollux_mlx5_abi::command::vport::{
+    FieldSelect, ModifyNicVportContextIn, ModifyVportStateIn, NicVportContext, QueryHcaVportPkeyOut,
+    QueryNicVportContextIn, QueryNicVportContextOut, QueryRoceAddressIn, QueryRoceAddressOut,
+    QueryVportStateOut, SetRoceAddressIn, address_list, admin, state,
+};
+
+use super::{Call, No, need};
+use crate::device::core::Core;
+use crate::port::{ADDRESSES_MAX, PortCounters, Traffic};
+
+/// The default partition's key, with full membership. Source: InfiniBand Architecture Specification, volume 1, 10.9.1.2.
+const DEFAULT_PKEY: u32 = 0xffff;
+
+fn mac(value: u64) -> [u8; 6] {
+    let [_, _, mac @ ..] = value.to_be_bytes();
+    mac
+}
+
+fn mac_value(mac: [u8; 6]) -> u64 {
+    mac.iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
+}
+
+impl Core {
+    pub(super) fn port_command(&mut self, opcode: u16, call: &mut Call<'_>) -> Result<(), No> {
+        match opcode {
+            op::QUERY_VPORT_STATE => {
+                let up = self.port.is_up();
+                let wanted = if self.port.admin_up { admin::UP } else { admin::DOWN };
+                let out = call.output()?;
+                QueryVportStateOut::ADMIN_STATE.set(out, wanted);
+                QueryVportStateOut::STATE.set(out, if up { state::UP } else { state::DOWN });
+            }
+            op::MODIFY_VPORT_STATE => {
+                self.port.admin_up = ModifyVportStateIn::ADMIN_STATE.get(call.input()?) != admin::DOWN;
+            }
+            op::QUERY_NIC_VPORT_CONTEXT => self.query_context(call)?,
+            op::MODIFY_NIC_VPORT_CONTEXT => self.modify_context(call)?,
+            op::QUERY_VPORT_COUNTER => {
+                let clear = QueryVportCounterIn::CLEAR.is_set(call.input()?);
+                let counters = self.port.counters;
+                if clear {
+                    self.port.counters = PortCounters::default();
+                }
+                put_counters(call.output()?, &counters);
+            }
+            op::SET_ROCE_ADDRESS => {
+                let input: &[u8; SetRoceAddressIn::BYTES] = call.input()?;
+                let index = SetRoceAddressIn::ROCE_ADDRESS_INDEX.get(input);
+                need!(index < 128, IX_ERR, 16);
+                self.function.roce_addresses.insert(index, SetRoceAddressIn::ROCE_ADDRESS.get(input));
+            }
+            op::QUERY_ROCE_ADDRESS => {
+                let index = QueryRoceAddressIn::ROCE_ADDRESS_INDEX.get(call.input()?);
+                need!(index < 128, IX_ERR, 16);
+                let address = self.function.roce_addresses.get(&index).copied().unwrap_or([0; 32]);
+                QueryRoceAddressOut::ROCE_ADDRESS.set(call.output()?, address);
+            }
+            op::QUERY_HCA_VPORT_PKEY => {
+                call.output::<{ QueryHcaVportPkeyOut::BYTES }>()?;
+                if let Some(first) =
+                    call.output.get_mut(QueryHcaVportPkeyOut::BYTES..).and_then(|rest| rest.first_chunk_mut())
+                {
+                    *first = DEFAULT_PKEY.to_be_bytes();
+                }
+            }
+            // The table in front of several functions' ports: this function's own addresses are in its context.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn query_context(&mut self, call: &mut Call<'_>) -> Result<(), No> {
+        use NicVportContext as N;
+        let kind = QueryNicVportContextIn::ALLOWED_LIST_TYPE.get(call.input()?);
+        let port = &self.port;
+        let entries: Vec<[u8; 8]> = match kind {
+            address_list::UNICAST => port.unicast.iter().map(|mac| mac_value(*mac).to_be_bytes()).collect(),
+            address_list::MULTICAST => {
+                port.multicast.iter().map(|mac| mac_value(*mac).to_be_bytes()).collect()
+            }
+            _ => port.vlans.iter().map(|vlan| (u64::from(*vlan) << 32).to_be_bytes()).collect(),
+        };
+        let context = QueryNicVportContextOut::NIC_VPORT_CONTEXT.of_mut(call.output()?);
+        N::MIN_WQE_INLINE_MODE.set(context, self.function.min_inline);
+        N::ROCE_EN.set(context, self.function.roce_enabled.into());
+        N::MTU.set(context, port.mtu.into());
+        N::SYSTEM_IMAGE_GUID.set(context, self.function.guid);
+        N::PORT_GUID.set(context, self.function.guid);
+        N::NODE_GUID.set(context, self.function.guid);
+        N::PROMISC_UC.set(context, port.promiscuous_unicast.into());
+        N::PROMISC_MC.set(context, port.promiscuous_multicast.into());
+        N::PROMISC_ALL.set(context, port.promiscuous.into());
+        N::ALLOWED_LIST_TYPE.set(context, kind);
+        N::ALLOWED_LIST_SIZE.set(context, entries.len() as u32);
+        N::PERMANENT_ADDRESS.set(context, mac_value(port.permanent));
+        let room = call.output.get_mut(QueryNicVportContextOut::BYTES..).unwrap_or_default();
+        for (place, entry) in room.as_chunks_mut::<8>().0.iter_mut().zip(&entries) {
+            *place = *entry;
+        }
+        Ok(())
+    }
+
+    fn modify_context(&mut self, call: &mut Call<'_>) -> Result<(), No> {
+        use NicVportContext as N;
+        let input: &[u8; ModifyNicVportContextIn::BYTES] = call.input()?;
+        let fields = ModifyNicVportContextIn::FIELD_SELECT.get(input).to_be_bytes();
+        let context = ModifyNicVportContextIn::NIC_VPORT_CONTEXT.of(input);
+        need!(call.uid == 0, BAD_RES_ERR, 16);
+        let list = call.behind::<{ ModifyNicVportContextIn::BYTES }>().as_chunks::<8>().0;
+        if FieldSelect::MTU.is_set(&fields) {
+            need!(self.port.set_mtu(N::MTU.get(context) as u16), BAD_PARAM_ERR, 17);
+        }
+        if FieldSelect::PROMISC.is_set(&fields) {
+            self.port.promiscuous = N::PROMISC_ALL.is_set(context);
+            self.port.promiscuous_unicast = N::PROMISC_UC.is_set(context);
+            self.port.promiscuous_multicast = N::PROMISC_MC.is_set(context);
+        }
+        if FieldSelect::PERMANENT_ADDRESS.is_set(&fields) {
+            self.port.mac = mac(N::PERMANENT_ADDRESS.get(context));
+            self.port.permanent = self.port.mac;
+        }
+        if FieldSelect::MIN_INLINE.is_set(&fields) {
+            let mode = N::MIN_WQE_INLINE_MODE.get(context);
+            need!(!self.traits.needs_inline_l2 && mode <= 3, BAD_PARAM_ERR, 18);
+            self.function.min_inline = mode;
+        }
+        if FieldSelect::ROCE_EN.is_set(&fields) {
+            self.function.roce_enabled = N::ROCE_EN.is_set(context);
+        }
+        if FieldSelect::ADDRESSES_LIST.is_set(&fields) {
+            let count = N::ALLOWED_LIST_SIZE.get(context) as usize;
+            need!(count <= ADDRESSES_MAX, BAD_PARAM_ERR, 19);
+            need!(list.len() >= count, BAD_INP_LEN_ERR, 20);
+            let macs = || list[..count].iter().map(|entry| mac(u64::from_be_bytes(*entry))).collect();
+            match N::ALLOWED_LIST_TYPE.get(context) {
+                address_list::UNICAST => self.port.unicast = macs(),
+                address_list::MULTICAST => self.port.multicast = macs(),
+                _ => {
+                    let vlan = |entry: &[u8; 8]| (u64::from_be_bytes(*entry) >> 32 & 0xfff) as u16;
+                    self.port.vlans = list[..count].iter().map(vlan).collect();
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn put_counters(out: &mut [u8; QueryVportCounterOut::BYTES], counters: &PortCounters) {
+    use QueryVportCounterOut as V;
+    let block = |traffic: Traffic| {
+        let mut block = TrafficCounter::ZERO;
+        TrafficCounter::PACKETS.set(&mut block, traffic.packets);
+        TrafficCounter::OCTETS.set(&mut block, traffic.bytes);
+        block
+    };
+    let errors = |packets| Traffic { packets, bytes: 0 };
+    V::RECEIVED_ERRORS.set(out, block(errors(counters.too_long + counters.too_short)));
+    V::TRANSMIT_ERRORS.set(out, block(errors(counters.sent_while_down)));
+    V::RECEIVED_ETH_BROADCAST.set(out, block(counters.received.broadcast));
+    V::RECEIVED_ETH_UNICAST.set(out, block(counters.received.unicast));
+    V::RECEIVED_ETH_MULTICAST.set(out, block(counters.received.multicast));
+    V::TRANSMITTED_ETH_BROADCAST.set(out, block(counters.sent.broadcast));
+    V::TRANSMITTED_ETH_UNICAST.set(out, block(counters.sent.unicast));
+    V::TRANSMITTED_ETH_MULTICAST.set(out, block(counters.sent.multicast));
+}

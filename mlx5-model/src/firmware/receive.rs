@@ -1,0 +1,195 @@
+//! Commands on receive queues and the pools they share.
+
+use pollux_mlx5_abi::command::rq::{
+    CreateRmpIn, CreateRqIn, ModifyRqIn, QueryRmpOut, QueryRqOut, RmpContext, RqContext, memory, modify,
+    state,
+};
+use pollux_mlx5_abi::command::wq::WorkQueue;
+use pollux_mlx5_abi::command::{opcode as op, status};
+
+use super::{Call, No, need, no};
+use crate::device::core::Core;
+use crate::receive::{Make, Queue, Source, State};
+use crate::steering::Dispatch;
+
+fn code(state: State) -> u32 {
+    match state {
+        State::Reset => state::RESET,
+        State::Ready => state::READY,
+        State::Error => state::ERROR,
+    }
+}
+
+fn state_of(code: u32) -> Option<State> {
+    match code {
+        state::RESET => Some(State::Reset),
+        state::READY => Some(State::Ready),
+        state::ERROR => Some(State::Error),
+        _ => None,
+    }
+}
+
+impl Core {
+    pub(super) fn receive_command(&mut self, opcode: u16, call: &mut Call<'_>) -> Result<(), No> {
+        let number = call.named()?;
+        let owner = self.receivers.queues.owner(number);
+        match opcode {
+            op::CREATE_RQ => self.create_receive_queue(call),
+            op::QUERY_RQ => {
+                need!(call.may_name(owner), BAD_RES_ERR, 16);
+                let Some(queue) = self.receivers.queues.get(number) else { return Ok(()) };
+                let mut context = queue.context;
+                RqContext::STATE.set(&mut context, code(queue.state));
+                WorkQueue::HW_COUNTER.set(RqContext::WQ.of_mut(&mut context), queue.hardware_counter());
+                QueryRqOut::RQ_CONTEXT.set(call.output()?, context);
+                Ok(())
+            }
+            op::MODIFY_RQ => self.modify_receive_queue(call, number, owner),
+            op::DESTROY_RQ => {
+                need!(call.may_change(owner), BAD_RES_ERR, 16);
+                let used = self
+                    .steering
+                    .tirs
+                    .iter()
+                    .any(|(_, tir)| matches!(tir.dispatch, Dispatch::Queue(queue) if queue == number))
+                    || self.steering.queue_tables.iter().any(|(_, table)| table.queues.contains(&number));
+                need!(!used, RES_BUSY, 17);
+                self.receivers.queues.remove(number);
+                Ok(())
+            }
+            _ => self.pool_command(opcode, call),
+        }
+    }
+
+    fn pool_command(&mut self, opcode: u16, call: &mut Call<'_>) -> Result<(), No> {
+        let number = call.named()?;
+        let owner = self.receivers.pools.owner(number);
+        match opcode {
+            op::CREATE_RMP => {
+                let context = CreateRmpIn::CTX.get(call.input()?);
+                // A pool has two states; it is made ready. Source: Linux `MLX5_RMPC_STATE_RDY`.
+                need!(RmpContext::STATE.get(&context) == 1, BAD_PARAM_ERR, 16);
+                let ring = self.receive_ring(
+                    call,
+                    RmpContext::WQ.of(&context),
+                    call.behind::<{ CreateRmpIn::BYTES }>(),
+                )?;
+                need!(call.output.len() >= 16, BAD_OUTP_LEN_ERR, 17);
+                let number = self.receivers.pools.insert(call.uid, ring).ok_or(no(status::NO_RES_ERR, 18))?;
+                call.answer_number(number)
+            }
+            op::QUERY_RMP => {
+                need!(call.may_name(owner), BAD_RES_ERR, 16);
+                let Some(ring) = self.receivers.pools.get(number) else { return Ok(()) };
+                let mut context = RmpContext::ZERO;
+                RmpContext::STATE.set(&mut context, 1);
+                let work = RmpContext::WQ.of_mut(&mut context);
+                WorkQueue::LOG_WQ_SZ.set(work, ring.log_entries.into());
+                WorkQueue::LOG_WQ_STRIDE.set(work, ring.log_entry_bytes.into());
+                WorkQueue::PD.set(work, ring.domain);
+                WorkQueue::HW_COUNTER.set(work, ring.next.into());
+                QueryRmpOut::RMP_CONTEXT.set(call.output()?, context);
+                Ok(())
+            }
+            op::MODIFY_RMP => {
+                // Limits (`lwm`) are not watched.
+                need!(call.may_change(owner), BAD_RES_ERR, 16);
+                Ok(())
+            }
+            _ => {
+                need!(call.may_change(owner), BAD_RES_ERR, 16);
+                let used =
+                    self.receivers.queues.iter().any(|(_, queue)| queue.source == Source::Pool(number));
+                need!(!used, RES_BUSY, 17);
+                self.receivers.pools.remove(number);
+                Ok(())
+            }
+        }
+    }
+
+    fn modify_receive_queue(
+        &mut self,
+        call: &mut Call<'_>,
+        number: u32,
+        owner: Option<u16>,
+    ) -> Result<(), No> {
+        let input: &[u8; ModifyRqIn::BYTES] = call.input()?;
+        let context = ModifyRqIn::CTX.get(input);
+        let (from, to) = (ModifyRqIn::RQ_STATE.get(input), RqContext::STATE.get(&context));
+        let fields = ModifyRqIn::MODIFY_BITMASK.get(input);
+        let set = RqContext::COUNTER_SET_ID.get(&context);
+        need!(call.may_change(owner), BAD_RES_ERR, 16);
+        let known_set = set == 0 || call.may_name(self.receivers.counters.owner(set));
+        need!(fields & modify::COUNTER_SET_ID == 0 || known_set, BAD_RES_ERR, 20);
+        let Some(queue) = self.receivers.queues.get_mut(number) else { return Ok(()) };
+        need!(
+            from == code(queue.state) || from == state::READY && queue.state == State::Error,
+            BAD_RES_STATE_ERR,
+            17
+        );
+        let Some(to) = state_of(to) else { return Err(no(status::BAD_PARAM_ERR, 18)) };
+        let allowed = matches!(
+            (queue.state, to),
+            (State::Reset, State::Ready | State::Reset)
+                | (State::Ready, State::Ready | State::Error | State::Reset)
+                | (State::Error, State::Reset | State::Error)
+        );
+        need!(allowed, BAD_RES_STATE_ERR, 19);
+        if fields & modify::VSD != 0 {
+            queue.keep_tag = RqContext::VSD.is_set(&context);
+        }
+        if fields & modify::SCATTER_FCS != 0 {
+            queue.scatter_fcs = RqContext::SCATTER_FCS.is_set(&context);
+        }
+        if fields & modify::COUNTER_SET_ID != 0 {
+            queue.counter_set = set;
+        }
+        if queue.state != to {
+            queue.become_state(to);
+            if to == State::Error {
+                self.receivers.flush(number);
+            }
+        }
+        Ok(())
+    }
+
+    fn create_receive_queue(&mut self, call: &mut Call<'_>) -> Result<(), No> {
+        use RqContext as R;
+        let context = CreateRqIn::CTX.get(call.input()?);
+        let (cqn, set) = (R::CQN.get(&context), R::COUNTER_SET_ID.get(&context));
+        need!(R::STATE.get(&context) == state::RESET, BAD_PARAM_ERR, 16);
+        need!(call.may_name(self.completions.queues.owner(cqn)), BAD_RES_ERR, 17);
+        need!(set == 0 || call.may_name(self.receivers.counters.owner(set)), BAD_RES_ERR, 18);
+        need!(!R::DELAY_DROP_EN.is_set(&context), BAD_PARAM_ERR, 19);
+        let (source, ring) = match R::MEM_RQ_TYPE.get(&context) {
+            memory::INLINE => {
+                let ring =
+                    self.receive_ring(call, R::WQ.of(&context), call.behind::<{ CreateRqIn::BYTES }>())?;
+                (Source::Own, Some(Box::new(ring)))
+            }
+            memory::RMP => {
+                let pool = R::RMPN.get(&context);
+                need!(call.may_name(self.receivers.pools.owner(pool)), BAD_RES_ERR, 21);
+                (Source::Pool(pool), None)
+            }
+            _ => return Err(no(status::BAD_PARAM_ERR, 22)),
+        };
+        let queue = Queue::new(Make {
+            cqn,
+            user_index: if self.traits.cqe_version == 0 { 0 } else { R::USER_INDEX.get(&context) },
+            source,
+            ring,
+            keep_tag: R::VSD.is_set(&context),
+            scatter_fcs: R::SCATTER_FCS.is_set(&context),
+            flush: R::FLUSH_IN_ERROR_EN.is_set(&context),
+            counter_set: set,
+            context,
+        });
+        need!(call.output.len() >= 16, BAD_OUTP_LEN_ERR, 23);
+        let number = self.receivers.queues.insert(call.uid, queue).ok_or(no(status::NO_RES_ERR, 24))?;
+        if let Some(queue) = self.receivers.queues.get_mut(number) {
+            queue.number = number;
+        }
+        call.answer_number(number)
+    }
+}

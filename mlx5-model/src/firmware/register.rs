@@ -1,0 +1,124 @@
+//! Registers of the port: speed, MTU, state, counters.
+
+use pollux_mlx5_abi::command::register::{
+    AccessRegisterIn, AccessRegisterOut, Ieee8023Counters, Paos, Pmtu, Ppcnt, Ptys, access, counter_group,
+    id, port_status, protocol,
+};
+use pollux_mlx5_abi::command::status;
+
+use super::{Call, No, need, no};
+use crate::device::bus::Bus;
+use crate::device::core::Core;
+use crate::port::{HEADER_BYTES_MAX, MTU_MAX};
+
+/// `connector_type`: copper. Source: Linux `include/linux/mlx5/port.h`, `MLX5E_PORT_DA`.
+const CONNECTOR: u32 = 6;
+
+/// The highest bit of a mask, alone.
+fn highest(mask: u32) -> u32 {
+    if mask == 0 { 0 } else { 1 << (31 - mask.leading_zeros()) }
+}
+
+impl Core {
+    pub(super) fn register_command(&mut self, bus: &Bus<'_>, call: &mut Call<'_>) -> Result<(), No> {
+        let input: &[u8; AccessRegisterIn::BYTES] = call.input()?;
+        let number = AccessRegisterIn::REGISTER_ID.get(input) as u16;
+        need!(call.op_mod <= access::READ, BAD_PARAM_ERR, 16);
+        let write = call.op_mod == access::WRITE;
+        need!(!write || call.uid == 0, BAD_RES_ERR, 17);
+        let given = call.behind::<{ AccessRegisterIn::BYTES }>();
+        match number {
+            id::PTYS => {
+                let mut register: [u8; Ptys::BYTES] =
+                    *given.first_chunk().ok_or(no(status::BAD_INP_LEN_ERR, 18))?;
+                need!(Ptys::PROTO_MASK.get(&register) == protocol::EN, BAD_PARAM_ERR, 19);
+                self.link_modes(&mut register);
+                put(call, &register)
+            }
+            id::PMTU => {
+                let mut register: [u8; Pmtu::BYTES] =
+                    *given.first_chunk().ok_or(no(status::BAD_INP_LEN_ERR, 18))?;
+                // The wire's MTU counts the Ethernet header, too.
+                let header = HEADER_BYTES_MAX as u32;
+                if write {
+                    let wanted = Pmtu::ADMIN_MTU.get(&register).saturating_sub(header);
+                    need!(u16::try_from(wanted).is_ok_and(|mtu| self.port.set_mtu(mtu)), BAD_PARAM_ERR, 20);
+                }
+                let mtu = u32::from(self.port.mtu) + header;
+                Pmtu::MAX_MTU.set(&mut register, u32::from(MTU_MAX) + header);
+                Pmtu::ADMIN_MTU.set(&mut register, mtu);
+                Pmtu::OPER_MTU.set(&mut register, mtu);
+                put(call, &register)
+            }
+            id::PAOS => {
+                let mut register: [u8; Paos::BYTES] =
+                    *given.first_chunk().ok_or(no(status::BAD_INP_LEN_ERR, 18))?;
+                if write {
+                    self.port.admin_up = Paos::ADMIN_STATUS.get(&register) == port_status::UP;
+                    let up = self.port.is_up();
+                    if up != self.port.told_up {
+                        self.port.told_up = up;
+                        self.events.port(bus, up);
+                    }
+                }
+                let status = |up| if up { port_status::UP } else { port_status::DOWN };
+                Paos::ADMIN_STATUS.set(&mut register, status(self.port.admin_up));
+                Paos::OPER_STATUS.set(&mut register, status(self.port.is_up()));
+                put(call, &register)
+            }
+            id::PPCNT => {
+                let mut register: [u8; Ppcnt::BYTES] =
+                    *given.first_chunk().ok_or(no(status::BAD_INP_LEN_ERR, 18))?;
+                let group = Ppcnt::GRP.get(&register);
+                let set = Ppcnt::COUNTER_SET.of_mut(&mut register);
+                set.fill(0);
+                if group == counter_group::IEEE_802_3 {
+                    self.count_frames(set);
+                }
+                put(call, &register)
+            }
+            // What the host says of itself, and names: kept by nobody, accepted.
+            id::NODE_DESC | id::HOST_ENDIANNESS if write => Ok(()),
+            _ => Err(no(status::BAD_PARAM_ERR, 21)),
+        }
+    }
+
+    fn link_modes(&self, register: &mut [u8; Ptys::BYTES]) {
+        let (modes, extended) = self.traits.link_modes;
+        let up = self.port.is_up();
+        let now = |mask| if up { highest(mask) } else { 0 };
+        Ptys::ETH_PROTO_CAPABILITY.set(register, modes);
+        Ptys::ETH_PROTO_ADMIN.set(register, modes);
+        Ptys::ETH_PROTO_OPER.set(register, now(modes));
+        Ptys::EXT_ETH_PROTO_CAPABILITY.set(register, extended);
+        Ptys::EXT_ETH_PROTO_ADMIN.set(register, extended);
+        Ptys::EXT_ETH_PROTO_OPER.set(register, now(extended));
+        Ptys::CONNECTOR_TYPE.set(register, CONNECTOR);
+    }
+
+    fn count_frames(&self, set: &mut [u8; 248]) {
+        use Ieee8023Counters as C;
+        let counters = &self.port.counters;
+        let (sent, received) = (counters.sent.all(), counters.received.all());
+        for (field, value) in [
+            (C::FRAMES_TRANSMITTED_OK, sent.packets),
+            (C::OCTETS_TRANSMITTED_OK, sent.bytes),
+            (C::MULTICAST_FRAMES_XMITTED_OK, counters.sent.multicast.packets),
+            (C::BROADCAST_FRAMES_XMITTED_OK, counters.sent.broadcast.packets),
+            (C::FRAMES_RECEIVED_OK, received.packets),
+            (C::OCTETS_RECEIVED_OK, received.bytes),
+            (C::MULTICAST_FRAMES_RECEIVED_OK, counters.received.multicast.packets),
+            (C::BROADCAST_FRAMES_RECEIVED_OK, counters.received.broadcast.packets),
+            (C::FRAME_TOO_LONG_ERRORS, counters.too_long),
+        ] {
+            field.set(set, value);
+        }
+    }
+}
+
+fn put(call: &mut Call<'_>, register: &[u8]) -> Result<(), No> {
+    let room = call.output.get_mut(AccessRegisterOut::BYTES..).unwrap_or_default();
+    need!(room.len() >= register.len(), BAD_OUTP_LEN_ERR, 22);
+    room[..register.len()].copy_from_slice(register);
+    Ok(())
+}

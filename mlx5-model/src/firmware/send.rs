@@ -1,0 +1,125 @@
+//! Commands on send queues.
+
+use pollux_mlx5_abi::caps::ethernet::min_inline;
+use pollux_mlx5_abi::command::sq::{CreateSqIn, ModifySqIn, QuerySqOut, SqContext, state};
+use pollux_mlx5_abi::command::wq::WorkQueue;
+use pollux_mlx5_abi::command::{opcode as op, status};
+
+use super::{Call, No, need, no};
+use crate::device::core::Core;
+use crate::send::{Make, Queue, State};
+
+fn code(state: State) -> u32 {
+    match state {
+        State::Reset => state::RESET,
+        State::Ready => state::READY,
+        State::Error => state::ERROR,
+    }
+}
+
+fn state_of(code: u32) -> Option<State> {
+    match code {
+        state::RESET => Some(State::Reset),
+        state::READY => Some(State::Ready),
+        state::ERROR => Some(State::Error),
+        _ => None,
+    }
+}
+
+impl Core {
+    pub(super) fn send_command(&mut self, opcode: u16, call: &mut Call<'_>) -> Result<(), No> {
+        let number = call.named()?;
+        let owner = self.senders.queues.owner(number);
+        match opcode {
+            op::CREATE_SQ => self.create_send_queue(call),
+            op::QUERY_SQ => {
+                need!(call.may_name(owner), BAD_RES_ERR, 16);
+                let Some(queue) = self.senders.queues.get(number) else { return Ok(()) };
+                let mut context = queue.context;
+                SqContext::STATE.set(&mut context, code(queue.state));
+                let ring = SqContext::WQ.of_mut(&mut context);
+                WorkQueue::HW_COUNTER.set(ring, queue.next.into());
+                WorkQueue::SW_COUNTER.set(ring, queue.posted.into());
+                QuerySqOut::SQ_CONTEXT.set(call.output()?, context);
+                Ok(())
+            }
+            op::MODIFY_SQ => self.modify_send_queue(call, number, owner),
+            _ => {
+                need!(call.may_change(owner), BAD_RES_ERR, 16);
+                self.senders.queues.remove(number);
+                Ok(())
+            }
+        }
+    }
+
+    fn modify_send_queue(&mut self, call: &mut Call<'_>, number: u32, owner: Option<u16>) -> Result<(), No> {
+        let input: &[u8; ModifySqIn::BYTES] = call.input()?;
+        let context = ModifySqIn::CTX.get(input);
+        let (from, to) = (ModifySqIn::SQ_STATE.get(input), SqContext::STATE.get(&context));
+        need!(call.may_change(owner), BAD_RES_ERR, 16);
+        let Some(queue) = self.senders.queues.get_mut(number) else { return Ok(()) };
+        // The state that software believes it in; a queue that failed meanwhile is in another.
+        need!(
+            from == code(queue.state) || from == state::READY && queue.state == State::Error,
+            BAD_RES_STATE_ERR,
+            17
+        );
+        let Some(to) = state_of(to) else { return Err(no(status::BAD_PARAM_ERR, 18)) };
+        let allowed = matches!(
+            (queue.state, to),
+            (State::Reset, State::Ready | State::Reset)
+                | (State::Ready, State::Ready | State::Error | State::Reset)
+                | (State::Error, State::Reset | State::Error)
+        );
+        need!(allowed, BAD_RES_STATE_ERR, 19);
+        if queue.state != to {
+            queue.become_state(to);
+        }
+        if queue.has_work() {
+            self.senders.wake(number);
+        }
+        Ok(())
+    }
+
+    fn create_send_queue(&mut self, call: &mut Call<'_>) -> Result<(), No> {
+        use SqContext as S;
+        let context = CreateSqIn::CTX.get(call.input()?);
+        let (cqn, tis) = (S::CQN.get(&context), S::TIS_NUM_0.get(&context));
+        let ring = S::WQ.of(&context);
+        let (domain, uar) = (WorkQueue::PD.get(ring), WorkQueue::UAR_PAGE.get(ring));
+        need!(S::STATE.get(&context) == state::RESET, BAD_PARAM_ERR, 16);
+        need!(call.may_name(self.completions.queues.owner(cqn)), BAD_RES_ERR, 17);
+        need!(S::TIS_LST_SZ.get(&context) == 1, BAD_PARAM_ERR, 18);
+        need!(call.may_name(self.tises.owner(tis)), BAD_RES_ERR, 19);
+        need!(call.may_name(self.domains.owner(domain)), BAD_RES_ERR, 20);
+        need!(call.may_name(self.uars.owner(uar)), BAD_RES_ERR, 21);
+        let multi = S::ALLOW_MULTI_PKT_SEND_WQE.is_set(&context);
+        need!(!multi || self.traits.enhanced_multi_packet, BAD_PARAM_ERR, 22);
+        need!(!S::REG_UMR.is_set(&context) && !S::ALLOW_SWP.is_set(&context), BAD_PARAM_ERR, 23);
+        let inline = S::MIN_WQE_INLINE_MODE.get(&context);
+        need!(inline <= min_inline::TCP_UDP, BAD_PARAM_ERR, 24);
+        let (memory, log_blocks) = self.send_ring(call, ring, call.behind::<{ CreateSqIn::BYTES }>())?;
+        let mut queue = Queue::new(Make {
+            cqn,
+            user_index: if self.traits.cqe_version == 0 { 0 } else { S::USER_INDEX.get(&context) },
+            domain,
+            tis,
+            uar,
+            ring: memory.ring,
+            log_blocks,
+            // The record of a queue pair: receive first, send second.
+            record: memory.record + 4,
+            min_inline: inline.max(self.function.min_inline),
+            multi,
+            flush: S::FLUSH_IN_ERROR_EN.is_set(&context),
+            context,
+        });
+        need!(call.output.len() >= 16, BAD_OUTP_LEN_ERR, 25);
+        queue.number = 0;
+        let number = self.senders.queues.insert(call.uid, queue).ok_or(no(status::NO_RES_ERR, 26))?;
+        if let Some(queue) = self.senders.queues.get_mut(number) {
+            queue.number = number;
+        }
+        call.answer_number(number)
+    }
+}

@@ -1,0 +1,205 @@
+//! Commands on TIRs and tables of queues.
+
+use pollux_mlx5_abi::command::rqt::{CreateRqtIn, ModifyRqtIn, QueryRqtOut, RqtContext};
+use pollux_mlx5_abi::command::tir::{
+    CreateTirIn, HashFields, ModifyTirIn, QueryTirOut, TirContext, dispatch, hash, hash_field, modify,
+    protocol,
+};
+use pollux_mlx5_abi::command::{opcode as op, status};
+use pollux_wire::toeplitz::Toeplitz;
+
+use super::caps::LOG_RQT;
+use super::{Call, No, need, no};
+use crate::device::core::Core;
+use crate::steering::{Destination, Dispatch, HashFields as Fields, QueueTable, Tir};
+
+fn fields(word: u32) -> Result<Fields, No> {
+    let block = word.to_be_bytes();
+    let selected = HashFields::SELECTED_FIELDS.get(&block);
+    let known = hash_field::SRC_IP | hash_field::DST_IP | hash_field::L4_SPORT | hash_field::L4_DPORT;
+    need!(selected & !known == 0, BAD_PARAM_ERR, 32);
+    Ok(Fields {
+        ipv6: HashFields::L3_PROT_TYPE.get(&block) == protocol::IPV6,
+        udp: HashFields::L4_PROT_TYPE.get(&block) == protocol::UDP,
+        selected,
+    })
+}
+
+impl Core {
+    pub(super) fn spread_command(&mut self, opcode: u16, call: &mut Call<'_>) -> Result<(), No> {
+        match opcode {
+            op::CREATE_RQT | op::MODIFY_RQT | op::QUERY_RQT | op::DESTROY_RQT => {
+                self.table_command(opcode, call)
+            }
+            _ => self.tir_command(opcode, call),
+        }
+    }
+
+    /// The queues that are listed behind a table's context.
+    fn queues(&self, call: &Call<'_>, context: &[u8; 240], list: &[u8]) -> Result<Vec<u32>, No> {
+        let count = RqtContext::RQT_ACTUAL_SIZE.get(context) as usize;
+        need!(count > 0 && count.is_power_of_two() && count <= 1 << LOG_RQT, BAD_PARAM_ERR, 24);
+        need!(list.len() / 4 >= count, BAD_INP_LEN_ERR, 25);
+        let queues: Vec<u32> = list
+            .as_chunks()
+            .0
+            .iter()
+            .take(count)
+            .map(|entry| u32::from_be_bytes(*entry) & 0xff_ffff)
+            .collect();
+        need!(queues.iter().all(|queue| call.may_name(self.receivers.queues.owner(*queue))), BAD_RES_ERR, 26);
+        Ok(queues)
+    }
+
+    fn table_command(&mut self, opcode: u16, call: &mut Call<'_>) -> Result<(), No> {
+        let number = call.named()?;
+        let owner = self.steering.queue_tables.owner(number);
+        match opcode {
+            op::CREATE_RQT => {
+                let context = CreateRqtIn::RQT_CONTEXT.get(call.input()?);
+                let most = RqtContext::RQT_MAX_SIZE.get(&context) as usize;
+                need!(RqtContext::LIST_Q_TYPE.get(&context) == 0, BAD_PARAM_ERR, 16);
+                let queues = self.queues(call, &context, call.behind::<{ CreateRqtIn::BYTES }>())?;
+                need!(most <= 1 << LOG_RQT && queues.len() <= most, BAD_PARAM_ERR, 17);
+                need!(call.output.len() >= 16, BAD_OUTP_LEN_ERR, 18);
+                let table = QueueTable { queues, most };
+                let number =
+                    self.steering.queue_tables.insert(call.uid, table).ok_or(no(status::NO_RES_ERR, 19))?;
+                call.answer_number(number)
+            }
+            op::MODIFY_RQT => {
+                let input: &[u8; ModifyRqtIn::BYTES] = call.input()?;
+                let context = ModifyRqtIn::CTX.get(input);
+                need!(call.may_change(owner), BAD_RES_ERR, 16);
+                need!(ModifyRqtIn::BITMASK.get(input) == 1, BAD_PARAM_ERR, 17);
+                let queues = self.queues(call, &context, call.behind::<{ ModifyRqtIn::BYTES }>())?;
+                if let Some(table) = self.steering.queue_tables.get_mut(number) {
+                    need!(queues.len() <= table.most, BAD_PARAM_ERR, 18);
+                    table.queues = queues;
+                }
+                Ok(())
+            }
+            op::QUERY_RQT => {
+                need!(call.may_name(owner), BAD_RES_ERR, 16);
+                let Some(table) = self.steering.queue_tables.get(number) else { return Ok(()) };
+                let context = QueryRqtOut::RQT_CONTEXT.of_mut(call.output()?);
+                RqtContext::RQT_MAX_SIZE.set(context, table.most as u32);
+                RqtContext::RQT_ACTUAL_SIZE.set(context, table.queues.len() as u32);
+                let room = call.output.get_mut(QueryRqtOut::BYTES..).unwrap_or_default();
+                for (place, queue) in room.as_chunks_mut::<4>().0.iter_mut().zip(&table.queues) {
+                    *place = queue.to_be_bytes();
+                }
+                Ok(())
+            }
+            _ => {
+                need!(call.may_change(owner), BAD_RES_ERR, 16);
+                let used = self
+                    .steering
+                    .tirs
+                    .iter()
+                    .any(|(_, tir)| matches!(tir.dispatch, Dispatch::Table(table) if table == number));
+                need!(!used, RES_BUSY, 17);
+                self.steering.queue_tables.remove(number);
+                Ok(())
+            }
+        }
+    }
+
+    fn tir_command(&mut self, opcode: u16, call: &mut Call<'_>) -> Result<(), No> {
+        let number = call.named()?;
+        let owner = self.steering.tirs.owner(number);
+        match opcode {
+            op::CREATE_TIR => {
+                let context = CreateTirIn::CTX.get(call.input()?);
+                let tir = self.tir(call, &context)?;
+                need!(call.output.len() >= 16, BAD_OUTP_LEN_ERR, 40);
+                let number = self.steering.tirs.insert(call.uid, tir).ok_or(no(status::NO_RES_ERR, 41))?;
+                call.answer_number(number)
+            }
+            op::MODIFY_TIR => {
+                let input: &[u8; ModifyTirIn::BYTES] = call.input()?;
+                let (changes, mask) = (ModifyTirIn::CTX.get(input), ModifyTirIn::BITMASK.get(input));
+                need!(call.may_change(owner), BAD_RES_ERR, 16);
+                need!(
+                    mask & !(modify::INDIRECT_TABLE | modify::HASH | modify::SELF_LB_EN) == 0,
+                    BAD_PARAM_ERR,
+                    17
+                );
+                let Some(tir) = self.steering.tirs.get(number) else { return Ok(()) };
+                let mut context = tir.context;
+                use TirContext as T;
+                if mask & modify::INDIRECT_TABLE != 0 {
+                    T::INDIRECT_TABLE.set(&mut context, T::INDIRECT_TABLE.get(&changes));
+                }
+                if mask & modify::HASH != 0 {
+                    for field in [
+                        T::RX_HASH_FN,
+                        T::RX_HASH_SYMMETRIC,
+                        T::RX_HASH_FIELD_SELECTOR_OUTER,
+                        T::RX_HASH_FIELD_SELECTOR_INNER,
+                    ] {
+                        field.set(&mut context, field.get(&changes));
+                    }
+                    T::RX_HASH_TOEPLITZ_KEY.set(&mut context, T::RX_HASH_TOEPLITZ_KEY.get(&changes));
+                }
+                if mask & modify::SELF_LB_EN != 0 {
+                    T::SELF_LB_BLOCK.set(&mut context, T::SELF_LB_BLOCK.get(&changes));
+                }
+                let changed = self.tir(call, &context)?;
+                if let Some(tir) = self.steering.tirs.get_mut(number) {
+                    *tir = changed;
+                }
+                Ok(())
+            }
+            op::QUERY_TIR => {
+                need!(call.may_name(owner), BAD_RES_ERR, 16);
+                let context = self.steering.tirs.get(number).map_or([0; 240], |tir| tir.context);
+                QueryTirOut::TIR_CONTEXT.set(call.output()?, context);
+                Ok(())
+            }
+            _ => {
+                need!(call.may_change(owner), BAD_RES_ERR, 16);
+                need!(!self.steering.is_destination(Destination::Tir(number)), RES_BUSY, 17);
+                self.steering.tirs.remove(number);
+                Ok(())
+            }
+        }
+    }
+
+    fn tir(&self, call: &Call<'_>, context: &[u8; 240]) -> Result<Tir, No> {
+        use TirContext as T;
+        let transport_domain = T::TRANSPORT_DOMAIN.get(context);
+        need!(call.may_name(self.transport_domains.owner(transport_domain)), BAD_RES_ERR, 33);
+        // Packets are not merged (`lro_cap` 0).
+        need!(T::PACKET_MERGE_MASK.get(context) == 0, BAD_PARAM_ERR, 34);
+        let tunneled = T::TUNNELED_OFFLOAD_EN.is_set(context);
+        need!(!tunneled || self.traits.vxlan, BAD_PARAM_ERR, 35);
+        let (dispatch, toeplitz) = match T::DISP_TYPE.get(context) {
+            dispatch::DIRECT => {
+                let queue = T::INLINE_RQN.get(context);
+                need!(call.may_name(self.receivers.queues.owner(queue)), BAD_RES_ERR, 36);
+                (Dispatch::Queue(queue), None)
+            }
+            dispatch::INDIRECT => {
+                let table = T::INDIRECT_TABLE.get(context);
+                need!(call.may_name(self.steering.queue_tables.owner(table)), BAD_RES_ERR, 37);
+                let toeplitz = match T::RX_HASH_FN.get(context) {
+                    hash::NONE => None,
+                    hash::TOEPLITZ => Toeplitz::new(T::RX_HASH_TOEPLITZ_KEY.of(context)).ok(),
+                    _ => return Err(no(status::BAD_PARAM_ERR, 38)),
+                };
+                (Dispatch::Table(table), toeplitz)
+            }
+            _ => return Err(no(status::BAD_PARAM_ERR, 39)),
+        };
+        Ok(Tir {
+            dispatch,
+            toeplitz,
+            symmetric: T::RX_HASH_SYMMETRIC.is_set(context),
+            outer: fields(T::RX_HASH_FIELD_SELECTOR_OUTER.get(context))?,
+            inner: fields(T::RX_HASH_FIELD_SELECTOR_INNER.get(context))?,
+            tunneled,
+            context: *context,
+        })
+    }
+}

@@ -1,0 +1,189 @@
+//! Host memory as the device reaches it: only what is pinned, only by copies.
+//!
+//! In process a device address is the process's address. A copy goes through words that are loaded and stored atomically,
+//! so that a driver's thread that writes at the same time is a race of values and never of Rust references. Everything else
+//! in the core sees [`Host`], so that a guest's memory can take this one's place.
+//!
+//! Who takes memory away under a pin (`munmap` before the registration is dropped) breaks the contract of
+//! [`DmaMemory`](pollux_mlx5_kernel::DmaMemory); a kernel would have kept the pages.
+#![expect(unsafe_code, reason = "copies to and from memory that a driver shares with the device")]
+
+mod copy;
+mod pins;
+mod probe;
+mod registers;
+
+use std::cell::Cell;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use pollux_mlx5_kernel::{DmaMemory, Pinned, Rights};
+use pollux_uverbs::Errno;
+
+use pins::{Cover, Pins};
+pub(crate) use registers::Bar;
+
+/// The device asked for an address that is not pinned, or not with that right, or not aligned as that access must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unreachable;
+
+/// Memory of the host, by device address.
+pub(crate) trait Host {
+    /// Copies out.
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Unreachable>;
+    /// Copies in.
+    fn write(&self, at: u64, from: &[u8]) -> Result<(), Unreachable>;
+    /// Copies in, the last 8 bytes last, so that who sees them sees the rest. Aligned to 8.
+    fn publish(&self, at: u64, from: &[u8]) -> Result<(), Unreachable>;
+    /// Loads a big-endian dword; what is read afterwards was written before. Aligned to 4.
+    fn load32(&self, at: u64) -> Result<u32, Unreachable>;
+}
+
+/// This process's memory, and which of it is pinned.
+#[derive(Clone, Debug)]
+pub struct ProcessMemory {
+    pins: Arc<RwLock<Pins>>,
+    limit: Option<u64>,
+}
+
+impl ProcessMemory {
+    /// Memory of which nothing is pinned yet and `limit` bytes may be, in pages, each counted as often as it is pinned.
+    #[must_use]
+    pub fn new(limit: Option<u64>) -> Self {
+        Self { pins: Arc::default(), limit }
+    }
+
+    /// Bytes that are pinned now, in whole pages.
+    #[must_use]
+    pub fn pinned_bytes(&self) -> u64 {
+        self.pins.read().unwrap_or_else(PoisonError::into_inner).bytes()
+    }
+
+    /// The right to copy for a while; nothing is unpinned meanwhile.
+    pub(crate) fn session(&self) -> Session<'_> {
+        Session {
+            pins: self.pins.read().unwrap_or_else(PoisonError::into_inner),
+            last: Cell::new(Cover { start: 0, end: 0, write: false }),
+        }
+    }
+}
+
+struct Hold {
+    pins: Arc<RwLock<Pins>>,
+    id: u64,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.pins.write().unwrap_or_else(PoisonError::into_inner).remove(self.id);
+    }
+}
+
+impl DmaMemory for ProcessMemory {
+    fn pin(&self, address: u64, bytes: u64, rights: Rights) -> Result<Pinned, Errno> {
+        let end = address.checked_add(bytes).ok_or(Errno::EFAULT)?;
+        if bytes == 0 {
+            return Err(Errno::EINVAL);
+        }
+        probe::mapped(address, end, rights)?;
+        let mut pins = self.pins.write().unwrap_or_else(PoisonError::into_inner);
+        let id = pins.add(address, end, rights == Rights::ReadWrite, self.limit).ok_or(Errno::ENOMEM)?;
+        drop(pins);
+        Ok(Pinned { dma: address, address, bytes, hold: Box::new(Hold { pins: Arc::clone(&self.pins), id }) })
+    }
+}
+
+/// Access to pinned memory; see [`ProcessMemory::session`].
+pub(crate) struct Session<'a> {
+    pins: RwLockReadGuard<'a, Pins>,
+    last: Cell<Cover>,
+}
+
+impl Session<'_> {
+    /// How many bytes from `at` on, `want` at most, lie in one pinned piece.
+    #[inline]
+    fn run(&self, at: u64, want: usize, write: bool) -> Result<usize, Unreachable> {
+        let mut cover = self.last.get();
+        if at < cover.start || at >= cover.end {
+            cover = self.pins.cover(at).ok_or(Unreachable)?;
+            self.last.set(cover);
+        }
+        if write && !cover.write {
+            return Err(Unreachable);
+        }
+        Ok((cover.end - at).min(want as u64) as usize)
+    }
+
+    /// Splits an access into pinned pieces: address, offset in the buffer, length.
+    #[inline]
+    fn pieces(
+        &self,
+        at: u64,
+        bytes: usize,
+        write: bool,
+        mut each: impl FnMut(u64, usize, usize),
+    ) -> Result<(), Unreachable> {
+        at.checked_add(bytes as u64).ok_or(Unreachable)?;
+        // All of it is looked at before any of it is touched.
+        let first = if bytes == 0 { 0 } else { self.run(at, bytes, write)? };
+        if first == bytes {
+            each(at, 0, bytes);
+            return Ok(());
+        }
+        let mut done = first;
+        while done < bytes {
+            done += self.run(at + done as u64, bytes - done, write)?;
+        }
+        let mut done = 0;
+        while done < bytes {
+            let piece = self.run(at + done as u64, bytes - done, write)?;
+            each(at + done as u64, done, piece);
+            done += piece;
+        }
+        Ok(())
+    }
+}
+
+impl Host for Session<'_> {
+    #[inline]
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Unreachable> {
+        self.pieces(at, into.len(), false, |at, done, bytes| {
+            // SAFETY: `run` found the piece pinned: mapped and readable when it was pinned, and by the contract of
+            // `DmaMemory` until the pin is dropped, which the session's guard keeps from happening now.
+            unsafe { copy::from_host(at as usize, &mut into[done..done + bytes]) };
+        })
+    }
+
+    #[inline]
+    fn write(&self, at: u64, from: &[u8]) -> Result<(), Unreachable> {
+        self.pieces(at, from.len(), true, |at, done, bytes| {
+            // SAFETY: as in `read`, and pinned for writing.
+            unsafe { copy::to_host(at as usize, &from[done..done + bytes]) };
+        })
+    }
+
+    #[inline]
+    fn publish(&self, at: u64, from: &[u8]) -> Result<(), Unreachable> {
+        let Some((body, tail)) = from.split_last_chunk::<8>() else { return Err(Unreachable) };
+        if !(at | from.len() as u64).is_multiple_of(8) || self.run(at, from.len(), true)? != from.len() {
+            return Err(Unreachable);
+        }
+        // SAFETY: as in `write`; the last word is aligned, as just checked.
+        unsafe {
+            copy::to_host(at as usize, body);
+            copy::release64(at as usize + body.len(), *tail);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn load32(&self, at: u64) -> Result<u32, Unreachable> {
+        if !at.is_multiple_of(4) || self.run(at, 4, false)? != 4 {
+            return Err(Unreachable);
+        }
+        // SAFETY: as in `read`, and aligned, as just checked.
+        Ok(u32::from_be_bytes(unsafe { copy::acquire32(at as usize) }))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! Which memory is pinned: a list of pins, and the pieces that they cover together.
+
+/// A piece of memory with the same right everywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cover {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) write: bool,
+}
+
+#[derive(Debug)]
+struct Pin {
+    id: u64,
+    range: Cover,
+}
+
+/// All pins, and what they cover, sorted and disjoint. A pin costs a pass over all of them; a look-up a binary search.
+#[derive(Debug, Default)]
+pub(super) struct Pins {
+    pins: Vec<Pin>,
+    covers: Vec<Cover>,
+    next: u64,
+}
+
+/// What is accounted: whole pages of 4 KiB, as a kernel pins.
+fn pages(range: &Cover) -> u64 {
+    (range.end.div_ceil(4096)).saturating_sub(range.start / 4096) * 4096
+}
+
+impl Pins {
+    /// Adds a pin, unless more than `limit` bytes would be pinned then.
+    pub(super) fn add(&mut self, start: u64, end: u64, write: bool, limit: Option<u64>) -> Option<u64> {
+        let range = Cover { start, end, write };
+        let bytes = self.bytes().checked_add(pages(&range))?;
+        if limit.is_some_and(|limit| bytes > limit) {
+            return None;
+        }
+        self.next += 1;
+        self.pins.push(Pin { id: self.next, range });
+        self.cover_again();
+        Some(self.next)
+    }
+
+    pub(super) fn remove(&mut self, id: u64) {
+        self.pins.retain(|pin| pin.id != id);
+        self.cover_again();
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.pins.iter().map(|pin| pages(&pin.range)).sum()
+    }
+
+    /// The piece that has the byte at `at`.
+    pub(super) fn cover(&self, at: u64) -> Option<Cover> {
+        let after = self.covers.partition_point(|cover| cover.start <= at);
+        let cover = *self.covers.get(after.checked_sub(1)?)?;
+        (at < cover.end).then_some(cover)
+    }
+
+    fn cover_again(&mut self) {
+        // At each border, how many pins begin or end there: all of them, and those for writing.
+        let mut borders = Vec::with_capacity(self.pins.len() * 2);
+        for Pin { range, .. } in &self.pins {
+            borders.push((range.start, 1_i64, i64::from(range.write)));
+            borders.push((range.end, -1, -i64::from(range.write)));
+        }
+        borders.sort_unstable();
+        self.covers.clear();
+        let (mut any, mut writable, mut from) = (0, 0, 0);
+        for (at, change, change_writable) in borders {
+            if any > 0 && at > from {
+                let write = writable > 0;
+                match self.covers.last_mut() {
+                    Some(last) if last.end == from && last.write == write => last.end = at,
+                    _ => self.covers.push(Cover { start: from, end: at, write }),
+                }
+            }
+            any += change;
+            writable += change_writable;
+            from = at;
+        }
+    }
+}

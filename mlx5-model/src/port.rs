@@ -1,0 +1,209 @@
+//! The device's port: the wire, what of it is let in, and what is counted.
+
+use pollux_mlx5_abi::doorbell::uar::PAGE_BYTES;
+
+use crate::wire::{Sent, Wire};
+
+/// Bytes in front of the MTU: Ethernet header and two tags.
+pub(crate) const HEADER_BYTES_MAX: usize = 22;
+/// The shortest frame without its FCS; the port pads what is shorter. Source: IEEE 802.3, clause 4A.4.2.
+pub(crate) const FRAME_BYTES_MIN: usize = 60;
+/// Largest MTU of the wire: PMTU's `max_mtu`.
+pub(crate) const MTU_MAX: u16 = 9978;
+/// Addresses that the port filters by at most: `log_max_current_uc_list`, `log_max_current_mc_list`.
+pub(crate) const ADDRESSES_MAX: usize = PAGE_BYTES / 8;
+
+/// Packets and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes, without FCS.
+    pub bytes: u64,
+}
+
+impl Traffic {
+    #[inline]
+    pub(crate) fn add(&mut self, bytes: usize) {
+        self.packets += 1;
+        self.bytes += bytes as u64;
+    }
+}
+
+/// What the port counted, one way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Way {
+    /// To one address.
+    pub unicast: Traffic,
+    /// To a group.
+    pub multicast: Traffic,
+    /// To everybody.
+    pub broadcast: Traffic,
+}
+
+impl Way {
+    #[inline]
+    fn add(&mut self, destination: &[u8], bytes: usize) {
+        match destination {
+            [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, ..] => self.broadcast.add(bytes),
+            [first, ..] if first & 1 == 1 => self.multicast.add(bytes),
+            _ => self.unicast.add(bytes),
+        }
+    }
+
+    /// All of it together.
+    #[must_use]
+    pub fn all(&self) -> Traffic {
+        Traffic {
+            packets: self.unicast.packets + self.multicast.packets + self.broadcast.packets,
+            bytes: self.unicast.bytes + self.multicast.bytes + self.broadcast.bytes,
+        }
+    }
+}
+
+/// Counters of the port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortCounters {
+    /// Received from the wire.
+    pub received: Way,
+    /// Put on the wire.
+    pub sent: Way,
+    /// Longer than the MTU allows, dropped.
+    pub too_long: u64,
+    /// Shorter than a header, dropped.
+    pub too_short: u64,
+    /// To an address that is not the port's, dropped.
+    pub filtered: u64,
+    /// Sent while the link was down, dropped.
+    pub sent_while_down: u64,
+    /// Let in, but no steering rule or no ready queue took it.
+    pub steering_discards: u64,
+}
+
+/// The port.
+#[derive(Debug)]
+pub(crate) struct Port {
+    wire: Box<dyn Wire>,
+    pub(crate) mac: [u8; 6],
+    pub(crate) permanent: [u8; 6],
+    pub(crate) mtu: u16,
+    /// What software wants: PAOS's `admin_status`.
+    pub(crate) admin_up: bool,
+    /// What the plan of faults, or a test, holds down.
+    pub(crate) held_down: bool,
+    /// As last told to software.
+    pub(crate) told_up: bool,
+    pub(crate) promiscuous: bool,
+    pub(crate) promiscuous_unicast: bool,
+    pub(crate) unicast: Vec<[u8; 6]>,
+    pub(crate) multicast: Vec<[u8; 6]>,
+    pub(crate) promiscuous_multicast: bool,
+    pub(crate) vlans: Vec<u16>,
+    pub(crate) counters: PortCounters,
+}
+
+impl Port {
+    pub(crate) fn new(wire: Box<dyn Wire>, mac: [u8; 6], mtu: u16) -> Self {
+        Self {
+            wire,
+            mac,
+            permanent: mac,
+            mtu,
+            admin_up: true,
+            held_down: false,
+            told_up: false,
+            promiscuous: false,
+            promiscuous_unicast: false,
+            unicast: Vec::new(),
+            multicast: Vec::new(),
+            promiscuous_multicast: false,
+            vlans: Vec::new(),
+            counters: PortCounters::default(),
+        }
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.admin_up && !self.held_down && self.wire.is_up()
+    }
+
+    pub(crate) fn is_pending(&self) -> bool {
+        self.wire.is_pending()
+    }
+
+    /// The longest frame that goes in and out.
+    pub(crate) fn frame_bytes_max(&self) -> usize {
+        usize::from(self.mtu) + HEADER_BYTES_MAX
+    }
+
+    /// Puts a frame on the wire, padded to the least that Ethernet allows. `false`: not now.
+    #[inline]
+    pub(crate) fn send(&mut self, frame: &[u8]) -> bool {
+        let mut padded = [0; FRAME_BYTES_MIN];
+        let frame = if frame.len() < FRAME_BYTES_MIN {
+            padded[..frame.len()].copy_from_slice(frame);
+            &padded
+        } else {
+            frame
+        };
+        if !self.told_up && !self.is_up() {
+            self.counters.sent_while_down += 1;
+            return true;
+        }
+        if self.held_down || !self.admin_up {
+            self.counters.sent_while_down += 1;
+            return true;
+        }
+        match self.wire.send(frame) {
+            Sent::Yes => {
+                self.counters.sent.add(frame, frame.len());
+                true
+            }
+            Sent::Busy => false,
+        }
+    }
+
+    /// The next frame from the wire that the port lets in: its bytes in `room`. `Some(None)`: one came and was dropped.
+    #[inline]
+    pub(crate) fn receive(&mut self, room: &mut [u8]) -> Option<Option<usize>> {
+        let most = self.frame_bytes_max().min(room.len());
+        let bytes = self.wire.receive(&mut room[..most])?;
+        if self.held_down || !self.admin_up {
+            return Some(None);
+        }
+        if bytes > most {
+            self.counters.too_long += 1;
+            return Some(None);
+        }
+        if bytes < 14 {
+            self.counters.too_short += 1;
+            return Some(None);
+        }
+        if !self.lets_in(&room[..6]) {
+            self.counters.filtered += 1;
+            return Some(None);
+        }
+        self.counters.received.add(&room[..6], bytes);
+        Some(Some(bytes))
+    }
+
+    /// Unicast is let in by address, as the table in front of a function's port does; groups pass, and steering decides.
+    #[inline]
+    fn lets_in(&self, destination: &[u8]) -> bool {
+        destination[0] & 1 == 1
+            || self.promiscuous
+            || self.promiscuous_unicast
+            || destination == self.mac
+            || self.unicast.iter().any(|address| destination == address)
+    }
+}
+
+impl Port {
+    /// Changes the MTU; false when it is out of range.
+    pub(crate) fn set_mtu(&mut self, mtu: u16) -> bool {
+        let fits = (68..=MTU_MAX).contains(&mtu);
+        if fits {
+            self.mtu = mtu;
+        }
+        fits
+    }
+}

@@ -1,0 +1,158 @@
+//! Receive queues: from frames that steering gave them to buffers, and completions that say what was found.
+
+mod check;
+mod fcs;
+mod queue;
+mod ring;
+mod scatter;
+
+use crate::completion::Completions;
+use crate::device::bus::Bus;
+use crate::device::table::Table;
+use crate::event::Events;
+use crate::frame::Headers;
+use crate::memory_keys::Keys;
+pub(crate) use check::Checked;
+pub(crate) use queue::{Make, Queue, Source, State};
+pub(crate) use ring::{ENTRY_BYTES_MAX, Kind, Strides, WorkRing};
+
+/// What else of the device a receive queue works with.
+pub(crate) struct Around<'a, 'b> {
+    pub(crate) bus: &'a mut Bus<'b>,
+    pub(crate) keys: &'a Keys,
+    pub(crate) completions: &'a mut Completions,
+    pub(crate) events: &'a mut Events,
+}
+
+/// A frame on its way into a queue.
+pub(crate) struct Arrival<'f> {
+    pub(crate) frame: &'f [u8],
+    pub(crate) headers: &'f Headers,
+    pub(crate) checked: &'f Checked,
+    pub(crate) tag: u32,
+    pub(crate) hash: u32,
+    pub(crate) hash_kind: u8,
+}
+
+/// What became of a frame at a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// It is in memory.
+    Yes,
+    /// No buffer was posted.
+    NoBuffer,
+    /// The queue is not ready, or failed by it.
+    No,
+}
+
+/// Counters of a set of queues.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct QueueCounters {
+    pub(crate) out_of_buffer: u64,
+    pub(crate) length_errors: u64,
+    pub(crate) protection_errors: u64,
+    pub(crate) flushed: u64,
+}
+
+/// All receive queues, the pools they share, the counters they count in.
+#[derive(Debug)]
+pub(crate) struct Receivers {
+    pub(crate) queues: Table<Queue>,
+    pub(crate) pools: Table<WorkRing>,
+    pub(crate) counters: Table<QueueCounters>,
+    /// Queues in error whose posted buffers are to be flushed.
+    flushing: Vec<u32>,
+}
+
+impl Receivers {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            queues: Table::new(0x8000, limit),
+            pools: Table::new(0x100, limit),
+            counters: Table::new(1, 255),
+            flushing: Vec::new(),
+        }
+    }
+
+    /// Calls `act` with a queue and the ring that it takes its buffers from.
+    #[inline]
+    fn with<T>(&mut self, number: u32, act: impl FnOnce(&mut Queue, &mut WorkRing) -> T) -> Option<T> {
+        let queue = self.queues.get_mut(number)?;
+        if let Source::Pool(pool) = queue.source {
+            return Some(act(queue, self.pools.get_mut(pool)?));
+        }
+        let mut ring = queue.ring.take()?;
+        let answer = act(queue, &mut ring);
+        queue.ring = Some(ring);
+        Some(answer)
+    }
+
+    /// Hands a frame to a queue.
+    #[inline]
+    pub(crate) fn deliver(
+        &mut self,
+        around: &mut Around<'_, '_>,
+        number: u32,
+        arrival: &Arrival<'_>,
+    ) -> Taken {
+        let Some((taken, failed)) = self.with(number, |queue, ring| {
+            let ready = queue.state == State::Ready;
+            let taken = queue.take(around, ring, arrival);
+            (taken, ready && queue.state == State::Error)
+        }) else {
+            return Taken::No;
+        };
+        if taken == Taken::Yes {
+            around.bus.ledger.add_received(1);
+        }
+        if taken != Taken::Yes || failed {
+            let set = self.queues.get(number).map_or(0, |queue| queue.counter_set);
+            if let Some(counters) = self.counters.get_mut(set) {
+                counters.out_of_buffer += u64::from(taken == Taken::NoBuffer);
+                counters.length_errors += u64::from(failed && taken == Taken::No);
+            }
+        }
+        if failed {
+            self.flush(number);
+        }
+        taken
+    }
+
+    /// A queue is in error: what is posted there is flushed when the step ends.
+    pub(crate) fn flush(&mut self, number: u32) {
+        if !self.flushing.contains(&number) {
+            self.flushing.push(number);
+        }
+    }
+
+    /// Flushes the posted buffers of queues in error, some `budget` of them. True if there were any.
+    pub(crate) fn settle(&mut self, around: &mut Around<'_, '_>, budget: usize) -> bool {
+        let mut some = false;
+        for number in std::mem::take(&mut self.flushing) {
+            let flushed = self.with(number, |queue, ring| {
+                (queue.state == State::Error && queue.flushes()).then(|| queue.flush(around, ring, budget))
+            });
+            if let Some(Some(count)) = flushed {
+                some |= count > 0;
+                let set = self.queues.get(number).map_or(0, |queue| queue.counter_set);
+                if let Some(counters) = self.counters.get_mut(set) {
+                    counters.flushed += count as u64;
+                }
+                // Buffers that are posted later are flushed too, as long as the queue is in error.
+                self.flushing.push(number);
+            }
+        }
+        some
+    }
+}
+
+impl Receivers {
+    /// Whether a queue or pool works in a protection domain.
+    pub(crate) fn uses_domain(&self, domain: u32) -> bool {
+        self.pools.iter().any(|(_, ring)| ring.domain == domain)
+            || self
+                .queues
+                .iter()
+                .any(|(_, queue)| queue.ring.as_ref().is_some_and(|ring| ring.domain == domain))
+    }
+}

@@ -1,0 +1,160 @@
+//! The ring of posted buffers, a queue's own or a pool's.
+
+use pollux_mlx5_abi::wqe::{NextSegment, SEGMENT_BYTES};
+use zerocopy::FromBytes;
+
+use crate::device::bus::Bus;
+use crate::device::ring::Ring;
+use crate::ledger::Crossing;
+use crate::memory::Unreachable;
+
+/// How one entry leads to the next. Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `MLX5_WQ_TYPE_*`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// They follow each other.
+    Cyclic,
+    /// Each names the next.
+    Linked,
+}
+
+/// How packets share an entry's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Strides {
+    pub(crate) log_bytes: u32,
+    pub(crate) log_count: u32,
+    /// Packets begin 2 bytes into their first stride.
+    pub(crate) shift: bool,
+}
+
+/// Most bytes of a receive entry: `max_wqe_sz_rq`.
+pub(crate) const ENTRY_BYTES_MAX: usize = 512;
+
+/// A ring of receive entries.
+#[derive(Clone, Debug)]
+pub(crate) struct WorkRing {
+    pub(crate) kind: Kind,
+    pub(crate) strides: Option<Strides>,
+    pub(crate) ring: Ring,
+    pub(crate) log_entries: u8,
+    pub(crate) log_entry_bytes: u8,
+    pub(crate) record: u64,
+    pub(crate) domain: u32,
+    /// The end of a packet is filled up to a whole cache line.
+    pub(crate) pad: bool,
+    /// Entries used up in all, and posted in all.
+    pub(crate) next: u16,
+    posted: u16,
+    /// Where the next entry of a linked ring is.
+    head: u16,
+    /// Strides of the next entry that are in use.
+    pub(super) stride: u32,
+}
+
+/// An entry that was taken.
+pub(super) struct Entry {
+    /// What a completion calls it.
+    pub(super) index: u16,
+    /// Its data segments.
+    pub(super) bytes: [u8; ENTRY_BYTES_MAX],
+    pub(super) from: usize,
+    pub(super) to: usize,
+}
+
+impl Entry {
+    /// The data segments.
+    pub(super) fn segments(&self) -> &[u8] {
+        &self.bytes[self.from..self.to]
+    }
+}
+
+impl WorkRing {
+    #[expect(clippy::too_many_arguments, reason = "what a ring is made of")]
+    pub(crate) fn new(
+        kind: Kind,
+        strides: Option<Strides>,
+        ring: Ring,
+        log_entries: u8,
+        log_entry_bytes: u8,
+        record: u64,
+        domain: u32,
+        pad: bool,
+    ) -> Self {
+        Self {
+            kind,
+            strides,
+            ring,
+            log_entries,
+            log_entry_bytes,
+            record,
+            domain,
+            pad,
+            next: 0,
+            posted: 0,
+            head: 0,
+            stride: 0,
+        }
+    }
+
+    /// Forgets all that was posted.
+    pub(crate) fn reset(&mut self) {
+        (self.next, self.posted, self.head, self.stride) = (0, 0, 0, 0);
+    }
+
+    /// Whether an entry is posted; reads the doorbell record only when none seems to be.
+    #[inline]
+    pub(super) fn has_entry(&mut self, bus: &Bus<'_>) -> Result<bool, Unreachable> {
+        if self.next != self.posted {
+            return Ok(true);
+        }
+        let posted = bus.record(self.record)? as u16;
+        if u32::from(posted.wrapping_sub(self.next)) > 1 << self.log_entries {
+            // More than there are: nothing that it says can be believed.
+            return Err(Unreachable);
+        }
+        self.posted = posted;
+        Ok(self.next != self.posted)
+    }
+
+    /// Whether the packet after this one finds an entry without a look at the record.
+    fn headed(&self) -> bool {
+        self.kind == Kind::Linked || self.strides.is_some()
+    }
+
+    /// Reads the next entry into `entry`, without using it up.
+    #[inline]
+    pub(super) fn peek(&self, bus: &Bus<'_>, entry: &mut Entry) -> Result<(), Unreachable> {
+        let slot = match self.kind {
+            Kind::Cyclic => self.next & ((1_u32 << self.log_entries) - 1) as u16,
+            Kind::Linked => self.head & ((1_u32 << self.log_entries) - 1) as u16,
+        };
+        let bytes = 1_usize << self.log_entry_bytes;
+        self.ring.read(
+            bus,
+            Crossing::ReceiveEntry,
+            u64::from(slot) << self.log_entry_bytes,
+            &mut entry.bytes[..bytes],
+        )?;
+        entry.index = if self.kind == Kind::Linked { slot } else { self.next };
+        entry.from = if self.headed() { size_of::<NextSegment>() } else { 0 };
+        entry.to = if self.strides.is_some() { entry.from + SEGMENT_BYTES } else { bytes };
+        Ok(())
+    }
+
+    /// The entry is used up.
+    #[inline]
+    pub(super) fn advance(&mut self, entry: &Entry) {
+        self.next = self.next.wrapping_add(1);
+        self.stride = 0;
+        if self.kind == Kind::Linked
+            && let Ok((link, _)) = NextSegment::ref_from_prefix(&entry.bytes)
+        {
+            self.head = link.next_wqe_index.get();
+        }
+    }
+}
+
+impl Default for Entry {
+    fn default() -> Self {
+        Self { index: 0, bytes: [0; ENTRY_BYTES_MAX], from: 0, to: 0 }
+    }
+}

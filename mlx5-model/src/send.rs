@@ -1,0 +1,98 @@
+//! Send queues: from doorbells to frames on the wire.
+//!
+//! A doorbell names the last entry posted. Entries are read from the ring up to there, checked, carried out in order, and
+//! completed as they asked for. The first that fails takes the queue into the error state; what was posted behind it is
+//! flushed.
+
+mod entry;
+mod offload;
+mod queue;
+
+use std::collections::VecDeque;
+
+use pollux_mlx5_abi::wqe::BLOCK_BYTES;
+
+use crate::completion::Completions;
+use crate::device::bus::Bus;
+use crate::device::table::Table;
+use crate::event::Events;
+use crate::memory_keys::Keys;
+use crate::port::Port;
+pub(crate) use queue::{Make, Queue, State};
+
+/// The longest that a frame gets before it is cut up: 64 KiB of payload and its headers.
+const GATHER_BYTES: usize = (1 << 16) + 256;
+/// Blocks that are read from the ring at once.
+const BATCH_BLOCKS: usize = 16;
+
+/// What else of the device a send queue works with.
+pub(crate) struct Around<'a, 'b> {
+    pub(crate) bus: &'a mut Bus<'b>,
+    pub(crate) keys: &'a Keys,
+    pub(crate) completions: &'a mut Completions,
+    pub(crate) events: &'a mut Events,
+    pub(crate) port: &'a mut Port,
+}
+
+/// Room to put frames together in.
+#[derive(Debug)]
+struct Scratch {
+    frame: Box<[u8]>,
+    segment: Box<[u8]>,
+    work: Box<[u8]>,
+}
+
+/// All send queues.
+#[derive(Debug)]
+pub(crate) struct Senders {
+    pub(crate) queues: Table<Queue>,
+    /// Queues with work, in turn.
+    active: VecDeque<u32>,
+    scratch: Scratch,
+}
+
+impl Senders {
+    pub(crate) fn new(limit: usize) -> Self {
+        let room = |bytes| vec![0; bytes].into_boxed_slice();
+        Self {
+            queues: Table::new(0x1000, limit),
+            active: VecDeque::new(),
+            scratch: Scratch {
+                frame: room(GATHER_BYTES),
+                segment: room(GATHER_BYTES),
+                work: room(BATCH_BLOCKS * BLOCK_BYTES),
+            },
+        }
+    }
+
+    /// There is work on a queue.
+    pub(crate) fn wake(&mut self, number: u32) {
+        if !self.active.contains(&number) {
+            self.active.push_back(number);
+        }
+    }
+
+    /// Whether a queue has work that the wire did not take yet.
+    pub(crate) fn is_active(&self) -> bool {
+        !self.active.is_empty()
+    }
+
+    /// Carries out work, some `budget` frames of it; returns how many went out or failed.
+    pub(crate) fn run(&mut self, around: &mut Around<'_, '_>, budget: usize) -> usize {
+        let mut done = 0;
+        for _ in 0..self.active.len() {
+            let Some(number) = self.active.pop_front() else { break };
+            let Some(queue) = self.queues.get_mut(number) else { continue };
+            let share = budget.saturating_sub(done);
+            if share == 0 {
+                self.active.push_front(number);
+                break;
+            }
+            done += queue.run(around, &mut self.scratch, share);
+            if queue.has_work() {
+                self.active.push_back(number);
+            }
+        }
+        done
+    }
+}

@@ -1,0 +1,259 @@
+//! One send entry: what it asks for, and the frames that it makes.
+
+use pollux_mlx5_abi::opcode::send;
+use pollux_mlx5_abi::syndrome::Syndrome;
+use pollux_mlx5_abi::wqe::{Control, Data, Ethernet, INLINE, SEGMENT_BYTES};
+use pollux_wire::segment::{Segments, Transport};
+use zerocopy::FromBytes;
+
+use super::offload;
+use super::queue::Queue;
+use super::{Around, Scratch};
+use crate::ledger::Crossing;
+use crate::memory_keys::{Access, KeyError};
+
+/// Why an entry failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failure(pub(crate) Syndrome);
+
+/// The vendor's bytes here are the model's own numbers.
+impl Failure {
+    pub(crate) const FLUSHED: u8 = 0xf9;
+    const fn new(code: u8, vendor: u8) -> Self {
+        Self(Syndrome { code, vendor })
+    }
+    /// The entry's head is wrong: index, queue or length.
+    pub(crate) const ENTRY: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x61);
+    /// An opcode that the queue cannot work on.
+    pub(crate) const OPCODE: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x62);
+    /// Segments that make no sense.
+    pub(crate) const SEGMENTS: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x63);
+    /// Less header inline than the device needs.
+    pub(crate) const TOO_LITTLE_INLINE: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x64);
+    /// A frame that cannot be cut up.
+    pub(crate) const CUT: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x65);
+    /// A doorbell that names another entry.
+    pub(crate) const DOORBELL: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x66);
+    /// Too long or too short.
+    pub(crate) const LENGTH: Self = Self::new(Syndrome::LOCAL_LENGTH_ERR, 0x71);
+    /// The ring's own memory is not there.
+    pub(crate) const ACCESS: Self = Self::new(Syndrome::LOCAL_PROT_ERR, 0x50);
+}
+
+impl From<KeyError> for Failure {
+    fn from(error: KeyError) -> Self {
+        Self::new(Syndrome::LOCAL_PROT_ERR, error.vendor())
+    }
+}
+
+/// What became of an entry.
+pub(super) enum Outcome {
+    /// So many frames went out.
+    Done(usize),
+    /// So many of its frames are out; the wire takes no more now.
+    Busy(usize),
+    Failed(Failure),
+}
+
+/// Carries out one entry, `bytes` long, of whose frames `sent` are out already.
+pub(super) fn carry_out(
+    queue: &Queue,
+    around: &mut Around<'_, '_>,
+    scratch: &mut Scratch,
+    control: &Control,
+    bytes: &[u8],
+    sent: usize,
+) -> Outcome {
+    let outcome = match control.opcode() {
+        send::NOP => return Outcome::Done(0),
+        send::SEND | send::TSO if control.modifier() == 0 => {
+            one_frame(queue, around, scratch, control, bytes, sent)
+        }
+        send::ENHANCED_MPSW if control.modifier() == 0 && queue.multi => {
+            many_frames(queue, around, scratch, bytes, sent)
+        }
+        _ => Err(Failure::OPCODE),
+    };
+    outcome.unwrap_or_else(Outcome::Failed)
+}
+
+fn ethernet(bytes: &[u8]) -> Result<(&Ethernet, &[u8]), Failure> {
+    let rest = bytes.get(SEGMENT_BYTES..).ok_or(Failure::SEGMENTS)?;
+    Ethernet::ref_from_prefix(rest).map_err(|_| Failure::SEGMENTS)
+}
+
+/// A frame that is being put together.
+struct Gather<'a> {
+    frame: &'a mut [u8],
+    bytes: usize,
+    most: usize,
+}
+
+impl Gather<'_> {
+    fn room(&mut self, bytes: usize) -> Result<&mut [u8], Failure> {
+        let end = self.bytes + bytes;
+        if end > self.most {
+            return Err(Failure::LENGTH);
+        }
+        let room = &mut self.frame[self.bytes..end];
+        self.bytes = end;
+        Ok(room)
+    }
+
+    fn inline(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.room(bytes.len())?.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    /// A piece of memory. A length of 0 stands for 2^31, as nowhere else in an entry.
+    #[inline]
+    fn memory(&mut self, queue: &Queue, around: &Around<'_, '_>, data: &Data) -> Result<(), Failure> {
+        let bytes = data.byte_count.get();
+        if bytes == 0 {
+            return Err(Failure::LENGTH);
+        }
+        let bus = &*around.bus;
+        let room = self.room(bytes as usize)?;
+        let mut done = 0;
+        around.keys.walk(
+            data.lkey.get(),
+            queue.domain,
+            data.addr.get(),
+            bytes,
+            Access::Read,
+            |at, run| {
+                bus.read(Crossing::SendPayload, at, &mut room[done..done + run])
+                    .map_err(|_| KeyError::Unpinned)?;
+                done += run;
+                Ok(())
+            },
+        )?;
+        Ok(())
+    }
+}
+
+/// Takes the next data segment, in memory or inline; returns what is behind it.
+#[inline]
+fn take_data<'e>(
+    gather: &mut Gather<'_>,
+    queue: &Queue,
+    around: &Around<'_, '_>,
+    rest: &'e [u8],
+) -> Result<&'e [u8], Failure> {
+    let (data, behind) = Data::ref_from_prefix(rest).map_err(|_| Failure::SEGMENTS)?;
+    let count = data.byte_count.get();
+    if count & INLINE == 0 {
+        gather.memory(queue, around, data)?;
+        return Ok(behind);
+    }
+    let bytes = (count & !INLINE) as usize;
+    let inline = rest.get(4..4 + bytes).ok_or(Failure::SEGMENTS)?;
+    gather.inline(inline)?;
+    rest.get((4 + bytes).next_multiple_of(SEGMENT_BYTES)..).ok_or(Failure::SEGMENTS)
+}
+
+fn one_frame(
+    queue: &Queue,
+    around: &mut Around<'_, '_>,
+    scratch: &mut Scratch,
+    control: &Control,
+    bytes: &[u8],
+    sent: usize,
+) -> Result<Outcome, Failure> {
+    let (ethernet, mut rest) = ethernet(bytes)?;
+    let cut = control.opcode() == send::TSO;
+    let most = if cut { scratch.frame.len() } else { around.port.frame_bytes_max() };
+    let inline = ethernet.inline_bytes();
+    let mut gather = Gather {
+        frame: &mut scratch.frame[offload::TAG_BYTES..],
+        bytes: 0,
+        most: most.min(super::GATHER_BYTES - offload::TAG_BYTES),
+    };
+    if inline > 0 {
+        let first = inline.min(2);
+        gather.inline(&ethernet.inline_hdr_start[..first])?;
+        gather.inline(rest.get(..inline - first).ok_or(Failure::SEGMENTS)?)?;
+        rest = rest.get((inline - first).next_multiple_of(SEGMENT_BYTES)..).ok_or(Failure::SEGMENTS)?;
+    }
+    while !rest.is_empty() {
+        rest = take_data(&mut gather, queue, around, rest)?;
+    }
+    let length = gather.bytes;
+    if length < 14 {
+        return Err(Failure::LENGTH);
+    }
+    offload::check_inline(&scratch.frame[offload::TAG_BYTES..][..length], inline, queue.min_inline)?;
+    let start = offload::TAG_BYTES;
+    if !cut {
+        let frame = offload::finish(&mut scratch.frame[..start + length], ethernet);
+        if !around.port.send(frame) {
+            return Ok(Outcome::Busy(0));
+        }
+        around.bus.ledger.add_sent(1);
+        return Ok(Outcome::Done(1));
+    }
+    let frame = &scratch.frame[start..start + length];
+    if ethernet.vlan().is_some() {
+        return Err(Failure::CUT);
+    }
+    let segments = Segments::new(frame, Transport::Tcp, ethernet.mss.get()).map_err(|_| Failure::CUT)?;
+    // The headers must be inline, whole; the device cuts behind them.
+    if inline < segments.header_bytes() || segments.bytes_max() > around.port.frame_bytes_max() {
+        return Err(Failure::CUT);
+    }
+    for index in sent..segments.count() {
+        let bytes = segments.write(index, &mut scratch.segment).map_err(|_| Failure::CUT)?;
+        if !around.port.send(&scratch.segment[..bytes]) {
+            return Ok(Outcome::Busy(index));
+        }
+        around.bus.ledger.add_sent(1);
+    }
+    Ok(Outcome::Done(segments.count() - sent))
+}
+
+fn many_frames(
+    queue: &Queue,
+    around: &mut Around<'_, '_>,
+    scratch: &mut Scratch,
+    bytes: &[u8],
+    sent: usize,
+) -> Result<Outcome, Failure> {
+    let (ethernet, mut rest) = ethernet(bytes)?;
+    if ethernet.inline_bytes() > 0 || ethernet.mss.get() != 0 || rest.is_empty() || queue.min_inline != 0 {
+        return Err(Failure::SEGMENTS);
+    }
+    let most = around.port.frame_bytes_max();
+    let start = offload::TAG_BYTES;
+    let mut index = 0;
+    while !rest.is_empty() {
+        if index < sent {
+            // Out already: only its place in the entry counts.
+            rest = skip_data(rest)?;
+            index += 1;
+            continue;
+        }
+        let mut gather = Gather { frame: &mut scratch.frame[start..], bytes: 0, most };
+        rest = take_data(&mut gather, queue, around, rest)?;
+        let length = gather.bytes;
+        if length < 14 {
+            return Err(Failure::LENGTH);
+        }
+        let frame = offload::finish(&mut scratch.frame[..start + length], ethernet);
+        if !around.port.send(frame) {
+            return Ok(Outcome::Busy(index));
+        }
+        around.bus.ledger.add_sent(1);
+        index += 1;
+    }
+    Ok(Outcome::Done(index - sent))
+}
+
+fn skip_data(rest: &[u8]) -> Result<&[u8], Failure> {
+    let (data, behind) = Data::ref_from_prefix(rest).map_err(|_| Failure::SEGMENTS)?;
+    let count = data.byte_count.get();
+    if count & INLINE == 0 {
+        return Ok(behind);
+    }
+    let bytes = (count & !INLINE) as usize;
+    rest.get((4 + bytes).next_multiple_of(SEGMENT_BYTES)..).ok_or(Failure::SEGMENTS)
+}

@@ -1,0 +1,91 @@
+//! TIRs: one queue, or a hash over header fields that picks one from a table.
+
+use pollux_mlx5_abi::command::tir::hash_field;
+use pollux_mlx5_abi::cqe::rss;
+use pollux_wire::toeplitz::Toeplitz;
+
+use crate::frame::{Headers, Ip, Transport};
+
+/// Which fields are hashed, of which packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fields {
+    pub(crate) ipv6: bool,
+    pub(crate) udp: bool,
+    /// A mask of `hash_field`.
+    pub(crate) selected: u32,
+}
+
+/// Where packets go on.
+#[derive(Clone, Debug)]
+pub(crate) enum Dispatch {
+    Queue(u32),
+    Table(u32),
+}
+
+/// A TIR.
+#[derive(Clone, Debug)]
+pub(crate) struct Tir {
+    pub(crate) dispatch: Dispatch,
+    pub(crate) toeplitz: Option<Toeplitz>,
+    pub(crate) symmetric: bool,
+    pub(crate) outer: Fields,
+    pub(crate) inner: Fields,
+    /// Checks and hashes are of the frame inside a tunnel.
+    pub(crate) tunneled: bool,
+    pub(crate) context: [u8; 240],
+}
+
+/// A hash, and what was hashed as a completion says it: 0 for nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hash {
+    pub(crate) value: u32,
+    pub(crate) kind: u8,
+}
+
+impl Tir {
+    /// The hash of a packet; `inner` says whether `headers` are those inside a tunnel.
+    #[inline]
+    pub(crate) fn hash(&self, frame: &[u8], headers: &Headers, inner: bool) -> Hash {
+        let Some(toeplitz) = &self.toeplitz else { return Hash::default() };
+        let fields = if inner && self.inner.selected != 0 { self.inner } else { self.outer };
+        let Some((source, destination)) = headers.addresses(frame) else { return Hash::default() };
+        if fields.ipv6 != (headers.ip == Ip::V6) {
+            return Hash::default();
+        }
+        let ports = fields.selected & (hash_field::L4_SPORT | hash_field::L4_DPORT) != 0;
+        let transport = if fields.udp { Transport::Udp } else { Transport::Tcp };
+        if ports && headers.transport != transport {
+            return Hash::default();
+        }
+        let (source_port, destination_port) = headers.ports(frame);
+        let mut input = [0; 36];
+        let mut length = 0;
+        let mut put = |selected: u32, bytes: &[u8], other: &[u8]| {
+            if fields.selected & selected != 0 {
+                for (place, (byte, other)) in input[length..].iter_mut().zip(bytes.iter().zip(other)) {
+                    *place = if self.symmetric { byte ^ other } else { *byte };
+                }
+                length += bytes.len();
+            }
+        };
+        let (source_port, destination_port) = (source_port.to_be_bytes(), destination_port.to_be_bytes());
+        put(hash_field::SRC_IP, source, destination);
+        put(hash_field::DST_IP, destination, source);
+        if ports {
+            put(hash_field::L4_SPORT, &source_port, &destination_port);
+            put(hash_field::L4_DPORT, &destination_port, &source_port);
+        }
+        if length == 0 {
+            return Hash::default();
+        }
+        let ip = if fields.ipv6 { 2 } else { 1 } << rss::IP.trailing_zeros();
+        let l4 = if !ports {
+            0
+        } else if fields.udp {
+            2
+        } else {
+            1
+        };
+        Hash { value: toeplitz.hash(&input[..length]), kind: ip | l4 << rss::L4.trailing_zeros() }
+    }
+}

@@ -1,0 +1,235 @@
+//! A packet as match parameters, and masks that look at some words of them.
+
+use pollux_mlx5_abi::command::flow::criteria;
+
+use crate::frame::{Headers, Ip, Transport, be16, is_tag};
+
+/// Words of 8 bytes in match parameters.
+const WORDS: usize = 64;
+/// The first words of the parts that the device fills in: outer headers, misc, inner headers, misc 3.
+const OUTER: usize = 0;
+const MISC: usize = 8;
+const INNER: usize = 16;
+const MISC_3: usize = 32;
+
+/// The bits that a group looks at: words that are not all zero.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mask {
+    words: Vec<(u8, u64)>,
+    criteria: u32,
+}
+
+/// Criteria that this device can match.
+const CRITERIA: u32 = criteria::OUTER_HEADERS
+    | criteria::MISC_PARAMETERS
+    | criteria::INNER_HEADERS
+    | criteria::MISC_PARAMETERS_3;
+
+impl Mask {
+    /// The mask in a group's criteria, of the parts that are enabled. `None` when it asks for what the device does not
+    /// parse.
+    pub(crate) fn new(enabled: u32, parameters: &[u8; 512]) -> Option<Self> {
+        if enabled & !CRITERIA != 0 {
+            return None;
+        }
+        let mut words = Vec::new();
+        for (index, word) in parameters.as_chunks::<8>().0.iter().enumerate() {
+            let part = 1_u32 << (index / 8);
+            let mask = u64::from_ne_bytes(*word);
+            if enabled & part != 0 && mask != 0 {
+                words.push((index as u8, mask));
+            }
+        }
+        // Of the miscellaneous parts, only what is filled in below.
+        let known = |from: usize, allowed: &[u8; 64]| {
+            let allowed = allowed.as_chunks::<8>().0;
+            words.iter().all(|(index, mask)| {
+                let at = usize::from(*index).wrapping_sub(from);
+                allowed.get(at).is_none_or(|allowed| mask & !u64::from_ne_bytes(*allowed) == 0)
+            })
+        };
+        if !known(MISC, &misc_known()) || !known(MISC_3, &misc_3_known()) {
+            return None;
+        }
+        Some(Self { words, criteria: enabled })
+    }
+
+    /// The words of `parameters` that count.
+    pub(crate) fn value(&self, parameters: &[u8; 512]) -> Vec<u64> {
+        let all = parameters.as_chunks::<8>().0;
+        self.words.iter().map(|(index, mask)| u64::from_ne_bytes(all[usize::from(*index)]) & mask).collect()
+    }
+
+    /// Whether the value has bits that the mask does not look at: no packet would match.
+    pub(crate) fn is_within(&self, parameters: &[u8; 512], enabled: u32) -> bool {
+        parameters.as_chunks::<8>().0.iter().enumerate().all(|(index, word)| {
+            let value = u64::from_ne_bytes(*word);
+            let mask =
+                self.words.iter().find(|(at, _)| usize::from(*at) == index).map_or(0, |(_, mask)| *mask);
+            enabled & 1 << (index / 8) == 0 || value & !mask == 0
+        })
+    }
+
+    #[inline]
+    pub(super) fn looks_inside(&self) -> bool {
+        self.criteria & !criteria::OUTER_HEADERS != 0
+    }
+
+    /// Whether a packet has `value` in the words that count.
+    #[inline]
+    pub(super) fn matches(&self, packet: &Packet<'_>, value: &[u64]) -> bool {
+        self.words
+            .iter()
+            .zip(value)
+            .all(|((index, mask), value)| packet.words[usize::from(*index)] & mask == *value)
+    }
+
+    /// The packet's words that count, for a look-up.
+    #[inline]
+    pub(super) fn key<'k>(&self, packet: &Packet<'_>, room: &'k mut [u64; WORDS]) -> &'k [u64] {
+        for ((index, mask), place) in self.words.iter().zip(room.iter_mut()) {
+            *place = packet.words[usize::from(*index)] & mask;
+        }
+        &room[..self.words.len()]
+    }
+}
+
+/// Bytes of the misc part that are filled in: second tags and the network identifier of VXLAN. Source: see
+/// [`MatchMisc`](pollux_mlx5_abi::command::matching::MatchMisc).
+fn misc_known() -> [u8; 64] {
+    let mut known = [0; 64];
+    known[8..12].fill(0xff);
+    known[12] = 0xf0;
+    known[20..23].fill(0xff);
+    known
+}
+
+/// Bytes of the misc 3 part that are filled in: ICMP type and code.
+fn misc_3_known() -> [u8; 64] {
+    let mut known = [0; 64];
+    known[32..36].fill(0xff);
+    known
+}
+
+/// A packet's match parameters, filled in as far as tables ask.
+pub(crate) struct Packet<'f> {
+    frame: &'f [u8],
+    headers: &'f Headers,
+    words: [u64; WORDS],
+    inside: bool,
+}
+
+impl<'f> Packet<'f> {
+    #[inline]
+    pub(super) fn new(frame: &'f [u8], headers: &'f Headers) -> Self {
+        let mut packet = Self { frame, headers, words: [0; WORDS], inside: false };
+        packet.put(OUTER, &headers_part(frame, headers));
+        packet
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.frame.len()
+    }
+
+    #[inline]
+    fn put(&mut self, from: usize, part: &[u8; 64]) {
+        for (word, bytes) in self.words[from..from + 8].iter_mut().zip(part.as_chunks::<8>().0) {
+            *word = u64::from_ne_bytes(*bytes);
+        }
+    }
+
+    /// Fills in what only some groups look at.
+    pub(super) fn look_inside(&mut self) {
+        if std::mem::replace(&mut self.inside, true) {
+            return;
+        }
+        let inner = self.headers.tunnel(self.frame);
+        self.put(MISC, &misc_part(self.frame, self.headers, inner.as_ref()));
+        if let Some(inner) = &inner {
+            let part = headers_part(self.frame, inner);
+            self.put(INNER, &part);
+        }
+        self.put(MISC_3, &misc_3_part(self.frame, self.headers));
+    }
+}
+
+fn copy<const N: usize>(part: &mut [u8; 64], at: usize, frame: &[u8], from: usize) {
+    if let Some(bytes) = frame.get(from..from + N) {
+        part[at..at + N].copy_from_slice(bytes);
+    }
+}
+
+/// Layers 2 to 4, as [`MatchHeaders`](pollux_mlx5_abi::command::matching::MatchHeaders) has them.
+#[inline]
+fn headers_part(frame: &[u8], headers: &Headers) -> [u8; 64] {
+    let mut part = [0; 64];
+    copy::<6>(&mut part, 0x00, frame, headers.l2 + 6);
+    part[6..8].copy_from_slice(&headers.ether_type.to_be_bytes());
+    copy::<6>(&mut part, 0x08, frame, headers.l2);
+    let mut bits = 0_u16;
+    if headers.tags > 0 {
+        copy::<2>(&mut part, 0x0e, frame, headers.l2 + 14);
+        bits |= if be16(frame, headers.l2 + 12) == 0x88a8 { 1 << 14 } else { 1 << 15 };
+    }
+    match headers.ip {
+        Ip::None => {}
+        Ip::V4 => {
+            part[0x10] = headers.protocol;
+            copy::<1>(&mut part, 0x11, frame, headers.l3 + 1);
+            bits |= 4 << 9;
+            part[0x1a] = frame.get(headers.l3).map_or(0, |byte| byte << 4);
+            copy::<1>(&mut part, 0x1b, frame, headers.l3 + 8);
+            copy::<4>(&mut part, 0x2c, frame, headers.l3 + 12);
+            copy::<4>(&mut part, 0x3c, frame, headers.l3 + 16);
+        }
+        Ip::V6 => {
+            part[0x10] = headers.protocol;
+            part[0x11] = (be16(frame, headers.l3) >> 4) as u8;
+            bits |= 6 << 9;
+            copy::<1>(&mut part, 0x1b, frame, headers.l3 + 7);
+            copy::<16>(&mut part, 0x20, frame, headers.l3 + 8);
+            copy::<16>(&mut part, 0x30, frame, headers.l3 + 24);
+        }
+    }
+    bits |= u16::from(headers.fragment) << 13;
+    match headers.transport {
+        Transport::None => {}
+        Transport::Tcp => {
+            bits |= be16(frame, headers.l4 + 12) & 0x1ff;
+            copy::<4>(&mut part, 0x14, frame, headers.l4);
+        }
+        Transport::Udp => copy::<4>(&mut part, 0x1c, frame, headers.l4),
+    }
+    part[0x12..0x14].copy_from_slice(&bits.to_be_bytes());
+    part
+}
+
+/// Second tags and the tunnel.
+fn misc_part(frame: &[u8], headers: &Headers, inner: Option<&Headers>) -> [u8; 64] {
+    let mut part = [0; 64];
+    // Priority, CFI and VLAN of the outer frame stand where a tag has them; those of the inner one 16 bits on.
+    for (headers, at, shift) in [(Some(headers), 8, 0), (inner, 10, 1)] {
+        if let Some(headers) = headers.filter(|headers| headers.tags > 1) {
+            copy::<2>(&mut part, at, frame, headers.l2 + 18);
+            let kind = be16(frame, headers.l2 + 16);
+            if is_tag(kind) {
+                part[12] |= if kind == 0x8100 { 0x80 } else { 0x20 } >> shift;
+            }
+        }
+    }
+    if inner.is_some() {
+        copy::<3>(&mut part, 0x14, frame, headers.payload + 4);
+    }
+    part
+}
+
+/// Type and code of ICMP and ICMPv6. Source: RFC 792, RFC 4443.
+fn misc_3_part(frame: &[u8], headers: &Headers) -> [u8; 64] {
+    let mut part = [0; 64];
+    match (headers.ip, headers.protocol, headers.fragment) {
+        (Ip::V4, 1, false) => copy::<2>(&mut part, 0x20, frame, headers.l4),
+        (Ip::V6, 58, false) => copy::<2>(&mut part, 0x22, frame, headers.l4),
+        _ => {}
+    }
+    part
+}

@@ -1,0 +1,156 @@
+//! Tables of groups of entries.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::matching::{Mask, Packet};
+
+/// Where packets go that no entry takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Miss {
+    Drop,
+    Table(u32),
+}
+
+/// Where an entry leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Destination {
+    Tir(u32),
+    Table(u32),
+}
+
+/// An entry.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) value: Vec<u64>,
+    pub(crate) tag: u32,
+    /// None: dropped.
+    pub(crate) destinations: Vec<Destination>,
+    pub(crate) counters: Vec<u32>,
+    /// The context as it was made, for queries.
+    pub(crate) context: Vec<u8>,
+}
+
+/// From how many entries on a group is searched by hash.
+const SCAN_MAX: usize = 8;
+
+/// A run of indices with one mask.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub(crate) number: u32,
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+    pub(crate) mask: Mask,
+    pub(crate) criteria: u32,
+    entries: BTreeMap<u32, Entry>,
+    /// By value: the lowest index that has it. Kept once the group is larger than a scan is quick.
+    by_value: HashMap<Vec<u64>, u32>,
+}
+
+impl Group {
+    pub(crate) fn new(number: u32, start: u32, end: u32, mask: Mask, criteria: u32) -> Self {
+        Self { number, start, end, mask, criteria, entries: BTreeMap::new(), by_value: HashMap::new() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(crate) fn entry(&self, index: u32) -> Option<&Entry> {
+        self.entries.get(&index)
+    }
+
+    pub(crate) fn entry_mut(&mut self, index: u32) -> Option<&mut Entry> {
+        self.entries.get_mut(&index)
+    }
+
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.values()
+    }
+
+    pub(crate) fn insert(&mut self, index: u32, entry: Entry) {
+        self.entries.insert(index, entry);
+        self.index_again();
+    }
+
+    pub(crate) fn remove(&mut self, index: u32) -> bool {
+        let there = self.entries.remove(&index).is_some();
+        if there {
+            self.index_again();
+        }
+        there
+    }
+
+    fn index_again(&mut self) {
+        self.by_value.clear();
+        if self.entries.len() > SCAN_MAX {
+            for (index, entry) in self.entries.iter().rev() {
+                self.by_value.insert(entry.value.clone(), *index);
+            }
+        }
+    }
+
+    #[inline]
+    fn find(&self, packet: &mut Packet<'_>) -> Option<&Entry> {
+        if self.mask.looks_inside() {
+            packet.look_inside();
+        }
+        if self.entries.len() > SCAN_MAX {
+            let mut room = [0; 64];
+            let index = self.by_value.get(self.mask.key(packet, &mut room))?;
+            return self.entries.get(index);
+        }
+        self.entries.values().find(|entry| self.mask.matches(packet, &entry.value))
+    }
+}
+
+/// A table.
+#[derive(Clone, Debug)]
+pub(crate) struct FlowTable {
+    pub(crate) level: u32,
+    pub(crate) log_size: u32,
+    pub(crate) miss: Miss,
+    /// By first index: entries of lower indices come first.
+    groups: Vec<Group>,
+    next_group: u32,
+}
+
+impl FlowTable {
+    pub(crate) fn new(level: u32, log_size: u32, miss: Miss) -> Self {
+        Self { level, log_size, miss, groups: Vec::new(), next_group: 0 }
+    }
+
+    pub(crate) fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    /// Adds a group, unless its indices are others' already.
+    pub(crate) fn add_group(&mut self, start: u32, end: u32, mask: Mask, criteria: u32) -> Option<u32> {
+        if self.groups.iter().any(|group| start <= group.end && group.start <= end) {
+            return None;
+        }
+        self.next_group = (self.next_group + 1) & 0xff_ffff;
+        let group = Group::new(self.next_group, start, end, mask, criteria);
+        let at = self.groups.partition_point(|other| other.start < start);
+        self.groups.insert(at, group);
+        Some(self.next_group)
+    }
+
+    pub(crate) fn group_mut(&mut self, number: u32) -> Option<&mut Group> {
+        self.groups.iter_mut().find(|group| group.number == number)
+    }
+
+    pub(crate) fn remove_group(&mut self, number: u32) {
+        self.groups.retain(|group| group.number != number);
+    }
+
+    /// The group that has an index.
+    pub(crate) fn group_at(&mut self, index: u32) -> Option<&mut Group> {
+        self.groups.iter_mut().find(|group| group.start <= index && index <= group.end)
+    }
+
+    /// The first entry that takes the packet.
+    #[inline]
+    pub(super) fn find(&self, packet: &mut Packet<'_>) -> Option<&Entry> {
+        self.groups.iter().filter(|group| !group.is_empty()).find_map(|group| group.find(packet))
+    }
+}
