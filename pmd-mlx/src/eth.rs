@@ -5,6 +5,7 @@ pub mod filter;
 pub mod parking;
 pub mod parts;
 pub mod port;
+mod recovery;
 pub mod rq;
 pub mod rx;
 pub mod sq;

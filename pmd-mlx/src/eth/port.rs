@@ -13,14 +13,14 @@ pub(crate) mod queue;
 pub mod spread;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pollux_eal::memory::Memory;
 use pollux_eal::topology::SocketId;
 use pollux_mempool::Subscription;
 use pollux_mlx5_abi::doorbell::uar;
 use pollux_port::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
-use pollux_port::{Gate, Link, MacAddr, PortConfig, PortError, PortInfo};
+use pollux_port::{EventSink, Gate, Link, MacAddr, PortConfig, PortError, PortInfo};
 use pollux_uverbs::Channel;
 
 use self::plan::{RxPlan, TxPlan};
@@ -30,6 +30,7 @@ use super::devx::Devx;
 use super::filter::{Filter, Wanted};
 use super::parking::Control;
 use super::parts::{CqParts, RqParts, SqParts, StridingParts};
+use super::recovery::{Watch, Watched};
 use super::rq::Rq;
 use super::rx::RxQueue;
 use super::sq::Sq;
@@ -72,6 +73,8 @@ pub struct PortSpec {
     pub memory: Memory,
     /// NUMA node of the device.
     pub socket: Option<SocketId>,
+    /// Watch the device on a thread of its own. Without, control calls look: [`Mlx5Port::look`], link, statistics.
+    pub watch: bool,
     /// Pages between the process's addresses and those that the device is told. 0 but in tests.
     pub address_shift_pages: u64,
 }
@@ -81,15 +84,18 @@ impl PortSpec {
     #[must_use]
     pub fn new(channel: Arc<dyn Channel>, netdev: Arc<dyn Netdev>, memory: Memory) -> Self {
         let arguments = Arguments::default();
-        Self { channel, netdev, arguments, memory, socket: None, address_shift_pages: 0 }
+        Self { channel, netdev, arguments, memory, socket: None, watch: true, address_shift_pages: 0 }
     }
 }
 
 /// A queue as the port keeps it: its objects, and the way to its data half.
 #[derive(Debug)]
 pub(crate) struct Slot<Q, I> {
+    pub(crate) number: u16,
     pub(crate) queue: Arc<DeviceQueue<Q>>,
     pub(crate) control: Control<I>,
+    /// It could not be set to work again after an error.
+    pub(crate) failed: OnceLock<()>,
 }
 
 /// The queues that are set up.
@@ -102,6 +108,8 @@ pub(crate) struct Slots {
 /// A ConnectX port.
 pub struct Mlx5Port {
     // In the order in which they go.
+    watch: Option<Watch>,
+    watched: Option<Arc<Watched>>,
     filter: Filter,
     spread: Option<Spread>,
     slots: Arc<Mutex<Slots>>,
@@ -145,11 +153,21 @@ impl Mlx5Port {
             .netdev
             .mac()
             .map_err(|error| PortError::device(format!("read the address of {name}"), error))?;
+        let slots = Arc::default();
+        let watched = Watched::new(&device, &slots);
+        let watch = if spec.watch {
+            let begun = Watch::begin(Arc::clone(&watched));
+            Some(begun.map_err(|error| PortError::device("watch the device", error))?)
+        } else {
+            None
+        };
         let info = plan::info(&device, &*spec.netdev, &spec.arguments);
         Ok(Self {
             filter: Filter::default(),
             spread: None,
-            slots: Arc::default(),
+            watch,
+            watched: Some(watched),
+            slots,
             _pools: pools,
             registry: Some(registry),
             backend: Some(backend),
@@ -163,6 +181,13 @@ impl Mlx5Port {
             rx_queues: 0,
             tx_queues: 0,
         })
+    }
+
+    /// Reads what the device tells and mends queues in error. The watching thread does it by itself.
+    pub fn look(&self) {
+        if let Some(watched) = &self.watched {
+            watched.look();
+        }
     }
 
     /// The device; the port is closed without one.
@@ -309,7 +334,12 @@ impl Mlx5Port {
             hold: queue.hold(),
         };
         let data = RxQueue::new(parts, setup, Keys::new(Arc::clone(registry.table())))?;
-        let slot = Slot { queue, control: data.control() };
+        let slot = Slot {
+            number: setup.queue.0,
+            queue,
+            control: data.control(),
+            failed: OnceLock::new(),
+        };
         let mut slots = self.slots();
         let at = usize::from(setup.queue.0);
         if let Some(old) = slots.rx[at].replace(slot) {
@@ -366,7 +396,12 @@ impl Mlx5Port {
             hold: queue.hold(),
         };
         let data = TxQueue::new(parts, setup, Keys::new(Arc::clone(registry.table())));
-        let slot = Slot { queue, control: data.control() };
+        let slot = Slot {
+            number: setup.queue.0,
+            queue,
+            control: data.control(),
+            failed: OnceLock::new(),
+        };
         let mut slots = self.slots();
         let at = usize::from(setup.queue.0);
         if let Some(old) = slots.tx[at].replace(slot) {
@@ -492,6 +527,8 @@ impl PortDriver for Mlx5Port {
     fn close(&mut self) -> Result<(), PortError> {
         self.unspread();
         self.destroy_queues();
+        self.watch = None;
+        self.watched = None;
         self._pools = None;
         self.registry = None;
         self.backend = None;
@@ -507,7 +544,22 @@ impl PortDriver for Mlx5Port {
         Ok(())
     }
 
+    fn connect(&mut self, events: &EventSink) {
+        if let Some(watched) = &self.watched {
+            watched.connect(events);
+        }
+    }
+
+    fn update_counters(&mut self) {
+        if self.watch.is_none() {
+            self.look();
+        }
+    }
+
     fn link(&mut self) -> Link {
+        if self.watch.is_none() {
+            self.look();
+        }
         self.netdev.link().unwrap_or_default()
     }
 

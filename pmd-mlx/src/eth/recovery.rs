@@ -1,0 +1,207 @@
+//! Queues in error: found, emptied, reset and set to work again; and what else the device tells by itself.
+//!
+//! ```text
+//!   lcore    error completion ──► parked: bursts move nothing
+//!   control  queue to ERROR ──► completions drained ──► RESET ──► ring emptied, mbufs home ──► READY ──► refilled ──► runs
+//! ```
+//!
+//! A thread looks at the queues every [`PERIOD`] and when the device tells something; so do control calls. It makes no
+//! system call for the lcores, which pay nothing while all is well.
+//! Source of the steps: DPDK `drivers/net/mlx5/mlx5_rx.c`, `mlx5_rx_err_handle`; `mlx5_tx.c`, `mlx5_tx_error_cqe_handle`.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use pollux_eal::EalError;
+use pollux_eal::event::{EventFd, EventSet};
+use pollux_port::{EventSink, PortEvent};
+
+use super::parking::{Control, Trouble};
+use super::port::queue::{DeviceQueue, Queue};
+use super::port::{Slot, Slots};
+use super::rq::Rq;
+use super::sq::Sq;
+use crate::MlxError;
+use crate::context::Device;
+use crate::object::{NumberedObject, QueueState, SendQueue};
+
+/// How often the queues are looked at.
+const PERIOD: Duration = Duration::from_millis(20);
+
+/// How long flushed work is waited for before the queue is reset. The device flushes in microseconds; what it has not by
+/// then goes with the reset.
+const PATIENCE: Duration = Duration::from_millis(5);
+
+/// What watching needs, shared by the thread and control calls.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    device: Arc<Device>,
+    slots: Arc<Mutex<Slots>>,
+    sink: Mutex<Option<EventSink>>,
+}
+
+impl Watched {
+    pub(crate) fn new(device: &Arc<Device>, slots: &Arc<Mutex<Slots>>) -> Arc<Self> {
+        Arc::new(Self { device: Arc::clone(device), slots: Arc::clone(slots), sink: Mutex::default() })
+    }
+
+    /// Where to tell what happens.
+    pub(crate) fn connect(&self, sink: &EventSink) {
+        *self.sink.lock().unwrap_or_else(PoisonError::into_inner) = Some(sink.clone());
+    }
+
+    fn tell(&self, event: PortEvent) {
+        if let Some(sink) = &*self.sink.lock().unwrap_or_else(PoisonError::into_inner) {
+            sink.post(event);
+        }
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Slots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads what the device tells and mends what is broken.
+    pub(crate) fn look(&self) {
+        for event in self.device.take_events() {
+            tracing::debug!("{}: {} of {:#x}", self.device.name(), event.kind, event.element);
+        }
+        if self.device.is_gone() {
+            return;
+        }
+        let slots = self.slots();
+        for slot in slots.rx.iter().flatten() {
+            self.mend("rx", slot, |queue, control| recover_rx(queue, control));
+        }
+        for slot in slots.tx.iter().flatten() {
+            self.mend("tx", slot, |queue, control| recover_tx(queue, control));
+        }
+    }
+
+    fn mend<Q: Queue, I: Send + 'static>(
+        &self,
+        half: &str,
+        slot: &Slot<Q, I>,
+        recover: impl FnOnce(&DeviceQueue<Q>, &Control<I>) -> Result<bool, MlxError>,
+    ) {
+        let health = slot.control.health();
+        let trouble = health.trouble();
+        if !health.is_parked() || slot.failed.get().is_some() || trouble.is_none_or(|it| it == Trouble::Asked) {
+            return;
+        }
+        let what = trouble.map_or_else(String::new, |trouble| trouble.to_string());
+        tracing::warn!("{}: {half} queue {}: {what}; it is reset", self.device.name(), slot.number);
+        self.tell(PortEvent::Recovering);
+        if matches!(trouble, Some(Trouble::Failed(_))) {
+            slot.queue.set_failed();
+        }
+        match recover(&slot.queue, &slot.control) {
+            Ok(true) => self.tell(PortEvent::Recovered),
+            Ok(false) => {}
+            Err(error) => {
+                tracing::error!(
+                    "{}: {half} queue {} cannot be set to work again: {error}",
+                    self.device.name(),
+                    slot.number
+                );
+                let _first = slot.failed.set(());
+                self.tell(PortEvent::RecoveryFailed);
+            }
+        }
+    }
+}
+
+/// Waits until `drain` has seen `pending` completions, or nothing comes any more.
+fn drained(pending: u32, mut drain: impl FnMut() -> u32) {
+    let (mut seen, since) = (0, Instant::now());
+    while seen < pending && since.elapsed() < PATIENCE {
+        seen += drain();
+        std::thread::yield_now();
+    }
+}
+
+/// Takes a parked receive queue through its reset; false when its lcore's half is gone meanwhile.
+pub(crate) fn recover_rx(
+    queue: &DeviceQueue<NumberedObject>,
+    control: &Control<Rq>,
+) -> Result<bool, MlxError> {
+    let Some(mut rq) = control.take() else { return Ok(false) };
+    queue.go(QueueState::Error)?;
+    let (posted, taken) = rq.indices();
+    drained(posted.wrapping_sub(taken), || rq.drain());
+    queue.go(QueueState::Reset)?;
+    rq.drain();
+    rq.reset();
+    queue.go(QueueState::Ready)?;
+    rq.refill();
+    rq.resume();
+    Ok(true)
+}
+
+/// Takes a parked send queue through its reset; false when its lcore's half is gone meanwhile.
+pub(crate) fn recover_tx(queue: &DeviceQueue<SendQueue>, control: &Control<Sq>) -> Result<bool, MlxError> {
+    let Some(mut sq) = control.take() else { return Ok(false) };
+    queue.go(QueueState::Error)?;
+    drained(1, || sq.drain());
+    queue.go(QueueState::Reset)?;
+    sq.drain();
+    sq.reset();
+    queue.go(QueueState::Ready)?;
+    sq.resume();
+    Ok(true)
+}
+
+/// The thread that watches a port. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    stop: Arc<EventFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    /// Begins to watch.
+    ///
+    /// # Errors
+    /// No thread or no descriptor is to be had.
+    pub(crate) fn begin(watched: Arc<Watched>) -> std::io::Result<Self> {
+        let failed = std::io::Error::other;
+        let stop = Arc::new(EventFd::new().map_err(failed)?);
+        let ending = Arc::clone(&stop);
+        let thread = std::thread::Builder::new().name("control-mlx5".into()).spawn(move || {
+            // Signals are for the threads that wait for them.
+            let _unchanged = pollux_eal::signal::keep_off_this_thread();
+            if let Err(error) = watch(&watched, &ending) {
+                tracing::error!("{}: nobody watches the device any more: {error}", watched.device.name());
+            }
+        })?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+fn watch(watched: &Watched, stop: &EventFd) -> Result<(), EalError> {
+    let mut set = EventSet::new()?;
+    set.add(stop, 0)?;
+    let mut listening = set.add(watched.device.context().events(), 1).is_ok();
+    loop {
+        set.wait(Some(PERIOD))?.for_each(drop);
+        if stop.drain() != 0 {
+            return Ok(());
+        }
+        watched.look();
+        if listening && watched.device.is_gone() {
+            // The descriptor of a device that is gone is readable for ever.
+            set.remove(watched.device.context().events())?;
+            listening = false;
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.stop.signal();
+        if let Some(thread) = self.thread.take() {
+            // A panic there was printed; it took nothing with it that the port needs.
+            let _panicked = thread.join();
+        }
+    }
+}
