@@ -35,6 +35,29 @@ pub trait CommandQueue: Send + Sync + fmt::Debug {
 
     /// How many interrupt vectors there are.
     fn vectors(&self) -> u32;
+
+    /// What the function's PCI configuration and the head of its initialization segment tell.
+    fn identity(&self) -> Identity {
+        Identity::default()
+    }
+}
+
+/// Which part it is, and which firmware runs there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// PCI device: 0x1015 is a ConnectX-4 Lx, 0x1017 a ConnectX-5, 0x101d a ConnectX-6 Dx, 0x1021 a ConnectX-7.
+    pub device: u16,
+    /// PCI revision.
+    pub revision: u8,
+    /// Firmware: major, minor, sub-minor.
+    pub firmware: (u16, u16, u16),
+}
+
+impl Default for Identity {
+    /// A ConnectX-6 Dx.
+    fn default() -> Self {
+        Self { device: 0x101d, revision: 0, firmware: (22, 36, 1010) }
+    }
 }
 
 /// What a device may do with memory.

@@ -18,10 +18,11 @@ layouts! {
         PRODUCER_COUNTER: field(0x2c, 23, 0),
     }
 
-    /// Context, the events it takes (one bit an event type, type 0 last), page addresses after it.
+    /// Context, the events it takes, page addresses after it.
     CreateEqIn = "create_eq_in" [272] {
         EQ_CONTEXT_ENTRY: run(0x10, 64),
-        /// 256 bits, the highest event type first.
+        /// Four masks of 64 event types each: type `t` is bit `t % 64` of big-endian mask `t / 64`. Completions are taken
+        /// whatever it says. Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/eq.c`, `create_map_eq`.
         ///
         EVENT_BITMASK: run(0x58, 32),
     }

@@ -1,0 +1,148 @@
+//! What the device can do, read once at the start.
+
+use pollux_mlx5_abi::caps::ethernet::{EthernetCaps, inline_mode};
+use pollux_mlx5_abi::caps::flow_table::{FlowTableNicCaps, FlowTableProperties};
+use pollux_mlx5_abi::caps::general::GeneralCaps;
+use pollux_mlx5_abi::caps::roce::{QosCaps, RoceCaps};
+use pollux_mlx5_abi::caps::{self, QueryHcaCapIn, QueryHcaCapOut, SetHcaCapIn, kind};
+use pollux_mlx5_abi::command::opcode;
+use pollux_mlx5_abi::field::Field;
+
+use crate::error::KernelError;
+use crate::firmware::{Firmware, SHORT, begin};
+
+/// The blocks of capabilities. Those that the device does not have are zero.
+#[derive(Clone, Debug)]
+pub(crate) struct Caps {
+    general: Box<[u8; GeneralCaps::BYTES]>,
+    ethernet: Box<[u8; EthernetCaps::BYTES]>,
+    roce: Box<[u8; RoceCaps::BYTES]>,
+    qos: Box<[u8; QosCaps::BYTES]>,
+    receive: [u8; FlowTableProperties::BYTES],
+    transmit: [u8; FlowTableProperties::BYTES],
+}
+
+impl Caps {
+    /// Asks for all blocks that the general one says are there. The device has been initialized.
+    pub(crate) fn read(firmware: &Firmware) -> Result<Self, KernelError> {
+        let general: Box<[u8; GeneralCaps::BYTES]> = block(firmware, kind::GENERAL)?;
+        let has = |field: Field<{ GeneralCaps::BYTES }>| field.is_set(&general);
+        let ethernet = if has(GeneralCaps::ETH_NET_OFFLOADS) {
+            block(firmware, kind::ETHERNET_OFFLOADS)?
+        } else {
+            Box::new(EthernetCaps::ZERO)
+        };
+        let roce =
+            if has(GeneralCaps::ROCE) { block(firmware, kind::ROCE)? } else { Box::new(RoceCaps::ZERO) };
+        let qos = if has(GeneralCaps::QOS) { block(firmware, kind::QOS)? } else { Box::new(QosCaps::ZERO) };
+        let (mut receive, mut transmit) = (FlowTableProperties::ZERO, FlowTableProperties::ZERO);
+        if has(GeneralCaps::NIC_FLOW_TABLE) {
+            let steering: Box<[u8; FlowTableNicCaps::BYTES]> = block(firmware, kind::FLOW_TABLE)?;
+            receive = FlowTableNicCaps::FLOW_TABLE_PROPERTIES_NIC_RECEIVE.get(&steering);
+            transmit = FlowTableNicCaps::FLOW_TABLE_PROPERTIES_NIC_TRANSMIT.get(&steering);
+        }
+        Ok(Self { general, ethernet, roce, qos, receive, transmit })
+    }
+
+    pub(crate) fn general(&self, field: Field<{ GeneralCaps::BYTES }>) -> u32 {
+        field.get(&self.general)
+    }
+
+    pub(crate) fn has(&self, field: Field<{ GeneralCaps::BYTES }>) -> bool {
+        field.is_set(&self.general)
+    }
+
+    /// `1 << field`, for fields that are logarithms.
+    pub(crate) fn count(&self, field: Field<{ GeneralCaps::BYTES }>) -> u32 {
+        1_u32.checked_shl(self.general(field)).unwrap_or(u32::MAX)
+    }
+
+    pub(crate) fn ethernet(&self, field: Field<{ EthernetCaps::BYTES }>) -> u32 {
+        field.get(&self.ethernet)
+    }
+
+    pub(crate) fn has_ethernet(&self, field: Field<{ EthernetCaps::BYTES }>) -> bool {
+        field.is_set(&self.ethernet)
+    }
+
+    pub(crate) fn roce(&self, field: Field<{ RoceCaps::BYTES }>) -> u32 {
+        field.get(&self.roce)
+    }
+
+    pub(crate) fn qos(&self, field: Field<{ QosCaps::BYTES }>) -> u32 {
+        field.get(&self.qos)
+    }
+
+    pub(crate) fn receive(&self) -> &[u8; FlowTableProperties::BYTES] {
+        &self.receive
+    }
+
+    pub(crate) fn transmit(&self) -> &[u8; FlowTableProperties::BYTES] {
+        &self.transmit
+    }
+
+    /// How much of a frame must stand in the send entry, in the numbers of the firmware. `in_context` is what the virtual
+    /// port says. Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/vport.c`, `mlx5_query_min_inline`.
+    pub(crate) fn min_inline(&self, in_context: u32) -> u8 {
+        match self.ethernet(EthernetCaps::WQE_INLINE_MODE) {
+            inline_mode::L2 => 1,
+            inline_mode::VPORT_CONTEXT => in_context as u8,
+            _ => 0,
+        }
+    }
+
+    /// Whether time stamps of real time can be asked for: format "real time" (1) or both (2).
+    pub(crate) const fn real_time(format: u32) -> bool {
+        matches!(format, 1 | 2)
+    }
+}
+
+/// Reads the block of a kind, as it is now.
+pub(crate) fn block<const N: usize>(firmware: &Firmware, kind: u16) -> Result<Box<[u8; N]>, KernelError> {
+    read(firmware, kind, caps::NOW)
+}
+
+fn read<const N: usize>(firmware: &Firmware, kind: u16, when: u16) -> Result<Box<[u8; N]>, KernelError> {
+    let input: [u8; QueryHcaCapIn::BYTES] = begin(opcode::QUERY_HCA_CAP, 0, caps::op_mod(kind, when));
+    let mut output = Box::new(QueryHcaCapOut::ZERO);
+    firmware.must(&input, output.as_mut_slice())?;
+    let mut block = Box::new([0; N]);
+    block.copy_from_slice(&QueryHcaCapOut::CAPABILITY.of(&output)[..N]);
+    Ok(block)
+}
+
+/// Before the device is initialized: tells it which of its abilities are wanted. Source: Linux
+/// `drivers/net/ethernet/mellanox/mlx5/core/main.c`, `handle_hca_cap`.
+pub(crate) fn settle(firmware: &Firmware) -> Result<(), KernelError> {
+    let mut wanted: Box<[u8; GeneralCaps::BYTES]> = block(firmware, kind::GENERAL)?;
+    let most: Box<[u8; GeneralCaps::BYTES]> = read(firmware, kind::GENERAL, caps::AT_MOST)?;
+    GeneralCaps::CMDIF_CHECKSUM.set(&mut wanted, 0);
+    // Pages of the host are of 4 KiB: one UAR each.
+    GeneralCaps::LOG_UAR_PAGE_SZ.set(&mut wanted, 0);
+    let queues = GeneralCaps::LOG_MAX_QP;
+    queues.set(&mut wanted, queues.get(&most).min(LOG_QUEUE_PAIRS));
+    let mut input: Box<[u8; SetHcaCapIn::BYTES]> =
+        Box::new(begin(opcode::SET_HCA_CAP, 0, caps::op_mod(kind::GENERAL, caps::AT_MOST)));
+    SetHcaCapIn::CAPABILITY.of_mut(&mut input)[..GeneralCaps::BYTES].copy_from_slice(wanted.as_slice());
+    firmware.must(input.as_slice(), &mut [0; SHORT])
+}
+
+/// Queue pairs that are asked for, as a logarithm. Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/main.c`,
+/// `LOG_MAX_SUPPORTED_QPS`.
+const LOG_QUEUE_PAIRS: u32 = 18;
+
+/// Logarithms that would overflow what they are the logarithm of.
+pub(crate) fn sane(caps: &Caps) -> Result<(), KernelError> {
+    let logarithms = [
+        ("log_max_cq_sz", GeneralCaps::LOG_MAX_CQ_SZ),
+        ("log_max_qp_sz", GeneralCaps::LOG_MAX_QP_SZ),
+        ("log_max_srq_sz", GeneralCaps::LOG_MAX_SRQ_SZ),
+    ];
+    for (what, field) in logarithms {
+        let value = caps.general(field);
+        if value > 24 {
+            return Err(KernelError::Unfit { what, value: value.into(), wanted: "at most 24" });
+        }
+    }
+    Ok(())
+}

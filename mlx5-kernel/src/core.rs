@@ -1,0 +1,105 @@
+//! What all contexts of a device share.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
+use pollux_uverbs::Errno;
+use pollux_uverbs::event::AsyncKind;
+
+use crate::capability::Caps;
+use crate::clock::Clock;
+use crate::device::DmaMemory;
+use crate::event::Events;
+use crate::event::queue::EventQueue;
+use crate::firmware::{Failure, Firmware};
+use crate::port::Port;
+use crate::profile::DoorProfile;
+use crate::start::LentPages;
+use crate::steering::Steering;
+
+/// The device, its event queues and tables.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) firmware: Firmware,
+    pub(crate) memory: Arc<dyn DmaMemory>,
+    pub(crate) profile: DoorProfile,
+    pub(crate) caps: Caps,
+    pub(crate) port: Port,
+    pub(crate) events: Events,
+    pub(crate) steering: Mutex<Steering>,
+    pub(crate) clock: Option<Clock>,
+    /// The first takes asynchronous events, the others completions.
+    pub(crate) queues: Vec<EventQueue>,
+    /// Whether pages can be mapped with write combining.
+    pub(crate) write_combining: bool,
+    /// The user context under which contexts without DevX may ask for capabilities; 0 for none.
+    pub(crate) general_uid: u16,
+    /// The key for reads that nobody wants.
+    pub(crate) dump_fill_mkey: Option<u32>,
+    /// Variable bits of the next memory key.
+    pub(crate) key_variant: AtomicU8,
+    /// Pages that the firmware asked for while it runs and that it gets with the next call.
+    pub(crate) pages_wanted: AtomicU32,
+    pub(crate) pages: Mutex<LentPages>,
+}
+
+impl Core {
+    /// Executes a command; a device that does not answer is dead from here on.
+    pub(crate) fn execute(&self, input: &[u8], output: &mut [u8]) -> Result<(), Errno> {
+        self.try_execute(input, output).map_err(Errno::from)
+    }
+
+    /// The same, with the firmware's own words.
+    pub(crate) fn try_execute(&self, input: &[u8], output: &mut [u8]) -> Result<(), Failure> {
+        let result = self.firmware.execute(input, output);
+        if matches!(result, Err(Failure::Gone)) {
+            self.fail();
+        }
+        result
+    }
+
+    /// The device is dead: everybody is told, once.
+    pub(crate) fn fail(&self) {
+        if self.firmware.set_gone() {
+            self.events.tell_everybody(AsyncKind::DEVICE_FATAL, 0);
+        }
+    }
+
+    /// Interrupt `vector` fired. Called on the device's thread.
+    pub(crate) fn interrupt(&self, vector: u32) {
+        for queue in self.queues.iter().filter(|queue| queue.vector == vector) {
+            queue.service(|entry| {
+                if let Some(count) = crate::start::pages_requested(entry) {
+                    self.pages_wanted.store(count, Ordering::Relaxed);
+                }
+                if self.events.dispatch(entry) {
+                    self.fail();
+                }
+            });
+        }
+    }
+
+    /// Completion vectors.
+    pub(crate) fn vectors(&self) -> u32 {
+        self.queues.len().saturating_sub(1) as u32
+    }
+
+    /// The event queue behind a completion vector.
+    pub(crate) fn eqn(&self, vector: u32) -> Result<u8, Errno> {
+        let index = usize::try_from(vector).ok().and_then(|vector| vector.checked_add(1));
+        index.and_then(|index| self.queues.get(index)).map(|queue| queue.eqn).ok_or(Errno::EINVAL)
+    }
+}
+
+/// What keeps the device up. Interrupts hold the [`Core`] alone, so that none of them brings the device down.
+#[derive(Debug)]
+pub(crate) struct Life {
+    pub(crate) core: Arc<Core>,
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        crate::start::stop(&self.core);
+    }
+}

@@ -1,0 +1,144 @@
+//! Counters of flow rules. Source: Linux `drivers/infiniband/hw/mlx5/counters.c`.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use pollux_mlx5_abi::command::counter::{
+    AllocFlowCounterOut, DeallocFlowCounterIn, QueryFlowCounterIn, QueryFlowCounterOut, TrafficCounter,
+};
+use pollux_mlx5_abi::command::opcode;
+use pollux_uverbs::abi::id;
+use pollux_uverbs::{Call, Errno};
+
+use crate::core::Core;
+use crate::firmware::{SHORT, begin};
+use crate::handle::Object;
+use crate::session::Session;
+
+/// Most values of a set. Source: Linux `drivers/infiniband/hw/mlx5/counters.h`, `MAX_COUNTERS_NUM`: 65535 bytes of pairs.
+const VALUES_MAX: u32 = 8191;
+
+/// A set of counters: which of packets (0) and bytes (1) each of its values is, once a rule has said so.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    counter: Option<u32>,
+    values: Vec<Option<u32>>,
+}
+
+impl Counters {
+    pub(crate) fn end(&mut self, core: &Core) -> Result<(), Errno> {
+        if let Some(counter) = self.counter {
+            let mut input: [u8; DeallocFlowCounterIn::BYTES] = begin(opcode::DEALLOC_FLOW_COUNTER, 0, 0);
+            DeallocFlowCounterIn::FLOW_COUNTER_ID.set(&mut input, counter);
+            core.execute(&input, &mut [0; SHORT])?;
+            self.counter = None;
+        }
+        Ok(())
+    }
+}
+
+impl Session {
+    /// `COUNTERS/CREATE`.
+    pub(crate) fn create_counters(&mut self, call: &mut Call<'_>) -> Result<(), Errno> {
+        let handle = self.handles.add(Object::Counters(Counters::default()), &[]);
+        call.create(id::counters::create::HANDLE, handle)
+    }
+
+    /// `COUNTERS/READ`.
+    pub(crate) fn read_counters(&mut self, call: &mut Call<'_>) -> Result<(), Errno> {
+        use id::counters::read as a;
+        let counters = self.handles.counters(call.handle(a::HANDLE)?)?;
+        let room = call.output(a::BUFF).ok_or(Errno::EINVAL)?.room() / 8;
+        // No rule counts there yet, or more is asked for than there is.
+        if counters.values.is_empty() || room > counters.values.len() || room == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let counter = counters.counter.ok_or(Errno::EINVAL)?;
+        let (packets, octets) = read(&self.core, counter)?;
+        let values: Vec<u8> = counters.values[..room]
+            .iter()
+            .flat_map(|value| match value {
+                Some(0) => packets.to_ne_bytes(),
+                Some(_) => octets.to_ne_bytes(),
+                None => [0; 8],
+            })
+            .collect();
+        call.reply(a::BUFF, values.as_slice())
+    }
+
+    /// Binds a set to a rule: the device's counter, made by the first rule, which also says which value is what.
+    pub(crate) fn bind_counters(&mut self, handle: u32, driver: &[u8]) -> Result<u32, Errno> {
+        let described = describe(driver)?;
+        let core = Arc::clone(&self.core);
+        let Object::Counters(counters) = self.handles.get_mut(handle)? else { return Err(Errno::EINVAL) };
+        match described {
+            Some(_) if !counters.values.is_empty() => return Err(Errno::EINVAL),
+            Some(values) => counters.values = values,
+            None if counters.values.is_empty() => return Err(Errno::EINVAL),
+            None => {}
+        }
+        if let Some(counter) = counters.counter {
+            return Ok(counter);
+        }
+        let input: [u8; SHORT] = begin(opcode::ALLOC_FLOW_COUNTER, 0, 0);
+        let mut output = AllocFlowCounterOut::ZERO;
+        if let Err(errno) = core.execute(&input, &mut output) {
+            counters.values.clear();
+            return Err(errno);
+        }
+        let counter = AllocFlowCounterOut::FLOW_COUNTER_ID.get(&output);
+        counters.counter = Some(counter);
+        Ok(counter)
+    }
+}
+
+/// Packets and bytes of a counter.
+fn read(core: &Core, counter: u32) -> Result<(u64, u64), Errno> {
+    let mut input: [u8; QueryFlowCounterIn::BYTES] = begin(opcode::QUERY_FLOW_COUNTER, 0, 0);
+    QueryFlowCounterIn::FLOW_COUNTER_ID.set(&mut input, counter);
+    let mut output = [0; QueryFlowCounterOut::BYTES + TrafficCounter::BYTES];
+    core.execute(&input, &mut output)?;
+    let mut block = TrafficCounter::ZERO;
+    block.copy_from_slice(&output[QueryFlowCounterOut::BYTES..]);
+    Ok((TrafficCounter::PACKETS.get(&block), TrafficCounter::OCTETS.get(&block)))
+}
+
+/// What the driver's part of a rule says about its counters: `struct mlx5_ib_create_flow` with at most one
+/// `struct mlx5_ib_flow_counters_data`, which leads to pairs of kind and index in the program's memory. Source: rdma-core
+/// `kernel-headers/rdma/mlx5-abi.h`.
+fn describe(driver: &[u8]) -> Result<Option<Vec<Option<u32>>>, Errno> {
+    let number = |at: usize| {
+        let bytes = driver.get(at..at + 4).and_then(|bytes| bytes.first_chunk::<4>());
+        bytes.map(|bytes| u32::from_ne_bytes(*bytes)).ok_or(Errno::EINVAL)
+    };
+    if driver.is_empty() || number(0)? == 0 {
+        return Ok(None);
+    }
+    if number(0)? != 1 {
+        return Err(Errno::EINVAL);
+    }
+    let address = u64::from(number(8)?) | u64::from(number(12)?) << 32;
+    let count = number(16)?;
+    if count > VALUES_MAX {
+        return Err(Errno::EINVAL);
+    }
+    let mut pairs = vec![0; count as usize * 8];
+    // Memory of this process, read as the kernel reads it: an address that is not mapped is an error.
+    let memory = File::open("/proc/self/mem").map_err(Errno::from)?;
+    memory.read_exact_at(&mut pairs, address).map_err(|_| Errno::EFAULT)?;
+    let mut values = Vec::new();
+    for pair in pairs.as_chunks::<8>().0 {
+        let [a, b, c, d, e, f, g, h] = *pair;
+        let (kind, index) = (u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h]));
+        if kind > 1 || index >= VALUES_MAX {
+            return Err(Errno::EINVAL);
+        }
+        let index = index as usize;
+        if values.len() <= index {
+            values.resize(index + 1, None);
+        }
+        values[index] = Some(kind);
+    }
+    Ok(Some(values))
+}

@@ -1,0 +1,193 @@
+//! A device and the channels to it.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU8, AtomicU32};
+use std::sync::{Arc, Mutex, Weak};
+
+use pollux_mlx5_abi::caps::general::GeneralCaps;
+use pollux_uverbs::{Channel, Errno};
+
+use crate::capability::{self, Caps};
+use crate::clock::Clock;
+use crate::core::{Core, Life};
+use crate::device::{CommandQueue, DmaMemory};
+use crate::error::KernelError;
+use crate::event::Events;
+use crate::event::queue::EventQueue;
+use crate::firmware::Firmware;
+use crate::port::Port;
+use crate::profile::DoorProfile;
+use crate::session::Door;
+use crate::start::{self, LentPages};
+use crate::steering::Steering;
+
+/// Most completion vectors that are set up.
+const VECTORS_MAX: u32 = 16;
+
+/// A device with its firmware running, and the kernel's own objects on it: event queues and their UARs.
+///
+/// Channels keep it alive; when the last handle and the last channel are gone the function is brought down in order.
+#[derive(Debug)]
+pub struct Kernel {
+    life: Arc<Life>,
+}
+
+impl Kernel {
+    /// Starts the device behind `queue`, which reaches memory through `memory`. `profile` says what this kernel lacks.
+    ///
+    /// # Errors
+    /// [`KernelError`] with the command that the firmware refused, or what could not be had.
+    pub fn new(
+        queue: Arc<dyn CommandQueue>,
+        memory: Arc<dyn DmaMemory>,
+        profile: DoorProfile,
+    ) -> Result<Arc<Self>, KernelError> {
+        let firmware = Firmware::new(queue);
+        let mut pages = start::enable(&firmware, memory.as_ref())?;
+        match Self::load(&firmware, memory.as_ref(), profile) {
+            Ok(loaded) => Ok(Self::assemble(firmware, memory, profile, pages, loaded)),
+            Err(error) => {
+                start::shut_down(&firmware, &mut pages);
+                Err(error)
+            }
+        }
+    }
+
+    /// What is done between the firmware's start and the first channel.
+    fn load(
+        firmware: &Firmware,
+        memory: &dyn DmaMemory,
+        profile: DoorProfile,
+    ) -> Result<Loaded, KernelError> {
+        let caps = Caps::read(firmware)?;
+        check(&caps)?;
+        let clock = firmware.queue.clock();
+        let clock = clock.map(|page| Clock::new(page, caps.general(GeneralCaps::DEVICE_FREQUENCY_KHZ)));
+        let dump_fill_mkey =
+            if caps.has(GeneralCaps::DUMP_FILL_MKEY) { Some(start::dump_fill_mkey(firmware)?) } else { None };
+        let vectors = firmware.queue.vectors();
+        // The first vector is for asynchronous events; a device with one alone shares it.
+        let completion = vectors.saturating_sub(1).clamp(1, VECTORS_MAX);
+        let mut queues = vec![EventQueue::create(firmware, memory, 0, true)?];
+        for index in 0..completion {
+            let vector = (index + 1).min(vectors.saturating_sub(1));
+            queues.push(EventQueue::create(firmware, memory, vector, false)?);
+        }
+        let port = Port::start(firmware, &caps)?;
+        let general_uid = if !profile.no_devx && caps.general(GeneralCaps::LOG_MAX_UCTX) > 0 {
+            start::create_user_context(firmware, 0).unwrap_or(0)
+        } else {
+            0
+        };
+        let write_combining = !profile.no_blue_flame && caps.has(GeneralCaps::BF) && {
+            let uar = queues[0].uar();
+            firmware.queue.uar(uar, true).is_some()
+        };
+        let clock = clock.transpose()?;
+        Ok(Loaded { caps, port, clock, queues, write_combining, general_uid, dump_fill_mkey })
+    }
+
+    fn assemble(
+        firmware: Firmware,
+        memory: Arc<dyn DmaMemory>,
+        profile: DoorProfile,
+        pages: LentPages,
+        loaded: Loaded,
+    ) -> Arc<Self> {
+        let steering = Mutex::new(Steering::new(&loaded.caps));
+        let core = Arc::new(Core {
+            firmware,
+            memory,
+            profile,
+            caps: loaded.caps,
+            port: loaded.port,
+            events: Events::default(),
+            steering,
+            clock: loaded.clock,
+            queues: loaded.queues,
+            write_combining: loaded.write_combining,
+            general_uid: loaded.general_uid,
+            dump_fill_mkey: loaded.dump_fill_mkey,
+            key_variant: AtomicU8::new(1),
+            pages_wanted: AtomicU32::new(0),
+            pages: Mutex::new(pages),
+        });
+        for vector in 0..core.firmware.queue.vectors() {
+            let weak: Weak<Core> = Arc::downgrade(&core);
+            let handler = move || {
+                if let Some(core) = weak.upgrade() {
+                    core.interrupt(vector);
+                }
+            };
+            core.firmware.queue.on_interrupt(vector, Arc::new(handler));
+        }
+        Arc::new(Self { life: Arc::new(Life { core }) })
+    }
+
+    /// Opens a channel: what opening the device's file is. Dropping its last handle destroys what was made through it.
+    #[must_use]
+    pub fn open(&self) -> Arc<dyn Channel> {
+        Arc::new(Door::new(Arc::clone(&self.life)))
+    }
+
+    /// The device was taken away: contexts are told `DEVICE_FATAL`, and every call from here on is `EIO`.
+    pub fn remove(&self) {
+        self.life.core.fail();
+    }
+
+    /// Whether the device is gone.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.life.core.firmware.is_gone()
+    }
+
+    /// Packets that found no receive buffer, of all receive queues of verbs: what sysfs tells as `out_of_buffer`.
+    ///
+    /// # Errors
+    /// `EIO` when the device is gone, `EOPNOTSUPP` when it has no such counter.
+    pub fn out_of_buffer(&self) -> Result<u32, Errno> {
+        self.life.core.port.out_of_buffer(&self.life.core)
+    }
+
+    /// The port's own MAC address.
+    #[must_use]
+    pub fn mac(&self) -> [u8; 6] {
+        self.life.core.port.mac
+    }
+}
+
+/// What [`Kernel::load`] found and made.
+struct Loaded {
+    caps: Caps,
+    port: Port,
+    clock: Option<Clock>,
+    queues: Vec<EventQueue>,
+    write_combining: bool,
+    general_uid: u16,
+    dump_fill_mkey: Option<u32>,
+}
+
+impl fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loaded").field("port", &self.port).finish_non_exhaustive()
+    }
+}
+
+/// What nothing works without. Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/uar.c`, which divides by the number of
+/// UARs, and `drivers/infiniband/hw/mlx5/main.c`.
+fn check(caps: &Caps) -> Result<(), KernelError> {
+    let unfit = |what, field, wanted| {
+        let value = u64::from(caps.general(field));
+        Err(KernelError::Unfit { what, value, wanted })
+    };
+    if caps.general(GeneralCaps::PORT_TYPE) != pollux_mlx5_abi::caps::general::port_type::ETH {
+        return unfit("port_type", GeneralCaps::PORT_TYPE, "Ethernet (1)");
+    }
+    if caps.general(GeneralCaps::NUM_PORTS) != 1 {
+        return unfit("num_ports", GeneralCaps::NUM_PORTS, "1");
+    }
+    if caps.general(GeneralCaps::LOG_MAX_CQ) == 0 {
+        return unfit("log_max_cq", GeneralCaps::LOG_MAX_CQ, "at least 1");
+    }
+    capability::sane(caps)
+}

@@ -1,0 +1,623 @@
+//! Methods: their attributes, and who carries them out. Source: Linux `drivers/infiniband/core/uverbs_std_types_*.c`,
+//! `drivers/infiniband/hw/mlx5/{main,devx,fs,std_types}.c`.
+//!
+//! The checks that Linux's `uverbs_ioctl.c` makes for all methods alike are made here, from the table: what a method itself
+//! then reads has the kind and the length that the table says.
+
+use pollux_mlx5_abi::kernel::{attribute as x, method as m, object as o};
+use pollux_uverbs::abi::id;
+use pollux_uverbs::abi::object::{DRIVER_NAMESPACE, UHW_IN, UHW_OUT, driver};
+use pollux_uverbs::{Attribute, Call, Errno, Value};
+
+use crate::handle::{Object, ObjectKind};
+use crate::profile::DoorProfile;
+use crate::session::Session;
+
+/// What an attribute carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carries {
+    /// An input: at least so many bytes; more are allowed where they are zero or the method reads them itself.
+    In(usize),
+    /// An input of a number: 8 bytes or fewer.
+    Number,
+    /// An element of an enumeration with its data.
+    Element,
+    /// Room for an output of at least so many bytes.
+    Out(usize),
+    /// An object that exists, of this kind.
+    Object(ObjectKind),
+    /// An object that exists, of any kind.
+    AnyObject,
+    /// An object of a kind that nobody can make here.
+    NoObject,
+    /// An object that is made.
+    New,
+    /// A descriptor that exists.
+    Fd,
+    /// A descriptor that is made.
+    NewFd,
+}
+
+/// An attribute of a method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttributeSpec {
+    /// Which one.
+    pub id: u16,
+    /// What it carries.
+    pub carries: Carries,
+    /// Whether the method fails without it.
+    pub mandatory: bool,
+}
+
+/// What carries a method out.
+type Run = fn(&mut Session, &mut Call<'_>) -> Result<(), Errno>;
+
+struct Method {
+    object: u16,
+    method: u16,
+    attributes: &'static [AttributeSpec],
+    /// Whether it takes the driver's part.
+    driver: bool,
+    run: Run,
+}
+
+const fn must(id: u16, carries: Carries) -> AttributeSpec {
+    AttributeSpec { id, carries, mandatory: true }
+}
+
+const fn may(id: u16, carries: Carries) -> AttributeSpec {
+    AttributeSpec { id, carries, mandatory: false }
+}
+
+macro_rules! method {
+    ($object:expr, $method:expr, $run:expr, [$($attribute:expr),* $(,)?]) => {
+        Method { object: $object, method: $method, attributes: &[$($attribute),*], driver: false, run: $run }
+    };
+    ($object:expr, $method:expr, $run:expr, [$($attribute:expr),* $(,)?], driver) => {
+        Method { object: $object, method: $method, attributes: &[$($attribute),*], driver: true, run: $run }
+    };
+}
+
+/// Methods that destroy an object and tell nothing: all have the handle as their first attribute.
+macro_rules! end {
+    ($object:expr, $method:expr, $kind:ident, $id:expr) => {
+        method!(
+            $object,
+            $method,
+            |session, call| session.destroy(call.handle($id)?, ObjectKind::$kind).map(|_| ()),
+            [must($id, Carries::Object(ObjectKind::$kind))]
+        )
+    };
+}
+
+/// Methods on what cannot be made here.
+macro_rules! lacking {
+    ($object:expr, $method:expr) => {
+        Method {
+            object: $object,
+            method: $method,
+            attributes: &[],
+            driver: true,
+            run: |_, _| Err(Errno::EOPNOTSUPP),
+        }
+    };
+}
+
+use Carries::{AnyObject, Element, Fd, In, New, NewFd, NoObject, Number, Object as Obj, Out};
+use ObjectKind as K;
+
+const METHODS: &[Method] = &[
+    method!(
+        id::device::OBJECT,
+        id::device::invoke_write::METHOD,
+        Session::invoke_write,
+        [
+            may(id::device::invoke_write::CORE_IN, In(4)),
+            may(id::device::invoke_write::CORE_OUT, Out(0)),
+            must(id::device::invoke_write::WRITE_CMD, Number),
+        ],
+        driver
+    ),
+    method!(
+        id::device::OBJECT,
+        id::device::info_handles::METHOD,
+        Session::info_handles,
+        [
+            must(id::device::info_handles::OBJECT_ID, Number),
+            may(id::device::info_handles::TOTAL_HANDLES, Out(4)),
+            may(id::device::info_handles::HANDLES_LIST, Out(4)),
+        ]
+    ),
+    method!(
+        id::device::OBJECT,
+        id::device::query_port::METHOD,
+        Session::query_port,
+        [must(id::device::query_port::PORT_NUM, Number), must(id::device::query_port::RESP, Out(40)),]
+    ),
+    method!(
+        id::device::OBJECT,
+        id::device::get_context::METHOD,
+        Session::get_context,
+        [
+            may(id::device::get_context::NUM_COMP_VECTORS, Out(4)),
+            may(id::device::get_context::CORE_SUPPORT, Out(8)),
+        ],
+        driver
+    ),
+    method!(
+        id::device::OBJECT,
+        id::device::query_context::METHOD,
+        Session::query_context,
+        [
+            may(id::device::query_context::NUM_COMP_VECTORS, Out(4)),
+            may(id::device::query_context::CORE_SUPPORT, Out(8)),
+            may(x::query_context::RESP_UCTX, Out(4)),
+        ]
+    ),
+    method!(
+        id::device::OBJECT,
+        id::device::query_gid_table::METHOD,
+        Session::query_gid_table,
+        [
+            must(id::device::query_gid_table::ENTRY_SIZE, Number),
+            may(id::device::query_gid_table::FLAGS, Number),
+            must(id::device::query_gid_table::RESP_ENTRIES, Out(0)),
+            must(id::device::query_gid_table::RESP_NUM_ENTRIES, Out(8)),
+        ]
+    ),
+    method!(
+        id::device::OBJECT,
+        id::device::query_gid_entry::METHOD,
+        Session::query_gid_entry,
+        [
+            must(id::device::query_gid_entry::PORT, Number),
+            must(id::device::query_gid_entry::GID_INDEX, Number),
+            may(id::device::query_gid_entry::FLAGS, Number),
+            must(id::device::query_gid_entry::RESP_ENTRY, Out(32)),
+        ]
+    ),
+    end!(id::pd::OBJECT, id::pd::destroy::METHOD, Pd, id::pd::destroy::HANDLE),
+    method!(
+        id::pd::OBJECT,
+        m::pd::QUERY,
+        Session::query_pd,
+        [must(x::query_pd::HANDLE, Obj(K::Pd)), must(x::query_pd::RESP_PDN, Out(4)),]
+    ),
+    method!(
+        id::cq::OBJECT,
+        id::cq::create::METHOD,
+        Session::create_cq,
+        [
+            must(id::cq::create::HANDLE, New),
+            must(id::cq::create::CQE, In(4)),
+            must(id::cq::create::USER_HANDLE, In(8)),
+            may(id::cq::create::COMP_CHANNEL, Fd),
+            must(id::cq::create::COMP_VECTOR, In(4)),
+            may(id::cq::create::FLAGS, Number),
+            must(id::cq::create::RESP_CQE, Out(4)),
+            may(id::cq::create::EVENT_FD, Fd),
+        ],
+        driver
+    ),
+    method!(
+        id::cq::OBJECT,
+        id::cq::destroy::METHOD,
+        Session::destroy_cq,
+        [must(id::cq::destroy::HANDLE, Obj(K::Cq)), must(id::cq::destroy::RESP, Out(8)),]
+    ),
+    method!(
+        id::qp::OBJECT,
+        id::qp::create::METHOD,
+        Session::create_qp,
+        [
+            must(id::qp::create::HANDLE, New),
+            may(id::qp::create::XRCD_HANDLE, NoObject),
+            may(id::qp::create::PD_HANDLE, Obj(K::Pd)),
+            may(id::qp::create::SRQ_HANDLE, NoObject),
+            may(id::qp::create::SEND_CQ_HANDLE, Obj(K::Cq)),
+            may(id::qp::create::RECV_CQ_HANDLE, Obj(K::Cq)),
+            may(id::qp::create::IND_TABLE_HANDLE, Obj(K::RwqTable)),
+            must(id::qp::create::USER_HANDLE, In(8)),
+            must(id::qp::create::CAP, In(20)),
+            must(id::qp::create::TYPE, Number),
+            may(id::qp::create::FLAGS, Number),
+            may(id::qp::create::SOURCE_QPN, In(4)),
+            may(id::qp::create::EVENT_FD, Fd),
+            must(id::qp::create::RESP_CAP, Out(20)),
+            must(id::qp::create::RESP_QP_NUM, Out(4)),
+        ],
+        driver
+    ),
+    method!(
+        id::qp::OBJECT,
+        id::qp::destroy::METHOD,
+        Session::destroy_qp,
+        [must(id::qp::destroy::HANDLE, Obj(K::Qp)), must(id::qp::destroy::RESP, Out(4)),]
+    ),
+    lacking!(id::srq::OBJECT, id::srq::create::METHOD),
+    method!(
+        id::srq::OBJECT,
+        id::srq::destroy::METHOD,
+        nothing,
+        [must(id::srq::destroy::HANDLE, NoObject), must(id::srq::destroy::RESP, Out(4)),]
+    ),
+    method!(id::ah::OBJECT, id::ah::destroy::METHOD, nothing, [must(id::ah::destroy::HANDLE, NoObject)]),
+    lacking!(id::mr::OBJECT, id::mr::dm_reg::METHOD),
+    end!(id::mr::OBJECT, id::mr::destroy::METHOD, Mr, id::mr::destroy::HANDLE),
+    lacking!(id::mr::OBJECT, id::mr::advise::METHOD),
+    method!(
+        id::mr::OBJECT,
+        id::mr::query::METHOD,
+        Session::query_mr,
+        [
+            must(id::mr::query::HANDLE, Obj(K::Mr)),
+            must(id::mr::query::RESP_LKEY, Out(4)),
+            must(id::mr::query::RESP_RKEY, Out(4)),
+            must(id::mr::query::RESP_LENGTH, Out(8)),
+            may(id::mr::query::RESP_IOVA, Out(8)),
+        ]
+    ),
+    lacking!(id::mr::OBJECT, id::mr::reg_dmabuf::METHOD),
+    method!(
+        id::mr::OBJECT,
+        id::mr::reg::METHOD,
+        Session::reg_mr,
+        [
+            must(id::mr::reg::HANDLE, New),
+            must(id::mr::reg::PD_HANDLE, Obj(K::Pd)),
+            may(id::mr::reg::DMA_HANDLE, NoObject),
+            must(id::mr::reg::IOVA, In(8)),
+            must(id::mr::reg::ADDR, In(8)),
+            must(id::mr::reg::LENGTH, In(8)),
+            must(id::mr::reg::ACCESS_FLAGS, In(4)),
+            may(id::mr::reg::FD, Number),
+            may(id::mr::reg::FD_OFFSET, In(8)),
+            must(id::mr::reg::RESP_LKEY, Out(4)),
+            must(id::mr::reg::RESP_RKEY, Out(4)),
+        ]
+    ),
+    method!(id::mw::OBJECT, id::mw::destroy::METHOD, nothing, [must(id::mw::destroy::HANDLE, NoObject)]),
+    end!(id::flow::OBJECT, id::flow::destroy::METHOD, Flow, id::flow::destroy::HANDLE),
+    method!(
+        id::flow::OBJECT,
+        m::flow::CREATE_FLOW,
+        Session::create_raw_flow,
+        [
+            must(x::create_flow::HANDLE, New),
+            must(x::create_flow::MATCH_VALUE, In(1)),
+            may(x::create_flow::DEST_QP, Obj(K::Qp)),
+            may(x::create_flow::DEST_DEVX, Obj(K::DevxObject)),
+            must(x::create_flow::MATCHER, Obj(K::Matcher)),
+            may(x::create_flow::ARR_FLOW_ACTIONS, In(0)),
+            may(x::create_flow::TAG, In(4)),
+            may(x::create_flow::ARR_COUNTERS_DEVX, In(4)),
+            may(x::create_flow::ARR_COUNTERS_DEVX_OFFSET, In(4)),
+            may(x::create_flow::FLAGS, Number),
+        ]
+    ),
+    end!(id::flow::OBJECT, m::flow::DESTROY_FLOW, Flow, x::destroy_flow::HANDLE),
+    method!(
+        id::xrcd::OBJECT,
+        id::xrcd::destroy::METHOD,
+        nothing,
+        [must(id::xrcd::destroy::HANDLE, NoObject)]
+    ),
+    end!(
+        id::rwq_ind_table::OBJECT,
+        id::rwq_ind_table::destroy::METHOD,
+        RwqTable,
+        id::rwq_ind_table::destroy::HANDLE
+    ),
+    method!(
+        id::wq::OBJECT,
+        id::wq::create::METHOD,
+        Session::create_wq,
+        [
+            must(id::wq::create::HANDLE, New),
+            must(id::wq::create::PD_HANDLE, Obj(K::Pd)),
+            must(id::wq::create::CQ_HANDLE, Obj(K::Cq)),
+            must(id::wq::create::USER_HANDLE, In(8)),
+            must(id::wq::create::TYPE, Number),
+            may(id::wq::create::EVENT_FD, Fd),
+            must(id::wq::create::MAX_WR, In(4)),
+            must(id::wq::create::MAX_SGE, In(4)),
+            may(id::wq::create::FLAGS, Number),
+            must(id::wq::create::RESP_MAX_WR, Out(4)),
+            must(id::wq::create::RESP_MAX_SGE, Out(4)),
+            may(id::wq::create::RESP_WQ_NUM, Out(4)),
+        ],
+        driver
+    ),
+    method!(
+        id::wq::OBJECT,
+        id::wq::destroy::METHOD,
+        Session::destroy_wq,
+        [must(id::wq::destroy::HANDLE, Obj(K::Wq)), must(id::wq::destroy::RESP, Out(4)),]
+    ),
+    method!(
+        id::flow_action::OBJECT,
+        id::flow_action::destroy::METHOD,
+        nothing,
+        [must(id::flow_action::destroy::HANDLE, NoObject),]
+    ),
+    lacking!(id::flow_action::OBJECT, m::flow_action::CREATE_MODIFY_HEADER),
+    lacking!(id::flow_action::OBJECT, m::flow_action::CREATE_PACKET_REFORMAT),
+    lacking!(id::dm::OBJECT, id::dm::alloc::METHOD),
+    method!(id::dm::OBJECT, id::dm::free::METHOD, nothing, [must(id::dm::free::HANDLE, NoObject)]),
+    method!(
+        id::counters::OBJECT,
+        id::counters::create::METHOD,
+        Session::create_counters,
+        [must(id::counters::create::HANDLE, New),]
+    ),
+    end!(id::counters::OBJECT, id::counters::destroy::METHOD, Counters, id::counters::destroy::HANDLE),
+    method!(
+        id::counters::OBJECT,
+        id::counters::read::METHOD,
+        Session::read_counters,
+        [
+            must(id::counters::read::HANDLE, Obj(K::Counters)),
+            must(id::counters::read::BUFF, Out(0)),
+            may(id::counters::read::FLAGS, Number),
+        ]
+    ),
+    method!(
+        id::async_event::OBJECT,
+        id::async_event::alloc::METHOD,
+        Session::alloc_async_event,
+        [must(id::async_event::alloc::FD_HANDLE, NewFd),]
+    ),
+    method!(
+        o::UAR,
+        m::uar::ALLOC,
+        Session::alloc_uar,
+        [
+            must(x::uar_alloc::HANDLE, New),
+            must(x::uar_alloc::TYPE, Number),
+            must(x::uar_alloc::MMAP_OFFSET, Out(8)),
+            must(x::uar_alloc::MMAP_LENGTH, Out(4)),
+            must(x::uar_alloc::PAGE_ID, Out(4)),
+        ]
+    ),
+    end!(o::UAR, m::uar::DESTROY, Uar, x::uar_destroy::HANDLE),
+    method!(
+        o::DEVX,
+        m::devx::OTHER,
+        Session::devx_other,
+        [must(x::devx_other::CMD_IN, In(16)), must(x::devx_other::CMD_OUT, Out(16)),]
+    ),
+    method!(
+        o::DEVX,
+        m::devx::QUERY_UAR,
+        Session::devx_query_uar,
+        [must(x::devx_query_uar::USER_IDX, In(4)), must(x::devx_query_uar::DEV_IDX, Out(4)),]
+    ),
+    method!(
+        o::DEVX,
+        m::devx::QUERY_EQN,
+        Session::devx_query_eqn,
+        [must(x::devx_query_eqn::USER_VEC, In(4)), must(x::devx_query_eqn::DEV_EQN, Out(4)),]
+    ),
+    method!(
+        o::DEVX,
+        m::devx::SUBSCRIBE_EVENT,
+        Session::devx_subscribe,
+        [
+            must(x::devx_subscribe_event::FD_HANDLE, Fd),
+            may(x::devx_subscribe_event::OBJ_HANDLE, Obj(K::DevxObject)),
+            must(x::devx_subscribe_event::TYPE_NUM_LIST, In(2)),
+            may(x::devx_subscribe_event::FD_NUM, In(4)),
+            may(x::devx_subscribe_event::COOKIE, In(8)),
+        ]
+    ),
+    method!(
+        o::DEVX_OBJ,
+        m::devx_obj::CREATE,
+        Session::devx_create,
+        [
+            must(x::devx_obj_create::HANDLE, New),
+            must(x::devx_obj_create::CMD_IN, In(16)),
+            must(x::devx_obj_create::CMD_OUT, Out(16)),
+        ]
+    ),
+    method!(
+        o::DEVX_OBJ,
+        m::devx_obj::DESTROY,
+        Session::devx_destroy,
+        [must(x::devx_obj_destroy::HANDLE, Obj(K::DevxObject)),]
+    ),
+    method!(
+        o::DEVX_OBJ,
+        m::devx_obj::MODIFY,
+        Session::devx_modify,
+        [
+            must(x::devx_obj_modify::HANDLE, AnyObject),
+            must(x::devx_obj_modify::CMD_IN, In(16)),
+            must(x::devx_obj_modify::CMD_OUT, Out(16)),
+        ]
+    ),
+    method!(
+        o::DEVX_OBJ,
+        m::devx_obj::QUERY,
+        Session::devx_query,
+        [
+            must(x::devx_obj_query::HANDLE, AnyObject),
+            must(x::devx_obj_query::CMD_IN, In(16)),
+            must(x::devx_obj_query::CMD_OUT, Out(16)),
+        ]
+    ),
+    method!(
+        o::DEVX_OBJ,
+        m::devx_obj::ASYNC_QUERY,
+        Session::devx_query_async,
+        [
+            must(x::devx_obj_query_async::HANDLE, AnyObject),
+            must(x::devx_obj_query_async::CMD_IN, In(16)),
+            must(x::devx_obj_query_async::FD, Fd),
+            must(x::devx_obj_query_async::WR_ID, In(8)),
+            must(x::devx_obj_query_async::OUT_LEN, Number),
+        ]
+    ),
+    method!(
+        o::DEVX_UMEM,
+        m::devx_umem::REG,
+        Session::devx_register,
+        [
+            must(x::devx_umem_reg::HANDLE, New),
+            must(x::devx_umem_reg::ADDR, In(8)),
+            must(x::devx_umem_reg::LEN, In(8)),
+            may(x::devx_umem_reg::ACCESS, Number),
+            must(x::devx_umem_reg::OUT_ID, Out(4)),
+            may(x::devx_umem_reg::PGSZ_BITMAP, Number),
+            may(x::devx_umem_reg::DMABUF_FD, Number),
+        ]
+    ),
+    method!(
+        o::DEVX_UMEM,
+        m::devx_umem::DEREG,
+        Session::devx_deregister,
+        [must(x::devx_umem_dereg::HANDLE, Obj(K::DevxUmem)),]
+    ),
+    method!(
+        o::DEVX_ASYNC_CMD_FD,
+        m::devx_async_cmd_fd::ALLOC,
+        Session::devx_alloc_command_fd,
+        [must(x::devx_async_cmd_fd_alloc::HANDLE, NewFd),]
+    ),
+    method!(
+        o::DEVX_ASYNC_EVENT_FD,
+        m::devx_async_event_fd::ALLOC,
+        Session::devx_alloc_event_fd,
+        [
+            must(x::devx_async_event_fd_alloc::HANDLE, NewFd),
+            must(x::devx_async_event_fd_alloc::FLAGS, Number),
+        ]
+    ),
+    method!(
+        o::FLOW_MATCHER,
+        m::flow_matcher::CREATE,
+        Session::create_matcher,
+        [
+            must(x::flow_matcher_create::CREATE_HANDLE, New),
+            must(x::flow_matcher_create::MATCH_MASK, In(1)),
+            must(x::flow_matcher_create::FLOW_TYPE, Element),
+            must(x::flow_matcher_create::MATCH_CRITERIA, In(1)),
+            may(x::flow_matcher_create::FLOW_FLAGS, Number),
+            may(x::flow_matcher_create::FT_TYPE, Number),
+        ]
+    ),
+    end!(o::FLOW_MATCHER, m::flow_matcher::DESTROY, Matcher, x::flow_matcher_destroy::HANDLE),
+    lacking!(o::PP, m::pp::ALLOC),
+    lacking!(o::VAR, m::var::ALLOC),
+    lacking!(o::STEERING_ANCHOR, m::steering_anchor::CREATE),
+];
+
+/// Methods on objects of which there are none: the check of their handle says so.
+fn nothing(_: &mut Session, _: &mut Call<'_>) -> Result<(), Errno> {
+    Err(Errno::ENOENT)
+}
+
+/// The attributes of a method, for doors that read the frames of foreign programs: what an attribute's data are depends on
+/// what it carries. `None` when there is no such method here.
+#[must_use]
+pub fn attributes(object: u16, method: u16) -> Option<&'static [AttributeSpec]> {
+    find(object, method).map(|method| method.attributes)
+}
+
+fn find(object: u16, method: u16) -> Option<&'static Method> {
+    METHODS.iter().find(|entry| entry.object == object && entry.method == method)
+}
+
+/// Calls a method.
+pub(crate) fn call(session: &mut Session, call: &mut Call<'_>) -> Result<(), Errno> {
+    if call.driver != driver::MLX5 {
+        return Err(Errno::EINVAL);
+    }
+    if is_absent(&session.core.profile, call.object, call.method) {
+        return Err(Errno::EPROTONOSUPPORT);
+    }
+    let method = find(call.object, call.method).ok_or(Errno::EPROTONOSUPPORT)?;
+    check(session, method, call)?;
+    let global = call.object == id::device::OBJECT || call.object == id::async_event::OBJECT;
+    if !global {
+        session.granted()?;
+    }
+    (method.run)(session, call)
+}
+
+/// Whether the profile's kernel lacks a method.
+fn is_absent(profile: &DoorProfile, object: u16, method: u16) -> bool {
+    let is = |other: (u16, u16)| other == (object, method);
+    let device = id::device::OBJECT;
+    profile.no_invoke_write && is((device, id::device::invoke_write::METHOD))
+        || profile.no_cq_create && is((id::cq::OBJECT, id::cq::create::METHOD))
+        || profile.no_qp_create && object == id::qp::OBJECT
+        || profile.no_wq_create && object == id::wq::OBJECT
+        || profile.no_mr_reg && is((id::mr::OBJECT, id::mr::reg::METHOD))
+        || profile.no_get_context
+            && (is((device, id::device::get_context::METHOD))
+                || is((device, id::device::query_context::METHOD))
+                || object == id::async_event::OBJECT)
+        || profile.no_uar_alloc && object == o::UAR
+        || profile.no_query_gid
+            && (is((device, id::device::query_gid_table::METHOD))
+                || is((device, id::device::query_gid_entry::METHOD)))
+        || profile.no_devx
+            && matches!(
+                object,
+                o::DEVX | o::DEVX_OBJ | o::DEVX_UMEM | o::DEVX_ASYNC_CMD_FD | o::DEVX_ASYNC_EVENT_FD
+            )
+}
+
+/// Checks the attributes that came against those that the method has. Source: Linux
+/// `drivers/infiniband/core/uverbs_ioctl.c`, `uverbs_process_attr`.
+fn check(session: &Session, method: &Method, call: &Call<'_>) -> Result<(), Errno> {
+    let mut seen: Vec<u16> = Vec::with_capacity(call.attributes().len());
+    // Methods that are lacking altogether look at nothing.
+    if method.attributes.is_empty() {
+        return Ok(());
+    }
+    for attribute in call.attributes() {
+        if seen.contains(&attribute.id) {
+            return Err(Errno::EINVAL);
+        }
+        seen.push(attribute.id);
+        let by_driver = method.driver && method.object < DRIVER_NAMESPACE;
+        let spec = method.attributes.iter().find(|spec| spec.id == attribute.id).copied();
+        let spec = spec.or(match attribute.id {
+            UHW_IN if by_driver => Some(may(UHW_IN, In(0))),
+            UHW_OUT if by_driver => Some(may(UHW_OUT, Out(0))),
+            _ => None,
+        });
+        match spec {
+            Some(spec) => check_one(session, spec, attribute)?,
+            // What a newer program adds and can do without.
+            None if !attribute.mandatory => {}
+            None => return Err(Errno::EPROTONOSUPPORT),
+        }
+    }
+    let complete = method.attributes.iter().all(|spec| !spec.mandatory || seen.contains(&spec.id));
+    if complete { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
+fn check_one(session: &Session, spec: AttributeSpec, attribute: &Attribute<'_>) -> Result<(), Errno> {
+    let long_enough = |bytes: usize, least: usize| if bytes >= least { Ok(()) } else { Err(Errno::EINVAL) };
+    match (spec.carries, &attribute.value) {
+        (In(least), Value::Small(small)) => long_enough(small.bytes().len(), least),
+        (In(least), Value::In(bytes)) => long_enough(bytes.len(), least),
+        (Number, Value::Small(_)) => Ok(()),
+        (Number, Value::In(bytes)) if matches!(bytes.len(), 4 | 8) => Ok(()),
+        (Element, Value::Element(..))
+        | (New, Value::NewHandle(_))
+        | (Fd, Value::Fd(_))
+        | (NewFd, Value::NewFd(_)) => Ok(()),
+        (Out(least), Value::Out(output)) => long_enough(output.room(), least),
+        (Obj(kind), Value::Handle(handle)) => {
+            let is = session.handles.get(*handle).map(Object::kind)? == kind;
+            if is { Ok(()) } else { Err(Errno::EINVAL) }
+        }
+        (AnyObject, Value::Handle(handle)) => session.handles.get(*handle).map(|_| ()),
+        (NoObject, Value::Handle(_)) => Err(Errno::ENOENT),
+        _ => Err(Errno::EINVAL),
+    }
+}

@@ -1,0 +1,231 @@
+//! Memory regions. Source: Linux `drivers/infiniband/core/uverbs_cmd.c`, `drivers/infiniband/hw/mlx5/mr.c`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pollux_mlx5_abi::caps::general::GeneralCaps;
+use pollux_mlx5_abi::command::mkey::{CreateMkeyIn, CreateMkeyOut, DestroyMkeyIn, MkeyContext, access_mode};
+use pollux_mlx5_abi::command::opcode;
+use pollux_uverbs::abi::flags::{Access, Rereg};
+use pollux_uverbs::abi::id;
+use pollux_uverbs::abi::memory::{DeregMr, RegMr, RegMrResp, ReregMr, ReregMrResp};
+use pollux_uverbs::{Call, Errno, WriteCall};
+use zerocopy::IntoBytes;
+
+use crate::core::Core;
+use crate::firmware::{SHORT, begin};
+use crate::handle::{Object, ObjectKind};
+use crate::session::Session;
+use crate::umem::{PAGE, Umem};
+
+/// Rights that a newer program may ask for and that are ignored where they are not known: bits 20 to 29. Source: Linux
+/// `include/uapi/rdma/ib_user_ioctl_verbs.h`, `IB_UVERBS_ACCESS_OPTIONAL_RANGE`.
+const OPTIONAL: u32 = 0x3ff0_0000;
+
+/// Rights that are known beside those.
+const KNOWN: u32 = (Access::HUGETLB.bits() << 1) - 1;
+
+/// A memory region.
+#[derive(Debug)]
+pub(crate) struct Mr {
+    /// Index of the key in the device; none once that is ended.
+    index: Option<u32>,
+    key: u32,
+    pd: u32,
+    umem: Umem,
+    iova: u64,
+    access: Access,
+}
+
+/// What a region is made of.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    pd: u32,
+    start: u64,
+    length: u64,
+    iova: u64,
+    access: Access,
+}
+
+impl Mr {
+    pub(crate) fn end(&mut self, core: &Core) -> Result<(), Errno> {
+        if let Some(index) = self.index {
+            destroy_key(core, index)?;
+            self.index = None;
+        }
+        Ok(())
+    }
+}
+
+fn destroy_key(core: &Core, index: u32) -> Result<(), Errno> {
+    let mut input: [u8; DestroyMkeyIn::BYTES] = begin(opcode::DESTROY_MKEY, 0, 0);
+    DestroyMkeyIn::MKEY_INDEX.set(&mut input, index);
+    core.execute(&input, &mut [0; SHORT])
+}
+
+/// Source: Linux `include/rdma/ib_verbs.h`, `ib_check_mr_access`.
+fn check_access(access: Access) -> Result<(), Errno> {
+    let remote = Access::REMOTE_ATOMIC | Access::REMOTE_WRITE;
+    if access.intersects(remote) && !access.contains(Access::LOCAL_WRITE) {
+        return Err(Errno::EINVAL);
+    }
+    if access.bits() & !(KNOWN | OPTIONAL) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if access.contains(Access::ON_DEMAND) {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    Ok(())
+}
+
+/// Makes the key of a range: index, and the key with its variable bits.
+fn create_key(core: &Core, pdn: u32, umem: &Umem, iova: u64, access: Access) -> Result<(u32, u32), Errno> {
+    let log_page = umem.log_page(iova);
+    let pages = umem.pages(log_page, 0);
+    // Two entries an octword.
+    let octwords = u32::try_from((pages.len() / 8).div_ceil(2)).map_err(|_| Errno::EINVAL)?;
+    let mut head: [u8; CreateMkeyIn::BYTES] = begin(opcode::CREATE_MKEY, 0, 0);
+    CreateMkeyIn::TRANSLATIONS_OCTWORD_ACTUAL_SIZE.set(&mut head, octwords);
+    let variant = core.key_variant.fetch_add(1, Ordering::Relaxed);
+    let context = CreateMkeyIn::MEMORY_KEY_MKEY_ENTRY.of_mut(&mut head);
+    let caps = &core.caps;
+    let relaxed = access.contains(Access::RELAXED_ORDERING);
+    for (field, on) in [
+        (MkeyContext::A, access.contains(Access::REMOTE_ATOMIC)),
+        (MkeyContext::RW, access.contains(Access::REMOTE_WRITE)),
+        (MkeyContext::RR, access.contains(Access::REMOTE_READ)),
+        (MkeyContext::LW, access.contains(Access::LOCAL_WRITE)),
+        (MkeyContext::LR, true),
+        (MkeyContext::RELAXED_ORDERING_WRITE, relaxed && caps.has(GeneralCaps::RELAXED_ORDERING_WRITE)),
+        (MkeyContext::RELAXED_ORDERING_READ, relaxed && caps.has(GeneralCaps::RELAXED_ORDERING_READ)),
+    ] {
+        field.set(context, on.into());
+    }
+    MkeyContext::ACCESS_MODE_1_0.set(context, access_mode::MTT);
+    MkeyContext::QPN.set(context, 0xff_ffff);
+    MkeyContext::MKEY_7_0.set(context, variant.into());
+    MkeyContext::PD.set(context, pdn);
+    MkeyContext::START_ADDR.set(context, iova);
+    MkeyContext::LEN.set(context, umem.bytes);
+    MkeyContext::TRANSLATIONS_OCTWORD_SIZE.set(context, octwords);
+    MkeyContext::LOG_PAGE_SIZE.set(context, log_page);
+    let mut input = head.to_vec();
+    input.extend_from_slice(&pages);
+    // The list is a whole number of octwords.
+    input.resize(input.len().next_multiple_of(16), 0);
+    let mut output = CreateMkeyOut::ZERO;
+    core.execute(&input, &mut output)?;
+    let index = CreateMkeyOut::MKEY_INDEX.get(&output);
+    Ok((index, index << 8 | u32::from(variant)))
+}
+
+impl Session {
+    /// `MR/REG_MR`.
+    pub(crate) fn reg_mr(&mut self, call: &mut Call<'_>) -> Result<(), Errno> {
+        use id::mr::reg as a;
+        if call.find(a::FD).is_some() || call.find(a::DMA_HANDLE).is_some() {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let access: u32 = call.input_as(a::ACCESS_FLAGS)?;
+        let wanted = Wanted {
+            pd: call.handle(a::PD_HANDLE)?,
+            start: call.number(a::ADDR)?,
+            length: call.number(a::LENGTH)?,
+            iova: call.number(a::IOVA)?,
+            access: Access::from_bits_retain(access),
+        };
+        let (handle, key) = self.register(&wanted)?;
+        call.create(a::HANDLE, handle)?;
+        call.reply(a::RESP_LKEY, &key)?;
+        call.reply(a::RESP_RKEY, &key)
+    }
+
+    /// `REG_MR`.
+    pub(crate) fn write_reg_mr(&mut self, command: &mut WriteCall<'_>) -> Result<(), Errno> {
+        let request: RegMr = command.request()?;
+        let wanted = Wanted {
+            pd: request.pd_handle,
+            start: request.start,
+            length: request.length,
+            iova: request.hca_va,
+            access: Access::from_bits_retain(request.access_flags),
+        };
+        let (mr_handle, key) = self.register(&wanted)?;
+        command.core_out.write(RegMrResp { mr_handle, lkey: key, rkey: key }.as_bytes());
+        Ok(())
+    }
+
+    fn register(&mut self, wanted: &Wanted) -> Result<(u32, u32), Errno> {
+        let core = Arc::clone(&self.core);
+        // A page keeps its bytes where they are: only whole pages may be elsewhere.
+        if wanted.start % PAGE != wanted.iova % PAGE {
+            return Err(Errno::EINVAL);
+        }
+        check_access(wanted.access)?;
+        let pdn = self.handles.pd(wanted.pd)?.pdn;
+        let rights = Umem::rights(wanted.access);
+        let umem = Umem::pin(core.memory.as_ref(), wanted.start, wanted.length, rights)?;
+        let (index, key) = create_key(&core, pdn, &umem, wanted.iova, wanted.access)?;
+        let mr =
+            Mr { index: Some(index), key, pd: wanted.pd, umem, iova: wanted.iova, access: wanted.access };
+        Ok((self.handles.add(Object::Mr(mr), &[wanted.pd]), key))
+    }
+
+    /// `REREG_MR`: a new key in place of the old one, as mlx5_ib does where the old one cannot be changed.
+    pub(crate) fn rereg_mr(&mut self, command: &mut WriteCall<'_>) -> Result<(), Errno> {
+        let request: ReregMr = command.request()?;
+        let flags = Rereg::from_bits(request.flags).filter(|flags| !flags.is_empty()).ok_or(Errno::EINVAL)?;
+        let translation = flags.contains(Rereg::TRANSLATION);
+        let misplaced = request.start % PAGE != request.hca_va % PAGE;
+        if translation && (request.start == 0 || request.hca_va == 0 || request.length == 0 || misplaced) {
+            return Err(Errno::EINVAL);
+        }
+        let mr = self.handles.mr(request.mr_handle)?;
+        let access = if flags.contains(Rereg::ACCESS) {
+            Access::from_bits_retain(request.access_flags)
+        } else {
+            mr.access
+        };
+        check_access(access)?;
+        let pd = if flags.contains(Rereg::PD) { request.pd_handle } else { mr.pd };
+        let (start, length, iova) = if translation {
+            (request.start, request.length, request.hca_va)
+        } else {
+            (mr.umem.address, mr.umem.bytes, mr.iova)
+        };
+        let core = Arc::clone(&self.core);
+        let pdn = self.handles.pd(pd)?.pdn;
+        let umem = Umem::pin(core.memory.as_ref(), start, length, Umem::rights(access))?;
+        let (index, key) = create_key(&core, pdn, &umem, iova, access)?;
+        let fresh = Mr { index: Some(index), key, pd, umem, iova, access };
+        let Object::Mr(mr) = self.handles.get_mut(request.mr_handle)? else { return Err(Errno::EINVAL) };
+        if let Err(errno) = mr.end(&core) {
+            let _ = destroy_key(&core, index);
+            return Err(errno);
+        }
+        *mr = fresh;
+        self.handles.adopt(request.mr_handle, &[pd]);
+        command.core_out.write(ReregMrResp { lkey: key, rkey: key }.as_bytes());
+        Ok(())
+    }
+
+    /// `MR/QUERY_MR`.
+    pub(crate) fn query_mr(&mut self, call: &mut Call<'_>) -> Result<(), Errno> {
+        use id::mr::query as a;
+        let mr = self.handles.mr(call.handle(a::HANDLE)?)?;
+        let (key, length, iova) = (mr.key, mr.umem.bytes, mr.iova);
+        call.reply(a::RESP_LKEY, &key)?;
+        call.reply(a::RESP_RKEY, &key)?;
+        call.reply(a::RESP_LENGTH, &length)?;
+        if let Some(output) = call.output(a::RESP_IOVA) {
+            output.write(iova.as_bytes());
+        }
+        Ok(())
+    }
+
+    /// `DEREG_MR`.
+    pub(crate) fn dereg_mr(&mut self, command: &mut WriteCall<'_>) -> Result<(), Errno> {
+        let request: DeregMr = command.request()?;
+        self.destroy(request.mr_handle, ObjectKind::Mr).map(|_| ())
+    }
+}

@@ -1,0 +1,307 @@
+//! The device's one port: its addresses, its state, its counters, its GIDs.
+
+use pollux_mlx5_abi::caps::general::GeneralCaps;
+use pollux_mlx5_abi::caps::roce::RoceCaps;
+use pollux_mlx5_abi::command::counter::{
+    AllocQCounterOut, DeallocQCounterIn, QueryQCounterIn, QueryQCounterOut,
+};
+use pollux_mlx5_abi::command::opcode;
+use pollux_mlx5_abi::command::register::{
+    AccessRegisterIn, AccessRegisterOut, Ptys, access, ext_link_mode as ext, id, link_mode as mode, protocol,
+};
+use pollux_mlx5_abi::command::start::{AdapterParameters, QueryAdapterOut};
+use pollux_mlx5_abi::command::vport::{
+    FieldSelect, ModifyNicVportContextIn, NicVportContext, QueryNicVportContextIn, QueryNicVportContextOut,
+    QueryVportStateIn, QueryVportStateOut, RoceAddress, SetRoceAddressIn, roce_l3, roce_version, state,
+};
+use pollux_uverbs::Errno;
+use pollux_uverbs::abi::device::QueryPortResp;
+use pollux_uverbs::abi::flags::{GidType, LinkLayer, PortState};
+use pollux_uverbs::abi::ioctl_verbs::{GidEntry, QueryPortRespEx};
+
+use crate::capability::Caps;
+use crate::core::Core;
+use crate::error::KernelError;
+use crate::firmware::{Failure, Firmware, SHORT, begin};
+
+/// The number of the one port.
+pub(crate) const PORT: u64 = 1;
+
+/// Bytes of a frame's headers that RoCE needs, taken off the MTU. Source: Linux `include/rdma/ib_addr.h`, `iboe_get_mtu`.
+const ROCE_HEADERS: u32 = 40 + 8 + 12 + 4 + 28 + 4;
+
+/// What does not change while the device runs.
+#[derive(Debug)]
+pub(crate) struct Port {
+    pub(crate) mac: [u8; 6],
+    pub(crate) node_guid: u64,
+    pub(crate) system_guid: u64,
+    pub(crate) vendor: u32,
+    /// Headers that must stand in a send entry, as the virtual port's context says.
+    pub(crate) min_inline: u32,
+    /// Counters of the receive queues of verbs.
+    pub(crate) counter_set: Option<u8>,
+    roce: bool,
+    gids: Vec<GidEntry>,
+}
+
+impl Port {
+    pub(crate) fn start(firmware: &Firmware, caps: &Caps) -> Result<Self, KernelError> {
+        let mut output = QueryNicVportContextOut::ZERO;
+        let query: [u8; SHORT] = begin(opcode::QUERY_NIC_VPORT_CONTEXT, 0, 0);
+        firmware.must(&query, &mut output)?;
+        let context = QueryNicVportContextOut::NIC_VPORT_CONTEXT.of(&output);
+        // 16 reserved bits, and the 6 bytes.
+        let [_, _, mac @ ..] = NicVportContext::PERMANENT_ADDRESS.get(context).to_be_bytes();
+        let mut port = Self {
+            mac,
+            node_guid: NicVportContext::NODE_GUID.get(context),
+            system_guid: NicVportContext::SYSTEM_IMAGE_GUID.get(context),
+            vendor: 0,
+            min_inline: NicVportContext::MIN_WQE_INLINE_MODE.get(context),
+            counter_set: None,
+            roce: false,
+            gids: Vec::new(),
+        };
+        let mut output = QueryAdapterOut::ZERO;
+        let query: [u8; SHORT] = begin(opcode::QUERY_ADAPTER, 0, 0);
+        firmware.must(&query, &mut output)?;
+        let adapter = QueryAdapterOut::QUERY_ADAPTER_STRUCT.of(&output);
+        port.vendor = AdapterParameters::IEEE_VENDOR_ID.get(adapter);
+        port.counter_set = counter_set(firmware);
+        if caps.has(GeneralCaps::ROCE) {
+            port.roce = enable_roce(firmware, true).is_ok();
+            if port.roce {
+                port.add_gids(firmware, caps);
+            }
+        }
+        Ok(port)
+    }
+
+    /// The reverse of [`start`](Self::start).
+    pub(crate) fn end(&self, firmware: &Firmware) {
+        for index in 0..self.gids.len() as u32 {
+            let mut input: [u8; SetRoceAddressIn::BYTES] = begin(opcode::SET_ROCE_ADDRESS, 0, 0);
+            SetRoceAddressIn::ROCE_ADDRESS_INDEX.set(&mut input, index);
+            let _ = firmware.execute(&input, &mut [0; SHORT]);
+        }
+        if let Some(set) = self.counter_set {
+            let mut input: [u8; DeallocQCounterIn::BYTES] = begin(opcode::DEALLOC_Q_COUNTER, 0, 0);
+            DeallocQCounterIn::COUNTER_SET_ID.set(&mut input, set.into());
+            let _ = firmware.execute(&input, &mut [0; SHORT]);
+        }
+        if self.roce {
+            let _ = enable_roce(firmware, false);
+        }
+    }
+
+    /// The two entries that Linux makes of an interface's link-local address, one for each version of RoCE.
+    fn add_gids(&mut self, firmware: &Firmware, caps: &Caps) {
+        let [a, b, c, d, e, f] = self.mac;
+        let gid = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f];
+        let mac = mac_number(self.mac);
+        let kinds = [(GidType::ROCE_V1, roce_version::V1), (GidType::ROCE_V2, roce_version::V2)];
+        for (index, (kind, version)) in (0_u32..).zip(kinds) {
+            if index >= caps.roce(RoceCaps::ROCE_ADDRESS_TABLE_SIZE) {
+                return;
+            }
+            let mut input: [u8; SetRoceAddressIn::BYTES] = begin(opcode::SET_ROCE_ADDRESS, 0, 0);
+            SetRoceAddressIn::ROCE_ADDRESS_INDEX.set(&mut input, index);
+            SetRoceAddressIn::VHCA_PORT_NUM.set(&mut input, 0);
+            let address = SetRoceAddressIn::ROCE_ADDRESS.of_mut(&mut input);
+            RoceAddress::SOURCE_L3_ADDRESS.set(address, gid);
+            RoceAddress::SOURCE_MAC.set(address, mac);
+            RoceAddress::ROCE_VERSION.set(address, version);
+            RoceAddress::ROCE_L3_TYPE.set(address, roce_l3::IPV6);
+            if firmware.execute(&input, &mut [0; SHORT]).is_err() {
+                return;
+            }
+            self.gids.push(GidEntry {
+                gid: zerocopy::transmute!(gid),
+                gid_index: index,
+                port_num: PORT as u32,
+                gid_type: kind.0,
+                netdev_ifindex: 0,
+            });
+        }
+    }
+
+    /// Entries of the GID table.
+    pub(crate) fn gid_table_len(&self, caps: &Caps) -> u32 {
+        if self.roce { caps.roce(RoceCaps::ROCE_ADDRESS_TABLE_SIZE) } else { 0 }
+    }
+
+    /// An entry; `ENODATA` when it is empty.
+    pub(crate) fn gid(&self, caps: &Caps, index: u64) -> Result<GidEntry, Errno> {
+        if index >= u64::from(self.gid_table_len(caps)) {
+            return Err(Errno::EINVAL);
+        }
+        let entry = usize::try_from(index).ok().and_then(|index| self.gids.get(index));
+        entry.copied().ok_or(Errno::ENODATA)
+    }
+
+    /// All entries that are not empty.
+    pub(crate) fn gids(&self) -> &[GidEntry] {
+        &self.gids
+    }
+
+    /// Source: Linux `drivers/infiniband/hw/mlx5/main.c`, `mlx5_query_port_roce`. There is no interface of the kernel's
+    /// behind the port: its state is the virtual port's, its MTU the one of the virtual port's context.
+    pub(crate) fn query(&self, core: &Core, port: u64) -> Result<QueryPortRespEx, Errno> {
+        if port != PORT {
+            return Err(Errno::EINVAL);
+        }
+        let (width, speed) = speed(core)?;
+        let mut vport = QueryNicVportContextOut::ZERO;
+        let query: [u8; QueryNicVportContextIn::BYTES] = begin(opcode::QUERY_NIC_VPORT_CONTEXT, 0, 0);
+        core.execute(&query, &mut vport)?;
+        let context = QueryNicVportContextOut::NIC_VPORT_CONTEXT.of(&vport);
+        let mtu = NicVportContext::MTU.get(context);
+        let mut answer = QueryVportStateOut::ZERO;
+        let query: [u8; QueryVportStateIn::BYTES] = begin(opcode::QUERY_VPORT_STATE, 0, 0);
+        core.execute(&query, &mut answer)?;
+        let up = QueryVportStateOut::STATE.get(&answer) == state::UP;
+        let legacy_resp = QueryPortResp {
+            // CM is supported. Source: Linux `include/rdma/ib_verbs.h`, `IB_PORT_CM_SUP`, and `IB_UVERBS_PCF_IP_BASED_GIDS`.
+            port_cap_flags: if self.roce { 1 << 16 | 1 << 26 } else { 0 },
+            max_msg_sz: 1_u32.checked_shl(core.caps.general(GeneralCaps::LOG_MAX_MSG)).unwrap_or(u32::MAX),
+            qkey_viol_cntr: NicVportContext::QKEY_VIOLATION_COUNTER.get(context),
+            gid_tbl_len: self.gid_table_len(&core.caps),
+            pkey_tbl_len: 1,
+            state: if up { PortState::ACTIVE } else { PortState::DOWN }.0,
+            max_mtu: 5,
+            active_mtu: roce_mtu(mtu),
+            active_width: width,
+            active_speed: u8::try_from(speed).unwrap_or(0),
+            // Link up, or disabled. Source: Linux `include/rdma/ib_verbs.h`, `IB_PORT_PHYS_STATE_*`.
+            phys_state: if up { 5 } else { 3 },
+            link_layer: LinkLayer::ETHERNET.0,
+            // Addresses are always global.
+            flags: u8::from(self.roce),
+            ..QueryPortResp::default()
+        };
+        Ok(QueryPortRespEx { legacy_resp, active_speed_ex: speed.into(), ..QueryPortRespEx::default() })
+    }
+
+    pub(crate) fn out_of_buffer(&self, core: &Core) -> Result<u32, Errno> {
+        let set = self.counter_set.ok_or(Errno::EOPNOTSUPP)?;
+        let mut input: [u8; QueryQCounterIn::BYTES] = begin(opcode::QUERY_Q_COUNTER, 0, 0);
+        QueryQCounterIn::COUNTER_SET_ID.set(&mut input, set.into());
+        let mut output = QueryQCounterOut::ZERO;
+        core.execute(&input, &mut output)?;
+        Ok(QueryQCounterOut::OUT_OF_BUFFER.get(&output))
+    }
+}
+
+fn mac_number(mac: [u8; 6]) -> u64 {
+    mac.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// A set of counters for receive queues, where the device has such.
+fn counter_set(firmware: &Firmware) -> Option<u8> {
+    let input: [u8; SHORT] = begin(opcode::ALLOC_Q_COUNTER, 0, 0);
+    let mut output = AllocQCounterOut::ZERO;
+    firmware.execute(&input, &mut output).ok()?;
+    Some(AllocQCounterOut::COUNTER_SET_ID.get(&output) as u8)
+}
+
+/// Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/vport.c`, `mlx5_nic_vport_update_roce_state`.
+fn enable_roce(firmware: &Firmware, on: bool) -> Result<(), Failure> {
+    let mut input: [u8; ModifyNicVportContextIn::BYTES] = begin(opcode::MODIFY_NIC_VPORT_CONTEXT, 0, 0);
+    let mut select = FieldSelect::ZERO;
+    FieldSelect::ROCE_EN.set(&mut select, 1);
+    ModifyNicVportContextIn::FIELD_SELECT.set(&mut input, u32::from_be_bytes(select));
+    let context = ModifyNicVportContextIn::NIC_VPORT_CONTEXT.of_mut(&mut input);
+    NicVportContext::ROCE_EN.set(context, on.into());
+    firmware.execute(&input, &mut [0; SHORT])
+}
+
+/// The MTU that RoCE has on an interface, as its code.
+const fn roce_mtu(mtu: u32) -> u8 {
+    match mtu.saturating_sub(ROCE_HEADERS) {
+        4096.. => 5,
+        2048.. => 4,
+        1024.. => 3,
+        512.. => 2,
+        256.. => 1,
+        _ => 0,
+    }
+}
+
+/// Codes of widths and speeds. Source: Linux `include/rdma/ib_verbs.h`, `enum ib_port_width`, `enum ib_port_speed`.
+const WIDTH_1X: u8 = 1;
+const WIDTH_2X: u8 = 16;
+const WIDTH_4X: u8 = 2;
+const SDR: u16 = 1;
+const DDR: u16 = 2;
+const QDR: u16 = 4;
+const FDR: u16 = 16;
+const EDR: u16 = 32;
+const HDR: u16 = 64;
+const NDR: u16 = 128;
+
+/// Lanes and speed of the link. Source: Linux `drivers/infiniband/hw/mlx5/main.c`, `translate_eth_proto_oper`.
+fn speed(core: &Core) -> Result<(u8, u16), Errno> {
+    let mut head: [u8; AccessRegisterIn::BYTES] = begin(opcode::ACCESS_REG, 0, access::READ);
+    AccessRegisterIn::REGISTER_ID.set(&mut head, id::PTYS.into());
+    let mut register = Ptys::ZERO;
+    Ptys::LOCAL_PORT.set(&mut register, 1);
+    Ptys::PROTO_MASK.set(&mut register, protocol::EN);
+    let input = [head.as_slice(), &register].concat();
+    let mut output = [0; AccessRegisterOut::BYTES + Ptys::BYTES];
+    core.execute(&input, &mut output)?;
+    register.copy_from_slice(&output[AccessRegisterOut::BYTES..]);
+    let extended = Ptys::EXT_ETH_PROTO_CAPABILITY.is_set(&register);
+    let operating =
+        if extended { Ptys::EXT_ETH_PROTO_OPER.get(&register) } else { Ptys::ETH_PROTO_OPER.get(&register) };
+    Ok(if extended { extended_speed(operating) } else { legacy_speed(operating) })
+}
+
+/// What is told for a mode that is not known, such as none.
+const UNKNOWN: (u8, u16) = (WIDTH_4X, QDR);
+
+const fn legacy_speed(operating: u32) -> (u8, u16) {
+    match operating {
+        mode::MODE_1000BASE_CX_SGMII
+        | mode::MODE_1000BASE_KX
+        | mode::MODE_100BASE_TX
+        | mode::MODE_1000BASE_T => (WIDTH_1X, SDR),
+        mode::MODE_10GBASE_T
+        | mode::MODE_10GBASE_CX4
+        | mode::MODE_10GBASE_KX4
+        | mode::MODE_10GBASE_KR
+        | mode::MODE_10GBASE_CR
+        | mode::MODE_10GBASE_SR
+        | mode::MODE_10GBASE_ER => (WIDTH_1X, QDR),
+        mode::MODE_25GBASE_CR | mode::MODE_25GBASE_KR | mode::MODE_25GBASE_SR => (WIDTH_1X, EDR),
+        mode::MODE_40GBASE_CR4 | mode::MODE_40GBASE_KR4 | mode::MODE_40GBASE_SR4 | mode::MODE_40GBASE_LR4 => {
+            (WIDTH_4X, QDR)
+        }
+        mode::MODE_50GBASE_CR2 | mode::MODE_50GBASE_KR2 | mode::MODE_50GBASE_SR2 => (WIDTH_1X, HDR),
+        mode::MODE_56GBASE_R4 => (WIDTH_4X, FDR),
+        mode::MODE_100GBASE_CR4
+        | mode::MODE_100GBASE_SR4
+        | mode::MODE_100GBASE_KR4
+        | mode::MODE_100GBASE_LR4 => (WIDTH_4X, EDR),
+        _ => UNKNOWN,
+    }
+}
+
+const fn extended_speed(operating: u32) -> (u8, u16) {
+    match operating {
+        ext::SGMII_100M | ext::MODE_1000BASE_X_SGMII => (WIDTH_1X, SDR),
+        ext::MODE_5GBASE_R => (WIDTH_1X, DDR),
+        ext::MODE_10GBASE_XFI_XAUI_1 => (WIDTH_1X, QDR),
+        ext::MODE_40GBASE_XLAUI_4_XLPPI_4 => (WIDTH_4X, QDR),
+        ext::MODE_25GAUI_1_25GBASE_CR_KR => (WIDTH_1X, EDR),
+        ext::MODE_50GAUI_2_LAUI_2_50GBASE_CR2_KR2 => (WIDTH_2X, EDR),
+        ext::MODE_50GAUI_1_LAUI_1_50GBASE_CR_KR => (WIDTH_1X, HDR),
+        ext::CAUI_4_100GBASE_CR4_KR4 => (WIDTH_4X, EDR),
+        ext::MODE_100GAUI_2_100GBASE_CR2_KR2 => (WIDTH_2X, HDR),
+        ext::MODE_100GAUI_1_100GBASE_CR_KR => (WIDTH_1X, NDR),
+        ext::MODE_200GAUI_4_200GBASE_CR4_KR4 => (WIDTH_4X, HDR),
+        ext::MODE_200GAUI_2_200GBASE_CR2_KR2 => (WIDTH_2X, NDR),
+        ext::MODE_400GAUI_4_400GBASE_CR4_KR4 => (WIDTH_4X, NDR),
+        _ => UNKNOWN,
+    }
+}

@@ -1,0 +1,172 @@
+//! States of queue pairs. Source: Linux `drivers/infiniband/core/verbs.c` (`qp_state_table`),
+//! `drivers/infiniband/hw/mlx5/qp.c` (`modify_raw_packet_qp`, `query_raw_packet_qp_state`).
+
+use std::mem::offset_of;
+use std::sync::Arc;
+
+use pollux_mlx5_abi::command::opcode;
+use pollux_mlx5_abi::command::rq::{self, QueryRqIn, QueryRqOut, RqContext};
+use pollux_mlx5_abi::command::sq::{self, QuerySqIn, QuerySqOut, SqContext};
+use pollux_uverbs::abi::flags::{QpMask, QpState};
+use pollux_uverbs::abi::queue_pair::{ExModifyQp, ExModifyQpResp, ModifyQp, QueryQp, QueryQpResp};
+use pollux_uverbs::{Errno, WriteCall};
+use zerocopy::IntoBytes;
+
+use super::Body;
+use super::raw::RawQp;
+use crate::core::Core;
+use crate::firmware::begin;
+use crate::handle::Object;
+use crate::port::PORT;
+use crate::session::Session;
+use crate::udata;
+
+/// Fields that the older command knows: up to `dest_qp_num`.
+const OLD_MASK: u32 = (QpMask::DEST_QPN.bits() << 1) - 1;
+
+/// Fields that the newer one knows: up to `rate_limit`.
+const NEW_MASK: u32 = (QpMask::RATE_LIMIT.bits() << 1) - 1;
+
+impl Session {
+    /// `MODIFY_QP`.
+    pub(crate) fn modify_qp(&mut self, command: &mut WriteCall<'_>) -> Result<(), Errno> {
+        let request: ModifyQp = command.request()?;
+        if request.attr_mask & !OLD_MASK != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        self.change_qp(&request)
+    }
+
+    /// `EX_MODIFY_QP`.
+    pub(crate) fn ex_modify_qp(&mut self, command: &mut WriteCall<'_>) -> Result<(), Errno> {
+        let request: ExModifyQp = udata::lenient(command.core_in);
+        if request.base.attr_mask & !NEW_MASK != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        self.change_qp(&request.base)?;
+        let offset = offset_of!(ExModifyQpResp, response_length);
+        udata::answer_counted(&mut command.core_out, ExModifyQpResp::default().as_bytes(), offset);
+        Ok(())
+    }
+
+    fn change_qp(&mut self, request: &ModifyQp) -> Result<(), Errno> {
+        let mask = QpMask::from_bits_retain(request.attr_mask);
+        if mask.contains(QpMask::PORT) && u64::from(request.port_num) != PORT {
+            return Err(Errno::EINVAL);
+        }
+        let core = Arc::clone(&self.core);
+        let Object::Qp(qp) = self.handles.get_mut(request.qp_handle)? else { return Err(Errno::EINVAL) };
+        let (current, wanted) = (QpState(request.cur_qp_state), QpState(request.qp_state));
+        if mask.contains(QpMask::CUR_STATE) && current > QpState::ERR
+            || mask.contains(QpMask::STATE) && wanted > QpState::ERR
+        {
+            return Err(Errno::EINVAL);
+        }
+        let Body::Raw(raw) = &mut qp.body else { return Err(Errno::ENOSYS) };
+        let current = if mask.contains(QpMask::CUR_STATE) { current } else { qp.state };
+        let wanted = if mask.contains(QpMask::STATE) { wanted } else { current };
+        if !leads(current, wanted, mask) {
+            return Err(Errno::EINVAL);
+        }
+        if mask.contains(QpMask::RATE_LIMIT) {
+            // No table of rates is kept.
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let states = match (current, wanted) {
+            (QpState::RESET, QpState::RESET) => None,
+            (QpState::RESET, QpState::INIT) => Some((rq::state::READY, sq::state::READY)),
+            (_, QpState::ERR) => Some((rq::state::ERROR, sq::state::ERROR)),
+            (_, QpState::RESET) => Some((rq::state::RESET, sq::state::RESET)),
+            _ => None,
+        };
+        if let Some(states) = states {
+            raw.go(&core, qp.uid, states, false)?;
+        }
+        qp.state = wanted;
+        Ok(())
+    }
+
+    /// `QUERY_QP`.
+    pub(crate) fn query_qp(&mut self, command: &mut WriteCall<'_>) -> Result<(), Errno> {
+        let request: QueryQp = command.request()?;
+        let core = Arc::clone(&self.core);
+        let Object::Qp(qp) = self.handles.get_mut(request.qp_handle)? else { return Err(Errno::EINVAL) };
+        let Body::Raw(raw) = &mut qp.body else { return Err(Errno::ENOSYS) };
+        qp.state = observe(&core, qp.uid, raw, qp.state)?;
+        let answer = QueryQpResp {
+            qp_state: qp.state.0,
+            cur_qp_state: qp.state.0,
+            port_num: PORT as u8,
+            max_recv_wr: qp.cap.max_recv_wr,
+            max_recv_sge: qp.cap.max_recv_sge,
+            // Of a queue pair of a program the kernel knows nothing of the send side.
+            max_send_wr: 0,
+            max_send_sge: 0,
+            max_inline_data: 0,
+            sq_sig_all: u8::from(qp.signals_all),
+            ..QueryQpResp::default()
+        };
+        command.core_out.write(answer.as_bytes());
+        Ok(())
+    }
+}
+
+/// Whether a raw packet queue pair may go from one state to another with these fields.
+fn leads(current: QpState, wanted: QpState, mask: QpMask) -> bool {
+    let (required, optional) = match (current, wanted) {
+        (QpState::RESET, QpState::INIT) => (QpMask::PORT, QpMask::empty()),
+        (QpState::RTR, QpState::RTS) | (QpState::RTS, QpState::RTS) => {
+            (QpMask::empty(), QpMask::CUR_STATE | QpMask::RATE_LIMIT)
+        }
+        (QpState::SQE, QpState::RTS) => (QpMask::empty(), QpMask::CUR_STATE),
+        (QpState::RESET, QpState::RESET)
+        | (QpState::INIT, QpState::INIT | QpState::RTR)
+        | (QpState::RTS | QpState::SQD, QpState::SQD)
+        | (QpState::SQD, QpState::RTS) => (QpMask::empty(), QpMask::CUR_STATE),
+        // From any state but RESET to RESET and ERR.
+        (from, QpState::RESET | QpState::ERR) if from != QpState::RESET => {
+            (QpMask::empty(), QpMask::CUR_STATE)
+        }
+        _ => return false,
+    };
+    mask.contains(required) && (mask - (required | optional | QpMask::STATE | QpMask::CUR_STATE)).is_empty()
+}
+
+/// The state that both queues' states make up.
+fn observe(core: &Core, uid: u16, raw: &mut RawQp, known: QpState) -> Result<QpState, Errno> {
+    let sq_state = match raw.sqn {
+        Some(sqn) => {
+            let mut input: [u8; QuerySqIn::BYTES] = begin(opcode::QUERY_SQ, uid, 0);
+            QuerySqIn::SQN.set(&mut input, sqn);
+            let mut output = QuerySqOut::ZERO;
+            core.execute(&input, &mut output)?;
+            Some(SqContext::STATE.get(QuerySqOut::SQ_CONTEXT.of(&output)))
+        }
+        None => None,
+    };
+    let rq_state = match raw.rqn {
+        Some(rqn) => {
+            let mut input: [u8; QueryRqIn::BYTES] = begin(opcode::QUERY_RQ, uid, 0);
+            QueryRqIn::RQN.set(&mut input, rqn);
+            let mut output = QueryRqOut::ZERO;
+            core.execute(&input, &mut output)?;
+            Some(RqContext::STATE.get(QueryRqOut::RQ_CONTEXT.of(&output)))
+        }
+        None => None,
+    };
+    raw.observed(rq_state, sq_state);
+    // The numbers of states are the same for both kinds of queues. What is not there agrees with what is.
+    let rq_is = |state| rq_state.is_none_or(|own| own == state);
+    let sq_is = |state| sq_state.is_none_or(|own| own == state);
+    if rq_is(rq::state::RESET) && sq_is(sq::state::RESET) {
+        Ok(QpState::RESET)
+    } else if rq_is(rq::state::READY) && sq_is(sq::state::READY) {
+        Ok(known)
+    } else if rq_is(rq::state::ERROR) && sq_is(sq::state::ERROR) {
+        Ok(QpState::ERR)
+    } else if rq_state == Some(rq::state::READY) && sq_state == Some(sq::state::ERROR) {
+        Ok(QpState::SQE)
+    } else {
+        Err(Errno::EINVAL)
+    }
+}
