@@ -1,20 +1,23 @@
 //! What a model is: which card, and what that card can do.
 //!
-//! | `device=` | card | PCI | inline at least | eMPW | striding | short completions |
-//! |---|---|---|---|---|---|---|
-//! | `cx4lx` | ConnectX-4 Lx | 1015 | layer 2 (18 bytes) | no | yes | hash, checksum |
-//! | `cx5` | ConnectX-5 | 1017 | nothing | yes | yes | hash, checksum, stride index |
-//! | `cx6dx` | ConnectX-6 Dx | 101d | nothing | yes | yes | the same, and flow tag |
-//! | `cx7` | ConnectX-7 | 1021 | nothing | yes | yes | the same, and flow tag |
+//! | `device=` | card | PCI | Gbit/s | inline at least | VLAN inserted | eMPW | strides of an entry | stride index in short completions |
+//! |---|---|---|---|---|---|---|---|---|
+//! | `cx4lx` | ConnectX-4 Lx | 1015 | 25 | layer 2 (18 bytes) | no | no | 512 and more | no |
+//! | `cx5` | ConnectX-5 | 1017 | 100 | nothing | yes | yes | 512 and more | yes |
+//! | `cx6dx` | ConnectX-6 Dx | 101d | 100 | nothing | yes | yes | 8 and more | yes |
+//! | `cx7` | ConnectX-7 | 1021 | 200 | nothing | yes | yes | 8 and more | yes |
 //!
 //! PCI numbers are those of Linux `drivers/net/ethernet/mellanox/mlx5/core/main.c` (`mlx5_core_pci_table`); what the cards can
-//! do is what DPDK's `doc/guides/nics/mlx5.rst` says of them. [`Features`] can be changed one by one, for tests: a card
+//! do is what DPDK's `doc/guides/nics/mlx5.rst` says of them. [`Traits`] can be changed one by one, for tests: a card
 //! with a wish list of its own is still one that a driver has to cope with.
 
 use std::fmt;
 use std::str::FromStr;
 
+use pollux_mlx5_abi::command::register::{ext_link_mode, link_mode};
+
 use crate::ModelError;
+use crate::firmware::Traits;
 
 /// Which card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -28,41 +31,6 @@ pub enum Profile {
     ConnectX6Dx,
     /// `cx7`
     ConnectX7,
-}
-
-/// Bytes that each packet's send entry must carry. Source: Linux `include/linux/mlx5/device.h`, `MLX5_CAP_INLINE_MODE_*`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MinInline {
-    /// The Ethernet header, with room for one tag.
-    Layer2,
-    /// None.
-    Nothing,
-}
-
-/// What a card can do. Each may be there or not by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is something that a card has or lacks, on its own")]
-pub struct Features {
-    /// Bytes that each packet's send entry must carry.
-    pub min_inline: MinInline,
-    /// Enhanced multi-packet write.
-    pub multi_packet: bool,
-    /// Striding receive queues.
-    pub striding: bool,
-    /// Short completions.
-    pub compression: bool,
-    /// Short completions that name a flow tag, or the stride's index.
-    pub compression_flow_tag: bool,
-    /// Commands of user contexts: DevX.
-    pub devx: bool,
-    /// Its bus can combine writes: BlueFlame.
-    pub blue_flame: bool,
-    /// UARs of 4 KiB whatever the page size.
-    pub uar_4k: bool,
-    /// Highest version of completions: 0 or 1.
-    pub cqe_version: u8,
-    /// Completions of 128 bytes.
-    pub cqe_128: bool,
 }
 
 impl Profile {
@@ -108,34 +76,49 @@ impl Profile {
         match self {
             Self::ConnectX4Lx => 25_000,
             Self::ConnectX5 | Self::ConnectX6Dx => 100_000,
-            Self::ConnectX7 => 400_000,
+            Self::ConnectX7 => 200_000,
+        }
+    }
+
+    /// Board id (PSID) of a card of the kind.
+    const fn psid(self) -> [u8; 16] {
+        match self {
+            Self::ConnectX4Lx => *b"MT_2420110034\0\0\0",
+            Self::ConnectX5 => *b"MT_0000000080\0\0\0",
+            Self::ConnectX6Dx => *b"MT_0000000359\0\0\0",
+            Self::ConnectX7 => *b"MT_0000000838\0\0\0",
+        }
+    }
+
+    const fn link_modes(self) -> (u32, u32) {
+        match self {
+            Self::ConnectX4Lx => (link_mode::MODE_25GBASE_CR, ext_link_mode::MODE_25GAUI_1_25GBASE_CR_KR),
+            Self::ConnectX5 | Self::ConnectX6Dx => (
+                link_mode::MODE_25GBASE_CR | link_mode::MODE_40GBASE_CR4 | link_mode::MODE_100GBASE_CR4,
+                ext_link_mode::CAUI_4_100GBASE_CR4_KR4,
+            ),
+            Self::ConnectX7 => (
+                link_mode::MODE_100GBASE_CR4,
+                ext_link_mode::CAUI_4_100GBASE_CR4_KR4 | ext_link_mode::MODE_200GAUI_4_200GBASE_CR4_KR4,
+            ),
         }
     }
 
     /// What the card can do.
     #[must_use]
-    pub const fn features(self) -> Features {
-        let newest = Features {
-            min_inline: MinInline::Nothing,
-            multi_packet: true,
-            striding: true,
-            compression: true,
-            compression_flow_tag: true,
-            devx: true,
-            blue_flame: true,
-            uar_4k: true,
-            cqe_version: 1,
-            cqe_128: true,
-        };
-        match self {
-            Self::ConnectX4Lx => Features {
-                min_inline: MinInline::Layer2,
-                multi_packet: false,
-                compression_flow_tag: false,
-                ..newest
-            },
-            Self::ConnectX5 => Features { compression_flow_tag: false, ..newest },
-            Self::ConnectX6Dx | Self::ConnectX7 => newest,
+    pub fn traits(self) -> Traits {
+        let old = self == Self::ConnectX4Lx;
+        let new = matches!(self, Self::ConnectX6Dx | Self::ConnectX7);
+        Traits {
+            pci_device: self.pci_device(),
+            psid: self.psid(),
+            mini_cqe_stride_index: !old,
+            short_striding: new,
+            enhanced_multi_packet: !old,
+            needs_inline_l2: old,
+            vlan_insert: !old,
+            link_modes: self.link_modes(),
+            ..Traits::default()
         }
     }
 }
@@ -175,9 +158,8 @@ mod tests {
 
     #[test]
     fn the_oldest_card_can_least() {
-        let oldest = Profile::ConnectX4Lx.features();
-        assert_eq!(oldest.min_inline, MinInline::Layer2);
-        assert!(!oldest.multi_packet);
-        assert_eq!(Profile::ConnectX6Dx.features(), Profile::ConnectX7.features());
+        let oldest = Profile::ConnectX4Lx.traits();
+        assert!(oldest.needs_inline_l2 && !oldest.enhanced_multi_packet);
+        assert_eq!(Profile::default().traits().pci_device, Traits::default().pci_device);
     }
 }

@@ -1,6 +1,8 @@
 //! What can go wrong when a model is made.
 
+use pollux_eal::region::MemoryError;
 use pollux_frame_io::FrameError;
+use pollux_mlx5_kernel::KernelError;
 
 /// Why a model, or its wire, could not be made. One line each: what, which value, the way out.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +25,12 @@ pub enum ModelError {
     /// A file, an interface or a socket.
     #[error(transparent)]
     Frames(#[from] FrameError),
+    /// The firmware did not start, or the kernel's half found it unfit.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// No memory for the device's registers.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
     /// A value outside what is possible.
     #[error("{key}={value}: {allowed}")]
     Setting {

@@ -9,7 +9,7 @@ pub(crate) const HEADER_BYTES_MAX: usize = 22;
 /// The shortest frame without its FCS; the port pads what is shorter. Source: IEEE 802.3, clause 4A.4.2.
 pub(crate) const FRAME_BYTES_MIN: usize = 60;
 /// Largest MTU of the wire: PMTU's `max_mtu`.
-pub(crate) const MTU_MAX: u16 = 9978;
+pub const MTU_MAX: u16 = 9978;
 /// Addresses that the port filters by at most: `log_max_current_uc_list`, `log_max_current_mc_list`.
 pub(crate) const ADDRESSES_MAX: usize = PAGE_BYTES / 8;
 
@@ -124,6 +124,21 @@ impl Port {
 
     pub(crate) fn is_up(&self) -> bool {
         self.admin_up && !self.held_down && self.wire.is_up()
+    }
+
+    /// What the wire does by itself, once a step.
+    pub(crate) fn poll(&mut self) {
+        self.wire.poll();
+    }
+
+    /// Whether the wire's other end can be made to wait.
+    pub(crate) fn waits(&self) -> bool {
+        self.wire.waits()
+    }
+
+    /// Whether the wire has always one more frame.
+    pub(crate) fn is_endless(&self) -> bool {
+        self.wire.is_endless()
     }
 
     pub(crate) fn is_pending(&self) -> bool {

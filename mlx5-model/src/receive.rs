@@ -105,17 +105,24 @@ impl Receivers {
         if taken == Taken::Yes {
             around.bus.ledger.add_received(1);
         }
-        if taken != Taken::Yes || failed {
+        if failed && taken == Taken::No {
             let set = self.queues.get(number).map_or(0, |queue| queue.counter_set);
             if let Some(counters) = self.counters.get_mut(set) {
-                counters.out_of_buffer += u64::from(taken == Taken::NoBuffer);
-                counters.length_errors += u64::from(failed && taken == Taken::No);
+                counters.length_errors += 1;
             }
         }
         if failed {
             self.flush(number);
         }
         taken
+    }
+
+    /// A frame was dropped because a queue had no buffer.
+    pub(crate) fn out_of_buffer(&mut self, number: u32) {
+        let set = self.queues.get(number).map_or(0, |queue| queue.counter_set);
+        if let Some(counters) = self.counters.get_mut(set) {
+            counters.out_of_buffer += 1;
+        }
     }
 
     /// A queue is in error: what is posted there is flushed when the step ends.

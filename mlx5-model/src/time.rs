@@ -3,7 +3,6 @@
 //! A threaded model goes by the machine's clock. A stepped one goes by its steps: its clock stands still between them and
 //! moves on by a fixed amount with each, so that a run depends on nothing but its seed.
 
-#[cfg_attr(not(test), expect(dead_code, reason = "threads wait for the device that they step"))]
 pub(crate) mod worker;
 
 use std::sync::Arc;

@@ -34,7 +34,7 @@ pub use source::{FLOWS, Null, SIZE_MAX, SIZE_MIN, Source, Swallowed};
 pub use spec::WireSpec;
 
 /// What may stand after `wire=`.
-pub(crate) const FORMS: &str = "cable:NAME, source:SIZE, null, pcap:IN:OUT, iface:NAME, unix:LOCAL:PEER";
+pub const FORMS: &str = "cable:NAME, source:SIZE, null, pcap:IN:OUT, iface:NAME, unix:LOCAL:PEER";
 
 /// What became of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,14 +74,48 @@ pub trait Wire: Send + fmt::Debug {
         false
     }
 
-    /// Whether frames come without end and out of nothing: the port asks for them only while it has a receive queue that
-    /// runs.
+    /// Whether frames come without end and out of nothing: one that nobody takes ends the port's asking for that step, and
+    /// is no work, so that a device that nobody uses comes to rest.
     fn is_endless(&self) -> bool {
         false
     }
 
     /// What it is, as the device argument says it (`cable:a`).
     fn describe(&self) -> String;
+}
+
+/// A wire whose other end is not made to wait: what finds no receive slot is dropped, as without pause frames.
+#[derive(Debug)]
+pub struct Unpaused(pub Box<dyn Wire>);
+
+impl Wire for Unpaused {
+    fn poll(&mut self) {
+        self.0.poll();
+    }
+
+    fn send(&mut self, frame: &[u8]) -> Sent {
+        self.0.send(frame)
+    }
+
+    fn receive(&mut self, room: &mut [u8]) -> Option<usize> {
+        self.0.receive(room)
+    }
+
+    fn is_up(&self) -> bool {
+        self.0.is_up()
+    }
+
+    fn is_pending(&self) -> bool {
+        self.0.is_pending()
+    }
+
+    fn is_endless(&self) -> bool {
+        self.0.is_endless()
+    }
+
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
 }
 
 /// Copies a frame to where the port wants it, as [`Wire::receive`] has it.

@@ -40,7 +40,21 @@ pub(crate) struct Core {
     pub(crate) steering: Steering,
     pub(crate) port: Port,
     pub(crate) violations: Violations,
+    /// Where a frame from the wire stands.
     room: Box<[u8]>,
+    /// Length of a frame there that found no buffer and waits for one, on a wire that waits too.
+    held: Option<usize>,
+}
+
+/// What became of a frame that was let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Arrived {
+    /// A queue has it.
+    Taken,
+    /// Nobody wanted it.
+    Discarded,
+    /// No queue that wants it has a buffer; it was not counted.
+    NoBuffer,
 }
 
 impl Core {
@@ -64,6 +78,7 @@ impl Core {
             port: Port::new(wire, mac, mtu),
             violations: Violations::default(),
             room: vec![0; usize::from(MTU_MAX) + HEADER_BYTES_MAX].into_boxed_slice(),
+            held: None,
             traits,
         }
     }
@@ -76,6 +91,7 @@ impl Core {
     /// One turn.
     pub(crate) fn step(&mut self, bus: &mut Bus<'_>, bar: &Bar, budget: usize) -> bool {
         let mut some = false;
+        self.port.poll();
         let up = self.port.is_up();
         if up != self.port.told_up {
             self.port.told_up = up;
@@ -186,31 +202,51 @@ impl Core {
         }
     }
 
-    /// Takes frames from the wire.
+    /// Takes frames from the wire. One that finds no buffer is dropped, or kept until there is one where the wire's other
+    /// end can be made to wait. On a wire without end a frame that nobody takes ends the turn and is no work, so that a
+    /// device that nobody uses comes to rest.
     fn receive(&mut self, bus: &mut Bus<'_>, budget: usize) -> usize {
         let mut room = std::mem::take(&mut self.room);
-        let mut count = 0;
-        while count < budget {
-            match self.port.receive(&mut room) {
-                None => break,
-                Some(None) => count += 1,
-                Some(Some(bytes)) => {
-                    count += 1;
-                    self.arrive(bus, &room[..bytes]);
-                }
-            }
-        }
+        let count = self.receive_into(bus, budget, &mut room);
         self.room = room;
         count
     }
 
+    fn receive_into(&mut self, bus: &mut Bus<'_>, budget: usize, room: &mut [u8]) -> usize {
+        let (waits, endless) = (self.port.waits(), self.port.is_endless());
+        let mut count = 0;
+        while count < budget {
+            let bytes = match self.held.take() {
+                Some(bytes) => bytes,
+                None => match self.port.receive(room) {
+                    None => break,
+                    Some(None) if endless => break,
+                    Some(None) => {
+                        count += 1;
+                        continue;
+                    }
+                    Some(Some(bytes)) => bytes,
+                },
+            };
+            match self.arrive(bus, &room[..bytes], waits) {
+                Arrived::NoBuffer => {
+                    self.held = Some(bytes);
+                    break;
+                }
+                Arrived::Discarded if endless => break,
+                Arrived::Taken | Arrived::Discarded => count += 1,
+            }
+        }
+        count
+    }
+
     /// A frame was let in.
-    fn arrive(&mut self, bus: &mut Bus<'_>, frame: &[u8]) {
+    fn arrive(&mut self, bus: &mut Bus<'_>, frame: &[u8], waits: bool) -> Arrived {
         let headers = Headers::parse(frame, 0);
         let Self { steering, receivers, keys, completions, events, port, .. } = self;
         steering.classify(frame, &headers);
         let mut around = receive::Around { bus, keys, completions, events };
-        let mut taken = false;
+        let (mut taken, mut lacks) = (false, false);
         let mut plain = None;
         for index in 0..steering.deliveries.len() {
             let delivery = steering.deliveries[index];
@@ -237,10 +273,23 @@ impl Core {
                 hash: hash.value,
                 hash_kind: hash.kind,
             };
-            taken |= receivers.deliver(&mut around, queue, &arrival) != Taken::No;
+            match receivers.deliver(&mut around, queue, &arrival) {
+                Taken::Yes => taken = true,
+                Taken::NoBuffer if waits && !taken && steering.deliveries.len() == 1 => lacks = true,
+                Taken::NoBuffer => {
+                    receivers.out_of_buffer(queue);
+                    taken = true;
+                }
+                Taken::No => {}
+            }
+        }
+        if lacks {
+            return Arrived::NoBuffer;
         }
         if !taken {
             port.counters.steering_discards += 1;
+            return Arrived::Discarded;
         }
+        Arrived::Taken
     }
 }

@@ -1,0 +1,304 @@
+//! A whole model: device, wire, kernel's half, and what steps it.
+//!
+//! ```text
+//!   Model::builder("mlx5_model0")          Model ── open() ──► uverbs::Channel        as /dev/infiniband/uverbs0
+//!     .profile(..) .wire(..)                 │
+//!     .threaded() or .stepped()              ├── Kernel ── commands ──► Device ── frames ──► Wire
+//!     .build()                               └── thread `model-*`, or the caller's step()
+//! ```
+
+use std::fmt;
+use std::sync::Arc;
+
+use pollux_mlx5_kernel::{DoorProfile, Kernel};
+use pollux_uverbs::Channel;
+
+use crate::config::Profile;
+use crate::device::{Device, DeviceConfig};
+use crate::fault::FaultPlan;
+use crate::Traits;
+use crate::ledger::Total;
+use crate::time::worker::{self, Running, Steps};
+use crate::time::{Clock, STEP};
+use crate::wire::{Impaired, Impairments, Unpaused, Wire, WireSpec};
+use crate::{ModelError, random};
+
+/// Frames of each direction that one step moves at most.
+const BUDGET: usize = 64;
+
+/// Steps without an end, in [`Model::settle`], are a mistake of the model or its user.
+const SETTLE_MAX: usize = 1_000_000;
+
+/// Where a model's frames go.
+#[derive(Debug)]
+enum Plug {
+    Spec(WireSpec),
+    Open(Box<dyn Wire>),
+}
+
+/// What a model shall be. See [`Model::builder`].
+#[derive(Debug)]
+#[must_use = "build() makes the model"]
+pub struct Builder {
+    name: String,
+    profile: Profile,
+    traits: Traits,
+    door: DoorProfile,
+    plug: Plug,
+    impairments: Impairments,
+    mac: Option<[u8; 6]>,
+    faults: FaultPlan,
+    core: Option<u16>,
+    stepped: bool,
+    strict: bool,
+    pause: bool,
+}
+
+impl Builder {
+    /// Which card; its features are set to what that card has.
+    pub fn profile(mut self, profile: Profile) -> Self {
+        self.profile = profile;
+        self.traits = profile.traits();
+        self
+    }
+
+    /// Changes what the card has. Goes after [`profile`](Self::profile).
+    pub fn traits(mut self, change: impl FnOnce(&mut Traits)) -> Self {
+        change(&mut self.traits);
+        self
+    }
+
+    /// What the kernel lacks; nothing if not said.
+    pub fn door(mut self, door: DoorProfile) -> Self {
+        self.door = door;
+        self
+    }
+
+    /// Which wire, by its text's meaning; [`WireSpec::Null`] if not said.
+    pub fn wire(mut self, spec: WireSpec) -> Self {
+        self.plug = Plug::Spec(spec);
+        self
+    }
+
+    /// A wire that is open already.
+    pub fn plugged(mut self, wire: impl Wire + 'static) -> Self {
+        self.plug = Plug::Open(Box::new(wire));
+        self
+    }
+
+    /// What goes wrong on the wire.
+    pub fn impairments(mut self, impairments: Impairments) -> Self {
+        self.impairments = impairments;
+        self
+    }
+
+    /// Whether frames that find no receive slot make a wire wait that can (they do, if not said), or are dropped.
+    pub fn pause(mut self, pause: bool) -> Self {
+        self.pause = pause;
+        self
+    }
+
+    /// The port's address; made from the name if not said.
+    pub fn mac(mut self, mac: [u8; 6]) -> Self {
+        self.mac = Some(mac);
+        self
+    }
+
+    /// What goes wrong in the device.
+    pub fn faults(mut self, faults: FaultPlan) -> Self {
+        self.faults = faults;
+        self
+    }
+
+    /// Stepped by a thread of its own, on that core.
+    pub fn core(mut self, core: u16) -> Self {
+        self.core = Some(core);
+        self
+    }
+
+    /// Stepped by a thread, which is the default.
+    pub fn threaded(mut self) -> Self {
+        self.stepped = false;
+        self
+    }
+
+    /// Stepped by the caller: [`Model::step`]. Its clock goes by steps, so that the same calls give the same run.
+    pub fn stepped(mut self) -> Self {
+        self.stepped = true;
+        self
+    }
+
+    /// Whether doorbells must keep all rules (they must, if not said), or only say that there is work: for programs that this
+    /// project has not written.
+    pub fn strict(mut self, strict: bool) -> Self {
+        self.strict = strict;
+        self
+    }
+
+    /// Makes the device, opens the wire, starts the firmware and the thread.
+    ///
+    /// # Errors
+    /// The wire's, the firmware's (a fault plan may refuse its commands), the thread's.
+    pub fn build(self) -> Result<Model, ModelError> {
+        let clock = if self.stepped { Clock::stepped() } else { Clock::machine() };
+        let mac = self.mac.unwrap_or_else(|| address(&self.name));
+        let wire = match self.plug {
+            Plug::Spec(spec) => spec.open(mac, self.impairments, &clock)?,
+            Plug::Open(wire) if self.impairments.is_none() => wire,
+            Plug::Open(wire) => Box::new(Impaired::new(wire, self.impairments, &clock)),
+        };
+        let wire = if self.pause { wire } else { Box::new(Unpaused(wire)) };
+        let wire_name = wire.describe();
+        let config = DeviceConfig {
+            name: self.name.clone(),
+            traits: self.traits,
+            mac,
+            strict: self.strict,
+            clock: clock.clone(),
+            faults: self.faults,
+            ..DeviceConfig::default()
+        };
+        let device = Device::new(config, wire)?;
+        let memory = Arc::new(device.memory().clone());
+        let kernel = Kernel::new(Arc::clone(&device) as _, memory, self.door)?;
+        let turns = Arc::new(Turns { device: Arc::clone(&device), clock });
+        let running =
+            if self.stepped { None } else { Some(worker::run(Arc::clone(&turns) as _, self.core)?) };
+        Ok(Model { running, kernel, turns, device, profile: self.profile, name: self.name, wire: wire_name })
+    }
+}
+
+/// What a thread, or the caller, does in turn.
+struct Turns {
+    device: Arc<Device>,
+    clock: Clock,
+}
+
+impl Steps for Turns {
+    fn step(&self) -> bool {
+        self.clock.advance(STEP);
+        self.device.step(BUDGET)
+    }
+
+    fn name(&self) -> String {
+        self.device.name().to_owned()
+    }
+}
+
+/// An address of a model's own, made from its name, so that it is the same in every run. Locally administered.
+fn address(name: &str) -> [u8; 6] {
+    let seed = name.bytes().fold(0, |seed, byte| random::Random::new(seed ^ u64::from(byte)).next());
+    let [_, _, a, b, c, d, e, f] = seed.to_be_bytes();
+    [a & 0xfc | 0x02, b, c, d, e, f]
+}
+
+/// A running model. Dropping it ends its thread first, then its kernel's half, then the device; channels that are still
+/// open keep the device's memory and find it gone.
+pub struct Model {
+    // Field order is drop order: nothing steps the device while the rest goes.
+    running: Option<Running>,
+    kernel: Arc<Kernel>,
+    turns: Arc<Turns>,
+    device: Arc<Device>,
+    profile: Profile,
+    name: String,
+    wire: String,
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Model")
+            .field("name", &self.name)
+            .field("profile", &self.profile)
+            .field("wire", &self.wire)
+            .field("running", &self.running)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Model {
+    /// Begins to say what a model shall be: a ConnectX-6 Dx on no wire, threaded.
+    pub fn builder(name: &str) -> Builder {
+        Builder {
+            name: name.into(),
+            profile: Profile::default(),
+            traits: Profile::default().traits(),
+            door: DoorProfile::default(),
+            plug: Plug::Spec(WireSpec::Null),
+            impairments: Impairments::default(),
+            mac: None,
+            faults: FaultPlan::default(),
+            core: None,
+            stepped: false,
+            strict: true,
+            pause: true,
+        }
+    }
+
+    /// A new channel: what opening the device's file is.
+    #[must_use]
+    pub fn open(&self) -> Arc<dyn Channel> {
+        self.kernel.open()
+    }
+
+    /// One step of a stepped model; whether there was anything to do.
+    ///
+    /// # Panics
+    /// When a thread steps it.
+    pub fn step(&self) -> bool {
+        assert!(self.running.is_none(), "{} is stepped by its thread", self.name);
+        self.turns.step()
+    }
+
+    /// Steps until there is nothing more to do, and says how many steps had something.
+    ///
+    /// # Panics
+    /// When there always is: on a wire without end, say.
+    pub fn settle(&self) -> usize {
+        let steps = (0..SETTLE_MAX).take_while(|_| self.step()).count();
+        assert!(steps < SETTLE_MAX, "{} finds work without end", self.name);
+        steps
+    }
+
+    /// The device itself.
+    #[must_use]
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// The kernel's half.
+    #[must_use]
+    pub fn kernel(&self) -> &Arc<Kernel> {
+        &self.kernel
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Which card it is.
+    #[must_use]
+    pub fn profile(&self) -> Profile {
+        self.profile
+    }
+
+    /// What it is plugged into, as the device argument says it.
+    #[must_use]
+    pub fn wire(&self) -> &str {
+        &self.wire
+    }
+
+    /// What it made PCIe carry so far.
+    #[must_use]
+    pub fn ledger(&self) -> Total {
+        self.device.ledger().total()
+    }
+
+    /// Takes the device away, as when it is pulled out: contexts are told, nothing is answered any more.
+    pub fn remove(&self) {
+        self.device.remove();
+        self.kernel.remove();
+    }
+}
