@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   src/bin/APP/main.rs       arguments, bring-up, launch, report
-//!   src/bin/APP/forward.rs    the loop
+//!   src/bin/APP/forward.rs    the loop; l2fwd's is src/forward.rs, so that benches run the very same code
 //!   src/                      what the apps share: options, pairs of ports, counts, the table, the JSON report
 //! ```
 //!
@@ -16,12 +16,9 @@
 #![forbid(unsafe_code)]
 
 pub mod counts;
+pub mod forward;
 pub mod options;
 pub mod pairs;
 pub mod report;
 pub mod table;
 pub mod watch;
-
-/// l2fwd's loop. It stands beside l2fwd's `main.rs` and is built here, so that benches run the very same code.
-#[path = "bin/l2fwd/forward.rs"]
-pub mod forward;

@@ -147,6 +147,19 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
              name another file",
         ),
         (
+            &["--vdev", "net_null0,fault=x"],
+            2,
+            "device 'net_null0': fault=x: has a part \"x\" without ':'; allowed are drop, duplicate, reorder, corrupt and \
+             delay (a share from 0 to 1), bursts, seed and on (rx, tx, both), such as [drop:0.01,seed:7]",
+        ),
+        // What is deprecated is no second line where there is an error.
+        (&["-c", "1", "--vdev", "net_bogus0"], 2, "device 'net_bogus0': no such driver; drivers: net_"),
+        (
+            &["-c", "1", "-n", "4", "--", "-p", "8"],
+            2,
+            "-p names port 3, which does not exist; ports: 0 net_null0, 1 net_null1",
+        ),
+        (
             &["--profile", "/dev/zero"],
             2,
             "profile '/dev/zero': cannot be read: it is longer than a profile may be, 1 MiB",
@@ -187,6 +200,22 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
         assert_eq!(got, Some(*code), "{args:?}: {said}");
         // What depends on the machine comes last.
         assert!(said.starts_with(&format!("l2fwd: {expected}")), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn too_few_file_descriptors_are_told_as_such() {
+    for limit in 4..12 {
+        let script = format!("ulimit -n {limit}; exec {L2FWD} -l 0 -- --duration 0.05");
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        let mend = format!("{limit} are allowed; `ulimit -n 1024` allows more");
+        let told = said.contains(&format!("too few file descriptors to look for huge pages: {mend}"))
+            || said.contains(&format!("{limit} file descriptors are allowed; `ulimit -n 1024` allows more"));
+        // With a few more it runs, and has nothing to say of them.
+        let enough = output.status.success() && !said.contains("file descriptors");
+        assert!(told || (limit > 7 && enough), "limit {limit}: {:?} {said}", output.status);
+        assert!(!told || !said.contains("this kernel has no huge pages"), "limit {limit}: {said}");
     }
 }
 

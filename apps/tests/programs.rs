@@ -57,6 +57,9 @@ fn l2fwd_moves_packets_with_nothing_set_up() {
     }
     let said = text(&output.stderr);
     assert_eq!(said.matches("no device named").count(), 1, "{said}");
+    let could =
+        said.lines().filter(|line| line.contains("could be opened: -") || line.contains("could open"));
+    assert_eq!(could.count(), 1, "what could be named, or that there is nothing:\n{said}");
 }
 
 #[test]
@@ -85,7 +88,7 @@ fn options_of_both_halves_arrive() {
     );
     let said = text(&output.stderr);
     assert_eq!(said.matches("option '-n' has no effect").count(), 1, "{said}");
-    assert!(!said.contains("no device named"), "{said}");
+    assert!(!said.contains("no device named") && !said.contains("could "), "{said}");
 }
 
 #[test]
@@ -267,4 +270,20 @@ fn a_reader_that_goes_away_is_no_error() {
         let expected = if args == "--frobnicate" { "2\n" } else { "0\n" };
         assert_eq!(text(&output.stdout), expected, "{args}");
     }
+}
+
+#[test]
+fn a_port_on_an_interface_shows_the_interfaces_name() {
+    use pollux_tests::netns::Namespace;
+    use pollux_tests::require::{Need, require};
+    if !require(&[Need::Root, Need::Net]) {
+        return;
+    }
+    let host = Namespace::new("shown");
+    let args = ["-l", "0", "--vdev", "net_tap0", "--vdev", "net_null0", "--", "--duration", "0.1"];
+    let output = host.command(L2FWD, &args).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("l2fwd: lcore 0: port 0 net_tap0 (dtap0) to port 1 net_null0\n"), "{said}");
+    assert!(!said.contains('%') && !text(&output.stdout).contains("%d"), "{said}");
 }

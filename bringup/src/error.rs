@@ -120,9 +120,32 @@ impl BringupError {
             }
             cause = error.source();
         }
+        if self.lacks_descriptors() {
+            let limit = pollux_eal::hugepage::open_file_limit();
+            line = format!(
+                "{line}: {limit} file descriptors are allowed; {} allows more",
+                pollux_eal::hugepage::RAISE_OPEN_FILES
+            );
+        }
         one_line(&line)
     }
+
+    /// Whether the kernel said that this process has too many files open.
+    fn lacks_descriptors(&self) -> bool {
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
+        while let Some(error) = cause {
+            let answer = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
+            if answer == Some(EMFILE) {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
+    }
 }
+
+/// "Too many open files" (Linux, `include/uapi/asm-generic/errno-base.h`).
+const EMFILE: i32 = 24;
 
 /// What a user typed may hold any character; none of them may break the line.
 fn one_line(text: &str) -> String {
@@ -145,6 +168,14 @@ mod tests {
         let error = BringupError::Config(ConfigError::ProfileRead { path: "a\nb".into(), source });
         assert_eq!(error.line(), "profile 'a\\nb': cannot be read: entity not found");
         assert_eq!(error.exit_code(), 2);
+        let source = std::io::Error::from_raw_os_error(EMFILE);
+        let error = BringupError::Config(ConfigError::ProfileRead { path: "a".into(), source });
+        let line = error.line();
+        assert!(
+            line.starts_with("profile 'a': cannot be read: Too many open files (os error 24): "),
+            "{line}"
+        );
+        assert!(line.ends_with(" file descriptors are allowed; `ulimit -n 1024` allows more"), "{line}");
         assert_eq!(BringupError::Runtime("no port is left".into()).exit_code(), 1);
     }
 }

@@ -13,6 +13,7 @@
 mod driver;
 mod error;
 mod file;
+mod openable;
 mod pool;
 pub mod program;
 
@@ -34,7 +35,8 @@ pub struct Bringup {
     /// The ports, numbered in the order in which the command line names them.
     pub ports: Ports,
     specs: Vec<PortSpec>,
-    notice: Option<String>,
+    line: CommandLine,
+    notices: Vec<String>,
     /// Lcores, memory, clock. SIGINT and SIGTERM set its stop flag.
     pub eal: Eal,
     /// The thread that brings up also logs there.
@@ -63,14 +65,12 @@ impl Bringup {
     /// [`BringupError`], one line; nothing is left behind.
     pub fn new(line: &CommandLine) -> Result<Self, BringupError> {
         let mut specs = line.ports.clone();
-        let mut notice = None;
+        let mut notices = Vec::new();
         if specs.is_empty() {
             specs = driver::usual_ports()?;
-            notice = Some(format!(
-                "{}: no device named, so two net_null ports: they make packets out of nothing and swallow what they \
-                 are sent (--vdev names others)",
-                line.program
-            ));
+            let what = "no device named, so two net_null ports: they make packets out of nothing and swallow what they \
+                        are sent (--vdev names others)";
+            notices = vec![what.into(), openable::line(&openable::all())];
         }
         // What the drivers refuse is known before threads and memory are made.
         let opened: Vec<_> =
@@ -84,12 +84,12 @@ impl Bringup {
             let name = &spec.device.name;
             ports.add(name, prepared.open(name).map_err(|error| error.named(name))?)?;
         }
-        Ok(Self { ports, specs, notice, eal, _logs: logs })
+        Ok(Self { ports, specs, line: line.clone(), notices, eal, _logs: logs })
     }
 
     /// Configures and starts the given ports, each with the queues that its profile names (one each way if none does),
-    /// all fed from one pool. The queues come in the order of `ids`. One line on standard error when the ports are none
-    /// that the user named.
+    /// all fed from one pool. The queues come in the order of `ids`. When the ports are none that the user named, two lines on
+    /// standard error say so, and what could be named.
     ///
     /// # Errors
     /// [`BringupError`], one line.
@@ -129,8 +129,9 @@ impl Bringup {
                 ..PortConfig::default()
             })?);
         }
-        if let Some(notice) = self.notice.take() {
-            program::say(format_args!("{notice}"));
+        program::warn(&self.line);
+        for notice in self.notices.drain(..) {
+            program::say(format_args!("{}: {notice}", self.line.program));
         }
         Ok((all, pool))
     }

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{CommandFactory, FromArgMatches};
 use pollux_config::{CommandLine, Parsed};
@@ -22,9 +23,6 @@ where
             ExitCode::SUCCESS
         }
         Ok(Parsed::Run(line, options)) => {
-            for warning in &line.warnings {
-                say(format_args!("{}: {warning}", line.program));
-            }
             let done = if line.eal.log.help {
                 pollux_eal::log::help(&line.eal.log, &driver::log_components())
                     .map(|text| print(&text))
@@ -33,11 +31,27 @@ where
                 app(&line, options)
             };
             match done {
-                Ok(()) => ExitCode::SUCCESS,
+                Ok(()) => {
+                    warn(&line);
+                    ExitCode::SUCCESS
+                }
                 Err(error) => fail(&line.program, &error),
             }
         }
         Err(error) => fail(&program_name(), &error),
+    }
+}
+
+/// Whether the command line's warnings were printed. Standard error is the process's, and so is this.
+static WARNED: AtomicBool = AtomicBool::new(false);
+
+/// Prints the warnings about the command line, once: [`Bringup::start_ports`](crate::Bringup::start_ports) does when ports
+/// come up, and [`main`] at the end for an app that has none. What fails before is one line, the error.
+pub fn warn(line: &CommandLine) {
+    if !WARNED.swap(true, Ordering::Relaxed) {
+        for warning in &line.warnings {
+            say(format_args!("{}: {warning}", line.program));
+        }
     }
 }
 

@@ -1,9 +1,9 @@
-//! Control threads: all that an `Eal` runs beside its lcores, kept off the lcores' CPUs.
+//! Control threads: all that an `Eal` runs beside its lcores, kept off the lcores' CPUs, and prompt where they cannot be.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, ThreadId};
 
-use crate::lcore::CpuSet;
+use crate::lcore::{CpuSet, slice};
 use crate::panic::Reporter;
 use crate::{EalError, Panicked, StopFlag};
 
@@ -43,6 +43,7 @@ impl OffLcores {
         let pin =
             |source| EalError::Pin { thread: "the control thread".into(), cpus: control.clone(), source };
         control.pin_this_thread().map_err(pin)?;
+        slice::short();
         narrowed().push(Narrowed { thread, control: control.clone(), allowed: allowed.clone() });
         Ok(Self { thread, control: control.clone() })
     }
@@ -60,6 +61,9 @@ impl Drop for OffLcores {
             let last = all.iter().rev().find(|eal| eal.thread == self.thread);
             // Not worth an error on the way out: the thread keeps running where it is.
             let _kept = last.map_or(&gone.allowed, |eal| &eal.control).pin_this_thread();
+            if last.is_none() {
+                slice::usual();
+            }
         }
     }
 }
@@ -111,6 +115,7 @@ impl Controls {
         let thread = format!("control-{name}");
         let (cpus, logs, reporter) = (self.cpus.clone(), self.logs.clone(), self.reporter.clone());
         let body = move || {
+            slice::short();
             tracing::dispatcher::with_default(&logs, || {
                 // Its maker may be an lcore, whose CPUs it would inherit.
                 if let Err(error) = cpus.pin_this_thread() {

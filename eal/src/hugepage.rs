@@ -67,6 +67,38 @@ impl fmt::Display for HugePool {
     }
 }
 
+/// Why the pools of huge pages cannot be looked at, if it is this process that may not open one file more, and what lets it.
+pub(crate) fn hidden(root: &Path) -> Option<(String, String)> {
+    let error = match fs::read_dir(root.join("sys/kernel/mm/hugepages")) {
+        // The folder stays open while the files in it are read.
+        Ok(mut pools) => {
+            pools.find_map(|pool| fs::File::open(pool.ok()?.path().join("nr_hugepages")).err())?
+        }
+        Err(error) => error,
+    };
+    match error.raw_os_error() {
+        Some(libc::EMFILE) => {
+            let what =
+                format!("too few file descriptors to look for huge pages: {} are allowed", open_file_limit());
+            Some((what, RAISE_OPEN_FILES.into()))
+        }
+        Some(libc::ENFILE) => {
+            let what = "the machine has no file descriptor left to look for huge pages".into();
+            Some((what, "as root, `sysctl fs.file-max=1000000`".into()))
+        }
+        _ => None,
+    }
+}
+
+/// What raises [`open_file_limit`].
+pub const RAISE_OPEN_FILES: &str = "`ulimit -n 1024`";
+
+/// How many files this process may have open at once (`RLIMIT_NOFILE`, the soft limit).
+#[must_use]
+pub fn open_file_limit() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
 /// What is free, for a message.
 pub(crate) fn describe(pools: &[HugePool]) -> String {
     if pools.is_empty() {
@@ -90,6 +122,15 @@ pub(crate) fn command_for(pools: &[HugePool], bytes: usize, node: Option<SocketI
         "as root, `echo {pages} > {directory}/hugepages/hugepages-{}kB/nr_hugepages`",
         pool.page_size / 1024
     )
+}
+
+/// How much was wanted and how much less there is, in one unit, so that the two can be compared: the former rounded up, the
+/// latter down.
+pub(crate) fn wanted_and_had(wanted: usize, had: usize) -> (String, String) {
+    let units = [(20, "MiB"), (10, "KiB")].into_iter();
+    let (shift, unit) = units.clone().find(|(shift, _)| wanted >> shift > 0).unwrap_or((0, "bytes"));
+    let up = wanted.div_ceil(1 << shift);
+    (format!("{up} {unit}"), format!("{} {unit}", had >> shift))
 }
 
 /// A number of bytes, as a person reads it: whole KiB, MiB or GiB where it is that.

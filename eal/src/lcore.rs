@@ -16,6 +16,7 @@ mod cpuset;
 mod foreign;
 mod launch;
 mod plan;
+pub(crate) mod slice;
 mod worker;
 
 use std::cell::Cell;

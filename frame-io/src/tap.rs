@@ -101,7 +101,13 @@ fn attach(file: OwnedFd, name: &str, kind: i32) -> Result<(OwnedFd, String), Fra
     Ok((file, name))
 }
 
+/// A name for messages before there is one: the kernel puts a number in the place of `%d`.
+fn shown(name: &str) -> String {
+    name.replace("%d", "N")
+}
+
 fn open_clone_device(name: &str) -> Result<OwnedFd, FrameError> {
+    let name = &shown(name);
     let path = "/dev/net/tun";
     let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path);
     file.map(OwnedFd::from).map_err(|source| match source.kind() {
@@ -114,6 +120,7 @@ fn open_clone_device(name: &str) -> Result<OwnedFd, FrameError> {
 }
 
 fn refused(name: &str, source: io::Error) -> FrameError {
+    let name = &shown(name);
     let problem = match source.raw_os_error() {
         Some(libc::EBUSY) => "is in use already",
         Some(libc::EINVAL) => "exists and is not a tap with one queue, or the name cannot be used",
@@ -326,5 +333,18 @@ impl TapTx {
         let sent =
             unsafe { libc::writev(file.as_raw_fd(), pieces.as_ptr().cast(), pieces.len() as libc::c_int) };
         if sent < 0 { Err(Trouble::last()) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_the_kernel_has_yet_to_number_reads_well() {
+        for number in [libc::EPERM, libc::EBUSY, libc::EINVAL, libc::ENOMEM] {
+            let error = refused("dtap%d", io::Error::from_raw_os_error(number)).to_string();
+            assert!(error.contains("dtapN") && !error.contains('%'), "{error}");
+        }
     }
 }

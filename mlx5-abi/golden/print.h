@@ -1,10 +1,11 @@
-/* How the three programs beside this file print what a compiler makes of a header, one line a fact:
+/* How the programs beside this file, and that of uverbs/golden, print what a compiler makes of a header, one line a fact:
  *
  *     struct NAME BYTES
  *     field NAME.MEMBER OFFSET BYTES
  *     const NAME VALUE
  *
- * What to print is in names.h, which `cargo xtask golden` writes from the names in the golden file.
+ * What to print is in names.h: for the programs here `cargo xtask golden` writes it from the names in the golden file,
+ * uverbs/golden has one of its own.
  */
 #include <stddef.h>
 #include <stdio.h>

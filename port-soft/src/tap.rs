@@ -67,7 +67,7 @@ impl TapPort {
     pub fn new(options: &TapOptions) -> Result<Self, PortError> {
         let wanted = &options.interface;
         let Tap { control, queues } = Tap::open(wanted, 1, options.mac)
-            .map_err(|error| refused(format!("make interface {wanted}"), error))?;
+            .map_err(|error| refused(format!("make interface {}", wanted.replace("%d", "N")), error))?;
         let name = control.name().unwrap_or_else(|_| wanted.clone());
         Ok(Self {
             control: Some(control),

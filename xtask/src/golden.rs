@@ -1,8 +1,9 @@
-//! `golden`: what a C compiler makes of the headers that mlx5-abi speaks of, compared with the committed files.
+//! `golden`: what a C compiler makes of the headers that mlx5-abi and uverbs speak of, compared with the committed files.
 //!
 //! Three small programs in `mlx5-abi/golden/` print sizes, places and values. Which ones is said by the names in the
-//! golden files themselves: a new line there may be a name alone, and is completed. A file that comes out differently
-//! is written anew and the task fails, so that the change is looked at.
+//! golden files themselves: a new line there may be a name alone, and is completed. A fourth in `uverbs/golden/` prints what
+//! the `names.h` beside it lists, for much of it is numbers under names of our own. A file that comes out differently is
+//! written anew and the task fails, so that the change is looked at.
 //!
 //! Needs a C compiler, tar with xz, and Debian's `linux-libc-dev`, `libibverbs-dev` and `linux-source-6.1`. The headers of a
 //! later release may have grown structures; the golden files name what they were made from.
@@ -34,12 +35,12 @@ const TYPES: &[&str] = &["enum", "struct", "union"];
 
 /// Makes the golden files again.
 pub(crate) fn golden() -> Outcome {
-    let place = root().join("mlx5-abi/golden");
+    let mlx5 = root().join("mlx5-abi/golden");
     let work = crate::run::release_dir().with_file_name("golden");
     let source = Source::newest()?;
     let unpacked = source.unpack(&work)?;
     let include = unpacked.join("include");
-    write(&work.join("types.h"), &types(&unpacked)?)?;
+    write(&work.join("mlx5-abi/types.h"), &types(&unpacked)?)?;
     let compiler = output(Command::new("cc").arg("-dumpfullversion"))?;
     let compiler = format!("gcc {}", compiler.trim());
     let linux = format!("{compiler}, {} {}", source.package, version(&source.package)?);
@@ -48,18 +49,30 @@ pub(crate) fn golden() -> Outcome {
         version("linux-libc-dev")?,
         version("libibverbs-dev")?
     );
+    let rdma = format!("{compiler}, linux-libc-dev {}", version("linux-libc-dev")?);
     let mut changed = Vec::new();
-    for (name, made_from, include) in
-        [("layout", &user, None), ("linux", &linux, Some(&include)), ("ifc", &linux, Some(&include))]
-    {
+    for (folder, name, made_from, include) in [
+        ("mlx5-abi", "layout", &user, None),
+        ("mlx5-abi", "linux", &linux, Some(&include)),
+        ("mlx5-abi", "ifc", &linux, Some(&include)),
+        ("uverbs", "layout", &rdma, None),
+    ] {
+        let place = root().join(folder).join("golden");
         let file = place.join(name).with_extension("txt");
         let before = read(&file)?;
-        let facts = print(name, &place, &work, include, &before)?;
+        // Where the names are not listed by hand, they are those of the golden file.
+        let work = work.join(folder);
+        if !place.join("names.h").exists() {
+            write(&work.join("names.h"), &names(&before)?)?;
+        }
+        let mut folders = vec![&work, &place, &mlx5];
+        folders.extend(include);
+        let facts = print(&place.join(name).with_extension("c"), &work.join(name), &folders)?;
         if facts == body(&before) {
             eprintln!("xtask: golden: {} agrees with {made_from}", file.display());
             continue;
         }
-        let head = format!("# Printed by mlx5-abi/golden/{name}.c: {made_from}.\n");
+        let head = format!("# Printed by {folder}/golden/{name}.c: {made_from}.\n");
         write(&file, &(head + &facts))?;
         changed.push(file.display().to_string());
     }
@@ -70,16 +83,17 @@ pub(crate) fn golden() -> Outcome {
     }
 }
 
-/// Compiles one of the programs for the names in `golden` and runs it.
-fn print(name: &str, place: &Path, work: &Path, include: Option<&PathBuf>, golden: &str) -> Outcome<String> {
-    write(&work.join("names.h"), &names(golden)?)?;
-    let program = work.join(name);
-    let mut compile = Command::new("cc");
-    compile.arg("-w").arg("-I").arg(work).arg("-I").arg(place);
-    if let Some(include) = include {
-        compile.arg("-I").arg(include);
+/// Compiles one of the programs, with headers from `folders`, and runs it.
+fn print(source: &Path, program: &Path, folders: &[&PathBuf]) -> Outcome<String> {
+    if let Some(folder) = program.parent() {
+        fs::create_dir_all(folder).map_err(|why| format!("cannot make {}: {why}", folder.display()))?;
     }
-    must(compile.arg(place.join(name).with_extension("c")).arg("-o").arg(&program))?;
+    let mut compile = Command::new("cc");
+    compile.arg("-w");
+    for folder in folders {
+        compile.arg("-I").arg(folder);
+    }
+    must(compile.arg(source).arg("-o").arg(program))?;
     output(&mut Command::new(program))
 }
 

@@ -42,7 +42,7 @@ enum Task {
     Unprivileged,
     /// That no lcore makes a system call while it forwards (strace)
     Quiet,
-    /// Compare the mlx5 layouts' golden files with the headers that Debian installs
+    /// Compare the golden files of mlx5 and RDMA layouts with the headers that Debian installs
     Golden,
     /// Run the jobs that need a kernel of their own in a virtual machine
     Vm(vm::Args),

@@ -90,3 +90,18 @@ fn bytes_read_well() {
         assert_eq!(Bytes(bytes).to_string(), text);
     }
 }
+
+#[test]
+fn what_was_wanted_and_what_there_is_are_told_in_one_unit() {
+    for (wanted, had, text) in [
+        (512 << 20, 314_572_805, ("512 MiB", "300 MiB")),
+        (1 << 30, 7, ("1024 MiB", "0 MiB")),
+        ((2 << 20) + 1, 2 << 20, ("3 MiB", "2 MiB")),
+        (7992 << 10, (7 << 20) + 5, ("8 MiB", "7 MiB")),
+        (4096, 1000, ("4 KiB", "0 KiB")),
+        (100, 99, ("100 bytes", "99 bytes")),
+    ] {
+        let (wanted, had) = wanted_and_had(wanted, had);
+        assert_eq!((wanted.as_str(), had.as_str()), text);
+    }
+}

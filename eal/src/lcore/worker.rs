@@ -140,6 +140,8 @@ impl Worker {
                 started.send(Err(EalError::Pin { thread, cpus: self.member.cpus.clone(), source }));
             return;
         }
+        // Its maker is a control thread, which has another.
+        super::slice::usual();
         let slot = crate::slot::lease();
         CURRENT.set(Some(self.member.id));
         let context = LcoreContext::new(Arc::clone(&self.member), stop);

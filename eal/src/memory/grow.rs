@@ -78,12 +78,28 @@ impl Memory {
         let wanted = Bytes(bytes);
         match refused {
             Some(error) => format!("{wanted} wanted, and {error}"),
-            None => format!(
-                "{wanted} wanted, {}; {} gives huge ones",
-                hugepage::describe(&pools),
-                hugepage::command_for(&pools, bytes, self.node_to_bind(socket))
-            ),
+            None => match self.hidden(&pools) {
+                Some((what, mend)) => format!("{wanted} wanted, {what}; {mend} allows more"),
+                None => {
+                    let (what, mend) = self.huge_pages_now(&pools, bytes, socket);
+                    format!("{wanted} wanted, {what}; {mend} gives huge ones")
+                }
+            },
         }
+    }
+
+    /// Why there seem to be no huge pages, when that is our own fault.
+    fn hidden(&self, pools: &[HugePool]) -> Option<(String, String)> {
+        let asked = pools.is_empty() && !self.0.options.spec.no_huge;
+        asked.then(|| hugepage::hidden(&self.0.options.root)).flatten()
+    }
+
+    /// What there is of huge pages, and what would make it enough for `bytes`.
+    fn huge_pages_now(&self, pools: &[HugePool], bytes: usize, socket: SocketId) -> (String, String) {
+        self.hidden(pools).unwrap_or_else(|| {
+            let mend = hugepage::command_for(pools, bytes, self.node_to_bind(socket));
+            (hugepage::describe(pools), mend)
+        })
     }
 
     /// An error if the user named a directory of huge pages: then nothing else will do.
@@ -92,12 +108,8 @@ impl Memory {
             return Ok(());
         }
         let pools = self.pools(socket);
-        Err(MemoryError::NoHugePages {
-            name: name.to_owned(),
-            bytes,
-            free: hugepage::describe(&pools),
-            mend: hugepage::command_for(&pools, bytes, self.node_to_bind(socket)),
-        })
+        let (free, mend) = self.huge_pages_now(&pools, bytes, socket);
+        Err(MemoryError::NoHugePages { name: name.to_owned(), bytes, free, mend })
     }
 
     /// The pools that may be used for `socket`, largest pages first.
@@ -192,8 +204,8 @@ impl Memory {
         let mend = |source: &io::Error| match source.raw_os_error() {
             Some(libc::ENOMEM) if page_size > PAGE_BYTES => {
                 let pools = self.pools(socket);
-                let command = hugepage::command_for(&pools, bytes, self.node_to_bind(socket));
-                format!(": {}; {command}", hugepage::describe(&pools))
+                let (what, mend) = self.huge_pages_now(&pools, bytes, socket);
+                format!(": {what}; {mend}")
             }
             // What a fault would have been: a control group's limit on huge pages, or a node's pool that is empty.
             Some(libc::EFAULT) => {

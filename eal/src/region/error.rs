@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::hugepage::Bytes;
+use crate::hugepage::{Bytes, wanted_and_had};
 use crate::topology::SocketId;
 
 /// Why memory could not be had.
@@ -68,7 +68,8 @@ pub enum MemoryError {
     },
     /// The machine (or the control group) has less memory left than asked for.
     #[error(
-        "cannot populate {} for {name}: {} are available ({source_of_limit}); ask for less or free some", Bytes(*.bytes), Bytes(*.available)
+        "cannot populate {} for {name}: {} are available ({source_of_limit}); ask for less or free some",
+        wanted_and_had(*.bytes, *.available).0, wanted_and_had(*.bytes, *.available).1
     )]
     NotEnough {
         /// What the memory was for.

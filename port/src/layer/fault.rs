@@ -50,6 +50,10 @@ impl Default for FaultPlan {
     }
 }
 
+/// What a fault's text is made of.
+const ALLOWED: &str = "allowed are drop, duplicate, reorder, corrupt and delay (a share from 0 to 1), bursts, seed and on \
+                       (rx, tx, both), such as [drop:0.01,seed:7]";
+
 impl FaultPlan {
     /// Reads the text form.
     ///
@@ -59,8 +63,9 @@ impl FaultPlan {
         let mut plan = Self::default();
         let inside = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
         for part in inside.split(',') {
-            let (key, value) =
-                part.split_once(':').ok_or_else(|| format!("has a part \"{part}\" without ':'"))?;
+            let (key, value) = part
+                .split_once(':')
+                .ok_or_else(|| format!("has a part \"{part}\" without ':'; {ALLOWED}"))?;
             let share = || {
                 let share: Option<f64> = value.parse().ok().filter(|share| (0.0..=1.0).contains(share));
                 share.ok_or_else(|| format!("gives {key} as \"{value}\", which is not a share from 0 to 1"))
@@ -90,9 +95,7 @@ impl FaultPlan {
                     }
                 }
                 _ => {
-                    return Err(format!(
-                        "has a part \"{key}\"; drop, duplicate, reorder, corrupt, delay, bursts, seed and on are allowed"
-                    ));
+                    return Err(format!("has a part \"{key}\"; {ALLOWED}"));
                 }
             }
         }
@@ -350,6 +353,9 @@ mod tests {
             "dorp:1",
         ] {
             assert!(FaultPlan::parse(bad).is_err(), "{bad}");
+        }
+        for (bad, said) in [("x", "has a part \"x\" without ':'; "), ("dorp:1", "has a part \"dorp\"; ")] {
+            assert_eq!(FaultPlan::parse(bad), Err(format!("{said}{ALLOWED}")));
         }
     }
 

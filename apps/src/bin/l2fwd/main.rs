@@ -22,7 +22,7 @@ const PATIENCE: Nanos = Nanos(1_000_000);
 
 /// l2fwd: forwards Ethernet frames between pairs of ports, a burst in, a burst out.
 #[derive(Parser, Debug)]
-#[command(after_help = "The loop is one page: apps/src/bin/l2fwd/forward.rs.")]
+#[command(after_help = "The loop is one page: apps/src/forward.rs.")]
 struct Options {
     /// Ports to use, a hexadecimal mask: 3 is ports 0 and 1 [default: all]
     #[arg(short = 'p', long, value_name = "PORTMASK")]
@@ -71,6 +71,7 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     let mut bringup = Bringup::new(line)?;
     // By number, whoever owns them.
     let names: Vec<String> = bringup.ports.iter_all().map(|port| port.name().to_owned()).collect();
+    let devices: Vec<Option<String>> = bringup.ports.iter_all().map(|port| port.info().device).collect();
     let (hops, notice) =
         hops(&names, options.portmask, options.portmap.as_ref()).map_err(BringupError::Usage)?;
     let ids: Vec<PortId> = hops.iter().map(|hop| PortId(hop.from)).collect();
@@ -97,7 +98,7 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     for (&lcore, share) in lcores.iter().zip(shares) {
         let mut own = Vec::new();
         for (path, hop) in rest.by_ref().take(share) {
-            say_path(&names, hop, lcore);
+            say_path(&names, &devices, hop, lcore);
             counted.push(Counted {
                 from: PortId(hop.from),
                 queue: path.queue(),
@@ -160,7 +161,10 @@ fn prime(path: &mut Path, pool: &MbufPool, bursts: usize) {
     }
 }
 
-fn say_path(names: &[String], hop: Hop, lcore: LcoreId) {
-    let name = |port: u16| format!("port {port} {}", names[usize::from(port)]);
+fn say_path(names: &[String], devices: &[Option<String>], hop: Hop, lcore: LcoreId) {
+    let name = |port: u16| {
+        let device = devices[usize::from(port)].as_ref().map(|device| format!(" ({device})"));
+        format!("port {port} {}{}", names[usize::from(port)], device.unwrap_or_default())
+    };
     say(format_args!("l2fwd: lcore {lcore}: {} to {}", name(hop.from), name(hop.to)));
 }
