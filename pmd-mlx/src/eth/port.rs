@@ -19,19 +19,23 @@ use pollux_eal::memory::Memory;
 use pollux_eal::topology::SocketId;
 use pollux_mempool::Subscription;
 use pollux_mlx5_abi::doorbell::uar;
-use pollux_port::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
-use pollux_port::{EventSink, Gate, Link, MacAddr, PortConfig, PortError, PortInfo};
+use pollux_port::driver::{
+    FlowDriver, PortDriver, RssDriver, RxBurst, RxSetup, TxBurst, TxSetup, VlanDriver,
+};
+use pollux_port::{EventSink, Gate, Link, MacAddr, PortConfig, PortError, PortInfo, RxOffloads};
 use pollux_uverbs::Channel;
 
 use self::plan::{RxPlan, TxPlan};
 use self::queue::DeviceQueue;
-use self::spread::{Kind, LEVELS, Spread, SpreadSpec};
+use self::spread::{LEVELS, Spread, SpreadSpec};
 use super::devx::Devx;
 use super::filter::{Filter, Wanted};
+use super::flow::Rules;
 use super::parking::Control;
 use super::parts::{CqParts, RqParts, SqParts, StridingParts};
 use super::recovery::{Watch, Watched};
 use super::rq::Rq;
+use super::rss::{self, Hashing};
 use super::rx::RxQueue;
 use super::sq::Sq;
 use super::tx::TxQueue;
@@ -110,20 +114,28 @@ pub struct Mlx5Port {
     // In the order in which they go.
     watch: Option<Watch>,
     watched: Option<Arc<Watched>>,
+    /// Rules of applications.
+    pub(super) rules: Rules,
     filter: Filter,
-    spread: Option<Spread>,
+    pub(super) spread: Option<Spread>,
     slots: Arc<Mutex<Slots>>,
     _pools: Option<Subscription>,
     registry: Option<Arc<Registry>>,
-    backend: Option<Arc<dyn Backend>>,
+    pub(super) backend: Option<Arc<dyn Backend>>,
     device: Option<Arc<Device>>,
     netdev: Arc<dyn Netdev>,
     arguments: Arguments,
     info: PortInfo,
     /// First of the priorities of default rules.
-    priority: u16,
-    wanted: Wanted,
-    spread_spec: SpreadSpec,
+    pub(super) priority: u16,
+    pub(super) wanted: Wanted,
+    pub(super) spread_spec: SpreadSpec,
+    pub(super) hashing: Hashing,
+    /// Which rx queues were set up to take VLAN tags out.
+    pub(super) strips: Vec<bool>,
+    /// The VLANs that are let in, also while the filter is off.
+    pub(super) vlans: Vec<u16>,
+    pub(super) started: bool,
     rx_queues: usize,
     tx_queues: usize,
 }
@@ -161,8 +173,9 @@ impl Mlx5Port {
         } else {
             None
         };
-        let info = plan::info(&device, &*spec.netdev, &spec.arguments);
+        let info = PortInfo { rss: Some(rss::INFO), ..plan::info(&device, &*spec.netdev, &spec.arguments) };
         Ok(Self {
+            rules: Rules::default(),
             filter: Filter::default(),
             spread: None,
             watch,
@@ -178,6 +191,10 @@ impl Mlx5Port {
             priority: highest + 1 - LEVELS,
             wanted: Wanted { mac, ..Wanted::default() },
             spread_spec: SpreadSpec { table: vec![0], key: DEFAULT_KEY, kinds: Vec::new() },
+            hashing: Hashing::default(),
+            strips: Vec::new(),
+            vlans: Vec::new(),
+            started: false,
             rx_queues: 0,
             tx_queues: 0,
         })
@@ -195,14 +212,14 @@ impl Mlx5Port {
         self.device.as_ref().ok_or_else(|| PortError::device("use the device", Closed))
     }
 
-    fn parts(&self) -> Result<(&Arc<Device>, &Arc<dyn Backend>, &Arc<Registry>), PortError> {
+    pub(super) fn parts(&self) -> Result<(&Arc<Device>, &Arc<dyn Backend>, &Arc<Registry>), PortError> {
         match (&self.device, &self.backend, &self.registry) {
             (Some(device), Some(backend), Some(registry)) => Ok((device, backend, registry)),
             _ => Err(PortError::device("use the device", Closed)),
         }
     }
 
-    fn slots(&self) -> MutexGuard<'_, Slots> {
+    pub(super) fn slots(&self) -> MutexGuard<'_, Slots> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -215,7 +232,7 @@ impl Mlx5Port {
     }
 
     /// Changes what is wanted, and takes it back where the device refuses.
-    fn want(&mut self, change: impl FnOnce(&mut Wanted)) -> Result<(), PortError> {
+    pub(super) fn want(&mut self, change: impl FnOnce(&mut Wanted)) -> Result<(), PortError> {
         let before = self.wanted.clone();
         change(&mut self.wanted);
         let done = self.refilter();
@@ -234,8 +251,26 @@ impl Mlx5Port {
         tx.iter().flatten().for_each(|slot| slot.queue.destroy());
     }
 
+    /// Lets packets flow to the queues: hash queues over them, default rules to these.
+    pub(super) fn spread_packets(&mut self) -> Result<(), PortError> {
+        let (_, backend, _) = self.parts()?;
+        let queues: Vec<NumberedObject> =
+            self.slots().rx.iter().flatten().filter_map(|slot| slot.queue.get()).collect();
+        if queues.is_empty() {
+            return Ok(());
+        }
+        let spread = Spread::new(&**backend, &self.spread_spec, &queues)
+            .map_err(|error| PortError::device("spread packets over the queues", error))?;
+        self.spread = Some(spread);
+        let done = self.refilter();
+        if done.is_err() {
+            self.unspread();
+        }
+        done
+    }
+
     /// Ends the flow of packets to the queues.
-    fn unspread(&mut self) {
+    pub(super) fn unspread(&mut self) {
         self.filter.clear();
         self.spread = None;
     }
@@ -334,12 +369,7 @@ impl Mlx5Port {
             hold: queue.hold(),
         };
         let data = RxQueue::new(parts, setup, Keys::new(Arc::clone(registry.table())))?;
-        let slot = Slot {
-            number: setup.queue.0,
-            queue,
-            control: data.control(),
-            failed: OnceLock::new(),
-        };
+        let slot = Slot { number: setup.queue.0, queue, control: data.control(), failed: OnceLock::new() };
         let mut slots = self.slots();
         let at = usize::from(setup.queue.0);
         if let Some(old) = slots.rx[at].replace(slot) {
@@ -396,35 +426,13 @@ impl Mlx5Port {
             hold: queue.hold(),
         };
         let data = TxQueue::new(parts, setup, Keys::new(Arc::clone(registry.table())));
-        let slot = Slot {
-            number: setup.queue.0,
-            queue,
-            control: data.control(),
-            failed: OnceLock::new(),
-        };
+        let slot = Slot { number: setup.queue.0, queue, control: data.control(), failed: OnceLock::new() };
         let mut slots = self.slots();
         let at = usize::from(setup.queue.0);
         if let Some(old) = slots.tx[at].replace(slot) {
             old.queue.destroy();
         }
         Ok(Box::new(data))
-    }
-
-    /// The table and what is hashed, for so many queues.
-    fn default_spread(queues: usize) -> SpreadSpec {
-        let table = match queues {
-            0 | 1 => vec![0],
-            _ => (0..TABLE_ENTRIES).map(|entry| (entry % queues) as u16).collect(),
-        };
-        let kinds = match queues {
-            0 | 1 => Vec::new(),
-            _ => Kind::ALL
-                .iter()
-                .map(|kind| (*kind, kind.fields()))
-                .filter(|(_, fields)| *fields != 0)
-                .collect(),
-        };
-        SpreadSpec { table, key: DEFAULT_KEY, kinds }
     }
 
     fn netdev_error(&self, what: &str) -> impl FnOnce(std::io::Error) -> PortError {
@@ -478,11 +486,18 @@ impl PortDriver for Mlx5Port {
     }
 
     fn configure(&mut self, config: &PortConfig) -> Result<(), PortError> {
+        self.rules.clear();
         self.unspread();
         self.destroy_queues();
         self.rx_queues = config.rx_queues.len();
         self.tx_queues = config.tx_queues.len();
-        self.spread_spec = Self::default_spread(self.rx_queues);
+        let hash_wanted = config.rx_offloads.contains(RxOffloads::RSS_HASH)
+            || config.rx_queues.iter().any(|queue| queue.offloads.contains(RxOffloads::RSS_HASH));
+        let (hashing, spread) = Hashing::configured(config.rss.as_ref(), self.rx_queues, hash_wanted)?;
+        (self.hashing, self.spread_spec) = (hashing, spread);
+        self.strips = vec![false; self.rx_queues];
+        self.vlans.clear();
+        self.wanted.vlans = None;
         let mut slots = self.slots();
         slots.rx.resize_with(self.rx_queues, || None);
         slots.tx.resize_with(self.tx_queues, || None);
@@ -493,6 +508,7 @@ impl PortDriver for Mlx5Port {
         self.tell_gate(&setup.gate)?;
         let mtu = self.mtu()?;
         let plan = RxPlan::new(self.device()?, &self.arguments, &setup, mtu, self.rx_queues)?;
+        self.strips[usize::from(setup.queue.0)] = plan.vlan_strip;
         self.make_rx(&setup, &plan).map_err(|error| PortError::device("set up an rx queue", error))
     }
 
@@ -503,28 +519,25 @@ impl PortDriver for Mlx5Port {
     }
 
     fn start(&mut self) -> Result<(), PortError> {
-        let (_, backend, _) = self.parts()?;
-        let queues: Vec<NumberedObject> =
-            self.slots().rx.iter().flatten().filter_map(|slot| slot.queue.get()).collect();
-        if queues.is_empty() {
-            return Ok(());
-        }
-        let spread = Spread::new(&**backend, &self.spread_spec, &queues)
-            .map_err(|error| PortError::device("spread packets over the queues", error))?;
-        self.spread = Some(spread);
-        let started = self.refilter();
-        if started.is_err() {
-            self.unspread();
+        // Rules of applications first: from the first packet on, they have their say.
+        self.make_rules()?;
+        let started = self.spread_packets();
+        match &started {
+            Ok(()) => self.started = true,
+            Err(_) => self.rules.unmake(),
         }
         started
     }
 
     fn stop(&mut self) -> Result<(), PortError> {
         self.unspread();
+        self.rules.unmake();
+        self.started = false;
         Ok(())
     }
 
     fn close(&mut self) -> Result<(), PortError> {
+        self.rules.clear();
         self.unspread();
         self.destroy_queues();
         self.watch = None;
@@ -537,6 +550,7 @@ impl PortDriver for Mlx5Port {
     }
 
     fn reset(&mut self) -> Result<(), PortError> {
+        self.rules.clear();
         self.unspread();
         self.destroy_queues();
         let mac = self.mac_address()?;
@@ -615,11 +629,24 @@ impl PortDriver for Mlx5Port {
     fn set_multicast_list(&mut self, groups: &[MacAddr]) -> Result<(), PortError> {
         self.want(|wanted| wanted.groups = groups.to_vec())
     }
+
+    fn rss(&mut self) -> Result<&mut dyn RssDriver, PortError> {
+        Ok(self)
+    }
+
+    fn flow(&mut self) -> Result<&mut dyn FlowDriver, PortError> {
+        Ok(self)
+    }
+
+    fn vlan(&mut self) -> Result<&mut dyn VlanDriver, PortError> {
+        Ok(self)
+    }
 }
 
 impl Drop for Mlx5Port {
     fn drop(&mut self) {
         // Rules before tables before queues; the rest goes in the order of the fields.
+        self.rules.clear();
         self.unspread();
         self.destroy_queues();
     }

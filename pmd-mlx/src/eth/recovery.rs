@@ -86,7 +86,8 @@ impl Watched {
     ) {
         let health = slot.control.health();
         let trouble = health.trouble();
-        if !health.is_parked() || slot.failed.get().is_some() || trouble.is_none_or(|it| it == Trouble::Asked) {
+        if !health.is_parked() || slot.failed.get().is_some() || trouble.is_none_or(|it| it == Trouble::Asked)
+        {
             return;
         }
         let what = trouble.map_or_else(String::new, |trouble| trouble.to_string());
