@@ -1,8 +1,11 @@
 //! A Linux interface seen from a network namespace: index, address, MTU, up or down.
 
 mod ethtool;
+mod netlink;
+mod statistics;
 
 pub use ethtool::{FecModes, LinkSettings};
+pub(crate) use statistics::STATISTICS_MAX;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

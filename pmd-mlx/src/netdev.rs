@@ -11,7 +11,7 @@ use std::io;
 
 use pollux_port::{Link, MacAddr};
 
-pub use kernel::KernelNetdev;
+pub use kernel::{KernelNetdev, NetdevError};
 
 /// What a port needs of its interface.
 ///
@@ -85,6 +85,11 @@ pub trait Netdev: Send + Sync + fmt::Debug {
     /// What the function counts, by its own names.
     fn counters(&self) -> io::Result<Vec<(String, u64)>> {
         Ok(Vec::new())
+    }
+
+    /// Packets for which the receive queues of kernel objects had no buffer, since the device was there.
+    fn out_of_buffer(&self) -> Option<u64> {
+        None
     }
 }
 

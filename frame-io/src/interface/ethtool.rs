@@ -120,7 +120,7 @@ impl Interface {
         self.ethtool(ETHTOOL_SFECPARAM, &mut [0, 0, modes.bits(), 0])
     }
 
-    fn ethtool(&self, command: u32, words: &mut [u32]) -> io::Result<()> {
+    pub(super) fn ethtool(&self, command: u32, words: &mut [u32]) -> io::Result<()> {
         words[0] = command;
         let name = self.current_name()?;
         sys::ethtool(self.socket.as_fd(), &name, words)
