@@ -37,6 +37,8 @@ pub struct Opening {
     pub devx: bool,
     /// Register memory for relaxed ordering of the device's writes.
     pub relaxed_ordering: bool,
+    /// The limit on locked memory, in bytes, where another than the process's holds.
+    pub memlock: Option<u64>,
     /// Pages between the process's addresses and those that the device is told. 0 but in tests.
     pub address_shift_pages: u64,
     /// Register memory of the EAL that no pool told of when a packet brings it.
@@ -214,7 +216,7 @@ impl Device {
     pub(crate) fn failed(&self, what: &'static str, wanted: u64, source: UverbsError) -> MlxError {
         if source.errno() == Some(Errno::ENOMEM)
             && wanted > 0
-            && let Some(limit) = memlock::limit()
+            && let Some(limit) = self.opening.memlock.or_else(memlock::limit)
         {
             let (pools, queues) = (&self.pinned_pools, &self.pinned_queues);
             let (pools, queues) = (pools.load(Ordering::Relaxed), queues.load(Ordering::Relaxed));

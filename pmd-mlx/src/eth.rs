@@ -1,6 +1,7 @@
 //! Ethernet: ports made of RAW_PACKET queues.
 
 pub mod devx;
+mod dump;
 pub mod filter;
 pub(crate) mod flow;
 pub mod parking;
@@ -11,5 +12,6 @@ pub mod rq;
 pub mod rss;
 pub mod rx;
 pub mod sq;
+mod stats;
 pub mod tx;
 pub mod verbs;

@@ -368,6 +368,11 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Reads a counter: packets and bytes.
     fn read_counter(&self, counter: &FlowCounter) -> Result<(u64, u64), MlxError>;
 
+    /// Packets for which its receive queues had no buffer, in 32 bits that wrap; `None` where the kernel counts them.
+    fn out_of_buffer(&self) -> Result<Option<u64>, MlxError> {
+        Ok(None)
+    }
+
     /// Makes a flow rule.
     fn create_flow(&self, rule: &FlowRule<'_>) -> Result<Object, MlxError>;
 }

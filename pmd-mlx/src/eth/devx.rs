@@ -104,20 +104,6 @@ impl Devx {
         made.map_err(|error| tracing::debug!("{error}")).ok()
     }
 
-    /// Packets for which its receive queues had no buffer.
-    ///
-    /// # Errors
-    /// What the firmware says; `Ok(None)` where it has no such counters.
-    pub fn out_of_buffer(&self) -> Result<Option<u64>, MlxError> {
-        let Some(counters) = &self.counters else { return Ok(None) };
-        let mut input = counter::QueryQCounterIn::ZERO;
-        start(&mut input, opcode::QUERY_Q_COUNTER, 0, 0);
-        counter::QueryQCounterIn::COUNTER_SET_ID.set(&mut input, counters.number);
-        let mut output = counter::QueryQCounterOut::ZERO;
-        self.firmware.query("read queue counters", &counters.object, &input, &mut output)?;
-        Ok(Some(counter::QueryQCounterOut::OUT_OF_BUFFER.get(&output).into()))
-    }
-
     fn device(&self) -> &Arc<Device> {
         self.firmware.device()
     }
@@ -359,6 +345,16 @@ impl Backend for Devx {
         let values: &[u8; TrafficCounter::BYTES] =
             output.last_chunk().expect("the answer ends with the counter");
         Ok((TrafficCounter::PACKETS.get(values), TrafficCounter::OCTETS.get(values)))
+    }
+
+    fn out_of_buffer(&self) -> Result<Option<u64>, MlxError> {
+        let Some(counters) = &self.counters else { return Ok(None) };
+        let mut input = counter::QueryQCounterIn::ZERO;
+        start(&mut input, opcode::QUERY_Q_COUNTER, 0, 0);
+        counter::QueryQCounterIn::COUNTER_SET_ID.set(&mut input, counters.number);
+        let mut output = counter::QueryQCounterOut::ZERO;
+        self.firmware.query("read queue counters", &counters.object, &input, &mut output)?;
+        Ok(Some(counter::QueryQCounterOut::OUT_OF_BUFFER.get(&output).into()))
     }
 
     fn create_flow(&self, rule: &FlowRule<'_>) -> Result<Object, MlxError> {

@@ -12,6 +12,7 @@ pub(crate) mod plan;
 pub(crate) mod queue;
 pub mod spread;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -22,13 +23,16 @@ use pollux_mlx5_abi::doorbell::uar;
 use pollux_port::driver::{
     FlowDriver, PortDriver, RssDriver, RxBurst, RxSetup, TxBurst, TxSetup, VlanDriver,
 };
-use pollux_port::{EventSink, Gate, Link, MacAddr, PortConfig, PortError, PortInfo, RxOffloads};
+use pollux_port::{
+    Direction, EventSink, Gate, Link, MacAddr, PortConfig, PortError, PortInfo, QueueId, RxOffloads,
+};
 use pollux_uverbs::Channel;
 
 use self::plan::{RxPlan, TxPlan};
 use self::queue::DeviceQueue;
 use self::spread::{LEVELS, Spread, SpreadSpec};
 use super::devx::Devx;
+use super::dump;
 use super::filter::{Filter, Wanted};
 use super::flow::Rules;
 use super::parking::Control;
@@ -38,6 +42,7 @@ use super::rq::Rq;
 use super::rss::{self, Hashing};
 use super::rx::RxQueue;
 use super::sq::Sq;
+use super::stats::Counted;
 use super::tx::TxQueue;
 use super::verbs::{self, Verbs};
 use crate::MlxError;
@@ -79,6 +84,8 @@ pub struct PortSpec {
     pub socket: Option<SocketId>,
     /// Watch the device on a thread of its own. Without, control calls look: [`Mlx5Port::look`], link, statistics.
     pub watch: bool,
+    /// The limit on locked memory, in bytes, where another than the process's holds.
+    pub memlock: Option<u64>,
     /// Pages between the process's addresses and those that the device is told. 0 but in tests.
     pub address_shift_pages: u64,
 }
@@ -88,7 +95,16 @@ impl PortSpec {
     #[must_use]
     pub fn new(channel: Arc<dyn Channel>, netdev: Arc<dyn Netdev>, memory: Memory) -> Self {
         let arguments = Arguments::default();
-        Self { channel, netdev, arguments, memory, socket: None, watch: true, address_shift_pages: 0 }
+        Self {
+            channel,
+            netdev,
+            arguments,
+            memory,
+            socket: None,
+            watch: true,
+            memlock: None,
+            address_shift_pages: 0,
+        }
     }
 }
 
@@ -126,6 +142,7 @@ pub struct Mlx5Port {
     netdev: Arc<dyn Netdev>,
     arguments: Arguments,
     info: PortInfo,
+    counted: Counted,
     /// First of the priorities of default rules.
     pub(super) priority: u16,
     pub(super) wanted: Wanted,
@@ -150,6 +167,7 @@ impl Mlx5Port {
             devx: spec.arguments.devx,
             relaxed_ordering: spec.arguments.relaxed_ordering,
             address_shift_pages: spec.address_shift_pages,
+            memlock: spec.memlock,
             register_met: spec.arguments.register_met,
             memory: spec.memory,
             socket: spec.socket,
@@ -188,6 +206,7 @@ impl Mlx5Port {
             netdev: spec.netdev,
             arguments: spec.arguments,
             info,
+            counted: Counted::default(),
             priority: highest + 1 - LEVELS,
             wanted: Wanted { mac, ..Wanted::default() },
             spread_spec: SpreadSpec { table: vec![0], key: DEFAULT_KEY, kinds: Vec::new() },
@@ -198,6 +217,18 @@ impl Mlx5Port {
             rx_queues: 0,
             tx_queues: 0,
         })
+    }
+
+    /// What can be said of a queue: number, indices, what went wrong last; of one that is parked the rings too. Nothing for
+    /// a queue that is not set up.
+    #[must_use]
+    pub fn dump(&self, direction: Direction, queue: QueueId) -> String {
+        let (slots, at) = (self.slots(), usize::from(queue.0));
+        let told = match direction {
+            Direction::Rx => slots.rx.get(at).and_then(Option::as_ref).map(|slot| dump::rx(&slot.control)),
+            Direction::Tx => slots.tx.get(at).and_then(Option::as_ref).map(|slot| dump::tx(&slot.control)),
+        };
+        told.unwrap_or_default()
     }
 
     /// Reads what the device tells and mends queues in error. The watching thread does it by itself.
@@ -489,6 +520,7 @@ impl PortDriver for Mlx5Port {
         self.rules.clear();
         self.unspread();
         self.destroy_queues();
+        self.counted.configured(self.backend.as_deref(), &*self.netdev);
         self.rx_queues = config.rx_queues.len();
         self.tx_queues = config.tx_queues.len();
         let hash_wanted = config.rx_offloads.contains(RxOffloads::RSS_HASH)
@@ -509,6 +541,7 @@ impl PortDriver for Mlx5Port {
         let mtu = self.mtu()?;
         let plan = RxPlan::new(self.device()?, &self.arguments, &setup, mtu, self.rx_queues)?;
         self.strips[usize::from(setup.queue.0)] = plan.vlan_strip;
+        self.counted.queue(&setup.counters);
         self.make_rx(&setup, &plan).map_err(|error| PortError::device("set up an rx queue", error))
     }
 
@@ -568,6 +601,11 @@ impl PortDriver for Mlx5Port {
         if self.watch.is_none() {
             self.look();
         }
+        self.counted.update(self.backend.as_deref(), &*self.netdev);
+    }
+
+    fn xstats(&mut self) -> Vec<(Cow<'static, str>, u64)> {
+        self.counted.list(&*self.netdev, &self.slots())
     }
 
     fn link(&mut self) -> Link {

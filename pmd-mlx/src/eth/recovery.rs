@@ -17,6 +17,7 @@ use pollux_eal::EalError;
 use pollux_eal::event::{EventFd, EventSet};
 use pollux_port::{EventSink, PortEvent};
 
+use super::dump;
 use super::parking::{Control, Trouble};
 use super::port::queue::{DeviceQueue, Queue};
 use super::port::{Slot, Slots};
@@ -71,10 +72,10 @@ impl Watched {
         }
         let slots = self.slots();
         for slot in slots.rx.iter().flatten() {
-            self.mend("rx", slot, |queue, control| recover_rx(queue, control));
+            self.mend("rx", slot, dump::rx, recover_rx);
         }
         for slot in slots.tx.iter().flatten() {
-            self.mend("tx", slot, |queue, control| recover_tx(queue, control));
+            self.mend("tx", slot, dump::tx, recover_tx);
         }
     }
 
@@ -82,6 +83,7 @@ impl Watched {
         &self,
         half: &str,
         slot: &Slot<Q, I>,
+        dump: impl FnOnce(&Control<I>) -> String,
         recover: impl FnOnce(&DeviceQueue<Q>, &Control<I>) -> Result<bool, MlxError>,
     ) {
         let health = slot.control.health();
@@ -92,6 +94,7 @@ impl Watched {
         }
         let what = trouble.map_or_else(String::new, |trouble| trouble.to_string());
         tracing::warn!("{}: {half} queue {}: {what}; it is reset", self.device.name(), slot.number);
+        tracing::debug!("{}: {half} queue {}: {}", self.device.name(), slot.number, dump(&slot.control));
         self.tell(PortEvent::Recovering);
         if matches!(trouble, Some(Trouble::Failed(_))) {
             slot.queue.set_failed();

@@ -203,6 +203,14 @@ impl Sq {
         self.number
     }
 
+    /// The block at a free-running index, for a dump.
+    #[must_use]
+    pub fn copy_block(&self, index: u32) -> [u8; BLOCK_BYTES] {
+        let mut block = [0; BLOCK_BYTES];
+        self._zone.copy_out((index & (self.blocks() - 1)) as usize * BLOCK_BYTES, &mut block);
+        block
+    }
+
     /// The completion queue, for a dump.
     #[must_use]
     pub fn cq(&self) -> &Cq {

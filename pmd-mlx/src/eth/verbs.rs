@@ -3,7 +3,7 @@
 //! Source of what the kernel checks: Linux `drivers/infiniband/hw/mlx5/{cq,qp,fs}.c`; of the order of the steps: DPDK
 //! `drivers/net/mlx5/linux/mlx5_verbs.c`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pollux_mlx5_abi::cqe::MiniFormat;
 use pollux_mlx5_abi::kernel::completion_queue::{self, CreateCqAnswer, cq_flag, mini_format};
@@ -24,20 +24,29 @@ use crate::object::{
     Backend, CqSpec, FlowAction, FlowCounter, FlowRule, HASH_KEY_BYTES, HashSpec, Id, NumberedObject, Object,
     QueueState, RqSpec, SendQueue, SqSpec, other,
 };
+use crate::uar::Uar;
 
 /// The back end over the kernel's own objects (`dv_flow_en=0`).
 #[derive(Debug)]
 pub struct Verbs {
     device: Arc<Device>,
     /// Where rules that drop lead, for a rule of the kernel needs a queue pair: made when the first of them is.
-    sink: std::sync::Mutex<Option<NumberedObject>>,
+    sink: Mutex<Option<Sink>>,
+}
+
+/// A hash queue on which nothing ever arrives.
+#[derive(Debug)]
+struct Sink {
+    hash: Object,
+    /// Dropped after it.
+    _page: Option<Object>,
 }
 
 impl Verbs {
     /// Over a device.
     #[must_use]
     pub fn new(device: Arc<Device>) -> Self {
-        Self { device, sink: std::sync::Mutex::default() }
+        Self { device, sink: Mutex::default() }
     }
 
     fn cq_handle(object: &NumberedObject) -> CqHandle {
@@ -72,22 +81,23 @@ impl Verbs {
     }
 
     /// A queue pair on which nothing ever arrives.
-    fn sink(&self) -> Result<NumberedObject, MlxError> {
-        let mut sink = self.sink.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    fn sink(&self) -> Result<Object, MlxError> {
+        let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(made) = &*sink {
-            return Ok(made.clone());
+            return Ok(made.hash.clone());
         }
         let mut ring = self.device.zone("drop queue", 2 * 4096)?;
         for entry in 0..4 {
             ring.copy_in(entry * 64 + 63, &[pollux_mlx5_abi::cqe::FRESH]);
         }
         let (cq_record, record) = (self.device.record()?, self.device.record()?);
+        let page = Uar::allocate(&self.device, false)?;
         let cq = self.create_cq(&CqSpec {
             ring: &ring,
             entries_log2: 2,
             cqe_bytes: 64,
             record: &cq_record,
-            uar: None,
+            uar: page.as_ref(),
             compressed: None,
             channel: None,
             user_handle: 0,
@@ -109,8 +119,9 @@ impl Verbs {
         // It stays in RESET: the device looks at neither ring nor record, and the kernel holds their pages.
         drop((ring, entries, cq_record, record));
         let table = self.create_table(&[&rq])?;
-        let made = self.create_hash(&HashSpec { fields: 0, key: [0; HASH_KEY_BYTES] }, &table, 0)?;
-        Ok(sink.insert(made).clone())
+        let hash = self.create_hash(&HashSpec { fields: 0, key: [0; HASH_KEY_BYTES] }, &table, 0)?;
+        let made = Sink { hash: hash.object, _page: page.and_then(Uar::into_object) };
+        Ok(sink.insert(made).hash.clone())
     }
 }
 
@@ -325,7 +336,7 @@ impl Backend for Verbs {
             FlowAction::Queue(queue) => queue.clone(),
             FlowAction::Drop => {
                 specs.push(FlowSpec::Drop);
-                self.sink()?.object
+                self.sink()?
             }
         };
         let qp = Self::qp_handle(&target);

@@ -135,6 +135,7 @@ impl Netdev for KernelNetdev {
             speed_mbps: settings.speed_mbps,
             duplex: if settings.half_duplex { Duplex::Half } else { Duplex::Full },
             autoneg: settings.autoneg,
+            ..Link::default()
         })
     }
 

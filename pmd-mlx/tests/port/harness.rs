@@ -1,0 +1,191 @@
+//! Two model devices on one cable, each with its kernel's half, stepped at each doorbell store and by hand.
+
+use std::io;
+use std::sync::Arc;
+
+use pollux_eal::memory::Memory;
+use pollux_eal::mmio::trace::{self, Observation};
+use pollux_mempool::{Burst, MbufPool};
+use pollux_mlx5_kernel::{DoorProfile, Kernel};
+use pollux_mlx5_model::wire::{Cable, Wire};
+use pollux_mlx5_model::{Device, DeviceConfig};
+use pollux_pmd_mlx::{Arguments, Mlx5Port, Netdev, PortSpec};
+use pollux_port::{Link, MacAddr, Port, PortId, Queues};
+use pollux_uverbs::Channel;
+
+/// The interface that a model would have.
+#[derive(Debug)]
+pub(crate) struct ModelNetdev(pub(crate) Arc<Device>, pub(crate) Arc<Kernel>);
+
+impl Netdev for ModelNetdev {
+    fn name(&self) -> String {
+        self.0.name().to_owned()
+    }
+
+    fn mac(&self) -> io::Result<MacAddr> {
+        Ok(self.0.mac().into())
+    }
+
+    fn set_mac(&self, mac: MacAddr) -> io::Result<()> {
+        self.0.set_mac(mac.0);
+        Ok(())
+    }
+
+    fn mtu(&self) -> io::Result<u32> {
+        Ok(self.0.mtu().into())
+    }
+
+    fn set_mtu(&self, mtu: u32) -> io::Result<()> {
+        let mtu = u16::try_from(mtu).ok().filter(|mtu| self.0.set_mtu(*mtu));
+        mtu.map(drop).ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    }
+
+    fn link(&self) -> io::Result<Link> {
+        Ok(Link::fixed(self.0.link_is_up(), 100_000))
+    }
+
+    fn set_up(&self, up: bool) -> io::Result<()> {
+        self.0.set_link(up);
+        Ok(())
+    }
+
+    fn is_virtual_function(&self) -> bool {
+        // The model's port filters addresses as an embedded switch does.
+        true
+    }
+
+    fn set_promiscuous(&self, on: bool) -> io::Result<()> {
+        self.0.set_promiscuous(on);
+        Ok(())
+    }
+
+    fn set_all_multicast(&self, on: bool) -> io::Result<()> {
+        self.0.set_all_multicast(on);
+        Ok(())
+    }
+
+    fn out_of_buffer(&self) -> Option<u64> {
+        self.1.out_of_buffer().ok().map(u64::from)
+    }
+}
+
+/// How the driver's addresses differ from the process's, in pages.
+pub(crate) const SHIFT_PAGES: u64 = 0x1_2345;
+
+/// A model device with its kernel's half.
+pub(crate) struct Station {
+    pub(crate) device: Arc<Device>,
+    pub(crate) kernel: Arc<Kernel>,
+    _observation: Observation,
+}
+
+impl Station {
+    pub(crate) fn new(config: DeviceConfig, wire: impl Wire + 'static, profile: DoorProfile) -> Self {
+        let device = Device::new(config, Box::new(wire)).expect("registers");
+        let memory = Arc::new(device.memory().clone());
+        let kernel = Kernel::new(device.clone(), memory, profile).expect("a kernel");
+        let stepped = Arc::downgrade(&device);
+        let observation = trace::observe(device.registers(), move |store| {
+            if let Some(device) = stepped.upgrade() {
+                device.store(store.address, store.bytes);
+                device.step(64);
+            }
+        });
+        Self { device, kernel, _observation: observation }
+    }
+
+    pub(crate) fn netdev(&self) -> Arc<dyn Netdev> {
+        Arc::new(ModelNetdev(Arc::clone(&self.device), Arc::clone(&self.kernel)))
+    }
+
+    pub(crate) fn spec(&self, arguments: Arguments) -> PortSpec {
+        let channel: Arc<dyn Channel> = self.kernel.open();
+        PortSpec {
+            arguments,
+            watch: false,
+            address_shift_pages: SHIFT_PAGES,
+            ..PortSpec::new(channel, self.netdev(), Memory::ordinary())
+        }
+    }
+
+    pub(crate) fn open(&self, arguments: Arguments) -> Port {
+        let driver = Mlx5Port::open(self.spec(arguments)).expect("a port");
+        Port::new(PortId(0), self.device.name(), Box::new(driver))
+    }
+
+    /// No rule of doorbells was broken.
+    #[track_caller]
+    pub(crate) fn assert_orderly(&self) {
+        let (first, count) = self.device.violations();
+        assert_eq!(count, 0, "{first:?}");
+    }
+}
+
+/// A name that no other test of this process uses.
+fn config(name: &str, last: u8) -> DeviceConfig {
+    DeviceConfig { name: name.into(), mac: [2, 0, 0, 0, 0, last], ..DeviceConfig::default() }
+}
+
+/// Two devices and the cable between them.
+pub(crate) struct Pair {
+    pub(crate) a: Station,
+    pub(crate) b: Station,
+}
+
+impl Pair {
+    pub(crate) fn new(profile: DoorProfile) -> Self {
+        Self::with(profile, |config| config)
+    }
+
+    pub(crate) fn with(profile: DoorProfile, change: impl Fn(DeviceConfig) -> DeviceConfig) -> Self {
+        let (left, right) = Cable::pair();
+        let a = Station::new(change(config("mlx5_model0", 1)), left, profile);
+        let b = Station::new(change(config("mlx5_model1", 2)), right, profile);
+        Self { a, b }
+    }
+
+    /// Steps both until neither has anything to do.
+    pub(crate) fn settle(&self) {
+        for _ in 0..1000 {
+            if !(self.a.device.step(64) | self.b.device.step(64)) {
+                return;
+            }
+        }
+        panic!("the devices do not come to rest");
+    }
+}
+
+pub(crate) fn pool(name: &str, count: usize) -> MbufPool {
+    MbufPool::builder(name, count).cache(0).build_anonymous().expect("a pool")
+}
+
+/// A frame from `source` to `destination` whose payload says `number`.
+pub(crate) fn frame(destination: [u8; 6], source: [u8; 6], number: u32, bytes: usize) -> Vec<u8> {
+    let mut frame = [&destination[..], &source, &[0x88, 0xb5]].concat();
+    frame.extend(number.to_be_bytes());
+    frame.extend((frame.len()..bytes).map(|at| (at as u8) ^ (number as u8)));
+    frame
+}
+
+/// Puts frames into mbufs.
+pub(crate) fn burst(pool: &MbufPool, frames: &[Vec<u8>]) -> Burst {
+    let mut burst = Burst::new();
+    for frame in frames {
+        let mut mbuf = pool.alloc().expect("an mbuf");
+        mbuf.append(frame.len()).expect("room").copy_from_slice(frame);
+        burst.push(mbuf);
+    }
+    burst
+}
+
+/// All that the first queue of `queues` has received.
+pub(crate) fn received(queues: &mut Queues, queue: usize) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    loop {
+        let mut burst = Burst::new();
+        if queues.rx[queue].rx_burst(&mut burst, 32) == 0 {
+            return all;
+        }
+        all.extend(burst.iter().map(|mbuf| mbuf.data().to_vec()));
+    }
+}

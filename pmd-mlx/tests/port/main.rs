@@ -1,0 +1,4 @@
+//! The driver on the device model: opening, queues, frames, rules, errors.
+
+mod harness;
+mod traffic;
