@@ -47,7 +47,7 @@ pub struct Traits {
     pub blue_flame: bool,
     /// Hashes and checks of the frame inside a VXLAN tunnel.
     pub vxlan: bool,
-    /// Link modes: bits of PTYS's `eth_proto` and of its extended field; the highest is the speed in use.
+    /// Link modes: bits of PTYS's `eth_proto` and of its extended field; the fastest is in use while the link is up.
     pub link_modes: (u32, u32),
 }
 

@@ -48,6 +48,7 @@ impl Core {
         match opcode {
             op::ALLOC_UAR => insert(&mut self.uars, call, ()).map(drop),
             op::DEALLOC_UAR => {
+                need!(call.may_change(self.uars.owner(named)), BAD_RES_ERR, 9);
                 let used = self.senders.queues.iter().any(|(_, queue)| queue.uar == named)
                     || self.completions.queues.iter().any(|(_, queue)| queue.uar == named)
                     || self.events.queues.iter().any(|(_, queue)| queue.uar == named);
@@ -56,6 +57,7 @@ impl Core {
             }
             op::ALLOC_PD => insert(&mut self.domains, call, ()).map(drop),
             op::DEALLOC_PD => {
+                need!(call.may_change(self.domains.owner(named)), BAD_RES_ERR, 9);
                 let used = self.senders.queues.iter().any(|(_, queue)| queue.domain == named)
                     || self.keys.table().iter().any(|(_, key)| key.domain == named)
                     || self.receivers.uses_domain(named);
@@ -64,6 +66,7 @@ impl Core {
             }
             op::ALLOC_TRANSPORT_DOMAIN => insert(&mut self.transport_domains, call, ()).map(drop),
             op::DEALLOC_TRANSPORT_DOMAIN => {
+                need!(call.may_change(self.transport_domains.owner(named)), BAD_RES_ERR, 9);
                 let used = self.tises.iter().any(|(_, tis)| tis.transport_domain == named);
                 need!(!used, RES_BUSY, 16);
                 remove(&mut self.transport_domains, call, named)
@@ -133,6 +136,7 @@ impl Core {
                 Ok(())
             }
             _ => {
+                need!(call.may_change(self.tises.owner(named)), BAD_RES_ERR, 9);
                 need!(self.senders.queues.iter().all(|(_, queue)| queue.tis != named), RES_BUSY, 17);
                 remove(&mut self.tises, call, named)
             }

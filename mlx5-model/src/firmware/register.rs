@@ -14,9 +14,17 @@ use crate::port::{HEADER_BYTES_MAX, MTU_MAX};
 /// `connector_type`: copper. Source: Linux `include/linux/mlx5/port.h`, `MLX5E_PORT_DA`.
 const CONNECTOR: u32 = 6;
 
-/// The highest bit of a mask, alone.
-fn highest(mask: u32) -> u32 {
-    if mask == 0 { 0 } else { 1 << (31 - mask.leading_zeros()) }
+/// Bits of `eth_proto`, fastest first: 100, 56, 50, 40, 25, 20, 10, 1 Gbit/s and below. Source: Linux
+/// `drivers/net/ethernet/mellanox/mlx5/core/port.c`, `mlx5e_link_speed`.
+const MODES: [u32; 26] =
+    [23, 22, 21, 20, 8, 31, 30, 18, 16, 15, 7, 6, 29, 28, 27, 5, 26, 14, 13, 12, 4, 3, 2, 25, 1, 24];
+/// Bits of the extended field, fastest first: 400, 200, 100, 50, 40, 25, 10 Gbit/s and below. Source: the same file,
+/// `mlx5e_ext_link_speed`.
+const EXTENDED_MODES: [u32; 15] = [16, 15, 13, 12, 11, 10, 9, 8, 7, 5, 6, 4, 3, 1, 0];
+
+/// The fastest of the modes in a mask, alone.
+fn fastest(mask: u32, order: &[u32]) -> u32 {
+    order.iter().map(|bit| 1 << bit).find(|bit| mask & bit != 0).unwrap_or(0)
 }
 
 impl Core {
@@ -86,13 +94,13 @@ impl Core {
     fn link_modes(&self, register: &mut [u8; Ptys::BYTES]) {
         let (modes, extended) = self.traits.link_modes;
         let up = self.port.is_up();
-        let now = |mask| if up { highest(mask) } else { 0 };
+        let now = |mask, order: &[u32]| if up { fastest(mask, order) } else { 0 };
         Ptys::ETH_PROTO_CAPABILITY.set(register, modes);
         Ptys::ETH_PROTO_ADMIN.set(register, modes);
-        Ptys::ETH_PROTO_OPER.set(register, now(modes));
+        Ptys::ETH_PROTO_OPER.set(register, now(modes, &MODES));
         Ptys::EXT_ETH_PROTO_CAPABILITY.set(register, extended);
         Ptys::EXT_ETH_PROTO_ADMIN.set(register, extended);
-        Ptys::EXT_ETH_PROTO_OPER.set(register, now(extended));
+        Ptys::EXT_ETH_PROTO_OPER.set(register, now(extended, &EXTENDED_MODES));
         Ptys::CONNECTOR_TYPE.set(register, CONNECTOR);
     }
 

@@ -64,6 +64,8 @@ pub(crate) struct Queue {
     sent: usize,
     /// An error was reported since the queue became ready.
     failed: bool,
+    /// Nothing can be reported any more.
+    dead: bool,
     /// The entry at this block came with the doorbell and is not read again.
     came_along: Option<u16>,
 }
@@ -103,6 +105,7 @@ impl Queue {
             posted: 0,
             sent: 0,
             failed: false,
+            dead: false,
             came_along: None,
         }
     }
@@ -117,7 +120,7 @@ impl Queue {
             (self.next, self.posted, self.sent) = (0, 0, 0);
         }
         if state == State::Ready {
-            self.failed = false;
+            (self.failed, self.dead) = (false, false);
         }
         self.came_along = None;
         self.state = state;
@@ -188,7 +191,7 @@ impl Queue {
     pub(super) fn run(&mut self, around: &mut Around<'_, '_>, scratch: &mut Scratch, budget: usize) -> usize {
         let mut done = 0;
         while self.has_work() && done < budget {
-            if self.state == State::Error && !self.flush {
+            if self.state == State::Error && (!self.flush || self.dead) {
                 self.next = self.posted;
                 break;
             }
@@ -230,6 +233,9 @@ impl Queue {
             let blocks = wqe::blocks(control.segments().into()).max(1);
             let posted = usize::from(self.posted.wrapping_sub(self.next));
             if self.state == State::Error {
+                if !self.flush || self.dead {
+                    break;
+                }
                 self.flush_one(around, control, blocks.min(posted) as u16);
                 *done += 1;
                 continue;
@@ -372,9 +378,10 @@ impl Queue {
 
     /// Nothing can be reported any more.
     fn die(&mut self, around: &mut Around<'_, '_>) {
-        if self.state != State::Error || self.posted != self.next {
+        if !self.dead {
             around.events.queue_error(around.bus, event::WQ_CATAS_ERROR, queue_kind::SQ, self.number);
         }
+        self.dead = true;
         self.state = State::Error;
         self.next = self.posted;
     }

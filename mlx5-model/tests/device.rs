@@ -1,0 +1,16 @@
+//! The device by its own rules: commands in, entries in rings, doorbells; frames, completions and events out. No driver here
+//! but the test itself, so each rule is seen alone.
+
+mod device {
+    pub(crate) mod rig;
+
+    mod command;
+    mod completion;
+    mod fault;
+    mod fuzz;
+    mod offload;
+    mod receive;
+    mod send;
+    mod steering;
+    mod striding;
+}
