@@ -24,8 +24,9 @@ pub(crate) fn loom() -> Outcome {
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// The crates that hold unsafe code and run without privileges.
 const UNSAFE_CRATES: &[&str] = &["pollux-ring", "pollux-mempool", "pollux-eal", "pollux-port-soft"];
-/// Those of them that synchronise by atomics of their own. The standard library's locks are not instrumented and cannot
-/// be rebuilt by a stable toolchain, so under the thread sanitizer whatever a lock protects is reported as a race.
+/// Those of them that synchronise by atomics of their own. The standard library's locks are not instrumented, and to build
+/// the library anew (`-Zbuild-std`) takes its source, a component (`rust-src`) that is not installed with a toolchain; so
+/// under the thread sanitizer whatever a lock protects is reported as a race.
 const LOCK_FREE_CRATES: &[&str] = &["pollux-ring"];
 
 /// Tests of the unsafe crates under both sanitizers. The flags are unstable, hence `RUSTC_BOOTSTRAP`; the sanitized
