@@ -144,6 +144,31 @@ impl Mbuf {
         mbuf
     }
 
+    /// As [`adopt_received`](Self::adopt_received), for who makes the first 16 bytes in a vector register: offset of the
+    /// data, its length twice, and `1 | port << 16`.
+    ///
+    /// # Safety
+    /// As for [`adopt_received`](Self::adopt_received).
+    #[inline(always)]
+    #[must_use]
+    pub unsafe fn adopt_words(
+        raw: NonNull<u8>,
+        lengths: [u32; 4],
+        flags: RxFlags,
+        packet_type: PacketType,
+    ) -> Self {
+        const { assert!(size_of::<Lengths>() == 16 && cfg!(target_endian = "little")) };
+        let header = raw.cast::<Header>();
+        // SAFETY: the caller owns the mbuf; `Lengths` is four dwords, of which the last has segments and port.
+        unsafe {
+            (&raw mut (*header.as_ptr()).lengths).cast::<[u32; 4]>().write(lengths);
+            (*header.as_ptr()).marks = Marks { rx_flags: flags, packet_type, ..Marks::fresh() };
+        }
+        let mbuf = Self(header);
+        debug_assert!(mbuf.check().is_ok(), "lengths make no sense");
+        mbuf
+    }
+
     /// Address of the header, for a prefetch.
     #[inline(always)]
     #[must_use]

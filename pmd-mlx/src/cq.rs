@@ -100,6 +100,12 @@ impl Cq {
         1 << self.log
     }
 
+    /// Entries in the ring, as a power of two.
+    #[inline(always)]
+    pub(crate) fn log(&self) -> u8 {
+        self.log
+    }
+
     /// Entries consumed in all.
     #[must_use]
     #[inline(always)]
@@ -165,6 +171,14 @@ impl Cq {
             unsafe { self.place(index).add(OP_OWN).write_volatile(completion::INVALID << 4 | parity) };
             index = index.wrapping_add(1);
         }
+    }
+
+    /// Starts the index at `at`, all places fresh, so that tests see it wrap.
+    #[cfg(test)]
+    pub(crate) fn start_at(&mut self, at: u32) {
+        self.consumer = at;
+        self.invalidate(at.wrapping_sub(self.entries()), at);
+        self.publish();
     }
 
     /// Asks for an interrupt at the next completion. `false` where there is none to be had.
@@ -268,12 +282,5 @@ impl Entry {
             *word = unsafe { self.0.cast::<u64>().add(at).read_volatile() };
         }
         zerocopy::transmute!(words)
-    }
-
-    /// Address of the first byte, for loops that read several entries by vectors.
-    #[must_use]
-    #[inline(always)]
-    pub(crate) fn base(self) -> NonNull<u8> {
-        self.0
     }
 }

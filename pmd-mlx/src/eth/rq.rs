@@ -469,6 +469,17 @@ impl Rq {
         self.refill_some();
     }
 
+    /// Starts all indices at `at`, so that tests see them wrap.
+    #[cfg(test)]
+    pub(super) fn start_at(&mut self, at: u32) {
+        self.give_all();
+        (self.posted, self.taken) = (at, at);
+        self.cq.start_at(at);
+        self.dbrec.store(FIRST, at & 0xffff);
+        self.write_ring();
+        self.refill();
+    }
+
     /// How many packets wait: completions that are ready, those inside compressed ones too.
     pub(super) fn waiting(&self) -> usize {
         let (mut at, mut packets) = (0, 0);

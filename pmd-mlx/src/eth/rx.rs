@@ -9,8 +9,8 @@
 //!
 //! | mode | when | a packet is |
 //! |---|---|---|
-//! | `scalar` | vectors are off | one mbuf |
-//! | `sse`, `avx2`, `avx512` | else | one mbuf; four or eight completions at a time |
+//! | `scalar` | vectors are off, or an FCS is to be cut off | one mbuf |
+//! | `sse`, `avx2` | else | one mbuf; four completions at a time |
 //! | `scatter` | a frame may be longer than an mbuf | a chain of mbufs |
 //! | `striding` | many packets share a buffer | an mbuf with a copy, or one that shows the buffer |
 //!
@@ -41,8 +41,12 @@ use crate::key::Keys;
 use describe::Meta;
 
 pub(super) mod describe;
+#[cfg(test)]
+pub(super) mod fake;
 mod scatter;
 mod stride;
+#[cfg(target_arch = "x86_64")]
+mod vector;
 pub(super) mod zip;
 
 /// Packet type, checksums, VLAN flags: the table.
@@ -102,14 +106,15 @@ impl RxQueue {
         let set = set_of(parts.features);
         let scatter = parts.segments_log2 > 0;
         let striding = parts.striding.is_some();
-        let width = parts.simd;
+        let (width, crc) = (parts.simd, parts.crc_bytes > 0);
         let (rq, hold) = Rq::new(parts, setup, keys)?;
         let (burst, mode) = if striding {
             (pick!(stride::burst, set), "striding")
         } else if scatter {
             (pick!(scatter::burst, set), "scatter")
         } else {
-            single_for(width, set)
+            // The vector loops do not cut an FCS off.
+            single_for(if crc { SimdWidth::Scalar } else { width }, set)
         };
         Ok(Self { running: Running::new(rq, hold), burst, mode })
     }
@@ -139,8 +144,14 @@ impl RxQueue {
 }
 
 fn single_for(width: SimdWidth, set: usize) -> (RxFunction, &'static str) {
-    let _ = width;
-    (pick!(single, set), "scalar")
+    // The processor is asked once more: a width that it lacks must not be a way to undefined instructions.
+    match width.min(SimdWidth::detect()) {
+        #[cfg(target_arch = "x86_64")]
+        SimdWidth::Bits128 => (pick!(vector::burst_sse, set), "sse"),
+        #[cfg(target_arch = "x86_64")]
+        SimdWidth::Bits256 | SimdWidth::Bits512 => (pick!(vector::burst_avx2, set), "avx2"),
+        _ => (pick!(single, set), "scalar"),
+    }
 }
 
 /// The smallest set that has all of these.
@@ -237,6 +248,12 @@ impl<'a> Out<'a> {
         self.places[self.done].write(mbuf);
         self.done += 1;
         self.bytes += u64::from(len);
+    }
+
+    /// Counts bytes of packets that were added without.
+    #[inline(always)]
+    pub(super) fn count(&mut self, bytes: u64) {
+        self.bytes += bytes;
     }
 
     /// Makes the packets part of the burst.
@@ -395,3 +412,6 @@ impl Rq {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -511,3 +511,8 @@ fn one<const F: u32>(sq: &mut Sq, mbuf: &Mbuf) -> Fate {
     sq.pi = sq.pi.wrapping_add(blocks(used as usize) as u32);
     Fate::Sent
 }
+
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod tests;
