@@ -217,6 +217,12 @@ impl Sq {
         &self.cq
     }
 
+    /// The first segment of a block, given by its free-running index.
+    #[inline(always)]
+    pub(super) fn first_segment(&self, block: u32) -> u32 {
+        (block & (self.blocks() - 1)) * 4
+    }
+
     /// The place of a segment, counted from the ring's start and past its end.
     #[inline(always)]
     pub(super) fn segment(&self, index: u32) -> *mut u8 {
@@ -372,7 +378,7 @@ impl Sq {
             || self.pi.wrapping_sub(self.asked_pi) >= self.ask_blocks;
         if due && asked < self.cq.entries() {
             // SAFETY: the last entry is in the ring and the device was not told of it yet.
-            unsafe { self.segment(self.last * 4).add(COMPLETION_AT).write(Completion::Always as u8) };
+            unsafe { self.segment(self.first_segment(self.last)).add(COMPLETION_AT).write(Completion::Always as u8) };
             let at = (self.request_head & (self.cq.entries() - 1)) as usize;
             self.requests[at] = Request { wqe: self.last as u16, blocks: self.pi, mbufs: self.head };
             self.request_head = self.request_head.wrapping_add(1);
@@ -399,7 +405,7 @@ impl Sq {
         let nop = Control::nop(self.pi as u16, self.number, Completion::Always);
         let words: [u64; 2] = zerocopy::transmute!(nop);
         let first = self.pi;
-        self.write(first * 4, words);
+        self.write(self.first_segment(first), words);
         self.last = first;
         self.pi = first.wrapping_add(1);
         self.finish(first);
@@ -410,7 +416,7 @@ impl Sq {
         barrier::to_device();
         self.dbrec.store(SECOND, self.pi & 0xffff);
         barrier::wc_flush();
-        let head = self.segment(self.last * 4);
+        let head = self.segment(self.first_segment(self.last));
         if self.blueflame && self.pi.wrapping_sub(first) == 1 {
             // SAFETY: a block of the ring, written by us alone.
             let block = unsafe { head.cast::<[u8; BLOCK_BYTES]>().read() };

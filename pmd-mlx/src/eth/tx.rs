@@ -322,7 +322,7 @@ fn ethernet(checksums: u8, mss: u16, inline: u16, start: [u8; 2]) -> [u64; 2] {
 #[inline(always)]
 fn many<const F: u32>(sq: &mut Sq, mbufs: &[Mbuf]) -> (usize, u64) {
     let room = (sq.free_blocks() * 4).min(MANY_SEGMENTS);
-    let start = sq.pi * 4;
+    let start = sq.first_segment(sq.pi);
     let sums = mbufs.first().map_or(0, |mbuf| checksums::<F>(mbuf.tx_flags()));
     let (mut used, mut packets, mut bytes) = (2, 0, 0);
     for mbuf in mbufs.iter().take(MANY_MAX) {
@@ -454,7 +454,7 @@ fn one<const F: u32>(sq: &mut Sq, mbuf: &Mbuf) -> Fate {
     if most > room {
         return if most > sq.blocks() { Fate::Dropped(TxDrop::Malformed) } else { Fate::Full };
     }
-    let start = sq.pi * 4;
+    let start = sq.first_segment(sq.pi);
     let mut used = head_segments;
     if pieces > 0 {
         if contiguous {

@@ -20,7 +20,6 @@
 #![expect(unsafe_code, reason = "buffers that a device writes, lent to mbufs")]
 
 use std::collections::VecDeque;
-use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -238,12 +237,6 @@ impl Striding {
         self.give_all();
         self.turn(at_hand);
     }
-
-    /// Buffers: spare, and lent or once lent.
-    #[cfg(test)]
-    pub(in crate::eth) fn buffers(&self) -> (usize, usize) {
-        (self.spare.len() + usize::from(self.aside.is_some()), self.lent.len())
-    }
 }
 
 impl std::fmt::Debug for Striding {
@@ -251,5 +244,3 @@ impl std::fmt::Debug for Striding {
         f.debug_struct("Striding").field("used", &self.used).finish_non_exhaustive()
     }
 }
-
-const _: () = assert!(size_of::<MaybeUninit<NonNull<u8>>>() == size_of::<NonNull<u8>>());

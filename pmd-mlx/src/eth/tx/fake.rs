@@ -171,7 +171,7 @@ impl Device {
     pub(crate) fn send(&mut self) -> Vec<Frame> {
         let mut frames = Vec::new();
         while self.ci & 0xffff != self.posted() {
-            let start = self.ci * 4;
+            let start = (self.ci & ((1 << self.log) - 1)) * 4;
             let control = Control::read_from_bytes(&self.segment(start)).expect("16 bytes");
             assert_eq!((control.index(), control.qpn()), (self.ci as u16, 0x12_3456));
             let segments = u32::from(control.segments());
