@@ -378,7 +378,9 @@ impl Sq {
             || self.pi.wrapping_sub(self.asked_pi) >= self.ask_blocks;
         if due && asked < self.cq.entries() {
             // SAFETY: the last entry is in the ring and the device was not told of it yet.
-            unsafe { self.segment(self.first_segment(self.last)).add(COMPLETION_AT).write(Completion::Always as u8) };
+            unsafe {
+                self.segment(self.first_segment(self.last)).add(COMPLETION_AT).write(Completion::Always as u8)
+            };
             let at = (self.request_head & (self.cq.entries() - 1)) as usize;
             self.requests[at] = Request { wqe: self.last as u16, blocks: self.pi, mbufs: self.head };
             self.request_head = self.request_head.wrapping_add(1);

@@ -274,7 +274,7 @@ impl Device {
         }
         assert!(rest.is_empty(), "a frame longer than its entry");
         let counter = self.taken as u16;
-        self.taken += 1;
+        self.taken = self.taken.wrapping_add(1);
         (frame.len() as u32, counter, 0)
     }
 
@@ -290,7 +290,7 @@ impl Device {
         self.stride += count;
         if self.stride == 1 << strides_log2 {
             self.stride = 0;
-            self.taken += 1;
+            self.taken = self.taken.wrapping_add(1);
         }
     }
 
@@ -312,7 +312,7 @@ impl Device {
         entry.wqe_counter = U16::new(self.stride as u16);
         entry.wqe_id = U16::new(self.taken as u16);
         self.complete_at(0, entry, completion::RESPONDER_SEND << 4);
-        self.completed += 1;
+        self.completed = self.completed.wrapping_add(1);
         self.use_strides(left);
     }
 
@@ -328,7 +328,7 @@ impl Device {
         entry.wqe_counter = U16::new(counter);
         entry.wqe_id = U16::new(id);
         self.complete_at(0, entry, completion::RESPONDER_SEND << 4);
-        self.completed += 1;
+        self.completed = self.completed.wrapping_add(1);
     }
 
     /// Receives frames that differ in what the format has, and completes them in one session.
@@ -355,12 +355,12 @@ impl Device {
             for (mini, to) in array.iter().zip(bytes.chunks_mut(8)) {
                 to.copy_from_slice(mini.as_bytes());
             }
-            let place = self.completed + if at == 0 { 1 } else { 8 * at as u32 };
+            let place = self.completed.wrapping_add(if at == 0 { 1 } else { 8 * at as u32 });
             // The last bytes of an array are data, and may look like an owner bit.
             self.write_place(place, &bytes);
         }
         self.complete_at(0, title, completion::RESPONDER_SEND << 4 | format::COMPRESSED << 2);
-        self.completed += frames.len() as u32;
+        self.completed = self.completed.wrapping_add(frames.len() as u32);
     }
 
     /// Says that the next entry failed.
@@ -369,9 +369,9 @@ impl Device {
         let bytes = entry.as_mut_bytes();
         (bytes[54], bytes[55]) = (0x77, syndrome);
         entry.wqe_counter = U16::new(self.taken as u16);
-        self.taken += 1;
+        self.taken = self.taken.wrapping_add(1);
         self.complete_at(0, entry, completion::RESPONDER_ERROR << 4);
-        self.completed += 1;
+        self.completed = self.completed.wrapping_add(1);
     }
 
     /// The queue was reset.
