@@ -94,12 +94,18 @@ impl Uar {
     ) -> Result<(Self, usize), MlxError> {
         let register = register.unwrap_or(0);
         let answer = &device.answer;
-        if register >= answer.tot_bfregs {
-            let problem = format!("the kernel gave BlueFlame register {register} of {}", answer.tot_bfregs);
+        // Users count four registers a page, of which the kernel gives out two, and counts these alone in its total. Source:
+        // Linux `drivers/infiniband/hw/mlx5/qp.c`, `adjust_bfregn`.
+        let (number, within) = (register / uar::REGISTERS_ALL as u32, register as usize % uar::REGISTERS_ALL);
+        if number >= answer.tot_bfregs.div_ceil(uar::REGISTERS as u32) || within >= uar::REGISTERS {
+            let problem = format!(
+                "the kernel gave BlueFlame register {register} of {} on pages of {}",
+                answer.tot_bfregs,
+                uar::REGISTERS_ALL
+            );
             return Err(MlxError::Device { device: device.name().to_owned(), problem });
         }
         let uars = answer.num_uars_per_page.max(1);
-        let number = register / uar::REGISTERS as u32;
         let index = u16::try_from(number / uars).unwrap_or(u16::MAX);
         let start = (number % uars) as usize * uar::PAGE_BYTES;
         let map = |command| {
@@ -115,7 +121,7 @@ impl Uar {
                 (map(command).map_err(|error| device.failed("map a doorbell page", 0, error))?, false)
             }
         };
-        let at = uar::blue_flame(register as usize % uar::REGISTERS, 0);
+        let at = uar::blue_flame(within, 0);
         Ok((Self { number, blueflame, page: Arc::new(page), start, object: None }, at))
     }
 

@@ -13,7 +13,6 @@ mod command;
 mod matching;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pollux_eal::region::Zone;
@@ -60,8 +59,6 @@ pub struct Devx {
     counters: Option<NumberedObject>,
     /// Pages of doorbell records, by address.
     records: Mutex<HashMap<u64, NumberedObject>>,
-    /// The BlueFlame register of the static kind that is given out next.
-    register: AtomicU32,
 }
 
 impl Devx {
@@ -70,6 +67,11 @@ impl Devx {
     /// # Errors
     /// What the kernel or the firmware says: then the device is used through the kernel's objects.
     pub fn new(device: &Arc<Device>) -> Result<Self, MlxError> {
+        if device.answer.tot_bfregs != 0 {
+            // The firmware's queues name their page by its own number, which such a kernel does not tell.
+            let problem = "its kernel chooses the doorbell pages of queues itself".into();
+            return Err(MlxError::Device { device: device.name().to_owned(), problem });
+        }
         let firmware = Firmware::new(device);
         let eqn = firmware.event_queue(0)?;
         let mut input = CommandIn::ZERO;
@@ -91,7 +93,6 @@ impl Devx {
             tis,
             counters,
             records: Mutex::default(),
-            register: AtomicU32::new(1),
         })
     }
 
@@ -123,12 +124,12 @@ impl Devx {
         self.firmware.umem("register a ring", ring.base().as_ptr().addr() as u64, ring.bytes() as u64)
     }
 
-    /// The firmware's number of a doorbell page.
-    fn page(&self, page: Option<&Uar>, register: u32) -> Result<u32, MlxError> {
-        match page {
-            Some(page) => Ok(page.number),
-            None => self.firmware.static_page(register),
-        }
+    /// The number of a doorbell page, which queues cannot do without.
+    fn page(&self, page: Option<&Uar>) -> Result<u32, MlxError> {
+        page.map(|page| page.number).ok_or_else(|| MlxError::Device {
+            device: self.device().name().to_owned(),
+            problem: "a queue of the firmware was to be made without a doorbell page".into(),
+        })
     }
 
     fn work_queue(
@@ -186,7 +187,7 @@ impl Backend for Devx {
         CqContext::CQE_SZ.set(context, stride);
         CqContext::DBR_UMEM_VALID.set(context, 1);
         CqContext::LOG_CQ_SIZE.set(context, spec.entries_log2.into());
-        CqContext::UAR_PAGE.set(context, self.page(spec.uar, 0)?);
+        CqContext::UAR_PAGE.set(context, self.page(spec.uar)?);
         CqContext::C_EQN_OR_APU_ELEMENT.set(context, self.eqn);
         CqContext::LOG_PAGE_SIZE.set(context, 0);
         CqContext::DBR_ADDR.set(context, spec.record.offset());
@@ -262,8 +263,6 @@ impl Backend for Devx {
 
     fn create_sq(&self, spec: &SqSpec<'_>) -> Result<SendQueue, MlxError> {
         let (ring, records) = (self.ring(spec.ring)?, self.record(spec.record)?);
-        // This context makes no queue pair of the kernel's, so its registers are ours to give out.
-        let register = if spec.uar.is_none() { self.register.fetch_add(1, Ordering::Relaxed) } else { 0 };
         let mut input = CreateSqIn::ZERO;
         start(&mut input, opcode::CREATE_SQ, 0, 0);
         let context = CreateSqIn::CTX.of_mut(&mut input);
@@ -278,11 +277,11 @@ impl Backend for Devx {
         let queue = SqContext::WQ.of_mut(context);
         let blocks = (BLOCK_LOG2, spec.wqebbs_log2);
         self.work_queue(queue, &ring, (&records, spec.record.offset()), blocks);
-        WorkQueue::UAR_PAGE.set(queue, self.page(spec.uar, register)?);
+        WorkQueue::UAR_PAGE.set(queue, self.page(spec.uar)?);
         let over = vec![spec.cq.object.clone(), ring.object, records.object, self.tis.object.clone()];
         let made =
             self.firmware.create("make a send queue", &input, over, |output| CreateSqOut::SQN.get(output))?;
-        Ok(SendQueue { object: made.object, number: made.number, control_imm: 0, register })
+        Ok(SendQueue { object: made.object, number: made.number, control_imm: 0, register: 0 })
     }
 
     fn modify_sq(&self, sq: &SendQueue, from: QueueState, to: QueueState) -> Result<(), MlxError> {

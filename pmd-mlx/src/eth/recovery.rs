@@ -96,9 +96,6 @@ impl Watched {
         tracing::warn!("{}: {half} queue {}: {what}; it is reset", self.device.name(), slot.number);
         tracing::debug!("{}: {half} queue {}: {}", self.device.name(), slot.number, dump(&slot.control));
         self.tell(PortEvent::Recovering);
-        if matches!(trouble, Some(Trouble::Failed(_))) {
-            slot.queue.set_failed();
-        }
         match recover(&slot.queue, &slot.control) {
             Ok(true) => self.tell(PortEvent::Recovered),
             Ok(false) => {}
@@ -112,6 +109,14 @@ impl Watched {
                 self.tell(PortEvent::RecoveryFailed);
             }
         }
+    }
+}
+
+/// Takes a queue to the error state, in which the device gives everything back. It may be there by itself already, and a
+/// device may refuse to be told again; the reset that follows does not depend on it.
+fn flush<Q: Queue>(queue: &DeviceQueue<Q>) {
+    if let Err(error) = queue.go(QueueState::Error) {
+        tracing::debug!("{error}");
     }
 }
 
@@ -130,7 +135,7 @@ pub(crate) fn recover_rx(
     control: &Control<Rq>,
 ) -> Result<bool, MlxError> {
     let Some(mut rq) = control.take() else { return Ok(false) };
-    queue.go(QueueState::Error)?;
+    flush(queue);
     let (posted, taken) = rq.indices();
     drained(posted.wrapping_sub(taken), || rq.drain());
     queue.go(QueueState::Reset)?;
@@ -145,7 +150,7 @@ pub(crate) fn recover_rx(
 /// Takes a parked send queue through its reset; false when its lcore's half is gone meanwhile.
 pub(crate) fn recover_tx(queue: &DeviceQueue<SendQueue>, control: &Control<Sq>) -> Result<bool, MlxError> {
     let Some(mut sq) = control.take() else { return Ok(false) };
-    queue.go(QueueState::Error)?;
+    flush(queue);
     drained(1, || sq.drain());
     queue.go(QueueState::Reset)?;
     sq.drain();

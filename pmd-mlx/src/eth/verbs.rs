@@ -201,13 +201,14 @@ impl Backend for Verbs {
         Ok(NumberedObject { object, number: wq.wqn })
     }
 
-    fn modify_rq(&self, rq: &NumberedObject, from: QueueState, to: QueueState) -> Result<(), MlxError> {
+    fn modify_rq(&self, rq: &NumberedObject, _from: QueueState, to: QueueState) -> Result<(), MlxError> {
         let state = |state| match state {
             QueueState::Reset => WqState::RESET,
             QueueState::Ready => WqState::RDY,
             QueueState::Error => WqState::ERR,
         };
-        let change = WqChange { state: Some(state(to)), current: Some(state(from)), flags: None };
+        // The kernel goes by the state that it knows, and refuses another.
+        let change = WqChange { state: Some(state(to)), ..WqChange::default() };
         let driver = ModifyWq::default();
         self.device
             .context()

@@ -7,7 +7,7 @@ use pollux_eal::memory::Memory;
 use pollux_eal::mmio::trace::{self, Observation};
 use pollux_mempool::{Burst, MbufPool};
 use pollux_mlx5_kernel::{DoorProfile, Kernel};
-use pollux_mlx5_model::wire::{Cable, Wire};
+use pollux_mlx5_model::wire::{Cable, Unpaused, Wire};
 use pollux_mlx5_model::{Device, DeviceConfig};
 use pollux_pmd_mlx::{Arguments, Mlx5Port, Netdev, PortSpec};
 use pollux_port::{Link, MacAddr, Port, PortId, Queues};
@@ -144,6 +144,15 @@ impl Pair {
         Self { a, b }
     }
 
+    /// Two devices on a cable that waits for nobody: what finds no buffer is lost.
+    pub(crate) fn hasty() -> Self {
+        let (left, right) = Cable::pair();
+        let door = DoorProfile::default();
+        let a = Station::new(config("mlx5_model0", 1), Unpaused(Box::new(left)), door);
+        let b = Station::new(config("mlx5_model1", 2), Unpaused(Box::new(right)), door);
+        Self { a, b }
+    }
+
     /// Steps both until neither has anything to do.
     pub(crate) fn settle(&self) {
         for _ in 0..1000 {
@@ -189,3 +198,8 @@ pub(crate) fn received(queues: &mut Queues, queue: usize) -> Vec<Vec<u8>> {
         all.extend(burst.iter().map(|mbuf| mbuf.data().to_vec()));
     }
 }
+
+/// The first station's address.
+pub(crate) const A: [u8; 6] = [2, 0, 0, 0, 0, 1];
+/// The second's.
+pub(crate) const B: [u8; 6] = [2, 0, 0, 0, 0, 2];

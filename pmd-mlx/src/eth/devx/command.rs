@@ -135,14 +135,6 @@ impl Firmware {
         self.number("find the event queue", call, a::DEV_EQN)
     }
 
-    /// The firmware's number of the doorbell page that has BlueFlame register `register` of the static kind.
-    pub(super) fn static_page(&self, register: u32) -> Result<u32, MlxError> {
-        use attribute::devx_query_uar as a;
-        let mut call = Call::named(object::DEVX, method::devx::QUERY_UAR, "DEVX/QUERY_UAR");
-        call.u32(a::USER_IDX, register).answer(a::DEV_IDX, 4);
-        self.number("find a doorbell page", call, a::DEV_IDX)
-    }
-
     fn number(&self, what: &'static str, mut call: Call<'_>, answer: u16) -> Result<u32, MlxError> {
         let made = self.device.context().call(&mut call).and_then(|()| call.get(answer));
         made.map_err(|error| self.device.failed(what, 0, error))

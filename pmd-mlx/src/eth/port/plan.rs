@@ -64,7 +64,8 @@ pub(crate) fn info(device: &Device, netdev: &dyn Netdev, arguments: &Arguments) 
     tx.set(TxOffloads::CHECKSUM, checksums);
     tx.set(TxOffloads::TCP_TSO, tso != 0);
     let (min_mtu, max_mtu) = netdev.mtu_limits().unwrap_or((68, MTU_MAX));
-    let queues = u16::try_from(device.attributes.base.max_qp / 2).unwrap_or(1024).clamp(1, 1024);
+    // Raw queues are none of the device's queue pairs; kernels tell how many receive queues there can be.
+    let queues = u16::try_from(device.attributes.max_wq_type_rq).unwrap_or(1024).clamp(1, 1024);
     let static_queues = device.answer.tot_bfregs.saturating_sub(1);
     let tx_queues = match static_queues {
         0 if device.answer.tot_bfregs == 0 => queues,

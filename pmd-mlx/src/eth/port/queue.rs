@@ -81,11 +81,6 @@ impl<Q: Queue> DeviceQueue<Q> {
         Ok(())
     }
 
-    /// The device has put it in error by itself.
-    pub(crate) fn set_failed(&self) {
-        self.inside().state = QueueState::Error;
-    }
-
     /// Destroys it, when the last rule and table over it are gone.
     pub(crate) fn destroy(&self) {
         drop(self.inside().queue.take());

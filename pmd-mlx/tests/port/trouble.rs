@@ -1,0 +1,229 @@
+//! What goes wrong: refusals with their lines, queues in error, a device that goes away.
+
+use pollux_mlx5_abi::command::{opcode, status};
+use pollux_mlx5_abi::syndrome::Syndrome;
+use pollux_mlx5_kernel::DoorProfile;
+use pollux_mlx5_model::DeviceConfig;
+use pollux_mlx5_model::fault::{EntryFault, FaultPlan, Refusal};
+use pollux_pmd_mlx::{Arguments, Mlx5Port, PortSpec};
+use pollux_port::{Port, PortConfig, PortError, PortEvent, PortId, PortState, Queues};
+
+use crate::harness::{A, B, Pair, burst, frame, pool, received};
+
+fn faulty(plan: FaultPlan) -> Pair {
+    Pair::with(DoorProfile::default(), move |config| DeviceConfig { faults: plan.clone(), ..config })
+}
+
+fn whole(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        source = inner.source();
+    }
+    text
+}
+
+fn both() -> [Arguments; 2] {
+    [Arguments { devx: false, ..Arguments::default() }, Arguments::default()]
+}
+
+/// Sends a frame from `a` to `b` and says whether it came.
+fn passes(pair: &Pair, pool: &pollux_mempool::MbufPool, a: &mut Queues, b: &mut Queues, number: u32) -> bool {
+    let sent = frame(B, A, number, 200);
+    let mut one = burst(pool, std::slice::from_ref(&sent));
+    a.tx[0].tx_burst(&mut one);
+    pair.settle();
+    received(b, 0).contains(&sent)
+}
+
+fn events(port: &mut Port) -> Vec<PortEvent> {
+    std::iter::from_fn(|| port.poll_event()).collect()
+}
+
+#[test]
+fn a_send_queue_in_error_is_set_to_work_again() {
+    for arguments in both() {
+        let failing =
+            EntryFault { nth: 5, syndrome: Syndrome { code: Syndrome::LOCAL_PROT_ERR, vendor: 0x51 } };
+        let pair = faulty(FaultPlan { send_errors: vec![failing], ..FaultPlan::default() });
+        let (pool_a, pool_b) = (pool("a", 2048), pool("b", 2048));
+        {
+            let (mut a, mut b) = (pair.a.open(arguments.clone()), pair.b.open(arguments));
+            let mut queues_a = a.bring_up(PortConfig::queues(1, 1, &pool_a)).expect("up");
+            let mut queues_b = b.bring_up(PortConfig::queues(1, 1, &pool_b)).expect("up");
+            let mut lost = 0;
+            for number in 0..40 {
+                if !passes(&pair, &pool_a, &mut queues_a, &mut queues_b, number) {
+                    lost += 1;
+                }
+                events(&mut a);
+            }
+            assert!((1..=4).contains(&lost), "{lost} of 40 lost");
+            assert!(passes(&pair, &pool_a, &mut queues_a, &mut queues_b, 99), "it works again");
+            let stats = a.stats();
+            assert_eq!(stats.oerrors as usize + stats.opackets as usize, 41, "every packet is counted once");
+            let xstats = a.xstats();
+            let value = |name: &str| xstats.iter().find(|stat| stat.name == name).map(|stat| stat.value);
+            assert_eq!(value("tx_q0_error_completions"), Some(1));
+            assert_eq!(value("tx_q0_recoveries"), Some(1));
+            pair.a.assert_orderly();
+        }
+        assert_eq!((pool_a.in_use(), pool_b.in_use()), (0, 0), "every mbuf is home");
+    }
+}
+
+#[test]
+fn a_receive_queue_in_error_is_set_to_work_again() {
+    for arguments in both() {
+        let failing =
+            EntryFault { nth: 7, syndrome: Syndrome { code: Syndrome::LOCAL_PROT_ERR, vendor: 0x51 } };
+        let pair = faulty(FaultPlan { receive_errors: vec![failing], ..FaultPlan::default() });
+        let (pool_a, pool_b) = (pool("a", 2048), pool("b", 2048));
+        {
+            let (mut a, mut b) = (pair.a.open(arguments.clone()), pair.b.open(arguments));
+            let mut queues_a = a.bring_up(PortConfig::queues(1, 1, &pool_a)).expect("up");
+            let mut queues_b = b.bring_up(PortConfig::queues(1, 1, &pool_b)).expect("up");
+            let mut seen = Vec::new();
+            let came = (0..40).filter(|number| {
+                let came = passes(&pair, &pool_a, &mut queues_a, &mut queues_b, *number);
+                seen.extend(events(&mut b));
+                came
+            });
+            let came = came.count();
+            assert!((36..40).contains(&came), "{came} of 40 came");
+            assert!(
+                seen.contains(&PortEvent::Recovering) && seen.contains(&PortEvent::Recovered),
+                "{seen:?}"
+            );
+            assert!(passes(&pair, &pool_a, &mut queues_a, &mut queues_b, 99), "it works again");
+            let xstats = b.xstats();
+            let value = |name: &str| xstats.iter().find(|stat| stat.name == name).map(|stat| stat.value);
+            assert_eq!((value("rx_q0_error_completions"), value("rx_q0_recoveries")), (Some(1), Some(1)));
+        }
+        assert_eq!((pool_a.in_use(), pool_b.in_use()), (0, 0), "every mbuf is home");
+    }
+}
+
+#[test]
+fn packets_without_a_buffer_are_missed() {
+    for arguments in both() {
+        let pair = Pair::hasty();
+        let (pool_a, pool_b) = (pool("a", 2048), pool("b", 2048));
+        let (mut a, mut b) = (pair.a.open(arguments.clone()), pair.b.open(arguments));
+        let mut queues_a = a.bring_up(PortConfig::queues(1, 1, &pool_a)).expect("up");
+        let mut config = PortConfig::queues(1, 1, &pool_b);
+        config.rx_queues[0].descriptors = 64;
+        let mut queues_b = b.bring_up(config).expect("up");
+        for number in 0..100 {
+            let mut one = burst(&pool_a, &[frame(B, A, number, 64)]);
+            assert_eq!(queues_a.tx[0].tx_burst(&mut one), 1);
+            pair.settle();
+        }
+        let came = received(&mut queues_b, 0).len() as u64;
+        assert_eq!((came, b.stats().imissed), (64, 36));
+    }
+}
+
+#[test]
+fn a_device_that_goes_away_takes_no_mbuf_with_it() {
+    for arguments in both() {
+        let pair = Pair::new(DoorProfile::default());
+        let (pool_a, pool_b) = (pool("a", 2048), pool("b", 2048));
+        {
+            let (mut a, mut b) = (pair.a.open(arguments.clone()), pair.b.open(arguments.clone()));
+            let mut queues_a = a.bring_up(PortConfig::queues(1, 1, &pool_a)).expect("up");
+            let mut queues_b = b.bring_up(PortConfig::queues(1, 1, &pool_b)).expect("up");
+            assert!(passes(&pair, &pool_a, &mut queues_a, &mut queues_b, 1));
+            pair.a.kernel.remove();
+            pair.a.device.remove();
+            assert_eq!(events(&mut a).last(), Some(&PortEvent::Removed));
+            assert_eq!(a.state(), PortState::Gone);
+            let mut one = burst(&pool_a, &[frame(B, A, 2, 64)]);
+            assert_eq!(queues_a.tx[0].tx_burst(&mut one), 0, "a burst moves nothing");
+            assert_eq!(queues_a.rx[0].rx_burst(&mut pollux_mempool::Burst::new(), 32), 0);
+            drop(one);
+            let held = pool_a.in_use();
+            assert!(held >= 1024, "the receive ring is full: {held}");
+            drop(queues_a);
+            assert_eq!(pool_a.in_use(), held, "what the device may reach stays");
+            let _refused = a.stop();
+            drop(a);
+            assert_eq!(pool_a.in_use(), 0, "its file is closed");
+            drop((queues_b, b));
+        }
+        assert_eq!(pool_b.in_use(), 0);
+        // Another one in its place.
+        let pair = Pair::new(DoorProfile::default());
+        let (mut a, mut b) = (pair.a.open(arguments.clone()), pair.b.open(arguments));
+        let mut queues_a = a.bring_up(PortConfig::queues(1, 1, &pool_a)).expect("up");
+        let mut queues_b = b.bring_up(PortConfig::queues(1, 1, &pool_b)).expect("up");
+        assert!(passes(&pair, &pool_a, &mut queues_a, &mut queues_b, 3));
+    }
+}
+
+#[test]
+fn too_little_locked_memory_is_said_with_the_sum() {
+    for arguments in both() {
+        let limit = 6 << 20;
+        let pair =
+            Pair::with(DoorProfile::default(), |config| DeviceConfig { memlock: Some(limit), ..config });
+        let large = pool("large", 4096);
+        let spec = PortSpec { memlock: Some(limit), ..pair.a.spec(arguments) };
+        let driver = Mlx5Port::open(spec).expect("a port");
+        let mut port = Port::new(PortId(0), "mlx5_model0", Box::new(driver));
+        let error = port.bring_up(PortConfig::queues(1, 1, &large)).expect_err("too much");
+        let said = whole(&error);
+        assert!(said.contains("KiB of locked memory are needed"), "{said}");
+        assert!(said.contains("the limit is 6144 KiB") && said.contains("`ulimit -l unlimited`"), "{said}");
+    }
+}
+
+#[test]
+fn a_refused_command_is_decoded() {
+    let refused = |opcode, arguments: &Arguments| {
+        let refusal = Refusal { opcode, nth: 0, status: status::NO_RES_ERR, syndrome: 0x5d0 };
+        let pair = faulty(FaultPlan { refusals: vec![refusal], ..FaultPlan::default() });
+        let pool = pool("p", 2048);
+        let outcome: Result<(), PortError> =
+            Mlx5Port::open(pair.a.spec(arguments.clone())).and_then(|driver| {
+                let mut port = Port::new(PortId(0), "mlx5_model0", Box::new(driver));
+                port.bring_up(PortConfig::queues(2, 1, &pool)).map(drop)
+            });
+        drop(pair);
+        assert_eq!(pool.in_use(), 0, "{opcode:#x}");
+        outcome.map_err(|error| whole(&error))
+    };
+    let [kernel, firmware] = both();
+    for code in [
+        opcode::CREATE_RQ,
+        opcode::CREATE_SQ,
+        opcode::CREATE_CQ,
+        opcode::CREATE_RQT,
+        opcode::CREATE_TIR,
+        opcode::MODIFY_RQ,
+        opcode::MODIFY_SQ,
+    ] {
+        let name = opcode::name(code).expect("named");
+        let said = refused(code, &firmware).expect_err(name);
+        assert!(said.contains(&format!("{name}: NO_RES_ERR (0xf), syndrome 0x5d0")), "{said}");
+        let said = refused(code, &kernel).expect_err(name);
+        assert!(said.contains("cannot "), "{said}");
+    }
+    // What only one back end needs sends it to the other.
+    refused(opcode::CREATE_TIS, &firmware)
+        .map_or_else(|said| assert!(said.contains("cannot "), "{said}"), drop);
+}
+
+#[test]
+fn what_cannot_be_opened_says_why() {
+    let open = |door: DoorProfile| {
+        let pair = Pair::new(door);
+        Mlx5Port::open(pair.a.spec(Arguments { devx: false, ..Arguments::default() }))
+            .map(drop)
+            .map_err(|error| whole(&error))
+    };
+    let said = open(DoorProfile { no_net_raw: true, ..DoorProfile::default() }).expect_err("no right");
+    assert!(said.contains("CAP_NET_RAW"), "{said}");
+}
