@@ -68,6 +68,9 @@ impl Core {
 
     /// Interrupt `vector` fired. Called on the device's thread.
     pub(crate) fn interrupt(&self, vector: u32) {
+        if self.firmware.queue.is_gone() {
+            self.fail();
+        }
         for queue in self.queues.iter().filter(|queue| queue.vector == vector) {
             queue.service(|entry| {
                 if let Some(count) = crate::start::pages_requested(entry) {

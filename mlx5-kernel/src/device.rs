@@ -40,6 +40,12 @@ pub trait CommandQueue: Send + Sync + fmt::Debug {
     fn identity(&self) -> Identity {
         Identity::default()
     }
+
+    /// Whether the device is known to be gone. Asked at every interrupt, so that a device that is taken away and fires its
+    /// interrupts is found gone without a command.
+    fn is_gone(&self) -> bool {
+        false
+    }
 }
 
 /// Which part it is, and which firmware runs there.

@@ -81,7 +81,7 @@ impl Session {
         let matcher_handle = call.handle(c::MATCHER)?;
         let matcher = self.handles.matcher(matcher_handle)?;
         let mut parents = vec![matcher_handle];
-        let (mut drops, targets) = self.destinations(call, matcher, &mut parents)?;
+        let (drops, targets) = self.destinations(call, matcher, &mut parents)?;
         let value = whole(call.input(c::MATCH_VALUE).unwrap_or_default())?;
         let counter = self.devx_counter(call, &mut parents)?;
         if call.input(c::ARR_FLOW_ACTIONS).is_some_and(|list| !list.is_empty()) {
@@ -102,10 +102,6 @@ impl Session {
             return Err(Errno::ENOMEM);
         }
         let sends = matcher.direction == Direction::Send;
-        if targets.is_empty() && !sends && !drops {
-            // Counted and looked at alone: what a rule must do is missing.
-            drops = false;
-        }
         let rule = Rule {
             direction: matcher.direction,
             place: if is_multicast(matcher, &value) { MULTICAST } else { matcher.priority * 2 + 1 },

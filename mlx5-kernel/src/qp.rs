@@ -45,7 +45,7 @@ pub(crate) struct Qp {
 /// What it is on the device.
 #[derive(Debug)]
 pub(crate) enum Body {
-    Raw(RawQp),
+    Raw(Box<RawQp>),
     Rss(RssQp),
 }
 
@@ -232,6 +232,7 @@ impl Session {
         if wanted.kind != u64::from(QpType::RAW_PACKET.0) || wanted.srq.is_some() || wanted.source_qpn {
             return Err(Errno::EOPNOTSUPP);
         }
+        // Source: Linux `drivers/infiniband/hw/mlx5/qp.c`, `check_qp_type`: raw packets need completions of version 1.
         if self.granted()?.cqe_version == 0 {
             return Err(Errno::EINVAL);
         }

@@ -89,7 +89,7 @@ impl Umem {
     pub(crate) fn quantized_offset(&self, bits: u32) -> Result<u32, Errno> {
         let offset = self.dma() & (PAGE - 1);
         let quantum = PAGE / 64;
-        if offset % quantum != 0 || offset / quantum >= 1 << bits {
+        if !offset.is_multiple_of(quantum) || offset / quantum >= 1 << bits {
             return Err(Errno::EINVAL);
         }
         Ok((offset / quantum) as u32)

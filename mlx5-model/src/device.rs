@@ -16,9 +16,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pollux_eal::region::MemoryError;
 use pollux_mlx5_abi::command::opcode;
 use pollux_mlx5_abi::doorbell::uar;
-use pollux_mlx5_kernel::{CommandQueue, Gone, InterruptHandler};
+use pollux_mlx5_kernel::{CommandQueue, Gone, Identity, InterruptHandler};
 use pollux_uverbs::{Page, Protection};
 
+use crate::config::Profile;
 use crate::event::VECTORS;
 use crate::fault::{FaultPlan, Faults};
 use crate::firmware::{FIRST_UAR, Traits, UARS};
@@ -357,6 +358,16 @@ impl CommandQueue for Device {
 
     fn vectors(&self) -> u32 {
         VECTORS
+    }
+
+    fn identity(&self) -> Identity {
+        let device = self.lock().core.traits.pci_device;
+        let profile = Profile::ALL.into_iter().find(|profile| profile.pci_device() == device);
+        Identity { device, revision: 0, firmware: profile.unwrap_or_default().firmware() }
+    }
+
+    fn is_gone(&self) -> bool {
+        Self::is_gone(self)
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct Queue {
     pub(crate) ring: Ring,
     pub(crate) log: u8,
     pub(crate) vector: u32,
-    /// One bit an event type, type 255 first.
+    /// One bit an event type: four big-endian words, the first for types 0 to 63.
     pub(crate) mask: [u8; 32],
     pub(crate) uar: u32,
     pub(crate) produced: u32,
@@ -33,7 +33,8 @@ pub(crate) struct Queue {
 
 impl Queue {
     fn takes(&self, kind: u8) -> bool {
-        self.mask[31 - usize::from(kind / 8)] >> (kind % 8) & 1 == 1
+        let kind = usize::from(kind);
+        self.mask[kind / 64 * 8 + 7 - kind % 64 / 8] >> (kind % 8) & 1 == 1
     }
 }
 

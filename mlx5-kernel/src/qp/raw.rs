@@ -269,7 +269,7 @@ impl Session {
         };
         let qpn = raw.sqn.or(raw.rqn).unwrap_or(0);
         let parents = vec![wanted.pd, send_cq, recv_cq];
-        Ok(Parts { body: Body::Raw(raw), qpn, cap, answer, register, parents })
+        Ok(Parts { body: Body::Raw(Box::new(raw)), qpn, cap, answer, register, parents })
     }
 
     /// The UAR that a queue pair rings, and its register of the static kind.

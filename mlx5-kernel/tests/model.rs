@@ -1,0 +1,21 @@
+//! The kernel's half over a model of the device: each call goes down to the model's firmware, and nothing is left when the
+//! last channel is closed.
+
+#[path = "model/bench.rs"]
+mod bench;
+#[path = "model/context.rs"]
+mod context;
+#[path = "model/devx.rs"]
+mod devx;
+#[path = "model/door.rs"]
+mod door;
+#[path = "model/event.rs"]
+mod event;
+#[path = "model/flow.rs"]
+mod flow;
+#[path = "model/fuzz.rs"]
+mod fuzz;
+#[path = "model/memory.rs"]
+mod memory;
+#[path = "model/queue.rs"]
+mod queue;

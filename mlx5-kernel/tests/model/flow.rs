@@ -1,0 +1,262 @@
+//! Rules of verbs, seen by where frames end.
+
+use pollux_mlx5_abi::cqe::Cqe64;
+use pollux_mlx5_kernel::DoorProfile;
+use pollux_uverbs::abi::flags::{Access, FlowFlags, FlowType, WqState};
+use pollux_uverbs::abi::flow::{EthFilter, Ipv4Filter, TcpUdpFilter};
+use pollux_uverbs::flow::{FlowRule, FlowSpec};
+use pollux_uverbs::mr::MrRequest;
+use pollux_uverbs::wq::WqChange;
+use pollux_uverbs::{Driver, Errno, FlowHandle, QpHandle, UverbsError};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::bench::{Bench, MadeCq, MadeWq, Opened, address, errno};
+
+const OURS: [u8; 6] = [2, 0, 0, 0, 0, 1];
+
+/// Queues with buffers, each behind a queue pair of its own.
+struct Field {
+    bench: Bench,
+    opened: Opened,
+    cq: MadeCq,
+    _queues: Vec<MadeWq>,
+    qps: Vec<QpHandle>,
+    seen: u32,
+    _buffers: pollux_eal::region::Zone,
+}
+
+impl Field {
+    fn new(count: u32) -> Self {
+        let bench = Bench::new(DoorProfile::default());
+        let opened = bench.open();
+        let cq = opened.cq(8, None);
+        let buffers = opened.zone(count as usize * 16 * 2048);
+        let at = address(&buffers);
+        let length = buffers.bytes() as u64;
+        let access = Access::LOCAL_WRITE;
+        let request = MrRequest { pd: opened.pd, start: at, length, hca_va: at, access };
+        let mr = opened.must(opened.context.reg_mr(&request, Driver::none()));
+        let mut queues = Vec::new();
+        let mut qps = Vec::new();
+        for index in 0..count {
+            let mut made = opened.wq(cq.cq.handle, 4, index);
+            for entry in 0..16 {
+                let place = at + u64::from(index) * 16 * 2048 + entry as u64 * 2048;
+                let segment = pollux_mlx5_abi::wqe::Data::new(2048, mr.lkey, place);
+                made.ring.copy_in(entry * 16, segment.as_bytes());
+            }
+            let change = WqChange { state: Some(WqState::RDY), current: Some(WqState::RESET), flags: None };
+            opened.must(opened.context.modify_wq(made.wq.handle, &change, Driver::new(&[0; 8], &mut [])));
+            made.record.copy_in(0, &16_u32.to_be_bytes());
+            let table = opened.must(opened.table(&[made.wq.handle]));
+            qps.push(opened.must(opened.rss(table.handle, 0)).0.handle);
+            queues.push(made);
+        }
+        Self { bench, opened, cq, _queues: queues, qps, seen: 0, _buffers: buffers }
+    }
+
+    fn rule<'a>(&self, queue: usize, priority: u16, specs: &'a [FlowSpec]) -> FlowRule<'a> {
+        FlowRule {
+            qp: self.qps[queue],
+            port: 1,
+            priority,
+            kind: FlowType::NORMAL,
+            flags: FlowFlags::empty(),
+            specs,
+        }
+    }
+
+    fn add(&self, rule: &FlowRule<'_>) -> FlowHandle {
+        self.opened.must(self.opened.context.create_flow(rule, Driver::none()))
+    }
+
+    fn try_add(&self, rule: &FlowRule<'_>) -> Result<FlowHandle, UverbsError> {
+        self.opened.context.create_flow(rule, Driver::none())
+    }
+
+    fn remove(&self, rule: FlowHandle) {
+        self.opened.must(self.opened.context.destroy_flow(rule));
+    }
+
+    /// Sends a frame to the device: which queues it came to, in order, with the tag.
+    fn arrive(&mut self, frame: &[u8]) -> Vec<(u32, u32)> {
+        self.bench.wire.arrive.lock().unwrap().push_back(frame.to_vec());
+        for _ in 0..8 {
+            self.bench.device.step(8);
+        }
+        let mut came = Vec::new();
+        loop {
+            let mut raw = [0; 64];
+            self.cq.ring.copy_out((self.seen % 256) as usize * 64, &mut raw);
+            if !pollux_mlx5_abi::cqe::is_ready(raw[63], self.seen, 8) {
+                break;
+            }
+            self.seen += 1;
+            let entry = Cqe64::read_from_bytes(&raw).expect("64 bytes");
+            assert_eq!(entry.byte_cnt.get() as usize, frame.len());
+            came.push((entry.user_index(), entry.flow_tag()));
+        }
+        self.cq.record.copy_in(0, &(self.seen & 0xff_ffff).to_be_bytes());
+        came
+    }
+
+    fn close(self) {
+        drop(self.opened);
+        drop((self.cq, self._queues));
+        self.bench.close();
+    }
+}
+
+/// A UDP packet over IPv4.
+fn packet(to: [u8; 6], destination: [u8; 4], port: u16) -> Vec<u8> {
+    let mut frame = to.to_vec();
+    frame.extend_from_slice(&[2, 0, 0, 0, 0, 2, 8, 0]);
+    frame.extend_from_slice(&[0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 9]);
+    frame.extend_from_slice(&destination);
+    frame.extend_from_slice(&[0x30, 0x39]);
+    frame.extend_from_slice(&port.to_be_bytes());
+    frame.extend_from_slice(&[0, 26, 0, 0]);
+    frame.resize(60, 0x5a);
+    frame
+}
+
+fn to(mac: [u8; 6]) -> FlowSpec {
+    let of = |dst_mac| EthFilter { dst_mac, ..EthFilter::default() };
+    FlowSpec::Eth { value: of(mac), mask: of([0xff; 6]), inner: false }
+}
+
+fn port(port: u16) -> FlowSpec {
+    let of = |port: u16| TcpUdpFilter { dst_port: port.into(), ..TcpUdpFilter::default() };
+    FlowSpec::Udp { value: of(port), mask: of(0xffff), inner: false }
+}
+
+fn any_ipv4() -> FlowSpec {
+    FlowSpec::Ipv4 { value: Ipv4Filter::default(), mask: Ipv4Filter::default(), inner: false }
+}
+
+#[test]
+fn a_frame_goes_where_a_rule_says_and_nowhere_without() {
+    let mut field = Field::new(2);
+    let frame = packet(OURS, [10, 0, 0, 1], 53);
+    assert_eq!(field.arrive(&frame), []);
+    let rule = field.add(&field.rule(1, 0, &[to(OURS), FlowSpec::Tag(77)]));
+    assert_eq!(field.arrive(&frame), [(1, 77)]);
+    assert_eq!(field.arrive(&packet([2, 9, 9, 9, 9, 9], [10, 0, 0, 1], 53)), []);
+    assert_eq!(errno(field.opened.context.destroy_qp(field.qps[1])), Errno::EBUSY);
+    field.remove(rule);
+    assert_eq!(field.arrive(&frame), []);
+    field.close();
+}
+
+#[test]
+fn a_lower_priority_number_wins_whatever_came_first() {
+    let mut field = Field::new(3);
+    let frame = packet(OURS, [10, 0, 0, 1], 53);
+    field.add(&field.rule(0, 3, &[to(OURS)]));
+    assert_eq!(field.arrive(&frame), [(0, 0)]);
+    let upper = field.add(&field.rule(1, 1, &[to(OURS), any_ipv4(), port(53)]));
+    assert_eq!(field.arrive(&frame), [(1, 0)]);
+    field.add(&field.rule(2, 2, &[to(OURS)]));
+    assert_eq!(field.arrive(&frame), [(1, 0)]);
+    assert_eq!(field.arrive(&packet(OURS, [10, 0, 0, 1], 54)), [(2, 0)]);
+    field.remove(upper);
+    assert_eq!(field.arrive(&frame), [(2, 0)]);
+    field.close();
+}
+
+#[test]
+fn a_rule_of_no_priority_that_there_is_cannot_be_had() {
+    let field = Field::new(1);
+    field.add(&field.rule(0, 15, &[to(OURS)]));
+    assert_eq!(errno(field.try_add(&field.rule(0, 16, &[to(OURS)]))), Errno::ENOMEM);
+    field.close();
+}
+
+#[test]
+fn dropped_frames_end_and_are_counted() {
+    let mut field = Field::new(1);
+    let context = &field.opened.context;
+    let counters = field.opened.must(context.create_counters(|_| {}));
+    // One list of two places: packets first, bytes second. The kernel reads it at the address.
+    let places: [u32; 4] = [0, 0, 1, 1];
+    let mut driver = [0_u8; 24];
+    driver[..4].copy_from_slice(&1_u32.to_ne_bytes());
+    driver[8..16].copy_from_slice(&(places.as_ptr().expose_provenance() as u64).to_ne_bytes());
+    driver[16..20].copy_from_slice(&2_u32.to_ne_bytes());
+    let specs = [to(OURS), FlowSpec::Drop, FlowSpec::Count(counters)];
+    let rule = field.rule(0, 0, &specs);
+    let rule = field.opened.must(context.create_flow(&rule, Driver::new(&driver, &mut [])));
+    field.add(&field.rule(0, 1, &[to(OURS)]));
+    let frame = packet(OURS, [10, 0, 0, 1], 53);
+    assert_eq!(field.arrive(&frame), []);
+    assert_eq!(field.arrive(&frame), []);
+    let mut values = [0; 2];
+    let context = &field.opened.context;
+    field.opened.must(context.read_counters(counters, false, &mut values));
+    assert_eq!(values, [2, 120]);
+    assert_eq!(errno(context.destroy_counters(counters)), Errno::EBUSY);
+    field.remove(rule);
+    assert_eq!(field.arrive(&frame), [(0, 0)]);
+    field.opened.must(field.opened.context.destroy_counters(counters));
+    field.close();
+}
+
+#[test]
+fn what_no_rule_takes_goes_to_the_default() {
+    let mut field = Field::new(2);
+    field.bench.device.set_promiscuous(true);
+    let all = FlowRule { kind: FlowType::ALL_DEFAULT, ..field.rule(0, 0, &[]) };
+    let all = field.add(&all);
+    field.add(&field.rule(1, 15, &[to(OURS)]));
+    assert_eq!(field.arrive(&packet(OURS, [10, 0, 0, 1], 1)), [(1, 0)]);
+    assert_eq!(field.arrive(&packet([2, 7, 7, 7, 7, 7], [10, 0, 0, 1], 1)), [(0, 0)]);
+    assert_eq!(field.arrive(&packet([1, 0, 0x5e, 0, 0, 1], [224, 0, 0, 1], 1)), [(0, 0)]);
+    field.remove(all);
+    field.add(&FlowRule { kind: FlowType::MC_DEFAULT, ..field.rule(0, 0, &[]) });
+    assert_eq!(field.arrive(&packet([2, 7, 7, 7, 7, 7], [10, 0, 0, 1], 1)), []);
+    assert_eq!(field.arrive(&packet([1, 0, 0x5e, 0, 0, 1], [224, 0, 0, 1], 1)), [(0, 0)]);
+    field.close();
+}
+
+#[test]
+fn a_rule_that_does_not_trap_leaves_the_frame_to_the_next() {
+    let mut field = Field::new(2);
+    let specs = [to(OURS)];
+    field.add(&FlowRule { flags: FlowFlags::DONT_TRAP, ..field.rule(0, 2, &specs) });
+    field.add(&field.rule(1, 2, &[to(OURS)]));
+    let mut came = field.arrive(&packet(OURS, [10, 0, 0, 1], 1));
+    came.sort_unstable();
+    assert_eq!(came, [(0, 0), (1, 0)]);
+    field.close();
+}
+
+#[test]
+fn two_rules_alike_both_get_the_frame() {
+    let mut field = Field::new(2);
+    let one = field.add(&field.rule(0, 0, &[to(OURS)]));
+    field.add(&field.rule(1, 0, &[to(OURS)]));
+    let frame = packet(OURS, [10, 0, 0, 1], 1);
+    let mut came = field.arrive(&frame);
+    came.sort_unstable();
+    assert_eq!(came, [(0, 0), (1, 0)]);
+    field.remove(one);
+    assert_eq!(field.arrive(&frame), [(1, 0)]);
+    field.close();
+}
+
+#[test]
+fn rules_that_make_no_sense_are_refused() {
+    let field = Field::new(1);
+    let specs = [to(OURS)];
+    let egress = FlowRule { flags: FlowFlags::EGRESS, ..field.rule(0, 0, &specs) };
+    assert_eq!(errno(field.try_add(&egress)), Errno::EINVAL);
+    let sniffer = FlowRule { kind: FlowType::SNIFFER, ..field.rule(0, 0, &[]) };
+    assert_eq!(errno(field.try_add(&sniffer)), Errno::EOPNOTSUPP);
+    let unknown = FlowRule { kind: FlowType(9), ..field.rule(0, 0, &[]) };
+    assert_eq!(errno(field.try_add(&unknown)), Errno::EINVAL);
+    let no_port = FlowRule { port: 2, ..field.rule(0, 0, &specs) };
+    assert_eq!(errno(field.try_add(&no_port)), Errno::EINVAL);
+    let no_queue = FlowRule { qp: QpHandle(999), ..field.rule(0, 0, &specs) };
+    assert_eq!(errno(field.try_add(&no_queue)), Errno::EINVAL);
+    field.close();
+}

@@ -1,0 +1,99 @@
+//! Protection domains and memory regions.
+
+use pollux_mlx5_abi::command::opcode as op;
+use pollux_mlx5_kernel::DoorProfile;
+use pollux_mlx5_model::DeviceConfig;
+use pollux_uverbs::abi::flags::Access;
+use pollux_uverbs::mr::{MrChange, MrRequest};
+use pollux_uverbs::{Driver, Errno, PdHandle};
+
+use super::bench::{Bench, address, errno};
+
+const WRITE: Access = Access::LOCAL_WRITE;
+
+#[test]
+fn a_region_is_pinned_as_long_as_it_is_registered() {
+    let bench = Bench::new(DoorProfile::default());
+    let opened = bench.open();
+    let zone = opened.zone(1 << 20);
+    let before = bench.device.memory().pinned_bytes();
+    let at = address(&zone);
+    let request = MrRequest { pd: opened.pd, start: at, length: 1 << 20, hca_va: at, access: WRITE };
+    let mr = opened.must(opened.context.reg_mr(&request, Driver::none()));
+    assert_eq!(bench.device.memory().pinned_bytes() - before, 1 << 20);
+    assert_eq!(mr.lkey, mr.rkey);
+    let state = opened.context.query_mr(mr.handle).expect("a state");
+    assert_eq!((state.lkey, state.length, state.iova), (mr.lkey, 1 << 20, Some(at)));
+    assert_eq!(errno(opened.context.dealloc_pd(opened.pd)), Errno::EBUSY);
+    opened.context.dereg_mr(mr.handle).expect("gone");
+    assert_eq!(bench.device.memory().pinned_bytes(), before);
+    drop(opened);
+    bench.close();
+}
+
+#[test]
+fn another_address_differs_by_whole_pages() {
+    let bench = Bench::new(DoorProfile::default());
+    let opened = bench.open();
+    let zone = opened.zone(3 * 4096);
+    let at = address(&zone);
+    let request = |start, hca_va| MrRequest { pd: opened.pd, start, length: 4096, hca_va, access: WRITE };
+    opened.must(opened.context.reg_mr(&request(at + 100, 0x10_0000 + 100), Driver::none()));
+    let wrong = opened.context.reg_mr(&request(at + 100, 0x10_0000 + 101), Driver::none());
+    assert_eq!(errno(wrong), Errno::EINVAL);
+    drop(opened);
+    bench.close();
+}
+
+#[test]
+fn regions_that_make_no_sense_are_refused() {
+    let bench = Bench::new(DoorProfile::default());
+    let opened = bench.open();
+    let zone = opened.zone(4096);
+    let at = address(&zone);
+    let good = MrRequest { pd: opened.pd, start: at, length: 4096, hca_va: at, access: WRITE };
+    let refuse = |request: MrRequest| errno(opened.context.reg_mr(&request, Driver::none()));
+    let before = bench.watch.left();
+    assert_eq!(refuse(MrRequest { length: u64::MAX, ..good }), Errno::EINVAL, "wraps");
+    assert_eq!(refuse(MrRequest { length: 0, ..good }), Errno::EINVAL, "empty");
+    assert_eq!(refuse(MrRequest { pd: PdHandle(99), ..good }), Errno::ENOENT, "no such domain");
+    let far = 1 << 46;
+    assert_eq!(refuse(MrRequest { start: far, hca_va: far, ..good }), Errno::EFAULT, "not there");
+    let remote = Access::REMOTE_WRITE;
+    assert_eq!(refuse(MrRequest { access: remote, ..good }), Errno::EINVAL, "remote but not local");
+    assert_eq!(bench.watch.left(), before, "what is refused leaves nothing");
+    drop(opened);
+    bench.close();
+}
+
+#[test]
+fn a_region_is_changed_in_place() {
+    let bench = Bench::new(DoorProfile::default());
+    let opened = bench.open();
+    let (one, two) = (opened.zone(4096), opened.zone(8192));
+    let at = address(&one);
+    let request = MrRequest { pd: opened.pd, start: at, length: 4096, hca_va: at, access: WRITE };
+    let mr = opened.must(opened.context.reg_mr(&request, Driver::none()));
+    let at = address(&two);
+    let change = MrChange { translation: Some((at, 8192, at)), ..MrChange::default() };
+    let changed = opened.must(opened.context.rereg_mr(mr.handle, &change, Driver::none()));
+    let state = opened.context.query_mr(mr.handle).expect("a state");
+    assert_eq!((state.lkey, state.length), (changed.lkey, 8192));
+    opened.context.dereg_mr(mr.handle).expect("gone");
+    drop(opened);
+    bench.close();
+}
+
+#[test]
+fn past_the_limit_of_locked_memory_it_is_enomem() {
+    let config = DeviceConfig { memlock: Some(4 << 20), ..DeviceConfig::default() };
+    let bench = Bench::with(DoorProfile::default(), config);
+    let opened = bench.open();
+    let zone = opened.zone(8 << 20);
+    let at = address(&zone);
+    let request = MrRequest { pd: opened.pd, start: at, length: 8 << 20, hca_va: at, access: WRITE };
+    assert_eq!(errno(opened.context.reg_mr(&request, Driver::none())), Errno::ENOMEM);
+    assert!(bench.watch.done(op::CREATE_MKEY).len() <= 1, "the device was not asked");
+    drop(opened);
+    bench.close();
+}
