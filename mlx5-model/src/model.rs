@@ -13,10 +13,10 @@ use std::sync::Arc;
 use pollux_mlx5_kernel::{DoorProfile, Kernel};
 use pollux_uverbs::Channel;
 
+use crate::Traits;
 use crate::config::Profile;
 use crate::device::{Device, DeviceConfig};
 use crate::fault::FaultPlan;
-use crate::Traits;
 use crate::ledger::Total;
 use crate::time::worker::{self, Running, Steps};
 use crate::time::{Clock, STEP};

@@ -24,7 +24,7 @@
 //! reset or the port.
 //!
 //! Of two rules that match, the one of the smaller group number and then of the smaller priority number wins; of equals,
-//! either. Packets that no rule matches take the way they would without rules, unless the port is isolated.
+//! either: the driver's documentation may say more. Packets that no rule matches take the way they would without rules, unless the port is isolated.
 mod action;
 pub(crate) mod check;
 mod item;

@@ -6,7 +6,9 @@
 //! ```
 //!
 //! Rules are kept as plans. Their objects on the device exist while the port is started: they lead to queues, and stopping
-//! takes the tables over queues away. Counters stay.
+//! takes the tables over queues away. What their counters have counted by then is kept; a counter that no rule uses is
+//! never read, for kernels forget what stands where in it (Linux `drivers/infiniband/hw/mlx5/counters.c`,
+//! `mlx5_ib_counters_clear_description`).
 //!
 //! The device's priorities, as many as trial finds, are dealt out in threes: within one priority of a port's rule, parts
 //! that match layer 4 are looked at first, then layer 3, then the rest ([`Kind::level`](super::port::spread::Kind::level)).
@@ -66,8 +68,10 @@ pub(super) struct Place<'a> {
 #[derive(Debug)]
 struct Rule {
     plan: FlowPlan,
-    /// One for each part, from when it is first made.
+    /// One for each part, while it is on the device.
     counters: Vec<FlowCounter>,
+    /// What earlier counters had counted.
+    past: FlowCount,
     /// What was counted when it was last set back.
     base: FlowCount,
     /// On the device, while the port is started.
@@ -103,8 +107,13 @@ impl Rules {
 
     /// Takes a rule; `place` is given when its objects are to be made at once.
     pub(super) fn add(&mut self, plan: &FlowPlan, place: Option<&Place<'_>>) -> Result<u64, PortError> {
-        let mut rule =
-            Rule { plan: plan.clone(), counters: Vec::new(), base: FlowCount::default(), made: Vec::new() };
+        let mut rule = Rule {
+            plan: plan.clone(),
+            counters: Vec::new(),
+            past: FlowCount::default(),
+            base: FlowCount::default(),
+            made: Vec::new(),
+        };
         if let Some(place) = place {
             rule.make(place)?;
         }
@@ -123,14 +132,22 @@ impl Rules {
     pub(super) fn make(&mut self, place: &Place<'_>) -> Result<(), PortError> {
         let made = self.rules.values_mut().try_for_each(|rule| rule.make(place));
         if made.is_err() {
-            self.unmake();
+            self.unmake(place.backend);
         }
         made
     }
 
-    /// Takes all objects away but the counters: the port stops.
-    pub(super) fn unmake(&mut self) {
-        self.rules.values_mut().for_each(|rule| rule.made.clear());
+    /// Takes all objects away: the port stops. Packets that match between the last look at a counter and the end of its
+    /// rule are not counted.
+    pub(super) fn unmake(&mut self, backend: &dyn Backend) {
+        for rule in self.rules.values_mut() {
+            match rule.counted(backend) {
+                Ok(counted) => rule.past = counted,
+                Err(error) => tracing::warn!("what a flow rule has counted is lost: {error}"),
+            }
+            rule.made.clear();
+            rule.counters.clear();
+        }
     }
 
     /// Forgets everything.
@@ -148,12 +165,7 @@ impl Rules {
         let Some(rule) = self.rules.get_mut(&number) else {
             return Err(PortError::flow(FlowPart::Rule, "the driver has no such rule"));
         };
-        let mut all = FlowCount::default();
-        for counter in &rule.counters {
-            let (packets, bytes) = backend.read_counter(counter).map_err(failed)?;
-            all.packets += packets;
-            all.bytes += bytes;
-        }
+        let all = rule.counted(backend).map_err(failed)?;
         let since = FlowCount {
             packets: all.packets.wrapping_sub(rule.base.packets),
             bytes: all.bytes.wrapping_sub(rule.base.bytes),
@@ -171,12 +183,23 @@ impl Rule {
         Ok(())
     }
 
+    /// Since it was made first.
+    fn counted(&self, backend: &dyn Backend) -> Result<FlowCount, MlxError> {
+        let mut all = self.past;
+        for counter in &self.counters {
+            let (packets, bytes) = backend.read_counter(counter)?;
+            all.packets += packets;
+            all.bytes += bytes;
+        }
+        Ok(all)
+    }
+
     fn objects(&mut self, place: &Place<'_>) -> Result<Vec<Object>, PortError> {
         let kinds = hashed(&self.plan, place.spread)?;
         let parts = parts(&self.plan, &kinds);
-        while self.plan.count && self.counters.len() < parts.len() {
-            self.counters.push(place.backend.create_counter().map_err(failed)?);
-        }
+        let counts = if self.plan.count { parts.len() } else { 0 };
+        let counters = (0..counts).map(|_| place.backend.create_counter().map_err(failed));
+        let counters: Vec<FlowCounter> = counters.collect::<Result<_, _>>()?;
         let tag = match self.plan.mark {
             Some(mark) => flow_tag(mark),
             None => self.plan.flag.then_some(FLOW_TAG_FLAG),
@@ -192,10 +215,11 @@ impl Rule {
                 priority: self.plan.priority as u16 * LEVELS + part.level(),
                 action,
                 tag,
-                counter: self.counters.get(index),
+                counter: counters.get(index),
             };
             made.push(place.backend.create_flow(&rule).map_err(failed)?);
         }
+        self.counters = counters;
         Ok(made)
     }
 }

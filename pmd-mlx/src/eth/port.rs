@@ -557,14 +557,14 @@ impl PortDriver for Mlx5Port {
         let started = self.spread_packets();
         match &started {
             Ok(()) => self.started = true,
-            Err(_) => self.rules.unmake(),
+            Err(_) => self.unmake_rules(),
         }
         started
     }
 
     fn stop(&mut self) -> Result<(), PortError> {
         self.unspread();
-        self.rules.unmake();
+        self.unmake_rules();
         self.started = false;
         Ok(())
     }

@@ -126,8 +126,8 @@ impl Port {
         done.map_err(|error| error.named(&self.name))
     }
 
-    /// The VLANs whose frames are received while [`RxOffloads::VLAN_FILTER`] is on, ascending. Frames without a tag always
-    /// are.
+    /// The VLANs whose frames are received while [`RxOffloads::VLAN_FILTER`] is on, ascending. What becomes of frames
+    /// without a tag, and of all while the list is empty, is the device's way.
     #[must_use]
     pub fn vlan_filters(&self) -> &[u16] {
         &self.addresses.vlans

@@ -23,6 +23,13 @@ impl Mlx5Port {
         self.rules.make(&place)
     }
 
+    /// Takes them away: the port stops.
+    pub(in crate::eth) fn unmake_rules(&mut self) {
+        if let Some(backend) = self.backend.clone() {
+            self.rules.unmake(&*backend);
+        }
+    }
+
     /// Spreads packets otherwise, also while they flow: then those that arrive between the old rules and the new ones are
     /// not the port's, for the device does not change a table under rules of the kernel. What it refuses changes nothing.
     pub(in crate::eth) fn respread(&mut self, spec: SpreadSpec) -> Result<(), PortError> {

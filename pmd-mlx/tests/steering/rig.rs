@@ -1,0 +1,126 @@
+//! A port on a stepped model whose wire ends in the test's hand.
+
+use std::io;
+use std::sync::Arc;
+
+use pollux_eal::memory::Memory;
+use pollux_mempool::{Burst, Mbuf, MbufPool};
+use pollux_mlx5_model::Model;
+use pollux_mlx5_model::wire::{Cable, Sent, Wire};
+use pollux_pmd_mlx::{Arguments, Mlx5Port, Netdev, PortSpec};
+use pollux_port::{Link, MacAddr, Port, PortConfig, PortId, Queues};
+
+use crate::packet::Packet;
+
+/// Address of the port.
+pub(crate) const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
+
+/// Pages between the process's addresses and those that the device is told.
+const SHIFT_PAGES: u64 = 0x321;
+
+/// The interface that stands behind the model's port.
+#[derive(Debug)]
+struct Interface;
+
+impl Netdev for Interface {
+    fn name(&self) -> String {
+        "model".into()
+    }
+
+    fn mac(&self) -> io::Result<MacAddr> {
+        Ok(MacAddr(OWN))
+    }
+
+    fn mtu(&self) -> io::Result<u32> {
+        Ok(1500)
+    }
+
+    fn link(&self) -> io::Result<Link> {
+        Ok(Link::fixed(true, 100_000))
+    }
+}
+
+/// How the driver makes its objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Verbs,
+    Devx,
+}
+
+impl Way {
+    pub(crate) const BOTH: [Self; 2] = [Self::Verbs, Self::Devx];
+}
+
+/// Queues before the port, the port before the model, mbufs' pool last: fields drop in order.
+pub(crate) struct Rig {
+    pub(crate) queues: Queues,
+    pub(crate) port: Port,
+    model: Model,
+    wire: Cable,
+    pub(crate) pool: MbufPool,
+}
+
+/// What arrived: the queue, and the mbuf.
+pub(crate) type Arrived = (u16, Mbuf);
+
+impl Rig {
+    /// A started port with `queues` rx queues and one tx queue.
+    pub(crate) fn new(way: Way, queues: usize, change: impl FnOnce(&mut PortConfig)) -> Self {
+        let (near, wire) = Cable::pair();
+        let model = Model::builder("steering").mac(OWN).plugged(near).stepped().build().expect("a model");
+        model.device().set_promiscuous(true);
+        let spec = PortSpec {
+            arguments: Arguments { devx: way == Way::Devx, ..Arguments::default() },
+            watch: false,
+            address_shift_pages: SHIFT_PAGES,
+            ..PortSpec::new(model.open(), Arc::new(Interface), Memory::ordinary())
+        };
+        let driver = Mlx5Port::open(spec).expect("the model opens");
+        let mut port = Port::new(PortId(0), "mlx5_model0", Box::new(driver));
+        let pool = MbufPool::builder("steering", 4096).build_anonymous().expect("a pool");
+        let mut config = PortConfig::queues(queues, 1, &pool);
+        config.rx_queues.iter_mut().for_each(|queue| queue.descriptors = 64);
+        change(&mut config);
+        let queues = port.bring_up(config).expect("comes up");
+        Self { queues, port, model, wire, pool }
+    }
+
+    /// Puts a frame on the wire and gives what comes of it: nothing, or one mbuf on one queue.
+    #[track_caller]
+    pub(crate) fn arrive(&mut self, packet: &Packet) -> Option<Arrived> {
+        let frame = packet.frame();
+        assert_eq!(self.wire.send(&frame), Sent::Yes);
+        self.model.settle();
+        let mut arrived = Vec::new();
+        for (number, queue) in self.queues.rx.iter_mut().enumerate() {
+            let mut burst = Burst::new();
+            while queue.rx_burst(&mut burst, 8) > 0 {}
+            arrived.extend(burst.drain(..).map(|mbuf| (number as u16, mbuf)));
+        }
+        self.model.settle();
+        assert!(arrived.len() <= 1, "one frame came {} times: {packet:?}", arrived.len());
+        let arrived = arrived.pop();
+        if let Some((_, mbuf)) = &arrived {
+            assert_eq!(mbuf.data(), frame, "it came as it was sent");
+        }
+        arrived
+    }
+
+    /// Which queue a packet reaches.
+    #[track_caller]
+    pub(crate) fn queue_of(&mut self, packet: &Packet) -> Option<u16> {
+        self.arrive(packet).map(|(queue, _)| queue)
+    }
+
+    /// Ends all; every mbuf must be home then, and no rule of doorbells broken.
+    pub(crate) fn end(self) {
+        let Self { queues, mut port, model, pool, .. } = self;
+        drop(queues);
+        port.stop().expect("stops");
+        port.close().expect("closes");
+        drop(port);
+        let (first, count) = model.device().violations();
+        assert_eq!(count, 0, "{first:?}");
+        assert_eq!(pool.in_use(), 0, "mbufs that did not come home");
+    }
+}
