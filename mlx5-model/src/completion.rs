@@ -129,6 +129,15 @@ impl Queue {
         Ok(self.used() < self.entries())
     }
 
+    /// The next entry that a fault held back long enough.
+    fn let_go(&mut self, step: u64) -> Option<Cqe64> {
+        let (due, _) = self.held.front()?;
+        if *due > step {
+            return None;
+        }
+        self.held.pop_front().map(|(_, entry)| entry)
+    }
+
     fn slot(&self, index: u32) -> u64 {
         u64::from(index & (self.entries() - 1)) * self.bytes + (self.bytes - 64)
     }
@@ -261,16 +270,8 @@ impl Completions {
             return;
         }
         for cqn in std::mem::take(&mut self.open) {
-            loop {
-                let Some(queue) = self.queues.get_mut(cqn) else { break };
-                match queue.held.front() {
-                    Some((due, entry)) if *due <= bus.step => {
-                        let entry = *entry;
-                        queue.held.pop_front();
-                        let _ = self.place(bus, events, cqn, &entry, false);
-                    }
-                    _ => break,
-                }
+            while let Some(entry) = self.queues.get_mut(cqn).and_then(|queue| queue.let_go(bus.step)) {
+                let _ = self.place(bus, events, cqn, &entry, false);
             }
             let Some(queue) = self.queues.get_mut(cqn) else { continue };
             if queue.block.count() > 0 {

@@ -14,6 +14,7 @@ use crate::frame::Headers;
 use crate::memory_keys::Keys;
 pub(crate) use check::Checked;
 pub(crate) use queue::{Make, Queue, Source, State};
+use ring::Entry;
 pub(crate) use ring::{ENTRY_BYTES_MAX, Kind, Strides, WorkRing};
 
 /// What else of the device a receive queue works with.
@@ -62,6 +63,8 @@ pub(crate) struct Receivers {
     pub(crate) counters: Table<QueueCounters>,
     /// Queues in error whose posted buffers are to be flushed.
     flushing: Vec<u32>,
+    /// Room for the entry in turn.
+    entry: Option<Box<Entry>>,
 }
 
 impl Receivers {
@@ -71,6 +74,7 @@ impl Receivers {
             pools: Table::new(0x100, limit),
             counters: Table::new(1, 255),
             flushing: Vec::new(),
+            entry: Some(Box::default()),
         }
     }
 
@@ -95,13 +99,14 @@ impl Receivers {
         number: u32,
         arrival: &Arrival<'_>,
     ) -> Taken {
-        let Some((taken, failed)) = self.with(number, |queue, ring| {
+        let mut entry = self.entry.take().unwrap_or_default();
+        let outcome = self.with(number, |queue, ring| {
             let ready = queue.state == State::Ready;
-            let taken = queue.take(around, ring, arrival);
+            let taken = queue.take(around, ring, &mut entry, arrival);
             (taken, ready && queue.state == State::Error)
-        }) else {
-            return Taken::No;
-        };
+        });
+        self.entry = Some(entry);
+        let Some((taken, failed)) = outcome else { return Taken::No };
         if taken == Taken::Yes {
             around.bus.ledger.add_received(1);
         }

@@ -92,6 +92,8 @@ pub(crate) struct Steering {
     pub(crate) tirs: Table<Tir>,
     pub(crate) queue_tables: Table<QueueTable>,
     pub(crate) deliveries: Vec<Delivery>,
+    /// Counters of the entries that took the frame.
+    passed: Vec<u32>,
 }
 
 impl Steering {
@@ -103,24 +105,37 @@ impl Steering {
             tirs: Table::new(0x100, 1 << 16),
             queue_tables: Table::new(0x200, 1 << 10),
             deliveries: Vec::new(),
+            passed: Vec::new(),
         }
     }
 
-    /// Finds where a frame goes; the answer is in `deliveries`.
+    /// Finds where a frame goes; the answer is in `deliveries`. It counts once [`count`](Self::count) says so: one that waits
+    /// for a buffer is looked at again.
     #[inline]
     pub(crate) fn classify(&mut self, frame: &[u8], headers: &Headers) {
         self.deliveries.clear();
+        self.passed.clear();
         if let Some(root) = self.root {
             let mut packet = Packet::new(frame, headers);
             let mut hops = HOPS_MAX;
-            walk(&self.tables, &mut self.counters, &mut self.deliveries, root, &mut packet, 0, &mut hops);
+            walk(&self.tables, &mut self.passed, &mut self.deliveries, root, &mut packet, 0, &mut hops);
+        }
+    }
+
+    /// Counts the frame that was classified last, where entries count it.
+    #[inline]
+    pub(crate) fn count(&mut self, bytes: usize) {
+        for counter in &self.passed {
+            if let Some(traffic) = self.counters.get_mut(*counter) {
+                traffic.add(bytes);
+            }
         }
     }
 }
 
 fn walk(
     tables: &Table<FlowTable>,
-    counters: &mut Counters,
+    passed: &mut Vec<u32>,
     deliveries: &mut Vec<Delivery>,
     table: u32,
     packet: &mut Packet<'_>,
@@ -141,16 +156,12 @@ fn walk(
                 }
             }
         };
-        for counter in &entry.counters {
-            if let Some(traffic) = counters.get_mut(*counter) {
-                traffic.add(packet.bytes());
-            }
-        }
+        passed.extend(&entry.counters);
         let tag = if entry.tag == 0 { tag } else { entry.tag };
         for destination in &entry.destinations {
             match *destination {
                 Destination::Tir(tir) => deliveries.push(Delivery { tir, tag }),
-                Destination::Table(other) => walk(tables, counters, deliveries, other, packet, tag, hops),
+                Destination::Table(other) => walk(tables, passed, deliveries, other, packet, tag, hops),
             }
         }
     }

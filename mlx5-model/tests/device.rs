@@ -13,4 +13,5 @@ mod device {
     mod send;
     mod steering;
     mod striding;
+    mod throughput;
 }

@@ -286,6 +286,7 @@ impl Core {
         if lacks {
             return Arrived::NoBuffer;
         }
+        steering.count(frame.len());
         if !taken {
             port.counters.steering_discards += 1;
             return Arrived::Discarded;

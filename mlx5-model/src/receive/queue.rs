@@ -109,6 +109,7 @@ impl Queue {
         &mut self,
         around: &mut Around<'_, '_>,
         ring: &mut WorkRing,
+        entry: &mut Entry,
         arrival: &Arrival<'_>,
     ) -> Taken {
         if self.state != State::Ready {
@@ -119,12 +120,11 @@ impl Queue {
             Ok(false) => return Taken::NoBuffer,
             Err(_) => return self.die(around),
         }
-        let mut entry = Entry::default();
-        if ring.peek(around.bus, &mut entry).is_err() {
+        if ring.peek(around.bus, entry).is_err() {
             return self.die(around);
         }
         if let Some(syndrome) = around.bus.faults.receive_entry() {
-            return self.fail(around, ring, &entry, syndrome);
+            return self.fail(around, ring, entry, syndrome);
         }
         let tag = (!self.keep_tag && arrival.headers.tags > 0 && be16(arrival.frame, 12) == CUSTOMER_TAG)
             .then(|| be16(arrival.frame, 14));
@@ -137,7 +137,7 @@ impl Queue {
         let mut report = self.report(around, arrival, tag);
         report.byte_cnt.set(pieces.bytes() as u32);
         match ring.strides {
-            None => self.take_whole(around, ring, &entry, &pieces, &mut report),
+            None => self.take_whole(around, ring, entry, &pieces, &mut report),
             Some(strides) => self.take_strides(around, ring, entry, strides, &pieces, &mut report),
         }
     }
@@ -186,7 +186,7 @@ impl Queue {
         &mut self,
         around: &mut Around<'_, '_>,
         ring: &mut WorkRing,
-        mut entry: Entry,
+        entry: &mut Entry,
         strides: Strides,
         pieces: &Pieces<'_>,
         report: &mut Cqe64,
@@ -196,7 +196,7 @@ impl Queue {
         let needed = ((bytes + shift) as u32).div_ceil(1 << strides.log_bytes).max(1);
         let all = 1_u32 << strides.log_count;
         if needed > all {
-            return self.fail(around, ring, &entry, syndrome(Problem::Length));
+            return self.fail(around, ring, entry, syndrome(Problem::Length));
         }
         if ring.stride + needed > all {
             let mut filler = Cqe64::new_zeroed();
@@ -207,7 +207,7 @@ impl Queue {
             filler.srqn_uidx = report.srqn_uidx;
             filler.timestamp = report.timestamp;
             filler.op_own = report.op_own;
-            ring.advance(&entry);
+            ring.advance(entry);
             if self.complete(around, &filler) != Taken::Yes {
                 return Taken::No;
             }
@@ -216,7 +216,7 @@ impl Queue {
                 Ok(false) => return Taken::NoBuffer,
                 Err(_) => return self.die(around),
             }
-            if ring.peek(around.bus, &mut entry).is_err() {
+            if ring.peek(around.bus, entry).is_err() {
                 return self.die(around);
             }
         }
@@ -232,14 +232,14 @@ impl Queue {
             })
         };
         if let Err(problem) = outcome {
-            return self.fail(around, ring, &entry, syndrome(problem));
+            return self.fail(around, ring, entry, syndrome(problem));
         }
         report.wqe_id.set(entry.index);
         report.wqe_counter.set(ring.stride as u16);
         report.byte_cnt.set(Count { bytes: bytes as u16, count: needed as u16, filler: false }.byte_cnt());
         ring.stride += needed;
         if ring.stride == all {
-            ring.advance(&entry);
+            ring.advance(entry);
         }
         self.complete(around, report)
     }

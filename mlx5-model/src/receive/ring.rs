@@ -51,6 +51,7 @@ pub(crate) struct WorkRing {
 }
 
 /// An entry that was taken.
+#[derive(Debug)]
 pub(super) struct Entry {
     /// What a completion calls it.
     pub(super) index: u16,

@@ -4,10 +4,10 @@ use pollux_mlx5_abi::command::flow::criteria;
 
 use crate::frame::{Headers, Ip, Transport, be16, is_tag};
 
-/// Words of 8 bytes in match parameters.
+/// Words of 8 bytes in match parameters, and in one part of them.
 const WORDS: usize = 64;
-/// The first words of the parts that the device fills in: outer headers, misc, inner headers, misc 3.
-const OUTER: usize = 0;
+const PART: usize = 8;
+/// The first words of the parts behind the outer headers that the device fills in: misc, inner headers, misc 3.
 const MISC: usize = 8;
 const INNER: usize = 16;
 const MISC_3: usize = 32;
@@ -70,25 +70,30 @@ impl Mask {
         })
     }
 
+    /// Has the packet fill in what this mask looks at.
     #[inline]
-    pub(super) fn looks_inside(&self) -> bool {
-        self.criteria & !criteria::OUTER_HEADERS != 0
+    fn prepare(&self, packet: &mut Packet<'_>) {
+        if self.criteria & criteria::OUTER_HEADERS != 0 {
+            packet.look_outside();
+        }
+        if self.criteria & !criteria::OUTER_HEADERS != 0 {
+            packet.look_inside();
+        }
     }
 
     /// Whether a packet has `value` in the words that count.
     #[inline]
-    pub(super) fn matches(&self, packet: &Packet<'_>, value: &[u64]) -> bool {
-        self.words
-            .iter()
-            .zip(value)
-            .all(|((index, mask), value)| packet.words[usize::from(*index)] & mask == *value)
+    pub(super) fn matches(&self, packet: &mut Packet<'_>, value: &[u64]) -> bool {
+        self.prepare(packet);
+        self.words.iter().zip(value).all(|((index, mask), value)| packet.word(*index) & mask == *value)
     }
 
     /// The packet's words that count, for a look-up.
     #[inline]
-    pub(super) fn key<'k>(&self, packet: &Packet<'_>, room: &'k mut [u64; WORDS]) -> &'k [u64] {
+    pub(super) fn key<'k>(&self, packet: &mut Packet<'_>, room: &'k mut [u64; WORDS]) -> &'k [u64] {
+        self.prepare(packet);
         for ((index, mask), place) in self.words.iter().zip(room.iter_mut()) {
-            *place = packet.words[usize::from(*index)] & mask;
+            *place = packet.word(*index) & mask;
         }
         &room[..self.words.len()]
     }
@@ -115,41 +120,55 @@ fn misc_3_known() -> [u8; 64] {
 pub(crate) struct Packet<'f> {
     frame: &'f [u8],
     headers: &'f Headers,
-    words: [u64; WORDS],
-    inside: bool,
+    outer: Option<[u64; PART]>,
+    /// All parts; the first is in `outer`.
+    inside: Option<[u64; WORDS]>,
+}
+
+fn put(words: &mut [u64], part: &[u8; 64]) {
+    for (word, bytes) in words.iter_mut().zip(part.as_chunks::<8>().0) {
+        *word = u64::from_ne_bytes(*bytes);
+    }
 }
 
 impl<'f> Packet<'f> {
     #[inline]
     pub(super) fn new(frame: &'f [u8], headers: &'f Headers) -> Self {
-        let mut packet = Self { frame, headers, words: [0; WORDS], inside: false };
-        packet.put(OUTER, &headers_part(frame, headers));
-        packet
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        self.frame.len()
+        Self { frame, headers, outer: None, inside: None }
     }
 
     #[inline]
-    fn put(&mut self, from: usize, part: &[u8; 64]) {
-        for (word, bytes) in self.words[from..from + 8].iter_mut().zip(part.as_chunks::<8>().0) {
-            *word = u64::from_ne_bytes(*bytes);
+    fn word(&self, index: u8) -> u64 {
+        let index = usize::from(index);
+        match (&self.outer, &self.inside) {
+            (Some(outer), _) if index < PART => outer[index],
+            (_, Some(inside)) => inside[index],
+            _ => 0,
+        }
+    }
+
+    #[inline]
+    fn look_outside(&mut self) {
+        if self.outer.is_none() {
+            let mut words = [0; PART];
+            put(&mut words, &headers_part(self.frame, self.headers));
+            self.outer = Some(words);
         }
     }
 
     /// Fills in what only some groups look at.
-    pub(super) fn look_inside(&mut self) {
-        if std::mem::replace(&mut self.inside, true) {
+    fn look_inside(&mut self) {
+        if self.inside.is_some() {
             return;
         }
+        let mut words = [0; WORDS];
         let inner = self.headers.tunnel(self.frame);
-        self.put(MISC, &misc_part(self.frame, self.headers, inner.as_ref()));
+        put(&mut words[MISC..], &misc_part(self.frame, self.headers, inner.as_ref()));
         if let Some(inner) = &inner {
-            let part = headers_part(self.frame, inner);
-            self.put(INNER, &part);
+            put(&mut words[INNER..], &headers_part(self.frame, inner));
         }
-        self.put(MISC_3, &misc_3_part(self.frame, self.headers));
+        put(&mut words[MISC_3..], &misc_3_part(self.frame, self.headers));
+        self.inside = Some(words);
     }
 }
 

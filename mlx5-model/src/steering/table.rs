@@ -91,9 +91,6 @@ impl Group {
 
     #[inline]
     fn find(&self, packet: &mut Packet<'_>) -> Option<&Entry> {
-        if self.mask.looks_inside() {
-            packet.look_inside();
-        }
         if self.entries.len() > SCAN_MAX {
             let mut room = [0; 64];
             let index = self.by_value.get(self.mask.key(packet, &mut room))?;

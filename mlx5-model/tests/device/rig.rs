@@ -154,7 +154,12 @@ impl Rig {
 
     pub(crate) fn with(config: DeviceConfig) -> Self {
         let wire = Hand::default();
-        let device = Device::new(config, Box::new(wire.clone())).expect("memory");
+        Self::on(config, Box::new(wire.clone()), wire)
+    }
+
+    /// On another wire than the one that the test holds.
+    pub(crate) fn on(config: DeviceConfig, plug: Box<dyn Wire>, wire: Hand) -> Self {
+        let device = Device::new(config, plug).expect("memory");
         let zone = Region::anonymous("rig", ARENA).expect("memory").into_zone();
         let base = zone.base().as_ptr().expose_provenance() as u64;
         let pin = device.memory().pin(base, ARENA as u64, Rights::ReadWrite).expect("mapped");
