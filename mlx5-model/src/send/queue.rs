@@ -155,8 +155,10 @@ impl Queue {
         control.qpn_ds =
             zerocopy::byteorder::big_endian::U32::from_bytes([value[4], value[5], value[6], value[7]]);
         let end = control.index().wrapping_add(wqe::blocks(control.segments().into()) as u16);
+        let all = 1_u16 << self.log_blocks;
+        let room = all - self.posted.wrapping_sub(self.next).min(all);
         // An old register value, seen late: its entry was carried out with those behind it.
-        if !exact && end.wrapping_sub(self.posted) as i16 <= 0 {
+        if !exact && !(1..=room).contains(&end.wrapping_sub(self.posted)) {
             return Ok(());
         }
         let mut head = [0; 8];
@@ -167,8 +169,8 @@ impl Queue {
         if head != value {
             return Err(Violation::Head { queue: self.number, rung: value, posted: head });
         }
-        let ahead = record.wrapping_sub(end) as i16;
-        if ahead < 0 || exact && ahead != 0 {
+        let ahead = record.wrapping_sub(end);
+        if ahead > all || exact && ahead != 0 {
             return Err(Violation::RecordValue { queue: self.number, record, expected: end });
         }
         self.posted = self.checked_post(end)?;
