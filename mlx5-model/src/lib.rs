@@ -7,6 +7,38 @@
 //!                                                         ▼         │
 //!                                              Wire: cable source null pcap iface unix
 //! ```
+//!
+//! Called by `mlx5-kernel` ([`CommandQueue`](pollux_mlx5_kernel::CommandQueue)), by whoever steps it ([`Device::step`], or a
+//! [`Model`]'s thread) and by tests that see doorbells as they are stored ([`Device::doorbell_store`]). It calls nothing but
+//! its wire and the interrupt handlers it was given.
+//!
+//! # One step
+//! 1. Registers of all UAR pages are looked at: send doorbells, arms, event queues' consumer counters.
+//! 2. `send`: entries of queues with work, in turn. Headers and data are gathered through the keys, offloads applied, frames
+//!    put on the wire, completions written. A wire that takes no more keeps the entry where it is.
+//! 3. `receive`: frames from the wire through the port's filter, `steering` (tables, TIRs, hash), into buffers, completions.
+//! 4. Queues in error are flushed, open blocks of compressed completions closed, events sent, interrupts fired.
+//!
+//! # What it insists on
+//! * Memory is reached only where it is pinned, by copies; keys are checked by variable bits, protection domain, rights and
+//!   bounds, in the key's own address space.
+//! * A send entry names its queue and its place; opcodes, segments, lengths and inline headers are checked. The first that
+//!   fails is reported with the syndrome that silicon gives (`LOCAL_LENGTH_ERR`, `LOCAL_PROT_ERR`, `LOCAL_QP_OP_ERR`), its queue
+//!   is in error, the rest is flushed. Vendor bytes are the model's own and tell the check.
+//! * Doorbells keep rules ([`Violation`]): the 8 bytes are the head of the last entry, the record was written before.
+//! * A full completion queue is dead, and an event says so.
+//! * Commands check lengths, state, ownership and every field; the syndrome of a refusal is the opcode and the number of the
+//!   check. Objects in use stay.
+//!
+//! # What is assumed
+//! Where no public source says what silicon does: a symmetric hash combines source and destination by exclusive or; a
+//! packet that a TIR's fields are not for has hash 0 and goes to the table's first queue; a tag of 802.1ad is not stripped; an
+//! arm whose sequence number was answered already is a repetition; a frame to a group passes the port, and steering decides.
+//!
+//! # What is not there
+//! Queue pairs and all of RDMA, shared receive queues, UMR, memory keys of keys, large receive, resizing of completion queues,
+//! steering of sent frames, header rewriting, tunnels but VXLAN, the embedded switch. Capabilities do not claim them, and
+//! commands and entries that need them are refused.
 
 mod completion;
 pub mod config;
