@@ -203,7 +203,8 @@ fn a_queues_state_changes_as_it_may() {
 fn rings_are_checked_where_they_are_made() {
     let rig = Rig::new();
     let cq = rig.cq(4);
-    let change: [(fn(&mut [u8; SqContext::BYTES]), u8); 9] = [
+    type Change = fn(&mut [u8; SqContext::BYTES]);
+    let change: [(Change, u8); 9] = [
         (|context| SqContext::CQN.set(context, 0xffff), status::BAD_RES_ERR),
         (|context| SqContext::TIS_NUM_0.set(context, 0), status::BAD_RES_ERR),
         (|context| SqContext::STATE.set(context, 1), status::BAD_PARAM_ERR),
@@ -280,7 +281,7 @@ fn umem(rig: &Rig, at: u64, bytes: u64) -> u32 {
     let count = (at + bytes - first).div_ceil(4096);
     UmemContext::PAGE_OFFSET.set(umem, (at - first) as u32);
     UmemContext::NUM_OF_MTT.set(umem, count);
-    input.extend((0..count).flat_map(|page| (first + page * 4096 | 3).to_be_bytes()));
+    input.extend((0..count).flat_map(|page| ((first + page * 4096) | 3).to_be_bytes()));
     number(&rig.must(op::CREATE_UMEM, 0, &mut input, 16))
 }
 

@@ -262,8 +262,8 @@ fn unfold(rig: &Rig, cq: &mut Cq) -> Vec<(u32, u16)> {
         }
         // Software marks the places as invalid before it gives them back.
         for index in 0..count {
-            let slot = u64::from(cq.next + index & ((1 << cq.log) - 1));
-            let owner = (cq.next + index >> cq.log & 1) as u8;
+            let slot = u64::from((cq.next + index) & ((1 << cq.log) - 1));
+            let owner = ((cq.next + index) >> cq.log & 1) as u8;
             rig.write(cq.ring + slot * 64 + 63, &[completion::INVALID << 4 | owner]);
         }
         cq.next += count;

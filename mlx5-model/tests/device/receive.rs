@@ -99,7 +99,8 @@ fn the_ring_and_its_index_wrap() {
 
 #[test]
 fn each_fault_has_its_syndrome_and_the_rest_is_flushed() {
-    let cases: [(fn(&Rig, &mut Data), u8, u8); 5] = [
+    type Change = fn(&Rig, &mut Data);
+    let cases: [(Change, u8, u8); 5] = [
         (|_, data| data.byte_count.set(63), Syndrome::LOCAL_LENGTH_ERR, 0x71),
         (|_, data| data.lkey.set(data.lkey.get() ^ 3), Syndrome::LOCAL_PROT_ERR, 0x51),
         (|_, data| data.addr.set(data.addr.get() + (8 << 20)), Syndrome::LOCAL_PROT_ERR, 0x53),

@@ -250,7 +250,7 @@ impl Rig {
         let head: &mut [u8; CreateMkeyIn::BYTES] = input.first_chunk_mut().expect("a command");
         CreateMkeyIn::MEMORY_KEY_MKEY_ENTRY.set(head, context);
         CreateMkeyIn::TRANSLATIONS_OCTWORD_ACTUAL_SIZE.set(head, count.div_ceil(2) as u32);
-        input.extend((0..count).flat_map(|page| (first + page * 4096 | 3).to_be_bytes()));
+        input.extend((0..count).flat_map(|page| ((first + page * 4096) | 3).to_be_bytes()));
         let index = number(&self.must(op::CREATE_MKEY, 0, &mut input, 16));
         index << 8 | 0x42
     }
@@ -473,6 +473,7 @@ impl Rig {
     }
 
     /// An entry to TIRs and tables, counted by `counters`.
+    #[expect(clippy::too_many_arguments, reason = "what an entry is made of")]
     pub(crate) fn entry(
         &self,
         table: u32,

@@ -138,7 +138,7 @@ fn entries_wrap_round_the_ring_and_the_index_round_its_bits() {
         let entry = cq.poll(&rig).unwrap_or_else(|| panic!("turn {turn}"));
         assert_eq!(
             (entry.opcode(), u32::from(entry.wqe_counter.get())),
-            (completion::REQUESTER, turn * 3 & 0xffff)
+            (completion::REQUESTER, (turn * 3) & 0xffff)
         );
         cq.give_back(&rig);
     }
@@ -221,7 +221,8 @@ fn last_data(body: &mut [u8], change: impl FnOnce(&mut Data)) {
 
 #[test]
 fn each_fault_has_its_syndrome() {
-    let cases: [(u8, fn(&Rig, &mut Vec<u8>, &mut Sq), u8, u8); 13] = [
+    type Change = fn(&Rig, &mut Vec<u8>, &mut Sq);
+    let cases: [(u8, Change, u8, u8); 13] = [
         (
             send::SEND,
             |rig, body, _| last_data(body, |data| data.lkey.set(rig.lkey ^ 1)),
