@@ -6,6 +6,8 @@ mod queue;
 mod ring;
 mod scatter;
 
+use pollux_mlx5_abi::syndrome::Syndrome;
+
 use crate::completion::Completions;
 use crate::device::bus::Bus;
 use crate::device::table::Table;
@@ -111,9 +113,13 @@ impl Receivers {
             around.bus.ledger.add_received(1);
         }
         if failed && taken == Taken::No {
-            let set = self.queues.get(number).map_or(0, |queue| queue.counter_set);
+            let (set, failure) =
+                self.queues.get(number).map_or((0, 0), |queue| (queue.counter_set, queue.failure));
             if let Some(counters) = self.counters.get_mut(set) {
-                counters.length_errors += 1;
+                match failure {
+                    Syndrome::LOCAL_LENGTH_ERR => counters.length_errors += 1,
+                    _ => counters.protection_errors += 1,
+                }
             }
         }
         if failed {

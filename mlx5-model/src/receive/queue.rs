@@ -57,6 +57,8 @@ pub(crate) struct Queue {
     flush: bool,
     /// Nothing can be reported any more.
     dead: bool,
+    /// Why it failed last.
+    pub(super) failure: u8,
     pub(crate) counter_set: u32,
     pub(crate) context: [u8; 240],
 }
@@ -78,6 +80,7 @@ impl Queue {
             scatter_fcs,
             flush,
             dead: false,
+            failure: 0,
             counter_set,
             context,
         }
@@ -260,6 +263,7 @@ impl Queue {
         syndrome: Syndrome,
     ) -> Taken {
         self.state = State::Error;
+        self.failure = syndrome.code;
         ring.advance(entry);
         self.report_error(around, entry.index, syndrome);
         Taken::No

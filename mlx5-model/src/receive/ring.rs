@@ -48,7 +48,14 @@ pub(crate) struct WorkRing {
     head: u16,
     /// Strides of the next entry that are in use.
     pub(super) stride: u32,
+    /// Entries read ahead, of those that are posted: the first one's count, how many, and their bytes.
+    ahead_from: u16,
+    ahead: u16,
+    ahead_bytes: [u8; AHEAD_BYTES],
 }
+
+/// Bytes of posted entries that are read at once.
+const AHEAD_BYTES: usize = ENTRY_BYTES_MAX;
 
 /// An entry that was taken.
 #[derive(Debug)]
@@ -93,12 +100,16 @@ impl WorkRing {
             posted: 0,
             head: 0,
             stride: 0,
+            ahead_from: 0,
+            ahead: 0,
+            ahead_bytes: [0; AHEAD_BYTES],
         }
     }
 
     /// Forgets all that was posted.
     pub(crate) fn reset(&mut self) {
         (self.next, self.posted, self.head, self.stride) = (0, 0, 0, 0);
+        self.ahead = 0;
     }
 
     /// Whether an entry is posted; reads the doorbell record only when none seems to be.
@@ -121,23 +132,45 @@ impl WorkRing {
         self.kind == Kind::Linked || self.strides.is_some()
     }
 
-    /// Reads the next entry into `entry`, without using it up.
+    /// Reads the next entry into `entry`, without using it up. Of entries that follow each other those that are posted
+    /// already are read at once, as far as they go.
     #[inline]
-    pub(super) fn peek(&self, bus: &Bus<'_>, entry: &mut Entry) -> Result<(), Unreachable> {
-        let slot = match self.kind {
-            Kind::Cyclic => self.next & ((1_u32 << self.log_entries) - 1) as u16,
-            Kind::Linked => self.head & ((1_u32 << self.log_entries) - 1) as u16,
-        };
+    pub(super) fn peek(&mut self, bus: &Bus<'_>, entry: &mut Entry) -> Result<(), Unreachable> {
         let bytes = 1_usize << self.log_entry_bytes;
-        self.ring.read(
-            bus,
-            Crossing::ReceiveEntry,
-            u64::from(slot) << self.log_entry_bytes,
-            &mut entry.bytes[..bytes],
-        )?;
+        let mask = ((1_u32 << self.log_entries) - 1) as u16;
+        let slot = match self.kind {
+            Kind::Cyclic => self.next & mask,
+            Kind::Linked => self.head & mask,
+        };
+        if self.kind == Kind::Linked {
+            let at = u64::from(slot) << self.log_entry_bytes;
+            self.ring.read(bus, Crossing::ReceiveEntry, at, &mut entry.bytes[..bytes])?;
+        } else {
+            if self.next.wrapping_sub(self.ahead_from) >= self.ahead {
+                self.read_ahead(bus, slot)?;
+            }
+            let at = usize::from(self.next.wrapping_sub(self.ahead_from)) * bytes;
+            entry.bytes[..bytes].copy_from_slice(&self.ahead_bytes[at..at + bytes]);
+        }
         entry.index = if self.kind == Kind::Linked { slot } else { self.next };
         entry.from = if self.headed() { size_of::<NextSegment>() } else { 0 };
         entry.to = if self.strides.is_some() { entry.from + SEGMENT_BYTES } else { bytes };
+        Ok(())
+    }
+
+    fn read_ahead(&mut self, bus: &Bus<'_>, slot: u16) -> Result<(), Unreachable> {
+        let posted = usize::from(self.posted.wrapping_sub(self.next)).max(1);
+        let to_end = (1_usize << self.log_entries) - usize::from(slot);
+        let count = posted.min(to_end).min(AHEAD_BYTES >> self.log_entry_bytes);
+        self.ahead = 0;
+        let at = u64::from(slot) << self.log_entry_bytes;
+        self.ring.read(
+            bus,
+            Crossing::ReceiveEntry,
+            at,
+            &mut self.ahead_bytes[..count << self.log_entry_bytes],
+        )?;
+        (self.ahead_from, self.ahead) = (self.next, count as u16);
         Ok(())
     }
 

@@ -83,6 +83,67 @@ fn without_a_buffer_a_frame_is_dropped_and_counted() {
 }
 
 #[test]
+fn what_a_queues_counters_count() {
+    for (bad, length, protection) in [(true, 1, 0), (false, 0, 1)] {
+        let rig = Rig::new();
+        let set = number(&rig.must(op::ALLOC_Q_COUNTER, 0, &mut [0; 16], 16));
+        let cq = rig.cq(8);
+        let mut rq = rig.rq_with(4, 4, &cq, |context| RqContext::COUNTER_SET_ID.set(context, set));
+        rig.all_to(rig.direct_tir(&rq));
+        let good = buffer(&rig, 2048).1;
+        rq.post(
+            &rig,
+            &[if bad { Data::new(20, good.lkey.get(), good.addr.get()) } else { Data::new(2048, 7, 0) }],
+        );
+        (0..3).for_each(|_| rq.post(&rig, &[good]));
+        arrive(&rig, &frame(64, 1));
+        let mut query = QueryQCounterIn::ZERO;
+        QueryQCounterIn::COUNTER_SET_ID.set(&mut query, set);
+        QueryQCounterIn::CLEAR.set(&mut query, 1);
+        let read = || {
+            let out = rig.must(op::QUERY_Q_COUNTER, 0, &mut query.clone(), 256);
+            let out = out.first_chunk().expect("an answer");
+            [
+                QueryQCounterOut::RESP_LOCAL_LENGTH_ERROR.get(out),
+                QueryQCounterOut::RESP_LOCAL_PROTECTION.get(out),
+                QueryQCounterOut::RESP_CQE_FLUSH_ERROR.get(out),
+            ]
+        };
+        assert_eq!(read(), [length, protection, 3]);
+        assert_eq!(read(), [0, 0, 0], "cleared");
+    }
+}
+
+#[test]
+fn posted_entries_are_read_together() {
+    use pollux_mlx5_model::ledger::Crossing;
+    let (rig, mut cq, _) = rig();
+    let mut rq = rig.rq(6, 4, &cq);
+    rig.all_to(rig.direct_tir(&rq));
+    let data = buffer(&rig, 2048).1;
+    (0..64).for_each(|_| rq.post(&rig, &[data]));
+    let before = rig.device.ledger().total();
+    (0..64).for_each(|mark| rig.wire.ends().incoming.push_back(frame(64, mark)));
+    rig.settle();
+    let spent = (rig.device.ledger().total() - before).of(Crossing::ReceiveEntry);
+    assert_eq!((spent.transfers, spent.bytes), (2, 64 * 16));
+    assert_eq!(std::iter::from_fn(|| cq.poll(&rig)).count(), 64);
+}
+
+#[test]
+fn a_card_of_the_first_version_of_completions_names_no_user_index() {
+    use pollux_mlx5_model::{DeviceConfig, Traits};
+    let traits = Traits { cqe_version: 0, ..Traits::default() };
+    let rig = Rig::with(DeviceConfig { traits, ..DeviceConfig::default() });
+    let mut cq = rig.cq(8);
+    let mut rq = rig.rq(4, 4, &cq);
+    rig.all_to(rig.direct_tir(&rq));
+    rq.post(&rig, &[buffer(&rig, 2048).1]);
+    arrive(&rig, &frame(64, 1));
+    assert_eq!(cq.poll(&rig).map(|entry| entry.srqn_uidx.get()), Some(0));
+}
+
+#[test]
 fn the_ring_and_its_index_wrap() {
     let (rig, mut cq, mut rq) = rig();
     let (at, data) = buffer(&rig, 2048);

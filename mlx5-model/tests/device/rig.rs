@@ -267,7 +267,7 @@ impl Rig {
         let head: &mut [u8; CreateEqIn::BYTES] = input.first_chunk_mut().expect("a command");
         CreateEqIn::EQ_CONTEXT_ENTRY.set(head, context);
         let mut bits = [0; 32];
-        bits[24..].copy_from_slice(&mask.to_be_bytes());
+        bits[..8].copy_from_slice(&mask.to_be_bytes());
         CreateEqIn::EVENT_BITMASK.set(head, bits);
         push_pages(&mut input, ring, 64 << log);
         let number = number(&self.must(op::CREATE_EQ, 0, &mut input, 16));
