@@ -256,7 +256,7 @@ impl Core {
                 Some(inner) => Checked::of(frame, &headers, Some(inner)),
                 None => *plain.get_or_insert_with(|| Checked::of(frame, &headers, None)),
             };
-            let hash = tir.hash(frame, inner.as_ref().unwrap_or(&headers), inner.is_some());
+            let hash = tir.hash(frame, &headers, inner.as_ref());
             let queue = match tir.dispatch {
                 Dispatch::Queue(queue) => queue,
                 Dispatch::Table(table) => {

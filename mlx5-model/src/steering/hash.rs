@@ -43,11 +43,14 @@ pub(crate) struct Hash {
 }
 
 impl Tir {
-    /// The hash of a packet; `inner` says whether `headers` are those inside a tunnel.
+    /// The hash of a packet: of the headers inside its tunnel, if there are any and fields of theirs are selected.
     #[inline]
-    pub(crate) fn hash(&self, frame: &[u8], headers: &Headers, inner: bool) -> Hash {
+    pub(crate) fn hash(&self, frame: &[u8], outer: &Headers, inner: Option<&Headers>) -> Hash {
         let Some(toeplitz) = &self.toeplitz else { return Hash::default() };
-        let fields = if inner && self.inner.selected != 0 { self.inner } else { self.outer };
+        let (headers, fields) = match inner {
+            Some(inner) if self.inner.selected != 0 => (inner, self.inner),
+            _ => (outer, self.outer),
+        };
         let Some((source, destination)) = headers.addresses(frame) else { return Hash::default() };
         if fields.ipv6 != (headers.ip == Ip::V6) {
             return Hash::default();

@@ -1,6 +1,7 @@
 //! Whatever software does, the device answers or refuses; it never falls over, and never touches memory that is not its own.
 //! Seeds are fixed, and printed when something fails.
 
+use pollux_mlx5_abi::command::wq::{WorkQueue, kind};
 use pollux_mlx5_abi::command::{self, opcode as op};
 use pollux_mlx5_abi::doorbell::uar;
 use pollux_mlx5_abi::opcode::send;
@@ -144,7 +145,16 @@ fn any_frame_and_any_buffer_is_borne() {
             CqContext::CQE_COMP_EN.set(context, 1);
             CqContext::OI.set(context, 1);
         });
-        let mut rq = rig.rq(5, 6, &cq);
+        // Cyclic, linked, and both with strides; the last two of 8 strides of 64 bytes.
+        let kind = [kind::CYCLIC, kind::LINKED_LIST, kind::CYCLIC_STRIDING_RQ, kind::LINKED_LIST_STRIDING_RQ]
+            [dice.roll(4)];
+        let mut rq = rig.rq_with(5, 6, &cq, |context| {
+            use pollux_mlx5_abi::command::rq::RqContext;
+            let wq = RqContext::WQ.of_mut(context);
+            WorkQueue::WQ_TYPE.set(wq, kind);
+            WorkQueue::LOG_WQE_NUM_OF_STRIDES.set(wq, 0xa);
+            WorkQueue::END_PADDING_MODE.set(wq, 1);
+        });
         rig.all_to(rig.tir(|context| {
             use pollux_mlx5_abi::command::tir::TirContext;
             TirContext::INLINE_RQN.set(context, rq.number);
@@ -154,6 +164,9 @@ fn any_frame_and_any_buffer_is_borne() {
         for _ in 0..400 {
             use zerocopy::IntoBytes;
             let mut entry = good.as_bytes().to_vec();
+            if kind != kind::CYCLIC {
+                entry.splice(0..0, [0, 0, 0, dice.roll(256) as u8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            }
             entry.resize(64, 0);
             if dice.roll(10) == 0 {
                 dice.spoil(&mut entry);

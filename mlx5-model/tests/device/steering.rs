@@ -398,3 +398,36 @@ fn a_symmetric_hash_is_the_same_both_ways() {
     assert_eq!(there, hash(&udp4([5, 6, 7, 8], [1, 2, 3, 4], (10, 9)), cq));
     assert_ne!(there, hash(&udp4([5, 6, 7, 8], [1, 2, 3, 4], (11, 9)), cq));
 }
+
+#[test]
+fn a_tunnels_inside_is_hashed_where_its_fields_are_selected() {
+    let rig = Rig::new();
+    let mut queues = queues::<1>(&rig);
+    let rqt = queue_table(&rig, &[queues[0].1.number]);
+    let ip = hash_field::SRC_IP | hash_field::DST_IP;
+    let tir = |inner| {
+        rig.tir(|context| {
+            TirContext::DISP_TYPE.set(context, dispatch::INDIRECT);
+            TirContext::INDIRECT_TABLE.set(context, rqt);
+            TirContext::TUNNELED_OFFLOAD_EN.set(context, 1);
+            TirContext::RX_HASH_FN.set(context, hash::TOEPLITZ);
+            TirContext::RX_HASH_TOEPLITZ_KEY.set(context, DEFAULT_KEY);
+            TirContext::RX_HASH_FIELD_SELECTOR_OUTER.set(context, fields(protocol::IPV4, protocol::UDP, ip));
+            TirContext::RX_HASH_FIELD_SELECTOR_INNER
+                .set(context, fields(protocol::IPV4, protocol::UDP, inner));
+        })
+    };
+    // Two of Microsoft's pairs of addresses, one around the other.
+    let inside = udp4([199, 92, 111, 2], [65, 69, 140, 83], (1, 2));
+    let mut frame = udp4([66, 9, 149, 187], [161, 142, 100, 80], (7, 4789));
+    frame.truncate(42);
+    frame[16..18].copy_from_slice(&(36 + inside.len() as u16).to_be_bytes());
+    frame[38..40].copy_from_slice(&(16 + inside.len() as u16).to_be_bytes());
+    frame.extend([8, 0, 0, 0, 0, 0, 1, 0]);
+    frame.extend(&inside);
+    for (inner, expected) in [(0, 0x323e_8fc2), (ip, 0xd718_262a)] {
+        rig.all_to(tir(inner));
+        arrive(&rig, &frame);
+        assert_eq!(queues[0].0.poll(&rig).expect("a completion").rss_hash_result.get(), expected);
+    }
+}
