@@ -63,17 +63,12 @@ impl Kernel {
         check(&caps)?;
         let clock = firmware.queue.clock();
         let clock = clock.map(|page| Clock::new(page, caps.general(GeneralCaps::DEVICE_FREQUENCY_KHZ)));
+        let clock = clock.transpose()?;
         let dump_fill_mkey =
             if caps.has(GeneralCaps::DUMP_FILL_MKEY) { Some(start::dump_fill_mkey(firmware)?) } else { None };
-        let vectors = firmware.queue.vectors();
-        // The first vector is for asynchronous events; a device with one alone shares it.
-        let completion = vectors.saturating_sub(1).clamp(1, VECTORS_MAX);
-        let mut queues = vec![EventQueue::create(firmware, memory, 0, true)?];
-        for index in 0..completion {
-            let vector = (index + 1).min(vectors.saturating_sub(1));
-            queues.push(EventQueue::create(firmware, memory, vector, false)?);
-        }
-        let port = Port::start(firmware, &caps)?;
+        let mut queues = Vec::new();
+        let port = make_queues(firmware, memory, &mut queues).and_then(|()| Port::start(firmware, &caps));
+        let port = port.inspect_err(|_| queues.iter().rev().for_each(|queue| queue.destroy(firmware)))?;
         let general_uid = if !profile.no_devx && caps.general(GeneralCaps::LOG_MAX_UCTX) > 0 {
             start::create_user_context(firmware, 0).unwrap_or(0)
         } else {
@@ -83,7 +78,6 @@ impl Kernel {
             let uar = queues[0].uar();
             firmware.queue.uar(uar, true).is_some()
         };
-        let clock = clock.transpose()?;
         Ok(Loaded { caps, port, clock, queues, write_combining, general_uid, dump_fill_mkey })
     }
 
@@ -171,6 +165,23 @@ impl fmt::Debug for Loaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Loaded").field("port", &self.port).finish_non_exhaustive()
     }
+}
+
+/// The kernel's own event queues: one for asynchronous events, and one for each completion vector.
+fn make_queues(
+    firmware: &Firmware,
+    memory: &dyn DmaMemory,
+    queues: &mut Vec<EventQueue>,
+) -> Result<(), KernelError> {
+    let vectors = firmware.queue.vectors();
+    // The first vector is for asynchronous events; a device with one alone shares it.
+    let completion = vectors.saturating_sub(1).clamp(1, VECTORS_MAX);
+    queues.push(EventQueue::create(firmware, memory, 0, true)?);
+    for index in 0..completion {
+        let vector = (index + 1).min(vectors.saturating_sub(1));
+        queues.push(EventQueue::create(firmware, memory, vector, false)?);
+    }
+    Ok(())
 }
 
 /// What nothing works without. Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/uar.c`, which divides by the number of

@@ -11,10 +11,14 @@ mod devx;
 mod door;
 #[path = "model/event.rs"]
 mod event;
+#[path = "model/fault.rs"]
+mod fault;
 #[path = "model/flow.rs"]
 mod flow;
 #[path = "model/fuzz.rs"]
 mod fuzz;
+#[path = "model/matcher.rs"]
+mod matcher;
 #[path = "model/memory.rs"]
 mod memory;
 #[path = "model/queue.rs"]

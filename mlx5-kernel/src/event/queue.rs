@@ -87,7 +87,7 @@ impl EventQueue {
             input.extend_from_slice(&(pinned.dma + page as u64 * 4096).to_be_bytes());
         }
         let mut output = CreateEqOut::ZERO;
-        firmware.must(&input, &mut output)?;
+        firmware.must(&input, &mut output).inspect_err(|_| give_back(firmware, uar))?;
         let eqn = CreateEqOut::EQ_NUMBER.get(&output) as u8;
         let state = Mutex::new(State { _pinned: pinned, ring, registers, consumer: 0 });
         let queue = Self { eqn, vector, uar, state, again: AtomicBool::new(false) };
@@ -126,7 +126,7 @@ impl EventQueue {
     pub(crate) fn destroy(&self, firmware: &Firmware) {
         let destroy = naming(opcode::DESTROY_EQ, 0, self.eqn.into());
         let _ = firmware.execute(&destroy, &mut [0; SHORT]);
-        let _ = firmware.execute(&naming(opcode::DEALLOC_UAR, 0, self.uar), &mut [0; SHORT]);
+        give_back(firmware, self.uar);
     }
 }
 
@@ -171,12 +171,17 @@ fn fresh_ring(memory: &dyn DmaMemory, bytes: usize) -> Result<(Zone, Pinned), Ke
     Ok((ring, pinned))
 }
 
+fn give_back(firmware: &Firmware, uar: u32) {
+    let _ = firmware.execute(&naming(opcode::DEALLOC_UAR, 0, uar), &mut [0; SHORT]);
+}
+
 fn own_uar(firmware: &Firmware) -> Result<(u32, Registers), KernelError> {
     let input: [u8; SHORT] = begin(opcode::ALLOC_UAR, 0, 0);
     let mut output = AllocUarOut::ZERO;
     firmware.must(&input, &mut output)?;
     let number = AllocUarOut::UAR.get(&output);
-    let page = firmware.queue.uar(number, false).ok_or(KernelError::NoUar { number })?;
-    let registers = Arc::new(page).registers(uar::EQ_ARM..uar::EQ_ARM + 64)?;
+    let page = firmware.queue.uar(number, false).ok_or(KernelError::NoUar { number });
+    let registers = page.and_then(|page| Ok(Arc::new(page).registers(uar::EQ_ARM..uar::EQ_ARM + 64)?));
+    let registers = registers.inspect_err(|_| give_back(firmware, number))?;
     Ok((number, registers))
 }

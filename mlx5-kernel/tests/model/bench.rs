@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use pollux_eal::memory::Memory;
 use pollux_eal::region::Zone;
-use pollux_mlx5_abi::command::{header, opcode as op};
+use pollux_mlx5_abi::command::{header, opcode as op, status};
 use pollux_mlx5_abi::kernel::completion_queue::{self, CreateCqAnswer};
 use pollux_mlx5_abi::kernel::context::{ContextAnswer, ContextRequest, PdAnswer, context_flag, library};
 use pollux_mlx5_abi::kernel::queue_pair::{CreateQp, CreateQpAnswer, CreateRssQp, hash_function};
@@ -60,9 +60,22 @@ pub(crate) struct Seen {
     pub(crate) input: Vec<u8>,
 }
 
+/// What a faulty device does instead of answering.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    /// It refuses the command, which it did not carry out.
+    Refuse,
+    /// It carries it out and answers what comes of this number.
+    Noise(u64),
+    /// It answers no more.
+    Gone,
+}
+
 /// The device, with a record of its commands.
 pub(crate) struct Watch {
     device: Arc<Device>,
+    /// After how many more commands it does what.
+    pub(crate) faults: Mutex<Vec<(usize, Fault)>>,
     pub(crate) seen: Mutex<Vec<Seen>>,
 }
 
@@ -74,7 +87,25 @@ impl fmt::Debug for Watch {
 
 impl CommandQueue for Watch {
     fn execute(&self, input: &[u8], output: &mut [u8]) -> Result<(), Gone> {
-        self.device.execute(input, output)?;
+        match self.fault() {
+            None => self.device.execute(input, output)?,
+            Some(Fault::Refuse) => pollux_mlx5_abi::command::answer(output, status::INT_ERR, 0xbad),
+            Some(Fault::Noise(seed)) => {
+                self.device.execute(input, output)?;
+                let mut noise = seed | 1;
+                for byte in output.iter_mut().skip(8) {
+                    // As Marsaglia's xorshift has it.
+                    noise ^= noise << 13;
+                    noise ^= noise >> 7;
+                    noise ^= noise << 17;
+                    *byte = noise as u8;
+                }
+            }
+            Some(Fault::Gone) => {
+                self.device.remove();
+                return Err(Gone);
+            }
+        }
         let head = header(input).expect("a command has a head");
         self.seen.lock().unwrap().push(Seen {
             opcode: head.opcode,
@@ -113,6 +144,24 @@ impl CommandQueue for Watch {
 }
 
 impl Watch {
+    pub(crate) fn new(device: &Arc<Device>) -> Self {
+        Self { device: Arc::clone(device), seen: Mutex::default(), faults: Mutex::default() }
+    }
+
+    /// What is due with this command.
+    fn fault(&self) -> Option<Fault> {
+        let mut due = None;
+        self.faults.lock().unwrap().retain_mut(|(after, fault)| {
+            if *after == 0 {
+                due = Some(*fault);
+                return false;
+            }
+            *after -= 1;
+            true
+        });
+        due
+    }
+
     /// Commands of that kind that the device carried out.
     pub(crate) fn done(&self, opcode: u16) -> Vec<Seen> {
         let seen = self.seen.lock().unwrap();
@@ -194,7 +243,7 @@ impl Bench {
     pub(crate) fn with(profile: DoorProfile, config: DeviceConfig) -> Self {
         let wire = Script::default();
         let device = Device::new(config, Box::new(wire.clone())).expect("there is memory");
-        let watch = Arc::new(Watch { device: Arc::clone(&device), seen: Mutex::default() });
+        let watch = Arc::new(Watch::new(&device));
         let memory = Arc::new(device.memory().clone());
         let kernel = Kernel::new(Arc::clone(&watch) as Arc<dyn CommandQueue>, memory, profile);
         let kernel = match kernel {
