@@ -74,8 +74,6 @@ pub struct Arguments {
     pub relaxed_ordering: bool,
     /// `cqe_size`: bytes of a completion.
     pub cqe_bytes: usize,
-    /// `allow_duplicate_pattern`: two rules with the same pattern may be there.
-    pub duplicate_patterns: bool,
 }
 
 /// Queues from which on striding pays. Source: DPDK `MLX5_MPRQ_MIN_RXQS`.
@@ -110,7 +108,6 @@ impl Default for Arguments {
             netlink: true,
             relaxed_ordering: true,
             cqe_bytes: 64,
-            duplicate_patterns: true,
         }
     }
 }
@@ -232,7 +229,13 @@ impl Arguments {
         flag(&mut read.register_pools, keys.flag("mr_mempool_reg_en")?);
         flag(&mut read.register_met, keys.flag("mr_ext_memseg_en")?);
         flag(&mut read.netlink, keys.flag("vf_nl_en")?);
-        flag(&mut read.duplicate_patterns, keys.flag("allow_duplicate_pattern")?);
+        if keys.flag("allow_duplicate_pattern")? == Some(false) {
+            return Err(keys.bad(
+                "allow_duplicate_pattern",
+                "0",
+                "is not possible: the kernel takes rules of one pattern as they come; leave it out",
+            ));
+        }
         flag(&mut read.relaxed_ordering, keys.flag("relaxed_ordering")?);
         if let Some(bytes) = keys.choice("cqe_size", &["64", "128"])? {
             read.cqe_bytes = [64, 128][bytes];
@@ -279,7 +282,7 @@ mod tests {
             ("vf_nl_en=0", Arguments { netlink: false, ..Arguments::default() }),
             ("relaxed_ordering=0", Arguments { relaxed_ordering: false, ..Arguments::default() }),
             ("cqe_size=128", Arguments { cqe_bytes: 128, ..Arguments::default() }),
-            ("allow_duplicate_pattern=0", Arguments { duplicate_patterns: false, ..Arguments::default() }),
+            ("allow_duplicate_pattern=1", Arguments::default()),
             ("class=eth", Arguments::default()),
         ] {
             assert_eq!(parse(&format!("mlx5_0,{text}")), Ok(changed), "{text}");
@@ -304,6 +307,7 @@ mod tests {
             ("sq_db_nc=3", "is not one of 0, 1, 2"),
             ("sq_db_nc=1,tx_db_nc=1", "old name"),
             ("class=vdpa", "is not eth"),
+            ("allow_duplicate_pattern=0", "as they come"),
             ("cqe_size=32", "is not one of 64, 128"),
             ("rx_vec_en=yes", "neither 0 nor 1"),
         ] {

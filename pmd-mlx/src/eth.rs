@@ -11,6 +11,7 @@ mod recovery;
 pub mod rq;
 pub mod rss;
 pub mod rx;
+mod speed;
 pub mod sq;
 mod stats;
 pub mod tx;

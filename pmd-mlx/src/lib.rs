@@ -1,8 +1,47 @@
 //! The poll-mode driver for ConnectX adapters.
 //!
 //! Control goes through [`pollux_uverbs::Context`], to the kernel's file or a model; data through rings, doorbell records
-//! and registers that are memory in both cases.
+//! and registers that are memory in both cases. The kernel keeps its own interface on the function: rules decide what comes
+//! here, the rest stays there.
+//!
+//! ```text
+//!   bringup ── PortSpec: channel, interface, arguments, memory
+//!        │
+//!   Mlx5Port (eth::port) ── context ── uar ── dbrec ── mr, key          one device, its doorbells, records and memory
+//!        │        │  └───── netdev                                      address, MTU, link: the kernel's interface
+//!        │        ├─ filter  rss  flow                                  which packets come, and to which queue
+//!        │        ├─ stats  recovery  dump                              what is counted; queues in error
+//!        │        └─ object ── eth::verbs   the kernel's objects        (dv_flow_en=0)
+//!        │                 └── eth::devx    the firmware's              (dv_flow_en=1, the default)
+//!        │
+//!   RxQueue (eth::rx)   TxQueue (eth::tx)     values that go to lcores: no call into the kernel from here on
+//!     rq  cq              sq  cq
+//! ```
+//!
+//! Called by `bringup`; calls `port` (the traits it implements), `uverbs`, `mlx5-abi`, `mempool`, `eal`, `frame-io`.
+//!
+//! # From open to close
+//! 1. [`Mlx5Port::open`] opens the context, with the right to send firmware commands if `dv_flow_en=1` and they may be had,
+//!    else without, and says so in one line. Pools that exist or will be made are registered whole.
+//! 2. Queue set-up takes a doorbell page of the queue's own (allocated, or on kernels before 5.7 the static one that the
+//!    kernel chose), makes completion queue and queue, and hands ring, record and registers to the data half.
+//! 3. Start makes the table, a hash queue for each kind of packet, and the default rules; stop takes them away. Queues stay.
+//! 4. A completion with an error parks its queue. The thread `control-mlx5` finds it within 20 ms and takes it through
+//!    ERROR and RESET back to work; what was lost is counted.
+//! 5. A device that goes away (an event, or `EIO`) shuts the port's gate. What it may still write stays allocated until its
+//!    file is closed, with the last of the port and its queues.
+//!
+//! Whichever goes first, queue or port: the device's queue is reset before its buffers are.
+//!
+//! # Memory
+//! The device knows memory by key and by an address of its own, which differs from the process's by whole pages if the
+//! kernel is told so; the difference travels with the key ([`key::Key`]). Tests run with one that no address has by chance.
+//!
+//! # What it needs
+//! `CAP_NET_RAW` for queues and rules; locked memory for pools and rings; `CAP_NET_ADMIN` to change the interface, and for
+//! nothing else.
 
+pub mod clock;
 pub mod context;
 pub mod cq;
 pub mod dbrec;

@@ -21,10 +21,11 @@ use pollux_eal::topology::SocketId;
 use pollux_mempool::Subscription;
 use pollux_mlx5_abi::doorbell::uar;
 use pollux_port::driver::{
-    FlowDriver, PortDriver, RssDriver, RxBurst, RxSetup, TxBurst, TxSetup, VlanDriver,
+    ClockDriver, FlowDriver, PortDriver, RssDriver, RxBurst, RxSetup, TxBurst, TxSetup, VlanDriver,
 };
 use pollux_port::{
-    Direction, EventSink, Gate, Link, MacAddr, PortConfig, PortError, PortInfo, QueueId, RxOffloads,
+    DeviceClock, Direction, EventSink, Gate, Link, MacAddr, PortConfig, PortError, PortInfo, QueueId,
+    RxOffloads,
 };
 use pollux_uverbs::Channel;
 
@@ -41,12 +42,14 @@ use super::recovery::{Watch, Watched};
 use super::rq::Rq;
 use super::rss::{self, Hashing};
 use super::rx::RxQueue;
+use super::speed;
 use super::sq::Sq;
 use super::stats::Counted;
 use super::tx::TxQueue;
 use super::verbs::{self, Verbs};
 use crate::MlxError;
-use crate::context::{Device, Opening};
+use crate::clock::AdapterClock;
+use crate::context::{Device, Opening, PORT};
 use crate::dbrec::DoorbellRecord;
 use crate::devargs::{Arguments, DoorbellMapping};
 use crate::key::Keys;
@@ -143,6 +146,7 @@ pub struct Mlx5Port {
     arguments: Arguments,
     info: PortInfo,
     counted: Counted,
+    clock: Option<AdapterClock>,
     /// First of the priorities of default rules.
     pub(super) priority: u16,
     pub(super) wanted: Wanted,
@@ -207,6 +211,7 @@ impl Mlx5Port {
             arguments: spec.arguments,
             info,
             counted: Counted::default(),
+            clock: None,
             priority: highest + 1 - LEVELS,
             wanted: Wanted { mac, ..Wanted::default() },
             spread_spec: SpreadSpec { table: vec![0], key: DEFAULT_KEY, kinds: Vec::new() },
@@ -466,6 +471,24 @@ impl Mlx5Port {
         Ok(Box::new(data))
     }
 
+    /// The link as the interface tells it, its speed as the kernel's RDMA half codes it where the interface does not.
+    fn told_link(&self) -> Link {
+        let mut link = self.netdev.link().unwrap_or_default();
+        if let Some(device) = self.device.as_ref().filter(|device| !device.is_gone()) {
+            if link.up
+                && link.speed_mbps.is_none()
+                && let Ok(told) = device.context().query_port(PORT)
+            {
+                let port = told.legacy_resp;
+                (link.speed_mbps, link.lanes) =
+                    speed::of(port.active_speed, told.active_speed_ex, port.active_width);
+            }
+        } else {
+            link.up = false;
+        }
+        link
+    }
+
     fn netdev_error(&self, what: &str) -> impl FnOnce(std::io::Error) -> PortError {
         let name = self.netdev.name();
         let what = format!("{what} of {name}");
@@ -575,6 +598,7 @@ impl PortDriver for Mlx5Port {
         self.destroy_queues();
         self.watch = None;
         self.watched = None;
+        self.clock = None;
         self._pools = None;
         self.registry = None;
         self.backend = None;
@@ -612,7 +636,7 @@ impl PortDriver for Mlx5Port {
         if self.watch.is_none() {
             self.look();
         }
-        self.netdev.link().unwrap_or_default()
+        self.told_link()
     }
 
     fn set_link_up(&mut self, up: bool) -> Result<(), PortError> {
@@ -668,6 +692,13 @@ impl PortDriver for Mlx5Port {
         self.want(|wanted| wanted.groups = groups.to_vec())
     }
 
+    fn clock(&mut self) -> Result<&mut dyn ClockDriver, PortError> {
+        if self.clock.is_none() {
+            self.clock = Some(AdapterClock::open(self.device()?)?);
+        }
+        Ok(self)
+    }
+
     fn rss(&mut self) -> Result<&mut dyn RssDriver, PortError> {
         Ok(self)
     }
@@ -678,6 +709,13 @@ impl PortDriver for Mlx5Port {
 
     fn vlan(&mut self) -> Result<&mut dyn VlanDriver, PortError> {
         Ok(self)
+    }
+}
+
+impl ClockDriver for Mlx5Port {
+    fn read_clock(&mut self) -> Result<DeviceClock, PortError> {
+        let closed = || PortError::device("read the device's clock", Closed);
+        self.clock.as_ref().ok_or_else(closed)?.read()
     }
 }
 

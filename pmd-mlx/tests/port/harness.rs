@@ -74,9 +74,10 @@ pub(crate) const SHIFT_PAGES: u64 = 0x1_2345;
 
 /// A model device with its kernel's half.
 pub(crate) struct Station {
+    /// Ends before the registers are unmapped: the next device may have their addresses.
+    _observation: Observation,
     pub(crate) device: Arc<Device>,
     pub(crate) kernel: Arc<Kernel>,
-    _observation: Observation,
 }
 
 impl Station {

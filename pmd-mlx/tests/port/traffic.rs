@@ -1,10 +1,14 @@
 //! Frames from one port to another, through either back end and every kind of door and card.
 
+use std::time::{Duration, Instant};
+
+use pollux_mlx5_abi::syndrome::Syndrome;
 use pollux_mlx5_kernel::DoorProfile;
+use pollux_mlx5_model::fault::{EntryFault, FaultPlan};
 use pollux_mlx5_model::{DeviceConfig, Traits};
-use pollux_pmd_mlx::Arguments;
 use pollux_pmd_mlx::devargs::{Compression, DoorbellMapping};
-use pollux_port::{PortConfig, TxOffloads};
+use pollux_pmd_mlx::{Arguments, Mlx5Port, PortSpec};
+use pollux_port::{Port, PortConfig, PortId, PortState, TxOffloads};
 
 use crate::harness::{A, B, Pair, burst, frame, pool, received};
 
@@ -140,4 +144,46 @@ fn frames_pass_with_every_argument() {
             exchange(&Pair::new(DoorProfile::default()), &arguments, 4);
         }
     }
+}
+
+#[test]
+fn a_port_is_watched_on_a_thread_of_its_own() {
+    let failing = EntryFault { nth: 3, syndrome: Syndrome { code: Syndrome::LOCAL_PROT_ERR, vendor: 0x51 } };
+    let plan = FaultPlan { send_errors: vec![failing], ..FaultPlan::default() };
+    let pair = Pair::with(DoorProfile::default(), |config| DeviceConfig { faults: plan.clone(), ..config });
+    let pool = pool("p", 4096);
+    let spec = PortSpec { watch: true, ..pair.a.spec(Arguments::default()) };
+    let mut a = Port::new(PortId(0), "watched", Box::new(Mlx5Port::open(spec).expect("a port")));
+    let mut b = pair.b.open(Arguments::default());
+    let mut queues_a = a.bring_up(PortConfig::queues(1, 1, &pool)).expect("up");
+    let mut queues_b = b.bring_up(PortConfig::queues(1, 1, &pool)).expect("up");
+    let mut came = 0;
+    let until = Instant::now() + Duration::from_secs(10);
+    for number in 0.. {
+        let mut one = burst(&pool, &[frame(B, A, number, 100)]);
+        queues_a.tx[0].tx_burst(&mut one);
+        pair.settle();
+        came = if received(&mut queues_b, 0).is_empty() { 0 } else { came + 1 };
+        let recovered = a.xstats().iter().any(|stat| stat.name == "tx_q0_recoveries" && stat.value == 1);
+        if recovered && came == 5 {
+            break;
+        }
+        assert!(Instant::now() < until, "nobody set the queue to work again");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let first = a.read_clock().expect("a clock");
+    pair.settle();
+    std::thread::sleep(Duration::from_millis(2));
+    pair.a.device.step(1);
+    let second = a.read_clock().expect("a clock");
+    assert!(first.hz > 0 && second.ticks > first.ticks, "{first:?} {second:?}");
+    pair.a.device.set_link(false);
+    assert!(!a.link().up);
+    pair.a.kernel.remove();
+    pair.a.device.remove();
+    while a.state() != PortState::Gone {
+        assert!(Instant::now() < until, "nobody saw the device go");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(!a.link().up);
 }
