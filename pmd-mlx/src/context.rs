@@ -18,7 +18,7 @@ use pollux_uverbs::{Channel, Context, Driver, Errno, PdHandle, UverbsError};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::MlxError;
-use crate::dbrec::{DoorbellRecord, DoorbellRecords, RECORD_BYTES};
+use crate::dbrec::{DoorbellRecord, DoorbellRecords};
 use crate::memlock;
 
 /// The one port of an Ethernet function.
@@ -185,10 +185,12 @@ impl Device {
             return Ok(record);
         }
         let page = DoorbellRecords::new(self.zone("doorbell records", RECORD_PAGE_BYTES)?);
-        let record = page.take().expect("a new page has all its records");
+        let record = page.take();
         records.push(page);
-        debug_assert!(RECORD_BYTES < RECORD_PAGE_BYTES);
-        Ok(record)
+        record.ok_or_else(|| MlxError::Device {
+            device: self.name.clone(),
+            problem: "a new page of doorbell records has none".into(),
+        })
     }
 
     /// Runs a call that pins `bytes` for a pool or a queue, and says what is wrong when that is the limit on locked

@@ -85,7 +85,6 @@ impl Registry {
 
     /// Has every pool registered when it is made and deregistered when it ends, those that live now included, until the
     /// answer is dropped.
-    #[must_use]
     pub fn follow_pools(self: &Arc<Self>) -> Subscription {
         let this = Arc::downgrade(self);
         pollux_mempool::subscribe(move |event| {

@@ -161,6 +161,9 @@ pub struct Mlx5Port {
     tx_queues: usize,
 }
 
+/// What an open port works with.
+pub(super) type Parts<'a> = (&'a Arc<Device>, &'a Arc<dyn Backend>, &'a Arc<Registry>);
+
 impl Mlx5Port {
     /// Opens a port.
     ///
@@ -195,7 +198,7 @@ impl Mlx5Port {
         } else {
             None
         };
-        let info = PortInfo { rss: Some(rss::INFO), ..plan::info(&device, &*spec.netdev, &spec.arguments) };
+        let info = PortInfo { rss: Some(rss::INFO), ..plan::info(&device, &*spec.netdev) };
         Ok(Self {
             rules: Rules::default(),
             filter: Filter::default(),
@@ -248,7 +251,7 @@ impl Mlx5Port {
         self.device.as_ref().ok_or_else(|| PortError::device("use the device", Closed))
     }
 
-    pub(super) fn parts(&self) -> Result<(&Arc<Device>, &Arc<dyn Backend>, &Arc<Registry>), PortError> {
+    pub(super) fn parts(&self) -> Result<Parts<'_>, PortError> {
         match (&self.device, &self.backend, &self.registry) {
             (Some(device), Some(backend), Some(registry)) => Ok((device, backend, registry)),
             _ => Err(PortError::device("use the device", Closed)),

@@ -90,7 +90,8 @@ fn frames_pass_every_door() {
 
 #[test]
 fn frames_pass_on_every_card() {
-    let cards: [(&str, fn(&mut Traits)); 7] = [
+    type Change = fn(&mut Traits);
+    let cards: [(&str, Change); 7] = [
         ("layer 2 inline", |traits| {
             traits.needs_inline_l2 = true;
             traits.enhanced_multi_packet = false;

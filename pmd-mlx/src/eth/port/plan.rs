@@ -49,12 +49,12 @@ fn log2(count: usize) -> u8 {
 }
 
 /// What the port can do.
-pub(crate) fn info(device: &Device, netdev: &dyn Netdev, arguments: &Arguments) -> PortInfo {
+pub(crate) fn info(device: &Device, netdev: &dyn Netdev) -> PortInfo {
     let caps = RawPacketCaps::from_bits_retain(device.attributes.raw_packet_caps);
     let older = DeviceCaps::from_bits_retain(device.attributes.device_cap_flags_ex);
     let checksums = caps.contains(RawPacketCaps::IP_CSUM) || older.contains(DeviceCaps::RAW_IP_CSUM);
     let strip = caps.contains(RawPacketCaps::CVLAN_STRIPPING);
-    let tso = raw(device.mlx5.tso_caps.supported_qpts).then_some(device.mlx5.tso_caps.max_tso).unwrap_or(0);
+    let tso = if raw(device.mlx5.tso_caps.supported_qpts) { device.mlx5.tso_caps.max_tso } else { 0 };
     let mut rx = RxOffloads::SCATTER | RxOffloads::RSS_HASH | RxOffloads::VLAN_FILTER;
     rx.set(RxOffloads::CHECKSUM, checksums);
     rx.set(RxOffloads::VLAN_STRIP, strip);
@@ -75,7 +75,6 @@ pub(crate) fn info(device: &Device, netdev: &dyn Netdev, arguments: &Arguments) 
         let max = u16::try_from(most).unwrap_or(DESCRIPTORS_MAX).clamp(1, DESCRIPTORS_MAX);
         DescriptorLimits { min: DESCRIPTORS_MIN.min(max), max, align: 1, default: 1024.min(max) }
     };
-    let _ = arguments;
     PortInfo {
         driver: DRIVER,
         device: Some(netdev.name()),

@@ -172,7 +172,7 @@ impl Meta {
             FLOW_TAG_FLAG => RxFlags::FLOW,
             _ => RxFlags::FLOW | RxFlags::MARK,
         };
-        self.flags = self.flags - (RxFlags::FLOW | RxFlags::MARK) | found & rq.want;
+        self.flags = (self.flags - (RxFlags::FLOW | RxFlags::MARK)) | (found & rq.want);
         self.mark = tag.wrapping_sub(1);
     }
 
