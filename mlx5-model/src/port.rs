@@ -100,6 +100,9 @@ pub(crate) struct Port {
     pub(crate) promiscuous_multicast: bool,
     pub(crate) vlans: Vec<u16>,
     pub(crate) counters: PortCounters,
+    /// A frame that the wire did not take yet: its length, and its bytes.
+    waiting: Option<usize>,
+    waiting_frame: Vec<u8>,
 }
 
 impl Port {
@@ -119,6 +122,8 @@ impl Port {
             promiscuous_multicast: false,
             vlans: Vec::new(),
             counters: PortCounters::default(),
+            waiting: None,
+            waiting_frame: Vec::new(),
         }
     }
 
@@ -126,9 +131,10 @@ impl Port {
         self.admin_up && !self.held_down && self.wire.is_up()
     }
 
-    /// What the wire does by itself, once a step.
-    pub(crate) fn poll(&mut self) {
+    /// What the wire does by itself, once a step; true when it took a frame that had waited.
+    pub(crate) fn poll(&mut self) -> bool {
         self.wire.poll();
+        self.waiting.is_some() && self.send_waiting()
     }
 
     /// Whether the wire's other end can be made to wait.
@@ -142,7 +148,7 @@ impl Port {
     }
 
     pub(crate) fn is_pending(&self) -> bool {
-        self.wire.is_pending()
+        self.waiting.is_some() || self.wire.is_pending()
     }
 
     /// The longest frame that goes in and out.
@@ -150,9 +156,38 @@ impl Port {
         usize::from(self.mtu) + HEADER_BYTES_MAX
     }
 
-    /// Puts a frame on the wire, padded to the least that Ethernet allows. `false`: not now.
+    /// Whether the port takes a frame now: none waits for the wire any more.
+    #[inline]
+    pub(crate) fn is_ready(&mut self) -> bool {
+        self.waiting.is_none() || self.send_waiting()
+    }
+
+    #[cold]
+    fn send_waiting(&mut self) -> bool {
+        let Some(bytes) = self.waiting.take() else { return true };
+        if self.is_held_down() {
+            self.counters.sent_while_down += 1;
+            return true;
+        }
+        let frame = &self.waiting_frame[..bytes];
+        match self.wire.send(frame) {
+            Sent::Yes => self.counters.sent.add(frame, bytes),
+            Sent::Busy => self.waiting = Some(bytes),
+        }
+        self.waiting.is_none()
+    }
+
+    fn is_held_down(&self) -> bool {
+        self.held_down || !self.admin_up
+    }
+
+    /// Puts a frame on the wire, padded to the least that Ethernet allows. One that the wire does not take now is kept, and
+    /// the port takes no other meanwhile. `false`: not now.
     #[inline]
     pub(crate) fn send(&mut self, frame: &[u8]) -> bool {
+        if !self.is_ready() {
+            return false;
+        }
         let mut padded = [0; FRAME_BYTES_MIN];
         let frame = if frame.len() < FRAME_BYTES_MIN {
             padded[..frame.len()].copy_from_slice(frame);
@@ -160,21 +195,19 @@ impl Port {
         } else {
             frame
         };
-        if !self.told_up && !self.is_up() {
-            self.counters.sent_while_down += 1;
-            return true;
-        }
-        if self.held_down || !self.admin_up {
+        if self.is_held_down() || !self.told_up && !self.wire.is_up() {
             self.counters.sent_while_down += 1;
             return true;
         }
         match self.wire.send(frame) {
-            Sent::Yes => {
-                self.counters.sent.add(frame, frame.len());
-                true
+            Sent::Yes => self.counters.sent.add(frame, frame.len()),
+            Sent::Busy => {
+                self.waiting_frame.clear();
+                self.waiting_frame.extend_from_slice(frame);
+                self.waiting = Some(frame.len());
             }
-            Sent::Busy => false,
         }
+        true
     }
 
     /// The next frame from the wire that the port lets in: its bytes in `room`. `Some(None)`: one came and was dropped.

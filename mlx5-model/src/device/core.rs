@@ -91,7 +91,7 @@ impl Core {
     /// One turn.
     pub(crate) fn step(&mut self, bus: &mut Bus<'_>, bar: &Bar, budget: usize) -> bool {
         let mut some = false;
-        self.port.poll();
+        some |= self.port.poll();
         let up = self.port.is_up();
         if up != self.port.told_up {
             self.port.told_up = up;

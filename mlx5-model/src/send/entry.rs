@@ -64,6 +64,9 @@ pub(super) fn carry_out(
     bytes: &[u8],
     sent: usize,
 ) -> Outcome {
+    if control.opcode() != send::NOP && !around.port.is_ready() {
+        return Outcome::Busy(sent);
+    }
     let outcome = match control.opcode() {
         send::NOP => return Outcome::Done(0),
         send::SEND | send::TSO if control.modifier() == 0 => {
@@ -231,6 +234,9 @@ fn many_frames(
             rest = skip_data(rest)?;
             index += 1;
             continue;
+        }
+        if !around.port.is_ready() {
+            return Ok(Outcome::Busy(index));
         }
         let mut gather = Gather { frame: &mut scratch.frame[start..], bytes: 0, most };
         rest = take_data(&mut gather, queue, around, rest)?;

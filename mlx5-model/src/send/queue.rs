@@ -60,8 +60,8 @@ pub(crate) struct Queue {
     /// Block of the next entry, and the one after the last posted; they run on past the ring's end.
     pub(crate) next: u16,
     pub(crate) posted: u16,
-    /// Frames of the next entry that are on the wire already.
-    sent: usize,
+    /// The next entry was begun and waits for the wire: so many of its frames are out.
+    begun: Option<usize>,
     /// An error was reported since the queue became ready.
     failed: bool,
     /// Nothing can be reported any more.
@@ -103,7 +103,7 @@ impl Queue {
             context,
             next: 0,
             posted: 0,
-            sent: 0,
+            begun: None,
             failed: false,
             dead: false,
             came_along: None,
@@ -117,7 +117,7 @@ impl Queue {
     /// To a new state; RESET forgets all that was posted.
     pub(crate) fn become_state(&mut self, state: State) {
         if state == State::Reset {
-            (self.next, self.posted, self.sent) = (0, 0, 0);
+            (self.next, self.posted, self.begun) = (0, 0, None);
         }
         if state == State::Ready {
             (self.failed, self.dead) = (false, false);
@@ -254,25 +254,25 @@ impl Queue {
                 }
                 break;
             };
-            if self.came_along.take_if(|block| *block == control.index()).is_none() && self.sent == 0 {
+            if self.begun.is_none() && self.came_along.take_if(|block| *block == control.index()).is_none() {
                 fetched += bytes.len();
             }
-            if self.sent == 0
+            if self.begun.is_none()
                 && let Some(syndrome) = around.bus.faults.send_entry()
             {
                 self.fail(around, control.opcode(), Failure(syndrome));
                 *done += 1;
                 continue;
             }
-            match entry::carry_out(self, around, scratch, control, bytes, self.sent) {
+            match entry::carry_out(self, around, scratch, control, bytes, self.begun.unwrap_or(0)) {
                 Outcome::Done(frames) => {
                     *done += frames.max(1);
-                    self.sent = 0;
+                    self.begun = None;
                     self.complete(around, control);
                     self.next = self.next.wrapping_add(blocks as u16);
                 }
                 Outcome::Busy(sent) => {
-                    self.sent = sent;
+                    self.begun = Some(sent);
                     goes_on = false;
                     break;
                 }
@@ -321,7 +321,7 @@ impl Queue {
     fn fail(&mut self, around: &mut Around<'_, '_>, opcode: u8, failure: Failure) {
         self.state = State::Error;
         self.failed = true;
-        self.sent = 0;
+        self.begun = None;
         let counter = self.next;
         let pushed = around.completions.push_error(
             around.bus,

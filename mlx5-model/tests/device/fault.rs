@@ -144,3 +144,29 @@ fn memory_that_is_not_pinned_any_more_is_not_touched() {
     rig.settle();
     assert_eq!(cq.error(&rig).syndrome(), Syndrome { code: Syndrome::LOCAL_PROT_ERR, vendor: 0x55 });
 }
+
+#[test]
+fn an_entry_that_waits_for_the_wire_counts_once() {
+    use pollux_mlx5_model::ledger::Crossing;
+    let (rig, _) = rig("send-error:3/4");
+    let mut cq = rig.cq(6);
+    let mut sq = rig.sq(6, &cq);
+    rig.wire.ends().room = Some(0);
+    let before = rig.device.ledger().total();
+    for mark in 0..3 {
+        sq.write(&rig, send::SEND, &plain(&rig, &frame(64, mark)), Completion::Always);
+    }
+    sq.ring(&rig);
+    for _ in 0..10 {
+        rig.device.step(64);
+    }
+    rig.wire.ends().room = None;
+    rig.settle();
+    assert_eq!(rig.wire.ends().sent.len(), 2, "the third fails, not the first one's third try");
+    assert_eq!(cq.poll(&rig).map(|entry| entry.wqe_counter.get()), Some(0));
+    assert_eq!(cq.poll(&rig).map(|entry| entry.wqe_counter.get()), Some(1));
+    assert_eq!(cq.error(&rig).wqe_counter.get(), 2);
+    let spent = rig.device.ledger().total() - before;
+    assert_eq!(spent.of(Crossing::SendEntry).bytes, 3 * 48);
+    assert_eq!(spent.of(Crossing::SendPayload).bytes, 2 * 64);
+}
