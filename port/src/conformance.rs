@@ -110,10 +110,10 @@ pub const ALL: &[(&str, Check)] = &[
     ("flow_rules", flow_rules),
     ("vlan", vlan),
     ("queue_start_and_stop", queue_start_and_stop),
-    ("clock", clock),
     ("rx_interrupts", rx_interrupts),
     ("events", events),
     ("tx_prepare", tx_prepare),
+    ("clock", clock),
 ];
 
 /// Runs all checks, naming each on standard output before it runs.

@@ -32,7 +32,7 @@ pub fn rss(fixture: &dyn Fixture) {
     let info = rig.port.info().rss.expect("what a port has it states");
     assert_eq!(before.key.as_ref().map(Vec::len), Some(info.key_bytes), "the key in use is told");
     let wanted = RssConfig {
-        fields: info.fields & (HashFields::IP | HashFields::L4_SIDES),
+        fields: info.fields & (HashFields::IP | HashFields::L3_SRC_ONLY),
         key: Some((0..info.key_bytes).map(|at| at as u8 ^ 0x5a).collect()),
         algorithm: info.algorithms[0],
     };
