@@ -157,6 +157,8 @@ pub struct Mlx5Port {
     /// The VLANs that are let in, also while the filter is off.
     pub(super) vlans: Vec<u16>,
     pub(super) started: bool,
+    /// The MTU that the rx queues were set up for.
+    queues_mtu: Option<u32>,
     rx_queues: usize,
     tx_queues: usize,
 }
@@ -222,6 +224,7 @@ impl Mlx5Port {
             strips: Vec::new(),
             vlans: Vec::new(),
             started: false,
+            queues_mtu: None,
             rx_queues: 0,
             tx_queues: 0,
         })
@@ -547,6 +550,7 @@ impl PortDriver for Mlx5Port {
         self.unspread();
         self.destroy_queues();
         self.counted.configured(self.backend.as_deref(), &*self.netdev);
+        self.queues_mtu = None;
         self.rx_queues = config.rx_queues.len();
         self.tx_queues = config.tx_queues.len();
         let hash_wanted = config.rx_offloads.contains(RxOffloads::RSS_HASH)
@@ -568,6 +572,7 @@ impl PortDriver for Mlx5Port {
         let plan = RxPlan::new(self.device()?, &self.arguments, &setup, mtu, self.rx_queues)?;
         self.strips[usize::from(setup.queue.0)] = plan.vlan_strip;
         self.counted.queue(&setup.counters);
+        self.queues_mtu = Some(self.queues_mtu.map_or(mtu, |known| known.min(mtu)));
         self.make_rx(&setup, &plan).map_err(|error| PortError::device("set up an rx queue", error))
     }
 
@@ -651,6 +656,15 @@ impl PortDriver for Mlx5Port {
     }
 
     fn set_mtu(&mut self, mtu: u32) -> Result<(), PortError> {
+        if let Some(most) = self.queues_mtu.filter(|most| mtu > *most) {
+            return Err(PortError::Limit {
+                port: String::new(),
+                what: "MTU for the rx queues as they are set up (configure the port with a larger one)",
+                value: mtu.into(),
+                min: self.info.min_mtu.into(),
+                max: most.into(),
+            });
+        }
         self.netdev.set_mtu(mtu).map_err(self.netdev_error("change the MTU"))
     }
 

@@ -227,3 +227,23 @@ fn what_cannot_be_opened_says_why() {
     let said = open(DoorProfile { no_net_raw: true, ..DoorProfile::default() }).expect_err("no right");
     assert!(said.contains("CAP_NET_RAW"), "{said}");
 }
+
+#[test]
+fn an_mtu_beyond_the_queues_is_refused() {
+    let pair = Pair::new(DoorProfile::default());
+    let pool = pool("p", 4096);
+    let mut port = pair.a.open(Arguments::default());
+    let queues = port.bring_up(PortConfig::queues(1, 1, &pool)).expect("up");
+    let said = whole(&port.set_mtu(1501).expect_err("the queue is for 1500"));
+    assert!(
+        said.contains("MTU for the rx queues as they are set up") && said.contains("68 to 1500"),
+        "{said}"
+    );
+    port.set_mtu(1400).expect("smaller");
+    port.set_mtu(1500).expect("as before");
+    port.stop().expect("stopped");
+    drop(queues);
+    let config = PortConfig { mtu: Some(9000), ..PortConfig::queues(1, 1, &pool) };
+    drop(port.bring_up(config).expect("set up for it"));
+    assert_eq!(port.mtu().expect("told"), 9000);
+}
