@@ -337,3 +337,35 @@ fn of_one_priority_the_rule_of_the_higher_layer_wins() {
         rig.end();
     }
 }
+
+#[test]
+fn tags_are_taken_out_where_and_while_that_is_on() {
+    for way in Way::BOTH {
+        let mut rig = Rig::new(way, 1, |config| config.rx_offloads = RxOffloads::VLAN_STRIP);
+        let tagged = Packet { vlan: Some(0x6123), ..Packet::v4((1, 1), Transport::Udp(1, 2)) };
+        let bare = Packet { vlan: None, ..tagged };
+        let strips = |rig: &mut Rig| {
+            let (_, mbuf) = rig.arrive_changed(&tagged).expect("comes in");
+            let stripped = mbuf.rx_flags().contains(RxFlags::VLAN_STRIPPED | RxFlags::VLAN);
+            let wanted = if stripped { bare } else { tagged };
+            assert!(mbuf.data().starts_with(&wanted.frame()[..34]), "{stripped}: {:02x?}", mbuf.data());
+            assert!(!stripped || mbuf.vlan_tci() == 0x6123, "the tag goes with the packet");
+            stripped
+        };
+        assert!(strips(&mut rig));
+        let (_, mbuf) = rig.arrive(&bare).expect("comes in");
+        assert!(!mbuf.rx_flags().contains(RxFlags::VLAN_STRIPPED), "no tag, none taken out");
+        drop(mbuf);
+        rig.port.set_vlan_offloads(RxOffloads::empty()).expect("turns it off");
+        assert!(!strips(&mut rig));
+        rig.port.set_vlan_strip_on_queue(QueueId(0), true).expect("turns it on");
+        assert!(strips(&mut rig));
+        rig.end();
+
+        let mut without = plain(way);
+        without.port.set_vlan_strip_on_queue(QueueId(1), false).expect("off is off");
+        let refused = without.port.set_vlan_strip_on_queue(QueueId(1), true).expect_err("not set up for it");
+        assert!(refused.is_unsupported() && refused.to_string().contains("without VLAN_STRIP"), "{refused}");
+        without.end();
+    }
+}
