@@ -23,7 +23,7 @@ use pollux_uverbs::event::CompChannel;
 use pollux_uverbs::qp::{Qp, QpHome, QpRequest};
 use pollux_uverbs::wq::{RwqIndTable, Wq, WqRequest};
 use pollux_uverbs::{
-    Context, CqHandle, Driver, Errno, Page, PdHandle, RwqIndTableHandle, UverbsError, WqHandle,
+    Channel, Context, CqHandle, Driver, Errno, Page, PdHandle, RwqIndTableHandle, UverbsError, WqHandle,
 };
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -262,6 +262,11 @@ impl Bench {
     }
 
     pub(crate) fn try_open(&self, devx: bool) -> Result<Opened, UverbsError> {
+        self.try_open_by(self.kernel().open(), devx)
+    }
+
+    /// The same through another channel.
+    pub(crate) fn try_open_by(&self, channel: Arc<dyn Channel>, devx: bool) -> Result<Opened, UverbsError> {
         let request = ContextRequest {
             total_num_bfregs: 16,
             num_low_latency_bfregs: 4,
@@ -271,11 +276,8 @@ impl Bench {
             ..ContextRequest::default()
         };
         let mut answer = ContextAnswer::new_zeroed();
-        let context = Context::open(
-            self.kernel().open(),
-            driver::MLX5,
-            Driver::new(request.as_bytes(), answer.as_mut_bytes()),
-        )?;
+        let context =
+            Context::open(channel, driver::MLX5, Driver::new(request.as_bytes(), answer.as_mut_bytes()))?;
         let mut pd_answer = PdAnswer::new_zeroed();
         let pd = context.alloc_pd(Driver::new(&[], pd_answer.as_mut_bytes()))?;
         Ok(Opened {

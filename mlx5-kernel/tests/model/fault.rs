@@ -2,23 +2,25 @@
 
 use std::sync::Arc;
 
+use pollux_mlx5_abi::command::{CommandIn, opcode, start};
+use pollux_mlx5_abi::kernel::{attribute, method, object};
 use pollux_mlx5_kernel::{CommandQueue, DoorProfile, Kernel};
 use pollux_mlx5_model::{Device, DeviceConfig};
 use pollux_uverbs::abi::flags::{Access, FlowFlags, FlowType, QpMask, QpState};
 use pollux_uverbs::abi::queue_pair::ModifyQp;
 use pollux_uverbs::flow::{FlowRule, FlowSpec};
 use pollux_uverbs::mr::MrRequest;
-use pollux_uverbs::{Driver, UverbsError};
+use pollux_uverbs::{Call, Channel, Driver, UverbsError};
 use proptest::prelude::*;
 
 use super::bench::{Bench, Fault, Script, Watch, address};
 
 /// More commands than [`everything`] and its end take.
-const COMMANDS_MAX: usize = 120;
+const COMMANDS_MAX: usize = 160;
 
 /// Makes one of each; stops where something is refused.
-fn everything(bench: &Bench) -> Result<(), UverbsError> {
-    let opened = bench.try_open(true)?;
+pub(crate) fn everything(bench: &Bench, channel: Arc<dyn Channel>) -> Result<(), UverbsError> {
+    let opened = bench.try_open_by(channel, true)?;
     let zone = opened.zone(8192);
     let (at, access) = (address(&zone), Access::LOCAL_WRITE);
     let request = MrRequest { pd: opened.pd, start: at, length: 8192, hca_va: at, access };
@@ -45,6 +47,28 @@ fn everything(bench: &Bench) -> Result<(), UverbsError> {
         };
         opened.context.create_flow(&rule, Driver::none())?;
     }
+    let mut call = Call::new(object::DEVX_UMEM, method::devx_umem::REG);
+    call.new_object(attribute::devx_umem_reg::HANDLE)
+        .u64(attribute::devx_umem_reg::ADDR, at)
+        .u64(attribute::devx_umem_reg::LEN, 8192)
+        .u32(attribute::devx_umem_reg::ACCESS, 1)
+        .answer(attribute::devx_umem_reg::OUT_ID, 4);
+    opened.context.call(&mut call)?;
+    let mut input = CommandIn::ZERO;
+    start(&mut input, opcode::ALLOC_FLOW_COUNTER, 0, 0);
+    let mut output = [0; 16];
+    let mut call = Call::new(object::DEVX_OBJ, method::devx_obj::CREATE);
+    call.new_object(attribute::devx_obj_create::HANDLE)
+        .bytes(attribute::devx_obj_create::CMD_IN, &input)
+        .out(attribute::devx_obj_create::CMD_OUT, &mut output);
+    opened.context.call(&mut call)?;
+    let mut call = Call::new(object::UAR, method::uar::ALLOC);
+    call.new_object(attribute::uar_alloc::HANDLE)
+        .u64(attribute::uar_alloc::TYPE, 1)
+        .answer(attribute::uar_alloc::MMAP_OFFSET, 8)
+        .answer(attribute::uar_alloc::MMAP_LENGTH, 4)
+        .answer(attribute::uar_alloc::PAGE_ID, 4);
+    opened.context.call(&mut call)?;
     opened.context.query_device(Driver::none())?;
     opened.context.query_port(1)?;
     Ok(())
@@ -58,7 +82,7 @@ fn a_refusal_anywhere_leaves_nothing_of_what_was_made_before() {
         let bench = Bench::new(DoorProfile::default());
         bench.watch.faults.lock().unwrap().push((after, Fault::Refuse));
         let before = (bench.watch.left(), bench.device.memory().pinned_bytes());
-        let result = everything(&bench);
+        let result = everything(&bench, bench.kernel().open());
         // What was to be destroyed and was refused stays on the device; the rest goes.
         if bench.watch.faults.lock().unwrap().is_empty() {
             refused += 1;
@@ -108,7 +132,7 @@ proptest! {
             faults.extend(refusals.into_iter().map(|after| (after, Fault::Refuse)));
             faults.extend(death.map(|after| (after, Fault::Gone)));
         }
-        let _ = everything(&bench);
+        let _ = everything(&bench, bench.kernel().open());
         bench.device.step(8);
     }
 

@@ -1,12 +1,16 @@
 //! Calls at random: none panics, whatever is in it, and nothing is left of them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use pollux_mlx5_kernel::{Carries, DoorProfile, attributes};
 use pollux_uverbs::abi::{id, object::driver};
 use pollux_uverbs::call::Small;
-use pollux_uverbs::{Call, Output, Protection, Route, Value, WriteCall};
+use pollux_uverbs::{Call, Channel, Errno, Output, Page, Protection, Route, Value, WriteCall};
 use proptest::prelude::*;
 
 use super::bench::{Bench, Opened, address};
+use super::fault::everything;
 
 /// One call.
 #[derive(Clone, Debug)]
@@ -49,6 +53,10 @@ fn bytes(memory: u64) -> impl Strategy<Value = Vec<u8>> {
     (prop::collection::vec(word, 0..24), 0_usize..8).prop_map(|(words, cut)| {
         let mut all = words.concat();
         all.truncate(all.len().saturating_sub(cut));
+        // Most layouts are longer than most strings of words.
+        if cut < 4 {
+            all.resize(all.len().max(160), 0);
+        }
         all
     })
 }
@@ -101,6 +109,7 @@ fn run(opened: &Opened, methods: &[(u16, u16)], call: &Any) {
             let (object, method) = methods[which % methods.len()];
             let specs = attributes(object, method).unwrap_or_default();
             let mut call = Call::new(object, method);
+            call.driver = driver::MLX5;
             for (spec, wild) in specs.iter().zip(values.iter().cycle()) {
                 // Now and then one is missing, or is something else.
                 if wild.turn < 12 {
@@ -121,6 +130,8 @@ fn run(opened: &Opened, methods: &[(u16, u16)], call: &Any) {
                     Carries::New => Value::NewHandle(None),
                     Carries::NewFd => Value::NewFd(None),
                     Carries::Fd => Value::Fd(std::os::fd::AsFd::as_fd(opened.context.events())),
+                    // Mostly one that there is.
+                    _ if wild.turn & 3 != 0 => Value::Handle(u32::from(wild.turn >> 5)),
                     _ => Value::Handle(wild.number as u32),
                 };
                 call.attribute(spec.id, value);
@@ -149,6 +160,124 @@ fn run(opened: &Opened, methods: &[(u16, u16)], call: &Any) {
             let _ = channel.map(*offset, *bytes, Protection::ReadWrite);
         }
     }
+}
+
+/// A number of a call's input that is changed on the way.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    /// Which call, from the first.
+    call: usize,
+    /// Which of its inputs.
+    input: usize,
+    /// Where in it, in steps of the number's length.
+    at: usize,
+    bytes: usize,
+    value: u64,
+}
+
+impl Change {
+    fn apply(&self, to: &mut [u8]) {
+        let value = self.value.to_ne_bytes();
+        if to.len() >= self.bytes {
+            let at = self.at % (to.len() / self.bytes) * self.bytes;
+            to[at..at + self.bytes].copy_from_slice(&value[..self.bytes]);
+        }
+    }
+}
+
+fn change(memory: u64) -> impl Strategy<Value = Change> {
+    let bytes = prop_oneof![Just(1_usize), Just(2), Just(4), Just(8)];
+    (0_usize..40, 0_usize..12, 0_usize..64, bytes, number(memory))
+        .prop_map(|(call, input, at, bytes, value)| Change { call, input, at, bytes, value })
+}
+
+/// A channel that changes what passes.
+#[derive(Debug)]
+struct Mangled {
+    inner: Arc<dyn Channel>,
+    calls: AtomicUsize,
+    changes: Vec<Change>,
+}
+
+impl Mangled {
+    fn now(&self) -> impl Iterator<Item = &Change> {
+        let call = self.calls.fetch_add(1, Ordering::Relaxed);
+        self.changes.iter().filter(move |change| change.call == call)
+    }
+}
+
+impl Channel for Mangled {
+    fn call(&self, call: &mut Call<'_>) -> Result<(), Errno> {
+        for change in self.now() {
+            let count = call.attributes().len().max(1);
+            let Some(attribute) = call.attributes_mut().get_mut(change.input % count) else { continue };
+            match &mut attribute.value {
+                Value::Small(small) if small.bytes().len() == 4 => {
+                    attribute.value = Value::Small(Small::u32(change.value as u32));
+                }
+                Value::Small(small) => *small = Small::u64(change.value),
+                Value::Handle(handle) => *handle = change.value as u32,
+                Value::In(bytes) => {
+                    let mut own = bytes.to_vec();
+                    change.apply(&mut own);
+                    // For as long as the test runs.
+                    *bytes = own.leak();
+                }
+                _ => {}
+            }
+        }
+        self.inner.call(call)
+    }
+
+    fn write(&self, command: &mut WriteCall<'_>, route: Route) -> Result<(), Errno> {
+        for change in self.now() {
+            let place = if change.input % 2 == 0 { &mut command.core_in } else { &mut command.driver_in };
+            let mut own = place.to_vec();
+            change.apply(&mut own);
+            *place = own.leak();
+        }
+        self.inner.write(command, route)
+    }
+
+    fn map(&self, offset: u64, bytes: usize, protection: Protection) -> Result<Page, Errno> {
+        self.inner.map(offset, bytes, protection)
+    }
+
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+}
+
+/// Calls that would work, each a little wrong.
+#[test]
+fn what_is_nearly_right_neither_panics_nor_stays() {
+    let bench = Bench::new(DoorProfile::default());
+    let outside = bench.open();
+    let zone = outside.zone(1 << 16);
+    let before = (bench.watch.left(), bench.device.memory().pinned_bytes());
+    let calls = AtomicUsize::new(0);
+    let whole = AtomicUsize::new(0);
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(200));
+    let changes = prop::collection::vec(change(address(&zone)), 0..4);
+    let result = runner.run(&changes, |changes| {
+        let inner = bench.kernel().open();
+        let channel = Arc::new(Mangled { inner, calls: AtomicUsize::new(0), changes });
+        let result = everything(&bench, Arc::clone(&channel) as Arc<dyn Channel>);
+        whole.fetch_add(usize::from(result.is_ok()), Ordering::Relaxed);
+        calls.fetch_max(channel.calls.load(Ordering::Relaxed), Ordering::Relaxed);
+        drop(channel);
+        prop_assert_eq!((bench.watch.left(), bench.device.memory().pinned_bytes()), before.clone());
+        Ok(())
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+    // Some changes hurt and some do not, and they reach the last call.
+    let whole = whole.into_inner();
+    assert!((30..185).contains(&whole), "{whole} of 200 went through");
+    assert!((20..40).contains(&calls.into_inner()));
+    drop(outside);
+    bench.close();
 }
 
 #[test]
