@@ -24,7 +24,7 @@ use crate::event::VECTORS;
 use crate::fault::{FaultPlan, Faults};
 use crate::firmware::{FIRST_UAR, Traits, UARS};
 use crate::ledger::Ledger;
-use crate::memory::{Bar, ProcessMemory};
+use crate::memory::{Bar, GuestMemory, Host, ProcessMemory};
 use crate::port::PortCounters;
 use crate::time::Clock;
 use crate::wire::Wire;
@@ -84,6 +84,8 @@ struct Inside {
 pub struct Device {
     inside: Mutex<Inside>,
     memory: ProcessMemory,
+    /// The guest's, where the device is plugged into one: it reaches that and nothing of this process.
+    guest: Option<Arc<GuestMemory>>,
     bar: Bar,
     ledger: Ledger,
     clock: Clock,
@@ -106,6 +108,26 @@ impl Device {
     /// # Errors
     /// When there is no memory for its registers.
     pub fn new(config: DeviceConfig, wire: Box<dyn Wire>) -> Result<Arc<Self>, MemoryError> {
+        Self::over(config, wire, None)
+    }
+
+    /// The same for a guest: all that it reaches is the guest's memory.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn in_guest(
+        config: DeviceConfig,
+        wire: Box<dyn Wire>,
+        memory: Arc<GuestMemory>,
+    ) -> Result<Arc<Self>, MemoryError> {
+        Self::over(config, wire, Some(memory))
+    }
+
+    fn over(
+        config: DeviceConfig,
+        wire: Box<dyn Wire>,
+        guest: Option<Arc<GuestMemory>>,
+    ) -> Result<Arc<Self>, MemoryError> {
         let DeviceConfig { name, traits, mac, mtu, strict, memlock, clock, faults } = config;
         let faults = Faults::new(faults);
         let limit = [memlock, faults.memlock()].into_iter().flatten().min();
@@ -113,6 +135,7 @@ impl Device {
             bar: Bar::new(&name, UARS + 1)?,
             inside: Mutex::new(Inside { core: Core::new(traits, mac, mtu, strict, wire), faults, steps: 0 }),
             memory: ProcessMemory::new(limit),
+            guest,
             ledger: Ledger::default(),
             clock,
             handlers: Mutex::new(vec![None; VECTORS as usize]),
@@ -163,12 +186,16 @@ impl Device {
         mut inside: MutexGuard<'_, Inside>,
         act: impl FnOnce(&mut Core, &mut Bus<'_>) -> T,
     ) -> T {
-        let session = self.memory.session();
+        let (mut ours, mut guests) = (None, None);
+        let host: &dyn Host = match &self.guest {
+            None => ours.insert(self.memory.session()),
+            Some(guest) => guests.insert(guest.session()),
+        };
         let Inside { core, faults, steps } = &mut *inside;
-        let mut bus = Bus { host: &session, ledger: &self.ledger, faults, now: self.ticks(), step: *steps };
+        let mut bus = Bus { host, ledger: &self.ledger, faults, now: self.ticks(), step: *steps };
         let answer = act(core, &mut bus);
         let fired = core.events.take_fired();
-        drop(session);
+        drop((ours, guests));
         drop(inside);
         if fired != 0 {
             self.interrupt(fired);
@@ -240,6 +267,30 @@ impl Device {
             let at = address - registers.start;
             self.doorbell_store(FIRST_UAR + (at / uar::PAGE_BYTES) as u32, at % uar::PAGE_BYTES, bytes);
         }
+    }
+
+    /// Copies to and from the memory that the device reaches.
+    pub(crate) fn with_host<T>(&self, copy: impl FnOnce(&dyn Host) -> T) -> T {
+        match &self.guest {
+            None => copy(&self.memory.session()),
+            Some(guest) => copy(&guest.session()),
+        }
+    }
+
+    /// Whether an event queue asked for events of this kind.
+    pub(crate) fn takes(&self, kind: u8) -> bool {
+        self.lock().core.events.takes(kind)
+    }
+
+    /// Tells the event queue that asked for events of this kind.
+    pub(crate) fn raise(&self, kind: u8, data: &[u8]) {
+        let inside = self.lock();
+        self.act(inside, |core, bus| core.events.raise(bus, kind, 0, data));
+    }
+
+    /// As after a function-level reset: all that commands made is gone, the wire and what was counted stay.
+    pub fn reset(&self) {
+        self.lock().core.reset();
     }
 
     /// Takes the device away: no command is answered, no completion comes any more. All interrupts fire once, so that

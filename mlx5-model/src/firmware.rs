@@ -28,6 +28,9 @@ pub(crate) use object::{Tis, Umem};
 
 /// Number of the first UAR: the page's index in BAR 0, behind the initialization segment and what else stands there.
 pub(crate) const FIRST_UAR: u32 = 0x100;
+/// Owner of what the kernel makes for every user context. Source: Linux `include/linux/mlx5/driver.h`,
+/// `MLX5_SHARED_RESOURCE_UID`.
+const SHARED_RESOURCE_UID: u16 = 0xffff;
 /// UARs of a device.
 pub(crate) const UARS: usize = 256;
 
@@ -113,6 +116,8 @@ impl Core {
             command::answer(output, refusal.status, refusal.syndrome);
             return;
         }
+        // What the kernel makes for all contexts: in number the kernel's own, as everybody may name those.
+        let uid = if uid == SHARED_RESOURCE_UID { 0 } else { uid };
         let mut call = Call { uid, op_mod, input, output };
         let outcome = self.dispatch(bus, opcode, &mut call);
         match outcome {
@@ -204,7 +209,9 @@ impl Core {
             | op::QUERY_ROCE_ADDRESS
             | op::QUERY_HCA_VPORT_PKEY
             | op::SET_L2_TABLE_ENTRY
-            | op::DELETE_L2_TABLE_ENTRY => self.port_command(opcode, call),
+            | op::DELETE_L2_TABLE_ENTRY
+            | op::ADD_VXLAN_UDP_DPORT
+            | op::DELETE_VXLAN_UDP_DPORT => self.port_command(opcode, call),
             op::ACCESS_REG => self.register_command(bus, call),
             _ => Err(no(status::BAD_OP_ERR, 4)),
         }

@@ -9,6 +9,7 @@
 #![expect(unsafe_code, reason = "copies to and from memory that a driver shares with the device")]
 
 mod copy;
+mod guest;
 mod pins;
 mod probe;
 mod registers;
@@ -19,6 +20,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use pollux_mlx5_kernel::{DmaMemory, Pinned, Rights};
 use pollux_uverbs::Errno;
 
+pub use guest::GuestMemory;
 use pins::{Cover, Pins};
 pub(crate) use registers::Bar;
 

@@ -2,7 +2,7 @@
 
 use pollux_mlx5_abi::doorbell::uar::PAGE_BYTES;
 
-use crate::wire::{Sent, Wire};
+use crate::wire::{Null, Sent, Wire};
 
 /// Bytes in front of the MTU: Ethernet header and two tags.
 pub(crate) const HEADER_BYTES_MAX: usize = 22;
@@ -125,6 +125,11 @@ impl Port {
             waiting: None,
             waiting_frame: Vec::new(),
         }
+    }
+
+    /// The wire, for the port that takes this one's place.
+    pub(crate) fn take_wire(&mut self) -> Box<dyn Wire> {
+        std::mem::replace(&mut self.wire, Box::<Null>::default())
     }
 
     pub(crate) fn is_up(&self) -> bool {

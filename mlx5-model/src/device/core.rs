@@ -83,6 +83,15 @@ impl Core {
         }
     }
 
+    /// Forgets all that commands made.
+    pub(crate) fn reset(&mut self) {
+        let port = &mut self.port;
+        let (permanent, mtu, counters) = (port.permanent, port.mtu, port.counters);
+        let wire = port.take_wire();
+        *self = Self::new(self.traits.clone(), permanent, mtu, self.strict, wire);
+        self.port.counters = counters;
+    }
+
     /// The plan of faults holds the link down, or lets go of it.
     pub(crate) fn flap(&mut self, down: bool) {
         self.port.held_down = down;

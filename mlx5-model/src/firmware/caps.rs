@@ -84,7 +84,8 @@ pub(super) const LOG_EQ: u32 = 20;
 /// Most queues in a table of queues, as logarithm.
 pub(super) const LOG_RQT: u32 = 11;
 /// Steering tables: levels, and their size as logarithm.
-pub(super) const FT_LEVELS: u32 = 64;
+/// Linux 6.12's receive tree ends at level 66.
+pub(super) const FT_LEVELS: u32 = 128;
 pub(super) const LOG_FT: u32 = 24;
 /// Bytes of a send entry at most: 16 blocks, of which 63 segments count.
 const SEND_ENTRY_BYTES_MAX: u32 = 1024;
@@ -201,6 +202,7 @@ impl Traits {
             (E::MAX_LSO_CAP, LOG_CUT),
             (E::WQE_INLINE_MODE, mode),
             (E::RSS_IND_TBL_CAP, LOG_RQT),
+            (E::SELF_LB_EN_MODIFIABLE, 1),
             (E::SCATTER_FCS, 1),
             (E::CQE_CHECKSUM_FULL, 1),
             (E::ENHANCED_MULTI_PKT_SEND_WQE, self.enhanced_multi_packet.into()),

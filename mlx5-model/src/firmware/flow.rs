@@ -64,10 +64,11 @@ impl Core {
                 let number = DestroyFlowTableIn::TABLE_ID.get(call.input()?);
                 need!(call.may_change(self.steering.tables.owner(number)), BAD_RES_ERR, 16);
                 let empty = self.steering.tables.get(number).is_some_and(|table| table.groups().is_empty());
-                let named = self.steering.root == Some(number)
-                    || self.steering.is_destination(Destination::Table(number))
+                // A root may go: nothing is let in then.
+                let named = self.steering.is_destination(Destination::Table(number))
                     || self.steering.tables.iter().any(|(_, table)| table.miss == Miss::Table(number));
                 need!(empty && !named, RES_BUSY, 17);
+                self.steering.root = self.steering.root.filter(|root| *root != number);
                 self.steering.tables.remove(number);
                 Ok(())
             }

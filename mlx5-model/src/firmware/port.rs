@@ -10,6 +10,7 @@ use pollux_mlx5_abi::command::vport::{
 
 use super::{Call, No, need};
 use crate::device::core::Core;
+use crate::frame::VXLAN_PORT;
 use crate::port::{ADDRESSES_MAX, PortCounters, Traffic};
 
 /// The default partition's key, with full membership. Source: InfiniBand Architecture Specification, volume 1, 10.9.1.2.
@@ -66,6 +67,12 @@ impl Core {
                 {
                     *first = DEFAULT_PKEY.to_be_bytes();
                 }
+            }
+            op::ADD_VXLAN_UDP_DPORT | op::DELETE_VXLAN_UDP_DPORT => {
+                // The one port that tunnels are recognised by; there is room for no other.
+                let head: &[u8; 16] = call.input()?;
+                need!(self.traits.vxlan, BAD_OP_ERR, 16);
+                need!(u16::from_be_bytes([head[14], head[15]]) == VXLAN_PORT, NO_RES_ERR, 17);
             }
             // The table in front of several functions' ports: this function's own addresses are in its context.
             _ => {}

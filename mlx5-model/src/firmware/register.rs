@@ -27,6 +27,9 @@ fn fastest(mask: u32, order: &[u32]) -> u32 {
     order.iter().map(|bit| 1 << bit).find(|bit| mask & bit != 0).unwrap_or(0)
 }
 
+/// Bytes of the node's description. Source: Linux `include/rdma/ib_verbs.h`, `IB_DEVICE_NODE_DESC_MAX`.
+const NODE_DESC_BYTES: usize = 64;
+
 impl Core {
     pub(super) fn register_command(&mut self, bus: &Bus<'_>, call: &mut Call<'_>) -> Result<(), No> {
         let input: &[u8; AccessRegisterIn::BYTES] = call.input()?;
@@ -85,8 +88,9 @@ impl Core {
                 }
                 put(call, &register)
             }
-            // What the host says of itself, and names: kept by nobody, accepted.
+            // What the host says of itself, and names: accepted and kept by nobody, so that they read as nothing.
             id::NODE_DESC | id::HOST_ENDIANNESS if write => Ok(()),
+            id::NODE_DESC => put(call, &[0; NODE_DESC_BYTES]),
             _ => Err(no(status::BAD_PARAM_ERR, 21)),
         }
     }

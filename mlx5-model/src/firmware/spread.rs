@@ -16,7 +16,12 @@ use crate::steering::{Destination, Dispatch, HashFields as Fields, QueueTable, T
 fn fields(word: u32) -> Result<Fields, No> {
     let block = word.to_be_bytes();
     let selected = HashFields::SELECTED_FIELDS.get(&block);
-    let known = hash_field::SRC_IP | hash_field::DST_IP | hash_field::L4_SPORT | hash_field::L4_DPORT;
+    // No packet here has a security parameters index: selected or not, there is nothing of it to hash.
+    let known = hash_field::SRC_IP
+        | hash_field::DST_IP
+        | hash_field::L4_SPORT
+        | hash_field::L4_DPORT
+        | hash_field::IPSEC_SPI;
     need!(selected & !known == 0, BAD_PARAM_ERR, 32);
     Ok(Fields {
         ipv6: HashFields::L3_PROT_TYPE.get(&block) == protocol::IPV6,
@@ -185,6 +190,8 @@ impl Core {
                 need!(call.may_name(self.steering.queue_tables.owner(table)), BAD_RES_ERR, 37);
                 let toeplitz = match T::RX_HASH_FN.get(context) {
                     hash::NONE => None,
+                    // Over no field at all, as the kernel asks for where a table has one queue.
+                    hash::INVERTED_XOR8 if T::RX_HASH_FIELD_SELECTOR_OUTER.get(context) == 0 => None,
                     hash::TOEPLITZ => Toeplitz::new(T::RX_HASH_TOEPLITZ_KEY.of(context)).ok(),
                     _ => return Err(no(status::BAD_PARAM_ERR, 38)),
                 };
