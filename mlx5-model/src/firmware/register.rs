@@ -29,6 +29,8 @@ fn fastest(mask: u32, order: &[u32]) -> u32 {
 
 /// Bytes of the node's description. Source: Linux `include/rdma/ib_verbs.h`, `IB_DEVICE_NODE_DESC_MAX`.
 const NODE_DESC_BYTES: usize = 64;
+/// Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `struct mlx5_ifc_pfcc_reg_bits`.
+const PFCC_BYTES: usize = 16;
 
 impl Core {
     pub(super) fn register_command(&mut self, bus: &Bus<'_>, call: &mut Call<'_>) -> Result<(), No> {
@@ -90,6 +92,13 @@ impl Core {
             }
             // What the host says of itself, and names: accepted and kept by nobody, so that they read as nothing.
             id::NODE_DESC | id::HOST_ENDIANNESS if write => Ok(()),
+            // Nobody is asked to pause, and nobody pauses.
+            id::PFCC if write => {
+                let asked = given.get(8..16).is_some_and(|bits| bits.iter().any(|byte| *byte != 0));
+                need!(!asked, BAD_PARAM_ERR, 22);
+                Ok(())
+            }
+            id::PFCC => put(call, &[0; PFCC_BYTES]),
             id::NODE_DESC => put(call, &[0; NODE_DESC_BYTES]),
             _ => Err(no(status::BAD_PARAM_ERR, 21)),
         }

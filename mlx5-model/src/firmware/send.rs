@@ -89,8 +89,10 @@ impl Core {
         let (domain, uar) = (WorkQueue::PD.get(ring), WorkQueue::UAR_PAGE.get(ring));
         need!(S::STATE.get(&context) == state::RESET, BAD_PARAM_ERR, 16);
         need!(call.may_name(self.completions.queues.owner(cqn)), BAD_RES_ERR, 17);
-        need!(S::TIS_LST_SZ.get(&context) == 1, BAD_PARAM_ERR, 18);
-        need!(call.may_name(self.tises.owner(tis)), BAD_RES_ERR, 19);
+        // A queue for control work alone has no TIS.
+        let tises = S::TIS_LST_SZ.get(&context);
+        need!(tises <= 1, BAD_PARAM_ERR, 18);
+        need!(tises == 0 || call.may_name(self.tises.owner(tis)), BAD_RES_ERR, 19);
         need!(call.may_name(self.domains.owner(domain)), BAD_RES_ERR, 20);
         need!(call.may_name(self.uars.owner(uar)), BAD_RES_ERR, 21);
         let multi = S::ALLOW_MULTI_PKT_SEND_WQE.is_set(&context);
