@@ -50,6 +50,11 @@ impl Events {
         Self { queues: Table::new(1, QUEUES_MAX), fired: 0 }
     }
 
+    /// Whether a queue asked for events of this kind.
+    pub(crate) fn takes(&self, kind: u8) -> bool {
+        self.queues.iter().any(|(_, queue)| queue.takes(kind))
+    }
+
     /// Tells the first queue that asked for events of this kind.
     pub(crate) fn raise(&mut self, bus: &Bus<'_>, kind: u8, sub_type: u8, data: &[u8]) {
         let taker = self.queues.iter().find(|(_, queue)| queue.takes(kind)).map(|(number, _)| number);

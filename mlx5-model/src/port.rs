@@ -129,7 +129,8 @@ impl Port {
 
     /// The wire, for the port that takes this one's place.
     pub(crate) fn take_wire(&mut self) -> Box<dyn Wire> {
-        std::mem::replace(&mut self.wire, Box::<Null>::default())
+        let nothing: Box<dyn Wire> = Box::<Null>::default();
+        std::mem::replace(&mut self.wire, nothing)
     }
 
     pub(crate) fn is_up(&self) -> bool {

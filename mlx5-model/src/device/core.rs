@@ -88,7 +88,7 @@ impl Core {
         let port = &mut self.port;
         let (permanent, mtu, counters) = (port.permanent, port.mtu, port.counters);
         let wire = port.take_wire();
-        *self = Self::new(self.traits.clone(), permanent, mtu, self.strict, wire);
+        *self = Self::new(self.traits, permanent, mtu, self.strict, wire);
         self.port.counters = counters;
     }
 

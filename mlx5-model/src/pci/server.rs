@@ -226,9 +226,8 @@ impl ServerBackend for Backend {
     fn region_write(&mut self, region: u32, offset: u64, data: &[u8]) -> io::Result<()> {
         match region {
             VFIO_PCI_BAR0_REGION_INDEX => {
-                if self.function.bar_write(offset, data) {
-                    let _ = (0..STEPS_MAX).try_for_each(|_| self.all.step().then_some(()));
-                }
+                let work = self.function.bar_write(offset, data);
+                let _ = (0..STEPS_MAX).try_for_each(|_| (work && self.all.step()).then_some(()));
             }
             VFIO_PCI_CONFIG_REGION_INDEX => self.function.config_write(offset, data),
             _ => {}
