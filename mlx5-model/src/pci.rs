@@ -17,5 +17,8 @@ mod config_space;
 mod function;
 mod server;
 
+#[cfg(test)]
+mod tests;
+
 pub use function::Function;
 pub use server::{ServeError, Slot, serve};

@@ -455,7 +455,8 @@ fn a_card_that_needs_headers_inline_says_so() {
 
 #[test]
 fn a_card_without_multi_packet_entries_refuses_them() {
-    let rig = Rig::with(Traits { enhanced_multi_packet: false, ..Traits::default() });
+    let traits = Traits { enhanced_multi_packet: false, ..Traits::default() };
+    let rig = Rig::with(DeviceConfig { traits, ..DeviceConfig::default() });
     let mut cq = rig.cq(6);
     let mut sq = rig.sq_with(6, &cq, |context| {
         pollux_mlx5_abi::command::sq::SqContext::ALLOW_MULTI_PKT_SEND_WQE.set(context, 0);
