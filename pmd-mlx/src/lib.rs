@@ -41,6 +41,10 @@
 //! `CAP_NET_RAW` for queues and rules; locked memory for pools and rings; `CAP_NET_ADMIN` to change the interface, and for
 //! nothing else.
 
+// Tests inside share a harness with those outside, which knows the crate by its name.
+#[cfg(test)]
+extern crate self as pollux_pmd_mlx;
+
 pub mod clock;
 pub mod context;
 pub mod cq;

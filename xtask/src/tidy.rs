@@ -27,7 +27,21 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
         &["config", "eal", "mempool", "port", "port-soft", "frame-io", "uverbs", "pmd-mlx", "mlx5-model"],
     ),
     ("apps", &["bringup", "config", "eal", "port", "mempool", "wire"]),
-    ("benches", &["bringup", "config", "eal", "mempool", "port", "port-soft", "ring", "wire"]),
+    (
+        "benches",
+        &[
+            "bringup",
+            "config",
+            "eal",
+            "mempool",
+            "mlx5-model",
+            "pmd-mlx",
+            "port",
+            "port-soft",
+            "ring",
+            "wire",
+        ],
+    ),
     ("tests", &[]),
     ("xtask", &[]),
 ];

@@ -11,6 +11,7 @@ use pollux_eal::region::Zone;
 use pollux_eal::simd::SimdWidth;
 use pollux_mlx5_abi::cqe::MiniFormat;
 use pollux_uverbs::Registers;
+use pollux_uverbs::event::CompChannel;
 
 pub use crate::cq::CqParts;
 use crate::dbrec::DoorbellRecord;
@@ -115,6 +116,8 @@ pub struct RqParts {
     pub frame_bytes_max: usize,
     /// Bytes of FCS that the device leaves at the end of each packet and that are cut off here: 0, or 4.
     pub crc_bytes: usize,
+    /// Where the completion queue tells of arrivals when it is armed; `None`: nowhere.
+    pub events: Option<CompChannel>,
     /// The device's objects.
     pub hold: Box<dyn Hold>,
 }

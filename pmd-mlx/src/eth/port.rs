@@ -28,6 +28,7 @@ use pollux_port::{
     RxOffloads,
 };
 use pollux_uverbs::Channel;
+use pollux_uverbs::event::CompChannel;
 
 use self::plan::{RxPlan, TxPlan};
 use self::queue::DeviceQueue;
@@ -323,6 +324,7 @@ impl Mlx5Port {
         entries_log2: u8,
         uar: Option<&Uar>,
         compressed: Option<pollux_mlx5_abi::cqe::MiniFormat>,
+        channel: Option<&CompChannel>,
     ) -> Result<(CqParts, NumberedObject), MlxError> {
         let device = self.device.as_ref().expect("an open port");
         let backend = self.backend.as_ref().expect("an open port");
@@ -337,7 +339,7 @@ impl Mlx5Port {
             record: &parts.dbrec,
             uar,
             compressed,
-            channel: None,
+            channel,
             user_handle: 0,
         })?;
         parts.cqn = cq.number;
@@ -349,8 +351,19 @@ impl Mlx5Port {
         let registry = self.registry.as_ref().expect("open");
         registry.add_pool(&setup.pool)?;
         let page = Uar::allocate(device, false)?;
-        let (mut cq_parts, cq) =
-            self.completion_queue("rx completions", plan.cqes_log2, page.as_ref(), plan.compressed)?;
+        let events = if setup.interrupts {
+            let verbs = |source| MlxError::Verbs { what: "make a completion channel", source };
+            Some(device.context().create_comp_channel().map_err(verbs)?)
+        } else {
+            None
+        };
+        let (mut cq_parts, cq) = self.completion_queue(
+            "rx completions",
+            plan.cqes_log2,
+            page.as_ref(),
+            plan.compressed,
+            events.as_ref(),
+        )?;
         let page = match page {
             Some(page) => page,
             None => Uar::of_static(device, None, false)?.0,
@@ -408,6 +421,7 @@ impl Mlx5Port {
             simd: plan.simd,
             frame_bytes_max: plan.frame_bytes_max,
             crc_bytes: 0,
+            events,
             hold: queue.hold(),
         };
         let data = RxQueue::new(parts, setup, Keys::new(Arc::clone(registry.table())))?;
@@ -426,7 +440,7 @@ impl Mlx5Port {
         let blueflame = self.arguments.doorbell != DoorbellMapping::NonCached;
         let page = Uar::allocate(device, blueflame)?;
         let (mut cq_parts, cq) =
-            self.completion_queue("tx completions", plan.cqes_log2, page.as_ref(), None)?;
+            self.completion_queue("tx completions", plan.cqes_log2, page.as_ref(), None, None)?;
         let ring = device.zone("tx ring", 64 << plan.wqebbs_log2)?;
         let record = device.record()?;
         let sq = backend.create_sq(&SqSpec {

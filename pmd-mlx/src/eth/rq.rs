@@ -22,12 +22,13 @@ use std::sync::Arc;
 use pollux_eal::barrier;
 use pollux_eal::region::Zone;
 use pollux_mempool::dynamic::{Field, Flag};
-use pollux_mempool::{Mbuf, MbufPool, RxFlags};
+use pollux_mempool::{Burst, Mbuf, MbufPool, RxFlags};
 use pollux_mlx5_abi::cqe::MiniFormat;
 use pollux_mlx5_abi::wqe::{Data, INVALID_LKEY};
 use pollux_port::driver::RxSetup;
 use pollux_port::{RxCounters, RxDrop, RxOffloads};
 
+use super::forget::{Step, forgets};
 use super::parking::{Nonsense, Trouble};
 use super::parts::{Hold, RqParts, RxFeatures};
 use super::rx::describe::{self, Descriptions};
@@ -331,6 +332,31 @@ impl Rq {
         }
     }
 
+    /// Posts entries with mbufs of `spare` that are plain ones of this pool. How many were taken. Where an entry has several
+    /// mbufs, or none of its own, there is no room for any.
+    pub(super) fn refill_with(&mut self, spare: &mut Burst) -> usize {
+        if self.striding.is_some() || self.segments_log2 > 0 {
+            return 0;
+        }
+        let (mut at, mut count) = (0, 0);
+        while at < spare.len() && self.posted.wrapping_sub(self.taken) < self.entries() {
+            if !spare[at].is_plain_of(&self.pool) {
+                at += 1;
+                continue;
+            }
+            let Some(mbuf) = spare.swap_remove(at) else { break };
+            let (slot, raw) = ((self.posted & self.mask()) as usize, mbuf.into_raw());
+            self.slots[slot].write(raw);
+            self.write_segment(slot, raw);
+            self.posted = self.posted.wrapping_add(1);
+            count += 1;
+        }
+        if count > 0 {
+            self.ring_doorbell();
+        }
+        count
+    }
+
     /// Fills `run` entries from place `at`, none of which goes past the ring's end. How many were filled.
     #[inline(always)]
     fn refill_run(&mut self, at: u32, run: u32) -> u32 {
@@ -371,6 +397,9 @@ impl Rq {
     #[inline(always)]
     pub(super) fn ring_doorbell(&mut self) {
         barrier::to_device();
+        if forgets(Step::ReceiveRecord) {
+            return;
+        }
         self.dbrec.store(FIRST, self.posted & 0xffff);
     }
 

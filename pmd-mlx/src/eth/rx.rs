@@ -21,6 +21,7 @@
 #![expect(unsafe_code, reason = "takes mbufs by their addresses from the ring")]
 
 use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 
 use pollux_eal::barrier;
@@ -30,7 +31,8 @@ use pollux_mlx5_abi::cqe::format;
 use pollux_mlx5_abi::opcode::completion;
 use pollux_mlx5_abi::syndrome::Syndrome;
 use pollux_port::driver::{Moved, RxBurst, RxDescriptor, RxSetup};
-use pollux_port::{PortError, RxDrop};
+use pollux_port::{PortError, PowerMonitor, RxDrop};
+use pollux_uverbs::event::CompChannel;
 
 use super::parking::{Control, Nonsense, Running, Trouble};
 use super::parts::{RqParts, RxFeatures};
@@ -91,6 +93,7 @@ pub(super) type RxFunction = fn(&mut Rq, &mut Burst, usize) -> Moved;
 #[derive(Debug)]
 pub struct RxQueue {
     running: Running<Rq>,
+    events: Option<CompChannel>,
     burst: RxFunction,
     mode: &'static str,
 }
@@ -102,8 +105,9 @@ impl RxQueue {
     /// # Errors
     /// [`MlxError::Queue`] when the pool is too small, its mbufs are, or the device does not know its memory. The parts'
     /// hold is told to end.
-    pub fn new(parts: RqParts, setup: &RxSetup, keys: Keys) -> Result<Self, MlxError> {
+    pub fn new(mut parts: RqParts, setup: &RxSetup, keys: Keys) -> Result<Self, MlxError> {
         let set = set_of(parts.features);
+        let events = parts.events.take();
         let scatter = parts.segments_log2 > 0;
         let striding = parts.striding.is_some();
         let (width, crc) = (parts.simd, parts.crc_bytes > 0);
@@ -116,7 +120,7 @@ impl RxQueue {
             // The vector loops do not cut an FCS off.
             single_for(if crc { SimdWidth::Scalar } else { width }, set)
         };
-        Ok(Self { running: Running::new(rq, hold), burst, mode })
+        Ok(Self { running: Running::new(rq, hold), events, burst, mode })
     }
 
     /// The handle for the control half.
@@ -125,21 +129,20 @@ impl RxQueue {
         self.running.control()
     }
 
-    /// Asks for an interrupt at the next completion; `false` where the queue has none, or is parked. Who waits looks once
-    /// more after this, and calls [`event_taken`](Self::event_taken) when the event came.
-    pub fn arm(&mut self) -> bool {
-        self.running.enter().is_some_and(|rq| {
-            // What was consumed and not yet said would make an event at once.
-            rq.cq.publish();
-            rq.cq.arm(false)
-        })
-    }
-
-    /// The event that [`arm`](Self::arm) asked for was taken from the channel.
-    pub fn event_taken(&mut self) {
-        if let Some(rq) = self.running.enter() {
-            rq.cq.event_taken();
+    /// Reads what the channel tells; each time it told, the next arming is a new one.
+    fn take_events(&mut self) -> Result<(), PortError> {
+        let Some(events) = &self.events else {
+            return Err(PortError::unsupported(
+                "rx interrupt",
+                "the queue was not configured for interrupts",
+            ));
+        };
+        while events.next().map_err(|error| PortError::device("read completion events", error))?.is_some() {
+            if let Some(rq) = self.running.enter() {
+                rq.cq.event_taken();
+            }
         }
+        Ok(())
     }
 }
 
@@ -199,6 +202,37 @@ impl RxBurst for RxQueue {
         } else {
             RxDescriptor::Unavailable
         })
+    }
+
+    fn refill(&mut self, spare: &mut Burst) -> Result<usize, PortError> {
+        Ok(self.running.enter().map_or(0, |rq| rq.refill_with(spare)))
+    }
+
+    /// Arms the completion queue. The device looks at what was said to be consumed: where completions wait, the event comes
+    /// at once.
+    fn set_interrupt(&mut self, on: bool) -> Result<(), PortError> {
+        self.take_events()?;
+        if on && let Some(rq) = self.running.enter() {
+            rq.cq.publish();
+            if !rq.cq.arm(false) {
+                return Err(PortError::unsupported("rx interrupt", "the queue has no register to arm it by"));
+            }
+        }
+        Ok(())
+    }
+
+    fn interrupt_fd(&self) -> Result<BorrowedFd<'_>, PortError> {
+        self.events.as_ref().map(AsFd::as_fd).ok_or_else(|| {
+            PortError::unsupported("rx interrupt", "the queue was not configured for interrupts")
+        })
+    }
+
+    fn power_monitor(&self) -> Result<PowerMonitor, PortError> {
+        let parked = || PortError::unsupported("power monitor", "the queue is parked after an error");
+        let (address, value, ready) = self.running.look().ok_or_else(parked)?.cq.next_word();
+        // What is there already has arrived.
+        let expected = u64::from(if ready { !value } else { value });
+        Ok(PowerMonitor { address, bytes: 1, mask: 0xff, expected })
     }
 }
 

@@ -38,6 +38,7 @@ use pollux_port::driver::TxSetup;
 use pollux_port::{TxCounters, TxDrop, TxOffloads};
 use pollux_uverbs::Registers;
 
+use super::forget::{Step, forgets};
 use super::parking::{Nonsense, Trouble};
 use super::parts::{Hold, SqParts, TxFeatures};
 use crate::cq::Cq;
@@ -284,21 +285,23 @@ impl Sq {
     #[inline(always)]
     pub(super) fn reap(&mut self) {
         let asked = self.request_head.wrapping_sub(self.request_tail);
-        let mut done = 0;
-        while let Some(entry) = self.cq.peek(done) {
+        // Completions seen, and requests that they answer.
+        let (mut seen, mut done) = (0, 0);
+        while let Some(entry) = self.cq.peek(seen) {
             let request = self.request(self.request_tail.wrapping_add(done));
             // A plain completion of sent work, for the entry that was asked for.
             let strange = entry.op_own() >> 2 != completion::REQUESTER << 2
                 || done == asked
                 || entry.wqe_counter() != request.wqe;
             if strange {
-                self.strange(entry, done == asked);
-                break;
+                let Some(later) = self.strange(entry, done, asked) else { break };
+                done = later;
             }
+            seen += 1;
             done += 1;
         }
-        if done > 0 {
-            self.cq.consume(done);
+        if seen > 0 {
+            self.cq.consume(seen);
             self.cq.publish();
             self.request_tail = self.request_tail.wrapping_add(done);
             let request = self.request(self.request_tail.wrapping_sub(1));
@@ -312,9 +315,19 @@ impl Sq {
         self.requests[(index & (self.cq.entries() - 1)) as usize]
     }
 
+    /// A completion that is not of the next request: of which one it is, where one before it was lost (entries complete in
+    /// order, so a later one says the same of those before it); else trouble.
     #[cold]
     #[inline(never)]
-    fn strange(&mut self, entry: crate::cq::Entry, unasked: bool) {
+    fn strange(&mut self, entry: crate::cq::Entry, done: u32, asked: u32) -> Option<u32> {
+        if entry.op_own() >> 2 == completion::REQUESTER << 2 {
+            let is_it =
+                |at: &u32| self.request(self.request_tail.wrapping_add(*at)).wqe == entry.wqe_counter();
+            let later = (done..asked).find(is_it);
+            if later.is_some() {
+                return later;
+            }
+        }
         let copy = entry.copy();
         self.trouble = Some(match entry.opcode() {
             completion::REQUESTER_ERROR | completion::RESPONDER_ERROR => {
@@ -322,10 +335,10 @@ impl Sq {
                 Trouble::Failed(syndrome.unwrap_or(Syndrome { code: 0, vendor: 0 }))
             }
             completion::REQUESTER if copy.format() != 0 => Trouble::Nonsense(Nonsense::Format),
-            completion::REQUESTER if unasked => Trouble::Nonsense(Nonsense::Counter),
             completion::REQUESTER => Trouble::Nonsense(Nonsense::Counter),
             _ => Trouble::Nonsense(Nonsense::Opcode),
         });
+        None
     }
 
     /// Frees mbufs up to `to`.
@@ -416,8 +429,14 @@ impl Sq {
     #[inline(always)]
     fn ring_doorbell(&mut self, first: u32) {
         barrier::to_device();
-        self.dbrec.store(SECOND, self.pi & 0xffff);
+        let late = forgets(Step::Order);
+        if !late && !forgets(Step::SendRecord) {
+            self.dbrec.store(SECOND, self.pi & 0xffff);
+        }
         barrier::wc_flush();
+        if forgets(Step::Doorbell) {
+            return;
+        }
         let head = self.segment(self.first_segment(self.last));
         if self.blueflame && self.pi.wrapping_sub(first) == 1 {
             // SAFETY: a block of the ring, written by us alone.
@@ -433,6 +452,9 @@ impl Sq {
             if self.registers.bytes() >= 2 * uar::BLUE_FLAME_BYTES {
                 self.turn ^= uar::BLUE_FLAME_BYTES;
             }
+        }
+        if late {
+            self.dbrec.store(SECOND, self.pi & 0xffff);
         }
     }
 

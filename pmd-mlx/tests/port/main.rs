@@ -1,5 +1,6 @@
 //! The driver on the device model: opening, queues, frames, rules, errors.
 
+mod data;
 mod harness;
 mod traffic;
 mod trouble;

@@ -96,6 +96,7 @@ pub(crate) fn info(device: &Device, netdev: &dyn Netdev) -> PortInfo {
         tx_queue_offloads: tx,
         max_tso_bytes: tso,
         max_tx_segments: 32,
+        rx_interrupts: true,
         ..PortInfo::default()
     }
 }

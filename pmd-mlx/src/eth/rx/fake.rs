@@ -195,6 +195,7 @@ pub(crate) fn try_rig(
         simd: plan.simd,
         frame_bytes_max: plan.longest,
         crc_bytes: plan.crc,
+        events: None,
         hold: Box::new(NoDevice),
     };
     (RxQueue::new(parts, &setup, keys), device, counters)

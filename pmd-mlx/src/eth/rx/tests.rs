@@ -19,9 +19,9 @@ fn frame(seed: usize, bytes: usize) -> Vec<u8> {
 
 fn say(seed: usize) -> Say {
     Say {
-        hash: if seed % 5 == 0 { 0 } else { (seed as u32).wrapping_mul(0x0101_0101) },
+        hash: if seed.is_multiple_of(5) { 0 } else { (seed as u32).wrapping_mul(0x0101_0101) },
         tag: [0, 1, 77, 0xff_ffff, 0xab_cdef][seed % 5],
-        vlan: (seed % 3 == 0).then_some(seed as u16 & 0xfff),
+        vlan: seed.is_multiple_of(3).then_some(seed as u16 & 0xfff),
         time: seed as u64 * 1_000_003,
         l4_l3: [4 << 4 | 2 << 2, 2 << 4 | 1 << 2, 0x80 | 2 << 2, 0][seed % 4],
         ok: (seed % 8) as u8,

@@ -12,6 +12,7 @@ use pollux_mlx5_abi::cqe::{MINIS, MiniFormat, format};
 use super::describe::Meta;
 use super::{HASH, MARK, Out};
 use crate::cq::{Cq, Entry};
+use crate::eth::forget::{Step, forgets};
 use crate::eth::parking::Nonsense;
 use crate::eth::rq::Rq;
 
@@ -95,7 +96,9 @@ impl Rq {
     /// Ends a session of which all packets were fetched.
     pub(in crate::eth) fn close_zip(&mut self) {
         let (from, count) = (self.cq.consumer(), self.zip.count);
-        self.cq.invalidate(from, from.wrapping_add(count));
+        if !forgets(Step::Marking) {
+            self.cq.invalidate(from, from.wrapping_add(count));
+        }
         self.cq.consume(count);
         self.zip = Zip::default();
     }

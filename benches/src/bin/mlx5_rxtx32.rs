@@ -1,0 +1,344 @@
+//! Cycles of the mlx5 driver for a packet of 64 bytes, burst of 32: receive and transmit, on the stepped device model.
+//!
+//! The model works between the bursts, outside the time taken: what is measured is the driver, through the port's own
+//! queue values, from the call to the return. The counter is read around each burst; what two reads in a row cost is taken
+//! off, and printed. Two columns: lines warm, as the model and the driver left them on this core; and cold, with all rings
+//! and the packets' data flushed before each burst (mbuf headers stay warm: a device does not write them). Each figure is the
+//! median of [`ROUNDS`] bursts, with the 10th and 90th percentile of the sum beside it.
+//!
+//! The ledger's bytes are what the model counted for each packet in each direction.
+//!
+//! `cargo run --release -p pollux-benches --bin mlx5_rxtx32 [-- ROW]`: all rows, or those whose name contains ROW.
+#![expect(unsafe_code, reason = "flushes cache lines")]
+
+use std::error::Error;
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use pollux_eal::clock::cycles::now_precise;
+use pollux_eal::memory::Memory;
+use pollux_mempool::{Burst, MbufPool, TxFlags};
+use pollux_mlx5_model::wire::{Sent, Wire};
+use pollux_mlx5_model::{Device, Model};
+use pollux_pmd_mlx::devargs::Compression;
+use pollux_pmd_mlx::{Arguments, Mlx5Port, Netdev, PortSpec};
+use pollux_port::{Link, MacAddr, Port, PortConfig, PortId, RxOffloads, TxOffloads};
+
+const BURST: usize = 32;
+const BYTES: usize = 64;
+const ROUNDS: usize = 4000;
+const WARM_UP: usize = 200;
+
+/// Gives as many frames as it is told to, and swallows what is sent.
+#[derive(Debug)]
+struct Feed {
+    allowed: Arc<AtomicUsize>,
+    swallowed: Arc<AtomicUsize>,
+    next: u32,
+    tagged: bool,
+}
+
+impl Wire for Feed {
+    fn send(&mut self, _frame: &[u8]) -> Sent {
+        self.swallowed.fetch_add(1, Ordering::Relaxed);
+        Sent::Yes
+    }
+
+    fn receive(&mut self, room: &mut [u8]) -> Option<usize> {
+        if self.allowed.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        self.allowed.fetch_sub(1, Ordering::Relaxed);
+        self.next = self.next.wrapping_add(1);
+        let [.., c, d] = self.next.to_be_bytes();
+        // UDP over IPv4 from a thousand addresses, so that hashes differ.
+        let mut frame = vec![0x02, 0, 0, 0, 0, 1, 0x02, 0, 0, 0, 0, 9];
+        if self.tagged {
+            frame.extend([0x81, 0, 0, 7]);
+        }
+        frame.extend([8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, c & 3, d, 10, 1, 0, 1]);
+        frame.extend([4, 0, 4, 1, 0, 26, 0, 0]);
+        frame.resize(BYTES, 0);
+        room[..BYTES].copy_from_slice(&frame);
+        Some(BYTES)
+    }
+
+    fn is_up(&self) -> bool {
+        true
+    }
+
+    fn describe(&self) -> String {
+        "feed".into()
+    }
+}
+
+#[derive(Debug)]
+struct NoInterface(Arc<Device>);
+
+impl Netdev for NoInterface {
+    fn name(&self) -> String {
+        self.0.name().to_owned()
+    }
+
+    fn mac(&self) -> io::Result<MacAddr> {
+        Ok(self.0.mac().into())
+    }
+
+    fn mtu(&self) -> io::Result<u32> {
+        Ok(1500)
+    }
+
+    fn link(&self) -> io::Result<Link> {
+        Ok(Link::fixed(true, 100_000))
+    }
+}
+
+/// One line of the table.
+struct Row {
+    name: &'static str,
+    arguments: Arguments,
+    rx: RxOffloads,
+    tx: TxOffloads,
+    /// What packets ask for.
+    flags: TxFlags,
+    tagged: bool,
+    /// Data room of mbufs.
+    room: usize,
+}
+
+impl Row {
+    fn new(name: &'static str) -> Self {
+        let arguments =
+            Arguments { compression: Compression::Off, multi_packet: Some(true), ..Arguments::default() };
+        Self {
+            name,
+            arguments,
+            rx: RxOffloads::empty(),
+            tx: TxOffloads::empty(),
+            flags: TxFlags::empty(),
+            tagged: false,
+            room: 2176,
+        }
+    }
+
+    fn with(name: &'static str, change: impl FnOnce(&mut Self)) -> Self {
+        let mut row = Self::new(name);
+        change(&mut row);
+        row
+    }
+}
+
+fn rows() -> Vec<Row> {
+    let checks = RxOffloads::CHECKSUM | RxOffloads::RSS_HASH;
+    let fast = TxOffloads::MBUF_FAST_FREE;
+    vec![
+        Row::with("best: vector, compressed, eMPW, fast free", |row| {
+            row.arguments.compression = Compression::Hash;
+            row.tx = fast;
+        }),
+        Row::with("vector; eMPW, fast free", |row| row.tx = fast),
+        Row::new("vector; eMPW"),
+        Row::with("scalar; eMPW", |row| row.arguments.rx_vector = false),
+        Row::with("scalar, compressed; eMPW", |row| {
+            row.arguments.rx_vector = false;
+            row.arguments.compression = Compression::Hash;
+        }),
+        Row::with("scatter; eMPW", |row| {
+            row.room = 640;
+            row.rx = RxOffloads::SCATTER;
+        }),
+        Row::with("striding, copied; eMPW", |row| {
+            row.arguments.striding = true;
+            row.arguments.striding_queues_min = 1;
+        }),
+        Row::with("striding, lent; eMPW", |row| {
+            row.arguments.striding = true;
+            row.arguments.striding_queues_min = 1;
+            row.arguments.striding_copy_max = 0;
+        }),
+        Row::with("vector; plain entries", |row| row.arguments.multi_packet = Some(false)),
+        Row::with("vector; plain entries, inline", |row| {
+            row.arguments.multi_packet = Some(false);
+            row.arguments.inline_queues_min = 1;
+            row.arguments.inline_max = Some(128);
+        }),
+        Row::with("vector; eMPW, inline", |row| {
+            row.arguments.inline_queues_min = 1;
+            row.arguments.inline_multi_max = Some(128);
+        }),
+        Row::with("vector, header inline (18 bytes)", |row| row.arguments.inline_min = Some(18)),
+        Row::with("vector, checksum and hash; eMPW", |row| row.rx = checks),
+        Row::with("vector, VLAN strip; eMPW", |row| {
+            row.rx = RxOffloads::VLAN_STRIP;
+            row.tagged = true;
+        }),
+        Row::with("vector, timestamp; eMPW", |row| row.rx = RxOffloads::TIMESTAMP),
+        Row::with("vector; eMPW, checksum on, unused", |row| row.tx = TxOffloads::CHECKSUM),
+        Row::with("vector; eMPW, checksum", |row| {
+            row.tx = TxOffloads::CHECKSUM;
+            row.flags = TxFlags::IPV4 | TxFlags::IP_CHECKSUM | TxFlags::UDP_CHECKSUM;
+        }),
+        Row::with("vector; eMPW, multi-segment on, unused", |row| row.tx = TxOffloads::MULTI_SEGS),
+        Row::with("vector; eMPW, VLAN insert", |row| {
+            row.tx = TxOffloads::VLAN_INSERT;
+            row.flags = TxFlags::VLAN;
+        }),
+        Row::with("vector; eMPW, TSO and all on, unused", |row| {
+            row.tx =
+                TxOffloads::CHECKSUM | TxOffloads::MULTI_SEGS | TxOffloads::VLAN_INSERT | TxOffloads::TCP_TSO;
+        }),
+    ]
+}
+
+fn flush(base: usize, bytes: usize) {
+    for line in (base..base + bytes).step_by(64) {
+        // SAFETY: the line is mapped, as its owner says; a flush changes no byte.
+        unsafe { std::arch::x86_64::_mm_clflush(std::ptr::with_exposed_provenance(line)) };
+    }
+}
+
+/// What two reads of the counter in a row say.
+fn overhead() -> u64 {
+    let mut least = u64::MAX;
+    for _ in 0..10_000 {
+        let start = now_precise();
+        least = least.min(now_precise() - start);
+    }
+    least
+}
+
+struct Figures {
+    rx: f64,
+    tx: f64,
+    sum: [f64; 3],
+}
+
+fn at(sorted: &[u64], percent: usize) -> f64 {
+    sorted[(sorted.len() - 1) * percent / 100] as f64 / BURST as f64
+}
+
+fn figures(mut rx: Vec<u64>, mut tx: Vec<u64>) -> Figures {
+    let mut sum: Vec<u64> = rx.iter().zip(&tx).map(|(rx, tx)| rx + tx).collect();
+    for list in [&mut rx, &mut tx, &mut sum] {
+        list.sort_unstable();
+    }
+    Figures { rx: at(&rx, 50), tx: at(&tx, 50), sum: [10, 50, 90].map(|percent| at(&sum, percent)) }
+}
+
+fn run(row: &Row, overhead: u64) -> Result<String, Box<dyn Error>> {
+    let (allowed, swallowed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let wire = Feed {
+        allowed: Arc::clone(&allowed),
+        swallowed: Arc::clone(&swallowed),
+        next: 0,
+        tagged: row.tagged,
+    };
+    let model = Model::builder("mlx5_bench0").mac([2, 0, 0, 0, 0, 1]).plugged(wire).stepped().build()?;
+    let memory = Memory::ordinary();
+    let spec = PortSpec {
+        arguments: row.arguments.clone(),
+        watch: false,
+        ..PortSpec::new(model.open(), Arc::new(NoInterface(Arc::clone(model.device()))), memory.clone())
+    };
+    let pool = MbufPool::builder("bench", 4095).data_room(row.room).cache(256).build_anonymous()?;
+    let mut port = Port::new(PortId(0), "mlx5_bench0", Box::new(Mlx5Port::open(spec)?));
+    let config = PortConfig {
+        promiscuous: Some(true),
+        rx_offloads: row.rx,
+        tx_offloads: row.tx,
+        ..PortConfig::queues(1, 1, &pool)
+    };
+    let mut queues = port.bring_up(config)?;
+    let (rx, tx) = (&mut queues.rx[0], &mut queues.tx[0]);
+    let mut rings = Vec::new();
+    memory.regions().iter().for_each(|region| rings.push((region.base().as_ptr().addr(), region.bytes())));
+    let data: Vec<usize> = pool.addresses().map(|(_, room)| room.as_ptr().addr() + pool.headroom()).collect();
+    let (before, mut lines) = (model.ledger(), String::new());
+    for cold in [false, true] {
+        let (mut rx_cycles, mut tx_cycles) = (Vec::new(), Vec::new());
+        let chill = || {
+            if cold {
+                rings.iter().for_each(|(base, bytes)| flush(*base, *bytes));
+                data.iter().for_each(|line| flush(*line, 1));
+            }
+        };
+        let rounds = if cold { ROUNDS / 8 } else { ROUNDS };
+        for round in 0..rounds + WARM_UP {
+            allowed.store(BURST, Ordering::Relaxed);
+            model.settle();
+            let mut burst = Burst::new();
+            chill();
+            let start = now_precise();
+            let got = rx.rx_burst(&mut burst, BURST);
+            let received = now_precise() - start;
+            if got != BURST {
+                return Err(format!("{}: a burst of {got}, mode {}", row.name, rx.burst_mode()).into());
+            }
+            if !row.flags.is_empty() {
+                for mbuf in burst.iter_mut() {
+                    mbuf.set_tx_flags(row.flags);
+                    mbuf.set_vlan_tci(7);
+                }
+            }
+            chill();
+            let start = now_precise();
+            let sent = tx.tx_burst(&mut burst);
+            let transmitted = now_precise() - start;
+            if sent != BURST {
+                return Err(format!("{}: {sent} sent, mode {}", row.name, tx.burst_mode()).into());
+            }
+            model.settle();
+            if round >= WARM_UP {
+                rx_cycles.push(received.saturating_sub(overhead));
+                tx_cycles.push(transmitted.saturating_sub(overhead));
+            }
+        }
+        let Figures { rx, tx, sum: [low, median, high] } = figures(rx_cycles, tx_cycles);
+        lines += &format!(" | {rx:5.1} {tx:5.1} {median:6.1} ({low:.1}..{high:.1})");
+    }
+    let packets = swallowed.load(Ordering::Relaxed);
+    if packets != (ROUNDS + ROUNDS / 8 + 2 * WARM_UP) * BURST {
+        return Err(format!("{}: {packets} packets on the wire", row.name).into());
+    }
+    let (violation, violations) = model.device().violations();
+    if violations != 0 {
+        return Err(
+            format!("{}: {violations} rules of doorbells broken, first {violation:?}", row.name).into()
+        );
+    }
+    let spent = model.ledger() - before;
+    let modes = format!("{} / {}", rx.burst_mode(), tx.burst_mode());
+    let ledger =
+        format!("{:.1}", (spent.bytes_to_device() + spent.bytes_from_device()) as f64 / packets as f64);
+    Ok(format!("{:<42} {modes:<44}{lines} | {ledger}", row.name))
+}
+
+fn table() -> Result<(), Box<dyn Error>> {
+    let wanted = std::env::args().nth(1).unwrap_or_default();
+    // Pools have caches for threads with a slot.
+    let _slot = pollux_eal::slot::lease().ok_or("no slot is free")?;
+    let overhead = overhead();
+    println!(
+        "cycles for a packet of {BYTES} bytes, burst {BURST}; two reads of the counter cost {overhead} and are taken off"
+    );
+    println!("row, modes | warm: rx tx sum (10%..90%) | cold | bytes on PCIe for a packet, both ways");
+    for row in rows().iter().filter(|row| row.name.contains(&wanted)) {
+        match run(row, overhead) {
+            Ok(line) => println!("{line}"),
+            Err(why) => println!("{:<42} not measured: {why}", row.name),
+        }
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match table() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("mlx5_rxtx32: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}

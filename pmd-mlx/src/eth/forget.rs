@@ -1,0 +1,128 @@
+//! A knob of tests: a queue that forgets a step, to see that the device model finds it.
+//!
+//! Outside tests every question here is answered "no" at compile time.
+
+/// What is forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The store to the send doorbell.
+    Doorbell,
+    /// The store to the send queue's record.
+    SendRecord,
+    /// That the record comes before the doorbell.
+    Order,
+    /// The store to the receive queue's record.
+    ReceiveRecord,
+    /// The store to the completion queue's record.
+    CompletionRecord,
+    /// The key of what is sent.
+    Key,
+    /// The key's distance between the process's addresses and the device's.
+    Distance,
+    /// To look at the owner bit of a completion.
+    Owner,
+    /// To mark the places of compressed completions.
+    Marking,
+}
+
+#[cfg(not(test))]
+#[inline(always)]
+pub(crate) const fn forgets(_step: Step) -> bool {
+    false
+}
+
+#[cfg(test)]
+pub(crate) use tests::forgets;
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use pollux_mempool::Burst;
+    use pollux_mlx5_kernel::DoorProfile;
+    use pollux_port::PortConfig;
+
+    use super::Step;
+    use super::harness::{Pair, burst, frame, pool};
+    use crate::Arguments;
+
+    thread_local! {
+        static FORGOTTEN: Cell<Option<Step>> = const { Cell::new(None) };
+    }
+
+    /// Whether the queues of this thread forget a step.
+    pub(crate) fn forgets(step: Step) -> bool {
+        FORGOTTEN.get() == Some(step)
+    }
+
+    const A: [u8; 6] = [2, 0, 0, 0, 0, 1];
+    const B: [u8; 6] = [2, 0, 0, 0, 0, 2];
+
+    /// Sends frames from one port to the other, more than there are entries; what is wrong then.
+    fn exchange(forgotten: Option<Step>) -> Result<(), String> {
+        let pair = Pair::new(DoorProfile::default());
+        let pool = pool("forget", 2048);
+        let (mut a, mut b) = (pair.a.open(Arguments::default()), pair.b.open(Arguments::default()));
+        let mut config = PortConfig::queues(1, 1, &pool);
+        (config.rx_queues[0].descriptors, config.tx_queues[0].descriptors) = (64, 64);
+        let mut queues_a = a.bring_up(config.clone()).map_err(|error| error.to_string())?;
+        let mut queues_b = b.bring_up(config).map_err(|error| error.to_string())?;
+        FORGOTTEN.set(forgotten);
+        let _remember = Remember;
+        for round in 0..40 {
+            // Frames of one length, in one step: the model compresses their completions.
+            let frames: Vec<_> = (0..16).map(|number| frame(B, A, round * 16 + number, 60)).collect();
+            let mut sent = burst(&pool, &frames);
+            let count = queues_a.tx[0].tx_burst(&mut sent);
+            if count != 16 {
+                return Err(format!("round {round}: {count} taken"));
+            }
+            pair.settle();
+            let mut got = Burst::new();
+            queues_b.rx[0].rx_burst(&mut got, 64);
+            let got: Vec<_> = got.iter().map(|mbuf| mbuf.data().to_vec()).collect();
+            if got != frames {
+                return Err(format!("round {round}: {} of 16 frames as they were", got.len()));
+            }
+            for station in [&pair.a, &pair.b] {
+                let (rules, count) = station.device.violations();
+                if count > 0 {
+                    return Err(format!("round {round}: {count} rules broken, first {:?}", rules.first()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    struct Remember;
+
+    impl Drop for Remember {
+        fn drop(&mut self) {
+            FORGOTTEN.set(None);
+        }
+    }
+
+    #[test]
+    fn the_model_finds_every_forgotten_step() {
+        exchange(None).expect("a driver that forgets nothing");
+        for step in [
+            Step::Doorbell,
+            Step::SendRecord,
+            Step::Order,
+            Step::ReceiveRecord,
+            Step::CompletionRecord,
+            Step::Key,
+            Step::Distance,
+            Step::Owner,
+            Step::Marking,
+        ] {
+            let found = exchange(Some(step));
+            assert!(found.is_err(), "{step:?} was not found");
+            println!("{step:?}: {}", found.err().unwrap_or_default());
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "../../tests/port/harness.rs"]
+mod harness;
