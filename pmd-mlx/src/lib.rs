@@ -40,6 +40,36 @@
 //! # What it needs
 //! `CAP_NET_RAW` for queues and rules; locked memory for pools and rings; `CAP_NET_ADMIN` to change the interface, and for
 //! nothing else.
+//!
+//! # The life of a packet
+//! ```text
+//!   pool ──► Rq: an mbuf's address into an entry ─ record ──► device writes frame, then completion
+//!    ▲                                                                    │ owner bit
+//!    │       rx: header written from the completion ◄── cq: peek ◄────────┘
+//!    │                    │ burst ──► application ──► burst
+//!    │       tx: entry written from the header ──► Sq: mbuf's address kept ─ record ─ doorbell ──► device reads
+//!    │                                                                    │ completion of the last one asked
+//!    └────────────────────────────── freed in bulk ◄── Sq: reap ◄─────────┘
+//! ```
+//!
+//! 1. [`eth::rq`] takes mbufs from the pool in bulk, as addresses, and writes where their data is to go, as the device knows
+//!    it ([`key`]), into the ring. One store to the doorbell record ([`dbrec`]) a burst tells how far.
+//! 2. The device writes the frame and then a completion ([`cq`]). [`eth::rx`] finds it by its owner bit, reads it after a
+//!    barrier, checks it, and writes the mbuf's header: length, port, type, checksums, hash, tag, mark, time. The mbuf is the
+//!    application's from here on.
+//! 3. [`eth::tx`] gets it back in a burst and writes an entry: a pointer to the data or the data itself, one packet an entry
+//!    or many. [`eth::sq`] keeps its address and rings once.
+//! 4. When the completion of an entry comes that was asked for one, all mbufs up to it go home at once.
+//!
+//! Whatever makes no sense parks the queue ([`eth::parking`]): bursts then move nothing, until the control half has emptied,
+//! reset and refilled it. No mbuf is lost and none freed twice on the way; what the device holds when a queue is dropped
+//! goes home when its [`eth::parts::Hold`] says that the device reaches it no more.
+//!
+//! # Invariants of the data path
+//! - No system call, no allocation, no lock, no log between start and stop, errors apart. Each queue belongs to one lcore.
+//! - What a device writes is read as integers, by volatile loads behind the owner bit, never through a reference; every
+//!   length, index and stride is checked against what was posted before it is used.
+//! - Features that are off are not compiled into the function that a queue runs.
 
 // Tests inside share a harness with those outside, which knows the crate by its name.
 #[cfg(test)]

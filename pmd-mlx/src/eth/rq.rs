@@ -65,6 +65,8 @@ pub struct Rq {
     /// Entries that came back in all.
     pub(super) taken: u32,
     refill_at: u32,
+    /// The pool had no mbuf for the next entry.
+    starving: bool,
     /// Mbufs of the entries, one a segment.
     pub(super) slots: Box<[Slot]>,
     pub(super) descriptions: Arc<Descriptions>,
@@ -180,6 +182,7 @@ impl Rq {
             posted: 0,
             taken: 0,
             refill_at: REFILL.min(1 << parts.wqes_log2 >> 2).max(1),
+            starving: false,
             slots: vec![MaybeUninit::uninit(); slots].into_boxed_slice(),
             descriptions: Descriptions::of(features),
             port: setup.port.0,
@@ -365,6 +368,7 @@ impl Rq {
         if !self.pool.alloc_raw(&mut self.slots[first..first + count]) {
             return self.refill_few(at, run);
         }
+        self.starving = false;
         for slot in first..first + count {
             // SAFETY: `alloc_raw` has written all of them.
             let raw = unsafe { self.slots[slot].assume_init() };
@@ -381,7 +385,10 @@ impl Rq {
         for done in 0..run {
             let first = ((at + done) as usize) << self.segments_log2;
             if !self.pool.alloc_raw(&mut self.slots[first..first + segments]) {
-                self.counters.drop_for(RxDrop::NoMbuf, 1);
+                // Counted once each time the pool runs dry; polls go on and try again.
+                if !std::mem::replace(&mut self.starving, true) {
+                    self.counters.drop_for(RxDrop::NoMbuf, 1);
+                }
                 return done;
             }
             for slot in first..first + segments {

@@ -335,7 +335,8 @@ pub(super) fn single_with<const F: u32>(
     let (done, moved) = out.moved();
     // SAFETY: `Out` has written so many places.
     unsafe { burst.filled(done) };
-    if rq.cq.consumer() != before || done != 0 {
+    // A ring that ran empty brings nothing any more, and still wants mbufs.
+    if rq.cq.consumer() != before || done != 0 || rq.posted == rq.taken {
         rq.finish();
     }
     moved

@@ -249,12 +249,12 @@ fn the_bus_carries_what_was_reckoned() {
     let plain = Arguments { multi_packet: Some(false), ..base.clone() };
     // Bytes of entries that the device reads for a burst of 32 packets of 64 bytes, and of payload.
     for (name, arguments, entries, payload) in [
-        ("eMPW by pointers", base, 32 + 32 * 16, 32 * 64),
+        ("eMPW by pointers", base, 32 + 32 * 16_u64, 32 * 64),
         ("eMPW inline", inline, 3 * 32 + 32 * 80, 0),
         ("plain", plain, 32 * 48, 32 * 64),
     ] {
         let pair = Pair::new(DoorProfile::default());
-        let pool = pool("ledger", 1023);
+        let pool = pool("ledger", 2047);
         let mut a = pair.a.open(arguments);
         let mut queues = a.bring_up(PortConfig::queues(1, 1, &pool)).expect("up");
         let before = pair.a.device.ledger().total();

@@ -405,6 +405,26 @@ fn a_pool_that_runs_dry_is_counted_and_refilled_when_it_can() {
 }
 
 #[test]
+fn a_ring_that_ran_empty_is_filled_when_mbufs_come_home() {
+    for simd in WIDTHS {
+        let pool = pool(64);
+        let (mut queue, mut device, counters) = rig(&Plan { simd, ..Plan::default() }, &pool);
+        for round in 0..64 {
+            device.receive(&frame(round, 60), say(1));
+        }
+        let (mut one, mut two) = (Burst::new(), Burst::new());
+        assert_eq!((queue.rx_burst(&mut one, 32).packets, queue.rx_burst(&mut two, 32).packets), (32, 32));
+        for _ in 0..5 {
+            assert_eq!(queue.rx_burst(&mut Burst::new(), 32), Moved::NONE);
+        }
+        assert_eq!((device.posted(), counters.dropped(RxDrop::NoMbuf)), (0, 1));
+        drop((one, two));
+        queue.rx_burst(&mut Burst::new(), 32);
+        assert_eq!(device.posted(), 64);
+    }
+}
+
+#[test]
 fn a_queue_that_cannot_be_made_gives_all_back() {
     let small = pool(10);
     let (queue, _, _) = try_rig(&Plan::default(), &small);
