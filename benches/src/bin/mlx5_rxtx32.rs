@@ -253,7 +253,7 @@ fn run(row: &Row, overhead: u64) -> Result<String, Box<dyn Error>> {
     let mut queues = port.bring_up(config)?;
     let (rx, tx) = (&mut queues.rx[0], &mut queues.tx[0]);
     let mut rings = Vec::new();
-    memory.regions().iter().for_each(|region| rings.push((region.base().as_ptr().addr(), region.bytes())));
+    memory.walk(|zone| rings.push((zone.address, zone.bytes)));
     let data: Vec<usize> = pool.addresses().map(|(_, room)| room.as_ptr().addr() + pool.headroom()).collect();
     let (before, mut lines) = (model.ledger(), String::new());
     for cold in [false, true] {
@@ -262,6 +262,8 @@ fn run(row: &Row, overhead: u64) -> Result<String, Box<dyn Error>> {
             if cold {
                 rings.iter().for_each(|(base, bytes)| flush(*base, *bytes));
                 data.iter().for_each(|line| flush(*line, 1));
+                // What is still being flushed is not the driver's to wait for.
+                std::sync::atomic::fence(Ordering::SeqCst);
             }
         };
         let rounds = if cold { ROUNDS / 8 } else { ROUNDS };
