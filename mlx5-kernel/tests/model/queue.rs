@@ -1,7 +1,7 @@
 //! Completion queues, work queues, tables of them, queue pairs.
 
 use pollux_mlx5_abi::command::opcode as op;
-use pollux_mlx5_abi::kernel::completion_queue::CreateCq;
+use pollux_mlx5_abi::kernel::completion_queue::{CreateCq, ResizeCq};
 use pollux_mlx5_abi::kernel::queue_pair::{hash_field, qp_answer};
 use pollux_mlx5_abi::kernel::work_queue::wq_mask;
 use pollux_mlx5_kernel::DoorProfile;
@@ -220,5 +220,19 @@ fn sizes_and_places_that_make_no_sense_are_refused() {
     assert_eq!(errno(result.map(|_| ())), Errno::EINVAL, "a ring in the middle of a word");
     assert_eq!(bench.watch.left(), before, "what is refused leaves nothing");
     drop(opened);
+    bench.close();
+}
+
+#[test]
+fn a_device_that_cannot_move_a_completion_queue_is_not_asked() {
+    let bench = Bench::new(DoorProfile::default());
+    let opened = bench.open();
+    let made = opened.cq(4, None);
+    let larger = opened.zone(64 << 6);
+    let driver = ResizeCq { buf_addr: address(&larger), cqe_size: 64, ..ResizeCq::default() };
+    let data = Driver::new(driver.as_bytes(), &mut []);
+    assert_eq!(errno(opened.context.resize_cq(made.cq.handle, 63, data)), Errno::ENOSYS);
+    assert!(bench.watch.done(op::MODIFY_CQ).is_empty());
+    drop((opened, made));
     bench.close();
 }
