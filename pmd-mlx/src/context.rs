@@ -51,7 +51,7 @@ pub struct Opening {
 
 /// An open device.
 ///
-/// Its file closes when the last handle goes; only then, after it, go the [`remains`](Self::keep) of queues that the
+/// Its file closes when the last handle goes; only then, after it, goes the memory of queues that the
 /// device could not be made to let go.
 pub struct Device {
     context: Context,

@@ -38,8 +38,13 @@
 //! kernel is told so; the difference travels with the key ([`key::Key`]). Tests run with one that no address has by chance.
 //!
 //! # What it needs
-//! `CAP_NET_RAW` for queues and rules; locked memory for pools and rings; `CAP_NET_ADMIN` to change the interface, and for
-//! nothing else.
+//! Linux 5.4 or newer. `CAP_NET_RAW` for queues and rules; locked memory for pools and rings; `CAP_NET_ADMIN` to change the
+//! interface, and for nothing else.
+//!
+//! # What was tried
+//! The device model, as four cards, behind doors that lack what older kernels lack (Linux 5.4 among them), and every
+//! device argument. No adapter in silicon yet: what the model and the sources of Linux, rdma-core and DPDK do not show may
+//! differ there, first of all what a firmware answers to a queue that is told to go to a state which it is in already.
 //!
 //! # The life of a packet
 //! ```text
