@@ -125,7 +125,9 @@ fn sources(name: &str, wrong: &mut Vec<String>) -> Outcome {
         let declared = text
             .lines()
             .filter_map(|line| {
-                line.trim().trim_start_matches("pub ").trim_start_matches("pub(crate) ").strip_prefix("mod ")
+                let line = line.trim();
+                let shown = ["pub ", "pub(crate) ", "pub(super) "].iter().find_map(|pub_| line.strip_prefix(pub_));
+                shown.unwrap_or(line).strip_prefix("mod ")
             })
             .filter_map(|rest| rest.strip_suffix(';'))
             .map(str::to_owned);
