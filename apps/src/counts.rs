@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pollux_bringup::Bringup;
+use pollux_bringup::{Bringup, PortLedger};
 use pollux_eal::lcore::LcoreId;
 use pollux_port::{Port, PortId, PortState, QueueId};
 
@@ -33,6 +33,8 @@ pub struct PortCounts {
     pub tx_bytes: u64,
     /// Packets dropped, by reason: `rx no mbuf`, `tx full`.
     pub dropped: BTreeMap<String, u64>,
+    /// What it made PCIe carry since it was opened; only the device model counts that.
+    pub ledger: Option<PortLedger>,
 }
 
 /// One lcore that forwards.
@@ -153,7 +155,10 @@ impl Meter {
     pub fn read(&self, bringup: &mut Bringup) -> Counts {
         let seconds = self.start.elapsed().as_secs_f64();
         let ports = bringup.ports.iter_mut().filter(|port| self.ports.contains(&port.id()));
-        let ports: Vec<PortCounts> = ports.map(|port| self.port(port)).collect();
+        let mut ports: Vec<PortCounts> = ports.map(|port| self.port(port)).collect();
+        for port in &mut ports {
+            port.ledger = bringup.ledger(PortId(port.id));
+        }
         let mut lcores: Vec<LcoreCounts> = Vec::new();
         for path in &self.paths {
             let known = lcores.iter().position(|lcore| lcore.id == path.lcore.0);
@@ -200,6 +205,7 @@ impl Meter {
             rx_bytes: stats.ibytes,
             tx_bytes: stats.obytes,
             dropped,
+            ledger: None,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use pollux_bringup::PortLedger;
 use serde::Serialize;
 
 use crate::counts::Counts;
@@ -13,7 +14,52 @@ struct Report<'a> {
     ports: Vec<Port<'a>>,
     lcores: Vec<Lcore<'a>>,
     /// What would have crossed PCIe; only the device model counts it.
-    ledger: Option<()>,
+    ledger: Option<Ledger<'a>>,
+}
+
+#[derive(Serialize)]
+struct Ledger<'a> {
+    max_payload: u64,
+    ports: Vec<LedgerPort<'a>>,
+}
+
+#[derive(Serialize)]
+struct LedgerPort<'a> {
+    name: &'a str,
+    tx_packets: u64,
+    rx_packets: u64,
+    /// Overhead of the bus included.
+    bytes_to_device: u64,
+    bytes_from_device: u64,
+    crossings: BTreeMap<&'static str, Crossing>,
+}
+
+#[derive(Serialize)]
+struct Crossing {
+    transfers: u64,
+    bytes: u64,
+    tlps: u64,
+}
+
+fn ledger(counts: &Counts) -> Option<Ledger<'_>> {
+    let counted = counts.ports.iter().filter_map(|port| Some((port, port.ledger.as_ref()?)));
+    let ports: Vec<LedgerPort<'_>> = counted
+        .map(|(port, ledger)| LedgerPort {
+            name: &port.name,
+            tx_packets: ledger.packets_sent,
+            rx_packets: ledger.packets_received,
+            bytes_to_device: ledger.bytes_to_device,
+            bytes_from_device: ledger.bytes_from_device,
+            crossings: ledger
+                .crossings
+                .iter()
+                .map(|one| {
+                    (one.name, Crossing { transfers: one.transfers, bytes: one.bytes, tlps: one.bus_packets })
+                })
+                .collect(),
+        })
+        .collect();
+    (!ports.is_empty()).then_some(Ledger { max_payload: PortLedger::MAX_PAYLOAD, ports })
 }
 
 #[derive(Serialize)]
@@ -57,7 +103,8 @@ pub fn json(app: &str, counts: &Counts) -> String {
         cycles_per_packet: rounded(lcore.cycles_per_packet(), 1e3),
     });
     let seconds = rounded(counts.seconds, 1e6);
-    let report = Report { app, seconds, ports: ports.collect(), lcores: lcores.collect(), ledger: None };
+    let report =
+        Report { app, seconds, ports: ports.collect(), lcores: lcores.collect(), ledger: ledger(counts) };
     serde_json::to_string(&report).expect("plain numbers and texts have a JSON form")
 }
 
@@ -89,6 +136,29 @@ mod tests {
                 r#""tx_packets":0,"rx_bytes":192,"tx_bytes":0,"dropped":{"tx_full":2}}],"#,
                 r#""lcores":[{"lcore":1,"ports":[0],"busy":0.5,"cycles_per_packet":13.333}],"ledger":null}"#
             )
+        );
+    }
+
+    #[test]
+    fn the_ledger_stands_beside_the_ports() {
+        let crossing = pollux_bringup::Crossing { name: "doorbell", transfers: 1, bytes: 8, bus_packets: 1 };
+        let ledger = PortLedger {
+            packets_sent: 32,
+            packets_received: 0,
+            bytes_to_device: 32,
+            bytes_from_device: 0,
+            crossings: vec![crossing],
+        };
+        let port = PortCounts { name: "mlx5_model0".into(), ledger: Some(ledger), ..PortCounts::default() };
+        let counts = Counts { ports: vec![port, PortCounts::default()], ..Counts::default() };
+        let line = json("l2fwd", &counts);
+        assert!(
+            line.ends_with(concat!(
+                r#""ledger":{"max_payload":256,"ports":[{"name":"mlx5_model0","tx_packets":32,"rx_packets":0,"#,
+                r#""bytes_to_device":32,"bytes_from_device":0,"#,
+                r#""crossings":{"doorbell":{"transfers":1,"bytes":8,"tlps":1}}}]}}"#
+            )),
+            "{line}"
         );
     }
 }

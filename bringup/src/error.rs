@@ -35,14 +35,6 @@ pub enum BringupError {
         /// All drivers.
         drivers: String,
     },
-    /// A device for which there is no driver yet.
-    #[error("device '{device}': hardware cannot be opened yet; ports in software: --vdev {example}")]
-    Hardware {
-        /// The device's name.
-        device: String,
-        /// One that works.
-        example: &'static str,
-    },
     /// Fewer mbufs than the queues may hold at once.
     #[error(
         "a pool of {has} mbufs is too small for the queues: they hold up to {needs} ({parts}); give --mbufs {needs} or \
@@ -81,7 +73,6 @@ impl BringupError {
         let usage = match self {
             Self::Config(_)
             | Self::UnknownDriver { .. }
-            | Self::Hardware { .. }
             | Self::PoolTooSmall { .. }
             | Self::NoPort { .. }
             | Self::Usage(_) => true,

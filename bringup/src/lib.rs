@@ -13,18 +13,24 @@
 mod driver;
 mod error;
 mod file;
+mod ledger;
 mod openable;
 mod pool;
 pub mod program;
+
+use std::sync::Arc;
 
 use pollux_config::{CommandLine, PortSpec};
 use pollux_eal::Eal;
 use pollux_mempool::MbufPool;
 use pollux_port::{MacAddr, PortConfig, PortId, Ports, Queues, RxQueueConfig, TxQueueConfig};
 
+use driver::Opened;
+use pollux_mlx5_model::Model;
 use tracing::subscriber::DefaultGuard;
 
 pub use error::BringupError;
+pub use ledger::{Crossing, PortLedger};
 pub use pool::Needs;
 
 /// A running EAL and the ports of one program, opened and numbered.
@@ -34,6 +40,8 @@ pub use pool::Needs;
 pub struct Bringup {
     /// The ports, numbered in the order in which the command line names them.
     pub ports: Ports,
+    /// What stands in for hardware, by port.
+    models: Vec<Option<Arc<Model>>>,
     specs: Vec<PortSpec>,
     line: CommandLine,
     notices: Vec<String>,
@@ -59,7 +67,7 @@ pub struct PortWishes {
 }
 
 impl Bringup {
-    /// Starts an EAL and opens the ports that `line` names, two null ports if it names none; none is configured yet.
+    /// Starts an EAL and opens the ports that `line` names, two of the device model if it names none; none is configured yet.
     ///
     /// # Errors
     /// [`BringupError`], one line; nothing is left behind.
@@ -68,8 +76,8 @@ impl Bringup {
         let mut notices = Vec::new();
         if specs.is_empty() {
             specs = driver::usual_ports()?;
-            let what = "no device named, so two net_null ports: they make packets out of nothing and swallow what they \
-                        are sent (--vdev names others)";
+            let what = "no device named, so two ports of the mlx5 device model, each with a source of 64-byte frames on its \
+                        wire (--vdev names others)";
             notices = vec![what.into(), openable::line(&openable::all())];
         }
         // What the drivers refuse is known before threads and memory are made.
@@ -80,11 +88,14 @@ impl Bringup {
         let logs = eal.enter_logs();
         eal.handle_signals()?;
         let mut ports = Ports::new();
+        let mut models = Vec::new();
         for (spec, prepared) in specs.iter().zip(opened) {
             let name = &spec.device.name;
-            ports.add(name, prepared.open(name).map_err(|error| error.named(name))?)?;
+            let Opened { driver, model } = prepared.open(name, &eal).map_err(|error| error.named(name))?;
+            ports.add(name, driver)?;
+            models.push(model);
         }
-        Ok(Self { ports, specs, line: line.clone(), notices, eal, _logs: logs })
+        Ok(Self { ports, models, specs, line: line.clone(), notices, eal, _logs: logs })
     }
 
     /// Configures and starts the given ports, each with the queues that its profile names (one each way if none does),
@@ -142,6 +153,13 @@ impl Bringup {
     /// [`BringupError::NoPort`].
     pub fn spec(&self, id: PortId) -> Result<&PortSpec, BringupError> {
         self.specs.get(usize::from(id.0)).ok_or(BringupError::NoPort { port: id.0 })
+    }
+
+    /// What a port made PCIe carry so far; none where nobody counts it, as on hardware and on ports without a device.
+    #[must_use]
+    pub fn ledger(&self, id: PortId) -> Option<PortLedger> {
+        let model = self.models.get(usize::from(id.0))?.as_ref()?;
+        Some(PortLedger::new(&model.ledger()))
     }
 
     /// A port's own Ethernet address.

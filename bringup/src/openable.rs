@@ -19,7 +19,7 @@ pub(crate) struct Openable {
 pub(crate) type Finder = fn(root: &Path) -> Vec<Openable>;
 
 /// Hardware first, for it is what `-a` opens.
-const FINDERS: &[Finder] = &[interfaces];
+const FINDERS: &[Finder] = &[crate::driver::mlx5_openable, interfaces];
 
 /// More would not be read.
 const SHOWN_MAX: usize = 8;

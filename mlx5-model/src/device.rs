@@ -382,7 +382,10 @@ impl CommandQueue for Device {
             return Err(Gone);
         }
         let inside = self.lock();
-        self.act(inside, |core, bus| core.execute(bus, input, output));
+        self.act(inside, |core, bus| {
+            core.last_command = bus.now;
+            core.execute(bus, input, output);
+        });
         Ok(())
     }
 

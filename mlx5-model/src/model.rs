@@ -159,9 +159,11 @@ impl Builder {
             ..DeviceConfig::default()
         };
         let device = Device::new(config, wire)?;
+        // A physical function that is alone on its port sees every frame; its steering rules choose.
+        device.set_promiscuous(true);
         let memory = Arc::new(device.memory().clone());
         let kernel = Kernel::new(Arc::clone(&device) as _, memory, self.door)?;
-        let turns = Arc::new(Turns { device: Arc::clone(&device), clock });
+        let turns = Arc::new(Turns { device: Arc::clone(&device), kernel: Arc::clone(&kernel), clock });
         let running =
             if self.stepped { None } else { Some(worker::run(Arc::clone(&turns) as _, self.core)?) };
         Ok(Model { running, kernel, turns, device, profile: self.profile, name: self.name, wire: wire_name })
@@ -171,13 +173,22 @@ impl Builder {
 /// What a thread, or the caller, does in turn.
 struct Turns {
     device: Arc<Device>,
+    kernel: Arc<Kernel>,
     clock: Clock,
 }
 
 impl Steps for Turns {
     fn step(&self) -> bool {
+        if self.device.is_gone() {
+            return false;
+        }
         self.clock.advance(STEP);
-        self.device.step(BUDGET)
+        let worked = self.device.step(BUDGET);
+        if self.device.is_gone() {
+            // By the plan of faults: the kernel hears of it from the bus, as of a card that is pulled out.
+            self.kernel.remove();
+        }
+        worked
     }
 
     fn name(&self) -> String {

@@ -148,6 +148,11 @@ impl Port {
         self.wire.waits()
     }
 
+    /// Whether the wire's frames are all there from the beginning.
+    pub(crate) fn is_stored(&self) -> bool {
+        self.wire.is_stored()
+    }
+
     /// Whether the wire has always one more frame.
     pub(crate) fn is_endless(&self) -> bool {
         self.wire.is_endless()

@@ -80,6 +80,13 @@ pub trait Wire: Send + fmt::Debug {
         false
     }
 
+    /// Whether its frames are there from the beginning, as in a file: the port takes the first one only once a driver has set
+    /// it up, which is when steering leads somewhere and no command came for 20 ms. Else the first frames would be lost
+    /// between two rules.
+    fn is_stored(&self) -> bool {
+        false
+    }
+
     /// What it is, as the device argument says it (`cable:a`).
     fn describe(&self) -> String;
 }
@@ -111,6 +118,10 @@ impl Wire for Unpaused {
 
     fn is_endless(&self) -> bool {
         self.0.is_endless()
+    }
+
+    fn is_stored(&self) -> bool {
+        self.0.is_stored()
     }
 
     fn describe(&self) -> String {

@@ -92,13 +92,14 @@ fn as_nobody(program: &Path) -> Command {
 const RUN: f64 = 2.0;
 const EDGE: f64 = 0.6;
 
-/// No system call on an `lcore-*` thread between start and stop, on null and on ring ports.
+/// No system call on an `lcore-*` thread between start and stop, on null ports, on ring ports, on the device model.
 pub(crate) fn quiet() -> Outcome {
     must(&mut cargo(&["build", "--release", "--package", "pollux-apps", "--bins"]))?;
     let open = Open::make()?;
     for (what, devices, options) in [
         ("null ports", ["net_null0,size=64", "net_null1,size=64"], &[][..]),
         ("ring ports", ["net_ring0", "net_ring1"], &["--prime", "8"][..]),
+        ("model ports", ["mlx5_model0,wire=source:64", "mlx5_model1,wire=source:64"], &[][..]),
     ] {
         let traces = open.0.join(what.replace(' ', "-"));
         fs::create_dir(&traces).map_err(|why| format!("cannot write {}: {why}", traces.display()))?;

@@ -24,7 +24,18 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     ("pmd-mlx", &["config", "port", "uverbs", "mlx5-abi", "mempool", "eal", "frame-io"]),
     (
         "bringup",
-        &["config", "eal", "mempool", "port", "port-soft", "frame-io", "uverbs", "pmd-mlx", "mlx5-model"],
+        &[
+            "config",
+            "eal",
+            "mempool",
+            "port",
+            "port-soft",
+            "frame-io",
+            "uverbs",
+            "pmd-mlx",
+            "mlx5-kernel",
+            "mlx5-model",
+        ],
     ),
     ("apps", &["bringup", "config", "eal", "port", "mempool", "wire"]),
     (

@@ -7,7 +7,14 @@ use pollux_port_soft::pcap::{PcapOptions, PcapPort, PcapSink, PcapSource};
 use pollux_port_soft::ring;
 use pollux_port_soft::tap::{TapOptions, TapPort};
 
-use super::Open;
+use pollux_port::driver::PortDriver;
+
+use super::{Open, Opened};
+
+/// A port with no device behind it.
+fn opened(driver: impl PortDriver + 'static) -> Opened {
+    Opened { driver: Box::new(driver), model: None }
+}
 
 pub(super) fn null(device: &DeviceArg) -> Result<Open, ConfigError> {
     let mut keys = device.keys();
@@ -18,12 +25,12 @@ pub(super) fn null(device: &DeviceArg) -> Result<Open, ConfigError> {
         no_rx: keys.flag("no-rx")?.unwrap_or(usual.no_rx),
     };
     keys.finish()?;
-    Ok(Box::new(move |name| Ok(Box::new(NullPort::new(name, options)?))))
+    Ok(Box::new(move |name, _| Ok(opened(NullPort::new(name, options)?))))
 }
 
 pub(super) fn ring(device: &DeviceArg) -> Result<Open, ConfigError> {
     device.keys().finish()?;
-    Ok(Box::new(|name| Ok(Box::new(ring::looped(name)))))
+    Ok(Box::new(|name, _| Ok(opened(ring::looped(name)))))
 }
 
 pub(super) fn pcap(device: &DeviceArg) -> Result<Open, ConfigError> {
@@ -67,7 +74,7 @@ pub(super) fn pcap(device: &DeviceArg) -> Result<Open, ConfigError> {
             mend: "such as rx_pcap=in.pcap, tx_pcap=out.pcap or iface=eth0".into(),
         });
     }
-    Ok(Box::new(move |name| Ok(Box::new(PcapPort::new(name, &options)?))))
+    Ok(Box::new(move |name, _| Ok(opened(PcapPort::new(name, &options)?))))
 }
 
 pub(super) fn af_packet(device: &DeviceArg) -> Result<Open, ConfigError> {
@@ -100,7 +107,7 @@ pub(super) fn af_packet(device: &DeviceArg) -> Result<Open, ConfigError> {
         return Err(keys.bad("framesz", &options.frame_bytes.to_string(), "is not a multiple of 16"));
     }
     keys.finish()?;
-    Ok(Box::new(move |_| Ok(Box::new(AfPacketPort::new(options)?))))
+    Ok(Box::new(move |_, _| Ok(opened(AfPacketPort::new(options)?))))
 }
 
 pub(super) fn tap(device: &DeviceArg) -> Result<Open, ConfigError> {
@@ -120,7 +127,7 @@ pub(super) fn tap(device: &DeviceArg) -> Result<Open, ConfigError> {
         ));
     }
     keys.finish()?;
-    Ok(Box::new(move |_| Ok(Box::new(TapPort::new(&options)?))))
+    Ok(Box::new(move |_, _| Ok(opened(TapPort::new(&options)?))))
 }
 
 fn interface<'a>(keys: &mut KeyReader<'a>) -> Result<Option<&'a str>, ConfigError> {

@@ -44,7 +44,13 @@ pub(crate) struct Core {
     room: Box<[u8]>,
     /// Length of a frame there that found no buffer and waits for one, on a wire that waits too.
     held: Option<usize>,
+    /// When the last command came, and whether frames that a wire has stored flow.
+    pub(crate) last_command: u64,
+    begun: bool,
 }
+
+/// Ticks without a command after which a driver is taken to have set the device up: 20 ms.
+const SET_UP_TICKS: u64 = 20_000 * super::TICKS_PER_US;
 
 /// What became of a frame that was let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +85,8 @@ impl Core {
             violations: Violations::default(),
             room: vec![0; usize::from(MTU_MAX) + HEADER_BYTES_MAX].into_boxed_slice(),
             held: None,
+            last_command: 0,
+            begun: false,
             traits,
         }
     }
@@ -223,6 +231,14 @@ impl Core {
 
     fn receive_into(&mut self, bus: &mut Bus<'_>, budget: usize, room: &mut [u8]) -> usize {
         let (waits, endless) = (self.port.waits(), self.port.is_endless());
+        if !self.begun {
+            let set_up =
+                self.steering.root.is_some() && bus.now.saturating_sub(self.last_command) >= SET_UP_TICKS;
+            self.begun = set_up || !self.port.is_stored();
+            if !self.begun {
+                return 0;
+            }
+        }
         let mut count = 0;
         while count < budget {
             let bytes = match self.held.take() {

@@ -74,6 +74,10 @@ impl Wire for Capture {
         true
     }
 
+    fn is_stored(&self) -> bool {
+        true
+    }
+
     fn describe(&self) -> String {
         format!("pcap:{}:{}", self.names.0.display(), self.names.1.display())
     }

@@ -210,6 +210,10 @@ impl Wire for Impaired {
         self.inner.is_endless()
     }
 
+    fn is_stored(&self) -> bool {
+        self.inner.is_stored()
+    }
+
     fn describe(&self) -> String {
         self.inner.describe()
     }

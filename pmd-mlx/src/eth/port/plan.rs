@@ -171,6 +171,7 @@ impl RxPlan {
         }
         let features = rq::features(offloads, true);
         let simd = if arguments.rx_vector { SimdWidth::detect() } else { SimdWidth::Scalar };
+        let compressed = compression(device, arguments, striding.is_some(), features);
         let (wqes_log2, wqe_bytes_log2, cqes_log2) = match &striding {
             Some(striding) => {
                 let wqes = wqes_log2.saturating_sub(striding.strides_log2).max(1);
@@ -186,8 +187,10 @@ impl RxPlan {
             wqes_log2,
             wqe_bytes_log2,
             segments_log2,
-            cqes_log2,
-            compressed: compression(device, arguments, striding.is_some(), features),
+            // The places of a compressed session go back at its end, its buffers one by one: what is posted meanwhile needs
+            // places of its own.
+            cqes_log2: cqes_log2 + u8::from(compressed.is_some()),
+            compressed,
             striding,
             features,
             simd,

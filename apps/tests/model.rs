@@ -1,0 +1,247 @@
+//! l2fwd on the ports of the device model: wires inside a process, between processes, into files; mistakes and ends.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use pollux_tests::program::{Finished, Running};
+use serde_json::Value;
+
+const L2FWD: &str = env!("CARGO_BIN_EXE_l2fwd");
+const LIMIT: Duration = Duration::from_secs(20);
+const KILL: i32 = 9;
+
+fn l2fwd(devices: &[&str], options: &[&str]) -> Command {
+    let mut command = Command::new(L2FWD);
+    command.args(["-l", "0"]);
+    for device in devices {
+        command.args(["--vdev", device]);
+    }
+    command.args(["--", "-T", "0", "--json"]).args(options);
+    command
+}
+
+fn start(devices: &[&str], options: &[&str]) -> Running {
+    let mut running = Running::start(l2fwd(devices, options));
+    running.wait_for("forwarding");
+    running
+}
+
+fn report(done: &Finished) -> Value {
+    assert_eq!(done.status.code(), Some(0), "{}", done.stderr.join("\n"));
+    done.report()
+}
+
+fn count(report: &Value, port: usize, what: &str) -> u64 {
+    report["ports"][port][what].as_u64().unwrap_or_else(|| panic!("no {what} of port {port} in {report}"))
+}
+
+#[test]
+fn frames_go_round_on_a_cable_and_none_is_lost() {
+    for device in ["cx4lx", "cx6dx"] {
+        let ends = [0, 1].map(|end| format!("mlx5_model{end},wire=cable:round,device={device}"));
+        let options = ["-P", "--no-mac-updating", "--prime", "4", "--duration", "0.5"];
+        let report = report(&Running::start(l2fwd(&[&ends[0], &ends[1]], &options)).finish(LIMIT));
+        let (rx, tx) = (count(&report, 0, "rx_packets"), count(&report, 1, "tx_packets"));
+        assert!(rx > 1_000, "{device}: {report}");
+        // 4 bursts of 32 from each end are all that is under way.
+        let primed = 2 * 4 * 32;
+        let all = |what| count(&report, 0, what) + count(&report, 1, what);
+        assert!(all("tx_packets").abs_diff(all("rx_packets")) <= primed, "{report}");
+        assert!(tx > 0 && report["ports"][0]["dropped"] == serde_json::json!({}), "{report}");
+    }
+}
+
+#[test]
+fn the_ledger_is_in_the_report() {
+    let done = Running::start(l2fwd(
+        &["mlx5_model0,wire=source:64", "mlx5_model1,wire=null"],
+        &["--duration", "0.3"],
+    ))
+    .finish(LIMIT);
+    let report = report(&done);
+    let ports = report["ledger"]["ports"].as_array().expect("both ports are counted");
+    assert_eq!(ports.len(), 2);
+    let (source, sink) = (&ports[0], &ports[1]);
+    assert_eq!(source["name"], "mlx5_model0");
+    // Received payload is 64 bytes a packet, sent payload as much, inline or not.
+    let received = source["rx_packets"].as_u64().expect("a count");
+    assert!(received >= count(&report, 0, "rx_packets") && received > 0, "{report}");
+    assert_eq!(source["crossings"]["receive_payload"]["bytes"].as_u64(), Some(received * 64));
+    assert!(
+        sink["crossings"]["doorbell"]["transfers"].as_u64().is_some_and(|doorbells| doorbells > 0),
+        "{report}"
+    );
+    assert!(
+        sink["bytes_to_device"].as_u64() > sink["tx_packets"].as_u64().map(|packets| packets * 64),
+        "{report}"
+    );
+}
+
+#[test]
+fn two_processes_are_joined_by_datagrams() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (a, b) = (path("a"), path("b"));
+    let taker = start(&[&format!("mlx5_model0,wire=unix:{b}:{a}"), "mlx5_model1,wire=null"], &["-P"]);
+    let giver = start(
+        &["mlx5_model0,wire=source:128", &format!("mlx5_model1,wire=unix:{a}:{b}")],
+        &["-P", "--duration", "1"],
+    );
+    let given = report(&giver.finish(LIMIT));
+    // What still stands in the socket is taken within moments.
+    std::thread::sleep(Duration::from_millis(300));
+    let taken = report(&taker.interrupt());
+    let (sent, got) = (count(&given, 1, "tx_packets"), count(&taken, 0, "rx_packets"));
+    assert!(got > 1_000, "{taken}");
+    // What the device had not sent yet when it was closed is the only difference.
+    assert!(sent >= got && sent - got <= 4096, "{sent} sent, {got} received");
+    assert_eq!(count(&taken, 0, "rx_bytes"), got * 128);
+    assert_eq!(count(&taken, 1, "tx_packets"), got);
+    assert!(!Path::new(&a).exists() && !Path::new(&b).exists(), "sockets go with their processes");
+}
+
+#[test]
+fn sigkill_leaves_a_socket_and_the_next_one_takes_it_over() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("a");
+    let device = format!("mlx5_model0,wire=unix:{}:{}", socket.display(), folder.path().join("b").display());
+    let before = shared_memory();
+    let running = start(&[&device, "mlx5_model1,wire=null"], &[]);
+    running.signal(KILL);
+    let done = running.finish(LIMIT);
+    assert_eq!(done.status.code(), None);
+    let left: Vec<_> = std::fs::read_dir(folder.path()).expect("a folder").collect();
+    assert_eq!(left.len(), 1, "the socket's inode: {left:?}");
+    assert_eq!(shared_memory(), before, "nothing in /dev/shm");
+    let again =
+        Running::start(l2fwd(&[&device, "mlx5_model1,wire=null"], &["--duration", "0.1"])).finish(LIMIT);
+    report(&again);
+    assert!(!socket.exists());
+}
+
+/// How many files stand in /dev/shm under this project's name.
+fn shared_memory() -> usize {
+    let entries = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_name().to_string_lossy().contains("pollux")).count()
+}
+
+#[test]
+fn a_file_goes_through_two_ports_unaltered() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, sink) = (folder.path().join("in.pcap"), folder.path().join("out.pcap"));
+    let sent: Vec<Vec<u8>> = (0..100_u8).map(|n| (0..60 + n).map(|place| place ^ n).collect()).collect();
+    std::fs::write(&source, capture(&sent)).expect("written");
+    let devices = [
+        format!("mlx5_model0,wire=pcap:{}:", source.display()),
+        format!("mlx5_model1,wire=pcap::{}", sink.display()),
+    ];
+    let options = ["-P", "--no-mac-updating", "--duration", "0.5"];
+    let report = report(&Running::start(l2fwd(&[&devices[0], &devices[1]], &options)).finish(LIMIT));
+    assert_eq!((count(&report, 0, "rx_packets"), count(&report, 1, "tx_packets")), (100, 100));
+    assert!(frames(&std::fs::read(&sink).expect("written")) == sent);
+}
+
+/// A capture file of frames, microseconds, Ethernet. Source: the-tcpdump-group/libpcap `pcap/pcap.h`.
+fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let words =
+        |bytes: &mut Vec<u8>, words: &[u32]| words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+    words(&mut bytes, &[0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, 1]);
+    for frame in frames {
+        words(&mut bytes, &[0, 0, frame.len() as u32, frame.len() as u32]);
+        bytes.extend(frame);
+    }
+    bytes
+}
+
+/// The frames of a capture file that was written here.
+fn frames(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut rest = &bytes[24..];
+    let mut frames = Vec::new();
+    while !rest.is_empty() {
+        let length = u32::from_le_bytes(rest[8..12].try_into().expect("4 bytes")) as usize;
+        frames.push(rest[16..16 + length].to_vec());
+        rest = &rest[16 + length..];
+    }
+    frames
+}
+
+#[test]
+fn a_signal_ends_it_in_order() {
+    let running = start(&["mlx5_model0", "mlx5_model1"], &[]);
+    std::thread::sleep(Duration::from_millis(200));
+    let report = report(&running.interrupt());
+    assert!(count(&report, 0, "rx_packets") > 0, "{report}");
+}
+
+#[test]
+fn a_device_that_is_pulled_out_is_said_and_the_rest_goes_on() {
+    let removed = "mlx5_model0,wire=source:64,fault_plan=[remove:300ms]";
+    let done =
+        Running::start(l2fwd(&[removed, "mlx5_model1,wire=source:64"], &["--duration", "1.5"])).finish(LIMIT);
+    let report = report(&done);
+    let said = done.stderr.join("\n");
+    assert!(said.contains("port 0 mlx5_model0 disappeared"), "{said}");
+    assert!(count(&report, 0, "rx_packets") > 0, "{report}");
+}
+
+#[test]
+fn mistakes_are_one_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("file");
+    std::fs::write(&file, "no socket").expect("written");
+    let file = file.display();
+    for (devices, code, expected) in [
+        (vec!["mlx5_model0,wire=wifi".to_owned()], 2, "wire=wifi: there is no such wire".to_owned()),
+        (
+            vec!["mlx5_model0,wires=null".to_owned()],
+            2,
+            "unknown key 'wires', did you mean 'wire'?".to_owned(),
+        ),
+        (
+            vec!["mlx5_model0,device=cx9".to_owned()],
+            2,
+            "device=cx9: is not one of cx4lx, cx5, cx6dx, cx7".to_owned(),
+        ),
+        (
+            vec!["mlx5_model0,wire=iface:nowhere0".to_owned()],
+            1,
+            "interface \"nowhere0\" does not exist".to_owned(),
+        ),
+        (
+            ["0", "1", "2"].map(|end| format!("mlx5_model{end},wire=cable:three")).to_vec(),
+            1,
+            "cable 'three' has both its ends in use".to_owned(),
+        ),
+        (
+            vec![format!("mlx5_model0,wire=unix:{file}:/nowhere")],
+            1,
+            "something that is no socket stands there".to_owned(),
+        ),
+        (
+            vec![format!("mlx5_model0,wire=pcap:/nowhere/in.pcap:")],
+            1,
+            "cannot open /nowhere/in.pcap".to_owned(),
+        ),
+        (vec!["mlx5_model0,core=900".to_owned()], 1, "model-900: cannot run on that core".to_owned()),
+        (vec!["mlx5_model0,fault_plan=[refuse:0x102/1/0x04]".to_owned()], 1, "INIT_HCA".to_owned()),
+    ] {
+        let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
+        let done = Running::start(l2fwd(&devices, &["--duration", "0.1"])).finish(LIMIT);
+        assert_eq!(done.stderr.len(), 1, "{devices:?}: {}", done.stderr.join("\n"));
+        assert!(done.stderr[0].contains(&expected), "{devices:?}: {}", done.stderr[0]);
+        assert_eq!(done.status.code(), Some(code), "{devices:?}: {}", done.stderr[0]);
+    }
+}
+
+#[test]
+fn hardware_that_is_not_there_is_one_line() {
+    for device in ["mlx5_999", "0000:ff:1f.7"] {
+        let mut command = Command::new(L2FWD);
+        command.args(["-l", "0", "-a", device, "--", "--duration", "0.1"]);
+        let done = Running::start(command).finish(LIMIT);
+        assert_eq!(done.status.code(), Some(1), "{}", done.stderr.join("\n"));
+        assert_eq!(done.stderr.len(), 1, "{}", done.stderr.join("\n"));
+    }
+}

@@ -1,0 +1,184 @@
+//! The keys of a model: what it is, where its frames go, what goes wrong.
+
+use std::time::Duration;
+
+use pollux_config::{ConfigError, DeviceArg, KeyReader, nearest};
+use pollux_mlx5_model::ModelError;
+use pollux_mlx5_model::config::Profile;
+use pollux_mlx5_model::fault::FaultPlan;
+use pollux_mlx5_model::wire::{Impairments, WireSpec};
+
+/// Keys that are the model's; all others are the driver's, as for a real device.
+pub(super) const KEYS: [&str; 14] = [
+    "wire",
+    "mac",
+    "device",
+    "core",
+    "mode",
+    "loss",
+    "reorder",
+    "delay",
+    "dup",
+    "corrupt",
+    "seed",
+    "fault_plan",
+    "kernel",
+    "pause",
+];
+
+/// What the `kernel` key may say.
+const KERNELS: [&str; 2] = ["newest", "5.4"];
+
+/// Frames of the traffic that a model makes when no wire is named.
+const USUAL_WIRE: WireSpec = WireSpec::Source(64);
+
+/// What a model shall be.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ModelKeys {
+    pub(super) wire: WireSpec,
+    pub(super) mac: Option<[u8; 6]>,
+    pub(super) profile: Profile,
+    pub(super) core: Option<u16>,
+    pub(super) impairments: Impairments,
+    pub(super) faults: FaultPlan,
+    /// A wire that can wait is made to when there is no receive slot.
+    pub(super) pause: bool,
+    /// The kernel in front of it is Linux 5.4.
+    pub(super) old_kernel: bool,
+}
+
+impl ModelKeys {
+    /// Reads the model's keys; the device that is left has the driver's.
+    pub(super) fn take(device: &DeviceArg) -> Result<(Self, DeviceArg), ConfigError> {
+        let (own, rest) = device.args.iter().cloned().partition(|(key, _)| KEYS.contains(&key.as_str()));
+        let own = DeviceArg { args: own, ..device.clone() };
+        let keys = Self::read(&own)?;
+        Ok((keys, DeviceArg { args: rest, ..own }))
+    }
+
+    fn read(device: &DeviceArg) -> Result<Self, ConfigError> {
+        let mut keys = device.keys();
+        let wire = parsed(&mut keys, "wire")?.unwrap_or(USUAL_WIRE);
+        let mac = unicast(&mut keys)?;
+        let profile = parsed(&mut keys, "device")?.unwrap_or_default();
+        let core = keys.number("core", 0..=u64::from(pollux_config::CPU_MAX) - 1)?;
+        if let Some(1) = keys.choice("mode", &["threaded", "stepped"])? {
+            let problem = "is for tests, which make the steps themselves; no app does: leave it out";
+            return Err(keys.bad("mode", "stepped", problem));
+        }
+        let usual = Impairments::default();
+        let impairments = Impairments {
+            loss: keys.share("loss")?.unwrap_or(usual.loss),
+            reorder: keys.share("reorder")?.unwrap_or(usual.reorder),
+            delay: keys.number("delay", 0..=1_000_000)?.map_or(usual.delay, Duration::from_micros),
+            dup: keys.share("dup")?.unwrap_or(usual.dup),
+            corrupt: keys.share("corrupt")?.unwrap_or(usual.corrupt),
+            seed: keys.number("seed", 0..=u64::MAX)?.unwrap_or(usual.seed),
+        };
+        let faults = parsed(&mut keys, "fault_plan")?.unwrap_or_default();
+        let old_kernel = keys.choice("kernel", &KERNELS)? == Some(1);
+        let pause = keys.flag("pause")?.unwrap_or(true);
+        keys.finish()?;
+        Ok(Self { wire, mac, profile, core, impairments, faults, pause, old_kernel })
+    }
+}
+
+/// A value that reads itself.
+fn parsed<T>(keys: &mut KeyReader<'_>, key: &'static str) -> Result<Option<T>, ConfigError>
+where
+    T: std::str::FromStr<Err = ModelError>,
+{
+    let Some(text) = keys.text(key)? else { return Ok(None) };
+    text.parse().map(Some).map_err(|error| {
+        // The model says what is wrong with the value; which device and key are said here.
+        let problem = match error {
+            ModelError::Wire { problem, .. } => {
+                format!("{problem}; wires: {}", pollux_mlx5_model::wire::FORMS)
+            }
+            ModelError::Setting { value, allowed, .. } if value == text => allowed,
+            ModelError::Setting { value, allowed, .. } => format!("'{value}': {allowed}"),
+            other => other.to_string(),
+        };
+        keys.bad(key, text, problem)
+    })
+}
+
+/// An address that one station can have.
+fn unicast(keys: &mut KeyReader<'_>) -> Result<Option<[u8; 6]>, ConfigError> {
+    let mac = keys.mac("mac")?;
+    // The first byte's lowest bit says that an address stands for several stations (IEEE 802).
+    match mac {
+        Some(mac) if mac[0] & 1 == 1 || mac == [0; 6] => {
+            let text = mac.map(|byte| format!("{byte:02x}")).join(":");
+            let problem = "is no station's address: the first byte must be even and not all may be zero, such as \
+                           02:00:00:00:00:01";
+            Err(keys.bad("mac", &text, problem))
+        }
+        mac => Ok(mac),
+    }
+}
+
+/// A key that the driver does not know may have been meant for the model.
+pub(super) fn with_own(error: ConfigError) -> ConfigError {
+    let ConfigError::UnknownKey { device, key, nearest: near, allowed } = error else { return error };
+    let near = near.or_else(|| nearest(&key, KEYS).map(str::to_owned));
+    ConfigError::UnknownKey { device, key, nearest: near, allowed: format!("{}, {allowed}", KEYS.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(text: &str) -> Result<(ModelKeys, DeviceArg), String> {
+        ModelKeys::take(&text.parse().expect("a device")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn keys_are_read_and_the_drivers_are_left() {
+        let (keys, rest) = take(
+            "mlx5_model0,wire=cable:a,mac=02:00:00:00:00:07,device=cx4lx,core=1,mode=threaded,loss=0.1,reorder=0.2,delay=30,\
+             dup=0.3,corrupt=0.4,seed=9,fault_plan=[seed:3,remove:10ms],kernel=5.4,mprq_en=1",
+        )
+        .expect("accepted");
+        assert_eq!(rest.to_string(), "mlx5_model0,mprq_en=1");
+        assert_eq!(keys.wire, WireSpec::Cable("a".into()));
+        assert_eq!((keys.profile, keys.core, keys.old_kernel), (Profile::ConnectX4Lx, Some(1), true));
+        assert_eq!(keys.impairments.delay, Duration::from_micros(30));
+        assert_eq!(keys.faults.seed, 3);
+        let (usual, _) = take("mlx5_model0").expect("accepted");
+        assert_eq!(usual.wire.to_string(), "source:64");
+        assert!(usual.impairments.is_none() && usual.faults == FaultPlan::default());
+    }
+
+    #[test]
+    fn what_is_wrong_is_one_line_with_device_and_key() {
+        for (text, expected) in [
+            (
+                "wire=wifi",
+                "wire=wifi: there is no such wire; wires: cable:NAME, source:SIZE, null, pcap:IN:OUT, iface:NAME, unix:LOCAL:PEER",
+            ),
+            (
+                "wire=source:1",
+                "wire=source:1: frames have 60 to 16384 bytes, FCS not counted; wires: cable:NAME, source:SIZE, null, pcap:IN:OUT, iface:NAME, unix:LOCAL:PEER",
+            ),
+            ("device=cx3", "device=cx3: is not one of cx4lx, cx5, cx6dx, cx7"),
+            ("loss=2", "loss=2: is not a share from 0 to 1, such as 0.01"),
+            ("delay=x", "delay=x: is not a whole number from 0 to 1000000"),
+            (
+                "mac=01:00:00:00:00:01",
+                "mac=01:00:00:00:00:01: is no station's address: the first byte must be even and not all may be zero, such as 02:00:00:00:00:01",
+            ),
+            ("fault_plan=[seed:x]", "fault_plan=[seed:x]: 'seed:x': write it as seed:7"),
+            (
+                "mode=stepped",
+                "mode=stepped: is for tests, which make the steps themselves; no app does: leave it out",
+            ),
+            ("core=99999", "core=99999: is not a whole number from 0 to 1023"),
+            ("kernel=2.6", "kernel=2.6: is not one of newest, 5.4"),
+            ("seed=1,seed=2", "seed=2: is given twice: give it once"),
+        ] {
+            let line = take(&format!("mlx5_model0,{text}")).map(|_| ()).expect_err(text);
+            assert_eq!(line, format!("device 'mlx5_model0': {expected}"));
+        }
+    }
+}

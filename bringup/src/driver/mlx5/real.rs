@@ -1,0 +1,135 @@
+//! A device of this machine: found in sysfs, opened by its uverbs file.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use pollux_eal::topology::SocketId;
+use pollux_pmd_mlx::netdev::{KernelNetdev, Netdev};
+use pollux_port::PortError;
+use pollux_uverbs::Channel;
+use pollux_uverbs::abi::object::driver;
+use pollux_uverbs::discovery::{self, Device};
+
+use crate::openable::Openable;
+
+/// What a port needs of it.
+pub(super) struct Found {
+    pub(super) channel: Arc<dyn Channel>,
+    pub(super) netdev: Arc<dyn Netdev>,
+    pub(super) socket: Option<SocketId>,
+}
+
+/// Why a device that is there is not opened.
+#[derive(Debug)]
+struct Unfit(String);
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unfit {}
+
+/// Finds and opens it.
+pub(super) fn find(name: &str) -> Result<Found, PortError> {
+    find_below(Path::new("/"), name)
+}
+
+fn find_below(root: &Path, name: &str) -> Result<Found, PortError> {
+    let device = discovery::find(root, name).map_err(|error| PortError::device("find the device", error))?;
+    let netdev = check(&device).map_err(|error| PortError::device("open the device", error))?;
+    let channel = device.open().map_err(|error| PortError::device("open the device", error))?;
+    let netdev =
+        KernelNetdev::find(netdev).map_err(|error| PortError::device("find the interface", error))?;
+    let socket = device.numa_node.and_then(|node| u16::try_from(node).ok()).map(SocketId);
+    Ok(Found { channel, netdev: Arc::new(netdev), socket })
+}
+
+/// Whether this is a function that the driver drives; gives its interface.
+fn check(device: &Device) -> Result<&str, Unfit> {
+    let name = &device.ibdev;
+    if device.driver_id() != Some(driver::MLX5) {
+        let other = device.driver.as_deref().unwrap_or("software in the kernel");
+        return Err(Unfit(format!(
+            "{name} is driven by {other}, not by mlx5_core: name a ConnectX-4 Lx or newer"
+        )));
+    }
+    match device.netdevs.as_slice() {
+        [one] => Ok(one),
+        [] => Err(Unfit(format!(
+            "{name} has no interface in this network namespace: move it here (`ip link set DEV netns PID`), or load mlx5_core \
+             with its Ethernet half"
+        ))),
+        several => Err(Unfit(format!(
+            "{name} has {} interfaces ({}): bonds and representors are not supported; take the bond apart and name one function",
+            several.len(),
+            several.join(", ")
+        ))),
+    }
+}
+
+/// What `-a` could open here.
+pub(crate) fn openable(root: &Path) -> Vec<Openable> {
+    let devices = discovery::devices(root).unwrap_or_default();
+    let fit = devices.into_iter().filter(|device| check(device).is_ok());
+    let named = |device: Device| match device.pci {
+        Some(pci) => Openable { option: format!("-a {pci}"), also: Some(device.ibdev) },
+        None => Openable { option: format!("-a {}", device.ibdev), also: None },
+    };
+    fit.map(named).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(name: &str, driver: Option<&str>, netdevs: &[&str]) -> Device {
+        Device {
+            uverbs: "uverbs0".into(),
+            ibdev: name.into(),
+            file: "/nowhere/uverbs0".into(),
+            sysfs: "/nowhere/sys".into(),
+            number: (231, 192),
+            abi_version: 1,
+            driver: driver.map(str::to_owned),
+            pci: Some("0000:03:00.0".into()),
+            pci_id: Some((0x15b3, 0x101d)),
+            netdevs: netdevs.iter().map(|&name| name.to_owned()).collect(),
+            numa_node: None,
+            node_guid: None,
+            firmware: None,
+            ports: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_device_of_another_driver_or_without_an_interface_is_refused() {
+        let line = |device: &Device| check(device).map_err(|error| error.to_string()).map(str::to_owned);
+        assert_eq!(line(&device("mlx5_0", Some("mlx5_core"), &["eth0"])), Ok("eth0".into()));
+        assert_eq!(
+            line(&device("mlx4_0", Some("mlx4_core"), &["eth0"])),
+            Err("mlx4_0 is driven by mlx4_core, not by mlx5_core: name a ConnectX-4 Lx or newer".into())
+        );
+        assert!(
+            line(&device("rxe0", None, &["eth0"]))
+                .is_err_and(|error| error.contains("software in the kernel"))
+        );
+        assert!(
+            line(&device("mlx5_0", Some("mlx5_core"), &[]))
+                .is_err_and(|error| error.contains("network namespace"))
+        );
+        let bond = line(&device("mlx5_bond_0", Some("mlx5_core"), &["eth0", "eth1"]));
+        assert!(bond.is_err_and(|error| error.starts_with("mlx5_bond_0 has 2 interfaces (eth0, eth1)")));
+    }
+
+    #[test]
+    fn a_machine_without_devices_says_so() {
+        let root = tempfile::tempdir().expect("a folder");
+        assert!(openable(root.path()).is_empty());
+        let error = find_below(root.path(), "mlx5_0").map(|_| ()).expect_err("nothing is there");
+        let chain = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+        assert!(format!("{error} {chain}").contains("infiniband_verbs"), "{error}: {chain}");
+    }
+}
