@@ -38,7 +38,7 @@ use crate::cq::Cq;
 use crate::dbrec::{DoorbellRecord, FIRST};
 use crate::key::{Key, Keys};
 
-pub(super) mod striding;
+pub(crate) mod striding;
 
 use striding::Striding;
 

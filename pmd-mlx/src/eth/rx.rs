@@ -42,14 +42,14 @@ use crate::cq::Entry;
 use crate::key::Keys;
 use describe::Meta;
 
-pub(super) mod describe;
+pub(crate) mod describe;
 #[cfg(test)]
-pub(super) mod fake;
+pub(crate) mod fake;
 mod scatter;
 mod stride;
 #[cfg(target_arch = "x86_64")]
 mod vector;
-pub(super) mod zip;
+pub(crate) mod zip;
 
 /// Packet type, checksums, VLAN flags: the table.
 pub(super) const TABLE: u32 = 1;
