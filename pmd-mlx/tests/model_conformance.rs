@@ -8,18 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pollux_mlx5_model::Model;
 use pollux_mlx5_model::config::Profile;
 use pollux_mlx5_model::wire::{Cable, Sent, Wire, WireSpec};
-use pollux_port::conformance::{ALL, Feed, Fixture, Subject};
-
-/// What the driver does not have yet: the device's clock.
-const LATER: [&str; 1] = ["clock"];
-
-/// All checks but those.
-fn run(fixture: &dyn Fixture) {
-    for (name, check) in ALL.iter().filter(|(name, _)| !LATER.contains(name)) {
-        println!("conformance: {name}");
-        check(fixture);
-    }
-}
+use pollux_port::conformance::{Feed, Fixture, Subject, run};
 
 /// The model at one end of a cable, the test at the other.
 struct Peer {
