@@ -137,7 +137,8 @@ fn sources(name: &str, wrong: &mut Vec<String>) -> Outcome {
             .lines()
             .filter_map(|line| {
                 let line = line.trim();
-                let shown = ["pub ", "pub(crate) ", "pub(super) "].iter().find_map(|pub_| line.strip_prefix(pub_));
+                let shown =
+                    ["pub ", "pub(crate) ", "pub(super) "].iter().find_map(|pub_| line.strip_prefix(pub_));
                 shown.unwrap_or(line).strip_prefix("mod ")
             })
             .filter_map(|rest| rest.strip_suffix(';'))
