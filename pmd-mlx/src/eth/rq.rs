@@ -9,7 +9,7 @@
 //!
 //! An entry is one data segment, or `1 << segments_log2` of them where packets are scattered over several mbufs. There the
 //! mbufs that a packet took are replaced at once, so all entries are always posted. Entries of a striding queue are in
-//! [`striding`].
+//! `striding`.
 //!
 //! Source of the entry: rdma-core `providers/mlx5/qp.c`, `mlx5_post_wq_recv`; DPDK `drivers/net/mlx5/mlx5_rx.c`,
 //! `mlx5_rxq_initialize`.

@@ -14,7 +14,7 @@
 //! | `scatter` | a frame may be longer than an mbuf | a chain of mbufs |
 //! | `striding` | many packets share a buffer | an mbuf with a copy, or one that shows the buffer |
 //!
-//! All understand compressed completions. Each mode exists for several sets of features ([`TABLE`] and so on); a queue takes
+//! All understand compressed completions. Each mode exists for several sets of features (`TABLE` and so on); a queue takes
 //! the smallest that has all it needs when it is made, so that no packet is asked about features that are off.
 //!
 //! Sources: DPDK `drivers/net/mlx5/mlx5_rx.c`; Linux `drivers/net/ethernet/mellanox/mlx5/core/en_rx.c`.

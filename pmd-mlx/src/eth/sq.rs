@@ -10,7 +10,7 @@
 //! **Completions.** An entry makes one only when asked. A burst's last entry is asked when 32 packets or an eighth of the
 //! ring went out since the last, or when no completion is under way at all. A completion frees all mbufs up to its entry at
 //! once. A few packets sent while a completion was under way may so wait for the next burst; where there is none,
-//! [`settle`](Sq::settle) asks by an entry that does nothing.
+//! `settle` asks by an entry that does nothing.
 //!
 //! **Doorbell.** Once a burst: barrier, record, flush of write combining, 8 bytes to the register: the head of the last
 //! entry. The device then fetches the entries. Where the register's page is write-combining (BlueFlame) and the burst is one
