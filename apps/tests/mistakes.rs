@@ -73,7 +73,7 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
         (
             &["-l", "0", "--", "-p", "8"],
             2,
-            "-p names port 3, which does not exist; ports: 0 net_null0, 1 net_null1",
+            "-p names port 3, which does not exist; ports: 0 mlx5_model0, 1 mlx5_model1",
         ),
         (
             &["-l", "0", "--", "-p", "0"],
@@ -88,7 +88,7 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
         (
             &["-l", "0", "--", "--portmap", "(0,7)"],
             2,
-            "--portmap names port 7, which does not exist; ports: 0 net_null0, 1 net_null1",
+            "--portmap names port 7, which does not exist; ports: 0 mlx5_model0, 1 mlx5_model1",
         ),
         (
             &["-l", "0", "--", "--portmap", "0,1"],
@@ -152,7 +152,7 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
         (
             &["-c", "1", "-n", "4", "--", "-p", "8"],
             2,
-            "-p names port 3, which does not exist; ports: 0 net_null0, 1 net_null1",
+            "-p names port 3, which does not exist; ports: 0 mlx5_model0, 1 mlx5_model1",
         ),
         (
             &["--profile", "/dev/zero"],

@@ -5,6 +5,7 @@ use pollux_eal::EalError;
 use pollux_eal::region::MemoryError;
 use pollux_mempool::PoolError;
 use pollux_port::PortError;
+use pollux_uverbs::{Errno, UverbsError};
 
 /// Why a program did not come up, or did not go on.
 #[derive(Debug, thiserror::Error)]
@@ -126,7 +127,8 @@ impl BringupError {
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
         while let Some(error) = cause {
             let answer = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
-            if answer == Some(EMFILE) {
+            let refused = error.downcast_ref::<UverbsError>().and_then(UverbsError::errno);
+            if answer == Some(EMFILE) || refused == Some(Errno::EMFILE) {
                 return true;
             }
             cause = error.source();

@@ -356,6 +356,11 @@ fn open_context(channel: &Arc<dyn Channel>, devx: bool) -> Result<(Context, Cont
     if devx {
         match open(context::context_flag::DEVX) {
             Ok((context, answer)) => return Ok((context, answer, true)),
+            // The context was granted, but there is no descriptor for its events: a file has one context, so asking again
+            // would hide why.
+            Err(error) if matches!(error.errno(), Some(Errno::EMFILE | Errno::ENFILE)) => {
+                return Err(MlxError::verbs("open the device")(error));
+            }
             // Every refusal that is not of this flag comes again below.
             Err(error) => tracing::debug!("{}: no DevX: {error}", channel.describe()),
         }

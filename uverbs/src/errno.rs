@@ -44,6 +44,8 @@ impl Errno {
             Self::ENOSPC => "a buffer is shorter than what the kernel has to put there, or a table is full",
             Self::ENOMEM => "no memory, or more than the limit on locked memory allows (`ulimit -l`)",
             Self::EFAULT => "an address is not mapped, or not with the rights that the call needs",
+            Self::EMFILE => "too many open files in this process",
+            Self::ENFILE => "too many open files in the whole system",
             Self::EBUSY => "other objects still use it",
             Self::ENOENT => "no such object, or of another kind",
             Self::EIO => "the device was removed, or its firmware refused the command",
