@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use pollux_tests::capture::{capture, frames};
 use pollux_tests::program::{Finished, Running};
 use serde_json::Value;
 
@@ -140,31 +141,6 @@ fn a_file_goes_through_two_ports_unaltered() {
     let report = report(&Running::start(l2fwd(&[&devices[0], &devices[1]], &options)).finish(LIMIT));
     assert_eq!((count(&report, 0, "rx_packets"), count(&report, 1, "tx_packets")), (100, 100));
     assert!(frames(&std::fs::read(&sink).expect("written")) == sent);
-}
-
-/// A capture file of frames, microseconds, Ethernet. Source: the-tcpdump-group/libpcap `pcap/pcap.h`.
-fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let words =
-        |bytes: &mut Vec<u8>, words: &[u32]| words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
-    words(&mut bytes, &[0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, 1]);
-    for frame in frames {
-        words(&mut bytes, &[0, 0, frame.len() as u32, frame.len() as u32]);
-        bytes.extend(frame);
-    }
-    bytes
-}
-
-/// The frames of a capture file that was written here.
-fn frames(bytes: &[u8]) -> Vec<Vec<u8>> {
-    let mut rest = &bytes[24..];
-    let mut frames = Vec::new();
-    while !rest.is_empty() {
-        let length = u32::from_le_bytes(rest[8..12].try_into().expect("4 bytes")) as usize;
-        frames.push(rest[16..16 + length].to_vec());
-        rest = &rest[16 + length..];
-    }
-    frames
 }
 
 #[test]

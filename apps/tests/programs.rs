@@ -3,6 +3,7 @@
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use pollux_tests::capture::{capture, frames};
 use pollux_tests::program::Running;
 use serde_json::Value;
 
@@ -156,31 +157,6 @@ fn a_profile_opens_its_ports() {
     let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/../config/profiles/two-null-ports.toml");
     let report = report(&run(L2FWD, &["--profile", profile, "-l0", "--", "--duration", "0.1", "--json"]));
     assert_eq!(report["ports"][1]["name"], "net_null1");
-}
-
-/// A capture file of frames, microseconds, Ethernet. Source: the-tcpdump-group/libpcap `pcap/pcap.h`.
-fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let words =
-        |bytes: &mut Vec<u8>, words: &[u32]| words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
-    words(&mut bytes, &[0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, 1]);
-    for frame in frames {
-        words(&mut bytes, &[0, 0, frame.len() as u32, frame.len() as u32]);
-        bytes.extend(frame);
-    }
-    bytes
-}
-
-/// The frames of a capture file that was written here.
-fn frames(bytes: &[u8]) -> Vec<Vec<u8>> {
-    let mut rest = &bytes[24..];
-    let mut frames = Vec::new();
-    while !rest.is_empty() {
-        let length = u32::from_le_bytes(rest[8..12].try_into().unwrap()) as usize;
-        frames.push(rest[16..16 + length].to_vec());
-        rest = &rest[16 + length..];
-    }
-    frames
 }
 
 /// Sends frames through l2fwd, from file to file.

@@ -6,6 +6,7 @@
 pub(crate) mod bus;
 pub(crate) mod core;
 pub(crate) mod ring;
+pub(crate) mod state;
 pub(crate) mod table;
 pub(crate) mod violation;
 

@@ -10,12 +10,13 @@ use pollux_mlx5_abi::syndrome::Syndrome;
 
 use crate::completion::Completions;
 use crate::device::bus::Bus;
+use crate::device::state::State;
 use crate::device::table::Table;
 use crate::event::Events;
 use crate::frame::Headers;
 use crate::memory_keys::Keys;
 pub(crate) use check::Checked;
-pub(crate) use queue::{Make, Queue, Source, State};
+pub(crate) use queue::{Make, Queue, Source};
 use ring::Entry;
 pub(crate) use ring::{ENTRY_BYTES_MAX, Kind, Strides, WorkRing};
 

@@ -18,7 +18,7 @@ use crate::device::table::Table;
 use crate::event::Events;
 use crate::memory_keys::Keys;
 use crate::port::Port;
-pub(crate) use queue::{Make, Queue, State};
+pub(crate) use queue::{Make, Queue};
 
 /// The longest that a frame gets before it is cut up: 64 KiB of payload and its headers.
 const GATHER_BYTES: usize = (1 << 16) + 256;

@@ -13,8 +13,9 @@ use pollux_port::Gate;
 use pollux_uverbs::abi::device::ExQueryDeviceResp;
 use pollux_uverbs::abi::flags::LinkLayer;
 use pollux_uverbs::abi::object::driver;
+use pollux_uverbs::abi::{id, write};
 use pollux_uverbs::event::AsyncKind;
-use pollux_uverbs::{Channel, Context, Driver, Errno, PdHandle, UverbsError};
+use pollux_uverbs::{Channel, Context, Driver, Errno, Operation, PdHandle, UverbsError};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::MlxError;
@@ -356,15 +357,24 @@ fn open_context(channel: &Arc<dyn Channel>, devx: bool) -> Result<(Context, Cont
     if devx {
         match open(context::context_flag::DEVX) {
             Ok((context, answer)) => return Ok((context, answer, true)),
-            // The context was granted, but there is no descriptor for its events: a file has one context, so asking again
-            // would hide why.
-            Err(error) if matches!(error.errno(), Some(Errno::EMFILE | Errno::ENFILE)) => {
-                return Err(MlxError::verbs("open the device")(error));
-            }
+            // The context was granted and what came after failed: a file has one context, so asking again would hide why.
+            Err(error) if !refuses_context(&error) => return Err(MlxError::verbs("open the device")(error)),
             // Every refusal that is not of this flag comes again below.
             Err(error) => tracing::debug!("{}: no DevX: {error}", channel.describe()),
         }
     }
     let (context, answer) = open(0).map_err(MlxError::verbs("open the device"))?;
     Ok((context, answer, false))
+}
+
+/// Whether it is the request for a context itself that was refused, by its method or by the older command.
+fn refuses_context(error: &UverbsError) -> bool {
+    let UverbsError::Refused { operation, .. } = error else { return false };
+    match *operation {
+        Operation::Method { object, method, .. } => {
+            (object, method) == (id::device::OBJECT, id::device::get_context::METHOD)
+        }
+        Operation::Write { command } => command == write::GET_CONTEXT,
+        _ => false,
+    }
 }

@@ -9,25 +9,9 @@ use pollux_mlx5_abi::command::{opcode as op, status};
 
 use super::{Call, No, need, no};
 use crate::device::core::Core;
-use crate::receive::{Make, Queue, Source, State};
+use crate::device::state::State;
+use crate::receive::{Make, Queue, Source};
 use crate::steering::Dispatch;
-
-fn code(state: State) -> u32 {
-    match state {
-        State::Reset => state::RESET,
-        State::Ready => state::READY,
-        State::Error => state::ERROR,
-    }
-}
-
-fn state_of(code: u32) -> Option<State> {
-    match code {
-        state::RESET => Some(State::Reset),
-        state::READY => Some(State::Ready),
-        state::ERROR => Some(State::Error),
-        _ => None,
-    }
-}
 
 impl Core {
     pub(super) fn receive_command(&mut self, opcode: u16, call: &mut Call<'_>) -> Result<(), No> {
@@ -39,7 +23,7 @@ impl Core {
                 need!(call.may_name(owner), BAD_RES_ERR, 16);
                 let Some(queue) = self.receivers.queues.get(number) else { return Ok(()) };
                 let mut context = queue.context;
-                RqContext::STATE.set(&mut context, code(queue.state));
+                RqContext::STATE.set(&mut context, queue.state.code());
                 WorkQueue::HW_COUNTER.set(RqContext::WQ.of_mut(&mut context), queue.hardware_counter());
                 QueryRqOut::RQ_CONTEXT.set(call.output()?, context);
                 Ok(())
@@ -123,11 +107,11 @@ impl Core {
         need!(fields & modify::COUNTER_SET_ID == 0 || known_set, BAD_RES_ERR, 20);
         let Some(queue) = self.receivers.queues.get_mut(number) else { return Ok(()) };
         need!(
-            from == code(queue.state) || from == state::READY && queue.state == State::Error,
+            from == queue.state.code() || from == state::READY && queue.state == State::Error,
             BAD_RES_STATE_ERR,
             17
         );
-        let Some(to) = state_of(to) else { return Err(no(status::BAD_PARAM_ERR, 18)) };
+        let Some(to) = State::of(to) else { return Err(no(status::BAD_PARAM_ERR, 18)) };
         let allowed = matches!(
             (queue.state, to),
             (State::Reset, State::Ready | State::Reset)

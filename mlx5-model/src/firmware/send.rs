@@ -7,24 +7,8 @@ use pollux_mlx5_abi::command::{opcode as op, status};
 
 use super::{Call, No, need, no};
 use crate::device::core::Core;
-use crate::send::{Make, Queue, State};
-
-fn code(state: State) -> u32 {
-    match state {
-        State::Reset => state::RESET,
-        State::Ready => state::READY,
-        State::Error => state::ERROR,
-    }
-}
-
-fn state_of(code: u32) -> Option<State> {
-    match code {
-        state::RESET => Some(State::Reset),
-        state::READY => Some(State::Ready),
-        state::ERROR => Some(State::Error),
-        _ => None,
-    }
-}
+use crate::device::state::State;
+use crate::send::{Make, Queue};
 
 impl Core {
     pub(super) fn send_command(&mut self, opcode: u16, call: &mut Call<'_>) -> Result<(), No> {
@@ -36,7 +20,7 @@ impl Core {
                 need!(call.may_name(owner), BAD_RES_ERR, 16);
                 let Some(queue) = self.senders.queues.get(number) else { return Ok(()) };
                 let mut context = queue.context;
-                SqContext::STATE.set(&mut context, code(queue.state));
+                SqContext::STATE.set(&mut context, queue.state.code());
                 let ring = SqContext::WQ.of_mut(&mut context);
                 WorkQueue::HW_COUNTER.set(ring, queue.next.into());
                 WorkQueue::SW_COUNTER.set(ring, queue.posted.into());
@@ -60,11 +44,11 @@ impl Core {
         let Some(queue) = self.senders.queues.get_mut(number) else { return Ok(()) };
         // The state that software believes it in; a queue that failed meanwhile is in another.
         need!(
-            from == code(queue.state) || from == state::READY && queue.state == State::Error,
+            from == queue.state.code() || from == state::READY && queue.state == State::Error,
             BAD_RES_STATE_ERR,
             17
         );
-        let Some(to) = state_of(to) else { return Err(no(status::BAD_PARAM_ERR, 18)) };
+        let Some(to) = State::of(to) else { return Err(no(status::BAD_PARAM_ERR, 18)) };
         let allowed = matches!(
             (queue.state, to),
             (State::Reset, State::Ready | State::Reset)

@@ -11,16 +11,9 @@ use super::fcs::fcs;
 use super::ring::{Entry, Strides, WorkRing};
 use super::scatter::{self, Pieces, Problem};
 use super::{Around, Arrival, Taken};
+use crate::device::state::State;
 use crate::frame::be16;
 use crate::memory_keys::KeyError;
-
-/// States of a receive queue. Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `MLX5_RQC_STATE_*`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    Reset,
-    Ready,
-    Error,
-}
 
 /// Where a queue's buffers are posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

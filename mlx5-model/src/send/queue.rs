@@ -10,16 +10,9 @@ use zerocopy::{FromBytes, FromZeros};
 use super::entry::{Failure, Outcome};
 use super::{Around, BATCH_BLOCKS, Scratch, entry};
 use crate::device::ring::Ring;
+use crate::device::state::State;
 use crate::device::violation::Violation;
 use crate::ledger::Crossing;
-
-/// States of a send queue. Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `MLX5_SQC_STATE_*`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    Reset,
-    Ready,
-    Error,
-}
 
 /// What a queue is made of.
 pub(crate) struct Make {
