@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use pollux_mlx5_abi::command::queue::{Entry, Mailbox, OWNER, PCI, delivery, init_segment as segment};
+use pollux_mlx5_abi::command::start::InitHcaIn;
 use pollux_mlx5_abi::command::{opcode, status};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -143,8 +144,14 @@ fn a_hostile_driver_is_borne() {
             guest.function.reset();
             guest.function.bar_write(segment::CMDQ_ADDR_H as u64, &[0; 4]);
             guest.function.bar_write(segment::CMDQ_ADDR_L_SZ as u64, &(QUEUE as u32).to_be_bytes());
-            for code in [opcode::ENABLE_HCA, opcode::INIT_HCA] {
-                assert_eq!(guest.ring(&entry(code, 0, 16)).output[0], status::OK);
+            let mut mailbox = Mailbox::new_zeroed();
+            mailbox.token = 7;
+            guest.put(MAILBOXES, mailbox.as_bytes());
+            for (code, bytes) in [(opcode::ENABLE_HCA, 16), (opcode::INIT_HCA, InitHcaIn::BYTES)] {
+                let mut ask = entry(code, 0, 16);
+                ask.input_bytes.set(bytes as u32);
+                ask.input_mailbox.set(MAILBOXES);
+                assert_eq!(guest.ring(&ask).output[0], status::OK);
             }
         }
         let mut bytes = [0; 64];
