@@ -25,7 +25,8 @@
 //!    else without, and says so in one line. Pools that exist or will be made are registered whole.
 //! 2. Queue set-up takes a doorbell page of the queue's own (allocated, or on kernels before 5.7 the static one that the
 //!    kernel chose), makes completion queue and queue, and hands ring, record and registers to the data half.
-//! 3. Start makes the table, a hash queue for each kind of packet, and the default rules; stop takes them away. Queues stay.
+//! 3. Start makes the table, a hash queue for each kind of packet, and the default rules; stop takes them away. Queues stay. One
+//!    queue stops by a reset of its own, its buffers at home, and starts again while others go on; tables and rules stay.
 //! 4. A completion with an error parks its queue. The thread `control-mlx5` finds it within 20 ms and takes it through
 //!    ERROR and RESET back to work; what was lost is counted.
 //! 5. A device that goes away (an event, or `EIO`) shuts the port's gate. What it may still write stays allocated until its

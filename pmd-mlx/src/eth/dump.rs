@@ -1,7 +1,7 @@
 //! A queue in words: its number, its indices, what went wrong last, its rings decoded.
 //!
 //! The rings of a queue that runs belong to its lcore; of such a queue there are number and health alone. A queue that is
-//! parked, after an error, shows everything; recovery logs it before it resets the queue.
+//! parked after an error, or stopped, shows everything; recovery logs it before it resets the queue.
 
 use std::fmt::{self, Write};
 
@@ -21,8 +21,8 @@ const AROUND: u32 = 4;
 /// What can be said of a receive queue.
 pub(crate) fn rx(control: &Control<Rq>) -> String {
     let mut text = String::new();
-    let written = match control.take() {
-        None => write!(text, "{}", Health(control.health())),
+    let written = match control.take_any() {
+        None => write!(text, "{}", Health(control.health(), None)),
         Some(rq) => {
             let (posted, taken) = rq.indices();
             write!(
@@ -31,7 +31,7 @@ pub(crate) fn rx(control: &Control<Rq>) -> String {
                 rq.number(),
                 rq.entries()
             )
-            .and_then(|()| write!(text, "{}", Health(control.health())))
+            .and_then(|()| write!(text, "{}", Health(control.health(), Some(rq.state()))))
             .and_then(|()| completions(&mut text, rq.cq()))
         }
     };
@@ -42,12 +42,15 @@ pub(crate) fn rx(control: &Control<Rq>) -> String {
 /// What can be said of a send queue.
 pub(crate) fn tx(control: &Control<Sq>) -> String {
     let mut text = String::new();
-    let written = match control.take() {
-        None => write!(text, "{}", Health(control.health())),
+    let written = match control.take_any() {
+        None => write!(text, "{}", Health(control.health(), None)),
         Some(sq) => {
             let (pi, ci) = sq.indices();
             write!(text, "number {:#x}, {} blocks, posted {pi}, done {ci}, ", sq.number(), sq.blocks())
-                .and_then(|()| write!(text, "{} packets pending; {}", sq.pending(), Health(control.health())))
+                .and_then(|()| {
+                    let health = Health(control.health(), Some(sq.state()));
+                    write!(text, "{} packets pending; {health}", sq.pending())
+                })
                 .and_then(|()| blocks(&mut text, &sq, ci, pi))
                 .and_then(|()| completions(&mut text, sq.cq()))
         }
@@ -56,23 +59,24 @@ pub(crate) fn tx(control: &Control<Sq>) -> String {
     text
 }
 
-struct Health<'a>(&'a QueueHealth);
+/// With the state that the queue was found in, where it was taken to be looked at.
+struct Health<'a>(&'a QueueHealth, Option<&'static str>);
 
 impl fmt::Display for Health<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let health = self.0;
-        let state = match (health.runs(), health.is_parked()) {
-            (true, _) => "runs",
-            (_, true) => "parked",
-            _ => "about to park",
-        };
+        let Self(health, found) = self;
+        let state = found.unwrap_or(if health.runs() { "runs" } else { "taken" });
         write!(f, "{state}, last trouble: ")?;
         match health.trouble() {
             Some(trouble) => write!(f, "{trouble}")?,
             None => f.write_str("none")?,
         }
         let (failed, nonsense, recovered) = (health.failed(), health.nonsense(), health.recovered());
-        write!(f, " ({failed} failed, {nonsense} senseless, {recovered} recovered)")
+        write!(
+            f,
+            " ({failed} failed, {nonsense} senseless, {} silent, {recovered} recovered)",
+            health.silent()
+        )
     }
 }
 

@@ -1,30 +1,47 @@
-//! Who may touch the inside of a queue: its lcore while it runs, the control thread while it is parked.
+//! Who may touch the inside of a queue: its lcore while it runs, the control thread while it does not.
 //!
 //! ```text
-//!             ask()                       trouble, or asked
-//!   RUNS ───────────────► ASKED ─┐    (the lcore, in a burst)
-//!    ▲ └────────────────────────►├──────────► PARKED ◄────┐ Parked dropped
-//!    │                                          │ take()  │
-//!    └────────── Parked::resume() ──────────── TAKEN ─────┘
+//!            trouble (the lcore, in a burst)
+//!   RUNS ──────────────────────────────► PARKED ◄── Parked dropped
+//!    ▲ │                                  │ take()      ▲
+//!    │ └── halt(), no burst under way ──► TAKEN ────────┘
+//!    │                                    │ ▲ halt(), take_any()
+//!    ├───── Parked::resume(), run() ──────┤ │
+//!    │                                    ▼ │
+//!    │                                   STOPPED ◄── Parked::stop()
 //! ```
 //!
-//! Only the lcore leaves RUNS and ASKED, only the control side leaves PARKED and TAKEN, so each hands the inside over by a
-//! Release that the other's Acquire sees. A burst pays one load.
+//! The lcore leaves RUNS by itself when something is wrong. The control side takes a queue out of RUNS as well, without
+//! waiting for the lcore to poll: each side writes one word and then reads the other's, as at a port's gate
+//! (`pollux_port::Gate`), the control side paying for both barriers.
+//!
+//! ```text
+//!   lcore, each burst                control side, seldom
+//!   inside = true                    RUNS ──► TAKEN
+//!   barrier::light()                 barrier::heavy()
+//!   still RUNS? then work            wait while inside
+//!   inside = false
+//! ```
+//!
+//! What one side did is handed over by a Release that the other's Acquire sees. A burst pays two stores and one load.
 #![expect(unsafe_code, reason = "the inside of a queue moves between the lcore and the control thread")]
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
+use pollux_eal::barrier;
 use pollux_mlx5_abi::syndrome::Syndrome;
 
 use super::parts::Hold;
 
 const RUNS: u32 = 0;
-const ASKED: u32 = 1;
-const PARKED: u32 = 2;
+const PARKED: u32 = 1;
+const STOPPED: u32 = 2;
 const TAKEN: u32 = 3;
 const STATE: u32 = 3;
 /// The lcore's half is gone.
@@ -37,8 +54,8 @@ pub enum Trouble {
     Failed(Syndrome),
     /// A completion made no sense; what of it.
     Nonsense(Nonsense),
-    /// The control half asked for it.
-    Asked,
+    /// Nothing came back of what was sent, for too long.
+    Silent,
 }
 
 /// What of a completion made no sense.
@@ -79,7 +96,7 @@ impl fmt::Display for Trouble {
         match self {
             Self::Failed(syndrome) => write!(f, "error completion: {syndrome}"),
             Self::Nonsense(what) => write!(f, "completion with {}", what.text()),
-            Self::Asked => f.write_str("parked by the control half"),
+            Self::Silent => f.write_str("no completion comes of what was sent"),
         }
     }
 }
@@ -89,7 +106,7 @@ impl Trouble {
         match self {
             Self::Failed(syndrome) => 1 << 16 | u32::from(syndrome.vendor) << 8 | u32::from(syndrome.code),
             Self::Nonsense(what) => 2 << 16 | what as u32,
-            Self::Asked => 3 << 16,
+            Self::Silent => 3 << 16,
         }
     }
 
@@ -97,7 +114,7 @@ impl Trouble {
         match bits >> 16 {
             1 => Some(Self::Failed(Syndrome { code: bits as u8, vendor: (bits >> 8) as u8 })),
             2 => Nonsense::ALL.get((bits & 0xff) as usize).copied().map(Self::Nonsense),
-            3 => Some(Self::Asked),
+            3 => Some(Self::Silent),
             _ => None,
         }
     }
@@ -110,6 +127,7 @@ pub struct QueueHealth {
     trouble: AtomicU32,
     failed: AtomicU64,
     nonsense: AtomicU64,
+    silent: AtomicU64,
     recovered: AtomicU64,
 }
 
@@ -132,6 +150,12 @@ impl QueueHealth {
         self.state.load(Ordering::Acquire) & STATE == RUNS
     }
 
+    /// Whether it was stopped, or was never started.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.state.load(Ordering::Acquire) & STATE == STOPPED
+    }
+
     /// Error completions that parked it. Those that are flushed after it do not count.
     #[must_use]
     pub fn failed(&self) -> u64 {
@@ -144,7 +168,13 @@ impl QueueHealth {
         self.nonsense.load(Ordering::Relaxed)
     }
 
-    /// How often it was resumed.
+    /// How often nothing came back of what was sent.
+    #[must_use]
+    pub fn silent(&self) -> u64 {
+        self.silent.load(Ordering::Relaxed)
+    }
+
+    /// How often it was set to work again after trouble.
     #[must_use]
     pub fn recovered(&self) -> u64 {
         self.recovered.load(Ordering::Relaxed)
@@ -155,13 +185,15 @@ impl QueueHealth {
         match trouble {
             Trouble::Failed(_) => self.failed.fetch_add(1, Ordering::Relaxed),
             Trouble::Nonsense(_) => self.nonsense.fetch_add(1, Ordering::Relaxed),
-            Trouble::Asked => 0,
+            Trouble::Silent => self.silent.fetch_add(1, Ordering::Relaxed),
         };
     }
 }
 
 struct Shared<T> {
     health: QueueHealth,
+    /// The lcore is inside, or about to see that it must not.
+    at_work: AtomicBool,
     inside: UnsafeCell<Option<(T, Box<dyn Hold>)>>,
 }
 
@@ -181,53 +213,92 @@ impl<T: Send + 'static> Shared<T> {
     }
 }
 
-/// The lcore's half.
-pub(crate) struct Running<T: Send + 'static>(Arc<Shared<T>>);
+/// The lcore's half. One thread at a time has it, so that `at_work` has one writer.
+pub(crate) struct Running<T: Send + 'static>(Arc<Shared<T>>, PhantomData<Cell<()>>);
+
+/// The inside of a queue that runs, in its lcore's hands.
+pub(crate) struct Entered<'a, T: Send + 'static>(&'a Shared<T>);
+
+impl<T: Send + 'static> Deref for Entered<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: it was RUNS with `at_work` set (`enter`): whoever takes it waits until this value is dropped, and the
+        // lcore's other ways in need its half, which is borrowed.
+        unsafe { &(*self.0.inside.get()).as_ref().unwrap_unchecked().0 }
+    }
+}
+
+impl<T: Send + 'static> DerefMut for Entered<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above.
+        unsafe { &mut (*self.0.inside.get()).as_mut().unwrap_unchecked().0 }
+    }
+}
+
+impl<T: Send + 'static> Drop for Entered<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // Release pairs with the Acquire in `halt`.
+        self.0.at_work.store(false, Ordering::Release);
+    }
+}
 
 impl<T: Send + 'static> Running<T> {
     pub(crate) fn new(inside: T, hold: Box<dyn Hold>) -> Self {
         let inside = UnsafeCell::new(Some((inside, hold)));
-        Self(Arc::new(Shared { health: QueueHealth::default(), inside }))
+        let shared = Shared { health: QueueHealth::default(), at_work: AtomicBool::new(false), inside };
+        Self(Arc::new(shared), PhantomData)
     }
 
-    /// The inside, if the queue runs. Hot: one load.
+    /// The inside, if the queue runs. Hot: two stores and one load, with the drop of what is given.
     #[inline(always)]
-    pub(crate) fn enter(&mut self) -> Option<&mut T> {
+    pub(crate) fn enter(&mut self) -> Option<Entered<'_, T>> {
+        self.0.at_work.store(true, Ordering::Relaxed);
+        barrier::light();
+        let entered = Entered(&self.0);
+        (self.0.health.state.load(Ordering::Acquire) == RUNS).then_some(entered)
+    }
+
+    /// Looks at the inside, if the queue runs.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&T) -> R) -> Option<R> {
+        let _looking = Looking::begin(&self.0.at_work);
         if self.0.health.state.load(Ordering::Acquire) != RUNS {
-            self.stay_out();
             return None;
         }
-        // SAFETY: only this half leaves RUNS, so nobody else touches the inside until it does, for which it needs `&mut
-        // self`.
-        unsafe { Some(&mut (*self.0.inside.get()).as_mut().unwrap_unchecked().0) }
+        // SAFETY: as in `Entered`: RUNS was seen with `at_work` set; `enter` needs `&mut self`.
+        unsafe { (*self.0.inside.get()).as_ref().map(|(inside, _)| look(inside)) }
     }
 
-    #[cold]
-    fn stay_out(&mut self) {
-        if self.0.health.state.load(Ordering::Acquire) == ASKED {
-            self.park(Trouble::Asked);
-        }
-    }
-
-    /// The inside, to be looked at, if the queue runs.
-    pub(crate) fn look(&self) -> Option<&T> {
-        if !matches!(self.0.health.state.load(Ordering::Acquire) & STATE, RUNS | ASKED) {
-            return None;
-        }
-        // SAFETY: as in `enter`; leaving RUNS and ASKED needs `&mut self`.
-        unsafe { (*self.0.inside.get()).as_ref().map(|(inside, _)| inside) }
-    }
-
-    /// Hands the inside over to the control side.
+    /// Hands the inside over to the control side, which may have taken it already.
     #[cold]
     pub(crate) fn park(&mut self, trouble: Trouble) {
         self.0.health.note(trouble);
         // Release pairs with the Acquire in `take`.
-        self.0.health.state.store(PARKED, Ordering::Release);
+        let _taken = self.0.health.state.compare_exchange(RUNS, PARKED, Ordering::Release, Ordering::Relaxed);
     }
 
     pub(crate) fn control(&self) -> Control<T> {
         Control(Arc::clone(&self.0))
+    }
+}
+
+/// A look, by the lcore. One from within another leaves the word to that.
+struct Looking<'a>(&'a AtomicBool, bool);
+
+impl<'a> Looking<'a> {
+    fn begin(at_work: &'a AtomicBool) -> Self {
+        let before = at_work.swap(true, Ordering::Relaxed);
+        barrier::light();
+        Self(at_work, before)
+    }
+}
+
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        self.0.store(self.1, Ordering::Release);
     }
 }
 
@@ -276,44 +347,89 @@ impl<T: Send + 'static> Control<T> {
         self.0.health.state.load(Ordering::Acquire) & LEFT != 0
     }
 
-    /// Asks the queue to park. It does at its next burst, so the lcore must go on polling.
-    pub fn ask(&self) {
-        let _ = self.0.health.state.compare_exchange(RUNS, ASKED, Ordering::AcqRel, Ordering::Acquire);
-    }
-
     /// Takes the inside of a parked queue. `None` when it is not parked, or somebody else has it.
     #[must_use]
     pub fn take(&self) -> Option<Parked<'_, T>> {
+        self.take_from(PARKED)
+    }
+
+    /// Takes the inside of a queue that is parked or stopped.
+    #[must_use]
+    pub fn take_any(&self) -> Option<Parked<'_, T>> {
+        self.take_from(PARKED).or_else(|| self.take_from(STOPPED))
+    }
+
+    fn take_from(&self, state: u32) -> Option<Parked<'_, T>> {
         self.0
             .health
             .state
-            .compare_exchange(PARKED, TAKEN, Ordering::AcqRel, Ordering::Acquire)
+            .compare_exchange(state, TAKEN, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
-            .then(|| Parked(&self.0))
+            .then(|| Parked { shared: &*self.0, back: state })
+    }
+
+    /// Takes the inside whatever the queue does; bursts move nothing from then on. One that is under way is waited for, and
+    /// somebody else who has it, `longest` at most. Dropped, what is given leaves the queue parked.
+    ///
+    /// `None` when that was not enough, and the queue does what it did before; or when it was dropped.
+    #[must_use]
+    pub fn halt(&self, longest: Duration) -> Option<Parked<'_, T>> {
+        let begun = Instant::now();
+        while !self.is_left() {
+            if let Some(mut parked) = self.take_any() {
+                parked.back = PARKED;
+                return Some(parked);
+            }
+            if let Some(mut running) = self.take_from(RUNS) {
+                // Pairs with the light one in `enter`: the burst saw that it was taken, or is seen here.
+                barrier::heavy();
+                // Acquire pairs with the Release in `Entered::drop`: what the burst did is seen after the wait.
+                while self.0.at_work.load(Ordering::Acquire) {
+                    if begun.elapsed() >= longest {
+                        running.run();
+                        return None;
+                    }
+                    std::thread::yield_now();
+                }
+                running.back = PARKED;
+                return Some(running);
+            }
+            if begun.elapsed() >= longest {
+                return None;
+            }
+            std::thread::yield_now();
+        }
+        None
     }
 }
 
-/// The inside of a parked queue. Dropping it leaves the queue parked.
-pub struct Parked<'a, T: Send + 'static>(&'a Shared<T>);
+/// The inside of a queue that does not run. Dropping it leaves the queue as it was found.
+pub struct Parked<'a, T: Send + 'static> {
+    shared: &'a Shared<T>,
+    /// The state that it is given back in.
+    back: u32,
+}
 
 impl<T: Send + 'static> Parked<'_, T> {
-    /// Lets bursts move packets again.
+    /// Lets bursts move packets again after trouble, and counts it.
     pub fn resume(self) {
-        self.0.health.recovered.fetch_add(1, Ordering::Relaxed);
-        self.give(RUNS);
-        std::mem::forget(self);
+        self.shared.health.recovered.fetch_add(1, Ordering::Relaxed);
+        self.run();
     }
 
-    fn give(&self, state: u32) {
-        // Release pairs with the Acquire in `enter`; Acquire, to drop what the lcore left behind.
-        let before =
-            self.0.health.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
-                (word & LEFT == 0).then_some(state)
-            });
-        if before.is_err() {
-            // SAFETY: the lcore's half is gone and found the inside taken; it is this side's for good.
-            unsafe { self.0.end() };
-        }
+    /// Lets bursts move packets.
+    pub fn run(mut self) {
+        self.back = RUNS;
+    }
+
+    /// Leaves the queue stopped: nobody mends it, until somebody takes it and lets it run.
+    pub fn stop(mut self) {
+        self.back = STOPPED;
+    }
+
+    /// What it was found to be.
+    pub(crate) fn state(&self) -> &'static str {
+        if self.back == STOPPED { "stopped" } else { "parked" }
     }
 }
 
@@ -322,26 +438,33 @@ impl<T: Send + 'static> Deref for Parked<'_, T> {
 
     fn deref(&self) -> &T {
         // SAFETY: while it is TAKEN, this value is the only way to the inside, which is there until `give`.
-        unsafe { &(*self.0.inside.get()).as_ref().unwrap_unchecked().0 }
+        unsafe { &(*self.shared.inside.get()).as_ref().unwrap_unchecked().0 }
     }
 }
 
 impl<T: Send + 'static> DerefMut for Parked<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as above.
-        unsafe { &mut (*self.0.inside.get()).as_mut().unwrap_unchecked().0 }
+        unsafe { &mut (*self.shared.inside.get()).as_mut().unwrap_unchecked().0 }
     }
 }
 
 impl<T: Send + 'static> Drop for Parked<'_, T> {
     fn drop(&mut self) {
-        self.give(PARKED);
+        // Release pairs with the Acquire in `enter`; Acquire, to drop what the lcore left behind.
+        let before = self.shared.health.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
+            (word & LEFT == 0).then_some(self.back)
+        });
+        if before.is_err() {
+            // SAFETY: the lcore's half is gone and found the inside taken; it is this side's for good.
+            unsafe { self.shared.end() };
+        }
     }
 }
 
 impl<T: Send + 'static> fmt::Debug for Parked<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Parked").field(&self.0.health).finish()
+        f.debug_tuple("Parked").field(&self.shared.health).finish()
     }
 }
 
@@ -363,16 +486,17 @@ mod tests {
         (Running::new(Noisy(Arc::clone(&drops), 0), Box::new(NoDevice)), drops)
     }
 
+    const LONG: Duration = Duration::from_secs(5);
+
     #[test]
     fn one_side_at_a_time() {
         let (mut queue, _) = queue();
         let control = queue.control();
-        assert!(control.take().is_none(), "it runs");
+        assert!(control.take().is_none() && control.take_any().is_none(), "it runs");
         queue.enter().expect("it runs").1 = 5;
-        control.ask();
-        assert!(queue.enter().is_none() && control.health().trouble() == Some(Trouble::Asked));
-        let mut parked = control.take().expect("parked");
-        assert!(control.take().is_none(), "taken once");
+        let mut parked = control.halt(LONG).expect("nobody is inside");
+        assert!(queue.enter().is_none() && queue.look(|_| ()).is_none());
+        assert!(control.take_any().is_none() && control.halt(Duration::ZERO).is_none(), "taken once");
         parked.1 += 1;
         drop(parked);
         assert!(queue.enter().is_none() && control.health().is_parked());
@@ -380,8 +504,61 @@ mod tests {
         assert_eq!((queue.enter().map(|inside| inside.1), control.health().recovered()), (Some(6), 1));
         let trouble = Trouble::Failed(Syndrome { code: 4, vendor: 0x51 });
         queue.park(trouble);
-        assert!(queue.enter().is_none() && queue.look().is_none());
+        assert!(queue.enter().is_none() && queue.look(|_| ()).is_none());
         assert_eq!((control.health().trouble(), control.health().failed()), (Some(trouble), 1));
+    }
+
+    #[test]
+    fn a_stopped_queue_is_mended_by_nobody_and_runs_again_when_it_is_let() {
+        let (mut queue, _) = queue();
+        let control = queue.control();
+        control.halt(LONG).expect("idle").stop();
+        assert!(control.health().is_stopped() && !control.health().is_parked());
+        assert!(control.take().is_none() && queue.enter().is_none());
+        queue.park(Trouble::Silent);
+        assert!(control.health().is_stopped(), "what does not run does not park");
+        drop(control.take_any().expect("stopped"));
+        assert!(control.health().is_stopped(), "a look changes nothing");
+        control.take_any().expect("stopped").run();
+        assert!(queue.enter().is_some() && control.health().recovered() == 0);
+    }
+
+    #[test]
+    fn a_burst_under_way_is_waited_for() {
+        let (mut queue, _) = queue();
+        let control = queue.control();
+        let inside = queue.enter().expect("it runs");
+        assert!(control.halt(Duration::from_millis(1)).is_none(), "somebody is inside");
+        assert!(control.health().runs(), "and goes on");
+        drop(inside);
+        assert_eq!(queue.look(|inside| inside.1), Some(0));
+        control.halt(LONG).expect("nobody is").stop();
+    }
+
+    /// The race that `halt` must win: once it has the inside, no burst touches it.
+    #[test]
+    fn stress_nobody_is_inside_while_it_is_taken() {
+        let (mut queue, _) = queue();
+        let (control, done) = (queue.control(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let (done, lcore) = (&done, &mut queue);
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    // Not atomic on purpose: a count is lost where both are inside.
+                    if let Some(mut inside) = lcore.enter() {
+                        inside.1 = inside.1.wrapping_add(2);
+                    }
+                }
+            });
+            for _ in 0..2000 {
+                let mut parked = control.halt(LONG).expect("bursts end");
+                let before = parked.1;
+                std::hint::black_box(&mut *parked);
+                assert_eq!(parked.1, before, "moved while it was taken");
+                parked.run();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
     }
 
     #[test]
@@ -395,12 +572,12 @@ mod tests {
         for resume in [false, true] {
             let (mut running, drops) = queue();
             let control = running.control();
-            running.park(Trouble::Asked);
+            running.park(Trouble::Silent);
             let parked = control.take().expect("parked");
             drop(running);
             assert_eq!(drops.load(Ordering::Relaxed), 0, "the control side is at work on it");
             if resume {
-                parked.resume();
+                parked.run();
             } else {
                 drop(parked);
             }
@@ -413,7 +590,7 @@ mod tests {
     fn every_trouble_is_told() {
         let all = Nonsense::ALL.map(Trouble::Nonsense);
         let failed = Trouble::Failed(Syndrome { code: 0x22, vendor: 0x99 });
-        for trouble in all.into_iter().chain([failed, Trouble::Asked]) {
+        for trouble in all.into_iter().chain([failed, Trouble::Silent]) {
             assert_eq!(Trouble::unpack(trouble.pack()), Some(trouble), "{trouble}");
         }
         assert_eq!(Trouble::unpack(0), None);

@@ -9,6 +9,7 @@
 //! system call for the lcores, which pay nothing while all is well.
 //! Source of the steps: DPDK `drivers/net/mlx5/mlx5_rx.c`, `mlx5_rx_err_handle`; `mlx5_tx.c`, `mlx5_tx_error_cqe_handle`.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -18,9 +19,9 @@ use pollux_eal::event::{EventFd, EventSet};
 use pollux_port::{EventSink, PortEvent};
 
 use super::dump;
-use super::parking::{Control, Trouble};
+use super::parking::Control;
 use super::port::queue::{DeviceQueue, Queue};
-use super::port::{Slot, Slots};
+use super::port::{Slot, Slots, run};
 use super::rq::Rq;
 use super::sq::Sq;
 use crate::MlxError;
@@ -88,12 +89,11 @@ impl Watched {
     ) {
         let health = slot.control.health();
         let trouble = health.trouble();
-        if !health.is_parked() || slot.failed.get().is_some() || trouble.is_none_or(|it| it == Trouble::Asked)
-        {
+        let Some(trouble) = trouble.filter(|_| health.is_parked() && !slot.failed.load(Ordering::Relaxed))
+        else {
             return;
-        }
-        let what = trouble.map_or_else(String::new, |trouble| trouble.to_string());
-        tracing::warn!("{}: {half} queue {}: {what}; it is reset", self.device.name(), slot.number);
+        };
+        tracing::warn!("{}: {half} queue {}: {trouble}; it is reset", self.device.name(), slot.number);
         tracing::debug!("{}: {half} queue {}: {}", self.device.name(), slot.number, dump(&slot.control));
         self.tell(PortEvent::Recovering);
         match recover(&slot.queue, &slot.control) {
@@ -105,7 +105,7 @@ impl Watched {
                     self.device.name(),
                     slot.number
                 );
-                let _first = slot.failed.set(());
+                slot.failed.store(true, Ordering::Relaxed);
                 self.tell(PortEvent::RecoveryFailed);
             }
         }
@@ -138,11 +138,8 @@ pub(crate) fn recover_rx(
     flush(queue);
     let (posted, taken) = rq.indices();
     drained(posted.wrapping_sub(taken), || rq.drain());
-    queue.go(QueueState::Reset)?;
-    rq.drain();
-    rq.reset();
-    queue.go(QueueState::Ready)?;
-    rq.refill();
+    run::reset(queue, &mut rq)?;
+    run::ready(queue, &mut rq)?;
     rq.resume();
     Ok(true)
 }

@@ -138,7 +138,7 @@ impl RxQueue {
             ));
         };
         while events.next().map_err(|error| PortError::device("read completion events", error))?.is_some() {
-            if let Some(rq) = self.running.enter() {
+            if let Some(mut rq) = self.running.enter() {
                 rq.cq.event_taken();
             }
         }
@@ -176,9 +176,11 @@ fn set_of(features: RxFeatures) -> usize {
 impl RxBurst for RxQueue {
     #[inline]
     fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> Moved {
-        let Some(rq) = self.running.enter() else { return Moved::NONE };
-        let moved = (self.burst)(rq, burst, max);
-        if let Some(trouble) = rq.trouble {
+        let Some(mut rq) = self.running.enter() else { return Moved::NONE };
+        let moved = (self.burst)(&mut rq, burst, max);
+        let trouble = rq.trouble;
+        drop(rq);
+        if let Some(trouble) = trouble {
             self.running.park(trouble);
         }
         moved
@@ -189,30 +191,32 @@ impl RxBurst for RxQueue {
     }
 
     fn queue_count(&self) -> Result<usize, PortError> {
-        Ok(self.running.look().map_or(0, Rq::waiting))
+        Ok(self.running.look(Rq::waiting).unwrap_or(0))
     }
 
     fn descriptor_status(&self, offset: usize) -> Result<RxDescriptor, PortError> {
-        let Some(rq) = self.running.look() else { return Ok(RxDescriptor::Unavailable) };
-        let (posted, taken) = rq.indices();
-        Ok(if offset < rq.waiting() {
-            RxDescriptor::Done
-        } else if offset < posted.wrapping_sub(taken) as usize {
-            RxDescriptor::Available
-        } else {
-            RxDescriptor::Unavailable
-        })
+        let seen = self.running.look(|rq| {
+            let (posted, taken) = rq.indices();
+            if offset < rq.waiting() {
+                RxDescriptor::Done
+            } else if offset < posted.wrapping_sub(taken) as usize {
+                RxDescriptor::Available
+            } else {
+                RxDescriptor::Unavailable
+            }
+        });
+        Ok(seen.unwrap_or(RxDescriptor::Unavailable))
     }
 
     fn refill(&mut self, spare: &mut Burst) -> Result<usize, PortError> {
-        Ok(self.running.enter().map_or(0, |rq| rq.refill_with(spare)))
+        Ok(self.running.enter().map_or(0, |mut rq| rq.refill_with(spare)))
     }
 
     /// Arms the completion queue. The device looks at what was said to be consumed: where completions wait, the event comes
     /// at once.
     fn set_interrupt(&mut self, on: bool) -> Result<(), PortError> {
         self.take_events()?;
-        if on && let Some(rq) = self.running.enter() {
+        if on && let Some(mut rq) = self.running.enter() {
             rq.cq.publish();
             if !rq.cq.arm(false) {
                 return Err(PortError::unsupported("rx interrupt", "the queue has no register to arm it by"));
@@ -228,8 +232,9 @@ impl RxBurst for RxQueue {
     }
 
     fn power_monitor(&self) -> Result<PowerMonitor, PortError> {
-        let parked = || PortError::unsupported("power monitor", "the queue is parked after an error");
-        let (address, value, ready) = self.running.look().ok_or_else(parked)?.cq.next_word();
+        let halted =
+            || PortError::unsupported("power monitor", "the queue is stopped, or parked after an error");
+        let (address, value, ready) = self.running.look(|rq| rq.cq.next_word()).ok_or_else(halted)?;
         // What is there already has arrived.
         let expected = u64::from(if ready { !value } else { value });
         Ok(PowerMonitor { address, bytes: 1, mask: 0xff, expected })

@@ -36,6 +36,8 @@ use pollux_mlx5_abi::wqe::{
 use pollux_port::driver::{Moved, TxBurst, TxDescriptor, TxSetup};
 use pollux_port::{PortError, TxDrop};
 
+#[cfg(test)]
+use super::parking::Entered;
 use super::parking::{Control, Running};
 use super::parts::{SqParts, TxFeatures};
 use super::sq::Sq;
@@ -136,7 +138,7 @@ impl TxQueue {
     }
 
     #[cfg(test)]
-    pub(super) fn inside(&mut self) -> &mut Sq {
+    pub(super) fn inside(&mut self) -> Entered<'_, Sq> {
         self.running.enter().expect("it runs")
     }
 }
@@ -151,9 +153,11 @@ fn set_of(features: TxFeatures) -> usize {
 impl TxBurst for TxQueue {
     #[inline]
     fn tx_burst(&mut self, burst: &mut Burst) -> Moved {
-        let Some(sq) = self.running.enter() else { return Moved::NONE };
-        let moved = (self.burst)(sq, burst);
-        if let Some(trouble) = sq.trouble {
+        let Some(mut sq) = self.running.enter() else { return Moved::NONE };
+        let moved = (self.burst)(&mut sq, burst);
+        let trouble = sq.trouble;
+        drop(sq);
+        if let Some(trouble) = trouble {
             self.running.park(trouble);
         }
         moved
@@ -166,27 +170,29 @@ impl TxBurst for TxQueue {
     fn done_cleanup(&mut self, max: usize) -> Result<usize, PortError> {
         // Completions free all they can; there is no freeing of a part.
         let _ = max;
-        let Some(sq) = self.running.enter() else { return Ok(0) };
+        let Some(mut sq) = self.running.enter() else { return Ok(0) };
         let before = sq.pending();
         sq.reap();
         let freed = before - sq.pending();
         if sq.trouble.is_none() {
             sq.settle();
         }
-        if let Some(trouble) = sq.trouble {
+        let trouble = sq.trouble;
+        drop(sq);
+        if let Some(trouble) = trouble {
             self.running.park(trouble);
         }
         Ok(freed as usize)
     }
 
     fn queue_count(&self) -> Result<usize, PortError> {
-        Ok(self.running.look().map_or(0, |sq| sq.pending() as usize))
+        Ok(self.running.look(|sq| sq.pending() as usize).unwrap_or(0))
     }
 
     fn descriptor_status(&self, offset: usize) -> Result<TxDescriptor, PortError> {
-        let Some(sq) = self.running.look() else { return Ok(TxDescriptor::Unavailable) };
-        let places = (sq.pending() + sq.free_mbufs()) as usize;
-        let free = sq.free_mbufs() as usize;
+        let seen = self.running.look(|sq| (sq.free_mbufs(), sq.pending()));
+        let Some((free, pending)) = seen else { return Ok(TxDescriptor::Unavailable) };
+        let (free, places) = (free as usize, (free + pending) as usize);
         Ok(if offset >= places {
             TxDescriptor::Unavailable
         } else if offset < free {

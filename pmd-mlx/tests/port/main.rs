@@ -2,5 +2,6 @@
 
 mod data;
 mod harness;
+mod run;
 mod traffic;
 mod trouble;

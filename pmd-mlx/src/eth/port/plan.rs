@@ -97,6 +97,7 @@ pub(crate) fn info(device: &Device, netdev: &dyn Netdev) -> PortInfo {
         max_tso_bytes: tso,
         max_tx_segments: 32,
         rx_interrupts: true,
+        queue_control: true,
         ..PortInfo::default()
     }
 }

@@ -577,11 +577,10 @@ fn run(plan: &Plan, pool: &MbufPool, acts: &[Act], start: u32) -> Vec<Got> {
     let (mut queue, mut device, _) = rig(plan, pool);
     let control = queue.control();
     if start != 0 {
-        control.ask();
+        let mut halted = control.halt(std::time::Duration::ZERO).expect("nobody polls it");
         assert_eq!(queue.rx_burst(&mut Burst::new(), 1), Moved::NONE);
-        let mut parked = control.take().expect("parked");
-        parked.start_at(start);
-        parked.resume();
+        halted.start_at(start);
+        halted.run();
         device.start_at(start, start);
     }
     let mut all = Vec::new();

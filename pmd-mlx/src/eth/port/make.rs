@@ -1,0 +1,209 @@
+//! What a queue is made of: memory, doorbell page, completion queue, the queue itself; and its data half over them.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use pollux_mlx5_abi::cqe::MiniFormat;
+use pollux_mlx5_abi::doorbell::uar;
+use pollux_port::driver::{RxBurst, RxSetup, TxBurst, TxSetup};
+use pollux_uverbs::event::CompChannel;
+
+use super::plan::{self, RxPlan, TxPlan};
+use super::queue::DeviceQueue;
+use super::{Mlx5Port, Slot};
+use crate::MlxError;
+use crate::dbrec::DoorbellRecord;
+use crate::devargs::DoorbellMapping;
+use crate::eth::parts::{CqParts, RqParts, SqParts, StridingParts};
+use crate::eth::rx::RxQueue;
+use crate::eth::tx::TxQueue;
+use crate::key::Keys;
+use crate::object::{CqSpec, NumberedObject, QueueState, RqSpec, SqSpec};
+use crate::uar::Uar;
+
+impl Mlx5Port {
+    fn completion_queue(
+        &self,
+        what: &'static str,
+        entries_log2: u8,
+        uar: Option<&Uar>,
+        compressed: Option<MiniFormat>,
+        channel: Option<&CompChannel>,
+    ) -> Result<(CqParts, NumberedObject), MlxError> {
+        let device = self.device.as_ref().expect("an open port");
+        let backend = self.backend.as_ref().expect("an open port");
+        let cqe_bytes = self.arguments.cqe_bytes;
+        let ring = device.zone(what, cqe_bytes << entries_log2)?;
+        let mut parts = CqParts { ring, entries_log2, cqe_bytes, dbrec: device.record()?, cqn: 0, arm: None };
+        parts.freshen();
+        let cq = backend.create_cq(&CqSpec {
+            ring: &parts.ring,
+            entries_log2,
+            cqe_bytes,
+            record: &parts.dbrec,
+            uar,
+            compressed,
+            channel,
+            user_handle: 0,
+        })?;
+        parts.cqn = cq.number;
+        Ok((parts, cq))
+    }
+
+    pub(super) fn make_rx(&self, setup: &RxSetup, plan: &RxPlan) -> Result<Box<dyn RxBurst>, MlxError> {
+        let (device, backend) = (self.device.as_ref().expect("open"), self.backend.as_ref().expect("open"));
+        let registry = self.registry.as_ref().expect("open");
+        registry.add_pool(&setup.pool)?;
+        let page = Uar::allocate(device, false)?;
+        let events = if setup.interrupts {
+            let verbs = |source| MlxError::Verbs { what: "make a completion channel", source };
+            Some(device.context().create_comp_channel().map_err(verbs)?)
+        } else {
+            None
+        };
+        let (mut cq_parts, cq) = self.completion_queue(
+            "rx completions",
+            plan.cqes_log2,
+            page.as_ref(),
+            plan.compressed,
+            events.as_ref(),
+        )?;
+        let page = match page {
+            Some(page) => page,
+            None => Uar::of_static(device, None, false)?.0,
+        };
+        cq_parts.arm = Some(page.arm_registers()?);
+        let ring = device.zone("rx ring", 1 << (plan.wqes_log2 + plan.wqe_bytes_log2))?;
+        let record: DoorbellRecord = device.record()?;
+        let striding = match &plan.striding {
+            None => None,
+            Some(striding) => {
+                let bytes = striding.count << (striding.strides_log2 + striding.stride_bytes_log2);
+                let buffers = device.zone("rx buffers", bytes)?;
+                let start = buffers.base().as_ptr().addr() as u64;
+                registry.add(start..start + bytes as u64, Some(buffers.region().clone()))?;
+                Some(StridingParts {
+                    buffers,
+                    count: striding.count,
+                    strides_log2: striding.strides_log2,
+                    stride_bytes_log2: striding.stride_bytes_log2,
+                    two_byte_shift: false,
+                    copy_bytes_max: self.arguments.striding_copy_max,
+                })
+            }
+        };
+        let rq = backend.create_rq(&RqSpec {
+            ring: &ring,
+            wqes_log2: plan.wqes_log2,
+            wqe_bytes_log2: plan.wqe_bytes_log2,
+            record: &record,
+            cq: &cq,
+            striding: plan
+                .striding
+                .as_ref()
+                .map(|striding| (striding.strides_log2, striding.stride_bytes_log2, false)),
+            vlan_strip: plan.vlan_strip,
+            keep_crc: plan.keep_crc,
+            delay_drop: self.arguments.delay_drop,
+            padding: self.arguments.packet_padding,
+            user_index: device.user_index(setup.queue.0.into()),
+        })?;
+        let number = rq.number;
+        let queue = DeviceQueue::new(device, backend, rq, page.into_object().into_iter().collect());
+        // No rule leads here yet; from the first entry on that the data half posts, buffers are the device's.
+        queue.go(QueueState::Ready)?;
+        let parts = RqParts {
+            ring,
+            wqes_log2: plan.wqes_log2,
+            segments_log2: plan.segments_log2,
+            dbrec: record,
+            number,
+            cq: cq_parts,
+            compressed: plan.compressed,
+            striding,
+            features: plan.features,
+            simd: plan.simd,
+            frame_bytes_max: plan.frame_bytes_max,
+            crc_bytes: 0,
+            events,
+            hold: queue.hold(),
+        };
+        let data = RxQueue::new(parts, setup, Keys::new(Arc::clone(registry.table())))?;
+        let slot = Slot {
+            number: setup.queue.0,
+            queue,
+            control: data.control(),
+            deferred: setup.deferred_start,
+            failed: AtomicBool::new(false),
+        };
+        let mut slots = self.slots();
+        let at = usize::from(setup.queue.0);
+        if let Some(old) = slots.rx[at].replace(slot) {
+            old.queue.destroy();
+        }
+        Ok(Box::new(data))
+    }
+
+    pub(super) fn make_tx(&self, setup: &TxSetup, plan: &TxPlan) -> Result<Box<dyn TxBurst>, MlxError> {
+        let (device, backend) = (self.device.as_ref().expect("open"), self.backend.as_ref().expect("open"));
+        let registry = self.registry.as_ref().expect("open");
+        let blueflame = self.arguments.doorbell != DoorbellMapping::NonCached;
+        let page = Uar::allocate(device, blueflame)?;
+        let (mut cq_parts, cq) =
+            self.completion_queue("tx completions", plan.cqes_log2, page.as_ref(), None, None)?;
+        let ring = device.zone("tx ring", 64 << plan.wqebbs_log2)?;
+        let record = device.record()?;
+        let sq = backend.create_sq(&SqSpec {
+            ring: &ring,
+            wqebbs_log2: plan.wqebbs_log2,
+            record: &record,
+            cq: &cq,
+            uar: page.as_ref(),
+            multi_packet: plan.multi_packet,
+            tso_bytes_max: plan.tso_bytes_max as u32,
+            user_index: device.user_index(setup.queue.0.into()),
+        })?;
+        let (page, at) = match page {
+            Some(page) => (page, uar::BLUE_FLAME),
+            None => Uar::of_static(device, Some(sq.register), blueflame)?,
+        };
+        let registers = page.send_registers(at)?;
+        if page.is_own() {
+            cq_parts.arm = Some(page.arm_registers()?);
+        }
+        let combined = page.blueflame;
+        let (number, control_imm) = (sq.number, sq.control_imm);
+        let queue = DeviceQueue::new(device, backend, sq, page.into_object().into_iter().collect());
+        queue.go(QueueState::Ready)?;
+        let parts = SqParts {
+            ring,
+            wqebbs_log2: plan.wqebbs_log2,
+            dbrec: record,
+            registers,
+            blueflame: combined,
+            number,
+            control_imm,
+            cq: cq_parts,
+            inline_min: plan.inline_min,
+            inline_max: plan.inline_max,
+            features: plan.features,
+            tso_bytes_max: plan.tso_bytes_max,
+            tso_header_max: plan::TSO_HEADER_MAX,
+            hold: queue.hold(),
+        };
+        let data = TxQueue::new(parts, setup, Keys::new(Arc::clone(registry.table())));
+        let slot = Slot {
+            number: setup.queue.0,
+            queue,
+            control: data.control(),
+            deferred: setup.deferred_start,
+            failed: AtomicBool::new(false),
+        };
+        let mut slots = self.slots();
+        let at = usize::from(setup.queue.0);
+        if let Some(old) = slots.tx[at].replace(slot) {
+            old.queue.destroy();
+        }
+        Ok(Box::new(data))
+    }
+}
