@@ -3,6 +3,8 @@
 mod mlx5;
 mod soft;
 
+pub use mlx5::ModelNetdev;
+
 use std::sync::Arc;
 
 use pollux_config::{ConfigError, DeviceArg, PortSpec, nearest};

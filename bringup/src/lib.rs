@@ -29,6 +29,7 @@ use driver::Opened;
 use pollux_mlx5_model::Model;
 use tracing::subscriber::DefaultGuard;
 
+pub use driver::ModelNetdev;
 pub use error::BringupError;
 pub use ledger::{Crossing, PortLedger};
 pub use pool::Needs;

@@ -9,22 +9,23 @@
 //! The ledger's bytes are what the model counted for each packet in each direction.
 //!
 //! `cargo run --release -p pollux-benches --bin mlx5_rxtx32 [-- ROW]`: all rows, or those whose name contains ROW.
+//! `mlx5_rxtx32 --trial [WORD]` is for `cargo xtask bench`: a line a figure whose name contains WORD, its name and the warm sum.
 #![expect(unsafe_code, reason = "flushes cache lines")]
 
 use std::error::Error;
-use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use pollux_bringup::ModelNetdev;
 use pollux_eal::clock::cycles::now_precise;
 use pollux_eal::memory::Memory;
 use pollux_mempool::{Burst, MbufPool, TxFlags};
+use pollux_mlx5_model::Model;
 use pollux_mlx5_model::wire::{Sent, Wire};
-use pollux_mlx5_model::{Device, Model};
 use pollux_pmd_mlx::devargs::Compression;
-use pollux_pmd_mlx::{Arguments, Mlx5Port, Netdev, PortSpec};
-use pollux_port::{Link, MacAddr, Port, PortConfig, PortId, RxOffloads, TxOffloads};
+use pollux_pmd_mlx::{Arguments, Mlx5Port, PortSpec};
+use pollux_port::{Port, PortConfig, PortId, RxOffloads, TxOffloads};
 
 const BURST: usize = 32;
 const BYTES: usize = 64;
@@ -74,29 +75,10 @@ impl Wire for Feed {
     }
 }
 
-#[derive(Debug)]
-struct NoInterface(Arc<Device>);
-
-impl Netdev for NoInterface {
-    fn name(&self) -> String {
-        self.0.name().to_owned()
-    }
-
-    fn mac(&self) -> io::Result<MacAddr> {
-        Ok(self.0.mac().into())
-    }
-
-    fn mtu(&self) -> io::Result<u32> {
-        Ok(1500)
-    }
-
-    fn link(&self) -> io::Result<Link> {
-        Ok(Link::fixed(true, 100_000))
-    }
-}
-
 /// One line of the table.
 struct Row {
+    /// As `cargo xtask bench` calls it.
+    figure: &'static str,
     name: &'static str,
     arguments: Arguments,
     rx: RxOffloads,
@@ -109,10 +91,11 @@ struct Row {
 }
 
 impl Row {
-    fn new(name: &'static str) -> Self {
+    fn new(figure: &'static str, name: &'static str) -> Self {
         let arguments =
             Arguments { compression: Compression::Off, multi_packet: Some(true), ..Arguments::default() };
         Self {
+            figure,
             name,
             arguments,
             rx: RxOffloads::empty(),
@@ -123,8 +106,8 @@ impl Row {
         }
     }
 
-    fn with(name: &'static str, change: impl FnOnce(&mut Self)) -> Self {
-        let mut row = Self::new(name);
+    fn with(figure: &'static str, name: &'static str, change: impl FnOnce(&mut Self)) -> Self {
+        let mut row = Self::new(figure, name);
         change(&mut row);
         row
     }
@@ -134,58 +117,64 @@ fn rows() -> Vec<Row> {
     let checks = RxOffloads::CHECKSUM | RxOffloads::RSS_HASH;
     let fast = TxOffloads::MBUF_FAST_FREE;
     vec![
-        Row::with("best: vector, compressed, eMPW, fast free", |row| {
+        Row::with("mlx5_compressed_fast", "vector, compressed, eMPW, fast free", |row| {
             row.arguments.compression = Compression::Hash;
             row.tx = fast;
         }),
-        Row::with("vector; eMPW, fast free", |row| row.tx = fast),
-        Row::new("vector; eMPW"),
-        Row::with("scalar; eMPW", |row| row.arguments.rx_vector = false),
-        Row::with("scalar, compressed; eMPW", |row| {
+        Row::with("mlx5_rxtx32", "vector; eMPW, fast free", |row| row.tx = fast),
+        Row::new("mlx5_empw", "vector; eMPW"),
+        Row::with("mlx5_scalar", "scalar; eMPW", |row| row.arguments.rx_vector = false),
+        Row::with("mlx5_scalar_compressed", "scalar, compressed; eMPW", |row| {
             row.arguments.rx_vector = false;
             row.arguments.compression = Compression::Hash;
         }),
-        Row::with("scatter; eMPW", |row| {
+        Row::with("mlx5_scatter", "scatter; eMPW", |row| {
             row.room = 640;
             row.rx = RxOffloads::SCATTER;
         }),
-        Row::with("striding, copied; eMPW", |row| {
+        Row::with("mlx5_striding_copied", "striding, copied; eMPW", |row| {
             row.arguments.striding = true;
             row.arguments.striding_queues_min = 1;
         }),
-        Row::with("striding, lent; eMPW", |row| {
+        Row::with("mlx5_striding_lent", "striding, lent; eMPW", |row| {
             row.arguments.striding = true;
             row.arguments.striding_queues_min = 1;
             row.arguments.striding_copy_max = 0;
         }),
-        Row::with("vector; plain entries", |row| row.arguments.multi_packet = Some(false)),
-        Row::with("vector; plain entries, inline", |row| {
+        Row::with("mlx5_plain", "vector; plain entries", |row| row.arguments.multi_packet = Some(false)),
+        Row::with("mlx5_plain_inline", "vector; plain entries, inline", |row| {
             row.arguments.multi_packet = Some(false);
             row.arguments.inline_queues_min = 1;
             row.arguments.inline_max = Some(128);
         }),
-        Row::with("vector; eMPW, inline", |row| {
+        Row::with("mlx5_empw_inline", "vector; eMPW, inline", |row| {
             row.arguments.inline_queues_min = 1;
             row.arguments.inline_multi_max = Some(128);
         }),
-        Row::with("vector, header inline (18 bytes)", |row| row.arguments.inline_min = Some(18)),
-        Row::with("vector, checksum and hash; eMPW", |row| row.rx = checks),
-        Row::with("vector, VLAN strip; eMPW", |row| {
+        Row::with("mlx5_header_inline", "vector, header inline (18 bytes)", |row| {
+            row.arguments.inline_min = Some(18)
+        }),
+        Row::with("mlx5_rx_checksum", "vector, checksum and hash; eMPW", |row| row.rx = checks),
+        Row::with("mlx5_rx_vlan", "vector, VLAN strip; eMPW", |row| {
             row.rx = RxOffloads::VLAN_STRIP;
             row.tagged = true;
         }),
-        Row::with("vector, timestamp; eMPW", |row| row.rx = RxOffloads::TIMESTAMP),
-        Row::with("vector; eMPW, checksum on, unused", |row| row.tx = TxOffloads::CHECKSUM),
-        Row::with("vector; eMPW, checksum", |row| {
+        Row::with("mlx5_rx_time", "vector, timestamp; eMPW", |row| row.rx = RxOffloads::TIMESTAMP),
+        Row::with("mlx5_tx_checksum_idle", "vector; eMPW, checksum on, unused", |row| {
+            row.tx = TxOffloads::CHECKSUM
+        }),
+        Row::with("mlx5_tx_checksum", "vector; eMPW, checksum", |row| {
             row.tx = TxOffloads::CHECKSUM;
             row.flags = TxFlags::IPV4 | TxFlags::IP_CHECKSUM | TxFlags::UDP_CHECKSUM;
         }),
-        Row::with("vector; eMPW, multi-segment on, unused", |row| row.tx = TxOffloads::MULTI_SEGS),
-        Row::with("vector; eMPW, VLAN insert", |row| {
+        Row::with("mlx5_tx_segments_idle", "vector; eMPW, multi-segment on, unused", |row| {
+            row.tx = TxOffloads::MULTI_SEGS
+        }),
+        Row::with("mlx5_tx_vlan", "vector; eMPW, VLAN insert", |row| {
             row.tx = TxOffloads::VLAN_INSERT;
             row.flags = TxFlags::VLAN;
         }),
-        Row::with("vector; eMPW, TSO and all on, unused", |row| {
+        Row::with("mlx5_tx_all_idle", "vector; eMPW, TSO and all on, unused", |row| {
             row.tx =
                 TxOffloads::CHECKSUM | TxOffloads::MULTI_SEGS | TxOffloads::VLAN_INSERT | TxOffloads::TCP_TSO;
         }),
@@ -227,7 +216,17 @@ fn figures(mut rx: Vec<u64>, mut tx: Vec<u64>) -> Figures {
     Figures { rx: at(&rx, 50), tx: at(&tx, 50), sum: [10, 50, 90].map(|percent| at(&sum, percent)) }
 }
 
-fn run(row: &Row, overhead: u64) -> Result<String, Box<dyn Error>> {
+/// What a row came to.
+struct Measured {
+    /// How the queues receive and send.
+    modes: String,
+    /// Warm; and cold, where that was asked for.
+    columns: Vec<Figures>,
+    /// Bytes on PCIe for a packet, both ways.
+    bytes: f64,
+}
+
+fn run(row: &Row, overhead: u64, columns: &[bool]) -> Result<Measured, Box<dyn Error>> {
     let (allowed, swallowed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let wire = Feed {
         allowed: Arc::clone(&allowed),
@@ -236,11 +235,12 @@ fn run(row: &Row, overhead: u64) -> Result<String, Box<dyn Error>> {
         tagged: row.tagged,
     };
     let model = Model::builder("mlx5_bench0").mac([2, 0, 0, 0, 0, 1]).plugged(wire).stepped().build()?;
+    let model = Arc::new(model);
     let memory = Memory::ordinary();
     let spec = PortSpec {
         arguments: row.arguments.clone(),
         watch: false,
-        ..PortSpec::new(model.open(), Arc::new(NoInterface(Arc::clone(model.device()))), memory.clone())
+        ..PortSpec::new(model.open(), Arc::new(ModelNetdev::new(&model)), memory.clone())
     };
     let pool = MbufPool::builder("bench", 4095).data_room(row.room).cache(256).build_anonymous()?;
     let mut port = Port::new(PortId(0), "mlx5_bench0", Box::new(Mlx5Port::open(spec)?));
@@ -255,8 +255,8 @@ fn run(row: &Row, overhead: u64) -> Result<String, Box<dyn Error>> {
     let mut rings = Vec::new();
     memory.walk(|zone| rings.push((zone.address, zone.bytes)));
     let data: Vec<usize> = pool.addresses().map(|(_, room)| room.as_ptr().addr() + pool.headroom()).collect();
-    let (before, mut lines) = (model.ledger(), String::new());
-    for cold in [false, true] {
+    let (before, mut figured, mut expected) = (model.ledger(), Vec::new(), 0);
+    for cold in columns.iter().copied() {
         let (mut rx_cycles, mut tx_cycles) = (Vec::new(), Vec::new());
         let chill = || {
             if cold {
@@ -297,11 +297,11 @@ fn run(row: &Row, overhead: u64) -> Result<String, Box<dyn Error>> {
                 tx_cycles.push(transmitted.saturating_sub(overhead));
             }
         }
-        let Figures { rx, tx, sum: [low, median, high] } = figures(rx_cycles, tx_cycles);
-        lines += &format!(" | {rx:5.1} {tx:5.1} {median:6.1} ({low:.1}..{high:.1})");
+        expected += (rounds + WARM_UP) * BURST;
+        figured.push(figures(rx_cycles, tx_cycles));
     }
     let packets = swallowed.load(Ordering::Relaxed);
-    if packets != (ROUNDS + ROUNDS / 8 + 2 * WARM_UP) * BURST {
+    if packets != expected {
         return Err(format!("{}: {packets} packets on the wire", row.name).into());
     }
     let (violation, violations) = model.device().violations();
@@ -311,24 +311,42 @@ fn run(row: &Row, overhead: u64) -> Result<String, Box<dyn Error>> {
         );
     }
     let spent = model.ledger() - before;
-    let modes = format!("{} / {}", rx.burst_mode(), tx.burst_mode());
-    let ledger =
-        format!("{:.1}", (spent.bytes_to_device() + spent.bytes_from_device()) as f64 / packets as f64);
-    Ok(format!("{:<42} {modes:<44}{lines} | {ledger}", row.name))
+    Ok(Measured {
+        modes: format!("{} / {}", rx.burst_mode(), tx.burst_mode()),
+        columns: figured,
+        bytes: (spent.bytes_to_device() + spent.bytes_from_device()) as f64 / packets as f64,
+    })
+}
+
+fn line(row: &Row, measured: &Measured) -> String {
+    let mut line = format!("{:<42} {:<44}", row.name, measured.modes);
+    for Figures { rx, tx, sum: [low, median, high] } in &measured.columns {
+        line += &format!(" | {rx:5.1} {tx:5.1} {median:6.1} ({low:.1}..{high:.1})");
+    }
+    line + &format!(" | {:.1}", measured.bytes)
 }
 
 fn table() -> Result<(), Box<dyn Error>> {
-    let wanted = std::env::args().nth(1).unwrap_or_default();
+    let mut wanted = std::env::args().skip(1).peekable();
+    let trial = wanted.next_if_eq("--trial").is_some();
+    let wanted = wanted.next().unwrap_or_default();
     // Pools have caches for threads with a slot.
     let _slot = pollux_eal::slot::lease().ok_or("no slot is free")?;
     let overhead = overhead();
+    if trial {
+        for row in rows().iter().filter(|row| row.figure.contains(&wanted)) {
+            let measured = run(row, overhead, &[false])?;
+            println!("{} {:.4}", row.figure, measured.columns[0].sum[1]);
+        }
+        return Ok(());
+    }
     println!(
         "cycles for a packet of {BYTES} bytes, burst {BURST}; two reads of the counter cost {overhead} and are taken off"
     );
     println!("row, modes | warm: rx tx sum (10%..90%) | cold | bytes on PCIe for a packet, both ways");
     for row in rows().iter().filter(|row| row.name.contains(&wanted)) {
-        match run(row, overhead) {
-            Ok(line) => println!("{line}"),
+        match run(row, overhead, &[false, true]) {
+            Ok(measured) => println!("{}", line(row, &measured)),
             Err(why) => println!("{:<42} not measured: {why}", row.name),
         }
     }

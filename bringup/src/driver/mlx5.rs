@@ -10,6 +10,7 @@ use pollux_pmd_mlx::eth::port::{Mlx5Port, PortSpec};
 use pollux_port::PortError;
 
 use super::{Open, Opened};
+pub use model::ModelNetdev;
 pub(crate) use real::openable;
 
 /// A port of the device model.
@@ -18,7 +19,7 @@ pub(super) fn model(device: &DeviceArg) -> Result<Open, ConfigError> {
     let arguments = Arguments::parse(&rest).map_err(keys::with_own)?;
     Ok(Box::new(move |name, eal| {
         let model = model::make(name, keys).map_err(|error| PortError::device("make the model", error))?;
-        let netdev = model::ModelNetdev::new(&model);
+        let netdev = ModelNetdev::new(&model);
         let spec = PortSpec {
             arguments,
             ..PortSpec::new(model.open(), std::sync::Arc::new(netdev), eal.memory().clone())

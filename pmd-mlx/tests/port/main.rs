@@ -2,6 +2,7 @@
 
 mod data;
 mod harness;
+mod ledger;
 mod run;
 mod traffic;
 mod trouble;

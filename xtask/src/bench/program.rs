@@ -1,5 +1,6 @@
 //! Whole programs: l2fwd against testpmd, trial by trial in turn.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -7,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::peer::{EAL, Root};
-use super::table::Pair;
+use super::table::{Pair, Plan};
 use crate::run::{Outcome, must, release_dir};
 
 /// How long each trial forwards.
@@ -323,6 +324,47 @@ fn start(root: Option<&Root>, trials: u32) -> Outcome<Vec<Pair>> {
 fn wall_clock() -> u128 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos())
 }
+
+/// The mlx5 figures of the plan on the device model: a run of `mlx5_rxtx32` gives a trial of each, one of `mlx5_start` a trial
+/// of its own.
+pub(crate) fn mlx5(plan: &[Plan], trials: u32) -> Outcome<BTreeMap<&'static str, Vec<Pair>>> {
+    let (rows, start): (Vec<&Plan>, Vec<&Plan>) =
+        plan.iter().filter(|step| step.name.starts_with("mlx5_")).partition(|step| step.name != MLX5_START);
+    let mut measured = BTreeMap::<_, Vec<Pair>>::new();
+    let mut take = |program: &str, args: &[&str], wanted: &[&Plan]| {
+        let mut command = Command::new(release_dir().join(program));
+        let done = command.args(args).stderr(Stdio::piped()).output();
+        let done = done.map_err(|why| format!("cannot start {program}: {why}"))?;
+        if !done.status.success() {
+            return Err(String::from_utf8_lossy(&done.stderr).trim().to_owned());
+        }
+        for line in String::from_utf8_lossy(&done.stdout).lines() {
+            let mut words = line.split_whitespace();
+            let (name, value) = (words.next(), words.next().and_then(|value| value.parse().ok()));
+            let step = wanted.iter().find(|step| Some(step.name) == name);
+            if let (Some(step), Some(ours)) = (step, value) {
+                measured.entry(step.name).or_default().push(Pair { ours, peer: None });
+            }
+        }
+        Ok(())
+    };
+    for _ in 0..trials.min(5) {
+        // One figure alone is asked for by its name; of several, all are run.
+        match &rows[..] {
+            [] => {}
+            [only] => take("mlx5_rxtx32", &["--trial", only.name], &rows)?,
+            _ => take("mlx5_rxtx32", &["--trial"], &rows)?,
+        }
+    }
+    // A process each: what is warm already is not opened for the first time.
+    for _ in 0..if start.is_empty() { 0 } else { trials } {
+        take(MLX5_START, &["1"], &start)?;
+    }
+    Ok(measured)
+}
+
+/// The figure, and the program that takes it.
+const MLX5_START: &str = "mlx5_start";
 
 /// An interactive testpmd.
 struct Testpmd {

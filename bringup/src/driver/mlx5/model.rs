@@ -32,12 +32,14 @@ pub(super) fn make(name: &str, keys: ModelKeys) -> Result<Arc<Model>, ModelError
     builder.build().map(Arc::new)
 }
 
-/// The interface that a kernel would have beside the port. The model lives as long as it does.
+/// The interface that a kernel would have beside a model's port. The model lives as long as it does.
 #[derive(Debug)]
-pub(super) struct ModelNetdev(Arc<Model>);
+pub struct ModelNetdev(Arc<Model>);
 
 impl ModelNetdev {
-    pub(super) fn new(model: &Arc<Model>) -> Self {
+    /// Of that model.
+    #[must_use]
+    pub fn new(model: &Arc<Model>) -> Self {
         Self(Arc::clone(model))
     }
 }
