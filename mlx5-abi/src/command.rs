@@ -37,7 +37,9 @@ pub mod counter;
 pub mod cq;
 pub mod eq;
 pub mod flow;
+pub mod group;
 pub mod matching;
+pub mod memory;
 pub mod mkey;
 pub mod object;
 pub mod opcode;
@@ -69,7 +71,9 @@ pub const LAYOUTS: &[&[Layout]] = &[
     cq::LAYOUTS,
     eq::LAYOUTS,
     flow::LAYOUTS,
+    group::LAYOUTS,
     matching::LAYOUTS,
+    memory::LAYOUTS,
     mkey::LAYOUTS,
     object::LAYOUTS,
     qp::LAYOUTS,

@@ -12,10 +12,12 @@ mod function;
 mod key;
 mod object;
 mod port;
+mod qp;
 mod receive;
 mod register;
 mod send;
 mod spread;
+mod srq;
 mod work;
 
 use pollux_mlx5_abi::command::{self, Header, opcode as op, status};
@@ -171,14 +173,36 @@ impl Core {
                 self.completion_command(opcode, call)
             }
             op::CREATE_SQ | op::QUERY_SQ | op::MODIFY_SQ | op::DESTROY_SQ => self.send_command(opcode, call),
-            op::CREATE_RQ
-            | op::QUERY_RQ
-            | op::MODIFY_RQ
-            | op::DESTROY_RQ
-            | op::CREATE_RMP
+            op::CREATE_RQ | op::QUERY_RQ | op::MODIFY_RQ | op::DESTROY_RQ => {
+                self.receive_command(opcode, call)
+            }
+            op::CREATE_RMP
             | op::QUERY_RMP
             | op::MODIFY_RMP
-            | op::DESTROY_RMP => self.receive_command(opcode, call),
+            | op::DESTROY_RMP
+            | op::CREATE_SRQ
+            | op::QUERY_SRQ
+            | op::ARM_RQ
+            | op::DESTROY_SRQ
+            | op::CREATE_XRC_SRQ
+            | op::QUERY_XRC_SRQ
+            | op::ARM_XRC_SRQ
+            | op::DESTROY_XRC_SRQ => self.pool_command(bus, opcode, call),
+            op::CREATE_QP
+            | op::QUERY_QP
+            | op::RST2INIT_QP
+            | op::INIT2INIT_QP
+            | op::INIT2RTR_QP
+            | op::RTR2RTS_QP
+            | op::RTS2RTS_QP
+            | op::SQERR2RTS_QP
+            | op::RTS2SQD_QP
+            | op::SQD_RTS_QP
+            | op::TO_ERR_QP
+            | op::TO_RST_QP
+            | op::DESTROY_QP
+            | op::ATTACH_TO_MCG
+            | op::DETACH_FROM_MCG => self.pair_command(opcode, call),
             op::CREATE_TIR
             | op::QUERY_TIR
             | op::MODIFY_TIR

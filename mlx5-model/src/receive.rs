@@ -2,6 +2,7 @@
 
 mod check;
 mod fcs;
+mod pool;
 mod queue;
 mod ring;
 mod scatter;
@@ -16,9 +17,9 @@ use crate::event::Events;
 use crate::frame::Headers;
 use crate::memory_keys::Keys;
 pub(crate) use check::Checked;
+pub(crate) use pool::{Pool, PoolKind};
 pub(crate) use queue::{Make, Queue, Source};
-use ring::Entry;
-pub(crate) use ring::{ENTRY_BYTES_MAX, Kind, Strides, WorkRing};
+pub(crate) use ring::{ENTRY_BYTES_MAX, Entry, Kind, Strides, WorkRing};
 
 /// What else of the device a receive queue works with.
 pub(crate) struct Around<'a, 'b> {
@@ -62,7 +63,7 @@ pub(crate) struct QueueCounters {
 #[derive(Debug)]
 pub(crate) struct Receivers {
     pub(crate) queues: Table<Queue>,
-    pub(crate) pools: Table<WorkRing>,
+    pub(crate) pools: Table<Pool>,
     pub(crate) counters: Table<QueueCounters>,
     /// Queues in error whose posted buffers are to be flushed.
     flushing: Vec<u32>,
@@ -86,7 +87,7 @@ impl Receivers {
     fn with<T>(&mut self, number: u32, act: impl FnOnce(&mut Queue, &mut WorkRing) -> T) -> Option<T> {
         let queue = self.queues.get_mut(number)?;
         if let Source::Pool(pool) = queue.source {
-            return Some(act(queue, self.pools.get_mut(pool)?));
+            return Some(act(queue, &mut self.pools.get_mut(pool)?.ring));
         }
         let mut ring = queue.ring.take()?;
         let answer = act(queue, &mut ring);
@@ -168,7 +169,7 @@ impl Receivers {
 impl Receivers {
     /// Whether a queue or pool works in a protection domain.
     pub(crate) fn uses_domain(&self, domain: u32) -> bool {
-        self.pools.iter().any(|(_, ring)| ring.domain == domain)
+        self.pools.iter().any(|(_, pool)| pool.ring.domain == domain)
             || self
                 .queues
                 .iter()

@@ -27,6 +27,16 @@ layouts! {
         ATOMIC_SIZE_DC: field(0x18, 15, 0),
     }
 
+    /// How much memory the device lends, and where its BAR has it.
+    DeviceMemoryCaps = "device_mem_cap" [256] {
+        MEMIC: field(0x00, 31, 31),
+        LOG_MIN_MEMIC_ALLOC_SIZE: field(0x04, 20, 16),
+        LOG_MAX_MEMIC_ADDR_ALIGNMENT: field(0x04, 7, 0),
+        MEMIC_BAR_START_ADDR: wide(0x08, 63, 0),
+        MEMIC_BAR_SIZE: field(0x10, 31, 0),
+        MAX_MEMIC_SIZE: field(0x14, 31, 0),
+    }
+
     /// Which services may fault pages in.
     OdpCaps = "odp_cap" [256] {
         SIG: field(0x08, 31, 31),
@@ -63,4 +73,22 @@ pub mod l3 {
     pub const IPV4: u32 = 1 << 1;
     /// IPv6.
     pub const IPV6: u32 = 1 << 2;
+}
+
+/// Bits of `atomic_operations`. Source: Linux `include/linux/mlx5/driver.h`, `MLX5_ATOMIC_OPS_*`.
+pub mod atomic {
+    /// Compare and swap.
+    pub const COMPARE_SWAP: u32 = 1 << 0;
+    /// Fetch and add.
+    pub const FETCH_ADD: u32 = 1 << 1;
+    /// Compare and swap with masks.
+    pub const EXTENDED_COMPARE_SWAP: u32 = 1 << 2;
+    /// Fetch and add with masks.
+    pub const EXTENDED_FETCH_ADD: u32 = 1 << 3;
+    /// In `atomic_req_8B_endianness_mode`: operands in memory are in the host's order. Source: Linux
+    /// `include/linux/mlx5/driver.h`, `MLX5_ATOMIC_REQ_MODE_HOST_ENDIANNESS`.
+    pub const HOST_ENDIANNESS: u32 = 1;
+    /// In `atomic_size_qp`: operands of 8 bytes. Source: Linux `include/linux/mlx5/device.h`,
+    /// `MLX5_ATOMIC_SIZE_QP_8BYTES`.
+    pub const BYTES_8: u32 = 1 << 3;
 }

@@ -2,7 +2,10 @@
 
 use super::opcode::*;
 use super::{CommandIn, CommandOut};
-use super::{counter, cq, eq, flow, mkey, object, qp, register, rq, rqt, sq, srq, start, tir, user, vport};
+use super::{
+    counter, cq, eq, flow, group, memory, mkey, object, qp, register, rq, rqt, sq, srq, start, tir, user,
+    vport,
+};
 use crate::caps;
 use crate::layout::Layout;
 
@@ -30,6 +33,10 @@ pub fn form(opcode: u16) -> (&'static Layout, &'static Layout) {
         DEALLOC_TRANSPORT_DOMAIN => (&object::DeallocTransportDomainIn::LAYOUT, OUT),
         ALLOC_XRCD => (IN, &object::AllocXrcdOut::LAYOUT),
         DEALLOC_XRCD => (&object::DeallocXrcdIn::LAYOUT, OUT),
+        ATTACH_TO_MCG => (&group::AttachToMcgIn::LAYOUT, OUT),
+        DETACH_FROM_MCG => (&group::DetachFromMcgIn::LAYOUT, OUT),
+        ALLOC_MEMIC => (&memory::AllocMemicIn::LAYOUT, &memory::AllocMemicOut::LAYOUT),
+        DEALLOC_MEMIC => (&memory::DeallocMemicIn::LAYOUT, OUT),
         CREATE_MKEY => (&mkey::CreateMkeyIn::LAYOUT, &mkey::CreateMkeyOut::LAYOUT),
         QUERY_MKEY => (&mkey::QueryMkeyIn::LAYOUT, &mkey::QueryMkeyOut::LAYOUT),
         DESTROY_MKEY => (&mkey::DestroyMkeyIn::LAYOUT, OUT),

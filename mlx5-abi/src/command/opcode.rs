@@ -162,6 +162,10 @@ opcodes! {
     DESTROY_UMEM = 0xa0a, "DESTROY_UMEM";
 }
 
+/// `RTS2SQD_QP`, which today's headers do not name any more. Source: Linux 3.11 `include/linux/mlx5/device.h`,
+/// `MLX5_CMD_OP_RTS2SQD_QP`.
+pub const RTS2SQD_QP: u16 = 0x508;
+
 /// The name of `opcode` in the manual.
 #[must_use]
 pub fn name(opcode: u16) -> Option<&'static str> {

@@ -74,6 +74,7 @@ layouts! {
     ModifyRmpIn = "modify_rmp_in" [272] {
         RMP_STATE: field(0x08, 31, 28),
         RMPN: field(0x08, 23, 0),
+        BITMASK_LWM as "bitmask.lwm": field(0x14, 0, 0),
         CTX: run(0x20, 240),
     }
 

@@ -61,7 +61,8 @@ layouts! {
 /// counts only with its `*_umem_valid` bit. The offset of a doorbell record stands in the block's `dbr_addr`.
 ///
 /// Source: DPDK `drivers/common/mlx5/mlx5_prm.h`, `mlx5_ifc_wq_bits`, `mlx5_ifc_cqc_bits`, `mlx5_ifc_create_cq_in_bits`,
-/// `mlx5_ifc_create_mkey_in_bits`.
+/// `mlx5_ifc_create_mkey_in_bits`, `mlx5_ifc_create_qp_in_bits`, `mlx5_ifc_qpc_bits`; Linux
+/// `include/linux/mlx5/mlx5_ifc.h`, `mlx5_ifc_create_xrc_srq_in_bits`, `mlx5_ifc_xrc_srqc_bits`.
 pub mod place {
     use crate::field::{Field, Wide};
 
@@ -82,6 +83,19 @@ pub mod place {
     /// In a [`CreateMkeyIn`](crate::command::mkey::CreateMkeyIn): where in the umem it begins.
     pub const MKEY_OFFSET: Wide<272> = Wide::new(0x68, 63, 0);
 
+    /// In a [`CreateQpIn`](crate::command::qp::CreateQpIn): where in the umem the rings begin.
+    pub const QP_OFFSET: Wide<272> = Wide::new(0x100, 63, 0);
+    /// In a [`CreateQpIn`](crate::command::qp::CreateQpIn): the rings' umem.
+    pub const QP_UMEM: Field<272> = Field::new(0x108, 31, 0);
+    /// In a [`QpContext`](crate::command::qp::context::QpContext): the record's umem.
+    pub const QP_RECORD_UMEM: Field<232> = Field::new(0xd4, 31, 0);
+    /// In a [`CreateXrcSrqIn`](crate::command::srq::CreateXrcSrqIn): where in the umem the ring begins.
+    pub const XRC_SRQ_OFFSET: Wide<272> = Wide::new(0x50, 63, 0);
+    /// In a [`CreateXrcSrqIn`](crate::command::srq::CreateXrcSrqIn): the ring's umem.
+    pub const XRC_SRQ_UMEM: Field<272> = Field::new(0x58, 31, 0);
+    /// In an [`XrcSrqContext`](crate::command::srq::XrcSrqContext): the record's umem.
+    pub const XRC_SRQ_RECORD_UMEM: Field<64> = Field::new(0x0c, 31, 0);
+
     #[cfg(test)]
     mod tests {
         use super::*;
@@ -91,6 +105,11 @@ pub mod place {
         fn they_stand_where_the_headers_structures_have_them() {
             assert_eq!([WQ_RECORD_UMEM.bit(), WQ_UMEM.bit(), WQ_OFFSET.bit()], [0x140, 0x160, 0x180]);
             assert_eq!([CQ_RECORD_UMEM.bit(), CQ_OFFSET.bit(), CQ_UMEM.bit()], [0x20, 0x280, 0x2c0]);
+            assert_eq!([QP_OFFSET.bit(), QP_UMEM.bit(), QP_RECORD_UMEM.bit()], [0x800, 0x840, 0x6a0]);
+            assert_eq!(
+                [XRC_SRQ_OFFSET.bit(), XRC_SRQ_UMEM.bit(), XRC_SRQ_RECORD_UMEM.bit()],
+                [0x280, 0x2c0, 0x60]
+            );
             assert_eq!([MKEY_UMEM.bit(), MKEY_OFFSET.bit()], [0x320, 0x340]);
         }
     }

@@ -14,6 +14,7 @@ use crate::ledger::Crossing;
 use crate::memory::Bar;
 use crate::memory_keys::Keys;
 use crate::port::{HEADER_BYTES_MAX, MTU_MAX, Port};
+use crate::rdma::Rdma;
 use crate::receive::{self, Arrival, Checked, Receivers, Taken};
 use crate::send::{self, Senders};
 use crate::steering::{Dispatch, Steering};
@@ -38,6 +39,7 @@ pub(crate) struct Core {
     pub(crate) senders: Senders,
     pub(crate) receivers: Receivers,
     pub(crate) steering: Steering,
+    pub(crate) rdma: Rdma,
     pub(crate) port: Port,
     pub(crate) violations: Violations,
     /// Where a frame from the wire stands.
@@ -81,6 +83,7 @@ impl Core {
             senders: Senders::new(1 << 14),
             receivers: Receivers::new(1 << 14),
             steering: Steering::new(),
+            rdma: Rdma::new(1 << 14),
             port: Port::new(wire, mac, mtu),
             violations: Violations::default(),
             room: vec![0; usize::from(MTU_MAX) + HEADER_BYTES_MAX].into_boxed_slice(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pollux_mlx5_abi::caps::ethernet::{EthernetCaps, inline_mode, min_inline};
 use pollux_mlx5_abi::caps::flow_table::{FlowTableFields, FlowTableNicCaps, FlowTableProperties};
 use pollux_mlx5_abi::caps::general::{GeneralCaps, port_type};
-use pollux_mlx5_abi::caps::roce::{RoceCaps, l3, version};
+use pollux_mlx5_abi::caps::roce::{AtomicCaps, RoceCaps, atomic, l3, version};
 use pollux_mlx5_abi::caps::{QueryHcaCapIn, QueryHcaCapOut, SetHcaCapIn, kind};
 use pollux_mlx5_abi::command::opcode as op;
 use pollux_mlx5_abi::command::user::capability;
@@ -14,8 +14,8 @@ use super::{Call, No, UARS, need};
 use crate::completion;
 use crate::device::core::Core;
 use crate::event::QUEUES_MAX;
-use crate::receive;
 use crate::steering::Counters;
+use crate::{rdma, receive};
 
 /// What one card can and another cannot. Everything else is the same on all models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,8 @@ pub struct Traits {
     pub blue_flame: bool,
     /// Hashes and checks of the frame inside a VXLAN tunnel.
     pub vxlan: bool,
+    /// Queue pairs of all transports.
+    pub rdma: bool,
     /// Link modes: bits of PTYS's `eth_proto` and of its extended field; the fastest is in use while the link is up.
     pub link_modes: (u32, u32),
 }
@@ -69,6 +71,7 @@ impl Default for Traits {
             devx: true,
             blue_flame: true,
             vxlan: true,
+            rdma: true,
             link_modes: (
                 link_mode::MODE_25GBASE_CR | link_mode::MODE_40GBASE_CR4 | link_mode::MODE_100GBASE_CR4,
                 ext_link_mode::CAUI_4_100GBASE_CR4_KR4,
@@ -79,6 +82,10 @@ impl Default for Traits {
 
 /// Most entries of a send or receive ring, of a completion and of an event ring, as logarithms.
 pub(super) const LOG_WQ: u32 = 15;
+/// Reads and atomics under way on a queue pair, each way, as logarithm.
+pub(super) const LOG_READS: u32 = 4;
+/// Longest message, as logarithm.
+const LOG_MESSAGE: u32 = 30;
 pub(super) const LOG_CQ: u32 = 22;
 pub(super) const LOG_EQ: u32 = 20;
 /// Most queues in a table of queues, as logarithm.
@@ -110,7 +117,8 @@ impl Traits {
         put(kind::ETHERNET_OFFLOADS, &self.ethernet());
         put(kind::ROCE, &roce());
         put(kind::FLOW_TABLE, &flow_table());
-        for none in [kind::ODP, kind::ATOMIC, kind::QOS] {
+        put(kind::ATOMIC, &if self.rdma { atomic() } else { [0; 256] });
+        for none in [kind::ODP, kind::QOS] {
             put(none, &[]);
         }
         blocks
@@ -188,6 +196,32 @@ impl Traits {
         ] {
             field.set(block, value);
         }
+        if !self.rdma {
+            return caps;
+        }
+        for (field, value) in [
+            (G::RC, 1),
+            (G::UC, 1),
+            (G::UD, 1),
+            (G::XRC, 1),
+            (G::ATOMIC, 1),
+            (G::LOG_MAX_QP, 14),
+            (G::LOG_MAX_SRQ, 14),
+            (G::LOG_MAX_SRQ_SZ, LOG_WQ),
+            (G::LOG_MAX_RA_REQ_QP, LOG_READS),
+            (G::LOG_MAX_RA_RES_QP, LOG_READS),
+            (G::LOG_MAX_MSG, LOG_MESSAGE),
+            (G::LOG_MAX_MCG, rdma::GROUPS_MAX.trailing_zeros()),
+            (G::MAX_QP_MCG, rdma::MEMBERS_MAX as u32),
+            (G::LOCAL_CA_ACK_DELAY, 8),
+            (G::BLOCK_LB_MC, 1),
+            (G::SET_DETH_SQPN, 1),
+            (G::PKV, 1),
+            (G::QKV, 1),
+            (G::RTS2RTS_QP_COUNTERS_SET_ID, 1),
+        ] {
+            field.set(block, value);
+        }
         caps
     }
 
@@ -215,14 +249,25 @@ impl Traits {
     }
 }
 
+fn atomic() -> [u8; 256] {
+    use AtomicCaps as A;
+    let mut caps = A::ZERO;
+    // Operands in memory are in the host's order from the beginning, and cannot be otherwise.
+    A::ATOMIC_REQ_8B_ENDIANNESS_MODE.set(&mut caps, atomic::HOST_ENDIANNESS);
+    A::SUPPORTED_ATOMIC_REQ_8B_ENDIANNESS_MODE_1.set(&mut caps, 1);
+    A::ATOMIC_OPERATIONS.set(&mut caps, atomic::COMPARE_SWAP | atomic::FETCH_ADD);
+    A::ATOMIC_SIZE_QP.set(&mut caps, atomic::BYTES_8);
+    caps
+}
+
 fn roce() -> [u8; 256] {
     let mut caps = RoceCaps::ZERO;
     RoceCaps::L3_TYPE.set(&mut caps, l3::IPV4 | l3::IPV6);
-    RoceCaps::ROCE_VERSION.set(&mut caps, version::V1 | version::V2);
+    RoceCaps::ROCE_VERSION.set(&mut caps, version::V2);
     RoceCaps::R_ROCE_DEST_UDP_PORT.set(&mut caps, 4791);
     RoceCaps::R_ROCE_MAX_SRC_UDP_PORT.set(&mut caps, 0xffff);
     RoceCaps::R_ROCE_MIN_SRC_UDP_PORT.set(&mut caps, 0xc000);
-    RoceCaps::ROCE_ADDRESS_TABLE_SIZE.set(&mut caps, 128);
+    RoceCaps::ROCE_ADDRESS_TABLE_SIZE.set(&mut caps, rdma::path::ADDRESSES as u32);
     caps
 }
 

@@ -29,8 +29,6 @@ pub(crate) struct Function {
     pages: Vec<u64>,
     /// Capabilities in force, by kind.
     pub(super) caps: BTreeMap<u16, Vec<u8>>,
-    /// Addresses for RoCE, by index: kept and given back.
-    pub(super) roce_addresses: BTreeMap<u32, [u8; 32]>,
     pub(super) guid: u64,
     pub(super) roce_enabled: bool,
     pub(super) min_inline: u32,
@@ -52,7 +50,6 @@ impl Function {
             issi: 0,
             pages: Vec::new(),
             caps: traits.blocks(),
-            roce_addresses: BTreeMap::new(),
             // As an EUI-64. Source: RFC 4291, appendix A.
             guid: u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]),
             roce_enabled: false,

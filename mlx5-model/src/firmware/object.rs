@@ -9,7 +9,8 @@ use pollux_mlx5_abi::command::{opcode as op, pages, status};
 use super::{Call, No, need, no};
 use crate::device::core::Core;
 use crate::device::table::Table;
-use crate::receive::QueueCounters;
+use crate::rdma::state::Service;
+use crate::receive::{Pool, PoolKind, QueueCounters};
 
 /// Memory by number.
 #[derive(Clone, Debug)]
@@ -50,6 +51,7 @@ impl Core {
             op::DEALLOC_UAR => {
                 need!(call.may_change(self.uars.owner(named)), BAD_RES_ERR, 9);
                 let used = self.senders.queues.iter().any(|(_, queue)| queue.uar == named)
+                    || self.rdma.pairs.iter().any(|(_, pair)| pair.send.is_some() && pair.uar == named)
                     || self.completions.queues.iter().any(|(_, queue)| queue.uar == named)
                     || self.events.queues.iter().any(|(_, queue)| queue.uar == named);
                 need!(!used, RES_BUSY, 16);
@@ -60,7 +62,8 @@ impl Core {
                 need!(call.may_change(self.domains.owner(named)), BAD_RES_ERR, 9);
                 let used = self.senders.queues.iter().any(|(_, queue)| queue.domain == named)
                     || self.keys.table().iter().any(|(_, key)| key.domain == named)
-                    || self.receivers.uses_domain(named);
+                    || self.receivers.uses_domain(named)
+                    || self.rdma.pairs.iter().any(|(_, pair)| pair.domain == named);
                 need!(!used, RES_BUSY, 16);
                 remove(&mut self.domains, call, named)
             }
@@ -72,7 +75,19 @@ impl Core {
                 remove(&mut self.transport_domains, call, named)
             }
             op::ALLOC_XRCD => insert(&mut self.xrc_domains, call, ()).map(drop),
-            op::DEALLOC_XRCD => remove(&mut self.xrc_domains, call, named),
+            op::DEALLOC_XRCD => {
+                need!(call.may_change(self.xrc_domains.owner(named)), BAD_RES_ERR, 9);
+                let shared =
+                    |pool: &Pool| matches!(pool.kind, PoolKind::Xrc { domain, .. } if domain == named);
+                let used = self.receivers.pools.iter().any(|(_, pool)| shared(pool))
+                    || self
+                        .rdma
+                        .pairs
+                        .iter()
+                        .any(|(_, pair)| pair.service == Service::Xrc && pair.xrc_domain == named);
+                need!(!used, RES_BUSY, 16);
+                remove(&mut self.xrc_domains, call, named)
+            }
             op::CREATE_UCTX => {
                 let wanted = CreateUctxIn::CAP.get(call.input()?);
                 need!(self.traits.devx, BAD_OP_ERR, 16);
@@ -178,6 +193,7 @@ impl Core {
     /// All objects of a user context end with it.
     fn forget_objects_of(&mut self, uid: u16) {
         self.steering.forget(uid);
+        self.rdma.forget(uid);
         macro_rules! forget {
             ($($table:expr),*) => { $(for number in $table.owned_by(uid) { $table.remove(number); })* };
         }

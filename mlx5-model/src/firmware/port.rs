@@ -51,13 +51,14 @@ impl Core {
             op::SET_ROCE_ADDRESS => {
                 let input: &[u8; SetRoceAddressIn::BYTES] = call.input()?;
                 let index = SetRoceAddressIn::ROCE_ADDRESS_INDEX.get(input);
-                need!(index < 128, IX_ERR, 16);
-                self.function.roce_addresses.insert(index, SetRoceAddressIn::ROCE_ADDRESS.get(input));
+                let block = SetRoceAddressIn::ROCE_ADDRESS.get(input);
+                need!(self.rdma.addresses.set(index as usize, block), IX_ERR, 16);
             }
             op::QUERY_ROCE_ADDRESS => {
                 let index = QueryRoceAddressIn::ROCE_ADDRESS_INDEX.get(call.input()?);
-                need!(index < 128, IX_ERR, 16);
-                let address = self.function.roce_addresses.get(&index).copied().unwrap_or([0; 32]);
+                let Some(address) = self.rdma.addresses.block(index as usize) else {
+                    return Err(super::no(pollux_mlx5_abi::command::status::IX_ERR, 16));
+                };
                 QueryRoceAddressOut::ROCE_ADDRESS.set(call.output()?, address);
             }
             op::QUERY_HCA_VPORT_PKEY => {

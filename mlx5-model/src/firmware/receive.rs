@@ -1,9 +1,6 @@
-//! Commands on receive queues and the pools they share.
+//! Commands on receive queues.
 
-use pollux_mlx5_abi::command::rq::{
-    CreateRmpIn, CreateRqIn, ModifyRqIn, QueryRmpOut, QueryRqOut, RmpContext, RqContext, memory, modify,
-    state,
-};
+use pollux_mlx5_abi::command::rq::{CreateRqIn, ModifyRqIn, QueryRqOut, RqContext, memory, modify, state};
 use pollux_mlx5_abi::command::wq::WorkQueue;
 use pollux_mlx5_abi::command::{opcode as op, status};
 
@@ -41,53 +38,7 @@ impl Core {
                 self.receivers.queues.remove(number);
                 Ok(())
             }
-            _ => self.pool_command(opcode, call),
-        }
-    }
-
-    fn pool_command(&mut self, opcode: u16, call: &mut Call<'_>) -> Result<(), No> {
-        let number = call.named()?;
-        let owner = self.receivers.pools.owner(number);
-        match opcode {
-            op::CREATE_RMP => {
-                let context = CreateRmpIn::CTX.get(call.input()?);
-                // A pool has two states; it is made ready. Source: Linux `MLX5_RMPC_STATE_RDY`.
-                need!(RmpContext::STATE.get(&context) == 1, BAD_PARAM_ERR, 16);
-                let ring = self.receive_ring(
-                    call,
-                    RmpContext::WQ.of(&context),
-                    call.behind::<{ CreateRmpIn::BYTES }>(),
-                )?;
-                need!(call.output.len() >= 16, BAD_OUTP_LEN_ERR, 17);
-                let number = self.receivers.pools.insert(call.uid, ring).ok_or(no(status::NO_RES_ERR, 18))?;
-                call.answer_number(number)
-            }
-            op::QUERY_RMP => {
-                need!(call.may_name(owner), BAD_RES_ERR, 16);
-                let Some(ring) = self.receivers.pools.get(number) else { return Ok(()) };
-                let mut context = RmpContext::ZERO;
-                RmpContext::STATE.set(&mut context, 1);
-                let work = RmpContext::WQ.of_mut(&mut context);
-                WorkQueue::LOG_WQ_SZ.set(work, ring.log_entries.into());
-                WorkQueue::LOG_WQ_STRIDE.set(work, ring.log_entry_bytes.into());
-                WorkQueue::PD.set(work, ring.domain);
-                WorkQueue::HW_COUNTER.set(work, ring.next.into());
-                QueryRmpOut::RMP_CONTEXT.set(call.output()?, context);
-                Ok(())
-            }
-            op::MODIFY_RMP => {
-                // Limits (`lwm`) are not watched.
-                need!(call.may_change(owner), BAD_RES_ERR, 16);
-                Ok(())
-            }
-            _ => {
-                need!(call.may_change(owner), BAD_RES_ERR, 16);
-                let used =
-                    self.receivers.queues.iter().any(|(_, queue)| queue.source == Source::Pool(number));
-                need!(!used, RES_BUSY, 17);
-                self.receivers.pools.remove(number);
-                Ok(())
-            }
+            _ => Err(no(status::BAD_OP_ERR, 16)),
         }
     }
 

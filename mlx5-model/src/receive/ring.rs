@@ -58,10 +58,10 @@ pub(crate) struct WorkRing {
 const AHEAD_BYTES: usize = ENTRY_BYTES_MAX;
 
 /// An entry that was taken.
-#[derive(Debug)]
-pub(super) struct Entry {
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
     /// What a completion calls it.
-    pub(super) index: u16,
+    pub(crate) index: u16,
     /// Its data segments.
     pub(super) bytes: [u8; ENTRY_BYTES_MAX],
     pub(super) from: usize,
@@ -70,7 +70,7 @@ pub(super) struct Entry {
 
 impl Entry {
     /// The data segments.
-    pub(super) fn segments(&self) -> &[u8] {
+    pub(crate) fn segments(&self) -> &[u8] {
         &self.bytes[self.from..self.to]
     }
 }
@@ -125,6 +125,26 @@ impl WorkRing {
         }
         self.posted = posted;
         Ok(self.next != self.posted)
+    }
+
+    /// Takes the next entry out, if one is posted.
+    pub(crate) fn take(&mut self, bus: &Bus<'_>, entry: &mut Entry) -> Result<bool, Unreachable> {
+        if !self.has_entry(bus)? {
+            return Ok(false);
+        }
+        self.peek(bus, entry)?;
+        self.advance(entry);
+        Ok(true)
+    }
+
+    /// How many entries are posted.
+    pub(crate) fn left(&mut self, bus: &Bus<'_>) -> Result<u16, Unreachable> {
+        let posted = bus.record(self.record)? as u16;
+        if u32::from(posted.wrapping_sub(self.next)) > 1 << self.log_entries {
+            return Err(Unreachable);
+        }
+        self.posted = posted;
+        Ok(self.posted.wrapping_sub(self.next))
     }
 
     /// Whether the packet after this one finds an entry without a look at the record.

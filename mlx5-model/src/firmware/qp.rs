@@ -1,0 +1,210 @@
+//! Commands on queue pairs and multicast groups.
+
+use pollux_mlx5_abi::command::group::AttachToMcgIn;
+use pollux_mlx5_abi::command::qp::context::{AddressPath, QpContext, receive};
+use pollux_mlx5_abi::command::qp::{CreateQpIn, QueryQpOut, TransitionIn};
+use pollux_mlx5_abi::command::user::place;
+use pollux_mlx5_abi::command::{opcode as op, status};
+
+use super::work::Place;
+use super::{Call, No, caps, need, no};
+use crate::device::core::Core;
+use crate::rdma::path::{self, ADDRESSES};
+use crate::rdma::state::{Service, State, transition};
+use crate::rdma::{GROUPS_MAX, MEMBERS_MAX, Make, Qp, SendRing, Source};
+use crate::receive::{Kind, PoolKind, WorkRing};
+
+/// A user index that asks for completions of the older form. Source: Linux `drivers/infiniband/hw/mlx5/qp.c`, where
+/// `user_index` is set.
+const NO_USER_INDEX: u32 = 0xff_ffff;
+
+impl Core {
+    pub(super) fn pair_command(&mut self, opcode: u16, call: &mut Call<'_>) -> Result<(), No> {
+        if opcode == op::CREATE_QP {
+            return self.create_pair(call);
+        }
+        let number = call.named()?;
+        let owner = self.rdma.pairs.owner(number);
+        match opcode {
+            op::QUERY_QP => {
+                need!(call.may_name(owner), BAD_RES_ERR, 16);
+                let Some(pair) = self.rdma.pairs.get(number) else { return Ok(()) };
+                QueryQpOut::QPC.set(call.output()?, pair.query());
+                Ok(())
+            }
+            op::ATTACH_TO_MCG | op::DETACH_FROM_MCG => self.group_command(opcode, call, number, owner),
+            op::DESTROY_QP => {
+                need!(call.may_change(owner), BAD_RES_ERR, 16);
+                self.rdma.remove(number);
+                Ok(())
+            }
+            op::TO_RST_QP => {
+                need!(call.may_change(owner), BAD_RES_ERR, 16);
+                self.rdma.reset_pair(number);
+                Ok(())
+            }
+            op::TO_ERR_QP => {
+                need!(call.may_change(owner), BAD_RES_ERR, 16);
+                self.rdma.fail_pair(number);
+                Ok(())
+            }
+            _ => {
+                need!(call.may_change(owner), BAD_RES_ERR, 16);
+                self.change_pair(opcode, call, number)
+            }
+        }
+    }
+
+    fn change_pair(&mut self, opcode: u16, call: &mut Call<'_>, number: u32) -> Result<(), No> {
+        use QpContext as Q;
+        let input: &[u8; TransitionIn::BYTES] = call.input()?;
+        let (mask, context) = (TransitionIn::OPT_PARAM_MASK.get(input), TransitionIn::QPC.get(input));
+        let Some(pair) = self.rdma.pairs.get(number) else { return Ok(()) };
+        let service = pair.service;
+        let Some(step) = transition(opcode, service) else { return Err(no(status::BAD_OP_ERR, 17)) };
+        need!(pair.state == step.from, BAD_QP_STATE_ERR, 18);
+        need!(mask & !step.optional == 0, BAD_PARAM_ERR, 19);
+        let path = Q::PRIMARY_ADDRESS_PATH.of(&context);
+        let port = AddressPath::VHCA_PORT_NUM.get(path);
+        let domain = Q::PD.get(&context);
+        match step.to {
+            State::Init => {
+                need!(port <= 1, BAD_PARAM_ERR, 20);
+                need!(AddressPath::PKEY_INDEX.get(path) == 0, BAD_PARAM_ERR, 21);
+            }
+            State::Receive => {
+                need!(service == Service::Keys || (1..=5).contains(&Q::MTU.get(&context)), BAD_PARAM_ERR, 22);
+                if service.is_connected() {
+                    need!((AddressPath::SRC_ADDR_INDEX.get(path) as usize) < ADDRESSES, BAD_PARAM_ERR, 23);
+                    need!(Q::LOG_RRA_MAX.get(&context) <= caps::LOG_READS, BAD_PARAM_ERR, 24);
+                }
+            }
+            State::Send if step.from == State::Receive => {
+                need!(Q::LOG_SRA_MAX.get(&context) <= caps::LOG_READS, BAD_PARAM_ERR, 25);
+            }
+            _ => {}
+        }
+        // The kernel's own queues get their domain late.
+        let late = step.from == State::Reset && pair.domain == 0 && call.uid == 0;
+        let late = late && self.domains.get(domain).is_some();
+        if let Some(pair) = self.rdma.pairs.get_mut(number) {
+            pair.apply(step.to, step.from, &context);
+            pair.apply_optional(mask, &context);
+            pair.state = step.to;
+            if late {
+                pair.domain = domain;
+            }
+        }
+        self.rdma.wake(number);
+        Ok(())
+    }
+
+    fn group_command(
+        &mut self,
+        opcode: u16,
+        call: &mut Call<'_>,
+        number: u32,
+        owner: Option<u16>,
+    ) -> Result<(), No> {
+        let gid = AttachToMcgIn::MULTICAST_GID.get(call.input()?);
+        need!(call.may_change(owner), BAD_RES_ERR, 16);
+        let datagrams = self.rdma.pairs.get(number).is_some_and(|pair| pair.service == Service::Datagram);
+        need!(datagrams && path::is_group(&gid), BAD_PARAM_ERR, 17);
+        let groups = &mut self.rdma.groups;
+        let at = groups.iter().position(|group| *group == (gid, number));
+        if opcode == op::DETACH_FROM_MCG {
+            let Some(at) = at else { return Err(no(status::BAD_RES_ERR, 18)) };
+            groups.swap_remove(at);
+            return Ok(());
+        }
+        need!(at.is_none(), BAD_PARAM_ERR, 19);
+        let members = groups.iter().filter(|(other, _)| *other == gid).count();
+        need!(members < MEMBERS_MAX && groups.len() < GROUPS_MAX, NO_RES_ERR, 20);
+        groups.push((gid, number));
+        Ok(())
+    }
+
+    fn create_pair(&mut self, call: &mut Call<'_>) -> Result<(), No> {
+        use QpContext as Q;
+        let input: &[u8; CreateQpIn::BYTES] = call.input()?;
+        let context = CreateQpIn::QPC.get(input);
+        let Some(service) = Service::of(Q::ST.get(&context)) else {
+            return Err(no(status::BAD_PARAM_ERR, 16));
+        };
+        need!(self.traits.rdma, BAD_OP_ERR, 17);
+        need!(!Q::WQ_SIGNATURE.is_set(&context), BAD_PARAM_ERR, 18);
+        let domain = Q::PD.get(&context);
+        let late = domain == 0 && call.uid == 0;
+        need!(late || call.may_name(self.domains.owner(domain)), BAD_RES_ERR, 19);
+        let (has_send, uar) = (!Q::NO_SQ.is_set(&context), Q::UAR_PAGE.get(&context));
+        need!(!has_send || call.may_name(self.uars.owner(uar)), BAD_RES_ERR, 20);
+        for cqn in [Q::CQN_SND.get(&context), Q::CQN_RCV.get(&context)] {
+            // A queue that nothing is posted to needs none.
+            need!(cqn == 0 || call.may_name(self.completions.queues.owner(cqn)), BAD_RES_ERR, 21);
+        }
+        let kind = Q::RQ_TYPE.get(&context);
+        let pool = Q::SRQN_RMPN_XRQN.get(&context);
+        if kind == receive::SRQ {
+            need!(call.may_name(self.receivers.pools.owner(pool)), BAD_RES_ERR, 22);
+            let found = self.receivers.pools.get(pool).map(|pool| pool.kind);
+            let xrc = matches!(found, Some(PoolKind::Xrc { .. }));
+            need!(xrc == (service == Service::Xrc) || service != Service::Xrc, BAD_PARAM_ERR, 23);
+        }
+        if service == Service::Xrc {
+            need!(call.may_name(self.xrc_domains.owner(Q::XRCD.get(&context))), BAD_RES_ERR, 24);
+        }
+        let (log_receive, log_stride) = (Q::LOG_RQ_SIZE.get(&context), Q::LOG_RQ_STRIDE.get(&context) + 4);
+        let log_send = Q::LOG_SQ_SIZE.get(&context);
+        need!(log_receive <= caps::LOG_WQ && log_send <= caps::LOG_WQ, BAD_PARAM_ERR, 25);
+        need!(log_stride <= 9, BAD_PARAM_ERR, 26);
+        let own = kind == receive::OWN;
+        let receive_bytes = if own { 1_u64 << (log_receive + log_stride) } else { 0 };
+        need!(receive_bytes.is_multiple_of(64), BAD_PARAM_ERR, 27);
+        let record = if own || has_send {
+            let umem = Q::DBR_UMEM_VALID.is_set(&context).then(|| place::QP_RECORD_UMEM.get(&context));
+            self.record_at(call, Q::DBR_ADDR.get(&context), umem, 8)?
+        } else {
+            0
+        };
+        let by_umem = CreateQpIn::WQ_UMEM_VALID.is_set(input);
+        let (umem, umem_offset) = (place::QP_UMEM.get(input), place::QP_OFFSET.get(input));
+        let list = call.behind::<{ CreateQpIn::BYTES }>();
+        let at = |offset: u64| Place {
+            umem: by_umem.then(|| (umem, umem_offset + offset)),
+            list,
+            log_page: Q::LOG_PAGE_SIZE.get(&context) + 12,
+            offset: u64::from(Q::PAGE_OFFSET.get(&context)) * 64 + offset,
+        };
+        need!(umem_offset < 1 << 48, BAD_PARAM_ERR, 28);
+        let source = match kind {
+            receive::OWN => {
+                let ring = self.ring_at(call, &at(0), receive_bytes)?;
+                Source::Own(Box::new(WorkRing::new(
+                    Kind::Cyclic,
+                    None,
+                    ring,
+                    log_receive as u8,
+                    log_stride as u8,
+                    record,
+                    domain,
+                    false,
+                )))
+            }
+            receive::SRQ => Source::Pool(pool),
+            receive::NONE => Source::None,
+            _ => return Err(no(status::BAD_PARAM_ERR, 29)),
+        };
+        let send = if has_send {
+            let ring = self.ring_at(call, &at(receive_bytes), 64 << log_send)?;
+            Some(SendRing { ring, log_blocks: log_send as u8, record: record + 4, next: 0, posted: 0 })
+        } else {
+            None
+        };
+        let named = Q::USER_INDEX.get(&context);
+        let user_index = (self.traits.cqe_version > 0 && named != NO_USER_INDEX).then_some(named);
+        need!(call.output.len() >= 16, BAD_OUTP_LEN_ERR, 30);
+        let pair = Qp::new(Make { service, domain, uar, send, source, user_index, context });
+        let number = self.rdma.insert(call.uid, pair).ok_or(no(status::NO_RES_ERR, 31))?;
+        call.answer_number(number)
+    }
+}

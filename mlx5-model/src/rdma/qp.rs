@@ -1,0 +1,301 @@
+//! A queue pair: what it is made of, what its context says, and how it fails.
+
+use pollux_mlx5_abi::command::qp::context::{AddressPath, QpContext, optional};
+
+use super::path::Path;
+use super::requester::Requester;
+use super::responder::Responder;
+use super::state::{Service, State};
+use crate::device::ring::Ring;
+use crate::receive::WorkRing;
+
+/// Where a queue pair's receive entries are posted.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// Nowhere.
+    None,
+    Own(Box<WorkRing>),
+    Pool(u32),
+}
+
+/// The ring of send entries.
+#[derive(Debug)]
+pub(crate) struct SendRing {
+    pub(crate) ring: Ring,
+    pub(crate) log_blocks: u8,
+    /// Where its doorbell record is.
+    pub(crate) record: u64,
+    /// Block of the next entry to begin, and the one after the last posted; they run on past the ring's end.
+    pub(crate) next: u16,
+    pub(crate) posted: u16,
+}
+
+/// What a peer may do to memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rights {
+    pub(crate) read: bool,
+    pub(crate) write: bool,
+    pub(crate) atomic: bool,
+}
+
+/// A queue pair.
+#[derive(Debug)]
+pub(crate) struct Qp {
+    pub(crate) number: u32,
+    pub(crate) service: Service,
+    pub(crate) state: State,
+    pub(crate) domain: u32,
+    pub(crate) uar: u32,
+    pub(crate) send: Option<SendRing>,
+    pub(crate) source: Source,
+    pub(crate) cqn_send: u32,
+    pub(crate) cqn_receive: u32,
+    /// What completions call it; `None`: by the number of its pool.
+    pub(crate) user_index: Option<u32>,
+    pub(crate) xrc_domain: u32,
+    /// The kernel's key for any memory may be used.
+    pub(crate) reserved_key: bool,
+    /// What it sends to a group does not come back to its own device.
+    pub(crate) block_loopback: bool,
+    /// What datagrams call it; 0: its number.
+    pub(crate) known_as: u32,
+    pub(crate) counter_set: u32,
+    pub(crate) path: Path,
+    pub(crate) remote: u32,
+    pub(crate) mtu: usize,
+    pub(crate) log_message_max: u32,
+    pub(crate) qkey: u32,
+    pub(crate) rights: Rights,
+    /// 4.096 us times 2 to this; 0: without end.
+    pub(crate) ack_timeout: u32,
+    pub(crate) retries: u8,
+    pub(crate) rnr_retries: u8,
+    pub(crate) rnr_timer: u8,
+    /// Reads and atomics under way at most: of this side, and of the peer's.
+    pub(crate) out_max: usize,
+    pub(crate) in_max: usize,
+    pub(crate) requester: Requester,
+    pub(crate) responder: Responder,
+    pub(crate) context: [u8; 232],
+    /// It is in error, and not all of its entries are reported yet.
+    pub(crate) flushing: bool,
+    /// Nothing can be reported any more.
+    pub(crate) dead: bool,
+}
+
+/// What a queue pair is made of.
+pub(crate) struct Make {
+    pub(crate) service: Service,
+    pub(crate) domain: u32,
+    pub(crate) uar: u32,
+    pub(crate) send: Option<SendRing>,
+    pub(crate) source: Source,
+    pub(crate) user_index: Option<u32>,
+    pub(crate) context: [u8; 232],
+}
+
+impl Qp {
+    pub(crate) fn new(make: Make) -> Self {
+        use QpContext as Q;
+        let Make { service, domain, uar, send, source, user_index, context } = make;
+        Self {
+            number: 0,
+            service,
+            state: State::Reset,
+            domain,
+            uar,
+            send,
+            source,
+            cqn_send: Q::CQN_SND.get(&context),
+            cqn_receive: Q::CQN_RCV.get(&context),
+            user_index,
+            xrc_domain: Q::XRCD.get(&context),
+            reserved_key: Q::RLKY.is_set(&context),
+            block_loopback: Q::BLOCK_LB_MC.is_set(&context),
+            known_as: Q::DETH_SQPN.get(&context),
+            counter_set: Q::COUNTER_SET_ID.get(&context),
+            path: Path::default(),
+            remote: 0,
+            mtu: 256,
+            log_message_max: 30,
+            qkey: 0,
+            rights: Rights::default(),
+            ack_timeout: 0,
+            retries: 0,
+            rnr_retries: 0,
+            rnr_timer: 0,
+            out_max: 1,
+            in_max: 1,
+            requester: Requester::default(),
+            responder: Responder::default(),
+            context,
+            flushing: false,
+            dead: false,
+        }
+    }
+
+    /// What every transition to `to` must change.
+    pub(crate) fn apply(&mut self, to: State, from: State, context: &[u8; 232]) {
+        use QpContext as Q;
+        let ours = &mut self.context;
+        let path = Q::PRIMARY_ADDRESS_PATH.get(context);
+        macro_rules! copy {
+            ($($field:ident),+) => { $(Q::$field.set(ours, Q::$field.get(context));)+ };
+        }
+        match (from, to) {
+            (State::Reset, State::Init) => {
+                copy!(PM_STATE, COUNTER_SET_ID, RRE, RWE, RAE, ATOMIC_MODE, Q_KEY, DETH_SQPN, RLKY);
+                let mine = Q::PRIMARY_ADDRESS_PATH.of_mut(ours);
+                AddressPath::PKEY_INDEX.set(mine, AddressPath::PKEY_INDEX.get(&path));
+                AddressPath::VHCA_PORT_NUM.set(mine, AddressPath::VHCA_PORT_NUM.get(&path));
+                self.known_as = Q::DETH_SQPN.get(context);
+                self.reserved_key |= Q::RLKY.is_set(context);
+                self.counter_set = Q::COUNTER_SET_ID.get(context);
+                self.set_rights(context);
+                self.qkey = Q::Q_KEY.get(context);
+            }
+            (State::Init, State::Receive) => {
+                copy!(MTU, LOG_MSG_MAX);
+                if self.service.is_connected() {
+                    copy!(REMOTE_QPN, NEXT_RCV_PSN, LOG_RRA_MAX, MIN_RNR_NAK);
+                    // What is set before or after, each by a command of its own, stays.
+                    let mut new = path;
+                    let mine = Q::PRIMARY_ADDRESS_PATH.of_mut(ours);
+                    AddressPath::PKEY_INDEX.set(&mut new, AddressPath::PKEY_INDEX.get(mine));
+                    if AddressPath::VHCA_PORT_NUM.get(&new) == 0 {
+                        AddressPath::VHCA_PORT_NUM.set(&mut new, AddressPath::VHCA_PORT_NUM.get(mine));
+                    }
+                    *mine = new;
+                    self.path = Path::of(&new);
+                    self.remote = Q::REMOTE_QPN.get(context);
+                    self.rnr_timer = Q::MIN_RNR_NAK.get(context) as u8;
+                    self.in_max = 1 << Q::LOG_RRA_MAX.get(context);
+                    self.responder.begin(Q::NEXT_RCV_PSN.get(context));
+                }
+                self.mtu = 128 << Q::MTU.get(context).clamp(1, 5);
+                self.log_message_max = Q::LOG_MSG_MAX.get(context).clamp(1, 31);
+            }
+            (State::Receive, State::Send) => {
+                copy!(NEXT_SEND_PSN);
+                if self.service.is_reliable() {
+                    copy!(LOG_ACK_REQ_FREQ, LOG_SRA_MAX, RETRY_COUNT, RNR_RETRY);
+                    let timeout = AddressPath::ACK_TIMEOUT.get(&path);
+                    AddressPath::ACK_TIMEOUT.set(Q::PRIMARY_ADDRESS_PATH.of_mut(ours), timeout);
+                    self.ack_timeout = timeout;
+                    self.retries = Q::RETRY_COUNT.get(context) as u8;
+                    self.rnr_retries = Q::RNR_RETRY.get(context) as u8;
+                    self.out_max = 1 << Q::LOG_SRA_MAX.get(context);
+                }
+                let psn = Q::NEXT_SEND_PSN.get(context);
+                self.requester.begin(psn, self.retries, self.rnr_retries);
+            }
+            _ => {}
+        }
+    }
+
+    /// What a transition changes because the mask says so.
+    pub(crate) fn apply_optional(&mut self, mask: u32, context: &[u8; 232]) {
+        use QpContext as Q;
+        let ours = &mut self.context;
+        let on = |bit| mask & bit != 0;
+        if on(optional::RRE) {
+            Q::RRE.set(ours, Q::RRE.get(context));
+            self.rights.read = Q::RRE.is_set(context);
+        }
+        if on(optional::RWE) {
+            Q::RWE.set(ours, Q::RWE.get(context));
+            self.rights.write = Q::RWE.is_set(context);
+        }
+        if on(optional::RAE) {
+            Q::RAE.set(ours, Q::RAE.get(context));
+            Q::ATOMIC_MODE.set(ours, Q::ATOMIC_MODE.get(context));
+            self.rights.atomic = Q::RAE.is_set(context);
+        }
+        if on(optional::PKEY_INDEX) {
+            let index = AddressPath::PKEY_INDEX.get(Q::PRIMARY_ADDRESS_PATH.of(context));
+            AddressPath::PKEY_INDEX.set(Q::PRIMARY_ADDRESS_PATH.of_mut(ours), index);
+        }
+        if on(optional::PRI_PORT) {
+            let port = AddressPath::VHCA_PORT_NUM.get(Q::PRIMARY_ADDRESS_PATH.of(context));
+            AddressPath::VHCA_PORT_NUM.set(Q::PRIMARY_ADDRESS_PATH.of_mut(ours), port);
+        }
+        if on(optional::ALT_ADDR_PATH) {
+            Q::SECONDARY_ADDRESS_PATH.set(ours, Q::SECONDARY_ADDRESS_PATH.get(context));
+        }
+        if on(optional::PM_STATE) {
+            Q::PM_STATE.set(ours, Q::PM_STATE.get(context));
+        }
+        if on(optional::Q_KEY) {
+            Q::Q_KEY.set(ours, Q::Q_KEY.get(context));
+            self.qkey = Q::Q_KEY.get(context);
+        }
+        if on(optional::RNR_TIMEOUT) {
+            Q::MIN_RNR_NAK.set(ours, Q::MIN_RNR_NAK.get(context));
+            self.rnr_timer = Q::MIN_RNR_NAK.get(context) as u8;
+        }
+        if on(optional::COUNTER_SET_ID) {
+            Q::COUNTER_SET_ID.set(ours, Q::COUNTER_SET_ID.get(context));
+            self.counter_set = Q::COUNTER_SET_ID.get(context);
+        }
+        if on(optional::CQN_RCV) {
+            Q::CQN_RCV.set(ours, Q::CQN_RCV.get(context));
+            self.cqn_receive = Q::CQN_RCV.get(context);
+        }
+        if on(optional::SRQN) {
+            let number = Q::SRQN_RMPN_XRQN.get(context);
+            Q::SRQN_RMPN_XRQN.set(ours, number);
+            if let Source::Pool(pool) = &mut self.source {
+                *pool = number;
+            }
+        }
+    }
+
+    fn set_rights(&mut self, context: &[u8; 232]) {
+        self.rights = Rights {
+            read: QpContext::RRE.is_set(context),
+            write: QpContext::RWE.is_set(context),
+            atomic: QpContext::RAE.is_set(context),
+        };
+    }
+
+    /// Back to where it was made: all that was posted is forgotten.
+    pub(crate) fn reset(&mut self) {
+        self.state = State::Reset;
+        self.requester = Requester::default();
+        self.responder = Responder::default();
+        (self.flushing, self.dead) = (false, false);
+        if let Some(send) = &mut self.send {
+            (send.next, send.posted) = (0, 0);
+        }
+        if let Source::Own(ring) = &mut self.source {
+            ring.reset();
+        }
+    }
+
+    /// The context as it is now.
+    pub(crate) fn query(&self) -> [u8; 232] {
+        use QpContext as Q;
+        let mut context = self.context;
+        Q::STATE.set(&mut context, self.state.code());
+        Q::NEXT_SEND_PSN.set(&mut context, self.requester.next_psn());
+        Q::LAST_ACKED_PSN.set(&mut context, self.requester.last_acked());
+        Q::NEXT_RCV_PSN.set(&mut context, self.responder.expected());
+        Q::RMSN.set(&mut context, self.responder.messages());
+        if let Some(send) = &self.send {
+            Q::HW_SQ_WQEBB_COUNTER.set(&mut context, send.next.into());
+            Q::SW_SQ_WQEBB_COUNTER.set(&mut context, send.posted.into());
+        }
+        if let Source::Own(ring) = &self.source {
+            Q::HW_RQ_COUNTER.set(&mut context, ring.next.into());
+        }
+        context
+    }
+
+    /// The pool that receive entries come from, if that is what it has.
+    pub(crate) fn pool(&self) -> Option<u32> {
+        match self.source {
+            Source::Pool(pool) => Some(pool),
+            Source::None | Source::Own(_) => None,
+        }
+    }
+}
