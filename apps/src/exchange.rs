@@ -1,0 +1,120 @@
+//! How two programs meet before their queue pairs do: over TCP, with the bytes of other people's programs.
+//!
+//! ```text
+//!   line      a TCP connection: listen, connect, whole messages, an end that is noticed
+//!   pingpong  what rdma-core's ibv_*_pingpong say to each other
+//!   perftest  what ib_send_bw and its family say to each other
+//! ```
+//!
+//! Each message is a byte array of fixed length, made and read by plain functions; so either end of each conversation can
+//! be the original.
+
+pub mod line;
+pub mod perftest;
+pub mod pingpong;
+
+pub use line::{Line, Listener, Side};
+
+/// Why two ends did not meet.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExchangeError {
+    /// Nobody listens there.
+    #[error(
+        "cannot connect to {host}:{port}: {source}; is the other end running, without a host name, with the same -p?"
+    )]
+    Connect {
+        /// Where.
+        host: String,
+        /// Where.
+        port: u16,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The name has no address.
+    #[error("'{host}' has no address: {source}")]
+    Resolve {
+        /// The name.
+        host: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The TCP port is taken.
+    #[error("cannot listen on TCP port {port}: {source}; -p takes another one, at both ends")]
+    Listen {
+        /// The port.
+        port: u16,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The connection broke.
+    #[error("the connection to {peer} broke while {what}: {source}")]
+    Broken {
+        /// The other end.
+        peer: String,
+        /// What was being said.
+        what: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The other end went away.
+    #[error(
+        "{peer} ended while {what}; it may have refused our options: look at its last line, and give both ends the same ones"
+    )]
+    Closed {
+        /// The other end.
+        peer: String,
+        /// What was being said.
+        what: &'static str,
+    },
+    /// The other end says nothing.
+    #[error("{peer} said nothing for {seconds} seconds while {what}; is it the same program?")]
+    Silent {
+        /// The other end.
+        peer: String,
+        /// What was being said.
+        what: &'static str,
+        /// How long.
+        seconds: u64,
+    },
+    /// The other end is another program.
+    #[error("{peer} is not the other end of this program: it said {said:?} where {expected} is due")]
+    Strange {
+        /// The other end.
+        peer: String,
+        /// The beginning of what it said.
+        said: String,
+        /// What should stand there.
+        expected: &'static str,
+    },
+    /// The other end's perftest is too old, or says what it is in a way that nobody reads.
+    #[error(
+        "{peer} runs perftest {theirs} and this end speaks {ours}: they do not understand each other; perftest 5.70 or newer does"
+    )]
+    Version {
+        /// The other end.
+        peer: String,
+        /// Its version.
+        theirs: String,
+        /// Ours.
+        ours: String,
+    },
+    /// The two ends were told different things.
+    #[error("the two ends disagree about {what}: {ours} here, {theirs} at {peer}; give both the same")]
+    Differ {
+        /// The other end.
+        peer: String,
+        /// The option.
+        what: String,
+        /// Here.
+        ours: String,
+        /// There.
+        theirs: String,
+    },
+    /// Ctrl-C, or the like, while waiting.
+    #[error("stopped while {what}")]
+    Stopped {
+        /// What was being waited for.
+        what: &'static str,
+    },
+}

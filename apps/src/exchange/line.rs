@@ -1,0 +1,309 @@
+//! A TCP connection over which two programs agree before their queue pairs meet.
+//!
+//! Nothing here waits without an end: a stop request is seen within a twentieth of a second, a silent peer is given up.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use super::ExchangeError;
+
+/// How often a wait looks whether it should end.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// Asked again and again while waiting: whether to stop.
+pub type Stop<'a> = &'a dyn Fn() -> bool;
+
+/// Which end this is. The client speaks first in every exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// It listens.
+    Server,
+    /// It connects.
+    Client,
+}
+
+/// A TCP port that is listened on.
+#[derive(Debug)]
+pub struct Listener {
+    socket: TcpListener,
+}
+
+impl Listener {
+    /// Listens on all addresses of both families, where there are two.
+    ///
+    /// # Errors
+    /// [`ExchangeError::Listen`].
+    pub fn new(port: u16) -> Result<Self, ExchangeError> {
+        let all: [SocketAddr; 2] =
+            [(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()];
+        let listen = |error| ExchangeError::Listen { port, source: error };
+        let socket = TcpListener::bind(&all[..]).map_err(listen)?;
+        socket.set_nonblocking(true).map_err(listen)?;
+        Ok(Self { socket })
+    }
+
+    /// The port that is listened on.
+    #[must_use]
+    pub fn port(&self) -> Option<u16> {
+        self.socket.local_addr().ok().map(|address| address.port())
+    }
+
+    /// Waits for a client.
+    ///
+    /// # Errors
+    /// [`ExchangeError`]: stopped, or the system's word.
+    pub fn accept(&self, stop: Stop<'_>) -> Result<Line, ExchangeError> {
+        let what = "waiting for a client";
+        loop {
+            match self.socket.accept() {
+                Ok((stream, peer)) => return Line::new(stream, Side::Server, plain(peer), what),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // The client went away before it was taken.
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                Err(source) => return Err(ExchangeError::Broken { peer: "a client".into(), what, source }),
+            }
+            if stop() {
+                return Err(ExchangeError::Stopped { what });
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+/// An IPv4 peer of a socket of both families is shown as such.
+fn plain(peer: SocketAddr) -> String {
+    SocketAddr::new(peer.ip().to_canonical(), peer.port()).to_string()
+}
+
+/// A connection to the other end.
+#[derive(Debug)]
+pub struct Line {
+    stream: TcpStream,
+    side: Side,
+    peer: String,
+}
+
+impl Line {
+    fn new(stream: TcpStream, side: Side, peer: String, what: &'static str) -> Result<Self, ExchangeError> {
+        let set = stream.set_nonblocking(false).and_then(|()| stream.set_nodelay(true));
+        let set = set.and_then(|()| stream.set_read_timeout(Some(LOOK)));
+        match set {
+            Ok(()) => Ok(Self { stream, side, peer }),
+            Err(source) => Err(ExchangeError::Broken { peer, what, source }),
+        }
+    }
+
+    /// Connects to a listening end.
+    ///
+    /// # Errors
+    /// [`ExchangeError::Resolve`], [`ExchangeError::Connect`].
+    pub fn connect(host: &str, port: u16) -> Result<Self, ExchangeError> {
+        let resolve = |source| ExchangeError::Resolve { host: host.into(), source };
+        let mut addresses = (host, port).to_socket_addrs().map_err(resolve)?.peekable();
+        if addresses.peek().is_none() {
+            return Err(resolve(ErrorKind::NotFound.into()));
+        }
+        let mut last = std::io::Error::from(ErrorKind::AddrNotAvailable);
+        for address in addresses {
+            match TcpStream::connect_timeout(&address, CONNECT) {
+                Ok(stream) => {
+                    return Self::new(stream, Side::Client, format!("{host}:{port}"), "connecting");
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(ExchangeError::Connect { host: host.into(), port, source: last })
+    }
+
+    /// Which end this is.
+    #[must_use]
+    pub fn side(&self) -> Side {
+        self.side
+    }
+
+    /// The other end, for messages.
+    #[must_use]
+    pub fn peer(&self) -> &str {
+        &self.peer
+    }
+
+    /// Sends a whole message, in one piece: the originals read with one call.
+    ///
+    /// # Errors
+    /// [`ExchangeError::Broken`], [`ExchangeError::Closed`].
+    pub fn send(&mut self, message: &[u8], what: &'static str) -> Result<(), ExchangeError> {
+        self.stream.write_all(message).map_err(|source| self.broken(source, what))
+    }
+
+    fn broken(&self, source: std::io::Error, what: &'static str) -> ExchangeError {
+        let peer = self.peer.clone();
+        match source.kind() {
+            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => ExchangeError::Closed { peer, what },
+            _ => ExchangeError::Broken { peer, what, source },
+        }
+    }
+
+    /// Receives a message of just this length, however many pieces it comes in. With `patience`, silence for that long is an
+    /// error; without, only the end of the connection or a stop is.
+    ///
+    /// # Errors
+    /// [`ExchangeError`].
+    pub fn receive(
+        &mut self,
+        message: &mut [u8],
+        what: &'static str,
+        patience: Option<Duration>,
+        stop: Stop<'_>,
+    ) -> Result<(), ExchangeError> {
+        let begin = Instant::now();
+        let mut got = 0;
+        while got < message.len() {
+            match self.stream.read(&mut message[got..]) {
+                Ok(0) => return Err(ExchangeError::Closed { peer: self.peer.clone(), what }),
+                Ok(more) => got += more,
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                    ) =>
+                {
+                    if stop() {
+                        return Err(ExchangeError::Stopped { what });
+                    }
+                    if let Some(patience) = patience
+                        && begin.elapsed() > patience
+                    {
+                        // Some other program's short greeting, perhaps.
+                        return Err(if got > 0 {
+                            self.strange(&message[..got], "a longer message")
+                        } else {
+                            ExchangeError::Silent {
+                                peer: self.peer.clone(),
+                                what,
+                                seconds: patience.as_secs(),
+                            }
+                        });
+                    }
+                }
+                Err(source) => return Err(self.broken(source, what)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Exchanges messages of one length: the client speaks first, the server answers.
+    ///
+    /// # Errors
+    /// [`ExchangeError`].
+    pub fn swap<const LENGTH: usize>(
+        &mut self,
+        own: &[u8; LENGTH],
+        what: &'static str,
+        patience: Option<Duration>,
+        stop: Stop<'_>,
+    ) -> Result<[u8; LENGTH], ExchangeError> {
+        let mut other = [0; LENGTH];
+        if self.side == Side::Client {
+            self.send(own, what)?;
+        }
+        self.receive(&mut other, what, patience, stop)?;
+        if self.side == Side::Server {
+            self.send(own, what)?;
+        }
+        Ok(other)
+    }
+
+    /// Whether the other end has closed its side, or its process is gone. What it still says stays unread.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        if self.stream.set_nonblocking(true).is_err() {
+            return true;
+        }
+        let seen = self.stream.peek(&mut [0]);
+        let restored = self.stream.set_nonblocking(false);
+        match seen {
+            Ok(0) => true,
+            Ok(_) => restored.is_err(),
+            Err(error) => {
+                !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) || restored.is_err()
+            }
+        }
+    }
+
+    /// An error that shows the beginning of what was said.
+    #[must_use]
+    pub fn strange(&self, said: &[u8], expected: &'static str) -> ExchangeError {
+        let said = &said[..said.len().min(32)];
+        let end = said.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        ExchangeError::Strange {
+            peer: self.peer.clone(),
+            said: String::from_utf8_lossy(&said[..end]).into_owned(),
+            expected,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) const NEVER: Stop<'static> = &|| false;
+    pub(crate) const SOON: Option<Duration> = Some(Duration::from_secs(5));
+
+    /// Two ends of one connection.
+    pub(crate) fn pair() -> (Line, Line) {
+        let listener = Listener::new(0).expect("a free port");
+        let port = listener.port().expect("a port");
+        let client = Line::connect("127.0.0.1", port).expect("it listens");
+        (client, listener.accept(NEVER).expect("a client"))
+    }
+
+    #[test]
+    fn messages_arrive_whole_and_the_end_is_seen() {
+        let (mut client, mut server) = pair();
+        assert!(server.peer().starts_with("127.0.0.1:"), "{}", server.peer());
+        client.send(b"ab", "testing").unwrap();
+        client.send(b"cde", "testing").unwrap();
+        let mut got = [0; 4];
+        server.receive(&mut got, "testing", SOON, NEVER).unwrap();
+        assert_eq!(&got, b"abcd");
+        assert!(!server.is_closed() && !client.is_closed(), "an unread byte is no end");
+        drop(client);
+        let mut got = [0; 2];
+        let error = server.receive(&mut got, "testing", SOON, NEVER).unwrap_err();
+        assert!(matches!(error, ExchangeError::Closed { .. }), "{error}");
+        assert!(server.is_closed());
+    }
+
+    #[test]
+    fn waits_end() {
+        let listener = Listener::new(0).expect("a free port");
+        let error = listener.accept(&|| true).unwrap_err();
+        assert_eq!(error.to_string(), "stopped while waiting for a client");
+        let (_client, mut server) = pair();
+        let mut got = [0; 2];
+        let error = server.receive(&mut got, "testing", None, &|| true).unwrap_err();
+        assert!(matches!(error, ExchangeError::Stopped { .. }), "{error}");
+        let error = server.receive(&mut got, "testing", Some(Duration::ZERO), NEVER).unwrap_err();
+        assert!(matches!(error, ExchangeError::Silent { .. }), "{error}");
+    }
+
+    #[test]
+    fn nobody_there_is_one_line() {
+        let port = Listener::new(0).unwrap().port().unwrap();
+        let error = Line::connect("127.0.0.1", port).unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("cannot connect to 127.0.0.1:{port}: Connection refused")),
+            "{error}"
+        );
+        let taken = Listener::new(0).unwrap();
+        let error = Listener::new(taken.port().unwrap()).unwrap_err().to_string();
+        assert!(error.contains("cannot listen on TCP port"), "{error}");
+        let error = Line::connect("no such host", 1).unwrap_err().to_string();
+        assert!(error.starts_with("'no such host' has no address"), "{error}");
+    }
+}

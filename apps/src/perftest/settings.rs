@@ -1,0 +1,434 @@
+//! What a test will do: the options after their defaults and what follows from each other.
+//!
+//! Source: linux-rdma/perftest `src/perftest_parameters.c`, `init_perftest_params`, `force_dependecies`, `change_conn_type`,
+//! `ctx_set_max_inline`.
+
+use super::options::{Atomic, Connection, Options};
+
+/// What is done in each iteration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Two-sided.
+    Send,
+    /// Into the other end's memory.
+    Write,
+    /// Out of it.
+    Read,
+    /// On eight bytes of it.
+    Atomic,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// How much.
+    Bandwidth,
+    /// How soon.
+    Latency,
+}
+
+/// One of the eight programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Test {
+    /// Its verb.
+    pub verb: Verb,
+    /// What it measures.
+    pub kind: Kind,
+}
+
+impl Test {
+    /// The program's name.
+    #[must_use]
+    pub fn program(self) -> &'static str {
+        match (self.verb, self.kind) {
+            (Verb::Send, Kind::Bandwidth) => "send_bw",
+            (Verb::Send, Kind::Latency) => "send_lat",
+            (Verb::Write, Kind::Bandwidth) => "write_bw",
+            (Verb::Write, Kind::Latency) => "write_lat",
+            (Verb::Read, Kind::Bandwidth) => "read_bw",
+            (Verb::Read, Kind::Latency) => "read_lat",
+            (Verb::Atomic, Kind::Bandwidth) => "atomic_bw",
+            (Verb::Atomic, Kind::Latency) => "atomic_lat",
+        }
+    }
+
+    /// Whether each way of a round trip is counted by itself: where both ends send.
+    #[must_use]
+    pub fn ways(self) -> f64 {
+        if matches!(self.verb, Verb::Read | Verb::Atomic) { 1.0 } else { 2.0 }
+    }
+}
+
+/// How a test ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// After so many iterations of each queue pair.
+    Iterations(u64),
+    /// After so many seconds, the margin at either end not measured.
+    Seconds {
+        /// In all.
+        total: u64,
+        /// At either end.
+        margin: u64,
+    },
+    /// Never; a report every so often.
+    Forever {
+        /// Seconds between reports.
+        period: u64,
+    },
+}
+
+/// A test with all numbers settled that need no device.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Which.
+    pub test: Test,
+    /// Type of queue pair.
+    pub connection: Connection,
+    /// Bytes of a message; with [`all`](Self::all), of the largest.
+    pub size: u64,
+    /// Whether the user chose the size.
+    pub size_chosen: bool,
+    /// All sizes, powers of two.
+    pub all: bool,
+    /// When it ends.
+    pub extent: Extent,
+    /// Both ends send.
+    pub bidirectional: bool,
+    /// Which atomic operation.
+    pub atomic: Atomic,
+    /// Queue pairs.
+    pub qps: usize,
+    /// Sends under way on each.
+    pub tx_depth: usize,
+    /// Receives posted on each, or on the shared queue.
+    pub rx_depth: usize,
+    /// One completion for so many sends.
+    pub cq_mod: usize,
+    /// Sends of one doorbell.
+    pub post_list: usize,
+    /// Receives posted at once.
+    pub recv_post_list: usize,
+    /// Largest inline message.
+    pub inline: usize,
+    /// Whether to look for the peak.
+    pub peak: bool,
+    /// What was typed, for what needs no settling.
+    pub options: Options,
+}
+
+/// Largest size of `--all`.
+pub const SIZE_MAX: u64 = 8 << 20;
+/// Above it, each send completes by itself unless the user says otherwise.
+const MODERATED_MAX: u64 = 8192;
+/// The most iterations whose peak is looked for.
+const PEAK_MAX: u64 = 20_000;
+
+impl Settings {
+    /// Settles the options of one of the tests.
+    ///
+    /// # Errors
+    /// One sentence about options that do not go together.
+    pub fn new(test: Test, options: Options) -> Result<Self, String> {
+        let Test { verb, kind } = test;
+        refuse(test, &options)?;
+        let bandwidth = kind == Kind::Bandwidth;
+        let period = options.seconds.unwrap_or(5);
+        let extent = if options.run_infinitely {
+            Extent::Forever { period }
+        } else if let Some(total) = options.seconds {
+            let margin = options.margin.unwrap_or(total / 4);
+            if total <= 2 * margin {
+                return Err(format!(
+                    "--duration {total} leaves nothing between two margins of {margin} seconds (-f)"
+                ));
+            }
+            Extent::Seconds { total, margin }
+        } else {
+            let usual = if bandwidth && verb == Verb::Write { 5000 } else { 1000 };
+            Extent::Iterations(options.iters.unwrap_or(usual))
+        };
+        let chosen = options.size;
+        let size = match verb {
+            Verb::Atomic => 8,
+            _ if options.all => SIZE_MAX,
+            _ => chosen.unwrap_or(if bandwidth { 65536 } else { 2 }),
+        };
+        let mut tx_depth = options.tx_depth.unwrap_or(if bandwidth { 128 } else { 1 });
+        let mut rx_depth = if verb == Verb::Send { options.rx_depth.unwrap_or(512) } else { 1 };
+        if let Extent::Iterations(iterations) = extent {
+            tx_depth = tx_depth.min(iterations);
+            rx_depth = rx_depth.min(iterations);
+            if verb == Verb::Send && options.connection != Connection::Rc && options.rx_depth.is_none() {
+                // Nothing holds the sender back, so all that will come has room, as far as a queue goes.
+                rx_depth = iterations.min(16_000);
+            }
+        }
+        let post_list = options.post_list;
+        let large =
+            size > MODERATED_MAX && options.connection != Connection::Ud && !options.all && !options.events;
+        let mut cq_mod = options.cq_mod.unwrap_or(if large { 1 } else { 100 });
+        if post_list > 1 {
+            cq_mod = options.cq_mod.unwrap_or(post_list);
+            if !post_list.is_multiple_of(cq_mod) {
+                return Err(format!("-l {post_list} is not a multiple of -Q {cq_mod}"));
+            }
+            tx_depth = tx_depth.max(post_list);
+        }
+        for (name, list) in [("-l", post_list), ("--recv_post_list", options.recv_post_list)] {
+            if let Extent::Iterations(iterations) = extent
+                && !iterations.is_multiple_of(list)
+            {
+                return Err(format!("-n {iterations} is not a multiple of {name} {list}"));
+            }
+        }
+        cq_mod = cq_mod.min(tx_depth);
+        let qps = options.qp as usize;
+        if options.use_srq && (qps as u64) > rx_depth {
+            return Err(format!(
+                "-r {rx_depth} is too few receives on one shared queue for -q {qps}: give at least as many"
+            ));
+        }
+        let inline = match (options.inline, kind, verb) {
+            (_, _, Verb::Read | Verb::Atomic) => 0,
+            (Some(bytes), ..) => bytes,
+            (None, Kind::Bandwidth, _) => 0,
+            (None, Kind::Latency, Verb::Write) => 220,
+            (None, Kind::Latency, Verb::Send) if options.connection == Connection::Ud => 188,
+            (None, Kind::Latency, Verb::Send) => 236,
+        };
+        let peak = bandwidth
+            && !options.no_peak
+            && matches!(extent, Extent::Iterations(iterations) if iterations * options.qp <= PEAK_MAX);
+        Ok(Self {
+            test,
+            connection: options.connection,
+            size,
+            size_chosen: chosen.is_some(),
+            all: options.all,
+            extent,
+            bidirectional: options.bidirectional,
+            atomic: options.atomic_type.unwrap_or_default(),
+            qps,
+            tx_depth: tx_depth as usize,
+            rx_depth: rx_depth as usize,
+            cq_mod: cq_mod as usize,
+            post_list: post_list as usize,
+            recv_post_list: options.recv_post_list as usize,
+            inline: inline as usize,
+            peak,
+            options,
+        })
+    }
+
+    /// What both ends must have been told alike, by option.
+    #[must_use]
+    pub fn shared(&self) -> Vec<(&'static str, String)> {
+        let on = |on: bool| if on { "on".to_owned() } else { "off".to_owned() };
+        let mut all = vec![
+            ("the test", self.test.program().to_owned()),
+            ("-c", self.connection.name().to_owned()),
+            ("-a", on(self.all)),
+            ("-s", self.size.to_string()),
+            ("-q", self.qps.to_string()),
+            ("-b", on(self.bidirectional)),
+            ("--reversed", on(self.options.reversed)),
+            ("--report_gbits", on(self.options.report_gbits)),
+            match self.extent {
+                Extent::Iterations(iterations) => ("the extent", format!("-n {iterations}")),
+                Extent::Seconds { total, .. } => ("the extent", format!("-D {total}")),
+                Extent::Forever { .. } => ("the extent", "--run_infinitely".into()),
+            },
+        ];
+        if self.test.verb == Verb::Atomic {
+            all.push(("-A", self.atomic.name().to_owned()));
+        }
+        all
+    }
+
+    /// The sizes that are run, in their order; `most` is what one message may hold.
+    #[must_use]
+    pub fn sizes(&self, most: u64) -> Vec<u64> {
+        if self.all {
+            (1..=23).map(|power| 1 << power).take_while(|size| *size <= most).collect()
+        } else {
+            vec![self.size]
+        }
+    }
+}
+
+/// What some tests have and this one has not.
+fn refuse(test: Test, options: &Options) -> Result<(), String> {
+    let Test { verb, kind } = test;
+    let name = test.program();
+    let connection = options.connection;
+    let (bandwidth, latency) = (kind == Kind::Bandwidth, kind == Kind::Latency);
+    let one_sided = verb != Verb::Send;
+    let wrong = [
+        (options.all && verb == Verb::Atomic, "-a", "an atomic operation has eight bytes"),
+        (
+            options.size.is_some_and(|size| size != 8) && verb == Verb::Atomic,
+            "-s",
+            "an atomic operation has eight bytes",
+        ),
+        (options.atomic_type.is_some() && verb != Verb::Atomic, "-A", "only atomic tests have it"),
+        (
+            options.inline.is_some_and(|bytes| bytes > 0) && matches!(verb, Verb::Read | Verb::Atomic),
+            "-I",
+            "nothing is sent that could be inline",
+        ),
+        (
+            options.outs.is_some() && !matches!(verb, Verb::Read | Verb::Atomic),
+            "-o",
+            "only READs and atomics have it",
+        ),
+        (options.use_srq && one_sided, "--use-srq", "only send tests receive"),
+        (options.rx_depth.is_some() && one_sided, "-r", "only send tests receive"),
+        (
+            connection == Connection::Ud && one_sided,
+            "-c UD",
+            "datagrams can only be sent: use RC, or UC for writes",
+        ),
+        (
+            connection == Connection::Uc && matches!(verb, Verb::Read | Verb::Atomic),
+            "-c UC",
+            "it needs answers, and only RC has them",
+        ),
+        (options.bidirectional && latency, "-b", "only bandwidth tests have it"),
+        (options.reversed && latency, "--reversed", "only bandwidth tests have it"),
+        (options.run_infinitely && latency, "--run_infinitely", "only bandwidth tests have it"),
+        (
+            options.run_infinitely && options.bidirectional && verb == Verb::Send,
+            "--run_infinitely with -b",
+            "only tests whose other end receives nothing have it",
+        ),
+        (options.qp > 1 && latency, "-q", "a latency test has one queue pair"),
+        (options.post_list > 1 && latency, "-l", "only bandwidth tests have it"),
+        (options.recv_post_list > 1 && latency, "--recv_post_list", "only bandwidth tests have it"),
+        (options.rate_limit.is_some() && latency, "--rate_limit", "only bandwidth tests have it"),
+        (options.report_histogram && bandwidth, "-H", "only latency tests have it"),
+        (options.report_unsorted && bandwidth, "-U", "only latency tests have it"),
+        (options.report_cycles && bandwidth, "-C", "only latency tests have it"),
+        (options.latency_gap.is_some() && bandwidth, "--latency_gap", "only latency tests have it"),
+        (options.all && options.seconds.is_some(), "-a with -D", "sizes are run by number of iterations"),
+        (
+            options.events && verb == Verb::Write && latency,
+            "-e",
+            "write_lat looks at memory, which has no events",
+        ),
+        (
+            options.events && (options.seconds.is_some() || options.run_infinitely),
+            "-e with -D",
+            "nothing would wake it in time",
+        ),
+        (
+            options.burst_size.is_some() && options.rate_limit.is_none(),
+            "--burst_size",
+            "it goes with --rate_limit",
+        ),
+        (options.cpu_util && options.seconds.is_none(), "--cpu_util", "it goes with --duration"),
+        (options.report_both && !options.bidirectional, "--report-both", "it goes with -b"),
+        (
+            options.bidirectional && options.reversed,
+            "-b with --reversed",
+            "both directions are both directions",
+        ),
+        (
+            options.pin_cores.is_some() && options.numa_node.is_some(),
+            "--pin_cores with --numa_node",
+            "one of them says where to run",
+        ),
+    ];
+    for (is_wrong, option, why) in wrong {
+        if is_wrong {
+            return Err(format!("{option} is not for {name}: {why}"));
+        }
+    }
+    if let Some(mtu) = options.mtu
+        && !matches!(mtu, 256 | 512 | 1024 | 2048 | 4096)
+    {
+        return Err(format!("-m {mtu} is no MTU of RDMA: choose 256, 512, 1024, 2048 or 4096"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn settled(verb: Verb, kind: Kind, line: &str) -> Result<Settings, String> {
+        let words = std::iter::once("test").chain(line.split_whitespace());
+        let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+        Settings::new(Test { verb, kind }, line.options)
+    }
+
+    #[test]
+    fn defaults_are_perftests() {
+        use Kind::{Bandwidth, Latency};
+        use Verb::{Atomic, Read, Send, Write};
+        for (verb, kind, line, size, iterations, tx, rx, moderation, inline) in [
+            (Send, Bandwidth, "", 65536, 1000, 128, 512, 1, 0),
+            (Write, Bandwidth, "", 65536, 5000, 128, 1, 1, 0),
+            (Read, Bandwidth, "", 65536, 1000, 128, 1, 1, 0),
+            (Atomic, Bandwidth, "", 8, 1000, 128, 1, 100, 0),
+            (Send, Latency, "", 2, 1000, 1, 512, 1, 236),
+            (Write, Latency, "", 2, 1000, 1, 1, 1, 220),
+            (Send, Latency, "-c UD", 2, 1000, 1, 1000, 1, 188),
+            (Send, Bandwidth, "-s 4K -n 100", 4096, 100, 100, 100, 100, 0),
+            (Send, Bandwidth, "-c UC -n 50000 -s 64", 64, 50000, 128, 16000, 100, 0),
+            (Write, Bandwidth, "-l 32 -s 64 -n 64", 64, 64, 64, 1, 32, 0),
+        ] {
+            let found = settled(verb, kind, line).unwrap();
+            let name = found.test.program();
+            let seen = (found.size, found.extent, found.tx_depth, found.rx_depth, found.cq_mod, found.inline);
+            assert_eq!(
+                seen,
+                (size, Extent::Iterations(iterations), tx, rx, moderation, inline),
+                "{name} {line}"
+            );
+        }
+        let found = settled(Send, Bandwidth, "-D 8").unwrap();
+        assert_eq!((found.extent, found.peak), (Extent::Seconds { total: 8, margin: 2 }, false));
+        let found = settled(Send, Bandwidth, "-a").unwrap();
+        assert_eq!(found.sizes(u64::MAX).len(), 23);
+        assert_eq!(found.sizes(4096).last(), Some(&4096));
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_one_line() {
+        use Kind::{Bandwidth, Latency};
+        use Verb::{Atomic, Read, Send, Write};
+        for (verb, kind, line, expected) in [
+            (Atomic, Bandwidth, "-s 16", "-s is not for atomic_bw: an atomic operation has eight bytes"),
+            (Read, Bandwidth, "-c UC", "-c UC is not for read_bw: it needs answers"),
+            (Write, Bandwidth, "-c UD", "-c UD is not for write_bw"),
+            (Send, Latency, "-q 2", "-q is not for send_lat: a latency test has one queue pair"),
+            (Send, Bandwidth, "-n 1000 -l 3", "-n 1000 is not a multiple of -l 3"),
+            (Send, Bandwidth, "-l 4 -Q 3", "-l 4 is not a multiple of -Q 3"),
+            (Send, Bandwidth, "-m 1500", "-m 1500 is no MTU of RDMA"),
+            (Send, Bandwidth, "-D 4 -f 2", "--duration 4 leaves nothing between two margins of 2 seconds"),
+            (Send, Bandwidth, "--use-srq -q 8 -r 4", "-r 4 is too few receives"),
+            (Send, Bandwidth, "-n 4", "is not a whole number from 5 to"),
+            (Send, Bandwidth, "--peer-version 6.28", "talk with 6.27"),
+        ] {
+            let error = settled(verb, kind, line).unwrap_err();
+            assert!(error.contains(expected), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn both_ends_compare_what_must_be_alike() {
+        let one = settled(Verb::Send, Kind::Bandwidth, "-s 64").unwrap().shared();
+        let other = settled(Verb::Send, Kind::Bandwidth, "-s 128 -t 4").unwrap().shared();
+        let differing: Vec<_> = one.iter().zip(&other).filter(|(one, other)| one != other).collect();
+        assert_eq!(differing.len(), 1, "{differing:?}");
+    }
+}

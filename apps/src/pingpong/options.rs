@@ -1,0 +1,94 @@
+//! The options of the pingpongs, under the originals' names.
+//!
+//! Source of names and defaults: rdma-core `libibverbs/examples/{rc,uc,ud,srq,xsrq}_pingpong.c`.
+
+use crate::number::{number, size, within};
+
+/// What all of them have.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Common {
+    /// Listen on or connect to this TCP port
+    #[arg(short = 'p', long, value_name = "PORT", default_value = "18515", value_parser = |text: &str| within(text, 1, 65535))]
+    pub port: u64,
+    /// Use this device [default: the first that --vdev or -a names]
+    #[arg(short = 'd', long, value_name = "DEV")]
+    pub ib_dev: Option<String>,
+    /// Port of the device
+    #[arg(short = 'i', long, value_name = "PORT", default_value = "1", value_parser = |text: &str| within(text, 1, 255))]
+    pub ib_port: u64,
+    /// Bytes of a message [default: 4096; ud_pingpong 1024]
+    #[arg(short = 's', long, value_name = "BYTES", value_parser = size)]
+    pub size: Option<u64>,
+    /// Service level
+    #[arg(short = 'l', long, value_name = "SL", default_value = "0", value_parser = |text: &str| within(text, 0, 15))]
+    pub sl: u64,
+    /// Sleep on completion events instead of polling
+    #[arg(short = 'e', long)]
+    pub events: bool,
+    /// GID of this index; RoCE needs one
+    #[arg(short = 'g', long, value_name = "INDEX", value_parser = |text: &str| within(text, 0, 255))]
+    pub gid_idx: Option<u64>,
+    /// Print the final report as one JSON object, the last line of standard output
+    #[arg(long)]
+    pub json: bool,
+    /// The other end; none: wait for one
+    #[arg(value_name = "HOST")]
+    pub host: Option<String>,
+}
+
+/// What all but XSRQ's have.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Volume {
+    /// Receives posted at a time
+    #[arg(short = 'r', long, value_name = "N", default_value = "500", value_parser = |text: &str| within(text, 1, 1 << 24))]
+    pub rx_depth: u64,
+    /// Exchanges
+    #[arg(short = 'n', long, value_name = "N", default_value = "1000", value_parser = |text: &str| within(text, 1, 1 << 40))]
+    pub iters: u64,
+    /// Compare each message with what it should be, byte by byte
+    #[arg(short = 'c', long)]
+    pub chk: bool,
+}
+
+/// What all but UD's have.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Path {
+    /// Path MTU: 256, 512, 1024, 2048 or 4096
+    #[arg(short = 'm', long, value_name = "BYTES", default_value = "1024", value_parser = mtu)]
+    pub mtu: u64,
+}
+
+fn mtu(text: &str) -> Result<u64, String> {
+    let known = number(text).ok().filter(|mtu| matches!(mtu, 256 | 512 | 1024 | 2048 | 4096));
+    known.ok_or_else(|| "is no MTU of RDMA: choose 256, 512, 1024, 2048 or 4096".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        volume: Volume,
+        #[command(flatten)]
+        path: Path,
+    }
+
+    #[test]
+    fn the_originals_options_are_read() {
+        let line = Line::parse_from("rc -g 0 -n 1000 -s 0x40 -m 2048 -c 127.0.0.1".split(' '));
+        assert_eq!((line.common.gid_idx, line.common.size, line.common.port), (Some(0), Some(64), 18515));
+        assert_eq!(
+            (line.volume.iters, line.volume.rx_depth, line.volume.chk, line.path.mtu),
+            (1000, 500, true, 2048)
+        );
+        assert_eq!(line.common.host.as_deref(), Some("127.0.0.1"));
+        let error = Line::try_parse_from("rc -m 1500".split(' ')).err().expect("no MTU").to_string();
+        assert!(error.contains("choose 256, 512"), "{error}");
+    }
+}
