@@ -76,7 +76,7 @@ pub(super) struct EalOptions {
     /// Leave this device alone
     #[arg(short = 'b', long, value_name = "DEVICE")]
     block: Vec<String>,
-    /// Open a device in software: net_null0,size=64
+    /// Open a device in software: net_null0,size=64; mlx5_model0,device=cx5. A key that it lacks lists those it has
     #[arg(long, value_name = "DEVICE")]
     vdev: Vec<String>,
     /// Open no hardware

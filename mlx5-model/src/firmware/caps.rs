@@ -45,6 +45,8 @@ pub struct Traits {
     pub devx: bool,
     /// Registers can be mapped write-combining.
     pub blue_flame: bool,
+    /// Pages of registers are 4 KiB whatever the system's pages are.
+    pub uar_4k: bool,
     /// Hashes and checks of the frame inside a VXLAN tunnel.
     pub vxlan: bool,
     /// Queue pairs of all transports.
@@ -70,6 +72,7 @@ impl Default for Traits {
             vlan_insert: true,
             devx: true,
             blue_flame: true,
+            uar_4k: true,
             vxlan: true,
             rdma: true,
             link_modes: (
@@ -169,7 +172,7 @@ impl Traits {
             (G::UMR_MODIFY_ENTITY_SIZE_DISABLED, 1),
             (G::UMR_INDIRECT_MKEY_DISABLED, 1),
             (G::LOG_PG_SZ, 12),
-            (G::UAR_4K, 1),
+            (G::UAR_4K, u32::from(self.uar_4k)),
             (G::UAR_SZ, (UARS * 4096 * 2 / (1 << 20)).next_power_of_two().trailing_zeros()),
             (G::NUM_OF_UARS_PER_PAGE, 1),
             (G::BF, self.blue_flame.into()),

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use pollux_config::{ConfigError, DeviceArg, KeyReader, nearest};
-use pollux_mlx5_model::ModelError;
+use pollux_mlx5_kernel::DoorProfile;
 use pollux_mlx5_model::config::Profile;
 use pollux_mlx5_model::fault::FaultPlan;
 use pollux_mlx5_model::wire::{Impairments, WireSpec};
+use pollux_mlx5_model::{ModelError, Traits};
 
 /// Keys that are the model's; all others are the driver's, as for a real device.
-pub(super) const KEYS: [&str; 14] = [
+pub(super) const KEYS: [&str; 15 + ABILITIES.len()] = [
     "wire",
     "mac",
     "device",
@@ -24,6 +25,42 @@ pub(super) const KEYS: [&str; 14] = [
     "fault_plan",
     "kernel",
     "pause",
+    "cqe_version",
+    ABILITIES[0].0,
+    ABILITIES[1].0,
+    ABILITIES[2].0,
+    ABILITIES[3].0,
+    ABILITIES[4].0,
+    ABILITIES[5].0,
+    ABILITIES[6].0,
+    ABILITIES[7].0,
+    ABILITIES[8].0,
+    ABILITIES[9].0,
+];
+
+/// What a card or its kernel has (1) or lacks (0), one by one; where a key is not given, it is as the card and the kernel are.
+type Ability = (&'static str, fn(&mut Traits, &mut DoorProfile, bool));
+
+const ABILITIES: [Ability; 10] = [
+    // Every packet must have 18 bytes of header inline.
+    ("inline_l2", |card, _, on| card.needs_inline_l2 = on),
+    // Several packets in one send entry.
+    ("has_empw", |card, _, on| card.enhanced_multi_packet = on),
+    // Striding receive queues.
+    ("has_mprq", |card, _, on| card.striding_rq = on),
+    // Compressed completions, and those with a stride index.
+    ("has_cqe_comp", |card, _, on| card.cqe_compression = on),
+    ("has_stride_idx", |card, _, on| card.mini_cqe_stride_index = on),
+    // Firmware commands from user space.
+    ("has_devx", |card, door, on| (card.devx, door.no_devx) = (on, !on)),
+    // Write-combining doorbell pages.
+    ("has_bf", |card, door, on| (card.blue_flame, door.no_blue_flame) = (on, !on)),
+    // Doorbell pages by call; else those that a context has from the first.
+    ("has_dyn_uar", |_, door, on| door.no_uar_alloc = !on),
+    // Pages of doorbells are 4 KiB whatever the system's are.
+    ("has_uar_4k", |card, _, on| card.uar_4k = on),
+    // Tags inserted by the card.
+    ("has_vlan_insert", |card, _, on| card.vlan_insert = on),
 ];
 
 /// What the `kernel` key may say.
@@ -38,13 +75,15 @@ pub(super) struct ModelKeys {
     pub(super) wire: WireSpec,
     pub(super) mac: Option<[u8; 6]>,
     pub(super) profile: Profile,
+    /// What the card can do.
+    pub(super) card: Traits,
+    /// What the kernel in front of it lacks.
+    pub(super) door: DoorProfile,
     pub(super) core: Option<u16>,
     pub(super) impairments: Impairments,
     pub(super) faults: FaultPlan,
     /// A wire that can wait is made to when there is no receive slot.
     pub(super) pause: bool,
-    /// The kernel in front of it is Linux 5.4.
-    pub(super) old_kernel: bool,
 }
 
 impl ModelKeys {
@@ -60,7 +99,7 @@ impl ModelKeys {
         let mut keys = device.keys();
         let wire = parsed(&mut keys, "wire")?.unwrap_or(USUAL_WIRE);
         let mac = unicast(&mut keys)?;
-        let profile = parsed(&mut keys, "device")?.unwrap_or_default();
+        let profile: Profile = parsed(&mut keys, "device")?.unwrap_or_default();
         let core = keys.number("core", 0..=u64::from(pollux_config::CPU_MAX) - 1)?;
         if let Some(1) = keys.choice("mode", &["threaded", "stepped"])? {
             let problem = "is for tests, which make the steps themselves; no app does: leave it out";
@@ -78,8 +117,18 @@ impl ModelKeys {
         let faults = parsed(&mut keys, "fault_plan")?.unwrap_or_default();
         let old_kernel = keys.choice("kernel", &KERNELS)? == Some(1);
         let pause = keys.flag("pause")?.unwrap_or(true);
+        let mut card = profile.traits();
+        let mut door = if old_kernel { DoorProfile::linux_5_4() } else { DoorProfile::default() };
+        for (key, set) in ABILITIES {
+            if let Some(on) = keys.flag(key)? {
+                set(&mut card, &mut door, on);
+            }
+        }
+        if let Some(version) = keys.number("cqe_version", 0..=1)? {
+            (card.cqe_version, door.cqe_version_max) = (version, Some(version));
+        }
         keys.finish()?;
-        Ok(Self { wire, mac, profile, core, impairments, faults, pause, old_kernel })
+        Ok(Self { wire, mac, profile, card, door, core, impairments, faults, pause })
     }
 }
 
@@ -142,12 +191,46 @@ mod tests {
         .expect("accepted");
         assert_eq!(rest.to_string(), "mlx5_model0,mprq_en=1");
         assert_eq!(keys.wire, WireSpec::Cable("a".into()));
-        assert_eq!((keys.profile, keys.core, keys.old_kernel), (Profile::ConnectX4Lx, Some(1), true));
+        assert_eq!(
+            (keys.profile, keys.core, keys.door),
+            (Profile::ConnectX4Lx, Some(1), DoorProfile::linux_5_4())
+        );
+        assert_eq!(keys.card, Profile::ConnectX4Lx.traits());
         assert_eq!(keys.impairments.delay, Duration::from_micros(30));
         assert_eq!(keys.faults.seed, 3);
         let (usual, _) = take("mlx5_model0").expect("accepted");
         assert_eq!(usual.wire.to_string(), "source:64");
         assert!(usual.impairments.is_none() && usual.faults == FaultPlan::default());
+    }
+
+    #[test]
+    fn each_ability_is_given_and_taken_alone() {
+        let key = |text: &str| take(&format!("mlx5_model0,device=cx5,{text}")).expect(text).0;
+        let usual = key("seed=0");
+        let changes = |keys: &ModelKeys| (keys.card != usual.card, keys.door != usual.door);
+        for (name, changed) in [
+            ("inline_l2=1", (true, false)),
+            ("has_empw=0", (true, false)),
+            ("has_mprq=0", (true, false)),
+            ("has_cqe_comp=0", (true, false)),
+            ("has_stride_idx=0", (true, false)),
+            ("has_devx=0", (true, true)),
+            ("has_bf=0", (true, true)),
+            ("has_dyn_uar=0", (false, true)),
+            ("has_uar_4k=0", (true, false)),
+            ("has_vlan_insert=0", (true, false)),
+            ("cqe_version=0", (true, true)),
+        ] {
+            let (word, value) = name.split_once('=').expect("a key and its value");
+            assert!(KEYS.contains(&word), "{word}");
+            assert_eq!(changes(&key(name)), changed, "{name}");
+            let other = if value == "0" { "1" } else { "0" };
+            assert!(!changes(&key(&format!("{word}={other}"))).0, "{word}={other} is as it was");
+        }
+        let (both, _) = take("mlx5_model0,device=cx4lx,has_empw=1,inline_l2=0,kernel=5.4,has_dyn_uar=1")
+            .expect("accepted");
+        assert!(both.card.enhanced_multi_packet && !both.card.needs_inline_l2);
+        assert!(!both.door.no_uar_alloc && both.door.no_qp_create);
     }
 
     #[test]
@@ -175,6 +258,8 @@ mod tests {
             ),
             ("core=99999", "core=99999: is not a whole number from 0 to 1023"),
             ("kernel=2.6", "kernel=2.6: is not one of newest, 5.4"),
+            ("has_empw=yes", "has_empw=yes: is neither 0 nor 1"),
+            ("cqe_version=2", "cqe_version=2: is not a whole number from 0 to 1"),
             ("seed=1,seed=2", "seed=2: is given twice: give it once"),
         ] {
             let line = take(&format!("mlx5_model0,{text}")).map(|_| ()).expect_err(text);

@@ -3,7 +3,6 @@
 use std::io;
 use std::sync::Arc;
 
-use pollux_mlx5_kernel::DoorProfile;
 use pollux_mlx5_model::{Model, ModelError};
 use pollux_pmd_mlx::netdev::Netdev;
 use pollux_port::{Link, MacAddr};
@@ -15,10 +14,10 @@ const MTU_MIN: u32 = 68;
 
 /// Makes the model.
 pub(super) fn make(name: &str, keys: ModelKeys) -> Result<Arc<Model>, ModelError> {
-    let door = if keys.old_kernel { DoorProfile::linux_5_4() } else { DoorProfile::default() };
     let mut builder = Model::builder(name)
         .profile(keys.profile)
-        .door(door)
+        .traits(|card| *card = keys.card)
+        .door(keys.door)
         .wire(keys.wire)
         .impairments(keys.impairments)
         .faults(keys.faults)
@@ -87,5 +86,71 @@ impl Netdev for ModelNetdev {
     fn set_up(&self, up: bool) -> io::Result<()> {
         self.0.device().set_link(up);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pollux_eal::memory::Memory;
+    use pollux_mempool::{Burst, MbufPool};
+    use pollux_pmd_mlx::devargs::Arguments;
+    use pollux_pmd_mlx::eth::port::{Mlx5Port, PortSpec};
+    use pollux_port::{Port, PortConfig, PortId};
+
+    use super::*;
+
+    /// Opens a port as a program does, receives something, and tells the ways of receiving and sending.
+    fn ways(text: &str) -> Result<(&'static str, &'static str), String> {
+        let device = format!("mlx5_model0,{text}").parse().expect("a device");
+        let (keys, rest) = ModelKeys::take(&device).expect(text);
+        let arguments = Arguments::parse(&rest).expect(text);
+        let model = make("mlx5_model0", keys).expect("a model");
+        let netdev = Arc::new(ModelNetdev::new(&model));
+        let spec = PortSpec { arguments, ..PortSpec::new(model.open(), netdev, Memory::ordinary()) };
+        let told = |error: pollux_port::PortError| {
+            let source = std::error::Error::source(&error).map_or_else(String::new, ToString::to_string);
+            format!("{error}: {source}")
+        };
+        let driver = Mlx5Port::open(spec).map_err(told)?;
+        let mut port = Port::new(PortId(0), "mlx5_model0", Box::new(driver));
+        let pool = MbufPool::builder("ways", 2047).build_anonymous().expect("a pool");
+        let mut queues = port.bring_up(PortConfig::queues(1, 1, &pool)).map_err(told)?;
+        let (mut burst, end) = (Burst::new(), std::time::Instant::now() + std::time::Duration::from_secs(10));
+        while queues.rx[0].rx_burst(&mut burst, 32) == 0 {
+            assert!(std::time::Instant::now() < end, "{text}: nothing comes");
+            std::thread::yield_now();
+        }
+        assert!(queues.tx[0].tx_burst(&mut burst) > 0, "{text}");
+        Ok((queues.rx[0].burst_mode(), queues.tx[0].burst_mode()))
+    }
+
+    #[test]
+    fn what_is_taken_from_a_card_its_driver_does_without() {
+        let (_, usual) = ways("device=cx6dx").expect("works");
+        assert!(usual.starts_with("empw"), "{usual}");
+        for text in ["has_empw=0", "inline_l2=1", "device=cx4lx", "device=cx4lx,has_empw=1"] {
+            let (_, sends) = ways(text).expect(text);
+            assert!(sends.starts_with("plain"), "{text}: {sends}");
+        }
+        let striding = "mprq_en=1,rxqs_min_mprq=1";
+        assert_eq!(ways(striding).expect("works").0, "striding");
+        assert_ne!(ways(&format!("has_mprq=0,{striding}")).expect("works").0, "striding");
+        for text in [
+            "has_devx=0",
+            "has_bf=0",
+            "has_dyn_uar=0",
+            "has_uar_4k=0",
+            "has_cqe_comp=0",
+            "has_stride_idx=0,mprq_en=1,rxqs_min_mprq=1",
+            "has_vlan_insert=0",
+            "kernel=5.4,has_devx=0,has_bf=0",
+            "cqe_size=128",
+        ] {
+            ways(text).expect(text);
+        }
+        ways("cqe_version=0").expect("queues of the firmware");
+        // mlx5_ib makes no raw queue pairs on such a card.
+        let refused = ways("cqe_version=0,dv_flow_en=0").expect_err("queues of the kernel");
+        assert!(refused.contains("make a hash queue: QP/CREATE: EINVAL"), "{refused}");
     }
 }
