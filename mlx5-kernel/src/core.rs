@@ -13,10 +13,13 @@ use crate::device::DmaMemory;
 use crate::event::Events;
 use crate::event::queue::EventQueue;
 use crate::firmware::{Failure, Firmware};
+use crate::neighbour::{Neighbours, named_mac};
+use crate::own::OwnObjects;
 use crate::port::Port;
 use crate::profile::DoorProfile;
 use crate::start::LentPages;
 use crate::steering::Steering;
+use crate::xrcd::XrcDomains;
 
 /// The device, its event queues and tables.
 #[derive(Debug)]
@@ -26,6 +29,11 @@ pub(crate) struct Core {
     pub(crate) profile: DoorProfile,
     pub(crate) caps: Caps,
     pub(crate) port: Port,
+    /// The kernel's own network at the port, where there is one.
+    pub(crate) neighbours: Option<Arc<Neighbours>>,
+    pub(crate) xrc: XrcDomains,
+    /// What queue pairs of XRC need beside their own parts; made with the first one.
+    pub(crate) own: Mutex<Option<OwnObjects>>,
     pub(crate) events: Events,
     pub(crate) steering: Mutex<Steering>,
     pub(crate) clock: Option<Clock>,
@@ -81,6 +89,16 @@ impl Core {
                 }
             });
         }
+    }
+
+    /// The MAC to which packets go from the GID at `index` to the GID `destination`.
+    pub(crate) fn destination(&self, index: u8, destination: &[u8; 16]) -> Result<[u8; 6], Errno> {
+        let source = self.port.gid(&self.caps, index.into()).map_err(|_| Errno::EINVAL)?;
+        if let Some(mac) = named_mac(destination) {
+            return Ok(mac);
+        }
+        let source: [u8; 16] = zerocopy::transmute!(source.gid);
+        self.neighbours.as_ref().ok_or(Errno::ENETUNREACH)?.resolve(&source, destination)
     }
 
     /// Completion vectors.

@@ -19,6 +19,9 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use file::{Count, EventFile, FileKind};
 
+/// Stands for shared receive queues among the kinds of queues: their events name no kind, since these alone have them.
+pub(crate) const SHARED_RECEIVE_QUEUE: u8 = 0xff;
+
 /// The tables.
 #[derive(Debug, Default)]
 pub(crate) struct Events(Mutex<Tables>);
@@ -26,7 +29,7 @@ pub(crate) struct Events(Mutex<Tables>);
 #[derive(Debug, Default)]
 struct Tables {
     completion_queues: HashMap<u32, CqTarget>,
-    queues: HashMap<(u8, u32), QueueTarget>,
+    queues: HashMap<(u8, u32), Vec<QueueTarget>>,
     /// Descriptors that hear of ports and the device.
     everybody: Vec<Weak<EventFile>>,
     subscriptions: Vec<Subscription>,
@@ -86,12 +89,20 @@ impl Events {
         self.tables().completion_queues.remove(&cqn)
     }
 
+    /// Adds one who is told of a queue; a receiver of XRC has several.
     pub(crate) fn add_queue(&self, kind: u8, number: u32, target: QueueTarget) {
-        self.tables().queues.insert((kind, number), target);
+        self.tables().queues.entry((kind, number)).or_default().push(target);
     }
 
-    pub(crate) fn remove_queue(&self, kind: u8, number: u32) {
-        self.tables().queues.remove(&(kind, number));
+    /// Takes away the one who counts in `events`.
+    pub(crate) fn remove_queue(&self, kind: u8, number: u32, events: &Count) {
+        let mut tables = self.tables();
+        if let Some(targets) = tables.queues.get_mut(&(kind, number)) {
+            targets.retain(|target| !Arc::ptr_eq(&target.events, events));
+            if targets.is_empty() {
+                tables.queues.remove(&(kind, number));
+            }
+        }
     }
 
     pub(crate) fn subscribe(&self, subscription: Subscription) {
@@ -150,7 +161,9 @@ impl Events {
                 if let (Some(subject), Ok((queue, _))) =
                     (queue_event(entry.kind), eqe::Queue::read_from_prefix(&entry.data))
                 {
-                    self.queue_event(subject, &queue);
+                    let shared = matches!(entry.kind, event::SRQ_CATAS_ERROR | event::SRQ_RQ_LIMIT);
+                    let kind = if shared { SHARED_RECEIVE_QUEUE } else { queue.kind };
+                    self.queue_event(subject, (kind, queue.qp_srq_n.get() & 0xff_ffff));
                 }
             }
         }
@@ -166,16 +179,18 @@ impl Events {
         self.tell_matching(event::COMP.into(), Some((opcode::CREATE_CQ, cqn)), entry);
     }
 
-    fn queue_event(&self, kind: AsyncKind, queue: &eqe::Queue) {
-        let target = self.tables().queues.get(&(queue.kind, queue.qp_srq_n.get() & 0xff_ffff)).cloned();
-        let Some(QueueTarget { file: Some(file), user_handle, events, is_wq }) = target else { return };
-        // Of a work queue only its end is told. Source: Linux `drivers/infiniband/hw/mlx5/qp.c`, `mlx5_ib_wq_event`.
-        let kind = match (is_wq, kind) {
-            (true, AsyncKind::QP_FATAL) => AsyncKind::WQ_FATAL,
-            (true, _) => return,
-            (false, kind) => kind,
-        };
-        tell_async(&file, kind, user_handle, Some(&events));
+    fn queue_event(&self, kind: AsyncKind, queue: (u8, u32)) {
+        let targets = self.tables().queues.get(&queue).cloned().unwrap_or_default();
+        for QueueTarget { file, user_handle, events, is_wq } in targets {
+            let Some(file) = file else { continue };
+            // Of a work queue only its end is told. Source: Linux `drivers/infiniband/hw/mlx5/qp.c`, `mlx5_ib_wq_event`.
+            let kind = match (is_wq, kind) {
+                (true, AsyncKind::QP_FATAL) => AsyncKind::WQ_FATAL,
+                (true, _) => continue,
+                (false, kind) => kind,
+            };
+            tell_async(&file, kind, user_handle, Some(&events));
+        }
     }
 
     fn tell_subscribers(&self, entry: &Eqe) {
@@ -226,7 +241,8 @@ fn tell_async(file: &EventFile, kind: AsyncKind, element: u64, count: Option<&Co
     file.tell(record.as_bytes(), count);
 }
 
-/// What an event on a queue means to its user. Source: Linux `drivers/infiniband/hw/mlx5/qp.c`, `mlx5_ib_qp_event`.
+/// What an event on a queue means to its user. Source: Linux `drivers/infiniband/hw/mlx5/qp.c`, `mlx5_ib_qp_event`;
+/// `srq.c`, `mlx5_ib_srq_event`.
 fn queue_event(kind: u8) -> Option<AsyncKind> {
     Some(match kind {
         event::PATH_MIG => AsyncKind::PATH_MIG,
@@ -237,6 +253,8 @@ fn queue_event(kind: u8) -> Option<AsyncKind> {
         event::PATH_MIG_FAILED => AsyncKind::PATH_MIG_ERR,
         event::WQ_INVAL_REQ_ERROR => AsyncKind::QP_REQ_ERR,
         event::WQ_ACCESS_ERROR => AsyncKind::QP_ACCESS_ERR,
+        event::SRQ_CATAS_ERROR => AsyncKind::SRQ_ERR,
+        event::SRQ_RQ_LIMIT => AsyncKind::SRQ_LIMIT_REACHED,
         _ => return None,
     })
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use pollux_uverbs::Errno;
 
+use crate::ah::Ah;
 use crate::counters::Counters;
 use crate::cq::Cq;
 use crate::devx::object::DevxObject;
@@ -11,11 +12,14 @@ use crate::devx::umem::DevxUmem;
 use crate::flow::Flow;
 use crate::matcher::Matcher;
 use crate::mr::Mr;
+use crate::mw::Mw;
 use crate::pd::Pd;
 use crate::qp::Qp;
 use crate::rwq_table::RwqTable;
+use crate::srq::Srq;
 use crate::uar::Uar;
 use crate::wq::Wq;
+use crate::xrcd::Xrcd;
 
 /// Declares the kinds of objects, and how one is found.
 macro_rules! objects {
@@ -59,6 +63,10 @@ objects! {
     Mr: Mr, mr;
     Cq: Cq, cq;
     Qp: Qp, qp;
+    Srq: Srq, srq;
+    Ah: Ah;
+    Mw: Mw;
+    Xrcd: Xrcd, xrcd;
     Wq: Wq, wq;
     RwqTable: RwqTable, rwq_table;
     Flow: Flow;

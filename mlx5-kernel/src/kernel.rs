@@ -15,11 +15,13 @@ use crate::error::KernelError;
 use crate::event::Events;
 use crate::event::queue::EventQueue;
 use crate::firmware::Firmware;
+use crate::neighbour::{Neighbours, Network};
 use crate::port::Port;
 use crate::profile::DoorProfile;
 use crate::session::Door;
 use crate::start::{self, LentPages};
 use crate::steering::Steering;
+use crate::xrcd::XrcDomains;
 
 /// Most completion vectors that are set up.
 const VECTORS_MAX: u32 = 16;
@@ -42,9 +44,32 @@ impl Kernel {
         memory: Arc<dyn DmaMemory>,
         profile: DoorProfile,
     ) -> Result<Arc<Self>, KernelError> {
+        Self::begin(queue, memory, profile, None)
+    }
+
+    /// The same with a network of the kernel's own at the port: its addresses become GIDs, are answered for on the wire, and
+    /// others are asked for there.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_network(
+        queue: Arc<dyn CommandQueue>,
+        memory: Arc<dyn DmaMemory>,
+        profile: DoorProfile,
+        network: Network,
+    ) -> Result<Arc<Self>, KernelError> {
+        Self::begin(queue, memory, profile, Some(network))
+    }
+
+    fn begin(
+        queue: Arc<dyn CommandQueue>,
+        memory: Arc<dyn DmaMemory>,
+        profile: DoorProfile,
+        network: Option<Network>,
+    ) -> Result<Arc<Self>, KernelError> {
         let firmware = Firmware::new(queue);
         let mut pages = start::enable(&firmware, memory.as_ref())?;
-        match Self::load(&firmware, memory.as_ref(), profile) {
+        match Self::load(&firmware, memory.as_ref(), profile, network) {
             Ok(loaded) => Ok(Self::assemble(firmware, memory, profile, pages, loaded)),
             Err(error) => {
                 start::shut_down(&firmware, &mut pages);
@@ -58,6 +83,7 @@ impl Kernel {
         firmware: &Firmware,
         memory: &dyn DmaMemory,
         profile: DoorProfile,
+        network: Option<Network>,
     ) -> Result<Loaded, KernelError> {
         let caps = Caps::read(firmware)?;
         check(&caps)?;
@@ -67,7 +93,10 @@ impl Kernel {
         let dump_fill_mkey =
             if caps.has(GeneralCaps::DUMP_FILL_MKEY) { Some(start::dump_fill_mkey(firmware)?) } else { None };
         let mut queues = Vec::new();
-        let port = make_queues(firmware, memory, &mut queues).and_then(|()| Port::start(firmware, &caps));
+        let port = make_queues(firmware, memory, &mut queues).and_then(|()| {
+            let addresses = network.as_ref().map_or(&[][..], |network| &network.addresses);
+            Port::start(firmware, &caps, addresses)
+        });
         let port = port.inspect_err(|_| queues.iter().rev().for_each(|queue| queue.destroy(firmware)))?;
         let general_uid = if !profile.no_devx && caps.general(GeneralCaps::LOG_MAX_UCTX) > 0 {
             start::create_user_context(firmware, 0).unwrap_or(0)
@@ -78,7 +107,8 @@ impl Kernel {
             let uar = queues[0].uar();
             firmware.queue.uar(uar, true).is_some()
         };
-        Ok(Loaded { caps, port, clock, queues, write_combining, general_uid, dump_fill_mkey })
+        let neighbours = network.map(|network| Neighbours::start(network, port.mac));
+        Ok(Loaded { caps, port, neighbours, clock, queues, write_combining, general_uid, dump_fill_mkey })
     }
 
     fn assemble(
@@ -95,6 +125,9 @@ impl Kernel {
             profile,
             caps: loaded.caps,
             port: loaded.port,
+            neighbours: loaded.neighbours,
+            xrc: XrcDomains::default(),
+            own: Mutex::default(),
             events: Events::default(),
             steering,
             clock: loaded.clock,
@@ -154,6 +187,7 @@ impl Kernel {
 struct Loaded {
     caps: Caps,
     port: Port,
+    neighbours: Option<Arc<Neighbours>>,
     clock: Option<Clock>,
     queues: Vec<EventQueue>,
     write_combining: bool,

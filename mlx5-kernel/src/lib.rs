@@ -6,9 +6,10 @@
 //!        │ uverbs::Channel: calls with the kernel's bytes
 //!   session: method │ write      attributes and lengths checked as Linux checks them, handles looked up
 //!        │
-//!   pd mr cq wq rwq_table qp flow counters uar matcher devx      one file a kind of object: the driver's part checked,
-//!        │                  │                                    memory pinned, commands made, answers told
-//!      umem             steering                                 tables, groups, entries, shared by all contexts
+//!   pd mr mw cq srq qp xrcd ah wq rwq_table                      one file a kind of object: the driver's part checked,
+//!   flow counters uar matcher devx                               memory pinned, commands made, answers told
+//!        │                  │
+//!      umem             steering      neighbour ◄── frames       tables shared by all contexts; who has which address
 //!        │                  │
 //!   firmware: commands  ────┘                event: event queues ──► descriptors of programs
 //!        │ CommandQueue                           ▲ interrupts
@@ -22,10 +23,15 @@
 //! Called by `mlx5-model` and what stands in front of it; calls `uverbs` for the ABI, `mlx5-abi` for layouts, `eal` for
 //! memory. What comes in is bytes of strangers: nothing here panics on them.
 //!
-//! What is here is what Ethernet needs. Queue pairs of RC, UC and UD, shared receive queues, XRC domains, address handles and
-//! memory windows are `EOPNOTSUPP`; so are device memory, changed headers and pacing.
+//! A kernel's own network is behind the port only as far as RDMA needs it ([`Network`]): its addresses become GIDs, and ARP and
+//! neighbour discovery are answered and asked; a GID's MAC is found as Linux finds it. A call that waits for an answer holds
+//! up its own context, for three seconds at most.
+//!
+//! RoCE is version 2 alone. Absent: queue pair 1 and connection management, dynamically connected queue pairs, tag matching,
+//! paging on demand, device memory, changed headers and pacing.
 #![forbid(unsafe_code)]
 
+mod ah;
 mod capability;
 mod clock;
 mod context;
@@ -43,6 +49,9 @@ mod kernel;
 mod matcher;
 mod method;
 mod mr;
+mod mw;
+mod neighbour;
+mod own;
 mod pd;
 mod pieces;
 mod port;
@@ -52,6 +61,7 @@ mod query;
 mod ring;
 mod rwq_table;
 mod session;
+mod srq;
 mod start;
 mod steering;
 mod uar;
@@ -59,10 +69,12 @@ mod udata;
 mod umem;
 mod wq;
 mod write;
+mod xrcd;
 
 pub use device::{CommandQueue, DmaMemory, Gone, Identity, InterruptHandler, Pinned, Rights};
 pub use error::KernelError;
 pub use handle::ObjectKind;
 pub use kernel::Kernel;
 pub use method::{AttributeSpec, Carries, attributes};
+pub use neighbour::{FrameListener, Frames, InterfaceAddress, InterfaceAddressError, Network};
 pub use profile::DoorProfile;

@@ -211,9 +211,9 @@ const METHODS: &[Method] = &[
         Session::create_qp,
         [
             must(id::qp::create::HANDLE, New),
-            may(id::qp::create::XRCD_HANDLE, NoObject),
+            may(id::qp::create::XRCD_HANDLE, Obj(K::Xrcd)),
             may(id::qp::create::PD_HANDLE, Obj(K::Pd)),
-            may(id::qp::create::SRQ_HANDLE, NoObject),
+            may(id::qp::create::SRQ_HANDLE, Obj(K::Srq)),
             may(id::qp::create::SEND_CQ_HANDLE, Obj(K::Cq)),
             may(id::qp::create::RECV_CQ_HANDLE, Obj(K::Cq)),
             may(id::qp::create::IND_TABLE_HANDLE, Obj(K::RwqTable)),
@@ -234,14 +234,35 @@ const METHODS: &[Method] = &[
         Session::destroy_qp,
         [must(id::qp::destroy::HANDLE, Obj(K::Qp)), must(id::qp::destroy::RESP, Out(4)),]
     ),
-    lacking!(id::srq::OBJECT, id::srq::create::METHOD),
+    method!(
+        id::srq::OBJECT,
+        id::srq::create::METHOD,
+        Session::create_srq,
+        [
+            must(id::srq::create::HANDLE, New),
+            must(id::srq::create::PD_HANDLE, Obj(K::Pd)),
+            may(id::srq::create::XRCD_HANDLE, Obj(K::Xrcd)),
+            may(id::srq::create::CQ_HANDLE, Obj(K::Cq)),
+            must(id::srq::create::USER_HANDLE, In(8)),
+            must(id::srq::create::MAX_WR, In(4)),
+            must(id::srq::create::MAX_SGE, In(4)),
+            must(id::srq::create::LIMIT, In(4)),
+            may(id::srq::create::MAX_NUM_TAGS, In(4)),
+            must(id::srq::create::TYPE, Number),
+            may(id::srq::create::EVENT_FD, Fd),
+            must(id::srq::create::RESP_MAX_WR, Out(4)),
+            must(id::srq::create::RESP_MAX_SGE, Out(4)),
+            may(id::srq::create::RESP_SRQ_NUM, Out(4)),
+        ],
+        driver
+    ),
     method!(
         id::srq::OBJECT,
         id::srq::destroy::METHOD,
-        nothing,
-        [must(id::srq::destroy::HANDLE, NoObject), must(id::srq::destroy::RESP, Out(4)),]
+        Session::destroy_srq,
+        [must(id::srq::destroy::HANDLE, Obj(K::Srq)), must(id::srq::destroy::RESP, Out(4)),]
     ),
-    method!(id::ah::OBJECT, id::ah::destroy::METHOD, nothing, [must(id::ah::destroy::HANDLE, NoObject)]),
+    end!(id::ah::OBJECT, id::ah::destroy::METHOD, Ah, id::ah::destroy::HANDLE),
     lacking!(id::mr::OBJECT, id::mr::dm_reg::METHOD),
     end!(id::mr::OBJECT, id::mr::destroy::METHOD, Mr, id::mr::destroy::HANDLE),
     lacking!(id::mr::OBJECT, id::mr::advise::METHOD),
@@ -276,7 +297,7 @@ const METHODS: &[Method] = &[
             must(id::mr::reg::RESP_RKEY, Out(4)),
         ]
     ),
-    method!(id::mw::OBJECT, id::mw::destroy::METHOD, nothing, [must(id::mw::destroy::HANDLE, NoObject)]),
+    end!(id::mw::OBJECT, id::mw::destroy::METHOD, Mw, id::mw::destroy::HANDLE),
     end!(id::flow::OBJECT, id::flow::destroy::METHOD, Flow, id::flow::destroy::HANDLE),
     method!(
         id::flow::OBJECT,
@@ -296,12 +317,7 @@ const METHODS: &[Method] = &[
         ]
     ),
     end!(id::flow::OBJECT, m::flow::DESTROY_FLOW, Flow, x::destroy_flow::HANDLE),
-    method!(
-        id::xrcd::OBJECT,
-        id::xrcd::destroy::METHOD,
-        nothing,
-        [must(id::xrcd::destroy::HANDLE, NoObject)]
-    ),
+    end!(id::xrcd::OBJECT, id::xrcd::destroy::METHOD, Xrcd, id::xrcd::destroy::HANDLE),
     end!(
         id::rwq_ind_table::OBJECT,
         id::rwq_ind_table::destroy::METHOD,

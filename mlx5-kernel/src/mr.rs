@@ -57,7 +57,7 @@ impl Mr {
     }
 }
 
-fn destroy_key(core: &Core, index: u32) -> Result<(), Errno> {
+pub(crate) fn destroy_key(core: &Core, index: u32) -> Result<(), Errno> {
     let mut input: [u8; DestroyMkeyIn::BYTES] = begin(opcode::DESTROY_MKEY, 0, 0);
     DestroyMkeyIn::MKEY_INDEX.set(&mut input, index);
     core.execute(&input, &mut [0; SHORT])
@@ -86,7 +86,6 @@ fn create_key(core: &Core, pdn: u32, umem: &Umem, iova: u64, access: Access) -> 
     let octwords = u32::try_from((pages.len() / 8).div_ceil(2)).map_err(|_| Errno::EINVAL)?;
     let mut head: [u8; CreateMkeyIn::BYTES] = begin(opcode::CREATE_MKEY, 0, 0);
     CreateMkeyIn::TRANSLATIONS_OCTWORD_ACTUAL_SIZE.set(&mut head, octwords);
-    let variant = core.key_variant.fetch_add(1, Ordering::Relaxed);
     let context = CreateMkeyIn::MEMORY_KEY_MKEY_ENTRY.of_mut(&mut head);
     let caps = &core.caps;
     let relaxed = access.contains(Access::RELAXED_ORDERING);
@@ -103,14 +102,24 @@ fn create_key(core: &Core, pdn: u32, umem: &Umem, iova: u64, access: Access) -> 
     }
     MkeyContext::ACCESS_MODE_1_0.set(context, access_mode::MTT);
     MkeyContext::QPN.set(context, 0xff_ffff);
-    MkeyContext::MKEY_7_0.set(context, variant.into());
     MkeyContext::PD.set(context, pdn);
     MkeyContext::START_ADDR.set(context, iova);
     MkeyContext::LEN.set(context, umem.bytes);
     MkeyContext::TRANSLATIONS_OCTWORD_SIZE.set(context, octwords);
     MkeyContext::LOG_PAGE_SIZE.set(context, log_page);
+    make_key(core, &mut head, &pages)
+}
+
+/// Makes a key with this context, and this translation behind it: index, and the key with its variable bits.
+pub(crate) fn make_key(
+    core: &Core,
+    head: &mut [u8; CreateMkeyIn::BYTES],
+    translation: &[u8],
+) -> Result<(u32, u32), Errno> {
+    let variant = core.key_variant.fetch_add(1, Ordering::Relaxed);
+    MkeyContext::MKEY_7_0.set(CreateMkeyIn::MEMORY_KEY_MKEY_ENTRY.of_mut(head), variant.into());
     let mut input = head.to_vec();
-    input.extend_from_slice(&pages);
+    input.extend_from_slice(translation);
     // The list is a whole number of octwords.
     input.resize(input.len().next_multiple_of(16), 0);
     let mut output = CreateMkeyOut::ZERO;

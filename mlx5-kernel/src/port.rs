@@ -23,6 +23,7 @@ use crate::capability::Caps;
 use crate::core::Core;
 use crate::error::KernelError;
 use crate::firmware::{Failure, Firmware, SHORT, begin};
+use crate::neighbour::{InterfaceAddress, link_local};
 
 /// The number of the one port.
 pub(crate) const PORT: u64 = 1;
@@ -46,7 +47,11 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    pub(crate) fn start(firmware: &Firmware, caps: &Caps) -> Result<Self, KernelError> {
+    pub(crate) fn start(
+        firmware: &Firmware,
+        caps: &Caps,
+        addresses: &[InterfaceAddress],
+    ) -> Result<Self, KernelError> {
         let mut output = QueryNicVportContextOut::ZERO;
         let query: [u8; SHORT] = begin(opcode::QUERY_NIC_VPORT_CONTEXT, 0, 0);
         firmware.must(&query, &mut output)?;
@@ -72,7 +77,7 @@ impl Port {
         if caps.has(GeneralCaps::ROCE) {
             port.roce = enable_roce(firmware, true).is_ok();
             if port.roce {
-                port.add_gids(firmware, caps);
+                port.add_gids(firmware, caps, addresses);
             }
         }
         Ok(port)
@@ -95,13 +100,15 @@ impl Port {
         }
     }
 
-    /// The two entries that Linux makes of an interface's link-local address, one for each version of RoCE.
-    fn add_gids(&mut self, firmware: &Firmware, caps: &Caps) {
-        let [a, b, c, d, e, f] = self.mac;
-        let gid = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f];
+    /// An entry for the link-local address, and one for each other address; all of RoCE version 2.
+    fn add_gids(&mut self, firmware: &Firmware, caps: &Caps, addresses: &[InterfaceAddress]) {
         let mac = mac_number(self.mac);
-        let kinds = [(GidType::ROCE_V1, roce_version::V1), (GidType::ROCE_V2, roce_version::V2)];
-        for (index, (kind, version)) in (0_u32..).zip(kinds) {
+        let link_local = (link_local(self.mac).octets(), roce_l3::IPV6);
+        let others = addresses.iter().map(|own| {
+            let l3 = if own.address.is_ipv4() { roce_l3::IPV4 } else { roce_l3::IPV6 };
+            (own.gid(), l3)
+        });
+        for (index, (gid, l3)) in (0_u32..).zip(std::iter::once(link_local).chain(others)) {
             if index >= caps.roce(RoceCaps::ROCE_ADDRESS_TABLE_SIZE) {
                 return;
             }
@@ -111,8 +118,8 @@ impl Port {
             let address = SetRoceAddressIn::ROCE_ADDRESS.of_mut(&mut input);
             RoceAddress::SOURCE_L3_ADDRESS.set(address, gid);
             RoceAddress::SOURCE_MAC.set(address, mac);
-            RoceAddress::ROCE_VERSION.set(address, version);
-            RoceAddress::ROCE_L3_TYPE.set(address, roce_l3::IPV6);
+            RoceAddress::ROCE_VERSION.set(address, roce_version::V2);
+            RoceAddress::ROCE_L3_TYPE.set(address, l3);
             if firmware.execute(&input, &mut [0; SHORT]).is_err() {
                 return;
             }
@@ -120,7 +127,7 @@ impl Port {
                 gid: zerocopy::transmute!(gid),
                 gid_index: index,
                 port_num: PORT as u32,
-                gid_type: kind.0,
+                gid_type: GidType::ROCE_V2.0,
                 netdev_ifindex: 0,
             });
         }

@@ -1,12 +1,18 @@
-//! Queue pairs: those of raw packets, and those that spread packets over a table. Source: Linux
+//! Queue pairs: those of a transport, those of raw packets, and those that spread packets over a table. Source: Linux
 //! `drivers/infiniband/core/uverbs_cmd.c` and `uverbs_std_types_qp.c`, `drivers/infiniband/hw/mlx5/qp.c`.
 
+mod group;
 mod modify;
+mod path;
+mod query;
 mod raw;
 mod rss;
+mod rules;
+mod transition;
+pub(crate) mod transport;
 
 use std::mem::offset_of;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use pollux_mlx5_abi::eqe::queue_kind;
 use pollux_mlx5_abi::kernel::queue_pair::CreateQpAnswer;
@@ -14,7 +20,7 @@ use pollux_uverbs::abi::flags::{QpFlags, QpState, QpType};
 use pollux_uverbs::abi::id;
 use pollux_uverbs::abi::object::{UHW_IN, UHW_OUT};
 use pollux_uverbs::abi::queue_pair::{
-    CreateQp, CreateQpResp, DestroyQp, DestroyQpResp, ExCreateQp, ExCreateQpResp, QpCap,
+    CreateQp, CreateQpResp, DestroyQp, DestroyQpResp, ExCreateQp, ExCreateQpResp, OpenQp, QpCap,
 };
 use pollux_uverbs::{Call, Errno, WriteCall};
 use zerocopy::IntoBytes;
@@ -25,14 +31,18 @@ use crate::event::{QueueTarget, reported};
 use crate::handle::{Object, ObjectKind};
 use crate::session::Session;
 use crate::udata;
+use crate::xrcd::XrcDomain;
+use group::Group;
 use raw::RawQp;
 use rss::RssQp;
+use transport::{TransportQp, locked};
 
 /// A queue pair.
 #[derive(Debug)]
 pub(crate) struct Qp {
     pub(crate) body: Body,
     pub(crate) uid: u16,
+    /// Of a raw one; the others know it themselves.
     state: QpState,
     cap: QpCap,
     signals_all: bool,
@@ -40,6 +50,8 @@ pub(crate) struct Qp {
     events: Count,
     /// Register of the static kind that it uses.
     register: Option<usize>,
+    /// Multicast groups that it hears.
+    groups: Vec<Group>,
 }
 
 /// What it is on the device.
@@ -47,13 +59,19 @@ pub(crate) struct Qp {
 pub(crate) enum Body {
     Raw(Box<RawQp>),
     Rss(RssQp),
+    Transport {
+        qp: Arc<Mutex<TransportQp>>,
+        /// Where others may open it.
+        domain: Option<Arc<XrcDomain>>,
+    },
 }
 
 /// What is asked for.
 #[derive(Debug)]
 struct Wanted<'a> {
     kind: u64,
-    pd: u32,
+    pd: Option<u32>,
+    xrcd: Option<u32>,
     send_cq: Option<u32>,
     recv_cq: Option<u32>,
     srq: Option<u32>,
@@ -94,23 +112,44 @@ impl Qp {
         match &self.body {
             Body::Raw(raw) => raw.tirn,
             Body::Rss(rss) => Some(rss.tirn),
+            Body::Transport { .. } => None,
+        }
+    }
+
+    /// The queues of the device whose events are this one's.
+    fn event_sources(&self) -> Vec<(u8, u32)> {
+        match &self.body {
+            Body::Raw(raw) => [(queue_kind::SQ, raw.sqn), (queue_kind::RQ, raw.rqn)]
+                .into_iter()
+                .filter_map(|(kind, number)| number.map(|number| (kind, number)))
+                .collect(),
+            Body::Rss(_) => Vec::new(),
+            Body::Transport { qp, .. } => vec![(queue_kind::QP, locked(qp).qpn)],
         }
     }
 
     pub(crate) fn end(&mut self, core: &Core) -> Result<(), Errno> {
+        self.leave_groups(core)?;
         match &mut self.body {
             Body::Raw(raw) => {
                 raw.end(core, self.uid, self.state)?;
                 self.state = QpState::RESET;
-                for (kind, number) in [(queue_kind::SQ, raw.sqn), (queue_kind::RQ, raw.rqn)] {
-                    if let Some(number) = number {
-                        core.events.remove_queue(kind, number);
-                    }
-                }
-                Ok(())
             }
-            Body::Rss(rss) => rss.end(core),
+            Body::Rss(rss) => rss.end(core)?,
+            Body::Transport { qp, domain } => {
+                let mut inside = locked(qp);
+                inside.end(core)?;
+                let is_last = inside.handles == 0;
+                drop(inside);
+                if let Some(domain) = domain.as_ref().filter(|_| is_last) {
+                    domain.remove_receiver(qp);
+                }
+            }
         }
+        for (kind, number) in self.event_sources() {
+            core.events.remove_queue(kind, number, &self.events);
+        }
+        Ok(())
     }
 }
 
@@ -123,7 +162,8 @@ impl Session {
         let flags = QpFlags::from_bits_retain(u32::try_from(flags).map_err(|_| Errno::EINVAL)?);
         let wanted = Wanted {
             kind: call.number(a::TYPE)?,
-            pd: optional(a::PD_HANDLE)?.ok_or(Errno::EINVAL)?,
+            pd: optional(a::PD_HANDLE)?,
+            xrcd: optional(a::XRCD_HANDLE)?,
             send_cq: optional(a::SEND_CQ_HANDLE)?,
             recv_cq: optional(a::RECV_CQ_HANDLE)?,
             srq: optional(a::SRQ_HANDLE)?,
@@ -193,11 +233,14 @@ impl Session {
             return Err(Errno::EINVAL);
         }
         let has_send = table.is_none() || request.max_send_wr != 0;
+        // A receiver of XRC has its domain in place of a protection domain, and no completion queues.
+        let is_receiver = QpType(request.qp_type) == QpType::XRC_TGT;
         self.make_qp(&Wanted {
             kind: request.qp_type.into(),
-            pd: request.pd_handle,
-            send_cq: has_send.then_some(request.send_cq_handle),
-            recv_cq: table.is_none().then_some(request.recv_cq_handle),
+            pd: (!is_receiver).then_some(request.pd_handle),
+            xrcd: is_receiver.then_some(request.pd_handle),
+            send_cq: (has_send && !is_receiver).then_some(request.send_cq_handle),
+            recv_cq: (table.is_none() && !is_receiver).then_some(request.recv_cq_handle),
             srq: (request.is_srq != 0).then_some(request.srq_handle),
             table,
             cap: QpCap {
@@ -229,33 +272,31 @@ impl Session {
         if !(wanted.flags - known).is_empty() {
             return Err(Errno::EINVAL);
         }
-        if wanted.kind != u64::from(QpType::RAW_PACKET.0) || wanted.srq.is_some() || wanted.source_qpn {
+        if wanted.source_qpn {
             return Err(Errno::EOPNOTSUPP);
         }
-        // Source: Linux `drivers/infiniband/hw/mlx5/qp.c`, `check_qp_type`: raw packets need completions of version 1.
-        if self.granted()?.cqe_version == 0 {
-            return Err(Errno::EINVAL);
-        }
-        let parts = match wanted.table {
-            Some(table) => self.make_rss(&core, wanted, table)?,
-            None => self.make_raw(&core, wanted)?,
-        };
-        let events = Count::default();
-        if let Body::Raw(raw) = &parts.body {
-            for (kind, number) in [(queue_kind::SQ, raw.sqn), (queue_kind::RQ, raw.rqn)] {
-                let Some(number) = number else { continue };
-                core.events.add_queue(
-                    kind,
-                    number,
-                    QueueTarget {
-                        file: wanted.file.clone(),
-                        user_handle: wanted.user_handle,
-                        events: Arc::clone(&events),
-                        is_wq: false,
-                    },
-                );
+        let parts = if wanted.kind == u64::from(QpType::RAW_PACKET.0) {
+            // Source: Linux `drivers/infiniband/hw/mlx5/qp.c`, `check_qp_type`: raw packets need completions of version 1.
+            if wanted.srq.is_some() {
+                return Err(Errno::EOPNOTSUPP);
             }
-        }
+            if self.granted()?.cqe_version == 0 {
+                return Err(Errno::EINVAL);
+            }
+            match wanted.table {
+                Some(table) => self.make_rss(&core, wanted, table)?,
+                None => self.make_raw(&core, wanted)?,
+            }
+        } else if wanted.table.is_some() {
+            return Err(Errno::EOPNOTSUPP);
+        } else {
+            self.make_transport(&core, wanted)?
+        };
+        Ok(self.add_qp(wanted, parts))
+    }
+
+    /// Gives a queue pair that is on the device a handle, and has its events told.
+    fn add_qp(&mut self, wanted: &Wanted<'_>, parts: Parts) -> Made {
         let Parts { body, qpn, cap, answer, register, parents } = parts;
         let qp = Qp {
             body,
@@ -264,10 +305,62 @@ impl Session {
             cap,
             signals_all: wanted.signals_all,
             file: wanted.file.clone(),
-            events,
+            events: Count::default(),
             register,
+            groups: Vec::new(),
         };
-        Ok(Made { handle: self.handles.add(Object::Qp(qp), &parents), qpn, cap, answer })
+        for (kind, number) in qp.event_sources() {
+            self.core.events.add_queue(
+                kind,
+                number,
+                QueueTarget {
+                    file: wanted.file.clone(),
+                    user_handle: wanted.user_handle,
+                    events: Arc::clone(&qp.events),
+                    is_wq: false,
+                },
+            );
+        }
+        Made { handle: self.handles.add(Object::Qp(qp), &parents), qpn, cap, answer }
+    }
+
+    /// `OPEN_QP`: one more handle of a receiver of XRC. Source: Linux `drivers/infiniband/core/verbs.c`, `ib_open_qp`.
+    pub(crate) fn open_qp(&mut self, command: &mut WriteCall<'_>) -> Result<(), Errno> {
+        let request: OpenQp = command.request()?;
+        if QpType(request.qp_type) != QpType::XRC_TGT {
+            return Err(Errno::EINVAL);
+        }
+        let domain = Arc::clone(&self.handles.xrcd(request.pd_handle)?.domain);
+        let qp = domain.receiver(request.qpn).ok_or(Errno::EINVAL)?;
+        locked(&qp).handles += 1;
+        let wanted = Wanted {
+            kind: request.qp_type.into(),
+            pd: None,
+            xrcd: Some(request.pd_handle),
+            send_cq: None,
+            recv_cq: None,
+            srq: None,
+            table: None,
+            cap: QpCap::default(),
+            signals_all: false,
+            flags: QpFlags::empty(),
+            source_qpn: false,
+            user_handle: request.user_handle,
+            file: self.default_file.clone(),
+            driver: &[],
+            driver_room: 0,
+        };
+        let parts = Parts {
+            body: Body::Transport { qp, domain: Some(domain) },
+            qpn: request.qpn,
+            cap: QpCap::default(),
+            answer: CreateQpAnswer::default(),
+            register: None,
+            parents: vec![request.pd_handle],
+        };
+        let made = self.add_qp(&wanted, parts);
+        command.core_out.write(told(&made).as_bytes());
+        Ok(())
     }
 
     /// `QP/DESTROY`.
@@ -285,6 +378,9 @@ impl Session {
     }
 
     fn end_qp(&mut self, handle: u32) -> Result<DestroyQpResp, Errno> {
+        if !self.handles.qp(handle)?.groups.is_empty() {
+            return Err(Errno::EBUSY);
+        }
         let Object::Qp(qp) = self.destroy(handle, ObjectKind::Qp)? else { return Err(Errno::EINVAL) };
         if let (Some(register), Some(granted)) = (qp.register, &mut self.granted)
             && let Some(registers) = &mut granted.registers

@@ -189,6 +189,9 @@ fn end(core: &Core, uid: u16, object: &mut Object) -> Result<(), Errno> {
         Object::Mr(mr) => mr.end(core),
         Object::Cq(cq) => cq.end(core, uid),
         Object::Qp(qp) => qp.end(core),
+        Object::Srq(srq) => srq.end(core),
+        Object::Mw(mw) => mw.end(core),
+        Object::Xrcd(xrcd) => xrcd.end(core),
         Object::Wq(wq) => wq.end(core),
         Object::RwqTable(table) => table.end(core),
         Object::Flow(flow) => flow.end(core),
@@ -196,6 +199,6 @@ fn end(core: &Core, uid: u16, object: &mut Object) -> Result<(), Errno> {
         Object::Uar(uar) => uar.end(core, uid),
         Object::DevxObject(object) => object.end(core),
         Object::DevxUmem(umem) => umem.end(core, uid),
-        Object::Matcher(_) => Ok(()),
+        Object::Ah(_) | Object::Matcher(_) => Ok(()),
     }
 }

@@ -162,6 +162,10 @@ pub(crate) fn stop(core: &Core) {
         core.firmware.queue.on_interrupt(vector, std::sync::Arc::new(|| {}));
     }
     let firmware = &core.firmware;
+    core.xrc.end(core);
+    if let Some(own) = core.own.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        own.end(core);
+    }
     core.port.end(firmware);
     if core.general_uid != 0 {
         destroy_user_context(firmware, core.general_uid);

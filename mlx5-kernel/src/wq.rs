@@ -67,7 +67,7 @@ struct Wanted<'a> {
 impl Wq {
     pub(crate) fn end(&mut self, core: &Core) -> Result<(), Errno> {
         self.pieces.end(core)?;
-        core.events.remove_queue(queue_kind::RQ, self.rqn);
+        core.events.remove_queue(queue_kind::RQ, self.rqn, &self.events);
         Ok(())
     }
 }

@@ -9,17 +9,19 @@ use pollux_uverbs::abi::device::{
 };
 use pollux_uverbs::abi::flow::{CreateFlow, CreateFlowResp, DestroyFlow};
 use pollux_uverbs::abi::memory::{
-    AllocPd, AllocPdResp, DeallocPd, DeregMr, RegMr, RegMrResp, ReregMr, ReregMrResp,
+    AllocMw, AllocMwResp, AllocPd, AllocPdResp, AttachMcast, CloseXrcd, CreateAh, CreateAhResp, DeallocMw,
+    DeallocPd, DeregMr, DestroyAh, OpenXrcd, OpenXrcdResp, RegMr, RegMrResp, ReregMr, ReregMrResp,
 };
 use pollux_uverbs::abi::object::{UHW_IN, UHW_OUT};
 use pollux_uverbs::abi::queue::{
-    CreateCompChannel, CreateCompChannelResp, CreateCq, CreateCqResp, DestroyCq, DestroyCqResp, ExCreateCq,
-    ExCreateCqResp, ExCreateRwqIndTable, ExCreateRwqIndTableResp, ExCreateWq, ExCreateWqResp,
-    ExDestroyRwqIndTable, ExDestroyWq, ExDestroyWqResp, ExModifyCq, ExModifyWq, ResizeCq, ResizeCqResp,
+    CreateCompChannel, CreateCompChannelResp, CreateCq, CreateCqResp, CreateSrq, CreateSrqResp, CreateXsrq,
+    DestroyCq, DestroyCqResp, DestroySrq, DestroySrqResp, ExCreateCq, ExCreateCqResp, ExCreateRwqIndTable,
+    ExCreateRwqIndTableResp, ExCreateWq, ExCreateWqResp, ExDestroyRwqIndTable, ExDestroyWq, ExDestroyWqResp,
+    ExModifyCq, ExModifyWq, ModifySrq, QuerySrq, QuerySrqResp, ResizeCq, ResizeCqResp,
 };
 use pollux_uverbs::abi::queue_pair::{
     CreateQp, CreateQpResp, DestroyQp, DestroyQpResp, ExCreateQp, ExCreateQpResp, ExModifyQp, ExModifyQpResp,
-    ModifyQp, QueryQp, QueryQpResp,
+    ModifyQp, OpenQp, QueryQp, QueryQpResp,
 };
 use pollux_uverbs::abi::{id, write as w};
 use pollux_uverbs::{Call, Errno, Output, WriteCall};
@@ -63,6 +65,12 @@ const COMMANDS: &[Command] = &[
     command!(REG_MR, RegMr, RegMrResp, write_reg_mr),
     command!(REREG_MR, ReregMr, ReregMrResp, rereg_mr),
     command!(DEREG_MR, DeregMr, (), dereg_mr),
+    command!(ALLOC_MW, AllocMw, AllocMwResp, alloc_mw),
+    command!(DEALLOC_MW, DeallocMw, (), dealloc_mw),
+    command!(CREATE_AH, CreateAh, CreateAhResp, create_ah),
+    command!(DESTROY_AH, DestroyAh, (), destroy_ah),
+    command!(OPEN_XRCD, OpenXrcd, OpenXrcdResp, open_xrcd),
+    command!(CLOSE_XRCD, CloseXrcd, (), close_xrcd),
     command!(CREATE_COMP_CHANNEL, CreateCompChannel, CreateCompChannelResp, create_comp_channel),
     command!(CREATE_CQ, CreateCq, CreateCqResp, write_create_cq),
     command!(EX_CREATE_CQ, ExCreateCq[reserved], ExCreateCqResp[response_length], ex_create_cq),
@@ -71,6 +79,14 @@ const COMMANDS: &[Command] = &[
     command!(DESTROY_CQ, DestroyCq, DestroyCqResp, write_destroy_cq),
     command!(CREATE_QP, CreateQp, CreateQpResp, write_create_qp),
     command!(EX_CREATE_QP, ExCreateQp[comp_mask], ExCreateQpResp[response_length], ex_create_qp),
+    command!(OPEN_QP, OpenQp, CreateQpResp, open_qp),
+    command!(ATTACH_MCAST, AttachMcast, (), attach_mcast),
+    command!(DETACH_MCAST, AttachMcast, (), detach_mcast),
+    command!(CREATE_SRQ, CreateSrq, CreateSrqResp, write_create_srq),
+    command!(CREATE_XSRQ, CreateXsrq, CreateSrqResp, create_xsrq),
+    command!(MODIFY_SRQ, ModifySrq, (), modify_srq),
+    command!(QUERY_SRQ, QuerySrq, QuerySrqResp, query_srq),
+    command!(DESTROY_SRQ, DestroySrq, DestroySrqResp, write_destroy_srq),
     command!(MODIFY_QP, ModifyQp, (), modify_qp),
     Command {
         number: w::EX_MODIFY_QP,
@@ -105,6 +121,10 @@ const ENDS: &[u32] = &[
     w::DEREG_MR,
     w::DESTROY_CQ,
     w::DESTROY_QP,
+    w::DESTROY_SRQ,
+    w::DESTROY_AH,
+    w::DEALLOC_MW,
+    w::CLOSE_XRCD,
     w::EX_DESTROY_WQ,
     w::EX_DESTROY_RWQ_IND_TBL,
     w::EX_DESTROY_FLOW,

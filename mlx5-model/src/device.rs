@@ -8,6 +8,7 @@ pub(crate) mod core;
 pub(crate) mod ring;
 pub(crate) mod state;
 pub(crate) mod table;
+pub(crate) mod tap;
 pub(crate) mod violation;
 
 use std::ops::Range;
@@ -17,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pollux_eal::region::MemoryError;
 use pollux_mlx5_abi::command::opcode;
 use pollux_mlx5_abi::doorbell::uar;
-use pollux_mlx5_kernel::{CommandQueue, Gone, Identity, InterruptHandler};
+use pollux_mlx5_kernel::{CommandQueue, FrameListener, Gone, Identity, InterruptHandler};
 use pollux_uverbs::{Page, Protection};
 
 use crate::config::Profile;
@@ -91,6 +92,8 @@ pub struct Device {
     ledger: Ledger,
     clock: Clock,
     handlers: Mutex<Vec<Option<InterruptHandler>>>,
+    /// Who hears of the packets of the tap.
+    listener: Mutex<Option<FrameListener>>,
     gone: AtomicBool,
     /// Callers that wait for the lock, so that a thread that steps all the time lets them in.
     waiting: AtomicUsize,
@@ -140,6 +143,7 @@ impl Device {
             ledger: Ledger::default(),
             clock,
             handlers: Mutex::new(vec![None; VECTORS as usize]),
+            listener: Mutex::new(None),
             gone: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
             name,
@@ -181,7 +185,8 @@ impl Device {
         u64::try_from(self.clock.now().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Does something under the lock with a bus, then calls the handlers of the interrupts that fired.
+    /// Does something under the lock with a bus, then calls the handlers of the interrupts that fired and whoever listens to
+    /// the wire.
     fn act<T>(
         &self,
         mut inside: MutexGuard<'_, Inside>,
@@ -196,12 +201,30 @@ impl Device {
         let mut bus = Bus { host, ledger: &self.ledger, faults, now: self.ticks(), step: *steps };
         let answer = act(core, &mut bus);
         let fired = core.events.take_fired();
+        let heard = core.tap.take_heard();
         drop((ours, guests));
         drop(inside);
         if fired != 0 {
             self.interrupt(fired);
         }
+        if !heard.is_empty() {
+            let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if let Some(listener) = listener {
+                heard.iter().for_each(|frame| listener(frame));
+            }
+        }
         answer
+    }
+
+    /// Sends a frame with the next step.
+    pub(crate) fn send_frame(&self, frame: &[u8]) {
+        self.lock().core.tap.send(frame);
+    }
+
+    /// Sets who hears of ARP and neighbour discovery, as they come from the wire.
+    pub(crate) fn on_frame(&self, listener: FrameListener) {
+        *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
+        self.lock().core.tap.listens = true;
     }
 
     fn interrupt(&self, vectors: u64) {
@@ -331,7 +354,7 @@ impl Device {
     #[must_use]
     pub fn is_pending(&self) -> bool {
         let inside = self.lock();
-        inside.core.port.is_pending() || inside.core.senders.is_active()
+        inside.core.port.is_pending() || inside.core.tap.is_pending() || inside.core.senders.is_active()
     }
 
     /// What a network interface of this function would tell the port. Lets in every unicast address, or its own alone.

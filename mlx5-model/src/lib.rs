@@ -52,6 +52,7 @@ pub mod ledger;
 mod memory;
 mod memory_keys;
 mod model;
+mod network;
 pub mod pci;
 mod port;
 mod random;

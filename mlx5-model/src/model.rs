@@ -8,9 +8,9 @@
 //! ```
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
-use pollux_mlx5_kernel::{DoorProfile, Kernel};
+use pollux_mlx5_kernel::{DoorProfile, InterfaceAddress, Kernel, Network};
 use pollux_uverbs::Channel;
 
 use crate::Traits;
@@ -18,10 +18,11 @@ use crate::config::Profile;
 use crate::device::{Device, DeviceConfig};
 use crate::fault::FaultPlan;
 use crate::ledger::Total;
+use crate::network::Station;
 use crate::time::worker::{self, Running, Steps};
 use crate::time::{Clock, STEP};
 use crate::wire::{Impaired, Impairments, Unpaused, Wire, WireSpec};
-use crate::{ModelError, random};
+use crate::{ModelError, network};
 
 /// Frames of each direction that one step moves at most.
 const BUDGET: usize = 64;
@@ -47,6 +48,7 @@ pub struct Builder {
     plug: Plug,
     impairments: Impairments,
     mac: Option<[u8; 6]>,
+    addresses: Vec<InterfaceAddress>,
     faults: FaultPlan,
     core: Option<u16>,
     stepped: bool,
@@ -98,9 +100,17 @@ impl Builder {
         self
     }
 
-    /// The port's address; made from the name if not said.
+    /// The port's address; if not said, made from the name of the wire's own end where it has one (`unix`), else from the
+    /// model's.
     pub fn mac(mut self, mac: [u8; 6]) -> Self {
         self.mac = Some(mac);
+        self
+    }
+
+    /// One more address of the kernel's own network at the port, and a GID. If none is said there is one of IPv4, made from
+    /// the same name as the port's address, in a subnet that all such addresses share.
+    pub fn ip(mut self, address: InterfaceAddress) -> Self {
+        self.addresses.push(address);
         self
     }
 
@@ -141,7 +151,16 @@ impl Builder {
     /// The wire's, the firmware's (a fault plan may refuse its commands), the thread's.
     pub fn build(self) -> Result<Model, ModelError> {
         let clock = if self.stepped { Clock::stepped() } else { Clock::machine() };
-        let mac = self.mac.unwrap_or_else(|| address(&self.name));
+        // Two processes whose models have the same name differ by their ends of the wire.
+        let own_end = match &self.plug {
+            Plug::Spec(WireSpec::Datagrams { local, .. }) => local.to_string_lossy().into_owned(),
+            _ => self.name.clone(),
+        };
+        let mac = self.mac.unwrap_or_else(|| network::mac(&own_end));
+        let mut addresses = self.addresses;
+        if addresses.is_empty() {
+            addresses.push(network::address(&own_end));
+        }
         let wire = match self.plug {
             Plug::Spec(spec) => spec.open(mac, self.impairments, &clock)?,
             Plug::Open(wire) if self.impairments.is_none() => wire,
@@ -162,8 +181,13 @@ impl Builder {
         // A physical function that is alone on its port sees every frame; its steering rules choose.
         device.set_promiscuous(true);
         let memory = Arc::new(device.memory().clone());
-        let kernel = Kernel::new(Arc::clone(&device) as _, memory, self.door)?;
-        let turns = Arc::new(Turns { device: Arc::clone(&device), kernel: Arc::clone(&kernel), clock });
+        let turns = Arc::new(Turns { device: Arc::clone(&device), kernel: OnceLock::new(), clock });
+        let steps = self.stepped.then(|| Arc::clone(&turns) as _);
+        let frames = Arc::new(Station { device: Arc::clone(&device), steps });
+        let network = Network { frames, addresses };
+        let kernel = Kernel::with_network(Arc::clone(&device) as _, memory, self.door, network)?;
+        // Set once, here.
+        let _ = turns.kernel.set(Arc::downgrade(&kernel));
         let running =
             if self.stepped { None } else { Some(worker::run(Arc::clone(&turns) as _, self.core)?) };
         Ok(Model { running, kernel, turns, device, profile: self.profile, name: self.name, wire: wire_name })
@@ -173,7 +197,8 @@ impl Builder {
 /// What a thread, or the caller, does in turn.
 struct Turns {
     device: Arc<Device>,
-    kernel: Arc<Kernel>,
+    /// Not kept: the kernel's network has these turns.
+    kernel: OnceLock<Weak<Kernel>>,
     clock: Clock,
 }
 
@@ -186,7 +211,9 @@ impl Steps for Turns {
         let worked = self.device.step(BUDGET);
         if self.device.is_gone() {
             // By the plan of faults: the kernel hears of it from the bus, as of a card that is pulled out.
-            self.kernel.remove();
+            if let Some(kernel) = self.kernel.get().and_then(Weak::upgrade) {
+                kernel.remove();
+            }
         }
         worked
     }
@@ -194,13 +221,6 @@ impl Steps for Turns {
     fn name(&self) -> String {
         self.device.name().to_owned()
     }
-}
-
-/// An address of a model's own, made from its name, so that it is the same in every run. Locally administered.
-fn address(name: &str) -> [u8; 6] {
-    let seed = name.bytes().fold(0, |seed, byte| random::Random::new(seed ^ u64::from(byte)).next());
-    let [_, _, a, b, c, d, e, f] = seed.to_be_bytes();
-    [a & 0xfc | 0x02, b, c, d, e, f]
 }
 
 /// A running model. Dropping it ends its thread first, then its kernel's half, then the device; channels that are still
@@ -238,6 +258,7 @@ impl Model {
             plug: Plug::Spec(WireSpec::Null),
             impairments: Impairments::default(),
             mac: None,
+            addresses: Vec::new(),
             faults: FaultPlan::default(),
             core: None,
             stepped: false,

@@ -28,7 +28,7 @@ macro_rules! errnos {
 
 errnos! {
     EPERM ENOENT EINTR EIO ENXIO E2BIG EBADF EAGAIN ENOMEM EACCES EFAULT EBUSY EEXIST ENODEV EINVAL ENFILE EMFILE ENOTTY
-    EFBIG ENOSPC ERANGE ENOSYS ENODATA ENOMSG EOVERFLOW EPROTONOSUPPORT EOPNOTSUPP ENETDOWN ETIMEDOUT ECANCELED EREMOTEIO EPIPE
+    EFBIG ENOSPC ERANGE ENOSYS ENODATA ENOMSG EOVERFLOW EPROTONOSUPPORT EOPNOTSUPP ENETDOWN ENETUNREACH ETIMEDOUT ECANCELED EREMOTEIO EPIPE
 }
 
 impl Errno {
@@ -50,6 +50,8 @@ impl Errno {
             Self::ENOENT => "no such object, or of another kind",
             Self::EIO => "the device was removed, or its firmware refused the command",
             Self::ENODEV => "the device was removed",
+            Self::ETIMEDOUT => "nobody on the wire answers for the address of the destination",
+            Self::ENETUNREACH => "the destination is in no subnet of the source address",
             Self::EREMOTEIO => "the firmware refused the command; its status is in the answer",
             Self::EPERM => "this needs CAP_NET_RAW or CAP_NET_ADMIN",
             Self::EACCES => "no permission; write(2) on this file also wants the credentials that opened it",

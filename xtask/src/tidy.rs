@@ -19,7 +19,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     ("uverbs", &["eal"]),
     ("port", &["config", "eal", "mempool", "wire"]),
     ("port-soft", &["config", "port", "mempool", "ring", "frame-io", "eal", "wire"]),
-    ("mlx5-kernel", &["uverbs", "mlx5-abi", "eal"]),
+    ("mlx5-kernel", &["uverbs", "mlx5-abi", "eal", "wire"]),
     ("mlx5-model", &["mlx5-kernel", "uverbs", "mlx5-abi", "eal", "wire", "frame-io"]),
     ("pmd-mlx", &["config", "port", "uverbs", "mlx5-abi", "mempool", "eal", "frame-io"]),
     (

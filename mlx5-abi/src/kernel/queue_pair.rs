@@ -209,6 +209,22 @@ pub struct AllocMw {
 
 const _: () = assert!(size_of::<AllocMw>() == 8 && offset_of!(AllocMw, reserved2) == 6);
 
+/// What comes back with an address handle.
+///
+/// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_create_ah_resp`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct CreateAhAnswer {
+    /// Bytes of this answer.
+    pub response_length: u32,
+    /// The MAC to which datagrams go.
+    pub dmac: [u8; 6],
+    /// Reserved.
+    pub reserved: [u8; 6],
+}
+
+const _: () = assert!(size_of::<CreateAhAnswer>() == 16 && offset_of!(CreateAhAnswer, reserved) == 10);
+
 /// Of a queue pair. Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `MLX5_QP_FLAG_*`.
 pub mod qp_flag {
     /// Check bytes.

@@ -58,6 +58,7 @@ fn structures(golden: &mut Golden) {
     same!(golden, queue_pair::ModifyQp, "mlx5_ib_modify_qp", { comp_mask, burst_info, ece_options });
     same!(golden, queue_pair::ModifyQpAnswer, "mlx5_ib_modify_qp_resp", { response_length, dctn, ece_options });
     same!(golden, queue_pair::CreateSrq, "mlx5_ib_create_srq", { buf_addr, db_addr, flags, uidx });
+    same!(golden, queue_pair::CreateAhAnswer, "mlx5_ib_create_ah_resp", { response_length, dmac });
     same!(golden, queue_pair::CreateSrqAnswer, "mlx5_ib_create_srq_resp", { srqn });
     same!(golden, queue_pair::AllocMw, "mlx5_ib_alloc_mw", { comp_mask, num_klms });
     same!(golden, work_queue::CreateWq, "mlx5_ib_create_wq", { buf_addr, db_addr, rq_wqe_count, rq_wqe_shift, user_index, flags, comp_mask, single_stride_log_num_of_bytes, single_wqe_log_num_of_strides, two_byte_shift_en });

@@ -224,7 +224,13 @@ impl Session {
                         || is(code::CREATE_TIS, raw.tisn)
                 }
                 crate::qp::Body::Rss(rss) => is(code::CREATE_TIR, Some(rss.tirn)),
+                crate::qp::Body::Transport { qp, .. } => {
+                    is(code::CREATE_QP, Some(crate::qp::transport::locked(qp).qpn))
+                }
             },
+            Object::Srq(srq) => {
+                is(if srq.is_xrc { code::CREATE_XRC_SRQ } else { code::CREATE_RMP }, Some(srq.number))
+            }
             _ => false,
         };
         if !fits {

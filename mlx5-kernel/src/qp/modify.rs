@@ -7,13 +7,16 @@ use std::sync::Arc;
 use pollux_mlx5_abi::command::opcode;
 use pollux_mlx5_abi::command::rq::{self, QueryRqIn, QueryRqOut, RqContext};
 use pollux_mlx5_abi::command::sq::{self, QuerySqIn, QuerySqOut, SqContext};
-use pollux_uverbs::abi::flags::{QpMask, QpState};
+use pollux_mlx5_abi::kernel::queue_pair::{self, ModifyQpAnswer};
+use pollux_uverbs::abi::flags::{QpMask, QpState, QpType};
 use pollux_uverbs::abi::queue_pair::{ExModifyQp, ExModifyQpResp, ModifyQp, QueryQp, QueryQpResp};
 use pollux_uverbs::{Errno, WriteCall};
 use zerocopy::IntoBytes;
 
 use super::Body;
 use super::raw::RawQp;
+use super::rules::leads;
+use super::transport::locked;
 use crate::core::Core;
 use crate::firmware::begin;
 use crate::handle::Object;
@@ -34,7 +37,7 @@ impl Session {
         if request.attr_mask & !OLD_MASK != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        self.change_qp(&request)
+        self.change_qp(&request, command.driver_in).map(|_| ())
     }
 
     /// `EX_MODIFY_QP`.
@@ -43,13 +46,21 @@ impl Session {
         if request.base.attr_mask & !NEW_MASK != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        self.change_qp(&request.base)?;
+        let ece_options = self.change_qp(&request.base, command.driver_in)?;
         let offset = offset_of!(ExModifyQpResp, response_length);
         udata::answer_counted(&mut command.core_out, ExModifyQpResp::default().as_bytes(), offset);
+        let answer = ModifyQpAnswer { ece_options, ..ModifyQpAnswer::default() };
+        let offset = offset_of!(ModifyQpAnswer, response_length);
+        udata::answer_counted(&mut command.driver_out, answer.as_bytes(), offset);
         Ok(())
     }
 
-    fn change_qp(&mut self, request: &ModifyQp) -> Result<(), Errno> {
+    /// The answer is what became of the enhanced connection options.
+    fn change_qp(&mut self, request: &ModifyQp, driver: &[u8]) -> Result<u32, Errno> {
+        let driver: queue_pair::ModifyQp = udata::strict(driver, 0)?;
+        if driver.comp_mask != 0 || driver.burst_info.reserved != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
         let mask = QpMask::from_bits_retain(request.attr_mask);
         if mask.contains(QpMask::PORT) && u64::from(request.port_num) != PORT {
             return Err(Errno::EINVAL);
@@ -62,10 +73,16 @@ impl Session {
         {
             return Err(Errno::EINVAL);
         }
+        if let Body::Transport { qp, .. } = &qp.body {
+            if mask.contains(QpMask::RATE_LIMIT) {
+                return Err(Errno::EINVAL);
+            }
+            return locked(qp).modify(&core, request, driver.ece_options);
+        }
         let Body::Raw(raw) = &mut qp.body else { return Err(Errno::ENOSYS) };
         let current = if mask.contains(QpMask::CUR_STATE) { current } else { qp.state };
         let wanted = if mask.contains(QpMask::STATE) { wanted } else { current };
-        if !leads(current, wanted, mask) {
+        if !leads(QpType::RAW_PACKET, current, wanted, mask) {
             return Err(Errno::EINVAL);
         }
         if mask.contains(QpMask::RATE_LIMIT) {
@@ -83,7 +100,7 @@ impl Session {
             raw.go(&core, qp.uid, states, false)?;
         }
         qp.state = wanted;
-        Ok(())
+        Ok(0)
     }
 
     /// `QUERY_QP`.
@@ -91,6 +108,12 @@ impl Session {
         let request: QueryQp = command.request()?;
         let core = Arc::clone(&self.core);
         let Object::Qp(qp) = self.handles.get_mut(request.qp_handle)? else { return Err(Errno::EINVAL) };
+        if let Body::Transport { qp: inside, .. } = &qp.body {
+            let sq_sig_all = u8::from(qp.signals_all);
+            let answer = QueryQpResp { sq_sig_all, ..locked(inside).query(&core)? };
+            command.core_out.write(answer.as_bytes());
+            return Ok(());
+        }
         let Body::Raw(raw) = &mut qp.body else { return Err(Errno::ENOSYS) };
         qp.state = observe(&core, qp.uid, raw, qp.state)?;
         let answer = QueryQpResp {
@@ -109,27 +132,6 @@ impl Session {
         command.core_out.write(answer.as_bytes());
         Ok(())
     }
-}
-
-/// Whether a raw packet queue pair may go from one state to another with these fields.
-fn leads(current: QpState, wanted: QpState, mask: QpMask) -> bool {
-    let (required, optional) = match (current, wanted) {
-        (QpState::RESET, QpState::INIT) => (QpMask::PORT, QpMask::empty()),
-        (QpState::RTR, QpState::RTS) | (QpState::RTS, QpState::RTS) => {
-            (QpMask::empty(), QpMask::CUR_STATE | QpMask::RATE_LIMIT)
-        }
-        (QpState::SQE, QpState::RTS) => (QpMask::empty(), QpMask::CUR_STATE),
-        (QpState::RESET, QpState::RESET)
-        | (QpState::INIT, QpState::INIT | QpState::RTR)
-        | (QpState::RTS | QpState::SQD, QpState::SQD)
-        | (QpState::SQD, QpState::RTS) => (QpMask::empty(), QpMask::CUR_STATE),
-        // From any state but RESET to RESET and ERR.
-        (from, QpState::RESET | QpState::ERR) if from != QpState::RESET => {
-            (QpMask::empty(), QpMask::CUR_STATE)
-        }
-        _ => return false,
-    };
-    mask.contains(required) && (mask - (required | optional | QpMask::STATE | QpMask::CUR_STATE)).is_empty()
 }
 
 /// The state that both queues' states make up.

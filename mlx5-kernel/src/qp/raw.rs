@@ -223,7 +223,8 @@ impl Session {
         }
         let send_cq = wanted.send_cq.or(wanted.recv_cq).ok_or(Errno::EINVAL)?;
         let recv_cq = wanted.recv_cq.unwrap_or(send_cq);
-        let pdn = self.handles.pd(wanted.pd)?.pdn;
+        let pd = wanted.pd.ok_or(Errno::EINVAL)?;
+        let pdn = self.handles.pd(pd)?.pdn;
         self.handles.cq(send_cq)?;
         self.handles.cq(recv_cq)?;
         let record = Record::pin(core.memory.as_ref(), driver.db_addr)?;
@@ -268,12 +269,12 @@ impl Session {
             ..numbers(common.uid, &raw)
         };
         let qpn = raw.sqn.or(raw.rqn).unwrap_or(0);
-        let parents = vec![wanted.pd, send_cq, recv_cq];
+        let parents = vec![pd, send_cq, recv_cq];
         Ok(Parts { body: Body::Raw(Box::new(raw)), qpn, cap, answer, register, parents })
     }
 
     /// The UAR that a queue pair rings, and its register of the static kind.
-    fn register_of(&mut self, driver: &CreateQp) -> Result<(u32, Option<usize>), Errno> {
+    pub(super) fn register_of(&mut self, driver: &CreateQp) -> Result<(u32, Option<usize>), Errno> {
         let granted = self.granted_mut()?;
         match driver.flags & (qp_flag::UAR_PAGE_INDEX | qp_flag::BFREG_INDEX) {
             qp_flag::UAR_PAGE_INDEX => Ok((driver.bfreg_index, None)),
@@ -290,7 +291,7 @@ impl Session {
         }
     }
 
-    fn give_register_back(&mut self, register: Option<usize>) {
+    pub(super) fn give_register_back(&mut self, register: Option<usize>) {
         if let (Some(register), Some(granted)) = (register, &mut self.granted)
             && let Some(registers) = &mut granted.registers
         {

@@ -59,6 +59,8 @@ impl Session {
         if usize::from(driver.rx_key_len) != key.len() {
             return Err(Errno::EINVAL);
         }
+        let pd = wanted.pd.ok_or(Errno::EINVAL)?;
+        self.handles.pd(pd)?;
         let table_object = self.handles.rwq_table(table)?;
         let granted = self.granted()?;
         let mut input: [u8; CreateTirIn::BYTES] = begin(opcode::CREATE_TIR, granted.uid, 0);
@@ -95,8 +97,7 @@ impl Session {
             (answer.comp_mask, answer.tirn) = (qp_answer::TIRN, tirn);
         }
         let body = Body::Rss(RssQp { tirn, pieces });
-        let parents = vec![wanted.pd, table];
-        self.handles.pd(wanted.pd).map(|_| ())?;
+        let parents = vec![pd, table];
         Ok(Parts { body, qpn: 0, cap: wanted.cap, answer, register: None, parents })
     }
 }

@@ -5,6 +5,7 @@ use pollux_mlx5_abi::wqe::BLOCK_BYTES;
 
 use super::bus::Bus;
 use super::table::Table;
+use super::tap::Tap;
 use super::violation::{Violation, Violations};
 use crate::completion::Completions;
 use crate::event::Events;
@@ -41,6 +42,7 @@ pub(crate) struct Core {
     pub(crate) steering: Steering,
     pub(crate) rdma: Rdma,
     pub(crate) port: Port,
+    pub(crate) tap: Tap,
     pub(crate) violations: Violations,
     /// Where a frame from the wire stands.
     room: Box<[u8]>,
@@ -85,6 +87,7 @@ impl Core {
             steering: Steering::new(),
             rdma: Rdma::new(1 << 14),
             port: Port::new(wire, mac, mtu),
+            tap: Tap::default(),
             violations: Violations::default(),
             room: vec![0; usize::from(MTU_MAX) + HEADER_BYTES_MAX].into_boxed_slice(),
             held: None,
@@ -99,8 +102,10 @@ impl Core {
         let port = &mut self.port;
         let (permanent, mtu, counters) = (port.permanent, port.mtu, port.counters);
         let wire = port.take_wire();
+        let tap = std::mem::take(&mut self.tap);
         *self = Self::new(self.traits, permanent, mtu, self.strict, wire);
         self.port.counters = counters;
+        self.tap = tap;
     }
 
     /// The plan of faults holds the link down, or lets go of it.
@@ -119,6 +124,7 @@ impl Core {
             some = true;
         }
         some |= self.scan(bus, bar);
+        some |= self.tap.settle(&mut self.port);
         if self.senders.is_active() {
             let Self { senders, keys, completions, events, port, .. } = self;
             some |= senders.run(&mut send::Around { bus, keys, completions, events, port }, budget) > 0;
@@ -253,7 +259,10 @@ impl Core {
                         count += 1;
                         continue;
                     }
-                    Some(Some(bytes)) => bytes,
+                    Some(Some(bytes)) => {
+                        self.tap.see(&room[..bytes]);
+                        bytes
+                    }
                 },
             };
             match self.arrive(bus, &room[..bytes], waits) {

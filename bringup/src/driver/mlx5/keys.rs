@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use pollux_config::{ConfigError, DeviceArg, KeyReader, nearest};
-use pollux_mlx5_kernel::DoorProfile;
+use pollux_mlx5_kernel::{DoorProfile, InterfaceAddress, InterfaceAddressError};
 use pollux_mlx5_model::config::Profile;
 use pollux_mlx5_model::fault::FaultPlan;
 use pollux_mlx5_model::wire::{Impairments, WireSpec};
 use pollux_mlx5_model::{ModelError, Traits};
 
 /// Keys that are the model's; all others are the driver's, as for a real device.
-pub(super) const KEYS: [&str; 15 + ABILITIES.len()] = [
+pub(super) const KEYS: [&str; 16 + ABILITIES.len()] = [
     "wire",
     "mac",
+    "ip",
     "device",
     "core",
     "mode",
@@ -74,6 +75,8 @@ const USUAL_WIRE: WireSpec = WireSpec::Source(64);
 pub(super) struct ModelKeys {
     pub(super) wire: WireSpec,
     pub(super) mac: Option<[u8; 6]>,
+    /// Addresses for RDMA; one is made from the wire's or the model's name where none is given.
+    pub(super) addresses: Vec<InterfaceAddress>,
     pub(super) profile: Profile,
     /// What the card can do.
     pub(super) card: Traits,
@@ -99,6 +102,7 @@ impl ModelKeys {
         let mut keys = device.keys();
         let wire = parsed(&mut keys, "wire")?.unwrap_or(USUAL_WIRE);
         let mac = unicast(&mut keys)?;
+        let addresses = addresses(&mut keys)?;
         let profile: Profile = parsed(&mut keys, "device")?.unwrap_or_default();
         let core = keys.number("core", 0..=u64::from(pollux_config::CPU_MAX) - 1)?;
         if let Some(1) = keys.choice("mode", &["threaded", "stepped"])? {
@@ -128,7 +132,7 @@ impl ModelKeys {
             (card.cqe_version, door.cqe_version_max) = (version, Some(version));
         }
         keys.finish()?;
-        Ok(Self { wire, mac, profile, card, door, core, impairments, faults, pause })
+        Ok(Self { wire, mac, addresses, profile, card, door, core, impairments, faults, pause })
     }
 }
 
@@ -165,6 +169,20 @@ fn unicast(keys: &mut KeyReader<'_>) -> Result<Option<[u8; 6]>, ConfigError> {
         }
         mac => Ok(mac),
     }
+}
+
+/// `ip=ADDRESS/BITS`, as often as there are addresses.
+fn addresses(keys: &mut KeyReader<'_>) -> Result<Vec<InterfaceAddress>, ConfigError> {
+    let mut addresses = Vec::new();
+    for text in keys.all("ip") {
+        let address: InterfaceAddress =
+            text.parse().map_err(|error: InterfaceAddressError| keys.bad("ip", text, error.to_string()))?;
+        if addresses.contains(&address) {
+            return Err(keys.bad("ip", text, "is given twice: give it once"));
+        }
+        addresses.push(address);
+    }
+    Ok(addresses)
 }
 
 /// A key that the driver does not know may have been meant for the model.
@@ -231,6 +249,17 @@ mod tests {
             .expect("accepted");
         assert!(both.card.enhanced_multi_packet && !both.card.needs_inline_l2);
         assert!(!both.door.no_uar_alloc && both.door.no_qp_create);
+    }
+
+    #[test]
+    fn addresses_are_given_as_often_as_there_are() {
+        let (keys, _) = take("mlx5_model0,ip=192.0.2.1/24,ip=2001:db8::1/64").expect("accepted");
+        let given: Vec<String> = keys.addresses.iter().map(ToString::to_string).collect();
+        assert_eq!(given, ["192.0.2.1/24", "2001:db8::1/64"]);
+        for wrong in ["192.0.2.1", "192.0.2.1/24,ip=192.0.2.1/24", "224.0.0.1/24", "/8", ""] {
+            let error = take(&format!("mlx5_model0,ip={wrong}")).expect_err(wrong);
+            assert!(error.contains("ip="), "{error}");
+        }
     }
 
     #[test]

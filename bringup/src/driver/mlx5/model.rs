@@ -25,6 +25,9 @@ pub(super) fn make(name: &str, keys: ModelKeys) -> Result<Arc<Model>, ModelError
     if let Some(mac) = keys.mac {
         builder = builder.mac(mac);
     }
+    for address in keys.addresses {
+        builder = builder.ip(address);
+    }
     if let Some(core) = keys.core {
         builder = builder.core(core);
     }

@@ -161,6 +161,14 @@ pub mod migration {
     pub const MIGRATED: u32 = 0x3;
 }
 
+/// `atomic_mode`. Source: Linux `include/linux/mlx5/qp.h`, `MLX5_ATOMIC_MODE_*`.
+pub mod atomic_mode {
+    /// Not atomic.
+    pub const NONE: u32 = 0x0;
+    /// 8 bytes, as InfiniBand has it.
+    pub const IB_COMP: u32 = 0x1;
+}
+
 /// `rq_type`. Source: Linux `include/linux/mlx5/qp.h`, `MLX5_NON_ZERO_RQ` and its neighbours.
 pub mod receive {
     /// A ring of its own.

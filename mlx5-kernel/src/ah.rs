@@ -1,0 +1,54 @@
+//! Address handles: the kernel tells the MAC to which a datagram goes. Source: Linux
+//! `drivers/infiniband/core/uverbs_cmd.c`, `ib_uverbs_create_ah`; `drivers/infiniband/core/verbs.c`,
+//! `rdma_create_user_ah`; `drivers/infiniband/hw/mlx5/ah.c`.
+
+use std::mem::offset_of;
+use std::sync::Arc;
+
+use pollux_mlx5_abi::kernel::queue_pair::CreateAhAnswer;
+use pollux_uverbs::abi::memory::{CreateAh, CreateAhResp, DestroyAh};
+use pollux_uverbs::{Errno, WriteCall};
+use zerocopy::IntoBytes;
+
+use crate::handle::{Object, ObjectKind};
+use crate::port::PORT;
+use crate::session::Session;
+
+/// An address handle. All it says stands in the program's send entries.
+#[derive(Debug)]
+pub(crate) struct Ah;
+
+impl Session {
+    /// `CREATE_AH`.
+    pub(crate) fn create_ah(&mut self, command: &mut WriteCall<'_>) -> Result<(), Errno> {
+        let request: CreateAh = command.request()?;
+        let room = command.driver_out.room();
+        let told = offset_of!(CreateAhAnswer, reserved);
+        if room != 0 && room < told || u64::from(request.attr.port_num) != PORT {
+            return Err(Errno::EINVAL);
+        }
+        // RoCE has global addresses alone.
+        if request.attr.is_global == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let core = Arc::clone(&self.core);
+        self.handles.pd(request.pd_handle)?;
+        if let Some(neighbours) = &core.neighbours {
+            neighbours.announce();
+        }
+        let dmac = core.destination(request.attr.grh.sgid_index, &request.attr.grh.dgid)?;
+        let ah_handle = self.handles.add(Object::Ah(Ah), &[request.pd_handle]);
+        command.core_out.write(CreateAhResp { ah_handle }.as_bytes());
+        if room > 0 {
+            let answer = CreateAhAnswer { response_length: told as u32, dmac, reserved: [0; 6] };
+            command.driver_out.write(&answer.as_bytes()[..told]);
+        }
+        Ok(())
+    }
+
+    /// `DESTROY_AH`.
+    pub(crate) fn destroy_ah(&mut self, command: &mut WriteCall<'_>) -> Result<(), Errno> {
+        let request: DestroyAh = command.request()?;
+        self.destroy(request.ah_handle, ObjectKind::Ah).map(|_| ())
+    }
+}

@@ -1,0 +1,296 @@
+//! Who has which address on the wire: what the kernel's own network does for RoCE.
+//!
+//! ```text
+//!   MODIFY_QP, CREATE_AH ── resolve ──► table ◄── learn ── ARP, neighbour discovery ◄── Frames ◄── wire
+//!                                         │                        │
+//!                                         └── ask, a few times ────┴── answer for our own addresses ──► wire
+//! ```
+//!
+//! Multicast groups, and link-local addresses that are made of a MAC, are turned into a MAC without asking. An address that
+//! was heard of stays known until somebody says otherwise; no entry grows old.
+
+mod packet;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use pollux_uverbs::Errno;
+
+use packet::Heard;
+
+/// How long an answer is waited for before the question is asked again.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// How often is asked: three seconds, as Linux asks (`mcast_solicit` times `retrans_time_ms` of
+/// `Documentation/networking/ip-sysctl.rst`), in shorter pieces.
+const QUESTIONS: usize = 15;
+
+/// The same where the caller makes the device's steps: after so many without an answer none will come.
+const TURNS: usize = 500;
+/// See [`TURNS`].
+const QUESTIONS_IN_TURNS: usize = 3;
+
+/// Most addresses that are remembered.
+const KNOWN_MAX: usize = 1 << 12;
+
+/// Called for a frame of ARP or ICMPv6 that came in, on the device's thread: it must not block.
+pub type FrameListener = Arc<dyn Fn(&[u8]) + Send + Sync>;
+
+/// The port's wire, as far as the kernel's own network needs it.
+pub trait Frames: Send + Sync + fmt::Debug {
+    /// Puts a frame on the wire. It may be lost.
+    fn send(&self, frame: &[u8]);
+
+    /// Sets who hears of ARP and ICMPv6. They reach the port's own queues all the same.
+    fn on_frame(&self, listener: FrameListener);
+
+    /// Makes a step of a device that its caller steps; `false` where the device steps itself.
+    fn turn(&self) -> bool;
+}
+
+/// What the kernel's own network has at the port.
+#[derive(Clone, Debug)]
+pub struct Network {
+    /// The wire.
+    pub frames: Arc<dyn Frames>,
+    /// Addresses of the interface, beside the link-local one that follows from the MAC.
+    pub addresses: Vec<InterfaceAddress>,
+}
+
+/// An address of an interface, and how long the part is that its subnet shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct InterfaceAddress {
+    /// The address.
+    pub address: IpAddr,
+    /// Bits of the subnet.
+    pub prefix: u8,
+}
+
+impl InterfaceAddress {
+    /// Whether another address is in the same subnet.
+    #[must_use]
+    pub fn reaches(&self, other: IpAddr) -> bool {
+        let (bits, ours, theirs) = match (self.address, other) {
+            (IpAddr::V4(ours), IpAddr::V4(theirs)) => (32, ours.to_bits().into(), theirs.to_bits().into()),
+            (IpAddr::V6(ours), IpAddr::V6(theirs)) => (128, ours.to_bits(), theirs.to_bits()),
+            _ => return false,
+        };
+        let differ: u128 = ours ^ theirs;
+        differ.checked_shr(bits - u32::from(self.prefix).min(bits)).unwrap_or(0) == 0
+    }
+
+    /// As a GID: an IPv4 address in its place in IPv6.
+    #[must_use]
+    pub fn gid(&self) -> [u8; 16] {
+        match self.address {
+            IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+            IpAddr::V6(address) => address.octets(),
+        }
+    }
+}
+
+impl fmt::Display for InterfaceAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+/// Text that is not an address of an interface.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{text}' is no station's address with the length of its subnet, such as 192.0.2.1/24 or 2001:db8::1/64"
+)]
+pub struct InterfaceAddressError {
+    /// The text.
+    pub text: String,
+}
+
+impl FromStr for InterfaceAddress {
+    type Err = InterfaceAddressError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parse = || {
+            let (address, prefix) = text.split_once('/')?;
+            let address: IpAddr = address.parse().ok()?;
+            let prefix: u8 = prefix.parse().ok()?;
+            let (most, is_station) = match address {
+                IpAddr::V4(address) => (32, !address.is_multicast() && !address.is_broadcast()),
+                IpAddr::V6(address) => (128, !address.is_multicast() && address.to_ipv4_mapped().is_none()),
+            };
+            let fits = (1..=most).contains(&prefix) && is_station && !address.is_unspecified();
+            fits.then_some(Self { address, prefix })
+        };
+        parse().ok_or_else(|| InterfaceAddressError { text: text.into() })
+    }
+}
+
+/// The table, and what keeps it.
+pub(crate) struct Neighbours {
+    frames: Arc<dyn Frames>,
+    mac: [u8; 6],
+    addresses: Vec<InterfaceAddress>,
+    known: Mutex<HashMap<IpAddr, [u8; 6]>>,
+    changed: Condvar,
+    announced: AtomicBool,
+}
+
+impl fmt::Debug for Neighbours {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Neighbours").field("addresses", &self.addresses).finish_non_exhaustive()
+    }
+}
+
+impl Neighbours {
+    /// Begins to answer for the addresses of `network` and the link-local one of `mac`.
+    pub(crate) fn start(network: Network, mac: [u8; 6]) -> Arc<Self> {
+        let Network { frames, mut addresses } = network;
+        addresses.insert(0, InterfaceAddress { address: link_local(mac).into(), prefix: 64 });
+        let neighbours = Arc::new(Self {
+            frames,
+            mac,
+            addresses,
+            known: Mutex::default(),
+            changed: Condvar::new(),
+            announced: AtomicBool::new(false),
+        });
+        let weak = Arc::downgrade(&neighbours);
+        neighbours.frames.on_frame(Arc::new(move |frame| {
+            if let Some(neighbours) = weak.upgrade() {
+                neighbours.hear(frame);
+            }
+        }));
+        neighbours
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<IpAddr, [u8; 6]>> {
+        // An entry is there or not.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the wire our addresses, once: with the first queue that may send RoCE.
+    pub(crate) fn announce(&self) {
+        if self.announced.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        for own in &self.addresses {
+            self.frames.send(&packet::announcement(self.mac, own.address));
+        }
+    }
+
+    /// A frame came in.
+    fn hear(&self, frame: &[u8]) {
+        let Some(heard) = packet::parse(frame) else { return };
+        if let Some((address, mac)) = heard.tells() {
+            self.learn(address, mac);
+        }
+        if let Heard::Question { target, .. } = &heard
+            && self.addresses.iter().any(|own| own.address == *target)
+            && let Some(answer) = packet::answer(&heard, self.mac)
+        {
+            self.frames.send(&answer);
+        }
+    }
+
+    fn learn(&self, address: IpAddr, mac: [u8; 6]) {
+        let is_ours = self.addresses.iter().any(|own| own.address == address);
+        let on_link = self.addresses.iter().any(|own| own.reaches(address));
+        if is_ours || !on_link || mac[0] & 1 == 1 || mac == [0; 6] {
+            return;
+        }
+        let mut known = self.known();
+        if known.len() < KNOWN_MAX || known.contains_key(&address) {
+            known.insert(address, mac);
+            self.changed.notify_all();
+        }
+    }
+
+    /// The MAC behind a GID, asked for on the wire from our own address `source` where nobody has told it yet. Source of the
+    /// rules: Linux `drivers/infiniband/core/verbs.c`, `ib_resolve_eth_dmac`; `drivers/infiniband/core/addr.c`.
+    pub(crate) fn resolve(&self, source: &[u8; 16], destination: &[u8; 16]) -> Result<[u8; 6], Errno> {
+        let (source, target) = (ip(source), ip(destination));
+        if self.addresses.iter().any(|own| own.address == target) {
+            return Ok(self.mac);
+        }
+        let reaches = self.addresses.iter().any(|own| own.address == source && own.reaches(target));
+        if !reaches {
+            return Err(Errno::ENETUNREACH);
+        }
+        let question = packet::question(self.mac, source, target).ok_or(Errno::EINVAL)?;
+        if let Some(mac) = self.known().get(&target) {
+            return Ok(*mac);
+        }
+        if self.frames.turn() {
+            return self.ask_in_turns(target, &question);
+        }
+        for _ in 0..QUESTIONS {
+            self.frames.send(&question);
+            let end = Instant::now() + PATIENCE;
+            let mut known = self.known();
+            while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+                if let Some(mac) = known.get(&target) {
+                    return Ok(*mac);
+                }
+                known = self.changed.wait_timeout(known, left).unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+        Err(Errno::ETIMEDOUT)
+    }
+
+    fn ask_in_turns(&self, target: IpAddr, question: &[u8]) -> Result<[u8; 6], Errno> {
+        for _ in 0..QUESTIONS_IN_TURNS {
+            self.frames.send(question);
+            for _ in 0..TURNS {
+                self.frames.turn();
+                if let Some(mac) = self.known().get(&target) {
+                    return Ok(*mac);
+                }
+            }
+        }
+        Err(Errno::ETIMEDOUT)
+    }
+}
+
+/// The address that a GID stands for.
+fn ip(gid: &[u8; 16]) -> IpAddr {
+    let address = Ipv6Addr::from(*gid);
+    address.to_ipv4_mapped().map_or(IpAddr::V6(address), IpAddr::V4)
+}
+
+/// The link-local address that is made of a MAC. Source: RFC 4291, appendix A.
+pub(crate) fn link_local(mac: [u8; 6]) -> Ipv6Addr {
+    let [a, b, c, d, e, f] = mac;
+    Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
+}
+
+/// The MAC that a GID names by itself: of a group, or of a link-local address that is made of one. Source: Linux
+/// `include/rdma/ib_addr.h`, `rdma_get_ll_mac`, `rdma_is_multicast_addr`; RFC 1112, section 6.4; RFC 2464, section 7.
+pub(crate) fn named_mac(gid: &[u8; 16]) -> Option<[u8; 6]> {
+    let [.., i, j, k, l, m, n, o, p] = *gid;
+    match ip(gid) {
+        IpAddr::V4(address) if address.is_multicast() => Some(group_v4(address)),
+        IpAddr::V6(address) if address.is_multicast() => {
+            // A group of IPv4 in its place in IPv6 has the MAC of that group.
+            if gid[10..12] == [0xff, 0xff] && gid[2..10] == [0; 8] {
+                return Some(group_v4(Ipv4Addr::new(m, n, o, p)));
+            }
+            Some([0x33, 0x33, m, n, o, p])
+        }
+        _ if gid[..8] == [0xfe, 0x80, 0, 0, 0, 0, 0, 0] && l == 0xff && m == 0xfe => {
+            Some([i ^ 2, j, k, n, o, p])
+        }
+        _ => None,
+    }
+}
+
+fn group_v4(address: Ipv4Addr) -> [u8; 6] {
+    let [_, a, b, c] = address.octets();
+    [0x01, 0x00, 0x5e, a & 0x7f, b, c]
+}
+
+#[cfg(test)]
+mod tests;
