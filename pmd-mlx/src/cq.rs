@@ -10,10 +10,12 @@ use std::ptr::NonNull;
 
 use pollux_eal::barrier;
 use pollux_eal::region::Zone;
-use pollux_mlx5_abi::cqe::{self, Cqe64};
+use pollux_mlx5_abi::cqe::{self, Cqe64, CqeError};
 use pollux_mlx5_abi::doorbell::{ArmWord, INDEX_24, uar};
 use pollux_mlx5_abi::opcode::completion;
+use pollux_mlx5_abi::syndrome::Syndrome;
 use pollux_uverbs::Registers;
+use zerocopy::IntoBytes;
 
 use crate::dbrec::{DoorbellRecord, FIRST, SECOND};
 use crate::eth::forget::{Step, forgets};
@@ -51,6 +53,11 @@ impl CqParts {
 
 /// The place of `op_own` in an entry of 64 bytes.
 const OP_OWN: usize = offset_of!(Cqe64, op_own);
+
+const _: () = assert!(
+    offset_of!(CqeError, syndrome) == offset_of!(Cqe64, timestamp) + 7
+        && offset_of!(CqeError, vendor_err_synd) == offset_of!(Cqe64, timestamp) + 6
+);
 
 /// A completion queue, at work.
 #[derive(Debug)]
@@ -196,6 +203,44 @@ impl Cq {
         self.publish();
     }
 
+    /// The number of 64 or 128 bytes that an entry has.
+    pub(crate) fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// Goes on in another ring, with what the old one holds up to the entry that says so. That entry's place goes with it:
+    /// what stood at an index stands at the next one. The old ring, if the device has gone over. Source: rdma-core
+    /// `providers/mlx5/cq.c`, `mlx5_cq_resize_copy_cqes`.
+    pub(crate) fn move_to(&mut self, mut ring: Zone, log: u8) -> Result<Zone, Zone> {
+        assert!(ring.bytes() >= self.stride << log, "a ring shorter than its entries");
+        let mut index = self.consumer;
+        loop {
+            if index.wrapping_sub(self.consumer) >= self.entries() || !self.is_ready(index) {
+                return Err(ring);
+            }
+            barrier::from_device();
+            let mut entry = self.copy_out(index);
+            if entry.opcode() == completion::RESIZE_CQ {
+                break;
+            }
+            index = index.wrapping_add(1);
+            if index.wrapping_sub(self.consumer) > 1 << log {
+                return Err(ring);
+            }
+            entry.op_own = entry.op_own & !cqe::OWNER | (index >> log & 1) as u8;
+            let slot = (index & ((1 << log) - 1)) as usize;
+            ring.copy_in(slot * self.stride + self.stride - 64, entry.as_bytes());
+        }
+        // SAFETY: an entry is 64 bytes or more.
+        self.base = unsafe { ring.base().add(self.stride - 64) };
+        self.log = log;
+        self.consumer = self.consumer.wrapping_add(1);
+        self.parts.entries_log2 = log;
+        let old = std::mem::replace(&mut self.parts.ring, ring);
+        self.publish();
+        Ok(old)
+    }
+
     /// Asks for an interrupt at the next completion. `false` where there is none to be had.
     ///
     /// One that is ready already makes no new one: look once more after arming, before waiting.
@@ -262,6 +307,16 @@ fields! {
     l4_l3_hdr_type: u8;
     /// The tag that was taken off.
     vlan_info: u16;
+    /// Path bits of the destination.
+    ml_path: u8;
+    /// LID of the source.
+    slid: u16;
+    /// Global header, service level, and queue pair of the source.
+    flags_rqpn: u32;
+    /// Shared receive queue, or what the user called the queue.
+    srqn_uidx: u32;
+    /// Immediate data, invalidated key or partition key.
+    imm_inval_pkey: u32;
     /// Bytes, or strides, or packets of a compressed title.
     byte_cnt: u32;
     /// When, in ticks.
@@ -286,6 +341,14 @@ impl Entry {
     #[inline(always)]
     pub fn opcode(self) -> u8 {
         self.op_own() >> 4
+    }
+
+    /// Of a failure: why.
+    #[must_use]
+    pub fn syndrome(self) -> Syndrome {
+        // The two bytes stand where a plain entry has the low half of its time.
+        let [.., vendor, code] = self.timestamp().to_be_bytes();
+        Syndrome { code, vendor }
     }
 
     /// All 64 bytes.

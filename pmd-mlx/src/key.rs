@@ -140,6 +140,12 @@ impl Keys {
         Self { last, version: 0, ranges: Arc::new([]), table }
     }
 
+    /// A view of a table that stays empty.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self::new(KeyTable::new(None))
+    }
+
     /// To be called before each burst: follows the table's changes. Hot: one load.
     #[inline(always)]
     pub fn follow(&mut self) {

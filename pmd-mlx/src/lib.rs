@@ -93,6 +93,7 @@ mod memlock;
 pub mod mr;
 pub mod netdev;
 pub mod object;
+pub mod rdma;
 pub mod uar;
 
 pub use devargs::Arguments;

@@ -21,7 +21,8 @@ use pollux_mlx5_abi::cqe::MiniFormat;
 use pollux_mlx5_abi::kernel::{attribute, method, object};
 use pollux_uverbs::flow::FlowSpec;
 use pollux_uverbs::{
-    Call, CountersHandle, CqHandle, FlowHandle, Operation, QpHandle, RwqIndTableHandle, UverbsError, WqHandle,
+    Call, CountersHandle, CqHandle, FlowHandle, Operation, QpHandle, RwqIndTableHandle, SrqHandle,
+    UverbsError, WqHandle,
 };
 
 use crate::MlxError;
@@ -36,6 +37,8 @@ pub enum Id {
     Cq(CqHandle),
     /// A queue pair.
     Qp(QpHandle),
+    /// A shared receive queue.
+    Srq(SrqHandle),
     /// A work queue.
     Wq(WqHandle),
     /// An indirection table.
@@ -95,6 +98,29 @@ impl Object {
         self.0.id
     }
 
+    /// Destroys it now, whoever else has a handle. `false` says that the device may have kept it: the kernel refused, or is
+    /// gone and takes its objects with its file.
+    pub fn destroy_now(&self) -> bool {
+        if self.0.destroyed.swap(true, Ordering::AcqRel) {
+            return true;
+        }
+        if self.0.device.is_gone() {
+            return false;
+        }
+        match self.0.destroy() {
+            Ok(()) => {
+                self.0.device.unpinned(Pinning::Queue, self.0.pinned);
+                true
+            }
+            Err(error) => {
+                if !self.0.device.noticed(&error) {
+                    tracing::warn!("{}: {:?}: {error}", self.0.device.name(), self.0.id);
+                }
+                false
+            }
+        }
+    }
+
     /// The device.
     #[must_use]
     pub fn device(&self) -> &Arc<Device> {
@@ -113,6 +139,7 @@ impl Inner {
         match self.id {
             Id::Cq(cq) => context.destroy_cq(cq).map(drop),
             Id::Qp(qp) => context.destroy_qp(qp).map(drop),
+            Id::Srq(srq) => context.destroy_srq(srq).map(drop),
             Id::Wq(wq) => context.destroy_wq(wq).map(drop),
             Id::Table(table) => context.destroy_rwq_ind_table(table),
             Id::Flow(flow) => context.destroy_flow(flow),

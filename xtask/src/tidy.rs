@@ -22,6 +22,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     ("mlx5-kernel", &["uverbs", "mlx5-abi", "eal", "wire"]),
     ("mlx5-model", &["mlx5-kernel", "uverbs", "mlx5-abi", "eal", "wire", "frame-io"]),
     ("pmd-mlx", &["config", "port", "uverbs", "mlx5-abi", "mempool", "eal", "frame-io"]),
+    ("verbs", &["uverbs", "pmd-mlx", "mempool", "eal"]),
     (
         "bringup",
         &[
@@ -35,9 +36,10 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
             "pmd-mlx",
             "mlx5-kernel",
             "mlx5-model",
+            "verbs",
         ],
     ),
-    ("apps", &["bringup", "config", "eal", "port", "mempool", "wire"]),
+    ("apps", &["bringup", "config", "eal", "port", "mempool", "wire", "verbs"]),
     (
         "benches",
         &[
@@ -50,6 +52,8 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
             "port",
             "port-soft",
             "ring",
+            "uverbs",
+            "verbs",
             "wire",
         ],
     ),
@@ -67,7 +71,23 @@ const MAY_BE_UNSAFE: &[(&str, &[&str])] = &[
     ),
     ("frame-io", &[""]),
     ("uverbs", &["ioctl", "page"]),
-    ("pmd-mlx", &["cq", "dbrec", "mr", "uar", "eth/parking", "eth/sq", "eth/rq", "eth/rx", "eth/tx"]),
+    (
+        "pmd-mlx",
+        &[
+            "cq",
+            "dbrec",
+            "mr",
+            "uar",
+            "eth/parking",
+            "eth/sq",
+            "eth/rq",
+            "eth/rx",
+            "eth/tx",
+            "rdma/post",
+            "rdma/poll",
+        ],
+    ),
+    ("verbs", &["mr", "rxe"]),
     ("mlx5-model", &["memory"]),
     ("port-soft", &["pcap", "af_packet", "tap", "null", "ring"]),
     ("wire", &["checksum/simd"]),

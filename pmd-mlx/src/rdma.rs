@@ -1,0 +1,24 @@
+//! RDMA: queue pairs, shared receive queues and completion queues that many of them share.
+//!
+//! ```text
+//!   verbs: Qp ── post::Poster ── Batch        entries into the rings, one doorbell a batch
+//!                   │ post::track: what each entry was, and the memory that it owns
+//!   verbs: Cq ── poll::Poller ── Wc           completions, each with what its entry was; the memory comes back
+//!
+//!   qp  srq  cq   objects of the kernel, and their rings
+//! ```
+//!
+//! Memory that a request names is moved into the queue ([`post::Lend`]) and comes back with the completion, or goes home when
+//! the device's queue is destroyed; or it outlives the queue ([`post::Lasting`]). Nothing else can be posted, so neither a
+//! forgotten queue nor one that is dropped early leaves the device with memory that somebody else uses. Where the kernel
+//! refuses to destroy a queue, its memory is never freed.
+
+pub mod address;
+pub mod cq;
+pub mod dm;
+pub mod hca;
+pub mod poll;
+pub mod post;
+pub mod qp;
+pub mod srq;
+pub mod status;

@@ -1,0 +1,87 @@
+//! An open device and the names that its queues have in completions.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pollux_mlx5_abi::kernel::context::{self, PdAnswer};
+use pollux_uverbs::{Driver, PdHandle};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::MlxError;
+use crate::context::Device;
+
+/// An open device, for RDMA.
+#[derive(Clone, Debug)]
+pub struct Hca {
+    pub(crate) device: Arc<Device>,
+    indices: Arc<Mutex<Indices>>,
+}
+
+#[derive(Debug, Default)]
+struct Indices {
+    /// Given back.
+    free: Vec<u32>,
+    /// Never given out.
+    next: u32,
+}
+
+/// What completions call a queue. It can be given out again when the last completion queue that may still hold one of its
+/// completions has gone past them.
+#[derive(Debug)]
+pub(crate) struct Index {
+    pub(crate) value: u32,
+    indices: Arc<Mutex<Indices>>,
+}
+
+impl Drop for Index {
+    fn drop(&mut self) {
+        self.indices.lock().unwrap_or_else(PoisonError::into_inner).free.push(self.value);
+    }
+}
+
+impl Hca {
+    /// Over an open device.
+    #[must_use]
+    pub fn new(device: Arc<Device>) -> Self {
+        Self { device, indices: Arc::default() }
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// Makes a protection domain.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn alloc_pd(&self) -> Result<PdHandle, MlxError> {
+        let mut answer = PdAnswer::new_zeroed();
+        self.device
+            .context()
+            .alloc_pd(Driver::new(&[], answer.as_mut_bytes()))
+            .map_err(|error| self.device.failed("make a protection domain", 0, error))
+    }
+
+    /// The key of reads and writes that lead nowhere, where the device has one. Source: rdma-core
+    /// `providers/mlx5/verbs.c`, `mlx5_alloc_null_mr`.
+    #[must_use]
+    pub fn null_key(&self) -> Option<u32> {
+        let answer = &self.device.answer;
+        (answer.comp_mask & context::answer::DUMP_FILL_MKEY != 0).then_some(answer.dump_fill_mkey)
+    }
+
+    /// Whether completions call queues by index, and not by number.
+    pub(crate) fn indexed(&self) -> bool {
+        self.device.answer.cqe_version != 0
+    }
+
+    pub(crate) fn index(&self) -> Index {
+        let mut indices = self.indices.lock().unwrap_or_else(PoisonError::into_inner);
+        let value = indices.free.pop().unwrap_or_else(|| {
+            indices.next += 1;
+            indices.next - 1
+        });
+        Index { value, indices: Arc::clone(&self.indices) }
+    }
+}

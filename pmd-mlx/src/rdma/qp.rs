@@ -1,0 +1,449 @@
+//! Queue pairs: made, reset, and destroyed before their memory goes.
+//!
+//! ```text
+//!   one zone    receive ring: entries of 1 << n pieces │ send ring: blocks of 64 bytes
+//!   raw         the send ring is told to the kernel apart, and lies behind it all the same
+//! ```
+//!
+//! Source: rdma-core `providers/mlx5/verbs.c`, `create_qp`, `mlx5_calc_sq_size`, `mlx5_calc_rq_size`; Linux
+//! `drivers/infiniband/hw/mlx5/qp.c`, `set_rq_size`, `set_user_buf_size`.
+
+use std::sync::Arc;
+
+use pollux_eal::region::{PAGE_BYTES, Zone};
+use pollux_mlx5_abi::doorbell::uar;
+use pollux_mlx5_abi::kernel::queue_pair::{self, CreateQpAnswer, qp_flag};
+use pollux_mlx5_abi::wqe::{BLOCK_BYTES, SEGMENT_BYTES, SEGMENTS_MAX, blocks, inline_segments};
+use pollux_uverbs::abi::flags::{QpFlags, QpType};
+use pollux_uverbs::abi::queue_pair::QpCap;
+use pollux_uverbs::qp::{QpHome, QpRequest};
+use pollux_uverbs::{Driver, QpHandle, SrqHandle};
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::cq::{Home, Message, serial};
+use super::hca::{Hca, Index};
+use super::poll::{Poller, Receiver, Target};
+use super::post::track::{Consumer, track};
+use super::post::{Kind, Limits, Poster, Rings};
+use super::srq::Srq;
+use crate::MlxError;
+use crate::context::Pinning;
+use crate::dbrec::{FIRST, SECOND};
+use crate::key::Keys;
+use crate::object::{Id, Object};
+use crate::uar::Uar;
+
+/// Segments of an entry that binds a memory window: control, change of key, its context, one piece of translation in a block
+/// of its own.
+const BIND_SEGMENTS: usize = 12;
+
+/// What queue pair to make.
+pub struct QpSpec<'a, T> {
+    /// Its transport.
+    pub kind: Kind,
+    /// Where it belongs.
+    pub home: QpHome,
+    /// Where sends complete.
+    pub send_cq: Option<&'a Poller<T>>,
+    /// Where receives complete.
+    pub recv_cq: Option<&'a Poller<T>>,
+    /// What it receives through, instead of a ring of its own.
+    pub srq: Option<&'a Srq<T>>,
+    /// Sends that it has room for.
+    pub sends: u32,
+    /// Receives that it has room for.
+    pub receives: u32,
+    /// Pieces of a send.
+    pub send_pieces: u32,
+    /// Pieces of a receive.
+    pub recv_pieces: u32,
+    /// Inline bytes of a send.
+    pub inline: u32,
+    /// Every send makes a completion.
+    pub all_signalled: bool,
+    /// Options for the kernel.
+    pub flags: QpFlags,
+    /// A page of its own to which entries can be copied.
+    pub blueflame: bool,
+    /// Keys of packet memory.
+    pub keys: Keys,
+    /// What its events carry.
+    pub user_handle: u64,
+    /// Kept until it is destroyed, and for ever if that fails.
+    pub kept: Option<Box<dyn Send>>,
+}
+
+/// What a queue pair was made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Blocks of its send ring.
+    pub send_blocks: u32,
+    /// Blocks of its longest entry.
+    pub entry_blocks: u32,
+    /// Longest sends that fit at once.
+    pub sends: u32,
+    /// Receives that fit at once.
+    pub receives: u32,
+    /// Pieces of a send.
+    pub send_pieces: u32,
+    /// Pieces of a receive.
+    pub recv_pieces: u32,
+    /// Inline bytes of a send.
+    pub inline: u32,
+}
+
+/// A queue pair. When it is dropped it is destroyed, and then its memory goes; if the kernel refuses, its memory stays.
+pub struct Qp<T> {
+    /// Until it is dropped.
+    parts: Option<(Poster<T>, Zone)>,
+    object: Object,
+    _page: Option<Object>,
+    sizes: Sizes,
+    number: u32,
+    kind: Kind,
+    index: Option<Arc<Index>>,
+    homes: Vec<(Arc<Home<T>>, u64)>,
+    send_home: Option<Arc<Home<T>>>,
+    recv_home: Option<Arc<Home<T>>>,
+    srq: Option<Srq<T>>,
+    kept: Option<Box<dyn Send>>,
+}
+
+impl<T> std::fmt::Debug for Qp<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Qp").field("number", &self.number).field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
+fn header_segments(kind: Kind) -> usize {
+    match kind {
+        // Address and operands of an atomic.
+        Kind::Rc | Kind::Uc => 2,
+        Kind::XrcSend => 3,
+        Kind::Ud => 3,
+        Kind::Raw => 1,
+        Kind::XrcReceive => 0,
+    }
+}
+
+fn kernel_kind(kind: Kind) -> QpType {
+    match kind {
+        Kind::Rc => QpType::RC,
+        Kind::Uc => QpType::UC,
+        Kind::Ud => QpType::UD,
+        Kind::Raw => QpType::RAW_PACKET,
+        Kind::XrcSend => QpType::XRC_INI,
+        Kind::XrcReceive => QpType::XRC_TGT,
+    }
+}
+
+/// Sizes of the rings for what was asked.
+fn sizes<T>(hca: &Hca, spec: &QpSpec<'_, T>) -> Result<Sizes, MlxError> {
+    let answer = &hca.device.answer;
+    let refuse = |problem: String| MlxError::Queue { queue: format!("{} queue pair", spec.kind), problem };
+    let mut sizes = Sizes {
+        send_blocks: 0,
+        entry_blocks: 0,
+        sends: 0,
+        receives: 0,
+        send_pieces: 0,
+        recv_pieces: 0,
+        inline: 0,
+    };
+    if spec.kind != Kind::XrcReceive && spec.sends > 0 {
+        let header = 1 + header_segments(spec.kind);
+        let pieces = spec.send_pieces.max(1) as usize;
+        let data = pieces.max(if spec.inline == 0 { 0 } else { inline_segments(spec.inline as usize) });
+        let segments = header + data;
+        let limit = SEGMENTS_MAX.min(usize::from(answer.max_sq_desc_sz) / SEGMENT_BYTES);
+        if segments > limit {
+            return Err(refuse(format!(
+                "{pieces} pieces and {} inline bytes of a send; the device allows {} pieces or {} bytes",
+                spec.inline,
+                limit.saturating_sub(header),
+                (limit.saturating_sub(header) * SEGMENT_BYTES).saturating_sub(4),
+            )));
+        }
+        let binds = matches!(spec.kind, Kind::Rc | Kind::Uc | Kind::XrcSend);
+        let longest = segments.max(if binds { BIND_SEGMENTS.min(limit) } else { 0 });
+        let blocks_each = blocks(longest) as u32;
+        let wanted = spec.sends.checked_mul(blocks(segments) as u32);
+        let total = wanted.and_then(|blocks| blocks.max(2 * blocks_each).max(4).checked_next_power_of_two());
+        let most = answer.max_send_wqebb.min(1 << 15);
+        let Some(total) = total.filter(|total| *total <= most) else {
+            return Err(refuse(format!(
+                "{} sends of {} blocks; the device has room for {most} blocks",
+                spec.sends,
+                blocks(segments),
+            )));
+        };
+        sizes.send_blocks = total;
+        sizes.entry_blocks = blocks_each;
+        sizes.sends = total / blocks(segments) as u32;
+        sizes.send_pieces = pieces as u32;
+        // What is left over in the last segment is there to be used.
+        sizes.inline = if spec.inline == 0 { 0 } else { (data * SEGMENT_BYTES - 4) as u32 };
+    }
+    let own = spec.srq.is_none() && !matches!(spec.kind, Kind::XrcSend | Kind::XrcReceive);
+    if own && spec.receives > 0 {
+        let pieces = spec.recv_pieces.max(1).next_power_of_two();
+        let entries = spec.receives.checked_next_power_of_two();
+        let most = answer.max_recv_wr.min(1 << 15);
+        let Some(entries) = entries.filter(|entries| *entries <= most) else {
+            return Err(refuse(format!("{} receives; the device allows {most}", spec.receives)));
+        };
+        if pieces as usize * SEGMENT_BYTES > usize::from(answer.max_rq_desc_sz).max(SEGMENT_BYTES) {
+            return Err(refuse(format!(
+                "{pieces} pieces of a receive; the device allows {}",
+                usize::from(answer.max_rq_desc_sz) / SEGMENT_BYTES
+            )));
+        }
+        sizes.receives = entries;
+        sizes.recv_pieces = pieces;
+    }
+    Ok(sizes)
+}
+
+fn log2(value: u32) -> u8 {
+    value.max(1).trailing_zeros() as u8
+}
+
+/// Tracks of both rings.
+type Sides<T> = (super::post::track::Producer<T>, Consumer<T>);
+
+fn sides<T>(sizes: &Sizes) -> (Sides<T>, Option<Sides<T>>) {
+    // Each piece is a segment, of which a block has four.
+    let send = track(log2(sizes.send_blocks), log2(sizes.send_blocks) + 2);
+    let recv = (sizes.receives > 0)
+        .then(|| track(log2(sizes.receives), log2(sizes.receives) + log2(sizes.recv_pieces)));
+    (send, recv)
+}
+
+/// Makes a queue pair, in state RESET.
+///
+/// # Errors
+/// Sizes that the device does not have, no memory, or what the kernel says.
+pub fn create<T>(hca: &Hca, spec: QpSpec<'_, T>) -> Result<Qp<T>, MlxError> {
+    let device = &hca.device;
+    let sizes = sizes(hca, &spec)?;
+    let recv_bytes = (sizes.receives * sizes.recv_pieces) as usize * SEGMENT_BYTES;
+    // The send ring begins on a block, and the kernel knows it to come right behind.
+    let recv_bytes = recv_bytes.next_multiple_of(BLOCK_BYTES);
+    let send_at = if spec.kind == Kind::Raw { recv_bytes.next_multiple_of(PAGE_BYTES) } else { recv_bytes };
+    let bytes = (send_at + sizes.send_blocks as usize * BLOCK_BYTES).max(PAGE_BYTES);
+    let mut zone = device.zone("queue pair", bytes)?;
+    zone.clear();
+    let record = device.record()?;
+    let page = Uar::allocate(device, spec.blueflame)?;
+    let index = hca.indexed().then(|| Arc::new(hca.index()));
+    let base = zone.base().as_ptr().addr() as u64;
+    let driver = queue_pair::CreateQp {
+        buf_addr: base,
+        db_addr: record.address(),
+        sq_wqe_count: sizes.send_blocks,
+        rq_wqe_count: sizes.receives,
+        rq_wqe_shift: if sizes.receives == 0 { 0 } else { u32::from(log2(sizes.recv_pieces)) + 4 },
+        flags: if page.is_some() { qp_flag::UAR_PAGE_INDEX } else { 0 },
+        uidx: index.as_ref().map_or(0xff_ffff, |index| index.value),
+        bfreg_index: page.as_ref().map_or(0, |page| page.number),
+        sq_buf_addr: if spec.kind == Kind::Raw { base + send_at as u64 } else { 0 },
+        ..queue_pair::CreateQp::default()
+    };
+    let request = QpRequest {
+        send_cq: spec.send_cq.map(Poller::handle),
+        recv_cq: spec.recv_cq.map(Poller::handle),
+        srq: spec.srq.map(Srq::handle),
+        cap: QpCap {
+            max_send_wr: sizes.sends,
+            max_recv_wr: sizes.receives,
+            max_send_sge: sizes.send_pieces,
+            max_recv_sge: sizes.recv_pieces,
+            max_inline_data: sizes.inline,
+        },
+        sq_sig_all: spec.all_signalled,
+        flags: spec.flags,
+        user_handle: spec.user_handle,
+        ..QpRequest::new(kernel_kind(spec.kind), spec.home)
+    };
+    let mut answer = CreateQpAnswer::new_zeroed();
+    let made = device.pinning("make a queue pair", Pinning::Queue, bytes as u64, |context| {
+        context.create_qp(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))
+    })?;
+    let object = Object::pinning(device, Id::Qp(made.handle), Vec::new(), bytes as u64);
+    // From here on whatever fails destroys it first, by the order in which these are dropped.
+    let (page, at) = match page {
+        Some(page) => (page, uar::blue_flame(0, 0)),
+        None => Uar::of_static(device, Some(answer.bfreg_index), spec.blueflame)?,
+    };
+    let blueflame = page.blueflame && spec.blueflame;
+    let registers = page.send_registers(at)?;
+    let ((send, send_consumer), recv) = sides(&sizes);
+    let (recv, recv_consumer) = recv.unzip();
+    let start = zone.base();
+    let send_base = start.map_addr(|address| address.saturating_add(send_at));
+    let poster = Poster {
+        rings: Rings {
+            send: send_base,
+            send_log: log2(sizes.send_blocks),
+            recv: start,
+            recv_log: log2(sizes.receives),
+        },
+        send,
+        recv,
+        number: made.qpn,
+        kind: spec.kind,
+        limits: Limits {
+            blocks: sizes.entry_blocks,
+            send_pieces: sizes.send_pieces,
+            inline: sizes.inline,
+            recv_pieces: sizes.recv_pieces,
+        },
+        all_signalled: spec.all_signalled,
+        keys: spec.keys,
+        small_fence: false,
+        registers,
+        turn: 0,
+        blueflame,
+        record,
+    };
+    let mut qp = Qp {
+        parts: Some((poster, zone)),
+        object,
+        _page: page.into_object(),
+        sizes,
+        number: made.qpn,
+        kind: spec.kind,
+        index,
+        homes: Vec::new(),
+        send_home: spec.send_cq.map(|cq| Arc::clone(cq.home())),
+        recv_home: spec.recv_cq.map(|cq| Arc::clone(cq.home())),
+        srq: spec.srq.cloned(),
+        kept: spec.kept,
+    };
+    qp.enrol(send_consumer, recv_consumer);
+    Ok(qp)
+}
+
+impl<T> Qp<T> {
+    /// Tells the completion queues of it.
+    fn enrol(&mut self, send: Consumer<T>, recv: Option<Consumer<T>>) {
+        let key = self.index.as_ref().map_or(self.number, |index| index.value);
+        let receiver = match (&self.srq, recv) {
+            (Some(srq), _) => Receiver::Shared(srq.consumer()),
+            (None, Some(recv)) => Receiver::Own(recv),
+            (None, None) => Receiver::None,
+        };
+        let target = |serial, send, recv| Target {
+            key,
+            serial,
+            number: self.number,
+            send,
+            recv,
+            until: None,
+            _index: self.index.clone(),
+        };
+        let mut homes = Vec::new();
+        match (&self.send_home, &self.recv_home) {
+            (Some(one), Some(two)) if Arc::ptr_eq(one, two) => {
+                homes.push((Arc::clone(one), target(serial(), Some(send), receiver)));
+            }
+            (one, two) => {
+                if let Some(home) = one {
+                    homes.push((Arc::clone(home), target(serial(), Some(send), Receiver::None)));
+                }
+                if let Some(home) = two {
+                    homes.push((Arc::clone(home), target(serial(), None, receiver)));
+                }
+            }
+        }
+        for (home, target) in homes {
+            let serial = target.serial;
+            home.tell(Message::Came(target));
+            self.homes.push((home, serial));
+        }
+    }
+
+    fn leave_homes(&mut self) {
+        for (home, serial) in self.homes.drain(..) {
+            home.tell(Message::Went(serial));
+        }
+    }
+
+    /// The half that posts.
+    #[inline(always)]
+    pub fn poster(&mut self) -> &mut Poster<T> {
+        match &mut self.parts {
+            Some((poster, _)) => poster,
+            None => unreachable!("it is there until the queue pair is dropped"),
+        }
+    }
+
+    /// The kernel's handle.
+    #[must_use]
+    pub fn handle(&self) -> QpHandle {
+        match self.object.id() {
+            Id::Qp(handle) => handle,
+            other => unreachable!("{other:?} is no queue pair"),
+        }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Its transport.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// What it was made with.
+    #[must_use]
+    pub fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    /// The shared receive queue's handle, if it has one.
+    #[must_use]
+    pub fn srq(&self) -> Option<SrqHandle> {
+        self.srq.as_ref().map(Srq::handle)
+    }
+
+    /// After the kernel took it to RESET: nothing is posted any more. What was goes home once the completion queues have been
+    /// polled.
+    pub fn was_reset(&mut self) {
+        self.leave_homes();
+        let ((send, send_consumer), recv) = sides(&self.sizes);
+        let (recv, recv_consumer) = recv.unzip();
+        let poster = self.poster();
+        poster.let_go();
+        poster.send = send;
+        poster.recv = recv;
+        poster.small_fence = false;
+        poster.record.store(FIRST, 0);
+        poster.record.store(SECOND, 0);
+        self.enrol(send_consumer, recv_consumer);
+    }
+}
+
+impl<T> Drop for Qp<T> {
+    fn drop(&mut self) {
+        let destroyed = self.object.destroy_now();
+        self.leave_homes();
+        let parts = self.parts.take();
+        if destroyed {
+            if let Some((poster, _)) = &parts {
+                poster.let_go();
+            }
+        } else {
+            // The device may still use all of it, and the queues that it completes on.
+            std::mem::forget(parts);
+            std::mem::forget(self.send_home.take());
+            std::mem::forget(self.recv_home.take());
+            std::mem::forget(self.srq.take());
+            std::mem::forget(self.kept.take());
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Addresses: where datagrams go.
+
+use pollux_pmd_mlx::rdma::post::Address;
+use pollux_uverbs::AhHandle;
+use pollux_uverbs::abi::memory::{AhAttr, GlobalRoute};
+
+use crate::context::Driver;
+use crate::pd::Pd;
+use crate::{VerbsError, Wc};
+
+/// A path to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// GID of the destination.
+    pub gid: [u8; 16],
+    /// Our GID, by index.
+    pub gid_index: u8,
+    /// Our port, from 1.
+    pub port: u8,
+    /// Service level.
+    pub service_level: u8,
+    /// Traffic class.
+    pub traffic_class: u8,
+    /// Hop limit.
+    pub hop_limit: u8,
+    /// Flow label, of which the UDP port of the sender follows.
+    pub flow_label: u32,
+    /// Rate, as code; 0 is the port's.
+    pub rate: u8,
+    /// Local identifier of the destination; nothing with Ethernet.
+    pub lid: u16,
+}
+
+impl Path {
+    /// To a GID, from our GID of that index.
+    #[must_use]
+    pub fn new(gid: [u8; 16], gid_index: u8) -> Self {
+        Self {
+            gid,
+            gid_index,
+            port: 1,
+            service_level: 0,
+            traffic_class: 0,
+            hop_limit: 64,
+            flow_label: 0,
+            rate: 0,
+            lid: 0,
+        }
+    }
+
+    /// Back to whom a datagram came from; `header` is the 40 bytes before its data. `None` where they are no header.
+    /// Source: rdma-core `libibverbs/verbs.c`, `ibv_init_ah_from_wc`; with RoCE v2 over IPv4 the last 20 of the 40 bytes are
+    /// its header.
+    #[must_use]
+    pub fn back(wc: &Wc<'_, '_>, header: &[u8], gid_index: u8) -> Option<Self> {
+        let header: &[u8; 40] = header.first_chunk()?;
+        if !wc.has_global_header() {
+            return None;
+        }
+        let mut path = Self::new([0; 16], gid_index);
+        path.service_level = wc.service_level();
+        if header[0] >> 4 == 6 {
+            path.gid.copy_from_slice(&header[8..24]);
+            let word = u32::from_be_bytes([header[0], header[1], header[2], header[3]]);
+            path.flow_label = word & 0xf_ffff;
+            path.traffic_class = (word >> 20) as u8;
+        } else if header[20] >> 4 == 4 {
+            path.gid[10..12].fill(0xff);
+            path.gid[12..].copy_from_slice(&header[32..36]);
+            path.traffic_class = header[21];
+        } else {
+            return None;
+        }
+        Some(path)
+    }
+
+    pub(crate) fn attributes(&self) -> AhAttr {
+        AhAttr {
+            grh: GlobalRoute {
+                dgid: self.gid,
+                flow_label: self.flow_label,
+                sgid_index: self.gid_index,
+                hop_limit: self.hop_limit,
+                traffic_class: self.traffic_class,
+                ..GlobalRoute::default()
+            },
+            dlid: self.lid,
+            sl: self.service_level,
+            static_rate: self.rate,
+            is_global: 1,
+            port_num: self.port,
+            ..AhAttr::default()
+        }
+    }
+}
+
+/// An address handle: a path, ready to be posted.
+#[derive(Debug)]
+pub struct Ah {
+    pub(crate) address: Address,
+    handle: Option<AhHandle>,
+    pd: Pd,
+}
+
+impl Ah {
+    /// Makes an address handle; the kernel finds the MAC of the destination.
+    ///
+    /// # Errors
+    /// A GID index without an entry, nobody who has the destination, or what the kernel says.
+    pub fn new(pd: &Pd, path: &Path) -> Result<Self, VerbsError> {
+        let (address, handle) = match pd.context().driver() {
+            Driver::Mlx5(hca) => hca.address(pd.handle(), &path.attributes())?,
+        };
+        Ok(Self { address, handle, pd: pd.clone() })
+    }
+}
+
+impl Drop for Ah {
+    fn drop(&mut self) {
+        if let Some(handle) = self.handle
+            && let Err(error) = self.pd.context().uverbs().destroy_ah(handle)
+        {
+            tracing::warn!("{}: {error}", self.pd.context().name());
+        }
+    }
+}

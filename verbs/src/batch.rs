@@ -1,0 +1,290 @@
+//! Posting: sends in a batch that ends in one doorbell, receives in lists.
+
+use std::ops::Range;
+
+use pollux_pmd_mlx::rdma::post as mlx5;
+use pollux_pmd_mlx::rdma::post::PostError;
+use pollux_pmd_mlx::rdma::srq as mlx5_srq;
+
+use crate::ah::Ah;
+use crate::mr::{Attached, Mr, Piece};
+use crate::mw::{Mw, next_rkey};
+use crate::{Access, MwType};
+
+#[derive(Debug)]
+enum Side<'q> {
+    Mlx5(mlx5::Batch<'q, Piece>),
+}
+
+/// Sends that go to the device together, with one doorbell: [`ring`](Self::ring). Dropped without, none of them is posted, and
+/// what they were given goes home.
+///
+/// An operation opens a request; what follows it until the next one describes it. What is wrong is told by [`ring`](Self::ring),
+/// of the first that is.
+#[derive(Debug)]
+#[must_use = "nothing is posted without `ring`"]
+pub struct Batch<'q> {
+    side: Side<'q>,
+    attached: &'q mut Attached,
+    /// A piece of a region that is not inside it.
+    outside: bool,
+}
+
+macro_rules! requests {
+    ($($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*);)*) => {
+        impl Batch<'_> {
+            $($(#[$doc])*
+            #[inline(always)]
+            pub fn $name(&mut self, $($argument: $type),*) -> &mut Self {
+                match &mut self.side {
+                    Side::Mlx5(batch) => { batch.$name($($argument),*); }
+                }
+                self
+            })*
+        }
+    };
+}
+
+requests! {
+    /// A message.
+    send(id: u64);
+    /// A message that invalidates a key of the peer.
+    send_invalidate(id: u64, rkey: u32);
+    /// Writes to the peer's memory.
+    write(id: u64, address: u64, rkey: u32);
+    /// Reads the peer's memory into the pieces, over the bytes that they have.
+    read(id: u64, address: u64, rkey: u32);
+    /// Puts `swap` in the place of 8 bytes of the peer's memory if they are `compare`; what they were goes to the one piece
+    /// of 8 bytes, in the processor's order.
+    compare_swap(id: u64, address: u64, rkey: u32, compare: u64, swap: u64);
+    /// Adds to 8 bytes of the peer's memory; what they were goes to the one piece of 8 bytes, in the processor's order.
+    fetch_add(id: u64, address: u64, rkey: u32, add: u64);
+    /// Invalidates a key of ours.
+    invalidate(id: u64, key: u32);
+    /// To which of the peer's shared receive queues a request of XRC goes.
+    to_srq(number: u32);
+    /// 4 bytes that go along, of a message or a write.
+    imm(value: u32);
+    /// It makes a completion. Requests before it that make none are done when it is.
+    signalled();
+    /// The peer is asked to raise an event.
+    solicited();
+    /// It waits for reads and atomics before it.
+    fenced();
+    /// The bytes stand in the request: they are copied now.
+    inline(bytes: &[u8]);
+}
+
+impl<'q> Batch<'q> {
+    #[inline(always)]
+    pub(crate) fn mlx5(batch: mlx5::Batch<'q, Piece>, attached: &'q mut Attached) -> Self {
+        Self { side: Side::Mlx5(batch), attached, outside: false }
+    }
+
+    /// To whom a datagram goes.
+    #[inline(always)]
+    pub fn to(&mut self, ah: &Ah, qpn: u32, qkey: u32) -> &mut Self {
+        match &mut self.side {
+            Side::Mlx5(batch) => {
+                batch.to(&ah.address, qpn, qkey);
+            }
+        }
+        self
+    }
+
+    /// A buffer or mbuf that goes along, and comes back with the completion.
+    #[inline(always)]
+    pub fn piece(&mut self, piece: impl Into<Piece>) -> &mut Self {
+        match &mut self.side {
+            Side::Mlx5(batch) => {
+                batch.piece(piece.into());
+            }
+        }
+        self
+    }
+
+    /// A piece of a region, which the queue keeps from now on.
+    #[inline(always)]
+    pub fn mr(&mut self, mr: &Mr, range: Range<usize>) -> &mut Self {
+        let Some(held) = mr.span(range) else {
+            self.outside = true;
+            return self;
+        };
+        self.attached.keep(mr);
+        match &mut self.side {
+            Side::Mlx5(batch) => {
+                batch.lasting(&held);
+            }
+        }
+        self
+    }
+
+    /// Opens a window on a part of a region to peers, under the window's next key, or closes it where the part is empty. A
+    /// window of type 2 serves the peer of this queue pair alone, and must be closed before it is opened again.
+    pub fn bind(
+        &mut self,
+        id: u64,
+        window: &mut Mw,
+        mr: &Mr,
+        range: Range<usize>,
+        access: Access,
+    ) -> &mut Self {
+        let Some(held) = mr.span(range) else {
+            self.outside = true;
+            return self;
+        };
+        self.attached.keep(mr);
+        let next = next_rkey(window.rkey());
+        match &mut self.side {
+            Side::Mlx5(batch) => {
+                let how = mlx5::Window {
+                    key: window.rkey(),
+                    next_key: next,
+                    bound_to_queue: window.kind() == MwType::Type2,
+                    access: mlx5::Window::access(access),
+                    zero_based: access.contains(Access::ZERO_BASED),
+                };
+                batch.bind(id, &how, &held);
+            }
+        }
+        window.bind(mr, next);
+        self
+    }
+
+    /// Requests so far.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        match &self.side {
+            Side::Mlx5(batch) => batch.count(),
+        }
+    }
+
+    /// Posts them all, with one doorbell. How many they were.
+    ///
+    /// # Errors
+    /// What was wrong with the first that could not be posted; then none is, and what they were given goes home.
+    #[inline(always)]
+    pub fn ring(self) -> Result<u32, PostError> {
+        if self.outside {
+            return Err(OUTSIDE);
+        }
+        match self.side {
+            Side::Mlx5(batch) => batch.ring(),
+        }
+    }
+
+    /// Posts nothing, and gives back what the requests were given.
+    pub fn abort(self) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        match self.side {
+            Side::Mlx5(batch) => batch.abort(|piece| pieces.push(piece)),
+        }
+        pieces.reverse();
+        pieces
+    }
+}
+
+const OUTSIDE: PostError = PostError::Incomplete("a piece that is not inside its memory region");
+
+#[derive(Debug)]
+enum ReceiveSide<'q> {
+    Mlx5(mlx5::Receives<'q, Piece>),
+    Mlx5Shared(mlx5_srq::SrqReceives<'q, Piece>),
+}
+
+/// Receives that go to the device together: [`ring`](Self::ring). Dropped without, none of them is posted, and what they were
+/// given goes home.
+#[derive(Debug)]
+#[must_use = "nothing is posted without `ring`"]
+pub struct Receives<'q> {
+    side: ReceiveSide<'q>,
+    attached: &'q mut Attached,
+    outside: bool,
+}
+
+impl<'q> Receives<'q> {
+    #[inline(always)]
+    pub(crate) fn mlx5(receives: mlx5::Receives<'q, Piece>, attached: &'q mut Attached) -> Self {
+        Self { side: ReceiveSide::Mlx5(receives), attached, outside: false }
+    }
+
+    pub(crate) fn mlx5_shared(
+        receives: mlx5_srq::SrqReceives<'q, Piece>,
+        attached: &'q mut Attached,
+    ) -> Self {
+        Self { side: ReceiveSide::Mlx5Shared(receives), attached, outside: false }
+    }
+
+    /// A receive into a buffer or mbuf. It comes back with the completion, and has the length of what was received.
+    #[inline(always)]
+    pub fn piece(&mut self, id: u64, piece: impl Into<Piece>) -> &mut Self {
+        match &mut self.side {
+            ReceiveSide::Mlx5(receives) => {
+                receives.piece(id, piece.into());
+            }
+            ReceiveSide::Mlx5Shared(receives) => {
+                receives.piece(id, piece.into());
+            }
+        }
+        self
+    }
+
+    /// A receive into several, one after the other.
+    #[inline(always)]
+    pub fn pieces<P: Into<Piece>>(&mut self, id: u64, pieces: impl IntoIterator<Item = P>) -> &mut Self {
+        let pieces = pieces.into_iter().map(Into::into);
+        match &mut self.side {
+            ReceiveSide::Mlx5(receives) => {
+                receives.pieces(id, pieces);
+            }
+            ReceiveSide::Mlx5Shared(receives) => {
+                receives.pieces(id, pieces);
+            }
+        }
+        self
+    }
+
+    /// A receive into a piece of a region, which the queue keeps from now on.
+    #[inline(always)]
+    pub fn mr(&mut self, id: u64, mr: &Mr, range: Range<usize>) -> &mut Self {
+        let Some(held) = mr.span(range) else {
+            self.outside = true;
+            return self;
+        };
+        self.attached.keep(mr);
+        match &mut self.side {
+            ReceiveSide::Mlx5(receives) => {
+                receives.lasting(id, &held);
+            }
+            ReceiveSide::Mlx5Shared(receives) => {
+                receives.lasting(id, &held);
+            }
+        }
+        self
+    }
+
+    /// Posts them all. How many they were.
+    ///
+    /// # Errors
+    /// What was wrong with the first that could not be posted; then none is, and what they were given goes home.
+    #[inline(always)]
+    pub fn ring(self) -> Result<u32, PostError> {
+        if self.outside {
+            return Err(OUTSIDE);
+        }
+        match self.side {
+            ReceiveSide::Mlx5(receives) => receives.ring(),
+            ReceiveSide::Mlx5Shared(receives) => receives.ring(),
+        }
+    }
+
+    /// Posts nothing, and gives back what the requests were given.
+    pub fn abort(self) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        match self.side {
+            ReceiveSide::Mlx5(receives) => receives.abort(|piece| pieces.push(piece)),
+            ReceiveSide::Mlx5Shared(receives) => receives.abort(|piece| pieces.push(piece)),
+        }
+        pieces
+    }
+}

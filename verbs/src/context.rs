@@ -1,0 +1,270 @@
+//! Devices: found, opened, asked what they are.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pollux_eal::memory::Memory;
+use pollux_eal::region::Zone;
+use pollux_eal::topology::SocketId;
+use pollux_pmd_mlx::clock::AdapterClock;
+use pollux_pmd_mlx::context::{Device as Mlx5Device, Opening};
+use pollux_pmd_mlx::rdma::hca::Hca;
+use pollux_uverbs::abi::flags::LinkLayer;
+use pollux_uverbs::abi::object::driver;
+use pollux_uverbs::discovery::{self, Device};
+use pollux_uverbs::{Channel, Driver as Data, PdHandle};
+
+use crate::event::Event;
+use crate::{DeviceAttributes, Gid, PortAttributes, VerbsError};
+
+/// Who drives a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Provider {
+    /// ConnectX adapters, and the model of one.
+    Mlx5,
+}
+
+/// How to open a device.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where rings and buffers come from.
+    pub memory: Memory,
+    /// NUMA node for them.
+    pub socket: Option<SocketId>,
+    /// Pages between the process's addresses and those that the device is told. 0 but in tests, where a confusion of the two
+    /// shall lead nowhere.
+    pub address_shift_pages: u64,
+    /// Where sysfs describes the device, for what older kernels do not tell otherwise.
+    pub sysfs: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { memory: Memory::ordinary(), socket: None, address_shift_pages: 0, sysfs: None }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum Driver {
+    Mlx5(Hca),
+}
+
+#[derive(Debug)]
+struct Inner {
+    driver: Driver,
+    options: Options,
+    objects: AtomicU64,
+}
+
+/// An open device. Clones are handles; everything made of it keeps it open.
+#[derive(Clone, Debug)]
+pub struct Context(Arc<Inner>);
+
+/// All RDMA devices that the kernel tells of, below a root: `/` but in tests.
+///
+/// # Errors
+/// No RDMA in this kernel, or a sysfs that is not as expected.
+pub fn devices(root: &Path) -> Result<Vec<Device>, VerbsError> {
+    discovery::devices(root).map_err(VerbsError::Discovery)
+}
+
+/// The device of that name, file, PCI address or interface.
+///
+/// # Errors
+/// None or several answer to it; the error lists what is there.
+pub fn find(root: &Path, wanted: &str) -> Result<Device, VerbsError> {
+    discovery::find(root, wanted).map_err(VerbsError::Discovery)
+}
+
+impl Context {
+    /// Opens a device of the kernel's.
+    ///
+    /// # Errors
+    /// A driver that is not known here, no right to open its file, or what the kernel says.
+    pub fn open_device(device: &Device, options: Options) -> Result<Self, VerbsError> {
+        let provider = match device.driver_id() {
+            Some(driver::MLX5) => Provider::Mlx5,
+            _ => {
+                let driver = device.driver.clone().unwrap_or_else(|| "none".into());
+                return Err(VerbsError::Driver { device: device.ibdev.clone(), driver });
+            }
+        };
+        let channel = device.open().map_err(VerbsError::Discovery)?;
+        let options = Options { sysfs: Some(device.sysfs.clone()), ..options };
+        Self::open(channel, provider, options)
+    }
+
+    /// Opens whatever answers like a device's file: the file itself or a model.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn open(channel: Arc<dyn Channel>, provider: Provider, options: Options) -> Result<Self, VerbsError> {
+        let driver = match provider {
+            Provider::Mlx5 => {
+                let opening = Opening {
+                    devx: false,
+                    relaxed_ordering: false,
+                    memlock: None,
+                    address_shift_pages: options.address_shift_pages,
+                    register_met: false,
+                    memory: options.memory.clone(),
+                    socket: options.socket,
+                };
+                Driver::Mlx5(Hca::new(Mlx5Device::open(channel, opening)?))
+            }
+        };
+        Ok(Self(Arc::new(Inner { driver, options, objects: AtomicU64::new(1) })))
+    }
+
+    pub(crate) fn driver(&self) -> &Driver {
+        &self.0.driver
+    }
+
+    /// The kernel's side of it.
+    #[must_use]
+    pub fn uverbs(&self) -> &pollux_uverbs::Context {
+        match &self.0.driver {
+            Driver::Mlx5(hca) => hca.device().context(),
+        }
+    }
+
+    /// Who drives it.
+    #[must_use]
+    pub fn provider(&self) -> Provider {
+        match self.0.driver {
+            Driver::Mlx5(_) => Provider::Mlx5,
+        }
+    }
+
+    /// What it is, for messages.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.uverbs().channel().describe()
+    }
+
+    /// How it was opened.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.0.options
+    }
+
+    /// A number that names an object in events.
+    pub(crate) fn object_number(&self) -> u64 {
+        self.0.objects.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Memory of the context's own kind: where queues and buffers are reserved too. It is not registered.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn reserve(&self, bytes: usize) -> Result<Zone, VerbsError> {
+        let name = format!("verbs {:p} {}", Arc::as_ptr(&self.0), self.object_number());
+        let memory = &self.0.options.memory;
+        let sized = |socket| memory.reserve(&name, bytes.max(1), pollux_eal::region::PAGE_BYTES, socket);
+        let socket = self.0.options.socket;
+        sized(socket)
+            .or_else(|error| if socket.is_some() { sized(None) } else { Err(error) })
+            .map_err(|source| VerbsError::Memory { what: "reserve memory", source })
+    }
+
+    pub(crate) fn alloc_pd(&self) -> Result<PdHandle, VerbsError> {
+        match &self.0.driver {
+            Driver::Mlx5(hca) => Ok(hca.alloc_pd()?),
+        }
+    }
+
+    /// What the device can do.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn device(&self) -> Result<DeviceAttributes, VerbsError> {
+        self.uverbs().query_device(Data::none()).map_err(VerbsError::kernel("ask what the device can do"))
+    }
+
+    /// A port, from 1.
+    ///
+    /// # Errors
+    /// What the kernel says: `EINVAL` for a port that is not there.
+    pub fn port(&self, port: u8) -> Result<PortAttributes, VerbsError> {
+        self.uverbs().query_port(port).map_err(VerbsError::kernel("ask for a port's state"))
+    }
+
+    /// An entry of a port's GID table; `None` where it is empty.
+    ///
+    /// # Errors
+    /// What the kernel says: `EINVAL` for an index that is not there.
+    pub fn gid(&self, port: u8, index: u32) -> Result<Option<Gid>, VerbsError> {
+        self.uverbs().query_gid(port.into(), index).map_err(VerbsError::kernel("ask for a GID"))
+    }
+
+    /// All entries of all ports that are not empty.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn gids(&self) -> Result<Vec<Gid>, VerbsError> {
+        self.uverbs().query_gid_table().map_err(VerbsError::kernel("ask for the GIDs"))
+    }
+
+    /// An entry of a port's table of partition keys. Ports of Ethernet have the default one alone; of others sysfs tells it.
+    /// Source: rdma-core `libibverbs/verbs.c`, `ibv_query_pkey`; Linux `drivers/infiniband/hw/mlx5/main.c`,
+    /// `mlx5_ib_query_pkey`.
+    ///
+    /// # Errors
+    /// An index that is not there, or what the kernel says.
+    pub fn pkey(&self, port: u8, index: u16) -> Result<u16, VerbsError> {
+        let attributes = self.port(port)?.legacy_resp;
+        if index >= attributes.pkey_tbl_len.max(1) {
+            return Err(VerbsError::Range {
+                what: "partition key index",
+                value: index.into(),
+                allowed: format!("the port has {}", attributes.pkey_tbl_len.max(1)),
+            });
+        }
+        if LinkLayer(attributes.link_layer) == LinkLayer::ETHERNET {
+            return Ok(0xffff);
+        }
+        let unknown = |why: String| VerbsError::Unsupported { what: "partition key", why };
+        let folder = self.0.options.sysfs.as_ref().ok_or_else(|| unknown("sysfs was not told".into()))?;
+        let path = folder.join(format!("ports/{port}/pkeys/{index}"));
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| unknown(format!("{}: {error}", path.display())))?;
+        let text = text.trim();
+        u16::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16)
+            .map_err(|_| unknown(format!("{}: {text:?} is no number", path.display())))
+    }
+
+    /// Maps the device's clock.
+    ///
+    /// # Errors
+    /// Where the kernel or the device tells none.
+    pub fn clock(&self) -> Result<AdapterClock, VerbsError> {
+        match &self.0.driver {
+            Driver::Mlx5(hca) => AdapterClock::open(hca.device())
+                .map_err(|error| VerbsError::Unsupported { what: "device clock", why: error.to_string() }),
+        }
+    }
+
+    /// Completion vectors (interrupts) that completion queues can be spread over.
+    #[must_use]
+    pub fn comp_vectors(&self) -> u32 {
+        self.uverbs().comp_vectors()
+    }
+
+    /// The next asynchronous event, if there is one; never waits.
+    ///
+    /// # Errors
+    /// [`EIO`](pollux_uverbs::Errno::EIO) when the device was removed.
+    pub fn next_event(&self) -> Result<Option<Event>, VerbsError> {
+        let event = self.uverbs().events().next().map_err(VerbsError::kernel("read events"))?;
+        Ok(event.map(Event::from))
+    }
+
+    /// What becomes readable when there is an event.
+    #[must_use]
+    pub fn events_fd(&self) -> BorrowedFd<'_> {
+        self.uverbs().events().as_fd()
+    }
+}

@@ -1,0 +1,287 @@
+//! Completion queues and completions.
+
+use pollux_pmd_mlx::rdma::cq::{self as mlx5_cq, CqSpec};
+use pollux_pmd_mlx::rdma::poll as mlx5_poll;
+use pollux_uverbs::CqHandle;
+
+use crate::context::Driver;
+use crate::event::CompletionChannel;
+use crate::mr::Piece;
+use crate::{Context, VerbsError, WcOpcode, WcStatus};
+
+#[derive(Debug)]
+pub(crate) enum Side {
+    Mlx5(mlx5_poll::Poller<Piece>),
+}
+
+/// What completion queue to make.
+#[derive(Clone, Debug)]
+pub struct CqOptions {
+    /// Completions that it shall have room for.
+    pub entries: u32,
+    /// Where it tells that it has something.
+    pub channel: Option<CompletionChannel>,
+    /// Completion vector, below [`Context::comp_vectors`].
+    pub vector: u32,
+    /// Completions of 128 bytes, of which the processor's caches take two lines at once.
+    pub wide: bool,
+    /// The device need not look whether there is room.
+    pub ignore_overrun: bool,
+}
+
+impl CqOptions {
+    /// A queue with room for so many completions, and nothing else.
+    #[must_use]
+    pub fn new(entries: u32) -> Self {
+        Self { entries, channel: None, vector: 0, wide: false, ignore_overrun: false }
+    }
+
+    /// With a channel.
+    #[must_use]
+    pub fn channel(self, channel: &CompletionChannel) -> Self {
+        Self { channel: Some(channel.clone()), ..self }
+    }
+}
+
+/// A completion queue, for any number of queue pairs and both directions. It belongs to whoever polls it; queue pairs that
+/// complete here keep the device's part.
+#[derive(Debug)]
+pub struct Cq {
+    pub(crate) side: Side,
+    id: u64,
+    channel: Option<CompletionChannel>,
+    context: Context,
+}
+
+impl Cq {
+    /// A completion queue of a device.
+    ///
+    /// # Errors
+    /// More entries than the device has, no memory, or what the kernel says.
+    pub fn new(context: &Context, options: CqOptions) -> Result<Self, VerbsError> {
+        let id = context.object_number();
+        let channel = options.channel.as_ref().map(|channel| &*channel.channel);
+        let spec = CqSpec {
+            entries: options.entries,
+            entry_bytes: if options.wide { 128 } else { 64 },
+            channel,
+            vector: options.vector,
+            user_handle: id,
+            ignore_overrun: options.ignore_overrun,
+        };
+        let side = match context.driver() {
+            Driver::Mlx5(hca) => Side::Mlx5(mlx5_cq::create(hca, &spec)?),
+        };
+        Ok(Self { side, id, channel: options.channel, context: context.clone() })
+    }
+
+    /// What events call it.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Its channel, if it has one.
+    #[must_use]
+    pub fn channel(&self) -> Option<&CompletionChannel> {
+        self.channel.as_ref()
+    }
+
+    pub(crate) fn mlx5(&self) -> &mlx5_poll::Poller<Piece> {
+        match &self.side {
+            Side::Mlx5(poller) => poller,
+        }
+    }
+
+    pub(crate) fn handle(&self) -> CqHandle {
+        match &self.side {
+            Side::Mlx5(poller) => poller.handle(),
+        }
+    }
+
+    /// Completions that it has room for.
+    #[must_use]
+    pub fn entries(&self) -> u32 {
+        match &self.side {
+            Side::Mlx5(poller) => poller.capacity(),
+        }
+    }
+
+    /// Takes up to `max` completions, calling `each` with every one. How many. No system call, no allocation, no lock.
+    #[inline]
+    pub fn poll(&mut self, max: usize, mut each: impl FnMut(&mut Wc<'_, '_>)) -> usize {
+        match &mut self.side {
+            Side::Mlx5(poller) => poller.poll(max, |wc| each(&mut Wc(WcSide::Mlx5(wc)))),
+        }
+    }
+
+    /// Asks for an event on its channel at the next completion, or the next solicited one or error. What is there already makes
+    /// none: poll once more before waiting.
+    ///
+    /// # Errors
+    /// It has no channel.
+    pub fn notify(&mut self, solicited_only: bool) -> Result<(), VerbsError> {
+        let armed = self.channel.is_some()
+            && match &mut self.side {
+                Side::Mlx5(poller) => poller.arm(solicited_only),
+            };
+        if armed {
+            return Ok(());
+        }
+        Err(VerbsError::Unsupported {
+            what: "completion events",
+            why: "the queue was made without a channel".into(),
+        })
+    }
+
+    /// Says that an event of it was read from the channel.
+    pub fn event_taken(&mut self) {
+        match &mut self.side {
+            Side::Mlx5(poller) => poller.event_taken(),
+        }
+    }
+
+    /// Changes how many completions it has room for. None is lost.
+    ///
+    /// # Errors
+    /// Too few for those that are there, too many for the device, or what the kernel says.
+    pub fn resize(&mut self, entries: u32) -> Result<(), VerbsError> {
+        match (&mut self.side, self.context.driver()) {
+            (Side::Mlx5(poller), Driver::Mlx5(hca)) => Ok(poller.resize(hca, entries)?),
+        }
+    }
+
+    /// Has events come after `count` completions or `period_us` microseconds only.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn moderate(&self, count: u16, period_us: u16) -> Result<(), VerbsError> {
+        self.context
+            .uverbs()
+            .moderate_cq(self.handle(), count, period_us)
+            .map_err(VerbsError::kernel("moderate a completion queue"))
+    }
+
+    /// Completions that made no sense, or whose queue nobody knows, and were skipped.
+    #[must_use]
+    pub fn strange(&self) -> u64 {
+        match &self.side {
+            Side::Mlx5(poller) => poller.strange(),
+        }
+    }
+}
+
+enum WcSide<'w, 'c> {
+    Mlx5(&'w mut mlx5_poll::Wc<'c, Piece>),
+}
+
+/// A completion. Its fields are read from the device's entry when they are asked for. What the request took along is there to
+/// be [taken](Self::take); the rest goes home to its pools.
+pub struct Wc<'w, 'c>(WcSide<'w, 'c>);
+
+impl std::fmt::Debug for Wc<'_, '_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Wc")
+            .field("id", &self.id())
+            .field("status", &self.status())
+            .field("opcode", &self.opcode())
+            .field("qpn", &self.qpn())
+            .finish_non_exhaustive()
+    }
+}
+
+macro_rules! lazily {
+    ($($(#[$doc:meta])* $name:ident = $from:ident: $type:ty;)*) => {
+        impl Wc<'_, '_> {
+            $($(#[$doc])*
+            #[must_use]
+            #[inline(always)]
+            pub fn $name(&self) -> $type {
+                match &self.0 {
+                    WcSide::Mlx5(wc) => wc.$from(),
+                }
+            })*
+        }
+    };
+}
+
+lazily! {
+    /// The word that the request was posted with.
+    id = id: u64;
+    /// How it ended.
+    status = status: WcStatus;
+    /// What it is of. Of a failed receive it says nothing but that.
+    opcode = operation: WcOpcode;
+    /// The queue pair's number.
+    qpn = number: u32;
+    /// Bytes received (with the 40 bytes of header of a datagram), read or swapped.
+    bytes = bytes: u32;
+    /// Whether it is a receive.
+    is_receive = is_receive: bool;
+    /// The sender's queue pair, of a datagram.
+    source_qpn = source: u32;
+    /// Whether 40 bytes of header stand before a datagram.
+    has_global_header = has_global_header: bool;
+    /// Service level.
+    service_level = service_level: u8;
+    /// Local identifier of the sender.
+    source_lid = source_lid: u16;
+    /// When it happened, in ticks of the device.
+    timestamp = timestamp: u64;
+    /// Whether the sender asked for an event.
+    is_solicited = is_solicited: bool;
+}
+
+impl Wc<'_, '_> {
+    /// Whether it went well.
+    #[must_use]
+    #[inline(always)]
+    pub fn is_ok(&self) -> bool {
+        self.status() == WcStatus::SUCCESS
+    }
+
+    /// Immediate data, if it carries some.
+    #[must_use]
+    #[inline(always)]
+    pub fn imm(&self) -> Option<u32> {
+        match &self.0 {
+            WcSide::Mlx5(wc) => wc.has_imm().then(|| wc.imm()),
+        }
+    }
+
+    /// The key of ours that the message invalidated, if it did.
+    #[must_use]
+    #[inline(always)]
+    pub fn invalidated(&self) -> Option<u32> {
+        match &self.0 {
+            WcSide::Mlx5(wc) => wc.has_invalidated().then(|| wc.imm()),
+        }
+    }
+
+    /// The vendor's code of an error; 0 of a success.
+    #[must_use]
+    pub fn vendor_error(&self) -> u32 {
+        match &self.0 {
+            WcSide::Mlx5(wc) => wc.syndrome().map_or(0, |syndrome| syndrome.vendor.into()),
+        }
+    }
+
+    /// The next piece of what the request took along; of sends those of the requests before it as well that made no
+    /// completion, in order. A received one has its length.
+    #[inline]
+    pub fn take(&mut self) -> Option<Piece> {
+        match &mut self.0 {
+            WcSide::Mlx5(wc) => wc.take(),
+        }
+    }
+
+    /// As [`take`](Self::take), of buffers alone: other pieces go home.
+    #[inline]
+    pub fn take_buf(&mut self) -> Option<crate::Buf> {
+        loop {
+            if let Piece::Buf(buf) = self.take()? {
+                return Some(buf);
+            }
+        }
+    }
+}

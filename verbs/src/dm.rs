@@ -1,0 +1,77 @@
+//! Memory on the device.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pollux_pmd_mlx::rdma::dm::DeviceMemory;
+use pollux_uverbs::DmHandle;
+
+use crate::context::Driver;
+use crate::{Context, VerbsError};
+
+/// Memory on the device: copied to and from here, and, once [registered](crate::Mr::of_device), named by requests. Clones are
+/// handles; it is freed with the last one, regions counted.
+#[derive(Clone, Debug)]
+pub struct Dm(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    context: Context,
+    memory: Mutex<DeviceMemory>,
+    handle: DmHandle,
+    bytes: usize,
+}
+
+impl Dm {
+    /// Allocates device memory of at least so many bytes, at a multiple of `1 << log_align`.
+    ///
+    /// # Errors
+    /// The device has none left, or what the kernel says.
+    pub fn new(context: &Context, bytes: usize, log_align: u32) -> Result<Self, VerbsError> {
+        let memory = match context.driver() {
+            Driver::Mlx5(hca) => hca.device_memory(bytes, log_align)?,
+        };
+        let (handle, bytes) = (memory.handle(), memory.bytes());
+        Ok(Self(Arc::new(Inner { context: context.clone(), memory: Mutex::new(memory), handle, bytes })))
+    }
+
+    pub(crate) fn handle(&self) -> DmHandle {
+        self.0.handle
+    }
+
+    /// Its length.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.0.bytes
+    }
+
+    fn refused(at: usize, bytes: usize) -> VerbsError {
+        let allowed = format!("{bytes} bytes there are not words of 4 bytes inside it");
+        VerbsError::Range { what: "device memory at", value: at as u64, allowed }
+    }
+
+    /// Copies in, in words of 4 bytes.
+    ///
+    /// # Errors
+    /// Not words inside it.
+    pub fn write(&self, at: usize, source: &[u8]) -> Result<(), VerbsError> {
+        let mut memory = self.0.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        if memory.write(at, source) { Ok(()) } else { Err(Self::refused(at, source.len())) }
+    }
+
+    /// Copies out, in words of 4 bytes. Slow: each word crosses the bus and back.
+    ///
+    /// # Errors
+    /// Not words inside it.
+    pub fn read(&self, at: usize, target: &mut [u8]) -> Result<(), VerbsError> {
+        let memory = self.0.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        if memory.read(at, target) { Ok(()) } else { Err(Self::refused(at, target.len())) }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Err(error) = self.context.uverbs().free_dm(self.handle) {
+            tracing::warn!("{}: {error}", self.context.name());
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! RDMA: devices, memory, queues, requests and completions as owned values.
+//!
+//! ```text
+//!   Context ── Pd ──┬── Mr, Buffers ── Buf        memory; Mw, Dm beside it
+//!      │            ├── Qp ── batch(), receives()  requests: what they are given moves into the queue
+//!      │            ├── Srq ── receives()
+//!      │            └── Ah                         where datagrams go
+//!      ├── Cq ── poll(|wc| ...)                    completions: what was given comes back
+//!      ├── CompletionChannel, next_event()         what happens meanwhile; nothing waits
+//!      └── Xrcd
+//!   provider: mlx5 (a card, or its model), chosen when the context is opened
+//! ```
+//!
+//! Called by `apps` and `bringup`; calls `pmd-mlx` for queues, `uverbs` for the kernel, `mempool` for mbufs, `eal` for memory.
+//!
+//! # From open to poll
+//! The program that everybody begins with: open, register, create, connect, post, poll. Here both ends are in one process, on
+//! two models of a card and the cable between them.
+//!
+//! ```no_run
+//! use pollux_mlx5_model::Model;
+//! use pollux_mlx5_model::wire::Cable;
+//! use pollux_verbs::{Access, Buffers, Connection, Context, Cq, CqOptions, Options, Path, Pd, Provider, Qp, QpKind, QpOptions};
+//!
+//! struct End {
+//!     cq: Cq,
+//!     qp: Qp,
+//!     buffers: Buffers,
+//!     context: Context,
+//! }
+//!
+//! fn end(model: &Model) -> Result<End, Box<dyn std::error::Error>> {
+//!     let context = Context::open(model.open(), Provider::Mlx5, Options::default())?;      // open
+//!     let pd = Pd::new(&context)?;
+//!     let buffers = Buffers::new(&pd, 16, 4096)?;                                          // register
+//!     let cq = Cq::new(&context, CqOptions::new(64))?;                                     // create
+//!     let mut qp = Qp::new(&pd, &cq, &cq, &QpOptions::new(QpKind::Rc).inline(64))?;
+//!     qp.init(1, Access::empty())?;
+//!     Ok(End { cq, qp, buffers, context })
+//! }
+//!
+//! let (near, far) = Cable::pair();
+//! let models = [Model::builder("near").plugged(near).build()?, Model::builder("far").plugged(far).build()?];
+//! let (mut near, mut far) = (end(&models[0])?, end(&models[1])?);
+//!
+//! // Connect: each end is told the other's GID and number; by any means, here by looking.
+//! let (near_gid, far_gid) = (near.context.gid(1, 0)?.expect("a GID").gid, far.context.gid(1, 0)?.expect("a GID").gid);
+//! let (near_qpn, far_qpn) = (near.qp.qpn(), far.qp.qpn());
+//! near.qp.connect(&Connection::new(Path::new(far_gid, 0), far_qpn))?;
+//! far.qp.connect(&Connection::new(Path::new(near_gid, 0), near_qpn))?;
+//!
+//! // Post: the buffer moves into the queue.
+//! let mut receives = far.qp.receives().expect("it has a ring of its own");
+//! receives.piece(1, far.buffers.take().expect("a buffer"));
+//! receives.ring()?;
+//! let mut batch = near.qp.batch();
+//! batch.send(2).piece(near.buffers.filled(b"hello").expect("a buffer")).signalled();
+//! batch.ring()?;
+//!
+//! // Poll: it comes back.
+//! let mut received = None;
+//! while received.is_none() {
+//!     near.cq.poll(16, |wc| assert!(wc.is_ok(), "{wc:?}"));
+//!     far.cq.poll(16, |wc| received = wc.take_buf());
+//! }
+//! assert_eq!(received.as_deref(), Some(&b"hello"[..]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Memory
+//! There are two kinds, and the compiler keeps them apart.
+//!
+//! - A [`Buf`] (or an [`Mbuf`](pollux_mempool::Mbuf) of a pool that the domain knows) is owned: its bytes are a slice as long
+//!   as it is. Posting moves it into the queue; the completion gives it back ([`Wc::take`]). No peer has rights there. So
+//!   nobody can look at it, change it or free it while a device uses it:
+//!
+//!   ```compile_fail,E0382
+//!   # use pollux_verbs::{Buf, Qp};
+//!   fn posted_and_changed(qp: &mut Qp, mut buf: Buf) {
+//!       let mut batch = qp.batch();
+//!       batch.send(1).piece(buf).signalled();
+//!       batch.ring().unwrap();
+//!       buf[0] = 1; // moved into the queue
+//!   }
+//!   ```
+//!
+//!   ```compile_fail,E0382
+//!   # use pollux_verbs::{Buf, Qp};
+//!   fn posted_twice(qp: &mut Qp, buf: Buf) {
+//!       let mut receives = qp.receives().unwrap();
+//!       receives.piece(1, buf).piece(2, buf);
+//!       receives.ring().unwrap();
+//!   }
+//!   ```
+//!
+//!   ```compile_fail,E0505
+//!   # use pollux_verbs::{Buf, Qp};
+//!   fn posted_while_borrowed(qp: &mut Qp, buf: Buf) {
+//!       let head = &buf[..4];
+//!       qp.batch().send(1).piece(buf);
+//!       println!("{head:?}");
+//!   }
+//!   ```
+//!
+//! - An [`Mr`] is memory that peers may reach at any time, so nobody ever gets a reference into it: it is read and written by
+//!   copies. Requests may name parts of it; the queue keeps it from then on, and it is freed after the kernel has
+//!   deregistered it.
+//!
+//!   ```compile_fail,E0599
+//!   # use pollux_verbs::Mr;
+//!   fn lent_out(mr: &mut Mr) -> &mut [u8] {
+//!       mr.as_mut_slice()
+//!   }
+//!   ```
+//!
+//! Queues belong to whoever uses them: two threads cannot post to one, nor poll one, at the same time.
+//!
+//! ```compile_fail,E0499
+//! # use pollux_verbs::Qp;
+//! fn two_batches(qp: &mut Qp) {
+//!     let (mut one, mut two) = (qp.batch(), qp.batch());
+//!     one.send(1);
+//!     two.send(2);
+//! }
+//! ```
+//!
+//! ```compile_fail,E0521
+//! # use pollux_verbs::{Cq, Piece};
+//! fn completion_kept(cq: &mut Cq) {
+//!     let mut kept = None;
+//!     cq.poll(1, |wc| kept = Some(wc));
+//! }
+//! ```
+//!
+//! That holds for queues that are dropped early or forgotten. A dropped [`Qp`] is destroyed at the device first; only then goes
+//! what was posted, and it goes to its pools. If the kernel refuses to destroy it, nothing of it is ever freed. A forgotten one
+//! keeps all it has. Completion queues and shared receive queues stay, at the device, as long as queue pairs use them.
+//!
+//! # Cost
+//! Posting and polling make no system call, take no lock and allocate nothing; see `pmd-mlx::rdma`. The exceptions are the
+//! first time that a queue meets a region, and the first poll after a queue came or went.
+
+mod ah;
+mod batch;
+mod context;
+mod cq;
+mod dm;
+mod error;
+pub mod event;
+mod mr;
+mod mw;
+mod pd;
+mod qp;
+mod srq;
+mod state;
+mod xrcd;
+
+pub use ah::{Ah, Path};
+pub use batch::{Batch, Receives};
+pub use context::{Context, Options, Provider, devices, find};
+pub use cq::{Cq, CqOptions, Wc};
+pub use dm::Dm;
+pub use error::VerbsError;
+pub use event::{CompletionChannel, Element, Event};
+pub use mr::{Buf, Buffers, Mr, Piece};
+pub use mw::{Mw, next_rkey};
+pub use pd::Pd;
+pub use pollux_pmd_mlx::rdma::post::{Kind as QpKind, PostError};
+pub use pollux_pmd_mlx::rdma::status::{WcOpcode, WcStatus};
+pub use pollux_uverbs::Gid;
+pub use pollux_uverbs::abi::device::ExQueryDeviceResp as DeviceAttributes;
+pub use pollux_uverbs::abi::flags::{Access, QpState};
+pub use pollux_uverbs::abi::ioctl_verbs::QueryPortRespEx as PortAttributes;
+pub use pollux_uverbs::discovery::Device;
+pub use pollux_uverbs::event::AsyncKind;
+pub use pollux_uverbs::mw::MwType;
+pub use qp::{Connection, Qp, QpAttributes, QpOptions, QpSizes};
+pub use srq::{Srq, SrqOptions};
+pub use xrcd::Xrcd;

@@ -1,0 +1,136 @@
+//! Protection domains.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pollux_mempool::MbufPool;
+use pollux_pmd_mlx::key::{KeyRange, KeyTable, Keys};
+use pollux_uverbs::abi::flags::Access;
+use pollux_uverbs::mr::MrRequest;
+use pollux_uverbs::{Driver as Data, MrHandle, PdHandle};
+
+use crate::VerbsError;
+use crate::context::Context;
+
+/// Bytes of a page, by which the device's addresses may differ from the process's.
+const PAGE_BYTES: u64 = 4096;
+
+/// A protection domain: memory and queues of one go together. Clones are handles; everything made of it keeps it.
+///
+/// Every queue has doorbell registers of its own and belongs to one thread at a time, so there are no locks for a thread
+/// domain to save.
+#[derive(Clone, Debug)]
+pub struct Pd(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    context: Context,
+    handle: PdHandle,
+    keys: Arc<KeyTable>,
+    pools: Mutex<Vec<Pool>>,
+}
+
+/// A pool whose packets can be posted.
+#[derive(Debug)]
+struct Pool {
+    handles: Vec<MrHandle>,
+    pool: MbufPool,
+}
+
+impl Pd {
+    /// A protection domain of a device.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn new(context: &Context) -> Result<Self, VerbsError> {
+        let handle = context.alloc_pd()?;
+        let inner =
+            Inner { context: context.clone(), handle, keys: KeyTable::new(None), pools: Mutex::default() };
+        Ok(Self(Arc::new(inner)))
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.0.context
+    }
+
+    /// The kernel's handle.
+    #[must_use]
+    pub fn handle(&self) -> PdHandle {
+        self.0.handle
+    }
+
+    /// Whether both are the same domain.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// By how much the device's addresses of memory differ from the process's.
+    pub(crate) fn delta(&self) -> u64 {
+        self.0.context.options().address_shift_pages.wrapping_mul(PAGE_BYTES)
+    }
+
+    pub(crate) fn keys(&self) -> Keys {
+        Keys::new(Arc::clone(&self.0.keys))
+    }
+
+    /// Registers all of a pool's packet memory, so that its mbufs can be posted. It stays, and the pool too, as long as the
+    /// domain. No peer has rights there.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn add_pool(&self, pool: &MbufPool) -> Result<(), VerbsError> {
+        let mut pools = self.0.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        if pools.iter().any(|known| known.pool.id() == pool.id()) {
+            return Ok(());
+        }
+        let mut handles = Vec::new();
+        for region in pool.regions().iter().filter(|region| region.data) {
+            let (start, bytes) = (region.base.as_ptr().addr() as u64, region.bytes as u64);
+            let delta = self.delta();
+            let request = MrRequest {
+                pd: self.0.handle,
+                start,
+                length: bytes,
+                hca_va: start.wrapping_add(delta),
+                access: Access::LOCAL_WRITE,
+            };
+            match self.0.context.uverbs().reg_mr(&request, Data::none()) {
+                Ok(mr) => {
+                    handles.push(mr.handle);
+                    self.0.keys.insert(KeyRange { start, bytes, lkey: mr.lkey, delta });
+                }
+                Err(error) => {
+                    // What was registered so far goes with the domain.
+                    pools.push(Pool { handles, pool: pool.clone() });
+                    return Err(VerbsError::kernel("register packet memory")(error));
+                }
+            }
+        }
+        pools.push(Pool { handles, pool: pool.clone() });
+        Ok(())
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let context = self.context.uverbs();
+        for pool in self.pools.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            let mut all = true;
+            for handle in &pool.handles {
+                if let Err(error) = context.dereg_mr(*handle) {
+                    tracing::warn!("{}: {error}", self.context.name());
+                    all = false;
+                }
+            }
+            if !all {
+                // The device may still reach it: the pool's memory stays.
+                std::mem::forget(pool);
+            }
+        }
+        if let Err(error) = context.dealloc_pd(self.handle) {
+            tracing::warn!("{}: {error}", self.context.name());
+        }
+    }
+}

@@ -1,0 +1,587 @@
+//! Queue pairs: made, connected, asked, changed. What they post is in [`batch`](crate::Batch).
+
+use pollux_pmd_mlx::rdma::qp as mlx5_qp;
+use pollux_uverbs::abi::flags::{Access, QpFlags, QpMask, QpState};
+use pollux_uverbs::abi::queue_pair::{ModifyQp, QpDest, QueryQpResp};
+use pollux_uverbs::qp::QpHome;
+use pollux_uverbs::{Driver as Data, QpHandle};
+
+use crate::ah::Path;
+use crate::batch::{Batch, Receives};
+use crate::context::Driver;
+use crate::cq::Cq;
+use crate::mr::{Attached, Piece};
+use crate::pd::Pd;
+use crate::srq::{self, Srq};
+use crate::xrcd::Xrcd;
+use crate::{Context, QpKind, VerbsError, state};
+
+#[derive(Debug)]
+pub(crate) enum Side {
+    Mlx5(mlx5_qp::Qp<Piece>),
+}
+
+/// What queue pair to make.
+#[derive(Clone, Copy, Debug)]
+pub struct QpOptions {
+    /// Its transport.
+    pub kind: QpKind,
+    /// Sends that it shall have room for.
+    pub sends: u32,
+    /// Receives that it shall have room for.
+    pub receives: u32,
+    /// Pieces of memory of a send.
+    pub send_pieces: u32,
+    /// Pieces of memory of a receive.
+    pub recv_pieces: u32,
+    /// Inline bytes of a send.
+    pub inline: u32,
+    /// Every send makes a completion; otherwise those that ask for one.
+    pub all_signalled: bool,
+    /// Multicasts that it sends do not come back to it.
+    pub block_loopback: bool,
+    /// Small requests are copied to the device instead of being fetched.
+    pub blueflame: bool,
+}
+
+impl QpOptions {
+    /// Of a transport: 128 sends and receives of one piece, nothing inline.
+    #[must_use]
+    pub fn new(kind: QpKind) -> Self {
+        Self {
+            kind,
+            sends: 128,
+            receives: 128,
+            send_pieces: 1,
+            recv_pieces: 1,
+            inline: 0,
+            all_signalled: false,
+            block_loopback: false,
+            blueflame: true,
+        }
+    }
+
+    /// With so many sends and receives.
+    #[must_use]
+    pub fn depth(self, sends: u32, receives: u32) -> Self {
+        Self { sends, receives, ..self }
+    }
+
+    /// With so many inline bytes.
+    #[must_use]
+    pub fn inline(self, inline: u32) -> Self {
+        Self { inline, ..self }
+    }
+
+    /// With so many pieces of memory in sends and receives.
+    #[must_use]
+    pub fn pieces(self, send_pieces: u32, recv_pieces: u32) -> Self {
+        Self { send_pieces, recv_pieces, ..self }
+    }
+}
+
+/// What a queue pair has room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpSizes {
+    /// Sends of the longest kind.
+    pub sends: u32,
+    /// Receives; 0 where it has a shared queue, or receives nothing.
+    pub receives: u32,
+    /// Pieces of a send.
+    pub send_pieces: u32,
+    /// Pieces of a receive.
+    pub recv_pieces: u32,
+    /// Inline bytes of a send.
+    pub inline: u32,
+}
+
+/// Attributes to change. What is `None` stays.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct QpAttributes {
+    /// The state to go to.
+    pub state: Option<QpState>,
+    /// The state that it is in, where that may not be known.
+    pub current: Option<QpState>,
+    /// What peers may do.
+    pub access: Option<Access>,
+    /// Partition key, by index.
+    pub pkey_index: Option<u16>,
+    /// Port, from 1.
+    pub port: Option<u8>,
+    /// Queue key.
+    pub qkey: Option<u32>,
+    /// Where it goes.
+    pub path: Option<Path>,
+    /// Longest packet, as code: 1 is 256 bytes, 5 is 4096.
+    pub mtu: Option<u8>,
+    /// Time until a request is repeated: 4.096 microseconds times a power of two; 0 for ever.
+    pub timeout: Option<u8>,
+    /// Repetitions.
+    pub retries: Option<u8>,
+    /// Repetitions because the peer had no receive; 7 without end.
+    pub rnr_retries: Option<u8>,
+    /// First number of packets that come.
+    pub rq_psn: Option<u32>,
+    /// First number of packets that go.
+    pub sq_psn: Option<u32>,
+    /// Reads and atomics at once to the peer.
+    pub max_rd_atomic: Option<u8>,
+    /// Reads and atomics at once from the peer.
+    pub max_dest_rd_atomic: Option<u8>,
+    /// How long a peer shall wait that met no receive, as code.
+    pub min_rnr_timer: Option<u8>,
+    /// The peer's queue pair.
+    pub dest_qpn: Option<u32>,
+    /// Another path, its partition key and its timeout.
+    pub alternate: Option<(Path, u16, u8)>,
+    /// State of migration: 0 migrated, 1 to be rearmed, 2 armed.
+    pub migration: Option<u8>,
+    /// An event when all sends are done, on the way to SQD.
+    pub notify_drained: Option<bool>,
+    /// Rate in kbit/s.
+    pub rate_limit: Option<u32>,
+}
+
+impl QpAttributes {
+    /// To a state, with nothing else.
+    #[must_use]
+    pub fn state(state: QpState) -> Self {
+        Self { state: Some(state), ..Self::default() }
+    }
+
+    fn mask(&self) -> QpMask {
+        let given = [
+            (QpMask::STATE, self.state.is_some()),
+            (QpMask::CUR_STATE, self.current.is_some()),
+            (QpMask::ACCESS_FLAGS, self.access.is_some()),
+            (QpMask::PKEY_INDEX, self.pkey_index.is_some()),
+            (QpMask::PORT, self.port.is_some()),
+            (QpMask::QKEY, self.qkey.is_some()),
+            (QpMask::AV, self.path.is_some()),
+            (QpMask::PATH_MTU, self.mtu.is_some()),
+            (QpMask::TIMEOUT, self.timeout.is_some()),
+            (QpMask::RETRY_CNT, self.retries.is_some()),
+            (QpMask::RNR_RETRY, self.rnr_retries.is_some()),
+            (QpMask::RQ_PSN, self.rq_psn.is_some()),
+            (QpMask::SQ_PSN, self.sq_psn.is_some()),
+            (QpMask::MAX_QP_RD_ATOMIC, self.max_rd_atomic.is_some()),
+            (QpMask::MAX_DEST_RD_ATOMIC, self.max_dest_rd_atomic.is_some()),
+            (QpMask::MIN_RNR_TIMER, self.min_rnr_timer.is_some()),
+            (QpMask::DEST_QPN, self.dest_qpn.is_some()),
+            (QpMask::ALT_PATH, self.alternate.is_some()),
+            (QpMask::PATH_MIG_STATE, self.migration.is_some()),
+            (QpMask::EN_SQD_ASYNC_NOTIFY, self.notify_drained.is_some()),
+            (QpMask::RATE_LIMIT, self.rate_limit.is_some()),
+        ];
+        given.into_iter().filter(|(_, is)| *is).map(|(mask, _)| mask).collect()
+    }
+
+    fn values(&self) -> ModifyQp {
+        let alternate = self.alternate.as_ref();
+        ModifyQp {
+            dest: self.path.as_ref().map(destination).unwrap_or_default(),
+            alt_dest: alternate.map(|(path, ..)| destination(path)).unwrap_or_default(),
+            alt_pkey_index: alternate.map_or(0, |(_, pkey, _)| *pkey),
+            alt_timeout: alternate.map_or(0, |(.., timeout)| *timeout),
+            alt_port_num: alternate.map_or(0, |(path, ..)| path.port),
+            qkey: self.qkey.unwrap_or(0),
+            rq_psn: self.rq_psn.unwrap_or(0) & 0xff_ffff,
+            sq_psn: self.sq_psn.unwrap_or(0) & 0xff_ffff,
+            dest_qp_num: self.dest_qpn.unwrap_or(0),
+            qp_access_flags: self.access.unwrap_or_default().bits(),
+            pkey_index: self.pkey_index.unwrap_or(0),
+            qp_state: self.state.map_or(0, |state| state.0),
+            cur_qp_state: self.current.map_or(0, |state| state.0),
+            path_mtu: self.mtu.unwrap_or(0),
+            path_mig_state: self.migration.unwrap_or(0),
+            en_sqd_async_notify: u8::from(self.notify_drained.unwrap_or(false)),
+            max_rd_atomic: self.max_rd_atomic.unwrap_or(0),
+            max_dest_rd_atomic: self.max_dest_rd_atomic.unwrap_or(0),
+            min_rnr_timer: self.min_rnr_timer.unwrap_or(0),
+            port_num: self.port.unwrap_or(0),
+            timeout: self.timeout.unwrap_or(0),
+            retry_cnt: self.retries.unwrap_or(0),
+            rnr_retry: self.rnr_retries.unwrap_or(0),
+            ..ModifyQp::default()
+        }
+    }
+}
+
+fn destination(path: &Path) -> QpDest {
+    QpDest {
+        dgid: path.gid,
+        flow_label: path.flow_label,
+        dlid: path.lid,
+        sgid_index: path.gid_index,
+        hop_limit: path.hop_limit,
+        traffic_class: path.traffic_class,
+        sl: path.service_level,
+        static_rate: path.rate,
+        is_global: 1,
+        port_num: path.port,
+        ..QpDest::default()
+    }
+}
+
+/// What a connection is made with, beside the two ends. The values are those of rdma-core's examples.
+#[derive(Clone, Copy, Debug)]
+pub struct Connection {
+    /// Where the peer is.
+    pub path: Path,
+    /// The peer's queue pair.
+    pub qpn: u32,
+    /// First number of packets that come.
+    pub rq_psn: u32,
+    /// First number of packets that go.
+    pub sq_psn: u32,
+    /// Longest packet, as code: 1 is 256 bytes, 5 is 4096.
+    pub mtu: u8,
+    /// Reads and atomics at once to the peer.
+    pub max_rd_atomic: u8,
+    /// Reads and atomics at once from the peer.
+    pub max_dest_rd_atomic: u8,
+    /// How long a peer shall wait that met no receive, as code.
+    pub min_rnr_timer: u8,
+    /// Time until a request is repeated.
+    pub timeout: u8,
+    /// Repetitions.
+    pub retries: u8,
+    /// Repetitions because the peer had no receive.
+    pub rnr_retries: u8,
+}
+
+impl Connection {
+    /// To a queue pair of a peer.
+    #[must_use]
+    pub fn new(path: Path, qpn: u32) -> Self {
+        Self {
+            path,
+            qpn,
+            rq_psn: 0,
+            sq_psn: 0,
+            mtu: 3,
+            max_rd_atomic: 1,
+            max_dest_rd_atomic: 1,
+            min_rnr_timer: 12,
+            timeout: 14,
+            retries: 7,
+            rnr_retries: 7,
+        }
+    }
+}
+
+/// What a queue pair belongs to and receives through.
+#[derive(Debug)]
+enum Home {
+    Pd(Pd),
+    Xrcd(Xrcd),
+}
+
+/// A queue pair. It belongs to whoever posts; when it is dropped the device's is destroyed, and what was posted goes home once
+/// its completion queues were polled again or are gone too. If the kernel refuses to destroy it, all of that stays where it is
+/// for good. Forgotten ([`std::mem::forget`]), it works on, and what it was given stays out of reach.
+#[derive(Debug)]
+pub struct Qp {
+    side: Side,
+    attached: Attached,
+    kind: QpKind,
+    state: QpState,
+    id: u64,
+    home: Home,
+}
+
+impl Qp {
+    /// A queue pair whose sends complete in one queue and receives in another or the same, with what it receives posted to
+    /// itself. It is in state RESET.
+    ///
+    /// # Errors
+    /// Sizes that the device does not have, a transport that is made otherwise, or what the kernel says: `EPERM` for a raw one
+    /// without CAP_NET_RAW.
+    pub fn new(pd: &Pd, send_cq: &Cq, recv_cq: &Cq, options: &QpOptions) -> Result<Self, VerbsError> {
+        if options.kind == QpKind::XrcReceive {
+            return Err(VerbsError::Unsupported {
+                what: "XRC receiver in a protection domain",
+                why: "it belongs to an XRC domain: Qp::xrc_receiver".into(),
+            });
+        }
+        Self::make(Home::Pd(pd.clone()), Some(send_cq), Some(recv_cq), None, options)
+    }
+
+    /// A queue pair that receives through a shared queue.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_srq(
+        pd: &Pd,
+        send_cq: &Cq,
+        recv_cq: &Cq,
+        srq: &Srq,
+        options: &QpOptions,
+    ) -> Result<Self, VerbsError> {
+        Self::make(Home::Pd(pd.clone()), Some(send_cq), Some(recv_cq), Some(srq), options)
+    }
+
+    /// The receiving end of XRC: messages name the shared receive queue that takes them.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn xrc_receiver(xrcd: &Xrcd) -> Result<Self, VerbsError> {
+        let options = QpOptions::new(QpKind::XrcReceive).depth(0, 0);
+        Self::make(Home::Xrcd(xrcd.clone()), None, None, None, &options)
+    }
+
+    fn make(
+        home: Home,
+        send_cq: Option<&Cq>,
+        recv_cq: Option<&Cq>,
+        srq: Option<&Srq>,
+        options: &QpOptions,
+    ) -> Result<Self, VerbsError> {
+        let (context, keys, kernel_home) = match &home {
+            Home::Pd(pd) => (pd.context(), Some(pd.keys()), QpHome::Pd(pd.handle())),
+            Home::Xrcd(xrcd) => (xrcd.context(), None, QpHome::Xrcd(xrcd.handle())),
+        };
+        let id = context.object_number();
+        let mut flags = QpFlags::empty();
+        flags.set(QpFlags::BLOCK_MULTICAST_LOOPBACK, options.block_loopback);
+        let attached = Attached::default();
+        let side = match context.driver() {
+            Driver::Mlx5(hca) => {
+                let spec = mlx5_qp::QpSpec {
+                    kind: options.kind,
+                    home: kernel_home,
+                    send_cq: send_cq.map(Cq::mlx5),
+                    recv_cq: recv_cq.map(Cq::mlx5),
+                    srq: srq.map(|srq| match &srq.side {
+                        srq::Side::Mlx5(poster) => poster.srq(),
+                    }),
+                    sends: options.sends,
+                    receives: options.receives,
+                    send_pieces: options.send_pieces,
+                    recv_pieces: options.recv_pieces,
+                    inline: options.inline,
+                    all_signalled: options.all_signalled,
+                    flags,
+                    blueflame: options.blueflame,
+                    keys: keys.unwrap_or_else(pollux_pmd_mlx::key::Keys::empty),
+                    user_handle: id,
+                    kept: Some(attached.keeper()),
+                };
+                Side::Mlx5(mlx5_qp::create(hca, spec)?)
+            }
+        };
+        Ok(Self { side, attached, kind: options.kind, state: QpState::RESET, id, home })
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        match &self.home {
+            Home::Pd(pd) => pd.context(),
+            Home::Xrcd(xrcd) => xrcd.context(),
+        }
+    }
+
+    /// What events call it.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn qpn(&self) -> u32 {
+        match &self.side {
+            Side::Mlx5(qp) => qp.number(),
+        }
+    }
+
+    /// Its transport.
+    #[must_use]
+    pub fn kind(&self) -> QpKind {
+        self.kind
+    }
+
+    /// The state that it was taken to last. An error may have taken it to another: [`query`](Self::query) tells.
+    #[must_use]
+    pub fn state(&self) -> QpState {
+        self.state
+    }
+
+    /// What it has room for.
+    #[must_use]
+    pub fn sizes(&self) -> QpSizes {
+        match &self.side {
+            Side::Mlx5(qp) => {
+                let sizes = qp.sizes();
+                QpSizes {
+                    sends: sizes.sends,
+                    receives: sizes.receives,
+                    send_pieces: sizes.send_pieces,
+                    recv_pieces: sizes.recv_pieces,
+                    inline: sizes.inline,
+                }
+            }
+        }
+    }
+
+    fn handle(&self) -> QpHandle {
+        match &self.side {
+            Side::Mlx5(qp) => qp.handle(),
+        }
+    }
+
+    /// Changes attributes, of which the state is one. To RESET, nothing is posted any more: what was goes home once the
+    /// completion queues were polled.
+    ///
+    /// # Errors
+    /// A change that the state does not allow, an attribute that is missing or too much, or what the kernel says.
+    pub fn modify(&mut self, attributes: &QpAttributes) -> Result<(), VerbsError> {
+        let mask = attributes.mask();
+        let from = attributes.current.unwrap_or(self.state);
+        let to = attributes.state.unwrap_or(from);
+        state::check(self.kind, from, to, mask)?;
+        let (context, handle, values) = (self.context().uverbs(), self.handle(), attributes.values());
+        let done = match attributes.rate_limit {
+            Some(rate) => context.modify_qp_extended(handle, mask, &values, Some(rate), Data::none()),
+            None => context.modify_qp(handle, mask, &values, Data::none()),
+        };
+        done.map_err(VerbsError::kernel("change a queue pair"))?;
+        self.state = to;
+        if attributes.state == Some(QpState::RESET) {
+            match &mut self.side {
+                Side::Mlx5(qp) => qp.was_reset(),
+            }
+        }
+        Ok(())
+    }
+
+    /// To INIT, on a port, with what peers may do. Receives can be posted from here on.
+    ///
+    /// # Errors
+    /// As [`modify`](Self::modify).
+    pub fn init(&mut self, port: u8, access: Access) -> Result<(), VerbsError> {
+        let mut attributes = QpAttributes { port: Some(port), ..QpAttributes::state(QpState::INIT) };
+        match self.kind {
+            QpKind::Raw => {}
+            // For a datagram queue pair: a queue key of 0, which `modify` changes.
+            QpKind::Ud => (attributes.pkey_index, attributes.qkey) = (Some(0), Some(0)),
+            _ => (attributes.pkey_index, attributes.access) = (Some(0), Some(access)),
+        }
+        self.modify(&attributes)
+    }
+
+    /// A datagram queue pair to INIT, RTR and RTS: it takes datagrams with this queue key.
+    ///
+    /// # Errors
+    /// As [`modify`](Self::modify).
+    pub fn ready_datagram(&mut self, port: u8, qkey: u32, sq_psn: u32) -> Result<(), VerbsError> {
+        self.modify(&QpAttributes {
+            port: Some(port),
+            pkey_index: Some(0),
+            qkey: Some(qkey),
+            ..QpAttributes::state(QpState::INIT)
+        })?;
+        self.modify(&QpAttributes::state(QpState::RTR))?;
+        self.modify(&QpAttributes { sq_psn: Some(sq_psn), ..QpAttributes::state(QpState::RTS) })
+    }
+
+    /// From INIT to RTR: it receives from the peer.
+    ///
+    /// # Errors
+    /// As [`modify`](Self::modify).
+    pub fn ready_to_receive(&mut self, connection: &Connection) -> Result<(), VerbsError> {
+        let responder = matches!(self.kind, QpKind::Rc | QpKind::XrcReceive);
+        let connected = !matches!(self.kind, QpKind::Ud | QpKind::Raw);
+        self.modify(&QpAttributes {
+            path: connected.then_some(connection.path),
+            mtu: connected.then_some(connection.mtu),
+            dest_qpn: connected.then_some(connection.qpn),
+            rq_psn: connected.then_some(connection.rq_psn),
+            max_dest_rd_atomic: responder.then_some(connection.max_dest_rd_atomic),
+            min_rnr_timer: responder.then_some(connection.min_rnr_timer),
+            ..QpAttributes::state(QpState::RTR)
+        })
+    }
+
+    /// From RTR to RTS: it sends.
+    ///
+    /// # Errors
+    /// As [`modify`](Self::modify).
+    pub fn ready_to_send(&mut self, connection: &Connection) -> Result<(), VerbsError> {
+        let requester = matches!(self.kind, QpKind::Rc | QpKind::XrcSend);
+        self.modify(&QpAttributes {
+            sq_psn: (self.kind != QpKind::Raw).then_some(connection.sq_psn),
+            timeout: (requester || self.kind == QpKind::XrcReceive).then_some(connection.timeout),
+            retries: requester.then_some(connection.retries),
+            rnr_retries: requester.then_some(connection.rnr_retries),
+            max_rd_atomic: requester.then_some(connection.max_rd_atomic),
+            ..QpAttributes::state(QpState::RTS)
+        })
+    }
+
+    /// From INIT to RTR and RTS.
+    ///
+    /// # Errors
+    /// As [`modify`](Self::modify).
+    pub fn connect(&mut self, connection: &Connection) -> Result<(), VerbsError> {
+        self.ready_to_receive(connection)?;
+        self.ready_to_send(connection)
+    }
+
+    /// Asks the device for its values, the state among them.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn query(&self) -> Result<QueryQpResp, VerbsError> {
+        self.context()
+            .uverbs()
+            .query_qp(self.handle(), QpMask::all())
+            .map_err(VerbsError::kernel("ask for a queue pair's values"))
+    }
+
+    /// Lets a datagram queue pair hear a multicast group.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn attach_multicast(&self, gid: [u8; 16], lid: u16) -> Result<(), VerbsError> {
+        self.context()
+            .uverbs()
+            .attach_mcast(self.handle(), gid, lid)
+            .map_err(VerbsError::kernel("hear a multicast group"))
+    }
+
+    /// Undoes [`attach_multicast`](Self::attach_multicast). A queue pair that hears one cannot be destroyed.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn detach_multicast(&self, gid: [u8; 16], lid: u16) -> Result<(), VerbsError> {
+        self.context()
+            .uverbs()
+            .detach_mcast(self.handle(), gid, lid)
+            .map_err(VerbsError::kernel("hear a multicast group no more"))
+    }
+
+    /// Begins a batch of sends.
+    #[inline(always)]
+    pub fn batch(&mut self) -> Batch<'_> {
+        match &mut self.side {
+            Side::Mlx5(qp) => Batch::mlx5(qp.poster().batch(), &mut self.attached),
+        }
+    }
+
+    /// Begins a list of receives. `None`: it receives through a shared queue, or not at all.
+    #[inline(always)]
+    pub fn receives(&mut self) -> Option<Receives<'_>> {
+        match &mut self.side {
+            Side::Mlx5(qp) => Some(Receives::mlx5(qp.poster().receives()?, &mut self.attached)),
+        }
+    }
+
+    /// Turns the copying of small requests to the device off, or on again where it has a page for it.
+    pub fn set_blueflame(&mut self, on: bool) {
+        match &mut self.side {
+            Side::Mlx5(qp) => qp.poster().set_blueflame(on),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Shared receive queues: one store of receives for many queue pairs.
+
+use pollux_pmd_mlx::rdma::srq as mlx5_srq;
+use pollux_uverbs::abi::queue::QuerySrqResp;
+use pollux_uverbs::{Driver as Data, SrqHandle};
+
+use crate::VerbsError;
+use crate::batch::Receives;
+use crate::context::Driver;
+use crate::cq::Cq;
+use crate::mr::{Attached, Piece};
+use crate::pd::Pd;
+use crate::xrcd::Xrcd;
+
+#[derive(Debug)]
+pub(crate) enum Side {
+    Mlx5(mlx5_srq::SrqPoster<Piece>),
+}
+
+/// What shared receive queue to make.
+#[derive(Clone, Copy, Debug)]
+pub struct SrqOptions {
+    /// Receives that it shall have room for.
+    pub receives: u32,
+    /// Pieces of memory of one.
+    pub pieces: u32,
+    /// An event when fewer than so many are left; 0 for none.
+    pub limit: u32,
+}
+
+impl SrqOptions {
+    /// With room for so many receives of one piece.
+    #[must_use]
+    pub fn new(receives: u32) -> Self {
+        Self { receives, pieces: 1, limit: 0 }
+    }
+}
+
+/// A shared receive queue. It belongs to whoever posts; the device's is destroyed after the last queue pair that receives
+/// through it, and what is still posted goes home then.
+#[derive(Debug)]
+pub struct Srq {
+    pub(crate) side: Side,
+    attached: Attached,
+    id: u64,
+    pd: Pd,
+    _xrcd: Option<Xrcd>,
+}
+
+impl Srq {
+    /// A shared receive queue of a domain.
+    ///
+    /// # Errors
+    /// Sizes that the device does not have, or what the kernel says.
+    pub fn new(pd: &Pd, options: &SrqOptions) -> Result<Self, VerbsError> {
+        Self::make(pd, None, options)
+    }
+
+    /// A shared receive queue for XRC, which completes in a queue of its own.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn xrc(pd: &Pd, xrcd: &Xrcd, cq: &Cq, options: &SrqOptions) -> Result<Self, VerbsError> {
+        Self::make(pd, Some((xrcd, cq)), options)
+    }
+
+    fn make(pd: &Pd, xrc: Option<(&Xrcd, &Cq)>, options: &SrqOptions) -> Result<Self, VerbsError> {
+        let id = pd.context().object_number();
+        let attached = Attached::default();
+        let side = match pd.context().driver() {
+            Driver::Mlx5(hca) => {
+                let spec = mlx5_srq::SrqSpec {
+                    pd: pd.handle(),
+                    xrc: xrc.map(|(xrcd, cq)| (xrcd.handle(), cq.mlx5())),
+                    receives: options.receives,
+                    pieces: options.pieces,
+                    limit: options.limit,
+                    keys: pd.keys(),
+                    user_handle: id,
+                };
+                let mut poster = mlx5_srq::create(hca, spec)?;
+                poster.keep(attached.keeper());
+                Side::Mlx5(poster)
+            }
+        };
+        Ok(Self { side, attached, id, pd: pd.clone(), _xrcd: xrc.map(|(xrcd, _)| xrcd.clone()) })
+    }
+
+    /// What events call it.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Its number, by which requests of XRC name it.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        match &self.side {
+            Side::Mlx5(poster) => poster.srq().number(),
+        }
+    }
+
+    /// Receives that it has room for, and pieces of one.
+    #[must_use]
+    pub fn sizes(&self) -> (u32, u32) {
+        match &self.side {
+            Side::Mlx5(poster) => poster.sizes(),
+        }
+    }
+
+    fn handle(&self) -> SrqHandle {
+        match &self.side {
+            Side::Mlx5(poster) => poster.srq().handle(),
+        }
+    }
+
+    /// Asks for one event when fewer than `limit` receives are left.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn set_limit(&self, limit: u32) -> Result<(), VerbsError> {
+        self.pd
+            .context()
+            .uverbs()
+            .modify_srq(self.handle(), None, Some(limit), Data::none())
+            .map_err(VerbsError::kernel("set the limit of a shared receive queue"))
+    }
+
+    /// Asks the device for its values.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn query(&self) -> Result<QuerySrqResp, VerbsError> {
+        self.pd
+            .context()
+            .uverbs()
+            .query_srq(self.handle())
+            .map_err(VerbsError::kernel("ask for a shared receive queue's values"))
+    }
+
+    /// Begins a list of receives.
+    pub fn receives(&mut self) -> Receives<'_> {
+        match &mut self.side {
+            Side::Mlx5(poster) => Receives::mlx5_shared(poster.receives(), &mut self.attached),
+        }
+    }
+}
