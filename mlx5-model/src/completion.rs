@@ -264,6 +264,13 @@ impl Completions {
         self.push(bus, events, cqn, &entry, true)
     }
 
+    /// A work queue is reset: what a fault holds back of it never comes, as silicon completes nothing of a queue past that.
+    pub(crate) fn forget_held(&mut self, cqn: u32, is_its: impl Fn(&Cqe64) -> bool) {
+        if let Some(queue) = self.queues.get_mut(cqn) {
+            queue.held.retain(|(_, entry)| !is_its(entry));
+        }
+    }
+
     /// A step ends: open blocks are written, timers looked at, held entries let go.
     pub(crate) fn settle(&mut self, bus: &mut Bus<'_>, events: &mut Events) {
         if self.open.is_empty() {

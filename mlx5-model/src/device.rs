@@ -253,7 +253,9 @@ impl Device {
         let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
         inside.steps += 1;
         if inside.faults.has_moments() {
-            let (packets, time) = (self.ledger.total().packets(), self.clock.now());
+            // Those that a flap drops count as well, or one on a port that only receives would never end.
+            let dropped = inside.core.port.counters.arrived_while_down;
+            let (packets, time) = (self.ledger.total().packets() + dropped, self.clock.now());
             if inside.faults.is_removed(packets, time) {
                 drop(inside);
                 self.remove();

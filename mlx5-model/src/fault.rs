@@ -14,8 +14,8 @@
 //! | `memlock:BYTES` | no more than that can be pinned |
 //! | `remove:AT` | the device is gone |
 //!
-//! AT and FOR are counts of packets (sent and received), or times with `us`, `ms` or `s` behind the number. Numbers may be
-//! hexadecimal (`0x904`). `send-error`, `receive-error`, `refuse` and `flap` may stand several times.
+//! AT and FOR are counts of packets (sent, and received or lost to the flap), or times with `us`, `ms` or `s` behind the number.
+//! Numbers may be hexadecimal (`0x904`). `send-error`, `receive-error`, `refuse` and `flap` may stand several times.
 
 use std::str::FromStr;
 use std::time::Duration;

@@ -76,6 +76,8 @@ pub struct PortCounters {
     pub filtered: u64,
     /// Sent while the link was down, dropped.
     pub sent_while_down: u64,
+    /// Arrived while the link was down here, dropped.
+    pub arrived_while_down: u64,
     /// Let in, but no steering rule or no ready queue took it.
     pub steering_discards: u64,
 }
@@ -226,7 +228,8 @@ impl Port {
     pub(crate) fn receive(&mut self, room: &mut [u8]) -> Option<Option<usize>> {
         let most = self.frame_bytes_max().min(room.len());
         let bytes = self.wire.receive(&mut room[..most])?;
-        if self.held_down || !self.admin_up {
+        if self.is_held_down() {
+            self.counters.arrived_while_down += 1;
             return Some(None);
         }
         if bytes > most {

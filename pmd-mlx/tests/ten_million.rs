@@ -1,6 +1,4 @@
 //! Many packets from one model port to another: in order, none lost, none altered, every buffer back home.
-//!
-//! Ten million in a release build (`cargo test --release -p pollux-pmd-mlx --test ten_million`), fewer with debug assertions.
 
 #[path = "support/model.rs"]
 mod model;
@@ -11,6 +9,7 @@ use std::time::{Duration, Instant};
 use pollux_mempool::{Burst, MbufPool};
 use pollux_mlx5_model::Model;
 use pollux_mlx5_model::wire::Cable;
+use pollux_pmd_mlx::Arguments;
 use pollux_port::{Port, PortConfig, PortId, Queues};
 
 const PACKETS: u64 = 10_000_000;
@@ -52,8 +51,9 @@ fn many_packets_cross_in_order_and_whole() {
     let [a, b] = [("mlx5_model0", near), ("mlx5_model1", far)]
         .map(|(name, end)| Arc::new(Model::builder(name).plugged(end).build().expect("a model")));
     let models = [Arc::clone(&a), Arc::clone(&b)];
-    let mut ports = [(0, a), (1, b)]
-        .map(|(number, model)| Port::new(PortId(number), "mlx5_model", model::port(&model, true)));
+    let mut ports = [(0, a), (1, b)].map(|(number, model)| {
+        Port::new(PortId(number), "mlx5_model", model::port(&model, Arguments::default()))
+    });
     let mut queues =
         ports.each_mut().map(|port| port.bring_up(PortConfig::queues(1, 1, &pool)).expect("a port"));
     let [Queues { tx, .. }, Queues { rx, .. }] = &mut queues;

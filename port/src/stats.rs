@@ -100,6 +100,8 @@ pub struct RxCounters {
 pub struct TxCounters {
     moved: CachePadded<Moving>,
     drops: [AtomicU64; TxDrop::ALL.len()],
+    lost_packets: AtomicU64,
+    lost_bytes: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -124,18 +126,6 @@ macro_rules! counters {
                 &self.moved.at_work
             }
 
-            /// Packets that passed.
-            #[must_use]
-            pub fn packets(&self) -> u64 {
-                self.moved.packets.get()
-            }
-
-            /// Their bytes, without the frame check sequence.
-            #[must_use]
-            pub fn bytes(&self) -> u64 {
-                self.moved.bytes.get()
-            }
-
             /// Counts `n` packets dropped for `reason`. Any thread may call it; it is meant to be rare.
             #[cold]
             pub fn drop_for(&self, reason: $reason, n: u64) {
@@ -152,6 +142,43 @@ macro_rules! counters {
 }
 counters!(RxCounters, RxDrop);
 counters!(TxCounters, TxDrop);
+
+impl RxCounters {
+    /// Packets that passed.
+    #[must_use]
+    pub fn packets(&self) -> u64 {
+        self.moved.packets.get()
+    }
+
+    /// Their bytes, without the frame check sequence.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.moved.bytes.get()
+    }
+}
+
+impl TxCounters {
+    /// Packets that passed: those that were taken, without those lost on their way.
+    #[must_use]
+    pub fn packets(&self) -> u64 {
+        self.moved.packets.get().saturating_sub(self.lost_packets.load(Ordering::Relaxed))
+    }
+
+    /// Their bytes, without the frame check sequence.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.moved.bytes.get().saturating_sub(self.lost_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Counts packets that a burst took as sent and that did not leave after all: dropped for `reason`, and sent no more. Any
+    /// thread may call it; it is meant to be rare.
+    #[cold]
+    pub fn lose(&self, reason: TxDrop, packets: u64, bytes: u64) {
+        self.drop_for(reason, packets);
+        self.lost_packets.fetch_add(packets, Ordering::Relaxed);
+        self.lost_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
 
 /// One queue's numbers since the last reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -384,6 +411,14 @@ mod tests {
         rx.count(1, 60);
         let stats = basic(&base.apply(read()), 1, 1);
         assert_eq!((stats.ipackets, stats.ibytes, stats.ierrors, stats.oerrors), (1, 60, 0, 0));
+    }
+
+    #[test]
+    fn what_was_lost_on_its_way_was_not_sent() {
+        let tx = TxCounters::default();
+        tx.count(5, 500);
+        tx.lose(TxDrop::Refused, 2, 160);
+        assert_eq!((tx.packets(), tx.bytes(), tx.dropped(TxDrop::Refused)), (3, 340, 2));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use pollux_mlx5_abi::command::rq::{CreateRqIn, ModifyRqIn, QueryRqOut, RqContext, memory, modify, state};
 use pollux_mlx5_abi::command::wq::WorkQueue;
 use pollux_mlx5_abi::command::{opcode as op, status};
+use pollux_mlx5_abi::opcode::completion;
 
 use super::{Call, No, need, no};
 use crate::device::core::Core;
@@ -81,6 +82,13 @@ impl Core {
         }
         if queue.state != to {
             queue.become_state(to);
+            if to == State::Reset {
+                let (cqn, user_index) = (queue.cqn, queue.user_index);
+                self.completions.forget_held(cqn, |entry| {
+                    matches!(entry.opcode(), completion::RESPONDER_SEND | completion::RESPONDER_ERROR)
+                        && entry.srqn_uidx.get() & 0xff_ffff == user_index
+                });
+            }
             if to == State::Error {
                 self.receivers.flush(number);
             }

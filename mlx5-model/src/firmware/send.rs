@@ -4,6 +4,7 @@ use pollux_mlx5_abi::caps::ethernet::min_inline;
 use pollux_mlx5_abi::command::sq::{CreateSqIn, ModifySqIn, QuerySqOut, SqContext, state};
 use pollux_mlx5_abi::command::wq::WorkQueue;
 use pollux_mlx5_abi::command::{opcode as op, status};
+use pollux_mlx5_abi::opcode::completion;
 
 use super::{Call, No, need, no};
 use crate::device::core::Core;
@@ -58,6 +59,12 @@ impl Core {
         need!(allowed, BAD_RES_STATE_ERR, 19);
         if queue.state != to {
             queue.become_state(to);
+            if to == State::Reset {
+                self.completions.forget_held(queue.cqn, |entry| {
+                    matches!(entry.opcode(), completion::REQUESTER | completion::REQUESTER_ERROR)
+                        && entry.sop_drop_qpn.get() & 0xff_ffff == number
+                });
+            }
         }
         if queue.has_work() {
             self.senders.wake(number);

@@ -42,7 +42,7 @@ pub(crate) struct Queue {
     pub(crate) number: u32,
     pub(crate) state: State,
     pub(crate) cqn: u32,
-    user_index: u32,
+    pub(crate) user_index: u32,
     pub(crate) source: Source,
     pub(super) ring: Option<Box<WorkRing>>,
     pub(crate) keep_tag: bool,

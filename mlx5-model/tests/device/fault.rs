@@ -90,6 +90,25 @@ fn the_link_flaps_and_events_tell() {
 }
 
 #[test]
+fn a_flap_ends_on_a_port_that_only_receives() {
+    let (rig, _) = rig("flap:2/3");
+    let cq = rig.cq(6);
+    let mut rq = rig.rq(4, 4, &cq);
+    rig.all_to(rig.direct_tir(&rq));
+    let buffers: Vec<_> = (0..8).map(|_| buffer(&rig, 2048).1).collect();
+    buffers.iter().for_each(|segment| rq.post(&rig, std::slice::from_ref(segment)));
+    let up: Vec<bool> = (0..8)
+        .map(|mark| {
+            arrive(&rig, &frame(64, mark));
+            rig.device.link_is_up()
+        })
+        .collect();
+    let counters = rig.device.port_counters();
+    assert_eq!((counters.arrived_while_down, counters.received.all().packets), (3, 5), "{up:?}");
+    assert!(up[7], "{up:?}");
+}
+
+#[test]
 fn a_device_that_is_gone_answers_nothing() {
     let (rig, _) = rig("remove:3");
     let mut cq = rig.cq(6);

@@ -22,7 +22,7 @@
 //! `mlx5_doorbell_ring`.
 #![expect(unsafe_code, reason = "writes entries that a device reads, and owns mbufs by their addresses")]
 
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -190,6 +190,18 @@ impl Sq {
     #[must_use]
     pub fn pending(&self) -> u32 {
         self.head.wrapping_sub(self.tail)
+    }
+
+    /// Their bytes. Not for the path of packets: it looks at each.
+    fn pending_bytes(&self) -> u64 {
+        let mask = self.mbufs.len() as u32 - 1;
+        let places = (0..self.pending()).map(|at| (self.tail.wrapping_add(at) & mask) as usize);
+        let bytes = places.map(|place| {
+            // SAFETY: from `tail` up to `head` there are mbufs, which stay this queue's.
+            let mbuf = unsafe { ManuallyDrop::new(Mbuf::from_raw(self.mbufs[place].assume_init())) };
+            u64::from(mbuf.pkt_len())
+        });
+        bytes.sum()
     }
 
     /// Blocks posted, and given back, in all.
@@ -370,7 +382,7 @@ impl Sq {
         // SAFETY: the caller's promise.
         unsafe {
             if self.home.is_none() {
-                let first = std::mem::ManuallyDrop::new(Mbuf::from_raw(*raws));
+                let first = ManuallyDrop::new(Mbuf::from_raw(*raws));
                 self.home = first.pool();
             }
             let raws = std::slice::from_raw_parts(raws, count);
@@ -476,8 +488,8 @@ impl Sq {
     /// How many packets were lost.
     pub fn reset(&mut self) -> u32 {
         let lost = self.pending();
+        self.counters.lose(TxDrop::Refused, u64::from(lost), self.pending_bytes());
         self.free(self.head);
-        self.counters.drop_for(TxDrop::Refused, u64::from(lost));
         (self.pi, self.ci, self.asked_pi, self.last) = (0, 0, 0, 0);
         (self.head, self.tail, self.asked_head) = (0, 0, 0);
         (self.request_head, self.request_tail) = (0, 0);

@@ -123,7 +123,7 @@ impl Station {
 }
 
 /// A name that no other test of this process uses.
-fn config(name: &str, last: u8) -> DeviceConfig {
+pub(crate) fn config(name: &str, last: u8) -> DeviceConfig {
     DeviceConfig { name: name.into(), mac: [2, 0, 0, 0, 0, last], ..DeviceConfig::default() }
 }
 

@@ -1,6 +1,7 @@
 //! The driver on the device model: opening, queues, frames, rules, errors.
 
 mod data;
+mod fault;
 mod harness;
 mod ledger;
 mod run;

@@ -56,9 +56,9 @@ impl Netdev for ModelNetdev {
 }
 
 /// A port on a model, whose address shift makes mistaken addresses lead nowhere.
-pub(crate) fn port(model: &Arc<Model>, devx: bool) -> Box<Mlx5Port> {
+pub(crate) fn port(model: &Arc<Model>, arguments: Arguments) -> Box<Mlx5Port> {
     let spec = PortSpec {
-        arguments: Arguments { devx, ..Arguments::default() },
+        arguments,
         address_shift_pages: 5,
         ..PortSpec::new(model.open(), Arc::new(ModelNetdev(Arc::clone(model))), Memory::ordinary())
     };

@@ -1,0 +1,331 @@
+//! The driver under every fault that the model can inject, by chance from seeds that are printed.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use pollux_eal::memory::Memory;
+use pollux_mlx5_abi::command::{opcode, status};
+use pollux_mlx5_abi::syndrome::Syndrome;
+use pollux_mlx5_kernel::DoorProfile;
+use pollux_mlx5_model::fault::{EntryFault, FaultPlan, Flap, Moment, Refusal};
+use pollux_mlx5_model::time::Clock;
+use pollux_mlx5_model::wire::{Cable, Impaired, Impairments};
+use pollux_mlx5_model::{DeviceConfig, Model};
+use pollux_pmd_mlx::devargs::Compression;
+use pollux_pmd_mlx::{Arguments, Mlx5Port, PortSpec};
+use pollux_port::{Port, PortConfig, PortEvent, PortId, PortState, Queues};
+
+use crate::harness::{A, B, ModelNetdev, Pair, Station, burst, config, frame, pool, received};
+
+/// Runs that repeat, and one that does not; or the one of `POLLUX_SEED`.
+fn seeds(count: u64) -> impl Iterator<Item = u64> {
+    let wanted = std::env::var("POLLUX_SEED").ok().and_then(|seed| seed.parse().ok());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_nanos() as u64);
+    (1..=count).chain([now]).map(move |seed| wanted.unwrap_or(seed)).take(if wanted.is_some() {
+        1
+    } else {
+        usize::MAX
+    })
+}
+
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+
+    fn one_in(&mut self, of: u64) -> bool {
+        self.below(of) == 0
+    }
+
+    fn entries(&mut self) -> Vec<EntryFault> {
+        (0..self.below(4))
+            .map(|_| EntryFault {
+                nth: 1 + self.below(400),
+                syndrome: Syndrome {
+                    code: Syndrome::KNOWN[self.below(Syndrome::KNOWN.len() as u64) as usize],
+                    vendor: self.below(256) as u8,
+                },
+            })
+            .collect()
+    }
+
+    /// What goes wrong in one device.
+    fn plan(&mut self) -> FaultPlan {
+        FaultPlan {
+            seed: self.below(1 << 30),
+            lose_completion: if self.one_in(2) { 0.02 } else { 0.0 },
+            late_completion: if self.one_in(2) { (0.1, 1 + self.below(30) as u32) } else { (0.0, 0) },
+            send_errors: self.entries(),
+            receive_errors: self.entries(),
+            flaps: (0..self.below(3))
+                .map(|_| Flap {
+                    at: Moment::Packets(self.below(2000)),
+                    lasting: Moment::Packets(1 + self.below(40)),
+                })
+                .collect(),
+            ..FaultPlan::default()
+        }
+    }
+
+    /// What goes wrong between them.
+    fn impairments(&mut self) -> Impairments {
+        if self.one_in(2) {
+            return Impairments::default();
+        }
+        Impairments {
+            loss: 0.05,
+            reorder: 0.05,
+            dup: 0.05,
+            corrupt: 0.05,
+            delay: std::time::Duration::from_micros(self.below(3)),
+            seed: self.below(1 << 30),
+        }
+    }
+
+    /// A way of moving packets.
+    fn arguments(&mut self) -> Arguments {
+        Arguments {
+            devx: self.one_in(2),
+            compression: if self.one_in(2) { Compression::Hash } else { Compression::Off },
+            striding: self.one_in(3),
+            striding_queues_min: 1,
+            rx_vector: !self.one_in(3),
+            multi_packet: Some(!self.one_in(3)),
+            inline_queues_min: if self.one_in(2) { 1 } else { 8 },
+            ..Arguments::default()
+        }
+    }
+}
+
+/// Events of both ports; the control halves look after their queues meanwhile.
+fn look(ports: [&mut Port; 2]) {
+    for port in ports {
+        while port.poll_event().is_some() {}
+        port.stats();
+    }
+}
+
+#[test]
+fn under_every_fault_frames_are_right_counted_and_buffers_come_home() {
+    for seed in seeds(40) {
+        let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let (plans, impairments) = ([chance.plan(), chance.plan()], chance.impairments());
+        let arguments = chance.arguments();
+        println!("seed {seed}: {plans:?}, {impairments:?}, {arguments:?}");
+        let clock = Clock::machine();
+        let (left, right) = Cable::pair();
+        let left = Impaired::new(Box::new(left), impairments, &clock);
+        let [plan_a, plan_b] = plans;
+        // Nothing tells of a sender whose last completion is lost but the time that passes.
+        let plan_a = FaultPlan { lose_completion: 0.0, ..plan_a };
+        let make = |name, last, faults| DeviceConfig { faults, clock: clock.clone(), ..config(name, last) };
+        let pair = Pair {
+            a: Station::new(make("mlx5_model0", 1, plan_a), left, DoorProfile::default()),
+            b: Station::new(make("mlx5_model1", 2, plan_b), right, DoorProfile::default()),
+        };
+        let step = |count| {
+            for _ in 0..count {
+                pair.a.device.step(64);
+                pair.b.device.step(64);
+            }
+        };
+        let (pool_a, pool_b) = (pool("a", 2047), pool("b", 4095));
+        {
+            let (mut a, mut b) = (pair.a.open(arguments.clone()), pair.b.open(arguments));
+            let small = |pool| {
+                let mut config = PortConfig::queues(1, 1, pool);
+                (config.rx_queues[0].descriptors, config.tx_queues[0].descriptors) = (64, 64);
+                config
+            };
+            let mut queues_a = a.bring_up(small(&pool_a)).expect("up");
+            let mut queues_b = b.bring_up(small(&pool_b)).expect("up");
+            let (mut number, mut taken, mut last, mut came) = (0, 0, None, 0);
+            let mut check = |frames: Vec<Vec<u8>>| {
+                came += frames.len() as u64;
+                if !impairments.is_none() {
+                    return;
+                }
+                for got in frames {
+                    let number = u32::from_be_bytes(got[14..18].try_into().expect("four bytes"));
+                    assert_eq!(got, frame(B, A, number, got.len()), "a frame was changed");
+                    assert!(last < Some(number), "{number} came after {last:?}");
+                    last = Some(number);
+                }
+            };
+            for round in 0..120 {
+                let bytes = 60 + chance.below(1400) as usize;
+                let frames: Vec<Vec<u8>> = (0..1 + chance.below(32))
+                    .map(|_| {
+                        number += 1;
+                        frame(B, A, number, bytes)
+                    })
+                    .collect();
+                let mut sent = burst(&pool_a, &frames);
+                taken += queues_a.tx[0].tx_burst(&mut sent) as u64;
+                step(1 + chance.below(6));
+                check(received(&mut queues_b, 0));
+                if round % 4 == 0 {
+                    look([&mut a, &mut b]);
+                }
+            }
+            // What is planned has happened; a frame gets through again, if the wire lets it.
+            let mut works = false;
+            for _ in 0..200 {
+                number += 1;
+                let sent = frame(B, A, number, 200);
+                taken += queues_a.tx[0].tx_burst(&mut burst(&pool_a, std::slice::from_ref(&sent))) as u64;
+                step(40);
+                look([&mut a, &mut b]);
+                let frames = received(&mut queues_b, 0);
+                works |= frames.contains(&sent);
+                check(frames);
+                if works {
+                    break;
+                }
+            }
+            let told = |port: &mut Port| {
+                let counts: Vec<_> = port.xstats().into_iter().filter(|stat| stat.value != 0).collect();
+                format!("{:?} {counts:?}", port.link())
+            };
+            assert!(works, "nothing passes any more: {} {}", told(&mut a), told(&mut b));
+            step(60);
+            look([&mut a, &mut b]);
+            check(received(&mut queues_b, 0));
+            let (sender, receiver) = (a.stats(), b.stats());
+            assert_eq!(sender.opackets + sender.oerrors, taken, "{:?}", a.dropped());
+            assert_eq!(receiver.ipackets, came, "{:?}", b.dropped());
+            pair.a.assert_orderly();
+            pair.b.assert_orderly();
+        }
+        assert_eq!((pool_a.in_use(), pool_b.in_use()), (0, 0), "every mbuf is home");
+    }
+}
+
+/// A model that the caller steps, and its port.
+fn modelled(model: &Model, arguments: Arguments) -> Result<Port, pollux_port::PortError> {
+    let netdev = Arc::new(ModelNetdev(Arc::clone(model.device()), Arc::clone(model.kernel())));
+    let spec =
+        PortSpec { arguments, watch: false, ..PortSpec::new(model.open(), netdev, Memory::ordinary()) };
+    Mlx5Port::open(spec).map(|driver| Port::new(PortId(0), model.name(), Box::new(driver)))
+}
+
+#[test]
+fn a_command_refused_at_any_time_leaves_no_buffer_behind() {
+    let pool = pool("refused", 255);
+    let mut refused = 0;
+    for code in (0x100..0xc00).filter(|code| opcode::name(*code).is_some()) {
+        for nth in [1, 2, 4] {
+            for devx in [false, true] {
+                let refusal = Refusal { opcode: code, nth, status: status::BAD_PARAM_ERR, syndrome: 0x77 };
+                let faults = FaultPlan { refusals: vec![refusal], ..FaultPlan::default() };
+                // What the start of the device needs is the model's to tell of.
+                let Ok(model) = Model::builder("mlx5_model0").stepped().faults(faults).build() else {
+                    continue;
+                };
+                let done =
+                    modelled(&model, Arguments { devx, ..Arguments::default() }).and_then(|mut port| {
+                        let mut config = PortConfig::queues(2, 2, &pool);
+                        config.rx_queues.iter_mut().for_each(|queue| queue.descriptors = 64);
+                        config.tx_queues.iter_mut().for_each(|queue| queue.descriptors = 64);
+                        let queues = port.bring_up(config)?;
+                        let stopped = port.stop();
+                        drop(queues);
+                        stopped?;
+                        port.close()
+                    });
+                if let Err(error) = &done {
+                    refused += 1;
+                    assert!(!error.to_string().is_empty());
+                }
+                drop((done, model));
+                assert_eq!(pool.in_use(), 0, "{code:#x} refused the {nth}th time");
+            }
+        }
+    }
+    assert!(refused > 40, "only {refused} runs saw a refusal");
+}
+
+#[test]
+fn a_device_pulled_out_at_any_packet_stops_its_queues_and_another_can_be_opened() {
+    let (pool_a, pool_b) = (pool("a", 2047), pool("b", 2047));
+    for seed in seeds(30) {
+        let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let (at, arguments) = (chance.below(1500), chance.arguments());
+        println!("seed {seed}: gone after {at} packets, {arguments:?}");
+        for remove in [Some(Moment::Packets(at)), None] {
+            let (left, right) = Cable::pair();
+            let faults = FaultPlan { remove, ..FaultPlan::default() };
+            let models = [
+                Model::builder("mlx5_model0").stepped().plugged(left).faults(faults).mac(A).build(),
+                Model::builder("mlx5_model1").stepped().plugged(right).mac(B).build(),
+            ]
+            .map(|model| model.expect("a model"));
+            let step = || {
+                for _ in 0..8 {
+                    models.iter().for_each(|model| {
+                        model.step();
+                    });
+                }
+            };
+            let opened = modelled(&models[0], arguments.clone()).and_then(|mut port| {
+                let queues = port.bring_up(PortConfig::queues(1, 1, &pool_a))?;
+                Ok((port, queues))
+            });
+            // Gone before it was open.
+            let Ok((mut a, mut queues_a)) = opened else {
+                assert!(remove == Some(Moment::Packets(0)), "{opened:?}");
+                continue;
+            };
+            let mut b = modelled(&models[1], arguments.clone()).expect("a port");
+            let mut queues_b = b.bring_up(PortConfig::queues(1, 1, &pool_b)).expect("up");
+            let (mut taken, mut came, mut number) = ([0, 0], [0, 0], 0);
+            let mut turn = |a: &mut Queues, b: &mut Queues| {
+                for (at, (queues, pool, to, from)) in
+                    [(a, &pool_a, B, A), (b, &pool_b, A, B)].into_iter().enumerate()
+                {
+                    let frames: Vec<Vec<u8>> = (0..20)
+                        .map(|_| {
+                            number += 1;
+                            frame(to, from, number, 60)
+                        })
+                        .collect();
+                    taken[at] += queues.tx[0].tx_burst(&mut burst(pool, &frames)) as u64;
+                    came[at] += received(queues, 0).len() as u64;
+                }
+                step();
+                (taken, came)
+            };
+            let mut events = Vec::new();
+            for _ in 0..100 {
+                turn(&mut queues_a, &mut queues_b);
+                events.extend(std::iter::from_fn(|| a.poll_event()));
+                if a.state() == PortState::Gone {
+                    break;
+                }
+            }
+            assert_eq!(a.state() == PortState::Gone, remove.is_some());
+            assert_eq!(events.contains(&PortEvent::Removed), remove.is_some(), "{events:?}");
+            let (before, came_before) = turn(&mut queues_a, &mut queues_b);
+            let (taken, came) = turn(&mut queues_a, &mut queues_b);
+            if remove.is_some() {
+                assert_eq!((taken[0], came[0]), (before[0], came_before[0]), "a burst moved something");
+            } else {
+                assert!(came[0] > 500 && came[1] > 500, "{came:?}");
+            }
+            for (port, at) in [(&mut a, 0), (&mut b, 1)] {
+                let stats = port.stats();
+                assert_eq!((stats.opackets + stats.oerrors, stats.ipackets), (taken[at], came[at]));
+            }
+            if remove.is_some() {
+                let refused = modelled(&models[0], arguments.clone()).expect_err("it is gone");
+                assert!(refused.to_string().contains("cannot open the device"), "{refused}");
+            }
+            let _refused = a.stop();
+            drop((queues_a, a, queues_b, b));
+            assert_eq!((pool_a.in_use(), pool_b.in_use()), (0, 0), "every mbuf is home");
+        }
+    }
+}
