@@ -3,7 +3,7 @@
 use pollux_mlx5_abi::caps::ethernet::{EthernetCaps, inline_mode};
 use pollux_mlx5_abi::caps::flow_table::{FlowTableNicCaps, FlowTableProperties};
 use pollux_mlx5_abi::caps::general::GeneralCaps;
-use pollux_mlx5_abi::caps::roce::{QosCaps, RoceCaps};
+use pollux_mlx5_abi::caps::roce::{AtomicCaps, QosCaps, RoceCaps};
 use pollux_mlx5_abi::caps::{self, QueryHcaCapIn, QueryHcaCapOut, SetHcaCapIn, kind};
 use pollux_mlx5_abi::command::opcode;
 use pollux_mlx5_abi::field::Field;
@@ -18,6 +18,7 @@ pub(crate) struct Caps {
     ethernet: Box<[u8; EthernetCaps::BYTES]>,
     roce: Box<[u8; RoceCaps::BYTES]>,
     qos: Box<[u8; QosCaps::BYTES]>,
+    atomic: Box<[u8; AtomicCaps::BYTES]>,
     receive: [u8; FlowTableProperties::BYTES],
     transmit: [u8; FlowTableProperties::BYTES],
 }
@@ -35,13 +36,18 @@ impl Caps {
         let roce =
             if has(GeneralCaps::ROCE) { block(firmware, kind::ROCE)? } else { Box::new(RoceCaps::ZERO) };
         let qos = if has(GeneralCaps::QOS) { block(firmware, kind::QOS)? } else { Box::new(QosCaps::ZERO) };
+        let atomic = if has(GeneralCaps::ATOMIC) {
+            block(firmware, kind::ATOMIC)?
+        } else {
+            Box::new(AtomicCaps::ZERO)
+        };
         let (mut receive, mut transmit) = (FlowTableProperties::ZERO, FlowTableProperties::ZERO);
         if has(GeneralCaps::NIC_FLOW_TABLE) {
             let steering: Box<[u8; FlowTableNicCaps::BYTES]> = block(firmware, kind::FLOW_TABLE)?;
             receive = FlowTableNicCaps::FLOW_TABLE_PROPERTIES_NIC_RECEIVE.get(&steering);
             transmit = FlowTableNicCaps::FLOW_TABLE_PROPERTIES_NIC_TRANSMIT.get(&steering);
         }
-        Ok(Self { general, ethernet, roce, qos, receive, transmit })
+        Ok(Self { general, ethernet, roce, qos, atomic, receive, transmit })
     }
 
     pub(crate) fn general(&self, field: Field<{ GeneralCaps::BYTES }>) -> u32 {
@@ -71,6 +77,10 @@ impl Caps {
 
     pub(crate) fn qos(&self, field: Field<{ QosCaps::BYTES }>) -> u32 {
         field.get(&self.qos)
+    }
+
+    pub(crate) fn atomic(&self, field: Field<{ AtomicCaps::BYTES }>) -> u32 {
+        field.get(&self.atomic)
     }
 
     pub(crate) fn receive(&self) -> &[u8; FlowTableProperties::BYTES] {

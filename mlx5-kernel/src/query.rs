@@ -5,7 +5,7 @@ use std::mem::{offset_of, size_of_val};
 
 use pollux_mlx5_abi::caps::ethernet::EthernetCaps;
 use pollux_mlx5_abi::caps::general::GeneralCaps;
-use pollux_mlx5_abi::caps::roce::QosCaps;
+use pollux_mlx5_abi::caps::roce::{AtomicCaps, QosCaps, atomic};
 use pollux_mlx5_abi::kernel::completion_queue::mini_format;
 use pollux_mlx5_abi::kernel::device::{DeviceAnswer, device_flag, multi_packet, parsing, tunnel};
 use pollux_mlx5_abi::kernel::queue_pair::{hash_field as f, hash_function};
@@ -202,6 +202,7 @@ fn base(core: &Core) -> QueryDeviceResp {
         max_qp_rd_atom: atomics,
         max_res_rd_atom: atomics.saturating_mul(caps.count(GeneralCaps::LOG_MAX_QP)),
         max_qp_init_rd_atom: caps.count(GeneralCaps::LOG_MAX_RA_RES_QP),
+        atomic_cap: atomic_cap(caps),
         max_mw: if caps.has(GeneralCaps::IMAICL) { caps.count(GeneralCaps::LOG_MAX_MKEY) } else { 0 },
         max_mcast_grp: groups,
         max_mcast_qp_attach: attach,
@@ -215,6 +216,18 @@ fn base(core: &Core) -> QueryDeviceResp {
         phys_port_cnt: 1,
         ..QueryDeviceResp::default()
     }
+}
+
+/// How far atomics are atomic: among all that the device does, or not at all. Source: Linux
+/// `drivers/infiniband/hw/mlx5/main.c`, `get_atomic_caps_qp`; `include/rdma/ib_verbs.h`, `IB_ATOMIC_HCA`.
+fn atomic_cap(caps: &Caps) -> u32 {
+    const NONE: u32 = 0;
+    const HCA: u32 = 1;
+    let both = atomic::COMPARE_SWAP | atomic::FETCH_ADD;
+    let works = caps.atomic(AtomicCaps::ATOMIC_OPERATIONS) & both == both
+        && caps.atomic(AtomicCaps::ATOMIC_SIZE_QP) & atomic::BYTES_8 != 0
+        && caps.atomic(AtomicCaps::ATOMIC_REQ_8B_ENDIANNESS_MODE) == atomic::HOST_ENDIANNESS;
+    if works { HCA } else { NONE }
 }
 
 fn raw_packet_caps(caps: &Caps) -> RawPacketCaps {

@@ -23,3 +23,5 @@ mod matcher;
 mod memory;
 #[path = "model/queue.rs"]
 mod queue;
+#[path = "model/transport.rs"]
+mod transport;

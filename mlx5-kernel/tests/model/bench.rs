@@ -10,7 +10,9 @@ use pollux_eal::region::Zone;
 use pollux_mlx5_abi::command::{header, opcode as op, status};
 use pollux_mlx5_abi::kernel::completion_queue::{self, CreateCqAnswer};
 use pollux_mlx5_abi::kernel::context::{ContextAnswer, ContextRequest, PdAnswer, context_flag, library};
-use pollux_mlx5_abi::kernel::queue_pair::{CreateQp, CreateQpAnswer, CreateRssQp, hash_function};
+use pollux_mlx5_abi::kernel::queue_pair::{
+    CreateQp, CreateQpAnswer, CreateRssQp, CreateSrq, CreateSrqAnswer, hash_function,
+};
 use pollux_mlx5_abi::kernel::work_queue::{CreateRwqTableAnswer, CreateWq, CreateWqAnswer};
 use pollux_mlx5_kernel::{CommandQueue, DoorProfile, Gone, Identity, InterruptHandler, Kernel};
 use pollux_mlx5_model::wire::{Sent, Wire};
@@ -21,6 +23,7 @@ use pollux_uverbs::abi::queue_pair::QpCap;
 use pollux_uverbs::cq::{Cq, CqRequest};
 use pollux_uverbs::event::CompChannel;
 use pollux_uverbs::qp::{Qp, QpHome, QpRequest};
+use pollux_uverbs::srq::{Srq, SrqKind, SrqRequest};
 use pollux_uverbs::wq::{RwqIndTable, Wq, WqRequest};
 use pollux_uverbs::{
     Channel, Context, CqHandle, Driver, Errno, Page, PdHandle, RwqIndTableHandle, UverbsError, WqHandle,
@@ -32,6 +35,11 @@ const PAIRS: &[(u16, u16)] = &[
     (op::CREATE_MKEY, op::DESTROY_MKEY),
     (op::CREATE_EQ, op::DESTROY_EQ),
     (op::CREATE_CQ, op::DESTROY_CQ),
+    (op::CREATE_QP, op::DESTROY_QP),
+    (op::CREATE_RMP, op::DESTROY_RMP),
+    (op::CREATE_XRC_SRQ, op::DESTROY_XRC_SRQ),
+    (op::ALLOC_XRCD, op::DEALLOC_XRCD),
+    (op::ATTACH_TO_MCG, op::DETACH_FROM_MCG),
     (op::CREATE_RQ, op::DESTROY_RQ),
     (op::CREATE_SQ, op::DESTROY_SQ),
     (op::CREATE_TIR, op::DESTROY_TIR),
@@ -482,4 +490,64 @@ impl Opened {
         let qp = self.context.create_qp(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))?;
         Ok(MadeQp { qp, answer, send, record, _receive: receive })
     }
+
+    /// A queue pair of a transport with 16 blocks and 16 receives of two pieces.
+    pub(crate) fn transport(
+        &self,
+        kind: QpType,
+        cq: CqHandle,
+        change: impl FnOnce(&mut QpRequest, &mut CreateQp),
+    ) -> Result<MadeTransport, UverbsError> {
+        let (rings, record) = (self.zone(4096), self.zone(4096));
+        let mut request = QpRequest {
+            send_cq: Some(cq),
+            recv_cq: Some(cq),
+            cap: QpCap {
+                max_send_wr: 16,
+                max_recv_wr: 16,
+                max_send_sge: 1,
+                max_recv_sge: 2,
+                max_inline_data: 0,
+            },
+            user_handle: 0x77,
+            ..QpRequest::new(kind, QpHome::Pd(self.pd))
+        };
+        let mut driver = CreateQp {
+            buf_addr: address(&rings),
+            db_addr: address(&record),
+            sq_wqe_count: 16,
+            rq_wqe_count: 16,
+            rq_wqe_shift: 5,
+            uidx: 9,
+            ..CreateQp::default()
+        };
+        change(&mut request, &mut driver);
+        let mut answer = CreateQpAnswer::new_zeroed();
+        let qp = self.context.create_qp(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))?;
+        Ok(MadeTransport { qp, answer, _rings: rings, _record: record })
+    }
+
+    /// A shared receive queue of 15 entries of one piece.
+    pub(crate) fn srq(&self, kind: SrqKind) -> Result<(Srq, Zone, Zone), UverbsError> {
+        let (ring, record) = (self.zone(4096), self.zone(4096));
+        let driver = CreateSrq {
+            buf_addr: address(&ring),
+            db_addr: address(&record),
+            uidx: 11,
+            ..CreateSrq::default()
+        };
+        let request = SrqRequest { pd: self.pd, kind, max_wr: 15, max_sge: 1, limit: 0, user_handle: 0x55 };
+        let mut answer = CreateSrqAnswer::new_zeroed();
+        let srq = self.context.create_srq(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))?;
+        assert_ne!(answer.srqn, 0);
+        Ok((srq, ring, record))
+    }
+}
+
+/// A queue pair of a transport and its memory.
+pub(crate) struct MadeTransport {
+    pub(crate) qp: Qp,
+    pub(crate) answer: CreateQpAnswer,
+    _rings: Zone,
+    _record: Zone,
 }

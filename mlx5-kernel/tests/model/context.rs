@@ -54,7 +54,7 @@ fn queries_answer_what_the_device_is() {
     let mut mlx5 = DeviceAnswer::new_zeroed();
     let answer = opened.context.query_device(Driver::new(&[], mlx5.as_mut_bytes())).expect("attributes");
     assert_eq!((answer.base.vendor_part_id, answer.base.phys_port_cnt), (0x101d, 1));
-    assert_eq!(answer.base.vendor_id, 0x2c9);
+    assert_eq!((answer.base.vendor_id, answer.base.atomic_cap), (0x2c9, 1));
     assert_eq!(answer.base.fw_ver, 22 << 32 | 41 << 16 | 1000);
     assert_eq!(mlx5.response_length as usize, size_of::<DeviceAnswer>());
     assert_eq!(answer.rss_caps.max_rwq_indirection_table_size, 1 << 11);
