@@ -212,7 +212,7 @@ fn sizes_and_places_that_make_no_sense_are_refused() {
     (request.entries, request.vector) = (63, opened.context.comp_vectors());
     let result = opened.context.create_cq(&request, Driver::new(driver.as_bytes(), &mut []));
     assert_eq!(errno(result), Errno::EINVAL, "a vector that is not there");
-    let result = opened.try_raw(cq.cq.handle, |request, _| request.kind = QpType::RC);
+    let result = opened.try_raw(cq.cq.handle, |request, _| request.kind = QpType::DRIVER);
     assert_eq!(errno(result.map(|_| ())), Errno::EOPNOTSUPP);
     let before = bench.watch.left();
     let at = address(&cq.ring);
