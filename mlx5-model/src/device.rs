@@ -356,7 +356,8 @@ impl Device {
     #[must_use]
     pub fn is_pending(&self) -> bool {
         let inside = self.lock();
-        inside.core.port.is_pending() || inside.core.tap.is_pending() || inside.core.senders.is_active()
+        let core = &inside.core;
+        core.port.is_pending() || core.tap.is_pending() || core.senders.is_active() || core.rdma.is_pending()
     }
 
     /// What a network interface of this function would tell the port. Lets in every unicast address, or its own alone.

@@ -5,6 +5,7 @@
 //!   mlx5-kernel ── commands ──► firmware: objects ──► memory_keys  send  receive  completion  steering
 //!   driver      ── stores ────► UAR pages ─────────►      │         ▲
 //!                                                         ▼         │
+//!                              rdma ◄─── RoCE ───►│
 //!                                              Wire: cable source null pcap iface unix
 //! ```
 //!
@@ -29,6 +30,8 @@
 //! * A full completion queue is dead, and an event says so.
 //! * Commands check lengths, state, ownership and every field; the syndrome of a refusal is the opcode and the number of the
 //!   check. Objects in use stay.
+//! * A queue pair goes from state to state by the commands for it alone, and changes what their masks allow. Requests are
+//!   checked at both ends by key, domain, rights and bounds; who is refused learns it by the syndrome that silicon has.
 //!
 //! # What is assumed
 //! Where no public source says what silicon does: a symmetric hash combines source and destination by exclusive or; a
@@ -36,7 +39,8 @@
 //! arm whose sequence number was answered already is a repetition; a frame to a group passes the port, and steering decides.
 //!
 //! # What is not there
-//! What queue pairs send and receive (they can be made, and taken through their states), UMR, memory keys of keys, large receive, resizing of completion queues,
+//! Congestion control of RDMA, path migration, dynamically connected transport, tag matching, signatures, faults of pages;
+//! queue pair 1 is there, what manages connections is not. Large receive, resizing of completion queues,
 //! steering of sent frames, header rewriting, tunnels but VXLAN, the embedded switch. Capabilities do not claim them, and
 //! commands and entries that need them are refused.
 
@@ -56,7 +60,6 @@ mod network;
 pub mod pci;
 mod port;
 mod random;
-#[expect(dead_code, reason = "objects and their states; the transport that uses the rest follows")]
 mod rdma;
 mod receive;
 mod send;

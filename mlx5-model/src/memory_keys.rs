@@ -41,7 +41,26 @@ pub(crate) enum Access {
     Read,
     /// Written, by receiving.
     Write,
+    /// Read by a peer.
+    RemoteRead,
+    /// Written by a peer.
+    RemoteWrite,
+    /// Read and written at once, by a peer.
+    Atomic,
 }
+
+/// On whose behalf memory is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Who {
+    pub(crate) domain: u32,
+    /// The queue pair; `None` for other queues, which keys cannot be bound to.
+    pub(crate) pair: Option<u32>,
+    /// The kernel's key for any memory may be used.
+    pub(crate) reserved: bool,
+}
+
+/// How deep keys may stand for keys.
+const DEPTH_MAX: u8 = 3;
 
 /// Where a key's bytes are.
 #[derive(Clone, Debug)]
@@ -52,6 +71,16 @@ pub(crate) enum Translation {
     Flat(u64),
     /// In pages of one size, the first begun `offset` bytes in.
     Pages { log_page: u8, offset: u64, pages: Vec<u64> },
+    /// Under other keys, piece by piece.
+    Pieces(Vec<Piece>),
+}
+
+/// A piece of a key that stands for other keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) bytes: u64,
+    pub(crate) key: u32,
+    pub(crate) at: u64,
 }
 
 impl Translation {
@@ -75,6 +104,7 @@ impl Translation {
         match self {
             Self::Physical => Some((start.checked_add(at)?, u64::MAX)),
             Self::Flat(base) => Some((base.checked_add(at)?, u64::MAX)),
+            Self::Pieces(_) => None,
             Self::Pages { log_page, offset, pages } => {
                 let at = at.checked_add(*offset)?;
                 let inside = at & ((1 << log_page) - 1);
@@ -94,7 +124,16 @@ pub(crate) struct Key {
     pub(crate) length: u64,
     pub(crate) local_read: bool,
     pub(crate) local_write: bool,
-    /// Bound to one queue, or to none.
+    pub(crate) remote_read: bool,
+    pub(crate) remote_write: bool,
+    pub(crate) atomic: bool,
+    /// It stands for nothing until an entry of a queue fills it in.
+    pub(crate) free: bool,
+    /// Entries of queues may change it.
+    pub(crate) changeable: bool,
+    /// A peer may make it free.
+    pub(crate) remote_invalidate: bool,
+    /// Bound to one queue pair, or to none.
     pub(crate) queue: Option<u32>,
     pub(crate) translation: Translation,
     /// The context as it was made, for queries.
@@ -137,30 +176,171 @@ impl Keys {
         access: Access,
         mut each: impl FnMut(u64, usize) -> Result<(), KeyError>,
     ) -> Result<(), KeyError> {
+        let who = Who { domain, pair: None, reserved: false };
+        let (context, from, end) = self.covered(key, who, at, bytes.into(), access)?;
+        if let Translation::Pieces(pieces) = &context.translation {
+            return self.walk_pieces(pieces, who, from, end, access, 1, &mut each);
+        }
+        context.walk(from, end, &mut each)
+    }
+
+    /// The same for queue pairs.
+    pub(crate) fn walk_for(
+        &self,
+        key: u32,
+        who: Who,
+        at: u64,
+        bytes: u64,
+        access: Access,
+        each: &mut dyn FnMut(u64, usize) -> Result<(), KeyError>,
+    ) -> Result<(), KeyError> {
+        self.walk_deep(key, who, at, bytes, access, 0, each)
+    }
+
+    /// Whether all of it may be reached.
+    pub(crate) fn check(
+        &self,
+        key: u32,
+        who: Who,
+        at: u64,
+        bytes: u64,
+        access: Access,
+    ) -> Result<(), KeyError> {
+        self.walk_for(key, who, at, bytes, access, &mut |_, _| Ok(()))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "an access, and how deep it is")]
+    fn walk_deep(
+        &self,
+        key: u32,
+        who: Who,
+        at: u64,
+        bytes: u64,
+        access: Access,
+        depth: u8,
+        each: &mut dyn FnMut(u64, usize) -> Result<(), KeyError>,
+    ) -> Result<(), KeyError> {
+        if who.reserved && (key == 0 || key == RESERVED_KEY) {
+            let bytes = usize::try_from(bytes).map_err(|_| KeyError::Bounds)?;
+            return each(at, bytes);
+        }
+        let (context, from, end) = self.covered(key, who, at, bytes, access)?;
+        match &context.translation {
+            Translation::Pieces(pieces) => self.walk_pieces(pieces, who, from, end, access, depth + 1, each),
+            _ => context.walk(from, end, each),
+        }
+    }
+
+    /// Bytes `from..end` of a key that stands for others. Those need the right that the access takes on this side.
+    #[expect(clippy::too_many_arguments, reason = "an access, and how deep it is")]
+    fn walk_pieces(
+        &self,
+        pieces: &[Piece],
+        who: Who,
+        from: u64,
+        end: u64,
+        access: Access,
+        depth: u8,
+        each: &mut dyn FnMut(u64, usize) -> Result<(), KeyError>,
+    ) -> Result<(), KeyError> {
+        if depth > DEPTH_MAX {
+            return Err(KeyError::Bounds);
+        }
+        let access = match access {
+            Access::Read | Access::RemoteRead => Access::Read,
+            Access::Write | Access::RemoteWrite | Access::Atomic => Access::Write,
+        };
+        let (mut skip, mut left) = (from, end - from);
+        for piece in pieces {
+            if left == 0 {
+                break;
+            }
+            if skip >= piece.bytes {
+                skip -= piece.bytes;
+                continue;
+            }
+            let run = (piece.bytes - skip).min(left);
+            let at = piece.at.checked_add(skip).ok_or(KeyError::Bounds)?;
+            self.walk_deep(piece.key, who, at, run, access, depth, each)?;
+            left -= run;
+            skip = 0;
+        }
+        if left == 0 { Ok(()) } else { Err(KeyError::Bounds) }
+    }
+
+    /// A peer asks that a key be free. Only keys of this domain that allow it are, bound to the queue pair or to none.
+    pub(crate) fn invalidate(&mut self, key: u32, who: Who) -> bool {
+        self.make_free(key, |context| {
+            context.remote_invalidate
+                && context.domain == who.domain
+                && (context.queue.is_none() || context.queue == who.pair)
+                && context.variable == key as u8
+        })
+    }
+
+    /// A key is free from now on, if it is there, not free, and `may` says so.
+    pub(crate) fn make_free(&mut self, key: u32, may: impl FnOnce(&Key) -> bool) -> bool {
+        match self.table.get_mut(key >> 8) {
+            Some(context) if !context.free && may(context) => {
+                context.free = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The key, if it covers and allows an access; and where in it that begins and ends.
+    #[inline]
+    fn covered(
+        &self,
+        key: u32,
+        who: Who,
+        at: u64,
+        bytes: u64,
+        access: Access,
+    ) -> Result<(&Key, u64, u64), KeyError> {
         let context = self.table.get(key >> 8).ok_or(KeyError::Unknown)?;
-        if context.variable != key as u8 || context.queue.is_some() {
+        if context.variable != key as u8 || context.free {
             return Err(KeyError::Unknown);
         }
-        if context.domain != domain {
+        if context.queue.is_some() && context.queue != who.pair {
+            return Err(KeyError::Unknown);
+        }
+        if context.domain != who.domain {
             return Err(KeyError::Domain);
         }
         let allowed = match access {
             Access::Read => context.local_read,
             Access::Write => context.local_write,
+            Access::RemoteRead => context.remote_read,
+            Access::RemoteWrite => context.remote_write,
+            Access::Atomic => context.atomic,
         };
         if !allowed {
             return Err(KeyError::Right);
         }
         let from = at.checked_sub(context.start).ok_or(KeyError::Bounds)?;
-        let end = from.checked_add(bytes.into()).ok_or(KeyError::Bounds)?;
+        let end = from.checked_add(bytes).ok_or(KeyError::Bounds)?;
         if end > context.length {
             return Err(KeyError::Bounds);
         }
+        Ok((context, from, end))
+    }
+}
+
+impl Key {
+    #[inline]
+    fn walk(
+        &self,
+        from: u64,
+        end: u64,
+        each: &mut (impl FnMut(u64, usize) -> Result<(), KeyError> + ?Sized),
+    ) -> Result<(), KeyError> {
         let mut from = from;
         while from < end {
-            let (address, run) = context.translation.piece(context.start, from).ok_or(KeyError::Bounds)?;
+            let (address, run) = self.translation.piece(self.start, from).ok_or(KeyError::Bounds)?;
             let run = run.min(end - from);
-            each(address, run as usize)?;
+            each(address, usize::try_from(run).map_err(|_| KeyError::Bounds)?)?;
             from += run;
         }
         Ok(())
@@ -180,6 +360,12 @@ mod tests {
             length: 0x2000,
             local_read: true,
             local_write: false,
+            remote_read: false,
+            remote_write: false,
+            atomic: false,
+            free: false,
+            changeable: false,
+            remote_invalidate: false,
             queue: None,
             translation: Translation::of_pages(12, 0x800, vec![0x7000, 0x9000, 0xa000]),
             context: [0; 64],

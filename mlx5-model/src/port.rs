@@ -80,6 +80,8 @@ pub struct PortCounters {
     pub arrived_while_down: u64,
     /// Let in, but no steering rule or no ready queue took it.
     pub steering_discards: u64,
+    /// RoCE packets to the device whose CRC was wrong, dropped.
+    pub roce_damaged: u64,
 }
 
 /// The port.

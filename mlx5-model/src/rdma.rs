@@ -1,50 +1,185 @@
 //! RDMA: queue pairs, their transport, and RoCEv2 on the wire.
+//!
+//! ```text
+//!   doorbell ──► work: entries ──► requester ── packets ──► port, or back to this device
+//!                    keys: UMR, windows     ◄── answers ──┐
+//!   completions ◄── responder ◄── packets ── receive ◄────┴── port (before steering), or this device
+//! ```
+//!
+//! Called by the core: doorbells, one turn a step, frames that came in. Packets to the device's own addresses on UDP 4791 end
+//! here and go no further, wanted or not.
 
+mod keys;
+mod packet;
 pub(crate) mod path;
 mod qp;
 mod requester;
 mod responder;
 pub(crate) mod state;
+mod work;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
+use pollux_mlx5_abi::wqe::{self, Control, SEGMENT_BYTES};
+use pollux_wire::roce::BthRepr;
+use pollux_wire::roce::operation::{self, Class};
+use zerocopy::FromZeros;
+
+use crate::completion::Completions;
+use crate::device::bus::Bus;
 use crate::device::table::Table;
-use path::Addresses;
+use crate::device::violation::Violation;
+use crate::event::Events;
+use crate::frame::Headers;
+use crate::memory_keys::Keys;
+use crate::port::Port;
+use crate::receive::{Pool, QueueCounters};
+use packet::{Extension, FRAME_MAX, Incoming};
+use path::{Addresses, Path, is_group};
 pub(crate) use qp::{Make, Qp, SendRing, Source};
-use state::State;
+use requester::Turn;
+use state::{Service, State};
+use work::Failure;
 
 /// Number of the first queue pair: one space with send queues, whose doorbells name them the same way.
 const FIRST: u32 = 0x1_0000;
+/// Where datagrams to groups are addressed. Source: InfiniBand Architecture Specification, volume 1, 10.5.2.
+const GROUP_PAIR: u32 = 0xff_ffff;
+/// The queue pair of management.
+const MANAGEMENT_PAIR: u32 = 1;
 /// Queue pairs of a group at most, and memberships in all: `max_qp_mcg` and `log_max_mcg`.
 pub(crate) const MEMBERS_MAX: usize = 240;
 pub(crate) const GROUPS_MAX: usize = 1 << 12;
+/// Packets on their way back to this device at most.
+const LOOPED_MAX: usize = 1024;
+
+/// What else of the device a queue pair works with.
+pub(crate) struct Around<'a, 'b> {
+    pub(crate) bus: &'a mut Bus<'b>,
+    pub(crate) keys: &'a mut Keys,
+    pub(crate) completions: &'a mut Completions,
+    pub(crate) events: &'a mut Events,
+    pub(crate) port: &'a mut Port,
+    pub(crate) pools: &'a mut Table<Pool>,
+    pub(crate) counters: &'a mut Table<QueueCounters>,
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    Yes,
+    /// Not now.
+    Busy,
+}
+
+/// What all queue pairs share for sending.
+#[derive(Debug)]
+struct Desk {
+    addresses: Addresses,
+    /// Which queue pairs get what is sent to a group.
+    groups: Vec<([u8; 16], u32)>,
+    /// Packets to this device itself, and of those to groups who is not to have them.
+    looped: VecDeque<(Vec<u8>, Option<u32>)>,
+    spare: Vec<Vec<u8>>,
+    frame: Box<[u8; FRAME_MAX]>,
+    /// Of packets that are lost those alone are sent again.
+    selective: bool,
+}
+
+impl Desk {
+    /// Builds a packet and sends it. `block`: a queue pair that does not get its own packets to a group.
+    #[expect(clippy::too_many_arguments, reason = "what a packet is made of")]
+    fn send(
+        &mut self,
+        around: &mut Around<'_, '_>,
+        path: &Path,
+        source_port: u16,
+        bth: BthRepr,
+        extension: &Extension,
+        bytes: usize,
+        block: Option<u32>,
+        fill: impl FnOnce(&Bus<'_>, &Keys, &mut [u8]) -> Result<(), Failure>,
+    ) -> Result<Sent, Failure> {
+        let Some(from) = self.addresses.get(path.own).copied() else { return Err(Failure::ADDRESS) };
+        // IPv4 speaks to IPv4.
+        if path::ipv4(&from.gid).is_some() != path::ipv4(&path.gid).is_some() {
+            return Err(Failure::ADDRESS);
+        }
+        let group = is_group(&path.gid);
+        let own = !group && (path.mac == around.port.mac || self.addresses.has_mac(&path.mac));
+        let comes_back = own || group && self.groups.iter().any(|(gid, _)| *gid == path.gid);
+        if comes_back && self.looped.len() >= LOOPED_MAX || !own && !around.port.is_ready() {
+            return Ok(Sent::Busy);
+        }
+        let (bus, keys) = (&*around.bus, &*around.keys);
+        let length =
+            packet::build(&mut self.frame, &from, path, source_port, bth, extension, bytes, |room| {
+                fill(bus, keys, room)
+            })?;
+        let frame = &self.frame[..length];
+        if comes_back {
+            let mut copy = self.spare.pop().unwrap_or_default();
+            copy.clear();
+            copy.extend_from_slice(frame);
+            self.looped.push_back((copy, block));
+        }
+        if !own && !around.port.send(frame) {
+            return Ok(Sent::Busy);
+        }
+        around.bus.ledger.add_sent(1);
+        Ok(Sent::Yes)
+    }
+}
 
 /// All of RDMA.
 #[derive(Debug)]
 pub(crate) struct Rdma {
     pub(crate) pairs: Table<Qp>,
-    pub(crate) addresses: Addresses,
-    /// Which queue pairs get what is sent to a group.
-    pub(crate) groups: Vec<([u8; 16], u32)>,
-    /// Queue pairs with work, in turn.
+    desk: Desk,
+    /// The queue pair that stands for number 1.
+    management: Option<u32>,
+    /// Queue pairs with work, in turn; those in error, whose entries are flushed; timers, by time.
     active: VecDeque<u32>,
+    broken: Vec<u32>,
+    timers: BTreeSet<(u64, u32)>,
 }
 
 impl Rdma {
-    pub(crate) fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize, selective: bool) -> Self {
         Self {
             pairs: Table::new(FIRST, limit),
-            addresses: Addresses::default(),
-            groups: Vec::new(),
+            desk: Desk {
+                addresses: Addresses::default(),
+                groups: Vec::new(),
+                looped: VecDeque::new(),
+                spare: Vec::new(),
+                frame: Box::new([0; FRAME_MAX]),
+                selective,
+            },
+            management: None,
             active: VecDeque::new(),
+            broken: Vec::new(),
+            timers: BTreeSet::new(),
         }
+    }
+
+    pub(crate) fn addresses(&mut self) -> &mut Addresses {
+        &mut self.desk.addresses
+    }
+
+    pub(crate) fn groups(&mut self) -> &mut Vec<([u8; 16], u32)> {
+        &mut self.desk.groups
     }
 
     /// A new queue pair's number.
     pub(crate) fn insert(&mut self, owner: u16, pair: Qp) -> Option<u32> {
+        let service = pair.service;
         let number = self.pairs.insert(owner, pair)?;
         if let Some(pair) = self.pairs.get_mut(number) {
             pair.number = number;
+        }
+        if service == Service::Management {
+            self.management = Some(number);
         }
         Some(number)
     }
@@ -52,7 +187,10 @@ impl Rdma {
     /// A queue pair ends.
     pub(crate) fn remove(&mut self, number: u32) {
         self.pairs.remove(number);
-        self.groups.retain(|(_, member)| *member != number);
+        self.desk.groups.retain(|(_, member)| *member != number);
+        if self.management == Some(number) {
+            self.management = None;
+        }
     }
 
     /// All of a user context end.
@@ -72,10 +210,9 @@ impl Rdma {
     /// A queue pair is in error; what is posted is flushed.
     pub(crate) fn fail_pair(&mut self, number: u32) {
         if let Some(pair) = self.pairs.get_mut(number) {
-            pair.flushing = pair.state != State::Reset;
             pair.state = State::Error;
-            self.wake(number);
         }
+        self.wake(number);
     }
 
     /// There may be work on a queue pair.
@@ -83,5 +220,242 @@ impl Rdma {
         if !self.active.contains(&number) {
             self.active.push_back(number);
         }
+    }
+
+    /// Whether a timer runs, or a packet is on its way back.
+    pub(crate) fn is_pending(&self) -> bool {
+        !self.timers.is_empty() || !self.desk.looped.is_empty() || !self.active.is_empty()
+    }
+
+    /// A doorbell of a queue pair: the same rules as those of send queues.
+    pub(crate) fn doorbell(
+        &mut self,
+        bus: &Bus<'_>,
+        number: u32,
+        value: [u8; 8],
+        exact: bool,
+        strict: bool,
+        blue_flame: bool,
+    ) -> Result<(), Violation> {
+        let Some(pair) = self.pairs.get_mut(number) else { return Ok(()) };
+        if matches!(pair.state, State::Reset | State::Init) {
+            return Err(Violation::NotReady { queue: number });
+        }
+        let Some(ring) = &mut pair.send else { return Err(Violation::NotReady { queue: number }) };
+        let record = bus.record(ring.record).map_err(|_| Violation::Record { queue: number })? as u16;
+        let all = 1_u16 << ring.log_blocks;
+        let mut end = record;
+        if strict {
+            let mut control = Control::new_zeroed();
+            control.opmod_idx_opcode =
+                zerocopy::byteorder::big_endian::U32::from_bytes([value[0], value[1], value[2], value[3]]);
+            control.qpn_ds =
+                zerocopy::byteorder::big_endian::U32::from_bytes([value[4], value[5], value[6], value[7]]);
+            end = control.index().wrapping_add(wqe::blocks(control.segments().into()) as u16);
+            let room = all - ring.posted.wrapping_sub(ring.next).min(all);
+            // An old register value, seen late.
+            if !exact && !(1..=room).contains(&end.wrapping_sub(ring.posted)) {
+                return Ok(());
+            }
+            let mut head = [0; 8];
+            let at = u64::from(control.index() & (all - 1)) * wqe::BLOCK_BYTES as u64;
+            ring.ring
+                .place(at)
+                .and_then(|(at, _)| bus.host.read(at, &mut head))
+                .map_err(|_| Violation::Record { queue: number })?;
+            if head != value {
+                return Err(Violation::Head { queue: number, rung: value, posted: head });
+            }
+            let ahead = record.wrapping_sub(end);
+            if ahead > all || exact && ahead != 0 {
+                return Err(Violation::RecordValue { queue: number, record, expected: end });
+            }
+            if blue_flame && usize::from(control.segments()) * SEGMENT_BYTES <= wqe::BLOCK_BYTES {
+                ring.came_along = Some(control.index());
+            }
+        }
+        let count = end.wrapping_sub(ring.next);
+        if count > all {
+            return Err(Violation::TooMuch { queue: number, posted: count });
+        }
+        ring.posted = end;
+        self.wake(number);
+        Ok(())
+    }
+
+    /// A doorbell broke the rules: the queue pair fails.
+    pub(crate) fn break_down(&mut self, around: &mut Around<'_, '_>, number: u32) {
+        if let Some(pair) = self.pairs.get_mut(number)
+            && matches!(pair.state, State::Send | State::Draining)
+        {
+            pair.state = State::Error;
+            let kind = pollux_mlx5_abi::eqe::event::WQ_INVAL_REQ_ERROR;
+            let pair_kind = pollux_mlx5_abi::eqe::queue_kind::QP;
+            around.events.queue_error(around.bus, kind, pair_kind, number);
+            self.wake(number);
+        }
+    }
+
+    /// One turn; how much was done.
+    pub(crate) fn run(&mut self, around: &mut Around<'_, '_>, budget: usize) -> usize {
+        let mut done = 0;
+        while let Some((due, number)) = self.timers.first().copied().filter(|(due, _)| *due <= around.bus.now)
+        {
+            self.timers.remove(&(due, number));
+            if let Some(pair) = self.pairs.get_mut(number).filter(|pair| pair.timed == Some(due)) {
+                pair.timed = None;
+                requester::time(pair, around);
+                self.wake(number);
+            }
+        }
+        for _ in 0..self.active.len() {
+            if done >= budget {
+                break;
+            }
+            let Some(number) = self.active.pop_front() else { break };
+            let turn = self.turn(around, number, budget - done);
+            done += turn.done;
+            if turn.more {
+                self.active.push_back(number);
+            }
+        }
+        for index in (0..self.broken.len()).rev() {
+            let number = self.broken[index];
+            let Some(pair) = self.pairs.get_mut(number).filter(|pair| pair.is_broken()) else {
+                self.broken.swap_remove(index);
+                continue;
+            };
+            done += pair.flush(around, budget);
+        }
+        let mut looped = 0;
+        while looped < budget
+            && let Some((frame, block)) = self.desk.looped.pop_front()
+        {
+            let headers = Headers::parse(&frame, 0);
+            if let Some(packet) = Incoming::parse(&frame, &headers) {
+                self.take(around, &packet, block);
+            }
+            if self.desk.spare.len() < 64 {
+                self.desk.spare.push(frame);
+            }
+            looped += 1;
+        }
+        done + looped
+    }
+
+    /// One queue pair's turn.
+    fn turn(&mut self, around: &mut Around<'_, '_>, number: u32, budget: usize) -> Turn {
+        let Some(pair) = self.pairs.get_mut(number) else { return Turn::default() };
+        if pair.state == State::Reset {
+            return Turn::default();
+        }
+        let told = responder::run(pair, around, &mut self.desk, budget);
+        let asked = requester::run(pair, around, &mut self.desk, budget.saturating_sub(told.done));
+        let done = told.done + asked.done;
+        self.note(number);
+        Turn { done, more: told.more || asked.more }
+    }
+
+    /// Notes what a queue pair waits for.
+    fn note(&mut self, number: u32) {
+        let Some(pair) = self.pairs.get_mut(number) else { return };
+        let due = if pair.state.sends() { pair.requester.due() } else { None };
+        if due != pair.timed {
+            if let Some(old) = pair.timed.take() {
+                self.timers.remove(&(old, number));
+            }
+            if let Some(due) = due {
+                self.timers.insert((due, number));
+            }
+            pair.timed = due;
+        }
+        if pair.is_broken() && !self.broken.contains(&number) {
+            self.broken.push(number);
+        }
+    }
+
+    /// A frame came from the wire. True when it is RoCE to one of the device's addresses, whatever became of it.
+    pub(crate) fn receive(&mut self, around: &mut Around<'_, '_>, frame: &[u8], headers: &Headers) -> bool {
+        if self.desk.addresses.is_empty() {
+            return false;
+        }
+        let Some(packet) = Incoming::parse(frame, headers) else { return false };
+        if is_group(&packet.destination) {
+            // Others may listen to the group too.
+            if self.desk.groups.iter().any(|(gid, _)| *gid == packet.destination) {
+                self.take(around, &packet, None);
+            }
+            return false;
+        }
+        let ours = frame
+            .first_chunk::<6>()
+            .is_some_and(|mac| *mac == around.port.mac || self.desk.addresses.has_mac(mac));
+        if !ours || !self.desk.addresses.has(&packet.destination, packet.vlan) {
+            return false;
+        }
+        self.take(around, &packet, None);
+        true
+    }
+
+    /// A packet for this device. `block`: of one to a group, a queue pair that is not to have it.
+    fn take(&mut self, around: &mut Around<'_, '_>, packet: &Incoming<'_>, block: Option<u32>) {
+        if !packet.sound {
+            around.port.counters.roce_damaged += 1;
+            return;
+        }
+        // Membership aside, the partition is one.
+        if packet.bth.partition & 0x7fff != packet::PARTITION & 0x7fff {
+            return;
+        }
+        around.bus.ledger.add_received(1);
+        if packet.bth.qp == GROUP_PAIR {
+            for index in 0..self.desk.groups.len() {
+                let (gid, member) = self.desk.groups[index];
+                if gid == packet.destination && Some(member) != block {
+                    self.give(around, packet, member);
+                }
+            }
+            return;
+        }
+        let number = match (packet.bth.qp, self.management) {
+            (MANAGEMENT_PAIR, Some(number)) => number,
+            (number, _) => number,
+        };
+        self.give(around, packet, number);
+    }
+
+    /// A packet for a queue pair.
+    fn give(&mut self, around: &mut Around<'_, '_>, packet: &Incoming<'_>, number: u32) {
+        let Some(pair) = self.pairs.get_mut(number) else { return };
+        let transport = packet.bth.opcode & operation::TRANSPORT;
+        let fits = match pair.service {
+            Service::Reliable => transport == operation::RC,
+            Service::Unreliable => transport == operation::UC,
+            Service::Datagram | Service::Management => transport == operation::UD,
+            Service::Xrc => transport == operation::XRC,
+            Service::Keys => false,
+        };
+        if !fits || !pair.state.receives() {
+            return;
+        }
+        if pair.service.is_datagram() {
+            responder::datagram(pair, around, packet);
+        } else {
+            // Connections hear their peer alone.
+            if packet.source != pair.path.gid
+                || !self.desk.addresses.is_at(pair.path.own, &packet.destination)
+            {
+                return;
+            }
+            let class = operation::shape(packet.bth.opcode).map(|shape| shape.class);
+            match class {
+                Some(Class::ReadResponse | Class::Acknowledge) => {
+                    requester::answer(pair, around, packet, self.desk.selective);
+                }
+                _ => responder::request(pair, around, &self.desk, packet),
+            }
+        }
+        self.note(number);
+        self.wake(number);
     }
 }

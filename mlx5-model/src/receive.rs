@@ -57,6 +57,20 @@ pub(crate) struct QueueCounters {
     pub(crate) length_errors: u64,
     pub(crate) protection_errors: u64,
     pub(crate) flushed: u64,
+    /// Of queue pairs: requests that came in.
+    pub(crate) writes: u64,
+    pub(crate) reads: u64,
+    pub(crate) atomics: u64,
+    /// Packets that came too early, and such that had come before.
+    pub(crate) out_of_sequence: u64,
+    pub(crate) duplicates: u64,
+    /// Refusals of the peer: no receive posted, a packet missing; answers that were missing; answers that never came.
+    pub(crate) not_ready: u64,
+    pub(crate) sequence_naks: u64,
+    pub(crate) implied_naks: u64,
+    pub(crate) timeouts: u64,
+    pub(crate) request_errors: u64,
+    pub(crate) remote_access_errors: u64,
 }
 
 /// All receive queues, the pools they share, the counters they count in.

@@ -26,6 +26,8 @@ pub enum Layer {
     Udp,
     /// TCP.
     Tcp,
+    /// RoCE's transport headers.
+    Roce,
     /// A whole frame, where no one header is to blame.
     Frame,
 }
@@ -43,6 +45,7 @@ impl fmt::Display for Layer {
             Layer::Icmpv6 => "ICMPv6",
             Layer::Udp => "UDP",
             Layer::Tcp => "TCP",
+            Layer::Roce => "RoCE",
             Layer::Frame => "frame",
         })
     }

@@ -42,6 +42,7 @@ pub mod ip;
 pub mod ipv4;
 pub mod ipv6;
 pub mod ptype;
+pub mod roce;
 pub mod segment;
 pub mod tcp;
 pub mod toeplitz;

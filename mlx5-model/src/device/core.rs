@@ -15,7 +15,7 @@ use crate::ledger::Crossing;
 use crate::memory::Bar;
 use crate::memory_keys::Keys;
 use crate::port::{HEADER_BYTES_MAX, MTU_MAX, Port};
-use crate::rdma::Rdma;
+use crate::rdma::{self, Rdma};
 use crate::receive::{self, Arrival, Checked, Receivers, Taken};
 use crate::send::{self, Senders};
 use crate::steering::{Dispatch, Steering};
@@ -85,7 +85,7 @@ impl Core {
             senders: Senders::new(1 << 14),
             receivers: Receivers::new(1 << 14),
             steering: Steering::new(),
-            rdma: Rdma::new(1 << 14),
+            rdma: Rdma::new(1 << 14, traits.selective_repeat),
             port: Port::new(wire, mac, mtu),
             tap: Tap::default(),
             violations: Violations::default(),
@@ -130,6 +130,7 @@ impl Core {
             some |= senders.run(&mut send::Around { bus, keys, completions, events, port }, budget) > 0;
         }
         some |= self.receive(bus, budget) > 0;
+        some |= self.with_rdma(bus, |rdma, around| rdma.run(around, budget)) > 0;
         let Self { receivers, keys, completions, events, .. } = self;
         some |= receivers.settle(&mut receive::Around { bus, keys, completions, events }, budget);
         completions.settle(bus, events);
@@ -198,8 +199,26 @@ impl Core {
         }
     }
 
+    fn with_rdma<T>(
+        &mut self,
+        bus: &mut Bus<'_>,
+        act: impl FnOnce(&mut Rdma, &mut rdma::Around<'_, '_>) -> T,
+    ) -> T {
+        let Self { rdma, receivers, keys, completions, events, port, .. } = self;
+        let Receivers { pools, counters, .. } = receivers;
+        act(rdma, &mut rdma::Around { bus, keys, completions, events, port, pools, counters })
+    }
+
     fn ring_send(&mut self, bus: &mut Bus<'_>, page: u32, value: [u8; 8], exact: bool, blue_flame: bool) {
         let number = u32::from_be_bytes([0, value[4], value[5], value[6]]);
+        let strict = self.strict;
+        if self.rdma.pairs.get(number).is_some_and(|pair| pair.uar == page) {
+            if let Err(violation) = self.rdma.doorbell(bus, number, value, exact, strict, blue_flame) {
+                self.violations.note(violation);
+                self.with_rdma(bus, |rdma, around| rdma.break_down(around, number));
+            }
+            return;
+        }
         let Self { senders, keys, completions, events, port, violations, .. } = self;
         let Some(queue) = senders.queues.get_mut(number).filter(|queue| queue.uar == page) else {
             violations.note(Violation::Unknown { uar: page, rung: value });
@@ -280,6 +299,9 @@ impl Core {
     /// A frame was let in.
     fn arrive(&mut self, bus: &mut Bus<'_>, frame: &[u8], waits: bool) -> Arrived {
         let headers = Headers::parse(frame, 0);
+        if self.with_rdma(bus, |rdma, around| rdma.receive(around, frame, &headers)) {
+            return Arrived::Taken;
+        }
         let Self { steering, receivers, keys, completions, events, port, .. } = self;
         steering.classify(frame, &headers);
         let mut around = receive::Around { bus, keys, completions, events };

@@ -51,6 +51,9 @@ pub struct Traits {
     pub vxlan: bool,
     /// Queue pairs of all transports.
     pub rdma: bool,
+    /// Of packets that are lost those alone are sent again, and what came behind them is kept; both ends must. Without, sending
+    /// goes back to the first that is lost.
+    pub selective_repeat: bool,
     /// Link modes: bits of PTYS's `eth_proto` and of its extended field; the fastest is in use while the link is up.
     pub link_modes: (u32, u32),
 }
@@ -75,6 +78,7 @@ impl Default for Traits {
             uar_4k: true,
             vxlan: true,
             rdma: true,
+            selective_repeat: false,
             link_modes: (
                 link_mode::MODE_25GBASE_CR | link_mode::MODE_40GBASE_CR4 | link_mode::MODE_100GBASE_CR4,
                 ext_link_mode::CAUI_4_100GBASE_CR4_KR4,

@@ -36,12 +36,12 @@ impl Core {
         let context = CreateMkeyIn::MEMORY_KEY_MKEY_ENTRY.get(input);
         let domain = M::PD.get(&context);
         need!(call.may_name(self.domains.owner(domain)), BAD_RES_ERR, 17);
-        // Keys that UMR fills in later are not there yet.
-        need!(!M::FREE.is_set(&context) && !M::BSF_EN.is_set(&context), BAD_PARAM_ERR, 18);
+        need!(!M::BSF_EN.is_set(&context), BAD_PARAM_ERR, 18);
+        let free = M::FREE.is_set(&context);
         let start = M::START_ADDR.get(&context);
         let all = M::LENGTH64.is_set(&context);
         let length = if all { u64::MAX } else { M::LEN.get(&context) };
-        need!(all || length > 0 && length <= 1 << 48, BAD_PARAM_ERR, 19);
+        need!(all || (length > 0 || free) && length <= 1 << 48, BAD_PARAM_ERR, 19);
         need!(all || start.checked_add(length).is_some(), BAD_PARAM_ERR, 20);
         let mode = M::ACCESS_MODE_1_0.get(&context) | M::ACCESS_MODE_4_2.get(&context) << 2;
         let translation = match mode {
@@ -50,6 +50,12 @@ impl Core {
                 need!(call.uid == 0, BAD_PARAM_ERR, 21);
                 Translation::Physical
             }
+            // What it stands for is written by entries of queues.
+            access_mode::MTT if free => {
+                let log_page = M::LOG_PAGE_SIZE.get(&context).clamp(12, LOG_PAGE_MAX) as u8;
+                Translation::Pages { log_page, offset: 0, pages: Vec::new() }
+            }
+            access_mode::KLM | access_mode::KSM if free => Translation::Pieces(Vec::new()),
             access_mode::MTT if !all => self.translation(call, input, &context, start, length)?,
             _ => return Err(no(status::BAD_PARAM_ERR, 22)),
         };
@@ -61,6 +67,12 @@ impl Core {
             length,
             local_read: M::LR.is_set(&context),
             local_write: M::LW.is_set(&context),
+            remote_read: M::RR.is_set(&context),
+            remote_write: M::RW.is_set(&context),
+            atomic: M::A.is_set(&context),
+            free,
+            changeable: M::UMR_EN.is_set(&context),
+            remote_invalidate: M::EN_RINVAL.is_set(&context),
             queue: (queue != ANY_QUEUE).then_some(queue),
             translation,
             context,

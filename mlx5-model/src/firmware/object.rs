@@ -185,6 +185,17 @@ impl Core {
                 QueryQCounterOut::RESP_CQE_ERROR
                     .set(out, (values.length_errors + values.protection_errors) as u32);
                 QueryQCounterOut::RESP_CQE_FLUSH_ERROR.set(out, values.flushed as u32);
+                QueryQCounterOut::RX_WRITE_REQUESTS.set(out, values.writes as u32);
+                QueryQCounterOut::RX_READ_REQUESTS.set(out, values.reads as u32);
+                QueryQCounterOut::RX_ATOMIC_REQUESTS.set(out, values.atomics as u32);
+                QueryQCounterOut::OUT_OF_SEQUENCE.set(out, values.out_of_sequence as u32);
+                QueryQCounterOut::DUPLICATE_REQUEST.set(out, values.duplicates as u32);
+                QueryQCounterOut::RNR_NAK_RETRY_ERR.set(out, values.not_ready as u32);
+                QueryQCounterOut::PACKET_SEQ_ERR.set(out, values.sequence_naks as u32);
+                QueryQCounterOut::IMPLIED_NAK_SEQ_ERR.set(out, values.implied_naks as u32);
+                QueryQCounterOut::LOCAL_ACK_TIMEOUT_ERR.set(out, values.timeouts as u32);
+                QueryQCounterOut::REQ_CQE_ERROR.set(out, values.request_errors as u32);
+                QueryQCounterOut::RESP_REMOTE_ACCESS_ERRORS.set(out, values.remote_access_errors as u32);
                 Ok(())
             }
         }

@@ -52,11 +52,11 @@ impl Core {
                 let input: &[u8; SetRoceAddressIn::BYTES] = call.input()?;
                 let index = SetRoceAddressIn::ROCE_ADDRESS_INDEX.get(input);
                 let block = SetRoceAddressIn::ROCE_ADDRESS.get(input);
-                need!(self.rdma.addresses.set(index as usize, block), IX_ERR, 16);
+                need!(self.rdma.addresses().set(index as usize, block), IX_ERR, 16);
             }
             op::QUERY_ROCE_ADDRESS => {
                 let index = QueryRoceAddressIn::ROCE_ADDRESS_INDEX.get(call.input()?);
-                let Some(address) = self.rdma.addresses.block(index as usize) else {
+                let Some(address) = self.rdma.addresses().block(index as usize) else {
                     return Err(super::no(pollux_mlx5_abi::command::status::IX_ERR, 16));
                 };
                 QueryRoceAddressOut::ROCE_ADDRESS.set(call.output()?, address);

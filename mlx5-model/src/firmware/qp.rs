@@ -110,7 +110,7 @@ impl Core {
         need!(call.may_change(owner), BAD_RES_ERR, 16);
         let datagrams = self.rdma.pairs.get(number).is_some_and(|pair| pair.service == Service::Datagram);
         need!(datagrams && path::is_group(&gid), BAD_PARAM_ERR, 17);
-        let groups = &mut self.rdma.groups;
+        let groups = self.rdma.groups();
         let at = groups.iter().position(|group| *group == (gid, number));
         if opcode == op::DETACH_FROM_MCG {
             let Some(at) = at else { return Err(no(status::BAD_RES_ERR, 18)) };
@@ -196,7 +196,14 @@ impl Core {
         };
         let send = if has_send {
             let ring = self.ring_at(call, &at(receive_bytes), 64 << log_send)?;
-            Some(SendRing { ring, log_blocks: log_send as u8, record: record + 4, next: 0, posted: 0 })
+            Some(SendRing {
+                ring,
+                log_blocks: log_send as u8,
+                record: record + 4,
+                next: 0,
+                posted: 0,
+                came_along: None,
+            })
         } else {
             None
         };

@@ -82,6 +82,11 @@ impl Addresses {
         self.known.iter().flatten().any(|address| address.mac == mac)
     }
 
+    /// Whether the address at `index` is this GID.
+    pub(crate) fn is_at(&self, index: u8, gid: &[u8; 16]) -> bool {
+        self.get(index).is_some_and(|address| address.gid == *gid)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.known.iter().all(Option::is_none)
     }

@@ -2,12 +2,19 @@
 
 use pollux_mlx5_abi::command::qp::context::{AddressPath, QpContext, optional};
 
+use pollux_mlx5_abi::eqe::{event, queue_kind};
+use pollux_mlx5_abi::opcode::completion;
+use pollux_mlx5_abi::syndrome::Syndrome;
+
+use super::Around;
 use super::path::Path;
 use super::requester::Requester;
 use super::responder::Responder;
 use super::state::{Service, State};
+use super::work::{self, Failure};
 use crate::device::ring::Ring;
-use crate::receive::WorkRing;
+use crate::memory_keys::Who;
+use crate::receive::{Entry, WorkRing};
 
 /// Where a queue pair's receive entries are posted.
 #[derive(Debug)]
@@ -28,6 +35,8 @@ pub(crate) struct SendRing {
     /// Block of the next entry to begin, and the one after the last posted; they run on past the ring's end.
     pub(crate) next: u16,
     pub(crate) posted: u16,
+    /// The entry at this block came with the doorbell and is not read again.
+    pub(crate) came_along: Option<u16>,
 }
 
 /// What a peer may do to memory.
@@ -77,10 +86,12 @@ pub(crate) struct Qp {
     pub(crate) requester: Requester,
     pub(crate) responder: Responder,
     pub(crate) context: [u8; 232],
-    /// It is in error, and not all of its entries are reported yet.
-    pub(crate) flushing: bool,
+    /// Software knows that no entry of the pool is in use by it any more.
+    pub(crate) told_last: bool,
     /// Nothing can be reported any more.
     pub(crate) dead: bool,
+    /// When a timer of it was set.
+    pub(crate) timed: Option<u64>,
 }
 
 /// What a queue pair is made of.
@@ -129,8 +140,9 @@ impl Qp {
             requester: Requester::default(),
             responder: Responder::default(),
             context,
-            flushing: false,
+            told_last: false,
             dead: false,
+            timed: None,
         }
     }
 
@@ -263,9 +275,9 @@ impl Qp {
         self.state = State::Reset;
         self.requester = Requester::default();
         self.responder = Responder::default();
-        (self.flushing, self.dead) = (false, false);
+        (self.dead, self.told_last) = (false, false);
         if let Some(send) = &mut self.send {
-            (send.next, send.posted) = (0, 0);
+            (send.next, send.posted, send.came_along) = (0, 0, None);
         }
         if let Source::Own(ring) = &mut self.source {
             ring.reset();
@@ -289,6 +301,109 @@ impl Qp {
             Q::HW_RQ_COUNTER.set(&mut context, ring.next.into());
         }
         context
+    }
+
+    /// Nothing can be reported any more.
+    pub(crate) fn die(&mut self, around: &mut Around<'_, '_>) {
+        if !self.dead {
+            around.events.queue_error(around.bus, event::WQ_CATAS_ERROR, queue_kind::QP, self.number);
+        }
+        self.dead = true;
+        self.state = State::Error;
+    }
+
+    /// Reports a send entry that failed, or was flushed.
+    pub(crate) fn report_send(
+        &mut self,
+        around: &mut Around<'_, '_>,
+        opcode: u8,
+        index: u16,
+        failure: Failure,
+    ) {
+        let (cqn, name) = (self.cqn_send, self.user_index.unwrap_or(0));
+        let kind = completion::REQUESTER_ERROR;
+        let Around { bus, completions, events, .. } = around;
+        if completions
+            .push_error(bus, events, cqn, kind, self.number, opcode, name, index, failure.0)
+            .is_err()
+        {
+            self.die(around);
+        }
+    }
+
+    /// Reports a receive entry that failed, or was flushed.
+    pub(crate) fn report_receive(
+        &mut self,
+        around: &mut Around<'_, '_>,
+        cqn: u32,
+        name: u32,
+        index: u16,
+        syndrome: Syndrome,
+    ) {
+        let kind = completion::RESPONDER_ERROR;
+        let Around { bus, completions, events, .. } = around;
+        if completions.push_error(bus, events, cqn, kind, self.number, 0, name, index, syndrome).is_err() {
+            self.die(around);
+        }
+    }
+
+    /// Flushes what is posted: the sending side, and in the error state the receiving side too. Returns how many entries.
+    pub(crate) fn flush(&mut self, around: &mut Around<'_, '_>, budget: usize) -> usize {
+        let mut count = 0;
+        while count < budget && !self.dead {
+            if let Some((opcode, index)) = self.requester.take_unfinished() {
+                self.report_send(around, opcode, index, Failure::FLUSHED);
+            } else if self.has_posted() {
+                let Some(ring) = &self.send else { break };
+                let (request, blocks) = work::next(self, ring, around.bus);
+                if let Some(ring) = &mut self.send {
+                    ring.next = ring.next.wrapping_add(blocks);
+                }
+                self.report_send(around, request.opcode, request.index, Failure::FLUSHED);
+            } else {
+                break;
+            }
+            count += 1;
+        }
+        if self.state != State::Error {
+            return count;
+        }
+        let name = self.user_index.or(self.pool()).unwrap_or(0);
+        if let Some(entry) = self.responder.take_held()
+            && !self.dead
+        {
+            self.report_receive(around, self.cqn_receive, name, entry.index, Failure::FLUSHED.0);
+            count += 1;
+        }
+        if !self.told_last && self.pool().is_some() && self.service != Service::Xrc {
+            around.events.queue_error(around.bus, event::SRQ_LAST_WQE, queue_kind::QP, self.number);
+        }
+        self.told_last = true;
+        let mut entry = Box::<Entry>::default();
+        while count < budget && !self.dead {
+            let Source::Own(ring) = &mut self.source else { break };
+            if ring.take(around.bus, &mut entry) != Ok(true) {
+                break;
+            }
+            self.report_receive(around, self.cqn_receive, name, entry.index, Failure::FLUSHED.0);
+            count += 1;
+        }
+        count
+    }
+
+    /// On whose behalf it reaches memory.
+    pub(crate) fn who(&self) -> Who {
+        Who { domain: self.domain, pair: Some(self.number), reserved: self.reserved_key }
+    }
+
+    /// Whether what is posted to it is flushed.
+    pub(crate) fn is_broken(&self) -> bool {
+        matches!(self.state, State::Error | State::SendError) && !self.dead
+    }
+
+    /// Entries of the send ring that were not begun.
+    pub(crate) fn has_posted(&self) -> bool {
+        self.send.as_ref().is_some_and(|send| send.next != send.posted)
     }
 
     /// The pool that receive entries come from, if that is what it has.

@@ -1,23 +1,100 @@
 //! The side of a queue pair that sends requests.
+//!
+//! Entries become [`Request`]s, in order, each with its sequence numbers. Packets go out as far as the window, the limit of
+//! reads under way and the wire allow. What the peer confirms moves on from the front; what it refuses, and what it does not
+//! answer in time, makes sending go back. Completions are written from the front, in order.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use pollux_mlx5_abi::cqe::Cqe64;
+use pollux_mlx5_abi::eqe::{event, queue_kind};
+use pollux_mlx5_abi::opcode::{completion, send};
+use pollux_mlx5_abi::wqe::{Completion, Fence};
+use pollux_wire::roce::operation::{self, Class};
+use pollux_wire::roce::{
+    Aeth, AtomicAckEth, AtomicEth, BthRepr, Deth, Ieth, ImmDt, NOT_READY_10US, Nak, Reth, Syndrome, XrcEth,
+};
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::packet::{Extension, Incoming, PARTITION, source_port};
+use super::qp::Qp;
+use super::state::{Service, State};
+use super::work::{self, Failure, Kind, Request};
+use super::{Around, Desk, Sent, keys};
+use crate::device::TICKS_PER_US;
 
 /// Sequence numbers have so many bits.
 pub(crate) const PSN_MASK: u32 = 0xff_ffff;
+/// Packets under way at most.
+const WINDOW: i32 = 512;
+/// After so many packets an answer is asked for, beside each message's end.
+const ASK_EVERY: u32 = 64;
+/// Requests under way at most; the ring bounds them too.
+const REQUESTS_MAX: usize = 1 << 12;
+/// Answers kept that came before their turn.
+const EARLY_MAX: usize = 512;
+
+/// From `from` to `to`, round the end of sequence numbers.
+pub(crate) fn distance(from: u32, to: u32) -> i32 {
+    (to.wrapping_sub(from) << 8) as i32 >> 8
+}
+
+/// `psn` and so many more.
+pub(crate) fn after(psn: u32, more: u32) -> u32 {
+    psn.wrapping_add(more) & PSN_MASK
+}
 
 /// What a queue pair has asked for and what became of it.
 #[derive(Debug, Default)]
 pub(crate) struct Requester {
+    /// Of the next request.
     next_psn: u32,
-    acked: u32,
+    /// Behind the last packet that was ever sent.
+    sent_end: u32,
+    /// Begun, the oldest first.
+    requests: VecDeque<Request>,
+    /// The first of them that is not sent whole.
+    cursor: usize,
+    max_retries: u8,
+    max_rnr_retries: u8,
     retries: u8,
     rnr_retries: u8,
+    /// When the peer has not answered in time.
+    deadline: Option<u64>,
+    /// Until when the peer asked to be left alone.
+    wait: Option<u64>,
+    /// Sending went back to here, and nothing was confirmed since.
+    gone_back: Option<u32>,
+    /// With selective repeat: packets behind the first unconfirmed one that the peer has, and those sent again.
+    there: BTreeSet<u32>,
+    again: BTreeSet<u32>,
+    /// Only those of `again` go out until new ones are reached.
+    mending: bool,
+    /// The same of answers to reads: what came early.
+    early: BTreeMap<u32, Vec<u8>>,
+}
+
+/// What a turn came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Turn {
+    /// Packets sent, entries completed without one.
+    pub(crate) done: usize,
+    /// There is more that could go on at once.
+    pub(crate) more: bool,
 }
 
 impl Requester {
     /// Sending begins.
     pub(crate) fn begin(&mut self, psn: u32, retries: u8, rnr_retries: u8) {
-        self.next_psn = psn;
-        self.acked = psn.wrapping_sub(1) & PSN_MASK;
-        (self.retries, self.rnr_retries) = (retries, rnr_retries);
+        *self = Self {
+            next_psn: psn,
+            sent_end: psn,
+            max_retries: retries,
+            max_rnr_retries: rnr_retries,
+            retries,
+            rnr_retries,
+            ..Self::default()
+        };
     }
 
     pub(crate) fn next_psn(&self) -> u32 {
@@ -25,6 +102,667 @@ impl Requester {
     }
 
     pub(crate) fn last_acked(&self) -> u32 {
-        self.acked
+        after(self.unconfirmed(), PSN_MASK)
     }
+
+    /// The first sequence number that the peer has not confirmed.
+    fn unconfirmed(&self) -> u32 {
+        let open = self.requests.iter().find(|request| request.confirmed < request.packets);
+        open.map_or(self.next_psn, |request| after(request.first, request.confirmed))
+    }
+
+    /// Whether nothing is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// When it has to be looked at again.
+    pub(crate) fn due(&self) -> Option<u64> {
+        match (self.deadline, self.wait) {
+            (Some(deadline), Some(wait)) => Some(deadline.min(wait)),
+            (deadline, wait) => deadline.or(wait),
+        }
+    }
+
+    /// The next request to be flushed, its opcode and index.
+    pub(crate) fn take_unfinished(&mut self) -> Option<(u8, u16)> {
+        (self.deadline, self.wait) = (None, None);
+        self.cursor = 0;
+        self.requests.pop_front().map(|request| (request.opcode, request.index))
+    }
+
+    /// Reads and atomics that the peer works on.
+    fn fetches(&self) -> usize {
+        self.requests.iter().filter(|request| request.is_fetch() && request.sent > request.confirmed).count()
+    }
+
+    /// Sending begins again at `psn`.
+    fn go_back(&mut self, psn: u32) {
+        self.cursor = self.requests.len();
+        for (index, request) in self.requests.iter_mut().enumerate().rev() {
+            let packet = distance(request.first, psn).max(0) as u32;
+            if packet >= request.packets {
+                if request.packets > 0 {
+                    break;
+                }
+                continue;
+            }
+            request.sent = request.confirmed.max(packet);
+            self.cursor = index;
+        }
+        self.again.clear();
+        self.mending = false;
+        self.skip_sent();
+    }
+
+    fn skip_sent(&mut self) {
+        while self.requests.get(self.cursor).is_some_and(|request| request.sent >= request.packets) {
+            self.cursor += 1;
+        }
+    }
+
+    /// Something was confirmed: patience begins anew.
+    fn progress(&mut self, now: u64, timeout: Option<u64>) {
+        (self.retries, self.rnr_retries) = (self.max_retries, self.max_rnr_retries);
+        self.gone_back = None;
+        self.arm(now, timeout);
+        let unconfirmed = self.unconfirmed();
+        self.there.retain(|psn| distance(unconfirmed, *psn) >= 0);
+        self.again.retain(|psn| distance(unconfirmed, *psn) >= 0);
+    }
+
+    fn arm(&mut self, now: u64, timeout: Option<u64>) {
+        let open = distance(self.unconfirmed(), self.sent_end) > 0;
+        self.deadline = timeout.filter(|_| open).map(|timeout| now.saturating_add(timeout));
+    }
+
+    /// All up to and with `psn` is confirmed. `Err`: a read or atomic among it was never answered; from there on again.
+    fn confirm(&mut self, psn: u32) -> Result<bool, u32> {
+        let mut some = false;
+        for request in &mut self.requests {
+            let covered = distance(request.first, psn) + 1;
+            if covered <= 0 && request.packets > 0 {
+                break;
+            }
+            let covered = (covered as u32).min(request.packets);
+            if request.confirmed >= covered {
+                continue;
+            }
+            if request.is_fetch() {
+                return Err(after(request.first, request.confirmed));
+            }
+            request.confirmed = covered;
+            request.sent = request.sent.max(covered);
+            some = true;
+        }
+        self.skip_sent();
+        Ok(some)
+    }
+}
+
+/// How long answers may take: `None` for ever. Source: InfiniBand Architecture Specification, volume 1, 9.7.6.1.3.
+fn timeout(pair: &Qp) -> Option<u64> {
+    (pair.ack_timeout > 0).then(|| 4096_u64 << pair.ack_timeout.min(31))
+}
+
+/// Sends what can be sent, begins what can be begun, completes what is done.
+pub(crate) fn run(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &mut Desk, budget: usize) -> Turn {
+    let mut turn = Turn::default();
+    while pair.state.sends() {
+        complete(pair, around, &mut turn);
+        if !pair.state.sends() {
+            break;
+        }
+        let now = around.bus.now;
+        if pair.requester.wait.is_some_and(|wait| now < wait) {
+            break;
+        }
+        pair.requester.wait = None;
+        if turn.done >= budget {
+            turn.more = true;
+            break;
+        }
+        if pair.requester.cursor < pair.requester.requests.len() {
+            match send_one(pair, around, desk) {
+                Step::Sent => turn.done += 1,
+                Step::Stuck => break,
+                Step::Busy => {
+                    turn.more = true;
+                    break;
+                }
+            }
+        } else if !begin_one(pair, around, &mut turn) {
+            break;
+        }
+    }
+    if pair.state == State::Draining && pair.requester.is_idle() {
+        pair.state = State::Drained;
+        around.events.queue_error(around.bus, event::SQ_DRAINED, queue_kind::QP, pair.number);
+        turn.done += 1;
+    }
+    turn
+}
+
+enum Step {
+    Sent,
+    /// Something must come first: an answer, a timer.
+    Stuck,
+    /// The wire takes nothing now.
+    Busy,
+}
+
+/// Begins the next entry. False when there is none, or it must wait.
+fn begin_one(pair: &mut Qp, around: &mut Around<'_, '_>, turn: &mut Turn) -> bool {
+    if !pair.has_posted() || pair.state != State::Send || pair.requester.requests.len() >= REQUESTS_MAX {
+        return false;
+    }
+    let Some(ring) = &pair.send else { return false };
+    let (mut request, blocks) = work::next(pair, ring, around.bus);
+    let wait = match request.fence {
+        Some(Fence::Fence | Fence::SmallAndFence) => pair.requester.requests.iter().any(Request::is_fetch),
+        Some(Fence::StrongOrdering) => !pair.requester.is_idle(),
+        _ => false,
+    };
+    if wait {
+        return false;
+    }
+    if let Some(syndrome) = around.bus.faults.send_entry() {
+        request.failed = Some(Failure(syndrome));
+    }
+    if let Some(ring) = &mut pair.send {
+        ring.came_along = None;
+        ring.next = ring.next.wrapping_add(blocks);
+    }
+    if request.failed.is_none() && matches!(request.opcode, send::UMR | send::LOCAL_INVAL) {
+        let outcome = keys::change(pair, around, &request);
+        request.failed = outcome.err();
+    }
+    if request.failed.is_some() {
+        (request.kind, request.packets) = (Kind::Local, 0);
+    }
+    request.first = pair.requester.next_psn;
+    pair.requester.next_psn = after(request.first, request.packets);
+    if request.packets == 0 {
+        turn.done += 1;
+    }
+    pair.requester.requests.push_back(request);
+    pair.requester.skip_sent();
+    true
+}
+
+/// Completes requests from the front.
+fn complete(pair: &mut Qp, around: &mut Around<'_, '_>, turn: &mut Turn) {
+    let reliable = pair.service.is_reliable();
+    while let Some(front) = pair.requester.requests.front() {
+        if let Some(failure) = front.failed {
+            turn.done += 1;
+            fail(pair, around, failure);
+            return;
+        }
+        let reached = if reliable { front.confirmed } else { front.sent };
+        if reached < front.packets {
+            return;
+        }
+        let Some(request) = pair.requester.requests.pop_front() else { return };
+        pair.requester.cursor = pair.requester.cursor.saturating_sub(1);
+        let event = match request.completion {
+            Completion::OnError | Completion::OnFirstError => continue,
+            Completion::Always => false,
+            Completion::AlwaysAndEvent => true,
+        };
+        let mut entry = Cqe64::new_zeroed();
+        entry.srqn_uidx.set(pair.user_index.unwrap_or(0));
+        entry.byte_cnt.set(request.bytes as u32);
+        entry.timestamp.set(around.bus.now);
+        entry.sop_drop_qpn.set(u32::from(request.opcode) << 24 | pair.number);
+        entry.wqe_counter.set(request.index);
+        entry.op_own = completion::REQUESTER << 4 | u8::from(event) << 1;
+        if around.completions.push(around.bus, around.events, pair.cqn_send, &entry, event).is_err() {
+            pair.die(around);
+            return;
+        }
+    }
+}
+
+/// The oldest request fails, and the queue pair with it: of those without acknowledgement the sending side alone.
+pub(crate) fn fail(pair: &mut Qp, around: &mut Around<'_, '_>, failure: Failure) {
+    let (opcode, index) = pair.requester.take_unfinished().unwrap_or((send::NOP, 0));
+    pair.state = if pair.service.is_reliable() || pair.service == Service::Keys {
+        State::Error
+    } else {
+        State::SendError
+    };
+    if let Some(counters) = around.counters.get_mut(pair.counter_set) {
+        counters.request_errors += 1;
+    }
+    pair.report_send(around, opcode, index, failure);
+}
+
+/// Marks the request that holds `psn` as failed.
+fn fail_at(pair: &mut Qp, psn: u32, failure: Failure) {
+    let holds = |request: &&mut Request| {
+        let packet = distance(request.first, psn);
+        packet >= 0 && (packet as u32) < request.packets
+    };
+    if let Some(request) = pair.requester.requests.iter_mut().find(holds) {
+        request.failed = Some(failure);
+    }
+}
+
+/// Sends the next packet.
+fn send_one(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &mut Desk) -> Step {
+    let requester = &pair.requester;
+    let Some(request) = requester.requests.get(requester.cursor) else { return Step::Stuck };
+    if request.failed.is_some() {
+        return Step::Stuck;
+    }
+    let psn = after(request.first, request.sent);
+    if request.is_fetch() && request.sent == request.confirmed && requester.fetches() >= pair.out_max {
+        return Step::Stuck;
+    }
+    let ahead = distance(requester.unconfirmed(), psn);
+    if pair.service.is_reliable() && ahead >= WINDOW {
+        return Step::Stuck;
+    }
+    let reliable = pair.service.is_reliable();
+    if requester.mending && distance(psn, requester.sent_end) > 0 && !requester.again.contains(&psn) {
+        // The peer has this one, or it is on its way: what it lacks is behind.
+        let requester = &mut pair.requester;
+        if let Some(request) = requester.requests.get_mut(requester.cursor) {
+            request.sent = if request.kind == Kind::Read { request.packets } else { request.sent + 1 };
+        }
+        requester.skip_sent();
+        return Step::Sent;
+    }
+    let last_in_window = ahead + 1 >= WINDOW;
+    let (bth, extension, from, bytes) = packet(pair, request, psn, last_in_window);
+    let who = pair.who();
+    let (path, remote) = match &request.to {
+        Some((path, remote, _)) => (*path, *remote),
+        None => (pair.path, pair.remote),
+    };
+    let port = source_port(path.source_port, pair.number, remote);
+    let fill = |bus: &crate::device::bus::Bus<'_>, keys: &crate::memory_keys::Keys, room: &mut [u8]| {
+        request.gather(bus, keys, who, from, room).map_err(Failure::from)
+    };
+    let block = pair.block_loopback.then_some(pair.number);
+    let sent = desk.send(around, &path, port, BthRepr { qp: remote, ..bth }, &extension, bytes, block, fill);
+    let now = around.bus.now;
+    let waits = timeout(pair);
+    let requester = &mut pair.requester;
+    let Some(request) = requester.requests.get_mut(requester.cursor) else { return Step::Stuck };
+    match sent {
+        Ok(Sent::Yes) => {
+            request.sent = if request.kind == Kind::Read { request.packets } else { request.sent + 1 };
+            let end = after(request.first, request.sent);
+            if distance(requester.sent_end, end) > 0 {
+                requester.sent_end = end;
+            }
+            requester.skip_sent();
+            if reliable && requester.deadline.is_none() {
+                requester.arm(now, waits);
+            }
+            Step::Sent
+        }
+        Ok(Sent::Busy) => Step::Busy,
+        Err(failure) => {
+            request.failed = Some(failure);
+            // What is sent of it stays unanswered: it is the next to be told once those before it are.
+            request.confirmed = request.confirmed.min(request.sent);
+            Step::Stuck
+        }
+    }
+}
+
+/// The headers of the packet `psn` of a request, and which bytes of its message are in it.
+fn packet(pair: &Qp, request: &Request, psn: u32, last_in_window: bool) -> (BthRepr, Extension, u64, usize) {
+    use operation as o;
+    let index = request.sent;
+    let from = u64::from(index) * pair.mtu as u64;
+    let left = request.bytes.saturating_sub(from);
+    let first = index == 0;
+    let last = index + 1 == request.packets;
+    let transport = match pair.service {
+        Service::Unreliable => o::UC,
+        Service::Datagram | Service::Management => o::UD,
+        Service::Xrc => o::XRC,
+        Service::Reliable | Service::Keys => o::RC,
+    };
+    let mut extension = Extension::new();
+    if pair.service == Service::Xrc {
+        extension = extension.with(XrcEth { queue: request.pool.into() }.as_bytes());
+    }
+    if let Some((_, _, qkey)) = request.to {
+        let source = match (pair.service, pair.known_as) {
+            (Service::Management, _) => 1,
+            (_, 0) => pair.number,
+            (_, number) => number,
+        };
+        extension = extension.with(Deth { qkey: qkey.into(), source: source.into() }.as_bytes());
+    }
+    let (imm, inval) =
+        (matches!(request.opcode, send::SEND_IMM | send::RDMA_WRITE_IMM), request.opcode == send::SEND_INVAL);
+    let opcode = match (request.kind, first, last) {
+        (Kind::Send, true, true) if imm => o::SEND_ONLY_IMM,
+        (Kind::Send, true, true) if inval => o::SEND_ONLY_INVALIDATE,
+        (Kind::Send, true, true) => o::SEND_ONLY,
+        (Kind::Send, true, false) => o::SEND_FIRST,
+        (Kind::Send, false, true) if imm => o::SEND_LAST_IMM,
+        (Kind::Send, false, true) if inval => o::SEND_LAST_INVALIDATE,
+        (Kind::Send, false, true) => o::SEND_LAST,
+        (Kind::Send, false, false) => o::SEND_MIDDLE,
+        (Kind::Write, true, true) if imm => o::WRITE_ONLY_IMM,
+        (Kind::Write, true, true) => o::WRITE_ONLY,
+        (Kind::Write, true, false) => o::WRITE_FIRST,
+        (Kind::Write, false, true) if imm => o::WRITE_LAST_IMM,
+        (Kind::Write, false, true) => o::WRITE_LAST,
+        (Kind::Write, false, false) => o::WRITE_MIDDLE,
+        (Kind::Atomic, ..) if request.opcode == send::ATOMIC_CS => o::COMPARE_SWAP,
+        (Kind::Atomic, ..) => o::FETCH_ADD,
+        (Kind::Read | Kind::Local, ..) => o::READ_REQUEST,
+    };
+    let mut bytes = left.min(pair.mtu as u64) as usize;
+    match request.kind {
+        Kind::Write if first => {
+            let reth = Reth {
+                address: request.remote.into(),
+                key: request.key.into(),
+                bytes: (request.bytes as u32).into(),
+            };
+            extension = extension.with(reth.as_bytes());
+        }
+        Kind::Read => {
+            let reth = Reth {
+                address: request.remote.wrapping_add(from).into(),
+                key: request.key.into(),
+                bytes: (left as u32).into(),
+            };
+            extension = extension.with(reth.as_bytes());
+            bytes = 0;
+        }
+        Kind::Atomic => {
+            let atomic = AtomicEth {
+                address: request.remote.into(),
+                key: request.key.into(),
+                swap_add: request.operands.0.into(),
+                compare: request.operands.1.into(),
+            };
+            extension = extension.with(atomic.as_bytes());
+            bytes = 0;
+        }
+        _ => {}
+    }
+    if last && imm {
+        extension = extension.with(ImmDt { data: request.imm.into() }.as_bytes());
+    } else if last && inval {
+        extension = extension.with(Ieth { key: request.imm.into() }.as_bytes());
+    }
+    let ends = last || request.is_fetch();
+    let bth = BthRepr {
+        opcode: transport | opcode,
+        solicited: ends && request.solicited,
+        migrated: true,
+        partition: PARTITION,
+        ack: pair.service.is_reliable() && (ends || last_in_window || psn % ASK_EVERY == ASK_EVERY - 1),
+        psn,
+        ..BthRepr::default()
+    };
+    (bth, extension, from, bytes)
+}
+
+/// The time has come that [`Requester::due`] gave.
+pub(crate) fn time(pair: &mut Qp, around: &mut Around<'_, '_>) {
+    let now = around.bus.now;
+    if pair.requester.deadline.is_none_or(|deadline| now < deadline) || !pair.state.sends() {
+        return;
+    }
+    let waits = timeout(pair);
+    let requester = &mut pair.requester;
+    if requester.wait.is_some_and(|wait| now < wait) {
+        // The peer asked for silence; it is not late.
+        requester.arm(now, waits);
+        return;
+    }
+    if let Some(counters) = around.counters.get_mut(pair.counter_set) {
+        counters.timeouts += 1;
+    }
+    let psn = requester.unconfirmed();
+    if requester.retries == 0 {
+        requester.deadline = None;
+        fail_at(pair, psn, Failure::RETRIES);
+        return;
+    }
+    requester.retries -= 1;
+    requester.gone_back = None;
+    requester.there.clear();
+    requester.go_back(psn);
+    requester.arm(now, waits);
+}
+
+/// An answer of the peer.
+pub(crate) fn answer(pair: &mut Qp, around: &mut Around<'_, '_>, packet: &Incoming<'_>, selective: bool) {
+    if !pair.state.sends() {
+        return;
+    }
+    let Some(shape) = operation::shape(packet.bth.opcode) else { return };
+    let psn = packet.bth.psn;
+    let requester = &pair.requester;
+    let begun = distance(requester.unconfirmed(), psn);
+    // Behind what was sent, or long over: of another life.
+    if distance(psn, requester.sent_end) <= 0 || begun < -WINDOW {
+        return;
+    }
+    match shape.class {
+        Class::ReadResponse => read_answer(pair, around, packet, selective),
+        Class::Acknowledge => {
+            let Ok((aeth, rest)) = Aeth::new(packet.rest) else { return };
+            if packet.bth.opcode & !operation::TRANSPORT == operation::ATOMIC_ACKNOWLEDGE {
+                let Ok((value, _)) = AtomicAckEth::new(rest) else { return };
+                atomic_answer(pair, around, psn, value.original.get());
+            } else {
+                acknowledge(pair, around, psn, aeth, selective);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// An answer is missing in front of one that came: from there on again, once.
+fn implied(pair: &mut Qp, around: &mut Around<'_, '_>, psn: u32) {
+    if pair.requester.gone_back == Some(psn) {
+        return;
+    }
+    if let Some(counters) = around.counters.get_mut(pair.counter_set) {
+        counters.implied_naks += 1;
+    }
+    pair.requester.gone_back = Some(psn);
+    pair.requester.go_back(psn);
+}
+
+fn acknowledge(pair: &mut Qp, around: &mut Around<'_, '_>, psn: u32, aeth: &Aeth, selective: bool) {
+    let (now, waits) = (around.bus.now, timeout(pair));
+    let syndrome = aeth.syndrome();
+    let covered = if matches!(syndrome, Syndrome::Ack(_)) { psn } else { after(psn, PSN_MASK) };
+    match pair.requester.confirm(covered) {
+        Ok(true) => pair.requester.progress(now, waits),
+        Ok(false) => {}
+        Err(missing) => {
+            implied(pair, around, missing);
+            return;
+        }
+    }
+    // A refusal of something that was confirmed since.
+    if distance(pair.requester.unconfirmed(), psn) < 0 {
+        return;
+    }
+    match syndrome {
+        Syndrome::Ack(_) | Syndrome::Unknown(_) => {}
+        Syndrome::NotReady(timer) => {
+            if let Some(counters) = around.counters.get_mut(pair.counter_set) {
+                counters.not_ready += 1;
+            }
+            let requester = &mut pair.requester;
+            if requester.rnr_retries == 0 {
+                fail_at(pair, psn, Failure::NOT_READY);
+                return;
+            }
+            // 7 stands for no limit. Source: InfiniBand Architecture Specification, volume 1, 9.7.5.2.8.
+            if requester.max_rnr_retries != 7 {
+                requester.rnr_retries -= 1;
+            }
+            let pause = u64::from(NOT_READY_10US[usize::from(timer & 31)]) * 10 * TICKS_PER_US;
+            requester.wait = Some(now + pause);
+            requester.gone_back = None;
+            requester.there.clear();
+            requester.go_back(psn);
+            requester.arm(now + pause, waits);
+        }
+        Syndrome::Nak(Nak::Sequence) => {
+            if let Some(counters) = around.counters.get_mut(pair.counter_set) {
+                counters.sequence_naks += 1;
+            }
+            let requester = &mut pair.requester;
+            if selective {
+                // The count of messages gives way to the packet that came in its stead.
+                requester.lacks(psn, aeth.messages());
+                requester.arm(now, waits);
+                return;
+            }
+            if requester.gone_back == Some(psn) {
+                return;
+            }
+            if requester.retries == 0 {
+                fail_at(pair, psn, Failure::RETRIES);
+                return;
+            }
+            requester.retries -= 1;
+            requester.gone_back = Some(psn);
+            requester.go_back(psn);
+            requester.arm(now, waits);
+        }
+        Syndrome::Nak(Nak::InvalidRequest | Nak::InvalidDatagram) => {
+            fail_at(pair, psn, Failure::REMOTE_INVALID);
+        }
+        Syndrome::Nak(Nak::Access) => fail_at(pair, psn, Failure::REMOTE_ACCESS),
+        Syndrome::Nak(Nak::Operation) => fail_at(pair, psn, Failure::REMOTE_OPERATION),
+    }
+}
+
+impl Requester {
+    /// The peer lacks `psn` and has `has`: what is missing between them goes out once more, each packet once.
+    fn lacks(&mut self, psn: u32, has: u32) {
+        if distance(psn, has) <= 0 || distance(has, self.sent_end) <= 0 {
+            return;
+        }
+        self.there.insert(has);
+        if self.again.contains(&psn) {
+            return;
+        }
+        // All up to the furthest packet that is there: those that are not are lost, or on their way.
+        let Some(end) = self.there.iter().copied().max_by_key(|other| distance(psn, *other)) else { return };
+        let mut missing = psn;
+        while distance(missing, end) > 0 {
+            self.again.insert(missing);
+            missing = after(missing, 1);
+        }
+        let again = std::mem::take(&mut self.again);
+        self.go_back(psn);
+        self.again = again;
+        self.mending = true;
+    }
+}
+
+fn atomic_answer(pair: &mut Qp, around: &mut Around<'_, '_>, psn: u32, original: u64) {
+    match pair.requester.confirm(after(psn, PSN_MASK)) {
+        Ok(_) => {}
+        Err(missing) => {
+            implied(pair, around, missing);
+            return;
+        }
+    }
+    let who = pair.who();
+    let Some(request) =
+        pair.requester.requests.iter_mut().find(|request| {
+            request.first == psn && request.packets > 0 && request.confirmed < request.packets
+        })
+    else {
+        return;
+    };
+    if request.kind != Kind::Atomic {
+        request.failed = Some(Failure::ANSWER);
+        return;
+    }
+    // In memory the value is in the host's order.
+    let outcome = request.scatter(around.bus, around.keys, who, 0, &original.to_le_bytes());
+    match outcome {
+        Ok(()) => (request.confirmed, request.sent) = (1, 1),
+        Err(error) => request.failed = Some(error.into()),
+    }
+    pair.requester.skip_sent();
+    let (now, waits) = (around.bus.now, timeout(pair));
+    pair.requester.progress(now, waits);
+}
+
+fn read_answer(pair: &mut Qp, around: &mut Around<'_, '_>, packet: &Incoming<'_>, selective: bool) {
+    let psn = packet.bth.psn;
+    let holds = |request: &Request| {
+        let index = distance(request.first, psn);
+        index >= 0 && (index as u32) < request.packets
+    };
+    let Some(at) = pair.requester.requests.iter().position(holds) else { return };
+    let shape = operation::shape(packet.bth.opcode);
+    let headed = shape.is_some_and(|shape| shape.first || shape.last);
+    let payload = if headed { packet.rest.get(Aeth::BYTES..) } else { Some(packet.rest) };
+    let Some(payload) = payload else { return };
+    match pair.requester.confirm(after(psn, PSN_MASK)) {
+        Ok(_) => {}
+        // What misses may be in front of this read, or its own.
+        Err(missing) => {
+            let own =
+                pair.requester.requests.get(at).is_some_and(|request| {
+                    request.kind == Kind::Read && distance(request.first, missing) >= 0
+                });
+            if selective && own && pair.requester.early.len() < EARLY_MAX {
+                pair.requester.early.insert(psn, payload.to_vec());
+            }
+            implied(pair, around, missing);
+            return;
+        }
+    }
+    place(pair, around, at, psn, payload);
+    // What came early follows.
+    while let Some(psn) =
+        pair.requester.requests.get(at).map(|request| after(request.first, request.confirmed))
+    {
+        let Some(payload) = pair.requester.early.remove(&psn) else { break };
+        place(pair, around, at, psn, &payload);
+    }
+    let unconfirmed = pair.requester.unconfirmed();
+    pair.requester.early.retain(|psn, _| distance(unconfirmed, *psn) >= 0);
+    let (now, waits) = (around.bus.now, timeout(pair));
+    pair.requester.progress(now, waits);
+}
+
+/// Puts the answer to a read where it belongs, if it is its turn.
+fn place(pair: &mut Qp, around: &mut Around<'_, '_>, at: usize, psn: u32, payload: &[u8]) {
+    let (who, mtu) = (pair.who(), pair.mtu as u64);
+    let Some(request) = pair.requester.requests.get_mut(at) else { return };
+    let index = distance(request.first, psn);
+    if index < 0 || index as u32 != request.confirmed || request.confirmed >= request.packets {
+        return;
+    }
+    let from = u64::from(request.confirmed) * mtu;
+    let expected = (request.bytes - from.min(request.bytes)).min(mtu);
+    if request.kind != Kind::Read || payload.len() as u64 != expected {
+        request.failed = Some(Failure::ANSWER);
+        return;
+    }
+    match request.scatter(around.bus, around.keys, who, from, payload) {
+        Ok(()) => {
+            request.confirmed += 1;
+            request.sent = request.sent.max(request.confirmed);
+        }
+        Err(error) => request.failed = Some(error.into()),
+    }
+    pair.requester.skip_sent();
 }

@@ -1,17 +1,83 @@
 //! The side of a queue pair that answers requests.
+//!
+//! A packet whose turn it is, is checked against the message that it belongs to, against memory and its keys, and carried out.
+//! One that comes too early asks for the missing one; one that came before is answered again, without being carried out
+//! again. What the peer is told waits in a line and goes out in order, as the wire takes it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use pollux_mlx5_abi::cqe::Cqe64;
+use pollux_mlx5_abi::eqe::{event, queue_kind};
+use pollux_mlx5_abi::opcode::completion;
+use pollux_mlx5_abi::syndrome::Syndrome as Why;
+use pollux_mlx5_abi::wqe::{Data, INVALID_LKEY};
+use pollux_wire::roce::operation::{self as o, Class, Shape};
+use pollux_wire::roce::{
+    Aeth, AtomicAckEth, AtomicEth, BthRepr, Deth, Ieth, ImmDt, MASK_24, Nak, Reth, Syndrome, XrcEth,
+};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use super::packet::{Extension, GLOBAL_BYTES, Incoming, PARTITION, source_port};
+use super::qp::{Qp, Source};
+use super::requester::{Turn, after, distance};
+use super::state::{Service, State};
+use super::work::{read, write};
+use super::{Around, Desk, Sent};
+use crate::frame::Ip;
+use crate::memory_keys::{Access, KeyError, Who};
+use crate::receive::{Entry, PoolKind};
+
+/// Packets kept that came too early, with selective repeat.
+const EARLY_MAX: usize = 512;
+/// Answers that wait at most; a peer that asks for more is not answered.
+const ANSWERS_MAX: usize = 256;
+/// Key of queue pair 1. Source: InfiniBand Architecture Specification, volume 1, 3.5.3.
+const MANAGEMENT_KEY: u32 = 0x8001_0000;
+
+/// The message that packets belong to now.
+#[derive(Clone, Copy, Debug)]
+enum Message {
+    /// So many bytes are in the entry held.
+    Send {
+        done: u64,
+    },
+    Write {
+        key: u32,
+        at: u64,
+        left: u64,
+        bytes: u64,
+    },
+}
+
+/// What the peer is told.
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    Say { psn: u32, syndrome: Syndrome, messages: u32 },
+    Atomic { psn: u32, original: u64, messages: u32 },
+    Read { psn: u32, key: u32, at: u64, bytes: u64, sent: u32, packets: u32, who: Who, messages: u32 },
+}
 
 /// What came from the peer, and what it is still to be told.
 #[derive(Debug, Default)]
 pub(crate) struct Responder {
     expected: u32,
     messages: u32,
+    /// The peer was told that a packet is missing, or that no receive is posted.
+    told: bool,
+    message: Option<Message>,
+    /// The receive entry of the message, and the pool that it came from.
+    held: Option<Box<Entry>>,
+    answers: VecDeque<Answer>,
+    /// Atomics done last, to be answered again.
+    atomics: VecDeque<(u32, u64)>,
+    early: BTreeMap<u32, (BthRepr, Vec<u8>)>,
+    established: bool,
 }
 
 impl Responder {
     /// Receiving begins.
     pub(crate) fn begin(&mut self, psn: u32) {
-        self.expected = psn;
-        self.messages = 0;
+        *self = Self { expected: psn, ..Self::default() };
     }
 
     pub(crate) fn expected(&self) -> u32 {
@@ -22,4 +88,763 @@ impl Responder {
     pub(crate) fn messages(&self) -> u32 {
         self.messages
     }
+
+    /// The entry of a message that will not end.
+    pub(crate) fn take_held(&mut self) -> Option<Box<Entry>> {
+        self.message = None;
+        self.held.take()
+    }
+
+    /// All up to and with `psn` is well: one word for what follows each other.
+    fn acknowledge(&mut self, psn: u32) {
+        let messages = self.messages;
+        match self.answers.back_mut() {
+            Some(Answer::Say { psn: last, syndrome: Syndrome::Ack(_), messages: count }) => {
+                if distance(*last, psn) > 0 {
+                    (*last, *count) = (psn, messages);
+                }
+            }
+            _ => self.push(Answer::Say { psn, syndrome: Syndrome::ACK, messages }),
+        }
+    }
+
+    fn push(&mut self, answer: Answer) {
+        if self.answers.len() < ANSWERS_MAX {
+            self.answers.push_back(answer);
+        }
+    }
+}
+
+/// A request that is refused.
+struct Refusal {
+    nak: Nak,
+    /// What the receive entry in hand, or the next one, reports.
+    report: Option<Why>,
+    /// What software is told of the queue pair.
+    event: Option<u8>,
+}
+
+impl Refusal {
+    /// A request that makes no sense.
+    const INVALID: Self =
+        Self { nak: Nak::InvalidRequest, report: None, event: Some(event::WQ_INVAL_REQ_ERROR) };
+    /// Memory does not allow it.
+    const ACCESS: Self = Self { nak: Nak::Access, report: None, event: Some(event::WQ_ACCESS_ERROR) };
+
+    const fn local(nak: Nak, code: u8, vendor: u8) -> Self {
+        Self { nak, report: Some(Why { code, vendor }), event: None }
+    }
+
+    fn of_scatter(problem: Problem) -> Self {
+        match problem {
+            Problem::Length => Self::local(Nak::InvalidRequest, Why::LOCAL_LENGTH_ERR, 0x71),
+            Problem::Key(error) => Self::local(Nak::Operation, Why::LOCAL_PROT_ERR, error.vendor()),
+        }
+    }
+}
+
+/// What became of a packet in turn.
+enum Done {
+    Taken,
+    /// No receive is posted.
+    NotReady,
+}
+
+/// Why data do not fit a receive entry.
+enum Problem {
+    Length,
+    Key(KeyError),
+}
+
+/// Writes `data` from byte `from` on of the segments of a receive entry.
+fn scatter(around: &Around<'_, '_>, who: Who, entry: &Entry, from: u64, data: &[u8]) -> Result<(), Problem> {
+    let (mut skip, mut done, mut rest) = (from, 0, entry.segments());
+    while done < data.len() {
+        let Ok((segment, behind)) = Data::ref_from_prefix(rest) else { return Err(Problem::Length) };
+        rest = behind;
+        let (key, room, at) = (segment.lkey.get(), u64::from(segment.byte_count.get()), segment.addr.get());
+        if key == INVALID_LKEY || room == 0 {
+            return Err(Problem::Length);
+        }
+        if skip >= room {
+            skip -= room;
+            continue;
+        }
+        let run = ((room - skip) as usize).min(data.len() - done);
+        let at = at.checked_add(skip).ok_or(Problem::Key(KeyError::Bounds))?;
+        write(around.bus, around.keys, who, key, at, Access::Write, &data[done..done + run])
+            .map_err(Problem::Key)?;
+        done += run;
+        skip = 0;
+    }
+    Ok(())
+}
+
+/// Where receive entries come from: of XRC the shared receive queue that the packet names.
+#[derive(Clone, Copy)]
+struct Origin {
+    pool: Option<u32>,
+    cqn: u32,
+    /// As completions have it.
+    name: u32,
+    who: Who,
+}
+
+/// Takes a receive entry, if one is posted.
+fn take_entry(pair: &mut Qp, around: &mut Around<'_, '_>, origin: &Origin) -> Result<Option<Box<Entry>>, ()> {
+    let mut entry = Box::<Entry>::default();
+    let taken = match origin.pool {
+        Some(pool) => match around.pools.get_mut(pool) {
+            Some(pool) => pool.take(around.bus, around.events, &mut entry),
+            None => return Err(()),
+        },
+        None => match &mut pair.source {
+            Source::Own(ring) => ring.take(around.bus, &mut entry),
+            Source::Pool(_) | Source::None => return Ok(None),
+        },
+    };
+    match taken {
+        Ok(true) => Ok(Some(entry)),
+        Ok(false) => {
+            if let Some(counters) = around.counters.get_mut(pair.counter_set) {
+                counters.out_of_buffer += 1;
+            }
+            Ok(None)
+        }
+        Err(_) => Err(()),
+    }
+}
+
+/// A request came in for a connected queue pair.
+pub(crate) fn request(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &Desk, packet: &Incoming<'_>) {
+    if pair.state == State::Receive && !pair.responder.established {
+        pair.responder.established = true;
+        around.events.queue_error(around.bus, event::COMM_EST, queue_kind::QP, pair.number);
+    }
+    if !pair.service.is_reliable() {
+        unreliable(pair, around, packet);
+        return;
+    }
+    let (bth, rest) = (packet.bth, packet.rest);
+    let early = distance(pair.responder.expected, bth.psn);
+    if early < 0 {
+        again(pair, around, bth, rest);
+        return;
+    }
+    if early > 0 {
+        too_early(pair, around, desk, bth, rest);
+        return;
+    }
+    in_turn(pair, around, bth, rest);
+    // What came early may be next.
+    while pair.state.receives() {
+        let expected = pair.responder.expected;
+        let Some((bth, rest)) = pair.responder.early.remove(&expected) else { break };
+        in_turn(pair, around, bth, &rest);
+    }
+    let expected = pair.responder.expected;
+    pair.responder.early.retain(|psn, _| distance(expected, *psn) > 0);
+}
+
+fn too_early(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &Desk, bth: BthRepr, rest: &[u8]) {
+    if let Some(counters) = around.counters.get_mut(pair.counter_set) {
+        counters.out_of_sequence += 1;
+    }
+    let responder = &mut pair.responder;
+    let psn = responder.expected;
+    if desk.selective {
+        if responder.early.len() < EARLY_MAX && distance(psn, bth.psn) < EARLY_MAX as i32 {
+            responder.early.insert(bth.psn, (bth, rest.to_vec()));
+            // Each tells which packet came in the missing one's stead.
+            let syndrome = Syndrome::Nak(Nak::Sequence);
+            responder.push(Answer::Say { psn, syndrome, messages: bth.psn });
+        }
+        return;
+    }
+    if !responder.told {
+        responder.told = true;
+        let (messages, syndrome) = (responder.messages, Syndrome::Nak(Nak::Sequence));
+        responder.push(Answer::Say { psn, syndrome, messages });
+    }
+}
+
+/// A packet whose turn it is.
+fn in_turn(pair: &mut Qp, around: &mut Around<'_, '_>, bth: BthRepr, rest: &[u8]) {
+    let shape = o::shape(bth.opcode);
+    let outcome = match shape {
+        Some(shape) => carry_out(pair, around, bth, shape, rest),
+        None => Err(Refusal::INVALID),
+    };
+    match outcome {
+        Ok(Done::Taken) => {
+            pair.responder.told = false;
+            let fetch = shape.is_some_and(|shape| matches!(shape.class, Class::Read | Class::Atomic));
+            if !fetch && (bth.ack || shape.is_some_and(|shape| shape.last)) {
+                pair.responder.acknowledge(bth.psn);
+            }
+        }
+        Ok(Done::NotReady) => {
+            let (messages, syndrome) = (pair.responder.messages, Syndrome::NotReady(pair.rnr_timer));
+            pair.responder.push(Answer::Say { psn: bth.psn, syndrome, messages });
+            // What follows is not missing, it comes again.
+            pair.responder.told = true;
+            pair.responder.early.clear();
+        }
+        Err(refusal) => refuse(pair, around, bth, rest, &refusal),
+    }
+}
+
+fn refuse(pair: &mut Qp, around: &mut Around<'_, '_>, bth: BthRepr, rest: &[u8], refusal: &Refusal) {
+    let (messages, syndrome) = (pair.responder.messages, Syndrome::Nak(refusal.nak));
+    pair.responder.push(Answer::Say { psn: bth.psn, syndrome, messages });
+    if let Some(counters) = around.counters.get_mut(pair.counter_set) {
+        match (refusal.nak, refusal.report) {
+            (Nak::Access, _) => counters.remote_access_errors += 1,
+            (_, Some(why)) if why.code == Why::LOCAL_LENGTH_ERR => counters.length_errors += 1,
+            (_, Some(_)) => counters.protection_errors += 1,
+            _ => {}
+        }
+    }
+    pair.state = State::Error;
+    if let Some(report) = refusal.report {
+        let origin = origin(pair, around, rest).ok();
+        if let (Some(entry), Some(origin)) = (pair.responder.take_held(), origin) {
+            pair.report_receive(around, origin.cqn, origin.name, entry.index, report);
+        }
+    }
+    if let Some(kind) = refusal.event {
+        around.events.queue_error(around.bus, kind, queue_kind::QP, pair.number);
+    }
+}
+
+/// Where entries come from, and whose memory it is about.
+fn origin(pair: &Qp, around: &Around<'_, '_>, rest: &[u8]) -> Result<Origin, Refusal> {
+    let named = |pool: Option<u32>| pair.user_index.or(pool).unwrap_or(0);
+    if pair.service != Service::Xrc {
+        let pool = pair.pool();
+        return Ok(Origin { pool, cqn: pair.cqn_receive, name: named(pool), who: pair.who() });
+    }
+    let number = XrcEth::new(rest).map_err(|_| Refusal::INVALID)?.0.queue.get() & MASK_24;
+    let pool = around.pools.get(number).ok_or(Refusal::INVALID)?;
+    let PoolKind::Xrc { domain, cqn, user_index } = pool.kind else { return Err(Refusal::INVALID) };
+    if domain != pair.xrc_domain {
+        return Err(Refusal::INVALID);
+    }
+    let name = if pair.user_index.is_some() { user_index } else { number };
+    let who = Who { domain: pool.ring.domain, ..pair.who() };
+    Ok(Origin { pool: Some(number), cqn, name, who })
+}
+
+/// Carries out a packet whose turn it is, of either kind of connection.
+fn carry_out(
+    pair: &mut Qp,
+    around: &mut Around<'_, '_>,
+    bth: BthRepr,
+    shape: Shape,
+    rest: &[u8],
+) -> Result<Done, Refusal> {
+    let origin = origin(pair, around, rest)?;
+    let rest = if pair.service == Service::Xrc { &rest[XrcEth::BYTES..] } else { rest };
+    let fits = match (pair.responder.message, shape.class) {
+        (Some(Message::Send { .. }), Class::Send) | (Some(Message::Write { .. }), Class::Write) => {
+            !shape.first
+        }
+        (Some(_), _) => false,
+        (None, _) => shape.first,
+    };
+    if !fits {
+        return Err(Refusal::INVALID);
+    }
+    match shape.class {
+        Class::Send => take_send(pair, around, bth, shape, rest, &origin),
+        Class::Write => take_write(pair, around, bth, shape, rest, &origin),
+        Class::Read => take_read(pair, around, bth, rest, &origin),
+        Class::Atomic => take_atomic(pair, around, bth, rest, &origin),
+        Class::ReadResponse | Class::Acknowledge => Err(Refusal::INVALID),
+    }
+}
+
+/// Whether a packet is as long as its place in a message asks for.
+fn check_length(pair: &Qp, shape: Shape, bytes: usize) -> Result<(), Refusal> {
+    let fits = match (shape.first, shape.last) {
+        (_, false) => bytes == pair.mtu,
+        (true, true) => bytes <= pair.mtu,
+        (false, true) => (1..=pair.mtu).contains(&bytes),
+    };
+    if fits { Ok(()) } else { Err(Refusal::INVALID) }
+}
+
+/// Immediate data or key, and the payload.
+fn split_off(shape: Shape, rest: &[u8]) -> Result<(Option<u32>, &[u8]), Refusal> {
+    if shape.immediate {
+        let (imm, payload) = ImmDt::new(rest).map_err(|_| Refusal::INVALID)?;
+        return Ok((Some(imm.data.get()), payload));
+    }
+    if shape.invalidate {
+        let (key, payload) = Ieth::new(rest).map_err(|_| Refusal::INVALID)?;
+        return Ok((Some(key.key.get()), payload));
+    }
+    Ok((None, rest))
+}
+
+fn take_send(
+    pair: &mut Qp,
+    around: &mut Around<'_, '_>,
+    bth: BthRepr,
+    shape: Shape,
+    rest: &[u8],
+    origin: &Origin,
+) -> Result<Done, Refusal> {
+    let (extra, payload) = split_off(shape, rest)?;
+    check_length(pair, shape, payload.len())?;
+    if pair.responder.held.is_none() {
+        match take_entry(pair, around, origin) {
+            Ok(Some(entry)) => pair.responder.held = Some(entry),
+            Ok(None) => return Ok(Done::NotReady),
+            Err(()) => {
+                return Err(Refusal {
+                    event: Some(event::WQ_CATAS_ERROR),
+                    ..Refusal::local(Nak::Operation, Why::LOCAL_PROT_ERR, 0x50)
+                });
+            }
+        }
+    }
+    if let Some(syndrome) = around.bus.faults.receive_entry() {
+        return Err(Refusal { nak: Nak::Operation, report: Some(syndrome), event: None });
+    }
+    let done = match pair.responder.message {
+        Some(Message::Send { done }) => done,
+        _ => 0,
+    };
+    if done + payload.len() as u64 > 1 << pair.log_message_max {
+        return Err(Refusal::local(Nak::InvalidRequest, Why::LOCAL_LENGTH_ERR, 0x71));
+    }
+    if let Some(entry) = &pair.responder.held {
+        scatter(around, origin.who, entry, done, payload).map_err(Refusal::of_scatter)?;
+    }
+    if shape.last && shape.invalidate {
+        let key = extra.unwrap_or(0);
+        if !around.keys.invalidate(key, origin.who) {
+            return Err(Refusal::ACCESS);
+        }
+    }
+    let done = done + payload.len() as u64;
+    pair.responder.expected = after(bth.psn, 1);
+    if !shape.last {
+        pair.responder.message = Some(Message::Send { done });
+        return Ok(Done::Taken);
+    }
+    let opcode = match (shape.immediate, shape.invalidate) {
+        (true, _) => completion::RESPONDER_SEND_IMM,
+        (_, true) => completion::RESPONDER_SEND_INVAL,
+        _ => completion::RESPONDER_SEND,
+    };
+    pair.responder.messages = after(pair.responder.messages, 1);
+    if let Some(entry) = pair.responder.take_held() {
+        complete(pair, around, origin, &entry, opcode, done, extra.unwrap_or(0), bth.solicited, 0);
+    }
+    Ok(Done::Taken)
+}
+
+/// Writes the completion of a receive entry.
+#[expect(clippy::too_many_arguments, reason = "what a completion says")]
+fn complete(
+    pair: &mut Qp,
+    around: &mut Around<'_, '_>,
+    origin: &Origin,
+    entry: &Entry,
+    opcode: u8,
+    bytes: u64,
+    extra: u32,
+    solicited: bool,
+    flags: u32,
+) {
+    let mut report = Cqe64::new_zeroed();
+    let remote = if flags == 0 { pair.remote } else { flags };
+    report.flags_rqpn.set(remote);
+    report.srqn_uidx.set(origin.name & MASK_24);
+    report.imm_inval_pkey.set(extra);
+    report.byte_cnt.set(bytes as u32);
+    report.timestamp.set(around.bus.now);
+    report.sop_drop_qpn.set(pair.number);
+    report.wqe_counter.set(entry.index);
+    report.op_own = opcode << 4 | u8::from(solicited) << 1;
+    if around.completions.push(around.bus, around.events, origin.cqn, &report, solicited).is_err() {
+        pair.die(around);
+    }
+}
+
+fn take_write(
+    pair: &mut Qp,
+    around: &mut Around<'_, '_>,
+    bth: BthRepr,
+    shape: Shape,
+    rest: &[u8],
+    origin: &Origin,
+) -> Result<Done, Refusal> {
+    let (message, rest) = if shape.first {
+        let (reth, rest) = Reth::new(rest).map_err(|_| Refusal::INVALID)?;
+        let (key, at, bytes) = (reth.key.get(), reth.address.get(), u64::from(reth.bytes.get()));
+        if bytes > 1 << pair.log_message_max {
+            return Err(Refusal::INVALID);
+        }
+        if !pair.rights.write {
+            return Err(Refusal::ACCESS);
+        }
+        // A write of nothing needs no key.
+        if bytes > 0 {
+            around
+                .keys
+                .check(key, origin.who, at, bytes, Access::RemoteWrite)
+                .map_err(|_| Refusal::ACCESS)?;
+        }
+        if let Some(counters) = around.counters.get_mut(pair.counter_set) {
+            counters.writes += 1;
+        }
+        ((key, at, bytes, bytes), rest)
+    } else {
+        match pair.responder.message {
+            Some(Message::Write { key, at, left, bytes }) => ((key, at, left, bytes), rest),
+            _ => return Err(Refusal::INVALID),
+        }
+    };
+    let (key, at, left, bytes) = message;
+    let (extra, payload) = split_off(shape, rest)?;
+    check_length(pair, shape, payload.len())?;
+    let length = payload.len() as u64;
+    if length > left || shape.last && length != left {
+        return Err(Refusal::INVALID);
+    }
+    // Immediate data use up a receive entry, and wait for one.
+    if shape.last && shape.immediate && pair.responder.held.is_none() {
+        match take_entry(pair, around, origin) {
+            Ok(Some(entry)) => pair.responder.held = Some(entry),
+            Ok(None) => return Ok(Done::NotReady),
+            Err(()) => {
+                return Err(Refusal {
+                    event: Some(event::WQ_CATAS_ERROR),
+                    ..Refusal::local(Nak::Operation, Why::LOCAL_PROT_ERR, 0x50)
+                });
+            }
+        }
+    }
+    if length > 0
+        && write(around.bus, around.keys, origin.who, key, at, Access::RemoteWrite, payload).is_err()
+    {
+        let report = Why { code: Why::LOCAL_ACCESS_ERR, vendor: 0x55 };
+        return Err(Refusal { report: Some(report), ..Refusal::ACCESS });
+    }
+    pair.responder.expected = after(bth.psn, 1);
+    if !shape.last {
+        pair.responder.message =
+            Some(Message::Write { key, at: at.wrapping_add(length), left: left - length, bytes });
+        return Ok(Done::Taken);
+    }
+    pair.responder.messages = after(pair.responder.messages, 1);
+    pair.responder.message = None;
+    if shape.immediate
+        && let Some(entry) = pair.responder.take_held()
+    {
+        let opcode = completion::RESPONDER_RDMA_WRITE_IMM;
+        complete(pair, around, origin, &entry, opcode, bytes, extra.unwrap_or(0), bth.solicited, 0);
+    }
+    Ok(Done::Taken)
+}
+
+/// Requests that fetch and whose answer is not out yet.
+fn pending(pair: &Qp) -> usize {
+    pair.responder
+        .answers
+        .iter()
+        .filter(|answer| matches!(answer, Answer::Read { .. } | Answer::Atomic { .. }))
+        .count()
+}
+
+/// The answer that a request to read asks for.
+fn reading(
+    pair: &Qp,
+    around: &Around<'_, '_>,
+    psn: u32,
+    rest: &[u8],
+    who: Who,
+) -> Result<(Answer, u32), Refusal> {
+    let (reth, behind) = Reth::new(rest).map_err(|_| Refusal::INVALID)?;
+    let (key, at, bytes) = (reth.key.get(), reth.address.get(), u64::from(reth.bytes.get()));
+    if !behind.is_empty() || bytes > 1 << pair.log_message_max {
+        return Err(Refusal::INVALID);
+    }
+    if !pair.rights.read {
+        return Err(Refusal::ACCESS);
+    }
+    if bytes > 0 {
+        around.keys.check(key, who, at, bytes, Access::RemoteRead).map_err(|_| Refusal::ACCESS)?;
+    }
+    let packets = (bytes.div_ceil(pair.mtu as u64) as u32).max(1);
+    let messages = pair.responder.messages;
+    Ok((Answer::Read { psn, key, at, bytes, sent: 0, packets, who, messages }, packets))
+}
+
+fn take_read(
+    pair: &mut Qp,
+    around: &mut Around<'_, '_>,
+    bth: BthRepr,
+    rest: &[u8],
+    origin: &Origin,
+) -> Result<Done, Refusal> {
+    if pending(pair) >= pair.in_max.max(1) {
+        return Err(Refusal::INVALID);
+    }
+    pair.responder.messages = after(pair.responder.messages, 1);
+    let (answer, packets) = reading(pair, around, bth.psn, rest, origin.who)?;
+    if let Some(counters) = around.counters.get_mut(pair.counter_set) {
+        counters.reads += 1;
+    }
+    pair.responder.push(answer);
+    pair.responder.expected = after(bth.psn, packets);
+    Ok(Done::Taken)
+}
+
+fn take_atomic(
+    pair: &mut Qp,
+    around: &mut Around<'_, '_>,
+    bth: BthRepr,
+    rest: &[u8],
+    origin: &Origin,
+) -> Result<Done, Refusal> {
+    let (atomic, behind) = AtomicEth::new(rest).map_err(|_| Refusal::INVALID)?;
+    let (key, at) = (atomic.key.get(), atomic.address.get());
+    if !behind.is_empty() || !at.is_multiple_of(8) || pending(pair) >= pair.in_max.max(1) {
+        return Err(Refusal::INVALID);
+    }
+    if !pair.rights.atomic {
+        return Err(Refusal::ACCESS);
+    }
+    let mut bytes = [0; 8];
+    read(around.bus, around.keys, origin.who, key, at, Access::Atomic, &mut bytes)
+        .map_err(|_| Refusal::ACCESS)?;
+    let original = u64::from_le_bytes(bytes);
+    let operand = atomic.swap_add.get();
+    let value = if bth.opcode & !o::TRANSPORT == o::FETCH_ADD {
+        Some(original.wrapping_add(operand))
+    } else {
+        (original == atomic.compare.get()).then_some(operand)
+    };
+    if let Some(value) = value {
+        let bytes = value.to_le_bytes();
+        write(around.bus, around.keys, origin.who, key, at, Access::Atomic, &bytes)
+            .map_err(|_| Refusal::ACCESS)?;
+    }
+    if let Some(counters) = around.counters.get_mut(pair.counter_set) {
+        counters.atomics += 1;
+    }
+    let (psn, keep) = (bth.psn, pair.in_max.max(1));
+    let responder = &mut pair.responder;
+    responder.messages = after(responder.messages, 1);
+    responder.atomics.push_back((psn, original));
+    while responder.atomics.len() > keep {
+        responder.atomics.pop_front();
+    }
+    responder.push(Answer::Atomic { psn, original, messages: responder.messages });
+    responder.expected = after(psn, 1);
+    Ok(Done::Taken)
+}
+
+/// A packet that came before: it is answered again.
+fn again(pair: &mut Qp, around: &mut Around<'_, '_>, bth: BthRepr, rest: &[u8]) {
+    if let Some(counters) = around.counters.get_mut(pair.counter_set) {
+        counters.duplicates += 1;
+    }
+    let Some(shape) = o::shape(bth.opcode) else { return };
+    match shape.class {
+        Class::Send | Class::Write => {
+            if bth.ack || shape.last {
+                let last = after(pair.responder.expected, MASK_24);
+                pair.responder.acknowledge(last);
+            }
+        }
+        Class::Read => {
+            let Ok(origin) = origin(pair, around, rest) else { return };
+            let rest = if pair.service == Service::Xrc { &rest[XrcEth::BYTES..] } else { rest };
+            // What cannot be read any more is not answered: the peer asks no further by itself.
+            let Ok((answer, packets)) = reading(pair, around, bth.psn, rest, origin.who) else { return };
+            // Not more than it asked for then.
+            if distance(after(bth.psn, packets), pair.responder.expected) < 0 {
+                return;
+            }
+            // What is still being answered of it gives way.
+            pair.responder.answers.retain(|waiting| match waiting {
+                Answer::Read { psn, packets, .. } => {
+                    distance(*psn, bth.psn) < 0 || distance(after(*psn, *packets), bth.psn) >= 0
+                }
+                _ => true,
+            });
+            pair.responder.push(answer);
+        }
+        Class::Atomic => {
+            let known = pair.responder.atomics.iter().find(|(psn, _)| *psn == bth.psn).copied();
+            if let Some((psn, original)) = known {
+                let messages = pair.responder.messages;
+                pair.responder.push(Answer::Atomic { psn, original, messages });
+            }
+        }
+        Class::ReadResponse | Class::Acknowledge => {}
+    }
+}
+
+/// Sends answers, as many as the wire takes.
+pub(crate) fn run(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &mut Desk, budget: usize) -> Turn {
+    let mut turn = Turn::default();
+    while let Some(answer) = pair.responder.answers.front().copied() {
+        if turn.done >= budget {
+            turn.more = true;
+            break;
+        }
+        let transport = if pair.service == Service::Xrc { o::XRC } else { o::RC };
+        let bth = BthRepr { migrated: true, partition: PARTITION, qp: pair.remote, ..BthRepr::default() };
+        let port = source_port(pair.path.source_port, pair.number, pair.remote);
+        let mut finished = true;
+        let sent = match answer {
+            Answer::Say { psn, syndrome, messages } => {
+                let extension = Extension::new().with(Aeth::make(syndrome, messages).as_bytes());
+                let bth = BthRepr { opcode: transport | o::ACKNOWLEDGE, psn, ..bth };
+                desk.send(around, &pair.path, port, bth, &extension, 0, None, |_, _, _| Ok(()))
+            }
+            Answer::Atomic { psn, original, messages } => {
+                let extension = Extension::new()
+                    .with(Aeth::make(Syndrome::ACK, messages).as_bytes())
+                    .with(AtomicAckEth { original: original.into() }.as_bytes());
+                let bth = BthRepr { opcode: transport | o::ATOMIC_ACKNOWLEDGE, psn, ..bth };
+                desk.send(around, &pair.path, port, bth, &extension, 0, None, |_, _, _| Ok(()))
+            }
+            Answer::Read { psn, key, at, bytes, sent, packets, who, messages } => {
+                let from = u64::from(sent) * pair.mtu as u64;
+                let length = (bytes - from.min(bytes)).min(pair.mtu as u64) as usize;
+                let (first, last) = (sent == 0, sent + 1 >= packets);
+                let opcode = match (first, last) {
+                    (true, true) => o::READ_RESPONSE_ONLY,
+                    (true, false) => o::READ_RESPONSE_FIRST,
+                    (false, false) => o::READ_RESPONSE_MIDDLE,
+                    (false, true) => o::READ_RESPONSE_LAST,
+                };
+                let mut extension = Extension::new();
+                if first || last {
+                    extension = extension.with(Aeth::make(Syndrome::ACK, messages).as_bytes());
+                }
+                let bth = BthRepr { opcode: transport | opcode, psn: after(psn, sent), ..bth };
+                finished = last;
+                desk.send(around, &pair.path, port, bth, &extension, length, None, |bus, keys, room| {
+                    let at = at.wrapping_add(from);
+                    read(bus, keys, who, key, at, Access::RemoteRead, room).map_err(Into::into)
+                })
+            }
+        };
+        match sent {
+            Ok(Sent::Yes) => turn.done += 1,
+            Ok(Sent::Busy) => {
+                turn.more = true;
+                break;
+            }
+            Err(_) => {
+                // What was there when the request came is gone.
+                finished = true;
+                if let Answer::Read { psn, sent, messages, .. } = answer {
+                    let syndrome = Syndrome::Nak(Nak::Access);
+                    pair.responder.answers.clear();
+                    pair.responder.push(Answer::Say { psn: after(psn, sent), syndrome, messages });
+                    pair.state = State::Error;
+                    let kind = event::WQ_ACCESS_ERROR;
+                    around.events.queue_error(around.bus, kind, queue_kind::QP, pair.number);
+                    turn.more = true;
+                    break;
+                }
+            }
+        }
+        if finished {
+            pair.responder.answers.pop_front();
+        } else if let Some(Answer::Read { sent, .. }) = pair.responder.answers.front_mut() {
+            *sent += 1;
+        }
+    }
+    turn
+}
+
+/// A packet of an unreliable connection: what misses one is left out, message by message.
+fn unreliable(pair: &mut Qp, around: &mut Around<'_, '_>, packet: &Incoming<'_>) {
+    let bth = packet.bth;
+    let Some(shape) = o::shape(bth.opcode) else { return };
+    if !matches!(shape.class, Class::Send | Class::Write) {
+        return;
+    }
+    let fits = bth.psn == pair.responder.expected;
+    pair.responder.expected = after(bth.psn, 1);
+    if !fits && let Some(counters) = around.counters.get_mut(pair.counter_set) {
+        counters.out_of_sequence += 1;
+    }
+    if shape.first || !fits {
+        // The message before is not whole; its entry serves the next.
+        pair.responder.message = None;
+    }
+    if !shape.first && pair.responder.message.is_none() {
+        return;
+    }
+    match carry_out(pair, around, bth, shape, packet.rest) {
+        Ok(Done::Taken) => {}
+        Ok(Done::NotReady) => pair.responder.message = None,
+        Err(Refusal { report: Some(report), .. }) => {
+            pair.state = State::Error;
+            if let Some(entry) = pair.responder.take_held() {
+                let name = pair.user_index.or(pair.pool()).unwrap_or(0);
+                pair.report_receive(around, pair.cqn_receive, name, entry.index, report);
+            }
+        }
+        // Nobody is told; the packet was not for us.
+        Err(_) => pair.responder.message = None,
+    }
+}
+
+/// A datagram.
+pub(crate) fn datagram(pair: &mut Qp, around: &mut Around<'_, '_>, packet: &Incoming<'_>) {
+    let bth = packet.bth;
+    let Ok((deth, rest)) = Deth::new(packet.rest) else { return };
+    let Some(shape) = o::shape(bth.opcode).filter(|_| o::has(o::UD, bth.opcode)) else { return };
+    let Ok((extra, payload)) = split_off(shape, rest) else { return };
+    let key = if pair.service == Service::Management { MANAGEMENT_KEY } else { pair.qkey };
+    if deth.qkey.get() != key {
+        return;
+    }
+    let pool = pair.pool();
+    let name = pair.user_index.or(pool).unwrap_or(0);
+    let origin = Origin { pool, cqn: pair.cqn_receive, name, who: pair.who() };
+    let entry = match take_entry(pair, around, &origin) {
+        Ok(Some(entry)) => entry,
+        Ok(None) => return,
+        Err(()) => {
+            pair.state = State::Error;
+            around.events.queue_error(around.bus, event::WQ_CATAS_ERROR, queue_kind::QP, pair.number);
+            return;
+        }
+    };
+    let mut problem = around.bus.faults.receive_entry();
+    if problem.is_none() {
+        let outcome = scatter(around, origin.who, &entry, 0, &packet.global_header())
+            .and_then(|()| scatter(around, origin.who, &entry, GLOBAL_BYTES as u64, payload));
+        problem = match outcome {
+            Ok(()) => None,
+            Err(Problem::Length) => Some(Why { code: Why::LOCAL_LENGTH_ERR, vendor: 0x71 }),
+            Err(Problem::Key(error)) => Some(Why { code: Why::LOCAL_PROT_ERR, vendor: error.vendor() }),
+        };
+    }
+    if let Some(report) = problem {
+        pair.state = State::Error;
+        pair.report_receive(around, origin.cqn, origin.name, entry.index, report);
+        return;
+    }
+    // Which header is in front, and which version of RoCE brought it. Source: Linux
+    // `drivers/infiniband/hw/mlx5/cq.c`, `handle_responder`, and `include/linux/mlx5/device.h`,
+    // `MLX5_CQE_ROCE_L3_HEADER_TYPE_*`.
+    let version = if packet.ip == Ip::V4 { 2 } else { 1 };
+    let flags = 1 << 28 | version << 24 | deth.source.get() & MASK_24;
+    let opcode = if shape.immediate { completion::RESPONDER_SEND_IMM } else { completion::RESPONDER_SEND };
+    let bytes = (payload.len() + GLOBAL_BYTES) as u64;
+    complete(pair, around, &origin, &entry, opcode, bytes, extra.unwrap_or(0), bth.solicited, flags);
 }

@@ -36,7 +36,6 @@ impl Pool {
     }
 
     /// Takes the next entry out, if one is posted.
-    #[expect(dead_code, reason = "for queue pairs, whose transport follows")]
     pub(crate) fn take(
         &mut self,
         bus: &Bus<'_>,

@@ -1,0 +1,402 @@
+//! Send entries: read from the ring, taken apart, made into requests.
+
+use pollux_mlx5_abi::opcode::send;
+use pollux_mlx5_abi::syndrome::Syndrome;
+use pollux_mlx5_abi::wqe::{
+    self, AddressVector, Atomic, BLOCK_BYTES, Completion, Control, Data, EXTENDED_UD_AV, INLINE,
+    RemoteAddress, SEGMENT_BYTES, SEGMENTS_MAX, Xrc,
+};
+use zerocopy::FromBytes;
+
+use super::path::Path;
+use super::qp::{Qp, SendRing};
+use super::state::Service;
+use crate::device::bus::Bus;
+use crate::ledger::Crossing;
+use crate::memory::Unreachable;
+use crate::memory_keys::{Access, KeyError, Keys, Who};
+
+/// Bytes of an entry at most.
+pub(crate) const ENTRY_MAX: usize = wqe::blocks(SEGMENTS_MAX) * BLOCK_BYTES;
+/// What a data segment of no bytes stands for. Source: rdma-core `providers/mlx5/qp.c`, which leaves such segments out; Linux
+/// `drivers/infiniband/hw/mlx5/wr.c`.
+const NO_BYTES: u64 = 1 << 31;
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Send,
+    Write,
+    Read,
+    Atomic,
+    /// Nothing on the wire.
+    Local,
+}
+
+/// Local memory of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part {
+    /// In the entry itself: from, to.
+    Inline(u16, u16),
+    /// Key, address, bytes.
+    Memory(u32, u64, u64),
+}
+
+/// Why work failed: what its completion says. The vendor's bytes are the model's own numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failure(pub(crate) Syndrome);
+
+impl Failure {
+    pub(crate) const fn new(code: u8, vendor: u8) -> Self {
+        Self(Syndrome { code, vendor })
+    }
+    /// The entry's head is wrong: index, queue or length.
+    pub(crate) const ENTRY: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x61);
+    /// An opcode that the queue pair cannot work on.
+    pub(crate) const OPCODE: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x62);
+    /// Segments that make no sense.
+    pub(crate) const SEGMENTS: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x63);
+    /// The device has no address at that index, or none of the peer's kind.
+    pub(crate) const ADDRESS: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x67);
+    /// Too long.
+    pub(crate) const LENGTH: Self = Self::new(Syndrome::LOCAL_LENGTH_ERR, 0x71);
+    /// The ring's own memory is not there.
+    pub(crate) const ACCESS: Self = Self::new(Syndrome::LOCAL_PROT_ERR, 0x50);
+    /// A key that cannot be bound as asked.
+    pub(crate) const BIND: Self = Self::new(Syndrome::MW_BIND_ERR, 0x81);
+    /// An answer that does not fit the request.
+    pub(crate) const ANSWER: Self = Self::new(Syndrome::BAD_RESP_ERR, 0x82);
+    pub(crate) const RETRIES: Self = Self::new(Syndrome::TRANSPORT_RETRY_EXC_ERR, 0x81);
+    pub(crate) const NOT_READY: Self = Self::new(Syndrome::RNR_RETRY_EXC_ERR, 0x87);
+    pub(crate) const REMOTE_INVALID: Self = Self::new(Syndrome::REMOTE_INVAL_REQ_ERR, 0x8a);
+    pub(crate) const REMOTE_ACCESS: Self = Self::new(Syndrome::REMOTE_ACCESS_ERR, 0x88);
+    pub(crate) const REMOTE_OPERATION: Self = Self::new(Syndrome::REMOTE_OP_ERR, 0x89);
+    pub(crate) const FLUSHED: Self = Self::new(Syndrome::WR_FLUSH_ERR, 0xf9);
+}
+
+impl From<KeyError> for Failure {
+    fn from(error: KeyError) -> Self {
+        Self::new(Syndrome::LOCAL_PROT_ERR, error.vendor())
+    }
+}
+
+/// A request, from its entry to its completion.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) kind: Kind,
+    pub(crate) opcode: u8,
+    /// Its entry's first block.
+    pub(crate) index: u16,
+    pub(crate) completion: Completion,
+    pub(crate) solicited: bool,
+    pub(crate) fence: Option<wqe::Fence>,
+    pub(crate) imm: u32,
+    pub(crate) parts: Vec<Part>,
+    pub(crate) inline: Vec<u8>,
+    pub(crate) bytes: u64,
+    pub(crate) remote: u64,
+    pub(crate) key: u32,
+    /// The value to store or add, and the one to compare.
+    pub(crate) operands: (u64, u64),
+    /// Of a datagram: where it goes, to which queue pair, with which key.
+    pub(crate) to: Option<(Path, u32, u32)>,
+    /// Of XRC: the shared receive queue.
+    pub(crate) pool: u32,
+    /// Of work on keys: the segments behind the control segment.
+    pub(crate) segments: Vec<u8>,
+    /// Sequence number of its first packet, how many there are, of requests to read those of the answer.
+    pub(crate) first: u32,
+    pub(crate) packets: u32,
+    /// How many of them were sent (or asked for) since sending went back last, and how many are known to be there.
+    pub(crate) sent: u32,
+    pub(crate) confirmed: u32,
+    /// It cannot go on; told when its turn comes.
+    pub(crate) failed: Option<Failure>,
+}
+
+impl Request {
+    fn of(control: &Control) -> Self {
+        Self {
+            kind: Kind::Local,
+            opcode: control.opcode(),
+            index: control.index(),
+            completion: control.completion(),
+            solicited: control.solicited(),
+            fence: control.fence(),
+            imm: control.imm.get(),
+            parts: Vec::new(),
+            inline: Vec::new(),
+            bytes: 0,
+            remote: 0,
+            key: 0,
+            operands: (0, 0),
+            to: None,
+            pool: 0,
+            segments: Vec::new(),
+            first: 0,
+            packets: 0,
+            sent: 0,
+            confirmed: 0,
+            failed: None,
+        }
+    }
+
+    /// It fetches something from the peer.
+    pub(crate) fn is_fetch(&self) -> bool {
+        matches!(self.kind, Kind::Read | Kind::Atomic)
+    }
+
+    /// Copies bytes `from..` of its message.
+    pub(crate) fn gather(
+        &self,
+        bus: &Bus<'_>,
+        keys: &Keys,
+        who: Who,
+        from: u64,
+        into: &mut [u8],
+    ) -> Result<(), KeyError> {
+        let (mut skip, mut done) = (from, 0);
+        for part in &self.parts {
+            if done == into.len() {
+                break;
+            }
+            let all = part.bytes();
+            if skip >= all {
+                skip -= all;
+                continue;
+            }
+            let run = ((all - skip) as usize).min(into.len() - done);
+            let room = &mut into[done..done + run];
+            match *part {
+                Part::Inline(start, _) => {
+                    let start = usize::from(start) + skip as usize;
+                    room.copy_from_slice(self.inline.get(start..start + run).ok_or(KeyError::Bounds)?);
+                }
+                Part::Memory(key, at, _) => {
+                    let at = at.checked_add(skip).ok_or(KeyError::Bounds)?;
+                    read(bus, keys, who, key, at, Access::Read, room)?;
+                }
+            }
+            done += run;
+            skip = 0;
+        }
+        if done == into.len() { Ok(()) } else { Err(KeyError::Bounds) }
+    }
+
+    /// Writes bytes `from..` of what it fetched.
+    pub(crate) fn scatter(
+        &self,
+        bus: &Bus<'_>,
+        keys: &Keys,
+        who: Who,
+        from: u64,
+        data: &[u8],
+    ) -> Result<(), KeyError> {
+        let (mut skip, mut done) = (from, 0);
+        for part in &self.parts {
+            if done == data.len() {
+                break;
+            }
+            let all = part.bytes();
+            if skip >= all {
+                skip -= all;
+                continue;
+            }
+            let run = ((all - skip) as usize).min(data.len() - done);
+            let Part::Memory(key, at, _) = *part else { return Err(KeyError::Right) };
+            let at = at.checked_add(skip).ok_or(KeyError::Bounds)?;
+            write(bus, keys, who, key, at, Access::Write, &data[done..done + run])?;
+            done += run;
+            skip = 0;
+        }
+        if done == data.len() { Ok(()) } else { Err(KeyError::Bounds) }
+    }
+}
+
+impl Part {
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Inline(from, to) => u64::from(to - from),
+            Self::Memory(_, _, bytes) => *bytes,
+        }
+    }
+}
+
+/// Reads memory behind a key.
+pub(crate) fn read(
+    bus: &Bus<'_>,
+    keys: &Keys,
+    who: Who,
+    key: u32,
+    at: u64,
+    access: Access,
+    into: &mut [u8],
+) -> Result<(), KeyError> {
+    let mut done = 0;
+    keys.walk_for(key, who, at, into.len() as u64, access, &mut |address, run| {
+        bus.read(Crossing::SendPayload, address, &mut into[done..done + run])
+            .map_err(|_| KeyError::Unpinned)?;
+        done += run;
+        Ok(())
+    })
+}
+
+/// Writes memory behind a key.
+pub(crate) fn write(
+    bus: &Bus<'_>,
+    keys: &Keys,
+    who: Who,
+    key: u32,
+    at: u64,
+    access: Access,
+    data: &[u8],
+) -> Result<(), KeyError> {
+    let mut done = 0;
+    keys.walk_for(key, who, at, data.len() as u64, access, &mut |address, run| {
+        bus.write(Crossing::ReceivePayload, address, &data[done..done + run])
+            .map_err(|_| KeyError::Unpinned)?;
+        done += run;
+        Ok(())
+    })
+}
+
+/// Copies `into.len()` bytes of the ring, from the next entry's first block on.
+fn read_ring(ring: &SendRing, bus: &Bus<'_>, into: &mut [u8]) -> Result<(), Unreachable> {
+    let all = (BLOCK_BYTES as u64) << ring.log_blocks;
+    let mut at = u64::from(ring.next) * BLOCK_BYTES as u64 % all;
+    let mut rest = into;
+    while !rest.is_empty() {
+        let (address, run) = ring.ring.place(at)?;
+        let (piece, after) = rest.split_at_mut(run.min(rest.len() as u64) as usize);
+        bus.host.read(address, piece)?;
+        at = (at + piece.len() as u64) % all;
+        rest = after;
+    }
+    Ok(())
+}
+
+/// The next entry of a ring where one is posted: what it asks for, and how many blocks it has.
+pub(crate) fn next(pair: &Qp, ring: &SendRing, bus: &Bus<'_>) -> (Request, u16) {
+    let posted = ring.posted.wrapping_sub(ring.next);
+    let mut bytes = [0; ENTRY_MAX];
+    let mut control = Control::default();
+    let mut length = BLOCK_BYTES;
+    let mut outcome = read_ring(ring, bus, &mut bytes[..BLOCK_BYTES]).map_err(|_| Failure::ACCESS);
+    if outcome.is_ok() {
+        control = Control::read_from_prefix(&bytes).map_or(control, |(control, _)| control);
+        length = usize::from(control.segments()) * SEGMENT_BYTES;
+        let blocks = wqe::blocks(control.segments().into());
+        outcome = if blocks == 0
+            || blocks > usize::from(posted)
+            || control.index() != ring.next
+            || control.qpn() != pair.number
+        {
+            Err(Failure::ENTRY)
+        } else if length > BLOCK_BYTES {
+            read_ring(ring, bus, &mut bytes[..blocks * BLOCK_BYTES]).map_err(|_| Failure::ACCESS)
+        } else {
+            Ok(())
+        };
+    }
+    let mut request = Request::of(&control);
+    // Completions name the place, whatever stands there.
+    request.index = ring.next;
+    let blocks = (wqe::blocks(control.segments().into()).max(1) as u16).min(posted.max(1));
+    let outcome = outcome.and_then(|()| {
+        if ring.came_along != Some(ring.next) || length > BLOCK_BYTES {
+            bus.ledger.add(Crossing::SendEntry, length);
+        }
+        take_apart(pair, &mut request, &bytes[SEGMENT_BYTES..length.max(SEGMENT_BYTES)])
+    });
+    if let Err(failure) = outcome {
+        request.failed = Some(failure);
+    }
+    (request, blocks)
+}
+
+/// A segment at the front.
+fn front<T: FromBytes + zerocopy::KnownLayout + zerocopy::Immutable + zerocopy::Unaligned>(
+    rest: &[u8],
+) -> Result<(&T, &[u8]), Failure> {
+    T::ref_from_prefix(rest).map_err(|_| Failure::SEGMENTS)
+}
+
+fn take_apart(pair: &Qp, request: &mut Request, body: &[u8]) -> Result<(), Failure> {
+    use Service as S;
+    let reliable = pair.service.is_reliable();
+    let connected = pair.service.is_connected();
+    request.kind = match request.opcode {
+        send::NOP => return Ok(()),
+        send::SEND | send::SEND_IMM if pair.service != S::Keys => Kind::Send,
+        send::SEND_INVAL if reliable => Kind::Send,
+        send::RDMA_WRITE | send::RDMA_WRITE_IMM if connected => Kind::Write,
+        send::RDMA_READ if reliable => Kind::Read,
+        send::ATOMIC_CS | send::ATOMIC_FA if reliable => Kind::Atomic,
+        send::UMR | send::LOCAL_INVAL if !pair.service.is_datagram() => {
+            request.segments = body.to_vec();
+            return Ok(());
+        }
+        _ => return Err(Failure::OPCODE),
+    };
+    let mut rest = body;
+    if pair.service == S::Xrc {
+        let (xrc, behind) = front::<Xrc>(rest)?;
+        request.pool = xrc.xrc_srqn.get() & 0xff_ffff;
+        rest = behind;
+    }
+    if pair.service.is_datagram() {
+        let (vector, behind) = front::<AddressVector>(rest)?;
+        // Without the extended form there is no address that RoCE could use.
+        if vector.dqp_dct.get() & EXTENDED_UD_AV == 0 {
+            return Err(Failure::SEGMENTS);
+        }
+        let qkey = if vector.qkey() >> 31 == 1 { pair.qkey } else { vector.qkey() };
+        request.to = Some((Path::of_vector(vector), vector.qpn(), qkey));
+        rest = behind;
+    }
+    if matches!(request.kind, Kind::Write | Kind::Read | Kind::Atomic) {
+        let (remote, behind) = front::<RemoteAddress>(rest)?;
+        (request.remote, request.key) = (remote.raddr.get(), remote.rkey.get());
+        rest = behind;
+    }
+    if request.kind == Kind::Atomic {
+        let (atomic, behind) = front::<Atomic>(rest)?;
+        request.operands = (atomic.swap_add.get(), atomic.compare.get());
+        rest = behind;
+    }
+    while !rest.is_empty() {
+        let (data, behind) = front::<Data>(rest)?;
+        let count = data.byte_count.get();
+        if count & INLINE == 0 {
+            let bytes = if count == 0 { NO_BYTES } else { u64::from(count) };
+            request.parts.push(Part::Memory(data.lkey.get(), data.addr.get(), bytes));
+            request.bytes += bytes;
+            rest = behind;
+            continue;
+        }
+        if request.is_fetch() {
+            return Err(Failure::SEGMENTS);
+        }
+        let bytes = (count & !INLINE) as usize;
+        let inline = rest.get(4..4 + bytes).ok_or(Failure::SEGMENTS)?;
+        let from = request.inline.len() as u16;
+        request.inline.extend_from_slice(inline);
+        request.parts.push(Part::Inline(from, request.inline.len() as u16));
+        request.bytes += bytes as u64;
+        rest = rest.get((4 + bytes).next_multiple_of(SEGMENT_BYTES)..).ok_or(Failure::SEGMENTS)?;
+    }
+    if request.kind == Kind::Atomic && request.bytes != 8 {
+        return Err(Failure::LENGTH);
+    }
+    if request.bytes > 1 << pair.log_message_max
+        || pair.service.is_datagram() && request.bytes > pair.mtu as u64
+    {
+        return Err(Failure::LENGTH);
+    }
+    request.packets = match request.kind {
+        Kind::Local => 0,
+        Kind::Atomic => 1,
+        _ => (request.bytes.div_ceil(pair.mtu as u64) as u32).max(1),
+    };
+    Ok(())
+}

@@ -1,0 +1,12 @@
+//! Queue pairs by the device's own rules: commands, entries, doorbells at two devices on a cable, stepped by the test.
+
+mod rdma {
+    #[expect(dead_code, reason = "shared with the tests of the device")]
+    #[path = "../device/rig.rs"]
+    pub(crate) mod rig;
+
+    pub(crate) mod node;
+
+    mod basic;
+    mod transition;
+}
