@@ -169,12 +169,10 @@ impl Path {
         self.held_since = None;
     }
 
-    /// Empties its hands when the loop ends.
-    fn finish(&mut self) {
-        if !self.burst.is_empty() {
-            self.tx.tx_burst(&mut self.burst);
-            let gone = self.tx.is_gone();
-            self.let_go(|lost| if gone { &lost.port_gone } else { &lost.tx_full });
+    /// Empties its hands when the loop ends, with the patience that it has while it goes round.
+    fn finish(&mut self, lcore: &LcoreContext) {
+        while !self.burst.is_empty() {
+            self.retry(lcore);
         }
     }
 }
@@ -204,7 +202,7 @@ pub fn run(lcore: &LcoreContext, paths: &mut [Path]) {
         }
         (mark, was_busy) = (now, busy);
     }
-    paths.iter_mut().for_each(Path::finish);
+    paths.iter_mut().for_each(|path| path.finish(lcore));
 }
 
 #[cfg(test)]

@@ -4,13 +4,14 @@
 //! All numbers are in the byte order of the host, unlike what the adapter reads. A structure may be longer or shorter
 //! in another kernel: what is beyond the one side's knowledge is zero or left out.
 //!
-//! Data of the common calls: [`context`], [`device`], [`completion_queue`], [`queue_pair`], [`work_queue`]. Calls of the
-//! driver: [`object`], [`method`], [`attribute`], [`verbs`]. Pages: [`mmap`].
+//! Data of the common calls: [`context`], [`device`], [`completion_queue`], [`queue_pair`], [`work_queue`], [`flow`]. Calls of
+//! the driver: [`object`], [`method`], [`attribute`], [`verbs`]. Pages: [`mmap`].
 
 pub mod attribute;
 pub mod completion_queue;
 pub mod context;
 pub mod device;
+pub mod flow;
 pub mod method;
 pub mod mmap;
 pub mod object;

@@ -8,8 +8,10 @@ use pollux_mlx5_abi::command::counter::{
     AllocFlowCounterOut, DeallocFlowCounterIn, QueryFlowCounterIn, QueryFlowCounterOut, TrafficCounter,
 };
 use pollux_mlx5_abi::command::opcode;
+use pollux_mlx5_abi::kernel::flow::{CounterPlace, CountersData, CreateFlow, counter};
 use pollux_uverbs::abi::id;
 use pollux_uverbs::{Call, Errno};
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::core::Core;
 use crate::firmware::{SHORT, begin};
@@ -59,7 +61,7 @@ impl Session {
         let values: Vec<u8> = counters.values[..room]
             .iter()
             .flat_map(|value| match value {
-                Some(0) => packets.to_ne_bytes(),
+                Some(counter::PACKETS) => packets.to_ne_bytes(),
                 Some(_) => octets.to_ne_bytes(),
                 None => [0; 8],
             })
@@ -104,41 +106,35 @@ fn read(core: &Core, counter: u32) -> Result<(u64, u64), Errno> {
     Ok((TrafficCounter::PACKETS.get(&block), TrafficCounter::OCTETS.get(&block)))
 }
 
-/// What the driver's part of a rule says about its counters: `struct mlx5_ib_create_flow` with at most one
-/// `struct mlx5_ib_flow_counters_data`, which leads to pairs of kind and index in the program's memory. Source: rdma-core
-/// `kernel-headers/rdma/mlx5-abi.h`.
+/// What the driver's part of a rule says about its counters: at most one list, which leads to places in the program's memory.
 fn describe(driver: &[u8]) -> Result<Option<Vec<Option<u32>>>, Errno> {
-    let number = |at: usize| {
-        let bytes = driver.get(at..at + 4).and_then(|bytes| bytes.first_chunk::<4>());
-        bytes.map(|bytes| u32::from_ne_bytes(*bytes)).ok_or(Errno::EINVAL)
-    };
-    if driver.is_empty() || number(0)? == 0 {
+    if driver.is_empty() {
         return Ok(None);
     }
-    if number(0)? != 1 {
+    let (head, lists) = CreateFlow::read_from_prefix(driver).map_err(|_| Errno::EINVAL)?;
+    match head.ncounters_data {
+        0 => return Ok(None),
+        1 => {}
+        _ => return Err(Errno::EINVAL),
+    }
+    let (list, _) = CountersData::read_from_prefix(lists).map_err(|_| Errno::EINVAL)?;
+    if list.ncounters > VALUES_MAX {
         return Err(Errno::EINVAL);
     }
-    let address = u64::from(number(8)?) | u64::from(number(12)?) << 32;
-    let count = number(16)?;
-    if count > VALUES_MAX {
-        return Err(Errno::EINVAL);
-    }
-    let mut pairs = vec![0; count as usize * 8];
+    let mut places = vec![CounterPlace::default(); list.ncounters as usize];
     // Memory of this process, read as the kernel reads it: an address that is not mapped is an error.
     let memory = File::open("/proc/self/mem").map_err(Errno::from)?;
-    memory.read_exact_at(&mut pairs, address).map_err(|_| Errno::EFAULT)?;
+    memory.read_exact_at(places.as_mut_bytes(), list.counters_data).map_err(|_| Errno::EFAULT)?;
     let mut values = Vec::new();
-    for pair in pairs.as_chunks::<8>().0 {
-        let [a, b, c, d, e, f, g, h] = *pair;
-        let (kind, index) = (u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h]));
-        if kind > 1 || index >= VALUES_MAX {
+    for CounterPlace { description, index } in places {
+        if description > counter::BYTES || index >= VALUES_MAX {
             return Err(Errno::EINVAL);
         }
         let index = index as usize;
         if values.len() <= index {
             values.resize(index + 1, None);
         }
-        values[index] = Some(kind);
+        values[index] = Some(description);
     }
     Ok(Some(values))
 }

@@ -78,10 +78,11 @@ pub struct Arguments {
 
 /// Queues from which on striding pays. Source: DPDK `MLX5_MPRQ_MIN_RXQS`.
 const STRIDING_QUEUES_MIN: u16 = 12;
-/// Queues from which on inlining saves PCIe reads that count. Source: DPDK `MLX5_EMPW_MIN_TXQS`, `mlx5.rst` `txqs_min_inline`.
+/// Queues from which on inlining saves PCIe reads that count. Source: DPDK
+/// `drivers/common/mlx5/mlx5_prm.h`, `MLX5_INLINE_MAX_TXQS`.
 const INLINE_QUEUES_MIN: u16 = 8;
-/// Longest packet in one entry. Source: DPDK `drivers/net/mlx5/mlx5_defs.h`, `MLX5_SEND_MAX_INLINE_LEN` as `mlx5.rst` gives it for
-/// entries of 1008 bytes.
+/// Longest packet in one entry. Source: DPDK `drivers/common/mlx5/mlx5_prm.h`, `MLX5_SEND_MAX_INLINE_LEN` as `mlx5.rst` gives it for
+/// entries of 960 bytes.
 const INLINE_MAX: u64 = 930;
 
 impl Default for Arguments {

@@ -6,8 +6,8 @@
 //!                   made and tells its number; completion queues are armed at page 0
 //! ```
 //!
-//! A BlueFlame register is two buffers of 256 bytes, used in turn. Source: rdma-core `providers/mlx5/mlx5.c`,
-//! `mlx5_attach_dedicated_uar`, `mlx5_set_context`; Linux `drivers/infiniband/hw/mlx5/main.c`, `mlx5_ib_alloc_ucontext`,
+//! A BlueFlame register is two buffers of 256 bytes, used in turn. Source: rdma-core `providers/mlx5/verbs.c`,
+//! `mlx5_attach_dedicated_uar`, and `providers/mlx5/mlx5.c`, `mlx5_set_context`; Linux `drivers/infiniband/hw/mlx5/main.c`, `mlx5_ib_alloc_ucontext`,
 //! `uar_mmap`.
 
 use std::sync::Arc;
@@ -112,7 +112,8 @@ impl Uar {
             let offset = mmap::offset(command, index, HOST_PAGE_BYTES);
             device.context().map(offset, HOST_PAGE_BYTES as usize, Protection::Write)
         };
-        // Register 0 is for doorbells alone. Source: Linux `include/linux/mlx5/driver.h`, `NUM_NON_BLUE_FLAME_BFREGS`.
+        // Register 0 is for doorbells alone. Source: Linux `drivers/infiniband/hw/mlx5/qp.c`,
+        // `NUM_NON_BLUE_FLAME_BFREGS`.
         let combined = blueflame && register != 0;
         let (page, blueflame) = match combined.then(|| map(mmap::WC_PAGE)) {
             Some(Ok(page)) => (page, true),

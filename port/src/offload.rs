@@ -20,11 +20,13 @@ bitflags! {
     pub struct RxOffloads: u64 {
         /// Takes the VLAN tag out of the data and into `vlan_tci`.
         const VLAN_STRIP = 1 << 0;
-        /// Says whether the IPv4 header checksum is good or bad.
+        /// Says that the IPv4 header checksum is good, or that it is bad. A port may say nothing of a bad one, or of one that
+        /// it cannot judge: then it is to be checked. mlx5 never says bad, here and below. Source: DPDK
+        /// `drivers/net/mlx5/mlx5_rx.c`, `rxq_cq_to_ol_flags`.
         const IPV4_CKSUM = 1 << 1;
-        /// Says whether the UDP checksum is good or bad.
+        /// The same of the UDP checksum.
         const UDP_CKSUM = 1 << 2;
-        /// Says whether the TCP checksum is good or bad.
+        /// The same of the TCP checksum.
         const TCP_CKSUM = 1 << 3;
         /// Joins TCP segments of one flow into one packet.
         const TCP_LRO = 1 << 4;
@@ -46,9 +48,9 @@ bitflags! {
         const SECURITY = 1 << 15;
         /// Leaves the frame check sequence at the end of the data.
         const KEEP_CRC = 1 << 16;
-        /// Says whether the SCTP checksum is good or bad.
+        /// The same of the SCTP checksum.
         const SCTP_CKSUM = 1 << 17;
-        /// Says whether the outer UDP checksum of a tunnelled packet is good or bad.
+        /// The same of the outer UDP checksum of a tunnelled packet.
         const OUTER_UDP_CKSUM = 1 << 18;
         /// Gives the RSS hash with the packet.
         const RSS_HASH = 1 << 19;

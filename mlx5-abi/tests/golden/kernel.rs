@@ -1,6 +1,6 @@
 use std::mem::offset_of;
 
-use pollux_mlx5_abi::kernel::{self, completion_queue, context, device, queue_pair, verbs, work_queue};
+use pollux_mlx5_abi::kernel::{self, completion_queue, context, device, flow, queue_pair, verbs, work_queue};
 
 use crate::{Golden, numbers};
 
@@ -64,6 +64,9 @@ fn structures(golden: &mut Golden) {
     same!(golden, work_queue::CreateWq, "mlx5_ib_create_wq", { buf_addr, db_addr, rq_wqe_count, rq_wqe_shift, user_index, flags, comp_mask, single_stride_log_num_of_bytes, single_wqe_log_num_of_strides, two_byte_shift_en });
     same!(golden, work_queue::CreateWqAnswer, "mlx5_ib_create_wq_resp", { response_length });
     same!(golden, work_queue::ModifyWq, "mlx5_ib_modify_wq", { comp_mask });
+    same!(golden, flow::CreateFlow, "mlx5_ib_create_flow", { ncounters_data });
+    same!(golden, flow::CountersData, "mlx5_ib_flow_counters_data", { counters_data, ncounters });
+    same!(golden, flow::CounterPlace, "mlx5_ib_flow_counters_desc", { description, index });
     same!(golden, work_queue::CreateRwqTableAnswer, "mlx5_ib_create_rwq_ind_tbl_resp", { response_length });
     same!(golden, verbs::AsyncCommand, "mlx5_ib_uapi_devx_async_cmd_hdr", { wr_id });
     same!(golden, verbs::AsyncEvent, "mlx5_ib_uapi_devx_async_event_hdr", { cookie });
@@ -72,6 +75,10 @@ fn structures(golden: &mut Golden) {
 }
 
 fn flags(golden: &mut Golden) {
+    numbers!(golden, pollux_mlx5_abi::kernel::flow::counter {
+        "IBV_COUNTER_PACKETS" = PACKETS;
+        "IBV_COUNTER_BYTES" = BYTES;
+    });
     numbers!(golden, pollux_mlx5_abi::kernel::context::context_flag {
         "MLX5_IB_ALLOC_UCTX_DEVX" = DEVX;
     });

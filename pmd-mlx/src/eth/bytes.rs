@@ -28,8 +28,8 @@
 //! `(16 + 16 + 16 + 18 - 18 + 16 + 15) / 16` = 4; eMPW by pointers, `mlx5_tx_burst_empw_simple`, 2 + 32, for
 //! `MLX5_EMPW_MAX_PACKETS` is 32; eMPW inlined, `mlx5_tx_burst_empw_inline`, whose room is `960 / 64 * 64 - 32` = 928 bytes, 11
 //! packets of 80. One doorbell a burst (`mlx5_tx_dbrec_cond_wmb`) and a completion for 32 packets (`MLX5_TX_COMP_THRESH`).
-//! Receiving: `drivers/net/mlx5/mlx5_rxq.c`, entries of `MLX5_WQE_DATA_SEG` a segment, `struct mlx5_wqe_mprq` (32 bytes) for
-//! `1 << MLX5_MPRQ_DEFAULT_LOG_STRIDE_NUM` = 64 packets.
+//! Receiving: `drivers/net/mlx5/mlx5_rx.c`, `mlx5_rxq_initialize`, a `struct mlx5_wqe_data_seg` (16 bytes) a segment, or a
+//! `struct mlx5_wqe_mprq` (32 bytes) for `1 << MLX5_MPRQ_DEFAULT_LOG_STRIDE_NUM` = 64 packets.
 
 /// Packets of a burst.
 pub const BURST: u64 = 32;

@@ -129,6 +129,8 @@ pub struct QueueHealth {
     nonsense: AtomicU64,
     silent: AtomicU64,
     recovered: AtomicU64,
+    /// Of a send queue, how many packets it took in all (above) and has given back: written by whoever has the inside.
+    progress: AtomicU64,
 }
 
 impl QueueHealth {
@@ -180,6 +182,17 @@ impl QueueHealth {
         self.recovered.load(Ordering::Relaxed)
     }
 
+    /// Packets that a send queue took, and gave back, in all, as it said after its last burst.
+    pub(crate) fn progress(&self) -> (u32, u32) {
+        let both = self.progress.load(Ordering::Relaxed);
+        ((both >> 32) as u32, both as u32)
+    }
+
+    #[inline(always)]
+    fn tell(&self, taken: u32, given: u32) {
+        self.progress.store(u64::from(taken) << 32 | u64::from(given), Ordering::Relaxed);
+    }
+
     fn note(&self, trouble: Trouble) {
         self.trouble.store(trouble.pack(), Ordering::Relaxed);
         match trouble {
@@ -218,6 +231,14 @@ pub(crate) struct Running<T: Send + 'static>(Arc<Shared<T>>, PhantomData<Cell<()
 
 /// The inside of a queue that runs, in its lcore's hands.
 pub(crate) struct Entered<'a, T: Send + 'static>(&'a Shared<T>);
+
+impl<T: Send + 'static> Entered<'_, T> {
+    /// Says how far a send queue is, for the control half.
+    #[inline(always)]
+    pub(crate) fn tell(&self, taken: u32, given: u32) {
+        self.0.health.tell(taken, given);
+    }
+}
 
 impl<T: Send + 'static> Deref for Entered<'_, T> {
     type Target = T;
@@ -425,6 +446,16 @@ impl<T: Send + 'static> Parked<'_, T> {
     /// Leaves the queue stopped: nobody mends it, until somebody takes it and lets it run.
     pub fn stop(mut self) {
         self.back = STOPPED;
+    }
+
+    /// Notes trouble that the control side found.
+    pub(crate) fn note(&self, trouble: Trouble) {
+        self.shared.health.note(trouble);
+    }
+
+    /// As [`Entered::tell`].
+    pub(crate) fn tell(&self, taken: u32, given: u32) {
+        self.shared.health.tell(taken, given);
     }
 
     /// What it was found to be.

@@ -78,13 +78,13 @@ bitflags! {
 
 /// The flow tag under which a rule marks packets with `mark`: 0 stands for no rule, so marks are shifted by one.
 ///
-/// `None` when the tag's 24 bits cannot hold it. Source: DPDK `drivers/net/mlx5/mlx5_utils.h`, `mlx5_flow_mark_set`.
+/// `None` when the tag's 24 bits cannot hold it. Source: DPDK `drivers/common/mlx5/mlx5_prm.h`, `mlx5_flow_mark_set`.
 #[must_use]
 pub const fn flow_tag(mark: u32) -> Option<u32> {
     if mark < FLOW_TAG_FLAG - 1 { Some(mark + 1) } else { None }
 }
 
-/// The flow tag of a rule that flags packets without a mark. Source: DPDK `drivers/net/mlx5/mlx5_defs.h`,
+/// The flow tag of a rule that flags packets without a mark. Source: DPDK `drivers/common/mlx5/mlx5_prm.h`,
 /// `MLX5_FLOW_MARK_DEFAULT`.
 pub const FLOW_TAG_FLAG: u32 = 0xff_ffff;
 

@@ -18,6 +18,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use pollux_eal::memory::Memory;
 use pollux_eal::topology::SocketId;
@@ -61,12 +62,15 @@ pub const DRIVER: &str = "mlx5_pci";
 /// has room for them.
 pub const TABLE_ENTRIES: usize = 128;
 
-/// The key that packets are hashed with at first. Source: DPDK `drivers/net/mlx5/mlx5_rxq.c`, `rss_hash_default_key`.
+/// The key that packets are hashed with at first. Source: DPDK `drivers/net/mlx5/mlx5_rxq.c`, `mlx5_rss_hash_default_key`.
 pub const DEFAULT_KEY: [u8; HASH_KEY_BYTES] = [
     0x2c, 0xc6, 0x81, 0xd1, 0x5b, 0xdb, 0xf4, 0xf7, 0xfc, 0xa2, 0x83, 0x19, 0xdb, 0x1a, 0x3e, 0x94, 0x6b,
     0x9e, 0x38, 0xd9, 0x2c, 0x9c, 0x03, 0xd1, 0xad, 0x99, 0x44, 0xa7, 0xd9, 0x56, 0x3d, 0x59, 0x06, 0x3c,
     0x25, 0xf3, 0xfc, 0x1f, 0xdc, 0x2a,
 ];
+
+/// Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/en_main.c`, `mlx5e_build_nic_netdev`, `watchdog_timeo`: 15 s.
+const TX_PATIENCE: Duration = Duration::from_secs(15);
 
 /// What a port is opened with.
 #[derive(Debug)]
@@ -83,6 +87,8 @@ pub struct PortSpec {
     pub socket: Option<SocketId>,
     /// Watch the device on a thread of its own. Without, control calls look: [`Mlx5Port::look`], link, statistics.
     pub watch: bool,
+    /// How long nothing may come back of what a send queue was given, before it is roused, and reset if that is in vain.
+    pub tx_patience: Duration,
     /// The limit on locked memory, in bytes, where another than the process's holds.
     pub memlock: Option<u64>,
     /// Pages between the process's addresses and those that the device is told. 0 but in tests.
@@ -101,6 +107,7 @@ impl PortSpec {
             memory,
             socket: None,
             watch: true,
+            tx_patience: TX_PATIENCE,
             memlock: None,
             address_shift_pages: 0,
         }
@@ -117,6 +124,8 @@ pub(crate) struct Slot<Q, I> {
     pub(crate) deferred: bool,
     /// It could not be set to work again after an error.
     pub(crate) failed: AtomicBool,
+    /// Since when nothing has come back of a send queue, and how much had by then.
+    pub(crate) silence: Option<(u32, Instant)>,
 }
 
 /// The queues that are set up.
@@ -191,7 +200,7 @@ impl Mlx5Port {
             .mac()
             .map_err(|error| PortError::device(format!("read the address of {name}"), error))?;
         let slots = Arc::default();
-        let watched = Watched::new(&device, &slots);
+        let watched = Watched::new(&device, &slots, spec.tx_patience);
         let watch = if spec.watch {
             let begun = Watch::begin(Arc::clone(&watched));
             Some(begun.map_err(|error| PortError::device("watch the device", error))?)

@@ -5,6 +5,12 @@
 //!   control  queue to ERROR ──► completions drained ──► RESET ──► ring emptied, mbufs home ──► READY ──► refilled ──► runs
 //! ```
 //!
+//! A send queue of which nothing comes back, for as long as the port was opened to be patient
+//! ([`PortSpec::tx_patience`](super::port::PortSpec::tx_patience)), is taken from its lcore for a moment and roused: completions
+//! that the lcore did not fetch, because it sends no more, are fetched; what was not asked for is asked for. Where that brings
+//! nothing, completions are lost, and the queue goes the same way as one in error. DPDK's driver has nothing like it; the
+//! kernel's does: Linux `drivers/net/ethernet/mellanox/mlx5/core/en/reporter_tx.c`, `mlx5e_tx_reporter_timeout_recover`.
+//!
 //! A thread looks at the queues every [`PERIOD`] and when the device tells something; so do control calls. It makes no
 //! system call for the lcores, which pay nothing while all is well.
 //! Source of the steps: DPDK `drivers/net/mlx5/mlx5_rx.c`, `mlx5_rx_err_handle`; `mlx5_tx.c`, `mlx5_tx_error_cqe_handle`.
@@ -19,7 +25,7 @@ use pollux_eal::event::{EventFd, EventSet};
 use pollux_port::{EventSink, PortEvent};
 
 use super::dump;
-use super::parking::Control;
+use super::parking::{Control, Trouble};
 use super::port::queue::{DeviceQueue, Queue};
 use super::port::{Slot, Slots, run};
 use super::rq::Rq;
@@ -41,11 +47,13 @@ pub(crate) struct Watched {
     device: Arc<Device>,
     slots: Arc<Mutex<Slots>>,
     sink: Mutex<Option<EventSink>>,
+    tx_patience: Duration,
 }
 
 impl Watched {
-    pub(crate) fn new(device: &Arc<Device>, slots: &Arc<Mutex<Slots>>) -> Arc<Self> {
-        Arc::new(Self { device: Arc::clone(device), slots: Arc::clone(slots), sink: Mutex::default() })
+    pub(crate) fn new(device: &Arc<Device>, slots: &Arc<Mutex<Slots>>, tx_patience: Duration) -> Arc<Self> {
+        let (device, slots) = (Arc::clone(device), Arc::clone(slots));
+        Arc::new(Self { device, slots, sink: Mutex::default(), tx_patience })
     }
 
     /// Where to tell what happens.
@@ -71,12 +79,38 @@ impl Watched {
         if self.device.is_gone() {
             return;
         }
-        let slots = self.slots();
+        let mut slots = self.slots();
         for slot in slots.rx.iter().flatten() {
             self.mend("rx", slot, dump::rx, recover_rx);
         }
-        for slot in slots.tx.iter().flatten() {
+        for slot in slots.tx.iter_mut().flatten() {
+            self.listen(slot);
             self.mend("tx", slot, dump::tx, recover_tx);
+        }
+    }
+
+    /// Rouses a send queue that was silent for too long, and parks it where that is in vain.
+    fn listen(&self, slot: &mut Slot<SendQueue, Sq>) {
+        let health = slot.control.health();
+        let (taken, given) = health.progress();
+        let waits = health.runs() && taken != given;
+        let Some((_, since)) = slot.silence.filter(|(before, _)| waits && *before == given) else {
+            slot.silence = waits.then(|| (given, Instant::now()));
+            return;
+        };
+        if since.elapsed() < self.tx_patience {
+            return;
+        }
+        slot.silence = None;
+        let Some(mut sq) = slot.control.halt(PATIENCE) else { return };
+        let roused = sq.rouse();
+        let (taken, given) = sq.progress();
+        sq.tell(taken, given);
+        if roused {
+            sq.run();
+        } else {
+            // Dropped, it is parked.
+            sq.note(sq.trouble.unwrap_or(Trouble::Silent));
         }
     }
 

@@ -10,7 +10,8 @@
 //! **Completions.** An entry makes one only when asked. A burst's last entry is asked when 32 packets or an eighth of the
 //! ring went out since the last, or when no completion is under way at all. A completion frees all mbufs up to its entry at
 //! once. A few packets sent while a completion was under way may so wait for the next burst; where there is none,
-//! `settle` asks by an entry that does nothing.
+//! `settle` asks by an entry that does nothing. Where nothing comes back for very long, the control half
+//! rouses the queue (`recovery`).
 //!
 //! **Doorbell.** Once a burst: barrier, record, flush of write combining, 8 bytes to the register: the head of the last
 //! entry. The device then fetches the entries. Where the register's page is write-combining (BlueFlame) and the burst is one
@@ -202,6 +203,12 @@ impl Sq {
             u64::from(mbuf.pkt_len())
         });
         bytes.sum()
+    }
+
+    /// Packets that were taken, and given back, in all.
+    #[inline(always)]
+    pub(super) fn progress(&self) -> (u32, u32) {
+        (self.head, self.tail)
     }
 
     /// Blocks posted, and given back, in all.
@@ -436,6 +443,22 @@ impl Sq {
         self.last = first;
         self.pi = first.wrapping_add(1);
         self.finish(first);
+    }
+
+    /// For a queue of which nothing came back for long: fetches what the lcore did not, and asks for what it did not ask for.
+    /// False when there is nothing to be fetched and something was asked for: the device is silent.
+    pub(super) fn rouse(&mut self) -> bool {
+        let before = self.tail;
+        self.reap();
+        if self.trouble.is_some() {
+            return false;
+        }
+        if self.tail != before || self.pending() == 0 {
+            return true;
+        }
+        let asked = self.request_head != self.request_tail;
+        self.settle();
+        !asked && self.request_head != self.request_tail
     }
 
     #[inline(always)]

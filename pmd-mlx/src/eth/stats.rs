@@ -116,6 +116,10 @@ impl Counted {
             ] {
                 list.push((format!("{half}_q{queue}_{name}").into(), value));
             }
+            if half == "tx" {
+                let silent = health.map_or(0, |health| health.silent());
+                list.push((format!("tx_q{queue}_timeouts").into(), silent));
+            }
         }
         list
     }

@@ -155,7 +155,8 @@ impl TxBurst for TxQueue {
     fn tx_burst(&mut self, burst: &mut Burst) -> Moved {
         let Some(mut sq) = self.running.enter() else { return Moved::NONE };
         let moved = (self.burst)(&mut sq, burst);
-        let trouble = sq.trouble;
+        let (trouble, (taken, given)) = (sq.trouble, sq.progress());
+        sq.tell(taken, given);
         drop(sq);
         if let Some(trouble) = trouble {
             self.running.park(trouble);
@@ -177,7 +178,8 @@ impl TxBurst for TxQueue {
         if sq.trouble.is_none() {
             sq.settle();
         }
-        let trouble = sq.trouble;
+        let (trouble, (taken, given)) = (sq.trouble, sq.progress());
+        sq.tell(taken, given);
         drop(sq);
         if let Some(trouble) = trouble {
             self.running.park(trouble);

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pollux_mlx5_abi::cqe::MiniFormat;
 use pollux_mlx5_abi::kernel::completion_queue::{self, CreateCqAnswer, cq_flag, mini_format};
+use pollux_mlx5_abi::kernel::flow::{CounterPlace, CountersData, CreateFlow, counter};
 use pollux_mlx5_abi::kernel::queue_pair::{self, CreateQpAnswer, CreateRssQp, hash_function, qp_flag};
 use pollux_mlx5_abi::kernel::work_queue::{self, CreateRwqTableAnswer, CreateWqAnswer, ModifyWq, wq_mask};
 use pollux_uverbs::abi::flags::{CqFlags, FlowFlags, FlowType, QpMask, QpState, QpType, WqFlags, WqState};
@@ -16,7 +17,7 @@ use pollux_uverbs::flow::{self, FlowSpec};
 use pollux_uverbs::qp::{QpHome, QpRequest};
 use pollux_uverbs::wq::{WqChange, WqRequest};
 use pollux_uverbs::{CqHandle, Driver, Errno, QpHandle, UverbsError, WqHandle};
-use zerocopy::{FromZeros, IntoBytes};
+use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use crate::MlxError;
 use crate::context::{Device, PORT, Pinning};
@@ -345,16 +346,16 @@ impl Backend for Verbs {
         if let Some(tag) = rule.tag {
             specs.push(FlowSpec::Tag(tag));
         }
-        // Which of the two numbers of a counter goes where in the answer. The kernel follows the address at once.
-        let places = [counting::PACKETS, counting::BYTES];
-        let mut driver = counting::Request::default();
+        // The kernel follows the address at once.
+        let places = Counting::PLACES;
+        let mut driver = Counting::default();
         if let Some(counter) = rule.counter {
             let Id::Counters(handle) = counter.object.id() else {
                 unreachable!("{:?} is no counter of the kernel", counter.object.id())
             };
             specs.push(FlowSpec::Count(handle));
             over.push(counter.object.clone());
-            driver = counting::Request::of(&places);
+            driver = Counting::of(&places);
         }
         let rule = flow::FlowRule {
             qp,
@@ -375,47 +376,30 @@ impl Backend for Verbs {
     }
 }
 
-/// What a rule that counts adds. Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_create_flow`,
-/// `struct mlx5_ib_flow_counters_data`, `struct mlx5_ib_flow_counters_desc`.
-mod counting {
-    use zerocopy::{Immutable, IntoBytes};
+/// What a rule that counts adds.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, IntoBytes, Immutable)]
+struct Counting {
+    head: CreateFlow,
+    list: CountersData,
+}
 
-    /// Which number stands at which place of the answer.
-    #[repr(C)]
-    #[derive(Clone, Copy, Debug)]
-    pub(super) struct Place {
-        description: u32,
-        index: u32,
-    }
+impl Counting {
+    /// Packets stand first in the answer, then bytes.
+    const PLACES: [CounterPlace; 2] = [
+        CounterPlace { description: counter::PACKETS, index: 0 },
+        CounterPlace { description: counter::BYTES, index: 1 },
+    ];
 
-    /// Packets first. Source: rdma-core `libibverbs/verbs.h`, `enum ibv_counter_description`.
-    pub(super) const PACKETS: Place = Place { description: 0, index: 0 };
-    /// Bytes second.
-    pub(super) const BYTES: Place = Place { description: 1, index: 1 };
-
-    /// One list of places.
-    #[repr(C)]
-    #[derive(Clone, Copy, Debug, Default, IntoBytes, Immutable)]
-    pub(super) struct Request {
-        lists: u32,
-        reserved: u32,
-        places: u64,
-        count: u32,
-        reserved1: u32,
-    }
-
-    const _: () = assert!(size_of::<Request>() == 24 && size_of::<Place>() == 8);
-
-    impl Request {
-        pub(super) fn of(places: &[Place]) -> Self {
-            let address = places.as_ptr().expose_provenance() as u64;
-            Self { lists: 1, places: address, count: places.len() as u32, ..Self::default() }
-        }
+    fn of(places: &[CounterPlace]) -> Self {
+        let counters_data = places.as_ptr().expose_provenance() as u64;
+        let list = CountersData { counters_data, ncounters: places.len() as u32, reserved: 0 };
+        Self { head: CreateFlow { ncounters_data: 1, reserved: 0 }, list }
     }
 }
 
 /// Highest priority number that the device takes, found by trial: kernels tell nobody. Source: DPDK
-/// `drivers/net/mlx5/linux/mlx5_flow_os.c`, `mlx5_flow_discover_priorities`.
+/// `drivers/net/mlx5/mlx5_flow.c`, `mlx5_flow_discover_priorities`.
 ///
 /// # Errors
 /// When not even priority 0 is taken.

@@ -107,6 +107,87 @@ fn a_receive_queue_in_error_is_set_to_work_again() {
     }
 }
 
+/// A port that is patient for a millisecond, over `station`.
+fn impatient(station: &crate::harness::Station, arguments: Arguments) -> Port {
+    let spec = PortSpec { tx_patience: std::time::Duration::from_millis(1), ..station.spec(arguments) };
+    Port::new(PortId(0), "mlx5_model0", Box::new(Mlx5Port::open(spec).expect("a port")))
+}
+
+/// Looks at the queues, and again when patience is over.
+fn look_twice(port: &mut Port) {
+    let _seen = port.stats();
+    std::thread::sleep(std::time::Duration::from_millis(3));
+    let _seen = port.stats();
+}
+
+fn xstat(port: &mut Port, name: &str) -> u64 {
+    port.xstats().iter().find(|stat| stat.name == name).map(|stat| stat.value).expect(name)
+}
+
+#[test]
+fn a_send_queue_whose_completions_are_lost_is_reset_in_time() {
+    for arguments in both() {
+        let pair = Pair::with(DoorProfile::default(), |config| {
+            let silent = config.name == "mlx5_model0";
+            let lose_completion = if silent { 1.0 } else { 0.0 };
+            DeviceConfig { faults: FaultPlan { lose_completion, ..FaultPlan::default() }, ..config }
+        });
+        let (pool_a, pool_b) = (pool("a", 2048), pool("b", 2048));
+        let (mut a, mut b) = (impatient(&pair.a, arguments.clone()), pair.b.open(arguments));
+        let mut queues_a = a.bring_up(PortConfig::queues(0, 1, &pool_a)).expect("up");
+        let mut queues_b = b.bring_up(PortConfig::queues(1, 0, &pool_b)).expect("up");
+        for round in 1..=2 {
+            for number in 0..20 {
+                assert!(passes(&pair, &pool_a, &mut queues_a, &mut queues_b, number), "it works");
+            }
+            assert_eq!(pool_a.in_use(), 20);
+            look_twice(&mut a);
+            assert_eq!(pool_a.in_use(), 0, "home");
+            assert_eq!(
+                events(&mut a),
+                [PortEvent::Recovering, PortEvent::Recovered],
+                "the application is told"
+            );
+            assert_eq!((xstat(&mut a, "tx_q0_timeouts"), xstat(&mut a, "tx_q0_recoveries")), (round, round));
+            let stats = a.stats();
+            assert_eq!((stats.opackets, stats.oerrors), (0, 20 * round), "nobody says that they were sent");
+        }
+        pair.a.assert_orderly();
+    }
+}
+
+#[test]
+fn what_an_idle_lcore_does_not_fetch_comes_home() {
+    for arguments in both() {
+        // Each completion comes so late that the packet behind it asks for none.
+        let pair = Pair::with(DoorProfile::default(), |config| DeviceConfig {
+            faults: FaultPlan { late_completion: (1.0, 5), ..FaultPlan::default() },
+            ..config
+        });
+        let pool_a = pool("a", 2048);
+        let mut a = impatient(&pair.a, arguments);
+        let mut queues = a.bring_up(PortConfig::queues(0, 1, &pool_a)).expect("up");
+        for number in 0..2 {
+            let mut one = burst(&pool_a, &[frame(B, A, number, 200)]);
+            assert_eq!(queues.tx[0].tx_burst(&mut one), 1);
+        }
+        // The first is fetched, the second asked for, then fetched.
+        let mut in_use = Vec::new();
+        for _ in 0..3 {
+            for _ in 0..10 {
+                pair.a.device.step(64);
+            }
+            look_twice(&mut a);
+            in_use.push(pool_a.in_use());
+        }
+        assert_eq!(in_use, [1, 1, 0]);
+        assert_eq!(events(&mut a), [], "nothing was wrong");
+        assert_eq!((xstat(&mut a, "tx_q0_timeouts"), xstat(&mut a, "tx_q0_recoveries")), (0, 0));
+        assert_eq!((a.stats().opackets, a.stats().oerrors), (2, 0));
+        pair.a.assert_orderly();
+    }
+}
+
 #[test]
 fn packets_without_a_buffer_are_missed() {
     for arguments in both() {

@@ -18,8 +18,9 @@ use pollux_mempool::{Burst, MbufPool};
 use pollux_port::{PortId, Queues};
 
 /// How long a burst waits for a full destination before it is let go. Meanwhile the source's own queue fills. Longer than the
-/// thread of a device model waits for a core that it shares with an lcore.
-const PATIENCE: Nanos = Nanos(10_000_000);
+/// thread of a device model waits for a core that it shares with an lcore: some milliseconds on an idle machine, above 10 at
+/// the start, when that thread has had the core to itself and others come first, or beside other programs.
+const PATIENCE: Nanos = Nanos(100_000_000);
 
 /// l2fwd: forwards Ethernet frames between pairs of ports, a burst in, a burst out.
 #[derive(Parser, Debug)]

@@ -135,6 +135,7 @@ impl Mlx5Port {
             control: data.control(),
             deferred: setup.deferred_start,
             failed: AtomicBool::new(false),
+            silence: None,
         };
         let mut slots = self.slots();
         let at = usize::from(setup.queue.0);
@@ -198,6 +199,7 @@ impl Mlx5Port {
             control: data.control(),
             deferred: setup.deferred_start,
             failed: AtomicBool::new(false),
+            silence: None,
         };
         let mut slots = self.slots();
         let at = usize::from(setup.queue.0);

@@ -28,11 +28,11 @@ const DESCRIPTORS_MAX: u16 = 1 << 15;
 /// Smallest ring. Source: DPDK `drivers/net/mlx5/mlx5_defs.h` has no bound; 64 is a burst and what is on its way.
 const DESCRIPTORS_MIN: u16 = 64;
 
-/// Longest MTU. Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/en/params.c` bounds it by the port's 10000 bytes of
-/// frame.
+/// Longest MTU. Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/en_main.c`, `mlx5e_set_netdev_mtu_boundaries`,
+/// bounds it by the port's 10000 bytes of frame.
 const MTU_MAX: u32 = 9978;
 
-/// Packets up to this are inlined by default. Source: DPDK `drivers/net/mlx5/mlx5_defs.h`, `MLX5_SEND_DEF_INLINE_LEN` and
+/// Packets up to this are inlined by default. Source: DPDK `drivers/common/mlx5/mlx5_prm.h`, `MLX5_SEND_DEF_INLINE_LEN` and
 /// `MLX5_EMPW_DEF_INLINE_LEN`.
 const INLINE_DEFAULT: usize = 290;
 const INLINE_MULTI_DEFAULT: usize = 268;

@@ -2,8 +2,8 @@
 //!
 //! A stopped queue is in state RESET on the device: its buffers are at home, and what the hash or a rule sends to it is
 //! dropped by the device, as with DPDK. Tables and rules stay as they are.
-//! Source of the steps: DPDK `drivers/net/mlx5/mlx5_rx.c`, `mlx5_rx_queue_stop_primary`, `mlx5_rx_queue_start_primary`;
-//! `mlx5_tx.c`/`mlx5_txq.c`, `mlx5_tx_queue_stop_primary`, `mlx5_tx_queue_start_primary`.
+//! Source of the steps: DPDK `drivers/net/mlx5/mlx5_rxq.c`, `mlx5_rx_queue_stop_primary`, `mlx5_rx_queue_start_primary`;
+//! `drivers/net/mlx5/mlx5_txq.c`, `mlx5_tx_queue_stop_primary`, `mlx5_tx_queue_start_primary`.
 
 use std::fmt;
 use std::sync::atomic::Ordering;

@@ -11,7 +11,7 @@
 //!
 //! A checksum is said to be good or nothing is said: the device has one bit, "right", which is clear also where it did not
 //! look. Source: DPDK `drivers/net/mlx5/mlx5_rxtx.c`, `mlx5_set_ptype_table`; `mlx5_rx.c`, `rxq_cq_to_ol_flags`,
-//! `rxq_mark_to_mbuf`; values of packet types from DPDK `lib/mbuf/rte_mbuf_ptype.h`.
+//! `rxq_cq_to_mbuf`; values of packet types from DPDK `lib/mbuf/rte_mbuf_ptype.h`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
