@@ -39,6 +39,7 @@ impl Watch<'_> {
         let end = self.options.duration.map(|seconds| start + Duration::from_secs_f64(seconds));
         let mut next_table = self.period.map(|period| start + period.min(FIRST_TABLE));
         let mut before = meter.read(bringup);
+        self.links_down(bringup, meter);
         loop {
             let now = Instant::now();
             if end.is_some_and(|end| end <= now) {
@@ -58,6 +59,17 @@ impl Watch<'_> {
                 return Ok(());
             }
             self.events(bringup, meter)?;
+        }
+    }
+
+    /// Says which links are down from the beginning: a change there is none to tell of.
+    fn links_down(&self, bringup: &mut Bringup, meter: &Meter) {
+        for &id in meter.ports() {
+            let Some(port) = bringup.ports.get_mut(id) else { continue };
+            let link = port.link();
+            if !link.up {
+                say(format_args!("{}: port {id} {}: link {link}", self.app, port.name()));
+            }
         }
     }
 

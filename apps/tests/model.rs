@@ -163,6 +163,17 @@ fn a_device_that_is_pulled_out_is_said_and_the_rest_goes_on() {
 }
 
 #[test]
+fn a_link_that_is_down_is_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [own, other] = ["own", "other"].map(|name| folder.path().join(name));
+    let device = format!("mlx5_model0,wire=unix:{}:{}", own.display(), other.display());
+    let done = Running::start(l2fwd(&[&device], &["--duration", "0.3"])).finish(LIMIT);
+    let said = done.stderr.join("\n");
+    assert!(said.contains("l2fwd: port 0 mlx5_model0: link down"), "{said}");
+    assert_eq!(count(&report(&done), 0, "rx_packets"), 0);
+}
+
+#[test]
 fn mistakes_are_one_line() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("file");
@@ -202,6 +213,22 @@ fn mistakes_are_one_line() {
         ),
         (vec!["mlx5_model0,core=900".to_owned()], 1, "model-900: cannot run on that core".to_owned()),
         (vec!["mlx5_model0,fault_plan=[refuse:0x102/1/0x04]".to_owned()], 1, "INIT_HCA".to_owned()),
+        (
+            vec!["mlx5_model0,fault_plan=[refuse:0x904/1/0x03/0x1234]".to_owned()],
+            1,
+            "cannot make a send queue: CREATE_SQ: BAD_PARAM_ERR (0x3), syndrome 0x1234".to_owned(),
+        ),
+        (
+            vec!["mlx5_model0,fault_plan=[refuse:0x908/1/0x0f/0x1234]".to_owned()],
+            1,
+            "cannot make a receive queue: CREATE_RQ: NO_RES_ERR (0xf), syndrome 0x1234".to_owned(),
+        ),
+        (
+            vec!["mlx5_model0,fault_plan=[memlock:3145728]".to_owned()],
+            1,
+            "KiB now), the limit is 3072 KiB; `ulimit -l unlimited` in the shell before".to_owned(),
+        ),
+        (vec!["mlx5_model0,mprq=1".to_owned()], 2, "unknown key 'mprq'; allowed: wire, ".to_owned()),
     ] {
         let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
         let done = Running::start(l2fwd(&devices, &["--duration", "0.1"])).finish(LIMIT);
@@ -213,11 +240,23 @@ fn mistakes_are_one_line() {
 
 #[test]
 fn hardware_that_is_not_there_is_one_line() {
-    for device in ["mlx5_999", "0000:ff:1f.7"] {
+    for device in ["mlx5_999", "0000:ff:1f.7", "nonsense", "rocep255s31f7"] {
         let mut command = Command::new(L2FWD);
         command.args(["-l", "0", "-a", device, "--", "--duration", "0.1"]);
         let done = Running::start(command).finish(LIMIT);
         assert_eq!(done.status.code(), Some(1), "{}", done.stderr.join("\n"));
         assert_eq!(done.stderr.len(), 1, "{}", done.stderr.join("\n"));
+        assert!(done.stderr[0].contains("cannot find the device"), "{}", done.stderr[0]);
+    }
+}
+
+#[test]
+fn a_ring_out_of_range_is_one_line() {
+    for (option, count, direction) in [("--rxd", "63", "rx"), ("--txd", "40000", "tx")] {
+        let done = Running::start(l2fwd(&["mlx5_model0"], &[option, count])).finish(LIMIT);
+        assert_eq!(done.status.code(), Some(2), "{}", done.stderr.join("\n"));
+        let expected =
+            format!("port mlx5_model0: {direction} descriptor count {count} is outside 64 to 32768");
+        assert!(done.stderr.len() == 1 && done.stderr[0].contains(&expected), "{}", done.stderr.join("\n"));
     }
 }

@@ -74,16 +74,18 @@ pub(crate) fn usual_ports() -> Result<Vec<PortSpec>, ConfigError> {
         .collect()
 }
 
-/// Finds the device's driver and reads its keys.
-pub(crate) fn prepare(device: &DeviceArg) -> Result<Prepared, BringupError> {
+/// Finds the device's driver and reads its keys. `allowed`: it was named by `-a`, where names are those of hardware.
+pub(crate) fn prepare(device: &DeviceArg, allowed: bool) -> Result<Prepared, BringupError> {
     // As in DPDK, a device's name begins with its driver's.
     let named = DRIVERS.iter().find(|driver| device.name.starts_with(driver.name)).map(|driver| driver.read);
-    let hardware = device.driver == "pci" || device.name.starts_with("mlx5_");
+    let names = || DRIVERS.iter().map(|driver| driver.name);
+    let nearest = nearest(&device.driver, names());
+    // Systems call RDMA devices as they like (`rocep3s0f0`), and interfaces.
+    let hardware = device.driver == "pci" || device.name.starts_with("mlx5_") || allowed && nearest.is_none();
     let Some(read) = named.or(hardware.then_some(HARDWARE)) else {
-        let names = || DRIVERS.iter().map(|driver| driver.name);
         return Err(BringupError::UnknownDriver {
             device: device.name.clone(),
-            nearest: nearest(&device.driver, names()).map(str::to_owned),
+            nearest: nearest.map(str::to_owned),
             drivers: names().collect::<Vec<_>>().join(", "),
         });
     };
@@ -106,7 +108,18 @@ mod tests {
     use super::*;
 
     fn refusal(text: &str) -> String {
-        prepare(&text.parse().unwrap()).err().map(|error| error.line()).unwrap_or_else(|| "accepted".into())
+        prepare(&text.parse().unwrap(), false)
+            .err()
+            .map(|error| error.line())
+            .unwrap_or_else(|| "accepted".into())
+    }
+
+    #[test]
+    fn what_is_allowed_is_hardware_unless_it_looks_like_a_driver() {
+        let allowed = |text: &str| prepare(&text.parse().expect("a device"), true).is_ok();
+        assert!(allowed("rocep3s0f0,mprq_en=1") && allowed("ens3f0np0") && allowed("net_null0"));
+        assert!(!allowed("net_nul0"));
+        assert!(refusal("rocep3s0f0").contains("no such driver"), "by --vdev");
     }
 
     #[test]

@@ -82,8 +82,10 @@ impl Bringup {
             notices = vec![what.into(), openable::line(&openable::all())];
         }
         // What the drivers refuse is known before threads and memory are made.
-        let opened: Vec<_> =
-            specs.iter().map(|spec| driver::prepare(&spec.device)).collect::<Result<_, _>>()?;
+        let prepared = specs
+            .iter()
+            .map(|spec| driver::prepare(&spec.device, line.eal.devices.allow.contains(&spec.device)));
+        let opened: Vec<_> = prepared.collect::<Result<_, _>>()?;
         file::check(specs.iter().map(|spec| &spec.device))?;
         let eal = Eal::init(line.eal.clone())?;
         let logs = eal.enter_logs();

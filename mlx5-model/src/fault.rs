@@ -11,7 +11,7 @@
 //! | `receive-error:N/SYNDROME[/VENDOR]` | the same for receive entries |
 //! | `refuse:OPCODE/N/STATUS[/SYNDROME]` | the Nth command with that opcode (from 1; 0: each) is refused |
 //! | `flap:AT/FOR` | the link goes down at AT and comes back FOR later |
-//! | `memlock:BYTES` | no more than that can be pinned |
+//! | `memlock:BYTES` | no more than that can be pinned, beside what the model pins to start |
 //! | `remove:AT` | the device is gone |
 //!
 //! AT and FOR are counts of packets (sent, and received or lost to the flap), or times with `us`, `ms` or `s` behind the number.

@@ -44,14 +44,20 @@ pub(crate) trait Host {
 #[derive(Clone, Debug)]
 pub struct ProcessMemory {
     pins: Arc<RwLock<Pins>>,
-    limit: Option<u64>,
 }
 
 impl ProcessMemory {
     /// Memory of which nothing is pinned yet and `limit` bytes may be, in pages, each counted as often as it is pinned.
     #[must_use]
     pub fn new(limit: Option<u64>) -> Self {
-        Self { pins: Arc::default(), limit }
+        Self { pins: Arc::new(RwLock::new(Pins::new(limit))) }
+    }
+
+    /// From now on `more` bytes may be pinned beside what is: a user's limit says nothing of what the kernel needs itself.
+    pub(crate) fn limit_further(&self, more: u64) {
+        let mut pins = self.pins.write().unwrap_or_else(PoisonError::into_inner);
+        let now = pins.bytes();
+        pins.set_limit(now.saturating_add(more));
     }
 
     /// Bytes that are pinned now, in whole pages.
@@ -88,7 +94,7 @@ impl DmaMemory for ProcessMemory {
         }
         probe::mapped(address, end, rights)?;
         let mut pins = self.pins.write().unwrap_or_else(PoisonError::into_inner);
-        let id = pins.add(address, end, rights == Rights::ReadWrite, self.limit).ok_or(Errno::ENOMEM)?;
+        let id = pins.add(address, end, rights == Rights::ReadWrite).ok_or(Errno::ENOMEM)?;
         drop(pins);
         Ok(Pinned { dma: address, address, bytes, hold: Box::new(Hold { pins: Arc::clone(&self.pins), id }) })
     }

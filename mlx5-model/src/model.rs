@@ -168,13 +168,15 @@ impl Builder {
         };
         let wire = if self.pause { wire } else { Box::new(Unpaused(wire)) };
         let wire_name = wire.describe();
+        let mut faults = self.faults;
+        let memlock = faults.memlock.take();
         let config = DeviceConfig {
             name: self.name.clone(),
             traits: self.traits,
             mac,
             strict: self.strict,
             clock: clock.clone(),
-            faults: self.faults,
+            faults,
             ..DeviceConfig::default()
         };
         let device = Device::new(config, wire)?;
@@ -186,6 +188,9 @@ impl Builder {
         let frames = Arc::new(Station { device: Arc::clone(&device), steps });
         let network = Network { frames, addresses };
         let kernel = Kernel::with_network(Arc::clone(&device) as _, memory, self.door, network)?;
+        if let Some(bytes) = memlock {
+            device.memory().limit_further(bytes);
+        }
         // Set once, here.
         let _ = turns.kernel.set(Arc::downgrade(&kernel));
         let running =

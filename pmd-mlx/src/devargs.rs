@@ -155,7 +155,8 @@ impl Arguments {
     pub fn parse(device: &DeviceArg) -> Result<Self, ConfigError> {
         let mut keys = device.keys();
         for (key, reason) in REFUSED {
-            if let Some(value) = keys.all(key).first() {
+            // Not read as keys are: what is refused is not among those that a line on an unknown one says are allowed.
+            if let Some((_, value)) = device.args.iter().find(|(given, _)| given == key) {
                 return Err(keys.bad(key, value, format!("is not possible: {key} {reason}")));
             }
         }
@@ -298,6 +299,7 @@ mod tests {
         }
         for (text, why) in [
             ("mprq=1", "mprq_en"),
+            ("foo=1", "unknown key 'foo'; allowed: class, rxq_cqe_comp_en,"),
             ("rxq_cqe_comp_en=0x81", "enhanced layout"),
             ("rxq_cqe_comp_en=4", "L3 and L4"),
             ("rxq_cqe_comp_en=7", "is not one of 0"),

@@ -102,8 +102,8 @@ impl Registry {
             return;
         }
         if let Err(error) = self.add_regions(&pool.regions) {
-            // Whoever sets up a queue with it is told again, as an error.
-            tracing::warn!("{}: pool {}: {error}", self.device.name(), pool.name);
+            // Whoever sets up a queue with it is told, as an error.
+            tracing::debug!("{}: pool {}: {error}", self.device.name(), pool.name);
         }
     }
 

@@ -18,10 +18,12 @@ pub(super) fn model(device: &DeviceArg) -> Result<Open, ConfigError> {
     let (keys, rest) = keys::ModelKeys::take(device)?;
     let arguments = Arguments::parse(&rest).map_err(keys::with_own)?;
     Ok(Box::new(move |name, eal| {
+        let memlock = keys.faults.memlock;
         let model = model::make(name, keys).map_err(|error| PortError::device("make the model", error))?;
         let netdev = ModelNetdev::new(&model);
         let spec = PortSpec {
             arguments,
+            memlock,
             ..PortSpec::new(model.open(), std::sync::Arc::new(netdev), eal.memory().clone())
         };
         Ok(Opened { driver: Box::new(Mlx5Port::open(spec)?), model: Some(model) })

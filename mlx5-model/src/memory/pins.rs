@@ -20,6 +20,8 @@ pub(super) struct Pins {
     pins: Vec<Pin>,
     covers: Vec<Cover>,
     next: u64,
+    /// Most bytes that may be pinned.
+    limit: Option<u64>,
 }
 
 /// What is accounted: whole pages of 4 KiB, as a kernel pins.
@@ -28,11 +30,19 @@ fn pages(range: &Cover) -> u64 {
 }
 
 impl Pins {
-    /// Adds a pin, unless more than `limit` bytes would be pinned then.
-    pub(super) fn add(&mut self, start: u64, end: u64, write: bool, limit: Option<u64>) -> Option<u64> {
+    pub(super) fn new(limit: Option<u64>) -> Self {
+        Self { limit, ..Self::default() }
+    }
+
+    pub(super) fn set_limit(&mut self, bytes: u64) {
+        self.limit = Some(bytes);
+    }
+
+    /// Adds a pin, unless more than the limit would be pinned then.
+    pub(super) fn add(&mut self, start: u64, end: u64, write: bool) -> Option<u64> {
         let range = Cover { start, end, write };
         let bytes = self.bytes().checked_add(pages(&range))?;
-        if limit.is_some_and(|limit| bytes > limit) {
+        if self.limit.is_some_and(|limit| bytes > limit) {
             return None;
         }
         self.next += 1;

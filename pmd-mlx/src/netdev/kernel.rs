@@ -212,6 +212,19 @@ mod tests {
     }
 
     #[test]
+    fn what_found_no_buffer_is_read_beside_the_rdma_device() {
+        let root = std::env::temp_dir().join(format!("pollux-missed-{}", std::process::id()));
+        let device = device(&root, "mlx5_0", &["lo"]);
+        let counters = device.sysfs.join("ports/1/hw_counters");
+        std::fs::create_dir_all(&counters).expect("folder");
+        let netdev = KernelNetdev::of(&device).expect("every namespace has one");
+        assert_eq!(netdev.out_of_buffer(), None);
+        std::fs::write(counters.join("out_of_buffer"), "7\n").expect("written");
+        assert_eq!(netdev.out_of_buffer(), Some(7));
+        std::fs::remove_dir_all(&root).expect("folder");
+    }
+
+    #[test]
     fn the_loopback_tells_what_it_is() {
         let netdev = KernelNetdev::find("lo").expect("every namespace has one");
         assert_eq!((netdev.name().as_str(), netdev.index().is_some()), ("lo", true));

@@ -39,16 +39,15 @@ pub(super) fn find(name: &str) -> Result<Found, PortError> {
 
 fn find_below(root: &Path, name: &str) -> Result<Found, PortError> {
     let device = discovery::find(root, name).map_err(|error| PortError::device("find the device", error))?;
-    let netdev = check(&device).map_err(|error| PortError::device("open the device", error))?;
+    check(&device).map_err(|error| PortError::device("open the device", error))?;
+    let netdev = KernelNetdev::of(&device).map_err(|error| PortError::device("find the interface", error))?;
     let channel = device.open().map_err(|error| PortError::device("open the device", error))?;
-    let netdev =
-        KernelNetdev::find(netdev).map_err(|error| PortError::device("find the interface", error))?;
     let socket = device.numa_node.and_then(|node| u16::try_from(node).ok()).map(SocketId);
     Ok(Found { channel, netdev: Arc::new(netdev), socket })
 }
 
-/// Whether this is a function that the driver drives; gives its interface.
-fn check(device: &Device) -> Result<&str, Unfit> {
+/// Whether the driver drives this.
+fn check(device: &Device) -> Result<(), Unfit> {
     let name = &device.ibdev;
     if device.driver_id() != Some(driver::MLX5) {
         let other = device.driver.as_deref().unwrap_or("software in the kernel");
@@ -56,24 +55,13 @@ fn check(device: &Device) -> Result<&str, Unfit> {
             "{name} is driven by {other}, not by mlx5_core: name a ConnectX-4 Lx or newer"
         )));
     }
-    match device.netdevs.as_slice() {
-        [one] => Ok(one),
-        [] => Err(Unfit(format!(
-            "{name} has no interface in this network namespace: move it here (`ip link set DEV netns PID`), or load mlx5_core \
-             with its Ethernet half"
-        ))),
-        several => Err(Unfit(format!(
-            "{name} has {} interfaces ({}): bonds and representors are not supported; take the bond apart and name one function",
-            several.len(),
-            several.join(", ")
-        ))),
-    }
+    Ok(())
 }
 
 /// What `-a` could open here.
 pub(crate) fn openable(root: &Path) -> Vec<Openable> {
     let devices = discovery::devices(root).unwrap_or_default();
-    let fit = devices.into_iter().filter(|device| check(device).is_ok());
+    let fit = devices.into_iter().filter(|device| check(device).is_ok() && KernelNetdev::of(device).is_ok());
     let named = |device: Device| match device.pci {
         Some(pci) => Openable { option: format!("-a {pci}"), also: Some(device.ibdev) },
         None => Openable { option: format!("-a {}", device.ibdev), also: None },
@@ -85,7 +73,7 @@ pub(crate) fn openable(root: &Path) -> Vec<Openable> {
 mod tests {
     use super::*;
 
-    fn device(name: &str, driver: Option<&str>, netdevs: &[&str]) -> Device {
+    fn device(name: &str, driver: Option<&str>) -> Device {
         Device {
             uverbs: "uverbs0".into(),
             ibdev: name.into(),
@@ -96,7 +84,7 @@ mod tests {
             driver: driver.map(str::to_owned),
             pci: Some("0000:03:00.0".into()),
             pci_id: Some((0x15b3, 0x101d)),
-            netdevs: netdevs.iter().map(|&name| name.to_owned()).collect(),
+            netdevs: vec!["eth0".into()],
             numa_node: None,
             node_guid: None,
             firmware: None,
@@ -105,23 +93,14 @@ mod tests {
     }
 
     #[test]
-    fn a_device_of_another_driver_or_without_an_interface_is_refused() {
-        let line = |device: &Device| check(device).map_err(|error| error.to_string()).map(str::to_owned);
-        assert_eq!(line(&device("mlx5_0", Some("mlx5_core"), &["eth0"])), Ok("eth0".into()));
+    fn a_device_of_another_driver_is_refused() {
+        let line = |device: &Device| check(device).map_err(|error| error.to_string());
+        assert_eq!(line(&device("mlx5_0", Some("mlx5_core"))), Ok(()));
         assert_eq!(
-            line(&device("mlx4_0", Some("mlx4_core"), &["eth0"])),
+            line(&device("mlx4_0", Some("mlx4_core"))),
             Err("mlx4_0 is driven by mlx4_core, not by mlx5_core: name a ConnectX-4 Lx or newer".into())
         );
-        assert!(
-            line(&device("rxe0", None, &["eth0"]))
-                .is_err_and(|error| error.contains("software in the kernel"))
-        );
-        assert!(
-            line(&device("mlx5_0", Some("mlx5_core"), &[]))
-                .is_err_and(|error| error.contains("network namespace"))
-        );
-        let bond = line(&device("mlx5_bond_0", Some("mlx5_core"), &["eth0", "eth1"]));
-        assert!(bond.is_err_and(|error| error.starts_with("mlx5_bond_0 has 2 interfaces (eth0, eth1)")));
+        assert!(line(&device("rxe0", None)).is_err_and(|error| error.contains("software in the kernel")));
     }
 
     #[test]

@@ -54,7 +54,8 @@ impl Mlx5Port {
         let (device, backend) = (self.device.as_ref().expect("open"), self.backend.as_ref().expect("open"));
         let registry = self.registry.as_ref().expect("open");
         registry.add_pool(&setup.pool)?;
-        let page = Uar::allocate(device, false)?;
+        // Before the completion queue that names it, so that it goes after that where something below fails.
+        let mut page = Uar::allocate(device, false)?;
         let events = if setup.interrupts {
             let verbs = |source| MlxError::Verbs { what: "make a completion channel", source };
             Some(device.context().create_comp_channel().map_err(verbs)?)
@@ -68,11 +69,11 @@ impl Mlx5Port {
             plan.compressed,
             events.as_ref(),
         )?;
-        let page = match page {
-            Some(page) => page,
-            None => Uar::of_static(device, None, false)?.0,
+        let arm = match &page {
+            Some(page) => page.arm_registers()?,
+            None => page.insert(Uar::of_static(device, None, false)?.0).arm_registers()?,
         };
-        cq_parts.arm = Some(page.arm_registers()?);
+        cq_parts.arm = Some(arm);
         let ring = device.zone("rx ring", 1 << (plan.wqes_log2 + plan.wqe_bytes_log2))?;
         let record: DoorbellRecord = device.record()?;
         let striding = match &plan.striding {
@@ -109,7 +110,8 @@ impl Mlx5Port {
             user_index: device.user_index(setup.queue.0.into()),
         })?;
         let number = rq.number;
-        let queue = DeviceQueue::new(device, backend, rq, page.into_object().into_iter().collect());
+        let page = page.take().and_then(Uar::into_object);
+        let queue = DeviceQueue::new(device, backend, rq, page.into_iter().collect());
         // No rule leads here yet; from the first entry on that the data half posts, buffers are the device's.
         queue.go(QueueState::Ready)?;
         let parts = RqParts {
