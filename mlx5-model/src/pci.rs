@@ -16,6 +16,7 @@ mod command_ring;
 mod config_space;
 mod function;
 mod server;
+mod write_combining;
 
 #[cfg(test)]
 mod tests;

@@ -14,6 +14,8 @@ pub enum Need {
     Net,
     /// Huge pages of 2 MiB, or the right to reserve them.
     HugePages,
+    /// The guest of `cargo xtask vm`, with what its job plugged into it.
+    Guest,
 }
 
 impl Need {
@@ -23,6 +25,7 @@ impl Need {
         match self {
             Self::Root | Self::HugePages => "root",
             Self::Net => "net",
+            Self::Guest => "guest",
         }
     }
 
@@ -34,6 +37,8 @@ impl Need {
                 .find(|tool| !runs(tool))
                 .map(|tool| format!("needs the program {tool}"))
                 .or_else(|| (!is_root()).then(|| "needs root to make network namespaces".into())),
+            Self::Guest => (!std::path::Path::new("/jobs.json").exists() || !is_root())
+                .then(|| "needs a guest of its own: cargo xtask vm".into()),
             Self::HugePages => {
                 let reserved = std::fs::read_to_string("/proc/sys/vm/nr_hugepages").unwrap_or_default();
                 let none = reserved.trim().parse::<u64>().unwrap_or(0) == 0;

@@ -5,13 +5,14 @@
 //!        │
 //!   initramfs                     tools, modules, our own programs (linked statically), jobs.json
 //!        │
-//!   machine                       boots, writes two logs, always ends: the guest powers off, or its time is over
-//!        │
-//!   report                        per job: its commands' status and how many tests passed
+//!   machine ─── bed               a guest a job: boots, writes two logs, always ends: it powers off, or its time is over;
+//!        │                        the job's devices (`mlx5-device`), the host's ends of their wires, a line to the tests
+//!   report                        per job: its commands' status, how many tests passed, what its kernel complained of
 //! ```
 //!
-//! Nothing of Debian's goes into the repository; logs stand in `target/vm/KERNEL/`.
+//! Nothing of Debian's goes into the repository; logs stand in `target/vm/KERNEL/JOB/`.
 
+mod bed;
 mod guest;
 mod initramfs;
 mod job;
@@ -23,18 +24,25 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use crate::run::{Outcome, root};
+use bed::Bed;
 use guest::Guest;
 use job::Job;
 use kernel::Kernel;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Every kernel: the release's own and the newest of the archive
+    /// Every kernel (the release's own and the newest of the archive), and the long jobs
     #[arg(long)]
     all: bool,
     /// Only the jobs whose name contains this
     #[arg(long, value_name = "TEXT", default_value = "")]
     job: String,
+    /// Of a job's tests in `tests/tests/guest`, only those whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    test: Option<String>,
+    /// Have the devices of the jobs write every command to their log; twice: every doorbell and interrupt too
+    #[arg(long, action = clap::ArgAction::Count)]
+    trace: u8,
 }
 
 /// Runs the jobs on each kernel.
@@ -44,7 +52,10 @@ pub(crate) struct Args {
 pub(crate) fn vm(args: &Args) -> Outcome {
     crate::debian::needs_root("vm")?;
     let begin = Instant::now();
-    let jobs: Vec<Job> = job::all().into_iter().filter(|job| job.name.contains(&args.job)).collect();
+    let jobs: Vec<Job> = job::all()
+        .into_iter()
+        .filter(|job| job.name.contains(&args.job) && (args.all || !job.long))
+        .collect();
     if jobs.is_empty() {
         let names: Vec<_> = job::all().into_iter().map(|job| job.name).collect();
         return Err(format!("no job's name contains '{}'; jobs: {}", args.job, names.join(", ")));
@@ -52,15 +63,28 @@ pub(crate) fn vm(args: &Args) -> Outcome {
     let programs = job::build(&jobs)?;
     let guest = Guest::prepare()?;
     let kernels = if args.all { &["trixie", "trixie-backports"][..] } else { &["trixie"][..] };
+    let described = job::describe(&jobs, args.test.as_deref());
     let mut whole = report::Sum::default();
     for suite in kernels {
         let kernel = Kernel::prepare(&guest, suite)?;
-        let logs = logs_of(&kernel);
-        std::fs::create_dir_all(&logs).map_err(|why| format!("cannot write {}: {why}", logs.display()))?;
-        let image = logs.join("initramfs");
-        initramfs::write(&image, &guest, &kernel, &programs, &jobs)?;
-        let ended = machine::run(&guest, &kernel, &image, &logs, job::limit(&jobs))?;
-        whole.add(&report::of(&kernel.version, &jobs, &ended, &logs)?);
+        let folder = logs_of(&kernel);
+        let make = |path: &PathBuf| {
+            std::fs::create_dir_all(path).map_err(|why| format!("cannot write {}: {why}", path.display()))
+        };
+        make(&folder)?;
+        let image = folder.join("initramfs");
+        initramfs::write(&image, &guest, &kernel, &programs, described.as_bytes())?;
+        eprintln!("xtask: vm: Linux {}; logs in {}", kernel.version, folder.display());
+        for job in &jobs {
+            let logs = folder.join(job.name);
+            make(&logs)?;
+            let begin = Instant::now();
+            let bed = Bed::start(job, &programs, &logs, args.trace)?;
+            let ended = machine::run(&guest, &kernel, &image, &logs, job, &bed)?;
+            let lost = bed.end();
+            let sum = report::of(&kernel.version, job, &ended, lost, &logs, begin.elapsed())?;
+            whole.add(&sum);
+        }
     }
     println!("xtask: vm: {whole}, {} kernels, {} s", kernels.len(), begin.elapsed().as_secs());
     whole.outcome()

@@ -30,6 +30,15 @@ impl Data {
     pub const fn new(bytes: u32, lkey: u32, addr: u64) -> Self {
         Self { byte_count: U32::new(bytes), lkey: U32::new(lkey), addr: U64::new(addr) }
     }
+
+    /// Bytes of a receive buffer. The highest bit is no part of the length there: it asks for padding in front of a packet.
+    /// Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/en_main.c`, `mlx5e_alloc_rq`, and `include/linux/mlx5/qp.h`,
+    /// `MLX5_INLINE_SEG`, of which `MLX5_HW_START_PADDING` is another name.
+    #[must_use]
+    #[inline]
+    pub const fn receive_bytes(&self) -> u32 {
+        self.byte_count.get() & !INLINE
+    }
 }
 
 /// In `byte_count`: the bytes themselves follow, not a pointer. Source: rdma-core `providers/mlx5/mlx5dv.h`,

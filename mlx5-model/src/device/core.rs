@@ -149,7 +149,7 @@ impl Core {
                 let offset = uar::BLUE_FLAME + register * uar::BLUE_FLAME_BYTES;
                 if let Some(value) = bar.take64(page, offset) {
                     bus.ledger.add(Crossing::Doorbell, 8);
-                    self.ring_send(bus, number, value, false, false);
+                    self.ring_send(bus, number, value, false, &[]);
                     some = true;
                 }
             }
@@ -180,9 +180,9 @@ impl Core {
             && let Some(value) = bytes.first_chunk::<8>()
         {
             bar.take64(page, offset);
-            let blue_flame = bytes.len() == BLOCK_BYTES;
+            let blue_flame = bytes.len() >= BLOCK_BYTES;
             bus.ledger.add(if blue_flame { Crossing::BlueFlame } else { Crossing::Doorbell }, bytes.len());
-            self.ring_send(bus, number, *value, true, blue_flame);
+            self.ring_send(bus, number, *value, true, if blue_flame { bytes } else { &[] });
         } else if offset > uar::BLUE_FLAME && bytes.len() == BLOCK_BYTES {
             // More of an entry that is copied block by block.
             bus.ledger.add(Crossing::BlueFlame, bytes.len());
@@ -209,11 +209,11 @@ impl Core {
         act(rdma, &mut rdma::Around { bus, keys, completions, events, port, pools, counters })
     }
 
-    fn ring_send(&mut self, bus: &mut Bus<'_>, page: u32, value: [u8; 8], exact: bool, blue_flame: bool) {
+    fn ring_send(&mut self, bus: &mut Bus<'_>, page: u32, value: [u8; 8], exact: bool, bytes: &[u8]) {
         let number = u32::from_be_bytes([0, value[4], value[5], value[6]]);
         let strict = self.strict;
         if self.rdma.pairs.get(number).is_some_and(|pair| pair.uar == page) {
-            if let Err(violation) = self.rdma.doorbell(bus, number, value, exact, strict, blue_flame) {
+            if let Err(violation) = self.rdma.doorbell(bus, number, value, exact, strict, !bytes.is_empty()) {
                 self.violations.note(violation);
                 self.with_rdma(bus, |rdma, around| rdma.break_down(around, number));
             }
@@ -225,7 +225,7 @@ impl Core {
             return;
         };
         let mut around = send::Around { bus, keys, completions, events, port };
-        if let Err(violation) = queue.doorbell(&mut around, value, exact, self.strict, blue_flame) {
+        if let Err(violation) = queue.doorbell(&mut around, value, exact, self.strict, bytes) {
             violations.note(violation);
             queue.break_down(&mut around);
         }

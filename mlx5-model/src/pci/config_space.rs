@@ -5,10 +5,19 @@
 /// Bytes of it.
 pub(super) const BYTES: usize = 4096;
 
-/// Capabilities, by offset: power management, PCI Express, MSI-X.
+/// Capabilities, by offset: power management, PCI Express, MSI-X, the vendor's own.
 const POWER: usize = 0x40;
 const EXPRESS: usize = 0x60;
 const MSIX: usize = 0x9c;
+const VENDOR: usize = 0xc0;
+
+/// The vendor's own: a gateway to address spaces of the card, of which the model has none; its semaphore works. Source: Linux
+/// `drivers/net/ethernet/mellanox/mlx5/core/lib/pci_vsc.c`.
+mod vendor {
+    pub(super) const COUNTER: usize = super::VENDOR + 0x08;
+    pub(super) const SEMAPHORE: usize = super::VENDOR + 0x0c;
+    pub(super) const BYTES: u32 = 0x18;
+}
 
 /// Offsets in BAR 0 of the table of interrupt vectors and of their pending bits, where real cards have them.
 const MSIX_TABLE: u32 = 0x2000;
@@ -33,6 +42,9 @@ const WRITABLE: &[(usize, u32)] = &[
     (EXPRESS + 0x30, 0x0000_ffff),
     // MSI-X: enable, mask all.
     (MSIX, 0xc000_0000),
+    // The vendor's: which space; the address.
+    (VENDOR + 0x04, 0x0000_ffff),
+    (VENDOR + 0x10, 0x3fff_ffff),
 ];
 
 /// The function's configuration space.
@@ -68,8 +80,11 @@ impl ConfigSpace {
             (MSIX, 0x0000_0011 | (POWER as u32) << 8 | (vectors.clamp(1, 2048) - 1) << 16),
             (MSIX + 4, MSIX_TABLE),
             (MSIX + 8, MSIX_PENDING),
-            // Version 3; the last.
-            (POWER, 0x0003_0001),
+            // Version 3; the vendor's own is next.
+            (POWER, 0x0003_0001 | (VENDOR as u32) << 8),
+            // The last.
+            (VENDOR, 0x0000_0009 | vendor::BYTES << 16),
+            (vendor::COUNTER, 1),
         ] {
             space.bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
         }
@@ -87,6 +102,10 @@ impl ConfigSpace {
     /// Writes what can be written; the rest stays. True when a reset of the function was asked for.
     pub(super) fn write(&mut self, offset: u64, from: &[u8]) -> bool {
         let mut reset = false;
+        if let (Ok(vendor::SEMAPHORE), Some(value)) = (usize::try_from(offset), from.first_chunk::<4>()) {
+            self.semaphore(*value);
+            return false;
+        }
         for (index, &byte) in from.iter().enumerate() {
             let Some(at) = usize::try_from(offset).ok().and_then(|offset| offset.checked_add(index)) else {
                 return reset;
@@ -101,6 +120,20 @@ impl ConfigSpace {
             reset |= at == EXPRESS + 9 && byte & 0x80 != 0;
         }
         reset
+    }
+
+    /// Who writes the counter to the semaphore while it is free has it; zero frees it.
+    fn semaphore(&mut self, value: [u8; 4]) {
+        let counter = vendor::COUNTER..vendor::COUNTER + 4;
+        let place = vendor::SEMAPHORE..vendor::SEMAPHORE + 4;
+        let free = self.bytes[place.clone()] == [0; 4];
+        if value == [0; 4] {
+            self.bytes[place].fill(0);
+        } else if free && self.bytes[counter.clone()] == value {
+            self.bytes[place].copy_from_slice(&value);
+            let next = u32::from_le_bytes(value).wrapping_add(1).max(1);
+            self.bytes[counter].copy_from_slice(&next.to_le_bytes());
+        }
     }
 }
 
@@ -125,7 +158,7 @@ mod tests {
             found.push(head & 0xff);
             at = u64::from(head >> 8 & 0xff);
         }
-        assert_eq!(found, [0x10, 0x11, 0x01]);
+        assert_eq!(found, [0x10, 0x11, 0x01, 0x09]);
         assert_eq!(dword(&space, MSIX as u64) >> 16 & 0x7ff, 31);
     }
 
@@ -146,6 +179,26 @@ mod tests {
         let mut far = [7; 8];
         space.read(u64::MAX - 3, &mut far);
         assert_eq!(far, [0; 8]);
+    }
+
+    #[test]
+    fn the_vendors_semaphore_has_one_owner() {
+        let mut space = ConfigSpace::new(0x101d, 32);
+        let at = vendor::SEMAPHORE as u64;
+        let counter = dword(&space, vendor::COUNTER as u64);
+        space.write(at, &(counter + 5).to_le_bytes());
+        assert_eq!(dword(&space, at), 0, "not the counter");
+        space.write(at, &counter.to_le_bytes());
+        assert_eq!(dword(&space, at), counter);
+        let next = dword(&space, vendor::COUNTER as u64);
+        assert_ne!(next, counter);
+        space.write(at, &next.to_le_bytes());
+        assert_eq!(dword(&space, at), counter, "it is taken");
+        space.write(at, &[0; 4]);
+        assert_eq!(dword(&space, at), 0);
+        // No space is there: its status stays zero.
+        space.write(VENDOR as u64 + 4, &7_u32.to_le_bytes());
+        assert_eq!(dword(&space, VENDOR as u64 + 4) >> 29, 0);
     }
 
     #[test]

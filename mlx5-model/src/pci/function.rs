@@ -11,6 +11,7 @@ use pollux_mlx5_kernel::CommandQueue;
 
 use super::command_ring::{self, LOG_ENTRIES, LOG_STRIDE, NotFetched};
 use super::config_space::ConfigSpace;
+use super::write_combining::WriteCombining;
 use crate::device::Device;
 use crate::firmware::{FIRST_UAR, UARS};
 
@@ -31,6 +32,7 @@ const HEARTBEAT: Duration = Duration::from_millis(10);
 pub struct Function {
     device: Arc<Device>,
     config: ConfigSpace,
+    combining: Arc<WriteCombining>,
     queue_high: u32,
     queue: u64,
     commands: u64,
@@ -41,13 +43,18 @@ impl Function {
     #[must_use]
     pub fn new(device: Arc<Device>, pci_device: u16) -> Self {
         let config = ConfigSpace::new(pci_device, device.vectors());
-        Self { device, config, queue_high: 0, queue: 0, commands: 0 }
+        Self { device, config, combining: Arc::default(), queue_high: 0, queue: 0, commands: 0 }
     }
 
     /// The device behind it.
     #[must_use]
     pub fn device(&self) -> &Arc<Device> {
         &self.device
+    }
+
+    /// Its stores to BlueFlame buffers that wait for more.
+    pub(super) fn combining(&self) -> &Arc<WriteCombining> {
+        &self.combining
     }
 
     /// Commands that were executed since the last reset.
@@ -71,6 +78,7 @@ impl Function {
     /// Function-level reset: everything that commands made is gone.
     pub fn reset(&mut self) {
         self.device.reset();
+        self.combining.reset();
         (self.queue_high, self.queue, self.commands) = (0, 0, 0);
     }
 
@@ -113,8 +121,14 @@ impl Function {
         let page = offset / PAGE_BYTES;
         if page >= FIRST_UAR as usize {
             tracing::trace!(target: "model.pci", page, offset = offset % PAGE_BYTES, ?from, "doorbell");
-            self.device.doorbell_store(page as u32, offset % PAGE_BYTES, from);
-            return true;
+            let stores = self.combining.store(page as u32, offset % PAGE_BYTES, from);
+            for (page, offset, bytes) in &stores {
+                self.device.doorbell_store(*page, *offset, bytes);
+            }
+            return !stores.is_empty();
+        }
+        for (page, offset, bytes) in self.combining.waited(true) {
+            self.device.doorbell_store(page, offset, &bytes);
         }
         let Some(value) = from.first_chunk::<4>().map(|bytes| u32::from_be_bytes(*bytes)) else {
             return false;

@@ -19,6 +19,7 @@ use vfio_user::{DmaMapFlags, DmaUnmapFlags, IrqInfo, Server, ServerBackend, Serv
 
 use super::config_space;
 use super::function::{BAR_BYTES, Function};
+use super::write_combining::WriteCombining;
 use crate::ModelError;
 use crate::device::Device;
 use crate::memory::GuestMemory;
@@ -70,41 +71,65 @@ const BUDGET: usize = 64;
 /// # Errors
 /// [`ServeError`], of the first slot that failed.
 pub fn serve(slots: Vec<Slot>) -> Result<(), ServeError> {
-    let devices: Arc<[Arc<Device>]> = slots.iter().map(|slot| Arc::clone(&slot.device)).collect();
-    let _running = worker::run(Arc::new(All(Arc::clone(&devices))), None).map_err(ServeError::Thread)?;
-    let threads: Vec<_> = slots
+    let (functions, slots): (Vec<_>, Vec<_>) = slots
         .into_iter()
+        .map(|slot| {
+            let function = Function::new(Arc::clone(&slot.device), slot.pci_device);
+            (function, (slot.path, slot.memory))
+        })
+        .unzip();
+    let devices: Arc<[Stepped]> = functions
+        .iter()
+        .map(|function| (Arc::clone(function.device()), Arc::clone(function.combining())))
+        .collect();
+    let _running = worker::run(Arc::new(All(Arc::clone(&devices))), None).map_err(ServeError::Thread)?;
+    let threads: Vec<_> = functions
+        .into_iter()
+        .zip(slots)
         .enumerate()
-        .map(|(index, slot)| {
+        .map(|(index, (function, (path, memory)))| {
             let all = All(Arc::clone(&devices));
             std::thread::Builder::new()
                 .name(format!("control-pci-{index}"))
-                .spawn(move || serve_one(slot, all))
+                .spawn(move || serve_one(function, path, memory, all))
                 .map_err(|source| ServeError::Start { source })
         })
         .collect::<Result<_, _>>()?;
     threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
 }
 
+/// A device, and the stores to it that wait for more.
+type Stepped = (Arc<Device>, Arc<WriteCombining>);
+
 /// Every device of the process, stepped together.
 #[derive(Debug)]
-struct All(Arc<[Arc<Device>]>);
+struct All(Arc<[Stepped]>);
 
 impl Steps for All {
     fn step(&self) -> bool {
-        self.0.iter().fold(false, |some, device| device.step(BUDGET) | some)
+        self.0.iter().fold(false, |some, (device, combining)| {
+            for (page, offset, bytes) in combining.waited(false) {
+                device.doorbell_store(page, offset, &bytes);
+            }
+            // What waits is looked at again at once.
+            device.step(BUDGET) | combining.is_pending() | some
+        })
     }
 
     fn name(&self) -> String {
-        self.0.iter().map(|device| device.name()).collect::<Vec<_>>().join(", ")
+        self.0.iter().map(|(device, _)| device.name()).collect::<Vec<_>>().join(", ")
     }
 }
 
 /// Steps after a store: work that makes more work is followed so far, and the thread does the rest.
 const STEPS_MAX: usize = 16;
 
-fn serve_one(slot: Slot, all: All) -> Result<(), ServeError> {
-    let Slot { path, device, memory, pci_device } = slot;
+fn serve_one(
+    function: Function,
+    path: PathBuf,
+    memory: Arc<GuestMemory>,
+    all: All,
+) -> Result<(), ServeError> {
     // A socket whose server is gone is in the way of the next.
     if std::os::unix::net::UnixStream::connect(&path)
         .is_err_and(|why| why.kind() == io::ErrorKind::ConnectionRefused)
@@ -112,7 +137,6 @@ fn serve_one(slot: Slot, all: All) -> Result<(), ServeError> {
         drop(std::fs::remove_file(&path));
     }
     let failed = |source| ServeError::Socket { path: path.clone(), source };
-    let function = Function::new(device, pci_device);
     let vectors = function.device().vectors();
     let server = Server::new(&path, true, interrupts(vectors), regions()).map_err(failed)?;
     let mut backend = Backend { vectors: Vectors::connect(&function, vectors), function, memory, all };

@@ -5,6 +5,7 @@ use pollux_mlx5_abi::eqe::{event, queue_kind};
 use pollux_mlx5_abi::opcode::completion;
 use pollux_mlx5_abi::syndrome::Syndrome;
 use pollux_mlx5_abi::wqe::Data;
+use pollux_wire::checksum::Sum;
 use zerocopy::{FromBytes, FromZeros};
 
 use super::fcs::fcs;
@@ -145,7 +146,10 @@ impl Queue {
         report.pkt_info = arrival.checked.info;
         report.rss_hash_result.set(arrival.hash);
         report.rss_hash_type = arrival.hash_kind;
-        report.check_sum.set(arrival.checked.sum);
+        // The sum covers all that is delivered behind the Ethernet header, as `cqe_checksum_full` says: tags that stay too.
+        let tags = arrival.frame.get(if tag.is_some() { 18 } else { 14 }..arrival.headers.l3);
+        let sum = tags.map_or(arrival.checked.sum, |tags| Sum::of(tags).add_word(arrival.checked.sum).fold());
+        report.check_sum.set(sum);
         report.hds_ip_ext = arrival.checked.status;
         report.l4_l3_hdr_type = arrival.checked.types;
         if let Some(tag) = tag {
@@ -218,7 +222,7 @@ impl Queue {
         }
         let Ok((data, _)) = Data::ref_from_prefix(entry.segments()) else { return self.die(around) };
         let offset = (u64::from(ring.stride) << strides.log_bytes) + shift as u64;
-        let room = u64::from(data.byte_count.get());
+        let room = u64::from(data.receive_bytes());
         let outcome = if offset + bytes as u64 > room {
             Err(Problem::Length)
         } else {

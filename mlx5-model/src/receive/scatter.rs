@@ -103,7 +103,7 @@ pub(super) fn over_segments(
     while done < total {
         let Ok((data, behind)) = Data::ref_from_prefix(rest) else { return Err(Problem::Length) };
         rest = behind;
-        let (key, room, at) = (data.lkey.get(), u64::from(data.byte_count.get()), data.addr.get());
+        let (key, room, at) = (data.lkey.get(), u64::from(data.receive_bytes()), data.addr.get());
         if key == INVALID_LKEY || room == 0 {
             return Err(Problem::Length);
         }

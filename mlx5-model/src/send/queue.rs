@@ -1,6 +1,7 @@
 //! One send queue: its ring, its state, its doorbell, its completions.
 
 use pollux_mlx5_abi::cqe::Cqe64;
+use pollux_mlx5_abi::doorbell::uar;
 use pollux_mlx5_abi::eqe::{event, queue_kind};
 use pollux_mlx5_abi::opcode::{completion, send};
 use pollux_mlx5_abi::syndrome::Syndrome;
@@ -59,8 +60,27 @@ pub(crate) struct Queue {
     failed: bool,
     /// Nothing can be reported any more.
     dead: bool,
-    /// The entry at this block came with the doorbell and is not read again.
-    came_along: Option<u16>,
+    /// An entry that came with the doorbell; its copy in memory is not looked at.
+    came_along: Option<CameAlong>,
+}
+
+/// An entry in a BlueFlame buffer.
+#[derive(Debug)]
+struct CameAlong {
+    /// Its first block.
+    index: u16,
+    bytes: [u8; uar::BLUE_FLAME_BYTES],
+    length: usize,
+}
+
+impl CameAlong {
+    /// The entry at the head of `bytes`, if all of it is there.
+    fn of(control: &Control, bytes: &[u8]) -> Option<Self> {
+        let length = wqe::blocks(control.segments().into()).max(1) * BLOCK_BYTES;
+        let mut room = [0; uar::BLUE_FLAME_BYTES];
+        room.get_mut(..length)?.copy_from_slice(bytes.get(..length)?);
+        Some(Self { index: control.index(), bytes: room, length })
+    }
 }
 
 impl Queue {
@@ -124,29 +144,31 @@ impl Queue {
     }
 
     /// A doorbell: `value` must be the head of the last entry posted, and the record must have been written before. With
-    /// `exact` it was rung just now, so the record says the very same; without, software may be further already.
+    /// `exact` it was rung just now, so the record says the very same; without, software may be further already. `bytes` is all
+    /// that was stored: with BlueFlame, the entry itself.
     pub(crate) fn doorbell(
         &mut self,
         around: &mut Around<'_, '_>,
         value: [u8; 8],
         exact: bool,
         strict: bool,
-        blue_flame: bool,
+        bytes: &[u8],
     ) -> Result<(), Violation> {
         if self.state == State::Reset {
             return Err(Violation::NotReady { queue: self.number });
         }
         let record =
             around.bus.record(self.record).map_err(|_| Violation::Record { queue: self.number })? as u16;
-        if !strict {
-            self.posted = self.checked_post(record)?;
-            return Ok(());
-        }
         let mut control = Control::new_zeroed();
         control.opmod_idx_opcode =
             zerocopy::byteorder::big_endian::U32::from_bytes([value[0], value[1], value[2], value[3]]);
         control.qpn_ds =
             zerocopy::byteorder::big_endian::U32::from_bytes([value[4], value[5], value[6], value[7]]);
+        if !strict {
+            self.posted = self.checked_post(record)?;
+            self.came_along = CameAlong::of(&control, bytes);
+            return Ok(());
+        }
         let end = control.index().wrapping_add(wqe::blocks(control.segments().into()) as u16);
         let all = 1_u16 << self.log_blocks;
         let room = all - self.posted.wrapping_sub(self.next).min(all);
@@ -167,9 +189,7 @@ impl Queue {
             return Err(Violation::RecordValue { queue: self.number, record, expected: end });
         }
         self.posted = self.checked_post(end)?;
-        if blue_flame && usize::from(control.segments()) * SEGMENT_BYTES <= BLOCK_BYTES {
-            self.came_along = Some(control.index());
-        }
+        self.came_along = CameAlong::of(&control, bytes);
         Ok(())
     }
 
@@ -194,6 +214,7 @@ impl Queue {
             let mut work = std::mem::take(&mut scratch.work);
             let batch = &mut work[..blocks * BLOCK_BYTES];
             let read = self.read_blocks(around, batch);
+            self.put_in(batch);
             let outcome = match read {
                 Ok(()) => self.run_batch(around, scratch, batch, &mut done, budget),
                 Err(()) => {
@@ -247,7 +268,7 @@ impl Queue {
                 }
                 break;
             };
-            if self.begun.is_none() && self.came_along.take_if(|block| *block == control.index()).is_none() {
+            if self.begun.is_none() && self.came_along.as_ref().is_none_or(|came| came.index != self.next) {
                 fetched += bytes.len();
             }
             if self.begun.is_none()
@@ -261,6 +282,7 @@ impl Queue {
                 Outcome::Done(frames) => {
                     *done += frames.max(1);
                     self.begun = None;
+                    self.came_along.take_if(|came| came.index == self.next);
                     self.complete(around, control);
                     self.next = self.next.wrapping_add(blocks as u16);
                 }
@@ -291,6 +313,16 @@ impl Queue {
             rest = after;
         }
         Ok(())
+    }
+
+    /// Puts the entry that came with the doorbell in the place of its copy, where it is among those read.
+    fn put_in(&self, batch: &mut [u8]) {
+        let Some(came) = &self.came_along else { return };
+        let at = usize::from(came.index.wrapping_sub(self.next)) * BLOCK_BYTES;
+        if let Some(place) = batch.get_mut(at..) {
+            let bytes = place.len().min(came.length);
+            place[..bytes].copy_from_slice(&came.bytes[..bytes]);
+        }
     }
 
     fn complete(&mut self, around: &mut Around<'_, '_>, control: &Control) {

@@ -68,6 +68,24 @@ fn a_frame_is_spread_over_segments() {
 }
 
 #[test]
+fn a_buffer_that_asks_for_padding_in_front_is_as_long_as_it_says() {
+    let (rig, mut cq, mut rq) = rig();
+    let parts: Vec<(u64, Data)> = [100, 64, 500].iter().map(|bytes| buffer(&rig, *bytes)).collect();
+    // As Linux's network driver posts them.
+    let segments: Vec<Data> = parts
+        .iter()
+        .map(|(_, data)| Data::new(data.byte_count.get() | 1 << 31, data.lkey.get(), data.addr.get()))
+        .collect();
+    rq.post(&rig, &segments);
+    let sent = frame(333, 1);
+    arrive(&rig, &sent);
+    let whole: Vec<u8> =
+        parts.iter().flat_map(|(at, data)| rig.read(*at, data.byte_count.get() as usize)).collect();
+    assert_eq!(whole[..333], sent);
+    assert_eq!(cq.poll(&rig).expect("a completion").byte_cnt.get(), 333);
+}
+
+#[test]
 fn without_a_buffer_a_frame_is_dropped_and_counted() {
     let rig = Rig::new();
     let set = number(&rig.must(op::ALLOC_Q_COUNTER, 0, &mut [0; 16], 16));

@@ -395,6 +395,34 @@ fn doorbells_have_rules() {
 }
 
 #[test]
+fn an_entry_in_a_blue_flame_buffer_is_carried_out_from_there() {
+    for strict in [true, false] {
+        let rig = Rig::with(DeviceConfig { strict, ..DeviceConfig::default() });
+        let mut cq = rig.cq(6);
+        let mut sq = rig.sq(6, &cq);
+        for turn in 0..100_usize {
+            // Of two entries the second comes with the doorbell; there it asks for a completion, in memory it does not.
+            sq.write(&rig, send::SEND, &plain(&rig, &frame(64, 1)), Completion::OnError);
+            let body = plain(&rig, &frame(64, 2));
+            let (index, number) = (sq.next, sq.number);
+            sq.write(&rig, send::SEND, &body, Completion::OnError);
+            sq.write_record(&rig);
+            let segments = 1 + body.len() as u8 / 16;
+            let control = Control::new(send::SEND, 0, index, number, segments, Completion::Always as u8, 0);
+            let mut bytes = [control.as_bytes(), &body].concat();
+            bytes.resize(64, 0);
+            rig.store(uar::blue_flame(0, turn), &bytes);
+            rig.settle();
+            assert_eq!(cq.poll(&rig).expect("a completion").wqe_counter.get(), index);
+            assert!(cq.poll(&rig).is_none());
+            cq.give_back(&rig);
+        }
+        assert_eq!(rig.wire.ends().sent.len(), 200);
+        assert_eq!(rig.device.violations().1, 0);
+    }
+}
+
+#[test]
 fn registers_are_found_by_looking_too() {
     let (rig, mut cq, mut sq) = rig();
     for turn in 0..200_usize {

@@ -1,9 +1,10 @@
 //! The first process of a test guest: mounts what programs expect, runs the jobs, tells the host, powers off.
 //!
-//! It reads `/jobs.json`, a list of `{"name", "commands": [[NAME=VALUE.., program, arguments..]..], "seconds"}`. A job's commands run in order
-//! until one fails. To the second serial port go, a line each, `begin NAME`, what the programs print, and
-//! `end NAME STATUS` (`ok`, `failed`, `timeout`); after the last job the kernel's log, then `done`. Whatever happens, the
-//! guest powers off: a host that sees no `done` knows that it died.
+//! It reads `/jobs.json`, a list of `{"name", "commands": [[NAME=VALUE.., program, arguments..]..], "seconds", "abrupt"}`, and runs the job that
+//! `POLLUX_JOB` on the kernel's command line names: its commands in order until one fails. To the second serial port go, a line
+//! each, `begin NAME`, what the programs print, and `end NAME STATUS` (`ok`, `failed`, `timeout`); then the kernel's log, and
+//! `done`. Whatever happens, the guest powers off: a host that sees no `done` knows that it died. The third serial port is
+//! for tests that ask the host for something.
 #![expect(unsafe_code, reason = "mount(2) and reboot(2)")]
 
 use std::ffi::CString;
@@ -16,14 +17,19 @@ use std::time::{Duration, Instant};
 const TO_HOST: &str = "/dev/ttyS1";
 
 fn main() {
-    let outcome = run();
-    if let Err(why) = &outcome {
+    let abrupt = run().unwrap_or_else(|why| {
         eprintln!("guest: {why}");
+        false
+    });
+    if abrupt {
+        // Past the drivers. Source: Linux `Documentation/admin-guide/sysrq.rst`.
+        drop(fs::write("/proc/sysrq-trigger", "b"));
     }
     power_off();
 }
 
-fn run() -> Result<(), String> {
+/// Whether the machine is to end without its drivers' leave.
+fn run() -> Result<bool, String> {
     for (kind, path) in [
         ("proc", "/proc"),
         ("sysfs", "/sys"),
@@ -32,6 +38,7 @@ fn run() -> Result<(), String> {
         ("tmpfs", "/tmp"),
         ("tmpfs", "/run"),
         ("debugfs", "/sys/kernel/debug"),
+        ("devpts", "/dev/pts"),
     ] {
         mount(kind, path)?;
     }
@@ -42,8 +49,12 @@ fn run() -> Result<(), String> {
     let jobs = fs::read("/jobs.json").map_err(|why| format!("cannot read /jobs.json: {why}"))?;
     let jobs: serde_json::Value =
         serde_json::from_slice(&jobs).map_err(|why| format!("/jobs.json is not in order: {why}"))?;
-    for job in jobs.as_array().into_iter().flatten() {
+    // The kernel gives what it does not know itself to its first process.
+    let mut abrupt = false;
+    let wanted = std::env::var("POLLUX_JOB").unwrap_or_default();
+    for job in jobs.as_array().into_iter().flatten().filter(|job| job["name"] == wanted.as_str()) {
         let name = job["name"].as_str().unwrap_or("nameless");
+        abrupt |= job["abrupt"] == true;
         let limit = Duration::from_secs(job["seconds"].as_u64().unwrap_or(60));
         let said = |why: io::Error| format!("cannot write to {TO_HOST}: {why}");
         writeln!(host, "begin {name}").map_err(said)?;
@@ -53,7 +64,7 @@ fn run() -> Result<(), String> {
     writeln!(host, "begin dmesg").ok();
     kernel_log(&mut host);
     writeln!(host, "\nend dmesg ok\ndone").ok();
-    Ok(())
+    Ok(abrupt)
 }
 
 /// Runs the commands of a job until one fails or the time is over.

@@ -6,8 +6,24 @@ use std::process::Command;
 use crate::debian::{self, Recipe};
 use crate::run::{Outcome, must, output};
 
-const PACKAGES: &str =
-    "kmod,xz-utils,zstd,iproute2,iputils-ping,ethtool,strace,ibverbs-utils,ibverbs-providers,perftest";
+const PACKAGES: &[&str] = &[
+    "kmod",
+    "xz-utils",
+    "zstd",
+    "iproute2",
+    "iputils-ping",
+    "ethtool",
+    "strace",
+    "ibverbs-utils",
+    "ibverbs-providers",
+    "perftest",
+    // Its test program, and the drivers that jobs name.
+    "dpdk-dev",
+    "librte-net-mlx5-25",
+    "librte-mempool-ring25",
+    "librte-bus-pci25",
+    "librte-bus-auxiliary25",
+];
 /// The release's own QEMU cannot be a client of a device in another process (vfio-user).
 const FROM_BACKPORTS: &str = "qemu-system-x86";
 
@@ -22,9 +38,26 @@ const TOOLS: &[&str] = &[
     "/usr/bin/strace",
     "/usr/bin/ibv_devinfo",
     "/usr/bin/raw_ethernet_bw",
+    "/usr/bin/dpdk-testpmd",
+    "/usr/bin/setpriv",
+    "/usr/bin/prlimit",
+    // What pthread_cancel loads.
+    "/usr/lib/x86_64-linux-gnu/libgcc_s.so.1",
 ];
-/// Libraries that the tools load by name.
-const PROVIDERS: &str = "/usr/lib/x86_64-linux-gnu/libibverbs";
+/// Folders of libraries that the tools load by name, and which of them jobs use.
+const PLUGINS: &[(&str, &[&str])] = &[
+    ("/usr/lib/x86_64-linux-gnu/libibverbs", &[""]),
+    (
+        "/usr/lib/x86_64-linux-gnu/dpdk/pmds-25.0",
+        &[
+            "librte_net_mlx5.",
+            "librte_common_mlx5.",
+            "librte_mempool_ring.",
+            "librte_bus_pci.",
+            "librte_bus_auxiliary.",
+        ],
+    ),
+];
 
 pub(crate) struct Guest {
     path: PathBuf,
@@ -37,7 +70,16 @@ impl Guest {
         if !guest.path.exists() {
             debian::bootstrap(
                 &guest.path,
-                &Recipe { suites: &["trixie", "trixie-backports"], packages: PACKAGES },
+                &Recipe { suites: &["trixie", "trixie-backports"], packages: &PACKAGES.join(",") },
+            )?;
+        } else if TOOLS.iter().any(|tool| !guest.path.join(tool.trim_start_matches('/')).exists()) {
+            // Made when jobs used fewer.
+            must(guest.command("apt-get").args(["update", "-qq"]))?;
+            must(
+                guest
+                    .command("apt-get")
+                    .args(["install", "-y", "-qq", "--no-install-recommends"])
+                    .args(PACKAGES),
             )?;
         }
         if !guest.path.join("usr/bin/qemu-system-x86_64").exists() {
@@ -76,19 +118,62 @@ impl Guest {
     /// The tools and every library they need, as paths of the root.
     pub(crate) fn files(&self) -> Outcome<Vec<String>> {
         let mut wanted: Vec<String> = TOOLS.iter().map(|&tool| tool.to_owned()).collect();
-        let providers = self.path.join(PROVIDERS.trim_start_matches('/'));
-        for entry in std::fs::read_dir(&providers)
-            .map_err(|why| format!("cannot read {}: {why}", providers.display()))?
-            .flatten()
-        {
-            wanted.push(format!("{PROVIDERS}/{}", entry.file_name().to_string_lossy()));
+        for (folder, names) in PLUGINS {
+            let path = self.path.join(folder.trim_start_matches('/'));
+            let entries =
+                std::fs::read_dir(&path).map_err(|why| format!("cannot read {}: {why}", path.display()))?;
+            for entry in entries.flatten() {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if names.iter().any(|start| name.starts_with(start)) {
+                    wanted.push(format!("{folder}/{name}"));
+                }
+            }
         }
         let needed = output(self.command("ldd").args(&wanted))?;
         let libraries =
             needed.split_whitespace().filter(|word| word.starts_with('/') && !word.ends_with(':'));
         wanted.extend(libraries.map(str::to_owned));
+        // What a link leads to comes along.
+        let mut index = 0;
+        while let Some(name) = wanted.get(index) {
+            index += 1;
+            let Ok(target) = std::fs::read_link(self.path.join(name.trim_start_matches('/'))) else {
+                continue;
+            };
+            let folder = Path::new(name).parent().unwrap_or(Path::new("/"));
+            let target = folder.join(target).to_string_lossy().into_owned();
+            let target = flat(&target);
+            if !wanted.contains(&target) {
+                wanted.push(target);
+            }
+        }
         wanted.sort();
         wanted.dedup();
         Ok(wanted)
+    }
+}
+
+/// An absolute path without `..`.
+fn flat(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/').filter(|part| !part.is_empty()) {
+        if part == ".." {
+            parts.pop();
+        } else {
+            parts.push(part);
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn paths_are_made_flat() {
+        for (path, flat) in
+            [("/usr/lib/x/../a.so", "/usr/lib/a.so"), ("/a//b/../../c", "/c"), ("/../a", "/a")]
+        {
+            assert_eq!(super::flat(path), flat);
+        }
     }
 }

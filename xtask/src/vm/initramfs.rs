@@ -2,10 +2,11 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::guest::Guest;
-use super::job::{self, Job, Program};
+use super::job::Program;
 use super::kernel::Kernel;
 use crate::run::Outcome;
 
@@ -14,13 +15,13 @@ const PROGRAM: u32 = 0o100_755;
 const TEXT: u32 = 0o100_644;
 const SYMLINK: u32 = 0o120_777;
 
-/// Writes the archive for `jobs`.
+/// Writes the archive; `jobs` is what the guest's first process reads.
 pub(crate) fn write(
     path: &Path,
     guest: &Guest,
     kernel: &Kernel,
     programs: &[Program],
-    jobs: &[Job],
+    jobs: &[u8],
 ) -> Outcome {
     let file = File::create(path).map_err(|why| format!("cannot write {}: {why}", path.display()))?;
     let mut archive =
@@ -33,8 +34,12 @@ pub(crate) fn write(
     }
     for name in guest.files()? {
         let name = merged(&name);
-        let bytes = read(&guest.path().join(&name))?;
-        archive.file(&name, PROGRAM, &bytes)?;
+        let path = guest.path().join(&name);
+        match std::fs::read_link(&path) {
+            // A second copy of a plug-in would be a second plug-in.
+            Ok(target) => archive.file(&name, SYMLINK, target.as_os_str().as_bytes())?,
+            Err(_) => archive.file(&name, PROGRAM, &read(&path)?)?,
+        }
     }
     for name in ["modprobe", "rmmod", "lsmod"] {
         archive.file(&format!("usr/sbin/{name}"), SYMLINK, b"../bin/kmod")?;
@@ -48,10 +53,10 @@ pub(crate) fn write(
     for (name, bytes) in modules.into_iter().chain(indexes) {
         archive.file(&format!("usr/lib/modules/{}/{name}", kernel.version), TEXT, &bytes)?;
     }
-    for program in programs {
+    for program in programs.iter().filter(|program| program.inside.starts_with('/')) {
         archive.file(program.inside.trim_start_matches('/'), PROGRAM, &read(&program.file)?)?;
     }
-    archive.file("jobs.json", TEXT, job::describe(jobs).as_bytes())?;
+    archive.file("jobs.json", TEXT, jobs)?;
     archive.end()
 }
 

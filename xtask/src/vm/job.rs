@@ -5,13 +5,30 @@ use std::time::Duration;
 
 use crate::run::{Outcome, cargo, output, root};
 
-/// Commands that run one after the other in the guest, until one fails.
+/// Commands that run one after the other in a guest of their own, until one fails.
+#[derive(Default)]
 pub(crate) struct Job {
     pub(crate) name: &'static str,
+    /// The guest's functions of the device model, by their wires.
+    pub(crate) wires: &'static [Wire],
     commands: &'static [&'static [&'static str]],
     seconds: u64,
     /// Whether it runs tests, of which some must have passed and none may be skipped.
     pub(crate) tests: bool,
+    /// What the kernel's log must have. The drivers of a job that has this may warn; the guest ends at once, for they wait for
+    /// a device that is gone.
+    pub(crate) reports: &'static [&'static str],
+    /// Runs with `--all` alone.
+    pub(crate) long: bool,
+}
+
+/// The wire of a function.
+#[derive(Clone, Copy)]
+pub(crate) enum Wire {
+    /// To the other function with the same name.
+    Cable(&'static str),
+    /// To the host, which sends and receives there.
+    Host,
 }
 
 /// A program of ours and where the guest has it.
@@ -23,41 +40,90 @@ pub(crate) struct Program {
 /// Programs are linked statically for this target: the guest's libraries are none of ours. Naming the target keeps the
 /// flag away from build scripts and procedural macros.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// The functions' program, which runs on the host.
+pub(crate) const DEVICE: &str = "mlx5-device";
+
+const CABLE: &[Wire] = &[Wire::Cable("a"), Wire::Cable("a")];
+const HOST: &[Wire] = &[Wire::Host, Wire::Host];
+
+/// A job of tests of `tests/tests/guest.rs`.
+macro_rules! tests {
+    ($name:literal, $filter:literal, $wires:expr, $seconds:literal) => {
+        Job {
+            name: $name,
+            wires: $wires,
+            commands: &[&["POLLUX_REQUIRE=guest", "/ours/guest", $filter, "--test-threads=1"]],
+            seconds: $seconds,
+            tests: true,
+            ..Job::default()
+        }
+    };
+}
 
 pub(crate) fn all() -> Vec<Job> {
-    vec![Job {
-        name: "uverbs-rxe",
-        commands: &[
-            &["modprobe", "ib_uverbs"],
-            &["modprobe", "rdma_rxe"],
-            &["ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"],
-            &["ip", "address", "add", "10.0.0.1/24", "dev", "v0"],
-            &["ip", "address", "add", "10.0.0.2/24", "dev", "v1"],
-            &["ip", "link", "set", "v0", "up"],
-            &["ip", "link", "set", "v1", "up"],
-            &["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "v0"],
-            // Until then IPv6 is not sure of its addresses, and resolves none.
-            &["sleep", "2"],
-            &["POLLUX_REQUIRE=rxe", "/ours/uverbs", "kernel::", "--test-threads=1"],
-        ],
-        seconds: 120,
-        tests: true,
-    }]
+    vec![
+        Job {
+            name: "uverbs-rxe",
+            commands: &[
+                &["modprobe", "ib_uverbs"],
+                &["modprobe", "rdma_rxe"],
+                &["ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"],
+                &["ip", "address", "add", "10.0.0.1/24", "dev", "v0"],
+                &["ip", "address", "add", "10.0.0.2/24", "dev", "v1"],
+                &["ip", "link", "set", "v0", "up"],
+                &["ip", "link", "set", "v1", "up"],
+                &["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "v0"],
+                // Until then IPv6 is not sure of its addresses, and resolves none.
+                &["sleep", "2"],
+                &["POLLUX_REQUIRE=rxe", "/ours/uverbs", "kernel::", "--test-threads=1"],
+            ],
+            seconds: 120,
+            tests: true,
+            ..Job::default()
+        },
+        tests!("mlx5-net", "net::", CABLE, 240),
+        tests!("mlx5-ib", "ib::", CABLE, 120),
+        tests!("mlx5-forward", "forward::", HOST, 240),
+        Job { reports: &["Fatal error"], ..tests!("mlx5-gone", "gone::", CABLE, 60) },
+    ]
 }
 
 /// Builds every program that the jobs name.
 pub(crate) fn build(jobs: &[Job]) -> Outcome<Vec<Program>> {
-    let mut programs = vec![Program { file: binary("guest_init")?, inside: "/init" }];
+    // One profile for all, so that what they share is built once.
+    let mut build = vec!["build", "--profile", "test", "--package", "pollux-tests", "--bin", "guest_init"];
+    let devices = jobs.iter().any(|job| !job.wires.is_empty());
+    if devices {
+        build.extend(["--package", "pollux-mlx5-model", "--bin", "mlx5-device"]);
+    }
+    let apps: &[(&str, &'static str)] = &[("l2fwd", "/ours/l2fwd")];
+    if devices {
+        build.extend(["--package", "pollux-apps"]);
+        build.extend(apps.iter().flat_map(|(name, _)| ["--bin", name]));
+    }
+    let said = built(&build)?;
+    let mut programs = vec![Program { file: executable(&said, "guest_init")?, inside: "/init" }];
+    if devices {
+        programs.push(Program { file: executable(&said, "mlx5-device")?, inside: DEVICE });
+        for &(name, inside) in apps {
+            programs.push(Program { file: executable(&said, name)?, inside });
+        }
+    }
     let named = |inside: &str| {
         jobs.iter().flat_map(|job| job.commands).flat_map(|words| *words).any(|word| *word == inside)
     };
-    if named("/ours/uverbs") {
-        programs.push(Program { file: test_binary("pollux-uverbs", "uverbs")?, inside: "/ours/uverbs" });
+    for (package, test, inside) in
+        [("pollux-uverbs", "uverbs", "/ours/uverbs"), ("pollux-tests", "guest", "/ours/guest")]
+    {
+        if named(inside) {
+            let said = built(&["test", "--no-run", "--package", package, "--test", test])?;
+            programs.push(Program { file: executable(&said, test)?, inside });
+        }
     }
     Ok(programs)
 }
 
-fn build_with(args: &[&str]) -> Outcome<String> {
+fn built(args: &[&str]) -> Outcome<String> {
     let target = root().join("target/guest");
     output(
         cargo(args)
@@ -67,17 +133,8 @@ fn build_with(args: &[&str]) -> Outcome<String> {
                 std::env::var_os("CARGO_TARGET_DIR").map_or(target, |dir| PathBuf::from(dir).join("guest")),
             )
             .env("CARGO_PROFILE_TEST_STRIP", "debuginfo")
-            .env("CARGO_PROFILE_DEV_STRIP", "debuginfo")
             .env("RUSTFLAGS", "-C target-feature=+crt-static"),
     )
-}
-
-fn binary(name: &str) -> Outcome<PathBuf> {
-    executable(&build_with(&["build", "--package", "pollux-tests", "--bin", name])?, name)
-}
-
-fn test_binary(package: &str, name: &str) -> Outcome<PathBuf> {
-    executable(&build_with(&["test", "--no-run", "--package", package, "--test", name])?, name)
 }
 
 /// Finds the path of a program in what cargo said.
@@ -89,16 +146,26 @@ fn executable(said: &str, name: &str) -> Outcome<PathBuf> {
         .ok_or_else(|| format!("cargo built no program {name}"))
 }
 
-/// The jobs as the guest's first process reads them.
-pub(crate) fn describe(jobs: &[Job]) -> String {
+/// The jobs as the guest's first process reads them; of the tests of `tests/tests/guest`, those alone that `only` names.
+pub(crate) fn describe(jobs: &[Job], only: Option<&str>) -> String {
+    let words = |command: &&[&'static str]| {
+        let mut words: Vec<String> = command.iter().map(|&word| word.to_owned()).collect();
+        if let (Some(only), Some(at)) = (only, words.iter().position(|word| word == "/ours/guest")) {
+            words[at + 1] = only.to_owned();
+        }
+        words
+    };
     let jobs: Vec<_> = jobs
         .iter()
-        .map(|job| serde_json::json!({ "name": job.name, "commands": job.commands, "seconds": job.seconds }))
+        .map(|job| {
+            let commands: Vec<_> = job.commands.iter().map(words).collect();
+            serde_json::json!({ "name": job.name, "commands": commands, "seconds": job.seconds, "abrupt": !job.reports.is_empty() })
+        })
         .collect();
     serde_json::Value::from(jobs).to_string()
 }
 
-/// How long a guest may take: its jobs one after the other, and a minute to boot and to end.
-pub(crate) fn limit(jobs: &[Job]) -> Duration {
-    Duration::from_secs(60 + jobs.iter().map(|job| job.seconds).sum::<u64>())
+/// How long a guest may take: its job, and a minute to boot and to end.
+pub(crate) fn limit(job: &Job) -> Duration {
+    Duration::from_secs(60 + job.seconds)
 }

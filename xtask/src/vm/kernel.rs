@@ -7,8 +7,19 @@ use super::guest::Guest;
 use crate::run::{Outcome, must, output};
 
 /// Modules that jobs load; what they need comes with them. Those a kernel has built in are no files.
-const MODULES: &[&str] =
-    &["ib_uverbs", "rdma_rxe", "mlx5_core", "mlx5_ib", "veth", "dummy", "tun", "crc32_generic"];
+const MODULES: &[&str] = &[
+    "ib_uverbs",
+    "rdma_rxe",
+    "rdma_ucm",
+    "mlx5_core",
+    "mlx5_ib",
+    "veth",
+    "dummy",
+    "tun",
+    "8021q",
+    "macvlan",
+    "crc32_generic",
+];
 
 pub(crate) struct Kernel {
     /// As `uname -r` says it.
@@ -65,6 +76,12 @@ impl Kernel {
                 wanted.insert(module.to_owned());
                 wanted.extend(needs.split_whitespace().map(str::to_owned));
             }
+        }
+        if let Some(missing) = ["ib_uverbs", "mlx5_core", "mlx5_ib"]
+            .into_iter()
+            .find(|name| !wanted.iter().any(|module| module.contains(&format!("/{name}.ko"))))
+        {
+            return Err(format!("Linux {} has no module {missing}: its jobs cannot run", self.version));
         }
         let mut files = Vec::new();
         for module in wanted {

@@ -2,10 +2,12 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use super::bed::Bed;
 use super::guest::Guest;
+use super::job::{self, Job};
 use super::kernel::Kernel;
 use crate::run::Outcome;
 
@@ -15,15 +17,23 @@ pub(crate) enum Ended {
     Off,
     /// Its time was over, and it was ended.
     Overtime(Duration),
+    /// Its devices went away, which no test asked for, and it was ended.
+    Lost(ExitStatus),
+    /// QEMU failed, and said this last.
+    Failed(String),
 }
 
-/// Boots `image` and waits until it is off. The console goes to `console.log`, what the jobs say to `jobs.log`.
+/// How long a guest may go on whose devices are gone: until its driver has seen it.
+const LOST: Duration = Duration::from_secs(10);
+
+/// Boots `image` for one job and waits until it is off. The console goes to `console.log`, what the job says to `jobs.log`.
 pub(crate) fn run(
     guest: &Guest,
     kernel: &Kernel,
     image: &Path,
     logs: &Path,
-    limit: Duration,
+    job: &Job,
+    bed: &Bed,
 ) -> Outcome<Ended> {
     let share = guest.path().join("usr/share");
     let console = logs.join("console.log");
@@ -46,27 +56,50 @@ pub(crate) fn run(
         .arg(format!("file:{}", console.display()))
         .arg("-serial")
         .arg(format!("file:{}", jobs.display()))
+        .arg("-serial")
+        .arg(format!("unix:{}", bed.dialogue_path().display()))
         .arg("-kernel")
         .arg(&kernel.image)
         .arg("-initrd")
         .arg(image)
-        .args(["-append", "console=ttyS0 panic=-1 quiet mitigations=off nokaslr"])
+        .arg("-append")
+        .arg(format!("console=ttyS0 panic=-1 quiet mitigations=off nokaslr POLLUX_JOB={}", job.name))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(write(&logs.join("qemu.log"))?);
-    eprintln!("xtask: vm: Linux {} boots; logs in {}", kernel.version, logs.display());
+    for (index, socket) in bed.functions().iter().enumerate() {
+        // Behind a port each, as a slot of a board has: the first is bus 1.
+        let slot = index + 1;
+        command.arg("-device").arg(format!("pcie-root-port,id=rp{slot},slot={slot},chassis={slot}"));
+        command.arg("-device").arg(
+            serde_json::json!({
+                "driver": "vfio-user-pci",
+                "socket": { "type": "unix", "path": socket },
+                "bus": format!("rp{slot}"),
+                "rombar": 0,
+            })
+            .to_string(),
+        );
+    }
     let child = command.spawn().map_err(|why| format!("cannot start QEMU: {why}"))?;
-    wait(Running(child), Instant::now(), limit, &logs.join("qemu.log"))
+    wait(Running(child), Instant::now(), job::limit(job), &logs.join("qemu.log"), bed)
 }
 
-fn wait(mut machine: Running, begin: Instant, limit: Duration, log: &Path) -> Outcome<Ended> {
+fn wait(mut machine: Running, begin: Instant, limit: Duration, log: &Path, bed: &Bed) -> Outcome<Ended> {
+    let mut lost: Option<(ExitStatus, Instant)> = None;
     loop {
+        if lost.is_none() {
+            lost = bed.lost().map(|status| (status, Instant::now()));
+        }
         match machine.0.try_wait() {
             Ok(Some(status)) if status.success() => return Ok(Ended::Off),
             Ok(Some(status)) => {
                 let said = std::fs::read_to_string(log).unwrap_or_default();
                 let said = said.lines().last().unwrap_or("and said nothing");
-                return Err(format!("QEMU ended with {status}: {said}"));
+                return Ok(Ended::Failed(format!("QEMU ended with {status}: {said}")));
+            }
+            Ok(None) if lost.is_some_and(|(_, when)| when.elapsed() > LOST) => {
+                return Ok(lost.map_or(Ended::Overtime(limit), |(status, _)| Ended::Lost(status)));
             }
             Ok(None) if begin.elapsed() > limit => return Ok(Ended::Overtime(limit)),
             Ok(None) => std::thread::sleep(Duration::from_millis(50)),

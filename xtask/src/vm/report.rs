@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::path::Path;
+use std::process::ExitStatus;
+use std::time::Duration;
 
 use super::job::Job;
 use super::machine::Ended;
@@ -44,54 +46,114 @@ impl fmt::Display for Sum {
     }
 }
 
-/// Reads what the guest sent and prints a line a job.
-pub(crate) fn of(kernel: &str, jobs: &[Job], ended: &Ended, logs: &Path) -> Outcome<Sum> {
+/// Reads what the guest sent and prints what became of the job. `lost` is how its devices' process ended, if by itself.
+pub(crate) fn of(
+    kernel: &str,
+    job: &Job,
+    ended: &Ended,
+    lost: Option<ExitStatus>,
+    logs: &Path,
+    time: Duration,
+) -> Outcome<Sum> {
     let path = logs.join("jobs.log");
-    let said = std::fs::read(&path).map_err(|why| format!("cannot read {}: {why}", path.display()))?;
+    let said = std::fs::read(&path).unwrap_or_default();
     let said = String::from_utf8_lossy(&said).replace('\r', "");
-    let names: Vec<_> = jobs.iter().map(|job| (job.name, job.tests)).collect();
-    let (sum, lines) = judge(&said, &names);
-    for line in &lines {
-        println!("vm: Linux {kernel}: {line}");
-    }
-    match ended {
-        Ended::Off => Ok(sum),
+    let (mut sum, mut lines) = judge(&said, job.name, job.tests, job.reports);
+    let trouble = match ended {
+        Ended::Off => lost.map(|status| format!("mlx5-device ended with {status}; see device.log")),
         Ended::Overtime(limit) => {
-            println!("vm: Linux {kernel}: did not power off within {} s and was ended", limit.as_secs());
-            Ok(sum)
+            Some(format!("the guest did not power off within {} s and was ended", limit.as_secs()))
         }
+        Ended::Failed(why) => Some(why.clone()),
+        Ended::Lost(status) => {
+            let console = std::fs::read(logs.join("console.log")).unwrap_or_default();
+            let console = String::from_utf8_lossy(&console).into_owned();
+            let noticed = console.lines().find(|line| line.contains("mlx5") && line.contains("Fatal error"));
+            let noticed = noticed.unwrap_or("its driver had not noticed it within 10 s");
+            // One cause, one line.
+            lines.truncate(1);
+            Some(format!(
+                "mlx5-device ended with {status} while the guest ran, which said: {}",
+                noticed.trim()
+            ))
+        }
+    };
+    if let Some(trouble) = trouble {
+        (sum.jobs_ok, sum.jobs_failed) = (0, 1);
+        lines.push(trouble);
     }
+    for (index, line) in lines.iter().enumerate() {
+        let seconds = if index == 0 { format!(" ({} s)", time.as_secs()) } else { String::new() };
+        println!("vm: Linux {kernel}: {line}{seconds}");
+    }
+    if sum.jobs_failed > 0 {
+        println!("vm: Linux {kernel}: logs of {} are in {}", job.name, logs.display());
+    }
+    Ok(sum)
 }
 
-fn judge(said: &str, jobs: &[(&str, bool)]) -> (Sum, Vec<String>) {
-    let mut sum = Sum::default();
-    let mut lines = Vec::new();
-    for &(name, tests) in jobs {
-        let text = between(said, &format!("begin {name}"), &format!("end {name} "));
-        let status =
-            said.lines().find_map(|line| line.strip_prefix(&format!("end {name} "))).unwrap_or("never ended");
-        let (passed, failed) = results(text);
-        let skipped = text.lines().filter(|line| line.starts_with("skipped: ")).count() as u64;
-        // A test that skips counts as passed for its harness.
-        let passed = passed.saturating_sub(skipped);
-        let good = status == "ok" && failed == 0 && skipped == 0 && (!tests || passed > 0);
-        *(if good { &mut sum.jobs_ok } else { &mut sum.jobs_failed }) += 1;
-        sum.passed += passed;
-        sum.failed += failed;
-        sum.skipped += skipped;
-        lines.push(format!("{name}: {status}; {passed} tests passed, {failed} failed, {skipped} skipped"));
-        if !good {
-            let shown: Vec<_> = text.lines().filter(|line| !line.is_empty()).collect();
+fn judge(said: &str, name: &str, tests: bool, reports: &[&str]) -> (Sum, Vec<String>) {
+    let text = between(said, &format!("begin {name}"), &format!("end {name} "));
+    let status =
+        said.lines().find_map(|line| line.strip_prefix(&format!("end {name} "))).unwrap_or("never ended");
+    let (passed, failed) = results(text);
+    let skipped = text.lines().filter(|line| line.starts_with("skipped: ")).count() as u64;
+    // A test that skips counts as passed for its harness.
+    let passed = passed.saturating_sub(skipped);
+    let log = between(said, "begin dmesg", "end dmesg ");
+    let complaints = complaints(log, reports);
+    let missing: Vec<_> = reports.iter().filter(|report| !log.contains(**report)).collect();
+    let done = said.lines().any(|line| line == "done");
+    let good = status == "ok"
+        && failed == 0
+        && skipped == 0
+        && (!tests || passed > 0)
+        && complaints.is_empty()
+        && missing.is_empty()
+        && done;
+    let mut lines =
+        vec![format!("{name}: {status}; {passed} tests passed, {failed} failed, {skipped} skipped")];
+    if !good {
+        let shown: Vec<_> = text.lines().filter(|line| !line.is_empty()).collect();
+        if status != "ok" || failed > 0 || skipped > 0 || (tests && passed == 0) {
             lines.extend(
                 shown.iter().skip(shown.len().saturating_sub(SHOWN)).map(|line| format!("    {line}")),
             );
         }
+        lines.extend(complaints.iter().take(SHOWN).map(|line| format!("    the kernel complained: {line}")));
+        lines.extend(missing.iter().map(|report| format!("    the kernel did not report: {report}")));
+        if !done {
+            lines.push("    the guest died before its job was done: see console.log".into());
+        }
     }
-    if !said.lines().any(|line| line == "done") {
-        sum.jobs_failed = sum.jobs_failed.max(1);
-        lines.push("the guest died before its jobs were done: see console.log".into());
-    }
+    let sum = Sum { jobs_ok: usize::from(good), jobs_failed: usize::from(!good), passed, failed, skipped };
     (sum, lines)
+}
+
+/// Lines of the kernel's log that a card in order does not cause: warnings and errors of its drivers, and whatever says that
+/// the kernel itself is in trouble.
+fn complaints<'a>(log: &'a str, reports: &[&str]) -> Vec<&'a str> {
+    const DRIVERS: &[&str] =
+        &["mlx5", "infiniband", "ib_core", "ib_uverbs", "rdma", "uverbs", "NETDEV WATCHDOG"];
+    const SPLATS: &[&str] = &[
+        "WARNING:",
+        "BUG:",
+        "Oops",
+        "Call Trace",
+        "blocked for more than",
+        "hw csum failure",
+        "soft lockup",
+    ];
+    log.lines()
+        .filter(|line| {
+            let Some((level, text)) = line.strip_prefix('<').and_then(|rest| rest.split_once('>')) else {
+                return false;
+            };
+            let warns = level.parse::<u32>().is_ok_and(|level| level <= 4);
+            (warns && reports.is_empty() && DRIVERS.iter().any(|name| text.contains(name)))
+                || SPLATS.iter().any(|word| text.contains(word))
+        })
+        .collect()
 }
 
 fn between<'a>(said: &'a str, begin: &str, end: &str) -> &'a str {
@@ -116,31 +178,41 @@ fn results(text: &str) -> (u64, u64) {
 mod tests {
     use super::*;
 
-    const GOOD: &str =
-        "begin a\ntest result: ok. 7 passed; 0 failed; 0 ignored\n\nend a ok\nbegin b\n\nend b ok\ndone\n";
+    const GOOD: &str = "begin a\ntest result: ok. 7 passed; 0 failed; 0 ignored\n\nend a ok\nbegin dmesg\n<6> fine\n\nend dmesg ok\ndone\n";
 
     #[test]
     fn jobs_that_passed() {
-        let (sum, _) = judge(GOOD, &[("a", true), ("b", false)]);
-        assert_eq!(sum, Sum { jobs_ok: 2, passed: 7, ..Sum::default() });
+        let (sum, lines) = judge(GOOD, "a", true, &[]);
+        assert_eq!(sum, Sum { jobs_ok: 1, passed: 7, ..Sum::default() }, "{lines:?}");
+        let reported = GOOD.replace("<6> fine", "<3> mlx5_core 0000:01:00.0: Fatal error 1 detected");
+        assert_eq!(judge(&reported, "a", true, &["Fatal error"]).0.jobs_ok, 1);
     }
 
     #[test]
     fn what_is_no_success() {
-        for (text, jobs) in [
-            (GOOD, &[("b", true)][..]),
-            (GOOD, &[("missing", false)]),
-            ("begin a\nend a timeout\ndone\n", &[("a", false)]),
-            (
-                "begin a\nskipped: needs root\ntest result: ok. 1 passed; 0 failed\nend a ok\ndone\n",
-                &[("a", true)],
-            ),
-            ("begin a\ntest result: FAILED. 1 passed; 1 failed\nend a failed\ndone\n", &[("a", true)]),
-            ("begin a\ntest result: ok. 7 passed; 0 failed\nend a ok\n", &[("a", true)]),
+        let changed = |from: &str, to: &str| GOOD.replace(from, to);
+        for (text, name) in [
+            (GOOD.to_owned(), "missing"),
+            (changed("end a ok", "end a timeout"), "a"),
+            (changed("begin a", "begin a\nskipped: needs root"), "a"),
+            (changed("0 failed", "1 failed"), "a"),
+            (changed("7 passed", "0 passed"), "a"),
+            (changed("done", ""), "a"),
+            (changed("<6> fine", "<4> mlx5_core 0000:01:00.0: something"), "a"),
+            (changed("<6> fine", "<4> WARNING: CPU: 0 PID: 1 at lib/x.c:1"), "a"),
         ] {
-            let (sum, lines) = judge(text, jobs);
+            let (sum, lines) = judge(&text, name, true, &[]);
             assert_eq!(sum.jobs_failed, 1, "{text}: {lines:?}");
             assert!(sum.outcome().is_err());
         }
+        let (sum, _) = judge(GOOD, "a", true, &["Fatal error"]);
+        assert_eq!(sum.jobs_failed, 1, "what must be reported was not");
+    }
+
+    #[test]
+    fn other_drivers_may_warn() {
+        let log = "<4> acpi: odd\n<6> mlx5_core: firmware version\n<3> mlx5_core: bad\n<4> hw csum failure\n";
+        assert_eq!(complaints(log, &[]), ["<3> mlx5_core: bad", "<4> hw csum failure"]);
+        assert_eq!(complaints(log, &["Fatal error"]), ["<4> hw csum failure"]);
     }
 }
