@@ -5,7 +5,7 @@ use pollux_mlx5_abi::command::user::place;
 use pollux_mlx5_abi::command::{opcode as op, status};
 use pollux_mlx5_abi::cqe::MiniFormat;
 
-use super::work::Place;
+use super::work::{Place, quantized};
 use super::{Call, No, caps, need, no};
 use crate::completion::{Make, Queue};
 use crate::device::core::Core;
@@ -94,7 +94,7 @@ impl Core {
             umem: by_umem.then(|| (place::CQ_UMEM.get(input), place::CQ_OFFSET.get(input))),
             list: call.behind::<{ CreateCqIn::BYTES }>(),
             log_page: C::LOG_PAGE_SIZE.get(&context) + 12,
-            offset: u64::from(C::PAGE_OFFSET.get(&context)) * 64,
+            offset: quantized(C::PAGE_OFFSET.get(&context), C::LOG_PAGE_SIZE.get(&context)),
         };
         let record_umem = C::DBR_UMEM_VALID.is_set(&context).then(|| place::CQ_RECORD_UMEM.get(&context));
         let make = Make {

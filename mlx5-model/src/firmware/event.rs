@@ -3,7 +3,7 @@
 use pollux_mlx5_abi::command::eq::{CreateEqIn, EqContext, QueryEqOut, state};
 use pollux_mlx5_abi::command::{opcode as op, status};
 
-use super::work::Place;
+use super::work::{Place, quantized};
 use super::{Call, No, caps, need, no};
 use crate::device::core::Core;
 use crate::event::{Queue, VECTORS};
@@ -44,7 +44,7 @@ impl Core {
             umem: None,
             list: call.behind::<{ CreateEqIn::BYTES }>(),
             log_page: EqContext::LOG_PAGE_SIZE.get(&context) + 12,
-            offset: u64::from(EqContext::PAGE_OFFSET.get(&context)) * 64,
+            offset: quantized(EqContext::PAGE_OFFSET.get(&context), EqContext::LOG_PAGE_SIZE.get(&context)),
         };
         let queue = Queue {
             ring: self.ring_at(call, &place, 64 << log)?,

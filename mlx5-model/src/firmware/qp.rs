@@ -6,7 +6,7 @@ use pollux_mlx5_abi::command::qp::{CreateQpIn, QueryQpOut, TransitionIn};
 use pollux_mlx5_abi::command::user::place;
 use pollux_mlx5_abi::command::{opcode as op, status};
 
-use super::work::Place;
+use super::work::{Place, quantized};
 use super::{Call, No, caps, need, no};
 use crate::device::core::Core;
 use crate::rdma::path::{self, ADDRESSES};
@@ -173,7 +173,7 @@ impl Core {
             umem: by_umem.then(|| (umem, umem_offset + offset)),
             list,
             log_page: Q::LOG_PAGE_SIZE.get(&context) + 12,
-            offset: u64::from(Q::PAGE_OFFSET.get(&context)) * 64 + offset,
+            offset: quantized(Q::PAGE_OFFSET.get(&context), Q::LOG_PAGE_SIZE.get(&context)) + offset,
         };
         need!(umem_offset < 1 << 48, BAD_PARAM_ERR, 28);
         let source = match kind {

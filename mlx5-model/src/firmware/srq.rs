@@ -8,7 +8,7 @@ use pollux_mlx5_abi::command::user::place;
 use pollux_mlx5_abi::command::wq::WorkQueue;
 use pollux_mlx5_abi::command::{opcode as op, status};
 
-use super::work::Place;
+use super::work::{Place, quantized};
 use super::{Call, No, caps, need, no};
 use crate::device::bus::Bus;
 use crate::device::core::Core;
@@ -108,7 +108,7 @@ impl Core {
             umem: None,
             list: call.behind::<{ CreateSrqIn::BYTES }>(),
             log_page: S::LOG_PAGE_SIZE.get(&context) + 12,
-            offset: u64::from(S::PAGE_OFFSET.get(&context)) * 64,
+            offset: quantized(S::PAGE_OFFSET.get(&context), S::LOG_PAGE_SIZE.get(&context)),
         };
         let record = self.record_at(call, S::DBR_ADDR.get(&context), None, 8)?;
         let (log, log_stride) = (S::LOG_SRQ_SIZE.get(&context), S::LOG_RQ_STRIDE.get(&context) + 4);
@@ -129,7 +129,7 @@ impl Core {
             umem: by_umem.then(|| (place::XRC_SRQ_UMEM.get(input), place::XRC_SRQ_OFFSET.get(input))),
             list: call.behind::<{ CreateXrcSrqIn::BYTES }>(),
             log_page: X::LOG_PAGE_SIZE.get(&context) + 12,
-            offset: u64::from(X::PAGE_OFFSET.get(&context)) * 64,
+            offset: quantized(X::PAGE_OFFSET.get(&context), X::LOG_PAGE_SIZE.get(&context)),
         };
         let umem = X::DBR_UMEM_VALID.is_set(&context).then(|| place::XRC_SRQ_RECORD_UMEM.get(&context));
         let record = self.record_at(call, X::DBR_ADDR_4.get(&context) << 2, umem, 8)?;

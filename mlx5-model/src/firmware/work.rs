@@ -29,6 +29,13 @@ pub(super) struct Place<'p> {
     pub(super) offset: u64,
 }
 
+/// Where in its first page a ring begins, in bytes: contexts count in 64ths of a page. Source: Linux
+/// `drivers/infiniband/hw/mlx5/mem.c`, `__mlx5_umem_find_best_quantized_pgoff`.
+pub(super) fn quantized(page_offset: u32, log_page_size: u32) -> u64 {
+    // Larger pages than there are get refused, whatever this says.
+    if log_page_size + 12 > LOG_PAGE_MAX { 0 } else { u64::from(page_offset) << (log_page_size + 6) }
+}
+
 impl Core {
     /// The address of a doorbell record: as given, or inside a umem.
     pub(super) fn record_at(
@@ -83,7 +90,7 @@ impl Core {
             umem: by_umem.then(|| (place::WQ_UMEM.get(queue), place::WQ_OFFSET.get(queue))),
             list,
             log_page: WorkQueue::LOG_WQ_PG_SZ.get(queue) + 12,
-            offset: u64::from(WorkQueue::PAGE_OFFSET.get(queue)) * 64,
+            offset: quantized(WorkQueue::PAGE_OFFSET.get(queue), WorkQueue::LOG_WQ_PG_SZ.get(queue)),
         };
         Ok(Memory {
             ring: self.ring_at(call, &place, bytes)?,

@@ -182,7 +182,21 @@ impl Function {
     }
 }
 
+/// Bytes as hexadecimal words.
+struct Hex<'a>(&'a [u8]);
+
+impl std::fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for word in self.0.chunks(4) {
+            word.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+            f.write_str(" ")?;
+        }
+        Ok(())
+    }
+}
+
 fn log(input: &[u8], output: &[u8]) {
+    tracing::trace!(target: "model.pci", input = %Hex(input), output = %Hex(output), "bytes");
     let Some(head) = command::header(input) else { return };
     match command::outcome(output) {
         Ok(()) => tracing::debug!(

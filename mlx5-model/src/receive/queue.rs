@@ -261,6 +261,8 @@ impl Queue {
     ) -> Taken {
         self.state = State::Error;
         self.failure = syndrome.code;
+        let Syndrome { code, vendor } = syndrome;
+        tracing::info!(target: "model.receive", queue = self.number, entry = entry.index, code, vendor, "failed");
         ring.advance(entry);
         self.report_error(around, entry.index, syndrome);
         Taken::No

@@ -348,6 +348,8 @@ impl Queue {
         self.failed = true;
         self.begun = None;
         let counter = self.next;
+        let Syndrome { code, vendor } = failure.0;
+        tracing::info!(target: "model.send", queue = self.number, entry = counter, opcode, code, vendor, "failed");
         let pushed = around.completions.push_error(
             around.bus,
             around.events,

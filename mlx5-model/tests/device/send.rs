@@ -1,3 +1,6 @@
+use pollux_mlx5_abi::command::opcode as op;
+use pollux_mlx5_abi::command::sq::{CreateSqIn, SqContext};
+use pollux_mlx5_abi::command::wq::WorkQueue;
 use pollux_mlx5_abi::doorbell::uar;
 use pollux_mlx5_abi::opcode::{completion, send};
 use pollux_mlx5_abi::syndrome::Syndrome;
@@ -6,7 +9,7 @@ use pollux_mlx5_model::ledger::Crossing;
 use pollux_mlx5_model::{DeviceConfig, Traits, Violation};
 use zerocopy::IntoBytes;
 
-use super::rig::{Cq, HCA_DELTA, Rig, Sq, frame};
+use super::rig::{Cq, HCA_DELTA, Rig, Sq, frame, number};
 
 /// An Ethernet segment with `inline` bytes of header, and what follows in whole segments.
 pub(super) fn ethernet(header: &[u8], change: impl FnOnce(&mut Ethernet)) -> Vec<u8> {
@@ -420,6 +423,29 @@ fn an_entry_in_a_blue_flame_buffer_is_carried_out_from_there() {
         assert_eq!(rig.wire.ends().sent.len(), 200);
         assert_eq!(rig.device.violations().1, 0);
     }
+}
+
+#[test]
+fn a_ring_begins_in_64ths_of_its_page() {
+    let rig = Rig::new();
+    let mut cq = rig.cq(6);
+    // Pages of 64 KiB, as the kernel chooses them where it can; the ring begins 24 KiB into the first.
+    let (page, record) = (rig.room(2 << 16).next_multiple_of(1 << 16), rig.room(64));
+    let ring = page + (24 << 10);
+    let mut input = rig.sq_input(6, &cq, ring, record, |context| {
+        let wq = SqContext::WQ.of_mut(context);
+        WorkQueue::LOG_WQ_PG_SZ.set(wq, 4);
+        WorkQueue::PAGE_OFFSET.set(wq, 24);
+    });
+    input.truncate(CreateSqIn::BYTES);
+    input.extend(page.to_be_bytes());
+    let mut sq = Sq::at(number(&rig.must(op::CREATE_SQ, 0, &mut input, 16)), ring, record, 6);
+    rig.sq_state(&sq, 0, 1).expect("from RESET to READY");
+    sq.write(&rig, send::SEND, &plain(&rig, &frame(64, 1)), Completion::Always);
+    sq.ring(&rig);
+    rig.settle();
+    assert_eq!(rig.wire.ends().sent, [frame(64, 1)]);
+    assert!(cq.poll(&rig).is_some());
 }
 
 #[test]

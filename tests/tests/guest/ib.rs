@@ -26,7 +26,7 @@ fn rdma_devices_are_sane() {
         ] {
             assert_eq!(value(&all, name), wanted, "{name} in {all}");
         }
-        for name in ["max_qp", "max_cq", "max_mr", "max_pd", "max_sge", "max_cqe", "max_raw_ethy_qp"] {
+        for name in ["max_qp", "max_cq", "max_mr", "max_pd", "max_sge", "max_cqe", "num_comp_vectors"] {
             let number: u64 = value(&all, name).parse().unwrap_or(0);
             assert!(number > 0, "{name} in {all}");
         }

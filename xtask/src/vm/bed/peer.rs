@@ -245,7 +245,8 @@ pub(super) fn traffic(peers: &mut [Peer], traffic: &Traffic, over: &AtomicBool) 
             bytes += wanted.len();
             busy = true;
         }
-        if let Some(frame) = from.receive(&mut room)?
+        if traffic.ping.is_some()
+            && let Some(frame) = from.receive(&mut room)?
             && traffic.is_reply(frame)
         {
             replies += 1;
