@@ -6,7 +6,7 @@ use crate::abi::flags::{QpFlags, QpMask, QpType};
 use crate::abi::memory::AttachMcast;
 use crate::abi::queue_pair::{
     CreateQp, CreateQpResp, DestroyQp, DestroyQpResp, ExCreateQp, ExCreateQpResp, ExModifyQp, ExModifyQpResp,
-    ModifyQp, OpenQp, QpCap, QueryQp, QueryQpResp,
+    ModifyQp, OpenQp, PostSend, PostSendResp, QpCap, QueryQp, QueryQpResp,
 };
 use crate::abi::{id, write};
 use crate::call::Call;
@@ -233,6 +233,16 @@ impl Context {
         let base = ModifyQp { qp_handle: qp.0, attr_mask: mask.bits(), ..*values };
         let request = ExModifyQp { base, rate_limit: rate_limit.unwrap_or(0), reserved: 0 };
         self.write::<_, ExModifyQpResp>(write::EX_MODIFY_QP, &request, driver).map(|_| ())
+    }
+
+    /// Tells the kernel that requests stand in a queue pair's ring that it shares with it, for devices whose doorbell is a call.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn ring_qp(&self, qp: QpHandle) -> Result<(), UverbsError> {
+        // The kernel wants to hear of requests of its own size though none follow: `struct ib_uverbs_send_wr`.
+        let request = PostSend { qp_handle: qp.0, wqe_size: 56, ..PostSend::default() };
+        self.write::<_, PostSendResp>(write::POST_SEND, &request, Driver::none()).map(|_| ())
     }
 
     /// Asks for a queue pair's values.

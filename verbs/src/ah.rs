@@ -1,6 +1,6 @@
 //! Addresses: where datagrams go.
 
-use pollux_pmd_mlx::rdma::post::Address;
+use pollux_pmd_mlx::rdma::post::Address as Mlx5Address;
 use pollux_uverbs::AhHandle;
 use pollux_uverbs::abi::memory::{AhAttr, GlobalRoute};
 
@@ -94,6 +94,14 @@ impl Path {
     }
 }
 
+/// A path as requests carry it.
+#[derive(Debug)]
+pub(crate) enum Address {
+    Mlx5(Mlx5Address),
+    /// The kernel's number of it.
+    Rxe(u32),
+}
+
 /// An address handle: a path, ready to be posted.
 #[derive(Debug)]
 pub struct Ah {
@@ -109,7 +117,14 @@ impl Ah {
     /// A GID index without an entry, nobody who has the destination, or what the kernel says.
     pub fn new(pd: &Pd, path: &Path) -> Result<Self, VerbsError> {
         let (address, handle) = match pd.context().driver() {
-            Driver::Mlx5(hca) => hca.address(pd.handle(), &path.attributes())?,
+            Driver::Mlx5(hca) => {
+                let (address, handle) = hca.address(pd.handle(), &path.attributes())?;
+                (Address::Mlx5(address), handle)
+            }
+            Driver::Rxe(rxe) => {
+                let (number, handle) = rxe.address(pd.handle(), &path.attributes())?;
+                (Address::Rxe(number), Some(handle))
+            }
         };
         Ok(Self { address, handle, pd: pd.clone() })
     }

@@ -6,14 +6,15 @@ use pollux_pmd_mlx::rdma::post as mlx5;
 use pollux_pmd_mlx::rdma::post::PostError;
 use pollux_pmd_mlx::rdma::srq as mlx5_srq;
 
-use crate::ah::Ah;
+use crate::ah::{Address, Ah};
 use crate::mr::{Attached, Mr, Piece};
 use crate::mw::{Mw, next_rkey};
-use crate::{Access, MwType};
+use crate::{Access, MwType, rxe};
 
 #[derive(Debug)]
 enum Side<'q> {
     Mlx5(mlx5::Batch<'q, Piece>),
+    Rxe(Box<rxe::post::Batch<'q>>),
 }
 
 /// Sends that go to the device together, with one doorbell: [`ring`](Self::ring). Dropped without, none of them is posted, and
@@ -26,7 +27,7 @@ enum Side<'q> {
 pub struct Batch<'q> {
     side: Side<'q>,
     attached: &'q mut Attached,
-    /// A piece of a region that is not inside it.
+    /// A piece of a region that is not inside it, or an address that is of no use here.
     outside: bool,
 }
 
@@ -38,6 +39,7 @@ macro_rules! requests {
             pub fn $name(&mut self, $($argument: $type),*) -> &mut Self {
                 match &mut self.side {
                     Side::Mlx5(batch) => { batch.$name($($argument),*); }
+                    Side::Rxe(batch) => batch.$name($($argument),*),
                 }
                 self
             })*
@@ -81,13 +83,24 @@ impl<'q> Batch<'q> {
         Self { side: Side::Mlx5(batch), attached, outside: false }
     }
 
+    pub(crate) fn rxe(batch: rxe::post::Batch<'q>, attached: &'q mut Attached) -> Self {
+        Self { side: Side::Rxe(Box::new(batch)), attached, outside: false }
+    }
+
     /// To whom a datagram goes.
     #[inline(always)]
     pub fn to(&mut self, ah: &Ah, qpn: u32, qkey: u32) -> &mut Self {
         match &mut self.side {
-            Side::Mlx5(batch) => {
-                batch.to(&ah.address, qpn, qkey);
-            }
+            Side::Mlx5(batch) => match &ah.address {
+                Address::Mlx5(address) => {
+                    batch.to(address, qpn, qkey);
+                }
+                Address::Rxe(_) => self.outside = true,
+            },
+            Side::Rxe(batch) => match &ah.address {
+                Address::Rxe(number) => batch.to(*number, qpn, qkey),
+                Address::Mlx5(_) => self.outside = true,
+            },
         }
         self
     }
@@ -99,6 +112,7 @@ impl<'q> Batch<'q> {
             Side::Mlx5(batch) => {
                 batch.piece(piece.into());
             }
+            Side::Rxe(batch) => batch.piece(piece.into()),
         }
         self
     }
@@ -115,6 +129,7 @@ impl<'q> Batch<'q> {
             Side::Mlx5(batch) => {
                 batch.lasting(&held);
             }
+            Side::Rxe(batch) => batch.lasting(&held),
         }
         self
     }
@@ -146,6 +161,7 @@ impl<'q> Batch<'q> {
                 };
                 batch.bind(id, &how, &held);
             }
+            Side::Rxe(batch) => batch.bind(id, (window.rkey(), next), &held, access),
         }
         window.bind(mr, next);
         self
@@ -156,6 +172,7 @@ impl<'q> Batch<'q> {
     pub fn count(&self) -> u32 {
         match &self.side {
             Side::Mlx5(batch) => batch.count(),
+            Side::Rxe(batch) => batch.count(),
         }
     }
 
@@ -170,6 +187,7 @@ impl<'q> Batch<'q> {
         }
         match self.side {
             Side::Mlx5(batch) => batch.ring(),
+            Side::Rxe(batch) => batch.ring(),
         }
     }
 
@@ -178,18 +196,21 @@ impl<'q> Batch<'q> {
         let mut pieces = Vec::new();
         match self.side {
             Side::Mlx5(batch) => batch.abort(|piece| pieces.push(piece)),
+            Side::Rxe(batch) => batch.abort(|piece| pieces.push(piece)),
         }
         pieces.reverse();
         pieces
     }
 }
 
-const OUTSIDE: PostError = PostError::Incomplete("a piece that is not inside its memory region");
+const OUTSIDE: PostError =
+    PostError::Incomplete("a piece that is not inside its memory region, or an address of another device");
 
 #[derive(Debug)]
 enum ReceiveSide<'q> {
     Mlx5(mlx5::Receives<'q, Piece>),
     Mlx5Shared(mlx5_srq::SrqReceives<'q, Piece>),
+    Rxe(rxe::receive::Receives<'q>),
 }
 
 /// Receives that go to the device together: [`ring`](Self::ring). Dropped without, none of them is posted, and what they were
@@ -215,6 +236,10 @@ impl<'q> Receives<'q> {
         Self { side: ReceiveSide::Mlx5Shared(receives), attached, outside: false }
     }
 
+    pub(crate) fn rxe(receives: rxe::receive::Receives<'q>, attached: &'q mut Attached) -> Self {
+        Self { side: ReceiveSide::Rxe(receives), attached, outside: false }
+    }
+
     /// A receive into a buffer or mbuf. It comes back with the completion, and has the length of what was received.
     #[inline(always)]
     pub fn piece(&mut self, id: u64, piece: impl Into<Piece>) -> &mut Self {
@@ -225,6 +250,7 @@ impl<'q> Receives<'q> {
             ReceiveSide::Mlx5Shared(receives) => {
                 receives.piece(id, piece.into());
             }
+            ReceiveSide::Rxe(receives) => receives.piece(id, piece.into()),
         }
         self
     }
@@ -240,6 +266,7 @@ impl<'q> Receives<'q> {
             ReceiveSide::Mlx5Shared(receives) => {
                 receives.pieces(id, pieces);
             }
+            ReceiveSide::Rxe(receives) => receives.pieces(id, pieces),
         }
         self
     }
@@ -259,6 +286,7 @@ impl<'q> Receives<'q> {
             ReceiveSide::Mlx5Shared(receives) => {
                 receives.lasting(id, &held);
             }
+            ReceiveSide::Rxe(receives) => receives.lasting(id, &held),
         }
         self
     }
@@ -275,6 +303,7 @@ impl<'q> Receives<'q> {
         match self.side {
             ReceiveSide::Mlx5(receives) => receives.ring(),
             ReceiveSide::Mlx5Shared(receives) => receives.ring(),
+            ReceiveSide::Rxe(receives) => receives.ring(),
         }
     }
 
@@ -284,6 +313,7 @@ impl<'q> Receives<'q> {
         match self.side {
             ReceiveSide::Mlx5(receives) => receives.abort(|piece| pieces.push(piece)),
             ReceiveSide::Mlx5Shared(receives) => receives.abort(|piece| pieces.push(piece)),
+            ReceiveSide::Rxe(receives) => receives.abort(|piece| pieces.push(piece)),
         }
         pieces
     }

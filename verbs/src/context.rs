@@ -17,6 +17,7 @@ use pollux_uverbs::discovery::{self, Device};
 use pollux_uverbs::{Channel, Driver as Data, PdHandle};
 
 use crate::event::Event;
+use crate::rxe::Rxe;
 use crate::{DeviceAttributes, Gid, PortAttributes, VerbsError};
 
 /// Who drives a device.
@@ -25,6 +26,8 @@ use crate::{DeviceAttributes, Gid, PortAttributes, VerbsError};
 pub enum Provider {
     /// ConnectX adapters, and the model of one.
     Mlx5,
+    /// RoCE in the kernel's software.
+    Rxe,
 }
 
 /// How to open a device.
@@ -50,6 +53,7 @@ impl Default for Options {
 #[derive(Debug)]
 pub(crate) enum Driver {
     Mlx5(Hca),
+    Rxe(Rxe),
 }
 
 #[derive(Debug)]
@@ -87,6 +91,7 @@ impl Context {
     pub fn open_device(device: &Device, options: Options) -> Result<Self, VerbsError> {
         let provider = match device.driver_id() {
             Some(driver::MLX5) => Provider::Mlx5,
+            Some(driver::RXE) => Provider::Rxe,
             _ => {
                 let driver = device.driver.clone().unwrap_or_else(|| "none".into());
                 return Err(VerbsError::Driver { device: device.ibdev.clone(), driver });
@@ -115,6 +120,7 @@ impl Context {
                 };
                 Driver::Mlx5(Hca::new(Mlx5Device::open(channel, opening)?))
             }
+            Provider::Rxe => Driver::Rxe(Rxe::open(channel)?),
         };
         Ok(Self(Arc::new(Inner { driver, options, objects: AtomicU64::new(1) })))
     }
@@ -128,6 +134,7 @@ impl Context {
     pub fn uverbs(&self) -> &pollux_uverbs::Context {
         match &self.0.driver {
             Driver::Mlx5(hca) => hca.device().context(),
+            Driver::Rxe(rxe) => rxe.context(),
         }
     }
 
@@ -136,6 +143,7 @@ impl Context {
     pub fn provider(&self) -> Provider {
         match self.0.driver {
             Driver::Mlx5(_) => Provider::Mlx5,
+            Driver::Rxe(_) => Provider::Rxe,
         }
     }
 
@@ -173,6 +181,7 @@ impl Context {
     pub(crate) fn alloc_pd(&self) -> Result<PdHandle, VerbsError> {
         match &self.0.driver {
             Driver::Mlx5(hca) => Ok(hca.alloc_pd()?),
+            Driver::Rxe(rxe) => rxe.alloc_pd(),
         }
     }
 
@@ -244,6 +253,9 @@ impl Context {
         match &self.0.driver {
             Driver::Mlx5(hca) => AdapterClock::open(hca.device())
                 .map_err(|error| VerbsError::Unsupported { what: "device clock", why: error.to_string() }),
+            Driver::Rxe(_) => {
+                Err(VerbsError::Unsupported { what: "device clock", why: "rxe has none".into() })
+            }
         }
     }
 

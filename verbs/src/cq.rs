@@ -1,5 +1,7 @@
 //! Completion queues and completions.
 
+use std::sync::Arc;
+
 use pollux_pmd_mlx::rdma::cq::{self as mlx5_cq, CqSpec};
 use pollux_pmd_mlx::rdma::poll as mlx5_poll;
 use pollux_uverbs::CqHandle;
@@ -7,11 +9,12 @@ use pollux_uverbs::CqHandle;
 use crate::context::Driver;
 use crate::event::CompletionChannel;
 use crate::mr::Piece;
-use crate::{Context, VerbsError, WcOpcode, WcStatus};
+use crate::{Context, VerbsError, WcOpcode, WcStatus, rxe};
 
 #[derive(Debug)]
 pub(crate) enum Side {
     Mlx5(mlx5_poll::Poller<Piece>),
+    Rxe(rxe::cq::Poller),
 }
 
 /// What completion queue to make.
@@ -71,6 +74,16 @@ impl Cq {
         };
         let side = match context.driver() {
             Driver::Mlx5(hca) => Side::Mlx5(mlx5_cq::create(hca, &spec)?),
+            Driver::Rxe(device) => {
+                let spec = rxe::cq::CqSpec {
+                    entries: options.entries,
+                    channel,
+                    vector: options.vector,
+                    user_handle: id,
+                    ignore_overrun: options.ignore_overrun,
+                };
+                Side::Rxe(rxe::cq::Poller::new(device, &spec)?)
+            }
         };
         Ok(Self { side, id, channel: options.channel, context: context.clone() })
     }
@@ -87,15 +100,24 @@ impl Cq {
         self.channel.as_ref()
     }
 
-    pub(crate) fn mlx5(&self) -> &mlx5_poll::Poller<Piece> {
+    pub(crate) fn mlx5(&self) -> Result<&mlx5_poll::Poller<Piece>, VerbsError> {
         match &self.side {
-            Side::Mlx5(poller) => poller,
+            Side::Mlx5(poller) => Ok(poller),
+            Side::Rxe(_) => Err(foreign()),
+        }
+    }
+
+    pub(crate) fn rxe(&self) -> Result<&Arc<rxe::cq::CqCore>, VerbsError> {
+        match &self.side {
+            Side::Rxe(poller) => Ok(poller.core()),
+            Side::Mlx5(_) => Err(foreign()),
         }
     }
 
     pub(crate) fn handle(&self) -> CqHandle {
         match &self.side {
             Side::Mlx5(poller) => poller.handle(),
+            Side::Rxe(poller) => poller.handle(),
         }
     }
 
@@ -104,6 +126,7 @@ impl Cq {
     pub fn entries(&self) -> u32 {
         match &self.side {
             Side::Mlx5(poller) => poller.capacity(),
+            Side::Rxe(poller) => poller.capacity(),
         }
     }
 
@@ -112,6 +135,7 @@ impl Cq {
     pub fn poll(&mut self, max: usize, mut each: impl FnMut(&mut Wc<'_, '_>)) -> usize {
         match &mut self.side {
             Side::Mlx5(poller) => poller.poll(max, |wc| each(&mut Wc(WcSide::Mlx5(wc)))),
+            Side::Rxe(poller) => poller.poll(max, |wc| each(&mut Wc(WcSide::Rxe(wc)))),
         }
     }
 
@@ -124,6 +148,10 @@ impl Cq {
         let armed = self.channel.is_some()
             && match &mut self.side {
                 Side::Mlx5(poller) => poller.arm(solicited_only),
+                Side::Rxe(poller) => {
+                    poller.arm(solicited_only)?;
+                    true
+                }
             };
         if armed {
             return Ok(());
@@ -138,6 +166,8 @@ impl Cq {
     pub fn event_taken(&mut self) {
         match &mut self.side {
             Side::Mlx5(poller) => poller.event_taken(),
+            // The kernel counts what was read by itself.
+            Side::Rxe(_) => {}
         }
     }
 
@@ -148,6 +178,8 @@ impl Cq {
     pub fn resize(&mut self, entries: u32) -> Result<(), VerbsError> {
         match (&mut self.side, self.context.driver()) {
             (Side::Mlx5(poller), Driver::Mlx5(hca)) => Ok(poller.resize(hca, entries)?),
+            (Side::Rxe(poller), _) => poller.resize(entries),
+            (Side::Mlx5(_), Driver::Rxe(_)) => Err(foreign()),
         }
     }
 
@@ -167,12 +199,19 @@ impl Cq {
     pub fn strange(&self) -> u64 {
         match &self.side {
             Side::Mlx5(poller) => poller.strange(),
+            Side::Rxe(poller) => poller.strange(),
         }
     }
 }
 
 enum WcSide<'w, 'c> {
     Mlx5(&'w mut mlx5_poll::Wc<'c, Piece>),
+    Rxe(&'w mut rxe::cq::Wc<'c>),
+}
+
+/// A queue of one device was given to another.
+fn foreign() -> VerbsError {
+    VerbsError::Unsupported { what: "completion queue", why: "it is of another device".into() }
 }
 
 /// A completion. Its fields are read from the device's entry when they are asked for. What the request took along is there to
@@ -199,6 +238,7 @@ macro_rules! lazily {
             pub fn $name(&self) -> $type {
                 match &self.0 {
                     WcSide::Mlx5(wc) => wc.$from(),
+                    WcSide::Rxe(wc) => wc.$from(),
                 }
             })*
         }
@@ -246,6 +286,7 @@ impl Wc<'_, '_> {
     pub fn imm(&self) -> Option<u32> {
         match &self.0 {
             WcSide::Mlx5(wc) => wc.has_imm().then(|| wc.imm()),
+            WcSide::Rxe(wc) => wc.imm(),
         }
     }
 
@@ -255,6 +296,7 @@ impl Wc<'_, '_> {
     pub fn invalidated(&self) -> Option<u32> {
         match &self.0 {
             WcSide::Mlx5(wc) => wc.has_invalidated().then(|| wc.imm()),
+            WcSide::Rxe(wc) => wc.invalidated(),
         }
     }
 
@@ -263,6 +305,7 @@ impl Wc<'_, '_> {
     pub fn vendor_error(&self) -> u32 {
         match &self.0 {
             WcSide::Mlx5(wc) => wc.syndrome().map_or(0, |syndrome| syndrome.vendor.into()),
+            WcSide::Rxe(wc) => wc.vendor_error(),
         }
     }
 
@@ -272,6 +315,7 @@ impl Wc<'_, '_> {
     pub fn take(&mut self) -> Option<Piece> {
         match &mut self.0 {
             WcSide::Mlx5(wc) => wc.take(),
+            WcSide::Rxe(wc) => wc.take(),
         }
     }
 

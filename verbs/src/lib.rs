@@ -8,7 +8,7 @@
 //!      ├── Cq ── poll(|wc| ...)                    completions: what was given comes back
 //!      ├── CompletionChannel, next_event()         what happens meanwhile; nothing waits
 //!      └── Xrcd
-//!   provider: mlx5 (a card, or its model), chosen when the context is opened
+//!   provider: mlx5 (a card, or its model) or rxe (RoCE in the kernel), chosen when the context is opened
 //! ```
 //!
 //! Called by `apps` and `bringup`; calls `pmd-mlx` for queues, `uverbs` for the kernel, `mempool` for mbufs, `eal` for memory.
@@ -139,6 +139,9 @@
 //! # Cost
 //! Posting and polling make no system call, take no lock and allocate nothing; see `pmd-mlx::rdma`. The exceptions are the
 //! first time that a queue meets a region, and the first poll after a queue came or went.
+//!
+//! Not so with rxe, where the kernel does in software what a card does: a batch of sends ends in a call, and locks and lists on
+//! the way are no loss beside it.
 
 mod ah;
 mod batch;
@@ -151,6 +154,7 @@ mod mr;
 mod mw;
 mod pd;
 mod qp;
+mod rxe;
 mod srq;
 mod state;
 mod xrcd;

@@ -775,6 +775,7 @@ impl Context {
     fn null_key(&self) -> Option<u32> {
         match self.driver() {
             crate::context::Driver::Mlx5(hca) => hca.null_key(),
+            crate::context::Driver::Rxe(_) => None,
         }
     }
 }

@@ -29,7 +29,7 @@ impl Mw {
     /// What the kernel says.
     pub fn new(pd: &Pd, kind: MwType) -> Result<Self, VerbsError> {
         let made = match pd.context().driver() {
-            crate::context::Driver::Mlx5(_) => {
+            crate::context::Driver::Mlx5(_) | crate::context::Driver::Rxe(_) => {
                 pd.context().uverbs().alloc_mw(pd.handle(), kind, Data::none())
             }
         };

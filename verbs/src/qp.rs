@@ -2,7 +2,7 @@
 
 use pollux_pmd_mlx::rdma::qp as mlx5_qp;
 use pollux_uverbs::abi::flags::{Access, QpFlags, QpMask, QpState};
-use pollux_uverbs::abi::queue_pair::{ModifyQp, QpDest, QueryQpResp};
+use pollux_uverbs::abi::queue_pair::{ModifyQp, QpCap, QpDest, QueryQpResp};
 use pollux_uverbs::qp::QpHome;
 use pollux_uverbs::{Driver as Data, QpHandle};
 
@@ -14,11 +14,12 @@ use crate::mr::{Attached, Piece};
 use crate::pd::Pd;
 use crate::srq::{self, Srq};
 use crate::xrcd::Xrcd;
-use crate::{Context, QpKind, VerbsError, state};
+use crate::{Context, QpKind, VerbsError, rxe, state};
 
 #[derive(Debug)]
 pub(crate) enum Side {
     Mlx5(mlx5_qp::Qp<Piece>),
+    Rxe(rxe::qp::Qp),
 }
 
 /// What queue pair to make.
@@ -207,6 +208,11 @@ impl QpAttributes {
     }
 }
 
+/// A shared receive queue of one device was given to another.
+fn foreign() -> VerbsError {
+    VerbsError::Unsupported { what: "shared receive queue", why: "it is of another device".into() }
+}
+
 fn destination(path: &Path) -> QpDest {
     QpDest {
         dgid: path.gid,
@@ -350,11 +356,13 @@ impl Qp {
                 let spec = mlx5_qp::QpSpec {
                     kind: options.kind,
                     home: kernel_home,
-                    send_cq: send_cq.map(Cq::mlx5),
-                    recv_cq: recv_cq.map(Cq::mlx5),
-                    srq: srq.map(|srq| match &srq.side {
-                        srq::Side::Mlx5(poster) => poster.srq(),
-                    }),
+                    send_cq: send_cq.map(Cq::mlx5).transpose()?,
+                    recv_cq: recv_cq.map(Cq::mlx5).transpose()?,
+                    srq: match srq.map(|srq| &srq.side) {
+                        Some(srq::Side::Mlx5(poster)) => Some(poster.srq()),
+                        Some(srq::Side::Rxe(_)) => return Err(foreign()),
+                        None => None,
+                    },
                     sends: options.sends,
                     receives: options.receives,
                     send_pieces: options.send_pieces,
@@ -368,6 +376,31 @@ impl Qp {
                     kept: Some(attached.keeper()),
                 };
                 Side::Mlx5(mlx5_qp::create(hca, spec)?)
+            }
+            Driver::Rxe(device) => {
+                let spec = rxe::qp::QpSpec {
+                    kind: options.kind,
+                    home: kernel_home,
+                    send_cq: send_cq.map(Cq::rxe).transpose()?,
+                    recv_cq: recv_cq.map(Cq::rxe).transpose()?,
+                    srq: match srq.map(|srq| &srq.side) {
+                        Some(srq::Side::Rxe(poster)) => Some(poster.core()),
+                        Some(srq::Side::Mlx5(_)) => return Err(foreign()),
+                        None => None,
+                    },
+                    cap: QpCap {
+                        max_send_wr: options.sends,
+                        max_recv_wr: if srq.is_some() { 0 } else { options.receives },
+                        max_send_sge: options.send_pieces,
+                        max_recv_sge: options.recv_pieces,
+                        max_inline_data: options.inline,
+                    },
+                    all_signalled: options.all_signalled,
+                    keys: keys.unwrap_or_else(pollux_pmd_mlx::key::Keys::empty),
+                    user_handle: id,
+                    kept: attached.keeper(),
+                };
+                Side::Rxe(rxe::qp::Qp::create(device, spec)?)
             }
         };
         Ok(Self { side, attached, kind: options.kind, state: QpState::RESET, id, home })
@@ -393,6 +426,7 @@ impl Qp {
     pub fn qpn(&self) -> u32 {
         match &self.side {
             Side::Mlx5(qp) => qp.number(),
+            Side::Rxe(qp) => qp.number(),
         }
     }
 
@@ -422,12 +456,23 @@ impl Qp {
                     inline: sizes.inline,
                 }
             }
+            Side::Rxe(qp) => {
+                let cap = qp.cap();
+                QpSizes {
+                    sends: cap.max_send_wr,
+                    receives: cap.max_recv_wr,
+                    send_pieces: cap.max_send_sge,
+                    recv_pieces: cap.max_recv_sge,
+                    inline: cap.max_inline_data,
+                }
+            }
         }
     }
 
     fn handle(&self) -> QpHandle {
         match &self.side {
             Side::Mlx5(qp) => qp.handle(),
+            Side::Rxe(qp) => qp.handle(),
         }
     }
 
@@ -451,6 +496,7 @@ impl Qp {
         if attributes.state == Some(QpState::RESET) {
             match &mut self.side {
                 Side::Mlx5(qp) => qp.was_reset(),
+                Side::Rxe(qp) => qp.was_reset(),
             }
         }
         Ok(())
@@ -567,6 +613,7 @@ impl Qp {
     pub fn batch(&mut self) -> Batch<'_> {
         match &mut self.side {
             Side::Mlx5(qp) => Batch::mlx5(qp.poster().batch(), &mut self.attached),
+            Side::Rxe(qp) => Batch::rxe(qp.batch(), &mut self.attached),
         }
     }
 
@@ -575,6 +622,7 @@ impl Qp {
     pub fn receives(&mut self) -> Option<Receives<'_>> {
         match &mut self.side {
             Side::Mlx5(qp) => Some(Receives::mlx5(qp.poster().receives()?, &mut self.attached)),
+            Side::Rxe(qp) => Some(Receives::rxe(qp.receives()?, &mut self.attached)),
         }
     }
 
@@ -582,6 +630,8 @@ impl Qp {
     pub fn set_blueflame(&mut self, on: bool) {
         match &mut self.side {
             Side::Mlx5(qp) => qp.poster().set_blueflame(on),
+            // Its doorbell is a call.
+            Side::Rxe(_) => {}
         }
     }
 }

@@ -4,17 +4,18 @@ use pollux_pmd_mlx::rdma::srq as mlx5_srq;
 use pollux_uverbs::abi::queue::QuerySrqResp;
 use pollux_uverbs::{Driver as Data, SrqHandle};
 
-use crate::VerbsError;
 use crate::batch::Receives;
 use crate::context::Driver;
 use crate::cq::Cq;
 use crate::mr::{Attached, Piece};
 use crate::pd::Pd;
 use crate::xrcd::Xrcd;
+use crate::{VerbsError, rxe};
 
 #[derive(Debug)]
 pub(crate) enum Side {
     Mlx5(mlx5_srq::SrqPoster<Piece>),
+    Rxe(rxe::srq::Poster),
 }
 
 /// What shared receive queue to make.
@@ -71,7 +72,7 @@ impl Srq {
             Driver::Mlx5(hca) => {
                 let spec = mlx5_srq::SrqSpec {
                     pd: pd.handle(),
-                    xrc: xrc.map(|(xrcd, cq)| (xrcd.handle(), cq.mlx5())),
+                    xrc: xrc.map(|(xrcd, cq)| cq.mlx5().map(|cq| (xrcd.handle(), cq))).transpose()?,
                     receives: options.receives,
                     pieces: options.pieces,
                     limit: options.limit,
@@ -81,6 +82,22 @@ impl Srq {
                 let mut poster = mlx5_srq::create(hca, spec)?;
                 poster.keep(attached.keeper());
                 Side::Mlx5(poster)
+            }
+            Driver::Rxe(device) => {
+                if xrc.is_some() {
+                    let why = "rxe has no XRC".into();
+                    return Err(VerbsError::Unsupported { what: "shared receive queue", why });
+                }
+                let spec = rxe::srq::SrqSpec {
+                    pd: pd.handle(),
+                    receives: options.receives,
+                    pieces: options.pieces,
+                    limit: options.limit,
+                    keys: pd.keys(),
+                    user_handle: id,
+                    kept: attached.keeper(),
+                };
+                Side::Rxe(rxe::srq::Poster::create(device, spec)?)
             }
         };
         Ok(Self { side, attached, id, pd: pd.clone(), _xrcd: xrc.map(|(xrcd, _)| xrcd.clone()) })
@@ -97,6 +114,7 @@ impl Srq {
     pub fn number(&self) -> u32 {
         match &self.side {
             Side::Mlx5(poster) => poster.srq().number(),
+            Side::Rxe(poster) => poster.core().number(),
         }
     }
 
@@ -105,12 +123,14 @@ impl Srq {
     pub fn sizes(&self) -> (u32, u32) {
         match &self.side {
             Side::Mlx5(poster) => poster.sizes(),
+            Side::Rxe(poster) => poster.sizes(),
         }
     }
 
     fn handle(&self) -> SrqHandle {
         match &self.side {
             Side::Mlx5(poster) => poster.srq().handle(),
+            Side::Rxe(poster) => poster.core().handle(),
         }
     }
 
@@ -142,6 +162,7 @@ impl Srq {
     pub fn receives(&mut self) -> Receives<'_> {
         match &mut self.side {
             Side::Mlx5(poster) => Receives::mlx5_shared(poster.receives(), &mut self.attached),
+            Side::Rxe(poster) => Receives::rxe(poster.receives(), &mut self.attached),
         }
     }
 }

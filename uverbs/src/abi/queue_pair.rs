@@ -165,6 +165,26 @@ layout! {
         max_inline_data: u32 = 16,
     }
 
+    /// POST_SEND; work requests and pieces of memory follow, where they are not in memory that the kernel sees.
+    PostSend = "ib_uverbs_post_send", 24 {
+        /// Address for the answer, filled in by the door.
+        response: u64 = 0,
+        /// The queue pair.
+        qp_handle: u32 = 8,
+        /// Work requests that follow.
+        wr_count: u32 = 12,
+        /// Pieces that follow.
+        sge_count: u32 = 16,
+        /// Bytes of a work request.
+        wqe_size: u32 = 20,
+    }
+
+    /// Answer of POST_SEND.
+    PostSendResp = "ib_uverbs_post_send_resp", 4 {
+        /// The request that was not posted, from 1.
+        bad_wr: u32 = 0,
+    }
+
     /// QUERY_QP.
     QueryQp = "ib_uverbs_query_qp", 16 {
         /// Address for the answer, filled in by the door.

@@ -45,7 +45,7 @@ fn ours() -> Layouts {
             ReqNotifyCq DestroyCq DestroyCqResp ExModifyCq CreateSrq CreateXsrq CreateSrqResp ModifySrq QuerySrq QuerySrqResp
             DestroySrq DestroySrqResp ExCreateWq ExCreateWqResp ExDestroyWq ExDestroyWqResp ExModifyWq ExCreateRwqIndTable
             ExCreateRwqIndTableResp ExDestroyRwqIndTable;
-        queue_pair: QpDest CreateQp ExCreateQp OpenQp CreateQpResp ExCreateQpResp QpCap QueryQp QueryQpResp ModifyQp ExModifyQp
+        queue_pair: QpDest CreateQp ExCreateQp OpenQp CreateQpResp ExCreateQpResp QpCap PostSend PostSendResp QueryQp QueryQpResp ModifyQp ExModifyQp
             ExModifyQpResp DestroyQp DestroyQpResp;
         ioctl_verbs: QueryPortRespEx GidEntry Sge;
         flow: EthFilter EthSpec Ipv4Filter Ipv4Spec Ipv6Filter Ipv6Spec TcpUdpFilter TcpUdpSpec TunnelSpec TagSpec DropSpec
