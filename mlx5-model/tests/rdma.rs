@@ -8,5 +8,6 @@ mod rdma {
     pub(crate) mod node;
 
     mod basic;
+    mod seeds;
     mod transition;
 }

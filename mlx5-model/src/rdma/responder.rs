@@ -52,9 +52,28 @@ enum Message {
 /// What the peer is told.
 #[derive(Clone, Copy, Debug)]
 enum Answer {
-    Say { psn: u32, syndrome: Syndrome, messages: u32 },
-    Atomic { psn: u32, original: u64, messages: u32 },
-    Read { psn: u32, key: u32, at: u64, bytes: u64, sent: u32, packets: u32, who: Who, messages: u32 },
+    Say {
+        psn: u32,
+        syndrome: Syndrome,
+        messages: u32,
+    },
+    Atomic {
+        psn: u32,
+        original: u64,
+        messages: u32,
+        again: bool,
+    },
+    Read {
+        psn: u32,
+        key: u32,
+        at: u64,
+        bytes: u64,
+        sent: u32,
+        packets: u32,
+        who: Who,
+        messages: u32,
+        again: bool,
+    },
 }
 
 /// What came from the peer, and what it is still to be told.
@@ -551,13 +570,12 @@ fn take_write(
     Ok(Done::Taken)
 }
 
-/// Requests that fetch and whose answer is not out yet.
+/// Requests that fetch and whose first answer is not out yet.
 fn pending(pair: &Qp) -> usize {
-    pair.responder
-        .answers
-        .iter()
-        .filter(|answer| matches!(answer, Answer::Read { .. } | Answer::Atomic { .. }))
-        .count()
+    let waits = |answer: &&Answer| {
+        matches!(answer, Answer::Read { again: false, .. } | Answer::Atomic { again: false, .. })
+    };
+    pair.responder.answers.iter().filter(waits).count()
 }
 
 /// The answer that a request to read asks for.
@@ -567,6 +585,7 @@ fn reading(
     psn: u32,
     rest: &[u8],
     who: Who,
+    again: bool,
 ) -> Result<(Answer, u32), Refusal> {
     let (reth, behind) = Reth::new(rest).map_err(|_| Refusal::INVALID)?;
     let (key, at, bytes) = (reth.key.get(), reth.address.get(), u64::from(reth.bytes.get()));
@@ -581,7 +600,7 @@ fn reading(
     }
     let packets = (bytes.div_ceil(pair.mtu as u64) as u32).max(1);
     let messages = pair.responder.messages;
-    Ok((Answer::Read { psn, key, at, bytes, sent: 0, packets, who, messages }, packets))
+    Ok((Answer::Read { psn, key, at, bytes, sent: 0, packets, who, messages, again }, packets))
 }
 
 fn take_read(
@@ -595,7 +614,7 @@ fn take_read(
         return Err(Refusal::INVALID);
     }
     pair.responder.messages = after(pair.responder.messages, 1);
-    let (answer, packets) = reading(pair, around, bth.psn, rest, origin.who)?;
+    let (answer, packets) = reading(pair, around, bth.psn, rest, origin.who, false)?;
     if let Some(counters) = around.counters.get_mut(pair.counter_set) {
         counters.reads += 1;
     }
@@ -644,7 +663,7 @@ fn take_atomic(
     while responder.atomics.len() > keep {
         responder.atomics.pop_front();
     }
-    responder.push(Answer::Atomic { psn, original, messages: responder.messages });
+    responder.push(Answer::Atomic { psn, original, messages: responder.messages, again: false });
     responder.expected = after(psn, 1);
     Ok(Done::Taken)
 }
@@ -666,7 +685,9 @@ fn again(pair: &mut Qp, around: &mut Around<'_, '_>, bth: BthRepr, rest: &[u8]) 
             let Ok(origin) = origin(pair, around, rest) else { return };
             let rest = if pair.service == Service::Xrc { &rest[XrcEth::BYTES..] } else { rest };
             // What cannot be read any more is not answered: the peer asks no further by itself.
-            let Ok((answer, packets)) = reading(pair, around, bth.psn, rest, origin.who) else { return };
+            let Ok((answer, packets)) = reading(pair, around, bth.psn, rest, origin.who, true) else {
+                return;
+            };
             // Not more than it asked for then.
             if distance(after(bth.psn, packets), pair.responder.expected) < 0 {
                 return;
@@ -684,7 +705,7 @@ fn again(pair: &mut Qp, around: &mut Around<'_, '_>, bth: BthRepr, rest: &[u8]) 
             let known = pair.responder.atomics.iter().find(|(psn, _)| *psn == bth.psn).copied();
             if let Some((psn, original)) = known {
                 let messages = pair.responder.messages;
-                pair.responder.push(Answer::Atomic { psn, original, messages });
+                pair.responder.push(Answer::Atomic { psn, original, messages, again: true });
             }
         }
         Class::ReadResponse | Class::Acknowledge => {}
@@ -709,14 +730,14 @@ pub(crate) fn run(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &mut Desk, b
                 let bth = BthRepr { opcode: transport | o::ACKNOWLEDGE, psn, ..bth };
                 desk.send(around, &pair.path, port, bth, &extension, 0, None, |_, _, _| Ok(()))
             }
-            Answer::Atomic { psn, original, messages } => {
+            Answer::Atomic { psn, original, messages, .. } => {
                 let extension = Extension::new()
                     .with(Aeth::make(Syndrome::ACK, messages).as_bytes())
                     .with(AtomicAckEth { original: original.into() }.as_bytes());
                 let bth = BthRepr { opcode: transport | o::ATOMIC_ACKNOWLEDGE, psn, ..bth };
                 desk.send(around, &pair.path, port, bth, &extension, 0, None, |_, _, _| Ok(()))
             }
-            Answer::Read { psn, key, at, bytes, sent, packets, who, messages } => {
+            Answer::Read { psn, key, at, bytes, sent, packets, who, messages, .. } => {
                 let from = u64::from(sent) * pair.mtu as u64;
                 let length = (bytes - from.min(bytes)).min(pair.mtu as u64) as usize;
                 let (first, last) = (sent == 0, sent + 1 >= packets);

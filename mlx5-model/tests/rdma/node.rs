@@ -8,7 +8,7 @@ use pollux_mlx5_abi::command::qp::{CreateQpIn, QpIn, QueryQpOut, TransitionIn};
 use pollux_mlx5_abi::command::vport::{RoceAddress, SetRoceAddressIn, roce_l3, roce_version};
 use pollux_mlx5_abi::command::{Refused, opcode as op};
 use pollux_mlx5_abi::cqe::Cqe64;
-use pollux_mlx5_abi::wqe::{Completion, Control, Data};
+use pollux_mlx5_abi::wqe::{AddressVector, Completion, Control, Data, EXTENDED_UD_AV, GRH_PRESENT};
 use pollux_mlx5_model::time::{Clock, STEP};
 use pollux_mlx5_model::wire::{Cable, Impaired, Impairments, Wire};
 use pollux_mlx5_model::{DeviceConfig, Traits};
@@ -379,4 +379,19 @@ impl Ends {
         self.b.connect(&b, &self.a, a.number, &plan);
         (a, b)
     }
+}
+
+/// The address of a datagram.
+pub(crate) fn vector(to: &Node, number: u32, qkey: u32) -> Vec<u8> {
+    let vector = AddressVector {
+        key: (u64::from(qkey) << 32).into(),
+        dqp_dct: (EXTENDED_UD_AV | number).into(),
+        rlid: 0xc0de.into(),
+        rmac: to.mac,
+        hop_limit: 64,
+        grh_gid_fl: GRH_PRESENT.into(),
+        rgid: to.gid,
+        ..AddressVector::default()
+    };
+    vector.as_bytes().to_vec()
 }
