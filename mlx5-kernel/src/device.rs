@@ -26,6 +26,13 @@ pub trait CommandQueue: Send + Sync + fmt::Debug {
     /// when it shall be write-combining and the device's bus cannot do that.
     fn uar(&self, number: u32, write_combining: bool) -> Option<Page>;
 
+    /// Memory of the device that `ALLOC_MEMIC` gave out: `bytes` bytes at that address of the device's bus, whole pages, to be
+    /// mapped. In process the bus has BAR 0 at 0, so that the address is also the place in the BAR that keys want. `None` where
+    /// there is none.
+    fn device_memory(&self, _address: u64, _bytes: usize) -> Option<Page> {
+        None
+    }
+
     /// The page that holds the device's free-running clock (8 bytes big-endian at the offset where the initialization
     /// segment has its internal timer).
     fn clock(&self) -> Option<Page>;

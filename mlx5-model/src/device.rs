@@ -24,7 +24,7 @@ use pollux_uverbs::{Page, Protection};
 use crate::config::Profile;
 use crate::event::VECTORS;
 use crate::fault::{FaultPlan, Faults};
-use crate::firmware::{FIRST_UAR, Traits, UARS};
+use crate::firmware::{FIRST_UAR, LENT_BYTES, LENT_OFFSET, Traits, UARS};
 use crate::ledger::Ledger;
 use crate::memory::{Bar, GuestMemory, Host, ProcessMemory};
 use crate::port::PortCounters;
@@ -89,6 +89,8 @@ pub struct Device {
     /// The guest's, where the device is plugged into one: it reaches that and nothing of this process.
     guest: Option<Arc<GuestMemory>>,
     bar: Bar,
+    /// Memory of the device that programs map.
+    lent: Option<Bar>,
     ledger: Ledger,
     clock: Clock,
     handlers: Mutex<Vec<Option<InterruptHandler>>>,
@@ -135,10 +137,21 @@ impl Device {
         let DeviceConfig { name, traits, mac, mtu, strict, memlock, clock, faults } = config;
         let faults = Faults::new(faults);
         let limit = [memlock, faults.memlock()].into_iter().flatten().min();
+        let memory = ProcessMemory::new(limit);
+        let bar = Bar::new(&name, UARS + 1)?;
+        // In a guest the device cannot give memory of its own to be mapped: the bus there has none of it.
+        let lends = guest.is_none() && traits.device_memory;
+        let lent = if lends { Some(Bar::new(&name, LENT_BYTES as usize / uar::PAGE_BYTES)?) } else { None };
+        let mut core = Core::new(Traits { device_memory: lends, ..traits }, mac, mtu, strict, wire);
+        if let Some(lent) = &lent {
+            core.lent.base = Some(lent.address(0));
+            memory.add_own(lent.address(0), LENT_BYTES);
+        }
         Ok(Arc::new(Self {
-            bar: Bar::new(&name, UARS + 1)?,
-            inside: Mutex::new(Inside { core: Core::new(traits, mac, mtu, strict, wire), faults, steps: 0 }),
-            memory: ProcessMemory::new(limit),
+            bar,
+            lent,
+            inside: Mutex::new(Inside { core, faults, steps: 0 }),
+            memory,
             guest,
             ledger: Ledger::default(),
             clock,
@@ -423,6 +436,11 @@ impl CommandQueue for Device {
             return None;
         }
         self.bar.page((number - FIRST_UAR) as usize + 1, Protection::ReadWrite)
+    }
+
+    fn device_memory(&self, address: u64, bytes: usize) -> Option<Page> {
+        let offset = usize::try_from(address.checked_sub(LENT_OFFSET)?).ok()?;
+        self.lent.as_ref()?.stretch(offset, bytes)
     }
 
     fn clock(&self) -> Option<Page> {

@@ -10,6 +10,7 @@ mod event;
 mod flow;
 mod function;
 mod key;
+mod lent;
 mod object;
 mod port;
 mod qp;
@@ -26,6 +27,7 @@ use crate::device::bus::Bus;
 use crate::device::core::Core;
 pub use caps::Traits;
 pub(crate) use function::Function;
+pub(crate) use lent::{BYTES as LENT_BYTES, Lent, OFFSET as LENT_OFFSET};
 pub(crate) use object::{Tis, Umem};
 
 /// Number of the first UAR: the page's index in BAR 0, behind the initialization segment and what else stands there.
@@ -168,6 +170,7 @@ impl Core {
             | op::DEALLOC_Q_COUNTER
             | op::QUERY_Q_COUNTER => self.object_command(opcode, call),
             op::CREATE_MKEY | op::QUERY_MKEY | op::DESTROY_MKEY => self.key_command(opcode, call),
+            op::ALLOC_MEMIC | op::DEALLOC_MEMIC => self.lent_command(opcode, call),
             op::CREATE_EQ | op::QUERY_EQ | op::DESTROY_EQ => self.event_command(opcode, call),
             op::CREATE_CQ | op::QUERY_CQ | op::MODIFY_CQ | op::DESTROY_CQ => {
                 self.completion_command(opcode, call)

@@ -66,6 +66,11 @@ impl ProcessMemory {
         self.pins.read().unwrap_or_else(PoisonError::into_inner).bytes()
     }
 
+    /// Lets the device reach memory of its own, which lives as long as it does.
+    pub(crate) fn add_own(&self, start: u64, bytes: u64) {
+        self.pins.write().unwrap_or_else(PoisonError::into_inner).set_own(start, start + bytes);
+    }
+
     /// The right to copy for a while; nothing is unpinned meanwhile.
     pub(crate) fn session(&self) -> Session<'_> {
         Session {

@@ -9,7 +9,7 @@ use super::tap::Tap;
 use super::violation::{Violation, Violations};
 use crate::completion::Completions;
 use crate::event::Events;
-use crate::firmware::{FIRST_UAR, Function, Tis, Traits, UARS, Umem};
+use crate::firmware::{FIRST_UAR, Function, Lent, Tis, Traits, UARS, Umem};
 use crate::frame::Headers;
 use crate::ledger::Crossing;
 use crate::memory::Bar;
@@ -41,6 +41,7 @@ pub(crate) struct Core {
     pub(crate) receivers: Receivers,
     pub(crate) steering: Steering,
     pub(crate) rdma: Rdma,
+    pub(crate) lent: Lent,
     pub(crate) port: Port,
     pub(crate) tap: Tap,
     pub(crate) violations: Violations,
@@ -85,6 +86,7 @@ impl Core {
             senders: Senders::new(1 << 14),
             receivers: Receivers::new(1 << 14),
             steering: Steering::new(),
+            lent: Lent::default(),
             rdma: Rdma::new(1 << 14, traits.selective_repeat),
             port: Port::new(wire, mac, mtu),
             tap: Tap::default(),
@@ -103,9 +105,11 @@ impl Core {
         let (permanent, mtu, counters) = (port.permanent, port.mtu, port.counters);
         let wire = port.take_wire();
         let tap = std::mem::take(&mut self.tap);
+        let base = self.lent.base;
         *self = Self::new(self.traits, permanent, mtu, self.strict, wire);
         self.port.counters = counters;
         self.tap = tap;
+        self.lent.base = base;
     }
 
     /// The plan of faults holds the link down, or lets go of it.

@@ -51,6 +51,8 @@ pub struct Traits {
     pub vxlan: bool,
     /// Queue pairs of all transports.
     pub rdma: bool,
+    /// Memory of its own that it lends. In a guest there is none, whatever this says.
+    pub device_memory: bool,
     /// Of packets that are lost those alone are sent again, and what came behind them is kept; both ends must. Without, sending
     /// goes back to the first that is lost.
     pub selective_repeat: bool,
@@ -78,6 +80,7 @@ impl Default for Traits {
             uar_4k: true,
             vxlan: true,
             rdma: true,
+            device_memory: true,
             selective_repeat: false,
             link_modes: (
                 link_mode::MODE_25GBASE_CR | link_mode::MODE_40GBASE_CR4 | link_mode::MODE_100GBASE_CR4,
@@ -125,6 +128,9 @@ impl Traits {
         put(kind::ROCE, &roce());
         put(kind::FLOW_TABLE, &flow_table());
         put(kind::ATOMIC, &if self.rdma { atomic() } else { [0; 256] });
+        if self.device_memory {
+            put(kind::DEV_MEM, &super::lent::caps());
+        }
         for none in [kind::ODP, kind::QOS] {
             put(none, &[]);
         }
@@ -221,6 +227,7 @@ impl Traits {
             (G::LOG_MAX_MCG, rdma::GROUPS_MAX.trailing_zeros()),
             (G::MAX_QP_MCG, rdma::MEMBERS_MAX as u32),
             (G::LOCAL_CA_ACK_DELAY, 8),
+            (G::DEVICE_MEMORY, self.device_memory.into()),
             (G::BLOCK_LB_MC, 1),
             (G::SET_DETH_SQPN, 1),
             (G::PKV, 1),

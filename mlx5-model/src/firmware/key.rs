@@ -57,13 +57,19 @@ impl Core {
             }
             access_mode::KLM | access_mode::KSM if free => Translation::Pieces(Vec::new()),
             access_mode::MTT if !all => self.translation(call, input, &context, start, length)?,
+            // Whose start is a place in BAR 0; its own addresses begin at 0. Source: Linux
+            // `drivers/infiniband/hw/mlx5/mr.c`, `mlx5_ib_reg_dm_mr`; such memory is registered zero-based.
+            access_mode::MEMIC if !all => match self.lent.place(start, length) {
+                Some(base) => Translation::Flat(base),
+                None => return Err(no(status::BAD_PARAM_ERR, 30)),
+            },
             _ => return Err(no(status::BAD_PARAM_ERR, 22)),
         };
         let queue = M::QPN.get(&context);
         let key = Key {
             variable: M::MKEY_7_0.get(&context) as u8,
             domain,
-            start: if mode == access_mode::PA && all { 0 } else { start },
+            start: if mode == access_mode::PA && all || mode == access_mode::MEMIC { 0 } else { start },
             length,
             local_read: M::LR.is_set(&context),
             local_write: M::LW.is_set(&context),

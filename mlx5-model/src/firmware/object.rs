@@ -205,6 +205,7 @@ impl Core {
     fn forget_objects_of(&mut self, uid: u16) {
         self.steering.forget(uid);
         self.rdma.forget(uid);
+        self.lent.forget(uid);
         macro_rules! forget {
             ($($table:expr),*) => { $(for number in $table.owned_by(uid) { $table.remove(number); })* };
         }

@@ -18,6 +18,8 @@ struct Pin {
 #[derive(Debug, Default)]
 pub(super) struct Pins {
     pins: Vec<Pin>,
+    /// Memory of the device itself, which is not accounted and stays.
+    own: Option<Cover>,
     covers: Vec<Cover>,
     next: u64,
     /// Most bytes that may be pinned.
@@ -51,6 +53,12 @@ impl Pins {
         Some(self.next)
     }
 
+    /// Memory of the device itself.
+    pub(super) fn set_own(&mut self, start: u64, end: u64) {
+        self.own = Some(Cover { start, end, write: true });
+        self.cover_again();
+    }
+
     pub(super) fn remove(&mut self, id: u64) {
         self.pins.retain(|pin| pin.id != id);
         self.cover_again();
@@ -70,7 +78,7 @@ impl Pins {
     fn cover_again(&mut self) {
         // At each border, how many pins begin or end there: all of them, and those for writing.
         let mut borders = Vec::with_capacity(self.pins.len() * 2);
-        for Pin { range, .. } in &self.pins {
+        for range in self.pins.iter().map(|pin| &pin.range).chain(&self.own) {
             borders.push((range.start, 1_i64, i64::from(range.write)));
             borders.push((range.end, -1, -i64::from(range.write)));
         }

@@ -27,6 +27,18 @@ impl Bar {
         inside.then(|| Page::of_zone(Arc::clone(&self.zone), offset, PAGE_BYTES, protection))
     }
 
+    /// Where page `page` begins, and all behind it, for the device itself.
+    pub(crate) fn address(&self, page: usize) -> u64 {
+        (self.zone.base().as_ptr().expose_provenance() + page * PAGE_BYTES) as u64
+    }
+
+    /// `bytes` bytes from `offset` on, to be mapped; both whole pages.
+    pub(crate) fn stretch(&self, offset: usize, bytes: usize) -> Option<Page> {
+        let whole = offset.is_multiple_of(PAGE_BYTES) && bytes.is_multiple_of(PAGE_BYTES) && bytes > 0;
+        let inside = offset.checked_add(bytes).is_some_and(|end| end <= self.zone.bytes());
+        (whole && inside).then(|| Page::of_zone(Arc::clone(&self.zone), offset, bytes, Protection::ReadWrite))
+    }
+
     /// Takes what was stored to an 8-byte register: nothing, or not zero.
     #[inline]
     pub(crate) fn take64(&self, page: usize, offset: usize) -> Option<[u8; 8]> {
