@@ -8,6 +8,11 @@ mod rdma {
     pub(crate) mod node;
 
     mod basic;
+    mod datagram;
+    mod error;
     mod seeds;
+    mod shared;
     mod transition;
+    mod window;
+    mod wire;
 }

@@ -16,16 +16,18 @@ pub enum Need {
     HugePages,
     /// The guest of `cargo xtask vm`, with what its job plugged into it.
     Guest,
+    /// Wireshark's reader of captures.
+    Tshark,
 }
 
 impl Need {
-    /// Its word in `POLLUX_REQUIRE`. Huge pages come with `root`: who may reserve them has them.
+    /// Its word in `POLLUX_REQUIRE`. Huge pages come with `root`: who may reserve them has them; tshark with `net`.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::Root | Self::HugePages => "root",
-            Self::Net => "net",
             Self::Guest => "guest",
+            Self::Net | Self::Tshark => "net",
         }
     }
 
@@ -39,6 +41,7 @@ impl Need {
                 .or_else(|| (!is_root()).then(|| "needs root to make network namespaces".into())),
             Self::Guest => (!std::path::Path::new("/jobs.json").exists() || !is_root())
                 .then(|| "needs a guest of its own: cargo xtask vm".into()),
+            Self::Tshark => (!runs("tshark")).then(|| "needs the program tshark".into()),
             Self::HugePages => {
                 let reserved = std::fs::read_to_string("/proc/sys/vm/nr_hugepages").unwrap_or_default();
                 let none = reserved.trim().parse::<u64>().unwrap_or(0) == 0;

@@ -407,9 +407,8 @@ fn send_one(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &mut Desk) -> Step
         Ok(Sent::Busy) => Step::Busy,
         Err(failure) => {
             request.failed = Some(failure);
-            // What is sent of it stays unanswered: it is the next to be told once those before it are.
-            request.confirmed = request.confirmed.min(request.sent);
-            Step::Stuck
+            // Told at once, or when those before it are answered.
+            Step::Sent
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Two devices with addresses, and queue pairs between them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use pollux_mlx5_abi::command::mkey::{CreateMkeyIn, MkeyContext, access_mode};
+use pollux_mlx5_abi::command::mkey::{CreateMkeyIn, DestroyMkeyIn, MkeyContext, access_mode};
 use pollux_mlx5_abi::command::qp::context::{AddressPath, QpContext, receive, service};
 use pollux_mlx5_abi::command::qp::{CreateQpIn, QpIn, QueryQpOut, TransitionIn};
 use pollux_mlx5_abi::command::vport::{RoceAddress, SetRoceAddressIn, roce_l3, roce_version};
@@ -10,7 +10,7 @@ use pollux_mlx5_abi::command::{Refused, opcode as op};
 use pollux_mlx5_abi::cqe::Cqe64;
 use pollux_mlx5_abi::wqe::{AddressVector, Completion, Control, Data, EXTENDED_UD_AV, GRH_PRESENT};
 use pollux_mlx5_model::time::{Clock, STEP};
-use pollux_mlx5_model::wire::{Cable, Impaired, Impairments, Wire};
+use pollux_mlx5_model::wire::{Cable, Impaired, Impairments, Sent, Wire};
 use pollux_mlx5_model::{DeviceConfig, Traits};
 use zerocopy::IntoBytes;
 
@@ -138,6 +138,19 @@ impl Node {
         input.extend((0..count).flat_map(|page| (first + page * 4096).to_be_bytes()));
         input.resize(input.len().next_multiple_of(16), 0);
         number(&self.rig.must(op::CREATE_MKEY, 0, &mut input, 16)) << 8 | 0x42
+    }
+
+    pub(crate) fn destroy_key(&self, key: u32) {
+        let mut input = DestroyMkeyIn::ZERO;
+        DestroyMkeyIn::MKEY_INDEX.set(&mut input, key >> 8);
+        self.rig.must(op::DESTROY_MKEY, 0, &mut input, 16);
+    }
+
+    /// Events on queues that came: what, and of which queue.
+    pub(crate) fn events(&self) -> Vec<(u8, u32)> {
+        std::iter::from_fn(|| self.rig.event())
+            .map(|entry| (entry.kind, u32::from_be_bytes(entry.data[24..].try_into().expect("4 bytes"))))
+            .collect()
     }
 
     /// A queue pair in RESET.
@@ -334,9 +347,52 @@ pub(crate) fn remote(key: u32, at: u64) -> Vec<u8> {
     pollux_mlx5_abi::wqe::RemoteAddress::new(at + HCA_DELTA, key).as_bytes().to_vec()
 }
 
+/// A wire whose frames, both ways, are written down.
+#[derive(Debug)]
+struct Spy(Cable, Arc<Mutex<Vec<Vec<u8>>>>);
+
+impl Wire for Spy {
+    fn poll(&mut self) {
+        self.0.poll();
+    }
+
+    fn send(&mut self, frame: &[u8]) -> Sent {
+        let sent = self.0.send(frame);
+        if sent == Sent::Yes {
+            self.1.lock().expect("whole").push(frame.to_vec());
+        }
+        sent
+    }
+
+    fn receive(&mut self, room: &mut [u8]) -> Option<usize> {
+        let bytes = self.0.receive(room)?;
+        self.1.lock().expect("whole").push(room[..bytes].to_vec());
+        Some(bytes)
+    }
+
+    fn is_up(&self) -> bool {
+        self.0.is_up()
+    }
+
+    fn waits(&self) -> bool {
+        self.0.waits()
+    }
+
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+}
+
 impl Ends {
     pub(crate) fn new() -> Self {
         Self::with(Impairments::default(), |_| {})
+    }
+
+    /// What is on the cable is written down.
+    pub(crate) fn watched() -> (Self, Arc<Mutex<Vec<Vec<u8>>>>) {
+        let (one, two) = Cable::pair();
+        let frames = Arc::default();
+        (Self::on(Box::new(Spy(one, Arc::clone(&frames))), two, Clock::stepped(), |_| {}), frames)
     }
 
     pub(crate) fn with(impairments: Impairments, change: impl Fn(&mut Traits)) -> Self {
@@ -347,6 +403,10 @@ impl Ends {
         } else {
             Box::new(Impaired::new(Box::new(one), impairments, &clock))
         };
+        Self::on(one, two, clock, change)
+    }
+
+    fn on(one: Box<dyn Wire>, two: Cable, clock: Clock, change: impl Fn(&mut Traits)) -> Self {
         let mut traits = Traits::default();
         change(&mut traits);
         let config =
@@ -383,14 +443,18 @@ impl Ends {
 
 /// The address of a datagram.
 pub(crate) fn vector(to: &Node, number: u32, qkey: u32) -> Vec<u8> {
+    vector_to(to.mac, to.gid, number, qkey)
+}
+
+pub(crate) fn vector_to(rmac: [u8; 6], rgid: [u8; 16], number: u32, qkey: u32) -> Vec<u8> {
     let vector = AddressVector {
         key: (u64::from(qkey) << 32).into(),
         dqp_dct: (EXTENDED_UD_AV | number).into(),
         rlid: 0xc0de.into(),
-        rmac: to.mac,
+        rmac,
         hop_limit: 64,
         grh_gid_fl: GRH_PRESENT.into(),
-        rgid: to.gid,
+        rgid,
         ..AddressVector::default()
     };
     vector.as_bytes().to_vec()
