@@ -9,6 +9,7 @@
 //! ```
 
 mod make;
+mod open;
 pub(crate) mod plan;
 pub(crate) mod queue;
 pub(crate) mod run;
@@ -18,10 +19,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use pollux_eal::memory::Memory;
-use pollux_eal::topology::SocketId;
 use pollux_mempool::Subscription;
 use pollux_port::driver::{
     ClockDriver, FlowDriver, PortDriver, RssDriver, RxBurst, RxSetup, TxBurst, TxSetup, VlanDriver,
@@ -30,30 +29,28 @@ use pollux_port::{
     DeviceClock, Direction, EventSink, Gate, Link, MacAddr, PortConfig, PortError, PortInfo, QueueId,
     RxOffloads,
 };
-use pollux_uverbs::Channel;
 
 use self::plan::{RxPlan, TxPlan};
 use self::queue::DeviceQueue;
-use self::spread::{LEVELS, Spread, SpreadSpec};
-use super::devx::Devx;
+use self::spread::{Spread, SpreadSpec};
 use super::dump;
 use super::filter::{Filter, Wanted};
 use super::flow::Rules;
 use super::parking::Control;
 use super::recovery::{Watch, Watched};
 use super::rq::Rq;
-use super::rss::{self, Hashing};
+use super::rss::Hashing;
 use super::speed;
 use super::sq::Sq;
 use super::stats::Counted;
-use super::verbs::{self, Verbs};
-use crate::MlxError;
 use crate::clock::AdapterClock;
-use crate::context::{Device, Opening, PORT};
+use crate::context::{Device, PORT};
 use crate::devargs::Arguments;
 use crate::mr::Registry;
 use crate::netdev::Netdev;
 use crate::object::{Backend, HASH_KEY_BYTES, NumberedObject, SendQueue};
+
+pub use open::PortSpec;
 
 /// The driver's name in device arguments and port information.
 pub const DRIVER: &str = "mlx5_pci";
@@ -68,51 +65,6 @@ pub const DEFAULT_KEY: [u8; HASH_KEY_BYTES] = [
     0x9e, 0x38, 0xd9, 0x2c, 0x9c, 0x03, 0xd1, 0xad, 0x99, 0x44, 0xa7, 0xd9, 0x56, 0x3d, 0x59, 0x06, 0x3c,
     0x25, 0xf3, 0xfc, 0x1f, 0xdc, 0x2a,
 ];
-
-/// Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/en_main.c`, `mlx5e_build_nic_netdev`, `watchdog_timeo`: 15 s.
-const TX_PATIENCE: Duration = Duration::from_secs(15);
-
-/// What a port is opened with.
-#[derive(Debug)]
-pub struct PortSpec {
-    /// The device.
-    pub channel: Arc<dyn Channel>,
-    /// The interface behind it.
-    pub netdev: Arc<dyn Netdev>,
-    /// The device's arguments.
-    pub arguments: Arguments,
-    /// Where rings come from.
-    pub memory: Memory,
-    /// NUMA node of the device.
-    pub socket: Option<SocketId>,
-    /// Watch the device on a thread of its own. Without, control calls look: [`Mlx5Port::look`], link, statistics.
-    pub watch: bool,
-    /// How long nothing may come back of what a send queue was given, before it is roused, and reset if that is in vain.
-    pub tx_patience: Duration,
-    /// The limit on locked memory, in bytes, where another than the process's holds.
-    pub memlock: Option<u64>,
-    /// Pages between the process's addresses and those that the device is told. 0 but in tests.
-    pub address_shift_pages: u64,
-}
-
-impl PortSpec {
-    /// A port over a channel, with default arguments.
-    #[must_use]
-    pub fn new(channel: Arc<dyn Channel>, netdev: Arc<dyn Netdev>, memory: Memory) -> Self {
-        let arguments = Arguments::default();
-        Self {
-            channel,
-            netdev,
-            arguments,
-            memory,
-            socket: None,
-            watch: true,
-            tx_patience: TX_PATIENCE,
-            memlock: None,
-            address_shift_pages: 0,
-        }
-    }
-}
 
 /// A queue as the port keeps it: its objects, and the way to its data half.
 #[derive(Debug)]
@@ -174,69 +126,6 @@ pub struct Mlx5Port {
 pub(super) type Parts<'a> = (&'a Arc<Device>, &'a Arc<dyn Backend>, &'a Arc<Registry>);
 
 impl Mlx5Port {
-    /// Opens a port.
-    ///
-    /// # Errors
-    /// What the kernel says, a device that is none of this driver's, an interface that does not tell its address.
-    pub fn open(spec: PortSpec) -> Result<Self, PortError> {
-        let opening = Opening {
-            devx: spec.arguments.devx,
-            relaxed_ordering: spec.arguments.relaxed_ordering,
-            address_shift_pages: spec.address_shift_pages,
-            memlock: spec.memlock,
-            register_met: spec.arguments.register_met,
-            memory: spec.memory,
-            socket: spec.socket,
-        };
-        let open = |error: MlxError| PortError::device("open the device", error);
-        let device = Device::open(spec.channel, opening).map_err(open)?;
-        let backend = backend(&device, spec.arguments.devx);
-        let highest = verbs::priorities(&*backend).map_err(open)?;
-        let registry = Registry::new(Arc::clone(&device));
-        let pools = spec.arguments.register_pools.then(|| registry.follow_pools());
-        let name = spec.netdev.name();
-        let mac = spec
-            .netdev
-            .mac()
-            .map_err(|error| PortError::device(format!("read the address of {name}"), error))?;
-        let slots = Arc::default();
-        let watched = Watched::new(&device, &slots, spec.tx_patience);
-        let watch = if spec.watch {
-            let begun = Watch::begin(Arc::clone(&watched));
-            Some(begun.map_err(|error| PortError::device("watch the device", error))?)
-        } else {
-            None
-        };
-        let info = PortInfo { rss: Some(rss::INFO), ..plan::info(&device, &*spec.netdev) };
-        Ok(Self {
-            rules: Rules::default(),
-            filter: Filter::default(),
-            spread: None,
-            watch,
-            watched: Some(watched),
-            slots,
-            _pools: pools,
-            registry: Some(registry),
-            backend: Some(backend),
-            device: Some(device),
-            netdev: spec.netdev,
-            arguments: spec.arguments,
-            info,
-            counted: Counted::default(),
-            clock: None,
-            priority: highest + 1 - LEVELS,
-            wanted: Wanted { mac, ..Wanted::default() },
-            spread_spec: SpreadSpec { table: vec![0], key: DEFAULT_KEY, kinds: Vec::new() },
-            hashing: Hashing::default(),
-            strips: Vec::new(),
-            vlans: Vec::new(),
-            started: false,
-            queues_mtu: None,
-            rx_queues: 0,
-            tx_queues: 0,
-        })
-    }
-
     /// What can be said of a queue: number, indices, what went wrong last; of one that is parked the rings too. Nothing for
     /// a queue that is not set up.
     #[must_use]
@@ -359,27 +248,6 @@ impl Mlx5Port {
         self.device()?.set_gate(gate);
         Ok(())
     }
-}
-
-/// The firmware's objects where they were asked for and may be had, else the kernel's.
-fn backend(device: &Arc<Device>, devx: bool) -> Arc<dyn Backend> {
-    if devx {
-        let made = if device.devx {
-            Devx::new(device).map_err(|error| error.to_string())
-        } else {
-            Err("the device or its kernel gives no right to it".into())
-        };
-        match made {
-            Ok(made) => return Arc::new(made),
-            Err(why) => {
-                tracing::info!(
-                    "{}: no DevX ({why}): objects are the kernel's, as with dv_flow_en=0",
-                    device.name()
-                );
-            }
-        }
-    }
-    Arc::new(Verbs::new(Arc::clone(device)))
 }
 
 /// The port was closed.

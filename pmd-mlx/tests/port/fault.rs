@@ -206,7 +206,12 @@ fn under_every_fault_frames_are_right_counted_and_buffers_come_home() {
 
 /// A model that the caller steps, and its port.
 fn modelled(model: &Model, arguments: Arguments) -> Result<Port, pollux_port::PortError> {
-    let netdev = Arc::new(ModelNetdev(Arc::clone(model.device()), Arc::clone(model.kernel())));
+    let netdev = Arc::new(ModelNetdev {
+        device: Arc::clone(model.device()),
+        kernel: Arc::clone(model.kernel()),
+        virtual_function: true,
+        _model: None,
+    });
     let spec =
         PortSpec { arguments, watch: false, ..PortSpec::new(model.open(), netdev, Memory::ordinary()) };
     Mlx5Port::open(spec).map(|driver| Port::new(PortId(0), model.name(), Box::new(driver)))

@@ -1,6 +1,5 @@
 //! Two model devices on one cable, each with its kernel's half, stepped at each doorbell store and by hand.
 
-use std::io;
 use std::sync::Arc;
 
 use pollux_eal::memory::Memory;
@@ -10,64 +9,13 @@ use pollux_mlx5_kernel::{DoorProfile, Kernel};
 use pollux_mlx5_model::wire::{Cable, Unpaused, Wire};
 use pollux_mlx5_model::{Device, DeviceConfig};
 use pollux_pmd_mlx::{Arguments, Mlx5Port, Netdev, PortSpec};
-use pollux_port::{Link, MacAddr, Port, PortId, Queues};
+use pollux_port::{Port, PortId, Queues};
 use pollux_uverbs::Channel;
 
-/// The interface that a model would have.
-#[derive(Debug)]
-pub(crate) struct ModelNetdev(pub(crate) Arc<Device>, pub(crate) Arc<Kernel>);
+pub(crate) use netdev::ModelNetdev;
 
-impl Netdev for ModelNetdev {
-    fn name(&self) -> String {
-        self.0.name().to_owned()
-    }
-
-    fn mac(&self) -> io::Result<MacAddr> {
-        Ok(self.0.mac().into())
-    }
-
-    fn set_mac(&self, mac: MacAddr) -> io::Result<()> {
-        self.0.set_mac(mac.0);
-        Ok(())
-    }
-
-    fn mtu(&self) -> io::Result<u32> {
-        Ok(self.0.mtu().into())
-    }
-
-    fn set_mtu(&self, mtu: u32) -> io::Result<()> {
-        let mtu = u16::try_from(mtu).ok().filter(|mtu| self.0.set_mtu(*mtu));
-        mtu.map(drop).ok_or_else(|| io::ErrorKind::InvalidInput.into())
-    }
-
-    fn link(&self) -> io::Result<Link> {
-        Ok(Link::fixed(self.0.link_is_up(), 100_000))
-    }
-
-    fn set_up(&self, up: bool) -> io::Result<()> {
-        self.0.set_link(up);
-        Ok(())
-    }
-
-    fn is_virtual_function(&self) -> bool {
-        // The model's port filters addresses as an embedded switch does.
-        true
-    }
-
-    fn set_promiscuous(&self, on: bool) -> io::Result<()> {
-        self.0.set_promiscuous(on);
-        Ok(())
-    }
-
-    fn set_all_multicast(&self, on: bool) -> io::Result<()> {
-        self.0.set_all_multicast(on);
-        Ok(())
-    }
-
-    fn out_of_buffer(&self) -> Option<u64> {
-        self.1.out_of_buffer().ok().map(u64::from)
-    }
-}
+#[path = "../support/netdev.rs"]
+mod netdev;
 
 /// How the driver's addresses differ from the process's, in pages.
 pub(crate) const SHIFT_PAGES: u64 = 0x1_2345;
@@ -96,7 +44,12 @@ impl Station {
     }
 
     pub(crate) fn netdev(&self) -> Arc<dyn Netdev> {
-        Arc::new(ModelNetdev(Arc::clone(&self.device), Arc::clone(&self.kernel)))
+        Arc::new(ModelNetdev {
+            device: Arc::clone(&self.device),
+            kernel: Arc::clone(&self.kernel),
+            virtual_function: true,
+            _model: None,
+        })
     }
 
     pub(crate) fn spec(&self, arguments: Arguments) -> PortSpec {

@@ -3,6 +3,7 @@
 mod data;
 mod fault;
 mod harness;
+mod interrupt;
 mod ledger;
 mod run;
 mod traffic;

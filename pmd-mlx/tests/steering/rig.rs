@@ -1,44 +1,25 @@
 //! A port on a stepped model whose wire ends in the test's hand.
 
-use std::io;
 use std::sync::Arc;
 
 use pollux_eal::memory::Memory;
 use pollux_mempool::{Burst, Mbuf, MbufPool};
 use pollux_mlx5_model::Model;
 use pollux_mlx5_model::wire::{Cable, Sent, Wire};
-use pollux_pmd_mlx::{Arguments, Mlx5Port, Netdev, PortSpec};
-use pollux_port::{Link, MacAddr, Port, PortConfig, PortId, Queues};
+use pollux_pmd_mlx::{Arguments, Mlx5Port, PortSpec};
+use pollux_port::{Port, PortConfig, PortId, Queues};
 
 use crate::packet::Packet;
+use netdev::ModelNetdev;
+
+#[path = "../support/netdev.rs"]
+mod netdev;
 
 /// Address of the port.
 pub(crate) const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
 /// Pages between the process's addresses and those that the device is told.
 const SHIFT_PAGES: u64 = 0x321;
-
-/// The interface that stands behind the model's port.
-#[derive(Debug)]
-struct Interface;
-
-impl Netdev for Interface {
-    fn name(&self) -> String {
-        "model".into()
-    }
-
-    fn mac(&self) -> io::Result<MacAddr> {
-        Ok(MacAddr(OWN))
-    }
-
-    fn mtu(&self) -> io::Result<u32> {
-        Ok(1500)
-    }
-
-    fn link(&self) -> io::Result<Link> {
-        Ok(Link::fixed(true, 100_000))
-    }
-}
 
 /// How the driver makes its objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,11 +50,17 @@ impl Rig {
         let (near, wire) = Cable::pair();
         let model = Model::builder("steering").mac(OWN).plugged(near).stepped().build().expect("a model");
         model.device().set_promiscuous(true);
+        let netdev = ModelNetdev {
+            device: Arc::clone(model.device()),
+            kernel: Arc::clone(model.kernel()),
+            virtual_function: false,
+            _model: None,
+        };
         let spec = PortSpec {
             arguments: Arguments { devx: way == Way::Devx, ..Arguments::default() },
             watch: false,
             address_shift_pages: SHIFT_PAGES,
-            ..PortSpec::new(model.open(), Arc::new(Interface), Memory::ordinary())
+            ..PortSpec::new(model.open(), Arc::new(netdev), Memory::ordinary())
         };
         let driver = Mlx5Port::open(spec).expect("the model opens");
         let mut port = Port::new(PortId(0), "mlx5_model0", Box::new(driver));

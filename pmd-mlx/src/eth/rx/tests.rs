@@ -3,12 +3,14 @@ use pollux_mempool::{Burst, MbufPool, RxFlags};
 use pollux_mlx5_abi::cqe::{Cqe64, MiniFormat};
 use pollux_port::RxDrop;
 use pollux_port::driver::{RxBurst, RxDescriptor};
-use proptest::prelude::*;
 use zerocopy::FromBytes;
 
 use super::fake::{DELTA, Device, Plan, Say, failed, pool, rig, try_rig};
 use super::*;
 use crate::eth::parking::{Nonsense, Trouble};
+
+mod random;
+mod strides;
 
 const WIDTHS: [SimdWidth; 4] =
     [SimdWidth::Scalar, SimdWidth::Bits128, SimdWidth::Bits256, SimdWidth::Bits512];
@@ -96,6 +98,16 @@ fn expected(bytes: &[u8], say: Say) -> Got {
         mark: if flags.contains(RxFlags::MARK) { say.tag - 1 } else { 0 },
         vlan: say.vlan.unwrap_or(0),
         time: Some(say.time),
+    }
+}
+
+fn striding(copy: usize) -> Plan {
+    Plan {
+        log: 2,
+        compressed: Some(MiniFormat::ChecksumStride),
+        // 12 buffers of 8 strides of 256 bytes.
+        striding: Some((12, 3, 8, copy)),
+        ..Plan::default()
     }
 }
 
@@ -287,99 +299,6 @@ fn frames_over_the_limit_are_dropped_and_counted() {
     }
 }
 
-fn striding(copy: usize) -> Plan {
-    Plan {
-        log: 2,
-        compressed: Some(MiniFormat::ChecksumStride),
-        // 12 buffers of 8 strides of 256 bytes.
-        striding: Some((12, 3, 8, copy)),
-        ..Plan::default()
-    }
-}
-
-#[test]
-fn striding_copies_the_short_and_lends_the_long() {
-    let pool = pool(256);
-    let (mut queue, mut device, _) = rig(&striding(128), &pool);
-    let mut held = Vec::new();
-    for round in 0..400 {
-        let bytes = [60, 128, 129, 300, 700, 1518][round % 6];
-        let whole = frame(round, bytes);
-        device.receive(&whole, say(round));
-        let mut burst = Burst::new();
-        assert_eq!(queue.rx_burst(&mut burst, 8).packets, 1, "{:?}", queue.control().health().trouble());
-        assert_eq!(got(&burst), [expected(&whole, say(round))]);
-        let lent = burst[0].room_bytes() != pool.data_room();
-        assert!(!lent || bytes > 128, "{bytes} bytes lent");
-        assert!(lent || bytes <= 128 || held.len() > 20, "{bytes} bytes copied in round {round}");
-        held.push((whole, burst));
-        if held.len() > 24 {
-            // What was kept is what it was, although buffers were used again meanwhile.
-            for (whole, burst) in held.drain(..12) {
-                assert_eq!(burst[0].data(), whole);
-            }
-        }
-    }
-    drop(queue);
-    for (whole, burst) in held.drain(..) {
-        assert_eq!(burst[0].data(), whole);
-    }
-    assert_eq!(pool.in_use(), 0);
-}
-
-#[test]
-fn an_application_that_keeps_all_gets_copies_and_the_device_goes_on() {
-    let pool = pool(512);
-    let (mut queue, mut device, counters) = rig(&striding(64), &pool);
-    let mut held = Vec::new();
-    for round in 0..200 {
-        device.receive(&frame(round, 1000), say(round));
-        let mut burst = Burst::new();
-        assert_eq!(queue.rx_burst(&mut burst, 8).packets, 1);
-        held.push(burst);
-        assert!(device.posted() >= 3, "entries stay posted");
-    }
-    let lent = held.iter().filter(|burst| burst[0].room_bytes() != pool.data_room()).count();
-    assert!((16..=24).contains(&lent), "{lent} packets in the 12 buffers");
-    for (round, burst) in held.iter().enumerate() {
-        assert_eq!(burst[0].data(), frame(round, 1000));
-    }
-    held.clear();
-    device.receive(&frame(1, 1000), say(1));
-    let mut burst = Burst::new();
-    queue.rx_burst(&mut burst, 8);
-    device.receive(&frame(2, 1000), say(1));
-    device.receive(&frame(3, 1000), say(1));
-    queue.rx_burst(&mut burst, 8);
-    assert!(burst.iter().any(|mbuf| mbuf.room_bytes() != pool.data_room()), "buffers came home");
-    assert_eq!(counters.dropped(RxDrop::NoMbuf), 0);
-    drop((burst, queue));
-    assert_eq!(pool.in_use(), 0);
-}
-
-#[test]
-fn striding_compressed() {
-    for format in
-        [MiniFormat::Checksum, MiniFormat::Hash, MiniFormat::ChecksumStride, MiniFormat::FlowTagStride]
-    {
-        let pool = pool(256);
-        let plan = Plan { compressed: Some(format), ..striding(128) };
-        let (mut queue, mut device, _) = rig(&plan, &pool);
-        for round in 0..100 {
-            if device.strides_left() < 7 {
-                device.fill();
-            }
-            let common = Say { tag: 3, hash: 4, ..say(round) };
-            let frames: Vec<_> = [60, 300, 200, 90, 256].map(|bytes| (frame(round, bytes), common)).into();
-            device.receive_compressed(&frames, format);
-            let want: Vec<_> = frames.iter().map(|(bytes, say)| expected(bytes, *say)).collect();
-            assert_eq!(receive_all(&mut queue), want, "{format:?}");
-        }
-        drop(queue);
-        assert_eq!(pool.in_use(), 0);
-    }
-}
-
 #[test]
 fn a_pool_that_runs_dry_is_counted_and_refilled_when_it_can() {
     let pool = pool(80);
@@ -554,145 +473,6 @@ fn counts_and_descriptors() {
     let mut burst = Burst::new();
     queue.rx_burst(&mut burst, 2);
     assert_eq!(queue.queue_count().ok(), Some(1));
-}
-
-/// What a device may do in a property test.
-#[derive(Clone, Debug)]
-enum Act {
-    Receive(usize, usize),
-    Session(usize, usize),
-    Poll(usize),
-}
-
-fn act() -> impl Strategy<Value = Act> {
-    prop_oneof![
-        3 => (0..1000_usize, 1..1400_usize).prop_map(|(seed, bytes)| Act::Receive(seed, bytes)),
-        1 => (0..1000_usize, 2..20_usize).prop_map(|(seed, count)| Act::Session(seed, count)),
-        2 => (0..40_usize).prop_map(Act::Poll),
-    ]
-}
-
-/// Runs a queue through acts; all packets that came out.
-fn run(plan: &Plan, pool: &MbufPool, acts: &[Act], start: u32) -> Vec<Got> {
-    let (mut queue, mut device, _) = rig(plan, pool);
-    let control = queue.control();
-    if start != 0 {
-        let mut halted = control.halt(std::time::Duration::ZERO).expect("nobody polls it");
-        assert_eq!(queue.rx_burst(&mut Burst::new(), 1), Moved::NONE);
-        halted.start_at(start);
-        halted.run();
-        device.start_at(start, start);
-    }
-    let mut all = Vec::new();
-    let poll = |queue: &mut RxQueue, all: &mut Vec<Got>, max| {
-        let mut burst = Burst::new();
-        queue.rx_burst(&mut burst, max);
-        all.extend(got(&burst));
-    };
-    for act in acts {
-        match act {
-            Act::Receive(seed, bytes) => {
-                if device.posted() < 2 || device.room() < 2 {
-                    poll(&mut queue, &mut all, 64);
-                }
-                device.receive(&frame(*seed, *bytes), say(*seed));
-            }
-            Act::Session(seed, count) => {
-                while device.posted() < *count as u32 || (device.room() as usize) < *count {
-                    let before = all.len();
-                    poll(&mut queue, &mut all, 64);
-                    assert!(all.len() > before, "{:?}", control.health().trouble());
-                }
-                let frames: Vec<_> = (0..*count).map(|at| (frame(seed + at, 60 + at), say(*seed))).collect();
-                device.receive_compressed(&frames, MiniFormat::Hash);
-            }
-            Act::Poll(max) => poll(&mut queue, &mut all, *max),
-        }
-    }
-    all.extend(receive_all(&mut queue));
-    all
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
-
-    /// Every way of receiving gives what the scalar one gives, wherever the indices start.
-    #[test]
-    fn all_ways_of_receiving_agree(acts in proptest::collection::vec(act(), 1..120), start in any::<u32>()) {
-        let pool = pool(1024);
-        let compressed = Some(MiniFormat::Hash);
-        let scalar = run(&Plan { compressed, ..Plan::default() }, &pool, &acts, 0);
-        for simd in WIDTHS {
-            let plan = Plan { compressed, simd, ..Plan::default() };
-            // The 24 bits of the completion queue's index wrap inside.
-            for start in [0, start, 0xff_ffe0, u32::MAX - 31] {
-                prop_assert_eq!(&run(&plan, &pool, &acts, start), &scalar);
-            }
-        }
-        let scatter = Plan { compressed, segments_log2: 1, ..Plan::default() };
-        prop_assert_eq!(&run(&scatter, &pool, &acts, start), &scalar);
-        prop_assert_eq!(pool.in_use(), 0);
-    }
-
-    /// Whatever a device writes: no panic, nothing out of bounds, all mbufs home.
-    #[test]
-    fn any_bytes_in_the_completion_ring(
-        entries in proptest::collection::vec((any::<[u8; 64]>(), 0..6_u8, any::<bool>()), 1..80),
-        kind in 0..4_usize,
-        max in 1..64_usize,
-    ) {
-        let pool = pool(512);
-        let compressed = Some(MiniFormat::FlowTagStride);
-        let plan = match kind {
-            0 => Plan { compressed, ..Plan::default() },
-            1 => Plan { compressed, segments_log2: 2, ..Plan::default() },
-            2 => Plan { compressed, simd: SimdWidth::detect(), ..Plan::default() },
-            _ => striding(100),
-        };
-        let (mut queue, mut device, _) = rig(&plan, &pool);
-        let control = queue.control();
-        for (bytes, mend, poll) in entries {
-            let mut entry = Cqe64::read_from_bytes(&bytes).expect("64 bytes");
-            let mut op = bytes[63] & 0xfe;
-            // Half right, so that it goes further than the first check.
-            if mend > 0 {
-                op = 0x20;
-                entry.wqe_counter.set(device.taken as u16);
-                entry.wqe_id.set(device.taken as u16);
-            }
-            if mend > 1 {
-                entry.byte_cnt.set(entry.byte_cnt.get() & 0x1ff);
-            }
-            if mend > 2 {
-                op |= if mend == 3 { 0xc } else { 0 };
-            }
-            if mend == 5 {
-                entry.byte_cnt.set(1 << 16 | entry.byte_cnt.get());
-                entry.wqe_counter.set(0);
-            }
-            device.complete_at(0, entry, op);
-            device.completed = device.completed.wrapping_add(1);
-            device.taken = device.taken.wrapping_add(1);
-            if poll {
-                let mut burst = Burst::new();
-                queue.rx_burst(&mut burst, max);
-                for mbuf in burst.iter() {
-                    prop_assert_eq!(mbuf.check(), Ok(()));
-                }
-            }
-            if let Some(mut parked) = control.take() {
-                parked.drain();
-                parked.reset();
-                parked.refill();
-                device.taken = 0;
-                let consumed = parked.cq().consumer();
-                device.completed = consumed;
-                parked.resume();
-            }
-        }
-        drop(queue);
-        prop_assert_eq!(pool.in_use(), 0);
-    }
 }
 
 #[test]

@@ -1,0 +1,156 @@
+//! Opening: from a channel and an interface to a port without queues.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pollux_eal::memory::Memory;
+use pollux_eal::topology::SocketId;
+use pollux_port::{PortError, PortInfo};
+use pollux_uverbs::Channel;
+
+use super::spread::{LEVELS, SpreadSpec};
+use super::{DEFAULT_KEY, Mlx5Port, plan};
+use crate::MlxError;
+use crate::context::{Device, Opening};
+use crate::devargs::Arguments;
+use crate::eth::devx::Devx;
+use crate::eth::filter::{Filter, Wanted};
+use crate::eth::flow::Rules;
+use crate::eth::recovery::{Watch, Watched};
+use crate::eth::rss::{self, Hashing};
+use crate::eth::stats::Counted;
+use crate::eth::verbs::{self, Verbs};
+use crate::mr::Registry;
+use crate::netdev::Netdev;
+use crate::object::Backend;
+
+/// Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/en_main.c`, `mlx5e_build_nic_netdev`, `watchdog_timeo`: 15 s.
+const TX_PATIENCE: Duration = Duration::from_secs(15);
+
+/// What a port is opened with.
+#[derive(Debug)]
+pub struct PortSpec {
+    /// The device.
+    pub channel: Arc<dyn Channel>,
+    /// The interface behind it.
+    pub netdev: Arc<dyn Netdev>,
+    /// The device's arguments.
+    pub arguments: Arguments,
+    /// Where rings come from.
+    pub memory: Memory,
+    /// NUMA node of the device.
+    pub socket: Option<SocketId>,
+    /// Watch the device on a thread of its own. Without, control calls look: [`Mlx5Port::look`], link, statistics.
+    pub watch: bool,
+    /// How long nothing may come back of what a send queue was given, before it is roused, and reset if that is in vain.
+    pub tx_patience: Duration,
+    /// The limit on locked memory, in bytes, where another than the process's holds.
+    pub memlock: Option<u64>,
+    /// Pages between the process's addresses and those that the device is told. 0 but in tests.
+    pub address_shift_pages: u64,
+}
+
+impl PortSpec {
+    /// A port over a channel, with default arguments.
+    #[must_use]
+    pub fn new(channel: Arc<dyn Channel>, netdev: Arc<dyn Netdev>, memory: Memory) -> Self {
+        let arguments = Arguments::default();
+        Self {
+            channel,
+            netdev,
+            arguments,
+            memory,
+            socket: None,
+            watch: true,
+            tx_patience: TX_PATIENCE,
+            memlock: None,
+            address_shift_pages: 0,
+        }
+    }
+}
+
+impl Mlx5Port {
+    /// Opens a port.
+    ///
+    /// # Errors
+    /// What the kernel says, a device that is none of this driver's, an interface that does not tell its address.
+    pub fn open(spec: PortSpec) -> Result<Self, PortError> {
+        let opening = Opening {
+            devx: spec.arguments.devx,
+            relaxed_ordering: spec.arguments.relaxed_ordering,
+            address_shift_pages: spec.address_shift_pages,
+            memlock: spec.memlock,
+            register_met: spec.arguments.register_met,
+            memory: spec.memory,
+            socket: spec.socket,
+        };
+        let open = |error: MlxError| PortError::device("open the device", error);
+        let device = Device::open(spec.channel, opening).map_err(open)?;
+        let backend = backend(&device, spec.arguments.devx);
+        let highest = verbs::priorities(&*backend).map_err(open)?;
+        let registry = Registry::new(Arc::clone(&device));
+        let pools = spec.arguments.register_pools.then(|| registry.follow_pools());
+        let name = spec.netdev.name();
+        let mac = spec
+            .netdev
+            .mac()
+            .map_err(|error| PortError::device(format!("read the address of {name}"), error))?;
+        let slots = Arc::default();
+        let watched = Watched::new(&device, &slots, spec.tx_patience);
+        let watch = if spec.watch {
+            let begun = Watch::begin(Arc::clone(&watched));
+            Some(begun.map_err(|error| PortError::device("watch the device", error))?)
+        } else {
+            None
+        };
+        let info = PortInfo { rss: Some(rss::INFO), ..plan::info(&device, &*spec.netdev) };
+        Ok(Self {
+            rules: Rules::default(),
+            filter: Filter::default(),
+            spread: None,
+            watch,
+            watched: Some(watched),
+            slots,
+            _pools: pools,
+            registry: Some(registry),
+            backend: Some(backend),
+            device: Some(device),
+            netdev: spec.netdev,
+            arguments: spec.arguments,
+            info,
+            counted: Counted::default(),
+            clock: None,
+            priority: highest + 1 - LEVELS,
+            wanted: Wanted { mac, ..Wanted::default() },
+            spread_spec: SpreadSpec { table: vec![0], key: DEFAULT_KEY, kinds: Vec::new() },
+            hashing: Hashing::default(),
+            strips: Vec::new(),
+            vlans: Vec::new(),
+            started: false,
+            queues_mtu: None,
+            rx_queues: 0,
+            tx_queues: 0,
+        })
+    }
+}
+
+/// The firmware's objects where they were asked for and may be had, else the kernel's.
+fn backend(device: &Arc<Device>, devx: bool) -> Arc<dyn Backend> {
+    if devx {
+        let made = if device.devx {
+            Devx::new(device).map_err(|error| error.to_string())
+        } else {
+            Err("the device or its kernel gives no right to it".into())
+        };
+        match made {
+            Ok(made) => return Arc::new(made),
+            Err(why) => {
+                tracing::info!(
+                    "{}: no DevX ({why}): objects are the kernel's, as with dv_flow_en=0",
+                    device.name()
+                );
+            }
+        }
+    }
+    Arc::new(Verbs::new(Arc::clone(device)))
+}
