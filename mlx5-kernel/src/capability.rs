@@ -3,7 +3,7 @@
 use pollux_mlx5_abi::caps::ethernet::{EthernetCaps, inline_mode};
 use pollux_mlx5_abi::caps::flow_table::{FlowTableNicCaps, FlowTableProperties};
 use pollux_mlx5_abi::caps::general::GeneralCaps;
-use pollux_mlx5_abi::caps::roce::{AtomicCaps, QosCaps, RoceCaps};
+use pollux_mlx5_abi::caps::roce::{AtomicCaps, DeviceMemoryCaps, QosCaps, RoceCaps};
 use pollux_mlx5_abi::caps::{self, QueryHcaCapIn, QueryHcaCapOut, SetHcaCapIn, kind};
 use pollux_mlx5_abi::command::opcode;
 use pollux_mlx5_abi::field::Field;
@@ -19,6 +19,7 @@ pub(crate) struct Caps {
     roce: Box<[u8; RoceCaps::BYTES]>,
     qos: Box<[u8; QosCaps::BYTES]>,
     atomic: Box<[u8; AtomicCaps::BYTES]>,
+    memory: Box<[u8; DeviceMemoryCaps::BYTES]>,
     receive: [u8; FlowTableProperties::BYTES],
     transmit: [u8; FlowTableProperties::BYTES],
 }
@@ -41,13 +42,18 @@ impl Caps {
         } else {
             Box::new(AtomicCaps::ZERO)
         };
+        let memory = if has(GeneralCaps::DEVICE_MEMORY) {
+            block(firmware, kind::DEV_MEM)?
+        } else {
+            Box::new(DeviceMemoryCaps::ZERO)
+        };
         let (mut receive, mut transmit) = (FlowTableProperties::ZERO, FlowTableProperties::ZERO);
         if has(GeneralCaps::NIC_FLOW_TABLE) {
             let steering: Box<[u8; FlowTableNicCaps::BYTES]> = block(firmware, kind::FLOW_TABLE)?;
             receive = FlowTableNicCaps::FLOW_TABLE_PROPERTIES_NIC_RECEIVE.get(&steering);
             transmit = FlowTableNicCaps::FLOW_TABLE_PROPERTIES_NIC_TRANSMIT.get(&steering);
         }
-        Ok(Self { general, ethernet, roce, qos, atomic, receive, transmit })
+        Ok(Self { general, ethernet, roce, qos, atomic, memory, receive, transmit })
     }
 
     pub(crate) fn general(&self, field: Field<{ GeneralCaps::BYTES }>) -> u32 {
@@ -81,6 +87,20 @@ impl Caps {
 
     pub(crate) fn atomic(&self, field: Field<{ AtomicCaps::BYTES }>) -> u32 {
         field.get(&self.atomic)
+    }
+
+    /// Whether it lends memory of its own.
+    pub(crate) fn has_device_memory(&self) -> bool {
+        DeviceMemoryCaps::MEMIC.is_set(&self.memory)
+    }
+
+    pub(crate) fn device_memory(&self, field: Field<{ DeviceMemoryCaps::BYTES }>) -> u32 {
+        field.get(&self.memory)
+    }
+
+    /// Where that begins on the device's bus.
+    pub(crate) fn device_memory_start(&self) -> u64 {
+        DeviceMemoryCaps::MEMIC_BAR_START_ADDR.get(&self.memory)
     }
 
     pub(crate) fn receive(&self) -> &[u8; FlowTableProperties::BYTES] {

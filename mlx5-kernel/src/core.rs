@@ -10,6 +10,7 @@ use pollux_uverbs::event::AsyncKind;
 use crate::capability::Caps;
 use crate::clock::Clock;
 use crate::device::DmaMemory;
+use crate::dm::DevicePages;
 use crate::event::Events;
 use crate::event::queue::EventQueue;
 use crate::firmware::{Failure, Firmware};
@@ -32,6 +33,7 @@ pub(crate) struct Core {
     /// The kernel's own network at the port, where there is one.
     pub(crate) neighbours: Option<Arc<Neighbours>>,
     pub(crate) xrc: XrcDomains,
+    pub(crate) device_pages: DevicePages,
     /// What queue pairs of XRC need beside their own parts; made with the first one.
     pub(crate) own: Mutex<Option<OwnObjects>>,
     pub(crate) events: Events,

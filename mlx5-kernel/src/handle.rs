@@ -9,6 +9,7 @@ use crate::counters::Counters;
 use crate::cq::Cq;
 use crate::devx::object::DevxObject;
 use crate::devx::umem::DevxUmem;
+use crate::dm::Dm;
 use crate::flow::Flow;
 use crate::matcher::Matcher;
 use crate::mr::Mr;
@@ -65,6 +66,7 @@ objects! {
     Qp: Qp, qp;
     Srq: Srq, srq;
     Ah: Ah;
+    Dm: Dm, dm;
     Mw: Mw;
     Xrcd: Xrcd, xrcd;
     Wq: Wq, wq;

@@ -11,6 +11,7 @@ use crate::capability::{self, Caps};
 use crate::clock::Clock;
 use crate::core::{Core, Life};
 use crate::device::{CommandQueue, DmaMemory};
+use crate::dm::DevicePages;
 use crate::error::KernelError;
 use crate::event::Events;
 use crate::event::queue::EventQueue;
@@ -127,6 +128,7 @@ impl Kernel {
             port: loaded.port,
             neighbours: loaded.neighbours,
             xrc: XrcDomains::default(),
+            device_pages: DevicePages::default(),
             own: Mutex::default(),
             events: Events::default(),
             steering,

@@ -28,7 +28,7 @@
 //! up its own context, for three seconds at most.
 //!
 //! RoCE is version 2 alone. Absent: queue pair 1 and connection management, dynamically connected queue pairs, tag matching,
-//! paging on demand, device memory, changed headers and pacing.
+//! paging on demand, changed headers and pacing.
 #![forbid(unsafe_code)]
 
 mod ah;
@@ -40,6 +40,7 @@ mod counters;
 mod cq;
 mod device;
 mod devx;
+mod dm;
 mod error;
 mod event;
 mod firmware;

@@ -263,7 +263,21 @@ const METHODS: &[Method] = &[
         [must(id::srq::destroy::HANDLE, Obj(K::Srq)), must(id::srq::destroy::RESP, Out(4)),]
     ),
     end!(id::ah::OBJECT, id::ah::destroy::METHOD, Ah, id::ah::destroy::HANDLE),
-    lacking!(id::mr::OBJECT, id::mr::dm_reg::METHOD),
+    method!(
+        id::mr::OBJECT,
+        id::mr::dm_reg::METHOD,
+        Session::reg_dm_mr,
+        [
+            must(id::mr::dm_reg::HANDLE, New),
+            must(id::mr::dm_reg::OFFSET, In(8)),
+            must(id::mr::dm_reg::LENGTH, In(8)),
+            must(id::mr::dm_reg::PD_HANDLE, Obj(K::Pd)),
+            must(id::mr::dm_reg::ACCESS_FLAGS, Number),
+            must(id::mr::dm_reg::DM_HANDLE, Obj(K::Dm)),
+            must(id::mr::dm_reg::RESP_LKEY, Out(4)),
+            must(id::mr::dm_reg::RESP_RKEY, Out(4)),
+        ]
+    ),
     end!(id::mr::OBJECT, id::mr::destroy::METHOD, Mr, id::mr::destroy::HANDLE),
     lacking!(id::mr::OBJECT, id::mr::advise::METHOD),
     method!(
@@ -358,8 +372,20 @@ const METHODS: &[Method] = &[
     ),
     lacking!(id::flow_action::OBJECT, m::flow_action::CREATE_MODIFY_HEADER),
     lacking!(id::flow_action::OBJECT, m::flow_action::CREATE_PACKET_REFORMAT),
-    lacking!(id::dm::OBJECT, id::dm::alloc::METHOD),
-    method!(id::dm::OBJECT, id::dm::free::METHOD, nothing, [must(id::dm::free::HANDLE, NoObject)]),
+    method!(
+        id::dm::OBJECT,
+        id::dm::alloc::METHOD,
+        Session::alloc_dm,
+        [
+            must(id::dm::alloc::HANDLE, New),
+            must(id::dm::alloc::LENGTH, In(8)),
+            must(id::dm::alloc::ALIGNMENT, In(4)),
+            must(x::alloc_dm::RESP_START_OFFSET, Out(8)),
+            must(x::alloc_dm::RESP_PAGE_INDEX, Out(2)),
+            may(x::alloc_dm::REQ_TYPE, Number),
+        ]
+    ),
+    end!(id::dm::OBJECT, id::dm::free::METHOD, Dm, id::dm::free::HANDLE),
     method!(
         id::counters::OBJECT,
         id::counters::create::METHOD,

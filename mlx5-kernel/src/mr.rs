@@ -32,7 +32,9 @@ pub(crate) struct Mr {
     index: Option<u32>,
     key: u32,
     pd: u32,
-    umem: Umem,
+    /// None where it is memory of the device.
+    umem: Option<Umem>,
+    bytes: u64,
     iova: u64,
     access: Access,
 }
@@ -175,8 +177,15 @@ impl Session {
         let rights = Umem::rights(wanted.access);
         let umem = Umem::pin(core.memory.as_ref(), wanted.start, wanted.length, rights)?;
         let (index, key) = create_key(&core, pdn, &umem, wanted.iova, wanted.access)?;
-        let mr =
-            Mr { index: Some(index), key, pd: wanted.pd, umem, iova: wanted.iova, access: wanted.access };
+        let mr = Mr {
+            index: Some(index),
+            key,
+            pd: wanted.pd,
+            bytes: umem.bytes,
+            umem: Some(umem),
+            iova: wanted.iova,
+            access: wanted.access,
+        };
         Ok((self.handles.add(Object::Mr(mr), &[wanted.pd]), key))
     }
 
@@ -200,13 +209,15 @@ impl Session {
         let (start, length, iova) = if translation {
             (request.start, request.length, request.hca_va)
         } else {
-            (mr.umem.address, mr.umem.bytes, mr.iova)
+            let umem = mr.umem.as_ref().ok_or(Errno::EINVAL)?;
+            (umem.address, umem.bytes, mr.iova)
         };
         let core = Arc::clone(&self.core);
         let pdn = self.handles.pd(pd)?.pdn;
         let umem = Umem::pin(core.memory.as_ref(), start, length, Umem::rights(access))?;
         let (index, key) = create_key(&core, pdn, &umem, iova, access)?;
-        let fresh = Mr { index: Some(index), key, pd, umem, iova, access };
+        let bytes = umem.bytes;
+        let fresh = Mr { index: Some(index), key, pd, umem: Some(umem), bytes, iova, access };
         let Object::Mr(mr) = self.handles.get_mut(request.mr_handle)? else { return Err(Errno::EINVAL) };
         if let Err(errno) = mr.end(&core) {
             let _ = destroy_key(&core, index);
@@ -218,11 +229,57 @@ impl Session {
         Ok(())
     }
 
+    /// `MR/DM_MR_REG`: memory of the device, in which addresses count from 0.
+    pub(crate) fn reg_dm_mr(&mut self, call: &mut Call<'_>) -> Result<(), Errno> {
+        use id::mr::dm_reg as a;
+        let access = u32::try_from(call.number(a::ACCESS_FLAGS)?).map_err(|_| Errno::EINVAL)?;
+        let access = Access::from_bits_retain(access);
+        let allowed = Access::LOCAL_WRITE
+            | Access::REMOTE_READ
+            | Access::REMOTE_WRITE
+            | Access::REMOTE_ATOMIC
+            | Access::ZERO_BASED;
+        check_access(access)?;
+        if !access.contains(Access::ZERO_BASED) || !(access - allowed).is_empty() {
+            return Err(Errno::EINVAL);
+        }
+        let (pd, dm) = (call.handle(a::PD_HANDLE)?, call.handle(a::DM_HANDLE)?);
+        let (offset, bytes) = (call.number(a::OFFSET)?, call.number(a::LENGTH)?);
+        let memory = self.handles.dm(dm)?;
+        if offset.checked_add(bytes).is_none_or(|end| end > memory.bytes) {
+            return Err(Errno::EINVAL);
+        }
+        let core = Arc::clone(&self.core);
+        let mut input: [u8; CreateMkeyIn::BYTES] = begin(opcode::CREATE_MKEY, 0, 0);
+        let context = CreateMkeyIn::MEMORY_KEY_MKEY_ENTRY.of_mut(&mut input);
+        for (field, on) in [
+            (MkeyContext::A, access.contains(Access::REMOTE_ATOMIC)),
+            (MkeyContext::RW, access.contains(Access::REMOTE_WRITE)),
+            (MkeyContext::RR, access.contains(Access::REMOTE_READ)),
+            (MkeyContext::LW, access.contains(Access::LOCAL_WRITE)),
+            (MkeyContext::LR, true),
+        ] {
+            field.set(context, on.into());
+        }
+        MkeyContext::ACCESS_MODE_1_0.set(context, access_mode::MEMIC & 3);
+        MkeyContext::ACCESS_MODE_4_2.set(context, access_mode::MEMIC >> 2);
+        MkeyContext::QPN.set(context, 0xff_ffff);
+        MkeyContext::PD.set(context, self.handles.pd(pd)?.pdn);
+        MkeyContext::START_ADDR.set(context, memory.address + offset);
+        MkeyContext::LEN.set(context, bytes);
+        let (index, key) = make_key(&core, &mut input, &[])?;
+        let mr = Mr { index: Some(index), key, pd, umem: None, bytes, iova: 0, access };
+        let handle = self.handles.add(Object::Mr(mr), &[pd, dm]);
+        call.create(a::HANDLE, handle)?;
+        call.reply(a::RESP_LKEY, &key)?;
+        call.reply(a::RESP_RKEY, &key)
+    }
+
     /// `MR/QUERY_MR`.
     pub(crate) fn query_mr(&mut self, call: &mut Call<'_>) -> Result<(), Errno> {
         use id::mr::query as a;
         let mr = self.handles.mr(call.handle(a::HANDLE)?)?;
-        let (key, length, iova) = (mr.key, mr.umem.bytes, mr.iova);
+        let (key, length, iova) = (mr.key, mr.bytes, mr.iova);
         call.reply(a::RESP_LKEY, &key)?;
         call.reply(a::RESP_RKEY, &key)?;
         call.reply(a::RESP_LENGTH, &length)?;

@@ -5,7 +5,7 @@ use std::mem::{offset_of, size_of_val};
 
 use pollux_mlx5_abi::caps::ethernet::EthernetCaps;
 use pollux_mlx5_abi::caps::general::GeneralCaps;
-use pollux_mlx5_abi::caps::roce::{AtomicCaps, QosCaps, atomic};
+use pollux_mlx5_abi::caps::roce::{AtomicCaps, DeviceMemoryCaps, QosCaps, atomic};
 use pollux_mlx5_abi::kernel::completion_queue::mini_format;
 use pollux_mlx5_abi::kernel::device::{DeviceAnswer, device_flag, multi_packet, parsing, tunnel};
 use pollux_mlx5_abi::kernel::queue_pair::{hash_field as f, hash_function};
@@ -65,6 +65,7 @@ impl Session {
             },
             max_wq_type_rq: caps.count(GeneralCaps::LOG_MAX_RQ),
             raw_packet_caps: raw_packet_caps(caps).bits(),
+            max_dm_size: caps.device_memory(DeviceMemoryCaps::MAX_MEMIC_SIZE).into(),
             cq_moderation_caps: if caps.has(GeneralCaps::CQ_MODERATION) {
                 CqModerationCaps {
                     max_cq_moderation_count: u16::MAX,
@@ -145,6 +146,7 @@ impl Session {
             id::srq::OBJECT => K::Srq,
             id::ah::OBJECT => K::Ah,
             id::mw::OBJECT => K::Mw,
+            id::dm::OBJECT => K::Dm,
             id::xrcd::OBJECT => K::Xrcd,
             id::wq::OBJECT => K::Wq,
             id::rwq_ind_table::OBJECT => K::RwqTable,

@@ -191,6 +191,7 @@ fn end(core: &Core, uid: u16, object: &mut Object) -> Result<(), Errno> {
         Object::Qp(qp) => qp.end(core),
         Object::Srq(srq) => srq.end(core),
         Object::Mw(mw) => mw.end(core),
+        Object::Dm(dm) => dm.end(core),
         Object::Xrcd(xrcd) => xrcd.end(core),
         Object::Wq(wq) => wq.end(core),
         Object::RwqTable(table) => table.end(core),

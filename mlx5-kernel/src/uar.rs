@@ -159,12 +159,27 @@ impl StaticRegisters {
 pub(crate) struct Maps(BTreeMap<u32, Mapped>);
 
 #[derive(Clone, Copy, Debug)]
-struct Mapped {
-    uar: u32,
-    write_combining: bool,
+enum Mapped {
+    Uar {
+        uar: u32,
+        write_combining: bool,
+    },
+    /// Memory of the device, by its address on the bus.
+    Memory {
+        address: u64,
+        bytes: u64,
+    },
 }
 
 impl Maps {
+    /// Adds memory of the device; the answer is the offset.
+    pub(crate) fn add_memory(&mut self, address: u64, bytes: u64) -> Option<u32> {
+        let first = mmap::DEVICE_MEM << 16;
+        let offset = (first..=first + 0xffff).find(|offset| !self.0.contains_key(offset))?;
+        self.0.insert(offset, Mapped::Memory { address, bytes });
+        Some(offset)
+    }
+
     fn add(&mut self, mapped: Mapped) -> Option<u32> {
         let offset = (FIRST_OFFSET..=LAST_OFFSET).find(|offset| !self.0.contains_key(offset))?;
         self.0.insert(offset, mapped);
@@ -206,7 +221,7 @@ impl Session {
         let uid = self.uid();
         let maps = &mut self.granted_mut()?.maps;
         let uar = alloc(&core, uid)?;
-        let Some(offset) = maps.add(Mapped { uar, write_combining }) else {
+        let Some(offset) = maps.add(Mapped::Uar { uar, write_combining }) else {
             free_uar(&core, uid, uar);
             return Err(Errno::ENOMEM);
         };
@@ -217,10 +232,15 @@ impl Session {
         call.reply(uar_alloc::PAGE_ID, &uar)
     }
 
-    /// Takes the offset of a page that went back to the firmware.
+    /// Takes the offset of what went back to the firmware.
     pub(crate) fn unmap_of(&mut self, object: &Object) {
-        if let (Object::Uar(uar), Some(granted)) = (object, &mut self.granted) {
-            granted.maps.0.remove(&uar.offset);
+        let offset = match object {
+            Object::Uar(uar) => uar.offset,
+            Object::Dm(memory) => memory.offset,
+            _ => return,
+        };
+        if let Some(granted) = &mut self.granted {
+            granted.maps.0.remove(&offset);
         }
     }
 
@@ -268,11 +288,18 @@ impl Session {
             mmap::CLOCK_INFO => core.clock.as_ref().map(|clock| clock.info()).ok_or(Errno::EOPNOTSUPP),
             _ => {
                 let mapped = granted.maps.0.get(&(command << 16 | u32::from(index)));
-                let mapped = *mapped.ok_or(Errno::EINVAL)?;
-                if !one_page {
-                    return Err(Errno::EINVAL);
+                match *mapped.ok_or(Errno::EINVAL)? {
+                    Mapped::Uar { uar, write_combining } if one_page => {
+                        core.firmware.queue.uar(uar, write_combining).ok_or(Errno::EINVAL)
+                    }
+                    Mapped::Memory { address, bytes: size }
+                        if bytes as u64 == size.next_multiple_of(PAGE) =>
+                    {
+                        let page = core.firmware.queue.device_memory(address & !(PAGE - 1), bytes);
+                        page.ok_or(Errno::EINVAL)
+                    }
+                    _ => Err(Errno::EINVAL),
                 }
-                core.firmware.queue.uar(mapped.uar, mapped.write_combining).ok_or(Errno::EINVAL)
             }
         }
     }

@@ -40,6 +40,7 @@ const PAIRS: &[(u16, u16)] = &[
     (op::CREATE_XRC_SRQ, op::DESTROY_XRC_SRQ),
     (op::ALLOC_XRCD, op::DEALLOC_XRCD),
     (op::ATTACH_TO_MCG, op::DETACH_FROM_MCG),
+    (op::ALLOC_MEMIC, op::DEALLOC_MEMIC),
     (op::CREATE_RQ, op::DESTROY_RQ),
     (op::CREATE_SQ, op::DESTROY_SQ),
     (op::CREATE_TIR, op::DESTROY_TIR),
@@ -128,6 +129,10 @@ impl CommandQueue for Watch {
 
     fn uar(&self, number: u32, write_combining: bool) -> Option<Page> {
         self.device.uar(number, write_combining)
+    }
+
+    fn device_memory(&self, address: u64, bytes: usize) -> Option<Page> {
+        self.device.device_memory(address, bytes)
     }
 
     fn clock(&self) -> Option<Page> {

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use pollux_mlx5_abi::command::opcode as op;
 use pollux_mlx5_abi::command::qp::context::{AddressPath, QpContext, optional, receive, service};
 use pollux_mlx5_abi::command::qp::{CreateQpIn, TransitionIn};
+use pollux_mlx5_abi::kernel::mmap;
 use pollux_mlx5_abi::kernel::queue_pair::{CreateAhAnswer, qp_flag};
 use pollux_mlx5_kernel::DoorProfile;
 use pollux_uverbs::abi::flags::{Access, GidType, QpFlags, QpMask as M, QpState as S, QpType};
@@ -16,7 +17,7 @@ use pollux_uverbs::mw::MwType;
 use pollux_uverbs::qp::{Qp, QpHome, QpRequest};
 use pollux_uverbs::srq::SrqKind;
 use pollux_uverbs::xrcd::XrcdRequest;
-use pollux_uverbs::{Driver, Errno, UverbsError};
+use pollux_uverbs::{Driver, Errno, Protection, UverbsError};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::bench::{Bench, Opened, errno};
@@ -434,5 +435,53 @@ fn old_kernels_make_them_by_command() {
     let (srq, _ring, _record) = opened.must(opened.srq(SrqKind::Basic));
     assert_eq!(srq.max_wr, 15);
     drop(opened);
+    bench.close();
+}
+
+#[test]
+fn memory_of_the_device_is_lent_mapped_and_registered() {
+    use pollux_mlx5_abi::kernel::attribute::alloc_dm as a;
+    let bench = Bench::new(DoorProfile::default());
+    let opened = bench.open();
+    let context = &opened.context;
+    let alloc = |bytes: u64, log_align: u32| {
+        let made = context.alloc_dm(bytes, log_align, |call| {
+            call.answer(a::RESP_START_OFFSET, 8).answer(a::RESP_PAGE_INDEX, 2);
+        })?;
+        let start: u64 = made.1.get(a::RESP_START_OFFSET)?;
+        let index: u16 = made.1.get(a::RESP_PAGE_INDEX)?;
+        Ok::<_, UverbsError>((made.0, start, index))
+    };
+    let most = opened.must(context.query_device(Driver::none())).max_dm_size;
+    if most == 0 {
+        // A card without such memory says so.
+        assert_eq!(errno(alloc(64, 6)), Errno::EOPNOTSUPP);
+        return;
+    }
+    assert_eq!(errno(alloc(0, 6)), Errno::EINVAL);
+    assert_eq!(errno(alloc(64, 60)), Errno::EINVAL);
+    assert_eq!(errno(alloc(most + 1, 6)), Errno::ENOMEM);
+    let (first, _, one) = opened.must(alloc(100, 6));
+    let (second, start, two) = opened.must(alloc(5000, 6));
+    assert_ne!(one, two, "each is mapped by itself");
+    let offset = mmap::offset(mmap::DEVICE_MEM, two, 4096);
+    let page = opened.must(context.map(offset, 8192, Protection::Write));
+    assert_eq!((page.bytes(), start), (8192, 0));
+    assert_eq!(errno(context.map(offset, 4096, Protection::Write)), Errno::EINVAL);
+    let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+    let mr = opened.must(context.reg_dm_mr(opened.pd, second, 64, 4936, rights));
+    assert_eq!(mr.lkey, mr.rkey);
+    assert_eq!(errno(context.reg_dm_mr(opened.pd, second, 64, 4937, rights)), Errno::EINVAL);
+    assert_eq!(errno(context.reg_dm_mr(opened.pd, second, 0, 64, Access::MW_BIND)), Errno::EINVAL);
+    assert_eq!(errno(context.free_dm(second)), Errno::EBUSY);
+    opened.must(context.dereg_mr(mr.handle));
+    opened.must(context.free_dm(second));
+    assert_eq!(errno(context.map(offset, 8192, Protection::Write)), Errno::EINVAL);
+    // Its pages are free again, all of them but the one of the first.
+    let (third, _, _) = opened.must(alloc(most - 4096, 6));
+    assert_eq!(errno(alloc(64, 6)), Errno::ENOMEM);
+    opened.must(context.free_dm(third));
+    opened.must(context.free_dm(first));
+    drop((page, opened));
     bench.close();
 }

@@ -1,0 +1,479 @@
+//! The provider for rxe on a real kernel with such a device: both ends on one device, which sends to itself.
+
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use pollux_verbs::{
+    Access, Ah, Buffers, Connection, Context, Cq, CqOptions, Mr, MwType, Options, Path as To, Pd, Provider,
+    Qp, QpKind, QpOptions, Srq, SrqOptions, Wc, WcOpcode, WcStatus,
+};
+
+/// The first device of rxe.
+fn rxe() -> Option<Context> {
+    let found = pollux_verbs::devices(Path::new("/")).unwrap_or_default().into_iter().find_map(|device| {
+        let context = Context::open_device(&device, Options::default()).ok()?;
+        (context.provider() == Provider::Rxe).then_some(context)
+    });
+    if found.is_none() {
+        let required = std::env::var("POLLUX_REQUIRE").unwrap_or_default();
+        assert!(!required.split(',').any(|word| word.trim() == "rxe"), "there is no device of rdma_rxe");
+        println!("skipped: needs a device of rdma_rxe (POLLUX_REQUIRE=rxe makes this a failure)");
+    }
+    found
+}
+
+/// Index and value of a GID of IPv4.
+fn gid(context: &Context) -> (u8, [u8; 16]) {
+    let all = context.gids().expect("GIDs");
+    let v4 = all.iter().find(|gid| gid.gid[..12] == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]);
+    let found = v4.or(all.first()).expect("a GID");
+    (found.index as u8, found.gid)
+}
+
+/// What a completion told.
+#[derive(Debug, PartialEq)]
+struct Done {
+    id: u64,
+    status: WcStatus,
+    opcode: WcOpcode,
+    bytes: u32,
+    imm: Option<u32>,
+    data: Vec<u8>,
+}
+
+fn wait(cq: &mut Cq, count: usize) -> Vec<Done> {
+    let end = Instant::now() + Duration::from_secs(10);
+    let mut done = Vec::new();
+    while done.len() < count {
+        assert!(Instant::now() < end, "only {done:?} in ten seconds");
+        cq.poll(count - done.len(), |wc: &mut Wc<'_, '_>| {
+            let (id, status, opcode, bytes, imm) = (wc.id(), wc.status(), wc.opcode(), wc.bytes(), wc.imm());
+            let data = std::iter::from_fn(|| wc.take_buf()).flat_map(|buf| buf.to_vec()).collect();
+            done.push(Done { id, status, opcode, bytes, imm, data });
+        });
+    }
+    done
+}
+
+struct Ends {
+    one: Qp,
+    two: Qp,
+    cq: Cq,
+    buffers: Buffers,
+    pd: Pd,
+}
+
+fn connected(context: &Context, kind: QpKind) -> Ends {
+    let pd = Pd::new(context).expect("a domain");
+    let buffers = Buffers::new(&pd, 32, 4096).expect("buffers");
+    let cq = Cq::new(context, CqOptions::new(64)).expect("a completion queue");
+    let options = QpOptions::new(kind).depth(16, 16).inline(64).pieces(2, 2);
+    let rights = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+    let rights = if kind == QpKind::Rc { rights } else { Access::REMOTE_WRITE };
+    let make = || {
+        let mut qp = Qp::new(&pd, &cq, &cq, &options).expect("a queue pair");
+        qp.init(1, rights).expect("INIT");
+        qp
+    };
+    let (mut one, mut two) = (make(), make());
+    let (index, own) = gid(context);
+    let path = To { hop_limit: 1, ..To::new(own, index) };
+    one.connect(&Connection::new(path, two.qpn())).expect("connected");
+    two.connect(&Connection::new(path, one.qpn())).expect("connected");
+    Ends { one, two, cq, buffers, pd }
+}
+
+#[test]
+fn messages_go_over_connections() {
+    let Some(context) = rxe() else { return };
+    for kind in [QpKind::Rc, QpKind::Uc] {
+        let Ends { mut one, mut two, mut cq, buffers, .. } = connected(&context, kind);
+        let mut receives = two.receives().expect("a ring of its own");
+        for id in 0..3 {
+            receives.piece(id, buffers.take().expect("a buffer"));
+        }
+        assert_eq!(receives.ring(), Ok(3));
+        let mut batch = one.batch();
+        batch.send(10).inline(b"small").signalled();
+        batch.send(11).piece(buffers.filled(&[7; 4000]).expect("a buffer")).imm(0x1234_5678).signalled();
+        let parts = [buffers.filled(b"two ").expect("a buffer"), buffers.filled(b"parts").expect("a buffer")];
+        let mut open = batch.send(12).signalled();
+        for part in parts {
+            open = open.piece(part);
+        }
+        assert_eq!(batch.ring(), Ok(3));
+        let done = wait(&mut cq, 6);
+        let of = |id| done.iter().find(|done| done.id == id).expect("completed");
+        for id in 10..13 {
+            assert_eq!((of(id).status, of(id).opcode), (WcStatus::SUCCESS, WcOpcode::SEND), "{done:?}");
+        }
+        assert_eq!(of(0).data, b"small");
+        assert_eq!((of(1).imm, of(1).data.len(), of(1).opcode), (Some(0x1234_5678), 4000, WcOpcode::RECV));
+        assert_eq!(of(2).data, b"two parts");
+        assert_eq!(buffers.available(), buffers.count(), "all came home");
+    }
+}
+
+#[test]
+fn memory_is_written_read_and_swapped() {
+    let Some(context) = rxe() else { return };
+    let Ends { mut one, two, mut cq, buffers, pd } = connected(&context, QpKind::Rc);
+    let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+    let far = Mr::allocate(&pd, 8192, rights).expect("a region");
+    far.store64(8, 40);
+    let mut batch = one.batch();
+    batch.write(1, far.address() + 100, far.rkey()).piece(buffers.filled(&[9; 3000]).expect("a buffer"));
+    let mut room = buffers.take().expect("a buffer");
+    assert!(room.set_len(3000));
+    batch.read(2, far.address() + 100, far.rkey()).piece(room).signalled();
+    let word = |value: u64| buffers.filled(&value.to_ne_bytes()).expect("a buffer");
+    batch.fetch_add(3, far.address() + 8, far.rkey(), 2).piece(word(0)).signalled();
+    batch.compare_swap(4, far.address() + 8, far.rkey(), 42, 77).piece(word(0)).signalled();
+    assert_eq!(batch.ring(), Ok(4));
+    let done = wait(&mut cq, 3);
+    assert!(done.iter().all(|done| done.status == WcStatus::SUCCESS), "{done:?}");
+    assert_eq!((done[0].id, done[0].opcode), (2, WcOpcode::RDMA_READ));
+    // The written buffer came home with the read, whose data are behind it.
+    assert_eq!(done[0].data[3000..], [9; 3000]);
+    assert_eq!((done[1].opcode, &done[1].data[..]), (WcOpcode::FETCH_ADD, &40_u64.to_ne_bytes()[..]));
+    assert_eq!((done[2].opcode, &done[2].data[..]), (WcOpcode::COMP_SWAP, &42_u64.to_ne_bytes()[..]));
+    assert_eq!(far.load64(8), 77);
+    let mut seen = [0; 3000];
+    far.read(100, &mut seen);
+    assert_eq!(seen, [9; 3000]);
+    // What is not allowed is an error at this end, and what is behind it is flushed.
+    let mut batch = one.batch();
+    batch
+        .write(5, far.address() + 8000, far.rkey())
+        .piece(buffers.filled(&[1; 1000]).expect("a buffer"))
+        .signalled();
+    batch.send(6).inline(b"x").signalled();
+    assert_eq!(batch.ring(), Ok(2));
+    let done = wait(&mut cq, 2);
+    assert_eq!((done[0].id, done[0].status), (5, WcStatus::REM_ACCESS_ERR));
+    assert_eq!((done[1].id, done[1].status), (6, WcStatus::WR_FLUSH_ERR));
+    drop((one, two));
+    assert_eq!(buffers.available(), buffers.count());
+}
+
+#[test]
+fn a_window_opens_a_part_of_a_region() {
+    let Some(context) = rxe() else { return };
+    let Ends { mut one, mut two, mut cq, buffers, pd } = connected(&context, QpKind::Rc);
+    let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::MW_BIND;
+    let far = Mr::allocate(&pd, 4096, rights).expect("a region");
+    let mut window = pollux_verbs::Mw::new(&pd, MwType::Type2).expect("a window");
+    let mut batch = two.batch();
+    batch.bind(1, &mut window, &far, 0..64, Access::REMOTE_WRITE).signalled();
+    assert_eq!(batch.ring(), Ok(1));
+    let done = wait(&mut cq, 1);
+    assert_eq!((done[0].status, done[0].opcode), (WcStatus::SUCCESS, WcOpcode::BIND_MW));
+    let mut batch = one.batch();
+    batch
+        .write(2, far.address(), window.rkey())
+        .piece(buffers.filled(b"by the window").expect("a buffer"))
+        .signalled();
+    assert_eq!(batch.ring(), Ok(1));
+    assert_eq!(wait(&mut cq, 1)[0].status, WcStatus::SUCCESS);
+    let mut seen = [0; 13];
+    far.read(0, &mut seen);
+    assert_eq!(&seen, b"by the window");
+}
+
+#[test]
+fn datagrams_are_told_from_whom() {
+    let Some(context) = rxe() else { return };
+    let pd = Pd::new(&context).expect("a domain");
+    let buffers = Buffers::new(&pd, 8, 4096).expect("buffers");
+    let mut cq = Cq::new(&context, CqOptions::new(16)).expect("a completion queue");
+    let make = || {
+        let mut qp = Qp::new(&pd, &cq, &cq, &QpOptions::new(QpKind::Ud).depth(8, 8)).expect("a queue pair");
+        qp.ready_datagram(1, 0x1111_1111, 0).expect("RTS");
+        qp
+    };
+    let (mut one, mut two) = (make(), make());
+    let (index, own) = gid(&context);
+    let ah = Ah::new(&pd, &To { hop_limit: 1, ..To::new(own, index) }).expect("an address");
+    let mut receives = two.receives().expect("a ring of its own");
+    receives.piece(1, buffers.take().expect("a buffer"));
+    receives.ring().expect("posted");
+    let mut batch = one.batch();
+    batch
+        .send(2)
+        .to(&ah, two.qpn(), 0x1111_1111)
+        .piece(buffers.filled(b"datagram").expect("a buffer"))
+        .signalled();
+    assert_eq!(batch.ring(), Ok(1));
+    let (mut source, mut back) = (0, None);
+    let end = Instant::now() + Duration::from_secs(10);
+    let mut count = 0;
+    while count < 2 {
+        assert!(Instant::now() < end, "{count} completions in ten seconds");
+        count += cq.poll(2, |wc| {
+            assert!(wc.is_ok(), "{wc:?}");
+            if wc.is_receive() {
+                source = wc.source_qpn();
+                let buf = wc.take_buf().expect("its buffer");
+                assert_eq!(&buf[40..], b"datagram");
+                back = To::back(wc, &buf, index);
+            }
+        });
+    }
+    assert_eq!(source, one.qpn());
+    assert_eq!(back.expect("a header").gid, own);
+}
+
+#[test]
+fn a_shared_queue_feeds_several() {
+    let Some(context) = rxe() else { return };
+    let pd = Pd::new(&context).expect("a domain");
+    let buffers = Buffers::new(&pd, 16, 256).expect("buffers");
+    let mut cq = Cq::new(&context, CqOptions::new(32)).expect("a completion queue");
+    let mut srq = Srq::new(&pd, &SrqOptions::new(8)).expect("a shared queue");
+    let (index, own) = gid(&context);
+    let path = To { hop_limit: 1, ..To::new(own, index) };
+    let mut pairs = Vec::new();
+    for _ in 0..2 {
+        let options = QpOptions::new(QpKind::Rc).depth(4, 4).inline(32);
+        let mut one = Qp::new(&pd, &cq, &cq, &options).expect("a queue pair");
+        let mut two = Qp::with_srq(&pd, &cq, &cq, &srq, &options).expect("a queue pair");
+        one.init(1, Access::empty()).expect("INIT");
+        two.init(1, Access::empty()).expect("INIT");
+        one.connect(&Connection::new(path, two.qpn())).expect("connected");
+        two.connect(&Connection::new(path, one.qpn())).expect("connected");
+        pairs.push((one, two));
+    }
+    let mut receives = srq.receives();
+    for id in 0..4 {
+        receives.piece(id, buffers.take().expect("a buffer"));
+    }
+    assert_eq!(receives.ring(), Ok(4));
+    for (one, _) in &mut pairs {
+        let mut batch = one.batch();
+        batch.send(10).inline(b"shared").signalled();
+        batch.send(11).inline(b"twice").signalled();
+        assert_eq!(batch.ring(), Ok(2));
+    }
+    let done = wait(&mut cq, 8);
+    let received: Vec<&[u8]> = done.iter().filter(|done| done.id < 4).map(|done| &done.data[..]).collect();
+    assert_eq!(received.iter().filter(|data| **data == b"shared").count(), 2, "{done:?}");
+    assert_eq!(received.iter().filter(|data| **data == b"twice").count(), 2, "{done:?}");
+}
+
+#[test]
+fn what_was_posted_comes_home_with_the_queue() {
+    let Some(context) = rxe() else { return };
+    let Ends { one, mut two, mut cq, buffers, .. } = connected(&context, QpKind::Rc);
+    let mut receives = two.receives().expect("a ring of its own");
+    for id in 0..5 {
+        receives.piece(id, buffers.take().expect("a buffer"));
+    }
+    assert_eq!(receives.ring(), Ok(5));
+    let mut refused = two.receives().expect("a ring of its own");
+    for id in 0..64 {
+        let Some(buf) = buffers.take() else { break };
+        refused.piece(id, buf);
+    }
+    refused.ring().expect_err("more than fit");
+    assert_eq!(buffers.available(), buffers.count() - 5);
+    drop((one, two));
+    assert_eq!(buffers.available(), buffers.count());
+    assert_eq!(cq.poll(8, |_| {}), 0);
+}
+
+/// What the ends of rdma-core's pingpongs tell each other over TCP. Source: rdma-core
+/// `libibverbs/examples/rc_pingpong.c`, `pp_client_exch_dest`, `pp_server_exch_dest`.
+mod exchange {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    /// An end: queue pair, first packet number, GID.
+    pub(super) type End = (u32, u32, [u8; 16]);
+
+    /// A message: four fields and a zero.
+    const BYTES: usize = 4 + 1 + 6 + 1 + 6 + 1 + 32 + 1;
+
+    pub(super) fn tell(stream: &mut TcpStream, (qpn, psn, gid): End) {
+        let gid: String = gid.iter().map(|byte| format!("{byte:02x}")).collect();
+        let message = format!("{:04x}:{qpn:06x}:{psn:06x}:{gid}\0", 0);
+        stream.write_all(message.as_bytes()).expect("told");
+    }
+
+    pub(super) fn hear(stream: &mut TcpStream) -> End {
+        let mut message = [0; BYTES];
+        stream.read_exact(&mut message).expect("the peer's end");
+        let text = std::str::from_utf8(&message[..BYTES - 1]).expect("text");
+        let mut fields = text.split(':').skip(1);
+        let mut number = || u32::from_str_radix(fields.next().expect("a field"), 16).expect("a number");
+        let (qpn, psn) = (number(), number());
+        let text = fields.next().expect("a GID");
+        let gid = std::array::from_fn(|byte| {
+            u8::from_str_radix(&text[2 * byte..2 * byte + 2], 16).expect("a byte")
+        });
+        (qpn, psn, gid)
+    }
+}
+
+/// Our end of a pingpong: the program's name, whether it listens, and where both meet.
+struct Game {
+    kind: QpKind,
+    program: &'static str,
+    listens: bool,
+    port: u16,
+}
+
+const ROUNDS: usize = 200;
+const BYTES: usize = 1024;
+const PSN: u32 = 0x12_3456;
+const QKEY: u32 = 0x1111_1111;
+
+impl Game {
+    /// Plays against rdma-core's program.
+    fn play(&self, context: &Context) {
+        let (index, own) = gid(context);
+        let mut command = Command::new(self.program);
+        command.args(["-d", &device_name(), "-g", &index.to_string(), "-n", &ROUNDS.to_string()]);
+        command.args(["-s", &BYTES.to_string(), "-p", &self.port.to_string()]);
+        let pd = Pd::new(context).expect("a domain");
+        let buffers = Buffers::new(&pd, 128, BYTES + 40).expect("buffers");
+        let mut cq = Cq::new(context, CqOptions::new(256)).expect("a completion queue");
+        let mut qp = Qp::new(&pd, &cq, &cq, &QpOptions::new(self.kind).depth(8, 100)).expect("a queue pair");
+        if self.kind == QpKind::Ud {
+            qp.ready_datagram(1, QKEY, PSN).expect("RTS");
+        } else {
+            qp.init(1, Access::empty()).expect("INIT");
+        }
+        let fill = |qp: &mut Qp, count: u64| {
+            let mut receives = qp.receives().expect("a ring of its own");
+            for id in 0..count {
+                receives.piece(id, buffers.take().expect("a buffer"));
+            }
+            receives.ring().expect("posted");
+        };
+        fill(&mut qp, 100);
+        let listener = self.listens.then(|| TcpListener::bind(("127.0.0.1", self.port)).expect("a port"));
+        if listener.is_some() {
+            command.arg("127.0.0.1");
+        }
+        let mut peer = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        let mut stream = match &listener {
+            Some(listener) => listener.accept().expect("the peer").0,
+            None => until(|| TcpStream::connect(("127.0.0.1", self.port)).ok()),
+        };
+        let our_end = (qp.qpn(), PSN, own);
+        let connect = |qp: &mut Qp, (qpn, rq_psn, far): exchange::End| {
+            let path = To { hop_limit: 1, ..To::new(far, index) };
+            if self.kind == QpKind::Ud {
+                return (Some(Ah::new(&pd, &path).expect("an address")), qpn);
+            }
+            let connection = Connection { rq_psn, sq_psn: PSN, ..Connection::new(path, qpn) };
+            qp.connect(&connection).expect("connected");
+            (None, qpn)
+        };
+        let (ah, far) = if self.listens {
+            let far = exchange::hear(&mut stream);
+            let connected = connect(&mut qp, far);
+            exchange::tell(&mut stream, our_end);
+            let mut done = [0; 5];
+            std::io::Read::read_exact(&mut stream, &mut done).expect("done");
+            connected
+        } else {
+            exchange::tell(&mut stream, our_end);
+            let far = exchange::hear(&mut stream);
+            std::io::Write::write_all(&mut stream, b"done\0").expect("told");
+            connect(&mut qp, far)
+        };
+        let send = |qp: &mut Qp, round: usize| {
+            let mut batch = qp.batch();
+            batch.send(1000).piece(buffers.filled(&[round as u8; BYTES]).expect("a buffer")).signalled();
+            if let Some(ah) = &ah {
+                batch.to(ah, far, QKEY);
+            }
+            batch.ring().expect("posted");
+        };
+        // Who connects serves first.
+        if !self.listens {
+            send(&mut qp, 0);
+        }
+        for round in 0..ROUNDS {
+            if self.listens {
+                // The ball comes, and goes back.
+                let done = wait(&mut cq, 1);
+                assert_eq!((done[0].status, done[0].opcode), (WcStatus::SUCCESS, WcOpcode::RECV), "{done:?}");
+                send(&mut qp, round);
+                let done = wait(&mut cq, 1);
+                assert_eq!(
+                    (done[0].status, done[0].id),
+                    (WcStatus::SUCCESS, 1000),
+                    "round {round}: {done:?}"
+                );
+            } else {
+                let done = wait(&mut cq, 2);
+                assert!(done.iter().all(|done| done.status == WcStatus::SUCCESS), "{done:?}");
+                if round + 1 < ROUNDS {
+                    send(&mut qp, round + 1);
+                }
+            }
+            fill(&mut qp, 1);
+        }
+        let said = peer.wait_with_output_in(Duration::from_secs(20));
+        assert!(said.contains(&format!("{ROUNDS} iters")), "{}: {said}", self.program);
+    }
+}
+
+/// Waits for something, ten seconds at most.
+fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + Duration::from_secs(10);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "nothing in ten seconds");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+trait EndsInTime {
+    fn wait_with_output_in(&mut self, limit: Duration) -> String;
+}
+
+impl EndsInTime for Child {
+    fn wait_with_output_in(&mut self, limit: Duration) -> String {
+        let end = Instant::now() + limit;
+        while self.try_wait().expect("its state").is_none() {
+            if Instant::now() >= end {
+                let _ = self.kill();
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let mut said = String::new();
+        if let Some(stdout) = &mut self.stdout {
+            let _ = std::io::Read::read_to_string(stdout, &mut said);
+        }
+        if let Some(stderr) = &mut self.stderr {
+            let _ = std::io::Read::read_to_string(stderr, &mut said);
+        }
+        said
+    }
+}
+
+fn device_name() -> String {
+    let all = pollux_verbs::devices(Path::new("/")).expect("devices");
+    all.into_iter().map(|device| device.ibdev).find(|name| name.starts_with("rxe")).expect("an rxe device")
+}
+
+#[test]
+fn rdma_cores_pingpongs_play_with_us() {
+    let Some(context) = rxe() else { return };
+    let kinds =
+        [(QpKind::Rc, "ibv_rc_pingpong"), (QpKind::Uc, "ibv_uc_pingpong"), (QpKind::Ud, "ibv_ud_pingpong")];
+    for (number, (kind, program)) in (0_u16..).zip(kinds) {
+        for listens in [false, true] {
+            let port = 18600 + 2 * number + u16::from(listens);
+            Game { kind, program, listens, port }.play(&context);
+        }
+    }
+}
