@@ -23,15 +23,18 @@ mod report;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::run::{Outcome, root};
+use crate::run::{Outcome, cargo, must, root};
 use bed::Bed;
 use guest::Guest;
 use job::Job;
 use kernel::Kernel;
 
+/// What a hostile driver does with `--all`.
+const HOSTILE_ROUNDS: &str = "10000000";
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Every kernel (the release's own and the newest of the archive), and the long jobs
+    /// Every kernel (the release's own and the newest of the archive), the long jobs, ten million steps of a hostile driver
     #[arg(long)]
     all: bool,
     /// Only the jobs whose name contains this
@@ -59,6 +62,13 @@ pub(crate) fn vm(args: &Args) -> Outcome {
     if jobs.is_empty() {
         let names: Vec<_> = job::all().into_iter().map(|job| job.name).collect();
         return Err(format!("no job's name contains '{}'; jobs: {}", args.job, names.join(", ")));
+    }
+    if args.all && args.job.is_empty() {
+        // A guest's driver that means harm needs no guest: the device's door is tried in process.
+        must(
+            cargo(&["test", "--package", "pollux-mlx5-model", "--lib", "--", "a_hostile_driver_is_borne"])
+                .env("POLLUX_HOSTILE_ROUNDS", HOSTILE_ROUNDS),
+        )?;
     }
     let programs = job::build(&jobs)?;
     let guest = Guest::prepare()?;

@@ -174,7 +174,10 @@ impl Core {
     fn tir(&self, call: &Call<'_>, context: &[u8; 240]) -> Result<Tir, No> {
         use TirContext as T;
         let transport_domain = T::TRANSPORT_DOMAIN.get(context);
-        need!(call.may_name(self.transport_domains.owner(transport_domain)), BAD_RES_ERR, 33);
+        // Domain 0 is everybody's: DPDK's driver names it where it has asked for none. Source: DPDK
+        // `drivers/net/mlx5/mlx5_devx.c`, `mlx5_devx_tir_attr_set`, with `tdn` never set.
+        let owner = self.transport_domains.owner(transport_domain);
+        need!(transport_domain == 0 || call.may_name(owner), BAD_RES_ERR, 33);
         // Packets are not merged (`lro_cap` 0).
         need!(T::PACKET_MERGE_MASK.get(context) == 0, BAD_PARAM_ERR, 34);
         let tunneled = T::TUNNELED_OFFLOAD_EN.is_set(context);

@@ -2,6 +2,7 @@
 //! `cargo xtask vm` boots, one job a module. Outside of one there is nothing to test.
 
 mod bed;
+mod control;
 mod forward;
 mod gone;
 mod ib;

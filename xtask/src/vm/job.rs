@@ -84,6 +84,7 @@ pub(crate) fn all() -> Vec<Job> {
         tests!("mlx5-net", "net::", CABLE, 240),
         tests!("mlx5-ib", "ib::", CABLE, 120),
         tests!("mlx5-forward", "forward::", HOST, 240),
+        tests!("mlx5-control", "control::", CABLE, 240),
         Job { reports: &["Fatal error"], ..tests!("mlx5-gone", "gone::", CABLE, 60) },
     ]
 }
