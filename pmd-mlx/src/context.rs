@@ -100,6 +100,7 @@ impl Device {
         let pd = context
             .alloc_pd(Driver::new(&[], pd_answer.as_mut_bytes()))
             .map_err(MlxError::verbs("make a protection domain"))?;
+        let pdn = number(&name, "a protection domain", pd_answer.pdn)?;
         Ok(Arc::new(Self {
             context,
             name,
@@ -107,7 +108,7 @@ impl Device {
             attributes,
             mlx5,
             pd,
-            pdn: pd_answer.pdn,
+            pdn,
             devx,
             opening,
             records: Mutex::default(),
@@ -156,6 +157,11 @@ impl Device {
             // Not told means layer 2.
             _ => 18,
         }
+    }
+
+    /// The number that the kernel gave an object, if it is one: entries and commands have 24 bits for it.
+    pub(crate) fn number(&self, what: &str, number: u32) -> Result<u32, MlxError> {
+        self::number(&self.name, what, number)
     }
 
     /// A zone for a ring.
@@ -335,6 +341,14 @@ impl fmt::Debug for Device {
             .field("gone", &self.is_gone())
             .finish_non_exhaustive()
     }
+}
+
+fn number(device: &str, what: &str, number: u32) -> Result<u32, MlxError> {
+    if number < 1 << 24 {
+        return Ok(number);
+    }
+    let problem = format!("the kernel says that {what} has the number {number:#x}, of more than 24 bits");
+    Err(MlxError::Device { device: device.to_owned(), problem })
 }
 
 /// Opens the context, with the right to send firmware commands if it may be had: a kernel or a device without it refuses

@@ -66,7 +66,8 @@ pub struct Arguments {
     pub devx: bool,
     /// `mr_mempool_reg_en`: pools are registered when they are made, not when a queue is set up with one.
     pub register_pools: bool,
-    /// `mr_ext_memseg_en`: memory of the EAL that no pool told of is registered when a packet brings it.
+    /// `mr_ext_memseg_en`: memory of the EAL that no pool told of is registered when a packet brings it, once a region. On, as
+    /// in DPDK.
     pub register_met: bool,
     /// `vf_nl_en`: addresses and modes of a virtual function are told to its interface.
     pub netlink: bool,
@@ -105,7 +106,7 @@ impl Default for Arguments {
             rx_vector: true,
             devx: true,
             register_pools: true,
-            register_met: false,
+            register_met: true,
             netlink: true,
             relaxed_ordering: true,
             cqe_bytes: 64,
@@ -280,7 +281,7 @@ mod tests {
             ("rx_vec_en=0", Arguments { rx_vector: false, ..Arguments::default() }),
             ("dv_flow_en=0", Arguments { devx: false, ..Arguments::default() }),
             ("mr_mempool_reg_en=0", Arguments { register_pools: false, ..Arguments::default() }),
-            ("mr_ext_memseg_en=1", Arguments { register_met: true, ..Arguments::default() }),
+            ("mr_ext_memseg_en=0", Arguments { register_met: false, ..Arguments::default() }),
             ("vf_nl_en=0", Arguments { netlink: false, ..Arguments::default() }),
             ("relaxed_ordering=0", Arguments { relaxed_ordering: false, ..Arguments::default() }),
             ("cqe_size=128", Arguments { cqe_bytes: 128, ..Arguments::default() }),

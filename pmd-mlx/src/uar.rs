@@ -70,7 +70,7 @@ impl Uar {
         let object = Object::new(device, Id::Uar(call.created(a::HANDLE).map_err(read)?));
         let offset: u64 = call.get(a::MMAP_OFFSET).map_err(read)?;
         let bytes: u32 = call.get(a::MMAP_LENGTH).map_err(read)?;
-        let number: u32 = call.get(a::PAGE_ID).map_err(read)?;
+        let number = device.number("a doorbell page", call.get(a::PAGE_ID).map_err(read)?)?;
         if (bytes as usize) < uar::PAGE_BYTES {
             let problem = format!("a doorbell page has {bytes} bytes, {} are needed", uar::PAGE_BYTES);
             return Err(MlxError::Device { device: device.name().to_owned(), problem });

@@ -162,7 +162,7 @@ impl Backend for Verbs {
             context.create_cq(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))
         })?;
         let object = Object::pinning(&self.device, Id::Cq(cq.handle), Vec::new(), bytes);
-        Ok(NumberedObject { object, number: answer.cqn })
+        Ok(NumberedObject { object, number: self.device.number("a completion queue", answer.cqn)? })
     }
 
     fn create_rq(&self, spec: &RqSpec<'_>) -> Result<NumberedObject, MlxError> {
@@ -199,7 +199,7 @@ impl Backend for Verbs {
             context.create_wq(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))
         })?;
         let object = Object::pinning(&self.device, Id::Wq(wq.handle), vec![spec.cq.object.clone()], bytes);
-        Ok(NumberedObject { object, number: wq.wqn })
+        Ok(NumberedObject { object, number: self.device.number("a receive queue", wq.wqn)? })
     }
 
     fn modify_rq(&self, rq: &NumberedObject, _from: QueueState, to: QueueState) -> Result<(), MlxError> {
@@ -253,7 +253,8 @@ impl Backend for Verbs {
         })?;
         let object = Object::pinning(&self.device, Id::Qp(qp.handle), vec![spec.cq.object.clone()], bytes);
         // The kernel calls a raw queue pair by its send queue's number.
-        Ok(SendQueue { object, number: qp.qpn, control_imm: 0, register: answer.bfreg_index })
+        let number = self.device.number("a send queue", qp.qpn)?;
+        Ok(SendQueue { object, number, control_imm: 0, register: answer.bfreg_index })
     }
 
     fn modify_sq(&self, sq: &SendQueue, _from: QueueState, to: QueueState) -> Result<(), MlxError> {

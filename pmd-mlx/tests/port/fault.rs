@@ -13,12 +13,13 @@ use pollux_mlx5_model::wire::{Cable, Impaired, Impairments};
 use pollux_mlx5_model::{DeviceConfig, Model};
 use pollux_pmd_mlx::devargs::Compression;
 use pollux_pmd_mlx::{Arguments, Mlx5Port, PortSpec};
-use pollux_port::{Port, PortConfig, PortEvent, PortId, PortState, Queues};
+use pollux_port::{Port, PortConfig, PortError, PortEvent, PortId, PortState, Queues};
+use pollux_uverbs::Channel;
 
 use crate::harness::{A, B, ModelNetdev, Pair, Station, burst, config, frame, pool, received};
 
 /// Runs that repeat, and one that does not; or the one of `POLLUX_SEED`.
-fn seeds(count: u64) -> impl Iterator<Item = u64> {
+pub(crate) fn seeds(count: u64) -> impl Iterator<Item = u64> {
     let wanted = std::env::var("POLLUX_SEED").ok().and_then(|seed| seed.parse().ok());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_nanos() as u64);
     (1..=count).chain([now]).map(move |seed| wanted.unwrap_or(seed)).take(if wanted.is_some() {
@@ -28,15 +29,17 @@ fn seeds(count: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-struct Chance(u64);
+/// Numbers that look like chance and follow from a seed.
+#[derive(Debug)]
+pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit
     }
 
-    fn one_in(&mut self, of: u64) -> bool {
+    pub(crate) fn one_in(&mut self, of: u64) -> bool {
         self.below(of) == 0
     }
 
@@ -86,7 +89,7 @@ impl Chance {
     }
 
     /// A way of moving packets.
-    fn arguments(&mut self) -> Arguments {
+    pub(crate) fn arguments(&mut self) -> Arguments {
         Arguments {
             devx: self.one_in(2),
             compression: if self.one_in(2) { Compression::Hash } else { Compression::Off },
@@ -204,16 +207,24 @@ fn under_every_fault_frames_are_right_counted_and_buffers_come_home() {
     }
 }
 
-/// A model that the caller steps, and its port.
-fn modelled(model: &Model, arguments: Arguments) -> Result<Port, pollux_port::PortError> {
+/// The port of a model that the caller steps.
+fn modelled(model: &Model, arguments: Arguments) -> Result<Port, PortError> {
+    behind(model, model.open(), arguments)
+}
+
+/// The same behind another door.
+pub(crate) fn behind(
+    model: &Model,
+    channel: Arc<dyn Channel>,
+    arguments: Arguments,
+) -> Result<Port, PortError> {
     let netdev = Arc::new(ModelNetdev {
         device: Arc::clone(model.device()),
         kernel: Arc::clone(model.kernel()),
         virtual_function: true,
         _model: None,
     });
-    let spec =
-        PortSpec { arguments, watch: false, ..PortSpec::new(model.open(), netdev, Memory::ordinary()) };
+    let spec = PortSpec { arguments, watch: false, ..PortSpec::new(channel, netdev, Memory::ordinary()) };
     Mlx5Port::open(spec).map(|driver| Port::new(PortId(0), model.name(), Box::new(driver)))
 }
 

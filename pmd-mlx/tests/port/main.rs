@@ -5,6 +5,8 @@ mod fault;
 mod harness;
 mod interrupt;
 mod ledger;
+mod mangled;
+mod outside;
 mod run;
 mod traffic;
 mod trouble;

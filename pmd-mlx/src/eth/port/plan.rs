@@ -218,7 +218,8 @@ fn striding(
         tracing::warn!("{}: mprq_en: the device has no striding receive queues", device.name());
         return None;
     }
-    let within = |wanted: u8, min: u32, max: u32| wanted.clamp(min.min(31) as u8, max.min(31) as u8);
+    // Bounds that contradict each other come of no device that has striding queues.
+    let within = |wanted: u8, min: u32, max: u32| wanted.max(min.min(31) as u8).min(max.min(31) as u8);
     let stride_bytes_log2 = within(
         arguments.stride_bytes_log2.unwrap_or(log2(frame)),
         caps.min_single_stride_log_num_of_bytes,

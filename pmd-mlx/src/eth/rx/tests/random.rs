@@ -79,6 +79,14 @@ proptest! {
         }
         let scatter = Plan { compressed, segments_log2: 1, ..Plan::default() };
         prop_assert_eq!(&run(&scatter, &pool, &acts, start), &scalar);
+        // Buffers that many packets share: without sessions, whose short forms say other things there.
+        let plain: Vec<Act> = acts.iter().filter(|act| !matches!(act, Act::Session(..))).cloned().collect();
+        let scalar = run(&Plan::default(), &pool, &plain, 0);
+        for copied in [0, 128, 4096] {
+            for start in [0, start, 0xff_ffe0, u32::MAX - 31] {
+                prop_assert_eq!(&run(&striding(copied), &pool, &plain, start), &scalar);
+            }
+        }
         prop_assert_eq!(pool.in_use(), 0);
     }
 
