@@ -10,6 +10,7 @@ mod rdma {
     mod basic;
     mod datagram;
     mod error;
+    mod fuzz;
     mod seeds;
     mod shared;
     mod transition;

@@ -1,5 +1,6 @@
 //! Two devices with addresses, and queue pairs between them.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use pollux_mlx5_abi::command::mkey::{CreateMkeyIn, DestroyMkeyIn, MkeyContext, access_mode};
@@ -28,6 +29,8 @@ pub(crate) struct Ends {
     pub(crate) a: Node,
     pub(crate) b: Node,
     pub(crate) clock: Clock,
+    /// Frames that come to each device out of nothing.
+    injected: [Arc<Mutex<VecDeque<Vec<u8>>>>; 2],
 }
 
 /// What a queue pair is.
@@ -349,7 +352,7 @@ pub(crate) fn remote(key: u32, at: u64) -> Vec<u8> {
 
 /// A wire whose frames, both ways, are written down.
 #[derive(Debug)]
-struct Spy(Cable, Arc<Mutex<Vec<Vec<u8>>>>);
+struct Spy(Cable, Arc<Mutex<Vec<Vec<u8>>>>, Arc<Mutex<VecDeque<Vec<u8>>>>);
 
 impl Wire for Spy {
     fn poll(&mut self) {
@@ -365,6 +368,11 @@ impl Wire for Spy {
     }
 
     fn receive(&mut self, room: &mut [u8]) -> Option<usize> {
+        // What a test puts there.
+        if let Some(frame) = self.2.lock().expect("whole").pop_front() {
+            room[..frame.len()].copy_from_slice(&frame);
+            return Some(frame.len());
+        }
         let bytes = self.0.receive(room)?;
         self.1.lock().expect("whole").push(room[..bytes].to_vec());
         Some(bytes)
@@ -392,7 +400,13 @@ impl Ends {
     pub(crate) fn watched() -> (Self, Arc<Mutex<Vec<Vec<u8>>>>) {
         let (one, two) = Cable::pair();
         let frames = Arc::default();
-        (Self::on(Box::new(Spy(one, Arc::clone(&frames))), two, Clock::stepped(), |_| {}), frames)
+        let injected = <[Arc<Mutex<VecDeque<Vec<u8>>>>; 2]>::default();
+        // Each frame is seen by both; one writes them down.
+        let first = Spy(one, Arc::clone(&frames), Arc::clone(&injected[0]));
+        let second = Spy(two, Arc::default(), Arc::clone(&injected[1]));
+        let mut ends = Self::on(Box::new(first), Box::new(second), Clock::stepped(), |_| {});
+        ends.injected = injected;
+        (ends, frames)
     }
 
     pub(crate) fn with(impairments: Impairments, change: impl Fn(&mut Traits)) -> Self {
@@ -403,19 +417,37 @@ impl Ends {
         } else {
             Box::new(Impaired::new(Box::new(one), impairments, &clock))
         };
-        Self::on(one, two, clock, change)
+        Self::on(one, Box::new(two), clock, change)
     }
 
-    fn on(one: Box<dyn Wire>, two: Cable, clock: Clock, change: impl Fn(&mut Traits)) -> Self {
+    fn on(one: Box<dyn Wire>, two: Box<dyn Wire>, clock: Clock, change: impl Fn(&mut Traits)) -> Self {
         let mut traits = Traits::default();
         change(&mut traits);
         let config =
             |mac| DeviceConfig { mac, mtu: 4200, traits, clock: clock.clone(), ..DeviceConfig::default() };
         Self {
             a: Node::new(config([2, 0, 0, 0, 0, 0xa]), one, [10, 0, 0, 1]),
-            b: Node::new(config([2, 0, 0, 0, 0, 0xb]), Box::new(two), [10, 0, 0, 2]),
+            b: Node::new(config([2, 0, 0, 0, 0, 0xb]), two, [10, 0, 0, 2]),
             clock,
+            injected: Default::default(),
         }
+    }
+
+    /// A frame comes to the device that it is addressed to. Only where the cable is watched.
+    pub(crate) fn inject(&self, frame: Vec<u8>) {
+        let side = usize::from(frame[..6] == self.b.mac);
+        self.injected[side].lock().expect("whole").push_back(frame);
+    }
+
+    /// An XRC domain of both, where the service needs one; they have the same number.
+    pub(crate) fn domain(&self, service: u32) -> u32 {
+        if service != service::XRC {
+            return 0;
+        }
+        let [a, b] =
+            [&self.a, &self.b].map(|node| number(&node.rig.must(op::ALLOC_XRCD, 0, &mut [0; 16], 16)));
+        assert_eq!(a, b);
+        a
     }
 
     /// One step of both.

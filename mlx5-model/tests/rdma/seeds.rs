@@ -12,23 +12,28 @@ use zerocopy::IntoBytes;
 
 use super::node::{Ends, Pair, Plan, data, remote};
 use super::rig::HCA_DELTA;
+use super::shared::Shared;
 
 /// The same sequence for the same seed: xorshift64*.
-struct Chance(u64);
+pub(crate) struct Chance(u64);
 
 impl Chance {
-    fn next(&mut self) -> u64 {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 8
     }
 
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
 
-    fn one_in(&mut self, count: u64) -> bool {
+    pub(crate) fn one_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
     }
 }
@@ -77,9 +82,10 @@ enum Expected {
 
 #[expect(clippy::too_many_lines, reason = "one run, from set-up to comparison")]
 fn run(seed: u64) {
-    let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let service = [service::RC, service::RC, service::UC, service::UD][chance.below(4) as usize];
-    let reliable = service == service::RC;
+    let mut chance = Chance::new(seed);
+    let service =
+        [service::RC, service::RC, service::XRC, service::UC, service::UD][chance.below(5) as usize];
+    let reliable = matches!(service, service::RC | service::XRC);
     let lossy = reliable && !chance.one_in(4);
     let share = |chance: &mut Chance| if lossy { chance.below(60) as f64 / 1000.0 } else { 0.0 };
     let impairments = Impairments {
@@ -99,6 +105,7 @@ fn run(seed: u64) {
         timeout: 4,
         retries: 7,
         log_reads: chance.below(4) as u32,
+        xrc_domain: ends.domain(service),
         ..Plan::default()
     };
     let (mut a, mut b) = ends.connected(plan);
@@ -123,8 +130,14 @@ fn run(seed: u64) {
     let room = MESSAGE_MAX as u32 + 40;
     let late = reliable && chance.one_in(3);
     let mut to_post = 0..WORK as u64;
-    let post = |b: &mut Pair, index: u64| {
+    let mut shared = (service == service::XRC).then(|| Shared::xrc(&ends.b, plan.xrc_domain, &b.receive_cq));
+    let xrc = shared.as_ref().map_or_else(Vec::new, Shared::segment);
+    let mut post = |b: &mut Pair, index: u64| {
         let at = inbox + index * 0x1800;
+        if let Some(shared) = &mut shared {
+            shared.post(&ends.b, at, room);
+            return;
+        }
         let (one, two) = (100, 1000);
         let key = ends.b.rig.lkey;
         b.rq.post(
@@ -166,7 +179,7 @@ fn run(seed: u64) {
                     let came =
                         if kind == 0 { completion::RESPONDER_SEND } else { completion::RESPONDER_SEND_IMM };
                     received.push((came, content, imm));
-                    let mut body = Vec::new();
+                    let mut body = xrc.clone();
                     if service == service::UD {
                         body.extend(super::node::vector(&ends.b, b.number, plan.qkey));
                     }
@@ -177,7 +190,8 @@ fn run(seed: u64) {
                 2 | 3 => {
                     let (segments, content) = source(&ends, &mut chance, at, bytes);
                     memory[to..to + bytes].copy_from_slice(&content);
-                    let mut body = remote(write_key, target + to as u64);
+                    let mut body = xrc.clone();
+                    body.extend(remote(write_key, target + to as u64));
                     body.extend(segments);
                     expected.push(Expected::Nothing);
                     if kind == 3 {
@@ -187,7 +201,8 @@ fn run(seed: u64) {
                 }
                 4 => {
                     let from = chance.below(AREA as u64 - most) as usize;
-                    let mut body = remote(read_key, store + from as u64);
+                    let mut body = xrc.clone();
+                    body.extend(remote(read_key, store + from as u64));
                     body.extend(pieces(ends.a.rig.lkey, &mut chance, at, bytes));
                     expected.push(Expected::Local(at, stored[from..from + bytes].to_vec()));
                     (send::RDMA_READ, body)
@@ -201,7 +216,8 @@ fn run(seed: u64) {
                         _ if old == compare => swap_add,
                         _ => old,
                     };
-                    let mut body = remote(cell_key, cells + cell as u64 * 8);
+                    let mut body = xrc.clone();
+                    body.extend(remote(cell_key, cells + cell as u64 * 8));
                     body.extend(Atomic { swap_add: swap_add.into(), compare: compare.into() }.as_bytes());
                     body.extend(data(ends.a.rig.lkey, at, 8));
                     expected.push(Expected::Local(at, old.to_le_bytes().to_vec()));
@@ -273,4 +289,67 @@ fn every_run_agrees_with_plain_memory() {
     for seed in 1..=seeds {
         run(seed);
     }
+}
+
+/// Without acknowledgement messages may be lost, and come twice or out of order: what comes is whole, and what was sent is
+/// reported once, in order.
+#[test]
+fn what_nobody_acknowledges_is_whole_if_it_comes() {
+    let mut arrived = 0;
+    for seed in 1..=30 {
+        let mut chance = Chance::new(seed);
+        let service = [service::UC, service::UD][chance.below(2) as usize];
+        let impairments = Impairments {
+            loss: 0.05,
+            reorder: 0.05,
+            dup: 0.05,
+            corrupt: 0.02,
+            seed,
+            ..Impairments::default()
+        };
+        let ends = Ends::with(impairments, |_| {});
+        let plan = Plan { service, mtu: 1 + chance.below(5) as u32, ..Plan::default() };
+        let (mut a, mut b) = ends.connected(plan);
+        let most = if service == service::UD { 128 << plan.mtu } else { 4000 };
+        let (from, to) = (ends.a.rig.room(WORK * 0x1000), ends.b.rig.room(2 * WORK * 0x1100));
+        for index in 0..2 * WORK as u64 {
+            b.receive(&ends.b, ends.b.rig.lkey, to + index * 0x1100, 0x1100);
+        }
+        let mut sent = Vec::new();
+        for index in 0..WORK {
+            let bytes = 1 + chance.below(most) as usize;
+            let content: Vec<u8> = (0..bytes).map(|_| chance.next() as u8).collect();
+            let at = from + index as u64 * 0x1000;
+            ends.a.rig.write(at, &content);
+            let mut body = if service == service::UD {
+                super::node::vector(&ends.b, b.number, plan.qkey)
+            } else {
+                Vec::new()
+            };
+            body.extend(data(ends.a.rig.lkey, at, bytes as u32));
+            a.post(&ends.a, send::SEND_IMM, Completion::Always as u8, index as u32, &body);
+            a.sq.ring(&ends.a.rig);
+            sent.push(content);
+            ends.steps(2);
+        }
+        ends.steps(20);
+        let mut last = None;
+        for _ in 0..WORK {
+            let entry = a.done(&ends.a);
+            assert_eq!(entry.opcode(), completion::REQUESTER, "seed {seed}");
+            assert!(last < Some(entry.wqe_counter.get()), "seed {seed}");
+            last = Some(entry.wqe_counter.get());
+        }
+        assert!(a.send_cq.poll(&ends.a.rig).is_none(), "seed {seed}");
+        let global = if service == service::UD { 40 } else { 0 };
+        while let Some(entry) = b.receive_cq.poll(&ends.b.rig) {
+            assert_eq!(entry.opcode(), completion::RESPONDER_SEND_IMM, "seed {seed}");
+            let content = &sent[entry.imm_inval_pkey.get() as usize];
+            assert_eq!(entry.byte_cnt.get() as usize, content.len() + global, "seed {seed}");
+            let at = to + u64::from(entry.wqe_counter.get()) * 0x1100 + global as u64;
+            assert!(ends.b.rig.read(at, content.len()) == *content, "seed {seed}");
+            arrived += 1;
+        }
+    }
+    assert!(arrived > 15 * WORK, "{arrived} of {} came", 30 * WORK);
 }

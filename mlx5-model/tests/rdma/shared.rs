@@ -21,7 +21,7 @@ const LOG: u32 = 5;
 const LOG_BYTES: u32 = 6;
 
 /// A shared receive queue, entries in a chain.
-struct Shared {
+pub(crate) struct Shared {
     number: u32,
     ring: u64,
     record: u64,
@@ -66,7 +66,7 @@ impl Shared {
         Self { number, ring, record, posted: 0 }
     }
 
-    fn xrc(node: &Node, domain: u32, cq: &Cq) -> Self {
+    pub(crate) fn xrc(node: &Node, domain: u32, cq: &Cq) -> Self {
         let (ring, record) = Self::rings(node);
         let mut input = CreateXrcSrqIn::ZERO.to_vec();
         let context =
@@ -83,7 +83,12 @@ impl Shared {
         Self { number, ring, record, posted: 0 }
     }
 
-    fn post(&mut self, node: &Node, at: u64, bytes: u32) {
+    /// What an XRC request begins with that is for this queue.
+    pub(crate) fn segment(&self) -> Vec<u8> {
+        Xrc { xrc_srqn: self.number.into(), reserved: [0; 12] }.as_bytes().to_vec()
+    }
+
+    pub(crate) fn post(&mut self, node: &Node, at: u64, bytes: u32) {
         let slot = u64::from(self.posted) & ((1 << LOG) - 1);
         let next = NextSegment {
             next_wqe_index: ((slot as u16 + 1) & ((1 << LOG) - 1)).into(),
@@ -181,10 +186,9 @@ fn xrc_requests_name_their_queue() {
     let (from, to) = (ends.a.rig.room(4096), ends.b.rig.room(0x4000));
     let key = ends.b.key(to, 0x4000, |_| {});
     ends.a.rig.write(from, &[9; 3000]);
-    let xrc = |queue: &Shared| Xrc { xrc_srqn: queue.number.into(), reserved: [0; 12] }.as_bytes().to_vec();
     for queue in &mut queues {
         queue.post(&ends.b, to, 0x1000);
-        let mut body = xrc(queue);
+        let mut body = queue.segment();
         body.extend(data(ends.a.rig.lkey, from, 3000));
         a.send(&ends.a, send::SEND, &body);
         ends.steps(10);
@@ -193,7 +197,7 @@ fn xrc_requests_name_their_queue() {
         assert_eq!((came.opcode(), came.user_index()), (completion::RESPONDER_SEND, 0x99));
         assert_eq!(came.qpn(), b.number);
         for opcode in [send::RDMA_WRITE, send::RDMA_READ] {
-            let mut body = xrc(queue);
+            let mut body = queue.segment();
             body.extend(remote(key, to + 0x1000));
             body.extend(data(ends.a.rig.lkey, from, 3000));
             a.send(&ends.a, opcode, &body);
