@@ -13,7 +13,7 @@ use pollux_mlx5_abi::cqe::{Cqe64, CqeError, MiniFormat};
 use pollux_mlx5_abi::doorbell::INDEX_24;
 use pollux_mlx5_abi::opcode::completion;
 use pollux_mlx5_abi::syndrome::Syndrome;
-use zerocopy::IntoBytes;
+use zerocopy::{FromZeros, IntoBytes};
 
 use crate::device::bus::Bus;
 use crate::device::ring::Ring;
@@ -136,6 +136,23 @@ impl Queue {
             return None;
         }
         self.held.pop_front().map(|(_, entry)| entry)
+    }
+
+    /// Goes on in another ring, and says so in the old one. False where what software has not taken has no room in one of them.
+    pub(crate) fn resize(&mut self, bus: &Bus<'_>, ring: Ring, log: u8) -> bool {
+        if self.close(bus).is_err() || self.dead || self.has_room(bus) != Ok(true) {
+            return false;
+        }
+        if self.used() + 1 > 1 << log {
+            return false;
+        }
+        let mut entry = Cqe64::new_zeroed();
+        entry.op_own = completion::RESIZE_CQ << 4;
+        if self.write(bus, &mut entry).is_err() {
+            return false;
+        }
+        (self.ring, self.log) = (ring, log);
+        true
     }
 
     fn slot(&self, index: u32) -> u64 {

@@ -173,7 +173,7 @@ impl Core {
             op::ALLOC_MEMIC | op::DEALLOC_MEMIC => self.lent_command(opcode, call),
             op::CREATE_EQ | op::QUERY_EQ | op::DESTROY_EQ => self.event_command(opcode, call),
             op::CREATE_CQ | op::QUERY_CQ | op::MODIFY_CQ | op::DESTROY_CQ => {
-                self.completion_command(opcode, call)
+                self.completion_command(bus, opcode, call)
             }
             op::CREATE_SQ | op::QUERY_SQ | op::MODIFY_SQ | op::DESTROY_SQ => self.send_command(opcode, call),
             op::CREATE_RQ | op::QUERY_RQ | op::MODIFY_RQ | op::DESTROY_RQ => {

@@ -18,7 +18,9 @@
 //! 2. `send`: entries of queues with work, in turn. Headers and data are gathered through the keys, offloads applied, frames
 //!    put on the wire, completions written. A wire that takes no more keeps the entry where it is.
 //! 3. `receive`: frames from the wire through the port's filter, `steering` (tables, TIRs, hash), into buffers, completions.
-//! 4. Queues in error are flushed, open blocks of compressed completions closed, events sent, interrupts fired.
+//!    RoCE to the device's own addresses goes to `rdma` before that, whoever else listens.
+//! 4. `rdma`: timers, then queue pairs in turn: what the peer is to be told, then requests as far as window and wire allow.
+//! 5. Queues in error are flushed, open blocks of compressed completions closed, events sent, interrupts fired.
 //!
 //! # What it insists on
 //! * Memory is reached only where it is pinned, by copies; keys are checked by variable bits, protection domain, rights and
@@ -40,8 +42,7 @@
 //!
 //! # What is not there
 //! Congestion control of RDMA, path migration, dynamically connected transport, tag matching, signatures, faults of pages;
-//! queue pair 1 is there, what manages connections is not. Large receive, resizing of completion queues,
-//! steering of sent frames, header rewriting, tunnels but VXLAN, the embedded switch. Capabilities do not claim them, and
+//! queue pair 1 is there, what manages connections is not. Large receive, steering of sent frames, header rewriting, tunnels but VXLAN, the embedded switch. Capabilities do not claim them, and
 //! commands and entries that need them are refused.
 
 mod completion;

@@ -14,6 +14,7 @@ mod rdma {
     mod seeds;
     mod shared;
     mod transition;
+    mod transport;
     mod window;
     mod wire;
 }

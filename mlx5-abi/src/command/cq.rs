@@ -93,4 +93,7 @@ pub mod modify {
     pub const COUNT: u32 = 1 << 1;
     /// `oi`, ignore overrun.
     pub const OVERRUN: u32 = 1 << 2;
+    /// With op_mod 1: `log_cq_size`, `page_offset` and `log_page_size`, all that says where a ring is. Source: Linux
+    /// `include/linux/mlx5/mlx5_ifc.h`, `MLX5_MODIFY_CQ_MASK_*`.
+    pub const RING: u32 = 0x7;
 }

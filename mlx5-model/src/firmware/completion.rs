@@ -8,10 +8,19 @@ use pollux_mlx5_abi::cqe::MiniFormat;
 use super::work::{Place, quantized};
 use super::{Call, No, caps, need, no};
 use crate::completion::{Make, Queue};
+use crate::device::bus::Bus;
 use crate::device::core::Core;
 
+/// op_mod of MODIFY_CQ that asks for another ring. Source: Linux `include/linux/mlx5/cq.h`, `MLX5_CQ_OPMOD_RESIZE`.
+const RESIZE: u16 = 1;
+
 impl Core {
-    pub(super) fn completion_command(&mut self, opcode: u16, call: &mut Call<'_>) -> Result<(), No> {
+    pub(super) fn completion_command(
+        &mut self,
+        bus: &mut Bus<'_>,
+        opcode: u16,
+        call: &mut Call<'_>,
+    ) -> Result<(), No> {
         use CqContext as C;
         let number = call.named()?;
         let owner = self.completions.queues.owner(number);
@@ -38,7 +47,9 @@ impl Core {
                     ModifyCqIn::MODIFY_FIELD_SELECT_RESIZE_FIELD_SELECT.get(input),
                 );
                 need!(call.may_change(owner), BAD_RES_ERR, 16);
-                // op_mod 1 asks for another ring: not offered (`cq_resize` 0).
+                if call.op_mod == RESIZE {
+                    return self.resize_completion_queue(bus, call, number, &context, fields);
+                }
                 need!(call.op_mod == 0, BAD_PARAM_ERR, 17);
                 need!(fields & !(modify::PERIOD | modify::COUNT | modify::OVERRUN) == 0, BAD_PARAM_ERR, 18);
                 let Some(queue) = self.completions.queues.get_mut(number) else { return Ok(()) };
@@ -56,12 +67,50 @@ impl Core {
             _ => {
                 need!(call.may_change(owner), BAD_RES_ERR, 16);
                 let used = self.senders.queues.iter().any(|(_, queue)| queue.cqn == number)
-                    || self.receivers.queues.iter().any(|(_, queue)| queue.cqn == number);
+                    || self.receivers.queues.iter().any(|(_, queue)| queue.cqn == number)
+                    || self.receivers.pools.iter().any(|(_, pool)| pool.reports_to(number))
+                    || self
+                        .rdma
+                        .pairs
+                        .iter()
+                        .any(|(_, pair)| pair.cqn_send == number || pair.cqn_receive == number);
                 need!(!used, RES_BUSY, 19);
                 self.completions.queues.remove(number);
                 Ok(())
             }
         }
+    }
+
+    /// The queue goes on in another ring, behind an entry in the old one that says so.
+    fn resize_completion_queue(
+        &mut self,
+        bus: &mut Bus<'_>,
+        call: &Call<'_>,
+        number: u32,
+        context: &[u8; CqContext::BYTES],
+        fields: u32,
+    ) -> Result<(), No> {
+        use CqContext as C;
+        // All that says where a ring is.
+        need!(fields == modify::RING, BAD_PARAM_ERR, 25);
+        let log = C::LOG_CQ_SIZE.get(context);
+        need!(log <= caps::LOG_CQ, BAD_PARAM_ERR, 26);
+        let Some(bytes) = self.completions.queues.get(number).map(|queue| queue.bytes) else { return Ok(()) };
+        let same = (C::CQE_SZ.get(context) == stride::BYTES_64) == (bytes == 64);
+        need!(same, BAD_PARAM_ERR, 27);
+        let place = Place {
+            umem: None,
+            list: call.behind::<{ ModifyCqIn::BYTES }>(),
+            log_page: C::LOG_PAGE_SIZE.get(context) + 12,
+            offset: quantized(C::PAGE_OFFSET.get(context), C::LOG_PAGE_SIZE.get(context)),
+        };
+        let ring = self.ring_at(call, &place, bytes << log)?;
+        let Some(queue) = self.completions.queues.get_mut(number) else { return Ok(()) };
+        need!(queue.resize(bus, ring, log as u8), BAD_SIZE_OUTS_CQES_ERR, 28);
+        for (to, from) in [(C::LOG_CQ_SIZE, C::LOG_CQ_SIZE), (C::LOG_PAGE_SIZE, C::LOG_PAGE_SIZE)] {
+            to.set(&mut queue.context, from.get(context));
+        }
+        Ok(())
     }
 
     fn create_completion_queue(&mut self, call: &mut Call<'_>) -> Result<(), No> {

@@ -35,6 +35,11 @@ impl Pool {
         Self { number: 0, kind, ring, limit, dead: false }
     }
 
+    /// Whether what it takes is reported to this completion queue.
+    pub(crate) fn reports_to(&self, number: u32) -> bool {
+        matches!(self.kind, PoolKind::Xrc { cqn, .. } if cqn == number)
+    }
+
     /// Takes the next entry out, if one is posted.
     pub(crate) fn take(
         &mut self,

@@ -88,7 +88,7 @@ fn capabilities_say_what_the_card_is() {
         assert_eq!(field.get(&newest), 1);
     }
     // Nothing is claimed that is not there.
-    assert_eq!(GeneralCaps::CQ_RESIZE.get(&newest), 0);
+    assert_eq!(GeneralCaps::DCT.get(&newest), 0);
     for field in [GeneralCaps::RC, GeneralCaps::UD, GeneralCaps::XRC, GeneralCaps::ATOMIC] {
         assert_eq!(field.get(&newest), 1);
     }

@@ -255,12 +255,24 @@ impl Node {
         self.to_send(pair);
     }
 
+    /// The same with a set of counters, which comes with the first transition.
+    pub(crate) fn connect_counted(&self, pair: &Pair, peer: &Node, number: u32, plan: &Plan, set: u32) {
+        self.to_init_with(pair, set);
+        self.to_receive(pair, peer, number, plan, |_| {});
+        self.to_send(pair);
+    }
+
     pub(crate) fn to_init(&self, pair: &Pair) {
+        self.to_init_with(pair, 0);
+    }
+
+    fn to_init_with(&self, pair: &Pair, set: u32) {
         use QpContext as Q;
         let plan = pair.plan;
         self.transit(op::RST2INIT_QP, pair.number, 0, |context| {
             AddressPath::VHCA_PORT_NUM.set(Q::PRIMARY_ADDRESS_PATH.of_mut(context), 1);
             Q::PM_STATE.set(context, 3);
+            Q::COUNTER_SET_ID.set(context, set);
             Q::RWE.set(context, plan.rights[0].into());
             Q::RRE.set(context, plan.rights[1].into());
             Q::RAE.set(context, plan.rights[2].into());

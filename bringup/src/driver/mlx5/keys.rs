@@ -37,12 +37,13 @@ pub(super) const KEYS: [&str; 16 + ABILITIES.len()] = [
     ABILITIES[7].0,
     ABILITIES[8].0,
     ABILITIES[9].0,
+    ABILITIES[10].0,
 ];
 
 /// What a card or its kernel has (1) or lacks (0), one by one; where a key is not given, it is as the card and the kernel are.
 type Ability = (&'static str, fn(&mut Traits, &mut DoorProfile, bool));
 
-const ABILITIES: [Ability; 10] = [
+const ABILITIES: [Ability; 11] = [
     // Every packet must have 18 bytes of header inline.
     ("inline_l2", |card, _, on| card.needs_inline_l2 = on),
     // Several packets in one send entry.
@@ -62,6 +63,8 @@ const ABILITIES: [Ability; 10] = [
     ("has_uar_4k", |card, _, on| card.uar_4k = on),
     // Tags inserted by the card.
     ("has_vlan_insert", |card, _, on| card.vlan_insert = on),
+    // Of RoCE packets that are lost those alone are sent again; both ends must.
+    ("selective_repeat", |card, _, on| card.selective_repeat = on),
 ];
 
 /// What the `kernel` key may say.
@@ -237,6 +240,7 @@ mod tests {
             ("has_dyn_uar=0", (false, true)),
             ("has_uar_4k=0", (true, false)),
             ("has_vlan_insert=0", (true, false)),
+            ("selective_repeat=1", (true, false)),
             ("cqe_version=0", (true, true)),
         ] {
             let (word, value) = name.split_once('=').expect("a key and its value");
