@@ -168,9 +168,13 @@ fn sizes<T>(hca: &Hca, spec: &QpSpec<'_, T>) -> Result<Sizes, MlxError> {
         let longest = segments.max(if binds { BIND_SEGMENTS.min(limit) } else { 0 });
         let blocks_each = blocks(longest) as u32;
         let wanted = spec.sends.checked_mul(blocks(segments) as u32);
-        let total = wanted.and_then(|blocks| blocks.max(2 * blocks_each).max(4).checked_next_power_of_two());
         let most = answer.max_send_wqebb.min(1 << 15);
-        let Some(total) = total.filter(|total| *total <= most) else {
+        // A send is begun where the longest one has room.
+        let spare = blocks_each - blocks(segments) as u32;
+        let total = wanted
+            .filter(|blocks| *blocks <= most)
+            .map(|blocks| (blocks + spare).max(2 * blocks_each).max(4).next_power_of_two().min(most));
+        let Some(total) = total else {
             return Err(refuse(format!(
                 "{} sends of {} blocks; the device has room for {most} blocks",
                 spec.sends,
@@ -179,7 +183,7 @@ fn sizes<T>(hca: &Hca, spec: &QpSpec<'_, T>) -> Result<Sizes, MlxError> {
         };
         sizes.send_blocks = total;
         sizes.entry_blocks = blocks_each;
-        sizes.sends = total / blocks(segments) as u32;
+        sizes.sends = (total - spare) / blocks(segments) as u32;
         sizes.send_pieces = pieces as u32;
         // What is left over in the last segment is there to be used.
         sizes.inline = if spec.inline == 0 { 0 } else { (data * SEGMENT_BYTES - 4) as u32 };
@@ -187,7 +191,9 @@ fn sizes<T>(hca: &Hca, spec: &QpSpec<'_, T>) -> Result<Sizes, MlxError> {
     let own = spec.srq.is_none() && !matches!(spec.kind, Kind::XrcSend | Kind::XrcReceive);
     if own && spec.receives > 0 {
         let pieces = spec.recv_pieces.max(1).next_power_of_two();
-        let entries = spec.receives.checked_next_power_of_two();
+        // The ring is a block long at least (rdma-core `providers/mlx5/verbs.c`, `mlx5_calc_rq_size`).
+        let fewest = (BLOCK_BYTES / (pieces as usize * SEGMENT_BYTES)) as u32;
+        let entries = spec.receives.max(fewest).checked_next_power_of_two();
         let most = answer.max_recv_wr.min(1 << 15);
         let Some(entries) = entries.filter(|entries| *entries <= most) else {
             return Err(refuse(format!("{} receives; the device allows {most}", spec.receives)));
