@@ -25,6 +25,7 @@ pub mod options;
 pub mod pairs;
 pub mod perftest;
 pub mod pingpong;
+pub mod rdma;
 pub mod report;
 pub mod table;
 pub mod watch;

@@ -1,9 +1,43 @@
-//! What `rc_pingpong` and its four siblings share; the originals are rdma-core's `ibv_rc_pingpong` and so on.
+//! What `rc_pingpong` and its siblings share; the originals are rdma-core's `ibv_rc_pingpong` and so on.
 //!
 //! ```text
-//!   options ─► the loop ─► report        check: what is sent, and whether it comes back
+//!   options ─► single (RC, UC, UD)   ─► report        check: what is sent, and whether it comes back
+//!              shared (RC on an SRQ)
 //! ```
 
 pub mod check;
 pub mod options;
 pub mod report;
+pub mod shared;
+pub mod single;
+
+use std::time::Duration;
+
+use pollux_bringup::RdmaDevice;
+use pollux_eal::LcoreContext;
+
+use crate::exchange::Line;
+use crate::exchange::line::Stop;
+use crate::rdma::{Failure, program};
+use options::Common;
+
+/// How long nothing may come when the other end has hung up. The originals hang up before they begin.
+pub const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Meets the other end; see [`program::meet`].
+fn meet(common: &Common, lcore: &LcoreContext, ready: impl FnOnce()) -> Result<Line, Failure> {
+    program::meet(common.port as u16, common.host.as_deref(), lcore, ready)
+}
+
+/// A sequence number to begin with, 24 bits, from the clock: two runs differ.
+#[must_use]
+pub fn first_psn() -> u32 {
+    use std::hash::{BuildHasher, Hasher};
+    let hasher = std::collections::hash_map::RandomState::new().build_hasher();
+    hasher.finish() as u32 & 0xff_ffff
+}
+
+/// Waits for the wire, unless told to stop.
+fn wire_up(device: &RdmaDevice, port: u8, stop: Stop<'_>) -> Result<(), Failure> {
+    crate::rdma::device::wait_active(device, port, stop).map(drop)
+}

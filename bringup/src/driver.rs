@@ -14,8 +14,9 @@ use pollux_port::PortError;
 use pollux_port::driver::PortDriver;
 use pollux_port::layer::{self, LayerSpec};
 
-use crate::BringupError;
+use crate::{BringupError, RdmaDevice};
 
+pub(crate) use mlx5::OpenRdma;
 pub(crate) use mlx5::openable as mlx5_openable;
 
 /// Opens the device under the given name; its keys are read by then.
@@ -38,13 +39,16 @@ struct Driver {
 /// What reads the keys of hardware, which has no driver's name in its own.
 const HARDWARE: fn(&DeviceArg) -> Result<Open, ConfigError> = mlx5::real;
 
+/// The device model's driver.
+const MODEL: &str = "mlx5_model";
+
 const DRIVERS: &[Driver] = &[
     Driver { name: "net_null", log: "pmd.net.null", read: soft::null },
     Driver { name: "net_ring", log: "pmd.net.ring", read: soft::ring },
     Driver { name: "net_pcap", log: "pmd.net.pcap", read: soft::pcap },
     Driver { name: "net_af_packet", log: "pmd.net.af_packet", read: soft::af_packet },
     Driver { name: "net_tap", log: "pmd.net.tap", read: soft::tap },
-    Driver { name: "mlx5_model", log: "pmd.net.mlx5", read: mlx5::model },
+    Driver { name: MODEL, log: "pmd.net.mlx5", read: mlx5::model },
 ];
 
 /// A device whose arguments are in order and that is not open yet.
@@ -93,6 +97,32 @@ pub(crate) fn prepare(device: &DeviceArg, allowed: bool) -> Result<Prepared, Bri
     let (layers, device) = LayerSpec::take(device)?;
     let open = read(&device).map_err(with_layers)?;
     Ok(Prepared { open, layers })
+}
+
+/// Finds what opens the device as one of RDMA and reads its keys.
+pub(crate) fn prepare_rdma(device: &DeviceArg) -> Result<OpenRdma, BringupError> {
+    if device.name.starts_with(MODEL) {
+        return Ok(mlx5::model_rdma(device)?);
+    }
+    if DRIVERS.iter().any(|driver| device.name.starts_with(driver.name)) {
+        return Err(BringupError::Usage(format!(
+            "device '{}' is a port of frames alone: RDMA runs on mlx5_model0 and its like, or on a device of the kernel's, by -a",
+            device.name
+        )));
+    }
+    Ok(mlx5::real_rdma(device)?)
+}
+
+/// The RDMA side of a device whose port is open.
+pub(crate) fn rdma_beside(
+    device: &DeviceArg,
+    model: Option<&Arc<Model>>,
+    eal: &Eal,
+) -> Result<RdmaDevice, BringupError> {
+    match model {
+        Some(model) => mlx5::rdma_of_model(&device.name, model, eal),
+        None => prepare_rdma(device)?(&device.name, eal),
+    }
 }
 
 /// A key that a driver does not know may have been meant for a layer.

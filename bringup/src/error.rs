@@ -6,6 +6,7 @@ use pollux_eal::region::MemoryError;
 use pollux_mempool::PoolError;
 use pollux_port::PortError;
 use pollux_uverbs::{Errno, UverbsError};
+use pollux_verbs::VerbsError;
 
 /// Why a program did not come up, or did not go on.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +24,9 @@ pub enum BringupError {
     /// The mbuf pool.
     #[error(transparent)]
     Pool(#[from] PoolError),
+    /// An RDMA device.
+    #[error(transparent)]
+    Verbs(#[from] VerbsError),
     /// Memory for the pool.
     #[error(transparent)]
     Memory(#[from] MemoryError),
@@ -94,7 +98,7 @@ impl BringupError {
             ),
             Self::Port(error) => !matches!(error, PortError::Device { .. } | PortError::State { .. }),
             Self::Pool(error) => matches!(error, PoolError::OutOfRange { .. }),
-            Self::Memory(_) | Self::Runtime(_) => false,
+            Self::Memory(_) | Self::Verbs(_) | Self::Runtime(_) => false,
         };
         if usage { 2 } else { 1 }
     }

@@ -6,6 +6,8 @@
 //!           for each mistake                                              the queues
 //! ```
 //!
+//! Programs of RDMA have devices instead of ports: `RdmaBringup::new ─► Eal, RdmaDevice (a verbs context)`.
+//!
 //! Called by the apps; calls `config`, `eal`, `mempool`, `port` and every driver.
 
 #![forbid(unsafe_code)]
@@ -17,6 +19,7 @@ mod ledger;
 mod openable;
 mod pool;
 pub mod program;
+mod rdma;
 
 use std::sync::Arc;
 
@@ -33,6 +36,7 @@ pub use driver::ModelNetdev;
 pub use error::BringupError;
 pub use ledger::{Crossing, PortLedger};
 pub use pool::Needs;
+pub use rdma::{RdmaBringup, RdmaDevice, present};
 
 /// A running EAL and the ports of one program, opened and numbered.
 ///
@@ -156,6 +160,17 @@ impl Bringup {
     /// [`BringupError::NoPort`].
     pub fn spec(&self, id: PortId) -> Result<&PortSpec, BringupError> {
         self.specs.get(usize::from(id.0)).ok_or(BringupError::NoPort { port: id.0 })
+    }
+
+    /// A port's device as one of RDMA, beside the port: another context of the same device, whose packets do not pass the port's
+    /// queues.
+    ///
+    /// # Errors
+    /// There is no such port, its device has no RDMA, or what the device says.
+    pub fn rdma(&self, id: PortId) -> Result<RdmaDevice, BringupError> {
+        let device = &self.spec(id)?.device;
+        let model = self.models.get(usize::from(id.0)).and_then(Option::as_ref);
+        driver::rdma_beside(device, model, &self.eal)
     }
 
     /// What a port made PCIe carry so far; none where nobody counts it, as on hardware and on ports without a device.

@@ -234,6 +234,28 @@ impl Line {
         }
     }
 
+    /// Another handle of the connection, to watch it by while the first one is used.
+    ///
+    /// # Errors
+    /// [`ExchangeError::Broken`]: no file descriptor is left.
+    pub fn watcher(&self) -> Result<Self, ExchangeError> {
+        let what = "watching the connection";
+        let stream = self.stream.try_clone().map_err(|source| self.broken(source, what))?;
+        Ok(Self { stream, side: self.side, peer: self.peer.clone() })
+    }
+
+    /// Says that this end is done, and waits until the other one is, for a few seconds at most: what it still needs of this end,
+    /// such as another acknowledgement, it gets. The originals have hung up long before.
+    pub fn part(&mut self, stop: Stop<'_>) {
+        const PARTING: Duration = Duration::from_secs(3);
+        let begin = Instant::now();
+        if self.stream.shutdown(std::net::Shutdown::Write).is_ok() {
+            while !self.is_closed() && !stop() && begin.elapsed() < PARTING {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
     /// An error that shows the beginning of what was said.
     #[must_use]
     pub fn strange(&self, said: &[u8], expected: &'static str) -> ExchangeError {
@@ -277,6 +299,18 @@ pub(crate) mod tests {
         let error = server.receive(&mut got, "testing", SOON, NEVER).unwrap_err();
         assert!(matches!(error, ExchangeError::Closed { .. }), "{error}");
         assert!(server.is_closed());
+    }
+
+    #[test]
+    fn ends_part_together() {
+        let (mut client, mut server) = pair();
+        let begin = Instant::now();
+        std::thread::scope(|scope| {
+            scope.spawn(|| server.part(NEVER));
+            client.part(NEVER);
+        });
+        assert!(begin.elapsed() < Duration::from_secs(1), "neither waits for the other's patience");
+        assert!(client.is_closed() && server.is_closed());
     }
 
     #[test]

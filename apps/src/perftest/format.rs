@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn the_head_names_what_runs() {
         let test = Test { verb: Verb::Send, kind: Kind::Bandwidth };
-        let options = Options { post_list: 1, recv_post_list: 1, qp: 1, ..Options::default() };
+        let options = Options::usual();
         let settings = Settings::new(test, options).expect("nothing typed");
         let facts =
             Facts { device: "mlx5_model0", sends: true, receives: false, mtu: 1024, gid_index: 1, outs: 0 };

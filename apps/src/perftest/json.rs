@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn the_file_has_perftests_names() {
         let test = Test { verb: Verb::Write, kind: Kind::Bandwidth };
-        let options = Options { post_list: 1, recv_post_list: 1, qp: 1, ..Options::default() };
+        let options = Options::usual();
         let settings = Settings::new(test, options).expect("nothing typed");
         let facts =
             Facts { device: "mlx5_0", sends: true, receives: false, mtu: 1024, gid_index: 3, outs: 0 };

@@ -169,6 +169,19 @@ pub struct Options {
     pub host: Option<String>,
 }
 
+impl Options {
+    /// As when nothing is typed.
+    #[must_use]
+    pub fn usual() -> Self {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            options: Options,
+        }
+        <Line as clap::Parser>::parse_from(["perftest"]).options
+    }
+}
+
 fn above_zero(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number: &f64| *number > 0.0 && number.is_finite());
     number.ok_or_else(|| "is not a number above zero".into())

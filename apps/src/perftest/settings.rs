@@ -234,12 +234,19 @@ impl Settings {
             ("-b", on(self.bidirectional)),
             ("--reversed", on(self.options.reversed)),
             ("--report_gbits", on(self.options.report_gbits)),
-            match self.extent {
-                Extent::Iterations(iterations) => ("the extent", format!("-n {iterations}")),
-                Extent::Seconds { total, .. } => ("the extent", format!("-D {total}")),
-                Extent::Forever { .. } => ("the extent", "--run_infinitely".into()),
-            },
         ];
+        let Test { verb, kind } = self.test;
+        let alone =
+            verb != Verb::Send && !self.bidirectional && !(verb == Verb::Write && kind == Kind::Latency);
+        // An end that does nothing need not know how long the other one does it.
+        if !alone {
+            let extent = match self.extent {
+                Extent::Iterations(iterations) => format!("-n {iterations}"),
+                Extent::Seconds { total, .. } => format!("-D {total}"),
+                Extent::Forever { .. } => "--run_infinitely".into(),
+            };
+            all.push(("the extent", extent));
+        }
         if self.test.verb == Verb::Atomic {
             all.push(("-A", self.atomic.name().to_owned()));
         }

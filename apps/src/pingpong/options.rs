@@ -2,6 +2,9 @@
 //!
 //! Source of names and defaults: rdma-core `libibverbs/examples/{rc,uc,ud,srq,xsrq}_pingpong.c`.
 
+use pollux_bringup::BringupError;
+use pollux_config::CommandLine;
+
 use crate::number::{number, size, within};
 
 /// What all of them have.
@@ -56,6 +59,45 @@ pub struct Path {
     /// Path MTU: 256, 512, 1024, 2048 or 4096
     #[arg(short = 'm', long, value_name = "BYTES", default_value = "1024", value_parser = mtu)]
     pub mtu: u64,
+}
+
+/// What the originals can and this runtime cannot: the options are there, so that the line about them says why.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub struct Paging {
+    /// Refused: paging on demand is absent
+    #[arg(short = 'o', long)]
+    pub odp: bool,
+    /// Refused: paging on demand is absent
+    #[arg(short = 'O', long)]
+    pub iodp: bool,
+    /// Refused: paging on demand is absent
+    #[arg(short = 'P', long)]
+    pub prefetch: bool,
+    /// Refused: memory of confidential guests is absent
+    #[arg(short = 'U', long = "allow-cc-unprotected")]
+    pub unprotected: bool,
+}
+
+impl Paging {
+    /// Refuses what was asked for.
+    ///
+    /// # Errors
+    /// One line.
+    pub fn check(self, line: &CommandLine) -> Result<(), BringupError> {
+        let device = line.ports.first().map_or("the device", |port| &port.device.name);
+        let wanted = [
+            (self.odp, "-o", "pages memory in on demand"),
+            (self.iodp, "-O", "pages memory in on demand"),
+            (self.prefetch, "-P", "pages memory in on demand"),
+            (self.unprotected, "-U", "has memory of confidential guests"),
+        ];
+        match wanted.into_iter().find(|(wanted, ..)| *wanted) {
+            Some((_, option, what)) => Err(BringupError::Usage(format!(
+                "{option}: nothing {what} here, {device} neither; memory is registered and stays: leave it out"
+            ))),
+            None => Ok(()),
+        }
+    }
 }
 
 fn mtu(text: &str) -> Result<u64, String> {

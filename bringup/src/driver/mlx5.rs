@@ -4,14 +4,23 @@ mod keys;
 mod model;
 mod real;
 
+use std::sync::Arc;
+
 use pollux_config::{ConfigError, DeviceArg};
+use pollux_eal::Eal;
+use pollux_mlx5_model::Model;
 use pollux_pmd_mlx::devargs::Arguments;
 use pollux_pmd_mlx::eth::port::{Mlx5Port, PortSpec};
 use pollux_port::PortError;
+use pollux_verbs::{Context, Options, Provider};
 
 use super::{Open, Opened};
+use crate::{BringupError, RdmaDevice};
 pub use model::ModelNetdev;
 pub(crate) use real::openable;
+
+/// Opens an RDMA device under the given name; its keys are read by then.
+pub(crate) type OpenRdma = Box<dyn FnOnce(&str, &Eal) -> Result<RdmaDevice, BringupError>>;
 
 /// A port of the device model.
 pub(super) fn model(device: &DeviceArg) -> Result<Open, ConfigError> {
@@ -41,5 +50,34 @@ pub(super) fn real(device: &DeviceArg) -> Result<Open, ConfigError> {
             ..PortSpec::new(found.channel, found.netdev, eal.memory().clone())
         };
         Ok(Opened { driver: Box::new(Mlx5Port::open(spec)?), model: None })
+    }))
+}
+
+/// A device model as an RDMA device. The driver's own keys are for ports; they are checked and set aside.
+pub(super) fn model_rdma(device: &DeviceArg) -> Result<OpenRdma, ConfigError> {
+    let (keys, rest) = keys::ModelKeys::take(device)?;
+    Arguments::parse(&rest).map_err(keys::with_own)?;
+    Ok(Box::new(move |name, eal| {
+        let model = model::make(name, keys)
+            .map_err(|error| PortError::device("make the model", error).named(name))?;
+        rdma_of_model(name, &model, eal)
+    }))
+}
+
+/// A context of a model.
+pub(super) fn rdma_of_model(name: &str, model: &Arc<Model>, eal: &Eal) -> Result<RdmaDevice, BringupError> {
+    let options = Options { memory: eal.memory().clone(), ..Options::default() };
+    let context = Context::open(model.open(), Provider::Mlx5, options)?;
+    Ok(RdmaDevice { name: name.to_owned(), context, model: Some(Arc::clone(model)), sysfs: None })
+}
+
+/// A device of the machine, by RDMA name, PCI address or interface.
+pub(super) fn real_rdma(device: &DeviceArg) -> Result<OpenRdma, ConfigError> {
+    Arguments::parse(device)?;
+    Ok(Box::new(|name, eal| {
+        let found = pollux_verbs::find(std::path::Path::new("/"), name)?;
+        let options = Options { memory: eal.memory().clone(), ..Options::default() };
+        let context = Context::open_device(&found, options)?;
+        Ok(RdmaDevice { name: found.ibdev, context, model: None, sysfs: Some(found.sysfs) })
     }))
 }

@@ -1,0 +1,23 @@
+//! atomic_lat: perftest's `ib_atomic_lat`. The steps are in `apps/src/perftest/session.rs`.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use pollux_apps::perftest::options::Options;
+use pollux_apps::perftest::session;
+use pollux_apps::perftest::settings::{Kind, Test, Verb};
+use pollux_bringup::program;
+
+/// atomic_lat: how soon, of atomic operations on the other end's memory. One end waits, the other names it; perftest's ib_atomic_lat can be either.
+#[derive(Parser)]
+#[command(after_help = "The loop is one page: apps/src/perftest/latency.rs.")]
+struct AtomicLatency {
+    #[command(flatten)]
+    options: Options,
+}
+
+fn main() -> ExitCode {
+    program::main(|line, AtomicLatency { options }| {
+        session::run(Test { verb: Verb::Atomic, kind: Kind::Latency }, line, options)
+    })
+}

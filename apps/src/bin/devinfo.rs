@@ -1,0 +1,80 @@
+//! devinfo: rdma-core's `ibv_devinfo`.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use pollux_apps::number::within;
+use pollux_apps::rdma::info::Info;
+use pollux_apps::rdma::program::Console;
+use pollux_bringup::{BringupError, RdmaBringup, RdmaDevice, present, program};
+use pollux_config::CommandLine;
+
+/// devinfo: what RDMA devices are and can do; as rdma-core's ibv_devinfo. Without a name, all that the kernel has.
+#[derive(Parser)]
+struct Options {
+    /// This device [default: those that --vdev and -a name, or all of the kernel's]
+    #[arg(short = 'd', long, value_name = "DEV")]
+    ib_dev: Option<String>,
+    /// This port [default: all]
+    #[arg(short = 'i', long, value_name = "PORT", value_parser = |text: &str| within(text, 1, 255))]
+    ib_port: Option<u64>,
+    /// Names alone
+    #[arg(short = 'l', long)]
+    list: bool,
+    /// All attributes
+    #[arg(short = 'v', long)]
+    verbose: bool,
+}
+
+fn main() -> ExitCode {
+    program::main(run)
+}
+
+fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
+    let console = Console { json: false };
+    let mut line = line.clone();
+    let named = !line.ports.is_empty();
+    let here: Vec<String> = present().into_iter().map(|device| device.ibdev).collect();
+    if options.list {
+        let mut names = here;
+        let more = line.ports.iter().map(|port| port.device.name.clone());
+        names.extend(more.filter(|name| !names.contains(name)).collect::<Vec<_>>());
+        let plural = if names.len() == 1 { "" } else { "s" };
+        let rows: String = names.iter().map(|name| format!("\t{name}\n")).collect();
+        console.print(&format!("{} HCA{plural} found:\n{rows}\n", names.len()));
+        return Ok(());
+    }
+    if !named && options.ib_dev.is_none() {
+        for name in &here {
+            line.ports.push(pollux_config::PortSpec::new(name.parse()?));
+        }
+    }
+    let devices = RdmaBringup::new(&line, options.ib_dev.as_deref())?.devices;
+    // `-d` chooses one of several.
+    let wanted = |device: &&RdmaDevice| options.ib_dev.as_ref().is_none_or(|name| device.name == *name);
+    for device in devices.iter().filter(wanted) {
+        show(device, &options, console)?;
+    }
+    Ok(())
+}
+
+fn show(device: &RdmaDevice, options: &Options, console: Console) -> Result<(), BringupError> {
+    let attributes = device.context.device()?;
+    let count = attributes.base.phys_port_cnt;
+    let only = options.ib_port.and_then(|port| u8::try_from(port).ok());
+    if let Some(port) = only.filter(|port| *port > count) {
+        return Err(BringupError::Usage(format!("-i {port}: {} has {count}", device.name)));
+    }
+    let ports = (1..=count).map(|port| Ok((port, device.context.port(port)?)));
+    let info = Info {
+        name: device.name.clone(),
+        device: attributes,
+        ports: ports.collect::<Result<_, BringupError>>()?,
+        gids: device.context.gids()?,
+        board: device.sysfs().and_then(|folder| std::fs::read_to_string(folder.join("board_id")).ok()),
+        vectors: device.context.comp_vectors(),
+    };
+    let board = info.board.as_ref().map(|board| board.trim().to_owned());
+    console.print(&Info { board, ..info }.lines(options.verbose, only));
+    Ok(())
+}

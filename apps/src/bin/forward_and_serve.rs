@@ -1,0 +1,133 @@
+//! forward_and_serve: packets and RDMA in one process, on one port.
+//!
+//! Ports are paired as l2fwd pairs them, and l2fwd's loop forwards on the main lcore. Another lcore waits for a client of perftest,
+//! such as `read_bw`, and lends it memory of this process through the first port; what the client reads and writes there is the
+//! device's work, beside the packets. Both have their memory of the same EAL, one report and one end.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use pollux_apps::counts::{Counted, Meter};
+use pollux_apps::forward::{self, Edit, Path};
+use pollux_apps::number::{size, within};
+use pollux_apps::options::RunOptions;
+use pollux_apps::pairs::hops;
+use pollux_apps::perftest::options::Options as TestOptions;
+use pollux_apps::perftest::session;
+use pollux_apps::perftest::settings::{Kind, Settings, Test, Verb};
+use pollux_apps::rdma::Failure;
+use pollux_apps::watch::{Watch, joined};
+use pollux_bringup::program::{self, say};
+use pollux_bringup::{Bringup, BringupError, PortWishes, RdmaDevice};
+use pollux_config::CommandLine;
+use pollux_eal::LcoreContext;
+use pollux_eal::clock::Nanos;
+use pollux_port::PortId;
+
+/// How long a burst waits for a full destination.
+const PATIENCE: Nanos = Nanos(10_000_000);
+
+/// forward_and_serve: forwards packets between ports, and lets clients of read_bw, read_lat or write_bw into memory of this process,
+/// through the first of the same ports.
+#[derive(Parser)]
+#[command(after_help = "The loop is l2fwd's: apps/src/forward.rs. Needs two lcores: -l 0,1.")]
+struct Options {
+    /// What clients do: read or write
+    #[arg(long, value_name = "WHAT", default_value = "read")]
+    serve: Serve,
+    /// Bytes of a client's messages, as its -s
+    #[arg(short = 's', long, value_name = "BYTES", default_value = "65536", value_parser = size)]
+    size: u64,
+    /// TCP port at which clients come
+    #[arg(short = 'p', long, value_name = "PORT", default_value = "18515", value_parser = |text: &str| within(text, 1, 65535))]
+    port: u64,
+    #[command(flatten)]
+    run: RunOptions,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy)]
+enum Serve {
+    Read,
+    Write,
+}
+
+fn main() -> ExitCode {
+    program::main(run)
+}
+
+fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
+    let mut bringup = Bringup::new(line)?;
+    let lcores = bringup.eal.lcores().dataplane();
+    let [forwarder, server, ..] = lcores[..] else {
+        return Err(BringupError::Usage("one lcore forwards and one serves: give two, -l 0,1".into()));
+    };
+    let names: Vec<String> = bringup.ports.iter_all().map(|port| port.name().to_owned()).collect();
+    let (hops, _) = hops(&names, None, None).map_err(BringupError::Usage)?;
+    let ids: Vec<PortId> = hops.iter().map(|hop| PortId(hop.from)).collect();
+    let device = bringup.rdma(ids[0])?;
+
+    let wishes = PortWishes { promiscuous: Some(true), ..options.run.wishes(1) };
+    let (queues, _pool) = bringup.start_ports(&ids, &wishes)?;
+    let (rx, mut tx): (Vec<_>, Vec<_>) =
+        queues.into_iter().map(|queues| (queues.rx, queues.tx.into_iter())).unzip();
+    let (mut paths, mut counted) = (Vec::new(), Vec::new());
+    for (hop, rx) in hops.iter().zip(rx) {
+        let place = hops.iter().position(|other| other.from == hop.to);
+        for rx in rx {
+            let Some(tx) = place.and_then(|place| tx[place].next()) else { continue };
+            let path = Path::new(rx, tx, Edit::Keep, PATIENCE);
+            counted.push(Counted {
+                from: PortId(hop.from),
+                queue: path.queue(),
+                to: PortId(hop.to),
+                lcore: forwarder,
+                lost: path.lost(),
+            });
+            paths.push(path);
+        }
+    }
+    let forwarding = bringup.eal.launch(forwarder, move |lcore| forward::run(lcore, &mut paths))?;
+    let settings = settings(&options)?;
+    let name = device.name.clone();
+    let serving = bringup.eal.launch(server, move |lcore| serve(lcore, &device, &settings))?;
+    say(format_args!(
+        "forward_and_serve: forwarding on lcore {forwarder}, clients come to {name} by TCP port {}",
+        options.port
+    ));
+
+    let meter = Meter::new(counted);
+    let watch =
+        Watch { app: "forward_and_serve", options: &options.run, period: Some(Duration::from_secs(10)) };
+    let end = watch.until_end(&mut bringup, &meter);
+    bringup.eal.stop_flag().set();
+    let end = end.and(joined(forwarding)).and(joined(serving));
+    end.and(watch.report(&meter.read(&mut bringup)))
+}
+
+fn settings(options: &Options) -> Result<Settings, BringupError> {
+    let verb = match options.serve {
+        Serve::Read => Verb::Read,
+        Serve::Write => Verb::Write,
+    };
+    let options = TestOptions { port: options.port, size: Some(options.size), ..TestOptions::usual() };
+    Settings::new(Test { verb, kind: Kind::Bandwidth }, options).map_err(BringupError::Usage)
+}
+
+/// One client after the other, until told to stop. One that fails is told of, and the next may come.
+fn serve(lcore: &LcoreContext, device: &RdmaDevice, settings: &Settings) {
+    while !lcore.stop_requested() {
+        match session::serve(lcore, device, settings.clone()) {
+            Ok(results) => say(format_args!(
+                "forward_and_serve: served a client: {} messages of {} bytes, {:.2} MiB/s",
+                results.iterations, results.size, results.average
+            )),
+            Err(Failure::Stopped) => {}
+            Err(Failure::Error(line) | Failure::Usage(line)) => {
+                say(format_args!("forward_and_serve: {line}"));
+                // A port that is taken stays so for a while.
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        }
+    }
+}

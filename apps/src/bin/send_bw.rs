@@ -1,0 +1,23 @@
+//! send_bw: perftest's `ib_send_bw`. The steps are in `apps/src/perftest/session.rs`.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use pollux_apps::perftest::options::Options;
+use pollux_apps::perftest::session;
+use pollux_apps::perftest::settings::{Kind, Test, Verb};
+use pollux_bringup::program;
+
+/// send_bw: how much, of messages that the other end receives. One end waits, the other names it; perftest's ib_send_bw can be either.
+#[derive(Parser)]
+#[command(after_help = "The loop is one page: apps/src/perftest/bandwidth.rs.")]
+struct SendBandwidth {
+    #[command(flatten)]
+    options: Options,
+}
+
+fn main() -> ExitCode {
+    program::main(|line, SendBandwidth { options }| {
+        session::run(Test { verb: Verb::Send, kind: Kind::Bandwidth }, line, options)
+    })
+}

@@ -1,0 +1,38 @@
+//! uc_pingpong: rdma-core's `ibv_uc_pingpong`. The loop is in `apps/src/pingpong/single.rs`.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use pollux_apps::pingpong::options::{Common, Path, Volume};
+use pollux_apps::pingpong::single::{self, Plan};
+use pollux_apps::rdma::program::run;
+use pollux_bringup::program;
+use pollux_verbs::QpKind;
+
+/// uc_pingpong: messages to and fro over an unreliable connection. One end waits, the other names it; rdma-core's
+/// ibv_uc_pingpong can be either.
+#[derive(Parser)]
+#[command(after_help = "The loop is one page: apps/src/pingpong/single.rs.")]
+struct Options {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    volume: Volume,
+    #[command(flatten)]
+    path: Path,
+}
+
+fn main() -> ExitCode {
+    program::main(|line, options: Options| {
+        let wanted = options.common.ib_dev.clone();
+        let plan = Plan {
+            kind: QpKind::Uc,
+            common: options.common,
+            volume: options.volume,
+            mtu: options.path.mtu,
+            timestamps: false,
+            device_memory: false,
+        };
+        run(line, wanted.as_deref(), move |lcore, device| single::run(lcore, device, &plan, "uc_pingpong"))
+    })
+}

@@ -1,0 +1,37 @@
+//! ud_pingpong: rdma-core's `ibv_ud_pingpong`. The loop is in `apps/src/pingpong/single.rs`.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use pollux_apps::pingpong::options::{Common, Volume};
+use pollux_apps::pingpong::single::{self, Plan};
+use pollux_apps::rdma::program::run;
+use pollux_bringup::program;
+use pollux_verbs::QpKind;
+
+/// ud_pingpong: messages to and fro over datagrams. One end waits, the other names it; rdma-core's
+/// ibv_ud_pingpong can be either.
+#[derive(Parser)]
+#[command(after_help = "The loop is one page: apps/src/pingpong/single.rs.")]
+struct Options {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    volume: Volume,
+}
+
+fn main() -> ExitCode {
+    program::main(|line, options: Options| {
+        let wanted = options.common.ib_dev.clone();
+        let plan = Plan {
+            kind: QpKind::Ud,
+            common: options.common,
+            volume: options.volume,
+            // The port's: a datagram is one packet.
+            mtu: 4096,
+            timestamps: false,
+            device_memory: false,
+        };
+        run(line, wanted.as_deref(), move |lcore, device| single::run(lcore, device, &plan, "ud_pingpong"))
+    })
+}

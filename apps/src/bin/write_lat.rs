@@ -1,0 +1,23 @@
+//! write_lat: perftest's `ib_write_lat`. The steps are in `apps/src/perftest/session.rs`.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use pollux_apps::perftest::options::Options;
+use pollux_apps::perftest::session;
+use pollux_apps::perftest::settings::{Kind, Test, Verb};
+use pollux_bringup::program;
+
+/// write_lat: how soon, of writes into the other end's memory. One end waits, the other names it; perftest's ib_write_lat can be either.
+#[derive(Parser)]
+#[command(after_help = "The loop is one page: apps/src/perftest/latency.rs.")]
+struct WriteLatency {
+    #[command(flatten)]
+    options: Options,
+}
+
+fn main() -> ExitCode {
+    program::main(|line, WriteLatency { options }| {
+        session::run(Test { verb: Verb::Write, kind: Kind::Latency }, line, options)
+    })
+}

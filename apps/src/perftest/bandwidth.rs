@@ -1,0 +1,241 @@
+//! The loop of the bandwidth tests: posts, takes completions, takes messages.
+//!
+//! Source of the course of events: linux-rdma/perftest `src/perftest_resources.c`, `run_iter_bw`, `run_iter_bw_server`, `run_iter_bi`.
+
+use pollux_eal::clock::{Clock, cycles};
+use pollux_verbs::WcStatus;
+
+use super::end::End;
+use super::options::RateUnit;
+use super::settings::{Extent, Verb};
+use super::statistic::Moments;
+use crate::rdma::Failure;
+use crate::rdma::endless::Watch;
+
+/// Completions taken at once.
+const TAKEN: usize = 32;
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct Run {
+    /// When.
+    pub moments: Moments,
+    /// Messages that were measured, of all queue pairs.
+    pub messages: u64,
+}
+
+/// What one queue pair has done.
+#[derive(Clone, Copy, Default)]
+struct Flow {
+    posted: u64,
+    completed: u64,
+    received: u64,
+    /// Receives that are free to be posted again.
+    free: u64,
+    reposted: u64,
+}
+
+/// When a run over time begins to count, stops counting, and ends.
+#[derive(Clone, Copy)]
+struct Window {
+    from: u64,
+    to: u64,
+    end: u64,
+}
+
+impl Window {
+    fn new(clock: Clock, extent: Extent, now: u64) -> Option<Self> {
+        let seconds = |seconds: u64| seconds.saturating_mul(clock.hz());
+        match extent {
+            Extent::Iterations(_) => None,
+            Extent::Seconds { total, margin } => Some(Self {
+                from: now + seconds(margin),
+                to: now + seconds(total - margin),
+                end: now + seconds(total),
+            }),
+            Extent::Forever { period } => {
+                Some(Self { from: now, to: now + seconds(period), end: now + seconds(period) })
+            }
+        }
+    }
+
+    fn counts(&self, now: u64) -> bool {
+        (self.from..self.to).contains(&now)
+    }
+}
+
+/// Sends no faster than a rate, in bursts.
+struct Pace {
+    burst: u64,
+    gap: f64,
+    left: u64,
+    next: f64,
+}
+
+impl Pace {
+    fn new(end: &End, size: u64, clock: Clock) -> Option<Self> {
+        let options = &end.settings.options;
+        let rate = options.rate_limit?;
+        let messages = match options.rate_units {
+            RateUnit::Megabytes => rate * 1_048_576.0 / size as f64,
+            RateUnit::Gigabits => rate * 1e9 / 8.0 / size as f64,
+            RateUnit::Messages => rate,
+        };
+        let burst = options.burst_size.unwrap_or(options.post_list).max(options.post_list);
+        Some(Self {
+            burst,
+            gap: burst as f64 * clock.hz() as f64 / messages,
+            left: 0,
+            next: cycles::now() as f64,
+        })
+    }
+
+    fn allows(&mut self, count: u64) -> bool {
+        if self.left < count {
+            let now = cycles::now() as f64;
+            if now < self.next {
+                return false;
+            }
+            self.left = self.burst;
+            self.next += self.gap;
+        }
+        self.left -= count;
+        true
+    }
+}
+
+/// Runs messages of `size` bytes: this end sends, receives, or both.
+///
+/// # Errors
+/// A completion that is an error, a stop, another end that is gone.
+pub fn run(end: &mut End, size: u64, sends: bool, watch: &mut Watch<'_>) -> Result<Run, Failure> {
+    let receives = end.settings.test.verb == Verb::Send && (!sends || end.settings.bidirectional);
+    let clock = Clock::get();
+    let extent = end.settings.extent;
+    let goal = match extent {
+        Extent::Iterations(iterations) => iterations,
+        _ => u64::MAX,
+    };
+    let all = goal.saturating_mul(end.settings.qps as u64);
+    let (tx_depth, cq_mod) = (end.settings.tx_depth as u64, end.settings.cq_mod as u64);
+    let (list, recv_list, qps) =
+        (end.settings.post_list as u64, end.settings.recv_post_list as u64, end.settings.qps);
+    let prefilled = if end.settings.options.use_srq { 0 } else { end.settings.rx_depth as u64 };
+    let peak = end.settings.peak && sends;
+    let mut pace = if sends { Pace::new(end, size, clock) } else { None };
+
+    let mut flows = vec![Flow { reposted: prefilled, ..Flow::default() }; qps];
+    let (mut posted, mut completed, mut received) = (0, 0, 0);
+    let mut moments = Moments::default();
+    let mut counted = 0;
+    // A receiver's clock starts with the first message.
+    let mut window = if sends { Window::new(clock, extent, cycles::now()) } else { None };
+    if sends {
+        moments.begin = cycles::now();
+    }
+    let signalled = |number: u64| (number + 1).is_multiple_of(cq_mod) || number + 1 == goal;
+    loop {
+        let now = cycles::now();
+        if window.is_some_and(|window| now >= window.end)
+            || (!sends || completed >= all) && (!receives || received >= all)
+        {
+            break;
+        }
+        if sends {
+            for (number, flow) in flows.iter_mut().enumerate() {
+                while flow.posted < goal
+                    && flow.posted + list <= tx_depth + flow.completed
+                    && pace.as_mut().is_none_or(|pace| pace.allows(list))
+                {
+                    if peak {
+                        let at = cycles::now();
+                        moments.posted.extend(std::iter::repeat_n(at, list as usize));
+                    }
+                    end.post_sends(number, flow.posted, list, signalled)?;
+                    flow.posted += list;
+                    posted += list;
+                }
+            }
+        }
+        let mut failed = None;
+        if sends && completed < posted {
+            let before = completed;
+            let mut done = |wc: &mut pollux_verbs::Wc<'_, '_>| {
+                if wc.status() != WcStatus::SUCCESS {
+                    failed.get_or_insert((wc.status(), wc.id() >> 48));
+                    return;
+                }
+                // The word says how many of the queue pair's sends are done.
+                let flow = &mut flows[(wc.id() >> 48) as usize];
+                let count = wc.id() & ((1 << 48) - 1);
+                completed += count - flow.completed;
+                flow.completed = count;
+                if peak {
+                    moments.completed.push((completed, cycles::now()));
+                }
+            };
+            if receives {
+                // The other direction is waited for as well.
+                if end.sends.cq.poll(TAKEN, &mut done) > 0 {
+                    watch.came();
+                }
+            } else {
+                end.sends.take(TAKEN, watch, &mut done)?;
+            }
+            if window.is_some_and(|window| window.counts(now)) {
+                counted += completed - before;
+            }
+        }
+        let mut got = 0;
+        if receives && received < all {
+            let (list, own) = (&mut flows, &end.own);
+            end.receives.take(TAKEN, watch, |wc| {
+                if wc.status() != WcStatus::SUCCESS {
+                    failed.get_or_insert((wc.status(), wc.id()));
+                    return;
+                }
+                // On a shared queue the receive's word says who posted it, not who got it.
+                let which = own.iter().position(|keys| keys.qpn == wc.qpn()).unwrap_or(wc.id() as usize);
+                let flow = &mut list[which];
+                flow.received += 1;
+                flow.free += 1;
+                got += 1;
+            })?;
+        }
+        if let Some((status, id)) = failed {
+            return Err(Failure::completion(status, id));
+        }
+        if got > 0 {
+            if received == 0 && !sends {
+                moments.begin = now;
+                window = Window::new(clock, extent, now);
+            }
+            received += got;
+            if window.is_some_and(|window| window.counts(now)) && !sends {
+                counted += got;
+            }
+            for (number, flow) in flows.iter_mut().enumerate() {
+                // Beyond the goal nothing will come: the receives would be left for the next size.
+                while flow.free >= recv_list && (goal == u64::MAX || flow.reposted + recv_list <= goal) {
+                    end.post_receives(number, recv_list)?;
+                    flow.free -= recv_list;
+                    flow.reposted += recv_list;
+                }
+            }
+        }
+        // A run over time looks at the flag itself: it is never idle.
+        if window.is_some() {
+            watch.round()?;
+        }
+    }
+    moments.end = cycles::now();
+    let messages = match (extent, window) {
+        (Extent::Iterations(_), _) => all,
+        (_, Some(window)) => {
+            (moments.begin, moments.end) = (window.from, window.to.min(moments.end));
+            counted
+        }
+        (_, None) => 0,
+    };
+    Ok(Run { moments, messages })
+}

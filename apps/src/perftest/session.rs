@@ -1,0 +1,516 @@
+//! A test from the first word to the last: the two ends in step.
+//!
+//! Source of the steps and of their order, by which an original can be the other end: linux-rdma/perftest
+//! `src/{send,write,read,atomic}_{bw,lat}.c`.
+
+use std::time::Duration;
+
+use pollux_bringup::{BringupError, RdmaDevice, program};
+use pollux_config::CommandLine;
+use pollux_eal::LcoreContext;
+use pollux_eal::clock::Clock;
+use serde_json::{Value, json};
+
+use super::end::End;
+use super::format::{self, Facts, RULE};
+use super::load::Load;
+use super::options::{Connection, Options, Output};
+use super::settings::{Extent, Kind, Settings, Test, Verb};
+use super::{bandwidth, json as file, latency, statistic};
+use crate::exchange::perftest::{Keys, Met, Results, VERSION};
+use crate::exchange::{Line, Side};
+use crate::rdma::endless::Watch;
+use crate::rdma::program::{Console, meet};
+use crate::rdma::{Failure, device};
+
+/// Small messages go round in this many bytes, as perftest's do in a page.
+const CYCLE: u32 = 4096;
+
+/// Runs one of the tests.
+///
+/// # Errors
+/// One line.
+pub fn run(test: Test, line: &CommandLine, options: Options) -> Result<(), BringupError> {
+    if options.version {
+        Console { json: false }.print(&format!("Version: {VERSION}\n"));
+        return Ok(());
+    }
+    let mut line = line.clone();
+    place(&mut line, &options)?;
+    let settings = Settings::new(test, options).map_err(BringupError::Usage)?;
+    let wanted = settings.options.ib_dev.clone();
+    let console = Console { json: settings.options.json };
+    crate::rdma::program::run(&line, wanted.as_deref(), move |lcore, device| {
+        let mut session = Session::meet(lcore, device, settings, console)?;
+        session.run()
+    })
+}
+
+/// Waits for one client of a test whose server does nothing, and serves it; tells what the client found. Nothing is printed.
+///
+/// # Errors
+/// [`Failure`].
+pub fn serve(lcore: &LcoreContext, device: &RdmaDevice, mut settings: Settings) -> Result<Results, Failure> {
+    settings.options.output = Some(Output::Latency);
+    let mut session = Session::meet(lcore, device, settings, Console { json: true })?;
+    session.connect()?;
+    session.measure()?;
+    session.step(true)?;
+    Ok(session.last)
+}
+
+/// `--pin_cores` and `--numa_node` say in the app's half what `-l` says in the other one.
+fn place(line: &mut CommandLine, options: &Options) -> Result<(), BringupError> {
+    let (option, cpus) = match (&options.pin_cores, options.numa_node) {
+        (Some(cpus), _) => (format!("--pin_cores {cpus}"), cpus.replace(' ', "")),
+        (None, Some(node)) => {
+            let path = format!("/sys/devices/system/node/node{node}/cpulist");
+            let cpus = std::fs::read_to_string(path).map_err(|_| {
+                BringupError::Usage(format!(
+                    "--numa_node {node}: this machine has no such node; `lscpu` lists them"
+                ))
+            })?;
+            (format!("--numa_node {node}"), cpus.trim().to_owned())
+        }
+        (None, None) => return Ok(()),
+    };
+    if line.eal.lcores.is_some() {
+        return Err(BringupError::Usage(format!("{option} and -l both say where to run: give one of them")));
+    }
+    line.eal.lcores =
+        Some(cpus.parse().map_err(|problem| BringupError::Usage(format!("{option}: {problem}")))?);
+    Ok(())
+}
+
+struct Session<'a> {
+    lcore: &'a LcoreContext,
+    device: &'a RdmaDevice,
+    console: Console,
+    line: Line,
+    end: End,
+    /// This end sends.
+    sends: bool,
+    /// This end receives messages.
+    receives: bool,
+    mtu: u8,
+    gid_index: u8,
+    rows: Vec<Value>,
+    /// The best results, for limits.
+    best: (f64, f64),
+    /// What was shown last.
+    last: Results,
+}
+
+impl<'a> Session<'a> {
+    fn run(&mut self) -> Result<(), Failure> {
+        self.connect()?;
+        let begin = std::time::Instant::now();
+        self.measure()?;
+        let seconds = begin.elapsed().as_secs_f64();
+        self.finish(seconds)
+    }
+
+    /// The ends find each other and make what the test needs.
+    fn meet(
+        lcore: &'a LcoreContext,
+        device: &'a RdmaDevice,
+        mut settings: Settings,
+        console: Console,
+    ) -> Result<Self, Failure> {
+        let options = settings.options.clone();
+        let stop = || lcore.stop_requested();
+        let (port, attributes) = device::port(device, options.ib_port)?;
+        let gid = match options.gid_index {
+            Some(_) => device::gid(device, port, options.gid_index, "-x")?,
+            None => device::best_gid(device, port, options.ipv6)?,
+        };
+        if !settings.all {
+            device::check_size(device, &attributes, settings.size)?;
+        }
+        let waiting = options.host.is_none() && options.output.is_none();
+        let mut line = meet(options.port as u16, options.host.as_deref(), lcore, || {
+            if waiting {
+                let stars = "*".repeat(36);
+                console.print(&format!("\n{stars}\n* Waiting for client to connect... *\n{stars}\n"));
+            }
+        })?;
+        let met = if options.dont_xchg_versions {
+            Met { version: String::new(), cycle_buffer: CYCLE, cache_line: 64 }
+        } else {
+            line.meet(&options.peer_version, &settings.shared(), CYCLE, &stop)?
+        };
+        let active = device::wait_active(device, port, &stop)?.legacy_resp.active_mtu;
+        let own = options.mtu.map_or(active, device::mtu_code);
+        if own > active {
+            let (mtu, name) = (device::mtu_bytes(own), &device.name);
+            return Err(Failure::Usage(format!(
+                "-m {mtu}: the MTU of port {port} of {name} is {}",
+                device::mtu_bytes(active)
+            )));
+        }
+        let mtu = if options.dont_xchg_versions { own } else { line.agree_mtu(own, &stop)? };
+        let longest = u64::from(device::mtu_bytes(mtu));
+        if settings.connection == Connection::Ud && settings.size > longest {
+            if settings.size_chosen {
+                return Err(Failure::Usage(format!(
+                    "-s {}: a datagram is one packet, and the MTU is {longest}",
+                    settings.size
+                )));
+            }
+            if options.output.is_none() {
+                program::say(format_args!(" Max msg size in UD is MTU {longest}\n Changing to this MTU"));
+            }
+            settings.size = longest;
+        }
+        // A server of a one-way test receives; --reversed turns the test round, not the meeting.
+        let client = (line.side() == Side::Client) != options.reversed;
+        let latency = settings.test.kind == Kind::Latency;
+        let sends = client
+            || settings.bidirectional
+            || latency && matches!(settings.test.verb, Verb::Send | Verb::Write);
+        let receives = settings.test.verb == Verb::Send && (!client || settings.bidirectional || latency);
+        let end = End::new(device, settings, port, gid, &met)?;
+        let gid_index = gid.0;
+        let (rows, best, last) = (Vec::new(), (0.0, 0.0), Results::default());
+        Ok(Self { lcore, device, console, line, end, sends, receives, mtu, gid_index, rows, best, last })
+    }
+
+    fn settings(&self) -> &Settings {
+        &self.end.settings
+    }
+
+    fn full(&self) -> bool {
+        self.settings().options.output.is_none()
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        Facts {
+            device: &self.device.name,
+            sends: self.sends,
+            receives: self.receives,
+            mtu: device::mtu_bytes(self.mtu),
+            gid_index: self.gid_index.into(),
+            outs: self.end.outs,
+        }
+    }
+
+    /// A point where both ends have arrived. `soon` is whether the other end must come soon.
+    fn step(&mut self, soon: bool) -> Result<(), Failure> {
+        self.trade(0, soon).map(drop)
+    }
+
+    fn trade(&mut self, number: usize, soon: bool) -> Result<Keys, Failure> {
+        let own = self.end.own[number];
+        let lcore = self.lcore;
+        Ok(self.line.trade_keys(&own, soon, &|| lcore.stop_requested())?)
+    }
+
+    /// Keys are told, queue pairs connected, both printed.
+    fn connect(&mut self) -> Result<(), Failure> {
+        let verb = self.settings().test.verb;
+        let full = self.full();
+        if full {
+            self.console.print(&format::test_info(self.settings(), &self.facts()));
+        }
+        if self.end.is_latency() && verb != Verb::Send {
+            self.step(true)?;
+        }
+        let count = self.end.own.len();
+        self.end.other = (0..count).map(|number| self.trade(number, true)).collect::<Result<_, _>>()?;
+        let mapped =
+            |keys: &Keys| std::net::Ipv6Addr::from(keys.gid.unwrap_or_default()).to_ipv4_mapped().is_some();
+        if mapped(&self.end.own[0]) != mapped(&self.end.other[0]) {
+            let version = |keys| if mapped(keys) { "IPv4" } else { "IPv6" };
+            return Err(Failure::Error(format!(
+                "the GIDs are of different kinds, {} here and {} at {}: choose them by -x at both ends",
+                version(&self.end.own[0]),
+                version(&self.end.other[0]),
+                self.line.peer()
+            )));
+        }
+        let port = self.settings().options.ib_port as u8;
+        self.end.connect(port, self.gid_index, self.mtu)?;
+        if verb == Verb::Send {
+            self.step(true)?;
+        }
+        if full {
+            let text: String = self.end.own.iter().map(|keys| format::address("local", verb, keys)).collect();
+            self.console.print(&text);
+        }
+        for number in 0..count {
+            let other = self.trade(number, true)?;
+            if full {
+                self.console.print(&format::address("remote", verb, &other));
+            }
+        }
+        if verb != Verb::Send {
+            self.step(true)?;
+        }
+        if full {
+            self.console.print(&format!("{RULE}{}", format::columns(self.settings())));
+        }
+        Ok(())
+    }
+
+    fn measure(&mut self) -> Result<(), Failure> {
+        match self.settings().test.kind {
+            Kind::Latency => self.latencies(),
+            Kind::Bandwidth if self.settings().test.verb == Verb::Send => self.messages(),
+            Kind::Bandwidth => self.transfers(),
+        }
+    }
+
+    fn sizes(&self) -> Result<Vec<u64>, Failure> {
+        let longest = match self.settings().connection {
+            Connection::Ud => u64::from(device::mtu_bytes(self.mtu)),
+            _ => u64::from(
+                self.device.context.port(self.settings().options.ib_port as u8)?.legacy_resp.max_msg_sz,
+            ),
+        };
+        Ok(self.settings().sizes(longest))
+    }
+
+    /// Watches over a loop: the other end is connected as long as it lives.
+    fn watched<T>(
+        &mut self,
+        run: impl FnOnce(&mut End, &mut Watch<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let mut watch = Watch::new(self.lcore, Some(&self.line), Duration::from_millis(200));
+        run(&mut self.end, &mut watch)
+    }
+
+    /// One run of a bandwidth test, its results and how busy the machine was.
+    fn bandwidth(&mut self, size: u64) -> Result<(Results, Option<f64>), Failure> {
+        let sends = self.sends;
+        let before = self.settings().options.cpu_util.then(Load::now);
+        let run = self.watched(|end, watch| bandwidth::run(end, size, sends, watch))?;
+        let load = before.map(|before| Load::now().since(before));
+        let gigabits = self.settings().options.report_gbits;
+        let results =
+            statistic::bandwidth(&run.moments, size, run.messages, gigabits, Clock::get().hz() as f64);
+        Ok((results, load))
+    }
+
+    /// Prints a row and keeps it.
+    fn show(&mut self, results: &Results, load: Option<f64>) {
+        self.last = *results;
+        self.best = (self.best.0.max(results.average), self.best.1.max(results.rate));
+        self.rows.push(file::bandwidth(results, load));
+        let options = &self.settings().options;
+        let text = match options.output {
+            Some(Output::Bandwidth) => format!("{:.6}\n", results.average),
+            Some(Output::MessageRate) => format!("{:.6}\n", results.rate),
+            Some(Output::Latency) => String::new(),
+            None => format::bandwidth(results, options.report_gbits, load),
+        };
+        self.console.print(&text);
+    }
+
+    /// `send_bw`.
+    fn messages(&mut self) -> Result<(), Failure> {
+        let both = self.settings().bidirectional;
+        let timed = !matches!(self.settings().extent, Extent::Iterations(_));
+        let forever = matches!(self.settings().extent, Extent::Forever { .. });
+        for size in self.sizes()? {
+            self.end.resize(size);
+            if self.receives {
+                self.end.fill_receives()?;
+            }
+            self.step(true)?;
+            loop {
+                let (own, load) = self.bandwidth(size)?;
+                if both && !timed {
+                    let other = self.results(&own)?;
+                    self.show(&sum(&own, &other), load);
+                    self.show_both(&own, &other);
+                } else {
+                    self.show(&own, load);
+                }
+                if !forever {
+                    break;
+                }
+            }
+            if self.settings().all {
+                self.step(true)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `write_bw`, `read_bw`, `atomic_bw`.
+    fn transfers(&mut self) -> Result<(), Failure> {
+        let both = self.settings().bidirectional;
+        let forever = matches!(self.settings().extent, Extent::Forever { .. });
+        if !self.sends {
+            // The other end does it all, as long as it takes.
+            self.step(false)?;
+            let other = self.results(&Results::default())?;
+            if forever {
+                self.console.print(" Client closed connection\n");
+            } else {
+                self.show(&other, None);
+            }
+            return Ok(());
+        }
+        let mut last = Results::default();
+        for size in self.sizes()? {
+            self.end.resize(size);
+            if both {
+                self.step(true)?;
+            }
+            loop {
+                let (own, load) = self.bandwidth(size)?;
+                last = own;
+                if both {
+                    if self.settings().all && self.settings().test.verb != Verb::Atomic {
+                        self.step(true)?;
+                    }
+                    let other = self.results(&own)?;
+                    self.show(&sum(&own, &other), load);
+                    self.show_both(&own, &other);
+                } else {
+                    self.show(&own, load);
+                }
+                if !forever {
+                    break;
+                }
+            }
+        }
+        if !both {
+            self.step(true)?;
+            self.results(&last)?;
+        }
+        Ok(())
+    }
+
+    fn results(&mut self, own: &Results) -> Result<Results, Failure> {
+        let lcore = self.lcore;
+        Ok(self.line.trade_results(own, &|| lcore.stop_requested())?)
+    }
+
+    /// `--report-both`.
+    fn show_both(&self, own: &Results, other: &Results) {
+        if !self.settings().options.report_both || !self.full() {
+            return;
+        }
+        let part = |name: &str, results: &Results| {
+            let columns = format::columns(self.settings());
+            let row = format::bandwidth(results, self.settings().options.report_gbits, None);
+            format!("{RULE}\n {name} results: \n{RULE}{columns}{row}")
+        };
+        self.console.print(&format!("{}{}", part("Local", own), part("Remote", other)));
+    }
+
+    /// The four latency tests.
+    fn latencies(&mut self) -> Result<(), Failure> {
+        let verb = self.settings().test.verb;
+        if !self.sends {
+            // Of a READ or an atomic this end notices nothing; it ends with the other one.
+            return Ok(());
+        }
+        let client = self.line.side() == Side::Client;
+        for size in self.sizes()? {
+            self.end.resize(size);
+            if verb == Verb::Send {
+                self.end.fill_receives()?;
+                self.step(true)?;
+            }
+            let before = self.settings().options.cpu_util.then(Load::now);
+            let run = self.watched(|end, watch| latency::run(end, client, watch))?;
+            let load = before.map(|before| Load::now().since(before));
+            self.show_latency(size, &run, load);
+        }
+        Ok(())
+    }
+
+    fn show_latency(&mut self, size: u64, run: &latency::Run, load: Option<f64>) {
+        let settings = self.settings();
+        let options = &settings.options;
+        let ways = settings.test.ways();
+        let hz = Clock::get().hz() as f64;
+        let unit = if options.report_cycles { 1.0 } else { hz / 1e6 };
+        let (mut text, row);
+        if run.posted.is_empty() {
+            let exchanges = run.exchanges.max(1) as f64;
+            let average = run.cycles as f64 / unit / ways / exchanges;
+            let per_second = run.exchanges as f64 / (run.cycles as f64 / hz);
+            text = format::latency_over_time(size, run.exchanges, average, per_second, load);
+            row = file::latency_over_time(size, run.exchanges, average, per_second, load);
+            if options.output == Some(Output::Latency) {
+                text = format!("{average:.6}\n");
+            }
+        } else {
+            let mut each = statistic::durations(&run.posted, unit * ways);
+            let found = statistic::latency(each.clone());
+            text = String::new();
+            let name = if options.report_cycles { "cycles" } else { "usec" };
+            if options.report_unsorted {
+                text.push_str(&format::each(&each, name));
+            }
+            if options.report_histogram {
+                each.sort_unstable_by(f64::total_cmp);
+                text.push_str(&format::each(&each, name));
+            }
+            if !text.is_empty() && options.output.is_none() {
+                text.push_str(&format!("{RULE}{}", format::columns(settings)));
+            }
+            match options.output {
+                Some(Output::Latency) => text.push_str(&format!("{:.6}\n", found.average)),
+                _ => text.push_str(&format::latency(size, run.exchanges, &found, load)),
+            }
+            row = file::latency(size, run.exchanges, &found, load);
+        }
+        self.console.print(&text);
+        self.rows.push(row);
+    }
+
+    /// The last words.
+    fn finish(&mut self, seconds: f64) -> Result<(), Failure> {
+        if self.full() {
+            self.console.print(RULE);
+        }
+        // The end of a READ test whose other end does it all waits here.
+        let waits = self.end.is_latency() && !self.sends;
+        self.step(!waits)?;
+        let options = self.settings().options.clone();
+        if options.out_json {
+            let text = format!("{:#}\n", file::file(self.settings(), &self.facts(), &self.rows));
+            let name = &options.out_json_file;
+            std::fs::write(name, text)
+                .map_err(|error| Failure::Error(format!("cannot write {name}: {error}")))?;
+        }
+        let name = self.settings().test.program();
+        self.console.json(|| {
+            let ledger = self.device.ledger().map(|ledger| {
+                json!({ "bytes_to_device": ledger.bytes_to_device, "bytes_from_device": ledger.bytes_from_device })
+            });
+            json!({
+                "app": name, "device": self.device.name, "seconds": (seconds * 1e6).round() / 1e6, "results": self.rows,
+                "ledger": ledger,
+            })
+        })?;
+        let (average, rate) = self.best;
+        let limits = [
+            ("bandwidth", average, options.limit_bw, "-w"),
+            ("message rate", rate, options.limit_msgrate, "-y"),
+        ];
+        for (what, value, limit, option) in limits {
+            if let Some(limit) = limit.filter(|limit| value < *limit)
+                && !self.rows.is_empty()
+            {
+                return Err(Failure::Error(format!("the {what}, {value:.3}, is below {option} {limit}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Both directions together.
+fn sum(one: &Results, other: &Results) -> Results {
+    Results {
+        peak: one.peak + other.peak,
+        average: one.average + other.average,
+        rate: one.rate + other.rate,
+        ..*one
+    }
+}

@@ -1,0 +1,175 @@
+//! A device's port and GID: found, or what is wrong said in one line.
+
+use std::net::Ipv6Addr;
+use std::time::{Duration, Instant};
+
+use pollux_bringup::RdmaDevice;
+use pollux_verbs::{Gid, PortAttributes, QpOptions};
+
+use super::Failure;
+use crate::exchange::line::Stop;
+
+/// State of a port that carries data (rdma-core `libibverbs/verbs.h`, `IBV_PORT_ACTIVE`).
+const ACTIVE: u8 = 4;
+
+/// How long a port may take to come up once the other end is there.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Bytes of an MTU that verbs numbers from 1, 256, to 5, 4096.
+#[must_use]
+pub fn mtu_bytes(code: u8) -> u32 {
+    128 << code.clamp(1, 5)
+}
+
+/// The number of an MTU.
+#[must_use]
+pub fn mtu_code(bytes: u64) -> u8 {
+    (bytes.clamp(256, 4096).ilog2() - 7) as u8
+}
+
+/// A port of a device, from 1.
+///
+/// # Errors
+/// There is no such port.
+pub fn port(device: &RdmaDevice, number: u64) -> Result<(u8, PortAttributes), Failure> {
+    let ports = device.context.device()?.base.phys_port_cnt;
+    match u8::try_from(number).ok().filter(|number| (1..=ports).contains(number)) {
+        Some(number) => Ok((number, device.context.port(number)?)),
+        None => {
+            let name = &device.name;
+            let has = if ports == 1 { "one port, -i 1".to_owned() } else { format!("ports 1 to {ports}") };
+            Err(Failure::Usage(format!("-i {number}: {name} has {has}")))
+        }
+    }
+}
+
+/// Waits until the port carries data: with a model, until the other end's device is on its wire.
+///
+/// # Errors
+/// It does not come up, or a stop.
+pub fn wait_active(device: &RdmaDevice, port: u8, stop: Stop<'_>) -> Result<PortAttributes, Failure> {
+    let begin = Instant::now();
+    loop {
+        let attributes = device.context.port(port)?;
+        if attributes.legacy_resp.state == ACTIVE {
+            return Ok(attributes);
+        }
+        if stop() {
+            return Err(Failure::Stopped);
+        }
+        if begin.elapsed() > PATIENCE {
+            let why = match device.wire() {
+                Some(wire) => {
+                    format!(
+                        "nobody is at the other end of its wire, {wire}; the two ends name the same sockets in opposite order"
+                    )
+                }
+                None => "see `ip link`, its cable and the switch".into(),
+            };
+            return Err(Failure::Error(format!("port {port} of {} is down: {why}", device.name)));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A GID of a port by its index, `option` being how it was typed; `None` when none was.
+///
+/// # Errors
+/// There is none, with those that are there.
+pub fn gid(
+    device: &RdmaDevice,
+    port: u8,
+    index: Option<u64>,
+    option: &str,
+) -> Result<(u8, [u8; 16]), Failure> {
+    let all: Vec<Gid> =
+        device.context.gids()?.into_iter().filter(|gid| gid.port == u32::from(port)).collect();
+    let found = index.and_then(|index| all.iter().find(|gid| u64::from(gid.index) == index));
+    if let Some(gid) = found
+        && let Ok(index) = u8::try_from(gid.index)
+    {
+        return Ok((index, gid.gid));
+    }
+    let list: Vec<String> =
+        all.iter().map(|gid| format!("{option} {} ({})", gid.index, Ipv6Addr::from(gid.gid))).collect();
+    let name = &device.name;
+    let list = if list.is_empty() { "none".to_owned() } else { list.join(", ") };
+    Err(Failure::Usage(match index {
+        Some(index) => format!("{option} {index}: port {port} of {name} has no such GID; it has {list}"),
+        None => format!("RoCE needs a GID, and none was chosen; port {port} of {name} has {list}"),
+    }))
+}
+
+/// The GID that perftest takes when none is chosen: of an IPv4 address if there is one (of an IPv6 one if `ipv6`), not of this
+/// link alone if possible, RoCE v2 before v1. Source: linux-rdma/perftest `src/perftest_communication.c`, `compute_gid_score`.
+///
+/// # Errors
+/// The port has none.
+pub fn best_gid(device: &RdmaDevice, port: u8, ipv6: bool) -> Result<(u8, [u8; 16]), Failure> {
+    let all = device.context.gids()?;
+    let own = all.iter().filter(|gid| gid.port == u32::from(port));
+    let score = |gid: &Gid| {
+        let address = Ipv6Addr::from(gid.gid);
+        let mapped = address.to_ipv4_mapped();
+        let local = mapped.map_or(address.is_unicast_link_local(), |address| address.is_link_local());
+        100 * u32::from(mapped.is_none() == ipv6) + 10 * u32::from(!local) + gid.kind.0
+    };
+    // The first of the best.
+    let best = own.max_by_key(|gid| (score(gid), std::cmp::Reverse(gid.index)));
+    match best.and_then(|gid| Some((u8::try_from(gid.index).ok()?, gid.gid))) {
+        Some(best) => Ok(best),
+        None => gid(device, port, None, "-x"),
+    }
+}
+
+/// Whether a queue pair and its completion queue fit the device, before the kernel says so in fewer words.
+///
+/// # Errors
+/// They do not, with the limits.
+pub fn check_depth(
+    device: &RdmaDevice,
+    qp: &QpOptions,
+    completions: u64,
+    options: (&str, &str),
+) -> Result<(), Failure> {
+    let limits = device.context.device()?.base;
+    let name = &device.name;
+    let (sends, receives) = options;
+    for (option, depth, most) in [
+        (sends, u64::from(qp.sends), limits.max_qp_wr),
+        (receives, u64::from(qp.receives), limits.max_qp_wr),
+        ("completions", completions, limits.max_cqe),
+    ] {
+        if depth > u64::from(most) {
+            return Err(Failure::Usage(format!("{option} {depth} is beyond {name}, which has {most}")));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a message is not longer than the port's longest.
+///
+/// # Errors
+/// It is.
+pub fn check_size(device: &RdmaDevice, port: &PortAttributes, size: u64) -> Result<(), Failure> {
+    let most = port.legacy_resp.max_msg_sz;
+    if size > u64::from(most) {
+        return Err(Failure::Usage(format!(
+            "-s {size}: the longest message of {} has {most} bytes",
+            device.name
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mtus_have_numbers() {
+        for (code, bytes) in [(1, 256), (2, 512), (3, 1024), (4, 2048), (5, 4096)] {
+            assert_eq!((mtu_bytes(code), mtu_code(bytes.into())), (bytes, code));
+        }
+    }
+}

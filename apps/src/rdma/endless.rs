@@ -1,0 +1,97 @@
+//! Waits that end: by what is waited for, by a signal, or because the other end is gone.
+
+use std::time::{Duration, Instant};
+
+use pollux_eal::LcoreContext;
+
+use super::Failure;
+use crate::exchange::Line;
+
+/// Empty polls between two looks at flag and socket.
+const LOOK: u32 = 4096;
+/// Empty polls after which the core is offered to others: nobody takes it on a core of one's own; where lcores and the threads of a
+/// device model share cores, what is waited for may need this one.
+const OFFER: u32 = 512;
+/// Empty polls between two offers.
+const OFFER_EACH: u32 = 32;
+/// How often the socket is asked.
+const ASK: Duration = Duration::from_millis(50);
+
+/// Watches over a loop that polls.
+#[derive(Debug)]
+pub struct Watch<'a> {
+    lcore: &'a LcoreContext,
+    line: Option<&'a Line>,
+    /// How long nothing may come once the other end has hung up. perftest's stay connected; rdma-core's pingpongs hang up before
+    /// they begin.
+    patience: Duration,
+    empty: u32,
+    rounds: u32,
+    since: Option<Instant>,
+    asked: Option<Instant>,
+}
+
+impl<'a> Watch<'a> {
+    /// Over a loop of that lcore, the other end of which is at `line`.
+    #[must_use]
+    pub fn new(lcore: &'a LcoreContext, line: Option<&'a Line>, patience: Duration) -> Self {
+        Self { lcore, line, patience, empty: 0, rounds: 0, since: None, asked: None }
+    }
+
+    /// Says that something came.
+    #[inline(always)]
+    pub fn came(&mut self) {
+        self.empty = 0;
+        self.since = None;
+    }
+
+    /// Says that nothing came.
+    ///
+    /// # Errors
+    /// It never will: a stop, or the other end is gone.
+    #[inline(always)]
+    pub fn empty(&mut self) -> Result<(), Failure> {
+        self.empty = self.empty.wrapping_add(1);
+        if self.empty < OFFER || !self.empty.is_multiple_of(OFFER_EACH) { Ok(()) } else { self.look() }
+    }
+
+    #[cold]
+    fn look(&mut self) -> Result<(), Failure> {
+        std::thread::yield_now();
+        if self.empty.is_multiple_of(LOOK) { self.ask() } else { Ok(()) }
+    }
+
+    /// Says that a round is over, in loops that always find something to do.
+    ///
+    /// # Errors
+    /// As [`empty`](Self::empty).
+    #[inline(always)]
+    pub fn round(&mut self) -> Result<(), Failure> {
+        self.rounds = self.rounds.wrapping_add(1);
+        if self.rounds.is_multiple_of(LOOK) { self.ask() } else { Ok(()) }
+    }
+
+    /// Looks at flag and socket now.
+    ///
+    /// # Errors
+    /// A stop, or the other end is gone for too long.
+    #[cold]
+    pub fn ask(&mut self) -> Result<(), Failure> {
+        if self.lcore.stop_requested() {
+            return Err(Failure::Stopped);
+        }
+        let now = Instant::now();
+        let since = *self.since.get_or_insert(now);
+        if self.asked.is_some_and(|asked| now - asked < ASK) {
+            return Ok(());
+        }
+        self.asked = Some(now);
+        match self.line {
+            Some(line) if now - since >= self.patience && line.is_closed() => Err(Failure::Error(format!(
+                "no more came, and {} has hung up: it ended, or was told another number of messages",
+                line.peer()
+            ))),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Why a run ended early.
+
+use pollux_bringup::BringupError;
+use pollux_eal::EalError;
+use pollux_verbs::{PostError, VerbsError, WcStatus};
+
+use crate::exchange::ExchangeError;
+
+/// Why a run ended early.
+#[derive(Debug)]
+pub enum Failure {
+    /// Ctrl-C or the like; no error.
+    Stopped,
+    /// One line.
+    Error(String),
+    /// One line about what was typed.
+    Usage(String),
+}
+
+impl Failure {
+    /// What the program ends with.
+    ///
+    /// # Errors
+    /// The line.
+    pub fn end(self) -> Result<(), BringupError> {
+        match self {
+            Self::Stopped => Ok(()),
+            Self::Error(line) => Err(BringupError::Runtime(line)),
+            Self::Usage(line) => Err(BringupError::Usage(line)),
+        }
+    }
+
+    /// A completion that is an error, in the originals' words and what it means here.
+    #[must_use]
+    pub fn completion(status: WcStatus, id: u64) -> Self {
+        let meaning = match status {
+            WcStatus::LOC_LEN_ERR => {
+                ": a message was longer than the receive posted for it; give both ends the same -s"
+            }
+            WcStatus::REM_INV_REQ_ERR => {
+                ": the other end could not take the message, which was longer than its receive; give both ends the same -s"
+            }
+            WcStatus::RETRY_EXC_ERR => {
+                ": the other end answers no more; it ended, or the way to it is broken"
+            }
+            WcStatus::RNR_RETRY_EXC_ERR => ": the other end posted no receive for too long",
+            WcStatus::REM_ACCESS_ERR => {
+                ": the other end does not allow that; was it started for the same test?"
+            }
+            WcStatus::LOC_PROT_ERR => ": memory that is not registered for this",
+            _ => "",
+        };
+        Self::Error(format!("Failed status {status} ({}) for wr_id {id}{meaning}", status.0))
+    }
+}
+
+impl From<ExchangeError> for Failure {
+    fn from(error: ExchangeError) -> Self {
+        match error {
+            ExchangeError::Stopped { .. } => Self::Stopped,
+            error => Self::Error(error.to_string()),
+        }
+    }
+}
+
+impl From<VerbsError> for Failure {
+    fn from(error: VerbsError) -> Self {
+        Self::Error(BringupError::from(error).line())
+    }
+}
+
+impl From<EalError> for Failure {
+    fn from(error: EalError) -> Self {
+        Self::Error(BringupError::from(error).line())
+    }
+}
+
+impl From<PostError> for Failure {
+    fn from(error: PostError) -> Self {
+        Self::Error(format!("cannot post: {error}"))
+    }
+}

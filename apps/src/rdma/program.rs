@@ -1,0 +1,107 @@
+//! The frame of an RDMA program: a device, an lcore of its own, a console, the end.
+
+use std::io::Write;
+
+use pollux_bringup::program::say;
+use pollux_bringup::{BringupError, RdmaBringup, RdmaDevice};
+use pollux_config::CommandLine;
+use pollux_eal::LcoreContext;
+
+use super::Failure;
+use crate::exchange::{Line, Listener};
+
+/// Where lines go: standard output, which `--json` keeps for its one line.
+#[derive(Clone, Copy, Debug)]
+pub struct Console {
+    /// Standard output is for the JSON line alone.
+    pub json: bool,
+}
+
+impl Console {
+    /// Prints whole lines at once, so that two programs' do not mix. A reader that went away is no error.
+    pub fn print(self, text: &str) {
+        let _ = if self.json {
+            std::io::stderr().write_all(text.as_bytes())
+        } else {
+            let mut out = std::io::stdout().lock();
+            out.write_all(text.as_bytes()).and_then(|()| out.flush())
+        };
+    }
+
+    /// The JSON line, if it is wanted.
+    ///
+    /// # Errors
+    /// Standard output does not take it, as on a full disk.
+    pub fn json(self, report: impl FnOnce() -> serde_json::Value) -> Result<(), Failure> {
+        if !self.json {
+            return Ok(());
+        }
+        match std::io::stdout().write_all(format!("{}\n", report()).as_bytes()) {
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                Err(Failure::Error(format!("cannot write the report to standard output: {error}")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Meets the other end: connects to `host`, or waits for it. Listens before `ready` is called, which may print where this end is; so
+/// a client may come as soon as that is read.
+///
+/// # Errors
+/// Nobody to meet.
+pub fn meet(
+    port: u16,
+    host: Option<&str>,
+    lcore: &LcoreContext,
+    ready: impl FnOnce(),
+) -> Result<Line, Failure> {
+    Ok(match host {
+        Some(host) => {
+            ready();
+            Line::connect(host, port)?
+        }
+        None => {
+            let listener = Listener::new(port)?;
+            ready();
+            listener.accept(&|| lcore.stop_requested())?
+        }
+    })
+}
+
+/// Brings up the devices and runs `work` on the main lcore, on the device that `wanted` names, or the first.
+///
+/// # Errors
+/// One line.
+pub fn run<W>(line: &CommandLine, wanted: Option<&str>, work: W) -> Result<(), BringupError>
+where
+    W: FnOnce(&LcoreContext, &RdmaDevice) -> Result<(), Failure> + Send + 'static,
+{
+    if line.ports.is_empty() && wanted.is_none() {
+        suggest(&line.program);
+    }
+    let RdmaBringup { devices, eal, .. } = &mut RdmaBringup::new(line, wanted)?;
+    let place = devices.iter().position(|device| wanted.is_none_or(|wanted| device.name == wanted));
+    // One that is named is opened, if need be under the kernel's own name for it: the last.
+    let device = devices.swap_remove(place.unwrap_or(devices.len() - 1));
+    let main = eal.lcores().main();
+    let launched = eal.launch(main, move |lcore| work(lcore, &device))?;
+    match launched.wait() {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(failure)) => failure.end(),
+        Err(panicked) => Err(BringupError::Runtime(panicked.to_string())),
+    }
+}
+
+/// Two commands that work on any machine.
+fn suggest(program: &str) {
+    let command = |lcore, own, other, rest| {
+        say(format_args!(
+            "  {program} -l {lcore} --vdev mlx5_model0,wire=unix:/tmp/{own}:/tmp/{other} --{rest}"
+        ));
+    };
+    let gid = if program.ends_with("pingpong") { " -g 0" } else { "" };
+    say(format_args!("{program}: on any machine two models meet, in two shells:"));
+    command(0, "a", "b", gid.to_owned());
+    command(1, "b", "a", format!("{gid} 127.0.0.1"));
+}

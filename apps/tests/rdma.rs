@@ -1,0 +1,456 @@
+//! The RDMA programs, two processes each, on device models joined by a unix wire; mistakes and ends.
+
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::time::Duration;
+
+use pollux_tests::program::{Finished, Running};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const LIMIT: Duration = Duration::from_secs(30);
+const SIGINT: i32 = 2;
+const SIGTERM: i32 = 15;
+
+/// Where two ends meet: sockets of the wire, and a TCP port.
+struct Place {
+    folder: TempDir,
+    port: u16,
+}
+
+impl Place {
+    fn new() -> Self {
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|socket| socket.local_addr())
+            .expect("a free port")
+            .port();
+        Self { folder: tempfile::tempdir().expect("a folder"), port }
+    }
+
+    fn command(&self, program: &str, ends: [&str; 2], keys: &str) -> Command {
+        let [own, other] = ends.map(|name| self.folder.path().join(name).display().to_string());
+        let mut command = Command::new(program);
+        let device = format!("mlx5_model0,wire=unix:{own}:{other}{keys}");
+        command.args(["-l", "0", "--vdev", &device, "--", "--json", "-p", &self.port.to_string()]);
+        command
+    }
+
+    /// Starts the end that waits, and waits until it does.
+    fn server(&self, program: &str, options: &str) -> Running {
+        let mut command = self.command(program, ["a", "b"], "");
+        command.args(options.split_whitespace());
+        let mut running = Running::start(command);
+        running.wait_for(if program.contains("pingpong") { "local address" } else { "Waiting for client" });
+        running
+    }
+
+    fn client(&self, program: &str, options: &str) -> Running {
+        let mut command = self.command(program, ["b", "a"], "");
+        command.args(options.split_whitespace()).arg("127.0.0.1");
+        Running::start(command)
+    }
+
+    /// Runs both ends to their end.
+    fn pair(&self, program: &str, server: &str, client: &str) -> [Finished; 2] {
+        let server = self.server(program, server);
+        let client = self.client(program, client);
+        [client, server]
+            .map(|end| end.finish(LIMIT))
+            .into_iter()
+            .rev()
+            .collect::<Vec<_>>()
+            .try_into()
+            .expect("two")
+    }
+}
+
+fn report(end: &Finished) -> Value {
+    assert_eq!(end.status.code(), Some(0), "{}", end.stderr.join("\n"));
+    end.report()
+}
+
+/// The line that an end failed with.
+fn line(end: &Finished) -> &str {
+    assert_eq!(end.status.code(), Some(1), "{}", end.stderr.join("\n"));
+    end.stderr.last().expect("a line")
+}
+
+fn said<'a>(end: &'a Finished, word: &str) -> Vec<&'a str> {
+    let lines = end.stderr.iter().filter_map(|line| line.split_once(word));
+    lines.map(|(_, rest)| rest.trim_start_matches([':', ' '])).collect()
+}
+
+const PINGPONGS: [(&str, &str); 4] = [
+    (env!("CARGO_BIN_EXE_rc_pingpong"), "-g 0 -n 300 -c"),
+    (env!("CARGO_BIN_EXE_uc_pingpong"), "-g 1 -n 200 -c -s 5000 -m 512"),
+    (env!("CARGO_BIN_EXE_ud_pingpong"), "-g 0 -n 200 -c -s 1000"),
+    (env!("CARGO_BIN_EXE_srq_pingpong"), "-g 0 -n 300 -c -q 4"),
+];
+
+const TESTS: [(&str, &str); 8] = [
+    (env!("CARGO_BIN_EXE_send_bw"), "-n 300 -s 3000"),
+    (env!("CARGO_BIN_EXE_send_lat"), "-n 200"),
+    (env!("CARGO_BIN_EXE_write_bw"), "-n 300 -s 64 -l 10"),
+    (env!("CARGO_BIN_EXE_write_lat"), "-n 200"),
+    (env!("CARGO_BIN_EXE_read_bw"), "-n 200 -s 4096"),
+    (env!("CARGO_BIN_EXE_read_lat"), "-n 100"),
+    (env!("CARGO_BIN_EXE_atomic_bw"), "-n 200 -q 2"),
+    (env!("CARGO_BIN_EXE_atomic_lat"), "-n 100"),
+];
+
+#[test]
+fn pingpongs_meet_and_every_byte_comes_back() {
+    for (program, options) in PINGPONGS {
+        let [server, client] = Place::new().pair(program, options, options);
+        for end in [&server, &client] {
+            let report = report(end);
+            let asked = if options.contains("-n 300") { 300 } else { 200 };
+            assert_eq!(report["iterations"], asked, "{program}: {report}");
+            assert!(report["microseconds_per_iteration"].as_f64().is_some_and(|each| each > 0.0), "{report}");
+        }
+        // Each end's other end is the other one. UD's own line has a colon before the GID.
+        let plain =
+            |lines: Vec<&str>| lines.iter().map(|line| line.replace(": GID", ", GID")).collect::<Vec<_>>();
+        assert_eq!(
+            plain(said(&server, "remote address")),
+            plain(said(&client, "local address")),
+            "{program}"
+        );
+        assert_eq!(
+            plain(said(&client, "remote address")),
+            plain(said(&server, "local address")),
+            "{program}"
+        );
+    }
+}
+
+#[test]
+fn events_timestamps_and_odd_sizes_change_nothing_else() {
+    let program = PINGPONGS[0].0;
+    for options in ["-g 0 -n 50 -e -c", "-g 0 -n 50 -t", "-g 0 -n 50 -s 1 -c", "-g 0 -n 20 -s 70001 -c -r 2"]
+    {
+        let [server, client] = Place::new().pair(program, options, options);
+        assert_eq!(report(&server)["iterations"], report(&client)["iterations"], "{options}");
+        let cycles = said(&client, "Average receive completion clock cycles").len();
+        assert_eq!(cycles, usize::from(options.contains("-t")), "{options}");
+    }
+}
+
+#[test]
+fn tests_of_perftest_give_their_rows() {
+    for (program, options) in TESTS {
+        let [server, client] = Place::new().pair(program, options, options);
+        let name = program.rsplit('/').next().expect("a name");
+        let (server, client) = (report(&server), report(&client));
+        assert_eq!(client["app"], name);
+        let row = &client["results"][0];
+        if name.ends_with("_bw") {
+            assert!(row["BW_average"].as_f64().is_some_and(|average| average > 0.0), "{name}: {client}");
+            assert!(row["BW_peak"].as_f64() >= row["BW_average"].as_f64(), "{name}: {client}");
+            // Where the server does nothing it shows what the client tells it.
+            if !name.starts_with("send") {
+                assert_eq!(server["results"][0]["MsgRate"], row["MsgRate"], "{name}: {server} {client}");
+            }
+        } else {
+            let of = |name: &str| row[name].as_f64().expect("a number");
+            assert!(0.0 < of("t_min") && of("t_min") <= of("t_typical"), "{name}: {client}");
+            assert!(
+                of("t_typical") <= of("percentile_99") && of("percentile_99") <= of("t_max"),
+                "{name}: {client}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_ways_of_a_bandwidth_test() {
+    let program = TESTS[0].0;
+    let one_way = [
+        "-c UD -n 200 -s 500",
+        "-c UC -n 200 -s 3000",
+        "--use-srq -q 3 -n 100 -s 100",
+        "-n 100 -s 64 -e",
+        "--reversed -n 100 -s 64",
+    ];
+    for options in one_way {
+        let [server, client] = Place::new().pair(program, options, options);
+        assert_eq!(
+            report(&server)["results"][0]["n_iterations"],
+            report(&client)["results"][0]["n_iterations"],
+            "{options}"
+        );
+    }
+    let [server, client] =
+        Place::new().pair(program, "-b -n 200 -s 2000 -q 2", "-b -n 200 -s 2000 -q 2 -t 16");
+    assert_eq!(
+        report(&server)["results"][0]["BW_average"],
+        report(&client)["results"][0]["BW_average"],
+        "one sum"
+    );
+    let [server, client] = Place::new().pair(program, "-a -n 20", "-a -n 20");
+    for end in [server, client] {
+        assert_eq!(report(&end)["results"].as_array().map(Vec::len), Some(23));
+    }
+    let [server, client] = Place::new().pair(program, "-D 2 -s 64 -f 0", "-D 2 -s 64 -f 0 --cpu_util");
+    assert!(report(&client)["results"][0]["n_iterations"].as_u64().is_some_and(|count| count > 100));
+    assert!(report(&server)["results"][0]["MsgRate"].as_f64().is_some_and(|rate| rate > 0.0));
+    let [_, client] = Place::new().pair(program, "-n 200 -s 64", "-n 200 -s 64 -w 1000000");
+    assert!(line(&client).contains("is below -w 1000000"), "{}", line(&client));
+}
+
+#[test]
+fn columns_are_perftests_and_the_file_is_written() {
+    let place = Place::new();
+    let program = TESTS[1].0;
+    let server = place.server(program, "-n 50");
+    let file = place.folder.path().join("out.json");
+    let mut command = place.command(program, ["b", "a"], "");
+    command.args(["-n", "50", "-H", "--out_json", "--out_json_file"]).arg(&file).arg("127.0.0.1");
+    let client = Running::start(command).finish(LIMIT);
+    report(&client);
+    report(&server.finish(LIMIT));
+    let text = client.stderr.join("\n");
+    assert!(
+        text.contains(
+            "                    Send Latency Test\n Dual-port       : OFF\t\tDevice         : mlx5_model0\n"
+        ),
+        "{text}"
+    );
+    assert!(
+        text.contains(" #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]"),
+        "{text}"
+    );
+    assert_eq!(
+        client
+            .stderr
+            .iter()
+            .filter(|line| line.split(", ").count() == 2 && line.as_bytes()[0].is_ascii_digit())
+            .count(),
+        49
+    );
+    let saved: Value = serde_json::from_slice(&std::fs::read(file).expect("saved")).expect("JSON");
+    assert_eq!(saved["test_info"]["Connection_type"], "RC");
+    assert_eq!(saved["results"]["n_iterations"], 50);
+}
+
+#[test]
+fn a_message_longer_than_the_receive_ends_both() {
+    let [server, client] = Place::new().pair(PINGPONGS[0].0, "-g 0 -s 1000", "-g 0 -s 2000");
+    assert!(
+        line(&server).contains("Failed status local length error (1) for wr_id 1: a message was longer"),
+        "{}",
+        line(&server)
+    );
+    assert!(line(&client).contains("Failed status remote invalid request error (9)"), "{}", line(&client));
+}
+
+#[test]
+fn ends_with_different_options_both_say_so() {
+    let [server, client] = Place::new().pair(TESTS[0].0, "-s 64", "-s 128");
+    assert!(
+        line(&server).contains("the two ends disagree about -s: 64 here, 128 at 127.0.0.1"),
+        "{}",
+        line(&server)
+    );
+    assert!(
+        line(&client).contains("the two ends disagree about -s: 128 here, 64 at 127.0.0.1"),
+        "{}",
+        line(&client)
+    );
+    let [server, client] = Place::new().pair(PINGPONGS[3].0, "-g 0 -q 4", "-g 0 -q 5");
+    assert!(line(&server).contains("has 5 queue pairs and this one 4"), "{}", line(&server));
+    assert_eq!(client.status.code(), Some(1));
+    let [server, client] = Place::new().pair(PINGPONGS[2].0, "-g 0 -n 1000000", "-g 0 -n 10");
+    assert!(line(&server).contains("no more came, and 127.0.0.1"), "{}", line(&server));
+    report(&client);
+}
+
+#[test]
+fn a_test_of_another_kind_is_no_peer() {
+    let place = Place::new();
+    let server = place.server(TESTS[0].0, "");
+    let client = place.client(TESTS[1].0, "").finish(LIMIT);
+    assert!(
+        line(&client).contains("disagree about the test: send_lat here, send_bw at"),
+        "{}",
+        line(&client)
+    );
+    assert!(line(&server.finish(LIMIT)).contains("disagree about the test"));
+}
+
+#[test]
+fn whoever_is_no_peer_is_named() {
+    for (program, expected) in
+        [(PINGPONGS[0].0, r#"it said "GET / HTTP/1.1"#), (TESTS[0].0, r#"it said "GET / HTTP/1.1"#)]
+    {
+        let place = Place::new();
+        let server = place.server(program, if program == PINGPONGS[0].0 { "-g 0" } else { "" });
+        let mut other = TcpStream::connect(("127.0.0.1", place.port)).expect("it listens");
+        other
+            .write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: curl/8.5.0\r\n\r\n")
+            .expect("written");
+        let server = server.finish(LIMIT);
+        assert!(line(&server).contains(expected), "{}", line(&server));
+    }
+    // An end of perftest before 5.70.
+    let place = Place::new();
+    let server = place.server(TESTS[0].0, "");
+    let mut old = TcpStream::connect(("127.0.0.1", place.port)).expect("it listens");
+    old.write_all(b"5.33\0\0\0\0\0\0\0\0\0\0\0\0").expect("written");
+    let server = server.finish(LIMIT);
+    assert!(line(&server).contains("runs perftest 5.33 and this end speaks 6.27"), "{}", line(&server));
+    let place = Place::new();
+    let nobody = place.client(PINGPONGS[0].0, "-g 0").finish(LIMIT);
+    assert!(line(&nobody).contains("Connection refused"), "{}", line(&nobody));
+}
+
+#[test]
+fn a_wire_that_leads_nowhere_is_a_port_that_is_down() {
+    let place = Place::new();
+    let server = place.server(PINGPONGS[0].0, "-g 0");
+    let mut command = place.command(PINGPONGS[0].0, ["c", "d"], "");
+    command.args(["-g", "0", "127.0.0.1"]);
+    let client = Running::start(command).finish(LIMIT);
+    assert_eq!(client.status.code(), Some(1));
+    let server = server.finish(LIMIT);
+    assert!(
+        line(&server).contains("port 1 of mlx5_model0 is down: nobody is at the other end of its wire"),
+        "{}",
+        line(&server)
+    );
+}
+
+#[test]
+fn signals_end_an_end_and_then_the_other() {
+    for signal in [SIGINT, SIGTERM] {
+        let place = Place::new();
+        let waiting = place.server(PINGPONGS[0].0, "-g 0");
+        waiting.signal(signal);
+        assert_eq!(waiting.finish(LIMIT).status.code(), Some(0), "while waiting for a client");
+
+        let server = place.server(PINGPONGS[0].0, "-g 0 -n 100000000");
+        let mut client = place.client(PINGPONGS[0].0, "-g 0 -n 100000000");
+        client.wait_for("remote address");
+        std::thread::sleep(Duration::from_millis(200));
+        client.signal(signal);
+        let client = client.finish(LIMIT);
+        assert_eq!(client.status.code(), Some(0), "{}", client.stderr.join("\n"));
+        assert!(
+            client.stderr.iter().any(|line| line.starts_with("stopped after ")),
+            "{}",
+            client.stderr.join("\n")
+        );
+        let server = server.finish(LIMIT);
+        assert_eq!(server.status.code(), Some(1), "{}", server.stderr.join("\n"));
+    }
+    let place = Place::new();
+    let server = place.server(TESTS[0].0, "-D 60 -s 64");
+    let mut client = place.client(TESTS[0].0, "-D 60 -s 64");
+    client.wait_for("#bytes");
+    std::thread::sleep(Duration::from_millis(200));
+    client.signal(SIGTERM);
+    assert_eq!(client.finish(LIMIT).status.code(), Some(0));
+    assert_eq!(server.finish(LIMIT).status.code(), Some(1));
+}
+
+#[test]
+fn mistakes_are_one_line() {
+    let rc = PINGPONGS[0].0;
+    for (program, options, code, expected) in [
+        (rc, "-g 9", 2, "-g 9: port 1 of mlx5_model0 has no such GID; it has -g 0 (fe80::"),
+        (rc, "", 2, "RoCE needs a GID, and none was chosen; port 1 of mlx5_model0 has -g 0 (fe80::"),
+        (rc, "-g 0 -i 2", 2, "-i 2: mlx5_model0 has one port, -i 1"),
+        (rc, "-g 0 -r 1000000", 2, "-r 1000000 is beyond mlx5_model0, which has"),
+        (rc, "-g 0 -s 2000M", 2, "the longest message of mlx5_model0 has"),
+        (rc, "-g 0 -m 1500", 2, "is no MTU of RDMA: choose 256"),
+        (rc, "-g 0 -o", 2, "-o: nothing pages memory in on demand here"),
+        (PINGPONGS[2].0, "-g 0 -s 5000", 2, "-s 5000: a datagram is one packet, and the port's MTU is 1024"),
+        (PINGPONGS[3].0, "-g 0 -q 20 -r 10", 2, "-r 10 is too few receives for -q 20"),
+        (TESTS[0].0, "-x 77", 2, "-x 77: port 1 of mlx5_model0 has no such GID"),
+        (TESTS[4].0, "-c UC", 2, "-c UC is not for read_bw"),
+        (TESTS[0].0, "--pin_cores 0", 2, "--pin_cores 0 and -l both say where to run"),
+    ] {
+        let place = Place::new();
+        let mut command = place.command(program, ["a", "b"], "");
+        command.args(options.split_whitespace());
+        let end = Running::start(command).finish(LIMIT);
+        assert_eq!(end.stderr.len(), 1, "{options}: {}", end.stderr.join("\n"));
+        assert!(end.stderr[0].contains(expected), "{options}: {}", end.stderr[0]);
+        assert_eq!(end.status.code(), Some(code), "{options}: {}", end.stderr[0]);
+    }
+    let alone = Running::start(Command::new(rc)).finish(LIMIT);
+    assert_eq!(alone.status.code(), Some(2));
+    assert!(
+        alone
+            .stderr
+            .iter()
+            .any(|line| line.contains("-l 1 --vdev mlx5_model0,wire=unix:/tmp/b:/tmp/a -- -g 0 127.0.0.1"))
+    );
+}
+
+#[test]
+fn a_device_is_listed_and_described() {
+    let run = |program: &str, options: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(["--vdev", "mlx5_model0,wire=null"]).args(options);
+        let end = Running::start(command).finish(LIMIT);
+        assert_eq!(end.status.code(), Some(0), "{}", end.stderr.join("\n"));
+        end.stdout
+    };
+    let list = run(env!("CARGO_BIN_EXE_device_list"), &[]);
+    assert!(
+        list.starts_with("    device          \t   node GUID\n    ------          \t----------------\n"),
+        "{list}"
+    );
+    assert!(list.contains("\n    mlx5_model0     \t"), "{list}");
+    let devinfo = env!("CARGO_BIN_EXE_devinfo");
+    let short = run(devinfo, &[]);
+    assert!(
+        short.starts_with("hca_id:\tmlx5_model0\n\ttransport:\t\t\tInfiniBand (0)\n\tfw_ver:\t\t\t\t22."),
+        "{short}"
+    );
+    let long = run(devinfo, &["--", "-v"]);
+    for line in [
+        "\tmax_qp:\t\t\t\t",
+        "\tatomic_cap:\t\t\tATOMIC_HCA (1)\n",
+        "\t\t\tGID[  0]:\t\tfe80::",
+        "\t\t\tlink_layer:\t\tEthernet\n",
+    ] {
+        assert!(long.contains(line), "{line:?} in {long}");
+    }
+    assert!(run(devinfo, &["--", "-l"]).ends_with("\tmlx5_model0\n\n"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_asyncwatch"));
+    command.args(["--vdev", "mlx5_model0,wire=null"]);
+    let watching = Running::start(command);
+    std::thread::sleep(Duration::from_millis(500));
+    let watched = watching.interrupt();
+    assert!(watched.stdout.starts_with("mlx5_model0: async event FD "), "{}", watched.stdout);
+    assert!(
+        watched.stdout.contains("  event_type IBV_EVENT_PORT_ACTIVE (9), port 1\n"),
+        "{}",
+        watched.stdout
+    );
+}
+
+#[test]
+fn one_process_forwards_packets_and_answers_reads_on_one_port() {
+    for (what, program) in [("read", TESTS[4].0), ("write", TESTS[2].0)] {
+        let place = Place::new();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forward_and_serve"));
+        let [a, b] = ["a", "b"].map(|name| place.folder.path().join(name).display().to_string());
+        let device = format!("mlx5_model0,wire=unix:{a}:{b}");
+        command.args(["-l", "0,1", "--vdev", &device, "--vdev", "mlx5_model1,wire=source:64", "--"]);
+        command.args(["--json", "--serve", what, "-s", "4096", "-p", &place.port.to_string()]);
+        let mut both = Running::start(command);
+        both.wait_for("clients come to mlx5_model0");
+        for _ in 0..2 {
+            let client = place.client(program, "-s 4096 -n 100").finish(LIMIT);
+            assert_eq!(report(&client)["results"][0]["n_iterations"], 100);
+        }
+        both.wait_for("served a client: 100 messages of 4096 bytes");
+        let report = report(&both.interrupt());
+        // What the source sent to port 1 went out of port 0, beside what was read.
+        assert!(report["ports"][0]["tx_packets"].as_u64().is_some_and(|sent| sent > 0), "{report}");
+    }
+}

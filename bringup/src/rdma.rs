@@ -1,0 +1,101 @@
+//! RDMA programs: a running EAL and contexts of the devices that the command line names, without ports.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pollux_config::{CommandLine, DeviceArg, PortSpec};
+use pollux_eal::Eal;
+use pollux_mlx5_model::Model;
+use pollux_verbs::Context;
+use tracing::subscriber::DefaultGuard;
+
+use crate::{BringupError, PortLedger, driver, file, program};
+
+/// An RDMA device of a program.
+#[derive(Debug)]
+pub struct RdmaDevice {
+    /// As the command line calls it; a real one as the kernel does.
+    pub name: String,
+    /// The open device.
+    pub context: Context,
+    pub(crate) model: Option<Arc<Model>>,
+    pub(crate) sysfs: Option<std::path::PathBuf>,
+}
+
+impl RdmaDevice {
+    /// What it made PCIe carry so far; none where nobody counts it, as on hardware.
+    #[must_use]
+    pub fn ledger(&self) -> Option<PortLedger> {
+        Some(PortLedger::new(&self.model.as_ref()?.ledger()))
+    }
+
+    /// Where its frames go, of a model.
+    #[must_use]
+    pub fn wire(&self) -> Option<String> {
+        Some(self.model.as_ref()?.wire().to_owned())
+    }
+
+    /// Where sysfs describes it, of a real one.
+    #[must_use]
+    pub fn sysfs(&self) -> Option<&Path> {
+        self.sysfs.as_deref()
+    }
+}
+
+/// A running EAL and RDMA devices. Dropped in this order: devices, then the EAL.
+#[derive(Debug)]
+pub struct RdmaBringup {
+    /// In the order in which the command line names them.
+    pub devices: Vec<RdmaDevice>,
+    /// Lcores, memory, clock. SIGINT and SIGTERM set its stop flag.
+    pub eal: Eal,
+    _logs: DefaultGuard,
+}
+
+impl RdmaBringup {
+    /// Starts an EAL and opens the devices that `line` names. `also` names one more, as the originals' `-d` does: if the line
+    /// names it already, nothing is added.
+    ///
+    /// # Errors
+    /// [`BringupError`], one line: no device at all is one, with what could be named.
+    pub fn new(line: &CommandLine, also: Option<&str>) -> Result<Self, BringupError> {
+        let mut specs = line.ports.clone();
+        if let Some(also) = also
+            && !specs.iter().any(|spec| spec.device.name == also)
+        {
+            let device: DeviceArg = also.parse()?;
+            specs.push(PortSpec::new(device));
+        }
+        if specs.is_empty() {
+            return Err(none_named());
+        }
+        let prepared: Vec<_> =
+            specs.iter().map(|spec| driver::prepare_rdma(&spec.device)).collect::<Result<_, _>>()?;
+        file::check(specs.iter().map(|spec| &spec.device))?;
+        let eal = Eal::init(line.eal.clone())?;
+        let logs = eal.enter_logs();
+        eal.handle_signals()?;
+        let devices = specs
+            .iter()
+            .zip(prepared)
+            .map(|(spec, open)| open(&spec.device.name, &eal))
+            .collect::<Result<_, _>>()?;
+        program::warn(line);
+        Ok(Self { devices, eal, _logs: logs })
+    }
+}
+
+/// The RDMA devices that the kernel has, whether or not this runtime drives them.
+#[must_use]
+pub fn present() -> Vec<pollux_verbs::Device> {
+    pollux_verbs::devices(Path::new("/")).unwrap_or_default()
+}
+
+/// What to say when no device is named.
+fn none_named() -> BringupError {
+    let here: Vec<String> = present().into_iter().map(|device| device.ibdev).collect();
+    let here = if here.is_empty() { "none".to_owned() } else { here.join(", ") };
+    BringupError::Usage(format!(
+        "no device is named: --vdev mlx5_model0 makes one in software, -a and -d open the kernel's, which has {here}"
+    ))
+}
