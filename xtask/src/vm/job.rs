@@ -81,6 +81,24 @@ pub(crate) fn all() -> Vec<Job> {
             tests: true,
             ..Job::default()
         },
+        Job {
+            name: "verbs-rxe",
+            commands: &[
+                &["modprobe", "ib_uverbs"],
+                &["modprobe", "rdma_rxe"],
+                &["ip", "link", "set", "lo", "up"],
+                &["ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"],
+                &["ip", "address", "add", "10.0.0.1/24", "dev", "v0"],
+                &["ip", "link", "set", "v0", "up"],
+                &["ip", "link", "set", "v1", "up"],
+                &["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "v0"],
+                &["sleep", "2"],
+                &["POLLUX_REQUIRE=rxe", "/ours/verbs-rxe", "--test-threads=1"],
+            ],
+            seconds: 180,
+            tests: true,
+            ..Job::default()
+        },
         tests!("mlx5-net", "net::", CABLE, 240),
         tests!("mlx5-ib", "ib::", CABLE, 120),
         tests!("mlx5-forward", "forward::", HOST, 240),
@@ -113,9 +131,11 @@ pub(crate) fn build(jobs: &[Job]) -> Outcome<Vec<Program>> {
     let named = |inside: &str| {
         jobs.iter().flat_map(|job| job.commands).flat_map(|words| *words).any(|word| *word == inside)
     };
-    for (package, test, inside) in
-        [("pollux-uverbs", "uverbs", "/ours/uverbs"), ("pollux-tests", "guest", "/ours/guest")]
-    {
+    for (package, test, inside) in [
+        ("pollux-uverbs", "uverbs", "/ours/uverbs"),
+        ("pollux-verbs", "rxe", "/ours/verbs-rxe"),
+        ("pollux-tests", "guest", "/ours/guest"),
+    ] {
         if named(inside) {
             let said = built(&["test", "--no-run", "--package", package, "--test", test])?;
             programs.push(Program { file: executable(&said, test)?, inside });
