@@ -7,9 +7,9 @@ use std::sync::Arc;
 use pollux_eal::topology::SocketId;
 use pollux_pmd_mlx::netdev::{KernelNetdev, Netdev};
 use pollux_port::PortError;
-use pollux_uverbs::Channel;
 use pollux_uverbs::abi::object::driver;
 use pollux_uverbs::discovery::{self, Device};
+use pollux_uverbs::{Channel, UverbsError};
 
 use crate::openable::Openable;
 
@@ -38,12 +38,23 @@ pub(super) fn find(name: &str) -> Result<Found, PortError> {
 }
 
 fn find_below(root: &Path, name: &str) -> Result<Found, PortError> {
-    let device = discovery::find(root, name).map_err(|error| PortError::device("find the device", error))?;
+    let device = discovery::find(root, name).map_err(|error| {
+        if matches!(error, UverbsError::NoDevice { .. }) && !has_any(root) {
+            let mend = "a ConnectX shows up there once its driver is loaded: `modprobe mlx5_ib`";
+            return PortError::device("find the device", Unfit(format!("{error}; {mend}")));
+        }
+        PortError::device("find the device", error)
+    })?;
     check(&device).map_err(|error| PortError::device("open the device", error))?;
     let netdev = KernelNetdev::of(&device).map_err(|error| PortError::device("find the interface", error))?;
     let channel = device.open().map_err(|error| PortError::device("open the device", error))?;
     let socket = device.numa_node.and_then(|node| u16::try_from(node).ok()).map(SocketId);
     Ok(Found { channel, netdev: Arc::new(netdev), socket })
+}
+
+/// Whether any function of this driver's is there.
+fn has_any(root: &Path) -> bool {
+    discovery::devices(root).unwrap_or_default().iter().any(|device| check(device).is_ok())
 }
 
 /// Whether the driver drives this.
@@ -110,5 +121,20 @@ mod tests {
         let error = find_below(root.path(), "mlx5_0").map(|_| ()).expect_err("nothing is there");
         let chain = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
         assert!(format!("{error} {chain}").contains("infiniband_verbs"), "{error}: {chain}");
+    }
+
+    #[test]
+    fn a_kernel_without_mlx5_ib_is_told_of() {
+        let root = tempfile::tempdir().expect("a folder");
+        let class = root.path().join("sys/class/infiniband_verbs");
+        std::fs::create_dir_all(&class).expect("a folder");
+        std::fs::write(class.join("abi_version"), "6\n").expect("a file");
+        let error = find_below(root.path(), "mlx5_0").map(|_| ()).expect_err("nothing is there");
+        let chain = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+        assert!(
+            chain.starts_with("no RDMA device mlx5_0; there is none at all")
+                && chain.contains("modprobe mlx5_ib"),
+            "{error}: {chain}"
+        );
     }
 }
