@@ -1,11 +1,11 @@
 //! What a model is: which card, and what that card can do.
 //!
-//! | `device=` | card | PCI | Gbit/s | inline at least | VLAN inserted | eMPW | strides of an entry | stride index in short completions |
-//! |---|---|---|---|---|---|---|---|---|
-//! | `cx4lx` | ConnectX-4 Lx | 1015 | 25 | layer 2 (18 bytes) | no | no | 512 and more | no |
-//! | `cx5` | ConnectX-5 | 1017 | 100 | nothing | yes | yes | 512 and more | yes |
-//! | `cx6dx` | ConnectX-6 Dx | 101d | 100 | nothing | yes | yes | 8 and more | yes |
-//! | `cx7` | ConnectX-7 | 1021 | 200 | nothing | yes | yes | 8 and more | yes |
+//! | `device=` | card | PCI | Gbit/s | inline at least | VLAN inserted | eMPW | strides of an entry | stride index in short completions | flow tag, header types there |
+//! |---|---|---|---|---|---|---|---|---|---|
+//! | `cx4lx` | ConnectX-4 Lx | 1015 | 25 | layer 2 (18 bytes) | no | no | 512 and more | no | no |
+//! | `cx5` | ConnectX-5 | 1017 | 100 | nothing | yes | yes | 512 and more | yes | no |
+//! | `cx6dx` | ConnectX-6 Dx | 101d | 100 | nothing | yes | yes | 8 and more | yes | yes |
+//! | `cx7` | ConnectX-7 | 1021 | 200 | nothing | yes | yes | 8 and more | yes | yes |
 //!
 //! PCI numbers are those of Linux `drivers/net/ethernet/mellanox/mlx5/core/main.c` (`mlx5_core_pci_table`); what the cards can
 //! do is what DPDK's `doc/guides/nics/mlx5.rst` says of them. [`Traits`] can be changed one by one, for tests: a card
@@ -113,6 +113,7 @@ impl Profile {
             pci_device: self.pci_device(),
             psid: self.psid(),
             mini_cqe_stride_index: !old,
+            mini_cqe_tags: new,
             short_striding: new,
             enhanced_multi_packet: !old,
             needs_inline_l2: old,

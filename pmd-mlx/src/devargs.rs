@@ -16,6 +16,8 @@ pub enum Compression {
     FlowTag,
     /// Short completions carry the checksum.
     Checksum,
+    /// Short completions carry the types of headers, where the device has that form; else as `Hash`.
+    Header,
 }
 
 /// How doorbell pages are mapped (`sq_db_nc`).
@@ -174,11 +176,13 @@ impl Arguments {
                 1 => Compression::Hash,
                 2 => Compression::FlowTag,
                 3 => Compression::Checksum,
-                4 => {
-                    return Err(bad("is the format with L3 and L4 headers, which this driver does not read"));
-                }
+                4 => Compression::Header,
                 0x80.. => return Err(bad("asks for the enhanced layout, which this driver does not read")),
-                _ => return Err(bad("is not one of 0 (off), 1 (hash), 2 (flow tag), 3 (checksum)")),
+                _ => {
+                    return Err(bad(
+                        "is not one of 0 (off), 1 (hash), 2 (flow tag), 3 (checksum), 4 (L3 and L4 headers)",
+                    ));
+                }
             };
         }
         let flag = |read: &mut bool, value: Option<bool>| *read = value.unwrap_or(*read);
@@ -263,6 +267,7 @@ mod tests {
         for (text, changed) in [
             ("rxq_cqe_comp_en=0", Arguments { compression: Compression::Off, ..Arguments::default() }),
             ("rxq_cqe_comp_en=2", Arguments { compression: Compression::FlowTag, ..Arguments::default() }),
+            ("rxq_cqe_comp_en=4", Arguments { compression: Compression::Header, ..Arguments::default() }),
             ("rxq_cqe_comp_en=3", Arguments { compression: Compression::Checksum, ..Arguments::default() }),
             ("rxq_pkt_pad_en=1", Arguments { packet_padding: true, ..Arguments::default() }),
             ("delay_drop=1", Arguments { delay_drop: true, ..Arguments::default() }),
@@ -302,7 +307,6 @@ mod tests {
             ("mprq=1", "mprq_en"),
             ("foo=1", "unknown key 'foo'; allowed: class, rxq_cqe_comp_en,"),
             ("rxq_cqe_comp_en=0x81", "enhanced layout"),
-            ("rxq_cqe_comp_en=4", "L3 and L4"),
             ("rxq_cqe_comp_en=7", "is not one of 0"),
             ("delay_drop=2", "hairpin"),
             ("mprq_log_stride_size=5", "from 6 to 13"),

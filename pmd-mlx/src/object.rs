@@ -360,6 +360,13 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Which it is: `verbs`, `devx`.
     fn name(&self) -> &'static str;
 
+    /// Whether completion queues without a channel can have this form of short completions: one that the kernel does not
+    /// tell of.
+    fn has_mini_format(&self, format: MiniFormat) -> bool {
+        let _ = format;
+        false
+    }
+
     /// Makes a completion queue.
     fn create_cq(&self, spec: &CqSpec<'_>) -> Result<NumberedObject, MlxError>;
 

@@ -61,7 +61,7 @@ layouts! {
 /// counts only with its `*_umem_valid` bit. The offset of a doorbell record stands in the block's `dbr_addr`.
 ///
 /// Source: DPDK `drivers/common/mlx5/mlx5_prm.h`, `mlx5_ifc_wq_bits`, `mlx5_ifc_cqc_bits`, `mlx5_ifc_create_cq_in_bits`,
-/// `mlx5_ifc_create_mkey_in_bits`, `mlx5_ifc_create_qp_in_bits`, `mlx5_ifc_qpc_bits`; Linux
+/// `mlx5_ifc_create_mkey_in_bits`, `mlx5_ifc_create_qp_in_bits`, `mlx5_ifc_qpc_bits`, `mlx5_ifc_cmd_hca_cap_bits`; Linux
 /// `include/linux/mlx5/mlx5_ifc.h`, `mlx5_ifc_create_xrc_srq_in_bits`, `mlx5_ifc_xrc_srqc_bits`.
 pub mod place {
     use crate::field::{Field, Wide};
@@ -74,6 +74,12 @@ pub mod place {
     pub const WQ_OFFSET: Wide<192> = Wide::new(0x30, 63, 0);
     /// In a [`CqContext`](crate::command::cq::CqContext): the record's umem.
     pub const CQ_RECORD_UMEM: Field<64> = Field::new(0x04, 31, 0);
+    /// In a [`CqContext`](crate::command::cq::CqContext): the upper bits of the form of short completions.
+    pub const CQ_MINI_FORMAT_EXT: Field<64> = Field::new(0x08, 3, 2);
+    /// In [`GeneralCaps`](crate::caps::general::GeneralCaps): short completions can have the types of headers.
+    pub const CAP_MINI_HEADERS: Field<256> = Field::new(0xb4, 6, 6);
+    /// In [`GeneralCaps`](crate::caps::general::GeneralCaps): short completions can have the flow tag.
+    pub const CAP_MINI_FLOW_TAG: Field<256> = Field::new(0xb4, 5, 5);
     /// In a [`CreateCqIn`](crate::command::cq::CreateCqIn): where in the umem the ring begins.
     pub const CQ_OFFSET: Wide<272> = Wide::new(0x50, 63, 0);
     /// In a [`CreateCqIn`](crate::command::cq::CreateCqIn): the ring's umem.
@@ -104,6 +110,10 @@ pub mod place {
         #[test]
         fn they_stand_where_the_headers_structures_have_them() {
             assert_eq!([WQ_RECORD_UMEM.bit(), WQ_UMEM.bit(), WQ_OFFSET.bit()], [0x140, 0x160, 0x180]);
+            assert_eq!(
+                [CQ_MINI_FORMAT_EXT.bit(), CAP_MINI_HEADERS.bit(), CAP_MINI_FLOW_TAG.bit()],
+                [0x5c, 0x5b9, 0x5ba]
+            );
             assert_eq!([CQ_RECORD_UMEM.bit(), CQ_OFFSET.bit(), CQ_UMEM.bit()], [0x20, 0x280, 0x2c0]);
             assert_eq!([QP_OFFSET.bit(), QP_UMEM.bit(), QP_RECORD_UMEM.bit()], [0x800, 0x840, 0x6a0]);
             assert_eq!(

@@ -24,7 +24,8 @@ pub struct MiniCqe {
 const _: () = assert!(size_of::<MiniCqe>() == 8 && offset_of!(MiniCqe, byte_cnt) == 4);
 const _: () = assert!(size_of::<[MiniCqe; MINIS]>() == size_of::<super::Cqe64>());
 
-/// What the first half of a [`MiniCqe`] holds: `mini_cqe_res_format` of the completion queue.
+/// What the first half of a [`MiniCqe`] holds: `mini_cqe_res_format` of the completion queue, and above these two bits
+/// `mini_cqe_res_format_ext`.
 ///
 /// Source: DPDK `drivers/common/mlx5/mlx5_prm.h`, `MLX5_CQE_RESP_FORMAT_*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub enum MiniFormat {
     FlowTagStride = 2,
     /// The checksum, and the stride.
     ChecksumStride = 3,
+    /// The types of the headers of layers 3 and 4, as in the full completion's `l4_l3_hdr_type`, and the stride.
+    HeaderStride = 4,
 }
 
 impl MiniFormat {
@@ -49,6 +52,7 @@ impl MiniFormat {
             1 => Some(Self::Checksum),
             2 => Some(Self::FlowTagStride),
             3 => Some(Self::ChecksumStride),
+            4 => Some(Self::HeaderStride),
             _ => None,
         }
     }
@@ -77,6 +81,21 @@ impl MiniCqe {
         let (tag, stride) = (tag.to_be_bytes(), stride.to_be_bytes());
         let byte_cnt = (tag[1] as u32) << 24 | bytes & 0xff_ffff;
         Self { head: [tag[2], tag[3], stride[0], stride[1]], byte_cnt: U32::new(byte_cnt) }
+    }
+
+    /// Format [`HeaderStride`](MiniFormat::HeaderStride).
+    #[must_use]
+    #[inline]
+    pub const fn with_headers(types: u8, stride: u16, byte_cnt: u32) -> Self {
+        let stride = stride.to_be_bytes();
+        Self { head: [types, 0, stride[0], stride[1]], byte_cnt: U32::new(byte_cnt) }
+    }
+
+    /// The types of headers.
+    #[must_use]
+    #[inline]
+    pub const fn header_types(&self) -> u8 {
+        self.head[0]
     }
 
     /// The hash.

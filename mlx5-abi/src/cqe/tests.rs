@@ -99,12 +99,15 @@ proptest! {
         prop_assert_eq!((mini.checksum(), mini.stride_index(), mini.byte_cnt.get()), (sum, stride, bytes));
         let mini = MiniCqe::with_flow_tag(tag, stride, bytes);
         prop_assert_eq!((mini.flow_tag(), mini.stride_index(), mini.bytes_below_tag()), (tag, stride, bytes));
+        let mini = MiniCqe::with_headers(hash as u8, stride, bytes);
+        prop_assert_eq!((mini.header_types(), mini.stride_index()), (hash as u8, stride));
+        prop_assert_eq!(mini.byte_cnt.get(), bytes);
     }
 }
 
 #[test]
 fn formats_have_the_codes_of_the_context() {
     for code in 0..=u32::from(u8::MAX) {
-        assert_eq!(MiniFormat::of(code).map(|format| format as u32), (code < 4).then_some(code));
+        assert_eq!(MiniFormat::of(code).map(|format| format as u32), (code < 5).then_some(code));
     }
 }

@@ -1,6 +1,6 @@
 //! Compressed completions: packets that have most in common become 8 bytes each behind one title.
 
-use pollux_mlx5_abi::cqe::{Cqe64, MINIS, MiniCqe, MiniFormat, format};
+use pollux_mlx5_abi::cqe::{Cqe64, MINIS, MiniCqe, MiniFormat, format, packet};
 use pollux_mlx5_abi::opcode::completion;
 use zerocopy::IntoBytes;
 
@@ -35,6 +35,9 @@ impl Block {
     fn takes(&self, entry: &Cqe64, kept: MiniFormat, strides: bool) -> bool {
         let title = &self.title;
         let tag = matches!(kept, MiniFormat::FlowTagStride);
+        let headers = matches!(kept, MiniFormat::HeaderStride);
+        // Of the byte with the types, the short form has all but the two lowest bits.
+        let types = if headers { packet::VLAN_STRIPPED | 2 } else { 0xff };
         let index = if strides {
             entry.wqe_id == title.wqe_id
         } else {
@@ -43,7 +46,7 @@ impl Block {
         index
             && entry.pkt_info == title.pkt_info
             && entry.hds_ip_ext == title.hds_ip_ext
-            && entry.l4_l3_hdr_type == title.l4_l3_hdr_type
+            && (entry.l4_l3_hdr_type ^ title.l4_l3_hdr_type) & types == 0
             && entry.vlan_info == title.vlan_info
             && entry.rss_hash_type == title.rss_hash_type
             && entry.srqn_uidx == title.srqn_uidx
@@ -58,6 +61,7 @@ fn mini(entry: &Cqe64, kept: MiniFormat) -> MiniCqe {
         MiniFormat::Checksum => MiniCqe::with_checksum(sum, 0, bytes),
         MiniFormat::ChecksumStride => MiniCqe::with_checksum(sum, stride, bytes),
         MiniFormat::FlowTagStride => MiniCqe::with_flow_tag(entry.flow_tag(), stride, bytes),
+        MiniFormat::HeaderStride => MiniCqe::with_headers(entry.l4_l3_hdr_type & !3, stride, bytes),
     }
 }
 

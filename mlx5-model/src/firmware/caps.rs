@@ -8,7 +8,7 @@ use pollux_mlx5_abi::caps::general::{GeneralCaps, port_type};
 use pollux_mlx5_abi::caps::roce::{AtomicCaps, RoceCaps, atomic, l3, version};
 use pollux_mlx5_abi::caps::{QueryHcaCapIn, QueryHcaCapOut, SetHcaCapIn, kind};
 use pollux_mlx5_abi::command::opcode as op;
-use pollux_mlx5_abi::command::user::capability;
+use pollux_mlx5_abi::command::user::{capability, place};
 
 use super::{Call, No, UARS, need};
 use crate::completion;
@@ -31,6 +31,8 @@ pub struct Traits {
     pub cqe_compression: bool,
     /// Compressed completions of striding queues: the stride stands in the short form.
     pub mini_cqe_stride_index: bool,
+    /// Compressed completions whose short form has the flow tag, or the types of headers.
+    pub mini_cqe_tags: bool,
     /// Receive entries that many packets share.
     pub striding_rq: bool,
     /// Striding entries of fewer than 512 strides.
@@ -70,6 +72,7 @@ impl Default for Traits {
             cqe_version: 1,
             cqe_compression: true,
             mini_cqe_stride_index: true,
+            mini_cqe_tags: true,
             striding_rq: true,
             short_striding: true,
             enhanced_multi_packet: true,
@@ -203,6 +206,8 @@ impl Traits {
             (G::EXT_STRIDE_NUM_RANGE, (self.striding_rq && self.short_striding).into()),
             (G::CQE_COMPRESSION, self.cqe_compression.into()),
             (G::CQE_COMPRESSION_MAX_NUM, if self.cqe_compression { completion::BLOCK_MAX as u32 } else { 0 }),
+            (place::CAP_MINI_FLOW_TAG, (self.cqe_compression && self.mini_cqe_tags).into()),
+            (place::CAP_MINI_HEADERS, (self.cqe_compression && self.mini_cqe_tags).into()),
             (G::MINI_CQE_RESP_STRIDE_INDEX, (self.cqe_compression && self.mini_cqe_stride_index).into()),
             (G::LOG_MAX_UCTX, if self.devx { 10 } else { 0 }),
             (G::LOG_MAX_UMEM, if self.devx { 14 } else { 0 }),

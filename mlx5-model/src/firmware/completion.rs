@@ -128,10 +128,14 @@ impl Core {
         need!(call.may_name(self.events.queues.owner(eqn)), BAD_RES_ERR, 18);
         need!(call.may_name(self.uars.owner(uar)), BAD_RES_ERR, 19);
         let compress = if C::CQE_COMP_EN.is_set(&context) {
-            let format = MiniFormat::of(C::MINI_CQE_RES_FORMAT.get(&context));
+            let upper = place::CQ_MINI_FORMAT_EXT.get(&context);
+            let format = MiniFormat::of(C::MINI_CQE_RES_FORMAT.get(&context) | upper << 2);
+            need!(format.is_some(), BAD_PARAM_ERR, 25);
             need!(self.traits.cqe_compression && bytes == 64, BAD_PARAM_ERR, 20);
             let strides = matches!(format, Some(MiniFormat::FlowTagStride | MiniFormat::ChecksumStride));
             need!(!strides || self.traits.mini_cqe_stride_index, BAD_PARAM_ERR, 21);
+            let tags = matches!(format, Some(MiniFormat::FlowTagStride | MiniFormat::HeaderStride));
+            need!(!tags || self.traits.mini_cqe_tags, BAD_PARAM_ERR, 26);
             // The layout with the pass of the ring in each entry (enhanced) is not offered.
             need!(C::CQE_COMPRESSION_LAYOUT.get(&context) == 0, BAD_PARAM_ERR, 22);
             format

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pollux_eal::region::Zone;
 use pollux_mlx5_abi::caps::ethernet::min_inline;
+use pollux_mlx5_abi::caps::general::GeneralCaps;
 use pollux_mlx5_abi::command::cq::{self, CqContext, CreateCqIn, CreateCqOut};
 use pollux_mlx5_abi::command::object::AllocTransportDomainOut;
 use pollux_mlx5_abi::command::rq::{self, CreateRqIn, CreateRqOut, ModifyRqIn, RqContext};
@@ -29,6 +30,7 @@ use pollux_mlx5_abi::command::tir::{
 use pollux_mlx5_abi::command::user::place;
 use pollux_mlx5_abi::command::wq::{self, WorkQueue};
 use pollux_mlx5_abi::command::{CommandIn, CommandOut, counter, opcode, start};
+use pollux_mlx5_abi::cqe::MiniFormat;
 use pollux_mlx5_abi::kernel::queue_pair::hash_field as kernel_field;
 
 use self::command::{Dropping, Firmware};
@@ -57,6 +59,8 @@ pub struct Devx {
     tis: NumberedObject,
     /// What receive queues count under: packets for which there was no buffer.
     counters: Option<NumberedObject>,
+    /// Forms of short completions that the kernel does not tell of.
+    mini_formats: Vec<MiniFormat>,
     /// Pages of doorbell records, by address.
     records: Mutex<HashMap<u64, NumberedObject>>,
 }
@@ -85,8 +89,10 @@ impl Devx {
         let over = vec![domain.object.clone()];
         let tis = firmware.create("make a TIS", &input, over, |output| CreateTisOut::TISN.get(output))?;
         let counters = Self::counters(&firmware);
+        let mini_formats = firmware.capabilities().map(|caps| mini_formats(&caps)).unwrap_or_default();
         Ok(Self {
             firmware,
+            mini_formats,
             verbs: Verbs::new(Arc::clone(device)),
             eqn,
             domain,
@@ -154,6 +160,15 @@ impl Devx {
     }
 }
 
+fn mini_formats(caps: &[u8; GeneralCaps::BYTES]) -> Vec<MiniFormat> {
+    let compresses = GeneralCaps::CQE_COMPRESSION.is_set(caps);
+    let there = [
+        (place::CAP_MINI_FLOW_TAG, MiniFormat::FlowTagStride),
+        (place::CAP_MINI_HEADERS, MiniFormat::HeaderStride),
+    ];
+    there.into_iter().filter(|(cap, _)| compresses && cap.is_set(caps)).map(|(_, format)| format).collect()
+}
+
 fn rq_state(state: QueueState) -> u32 {
     match state {
         QueueState::Reset => rq::state::RESET,
@@ -175,6 +190,10 @@ impl Backend for Devx {
         "devx"
     }
 
+    fn has_mini_format(&self, format: MiniFormat) -> bool {
+        self.mini_formats.contains(&format)
+    }
+
     fn create_cq(&self, spec: &CqSpec<'_>) -> Result<NumberedObject, MlxError> {
         if spec.channel.is_some() {
             return self.verbs.create_cq(spec);
@@ -193,7 +212,8 @@ impl Backend for Devx {
         CqContext::DBR_ADDR.set(context, spec.record.offset());
         if let Some(format) = spec.compressed {
             CqContext::CQE_COMP_EN.set(context, 1);
-            CqContext::MINI_CQE_RES_FORMAT.set(context, format as u32);
+            CqContext::MINI_CQE_RES_FORMAT.set(context, format as u32 & 3);
+            place::CQ_MINI_FORMAT_EXT.set(context, format as u32 >> 2);
         }
         place::CQ_RECORD_UMEM.set(context, records.number);
         CreateCqIn::CQ_UMEM_VALID.set(&mut input, 1);

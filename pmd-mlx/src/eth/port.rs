@@ -284,7 +284,8 @@ impl PortDriver for Mlx5Port {
     fn rx_queue_setup(&mut self, setup: RxSetup) -> Result<Box<dyn RxBurst>, PortError> {
         self.tell_gate(&setup.gate)?;
         let mtu = self.mtu()?;
-        let plan = RxPlan::new(self.device()?, &self.arguments, &setup, mtu, self.rx_queues)?;
+        let (device, backend, _) = self.parts()?;
+        let plan = RxPlan::new(device, &self.arguments, &**backend, &setup, mtu, self.rx_queues)?;
         self.strips[usize::from(setup.queue.0)] = plan.vlan_strip;
         self.counted.queue(&setup.counters);
         self.queues_mtu = Some(self.queues_mtu.map_or(mtu, |known| known.min(mtu)));

@@ -51,6 +51,12 @@ fn ways() -> Vec<Way> {
             ("", ""),
         ),
         (
+            "compressed by headers",
+            Arguments { compression: Compression::Header, ..base.clone() },
+            2176,
+            ("", ""),
+        ),
+        (
             "compressed by checksum",
             Arguments { compression: Compression::Checksum, ..base.clone() },
             2176,

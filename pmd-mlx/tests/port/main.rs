@@ -1,5 +1,6 @@
 //! The driver on the device model: opening, queues, frames, rules, errors.
 
+mod compressed;
 mod data;
 mod fault;
 mod harness;

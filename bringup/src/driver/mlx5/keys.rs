@@ -38,12 +38,13 @@ pub(super) const KEYS: [&str; 16 + ABILITIES.len()] = [
     ABILITIES[8].0,
     ABILITIES[9].0,
     ABILITIES[10].0,
+    ABILITIES[11].0,
 ];
 
 /// What a card or its kernel has (1) or lacks (0), one by one; where a key is not given, it is as the card and the kernel are.
 type Ability = (&'static str, fn(&mut Traits, &mut DoorProfile, bool));
 
-const ABILITIES: [Ability; 11] = [
+const ABILITIES: [Ability; 12] = [
     // Every packet must have 18 bytes of header inline.
     ("inline_l2", |card, _, on| card.needs_inline_l2 = on),
     // Several packets in one send entry.
@@ -53,6 +54,8 @@ const ABILITIES: [Ability; 11] = [
     // Compressed completions, and those with a stride index.
     ("has_cqe_comp", |card, _, on| card.cqe_compression = on),
     ("has_stride_idx", |card, _, on| card.mini_cqe_stride_index = on),
+    // Those with the flow tag or the types of headers.
+    ("has_cqe_tags", |card, _, on| card.mini_cqe_tags = on),
     // Firmware commands from user space.
     ("has_devx", |card, door, on| (card.devx, door.no_devx) = (on, !on)),
     // Write-combining doorbell pages.
@@ -235,6 +238,7 @@ mod tests {
             ("has_mprq=0", (true, false)),
             ("has_cqe_comp=0", (true, false)),
             ("has_stride_idx=0", (true, false)),
+            ("has_cqe_tags=1", (true, false)),
             ("has_devx=0", (true, true)),
             ("has_bf=0", (true, true)),
             ("has_dyn_uar=0", (false, true)),

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use pollux_mlx5_abi::command::{CommandOut, header, outcome};
+use pollux_mlx5_abi::caps::general::GeneralCaps;
+use pollux_mlx5_abi::caps::{self, QueryHcaCapIn, QueryHcaCapOut};
+use pollux_mlx5_abi::command::{CommandOut, header, opcode, outcome, start};
 use pollux_mlx5_abi::kernel::{attribute, flow_flag, flow_type, method, object};
 use pollux_uverbs::abi::flags::Access;
 use pollux_uverbs::abi::id;
@@ -55,6 +57,22 @@ impl Firmware {
         }
         made.map_err(|error| self.device.failed(what, 0, error))?;
         Ok(output)
+    }
+
+    /// What the device can do, in general.
+    pub(super) fn capabilities(&self) -> Result<[u8; GeneralCaps::BYTES], MlxError> {
+        use attribute::devx_other as a;
+        let mut input = QueryHcaCapIn::ZERO;
+        start(&mut input, opcode::QUERY_HCA_CAP, 0, caps::op_mod(caps::kind::GENERAL, caps::NOW));
+        let mut call = Call::named(object::DEVX, method::devx::OTHER, "DEVX/OTHER");
+        call.bytes(a::CMD_IN, &input).answer(a::CMD_OUT, QueryHcaCapOut::BYTES);
+        let what = "ask what the device can do";
+        let output = self.carry(what, &mut call, &input, a::CMD_OUT)?;
+        let block = output.first_chunk().map(|output| QueryHcaCapOut::CAPABILITY.of(output));
+        block.and_then(|block| block.first_chunk().copied()).ok_or_else(|| MlxError::Device {
+            device: self.device.name().to_owned(),
+            problem: format!("cannot {what}: an answer of {} bytes", output.len()),
+        })
     }
 
     /// Makes an object; `number` finds its number in the answer.

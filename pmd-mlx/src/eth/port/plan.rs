@@ -13,6 +13,7 @@ use crate::devargs::{Arguments, Compression};
 use crate::eth::parts::{RxFeatures, TxFeatures};
 use crate::eth::rq;
 use crate::netdev::Netdev;
+use crate::object::Backend;
 
 use super::DRIVER;
 
@@ -130,6 +131,7 @@ impl RxPlan {
     pub(crate) fn new(
         device: &Device,
         arguments: &Arguments,
+        backend: &dyn Backend,
         setup: &RxSetup,
         mtu: u32,
         queues: usize,
@@ -172,7 +174,9 @@ impl RxPlan {
         }
         let features = rq::features(offloads, true);
         let simd = if arguments.rx_vector { SimdWidth::detect() } else { SimdWidth::Scalar };
-        let compressed = compression(device, arguments, striding.is_some(), features);
+        // Completion queues with a channel are the kernel's, which makes none of the other forms.
+        let has = |format| !setup.interrupts && backend.has_mini_format(format);
+        let compressed = compression(device, arguments, has, striding.is_some(), features);
         let (wqes_log2, wqe_bytes_log2, cqes_log2) = match &striding {
             Some(striding) => {
                 let wqes = wqes_log2.saturating_sub(striding.strides_log2).max(1);
@@ -243,6 +247,7 @@ fn striding(
 fn compression(
     device: &Device,
     arguments: &Arguments,
+    firmware_has: impl Fn(MiniFormat) -> bool,
     striding: bool,
     features: RxFeatures,
 ) -> Option<MiniFormat> {
@@ -257,6 +262,18 @@ fn compression(
         && device.mlx5.flags & pollux_mlx5_abi::kernel::device::device_flag::CQE_128B_COMP == 0
     {
         return None;
+    }
+    if features.contains(RxFeatures::RSS_HASH) {
+        // In other forms all packets of a session would have the first one's hash.
+        return (!striding && has(mini_format::HASH)).then_some(MiniFormat::Hash);
+    }
+    let wanted = match arguments.compression {
+        Compression::FlowTag => Some(MiniFormat::FlowTagStride),
+        Compression::Header => Some(MiniFormat::HeaderStride),
+        _ => None,
+    };
+    if let Some(format) = wanted.filter(|format| firmware_has(*format)) {
+        return Some(format);
     }
     if striding {
         return has(mini_format::CSUM_STRIDX).then_some(MiniFormat::ChecksumStride);

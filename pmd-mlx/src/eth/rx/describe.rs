@@ -164,6 +164,15 @@ impl Meta {
         meta
     }
 
+    /// Puts what follows from other types of headers in the place of what followed from the title's.
+    #[inline(always)]
+    pub(in crate::eth) fn types(&mut self, rq: &Rq, title: Entry, types: u8) {
+        let told = |types| rq.descriptions.get(title.pkt_info(), types, title.hds_ip_ext());
+        let ((before, _), (flags, kind)) = (told(title.l4_l3_hdr_type()), told(types));
+        self.flags = (self.flags - before) | flags;
+        self.packet_type = kind;
+    }
+
     /// Takes a flow tag apart.
     #[inline(always)]
     pub(in crate::eth) fn tag(&mut self, rq: &Rq, tag: u32) {

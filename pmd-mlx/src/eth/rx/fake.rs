@@ -349,6 +349,7 @@ impl Device {
                 MiniFormat::Checksum => MiniCqe::with_checksum(0xabcd, 0, byte_cnt),
                 MiniFormat::ChecksumStride => MiniCqe::with_checksum(0xabcd, counter, byte_cnt),
                 MiniFormat::FlowTagStride => MiniCqe::with_flow_tag(say.tag, counter, byte_cnt),
+                MiniFormat::HeaderStride => MiniCqe::with_headers(say.l4_l3, counter, byte_cnt),
             });
         }
         for (at, array) in minis.chunks(8).enumerate() {

@@ -62,7 +62,8 @@ pub(super) fn burst<const F: u32>(rq: &mut Rq, burst: &mut Burst, max: usize) ->
 /// Packets of the open compressed session.
 fn unzip<const F: u32>(rq: &mut Rq, out: &mut Out<'_>) {
     let Some(format) = rq.compressed else { return };
-    let common = Meta::read::<F>(rq, Entry::at(rq.cq.place(rq.cq.consumer())));
+    let title = Entry::at(rq.cq.place(rq.cq.consumer()));
+    let common = Meta::read::<F>(rq, title);
     while rq.zip.done < rq.zip.count && out.has_room() {
         let mini = Mini::read(&rq.cq, rq.zip.done);
         let bytes = mini.byte_cnt(format);
@@ -70,7 +71,7 @@ fn unzip<const F: u32>(rq: &mut Rq, out: &mut Out<'_>) {
             return rq.nonsense(Nonsense::Length);
         }
         let mut meta = common;
-        mini.describe::<F>(rq, format, &mut meta);
+        mini.describe::<F>(rq, title, format, &mut meta);
         rq.zip.done += 1;
         if bytes > rq.longest {
             rq.taken = rq.taken.wrapping_add(1);

@@ -65,11 +65,12 @@ impl Rq {
 
 fn unzip<const F: u32>(rq: &mut Rq, out: &mut Out<'_>) {
     let Some(format) = rq.compressed else { return };
-    let common = Meta::read::<F>(rq, Entry::at(rq.cq.place(rq.cq.consumer())));
+    let title = Entry::at(rq.cq.place(rq.cq.consumer()));
+    let common = Meta::read::<F>(rq, title);
     while rq.zip.done < rq.zip.count && out.has_room() {
         let mini = Mini::read(&rq.cq, rq.zip.done);
         let mut meta = common;
-        mini.describe::<F>(rq, format, &mut meta);
+        mini.describe::<F>(rq, title, format, &mut meta);
         if !take::<F>(rq, out, mini.byte_cnt(format), mini.stride(format), &meta) {
             return;
         }

@@ -195,9 +195,13 @@ fn features_that_are_off_are_not_told() {
 
 #[test]
 fn compressed_sessions_of_every_format_and_length() {
-    for format in
-        [MiniFormat::Hash, MiniFormat::Checksum, MiniFormat::FlowTagStride, MiniFormat::ChecksumStride]
-    {
+    for format in [
+        MiniFormat::Hash,
+        MiniFormat::Checksum,
+        MiniFormat::FlowTagStride,
+        MiniFormat::ChecksumStride,
+        MiniFormat::HeaderStride,
+    ] {
         for (segments_log2, simd) in
             [(0, SimdWidth::Scalar), (0, SimdWidth::detect()), (2, SimdWidth::Scalar)]
         {
@@ -214,6 +218,7 @@ fn compressed_sessions_of_every_format_and_length() {
                     match format {
                         MiniFormat::Hash if common.hash != 0 => one.hash = (round * 64 + at + 1) as u32,
                         MiniFormat::FlowTagStride => one.tag = say(at).tag,
+                        MiniFormat::HeaderStride => one.l4_l3 = say(at).l4_l3,
                         _ => {}
                     }
                     let bytes = frame(round + at, 60 + at);

@@ -10,7 +10,7 @@ use pollux_mempool::Mbuf;
 use pollux_mlx5_abi::cqe::{MINIS, MiniFormat, format};
 
 use super::describe::Meta;
-use super::{HASH, MARK, Out};
+use super::{HASH, MARK, Out, TABLE};
 use crate::cq::{Cq, Entry};
 use crate::eth::forget::{Step, forgets};
 use crate::eth::parking::Nonsense;
@@ -60,17 +60,28 @@ impl Mini {
     /// The first stride, where the format has it.
     #[inline(always)]
     pub(in crate::eth) fn stride(self, format: MiniFormat) -> Option<u32> {
-        matches!(format, MiniFormat::FlowTagStride | MiniFormat::ChecksumStride).then_some(self.head & 0xffff)
+        (!matches!(format, MiniFormat::Hash | MiniFormat::Checksum)).then_some(self.head & 0xffff)
     }
 
     /// Puts what differs from the title in its place.
     #[inline(always)]
-    pub(in crate::eth) fn describe<const F: u32>(self, rq: &Rq, format: MiniFormat, meta: &mut Meta) {
+    pub(in crate::eth) fn describe<const F: u32>(
+        self,
+        rq: &Rq,
+        title: Entry,
+        format: MiniFormat,
+        meta: &mut Meta,
+    ) {
         if F & HASH != 0 && format == MiniFormat::Hash {
             meta.hash = self.head;
         }
         if F & MARK != 0 && format == MiniFormat::FlowTagStride {
             meta.tag(rq, (self.byte_cnt >> 24) << 16 | self.head >> 16);
+        }
+        if F & TABLE != 0 && format == MiniFormat::HeaderStride {
+            // All but the two lowest bits of the byte; the rest is the title's.
+            let types = (self.head >> 24) as u8 & !3 | title.l4_l3_hdr_type() & 3;
+            meta.types(rq, title, types);
         }
     }
 }
@@ -115,7 +126,7 @@ impl Rq {
                 return self.nonsense(Nonsense::Length);
             }
             let mut meta = common;
-            mini.describe::<F>(self, format, &mut meta);
+            mini.describe::<F>(self, title, format, &mut meta);
             // SAFETY: as many entries are posted as the session has packets (`open_zip`); the slot is left behind.
             let raw = unsafe { self.raw(0) };
             self.taken = self.taken.wrapping_add(1);
