@@ -40,8 +40,15 @@
 //! packet that a TIR's fields are not for has hash 0 and goes to the table's first queue; a tag of 802.1ad is not stripped; an
 //! arm whose sequence number was answered already is a repetition; a frame to a group passes the port, and steering decides.
 //!
+//! Of RDMA: a send that fails takes queue pairs without acknowledgement to SQER, others to ERR; a datagram that its receive
+//! entry cannot hold, and an unreliable message, is an error of the receiving queue pair; a window is checked against the
+//! memory that it is bound to when it is bound; 512 packets are under way at most. Selective repeat is not a published format:
+//! a NAK names the packet that is missing, and in the place of the message count the one that came in its stead, as the
+//! acknowledgements of IRN do (Mittal et al., "Revisiting network support for RDMA", SIGCOMM 2018, section 3).
+//!
 //! # What is not there
-//! Congestion control of RDMA, path migration, dynamically connected transport, tag matching, signatures, faults of pages;
+//! Congestion control of RDMA, path migration, dynamically connected transport, tag matching, signatures, faults of pages,
+//! queue pairs for raw frames (those are made of send and receive queues), atomics with masks;
 //! queue pair 1 is there, what manages connections is not. Large receive, steering of sent frames, header rewriting, tunnels but VXLAN, the embedded switch. Capabilities do not claim them, and
 //! commands and entries that need them are refused.
 

@@ -40,11 +40,13 @@ pub(crate) fn is_group(gid: &[u8; 16]) -> bool {
 pub(crate) struct Addresses {
     blocks: Vec<[u8; 32]>,
     known: Vec<Option<Address>>,
+    /// Those that are there, one behind the other: looked through for every packet.
+    list: Vec<Address>,
 }
 
 impl Default for Addresses {
     fn default() -> Self {
-        Self { blocks: vec![[0; 32]; ADDRESSES], known: vec![None; ADDRESSES] }
+        Self { blocks: vec![[0; 32]; ADDRESSES], known: vec![None; ADDRESSES], list: Vec::new() }
     }
 }
 
@@ -65,6 +67,7 @@ impl Addresses {
         let version = RoceAddress::ROCE_VERSION.get(&block);
         let vlan = RoceAddress::VLAN_VALID.is_set(&block).then(|| RoceAddress::VLAN_ID.get(&block) as u16);
         *known = (version == roce_version::V2 && gid != [0; 16]).then_some(Address { gid, mac, vlan });
+        self.list = self.known.iter().flatten().copied().collect();
         true
     }
 
@@ -74,12 +77,12 @@ impl Addresses {
 
     /// Whether a GID is one of the device's, on this VLAN.
     pub(crate) fn has(&self, gid: &[u8; 16], vlan: Option<u16>) -> bool {
-        self.known.iter().flatten().any(|address| address.gid == *gid && address.vlan == vlan)
+        self.list.iter().any(|address| address.gid == *gid && address.vlan == vlan)
     }
 
     /// Whether a MAC is that of one of the addresses.
     pub(crate) fn has_mac(&self, mac: &[u8]) -> bool {
-        self.known.iter().flatten().any(|address| address.mac == mac)
+        self.list.iter().any(|address| address.mac == mac)
     }
 
     /// Whether the address at `index` is this GID.
@@ -88,7 +91,7 @@ impl Addresses {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.known.iter().all(Option::is_none)
+        self.list.is_empty()
     }
 }
 

@@ -379,6 +379,10 @@ impl Qp {
             around.events.queue_error(around.bus, event::SRQ_LAST_WQE, queue_kind::QP, self.number);
         }
         self.told_last = true;
+        let Source::Own(ring) = &mut self.source else { return count };
+        if !matches!(ring.left(around.bus), Ok(1..)) {
+            return count;
+        }
         let mut entry = Box::<Entry>::default();
         while count < budget && !self.dead {
             let Source::Own(ring) = &mut self.source else { break };

@@ -7,9 +7,12 @@ use pollux_mlx5_abi::eqe::event;
 use pollux_mlx5_abi::opcode::send;
 use pollux_mlx5_abi::syndrome::Syndrome as S;
 use pollux_mlx5_abi::wqe::Atomic;
+use pollux_wire::roce::operation;
 use zerocopy::IntoBytes;
 
-use super::node::{Ends, Pair, Plan, data, remote};
+use super::fuzz::seal;
+use super::node::{Ends, Node, Pair, Plan, data, remote};
+use super::rig::number;
 
 /// Memory on both sides and keys for it.
 struct Memory {
@@ -117,10 +120,50 @@ fn a_send_queue_that_failed_goes_on() {
     b.came(&ends.b);
 }
 
+/// A key that is right in all but its domain.
+fn of_another_domain(node: &Node, at: u64) -> u32 {
+    let domain = number(&node.rig.must(op::ALLOC_PD, 0, &mut [0; 16], 16));
+    node.key(at, 64, |key| MkeyContext::PD.set(key, domain))
+}
+
+#[test]
+fn a_key_of_another_domain_is_refused_here_too() {
+    let (ends, mut a, _b, memory) = set_up(Plan::default());
+    let key = of_another_domain(&ends.a, memory.here);
+    a.send(&ends.a, send::SEND, &data(key, memory.here, 8));
+    ends.steps(5);
+    sender(&ends, &mut a, S::LOCAL_PROT_ERR);
+}
+
+#[test]
+fn an_answer_that_is_none() {
+    let (ends, frames) = Ends::watched();
+    let plan = Plan::default();
+    let (here, there) = (ends.a.rig.room(64), ends.b.rig.room(64));
+    let key = ends.b.key(there, 64, |_| {});
+    let mut body = remote(key, there);
+    body.extend(data(ends.a.rig.lkey, here, 8));
+    let (mut a, _b) = ends.connected(plan);
+    a.send(&ends.a, send::RDMA_READ, &body);
+    ends.steps(5);
+    a.done(&ends.a);
+    // What answered this read, made an atomic's answer to the next one.
+    let mut answer = frames.lock().expect("whole").last().expect("an answer").clone();
+    a.send(&ends.a, send::RDMA_READ, &body);
+    ends.a.rig.device.step(64);
+    answer[42] = operation::ATOMIC_ACKNOWLEDGE;
+    answer[51..54].copy_from_slice(&(plan.psn + 1).to_be_bytes()[1..]);
+    seal(&mut answer);
+    ends.inject(answer);
+    ends.a.rig.device.step(64);
+    ends.a.rig.device.step(64);
+    sender(&ends, &mut a, S::BAD_RESP_ERR);
+}
+
 /// Requests that the peer's memory refuses: by key, by bounds, by right of the key, by right of the queue pair, by domain.
 #[test]
 fn what_remote_memory_refuses() {
-    for case in 0..9 {
+    for case in 0..10 {
         let rights = [case != 6, case != 7, case != 8];
         let (ends, mut a, mut b, memory) = set_up(Plan { rights, ..Plan::default() });
         b.receive(&ends.b, ends.b.rig.lkey, memory.there, 64);
@@ -134,6 +177,7 @@ fn what_remote_memory_refuses() {
             5 => (send::ATOMIC_FA, ends.b.key(there, 64, |key| MkeyContext::A.set(key, 0)), there),
             6 => (send::RDMA_WRITE, key, there),
             7 => (send::RDMA_READ, key, there),
+            9 => (send::RDMA_WRITE, of_another_domain(&ends.b, there), there),
             _ => (send::ATOMIC_FA, key, there),
         };
         let mut body = remote(key, at);

@@ -8,7 +8,7 @@ use super::node::{Ends, Pair, Plan, data, remote};
 use super::seeds::Chance;
 
 /// Writes the CRC that a changed packet must have to be looked at.
-fn seal(frame: &mut [u8]) {
+pub(crate) fn seal(frame: &mut [u8]) {
     let Some(end) = frame.len().checked_sub(4).filter(|end| *end >= 54) else { return };
     if let Some(sum) = pollux_wire::roce::icrc(&frame[14..end], 20) {
         frame[end..].copy_from_slice(&sum);
