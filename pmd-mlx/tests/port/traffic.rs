@@ -136,6 +136,7 @@ fn frames_pass_with_every_argument() {
         Arguments { register_pools: false, ..plain.clone() },
         Arguments { relaxed_ordering: false, ..plain.clone() },
         Arguments { packet_padding: true, ..plain.clone() },
+        Arguments { delay_drop: true, ..plain.clone() },
         Arguments { cqe_bytes: 128, ..plain.clone() },
     ];
     for arguments in variants {

@@ -105,7 +105,7 @@ impl Mlx5Port {
                 .map(|striding| (striding.strides_log2, striding.stride_bytes_log2, false)),
             vlan_strip: plan.vlan_strip,
             keep_crc: plan.keep_crc,
-            delay_drop: self.arguments.delay_drop,
+            delay_drop: plan::delay_drop(device, &self.arguments),
             padding: self.arguments.packet_padding,
             user_index: device.user_index(setup.queue.0.into()),
         })?;

@@ -103,6 +103,16 @@ pub(crate) fn info(device: &Device, netdev: &dyn Netdev) -> PortInfo {
     }
 }
 
+/// Whether waiting with drops was asked for and the device can.
+pub(crate) fn delay_drop(device: &Device, arguments: &Arguments) -> bool {
+    let caps = RawPacketCaps::from_bits_retain(device.attributes.raw_packet_caps);
+    let can = caps.contains(RawPacketCaps::DELAY_DROP);
+    if arguments.delay_drop && !can {
+        tracing::warn!("{}: delay_drop: the device cannot wait with dropping", device.name());
+    }
+    arguments.delay_drop && can
+}
+
 /// The buffers of a striding queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StridingPlan {
