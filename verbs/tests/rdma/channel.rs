@@ -1,0 +1,56 @@
+//! A device file that refuses what it is told to.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pollux_uverbs::abi::{id, write};
+use pollux_uverbs::{Call, Channel, Errno, Page, Protection, Route, WriteCall};
+
+/// Which destructions fail.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals {
+    pub(crate) queue_pairs: AtomicBool,
+    pub(crate) regions: AtomicBool,
+}
+
+/// A channel in front of another.
+#[derive(Debug)]
+pub(crate) struct Refusing {
+    pub(crate) inner: Arc<dyn Channel>,
+    pub(crate) refusals: Arc<Refusals>,
+}
+
+impl Refusing {
+    fn refuses(&self, queue_pair: bool, region: bool) -> bool {
+        queue_pair && self.refusals.queue_pairs.load(Ordering::Relaxed)
+            || region && self.refusals.regions.load(Ordering::Relaxed)
+    }
+}
+
+impl Channel for Refusing {
+    fn call(&self, call: &mut Call<'_>) -> Result<(), Errno> {
+        let is = |object, method| (call.object, call.method) == (object, method);
+        let queue_pair = is(id::qp::OBJECT, id::qp::destroy::METHOD);
+        let region = is(id::mr::OBJECT, id::mr::destroy::METHOD);
+        if self.refuses(queue_pair, region) {
+            return Err(Errno::EBUSY);
+        }
+        self.inner.call(call)
+    }
+
+    fn write(&self, command: &mut WriteCall<'_>, route: Route) -> Result<(), Errno> {
+        let number = command.command;
+        if self.refuses(number == write::DESTROY_QP, number == write::DEREG_MR) {
+            return Err(Errno::EBUSY);
+        }
+        self.inner.write(command, route)
+    }
+
+    fn map(&self, offset: u64, bytes: usize, protection: Protection) -> Result<Page, Errno> {
+        self.inner.map(offset, bytes, protection)
+    }
+
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+}

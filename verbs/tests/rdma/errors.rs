@@ -1,0 +1,167 @@
+//! What goes wrong: at which end it is told, as what, and what becomes of the rest.
+
+use pollux_verbs::{
+    Access, AsyncKind, CqOptions, Cq, Element, Mr, Pd, Qp, QpAttributes, QpKind, QpOptions, QpState, WcStatus,
+};
+
+use crate::rig::{End, Rig, all_rights, connect};
+
+fn options() -> QpOptions {
+    QpOptions::new(QpKind::Rc).depth(32, 32).inline(64)
+}
+
+fn state(end: &End) -> QpState {
+    QpState(end.qp.query().expect("values").qp_state)
+}
+
+#[test]
+fn memory_of_another_domain_is_refused_here() {
+    let rig = Rig::stepped();
+    let (mut near, far) = rig.pair(&options());
+    let elsewhere = Pd::new(&rig.near.context).expect("a domain");
+    let mr = Mr::allocate(&elsewhere, 4096, all_rights()).expect("memory");
+    let mut batch = near.qp.batch();
+    batch.send(1).mr(&mr, 0..64).signalled();
+    batch.send(2).inline(b"behind it");
+    batch.ring().expect("posted");
+    let done = rig.completions(&mut near.cq, 2);
+    assert_eq!((done[0].id, done[0].status), (1, WcStatus::LOC_PROT_ERR), "{done:?}");
+    assert_eq!((done[1].id, done[1].status), (2, WcStatus::WR_FLUSH_ERR), "{done:?}");
+    assert_eq!(state(&near), QpState::ERR);
+    drop(far);
+}
+
+/// A request that the peer refuses, and what both ends are told.
+fn refused(rights: Access, request: impl FnOnce(&mut pollux_verbs::Batch<'_>, &Mr), status: WcStatus) {
+    let rig = Rig::stepped();
+    let (mut near, far) = rig.pair(&options());
+    let target = Mr::allocate(&rig.far.pd, 4096, rights).expect("memory");
+    let mut batch = near.qp.batch();
+    request(&mut batch, &target);
+    batch.signalled();
+    batch.ring().expect("posted");
+    let done = rig.completions(&mut near.cq, 1);
+    assert_eq!(done[0].status, status, "{done:?}");
+    rig.until("state", || state(&far) == QpState::ERR);
+    let mut seen = vec![0; 4096];
+    target.read(0, &mut seen);
+    assert!(seen.iter().all(|byte| *byte == 0), "nothing was written");
+}
+
+#[test]
+fn keys_addresses_and_rights_that_do_not_fit_are_refused_there() {
+    let write = |batch: &mut pollux_verbs::Batch<'_>, address: u64, rkey: u32| {
+        batch.write(1, address, rkey).inline(&[7; 16]);
+    };
+    let denied = WcStatus::REM_ACCESS_ERR;
+    refused(all_rights(), |batch, mr| write(batch, mr.address(), mr.rkey() ^ 0xff00), denied);
+    refused(all_rights(), |batch, mr| write(batch, mr.address() + 4090, mr.rkey()), denied);
+    refused(all_rights(), |batch, mr| write(batch, mr.address() - 1, mr.rkey()), denied);
+    refused(Access::LOCAL_WRITE, |batch, mr| write(batch, mr.address(), mr.rkey()), denied);
+}
+
+#[test]
+fn a_message_longer_than_the_receive_fails_at_both_ends() {
+    let rig = Rig::stepped();
+    let (mut near, mut far) = rig.pair(&options());
+    let small = pollux_verbs::Buffers::new(&rig.far.pd, 1, 8).expect("buffers");
+    let mut receives = far.qp.receives().expect("its own");
+    receives.piece(5, small.take().expect("a buffer"));
+    receives.ring().expect("posted");
+    let mut batch = near.qp.batch();
+    batch.send(1).inline(&[1; 16]).signalled();
+    batch.ring().expect("posted");
+    let there = rig.completions(&mut far.cq, 1);
+    assert_eq!((there[0].id, there[0].status, there[0].pieces.len()), (5, WcStatus::LOC_LEN_ERR, 1));
+    let here = rig.completions(&mut near.cq, 1);
+    assert_eq!(here[0].status, WcStatus::REM_INV_REQ_ERR);
+}
+
+#[test]
+fn all_that_is_posted_is_flushed_in_order() {
+    let rig = Rig::stepped();
+    let (mut near, far) = rig.pair(&options());
+    let all = rig.near.buffers.available();
+    let mut receives = near.qp.receives().expect("its own");
+    for id in 0..5 {
+        receives.piece(id, rig.near.buffers.take().expect("a buffer"));
+    }
+    receives.ring().expect("posted");
+    near.qp.modify(&QpAttributes::state(QpState::ERR)).expect("ERR");
+    let mut batch = near.qp.batch();
+    for id in 10..14 {
+        batch.send(id).piece(rig.near.buffers.filled(b"too late").expect("a buffer"));
+    }
+    batch.ring().expect("posted");
+    let done = rig.completions(&mut near.cq, 9);
+    assert!(done.iter().all(|done| done.status == WcStatus::WR_FLUSH_ERR && done.pieces.len() == 1), "{done:?}");
+    let ids = |receives: bool| -> Vec<u64> {
+        done.iter().map(|done| done.id).filter(|id| (*id < 10) == receives).collect()
+    };
+    assert_eq!((ids(true), ids(false)), ((0..5).collect(), (10..14).collect()));
+    drop(done);
+    assert_eq!(rig.near.buffers.available(), all);
+    drop(far);
+    rig.is_clean();
+}
+
+#[test]
+fn a_peer_that_is_gone_is_noticed() {
+    let rig = Rig::stepped();
+    let (mut near, far) = rig.pair(&options());
+    drop(far);
+    let mut batch = near.qp.batch();
+    batch.send(1).inline(b"anybody?").signalled();
+    batch.ring().expect("posted");
+    let done = rig.completions(&mut near.cq, 1);
+    assert_eq!(done[0].status, WcStatus::RETRY_EXC_ERR, "{done:?}");
+    assert_eq!(state(&near), QpState::ERR);
+}
+
+#[test]
+fn a_completion_queue_that_overflows_is_an_event() {
+    let rig = Rig::stepped();
+    let side = &rig.near;
+    let cq = Cq::new(&side.context, CqOptions::new(7)).expect("a queue");
+    let mut qp = Qp::new(&side.pd, &cq, &cq, &options()).expect("a queue pair");
+    qp.init(1, Access::empty()).expect("INIT");
+    let all = side.buffers.available();
+    let mut receives = qp.receives().expect("its own");
+    for id in 0..16 {
+        receives.piece(id, side.buffers.take().expect("a buffer"));
+    }
+    receives.ring().expect("posted");
+    qp.modify(&QpAttributes::state(QpState::ERR)).expect("ERR");
+    let mut told = Vec::new();
+    rig.until("event", || {
+        told.extend(side.context.next_event().expect("readable"));
+        told.iter().any(|event| event.kind == AsyncKind::CQ_ERR)
+    });
+    assert!(told.iter().any(|event| event.element == Element::Cq(cq.id())), "{told:?}");
+    drop((qp, cq));
+    assert_eq!(side.buffers.available(), all);
+}
+
+#[test]
+fn ends_that_were_in_error_are_connected_again() {
+    let rig = Rig::stepped();
+    let (mut near, mut far) = rig.pair(&options());
+    for round in 0..3_u64 {
+        let mut receives = far.qp.receives().expect("its own");
+        receives.piece(round, rig.far.buffers.take().expect("a buffer"));
+        receives.piece(round + 10, rig.far.buffers.take().expect("a buffer"));
+        receives.ring().expect("posted");
+        let mut batch = near.qp.batch();
+        batch.send(round).inline(&round.to_ne_bytes()).signalled();
+        batch.ring().expect("posted");
+        assert!(rig.completions(&mut near.cq, 1)[0].status == WcStatus::SUCCESS);
+        assert_eq!(rig.completions(&mut far.cq, 1)[0].data(), round.to_ne_bytes());
+        for end in [&mut near, &mut far] {
+            end.qp.modify(&QpAttributes::state(QpState::ERR)).expect("ERR");
+            end.qp.modify(&QpAttributes::state(QpState::RESET)).expect("RESET");
+            end.qp.init(1, all_rights()).expect("INIT");
+        }
+        connect(&mut near, &mut far);
+    }
+    rig.is_clean();
+}

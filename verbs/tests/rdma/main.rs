@@ -1,0 +1,9 @@
+//! The verbs on two models of a card and the cable between them.
+
+mod channel;
+mod control;
+mod data;
+mod errors;
+mod memory;
+mod rig;
+mod shared;
