@@ -75,6 +75,39 @@ pub struct Cq {
 // SAFETY: the ring belongs to no thread, and the zone that this owns is the only right to it.
 unsafe impl Send for Cq {}
 
+/// A look at a completion queue from outside.
+#[derive(Debug)]
+pub(crate) struct View {
+    base: NonNull<u8>,
+    stride: usize,
+    log: u8,
+    consumer: NonNull<u32>,
+}
+
+// SAFETY: it only reads, by volatile loads, what belongs to no thread.
+unsafe impl Send for View {}
+
+impl View {
+    /// The index behind the last entry that the device has written, in 24 bits.
+    ///
+    /// # Safety
+    /// Ring and record are there, and the ring is the queue's.
+    pub(crate) unsafe fn end(&self) -> u32 {
+        // SAFETY: by the caller.
+        let mut index = u32::from_be(unsafe { self.consumer.read_volatile() });
+        for _ in 0..1_u32 << self.log {
+            let slot = (index & ((1 << self.log) - 1)) as usize;
+            // SAFETY: by the caller; the slot is below the number of entries.
+            let op_own = unsafe { self.base.add(slot * self.stride + OP_OWN).read_volatile() };
+            if !cqe::is_ready(op_own, index, self.log) {
+                break;
+            }
+            index = index.wrapping_add(1) & INDEX_24;
+        }
+        index
+    }
+}
+
 /// Where an entry is, ready and to be read.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry(NonNull<u8>);
@@ -201,6 +234,12 @@ impl Cq {
         self.consumer = at;
         self.invalidate(at.wrapping_sub(self.entries()), at);
         self.publish();
+    }
+
+    /// Where somebody else can see how far the device has got, as long as ring and record are there and the queue does not
+    /// [move](Self::move_to).
+    pub(crate) fn view(&self) -> View {
+        View { base: self.base, stride: self.stride, log: self.log, consumer: self.parts.dbrec.place(FIRST) }
     }
 
     /// The number of 64 or 128 bytes that an entry has.

@@ -100,6 +100,13 @@ impl DoorbellRecord {
         unsafe { self.base.add(word).write_volatile(value.to_be()) };
     }
 
+    /// Where a word is.
+    pub(crate) fn place(&self, word: usize) -> NonNull<u32> {
+        assert!(word <= SECOND, "a record has two words");
+        // SAFETY: inside the line.
+        unsafe { self.base.add(word) }
+    }
+
     /// What was stored last.
     ///
     /// # Panics

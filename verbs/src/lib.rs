@@ -17,7 +17,7 @@
 //! The program that everybody begins with: open, register, create, connect, post, poll. Here both ends are in one process, on
 //! two models of a card and the cable between them.
 //!
-//! ```no_run
+//! ```
 //! use pollux_mlx5_model::Model;
 //! use pollux_mlx5_model::wire::Cable;
 //! use pollux_verbs::{Access, Buffers, Connection, Context, Cq, CqOptions, Options, Path, Pd, Provider, Qp, QpKind, QpOptions};

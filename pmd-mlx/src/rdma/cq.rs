@@ -15,7 +15,7 @@ use super::hca::Hca;
 use super::poll::{Poller, Target};
 use crate::MlxError;
 use crate::context::Pinning;
-use crate::cq::{Cq, CqParts};
+use crate::cq::{Cq, CqParts, View};
 use crate::object::{Id, Object};
 use crate::uar::Uar;
 
@@ -23,8 +23,8 @@ use crate::uar::Uar;
 #[derive(Debug)]
 pub(crate) enum Message<T> {
     Came(Target<T>),
-    /// Its serial number.
-    Went(u64),
+    /// Its serial number, and the index in 24 bits before which its completions stand.
+    Went(u64, u32),
 }
 
 /// What of a completion queue stays until its last queue pair is gone.
@@ -35,6 +35,7 @@ pub struct Home<T> {
     _page: Option<Object>,
     pub(crate) version: AtomicU32,
     messages: Mutex<Vec<Message<T>>>,
+    view: Mutex<View>,
     /// What the half that polls left behind.
     left: Mutex<Option<Cq>>,
 }
@@ -125,14 +126,16 @@ pub fn create<T>(hca: &Hca, spec: &CqSpec<'_>) -> Result<Poller<T>, MlxError> {
     parts.cqn = answer.cqn;
     // Kernels of the static kind have one page for all, armed at the same registers: the second queue goes without.
     parts.arm = page.arm_registers().ok();
+    let cq = Cq::new(parts);
     let home = Home {
+        view: Mutex::new(cq.view()),
         object,
         _page: page.into_object(),
         version: AtomicU32::new(0),
         messages: Mutex::default(),
         left: Mutex::default(),
     };
-    Ok(Poller::new(Cq::new(parts), Arc::new(home), hca.indexed()))
+    Ok(Poller::new(cq, Arc::new(home), hca.indexed()))
 }
 
 impl<T> Home<T> {
@@ -149,6 +152,17 @@ impl<T> Home<T> {
         messages.push(message);
         // Release pairs with the Acquire of whoever polls.
         self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// Tells the half that polls that one is gone: the device has made its last completion.
+    pub(crate) fn tell_gone(&self, serial: u64) {
+        let end = super::poll::end_of(&self.view.lock().unwrap_or_else(PoisonError::into_inner));
+        self.tell(Message::Went(serial, end));
+    }
+
+    /// The ring that the device writes, to be changed.
+    pub(crate) fn view(&self) -> std::sync::MutexGuard<'_, View> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn take_messages(&self) -> Vec<Message<T>> {
@@ -210,8 +224,13 @@ impl<T> Poller<T> {
             .context()
             .resize_cq(self.handle(), (1 << log) - 1, Driver::new(driver.as_bytes(), &mut []))
             .map_err(|error| hca.device.failed("resize a completion queue", bytes as u64, error))?;
+        let home = Arc::clone(self.home());
+        let mut view = home.view();
         match self.cq.move_to(ring, log) {
-            Ok(_old) => Ok(()),
+            Ok(_old) => {
+                *view = self.cq.view();
+                Ok(())
+            }
             Err(ring) => {
                 // Which of the two rings the device writes nobody knows: neither is freed. Queues on it end with an error.
                 std::mem::forget(ring);

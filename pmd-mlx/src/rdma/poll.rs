@@ -9,7 +9,7 @@
 //! Queue pairs come and go by messages, of which a version tells: it is looked at once a completion, so that one of a queue
 //! made a moment ago finds it. A queue pair that was destroyed stays known until the completions that it had made are
 //! passed; they are skipped. No system call, no allocation (messages apart), no lock.
-#![expect(unsafe_code, reason = "hands the ring over when it is dropped")]
+#![expect(unsafe_code, reason = "hands the ring over when it is dropped, and looks at it from outside")]
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use super::post::Lend;
 use super::post::shared::{Claim, SharedConsumer};
 use super::post::track::{Consumer, Taken};
 use super::status::{WcOpcode, WcStatus};
-use crate::cq::{Cq, Entry};
+use crate::cq::{Cq, Entry, View};
 
 /// The receive side of a queue pair, as its completion queue sees it.
 #[derive(Debug)]
@@ -55,6 +55,13 @@ pub(crate) struct Target<T> {
     pub(crate) _index: Option<Arc<Index>>,
 }
 
+/// How far the device has got in a ring.
+pub(crate) fn end_of(view: &View) -> u32 {
+    // SAFETY: the view is that of the ring which the queue has now, under the lock under which it changes; ring and record are
+    // the poller's or were left to its home, and neither frees them before the home goes.
+    unsafe { view.end() }
+}
+
 /// In the key of a shared receive queue, where completions give its number.
 pub(crate) const SRQ_KEY: u32 = 1 << 31;
 
@@ -68,6 +75,8 @@ pub struct Poller<T> {
     targets: Vec<Target<T>>,
     /// Where the last one was found.
     last: usize,
+    /// Some are known only up to here.
+    gone: bool,
     strange: u64,
 }
 
@@ -80,6 +89,7 @@ impl<T> Poller<T> {
             indexed,
             targets: Vec::new(),
             last: 0,
+            gone: false,
             strange: 0,
         }
     }
@@ -105,16 +115,12 @@ impl<T> Poller<T> {
         self.cq.event_taken();
     }
 
-    /// Takes in what came and went. `in_hand`: the entry before is consumed and not looked at yet.
+    /// Takes in what came and went.
     #[cold]
     #[inline(never)]
-    fn follow(&mut self, in_hand: bool) {
+    fn follow(&mut self) {
         // Acquire pairs with the Release in `Home::tell`. The version first: a message in between makes us come again.
         self.version = self.home.version.load(Ordering::Acquire);
-        let mut ready = 0;
-        while ready < self.cq.entries() && self.cq.is_ready(self.cq.consumer().wrapping_add(ready)) {
-            ready += 1;
-        }
         let now = self.cq.consumer();
         self.targets.retain(|target| target.until.is_none_or(|until| (now.wrapping_sub(until) as i32) < 0));
         for message in self.home.take_messages() {
@@ -123,17 +129,27 @@ impl<T> Poller<T> {
                     let at = self.targets.partition_point(|other| other.key < target.key);
                     self.targets.insert(at, target);
                 }
-                // All that it had completed stands in the ring by now.
-                Message::Went(serial) => {
+                Message::Went(serial, end) => {
                     if let Some(target) = self.targets.iter_mut().find(|target| target.serial == serial) {
-                        target.until = Some(now.wrapping_add(ready));
+                        // From 24 bits to those that count here.
+                        let ahead = (end.wrapping_sub(now) << 8) as i32 >> 8;
+                        target.until = Some(now.wrapping_add_signed(ahead));
                     }
                 }
             }
         }
-        if !in_hand {
-            self.targets.retain(|target| target.until != Some(now));
-        }
+        self.gone = self.targets.iter().any(|target| target.until.is_some());
+        self.last = usize::MAX;
+    }
+
+    /// Forgets those whose completions are passed: what they left behind goes home.
+    #[cold]
+    #[inline(never)]
+    fn forget_gone(&mut self) {
+        let now = self.cq.consumer();
+        let is_passed = |until: u32| now.wrapping_sub(until) as i32 >= 0;
+        self.targets.retain(|target| !target.until.is_some_and(is_passed));
+        self.gone = self.targets.iter().any(|target| target.until.is_some());
         self.last = usize::MAX;
     }
 
@@ -186,7 +202,7 @@ impl<T: Lend> Poller<T> {
             consumed = true;
             // Acquire pairs with the Release in `Home::tell`: what the device completed was told before it was posted.
             if self.home.version.load(Ordering::Acquire) != self.version {
-                self.follow(true);
+                self.follow();
             }
             if let Some(mut wc) = self.completion(entry) {
                 taken += 1;
@@ -197,7 +213,10 @@ impl<T: Lend> Poller<T> {
             self.cq.publish();
         } else if self.home.version.load(Ordering::Acquire) != self.version {
             // Nothing is there: what queues that are gone left behind goes home.
-            self.follow(false);
+            self.follow();
+        }
+        if self.gone {
+            self.forget_gone();
         }
         taken
     }

@@ -371,7 +371,7 @@ impl<T> Qp<T> {
 
     fn leave_homes(&mut self) {
         for (home, serial) in self.homes.drain(..) {
-            home.tell(Message::Went(serial));
+            home.tell_gone(serial);
         }
     }
 

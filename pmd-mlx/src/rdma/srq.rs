@@ -109,7 +109,7 @@ impl<T> Drop for Core<T> {
     fn drop(&mut self) {
         let destroyed = self.object.destroy_now();
         if let Some((home, serial)) = &self.home {
-            home.tell(Message::Went(*serial));
+            home.tell_gone(*serial);
         }
         let left = self.left.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if destroyed {

@@ -1,8 +1,8 @@
 //! Objects: made, asked, changed, destroyed in every order.
 
 use pollux_verbs::{
-    Access, AsyncKind, CompletionChannel, Connection, Cq, CqOptions, Dm, Element, Mr, Mw, MwType, Path, Pd, Qp,
-    QpAttributes, QpKind, QpOptions, QpState, Srq, SrqOptions, VerbsError, WcStatus, Xrcd,
+    Access, AsyncKind, CompletionChannel, Connection, Cq, CqOptions, Element, Mr, Path, Pd, Qp, QpAttributes,
+    QpKind, QpOptions, QpState, Srq, SrqOptions, VerbsError, WcStatus, Xrcd,
 };
 
 use crate::rig::{Rig, all_rights};
@@ -135,28 +135,6 @@ fn regions_are_read_and_written_by_copies() {
 }
 
 #[test]
-fn windows_and_device_memory_come_and_go() {
-    let rig = Rig::stepped();
-    let side = &rig.near;
-    for kind in [MwType::Type1, MwType::Type2] {
-        let window = Mw::new(&side.pd, kind).expect("a window");
-        assert_ne!(window.rkey(), 0);
-    }
-    let dm = match Dm::new(&side.context, 256, 6) {
-        Ok(dm) => dm,
-        Err(error) => panic!("device memory: {error}"),
-    };
-    dm.write(8, &[1, 2, 3, 4, 5, 6, 7, 8]).expect("inside");
-    let mut seen = [0; 8];
-    dm.read(8, &mut seen).expect("inside");
-    assert_eq!(seen, [1, 2, 3, 4, 5, 6, 7, 8]);
-    assert!(dm.write(254, &[0; 4]).is_err() && dm.write(1, &[0; 4]).is_err());
-    let mr = Mr::of_device(&side.pd, &dm, 0..256, Access::LOCAL_WRITE).expect("a region of it");
-    drop(dm);
-    drop(mr);
-}
-
-#[test]
 fn a_queue_that_has_something_says_so_on_its_channel() {
     let rig = Rig::stepped();
     let side = &rig.near;
@@ -189,6 +167,8 @@ fn a_link_that_goes_down_is_an_event() {
     let rig = Rig::stepped();
     let side = &rig.near;
     while side.context.next_event().expect("readable").is_some() {}
+    rig.turn();
+    while side.context.next_event().expect("readable").is_some() {}
     side.model.device().set_link(false);
     let mut seen = None;
     rig.until("event", || {
@@ -198,41 +178,4 @@ fn a_link_that_goes_down_is_an_event() {
     let event = seen.expect("an event");
     assert_eq!((event.kind, event.element), (AsyncKind::PORT_ERR, Element::Port(1)));
     assert_eq!(pollux_verbs::event::event_str(event.kind), "port error");
-}
-
-#[test]
-fn a_completion_queue_grows_with_what_it_holds() {
-    let rig = Rig::stepped();
-    let side = &rig.near;
-    let mut cq = side.cq(15);
-    let mut qp = Qp::new(&side.pd, &cq, &cq, &QpOptions::new(QpKind::Rc)).expect("a queue pair");
-    qp.init(1, Access::empty()).expect("INIT");
-    let mut receives = qp.receives().expect("its own");
-    for id in 0..30 {
-        receives.piece(id, side.buffers.take().expect("a buffer"));
-    }
-    // 12 come before, and the rest after.
-    drop(receives);
-    let mut receives = qp.receives().expect("its own");
-    for id in 0..12 {
-        receives.piece(id, side.buffers.take().expect("a buffer"));
-    }
-    receives.ring().expect("posted");
-    qp.modify(&QpAttributes::state(QpState::ERR)).expect("ERR");
-    for _ in 0..50 {
-        rig.turn();
-    }
-    let seen = { let mut seen = Vec::new(); cq.poll(5, |wc| seen.push(wc.id())); seen };
-    assert_eq!(seen, [0, 1, 2, 3, 4]);
-    cq.resize(63).expect("larger");
-    assert_eq!(cq.entries(), 63);
-    let mut receives = qp.receives().expect("its own");
-    for id in 12..42 {
-        receives.piece(id, side.buffers.take().expect("a buffer"));
-    }
-    receives.ring().expect("posted");
-    let done = rig.completions(&mut cq, 37);
-    assert_eq!(done.iter().map(|done| done.id).collect::<Vec<_>>(), (5..42).collect::<Vec<_>>());
-    assert!(cq.resize(u32::MAX).is_err());
-    rig.is_clean();
 }

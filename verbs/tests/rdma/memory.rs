@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use pollux_mempool::MbufPool;
 use pollux_mlx5_model::Model;
 use pollux_verbs::{
-    Access, Buffers, Context, Cq, CqOptions, Mr, Options, Pd, PostError, Provider, Qp, QpAttributes, QpKind, QpOptions,
-    QpState, Srq, SrqOptions, VerbsError,
+    Access, Buffers, Context, Cq, CqOptions, Mr, Options, Pd, PostError, Provider, Qp, QpAttributes, QpKind,
+    QpOptions, QpState, Srq, SrqOptions, VerbsError,
 };
 
 use crate::channel::{Refusals, Refusing};
@@ -121,9 +121,12 @@ fn the_order_in_which_queues_are_dropped_does_not_matter() {
         let cq = side.cq(64);
         let mut srq = Srq::new(&side.pd, &SrqOptions::new(8)).expect("a shared queue");
         let mut receives = srq.receives();
-        receives.piece(1, side.buffers.take().expect("a buffer")).piece(2, side.buffers.take().expect("a buffer"));
+        receives
+            .piece(1, side.buffers.take().expect("a buffer"))
+            .piece(2, side.buffers.take().expect("a buffer"));
         receives.ring().expect("posted");
-        let mut qp = Qp::with_srq(&side.pd, &cq, &cq, &srq, &QpOptions::new(QpKind::Rc)).expect("a queue pair");
+        let mut qp =
+            Qp::with_srq(&side.pd, &cq, &cq, &srq, &QpOptions::new(QpKind::Rc)).expect("a queue pair");
         assert!(qp.receives().is_none());
         let (mut cq, mut srq, mut qp) = (Some(cq), Some(srq), Some(qp));
         for turn in 0..3 {
@@ -183,7 +186,8 @@ fn a_batch_that_is_not_rung_posts_nothing() {
     let rig = Rig::stepped();
     let side = &rig.near;
     let mut cq = side.cq(64);
-    let mut qp = Qp::new(&side.pd, &cq, &cq, &QpOptions::new(QpKind::Rc).inline(8).pieces(2, 2)).expect("a queue pair");
+    let mut qp = Qp::new(&side.pd, &cq, &cq, &QpOptions::new(QpKind::Rc).inline(8).pieces(2, 2))
+        .expect("a queue pair");
     qp.init(1, Access::empty()).expect("INIT");
     let all = side.buffers.available();
     let buf = |bytes: &[u8]| side.buffers.filled(bytes).expect("a buffer");
@@ -201,14 +205,56 @@ fn a_batch_that_is_not_rung_posts_nothing() {
     let mr = Mr::allocate(&side.pd, 64, Access::LOCAL_WRITE).expect("memory");
     type Fault<'f> = (&'f dyn Fn(&mut pollux_verbs::Batch<'_>), &'f str);
     let faults: [Fault<'_>; 8] = [
-        (&|batch| drop(batch.send(1).inline(&[0; 40])), "40 bytes of inline data"),
-        (&|batch| drop(batch.send(1).piece(buf(b"a")).piece(buf(b"b")).piece(buf(b"c"))), "more than 2 pieces"),
-        (&|batch| drop(batch.send(1).inline(b"x").piece(buf(b"a"))), "pieces in a request that has inline data"),
-        (&|batch| drop(batch.read(1, 0, 0).inline(b"x")), "inline data in a request"),
-        (&|batch| drop(batch.read(1, 0, 0).imm(7)), "immediate data"),
-        (&|batch| drop(batch.send(1).to_srq(7)), "which XRC alone has"),
-        (&|batch| drop(batch.send(1).mr(&mr, 60..65)), "not inside its memory region"),
-        (&|batch| (0..200).for_each(|id| drop(batch.send(id))), "the queue is full"),
+        (
+            &|batch| {
+                let _ = batch.send(1).inline(&[0; 40]);
+            },
+            "40 bytes of inline data",
+        ),
+        (
+            &|batch| {
+                let _ = batch.send(1).piece(buf(b"a")).piece(buf(b"b")).piece(buf(b"c"));
+            },
+            "more than 2 pieces",
+        ),
+        (
+            &|batch| {
+                let _ = batch.send(1).inline(b"x").piece(buf(b"a"));
+            },
+            "pieces in a request that has inline data",
+        ),
+        (
+            &|batch| {
+                let _ = batch.read(1, 0, 0).inline(b"x");
+            },
+            "inline data in a request",
+        ),
+        (
+            &|batch| {
+                let _ = batch.read(1, 0, 0).imm(7);
+            },
+            "immediate data",
+        ),
+        (
+            &|batch| {
+                let _ = batch.send(1).to_srq(7);
+            },
+            "which XRC alone has",
+        ),
+        (
+            &|batch| {
+                let _ = batch.send(1).mr(&mr, 60..65);
+            },
+            "not inside its memory region",
+        ),
+        (
+            &|batch| {
+                (0..300).for_each(|id| {
+                    batch.send(id);
+                })
+            },
+            "the queue is full",
+        ),
     ];
     for (fault, words) in faults {
         let mut batch = qp.batch();

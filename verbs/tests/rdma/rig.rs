@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use pollux_mlx5_model::Model;
 use pollux_mlx5_model::wire::Cable;
 use pollux_verbs::{
-    Access, Buffers, Connection, Context, Cq, CqOptions, Options, Path, Pd, Piece, Provider, Qp, QpKind, QpOptions,
-    WcOpcode, WcStatus,
+    Access, Buffers, Connection, Context, Cq, CqOptions, Options, Path, Pd, Piece, Provider, Qp, QpKind,
+    QpOptions, WcOpcode, WcStatus,
 };
 
 /// All rights.
@@ -105,37 +105,35 @@ impl Rig {
     /// Polls until `count` completions came, and tells what they were.
     pub(crate) fn completions(&self, cq: &mut Cq, count: usize) -> Vec<Done> {
         let mut all = Vec::new();
-        self.until("completions", || {
+        let enough = self.soon(|| {
             cq.poll(64, |wc| all.push(Done::of(wc)));
             all.len() >= count
         });
-        assert_eq!(all.len(), count, "{all:?}");
+        assert!(enough && all.len() == count, "{count} wanted, not {all:?}; {}", self.told());
         all
     }
 
     /// Lets both cards work until something is so.
-    pub(crate) fn until(&self, what: &str, mut is: impl FnMut() -> bool) {
+    pub(crate) fn until(&self, what: &str, is: impl FnMut() -> bool) {
+        assert!(self.soon(is), "no {what}; {}", self.told());
+    }
+
+    fn soon(&self, mut is: impl FnMut() -> bool) -> bool {
         let begun = Instant::now();
         let mut turns = 0_u64;
         while !is() {
             self.turn();
             turns += 1;
-            let late = if self.stepped { turns > 200_000 } else { begun.elapsed() > Duration::from_secs(10) };
-            assert!(
-                !late,
-                "no {what}; near {:?}, far {:?}",
-                self.near.model.device().violations(),
-                self.far.model.device().violations()
-            );
+            if if self.stepped { turns > 200_000 } else { begun.elapsed() > Duration::from_secs(10) } {
+                return false;
+            }
         }
+        true
     }
 
-    /// Lets both cards work for a while, during which nothing may happen.
-    pub(crate) fn quiet(&self, cq: &mut Cq) {
-        for _ in 0..200 {
-            self.turn();
-            assert_eq!(cq.poll(64, |wc| panic!("{wc:?}")), 0);
-        }
+    fn told(&self) -> String {
+        let of = |side: &Side| side.model.device().violations();
+        format!("near {:?}, far {:?}", of(&self.near), of(&self.far))
     }
 
     /// That the cards found nothing wrong with what they were told.
