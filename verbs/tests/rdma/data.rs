@@ -91,7 +91,7 @@ fn messages(kind: QpKind) {
             let got = rig.completions(&mut far.cq, 1).remove(0);
             succeeded(&got, id, WcOpcode::RECV);
             assert_eq!(got.bytes as usize, header + bytes, "{kind} {form:?}");
-            assert_eq!(got.imm, imm, "{kind} {form:?} {bytes}");
+            assert_eq!((got.imm, got.invalidated), (imm, None), "{kind} {form:?} {bytes}");
             assert_eq!(got.qpn, far.qp.qpn());
             if kind == QpKind::Ud {
                 assert_eq!(got.source_qpn, near.qp.qpn());
