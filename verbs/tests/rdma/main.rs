@@ -4,6 +4,7 @@ mod channel;
 mod control;
 mod data;
 mod errors;
+mod ledger;
 mod memory;
 mod rig;
 mod shared;
