@@ -117,7 +117,9 @@ fn rows() -> Vec<Row> {
         Row::with("verbs_write8_blueflame", "BlueFlame: RC WRITE 8 B, inline, one a doorbell", |row| {
             (row.operation, row.bytes, row.batch, row.blueflame) = (Operation::Write, 8, 1, true);
         }),
-        Row::with("verbs_send64_single", "batching off: RC SEND 64 B, inline, one a doorbell", |row| row.batch = 1),
+        Row::with("verbs_send64_single", "batching off: RC SEND 64 B, inline, one a doorbell", |row| {
+            row.batch = 1
+        }),
         Row::with("verbs_fan_rc", "fan-out: RC SEND 8 B to 32 queue pairs, one each", |row| {
             (row.bytes, row.peers, row.batch, row.signal_every) = (8, 32, 1, 1);
         }),
@@ -195,8 +197,7 @@ impl Ours {
             ..QpOptions::new(row.kind).depth(128, 128).inline(if row.data == Data::Inline { 64 } else { 0 })
         };
         let queue_pairs = if row.kind == QpKind::Ud { 1 } else { row.peers };
-        let mut srq =
-            if row.shared { Some(Srq::new(&far.pd, &SrqOptions::new(255))?) } else { None };
+        let mut srq = if row.shared { Some(Srq::new(&far.pd, &SrqOptions::new(255))?) } else { None };
         let (mut senders, mut receivers) = (Vec::new(), Vec::new());
         for _ in 0..queue_pairs {
             let mut sender = Qp::new(&near.pd, &near.cq, &near.cq, &options)?;
@@ -210,8 +211,14 @@ impl Ours {
             } else {
                 sender.init(1, Access::REMOTE_WRITE)?;
                 receiver.init(1, Access::REMOTE_WRITE)?;
-                sender.connect(&Connection { mtu: 5, ..Connection::new(Path::new(far.gid, 0), receiver.qpn()) })?;
-                receiver.connect(&Connection { mtu: 5, ..Connection::new(Path::new(near.gid, 0), sender.qpn()) })?;
+                sender.connect(&Connection {
+                    mtu: 5,
+                    ..Connection::new(Path::new(far.gid, 0), receiver.qpn())
+                })?;
+                receiver.connect(&Connection {
+                    mtu: 5,
+                    ..Connection::new(Path::new(near.gid, 0), sender.qpn())
+                })?;
             }
             senders.push(sender);
             receivers.push(receiver);
@@ -262,7 +269,8 @@ impl Ours {
 impl Library for Ours {
     fn prepare(&mut self) -> Result<(), Box<dyn Error>> {
         self.supply()?;
-        let pool = if self.row.operation == Operation::Receive { &self.far.buffers } else { &self.near.buffers };
+        let pool =
+            if self.row.operation == Operation::Receive { &self.far.buffers } else { &self.near.buffers };
         while self.row.data == Data::Buffer && self.held.len() < REQUESTS {
             let mut buf = pool.take().ok_or("no buffer is left")?;
             buf.set_len(self.row.bytes);
@@ -380,7 +388,8 @@ fn run(row: Row, overhead: u64) -> Result<Measured, Box<dyn Error>> {
     let expected = if row.operation == Operation::Receive { REQUESTS } else { REQUESTS / row.signal_every };
     let (mut post, mut poll, mut sum) = (Vec::new(), Vec::new(), Vec::new());
     let receiving = row.operation == Operation::Receive;
-    let ledger = |library: &Ours| if receiving { library.far.model.ledger() } else { library.near.model.ledger() };
+    let ledger =
+        |library: &Ours| if receiving { library.far.model.ledger() } else { library.near.model.ledger() };
     let before = ledger(&library);
     for round in 0..ROUNDS + WARM_UP {
         library.prepare()?;
@@ -430,7 +439,9 @@ fn table() -> Result<(), Box<dyn Error>> {
         }
         return Ok(());
     }
-    println!("cycles for a request, in rounds of {REQUESTS}; two reads of the counter cost {overhead} and are taken off");
+    println!(
+        "cycles for a request, in rounds of {REQUESTS}; two reads of the counter cost {overhead} and are taken off"
+    );
     println!("row | post poll sum (10%..90%) | register stores, bytes on PCIe for a request, both ways");
     for row in rows().into_iter().filter(|row| row.name.contains(&wanted) || row.figure.contains(&wanted)) {
         match run(row, overhead) {

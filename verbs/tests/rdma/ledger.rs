@@ -59,7 +59,8 @@ impl Way {
 
 fn spend(way: Way) {
     let rig = Rig::stepped();
-    let options = QpOptions { blueflame: way.blueflame, ..QpOptions::new(way.kind).depth(128, 128).inline(64) };
+    let options =
+        QpOptions { blueflame: way.blueflame, ..QpOptions::new(way.kind).depth(128, 128).inline(64) };
     let (mut near, mut far) = rig.pair(&options);
     let ah = Ah::new(&rig.near.pd, &Path::new(rig.far.gid, 0)).expect("an address");
     let source = Mr::allocate(&rig.near.pd, 4096, all_rights()).expect("memory");
