@@ -401,3 +401,70 @@ impl Entry {
         zerocopy::transmute!(words)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use pollux_eal::region::Region;
+
+    use super::*;
+    use crate::dbrec::DoorbellRecords;
+
+    fn zone(bytes: usize) -> Zone {
+        Region::anonymous("completions", bytes).expect("memory").into_zone()
+    }
+
+    fn fresh(entries_log2: u8) -> CqParts {
+        let dbrec = DoorbellRecords::new(zone(4096)).take().expect("a record");
+        let ring = zone(64 << entries_log2);
+        let mut parts = CqParts { ring, entries_log2, cqe_bytes: 64, dbrec, cqn: 1, arm: None };
+        parts.freshen();
+        parts
+    }
+
+    /// What the device writes at an index.
+    fn complete(ring: &mut Zone, log: u8, index: u32, opcode: u8, counter: u16) {
+        let mut entry = Cqe64::fresh();
+        entry.wqe_counter = counter.into();
+        entry.op_own = opcode << 4 | (index >> log & 1) as u8;
+        ring.copy_in((index & ((1 << log) - 1)) as usize * 64, entry.as_bytes());
+    }
+
+    #[test]
+    fn what_stood_in_the_old_ring_stands_in_the_new_one() {
+        for start in [0_u32, 6, 13, 0xff_fffe, u32::MAX - 2] {
+            let mut cq = Cq::new(fresh(3));
+            cq.start_at(start);
+            for ahead in 0..4 {
+                complete(
+                    &mut cq.parts.ring,
+                    3,
+                    start.wrapping_add(ahead),
+                    completion::REQUESTER,
+                    ahead as u16,
+                );
+            }
+            let mut new = fresh(5).ring;
+            // Nothing says yet that the device goes on elsewhere.
+            new = cq.move_to(new, 5).expect_err("not yet");
+            assert_eq!((cq.entries(), cq.consumer()), (8, start));
+            complete(&mut cq.parts.ring, 3, start.wrapping_add(4), completion::RESIZE_CQ, 0);
+            // The device writes the next one in the new ring.
+            complete(&mut new, 5, start.wrapping_add(5), completion::REQUESTER, 4);
+            // All others of this pass must look unwritten, whatever the pass.
+            for index in (0..32).map(|ahead| start.wrapping_add(6 + ahead)).take(27) {
+                let parity = (index >> 5 & 1) as u8 ^ 1;
+                new.copy_in((index & 31) as usize * 64 + 63, &[completion::INVALID << 4 | parity]);
+            }
+            cq.move_to(new, 5).expect("it went over");
+            let mut seen = Vec::new();
+            while let Some(entry) = cq.peek(0) {
+                seen.push(entry.wqe_counter());
+                cq.consume(1);
+            }
+            assert_eq!(seen, [0, 1, 2, 3, 4], "from {start:#x}");
+            cq.publish();
+            // SAFETY: ring and record are the queue's, which lives.
+            assert_eq!(unsafe { cq.view().end() }, cq.consumer() & INDEX_24);
+        }
+    }
+}

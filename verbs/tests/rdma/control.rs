@@ -1,8 +1,8 @@
 //! Objects: made, asked, changed, destroyed in every order.
 
 use pollux_verbs::{
-    Access, AsyncKind, CompletionChannel, Connection, Cq, CqOptions, Element, Mr, Path, Pd, Qp, QpAttributes,
-    QpKind, QpOptions, QpState, Srq, SrqOptions, VerbsError, WcStatus, Xrcd,
+    Access, AsyncKind, CompletionChannel, Connection, Cq, CqOptions, Dm, Element, Mr, Mw, MwType, Path, Pd,
+    Qp, QpAttributes, QpKind, QpOptions, QpState, Srq, SrqOptions, VerbsError, WcStatus, Xrcd,
 };
 
 use crate::rig::{Rig, all_rights};
@@ -178,4 +178,44 @@ fn a_link_that_goes_down_is_an_event() {
     let event = seen.expect("an event");
     assert_eq!((event.kind, event.element), (AsyncKind::PORT_ERR, Element::Port(1)));
     assert_eq!(pollux_verbs::event::event_str(event.kind), "port error");
+}
+
+#[test]
+fn windows_and_device_memory_come_and_go() {
+    let rig = Rig::stepped();
+    let side = &rig.near;
+    for kind in [MwType::Type1, MwType::Type2] {
+        let window = Mw::new(&side.pd, kind).expect("a window");
+        assert_ne!(window.rkey(), 0);
+    }
+    let dm = match Dm::new(&side.context, 256, 6) {
+        Ok(dm) => dm,
+        Err(error) => panic!("device memory: {error}"),
+    };
+    dm.write(8, &[1, 2, 3, 4, 5, 6, 7, 8]).expect("inside");
+    let mut seen = [0; 8];
+    dm.read(8, &mut seen).expect("inside");
+    assert_eq!(seen, [1, 2, 3, 4, 5, 6, 7, 8]);
+    assert!(dm.write(254, &[0; 4]).is_err() && dm.write(1, &[0; 4]).is_err());
+    let mr = Mr::of_device(&side.pd, &dm, 0..256, Access::LOCAL_WRITE).expect("a region of it");
+    drop(dm);
+    drop(mr);
+}
+
+#[test]
+fn a_device_that_cannot_resize_says_so_and_goes_on() {
+    let rig = Rig::stepped();
+    let side = &rig.near;
+    let mut cq = side.cq(15);
+    let error = cq.resize(63).expect_err("this card does not");
+    assert_eq!(error.errno(), Some(pollux_uverbs::Errno::ENOSYS), "{error}");
+    let error = cq.resize(u32::MAX).expect_err("no card does").to_string();
+    assert!(error.contains("entries; the device allows"), "{error}");
+    let mut qp = Qp::new(&side.pd, &cq, &cq, &QpOptions::new(QpKind::Rc)).expect("a queue pair");
+    qp.init(1, Access::empty()).expect("INIT");
+    let mut receives = qp.receives().expect("its own");
+    receives.piece(1, side.buffers.take().expect("a buffer"));
+    receives.ring().expect("posted");
+    qp.modify(&QpAttributes::state(QpState::ERR)).expect("ERR");
+    assert_eq!(rig.completions(&mut cq, 1)[0].status, WcStatus::WR_FLUSH_ERR);
 }

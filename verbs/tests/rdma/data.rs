@@ -1,6 +1,6 @@
 //! Every operation on every transport that has it, against plain memory.
 
-use pollux_verbs::{Ah, Mr, Path, Piece, QpKind, QpOptions, WcOpcode, WcStatus};
+use pollux_verbs::{Ah, Mr, Mw, MwType, Path, Piece, QpKind, QpOptions, WcOpcode, WcStatus};
 
 use crate::rig::{Done, QKEY, Rig, all_rights, pattern};
 
@@ -283,6 +283,63 @@ fn unsignalled_requests_come_back_with_the_next_signalled_one() {
         drop(done);
         assert_eq!(rig.near.buffers.available(), all);
     }
+    rig.is_clean();
+}
+
+#[test]
+fn windows_open_and_close_parts_of_regions() {
+    let rig = Rig::stepped();
+    let (mut near, mut far) = rig.pair(&options(QpKind::Rc));
+    let rights = all_rights() | pollux_verbs::Access::MW_BIND;
+    let target = Mr::allocate(&rig.far.pd, 4096, rights).expect("memory");
+    let mut window = Mw::new(&rig.far.pd, MwType::Type2).expect("a window");
+    let mut batch = far.qp.batch();
+    batch.bind(1, &mut window, &target, 256..512, pollux_verbs::Access::REMOTE_WRITE).signalled();
+    assert_eq!(batch.ring(), Ok(1));
+    succeeded(&rig.completions(&mut far.cq, 1)[0], 1, WcOpcode::BIND_MW);
+    let mut batch = near.qp.batch();
+    batch.write(2, target.address() + 300, window.rkey()).inline(b"inside").signalled();
+    assert_eq!(batch.ring(), Ok(1));
+    succeeded(&rig.completions(&mut near.cq, 1)[0], 2, WcOpcode::RDMA_WRITE);
+    let mut seen = [0; 6];
+    target.read(300, &mut seen);
+    assert_eq!(&seen, b"inside");
+    // The peer closes it with a message.
+    let mut receives = far.qp.receives().expect("its own");
+    receives.piece(3, rig.far.buffers.take().expect("a buffer"));
+    receives.ring().expect("posted");
+    let mut batch = near.qp.batch();
+    batch.send_invalidate(3, window.rkey()).inline(b"done").signalled();
+    assert_eq!(batch.ring(), Ok(1));
+    succeeded(&rig.completions(&mut near.cq, 1)[0], 3, WcOpcode::SEND);
+    let got = rig.completions(&mut far.cq, 1).remove(0);
+    assert_eq!((got.invalidated, got.data()), (Some(window.rkey()), b"done".to_vec()));
+    let mut batch = near.qp.batch();
+    batch.write(4, target.address() + 300, window.rkey()).inline(b"closed").signalled();
+    assert_eq!(batch.ring(), Ok(1));
+    assert_eq!(rig.completions(&mut near.cq, 1)[0].status, WcStatus::REM_ACCESS_ERR);
+    rig.is_clean();
+}
+
+#[test]
+fn a_window_is_invalidated_here() {
+    let rig = Rig::stepped();
+    let (near, mut far) = rig.pair(&options(QpKind::Rc));
+    let rights = all_rights() | pollux_verbs::Access::MW_BIND;
+    let target = Mr::allocate(&rig.far.pd, 4096, rights).expect("memory");
+    let mut window = Mw::new(&rig.far.pd, MwType::Type2).expect("a window");
+    for round in 0..3 {
+        let mut batch = far.qp.batch();
+        batch.bind(round, &mut window, &target, 0..64, pollux_verbs::Access::REMOTE_READ).signalled();
+        batch.ring().expect("posted");
+        let mut batch = far.qp.batch();
+        batch.invalidate(round + 10, window.rkey()).signalled();
+        batch.ring().expect("posted");
+        let done = rig.completions(&mut far.cq, 2);
+        succeeded(&done[0], round, WcOpcode::BIND_MW);
+        succeeded(&done[1], round + 10, WcOpcode::LOCAL_INV);
+    }
+    drop(near);
     rig.is_clean();
 }
 

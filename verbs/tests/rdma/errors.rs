@@ -1,7 +1,7 @@
 //! What goes wrong: at which end it is told, as what, and what becomes of the rest.
 
 use pollux_verbs::{
-    Access, AsyncKind, Cq, CqOptions, Element, Mr, Qp, QpAttributes, QpKind, QpOptions, QpState, WcStatus,
+    Access, AsyncKind, Cq, CqOptions, Element, Mr, Pd, Qp, QpAttributes, QpKind, QpOptions, QpState, WcStatus,
 };
 
 use crate::rig::{End, Rig, all_rights, connect};
@@ -12,6 +12,23 @@ fn options() -> QpOptions {
 
 fn state(end: &End) -> QpState {
     QpState(end.qp.query().expect("values").qp_state)
+}
+
+#[test]
+fn memory_of_another_domain_is_refused_here() {
+    let rig = Rig::stepped();
+    let (mut near, far) = rig.pair(&options());
+    let elsewhere = Pd::new(&rig.near.context).expect("a domain");
+    let mr = Mr::allocate(&elsewhere, 4096, all_rights()).expect("memory");
+    let mut batch = near.qp.batch();
+    batch.send(1).mr(&mr, 0..64).signalled();
+    batch.send(2).inline(b"behind it");
+    batch.ring().expect("posted");
+    let done = rig.completions(&mut near.cq, 2);
+    assert_eq!((done[0].id, done[0].status), (1, WcStatus::LOC_PROT_ERR), "{done:?}");
+    assert_eq!((done[1].id, done[1].status), (2, WcStatus::WR_FLUSH_ERR), "{done:?}");
+    assert_eq!(state(&near), QpState::ERR);
+    drop(far);
 }
 
 /// A request that the peer refuses, and what both ends are told.

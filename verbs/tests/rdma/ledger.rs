@@ -14,6 +14,9 @@
 //!
 //! Segments: control 1; remote address 1; address vector 3; inline data (4 + d) / 16 rounded up; a piece of memory 1 each.
 
+use std::sync::Arc;
+
+use pollux_eal::mmio::trace;
 use pollux_mlx5_model::ledger::Crossing;
 use pollux_verbs::{Ah, Mr, Path, QpKind, QpOptions};
 
@@ -59,6 +62,10 @@ impl Way {
 
 fn spend(way: Way) {
     let rig = Rig::stepped();
+    // Whether an entry was copied along is seen in the store alone.
+    let device = Arc::clone(rig.near.model.device());
+    let registers = device.registers();
+    let _observation = trace::observe(registers, move |store| device.store(store.address, store.bytes));
     let options =
         QpOptions { blueflame: way.blueflame, ..QpOptions::new(way.kind).depth(128, 128).inline(64) };
     let (mut near, mut far) = rig.pair(&options);

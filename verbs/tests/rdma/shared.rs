@@ -1,7 +1,7 @@
 //! Shared receive queues, XRC and groups.
 
 use pollux_verbs::{
-    Ah, AsyncKind, Connection, Element, Path, Qp, QpKind, QpOptions, Srq, SrqOptions, WcStatus,
+    Ah, AsyncKind, Connection, Element, Path, Qp, QpKind, QpOptions, Srq, SrqOptions, WcStatus, Xrcd,
 };
 
 use crate::rig::{QKEY, Rig, all_rights};
@@ -115,6 +115,41 @@ fn an_aborted_list_of_a_shared_queue_comes_back() {
     }
     drop(srq);
     assert_eq!(side.buffers.available(), all);
+    rig.is_clean();
+}
+
+#[test]
+fn xrc_requests_name_the_queue_that_takes_them() {
+    let rig = Rig::stepped();
+    let (near, far) = (&rig.near, &rig.far);
+    let xrcd = Xrcd::new(&far.context).expect("a domain");
+    let mut cq = far.cq(64);
+    let mut queues: Vec<_> =
+        (0..2).map(|_| Srq::xrc(&far.pd, &xrcd, &cq, &SrqOptions::new(8)).expect("a shared queue")).collect();
+    let mut receiver = Qp::xrc_receiver(&xrcd).expect("a receiver");
+    receiver.init(1, all_rights()).expect("INIT");
+    let mut send_cq = near.cq(64);
+    let options = QpOptions::new(QpKind::XrcSend).inline(64);
+    let mut sender = Qp::new(&near.pd, &send_cq, &send_cq, &options).expect("a sender");
+    sender.init(1, all_rights()).expect("INIT");
+    sender.connect(&Connection::new(Path::new(far.gid, 0), receiver.qpn())).expect("RTS");
+    receiver.connect(&Connection::new(Path::new(near.gid, 0), sender.qpn())).expect("RTS");
+    for (number, srq) in queues.iter_mut().enumerate() {
+        let mut receives = srq.receives();
+        receives.piece(number as u64, far.buffers.take().expect("a buffer"));
+        receives.ring().expect("posted");
+    }
+    for number in [1, 0] {
+        let mut batch = sender.batch();
+        batch.send(7).to_srq(queues[number].number()).inline(&[number as u8; 5]).signalled();
+        batch.ring().expect("posted");
+        assert_eq!(rig.completions(&mut send_cq, 1)[0].status, WcStatus::SUCCESS);
+        let got = rig.completions(&mut cq, 1).remove(0);
+        assert_eq!((got.id, got.data()), (number as u64, vec![number as u8; 5]));
+    }
+    let mut batch = sender.batch();
+    batch.send(8).inline(b"to whom?");
+    assert!(batch.ring().is_err());
     rig.is_clean();
 }
 
