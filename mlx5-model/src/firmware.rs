@@ -13,7 +13,7 @@ mod key;
 mod lent;
 mod object;
 mod port;
-mod qp;
+pub(crate) mod qp;
 mod receive;
 mod register;
 mod send;

@@ -181,6 +181,7 @@ impl Traits {
             (G::CQE_VERSION, self.cqe_version.into()),
             (G::CQ_OI, 1),
             (G::CQ_RESIZE, 1),
+            (G::IMAICL, 1),
             (G::CQ_MODERATION, 1),
             (G::END_PAD, 1),
             (G::UMR_MODIFY_ENTITY_SIZE_DISABLED, 1),

@@ -8,6 +8,7 @@ use pollux_mlx5_abi::command::user::place;
 use pollux_mlx5_abi::command::wq::WorkQueue;
 use pollux_mlx5_abi::command::{opcode as op, status};
 
+use super::qp::NO_USER_INDEX;
 use super::work::{Place, quantized};
 use super::{Call, No, caps, need, no};
 use crate::device::bus::Bus;
@@ -135,7 +136,9 @@ impl Core {
         let record = self.record_at(call, X::DBR_ADDR_4.get(&context) << 2, umem, 8)?;
         let (log, log_stride) = (X::LOG_XRC_SRQ_SIZE.get(&context), X::LOG_RQ_STRIDE.get(&context) + 4);
         let ring = self.linked_ring(call, &place, log, log_stride, X::PD.get(&context), record)?;
-        let user_index = X::USER_INDEX.get(&context);
+        // Completions of version 0 know no names.
+        let user_index =
+            if self.traits.cqe_version == 0 { NO_USER_INDEX } else { X::USER_INDEX.get(&context) };
         self.insert_pool(call, PoolKind::Xrc { domain, cqn, user_index }, ring, X::LWM.get(&context))
     }
 

@@ -23,6 +23,7 @@ use super::requester::{Turn, after, distance};
 use super::state::{Service, State};
 use super::work::{read, write};
 use super::{Around, Desk, Sent};
+use crate::firmware::qp::NO_USER_INDEX;
 use crate::frame::Ip;
 use crate::memory_keys::{Access, KeyError, Who};
 use crate::receive::{Entry, PoolKind};
@@ -349,7 +350,8 @@ fn origin(pair: &Qp, around: &Around<'_, '_>, rest: &[u8]) -> Result<Origin, Ref
     if domain != pair.xrc_domain {
         return Err(Refusal::INVALID);
     }
-    let name = if pair.user_index.is_some() { user_index } else { number };
+    // The queue's own name, whether the queue pair has one or not: its kernel makes a receiver without.
+    let name = if user_index == NO_USER_INDEX { number } else { user_index };
     let who = Who { domain: pool.ring.domain, ..pair.who() };
     Ok(Origin { pool: Some(number), cqn, name, who })
 }

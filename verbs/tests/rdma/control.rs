@@ -203,19 +203,42 @@ fn windows_and_device_memory_come_and_go() {
 }
 
 #[test]
-fn a_device_that_cannot_resize_says_so_and_goes_on() {
+fn a_completion_queue_grows_with_what_it_holds() {
     let rig = Rig::stepped();
     let side = &rig.near;
     let mut cq = side.cq(15);
-    let error = cq.resize(63).expect_err("this card does not");
-    assert_eq!(error.errno(), Some(pollux_uverbs::Errno::ENOSYS), "{error}");
-    let error = cq.resize(u32::MAX).expect_err("no card does").to_string();
-    assert!(error.contains("entries; the device allows"), "{error}");
     let mut qp = Qp::new(&side.pd, &cq, &cq, &QpOptions::new(QpKind::Rc)).expect("a queue pair");
     qp.init(1, Access::empty()).expect("INIT");
     let mut receives = qp.receives().expect("its own");
-    receives.piece(1, side.buffers.take().expect("a buffer"));
+    for id in 0..30 {
+        receives.piece(id, side.buffers.take().expect("a buffer"));
+    }
+    // 12 come before, and the rest after.
+    drop(receives);
+    let mut receives = qp.receives().expect("its own");
+    for id in 0..12 {
+        receives.piece(id, side.buffers.take().expect("a buffer"));
+    }
     receives.ring().expect("posted");
     qp.modify(&QpAttributes::state(QpState::ERR)).expect("ERR");
-    assert_eq!(rig.completions(&mut cq, 1)[0].status, WcStatus::WR_FLUSH_ERR);
+    for _ in 0..50 {
+        rig.turn();
+    }
+    let seen = {
+        let mut seen = Vec::new();
+        cq.poll(5, |wc| seen.push(wc.id()));
+        seen
+    };
+    assert_eq!(seen, [0, 1, 2, 3, 4]);
+    cq.resize(63).expect("larger");
+    assert_eq!(cq.entries(), 63);
+    let mut receives = qp.receives().expect("its own");
+    for id in 12..42 {
+        receives.piece(id, side.buffers.take().expect("a buffer"));
+    }
+    receives.ring().expect("posted");
+    let done = rig.completions(&mut cq, 37);
+    assert_eq!(done.iter().map(|done| done.id).collect::<Vec<_>>(), (5..42).collect::<Vec<_>>());
+    assert!(cq.resize(u32::MAX).is_err());
+    rig.is_clean();
 }
