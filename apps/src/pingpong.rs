@@ -3,6 +3,7 @@
 //! ```text
 //!   options ─► single (RC, UC, UD)   ─► report        check: what is sent, and whether it comes back
 //!              shared (RC on an SRQ)
+//!              xrc    (XRC)
 //! ```
 
 pub mod check;
@@ -10,6 +11,7 @@ pub mod options;
 pub mod report;
 pub mod shared;
 pub mod single;
+pub mod xrc;
 
 use std::time::Duration;
 
