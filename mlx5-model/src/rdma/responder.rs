@@ -4,36 +4,35 @@
 //! One that comes too early asks for the missing one; one that came before is answered again, without being carried out
 //! again. What the peer is told waits in a line and goes out in order, as the wire takes it.
 
+mod loose;
+mod request;
+
 use std::collections::{BTreeMap, VecDeque};
 
-use pollux_mlx5_abi::cqe::Cqe64;
 use pollux_mlx5_abi::eqe::{event, queue_kind};
-use pollux_mlx5_abi::opcode::completion;
 use pollux_mlx5_abi::syndrome::Syndrome as Why;
 use pollux_mlx5_abi::wqe::{Data, INVALID_LKEY};
-use pollux_wire::roce::operation::{self as o, Class, Shape};
-use pollux_wire::roce::{
-    Aeth, AtomicAckEth, AtomicEth, BthRepr, Deth, Ieth, ImmDt, MASK_24, Nak, Reth, Syndrome, XrcEth,
-};
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use pollux_wire::roce::operation::{self as o, Class};
+use pollux_wire::roce::{Aeth, AtomicAckEth, BthRepr, MASK_24, Nak, Syndrome, XrcEth};
+use zerocopy::{FromBytes, IntoBytes};
 
-use super::packet::{Extension, GLOBAL_BYTES, Incoming, PARTITION, source_port};
+use super::packet::{Extension, Incoming, PARTITION, source_port};
 use super::qp::{Qp, Source};
 use super::requester::{Turn, after, distance};
 use super::state::{Service, State};
 use super::work::{read, write};
 use super::{Around, Desk, Sent};
 use crate::firmware::qp::NO_USER_INDEX;
-use crate::frame::Ip;
 use crate::memory_keys::{Access, KeyError, Who};
 use crate::receive::{Entry, PoolKind};
+pub(crate) use loose::datagram;
+use loose::unreliable;
+use request::{carry_out, reading};
 
 /// Packets kept that came too early, with selective repeat.
 const EARLY_MAX: usize = 512;
 /// Answers that wait at most; a peer that asks for more is not answered.
 const ANSWERS_MAX: usize = 256;
-/// Key of queue pair 1. Source: InfiniBand Architecture Specification, volume 1, 3.5.3.
-const MANAGEMENT_KEY: u32 = 0x8001_0000;
 
 /// The message that packets belong to now.
 #[derive(Clone, Copy, Debug)]
@@ -356,320 +355,6 @@ fn origin(pair: &Qp, around: &Around<'_, '_>, rest: &[u8]) -> Result<Origin, Ref
     Ok(Origin { pool: Some(number), cqn, name, who })
 }
 
-/// Carries out a packet whose turn it is, of either kind of connection.
-fn carry_out(
-    pair: &mut Qp,
-    around: &mut Around<'_, '_>,
-    bth: BthRepr,
-    shape: Shape,
-    rest: &[u8],
-) -> Result<Done, Refusal> {
-    let origin = origin(pair, around, rest)?;
-    let rest = if pair.service == Service::Xrc { &rest[XrcEth::BYTES..] } else { rest };
-    let fits = match (pair.responder.message, shape.class) {
-        (Some(Message::Send { .. }), Class::Send) | (Some(Message::Write { .. }), Class::Write) => {
-            !shape.first
-        }
-        (Some(_), _) => false,
-        (None, _) => shape.first,
-    };
-    if !fits {
-        return Err(Refusal::INVALID);
-    }
-    match shape.class {
-        Class::Send => take_send(pair, around, bth, shape, rest, &origin),
-        Class::Write => take_write(pair, around, bth, shape, rest, &origin),
-        Class::Read => take_read(pair, around, bth, rest, &origin),
-        Class::Atomic => take_atomic(pair, around, bth, rest, &origin),
-        Class::ReadResponse | Class::Acknowledge => Err(Refusal::INVALID),
-    }
-}
-
-/// Whether a packet is as long as its place in a message asks for.
-fn check_length(pair: &Qp, shape: Shape, bytes: usize) -> Result<(), Refusal> {
-    let fits = match (shape.first, shape.last) {
-        (_, false) => bytes == pair.mtu,
-        (true, true) => bytes <= pair.mtu,
-        (false, true) => (1..=pair.mtu).contains(&bytes),
-    };
-    if fits { Ok(()) } else { Err(Refusal::INVALID) }
-}
-
-/// Immediate data or key, and the payload.
-fn split_off(shape: Shape, rest: &[u8]) -> Result<(Option<u32>, &[u8]), Refusal> {
-    if shape.immediate {
-        let (imm, payload) = ImmDt::new(rest).map_err(|_| Refusal::INVALID)?;
-        return Ok((Some(imm.data.get()), payload));
-    }
-    if shape.invalidate {
-        let (key, payload) = Ieth::new(rest).map_err(|_| Refusal::INVALID)?;
-        return Ok((Some(key.key.get()), payload));
-    }
-    Ok((None, rest))
-}
-
-fn take_send(
-    pair: &mut Qp,
-    around: &mut Around<'_, '_>,
-    bth: BthRepr,
-    shape: Shape,
-    rest: &[u8],
-    origin: &Origin,
-) -> Result<Done, Refusal> {
-    let (extra, payload) = split_off(shape, rest)?;
-    check_length(pair, shape, payload.len())?;
-    if pair.responder.held.is_none() {
-        match take_entry(pair, around, origin) {
-            Ok(Some(entry)) => pair.responder.held = Some(entry),
-            Ok(None) => return Ok(Done::NotReady),
-            Err(()) => {
-                return Err(Refusal {
-                    event: Some(event::WQ_CATAS_ERROR),
-                    ..Refusal::local(Nak::Operation, Why::LOCAL_PROT_ERR, 0x50)
-                });
-            }
-        }
-    }
-    if let Some(syndrome) = around.bus.faults.receive_entry() {
-        return Err(Refusal { nak: Nak::Operation, report: Some(syndrome), event: None });
-    }
-    let done = match pair.responder.message {
-        Some(Message::Send { done }) => done,
-        _ => 0,
-    };
-    if done + payload.len() as u64 > 1 << pair.log_message_max {
-        return Err(Refusal::local(Nak::InvalidRequest, Why::LOCAL_LENGTH_ERR, 0x71));
-    }
-    if let Some(entry) = &pair.responder.held {
-        scatter(around, origin.who, entry, done, payload).map_err(Refusal::of_scatter)?;
-    }
-    if shape.last && shape.invalidate {
-        let key = extra.unwrap_or(0);
-        if !around.keys.invalidate(key, origin.who) {
-            return Err(Refusal::ACCESS);
-        }
-    }
-    let done = done + payload.len() as u64;
-    pair.responder.expected = after(bth.psn, 1);
-    if !shape.last {
-        pair.responder.message = Some(Message::Send { done });
-        return Ok(Done::Taken);
-    }
-    let opcode = match (shape.immediate, shape.invalidate) {
-        (true, _) => completion::RESPONDER_SEND_IMM,
-        (_, true) => completion::RESPONDER_SEND_INVAL,
-        _ => completion::RESPONDER_SEND,
-    };
-    pair.responder.messages = after(pair.responder.messages, 1);
-    if let Some(entry) = pair.responder.take_held() {
-        complete(pair, around, origin, &entry, opcode, done, extra.unwrap_or(0), bth.solicited, 0);
-    }
-    Ok(Done::Taken)
-}
-
-/// Writes the completion of a receive entry.
-#[expect(clippy::too_many_arguments, reason = "what a completion says")]
-fn complete(
-    pair: &mut Qp,
-    around: &mut Around<'_, '_>,
-    origin: &Origin,
-    entry: &Entry,
-    opcode: u8,
-    bytes: u64,
-    extra: u32,
-    solicited: bool,
-    flags: u32,
-) {
-    let mut report = Cqe64::new_zeroed();
-    let remote = if flags == 0 { pair.remote } else { flags };
-    report.flags_rqpn.set(remote);
-    report.srqn_uidx.set(origin.name & MASK_24);
-    report.imm_inval_pkey.set(extra);
-    report.byte_cnt.set(bytes as u32);
-    report.timestamp.set(around.bus.now);
-    report.sop_drop_qpn.set(pair.number);
-    report.wqe_counter.set(entry.index);
-    report.op_own = opcode << 4 | u8::from(solicited) << 1;
-    if around.completions.push(around.bus, around.events, origin.cqn, &report, solicited).is_err() {
-        pair.die(around);
-    }
-}
-
-fn take_write(
-    pair: &mut Qp,
-    around: &mut Around<'_, '_>,
-    bth: BthRepr,
-    shape: Shape,
-    rest: &[u8],
-    origin: &Origin,
-) -> Result<Done, Refusal> {
-    let (message, rest) = if shape.first {
-        let (reth, rest) = Reth::new(rest).map_err(|_| Refusal::INVALID)?;
-        let (key, at, bytes) = (reth.key.get(), reth.address.get(), u64::from(reth.bytes.get()));
-        if bytes > 1 << pair.log_message_max {
-            return Err(Refusal::INVALID);
-        }
-        if !pair.rights.write {
-            return Err(Refusal::ACCESS);
-        }
-        // A write of nothing needs no key.
-        if bytes > 0 {
-            around
-                .keys
-                .check(key, origin.who, at, bytes, Access::RemoteWrite)
-                .map_err(|_| Refusal::ACCESS)?;
-        }
-        if let Some(counters) = around.counters.get_mut(pair.counter_set) {
-            counters.writes += 1;
-        }
-        ((key, at, bytes, bytes), rest)
-    } else {
-        match pair.responder.message {
-            Some(Message::Write { key, at, left, bytes }) => ((key, at, left, bytes), rest),
-            _ => return Err(Refusal::INVALID),
-        }
-    };
-    let (key, at, left, bytes) = message;
-    let (extra, payload) = split_off(shape, rest)?;
-    check_length(pair, shape, payload.len())?;
-    let length = payload.len() as u64;
-    if length > left || shape.last && length != left {
-        return Err(Refusal::INVALID);
-    }
-    // Immediate data use up a receive entry, and wait for one.
-    if shape.last && shape.immediate && pair.responder.held.is_none() {
-        match take_entry(pair, around, origin) {
-            Ok(Some(entry)) => pair.responder.held = Some(entry),
-            Ok(None) => return Ok(Done::NotReady),
-            Err(()) => {
-                return Err(Refusal {
-                    event: Some(event::WQ_CATAS_ERROR),
-                    ..Refusal::local(Nak::Operation, Why::LOCAL_PROT_ERR, 0x50)
-                });
-            }
-        }
-    }
-    if length > 0
-        && write(around.bus, around.keys, origin.who, key, at, Access::RemoteWrite, payload).is_err()
-    {
-        let report = Why { code: Why::LOCAL_ACCESS_ERR, vendor: 0x55 };
-        return Err(Refusal { report: Some(report), ..Refusal::ACCESS });
-    }
-    pair.responder.expected = after(bth.psn, 1);
-    if !shape.last {
-        pair.responder.message =
-            Some(Message::Write { key, at: at.wrapping_add(length), left: left - length, bytes });
-        return Ok(Done::Taken);
-    }
-    pair.responder.messages = after(pair.responder.messages, 1);
-    pair.responder.message = None;
-    if shape.immediate
-        && let Some(entry) = pair.responder.take_held()
-    {
-        let opcode = completion::RESPONDER_RDMA_WRITE_IMM;
-        complete(pair, around, origin, &entry, opcode, bytes, extra.unwrap_or(0), bth.solicited, 0);
-    }
-    Ok(Done::Taken)
-}
-
-/// Requests that fetch and whose first answer is not out yet.
-fn pending(pair: &Qp) -> usize {
-    let waits = |answer: &&Answer| {
-        matches!(answer, Answer::Read { again: false, .. } | Answer::Atomic { again: false, .. })
-    };
-    pair.responder.answers.iter().filter(waits).count()
-}
-
-/// The answer that a request to read asks for.
-fn reading(
-    pair: &Qp,
-    around: &Around<'_, '_>,
-    psn: u32,
-    rest: &[u8],
-    who: Who,
-    again: bool,
-) -> Result<(Answer, u32), Refusal> {
-    let (reth, behind) = Reth::new(rest).map_err(|_| Refusal::INVALID)?;
-    let (key, at, bytes) = (reth.key.get(), reth.address.get(), u64::from(reth.bytes.get()));
-    if !behind.is_empty() || bytes > 1 << pair.log_message_max {
-        return Err(Refusal::INVALID);
-    }
-    if !pair.rights.read {
-        return Err(Refusal::ACCESS);
-    }
-    if bytes > 0 {
-        around.keys.check(key, who, at, bytes, Access::RemoteRead).map_err(|_| Refusal::ACCESS)?;
-    }
-    let packets = (bytes.div_ceil(pair.mtu as u64) as u32).max(1);
-    let messages = pair.responder.messages;
-    Ok((Answer::Read { psn, key, at, bytes, sent: 0, packets, who, messages, again }, packets))
-}
-
-fn take_read(
-    pair: &mut Qp,
-    around: &mut Around<'_, '_>,
-    bth: BthRepr,
-    rest: &[u8],
-    origin: &Origin,
-) -> Result<Done, Refusal> {
-    if pending(pair) >= pair.in_max.max(1) {
-        return Err(Refusal::INVALID);
-    }
-    pair.responder.messages = after(pair.responder.messages, 1);
-    let (answer, packets) = reading(pair, around, bth.psn, rest, origin.who, false)?;
-    if let Some(counters) = around.counters.get_mut(pair.counter_set) {
-        counters.reads += 1;
-    }
-    pair.responder.push(answer);
-    pair.responder.expected = after(bth.psn, packets);
-    Ok(Done::Taken)
-}
-
-fn take_atomic(
-    pair: &mut Qp,
-    around: &mut Around<'_, '_>,
-    bth: BthRepr,
-    rest: &[u8],
-    origin: &Origin,
-) -> Result<Done, Refusal> {
-    let (atomic, behind) = AtomicEth::new(rest).map_err(|_| Refusal::INVALID)?;
-    let (key, at) = (atomic.key.get(), atomic.address.get());
-    if !behind.is_empty() || !at.is_multiple_of(8) || pending(pair) >= pair.in_max.max(1) {
-        return Err(Refusal::INVALID);
-    }
-    if !pair.rights.atomic {
-        return Err(Refusal::ACCESS);
-    }
-    let mut bytes = [0; 8];
-    read(around.bus, around.keys, origin.who, key, at, Access::Atomic, &mut bytes)
-        .map_err(|_| Refusal::ACCESS)?;
-    let original = u64::from_le_bytes(bytes);
-    let operand = atomic.swap_add.get();
-    let value = if bth.opcode & !o::TRANSPORT == o::FETCH_ADD {
-        Some(original.wrapping_add(operand))
-    } else {
-        (original == atomic.compare.get()).then_some(operand)
-    };
-    if let Some(value) = value {
-        let bytes = value.to_le_bytes();
-        write(around.bus, around.keys, origin.who, key, at, Access::Atomic, &bytes)
-            .map_err(|_| Refusal::ACCESS)?;
-    }
-    if let Some(counters) = around.counters.get_mut(pair.counter_set) {
-        counters.atomics += 1;
-    }
-    let (psn, keep) = (bth.psn, pair.in_max.max(1));
-    let responder = &mut pair.responder;
-    responder.messages = after(responder.messages, 1);
-    responder.atomics.push_back((psn, original));
-    while responder.atomics.len() > keep {
-        responder.atomics.pop_front();
-    }
-    responder.push(Answer::Atomic { psn, original, messages: responder.messages, again: false });
-    responder.expected = after(psn, 1);
-    Ok(Done::Taken)
-}
-
 /// A packet that came before: it is answered again.
 fn again(pair: &mut Qp, around: &mut Around<'_, '_>, bth: BthRepr, rest: &[u8]) {
     if let Some(counters) = around.counters.get_mut(pair.counter_set) {
@@ -789,85 +474,4 @@ pub(crate) fn run(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &mut Desk, b
         }
     }
     turn
-}
-
-/// A packet of an unreliable connection: what misses one is left out, message by message.
-fn unreliable(pair: &mut Qp, around: &mut Around<'_, '_>, packet: &Incoming<'_>) {
-    let bth = packet.bth;
-    let Some(shape) = o::shape(bth.opcode) else { return };
-    if !matches!(shape.class, Class::Send | Class::Write) {
-        return;
-    }
-    let fits = bth.psn == pair.responder.expected;
-    pair.responder.expected = after(bth.psn, 1);
-    if !fits && let Some(counters) = around.counters.get_mut(pair.counter_set) {
-        counters.out_of_sequence += 1;
-    }
-    if shape.first || !fits {
-        // The message before is not whole; its entry serves the next.
-        pair.responder.message = None;
-    }
-    if !shape.first && pair.responder.message.is_none() {
-        return;
-    }
-    match carry_out(pair, around, bth, shape, packet.rest) {
-        Ok(Done::Taken) => {}
-        Ok(Done::NotReady) => pair.responder.message = None,
-        Err(Refusal { report: Some(report), .. }) => {
-            pair.state = State::Error;
-            if let Some(entry) = pair.responder.take_held() {
-                let name = pair.user_index.or(pair.pool()).unwrap_or(0);
-                pair.report_receive(around, pair.cqn_receive, name, entry.index, report);
-            }
-        }
-        // Nobody is told; the packet was not for us.
-        Err(_) => pair.responder.message = None,
-    }
-}
-
-/// A datagram.
-pub(crate) fn datagram(pair: &mut Qp, around: &mut Around<'_, '_>, packet: &Incoming<'_>) {
-    let bth = packet.bth;
-    let Ok((deth, rest)) = Deth::new(packet.rest) else { return };
-    let Some(shape) = o::shape(bth.opcode).filter(|_| o::has(o::UD, bth.opcode)) else { return };
-    let Ok((extra, payload)) = split_off(shape, rest) else { return };
-    let key = if pair.service == Service::Management { MANAGEMENT_KEY } else { pair.qkey };
-    if deth.qkey.get() != key {
-        return;
-    }
-    let pool = pair.pool();
-    let name = pair.user_index.or(pool).unwrap_or(0);
-    let origin = Origin { pool, cqn: pair.cqn_receive, name, who: pair.who() };
-    let entry = match take_entry(pair, around, &origin) {
-        Ok(Some(entry)) => entry,
-        Ok(None) => return,
-        Err(()) => {
-            pair.state = State::Error;
-            around.events.queue_error(around.bus, event::WQ_CATAS_ERROR, queue_kind::QP, pair.number);
-            return;
-        }
-    };
-    let mut problem = around.bus.faults.receive_entry();
-    if problem.is_none() {
-        let outcome = scatter(around, origin.who, &entry, 0, &packet.global_header())
-            .and_then(|()| scatter(around, origin.who, &entry, GLOBAL_BYTES as u64, payload));
-        problem = match outcome {
-            Ok(()) => None,
-            Err(Problem::Length) => Some(Why { code: Why::LOCAL_LENGTH_ERR, vendor: 0x71 }),
-            Err(Problem::Key(error)) => Some(Why { code: Why::LOCAL_PROT_ERR, vendor: error.vendor() }),
-        };
-    }
-    if let Some(report) = problem {
-        pair.state = State::Error;
-        pair.report_receive(around, origin.cqn, origin.name, entry.index, report);
-        return;
-    }
-    // Which header is in front, and which version of RoCE brought it. Source: Linux
-    // `drivers/infiniband/hw/mlx5/cq.c`, `handle_responder`, and `include/linux/mlx5/device.h`,
-    // `MLX5_CQE_ROCE_L3_HEADER_TYPE_*`.
-    let version = if packet.ip == Ip::V4 { 2 } else { 1 };
-    let flags = 1 << 28 | version << 24 | deth.source.get() & MASK_24;
-    let opcode = if shape.immediate { completion::RESPONDER_SEND_IMM } else { completion::RESPONDER_SEND };
-    let bytes = (payload.len() + GLOBAL_BYTES) as u64;
-    complete(pair, around, &origin, &entry, opcode, bytes, extra.unwrap_or(0), bth.solicited, flags);
 }
