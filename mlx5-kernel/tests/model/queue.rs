@@ -5,6 +5,7 @@ use pollux_mlx5_abi::kernel::completion_queue::{CreateCq, ResizeCq};
 use pollux_mlx5_abi::kernel::queue_pair::{hash_field, qp_answer};
 use pollux_mlx5_abi::kernel::work_queue::wq_mask;
 use pollux_mlx5_kernel::DoorProfile;
+use pollux_mlx5_model::{DeviceConfig, Traits};
 use pollux_uverbs::abi::flags::{CqFlags, QpMask, QpState, QpType, WqFlags, WqState};
 use pollux_uverbs::abi::queue_pair::ModifyQp;
 use pollux_uverbs::cq::CqRequest;
@@ -225,7 +226,9 @@ fn sizes_and_places_that_make_no_sense_are_refused() {
 
 #[test]
 fn a_device_that_cannot_move_a_completion_queue_is_not_asked() {
-    let bench = Bench::new(DoorProfile::default());
+    let traits = Traits { cq_resize: false, ..Traits::default() };
+    let config = DeviceConfig { traits, ..DeviceConfig::default() };
+    let bench = Bench::with(DoorProfile::default(), config);
     let opened = bench.open();
     let made = opened.cq(4, None);
     let larger = opened.zone(64 << 6);

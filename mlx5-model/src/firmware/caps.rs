@@ -51,6 +51,8 @@ pub struct Traits {
     pub uar_4k: bool,
     /// Hashes and checks of the frame inside a VXLAN tunnel.
     pub vxlan: bool,
+    /// Completion queues go on in another ring.
+    pub cq_resize: bool,
     /// Queue pairs of all transports.
     pub rdma: bool,
     /// Memory of its own that it lends. In a guest there is none, whatever this says.
@@ -82,6 +84,7 @@ impl Default for Traits {
             blue_flame: true,
             uar_4k: true,
             vxlan: true,
+            cq_resize: true,
             rdma: true,
             device_memory: true,
             selective_repeat: false,
@@ -180,7 +183,7 @@ impl Traits {
             (G::BASIC_CYCLIC_RCV_WQE, 1),
             (G::CQE_VERSION, self.cqe_version.into()),
             (G::CQ_OI, 1),
-            (G::CQ_RESIZE, 1),
+            (G::CQ_RESIZE, self.cq_resize.into()),
             (G::IMAICL, 1),
             (G::CQ_MODERATION, 1),
             (G::END_PAD, 1),

@@ -47,7 +47,7 @@ impl Core {
                     ModifyCqIn::MODIFY_FIELD_SELECT_RESIZE_FIELD_SELECT.get(input),
                 );
                 need!(call.may_change(owner), BAD_RES_ERR, 16);
-                if call.op_mod == RESIZE {
+                if call.op_mod == RESIZE && self.traits.cq_resize {
                     return self.resize_completion_queue(bus, call, number, &context, fields);
                 }
                 need!(call.op_mod == 0, BAD_PARAM_ERR, 17);
