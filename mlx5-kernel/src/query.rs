@@ -31,7 +31,14 @@ const READ_PIECES: u32 = (512 - 16 - 16) / 16;
 
 /// Flags that mlx5_ib sets whatever the device can: the port may be changed, its events and GUID are told, RNR NAKs are
 /// made. Source: Linux `include/uapi/rdma/ib_user_verbs.h`, `IB_UVERBS_DEVICE_*`.
-const ALWAYS: u64 = 1 << 8 | 1 << 10 | 1 << 11 | 1 << 12;
+const ALWAYS: u64 = 1 << 5 | 1 << 10 | 1 << 11 | 1 << 12;
+
+/// Blocks of the longest send entry that a queue pair must be able to hold. Source: Linux
+/// `drivers/infiniband/hw/mlx5/main.c`, `mlx5_ib_calc_max_qp_wr`.
+const BLOCKS_PER_ENTRY: u32 = 4;
+/// Partition keys, of which an Ethernet port has one. Source: Linux `include/linux/mlx5/port.h`,
+/// `MLX5_MIN_PKEY_TABLE_SIZE`.
+const PARTITION_KEYS: u16 = 128;
 
 impl Session {
     /// `QUERY_DEVICE`.
@@ -193,7 +200,7 @@ fn base(core: &Core) -> QueryDeviceResp {
         vendor_part_id: identity.device.into(),
         hw_ver: identity.revision.into(),
         max_qp: caps.count(GeneralCaps::LOG_MAX_QP),
-        max_qp_wr: caps.count(GeneralCaps::LOG_MAX_QP_SZ),
+        max_qp_wr: caps.count(GeneralCaps::LOG_MAX_QP_SZ) / BLOCKS_PER_ENTRY,
         device_cap_flags: capability_flags(core) as u32,
         max_sge: sq_pieces.min(rq_pieces),
         max_sge_rd: READ_PIECES,
@@ -213,7 +220,7 @@ fn base(core: &Core) -> QueryDeviceResp {
         max_srq: caps.count(GeneralCaps::LOG_MAX_SRQ),
         max_srq_wr: caps.count(GeneralCaps::LOG_MAX_SRQ_SZ) - 1,
         max_srq_sge: rq_pieces.saturating_sub(1),
-        max_pkeys: 1,
+        max_pkeys: PARTITION_KEYS,
         local_ca_ack_delay: caps.general(GeneralCaps::LOCAL_CA_ACK_DELAY) as u8,
         phys_port_cnt: 1,
         ..QueryDeviceResp::default()

@@ -17,6 +17,8 @@ mod fault;
 mod flow;
 #[path = "model/fuzz.rs"]
 mod fuzz;
+#[path = "model/golden.rs"]
+mod golden;
 #[path = "model/matcher.rs"]
 mod matcher;
 #[path = "model/memory.rs"]

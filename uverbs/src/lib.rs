@@ -64,6 +64,7 @@ pub mod mr;
 pub mod mw;
 pub mod qp;
 pub mod srq;
+pub mod trace;
 pub mod wq;
 pub mod xrcd;
 

@@ -22,8 +22,6 @@ const _: () = assert!(((FIRST_UAR as u64) + UARS as u64) * PAGE_BYTES as u64 <= 
 /// Version of the command interface that drivers ask for. Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/cmd.c`,
 /// `CMD_IF_REV`.
 const COMMAND_INTERFACE: u32 = 5;
-/// Firmware revision: major, minor, sub-minor.
-const FIRMWARE: (u32, u32, u32) = (22, 35, 2000);
 /// How often the health counter moves.
 const HEARTBEAT: Duration = Duration::from_millis(10);
 
@@ -33,6 +31,8 @@ pub struct Function {
     device: Arc<Device>,
     config: ConfigSpace,
     combining: Arc<WriteCombining>,
+    /// Major, minor, sub-minor.
+    firmware: (u16, u16, u16),
     queue_high: u32,
     queue: u64,
     commands: u64,
@@ -43,7 +43,8 @@ impl Function {
     #[must_use]
     pub fn new(device: Arc<Device>, pci_device: u16) -> Self {
         let config = ConfigSpace::new(pci_device, device.vectors());
-        Self { device, config, combining: Arc::default(), queue_high: 0, queue: 0, commands: 0 }
+        let firmware = device.identity().firmware;
+        Self { device, config, firmware, combining: Arc::default(), queue_high: 0, queue: 0, commands: 0 }
     }
 
     /// The device behind it.
@@ -99,8 +100,8 @@ impl Function {
         let now = self.device.clock_source().now();
         let ticks = now.as_nanos() as u64;
         match offset {
-            segment::FW_REV => FIRMWARE.1 << 16 | FIRMWARE.0,
-            segment::CMDIF_REV_FW_SUB => COMMAND_INTERFACE << 16 | FIRMWARE.2,
+            segment::FW_REV => u32::from(self.firmware.1) << 16 | u32::from(self.firmware.0),
+            segment::CMDIF_REV_FW_SUB => COMMAND_INTERFACE << 16 | u32::from(self.firmware.2),
             segment::CMDQ_ADDR_H => self.queue_high,
             segment::CMDQ_ADDR_L_SZ => LOG_ENTRIES << 4 | LOG_STRIDE,
             segment::INTERNAL_TIMER_H => (ticks >> 32) as u32,

@@ -2,7 +2,16 @@
 
 use std::path::Path;
 
+use pollux_mlx5_abi::kernel::context::{ContextAnswer, ContextRequest, context_flag, library};
+use pollux_mlx5_abi::kernel::device::DeviceAnswer;
+use pollux_uverbs::abi::object::driver;
+use pollux_uverbs::trace::survey;
+use zerocopy::IntoBytes;
+
 use crate::bed::{Drivers, FUNCTIONS, MACS, Pair, here, ibdev, read, run};
+
+/// What Linux 6.12 answered when this was written; the in-process door is held against the same lines.
+const RECORDED: &str = include_str!("../../../mlx5-kernel/tests/golden/linux-6.12.txt");
 
 #[test]
 fn rdma_devices_are_sane() {
@@ -33,9 +42,12 @@ fn rdma_devices_are_sane() {
         assert!(all.contains("GID[  0]") && all.contains("RoCE v2"), "{all}");
         assert!(value(&all, "fw_ver").starts_with("22."), "{all}");
     }
-    let guid = MACS[0].replace(':', "");
+    // The address as an EUI-64, whose second bit says that it is the world's.
+    let (first, rest) = MACS[0].split_once(':').expect("an address");
+    let rest = rest.replace(':', "");
+    let first = u8::from_str_radix(first, 16).expect("a byte") ^ 2;
     let node = read(format!("/sys/class/infiniband/{}/node_guid", ibdev(FUNCTIONS[0]))).replace(':', "");
-    assert!(node.starts_with(&guid[..6]) && node.ends_with(&guid[6..]), "{node} of {guid}");
+    assert_eq!(node, format!("{first:02x}{}fffe{}", &rest[..4], &rest[4..]));
     drop(pair);
 }
 
@@ -57,4 +69,26 @@ fn value<'a>(text: &'a str, name: &str) -> &'a str {
         .find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'))
         .unwrap_or_else(|| panic!("no {name} in {text}"))
         .trim()
+}
+
+#[test]
+fn the_kernel_answers_as_recorded() {
+    if !here() {
+        return;
+    }
+    let pair = Pair::on(Drivers::rdma());
+    let device = pollux_uverbs::discovery::find(Path::new("/"), FUNCTIONS[0]).expect("a device");
+    let request = ContextRequest {
+        total_num_bfregs: 16,
+        num_low_latency_bfregs: 4,
+        flags: context_flag::DEVX,
+        max_cqe_version: 1,
+        lib_caps: library::UAR_4K | library::DYN_UAR,
+        ..ContextRequest::default()
+    };
+    let sizes = (size_of::<ContextAnswer>(), size_of::<DeviceAnswer>());
+    let channel = device.open().expect("a context's file");
+    let said = survey(channel, driver::MLX5, request.as_bytes(), sizes.0, sizes.1).expect("answers");
+    assert_eq!(said, RECORDED, "this is the record of another kernel or another model:\n{said}");
+    drop(pair);
 }

@@ -1,0 +1,213 @@
+//! A channel that writes down what goes through it: every call with its inputs, and what was answered, a line each.
+//!
+//! ```text
+//! call 0x0000/0x0004 0x0000=out 0x0001=in:0100 -> ok 0x0000=02000000
+//! write 0x50000001 core=00 driver= -> EINVAL
+//! map 0x500000 4096 Read -> ok
+//! ```
+//!
+//! Numbers of objects, methods and attributes are the kernel's own; bytes are hexadecimal, as the kernel sees them. Two
+//! devices that are asked the same and write the same lines are the same to their driver.
+
+use std::fmt;
+use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::call::{Call, Value, WriteCall};
+use crate::channel::{Channel, Route};
+use crate::page::{Page, Protection};
+use crate::{Context, Driver, Errno, UverbsError};
+
+/// A channel around another one.
+pub struct Traced {
+    channel: Arc<dyn Channel>,
+    to: Mutex<Box<dyn Write + Send>>,
+}
+
+impl fmt::Debug for Traced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Traced").field("channel", &self.channel).finish_non_exhaustive()
+    }
+}
+
+impl Traced {
+    /// Writes what goes through `channel` to `to`. A line that cannot be written is lost; the call is not.
+    #[must_use]
+    pub fn new(channel: Arc<dyn Channel>, to: Box<dyn Write + Send>) -> Self {
+        Self { channel, to: Mutex::new(to) }
+    }
+
+    fn line(&self, asked: &str, outcome: Result<(), Errno>, answered: &str) {
+        let outcome = match outcome {
+            Ok(()) => "ok".to_owned(),
+            Err(errno) => errno.name().map_or_else(|| format!("{errno:?}"), str::to_owned),
+        };
+        let mut to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(writeln!(to, "{asked} -> {outcome}{answered}"));
+    }
+}
+
+impl Channel for Traced {
+    fn call(&self, call: &mut Call<'_>) -> Result<(), Errno> {
+        let mut asked = format!("call {:#06x}/{:#06x}", call.object, call.method);
+        for attribute in call.attributes() {
+            let value = match &attribute.value {
+                Value::Small(small) => format!("in:{}", hex(small.bytes())),
+                Value::In(bytes) => format!("in:{}", hex(bytes)),
+                Value::Element(element, bytes) => format!("element:{element}:{}", hex(bytes)),
+                Value::Out(output) => format!("out:{}", output.room()),
+                Value::Handle(handle) => format!("handle:{handle}"),
+                Value::NewHandle(_) => "new".into(),
+                Value::Fd(_) => "fd".into(),
+                Value::NewFd(_) => "newfd".into(),
+            };
+            asked += &format!(" {:#06x}={value}", attribute.id);
+        }
+        let outcome = self.channel.call(call);
+        let mut answered = String::new();
+        for attribute in call.attributes() {
+            let value = match &attribute.value {
+                Value::Out(output) => output.written().map(hex),
+                Value::NewHandle(handle) => handle.map(|handle| format!("handle:{handle}")),
+                Value::NewFd(fd) => fd.as_ref().map(|_| "fd".into()),
+                _ => None,
+            };
+            if let Some(value) = value {
+                answered.push_str(&format!(" {:#06x}={value}", attribute.id));
+            }
+        }
+        self.line(&asked, outcome, &answered);
+        outcome
+    }
+
+    fn write(&self, command: &mut WriteCall<'_>, route: Route) -> Result<(), Errno> {
+        let (number, core, driver) = (command.command, hex(command.core_in), hex(command.driver_in));
+        let asked = format!("write {number:#010x} {route:?} core={core} driver={driver}");
+        let outcome = self.channel.write(command, route);
+        let mut answered = String::new();
+        for (name, output) in [("core", &command.core_out), ("driver", &command.driver_out)] {
+            if outcome.is_ok() && output.room() > 0 {
+                answered.push_str(&format!(" {name}={}", hex(output.all())));
+            }
+        }
+        self.line(&asked, outcome, &answered);
+        outcome
+    }
+
+    fn map(&self, offset: u64, bytes: usize, protection: Protection) -> Result<Page, Errno> {
+        let page = self.channel.map(offset, bytes, protection);
+        let asked = format!("map {offset:#x} {bytes} {protection:?}");
+        self.line(&asked, page.as_ref().map(drop).map_err(|errno| *errno), "");
+        page
+    }
+
+    fn describe(&self) -> String {
+        self.channel.describe()
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .filter_map(|digit| char::from_digit(digit.into(), 16))
+        .collect()
+}
+
+/// A buffer that others write to.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Asks a device what can be asked without making anything but a context: the context itself, the device, its port, a port
+/// that it lacks. The lines of [`Traced`]. `request` is the driver's part of the request for the context; the rest is the
+/// room for the driver's part of two answers.
+///
+/// # Errors
+/// What opening the context or a query says.
+pub fn survey(
+    channel: Arc<dyn Channel>,
+    driver: u32,
+    request: &[u8],
+    context_bytes: usize,
+    device_bytes: usize,
+) -> Result<String, UverbsError> {
+    let lines = Shared::default();
+    let channel = Arc::new(Traced::new(channel, Box::new(lines.clone())));
+    let mut answer = vec![0; context_bytes];
+    let context = Context::open(channel, driver, Driver::new(request, &mut answer))?;
+    context.query_device(Driver::new(&[], &mut vec![0; device_bytes]))?;
+    context.query_port(1)?;
+    // Refused, which is an answer too.
+    drop(context.query_port(2));
+    drop(context);
+    let lines = lines.0.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(String::from_utf8_lossy(&lines).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers one method, and refuses the rest.
+    #[derive(Debug)]
+    struct Answers;
+
+    impl Channel for Answers {
+        fn call(&self, call: &mut Call<'_>) -> Result<(), Errno> {
+            match call.attributes_mut() {
+                [first, second, ..] => {
+                    if let (Value::Out(output), Value::NewHandle(handle)) =
+                        (&mut first.value, &mut second.value)
+                    {
+                        output.write(&[1, 2]);
+                        *handle = Some(9);
+                    }
+                    Ok(())
+                }
+                _ => Err(Errno::EPROTONOSUPPORT),
+            }
+        }
+
+        fn write(&self, _command: &mut WriteCall<'_>, _route: Route) -> Result<(), Errno> {
+            Err(Errno::EINVAL)
+        }
+
+        fn map(&self, _offset: u64, _bytes: usize, _protection: Protection) -> Result<Page, Errno> {
+            Err(Errno::EPERM)
+        }
+
+        fn describe(&self) -> String {
+            "answers".into()
+        }
+    }
+
+    #[test]
+    fn each_call_and_answer_is_a_line() {
+        let lines = Shared::default();
+        let traced = Traced::new(Arc::new(Answers), Box::new(lines.clone()));
+        let mut call = Call::new(3, 0x1001);
+        call.answer(0, 4).new_object(1).u32(2, 0x0403_0201).object(3, 7).bytes(0x1000, &[0xff; 9]);
+        assert_eq!(traced.call(&mut call), Ok(()));
+        assert_eq!(traced.call(&mut Call::new(1, 2)), Err(Errno::EPROTONOSUPPORT));
+        assert!(traced.map(0x5000, 4096, Protection::Read).is_err());
+        let lines = String::from_utf8(lines.0.lock().expect("whole").clone()).expect("text");
+        assert_eq!(
+            lines,
+            "call 0x0003/0x1001 0x0000=out:4 0x0001=new 0x0002=in:01020304 0x0003=handle:7 \
+             0x1000=in:ffffffffffffffffff -> ok 0x0000=0102 0x0001=handle:9\n\
+             call 0x0001/0x0002 -> EPROTONOSUPPORT\n\
+             map 0x5000 4096 Read -> EPERM\n"
+        );
+    }
+}
