@@ -18,7 +18,9 @@
 //!     rq  cq              sq  cq
 //! ```
 //!
-//! Called by `bringup`; calls `port` (the traits it implements), `uverbs`, `mlx5-abi`, `mempool`, `eal`, `frame-io`.
+//! Beside the port stands [`rdma`]: queue pairs, shared receive queues and completion queues, by which `verbs` posts and polls.
+//!
+//! Called by `bringup` and `verbs`; calls `port` (the traits it implements), `uverbs`, `mlx5-abi`, `mempool`, `eal`, `frame-io`.
 //!
 //! # From open to close
 //! 1. [`Mlx5Port::open`] opens the context, with the right to send firmware commands if `dv_flow_en=1` and they may be had,
