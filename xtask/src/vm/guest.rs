@@ -40,6 +40,7 @@ const TOOLS: &[&str] = &[
     "/usr/bin/ibv_rc_pingpong",
     "/usr/bin/ibv_uc_pingpong",
     "/usr/bin/ibv_ud_pingpong",
+    "/usr/bin/ibv_srq_pingpong",
     "/usr/bin/raw_ethernet_bw",
     "/usr/bin/dpdk-testpmd",
     "/usr/bin/setpriv",

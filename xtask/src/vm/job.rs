@@ -1,5 +1,6 @@
 //! What runs in a guest.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ pub(crate) struct Job {
     /// The guest's functions of the device model, by their wires.
     pub(crate) wires: &'static [Wire],
     commands: &'static [&'static [&'static str]],
+    /// Programs of `apps` that it starts, as the guest has them.
+    apps: &'static [&'static str],
     seconds: u64,
     /// Whether it runs tests, of which some must have passed and none may be skipped.
     pub(crate) tests: bool,
@@ -46,12 +49,17 @@ pub(crate) const DEVICE: &str = "mlx5-device";
 const CABLE: &[Wire] = &[Wire::Cable("a"), Wire::Cable("a")];
 const HOST: &[Wire] = &[Wire::Host, Wire::Host];
 
-/// A job of tests of `tests/tests/guest.rs`.
+/// The programs whose originals the guest has.
+const ORIGINALS: &[&str] =
+    &["/ours/rc_pingpong", "/ours/uc_pingpong", "/ours/ud_pingpong", "/ours/srq_pingpong"];
+
+/// A job of tests of `tests/tests/guest`.
 macro_rules! tests {
     ($name:literal, $filter:literal, $wires:expr, $seconds:literal) => {
         Job {
             name: $name,
             wires: $wires,
+            apps: &["/ours/l2fwd"],
             commands: &[&["POLLUX_REQUIRE=guest", "/ours/guest", $filter, "--test-threads=1"]],
             seconds: $seconds,
             tests: true,
@@ -99,6 +107,25 @@ pub(crate) fn all() -> Vec<Job> {
             tests: true,
             ..Job::default()
         },
+        Job {
+            name: "originals-rxe",
+            commands: &[
+                &["modprobe", "ib_uverbs"],
+                &["modprobe", "rdma_rxe"],
+                &["ip", "link", "set", "lo", "up"],
+                &["ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"],
+                &["ip", "address", "add", "10.0.0.1/24", "dev", "v0"],
+                &["ip", "link", "set", "v0", "up"],
+                &["ip", "link", "set", "v1", "up"],
+                &["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "v0"],
+                &["sleep", "2"],
+                &["POLLUX_REQUIRE=guest", "/ours/guest", "originals::", "--test-threads=1"],
+            ],
+            apps: ORIGINALS,
+            seconds: 300,
+            tests: true,
+            ..Job::default()
+        },
         tests!("mlx5-net", "net::", CABLE, 240),
         tests!("mlx5-ib", "ib::", CABLE, 120),
         tests!("mlx5-forward", "forward::", HOST, 240),
@@ -115,18 +142,19 @@ pub(crate) fn build(jobs: &[Job]) -> Outcome<Vec<Program>> {
     if devices {
         build.extend(["--package", "pollux-mlx5-model", "--bin", "mlx5-device"]);
     }
-    let apps: &[(&str, &'static str)] = &[("l2fwd", "/ours/l2fwd")];
-    if devices {
+    let apps: BTreeSet<&'static str> = jobs.iter().flat_map(|job| job.apps).copied().collect();
+    let app = |inside: &'static str| inside.trim_start_matches("/ours/");
+    if !apps.is_empty() {
         build.extend(["--package", "pollux-apps"]);
-        build.extend(apps.iter().flat_map(|(name, _)| ["--bin", name]));
+        build.extend(apps.iter().flat_map(|inside| ["--bin", app(inside)]));
     }
     let said = built(&build)?;
     let mut programs = vec![Program { file: executable(&said, "guest_init")?, inside: "/init" }];
     if devices {
         programs.push(Program { file: executable(&said, "mlx5-device")?, inside: DEVICE });
-        for &(name, inside) in apps {
-            programs.push(Program { file: executable(&said, name)?, inside });
-        }
+    }
+    for inside in apps {
+        programs.push(Program { file: executable(&said, app(inside))?, inside });
     }
     let named = |inside: &str| {
         jobs.iter().flat_map(|job| job.commands).flat_map(|words| *words).any(|word| *word == inside)
