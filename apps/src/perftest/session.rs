@@ -469,9 +469,15 @@ impl<'a> Session<'a> {
         if self.full() {
             self.console.print(RULE);
         }
-        // The end of a READ test whose other end does it all waits here.
-        let waits = self.end.is_latency() && !self.sends;
-        self.step(!waits)?;
+        if self.end.is_latency() && self.settings().test.verb == Verb::Write {
+            // The original takes no leave here: it hangs up.
+            let lcore = self.lcore;
+            self.line.part(&|| lcore.stop_requested());
+        } else {
+            // The end of a READ test whose other end does it all waits here.
+            let waits = self.end.is_latency() && !self.sends;
+            self.step(!waits)?;
+        }
         let options = self.settings().options.clone();
         if options.out_json {
             let text = format!("{:#}\n", file::file(self.settings(), &self.facts(), &self.rows));

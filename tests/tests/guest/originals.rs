@@ -1,4 +1,4 @@
-//! Our RDMA programs at one end, rdma-core's at the other, both ways round. The device is rxe0, which sends to itself.
+//! Our RDMA programs at one end, rdma-core's or perftest's at the other, both ways round. The device is rxe0, which sends to itself.
 
 use std::path::Path;
 use std::process::Command;
@@ -58,14 +58,10 @@ fn run(server: &Path, client: &Path, words: &[&str]) -> [Finished; 2] {
     done
 }
 
-/// Both roles of a program and of its original.
-fn both_roles(name: &str, original: &str, words: &[&str], check: impl Fn(&Finished)) {
+/// Both roles of a program and of its original: what the ends of each run left, server first.
+fn both_roles(name: &str, original: &str, words: &[&str]) -> [[Finished; 2]; 2] {
     let (ours, original) = (ours(name), Path::new("/usr/bin").join(original));
-    for (server, client) in [(&ours, &original), (&original, &ours)] {
-        for end in run(server, client, words) {
-            check(&end);
-        }
-    }
+    [run(&ours, &original, words), run(&original, &ours, words)]
 }
 
 fn pingpong(name: &str, sizes: &[usize], more: &[&str]) {
@@ -76,13 +72,13 @@ fn pingpong(name: &str, sizes: &[usize], more: &[&str]) {
     for size in sizes {
         let bytes = size.to_string();
         let words = [&["-d", "rxe0", "-g", &gid, "-n", "200", "-s", &bytes], more].concat();
-        both_roles(name, &format!("ibv_{name}"), &words, |end| {
+        for end in both_roles(name, &format!("ibv_{name}"), &words).as_flattened() {
             // To and fro.
             let bytes = format!("{} bytes in ", size * 200 * 2);
             assert!(end.stdout.contains(&bytes), "no {bytes:?} in {}", end.stdout);
             assert!(end.stdout.contains("200 iters in "), "{}", end.stdout);
             assert!(!end.stdout.contains("invalid data"), "{}", end.stdout);
-        });
+        }
     }
 }
 
@@ -110,4 +106,86 @@ fn ud_pingpong() {
 #[test]
 fn srq_pingpong() {
     pingpong("srq_pingpong", &[1024, 4096], &["-q", "4"]);
+}
+
+/// Bytes, iterations and the numbers behind them: the row of a report.
+fn row(end: &Finished, size: usize, iterations: u32) -> Vec<f64> {
+    let numbers = |line: &str| line.split_whitespace().map(str::parse).collect::<Result<Vec<f64>, _>>().ok();
+    let mut rows = end.stdout.lines().filter_map(numbers).filter(|row| row.len() > 2);
+    let found = rows.next().unwrap_or_else(|| panic!("no row of a report in {}", end.stdout));
+    assert_eq!(found[..2], [size as f64, iterations.into()], "{}", end.stdout);
+    assert_eq!(rows.next(), None, "{}", end.stdout);
+    found
+}
+
+/// `reports`: how many ends print a report, of which the server is the second.
+fn perftest(name: &str, sizes: &[usize], more: &[&str], reports: usize) {
+    if !here() {
+        return;
+    }
+    let gid = gid();
+    // A row counts the messages of all queue pairs.
+    let iterations = if more.contains(&"-q") { 400 } else { 200 };
+    for &size in sizes {
+        let bytes = size.to_string();
+        // An atomic operation has its size.
+        let sized: &[&str] = if name.starts_with("atomic") { &[] } else { &["-s", &bytes] };
+        let words = [&["-d", "rxe0", "-x", &gid, "-n", "200", "-F"], sized, more].concat();
+        for ends in both_roles(name, &format!("ib_{name}"), &words) {
+            for end in ends.iter().rev().take(reports) {
+                let row = row(end, size, iterations);
+                // The averages.
+                let average = if name.ends_with("_lat") { row[5] } else { row[3] };
+                assert!(average > 0.0, "{}", end.stdout);
+            }
+        }
+    }
+}
+
+#[test]
+fn send_bw() {
+    perftest("send_bw", &[1024, 4096], &[], 2);
+}
+
+#[test]
+fn send_bw_of_datagrams_both_ways() {
+    perftest("send_bw", &[1024], &["-c", "UD", "-t", "8"], 2);
+    perftest("send_bw", &[4096], &["-b"], 2);
+}
+
+#[test]
+fn send_lat() {
+    perftest("send_lat", &[1024, 4096], &[], 2);
+    perftest("send_lat", &[64], &["-c", "UD"], 2);
+}
+
+#[test]
+fn write_bw() {
+    perftest("write_bw", &[1024, 4096], &[], 2);
+    perftest("write_bw", &[1024], &["-b", "-q", "2"], 2);
+}
+
+#[test]
+fn write_lat() {
+    perftest("write_lat", &[1024, 4096], &[], 2);
+}
+
+#[test]
+fn read_bw() {
+    perftest("read_bw", &[1024, 4096], &[], 2);
+}
+
+#[test]
+fn read_lat() {
+    perftest("read_lat", &[1024, 4096], &[], 1);
+}
+
+#[test]
+fn atomic_bw() {
+    perftest("atomic_bw", &[8], &[], 2);
+}
+
+#[test]
+fn atomic_lat() {
+    perftest("atomic_lat", &[8], &[], 1);
 }

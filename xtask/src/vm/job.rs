@@ -50,8 +50,20 @@ const CABLE: &[Wire] = &[Wire::Cable("a"), Wire::Cable("a")];
 const HOST: &[Wire] = &[Wire::Host, Wire::Host];
 
 /// The programs whose originals the guest has.
-const ORIGINALS: &[&str] =
-    &["/ours/rc_pingpong", "/ours/uc_pingpong", "/ours/ud_pingpong", "/ours/srq_pingpong"];
+const ORIGINALS: &[&str] = &[
+    "/ours/rc_pingpong",
+    "/ours/uc_pingpong",
+    "/ours/ud_pingpong",
+    "/ours/srq_pingpong",
+    "/ours/send_bw",
+    "/ours/send_lat",
+    "/ours/write_bw",
+    "/ours/write_lat",
+    "/ours/read_bw",
+    "/ours/read_lat",
+    "/ours/atomic_bw",
+    "/ours/atomic_lat",
+];
 
 /// A job of tests of `tests/tests/guest`.
 macro_rules! tests {
@@ -122,7 +134,7 @@ pub(crate) fn all() -> Vec<Job> {
                 &["POLLUX_REQUIRE=guest", "/ours/guest", "originals::", "--test-threads=1"],
             ],
             apps: ORIGINALS,
-            seconds: 300,
+            seconds: 420,
             tests: true,
             ..Job::default()
         },
