@@ -28,7 +28,7 @@ use pollux_eal::clock::cycles::now_precise;
 use pollux_mlx5_model::Model;
 use pollux_mlx5_model::wire::Cable;
 use pollux_verbs::{
-    Access, Ah, Buf, Buffers, Connection, Context, Cq, CqOptions, Mr, Options, Path, Pd, Provider, Qp,
+    Access, Ah, Batch, Buf, Buffers, Connection, Context, Cq, CqOptions, Mr, Options, Path, Pd, Provider, Qp,
     QpKind, QpOptions, Srq, SrqOptions, WcStatus,
 };
 
@@ -253,6 +253,30 @@ impl Ours {
         Ok(())
     }
 
+    /// Posts inline data of `BYTES` to the one peer.
+    #[inline(always)]
+    fn post_inline<const BYTES: usize>(
+        &mut self,
+        begin: impl for<'b, 'q> Fn(&'b mut Batch<'q>, u64) -> &'b mut Batch<'q>,
+    ) {
+        let payload: &[u8; BYTES] = self.payload.as_slice().try_into().expect("made of so many");
+        let (row, sender) = (self.row, &mut self.senders[0]);
+        let (mut number, mut silent) = (0, row.signal_every);
+        while number < REQUESTS as u64 {
+            let mut batch = sender.batch();
+            for _ in 0..row.batch {
+                let request = begin(&mut batch, number).inline(payload);
+                number += 1;
+                silent -= 1;
+                if silent == 0 {
+                    silent = row.signal_every;
+                    request.signalled();
+                }
+            }
+            batch.ring().expect("room for them");
+        }
+    }
+
     fn post_receives(&mut self) {
         let Self { row, held, srq, receivers, .. } = self;
         for _ in 0..REQUESTS / row.batch {
@@ -285,6 +309,17 @@ impl Library for Ours {
     fn post(&mut self) {
         if self.row.operation == Operation::Receive {
             return self.post_receives();
+        }
+        // What a program knows when it is built is known here too: what it posts, and how long it is.
+        match (self.row.operation, self.row.data, self.row.peers, self.row.bytes) {
+            (Operation::Write, Data::Inline, 1, 8) => {
+                let (address, rkey) = self.target;
+                return self.post_inline::<8>(|batch, id| batch.write(id, address, rkey));
+            }
+            (Operation::Send, Data::Inline, 1, 64) => {
+                return self.post_inline::<64>(|batch, id| batch.send(id));
+            }
+            _ => {}
         }
         let Self { row, near, senders, addresses, held, payload, target, .. } = self;
         // No division in the loop: it would cost as much as the request.

@@ -100,6 +100,20 @@ impl Control {
         }
     }
 
+    /// The same bytes as two words, which two stores write.
+    #[inline]
+    #[must_use]
+    pub const fn words(self) -> [u64; 2] {
+        let [channel, stream] = self.dci_stream_channel_id;
+        let head = (self.opmod_idx_opcode.get() as u64) << 32 | self.qpn_ds.get() as u64;
+        let tail = (self.signature as u64) << 56
+            | (channel as u64) << 48
+            | (stream as u64) << 40
+            | (self.fm_ce_se as u64) << 32
+            | self.imm.get() as u64;
+        [head.to_be(), tail.to_be()]
+    }
+
     /// An entry that does nothing, of one block: padding before the ring's end, or a completion to wait for.
     #[must_use]
     pub const fn nop(index: u16, qpn: u32, completion: Completion) -> Self {

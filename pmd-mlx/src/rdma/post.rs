@@ -171,13 +171,36 @@ pub(crate) struct Limits {
     pub(crate) recv_pieces: u32,
 }
 
+/// How every send entry of a queue pair begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opening {
+    /// Segments before those of the operation. 0: it cannot send.
+    segments: u32,
+    /// Some of them must be filled in.
+    lacks: bool,
+}
+
+impl Opening {
+    pub(crate) fn of(kind: Kind) -> Self {
+        let (segments, lacks) = match kind {
+            Kind::Rc | Kind::Uc => (1, false),
+            Kind::Ud => (4, true),
+            Kind::XrcSend => (2, true),
+            // The Ethernet segment.
+            Kind::Raw => (2, false),
+            Kind::XrcReceive => (0, false),
+        };
+        Self { segments, lacks }
+    }
+}
+
 /// The rings' places.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rings {
     /// Of the send ring.
     pub(crate) send: NonNull<u8>,
-    /// Its blocks, as a power of two.
-    pub(crate) send_log: u8,
+    /// Its segments, less one: all ones.
+    pub(crate) send_mask: u32,
     /// Of the receive ring.
     pub(crate) recv: NonNull<u8>,
     /// Its entries, as a power of two.
@@ -193,6 +216,7 @@ pub struct Poster<T> {
     pub(crate) kind: Kind,
     pub(crate) limits: Limits,
     pub(crate) all_signalled: bool,
+    pub(crate) opening: Opening,
     pub(crate) keys: Keys,
     /// What the next entry waits for, after one that changed keys.
     pub(crate) small_fence: bool,
@@ -275,8 +299,8 @@ impl<T: Lend> Poster<T> {
     /// The place of a segment of the send ring, counted from its start and past its end.
     #[inline(always)]
     fn segment(&self, index: u32) -> *mut u8 {
-        let segment = (index & ((4 << self.rings.send_log) - 1)) as usize;
-        // SAFETY: four segments a block; the masked index is below the number of segments that fill the ring.
+        let segment = (index & self.rings.send_mask) as usize;
+        // SAFETY: the masked index is below the number of segments that fill the ring.
         unsafe { self.rings.send.as_ptr().add(segment * SEGMENT_BYTES) }
     }
 
@@ -291,13 +315,14 @@ impl<T: Lend> Poster<T> {
     fn write_inline(&mut self, index: u32, bytes: &[u8]) {
         let header = InlineHeader::new(bytes.len() as u32);
         let to = self.segment(index);
-        let room = self.rings.send.as_ptr().addr() + (BLOCK_BYTES << self.rings.send_log) - to.addr() - 4;
+        let behind = self.rings.send_mask - (index & self.rings.send_mask);
+        let room = behind as usize * SEGMENT_BYTES + SEGMENT_BYTES - 4;
         // SAFETY: head and data lie in segments that were found free; what does not fit before the ring's end goes on at its
         // start. A segment is 16 bytes, so the head always fits.
         unsafe {
             to.cast::<[u8; 4]>().write(zerocopy::transmute!(header));
             if bytes.len() <= room {
-                std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.add(4), bytes.len());
+                copy_short(bytes.as_ptr(), to.add(4), bytes.len());
             } else {
                 std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.add(4), room);
                 let rest = bytes.as_ptr().add(room);
@@ -312,7 +337,7 @@ impl<T: Lend> Poster<T> {
         barrier::to_device();
         self.record.store(SECOND, to & 0xffff);
         barrier::wc_flush();
-        let head = self.segment((last & ((1 << self.rings.send_log) - 1)) * 4);
+        let head = self.segment(last.wrapping_mul(4));
         if self.blueflame && to.wrapping_sub(first) == 1 {
             // SAFETY: a block of the ring, written by us alone.
             let block = unsafe { head.cast::<[u8; BLOCK_BYTES]>().read() };
@@ -325,6 +350,45 @@ impl<T: Lend> Poster<T> {
             barrier::wc_flush();
             // The other buffer next: this one may still be on its way.
             self.turn ^= uar::BLUE_FLAME_BYTES;
+        }
+    }
+}
+
+/// Copies the few bytes of an entry without a call: in words that overlap at the end. Bytes of a length that the compiler
+/// knows cost a move or two.
+///
+/// # Safety
+/// As [`std::ptr::copy_nonoverlapping`].
+#[inline(always)]
+unsafe fn copy_short(from: *const u8, to: *mut u8, bytes: usize) {
+    /// One word of `N` bytes, `at` from the start.
+    #[inline(always)]
+    unsafe fn word<const N: usize>(from: *const u8, to: *mut u8, at: usize) {
+        // SAFETY: by the caller, these bytes are among those to copy.
+        unsafe { to.add(at).cast::<[u8; N]>().write(from.add(at).cast::<[u8; N]>().read()) };
+    }
+    // SAFETY: each word lies within the bytes that the caller vouches for.
+    unsafe {
+        match bytes {
+            0..4 => (0..bytes).for_each(|at| word::<1>(from, to, at)),
+            4..8 => {
+                word::<4>(from, to, 0);
+                word::<4>(from, to, bytes - 4);
+            }
+            8 => word::<8>(from, to, 0),
+            9..16 => {
+                word::<8>(from, to, 0);
+                word::<8>(from, to, bytes - 8);
+            }
+            16..=64 => {
+                word::<16>(from, to, 0);
+                if bytes > 32 {
+                    word::<16>(from, to, 16);
+                    word::<16>(from, to, bytes - 32);
+                }
+                word::<16>(from, to, bytes - 16);
+            }
+            _ => std::ptr::copy_nonoverlapping(from, to, bytes),
         }
     }
 }
@@ -397,17 +461,11 @@ impl<T: Lend> Batch<'_, T> {
             return;
         }
         let flags = if self.poster.all_signalled { Completion::Always as u8 } else { 0 };
-        let (segments, lacks) = match self.poster.kind {
-            Kind::Rc | Kind::Uc => (1, false),
-            Kind::Ud => (4, true),
-            Kind::XrcSend => (2, true),
-            // The Ethernet segment.
-            Kind::Raw => (2, false),
-            Kind::XrcReceive => {
-                self.fail(PostError::Operation { kind: Kind::XrcReceive, operation: "send" });
-                return;
-            }
-        };
+        let Opening { segments, lacks } = self.poster.opening;
+        if segments == 0 {
+            self.fail(PostError::Operation { kind: self.poster.kind, operation: "send" });
+            return;
+        }
         self.entry = Entry { id, segments, before: self.tokens, opcode, flags, lacks, ..Entry::default() };
         if self.poster.kind == Kind::Raw {
             self.poster.write(self.at * 4 + 1, [0; 2]);
@@ -446,8 +504,7 @@ impl<T: Lend> Batch<'_, T> {
             flags,
             entry.imm,
         );
-        let words: [u64; 2] = zerocopy::transmute!(control);
-        self.poster.write(self.at.wrapping_mul(4), words);
+        self.poster.write(self.at.wrapping_mul(4), control.words());
         let end = self.at.wrapping_add(blocks(segments as usize) as u32);
         let mark = u32::from(entry.invalidates);
         let note =

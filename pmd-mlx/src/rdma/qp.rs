@@ -24,7 +24,7 @@ use super::cq::{Home, Message, serial};
 use super::hca::{Hca, Index};
 use super::poll::{Poller, Receiver, Target};
 use super::post::track::{Consumer, track};
-use super::post::{Kind, Limits, Poster, Rings};
+use super::post::{Kind, Limits, Opening, Poster, Rings};
 use super::srq::Srq;
 use crate::MlxError;
 use crate::context::Pinning;
@@ -290,7 +290,7 @@ pub fn create<T>(hca: &Hca, spec: QpSpec<'_, T>) -> Result<Qp<T>, MlxError> {
     let poster = Poster {
         rings: Rings {
             send: send_base,
-            send_log: log2(sizes.send_blocks),
+            send_mask: (4 << log2(sizes.send_blocks)) - 1,
             recv: start,
             recv_log: log2(sizes.receives),
         },
@@ -305,6 +305,7 @@ pub fn create<T>(hca: &Hca, spec: QpSpec<'_, T>) -> Result<Qp<T>, MlxError> {
             recv_pieces: sizes.recv_pieces,
         },
         all_signalled: spec.all_signalled,
+        opening: Opening::of(spec.kind),
         keys: spec.keys,
         small_fence: false,
         registers,
