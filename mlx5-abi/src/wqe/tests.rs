@@ -55,7 +55,8 @@ proptest! {
     ) {
         let flags = Completion::AlwaysAndEvent as u8 | Fence::StrongOrdering as u8 | super::SOLICITED;
         let control = Control::new(opcode, modifier, index, qpn, segments, flags, imm);
-        proptest::prop_assert_eq!(control.words(), zerocopy::transmute!(control));
+        let words: [u64; 2] = zerocopy::transmute!(control);
+        prop_assert_eq!(control.words(), words);
         prop_assert_eq!(
             (control.opcode(), control.modifier(), control.index(), control.qpn(), control.segments()),
             (opcode, modifier, index, qpn, segments)
