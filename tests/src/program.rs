@@ -1,30 +1,33 @@
 //! The apps, run as a user runs them: the release build, a command line, signals, the last line of output.
 #![expect(unsafe_code, reason = "kill(2) has no safe wrapper in std")]
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Path of the app `name`, as `cargo build --release` makes it. The first call builds the apps.
+/// Path of the app `name`, as `cargo build --release` makes it. The first call for a name builds it.
 ///
 /// # Panics
-/// When they do not build.
+/// When it does not build.
 #[must_use]
 pub fn app(name: &str) -> PathBuf {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    let folder = BUILT.get_or_init(|| {
-        let top = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
-        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| top.join("target"), PathBuf::from);
+    static BUILT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let top = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| top.join("target"), PathBuf::from);
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if !built.contains(name) {
         let done = Command::new(env!("CARGO"))
             .current_dir(&top)
-            .args(["build", "--quiet", "--release", "--package", "pollux-apps", "--bins"])
+            .args(["build", "--quiet", "--release", "--package", "pollux-apps", "--bin", name])
             .status();
-        assert!(done.is_ok_and(|status| status.success()), "the apps do not build");
-        target.join("release").canonicalize().unwrap_or_else(|why| panic!("{}: {why}", target.display()))
-    });
-    folder.join(name)
+        assert!(done.is_ok_and(|status| status.success()), "{name} does not build");
+        built.insert(name.into());
+    }
+    let folder = target.join("release").canonicalize();
+    folder.unwrap_or_else(|why| panic!("{}: {why}", target.display())).join(name)
 }
 
 /// A running app, ended with the test whatever happens.

@@ -54,7 +54,14 @@ pub(crate) fn bench(args: &Args) -> Outcome {
         "pollux-apps",
         "--package",
         "pollux-benches",
-        "--bins",
+        "--bin",
+        "l2fwd",
+        "--bin",
+        "figures",
+        "--bin",
+        "mlx5_rxtx32",
+        "--bin",
+        "mlx5_start",
     ]))?;
     let plan: Vec<Plan> = table::PLAN
         .iter()

@@ -49,7 +49,7 @@ pub(crate) fn unprivileged() -> Outcome {
     if output(Command::new("id").arg("-u"))?.trim() != "0" {
         return Err("this task becomes another user: it needs root".into());
     }
-    must(&mut cargo(&["build", "--release", "--package", "pollux-apps", "--bins"]))?;
+    must(&mut cargo(&["build", "--release", "--package", "pollux-apps", "--bin", "l2fwd"]))?;
     let mut messages = String::new();
     for (targets, packages) in [("--lib", &PLAIN[..]), ("--tests", &MODELLED[..])] {
         let mut build = cargo(&["test", "--no-run", targets, "--message-format=json"]);
@@ -101,7 +101,7 @@ const EDGE: f64 = 0.6;
 
 /// No system call on an `lcore-*` thread between start and stop, on null ports, on ring ports, on the device model.
 pub(crate) fn quiet() -> Outcome {
-    must(&mut cargo(&["build", "--release", "--package", "pollux-apps", "--bins"]))?;
+    must(&mut cargo(&["build", "--release", "--package", "pollux-apps", "--bin", "l2fwd"]))?;
     let open = Open::make()?;
     for (what, devices, options) in [
         ("null ports", ["net_null0,size=64", "net_null1,size=64"], &[][..]),
