@@ -249,7 +249,7 @@ fn a_batch_that_is_not_rung_posts_nothing() {
         ),
         (
             &|batch| {
-                (0..300).for_each(|id| {
+                (0..5000).for_each(|id| {
                     batch.send(id);
                 })
             },
