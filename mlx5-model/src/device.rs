@@ -26,7 +26,7 @@ use crate::event::VECTORS;
 use crate::fault::{FaultPlan, Faults};
 use crate::firmware::{FIRST_UAR, LENT_BYTES, LENT_OFFSET, Traits, UARS};
 use crate::ledger::Ledger;
-use crate::memory::{Bar, GuestMemory, Host, ProcessMemory};
+use crate::memory::{Bar, GuestMemory, Host, OWN, ProcessMemory};
 use crate::port::PortCounters;
 use crate::time::Clock;
 use crate::wire::Wire;
@@ -139,14 +139,19 @@ impl Device {
         let limit = [memlock, faults.memlock()].into_iter().flatten().min();
         let memory = ProcessMemory::new(limit);
         let bar = Bar::new(&name, UARS + 1)?;
-        // In a guest the device cannot give memory of its own to be mapped: the bus there has none of it.
-        let lends = guest.is_none() && traits.device_memory;
-        let lent = if lends { Some(Bar::new(&name, LENT_BYTES as usize / uar::PAGE_BYTES)?) } else { None };
-        let mut core = Core::new(Traits { device_memory: lends, ..traits }, mac, mtu, strict, wire);
-        if let Some(lent) = &lent {
-            core.lent.base = Some(lent.address(0));
-            memory.add_own(lent.address(0), LENT_BYTES);
-        }
+        let pages = LENT_BYTES as usize / uar::PAGE_BYTES;
+        let lent = traits.device_memory.then(|| Bar::new(&name, pages)).transpose()?;
+        let mut core = Core::new(traits, mac, mtu, strict, wire);
+        core.lent.base = lent.as_ref().map(|lent| match &guest {
+            None => {
+                memory.add_own(lent.address(0), LENT_BYTES);
+                lent.address(0)
+            }
+            Some(guest) => {
+                guest.add_own(lent.clone());
+                OWN
+            }
+        });
         Ok(Arc::new(Self {
             bar,
             lent,
@@ -314,6 +319,21 @@ impl Device {
             None => copy(&self.memory.session()),
             Some(guest) => copy(&guest.session()),
         }
+    }
+
+    /// Reads memory of the device through the bus, by its offset in BAR 0. `false` where there is none.
+    pub(crate) fn lent_read(&self, offset: u64, into: &mut [u8]) -> bool {
+        self.lent_at(offset).is_some_and(|at| self.with_host(|host| host.read(at, into)).is_ok())
+    }
+
+    /// Writes it.
+    pub(crate) fn lent_write(&self, offset: u64, from: &[u8]) -> bool {
+        self.lent_at(offset).is_some_and(|at| self.with_host(|host| host.write(at, from)).is_ok())
+    }
+
+    fn lent_at(&self, offset: u64) -> Option<u64> {
+        let inside = offset.checked_sub(LENT_OFFSET).filter(|inside| *inside < LENT_BYTES)?;
+        self.lent.as_ref().and(self.guest.as_ref()).map(|_| OWN + inside)
     }
 
     /// Whether an event queue asked for events of this kind.

@@ -21,6 +21,7 @@ use pollux_mlx5_kernel::{DmaMemory, Pinned, Rights};
 use pollux_uverbs::Errno;
 
 pub use guest::GuestMemory;
+pub(crate) use guest::OWN;
 use pins::{Cover, Pins};
 pub(crate) use registers::Bar;
 

@@ -140,8 +140,17 @@ pub(crate) struct Key {
     pub(crate) context: [u8; 64],
 }
 
-/// The key that reads as zeros and swallows writes; given out by QUERY_SPECIAL_CONTEXTS, not made to order.
+/// The key that reads as zeros and swallows writes, for everybody's own requests; given out by QUERY_SPECIAL_CONTEXTS, not made to
+/// order.
 pub(crate) const NULL_KEY: u32 = 0x0000_0200;
+/// Where its bytes are: no memory is at such addresses.
+const NOWHERE: u64 = 1 << 62;
+
+/// Whether an address is the null key's.
+#[inline]
+pub(crate) fn is_nowhere(at: u64) -> bool {
+    at >> 62 == NOWHERE >> 62
+}
 /// The key of the kernel for any address, 0 where software has no such privilege.
 pub(crate) const RESERVED_KEY: u32 = 0x0000_0300;
 
@@ -176,6 +185,9 @@ impl Keys {
         access: Access,
         mut each: impl FnMut(u64, usize) -> Result<(), KeyError>,
     ) -> Result<(), KeyError> {
+        if key == NULL_KEY && matches!(access, Access::Read | Access::Write) {
+            return each(NOWHERE, bytes as usize);
+        }
         let who = Who { domain, pair: None, reserved: false };
         let (context, from, end) = self.covered(key, who, at, bytes.into(), access)?;
         if let Translation::Pieces(pieces) = &context.translation {
@@ -220,6 +232,9 @@ impl Keys {
         depth: u8,
         each: &mut dyn FnMut(u64, usize) -> Result<(), KeyError>,
     ) -> Result<(), KeyError> {
+        if key == NULL_KEY && matches!(access, Access::Read | Access::Write) {
+            return each(NOWHERE, usize::try_from(bytes).map_err(|_| KeyError::Bounds)?);
+        }
         if who.reserved && (key == 0 || key == RESERVED_KEY) {
             let bytes = usize::try_from(bytes).map_err(|_| KeyError::Bounds)?;
             return each(at, bytes);
@@ -396,6 +411,19 @@ mod tests {
         let pieces = walk(&keys, key, 3, 0x10_0800, 0x2000, Access::Read).expect("covered");
         assert_eq!(pieces, [(0x7800, 0x800), (0x9000, 0x1000), (0xa000, 0x800)]);
         assert_eq!(walk(&keys, key, 3, 0x10_0fff, 2, Access::Read), Ok(vec![(0x7fff, 1), (0x9000, 1)]));
+    }
+
+    #[test]
+    fn the_null_key_leads_nowhere_and_is_of_no_use_to_peers() {
+        let (keys, _) = keys();
+        for access in [Access::Read, Access::Write] {
+            let pieces = walk(&keys, NULL_KEY, 9, 0x1234, 77, access).expect("always");
+            assert!(matches!(pieces[..], [(at, 77)] if is_nowhere(at)), "{pieces:x?}");
+        }
+        for access in [Access::RemoteRead, Access::RemoteWrite, Access::Atomic] {
+            assert_eq!(walk(&keys, NULL_KEY, 9, 0, 1, access), Err(KeyError::Unknown));
+        }
+        assert!(!is_nowhere(0) && !is_nowhere(0x7fff_ffff_ffff) && !is_nowhere(1 << 63));
     }
 
     #[test]

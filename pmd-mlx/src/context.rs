@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pollux_eal::memory::Memory;
 use pollux_eal::region::{MemoryError, Zone};
 use pollux_eal::topology::SocketId;
+use pollux_mlx5_abi::kernel::attribute;
 use pollux_mlx5_abi::kernel::context::{self, ContextAnswer, ContextRequest, PdAnswer};
 use pollux_mlx5_abi::kernel::device::DeviceAnswer;
 use pollux_port::Gate;
@@ -79,9 +80,32 @@ impl Device {
     /// # Errors
     /// What the kernel says; a device that is not Ethernet; a context that this driver cannot work with.
     pub fn open(channel: Arc<dyn Channel>, opening: Opening) -> Result<Arc<Self>, MlxError> {
+        let opened = open_context(&channel, opening.devx)?;
+        Self::over(channel.describe(), opened, opening)
+    }
+
+    /// Takes part in a context that somebody else opened, over a duplicate of its file's descriptor.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); kernels before 5.7 cannot do it.
+    pub fn import(channel: Arc<dyn Channel>, opening: Opening) -> Result<Arc<Self>, MlxError> {
         let name = channel.describe();
+        let mut answer = ContextAnswer::new_zeroed();
+        let room = answer.as_mut_bytes();
+        let (context, call) = Context::import(channel, driver::MLX5, move |call| {
+            call.out(attribute::query_context::RESP_UCTX, room);
+        })
+        .map_err(MlxError::verbs("take part in a context"))?;
+        drop(call);
+        Self::over(name, (context, answer, opening.devx), opening)
+    }
+
+    fn over(
+        name: String,
+        (context, answer, devx): (Context, ContextAnswer, bool),
+        opening: Opening,
+    ) -> Result<Arc<Self>, MlxError> {
         let refuse = |problem: String| MlxError::Device { device: name.clone(), problem };
-        let (context, answer, devx) = open_context(&channel, opening.devx)?;
         let mut mlx5 = DeviceAnswer::new_zeroed();
         let attributes = context
             .query_device(Driver::new(&[], mlx5.as_mut_bytes()))

@@ -65,6 +65,21 @@ impl KernelFile {
         Ok(Self { file, path: path.to_owned() })
     }
 
+    /// Takes over a descriptor of a device's file that somebody else opened, as it comes from another process.
+    ///
+    /// # Errors
+    /// [`UverbsError::Open`] for what is no character device.
+    pub fn adopt(fd: OwnedFd) -> Result<Self, UverbsError> {
+        let path = PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+        let path = std::fs::read_link(&path).unwrap_or(path);
+        let file = File::from(fd);
+        if file.metadata().is_ok_and(|found| found.file_type().is_char_device()) {
+            return Ok(Self { file, path });
+        }
+        let mend = "only a device's file, such as /dev/infiniband/uverbs0, can be taken over".into();
+        Err(UverbsError::Open { path, errno: Errno::ENOTTY, mend })
+    }
+
     /// The descriptor.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {

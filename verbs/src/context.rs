@@ -50,6 +50,20 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    fn opening(&self) -> Opening {
+        Opening {
+            devx: false,
+            relaxed_ordering: false,
+            memlock: None,
+            address_shift_pages: self.address_shift_pages,
+            register_met: false,
+            memory: self.memory.clone(),
+            socket: self.socket,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) enum Driver {
     Mlx5(Hca),
@@ -108,21 +122,39 @@ impl Context {
     /// What the kernel says.
     pub fn open(channel: Arc<dyn Channel>, provider: Provider, options: Options) -> Result<Self, VerbsError> {
         let driver = match provider {
-            Provider::Mlx5 => {
-                let opening = Opening {
-                    devx: false,
-                    relaxed_ordering: false,
-                    memlock: None,
-                    address_shift_pages: options.address_shift_pages,
-                    register_met: false,
-                    memory: options.memory.clone(),
-                    socket: options.socket,
-                };
-                Driver::Mlx5(Hca::new(Mlx5Device::open(channel, opening)?))
-            }
+            Provider::Mlx5 => Driver::Mlx5(Hca::new(Mlx5Device::open(channel, options.opening())?)),
             Provider::Rxe => Driver::Rxe(Rxe::open(channel)?),
         };
-        Ok(Self(Arc::new(Inner { driver, options, objects: AtomicU64::new(1) })))
+        Ok(Self::over(driver, options))
+    }
+
+    /// Takes part in what somebody else opened, over a duplicate of its file: another process that handed its descriptor over
+    /// ([`KernelFile::adopt`](pollux_uverbs::KernelFile::adopt)). What is made here and there belongs to one context, and goes with
+    /// the last who has the file. Domains and regions made there are known here by their handles: [`Pd::import`](crate::Pd::import),
+    /// [`Mr::import`](crate::Mr::import).
+    ///
+    /// # Errors
+    /// A device of rxe; or what the kernel says: those before 5.7 cannot do it.
+    pub fn import(
+        channel: Arc<dyn Channel>,
+        provider: Provider,
+        options: Options,
+    ) -> Result<Self, VerbsError> {
+        let driver = match provider {
+            Provider::Mlx5 => Driver::Mlx5(Hca::new(Mlx5Device::import(channel, options.opening())?)),
+            // Linux `drivers/infiniband/core/uverbs_std_types_device.c`, `UVERBS_METHOD_QUERY_CONTEXT`: a driver must know how.
+            Provider::Rxe => {
+                return Err(VerbsError::Unsupported {
+                    what: "taking part in somebody else's context",
+                    why: "the kernel's rxe has no such thing; open the device once more".into(),
+                });
+            }
+        };
+        Ok(Self::over(driver, options))
+    }
+
+    fn over(driver: Driver, options: Options) -> Self {
+        Self(Arc::new(Inner { driver, options, objects: AtomicU64::new(1) }))
     }
 
     pub(crate) fn driver(&self) -> &Driver {

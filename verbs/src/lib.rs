@@ -102,6 +102,9 @@
 //!   }
 //!   ```
 //!
+//!   A packet of several segments goes along with one request, a piece a segment ([`Batch::packet`], [`Receives::packet`]), and comes
+//!   back as one packet ([`Wc::take_packet`]).
+//!
 //! - An [`Mr`] is memory that peers may reach at any time, so nobody ever gets a reference into it: it is read and written by
 //!   copies. Requests may name parts of it; the queue keeps it from then on, and it is freed after the kernel has
 //!   deregistered it.
@@ -152,6 +155,8 @@ mod error;
 pub mod event;
 mod mr;
 mod mw;
+mod opened;
+mod packet;
 mod pd;
 mod qp;
 mod rxe;
@@ -168,12 +173,14 @@ pub use error::VerbsError;
 pub use event::{CompletionChannel, Element, Event};
 pub use mr::{Buf, Buffers, Mr, Piece};
 pub use mw::{Mw, next_rkey};
+pub use opened::OpenedQp;
+pub use packet::Segments;
 pub use pd::Pd;
 pub use pollux_pmd_mlx::rdma::post::{Kind as QpKind, PostError};
 pub use pollux_pmd_mlx::rdma::status::{WcOpcode, WcStatus};
 pub use pollux_uverbs::Gid;
 pub use pollux_uverbs::abi::device::ExQueryDeviceResp as DeviceAttributes;
-pub use pollux_uverbs::abi::flags::{Access, QpState};
+pub use pollux_uverbs::abi::flags::{Access, Advice, QpState};
 pub use pollux_uverbs::abi::ioctl_verbs::QueryPortRespEx as PortAttributes;
 pub use pollux_uverbs::discovery::Device;
 pub use pollux_uverbs::event::AsyncKind;

@@ -13,6 +13,7 @@
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut, Range};
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +22,8 @@ use pollux_eal::region::Zone;
 use pollux_mempool::Mbuf;
 use pollux_pmd_mlx::key::Keys;
 use pollux_pmd_mlx::rdma::post::{Lasting, Lend, Span, Use};
-use pollux_uverbs::abi::flags::Access;
+use pollux_uverbs::abi::flags::{Access, Advice};
+use pollux_uverbs::abi::ioctl_verbs::Sge;
 use pollux_uverbs::mr::{MrChange, MrRequest};
 use pollux_uverbs::{Driver as Data, MrHandle};
 
@@ -34,6 +36,8 @@ use crate::{Context, VerbsError};
 enum Memory {
     Zone(ManuallyDrop<Zone>),
     Device(Dm),
+    /// Of another device or of whoever made it.
+    Foreign,
     /// Reads and writes lead nowhere.
     Null,
 }
@@ -135,6 +139,84 @@ impl Mr {
             .map_err(VerbsError::kernel("register device memory"))?;
         let keys = (made.lkey, made.rkey);
         Ok(Self::made(pd, Memory::Device(dm.clone()), Some(made.handle), keys, 0, bytes, access))
+    }
+
+    /// Registers memory of another device, a part of what it shares by a file. Its addresses begin at `range.start`. The kernel keeps
+    /// the file's memory as long as the region.
+    ///
+    /// # Errors
+    /// A driver that takes none, as that of rxe; or what the kernel says.
+    pub fn of_dmabuf(
+        pd: &Pd,
+        file: BorrowedFd<'_>,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<Self, VerbsError> {
+        let (start, bytes) = (range.start as u64, range.end.saturating_sub(range.start));
+        let request = MrRequest { pd: pd.handle(), start, length: bytes as u64, hca_va: start, access };
+        let made = pd.context().uverbs().reg_dmabuf_mr(&request, file, start).map_err(|error| {
+            if error.says_unsupported() {
+                let why = "this device's driver takes none; copy what is there to memory of the host".into();
+                return VerbsError::Unsupported { what: "memory of a dma-buf", why };
+            }
+            VerbsError::kernel("register memory of a dma-buf")(error)
+        })?;
+        let keys = (made.lkey, made.rkey);
+        Ok(Self::made(pd, Memory::Foreign, Some(made.handle), keys, start, bytes, access))
+    }
+
+    /// A region that was made through another handle of the same file, as in the process that handed it over. It stays the other's:
+    /// its rights and its memory are not changed from here, and it is not deregistered with this handle. Its keys are of no use
+    /// any more once the other deregisters it.
+    ///
+    /// # Errors
+    /// What the kernel says: there is no such region, or it is older than 5.7 and tells of none.
+    ///
+    /// # Safety
+    /// The region's memory is not what this process has references into: what is posted with its keys reads and writes there.
+    pub unsafe fn import(pd: &Pd, handle: MrHandle, access: Access) -> Result<Self, VerbsError> {
+        let known = pd
+            .context()
+            .uverbs()
+            .query_mr(handle)
+            .map_err(VerbsError::kernel("ask for a region of somebody else's"))?;
+        let address = known.iova.ok_or_else(|| VerbsError::Unsupported {
+            what: "region of somebody else's",
+            why: "this kernel does not tell its address".into(),
+        })?;
+        let keys = (known.lkey, known.rkey);
+        Ok(Self::made(pd, Memory::Foreign, None, keys, address, known.length as usize, access))
+    }
+
+    /// The kernel's handle, for whoever shall [import](Self::import) it; none of what was imported itself.
+    #[must_use]
+    pub fn handle(&self) -> Option<MrHandle> {
+        self.0.handle
+    }
+
+    /// Advises the kernel what to do with the pages of a part, which were registered to come [on
+    /// demand](Access::ON_DEMAND); to be there when the call returns, if `flush`.
+    ///
+    /// # Errors
+    /// A part that is not inside it; a driver that has no paging on demand; or what the kernel says.
+    pub fn advise(&self, range: Range<usize>, advice: Advice, flush: bool) -> Result<(), VerbsError> {
+        let Some(Held(span)) = self.span(range.clone()) else {
+            return Err(VerbsError::Range {
+                what: "end of a part of a region",
+                value: range.end as u64,
+                allowed: format!("it has {} bytes", self.0.bytes),
+            });
+        };
+        let piece = Sge { addr: span.address, length: span.bytes, lkey: span.lkey };
+        let context = self.0.pd.context().uverbs();
+        context.advise_mr(self.0.pd.handle(), advice, flush, &[piece]).map_err(|error| {
+            if error.says_unsupported() {
+                let why =
+                    "this device's driver pages nothing in on demand; what is registered is there".into();
+                return VerbsError::Unsupported { what: "advice about pages", why };
+            }
+            VerbsError::kernel("advise about pages")(error)
+        })
     }
 
     fn made(
@@ -672,7 +754,7 @@ impl fmt::Debug for Buf {
 pub enum Piece {
     /// A buffer.
     Buf(Buf),
-    /// An mbuf of one segment, of a pool that the domain [knows](Pd::add_pool).
+    /// An mbuf of one segment, of a pool that the domain [knows](Pd::add_pool); of a longer one each is a [piece](Piece::segments).
     Mbuf(Mbuf),
 }
 

@@ -16,8 +16,9 @@ const PAGE_BYTES: u64 = 4096;
 
 /// A protection domain: memory and queues of one go together. Clones are handles; everything made of it keeps it.
 ///
-/// Every queue has doorbell registers of its own and belongs to one thread at a time, so there are no locks for a thread
-/// domain to save.
+/// There are no thread domains, which tell a library that it need not lock: every queue has doorbell registers of its own and
+/// belongs to one thread at a time, so there is no lock to be saved. Nor are there parent domains, which bring allocators along:
+/// queues and buffers take their memory from [`Options::memory`](crate::Options).
 #[derive(Clone, Debug)]
 pub struct Pd(Arc<Inner>);
 
@@ -27,6 +28,8 @@ struct Inner {
     handle: PdHandle,
     keys: Arc<KeyTable>,
     pools: Mutex<Vec<Pool>>,
+    /// Somebody else's, who destroys it.
+    imported: bool,
 }
 
 /// A pool whose packets can be posted.
@@ -42,10 +45,19 @@ impl Pd {
     /// # Errors
     /// What the kernel says.
     pub fn new(context: &Context) -> Result<Self, VerbsError> {
-        let handle = context.alloc_pd()?;
-        let inner =
-            Inner { context: context.clone(), handle, keys: KeyTable::new(None), pools: Mutex::default() };
-        Ok(Self(Arc::new(inner)))
+        Ok(Self::over(context, context.alloc_pd()?, false))
+    }
+
+    /// A domain that was made through another handle of the same file ([`Context::import`]). It stays the other's, who destroys it
+    /// once all that was made of it here is gone. A handle that there is not is told by whatever is made of it.
+    #[must_use]
+    pub fn import(context: &Context, handle: PdHandle) -> Self {
+        Self::over(context, handle, true)
+    }
+
+    fn over(context: &Context, handle: PdHandle, imported: bool) -> Self {
+        let (context, keys) = (context.clone(), KeyTable::new(None));
+        Self(Arc::new(Inner { context, handle, keys, pools: Mutex::default(), imported }))
     }
 
     /// The device.
@@ -129,7 +141,9 @@ impl Drop for Inner {
                 std::mem::forget(pool);
             }
         }
-        if let Err(error) = context.dealloc_pd(self.handle) {
+        if !self.imported
+            && let Err(error) = context.dealloc_pd(self.handle)
+        {
             tracing::warn!("{}: {error}", self.context.name());
         }
     }

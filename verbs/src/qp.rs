@@ -150,7 +150,7 @@ impl QpAttributes {
         Self { state: Some(state), ..Self::default() }
     }
 
-    fn mask(&self) -> QpMask {
+    pub(crate) fn mask(&self) -> QpMask {
         let given = [
             (QpMask::STATE, self.state.is_some()),
             (QpMask::CUR_STATE, self.current.is_some()),
@@ -177,7 +177,7 @@ impl QpAttributes {
         given.into_iter().filter(|(_, is)| *is).map(|(mask, _)| mask).collect()
     }
 
-    fn values(&self) -> ModifyQp {
+    pub(crate) fn values(&self) -> ModifyQp {
         let alternate = self.alternate.as_ref();
         ModifyQp {
             dest: self.path.as_ref().map(destination).unwrap_or_default(),

@@ -164,6 +164,8 @@ impl End {
     /// What the device says.
     pub fn connect(&mut self, port: u8, gid_index: u8, mtu: u8) -> Result<(), Failure> {
         let options = &self.settings.options;
+        // The other end answers as many at once as it says; this one may not be able to ask for so many.
+        let most = self.mr.pd().context().device()?.base.max_qp_init_rd_atom.min(255);
         for ((qp, own), other) in self.qps.iter_mut().zip(&self.own).zip(&self.other) {
             let path = Path {
                 port,
@@ -183,7 +185,7 @@ impl End {
                 rq_psn: other.psn,
                 sq_psn: own.psn,
                 mtu,
-                max_rd_atomic: other.out_reads.min(255) as u8,
+                max_rd_atomic: other.out_reads.min(most) as u8,
                 max_dest_rd_atomic: own.out_reads as u8,
                 timeout: options.qp_timeout as u8,
                 ..Link::new(path, other.qpn)

@@ -5,7 +5,7 @@
 use pollux_mlx5_abi::kernel::context::{ContextAnswer, ContextRequest, context_flag, library};
 use pollux_mlx5_abi::kernel::device::DeviceAnswer;
 use pollux_mlx5_kernel::DoorProfile;
-use pollux_mlx5_model::{DeviceConfig, Traits};
+use pollux_mlx5_model::DeviceConfig;
 use pollux_uverbs::abi::object::driver;
 use pollux_uverbs::trace::survey;
 use zerocopy::IntoBytes;
@@ -16,9 +16,7 @@ const LINUX: &str = include_str!("../golden/linux-6.12.txt");
 
 #[test]
 fn the_door_answers_as_linux_does() {
-    // A function in a guest lends no memory of its own.
-    let traits = Traits { device_memory: false, ..Traits::default() };
-    let config = DeviceConfig { mac: [0x0c, 0x42, 0xa1, 0, 0, 1], traits, ..DeviceConfig::default() };
+    let config = DeviceConfig { mac: [0x0c, 0x42, 0xa1, 0, 0, 1], ..DeviceConfig::default() };
     let bench = Bench::with(DoorProfile::default(), config);
     let request = ContextRequest {
         total_num_bfregs: 16,

@@ -55,7 +55,7 @@ pub struct Traits {
     pub cq_resize: bool,
     /// Queue pairs of all transports.
     pub rdma: bool,
-    /// Memory of its own that it lends. In a guest there is none, whatever this says.
+    /// Memory of its own that it lends.
     pub device_memory: bool,
     /// Of packets that are lost those alone are sent again, and what came behind them is kept; both ends must. Without, sending
     /// goes back to the first that is lost.
@@ -182,6 +182,7 @@ impl Traits {
             (G::MAX_WQE_SZ_RQ, receive::ENTRY_BYTES_MAX as u32),
             (G::BASIC_CYCLIC_RCV_WQE, 1),
             (G::CQE_VERSION, self.cqe_version.into()),
+            (G::DUMP_FILL_MKEY, 1),
             (G::CQ_OI, 1),
             (G::CQ_RESIZE, self.cq_resize.into()),
             (G::IMAICL, 1),

@@ -130,6 +130,7 @@ impl Core {
                 let out = call.output()?;
                 QuerySpecialContextsOut::RESD_LKEY.set(out, RESERVED_KEY);
                 QuerySpecialContextsOut::NULL_MKEY.set(out, NULL_KEY);
+                QuerySpecialContextsOut::DUMP_FILL_MKEY.set(out, NULL_KEY);
             }
             _ => {}
         }

@@ -7,9 +7,12 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
-use super::{Host, Unreachable, copy};
+use super::{Bar, Host, Unreachable, copy};
+
+/// Where the device has memory of its own, beyond every address of a guest's.
+pub(crate) const OWN: u64 = 1 << 63;
 
 /// One piece.
 #[derive(Debug)]
@@ -39,6 +42,7 @@ impl Drop for Piece {
 #[derive(Debug, Default)]
 pub struct GuestMemory {
     pieces: RwLock<Vec<Piece>>,
+    own: OnceLock<Bar>,
 }
 
 impl GuestMemory {
@@ -49,6 +53,9 @@ impl GuestMemory {
     pub fn map(&self, start: u64, bytes: u64, file: &File, offset: u64, write: bool) -> io::Result<()> {
         let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
         let end = start.checked_add(bytes).ok_or_else(|| wrong("the piece wraps round"))?;
+        if end > OWN {
+            return Err(wrong("no guest has memory there"));
+        }
         let length = usize::try_from(bytes).map_err(|_| wrong("the piece is too long"))?;
         let inside =
             offset.checked_add(bytes).is_some_and(|last| file.metadata().is_ok_and(|m| last <= m.len()));
@@ -85,20 +92,31 @@ impl GuestMemory {
         self.pieces.write().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
+    /// Lets the device reach memory of its own at [`OWN`], once.
+    pub(crate) fn add_own(&self, memory: Bar) {
+        drop(self.own.set(memory));
+    }
+
     /// The right to copy for a while; nothing is unmapped meanwhile.
     pub(crate) fn session(&self) -> GuestSession<'_> {
-        GuestSession { pieces: self.pieces.read().unwrap_or_else(PoisonError::into_inner) }
+        let pieces = self.pieces.read().unwrap_or_else(PoisonError::into_inner);
+        GuestSession { pieces, own: self.own.get() }
     }
 }
 
 /// Access to a guest's memory; see [`GuestMemory::session`].
 pub(crate) struct GuestSession<'a> {
     pieces: RwLockReadGuard<'a, Vec<Piece>>,
+    own: Option<&'a Bar>,
 }
 
 impl GuestSession<'_> {
     /// Where the byte at `at` stands here, and how many bytes, `want` at most, follow in one piece.
     fn run(&self, at: u64, want: usize, write: bool) -> Result<(usize, usize), Unreachable> {
+        if let (Some(inside), Some(own)) = (at.checked_sub(OWN), self.own) {
+            let left = own.bytes().checked_sub(inside).filter(|left| *left > 0).ok_or(Unreachable)?;
+            return Ok(((own.address(0) + inside) as usize, left.min(want as u64) as usize));
+        }
         let after = self.pieces.partition_point(|piece| piece.start <= at);
         let piece = after.checked_sub(1).and_then(|index| self.pieces.get(index)).ok_or(Unreachable)?;
         if at >= piece.end() || (write && !piece.write) {
@@ -133,7 +151,8 @@ impl GuestSession<'_> {
 impl Host for GuestSession<'_> {
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Unreachable> {
         self.pieces(at, into.len(), false, |here, done, bytes| {
-            // SAFETY: `run` found the bytes in a piece that is mapped until the session's guard is let go.
+            // SAFETY: `run` found the bytes in a piece that is mapped until the session's guard is let go, or in memory of the
+            // device's own, whose zone the session borrows.
             unsafe { copy::from_host(here, &mut into[done..done + bytes]) };
         })
     }
@@ -210,11 +229,27 @@ mod tests {
         assert!(memory.map(0x10_0000, 4096, &backing, 8192, true).is_err(), "behind the end of the file");
         assert!(memory.map(u64::MAX - 100, 4096, &backing, 0, true).is_err(), "wraps");
         assert!(memory.map(0x10_0000, 0, &backing, 0, true).is_err(), "nothing");
+        assert!(memory.map(OWN - 4096, 8192, &backing, 0, true).is_err(), "the device's own");
         for (at, bytes) in [(4090, 8), (u64::MAX - 2, 8), (5000, 1)] {
             assert_eq!(memory.session().read(at, &mut vec![0; bytes]), Err(Unreachable));
         }
         assert_eq!(memory.session().publish(0, &[0; 8]), Err(Unreachable));
         assert_eq!(memory.session().load32(2), Err(Unreachable));
         assert_eq!(memory.session().load32(4), Ok(0));
+    }
+
+    #[test]
+    fn the_device_has_memory_of_its_own_that_stays() {
+        let memory = GuestMemory::default();
+        assert_eq!(memory.session().write(OWN, &[1]), Err(Unreachable));
+        memory.add_own(Bar::new("own", 2).expect("memory"));
+        memory.session().write(OWN + 8188, b"last").expect("inside");
+        memory.clear();
+        let mut seen = [0; 4];
+        memory.session().read(OWN + 8188, &mut seen).expect("inside");
+        assert_eq!(&seen, b"last");
+        for (at, bytes) in [(OWN + 8189, 4), (OWN + 8192, 1), (OWN - 1, 2), (u64::MAX, 1)] {
+            assert_eq!(memory.session().write(at, &vec![0; bytes]), Err(Unreachable));
+        }
     }
 }

@@ -8,8 +8,8 @@ use pollux_eal::region::{MemoryError, Region, Zone};
 use pollux_mlx5_abi::doorbell::uar::PAGE_BYTES;
 use pollux_uverbs::{Page, Protection};
 
-/// A number of register pages. Page 0 holds the clock.
-#[derive(Debug)]
+/// A number of register pages. Page 0 holds the clock. Clones are handles.
+#[derive(Clone, Debug)]
 pub(crate) struct Bar {
     zone: Arc<Zone>,
 }
@@ -30,6 +30,11 @@ impl Bar {
     /// Where page `page` begins, and all behind it, for the device itself.
     pub(crate) fn address(&self, page: usize) -> u64 {
         (self.zone.base().as_ptr().expose_provenance() + page * PAGE_BYTES) as u64
+    }
+
+    /// Its length.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.zone.bytes() as u64
     }
 
     /// `bytes` bytes from `offset` on, to be mapped; both whole pages.

@@ -13,11 +13,11 @@ use super::command_ring::{self, LOG_ENTRIES, LOG_STRIDE, NotFetched};
 use super::config_space::ConfigSpace;
 use super::write_combining::WriteCombining;
 use crate::device::Device;
-use crate::firmware::{FIRST_UAR, UARS};
+use crate::firmware::{FIRST_UAR, LENT_BYTES, LENT_OFFSET};
 
-/// Bytes of BAR 0: the initialization segment, and behind it the UARs.
+/// Bytes of BAR 0: the initialization segment, behind it the UARs, and then memory that the device lends.
 pub(super) const BAR_BYTES: u64 = 32 << 20;
-const _: () = assert!(((FIRST_UAR as u64) + UARS as u64) * PAGE_BYTES as u64 <= BAR_BYTES);
+const _: () = assert!(LENT_OFFSET + LENT_BYTES <= BAR_BYTES);
 
 /// Version of the command interface that drivers ask for. Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/cmd.c`,
 /// `CMD_IF_REV`.
@@ -89,6 +89,9 @@ impl Function {
             into.fill(0xff);
             return;
         }
+        if self.device.lent_read(offset, into) {
+            return;
+        }
         for (index, part) in into.chunks_mut(4).enumerate() {
             let register = usize::try_from(offset).ok().and_then(|offset| offset.checked_add(index * 4));
             let value = register.map_or(0, |register| self.register(register)).to_be_bytes();
@@ -115,7 +118,7 @@ impl Function {
 
     /// Writes BAR 0. True when the device may have work now.
     pub fn bar_write(&mut self, offset: u64, from: &[u8]) -> bool {
-        if self.device.is_gone() {
+        if self.device.is_gone() || self.device.lent_write(offset, from) {
             return false;
         }
         let Ok(offset) = usize::try_from(offset) else { return false };

@@ -16,7 +16,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::Function;
 use crate::device::{Device, DeviceConfig};
-use crate::firmware::FIRST_UAR;
+use crate::firmware::{FIRST_UAR, LENT_BYTES, LENT_OFFSET};
 use crate::memory::GuestMemory;
 use crate::random::Random;
 use crate::wire::Null;
@@ -66,6 +66,21 @@ fn entry(code: u16, op_mod: u16, output_bytes: u32) -> Entry {
     entry.input[..2].copy_from_slice(&code.to_be_bytes());
     entry.input[6..8].copy_from_slice(&op_mod.to_be_bytes());
     entry
+}
+
+#[test]
+fn memory_that_the_device_lends_is_in_its_bar() {
+    let mut guest = Guest::new();
+    let last = LENT_OFFSET + LENT_BYTES - 8;
+    for at in [LENT_OFFSET, last] {
+        assert!(!guest.function.bar_write(at, b"eight by"), "no work for the device");
+        let mut seen = [0; 8];
+        guest.function.bar_read(at, &mut seen);
+        assert_eq!(&seen, b"eight by");
+    }
+    let mut seen = [1; 8];
+    guest.function.bar_read(last + 8, &mut seen);
+    assert_eq!(seen, [0; 8], "nothing is behind it");
 }
 
 #[test]

@@ -1,16 +1,26 @@
-//! Our RDMA programs at one end, rdma-core's or perftest's at the other, both ways round. The device is rxe0, which sends to itself.
+//! Our RDMA programs at one end, rdma-core's or perftest's at the other, both ways round.
+//!
+//! ```text
+//!   rxe      both ends on rxe0, which sends to itself
+//!   mlx5     an end on each of two functions of the device model, as Linux' mlx5_ib drives them, with a cable between
+//!   across   the original on rxe0 here, ours on the host's device model: what is between them is frames
+//! ```
 
-use std::path::Path;
+mod across;
+mod mlx5;
+mod rxe;
+
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use pollux_tests::program::{Finished, Running};
 
-use crate::bed::{here, ours, read, wait};
+use crate::bed::{ours, wait};
 
 /// How long an end may take, where nothing is compiled for this machine but interpreted.
-const LIMIT: Duration = Duration::from_secs(40);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A TCP port that no run before has left behind.
 fn free_port() -> String {
@@ -18,11 +28,27 @@ fn free_port() -> String {
     NEXT.fetch_add(1, Ordering::Relaxed).to_string()
 }
 
-/// The index of rxe0's GID of IPv4.
-fn gid() -> String {
-    let folder = Path::new("/sys/class/infiniband/rxe0/ports/1/gids");
-    let index = (0..8).find(|index| read(folder.join(index.to_string())).contains(":ffff:"));
-    index.expect("a GID of IPv4").to_string()
+/// A device of this guest.
+#[derive(Debug)]
+struct Device {
+    name: String,
+    /// Index of its GID of IPv4 and RoCE v2.
+    gid: String,
+}
+
+impl Device {
+    /// Waits until it has its GID.
+    fn new(name: &str) -> Self {
+        let folder = PathBuf::from("/sys/class/infiniband").join(name).join("ports/1");
+        let text = |path: String| std::fs::read_to_string(folder.join(path)).unwrap_or_default();
+        let gid = wait("a GID of IPv4", Duration::from_secs(10), || {
+            (0..16).find(|index| {
+                text(format!("gids/{index}")).contains(":ffff:")
+                    && text(format!("gid_attrs/types/{index}")).contains("v2")
+            })
+        });
+        Self { name: name.to_owned(), gid: gid.to_string() }
+    }
 }
 
 /// Whether somebody listens on that TCP port: state 0A of Linux `Documentation/networking/proc_net_tcp.rst`.
@@ -34,45 +60,88 @@ fn listens(port: &str) -> bool {
     })
 }
 
-fn started(program: &Path, words: &[&str]) -> Running {
-    let mut command = Command::new(program);
-    if program.starts_with("/ours") {
-        command.args(["-l", "0", "--no-huge", "--"]);
+/// A program of ours or of others.
+#[derive(Clone, Debug)]
+struct Program(PathBuf);
+
+impl Program {
+    fn ours(name: &str) -> Self {
+        Self(ours(name))
     }
-    command.args(words);
-    Running::start(command)
+
+    fn original(name: &str) -> Self {
+        Self(Path::new("/usr/bin").join(name))
+    }
+
+    /// Starts it on a device; ours finds a server's by `-a`, a client's by `-d`.
+    fn start(&self, device: &Device, words: &[&str], server: Option<&str>) -> Running {
+        let mut command = Command::new(&self.0);
+        let by_allow = self.0.starts_with("/ours") && server.is_none();
+        if self.0.starts_with("/ours") {
+            command.args(["-l", "0", "--no-huge"]);
+            if by_allow {
+                command.args(["-a", &device.name]);
+            }
+            command.arg("--");
+        }
+        if !by_allow {
+            command.args(["-d", &device.name]);
+        }
+        command.args(words).args(server);
+        Running::start(command)
+    }
 }
 
-/// Both ends' output, server first. Both have to end well.
-fn run(server: &Path, client: &Path, words: &[&str]) -> [Finished; 2] {
+/// One end of a run here.
+type End<'a> = (Program, &'a Device);
+
+/// Both ends' output, server first. Both have to end well. `gid` is the option for it.
+fn run([server, client]: [End<'_>; 2], gid: &str, words: &[&str]) -> [Finished; 2] {
     let port = free_port();
-    let words = [words, &["-p", &port]].concat();
-    let waiting = started(server, &words);
+    let with = |device: &Device| -> Vec<String> {
+        [words, &[gid, &device.gid, "-p", &port]].concat().iter().map(|&word| word.to_owned()).collect()
+    };
+    let start = |(program, device): &End<'_>, to: Option<&str>| {
+        let words = with(device);
+        program.start(device, &words.iter().map(String::as_str).collect::<Vec<_>>(), to)
+    };
+    let waiting = start(&server, None);
     wait("a listening server", LIMIT, || listens(&port).then_some(()));
-    let done = started(client, &[&words[..], &["127.0.0.1"]].concat());
+    let done = start(&client, Some("127.0.0.1"));
     let done = [waiting.finish(LIMIT), done.finish(LIMIT)];
     let said: Vec<String> =
         done.iter().map(|end| format!("{}\n{}{}", end.status, end.stdout, end.stderr.join("\n"))).collect();
-    println!("{} {words:?}: {}\n{}: {}", server.display(), said[0], client.display(), said[1]);
+    println!("{} {words:?}: {}\n{}: {}", server.0.0.display(), said[0], client.0.0.display(), said[1]);
     assert!(done.iter().all(|end| end.status.success()), "an end did not end well");
     done
 }
 
-/// Both roles of a program and of its original: what the ends of each run left, server first.
-fn both_roles(name: &str, original: &str, words: &[&str]) -> [[Finished; 2]; 2] {
-    let (ours, original) = (ours(name), Path::new("/usr/bin").join(original));
-    [run(&ours, &original, words), run(&original, &ours, words)]
+/// Where a program of ours meets its original, in both roles.
+trait Meeting {
+    /// What the ends of each run left, server first.
+    fn both_roles(&self, name: &str, original: &str, gid: &str, words: &[&str]) -> [[Finished; 2]; 2];
 }
 
-fn pingpong(name: &str, sizes: &[usize], more: &[&str]) {
-    if !here() {
-        return;
+/// Here, a device for each.
+struct Within<'a> {
+    ours: &'a Device,
+    theirs: &'a Device,
+}
+
+impl Meeting for Within<'_> {
+    fn both_roles(&self, name: &str, original: &str, gid: &str, words: &[&str]) -> [[Finished; 2]; 2] {
+        let ours = || (Program::ours(name), self.ours);
+        let theirs = || (Program::original(original), self.theirs);
+        [run([ours(), theirs()], gid, words), run([theirs(), ours()], gid, words)]
     }
-    let gid = gid();
+}
+
+/// Messages to and fro, counted by both ends.
+fn pingpong(meeting: &dyn Meeting, name: &str, sizes: &[usize], more: &[&str]) {
     for size in sizes {
         let bytes = size.to_string();
-        let words = [&["-d", "rxe0", "-g", &gid, "-n", "200", "-s", &bytes], more].concat();
-        for end in both_roles(name, &format!("ibv_{name}"), &words).as_flattened() {
+        let words = [&["-n", "200", "-s", &bytes], more].concat();
+        for end in meeting.both_roles(name, &format!("ibv_{name}"), "-g", &words).as_flattened() {
             // To and fro.
             let bytes = format!("{} bytes in ", size * 200 * 2);
             assert!(end.stdout.contains(&bytes), "no {bytes:?} in {}", end.stdout);
@@ -80,32 +149,6 @@ fn pingpong(name: &str, sizes: &[usize], more: &[&str]) {
             assert!(!end.stdout.contains("invalid data"), "{}", end.stdout);
         }
     }
-}
-
-#[test]
-fn rc_pingpong() {
-    pingpong("rc_pingpong", &[1024, 4096], &["-c"]);
-}
-
-#[test]
-fn rc_pingpong_that_sleeps() {
-    pingpong("rc_pingpong", &[1024], &["-e"]);
-}
-
-#[test]
-fn uc_pingpong() {
-    pingpong("uc_pingpong", &[1024, 4096], &["-c"]);
-}
-
-/// A datagram is one packet of the interface's 1024 bytes at most.
-#[test]
-fn ud_pingpong() {
-    pingpong("ud_pingpong", &[32, 1024], &["-c"]);
-}
-
-#[test]
-fn srq_pingpong() {
-    pingpong("srq_pingpong", &[1024, 4096], &["-q", "4"]);
 }
 
 /// Bytes, iterations and the numbers behind them: the row of a report.
@@ -119,19 +162,15 @@ fn row(end: &Finished, size: usize, iterations: u32) -> Vec<f64> {
 }
 
 /// `reports`: how many ends print a report, of which the server is the second.
-fn perftest(name: &str, sizes: &[usize], more: &[&str], reports: usize) {
-    if !here() {
-        return;
-    }
-    let gid = gid();
+fn perftest(meeting: &dyn Meeting, name: &str, sizes: &[usize], more: &[&str], reports: usize) {
     // A row counts the messages of all queue pairs.
     let iterations = if more.contains(&"-q") { 400 } else { 200 };
     for &size in sizes {
         let bytes = size.to_string();
         // An atomic operation has its size.
         let sized: &[&str] = if name.starts_with("atomic") { &[] } else { &["-s", &bytes] };
-        let words = [&["-d", "rxe0", "-x", &gid, "-n", "200", "-F"], sized, more].concat();
-        for ends in both_roles(name, &format!("ib_{name}"), &words) {
+        let words = [&["-n", "200", "-F"], sized, more].concat();
+        for ends in meeting.both_roles(name, &format!("ib_{name}"), "-x", &words) {
             for end in ends.iter().rev().take(reports) {
                 let row = row(end, size, iterations);
                 // The averages.
@@ -140,52 +179,4 @@ fn perftest(name: &str, sizes: &[usize], more: &[&str], reports: usize) {
             }
         }
     }
-}
-
-#[test]
-fn send_bw() {
-    perftest("send_bw", &[1024, 4096], &[], 2);
-}
-
-#[test]
-fn send_bw_of_datagrams_both_ways() {
-    perftest("send_bw", &[1024], &["-c", "UD", "-t", "8"], 2);
-    perftest("send_bw", &[4096], &["-b"], 2);
-}
-
-#[test]
-fn send_lat() {
-    perftest("send_lat", &[1024, 4096], &[], 2);
-    perftest("send_lat", &[64], &["-c", "UD"], 2);
-}
-
-#[test]
-fn write_bw() {
-    perftest("write_bw", &[1024, 4096], &[], 2);
-    perftest("write_bw", &[1024], &["-b", "-q", "2"], 2);
-}
-
-#[test]
-fn write_lat() {
-    perftest("write_lat", &[1024, 4096], &[], 2);
-}
-
-#[test]
-fn read_bw() {
-    perftest("read_bw", &[1024, 4096], &[], 2);
-}
-
-#[test]
-fn read_lat() {
-    perftest("read_lat", &[1024, 4096], &[], 1);
-}
-
-#[test]
-fn atomic_bw() {
-    perftest("atomic_bw", &[8], &[], 2);
-}
-
-#[test]
-fn atomic_lat() {
-    perftest("atomic_lat", &[8], &[], 1);
 }

@@ -367,6 +367,59 @@ fn packets_are_pieces_too() {
     rig.is_clean();
 }
 
+/// A packet of three segments is gathered, and scattered over one of two.
+#[test]
+fn packets_of_several_segments_go_whole() {
+    let rig = Rig::stepped();
+    let (mut near, mut far) = rig.pair(&options(QpKind::Rc));
+    let pool = pollux_mempool::MbufPool::builder("segments", 64).build_anonymous().expect("a pool");
+    rig.near.pd.add_pool(&pool).expect("registered");
+    rig.far.pd.add_pool(&pool).expect("registered");
+    let chain = |parts: &[&[u8]]| {
+        let mut parts = parts.iter().map(|part| {
+            let mut mbuf = pool.alloc().expect("an mbuf");
+            assert!(mbuf.append_slice(part));
+            mbuf
+        });
+        let mut first = parts.next().expect("a segment");
+        parts.for_each(|next| first.chain(next).expect("room"));
+        first
+    };
+    let data = pattern(2500, 3);
+    let mut receives = far.qp.receives().expect("its own");
+    receives.packet(1, chain(&[&[], &[]]));
+    receives.packet(2, chain(&[&[], &[]]));
+    receives.ring().expect("posted");
+    let mut batch = near.qp.batch();
+    batch.send(3).packet(chain(&[&data[..1000], &data[1000..1001], &data[1001..]])).signalled();
+    batch.send(4).packet(chain(&[b"short"])).signalled();
+    batch.ring().expect("posted");
+    let taken = |cq: &mut pollux_verbs::Cq, id: u64, bytes: &[u8], segments: usize| {
+        let mut packet = None;
+        rig.until("completion", || {
+            cq.poll(1, |wc| {
+                assert!(wc.is_ok() && wc.id() == id, "{wc:?}");
+                packet = wc.take_packet();
+            }) == 1
+        });
+        let packet = packet.expect("a packet");
+        let mut seen = vec![0; bytes.len() + 1];
+        assert_eq!((packet.read(0, &mut seen), packet.segment_count()), (bytes.len(), segments));
+        assert_eq!(seen[..bytes.len()], *bytes);
+    };
+    taken(&mut near.cq, 3, &data, 3);
+    taken(&mut near.cq, 4, b"short", 1);
+    taken(&mut far.cq, 1, &data, 2);
+    taken(&mut far.cq, 2, b"short", 1);
+    assert_eq!(pool.available(), 64);
+    // More segments than the queue pair was made for.
+    let mut batch = near.qp.batch();
+    batch.send(5).packet(chain(&[&b"a"[..]; 5]));
+    assert!(batch.ring().expect_err("too many").to_string().contains("more than 4 pieces"));
+    assert_eq!(pool.available(), 64);
+    rig.is_clean();
+}
+
 /// Cards that work by themselves, while two threads post and poll.
 #[test]
 fn two_threads_pass_messages_back_and_forth() {

@@ -8,3 +8,4 @@ mod ledger;
 mod memory;
 mod rig;
 mod shared;
+mod variants;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pollux_mlx5_model::Model;
 use pollux_mlx5_model::wire::Cable;
+use pollux_mlx5_model::{Builder, Model};
 use pollux_verbs::{
     Access, Buffers, Connection, Context, Cq, CqOptions, Options, Path, Pd, Piece, Provider, Qp, QpKind,
     QpOptions, WcOpcode, WcStatus,
@@ -41,7 +41,12 @@ impl Side {
 
     /// A queue pair with a completion queue of its own, in INIT.
     pub(crate) fn end(&self, options: &QpOptions) -> End {
-        let cq = self.cq(512);
+        self.end_with(CqOptions::new(512), options)
+    }
+
+    /// The same with another completion queue.
+    pub(crate) fn end_with(&self, cq: CqOptions, options: &QpOptions) -> End {
+        let cq = Cq::new(&self.context, cq).expect("a completion queue");
         let mut qp = Qp::new(&self.pd, &cq, &cq, options).expect("a queue pair");
         qp.init(1, all_rights()).expect("INIT");
         End { qp, cq, gid: self.gid }
@@ -74,9 +79,14 @@ impl Rig {
     }
 
     fn with(stepped: bool) -> Self {
+        Self::on(stepped, |builder| builder)
+    }
+
+    /// Cards that are not the usual ones.
+    pub(crate) fn on(stepped: bool, change: impl Fn(Builder) -> Builder) -> Self {
         let (near, far) = Cable::pair();
         let [near, far] = [("near", near), ("far", far)].map(|(name, end)| {
-            let builder = Model::builder(name).plugged(end);
+            let builder = change(Model::builder(name).plugged(end));
             let builder = if stepped { builder.stepped() } else { builder.threaded() };
             Side::new(builder.build().expect("a model"))
         });

@@ -1,7 +1,10 @@
 //! Shared receive queues, XRC and groups.
 
+use std::os::fd::AsFd;
+
 use pollux_verbs::{
-    Ah, AsyncKind, Connection, Element, Path, Qp, QpKind, QpOptions, Srq, SrqOptions, WcStatus, Xrcd,
+    Ah, AsyncKind, Buffers, Connection, Context, Cq, CqOptions, Element, Options, Path, Pd, Provider, Qp,
+    QpAttributes, QpKind, QpOptions, QpState, Srq, SrqOptions, VerbsError, WcStatus, Xrcd,
 };
 
 use crate::rig::{QKEY, Rig, all_rights};
@@ -150,6 +153,55 @@ fn xrc_requests_name_the_queue_that_takes_them() {
     let mut batch = sender.batch();
     batch.send(8).inline(b"to whom?");
     assert!(batch.ring().is_err());
+    rig.is_clean();
+}
+
+/// Two contexts of one card, as two processes that share a domain by its file.
+#[test]
+fn a_receiver_of_xrc_is_opened_by_its_number() {
+    let rig = Rig::stepped();
+    let (near, far) = (&rig.near, &rig.far);
+    let file = tempfile::tempfile().expect("a file");
+    let own = Xrcd::of_file(&far.context, file.as_fd()).expect("a domain");
+    let mut receiver = Qp::xrc_receiver(&own).expect("a receiver");
+    receiver.init(1, all_rights()).expect("INIT");
+    let qpn = receiver.qpn();
+    // The other process: its own context, its own queues.
+    let other = Context::open(far.model.open(), Provider::Mlx5, Options::default()).expect("a context");
+    let (pd, shared) =
+        (Pd::new(&other).expect("a domain"), Xrcd::of_file(&other, file.as_fd()).expect("the same"));
+    let buffers = Buffers::new(&pd, 4, 64).expect("buffers");
+    let mut cq = Cq::new(&other, CqOptions::new(64)).expect("a queue");
+    let mut srq = Srq::xrc(&pd, &shared, &cq, &SrqOptions::new(8)).expect("a shared queue");
+    let mut receives = srq.receives();
+    receives.piece(5, buffers.take().expect("a buffer"));
+    receives.ring().expect("posted");
+    assert!(Qp::open(&shared, qpn ^ 1).is_err(), "there is none");
+    let opened = Qp::open(&shared, qpn).expect("opened");
+    assert_eq!(opened.qpn(), qpn);
+    assert_eq!(QpState(opened.query().expect("values").qp_state), QpState::INIT);
+
+    let mut send_cq = near.cq(64);
+    let mut sender =
+        Qp::new(&near.pd, &send_cq, &send_cq, &QpOptions::new(QpKind::XrcSend).inline(64)).expect("a sender");
+    sender.init(1, all_rights()).expect("INIT");
+    sender.connect(&Connection::new(Path::new(far.gid, 0), qpn)).expect("RTS");
+    // Either may take it on; what only one of them did holds for both.
+    receiver.ready_to_receive(&Connection::new(Path::new(near.gid, 0), sender.qpn())).expect("RTR");
+    let to_sends = QpAttributes { sq_psn: Some(0), timeout: Some(14), ..QpAttributes::state(QpState::RTS) };
+    opened.modify(&to_sends).expect("RTS");
+    let error = opened.modify(&QpAttributes::state(QpState::INIT)).expect_err("not from there");
+    assert!(matches!(error, VerbsError::Transition { from: QpState::RTS, .. }), "{error}");
+    // Who made it leaves.
+    drop((receiver, own));
+    let mut batch = sender.batch();
+    batch.send(7).to_srq(srq.number()).inline(b"to the other").signalled();
+    batch.ring().expect("posted");
+    assert_eq!(rig.completions(&mut send_cq, 1)[0].status, WcStatus::SUCCESS);
+    let got = rig.completions(&mut cq, 1).remove(0);
+    assert_eq!((got.id, got.data()), (5, b"to the other".to_vec()));
+    drop(opened);
+    assert!(Qp::open(&shared, qpn).is_err(), "the last has left");
     rig.is_clean();
 }
 

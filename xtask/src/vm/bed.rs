@@ -3,10 +3,12 @@
 //! ```text
 //!   guest's kernel ── vfio-user socket ── mlx5-device ── wire ──┬── the other function (cable)
 //!   test in the guest ── third serial port ── Bed ──────────────┴── Peer: sends, receives, compares
+//!   guest's network card ── unix datagrams ── the host's device model ── Across: a program of ours
 //! ```
 //!
 //! A test writes one line and reads one line back: `ok ...` or `failed ...`.
 
+mod across;
 mod peer;
 
 use std::fs::File;
@@ -21,6 +23,8 @@ use std::time::{Duration, Instant};
 
 use super::job::{DEVICE, Job, Program, Wire};
 use crate::run::Outcome;
+use across::Across;
+pub(crate) use across::Ends;
 use peer::Peer;
 
 /// How long devices may take to make their sockets.
@@ -35,6 +39,7 @@ pub(crate) struct Bed {
     over: Arc<AtomicBool>,
     dialogue: Option<JoinHandle<()>>,
     sockets: Vec<PathBuf>,
+    across: Option<Ends>,
 }
 
 impl Bed {
@@ -52,6 +57,7 @@ impl Bed {
             sockets: (0..job.wires.len())
                 .map(|index| folder.path().join(format!("function{index}")))
                 .collect(),
+            across: job.across.then(|| Ends::find(folder.path())).transpose()?,
             folder,
         };
         let mut peers = Vec::new();
@@ -75,8 +81,9 @@ impl Bed {
             .map_err(|why| format!("cannot listen for the guest's tests: {why}"))?;
         let (device, killed, over) =
             (Arc::clone(&bed.device), Arc::clone(&bed.killed), Arc::clone(&bed.over));
+        let across = bed.across.clone().map(|ends| Across::new(ends, programs));
         bed.dialogue = Some(std::thread::spawn(move || {
-            let mut host = Requests { peers, device, killed, over: Arc::clone(&over) };
+            let mut host = Requests { peers, across, device, killed, over: Arc::clone(&over) };
             if let Ok((stream, _)) = listener.accept()
                 && !over.load(Ordering::Relaxed)
             {
@@ -98,6 +105,11 @@ impl Bed {
     /// Sockets of the functions, in the order of their slots.
     pub(crate) fn functions(&self) -> &[PathBuf] {
         &self.sockets
+    }
+
+    /// Where the guest's network cards lead, if the job has them.
+    pub(crate) fn across(&self) -> Option<&Ends> {
+        self.across.as_ref()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Child>> {
@@ -184,6 +196,7 @@ impl Drop for Bed {
 /// Answers what tests ask for.
 struct Requests {
     peers: Vec<Peer>,
+    across: Option<Across>,
     device: Arc<Mutex<Option<Child>>>,
     killed: Arc<AtomicBool>,
     over: Arc<AtomicBool>,
@@ -214,7 +227,10 @@ impl Requests {
                 Ok(String::new())
             }
             "traffic" => peer::traffic(&mut self.peers, &peer::Traffic::parse(rest)?, &self.over),
-            _ => Err(format!("unknown request '{word}'")),
+            _ => match &mut self.across {
+                Some(across) => across.request(word, rest, &self.over),
+                None => Err(format!("unknown request '{word}'")),
+            },
         }
     }
 }

@@ -41,6 +41,7 @@ const TOOLS: &[&str] = &[
     "/usr/bin/ibv_uc_pingpong",
     "/usr/bin/ibv_ud_pingpong",
     "/usr/bin/ibv_srq_pingpong",
+    "/usr/bin/ibv_xsrq_pingpong",
     "/usr/bin/ib_send_bw",
     "/usr/bin/ib_send_lat",
     "/usr/bin/ib_write_bw",

@@ -12,6 +12,9 @@ pub(crate) struct Job {
     pub(crate) name: &'static str,
     /// The guest's functions of the device model, by their wires.
     pub(crate) wires: &'static [Wire],
+    /// The guest has a network card whose wire ends at the host's own device model, and another one through which TCP
+    /// connections come and go.
+    pub(crate) across: bool,
     commands: &'static [&'static [&'static str]],
     /// Programs of `apps` that it starts, as the guest has them.
     apps: &'static [&'static str],
@@ -55,6 +58,7 @@ const ORIGINALS: &[&str] = &[
     "/ours/uc_pingpong",
     "/ours/ud_pingpong",
     "/ours/srq_pingpong",
+    "/ours/xsrq_pingpong",
     "/ours/send_bw",
     "/ours/send_lat",
     "/ours/write_bw",
@@ -131,13 +135,36 @@ pub(crate) fn all() -> Vec<Job> {
                 &["ip", "link", "set", "v1", "up"],
                 &["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "v0"],
                 &["sleep", "2"],
-                &["POLLUX_REQUIRE=guest", "/ours/guest", "originals::", "--test-threads=1"],
+                &["POLLUX_REQUIRE=guest", "/ours/guest", "originals::rxe::", "--test-threads=1"],
             ],
             apps: ORIGINALS,
             seconds: 420,
             tests: true,
             ..Job::default()
         },
+        Job {
+            name: "originals-across",
+            across: true,
+            commands: &[
+                &["modprobe", "ib_uverbs"],
+                &["modprobe", "rdma_rxe"],
+                &["modprobe", "virtio_net"],
+                &["ip", "link", "set", "lo", "up"],
+                // The wire, and the way of TCP: in the order in which the host has them.
+                &["ip", "address", "add", "10.1.0.2/24", "dev", "eth0"],
+                &["ip", "link", "set", "eth0", "up"],
+                &["ip", "address", "add", "10.0.2.15/24", "dev", "eth1"],
+                &["ip", "link", "set", "eth1", "up"],
+                &["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "eth0"],
+                &["sleep", "2"],
+                &["POLLUX_REQUIRE=guest", "/ours/guest", "originals::across::", "--test-threads=1"],
+            ],
+            apps: ORIGINALS,
+            seconds: 420,
+            tests: true,
+            ..Job::default()
+        },
+        Job { apps: ORIGINALS, ..tests!("originals-mlx5", "originals::mlx5::", CABLE, 480) },
         tests!("mlx5-net", "net::", CABLE, 240),
         tests!("mlx5-ib", "ib::", CABLE, 120),
         tests!("mlx5-forward", "forward::", HOST, 240),

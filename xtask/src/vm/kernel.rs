@@ -18,6 +18,7 @@ const MODULES: &[&str] = &[
     "tun",
     "8021q",
     "macvlan",
+    "virtio_net",
     "crc32_generic",
 ];
 

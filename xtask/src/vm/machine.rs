@@ -81,6 +81,9 @@ pub(crate) fn run(
             .to_string(),
         );
     }
+    if let Some(across) = bed.across() {
+        command.args(across.cards());
+    }
     let child = command.spawn().map_err(|why| format!("cannot start QEMU: {why}"))?;
     wait(Running(child), Instant::now(), job::limit(job), &logs.join("qemu.log"), bed)
 }

@@ -1,0 +1,141 @@
+//! The original on rxe0 here, ours on the host's device model.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use pollux_tests::program::Finished;
+
+use super::{Device, LIMIT, Meeting, Program, listens};
+use crate::bed::{ask, here, wait};
+
+/// The guest as the host reaches it, and the host as the guest does: see `xtask/src/vm/bed/across.rs`, and for the address QEMU
+/// `docs/system/devices/net.rst`.
+const PORT: &str = "18515";
+const HOST: &str = "10.0.2.2";
+/// The GID of IPv4 of the host's model.
+const GID: &str = "1";
+
+/// The host, on whose wire `impairments` are keys of the model.
+struct Across {
+    device: Device,
+    impairments: &'static str,
+}
+
+impl Across {
+    /// Starts a program on the host; its other end is `server`, if it is given.
+    fn start(&self, name: &str, words: &[&str], server: Option<(&str, &str)>, own: &str) {
+        let words = words.join(" ");
+        let keys = self.impairments;
+        match server {
+            Some((host, port)) => ask(&format!("start {name} {keys} {words} -p {port} {host}")),
+            None => ask(&format!("start {name} {keys} {words} -p {own}")),
+        };
+    }
+
+    fn finish() -> Finished {
+        let left: serde_json::Value = serde_json::from_str(&ask("finish")).expect("JSON");
+        let text = |key: &str| left[key].as_str().unwrap_or_default().to_owned();
+        println!("host: {}\n{}{}", text("status"), text("stdout"), text("stderr"));
+        assert_eq!(text("status"), "exit status: 0");
+        let stderr = text("stderr").lines().map(str::to_owned).collect();
+        Finished { status: ExitStatus::from_raw(0), stdout: text("stdout"), stderr }
+    }
+}
+
+impl Meeting for Across {
+    fn both_roles(&self, name: &str, original: &str, gid: &str, words: &[&str]) -> [[Finished; 2]; 2] {
+        let ports = ask("ports");
+        let (to_guest, on_host) = ports.split_once(' ').expect("two ports");
+        let program = Program::original(original);
+        let there = [words, &[gid, GID]].concat();
+        let here = |port| [words, &[gid, &self.device.gid, "-p", port]].concat();
+        let end = |running: pollux_tests::program::Running| {
+            let done = running.finish(LIMIT);
+            println!("{original}: {}\n{}{}", done.status, done.stdout, done.stderr.join("\n"));
+            done
+        };
+        // Ours waits.
+        self.start(name, &there, None, on_host);
+        ask("listens");
+        let client = end(program.start(&self.device, &here(on_host), Some(HOST)));
+        let first = [Self::finish(), client];
+        // The original waits.
+        wait("the port of the run before", LIMIT, || (!listens(PORT)).then_some(()));
+        let server = program.start(&self.device, &here(PORT), None);
+        wait("a listening server", LIMIT, || listens(PORT).then_some(()));
+        self.start(name, &there, Some(("127.0.0.1", to_guest)), on_host);
+        let client = Self::finish();
+        let runs = [first, [end(server), client]];
+        assert!(runs.as_flattened().iter().all(|end| end.status.success()), "an end did not end well");
+        runs
+    }
+}
+
+/// Runs a test with the host.
+fn with_host(impairments: &'static str, test: impl FnOnce(&dyn Meeting)) {
+    if here() {
+        test(&Across { device: Device::new("rxe0"), impairments });
+    }
+}
+
+fn pingpong(name: &str, sizes: &[usize], more: &[&str]) {
+    with_host("", |host| super::pingpong(host, name, sizes, more));
+}
+
+fn perftest(name: &str, sizes: &[usize], more: &[&str], reports: usize) {
+    with_host("", |host| super::perftest(host, name, sizes, more, reports));
+}
+
+#[test]
+fn rc_pingpong() {
+    pingpong("rc_pingpong", &[32, 1024, 4096], &["-c"]);
+}
+
+/// What is lost is asked for or sent again, by either end.
+#[test]
+fn rc_pingpong_on_a_bad_wire() {
+    with_host("loss=0.01,dup=0.01,reorder=0.01,seed=5", |host| {
+        super::pingpong(host, "rc_pingpong", &[4096], &["-c"])
+    });
+}
+
+#[test]
+fn uc_pingpong() {
+    pingpong("uc_pingpong", &[1024, 4096], &["-c"]);
+}
+
+#[test]
+fn ud_pingpong() {
+    pingpong("ud_pingpong", &[32, 1024], &["-c"]);
+}
+
+#[test]
+fn srq_pingpong() {
+    pingpong("srq_pingpong", &[4096], &["-q", "4"]);
+}
+
+#[test]
+fn send_bw() {
+    perftest("send_bw", &[1024, 4096], &[], 2);
+}
+
+#[test]
+fn write_bw() {
+    perftest("write_bw", &[1024, 65536], &[], 2);
+}
+
+#[test]
+fn read_bw() {
+    perftest("read_bw", &[1024, 65536], &[], 2);
+}
+
+#[test]
+fn atomic_bw() {
+    perftest("atomic_bw", &[8], &[], 2);
+}
+
+#[test]
+fn latency() {
+    perftest("send_lat", &[64], &[], 2);
+    perftest("write_lat", &[64], &[], 2);
+}

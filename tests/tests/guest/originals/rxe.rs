@@ -1,0 +1,101 @@
+//! Both ends on rxe0.
+
+use super::{Device, Meeting, Within};
+use crate::bed::here;
+
+/// Runs a test with both ends there.
+fn on_rxe(test: impl FnOnce(&dyn Meeting)) {
+    if here() {
+        let device = Device::new("rxe0");
+        test(&Within { ours: &device, theirs: &device });
+    }
+}
+
+fn pingpong(name: &str, sizes: &[usize], more: &[&str]) {
+    on_rxe(|meeting| super::pingpong(meeting, name, sizes, more));
+}
+
+fn perftest(name: &str, sizes: &[usize], more: &[&str], reports: usize) {
+    on_rxe(|meeting| super::perftest(meeting, name, sizes, more, reports));
+}
+
+#[test]
+fn rc_pingpong() {
+    pingpong("rc_pingpong", &[1024, 4096], &["-c"]);
+}
+
+#[test]
+fn rc_pingpong_that_sleeps() {
+    pingpong("rc_pingpong", &[1024], &["-e"]);
+}
+
+#[test]
+fn uc_pingpong() {
+    pingpong("uc_pingpong", &[1024, 4096], &["-c"]);
+}
+
+/// A datagram is one packet of the interface's 1024 bytes at most.
+#[test]
+fn ud_pingpong() {
+    pingpong("ud_pingpong", &[32, 1024], &["-c"]);
+}
+
+#[test]
+fn srq_pingpong() {
+    pingpong("srq_pingpong", &[1024, 4096], &["-q", "4"]);
+}
+
+#[test]
+fn send_bw() {
+    perftest("send_bw", &[1024, 4096], &[], 2);
+}
+
+#[test]
+fn send_bw_of_datagrams_both_ways() {
+    perftest("send_bw", &[1024], &["-c", "UD", "-t", "8"], 2);
+    perftest("send_bw", &[4096], &["-b"], 2);
+}
+
+#[test]
+fn send_lat() {
+    perftest("send_lat", &[1024, 4096], &[], 2);
+    perftest("send_lat", &[64], &["-c", "UD"], 2);
+}
+
+#[test]
+fn write_bw() {
+    perftest("write_bw", &[1024, 4096], &[], 2);
+    perftest("write_bw", &[1024], &["-b", "-q", "2"], 2);
+}
+
+#[test]
+fn write_lat() {
+    perftest("write_lat", &[1024, 4096], &[], 2);
+}
+
+#[test]
+fn unreliable_connections() {
+    perftest("send_lat", &[64], &["-c", "UC"], 2);
+    perftest("write_bw", &[1024], &["-c", "UC", "-t", "8"], 2);
+    perftest("write_lat", &[64], &["-c", "UC"], 2);
+}
+
+#[test]
+fn read_bw() {
+    perftest("read_bw", &[1024, 4096], &[], 2);
+}
+
+#[test]
+fn read_lat() {
+    perftest("read_lat", &[1024, 4096], &[], 1);
+}
+
+#[test]
+fn atomic_bw() {
+    perftest("atomic_bw", &[8], &[], 2);
+}
+
+#[test]
+fn atomic_lat() {
+    perftest("atomic_lat", &[8], &[], 1);
+}
