@@ -48,7 +48,7 @@ fn completions_of_128_bytes() {
 fn cards_and_kernels_whose_completions_call_queues_by_number() {
     let cards = Rig::on(true, |builder| builder.traits(|traits| traits.cqe_version = 0));
     let door = DoorProfile { cqe_version_max: Some(0), ..DoorProfile::default() };
-    let kernels = Rig::on(true, |builder| builder.door(door.clone()));
+    let kernels = Rig::on(true, |builder| builder.door(door));
     for rig in [cards, kernels] {
         talk(&rig, &CqOptions::new(15));
         talk(&rig, &CqOptions { wide: true, ..CqOptions::new(15) });
