@@ -14,7 +14,7 @@ use crate::{Access, MwType, rxe};
 #[derive(Debug)]
 enum Side<'q> {
     Mlx5(mlx5::Batch<'q, Piece>),
-    Rxe(Box<rxe::post::Batch<'q>>),
+    Rxe(rxe::post::Batch<'q>),
 }
 
 /// Sends that go to the device together, with one doorbell: [`ring`](Self::ring). Dropped without, none of them is posted, and
@@ -84,7 +84,7 @@ impl<'q> Batch<'q> {
     }
 
     pub(crate) fn rxe(batch: rxe::post::Batch<'q>, attached: &'q mut Attached) -> Self {
-        Self { side: Side::Rxe(Box::new(batch)), attached, outside: false }
+        Self { side: Side::Rxe(batch), attached, outside: false }
     }
 
     /// To whom a datagram goes.

@@ -249,7 +249,7 @@ impl<T: Lend> Poller<T> {
             completion::REQUESTER | completion::REQUESTER_ERROR => {
                 match target.send.as_mut().and_then(|send| Some((send.find(counter)?, send))) {
                     Some((note, send)) if plain => {
-                        (note.id, From::Send(send.take(&note), note.mark), target.number)
+                        (note.id, From::Send(send.take(&note), note.extra), target.number)
                     }
                     _ => return nonsense(strange),
                 }
@@ -261,7 +261,7 @@ impl<T: Lend> Poller<T> {
             | completion::RESPONDER_ERROR => {
                 let own = match &mut target.recv {
                     Receiver::Own(recv) => {
-                        recv.find(counter).map(|note| (note.id, From::Own(recv.take(&note), note.before)))
+                        recv.find(counter).map(|note| (note.id, From::Own(recv.take(&note), note.extra)))
                     }
                     Receiver::Shared(recv) => {
                         recv.claim(counter).map(|claim| (claim.id, From::Shared(claim)))
@@ -295,7 +295,7 @@ impl<T> Drop for Poller<T> {
 }
 
 enum From<'c, T> {
-    /// With the mark of its note.
+    /// With 1 if it invalidated a key.
     Send(Taken<'c, T>, u32),
     Own(Taken<'c, T>, u32),
     Shared(Claim<'c, T>),

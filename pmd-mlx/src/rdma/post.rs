@@ -3,7 +3,7 @@
 //! ```text
 //!   batch.send(id)            a free entry is found; its control segment is left out
 //!        .inline / .piece     segments behind it, as they come
-//!   batch.write(..)           the entry before is closed: control segment, note, tokens
+//!   batch.write(..)           the entry before is closed: control segment, note
 //!   batch.ring()              note count with release; barrier; record; one store, or 64 bytes by BlueFlame
 //!   drop(batch)               nothing was counted: the device and the completions know of nothing
 //! ```
@@ -11,6 +11,7 @@
 //! Sources: rdma-core `providers/mlx5/qp.c`, `mlx5_send_wr_*`, `post_send_db`; `providers/mlx5/wqe.h`.
 #![expect(unsafe_code, reason = "writes entries that a device reads, and owns the memory that they name")]
 
+mod batch;
 mod receive;
 pub(crate) mod shared;
 pub(crate) mod track;
@@ -20,18 +21,16 @@ use std::ptr::NonNull;
 
 use pollux_eal::barrier;
 use pollux_mlx5_abi::doorbell::uar;
-use pollux_mlx5_abi::opcode::send;
-use pollux_mlx5_abi::wqe::{
-    AddressVector, Atomic, BLOCK_BYTES, Completion, Control, Data, EXTENDED_UD_AV, Fence, InlineHeader,
-    RemoteAddress, SEGMENT_BYTES, SOLICITED, Xrc, blocks, inline_segments,
-};
+use pollux_mlx5_abi::wqe::{AddressVector, BLOCK_BYTES, Completion, InlineHeader, SEGMENT_BYTES};
 use pollux_uverbs::Registers;
-use zerocopy::byteorder::big_endian::{U32, U64};
 
 use crate::dbrec::{DoorbellRecord, SECOND};
 use crate::key::Keys;
+pub use batch::Batch;
+pub(crate) use batch::State;
+use batch::op;
 pub use receive::Receives;
-use track::{Note, Producer};
+use track::Producer;
 pub use window::Window;
 
 /// A piece of memory as the device knows it.
@@ -174,23 +173,27 @@ pub(crate) struct Limits {
 /// How every send entry of a queue pair begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opening {
-    /// Segments before those of the operation. 0: it cannot send.
+    /// Segments before those of the operation.
     segments: u32,
-    /// Some of them must be filled in.
-    lacks: bool,
+    state: State,
+    /// Operations that the transport has: bits of [`op`].
+    operations: u8,
 }
 
 impl Opening {
-    pub(crate) fn of(kind: Kind) -> Self {
-        let (segments, lacks) = match kind {
-            Kind::Rc | Kind::Uc => (1, false),
-            Kind::Ud => (4, true),
-            Kind::XrcSend => (2, true),
+    pub(crate) fn of(kind: Kind, all_signalled: bool) -> Self {
+        let connected = op::SEND | op::INVALIDATE | op::WRITE | op::BIND;
+        let (segments, state, operations) = match kind {
+            Kind::Rc => (1, 0, connected | op::READ | op::ATOMIC),
+            Kind::Uc => (1, 0, connected),
+            Kind::Ud => (4, State::LACKS, op::SEND),
+            Kind::XrcSend => (2, State::LACKS, connected | op::READ | op::ATOMIC),
             // The Ethernet segment.
-            Kind::Raw => (2, false),
-            Kind::XrcReceive => (0, false),
+            Kind::Raw => (2, State::RAW, op::SEND),
+            Kind::XrcReceive => (0, 0, 0),
         };
-        Self { segments, lacks }
+        let signalled = if all_signalled { Completion::Always as u32 } else { 0 };
+        Self { segments, state: State(state | State::OPEN | signalled), operations }
     }
 }
 
@@ -215,11 +218,12 @@ pub struct Poster<T> {
     pub(crate) number: u32,
     pub(crate) kind: Kind,
     pub(crate) limits: Limits,
-    pub(crate) all_signalled: bool,
     pub(crate) opening: Opening,
     pub(crate) keys: Keys,
-    /// What the next entry waits for, after one that changed keys.
-    pub(crate) small_fence: bool,
+    /// What the first entry of a batch begins with: whether it waits for one that changed keys.
+    pub(crate) before: State,
+    /// Why the batch is not posted.
+    pub(crate) failed: Option<PostError>,
     pub(crate) registers: Registers,
     pub(crate) turn: usize,
     pub(crate) blueflame: bool,
@@ -253,15 +257,20 @@ impl<T: Lend> Poster<T> {
     #[inline(always)]
     pub fn batch(&mut self) -> Batch<'_, T> {
         self.keys.follow();
-        let (at, tokens) = (self.send.posted(), self.send.tokens());
+        if self.send.has_kept() {
+            // A batch was forgotten.
+            self.send.drop_kept();
+        }
+        let at = self.send.posted();
         Batch {
             at,
-            tokens,
             last: at,
-            entry: Entry::default(),
-            open: false,
-            failed: None,
             count: 0,
+            id: 0,
+            segments: 0,
+            imm: 0,
+            state: self.before,
+            room: self.send.places() - self.limits.blocks,
             poster: self,
         }
     }
@@ -272,10 +281,12 @@ impl<T: Lend> Poster<T> {
         self.keys.follow();
         let Self { recv, rings, limits, keys, record, .. } = self;
         let recv = recv.as_mut()?;
-        let (at, tokens) = (recv.posted(), recv.tokens());
+        if recv.has_kept() {
+            recv.drop_kept();
+        }
         Some(Receives {
-            at,
-            tokens,
+            room: recv.places() - 1,
+            at: recv.posted(),
             rings: *rings,
             pieces: limits.recv_pieces,
             recv,
@@ -389,425 +400,6 @@ unsafe fn copy_short(from: *const u8, to: *mut u8, bytes: usize) {
                 word::<16>(from, to, bytes - 16);
             }
             _ => std::ptr::copy_nonoverlapping(from, to, bytes),
-        }
-    }
-}
-
-/// The entry that is being written.
-#[derive(Clone, Copy, Debug, Default)]
-struct Entry {
-    id: u64,
-    /// Segments so far.
-    segments: u32,
-    /// Tokens before its own.
-    before: u32,
-    pieces: u32,
-    opcode: u8,
-    modifier: u8,
-    flags: u8,
-    imm: u32,
-    /// It lacks an address or a shared receive queue's number.
-    lacks: bool,
-    /// The device writes its pieces.
-    writes: bool,
-    /// It has no data, or inline data.
-    bare: bool,
-    /// What comes after it waits for it.
-    changes_key: bool,
-    /// It invalidates a key: its completion does not tell this from binding one.
-    invalidates: bool,
-}
-
-/// Sends that go to the device together. Dropped, it posts nothing, and what it was given goes home.
-pub struct Batch<'q, T: Lend> {
-    poster: &'q mut Poster<T>,
-    /// Where the next entry begins, or the open one.
-    at: u32,
-    tokens: u32,
-    /// Where the last closed one begins.
-    last: u32,
-    entry: Entry,
-    open: bool,
-    failed: Option<PostError>,
-    count: u32,
-}
-
-impl<T: Lend> std::fmt::Debug for Batch<'_, T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Batch")
-            .field("poster", &self.poster)
-            .field("count", &self.count)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<T: Lend> Batch<'_, T> {
-    #[cold]
-    #[inline(never)]
-    fn fail(&mut self, error: PostError) {
-        self.open = false;
-        self.failed.get_or_insert(error);
-    }
-
-    /// Opens an entry. What comes after it is ignored where that fails.
-    #[inline(always)]
-    fn begin(&mut self, id: u64, opcode: u8) {
-        self.close();
-        if self.failed.is_some() {
-            return;
-        }
-        if !self.poster.send.is_free(self.at, self.poster.limits.blocks) {
-            self.fail(PostError::Full);
-            return;
-        }
-        let flags = if self.poster.all_signalled { Completion::Always as u8 } else { 0 };
-        let Opening { segments, lacks } = self.poster.opening;
-        if segments == 0 {
-            self.fail(PostError::Operation { kind: self.poster.kind, operation: "send" });
-            return;
-        }
-        self.entry = Entry { id, segments, before: self.tokens, opcode, flags, lacks, ..Entry::default() };
-        if self.poster.kind == Kind::Raw {
-            self.poster.write(self.at * 4 + 1, [0; 2]);
-        }
-        self.open = true;
-    }
-
-    #[inline(always)]
-    fn close(&mut self) {
-        if !self.open {
-            return;
-        }
-        let entry = self.entry;
-        if entry.lacks {
-            self.fail(PostError::Incomplete(
-                "a datagram without an address, or a request of XRC without its shared receive queue",
-            ));
-            return;
-        }
-        let mut flags = entry.flags;
-        if self.poster.small_fence {
-            flags = match flags >> 5 {
-                0 => flags | Fence::InitiatorSmall as u8,
-                _ => flags & 0x1f | Fence::SmallAndFence as u8,
-            };
-        }
-        self.poster.small_fence = entry.changes_key;
-        let number = self.poster.number;
-        let segments = entry.segments;
-        let control = Control::new(
-            entry.opcode,
-            entry.modifier,
-            self.at as u16,
-            number,
-            segments as u8,
-            flags,
-            entry.imm,
-        );
-        self.poster.write(self.at.wrapping_mul(4), control.words());
-        let end = self.at.wrapping_add(blocks(segments as usize) as u32);
-        let mark = u32::from(entry.invalidates);
-        let note =
-            Note { id: entry.id, start: self.at, end, tokens: self.tokens, before: entry.before, mark };
-        self.poster.send.note(note);
-        (self.last, self.at) = (self.at, end);
-        self.count += 1;
-        self.open = false;
-    }
-
-    #[inline(always)]
-    fn push(&mut self, words: [u64; 2]) {
-        let index = self.at.wrapping_mul(4).wrapping_add(self.entry.segments);
-        self.poster.write(index, words);
-        self.entry.segments += 1;
-    }
-
-    #[inline(always)]
-    fn needs(&mut self, operation: &'static str, allowed: fn(Kind) -> bool) {
-        let kind = self.poster.kind;
-        if self.open && !allowed(kind) {
-            self.fail(PostError::Operation { kind, operation });
-        }
-    }
-
-    #[inline(always)]
-    fn remote(&mut self, address: u64, rkey: u32) {
-        if self.open {
-            self.push(zerocopy::transmute!(RemoteAddress::new(address, rkey)));
-        }
-    }
-
-    /// A message.
-    #[inline(always)]
-    pub fn send(&mut self, id: u64) -> &mut Self {
-        self.begin(id, send::SEND);
-        self
-    }
-
-    /// A message that invalidates a key of the peer.
-    #[inline(always)]
-    pub fn send_invalidate(&mut self, id: u64, rkey: u32) -> &mut Self {
-        self.begin(id, send::SEND_INVAL);
-        self.entry.imm = rkey;
-        self.needs("invalidate the peer's keys", |kind| matches!(kind, Kind::Rc | Kind::Uc | Kind::XrcSend));
-        self
-    }
-
-    /// Writes to the peer's memory.
-    #[inline(always)]
-    pub fn write(&mut self, id: u64, address: u64, rkey: u32) -> &mut Self {
-        self.begin(id, send::RDMA_WRITE);
-        self.needs("write to the peer's memory", |kind| matches!(kind, Kind::Rc | Kind::Uc | Kind::XrcSend));
-        self.remote(address, rkey);
-        self
-    }
-
-    /// Reads the peer's memory into the pieces.
-    #[inline(always)]
-    pub fn read(&mut self, id: u64, address: u64, rkey: u32) -> &mut Self {
-        self.begin(id, send::RDMA_READ);
-        self.needs("read the peer's memory", |kind| matches!(kind, Kind::Rc | Kind::XrcSend));
-        self.entry.writes = true;
-        self.remote(address, rkey);
-        self
-    }
-
-    /// Puts `swap` in the place of 8 bytes of the peer's memory if they are `compare`; what they were goes to the one piece.
-    #[inline(always)]
-    pub fn compare_swap(&mut self, id: u64, address: u64, rkey: u32, compare: u64, swap: u64) -> &mut Self {
-        self.atomic(
-            id,
-            send::ATOMIC_CS,
-            (address, rkey),
-            Atomic { swap_add: U64::new(swap), compare: U64::new(compare) },
-        )
-    }
-
-    /// Adds to 8 bytes of the peer's memory; what they were goes to the one piece.
-    #[inline(always)]
-    pub fn fetch_add(&mut self, id: u64, address: u64, rkey: u32, add: u64) -> &mut Self {
-        self.atomic(
-            id,
-            send::ATOMIC_FA,
-            (address, rkey),
-            Atomic { swap_add: U64::new(add), compare: U64::ZERO },
-        )
-    }
-
-    #[inline(always)]
-    fn atomic(&mut self, id: u64, opcode: u8, remote: (u64, u32), operands: Atomic) -> &mut Self {
-        self.begin(id, opcode);
-        self.needs("do atomics", |kind| matches!(kind, Kind::Rc | Kind::XrcSend));
-        self.entry.writes = true;
-        self.remote(remote.0, remote.1);
-        if self.open {
-            self.push(zerocopy::transmute!(operands));
-        }
-        self
-    }
-
-    /// To whom a datagram goes.
-    #[inline(always)]
-    pub fn to(&mut self, address: &Address, qpn: u32, qkey: u32) -> &mut Self {
-        if !self.open {
-            return self;
-        }
-        if self.poster.kind != Kind::Ud {
-            self.fail(PostError::Incomplete("an address, where requests go to the peer of the connection"));
-            return self;
-        }
-        let mut vector = address.vector;
-        vector.key = U64::new(u64::from(qkey) << 32);
-        vector.dqp_dct = U32::new(qpn & 0xff_ffff | EXTENDED_UD_AV);
-        let words: [[u64; 2]; 3] = zerocopy::transmute!(vector);
-        let first = self.at.wrapping_mul(4).wrapping_add(1);
-        for (at, words) in words.into_iter().enumerate() {
-            self.poster.write(first.wrapping_add(at as u32), words);
-        }
-        self.entry.lacks = false;
-        self
-    }
-
-    /// To which of the peer's shared receive queues a request of XRC goes.
-    #[inline(always)]
-    pub fn to_srq(&mut self, srqn: u32) -> &mut Self {
-        if !self.open {
-            return self;
-        }
-        if self.poster.kind != Kind::XrcSend {
-            self.fail(PostError::Incomplete("the number of a shared receive queue, which XRC alone has"));
-            return self;
-        }
-        let segment = Xrc { xrc_srqn: U32::new(srqn), reserved: [0; 12] };
-        self.poster.write(self.at.wrapping_mul(4).wrapping_add(1), zerocopy::transmute!(segment));
-        self.entry.lacks = false;
-        self
-    }
-
-    /// 4 bytes that go along, of a message or a write.
-    #[inline(always)]
-    pub fn imm(&mut self, value: u32) -> &mut Self {
-        if !self.open {
-            return self;
-        }
-        self.entry.opcode = match self.entry.opcode {
-            send::SEND | send::SEND_IMM if self.poster.kind != Kind::Raw => send::SEND_IMM,
-            send::RDMA_WRITE | send::RDMA_WRITE_IMM => send::RDMA_WRITE_IMM,
-            _ => {
-                self.fail(PostError::Incomplete("immediate data, which messages and writes alone carry"));
-                return self;
-            }
-        };
-        self.entry.imm = value;
-        self
-    }
-
-    /// It makes a completion. Those before it that were not asked to are done when it is.
-    #[inline(always)]
-    pub fn signalled(&mut self) -> &mut Self {
-        self.entry.flags |= Completion::Always as u8;
-        self
-    }
-
-    /// The peer is asked to raise an event.
-    #[inline(always)]
-    pub fn solicited(&mut self) -> &mut Self {
-        self.entry.flags |= SOLICITED;
-        self
-    }
-
-    /// It waits for reads and atomics before it.
-    #[inline(always)]
-    pub fn fenced(&mut self) -> &mut Self {
-        self.entry.flags |= Fence::Fence as u8;
-        self
-    }
-
-    /// The bytes stand in the entry: they are copied now.
-    #[inline(always)]
-    pub fn inline(&mut self, bytes: &[u8]) -> &mut Self {
-        if !self.open {
-            return self;
-        }
-        let limit = self.poster.limits.inline;
-        if bytes.len() > limit as usize || self.entry.pieces > 0 || self.entry.writes || self.entry.bare {
-            self.fail(if bytes.len() > limit as usize {
-                PostError::Inline { bytes: bytes.len(), limit }
-            } else {
-                PostError::Incomplete("inline data in a request that has pieces, or that takes none")
-            });
-            return self;
-        }
-        if !bytes.is_empty() {
-            let index = self.at.wrapping_mul(4).wrapping_add(self.entry.segments);
-            self.poster.write_inline(index, bytes);
-            self.entry.segments += inline_segments(bytes.len()) as u32;
-        }
-        // No more of either kind: the room was counted for one.
-        self.entry.bare = true;
-        self
-    }
-
-    /// A piece of memory that goes along and comes back with the completion.
-    #[inline(always)]
-    pub fn piece(&mut self, mut piece: T) -> &mut Self {
-        if !self.may_have_piece() {
-            return self;
-        }
-        let what_for = if self.entry.writes { Use::Write } else { Use::Read };
-        let Some(span) = piece.span(&mut self.poster.keys, what_for) else {
-            self.fail(PostError::Memory);
-            return self;
-        };
-        self.poster.send.keep(self.tokens, piece);
-        self.tokens = self.tokens.wrapping_add(1);
-        self.data(span);
-        self
-    }
-
-    /// A piece of memory that outlives the queue.
-    #[inline(always)]
-    pub fn lasting(&mut self, piece: &impl Lasting) -> &mut Self {
-        if self.may_have_piece() {
-            self.data(piece.span());
-        }
-        self
-    }
-
-    #[inline(always)]
-    fn may_have_piece(&mut self) -> bool {
-        if !self.open {
-            return false;
-        }
-        let limit = self.poster.limits.send_pieces;
-        if self.entry.pieces >= limit || self.entry.bare {
-            self.fail(if self.entry.bare {
-                PostError::Incomplete("pieces in a request that has inline data, or that takes none")
-            } else {
-                PostError::Pieces { limit }
-            });
-            return false;
-        }
-        true
-    }
-
-    #[inline(always)]
-    fn data(&mut self, span: Span) {
-        self.entry.pieces += 1;
-        // A length of 0 would mean 2^31.
-        if span.bytes != 0 {
-            self.push(zerocopy::transmute!(Data::new(span.bytes, span.lkey, span.address)));
-        }
-    }
-
-    /// Entries so far.
-    #[must_use]
-    pub fn count(&self) -> u32 {
-        self.count + u32::from(self.open)
-    }
-
-    /// Posts them all, with one doorbell. How many they were.
-    ///
-    /// # Errors
-    /// What was wrong with the first that could not be posted; then none is, and what they took along goes home.
-    #[inline(always)]
-    pub fn ring(mut self) -> Result<u32, PostError> {
-        self.close();
-        if let Some(error) = self.failed {
-            return Err(error);
-        }
-        let (first, to) = (self.poster.send.posted(), self.at);
-        if first != to {
-            self.poster.send.commit(to, self.tokens);
-            self.poster.doorbell(first, self.last, to);
-        }
-        Ok(self.count)
-    }
-
-    /// Posts nothing, and gives back what the requests took along.
-    pub fn abort(mut self, mut each: impl FnMut(T)) {
-        while let Some(token) = self.take_back() {
-            each(token);
-        }
-    }
-
-    #[inline(always)]
-    fn take_back(&mut self) -> Option<T> {
-        if self.tokens == self.poster.send.tokens() {
-            return None;
-        }
-        self.tokens = self.tokens.wrapping_sub(1);
-        // SAFETY: kept by `piece` and not committed; the count goes back with it.
-        Some(unsafe { self.poster.send.take_back(self.tokens) })
-    }
-}
-
-impl<T: Lend> Drop for Batch<'_, T> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        // After `ring` the counts are equal.
-        while let Some(token) = self.take_back() {
-            drop(token);
         }
     }
 }

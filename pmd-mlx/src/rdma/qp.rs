@@ -24,7 +24,7 @@ use super::cq::{Home, Message, serial};
 use super::hca::{Hca, Index};
 use super::poll::{Poller, Receiver, Target};
 use super::post::track::{Consumer, track};
-use super::post::{Kind, Limits, Opening, Poster, Rings};
+use super::post::{Kind, Limits, Opening, Poster, Rings, State};
 use super::srq::Srq;
 use crate::MlxError;
 use crate::context::Pinning;
@@ -304,10 +304,10 @@ pub fn create<T>(hca: &Hca, spec: QpSpec<'_, T>) -> Result<Qp<T>, MlxError> {
             inline: sizes.inline,
             recv_pieces: sizes.recv_pieces,
         },
-        all_signalled: spec.all_signalled,
-        opening: Opening::of(spec.kind),
+        opening: Opening::of(spec.kind, spec.all_signalled),
         keys: spec.keys,
-        small_fence: false,
+        before: State::FIRST,
+        failed: None,
         registers,
         turn: 0,
         blueflame,
@@ -428,7 +428,7 @@ impl<T> Qp<T> {
         poster.let_go();
         poster.send = send;
         poster.recv = recv;
-        poster.small_fence = false;
+        poster.before = State::FIRST;
         poster.record.store(FIRST, 0);
         poster.record.store(SECOND, 0);
         self.enrol(send_consumer, recv_consumer);

@@ -26,24 +26,49 @@ struct Request {
     bare: bool,
 }
 
-/// Sends that go to the kernel together. Dropped, it posts nothing, and what it was given goes home.
-#[derive(Debug)]
-pub(crate) struct Batch<'q> {
-    qp: &'q mut Qp,
+/// What a batch has written down so far.
+#[derive(Debug, Default)]
+pub(super) struct Written {
     closed: Vec<Note>,
     open: Option<Request>,
     failed: Option<PostError>,
 }
 
+/// Sends that go to the kernel together. Dropped, it posts nothing, and what it was given goes home. All of it stands in the
+/// queue pair: a batch of either provider is small enough for registers.
+#[derive(Debug)]
+pub(crate) struct Batch<'q> {
+    qp: &'q mut Qp,
+}
+
+impl Drop for Batch<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.qp.forget_written();
+    }
+}
+
+impl Qp {
+    /// Drops what no doorbell told of.
+    #[inline(never)]
+    fn forget_written(&mut self) {
+        self.written.closed.clear();
+        self.written.open = None;
+        self.written.failed = None;
+    }
+}
+
 impl<'q> Batch<'q> {
     pub(super) fn new(qp: &'q mut Qp) -> Self {
         qp.keys.follow();
-        Self { qp, closed: Vec::new(), open: None, failed: None }
+        // Of a batch that was forgotten.
+        qp.forget_written();
+        Self { qp }
     }
 
     fn fail(&mut self, error: PostError) {
-        self.open = None;
-        self.failed.get_or_insert(error);
+        self.qp.written.open = None;
+        self.qp.written.failed.get_or_insert(error);
     }
 
     fn operation(&mut self, operation: &'static str) {
@@ -52,7 +77,7 @@ impl<'q> Batch<'q> {
 
     fn begin(&mut self, id: u64, opcode: u32) -> Option<&mut Request> {
         self.close();
-        if self.failed.is_some() {
+        if self.qp.written.failed.is_some() {
             return None;
         }
         let kind = self.qp.kind;
@@ -68,7 +93,7 @@ impl<'q> Batch<'q> {
             lacks: kind == Kind::Ud,
             bare: false,
         };
-        Some(self.open.insert(request))
+        Some(self.qp.written.open.insert(request))
     }
 
     /// An operation of connected transports.
@@ -165,7 +190,7 @@ impl<'q> Batch<'q> {
     }
 
     pub(crate) fn imm(&mut self, value: u32) {
-        let Some(request) = &mut self.open else { return };
+        let Some(request) = &mut self.qp.written.open else { return };
         request.entry.ex = value.to_be_bytes();
         request.entry.opcode = match request.entry.opcode {
             opcode::SEND | opcode::SEND_IMM => opcode::SEND_IMM,
@@ -178,7 +203,7 @@ impl<'q> Batch<'q> {
     }
 
     fn flag(&mut self, flag: u32) {
-        if let Some(request) = &mut self.open {
+        if let Some(request) = &mut self.qp.written.open {
             request.entry.send_flags |= flag;
         }
     }
@@ -196,7 +221,7 @@ impl<'q> Batch<'q> {
     }
 
     pub(crate) fn to(&mut self, ah_num: u32, remote_qpn: u32, remote_qkey: u32) {
-        let Some(request) = &mut self.open else { return };
+        let Some(request) = &mut self.qp.written.open else { return };
         if !request.lacks {
             return self.fail(PostError::Incomplete("an address for what is no datagram, or a second one"));
         }
@@ -207,7 +232,7 @@ impl<'q> Batch<'q> {
 
     pub(crate) fn inline(&mut self, bytes: &[u8]) {
         let limit = self.qp.inline;
-        let Some(request) = &mut self.open else { return };
+        let Some(request) = &mut self.qp.written.open else { return };
         if request.writes || request.bare || !request.sges.is_empty() {
             return self
                 .fail(PostError::Incomplete("inline data where pieces of memory are, or none can be"));
@@ -221,7 +246,7 @@ impl<'q> Batch<'q> {
     }
 
     pub(crate) fn piece(&mut self, mut piece: Piece) {
-        let Some(request) = &mut self.open else { return };
+        let Some(request) = &mut self.qp.written.open else { return };
         let how = if request.writes { Use::Write } else { Use::Read };
         let Some(span) = piece.span(&mut self.qp.keys, how) else { return self.fail(PostError::Memory) };
         request.note.pieces.push(piece);
@@ -235,7 +260,7 @@ impl<'q> Batch<'q> {
 
     fn add(&mut self, sge: Sge) {
         let limit = self.qp.send_pieces;
-        let Some(request) = &mut self.open else { return };
+        let Some(request) = &mut self.qp.written.open else { return };
         if request.bare || request.entry.send_flags & flag::INLINE != 0 {
             return self
                 .fail(PostError::Incomplete("a piece of memory where inline data are, or none can be"));
@@ -248,7 +273,7 @@ impl<'q> Batch<'q> {
 
     /// Writes the open request into the queue; the kernel does not see it yet.
     fn close(&mut self) {
-        let Some(mut request) = self.open.take() else { return };
+        let Some(mut request) = self.qp.written.open.take() else { return };
         if request.lacks {
             return self.fail(PostError::Incomplete("a datagram without an address"));
         }
@@ -258,7 +283,7 @@ impl<'q> Batch<'q> {
             return self.fail(PostError::Incomplete("an atomic operation without one piece of 8 bytes"));
         }
         let queue = &self.qp.send_queue;
-        let count = self.closed.len() as u32;
+        let count = self.qp.written.closed.len() as u32;
         let track = locked(&self.qp.sends);
         let (producer, consumer) = (queue.producer(), queue.consumer());
         let is_full =
@@ -282,25 +307,25 @@ impl<'q> Batch<'q> {
         whole.extend_from_slice(sges.as_bytes());
         whole.extend_from_slice(inline);
         queue.write(queue.after(producer, count), &whole);
-        self.closed.push(request.note);
+        self.qp.written.closed.push(request.note);
     }
 
     pub(crate) fn count(&self) -> u32 {
-        self.closed.len() as u32 + u32::from(self.open.is_some())
+        self.qp.written.closed.len() as u32 + u32::from(self.qp.written.open.is_some())
     }
 
     pub(crate) fn ring(mut self) -> Result<u32, PostError> {
         self.close();
-        if let Some(error) = self.failed {
+        if let Some(error) = self.qp.written.failed {
             return Err(error);
         }
-        let count = self.closed.len() as u32;
+        let count = self.qp.written.closed.len() as u32;
         if count == 0 {
             return Ok(0);
         }
         // Noted first: a completion may come before the call is back.
         let mut track = locked(&self.qp.sends);
-        self.closed.drain(..).for_each(|note| track.push(note));
+        self.qp.written.closed.drain(..).for_each(|note| track.push(note));
         drop(track);
         let queue = &self.qp.send_queue;
         queue.set_producer(queue.after(queue.producer(), count));
@@ -309,11 +334,11 @@ impl<'q> Batch<'q> {
     }
 
     /// Posts nothing; the pieces, the newest first.
-    pub(crate) fn abort(mut self, mut each: impl FnMut(Piece)) {
-        if let Some(request) = self.open.take() {
+    pub(crate) fn abort(self, mut each: impl FnMut(Piece)) {
+        if let Some(request) = self.qp.written.open.take() {
             request.note.pieces.into_iter().rev().for_each(&mut each);
         }
-        while let Some(note) = self.closed.pop() {
+        while let Some(note) = self.qp.written.closed.pop() {
             note.pieces.into_iter().rev().for_each(&mut each);
         }
     }

@@ -13,7 +13,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::Rxe;
 use super::abi::{CreateQpAnswer, ReceiveEntry, SendEntry};
 use super::cq::{self, CqCore, Posted};
-use super::post::Batch;
+use super::post::{Batch, Written};
 use super::queue::Queue;
 use super::receive::{Notes, Receives, Target};
 use super::srq::SrqCore;
@@ -49,6 +49,7 @@ pub(crate) struct Qp {
     pub(super) send_queue: Queue,
     receive_queue: Option<Queue>,
     pub(super) sends: Arc<Mutex<Track>>,
+    pub(super) written: Written,
     receives: Option<Arc<Mutex<Track>>>,
     send_cq: Arc<CqCore>,
     recv_cq: Arc<CqCore>,
@@ -142,6 +143,7 @@ impl Qp {
             send_queue,
             receive_queue,
             sends,
+            written: Written::default(),
             receives,
             send_cq: Arc::clone(send_cq),
             recv_cq: Arc::clone(recv_cq),

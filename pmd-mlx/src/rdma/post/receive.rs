@@ -4,7 +4,7 @@
 use pollux_eal::barrier;
 use pollux_mlx5_abi::wqe::{Data, INVALID_LKEY, SEGMENT_BYTES};
 
-use super::track::{Note, Producer};
+use super::track::Producer;
 use super::{Lasting, Lend, PostError, Rings, Span, Use};
 use crate::dbrec::{DoorbellRecord, FIRST};
 use crate::key::Keys;
@@ -16,8 +16,9 @@ pub struct Receives<'q, T: Lend> {
     pub(super) record: &'q mut DoorbellRecord,
     pub(super) rings: Rings,
     pub(super) pieces: u32,
+    /// Of all places, those that are taken when an entry still fits.
+    pub(super) room: u32,
     pub(super) at: u32,
-    pub(super) tokens: u32,
     pub(super) failed: Option<PostError>,
 }
 
@@ -43,8 +44,7 @@ impl<T: Lend> Receives<'_, T> {
                 return self.fail(PostError::Pieces { limit: self.pieces });
             }
             let Some(span) = piece.span(self.keys, Use::Fill) else { return self.fail(PostError::Memory) };
-            self.recv.keep(self.tokens, piece);
-            self.tokens = self.tokens.wrapping_add(1);
+            self.recv.keep(piece);
             at = self.data(at, span);
         }
         self.end(id, before, at);
@@ -65,11 +65,11 @@ impl<T: Lend> Receives<'_, T> {
         if self.failed.is_some() {
             return None;
         }
-        if !self.recv.is_free(self.at, 1) {
+        if !self.recv.is_free(self.at, self.room) {
             self.fail(PostError::Full);
             return None;
         }
-        Some((self.tokens, 0))
+        Some((self.recv.kept(), 0))
     }
 
     #[cold]
@@ -94,7 +94,7 @@ impl<T: Lend> Receives<'_, T> {
             self.write(at, Data::new(0, INVALID_LKEY, 0));
         }
         let end = self.at.wrapping_add(1);
-        self.recv.note(Note { id, start: self.at, end, tokens: self.tokens, before, mark: 0 });
+        self.recv.note(id, self.at, end, before);
         self.at = end;
     }
 
@@ -125,7 +125,7 @@ impl<T: Lend> Receives<'_, T> {
         }
         let count = self.at.wrapping_sub(self.recv.posted());
         if count != 0 {
-            self.recv.commit(self.at, self.tokens);
+            self.recv.commit(self.at);
             barrier::to_device();
             self.record.store(FIRST, self.at & 0xffff);
         }
@@ -133,28 +133,19 @@ impl<T: Lend> Receives<'_, T> {
     }
 
     /// Posts nothing, and gives back what the requests took along.
-    pub fn abort(mut self, mut each: impl FnMut(T)) {
-        while let Some(token) = self.take_back() {
+    pub fn abort(self, mut each: impl FnMut(T)) {
+        while let Some(token) = self.recv.take_back() {
             each(token);
         }
-    }
-
-    #[inline(always)]
-    fn take_back(&mut self) -> Option<T> {
-        if self.tokens == self.recv.tokens() {
-            return None;
-        }
-        self.tokens = self.tokens.wrapping_sub(1);
-        // SAFETY: kept by `pieces` and not committed; the count goes back with it.
-        Some(unsafe { self.recv.take_back(self.tokens) })
     }
 }
 
 impl<T: Lend> Drop for Receives<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        while let Some(token) = self.take_back() {
-            drop(token);
+        // After `ring` there are none.
+        if self.recv.has_kept() {
+            self.recv.drop_kept();
         }
     }
 }

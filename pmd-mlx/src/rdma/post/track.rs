@@ -19,10 +19,8 @@ pub(crate) struct Note {
     pub(crate) end: u32,
     /// Tokens posted in all, its own included.
     pub(crate) tokens: u32,
-    /// Tokens before its own.
-    pub(crate) before: u32,
-    /// 1: it invalidated a key.
-    pub(crate) mark: u32,
+    /// Of a receive: tokens before its own. Of a send: 1 if it invalidated a key.
+    pub(crate) extra: u32,
 }
 
 #[repr(align(64))]
@@ -46,12 +44,16 @@ struct Track<T> {
 unsafe impl<T: Send> Sync for Track<T> {}
 
 impl<T> Track<T> {
+    #[inline(always)]
     fn token(&self, index: u32) -> *mut MaybeUninit<T> {
-        self.tokens[index as usize & (self.tokens.len() - 1)].get()
+        // SAFETY: a power of two of them, at least one, by `track`; so the masked index is below it.
+        unsafe { self.tokens.get_unchecked(index as usize & (self.tokens.len() - 1)).get() }
     }
 
+    #[inline(always)]
     fn note(&self, index: u32) -> *mut Note {
-        self.notes[index as usize & (self.notes.len() - 1)].get()
+        // SAFETY: as above.
+        unsafe { self.notes.get_unchecked(index as usize & (self.notes.len() - 1)).get() }
     }
 }
 
@@ -75,7 +77,15 @@ pub(crate) struct Producer<T> {
     track: Arc<Track<T>>,
     posted: u32,
     tokens: u32,
+    /// Tokens with those that are not posted yet.
+    kept: u32,
     done: u32,
+}
+
+impl<T> Drop for Producer<T> {
+    fn drop(&mut self) {
+        self.drop_kept();
+    }
 }
 
 /// The side that takes. There is one of it.
@@ -98,7 +108,7 @@ pub(crate) fn track<T>(log: u8, token_log: u8) -> (Producer<T>, Consumer<T>) {
         done: Counts::default(),
         let_go: AtomicBool::new(false),
     });
-    (Producer { track: Arc::clone(&track), posted: 0, tokens: 0, done: 0 }, Consumer { track })
+    (Producer { track: Arc::clone(&track), posted: 0, tokens: 0, kept: 0, done: 0 }, Consumer { track })
 }
 
 impl<T> Producer<T> {
@@ -108,20 +118,26 @@ impl<T> Producer<T> {
         self.posted
     }
 
-    /// Tokens posted in all.
+    /// Tokens kept in all, posted or not.
     #[inline(always)]
-    pub(crate) fn tokens(&self) -> u32 {
-        self.tokens
+    pub(crate) fn kept(&self) -> u32 {
+        self.kept
     }
 
-    fn places(&self) -> u32 {
+    /// Whether tokens are kept that are not posted.
+    #[inline(always)]
+    pub(crate) fn has_kept(&self) -> bool {
+        self.kept != self.tokens
+    }
+
+    /// Places in all.
+    pub(crate) fn places(&self) -> u32 {
         self.track.notes.len() as u32
     }
 
-    /// Whether `wanted` places are free from `at` on. Hot: a comparison, and a load when that says no.
+    /// Whether all but `room` of the places are free from `at` on. Hot: a comparison, and a load when that says no.
     #[inline(always)]
-    pub(crate) fn is_free(&mut self, at: u32, wanted: u32) -> bool {
-        let room = self.places() - wanted;
+    pub(crate) fn is_free(&mut self, at: u32, room: u32) -> bool {
         if at.wrapping_sub(self.done) <= room {
             return true;
         }
@@ -135,45 +151,55 @@ impl<T> Producer<T> {
         self.posted.wrapping_sub(self.track.done.places.load(Ordering::Acquire))
     }
 
-    /// Keeps a token at `index`, counted as [`tokens`](Self::tokens) is. It belongs to an entry whose places are free, and
-    /// is lost unless [`commit`](Self::commit) counts it.
-    ///
-    /// # Panics
-    /// When there is no room: an entry has more tokens than its places allow.
+    /// Keeps a token of an entry whose places are free, until the entry is [committed](Self::commit) or it is
+    /// [taken back](Self::take_back).
     #[inline(always)]
-    pub(crate) fn keep(&mut self, index: u32, token: T) {
+    pub(crate) fn keep(&mut self, token: T) {
         // An entry never has more tokens than segments, and places are given back after their tokens, so where the places
         // are free there is room; asserted, for a token that is overwritten is lost.
         let room = self.track.tokens.len() as u32;
         debug_assert!(
-            index.wrapping_sub(self.track.done.tokens.load(Ordering::Acquire)) < room,
+            self.kept.wrapping_sub(self.track.done.tokens.load(Ordering::Acquire)) < room,
             "no room for tokens"
         );
         // SAFETY: not posted, so the consumer does not look there.
-        unsafe { (*self.track.token(index)).write(token) };
+        unsafe { (*self.track.token(self.kept)).write(token) };
+        self.kept = self.kept.wrapping_add(1);
     }
 
-    /// Takes back a token that was not committed.
-    ///
-    /// # Safety
-    /// It was kept at `index` and not taken back since.
-    pub(crate) unsafe fn take_back(&mut self, index: u32) -> T {
-        // SAFETY: by the caller.
-        unsafe { (*self.track.token(index)).assume_init_read() }
-    }
-
-    /// Writes the note of an entry that is not committed yet.
+    /// Takes back the last token that was kept and not committed.
     #[inline(always)]
-    pub(crate) fn note(&mut self, note: Note) {
+    pub(crate) fn take_back(&mut self) -> Option<T> {
+        if !self.has_kept() {
+            return None;
+        }
+        self.kept = self.kept.wrapping_sub(1);
+        // SAFETY: from the posted count up to the kept one there are tokens, and the consumer does not look there.
+        Some(unsafe { (*self.track.token(self.kept)).assume_init_read() })
+    }
+
+    /// Drops the tokens that were kept and not committed.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn drop_kept(&mut self) {
+        while let Some(token) = self.take_back() {
+            drop(token);
+        }
+    }
+
+    /// Writes the note of an entry that is not committed yet, and has the tokens kept last.
+    #[inline(always)]
+    pub(crate) fn note(&mut self, id: u64, start: u32, end: u32, extra: u32) {
+        let note = Note { id, start, end, tokens: self.kept, extra };
         // SAFETY: not posted, so the consumer does not look there.
-        unsafe { *self.track.note(note.start) = note };
+        unsafe { self.track.note(start).write(note) };
     }
 
-    /// Posts places up to `to`, and the tokens up to `tokens`. Comes before the doorbell.
+    /// Posts places up to `to`, and the tokens that are kept. Comes before the doorbell.
     #[inline(always)]
-    pub(crate) fn commit(&mut self, to: u32, tokens: u32) {
-        (self.posted, self.tokens) = (to, tokens);
-        self.track.posted.tokens.store(tokens, Ordering::Relaxed);
+    pub(crate) fn commit(&mut self, to: u32) {
+        (self.posted, self.tokens) = (to, self.kept);
+        self.track.posted.tokens.store(self.tokens, Ordering::Relaxed);
         // Release pairs with the Acquire in `Consumer::find`.
         self.track.posted.places.store(to, Ordering::Release);
     }

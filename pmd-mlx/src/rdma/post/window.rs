@@ -6,7 +6,8 @@ use pollux_mlx5_abi::wqe::{Klm, MkeyContext, UmrControl, mkey_access, mkey_flag,
 use pollux_uverbs::abi::flags::Access;
 use zerocopy::byteorder::big_endian::{U16, U32, U64};
 
-use super::{Batch, Kind, Lasting, Lend, Span};
+use super::batch::{State, op};
+use super::{Batch, Lasting, Lend, Span};
 
 /// How a memory window is bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,14 +51,15 @@ impl<T: Lend> Batch<'_, T> {
     }
 
     fn change_key(&mut self, id: u64, window: &Window, span: Span, invalidates: bool) -> &mut Self {
-        self.begin(id, send::UMR);
-        self.needs("bind memory windows", |kind| matches!(kind, Kind::Rc | Kind::Uc | Kind::XrcSend));
-        if !self.open {
+        self.begin(id, send::UMR, op::BIND);
+        if !self.is_open() {
             return self;
         }
         // Such an entry has no segment that says where it goes.
-        (self.entry.segments, self.entry.lacks, self.entry.bare) = (1, false, true);
-        (self.entry.imm, self.entry.invalidates) = (window.key, invalidates);
+        (self.segments, self.imm) = (1, window.key);
+        let invalidates = if invalidates { State::INVALIDATES } else { 0 };
+        self.state.0 &= !State::LACKS;
+        self.state.0 |= State::BARE | State::CHANGES_KEY | invalidates;
         let closes = span.bytes == 0;
         let mut control =
             UmrControl { flags: umr_flag::TRANSLATION_OFFSET | umr_flag::INLINE, ..UmrControl::default() };
@@ -99,7 +101,6 @@ impl<T: Lend> Batch<'_, T> {
             self.push(zerocopy::transmute!(klm));
             (0..3).for_each(|_| self.push([0; 2]));
         }
-        self.entry.changes_key = true;
         self
     }
 }

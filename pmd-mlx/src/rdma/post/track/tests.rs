@@ -2,20 +2,18 @@ use std::sync::Arc;
 
 use super::*;
 
-fn note(id: u64, start: u32, end: u32, before: u32, tokens: u32) -> Note {
-    Note { id, start, end, tokens, before, mark: 0 }
-}
-
 /// Posts an entry of `places` with `count` handles of `token`.
 fn post(producer: &mut Producer<Arc<()>>, id: u64, places: u32, count: u32, token: &Arc<()>) {
-    let (at, before) = (producer.posted(), producer.tokens());
-    assert!(producer.is_free(at, places));
-    for index in 0..count {
-        producer.keep(before.wrapping_add(index), Arc::clone(token));
-    }
-    let (end, tokens) = (at.wrapping_add(places), before.wrapping_add(count));
-    producer.note(note(id, at, end, before, tokens));
-    producer.commit(end, tokens);
+    let (at, before) = (producer.posted(), producer.kept());
+    assert!(has_room(producer, places));
+    (0..count).for_each(|_| producer.keep(Arc::clone(token)));
+    let end = at.wrapping_add(places);
+    producer.note(id, at, end, before);
+    producer.commit(end);
+}
+
+fn has_room(producer: &mut Producer<Arc<()>>, places: u32) -> bool {
+    producer.is_free(producer.posted(), producer.places() - places)
 }
 
 #[test]
@@ -25,16 +23,16 @@ fn a_later_entry_gives_back_what_those_before_it_took() {
     post(&mut producer, 7, 2, 2, &token);
     post(&mut producer, 8, 1, 0, &token);
     post(&mut producer, 9, 4, 3, &token);
-    assert!(!producer.is_free(producer.posted(), 2));
+    assert!(!has_room(&mut producer, 2));
     assert!(consumer.find(1).is_none() && consumer.find(4).is_none(), "inside an entry");
     assert!(consumer.find(7).is_none() && consumer.find(0xffff).is_none(), "not posted");
     let found = consumer.find(3).expect("posted");
-    assert_eq!((found.id, found.before, found.tokens), (9, 2, 5));
+    assert_eq!((found.id, found.extra, found.tokens), (9, 2, 5));
     let mut taken = consumer.take(&found);
     assert_eq!(taken.next().map(|(index, _)| index), Some(0));
     drop(taken);
     assert_eq!(Arc::strong_count(&token), 1);
-    assert!(producer.is_free(producer.posted(), 8) && consumer.find(3).is_none());
+    assert!(has_room(&mut producer, 8) && consumer.find(3).is_none());
 }
 
 #[test]
@@ -58,7 +56,7 @@ fn indices_wrap() {
     let (mut producer, mut consumer) = track(2, 2);
     let token = Arc::new(());
     producer.posted = u32::MAX - 1;
-    producer.tokens = u32::MAX;
+    (producer.tokens, producer.kept) = (u32::MAX, u32::MAX);
     producer.done = u32::MAX - 1;
     producer.track.done.places.store(u32::MAX - 1, Ordering::Relaxed);
     producer.track.done.tokens.store(u32::MAX, Ordering::Relaxed);
@@ -70,4 +68,16 @@ fn indices_wrap() {
         drop(consumer.take(&found));
         assert_eq!((producer.pending(), Arc::strong_count(&token)), (0, 1));
     }
+}
+
+#[test]
+fn what_was_kept_and_not_posted_comes_back_or_is_dropped() {
+    let (mut producer, consumer) = track(3, 3);
+    let token = Arc::new(());
+    post(&mut producer, 1, 1, 1, &token);
+    (0..3).for_each(|_| producer.keep(Arc::clone(&token)));
+    assert!(producer.has_kept() && producer.take_back().is_some());
+    assert_eq!(Arc::strong_count(&token), 4);
+    drop((producer, consumer));
+    assert_eq!(Arc::strong_count(&token), 2, "the device was told of one, and nobody said that it let go");
 }
