@@ -19,7 +19,7 @@ use crate::{Context, QpKind, VerbsError, rxe, state};
 #[derive(Debug)]
 pub(crate) enum Side {
     Mlx5(mlx5_qp::Qp<Piece>),
-    Rxe(Box<rxe::qp::Qp>),
+    Rxe(rxe::qp::Qp),
 }
 
 /// What queue pair to make.
@@ -400,7 +400,7 @@ impl Qp {
                     user_handle: id,
                     kept: attached.keeper(),
                 };
-                Side::Rxe(Box::new(rxe::qp::Qp::create(device, spec)?))
+                Side::Rxe(rxe::qp::Qp::create(device, spec)?)
             }
         };
         Ok(Self { side, attached, kind: options.kind, state: QpState::RESET, id, home })
