@@ -3,6 +3,7 @@
 //! One lock is around all of it, taken once a command, a doorbell that is handed over, or a step. Interrupt handlers are
 //! called after it is let go, on the thread that made the step.
 
+pub(crate) mod blue_flame;
 pub(crate) mod bus;
 pub(crate) mod core;
 pub(crate) mod ring;

@@ -21,5 +21,5 @@ mod write_combining;
 #[cfg(test)]
 mod tests;
 
-pub use function::Function;
+pub use function::{Function, Health};
 pub use server::{ServeError, Slot, serve};

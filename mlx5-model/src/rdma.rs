@@ -20,12 +20,13 @@ mod work;
 
 use std::collections::{BTreeSet, VecDeque};
 
-use pollux_mlx5_abi::wqe::{self, Control, SEGMENT_BYTES};
+use pollux_mlx5_abi::wqe::{self, Control};
 use pollux_wire::roce::BthRepr;
 use pollux_wire::roce::operation::{self, Class};
 use zerocopy::FromZeros;
 
 use crate::completion::Completions;
+use crate::device::blue_flame::CameAlong;
 use crate::device::bus::Bus;
 use crate::device::table::Table;
 use crate::device::violation::Violation;
@@ -227,7 +228,7 @@ impl Rdma {
         !self.timers.is_empty() || !self.desk.looped.is_empty() || !self.active.is_empty()
     }
 
-    /// A doorbell of a queue pair: the same rules as those of send queues.
+    /// A doorbell of a queue pair: the same rules as those of send queues. `bytes` is all that was stored in a BlueFlame buffer.
     pub(crate) fn doorbell(
         &mut self,
         bus: &Bus<'_>,
@@ -235,7 +236,7 @@ impl Rdma {
         value: [u8; 8],
         exact: bool,
         strict: bool,
-        blue_flame: bool,
+        bytes: &[u8],
     ) -> Result<(), Violation> {
         let Some(pair) = self.pairs.get_mut(number) else { return Ok(()) };
         if matches!(pair.state, State::Reset | State::Init) {
@@ -245,12 +246,12 @@ impl Rdma {
         let record = bus.record(ring.record).map_err(|_| Violation::Record { queue: number })? as u16;
         let all = 1_u16 << ring.log_blocks;
         let mut end = record;
+        let mut control = Control::new_zeroed();
+        control.opmod_idx_opcode =
+            zerocopy::byteorder::big_endian::U32::from_bytes([value[0], value[1], value[2], value[3]]);
+        control.qpn_ds =
+            zerocopy::byteorder::big_endian::U32::from_bytes([value[4], value[5], value[6], value[7]]);
         if strict {
-            let mut control = Control::new_zeroed();
-            control.opmod_idx_opcode =
-                zerocopy::byteorder::big_endian::U32::from_bytes([value[0], value[1], value[2], value[3]]);
-            control.qpn_ds =
-                zerocopy::byteorder::big_endian::U32::from_bytes([value[4], value[5], value[6], value[7]]);
             end = control.index().wrapping_add(wqe::blocks(control.segments().into()) as u16);
             let room = all - ring.posted.wrapping_sub(ring.next).min(all);
             // An old register value, seen late.
@@ -270,15 +271,13 @@ impl Rdma {
             if ahead > all || exact && ahead != 0 {
                 return Err(Violation::RecordValue { queue: number, record, expected: end });
             }
-            if blue_flame && usize::from(control.segments()) * SEGMENT_BYTES <= wqe::BLOCK_BYTES {
-                ring.came_along = Some(control.index());
-            }
         }
         let count = end.wrapping_sub(ring.next);
         if count > all {
             return Err(Violation::TooMuch { queue: number, posted: count });
         }
         ring.posted = end;
+        ring.came_along = CameAlong::of(&control, bytes);
         self.wake(number);
         Ok(())
     }

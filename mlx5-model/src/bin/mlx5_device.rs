@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use pollux_mlx5_model::pci::{self, Slot};
+use pollux_mlx5_model::pci::{self, Health, Slot};
 use pollux_mlx5_model::time::Clock;
 use pollux_mlx5_model::wire::{Impairments, WireSpec};
 use pollux_mlx5_model::{Device, DeviceConfig, GuestMemory};
@@ -26,6 +26,10 @@ struct Cli {
     /// Its wire, in the same order: cable:NAME, unix:LOCAL:PEER, iface:NAME, pcap:IN:OUT, source:SIZE or null
     #[arg(long, required = true, value_name = "WIRE")]
     wire: Vec<WireSpec>,
+    /// Take orders from standard input, a line each: `fatal N [SYNDROME]`, device N's firmware fails (N from 0); `remove N`, it
+    /// is gone
+    #[arg(long)]
+    console: bool,
     /// Write every command to standard error; twice: every doorbell and interrupt too
     #[arg(long, action = clap::ArgAction::Count)]
     trace: u8,
@@ -68,7 +72,48 @@ fn run(cli: &Cli) -> Result<(), Box<dyn std::error::Error>> {
         let wire = wire.open(config.mac, Impairments::default(), &clock)?;
         let memory = Arc::new(GuestMemory::default());
         let device = Device::in_guest(config, wire, Arc::clone(&memory))?;
-        slots.push(Slot { path: path.clone(), device, memory, pci_device });
+        slots.push(Slot { path: path.clone(), device, memory, pci_device, health: Health::default() });
+    }
+    if cli.console {
+        let devices: Vec<_> =
+            slots.iter().map(|slot| (Arc::clone(&slot.device), slot.health.clone())).collect();
+        // It ends with the process.
+        std::thread::Builder::new().name("console".into()).spawn(move || console(&devices))?;
     }
     Ok(pci::serve(slots)?)
+}
+
+/// Carries out orders until there are no more.
+fn console(devices: &[(Arc<Device>, Health)]) {
+    for line in std::io::stdin().lines().map_while(Result::ok).filter(|line| !line.trim().is_empty()) {
+        if let Err(why) = order(devices, &line) {
+            eprintln!("mlx5-device: '{line}': {why}");
+        }
+    }
+}
+
+/// What a firmware that is said to fail says, if nothing else is asked for: an error of its own. Source: Linux
+/// `drivers/net/ethernet/mellanox/mlx5/core/health.c`.
+const FIRMWARE_ERROR: u8 = 1;
+
+fn order(devices: &[(Arc<Device>, Health)], line: &str) -> Result<(), String> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let device = |index: &str| {
+        let device = index.parse().ok().and_then(|index: usize| devices.get(index));
+        device.ok_or_else(|| format!("there are devices 0 to {}", devices.len().saturating_sub(1)))
+    };
+    match words.as_slice() {
+        ["fatal", index, rest @ ..] => {
+            let syndrome = match rest {
+                [] => FIRMWARE_ERROR,
+                [syndrome] => syndrome.parse().map_err(|_| "a syndrome is a number from 0 to 255")?,
+                _ => return Err("fatal takes a device and a syndrome".into()),
+            };
+            device(index)?.1.fail(syndrome);
+        }
+        ["remove", index] => device(index)?.0.remove(),
+        _ => return Err("orders are: fatal N [SYNDROME], remove N".into()),
+    }
+    tracing::info!(target: "model.pci", line, "ordered");
+    Ok(())
 }

@@ -217,7 +217,7 @@ impl Core {
         let number = u32::from_be_bytes([0, value[4], value[5], value[6]]);
         let strict = self.strict;
         if self.rdma.pairs.get(number).is_some_and(|pair| pair.uar == page) {
-            if let Err(violation) = self.rdma.doorbell(bus, number, value, exact, strict, !bytes.is_empty()) {
+            if let Err(violation) = self.rdma.doorbell(bus, number, value, exact, strict, bytes) {
                 self.violations.note(violation);
                 self.with_rdma(bus, |rdma, around| rdma.break_down(around, number));
             }

@@ -1,6 +1,7 @@
 //! The function: registers that a driver reads and writes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use pollux_mlx5_abi::command::queue::init_segment as segment;
@@ -22,8 +23,49 @@ const _: () = assert!(LENT_OFFSET + LENT_BYTES <= BAR_BYTES);
 /// Version of the command interface that drivers ask for. Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/cmd.c`,
 /// `CMD_IF_REV`.
 const COMMAND_INTERFACE: u32 = 5;
+/// In the register where the command queue's address is written, the interface's state: bits 10 to 8. Source: Linux
+/// `drivers/net/ethernet/mellanox/mlx5/core/health.c`, `mlx5_get_nic_state`, and `include/linux/mlx5/driver.h`,
+/// `MLX5_NIC_IFC_*`.
+mod interface {
+    pub(super) const SHIFT: u32 = 8;
+    pub(super) const MASK: u32 = 7;
+    /// A driver has it.
+    pub(super) const FULL: u32 = 0;
+    /// Nobody has it: after a reset, until a driver says where its queue is.
+    pub(super) const DISABLED: u32 = 1;
+    /// Written: the firmware shall start anew.
+    pub(super) const RESET: u32 = 7;
+}
+/// In `INITIALIZING`: the firmware can be started anew. Source: Linux `include/linux/mlx5/device.h`,
+/// `MLX5_FW_RESET_SUPPORTED_OFFSET`.
+const RESET_SUPPORTED: u32 = 1 << 30;
+/// In the byte at `HEALTH_SEVERITY`: a reset is asked for; the severity, that of a critical condition, is valid. Source: Linux
+/// `drivers/net/ethernet/mellanox/mlx5/core/health.c`, `MLX5_RFR_BIT_OFFSET`, `MLX5_SEVERITY_VALID_MASK`.
+const ASKS_FOR_RESET: u32 = 0x80 | 0x08 | 2;
 /// How often the health counter moves.
 const HEARTBEAT: Duration = Duration::from_millis(10);
+
+/// The register that holds the health syndrome: its second byte.
+const SYNDROME_WORD: usize = segment::HEALTH_SYNDROME & !3;
+const _: () = assert!(segment::HEALTH_SYNDROME % 4 == 1);
+
+/// The firmware's health, which others may change: what the driver's poll of the health buffer finds.
+#[derive(Clone, Debug, Default)]
+pub struct Health(Arc<AtomicU8>);
+
+impl Health {
+    /// The firmware failed with this syndrome: it answers no command and asks for a reset. 0: it is well. Syndromes: Linux
+    /// `drivers/net/ethernet/mellanox/mlx5/core/health.c`, `MLX5_HEALTH_SYNDR_*`.
+    pub fn fail(&self, syndrome: u8) {
+        self.0.store(syndrome, Ordering::Release);
+    }
+
+    /// What it failed with.
+    #[must_use]
+    pub fn syndrome(&self) -> u8 {
+        self.0.load(Ordering::Acquire)
+    }
+}
 
 /// A function on a bus.
 #[derive(Debug)]
@@ -31,6 +73,8 @@ pub struct Function {
     device: Arc<Device>,
     config: ConfigSpace,
     combining: Arc<WriteCombining>,
+    health: Health,
+    interface: u32,
     /// Major, minor, sub-minor.
     firmware: (u16, u16, u16),
     queue_high: u32,
@@ -44,7 +88,23 @@ impl Function {
     pub fn new(device: Arc<Device>, pci_device: u16) -> Self {
         let config = ConfigSpace::new(pci_device, device.vectors());
         let firmware = device.identity().firmware;
-        Self { device, config, firmware, combining: Arc::default(), queue_high: 0, queue: 0, commands: 0 }
+        Self {
+            device,
+            config,
+            firmware,
+            combining: Arc::default(),
+            health: Health::default(),
+            interface: interface::DISABLED,
+            queue_high: 0,
+            queue: 0,
+            commands: 0,
+        }
+    }
+
+    /// The same, whose firmware others can have fail.
+    #[must_use]
+    pub fn with_health(self, health: Health) -> Self {
+        Self { health, ..self }
     }
 
     /// The device behind it.
@@ -80,6 +140,8 @@ impl Function {
     pub fn reset(&mut self) {
         self.device.reset();
         self.combining.reset();
+        self.health.fail(0);
+        self.interface = interface::DISABLED;
         (self.queue_high, self.queue, self.commands) = (0, 0, 0);
     }
 
@@ -106,7 +168,10 @@ impl Function {
             segment::FW_REV => u32::from(self.firmware.1) << 16 | u32::from(self.firmware.0),
             segment::CMDIF_REV_FW_SUB => COMMAND_INTERFACE << 16 | u32::from(self.firmware.2),
             segment::CMDQ_ADDR_H => self.queue_high,
-            segment::CMDQ_ADDR_L_SZ => LOG_ENTRIES << 4 | LOG_STRIDE,
+            segment::CMDQ_ADDR_L_SZ => self.interface << interface::SHIFT | LOG_ENTRIES << 4 | LOG_STRIDE,
+            segment::INITIALIZING => RESET_SUPPORTED,
+            segment::HEALTH_SEVERITY if self.health.syndrome() != 0 => ASKS_FOR_RESET << 24,
+            SYNDROME_WORD => u32::from(self.health.syndrome()) << 16,
             segment::INTERNAL_TIMER_H => (ticks >> 32) as u32,
             segment::INTERNAL_TIMER_L => ticks as u32,
             segment::HEALTH_COUNTER => (now.as_millis() / HEARTBEAT.as_millis()) as u32 & 0x00ff_ffff,
@@ -140,6 +205,14 @@ impl Function {
         match offset {
             segment::CMDQ_ADDR_H => self.queue_high = value,
             segment::CMDQ_ADDR_L_SZ => {
+                match value >> interface::SHIFT & interface::MASK {
+                    interface::RESET => {
+                        tracing::info!(target: "model.pci", "the firmware starts anew");
+                        self.reset();
+                        return false;
+                    }
+                    state => self.interface = state,
+                }
                 // The low bits, where size and stride are read, are no part of the address: it is a page's.
                 self.queue = u64::from(self.queue_high) << 32 | u64::from(value & !0xfff);
             }
@@ -154,7 +227,8 @@ impl Function {
 
     /// Executes the commands whose bits are set.
     fn execute(&mut self, bits: u32) {
-        if self.queue == 0 {
+        // Firmware that failed answers nobody.
+        if self.queue == 0 || self.interface != interface::FULL || self.health.syndrome() != 0 {
             return;
         }
         for index in (0..1_u32 << LOG_ENTRIES).filter(|index| bits >> index & 1 == 1) {

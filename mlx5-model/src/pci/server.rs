@@ -18,7 +18,7 @@ use vfio_bindings::bindings::vfio::{
 use vfio_user::{DmaMapFlags, DmaUnmapFlags, IrqInfo, Server, ServerBackend, ServerRegion};
 
 use super::config_space;
-use super::function::{BAR_BYTES, Function};
+use super::function::{BAR_BYTES, Function, Health};
 use super::write_combining::WriteCombining;
 use crate::ModelError;
 use crate::device::Device;
@@ -59,6 +59,8 @@ pub struct Slot {
     pub memory: Arc<GuestMemory>,
     /// Device number on the bus: which card it is to its driver.
     pub pci_device: u16,
+    /// Its firmware's health.
+    pub health: Health,
 }
 
 /// Frames of each direction that a device moves in one step.
@@ -74,7 +76,7 @@ pub fn serve(slots: Vec<Slot>) -> Result<(), ServeError> {
     let (functions, slots): (Vec<_>, Vec<_>) = slots
         .into_iter()
         .map(|slot| {
-            let function = Function::new(Arc::clone(&slot.device), slot.pci_device);
+            let function = Function::new(Arc::clone(&slot.device), slot.pci_device).with_health(slot.health);
             (function, (slot.path, slot.memory))
         })
         .unzip();

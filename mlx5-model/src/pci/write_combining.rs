@@ -1,45 +1,64 @@
 //! BlueFlame over a bus that has no write combining.
 //!
 //! A processor collects the stores to a BlueFlame buffer and sends them as one; a guest's arrive one by one, 8 bytes each, and
-//! nothing in the first says whether it is a doorbell or the head of an entry. So the first entry in a buffer is taken for a
-//! doorbell and carried out from its copy in memory, as a card does when the processor's buffer was evicted early. The store behind
-//! it tells that software writes entries there; from then on a store to the buffer's head waits for the rest.
+//! nothing in the first says whether it is a doorbell or the head of an entry. What comes behind it does: the rest of the entry
+//! goes on where the head ended, at once. So a store to a buffer's head waits for that, once long enough for any guest, and
+//! what came of it is what the buffer is used for: behind doorbells nothing waits any more, where entries come each head waits
+//! a little. A buffer that changes its use is noticed: the first entry in it is carried out from its copy in memory, as a card
+//! does when the processor's buffer was evicted early.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pollux_mlx5_abi::doorbell::uar;
 use pollux_mlx5_abi::wqe::{self, BLOCK_BYTES};
 
-/// How long a head waits: many times what a guest needs from one store to the next.
+/// How long the first head in a buffer waits: longer than a guest's processor that shares one of ours is away.
+const FIRST_PATIENCE: Duration = Duration::from_millis(2);
+/// How long the head of what may be an entry waits: many times what a guest needs from one store to the next.
 const PATIENCE: Duration = Duration::from_micros(50);
 
 /// Collects stores to the UAR pages of a function.
 #[derive(Debug, Default)]
 pub(super) struct WriteCombining(Mutex<State>);
 
+/// What a buffer is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Doorbells,
+    Entries,
+}
+
+/// A buffer: page, and offset in it.
+type Buffer = (u32, usize);
+
 #[derive(Debug, Default)]
 struct State {
-    /// Buffers, by page and offset, that hold entries.
-    used: BTreeSet<(u32, usize)>,
-    /// Where the store behind a doorbell would go on.
-    next: Option<(u32, usize)>,
-    pending: Option<Pending>,
+    /// Of the buffers that were stored to.
+    uses: BTreeMap<Buffer, Use>,
+    /// By page, where the store behind a doorbell would go on.
+    next: BTreeMap<u32, usize>,
+    /// By page: processors store to pages of their own at the same time.
+    pending: BTreeMap<u32, Pending>,
 }
 
 #[derive(Debug)]
 struct Pending {
-    page: u32,
     offset: usize,
     bytes: Vec<u8>,
     /// Length of the entry, in whole blocks.
     whole: usize,
     since: Instant,
+    patience: Duration,
 }
 
 /// Stores to a page, to be carried out.
 pub(super) type Stores = Vec<(u32, usize, Vec<u8>)>;
+
+fn buffer(page: u32, offset: usize) -> Buffer {
+    (page, offset - offset % uar::BLUE_FLAME_BYTES)
+}
 
 impl WriteCombining {
     /// A store; what it and those before it come to.
@@ -47,28 +66,32 @@ impl WriteCombining {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut out = Stores::new();
         if let Some(pending) =
-            state.pending.as_mut().filter(|it| it.page == page && it.offset + it.bytes.len() == offset)
+            state.pending.get_mut(&page).filter(|pending| pending.offset + pending.bytes.len() == offset)
         {
             pending.bytes.extend_from_slice(bytes);
             if pending.bytes.len() >= pending.whole {
-                out.extend(state.take());
+                out.extend(state.take(page));
             }
             return out;
         }
-        out.extend(state.take());
-        let buffer = (page, offset - offset % uar::BLUE_FLAME_BYTES);
+        out.extend(state.take(page));
+        let buffer = buffer(page, offset);
         let is_head = offset >= uar::BLUE_FLAME && offset == buffer.1 && bytes.len() == 8;
-        if state.next.take() == Some((page, offset)) {
+        let known = state.uses.get(&buffer).copied();
+        if state.next.remove(&page) == Some(offset) {
             // The entry was carried out already.
-            state.used.insert(buffer);
-            let end = offset + bytes.len();
-            state.next = (end - buffer.1 < uar::BLUE_FLAME_BYTES).then_some((page, end));
-        } else if is_head && state.used.contains(&buffer) {
+            state.uses.insert(buffer, Use::Entries);
+            state.goes_on(page, offset + bytes.len());
+        } else if is_head && known != Some(Use::Doorbells) {
             let whole = wqe::blocks(usize::from(bytes[7] & 0x3f)).max(1) * BLOCK_BYTES;
-            state.pending =
-                Some(Pending { page, offset, bytes: bytes.to_vec(), whole, since: Instant::now() });
+            let patience = if known.is_some() { PATIENCE } else { FIRST_PATIENCE };
+            let bytes = bytes.to_vec();
+            let since = Instant::now();
+            state.pending.insert(page, Pending { offset, bytes, whole, since, patience });
         } else {
-            state.next = is_head.then_some((page, offset + bytes.len()));
+            if is_head {
+                state.goes_on(page, offset + bytes.len());
+            }
             out.push((page, offset, bytes.to_vec()));
         }
         out
@@ -77,13 +100,15 @@ impl WriteCombining {
     /// What waits, if it waited long enough or `all` is wanted.
     pub(super) fn waited(&self, all: bool) -> Stores {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let over = state.pending.as_ref().is_some_and(|pending| all || pending.since.elapsed() >= PATIENCE);
-        if over { state.take().into_iter().collect() } else { Stores::new() }
+        let over = |pending: &Pending| all || pending.since.elapsed() >= pending.patience;
+        let pages: Vec<u32> =
+            state.pending.iter().filter(|(_, pending)| over(pending)).map(|(page, _)| *page).collect();
+        pages.into_iter().filter_map(|page| state.take(page)).collect()
     }
 
     /// Whether something waits.
     pub(super) fn is_pending(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pending.is_some()
+        !self.0.lock().unwrap_or_else(PoisonError::into_inner).pending.is_empty()
     }
 
     /// Forgets everything.
@@ -93,11 +118,29 @@ impl WriteCombining {
 }
 
 impl State {
+    /// A store that goes on at `end` belongs to what was stored before.
+    fn goes_on(&mut self, page: u32, end: usize) {
+        if end < buffer(page, end - 1).1 + uar::BLUE_FLAME_BYTES {
+            self.next.insert(page, end);
+        }
+    }
+
     /// The pending store: an entry when all of it came, a doorbell otherwise.
-    fn take(&mut self) -> Option<(u32, usize, Vec<u8>)> {
-        let mut pending = self.pending.take()?;
-        pending.bytes.truncate(if pending.bytes.len() < pending.whole { 8 } else { pending.whole });
-        Some((pending.page, pending.offset, pending.bytes))
+    fn take(&mut self, page: u32) -> Option<(u32, usize, Vec<u8>)> {
+        let mut pending = self.pending.remove(&page)?;
+        let came = pending.bytes.len();
+        let entry = came >= pending.whole;
+        let buffer = buffer(page, pending.offset);
+        let used = if came > 8 { Use::Entries } else { Use::Doorbells };
+        // A buffer that had entries may have more of them, whatever came last.
+        if self.uses.get(&buffer) != Some(&Use::Entries) {
+            self.uses.insert(buffer, used);
+        }
+        if !entry {
+            self.goes_on(page, pending.offset + came);
+        }
+        pending.bytes.truncate(if entry { pending.whole } else { 8 });
+        Some((page, pending.offset, pending.bytes))
     }
 }
 
@@ -119,19 +162,19 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_is_learned_and_then_collected() {
+    fn every_entry_is_collected_from_the_first_on() {
         let combining = WriteCombining::default();
-        assert_eq!(entry(&combining, 0x800, 1), [(300, 0x800, head(4).to_vec())]);
-        for blocks in 1..=4 {
-            let stores = entry(&combining, 0x800, blocks);
-            assert_eq!(stores.len(), 1);
-            assert_eq!((stores[0].1, stores[0].2.len()), (0x800, blocks * 64));
-            assert_eq!(stores[0].2[8..16], [1; 8]);
+        for (round, blocks) in [1, 1, 2, 3, 4].into_iter().enumerate() {
+            for at in [0x800, 0x900] {
+                let stores = entry(&combining, at, blocks);
+                assert_eq!(stores.len(), 1, "round {round}");
+                assert_eq!((stores[0].1, stores[0].2.len()), (at, blocks * 64));
+                assert_eq!(
+                    (&stores[0].2[..8], &stores[0].2[8..16]),
+                    (&head(blocks as u8 * 4)[..], &[1; 8][..])
+                );
+            }
         }
-        // The other buffer of the pair is its own.
-        assert_eq!(entry(&combining, 0x900, 1)[0].2.len(), 8);
-        combining.reset();
-        assert_eq!(entry(&combining, 0x800, 1)[0].2.len(), 8);
     }
 
     #[test]
@@ -149,19 +192,43 @@ mod tests {
         std::thread::sleep(PATIENCE * 2);
         assert_eq!(combining.waited(false), [(300, 0x800, head(4).to_vec())]);
         assert!(!combining.is_pending());
-        // Cut off in the middle: a doorbell.
+        // Cut off in the middle: a doorbell, and what comes of the rest is nothing.
         combining.store(300, 0x800, &head(4));
         combining.store(300, 0x808, &[1; 8]);
         assert_eq!(combining.waited(true), [(300, 0x800, head(4).to_vec())]);
+        assert!(combining.store(300, 0x810, &[2; 8]).is_empty());
     }
 
     #[test]
-    fn plain_doorbells_pass() {
+    fn processors_do_not_disturb_each_other() {
         let combining = WriteCombining::default();
+        for part in 0..8 {
+            for page in [300, 301] {
+                let bytes = if part == 0 { head(4) } else { [part as u8; 8] };
+                let stores = combining.store(page, 0x800 + part * 8, &bytes);
+                assert_eq!(stores.len(), usize::from(part == 7), "page {page}, part {part}");
+                assert!(stores.iter().all(|(at, _, bytes)| *at == page && bytes.len() == 64));
+            }
+            assert_eq!(combining.store(302, 0x20, &[1; 8]).len(), 1);
+        }
+    }
+
+    #[test]
+    fn doorbells_wait_once() {
+        let combining = WriteCombining::default();
+        assert!(combining.store(300, 0xa00, &head(3)).is_empty());
+        assert!(combining.waited(false).is_empty(), "not yet");
+        std::thread::sleep(FIRST_PATIENCE);
+        assert_eq!(combining.waited(false), [(300, 0xa00, head(3).to_vec())]);
         for _ in 0..10 {
             assert_eq!(combining.store(300, 0xa00, &head(3)).len(), 1);
             assert_eq!(combining.store(300, 0x20, &[1; 8]).len(), 1);
             assert_eq!(combining.store(300, 0x40, &[1; 4]).len(), 1);
         }
+        // It is used for entries now: the first is carried out from memory, the others from the bus.
+        assert_eq!(entry(&combining, 0xa00, 1), [(300, 0xa00, head(4).to_vec())]);
+        assert_eq!(entry(&combining, 0xa00, 1)[0].2.len(), 64);
+        combining.reset();
+        assert!(combining.store(300, 0xa00, &head(3)).is_empty(), "a function that was reset knows nothing");
     }
 }

@@ -12,6 +12,7 @@ use super::requester::Requester;
 use super::responder::Responder;
 use super::state::{Service, State};
 use super::work::{self, Failure};
+use crate::device::blue_flame::CameAlong;
 use crate::device::ring::Ring;
 use crate::memory_keys::Who;
 use crate::receive::{Entry, WorkRing};
@@ -35,8 +36,8 @@ pub(crate) struct SendRing {
     /// Block of the next entry to begin, and the one after the last posted; they run on past the ring's end.
     pub(crate) next: u16,
     pub(crate) posted: u16,
-    /// The entry at this block came with the doorbell and is not read again.
-    pub(crate) came_along: Option<u16>,
+    /// The entry that came with the last doorbell.
+    pub(crate) came_along: Option<CameAlong>,
 }
 
 /// What a peer may do to memory.

@@ -11,6 +11,7 @@ use zerocopy::FromBytes;
 use super::path::Path;
 use super::qp::{Qp, SendRing};
 use super::state::Service;
+use crate::device::blue_flame::CameAlong;
 use crate::device::bus::Bus;
 use crate::ledger::Crossing;
 use crate::memory::Unreachable;
@@ -281,7 +282,17 @@ pub(crate) fn next(pair: &Qp, ring: &SendRing, bus: &Bus<'_>) -> (Request, u16) 
     let mut bytes = [0; ENTRY_MAX];
     let mut control = Control::default();
     let mut length = BLOCK_BYTES;
-    let mut outcome = read_ring(ring, bus, &mut bytes[..BLOCK_BYTES]).map_err(|_| Failure::ACCESS);
+    let came = ring.came_along.as_ref().filter(|came| came.index == ring.next).map(CameAlong::bytes);
+    let fetch = |into: &mut [u8]| match came {
+        Some(came) => {
+            // It came whole.
+            let known = into.len().min(came.len());
+            into[..known].copy_from_slice(&came[..known]);
+            Ok(())
+        }
+        None => read_ring(ring, bus, into).map_err(|_| Failure::ACCESS),
+    };
+    let mut outcome = fetch(&mut bytes[..BLOCK_BYTES]);
     if outcome.is_ok() {
         control = Control::read_from_prefix(&bytes).map_or(control, |(control, _)| control);
         length = usize::from(control.segments()) * SEGMENT_BYTES;
@@ -293,7 +304,7 @@ pub(crate) fn next(pair: &Qp, ring: &SendRing, bus: &Bus<'_>) -> (Request, u16) 
         {
             Err(Failure::ENTRY)
         } else if length > BLOCK_BYTES {
-            read_ring(ring, bus, &mut bytes[..blocks * BLOCK_BYTES]).map_err(|_| Failure::ACCESS)
+            fetch(&mut bytes[..blocks * BLOCK_BYTES])
         } else {
             Ok(())
         };
@@ -303,7 +314,7 @@ pub(crate) fn next(pair: &Qp, ring: &SendRing, bus: &Bus<'_>) -> (Request, u16) 
     request.index = ring.next;
     let blocks = (wqe::blocks(control.segments().into()).max(1) as u16).min(posted.max(1));
     let outcome = outcome.and_then(|()| {
-        if ring.came_along != Some(ring.next) || length > BLOCK_BYTES {
+        if came.is_none() {
             bus.ledger.add(Crossing::SendEntry, length);
         }
         take_apart(pair, &mut request, &bytes[SEGMENT_BYTES..length.max(SEGMENT_BYTES)])

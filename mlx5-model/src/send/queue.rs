@@ -1,7 +1,6 @@
 //! One send queue: its ring, its state, its doorbell, its completions.
 
 use pollux_mlx5_abi::cqe::Cqe64;
-use pollux_mlx5_abi::doorbell::uar;
 use pollux_mlx5_abi::eqe::{event, queue_kind};
 use pollux_mlx5_abi::opcode::{completion, send};
 use pollux_mlx5_abi::syndrome::Syndrome;
@@ -10,6 +9,7 @@ use zerocopy::{FromBytes, FromZeros};
 
 use super::entry::{Failure, Outcome};
 use super::{Around, BATCH_BLOCKS, Scratch, entry};
+use crate::device::blue_flame::CameAlong;
 use crate::device::ring::Ring;
 use crate::device::state::State;
 use crate::device::violation::Violation;
@@ -62,25 +62,6 @@ pub(crate) struct Queue {
     dead: bool,
     /// An entry that came with the doorbell; its copy in memory is not looked at.
     came_along: Option<CameAlong>,
-}
-
-/// An entry in a BlueFlame buffer.
-#[derive(Debug)]
-struct CameAlong {
-    /// Its first block.
-    index: u16,
-    bytes: [u8; uar::BLUE_FLAME_BYTES],
-    length: usize,
-}
-
-impl CameAlong {
-    /// The entry at the head of `bytes`, if all of it is there.
-    fn of(control: &Control, bytes: &[u8]) -> Option<Self> {
-        let length = wqe::blocks(control.segments().into()).max(1) * BLOCK_BYTES;
-        let mut room = [0; uar::BLUE_FLAME_BYTES];
-        room.get_mut(..length)?.copy_from_slice(bytes.get(..length)?);
-        Some(Self { index: control.index(), bytes: room, length })
-    }
 }
 
 impl Queue {
@@ -320,8 +301,8 @@ impl Queue {
         let Some(came) = &self.came_along else { return };
         let at = usize::from(came.index.wrapping_sub(self.next)) * BLOCK_BYTES;
         if let Some(place) = batch.get_mut(at..) {
-            let bytes = place.len().min(came.length);
-            place[..bytes].copy_from_slice(&came.bytes[..bytes]);
+            let bytes = place.len().min(came.bytes().len());
+            place[..bytes].copy_from_slice(&came.bytes()[..bytes]);
         }
     }
 

@@ -4,6 +4,7 @@ use pollux_mlx5_abi::command::cq::{CqContext, CreateCqIn};
 use pollux_mlx5_abi::command::mkey::{CreateMkeyIn, MkeyContext, QueryMkeyOut};
 use pollux_mlx5_abi::command::register::{AccessRegisterIn, Paos, Pmtu, Ppcnt, Ptys, access, id};
 use pollux_mlx5_abi::command::sq::{CreateSqIn, QuerySqOut, SqContext};
+use pollux_mlx5_abi::command::tir::{CreateTirIn, TirContext, dispatch};
 use pollux_mlx5_abi::command::user::{CreateUctxIn, CreateUmemIn, UmemContext, place};
 use pollux_mlx5_abi::command::vport::{
     FieldSelect, ModifyNicVportContextIn, NicVportContext, QueryNicVportContextOut, QueryVportStateOut,
@@ -277,6 +278,32 @@ fn user_contexts_have_their_own_objects() {
     assert!(query.is_ok(), "the kernel's can be named");
     rig.must(op::DESTROY_UCTX, 0, &mut named(users[0].into()), 16);
     assert_eq!(refused(&rig, op::DEALLOC_PD, &mut named(pd)), status::BAD_RES_ERR, "gone with its context");
+}
+
+#[test]
+fn transport_domain_0_is_everybodys() {
+    let rig = Rig::new();
+    let cq = rig.cq(4);
+    let rq = rig.rq(4, 6, &cq);
+    let [one, other] =
+        [0; 2].map(|_| number(&rig.must(op::CREATE_UCTX, 0, &mut CreateUctxIn::ZERO.clone(), 16)) as u16);
+    let own = number(&as_user(&rig, one, op::ALLOC_TRANSPORT_DOMAIN, &mut [0; 16]).expect("accepted"));
+    assert_ne!(own, 0, "it is nobody's own");
+    let tir = |user: u16, domain: u32| {
+        let mut input = CreateTirIn::ZERO;
+        let context = CreateTirIn::CTX.of_mut(&mut input);
+        TirContext::DISP_TYPE.set(context, dispatch::DIRECT);
+        TirContext::INLINE_RQN.set(context, rq.number);
+        TirContext::TRANSPORT_DOMAIN.set(context, domain);
+        as_user(&rig, user, op::CREATE_TIR, &mut input).map(drop)
+    };
+    for user in [0, one, other] {
+        assert_eq!(tir(user, 0), Ok(()), "user {user}");
+        assert_eq!(tir(user, own + 1), Err(status::BAD_RES_ERR), "user {user}: there is none");
+    }
+    assert_eq!((tir(one, own), tir(other, own)), (Ok(()), Err(status::BAD_RES_ERR)), "another's");
+    let give_back = as_user(&rig, one, op::DEALLOC_TRANSPORT_DOMAIN, &mut named(0));
+    assert_eq!(give_back.map(drop), Err(status::BAD_RES_ERR));
 }
 
 fn umem(rig: &Rig, at: u64, bytes: u64) -> u32 {
