@@ -42,8 +42,9 @@ impl Traced {
             Ok(()) => "ok".to_owned(),
             Err(errno) => errno.name().map_or_else(|| format!("{errno:?}"), str::to_owned),
         };
+        let line = format!("{asked} -> {outcome}{answered}\n");
         let mut to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(writeln!(to, "{asked} -> {outcome}{answered}"));
+        drop(to.write_all(line.as_bytes()));
     }
 }
 

@@ -3,6 +3,7 @@
 mod keys;
 mod model;
 mod real;
+mod trace;
 
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ pub(super) fn model(device: &DeviceArg) -> Result<Open, ConfigError> {
         let spec = PortSpec {
             arguments,
             memlock,
-            ..PortSpec::new(model.open(), std::sync::Arc::new(netdev), eal.memory().clone())
+            ..PortSpec::new(trace::traced(model.open(), name)?, Arc::new(netdev), eal.memory().clone())
         };
         Ok(Opened { driver: Box::new(Mlx5Port::open(spec)?), model: Some(model) })
     }))
@@ -67,7 +68,7 @@ pub(super) fn model_rdma(device: &DeviceArg) -> Result<OpenRdma, ConfigError> {
 /// A context of a model.
 pub(super) fn rdma_of_model(name: &str, model: &Arc<Model>, eal: &Eal) -> Result<RdmaDevice, BringupError> {
     let options = Options { memory: eal.memory().clone(), ..Options::default() };
-    let context = Context::open(model.open(), Provider::Mlx5, options)?;
+    let context = Context::open(trace::traced(model.open(), name)?, Provider::Mlx5, options)?;
     Ok(RdmaDevice { name: name.to_owned(), context, model: Some(Arc::clone(model)), sysfs: None })
 }
 

@@ -9,9 +9,9 @@ use pollux_pmd_mlx::netdev::{KernelNetdev, Netdev};
 use pollux_port::PortError;
 use pollux_uverbs::abi::object::driver;
 use pollux_uverbs::discovery::{self, Device};
-use pollux_uverbs::trace::Traced;
 use pollux_uverbs::{Channel, UverbsError};
 
+use super::trace::traced;
 use crate::openable::Openable;
 
 /// What a port needs of it.
@@ -48,7 +48,8 @@ fn find_below(root: &Path, name: &str) -> Result<Found, PortError> {
     })?;
     check(&device).map_err(|error| PortError::device("open the device", error))?;
     let netdev = KernelNetdev::of(&device).map_err(|error| PortError::device("find the interface", error))?;
-    let channel = traced(device.open().map_err(|error| PortError::device("open the device", error))?)?;
+    let channel = device.open().map_err(|error| PortError::device("open the device", error))?;
+    let channel = traced(channel, &device.ibdev)?;
     let socket = device.numa_node.and_then(|node| u16::try_from(node).ok()).map(SocketId);
     Ok(Found { channel, netdev: Arc::new(netdev), socket })
 }
@@ -56,14 +57,6 @@ fn find_below(root: &Path, name: &str) -> Result<Found, PortError> {
 /// Whether any function of this driver's is there.
 fn has_any(root: &Path) -> bool {
     discovery::devices(root).unwrap_or_default().iter().any(|device| check(device).is_ok())
-}
-
-/// Has every call to the kernel written to the file that `POLLUX_UVERBS_TRACE` names, behind what is there.
-fn traced(channel: Arc<dyn Channel>) -> Result<Arc<dyn Channel>, PortError> {
-    let Some(path) = std::env::var_os("POLLUX_UVERBS_TRACE") else { return Ok(channel) };
-    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
-    let file = file.map_err(|error| PortError::device("write the trace of its calls", error))?;
-    Ok(Arc::new(Traced::new(channel, Box::new(file))))
 }
 
 /// Whether the driver drives this.

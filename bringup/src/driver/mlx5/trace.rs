@@ -1,0 +1,52 @@
+//! Has every call of a driver to its device written down.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use pollux_port::PortError;
+use pollux_uverbs::Channel;
+use pollux_uverbs::trace::Traced;
+
+/// Names the files: behind it comes a dot and the name of the device.
+const VARIABLE: &str = "POLLUX_UVERBS_TRACE";
+
+/// The channel, or one around it that writes to the file of this device what goes through it.
+pub(super) fn traced(channel: Arc<dyn Channel>, device: &str) -> Result<Arc<dyn Channel>, PortError> {
+    match std::env::var_os(VARIABLE) {
+        Some(path) => written_to(channel, path, device),
+        None => Ok(channel),
+    }
+}
+
+fn written_to(
+    channel: Arc<dyn Channel>,
+    mut path: OsString,
+    device: &str,
+) -> Result<Arc<dyn Channel>, PortError> {
+    path.push(".");
+    path.push(device);
+    let file = std::fs::File::create(&path).map_err(|error| {
+        let why = format!("{}: {error} ({VARIABLE} names the files)", path.to_string_lossy());
+        PortError::device("write the trace of its calls", std::io::Error::new(error.kind(), why))
+    })?;
+    Ok(Arc::new(Traced::new(channel, Box::new(file))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_device_has_a_file() {
+        let model = pollux_mlx5_model::Model::builder("mlx5_model0").build().expect("a model");
+        let folder = tempfile::tempdir().expect("a folder");
+        let top = folder.path().join("calls");
+        let channel = written_to(model.open(), top.clone().into(), "a0").expect("a file");
+        assert!(channel.describe().contains("mlx5_model0"), "{}", channel.describe());
+        assert!(folder.path().join("calls.a0").exists());
+        let why =
+            written_to(model.open(), folder.path().join("no/calls").into(), "a0").expect_err("no folder");
+        let why = std::error::Error::source(&why).map(ToString::to_string).unwrap_or_default();
+        assert!(why.contains("calls.a0") && why.contains(VARIABLE), "{why}");
+    }
+}
