@@ -3,6 +3,7 @@
 //! A test that cannot run says why on one line and counts as skipped. `POLLUX_REQUIRE=root,net` names needs that
 //! must not be missing: there a skip is a failure, so that CI cannot go green by skipping.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Something a machine may lack.
@@ -39,8 +40,9 @@ impl Need {
                 .find(|tool| !runs(tool))
                 .map(|tool| format!("needs the program {tool}"))
                 .or_else(|| (!is_root()).then(|| "needs root to make network namespaces".into())),
-            Self::Guest => (!std::path::Path::new("/jobs.json").exists() || !is_root())
-                .then(|| "needs a guest of its own: cargo xtask vm".into()),
+            Self::Guest => {
+                guest_lacks(Path::new("/")).or_else(|| (!is_root()).then(|| "needs root in its guest".into()))
+            }
             Self::Tshark => (!runs("tshark")).then(|| "needs the program tshark".into()),
             Self::HugePages => {
                 let reserved = std::fs::read_to_string("/proc/sys/vm/nr_hugepages").unwrap_or_default();
@@ -50,6 +52,26 @@ impl Need {
         }
     }
 }
+
+/// What a machine lacks to be the guest of a job: that job on its kernel's command line and in its list, and the functions that
+/// the job plugs in.
+fn guest_lacks(root: &Path) -> Option<String> {
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
+    let line = read("proc/cmdline");
+    let name = line.split_whitespace().find_map(|word| word.strip_prefix("POLLUX_JOB="));
+    let jobs: serde_json::Value = serde_json::from_str(&read("jobs.json")).unwrap_or_default();
+    let job = jobs.as_array().into_iter().flatten().find(|job| name.is_some_and(|name| job["name"] == name));
+    let Some(job) = job else { return Some("needs a guest of its own: cargo xtask vm".into()) };
+    let wanted = job["functions"].as_u64().unwrap_or(0);
+    let functions = std::fs::read_dir(root.join("sys/bus/pci/devices")).into_iter().flatten().flatten();
+    let vendor = |path: &Path| std::fs::read_to_string(path.join("vendor")).unwrap_or_default();
+    let found = functions.filter(|entry| vendor(&entry.path()).trim() == MELLANOX).count() as u64;
+    (found < wanted)
+        .then(|| format!("needs {wanted} functions of the device model on its bus, and finds {found}"))
+}
+
+/// The vendor of mlx5 functions, as sysfs says it. Source: Linux `include/linux/pci_ids.h`, `PCI_VENDOR_ID_MELLANOX`.
+const MELLANOX: &str = "0x15b3";
 
 fn is_root() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -93,6 +115,30 @@ pub fn require(needs: &[Need]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_guest_is_known_by_its_job_and_its_functions() {
+        let root = tempfile::tempdir().expect("a folder");
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().expect("a folder above")).expect("a folder");
+            std::fs::write(path, text).expect("a file");
+        };
+        let lacks = |what: &str| guest_lacks(root.path()).is_some_and(|why| why.contains(what));
+        assert!(lacks("cargo xtask vm"), "any machine");
+        write("jobs.json", r#"[{"name":"a","functions":2},{"name":"b","functions":0}]"#);
+        assert!(lacks("cargo xtask vm"), "a list that lies about");
+        write("proc/cmdline", "quiet POLLUX_JOB=c\n");
+        assert!(lacks("cargo xtask vm"), "another's guest");
+        write("proc/cmdline", "quiet POLLUX_JOB=b\n");
+        assert_eq!(guest_lacks(root.path()), None, "a job without functions");
+        write("proc/cmdline", "quiet POLLUX_JOB=a\n");
+        write("sys/bus/pci/devices/0000:00:00.0/vendor", "0x8086\n");
+        write("sys/bus/pci/devices/0000:01:00.0/vendor", "0x15b3\n");
+        assert!(lacks("needs 2 functions of the device model on its bus, and finds 1"));
+        write("sys/bus/pci/devices/0000:02:00.0/vendor", "0x15b3\n");
+        assert_eq!(guest_lacks(root.path()), None);
+    }
 
     #[test]
     fn what_is_there_is_not_missing() {

@@ -12,6 +12,7 @@ mod bench;
 mod check;
 mod debian;
 mod golden;
+mod interrupt;
 mod observe;
 mod run;
 mod tidy;

@@ -1,7 +1,10 @@
 //! Starting other programs, and saying clearly what failed.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+
+use crate::interrupt;
 
 /// What a task answers: nothing, or one line that says what failed.
 pub(crate) type Outcome<T = ()> = Result<T, String>;
@@ -25,23 +28,37 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
 
 /// Runs a command to its end with our own output streams.
 pub(crate) fn must(command: &mut Command) -> Outcome {
-    let shown = shown(command);
-    eprintln!("xtask: {shown}");
-    match command.stdin(Stdio::null()).status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("`{shown}` ended with {status}")),
-        Err(why) => Err(format!("cannot start `{shown}`: {why}")),
-    }
+    eprintln!("xtask: {}", shown(command));
+    run(command.stdout(Stdio::inherit())).map(drop)
 }
 
 /// Runs a command and gives back what it wrote on standard output.
 pub(crate) fn output(command: &mut Command) -> Outcome<String> {
+    run(command.stdout(Stdio::piped()))
+}
+
+fn run(command: &mut Command) -> Outcome<String> {
     let shown = shown(command);
-    match command.stdin(Stdio::null()).stderr(Stdio::inherit()).output() {
-        Ok(done) if done.status.success() => Ok(String::from_utf8_lossy(&done.stdout).into_owned()),
-        Ok(done) => Err(format!("`{shown}` ended with {}", done.status)),
-        Err(why) => Err(format!("cannot start `{shown}`: {why}")),
-    }
+    let started = command.stdin(Stdio::null()).spawn();
+    let mut child = started.map_err(|why| format!("cannot start `{shown}`: {why}"))?;
+    let reader = child.stdout.take().map(|mut pipe| {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            pipe.read_to_end(&mut bytes).map(|_| bytes)
+        })
+    });
+    let status = interrupt::wait(&mut child).map_err(|why| format!("cannot wait for `{shown}`: {why}"))?;
+    interrupt::check()?;
+    let bytes = match reader.map(std::thread::JoinHandle::join) {
+        Some(Ok(Ok(bytes))) => bytes,
+        Some(_) => return Err(format!("cannot read what `{shown}` says")),
+        None => Vec::new(),
+    };
+    ended(&shown, status).map(|()| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn ended(shown: &str, status: ExitStatus) -> Outcome {
+    if status.success() { Ok(()) } else { Err(format!("`{shown}` ended with {status}")) }
 }
 
 fn shown(command: &Command) -> String {

@@ -18,15 +18,17 @@ mod initramfs;
 mod job;
 mod kernel;
 mod machine;
+mod record;
 mod report;
 
 use std::path::PathBuf;
 use std::time::Instant;
 
+use crate::interrupt;
 use crate::run::{Outcome, cargo, must, root};
 use bed::Bed;
 use guest::Guest;
-use job::Job;
+use job::Settings;
 use kernel::Kernel;
 
 /// What a hostile driver does with `--all`.
@@ -37,7 +39,7 @@ pub(crate) struct Args {
     /// Every kernel (the release's own and the newest of the archive), the long jobs, ten million steps of a hostile driver
     #[arg(long)]
     all: bool,
-    /// Only the jobs whose name contains this
+    /// Only the job of this name, or the jobs whose names contain it
     #[arg(long, value_name = "TEXT", default_value = "")]
     job: String,
     /// Of a job's tests in `tests/tests/guest`, only those whose name contains this
@@ -46,6 +48,20 @@ pub(crate) struct Args {
     /// Have the devices of the jobs write every command to their log; twice: every doorbell and interrupt too
     #[arg(long, action = clap::ArgAction::Count)]
     trace: u8,
+    /// How long the job `mlx5-soak` works, with `--all` or by its name
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    minutes: u64,
+    /// Give guests so many times their usual time, on a machine that is slow
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = patience)]
+    patience: f64,
+    /// Write Linux's answers down anew, in `mlx5-kernel/tests/golden`, instead of comparing them
+    #[arg(long, conflicts_with_all = ["all", "job", "test"])]
+    record: bool,
+}
+
+fn patience(text: &str) -> Result<f64, String> {
+    let factor = text.parse().ok().filter(|factor| (0.01..=100.0).contains(factor));
+    factor.ok_or_else(|| "is not a number from 0.01 to 100".into())
 }
 
 /// Runs the jobs on each kernel.
@@ -54,14 +70,11 @@ pub(crate) struct Args {
 /// One line: what could not be prepared, or how many jobs failed.
 pub(crate) fn vm(args: &Args) -> Outcome {
     crate::debian::needs_root("vm")?;
+    interrupt::listen()?;
     let begin = Instant::now();
-    let jobs: Vec<Job> = job::all()
-        .into_iter()
-        .filter(|job| job.name.contains(&args.job) && (args.all || !job.long))
-        .collect();
-    if jobs.is_empty() {
-        let names: Vec<_> = job::all().into_iter().map(|job| job.name).collect();
-        return Err(format!("no job's name contains '{}'; jobs: {}", args.job, names.join(", ")));
+    let mut jobs = job::chosen(&args.job, args.all)?;
+    if args.record {
+        jobs.retain(|job| job.records);
     }
     if args.all && args.job.is_empty() {
         // A guest's driver that means harm needs no guest: the device's door is tried in process.
@@ -72,28 +85,40 @@ pub(crate) fn vm(args: &Args) -> Outcome {
     }
     let programs = job::build(&jobs)?;
     let guest = Guest::prepare()?;
-    let kernels = if args.all { &["trixie", "trixie-backports"][..] } else { &["trixie"][..] };
-    let described = job::describe(&jobs, args.test.as_deref());
+    let settings = Settings {
+        only: args.test.as_deref(),
+        minutes: args.minutes,
+        patience: args.patience,
+        record: args.record,
+    };
+    let described = settings.describe(&jobs);
+    let mut kernels = vec![Kernel::of_the_release(&guest)?];
+    if args.all {
+        kernels.push(Kernel::newest(&guest)?);
+    }
     let mut whole = report::Sum::default();
-    for suite in kernels {
-        let kernel = Kernel::prepare(&guest, suite)?;
-        let folder = logs_of(&kernel);
+    for kernel in &kernels {
+        let folder = logs_of(kernel);
         let make = |path: &PathBuf| {
             std::fs::create_dir_all(path).map_err(|why| format!("cannot write {}: {why}", path.display()))
         };
         make(&folder)?;
         let image = folder.join("initramfs");
-        initramfs::write(&image, &guest, &kernel, &programs, described.as_bytes())?;
+        initramfs::write(&image, &guest, kernel, &programs, described.as_bytes())?;
         eprintln!("xtask: vm: Linux {}; logs in {}", kernel.version, folder.display());
         for job in &jobs {
             let logs = folder.join(job.name);
             make(&logs)?;
             let begin = Instant::now();
             let bed = Bed::start(job, &programs, &logs, args.trace)?;
-            let ended = machine::run(&guest, &kernel, &image, &logs, job, &bed)?;
+            let ended = machine::run(&guest, kernel, &image, &logs, job, &settings, &bed)?;
             let lost = bed.end();
             let sum = report::of(&kernel.version, job, &ended, lost, &logs, begin.elapsed())?;
             whole.add(&sum);
+            if args.record {
+                sum.outcome()?;
+                record::keep(&logs)?;
+            }
         }
     }
     println!("xtask: vm: {whole}, {} kernels, {} s", kernels.len(), begin.elapsed().as_secs());

@@ -1,6 +1,6 @@
 //! The first process of a test guest: mounts what programs expect, runs the jobs, tells the host, powers off.
 //!
-//! It reads `/jobs.json`, a list of `{"name", "commands": [[NAME=VALUE.., program, arguments..]..], "seconds", "abrupt"}`, and runs the job that
+//! It reads `/jobs.json`, a list of `{"name", "commands": [[NAME=VALUE.., program, arguments..]..], "seconds", "abrupt", "functions"}`, and runs the job that
 //! `POLLUX_JOB` on the kernel's command line names: its commands in order until one fails. To the second serial port go, a line
 //! each, `begin NAME`, what the programs print, and `end NAME STATUS` (`ok`, `failed`, `timeout`); then the kernel's log, and
 //! `done`. Whatever happens, the guest powers off: a host that sees no `done` knows that it died. The third serial port is

@@ -228,3 +228,20 @@ pub(crate) fn counter(statistics: &str, name: &str) -> u64 {
 pub(crate) fn ours(name: &str) -> PathBuf {
     Path::new("/ours").join(name)
 }
+
+/// Whether records are written instead of held against.
+pub(crate) fn recording() -> bool {
+    std::env::var_os("POLLUX_RECORD").is_some()
+}
+
+/// Sends a record to the host.
+pub(crate) fn keep(name: &str, text: &str) {
+    for line in text.lines() {
+        ask(&format!("record {name} {line}"));
+    }
+}
+
+/// The kernel that the records are of.
+pub(crate) fn is_recorded_kernel() -> bool {
+    read("/proc/sys/kernel/osrelease").starts_with("6.12.")
+}

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use pollux_tests::program::Running;
 
-use crate::bed::{Drivers, FUNCTIONS, MACS, ask, here, ibdev, netdev, ours, run, wait};
+use crate::bed::{Drivers, FUNCTIONS, MACS, ask, here, ibdev, netdev, ours, read, run, wait};
 
 /// Frames of one comparison.
-const FRAMES: u32 = 20_000;
+pub(crate) const FRAMES: u32 = 20_000;
 
 /// The drivers with both ports up; their wires go to the host.
-fn up() -> Drivers {
+pub(crate) fn up() -> Drivers {
     let drivers = Drivers::rdma();
     for function in FUNCTIONS {
         let name = netdev(function).expect("an interface");
@@ -28,7 +28,7 @@ fn up() -> Drivers {
     drivers
 }
 
-fn arguments(devices: [&str; 2], keys: &str, app: &str) -> Vec<String> {
+pub(crate) fn arguments(devices: [&str; 2], keys: &str, app: &str) -> Vec<String> {
     let mut words: Vec<String> =
         ["--no-huge", "-m", "256", "-l", "0"].iter().map(|&word| word.to_owned()).collect();
     for device in devices {
@@ -39,20 +39,20 @@ fn arguments(devices: [&str; 2], keys: &str, app: &str) -> Vec<String> {
     words
 }
 
-fn l2fwd(devices: [&str; 2], keys: &str, app: &str) -> Running {
+pub(crate) fn l2fwd(devices: [&str; 2], keys: &str, app: &str) -> Running {
     let mut command = Command::new(ours("l2fwd"));
     command.args(arguments(devices, keys, app));
     started(command)
 }
 
-fn started(command: Command) -> Running {
+pub(crate) fn started(command: Command) -> Running {
     let mut running = Running::start(command);
     running.wait_for("forwarding");
     running
 }
 
 /// Ends it as a user does; what it counted agrees with what the host counted.
-fn ends_well(running: Running, frames: u64) {
+pub(crate) fn ends_well(running: Running, frames: u64) {
     let done = running.interrupt();
     assert!(done.status.success(), "{:?}: {}", done.status, done.stderr.join("\n"));
     let report = done.report();
@@ -61,17 +61,21 @@ fn ends_well(running: Running, frames: u64) {
     assert!(received >= frames, "{received} of {frames}: {report}");
 }
 
-fn there_and_back(more: &str) {
+pub(crate) fn there_and_back(more: &str) {
     ask(&format!("traffic from=0 to=1 frames={FRAMES} {more}"));
     ask(&format!("traffic from=1 to=0 frames={FRAMES} {more}"));
 }
 
-fn nothing_is_left() {
-    for (kind, kernels) in [("qp", 1), ("mr", 0), ("cq", 0)] {
-        let left = run(&format!("rdma resource show {kind}"));
-        // What has no process is the kernel's own.
-        let ours = left.lines().filter(|line| line.contains("l2fwd") || line.contains(" pid ")).count();
-        assert_eq!(ours, 0, "{kind} ({kernels} are the kernel's): {left}");
+/// Objects of a kind that a process has; the kernel's own have none.
+fn objects(kind: &str) -> Vec<String> {
+    let all = run(&format!("rdma resource show {kind}"));
+    all.lines().filter(|line| line.contains(" pid ")).map(str::to_owned).collect()
+}
+
+pub(crate) fn nothing_is_left() {
+    for kind in ["qp", "mr", "cq", "pd", "ctx"] {
+        let left = objects(kind);
+        assert!(left.is_empty(), "{kind}: {left:?}");
     }
 }
 
@@ -146,6 +150,11 @@ fn as_a_user_with_one_capability() {
     let mut limited = Command::new("prlimit");
     limited.arg("--memlock=1073741824").arg(command.get_program()).args(command.get_args());
     let running = started(limited);
+    // The process is what prlimit and setpriv became.
+    let status = read(format!("/proc/{}/status", running.pid()));
+    for line in ["Uid:\t1000\t1000\t1000\t1000", "CapEff:\t0000000000002000", "CapBnd:\t0000000000002000"] {
+        assert!(status.contains(line), "{line:?}: {status}");
+    }
     ask(&format!("traffic from=0 to=1 frames={FRAMES} target={}", MACS[0]));
     ends_well(running, FRAMES.into());
     nothing_is_left();
@@ -196,12 +205,13 @@ fn killed_and_started_ten_times() {
         let keys = [",dv_flow_en=0", ",dv_flow_en=1"][round % 2];
         let running = l2fwd(FUNCTIONS, keys, "-P --no-mac-updating --json");
         ask("traffic from=0 to=1 frames=500");
+        // What is looked for below is there now.
+        let held: usize = ["qp", "mr", "cq"].map(|kind| objects(kind).len()).iter().sum();
+        assert!(held > 0, "the kernel lists nothing of l2fwd's: {}", run("rdma resource show"));
         running.signal(libc::SIGKILL);
         let done = running.finish(Duration::from_secs(10));
         assert!(!done.status.success());
-        wait("the kernel's tidying up", Duration::from_secs(5), || {
-            (!run("rdma resource show qp").contains("l2fwd")).then_some(())
-        });
+        wait("the kernel's tidying up", Duration::from_secs(5), || objects("ctx").is_empty().then_some(()));
         nothing_is_left();
     }
 }

@@ -8,3 +8,5 @@ mod gone;
 mod ib;
 mod net;
 mod originals;
+mod reset;
+mod soak;

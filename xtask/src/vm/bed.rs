@@ -22,6 +22,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::job::{DEVICE, Job, Program, Wire};
+use super::record;
 use crate::run::Outcome;
 use across::Across;
 pub(crate) use across::Ends;
@@ -82,8 +83,10 @@ impl Bed {
         let (device, killed, over) =
             (Arc::clone(&bed.device), Arc::clone(&bed.killed), Arc::clone(&bed.over));
         let across = bed.across.clone().map(|ends| Across::new(ends, programs));
+        let logs = logs.to_owned();
+        record::forget(&logs);
         bed.dialogue = Some(std::thread::spawn(move || {
-            let mut host = Requests { peers, across, device, killed, over: Arc::clone(&over) };
+            let mut host = Requests { peers, across, device, killed, over: Arc::clone(&over), logs };
             if let Ok((stream, _)) = listener.accept()
                 && !over.load(Ordering::Relaxed)
             {
@@ -133,7 +136,8 @@ impl Bed {
         }
         command.args((0..trace).map(|_| "--trace"));
         command
-            .stdin(Stdio::null())
+            .arg("--console")
+            .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
@@ -200,6 +204,7 @@ struct Requests {
     device: Arc<Mutex<Option<Child>>>,
     killed: Arc<AtomicBool>,
     over: Arc<AtomicBool>,
+    logs: PathBuf,
 }
 
 impl Requests {
@@ -220,17 +225,65 @@ impl Requests {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
             "kill-device" => {
+                // Said first: who finds the process gone asks whether a test wanted that.
                 self.killed.store(true, Ordering::Relaxed);
-                let mut device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
-                let child = device.as_mut().ok_or("this job has no device")?;
-                child.kill().map_err(|why| format!("cannot kill mlx5-device: {why}"))?;
+                self.with_device(|child| child.kill().map_err(|why| format!("cannot kill mlx5-device: {why}")))
+                    .map(|()| String::new())
+            }
+            // To its console.
+            "device" => self
+                .with_device(|child| {
+                    let console = child.stdin.as_mut().ok_or("it has no console")?;
+                    writeln!(console, "{rest}").map_err(|why| format!("cannot write to mlx5-device: {why}"))
+                })
+                .map(|()| String::new()),
+            "device-memory" => self.with_device(|child| resident(child.id())).map(|kib| kib.to_string()),
+            "traffic" => peer::traffic(&mut self.peers, &peer::Traffic::parse(rest)?, &self.over),
+            "plug" | "unplug" => {
+                let peer = rest.parse().ok().and_then(|index: usize| self.peers.get_mut(index));
+                let peer = peer.ok_or_else(|| format!("'{rest}' is no wire of this job"))?;
+                if word == "plug" {
+                    peer.plug()?
+                } else {
+                    peer.unplug()
+                }
                 Ok(String::new())
             }
-            "traffic" => peer::traffic(&mut self.peers, &peer::Traffic::parse(rest)?, &self.over),
+            "record" => record::take(&self.logs, rest),
             _ => match &mut self.across {
                 Some(across) => across.request(word, rest, &self.over),
                 None => Err(format!("unknown request '{word}'")),
             },
         }
+    }
+
+    fn with_device<T>(&self, act: impl FnOnce(&mut Child) -> Outcome<T>) -> Outcome<T> {
+        let mut device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
+        act(device.as_mut().ok_or("this job has no device")?)
+    }
+}
+
+/// Memory that a process occupies, in KiB.
+fn resident(process: u32) -> Outcome<u64> {
+    let path = format!("/proc/{process}/status");
+    let status = std::fs::read_to_string(&path).map_err(|why| format!("cannot read {path}: {why}"))?;
+    let words = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    // What is shared with the guest is the guest's memory.
+    let shared = status.lines().find_map(|line| line.strip_prefix("RssShmem:"));
+    let number =
+        |words: Option<&str>| words.and_then(|words| words.split_whitespace().next()?.parse::<u64>().ok());
+    match (number(words), number(shared)) {
+        (Some(all), Some(shared)) => Ok(all.saturating_sub(shared)),
+        _ => Err(format!("{path} says nothing of memory")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_process_occupies_memory() {
+        let own = super::resident(std::process::id()).expect("a number");
+        assert!((500..2_000_000).contains(&own), "{own} KiB");
+        assert!(super::resident(u32::MAX).is_err());
     }
 }

@@ -24,8 +24,13 @@ const PACKAGES: &[&str] = &[
     "librte-bus-pci25",
     "librte-bus-auxiliary25",
 ];
+/// The guest's release.
+pub(super) const RELEASE: &str = "trixie";
 /// The release's own QEMU cannot be a client of a device in another process (vfio-user).
 const FROM_BACKPORTS: &str = "qemu-system-x86";
+
+/// QEMU, as the root has it.
+pub(super) const QEMU: &str = "/usr/bin/qemu-system-x86_64";
 
 /// Programs that jobs use, as the root has them.
 const TOOLS: &[&str] = &[
@@ -79,31 +84,61 @@ pub(crate) struct Guest {
 impl Guest {
     /// Takes the root from the cache, or makes it.
     pub(crate) fn prepare() -> Outcome<Self> {
-        let guest = Self { path: debian::cache_dir()?.join("vm-trixie") };
+        let guest = Self { path: debian::cache_dir()?.join(format!("vm-{RELEASE}")) };
+        let backports = format!("{RELEASE}-backports");
         if !guest.path.exists() {
             debian::bootstrap(
                 &guest.path,
-                &Recipe { suites: &["trixie", "trixie-backports"], packages: &PACKAGES.join(",") },
-            )?;
+                &Recipe { suites: &[RELEASE, &backports], packages: &PACKAGES.join(",") },
+            )
+            .map_err(|why| {
+                format!(
+                    "cannot make the guest's Debian root: {why}; it takes mmdebstrap and a Debian archive"
+                )
+            })?;
         } else if TOOLS.iter().any(|tool| !guest.path.join(tool.trim_start_matches('/')).exists()) {
             // Made when jobs used fewer.
-            must(guest.command("apt-get").args(["update", "-qq"]))?;
-            must(
-                guest
-                    .command("apt-get")
-                    .args(["install", "-y", "-qq", "--no-install-recommends"])
-                    .args(PACKAGES),
-            )?;
+            guest.install(RELEASE, PACKAGES)?;
         }
-        if !guest.path.join("usr/bin/qemu-system-x86_64").exists() {
-            must(guest.command("apt-get").args(["update", "-qq"]))?;
-            must(guest.command("apt-get").args(["install", "-y", "-qq", "--no-install-recommends"]).args([
-                "-t",
-                "trixie-backports",
-                FROM_BACKPORTS,
-            ]))?;
+        if !guest.path.join(QEMU.trim_start_matches('/')).exists() {
+            guest.install(&backports, &[FROM_BACKPORTS])?;
         }
+        let kernels = guest.path.join("kernels");
+        std::fs::create_dir_all(&kernels)
+            .map_err(|why| format!("cannot make {}: {why}", kernels.display()))?;
         Ok(guest)
+    }
+
+    /// Asks the archive what it has today.
+    pub(crate) fn update(&self) -> Outcome {
+        must(self.command("apt-get").args(["update", "-qq", "-o", "APT::Update::Error-Mode=any"])).map_err(
+            |why| format!("the Debian archive of {}/etc/apt does not answer: {why}", self.path.display()),
+        )
+    }
+
+    fn install(&self, suite: &str, packages: &[&str]) -> Outcome {
+        self.update()?;
+        must(
+            self.command("apt-get")
+                .args(["install", "-y", "-qq", "--no-install-recommends", "-t", suite])
+                .args(packages),
+        )
+        .map_err(|why| format!("cannot install {} for the guest: {why}", packages.join(" ")))
+    }
+
+    /// Lets apt know the packages of the release to come, of which none is installed unless its version is named.
+    pub(crate) fn knows_sid(&self) -> Outcome {
+        let apt = self.path.join("etc/apt");
+        let (list, pin) = (apt.join("sources.list.d/sid.list"), apt.join("preferences.d/sid"));
+        let failed = |path: &Path, why| format!("cannot write {}: {why}", path.display());
+        let sources = apt.join("sources.list");
+        let sources = std::fs::read_to_string(&sources)
+            .map_err(|why| format!("cannot read {}: {why}", sources.display()))?;
+        let archive = sources.split_whitespace().find(|word| word.contains("://"));
+        let archive = archive.ok_or("the guest's root names no Debian archive")?;
+        std::fs::write(&pin, "Package: *\nPin: release n=sid\nPin-Priority: 1\n")
+            .map_err(|why| failed(&pin, why))?;
+        std::fs::write(&list, format!("deb {archive} sid main\n")).map_err(|why| failed(&list, why))
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -1,5 +1,7 @@
 //! What runs in a guest.
 
+mod list;
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,17 +17,22 @@ pub(crate) struct Job {
     /// The guest has a network card whose wire ends at the host's own device model, and another one through which TCP
     /// connections come and go.
     pub(crate) across: bool,
+    /// Words with `=` in front of the program set its environment.
     commands: &'static [&'static [&'static str]],
     /// Programs of `apps` that it starts, as the guest has them.
     apps: &'static [&'static str],
+    /// How long its commands may take.
     seconds: u64,
     /// Whether it runs tests, of which some must have passed and none may be skipped.
     pub(crate) tests: bool,
-    /// What the kernel's log must have. The drivers of a job that has this may warn; the guest ends at once, for they wait for
-    /// a device that is gone.
+    /// What the kernel's log must have. The drivers of a job that has this may warn.
     pub(crate) reports: &'static [&'static str],
-    /// Runs with `--all` alone.
+    /// The guest ends without its drivers' leave, for they wait for a device that is gone.
+    abrupt: bool,
+    /// Runs with `--all` or by its name alone, as long as `--minutes` says beside its own time.
     pub(crate) long: bool,
+    /// Its tests send records of Linux's answers, see [`super::record`].
+    pub(crate) records: bool,
 }
 
 /// The wire of a function.
@@ -35,6 +42,79 @@ pub(crate) enum Wire {
     Cable(&'static str),
     /// To the host, which sends and receives there.
     Host,
+}
+
+/// What the command line says of how jobs run.
+pub(crate) struct Settings<'a> {
+    /// Of the tests of `tests/tests/guest`, those alone that this names.
+    pub(crate) only: Option<&'a str>,
+    /// How long the soak job works.
+    pub(crate) minutes: u64,
+    /// How many times its usual time a guest may take.
+    pub(crate) patience: f64,
+    /// Tests write records anew instead of holding Linux against them.
+    pub(crate) record: bool,
+}
+
+impl Settings<'_> {
+    /// How long the commands of a job may take.
+    fn seconds(&self, job: &Job) -> u64 {
+        let working = if job.long { self.minutes * 60 } else { 0 };
+        ((job.seconds + working) as f64 * self.patience).ceil() as u64
+    }
+
+    /// How long its guest may take: its job, and a minute to boot and to end.
+    pub(crate) fn limit(&self, job: &Job) -> Duration {
+        Duration::from_secs_f64(60.0 * self.patience) + Duration::from_secs(self.seconds(job))
+    }
+
+    /// The jobs as the guest's first process reads them.
+    pub(crate) fn describe(&self, jobs: &[Job]) -> String {
+        let words = |command: &&[&'static str]| {
+            let mut words: Vec<String> = command.iter().map(|&word| word.to_owned()).collect();
+            if let Some(at) = words.iter().position(|word| word == list::GUEST) {
+                if let Some(only) = self.only {
+                    words[at + 1] = only.to_owned();
+                }
+                words.insert(0, format!("POLLUX_SOAK_MINUTES={}", self.minutes));
+                if self.record {
+                    words.insert(0, "POLLUX_RECORD=1".to_owned());
+                }
+            }
+            words
+        };
+        let jobs: Vec<_> = jobs
+            .iter()
+            .map(|job| {
+                let commands: Vec<_> = job.commands.iter().map(words).collect();
+                serde_json::json!({
+                    "name": job.name,
+                    "commands": commands,
+                    "seconds": self.seconds(job),
+                    "abrupt": job.abrupt,
+                    "functions": job.wires.len(),
+                })
+            })
+            .collect();
+        serde_json::Value::from(jobs).to_string()
+    }
+}
+
+/// The jobs that are asked for by `text`: the one of that name, else those whose names contain it.
+///
+/// # Errors
+/// When there is none.
+pub(crate) fn chosen(text: &str, long: bool) -> Outcome<Vec<Job>> {
+    let exact = list::all().iter().any(|job| job.name == text);
+    let jobs: Vec<Job> = list::all()
+        .into_iter()
+        .filter(|job| if exact { job.name == text } else { job.name.contains(text) && (long || !job.long) })
+        .collect();
+    if jobs.is_empty() {
+        let names: Vec<_> = list::all().into_iter().map(|job| job.name).collect();
+        return Err(format!("no job's name contains '{text}'; jobs: {}", names.join(", ")));
+    }
+    Ok(jobs)
 }
 
 /// A program of ours and where the guest has it.
@@ -48,130 +128,6 @@ pub(crate) struct Program {
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// The functions' program, which runs on the host.
 pub(crate) const DEVICE: &str = "mlx5-device";
-
-const CABLE: &[Wire] = &[Wire::Cable("a"), Wire::Cable("a")];
-const HOST: &[Wire] = &[Wire::Host, Wire::Host];
-
-/// The programs whose originals the guest has.
-const ORIGINALS: &[&str] = &[
-    "/ours/rc_pingpong",
-    "/ours/uc_pingpong",
-    "/ours/ud_pingpong",
-    "/ours/srq_pingpong",
-    "/ours/xsrq_pingpong",
-    "/ours/send_bw",
-    "/ours/send_lat",
-    "/ours/write_bw",
-    "/ours/write_lat",
-    "/ours/read_bw",
-    "/ours/read_lat",
-    "/ours/atomic_bw",
-    "/ours/atomic_lat",
-];
-
-/// A job of tests of `tests/tests/guest`.
-macro_rules! tests {
-    ($name:literal, $filter:literal, $wires:expr, $seconds:literal) => {
-        Job {
-            name: $name,
-            wires: $wires,
-            apps: &["/ours/l2fwd"],
-            commands: &[&["POLLUX_REQUIRE=guest", "/ours/guest", $filter, "--test-threads=1"]],
-            seconds: $seconds,
-            tests: true,
-            ..Job::default()
-        }
-    };
-}
-
-pub(crate) fn all() -> Vec<Job> {
-    vec![
-        Job {
-            name: "uverbs-rxe",
-            commands: &[
-                &["modprobe", "ib_uverbs"],
-                &["modprobe", "rdma_rxe"],
-                &["ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"],
-                &["ip", "address", "add", "10.0.0.1/24", "dev", "v0"],
-                &["ip", "address", "add", "10.0.0.2/24", "dev", "v1"],
-                &["ip", "link", "set", "v0", "up"],
-                &["ip", "link", "set", "v1", "up"],
-                &["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "v0"],
-                // Until then IPv6 is not sure of its addresses, and resolves none.
-                &["sleep", "2"],
-                &["POLLUX_REQUIRE=rxe", "/ours/uverbs", "kernel::", "--test-threads=1"],
-            ],
-            seconds: 120,
-            tests: true,
-            ..Job::default()
-        },
-        Job {
-            name: "verbs-rxe",
-            commands: &[
-                &["modprobe", "ib_uverbs"],
-                &["modprobe", "rdma_rxe"],
-                &["ip", "link", "set", "lo", "up"],
-                &["ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"],
-                &["ip", "address", "add", "10.0.0.1/24", "dev", "v0"],
-                &["ip", "link", "set", "v0", "up"],
-                &["ip", "link", "set", "v1", "up"],
-                &["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "v0"],
-                &["sleep", "2"],
-                &["POLLUX_REQUIRE=rxe", "/ours/verbs-rxe", "--test-threads=1"],
-            ],
-            seconds: 180,
-            tests: true,
-            ..Job::default()
-        },
-        Job {
-            name: "originals-rxe",
-            commands: &[
-                &["modprobe", "ib_uverbs"],
-                &["modprobe", "rdma_rxe"],
-                &["ip", "link", "set", "lo", "up"],
-                &["ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"],
-                &["ip", "address", "add", "10.0.0.1/24", "dev", "v0"],
-                &["ip", "link", "set", "v0", "up"],
-                &["ip", "link", "set", "v1", "up"],
-                &["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "v0"],
-                &["sleep", "2"],
-                &["POLLUX_REQUIRE=guest", "/ours/guest", "originals::rxe::", "--test-threads=1"],
-            ],
-            apps: ORIGINALS,
-            seconds: 420,
-            tests: true,
-            ..Job::default()
-        },
-        Job {
-            name: "originals-across",
-            across: true,
-            commands: &[
-                &["modprobe", "ib_uverbs"],
-                &["modprobe", "rdma_rxe"],
-                &["modprobe", "virtio_net"],
-                &["ip", "link", "set", "lo", "up"],
-                // The wire, and the way of TCP: in the order in which the host has them.
-                &["ip", "address", "add", "10.1.0.2/24", "dev", "eth0"],
-                &["ip", "link", "set", "eth0", "up"],
-                &["ip", "address", "add", "10.0.2.15/24", "dev", "eth1"],
-                &["ip", "link", "set", "eth1", "up"],
-                &["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "eth0"],
-                &["sleep", "2"],
-                &["POLLUX_REQUIRE=guest", "/ours/guest", "originals::across::", "--test-threads=1"],
-            ],
-            apps: ORIGINALS,
-            seconds: 420,
-            tests: true,
-            ..Job::default()
-        },
-        Job { apps: ORIGINALS, ..tests!("originals-mlx5", "originals::mlx5::", CABLE, 480) },
-        tests!("mlx5-net", "net::", CABLE, 240),
-        tests!("mlx5-ib", "ib::", CABLE, 120),
-        tests!("mlx5-forward", "forward::", HOST, 240),
-        tests!("mlx5-control", "control::", CABLE, 240),
-        Job { reports: &["Fatal error"], ..tests!("mlx5-gone", "gone::", CABLE, 60) },
-    ]
-}
 
 /// Builds every program that the jobs name.
 pub(crate) fn build(jobs: &[Job]) -> Outcome<Vec<Program>> {
@@ -198,11 +154,7 @@ pub(crate) fn build(jobs: &[Job]) -> Outcome<Vec<Program>> {
     let named = |inside: &str| {
         jobs.iter().flat_map(|job| job.commands).flat_map(|words| *words).any(|word| *word == inside)
     };
-    for (package, test, inside) in [
-        ("pollux-uverbs", "uverbs", "/ours/uverbs"),
-        ("pollux-verbs", "rxe", "/ours/verbs-rxe"),
-        ("pollux-tests", "guest", "/ours/guest"),
-    ] {
+    for &(package, test, inside) in list::TEST_PROGRAMS {
         if named(inside) {
             let said = built(&["test", "--no-run", "--package", package, "--test", test])?;
             programs.push(Program { file: executable(&said, test)?, inside });
@@ -234,26 +186,53 @@ fn executable(said: &str, name: &str) -> Outcome<PathBuf> {
         .ok_or_else(|| format!("cargo built no program {name}"))
 }
 
-/// The jobs as the guest's first process reads them; of the tests of `tests/tests/guest`, those alone that `only` names.
-pub(crate) fn describe(jobs: &[Job], only: Option<&str>) -> String {
-    let words = |command: &&[&'static str]| {
-        let mut words: Vec<String> = command.iter().map(|&word| word.to_owned()).collect();
-        if let (Some(only), Some(at)) = (only, words.iter().position(|word| word == "/ours/guest")) {
-            words[at + 1] = only.to_owned();
-        }
-        words
-    };
-    let jobs: Vec<_> = jobs
-        .iter()
-        .map(|job| {
-            let commands: Vec<_> = job.commands.iter().map(words).collect();
-            serde_json::json!({ "name": job.name, "commands": commands, "seconds": job.seconds, "abrupt": !job.reports.is_empty() })
-        })
-        .collect();
-    serde_json::Value::from(jobs).to_string()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// How long a guest may take: its job, and a minute to boot and to end.
-pub(crate) fn limit(job: &Job) -> Duration {
-    Duration::from_secs(60 + job.seconds)
+    const USUAL: Settings<'_> = Settings { only: None, minutes: 3, patience: 1.0, record: false };
+
+    #[test]
+    fn a_name_is_that_job_and_else_a_part_of_names() {
+        let names = |text: &str, long: bool| -> Vec<&str> {
+            chosen(text, long).expect("some").iter().map(|job| job.name).collect()
+        };
+        assert_eq!(names("verbs-rxe", false), ["verbs-rxe"]);
+        assert!(names("rxe", false).len() > 2);
+        assert!(!names("", false).contains(&"mlx5-soak"));
+        assert!(names("", true).contains(&"mlx5-soak"));
+        assert_eq!(names("mlx5-soak", false), ["mlx5-soak"], "who asks by name means it");
+        let why = chosen("verbs-on-the-moon", true).err().expect("none");
+        assert!(why.starts_with("no job's name contains 'verbs-on-the-moon'; jobs: uverbs-rxe, "), "{why}");
+    }
+
+    #[test]
+    fn names_are_unique_and_so_are_the_tests_of_a_long_job() {
+        let all = list::all();
+        let names: BTreeSet<_> = all.iter().map(|job| job.name).collect();
+        assert_eq!(names.len(), all.len());
+        // What no job names would never run.
+        for module in
+            std::fs::read_to_string(root().join("tests/tests/guest/main.rs")).expect("the tests").lines()
+        {
+            let Some(module) = module.strip_prefix("mod ").and_then(|rest| rest.strip_suffix(';')) else {
+                continue;
+            };
+            let filter = format!("{module}::");
+            let named = all.iter().flat_map(|job| job.commands).any(|words| words.iter().any(|word| word.starts_with(&filter)));
+            assert!(named || module == "bed", "no job runs the tests of tests/tests/guest/{module}.rs");
+        }
+    }
+
+    #[test]
+    fn settings_reach_the_guest() {
+        let jobs = chosen("mlx5-soak", true).expect("it");
+        let said = USUAL.describe(&jobs);
+        assert!(said.contains("POLLUX_SOAK_MINUTES=3") && !said.contains("POLLUX_RECORD"), "{said}");
+        let patient = Settings { patience: 2.0, record: true, only: Some("one"), ..USUAL };
+        let said = patient.describe(&jobs);
+        assert!(said.contains("POLLUX_RECORD=1") && said.contains("\"one\""), "{said}");
+        assert_eq!(patient.limit(&jobs[0]), USUAL.limit(&jobs[0]) * 2);
+        assert!(USUAL.limit(&jobs[0]) > Duration::from_secs(240));
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::guest::Guest;
+use super::guest::{self, Guest};
 use crate::run::{Outcome, must, output};
 
 /// Modules that jobs load; what they need comes with them. Those a kernel has built in are no files.
@@ -32,22 +32,46 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// The kernel that a suite's `linux-image-amd64` stands for, downloaded where the cache lacks it.
-    pub(crate) fn prepare(guest: &Guest, suite: &str) -> Outcome<Self> {
-        let depends = |package: &str| output(guest.command("apt-cache").args(["depends", package]));
-        let image = depends(&format!("linux-image-amd64/{suite}"))?
-            .split_whitespace()
-            .find(|word| word.starts_with("linux-image-") && word.as_bytes()[12].is_ascii_digit())
-            .map(str::to_owned)
-            .ok_or_else(|| format!("{suite} names no kernel image"))?;
-        let version = image.trim_start_matches("linux-image-").to_owned();
-        let inside = format!("/kernels/{version}");
-        let folder = guest.path().join(inside.trim_start_matches('/'));
-        if !folder.exists() {
+    /// The kernel of the guest's own release.
+    pub(crate) fn of_the_release(guest: &Guest) -> Outcome<Self> {
+        Self::prepare(guest, &format!("linux-image-amd64/{}", guest::RELEASE))
+    }
+
+    /// The newest kernel of the archive: of the release, of its backports, of what becomes the next one.
+    pub(crate) fn newest(guest: &Guest) -> Outcome<Self> {
+        guest.knows_sid()?;
+        if let Err(why) = guest.update() {
+            eprintln!("xtask: vm: {why}; taking the newest kernel that was known before");
+        }
+        let table = output(guest.command("apt-cache").args(["madison", "linux-image-amd64"]))?;
+        let mut newest: Option<&str> = None;
+        for version in versions(&table) {
+            let newer = |than: &str| {
+                let compared =
+                    guest.command("dpkg").args(["--compare-versions", version, "gt", than]).status();
+                compared.map_err(|why| format!("cannot start dpkg: {why}"))
+            };
+            if newest.map(newer).transpose()?.is_none_or(|status| status.success()) {
+                newest = Some(version);
+            }
+        }
+        let newest = newest.ok_or("the archive names no package linux-image-amd64")?;
+        Self::prepare(guest, &format!("linux-image-amd64={newest}"))
+    }
+
+    /// The kernel that a package stands for, downloaded where the cache lacks it.
+    fn prepare(guest: &Guest, package: &str) -> Outcome<Self> {
+        let inside = |image: &str| format!("/kernels/{}", image.trim_start_matches("linux-image-"));
+        let path = |image: &str| guest.path().join(inside(image).trim_start_matches('/'));
+        let mut image = image_of(guest, package)?;
+        if !path(&image).exists() {
+            // What was known of the archive may be of another day.
+            guest.update()?;
+            image = image_of(guest, package)?;
             // Since 7.x the image package is empty, and two others have the kernel and the modules.
             let mut packages = vec![image.clone()];
             packages.extend(
-                depends(&image)?
+                depends(guest, &image)?
                     .split_whitespace()
                     .filter(|word| word.starts_with("linux-binary-") || word.starts_with("linux-modules-"))
                     .map(str::to_owned),
@@ -55,13 +79,15 @@ impl Kernel {
             let script = "set -e; umask 022; top=$1; shift; rm -rf $top.half; mkdir -p $top.half; cd $top.half; \
                           apt-get download -qq \"$@\"; for deb in *.deb; do dpkg -x $deb .; rm $deb; done; \
                           [ -e lib ] || ln -s usr/lib lib; depmod -b . $(ls usr/lib/modules); mv $top.half $top";
-            must(guest.command("sh").args(["-c", script, "sh", &inside]).args(packages))?;
+            must(guest.command("sh").args(["-c", script, "sh", &inside(&image)]).args(packages))
+                .map_err(|_| format!("cannot download {image} from the Debian archive: is it reachable?"))?;
         }
+        let (folder, version) = (path(&image), image.trim_start_matches("linux-image-").to_owned());
         let modules = folder.join("usr/lib/modules").join(&version);
         let image = [folder.join(format!("boot/vmlinuz-{version}")), modules.join("vmlinuz")]
             .into_iter()
             .find(|path| path.exists())
-            .ok_or_else(|| format!("{} holds no kernel image", folder.display()))?;
+            .ok_or_else(|| format!("{} holds no kernel image: remove it", folder.display()))?;
         Ok(Self { version, image, modules })
     }
 
@@ -115,9 +141,12 @@ impl Kernel {
         guest: &Guest,
         modules: &[(String, Vec<u8>)],
     ) -> Outcome<Vec<(String, Vec<u8>)>> {
-        let stage = format!("/kernels/stage-{}", std::process::id());
-        let top = guest.path().join(stage.trim_start_matches('/'));
-        let folder = top.join("lib/modules").join(&self.version);
+        let top = tempfile::Builder::new()
+            .prefix("stage-")
+            .tempdir_in(guest.path().join("kernels"))
+            .map_err(|why| format!("cannot write in {}: {why}", guest.path().display()))?;
+        let stage = Path::new("/kernels").join(top.path().file_name().unwrap_or_default());
+        let folder = top.path().join("lib/modules").join(&self.version);
         let write = |name: &str, bytes: &[u8]| {
             let path = folder.join(name);
             let parent = path.parent().unwrap_or(&folder);
@@ -134,7 +163,7 @@ impl Kernel {
         for (name, bytes) in modules {
             write(name, bytes)?;
         }
-        must(guest.command("depmod").args(["-b", &stage, &self.version]))?;
+        must(guest.command("depmod").arg("-b").arg(&stage).arg(&self.version))?;
         let mut indexes = Vec::new();
         for entry in std::fs::read_dir(&folder)
             .map_err(|why| format!("cannot read {}: {why}", folder.display()))?
@@ -143,11 +172,38 @@ impl Kernel {
         {
             indexes.push((entry.file_name().to_string_lossy().into_owned(), read(&entry.path())?));
         }
-        std::fs::remove_dir_all(&top).map_err(|why| format!("cannot remove {}: {why}", top.display()))?;
         Ok(indexes)
     }
 }
 
+fn depends(guest: &Guest, package: &str) -> Outcome<String> {
+    output(guest.command("apt-cache").args(["depends", package]))
+}
+
+/// The package of the kernel that a package without a version in its name stands for.
+fn image_of(guest: &Guest, package: &str) -> Outcome<String> {
+    depends(guest, package)?
+        .split_whitespace()
+        .find(|word| word.starts_with("linux-image-") && word.as_bytes()[12].is_ascii_digit())
+        .map(str::to_owned)
+        .ok_or_else(|| format!("{package} names no kernel image"))
+}
+
+/// The versions in what `apt-cache madison` says: name, version, origin a line.
+fn versions(table: &str) -> impl Iterator<Item = &str> {
+    table.lines().filter_map(|line| line.split('|').nth(1)).map(str::trim)
+}
+
 fn read(path: &Path) -> Outcome<Vec<u8>> {
     std::fs::read(path).map_err(|why| format!("cannot read {}: {why}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn versions_are_read() {
+        let table = "linux-image-amd64 | 7.3.4-1~bpo13+1 | http://a trixie-backports/main amd64 Packages\n\
+                     linux-image-amd64 | 6.12.107-1 | http://a trixie/main amd64 Packages\n";
+        assert_eq!(super::versions(table).collect::<Vec<_>>(), ["7.3.4-1~bpo13+1", "6.12.107-1"]);
+    }
 }

@@ -6,9 +6,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use super::bed::Bed;
-use super::guest::Guest;
-use super::job::{self, Job};
+use super::guest::{Guest, QEMU};
+use super::job::{Job, Settings};
 use super::kernel::Kernel;
+use crate::interrupt;
 use crate::run::Outcome;
 
 /// How a machine ended.
@@ -33,6 +34,7 @@ pub(crate) fn run(
     image: &Path,
     logs: &Path,
     job: &Job,
+    settings: &Settings<'_>,
     bed: &Bed,
 ) -> Outcome<Ended> {
     let share = guest.path().join("usr/share");
@@ -41,7 +43,7 @@ pub(crate) fn run(
     drop(std::fs::remove_file(&jobs));
     let write =
         |path: &Path| File::create(path).map_err(|why| format!("cannot write {}: {why}", path.display()));
-    let mut command: Command = guest.outside("/usr/bin/qemu-system-x86_64");
+    let mut command: Command = guest.outside(QEMU);
     command
         .arg("-L")
         .arg(share.join("qemu"))
@@ -84,13 +86,28 @@ pub(crate) fn run(
     if let Some(across) = bed.across() {
         command.args(across.cards());
     }
-    let child = command.spawn().map_err(|why| format!("cannot start QEMU: {why}"))?;
-    wait(Running(child), Instant::now(), job::limit(job), &logs.join("qemu.log"), bed)
+    let child = command.spawn().map_err(|why| {
+        format!(
+            "cannot start QEMU ({}): {why}; remove {} to have it made anew",
+            command.get_program().to_string_lossy(),
+            guest.path().display()
+        )
+    })?;
+    let limits = Limits { all: settings.limit(job), lost: LOST.mul_f64(settings.patience) };
+    wait(Running(child), &limits, &logs.join("qemu.log"), bed)
 }
 
-fn wait(mut machine: Running, begin: Instant, limit: Duration, log: &Path, bed: &Bed) -> Outcome<Ended> {
+/// How long a machine may run, and how long it may do so without its devices.
+struct Limits {
+    all: Duration,
+    lost: Duration,
+}
+
+fn wait(mut machine: Running, limits: &Limits, log: &Path, bed: &Bed) -> Outcome<Ended> {
+    let begin = Instant::now();
     let mut lost: Option<(ExitStatus, Instant)> = None;
     loop {
+        interrupt::check()?;
         if lost.is_none() {
             lost = bed.lost().map(|status| (status, Instant::now()));
         }
@@ -101,10 +118,10 @@ fn wait(mut machine: Running, begin: Instant, limit: Duration, log: &Path, bed: 
                 let said = said.lines().last().unwrap_or("and said nothing");
                 return Ok(Ended::Failed(format!("QEMU ended with {status}: {said}")));
             }
-            Ok(None) if lost.is_some_and(|(_, when)| when.elapsed() > LOST) => {
-                return Ok(lost.map_or(Ended::Overtime(limit), |(status, _)| Ended::Lost(status)));
+            Ok(None) if lost.is_some_and(|(_, when)| when.elapsed() > limits.lost) => {
+                return Ok(lost.map_or(Ended::Overtime(limits.all), |(status, _)| Ended::Lost(status)));
             }
-            Ok(None) if begin.elapsed() > limit => return Ok(Ended::Overtime(limit)),
+            Ok(None) if begin.elapsed() > limits.all => return Ok(Ended::Overtime(limits.all)),
             Ok(None) => std::thread::sleep(Duration::from_millis(50)),
             Err(why) => return Err(format!("cannot wait for QEMU: {why}")),
         }

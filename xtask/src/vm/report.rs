@@ -69,7 +69,7 @@ pub(crate) fn of(
             let console = std::fs::read(logs.join("console.log")).unwrap_or_default();
             let console = String::from_utf8_lossy(&console).into_owned();
             let noticed = console.lines().find(|line| line.contains("mlx5") && line.contains("Fatal error"));
-            let noticed = noticed.unwrap_or("its driver had not noticed it within 10 s");
+            let noticed = noticed.unwrap_or("its driver had not noticed it");
             // One cause, one line.
             lines.truncate(1);
             Some(format!(

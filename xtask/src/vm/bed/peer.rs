@@ -20,21 +20,41 @@ const OURS: [u8; 2] = [0x88, 0xb5];
 
 /// One end of a `unix:` wire.
 pub(super) struct Peer {
-    socket: UnixDatagram,
+    /// None while it is unplugged: the other end's link is down.
+    socket: Option<UnixDatagram>,
+    at: PathBuf,
     to: PathBuf,
 }
 
 impl Peer {
     pub(super) fn open(at: &Path, to: &Path) -> Outcome<Self> {
-        let failed = |why| format!("cannot make the socket {}: {why}", at.display());
-        let socket = UnixDatagram::bind(at).map_err(failed)?;
+        let mut peer = Self { socket: None, at: at.to_owned(), to: to.to_owned() };
+        peer.plug()?;
+        Ok(peer)
+    }
+
+    pub(super) fn plug(&mut self) -> Outcome {
+        self.unplug();
+        let failed = |why| format!("cannot make the socket {}: {why}", self.at.display());
+        let socket = UnixDatagram::bind(&self.at).map_err(failed)?;
         socket.set_nonblocking(true).map_err(failed)?;
-        Ok(Self { socket, to: to.to_owned() })
+        self.socket = Some(socket);
+        Ok(())
+    }
+
+    pub(super) fn unplug(&mut self) {
+        self.socket = None;
+        // Not there when it was not plugged.
+        drop(std::fs::remove_file(&self.at));
+    }
+
+    fn socket(&self) -> Outcome<&UnixDatagram> {
+        self.socket.as_ref().ok_or_else(|| format!("the wire {} is unplugged", self.at.display()))
     }
 
     /// False when the other end has no room now.
     fn send(&self, frame: &[u8]) -> Outcome<bool> {
-        match self.socket.send_to(frame, &self.to) {
+        match self.socket()?.send_to(frame, &self.to) {
             Ok(_) => Ok(true),
             Err(why) if why.kind() == ErrorKind::WouldBlock => Ok(false),
             Err(why) => Err(format!("cannot send to {}: {why}", self.to.display())),
@@ -42,7 +62,7 @@ impl Peer {
     }
 
     fn receive<'a>(&self, room: &'a mut [u8]) -> Outcome<Option<&'a [u8]>> {
-        match self.socket.recv(room) {
+        match self.socket()?.recv(room) {
             Ok(bytes) => Ok(Some(&room[..bytes])),
             Err(why) if why.kind() == ErrorKind::WouldBlock => Ok(None),
             Err(why) => Err(format!("cannot receive from {}: {why}", self.to.display())),
@@ -320,6 +340,19 @@ mod tests {
             drop(peers);
             echo.join().expect("the echo ends");
         }
+    }
+
+    #[test]
+    fn a_wire_is_unplugged_and_plugged() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+        let mut peer = Peer::open(&a, &b).expect("a socket");
+        peer.unplug();
+        assert!(!a.exists() && peer.send(&[0; 60]).is_err_and(|why| why.contains("unplugged")));
+        peer.plug().expect("again");
+        let far = UnixDatagram::bind(&b).expect("a socket");
+        assert_eq!(peer.send(&[7; 60]), Ok(true));
+        assert_eq!(far.recv(&mut [0; 100]).expect("a frame"), 60);
     }
 
     #[test]

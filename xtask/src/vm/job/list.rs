@@ -1,0 +1,139 @@
+//! The jobs. A new one is a value here; its tests stand in `tests/tests/guest`.
+
+use super::{Job, Wire};
+
+/// The tests of `tests/tests/guest`, as the guest has them. The word behind it says which.
+pub(super) const GUEST: &str = "/ours/guest";
+/// Test programs that jobs start: package, test, and where the guest has it.
+pub(super) const TEST_PROGRAMS: &[(&str, &str, &str)] = &[
+    ("pollux-uverbs", "uverbs", "/ours/uverbs"),
+    ("pollux-verbs", "rxe", "/ours/verbs-rxe"),
+    ("pollux-tests", "guest", GUEST),
+];
+
+const CABLE: &[Wire] = &[Wire::Cable("a"), Wire::Cable("a")];
+const HOST: &[Wire] = &[Wire::Host, Wire::Host];
+
+/// The programs whose originals the guest has.
+const ORIGINALS: &[&str] = &[
+    "/ours/rc_pingpong",
+    "/ours/uc_pingpong",
+    "/ours/ud_pingpong",
+    "/ours/srq_pingpong",
+    "/ours/xsrq_pingpong",
+    "/ours/send_bw",
+    "/ours/send_lat",
+    "/ours/write_bw",
+    "/ours/write_lat",
+    "/ours/read_bw",
+    "/ours/read_lat",
+    "/ours/atomic_bw",
+    "/ours/atomic_lat",
+];
+
+/// A job of tests of `tests/tests/guest`.
+macro_rules! tests {
+    ($name:literal, $filter:literal, $wires:expr, $seconds:literal) => {
+        Job {
+            name: $name,
+            wires: $wires,
+            apps: &["/ours/l2fwd"],
+            commands: &[&["POLLUX_REQUIRE=guest", GUEST, $filter, "--test-threads=1"]],
+            seconds: $seconds,
+            tests: true,
+            ..Job::default()
+        }
+    };
+}
+
+/// Every job, in the order in which they run.
+pub(crate) fn all() -> Vec<Job> {
+    vec![
+        Job {
+            name: "uverbs-rxe",
+            commands: &[
+                &["modprobe", "ib_uverbs"],
+                &["modprobe", "rdma_rxe"],
+                &["ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"],
+                &["ip", "address", "add", "10.0.0.1/24", "dev", "v0"],
+                &["ip", "address", "add", "10.0.0.2/24", "dev", "v1"],
+                &["ip", "link", "set", "v0", "up"],
+                &["ip", "link", "set", "v1", "up"],
+                &["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "v0"],
+                // Until then IPv6 is not sure of its addresses, and resolves none.
+                &["sleep", "2"],
+                &["POLLUX_REQUIRE=rxe", "/ours/uverbs", "kernel::", "--test-threads=1"],
+            ],
+            seconds: 120,
+            tests: true,
+            ..Job::default()
+        },
+        Job {
+            name: "verbs-rxe",
+            commands: &[
+                &["modprobe", "ib_uverbs"],
+                &["modprobe", "rdma_rxe"],
+                &["ip", "link", "set", "lo", "up"],
+                &["ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"],
+                &["ip", "address", "add", "10.0.0.1/24", "dev", "v0"],
+                &["ip", "link", "set", "v0", "up"],
+                &["ip", "link", "set", "v1", "up"],
+                &["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "v0"],
+                &["sleep", "2"],
+                &["POLLUX_REQUIRE=rxe", "/ours/verbs-rxe", "--test-threads=1"],
+            ],
+            seconds: 180,
+            tests: true,
+            ..Job::default()
+        },
+        Job {
+            name: "originals-rxe",
+            commands: &[
+                &["modprobe", "ib_uverbs"],
+                &["modprobe", "rdma_rxe"],
+                &["ip", "link", "set", "lo", "up"],
+                &["ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"],
+                &["ip", "address", "add", "10.0.0.1/24", "dev", "v0"],
+                &["ip", "link", "set", "v0", "up"],
+                &["ip", "link", "set", "v1", "up"],
+                &["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "v0"],
+                &["sleep", "2"],
+                &["POLLUX_REQUIRE=guest", GUEST, "originals::rxe::", "--test-threads=1"],
+            ],
+            apps: ORIGINALS,
+            seconds: 420,
+            tests: true,
+            ..Job::default()
+        },
+        Job {
+            name: "originals-across",
+            across: true,
+            commands: &[
+                &["modprobe", "ib_uverbs"],
+                &["modprobe", "rdma_rxe"],
+                &["modprobe", "virtio_net"],
+                &["ip", "link", "set", "lo", "up"],
+                // The wire, and the way of TCP: in the order in which the host has them.
+                &["ip", "address", "add", "10.1.0.2/24", "dev", "eth0"],
+                &["ip", "link", "set", "eth0", "up"],
+                &["ip", "address", "add", "10.0.2.15/24", "dev", "eth1"],
+                &["ip", "link", "set", "eth1", "up"],
+                &["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "eth0"],
+                &["sleep", "2"],
+                &["POLLUX_REQUIRE=guest", GUEST, "originals::across::", "--test-threads=1"],
+            ],
+            apps: ORIGINALS,
+            seconds: 420,
+            tests: true,
+            ..Job::default()
+        },
+        Job { apps: ORIGINALS, ..tests!("originals-mlx5", "originals::mlx5::", CABLE, 480) },
+        tests!("mlx5-net", "net::", CABLE, 240),
+        Job { records: true, ..tests!("mlx5-ib", "ib::", CABLE, 120) },
+        tests!("mlx5-forward", "forward::", HOST, 240),
+        tests!("mlx5-control", "control::", CABLE, 240),
+        Job { reports: &["health recovery"], ..tests!("mlx5-reset", "reset::", HOST, 300) },
+        Job { reports: &["Fatal error"], abrupt: true, ..tests!("mlx5-gone", "gone::", CABLE, 60) },
+        Job { long: true, ..tests!("mlx5-soak", "soak::", HOST, 180) },
+    ]
+}
