@@ -39,6 +39,9 @@ pub(crate) struct Args {
     /// Every kernel (the release's own and the newest of the archive), the long jobs, ten million steps of a hostile driver
     #[arg(long)]
     all: bool,
+    /// On the newest kernel of the archive alone
+    #[arg(long, conflicts_with_all = ["all", "record"])]
+    newest: bool,
     /// Only the job of this name, or the jobs whose names contain it
     #[arg(long, value_name = "TEXT", default_value = "")]
     job: String,
@@ -92,8 +95,11 @@ pub(crate) fn vm(args: &Args) -> Outcome {
         record: args.record,
     };
     let described = settings.describe(&jobs);
-    let mut kernels = vec![Kernel::of_the_release(&guest)?];
-    if args.all {
+    let mut kernels = Vec::new();
+    if !args.newest {
+        kernels.push(Kernel::of_the_release(&guest)?);
+    }
+    if args.newest || args.all {
         kernels.push(Kernel::newest(&guest)?);
     }
     let mut whole = report::Sum::default();

@@ -154,10 +154,17 @@ impl Function {
         if self.device.lent_read(offset, into) {
             return;
         }
-        for (index, part) in into.chunks_mut(4).enumerate() {
-            let register = usize::try_from(offset).ok().and_then(|offset| offset.checked_add(index * 4));
-            let value = register.map_or(0, |register| self.register(register)).to_be_bytes();
-            part.copy_from_slice(&value[..part.len()]);
+        // Any bytes of them: the health buffer has registers of one and two.
+        let mut rest = into;
+        let mut at = offset;
+        while !rest.is_empty() {
+            let (register, skip) = (at & !3, (at & 3) as usize);
+            let value = usize::try_from(register).map_or(0, |register| self.register(register)).to_be_bytes();
+            let (part, after) = rest.split_at_mut(rest.len().min(4 - skip));
+            part.copy_from_slice(&value[skip..skip + part.len()]);
+            rest = after;
+            // Past the end of all addresses nothing is.
+            at = register.wrapping_add(4);
         }
     }
 

@@ -181,6 +181,14 @@ fn firmware_that_fails_asks_for_a_reset_and_gets_it() {
     };
     assert_eq!(read(&guest, segment::HEALTH_SEVERITY)[0] >> 7, 1, "a reset is asked for");
     assert_eq!(read(&guest, segment::HEALTH_SYNDROME & !3)[1], 8);
+    // As the driver reads it: the byte alone; and two that lie in two registers.
+    let mut bytes = [0; 2];
+    guest.function.bar_read(segment::HEALTH_SYNDROME as u64, &mut bytes[..1]);
+    assert_eq!(bytes[0], 8);
+    guest.function.bar_read(segment::INITIALIZING as u64 + 3, &mut bytes);
+    assert_eq!(bytes, [0, 0]);
+    guest.function.bar_read(u64::MAX, &mut bytes);
+    assert_eq!(bytes[0], 0);
     assert_eq!(read(&guest, segment::INITIALIZING)[0] >> 6, 1, "and can be had");
     let unanswered = guest.ring(&entry(opcode::QUERY_ADAPTER, 0, 16));
     assert_eq!(unanswered.status_own, OWNER, "nobody answers");

@@ -227,8 +227,10 @@ impl Requests {
             "kill-device" => {
                 // Said first: who finds the process gone asks whether a test wanted that.
                 self.killed.store(true, Ordering::Relaxed);
-                self.with_device(|child| child.kill().map_err(|why| format!("cannot kill mlx5-device: {why}")))
-                    .map(|()| String::new())
+                self.with_device(|child| {
+                    child.kill().map_err(|why| format!("cannot kill mlx5-device: {why}"))
+                })
+                .map(|()| String::new())
             }
             // To its console.
             "device" => self

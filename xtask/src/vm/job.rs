@@ -219,7 +219,10 @@ mod tests {
                 continue;
             };
             let filter = format!("{module}::");
-            let named = all.iter().flat_map(|job| job.commands).any(|words| words.iter().any(|word| word.starts_with(&filter)));
+            let named = all
+                .iter()
+                .flat_map(|job| job.commands)
+                .any(|words| words.iter().any(|word| word.starts_with(&filter)));
             assert!(named || module == "bed", "no job runs the tests of tests/tests/guest/{module}.rs");
         }
     }
