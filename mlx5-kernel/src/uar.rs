@@ -254,6 +254,10 @@ impl Session {
 
     /// mmap(2) on the file. Source: Linux `drivers/infiniband/hw/mlx5/main.c`, `mlx5_ib_mmap`.
     pub(crate) fn map(&mut self, offset: u64, bytes: usize, protection: Protection) -> Result<Page, Errno> {
+        self.page(offset, bytes, protection).map(|page| page.limited_to(protection))
+    }
+
+    fn page(&mut self, offset: u64, bytes: usize, protection: Protection) -> Result<Page, Errno> {
         let core = Arc::clone(&self.core);
         let uid = self.uid();
         let granted = self.granted_mut()?;

@@ -99,12 +99,15 @@ impl Running {
         let deadline = Instant::now() + limit;
         let status = loop {
             match self.child.try_wait() {
-                Ok(Some(status)) => break status,
+                Ok(Some(status)) => break Some(status),
                 Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
-                Ok(None) => panic!("still running after {limit:?}"),
+                Ok(None) => break None,
                 Err(why) => panic!("wait: {why}"),
             }
         };
+        if status.is_none() {
+            drop(self.child.kill());
+        }
         let mut stdout = String::new();
         if let Some(mut pipe) = self.child.stdout.take() {
             drop(pipe.read_to_string(&mut stdout));
@@ -112,7 +115,11 @@ impl Running {
         while let Ok(line) = self.said.recv_timeout(Duration::from_secs(2)) {
             self.heard.push(line);
         }
-        Finished { status, stdout, stderr: std::mem::take(&mut self.heard) }
+        let stderr = std::mem::take(&mut self.heard);
+        let status = status.unwrap_or_else(|| {
+            panic!("still running after {limit:?}; it said: {stdout}{}", stderr.join("\n"))
+        });
+        Finished { status, stdout, stderr }
     }
 
     /// SIGINT, then [`finish`](Self::finish) within ten seconds.

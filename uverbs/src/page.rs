@@ -97,6 +97,15 @@ impl Page {
         self.bytes
     }
 
+    /// The same, of which no more may be done than `protection` says: a model's page as the one who maps it asked for it.
+    #[must_use]
+    pub fn limited_to(mut self, protection: Protection) -> Self {
+        if self.protection == Protection::ReadWrite {
+            self.protection = protection;
+        }
+        self
+    }
+
     /// What may be done with it.
     #[must_use]
     pub fn protection(&self) -> Protection {

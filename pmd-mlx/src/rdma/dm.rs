@@ -47,7 +47,7 @@ impl Hca {
             let start = (start % PAGE_BYTES) as usize;
             let length = (start + bytes).next_multiple_of(PAGE_BYTES as usize);
             let offset = mmap::offset(mmap::DEVICE_MEM, index, PAGE_BYTES);
-            let page = Arc::new(device.context().map(offset, length, Protection::Write)?);
+            let page = Arc::new(device.context().map(offset, length, Protection::ReadWrite)?);
             let first = start / REGISTER_BYTES * REGISTER_BYTES;
             let end = (start + bytes).next_multiple_of(REGISTER_BYTES).min(length);
             let registers = page.registers(first..end)?;
