@@ -10,7 +10,7 @@ use pollux_eal::region::Zone;
 use pollux_eal::topology::SocketId;
 use pollux_pmd_mlx::clock::AdapterClock;
 use pollux_pmd_mlx::context::{Device as Mlx5Device, Opening};
-use pollux_pmd_mlx::rdma::hca::Hca;
+use pollux_pmd_mlx::rdma::hca::{FrameLimits, Hca};
 use pollux_uverbs::abi::flags::LinkLayer;
 use pollux_uverbs::abi::object::driver;
 use pollux_uverbs::discovery::{self, Device};
@@ -223,6 +223,15 @@ impl Context {
     /// What the kernel says.
     pub fn device(&self) -> Result<DeviceAttributes, VerbsError> {
         self.uverbs().query_device(Data::none()).map_err(VerbsError::kernel("ask what the device can do"))
+    }
+
+    /// What its Ethernet queues can do; nothing where only a vendor's answer would tell and there is none.
+    #[must_use]
+    pub fn frame_limits(&self) -> FrameLimits {
+        match &self.0.driver {
+            Driver::Mlx5(hca) => hca.frame_limits(),
+            Driver::Rxe(_) => FrameLimits::default(),
+        }
     }
 
     /// A port, from 1.

@@ -5,6 +5,7 @@
 //!      │            ├── Qp ── batch(), receives()  requests: what they are given moves into the queue
 //!      │            ├── Srq ── receives()
 //!      │            └── Ah                         where datagrams go
+//!      │            └── (a raw Qp takes the frames that a Rule gives it)
 //!      ├── Cq ── poll(|wc| ...)                    completions: what was given comes back
 //!      ├── CompletionChannel, next_event()         what happens meanwhile; nothing waits
 //!      └── Xrcd
@@ -153,6 +154,7 @@ mod cq;
 mod dm;
 mod error;
 pub mod event;
+mod flow;
 mod mr;
 mod mw;
 mod opened;
@@ -171,20 +173,24 @@ pub use cq::{Cq, CqOptions, Wc};
 pub use dm::Dm;
 pub use error::VerbsError;
 pub use event::{CompletionChannel, Element, Event};
+pub use flow::{Rule, RuleId};
 pub use mr::{Buf, Buffers, Mr, Piece};
 pub use mw::{Mw, next_rkey};
 pub use opened::OpenedQp;
 pub use packet::Segments;
 pub use pd::Pd;
+pub use pollux_pmd_mlx::rdma::hca::FrameLimits;
 pub use pollux_pmd_mlx::rdma::post::{Kind as QpKind, PostError};
 pub use pollux_pmd_mlx::rdma::status::{WcOpcode, WcStatus};
-pub use pollux_uverbs::Gid;
 pub use pollux_uverbs::abi::device::ExQueryDeviceResp as DeviceAttributes;
-pub use pollux_uverbs::abi::flags::{Access, Advice, QpState};
+pub use pollux_uverbs::abi::flags::{Access, Advice, FlowType, QpState};
+pub use pollux_uverbs::abi::flow::{EthFilter, Ipv4Filter, Ipv6Filter, TcpUdpFilter};
 pub use pollux_uverbs::abi::ioctl_verbs::QueryPortRespEx as PortAttributes;
 pub use pollux_uverbs::discovery::Device;
 pub use pollux_uverbs::event::AsyncKind;
+pub use pollux_uverbs::flow::FlowSpec;
 pub use pollux_uverbs::mw::MwType;
+pub use pollux_uverbs::{Errno, Gid};
 pub use qp::{Connection, Qp, QpAttributes, QpOptions, QpSizes};
 pub use srq::{Srq, SrqOptions};
 pub use xrcd::Xrcd;

@@ -10,6 +10,7 @@ use crate::ah::Path;
 use crate::batch::{Batch, Receives};
 use crate::context::Driver;
 use crate::cq::Cq;
+use crate::flow::{Rule, RuleId, Rules};
 use crate::mr::{Attached, Piece};
 use crate::pd::Pd;
 use crate::srq::{self, Srq};
@@ -288,6 +289,8 @@ enum Home {
 /// for good. Forgotten ([`std::mem::forget`]), it works on, and what it was given stays out of reach.
 #[derive(Debug)]
 pub struct Qp {
+    /// First, so that they are gone when the queue pair goes.
+    rules: Rules,
     side: Side,
     attached: Attached,
     kind: QpKind,
@@ -403,7 +406,8 @@ impl Qp {
                 Side::Rxe(rxe::qp::Qp::create(device, spec)?)
             }
         };
-        Ok(Self { side, attached, kind: options.kind, state: QpState::RESET, id, home })
+        let rules = Rules::new(context);
+        Ok(Self { rules, side, attached, kind: options.kind, state: QpState::RESET, id, home })
     }
 
     /// The device.
@@ -606,6 +610,24 @@ impl Qp {
             .uverbs()
             .detach_mcast(self.handle(), gid, lid)
             .map_err(VerbsError::kernel("hear a multicast group no more"))
+    }
+
+    /// Gives a raw queue pair the frames that match a rule. The rule goes with the queue pair, or before.
+    ///
+    /// # Errors
+    /// What the kernel says: `EPERM` without CAP_NET_RAW, `EINVAL` for a queue pair that receives no frames or a rule that the
+    /// device cannot hold, `EOPNOTSUPP` for a kind of rule that it does not have.
+    pub fn steer(&mut self, rule: &Rule<'_>) -> Result<RuleId, VerbsError> {
+        let handle = self.handle();
+        self.rules.add(handle, rule)
+    }
+
+    /// Takes a rule back: what matched goes where it went before.
+    ///
+    /// # Errors
+    /// It is none of this queue pair's, or what the kernel says.
+    pub fn unsteer(&mut self, rule: RuleId) -> Result<(), VerbsError> {
+        self.rules.remove(rule)
     }
 
     /// Begins a batch of sends.

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pollux_mlx5_abi::kernel::context::{self, PdAnswer};
+use pollux_mlx5_abi::kernel::device::DeviceAnswer;
 use pollux_uverbs::{Driver, PdHandle};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -14,6 +15,25 @@ use crate::context::Device;
 pub struct Hca {
     pub(crate) device: Arc<Device>,
     indices: Arc<Mutex<Indices>>,
+}
+
+/// What queues of Ethernet can do: segmentation, hashing, pacing. Kinds of queue pairs are bits by their number in verbs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameLimits {
+    /// Longest packet that is cut into segments, in bytes.
+    pub max_tso: u32,
+    /// For which kinds of queue pairs.
+    pub tso_kinds: u32,
+    /// Hash functions, by bit.
+    pub hash_functions: u8,
+    /// Fields that can be hashed, by bit.
+    pub hash_fields: u64,
+    /// Slowest rate that a queue can be held to, in kbit/s.
+    pub rate_min: u32,
+    /// Fastest, in kbit/s; 0: none.
+    pub rate_max: u32,
+    /// For which kinds of queue pairs.
+    pub rate_kinds: u32,
 }
 
 #[derive(Debug, Default)]
@@ -69,6 +89,21 @@ impl Hca {
     pub fn null_key(&self) -> Option<u32> {
         let answer = &self.device.answer;
         (answer.comp_mask & context::answer::DUMP_FILL_MKEY != 0).then_some(answer.dump_fill_mkey)
+    }
+
+    /// What the vendor's part of the kernel's answer says of Ethernet queues.
+    #[must_use]
+    pub fn frame_limits(&self) -> FrameLimits {
+        let DeviceAnswer { tso_caps, rss_caps, packet_pacing_caps, .. } = self.device.mlx5;
+        FrameLimits {
+            max_tso: tso_caps.max_tso,
+            tso_kinds: tso_caps.supported_qpts,
+            hash_functions: rss_caps.rx_hash_function,
+            hash_fields: rss_caps.rx_hash_fields_mask,
+            rate_min: packet_pacing_caps.qp_rate_limit_min,
+            rate_max: packet_pacing_caps.qp_rate_limit_max,
+            rate_kinds: packet_pacing_caps.supported_qpts,
+        }
     }
 
     /// Whether completions call queues by index, and not by number.

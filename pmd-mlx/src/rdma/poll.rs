@@ -259,17 +259,18 @@ impl<T: Lend> Poller<T> {
             | completion::RESPONDER_SEND_IMM
             | completion::RESPONDER_SEND_INVAL
             | completion::RESPONDER_ERROR => {
+                // The entry names the receive queue of a raw queue pair, which has a number of its own.
                 let own = match &mut target.recv {
-                    Receiver::Own(recv) => {
-                        recv.find(counter).map(|note| (note.id, From::Own(recv.take(&note), note.extra)))
-                    }
+                    Receiver::Own(recv) => recv
+                        .find(counter)
+                        .map(|note| (note.id, From::Own(recv.take(&note), note.extra), target.number)),
                     Receiver::Shared(recv) => {
-                        recv.claim(counter).map(|claim| (claim.id, From::Shared(claim)))
+                        recv.claim(counter).map(|claim| (claim.id, From::Shared(claim), number))
                     }
                     Receiver::None => None,
                 };
                 match own {
-                    Some((id, from)) if plain => (id, from, number),
+                    Some(own) if plain => own,
                     _ => return nonsense(strange),
                 }
             }

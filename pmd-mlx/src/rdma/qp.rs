@@ -232,6 +232,16 @@ fn sides<T>(sizes: &Sizes) -> (Sides<T>, Option<Sides<T>>) {
 pub fn create<T>(hca: &Hca, spec: QpSpec<'_, T>) -> Result<Qp<T>, MlxError> {
     let device = &hca.device;
     let sizes = sizes(hca, &spec)?;
+    if spec.kind == Kind::Raw && device.inline_min() > 0 && sizes.sends > 0 {
+        return Err(MlxError::Queue {
+            queue: "RAW_PACKET queue pair".into(),
+            problem: format!(
+                "this card wants the first {} bytes of each frame in its entry, which the Ethernet port does and a queue pair of \
+                 verbs does not; cards from ConnectX-5 on do not ask for it",
+                device.inline_min()
+            ),
+        });
+    }
     let recv_bytes = (sizes.receives * sizes.recv_pieces) as usize * SEGMENT_BYTES;
     // The send ring begins on a block, and the kernel knows it to come right behind.
     let recv_bytes = recv_bytes.next_multiple_of(BLOCK_BYTES);

@@ -242,3 +242,30 @@ fn a_completion_queue_grows_with_what_it_holds() {
     assert!(cq.resize(u32::MAX).is_err());
     rig.is_clean();
 }
+
+/// Asking who has an address takes seconds when nobody has it; other calls of the same context do not wait for that.
+#[test]
+fn a_question_on_the_wire_holds_nobody_up() {
+    let rig = Rig::threaded();
+    // The GID of the port's IPv4 address, and a neighbour that is not there.
+    let own = rig.near.context.gid(1, 1).expect("a table").expect("an IPv4 address").gid;
+    let mut nobody = own;
+    nobody[15] ^= 0x55;
+    let asking = std::thread::scope(|scope| {
+        let pd = &rig.near.pd;
+        let asked = scope.spawn(move || {
+            let begun = std::time::Instant::now();
+            let error = pollux_verbs::Ah::new(pd, &Path::new(nobody, 1)).expect_err("nobody answers");
+            (error.errno(), begun.elapsed())
+        });
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let begun = std::time::Instant::now();
+        rig.near.context.device().expect("an answer");
+        let took = begun.elapsed();
+        let (errno, asking) = asked.join().expect("it ends");
+        assert_eq!(errno, Some(pollux_verbs::Errno::ETIMEDOUT));
+        assert!(took < asking / 2, "{took:?} of {asking:?}");
+        asking
+    });
+    assert!(asking > std::time::Duration::from_secs(1), "{asking:?}");
+}

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use pollux_eal::mmio::trace;
 use pollux_mlx5_model::ledger::Crossing;
-use pollux_verbs::{Ah, Mr, Path, QpKind, QpOptions};
+use pollux_verbs::{Ah, Connection, Mr, Path, Qp, QpKind, QpOptions, Srq, SrqOptions};
 
 use crate::rig::{QKEY, Rig, all_rights};
 
@@ -119,6 +119,69 @@ fn spend(way: Way) {
     let records = spent.of(Crossing::DoorbellRecord).transfers;
     assert!(records <= REQUESTS / way.batch + 2, "{records} records of {way:?}");
     rig.is_clean();
+}
+
+/// Receives in lists: one entry of 16 bytes (32 of a shared queue) is read for each, and the record once for each list at most.
+fn take(shared: bool, list: u64) {
+    let rig = Rig::stepped();
+    let options = QpOptions::new(QpKind::Rc).depth(128, 128).inline(64);
+    let (mut near, cq) = (rig.near.end(&options), rig.far.cq(512));
+    let mut srq = Srq::new(&rig.far.pd, &SrqOptions::new(128)).expect("a shared queue");
+    let mut far = match shared {
+        true => Qp::with_srq(&rig.far.pd, &cq, &cq, &srq, &options),
+        false => Qp::new(&rig.far.pd, &cq, &cq, &options),
+    }
+    .expect("a queue pair");
+    far.init(1, all_rights()).expect("INIT");
+    let to = |gid, qpn| Connection::new(Path::new(gid, 0), qpn);
+    near.qp.connect(&to(rig.far.gid, far.qpn())).expect("RTS");
+    far.connect(&to(rig.near.gid, near.qp.qpn())).expect("RTS");
+    let buffer = Mr::allocate(&rig.far.pd, 4096, all_rights()).expect("memory");
+    let before = rig.far.model.ledger();
+    for _ in 0..REQUESTS / list {
+        let mut receives = if shared { srq.receives() } else { far.receives().expect("its own") };
+        for id in 0..list {
+            receives.mr(id, &buffer, 0..64);
+        }
+        receives.ring().expect("posted");
+    }
+    let mut batch = near.qp.batch();
+    for id in 0..REQUESTS {
+        batch.send(id).inline(&[7; 64]);
+    }
+    batch.signalled();
+    batch.ring().expect("posted");
+    rig.completions(&mut near.cq, 1);
+    let spent = rig.far.model.ledger() - before;
+    let entry = if shared { 32 } else { 16 };
+    // Entries are read many at a time, in either case.
+    let entries = spent.of(Crossing::ReceiveEntry);
+    assert_eq!(entries.bytes, entry * REQUESTS, "shared {shared}, {list}");
+    assert!(entries.transfers <= REQUESTS, "shared {shared}, {list}");
+    for (crossing, transfers, bytes) in [
+        (Crossing::ReceivePayload, REQUESTS, 64 * REQUESTS),
+        (Crossing::Completion, REQUESTS, 64 * REQUESTS),
+        (Crossing::Doorbell, 0, 0),
+    ] {
+        let tally = spent.of(crossing);
+        assert_eq!(
+            (tally.transfers, tally.bytes),
+            (transfers, bytes),
+            "{crossing:?}, shared {shared}, {list}"
+        );
+    }
+    let records = spent.of(Crossing::DoorbellRecord).transfers;
+    assert!(records <= REQUESTS / list + 2, "{records} records, shared {shared}, in lists of {list}");
+    rig.is_clean();
+}
+
+#[test]
+fn receives_in_lists_cost_what_was_counted_by_hand() {
+    for shared in [false, true] {
+        for list in [1, 32] {
+            take(shared, list);
+        }
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod data;
 mod errors;
 mod ledger;
 mod memory;
+mod raw;
 mod rig;
 mod shared;
 mod variants;
