@@ -5,7 +5,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use pollux_uverbs::Errno;
+use pollux_uverbs::abi::flags::QpMask;
+use pollux_uverbs::abi::memory::CreateAh;
+use pollux_uverbs::abi::queue_pair::{ModifyQp, QpDest};
+use pollux_uverbs::abi::write;
 use pollux_uverbs::event::AsyncKind;
+use zerocopy::FromBytes;
 
 use crate::capability::Caps;
 use crate::clock::Clock;
@@ -93,14 +98,45 @@ impl Core {
         }
     }
 
-    /// The MAC to which packets go from the GID at `index` to the GID `destination`.
+    /// The MAC to which packets go from the GID at `index` to the GID `destination`, as far as it is known.
     pub(crate) fn destination(&self, index: u8, destination: &[u8; 16]) -> Result<[u8; 6], Errno> {
         let source = self.port.gid(&self.caps, index.into()).map_err(|_| Errno::EINVAL)?;
         if let Some(mac) = named_mac(destination) {
             return Ok(mac);
         }
         let source: [u8; 16] = zerocopy::transmute!(source.gid);
-        self.neighbours.as_ref().ok_or(Errno::ENETUNREACH)?.resolve(&source, destination)
+        self.neighbours.as_ref().ok_or(Errno::ENETUNREACH)?.lookup(&source, destination)
+    }
+
+    /// Finds out to whom the paths of a command lead, which may take seconds: before the command is carried out, so that nothing
+    /// of its context waits meanwhile. What is wrong with it the command itself will say.
+    pub(crate) fn find_destinations(&self, command: u32, request: &[u8]) {
+        let Some(neighbours) = self.neighbours.as_ref().filter(|_| !self.firmware.is_gone()) else { return };
+        let paths = match command {
+            write::CREATE_AH => match CreateAh::read_from_prefix(request) {
+                Ok((CreateAh { attr, .. }, _)) => [Some((attr.grh.sgid_index, attr.grh.dgid)), None],
+                Err(_) => return,
+            },
+            write::MODIFY_QP | write::EX_MODIFY_QP => match ModifyQp::read_from_prefix(request) {
+                Ok((ModifyQp { attr_mask, dest, alt_dest, .. }, _)) => {
+                    let mask = QpMask::from_bits_retain(attr_mask);
+                    let path = |bit, dest: QpDest| {
+                        (mask.contains(bit) && dest.is_global != 0).then_some((dest.sgid_index, dest.dgid))
+                    };
+                    [path(QpMask::AV, dest), path(QpMask::ALT_PATH, alt_dest)]
+                }
+                Err(_) => return,
+            },
+            _ => return,
+        };
+        for (index, destination) in paths.into_iter().flatten() {
+            if named_mac(&destination).is_none()
+                && let Ok(source) = self.port.gid(&self.caps, index.into())
+            {
+                let source: [u8; 16] = zerocopy::transmute!(source.gid);
+                let _ = neighbours.resolve(&source, &destination);
+            }
+        }
     }
 
     /// Completion vectors.

@@ -1,13 +1,14 @@
 //! Who has which address on the wire: what the kernel's own network does for RoCE.
 //!
 //! ```text
-//!   MODIFY_QP, CREATE_AH ── resolve ──► table ◄── learn ── ARP, neighbour discovery ◄── Frames ◄── wire
-//!                                         │                        │
-//!                                         └── ask, a few times ────┴── answer for our own addresses ──► wire
+//!   MODIFY_QP, CREATE_AH ── lookup ──► table ◄── learn ── ARP, neighbour discovery ◄── Frames ◄── wire
+//!         │ before                       │                        │
+//!         └─────────────── resolve ──────┴── ask, a few times ────┴── answer for our own addresses ──► wire
 //! ```
 //!
-//! Multicast groups, and link-local addresses that are made of a MAC, are turned into a MAC without asking. An address that
-//! was heard of stays known until somebody says otherwise; no entry grows old.
+//! Multicast groups, and link-local addresses that are made of a MAC, are turned into a MAC without asking. Who asks holds no
+//! lock of its context: it asks before it makes the call, and the call then looks up what was found. An address that was heard of
+//! long ago is asked for again, and forgotten when nobody answers.
 
 mod packet;
 
@@ -34,6 +35,10 @@ const QUESTIONS: usize = 15;
 const TURNS: usize = 500;
 /// See [`TURNS`].
 const QUESTIONS_IN_TURNS: usize = 3;
+
+/// How long an address is known without a word from its owner: what Linux takes where nobody changed it (`base_reachable_time`,
+/// `Documentation/networking/ip-sysctl.rst`).
+const REACHABLE: Duration = Duration::from_secs(30);
 
 /// Most addresses that are remembered.
 const KNOWN_MAX: usize = 1 << 12;
@@ -129,12 +134,27 @@ impl FromStr for InterfaceAddress {
     }
 }
 
+/// Who has an address, and when it was heard of last.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    mac: [u8; 6],
+    heard: Instant,
+}
+
+/// What can be said of an address before anybody is asked.
+enum Way {
+    /// The MAC is our own.
+    Own,
+    /// It is a neighbour's, who can be asked from our address.
+    Neighbour { source: IpAddr, target: IpAddr },
+}
+
 /// The table, and what keeps it.
 pub(crate) struct Neighbours {
     frames: Arc<dyn Frames>,
     mac: [u8; 6],
     addresses: Vec<InterfaceAddress>,
-    known: Mutex<HashMap<IpAddr, [u8; 6]>>,
+    known: Mutex<HashMap<IpAddr, Known>>,
     changed: Condvar,
     announced: AtomicBool,
 }
@@ -167,7 +187,7 @@ impl Neighbours {
         neighbours
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<IpAddr, [u8; 6]>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<IpAddr, Known>> {
         // An entry is there or not.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -204,53 +224,75 @@ impl Neighbours {
         }
         let mut known = self.known();
         if known.len() < KNOWN_MAX || known.contains_key(&address) {
-            known.insert(address, mac);
+            known.insert(address, Known { mac, heard: Instant::now() });
             self.changed.notify_all();
         }
     }
 
-    /// The MAC behind a GID, asked for on the wire from our own address `source` where nobody has told it yet. Source of the
-    /// rules: Linux `drivers/infiniband/core/verbs.c`, `ib_resolve_eth_dmac`; `drivers/infiniband/core/addr.c`.
-    pub(crate) fn resolve(&self, source: &[u8; 16], destination: &[u8; 16]) -> Result<[u8; 6], Errno> {
+    /// Source of the rules: Linux `drivers/infiniband/core/verbs.c`, `ib_resolve_eth_dmac`; `drivers/infiniband/core/addr.c`.
+    fn way(&self, source: &[u8; 16], destination: &[u8; 16]) -> Result<Way, Errno> {
         let (source, target) = (ip(source), ip(destination));
         if self.addresses.iter().any(|own| own.address == target) {
-            return Ok(self.mac);
+            return Ok(Way::Own);
         }
         let reaches = self.addresses.iter().any(|own| own.address == source && own.reaches(target));
-        if !reaches {
-            return Err(Errno::ENETUNREACH);
+        if reaches { Ok(Way::Neighbour { source, target }) } else { Err(Errno::ENETUNREACH) }
+    }
+
+    /// The MAC behind a GID, as far as it is known: [`resolve`](Self::resolve) goes before.
+    pub(crate) fn lookup(&self, source: &[u8; 16], destination: &[u8; 16]) -> Result<[u8; 6], Errno> {
+        match self.way(source, destination)? {
+            Way::Own => Ok(self.mac),
+            Way::Neighbour { target, .. } => {
+                self.known().get(&target).map(|known| known.mac).ok_or(Errno::ETIMEDOUT)
+            }
+        }
+    }
+
+    /// The MAC behind a GID, asked for on the wire from our own address `source` where nobody has told it yet, or lately. May wait
+    /// for seconds.
+    pub(crate) fn resolve(&self, source: &[u8; 16], destination: &[u8; 16]) -> Result<[u8; 6], Errno> {
+        let Way::Neighbour { source, target } = self.way(source, destination)? else { return Ok(self.mac) };
+        let begin = Instant::now();
+        let fresh = |known: &Known| known.heard + REACHABLE > begin;
+        if let Some(known) = self.known().get(&target).filter(|known| fresh(known)) {
+            return Ok(known.mac);
         }
         let question = packet::question(self.mac, source, target).ok_or(Errno::EINVAL)?;
-        if let Some(mac) = self.known().get(&target) {
-            return Ok(*mac);
-        }
         if self.frames.turn() {
-            return self.ask_in_turns(target, &question);
+            return self.ask_in_turns(target, &question, &fresh);
         }
         for _ in 0..QUESTIONS {
             self.frames.send(&question);
             let end = Instant::now() + PATIENCE;
             let mut known = self.known();
             while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
-                if let Some(mac) = known.get(&target) {
-                    return Ok(*mac);
+                if let Some(known) = known.get(&target).filter(|known| fresh(known)) {
+                    return Ok(known.mac);
                 }
                 known = self.changed.wait_timeout(known, left).unwrap_or_else(PoisonError::into_inner).0;
             }
         }
+        self.known().remove(&target);
         Err(Errno::ETIMEDOUT)
     }
 
-    fn ask_in_turns(&self, target: IpAddr, question: &[u8]) -> Result<[u8; 6], Errno> {
+    fn ask_in_turns(
+        &self,
+        target: IpAddr,
+        question: &[u8],
+        fresh: &dyn Fn(&Known) -> bool,
+    ) -> Result<[u8; 6], Errno> {
         for _ in 0..QUESTIONS_IN_TURNS {
             self.frames.send(question);
             for _ in 0..TURNS {
                 self.frames.turn();
-                if let Some(mac) = self.known().get(&target) {
-                    return Ok(*mac);
+                if let Some(known) = self.known().get(&target).filter(|known| fresh(known)) {
+                    return Ok(known.mac);
                 }
             }
         }
+        self.known().remove(&target);
         Err(Errno::ETIMEDOUT)
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pollux_uverbs::abi::id;
 use pollux_uverbs::{Call, Channel, Errno, Page, Protection, Route, WriteCall};
 
 use crate::context::Granted;
@@ -58,10 +59,18 @@ impl Door {
 
 impl Channel for Door {
     fn call(&self, call: &mut Call<'_>) -> Result<(), Errno> {
+        use id::device::invoke_write as a;
+        if (call.object, call.method) == (id::device::OBJECT, a::METHOD)
+            && let (Ok(command), Some(request)) = (call.number(a::WRITE_CMD), call.input(a::CORE_IN))
+            && let Ok(command) = u32::try_from(command)
+        {
+            self.life.core.find_destinations(command, request);
+        }
         method::call(&mut *self.enter()?, call)
     }
 
     fn write(&self, command: &mut WriteCall<'_>, route: Route) -> Result<(), Errno> {
+        self.life.core.find_destinations(command.command, command.core_in);
         let mut session = self.enter()?;
         if route == Route::Tunnelled && session.core.profile.no_invoke_write {
             return Err(Errno::EPROTONOSUPPORT);

@@ -102,6 +102,38 @@ fn addresses_are_asked_for_and_answered() {
 }
 
 #[test]
+fn who_was_heard_of_long_ago_is_asked_again_and_forgotten_when_gone() {
+    for steps in [false, true] {
+        let hub = Arc::new(Hub::default());
+        let one = neighbours(&hub, steps, 1, &["192.0.2.1/24"]);
+        let two = neighbours(&hub, steps, 2, &["192.0.2.2/24"]);
+        let (from, to) = (gid("192.0.2.1"), gid("192.0.2.2"));
+        let age = |one: &Neighbours| {
+            let Some(past) = Instant::now().checked_sub(2 * REACHABLE) else { return };
+            one.known().values_mut().for_each(|known| known.heard = past);
+        };
+        assert_eq!(one.lookup(&from, &to), Err(Errno::ETIMEDOUT), "nobody was asked");
+        assert_eq!(one.resolve(&from, &to), Ok([2, 0, 0, 0, 0, 2]));
+        let before = hub.frames.lock().unwrap().len();
+        age(&one);
+        // A look does not ask; a question does, and the answer makes it young again.
+        assert_eq!(one.lookup(&from, &to), Ok([2, 0, 0, 0, 0, 2]));
+        assert_eq!(hub.frames.lock().unwrap().len(), before);
+        assert_eq!(one.resolve(&from, &to), Ok([2, 0, 0, 0, 0, 2]));
+        let asked = hub.frames.lock().unwrap().len();
+        assert!(asked > before, "it was asked again");
+        assert_eq!(one.resolve(&from, &to), Ok([2, 0, 0, 0, 0, 2]));
+        assert_eq!(hub.frames.lock().unwrap().len(), asked);
+        if steps {
+            drop(two);
+            age(&one);
+            assert_eq!(one.resolve(&from, &to), Err(Errno::ETIMEDOUT));
+            assert_eq!(one.lookup(&from, &to), Err(Errno::ETIMEDOUT), "it is forgotten");
+        }
+    }
+}
+
+#[test]
 fn who_is_not_there_is_asked_for_a_few_times() {
     let hub = Arc::new(Hub::default());
     let one = neighbours(&hub, true, 1, &["192.0.2.1/24"]);
