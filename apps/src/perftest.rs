@@ -2,17 +2,23 @@
 //!
 //! ```text
 //!   options ─► settings ─► session ─► bandwidth, latency ─► statistic ─► format, json
-//!   (typed)    (checked)   (the ends   (the loops, over      (numbers)   (as the originals print)
+//!   (typed)    (checked)   (the ends   (the loops, over      (numbers)   (as the originals print, by way of `report`)
 //!                           in step)    an `end`)
 //! ```
+//!
+//! The raw Ethernet tests are the same loops over frames: `raw`.
 
 pub mod bandwidth;
+pub mod counters;
 pub mod end;
 pub mod format;
 pub mod json;
 pub mod latency;
 pub mod load;
 pub mod options;
+pub mod raw;
+pub mod report;
 pub mod session;
 pub mod settings;
 pub mod statistic;
+pub mod validate;

@@ -1,5 +1,8 @@
 //! The RDMA programs, two processes each, on device models joined by a unix wire; mistakes and ends.
 
+#[path = "rdma/raw_ethernet.rs"]
+mod raw_ethernet;
+
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
@@ -283,9 +286,45 @@ fn ends_with_different_options_both_say_so() {
     let [server, client] = Place::new().pair(PINGPONGS[3].0, "-g 0 -q 4", "-g 0 -q 5");
     assert!(line(&server).contains("has 5 queue pairs and this one 4"), "{}", line(&server));
     assert_eq!(client.status.code(), Some(1));
-    let [server, client] = Place::new().pair(PINGPONGS[2].0, "-g 0 -n 1000000", "-g 0 -n 10");
-    assert!(line(&server).contains("no more came, and 127.0.0.1"), "{}", line(&server));
-    report(&client);
+    for (number, one, two) in [(2, "-n 1000000", "-n 10"), (0, "-n 20", "-n 10"), (3, "-n 20", "-n 30")] {
+        let [server, client] =
+            Place::new().pair(PINGPONGS[number].0, &format!("-g 0 {one}"), &format!("-g 0 {two}"));
+        for end in [&server, &client] {
+            assert!(line(end).contains("the two ends disagree about -n"), "{}", line(end));
+        }
+    }
+}
+
+#[test]
+fn every_byte_is_compared_where_that_is_wanted() {
+    for (program, options) in [
+        (TESTS[2].0, "--data_validation -n 70 -s 5000 -t 32"),
+        (TESTS[4].0, "--data_validation -n 70 -s 3000 -t 32 -q 2"),
+    ] {
+        let [server, client] = Place::new().pair(program, options, options);
+        report(&server);
+        let row = report(&client)["results"][0].clone();
+        let bytes = row["n_iterations"].as_u64().and_then(|count| Some(count * row["MsgSize"].as_u64()?));
+        assert_eq!((row["bytes_validated"].as_u64(), &row["bytes_wrong"]), (bytes, &Value::from(0)), "{row}");
+        assert!(row["BW_average"].as_f64().is_some_and(|average| average > 0.0), "{row}");
+    }
+    let [server, client] = Place::new().pair(TESTS[4].0, "-n 70", "--data_validation -n 70");
+    for end in [&server, &client] {
+        assert!(line(end).contains("the two ends disagree about --data_validation"), "{}", line(end));
+    }
+}
+
+#[test]
+fn a_group_hears_what_is_sent_to_it() {
+    let program = TESTS[0].0;
+    for options in ["-g -n 200 -s 500", "-g -M 255:14:0:0:0:0:0:0:0:0:0:0:0:0:1:5 -n 100 -s 64"] {
+        let [server, client] = Place::new().pair(program, options, options);
+        let count = report(&client)["results"][0]["n_iterations"].clone();
+        assert_eq!(report(&server)["results"][0]["n_iterations"], count, "{options}");
+        let text = server.stderr.join("\n");
+        assert!(text.contains("Send BW Multicast Test\n MultiCast runs on UD!\n"), "{text}");
+        assert!(text.contains(" local address: LID 0000 QPN 0xffffff"), "{text}");
+    }
 }
 
 #[test]
@@ -392,6 +431,7 @@ fn mistakes_are_one_line() {
         (TESTS[0].0, "-x 77", 2, "-x 77: port 1 of mlx5_model0 has no such GID"),
         (TESTS[4].0, "-c UC", 2, "-c UC is not for read_bw"),
         (TESTS[0].0, "--pin_cores 0", 2, "--pin_cores 0 and -l both say where to run"),
+        (TESTS[0].0, "-R", 2, "-R is not for send_bw: connection management is absent here"),
     ] {
         let place = Place::new();
         let mut command = place.command(program, ["a", "b"], "");
@@ -438,6 +478,8 @@ fn a_device_is_listed_and_described() {
         "\tatomic_cap:\t\t\tATOMIC_HCA (1)\n",
         "\t\t\tGID[  0]:\t\tfe80::",
         "\t\t\tlink_layer:\t\tEthernet\n",
+        "\ttso_caps:\n\t\tmax_tso:\t\t\t65536\n\t\tsupported_qp:\n\t\t\t\t\tSUPPORT_RAW_PACKET\n",
+        "\tpacket_pacing_caps:\n\t\tqp_rate_limit_min:\t",
     ] {
         assert!(long.contains(line), "{line:?} in {long}");
     }

@@ -69,6 +69,7 @@ fn show(device: &RdmaDevice, options: &Options, console: Console) -> Result<(), 
     let info = Info {
         name: device.name.clone(),
         device: attributes,
+        frames: device.context.frame_limits(),
         ports: ports.collect::<Result<_, BringupError>>()?,
         gids: device.context.gids()?,
         board: device.sysfs().and_then(|folder| std::fs::read_to_string(folder.join("board_id")).ok()),

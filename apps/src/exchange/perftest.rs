@@ -199,7 +199,11 @@ impl Line {
     }
 
     /// Compares our settings with those of an end of our own kind.
-    fn compare(&mut self, settings: &[(&str, String)], stop: Stop<'_>) -> Result<(), ExchangeError> {
+    pub(super) fn compare(
+        &mut self,
+        settings: &[(&str, String)],
+        stop: Stop<'_>,
+    ) -> Result<(), ExchangeError> {
         let text: String = settings.iter().map(|(key, value)| format!("{key}={value}\n")).collect();
         let mut own = [0; 512];
         assert!(text.len() < own.len(), "settings fit their message");

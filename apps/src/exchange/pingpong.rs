@@ -4,6 +4,9 @@
 //! of fixed width; a GID is its 32 digits in order; each message ends in a zero byte. RC, UC and UD send one address each way,
 //! client first, and then the client says `done`; SRQ sends 256 of them whatever the number of queue pairs; XSRQ has one more
 //! queue pair and a receive queue in its address, says nothing when done, and `END` both ways when all is over.
+//!
+//! Two of our own ends compare their options when they have traded addresses. They know each other by the digits of the first
+//! GID: ours are capital letters, which the originals read as well and never write.
 
 use std::time::Duration;
 
@@ -14,6 +17,9 @@ const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
 
 /// Addresses that SRQ ends send, most of them zero.
 pub const SRQ_ADDRESSES: usize = 256;
+
+/// Where the GID stands in an address.
+const GID_AT: usize = 19;
 
 /// Where a queue pair is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +35,13 @@ pub struct Address {
 }
 
 impl Address {
+    /// Its message, marked as one of ours.
+    fn encode_marked(&self) -> [u8; 52] {
+        let mut message = self.encode();
+        message[GID_AT..].make_ascii_uppercase();
+        message
+    }
+
     /// Its message.
     #[must_use]
     pub fn encode(&self) -> [u8; 52] {
@@ -121,34 +134,46 @@ fn unhex(text: &str) -> Option<[u8; 16]> {
 const TOLD: &str = "telling each other the addresses";
 
 impl Line {
-    fn told(&mut self, stop: Stop<'_>) -> Result<Address, ExchangeError> {
+    /// An address, and whether an end of ours wrote it.
+    fn told(&mut self, stop: Stop<'_>) -> Result<(Address, bool), ExchangeError> {
         let mut message = [0; 52];
         self.receive(&mut message, TOLD, PATIENCE, stop)?;
-        Address::decode(&message).ok_or_else(|| self.strange(&message, "the address of a queue pair"))
+        let marked = message[GID_AT..].iter().any(u8::is_ascii_uppercase);
+        match Address::decode(&message) {
+            Some(address) => Ok((address, marked)),
+            None => Err(self.strange(&message, "the address of a queue pair")),
+        }
     }
 
     /// Trades addresses. A server calls `connect` with what the client said before it answers, so that it is ready when the
-    /// client begins; a client connects afterwards. SRQ ends trade 256 of them, the others one.
+    /// client begins; a client connects afterwards. SRQ ends trade 256 of them, the others one. `options` are compared when the
+    /// other end is one of ours.
     ///
     /// # Errors
     /// [`ExchangeError`], or what `connect` says.
     pub fn trade_addresses<E: From<ExchangeError>>(
         &mut self,
         own: &[Address],
+        options: &[(&str, String)],
         stop: Stop<'_>,
         connect: impl FnOnce(&[Address]) -> Result<(), E>,
     ) -> Result<Vec<Address>, E> {
         let say = |line: &mut Self| {
             // In one piece, as the originals' reader of a single one wants it.
-            let all: Vec<u8> = own.iter().flat_map(Address::encode).collect();
+            let all: Vec<u8> = own.iter().flat_map(Address::encode_marked).collect();
             line.send(&all, TOLD)
         };
         if self.side() == Side::Client {
             say(self)?;
         }
-        let other = own.iter().map(|_| self.told(stop)).collect::<Result<Vec<_>, _>>()?;
+        let told = own.iter().map(|_| self.told(stop)).collect::<Result<Vec<_>, _>>()?;
+        let (other, marks): (Vec<_>, Vec<_>) = told.into_iter().unzip();
+        let is_ours = marks.first() == Some(&true);
         if self.side() == Side::Client {
             self.send(b"done\0", TOLD)?;
+            if is_ours {
+                self.compare(options, stop)?;
+            }
             connect(&other)?;
         } else {
             connect(&other)?;
@@ -157,6 +182,9 @@ impl Line {
             self.receive(&mut done, "waiting for the client to be done", PATIENCE, stop)?;
             if &done != b"done\0" {
                 return Err(self.strange(&done, "'done'").into());
+            }
+            if is_ours {
+                self.compare(options, stop)?;
             }
         }
         Ok(other)
@@ -227,21 +255,52 @@ mod tests {
     }
 
     #[test]
+    fn two_of_ours_compare_and_an_original_is_not_asked() {
+        let address = Address { qpn: 1, gid: GID, ..Address::default() };
+        let options = |iterations: &str| vec![("-n", iterations.to_owned())];
+        let (mut client, mut server) = pair();
+        std::thread::scope(|scope| {
+            let heard = scope.spawn(move || {
+                server
+                    .trade_addresses::<ExchangeError>(&[address], &options("10"), NEVER, |_| Ok(()))
+                    .unwrap_err()
+            });
+            let said = client
+                .trade_addresses::<ExchangeError>(&[address], &options("20"), NEVER, |_| Ok(()))
+                .unwrap_err();
+            assert!(said.to_string().starts_with("the two ends disagree about -n: 20 here, 10 at"), "{said}");
+            let heard = heard.join().unwrap();
+            assert!(
+                heard.to_string().starts_with("the two ends disagree about -n: 10 here, 20 at"),
+                "{heard}"
+            );
+        });
+        // An original: small letters, and nothing but `done` behind.
+        let (mut client, mut server) = pair();
+        client.send(&address.encode(), "").unwrap();
+        client.send(b"done\0", "").unwrap();
+        let other =
+            server.trade_addresses::<ExchangeError>(&[address], &options("10"), NEVER, |_| Ok(())).unwrap();
+        assert_eq!(other, [address]);
+    }
+
+    #[test]
     fn two_ends_trade() {
         let (mut client, mut server) = pair();
         let (a, b) = (Address { qpn: 1, ..Address::default() }, Address { qpn: 2, ..Address::default() });
         std::thread::scope(|scope| {
             let heard = scope.spawn(move || {
                 let mut told = Vec::new();
-                let other = server.trade_addresses::<ExchangeError>(&[b; SRQ_ADDRESSES], NEVER, |other| {
-                    told.extend_from_slice(other);
-                    Ok(())
-                });
+                let other =
+                    server.trade_addresses::<ExchangeError>(&[b; SRQ_ADDRESSES], &[], NEVER, |other| {
+                        told.extend_from_slice(other);
+                        Ok(())
+                    });
                 assert_eq!(other.unwrap(), told);
                 told
             });
             let other =
-                client.trade_addresses::<ExchangeError>(&[a; SRQ_ADDRESSES], NEVER, |_| Ok(())).unwrap();
+                client.trade_addresses::<ExchangeError>(&[a; SRQ_ADDRESSES], &[], NEVER, |_| Ok(())).unwrap();
             assert_eq!(other, [b; SRQ_ADDRESSES]);
             assert_eq!(heard.join().unwrap(), [a; SRQ_ADDRESSES]);
         });
@@ -251,8 +310,9 @@ mod tests {
     fn another_program_is_noticed() {
         let (mut client, mut server) = pair();
         client.send(b"GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: somebody\r\n\r\n", "testing").unwrap();
-        let error =
-            server.trade_addresses::<ExchangeError>(&[Address::default()], NEVER, |_| Ok(())).unwrap_err();
+        let error = server
+            .trade_addresses::<ExchangeError>(&[Address::default()], &[], NEVER, |_| Ok(()))
+            .unwrap_err();
         let line = error.to_string();
         assert!(line.contains(r#"it said "GET / HTTP/1.1\r\nHost: localhost"#), "{line}");
         assert_eq!(line.lines().count(), 1);

@@ -141,7 +141,7 @@ pub fn run(end: &mut End, size: u64, sends: bool, watch: &mut Watch<'_>) -> Resu
         {
             break;
         }
-        if sends {
+        if sends && (received > 0 || !end.answers) {
             for (number, flow) in flows.iter_mut().enumerate() {
                 while flow.posted < goal
                     && flow.posted + list <= tx_depth + flow.completed
@@ -174,7 +174,7 @@ pub fn run(end: &mut End, size: u64, sends: bool, watch: &mut Watch<'_>) -> Resu
                     moments.completed.push((completed, cycles::now()));
                 }
             };
-            if receives {
+            if receives && received < all {
                 // The other direction is waited for as well.
                 if end.sends.cq.poll(TAKEN, &mut done) > 0 {
                     watch.came();

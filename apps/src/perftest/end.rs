@@ -11,6 +11,7 @@ use pollux_verbs::{
 
 use super::options::{Atomic, Connection};
 use super::settings::{Kind, Settings, Verb};
+use super::validate::{Compared, pattern};
 use crate::exchange::perftest::{Keys, Met};
 use crate::pingpong::first_psn;
 use crate::rdma::queue::Queue;
@@ -20,6 +21,28 @@ use crate::rdma::{Failure, device};
 const QKEY: u32 = 0x1111_1111;
 /// Bytes before a datagram.
 const HEADER: usize = 40;
+/// What is added, or compared with, and what is put there instead. Source: `src/perftest_resources.h`, `ATOMIC_ADD_VALUE`,
+/// `ATOMIC_SWAP_VALUE`.
+const ATOMIC_ADD: u64 = 1;
+const ATOMIC_SWAP: u64 = 0;
+/// The queue pair number of a multicast group.
+const GROUP_QPN: u32 = 0xff_ffff;
+
+/// The flows of a raw Ethernet test: frames that differ, each in a part of the place to send from.
+#[derive(Clone, Copy, Debug)]
+pub struct Flows {
+    /// How many.
+    pub count: u64,
+    /// Messages of one before the next one's turn.
+    pub burst: u64,
+}
+
+impl Flows {
+    /// The flow of message `number`.
+    fn of(self, number: u64) -> usize {
+        (number / self.burst % self.count) as usize
+    }
+}
 
 /// One end.
 pub struct End {
@@ -35,6 +58,10 @@ pub struct End {
     pub other: Vec<Keys>,
     /// READs and atomics under way at once.
     pub outs: u32,
+    /// It sends nothing before something came.
+    pub answers: bool,
+    /// The group that its queue pairs hear.
+    group: Option<[u8; 16]>,
     qps: Vec<Qp>,
     srq: Option<Srq>,
     ahs: Vec<Ah>,
@@ -45,6 +72,8 @@ pub struct End {
     line: usize,
     /// What is sent inline.
     payload: Vec<u8>,
+    /// Which frames are sent, of raw Ethernet.
+    flows: Option<Flows>,
     /// Bytes of a message now.
     size: usize,
 }
@@ -61,6 +90,27 @@ impl End {
         gid: (u8, [u8; 16]),
         met: &Met,
     ) -> Result<Self, Failure> {
+        Self::make(device, settings, port, gid.1, (met.cycle_buffer, met.cache_line), None)
+    }
+
+    /// Makes memory and queues of an end that sends frames. What they are is [written](Self::write_frames) afterwards.
+    ///
+    /// # Errors
+    /// Something is beyond the device.
+    pub fn raw(device: &RdmaDevice, settings: Settings, port: u8, flows: Flows) -> Result<Self, Failure> {
+        /// Small frames go round in a page, in lines of the cache, as the original's.
+        const ROUND: (u32, u32) = (4096, 64);
+        Self::make(device, settings, port, [0; 16], ROUND, Some(flows))
+    }
+
+    fn make(
+        device: &RdmaDevice,
+        settings: Settings,
+        port: u8,
+        gid: [u8; 16],
+        (cycle, line): (u32, u32),
+        flows: Option<Flows>,
+    ) -> Result<Self, Failure> {
         let verb = settings.test.verb;
         let limits = device.context.device()?.base;
         let most = limits.max_qp_rd_atom.min(255);
@@ -76,6 +126,7 @@ impl End {
             Connection::Rc => QpKind::Rc,
             Connection::Uc => QpKind::Uc,
             Connection::Ud => QpKind::Ud,
+            Connection::RawEth => QpKind::Raw,
         };
         let own_receives =
             if verb == Verb::Send && !settings.options.use_srq { settings.rx_depth as u32 } else { 0 };
@@ -94,12 +145,19 @@ impl End {
 
         let context = &device.context;
         let pd = Pd::new(context)?;
-        let cycle = met.cycle_buffer as usize;
-        let line = met.cache_line as usize;
+        let (cycle, line) = (cycle as usize, line as usize);
         // A datagram's header stands before its data, on the line before.
-        let area = (settings.size as usize).max(cycle).next_multiple_of(line) + line;
+        let count = match flows {
+            Some(flows) => flows.count as usize,
+            // Each message under way has a place of its own.
+            None if settings.options.data_validation => settings.tx_depth,
+            None => 1,
+        };
+        let area = (settings.size as usize).max(cycle).next_multiple_of(line) * count + line;
         let rights = match verb {
             Verb::Send => Access::empty(),
+            // What was written is read back.
+            Verb::Write if settings.options.data_validation => Access::REMOTE_WRITE | Access::REMOTE_READ,
             Verb::Write => Access::REMOTE_WRITE,
             Verb::Read => Access::REMOTE_READ,
             Verb::Atomic => Access::REMOTE_ATOMIC,
@@ -135,7 +193,7 @@ impl End {
             rkey: mr.rkey(),
             address: mr.address() + ((settings.qps + number) * area) as u64,
             srqn: 0,
-            gid: Some(gid.1),
+            gid: Some(gid),
         });
         let own = own.collect();
         let (size, inline) = (settings.size as usize, settings.inline);
@@ -146,6 +204,8 @@ impl End {
             own,
             other: Vec::new(),
             outs,
+            answers: false,
+            group: None,
             qps,
             srq,
             ahs: Vec::new(),
@@ -154,8 +214,25 @@ impl End {
             cycle,
             line,
             payload: vec![0; inline],
+            flows,
             size,
         })
+    }
+
+    /// Has its queue pairs hear a multicast group, and be told of by its name.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn join(&mut self, group: [u8; 16]) -> Result<(), Failure> {
+        for qp in &self.qps {
+            qp.attach_multicast(group, 0)?;
+            // From here on they are to be taken out before they go.
+            self.group = Some(group);
+        }
+        for keys in &mut self.own {
+            (keys.gid, keys.qpn, keys.lid) = (Some(group), GROUP_QPN, 0);
+        }
+        Ok(())
     }
 
     /// Connects all queue pairs to the other end's.
@@ -199,6 +276,54 @@ impl End {
         self.size = size as usize;
     }
 
+    /// The queue pairs.
+    pub fn queue_pairs(&mut self) -> &mut [Qp] {
+        &mut self.qps
+    }
+
+    /// Takes queue pairs that have no peer of their own to where they send.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn ready(&mut self) -> Result<(), Failure> {
+        for qp in &mut self.qps {
+            qp.connect(&Link::new(Path::new([0; 16], 0), 0))?;
+        }
+        Ok(())
+    }
+
+    /// Writes all frames that will be sent: `frame` is given each one's place, its queue pair, its flow, and its number there.
+    ///
+    /// # Errors
+    /// What `frame` says.
+    pub fn write_frames(
+        &mut self,
+        mut frame: impl FnMut(&mut [u8], usize, u64, u64) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let count = self.flows.map_or(1, |flows| flows.count);
+        let mut all = vec![0; self.area * self.qps.len()];
+        for qp in 0..self.qps.len() {
+            for flow in 0..count {
+                let place = qp * self.area + flow as usize * self.flow_area();
+                let step = self.size.next_multiple_of(self.line);
+                let frames = (self.flow_area() / step).max(1);
+                for number in 0..frames {
+                    let at = place + number * step;
+                    frame(&mut all[at..at + self.size], qp, flow, number as u64)?;
+                }
+            }
+        }
+        self.mr.write(0, &all);
+        if self.size <= self.settings.inline {
+            self.payload = all;
+        }
+        Ok(())
+    }
+
+    fn flow_area(&self) -> usize {
+        (self.settings.size as usize).max(self.cycle).next_multiple_of(self.line)
+    }
+
     /// How far message `number` is from the beginning of its place: small ones go round in it.
     fn round(&self, number: u64) -> usize {
         let step = self.size.next_multiple_of(self.line).max(self.line);
@@ -225,10 +350,12 @@ impl End {
         let place = qp * self.area;
         let first = self.round(number);
         let step = if count > 1 { 0 } else { first };
+        let (flows, flow_area) = (self.flows.filter(|flows| flows.count > 1), self.flow_area());
         let mut batch = self.qps[qp].batch();
         for number in number..number + count {
             let id = (qp as u64) << 48 | (number + 1);
-            let from = place + step..place + step + self.size;
+            let from = place + step + flows.map_or(0, |flows| flows.of(number) * flow_area);
+            let from = from..from + self.size;
             let remote = |other: &Keys| (other.address + step as u64, other.rkey);
             match self.settings.test.verb {
                 Verb::Send => {
@@ -248,13 +375,14 @@ impl End {
                 Verb::Atomic => {
                     let (address, rkey) = remote(&self.other[qp]);
                     match self.settings.atomic {
-                        Atomic::FetchAdd => batch.fetch_add(id, address, rkey, 1),
-                        Atomic::CompareSwap => batch.compare_swap(id, address, rkey, 0, 1),
+                        Atomic::FetchAdd => batch.fetch_add(id, address, rkey, ATOMIC_ADD),
+                        Atomic::CompareSwap => batch.compare_swap(id, address, rkey, ATOMIC_ADD, ATOMIC_SWAP),
                     };
                 }
             }
             if inline && matches!(self.settings.test.verb, Verb::Send | Verb::Write) {
-                batch.inline(&self.payload[..self.size]);
+                // Of messages, whose bytes do not matter, there is one; of frames there are all.
+                batch.inline(&self.payload[if self.flows.is_some() { from } else { 0..self.size }]);
             } else {
                 batch.mr(&self.mr, from);
             }
@@ -301,6 +429,69 @@ impl End {
         Ok(())
     }
 
+    /// Fills what the other end reads with what it will compare with.
+    pub fn fill_for_reads(&mut self) {
+        for qp in 0..self.settings.qps {
+            for slot in 0..self.settings.tx_depth {
+                let bytes = pattern(self.size, seed(self.own[qp].qpn, slot, 0));
+                self.mr.write((self.settings.qps + qp) * self.area + slot * self.flow_area(), &bytes);
+            }
+        }
+    }
+
+    /// Fills the first places of a queue pair: with what a round writes, or with what no READ leaves there.
+    pub fn prepare(&mut self, qp: usize, count: u64, round: u64) {
+        let writes = self.settings.test.verb == Verb::Write;
+        for slot in 0..count as usize {
+            let own = seed(self.own[qp].qpn, slot, round);
+            let bytes = pattern(self.size, if writes { own } else { !own });
+            self.mr.write(qp * self.area + slot * self.flow_area(), &bytes);
+        }
+    }
+
+    /// Posts a message of each of the first places of a queue pair, the last with a completion; or reads back what they wrote.
+    ///
+    /// # Errors
+    /// The queue is full, which is a mistake of ours.
+    pub fn post_round(&mut self, qp: usize, count: u64, back: bool) -> Result<(), Failure> {
+        let (area, each, size) = (self.area, self.flow_area(), self.size);
+        let Keys { address, rkey, .. } = self.other[qp];
+        let mut batch = self.qps[qp].batch();
+        for slot in 0..count as usize {
+            let remote = address + (slot * each) as u64;
+            let half = if back { self.settings.qps } else { 0 };
+            let local = (half + qp) * area + slot * each;
+            match self.settings.test.verb {
+                Verb::Write if !back => batch.write(slot as u64, remote, rkey),
+                _ => batch.read(slot as u64, remote, rkey),
+            };
+            batch.mr(&self.mr, local..local + size);
+            if slot + 1 == count as usize {
+                batch.signalled();
+            }
+        }
+        finish(batch)
+    }
+
+    /// Compares what a round left in the first places of a queue pair with what it should have.
+    #[must_use]
+    pub fn compare(&self, qp: usize, count: u64, round: u64) -> Compared {
+        let writes = self.settings.test.verb == Verb::Write;
+        let mut found = vec![0; self.size];
+        let mut compared = Compared::default();
+        for slot in 0..count as usize {
+            let (half, seed) = match writes {
+                true => (self.settings.qps, seed(self.own[qp].qpn, slot, round)),
+                false => (0, seed(self.other[qp].qpn, slot, 0)),
+            };
+            self.mr.read((half + qp) * self.area + slot * self.flow_area(), &mut found);
+            let expected = pattern(self.size, seed);
+            compared.bytes += self.size as u64;
+            compared.wrong += found.iter().zip(&expected).filter(|(one, other)| one != other).count() as u64;
+        }
+        compared
+    }
+
     /// The number of a queue pair by the number that the device calls it.
     #[must_use]
     pub fn which(&self, qpn: u32) -> Option<usize> {
@@ -328,6 +519,22 @@ impl End {
     #[must_use]
     pub fn is_latency(&self) -> bool {
         self.settings.test.kind == Kind::Latency
+    }
+}
+
+/// Where the bytes of a place come from in a round.
+fn seed(qpn: u32, slot: usize, round: u64) -> u64 {
+    round << 40 | u64::from(qpn) << 16 | slot as u64
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let Some(group) = self.group else { return };
+        for qp in &self.qps {
+            if let Err(error) = qp.detach_multicast(group, 0) {
+                tracing::warn!("{error}");
+            }
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::fmt::Write;
 
+use super::options::Connection;
 use super::settings::{Extent, Kind, Settings, Verb};
 use super::statistic::Latency;
 use crate::exchange::perftest::{Keys, Results};
@@ -31,6 +32,8 @@ pub struct Facts<'a> {
     pub gid_index: u32,
     /// READs or atomics under way at once.
     pub outs: u32,
+    /// Bytes of memory that frames wait in to be sent back.
+    pub forwarded: Option<usize>,
 }
 
 /// What the test is called.
@@ -58,6 +61,12 @@ pub fn title(settings: &Settings) -> String {
             words.push("BW");
         }
     }
+    if settings.forwards {
+        words.push("forwarding");
+    }
+    if settings.options.mcg {
+        words.push("Multicast");
+    }
     words.push("Test");
     words.join(" ")
 }
@@ -73,12 +82,17 @@ pub fn test_info(settings: &Settings, facts: &Facts<'_>) -> String {
     if settings.options.events {
         line(format_args!("Test with events. Using {}_comp0", facts.device));
     }
+    if settings.options.mcg {
+        line(format_args!("MultiCast runs on UD!"));
+    }
     line(format_args!("Dual-port       : OFF\t\tDevice         : {}", facts.device));
     line(format_args!("Number of qps   : {}\t\tTransport type : IB", settings.qps));
     let (connection, srq) = (settings.connection.name(), on(settings.options.use_srq));
     line(format_args!("Connection type : {connection}\t\tUsing SRQ      : {srq}"));
     line(format_args!("PCIe relax order: OFF\t\tLock-free      : ON"));
-    line(format_args!("ibv_wr* API     : ON\t\tUsing Enhanced Reorder      : OFF"));
+    // As the original, which posts frames in the older way.
+    let newer = on(settings.connection != Connection::RawEth);
+    line(format_args!("ibv_wr* API     : {newer}\t\tUsing Enhanced Reorder      : OFF"));
     if facts.sends {
         line(format_args!("TX depth        : {}", settings.tx_depth));
     }
@@ -96,6 +110,9 @@ pub fn test_info(settings: &Settings, facts: &Facts<'_>) -> String {
     }
     line(format_args!("Mtu             : {}[B]", facts.mtu));
     line(format_args!("Link type       : Ethernet"));
+    if let Some(bytes) = facts.forwarded {
+        line(format_args!("Buffer size     : {bytes}[B]"));
+    }
     line(format_args!("GID index       : {}", facts.gid_index));
     if matches!(settings.test.verb, Verb::Read | Verb::Atomic) {
         line(format_args!("Outstand reads  : {}", facts.outs));
@@ -337,8 +354,15 @@ mod tests {
         let test = Test { verb: Verb::Send, kind: Kind::Bandwidth };
         let options = Options::usual();
         let settings = Settings::new(test, options).expect("nothing typed");
-        let facts =
-            Facts { device: "mlx5_model0", sends: true, receives: false, mtu: 1024, gid_index: 1, outs: 0 };
+        let facts = Facts {
+            device: "mlx5_model0",
+            sends: true,
+            receives: false,
+            mtu: 1024,
+            gid_index: 1,
+            outs: 0,
+            forwarded: None,
+        };
         let text = test_info(&settings, &facts);
         assert!(text.starts_with(&format!(
             "{RULE}                    Send BW Test\n Dual-port       : OFF\t\tDevice"

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::format::{Facts, title};
+use super::options::Connection;
 use super::settings::{Kind, Settings, Verb};
 use super::statistic::Latency;
 use crate::exchange::perftest::Results;
@@ -79,7 +80,7 @@ pub fn file(settings: &Settings, facts: &Facts<'_>, rows: &[Value]) -> Value {
     tell("Connection_type", settings.connection.name().into());
     tell("Using_SRQ", on(settings.options.use_srq).into());
     tell("PCIe_relax_order", "OFF".into());
-    tell("ibv_wr_API", "ON".into());
+    tell("ibv_wr_API", on(settings.connection != Connection::RawEth).into());
     if facts.sends {
         tell("TX_depth", settings.tx_depth.into());
     }
@@ -97,6 +98,9 @@ pub fn file(settings: &Settings, facts: &Facts<'_>, rows: &[Value]) -> Value {
     }
     tell("Mtu", facts.mtu.into());
     tell("Link_type", "Ethernet".into());
+    if let Some(bytes) = facts.forwarded {
+        tell("Buffer_size", bytes.into());
+    }
     tell("GID_index", facts.gid_index.into());
     if matches!(settings.test.verb, Verb::Read | Verb::Atomic) {
         tell("Outstand_reads", facts.outs.into());
@@ -123,8 +127,15 @@ mod tests {
         let test = Test { verb: Verb::Write, kind: Kind::Bandwidth };
         let options = Options::usual();
         let settings = Settings::new(test, options).expect("nothing typed");
-        let facts =
-            Facts { device: "mlx5_0", sends: true, receives: false, mtu: 1024, gid_index: 3, outs: 0 };
+        let facts = Facts {
+            device: "mlx5_0",
+            sends: true,
+            receives: false,
+            mtu: 1024,
+            gid_index: 3,
+            outs: 0,
+            forwarded: None,
+        };
         let row = bandwidth(
             &Results { size: 64, iterations: 5000, peak: 2.0, average: 1.234_567_89, rate: 0.5 },
             Some(3.333),

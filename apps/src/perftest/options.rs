@@ -35,6 +35,21 @@ pub struct Options {
     /// Seconds at either end of --duration that are not measured [default: a quarter]
     #[arg(short = 'f', long, value_name = "S", value_parser = |text: &str| within(text, 0, 86_400))]
     pub margin: Option<u64>,
+    /// Send to a multicast group; queue pairs are UD then (send tests)
+    #[arg(short = 'g', long)]
+    pub mcg: bool,
+    /// Which group, as 16 numbers with colons between them [default: perftest's, 255:1:0:0:0:2:201:133:0:0:0:0:0:0:0:0]
+    #[arg(short = 'M', long = "MGID", value_name = "GID", value_parser = group)]
+    pub mgid: Option<[u8; 16]>,
+    /// Refused: connection management is absent
+    #[arg(short = 'R', long = "rdma_cm")]
+    pub rdma_cm: bool,
+    /// Refused: connection management is absent
+    #[arg(short = 'z', long = "comm_rdma_cm")]
+    pub comm_rdma_cm: bool,
+    /// Print by how much these counters of the port rose, by their names in sysfs, such as counters/port_xmit_data
+    #[arg(short = 'W', long = "report-counters", value_name = "NAMES", value_delimiter = ',')]
+    pub counters: Vec<String>,
     /// Accepted; nothing here depends on the frequency of a core
     #[arg(short = 'F', long = "CPU-freq")]
     pub cpu_freq: bool,
@@ -140,6 +155,12 @@ pub struct Options {
     /// Of --rate_limit: M (MiB/s), g (Gbit/s) or p (messages a second)
     #[arg(long = "rate_units", value_name = "U", default_value = "g")]
     pub rate_units: RateUnit,
+    /// How the rate is kept: SW; the others, by the device, are refused
+    #[arg(long = "rate_limit_type", value_name = "TYPE", default_value = "SW")]
+    pub rate_limit_type: RateLimitType,
+    /// Refused: it goes with a rate that the device keeps
+    #[arg(long = "typical_pkt_size", value_name = "BYTES", value_parser = size)]
+    pub typical_pkt_size: Option<u64>,
     /// Messages between two pauses of --rate_limit [default: 1, or -l's]
     #[arg(long = "burst_size", value_name = "N", value_parser = |text: &str| within(text, 1, 15000))]
     pub burst_size: Option<u64>,
@@ -149,6 +170,9 @@ pub struct Options {
     /// Run on the cores of this NUMA node
     #[arg(long = "numa_node", value_name = "NODE", value_parser = |text: &str| within(text, 0, 1023))]
     pub numa_node: Option<u64>,
+    /// Compare every byte that is moved (write_bw and read_bw on RC, at both ends)
+    #[arg(long = "data_validation")]
+    pub data_validation: bool,
     /// Prefer the GID of an IPv6 address
     #[arg(long)]
     pub ipv6: bool,
@@ -182,6 +206,15 @@ impl Options {
     }
 }
 
+/// A GID as perftest takes it: 16 numbers with colons between them.
+fn group(text: &str) -> Result<[u8; 16], String> {
+    let bytes: Option<Vec<u8>> =
+        text.split(':').map(|part| number(part).ok().and_then(|byte| u8::try_from(byte).ok())).collect();
+    let gid: Option<[u8; 16]> = bytes.and_then(|bytes| bytes.try_into().ok());
+    gid.filter(|gid| gid[0] == 0xff)
+        .ok_or_else(|| "is no multicast GID: 16 numbers up to 255 with colons, the first of them 255".into())
+}
+
 fn above_zero(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number: &f64| *number > 0.0 && number.is_finite());
     number.ok_or_else(|| "is not a number above zero".into())
@@ -200,6 +233,9 @@ pub enum Connection {
     /// Datagrams.
     #[value(name = "UD")]
     Ud,
+    /// Frames: the raw Ethernet tests, which have no other.
+    #[value(skip)]
+    RawEth,
 }
 
 impl Connection {
@@ -210,6 +246,7 @@ impl Connection {
             Self::Rc => "RC",
             Self::Uc => "UC",
             Self::Ud => "UD",
+            Self::RawEth => "RawEth",
         }
     }
 }
@@ -249,6 +286,21 @@ pub enum Output {
     /// Average latency.
     #[value(name = "latency")]
     Latency,
+}
+
+/// Who keeps `--rate_limit`.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RateLimitType {
+    /// The device, a service level's.
+    #[value(name = "HW")]
+    Hardware,
+    /// The program.
+    #[default]
+    #[value(name = "SW")]
+    Software,
+    /// The device, a queue pair's.
+    #[value(name = "PP")]
+    Pacing,
 }
 
 /// Of what `--rate_limit` is a number.

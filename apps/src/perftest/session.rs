@@ -9,14 +9,15 @@ use pollux_bringup::{BringupError, RdmaDevice, program};
 use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
 use pollux_eal::clock::Clock;
-use serde_json::{Value, json};
 
+use super::counters::Counters;
 use super::end::End;
 use super::format::{self, Facts, RULE};
 use super::load::Load;
 use super::options::{Connection, Options, Output};
+use super::report::Report;
 use super::settings::{Extent, Kind, Settings, Test, Verb};
-use super::{bandwidth, json as file, latency, statistic};
+use super::{bandwidth, latency, statistic, validate};
 use crate::exchange::perftest::{Keys, Met, Results, VERSION};
 use crate::exchange::{Line, Side};
 use crate::rdma::endless::Watch;
@@ -56,7 +57,7 @@ pub fn serve(lcore: &LcoreContext, device: &RdmaDevice, mut settings: Settings) 
     session.connect()?;
     session.measure()?;
     session.step(true)?;
-    Ok(session.last)
+    Ok(session.report.last)
 }
 
 /// `--pin_cores` and `--numa_node` say in the app's half what `-l` says in the other one.
@@ -94,11 +95,7 @@ struct Session<'a> {
     receives: bool,
     mtu: u8,
     gid_index: u8,
-    rows: Vec<Value>,
-    /// The best results, for limits.
-    best: (f64, f64),
-    /// What was shown last.
-    last: Results,
+    report: Report,
 }
 
 impl<'a> Session<'a> {
@@ -121,6 +118,8 @@ impl<'a> Session<'a> {
         let stop = || lcore.stop_requested();
         let (port, attributes) = device::port(device, options.ib_port)?;
         let gid = match options.gid_index {
+            // A group's address is IPv6's, and so is the sender's: that of the link, as the original has it.
+            None if options.mcg => device::gid(device, port, Some(0), "-x")?,
             Some(_) => device::gid(device, port, options.gid_index, "-x")?,
             None => device::best_gid(device, port, options.ipv6)?,
         };
@@ -169,10 +168,18 @@ impl<'a> Session<'a> {
             || settings.bidirectional
             || latency && matches!(settings.test.verb, Verb::Send | Verb::Write);
         let receives = settings.test.verb == Verb::Send && (!client || settings.bidirectional || latency);
-        let end = End::new(device, settings, port, gid, &met)?;
+        let counters = Counters::open(device, port, &options.counters)?;
+        let mut end = End::new(device, settings, port, gid, &met)?;
+        if let Some(group) = end.settings.group().filter(|_| receives) {
+            end.join(group)?;
+        }
+        if end.settings.options.data_validation && !sends {
+            end.resize(end.settings.size);
+            end.fill_for_reads();
+        }
         let gid_index = gid.0;
-        let (rows, best, last) = (Vec::new(), (0.0, 0.0), Results::default());
-        Ok(Self { lcore, device, console, line, end, sends, receives, mtu, gid_index, rows, best, last })
+        let report = Report::new(console).counting(counters);
+        Ok(Self { lcore, device, console, line, end, sends, receives, mtu, gid_index, report })
     }
 
     fn settings(&self) -> &Settings {
@@ -191,6 +198,7 @@ impl<'a> Session<'a> {
             mtu: device::mtu_bytes(self.mtu),
             gid_index: self.gid_index.into(),
             outs: self.end.outs,
+            forwarded: None,
         }
     }
 
@@ -219,7 +227,8 @@ impl<'a> Session<'a> {
         self.end.other = (0..count).map(|number| self.trade(number, true)).collect::<Result<_, _>>()?;
         let mapped =
             |keys: &Keys| std::net::Ipv6Addr::from(keys.gid.unwrap_or_default()).to_ipv4_mapped().is_some();
-        if mapped(&self.end.own[0]) != mapped(&self.end.other[0]) {
+        let group = self.settings().options.mcg;
+        if !group && mapped(&self.end.own[0]) != mapped(&self.end.other[0]) {
             let version = |keys| if mapped(keys) { "IPv4" } else { "IPv6" };
             return Err(Failure::Error(format!(
                 "the GIDs are of different kinds, {} here and {} at {}: choose them by -x at both ends",
@@ -291,19 +300,8 @@ impl<'a> Session<'a> {
         Ok((results, load))
     }
 
-    /// Prints a row and keeps it.
     fn show(&mut self, results: &Results, load: Option<f64>) {
-        self.last = *results;
-        self.best = (self.best.0.max(results.average), self.best.1.max(results.rate));
-        self.rows.push(file::bandwidth(results, load));
-        let options = &self.settings().options;
-        let text = match options.output {
-            Some(Output::Bandwidth) => format!("{:.6}\n", results.average),
-            Some(Output::MessageRate) => format!("{:.6}\n", results.rate),
-            Some(Output::Latency) => String::new(),
-            None => format::bandwidth(results, options.report_gbits, load),
-        };
-        self.console.print(&text);
+        self.report.bandwidth(&self.end.settings, results, load);
     }
 
     /// `send_bw`.
@@ -341,6 +339,9 @@ impl<'a> Session<'a> {
     fn transfers(&mut self) -> Result<(), Failure> {
         let both = self.settings().bidirectional;
         let forever = matches!(self.settings().extent, Extent::Forever { .. });
+        if self.settings().options.data_validation && self.sends {
+            return self.validated();
+        }
         if !self.sends {
             // The other end does it all, as long as it takes.
             self.step(false)?;
@@ -383,6 +384,33 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
+    /// The same, with every byte compared.
+    fn validated(&mut self) -> Result<(), Failure> {
+        let size = self.settings().size;
+        self.end.resize(size);
+        let (run, compared) = self.watched(validate::run)?;
+        let gigabits = self.settings().options.report_gbits;
+        let results =
+            statistic::bandwidth(&run.moments, size, run.messages, gigabits, Clock::get().hz() as f64);
+        self.show(&results, None);
+        self.report.note("bytes_validated", compared.bytes.into());
+        self.report.note("bytes_wrong", compared.wrong.into());
+        if self.full() {
+            let text =
+                format!(" Data validation: {} bytes compared, {} wrong\n", compared.bytes, compared.wrong);
+            self.console.print(&text);
+        }
+        self.step(true)?;
+        self.results(&results)?;
+        if compared.wrong > 0 {
+            return Err(Failure::Error(format!(
+                "{} of {} bytes were not what they should be",
+                compared.wrong, compared.bytes
+            )));
+        }
+        Ok(())
+    }
+
     fn results(&mut self, own: &Results) -> Result<Results, Failure> {
         let lcore = self.lcore;
         Ok(self.line.trade_results(own, &|| lcore.stop_requested())?)
@@ -418,50 +446,9 @@ impl<'a> Session<'a> {
             let before = self.settings().options.cpu_util.then(Load::now);
             let run = self.watched(|end, watch| latency::run(end, client, watch))?;
             let load = before.map(|before| Load::now().since(before));
-            self.show_latency(size, &run, load);
+            self.report.latency(&self.end.settings, size, &run, load);
         }
         Ok(())
-    }
-
-    fn show_latency(&mut self, size: u64, run: &latency::Run, load: Option<f64>) {
-        let settings = self.settings();
-        let options = &settings.options;
-        let ways = settings.test.ways();
-        let hz = Clock::get().hz() as f64;
-        let unit = if options.report_cycles { 1.0 } else { hz / 1e6 };
-        let (mut text, row);
-        if run.posted.is_empty() {
-            let exchanges = run.exchanges.max(1) as f64;
-            let average = run.cycles as f64 / unit / ways / exchanges;
-            let per_second = run.exchanges as f64 / (run.cycles as f64 / hz);
-            text = format::latency_over_time(size, run.exchanges, average, per_second, load);
-            row = file::latency_over_time(size, run.exchanges, average, per_second, load);
-            if options.output == Some(Output::Latency) {
-                text = format!("{average:.6}\n");
-            }
-        } else {
-            let mut each = statistic::durations(&run.posted, unit * ways);
-            let found = statistic::latency(each.clone());
-            text = String::new();
-            let name = if options.report_cycles { "cycles" } else { "usec" };
-            if options.report_unsorted {
-                text.push_str(&format::each(&each, name));
-            }
-            if options.report_histogram {
-                each.sort_unstable_by(f64::total_cmp);
-                text.push_str(&format::each(&each, name));
-            }
-            if !text.is_empty() && options.output.is_none() {
-                text.push_str(&format!("{RULE}{}", format::columns(settings)));
-            }
-            match options.output {
-                Some(Output::Latency) => text.push_str(&format!("{:.6}\n", found.average)),
-                _ => text.push_str(&format::latency(size, run.exchanges, &found, load)),
-            }
-            row = file::latency(size, run.exchanges, &found, load);
-        }
-        self.console.print(&text);
-        self.rows.push(row);
     }
 
     /// The last words.
@@ -478,36 +465,7 @@ impl<'a> Session<'a> {
             let waits = self.end.is_latency() && !self.sends;
             self.step(!waits)?;
         }
-        let options = self.settings().options.clone();
-        if options.out_json {
-            let text = format!("{:#}\n", file::file(self.settings(), &self.facts(), &self.rows));
-            let name = &options.out_json_file;
-            std::fs::write(name, text)
-                .map_err(|error| Failure::Error(format!("cannot write {name}: {error}")))?;
-        }
-        let name = self.settings().test.program();
-        self.console.json(|| {
-            let ledger = self.device.ledger().map(|ledger| {
-                json!({ "bytes_to_device": ledger.bytes_to_device, "bytes_from_device": ledger.bytes_from_device })
-            });
-            json!({
-                "app": name, "device": self.device.name, "seconds": (seconds * 1e6).round() / 1e6, "results": self.rows,
-                "ledger": ledger,
-            })
-        })?;
-        let (average, rate) = self.best;
-        let limits = [
-            ("bandwidth", average, options.limit_bw, "-w"),
-            ("message rate", rate, options.limit_msgrate, "-y"),
-        ];
-        for (what, value, limit, option) in limits {
-            if let Some(limit) = limit.filter(|limit| value < *limit)
-                && !self.rows.is_empty()
-            {
-                return Err(Failure::Error(format!("the {what}, {value:.3}, is below {option} {limit}")));
-            }
-        }
-        Ok(())
+        self.report.end(&self.end.settings, &self.facts(), self.device, seconds)
     }
 }
 

@@ -3,7 +3,7 @@
 //! Source: linux-rdma/perftest `src/perftest_parameters.c`, `init_perftest_params`, `force_dependecies`, `change_conn_type`,
 //! `ctx_set_max_inline`.
 
-use super::options::{Atomic, Connection, Options};
+use super::options::{Atomic, Connection, Options, RateLimitType};
 
 /// What is done in each iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +95,8 @@ pub struct Settings {
     pub extent: Extent,
     /// Both ends send.
     pub bidirectional: bool,
+    /// What comes is sent back (raw Ethernet).
+    pub forwards: bool,
     /// Which atomic operation.
     pub atomic: Atomic,
     /// Queue pairs.
@@ -131,6 +133,10 @@ impl Settings {
     /// One sentence about options that do not go together.
     pub fn new(test: Test, options: Options) -> Result<Self, String> {
         let Test { verb, kind } = test;
+        let mut options = options;
+        if options.mcg && verb == Verb::Send && options.connection != Connection::RawEth {
+            options.connection = Connection::Ud;
+        }
         refuse(test, &options)?;
         let bandwidth = kind == Kind::Bandwidth;
         let period = options.seconds.unwrap_or(5);
@@ -208,6 +214,7 @@ impl Settings {
             all: options.all,
             extent,
             bidirectional: options.bidirectional,
+            forwards: false,
             atomic: options.atomic_type.unwrap_or_default(),
             qps,
             tx_depth: tx_depth as usize,
@@ -219,6 +226,19 @@ impl Settings {
             peak,
             options,
         })
+    }
+
+    /// The multicast group of `-g`. Source: linux-rdma/perftest `src/multicast_resources.{c,h}`, `MCG_GID`, `set_multicast_gid`.
+    #[must_use]
+    pub fn group(&self) -> Option<[u8; 16]> {
+        const USUAL: [u8; 16] = [255, 1, 0, 0, 0, 2, 201, 133, 0, 0, 0, 0, 0, 0, 0, 0];
+        self.options.mcg.then(|| self.options.mgid.unwrap_or(USUAL))
+    }
+
+    /// The program's name.
+    #[must_use]
+    pub fn program(&self) -> &'static str {
+        program(self.test, self.connection)
     }
 
     /// What both ends must have been told alike, by option.
@@ -234,6 +254,8 @@ impl Settings {
             ("-b", on(self.bidirectional)),
             ("--reversed", on(self.options.reversed)),
             ("--report_gbits", on(self.options.report_gbits)),
+            ("-g", on(self.options.mcg)),
+            ("--data_validation", on(self.options.data_validation)),
         ];
         let Test { verb, kind } = self.test;
         let alone =
@@ -264,11 +286,19 @@ impl Settings {
     }
 }
 
+fn program(test: Test, connection: Connection) -> &'static str {
+    match (connection, test.kind) {
+        (Connection::RawEth, Kind::Bandwidth) => "raw_ethernet_bw",
+        (Connection::RawEth, Kind::Latency) => "raw_ethernet_lat",
+        _ => test.program(),
+    }
+}
+
 /// What some tests have and this one has not.
 fn refuse(test: Test, options: &Options) -> Result<(), String> {
     let Test { verb, kind } = test;
-    let name = test.program();
     let connection = options.connection;
+    let name = program(test, connection);
     let (bandwidth, latency) = (kind == Kind::Bandwidth, kind == Kind::Latency);
     let one_sided = verb != Verb::Send;
     let wrong = [
@@ -301,6 +331,33 @@ fn refuse(test: Test, options: &Options) -> Result<(), String> {
             "-c UC",
             "it needs answers, and only RC has them",
         ),
+        (options.rdma_cm, "-R", "connection management is absent here; leave it out at both ends"),
+        (options.comm_rdma_cm, "-z", "connection management is absent here; leave it out at both ends"),
+        (options.mcg && (one_sided || connection == Connection::RawEth), "-g", "only send tests have it"),
+        (options.mcg && latency, "-g", "only the bandwidth test has it"),
+        (
+            options.mcg && (options.bidirectional || options.reversed),
+            "-g with -b or --reversed",
+            "it goes one way",
+        ),
+        (options.mcg && options.qp > 1, "-g with -q", "a group has one queue pair at each end"),
+        (options.mgid.is_some() && !options.mcg, "-M", "it goes with -g"),
+        (
+            options.data_validation && (latency || !matches!(verb, Verb::Write | Verb::Read)),
+            "--data_validation",
+            "only write_bw and read_bw have it",
+        ),
+        (options.data_validation && connection != Connection::Rc, "--data_validation", "it needs -c RC"),
+        (
+            options.data_validation && (options.all || options.bidirectional || options.post_list > 1),
+            "--data_validation with -a, -b or -l",
+            "it compares messages of one size, one way, posted by itself",
+        ),
+        (
+            options.data_validation && (options.seconds.is_some() || options.run_infinitely),
+            "--data_validation with -D",
+            "it runs a number of iterations",
+        ),
         (options.bidirectional && latency, "-b", "only bandwidth tests have it"),
         (options.reversed && latency, "--reversed", "only bandwidth tests have it"),
         (options.run_infinitely && latency, "--run_infinitely", "only bandwidth tests have it"),
@@ -329,6 +386,16 @@ fn refuse(test: Test, options: &Options) -> Result<(), String> {
             "nothing would wake it in time",
         ),
         (
+            options.rate_limit_type != RateLimitType::Software,
+            "--rate_limit_type HW or PP",
+            "the program keeps the rate here; leave it out, or give SW",
+        ),
+        (
+            options.typical_pkt_size.is_some(),
+            "--typical_pkt_size",
+            "it is for rates that a device keeps, and the program keeps them here",
+        ),
+        (
             options.burst_size.is_some() && options.rate_limit.is_none(),
             "--burst_size",
             "it goes with --rate_limit",
@@ -352,6 +419,7 @@ fn refuse(test: Test, options: &Options) -> Result<(), String> {
         }
     }
     if let Some(mtu) = options.mtu
+        && connection != Connection::RawEth
         && !matches!(mtu, 256 | 512 | 1024 | 2048 | 4096)
     {
         return Err(format!("-m {mtu} is no MTU of RDMA: choose 256, 512, 1024, 2048 or 4096"));
@@ -425,6 +493,17 @@ mod tests {
             (Send, Bandwidth, "--use-srq -q 8 -r 4", "-r 4 is too few receives"),
             (Send, Bandwidth, "-n 4", "is not a whole number from 5 to"),
             (Send, Bandwidth, "--peer-version 6.28", "talk with 6.27"),
+            (Send, Bandwidth, "--rate_limit 1 --rate_limit_type PP", "--rate_limit_type HW or PP is not for"),
+            (Read, Latency, "-R", "-R is not for read_lat: connection management is absent here"),
+            (Write, Bandwidth, "-g", "-g is not for write_bw: only send tests have it"),
+            (Send, Bandwidth, "-g -q 2", "-g with -q is not for send_bw"),
+            (
+                Send,
+                Bandwidth,
+                "-M 255:1:0:0:0:2:201:133:0:0:0:0:0:0:0:9",
+                "-M is not for send_bw: it goes with -g",
+            ),
+            (Send, Bandwidth, "-g -M 1:2", "is no multicast GID: 16 numbers up to 255"),
         ] {
             let error = settled(verb, kind, line).unwrap_err();
             assert!(error.contains(expected), "{line}: {error}");

@@ -53,6 +53,15 @@ pub struct Volume {
     pub chk: bool,
 }
 
+impl Volume {
+    /// What both ends must have been told alike. The size is not among them: a receive may be longer than what comes.
+    #[must_use]
+    pub fn shared(&self, program: &str) -> Vec<(&'static str, String)> {
+        let check = if self.chk { "on" } else { "off" };
+        vec![("the program", program.into()), ("-n", self.iters.to_string()), ("-c", check.into())]
+    }
+}
+
 /// What all but UD's have.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Path {

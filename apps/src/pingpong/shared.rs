@@ -86,7 +86,8 @@ pub fn run(lcore: &LcoreContext, device: &RdmaDevice, plan: &Plan) -> Result<(),
     let used = plan.qps as usize;
     let local: String = own[..used].iter().map(report::local).collect();
     let mut line = meet(common, lcore, || console.print(&local))?;
-    let other = line.trade_addresses(&own, &stop, |other| {
+    let options = volume.shared("srq_pingpong");
+    let other = line.trade_addresses(&own, &options, &stop, |other| {
         let theirs = other.iter().filter(|address| address.qpn != 0).count();
         if theirs != used {
             return Err(Failure::Error(format!(

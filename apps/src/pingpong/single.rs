@@ -123,7 +123,8 @@ pub fn run(lcore: &LcoreContext, device: &RdmaDevice, plan: &Plan, app: &str) ->
     let own = Address { lid: attributes.legacy_resp.lid, qpn: end.qp.qpn(), psn, gid };
     let local = if *kind == QpKind::Ud { report::local_of_ud(&own) } else { report::local(&own) };
     let mut line = meet(common, lcore, || console.print(&local))?;
-    let other = line.trade_addresses(&[own], &stop, |other| {
+    let options = plan.volume.shared(app);
+    let other = line.trade_addresses(&[own], &options, &stop, |other| {
         wire_up(device, port, &stop)?;
         end.connect(device, port, gid_index, &own, &other[0])
     })?;

@@ -43,6 +43,14 @@ pub fn port(device: &RdmaDevice, number: u64) -> Result<(u8, PortAttributes), Fa
     }
 }
 
+/// Whether the port carries data.
+///
+/// # Errors
+/// The device is gone.
+pub fn is_active(device: &RdmaDevice, port: u8) -> Result<bool, Failure> {
+    Ok(device.context.port(port)?.legacy_resp.state == ACTIVE)
+}
+
 /// Waits until the port carries data: with a model, until the other end's device is on its wire.
 ///
 /// # Errors

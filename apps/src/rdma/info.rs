@@ -1,12 +1,12 @@
 //! What a device is, as `ibv_devinfo` prints it.
 //!
 //! Source: rdma-core `libibverbs/examples/devinfo.c`; the firmware's version: `providers/mlx5/verbs.c`, `mlx5_query_device_ex`. What
-//! only the vendor's part of the kernel's answer tells (segmentation and pacing of Ethernet queues) is left out.
+//! only the vendor's part of the kernel's answer tells (segmentation, hashing and pacing of Ethernet queues): `mlx5_query_device_ex` too.
 
 use std::fmt::Write;
 use std::net::Ipv6Addr;
 
-use pollux_verbs::{DeviceAttributes, Gid, PortAttributes};
+use pollux_verbs::{DeviceAttributes, FrameLimits, Gid, PortAttributes};
 
 /// All that is asked of a device.
 #[derive(Clone, Debug)]
@@ -15,6 +15,8 @@ pub struct Info {
     pub name: String,
     /// What it can do.
     pub device: DeviceAttributes,
+    /// What its Ethernet queues can do.
+    pub frames: FrameLimits,
     /// Its ports, with their numbers.
     pub ports: Vec<(u8, PortAttributes)>,
     /// Its GIDs, of all ports.
@@ -245,16 +247,30 @@ impl Info {
         let _ = writeln!(text, "\tdevice_cap_flags_ex:\t\t0x{flags:X}");
         // The upper half: RAW_SCATTER_FCS is bit 34, PCI_WRITE_END_PADDING 36.
         bits(text, (flags >> 32) as u32, &[(1 << 2, "RAW_SCATTER_FCS"), (1 << 4, "PCI_WRITE_END_PADDING")]);
+        let frames = &self.frames;
+        let _ = writeln!(text, "\ttso_caps:\n\t\tmax_tso:\t\t\t{}", frames.max_tso);
+        if frames.max_tso != 0 {
+            text.push_str("\t\tsupported_qp:\n");
+            bits(text, frames.tso_kinds, &HASHED);
+        }
         let rss = &device.rss_caps;
         text.push_str("\trss_caps:\n");
         let _ = writeln!(text, "\t\tmax_rwq_indirection_tables:\t\t\t{}", rss.max_rwq_indirection_tables);
         let _ =
             writeln!(text, "\t\tmax_rwq_indirection_table_size:\t\t\t{}", rss.max_rwq_indirection_table_size);
+        let _ = writeln!(text, "\t\trx_hash_function:\t\t\t\t0x{:x}", frames.hash_functions);
+        let _ = writeln!(text, "\t\trx_hash_fields_mask:\t\t\t\t0x{:X}", frames.hash_fields);
         if rss.supported_qpts != 0 {
             text.push_str("\t\tsupported_qp:\n");
             bits(text, rss.supported_qpts, &HASHED);
         }
         let _ = writeln!(text, "\tmax_wq_type_rq:\t\t\t{}", device.max_wq_type_rq);
+        let _ = writeln!(text, "\tpacket_pacing_caps:\n\t\tqp_rate_limit_min:\t{}kbps", frames.rate_min);
+        let _ = writeln!(text, "\t\tqp_rate_limit_max:\t{}kbps", frames.rate_max);
+        if frames.rate_max != 0 {
+            text.push_str("\t\tsupported_qp:\n");
+            bits(text, frames.rate_kinds, &HASHED);
+        }
         let tags = &device.tm_caps;
         if tags.max_num_tags == 0 {
             text.push_str("\ttag matching not supported\n");

@@ -1,0 +1,21 @@
+//! raw_ethernet_bw: perftest's program of that name. The steps are in `apps/src/perftest/raw/session.rs`.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use pollux_apps::perftest::raw::options::RawOptions;
+use pollux_apps::perftest::raw::session;
+use pollux_apps::perftest::settings::Kind;
+use pollux_bringup::program;
+
+/// raw_ethernet_bw: how much, of whole Ethernet frames. Start the end with --server first, then the one with --client; perftest's raw_ethernet_bw can be either.
+#[derive(Parser)]
+#[command(after_help = "The loop is one page: apps/src/perftest/bandwidth.rs.")]
+struct RawEthernetBandwidth {
+    #[command(flatten)]
+    options: RawOptions,
+}
+
+fn main() -> ExitCode {
+    program::main(|line, RawEthernetBandwidth { options }| session::run(Kind::Bandwidth, line, options))
+}

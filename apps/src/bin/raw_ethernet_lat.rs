@@ -1,0 +1,21 @@
+//! raw_ethernet_lat: perftest's program of that name. The steps are in `apps/src/perftest/raw/session.rs`.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use pollux_apps::perftest::raw::options::RawOptions;
+use pollux_apps::perftest::raw::session;
+use pollux_apps::perftest::settings::Kind;
+use pollux_bringup::program;
+
+/// raw_ethernet_lat: how soon, of whole Ethernet frames. Start the end with --server first, then the one with --client; perftest's raw_ethernet_lat can be either.
+#[derive(Parser)]
+#[command(after_help = "The loop is one page: apps/src/perftest/latency.rs.")]
+struct RawEthernetLatency {
+    #[command(flatten)]
+    options: RawOptions,
+}
+
+fn main() -> ExitCode {
+    program::main(|line, RawEthernetLatency { options }| session::run(Kind::Latency, line, options))
+}

@@ -1,0 +1,137 @@
+//! The options of the raw Ethernet tests, under perftest's names.
+//!
+//! Source of names, ranges and defaults: linux-rdma/perftest `src/perftest_parameters.c`, `usage_raw_ethernet`.
+
+use std::net::IpAddr;
+
+use pollux_wire::MacAddress;
+
+use crate::number::{number, within};
+use crate::perftest::options::Options;
+
+/// As typed; what they come to together is a [`Plan`](super::plan::Plan).
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    mut_arg("all", |arg| arg.hide(true)),
+    mut_arg("atomic_type", |arg| arg.hide(true)),
+    mut_arg("connection", |arg| arg.hide(true)),
+    mut_arg("data_validation", |arg| arg.hide(true)),
+    mut_arg("dont_xchg_versions", |arg| arg.hide(true)),
+    mut_arg("gid_index", |arg| arg.hide(true)),
+    mut_arg("host", |arg| arg.hide(true)),
+    mut_arg("ipv6", |arg| arg.hide(true)),
+    mut_arg("mcg", |arg| arg.hide(true)),
+    mut_arg("mgid", |arg| arg.hide(true)),
+    mut_arg("mtu", |arg| arg.help("Longest frame, 64 to 9600 bytes with its check sequence [default: 1518]")),
+    mut_arg("numa_node", |arg| arg.hide(true)),
+    mut_arg("outs", |arg| arg.hide(true)),
+    mut_arg("peer_version", |arg| arg.hide(true)),
+    mut_arg("pin_cores", |arg| arg.hide(true)),
+    mut_arg("port", |arg| arg.hide(true)),
+    mut_arg("qp_timeout", |arg| arg.hide(true)),
+    mut_arg("report_both", |arg| arg.hide(true)),
+    mut_arg("reversed", |arg| arg.hide(true)),
+    mut_arg("size", |arg| arg.help("Bytes of a frame with its check sequence, 64 at least [default: the longest; latency 64]")),
+    mut_arg("sl", |arg| arg.hide(true)),
+    mut_arg("tclass", |arg| arg.hide(true)),
+    mut_arg("use_srq", |arg| arg.hide(true)),
+)]
+pub struct RawOptions {
+    /// Options of all tests.
+    #[command(flatten)]
+    pub base: Options,
+    /// This end receives, or is the second of a latency test
+    #[arg(short = 'Z', long)]
+    pub server: bool,
+    /// This end sends, or is the first of a latency test
+    #[arg(short = 'P', long)]
+    pub client: bool,
+    /// Our MAC address
+    #[arg(short = 'B', long = "source_mac", visible_alias = "local_mac", value_name = "MAC", value_parser = mac)]
+    pub source_mac: Option<MacAddress>,
+    /// The other end's MAC address
+    #[arg(short = 'E', long = "dest_mac", visible_alias = "remote_mac", value_name = "MAC", value_parser = mac)]
+    pub dest_mac: Option<MacAddress>,
+    /// The server's IP address, at both ends; frames have an IP header then
+    #[arg(short = 'J', long = "dest_ip", value_name = "IP")]
+    pub dest_ip: Option<IpAddr>,
+    /// The client's IP address, at both ends
+    #[arg(short = 'j', long = "source_ip", value_name = "IP")]
+    pub source_ip: Option<IpAddr>,
+    /// The server's UDP port, at both ends; frames have a UDP header then
+    #[arg(short = 'K', long = "dest_port", value_name = "PORT", value_parser = port)]
+    pub dest_port: Option<u16>,
+    /// The client's UDP port, at both ends
+    #[arg(short = 'k', long = "source_port", value_name = "PORT", value_parser = port)]
+    pub source_port: Option<u16>,
+    /// This end's IP address, instead of -J and -j
+    #[arg(long = "local_ip", value_name = "IP")]
+    pub local_ip: Option<IpAddr>,
+    /// The other end's IP address
+    #[arg(long = "remote_ip", value_name = "IP")]
+    pub remote_ip: Option<IpAddr>,
+    /// This end's UDP port, instead of -K and -k
+    #[arg(long = "local_port", value_name = "PORT", value_parser = port)]
+    pub local_port: Option<u16>,
+    /// The other end's UDP port
+    #[arg(long = "remote_port", value_name = "PORT", value_parser = port)]
+    pub remote_port: Option<u16>,
+    /// Ethertype, as 0x88b5 [default: IP's, or without IP the length]
+    #[arg(short = 'Y', long, value_name = "TYPE", value_parser = ethertype)]
+    pub ethertype: Option<u16>,
+    /// Frames carry a VLAN tag, of VLAN 1
+    #[arg(long = "vlan_en")]
+    pub vlan: bool,
+    /// Its priority, 0 to 7, or 8 for another one in each frame; turns --vlan_en on [default: 1]
+    #[arg(long = "vlan_pcp", value_name = "PCP", value_parser = |text: &str| within(text, 0, 8))]
+    pub vlan_pcp: Option<u64>,
+    /// TCP headers instead of UDP
+    #[arg(long)]
+    pub tcp: bool,
+    /// The IP addresses are IPv6
+    #[arg(long = "raw_ipv6")]
+    pub raw_ipv6: bool,
+    /// To the multicast address of -J, one way (bandwidth)
+    #[arg(long = "raw_mcast")]
+    pub raw_mcast: bool,
+    /// UDP or TCP flows, of the ports from -K and -k on
+    #[arg(long, value_name = "N", default_value = "1", value_parser = |text: &str| within(text, 1, 1024))]
+    pub flows: u64,
+    /// Frames of a flow before the next one's turn
+    #[arg(long = "flows_burst", value_name = "N", default_value = "1", value_parser = |text: &str| within(text, 1, 65535))]
+    pub flows_burst: u64,
+    /// Take what no other rule takes as well
+    #[arg(long)]
+    pub promiscuous: bool,
+    /// Take a copy of everything
+    #[arg(long)]
+    pub sniffer: bool,
+    /// Send back what comes, its addresses exchanged (bandwidth; the other end runs -b)
+    #[arg(short = 'v', long = "mac_fwd")]
+    pub mac_fwd: bool,
+    /// Named only: the hash that spreads frames is not to be had
+    #[arg(short = 'G', long = "use_rss", hide = true)]
+    pub use_rss: bool,
+    /// Type of service of IP headers
+    #[arg(short = 'T', long, value_name = "N", value_parser = |text: &str| within(text, 0, 255))]
+    pub tos: Option<u64>,
+    /// Time to live of IP headers
+    #[arg(long = "hop_limit", value_name = "N", default_value = "64", value_parser = |text: &str| within(text, 0, 255))]
+    pub hop_limit: u64,
+}
+
+fn mac(text: &str) -> Result<MacAddress, String> {
+    text.parse().map_err(|_| "is not a MAC address, such as 02:00:00:00:00:01".into())
+}
+
+fn port(text: &str) -> Result<u16, String> {
+    within(text, 1, 65535).map(|port| port as u16)
+}
+
+fn ethertype(text: &str) -> Result<u16, String> {
+    let digits = if text.starts_with("0x") { text.to_owned() } else { format!("0x{text}") };
+    let value = number(&digits).ok().and_then(|value| u16::try_from(value).ok());
+    value
+        .filter(|value| *value >= 0x600)
+        .ok_or_else(|| "is not an ethertype, 0x0600 to 0xffff, such as 0x88b5".into())
+}

@@ -1,0 +1,414 @@
+//! What a raw Ethernet test will do: the options after their defaults.
+//!
+//! Source: linux-rdma/perftest `src/perftest_parameters.c`, `force_dependecies`, `flow_rules_force_dependecies`,
+//! `set_raw_eth_parameters`, `set_eth_mtu`.
+
+use std::net::IpAddr;
+
+use pollux_wire::MacAddress;
+
+use super::frame::{CHECK_BYTES, Headers, group};
+use super::options::RawOptions;
+use crate::perftest::end::Flows;
+use crate::perftest::options::Connection;
+use crate::perftest::settings::{Extent, Kind, Settings, Test, Verb};
+
+/// The longest frame when none is chosen, and the bounds of what may be.
+const MTU: u64 = 1518;
+const MTU_MIN: u64 = 64;
+const MTU_MAX: u64 = 9600;
+/// The shortest frame of Ethernet, its check sequence included.
+const FRAME_MIN: u64 = 64;
+
+/// Which end this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It receives, or answers.
+    Server,
+    /// It sends, or begins.
+    Client,
+}
+
+/// A test with all numbers settled that need no device.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// As of the other tests; the size is that of a frame with its check sequence.
+    pub settings: Settings,
+    /// Which end this is.
+    pub role: Role,
+    /// Longest frame.
+    pub mtu: u64,
+    /// What this end sends.
+    pub headers: Headers,
+    /// Our address, which frames for us have.
+    pub own: MacAddress,
+    /// The server's and the client's IP address.
+    pub ips: Option<(IpAddr, IpAddr)>,
+    /// The server's and the client's first port.
+    pub ports: Option<(u16, u16)>,
+    /// Flows of each queue pair.
+    pub flows: Flows,
+    /// A rule for all that no other one takes.
+    pub promiscuous: bool,
+    /// A rule for a copy of everything.
+    pub sniffer: bool,
+    /// The group that the server hears.
+    pub multicast: Option<MacAddress>,
+    /// What was changed, to be said.
+    pub changes: Vec<String>,
+}
+
+impl Plan {
+    /// Settles the options of one of the two tests.
+    ///
+    /// # Errors
+    /// One sentence about options that do not go together.
+    pub fn new(kind: Kind, options: RawOptions) -> Result<Self, String> {
+        refuse(kind, &options)?;
+        let role = match (options.server, options.client) {
+            (true, false) => Role::Server,
+            (false, true) => Role::Client,
+            _ => return Err("choose one of --server and --client".into()),
+        };
+        let (ips, ports) = ends(role, &options)?;
+        let duplex = options.base.bidirectional || options.mac_fwd || kind == Kind::Latency;
+        let Some(own) = options.source_mac else {
+            return Err("-B is missing: our MAC address, such as -B 02:00:00:00:00:01".into());
+        };
+        let mut multicast = None;
+        let mut to = options.dest_mac;
+        if options.raw_mcast {
+            let Some((IpAddr::V4(address), _)) = ips else {
+                return Err("--raw_mcast needs -J and -j: the IPv4 address of the group, and ours".into());
+            };
+            if !address.is_multicast() {
+                return Err(format!("-J {address} is no multicast address, 224.0.0.0 to 239.255.255.255"));
+            }
+            to = Some(group(address));
+            multicast = to;
+        }
+        let to = match (to, role) {
+            (Some(to), _) => to,
+            // It sends nothing.
+            (None, Role::Server) if !duplex || options.mac_fwd => MacAddress([0; 6]),
+            _ => {
+                return Err("-E is missing: the other end's MAC address, such as -E 02:00:00:00:00:02".into());
+            }
+        };
+
+        let mtu = options.base.mtu.unwrap_or(MTU);
+        if !(MTU_MIN..=MTU_MAX).contains(&mtu) {
+            return Err(format!("-m {mtu} is no longest frame from {MTU_MIN} to {MTU_MAX} bytes"));
+        }
+        let mut base = options.base.clone();
+        base.connection = Connection::RawEth;
+        // Rules that tell queue pairs apart, not those of one frame alone.
+        let forwards = options.mac_fwd;
+        base.bidirectional = base.bidirectional || forwards;
+        let chosen = base.size;
+        let mut settings = Settings::new(Test { verb: Verb::Send, kind }, base)?;
+        settings.forwards = forwards;
+        let mut changes = Vec::new();
+        if settings.size > mtu {
+            if let Some(chosen) = chosen {
+                return Err(format!(
+                    "-s {chosen}: a message is one frame, and the longest has {mtu} bytes (-m, up to {MTU_MAX})"
+                ));
+            }
+            changes.push(format!(" Max msg size in RawEth is MTU {mtu}\n Changing msg size to this MTU"));
+            settings.size = mtu;
+        } else if settings.size < FRAME_MIN {
+            changes.push(format!(
+                " Min msg size for RawEth is {FRAME_MIN}B - changing msg size to {FRAME_MIN} "
+            ));
+            settings.size = FRAME_MIN;
+        }
+
+        let (from_to, sent_ports) = match role {
+            Role::Server => (ips, ports),
+            Role::Client => (ips.map(|(one, two)| (two, one)), ports.map(|(one, two)| (two, one))),
+        };
+        // Nobody answers a multicast.
+        let sent_ports = sent_ports.map(|(from, to)| if options.raw_mcast { (0, to) } else { (from, to) });
+        let pcp = options.vlan_pcp.unwrap_or(1) as u8;
+        let headers = Headers {
+            source: own,
+            destination: to,
+            ethertype: options.ethertype,
+            vlan: (options.vlan || options.vlan_pcp.is_some()).then_some(pcp),
+            ip: from_to,
+            tos: options.tos.unwrap_or(0) as u8,
+            hop_limit: options.hop_limit as u8,
+            ports: sent_ports,
+            tcp: options.tcp,
+        };
+        let least = headers.bytes() as u64 + CHECK_BYTES;
+        if settings.size < least {
+            return Err(format!("-s {}: the headers of a frame alone have {least} bytes", settings.size));
+        }
+        let flows = Flows { count: options.flows, burst: options.flows_burst };
+        check_flows(&settings, flows, ports)?;
+        Ok(Self {
+            settings,
+            role,
+            mtu,
+            headers,
+            own,
+            ips,
+            ports,
+            flows,
+            promiscuous: options.promiscuous,
+            sniffer: options.sniffer,
+            multicast,
+            changes,
+        })
+    }
+
+    /// Whether this end sends.
+    #[must_use]
+    pub fn sends(&self) -> bool {
+        self.role == Role::Client || self.receives_too()
+    }
+
+    /// Whether this end receives.
+    #[must_use]
+    pub fn receives(&self) -> bool {
+        self.role == Role::Server || self.receives_too()
+    }
+
+    fn receives_too(&self) -> bool {
+        self.settings.bidirectional || self.settings.test.kind == Kind::Latency
+    }
+}
+
+fn check_flows(settings: &Settings, flows: Flows, ports: Option<(u16, u16)>) -> Result<(), String> {
+    let qps = settings.qps as u64;
+    if flows.count == 1 && flows.burst > 1 {
+        return Err("--flows_burst goes with --flows".into());
+    }
+    if qps > 1 && ports.is_none() {
+        return Err(format!("-q {qps} needs -K and -k: rules tell queue pairs apart by their ports"));
+    }
+    if flows.count > 1 {
+        if ports.is_none() {
+            return Err(format!("--flows {} needs -K and -k: flows differ in their ports", flows.count));
+        }
+        if settings.bidirectional {
+            return Err("--flows with -b: flows go one way".into());
+        }
+        if let Extent::Iterations(iterations) = settings.extent
+            && iterations < flows.count * flows.burst
+        {
+            return Err(format!(
+                "-n {iterations} is not one round of --flows {} by --flows_burst {}",
+                flows.count, flows.burst
+            ));
+        }
+    }
+    if let Some((server, client)) = ports {
+        let last = u64::from(server.max(client)) + flows.count * qps - 1;
+        if last > 65535 {
+            return Err(format!("--flows {} and -q {qps} end at port {last}, beyond 65535", flows.count));
+        }
+    }
+    Ok(())
+}
+
+/// The server's and the client's addresses and ports.
+type Ends = (Option<(IpAddr, IpAddr)>, Option<(u16, u16)>);
+
+fn ends(role: Role, options: &RawOptions) -> Result<Ends, String> {
+    let named = options.local_ip.is_some()
+        || options.remote_ip.is_some()
+        || options.local_port.is_some()
+        || options.remote_port.is_some();
+    let sided = options.dest_ip.is_some()
+        || options.source_ip.is_some()
+        || options.dest_port.is_some()
+        || options.source_port.is_some();
+    if named && sided {
+        return Err("give --local_ip, --remote_ip and their ports, or -J, -j, -K and -k, but not both".into());
+    }
+    let turned = named && role == Role::Client;
+    let pick = |one, two| if turned { (two, one) } else { (one, two) };
+    let (server_ip, client_ip) = match named {
+        true => pick(options.local_ip, options.remote_ip),
+        false => (options.dest_ip, options.source_ip),
+    };
+    let pick = |one, two| if turned { (two, one) } else { (one, two) };
+    let (server_port, client_port) = match named {
+        true => pick(options.local_port, options.remote_port),
+        false => (options.dest_port, options.source_port),
+    };
+    let names = if named { ["--local_ip", "--remote_ip"] } else { ["-J", "-j"] };
+    let ips = match (server_ip, client_ip) {
+        (None, None) => None,
+        (Some(server), Some(client)) => Some((server, client)),
+        _ => return Err(format!("{} and {} go together", names[0], names[1])),
+    };
+    for address in ips.iter().flat_map(|(one, two)| [one, two]) {
+        match (address, options.raw_ipv6) {
+            (IpAddr::V6(_), false) => return Err(format!("{address} is IPv6, which --raw_ipv6 asks for")),
+            (IpAddr::V4(_), true) => return Err(format!("{address} is IPv4, and --raw_ipv6 asks for IPv6")),
+            _ => {}
+        }
+    }
+    let names = if named { ["--local_port", "--remote_port"] } else { ["-K", "-k"] };
+    let ports = match (server_port, client_port) {
+        (None, None) => None,
+        (Some(server), Some(client)) => Some((server, client)),
+        _ => return Err(format!("{} and {} go together", names[0], names[1])),
+    };
+    if ports.is_some() && ips.is_none() {
+        return Err(format!("{} and {} need IP addresses: -J and -j", names[0], names[1]));
+    }
+    Ok((ips, ports))
+}
+
+/// What other tests have and these have not.
+fn refuse(kind: Kind, options: &RawOptions) -> Result<(), String> {
+    let name = if kind == Kind::Latency { "raw_ethernet_lat" } else { "raw_ethernet_bw" };
+    let base = &options.base;
+    let latency = kind == Kind::Latency;
+    let wrong = [
+        (
+            base.host.is_some(),
+            "a host name",
+            "the ends do not meet before: --server or --client says which this is",
+        ),
+        (base.all, "-a", "frames are built for one size"),
+        (base.connection != Connection::Rc, "-c", "its queue pairs are raw"),
+        (
+            base.gid_index.is_some() || base.ipv6,
+            "-x and --ipv6",
+            "frames have no GID; --raw_ipv6 is for frames",
+        ),
+        (base.use_srq, "--use-srq", "raw queue pairs have no shared receive queue"),
+        (base.reversed, "--reversed", "--server and --client say who sends"),
+        (base.report_both, "--report-both", "the ends do not tell each other what they found"),
+        (
+            base.pin_cores.is_some() || base.numa_node.is_some(),
+            "--pin_cores and --numa_node",
+            "-l says where it runs",
+        ),
+        (base.dont_xchg_versions, "--dont_xchg_versions", "the ends exchange nothing"),
+        (
+            options.use_rss,
+            "-G",
+            "the hash that spreads frames is not to be had here; -q with -K and -k spreads them by port",
+        ),
+        (options.raw_mcast && latency, "--raw_mcast", "only bandwidth tests have it"),
+        (
+            options.raw_mcast && (base.bidirectional || options.mac_fwd),
+            "--raw_mcast with -b",
+            "multicasts go one way",
+        ),
+        (options.mac_fwd && latency, "-v", "only bandwidth tests have it"),
+        (
+            options.mac_fwd && (base.seconds.is_some() || base.run_infinitely),
+            "-v with -D",
+            "it forwards a number of frames, -n",
+        ),
+        (options.mac_fwd && base.qp > 1, "-v with -q", "it forwards on one queue pair"),
+        (
+            options.tcp && options.dest_port.or(options.local_port).is_none(),
+            "--tcp",
+            "it needs ports: -K and -k",
+        ),
+        (
+            options.ethertype.is_some() && (options.dest_ip.is_some() || options.local_ip.is_some()),
+            "-Y",
+            "with IP addresses the type is IP's",
+        ),
+    ];
+    match wrong.into_iter().find(|(is_wrong, ..)| *is_wrong) {
+        Some((_, option, why)) => Err(format!("{option} is not for {name}: {why}")),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: RawOptions,
+    }
+
+    fn planned(kind: Kind, line: &str) -> Result<Plan, String> {
+        let words = std::iter::once("test").chain(line.split_whitespace());
+        let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+        Plan::new(kind, line.options)
+    }
+
+    const MACS: &str = "-B 02:00:00:00:00:01 -E 02:00:00:00:00:02";
+
+    #[test]
+    fn defaults_are_perftests() {
+        let plan = planned(Kind::Bandwidth, &format!("--client {MACS}")).unwrap();
+        let settings = &plan.settings;
+        assert_eq!((settings.size, settings.tx_depth, settings.cq_mod, plan.mtu), (1518, 128, 1, 1518));
+        assert_eq!(settings.program(), "raw_ethernet_bw");
+        assert!(plan.sends() && !plan.receives() && plan.changes.len() == 1);
+        let plan = planned(Kind::Latency, &format!("--server {MACS}")).unwrap();
+        assert_eq!((plan.settings.size, plan.settings.inline, plan.settings.tx_depth), (64, 236, 1));
+        assert!(plan.sends() && plan.receives());
+    }
+
+    #[test]
+    fn local_and_remote_are_the_same_ends() {
+        let sides = "-J 10.0.0.1 -j 10.0.0.2 -K 1000 -k 2000";
+        for (role, names) in [
+            ("--server", "--local_ip 10.0.0.1 --remote_ip 10.0.0.2 --local_port 1000 --remote_port 2000"),
+            ("--client", "--local_ip 10.0.0.2 --remote_ip 10.0.0.1 --local_port 2000 --remote_port 1000"),
+        ] {
+            let one = planned(Kind::Bandwidth, &format!("{role} {MACS} {sides}")).unwrap();
+            let two = planned(Kind::Bandwidth, &format!("{role} {MACS} {names}")).unwrap();
+            assert_eq!((one.ips, one.ports, one.headers), (two.ips, two.ports, two.headers), "{role}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_one_line() {
+        use Kind::{Bandwidth, Latency};
+        for (kind, line, expected) in [
+            (Bandwidth, "-B 02:00:00:00:00:01", "choose one of --server and --client"),
+            (Bandwidth, "--server --client -B 02:00:00:00:00:01", "choose one of --server and --client"),
+            (Bandwidth, "--client -E 02:00:00:00:00:01", "-B is missing"),
+            (Bandwidth, "--client -B 02:00:00:00:00:01", "-E is missing"),
+            (Latency, "--server -B 02:00:00:00:00:01", "-E is missing"),
+            (Bandwidth, "--client -B 02:00:00:00:00 -E 1", "is not a MAC address, such as 02:00"),
+            (Bandwidth, "--client MACS -J 10.0.0.1", "-J and -j go together"),
+            (Bandwidth, "--client MACS -K 5 -k 6", "-K and -k need IP addresses"),
+            (Bandwidth, "--client MACS -J 10.0.0.1 -j ::1", "::1 is IPv6, which --raw_ipv6 asks for"),
+            (Bandwidth, "--client MACS --raw_ipv6 -J 10.0.0.1 -j ::1", "10.0.0.1 is IPv4"),
+            (Bandwidth, "--client MACS --tcp", "--tcp is not for raw_ethernet_bw: it needs ports"),
+            (Bandwidth, "--client MACS -s 2000", "-s 2000: a message is one frame, and the longest has 1518"),
+            (Bandwidth, "--client MACS -m 20000", "-m 20000 is no longest frame from 64 to 9600"),
+            (Bandwidth, "--client MACS -q 2", "-q 2 needs -K and -k"),
+            (Bandwidth, "--client MACS --flows 4", "--flows 4 needs -K and -k"),
+            (Bandwidth, "--client MACS --flows_burst 4", "--flows_burst goes with --flows"),
+            (Bandwidth, "--client MACS -J 1.1.1.1 -j 1.1.1.2 -K 65535 -k 1 --flows 2", "end at port 65536"),
+            (Bandwidth, "--client MACS -a", "-a is not for raw_ethernet_bw"),
+            (Bandwidth, "--client MACS -G", "-G is not for raw_ethernet_bw: the hash"),
+            (Bandwidth, "--client MACS -Y 0x12", "is not an ethertype"),
+            (Bandwidth, "--client MACS --raw_mcast", "--raw_mcast needs -J and -j"),
+            (Bandwidth, "--client MACS --raw_mcast -J 10.0.0.1 -j 10.0.0.2", "-J 10.0.0.1 is no multicast"),
+            (Latency, "--client MACS -v", "-v is not for raw_ethernet_lat: only bandwidth"),
+            (
+                Bandwidth,
+                "--client MACS -s 64 --raw_ipv6 -J ::1 -j ::2 -K 1 -k 2 --tcp",
+                "-s 64: the headers of a frame alone have 78 bytes",
+            ),
+            (Bandwidth, "--client MACS 127.0.0.1", "a host name is not for raw_ethernet_bw"),
+            (Bandwidth, "--client MACS --local_port 5 -K 6", "but not both"),
+        ] {
+            let error = planned(kind, &line.replace("MACS", MACS)).unwrap_err();
+            assert!(error.contains(expected), "{line}: {error}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! A raw Ethernet test from its queue pairs to its report.
+
+use std::time::Duration;
+
+use pollux_bringup::{BringupError, RdmaDevice, program};
+use pollux_config::CommandLine;
+use pollux_eal::LcoreContext;
+use pollux_eal::clock::Clock;
+use pollux_verbs::{FlowType, Qp, Rule, VerbsError};
+
+use super::forward::Forwarder;
+use super::frame::{self, CHECK_BYTES};
+use super::options::RawOptions;
+use super::plan::{Plan, Role};
+use super::rule;
+use crate::exchange::perftest::VERSION;
+use crate::perftest::counters::Counters;
+use crate::perftest::end::End;
+use crate::perftest::format::{self, Facts, RULE};
+use crate::perftest::load::Load;
+use crate::perftest::report::Report;
+use crate::perftest::settings::{Extent, Kind};
+use crate::perftest::{bandwidth, latency, statistic};
+use crate::rdma::endless::Watch;
+use crate::rdma::program::Console;
+use crate::rdma::{Failure, device};
+
+/// How long a look at a port that is down lasts.
+const NAP: Duration = Duration::from_millis(10);
+
+/// Runs one of the two tests.
+///
+/// # Errors
+/// One line.
+pub fn run(kind: Kind, line: &CommandLine, options: RawOptions) -> Result<(), BringupError> {
+    if options.base.version {
+        Console { json: false }.print(&format!("Version: {VERSION}\n"));
+        return Ok(());
+    }
+    let wanted = options.base.ib_dev.clone();
+    let plan = Plan::new(kind, options).map_err(BringupError::Usage)?;
+    crate::rdma::program::run(line, wanted.as_deref(), move |lcore, device| test(lcore, device, &plan))
+}
+
+/// What works: the loops of the family, or the one that forwards.
+enum Worker {
+    Loops(Box<End>),
+    Forwarder(Box<Forwarder>),
+}
+
+fn test(lcore: &LcoreContext, device: &RdmaDevice, plan: &Plan) -> Result<(), Failure> {
+    let settings = &plan.settings;
+    let console = Console { json: settings.options.json };
+    let full = settings.options.output.is_none();
+    let (port, _) = device::port(device, settings.options.ib_port)?;
+    if full {
+        plan.changes.iter().for_each(|change| program::say(format_args!("{change}")));
+    }
+    let mut worker = if settings.forwards {
+        Worker::Forwarder(Box::new(Forwarder::new(device, settings, port)?))
+    } else {
+        Worker::Loops(Box::new(End::raw(device, settings.clone(), port, plan.flows)?))
+    };
+    let forwarded = match &worker {
+        Worker::Forwarder(forwarder) => Some(forwarder.bytes(settings)),
+        Worker::Loops(_) => None,
+    };
+    let facts = Facts {
+        device: &device.name,
+        sends: plan.sends(),
+        receives: plan.receives(),
+        mtu: plan.mtu as u32,
+        gid_index: 0,
+        outs: 0,
+        forwarded,
+    };
+    let mut text = format::test_info(settings, &facts);
+    match &mut worker {
+        Worker::Forwarder(forwarder) => {
+            text.push_str(&steer(device, plan, port, std::slice::from_mut(forwarder.qp()))?);
+            forwarder.qp().connect(&pollux_verbs::Connection::new(pollux_verbs::Path::new([0; 16], 0), 0))?;
+        }
+        Worker::Loops(end) => {
+            if plan.receives() {
+                text.push_str(&steer(device, plan, port, end.queue_pairs())?);
+            }
+            end.resize(settings.size - CHECK_BYTES);
+            end.answers = settings.bidirectional && plan.role == Role::Server;
+            if plan.sends() {
+                let (headers, flows) = (&plan.headers, plan.flows.count);
+                end.write_frames(|frame, qp, flow, number| {
+                    let flow_of_all = (qp as u64 * flows + flow) as u16;
+                    headers
+                        .write(frame, flow_of_all, number)
+                        .map_err(|error| Failure::Error(format!("cannot build a frame: {error}")))?;
+                    if qp == 0 && number == 0 {
+                        text.push_str(&frame::text(frame));
+                    }
+                    Ok(())
+                })?;
+            }
+            if plan.receives() {
+                end.fill_receives()?;
+            }
+            end.ready()?;
+        }
+    }
+    text.push_str(&format!("{RULE}{}", format::columns(settings)));
+    if full {
+        console.print(&text);
+    }
+    // Who receives waits for whoever comes; who begins should find the other end.
+    if plan.role == Role::Client {
+        device::wait_active(device, port, &|| lcore.stop_requested())?;
+    } else {
+        while !device::is_active(device, port)? {
+            if lcore.stop_requested() {
+                return Err(Failure::Stopped);
+            }
+            std::thread::sleep(NAP);
+        }
+    }
+
+    let begin = std::time::Instant::now();
+    let counters = Counters::open(device, port, &settings.options.counters)?;
+    let mut report = Report::new(console).counting(counters);
+    let mut watch = Watch::new(lcore, None, Duration::ZERO);
+    let gigabits = settings.options.report_gbits;
+    let hz = Clock::get().hz() as f64;
+    let client = plan.role == Role::Client;
+    loop {
+        let before = settings.options.cpu_util.then(Load::now);
+        let load = |before: Option<Load>| before.map(|before| Load::now().since(before));
+        match (&mut worker, settings.test.kind) {
+            (Worker::Loops(end), Kind::Latency) => {
+                let run = latency::run(end, client, &mut watch)?;
+                report.latency(settings, settings.size, &run, load(before));
+            }
+            (worker, _) => {
+                let run = match worker {
+                    Worker::Loops(end) => bandwidth::run(end, settings.size, plan.sends(), &mut watch)?,
+                    Worker::Forwarder(forwarder) => forwarder.run(settings, &mut watch)?,
+                };
+                let found = statistic::bandwidth(&run.moments, settings.size, run.messages, gigabits, hz);
+                report.bandwidth(settings, &found, load(before));
+            }
+        }
+        if !matches!(settings.extent, Extent::Forever { .. }) {
+            break;
+        }
+    }
+    if full {
+        console.print(RULE);
+    }
+    report.end(settings, &facts, device, begin.elapsed().as_secs_f64())
+}
+
+/// Gives queue pairs their rules; what they are, as the original prints it.
+fn steer(device: &RdmaDevice, plan: &Plan, port: u8, qps: &mut [Qp]) -> Result<String, Failure> {
+    let mut text = String::new();
+    for (number, qp) in qps.iter_mut().enumerate() {
+        let mut add = |option: &str, rule: &Rule<'_>| {
+            qp.steer(rule).map(drop).map_err(|error| refused(device, option, error))
+        };
+        for (wanted, option, kind) in [
+            (plan.sniffer, "--sniffer", FlowType::SNIFFER),
+            (plan.promiscuous, "--promiscuous", FlowType::ALL_DEFAULT),
+        ] {
+            if wanted {
+                add(option, &Rule { port, priority: 0, kind, specs: &[] })?;
+            }
+        }
+        for flow in 0..plan.flows.count {
+            let specs = rule::specs(plan, (number as u64 * plan.flows.count + flow) as u16);
+            add("a rule", &Rule { port, priority: 0, kind: FlowType::NORMAL, specs: &specs })?;
+            text.push_str(&rule::text(&specs));
+        }
+    }
+    if let Some(group) = plan.multicast {
+        // As the original names it: the group's MAC address at the end of a GID.
+        let mac: Vec<String> = group.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        text.push_str(&format!(" MGID: {}{}\n", "00:".repeat(10), mac.join(":")));
+    }
+    Ok(text)
+}
+
+fn refused(device: &RdmaDevice, option: &str, error: VerbsError) -> Failure {
+    let name = &device.name;
+    match error.errno() {
+        Some(pollux_verbs::Errno::EPERM) => Failure::Error(format!(
+            "{option}: {name} takes rules for frames from programs with CAP_NET_RAW alone: run it as root"
+        )),
+        Some(pollux_verbs::Errno::EOPNOTSUPP) => {
+            Failure::Error(format!("{option}: {name} has no such rule; leave it out"))
+        }
+        _ => Failure::Error(format!("{option}: {}", BringupError::from(error).line())),
+    }
+}

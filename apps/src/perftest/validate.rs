@@ -1,0 +1,111 @@
+//! `--data_validation`: what WRITEs and READs moved is compared, byte by byte.
+//!
+//! In rounds of as many messages as may be under way, each with a place of its own. READs fetch what the other end filled its
+//! memory with; what WRITEs left there is read back. Moving alone is timed, not filling, reading back and comparing; so the rate is that of
+//! rounds, which end with an empty queue. perftest compares while it runs, on threads of its own: linux-rdma/perftest
+//! `src/host_validation.c`.
+
+use pollux_eal::clock::cycles;
+use pollux_verbs::WcStatus;
+
+use super::bandwidth::Run;
+use super::end::End;
+use super::settings::{Extent, Verb};
+use super::statistic::Moments;
+use crate::rdma::Failure;
+use crate::rdma::endless::Watch;
+
+/// Completions taken at once.
+const TAKEN: usize = 32;
+
+/// What was compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compared {
+    /// Bytes.
+    pub bytes: u64,
+    /// Those that were not what they should be.
+    pub wrong: u64,
+}
+
+/// Bytes that differ from place to place and from seed to seed.
+#[must_use]
+pub fn pattern(bytes: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let words = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    });
+    words.flatten().take(bytes).collect()
+}
+
+/// Runs the test of this end in rounds.
+///
+/// # Errors
+/// A completion that is an error, a stop, another end that is gone.
+pub fn run(end: &mut End, watch: &mut Watch<'_>) -> Result<(Run, Compared), Failure> {
+    let Extent::Iterations(goal) = end.settings.extent else {
+        return Err(Failure::Usage("--data_validation runs a number of iterations, -n".into()));
+    };
+    let (slots, qps) = (end.settings.tx_depth as u64, end.settings.qps);
+    let mut compared = Compared::default();
+    let mut moving = 0;
+    let begin = cycles::now();
+    let mut done = 0;
+    let mut round = 0;
+    while done < goal {
+        let count = slots.min(goal - done);
+        round += 1;
+        for qp in 0..qps {
+            end.prepare(qp, count, round);
+        }
+        let before = cycles::now();
+        move_all(end, count, watch, false)?;
+        moving += cycles::now() - before;
+        if end.settings.test.verb == Verb::Write {
+            move_all(end, count, watch, true)?;
+        }
+        for qp in 0..qps {
+            let found = end.compare(qp, count, round);
+            compared.bytes += found.bytes;
+            compared.wrong += found.wrong;
+        }
+        done += count;
+    }
+    let moments = Moments { begin, end: begin + moving, ..Moments::default() };
+    Ok((Run { moments, messages: goal * qps as u64 }, compared))
+}
+
+/// Moves a message of each place of each queue pair, or reads it back.
+fn move_all(end: &mut End, count: u64, watch: &mut Watch<'_>, back: bool) -> Result<(), Failure> {
+    for qp in 0..end.settings.qps {
+        end.post_round(qp, count, back)?;
+    }
+    let mut left = end.settings.qps;
+    let mut failed = None;
+    while left > 0 {
+        end.sends.take(TAKEN, watch, |wc| {
+            if wc.status() != WcStatus::SUCCESS {
+                failed.get_or_insert((wc.status(), wc.id()));
+            }
+            left -= 1;
+        })?;
+        if let Some((status, id)) = failed {
+            return Err(Failure::completion(status, id));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_differ() {
+        assert_eq!(pattern(20, 1).len(), 20);
+        assert_ne!(pattern(20, 1), pattern(20, 2));
+        assert_eq!(pattern(20, 1)[..7], pattern(7, 1));
+    }
+}

@@ -1,0 +1,186 @@
+//! The raw Ethernet tests: frames between two processes, as a capture shows them, and mistakes.
+
+use std::process::Command;
+
+use pollux_tests::program::{Finished, Running};
+use pollux_tests::require::{Need, require};
+
+use super::{LIMIT, Place, SIGINT, line, report};
+
+const BANDWIDTH: &str = env!("CARGO_BIN_EXE_raw_ethernet_bw");
+const LATENCY: &str = env!("CARGO_BIN_EXE_raw_ethernet_lat");
+const SERVER: &str = "--server -B 02:00:00:00:00:0a -E 02:00:00:00:00:0b";
+const CLIENT: &str = "--client -B 02:00:00:00:00:0b -E 02:00:00:00:00:0a";
+const UDP: &str = "-J 10.0.0.1 -j 10.0.0.2 -K 5000 -k 6000";
+
+/// Starts the server, and the client once the server has posted its receives.
+fn pair(program: &str, server: &str, client: &str) -> [Finished; 2] {
+    let place = Place::new();
+    let start = |ends, words: &str| {
+        let mut command = place.command(program, ends, "");
+        command.args(words.split_whitespace());
+        Running::start(command)
+    };
+    let mut server = start(["a", "b"], &format!("{SERVER} {server}"));
+    server.wait_for("#bytes");
+    let client = start(["b", "a"], &format!("{CLIENT} {client}")).finish(LIMIT);
+    [server.finish(LIMIT), client]
+}
+
+#[test]
+fn frames_come_to_whom_they_are_for() {
+    for (options, iterations) in [
+        ("-n 300", 300),
+        ("-n 300 -s 200 -I 220 -l 10", 300),
+        ("-n 200 -s 128 --vlan_en --vlan_pcp 8 UDP", 200),
+        ("-n 200 -s 1000 --tcp --promiscuous UDP", 200),
+        ("-n 200 -s 100 --raw_ipv6 -J fd00::1 -j fd00::2 -K 5000 -k 6000", 200),
+        ("-n 240 -s 100 --flows 4 --flows_burst 2 UDP", 240),
+        ("-n 100 -s 100 -q 2 UDP", 100),
+        ("-n 200 -s 100 -Y 0x88b5", 200),
+        ("-n 200 -s 100 --raw_mcast -J 239.1.2.3 -j 10.0.0.2 -K 5000 -k 6000", 200),
+        ("-n 200 -s 300 -b -e", 200),
+    ] {
+        let options = options.replace("UDP", UDP);
+        let [server, client] = pair(BANDWIDTH, &options, &options);
+        let (server, client) = (report(&server), report(&client));
+        let queues = if options.contains("-q 2") { 2 } else { 1 };
+        for end in [&server, &client] {
+            assert_eq!(end["app"], "raw_ethernet_bw");
+            assert_eq!(end["results"][0]["n_iterations"], iterations * queues, "{options}: {end}");
+            assert!(end["results"][0]["BW_average"].as_f64().is_some_and(|average| average > 0.0), "{end}");
+        }
+    }
+}
+
+#[test]
+fn what_was_sent_comes_back() {
+    let [server, client] = pair(BANDWIDTH, "-v -n 200 -s 100", "-b -n 200 -s 100");
+    for end in [&server, &client] {
+        assert_eq!(report(end)["results"][0]["n_iterations"], 200);
+    }
+    let text = server.stderr.join("\n");
+    assert!(text.contains("Send Bidirectional BW forwarding Test"), "{text}");
+    assert!(text.contains(" Connection type : RawEth\t\tUsing SRQ      : OFF"), "{text}");
+    assert!(text.contains("MAC attached  : 02:00:00:00:00:0A"), "{text}");
+
+    for options in ["-n 100", "-n 60 -s 300 --flows 3 UDP"] {
+        let options = options.replace("UDP", UDP);
+        let [server, client] = pair(LATENCY, &options, &options);
+        for end in [&server, &client] {
+            let row = &report(end)["results"][0];
+            assert!(
+                row["t_min"].as_f64() > Some(0.0) && row["t_min"].as_f64() <= row["t_max"].as_f64(),
+                "{row}"
+            );
+        }
+        assert!(client.stderr.join("\n").contains("Send Latency Test"));
+    }
+}
+
+#[test]
+fn a_server_waits_until_it_is_stopped() {
+    let place = Place::new();
+    let mut command = place.command(BANDWIDTH, ["a", "b"], "");
+    command.args(SERVER.split_whitespace());
+    let mut server = Running::start(command);
+    server.wait_for("#bytes");
+    server.signal(SIGINT);
+    assert_eq!(server.finish(LIMIT).status.code(), Some(0));
+}
+
+/// An independent reader sees what was asked for.
+#[test]
+fn frames_are_what_tshark_says() {
+    if !require(&[Need::Tshark]) {
+        return;
+    }
+    let place = Place::new();
+    let file = place.folder.path().join("sent.pcap");
+    let read = |options: &str, fields: &[&str]| {
+        let mut command = Command::new(BANDWIDTH);
+        let device = format!("mlx5_model0,wire=pcap::{}", file.display());
+        command.args(["-l", "0", "--vdev", &device, "--"]);
+        command.args(format!("{CLIENT} {options}").split_whitespace());
+        let end = Running::start(command).finish(LIMIT);
+        assert_eq!(end.status.code(), Some(0), "{}", end.stderr.join("\n"));
+        let mut tshark = Command::new("tshark");
+        tshark.args(["-r"]).arg(&file).args([
+            "-o",
+            "udp.check_checksum:TRUE",
+            "-o",
+            "tcp.check_checksum:TRUE",
+        ]);
+        tshark.args(["-o", "ip.check_checksum:TRUE", "-T", "fields"]);
+        for field in fields {
+            tshark.args(["-e", field]);
+        }
+        let output = tshark.output().expect("tshark runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text").lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let lines = read(
+        &format!("-n 8 -s 128 --vlan_pcp 8 --flows 2 --hop_limit 9 -T 16 {UDP}"),
+        &[
+            "eth.src",
+            "eth.dst",
+            "vlan.priority",
+            "vlan.id",
+            "ip.src",
+            "ip.dst",
+            "ip.ttl",
+            "udp.srcport",
+            "udp.dstport",
+            "frame.len",
+            "udp.checksum.status",
+            "ip.checksum.status",
+            "_ws.malformed",
+        ],
+    );
+    assert_eq!(lines.len(), 8);
+    for (number, line) in lines.iter().enumerate() {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let flow = number % 2;
+        assert_eq!(fields[..2], ["02:00:00:00:00:0b", "02:00:00:00:00:0a"]);
+        assert_eq!(fields[2], (number % 8).to_string(), "another priority each");
+        assert_eq!(fields[3..7], ["1", "10.0.0.2", "10.0.0.1", "9"]);
+        assert_eq!(fields[7..9], [(6000 + flow).to_string(), (5000 + flow).to_string()]);
+        // Without the check sequence; checksums are good.
+        assert_eq!(fields[9..13], ["124", "1", "1", ""], "{line}");
+    }
+    let lines = read(
+        "-n 5 -s 128 --tcp --raw_ipv6 -J fd00::1 -j fd00::2 -K 40001 -k 40002",
+        &["ipv6.dst", "tcp.dstport", "tcp.window_size_value", "tcp.checksum.status", "_ws.malformed"],
+    );
+    assert!(lines.len() == 5 && lines.iter().all(|line| line == "fd00::1\t40001\t8192\t1\t"), "{lines:?}");
+    let lines = read(
+        "-n 5 -s 100 --raw_mcast -J 239.129.2.3 -j 10.0.0.2 -K 5000 -k 6000",
+        &["eth.dst", "ip.dst", "udp.srcport", "udp.dstport"],
+    );
+    assert!(lines.iter().all(|line| line == "01:00:5e:01:02:03\t239.129.2.3\t0\t5000"), "{lines:?}");
+}
+
+#[test]
+fn mistakes_are_one_line() {
+    for (options, code, expected) in [
+        ("", 2, "choose one of --server and --client"),
+        ("--client -B 02:00:00:00:00:0b", 2, "-E is missing: the other end's MAC address"),
+        ("--client -B 02:00", 2, "is not a MAC address, such as 02:00:00:00:00:01"),
+        ("CLIENT -s 2000", 2, "-s 2000: a message is one frame, and the longest has 1518 bytes"),
+        ("CLIENT -K 5 -k 6", 2, "-K and -k need IP addresses"),
+        ("CLIENT -R", 2, "-R"),
+        ("CLIENT -i 3", 2, "-i 3: mlx5_model0 has one port, -i 1"),
+        ("SERVER --sniffer", 1, "--sniffer: mlx5_model0 has no such rule; leave it out"),
+        ("CLIENT", 1, "port 1 of mlx5_model0 is down: nobody is at the other end of its wire"),
+    ] {
+        let place = Place::new();
+        let mut command = place.command(BANDWIDTH, ["a", "b"], "");
+        let options = options.replace("CLIENT", CLIENT).replace("SERVER", SERVER);
+        command.args(format!("--output bandwidth {options}").split_whitespace());
+        let end = Running::start(command).finish(LIMIT);
+        assert_eq!(end.status.code(), Some(code), "{options}: {}", end.stderr.join("\n"));
+        let said = if code == 1 { line(&end) } else { end.stderr.last().expect("a line") };
+        assert!(said.contains(expected), "{options}: {said}");
+        assert_eq!(end.stderr.len(), 1, "{options}: {}", end.stderr.join("\n"));
+    }
+}
