@@ -61,6 +61,11 @@ pub fn say(line: std::fmt::Arguments<'_>) {
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
+/// One line on standard output. A reader that went away, such as `| head`, is no error.
+pub fn tell(line: std::fmt::Arguments<'_>) {
+    print(&format!("{line}\n"));
+}
+
 fn print(text: &str) {
     // A reader that went away, such as `| head`, is no error.
     let _ = std::io::stdout().write_all(text.as_bytes());

@@ -3,8 +3,8 @@
 //! Two programs answer the same names: `figures` of `benches/` and `benches/peer/figures.c`, which is compiled against
 //! the libdpdk of a Debian sid root made for the purpose. Both wait on a pipe while the other is timed, and trials
 //! alternate one by one, because a shared machine drifts by more than the differences that are looked for. Whole
-//! programs (l2fwd against testpmd) alternate in the same way. The mlx5 driver is measured on the device model, with no peer
-//! beside it, against bounds in cycles and milliseconds.
+//! programs (l2fwd against testpmd) alternate in the same way. The mlx5 driver, packets and RDMA, is measured on the device
+//! model, with no peer beside it, against bounds in cycles and milliseconds.
 
 mod peer;
 mod program;
@@ -62,6 +62,8 @@ pub(crate) fn bench(args: &Args) -> Outcome {
         "mlx5_rxtx32",
         "--bin",
         "mlx5_start",
+        "--bin",
+        "verbs_post",
     ]))?;
     let plan: Vec<Plan> = table::PLAN
         .iter()
@@ -74,14 +76,18 @@ pub(crate) fn bench(args: &Args) -> Outcome {
     };
     let mut report = Report::new(root.as_ref().map(|root| root.version.clone()));
     let mut measured = micro(&plan, root.as_ref(), args.trials, &mut report)?;
-    match program::mlx5(&plan, args.trials) {
-        Ok(mlx5) => measured.extend(mlx5),
-        Err(why) => eprintln!("xtask: {why}"),
+    for on_the_model in [program::mlx5, program::verbs] {
+        match on_the_model(&plan, args.trials) {
+            Ok(figures) => measured.extend(figures),
+            Err(why) => eprintln!("xtask: {why}"),
+        }
     }
     for step in &plan {
         let pairs = match measured.get(step.name) {
             Some(pairs) => Ok(pairs.clone()),
-            None if step.name.starts_with("mlx5_") => Err("not measured".into()),
+            None if ["mlx5_", "verbs_"].iter().any(|kind| step.name.starts_with(kind)) => {
+                Err("not measured".into())
+            }
             None => program::measure(step.name, root.as_ref(), args.trials),
         };
         match pairs {

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pollux_bringup::ModelNetdev;
+use pollux_bringup::program::tell;
 use pollux_eal::clock::cycles::now_precise;
 use pollux_eal::memory::Memory;
 use pollux_mempool::{Burst, MbufPool, TxFlags};
@@ -336,18 +337,20 @@ fn table() -> Result<(), Box<dyn Error>> {
     if trial {
         for row in rows().iter().filter(|row| row.figure.contains(&wanted)) {
             let measured = run(row, overhead, &[false])?;
-            println!("{} {:.4}", row.figure, measured.columns[0].sum[1]);
+            tell(format_args!("{} {:.4}", row.figure, measured.columns[0].sum[1]));
         }
         return Ok(());
     }
-    println!(
+    tell(format_args!(
         "cycles for a packet of {BYTES} bytes, burst {BURST}; two reads of the counter cost {overhead} and are taken off"
-    );
-    println!("row, modes | warm: rx tx sum (10%..90%) | cold | bytes on PCIe for a packet, both ways");
+    ));
+    tell(format_args!(
+        "row, modes | warm: rx tx sum (10%..90%) | cold | bytes on PCIe for a packet, both ways"
+    ));
     for row in rows().iter().filter(|row| row.name.contains(&wanted)) {
         match run(row, overhead, &[false, true]) {
-            Ok(measured) => println!("{}", line(row, &measured)),
-            Err(why) => println!("{:<42} not measured: {why}", row.name),
+            Ok(measured) => tell(format_args!("{}", line(row, &measured))),
+            Err(why) => tell(format_args!("{:<42} not measured: {why}", row.name)),
         }
     }
     Ok(())

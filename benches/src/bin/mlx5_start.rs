@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pollux_bringup::ModelNetdev;
+use pollux_bringup::program::tell;
 use pollux_eal::memory::Memory;
 use pollux_mempool::{Burst, MbufPool};
 use pollux_mlx5_model::Model;
@@ -60,7 +61,7 @@ fn trials() -> Result<(), Box<dyn Error>> {
             parts += &format!("  {what} {:.2}", (*end - before).as_secs_f64() * 1e3);
             before = *end;
         }
-        println!("mlx5_start {:.4} {parts}", (before - begun).as_secs_f64() * 1e3);
+        tell(format_args!("mlx5_start {:.4} {parts}", (before - begun).as_secs_f64() * 1e3));
     }
     Ok(())
 }

@@ -24,6 +24,7 @@
 use std::error::Error;
 use std::process::ExitCode;
 
+use pollux_bringup::program::tell;
 use pollux_eal::clock::cycles::now_precise;
 use pollux_mlx5_model::Model;
 use pollux_mlx5_model::wire::Cable;
@@ -471,26 +472,26 @@ fn table() -> Result<(), Box<dyn Error>> {
     let overhead = overhead();
     if trial {
         for row in rows().into_iter().filter(|row| row.figure.contains(&wanted)) {
-            println!("{} {:.4}", row.figure, at(&run(row, overhead)?.sum, 50));
+            tell(format_args!("{} {:.4}", row.figure, at(&run(row, overhead)?.sum, 50)));
         }
         return Ok(());
     }
-    println!(
+    tell(format_args!(
         "cycles for a request, in rounds of {REQUESTS}; two reads of the counter cost {overhead} and are taken off"
-    );
-    println!("row | post poll sum (10%..90%) | bytes on PCIe for a request, both ways");
+    ));
+    tell(format_args!("row | post poll sum (10%..90%) | bytes on PCIe for a request, both ways"));
     for row in rows().into_iter().filter(|row| row.name.contains(&wanted) || row.figure.contains(&wanted)) {
         match run(row, overhead) {
-            Ok(Measured { post, poll, sum, bytes }) => println!(
+            Ok(Measured { post, poll, sum, bytes }) => tell(format_args!(
                 "{:<62} | {:6.1} {:6.1} {:7.1} ({:.1}..{:.1}) | {bytes:.1}",
                 row.name,
                 at(&post, 50),
                 at(&poll, 50),
                 at(&sum, 50),
                 at(&sum, 10),
-                at(&sum, 90),
-            ),
-            Err(why) => println!("{:<62} | not measured: {why}", row.name),
+                at(&sum, 90)
+            )),
+            Err(why) => tell(format_args!("{:<62} | not measured: {why}", row.name)),
         }
     }
     Ok(())

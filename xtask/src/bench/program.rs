@@ -330,37 +330,58 @@ fn wall_clock() -> u128 {
 pub(crate) fn mlx5(plan: &[Plan], trials: u32) -> Outcome<BTreeMap<&'static str, Vec<Pair>>> {
     let (rows, start): (Vec<&Plan>, Vec<&Plan>) =
         plan.iter().filter(|step| step.name.starts_with("mlx5_")).partition(|step| step.name != MLX5_START);
-    let mut measured = BTreeMap::<_, Vec<Pair>>::new();
-    let mut take = |program: &str, args: &[&str], wanted: &[&Plan]| {
-        let mut command = Command::new(release_dir().join(program));
-        let done = command.args(args).stderr(Stdio::piped()).output();
-        let done = done.map_err(|why| format!("cannot start {program}: {why}"))?;
-        if !done.status.success() {
-            return Err(String::from_utf8_lossy(&done.stderr).trim().to_owned());
-        }
-        for line in String::from_utf8_lossy(&done.stdout).lines() {
-            let mut words = line.split_whitespace();
-            let (name, value) = (words.next(), words.next().and_then(|value| value.parse().ok()));
-            let step = wanted.iter().find(|step| Some(step.name) == name);
-            if let (Some(step), Some(ours)) = (step, value) {
-                measured.entry(step.name).or_default().push(Pair { ours, peer: None });
-            }
-        }
-        Ok(())
-    };
+    let mut measured = BTreeMap::new();
     for _ in 0..trials.min(5) {
         // One figure alone is asked for by its name; of several, all are run.
         match &rows[..] {
             [] => {}
-            [only] => take("mlx5_rxtx32", &["--trial", only.name], &rows)?,
-            _ => take("mlx5_rxtx32", &["--trial"], &rows)?,
+            [only] => take("mlx5_rxtx32", &["--trial", only.name], &rows, &mut measured)?,
+            _ => take("mlx5_rxtx32", &["--trial"], &rows, &mut measured)?,
         }
     }
     // A process each: what is warm already is not opened for the first time.
     for _ in 0..if start.is_empty() { 0 } else { trials } {
-        take(MLX5_START, &["1"], &start)?;
+        take(MLX5_START, &["1"], &start, &mut measured)?;
     }
     Ok(measured)
+}
+
+/// The figures of posting and polling in the plan: a run of `verbs_post` gives a trial of each.
+pub(crate) fn verbs(plan: &[Plan], trials: u32) -> Outcome<BTreeMap<&'static str, Vec<Pair>>> {
+    let rows: Vec<&Plan> = plan.iter().filter(|step| step.name.starts_with("verbs_")).collect();
+    let mut measured = BTreeMap::new();
+    for _ in 0..trials.min(5) {
+        match &rows[..] {
+            [] => {}
+            [only] => take("verbs_post", &["--trial", only.name], &rows, &mut measured)?,
+            _ => take("verbs_post", &["--trial"], &rows, &mut measured)?,
+        }
+    }
+    Ok(measured)
+}
+
+/// Runs a program that prints a line a figure, its name and its value.
+fn take(
+    program: &str,
+    args: &[&str],
+    wanted: &[&Plan],
+    measured: &mut BTreeMap<&'static str, Vec<Pair>>,
+) -> Outcome {
+    let mut command = Command::new(release_dir().join(program));
+    let done = command.args(args).stderr(Stdio::piped()).output();
+    let done = done.map_err(|why| format!("cannot start {program}: {why}"))?;
+    if !done.status.success() {
+        return Err(String::from_utf8_lossy(&done.stderr).trim().to_owned());
+    }
+    for line in String::from_utf8_lossy(&done.stdout).lines() {
+        let mut words = line.split_whitespace();
+        let (name, value) = (words.next(), words.next().and_then(|value| value.parse().ok()));
+        let step = wanted.iter().find(|step| Some(step.name) == name);
+        if let (Some(step), Some(ours)) = (step, value) {
+            measured.entry(step.name).or_default().push(Pair { ours, peer: None });
+        }
+    }
+    Ok(())
 }
 
 /// The figure, and the program that takes it.

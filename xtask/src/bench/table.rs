@@ -1,5 +1,7 @@
 //! What is measured, against which bound, and how it is shown.
 
+use std::io::Write;
+
 use serde::Serialize;
 
 /// One figure of the plan.
@@ -36,6 +38,11 @@ const fn program(name: &'static str, unit: &'static str, target: f64) -> Plan {
 /// The mlx5 driver on the device model: no peer drives that.
 const fn mlx5(name: &'static str, most: Option<f64>) -> Plan {
     Plan { target: None, most, ..program(name, "cycles/packet", 0.0) }
+}
+
+/// Posting and polling of RDMA requests, on device models too.
+const fn verbs(name: &'static str, most: Option<f64>) -> Plan {
+    Plan { unit: "cycles/request", ..mlx5(name, most) }
 }
 
 /// Every figure, always in this order.
@@ -81,6 +88,21 @@ pub(crate) const PLAN: &[Plan] = &[
     mlx5("mlx5_tx_vlan", None),
     mlx5("mlx5_tx_all_idle", None),
     Plan { unit: "ms", ..mlx5("mlx5_start", Some(20.0)) },
+    verbs("verbs_send64", Some(40.0)),
+    verbs("verbs_write8", Some(30.0)),
+    verbs("verbs_send64_buffer", None),
+    verbs("verbs_send64_region", None),
+    verbs("verbs_send64_signalled", None),
+    verbs("verbs_write8_batch4", None),
+    verbs("verbs_write8_single", None),
+    verbs("verbs_write8_blueflame", None),
+    verbs("verbs_send64_single", None),
+    verbs("verbs_fan_rc", None),
+    verbs("verbs_fan_ud", None),
+    verbs("verbs_receive", None),
+    verbs("verbs_receive_single", None),
+    verbs("verbs_receive_shared", None),
+    verbs("verbs_receive_shared_single", None),
 ];
 
 /// One trial of each side, taken one right after the other.
@@ -182,18 +204,18 @@ impl Report {
         }
         if json {
             for figure in &self.figures {
-                println!("{}", serde_json::to_string(figure).unwrap_or_default());
+                tell(&serde_json::to_string(figure).unwrap_or_default());
             }
             return;
         }
-        println!(
-            "{:<20} {:>16} {:>10} {:>19} {:>10} {:>19} {:>7} {:>7}",
+        tell(&format!(
+            "{:<28} {:>16} {:>10} {:>19} {:>10} {:>19} {:>7} {:>7}",
             "name", "unit", "ours", "min..max", "peer", "min..max", "ratio", "target"
-        );
+        ));
         for figure in &self.figures {
             let verdict = figure.verdict();
-            println!(
-                "{:<20} {:>16} {:>10} {:>19} {:>10} {:>19} {:>7} {:>7} {verdict}",
+            tell(&format!(
+                "{:<28} {:>16} {:>10} {:>19} {:>10} {:>19} {:>7} {:>7} {verdict}",
                 figure.name,
                 figure.unit,
                 number(figure.ours),
@@ -201,8 +223,8 @@ impl Report {
                 number(figure.peer),
                 span(figure.spread[1]),
                 number(figure.ratio),
-                figure.most.map_or_else(|| number(figure.target), |most| format!("<={most:.0}")),
-            );
+                figure.most.map_or_else(|| number(figure.target), |most| format!("<={most:.0}"))
+            ));
         }
     }
 }
@@ -247,6 +269,11 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len().saturating_sub(1) / 2).copied()
+}
+
+/// One line on standard output. A reader that went away, such as `| head`, is no error.
+fn tell(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 #[cfg(test)]

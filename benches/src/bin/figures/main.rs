@@ -18,6 +18,7 @@ use std::time::SystemTime;
 
 use one_core::Fixtures;
 use pollux_bringup::Bringup;
+use pollux_bringup::program::tell;
 use pollux_config::CommandLine;
 use pollux_eal::Eal;
 use pollux_eal::lcore::LcoreId;
@@ -105,6 +106,6 @@ fn first_packet(bringup: &mut Bringup, from: u128) -> Result<(), Box<dyn Error>>
     if polled == 0 {
         return Err("the first burst was empty".into());
     }
-    println!("start {:.3}", (now - from) as f64 / 1e6);
+    tell(format_args!("start {:.3}", (now - from) as f64 / 1e6));
     Ok(())
 }
