@@ -23,6 +23,7 @@
 //! `mlx5_doorbell_ring`.
 #![expect(unsafe_code, reason = "writes entries that a device reads, and owns mbufs by their addresses")]
 
+use std::collections::VecDeque;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -76,6 +77,9 @@ pub struct Sq {
     mbufs: Box<[MaybeUninit<NonNull<u8>>]>,
     head: u32,
     tail: u32,
+    /// Of those, or of some that went home since, packets that were never posted and are counted already: which, and
+    /// their bytes.
+    dropped: VecDeque<(u32, u32)>,
     asked_head: u32,
     ask_packets: u32,
     ask_blocks: u32,
@@ -138,6 +142,7 @@ impl Sq {
             mbufs: vec![MaybeUninit::uninit(); mbufs].into_boxed_slice(),
             head: 0,
             tail: 0,
+            dropped: VecDeque::with_capacity(mbufs),
             asked_head: 0,
             ask_packets: ASK_PACKETS.min(mbufs as u32 / 4),
             // An entry can be 16 blocks: in a small ring no block may wait unasked, or it could keep such an entry out.
@@ -203,6 +208,27 @@ impl Sq {
             u64::from(mbuf.pkt_len())
         });
         bytes.sum()
+    }
+
+    /// Drops the packet that becomes this queue's `ahead` behind the last one: it is not posted, and goes home with its
+    /// neighbours.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn drop_taken(&mut self, ahead: u32, bytes: u32, reason: TxDrop) {
+        self.counters.drop_for(reason, 1);
+        let is_home = |(place, _): &(u32, u32)| place.wrapping_sub(self.tail) >= self.mbufs.len() as u32;
+        while self.dropped.front().is_some_and(is_home) {
+            self.dropped.pop_front();
+        }
+        self.dropped.push_back((self.head.wrapping_add(ahead), bytes));
+    }
+
+    /// Packets that are on their way, and their bytes.
+    fn under_way(&self) -> (u32, u64) {
+        let pending = self.pending();
+        let here = self.dropped.iter().filter(|(place, _)| place.wrapping_sub(self.tail) < pending);
+        let (count, bytes) = here.fold((0, 0), |sum, (_, bytes)| (sum.0 + 1, sum.1 + u64::from(*bytes)));
+        (pending - count, self.pending_bytes() - bytes)
     }
 
     /// Packets that were taken, and given back, in all.
@@ -510,9 +536,10 @@ impl Sq {
     /// After the device's queue was reset: what was on its way goes home and is counted as refused, indices begin at zero.
     /// How many packets were lost.
     pub fn reset(&mut self) -> u32 {
-        let lost = self.pending();
-        self.counters.lose(TxDrop::Refused, u64::from(lost), self.pending_bytes());
+        let (lost, bytes) = self.under_way();
+        self.counters.lose(TxDrop::Refused, u64::from(lost), bytes);
         self.free(self.head);
+        self.dropped.clear();
         (self.pi, self.ci, self.asked_pi, self.last) = (0, 0, 0, 0);
         (self.head, self.tail, self.asked_head) = (0, 0, 0);
         (self.request_head, self.request_tail) = (0, 0);

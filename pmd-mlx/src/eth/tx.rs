@@ -246,7 +246,7 @@ fn burst<const F: u32>(sq: &mut Sq, burst: &mut Burst) -> Moved {
                 moved.bytes += u64::from(burst[at].pkt_len());
             }
             Fate::Full => break,
-            Fate::Dropped(reason) => sq.counters.drop_for(reason, 1),
+            Fate::Dropped(reason) => sq.drop_taken(at as u32, burst[at].pkt_len(), reason),
         }
         at += 1;
     }

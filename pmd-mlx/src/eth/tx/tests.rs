@@ -326,6 +326,33 @@ fn an_error_parks_the_queue_and_recovery_brings_it_back() {
 }
 
 #[test]
+fn what_was_dropped_when_it_was_taken_is_not_counted_again_when_the_queue_is_reset() {
+    let pool = pool(64);
+    let (mut queue, mut device, counters) = rig(&Plan { log: 4, descriptors: 8, ..Plan::default() }, &pool);
+    let control = queue.control();
+    // Places of the ring come round, so that some of what was dropped went home long ago.
+    for round in 0..20 {
+        let mut burst = burst_of(&pool, &[bytes(1, 64)]);
+        burst.push(pool.alloc().expect("an empty one, which is malformed"));
+        assert_eq!((queue.tx_burst(&mut burst).packets, burst.len()), (1, 0));
+        if round == 19 {
+            break;
+        }
+        device.send();
+        queue.tx_burst(&mut Burst::new());
+    }
+    assert_eq!(counters.dropped(TxDrop::Malformed), 20);
+    device.fail(0, Syndrome::LOCAL_PROT_ERR);
+    queue.tx_burst(&mut Burst::new());
+    let mut parked = control.take().expect("parked");
+    parked.drain();
+    assert_eq!(parked.reset(), 1, "the packet that was posted, and no other");
+    parked.resume();
+    assert_eq!((counters.dropped(TxDrop::Refused), counters.dropped(TxDrop::Malformed)), (1, 20));
+    assert_eq!(pool.in_use(), 0);
+}
+
+#[test]
 fn nonsense_parks_and_says_what() {
     let cases = [(0x20_u8, 0, Nonsense::Opcode), (0x0c, 0, Nonsense::Format), (0x00, 7, Nonsense::Counter)];
     for (kind, wqe, what) in cases {
