@@ -18,12 +18,28 @@
 //! Compressed, `n` packets take the place of `n` entries: the title at index `i` gives what they have in common; the
 //! first array of [`MiniCqe`] stands at `i + 1`, the next ones at `i + 8`, `i + 16`, ...; the entry after them all is at
 //! `i + n`. Software marks the places as invalid before it gives them back.
+//!
+//! A completion queue can have the enhanced layout instead ([`layout::ENHANCED`]). There every entry, whatever it is, says
+//! in the byte before the last which pass of the ring it belongs to, in place of the owner bit ([`is_ready_enhanced`]), so
+//! that nothing need be marked. A title is a plain entry, the last one before the packets that have most in common with it;
+//! each array stands at the index of its first packet, has at most [`ENHANCED_MINIS`], and in its last two bytes how many
+//! they are:
+//!
+//! ```text
+//!   index     i        i + 1 ..            i + 1 + n ..          n, m: 1 to 7
+//!           | title  | array of n, holes | array of m, holes | plain or array
+//!
+//!   array: | mini 0 | ... | mini 6 | unused, 6 bytes | pass | n - 1: 4 bits | format 3 | .. |
+//! ```
+//!
+//! Source: DPDK `drivers/net/mlx5/mlx5_rx.c`, `mlx5_rx_poll_len`, `drivers/common/mlx5/mlx5_common.h`,
+//! `check_cqe_iteration`.
 
 mod entry;
 mod error;
 mod mini;
 
-pub use entry::{Cqe64, Cqe128, FLAGS_GRH, Layer3, Layer4, Strides, format, packet, rss, status};
+pub use entry::{Cqe64, Cqe128, FLAGS_GRH, Layer3, Layer4, Strides, format, lro, packet, rss, status};
 pub use error::CqeError;
 pub use mini::{MINIS, MiniCqe, MiniFormat};
 
@@ -33,6 +49,45 @@ pub const OWNER: u8 = 1;
 /// What software writes into the last byte of every entry of a fresh ring: opcode
 /// [`INVALID`](crate::opcode::completion::INVALID), owned by the adapter.
 pub const FRESH: u8 = crate::opcode::completion::INVALID << 4 | OWNER;
+
+/// What software writes into the byte before the last of every entry of a fresh ring: the pass before the first. Source:
+/// DPDK `drivers/common/mlx5/mlx5_prm.h`, `MLX5_CQE_VIC_INIT`.
+pub const FRESH_PASS: u8 = 0xff;
+
+/// Most packets in an array of the enhanced layout. Source: DPDK's commit 02a6195cbe.
+pub const ENHANCED_MINIS: usize = 7;
+
+/// Values of `cqe_compression_layout`. Source: Linux `include/linux/mlx5/device.h`, `MLX5_CQE_COMPRESS_LAYOUT_*`.
+pub mod layout {
+    /// A title and its arrays are one entry; owner bits.
+    pub const BASIC: u32 = 0;
+    /// Each array is an entry; passes of the ring.
+    pub const ENHANCED: u32 = 1;
+}
+
+/// Packets in an array of the enhanced layout with this last byte. Source: DPDK `drivers/common/mlx5/mlx5_prm.h`,
+/// `MLX5_CQE_NUM_MINIS`.
+#[must_use]
+#[inline]
+pub const fn enhanced_minis(op_own: u8) -> u32 {
+    (op_own >> 4) as u32 + 1
+}
+
+/// Whether an entry of the enhanced layout with this byte before the last and this last one is ready.
+///
+/// ```
+/// use pollux_mlx5_abi::cqe::{FRESH, FRESH_PASS, is_ready_enhanced};
+///
+/// assert!(!is_ready_enhanced(FRESH_PASS, FRESH, 0, 8));   // nothing was written yet
+/// assert!(is_ready_enhanced(0, 0x20, 255, 8));            // first pass
+/// assert!(!is_ready_enhanced(0, 0x20, 256, 8));           // second pass: that is the first one's
+/// assert!(is_ready_enhanced(0, 0x20, 256 * 256, 8));      // there are 256 of them
+/// ```
+#[must_use]
+#[inline]
+pub const fn is_ready_enhanced(pass: u8, op_own: u8, index: u32, log_entries: u8) -> bool {
+    op_own >> 4 != crate::opcode::completion::INVALID && pass == (index >> log_entries) as u8
+}
 
 /// Whether an entry with this last byte is ready at the free-running `index` of a ring of `1 << log_entries`.
 ///

@@ -47,6 +47,8 @@ pub(crate) struct Queue {
     pub(crate) uar: u32,
     pub(crate) ignore_overrun: bool,
     pub(crate) compress: Option<MiniFormat>,
+    /// Entries say their pass, and arrays are entries.
+    pub(crate) enhanced: bool,
     /// Event moderation: so many completions, or so many microseconds after the first.
     pub(crate) max_count: u16,
     pub(crate) period_us: u16,
@@ -70,6 +72,7 @@ pub(crate) struct Make {
     pub(crate) uar: u32,
     pub(crate) ignore_overrun: bool,
     pub(crate) compress: Option<MiniFormat>,
+    pub(crate) enhanced: bool,
     pub(crate) max_count: u16,
     pub(crate) period_us: u16,
     pub(crate) context: [u8; 64],
@@ -86,6 +89,7 @@ impl Queue {
             uar,
             ignore_overrun,
             compress,
+            enhanced,
             max_count,
             period_us,
             context,
@@ -99,6 +103,7 @@ impl Queue {
             uar,
             ignore_overrun,
             compress,
+            enhanced,
             max_count,
             period_us,
             produced: 0,
@@ -152,6 +157,7 @@ impl Queue {
             return false;
         }
         (self.ring, self.log) = (ring, log);
+        self.block.forget_title();
         true
     }
 
@@ -166,6 +172,9 @@ impl Queue {
     /// Writes one entry at the next index.
     fn write(&mut self, bus: &Bus<'_>, entry: &mut Cqe64) -> Result<(), Dead> {
         entry.op_own = entry.op_own & !1 | self.owner(self.produced);
+        if self.enhanced {
+            entry.signature = (self.produced >> self.log) as u8;
+        }
         let (at, _) = self.ring.place(self.slot(self.produced)).map_err(|_| Dead)?;
         bus.publish(Crossing::Completion, at, entry.as_bytes()).map_err(|_| Dead)?;
         self.produced = self.produced.wrapping_add(1);
@@ -285,6 +294,7 @@ impl Completions {
     pub(crate) fn forget_held(&mut self, cqn: u32, is_its: impl Fn(&Cqe64) -> bool) {
         if let Some(queue) = self.queues.get_mut(cqn) {
             queue.held.retain(|(_, entry)| !is_its(entry));
+            queue.block.forget_title();
         }
     }
 

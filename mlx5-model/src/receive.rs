@@ -2,6 +2,7 @@
 
 mod check;
 mod fcs;
+pub(crate) mod join;
 mod pool;
 mod queue;
 mod ring;
@@ -17,6 +18,7 @@ use crate::event::Events;
 use crate::frame::Headers;
 use crate::memory_keys::Keys;
 pub(crate) use check::Checked;
+use join::{Joined, Joins, Session};
 pub(crate) use pool::{Pool, PoolKind};
 pub(crate) use queue::{Make, Queue, Source};
 pub(crate) use ring::{ENTRY_BYTES_MAX, Entry, Kind, Strides, WorkRing};
@@ -37,6 +39,8 @@ pub(crate) struct Arrival<'f> {
     pub(crate) tag: u32,
     pub(crate) hash: u32,
     pub(crate) hash_kind: u8,
+    /// Of segments that were joined.
+    pub(crate) joined: Option<Joined>,
 }
 
 /// What became of a frame at a queue.
@@ -81,6 +85,8 @@ pub(crate) struct Receivers {
     pub(crate) counters: Table<QueueCounters>,
     /// Queues in error whose posted buffers are to be flushed.
     flushing: Vec<u32>,
+    /// What is being joined.
+    pub(crate) joins: Joins,
     /// Room for the entry in turn.
     entry: Option<Box<Entry>>,
 }
@@ -92,6 +98,7 @@ impl Receivers {
             pools: Table::new(0x100, limit),
             counters: Table::new(1, 255),
             flushing: Vec::new(),
+            joins: Joins::default(),
             entry: Some(Box::default()),
         }
     }
@@ -142,6 +149,45 @@ impl Receivers {
             self.flush(number);
         }
         taken
+    }
+
+    /// Hands over segments that were joined. False when they wait for a buffer, which they do only where the wire can.
+    pub(crate) fn deliver_session(
+        &mut self,
+        around: &mut Around<'_, '_>,
+        session: Session,
+        waits: bool,
+    ) -> bool {
+        let arrival = Arrival {
+            frame: &session.frame,
+            headers: &session.headers,
+            checked: &session.checked,
+            tag: session.tag,
+            hash: session.hash,
+            hash_kind: session.hash_kind,
+            joined: session.joined(),
+        };
+        match self.deliver(around, session.queue, &arrival) {
+            Taken::NoBuffer if waits => {
+                self.joins.wait(session);
+                return false;
+            }
+            Taken::NoBuffer => self.out_of_buffer(session.queue),
+            Taken::Yes | Taken::No => {}
+        }
+        true
+    }
+
+    /// Hands over what was joined long enough. True if there was any.
+    pub(crate) fn deliver_due(&mut self, around: &mut Around<'_, '_>, waits: bool) -> bool {
+        let mut some = false;
+        while let Some(session) = self.joins.due(around.bus.now) {
+            if !self.deliver_session(around, session, waits) {
+                break;
+            }
+            some = true;
+        }
+        some
     }
 
     /// A frame was dropped because a queue had no buffer.

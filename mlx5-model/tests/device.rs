@@ -8,6 +8,7 @@ mod device {
     mod completion;
     mod fault;
     mod fuzz;
+    mod join;
     mod offload;
     mod receive;
     mod send;

@@ -45,6 +45,19 @@ layouts! {
     }
 }
 
+/// Where the longest joined packet is counted from (`lro_max_msg_sz_mode`). Source: DPDK `drivers/common/mlx5/mlx5_prm.h`,
+/// `MLX5_LRO_MAX_MSG_SIZE_START_FROM_*`, `mlx5_ifc_per_protocol_networking_offload_caps_bits`.
+pub mod lro_size {
+    use crate::field::Field;
+
+    /// The field, which Linux's header leaves out.
+    pub const MODE: Field<256> = Field::new(0x00, 26, 25);
+    /// From the TCP header.
+    pub const FROM_L4: u32 = 0x0;
+    /// From the Ethernet header.
+    pub const FROM_L2: u32 = 0x1;
+}
+
 /// `wqe_inline_mode`: who says how much header must be inline. Source: Linux `include/linux/mlx5/vport.h`,
 /// `MLX5_CAP_INLINE_MODE_*`.
 pub mod inline_mode {

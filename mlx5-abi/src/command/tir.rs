@@ -148,6 +148,20 @@ pub mod protocol {
     pub const UDP: u32 = 1;
 }
 
+/// Which TCP segments a TIR joins (`packet_merge_mask`, `lro_enable_mask` of old), and how long the result may be. Source:
+/// DPDK `drivers/common/mlx5/mlx5_prm.h`, `MLX5_TIRC_LRO_ENABLE_MASK_*`, `drivers/net/mlx5/mlx5.h`,
+/// `MLX5_LRO_SEG_CHUNK_SIZE`.
+pub mod merge {
+    /// Over IPv4.
+    pub const IPV4_LRO: u32 = 0x1;
+    /// Over IPv6.
+    pub const IPV6_LRO: u32 = 0x2;
+    /// `lro_max_ip_payload_size` counts in so many bytes.
+    pub const SIZE_UNIT: usize = 256;
+    /// Most of those.
+    pub const SIZE_MAX: u32 = 0xff;
+}
+
 /// `self_lb_block`: which of its own packets a TIR refuses. Source: Linux `include/linux/mlx5/mlx5_ifc.h`,
 /// `MLX5_TIRC_SELF_LB_BLOCK_*`.
 pub mod loopback {

@@ -108,6 +108,20 @@ pub mod format {
     pub const COMPRESSED: u8 = 3;
 }
 
+/// Of packets that were joined of TCP segments. Source: DPDK `drivers/common/mlx5/mlx5_prm.h`, `MLX5_CQE_LRO_PUSH_MASK`,
+/// `struct mlx5_cqe`, where the number of segments is the first byte of `srqn_uidx`.
+pub mod lro {
+    /// In `lro_tcppsh_abort_dupack`: one of them had the push flag.
+    pub const PUSH: u8 = 0x40;
+
+    /// How many there were: 0 or 1 for a packet as it came.
+    #[must_use]
+    #[inline]
+    pub const fn segments(srqn_uidx: u32) -> u8 {
+        (srqn_uidx >> 24) as u8
+    }
+}
+
 /// Bits of `hds_ip_ext`. Source: Linux `include/linux/mlx5/device.h`, `CQE_L2_OK` and its neighbours; DPDK
 /// `drivers/common/mlx5/mlx5_prm.h`, `MLX5_CQE_RX_L2_HDR_VALID` and its neighbours, where both bytes are one word.
 pub mod status {

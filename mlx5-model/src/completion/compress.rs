@@ -1,6 +1,9 @@
 //! Compressed completions: packets that have most in common become 8 bytes each behind one title.
+//!
+//! In the basic layout title and arrays are written together. In the enhanced one the title is a completion like others,
+//! long written, and each array is written when it is full, or the step ends, or an unlike packet comes.
 
-use pollux_mlx5_abi::cqe::{Cqe64, MINIS, MiniCqe, MiniFormat, format, packet};
+use pollux_mlx5_abi::cqe::{Cqe64, ENHANCED_MINIS, MINIS, MiniCqe, MiniFormat, format, lro, packet};
 use pollux_mlx5_abi::opcode::completion;
 use zerocopy::IntoBytes;
 
@@ -17,11 +20,14 @@ pub(super) struct Block {
     title: Cqe64,
     minis: [MiniCqe; BLOCK_MAX],
     count: usize,
+    /// Of the enhanced layout: there is a title, and how many packets the next one is behind it, those that wait here
+    /// aside. 0: there is none.
+    behind: u16,
 }
 
 impl Default for Block {
     fn default() -> Self {
-        Self { title: Cqe64::fresh(), minis: [MiniCqe::default(); BLOCK_MAX], count: 0 }
+        Self { title: Cqe64::fresh(), minis: [MiniCqe::default(); BLOCK_MAX], count: 0, behind: 0 }
     }
 }
 
@@ -29,6 +35,11 @@ impl Block {
     #[inline]
     pub(super) fn count(&self) -> u32 {
         self.count as u32
+    }
+
+    /// What comes next is no continuation of what was.
+    pub(super) fn forget_title(&mut self) {
+        self.behind = 0;
     }
 
     /// Whether a completion differs from the title only in what its short form keeps.
@@ -41,7 +52,8 @@ impl Block {
         let index = if strides {
             entry.wqe_id == title.wqe_id
         } else {
-            entry.wqe_counter.get() == title.wqe_counter.get().wrapping_add(self.count as u16)
+            entry.wqe_counter.get()
+                == title.wqe_counter.get().wrapping_add(self.behind).wrapping_add(self.count as u16)
         };
         index
             && entry.pkt_info == title.pkt_info
@@ -75,9 +87,16 @@ impl Queue {
     pub(super) fn append(&mut self, bus: &Bus<'_>, entry: &Cqe64) -> Result<(), Dead> {
         let mut entry = *entry;
         let kept = match self.compress {
-            Some(kept) if entry.opcode() == completion::RESPONDER_SEND => kept,
+            // What was joined of segments has more to say than a short form holds.
+            Some(kept)
+                if entry.opcode() == completion::RESPONDER_SEND
+                    && lro::segments(entry.srqn_uidx.get()) < 2 =>
+            {
+                kept
+            }
             _ => {
                 self.close(bus)?;
+                self.block.forget_title();
                 return self.write(bus, &mut entry);
             }
         };
@@ -87,7 +106,11 @@ impl Queue {
         let no_stride = matches!(kept, MiniFormat::Hash | MiniFormat::Checksum);
         if strides && (no_stride || entry.strides().filler) {
             self.close(bus)?;
+            self.block.forget_title();
             return self.write(bus, &mut entry);
+        }
+        if self.enhanced {
+            return self.append_enhanced(bus, entry, kept, strides);
         }
         let full = self.block.count == BLOCK_MAX.min(self.entries() as usize);
         if self.block.count > 0 && (full || !self.block.takes(&entry, kept, strides)) {
@@ -101,11 +124,53 @@ impl Queue {
         Ok(())
     }
 
+    /// The same in the enhanced layout: into the open array, or as the title of those to come.
+    fn append_enhanced(
+        &mut self,
+        bus: &Bus<'_>,
+        mut entry: Cqe64,
+        kept: MiniFormat,
+        strides: bool,
+    ) -> Result<(), Dead> {
+        let most = ENHANCED_MINIS.min(self.entries() as usize);
+        let takes = self.block.behind > 0 && self.block.takes(&entry, kept, strides);
+        if !takes || self.block.count == most {
+            self.close(bus)?;
+        }
+        if !takes {
+            self.write(bus, &mut entry)?;
+            (self.block.title, self.block.behind) = (entry, 1);
+            return Ok(());
+        }
+        self.block.minis[self.block.count] = mini(&entry, kept);
+        self.block.count += 1;
+        Ok(())
+    }
+
+    /// Writes the open array of the enhanced layout.
+    fn close_enhanced(&mut self, bus: &Bus<'_>, count: usize) -> Result<(), Dead> {
+        let mut whole = [MiniCqe::default(); MINIS];
+        whole[..count].copy_from_slice(&self.block.minis[..count]);
+        let mut entry: Cqe64 = zerocopy::transmute!(whole);
+        entry.op_own = (count as u8 - 1) << 4 | format::COMPRESSED << 2;
+        self.write(bus, &mut entry)?;
+        self.produced = self.produced.wrapping_add(count as u32 - 1);
+        // The index has 16 bits, and a title serves no longer than it can tell.
+        self.block.behind = self.block.behind.saturating_add(count as u16);
+        if self.block.behind == u16::MAX {
+            self.block.forget_title();
+        }
+        Ok(())
+    }
+
     /// Writes the open block: the arrays first, then the title, which makes them all visible.
     pub(super) fn close(&mut self, bus: &Bus<'_>) -> Result<(), Dead> {
         let count = std::mem::take(&mut self.block.count);
         if count == 0 {
             return Ok(());
+        }
+        if self.enhanced {
+            return self.close_enhanced(bus, count);
         }
         let mut title = self.block.title;
         if count == 1 {

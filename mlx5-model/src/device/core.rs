@@ -16,6 +16,7 @@ use crate::memory::Bar;
 use crate::memory_keys::Keys;
 use crate::port::{HEADER_BYTES_MAX, MTU_MAX, Port};
 use crate::rdma::{self, Rdma};
+use crate::receive::join::{Merge, Offer};
 use crate::receive::{self, Arrival, Checked, Receivers, Taken};
 use crate::send::{self, Senders};
 use crate::steering::{Dispatch, Steering};
@@ -134,6 +135,9 @@ impl Core {
             some |= senders.run(&mut send::Around { bus, keys, completions, events, port }, budget) > 0;
         }
         some |= self.receive(bus, budget) > 0;
+        let waits = self.port.waits();
+        let Self { receivers, keys, completions, events, .. } = self;
+        some |= receivers.deliver_due(&mut receive::Around { bus, keys, completions, events }, waits);
         some |= self.with_rdma(bus, |rdma, around| rdma.run(around, budget)) > 0;
         let Self { receivers, keys, completions, events, .. } = self;
         some |= receivers.settle(&mut receive::Around { bus, keys, completions, events }, budget);
@@ -335,7 +339,21 @@ impl Core {
                 tag: delivery.tag,
                 hash: hash.value,
                 hash_kind: hash.kind,
+                joined: None,
             };
+            if let Some(merge) = tir.merge {
+                match keep(receivers, &mut around, (delivery.tir, queue), &arrival, &merge, waits) {
+                    Kept::Yes => {
+                        taken = true;
+                        continue;
+                    }
+                    Kept::Waits if !taken && steering.deliveries.len() == 1 => {
+                        lacks = true;
+                        continue;
+                    }
+                    Kept::Waits | Kept::No => {}
+                }
+            }
             match receivers.deliver(&mut around, queue, &arrival) {
                 Taken::Yes => taken = true,
                 Taken::NoBuffer if waits && !taken && steering.deliveries.len() == 1 => lacks = true,
@@ -355,5 +373,38 @@ impl Core {
             return Arrived::Discarded;
         }
         Arrived::Taken
+    }
+}
+
+/// Whether a frame was joined to others.
+enum Kept {
+    Yes,
+    No,
+    /// What came before it finds no buffer, and it waits behind that.
+    Waits,
+}
+
+/// Offers a frame for a queue of a TIR that joins.
+fn keep(
+    receivers: &mut Receivers,
+    around: &mut receive::Around<'_, '_>,
+    (tir, queue): (u32, u32),
+    arrival: &Arrival<'_>,
+    merge: &Merge,
+    waits: bool,
+) -> Kept {
+    loop {
+        match receivers.joins.offer(around.bus.now, tir, queue, arrival, merge) {
+            Offer::Passes => return Kept::No,
+            Offer::Kept => {
+                receivers.deliver_due(around, waits);
+                return Kept::Yes;
+            }
+            Offer::After(session) => {
+                if !receivers.deliver_session(around, *session, waits) {
+                    return Kept::Waits;
+                }
+            }
+        }
     }
 }

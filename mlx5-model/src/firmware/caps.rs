@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pollux_mlx5_abi::caps::ethernet::{EthernetCaps, inline_mode, min_inline};
+use pollux_mlx5_abi::caps::ethernet::{EthernetCaps, inline_mode, lro_size, min_inline};
 use pollux_mlx5_abi::caps::flow_table::{FlowTableFields, FlowTableNicCaps, FlowTableProperties};
 use pollux_mlx5_abi::caps::general::{GeneralCaps, port_type};
 use pollux_mlx5_abi::caps::roce::{AtomicCaps, RoceCaps, atomic, l3, version};
@@ -33,6 +33,10 @@ pub struct Traits {
     pub mini_cqe_stride_index: bool,
     /// Compressed completions whose short form has the flow tag, or the types of headers.
     pub mini_cqe_tags: bool,
+    /// Compressed completions in the enhanced layout.
+    pub enhanced_cqe_compression: bool,
+    /// A key of no memory, which takes what nobody wants.
+    pub dump_fill_key: bool,
     /// Receive entries that many packets share.
     pub striding_rq: bool,
     /// Striding entries of fewer than 512 strides.
@@ -49,6 +53,8 @@ pub struct Traits {
     pub blue_flame: bool,
     /// Pages of registers are 4 KiB whatever the system's pages are.
     pub uar_4k: bool,
+    /// TCP segments are joined (LRO).
+    pub lro: bool,
     /// Hashes and checks of the frame inside a VXLAN tunnel.
     pub vxlan: bool,
     /// Completion queues go on in another ring.
@@ -75,6 +81,8 @@ impl Default for Traits {
             cqe_compression: true,
             mini_cqe_stride_index: true,
             mini_cqe_tags: true,
+            enhanced_cqe_compression: true,
+            dump_fill_key: true,
             striding_rq: true,
             short_striding: true,
             enhanced_multi_packet: true,
@@ -83,6 +91,7 @@ impl Default for Traits {
             devx: true,
             blue_flame: true,
             uar_4k: true,
+            lro: true,
             vxlan: true,
             cq_resize: true,
             rdma: true,
@@ -182,7 +191,6 @@ impl Traits {
             (G::MAX_WQE_SZ_RQ, receive::ENTRY_BYTES_MAX as u32),
             (G::BASIC_CYCLIC_RCV_WQE, 1),
             (G::CQE_VERSION, self.cqe_version.into()),
-            (G::DUMP_FILL_MKEY, 1),
             (G::CQ_OI, 1),
             (G::CQ_RESIZE, self.cq_resize.into()),
             (G::IMAICL, 1),
@@ -207,12 +215,14 @@ impl Traits {
             (G::FLOW_COUNTER_BULK_ALLOC, 0xff),
             (G::DEVICE_FREQUENCY_MHZ, 1000),
             (G::DEVICE_FREQUENCY_KHZ, 1_000_000),
+            (G::DUMP_FILL_MKEY, self.dump_fill_key.into()),
             (G::STRIDING_RQ, self.striding_rq.into()),
             (G::EXT_STRIDE_NUM_RANGE, (self.striding_rq && self.short_striding).into()),
             (G::CQE_COMPRESSION, self.cqe_compression.into()),
             (G::CQE_COMPRESSION_MAX_NUM, if self.cqe_compression { completion::BLOCK_MAX as u32 } else { 0 }),
             (place::CAP_MINI_FLOW_TAG, (self.cqe_compression && self.mini_cqe_tags).into()),
             (place::CAP_MINI_HEADERS, (self.cqe_compression && self.mini_cqe_tags).into()),
+            (G::ENHANCED_CQE_COMPRESSION, (self.cqe_compression && self.enhanced_cqe_compression).into()),
             (G::MINI_CQE_RESP_STRIDE_INDEX, (self.cqe_compression && self.mini_cqe_stride_index).into()),
             (G::LOG_MAX_UCTX, if self.devx { 10 } else { 0 }),
             (G::LOG_MAX_UMEM, if self.devx { 14 } else { 0 }),
@@ -265,10 +275,21 @@ impl Traits {
             (E::SCATTER_FCS, 1),
             (E::CQE_CHECKSUM_FULL, 1),
             (E::ENHANCED_MULTI_PKT_SEND_WQE, self.enhanced_multi_packet.into()),
+            (E::LRO_CAP, self.lro.into()),
+            (E::LRO_PSH_FLAG, self.lro.into()),
+            (lro_size::MODE, lro_size::FROM_L4),
+            (E::LRO_MIN_MSS_SIZE, if self.lro { receive::join::PAYLOAD_MIN as u32 } else { 0 }),
             (E::TUNNEL_STATELESS_VXLAN, self.vxlan.into()),
             (E::MAX_VXLAN_UDP_PORTS, self.vxlan.into()),
         ] {
             field.set(&mut caps, value);
+        }
+        if self.lro {
+            let mut periods = [0; 16];
+            for (place, period) in periods.as_chunks_mut::<4>().0.iter_mut().zip(receive::join::PERIODS_US) {
+                *place = period.to_be_bytes();
+            }
+            E::LRO_TIMER_SUPPORTED_PERIODS.set(&mut caps, periods);
         }
         caps
     }

@@ -3,7 +3,7 @@
 use pollux_mlx5_abi::command::cq::{CqContext, CreateCqIn, ModifyCqIn, QueryCqOut, modify, stride};
 use pollux_mlx5_abi::command::user::place;
 use pollux_mlx5_abi::command::{opcode as op, status};
-use pollux_mlx5_abi::cqe::MiniFormat;
+use pollux_mlx5_abi::cqe::{MiniFormat, layout};
 
 use super::work::{Place, quantized};
 use super::{Call, No, caps, need, no};
@@ -136,11 +136,17 @@ impl Core {
             need!(!strides || self.traits.mini_cqe_stride_index, BAD_PARAM_ERR, 21);
             let tags = matches!(format, Some(MiniFormat::FlowTagStride | MiniFormat::HeaderStride));
             need!(!tags || self.traits.mini_cqe_tags, BAD_PARAM_ERR, 26);
-            // The layout with the pass of the ring in each entry (enhanced) is not offered.
-            need!(C::CQE_COMPRESSION_LAYOUT.get(&context) == 0, BAD_PARAM_ERR, 22);
             format
         } else {
             None
+        };
+        let enhanced = match C::CQE_COMPRESSION_LAYOUT.get(&context) {
+            layout::BASIC => false,
+            layout::ENHANCED => {
+                need!(self.traits.enhanced_cqe_compression && compress.is_some(), BAD_PARAM_ERR, 22);
+                true
+            }
+            _ => return Err(no(status::BAD_PARAM_ERR, 27)),
         };
         let by_umem = CreateCqIn::CQ_UMEM_VALID.is_set(input);
         let place = Place {
@@ -159,6 +165,7 @@ impl Core {
             uar,
             ignore_overrun: C::OI.is_set(&context),
             compress,
+            enhanced,
             max_count: C::CQ_MAX_COUNT.get(&context) as u16,
             period_us: C::CQ_PERIOD.get(&context) as u16,
             context,

@@ -130,7 +130,8 @@ impl Core {
                 let out = call.output()?;
                 QuerySpecialContextsOut::RESD_LKEY.set(out, RESERVED_KEY);
                 QuerySpecialContextsOut::NULL_MKEY.set(out, NULL_KEY);
-                QuerySpecialContextsOut::DUMP_FILL_MKEY.set(out, NULL_KEY);
+                let fill = if self.traits.dump_fill_key { NULL_KEY } else { 0 };
+                QuerySpecialContextsOut::DUMP_FILL_MKEY.set(out, fill);
             }
             _ => {}
         }

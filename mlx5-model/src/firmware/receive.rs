@@ -36,6 +36,7 @@ impl Core {
                     .any(|(_, tir)| matches!(tir.dispatch, Dispatch::Queue(queue) if queue == number))
                     || self.steering.queue_tables.iter().any(|(_, table)| table.queues.contains(&number));
                 need!(!used, RES_BUSY, 17);
+                self.receivers.joins.forget(number);
                 self.receivers.queues.remove(number);
                 Ok(())
             }
@@ -83,6 +84,7 @@ impl Core {
         if queue.state != to {
             queue.become_state(to);
             if to == State::Reset {
+                self.receivers.joins.forget(number);
                 let (cqn, user_index) = (queue.cqn, queue.user_index);
                 self.completions.forget_held(cqn, |entry| {
                     matches!(entry.opcode(), completion::RESPONDER_SEND | completion::RESPONDER_ERROR)

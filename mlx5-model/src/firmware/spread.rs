@@ -2,7 +2,7 @@
 
 use pollux_mlx5_abi::command::rqt::{CreateRqtIn, ModifyRqtIn, QueryRqtOut, RqtContext};
 use pollux_mlx5_abi::command::tir::{
-    CreateTirIn, HashFields, ModifyTirIn, QueryTirOut, TirContext, dispatch, hash, hash_field, modify,
+    CreateTirIn, HashFields, ModifyTirIn, QueryTirOut, TirContext, dispatch, hash, hash_field, merge, modify,
     protocol,
 };
 use pollux_mlx5_abi::command::{opcode as op, status};
@@ -11,6 +11,7 @@ use pollux_wire::toeplitz::Toeplitz;
 use super::caps::LOG_RQT;
 use super::{Call, No, need, no};
 use crate::device::core::Core;
+use crate::receive::join::Merge;
 use crate::steering::{Destination, Dispatch, HashFields as Fields, QueueTable, Tir};
 
 fn fields(word: u32) -> Result<Fields, No> {
@@ -126,13 +127,20 @@ impl Core {
                 let (changes, mask) = (ModifyTirIn::CTX.get(input), ModifyTirIn::BITMASK.get(input));
                 need!(call.may_change(owner), BAD_RES_ERR, 16);
                 need!(
-                    mask & !(modify::INDIRECT_TABLE | modify::HASH | modify::SELF_LB_EN) == 0,
+                    mask & !(modify::LRO | modify::INDIRECT_TABLE | modify::HASH | modify::SELF_LB_EN) == 0,
                     BAD_PARAM_ERR,
                     17
                 );
                 let Some(tir) = self.steering.tirs.get(number) else { return Ok(()) };
                 let mut context = tir.context;
                 use TirContext as T;
+                if mask & modify::LRO != 0 {
+                    for field in
+                        [T::LRO_TIMEOUT_PERIOD_USECS, T::PACKET_MERGE_MASK, T::LRO_MAX_IP_PAYLOAD_SIZE]
+                    {
+                        field.set(&mut context, field.get(&changes));
+                    }
+                }
                 if mask & modify::INDIRECT_TABLE != 0 {
                     T::INDIRECT_TABLE.set(&mut context, T::INDIRECT_TABLE.get(&changes));
                 }
@@ -151,6 +159,7 @@ impl Core {
                     T::SELF_LB_BLOCK.set(&mut context, T::SELF_LB_BLOCK.get(&changes));
                 }
                 let changed = self.tir(call, &context)?;
+                self.receivers.joins.end(number);
                 if let Some(tir) = self.steering.tirs.get_mut(number) {
                     *tir = changed;
                 }
@@ -165,6 +174,7 @@ impl Core {
             _ => {
                 need!(call.may_change(owner), BAD_RES_ERR, 16);
                 need!(!self.steering.is_destination(Destination::Tir(number)), RES_BUSY, 17);
+                self.receivers.joins.end(number);
                 self.steering.tirs.remove(number);
                 Ok(())
             }
@@ -178,8 +188,17 @@ impl Core {
         // `drivers/net/mlx5/mlx5_devx.c`, `mlx5_devx_tir_attr_set`, with `tdn` never set.
         let owner = self.transport_domains.owner(transport_domain);
         need!(transport_domain == 0 || call.may_name(owner), BAD_RES_ERR, 33);
-        // Packets are not merged (`lro_cap` 0).
-        need!(T::PACKET_MERGE_MASK.get(context) == 0, BAD_PARAM_ERR, 34);
+        let merged = T::PACKET_MERGE_MASK.get(context);
+        let known = if self.traits.lro { merge::IPV4_LRO | merge::IPV6_LRO } else { 0 };
+        need!(merged & !known == 0, BAD_PARAM_ERR, 34);
+        let bytes_max = T::LRO_MAX_IP_PAYLOAD_SIZE.get(context) as usize * merge::SIZE_UNIT;
+        need!(merged == 0 || bytes_max > 0, BAD_PARAM_ERR, 42);
+        let merge = (merged != 0).then(|| Merge {
+            ipv4: merged & merge::IPV4_LRO != 0,
+            ipv6: merged & merge::IPV6_LRO != 0,
+            timeout_us: T::LRO_TIMEOUT_PERIOD_USECS.get(context),
+            bytes_max,
+        });
         let tunneled = T::TUNNELED_OFFLOAD_EN.is_set(context);
         need!(!tunneled || self.traits.vxlan, BAD_PARAM_ERR, 35);
         let (dispatch, toeplitz) = match T::DISP_TYPE.get(context) {
@@ -209,6 +228,7 @@ impl Core {
             outer: fields(T::RX_HASH_FIELD_SELECTOR_OUTER.get(context))?,
             inner: fields(T::RX_HASH_FIELD_SELECTOR_INNER.get(context))?,
             tunneled,
+            merge,
             context: *context,
         })
     }

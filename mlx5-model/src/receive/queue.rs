@@ -1,6 +1,6 @@
 //! One receive queue: buffers, packets into them, completions.
 
-use pollux_mlx5_abi::cqe::{Cqe64, Strides as Count, packet};
+use pollux_mlx5_abi::cqe::{Cqe64, Strides as Count, lro, packet};
 use pollux_mlx5_abi::eqe::{event, queue_kind};
 use pollux_mlx5_abi::opcode::completion;
 use pollux_mlx5_abi::syndrome::Syndrome;
@@ -157,6 +157,14 @@ impl Queue {
             report.vlan_info.set(tag);
         }
         report.srqn_uidx.set(self.user_index);
+        if let Some(joined) = &arrival.joined {
+            report.srqn_uidx.set(u32::from(joined.segments) << 24 | self.user_index & 0xff_ffff);
+            report.lro_tcppsh_abort_dupack = if joined.push { lro::PUSH } else { 0 };
+            report.lro_min_ttl = joined.ttl_min;
+            report.lro_tcp_win.set(joined.window);
+            report.lro_ack_seq_num.set(joined.acknowledged);
+            report.check_sum.set(joined.sum);
+        }
         report.timestamp.set(around.bus.now);
         report.sop_drop_qpn.set(arrival.tag & 0xff_ffff);
         report.op_own = completion::RESPONDER_SEND << 4;

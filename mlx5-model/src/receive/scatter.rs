@@ -5,7 +5,7 @@ use zerocopy::FromBytes;
 
 use super::Around;
 use crate::ledger::Crossing;
-use crate::memory_keys::{Access, KeyError};
+use crate::memory_keys::{Access, KeyError, is_nowhere};
 
 /// Why a packet did not go into an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,10 +67,12 @@ pub(super) fn write(
     let bus = &*around.bus;
     let mut done = from;
     around.keys.walk(key, domain, at, bytes as u32, Access::Write, |address, run| {
-        pieces.each(done, run, |offset, piece| {
-            bus.host.write(address + offset as u64, piece).map_err(|_| KeyError::Unpinned)
-        })?;
-        bus.ledger.add(Crossing::ReceivePayload, run);
+        if !is_nowhere(address) {
+            pieces.each(done, run, |offset, piece| {
+                bus.host.write(address + offset as u64, piece).map_err(|_| KeyError::Unpinned)
+            })?;
+            bus.ledger.add(Crossing::ReceivePayload, run);
+        }
         done += run;
         Ok(())
     })

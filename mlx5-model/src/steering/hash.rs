@@ -5,6 +5,7 @@ use pollux_mlx5_abi::cqe::rss;
 use pollux_wire::toeplitz::Toeplitz;
 
 use crate::frame::{Headers, Ip, Transport};
+use crate::receive::join::Merge;
 
 /// Which fields are hashed, of which packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub(crate) struct Tir {
     pub(crate) inner: Fields,
     /// Checks and hashes are of the frame inside a tunnel.
     pub(crate) tunneled: bool,
+    /// How TCP segments are joined, if they are.
+    pub(crate) merge: Option<Merge>,
     pub(crate) context: [u8; 240],
 }
 

@@ -1,6 +1,8 @@
 use pollux_mlx5_abi::command::cq::{CqContext, ModifyCqIn, QueryCqOut, modify, state, stride};
 use pollux_mlx5_abi::command::opcode as op;
-use pollux_mlx5_abi::cqe::{Cqe64, MINIS, MiniCqe, MiniFormat, format};
+use pollux_mlx5_abi::cqe::{
+    Cqe64, FRESH, FRESH_PASS, MINIS, MiniCqe, MiniFormat, enhanced_minis, format, is_ready_enhanced, layout,
+};
 use pollux_mlx5_abi::doorbell::{ArmWord, uar};
 use pollux_mlx5_abi::eqe::{self, event};
 use pollux_mlx5_abi::opcode::{completion, send};
@@ -232,9 +234,14 @@ fn an_event_queue_fires_its_vector_once_an_arm() {
 }
 
 fn compressed(kept: MiniFormat, log: u8) -> (Rig, Cq, Rq) {
+    compressed_in(layout::BASIC, kept, log)
+}
+
+fn compressed_in(layout: u32, kept: MiniFormat, log: u8) -> (Rig, Cq, Rq) {
     let rig = Rig::new();
     let cq = rig.cq_with(log, |context| {
         CqContext::CQE_COMP_EN.set(context, 1);
+        CqContext::CQE_COMPRESSION_LAYOUT.set(context, layout);
         CqContext::MINI_CQE_RES_FORMAT.set(context, kept as u32);
     });
     let rq = rig.rq(6, 4, &cq);
@@ -298,6 +305,82 @@ fn like_packets_share_a_title() {
     assert!(spent.of(Crossing::Completion).bytes < u64::from(sent) * 64 / 3, "{spent}");
 }
 
+/// Takes a ring of the enhanced layout apart, by the description in `mlx5-abi`: lengths and sums, in order, and how many
+/// packets each entry stood for. Nothing is marked.
+fn unfold_enhanced(rig: &Rig, cq: &mut Cq) -> (Vec<(u32, u16)>, Vec<u32>) {
+    let (mut seen, mut entries) = (Vec::new(), Vec::new());
+    loop {
+        let entry = cq.at(rig, cq.next);
+        if !is_ready_enhanced(entry.signature, entry.op_own, cq.next, cq.log) {
+            break;
+        }
+        if entry.format() != format::COMPRESSED {
+            seen.push((entry.byte_cnt.get(), entry.check_sum.get()));
+            entries.push(1);
+            cq.next += 1;
+            continue;
+        }
+        let count = enhanced_minis(entry.op_own);
+        assert!((1..=7).contains(&count), "{count}");
+        let minis: [MiniCqe; MINIS] = zerocopy::transmute!(entry);
+        seen.extend(minis[..count as usize].iter().map(|mini| (mini.byte_cnt.get(), mini.checksum())));
+        entries.push(count);
+        cq.next += count;
+    }
+    cq.give_back(rig);
+    (seen, entries)
+}
+
+#[test]
+fn in_the_enhanced_layout_arrays_follow_a_title_over_all_passes() {
+    let (rig, mut cq, mut rq) = compressed_in(layout::ENHANCED, MiniFormat::Checksum, 6);
+    for slot in 0..64 {
+        rig.write(cq.ring + slot * 64 + 62, &[FRESH_PASS, FRESH]);
+    }
+    let data = buffer(&rig, 2048).1;
+    // More than 256 passes of 64 places.
+    for round in 0..900_usize {
+        let count = 1 + round % 40;
+        for index in 0..count {
+            rq.post(&rig, &[data]);
+            rig.wire.ends().incoming.push_back(frame(60 + index, round as u8));
+        }
+        while rig.device.step(64) {}
+        let (seen, entries) = unfold_enhanced(&rig, &mut cq);
+        let lengths: Vec<_> = seen.iter().map(|(bytes, _)| *bytes as usize).collect();
+        assert_eq!(lengths, (60..60 + count).collect::<Vec<_>>(), "round {round}");
+        if round == 39 {
+            // The title of the first round serves them all.
+            assert_eq!(entries, [7, 7, 7, 7, 7, 5]);
+        }
+        // A hole that is 256 passes old looks like news: whoever reads must have marked it by then.
+        if cq.next % (64 * 100) < 64 {
+            for slot in 0..64_u64 {
+                rig.write(cq.ring + slot * 64 + 63, &[FRESH]);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_unlike_packet_is_the_next_title() {
+    let (rig, mut cq, mut rq) = compressed_in(layout::ENHANCED, MiniFormat::Checksum, 6);
+    let data = buffer(&rig, 2048).1;
+    let mut ip = frame(64, 1);
+    ip[12..16].copy_from_slice(&[8, 0, 0x45, 0]);
+    ip[16..18].copy_from_slice(&50_u16.to_be_bytes());
+    for frame in [frame(64, 2), frame(65, 2), ip.clone(), ip, frame(66, 3), frame(67, 3)] {
+        rq.post(&rig, &[data]);
+        rig.wire.ends().incoming.push_back(frame);
+    }
+    rig.settle();
+    let (seen, entries) = unfold_enhanced(&rig, &mut cq);
+    assert_eq!(seen.iter().map(|(bytes, _)| *bytes).collect::<Vec<_>>(), [64, 65, 64, 64, 66, 67]);
+    assert_eq!(entries, [1, 1, 1, 1, 1, 1], "arrays of one, each behind its title");
+    let formats = [0, 1, 2, 3].map(|index| cq.at(&rig, index).format());
+    assert_eq!(formats, [format::PLAIN, format::COMPRESSED, format::PLAIN, format::COMPRESSED]);
+}
+
 #[test]
 fn a_lone_packet_is_a_plain_completion_and_unlike_ones_end_a_block() {
     let (rig, mut cq, mut rq) = compressed(MiniFormat::Checksum, 6);
@@ -346,11 +429,14 @@ fn compression_is_refused_where_it_cannot_be() {
         CqContext::DBR_ADDR.set(context, rig.room(64));
         CqContext::CQE_COMP_EN.set(context, 1);
     };
-    for change in
-        [(|context| CqContext::CQE_SZ.set(context, 1)) as fn(&mut [u8; CqContext::BYTES]), |context| {
+    for change in [
+        (|context| CqContext::CQE_SZ.set(context, 1)) as fn(&mut [u8; CqContext::BYTES]),
+        |context| CqContext::CQE_COMPRESSION_LAYOUT.set(context, 2),
+        |context| {
+            CqContext::CQE_COMP_EN.set(context, 0);
             CqContext::CQE_COMPRESSION_LAYOUT.set(context, 1)
-        }]
-    {
+        },
+    ] {
         use pollux_mlx5_abi::command::cq::CreateCqIn;
         let mut context = CqContext::ZERO;
         base(&mut context);

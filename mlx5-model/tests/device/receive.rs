@@ -67,6 +67,32 @@ fn a_frame_is_spread_over_segments() {
     assert_eq!(cq.error(&rig).syndrome, Syndrome::LOCAL_LENGTH_ERR);
 }
 
+/// The key of no memory takes any address, reads as zeros, and neither way crosses PCIe.
+#[test]
+fn the_key_of_no_memory_takes_what_nobody_wants() {
+    use pollux_mlx5_abi::command::start::QuerySpecialContextsOut;
+    use pollux_mlx5_model::ledger::Crossing;
+    let (rig, mut cq, mut rq) = rig();
+    let out = rig.must(op::QUERY_SPECIAL_CONTEXTS, 0, &mut [0; 16], 32);
+    let key = QuerySpecialContextsOut::DUMP_FILL_MKEY.get(out.first_chunk().expect("an answer"));
+    assert_ne!(key, 0);
+    let (at, data) = buffer(&rig, 100);
+    rq.post(&rig, &[data, Data::new(150, key, u64::MAX - 9), buffer(&rig, 500).1]);
+    let before = rig.device.ledger().total();
+    arrive(&rig, &frame(333, 1));
+    assert_eq!(rig.read(at, 100), frame(333, 1)[..100]);
+    assert_eq!(cq.poll(&rig).expect("a completion").byte_cnt.get(), 333);
+    let crossed = (rig.device.ledger().total() - before).of(Crossing::ReceivePayload).bytes;
+    assert_eq!(crossed, 333 - 150);
+    let mut sq = rig.sq(4, &cq);
+    let mut body = super::send::ethernet(&[], |_| {});
+    body.extend(zerocopy::IntoBytes::as_bytes(&Data::new(64, key, 7)));
+    sq.write(&rig, pollux_mlx5_abi::opcode::send::SEND, &body, pollux_mlx5_abi::wqe::Completion::Always);
+    sq.ring(&rig);
+    rig.settle();
+    assert_eq!(rig.wire.ends().sent, [vec![0; 64]]);
+}
+
 #[test]
 fn a_buffer_that_asks_for_padding_in_front_is_as_long_as_it_says() {
     let (rig, mut cq, mut rq) = rig();

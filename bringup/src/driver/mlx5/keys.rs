@@ -39,12 +39,15 @@ pub(super) const KEYS: [&str; 16 + ABILITIES.len()] = [
     ABILITIES[9].0,
     ABILITIES[10].0,
     ABILITIES[11].0,
+    ABILITIES[12].0,
+    ABILITIES[13].0,
+    ABILITIES[14].0,
 ];
 
 /// What a card or its kernel has (1) or lacks (0), one by one; where a key is not given, it is as the card and the kernel are.
 type Ability = (&'static str, fn(&mut Traits, &mut DoorProfile, bool));
 
-const ABILITIES: [Ability; 12] = [
+const ABILITIES: [Ability; 15] = [
     // Every packet must have 18 bytes of header inline.
     ("inline_l2", |card, _, on| card.needs_inline_l2 = on),
     // Several packets in one send entry.
@@ -56,6 +59,11 @@ const ABILITIES: [Ability; 12] = [
     ("has_stride_idx", |card, _, on| card.mini_cqe_stride_index = on),
     // Those with the flow tag or the types of headers.
     ("has_cqe_tags", |card, _, on| card.mini_cqe_tags = on),
+    // And those whose arrays are completions of their own.
+    ("has_enh_cqe_comp", |card, _, on| card.enhanced_cqe_compression = on),
+    // Joining TCP segments, and a key of no memory for parts of packets that nobody wants.
+    ("has_lro", |card, _, on| card.lro = on),
+    ("has_null_key", |card, _, on| card.dump_fill_key = on),
     // Firmware commands from user space.
     ("has_devx", |card, door, on| (card.devx, door.no_devx) = (on, !on)),
     // Write-combining doorbell pages.
@@ -239,6 +247,9 @@ mod tests {
             ("has_cqe_comp=0", (true, false)),
             ("has_stride_idx=0", (true, false)),
             ("has_cqe_tags=1", (true, false)),
+            ("has_enh_cqe_comp=1", (true, false)),
+            ("has_lro=0", (true, false)),
+            ("has_null_key=0", (true, false)),
             ("has_devx=0", (true, true)),
             ("has_bf=0", (true, true)),
             ("has_dyn_uar=0", (false, true)),
