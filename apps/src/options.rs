@@ -1,6 +1,6 @@
 //! Options that all apps have.
 
-use pollux_bringup::PortWishes;
+use pollux_bringup::{PortWishes, ReceiveWishes};
 
 /// How long to run, what to report, how much to set aside.
 #[derive(clap::Args, Clone, Debug, Default, PartialEq)]
@@ -20,6 +20,21 @@ pub struct RunOptions {
     /// Descriptors of each tx queue [default: the driver's]
     #[arg(long, value_name = "N", value_parser = descriptors)]
     pub txd: Option<u16>,
+    /// Split received packets into parts of so many bytes, an mbuf or more each; 0: as many as one has room for
+    #[arg(long, value_name = "X[,Y]", value_delimiter = ',', value_parser = bytes)]
+    pub rxpkts: Vec<u16>,
+    /// How far into its mbuf's room each part begins [default: at once]
+    #[arg(long, value_name = "X[,Y]", value_delimiter = ',', value_parser = bytes)]
+    pub rxoffs: Vec<u16>,
+    /// Bytes of an mbuf of each part, headroom included, the last for all behind; 0: the part is dropped [default: the usual]
+    #[arg(long, value_name = "N[,N1]", value_delimiter = ',', value_parser = bytes)]
+    pub mbuf_size: Vec<u16>,
+    /// Join received TCP segments
+    #[arg(long)]
+    pub enable_lro: bool,
+    /// The longest packet joined of TCP segments, in bytes [default: as long as the port can]
+    #[arg(long, value_name = "N", value_parser = joined)]
+    pub max_lro_pkt_size: Option<u32>,
 }
 
 impl RunOptions {
@@ -32,6 +47,13 @@ impl RunOptions {
             tx_descriptors: self.txd.unwrap_or(0),
             promiscuous: None,
             lcores,
+            receive: ReceiveWishes {
+                lengths: self.rxpkts.clone(),
+                offsets: self.rxoffs.clone(),
+                sizes: self.mbuf_size.clone(),
+                lro: self.enable_lro,
+                lro_bytes: self.max_lro_pkt_size,
+            },
         }
     }
 }
@@ -54,6 +76,14 @@ pub fn at_least_one(text: &str) -> Result<usize, String> {
     const MOST: usize = 1 << 31;
     let count = text.parse().ok().filter(|count| (1..=MOST).contains(count));
     count.ok_or_else(|| format!("is not a whole number from 1 to {MOST}"))
+}
+
+fn bytes(text: &str) -> Result<u16, String> {
+    text.parse().map_err(|_| format!("is not a whole number from 0 to {}", u16::MAX))
+}
+
+fn joined(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("is not a whole number from 0 to {}", u32::MAX))
 }
 
 fn descriptors(text: &str) -> Result<u16, String> {

@@ -251,6 +251,47 @@ fn hardware_that_is_not_there_is_one_line() {
 }
 
 #[test]
+fn packets_are_split_and_parts_dropped_as_the_options_say() {
+    let devices = ["mlx5_model0,wire=source:200", "mlx5_model1,wire=null"];
+    for (options, bytes) in [
+        (["--rxpkts", "64,0", "--mbuf-size", "256,2176"], 200),
+        (["--rxpkts", "64,0", "--mbuf-size", "2176,0"], 64),
+    ] {
+        let options = [&["--duration", "0.3"][..], &options].concat();
+        let report = report(&Running::start(l2fwd(&devices, &options)).finish(LIMIT));
+        let sent = count(&report, 1, "tx_packets");
+        assert!(sent > 100, "{report}");
+        assert_eq!(count(&report, 1, "tx_bytes"), bytes * sent, "{report}");
+    }
+}
+
+#[test]
+fn joining_goes_on_beside_what_cannot_be_joined() {
+    let devices = ["mlx5_model0,wire=source:200,lro_timeout_usec=32", "mlx5_model1,wire=null"];
+    let report =
+        report(&Running::start(l2fwd(&devices, &["--duration", "0.3", "--enable-lro"])).finish(LIMIT));
+    assert!(count(&report, 1, "tx_packets") > 100, "{report}");
+}
+
+#[test]
+fn ways_of_receiving_that_a_port_lacks_are_one_line() {
+    for (device, options, problem) in [
+        ("net_null0", &["--rxpkts", "64,0"][..], "BUFFER_SPLIT"),
+        ("net_null0", &["--enable-lro"], "TCP_LRO"),
+        ("mlx5_model0,dv_flow_en=0", &["--enable-lro"], "TCP_LRO"),
+        ("mlx5_model0,device=cx4lx", &["--enable-lro"], "TCP_LRO"),
+        ("mlx5_model0,has_null_key=0", &["--rxpkts", "64,0", "--mbuf-size", "2176,0"], "without a pool"),
+        ("mlx5_model0", &["--mbuf-size", "256"], "--rxpkts"),
+        ("mlx5_model0", &["--rxpkts", "64,0", "--mbuf-size", "64,0"], "headroom"),
+    ] {
+        let done = Running::start(l2fwd(&[device], options)).finish(LIMIT);
+        assert!(matches!(done.status.code(), Some(1 | 2)), "{device}: {}", done.stderr.join("\n"));
+        let line = &done.stderr[0];
+        assert!(done.stderr.len() == 1 && line.contains(problem), "{device}: {}", done.stderr.join("\n"));
+    }
+}
+
+#[test]
 fn a_ring_out_of_range_is_one_line() {
     for (option, count, direction) in [("--rxd", "63", "rx"), ("--txd", "40000", "tx")] {
         let done = Running::start(l2fwd(&["mlx5_model0"], &[option, count])).finish(LIMIT);

@@ -20,6 +20,7 @@ mod openable;
 mod pool;
 pub mod program;
 mod rdma;
+mod receive;
 
 use std::sync::Arc;
 
@@ -37,6 +38,7 @@ pub use error::BringupError;
 pub use ledger::{Crossing, PortLedger};
 pub use pool::Needs;
 pub use rdma::{RdmaBringup, RdmaDevice, present};
+pub use receive::ReceiveWishes;
 
 /// A running EAL and the ports of one program, opened and numbered.
 ///
@@ -57,7 +59,7 @@ pub struct Bringup {
 }
 
 /// What an app wants of the ports that it starts.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct PortWishes {
     /// Packet buffers in all; 0: as many as the queues need.
     pub mbufs: usize,
@@ -69,6 +71,8 @@ pub struct PortWishes {
     pub promiscuous: Option<bool>,
     /// Lcores that will poll the ports.
     pub lcores: usize,
+    /// Parts of packets, or packets joined of several.
+    pub receive: ReceiveWishes,
 }
 
 impl Bringup {
@@ -131,13 +135,14 @@ impl Bringup {
             specs.push(spec);
         }
         let pool = needs.pool(self.eal.memory(), wishes.mbufs)?;
+        let segments = wishes.receive.segments(self.eal.memory(), &pool)?;
         let mut all = Vec::new();
         for (&id, spec) in ids.iter().zip(&specs) {
             let port = self.ports.get_mut(id).ok_or(BringupError::NoPort { port: id.0 })?;
             let rx =
                 RxQueueConfig { descriptors: spec.queues.rx_descriptors, ..RxQueueConfig::new(pool.clone()) };
             let tx = TxQueueConfig { descriptors: spec.queues.tx_descriptors, ..TxQueueConfig::default() };
-            all.push(port.bring_up(PortConfig {
+            let mut config = PortConfig {
                 rx_queues: vec![rx; spec.queues.rx_queues.into()],
                 tx_queues: vec![tx; spec.queues.tx_queues.into()],
                 mtu: spec.mtu,
@@ -145,7 +150,9 @@ impl Bringup {
                 scatter: spec.scatter,
                 max_lro_bytes: spec.max_lro,
                 ..PortConfig::default()
-            })?);
+            };
+            wishes.receive.put(&segments, &port.info(), &mut config);
+            all.push(port.bring_up(config)?);
         }
         program::warn(&self.line);
         for notice in self.notices.drain(..) {

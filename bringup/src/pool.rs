@@ -90,6 +90,14 @@ impl Needs {
     }
 }
 
+/// A pool of `count` mbufs of `size` bytes, headroom included.
+pub(crate) fn of_size(memory: &Memory, count: usize, size: u16) -> Result<MbufPool, BringupError> {
+    let name = format!("mbufs of {size}");
+    let builder = MbufPool::builder(&name, count).data_room(size.into()).cache(CACHE);
+    let zone = memory.reserve(&name, builder.bytes(), 64, None)?;
+    Ok(builder.build_in(vec![zone])?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

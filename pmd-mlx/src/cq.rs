@@ -29,6 +29,8 @@ pub struct CqParts {
     pub entries_log2: u8,
     /// 64 or 128.
     pub cqe_bytes: usize,
+    /// The device was asked for the enhanced layout: entries say their pass of the ring, not an owner bit.
+    pub enhanced: bool,
     /// The record for consumer index and arm word.
     pub dbrec: DoorbellRecord,
     /// The device's number for it.
@@ -44,15 +46,48 @@ impl CqParts {
     /// # Panics
     /// When the ring is shorter than it says.
     pub fn freshen(&mut self) {
-        let last = [cqe::FRESH];
+        let last = [cqe::FRESH_PASS, cqe::FRESH];
         for entry in 1..=1_usize << self.entries_log2 {
-            self.ring.copy_in(entry * self.cqe_bytes - 1, &last);
+            self.ring.copy_in(entry * self.cqe_bytes - 2, &last);
         }
     }
 }
 
 /// The place of `op_own` in an entry of 64 bytes.
 const OP_OWN: usize = offset_of!(Cqe64, op_own);
+/// The place of the pass, in the enhanced layout.
+const PASS: usize = offset_of!(Cqe64, signature);
+
+/// How an entry says that it is ready: these bits of its last two bytes, the pass below and `op_own` above, are those of
+/// [`Validity::of`] the index. One load and one comparison in either layout.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Validity(u16);
+
+impl Validity {
+    fn new(enhanced: bool) -> Self {
+        Self(if enhanced { 0xff } else { u16::from(cqe::OWNER) << 8 })
+    }
+
+    /// The bits that count.
+    #[inline(always)]
+    pub(crate) fn mask(self) -> u16 {
+        self.0
+    }
+
+    /// What stands there at an index of a ring of `1 << log` entries.
+    #[inline(always)]
+    pub(crate) fn of(self, index: u32, log: u8) -> u16 {
+        let pass = index >> log;
+        (pass as u16 & 0xff | (pass as u16 & 1) << 8) & self.0
+    }
+
+    #[inline(always)]
+    fn is_ready(self, word: u16, index: u32, log: u8) -> bool {
+        word & self.0 == self.of(index, log) && word >> 12 != u16::from(completion::INVALID)
+    }
+}
+
+const _: () = assert!(PASS.is_multiple_of(2) && PASS + 1 == OP_OWN);
 
 const _: () = assert!(
     offset_of!(CqeError, syndrome) == offset_of!(Cqe64, timestamp) + 7
@@ -66,6 +101,7 @@ pub struct Cq {
     base: NonNull<u8>,
     stride: usize,
     log: u8,
+    validity: Validity,
     /// Entries consumed in all.
     consumer: u32,
     arm_sequence: u8,
@@ -81,6 +117,7 @@ pub(crate) struct View {
     base: NonNull<u8>,
     stride: usize,
     log: u8,
+    validity: Validity,
     consumer: NonNull<u32>,
 }
 
@@ -98,14 +135,24 @@ impl View {
         for _ in 0..1_u32 << self.log {
             let slot = (index & ((1 << self.log) - 1)) as usize;
             // SAFETY: by the caller; the slot is below the number of entries.
-            let op_own = unsafe { self.base.add(slot * self.stride + OP_OWN).read_volatile() };
-            if !cqe::is_ready(op_own, index, self.log) {
+            let word = unsafe { last_word(self.base.add(slot * self.stride)) };
+            if !self.validity.is_ready(word, index, self.log) {
                 break;
             }
             index = index.wrapping_add(1) & INDEX_24;
         }
         index
     }
+}
+
+/// The last two bytes of an entry, `op_own` above.
+///
+/// # Safety
+/// The place is an entry's.
+#[inline(always)]
+unsafe fn last_word(place: NonNull<u8>) -> u16 {
+    // SAFETY: inside the entry by the caller, and aligned as it is; a volatile load bears a device that writes.
+    u16::from_le(unsafe { place.add(PASS).cast::<u16>().read_volatile() })
 }
 
 /// Where an entry is, ready and to be read.
@@ -125,7 +172,8 @@ impl Cq {
         assert!(parts.ring.bytes() >= bytes << parts.entries_log2, "a ring shorter than its entries");
         // SAFETY: an entry is 64 bytes or more.
         let base = unsafe { parts.ring.base().add(bytes - 64) };
-        Self { base, stride: bytes, log: parts.entries_log2, consumer: 0, arm_sequence: 0, parts }
+        let validity = Validity::new(parts.enhanced);
+        Self { base, stride: bytes, log: parts.entries_log2, validity, consumer: 0, arm_sequence: 0, parts }
     }
 
     /// The device's number for it.
@@ -162,21 +210,27 @@ impl Cq {
         unsafe { self.base.add(slot * self.stride) }
     }
 
-    /// The last byte of the entry at a free-running index.
+    /// How its entries say that they are ready.
     #[inline(always)]
-    pub(crate) fn op_own(&self, index: u32) -> u8 {
-        // SAFETY: inside the entry; a volatile load bears a device that writes.
-        unsafe { self.place(index).add(OP_OWN).read_volatile() }
+    pub(crate) fn validity(&self) -> Validity {
+        self.validity
+    }
+
+    /// Whether it has the enhanced layout.
+    #[inline(always)]
+    pub(crate) fn is_enhanced(&self) -> bool {
+        self.parts.enhanced
     }
 
     /// Whether the entry at a free-running index is ready.
     #[inline(always)]
     pub(crate) fn is_ready(&self, index: u32) -> bool {
-        let op_own = self.op_own(index);
+        // SAFETY: `place` is an entry's.
+        let word = unsafe { last_word(self.place(index)) };
         if forgets(Step::Owner) {
-            return op_own >> 4 != completion::INVALID;
+            return word >> 12 != u16::from(completion::INVALID);
         }
-        cqe::is_ready(op_own, index, self.log)
+        self.validity.is_ready(word, index, self.log)
     }
 
     /// The next entry, `ahead` behind the first that was not consumed, if the device has written it. Hot: one load and a
@@ -191,11 +245,26 @@ impl Cq {
         Some(Entry(self.place(index)))
     }
 
-    /// Address of the last byte of the next entry, what stands there, and whether that makes it ready.
+    /// Address of the byte of the next entry by which it becomes ready, what stands there, and whether that makes it ready.
     pub(crate) fn next_word(&self) -> (usize, u8, bool) {
-        let place = self.place(self.consumer).as_ptr().addr() + OP_OWN;
-        let value = self.op_own(self.consumer);
-        (place, value, cqe::is_ready(value, self.consumer, self.log))
+        let place = self.place(self.consumer);
+        // SAFETY: `place` is an entry's.
+        let word = unsafe { last_word(place) };
+        let (at, value) = if self.is_enhanced() { (PASS, word as u8) } else { (OP_OWN, (word >> 8) as u8) };
+        (place.as_ptr().addr() + at, value, self.validity.is_ready(word, self.consumer, self.log))
+    }
+
+    /// How many places of the ring an entry takes up.
+    #[inline(always)]
+    pub(crate) fn places(&self, entry: Entry) -> u32 {
+        let op_own = entry.op_own();
+        if op_own >> 2 & 3 != cqe::format::COMPRESSED {
+            1
+        } else if self.is_enhanced() {
+            cqe::enhanced_minis(op_own).min(self.entries())
+        } else {
+            entry.byte_cnt().clamp(1, self.entries())
+        }
     }
 
     /// Gives `count` places back, without telling the device yet.
@@ -239,7 +308,8 @@ impl Cq {
     /// Where somebody else can see how far the device has got, as long as ring and record are there and the queue does not
     /// [move](Self::move_to).
     pub(crate) fn view(&self) -> View {
-        View { base: self.base, stride: self.stride, log: self.log, consumer: self.parts.dbrec.place(FIRST) }
+        let consumer = self.parts.dbrec.place(FIRST);
+        View { base: self.base, stride: self.stride, log: self.log, validity: self.validity, consumer }
     }
 
     /// The number of 64 or 128 bytes that an entry has.
@@ -252,6 +322,7 @@ impl Cq {
     /// `providers/mlx5/cq.c`, `mlx5_cq_resize_copy_cqes`.
     pub(crate) fn move_to(&mut self, mut ring: Zone, log: u8) -> Result<Zone, Zone> {
         assert!(ring.bytes() >= self.stride << log, "a ring shorter than its entries");
+        assert!(!self.is_enhanced(), "entries that say a pass of this ring");
         let mut index = self.consumer;
         loop {
             if index.wrapping_sub(self.consumer) >= self.entries() || !self.is_ready(index) {
@@ -334,6 +405,14 @@ fields! {
     pkt_info: u8;
     /// Of a striding ring: the receive entry.
     wqe_id: u16;
+    /// Of joined segments: a mask of [`cqe::lro`].
+    lro_tcppsh_abort_dupack: u8;
+    /// Of joined segments: the least time to live.
+    lro_min_ttl: u8;
+    /// Of joined segments: the last window.
+    lro_tcp_win: u16;
+    /// Of joined segments: the last acknowledgement.
+    lro_ack_seq_num: u32;
     /// The hash that chose the queue.
     rss_hash_result: u32;
     /// What was hashed.
@@ -416,7 +495,8 @@ mod tests {
     fn fresh(entries_log2: u8) -> CqParts {
         let dbrec = DoorbellRecords::new(zone(4096)).take().expect("a record");
         let ring = zone(64 << entries_log2);
-        let mut parts = CqParts { ring, entries_log2, cqe_bytes: 64, dbrec, cqn: 1, arm: None };
+        let mut parts =
+            CqParts { ring, entries_log2, cqe_bytes: 64, enhanced: false, dbrec, cqn: 1, arm: None };
         parts.freshen();
         parts
     }

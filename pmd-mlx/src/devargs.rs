@@ -36,6 +36,10 @@ pub enum DoorbellMapping {
 pub struct Arguments {
     /// `rxq_cqe_comp_en`.
     pub compression: Compression,
+    /// The highest bit of `rxq_cqe_comp_en`: in the enhanced layout, where the device has it.
+    pub enhanced_compression: bool,
+    /// `lro_timeout_usec`: how long the device waits for more segments to join; `None`: as short as it can.
+    pub lro_timeout_us: Option<u32>,
     /// `rxq_pkt_pad_en`: the device fills cache lines when it writes packets.
     pub packet_padding: bool,
     /// `delay_drop`, standard queues: wait with dropping when there is no buffer.
@@ -79,6 +83,10 @@ pub struct Arguments {
     pub cqe_bytes: usize,
 }
 
+/// The bit of `rxq_cqe_comp_en` that asks for the enhanced layout. Source: DPDK `drivers/net/mlx5/mlx5.c`,
+/// `MLX5_RXQ_ENH_CQE_COMP_MASK`.
+const ENHANCED_LAYOUT: u8 = 0x80;
+
 /// Queues from which on striding pays. Source: DPDK `MLX5_MPRQ_MIN_RXQS`.
 const STRIDING_QUEUES_MIN: u16 = 12;
 /// Queues from which on inlining saves PCIe reads that count. Source: DPDK
@@ -92,6 +100,8 @@ impl Default for Arguments {
     fn default() -> Self {
         Self {
             compression: Compression::Hash,
+            enhanced_compression: false,
+            lro_timeout_us: None,
             packet_padding: false,
             delay_drop: false,
             striding: false,
@@ -124,8 +134,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("representor", "is for ports of the embedded switch, which stays with the kernel"),
     ("repr_matching_en", "is for ports of the embedded switch, which stays with the kernel"),
     ("fdb_def_rule_en", "is for the embedded switch, which stays with the kernel"),
-    ("lro_timeout_usec", "is for joining received segments, which this driver does not offer"),
-    ("lro_min_mss_size", "is for joining received segments, which this driver does not offer"),
     ("hp_buf_log_sz", "is for hairpin queues, which this driver does not make"),
     ("tx_pp", "is for sending at a given time, which this driver does not offer"),
     ("tx_skew", "is for sending at a given time, which this driver does not offer"),
@@ -169,23 +177,26 @@ impl Arguments {
         {
             return Err(keys.bad("class", class, "is not eth, the only class of this driver"));
         }
-        if let Some(format) = keys.number::<u8>("rxq_cqe_comp_en", 0..=0x84)? {
+        if let Some(format) = keys.number::<u8>("rxq_cqe_comp_en", 0..=0xff)? {
             let bad = |problem: &str| keys.bad("rxq_cqe_comp_en", &format.to_string(), problem);
-            read.compression = match format {
-                0 => Compression::Off,
-                1 => Compression::Hash,
+            read.enhanced_compression = format & ENHANCED_LAYOUT != 0;
+            read.compression = match format & !ENHANCED_LAYOUT {
+                // The layout alone turns compression on, too.
+                0 if !read.enhanced_compression => Compression::Off,
+                0 | 1 => Compression::Hash,
                 2 => Compression::FlowTag,
                 3 => Compression::Checksum,
                 4 => Compression::Header,
-                0x80.. => return Err(bad("asks for the enhanced layout, which this driver does not read")),
                 _ => {
                     return Err(bad(
-                        "is not one of 0 (off), 1 (hash), 2 (flow tag), 3 (checksum), 4 (L3 and L4 headers)",
+                        "is not one of 0 (off), 1 (hash), 2 (flow tag), 3 (checksum), 4 (L3 and L4 headers), or one of \
+                         these and 0x80 (enhanced layout)",
                     ));
                 }
             };
         }
         let flag = |read: &mut bool, value: Option<bool>| *read = value.unwrap_or(*read);
+        read.lro_timeout_us = keys.number("lro_timeout_usec", 1..=0xffff)?;
         flag(&mut read.packet_padding, keys.flag("rxq_pkt_pad_en")?);
         if let Some(mask) = keys.number::<u8>("delay_drop", 0..=3)? {
             if mask & 2 != 0 {
@@ -269,6 +280,16 @@ mod tests {
             ("rxq_cqe_comp_en=2", Arguments { compression: Compression::FlowTag, ..Arguments::default() }),
             ("rxq_cqe_comp_en=4", Arguments { compression: Compression::Header, ..Arguments::default() }),
             ("rxq_cqe_comp_en=3", Arguments { compression: Compression::Checksum, ..Arguments::default() }),
+            ("rxq_cqe_comp_en=0x80", Arguments { enhanced_compression: true, ..Arguments::default() }),
+            (
+                "rxq_cqe_comp_en=0x84",
+                Arguments {
+                    compression: Compression::Header,
+                    enhanced_compression: true,
+                    ..Arguments::default()
+                },
+            ),
+            ("lro_timeout_usec=32", Arguments { lro_timeout_us: Some(32), ..Arguments::default() }),
             ("rxq_pkt_pad_en=1", Arguments { packet_padding: true, ..Arguments::default() }),
             ("delay_drop=1", Arguments { delay_drop: true, ..Arguments::default() }),
             ("mprq_en=1", Arguments { striding: true, ..Arguments::default() }),
@@ -306,7 +327,7 @@ mod tests {
         for (text, why) in [
             ("mprq=1", "mprq_en"),
             ("foo=1", "unknown key 'foo'; allowed: class, rxq_cqe_comp_en,"),
-            ("rxq_cqe_comp_en=0x81", "enhanced layout"),
+            ("rxq_cqe_comp_en=0x87", "is not one of 0"),
             ("rxq_cqe_comp_en=7", "is not one of 0"),
             ("delay_drop=2", "hairpin"),
             ("mprq_log_stride_size=5", "from 6 to 13"),

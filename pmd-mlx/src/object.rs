@@ -217,6 +217,8 @@ pub struct CqSpec<'a> {
     pub uar: Option<&'a Uar>,
     /// Whether, and how, the device may compress completions.
     pub compressed: Option<MiniFormat>,
+    /// In the enhanced layout.
+    pub enhanced: bool,
     /// Which completion vector (interrupt) it uses, and where it tells.
     pub channel: Option<&'a pollux_uverbs::event::CompChannel>,
     /// What its events carry.
@@ -313,6 +315,28 @@ pub struct HashSpec {
     pub fields: u64,
     /// The key of Toeplitz.
     pub key: [u8; HASH_KEY_BYTES],
+    /// How TCP segments are joined, if they are: only where [`Backend::lro`] says that they can be.
+    pub merge: Option<MergeSpec>,
+}
+
+/// How TCP segments are joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MergeSpec {
+    /// How long the device waits for more, in microseconds.
+    pub timeout_us: u32,
+    /// The longest packet that it makes, in bytes.
+    pub bytes_max: usize,
+}
+
+/// What the device can do of joining TCP segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LroCaps {
+    /// How long it can wait for more, in microseconds.
+    pub periods_us: [u32; 4],
+    /// Segments with less payload are not joined, in bytes.
+    pub payload_min: u32,
+    /// The longest packet is counted from the TCP header on, and not from the Ethernet header.
+    pub from_l4: bool,
 }
 
 /// Bytes of a hash key. Source: Linux `drivers/infiniband/hw/mlx5/qp.c`, `create_rss_raw_qp_tir`.
@@ -365,6 +389,16 @@ pub trait Backend: Send + Sync + fmt::Debug {
     fn has_mini_format(&self, format: MiniFormat) -> bool {
         let _ = format;
         false
+    }
+
+    /// Whether completion queues without a channel can have the enhanced layout of compressed completions.
+    fn has_enhanced_layout(&self) -> bool {
+        false
+    }
+
+    /// What the device can do of joining TCP segments; `None`: nothing, or not with these objects.
+    fn lro(&self) -> Option<LroCaps> {
+        None
     }
 
     /// Makes a completion queue.

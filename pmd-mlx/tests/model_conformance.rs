@@ -75,6 +75,11 @@ fn striding() -> Arguments {
     Arguments { striding: true, striding_queues_min: 1, ..devx() }
 }
 
+/// Compressed completions in the enhanced layout.
+fn arrays(arguments: Arguments) -> Arguments {
+    Arguments { enhanced_compression: true, ..arguments }
+}
+
 /// A test for each card, door and way: what is made of the model, and the driver's arguments.
 macro_rules! conformance {
     ($($name:ident: $build:expr, $arguments:expr;)*) => {
@@ -120,6 +125,11 @@ conformance! {
     completions_of_128_bytes_verbs: |model| model, Arguments { cqe_bytes: 128, ..verbs() };
     nothing_compressed: |model| model, Arguments { compression: Compression::Off, ..devx() };
     compressed_by_checksum: |model| model, Arguments { compression: Compression::Checksum, ..verbs() };
+    compressed_in_arrays: |model| model, arrays(devx());
+    compressed_in_arrays_scalar: |model| model, Arguments { rx_vector: false, ..arrays(devx()) };
+    compressed_in_arrays_striding: |model| model, arrays(striding());
+    compressed_in_arrays_of_an_older_card: |model| model.profile(Profile::ConnectX5), arrays(devx());
+    compressed_in_arrays_verbs: |model| model, arrays(verbs());
     scalar: |model| model, Arguments { rx_vector: false, ..devx() };
     inlined: |model| model, Arguments { inline_queues_min: 1, ..devx() };
     inlined_alone: |model| model, Arguments { inline_queues_min: 1, multi_packet: Some(false), ..verbs() };

@@ -10,6 +10,9 @@ pub struct RxQueueConfig {
     pub descriptors: u16,
     /// Where mbufs come from.
     pub pool: MbufPool,
+    /// The parts that each packet is split into, from its beginning on, in place of mbufs of `pool` alone; for queues of
+    /// which [`RxOffloads::BUFFER_SPLIT`] is asked. None: packets are not split.
+    pub segments: Vec<RxSegment>,
     /// What this queue does besides what [`PortConfig::rx_offloads`] asks of all.
     pub offloads: RxOffloads,
     /// [`Port::start`](crate::Port::start) leaves it stopped; [`Port::rx_queue_start`](crate::Port::rx_queue_start) starts
@@ -21,8 +24,40 @@ impl RxQueueConfig {
     /// The driver's default ring size, mbufs from `pool`.
     #[must_use]
     pub fn new(pool: MbufPool) -> Self {
-        Self { descriptors: 0, pool, offloads: RxOffloads::empty(), deferred_start: false }
+        let (segments, offloads) = (Vec::new(), RxOffloads::empty());
+        Self { descriptors: 0, pool, segments, offloads, deferred_start: false }
     }
+}
+
+/// One part of each packet that a queue receives.
+///
+/// A part takes as many bytes as its length says, if the packet has them; the next part begins behind it. What is left
+/// behind the last part goes into whole mbufs of the last pool there is. A packet's first mbuf carries all that is told of it.
+/// Names and meanings are DPDK's (`lib/ethdev/rte_ethdev.h`, `struct rte_eth_rxseg_split`).
+#[derive(Clone, Debug)]
+pub struct RxSegment {
+    /// Where the part's mbufs come from; `None`: it is not received, and counts neither in the packet's length nor in
+    /// statistics.
+    pub pool: Option<MbufPool>,
+    /// Its bytes; 0: as many as an mbuf has room for, or all that is left of a packet where there is no pool.
+    pub length: u16,
+    /// How far into the mbuf's room it begins; in the first part, behind the headroom.
+    pub offset: u16,
+}
+
+/// What a port can do to packets that it splits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SplitInfo {
+    /// Most parts.
+    pub max_segments: u16,
+    /// Parts can come from different pools.
+    pub multi_pools: bool,
+    /// Parts can begin elsewhere than at the beginning of the room.
+    pub offsets: bool,
+    /// Where they do, a multiple of so many bytes away from it.
+    pub offset_align: u16,
+    /// Parts can be left out.
+    pub selective: bool,
 }
 
 /// How a tx queue is set up.
@@ -161,6 +196,8 @@ pub struct PortInfo {
     pub max_tso_bytes: u32,
     /// Most bytes of a packet that the port joins of segments; 0 where it joins none.
     pub max_lro_bytes: u32,
+    /// How packets are split; `None` where they are not ([`RxOffloads::BUFFER_SPLIT`]).
+    pub split: Option<SplitInfo>,
     /// Most mbufs of one packet on transmit.
     pub max_tx_segments: u16,
     /// [`TxQueue::tx_prepare`](crate::TxQueue::tx_prepare) writes the sum of the pseudo-header, length included, to where a
@@ -198,6 +235,7 @@ impl Default for PortInfo {
             tx_queue_offloads: TxOffloads::empty(),
             max_tso_bytes: 0,
             max_lro_bytes: 0,
+            split: None,
             max_tx_segments: u16::MAX,
             tx_pseudo_sums: false,
             rss: None,

@@ -12,6 +12,7 @@
 mod control;
 mod feature;
 mod offload;
+mod receive;
 mod traffic;
 
 pub use control::{
@@ -20,6 +21,7 @@ pub use control::{
 };
 pub use feature::{clock, events, flow_rules, queue_start_and_stop, rss, rx_interrupts, tx_prepare, vlan};
 pub use offload::offloads;
+pub use receive::{buffer_split, joining};
 pub use traffic::{
     callbacks, close_with_mbufs_out, descriptor_status, empty_pool, frame_sizes, mbufs_come_home, partial_tx,
     recycle, scatter, stats_add_up, stop_and_start, two_lcores, tx_buffer,
@@ -114,6 +116,8 @@ pub const ALL: &[(&str, Check)] = &[
     ("events", events),
     ("tx_prepare", tx_prepare),
     ("clock", clock),
+    ("buffer_split", buffer_split),
+    ("joining", joining),
 ];
 
 /// Runs all checks, naming each on standard output before it runs.

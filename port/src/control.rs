@@ -5,6 +5,7 @@ mod event;
 mod feature;
 mod flow;
 mod setting;
+mod split;
 
 use crate::config::Addresses;
 use crate::driver::{PortDriver, RxSetup, TxSetup};
@@ -178,6 +179,7 @@ impl Port {
         for (number, queue) in config.rx_queues.iter_mut().enumerate() {
             queue.descriptors = self.rx_descriptors(queue.descriptors)?;
             self.check_rx_queue_offloads(number, queue.offloads, config.rx_offloads)?;
+            self.check_segments(queue, config.rx_offloads | queue.offloads, config.scatter)?;
         }
         for (number, queue) in config.tx_queues.iter_mut().enumerate() {
             queue.descriptors = self.tx_descriptors(queue.descriptors)?;
@@ -244,8 +246,11 @@ impl Port {
         config.descriptors = self.rx_descriptors(config.descriptors)?;
         self.check_rx_queue_offloads(queue.0.into(), config.offloads, self.config.rx_offloads)?;
         self.check_deferred(config.deferred_start)?;
+        let offloads = self.config.rx_offloads | config.offloads;
+        self.check_segments(&config, offloads, self.config.scatter)?;
         self.check_pool(queue, &config)?;
-        let scatter = self.scatters(config.offloads);
+        // Parts of a packet are a chain.
+        let scatter = self.scatters(config.offloads) || !config.segments.is_empty();
         let slot = &mut self.rx[usize::from(queue.0)];
         let parts = slot.take((self.id, &self.name, &self.gate), Direction::Rx, queue)?;
         let setup = RxSetup {
@@ -253,7 +258,8 @@ impl Port {
             queue,
             descriptors: config.descriptors,
             pool: config.pool.clone(),
-            offloads: self.config.rx_offloads | config.offloads,
+            segments: config.segments.clone(),
+            offloads,
             scatter,
             max_lro_bytes: self.config.max_lro_bytes.unwrap_or(self.info.max_lro_bytes),
             deferred_start: config.deferred_start,

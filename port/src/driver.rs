@@ -10,7 +10,7 @@ use crate::config::PortConfig;
 use crate::link::{Fec, FecModes, SpeedFec, SpeedLanes};
 use crate::{
     BadPacket, EventSink, Gate, Link, MacAddr, PortError, PortId, PortInfo, PowerMonitor, QueueId,
-    RxCounters, RxOffloads, TxCounters, TxOffloads,
+    RxCounters, RxOffloads, RxSegment, TxCounters, TxOffloads,
 };
 use pollux_mempool::{Burst, Mbuf, MbufPool};
 use std::borrow::Cow;
@@ -205,6 +205,9 @@ pub struct RxSetup {
     pub descriptors: u16,
     /// Where mbufs come from.
     pub pool: MbufPool,
+    /// How packets are split, inside what the driver stated in [`PortInfo::split`]; at least one part has a pool. None: they
+    /// are not.
+    pub segments: Vec<RxSegment>,
     /// What to do to packets: what was asked of the port and of this queue, inside what the driver stated.
     pub offloads: RxOffloads,
     /// A frame longer than one buffer may arrive as a chain: it was asked for, or the driver offers it and nobody said no.

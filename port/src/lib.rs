@@ -58,7 +58,9 @@ mod timestamp;
 mod vlan;
 
 pub use buffer::{TxBuffer, TxErrorCallback};
-pub use config::{DescriptorLimits, PortConfig, PortInfo, PortState, RxQueueConfig, TxQueueConfig};
+pub use config::{
+    DescriptorLimits, PortConfig, PortInfo, PortState, RxQueueConfig, RxSegment, SplitInfo, TxQueueConfig,
+};
 pub use control::{Port, Queues, STOP_PATIENCE};
 pub use error::{Direction, PortError};
 pub use event::{EventCallback, EventCallbackId, EventSink, PortEvent};

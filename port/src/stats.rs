@@ -62,6 +62,8 @@ reasons! {
         TooLong = "too long", "rx_too_long_errors";
         /// The frame or what describes it makes no sense.
         Malformed = "malformed", "rx_malformed_errors";
+        /// The queue splits packets, and all of this one lies in parts that have no pool.
+        Unwanted = "in unwanted parts", "rx_unwanted_drops";
         /// A fault layer dropped it.
         Injected = "injected", "rx_injected_drops";
     }
@@ -83,7 +85,8 @@ reasons! {
     }
 }
 
-/// The reasons' names under which DPDK has a number of its own; the rest of the rx reasons make up `rx_errors`.
+/// The reasons' names under which DPDK has a number of its own; the rest of the rx reasons make up `rx_errors`, but
+/// for what was not wanted.
 fn is_rx_error(reason: RxDrop) -> bool {
     !matches!(reason, RxDrop::Missed | RxDrop::NoMbuf)
 }
@@ -249,7 +252,7 @@ pub(crate) fn raw<'a>(
     let rx_errors = |queue: &RxCounters| {
         RxDrop::ALL
             .iter()
-            .filter(|reason| is_rx_error(**reason))
+            .filter(|reason| is_rx_error(**reason) && **reason != RxDrop::Unwanted)
             .map(|reason| queue.dropped(*reason))
             .sum::<u64>()
     };

@@ -122,6 +122,11 @@ fn rows() -> Vec<Row> {
             row.arguments.compression = Compression::Hash;
             row.tx = fast;
         }),
+        Row::with("mlx5_arrays_fast", "vector, compressed (enhanced), eMPW, fast free", |row| {
+            row.arguments.compression = Compression::Hash;
+            row.arguments.enhanced_compression = true;
+            row.tx = fast;
+        }),
         Row::with("mlx5_rxtx32", "vector; eMPW, fast free", |row| row.tx = fast),
         Row::new("mlx5_empw", "vector; eMPW"),
         Row::with("mlx5_scalar", "scalar; eMPW", |row| row.arguments.rx_vector = false),

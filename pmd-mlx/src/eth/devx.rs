@@ -16,8 +16,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pollux_eal::region::Zone;
-use pollux_mlx5_abi::caps::ethernet::min_inline;
+use pollux_mlx5_abi::caps::ethernet::{EthernetCaps, lro_size, min_inline};
 use pollux_mlx5_abi::caps::general::GeneralCaps;
+use pollux_mlx5_abi::caps::kind;
 use pollux_mlx5_abi::command::cq::{self, CqContext, CreateCqIn, CreateCqOut};
 use pollux_mlx5_abi::command::object::AllocTransportDomainOut;
 use pollux_mlx5_abi::command::rq::{self, CreateRqIn, CreateRqOut, ModifyRqIn, RqContext};
@@ -25,12 +26,12 @@ use pollux_mlx5_abi::command::rqt::{CreateRqtIn, CreateRqtOut, RqtContext};
 use pollux_mlx5_abi::command::sq::{self, CreateSqIn, CreateSqOut, ModifySqIn, SqContext};
 use pollux_mlx5_abi::command::tir::{
     CreateTirIn, CreateTirOut, CreateTisIn, CreateTisOut, HashFields, TirContext, TisContext, dispatch, hash,
-    hash_field, protocol,
+    hash_field, merge, protocol,
 };
 use pollux_mlx5_abi::command::user::place;
 use pollux_mlx5_abi::command::wq::{self, WorkQueue};
 use pollux_mlx5_abi::command::{CommandIn, CommandOut, counter, opcode, start};
-use pollux_mlx5_abi::cqe::MiniFormat;
+use pollux_mlx5_abi::cqe::{MiniFormat, layout};
 use pollux_mlx5_abi::kernel::queue_pair::hash_field as kernel_field;
 
 use self::command::{Dropping, Firmware};
@@ -39,8 +40,8 @@ use crate::MlxError;
 use crate::context::Device;
 use crate::dbrec::DoorbellRecord;
 use crate::object::{
-    Backend, CqSpec, FlowAction, FlowCounter, FlowRule, HashSpec, Id, NumberedObject, Object, QueueState,
-    RqSpec, SendQueue, SqSpec,
+    Backend, CqSpec, FlowAction, FlowCounter, FlowRule, HashSpec, Id, LroCaps, NumberedObject, Object,
+    QueueState, RqSpec, SendQueue, SqSpec,
 };
 use crate::uar::Uar;
 
@@ -61,6 +62,10 @@ pub struct Devx {
     counters: Option<NumberedObject>,
     /// Forms of short completions that the kernel does not tell of.
     mini_formats: Vec<MiniFormat>,
+    /// The enhanced layout of compressed completions, too, it does not tell of.
+    enhanced_layout: bool,
+    /// Joining of TCP segments, which the kernel does not tell of either.
+    lro: Option<LroCaps>,
     /// Pages of doorbell records, by address.
     records: Mutex<HashMap<u64, NumberedObject>>,
 }
@@ -89,10 +94,13 @@ impl Devx {
         let over = vec![domain.object.clone()];
         let tis = firmware.create("make a TIS", &input, over, |output| CreateTisOut::TISN.get(output))?;
         let counters = Self::counters(&firmware);
-        let mini_formats = firmware.capabilities().map(|caps| mini_formats(&caps)).unwrap_or_default();
+        let caps = firmware.capabilities(kind::GENERAL).unwrap_or(GeneralCaps::ZERO);
+        let ethernet = firmware.capabilities(kind::ETHERNET_OFFLOADS).unwrap_or(EthernetCaps::ZERO);
         Ok(Self {
             firmware,
-            mini_formats,
+            mini_formats: mini_formats(&caps),
+            enhanced_layout: GeneralCaps::ENHANCED_CQE_COMPRESSION.is_set(&caps),
+            lro: lro(&ethernet),
             verbs: Verbs::new(Arc::clone(device)),
             eqn,
             domain,
@@ -160,6 +168,22 @@ impl Devx {
     }
 }
 
+fn lro(caps: &[u8; EthernetCaps::BYTES]) -> Option<LroCaps> {
+    let (periods, _) = EthernetCaps::LRO_TIMER_SUPPORTED_PERIODS.of(caps).as_chunks::<4>();
+    let mut periods_us = [0; 4];
+    for (place, period) in periods_us.iter_mut().zip(periods) {
+        *place = u32::from_be_bytes(*period);
+    }
+    EthernetCaps::LRO_CAP.is_set(caps).then_some(LroCaps {
+        periods_us,
+        payload_min: EthernetCaps::LRO_MIN_MSS_SIZE.get(caps),
+        from_l4: lro_size::MODE.get(caps) == lro_size::FROM_L4,
+    })
+}
+
+/// Longest headers in front of TCP's. Source: DPDK `drivers/net/mlx5/mlx5_rxq.c`, `MLX5_MAX_TCP_HDR_OFFSET`.
+const BEFORE_TCP: usize = 14 + 2 * 4 + 40;
+
 fn mini_formats(caps: &[u8; GeneralCaps::BYTES]) -> Vec<MiniFormat> {
     let compresses = GeneralCaps::CQE_COMPRESSION.is_set(caps);
     let there = [
@@ -194,6 +218,14 @@ impl Backend for Devx {
         self.mini_formats.contains(&format)
     }
 
+    fn lro(&self) -> Option<LroCaps> {
+        self.lro
+    }
+
+    fn has_enhanced_layout(&self) -> bool {
+        self.enhanced_layout
+    }
+
     fn create_cq(&self, spec: &CqSpec<'_>) -> Result<NumberedObject, MlxError> {
         if spec.channel.is_some() {
             return self.verbs.create_cq(spec);
@@ -214,6 +246,8 @@ impl Backend for Devx {
             CqContext::CQE_COMP_EN.set(context, 1);
             CqContext::MINI_CQE_RES_FORMAT.set(context, format as u32 & 3);
             place::CQ_MINI_FORMAT_EXT.set(context, format as u32 >> 2);
+            let layout = if spec.enhanced { layout::ENHANCED } else { layout::BASIC };
+            CqContext::CQE_COMPRESSION_LAYOUT.set(context, layout);
         }
         place::CQ_RECORD_UMEM.set(context, records.number);
         CreateCqIn::CQ_UMEM_VALID.set(&mut input, 1);
@@ -341,6 +375,16 @@ impl Backend for Devx {
         TirContext::RX_HASH_FN.set(context, if spec.fields == 0 { hash::NONE } else { hash::TOEPLITZ });
         TirContext::RX_HASH_TOEPLITZ_KEY.set(context, spec.key);
         TirContext::RX_HASH_FIELD_SELECTOR_OUTER.set(context, selector(spec.fields));
+        if let (Some(merge), Some(caps)) = (&spec.merge, &self.lro) {
+            let bytes = merge.bytes_max.saturating_sub(if caps.from_l4 { BEFORE_TCP } else { 0 });
+            let units = (bytes / merge::SIZE_UNIT).min(merge::SIZE_MAX as usize) as u32;
+            // Less than one unit is nothing that could be joined.
+            if units > 0 {
+                TirContext::LRO_TIMEOUT_PERIOD_USECS.set(context, merge.timeout_us);
+                TirContext::PACKET_MERGE_MASK.set(context, merge::IPV4_LRO | merge::IPV6_LRO);
+                TirContext::LRO_MAX_IP_PAYLOAD_SIZE.set(context, units);
+            }
+        }
         let over = vec![table.object.clone(), self.domain.object.clone()];
         self.firmware.create("make a hash queue", &input, over, |output| CreateTirOut::TIRN.get(output))
     }

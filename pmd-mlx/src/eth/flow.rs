@@ -269,7 +269,7 @@ impl Target {
         match self {
             Self::Nowhere => Ok(FlowAction::Drop),
             Self::Queues { table, table_log2, first, key } => {
-                let hash = HashSpec { fields: part.fields, key: *key };
+                let hash = HashSpec { fields: part.fields, key: *key, merge: place.spread.merge };
                 let (table, log2) = if part.fields == 0 { (first, 0) } else { (table, *table_log2) };
                 let queue = place.backend.create_hash(&hash, table, log2).map_err(failed)?;
                 Ok(FlowAction::Queue(queue.object))

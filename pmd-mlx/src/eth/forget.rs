@@ -23,6 +23,8 @@ pub(crate) enum Step {
     Owner,
     /// To mark the places of compressed completions.
     Marking,
+    /// To keep the title of arrays to come.
+    Title,
 }
 
 #[cfg(not(test))]
@@ -60,12 +62,12 @@ mod tests {
     const B: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
     /// Sends frames from one port to the other, more than there are entries; what is wrong then.
-    fn exchange(forgotten: Option<Step>) -> Result<(), String> {
+    fn exchange(forgotten: Option<Step>, enhanced: bool) -> Result<(), String> {
         let pair = Pair::new(DoorProfile::default());
         let pool = pool("forget", 2048);
         // Places of compressed completions are marked, so that their owner bits do not matter.
         let compression = if forgotten == Some(Step::Owner) { Compression::Off } else { Compression::Hash };
-        let arguments = Arguments { compression, ..Arguments::default() };
+        let arguments = Arguments { compression, enhanced_compression: enhanced, ..Arguments::default() };
         let (mut a, mut b) = (pair.a.open(arguments.clone()), pair.b.open(arguments));
         let mut config = PortConfig::queues(1, 1, &pool);
         (config.rx_queues[0].descriptors, config.tx_queues[0].descriptors) = (64, 64);
@@ -114,19 +116,23 @@ mod tests {
 
     #[test]
     fn the_model_finds_every_forgotten_step() {
-        exchange(None).expect("a driver that forgets nothing");
-        for step in [
-            Step::Doorbell,
-            Step::SendRecord,
-            Step::Order,
-            Step::ReceiveRecord,
-            Step::CompletionRecord,
-            Step::Key,
-            Step::Distance,
-            Step::Owner,
-            Step::Marking,
+        for enhanced in [false, true] {
+            exchange(None, enhanced).expect("a driver that forgets nothing");
+        }
+        for (step, enhanced) in [
+            (Step::Doorbell, false),
+            (Step::SendRecord, false),
+            (Step::Order, false),
+            (Step::ReceiveRecord, false),
+            (Step::CompletionRecord, false),
+            (Step::CompletionRecord, true),
+            (Step::Key, false),
+            (Step::Distance, false),
+            (Step::Owner, false),
+            (Step::Marking, false),
+            (Step::Title, true),
         ] {
-            let found = exchange(Some(step));
+            let found = exchange(Some(step), enhanced);
             assert!(found.is_err(), "{step:?} was not found");
             println!("{step:?}: {}", found.err().unwrap_or_default());
         }

@@ -73,11 +73,13 @@ pub enum Nonsense {
     Stride,
     /// More compressed packets than there are entries.
     Minis,
+    /// Compressed packets with nothing before them that says what they have in common.
+    Untitled,
 }
 
 impl Nonsense {
-    const ALL: [Self; 6] =
-        [Self::Opcode, Self::Format, Self::Counter, Self::Length, Self::Stride, Self::Minis];
+    const ALL: [Self; 7] =
+        [Self::Opcode, Self::Format, Self::Counter, Self::Length, Self::Stride, Self::Minis, Self::Untitled];
 
     fn text(self) -> &'static str {
         match self {
@@ -87,6 +89,7 @@ impl Nonsense {
             Self::Length => "a length that the buffers cannot have",
             Self::Stride => "strides outside the buffer",
             Self::Minis => "more compressed packets than there are entries",
+            Self::Untitled => "compressed packets and no title before them",
         }
     }
 }

@@ -9,6 +9,7 @@ use std::fmt;
 use bitflags::bitflags;
 use pollux_eal::region::Zone;
 use pollux_eal::simd::SimdWidth;
+use pollux_mempool::MbufPool;
 use pollux_mlx5_abi::cqe::MiniFormat;
 use pollux_uverbs::Registers;
 use pollux_uverbs::event::CompChannel;
@@ -50,6 +51,8 @@ bitflags! {
         const MARK = 1 << 4;
         /// Time of arrival.
         const TIMESTAMP = 1 << 5;
+        /// That a packet was joined of TCP segments.
+        const LRO = 1 << 6;
     }
 }
 
@@ -108,6 +111,8 @@ pub struct RqParts {
     pub compressed: Option<MiniFormat>,
     /// Memory shared by many packets; `None`: an mbuf a segment.
     pub striding: Option<StridingParts>,
+    /// How entries are split, no more parts than there are data segments; `None`: they are not.
+    pub split: Option<SplitParts>,
     /// What to tell of each packet.
     pub features: RxFeatures,
     /// The widest vectors to use.
@@ -127,6 +132,26 @@ impl RqParts {
     pub(crate) fn split(self) -> (Box<dyn Hold>, Box<dyn Send>) {
         (self.hold, Box::new((self.ring, self.dbrec, self.cq, self.striding)))
     }
+}
+
+/// The parts that packets are split into.
+#[derive(Debug)]
+pub struct SplitParts {
+    /// The parts, in order.
+    pub parts: Vec<SplitPart>,
+    /// The key of no memory, for parts without a pool.
+    pub null_key: u32,
+}
+
+/// One part of each packet.
+#[derive(Clone, Debug)]
+pub struct SplitPart {
+    /// Where its mbufs come from; `None`: it is dropped.
+    pub pool: Option<MbufPool>,
+    /// Where in an mbuf's room it begins, headroom included.
+    pub offset: u32,
+    /// Its bytes; with the offset they fit into the room.
+    pub bytes: u32,
 }
 
 /// The buffers of a striding receive queue.

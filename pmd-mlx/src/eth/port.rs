@@ -13,6 +13,7 @@ mod open;
 pub(crate) mod plan;
 pub(crate) mod queue;
 pub(crate) mod run;
+mod split;
 pub mod spread;
 
 use std::borrow::Cow;
@@ -48,7 +49,7 @@ use crate::context::{Device, PORT};
 use crate::devargs::Arguments;
 use crate::mr::Registry;
 use crate::netdev::Netdev;
-use crate::object::{Backend, HASH_KEY_BYTES, NumberedObject, SendQueue};
+use crate::object::{Backend, HASH_KEY_BYTES, MergeSpec, NumberedObject, SendQueue};
 
 pub use open::PortSpec;
 
@@ -272,6 +273,13 @@ impl PortDriver for Mlx5Port {
             || config.rx_queues.iter().any(|queue| queue.offloads.contains(RxOffloads::RSS_HASH));
         let (hashing, spread) = Hashing::configured(config.rss.as_ref(), self.rx_queues, hash_wanted)?;
         (self.hashing, self.spread_spec) = (hashing, spread);
+        if config.rx_offloads.contains(RxOffloads::TCP_LRO) {
+            let caps = self.parts()?.1.lro();
+            self.spread_spec.merge = caps.map(|caps| MergeSpec {
+                timeout_us: plan::lro_timeout(&caps, &self.arguments),
+                bytes_max: config.max_lro_bytes.unwrap_or(self.info.max_lro_bytes) as usize,
+            });
+        }
         self.strips = vec![false; self.rx_queues];
         self.vlans.clear();
         self.wanted.vlans = None;
@@ -287,9 +295,12 @@ impl PortDriver for Mlx5Port {
         let (device, backend, _) = self.parts()?;
         let plan = RxPlan::new(device, &self.arguments, &**backend, &setup, mtu, self.rx_queues)?;
         self.strips[usize::from(setup.queue.0)] = plan.vlan_strip;
+        if let Some(merge) = &mut self.spread_spec.merge {
+            merge.bytes_max = merge.bytes_max.min(plan.frame_bytes_max);
+        }
         self.counted.queue(&setup.counters);
         self.queues_mtu = Some(self.queues_mtu.map_or(mtu, |known| known.min(mtu)));
-        self.make_rx(&setup, &plan).map_err(|error| PortError::device("set up an rx queue", error))
+        self.make_rx(&setup, plan).map_err(|error| PortError::device("set up an rx queue", error))
     }
 
     fn tx_queue_setup(&mut self, setup: TxSetup) -> Result<Box<dyn TxBurst>, PortError> {

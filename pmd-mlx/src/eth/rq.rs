@@ -23,7 +23,7 @@ use pollux_eal::barrier;
 use pollux_eal::region::Zone;
 use pollux_mempool::dynamic::{Field, Flag};
 use pollux_mempool::{Burst, Mbuf, MbufPool, RxFlags};
-use pollux_mlx5_abi::cqe::MiniFormat;
+use pollux_mlx5_abi::cqe::{MiniFormat, format};
 use pollux_mlx5_abi::wqe::{Data, INVALID_LKEY};
 use pollux_port::driver::RxSetup;
 use pollux_port::{RxCounters, RxDrop, RxOffloads};
@@ -32,14 +32,18 @@ use super::forget::{Step, forgets};
 use super::parking::{Nonsense, Trouble};
 use super::parts::{Hold, RqParts, RxFeatures};
 use super::rx::describe::{self, Descriptions};
-use super::rx::zip::{self, Zip};
+use super::rx::zip::{Kept, Zip};
 use crate::MlxError;
 use crate::cq::Cq;
 use crate::dbrec::{DoorbellRecord, FIRST};
 use crate::key::{Key, Keys};
 
+pub(crate) mod place;
+pub(crate) mod split;
 pub(crate) mod striding;
 
+use place::Place;
+use split::Split;
 use striding::Striding;
 
 /// Refill when so many entries are empty: as many as a usual burst brings.
@@ -47,6 +51,9 @@ const REFILL: u32 = 32;
 
 /// What stands in for a key that is not there: the device refuses it.
 const UNKNOWN: Key = Key { lkey_be: INVALID_LKEY.to_be(), delta: 0 };
+
+/// Data segments of an entry at most, as a power of two.
+pub(crate) const SEGMENTS_LOG2_MAX: u8 = 5;
 
 /// A raw mbuf's place.
 pub(super) type Slot = MaybeUninit<NonNull<u8>>;
@@ -60,6 +67,8 @@ pub struct Rq {
     /// Entries, as a power of two.
     pub(super) log: u8,
     pub(super) segments_log2: u8,
+    /// The mbufs that a packet took are replaced at once, before it is handed over.
+    pub(super) in_place: bool,
     /// Entries posted in all.
     pub(super) posted: u32,
     /// Entries that came back in all.
@@ -81,19 +90,21 @@ pub struct Rq {
     pub(super) crc: u32,
     pub(super) want: RxFlags,
     pub(super) zip: Zip,
+    /// Of the enhanced layout: the last plain completion.
+    pub(super) title: Option<Kept>,
     pub(super) compressed: Option<MiniFormat>,
     pub(super) time: Option<(Field<u64>, Flag)>,
     /// What went wrong in this burst.
     pub(super) trouble: Option<Trouble>,
     pub(super) pool: MbufPool,
     pub(super) counters: Arc<RxCounters>,
-    /// From an mbuf's address to its data room, where that is the same for all of the pool.
-    room_at: Option<usize>,
-    /// The key that serves the whole pool.
-    key: Option<Key>,
+    /// Where the pool's mbufs are.
+    place: Place,
     pub(super) keys: Keys,
     pub(super) dbrec: DoorbellRecord,
     pub(super) striding: Option<Box<Striding>>,
+    /// Of a queue that splits packets.
+    pub(super) split: Option<Box<Split>>,
     number: u32,
     _zone: Zone,
 }
@@ -114,7 +125,7 @@ impl std::fmt::Debug for Rq {
 
 impl Rq {
     pub(super) fn new(
-        parts: RqParts,
+        mut parts: RqParts,
         setup: &RxSetup,
         mut keys: Keys,
     ) -> Result<(Self, Box<dyn Hold>), MlxError> {
@@ -127,9 +138,15 @@ impl Rq {
         let segments = 1_usize << parts.segments_log2;
         let entry = if parts.striding.is_some() { 32 } else { size_of::<Data>() * segments };
         assert!(parts.ring.bytes() >= entry << parts.wqes_log2, "a ring shorter than its entries");
-        assert!(parts.wqes_log2 <= 15 && parts.segments_log2 <= 5, "2^{} entries", parts.wqes_log2);
+        assert!(parts.wqes_log2 <= 15, "2^{} entries", parts.wqes_log2);
+        assert!(parts.segments_log2 <= SEGMENTS_LOG2_MAX, "2^{} segments", parts.segments_log2);
         let (room, headroom) = (pool.data_room() as u32, pool.headroom() as u32);
         let mut capacity = (segments as u32 * room).saturating_sub(headroom);
+        let shared = parts.striding.is_some();
+        if let Some(split) = &parts.split {
+            assert!(split.parts.len() <= segments && !shared, "{} parts", split.parts.len());
+            capacity = Split::capacity(split);
+        }
         if let Some(striding) = &parts.striding {
             capacity = Striding::capacity(striding);
             if let Err(problem) = Striding::check(striding, parts.wqes_log2) {
@@ -137,7 +154,9 @@ impl Rq {
                 return refuse(problem, hold, remains);
             }
         }
-        if room <= headroom || (capacity as usize) < parts.frame_bytes_max + parts.crc_bytes {
+        if room <= headroom && parts.split.is_none()
+            || (capacity as usize) < parts.frame_bytes_max + parts.crc_bytes
+        {
             let problem = format!(
                 "a frame of {} bytes does not fit into {capacity} bytes, {segments} mbufs of {room} with {headroom} of \
                  headroom; ask for SCATTER, take a pool of larger mbufs, or lower the MTU",
@@ -147,26 +166,21 @@ impl Rq {
             return refuse(problem, hold, remains);
         }
         keys.follow();
-        let regions = pool.regions();
-        let room_at = regions.iter().all(|region| region.data).then(|| {
-            let (raw, room) = pool.addresses().next()?;
-            Some(room.as_ptr().addr() - raw.as_ptr().addr())
-        });
-        let key = match &regions[..] {
-            [only] => keys.covering(only.base.as_ptr().addr() as u64, only.bytes as u64),
-            _ => None,
+        // Of a striding queue's pool, and of one that is split, the device need not know.
+        let place = match Place::of(pool, &mut keys) {
+            Err(problem) if !shared && parts.split.is_none() => {
+                let (hold, remains) = parts.split();
+                return refuse(problem, hold, remains);
+            }
+            known => known.unwrap_or_default(),
         };
-        let unknown = regions.iter().find(|region| {
-            region.data && keys.covering(region.base.as_ptr().addr() as u64, region.bytes as u64).is_none()
-        });
-        if parts.striding.is_none()
-            && let Some(region) = unknown
-        {
-            let problem =
-                format!("pool {} has {} bytes that the device does not know", pool.name(), region.bytes);
-            let (hold, remains) = parts.split();
-            return refuse(problem, hold, remains);
-        }
+        let split = match parts.split.take().map(|split| Split::new(split, &mut keys)).transpose() {
+            Ok(split) => split.map(Box::new),
+            Err(problem) => {
+                let (hold, remains) = parts.split();
+                return refuse(problem, hold, remains);
+            }
+        };
         let striding = match parts.striding {
             None => None,
             Some(striding) => Some(Box::new(Striding::new(striding, parts.wqes_log2, &mut keys))),
@@ -179,6 +193,7 @@ impl Rq {
             ring: parts.ring.base(),
             log: parts.wqes_log2,
             segments_log2: parts.segments_log2,
+            in_place: parts.segments_log2 > 0 || split.is_some() || features.contains(RxFeatures::LRO),
             posted: 0,
             taken: 0,
             refill_at: REFILL.min(1 << parts.wqes_log2 >> 2).max(1),
@@ -193,16 +208,17 @@ impl Rq {
             crc: parts.crc_bytes as u32,
             want: describe::wanted(features),
             zip: Zip::default(),
+            title: None,
             compressed: parts.compressed,
             time: time.flatten(),
             trouble: None,
             pool: pool.clone(),
             counters: Arc::clone(&setup.counters),
-            room_at: room_at.flatten(),
-            key,
+            place,
             keys,
             dbrec: parts.dbrec,
             striding,
+            split,
             number: parts.number,
             _zone: parts.ring,
         };
@@ -246,11 +262,16 @@ impl Rq {
             // SAFETY: the ring has an entry of 32 bytes for each buffer (`new`).
             return unsafe { striding.write_ring(self.ring, 1 << self.log) };
         }
+        if let Some(split) = self.split.take() {
+            self.write_split(&split);
+            self.split = Some(split);
+            return;
+        }
         let segments = 1 << self.segments_log2;
         for slot in 0..self.slots.len() {
             let first = slot & (segments - 1) == 0;
             let bytes = if first { self.room - self.headroom } else { self.room };
-            let lkey_be = self.key.unwrap_or(UNKNOWN).lkey_be;
+            let lkey_be = self.place.usual().lkey_be;
             // SAFETY: the segment is in the ring; volatile stores bear a device that reads.
             unsafe {
                 let at = self.segment(slot);
@@ -260,37 +281,22 @@ impl Rq {
         }
     }
 
-    /// The address at which the device is to write into an mbuf that waits, and its key.
-    #[inline(always)]
-    fn target(&mut self, raw: NonNull<u8>, headroom: u32) -> (u64, Key) {
-        let room = match self.room_at {
-            Some(distance) => raw.as_ptr().addr() as u64 + distance as u64,
-            None => {
-                // SAFETY: the mbuf is this queue's; it is given away again at once.
-                let mbuf = unsafe { Mbuf::from_raw(raw) };
-                let room = mbuf.room_ptr().addr() as u64;
-                let _ = mbuf.into_raw();
-                room
-            }
-        };
-        let address = room + u64::from(headroom);
-        let key = match self.key {
-            Some(key) => key,
-            // A pool's memory is known when the queue is made, and stays; what is not known the device refuses.
-            None => self.keys.find(room, u64::from(self.room)).unwrap_or(UNKNOWN),
-        };
-        (address.wrapping_add(key.delta), key)
-    }
-
     /// Puts the mbuf that stands in `slot` into its segment.
     #[inline(always)]
     pub(super) fn write_segment(&mut self, slot: usize, raw: NonNull<u8>) {
         let first = slot & ((1 << self.segments_log2) - 1) == 0;
-        let (address, key) = self.target(raw, if first { self.headroom } else { 0 });
+        let headroom = if first { self.headroom } else { 0 };
+        let (address, key) = self.place.target(&mut self.keys, raw, headroom);
+        self.point(slot, address, (!self.place.is_whole()).then_some(key));
+    }
+
+    /// Has the segment of a slot say an address, and a key where that differs from mbuf to mbuf.
+    #[inline(always)]
+    pub(super) fn point(&mut self, slot: usize, address: u64, key: Option<Key>) {
         let at = self.segment(slot);
         // SAFETY: the segment is in the ring and not posted; volatile stores bear a device that reads.
         unsafe {
-            if self.key.is_none() {
+            if let Some(key) = key {
                 at.cast::<u32>().add(1).write_volatile(key.lkey_be);
             }
             at.cast::<u64>().add(1).write_volatile(address.to_be());
@@ -338,7 +344,7 @@ impl Rq {
     /// Posts entries with mbufs of `spare` that are plain ones of this pool. How many were taken. Where an entry has several
     /// mbufs, or none of its own, there is no room for any.
     pub(super) fn refill_with(&mut self, spare: &mut Burst) -> usize {
-        if self.striding.is_some() || self.segments_log2 > 0 {
+        if self.striding.is_some() || self.in_place {
             return 0;
         }
         let (mut at, mut count) = (0, 0);
@@ -363,6 +369,11 @@ impl Rq {
     /// Fills `run` entries from place `at`, none of which goes past the ring's end. How many were filled.
     #[inline(always)]
     fn refill_run(&mut self, at: u32, run: u32) -> u32 {
+        if let Some(split) = self.split.take() {
+            let filled = self.refill_split(&split, at, run);
+            self.split = Some(split);
+            return filled;
+        }
         let log = self.segments_log2;
         let (first, count) = ((at as usize) << log, (run as usize) << log);
         if !self.pool.alloc_raw(&mut self.slots[first..first + count]) {
@@ -385,10 +396,7 @@ impl Rq {
         for done in 0..run {
             let first = ((at + done) as usize) << self.segments_log2;
             if !self.pool.alloc_raw(&mut self.slots[first..first + segments]) {
-                // Counted once each time the pool runs dry; polls go on and try again.
-                if !std::mem::replace(&mut self.starving, true) {
-                    self.counters.drop_for(RxDrop::NoMbuf, 1);
-                }
+                self.starve();
                 return done;
             }
             for slot in first..first + segments {
@@ -398,6 +406,14 @@ impl Rq {
             }
         }
         run
+    }
+
+    /// The pool is dry: counted once each time it runs so; polls go on and try again.
+    #[cold]
+    fn starve(&mut self) {
+        if !std::mem::replace(&mut self.starving, true) {
+            self.counters.drop_for(RxDrop::NoMbuf, 1);
+        }
     }
 
     /// Tells the device how many entries are posted.
@@ -441,13 +457,15 @@ impl Rq {
         // A device that goes on completing must not keep us here.
         for _ in 0..2 * self.cq.entries() {
             let Some(entry) = self.cq.peek(0) else { break };
-            let count = zip::places(entry, self.cq.entries());
-            if entry.opcode() == pollux_mlx5_abi::opcode::completion::RESPONDER_SEND {
-                self.counters.drop_for(RxDrop::Missed, u64::from(count));
-            }
+            let (count, packets) = (self.cq.places(entry), self.packets(entry));
+            self.counters.drop_for(RxDrop::Missed, u64::from(packets));
             let index = self.cq.consumer();
-            self.cq.invalidate(index, index.wrapping_add(count));
+            let title = packets > 0 && entry.op_own() >> 2 & 3 == format::PLAIN;
             self.cq.consume(count);
+            if title {
+                self.keep_title(index);
+            }
+            self.cq.invalidate(index, index.wrapping_add(count));
             drained += count;
         }
         self.zip = Zip::default();
@@ -474,6 +492,15 @@ impl Rq {
     fn give_all(&mut self) {
         if let Some(striding) = &mut self.striding {
             striding.give_all();
+            return;
+        }
+        if let Some(split) = self.split.take() {
+            while self.taken != self.posted {
+                // SAFETY: between `taken` and `posted` every entry has its mbufs, and the next line leaves it behind.
+                unsafe { self.give_split(&split, self.taken & self.mask()) };
+                self.taken = self.taken.wrapping_add(1);
+            }
+            self.split = Some(split);
             return;
         }
         while self.taken != self.posted {
@@ -522,7 +549,7 @@ impl Rq {
         while at < self.cq.entries()
             && let Some(entry) = self.cq.peek(at)
         {
-            let places = zip::places(entry, self.cq.entries());
+            let places = self.cq.places(entry);
             at += places;
             packets += places;
         }
@@ -545,6 +572,7 @@ pub fn features(offloads: RxOffloads, mark: bool) -> RxFeatures {
     features.set(RxFeatures::RSS_HASH, offloads.contains(RxOffloads::RSS_HASH));
     features.set(RxFeatures::VLAN_STRIP, offloads.contains(RxOffloads::VLAN_STRIP));
     features.set(RxFeatures::TIMESTAMP, offloads.contains(RxOffloads::TIMESTAMP));
+    features.set(RxFeatures::LRO, offloads.contains(RxOffloads::TCP_LRO));
     features.set(RxFeatures::MARK, mark);
     features
 }

@@ -101,7 +101,7 @@ impl Hashing {
         let count = u16::try_from(queues.max(1)).unwrap_or(u16::MAX);
         let table = INFO.even_table(count).iter().map(|queue| queue.0).collect();
         let key = config.and_then(|config| config.key.as_deref()).and_then(|key| key.try_into().ok());
-        let spec = SpreadSpec { table, key: key.unwrap_or(DEFAULT_KEY), kinds: kinds(fields)? };
+        let spec = SpreadSpec { table, key: key.unwrap_or(DEFAULT_KEY), kinds: kinds(fields)?, merge: None };
         Ok((Self { fields }, spec))
     }
 }

@@ -11,7 +11,8 @@
 //! |---|---|---|
 //! | `scalar` | vectors are off, or an FCS is to be cut off | one mbuf |
 //! | `sse`, `avx2` | else | one mbuf; four completions at a time |
-//! | `scatter` | a frame may be longer than an mbuf | a chain of mbufs |
+//! | `scatter` | a frame may be longer than an mbuf, or joined of several | a chain of mbufs |
+//! | `split` | packets are split | a chain of mbufs of several pools |
 //! | `striding` | many packets share a buffer | an mbuf with a copy, or one that shows the buffer |
 //!
 //! All understand compressed completions. Each mode exists for several sets of features (`TABLE` and so on); a queue takes
@@ -45,7 +46,9 @@ use describe::Meta;
 pub(crate) mod describe;
 #[cfg(test)]
 pub(crate) mod fake;
+pub(crate) mod join;
 mod scatter;
+mod split;
 mod stride;
 #[cfg(target_arch = "x86_64")]
 mod vector;
@@ -61,10 +64,18 @@ pub(super) const VLAN: u32 = 4;
 pub(super) const MARK: u32 = 8;
 /// Time of arrival.
 pub(super) const TIME: u32 = 16;
+/// Joined segments.
+pub(super) const LRO: u32 = 32;
 
 /// The sets for which there are functions, the small ones first.
-const SETS: [u32; 5] =
-    [0, TABLE, TABLE | HASH, TABLE | HASH | VLAN | MARK, TABLE | HASH | VLAN | MARK | TIME];
+const SETS: [u32; 6] = [
+    0,
+    TABLE,
+    TABLE | HASH,
+    TABLE | HASH | VLAN | MARK,
+    TABLE | HASH | VLAN | MARK | TIME,
+    TABLE | HASH | VLAN | MARK | TIME | LRO,
+];
 
 /// The bits of `op_own` in which a plain completion of a packet has exactly [`PLAIN`].
 const KIND: u8 = 0xf0 | format::COMPRESSED << 2;
@@ -82,6 +93,7 @@ macro_rules! pick {
                 function::<{ SETS[2] }>,
                 function::<{ SETS[3] }>,
                 function::<{ SETS[4] }>,
+                function::<{ SETS[5] }>,
             ]
         };
         FUNCTIONS[$set]
@@ -108,12 +120,16 @@ impl RxQueue {
     pub fn new(mut parts: RqParts, setup: &RxSetup, keys: Keys) -> Result<Self, MlxError> {
         let set = set_of(parts.features);
         let events = parts.events.take();
-        let scatter = parts.segments_log2 > 0;
+        // Packets that may be joined are few and long.
+        let scatter = parts.segments_log2 > 0 || parts.features.contains(RxFeatures::LRO);
         let striding = parts.striding.is_some();
+        let split = parts.split.is_some();
         let (width, crc) = (parts.simd, parts.crc_bytes > 0);
         let (rq, hold) = Rq::new(parts, setup, keys)?;
         let (burst, mode) = if striding {
             (pick!(stride::burst, set), "striding")
+        } else if split {
+            (pick!(split::burst, set), "split")
         } else if scatter {
             (pick!(scatter::burst, set), "scatter")
         } else {
@@ -167,6 +183,7 @@ fn set_of(features: RxFeatures) -> usize {
         (features.contains(RxFeatures::VLAN_STRIP), VLAN),
         (features.contains(RxFeatures::MARK), MARK),
         (features.contains(RxFeatures::TIMESTAMP), TIME),
+        (features.contains(RxFeatures::LRO), LRO),
     ] {
         need |= if has { bit } else { 0 };
     }
@@ -333,7 +350,10 @@ pub(super) fn single_with<const F: u32>(
                 break;
             }
         }
-        if run(rq, &mut out) == Stop::Empty || !rq.special() {
+        let at = rq.cq.consumer();
+        let stop = run(rq, &mut out);
+        rq.keep_title(at);
+        if stop == Stop::Empty || !rq.special() {
             break;
         }
     }
@@ -393,6 +413,9 @@ impl Rq {
         if !self.is_packet(entry) {
             return false;
         }
+        if self.is_array(entry) {
+            return self.open_zip(entry);
+        }
         let next = self.taken & self.mask();
         if self.posted == self.taken || u32::from(entry.wqe_counter()) & self.mask() != next {
             self.nonsense(Nonsense::Counter);
@@ -407,8 +430,10 @@ impl Rq {
             return false;
         }
         if bytes > self.longest {
+            let at = self.cq.consumer();
             self.cq.consume(1);
-            if self.segments_log2 == 0 {
+            self.keep_title(at);
+            if !self.in_place {
                 // SAFETY: the entry is posted, and its slot is left behind by the next line.
                 unsafe { Mbuf::free_raw(&[self.raw(0)]) };
             } else {
@@ -430,6 +455,9 @@ impl Rq {
     #[cold]
     #[inline(never)]
     pub(super) fn is_packet(&mut self, entry: Entry) -> bool {
+        if self.is_array(entry) {
+            return true;
+        }
         match entry.opcode() {
             completion::RESPONDER_SEND => {}
             completion::RESPONDER_ERROR | completion::REQUESTER_ERROR => {

@@ -100,6 +100,7 @@ impl Verbs {
             record: &cq_record,
             uar: page.as_ref(),
             compressed: None,
+            enhanced: false,
             channel: None,
             user_handle: 0,
         })?;
@@ -120,7 +121,8 @@ impl Verbs {
         // It stays in RESET: the device looks at neither ring nor record, and the kernel holds their pages.
         drop((ring, entries, cq_record, record));
         let table = self.create_table(&[&rq])?;
-        let hash = self.create_hash(&HashSpec { fields: 0, key: [0; HASH_KEY_BYTES] }, &table, 0)?;
+        let hash =
+            self.create_hash(&HashSpec { fields: 0, key: [0; HASH_KEY_BYTES], merge: None }, &table, 0)?;
         let made = Sink { hash: hash.object, _page: page.and_then(Uar::into_object) };
         Ok(sink.insert(made).hash.clone())
     }

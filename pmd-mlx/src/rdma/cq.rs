@@ -94,6 +94,7 @@ pub fn create<T>(hca: &Hca, spec: &CqSpec<'_>) -> Result<Poller<T>, MlxError> {
         ring,
         entries_log2: log,
         cqe_bytes: spec.entry_bytes,
+        enhanced: false,
         dbrec: device.record()?,
         cqn: 0,
         arm: None,

@@ -23,14 +23,14 @@ fn packet(protocol: u8) -> Vec<u8> {
 }
 
 /// Bytes of completions that so many packets of alternating kinds cost, whose types are looked at.
-fn completions(compression: Compression, devx: bool, card: fn(&mut Traits)) -> u64 {
+fn completions(arguments: Arguments, card: fn(&mut Traits)) -> u64 {
+    let compression = arguments.compression;
     let pair = Pair::with(DoorProfile::default(), |config| {
         let mut traits = config.traits;
         card(&mut traits);
         DeviceConfig { traits, ..config }
     });
     let (pool_a, pool_b) = (pool("a", 2048), pool("b", 2048));
-    let arguments = Arguments { compression, devx, ..Arguments::default() };
     let (mut a, mut b) = (pair.a.open(arguments.clone()), pair.b.open(arguments));
     let mut sender = a.bring_up(PortConfig::queues(0, 1, &pool_a)).expect("up");
     let config = PortConfig { rx_offloads: RxOffloads::CHECKSUM, ..PortConfig::queues(1, 0, &pool_b) };
@@ -56,14 +56,31 @@ fn completions(compression: Compression, devx: bool, card: fn(&mut Traits)) -> u
 
 const PACKETS: usize = 24;
 
+fn arguments(compression: Compression, devx: bool) -> Arguments {
+    Arguments { compression, devx, ..Arguments::default() }
+}
+
 #[test]
 fn packets_of_several_kinds_share_a_session() {
     // A title and three arrays, where one session has room for all.
     let one = 64 + 3 * 64;
     let alone = 64 * PACKETS as u64;
-    assert_eq!(completions(Compression::Hash, true, |_| ()), alone, "each kind ends the other's session");
-    assert_eq!(completions(Compression::Header, true, |_| ()), one);
+    let of = |compression, devx| completions(arguments(compression, devx), |_| ());
+    assert_eq!(of(Compression::Hash, true), alone, "each kind ends the other's session");
+    assert_eq!(of(Compression::Header, true), one);
     // Where there is no such form, the usual one does.
-    assert_eq!(completions(Compression::Header, false, |_| ()), alone, "the kernel knows it not");
-    assert_eq!(completions(Compression::Header, true, |card| card.mini_cqe_tags = false), alone);
+    assert_eq!(of(Compression::Header, false), alone, "the kernel knows it not");
+    let lacks = |card: &mut Traits| card.mini_cqe_tags = false;
+    assert_eq!(completions(arguments(Compression::Header, true), lacks), alone);
+}
+
+#[test]
+fn in_the_enhanced_layout_arrays_of_seven_follow_their_title() {
+    let enhanced = |devx| Arguments { enhanced_compression: true, ..arguments(Compression::Header, devx) };
+    // A plain title, and 23 packets in four arrays.
+    assert_eq!(completions(enhanced(true), |_| ()), 64 + 4 * 64);
+    // Where there is no such layout, the basic one does.
+    let one = 64 + 3 * 64;
+    assert_eq!(completions(enhanced(true), |card| card.enhanced_cqe_compression = false), one);
+    assert_eq!(completions(enhanced(false), |_| ()), 64 * PACKETS as u64, "objects of the kernel");
 }

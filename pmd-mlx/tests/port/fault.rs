@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pollux_eal::memory::Memory;
+use pollux_mempool::MbufPool;
 use pollux_mlx5_abi::command::{opcode, status};
 use pollux_mlx5_abi::syndrome::Syndrome;
 use pollux_mlx5_kernel::DoorProfile;
@@ -13,7 +14,7 @@ use pollux_mlx5_model::wire::{Cable, Impaired, Impairments};
 use pollux_mlx5_model::{DeviceConfig, Model};
 use pollux_pmd_mlx::devargs::Compression;
 use pollux_pmd_mlx::{Arguments, Mlx5Port, PortSpec};
-use pollux_port::{Port, PortConfig, PortError, PortEvent, PortId, PortState, Queues};
+use pollux_port::{Port, PortConfig, PortError, PortEvent, PortId, PortState, Queues, RxOffloads, RxSegment};
 use pollux_uverbs::Channel;
 
 use crate::harness::{A, B, ModelNetdev, Pair, Station, burst, config, frame, pool, received};
@@ -98,6 +99,7 @@ impl Chance {
             rx_vector: !self.one_in(3),
             multi_packet: Some(!self.one_in(3)),
             inline_queues_min: if self.one_in(2) { 1 } else { 8 },
+            enhanced_compression: self.one_in(2),
             ..Arguments::default()
         }
     }
@@ -136,6 +138,9 @@ fn under_every_fault_frames_are_right_counted_and_buffers_come_home() {
             }
         };
         let (pool_a, pool_b) = (pool("a", 2047), pool("b", 4095));
+        let heads =
+            MbufPool::builder("heads", 1023).data_room(256).cache(0).build_anonymous().expect("a pool");
+        let split = chance.one_in(3);
         {
             let (mut a, mut b) = (pair.a.open(arguments.clone()), pair.b.open(arguments));
             let small = |pool| {
@@ -144,7 +149,14 @@ fn under_every_fault_frames_are_right_counted_and_buffers_come_home() {
                 config
             };
             let mut queues_a = a.bring_up(small(&pool_a)).expect("up");
-            let mut queues_b = b.bring_up(small(&pool_b)).expect("up");
+            let mut config = small(&pool_b);
+            if split {
+                let part =
+                    |pool: &MbufPool, length| RxSegment { pool: Some(pool.clone()), length, offset: 0 };
+                config.rx_offloads = RxOffloads::BUFFER_SPLIT;
+                config.rx_queues[0].segments = vec![part(&heads, 18), part(&heads, 100), part(&pool_b, 0)];
+            }
+            let mut queues_b = b.bring_up(config).expect("up");
             let (mut number, mut taken, mut last, mut came) = (0, 0, None, 0);
             let mut check = |frames: Vec<Vec<u8>>| {
                 came += frames.len() as u64;
@@ -203,7 +215,7 @@ fn under_every_fault_frames_are_right_counted_and_buffers_come_home() {
             pair.a.assert_orderly();
             pair.b.assert_orderly();
         }
-        assert_eq!((pool_a.in_use(), pool_b.in_use()), (0, 0), "every mbuf is home");
+        assert_eq!((pool_a.in_use(), pool_b.in_use(), heads.in_use()), (0, 0, 0), "every mbuf is home");
     }
 }
 

@@ -149,7 +149,7 @@ pub(crate) fn received(queues: &mut Queues, queue: usize) -> Vec<Vec<u8>> {
         if queues.rx[queue].rx_burst(&mut burst, 32) == 0 {
             return all;
         }
-        all.extend(burst.iter().map(|mbuf| mbuf.data().to_vec()));
+        all.extend(burst.iter().map(|mbuf| mbuf.segments().flatten().copied().collect::<Vec<_>>()));
     }
 }
 

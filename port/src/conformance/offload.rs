@@ -11,6 +11,7 @@ pub fn offloads(fixture: &dyn Fixture) {
     let cuts = info.tx_offloads.intersects(TxOffloads::TCP_TSO | TxOffloads::UDP_TSO);
     assert_eq!(info.max_tso_bytes > 0, cuts, "a port that cuts packets says how long they may be");
     assert_eq!(info.max_lro_bytes > 0, info.rx_offloads.contains(RxOffloads::TCP_LRO));
+    assert_eq!(info.split.is_some(), info.rx_offloads.contains(RxOffloads::BUFFER_SPLIT));
     drop(port);
     refused(fixture);
 

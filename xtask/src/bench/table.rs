@@ -69,6 +69,7 @@ pub(crate) const PLAN: &[Plan] = &[
     program("start", "ms", 0.1),
     mlx5("mlx5_rxtx32", Some(60.0)),
     mlx5("mlx5_compressed_fast", None),
+    mlx5("mlx5_arrays_fast", None),
     mlx5("mlx5_empw", None),
     mlx5("mlx5_scalar", None),
     mlx5("mlx5_scalar_compressed", None),

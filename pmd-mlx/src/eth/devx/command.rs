@@ -59,11 +59,11 @@ impl Firmware {
         Ok(output)
     }
 
-    /// What the device can do, in general.
-    pub(super) fn capabilities(&self) -> Result<[u8; GeneralCaps::BYTES], MlxError> {
+    /// What the device can do, of one kind.
+    pub(super) fn capabilities(&self, kind: u16) -> Result<[u8; GeneralCaps::BYTES], MlxError> {
         use attribute::devx_other as a;
         let mut input = QueryHcaCapIn::ZERO;
-        start(&mut input, opcode::QUERY_HCA_CAP, 0, caps::op_mod(caps::kind::GENERAL, caps::NOW));
+        start(&mut input, opcode::QUERY_HCA_CAP, 0, caps::op_mod(kind, caps::NOW));
         let mut call = Call::named(object::DEVX, method::devx::OTHER, "DEVX/OTHER");
         call.bytes(a::CMD_IN, &input).answer(a::CMD_OUT, QueryHcaCapOut::BYTES);
         let what = "ask what the device can do";

@@ -27,14 +27,15 @@ impl Mlx5Port {
         what: &'static str,
         entries_log2: u8,
         uar: Option<&Uar>,
-        compressed: Option<MiniFormat>,
+        (compressed, enhanced): (Option<MiniFormat>, bool),
         channel: Option<&CompChannel>,
     ) -> Result<(CqParts, NumberedObject), MlxError> {
         let device = self.device.as_ref().expect("an open port");
         let backend = self.backend.as_ref().expect("an open port");
         let cqe_bytes = self.arguments.cqe_bytes;
         let ring = device.zone(what, cqe_bytes << entries_log2)?;
-        let mut parts = CqParts { ring, entries_log2, cqe_bytes, dbrec: device.record()?, cqn: 0, arm: None };
+        let dbrec = device.record()?;
+        let mut parts = CqParts { ring, entries_log2, cqe_bytes, enhanced, dbrec, cqn: 0, arm: None };
         parts.freshen();
         let cq = backend.create_cq(&CqSpec {
             ring: &parts.ring,
@@ -43,6 +44,7 @@ impl Mlx5Port {
             record: &parts.dbrec,
             uar,
             compressed,
+            enhanced,
             channel,
             user_handle: 0,
         })?;
@@ -50,10 +52,13 @@ impl Mlx5Port {
         Ok((parts, cq))
     }
 
-    pub(super) fn make_rx(&self, setup: &RxSetup, plan: &RxPlan) -> Result<Box<dyn RxBurst>, MlxError> {
+    pub(super) fn make_rx(&self, setup: &RxSetup, plan: RxPlan) -> Result<Box<dyn RxBurst>, MlxError> {
         let (device, backend) = (self.device.as_ref().expect("open"), self.backend.as_ref().expect("open"));
         let registry = self.registry.as_ref().expect("open");
         registry.add_pool(&setup.pool)?;
+        for pool in plan.split.iter().flat_map(|split| &split.parts).filter_map(|part| part.pool.as_ref()) {
+            registry.add_pool(pool)?;
+        }
         // Before the completion queue that names it, so that it goes after that where something below fails.
         let mut page = Uar::allocate(device, false)?;
         let events = if setup.interrupts {
@@ -66,7 +71,7 @@ impl Mlx5Port {
             "rx completions",
             plan.cqes_log2,
             page.as_ref(),
-            plan.compressed,
+            (plan.compressed, plan.enhanced),
             events.as_ref(),
         )?;
         let arm = match &page {
@@ -123,6 +128,7 @@ impl Mlx5Port {
             cq: cq_parts,
             compressed: plan.compressed,
             striding,
+            split: plan.split,
             features: plan.features,
             simd: plan.simd,
             frame_bytes_max: plan.frame_bytes_max,
@@ -153,7 +159,7 @@ impl Mlx5Port {
         let blueflame = self.arguments.doorbell != DoorbellMapping::NonCached;
         let page = Uar::allocate(device, blueflame)?;
         let (mut cq_parts, cq) =
-            self.completion_queue("tx completions", plan.cqes_log2, page.as_ref(), None, None)?;
+            self.completion_queue("tx completions", plan.cqes_log2, page.as_ref(), (None, false), None)?;
         let ring = device.zone("tx ring", 64 << plan.wqebbs_log2)?;
         let record = device.record()?;
         let sq = backend.create_sq(&SqSpec {

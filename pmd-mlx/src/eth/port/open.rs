@@ -103,7 +103,7 @@ impl Mlx5Port {
         } else {
             None
         };
-        let info = PortInfo { rss: Some(rss::INFO), ..plan::info(&device, &*spec.netdev) };
+        let info = PortInfo { rss: Some(rss::INFO), ..plan::info(&device, &*backend, &*spec.netdev) };
         Ok(Self {
             rules: Rules::default(),
             filter: Filter::default(),
@@ -122,7 +122,7 @@ impl Mlx5Port {
             clock: None,
             priority: highest + 1 - LEVELS,
             wanted: Wanted { mac, ..Wanted::default() },
-            spread_spec: SpreadSpec { table: vec![0], key: DEFAULT_KEY, kinds: Vec::new() },
+            spread_spec: SpreadSpec { table: vec![0], key: DEFAULT_KEY, kinds: Vec::new(), merge: None },
             hashing: Hashing::default(),
             strips: Vec::new(),
             vlans: Vec::new(),

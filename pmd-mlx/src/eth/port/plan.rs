@@ -1,6 +1,7 @@
 //! Sizes and ways of a queue, out of what was asked for and what the device can do.
 
 use pollux_eal::simd::SimdWidth;
+use pollux_mlx5_abi::command::tir::merge;
 use pollux_mlx5_abi::cqe::MiniFormat;
 use pollux_mlx5_abi::kernel::completion_queue::mini_format;
 use pollux_mlx5_abi::kernel::device::multi_packet;
@@ -10,12 +11,13 @@ use pollux_uverbs::abi::flags::{DeviceCaps, QpType, RawPacketCaps};
 
 use crate::context::Device;
 use crate::devargs::{Arguments, Compression};
-use crate::eth::parts::{RxFeatures, TxFeatures};
-use crate::eth::rq;
+use crate::eth::parts::{RxFeatures, SplitParts, TxFeatures};
+use crate::eth::rq::{self, SEGMENTS_LOG2_MAX};
+use crate::eth::rx::join::HEADER_BYTES_MAX;
 use crate::netdev::Netdev;
-use crate::object::Backend;
+use crate::object::{Backend, LroCaps};
 
-use super::DRIVER;
+use super::{DRIVER, split};
 
 /// Bytes of a frame around its payload: addresses, type and two VLAN tags.
 const FRAME_HEADER_BYTES: usize = 14 + 2 * 4;
@@ -38,9 +40,6 @@ const MTU_MAX: u32 = 9978;
 const INLINE_DEFAULT: usize = 290;
 const INLINE_MULTI_DEFAULT: usize = 268;
 
-/// Segments of an entry at most, as a power of two.
-const SEGMENTS_LOG2_MAX: u8 = 5;
-
 fn raw(mask: u32) -> bool {
     mask & 1 << QpType::RAW_PACKET.0 != 0
 }
@@ -50,7 +49,7 @@ fn log2(count: usize) -> u8 {
 }
 
 /// What the port can do.
-pub(crate) fn info(device: &Device, netdev: &dyn Netdev) -> PortInfo {
+pub(crate) fn info(device: &Device, backend: &dyn Backend, netdev: &dyn Netdev) -> PortInfo {
     let caps = RawPacketCaps::from_bits_retain(device.attributes.raw_packet_caps);
     let older = DeviceCaps::from_bits_retain(device.attributes.device_cap_flags_ex);
     let checksums = caps.contains(RawPacketCaps::IP_CSUM) || older.contains(DeviceCaps::RAW_IP_CSUM);
@@ -61,6 +60,8 @@ pub(crate) fn info(device: &Device, netdev: &dyn Netdev) -> PortInfo {
     rx.set(RxOffloads::VLAN_STRIP, strip);
     rx.set(RxOffloads::KEEP_CRC, caps.contains(RawPacketCaps::SCATTER_FCS));
     rx.set(RxOffloads::TIMESTAMP, device.attributes.timestamp_mask != 0);
+    rx |= RxOffloads::BUFFER_SPLIT;
+    rx.set(RxOffloads::TCP_LRO, backend.lro().is_some());
     let mut tx = TxOffloads::MULTI_SEGS | TxOffloads::MBUF_FAST_FREE | TxOffloads::VLAN_INSERT;
     tx.set(TxOffloads::CHECKSUM, checksums);
     tx.set(TxOffloads::TCP_TSO, tso != 0);
@@ -92,10 +93,13 @@ pub(crate) fn info(device: &Device, netdev: &dyn Netdev) -> PortInfo {
         interface_index: netdev.index(),
         socket: device.opening().socket.map(|socket| u32::from(socket.0)),
         rx_offloads: rx,
-        rx_queue_offloads: rx - RxOffloads::VLAN_FILTER,
+        // Segments are joined before a queue is chosen.
+        rx_queue_offloads: rx - RxOffloads::VLAN_FILTER - RxOffloads::TCP_LRO,
         tx_offloads: tx,
         tx_queue_offloads: tx,
         max_tso_bytes: tso,
+        max_lro_bytes: if rx.contains(RxOffloads::TCP_LRO) { LRO_BYTES_MAX } else { 0 },
+        split: Some(split::info(device)),
         max_tx_segments: 32,
         rx_interrupts: true,
         queue_control: true,
@@ -122,14 +126,17 @@ pub(crate) struct StridingPlan {
 }
 
 /// How a receive queue is made.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct RxPlan {
     pub(crate) wqes_log2: u8,
     pub(crate) wqe_bytes_log2: u8,
     pub(crate) segments_log2: u8,
     pub(crate) cqes_log2: u8,
     pub(crate) striding: Option<StridingPlan>,
+    pub(crate) split: Option<SplitParts>,
     pub(crate) compressed: Option<MiniFormat>,
+    /// In the enhanced layout.
+    pub(crate) enhanced: bool,
     pub(crate) features: RxFeatures,
     pub(crate) simd: SimdWidth,
     pub(crate) vlan_strip: bool,
@@ -150,18 +157,35 @@ impl RxPlan {
         let keep_crc = offloads.contains(RxOffloads::KEEP_CRC);
         let crc = if keep_crc { 4 } else { 0 };
         let frame = mtu as usize + FRAME_HEADER_BYTES + crc;
+        let lro = offloads.contains(RxOffloads::TCP_LRO);
+        if lro {
+            check_lro(setup, keep_crc)?;
+        }
+        let plain = frame;
+        let frame = if lro { frame.max(setup.max_lro_bytes as usize) } else { frame };
         let (room, headroom) = (setup.pool.data_room(), setup.pool.headroom());
         let capacity = |segments_log2: u8| (room << segments_log2).saturating_sub(headroom);
         let entries = usize::from(setup.descriptors).next_power_of_two();
         let wqes_log2 = log2(entries);
-        let striding = striding(device, arguments, frame, wqes_log2, queues);
+        let split = split::parts(device, setup, frame)?;
+        let striding = match split {
+            Some(_) => None,
+            None => striding(device, arguments, plain, wqes_log2, queues),
+        };
+        // What is joined of segments is as long as there is room for; frames as they come must fit.
+        let most = match &striding {
+            Some(striding) => 1 << (striding.strides_log2 + striding.stride_bytes_log2),
+            None => capacity(SEGMENTS_LOG2_MAX),
+        };
+        let frame = frame.min(most).max(plain);
         let fitting = (0..=SEGMENTS_LOG2_MAX).find(|log| capacity(*log) >= frame);
         // Without SCATTER, too, an entry has room for the longest frame: one that has not ends the queue with an error. What
         // does not fit into one mbuf is then dropped, and counted.
-        let segments_log2 = match (fitting, &striding) {
-            (_, Some(_)) => 0,
-            (Some(log), _) => log,
-            (None, None) => {
+        let segments_log2 = match (&split, fitting, &striding) {
+            (Some(split), ..) => log2(split.parts.len()),
+            (_, _, Some(_)) => 0,
+            (_, Some(log), _) => log,
+            (_, None, None) => {
                 return Err(PortError::RoomTooSmall {
                     port: String::new(),
                     queue: setup.queue,
@@ -172,7 +196,7 @@ impl RxPlan {
             }
         };
         // A ring is always full: of mbufs, as many as it has places.
-        let needs = if striding.is_some() { 0 } else { entries };
+        let needs = if striding.is_some() || split.is_some() { 0 } else { entries };
         if setup.pool.capacity() < needs {
             return Err(PortError::PoolTooSmall {
                 port: String::new(),
@@ -187,6 +211,19 @@ impl RxPlan {
         // Completion queues with a channel are the kernel's, which makes none of the other forms.
         let has = |format| !setup.interrupts && backend.has_mini_format(format);
         let compressed = compression(device, arguments, has, striding.is_some(), features);
+        let can = !setup.interrupts && backend.has_enhanced_layout();
+        if arguments.enhanced_compression && compressed.is_some() && !can {
+            tracing::warn!(
+                "{}: rxq_cqe_comp_en: there is no enhanced layout of compressed completions {}; the basic one is used",
+                device.name(),
+                if setup.interrupts {
+                    "in queues with interrupts"
+                } else {
+                    "with this device and these objects"
+                }
+            );
+        }
+        let enhanced = arguments.enhanced_compression && compressed.is_some() && can;
         let (wqes_log2, wqe_bytes_log2, cqes_log2) = match &striding {
             Some(striding) => {
                 let wqes = wqes_log2.saturating_sub(striding.strides_log2).max(1);
@@ -206,14 +243,50 @@ impl RxPlan {
             // places of its own.
             cqes_log2: cqes_log2 + u8::from(compressed.is_some()),
             compressed,
+            enhanced,
+            split,
             striding,
             features,
             simd,
             vlan_strip: offloads.contains(RxOffloads::VLAN_STRIP),
             keep_crc,
+            // Parts are a chain, and setup says so.
             frame_bytes_max: if setup.scatter { frame } else { frame.min(capacity(0)) },
         })
     }
+}
+
+/// Longest packet joined of TCP segments. Source: DPDK `drivers/net/mlx5/mlx5.h`, `MLX5_MAX_LRO_SIZE`.
+const LRO_BYTES_MAX: u32 = merge::SIZE_MAX * merge::SIZE_UNIT as u32;
+
+/// What cannot go with joining TCP segments. Source: DPDK's guide `mlx5.rst`, "LRO", limitations.
+fn check_lro(setup: &RxSetup, keep_crc: bool) -> Result<(), PortError> {
+    if keep_crc {
+        return Err(PortError::unsupported("TCP_LRO", "what is joined has no one FCS: leave KEEP_CRC out"));
+    }
+    if !setup.segments.is_empty() {
+        let reason = "headers of what is joined are mended in the first mbuf: leave the rx segments out";
+        return Err(PortError::unsupported("TCP_LRO", reason));
+    }
+    let has = setup.pool.data_room().saturating_sub(setup.pool.headroom());
+    if has < HEADER_BYTES_MAX {
+        return Err(PortError::RoomTooSmall {
+            port: String::new(),
+            queue: setup.queue,
+            pool: setup.pool.name().to_owned(),
+            has,
+            needs: HEADER_BYTES_MAX,
+        });
+    }
+    Ok(())
+}
+
+/// How long the device waits for more segments: the longest of its periods that is not longer than asked, or else its
+/// shortest. Source: DPDK's guide `mlx5.rst`, `lro_timeout_usec`.
+pub(crate) fn lro_timeout(caps: &LroCaps, arguments: &Arguments) -> u32 {
+    let shortest = caps.periods_us.iter().copied().filter(|period| *period > 0).min().unwrap_or(0);
+    let asked = arguments.lro_timeout_us.unwrap_or(0);
+    caps.periods_us.iter().copied().filter(|period| *period <= asked).max().unwrap_or(0).max(shortest)
 }
 
 /// Whether striding was asked for and pays, and how.
@@ -263,8 +336,10 @@ fn compression(
 ) -> Option<MiniFormat> {
     let caps = &device.mlx5.cqe_comp_caps;
     let has = |format: u8| caps.max_num != 0 && caps.supported_format & u32::from(format) != 0;
-    if arguments.compression == Compression::Off || features.contains(RxFeatures::TIMESTAMP) {
-        // Packets of one compressed block share a time.
+    if arguments.compression == Compression::Off
+        || features.intersects(RxFeatures::TIMESTAMP | RxFeatures::LRO)
+    {
+        // Packets of one compressed block share a time; and what was joined has more to say.
         return None;
     }
     // Completions of 128 bytes are compressed by few devices. Source: `MLX5_IB_QUERY_DEV_RESP_FLAGS_CQE_128B_COMP`.

@@ -8,7 +8,7 @@ use pollux_uverbs::abi::flow::{EthFilter, Ipv4Filter, TcpUdpFilter};
 use pollux_uverbs::flow::FlowSpec;
 
 use crate::MlxError;
-use crate::object::{Backend, HASH_KEY_BYTES, HashSpec, NumberedObject, Object};
+use crate::object::{Backend, HASH_KEY_BYTES, HashSpec, MergeSpec, NumberedObject, Object};
 
 /// A kind of packet, as far as hashing goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -108,6 +108,8 @@ pub struct SpreadSpec {
     pub key: [u8; HASH_KEY_BYTES],
     /// The kinds that are hashed, each with its fields. Others go to the table's first queue.
     pub kinds: Vec<(Kind, u64)>,
+    /// How TCP segments are joined.
+    pub merge: Option<MergeSpec>,
 }
 
 /// Hash queues over a table. Rules lead to them.
@@ -131,7 +133,8 @@ impl Spread {
     ) -> Result<Self, MlxError> {
         let first = &queues[usize::from(spec.table[0])];
         let single = backend.create_table(&[first])?;
-        let plain = backend.create_hash(&HashSpec { fields: 0, key: spec.key }, &single, 0)?;
+        let plain =
+            backend.create_hash(&HashSpec { fields: 0, key: spec.key, merge: spec.merge }, &single, 0)?;
         let mut hashes = Vec::new();
         if spec.table.iter().any(|queue| *queue != spec.table[0]) || !spec.kinds.is_empty() {
             let entries: Vec<&NumberedObject> =
@@ -139,7 +142,7 @@ impl Spread {
             let table = backend.create_table(&entries)?;
             let log2 = entries.len().ilog2() as u8;
             for (kind, fields) in spec.kinds.iter().filter(|(_, fields)| *fields != 0) {
-                let hash = HashSpec { fields: *fields, key: spec.key };
+                let hash = HashSpec { fields: *fields, key: spec.key, merge: spec.merge };
                 hashes.push((*kind, backend.create_hash(&hash, &table, log2)?.object));
             }
         }

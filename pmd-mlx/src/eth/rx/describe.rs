@@ -20,7 +20,8 @@ use pollux_mempool::dynamic::{Field, Flag};
 use pollux_mempool::{Mbuf, PacketType, RxFlags};
 use pollux_mlx5_abi::cqe::{packet, status};
 
-use super::{HASH, MARK, TABLE, TIME, VLAN};
+use super::join::Joined;
+use super::{HASH, LRO, MARK, TABLE, TIME, VLAN};
 use crate::cq::Entry;
 use crate::eth::parts::{FLOW_TAG_FLAG, RxFeatures};
 use crate::eth::rq::Rq;
@@ -135,6 +136,7 @@ pub(in crate::eth) struct Meta {
     pub(in crate::eth) mark: u32,
     pub(in crate::eth) vlan: u16,
     pub(in crate::eth) time: u64,
+    pub(in crate::eth) joined: Option<Joined>,
 }
 
 impl Meta {
@@ -146,7 +148,7 @@ impl Meta {
         } else {
             (RxFlags::empty(), PacketType::UNKNOWN)
         };
-        let mut meta = Self { flags, packet_type, hash: 0, mark: 0, vlan: 0, time: 0 };
+        let mut meta = Self { flags, packet_type, hash: 0, mark: 0, vlan: 0, time: 0, joined: None };
         if F & HASH != 0 {
             meta.hash = entry.rss_hash_result();
             let hashed = if entry.rss_hash_type() == 0 { RxFlags::empty() } else { RxFlags::RSS_HASH };
@@ -160,6 +162,9 @@ impl Meta {
         }
         if F & TIME != 0 {
             meta.time = entry.timestamp();
+        }
+        if F & LRO != 0 {
+            meta.joined = Joined::read(entry);
         }
         meta
     }
@@ -202,6 +207,11 @@ impl Meta {
         {
             mbuf.set_field(field, self.time);
             mbuf.set_flag(flag, true);
+        }
+        if F & LRO != 0
+            && let Some(joined) = &self.joined
+        {
+            joined.mend(mbuf);
         }
     }
 }

@@ -17,7 +17,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::cq::CqParts;
 use crate::dbrec::DoorbellRecords;
-use crate::eth::parts::{NoDevice, RqParts, RxFeatures, StridingParts};
+use crate::eth::parts::{NoDevice, RqParts, RxFeatures, SplitPart, SplitParts, StridingParts};
 use crate::eth::rx::RxQueue;
 use crate::key::{KeyRange, KeyTable, Keys};
 
@@ -35,13 +35,17 @@ pub(crate) fn pool(count: usize) -> MbufPool {
 
 /// Keys for a pool and for other memory.
 pub(crate) fn keys(pool: &MbufPool, other: &[&Zone]) -> Keys {
+    keys_of(&[pool], other)
+}
+
+fn keys_of(pools: &[&MbufPool], other: &[&Zone]) -> Keys {
     let table = KeyTable::new(None);
     let mut lkey = LKEY;
     let mut insert = |start: usize, bytes: usize| {
         lkey += 1;
         table.insert(KeyRange { start: start as u64, bytes: bytes as u64, lkey, delta: DELTA });
     };
-    for region in pool.regions() {
+    for region in pools.iter().flat_map(|pool| pool.regions()) {
         insert(region.base.as_ptr().addr(), region.bytes);
     }
     for zone in other {
@@ -57,13 +61,19 @@ pub(crate) struct Plan {
     pub(crate) segments_log2: u8,
     pub(crate) cqe_bytes: usize,
     pub(crate) compressed: Option<MiniFormat>,
+    pub(crate) enhanced: bool,
     pub(crate) features: RxFeatures,
     pub(crate) simd: SimdWidth,
     /// Buffers, strides, bytes of a stride, copy limit.
     pub(crate) striding: Option<(usize, u8, u8, usize)>,
+    /// Pool, offset and bytes of each part of a packet.
+    pub(crate) split: Option<Vec<SplitPart>>,
     pub(crate) longest: usize,
     pub(crate) crc: usize,
 }
+
+/// The key of no memory.
+const NULL_KEY: u32 = 0x400;
 
 impl Default for Plan {
     fn default() -> Self {
@@ -72,9 +82,11 @@ impl Default for Plan {
             segments_log2: 0,
             cqe_bytes: 64,
             compressed: None,
-            features: RxFeatures::all(),
+            enhanced: false,
+            features: RxFeatures::all() - RxFeatures::LRO,
             simd: SimdWidth::Scalar,
             striding: None,
+            split: None,
             longest: 1518,
             crc: 0,
         }
@@ -105,6 +117,18 @@ pub(crate) struct Say {
     pub(crate) time: u64,
     pub(crate) l4_l3: u8,
     pub(crate) ok: u8,
+    pub(crate) joined: Option<SayJoined>,
+}
+
+/// What a completion says of segments that were joined.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SayJoined {
+    pub(crate) segments: u8,
+    pub(crate) push: bool,
+    pub(crate) ttl: u8,
+    pub(crate) window: u16,
+    pub(crate) acknowledged: u32,
+    pub(crate) sum: u16,
 }
 
 impl Say {
@@ -117,6 +141,14 @@ impl Say {
         entry.vlan_info = U16::new(self.vlan.unwrap_or(0));
         entry.timestamp = U64::new(self.time);
         entry.hds_ip_ext = self.ok;
+        if let Some(joined) = self.joined {
+            entry.srqn_uidx = U32::new(u32::from(joined.segments) << 24 | 0xab_cdef);
+            entry.lro_tcppsh_abort_dupack = if joined.push { 0x40 } else { 0x22 };
+            entry.lro_min_ttl = joined.ttl;
+            entry.lro_tcp_win = U16::new(joined.window);
+            entry.lro_ack_seq_num = U32::new(joined.acknowledged);
+            entry.check_sum = U16::new(joined.sum);
+        }
         entry
     }
 }
@@ -146,7 +178,12 @@ pub(crate) fn try_rig(
         copy_bytes_max: copy,
     });
     let others: Vec<&Zone> = striding.iter().map(|striding| &striding.buffers).collect();
-    let keys = keys(pool, &others);
+    let parts = plan.split.iter().flatten();
+    let mut pools: Vec<&MbufPool> = parts.filter_map(|part| part.pool.as_ref()).collect();
+    pools.push(pool);
+    pools.sort_by_key(|pool| pool.name());
+    pools.dedup_by_key(|pool| pool.name());
+    let keys = keys_of(&pools, &others);
     let device = Device {
         ring: ring.base(),
         plan: plan.clone(),
@@ -163,6 +200,7 @@ pub(crate) fn try_rig(
         queue: QueueId(0),
         descriptors: 1 << plan.log,
         pool: pool.clone(),
+        segments: Vec::new(),
         offloads: RxOffloads::empty(),
         scatter: plan.segments_log2 > 0,
         max_lro_bytes: 0,
@@ -177,6 +215,7 @@ pub(crate) fn try_rig(
         ring: cq,
         entries_log2: cq_log,
         cqe_bytes: plan.cqe_bytes,
+        enhanced: plan.enhanced,
         dbrec: cq_dbrec,
         cqn: 9,
         arm: None,
@@ -191,6 +230,7 @@ pub(crate) fn try_rig(
         cq,
         compressed: plan.compressed,
         striding,
+        split: plan.split.clone().map(|parts| SplitParts { parts, null_key: NULL_KEY }),
         features: plan.features,
         simd: plan.simd,
         frame_bytes_max: plan.longest,
@@ -241,6 +281,9 @@ impl Device {
     pub(crate) fn complete_at(&mut self, ahead: u32, mut entry: Cqe64, kind: u8) {
         let index = self.completed.wrapping_add(ahead);
         entry.op_own = kind | (index >> self.cq_log & 1) as u8;
+        if self.plan.enhanced {
+            entry.signature = (index >> self.cq_log) as u8;
+        }
         self.write_place(index, entry.as_bytes());
     }
 
@@ -270,7 +313,9 @@ impl Device {
         for segment in 0..1 << self.plan.segments_log2 {
             let data = self.data(self.taken, segment);
             let here = rest.len().min(data.byte_count.get() as usize);
-            self.copy(data.addr.get().wrapping_sub(DELTA) as usize, &rest[..here]);
+            if data.lkey.get() != NULL_KEY && here > 0 {
+                self.copy(data.addr.get().wrapping_sub(DELTA) as usize, &rest[..here]);
+            }
             rest = &rest[here..];
         }
         assert!(rest.is_empty(), "a frame longer than its entry");
@@ -335,6 +380,9 @@ impl Device {
     /// Receives frames that differ in what the format has, and completes them in one session.
     pub(crate) fn receive_compressed(&mut self, frames: &[(Vec<u8>, Say)], of: MiniFormat) {
         assert!(self.room() as usize >= frames.len(), "the completion ring is full");
+        if self.plan.enhanced {
+            return self.receive_arrays(frames, of);
+        }
         let mut minis = Vec::new();
         let mut title = frames[0].1.entry();
         for (at, (frame, say)) in frames.iter().enumerate() {
@@ -344,13 +392,7 @@ impl Device {
                 title.wqe_id = U16::new(id);
                 title.byte_cnt = U32::new(frames.len() as u32);
             }
-            minis.push(match of {
-                MiniFormat::Hash => MiniCqe::with_hash(say.hash, byte_cnt),
-                MiniFormat::Checksum => MiniCqe::with_checksum(0xabcd, 0, byte_cnt),
-                MiniFormat::ChecksumStride => MiniCqe::with_checksum(0xabcd, counter, byte_cnt),
-                MiniFormat::FlowTagStride => MiniCqe::with_flow_tag(say.tag, counter, byte_cnt),
-                MiniFormat::HeaderStride => MiniCqe::with_headers(say.l4_l3, counter, byte_cnt),
-            });
+            minis.push(mini(of, *say, counter, byte_cnt));
         }
         for (at, array) in minis.chunks(8).enumerate() {
             let mut bytes = [0xff; 64];
@@ -363,6 +405,22 @@ impl Device {
         }
         self.complete_at(0, title, completion::RESPONDER_SEND << 4 | format::COMPRESSED << 2);
         self.completed = self.completed.wrapping_add(frames.len() as u32);
+    }
+
+    /// The same in the enhanced layout: a plain completion, and arrays of 1 to 7.
+    fn receive_arrays(&mut self, frames: &[(Vec<u8>, Say)], of: MiniFormat) {
+        let (first, rest) = frames.split_first().expect("a frame");
+        self.receive(&first.0, first.1);
+        for frames in rest.chunks(1 + rest.len() % 7) {
+            let mut bytes = [0xff; 64];
+            for ((frame, say), to) in frames.iter().zip(bytes.chunks_mut(8)) {
+                let (byte_cnt, counter, _) = self.place(frame);
+                to.copy_from_slice(mini(of, *say, counter, byte_cnt).as_bytes());
+            }
+            let kind = (frames.len() as u8 - 1) << 4 | format::COMPRESSED << 2;
+            self.complete_at(0, Cqe64::read_from_bytes(&bytes).expect("64 bytes"), kind);
+            self.completed = self.completed.wrapping_add(frames.len() as u32);
+        }
     }
 
     /// Says that the next entry failed.
@@ -384,6 +442,17 @@ impl Device {
     /// Starts counting where the queue does.
     pub(crate) fn start_at(&mut self, taken: u32, completed: u32) {
         (self.taken, self.completed) = (taken, completed);
+    }
+}
+
+/// What the short form of a completion keeps.
+fn mini(of: MiniFormat, say: Say, counter: u16, byte_cnt: u32) -> MiniCqe {
+    match of {
+        MiniFormat::Hash => MiniCqe::with_hash(say.hash, byte_cnt),
+        MiniFormat::Checksum => MiniCqe::with_checksum(0xabcd, 0, byte_cnt),
+        MiniFormat::ChecksumStride => MiniCqe::with_checksum(0xabcd, counter, byte_cnt),
+        MiniFormat::FlowTagStride => MiniCqe::with_flow_tag(say.tag, counter, byte_cnt),
+        MiniFormat::HeaderStride => MiniCqe::with_headers(say.l4_l3, counter, byte_cnt),
     }
 }
 

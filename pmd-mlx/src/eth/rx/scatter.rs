@@ -13,20 +13,30 @@ use pollux_port::driver::Moved;
 use super::describe::Meta;
 use super::zip::Mini;
 use super::{KIND, Out, PLAIN};
-use crate::cq::Entry;
 use crate::eth::parking::Nonsense;
-use crate::eth::rq::{Rq, Slot};
+use crate::eth::rq::{Rq, SEGMENTS_LOG2_MAX, Slot};
 
-/// Most data segments of an entry: 2^5, as the queue's constructor checks.
-const SEGMENTS_MAX: usize = 32;
+/// Most data segments of an entry, as the queue's constructor checks.
+pub(super) const SEGMENTS_MAX: usize = 1 << SEGMENTS_LOG2_MAX;
 
 /// Receives packets that may be chains.
 pub(super) fn burst<const F: u32>(rq: &mut Rq, burst: &mut Burst, max: usize) -> Moved {
+    burst_with::<F>(rq, burst, max, take::<F>)
+}
+
+/// The frame of the modes in which a packet is a chain: `take` takes a packet out of the next entry, and posts that again.
+#[inline(always)]
+pub(super) fn burst_with<const F: u32>(
+    rq: &mut Rq,
+    burst: &mut Burst,
+    max: usize,
+    take: impl Fn(&mut Rq, &mut Out<'_>, u32, &Meta),
+) -> Moved {
     let mut out = Out::new(burst, max);
     let (before, posted) = (rq.cq.consumer(), rq.posted);
     while out.has_room() {
         if rq.zip.count != 0 {
-            unzip::<F>(rq, &mut out);
+            unzip::<F>(rq, &mut out, &take);
             if rq.zip.count != 0 {
                 break;
             }
@@ -44,8 +54,10 @@ pub(super) fn burst<const F: u32>(rq: &mut Rq, burst: &mut Burst, max: usize) ->
             continue;
         }
         let meta = Meta::read::<F>(rq, entry);
+        let at = rq.cq.consumer();
         rq.cq.consume(1);
-        take::<F>(rq, &mut out, bytes, &meta);
+        rq.keep_title(at);
+        take(rq, &mut out, bytes, &meta);
     }
     let (done, moved) = out.moved();
     // SAFETY: `Out` has written so many places.
@@ -60,9 +72,11 @@ pub(super) fn burst<const F: u32>(rq: &mut Rq, burst: &mut Burst, max: usize) ->
 }
 
 /// Packets of the open compressed session.
-fn unzip<const F: u32>(rq: &mut Rq, out: &mut Out<'_>) {
+#[inline(always)]
+fn unzip<const F: u32>(rq: &mut Rq, out: &mut Out<'_>, take: &impl Fn(&mut Rq, &mut Out<'_>, u32, &Meta)) {
     let Some(format) = rq.compressed else { return };
-    let title = Entry::at(rq.cq.place(rq.cq.consumer()));
+    let title = rq.session_title();
+    let title = title.entry();
     let common = Meta::read::<F>(rq, title);
     while rq.zip.done < rq.zip.count && out.has_room() {
         let mini = Mini::read(&rq.cq, rq.zip.done);
@@ -79,7 +93,7 @@ fn unzip<const F: u32>(rq: &mut Rq, out: &mut Out<'_>) {
             rq.too_long();
             continue;
         }
-        take::<F>(rq, out, bytes, &meta);
+        take(rq, out, bytes, &meta);
     }
     if rq.zip.done == rq.zip.count {
         rq.close_zip();

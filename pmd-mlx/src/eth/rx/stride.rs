@@ -8,7 +8,7 @@ use pollux_port::driver::Moved;
 
 use super::Out;
 use super::describe::Meta;
-use super::zip::Mini;
+use super::zip::{Mini, Zip};
 use crate::cq::Entry;
 use crate::eth::parking::Nonsense;
 use crate::eth::rq::Rq;
@@ -26,18 +26,22 @@ pub(super) fn burst<const F: u32>(rq: &mut Rq, burst: &mut Burst, max: usize) ->
         if !rq.is_packet(entry) {
             break;
         }
+        if entry.op_own() >> 2 & 3 == format::COMPRESSED {
+            if rq.open_zip(entry) && rq.striding_counter(rq.session_title().entry()) {
+                rq.zip = Zip::default();
+            }
+            continue;
+        }
         if rq.striding_counter(entry) {
             break;
-        }
-        if entry.op_own() >> 2 & 3 == format::COMPRESSED {
-            rq.open_zip(entry);
-            continue;
         }
         let meta = Meta::read::<F>(rq, entry);
         if !take::<F>(rq, &mut out, entry.byte_cnt(), Some(u32::from(entry.wqe_counter())), &meta) {
             break;
         }
+        let at = rq.cq.consumer();
         rq.cq.consume(1);
+        rq.keep_title(at);
     }
     let (done, moved) = out.moved();
     // SAFETY: `Out` has written so many places.
@@ -65,7 +69,8 @@ impl Rq {
 
 fn unzip<const F: u32>(rq: &mut Rq, out: &mut Out<'_>) {
     let Some(format) = rq.compressed else { return };
-    let title = Entry::at(rq.cq.place(rq.cq.consumer()));
+    let title = rq.session_title();
+    let title = title.entry();
     let common = Meta::read::<F>(rq, title);
     while rq.zip.done < rq.zip.count && out.has_room() {
         let mini = Mini::read(&rq.cq, rq.zip.done);

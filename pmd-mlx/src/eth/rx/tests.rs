@@ -9,6 +9,8 @@ use super::fake::{DELTA, Plan, Say, failed, pool, rig, try_rig};
 use super::*;
 use crate::eth::parking::{Nonsense, Trouble};
 
+mod joined;
+mod parts;
 mod random;
 mod strides;
 
@@ -27,6 +29,7 @@ fn say(seed: usize) -> Say {
         time: seed as u64 * 1_000_003,
         l4_l3: [4 << 4 | 2 << 2, 2 << 4 | 1 << 2, 0x80 | 2 << 2, 0][seed % 4],
         ok: (seed % 8) as u8,
+        joined: None,
     }
 }
 
@@ -172,7 +175,7 @@ fn features_that_are_off_are_not_told() {
             let features = RxFeatures::from_bits_truncate(bits);
             let plan = Plan { features, simd, ..Plan::default() };
             let (mut queue, mut device, _) = rig(&plan, &pool);
-            let all = Say { tag: 5, hash: 9, vlan: Some(7), time: 3, l4_l3: 0x48, ok: 7 };
+            let all = Say { tag: 5, hash: 9, vlan: Some(7), time: 3, l4_l3: 0x48, ok: 7, joined: None };
             for _ in 0..9 {
                 device.receive(&frame(1, 64), all);
             }
@@ -202,12 +205,17 @@ fn compressed_sessions_of_every_format_and_length() {
         MiniFormat::ChecksumStride,
         MiniFormat::HeaderStride,
     ] {
-        for (segments_log2, simd) in
-            [(0, SimdWidth::Scalar), (0, SimdWidth::detect()), (2, SimdWidth::Scalar)]
-        {
+        for (segments_log2, simd, enhanced) in [
+            (0, SimdWidth::Scalar, false),
+            (0, SimdWidth::detect(), false),
+            (2, SimdWidth::Scalar, false),
+            (0, SimdWidth::Scalar, true),
+            (0, SimdWidth::detect(), true),
+            (2, SimdWidth::Scalar, true),
+        ] {
             let pool = pool(512);
             let compressed = Some(format);
-            let plan = Plan { log: 5, segments_log2, compressed, simd, ..Plan::default() };
+            let plan = Plan { log: 5, segments_log2, compressed, enhanced, simd, ..Plan::default() };
             let (mut queue, mut device, _) = rig(&plan, &pool);
             for round in 0..200 {
                 let count = (2 + round % 30).min(device.posted() as usize);
@@ -291,7 +299,9 @@ fn long_packets_become_chains() {
 fn frames_over_the_limit_are_dropped_and_counted() {
     for simd in WIDTHS {
         let pool = pool(256);
-        let plan = Plan { longest: 100, compressed: Some(MiniFormat::Hash), simd, ..Plan::default() };
+        let enhanced = simd == SimdWidth::Bits128;
+        let compressed = Some(MiniFormat::Hash);
+        let plan = Plan { longest: 100, compressed, enhanced, simd, ..Plan::default() };
         let (mut queue, mut device, counters) = rig(&plan, &pool);
         for (at, bytes) in [100, 101, 64, 500].into_iter().enumerate() {
             device.receive(&frame(at, bytes), say(1));
@@ -362,11 +372,13 @@ fn a_queue_that_cannot_be_made_gives_all_back() {
 
 #[test]
 fn an_error_parks_the_queue_and_recovery_brings_it_back() {
+    let enhanced = Plan { compressed: Some(MiniFormat::Hash), enhanced: true, ..Plan::default() };
     for plan in [
         Plan::default(),
         Plan { segments_log2: 1, ..Plan::default() },
         Plan { simd: SimdWidth::detect(), ..Plan::default() },
         striding(128),
+        enhanced,
     ] {
         let pool = pool(256);
         let (mut queue, mut device, counters) = rig(&plan, &pool);
@@ -454,6 +466,42 @@ fn nonsense_parks_and_says_what() {
     device.complete_at(0, entry, 0x20 | 3 << 2);
     assert_eq!(receive_all(&mut queue), []);
     assert_eq!(queue.control().health().trouble(), Some(Trouble::Nonsense(Nonsense::Minis)));
+    // Of the enhanced layout: an array of more than there is room for, and one without a title.
+    for (first, minis, what) in [(true, 8, Nonsense::Minis), (false, 7, Nonsense::Untitled)] {
+        let plan = Plan { enhanced: true, ..plan.clone() };
+        let (mut queue, mut device, _) = rig(&plan, &pool);
+        if first {
+            device.receive(&frame(1, 60), say(1));
+        }
+        device.complete_at(0, Cqe64::fresh(), (minis - 1) << 4 | 3 << 2);
+        assert_eq!(receive_all(&mut queue).len(), usize::from(first));
+        assert_eq!(queue.control().health().trouble(), Some(Trouble::Nonsense(what)));
+    }
+}
+
+/// Of the enhanced layout a place that was a hole for 255 passes still holds what was written 256 passes ago, and says the
+/// pass of now.
+#[test]
+fn no_hole_is_taken_for_news_after_all_passes_there_are() {
+    let pool = pool(256);
+    let plan = Plan { log: 4, compressed: Some(MiniFormat::Hash), enhanced: true, ..Plan::default() };
+    let (mut queue, mut device, _) = rig(&plan, &pool);
+    for at in 0..16 {
+        device.receive(&frame(at, 60), say(1));
+    }
+    assert_eq!(receive_all(&mut queue).len(), 16);
+    for pass in 1..256 {
+        // A title, and an array of 7 or two that together are: the same places are holes in all passes, but for one.
+        for half in 0..2 {
+            let frames: Vec<_> = (0..8).map(|at| (frame(pass + half + at, 60), say(1))).collect();
+            device.receive_compressed(&frames, MiniFormat::Hash);
+        }
+        assert_eq!(receive_all(&mut queue).len(), 16, "pass {pass}");
+    }
+    for at in 0..16 {
+        device.receive(&frame(at, 61), say(1));
+        assert_eq!(receive_all(&mut queue), [expected(&frame(at, 61), say(1))], "place {at}");
+    }
 }
 
 #[test]
@@ -483,12 +531,14 @@ fn counts_and_descriptors() {
 #[test]
 fn nothing_of_a_session_is_read_again_a_pass_later() {
     let pool = pool(256);
-    let plan = Plan { log: 4, compressed: Some(MiniFormat::Hash), ..Plan::default() };
-    let (mut queue, mut device, _) = rig(&plan, &pool);
-    for round in 0..8 {
-        let frames: Vec<_> = (0..16).map(|at| (frame(at, 60), say(1))).collect();
-        device.receive_compressed(&frames, MiniFormat::Hash);
-        assert_eq!(receive_all(&mut queue).len(), 16, "round {round}");
-        assert_eq!(receive_all(&mut queue), [], "nothing stale in round {round}");
+    for enhanced in [false, true] {
+        let plan = Plan { log: 4, compressed: Some(MiniFormat::Hash), enhanced, ..Plan::default() };
+        let (mut queue, mut device, _) = rig(&plan, &pool);
+        for round in 0..8 {
+            let frames: Vec<_> = (0..16).map(|at| (frame(at, 60), say(1))).collect();
+            device.receive_compressed(&frames, MiniFormat::Hash);
+            assert_eq!(receive_all(&mut queue).len(), 16, "round {round}");
+            assert_eq!(receive_all(&mut queue), [], "nothing stale in round {round}");
+        }
     }
 }

@@ -17,7 +17,6 @@ use std::arch::x86_64::{
 
 use pollux_eal::barrier;
 use pollux_mempool::{Burst, Mbuf};
-use pollux_mlx5_abi::cqe::OWNER;
 use pollux_port::driver::Moved;
 
 use super::describe::Meta;
@@ -45,9 +44,12 @@ macro_rules! groups {
         unsafe fn $groups<const F: u32>(rq: &mut Rq, out: &mut Out<'_>) -> Stop {
             let most = (out.left() as u32).min(rq.posted.wrapping_sub(rq.taken));
             let (ring, completions) = (rq.mask(), rq.cq.entries() - 1);
-            // Of the last dword of each entry: the counter as a number, then op_own.
-            let order = _mm_setr_epi8(1, 0, 3, -1, 5, 4, 7, -1, 9, 8, 11, -1, 13, 12, 15, -1);
-            let judged = _mm_set1_epi32((ring & 0xffff | u32::from(KIND | OWNER) << 16) as i32);
+            // Of the last dword of each entry: the counter as a number, then pass and op_own, of which some bits say that
+            // the entry is ready.
+            let order = _mm_setr_epi8(1, 0, 2, 3, 5, 4, 6, 7, 9, 8, 10, 11, 13, 12, 14, 15);
+            let validity = rq.cq.validity();
+            let judged = u32::from(KIND) << 24 | u32::from(validity.mask()) << 16 | ring & 0xffff;
+            let judged = _mm_set1_epi32(judged as i32);
             // The byte count, of the last dword of its 16 bytes, twice, where the header has its two lengths.
             let lengths = _mm_setr_epi8(-1, -1, -1, -1, 15, 14, 13, 12, 15, 14, 13, 12, -1, -1, -1, -1);
             let swap = _mm_setr_epi8(3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12);
@@ -66,8 +68,8 @@ macro_rules! groups {
                 // SAFETY: inside the entries; volatile loads of 4 bytes bear a device that writes.
                 let last = at.map(|at| unsafe { at.add(LAST).cast::<i32>().read_volatile() });
                 let last = _mm_setr_epi32(last[0], last[1], last[2], last[3]);
-                let parity = (index >> rq.cq.log() & 1) as u8;
-                let want = slot | u32::from(PLAIN | parity) << 16;
+                let valid = validity.of(index, rq.cq.log());
+                let want = slot | u32::from(PLAIN) << 24 | u32::from(valid) << 16;
                 let want = _mm_add_epi32(_mm_set1_epi32(want as i32), _mm_setr_epi32(0, 1, 2, 3));
                 let got = _mm_and_si128(_mm_shuffle_epi8(last, order), judged);
                 if _mm_movemask_epi8(_mm_cmpeq_epi32(got, want)) != 0xffff {

@@ -1,13 +1,18 @@
 //! Compressed completions: a title, and for each packet 8 bytes in arrays of 8 behind it.
 //!
 //! The title's place stays ours until the last packet has been fetched, perhaps bursts later; then all places go back at
-//! once, marked so that nothing in them can be taken for a completion of the next pass. Layout: see
-//! [`pollux_mlx5_abi::cqe`]. Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/en_rx.c`,
+//! once, marked so that nothing in them can be taken for a completion of the next pass. In the enhanced layout each array
+//! is a session of its own, and the title a plain completion that came before: a copy of it is kept ([`Title`]). Nothing
+//! is marked there, but in one pass of 128: a pass has 8 bits, and a hole that was written 256 passes ago must not look
+//! like news. Layout: see [`pollux_mlx5_abi::cqe`]. Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/en_rx.c`,
 //! `mlx5e_decompress_cqes_cont`.
 #![expect(unsafe_code, reason = "reads arrays that a device writes, and takes mbufs by their addresses")]
 
+use std::ptr::NonNull;
+
 use pollux_mempool::Mbuf;
-use pollux_mlx5_abi::cqe::{MINIS, MiniFormat, format};
+use pollux_mlx5_abi::cqe::{Cqe64, ENHANCED_MINIS, MINIS, MiniFormat, enhanced_minis, format};
+use pollux_mlx5_abi::opcode::completion;
 
 use super::describe::Meta;
 use super::{HASH, MARK, Out, TABLE};
@@ -25,10 +30,31 @@ pub(in crate::eth) struct Zip {
     pub(in crate::eth) done: u32,
 }
 
-/// How many places of the ring an entry takes up.
-pub(in crate::eth) fn places(entry: Entry, entries: u32) -> u32 {
-    if entry.op_own() >> 2 & 3 == format::COMPRESSED { entry.byte_cnt().clamp(1, entries) } else { 1 }
+/// What a session's packets have in common: the completion at the start of the session, or a copy of it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::eth) enum Title {
+    Ring(Entry),
+    Kept(Kept),
 }
+
+/// A copy of an entry, aligned as its fields are.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+pub(in crate::eth) struct Kept(pub(in crate::eth) Cqe64);
+
+impl Title {
+    /// The title as an entry, as long as this lives.
+    #[inline(always)]
+    pub(in crate::eth) fn entry(&self) -> Entry {
+        match self {
+            Self::Ring(entry) => *entry,
+            Self::Kept(copy) => Entry::at(NonNull::from(&copy.0).cast()),
+        }
+    }
+}
+
+/// Of the enhanced layout: holes are marked in one pass out of so many.
+const MARKED_PASSES: u32 = 128;
 
 /// One compressed packet.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +67,7 @@ impl Mini {
     /// Packet `at` of the session whose title is the next entry of `cq`.
     #[inline(always)]
     pub(in crate::eth) fn read(cq: &Cq, at: u32) -> Self {
-        let array = if at < MINIS as u32 { 1 } else { at & !(MINIS as u32 - 1) };
+        let array = if at < MINIS as u32 { u32::from(!cq.is_enhanced()) } else { at & !(MINIS as u32 - 1) };
         let place = cq.place(cq.consumer().wrapping_add(array));
         // SAFETY: an array fills the 64 bytes of a place; volatile loads bear a device that does what it must not.
         let (head, byte_cnt) = unsafe {
@@ -89,9 +115,20 @@ impl Mini {
 impl Rq {
     /// Begins the session whose title is the next entry. `false` and trouble when it makes no sense.
     pub(in crate::eth) fn open_zip(&mut self, title: Entry) -> bool {
-        let count = title.byte_cnt();
+        let count = if self.cq.is_enhanced() {
+            match enhanced_minis(title.op_own()) {
+                count if count <= ENHANCED_MINIS as u32 => count,
+                _ => 0,
+            }
+        } else {
+            title.byte_cnt()
+        };
         if self.compressed.is_none() {
             self.nonsense(Nonsense::Format);
+            return false;
+        }
+        if self.cq.is_enhanced() && self.title.is_none() {
+            self.nonsense(Nonsense::Untitled);
             return false;
         }
         let posted = self.posted.wrapping_sub(self.taken);
@@ -107,17 +144,53 @@ impl Rq {
     /// Ends a session of which all packets were fetched.
     pub(in crate::eth) fn close_zip(&mut self) {
         let (from, count) = (self.cq.consumer(), self.zip.count);
-        if !forgets(Step::Marking) {
+        let in_marked_pass = |index: u32| (index >> self.cq.log()).is_multiple_of(MARKED_PASSES);
+        let marked = !self.cq.is_enhanced()
+            || in_marked_pass(from)
+            || in_marked_pass(from.wrapping_add(count).wrapping_sub(1));
+        if marked && !forgets(Step::Marking) {
             self.cq.invalidate(from, from.wrapping_add(count));
         }
         self.cq.consume(count);
         self.zip = Zip::default();
     }
 
+    /// The title of the open session.
+    #[inline(always)]
+    pub(in crate::eth) fn session_title(&self) -> Title {
+        match self.title {
+            Some(copy) => Title::Kept(copy),
+            None => Title::Ring(Entry::at(self.cq.place(self.cq.consumer()))),
+        }
+    }
+
+    /// Plain completions from `from` on were consumed: the last one may be the title of arrays to come.
+    #[inline(always)]
+    pub(in crate::eth) fn keep_title(&mut self, from: u32) {
+        if self.cq.is_enhanced() && self.cq.consumer() != from && !forgets(Step::Title) {
+            // Its place has not gone back yet.
+            let last = self.cq.place(self.cq.consumer().wrapping_sub(1));
+            self.title = Some(Kept(Entry::at(last).copy()));
+        }
+    }
+
+    /// Whether an entry is an array of the enhanced layout. Its upper four bits are then no opcode.
+    #[inline(always)]
+    pub(in crate::eth) fn is_array(&self, entry: Entry) -> bool {
+        self.cq.is_enhanced() && entry.op_own() >> 2 & 3 == format::COMPRESSED
+    }
+
+    /// Packets that an entry stands for: 0 for a failure.
+    pub(in crate::eth) fn packets(&self, entry: Entry) -> u32 {
+        let received = self.is_array(entry) || entry.opcode() == completion::RESPONDER_SEND;
+        if received { self.cq.places(entry) } else { 0 }
+    }
+
     /// Fetches packets of the open session, an mbuf each.
     pub(super) fn unzip<const F: u32>(&mut self, out: &mut Out<'_>) {
         let Some(format) = self.compressed else { return };
-        let title = Entry::at(self.cq.place(self.cq.consumer()));
+        let title = self.session_title();
+        let title = title.entry();
         let common = Meta::read::<F>(self, title);
         while self.zip.done < self.zip.count && out.has_room() {
             let mini = Mini::read(&self.cq, self.zip.done);

@@ -104,6 +104,7 @@ pub(crate) fn rig(plan: &Plan, pool: &MbufPool) -> (TxQueue, Device, Arc<TxCount
         ring: cq,
         entries_log2: cq_log,
         cqe_bytes: 64,
+        enhanced: false,
         dbrec: records.take().expect("record"),
         cqn: 8,
         arm: None,

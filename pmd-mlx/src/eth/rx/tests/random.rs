@@ -70,8 +70,8 @@ proptest! {
         let pool = pool(1024);
         let compressed = Some(MiniFormat::Hash);
         let scalar = run(&Plan { compressed, ..Plan::default() }, &pool, &acts, 0);
-        for simd in WIDTHS {
-            let plan = Plan { compressed, simd, ..Plan::default() };
+        for (simd, enhanced) in WIDTHS.into_iter().flat_map(|simd| [(simd, false), (simd, true)]) {
+            let plan = Plan { compressed, enhanced, simd, ..Plan::default() };
             // The 24 bits of the completion queue's index wrap inside.
             for start in [0, start, 0xff_ffe0, u32::MAX - 31] {
                 prop_assert_eq!(&run(&plan, &pool, &acts, start), &scalar);
@@ -79,6 +79,10 @@ proptest! {
         }
         let scatter = Plan { compressed, segments_log2: 1, ..Plan::default() };
         prop_assert_eq!(&run(&scatter, &pool, &acts, start), &scalar);
+        prop_assert_eq!(&run(&Plan { enhanced: true, ..scatter }, &pool, &acts, start), &scalar);
+        // A queue that may get joined packets, and gets none.
+        let joining = Plan { compressed, features: RxFeatures::all(), ..Plan::default() };
+        prop_assert_eq!(&run(&joining, &pool, &acts, start), &scalar);
         // Buffers that many packets share: without sessions, whose short forms say other things there.
         let plain: Vec<Act> = acts.iter().filter(|act| !matches!(act, Act::Session(..))).cloned().collect();
         let scalar = run(&Plan::default(), &pool, &plain, 0);
@@ -94,7 +98,7 @@ proptest! {
     #[test]
     fn any_bytes_in_the_completion_ring(
         entries in proptest::collection::vec((any::<[u8; 64]>(), 0..6_u8, any::<bool>()), 1..80),
-        kind in 0..4_usize,
+        kind in 0..6_usize,
         max in 1..64_usize,
     ) {
         let pool = pool(512);
@@ -103,6 +107,8 @@ proptest! {
             0 => Plan { compressed, ..Plan::default() },
             1 => Plan { compressed, segments_log2: 2, ..Plan::default() },
             2 => Plan { compressed, simd: SimdWidth::detect(), ..Plan::default() },
+            3 => Plan { compressed, enhanced: true, simd: SimdWidth::detect(), ..Plan::default() },
+            4 => Plan { enhanced: true, ..striding(100) },
             _ => striding(100),
         };
         let (mut queue, mut device, _) = rig(&plan, &pool);

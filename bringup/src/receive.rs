@@ -1,0 +1,70 @@
+//! How packets are received besides the usual way: in parts, or joined.
+
+use pollux_eal::memory::Memory;
+use pollux_mempool::MbufPool;
+use pollux_port::{PortConfig, PortInfo, RxOffloads, RxQueueConfig, RxSegment, TxOffloads};
+
+use crate::{BringupError, pool};
+
+/// What is wanted of receiving. Words and meanings are testpmd's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReceiveWishes {
+    /// Bytes of each part that packets are split into (`--rxpkts`); 0: as many as an mbuf has room for. None: they are not
+    /// split.
+    pub lengths: Vec<u16>,
+    /// How far into its mbuf's room each part begins (`--rxoffs`); none: at once.
+    pub offsets: Vec<u16>,
+    /// Bytes of an mbuf of each part, headroom included (`--mbuf-size`), the last of them for all parts behind; 0: the part
+    /// is dropped. None: mbufs of the usual size.
+    pub sizes: Vec<u16>,
+    /// TCP segments are joined (`--enable-lro`).
+    pub lro: bool,
+    /// The longest packet joined of them (`--max-lro-pkt-size`); none: what the profile says, or as long as the port can.
+    pub lro_bytes: Option<u32>,
+}
+
+impl ReceiveWishes {
+    /// The parts that packets are split into, `usual` being the pool of those without a size of their own.
+    pub(crate) fn segments(&self, memory: &Memory, usual: &MbufPool) -> Result<Vec<RxSegment>, BringupError> {
+        if self.lengths.is_empty() {
+            if self.sizes.is_empty() && self.offsets.is_empty() {
+                return Ok(Vec::new());
+            }
+            let problem =
+                "--mbuf-size and --rxoffs are of parts that packets are split into: give --rxpkts, too";
+            return Err(BringupError::Usage(problem.into()));
+        }
+        let mut pools: Vec<(u16, MbufPool)> = Vec::new();
+        for &size in &self.sizes {
+            if size != 0 && pools.iter().all(|(known, _)| *known != size) {
+                pools.push((size, pool::of_size(memory, usual.capacity(), size)?));
+            }
+        }
+        let count = self.lengths.len().max(self.sizes.len());
+        let part = |at: usize| RxSegment {
+            pool: match self.sizes.get(at).or(self.sizes.last()) {
+                None => Some(usual.clone()),
+                Some(size) => pools.iter().find(|(known, _)| known == size).map(|(_, pool)| pool.clone()),
+            },
+            length: self.lengths.get(at).copied().unwrap_or(0),
+            offset: self.offsets.get(at).copied().unwrap_or(0),
+        };
+        Ok((0..count).map(part).collect())
+    }
+
+    /// Puts it into a port's configuration. What is received so can be sent on, where the port can send it.
+    pub(crate) fn put(&self, segments: &[RxSegment], info: &PortInfo, config: &mut PortConfig) {
+        let each = |queue: &mut RxQueueConfig| queue.segments = segments.to_vec();
+        config.rx_queues.iter_mut().for_each(each);
+        if !segments.is_empty() {
+            config.rx_offloads |= RxOffloads::BUFFER_SPLIT;
+            config.tx_offloads |= TxOffloads::MULTI_SEGS & info.tx_offloads;
+        }
+        if self.lro {
+            config.rx_offloads |= RxOffloads::TCP_LRO;
+            let cut = TxOffloads::MULTI_SEGS | TxOffloads::TCP_TSO | TxOffloads::CHECKSUM;
+            config.tx_offloads |= cut & info.tx_offloads;
+        }
+        config.max_lro_bytes = self.lro_bytes.or(config.max_lro_bytes);
+    }
+}
