@@ -1,33 +1,52 @@
-//! The provider for rxe on a real kernel with such a device: both ends on one device, which sends to itself.
+//! Verbs on a kernel's own device, of rxe or of mlx5: both ends on one device, which sends to itself.
+
+#![expect(unsafe_code, reason = "who takes over a region promises that nobody refers into it")]
 
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pollux_uverbs::KernelFile;
+use pollux_uverbs::abi::flags::GidType;
+use pollux_uverbs::abi::object::driver;
 use pollux_verbs::{
-    Access, Ah, Buffers, Connection, Context, Cq, CqOptions, Mr, MwType, Options, Path as To, Pd, Provider,
-    Qp, QpKind, QpOptions, Srq, SrqOptions, Wc, WcOpcode, WcStatus,
+    Access, Ah, Buffers, Connection, Context, Cq, CqOptions, Device, Dm, Mr, MwType, Options, Path as To, Pd,
+    Provider, Qp, QpAttributes, QpKind, QpOptions, QpState, Srq, SrqOptions, VerbsError, Wc, WcOpcode,
+    WcStatus, Xrcd,
 };
 
-/// The first device of rxe.
-fn rxe() -> Option<Context> {
+/// The kernel's device to try: the first of mlx5 where `POLLUX_REQUIRE` names that, since it may carry somebody's connection; else
+/// the first of rxe.
+fn device() -> Option<(Device, Context)> {
+    let required = std::env::var("POLLUX_REQUIRE").unwrap_or_default();
+    let requires = |word: &str| required.split(',').any(|named| named.trim() == word);
+    let wanted = if requires("mlx5") { Provider::Mlx5 } else { Provider::Rxe };
     let found = pollux_verbs::devices(Path::new("/")).unwrap_or_default().into_iter().find_map(|device| {
-        let context = Context::open_device(&device, Options::default()).ok()?;
-        (context.provider() == Provider::Rxe).then_some(context)
+        let driver = if wanted == Provider::Mlx5 { driver::MLX5 } else { driver::RXE };
+        let known = device.driver_id() == Some(driver);
+        let context = known.then(|| Context::open_device(&device, Options::default()).ok())??;
+        Some((device, context))
     });
     if found.is_none() {
-        let required = std::env::var("POLLUX_REQUIRE").unwrap_or_default();
-        assert!(!required.split(',').any(|word| word.trim() == "rxe"), "there is no device of rdma_rxe");
+        assert!(!requires("rxe") && !requires("mlx5"), "there is no device of {wanted:?}");
         println!("skipped: needs a device of rdma_rxe (POLLUX_REQUIRE=rxe makes this a failure)");
     }
     found
 }
 
+fn kernels() -> Option<Context> {
+    device().map(|(_, context)| context)
+}
+
 /// Index and value of a GID of IPv4.
 fn gid(context: &Context) -> (u8, [u8; 16]) {
     let all = context.gids().expect("GIDs");
-    let v4 = all.iter().find(|gid| gid.gid[..12] == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]);
+    let v4 = all.iter().find(|gid| {
+        gid.kind == GidType::ROCE_V2 && gid.gid[..12] == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]
+    });
     let found = v4.or(all.first()).expect("a GID");
     (found.index as u8, found.gid)
 }
@@ -87,7 +106,7 @@ fn connected(context: &Context, kind: QpKind) -> Ends {
 
 #[test]
 fn messages_go_over_connections() {
-    let Some(context) = rxe() else { return };
+    let Some(context) = kernels() else { return };
     for kind in [QpKind::Rc, QpKind::Uc] {
         let Ends { mut one, mut two, mut cq, buffers, .. } = connected(&context, kind);
         let mut receives = two.receives().expect("a ring of its own");
@@ -118,7 +137,7 @@ fn messages_go_over_connections() {
 
 #[test]
 fn memory_is_written_read_and_swapped() {
-    let Some(context) = rxe() else { return };
+    let Some(context) = kernels() else { return };
     let Ends { mut one, two, mut cq, buffers, pd } = connected(&context, QpKind::Rc);
     let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
     let far = Mr::allocate(&pd, 8192, rights).expect("a region");
@@ -160,7 +179,7 @@ fn memory_is_written_read_and_swapped() {
 
 #[test]
 fn a_window_opens_a_part_of_a_region() {
-    let Some(context) = rxe() else { return };
+    let Some(context) = kernels() else { return };
     let Ends { mut one, mut two, mut cq, buffers, pd } = connected(&context, QpKind::Rc);
     let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::MW_BIND;
     let far = Mr::allocate(&pd, 4096, rights).expect("a region");
@@ -182,9 +201,132 @@ fn a_window_opens_a_part_of_a_region() {
     assert_eq!(&seen, b"by the window");
 }
 
+/// Another process's view: the same file, by a duplicate of its descriptor.
+#[test]
+fn a_context_is_shared_by_its_file() {
+    let Some((device, _)) = device() else { return };
+    let file = device.open().expect("the file");
+    let copy = file.fd().try_clone_to_owned().expect("a descriptor");
+    let provider = if device.driver_id() == Some(driver::MLX5) { Provider::Mlx5 } else { Provider::Rxe };
+    let first = Context::open(file, provider, Options::default()).expect("a context");
+    let pd = Pd::new(&first).expect("a domain");
+    let mr = Mr::allocate(&pd, 4096, Access::LOCAL_WRITE | Access::REMOTE_READ).expect("a region");
+    let copy = Arc::new(KernelFile::adopt(copy).expect("a device's file"));
+    let second = match Context::import(copy, provider, Options::default()) {
+        Err(VerbsError::Unsupported { .. }) if provider == Provider::Rxe => return,
+        second => second.expect("the same context"),
+    };
+    let imported = Pd::import(&second, pd.handle());
+    // SAFETY: nobody has references into a region.
+    let region = unsafe { Mr::import(&imported, mr.handle().expect("its own"), mr.access()) }.expect("known");
+    assert_eq!((region.lkey(), region.rkey()), (mr.lkey(), mr.rkey()));
+    assert_eq!((region.address(), region.bytes()), (mr.address(), mr.bytes()));
+    // A queue pair of the second's reads what the first has.
+    mr.write(0, b"of the first");
+    let buffers = Buffers::new(&imported, 2, 64).expect("buffers");
+    let mut cq = Cq::new(&second, CqOptions::new(16)).expect("a completion queue");
+    let make = || {
+        let mut qp = Qp::new(&imported, &cq, &cq, &QpOptions::new(QpKind::Rc)).expect("a queue pair");
+        qp.init(1, Access::REMOTE_READ).expect("INIT");
+        qp
+    };
+    let (mut one, mut two) = (make(), make());
+    let (index, own) = gid(&second);
+    let path = To { hop_limit: 1, ..To::new(own, index) };
+    one.connect(&Connection::new(path, two.qpn())).expect("connected");
+    two.connect(&Connection::new(path, one.qpn())).expect("connected");
+    let mut batch = one.batch();
+    batch
+        .read(1, region.address(), region.rkey())
+        .piece(buffers.filled(&[0; 12]).expect("a buffer"))
+        .signalled();
+    assert_eq!(batch.ring(), Ok(1));
+    let done = wait(&mut cq, 1);
+    assert_eq!((done[0].status, &done[0].data[..]), (WcStatus::SUCCESS, &b"of the first"[..]));
+    drop((one, two, cq, buffers, region, imported, second));
+    mr.deregister().expect("still the first's");
+    assert!(KernelFile::adopt(std::fs::File::open("/proc/self/status").expect("a file").into()).is_err());
+}
+
+/// A receiver of XRC, known by its number, in a domain that two contexts share by a file.
+#[test]
+fn a_receiver_of_xrc_is_opened() {
+    let Some((device, context)) = device() else { return };
+    let path = std::env::temp_dir().join(format!("pollux-xrc-{}", std::process::id()));
+    let file = std::fs::File::create(&path).expect("a file");
+    drop(std::fs::remove_file(&path));
+    let Ok(own) = Xrcd::of_file(&context, file.as_fd()) else {
+        assert_eq!(context.provider(), Provider::Rxe, "mlx5 has XRC");
+        return;
+    };
+    let mut receiver = Qp::xrc_receiver(&own).expect("a receiver");
+    receiver.init(1, Access::empty()).expect("INIT");
+    let other = Context::open_device(&device, Options::default()).expect("a context");
+    let pd = Pd::new(&other).expect("a domain");
+    let shared = Xrcd::of_file(&other, file.as_fd()).expect("the same domain");
+    let buffers = Buffers::new(&pd, 4, 64).expect("buffers");
+    let mut cq = Cq::new(&other, CqOptions::new(16)).expect("a completion queue");
+    let mut srq = Srq::xrc(&pd, &shared, &cq, &SrqOptions::new(8)).expect("a shared queue");
+    let mut receives = srq.receives();
+    receives.piece(5, buffers.take().expect("a buffer"));
+    receives.ring().expect("posted");
+    let opened = Qp::open(&shared, receiver.qpn()).expect("opened");
+    assert_eq!(QpState(opened.query().expect("values").qp_state), QpState::INIT);
+
+    let mut send_cq = Cq::new(&other, CqOptions::new(16)).expect("a completion queue");
+    let options = QpOptions::new(QpKind::XrcSend).inline(32);
+    let mut sender = Qp::new(&pd, &send_cq, &send_cq, &options).expect("a sender");
+    sender.init(1, Access::empty()).expect("INIT");
+    let (index, gid) = gid(&context);
+    let path = To { hop_limit: 1, ..To::new(gid, index) };
+    sender.connect(&Connection::new(path, receiver.qpn())).expect("RTS");
+    receiver.ready_to_receive(&Connection::new(path, sender.qpn())).expect("RTR");
+    opened
+        .modify(&QpAttributes { sq_psn: Some(0), timeout: Some(14), ..QpAttributes::state(QpState::RTS) })
+        .expect("RTS");
+    drop((receiver, own));
+    let mut batch = sender.batch();
+    batch.send(7).to_srq(srq.number()).inline(b"to the other").signalled();
+    batch.ring().expect("posted");
+    assert_eq!(wait(&mut send_cq, 1)[0].status, WcStatus::SUCCESS);
+    let got = wait(&mut cq, 1);
+    assert_eq!((got[0].id, &got[0].data[..]), (5, &b"to the other"[..]));
+}
+
+#[test]
+fn memory_of_the_device_is_written_and_read_back() {
+    let Some(context) = kernels() else { return };
+    let Ends { mut one, two, mut cq, buffers, pd } = connected(&context, QpKind::Rc);
+    let dm = match Dm::new(&context, 256, 6) {
+        Err(VerbsError::Unsupported { .. }) if context.provider() == Provider::Rxe => return,
+        dm => dm.expect("memory of the device"),
+    };
+    let mr =
+        Mr::of_device(&pd, &dm, 0..256, Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE)
+            .expect("a region of it");
+    let mut batch = one.batch();
+    batch.write(1, mr.address() + 8, mr.rkey()).inline(b"by the peer!").signalled();
+    assert_eq!(batch.ring(), Ok(1));
+    assert_eq!(wait(&mut cq, 1)[0].status, WcStatus::SUCCESS);
+    let mut seen = [0; 12];
+    dm.read(8, &mut seen).expect("inside");
+    assert_eq!(&seen, b"by the peer!");
+    dm.write(100, b"by us").expect_err("not whole words");
+    dm.write(100, b"by us...").expect("inside");
+    let mut batch = one.batch();
+    batch
+        .read(2, mr.address() + 100, mr.rkey())
+        .piece(buffers.filled(&[0; 8]).expect("a buffer"))
+        .signalled();
+    assert_eq!(batch.ring(), Ok(1));
+    let done = wait(&mut cq, 1);
+    assert_eq!((done[0].status, &done[0].data[..]), (WcStatus::SUCCESS, &b"by us..."[..]));
+    drop(two);
+}
+
 #[test]
 fn datagrams_are_told_from_whom() {
-    let Some(context) = rxe() else { return };
+    let Some(context) = kernels() else { return };
     let pd = Pd::new(&context).expect("a domain");
     let buffers = Buffers::new(&pd, 8, 4096).expect("buffers");
     let mut cq = Cq::new(&context, CqOptions::new(16)).expect("a completion queue");
@@ -227,7 +369,7 @@ fn datagrams_are_told_from_whom() {
 
 #[test]
 fn a_shared_queue_feeds_several() {
-    let Some(context) = rxe() else { return };
+    let Some(context) = kernels() else { return };
     let pd = Pd::new(&context).expect("a domain");
     let buffers = Buffers::new(&pd, 16, 256).expect("buffers");
     let mut cq = Cq::new(&context, CqOptions::new(32)).expect("a completion queue");
@@ -264,7 +406,7 @@ fn a_shared_queue_feeds_several() {
 
 #[test]
 fn what_was_posted_comes_home_with_the_queue() {
-    let Some(context) = rxe() else { return };
+    let Some(context) = kernels() else { return };
     let Ends { one, mut two, mut cq, buffers, .. } = connected(&context, QpKind::Rc);
     let mut receives = two.receives().expect("a ring of its own");
     for id in 0..5 {
@@ -279,8 +421,9 @@ fn what_was_posted_comes_home_with_the_queue() {
     refused.ring().expect_err("more than fit");
     assert_eq!(buffers.available(), buffers.count() - 5);
     drop((one, two));
-    assert_eq!(buffers.available(), buffers.count());
+    // The completion queue might still tell of them.
     assert_eq!(cq.poll(8, |_| {}), 0);
+    assert_eq!(buffers.available(), buffers.count());
 }
 
 /// What the ends of rdma-core's pingpongs tell each other over TCP. Source: rdma-core
@@ -317,7 +460,8 @@ mod exchange {
 }
 
 /// Our end of a pingpong: the program's name, whether it listens, and where both meet.
-struct Game {
+struct Game<'a> {
+    device: &'a str,
     kind: QpKind,
     program: &'static str,
     listens: bool,
@@ -329,12 +473,12 @@ const BYTES: usize = 1024;
 const PSN: u32 = 0x12_3456;
 const QKEY: u32 = 0x1111_1111;
 
-impl Game {
+impl Game<'_> {
     /// Plays against rdma-core's program.
     fn play(&self, context: &Context) {
         let (index, own) = gid(context);
         let mut command = Command::new(self.program);
-        command.args(["-d", &device_name(), "-g", &index.to_string(), "-n", &ROUNDS.to_string()]);
+        command.args(["-d", self.device, "-g", &index.to_string(), "-n", &ROUNDS.to_string()]);
         command.args(["-s", &BYTES.to_string(), "-p", &self.port.to_string()]);
         let pd = Pd::new(context).expect("a domain");
         let buffers = Buffers::new(&pd, 128, BYTES + 40).expect("buffers");
@@ -471,20 +615,15 @@ impl EndsInTime for Child {
     }
 }
 
-fn device_name() -> String {
-    let all = pollux_verbs::devices(Path::new("/")).expect("devices");
-    all.into_iter().map(|device| device.ibdev).find(|name| name.starts_with("rxe")).expect("an rxe device")
-}
-
 #[test]
 fn rdma_cores_pingpongs_play_with_us() {
-    let Some(context) = rxe() else { return };
+    let Some((device, context)) = device() else { return };
     let kinds =
         [(QpKind::Rc, "ibv_rc_pingpong"), (QpKind::Uc, "ibv_uc_pingpong"), (QpKind::Ud, "ibv_ud_pingpong")];
     for (number, (kind, program)) in (0_u16..).zip(kinds) {
         for listens in [false, true] {
             let port = 18600 + 2 * number + u16::from(listens);
-            Game { kind, program, listens, port }.play(&context);
+            Game { device: &device.ibdev, kind, program, listens, port }.play(&context);
         }
     }
 }

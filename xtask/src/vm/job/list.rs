@@ -7,7 +7,7 @@ pub(super) const GUEST: &str = "/ours/guest";
 /// Test programs that jobs start: package, test, and where the guest has it.
 pub(super) const TEST_PROGRAMS: &[(&str, &str, &str)] = &[
     ("pollux-uverbs", "uverbs", "/ours/uverbs"),
-    ("pollux-verbs", "rxe", "/ours/verbs-rxe"),
+    ("pollux-verbs", "kernel", "/ours/verbs-kernel"),
     ("pollux-tests", "guest", GUEST),
 ];
 
@@ -80,7 +80,26 @@ pub(crate) fn all() -> Vec<Job> {
                 &["ip", "link", "set", "v1", "up"],
                 &["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "v0"],
                 &["sleep", "2"],
-                &["POLLUX_REQUIRE=rxe", "/ours/verbs-rxe", "--test-threads=1"],
+                &["POLLUX_REQUIRE=rxe", "/ours/verbs-kernel", "--test-threads=1"],
+            ],
+            seconds: 180,
+            tests: true,
+            ..Job::default()
+        },
+        Job {
+            name: "verbs-mlx5",
+            wires: CABLE,
+            commands: &[
+                &["modprobe", "ib_uverbs"],
+                &["modprobe", "mlx5_core"],
+                &["modprobe", "mlx5_ib"],
+                &["ip", "link", "set", "lo", "up"],
+                // Both ends of the cable.
+                &["ip", "link", "set", "eth1", "up"],
+                &["ip", "link", "set", "eth0", "up"],
+                &["ip", "address", "add", "10.0.0.1/24", "dev", "eth0"],
+                &["sleep", "2"],
+                &["POLLUX_REQUIRE=mlx5", "/ours/verbs-kernel", "--test-threads=1"],
             ],
             seconds: 180,
             tests: true,
