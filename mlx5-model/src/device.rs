@@ -273,7 +273,7 @@ impl Device {
         inside.steps += 1;
         if inside.faults.has_moments() {
             // Those that a flap drops count as well, or one on a port that only receives would never end.
-            let dropped = inside.core.port.counters.arrived_while_down;
+            let dropped = inside.core.port.kept_out();
             let (packets, time) = (self.ledger.total().packets() + dropped, self.clock.now());
             if inside.faults.is_removed(packets, time) {
                 drop(inside);
@@ -357,6 +357,7 @@ impl Device {
     /// whoever waits looks and finds it gone.
     pub fn remove(&self) {
         if !self.gone.swap(true, Ordering::Release) {
+            self.lock().core.port.shine(false);
             self.interrupt(u64::MAX);
         }
     }

@@ -97,6 +97,8 @@ pub(crate) struct Port {
     pub(crate) held_down: bool,
     /// As last told to software.
     pub(crate) told_up: bool,
+    /// What the wire's other end sees.
+    shines: bool,
     pub(crate) promiscuous: bool,
     pub(crate) promiscuous_unicast: bool,
     pub(crate) unicast: Vec<[u8; 6]>,
@@ -110,7 +112,8 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    pub(crate) fn new(wire: Box<dyn Wire>, mac: [u8; 6], mtu: u16) -> Self {
+    pub(crate) fn new(mut wire: Box<dyn Wire>, mac: [u8; 6], mtu: u16) -> Self {
+        wire.shine(true);
         Self {
             wire,
             mac,
@@ -119,6 +122,7 @@ impl Port {
             admin_up: true,
             held_down: false,
             told_up: false,
+            shines: true,
             promiscuous: false,
             promiscuous_unicast: false,
             unicast: Vec::new(),
@@ -143,8 +147,22 @@ impl Port {
 
     /// What the wire does by itself, once a step; true when it took a frame that had waited.
     pub(crate) fn poll(&mut self) -> bool {
+        self.shine(!self.is_held_down());
         self.wire.poll();
         self.waiting.is_some() && self.send_waiting()
+    }
+
+    /// Turns the light on or off that the wire's other end sees.
+    pub(crate) fn shine(&mut self, on: bool) {
+        if self.shines != on {
+            self.shines = on;
+            self.wire.shine(on);
+        }
+    }
+
+    /// Frames that did not come, or were not let in, because the link was down here.
+    pub(crate) fn kept_out(&self) -> u64 {
+        self.counters.arrived_while_down + self.wire.missed()
     }
 
     /// Whether the wire's other end can be made to wait.
@@ -212,6 +230,9 @@ impl Port {
         };
         if self.is_held_down() || !self.told_up && !self.wire.is_up() {
             self.counters.sent_while_down += 1;
+            if !self.wire.is_up() {
+                self.wire.lost();
+            }
             return true;
         }
         match self.wire.send(frame) {

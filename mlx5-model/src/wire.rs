@@ -6,8 +6,9 @@
 //!
 //! | `wire=` | what | lossless | link |
 //! |---|---|---|---|
-//! | `cable:NAME` | the other device of this process that names the same cable | yes | up while both ends are there |
+//! | `cable:NAME` | the other device of this process that names the same cable | yes | up while both ends are there and neither is held down |
 //! | `source:SIZE` | frames of SIZE bytes out of nothing; what is sent is swallowed and counted | yes | up |
+//! | `source:SIZE:RATE` | the same, RATE frames a second at most | yes | up |
 //! | `null` | nothing comes, what is sent is swallowed | yes | up |
 //! | `pcap:IN:OUT` | frames of file IN, once; what is sent goes to file OUT (each may be empty) | yes | up |
 //! | `iface:NAME` | a Linux interface, by a packet socket | no | the interface's |
@@ -34,7 +35,7 @@ pub use source::{FLOWS, Null, SIZE_MAX, SIZE_MIN, Source, Swallowed};
 pub use spec::WireSpec;
 
 /// What may stand after `wire=`.
-pub const FORMS: &str = "cable:NAME, source:SIZE, null, pcap:IN:OUT, iface:NAME, unix:LOCAL:PEER";
+pub const FORMS: &str = "cable:NAME, source:SIZE[:RATE], null, pcap:IN:OUT, iface:NAME, unix:LOCAL:PEER";
 
 /// What became of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +59,20 @@ pub trait Wire: Send + fmt::Debug {
     /// length. A longer frame is cut off and its whole length returned, so that the port can count it as too long.
     fn receive(&mut self, room: &mut [u8]) -> Option<usize>;
 
-    /// Whether the other end is there.
+    /// Whether the other end is there, and sends light.
     fn is_up(&self) -> bool;
+
+    /// Turns this end's light on (it is from the first) or off: a port that is held down, or a device that is gone, is seen by
+    /// the other end as loss of carrier, where the wire carries such a thing.
+    fn shine(&mut self, _on: bool) {}
+
+    /// A frame was to be sent, and is lost because the other end was not [there](Self::is_up).
+    fn lost(&mut self) {}
+
+    /// Frames that the other end lost so.
+    fn missed(&self) -> u64 {
+        0
+    }
 
     /// Whether frames that were sent are still on their way to a peer that has to act (so that an idle model looks again
     /// soon).
@@ -110,6 +123,18 @@ impl Wire for Unpaused {
 
     fn is_up(&self) -> bool {
         self.0.is_up()
+    }
+
+    fn shine(&mut self, on: bool) {
+        self.0.shine(on);
+    }
+
+    fn lost(&mut self) {
+        self.0.lost();
+    }
+
+    fn missed(&self) -> u64 {
+        self.0.missed()
     }
 
     fn is_pending(&self) -> bool {

@@ -2,10 +2,11 @@
 //!
 //! Each way has a batch that the sender fills and the receiver takes whole: the lock is taken once a frame on one side and
 //! once a batch on the other, and an empty batch is seen without it. A full batch makes the sender wait, so nothing is lost.
-//! What is sent while the other end is not there is lost, as without light in the fibre.
+//! What is sent while the other end is not there is lost, as without light in the fibre; each end sees whether the other one
+//! sends light.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::{Sent, Wire, deliver};
@@ -62,6 +63,10 @@ struct Shared {
     ends: Mutex<[bool; 2]>,
     /// Both are.
     up: AtomicBool,
+    /// Which ends are dark.
+    dark: [AtomicBool; 2],
+    /// Frames for each end that the other one did not send, because there was no light.
+    missed: [AtomicU64; 2],
     /// Lane *n* leads to end *n*.
     lanes: [Lane; 2],
 }
@@ -72,6 +77,8 @@ impl Shared {
             name: name.into(),
             ends: Mutex::default(),
             up: AtomicBool::new(false),
+            dark: Default::default(),
+            missed: Default::default(),
             lanes: Default::default(),
         })
     }
@@ -145,6 +152,7 @@ impl Cable {
 impl Wire for Cable {
     fn send(&mut self, frame: &[u8]) -> Sent {
         if !self.is_up() {
+            self.lost();
             return Sent::Yes;
         }
         let lane = &self.shared.lanes[1 - self.end];
@@ -172,7 +180,19 @@ impl Wire for Cable {
     }
 
     fn is_up(&self) -> bool {
-        self.shared.up.load(Ordering::Acquire)
+        self.shared.up.load(Ordering::Acquire) && !self.shared.dark[1 - self.end].load(Ordering::Acquire)
+    }
+
+    fn shine(&mut self, on: bool) {
+        self.shared.dark[self.end].store(!on, Ordering::Release);
+    }
+
+    fn lost(&mut self) {
+        self.shared.missed[1 - self.end].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn missed(&self) -> u64 {
+        self.shared.missed[self.end].load(Ordering::Relaxed)
     }
 
     fn is_pending(&self) -> bool {
@@ -193,6 +213,8 @@ impl Drop for Cable {
         let mut ends = locked(&self.shared.ends);
         ends[self.end] = false;
         self.shared.up.store(false, Ordering::Release);
+        // The next device here begins with its light on.
+        self.shared.dark[self.end].store(false, Ordering::Release);
         drop(ends);
         self.shared.lanes[self.end].clear();
     }
@@ -267,6 +289,24 @@ mod tests {
         assert_eq!(a.send(&[2; 60]), Sent::Yes);
         assert!(!a.is_pending());
         assert_eq!(take(&mut a), Some(vec![1; 60]));
+    }
+
+    #[test]
+    fn each_end_sees_the_others_light() {
+        let (mut a, mut b) = Cable::pair();
+        b.shine(false);
+        assert!(!a.is_up() && b.is_up(), "the dark end sees light");
+        assert_eq!((a.send(&[1; 60]), b.send(&[2; 60])), (Sent::Yes, Sent::Yes));
+        a.lost();
+        assert_eq!((a.missed(), b.missed()), (0, 2), "what b would have got");
+        assert_eq!((take(&mut a), take(&mut b)), (Some(vec![2; 60]), None));
+        b.shine(true);
+        assert!(a.is_up());
+        a.shine(false);
+        let shared = Arc::clone(&a.shared);
+        drop(a);
+        let _next = shared.end().expect("a free end");
+        assert!(b.is_up(), "another device begins with its light on");
     }
 
     #[test]

@@ -179,10 +179,12 @@ impl Wire for Impaired {
         if self.outgoing.is_full() {
             return Sent::Busy;
         }
-        if self.is_up() {
-            self.outgoing.put(frame, &self.what, self.clock.now());
-            self.drain();
+        if !self.is_up() {
+            self.lost();
+            return Sent::Yes;
         }
+        self.outgoing.put(frame, &self.what, self.clock.now());
+        self.drain();
         Sent::Yes
     }
 
@@ -196,6 +198,18 @@ impl Wire for Impaired {
 
     fn is_up(&self) -> bool {
         self.inner.is_up()
+    }
+
+    fn shine(&mut self, on: bool) {
+        self.inner.shine(on);
+    }
+
+    fn lost(&mut self) {
+        self.inner.lost();
+    }
+
+    fn missed(&self) -> u64 {
+        self.inner.missed()
     }
 
     fn is_pending(&self) -> bool {

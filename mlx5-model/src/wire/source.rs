@@ -3,11 +3,13 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use pollux_wire::{EtherRepr, EtherType, IpProtocol, Ipv4Header, Ipv4Repr, UdpHeader, UdpRepr, checksum};
 
 use super::{Sent, Wire, deliver};
 use crate::ModelError;
+use crate::time::Clock;
 
 /// Shortest frame of Ethernet, without FCS.
 pub const SIZE_MIN: usize = 60;
@@ -41,7 +43,37 @@ impl Swallowed {
     }
 }
 
-/// `source:SIZE`: a frame whenever one is asked for. UDP over IPv4 with right checksums, to the port's own address, from
+/// Frames that a source with a rate is late with at most: what it could not offer in time beyond that it never offers, as when
+/// its thread waited for a core.
+const LATE_MAX: u64 = 256;
+
+/// So many frames a second.
+#[derive(Debug)]
+struct Pace {
+    rate: u64,
+    clock: Clock,
+    begun: Duration,
+    given: u64,
+    due: u64,
+}
+
+impl Pace {
+    /// Whether another frame is due. Looks at the clock only when all are given that were due at the last look.
+    #[inline]
+    fn is_due(&mut self) -> bool {
+        if self.given == self.due {
+            let since = self.clock.now().saturating_sub(self.begun);
+            let due = since.as_nanos() * u128::from(self.rate) / 1_000_000_000;
+            self.due = u64::try_from(due).unwrap_or(u64::MAX).max(self.given);
+            self.given = self.given.max(self.due.saturating_sub(LATE_MAX));
+        }
+        let is_due = self.given < self.due;
+        self.given += u64::from(is_due);
+        is_due
+    }
+}
+
+/// `source:SIZE`: a frame whenever one is asked for. `source:SIZE:RATE`: so many a second at most. UDP over IPv4 with right checksums, to the port's own address, from
 /// [`FLOWS`] senders in turn (198.18.0.1 and up, the addresses that RFC 2544 keeps for measurements).
 #[derive(Debug)]
 pub struct Source {
@@ -49,6 +81,7 @@ pub struct Source {
     next: usize,
     bytes: usize,
     swallowed: Swallowed,
+    pace: Option<Pace>,
 }
 
 impl Source {
@@ -64,7 +97,14 @@ impl Source {
             });
         }
         let frames = (0..FLOWS).map(|flow| frame(bytes, mac, flow as u16)).collect();
-        Ok(Self { frames, next: 0, bytes, swallowed: Swallowed::default() })
+        Ok(Self { frames, next: 0, bytes, swallowed: Swallowed::default(), pace: None })
+    }
+
+    /// At most `rate` of them a second.
+    #[must_use]
+    pub fn paced(self, rate: u64, clock: &Clock) -> Self {
+        let (clock, begun) = (clock.clone(), clock.now());
+        Self { pace: Some(Pace { rate, clock, begun, given: 0, due: 0 }), ..self }
     }
 
     /// What was sent into it.
@@ -108,6 +148,9 @@ impl Wire for Source {
 
     #[inline]
     fn receive(&mut self, room: &mut [u8]) -> Option<usize> {
+        if self.pace.as_mut().is_some_and(|pace| !pace.is_due()) {
+            return None;
+        }
         let frame = &self.frames[self.next];
         self.next = (self.next + 1) % FLOWS;
         Some(deliver(frame, room))
@@ -126,7 +169,10 @@ impl Wire for Source {
     }
 
     fn describe(&self) -> String {
-        format!("source:{}", self.bytes)
+        match &self.pace {
+            None => format!("source:{}", self.bytes),
+            Some(pace) => format!("source:{}:{}", self.bytes, pace.rate),
+        }
     }
 }
 
@@ -195,6 +241,27 @@ mod tests {
             }
             assert_eq!(queues.len(), 8, "the flows reach all of 8 queues");
         }
+    }
+
+    #[test]
+    fn a_rate_is_kept_and_what_is_very_late_never_comes() {
+        let clock = Clock::stepped();
+        clock.advance(Duration::from_secs(5));
+        let mut source = Source::new(64, [2; 6]).expect("a source").paced(1_000_000, &clock);
+        assert_eq!(source.describe(), "source:64:1000000");
+        let mut room = [0; 64];
+        let mut count = || std::iter::from_fn(|| source.receive(&mut room)).count();
+        assert_eq!(count(), 0);
+        clock.advance(Duration::from_nanos(999));
+        assert_eq!(count(), 0);
+        clock.advance(Duration::from_nanos(1));
+        assert_eq!(count(), 1);
+        clock.advance(Duration::from_micros(200));
+        assert_eq!(count(), 200);
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(count(), LATE_MAX as usize, "a burst no longer than a ring is");
+        clock.advance(Duration::from_micros(3));
+        assert_eq!(count(), 3);
     }
 
     #[test]

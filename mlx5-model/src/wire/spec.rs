@@ -8,6 +8,9 @@ use super::{Cable, Capture, Datagrams, Impaired, Impairments, KernelInterface, N
 use crate::ModelError;
 use crate::time::Clock;
 
+/// Fastest source that is asked for: a frame a nanosecond.
+const RATE_MAX: u64 = 1_000_000_000;
+
 /// Which wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WireSpec {
@@ -15,6 +18,13 @@ pub enum WireSpec {
     Cable(String),
     /// `source:SIZE`
     Source(usize),
+    /// `source:SIZE:RATE`
+    PacedSource {
+        /// Bytes of a frame.
+        size: usize,
+        /// Frames a second at most.
+        rate: u64,
+    },
     /// `null`
     Null,
     /// `pcap:IN:OUT`
@@ -54,6 +64,16 @@ impl FromStr for WireSpec {
                 Source::new(size, [0; 6])?;
                 Ok(Self::Source(size))
             }
+            ["source", size, rate] => {
+                let Self::Source(size) = format!("source:{size}").parse()? else {
+                    return Err(wrong("a source has a frame size, such as source:64"));
+                };
+                let rate = rate.parse().ok().filter(|rate| (1..=RATE_MAX).contains(rate));
+                let rate = rate.ok_or_else(|| {
+                    wrong("the rate is not a whole number of frames a second, 1 to 1000000000")
+                })?;
+                Ok(Self::PacedSource { size, rate })
+            }
             ["source", ..] => Err(wrong("a source has a frame size, such as source:64")),
             ["pcap", input, output] => {
                 if input.is_empty() && output.is_empty() {
@@ -88,6 +108,7 @@ impl fmt::Display for WireSpec {
         match self {
             Self::Cable(name) => write!(f, "cable:{name}"),
             Self::Source(size) => write!(f, "source:{size}"),
+            Self::PacedSource { size, rate } => write!(f, "source:{size}:{rate}"),
             Self::Null => f.write_str("null"),
             Self::Capture { input, output } => write!(f, "pcap:{}:{}", path(input), path(output)),
             Self::Interface(name) => write!(f, "iface:{name}"),
@@ -105,6 +126,7 @@ impl WireSpec {
         let wire: Box<dyn Wire> = match self {
             Self::Cable(name) => Box::new(Cable::join(name)?),
             Self::Source(size) => Box::new(Source::new(*size, mac)?),
+            Self::PacedSource { size, rate } => Box::new(Source::new(*size, mac)?.paced(*rate, clock)),
             Self::Null => Box::new(Null::default()),
             Self::Capture { input, output } => {
                 Box::new(Capture::open(input.as_deref(), output.as_deref(), clock)?)
@@ -125,6 +147,7 @@ mod tests {
         for text in [
             "cable:a",
             "source:64",
+            "source:64:1000000",
             "null",
             "pcap:a.pcap:b.pcap",
             "pcap::b.pcap",
@@ -138,7 +161,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_said_in_one_line() {
-        let forms = "; wires: cable:NAME, source:SIZE, null, pcap:IN:OUT, iface:NAME, unix:LOCAL:PEER";
+        let forms = "; wires: cable:NAME, source:SIZE[:RATE], null, pcap:IN:OUT, iface:NAME, unix:LOCAL:PEER";
         for (text, problem) in [
             ("", "there is no such wire"),
             ("wifi:a", "there is no such wire"),
@@ -147,6 +170,8 @@ mod tests {
             ("cable:a:b", "a cable has a name without ':'"),
             ("source", "a source has a frame size, such as source:64"),
             ("source:many", "the size is not a whole number of bytes, such as source:64"),
+            ("source:64:0", "the rate is not a whole number of frames a second, 1 to 1000000000"),
+            ("source:64:1:2", "a source has a frame size, such as source:64"),
             ("source:20", "frames have 60 to 16384 bytes, FCS not counted"),
             ("pcap::", "names no file: give one to read, one to write, or both"),
             ("pcap:a:a", "would read the file that it writes: name two files"),
