@@ -1,5 +1,6 @@
 //! Commands to the firmware, and what its answers mean to callers.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,6 +12,26 @@ use crate::error::KernelError;
 
 /// Bytes of a command or an answer that has no more than a head and two dwords.
 pub(crate) const SHORT: usize = 16;
+
+thread_local! {
+    /// The first command that was refused during this thread's call: what follows it is what undoes the call.
+    static REFUSED: RefCell<Option<(u16, Refused)>> = const { RefCell::new(None) };
+}
+
+/// A call begins: nothing was refused yet.
+pub(crate) fn begin_call() {
+    REFUSED.take();
+}
+
+/// What Linux would have in its log of a call that was refused.
+pub(crate) fn words() -> String {
+    REFUSED.with_borrow(|refused| match refused {
+        Some((code, refused)) => {
+            format!("the firmware said to {}: {refused}", opcode::name(*code).unwrap_or("a command"))
+        }
+        None => "a check of the kernel refused it, not the firmware".into(),
+    })
+}
 
 /// The device's command queue, until the device is gone.
 #[derive(Debug)]
@@ -46,7 +67,13 @@ impl Firmware {
             return Err(Failure::Gone);
         }
         self.queue.execute(input, output).map_err(|Gone| Failure::Gone)?;
-        command::outcome(output).map_err(Failure::Refused)
+        command::outcome(output).map_err(|refused| {
+            let code = command::header(input).map_or(0, |head| head.opcode);
+            REFUSED.with_borrow_mut(|first| {
+                first.get_or_insert((code, refused));
+            });
+            Failure::Refused(refused)
+        })
     }
 
     /// Executes a command of the start.

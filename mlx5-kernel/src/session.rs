@@ -11,7 +11,8 @@ use crate::context::Granted;
 use crate::core::{Core, Life};
 use crate::event::file::{EventFile, FileKind};
 use crate::handle::{Handles, Object, ObjectKind};
-use crate::{method, start, write};
+use crate::umem::RecordPages;
+use crate::{firmware, method, start, write};
 
 /// A channel to the device.
 pub(crate) struct Door {
@@ -25,6 +26,7 @@ pub(crate) struct Session {
     pub(crate) core: Arc<Core>,
     pub(crate) granted: Option<Granted>,
     pub(crate) handles: Handles,
+    pub(crate) records: RecordPages,
     pub(crate) files: Vec<Arc<EventFile>>,
     /// The first descriptor of asynchronous events, for objects that name none.
     pub(crate) default_file: Option<Arc<EventFile>>,
@@ -36,6 +38,7 @@ impl Door {
             core: Arc::clone(&life.core),
             granted: None,
             handles: Handles::default(),
+            records: RecordPages::default(),
             files: Vec::new(),
             default_file: None,
         };
@@ -44,6 +47,7 @@ impl Door {
 
     /// The session, when the device is there.
     fn enter(&self) -> Result<MutexGuard<'_, Session>, Errno> {
+        firmware::begin_call();
         let core = &self.life.core;
         if core.firmware.is_gone() {
             return Err(Errno::EIO);
@@ -85,6 +89,10 @@ impl Channel for Door {
     fn describe(&self) -> String {
         let [a, b, c, d, e, f] = self.life.core.port.mac;
         format!("mlx5 function {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}, in process")
+    }
+
+    fn words(&self) -> Option<String> {
+        Some(firmware::words())
     }
 }
 

@@ -35,6 +35,12 @@ pub trait Channel: Send + Sync + fmt::Debug {
 
     /// What it is, for messages.
     fn describe(&self) -> String;
+
+    /// What the other side knows of the refusal that this thread got last, to be asked right after it. A kernel tells its log
+    /// alone, so its file answers nothing; a model in process has no log and answers here.
+    fn words(&self) -> Option<String> {
+        None
+    }
 }
 
 /// How a write command travels.

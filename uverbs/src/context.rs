@@ -182,10 +182,11 @@ impl Context {
     /// # Errors
     /// [`UverbsError::Refused`] with what mmap(2) says.
     pub fn map(&self, offset: u64, bytes: usize, protection: Protection) -> Result<Page, UverbsError> {
-        self.ways
-            .channel
-            .map(offset, bytes, protection)
-            .map_err(|errno| UverbsError::Refused { operation: Operation::Map { offset }, errno })
+        self.ways.channel.map(offset, bytes, protection).map_err(|errno| UverbsError::Refused {
+            operation: Operation::Map { offset },
+            errno,
+            words: None,
+        })
     }
 
     pub(crate) fn sysfs(&self) -> Option<&Path> {

@@ -47,6 +47,7 @@ impl Errno {
             Self::EMFILE => "too many open files in this process",
             Self::ENFILE => "too many open files in the whole system",
             Self::EBUSY => "other objects still use it",
+            Self::EAGAIN => "the device, or the kernel, has none left for now",
             Self::ENOENT => "no such object, or of another kind",
             Self::EIO => "the device was removed, or its firmware refused the command",
             Self::ENODEV => "the device was removed",

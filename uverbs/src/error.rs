@@ -77,12 +77,14 @@ impl fmt::Display for Operation {
 #[non_exhaustive]
 pub enum UverbsError {
     /// The kernel, or the model in its place, said no.
-    #[error("{operation}: {errno}")]
+    #[error("{operation}: {errno}{}", more(*.operation, *.errno, .words.as_deref()))]
     Refused {
         /// What was asked.
         operation: Operation,
         /// The answer.
         errno: Errno,
+        /// What the other side said beside it, where it [can be asked](crate::Channel::words).
+        words: Option<String>,
     },
 
     /// Neither the native method nor an older command can do it.
@@ -225,6 +227,20 @@ pub enum UverbsError {
         /// What sysfs says.
         minor: u32,
     },
+}
+
+/// What there is to be known beyond an error number, or where.
+fn more(operation: Operation, errno: Errno, words: Option<&str>) -> String {
+    // By these a kernel passes on what the firmware answered. Source: Linux
+    // `drivers/net/ethernet/mellanox/mlx5/core/cmd.c`, `cmd_status_to_err`.
+    let of_firmware = matches!(errno, Errno::EINVAL | Errno::EIO | Errno::EAGAIN | Errno::EBUSY);
+    match (words, operation) {
+        (Some(words), _) => format!("; {words}"),
+        (None, Operation::Method { .. } | Operation::Write { .. }) if of_firmware => {
+            "; if it was the firmware that refused, `dmesg` has its status and syndrome".into()
+        }
+        _ => String::new(),
+    }
 }
 
 impl UverbsError {

@@ -176,7 +176,11 @@ struct Events<T> {
 impl<T: FromBytes + IntoBytes + Immutable + KnownLayout + Copy + Default> Events<T> {
     fn new(fd: OwnedFd, what: &'static str) -> Result<Self, UverbsError> {
         let operation = Operation::Other(what);
-        ioctl::set_nonblocking(fd.as_fd()).map_err(|errno| UverbsError::Refused { operation, errno })?;
+        ioctl::set_nonblocking(fd.as_fd()).map_err(|errno| UverbsError::Refused {
+            operation,
+            errno,
+            words: None,
+        })?;
         Ok(Self { file: File::from(fd), read: Mutex::default(), operation })
     }
 
@@ -195,13 +199,14 @@ impl<T: FromBytes + IntoBytes + Immutable + KnownLayout + Copy + Default> Events
                     return Err(UverbsError::Refused {
                         operation: self.operation,
                         errno: Errno::from(error),
+                        words: None,
                     });
                 }
             }
         };
         if bytes == 0 {
             // A model's end is closed. The kernel's file never ends.
-            return Err(UverbsError::Refused { operation: self.operation, errno: Errno::EIO });
+            return Err(UverbsError::Refused { operation: self.operation, errno: Errno::EIO, words: None });
         }
         if !bytes.is_multiple_of(size_of::<T>()) {
             return Err(UverbsError::Short {

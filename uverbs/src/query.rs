@@ -182,6 +182,7 @@ fn sysfs_gid(folder: &Path, port: u32, index: u32, layer: LinkLayer) -> Result<O
         std::io::ErrorKind::NotFound => UverbsError::Refused {
             operation: Operation::method(id::device::OBJECT, id::device::query_gid_entry::METHOD),
             errno: Errno::EINVAL,
+            words: None,
         },
         _ => UverbsError::Sysfs { path: path.clone(), problem: error.to_string() },
     })?;

@@ -105,6 +105,10 @@ impl Channel for Traced {
     fn describe(&self) -> String {
         self.channel.describe()
     }
+
+    fn words(&self) -> Option<String> {
+        self.channel.words()
+    }
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -58,7 +58,11 @@ impl Ways {
     pub(crate) fn must(&self, call: &mut Call<'_>) -> Result<(), UverbsError> {
         call.driver = self.driver;
         call.check()?;
-        self.channel.call(call).map_err(|errno| UverbsError::Refused { operation: call.operation(), errno })
+        self.channel.call(call).map_err(|errno| UverbsError::Refused {
+            operation: call.operation(),
+            errno,
+            words: self.channel.words(),
+        })
     }
 
     /// Calls a method; `false` when the kernel lacks it, now or before.
@@ -120,9 +124,11 @@ impl Ways {
                 return Err(UverbsError::TooLarge { operation, attribute: what.into(), value, limit });
             }
         }
-        self.channel
-            .write(&mut command, self.route)
-            .map_err(|errno| UverbsError::Refused { operation, errno })?;
+        self.channel.write(&mut command, self.route).map_err(|errno| UverbsError::Refused {
+            operation,
+            errno,
+            words: self.channel.words(),
+        })?;
         let wanted = command.core_out.room();
         if wanted > 0 {
             let unwritten = || UverbsError::Unwritten { operation, attribute: "answer".into() };
