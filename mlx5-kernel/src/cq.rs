@@ -207,7 +207,7 @@ impl Session {
         let bytes = u64::from(entries) * u64::from(driver.cqe_size);
         let memory = core.memory.as_ref();
         let ring = Umem::pin(memory, driver.buf_addr, bytes, Rights::ReadWrite)?;
-        let record = Record::pin(memory, driver.db_addr)?;
+        let record = self.records.pin(memory, driver.db_addr)?;
         let mut head: [u8; CreateCqIn::BYTES] = begin(opcode::CREATE_CQ, granted.uid, 0);
         let context = CreateCqIn::CQ_CONTEXT.of_mut(&mut head);
         CqContext::CQE_SZ.set(

@@ -87,7 +87,7 @@ pub trait DmaMemory: Send + Sync + fmt::Debug {
     /// Pins a range of this process's memory and lets the device reach it until the answer is dropped.
     ///
     /// # Errors
-    /// `EFAULT` when some of it is not mapped with these rights, `ENOMEM` past the limit of locked memory.
+    /// `EFAULT` when some of it is not mapped with these rights, `ENOMEM` past the limit of locked memory, `EPERM` where that is 0.
     fn pin(&self, address: u64, bytes: u64, rights: Rights) -> Result<Pinned, Errno>;
 }
 

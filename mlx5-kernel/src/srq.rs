@@ -249,7 +249,7 @@ impl Session {
         let memory = core.memory.as_ref();
         let bytes = u64::from(entries) * u64::from(entry);
         let umem = Umem::pin(memory, driver.buf_addr, bytes, Rights::Read)?;
-        let record = Record::pin(memory, driver.db_addr)?;
+        let record = self.records.pin(memory, driver.db_addr)?;
         let shape = Shape {
             umem: &umem,
             record: record.dma,

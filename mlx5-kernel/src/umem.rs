@@ -1,5 +1,8 @@
 //! Memory of a program that the device reaches.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
 use pollux_uverbs::Errno;
 use pollux_uverbs::abi::flags::Access;
 
@@ -96,21 +99,35 @@ impl Umem {
     }
 }
 
-/// The page that a doorbell record stands in.
+/// A doorbell record, in its page.
 #[derive(Debug)]
 pub(crate) struct Record {
-    _page: Umem,
+    _page: Arc<Umem>,
     /// Where the device finds the record.
     pub(crate) dma: u64,
 }
 
-impl Record {
-    /// Pins the page of the record at `address`. Source: Linux `drivers/infiniband/hw/mlx5/doorbell.c`,
+/// The pages of a context's doorbell records: one that holds several is pinned once.
+#[derive(Debug, Default)]
+pub(crate) struct RecordPages(Mutex<HashMap<u64, Weak<Umem>>>);
+
+impl RecordPages {
+    /// Pins the page of the record at `address`, if it is not. Source: Linux `drivers/infiniband/hw/mlx5/doorbell.c`,
     /// `mlx5_ib_db_map_user`.
-    pub(crate) fn pin(memory: &dyn DmaMemory, address: u64) -> Result<Self, Errno> {
-        let page = Umem::pin(memory, address & !(PAGE - 1), PAGE, Rights::Read)?;
+    pub(crate) fn pin(&self, memory: &dyn DmaMemory, address: u64) -> Result<Record, Errno> {
+        let start = address & !(PAGE - 1);
+        let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let page = match pages.get(&start).and_then(Weak::upgrade) {
+            Some(page) => page,
+            None => {
+                let page = Arc::new(Umem::pin(memory, start, PAGE, Rights::Read)?);
+                pages.retain(|_, page| page.strong_count() > 0);
+                pages.insert(start, Arc::downgrade(&page));
+                page
+            }
+        };
         let dma = page.dma().wrapping_add(address & (PAGE - 1));
-        Ok(Self { _page: page, dma })
+        Ok(Record { _page: page, dma })
     }
 }
 

@@ -151,7 +151,7 @@ impl Session {
         let stamps = stamp_format(Some(cq), core.caps.general(GeneralCaps::RQ_TS_FORMAT))?;
         let memory = core.memory.as_ref();
         let umem = Umem::pin(memory, driver.buf_addr, bytes, Rights::Read)?;
-        let record = Record::pin(memory, driver.db_addr)?;
+        let record = self.records.pin(memory, driver.db_addr)?;
         let mut head: [u8; CreateRqIn::BYTES] = begin(opcode::CREATE_RQ, granted.uid, 0);
         let context = CreateRqIn::CTX.of_mut(&mut head);
         RqContext::MEM_RQ_TYPE.set(context, memory::INLINE);

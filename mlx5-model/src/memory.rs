@@ -10,6 +10,7 @@
 
 mod copy;
 mod guest;
+mod limit;
 mod pins;
 mod probe;
 mod registers;
@@ -61,6 +62,11 @@ impl ProcessMemory {
         pins.set_limit(now.saturating_add(more));
     }
 
+    /// From now on what is pinned counts against this process's limit on locked memory, as a kernel counts it.
+    pub(crate) fn limit_as_the_process(&self) {
+        self.pins.write().unwrap_or_else(PoisonError::into_inner).count_in_process();
+    }
+
     /// Bytes that are pinned now, in whole pages.
     #[must_use]
     pub fn pinned_bytes(&self) -> u64 {
@@ -100,7 +106,7 @@ impl DmaMemory for ProcessMemory {
         }
         probe::mapped(address, end, rights)?;
         let mut pins = self.pins.write().unwrap_or_else(PoisonError::into_inner);
-        let id = pins.add(address, end, rights == Rights::ReadWrite).ok_or(Errno::ENOMEM)?;
+        let id = pins.add(address, end, rights == Rights::ReadWrite)?;
         drop(pins);
         Ok(Pinned { dma: address, address, bytes, hold: Box::new(Hold { pins: Arc::clone(&self.pins), id }) })
     }

@@ -54,6 +54,7 @@ pub struct Builder {
     stepped: bool,
     strict: bool,
     pause: bool,
+    process_memlock: bool,
 }
 
 impl Builder {
@@ -117,6 +118,14 @@ impl Builder {
     /// What goes wrong in the device.
     pub fn faults(mut self, faults: FaultPlan) -> Self {
         self.faults = faults;
+        self
+    }
+
+    /// Holds what is pinned to this process's own limit on locked memory, together with all other models that do, as Linux
+    /// does with real devices. If not said there is none, for a model in process needs nothing pinned: with the usual limit of
+    /// 8 MiB an ordinary user could not open two ports.
+    pub fn process_memlock(mut self, hold: bool) -> Self {
+        self.process_memlock = hold;
         self
     }
 
@@ -190,6 +199,9 @@ impl Builder {
         let kernel = Kernel::with_network(Arc::clone(&device) as _, memory, self.door, network)?;
         if let Some(bytes) = memlock {
             device.memory().limit_further(bytes);
+        }
+        if self.process_memlock {
+            device.memory().limit_as_the_process();
         }
         // Set once, here.
         let _ = turns.kernel.set(Arc::downgrade(&kernel));
@@ -269,6 +281,7 @@ impl Model {
             stepped: false,
             strict: true,
             pause: true,
+            process_memlock: false,
         }
     }
 

@@ -227,7 +227,7 @@ impl Session {
         let pdn = self.handles.pd(pd)?.pdn;
         self.handles.cq(send_cq)?;
         self.handles.cq(recv_cq)?;
-        let record = Record::pin(core.memory.as_ref(), driver.db_addr)?;
+        let record = self.records.pin(core.memory.as_ref(), driver.db_addr)?;
         let (uar, register) = self.register_of(&driver)?;
         let granted = self.granted()?;
         let common = Common {

@@ -286,7 +286,7 @@ impl Session {
             QpContext::PAGE_OFFSET.set(context, rings.quantized_offset(OFFSET_BITS)?);
             Some(rings)
         };
-        let record = Record::pin(memory, driver.db_addr)?;
+        let record = self.records.pin(memory, driver.db_addr)?;
         QpContext::DBR_ADDR.set(context, record.dma);
         let (uar, register) = self.register_of(&driver)?;
         QpContext::UAR_PAGE.set(CreateQpIn::QPC.of_mut(&mut input), uar & 0xff_ffff);

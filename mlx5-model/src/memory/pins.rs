@@ -1,5 +1,9 @@
 //! Which memory is pinned: a list of pins, and the pieces that they cover together.
 
+use pollux_uverbs::Errno;
+
+use super::limit::Charge;
+
 /// A piece of memory with the same right everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cover {
@@ -12,6 +16,8 @@ pub(super) struct Cover {
 struct Pin {
     id: u64,
     range: Cover,
+    /// What it counts for in the process.
+    _charge: Option<Charge>,
 }
 
 /// All pins, and what they cover, sorted and disjoint. A pin costs a pass over all of them; a look-up a binary search.
@@ -24,6 +30,8 @@ pub(super) struct Pins {
     next: u64,
     /// Most bytes that may be pinned.
     limit: Option<u64>,
+    /// The process's limit holds as well.
+    of_process: bool,
 }
 
 /// What is accounted: whole pages of 4 KiB, as a kernel pins.
@@ -40,17 +48,22 @@ impl Pins {
         self.limit = Some(bytes);
     }
 
-    /// Adds a pin, unless more than the limit would be pinned then.
-    pub(super) fn add(&mut self, start: u64, end: u64, write: bool) -> Option<u64> {
+    pub(super) fn count_in_process(&mut self) {
+        self.of_process = true;
+    }
+
+    /// Adds a pin, unless more than a limit would be pinned then.
+    pub(super) fn add(&mut self, start: u64, end: u64, write: bool) -> Result<u64, Errno> {
         let range = Cover { start, end, write };
-        let bytes = self.bytes().checked_add(pages(&range))?;
+        let bytes = self.bytes().checked_add(pages(&range)).ok_or(Errno::ENOMEM)?;
         if self.limit.is_some_and(|limit| bytes > limit) {
-            return None;
+            return Err(Errno::ENOMEM);
         }
+        let charge = if self.of_process { Some(Charge::take(pages(&range))?) } else { None };
         self.next += 1;
-        self.pins.push(Pin { id: self.next, range });
+        self.pins.push(Pin { id: self.next, range, _charge: charge });
         self.cover_again();
-        Some(self.next)
+        Ok(self.next)
     }
 
     /// Memory of the device itself.

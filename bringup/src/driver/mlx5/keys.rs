@@ -10,7 +10,7 @@ use pollux_mlx5_model::wire::{Impairments, WireSpec};
 use pollux_mlx5_model::{ModelError, Traits};
 
 /// Keys that are the model's; all others are the driver's, as for a real device.
-pub(super) const KEYS: [&str; 16 + ABILITIES.len()] = [
+pub(super) const KEYS: [&str; 17 + ABILITIES.len()] = [
     "wire",
     "mac",
     "ip",
@@ -26,6 +26,7 @@ pub(super) const KEYS: [&str; 16 + ABILITIES.len()] = [
     "fault_plan",
     "kernel",
     "pause",
+    "memlock",
     "cqe_version",
     ABILITIES[0].0,
     ABILITIES[1].0,
@@ -101,6 +102,8 @@ pub(super) struct ModelKeys {
     pub(super) faults: FaultPlan,
     /// A wire that can wait is made to when there is no receive slot.
     pub(super) pause: bool,
+    /// The process's limit on locked memory holds, as with a real device.
+    pub(super) process_memlock: bool,
 }
 
 impl ModelKeys {
@@ -132,7 +135,16 @@ impl ModelKeys {
             corrupt: keys.share("corrupt")?.unwrap_or(usual.corrupt),
             seed: keys.number("seed", 0..=u64::MAX)?.unwrap_or(usual.seed),
         };
-        let faults = parsed(&mut keys, "fault_plan")?.unwrap_or_default();
+        let mut faults: FaultPlan = parsed(&mut keys, "fault_plan")?.unwrap_or_default();
+        let process_memlock = match keys.text("memlock")? {
+            None | Some("none") => false,
+            Some("process") => true,
+            Some(text) => {
+                let problem = "is neither 'none', nor 'process' (its own limit), nor a number of bytes";
+                faults.memlock = Some(text.parse().map_err(|_| keys.bad("memlock", text, problem))?);
+                false
+            }
+        };
         let old_kernel = keys.choice("kernel", &KERNELS)? == Some(1);
         let pause = keys.flag("pause")?.unwrap_or(true);
         let mut card = profile.traits();
@@ -146,7 +158,19 @@ impl ModelKeys {
             (card.cqe_version, door.cqe_version_max) = (version, Some(version));
         }
         keys.finish()?;
-        Ok(Self { wire, mac, addresses, profile, card, door, core, impairments, faults, pause })
+        Ok(Self {
+            wire,
+            mac,
+            addresses,
+            profile,
+            card,
+            door,
+            core,
+            impairments,
+            faults,
+            pause,
+            process_memlock,
+        })
     }
 }
 
@@ -230,6 +254,13 @@ mod tests {
         assert_eq!(keys.card, Profile::ConnectX4Lx.traits());
         assert_eq!(keys.impairments.delay, Duration::from_micros(30));
         assert_eq!(keys.faults.seed, 3);
+        let memlock = |text: &str| {
+            let (keys, _) = take(&format!("mlx5_model0,memlock={text}")).expect(text);
+            (keys.process_memlock, keys.faults.memlock)
+        };
+        assert_eq!(memlock("none"), (false, None));
+        assert_eq!(memlock("process"), (true, None));
+        assert_eq!(memlock("65536"), (false, Some(65536)));
         let (usual, _) = take("mlx5_model0").expect("accepted");
         assert_eq!(usual.wire.to_string(), "source:64");
         assert!(usual.impairments.is_none() && usual.faults == FaultPlan::default());
@@ -286,11 +317,11 @@ mod tests {
         for (text, expected) in [
             (
                 "wire=wifi",
-                "wire=wifi: there is no such wire; wires: cable:NAME, source:SIZE, null, pcap:IN:OUT, iface:NAME, unix:LOCAL:PEER",
+                "wire=wifi: there is no such wire; wires: cable:NAME, source:SIZE[:RATE], null, pcap:IN:OUT, iface:NAME, unix:LOCAL:PEER",
             ),
             (
                 "wire=source:1",
-                "wire=source:1: frames have 60 to 16384 bytes, FCS not counted; wires: cable:NAME, source:SIZE, null, pcap:IN:OUT, iface:NAME, unix:LOCAL:PEER",
+                "wire=source:1: frames have 60 to 16384 bytes, FCS not counted; wires: cable:NAME, source:SIZE[:RATE], null, pcap:IN:OUT, iface:NAME, unix:LOCAL:PEER",
             ),
             ("device=cx3", "device=cx3: is not one of cx4lx, cx5, cx6dx, cx7"),
             ("loss=2", "loss=2: is not a share from 0 to 1, such as 0.01"),
@@ -306,6 +337,10 @@ mod tests {
             ),
             ("core=99999", "core=99999: is not a whole number from 0 to 1023"),
             ("kernel=2.6", "kernel=2.6: is not one of newest, 5.4"),
+            (
+                "memlock=8M",
+                "memlock=8M: is neither 'none', nor 'process' (its own limit), nor a number of bytes",
+            ),
             ("has_empw=yes", "has_empw=yes: is neither 0 nor 1"),
             ("cqe_version=2", "cqe_version=2: is not a whole number from 0 to 1"),
             ("seed=1,seed=2", "seed=2: is given twice: give it once"),

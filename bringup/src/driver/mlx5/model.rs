@@ -21,7 +21,8 @@ pub(super) fn make(name: &str, keys: ModelKeys) -> Result<Arc<Model>, ModelError
         .wire(keys.wire)
         .impairments(keys.impairments)
         .faults(keys.faults)
-        .pause(keys.pause);
+        .pause(keys.pause)
+        .process_memlock(keys.process_memlock);
     if let Some(mac) = keys.mac {
         builder = builder.mac(mac);
     }
