@@ -7,19 +7,19 @@ use std::sync::atomic::{Ordering, fence};
 
 type Free = Box<dyn FnOnce(NonNull<u8>, usize) + Send>;
 
-/// What is behind all parts of one external buffer.
-pub(crate) struct Owner {
+/// The memory behind an external buffer.
+struct Backing {
     base: NonNull<u8>,
     bytes: usize,
     free: Option<Free>,
 }
 
 // SAFETY: an address range and a callback that is `Send`.
-unsafe impl Send for Owner {}
-// SAFETY: nothing can be done through `&Owner`.
-unsafe impl Sync for Owner {}
+unsafe impl Send for Backing {}
+// SAFETY: nothing can be done through `&Backing`.
+unsafe impl Sync for Backing {}
 
-impl Drop for Owner {
+impl Drop for Backing {
     fn drop(&mut self) {
         if let Some(free) = self.free.take() {
             free(self.base, self.bytes);
@@ -27,9 +27,38 @@ impl Drop for Owner {
     }
 }
 
+/// What all parts of one external buffer share: who has one may use its bytes of the memory.
+pub(crate) struct Owner(Arc<Backing>);
+
+/// The memory of an external buffer, kept from being freed. It gives no right to the bytes: a port is told by it of memory that
+/// is no pool's, so that its device can send from there (`Port::register_memory`). Clones are handles of the same memory.
+#[derive(Clone)]
+pub struct ExternalMemory(Arc<Backing>);
+
+impl ExternalMemory {
+    /// First byte.
+    #[must_use]
+    pub fn base(&self) -> NonNull<u8> {
+        self.0.base
+    }
+
+    /// Number of bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.0.bytes
+    }
+}
+
+impl std::fmt::Debug for ExternalMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ExternalMemory").field("base", &self.base()).field("bytes", &self.bytes()).finish()
+    }
+}
+
 /// A buffer, or a part of one, that [`Mbuf::attach_external`](crate::Mbuf::attach_external) can show as an mbuf's data
 /// room. Parts do not overlap, so each can be written by whoever owns it. When the last part and the last mbuf that
-/// shows one are gone, the buffer's free callback runs, on whatever thread that happens.
+/// shows one are gone, and no port [knows](Self::memory) the memory any more, the buffer's free callback runs, on whatever
+/// thread that happens.
 pub struct External {
     owner: Arc<Owner>,
     base: NonNull<u8>,
@@ -52,7 +81,14 @@ impl External {
         bytes: usize,
         free: impl FnOnce(NonNull<u8>, usize) + Send + 'static,
     ) -> Self {
-        Self { owner: Arc::new(Owner { base, bytes, free: Some(Box::new(free)) }), base, bytes }
+        let backing = Backing { base, bytes, free: Some(Box::new(free)) };
+        Self { owner: Arc::new(Owner(Arc::new(backing))), base, bytes }
+    }
+
+    /// All of the buffer's memory, whichever part this is, to tell ports of it.
+    #[must_use]
+    pub fn memory(&self) -> ExternalMemory {
+        ExternalMemory(Arc::clone(&self.owner.0))
     }
 
     /// Number of bytes.
@@ -138,5 +174,43 @@ impl std::fmt::Debug for External {
             .field("base", &self.base)
             .field("bytes", &self.bytes)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    #[test]
+    fn memory_that_a_port_knows_is_not_freed() {
+        let freed = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&freed);
+        let bytes = Box::leak(vec![0_u8; 64].into_boxed_slice());
+        // SAFETY: a leaked box of 64 bytes that nobody else uses.
+        let external = unsafe {
+            External::new(NonNull::from(bytes).cast(), 64, move |base, bytes| {
+                // SAFETY: the box from above.
+                drop(Box::from_raw(std::ptr::slice_from_raw_parts_mut(base.as_ptr(), bytes)));
+                told.store(true, Ordering::Relaxed);
+            })
+        };
+        let mut rest = external;
+        let front = rest.split_to(16).expect("there are so many");
+        let memory = rest.memory();
+        assert_eq!(
+            (memory.base(), memory.bytes()),
+            (front.base(), 64),
+            "all of it, whichever part was asked"
+        );
+        drop(front);
+        assert!(rest.is_sole(), "who knows the memory is no part of the buffer");
+        drop(rest);
+        assert!(!freed.load(Ordering::Relaxed));
+        drop(memory.clone());
+        assert!(!freed.load(Ordering::Relaxed));
+        drop(memory);
+        assert!(freed.load(Ordering::Relaxed));
     }
 }

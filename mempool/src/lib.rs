@@ -69,7 +69,7 @@ pub use burst::{BURST_MAX, Burst};
 pub use cache::CACHE_MAX;
 pub use error::PoolError;
 pub use event::{PoolEvent, PoolInfo, Subscription, subscribe};
-pub use external::External;
+pub use external::{External, ExternalMemory};
 pub use mbuf::flag::{RxFlags, TxFlags, TxOffload};
 pub use mbuf::packet_type::PacketType;
 pub use mbuf::{Flaw, Mbuf, Segments};

@@ -19,6 +19,7 @@ use crate::{
 };
 use flow::Flows;
 use pollux_eal::barrier;
+use pollux_mempool::ExternalMemory;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -101,6 +102,8 @@ pub struct Port {
     addresses: Addresses,
     events: Events,
     flows: Flows,
+    /// Memory that is no pool's and that the device was told of.
+    memory: Vec<ExternalMemory>,
 }
 
 impl Port {
@@ -126,6 +129,7 @@ impl Port {
             addresses: Addresses::default(),
             events,
             flows: Flows::default(),
+            memory: Vec::new(),
         }
     }
 
@@ -400,7 +404,9 @@ impl Port {
         }
         self.state = PortState::Closed;
         self.flows_forget();
-        self.driver.close().map_err(|error| error.named(&self.name))
+        let closed = self.driver.close().map_err(|error| error.named(&self.name));
+        self.memory.clear();
+        closed
     }
 
     /// Sets the device back to how it was when it was opened, stopping it where needed. It is to be configured anew.

@@ -12,7 +12,7 @@ use crate::{
     BadPacket, EventSink, Gate, Link, MacAddr, PortError, PortId, PortInfo, PowerMonitor, QueueId,
     RxCounters, RxOffloads, RxSegment, TxCounters, TxOffloads,
 };
-use pollux_mempool::{Burst, Mbuf, MbufPool};
+use pollux_mempool::{Burst, ExternalMemory, Mbuf, MbufPool};
 use std::borrow::Cow;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -385,6 +385,19 @@ pub trait PortDriver: Send {
     fn set_multicast_list(&mut self, groups: &[MacAddr]) -> Result<(), PortError> {
         let _ = groups;
         Err(PortError::unsupported("multicast list", "the device has no address filter"))
+    }
+
+    /// Lets the device reach memory that is no pool's, and keeps it until it is unregistered or the driver is dropped. A driver
+    /// whose packets are read by the processor needs to know of none.
+    fn register_memory(&mut self, memory: &ExternalMemory) -> Result<(), PortError> {
+        let _ = memory;
+        Ok(())
+    }
+
+    /// The device reaches it no more, and it may be freed. It was registered.
+    fn unregister_memory(&mut self, memory: &ExternalMemory) -> Result<(), PortError> {
+        let _ = memory;
+        Ok(())
     }
 
     /// Where to tell what happens by itself; called once, before anything else. A driver to which nothing ever happens

@@ -24,6 +24,7 @@ use crate::link::{Fec, FecModes, SpeedFec, SpeedLanes};
 use crate::{EventSink, Link, MacAddr, PortError, PortInfo, QueueId};
 use fault::FaultPlan;
 use pollux_config::{ConfigError, DeviceArg, KeyReader};
+use pollux_mempool::ExternalMemory;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use tee::SharedSink;
@@ -235,6 +236,14 @@ impl PortDriver for Layered {
 
     fn set_multicast_list(&mut self, groups: &[MacAddr]) -> Result<(), PortError> {
         self.driver.set_multicast_list(groups)
+    }
+
+    fn register_memory(&mut self, memory: &ExternalMemory) -> Result<(), PortError> {
+        self.driver.register_memory(memory)
+    }
+
+    fn unregister_memory(&mut self, memory: &ExternalMemory) -> Result<(), PortError> {
+        self.driver.unregister_memory(memory)
     }
 
     fn connect(&mut self, events: &EventSink) {

@@ -49,7 +49,23 @@ impl Ports {
         Ok(id)
     }
 
-    /// Takes a port out. Its number is not used again.
+    /// Makes a port under the number and name of one that was [taken out](Self::remove): its device was opened again.
+    ///
+    /// # Errors
+    /// [`PortError::NameTaken`], also when the number is in use; [`PortError::NoPort`] for a number that no port ever had.
+    pub fn put_back(&mut self, id: PortId, name: &str, driver: Box<dyn PortDriver>) -> Result<(), PortError> {
+        if self.by_name(name).is_some() || self.get(id).is_some() {
+            return Err(PortError::NameTaken { name: name.into() });
+        }
+        if id.0 >= self.next {
+            return Err(self.no_port(&id.to_string()));
+        }
+        let place = self.list.partition_point(|entry| entry.port.id() < id);
+        self.list.insert(place, Entry { port: Port::new(id, name, driver), owner: None });
+        Ok(())
+    }
+
+    /// Takes a port out. Its number is not used again, unless it is [put back](Self::put_back).
     pub fn remove(&mut self, id: PortId) -> Option<Port> {
         let place = self.place(id)?;
         Some(self.list.remove(place).port)

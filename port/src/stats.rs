@@ -78,6 +78,8 @@ reasons! {
         Malformed = "malformed", "tx_malformed_errors";
         /// The device or the kernel refused it.
         Refused = "refused", "tx_refused_errors";
+        /// It lies in memory that the device was not told of: see [`Port::register_memory`](crate::Port::register_memory).
+        Unregistered = "unregistered memory", "tx_unregistered_memory_errors";
         /// The link is down.
         LinkDown = "link down", "tx_link_down_errors";
         /// A fault layer dropped it.

@@ -1,5 +1,5 @@
 //! What the control handle does with features that a driver has: what it keeps, what it asks the driver, what it undoes.
-use pollux_mempool::{Burst, MbufPool};
+use pollux_mempool::{Burst, External, ExternalMemory, MbufPool};
 use pollux_port::driver::{
     ClockDriver, FlowDriver, Moved, PortDriver, RssDriver, RxBurst, RxSetup, TxBurst, TxSetup, VlanDriver,
 };
@@ -99,6 +99,14 @@ impl PortDriver for Able {
     fn mac_address(&mut self) -> Result<MacAddr, PortError> {
         Ok(MacAddr([2, 0, 0, 0, 0, 1]))
     }
+    fn register_memory(&mut self, memory: &ExternalMemory) -> Result<(), PortError> {
+        self.log.call(format!("register {}", memory.bytes()))
+    }
+
+    fn unregister_memory(&mut self, memory: &ExternalMemory) -> Result<(), PortError> {
+        self.log.call(format!("unregister {}", memory.bytes()))
+    }
+
     fn connect(&mut self, events: &EventSink) {
         self.log.with(|seen| seen.events = Some(events.clone()));
     }
@@ -342,4 +350,23 @@ fn what_the_driver_tells_comes_before_what_is_found_out() {
     sink.post(PortEvent::ResetWanted);
     port.close().expect("closes");
     assert_eq!(port.poll_event(), None, "a closed port tells nothing");
+}
+
+#[test]
+fn memory_is_registered_once_and_unregistered_once() {
+    let (mut port, log) = able();
+    let buffers = [External::from(vec![0; 100]), External::from(vec![0; 200])];
+    let [one, other] = buffers.each_ref().map(External::memory);
+    log.with(|seen| seen.fails = true);
+    port.register_memory(&one).expect_err("the device says no");
+    port.register_memory(&one).expect("registered");
+    let said = port.register_memory(&one).expect_err("twice").to_string();
+    assert!(said.contains("able0") && said.contains("100 bytes at"), "{said}");
+    port.unregister_memory(&other).expect_err("never registered");
+    port.register_memory(&other).expect("registered");
+    port.unregister_memory(&one).expect("unregistered");
+    port.unregister_memory(&one).expect_err("twice");
+    assert_eq!(log.calls(), ["register 100", "register 200", "unregister 100"]);
+    port.close().expect("closed");
+    port.register_memory(&one).expect_err("closed");
 }

@@ -5,7 +5,13 @@ use crate::{
     DeviceClock, Direction, PortError, PortState, QueueId, RssConfig, RssInfo, RxOffloads, VlanTagPlace,
     offload,
 };
+use pollux_mempool::ExternalMemory;
 use std::time::Duration;
+
+/// Whether two handles are of the same memory.
+fn same(one: &ExternalMemory, other: &ExternalMemory) -> bool {
+    (one.base(), one.bytes()) == (other.base(), other.bytes())
+}
 
 impl Port {
     /// What is hashed to spread received packets, with the key in use.
@@ -177,6 +183,49 @@ impl Port {
         self.must_be_configured("change the port VLAN")?;
         let done = self.driver.vlan().and_then(|vlan| vlan.set_port_vlan(tci));
         done.map_err(|error| error.named(&self.name))
+    }
+
+    /// Lets the device send from memory that is no pool's: of the buffers that
+    /// [`Mbuf::attach_external`](pollux_mempool::Mbuf::attach_external) shows, by
+    /// [`External::memory`](pollux_mempool::External::memory). The port keeps the memory from being freed until it is
+    /// unregistered or the port closed. A packet from memory that nobody registered is dropped and counted in `oerrors`, by the
+    /// devices that need to be told; others take it. DPDK's `rte_extmem_register` and `rte_dev_dma_map` in one.
+    ///
+    /// # Errors
+    /// When gone or closed; when it is registered already ([`PortError::Argument`]); when the device refuses, as by the limit on
+    /// locked memory.
+    pub fn register_memory(&mut self, memory: &ExternalMemory) -> Result<(), PortError> {
+        self.must_be_there("register memory")?;
+        if self.memory.iter().any(|known| same(known, memory)) {
+            return Err(self.wrong_memory(memory, "memory that is not registered yet"));
+        }
+        self.driver.register_memory(memory).map_err(|error| error.named(&self.name))?;
+        self.memory.push(memory.clone());
+        Ok(())
+    }
+
+    /// Takes that back. What was sent from there should have left: a device that finds the memory gone in the middle of a packet
+    /// drops it, and its queue has to recover.
+    ///
+    /// # Errors
+    /// When gone or closed; when it is not registered ([`PortError::Argument`]); when the device refuses.
+    pub fn unregister_memory(&mut self, memory: &ExternalMemory) -> Result<(), PortError> {
+        self.must_be_there("unregister memory")?;
+        let Some(at) = self.memory.iter().position(|known| same(known, memory)) else {
+            return Err(self.wrong_memory(memory, "memory that is registered"));
+        };
+        self.driver.unregister_memory(memory).map_err(|error| error.named(&self.name))?;
+        self.memory.swap_remove(at);
+        Ok(())
+    }
+
+    fn wrong_memory(&self, memory: &ExternalMemory, expected: &str) -> PortError {
+        PortError::Argument {
+            port: self.name.to_string(),
+            key: "memory".into(),
+            value: format!("{} bytes at {:p}", memory.bytes(), memory.base()),
+            expected: expected.into(),
+        }
     }
 
     /// Reads the clock that [`RxOffloads::TIMESTAMP`] is taken from.
