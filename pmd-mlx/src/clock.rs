@@ -1,6 +1,10 @@
-//! The adapter's free-running clock, read from a page that the kernel maps.
+//! The adapter's free-running clock, read from a page that the kernel maps; and the machine's, by which a port is patient.
 //!
 //! Source: rdma-core `providers/mlx5/verbs.c`, `mlx5_read_clock`; the offset in the page comes with the context.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use pollux_mlx5_abi::kernel::{context, mmap};
 use pollux_port::{DeviceClock, PortError};
@@ -13,6 +17,37 @@ const PAGE_BYTES: usize = 4096;
 
 /// Tries until the two halves belong together: the upper one changes every four seconds.
 const TRIES: usize = 8;
+
+/// The time by which a port is patient, from some moment on. Clones show the same.
+#[derive(Clone)]
+pub struct PortClock(Arc<dyn Fn() -> Duration + Send + Sync>);
+
+impl PortClock {
+    /// The machine's.
+    #[must_use]
+    pub fn machine() -> Self {
+        let start = Instant::now();
+        Self::of(move || start.elapsed())
+    }
+
+    /// Whatever `now` says, which never goes back: of tests that make time pass by themselves.
+    #[must_use]
+    pub fn of(now: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
+    }
+
+    /// Time since its start.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for PortClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PortClock({:?})", self.now())
+    }
+}
 
 /// The clock of an open device.
 #[derive(Debug)]

@@ -22,6 +22,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::MlxError;
 use crate::dbrec::{DoorbellRecord, DoorbellRecords};
 use crate::memlock;
+pub(crate) use crate::memlock::Pinning;
 
 /// The one port of an Ethernet function.
 pub(crate) const PORT: u8 = 1;
@@ -43,8 +44,8 @@ pub struct Opening {
     pub memlock: Option<u64>,
     /// Pages between the process's addresses and those that the device is told. 0 but in tests.
     pub address_shift_pages: u64,
-    /// Register memory of the EAL that no pool told of when a packet brings it.
-    pub register_met: bool,
+    /// Of memory of the EAL that no pool told of, register the whole region when a packet brings it, else its pages.
+    pub register_regions: bool,
     /// Where rings come from.
     pub memory: Memory,
     /// NUMA node of the device.
@@ -67,8 +68,7 @@ pub struct Device {
     opening: Opening,
     records: Mutex<Vec<DoorbellRecords>>,
     zones: AtomicU64,
-    pinned_pools: AtomicU64,
-    pinned_queues: AtomicU64,
+    locked: memlock::Share,
     gone: AtomicBool,
     gate: Mutex<Option<Gate>>,
     remains: Mutex<Vec<Box<dyn Send>>>,
@@ -137,8 +137,7 @@ impl Device {
             opening,
             records: Mutex::default(),
             zones: AtomicU64::new(0),
-            pinned_pools: AtomicU64::new(0),
-            pinned_queues: AtomicU64::new(0),
+            locked: memlock::Share::default(),
             gone: AtomicBool::new(false),
             gate: Mutex::default(),
             remains: Mutex::default(),
@@ -216,6 +215,8 @@ impl Device {
             return Ok(record);
         }
         let page = DoorbellRecords::new(self.zone("doorbell records", RECORD_PAGE_BYTES)?);
+        // The kernel pins it with the first queue that has a record there, once for all of them.
+        self.locked.add(Pinning::Queue, RECORD_PAGE_BYTES as u64);
         let record = page.take();
         records.push(page);
         record.ok_or_else(|| MlxError::Device {
@@ -238,37 +239,50 @@ impl Device {
     ) -> Result<T, MlxError> {
         match call(&self.context) {
             Ok(made) => {
-                self.pinned(kind).fetch_add(bytes, Ordering::Relaxed);
+                self.locked.add(kind, bytes);
                 Ok(made)
             }
-            Err(source) => Err(self.failed(what, bytes, source)),
+            Err(source) => Err(self.refused(what, Some(kind), bytes, source)),
         }
     }
 
     /// What a refusal means.
     pub(crate) fn failed(&self, what: &'static str, wanted: u64, source: UverbsError) -> MlxError {
-        if source.errno() == Some(Errno::ENOMEM)
-            && wanted > 0
-            && let Some(limit) = self.opening.memlock.or_else(memlock::limit)
-        {
-            let (pools, queues) = (&self.pinned_pools, &self.pinned_queues);
-            let (pools, queues) = (pools.load(Ordering::Relaxed), queues.load(Ordering::Relaxed));
-            return MlxError::Memlock { what, pools, queues, wanted, limit };
+        self.refused(what, None, wanted, source)
+    }
+
+    fn refused(
+        &self,
+        what: &'static str,
+        kind: Option<Pinning>,
+        wanted: u64,
+        source: UverbsError,
+    ) -> MlxError {
+        // EPERM is said of a limit of 0.
+        let short = |limit: u64| match source.errno() {
+            Some(Errno::ENOMEM) => wanted > 0,
+            Some(Errno::EPERM) => wanted > 0 && limit == 0,
+            _ => false,
+        };
+        let own = self.opening.memlock;
+        if let Some(limit) = own.or_else(memlock::limit).filter(|limit| short(*limit)) {
+            return MlxError::Memlock {
+                what,
+                shortage: self.locked.shortage(kind, wanted, limit, own.is_some()),
+            };
         }
         self.noticed(&source);
-        MlxError::Verbs { what, source }
+        MlxError::verbs(what)(source)
     }
 
     /// Says that `bytes` are pinned no more.
     pub(crate) fn unpinned(&self, kind: Pinning, bytes: u64) {
-        self.pinned(kind).fetch_sub(bytes, Ordering::Relaxed);
+        self.locked.sub(kind, bytes);
     }
 
-    fn pinned(&self, kind: Pinning) -> &AtomicU64 {
-        match kind {
-            Pinning::Pool => &self.pinned_pools,
-            Pinning::Queue => &self.pinned_queues,
-        }
+    /// What is pinned, refused and planned.
+    pub(crate) fn locked(&self) -> &memlock::Share {
+        &self.locked
     }
 
     /// Tells the device through which gate its queues go.
@@ -335,15 +349,6 @@ impl Device {
     pub(crate) fn keep(&self, remains: Box<dyn Send>) {
         self.remains.lock().unwrap_or_else(PoisonError::into_inner).push(remains);
     }
-}
-
-/// What pinned memory is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pinning {
-    /// Packets.
-    Pool,
-    /// Rings and doorbell records.
-    Queue,
 }
 
 impl Drop for Device {

@@ -70,11 +70,11 @@ pub struct Arguments {
     pub rx_vector: bool,
     /// `dv_flow_en`: 0 makes objects of the kernel, 1 of the firmware.
     pub devx: bool,
-    /// `mr_mempool_reg_en`: pools are registered when they are made, not when a queue is set up with one.
+    /// `mr_mempool_reg_en`: pools are registered when they are made, not when a queue is set up with one. On, as in DPDK.
     pub register_pools: bool,
-    /// `mr_ext_memseg_en`: memory of the EAL that no pool told of is registered when a packet brings it, once a region. On, as
-    /// in DPDK.
-    pub register_met: bool,
+    /// `mr_ext_memseg_en`: memory of the EAL that no pool told of is registered when a packet brings it: all of its region at
+    /// once, or with 0 the packet's pages alone, which pins less and looks up more. On, as in DPDK.
+    pub register_regions: bool,
     /// `vf_nl_en`: addresses and modes of a virtual function are told to its interface.
     pub netlink: bool,
     /// `relaxed_ordering`: the device's writes to packet memory may overtake each other.
@@ -118,7 +118,7 @@ impl Default for Arguments {
             rx_vector: true,
             devx: true,
             register_pools: true,
-            register_met: true,
+            register_regions: true,
             netlink: true,
             relaxed_ordering: true,
             cqe_bytes: 64,
@@ -245,7 +245,7 @@ impl Arguments {
             read.devx = engine == 1;
         }
         flag(&mut read.register_pools, keys.flag("mr_mempool_reg_en")?);
-        flag(&mut read.register_met, keys.flag("mr_ext_memseg_en")?);
+        flag(&mut read.register_regions, keys.flag("mr_ext_memseg_en")?);
         flag(&mut read.netlink, keys.flag("vf_nl_en")?);
         if keys.flag("allow_duplicate_pattern")? == Some(false) {
             return Err(keys.bad(
@@ -307,7 +307,7 @@ mod tests {
             ("rx_vec_en=0", Arguments { rx_vector: false, ..Arguments::default() }),
             ("dv_flow_en=0", Arguments { devx: false, ..Arguments::default() }),
             ("mr_mempool_reg_en=0", Arguments { register_pools: false, ..Arguments::default() }),
-            ("mr_ext_memseg_en=0", Arguments { register_met: false, ..Arguments::default() }),
+            ("mr_ext_memseg_en=0", Arguments { register_regions: false, ..Arguments::default() }),
             ("vf_nl_en=0", Arguments { netlink: false, ..Arguments::default() }),
             ("relaxed_ordering=0", Arguments { relaxed_ordering: false, ..Arguments::default() }),
             ("cqe_size=128", Arguments { cqe_bytes: 128, ..Arguments::default() }),

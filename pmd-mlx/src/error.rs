@@ -4,15 +4,19 @@ use pollux_eal::region::MemoryError;
 use pollux_mlx5_abi::command::{Refused, opcode};
 use pollux_uverbs::UverbsError;
 
+pub use crate::memlock::Shortage;
+
 /// Why a port could not be opened, or a queue not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MlxError {
     /// The kernel, or the model in its place, refused.
-    #[error("cannot {what}: {source}")]
+    #[error("cannot {what}{}: {source}", of(.asked))]
     Verbs {
         /// What was being done.
         what: &'static str,
+        /// With which values; empty where there were none to speak of.
+        asked: String,
         /// The answer.
         source: UverbsError,
     },
@@ -27,22 +31,12 @@ pub enum MlxError {
         refused: Refused,
     },
     /// More locked memory than the limit allows.
-    #[error(
-        "cannot {what}: {} KiB of locked memory are needed ({} KiB in pools, {} KiB in queues and doorbell records, \
-         {} KiB now), the limit is {} KiB; `ulimit -l unlimited` in the shell before, or LimitMEMLOCK=infinity in the unit, raises it",
-        (pools + queues + wanted) / 1024, pools / 1024, queues / 1024, wanted / 1024, limit / 1024
-    )]
+    #[error("cannot {what}: {shortage}")]
     Memlock {
         /// What was being done.
         what: &'static str,
-        /// Bytes registered for pools.
-        pools: u64,
-        /// Bytes registered for rings and doorbell records.
-        queues: u64,
-        /// Bytes that were to be added.
-        wanted: u64,
-        /// The limit in bytes.
-        limit: u64,
+        /// How much is there, needed and allowed.
+        shortage: Shortage,
     },
     /// No memory for rings.
     #[error("cannot {what}")]
@@ -70,10 +64,22 @@ pub enum MlxError {
     },
 }
 
+fn of(asked: &str) -> String {
+    if asked.is_empty() { String::new() } else { format!(" of {asked}") }
+}
+
 impl MlxError {
     /// For `map_err`: what was being done when the kernel refused.
     pub(crate) fn verbs(what: &'static str) -> impl FnOnce(UverbsError) -> Self {
-        move |source| Self::Verbs { what, source }
+        move |source| Self::Verbs { what, asked: String::new(), source }
+    }
+
+    /// Says with which values it was asked for.
+    pub(crate) fn with(self, values: impl FnOnce() -> String) -> Self {
+        match self {
+            Self::Verbs { what, source, .. } => Self::Verbs { what, asked: values(), source },
+            other => other,
+        }
     }
 
     /// Whether it says that the device is gone.

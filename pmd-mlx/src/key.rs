@@ -54,8 +54,8 @@ impl KeyRange {
     }
 }
 
-/// Finds a range for an address that none has, by registering it, or says that there is none.
-pub type Ask = Box<dyn Fn(u64) -> Option<KeyRange> + Send + Sync>;
+/// Finds a range for bytes at an address, which none has, by registering it, or says that there is none.
+pub type Ask = Box<dyn Fn(u64, u64) -> Option<KeyRange> + Send + Sync>;
 
 /// The ranges of a protection domain.
 pub struct KeyTable {
@@ -65,7 +65,7 @@ pub struct KeyTable {
 }
 
 impl KeyTable {
-    /// An empty table. `ask` is called, on the lcore that sends, for the address of a packet that no range holds; it may
+    /// An empty table. `ask` is called, on the lcore that sends, for the address and length of a packet that no range holds; it may
     /// register memory, insert it here and answer with it. Without, such packets are refused.
     #[must_use]
     pub fn new(ask: Option<Ask>) -> Arc<Self> {
@@ -190,7 +190,7 @@ impl Keys {
     fn search(&mut self, address: u64, bytes: u64) -> Option<Key> {
         let found = find(&self.ranges, address, bytes).or_else(|| {
             let ask = self.table.ask.as_ref()?;
-            ask(address).filter(|range| range.holds(address, bytes))
+            ask(address, bytes).filter(|range| range.holds(address, bytes))
         })?;
         self.last = found;
         Some(found.key())
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn unknown_memory_is_asked_for() {
         let table =
-            KeyTable::new(Some(Box::new(|address| (address < 0x5000).then(|| range(0x4000, 0x1000, 9)))));
+            KeyTable::new(Some(Box::new(|address, _| (address < 0x5000).then(|| range(0x4000, 0x1000, 9)))));
         let mut keys = Keys::new(table);
         keys.follow();
         assert_eq!(keys.find(0x4100, 16).map(|key| key.delta), Some(9 << 12));

@@ -40,6 +40,12 @@
 //! The device knows memory by key and by an address of its own, which differs from the process's by whole pages if the
 //! kernel is told so; the difference travels with the key ([`key::Key`]). Tests run with one that no address has by chance.
 //!
+//! Three kinds are known to it: pools, whole, when they are made (`mr_mempool_reg_en=0`: with the first queue that uses one);
+//! other memory of the EAL when a packet brings it, a region at once (`mr_ext_memseg_en=0`: the packet's pages); and an
+//! application's own, by `Port::register_memory`. A packet from anywhere else is dropped and counted (`unregistered memory`).
+//! Defaults are DPDK's; source: `doc/guides/platform/mlx5.rst`. What is pinned is summed up ([`Shortage`]) where the limit on
+//! locked memory is too low.
+//!
 //! # What it needs
 //! Linux 5.4 or newer. `CAP_NET_RAW` for queues and rules; locked memory for pools and rings; `CAP_NET_ADMIN` to change the
 //! interface, and for nothing else.
@@ -99,6 +105,6 @@ pub mod rdma;
 pub mod uar;
 
 pub use devargs::Arguments;
-pub use error::MlxError;
+pub use error::{MlxError, Shortage};
 pub use eth::port::{Mlx5Port, PortSpec};
 pub use netdev::{KernelNetdev, Netdev};

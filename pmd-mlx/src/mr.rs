@@ -1,4 +1,5 @@
-//! Registration: whole pools, when they are made; memory of the EAL that no pool told of, when a packet brings it.
+//! Registration: whole pools, when they are made; memory of the EAL that no pool told of, when a packet brings it; memory of
+//! applications, when they tell of it.
 //!
 //! A region is registered at an address of its own (`hca_va`), at the same place in its page; where it differs from the
 //! process's address, the difference goes with the key into every descriptor.
@@ -9,7 +10,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use pollux_eal::region::Region;
-use pollux_mempool::{MbufPool, PoolEvent, PoolInfo, PoolRegion, Subscription};
+use pollux_mempool::{ExternalMemory, MbufPool, PoolEvent, PoolInfo, PoolRegion, Subscription};
 use pollux_uverbs::abi::flags::{Access, CoreSupport};
 use pollux_uverbs::mr::MrRequest;
 use pollux_uverbs::{Driver, MrHandle};
@@ -27,8 +28,20 @@ struct Registered {
     handle: MrHandle,
     lkey: u32,
     bytes: u64,
+    kind: Pinning,
     /// Keeps the memory mapped as long as the device may reach it.
-    _region: Option<Region>,
+    _memory: Option<Kept>,
+}
+
+/// What keeps memory from being unmapped or freed.
+#[derive(Debug)]
+pub enum Kept {
+    /// Memory of the EAL, or like it.
+    Region(Region),
+    /// The buffers of a striding queue: they go with it, and count as it does.
+    Buffers(Region),
+    /// An application's, that it told of.
+    External(ExternalMemory),
 }
 
 /// The memory of a device's protection domain.
@@ -45,7 +58,7 @@ impl Registry {
     pub fn new(device: Arc<Device>) -> Arc<Self> {
         Arc::new_cyclic(|this: &Weak<Self>| {
             let this = this.clone();
-            let ask = move |address: u64| this.upgrade()?.met(address);
+            let ask = move |address, bytes| this.upgrade()?.met(address, bytes);
             Self { device, registered: Mutex::default(), table: KeyTable::new(Some(Box::new(ask))) }
         })
     }
@@ -61,13 +74,14 @@ impl Registry {
     /// # Errors
     /// What the kernel says.
     pub fn add_pool(&self, pool: &MbufPool) -> Result<(), MlxError> {
+        self.device.locked().asked_again();
         self.add_regions(&pool.regions())
     }
 
     fn add_regions(&self, regions: &[PoolRegion]) -> Result<(), MlxError> {
         for region in regions.iter().filter(|region| region.data) {
             let start = region.base.as_ptr().addr() as u64;
-            self.add(start..start + region.bytes as u64, region.region.clone())?;
+            self.add(start..start + region.bytes as u64, region.region.clone().map(Kept::Region))?;
         }
         Ok(())
     }
@@ -102,6 +116,9 @@ impl Registry {
             return;
         }
         if let Err(error) = self.add_regions(&pool.regions) {
+            if let MlxError::Memlock { shortage, .. } = &error {
+                self.device.locked().lack(shortage.wanted);
+            }
             // Whoever sets up a queue with it is told, as an error.
             tracing::debug!("{}: pool {}: {error}", self.device.name(), pool.name);
         }
@@ -111,7 +128,7 @@ impl Registry {
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn add(&self, memory: Range<u64>, region: Option<Region>) -> Result<KeyRange, MlxError> {
+    pub fn add(&self, memory: Range<u64>, kept: Option<Kept>) -> Result<KeyRange, MlxError> {
         let mut registered = self.registered();
         let bytes = memory.end - memory.start;
         if let Some(known) = self.table.find(memory.start, bytes) {
@@ -130,32 +147,55 @@ impl Registry {
             hca_va: memory.start.wrapping_add(delta),
             access,
         };
-        let mr = self.device.pinning("register packet memory", Pinning::Pool, bytes, |context| {
+        let kind = if let Some(Kept::Buffers(_)) = kept { Pinning::Queue } else { Pinning::Pool };
+        let mr = self.device.pinning("register packet memory", kind, bytes, |context| {
             context.reg_mr(&request, Driver::none())
         })?;
         let range = KeyRange { start: memory.start, bytes, lkey: mr.lkey, delta };
-        let entry = Registered { handle: mr.handle, lkey: mr.lkey, bytes, _region: region };
+        let entry = Registered { handle: mr.handle, lkey: mr.lkey, bytes, kind, _memory: kept };
         registered.insert((memory.start, bytes), entry);
         self.table.insert(range);
         Ok(range)
     }
 
-    /// A packet lies where nobody registered: its region is registered if the EAL knows it.
-    fn met(&self, address: u64) -> Option<KeyRange> {
-        if !self.device.opening().register_met {
-            return None;
-        }
+    /// A packet lies where nobody registered: if the EAL knows the memory, all of its region is registered, or the packet's
+    /// pages alone.
+    fn met(&self, address: u64, bytes: u64) -> Option<KeyRange> {
         let start = |region: &Region| region.base().as_ptr().addr() as u64;
         let holds = |region: &Region| address.wrapping_sub(start(region)) < region.bytes() as u64;
         let region = self.device.opening().memory.regions().into_iter().find(holds)?;
-        let first = start(&region);
-        let range = first..first + region.bytes() as u64;
-        match self.add(range, Some(region)) {
+        let all = start(&region)..start(&region) + region.bytes() as u64;
+        let range = if self.device.opening().register_regions {
+            all
+        } else {
+            let page = region.page_size() as u64;
+            let end = address.checked_add(bytes)?.checked_next_multiple_of(page)?;
+            address / page * page..end.min(all.end)
+        };
+        match self.add(range, Some(Kept::Region(region))) {
             Ok(range) => Some(range),
             Err(error) => {
                 tracing::warn!("{}: {error}", self.device.name());
                 None
             }
+        }
+    }
+
+    /// Registers memory of an application's.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn add_external(&self, memory: &ExternalMemory) -> Result<(), MlxError> {
+        self.add(range_of(memory), Some(Kept::External(memory.clone()))).map(drop)
+    }
+
+    /// The device reaches it no more; nothing happens where it lay in other memory that is registered.
+    pub fn remove_external(&self, memory: &ExternalMemory) {
+        let range = range_of(memory);
+        let gone = self.registered().remove(&(range.start, range.end - range.start));
+        if let Some(gone) = gone {
+            self.table.remove(gone.lkey);
+            self.deregister(gone);
         }
     }
 
@@ -166,7 +206,7 @@ impl Registry {
             return;
         }
         match self.device.context().dereg_mr(entry.handle) {
-            Ok(()) => self.device.unpinned(Pinning::Pool, entry.bytes),
+            Ok(()) => self.device.unpinned(entry.kind, entry.bytes),
             Err(error) => {
                 if !self.device.noticed(&error) {
                     tracing::warn!("{}: {error}", self.device.name());
@@ -179,6 +219,11 @@ impl Registry {
     fn registered(&self) -> std::sync::MutexGuard<'_, HashMap<(u64, u64), Registered>> {
         self.registered.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn range_of(memory: &ExternalMemory) -> Range<u64> {
+    let start = memory.base().as_ptr().addr() as u64;
+    start..start + memory.bytes() as u64
 }
 
 impl Drop for Registry {

@@ -57,7 +57,7 @@ impl Options {
             relaxed_ordering: false,
             memlock: None,
             address_shift_pages: self.address_shift_pages,
-            register_met: false,
+            register_regions: false,
             memory: self.memory.clone(),
             socket: self.socket,
         }

@@ -37,7 +37,7 @@ use pollux_mlx5_abi::kernel::queue_pair::hash_field as kernel_field;
 use self::command::{Dropping, Firmware};
 use super::verbs::Verbs;
 use crate::MlxError;
-use crate::context::Device;
+use crate::context::{Device, Pinning};
 use crate::dbrec::DoorbellRecord;
 use crate::object::{
     Backend, CqSpec, FlowAction, FlowCounter, FlowRule, HashSpec, Id, LroCaps, NumberedObject, Object,
@@ -131,6 +131,8 @@ impl Devx {
             return Ok(known.clone());
         }
         let made = self.firmware.umem("register doorbell records", page, 4096)?;
+        // It was counted when it was reserved.
+        self.device().unpinned(Pinning::Queue, 4096);
         Ok(records.entry(page).or_insert(made).clone())
     }
 

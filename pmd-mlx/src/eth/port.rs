@@ -20,9 +20,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::Duration;
 
-use pollux_mempool::Subscription;
+use pollux_mempool::{ExternalMemory, Subscription};
 use pollux_port::driver::{
     ClockDriver, FlowDriver, PortDriver, RssDriver, RxBurst, RxSetup, TxBurst, TxSetup, VlanDriver,
 };
@@ -78,7 +78,7 @@ pub(crate) struct Slot<Q, I> {
     /// It could not be set to work again after an error.
     pub(crate) failed: AtomicBool,
     /// Since when nothing has come back of a send queue, and how much had by then.
-    pub(crate) silence: Option<(u32, Instant)>,
+    pub(crate) silence: Option<(u32, Duration)>,
 }
 
 /// The queues that are set up.
@@ -283,6 +283,9 @@ impl PortDriver for Mlx5Port {
         self.strips = vec![false; self.rx_queues];
         self.vlans.clear();
         self.wanted.vlans = None;
+        let mtu = self.mtu()?;
+        let device = self.device()?;
+        device.locked().plan(plan::locked_bytes(device, &self.arguments, &self.info, config, mtu));
         let mut slots = self.slots();
         slots.rx.resize_with(self.rx_queues, || None);
         slots.tx.resize_with(self.tx_queues, || None);
@@ -364,6 +367,17 @@ impl PortDriver for Mlx5Port {
         self.destroy_queues();
         let mac = self.mac_address()?;
         self.wanted = Wanted { mac, ..Wanted::default() };
+        Ok(())
+    }
+
+    fn register_memory(&mut self, memory: &ExternalMemory) -> Result<(), PortError> {
+        let (_, _, registry) = self.parts()?;
+        registry.add_external(memory).map_err(|error| PortError::device("register memory", error))
+    }
+
+    fn unregister_memory(&mut self, memory: &ExternalMemory) -> Result<(), PortError> {
+        let (_, _, registry) = self.parts()?;
+        registry.remove_external(memory);
         Ok(())
     }
 

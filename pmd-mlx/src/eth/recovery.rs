@@ -31,6 +31,7 @@ use super::port::{Slot, Slots, run};
 use super::rq::Rq;
 use super::sq::Sq;
 use crate::MlxError;
+use crate::clock::PortClock;
 use crate::context::Device;
 use crate::object::{NumberedObject, QueueState, SendQueue};
 
@@ -48,12 +49,18 @@ pub(crate) struct Watched {
     slots: Arc<Mutex<Slots>>,
     sink: Mutex<Option<EventSink>>,
     tx_patience: Duration,
+    clock: PortClock,
 }
 
 impl Watched {
-    pub(crate) fn new(device: &Arc<Device>, slots: &Arc<Mutex<Slots>>, tx_patience: Duration) -> Arc<Self> {
+    pub(crate) fn new(
+        device: &Arc<Device>,
+        slots: &Arc<Mutex<Slots>>,
+        tx_patience: Duration,
+        clock: PortClock,
+    ) -> Arc<Self> {
         let (device, slots) = (Arc::clone(device), Arc::clone(slots));
-        Arc::new(Self { device, slots, sink: Mutex::default(), tx_patience })
+        Arc::new(Self { device, slots, sink: Mutex::default(), tx_patience, clock })
     }
 
     /// Where to tell what happens.
@@ -94,11 +101,12 @@ impl Watched {
         let health = slot.control.health();
         let (taken, given) = health.progress();
         let waits = health.runs() && taken != given;
+        let now = self.clock.now();
         let Some((_, since)) = slot.silence.filter(|(before, _)| waits && *before == given) else {
-            slot.silence = waits.then(|| (given, Instant::now()));
+            slot.silence = waits.then_some((given, now));
             return;
         };
-        if since.elapsed() < self.tx_patience {
+        if now.saturating_sub(since) < self.tx_patience {
             return;
         }
         slot.silence = None;

@@ -468,7 +468,7 @@ fn one<const F: u32>(sq: &mut Sq, mbuf: &Mbuf) -> Fate {
         if contiguous {
             let address = mbuf.data_ptr().addr() as u64 + u64::from(inline);
             let Some(key) = sq.keys.find(address, u64::from(len - inline)) else {
-                return Fate::Dropped(TxDrop::Refused);
+                return Fate::Dropped(TxDrop::Unregistered);
             };
             sq.write(start + used, pointer(len - inline, key.lkey_be, address.wrapping_add(key.delta)));
             used += 1;
@@ -482,7 +482,7 @@ fn one<const F: u32>(sq: &mut Sq, mbuf: &Mbuf) -> Fate {
                 let (address, bytes) = (piece.as_ptr().addr() as u64 + skip as u64, piece.len() - skip);
                 skip = 0;
                 let Some(key) = sq.keys.find(address, bytes as u64) else {
-                    return Fate::Dropped(TxDrop::Refused);
+                    return Fate::Dropped(TxDrop::Unregistered);
                 };
                 let words = pointer(bytes as u32, key.lkey_be, address.wrapping_add(key.delta));
                 sq.write(start + used, words);

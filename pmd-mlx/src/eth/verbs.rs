@@ -162,6 +162,12 @@ impl Backend for Verbs {
         let mut answer = CreateCqAnswer::new_zeroed();
         let cq = self.device.pinning("make a completion queue", Pinning::Queue, bytes, |context| {
             context.create_cq(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))
+        });
+        let cq = cq.map_err(|error| {
+            error.with(|| {
+                let form = spec.compressed.map_or(String::new(), |form| format!(", compressed as {form:?}"));
+                format!("{} entries of {} bytes{form}", 1 << spec.entries_log2, spec.cqe_bytes)
+            })
         })?;
         let object = Object::pinning(&self.device, Id::Cq(cq.handle), Vec::new(), bytes);
         Ok(NumberedObject { object, number: self.device.number("a completion queue", answer.cqn)? })
@@ -199,6 +205,19 @@ impl Backend for Verbs {
         let mut answer = CreateWqAnswer::new_zeroed();
         let wq = self.device.pinning("make a receive queue", Pinning::Queue, bytes, |context| {
             context.create_wq(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))
+        });
+        let wq = wq.map_err(|error| {
+            error.with(|| {
+                let strides = spec.striding.map_or(String::new(), |(count, bytes, _)| {
+                    format!(", {} strides of {} bytes", 1_u32 << count, 1_u32 << bytes)
+                });
+                let flags = if flags.is_empty() { String::new() } else { format!(", {flags:?}") };
+                format!(
+                    "{} entries of {} bytes{strides}{flags}",
+                    1 << spec.wqes_log2,
+                    1 << spec.wqe_bytes_log2
+                )
+            })
         })?;
         let object = Object::pinning(&self.device, Id::Wq(wq.handle), vec![spec.cq.object.clone()], bytes);
         Ok(NumberedObject { object, number: self.device.number("a receive queue", wq.wqn)? })
@@ -252,7 +271,9 @@ impl Backend for Verbs {
         let mut answer = CreateQpAnswer::new_zeroed();
         let qp = self.device.pinning("make a send queue", Pinning::Queue, bytes, |context| {
             context.create_qp(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))
-        })?;
+        });
+        let qp =
+            qp.map_err(|error| error.with(|| format!("{} blocks of 64 bytes", 1 << spec.wqebbs_log2)))?;
         let object = Object::pinning(&self.device, Id::Qp(qp.handle), vec![spec.cq.object.clone()], bytes);
         // The kernel calls a raw queue pair by its send queue's number.
         let number = self.device.number("a send queue", qp.qpn)?;
@@ -414,8 +435,9 @@ pub fn priorities(backend: &dyn Backend) -> Result<u16, MlxError> {
     };
     drop(tried(0)?);
     let highest = [15, 7].into_iter().find(|priority| tried(*priority).is_ok());
-    highest.ok_or_else(|| MlxError::Verbs {
-        what: "find the priorities of flow rules",
-        source: UverbsError::Refused { operation: other("create_flow"), errno: Errno::EINVAL },
+    highest.ok_or_else(|| {
+        let (operation, words) = (other("create_flow"), Some("neither 16 nor 8 priorities are taken".into()));
+        let refused = UverbsError::Refused { operation, errno: Errno::EINVAL, words };
+        MlxError::verbs("find the priorities of flow rules")(refused)
     })
 }

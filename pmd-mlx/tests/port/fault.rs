@@ -1,7 +1,7 @@
 //! The driver under every fault that the model can inject, by chance from seeds that are printed.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pollux_eal::memory::Memory;
 use pollux_mempool::MbufPool;
@@ -9,9 +9,10 @@ use pollux_mlx5_abi::command::{opcode, status};
 use pollux_mlx5_abi::syndrome::Syndrome;
 use pollux_mlx5_kernel::DoorProfile;
 use pollux_mlx5_model::fault::{EntryFault, FaultPlan, Flap, Moment, Refusal};
-use pollux_mlx5_model::time::Clock;
+use pollux_mlx5_model::time::{Clock, STEP};
 use pollux_mlx5_model::wire::{Cable, Impaired, Impairments};
 use pollux_mlx5_model::{DeviceConfig, Model};
+use pollux_pmd_mlx::clock::PortClock;
 use pollux_pmd_mlx::devargs::Compression;
 use pollux_pmd_mlx::{Arguments, Mlx5Port, PortSpec};
 use pollux_port::{Port, PortConfig, PortError, PortEvent, PortId, PortState, Queues, RxOffloads, RxSegment};
@@ -84,7 +85,7 @@ impl Chance {
             reorder: 0.05,
             dup: 0.05,
             corrupt: 0.05,
-            delay: std::time::Duration::from_micros(self.below(3)),
+            delay: Duration::from_micros(self.below(3)),
             seed: self.below(1 << 30),
         }
     }
@@ -105,12 +106,23 @@ impl Chance {
     }
 }
 
+/// How far time goes from one look at the queues to the next: four of them are longer than a port is patient.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(4);
+
 /// Events of both ports; the control halves look after their queues meanwhile.
-fn look(ports: [&mut Port; 2]) {
+fn look(clock: &Clock, ports: [&mut Port; 2]) {
+    clock.advance(BETWEEN_LOOKS);
     for port in ports {
         while port.poll_event().is_some() {}
         port.stats();
     }
+}
+
+/// A port that goes by a clock of the test's.
+pub(crate) fn timed(station: &Station, clock: &Clock, arguments: Arguments) -> Port {
+    let clock = clock.clone();
+    let spec = PortSpec { clock: PortClock::of(move || clock.now()), ..station.spec(arguments) };
+    Port::new(PortId(0), station.device.name(), Box::new(Mlx5Port::open(spec).expect("a port")))
 }
 
 #[test]
@@ -120,12 +132,10 @@ fn under_every_fault_frames_are_right_counted_and_buffers_come_home() {
         let (plans, impairments) = ([chance.plan(), chance.plan()], chance.impairments());
         let arguments = chance.arguments();
         println!("seed {seed}: {plans:?}, {impairments:?}, {arguments:?}");
-        let clock = Clock::machine();
+        let clock = Clock::stepped();
         let (left, right) = Cable::pair();
         let left = Impaired::new(Box::new(left), impairments, &clock);
         let [plan_a, plan_b] = plans;
-        // Nothing tells of a sender whose last completion is lost but the time that passes.
-        let plan_a = FaultPlan { lose_completion: 0.0, ..plan_a };
         let make = |name, last, faults| DeviceConfig { faults, clock: clock.clone(), ..config(name, last) };
         let pair = Pair {
             a: Station::new(make("mlx5_model0", 1, plan_a), left, DoorProfile::default()),
@@ -133,6 +143,7 @@ fn under_every_fault_frames_are_right_counted_and_buffers_come_home() {
         };
         let step = |count| {
             for _ in 0..count {
+                clock.advance(STEP);
                 pair.a.device.step(64);
                 pair.b.device.step(64);
             }
@@ -142,7 +153,7 @@ fn under_every_fault_frames_are_right_counted_and_buffers_come_home() {
             MbufPool::builder("heads", 1023).data_room(256).cache(0).build_anonymous().expect("a pool");
         let split = chance.one_in(3);
         {
-            let (mut a, mut b) = (pair.a.open(arguments.clone()), pair.b.open(arguments));
+            let [mut a, mut b] = [&pair.a, &pair.b].map(|station| timed(station, &clock, arguments.clone()));
             let small = |pool| {
                 let mut config = PortConfig::queues(1, 1, pool);
                 (config.rx_queues[0].descriptors, config.tx_queues[0].descriptors) = (64, 64);
@@ -183,7 +194,7 @@ fn under_every_fault_frames_are_right_counted_and_buffers_come_home() {
                 step(1 + chance.below(6));
                 check(received(&mut queues_b, 0));
                 if round % 4 == 0 {
-                    look([&mut a, &mut b]);
+                    look(&clock, [&mut a, &mut b]);
                 }
             }
             // What is planned has happened; a frame gets through again, if the wire lets it.
@@ -193,7 +204,7 @@ fn under_every_fault_frames_are_right_counted_and_buffers_come_home() {
                 let sent = frame(B, A, number, 200);
                 taken += queues_a.tx[0].tx_burst(&mut burst(&pool_a, std::slice::from_ref(&sent))) as u64;
                 step(40);
-                look([&mut a, &mut b]);
+                look(&clock, [&mut a, &mut b]);
                 let frames = received(&mut queues_b, 0);
                 works |= frames.contains(&sent);
                 check(frames);
@@ -207,7 +218,7 @@ fn under_every_fault_frames_are_right_counted_and_buffers_come_home() {
             };
             assert!(works, "nothing passes any more: {} {}", told(&mut a), told(&mut b));
             step(60);
-            look([&mut a, &mut b]);
+            look(&clock, [&mut a, &mut b]);
             check(received(&mut queues_b, 0));
             let (sender, receiver) = (a.stats(), b.stats());
             assert_eq!(sender.opackets + sender.oerrors, taken, "{:?}", a.dropped());

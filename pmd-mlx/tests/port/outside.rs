@@ -1,7 +1,7 @@
-//! Memory that nobody told the driver of before a packet brought it.
+//! Memory that no pool told the driver of: of the EAL, met in packets; an application's own, told of by the application.
 
 use pollux_eal::memory::Memory;
-use pollux_mempool::MbufPool;
+use pollux_mempool::{Burst, External, MbufPool};
 use pollux_mlx5_kernel::DoorProfile;
 use pollux_pmd_mlx::{Arguments, Mlx5Port, PortSpec};
 use pollux_port::{Port, PortConfig, PortId};
@@ -9,13 +9,14 @@ use pollux_port::{Port, PortConfig, PortId};
 use crate::harness::{A, B, Pair, burst, frame, pool, received};
 
 #[test]
-fn memory_of_the_eal_is_registered_when_a_packet_brings_it_if_that_is_asked_for() {
-    for (register_met, of_the_eal, passes) in [(true, true, true), (true, false, false), (false, true, false)]
-    {
+fn memory_of_the_eal_is_registered_when_a_packet_brings_it() {
+    for (register_regions, of_the_eal) in [(true, true), (true, false), (false, true)] {
+        let passes = of_the_eal;
         for devx in [false, true] {
             let pair = Pair::new(DoorProfile::default());
             let memory = Memory::ordinary();
-            let arguments = Arguments { register_pools: false, register_met, devx, ..Arguments::default() };
+            let arguments =
+                Arguments { register_pools: false, register_regions, devx, ..Arguments::default() };
             let spec = PortSpec { memory: memory.clone(), ..pair.a.spec(arguments.clone()) };
             let mut a = Port::new(PortId(0), "mlx5_model0", Box::new(Mlx5Port::open(spec).expect("a port")));
             let mut b = pair.b.open(arguments);
@@ -37,12 +38,78 @@ fn memory_of_the_eal_is_registered_when_a_packet_brings_it_if_that_is_asked_for(
                 let came = received(&mut queues_b, 0);
                 assert_eq!(came, if passes { &sent[..] } else { &sent[..1] });
             }
-            let grown = pair.a.device.memory().pinned_bytes() > before;
-            assert_eq!(grown, passes, "registered once for all");
+            let grown = pair.a.device.memory().pinned_bytes() - before;
+            let regions = met.regions();
+            let whole = regions.iter().filter_map(|part| part.region.as_ref()).map(|region| region.bytes());
+            let whole = whole.max().unwrap_or(0) as u64;
+            match (passes, register_regions) {
+                (false, _) => assert_eq!(grown, 0),
+                (true, true) => assert_eq!(grown, whole, "registered once for all"),
+                (true, false) => {
+                    assert!((4096..whole).contains(&grown), "{grown} of {whole}: the packets' pages")
+                }
+            }
             assert_eq!(a.stats().oerrors, if passes { 0 } else { 20 }, "{:?}", a.dropped());
             pair.a.assert_orderly();
             drop((queues_a, a, queues_b, b));
             assert_eq!((known.in_use(), met.in_use(), to.in_use()), (0, 0, 0), "every mbuf is home");
         }
+    }
+}
+
+#[test]
+fn an_applications_own_memory_is_sent_from_while_it_is_registered() {
+    const PART: usize = 1500;
+    for devx in [false, true] {
+        let pair = Pair::new(DoorProfile::default());
+        // Pools of other tests are none of this one's.
+        let arguments = Arguments { devx, register_pools: false, ..Arguments::default() };
+        let (mut a, mut b) = (pair.a.open(arguments.clone()), pair.b.open(arguments));
+        let (heads, to) = (pool("heads", 2047), pool("to", 2047));
+        let mut queues_a = a.bring_up(PortConfig::queues(1, 1, &heads)).expect("up");
+        let mut queues_b = b.bring_up(PortConfig::queues(1, 0, &to)).expect("up");
+        let mut buffer = External::from(vec![0; 200 * PART]);
+        let memory = buffer.memory();
+        let before = pair.a.device.memory().pinned_bytes();
+        let (mut passed, mut refused) = (0, 0);
+        let mut number = 0;
+        for registered in [false, true, false, true] {
+            if registered {
+                a.register_memory(&memory).expect("registered");
+                a.register_memory(&memory).expect_err("once is enough");
+            } else if number > 0 {
+                a.unregister_memory(&memory).expect("unregistered");
+            }
+            for _ in 0..20 {
+                // One of the pool, one of the application's, in turn.
+                let sent = [0, 1].map(|more| frame(B, A, number + more, 1400));
+                number += 2;
+                let mut both = burst(&heads, &sent[..1]);
+                let mut mbuf = heads.alloc().expect("an mbuf");
+                mbuf.attach_external(buffer.split_to(PART).expect("a part is left")).expect("a fresh mbuf");
+                assert!(mbuf.set_data(0, sent[1].len()));
+                mbuf.data_mut().expect("its own").copy_from_slice(&sent[1]);
+                both.push(mbuf);
+                queues_a.tx[0].tx_burst(&mut both);
+                assert!(both.is_empty(), "taken, whatever comes of it");
+                pair.settle();
+                let came = received(&mut queues_b, 0);
+                assert_eq!(came, if registered { &sent[..] } else { &sent[..1] });
+                passed += came.len() as u64;
+                refused += 2 - came.len() as u64;
+            }
+        }
+        let stats = a.stats();
+        assert_eq!((stats.opackets, stats.oerrors), (passed, refused));
+        let dropped = a.dropped();
+        let [only] = &dropped[..] else { panic!("one reason: {dropped:?}") };
+        assert_eq!((only.reason, only.packets), ("unregistered memory", refused));
+        // What is under way, the application's handles and the port: the last of them frees the memory.
+        queues_a.tx[0].tx_burst(&mut Burst::new());
+        drop((buffer, memory));
+        assert!(pair.a.device.memory().pinned_bytes() - before >= 200 * PART as u64, "still registered");
+        pair.a.assert_orderly();
+        drop((queues_a, a, queues_b, b));
+        assert_eq!((heads.in_use(), to.in_use()), (0, 0), "every mbuf is home");
     }
 }

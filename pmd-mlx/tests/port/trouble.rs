@@ -1,13 +1,17 @@
 //! What goes wrong: refusals with their lines, queues in error, a device that goes away.
 
+use std::time::Duration;
+
 use pollux_mlx5_abi::command::{opcode, status};
 use pollux_mlx5_abi::syndrome::Syndrome;
 use pollux_mlx5_kernel::DoorProfile;
 use pollux_mlx5_model::DeviceConfig;
 use pollux_mlx5_model::fault::{EntryFault, FaultPlan, Refusal};
+use pollux_mlx5_model::time::Clock;
 use pollux_pmd_mlx::{Arguments, Mlx5Port, PortSpec};
 use pollux_port::{Port, PortConfig, PortError, PortEvent, PortId, PortState, Queues};
 
+use crate::fault::timed;
 use crate::harness::{A, B, Pair, burst, frame, pool, received};
 
 fn faulty(plan: FaultPlan) -> Pair {
@@ -107,16 +111,10 @@ fn a_receive_queue_in_error_is_set_to_work_again() {
     }
 }
 
-/// A port that is patient for a millisecond, over `station`.
-fn impatient(station: &crate::harness::Station, arguments: Arguments) -> Port {
-    let spec = PortSpec { tx_patience: std::time::Duration::from_millis(1), ..station.spec(arguments) };
-    Port::new(PortId(0), "mlx5_model0", Box::new(Mlx5Port::open(spec).expect("a port")))
-}
-
 /// Looks at the queues, and again when patience is over.
-fn look_twice(port: &mut Port) {
+fn look_twice(port: &mut Port, clock: &Clock) {
     let _seen = port.stats();
-    std::thread::sleep(std::time::Duration::from_millis(3));
+    clock.advance(Duration::from_secs(15));
     let _seen = port.stats();
 }
 
@@ -133,7 +131,8 @@ fn a_send_queue_whose_completions_are_lost_is_reset_in_time() {
             DeviceConfig { faults: FaultPlan { lose_completion, ..FaultPlan::default() }, ..config }
         });
         let (pool_a, pool_b) = (pool("a", 2048), pool("b", 2048));
-        let (mut a, mut b) = (impatient(&pair.a, arguments.clone()), pair.b.open(arguments));
+        let clock = Clock::stepped();
+        let (mut a, mut b) = (timed(&pair.a, &clock, arguments.clone()), pair.b.open(arguments));
         let mut queues_a = a.bring_up(PortConfig::queues(0, 1, &pool_a)).expect("up");
         let mut queues_b = b.bring_up(PortConfig::queues(1, 0, &pool_b)).expect("up");
         for round in 1..=2 {
@@ -141,7 +140,7 @@ fn a_send_queue_whose_completions_are_lost_is_reset_in_time() {
                 assert!(passes(&pair, &pool_a, &mut queues_a, &mut queues_b, number), "it works");
             }
             assert_eq!(pool_a.in_use(), 20);
-            look_twice(&mut a);
+            look_twice(&mut a, &clock);
             assert_eq!(pool_a.in_use(), 0, "home");
             assert_eq!(
                 events(&mut a),
@@ -164,8 +163,8 @@ fn what_an_idle_lcore_does_not_fetch_comes_home() {
             faults: FaultPlan { late_completion: (1.0, 5), ..FaultPlan::default() },
             ..config
         });
-        let pool_a = pool("a", 2048);
-        let mut a = impatient(&pair.a, arguments);
+        let (pool_a, clock) = (pool("a", 2048), Clock::stepped());
+        let mut a = timed(&pair.a, &clock, arguments);
         let mut queues = a.bring_up(PortConfig::queues(0, 1, &pool_a)).expect("up");
         for number in 0..2 {
             let mut one = burst(&pool_a, &[frame(B, A, number, 200)]);
@@ -177,7 +176,7 @@ fn what_an_idle_lcore_does_not_fetch_comes_home() {
             for _ in 0..10 {
                 pair.a.device.step(64);
             }
-            look_twice(&mut a);
+            look_twice(&mut a, &clock);
             in_use.push(pool_a.in_use());
         }
         assert_eq!(in_use, [1, 1, 0]);
@@ -246,6 +245,39 @@ fn a_device_that_goes_away_takes_no_mbuf_with_it() {
 }
 
 #[test]
+fn a_link_that_goes_at_one_end_goes_at_the_other() {
+    for arguments in both() {
+        let pair = Pair::new(DoorProfile::default());
+        let pools = (pool("a", 2048), pool("b", 2048));
+        let (mut a, mut b) = (pair.a.open(arguments.clone()), pair.b.open(arguments));
+        let mut queues_a = a.bring_up(PortConfig::queues(1, 1, &pools.0)).expect("up");
+        let mut queues_b = b.bring_up(PortConfig::queues(1, 1, &pools.1)).expect("up");
+        // The first state is an event as well.
+        let links = |port: &mut Port| -> Vec<bool> {
+            events(port)
+                .into_iter()
+                .filter_map(|event| if let PortEvent::Link(link) = event { Some(link.up) } else { None })
+                .collect()
+        };
+        pair.settle();
+        drop((links(&mut a), links(&mut b)));
+        assert!(passes(&pair, &pools.0, &mut queues_a, &mut queues_b, 1));
+        for down in [true, false] {
+            pair.b.device.set_link(!down);
+            pair.settle();
+            assert_eq!((links(&mut a), links(&mut b)), (vec![!down], vec![!down]), "both are told once");
+            assert_eq!((a.link().up, b.link().up), (!down, !down));
+            assert_eq!(passes(&pair, &pools.0, &mut queues_a, &mut queues_b, 2), !down);
+        }
+        assert_eq!(pair.a.device.port_counters().sent_while_down, 1);
+        pair.b.kernel.remove();
+        pair.b.device.remove();
+        pair.settle();
+        assert_eq!(links(&mut a), [false], "a card that is pulled out sends no light");
+    }
+}
+
+#[test]
 fn too_little_locked_memory_is_said_with_the_sum() {
     for arguments in both() {
         let limit = 6 << 20;
@@ -258,7 +290,7 @@ fn too_little_locked_memory_is_said_with_the_sum() {
         let error = port.bring_up(PortConfig::queues(1, 1, &large)).expect_err("too much");
         let said = whole(&error);
         assert!(said.contains("KiB of locked memory are needed"), "{said}");
-        assert!(said.contains("the limit is 6144 KiB") && said.contains("`ulimit -l unlimited`"), "{said}");
+        assert!(said.contains("the limit is 6144 KiB") && said.contains("`ulimit -l "), "{said}");
     }
 }
 
@@ -290,8 +322,10 @@ fn a_refused_command_is_decoded() {
         let name = opcode::name(code).expect("named");
         let said = refused(code, &firmware).expect_err(name);
         assert!(said.contains(&format!("{name}: NO_RES_ERR (0xf), syndrome 0x5d0")), "{said}");
+        // The kernel tells a number alone; what its log would say, the model says.
         let said = refused(code, &kernel).expect_err(name);
-        assert!(said.contains("cannot "), "{said}");
+        let words = format!("; the firmware said to {name}: NO_RES_ERR (0xf), syndrome 0x5d0: ");
+        assert!(said.contains("cannot ") && said.contains(": EAGAIN") && said.contains(&words), "{said}");
     }
     // What only one back end needs sends it to the other.
     refused(opcode::CREATE_TIS, &firmware)

@@ -18,6 +18,7 @@ use crate::eth::parts::{CqParts, RqParts, SqParts, StridingParts};
 use crate::eth::rx::RxQueue;
 use crate::eth::tx::TxQueue;
 use crate::key::Keys;
+use crate::mr::Kept;
 use crate::object::{CqSpec, NumberedObject, QueueState, RqSpec, SqSpec};
 use crate::uar::Uar;
 
@@ -62,7 +63,7 @@ impl Mlx5Port {
         // Before the completion queue that names it, so that it goes after that where something below fails.
         let mut page = Uar::allocate(device, false)?;
         let events = if setup.interrupts {
-            let verbs = |source| MlxError::Verbs { what: "make a completion channel", source };
+            let verbs = MlxError::verbs("make a completion channel");
             Some(device.context().create_comp_channel().map_err(verbs)?)
         } else {
             None
@@ -87,7 +88,7 @@ impl Mlx5Port {
                 let bytes = striding.count << (striding.strides_log2 + striding.stride_bytes_log2);
                 let buffers = device.zone("rx buffers", bytes)?;
                 let start = buffers.base().as_ptr().addr() as u64;
-                registry.add(start..start + bytes as u64, Some(buffers.region().clone()))?;
+                registry.add(start..start + bytes as u64, Some(Kept::Buffers(buffers.region().clone())))?;
                 Some(StridingParts {
                     buffers,
                     count: striding.count,

@@ -11,6 +11,7 @@ use pollux_uverbs::Channel;
 use super::spread::{LEVELS, SpreadSpec};
 use super::{DEFAULT_KEY, Mlx5Port, plan};
 use crate::MlxError;
+use crate::clock::PortClock;
 use crate::context::{Device, Opening};
 use crate::devargs::Arguments;
 use crate::eth::devx::Devx;
@@ -44,6 +45,8 @@ pub struct PortSpec {
     pub watch: bool,
     /// How long nothing may come back of what a send queue was given, before it is roused, and reset if that is in vain.
     pub tx_patience: Duration,
+    /// The clock by which that is. The machine's but in tests.
+    pub clock: PortClock,
     /// The limit on locked memory, in bytes, where another than the process's holds.
     pub memlock: Option<u64>,
     /// Pages between the process's addresses and those that the device is told. 0 but in tests.
@@ -63,6 +66,7 @@ impl PortSpec {
             socket: None,
             watch: true,
             tx_patience: TX_PATIENCE,
+            clock: PortClock::machine(),
             memlock: None,
             address_shift_pages: 0,
         }
@@ -80,7 +84,7 @@ impl Mlx5Port {
             relaxed_ordering: spec.arguments.relaxed_ordering,
             address_shift_pages: spec.address_shift_pages,
             memlock: spec.memlock,
-            register_met: spec.arguments.register_met,
+            register_regions: spec.arguments.register_regions,
             memory: spec.memory,
             socket: spec.socket,
         };
@@ -96,7 +100,7 @@ impl Mlx5Port {
             .mac()
             .map_err(|error| PortError::device(format!("read the address of {name}"), error))?;
         let slots = Arc::default();
-        let watched = Watched::new(&device, &slots, spec.tx_patience);
+        let watched = Watched::new(&device, &slots, spec.tx_patience, spec.clock);
         let watch = if spec.watch {
             let begun = Watch::begin(Arc::clone(&watched));
             Some(begun.map_err(|error| PortError::device("watch the device", error))?)

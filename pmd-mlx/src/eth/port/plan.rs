@@ -6,7 +6,7 @@ use pollux_mlx5_abi::cqe::MiniFormat;
 use pollux_mlx5_abi::kernel::completion_queue::mini_format;
 use pollux_mlx5_abi::kernel::device::multi_packet;
 use pollux_port::driver::{RxSetup, TxSetup};
-use pollux_port::{DescriptorLimits, PortError, PortInfo, RxOffloads, TxOffloads};
+use pollux_port::{DescriptorLimits, PortConfig, PortError, PortInfo, RxOffloads, TxOffloads};
 use pollux_uverbs::abi::flags::{DeviceCaps, QpType, RawPacketCaps};
 
 use crate::context::Device;
@@ -27,6 +27,9 @@ pub(crate) const TSO_HEADER_MAX: usize = 192;
 
 /// Most entries of a ring that the data half counts with.
 const DESCRIPTORS_MAX: u16 = 1 << 15;
+
+/// Bytes of a page of memory.
+const PAGE_BYTES: usize = 4096;
 
 /// Smallest ring. Source: DPDK `drivers/net/mlx5/mlx5_defs.h` has no bound; 64 is a burst and what is on its way.
 const DESCRIPTORS_MIN: u16 = 64;
@@ -381,13 +384,24 @@ pub(crate) struct TxPlan {
     pub(crate) tso_bytes_max: usize,
 }
 
-impl TxPlan {
-    pub(crate) fn new(
-        device: &Device,
-        arguments: &Arguments,
-        setup: &TxSetup,
-        queues: usize,
-    ) -> Result<Self, PortError> {
+/// Blocks of a send ring, as a power of two: entries that carry packets of up to `inlined` bytes are longer, others are one
+/// block each.
+fn wqebbs_log2(device: &Device, descriptors: u16, inlined: usize) -> u8 {
+    let blocks = if inlined > 0 { (inlined + 32).div_ceil(64) } else { 1 };
+    let most = device.answer.max_send_wqebb.min(u32::from(DESCRIPTORS_MAX)) as usize;
+    log2(usize::from(descriptors) * blocks).min(most.ilog2() as u8)
+}
+
+/// What of packets goes into send entries.
+struct Inlining {
+    multi_packet: bool,
+    inlining: bool,
+    inline_min: usize,
+    inline_max: usize,
+}
+
+impl Inlining {
+    fn new(device: &Device, arguments: &Arguments, queues: usize) -> Self {
         let inline_min = device.inline_min().max(arguments.inline_min.unwrap_or(0));
         let can = device.mlx5.multi_pkt_send_wqes & multi_packet::SUPPORT_EMPW != 0;
         // Headers that must be inline leave no room for several packets.
@@ -396,6 +410,51 @@ impl TxPlan {
         let default = if multi_packet { INLINE_MULTI_DEFAULT } else { INLINE_DEFAULT };
         let inlining = queues >= usize::from(arguments.inline_queues_min);
         let inline_max = if inlining { asked.unwrap_or(default) } else { 0 }.max(inline_min);
+        Self { multi_packet, inlining, inline_min, inline_max }
+    }
+}
+
+/// Bytes of locked memory that the rings of a configuration will take, or a little more, for who is told that there is too
+/// little: rings, completions, and the buffers of striding queues.
+pub(crate) fn locked_bytes(
+    device: &Device,
+    arguments: &Arguments,
+    info: &PortInfo,
+    config: &PortConfig,
+    mtu: u32,
+) -> u64 {
+    let pages = |bytes: usize| bytes.next_multiple_of(PAGE_BYTES) as u64;
+    let compressing = u32::from(arguments.compression != Compression::Off);
+    let rx = config.rx_queues.iter().map(|queue| {
+        let entries = usize::from(info.rx_descriptors.adjust(queue.descriptors)).next_power_of_two();
+        let completions = pages((arguments.cqe_bytes * entries) << compressing);
+        let frame = mtu as usize + FRAME_HEADER_BYTES;
+        let striding = striding(device, arguments, frame, log2(entries), config.rx_queues.len());
+        // Entries of striding queues are 32 bytes, one for many packets.
+        let ring = pages(entries * 16);
+        let buffers =
+            striding.map_or(0, |plan| pages(plan.count << (plan.strides_log2 + plan.stride_bytes_log2)));
+        ring + completions + buffers
+    });
+    let tx = config.tx_queues.iter().map(|queue| {
+        let how = Inlining::new(device, arguments, config.tx_queues.len());
+        let inlined = if how.inlining && how.inline_max > how.inline_min { how.inline_max } else { 0 };
+        let blocks = 1 << wqebbs_log2(device, info.tx_descriptors.adjust(queue.descriptors), inlined);
+        pages(blocks * 64) + pages(blocks * arguments.cqe_bytes)
+    });
+    // And a page of doorbell records.
+    rx.sum::<u64>() + tx.sum::<u64>() + PAGE_BYTES as u64
+}
+
+impl TxPlan {
+    pub(crate) fn new(
+        device: &Device,
+        arguments: &Arguments,
+        setup: &TxSetup,
+        queues: usize,
+    ) -> Result<Self, PortError> {
+        let Inlining { multi_packet, inlining, inline_min, inline_max } =
+            Inlining::new(device, arguments, queues);
         let offloads = setup.offloads;
         let mut features = TxFeatures::empty();
         features.set(TxFeatures::MULTI_SEGMENT, offloads.contains(TxOffloads::MULTI_SEGS));
@@ -407,11 +466,8 @@ impl TxPlan {
         features.set(TxFeatures::INLINE, inlining && inline_max > inline_min);
         features.set(TxFeatures::MULTI_PACKET, multi_packet);
         features.set(TxFeatures::FAST_FREE, offloads.contains(TxOffloads::MBUF_FAST_FREE));
-        // Entries that carry packets are longer; others are one block each.
-        let blocks = if features.contains(TxFeatures::INLINE) { (inline_max + 32).div_ceil(64) } else { 1 };
-        let wanted = usize::from(setup.descriptors) * blocks;
-        let most = device.answer.max_send_wqebb.min(u32::from(DESCRIPTORS_MAX)) as usize;
-        let wqebbs_log2 = log2(wanted).min(most.ilog2() as u8);
+        let blocks = if features.contains(TxFeatures::INLINE) { inline_max } else { 0 };
+        let wqebbs_log2 = wqebbs_log2(device, setup.descriptors, blocks);
         Ok(Self {
             wqebbs_log2,
             cqes_log2: wqebbs_log2,

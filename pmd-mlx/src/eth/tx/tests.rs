@@ -267,7 +267,7 @@ fn unknown_memory_is_refused_and_the_rest_goes() {
         burst.push(packet(&known, &bytes(2, 64)));
         burst.push(packet(&unknown, &bytes(3, 64)));
         assert_eq!((queue.tx_burst(&mut burst).packets, burst.len()), (1, 0));
-        assert_eq!(counters.dropped(TxDrop::Refused), 2);
+        assert_eq!(counters.dropped(TxDrop::Unregistered), 2);
         assert_eq!(device.send()[0].bytes, bytes(2, 64));
         // All refused and nothing under way: home at once.
         queue.tx_burst(&mut burst);
