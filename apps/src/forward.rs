@@ -170,7 +170,7 @@ impl Path {
     }
 
     /// Empties its hands when the loop ends, with the patience that it has while it goes round.
-    fn finish(&mut self, lcore: &LcoreContext) {
+    pub fn finish(&mut self, lcore: &LcoreContext) {
         while !self.burst.is_empty() {
             self.retry(lcore);
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use pollux_tests::capture::{capture, frames};
 use pollux_tests::program::{Finished, Running};
+use pollux_tests::require::{Need, require};
 use serde_json::Value;
 
 const L2FWD: &str = env!("CARGO_BIN_EXE_l2fwd");
@@ -153,13 +154,24 @@ fn a_signal_ends_it_in_order() {
 
 #[test]
 fn a_device_that_is_pulled_out_is_said_and_the_rest_goes_on() {
-    let removed = "mlx5_model0,wire=source:64,fault_plan=[remove:300ms]";
+    let removed = "mlx5_model0,wire=source:64,fault_plan=[remove:20000]";
     let done =
         Running::start(l2fwd(&[removed, "mlx5_model1,wire=source:64"], &["--duration", "1.5"])).finish(LIMIT);
     let report = report(&done);
     let said = done.stderr.join("\n");
     assert!(said.contains("port 0 mlx5_model0 disappeared"), "{said}");
+    assert!(said.contains("0 mlx5_model0 (gone)") && said.contains("port gone"), "{said}");
     assert!(count(&report, 0, "rx_packets") > 0, "{report}");
+    let dropped: u64 = [0, 1]
+        .iter()
+        .filter_map(|port| report["ports"][*port]["dropped"].as_object())
+        .flatten()
+        // What was never received is none of it.
+        .filter(|(reason, _)| !reason.starts_with("rx_"))
+        .filter_map(|(_, count)| count.as_u64())
+        .sum();
+    let all = |what| count(&report, 0, what) + count(&report, 1, what);
+    assert_eq!(all("rx_packets"), all("tx_packets") + dropped, "counters add up: {report}");
 }
 
 #[test]
@@ -226,7 +238,20 @@ fn mistakes_are_one_line() {
         (
             vec!["mlx5_model0,fault_plan=[memlock:3145728]".to_owned()],
             1,
-            "KiB now), the limit is 3072 KiB; `ulimit -l unlimited` in the shell before".to_owned(),
+            "KiB to come), the limit is 3072 KiB; `ulimit -l ".to_owned(),
+        ),
+        // What a kernel tells only its log, the model tells.
+        (
+            vec!["mlx5_model0,dv_flow_en=0,fault_plan=[refuse:0x904/1/0x03/0x1234]".to_owned()],
+            1,
+            "cannot make a send queue of 1024 blocks of 64 bytes: QP/CREATE: EINVAL (a value was not accepted); the firmware \
+             said to CREATE_SQ: BAD_PARAM_ERR (0x3), syndrome 0x1234: "
+                .to_owned(),
+        ),
+        (
+            vec!["mlx5_model0,dv_flow_en=0,fault_plan=[refuse:0x908/2/0x0f/0x1234]".to_owned()],
+            1,
+            "WQ/CREATE: EAGAIN (the device, or the kernel, has none left for now); the firmware said to CREATE_RQ: NO_RES_ERR (0xf), syndrome 0x1234: ".to_owned(),
         ),
         (vec!["mlx5_model0,mprq=1".to_owned()], 2, "unknown key 'mprq'; allowed: wire, ".to_owned()),
     ] {
@@ -300,4 +325,79 @@ fn a_ring_out_of_range_is_one_line() {
             format!("port mlx5_model0: {direction} descriptor count {count} is outside 64 to 32768");
         assert!(done.stderr.len() == 1 && done.stderr[0].contains(&expected), "{}", done.stderr.join("\n"));
     }
+}
+
+/// What a line on too little locked memory says is needed, in KiB.
+fn needed(said: &str) -> u64 {
+    let before =
+        said.split(" KiB of locked memory are needed").next().and_then(|start| start.rsplit(' ').next());
+    before.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no sum in: {said}"))
+}
+
+#[test]
+fn as_much_locked_memory_as_is_said_to_be_needed_is_enough() {
+    for mode in
+        ["dv_flow_en=1", "dv_flow_en=0", "mprq_en=1,rxqs_min_mprq=1", "cqe_size=128,txqs_min_inline=1"]
+    {
+        let run = |kib: u64| {
+            let device = format!("mlx5_model0,{mode},memlock={}", kib << 10);
+            Running::start(l2fwd(&[&device], &["--duration", "0.1"])).finish(LIMIT)
+        };
+        // Too little for the pool, and too little for a queue.
+        let said = run(512);
+        assert_eq!(
+            (said.status.code(), said.stderr.len()),
+            (Some(1), 1),
+            "{mode}: {}",
+            said.stderr.join("\n")
+        );
+        let kib = needed(&said.stderr[0]);
+        report(&run(kib));
+        let queue = run(kib / 10 * 9);
+        assert_eq!(
+            queue.status.code(),
+            Some(1),
+            "{mode}: {kib} KiB are too many: {}",
+            queue.stderr.join("\n")
+        );
+        assert!(
+            needed(&queue.stderr[0]).abs_diff(kib) <= kib / 20,
+            "{mode}: {kib}, then {}",
+            queue.stderr[0]
+        );
+    }
+}
+
+#[test]
+fn a_model_goes_by_the_limit_of_its_process_if_told_to() {
+    // Others may not give up what they do not have.
+    if !require(&[Need::Root]) {
+        return;
+    }
+    let run = |memlock: &str, ports: usize, kib: u64| {
+        let devices: Vec<String> =
+            (0..ports).map(|end| format!("--vdev mlx5_model{end},memlock={memlock}")).collect();
+        // Root is exempt by CAP_IPC_LOCK, as with a real device.
+        let script = format!(
+            "ulimit -S -l {kib} && exec setpriv --bounding-set -ipc_lock {L2FWD} -l 0 {} -- --rxd 64 --txd 64 -T 0 --json \
+             --duration 0.1",
+            devices.join(" ")
+        );
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script]);
+        Running::start(shell).finish(LIMIT)
+    };
+    report(&run("none", 2, 64));
+    for kib in [0, 1024] {
+        let done = run("process", 1, kib);
+        assert_eq!((done.status.code(), done.stderr.len()), (Some(1), 1), "{}", done.stderr.join("\n"));
+        assert!(done.stderr[0].contains(&format!("the limit is {kib} KiB")), "{}", done.stderr[0]);
+    }
+    let one = needed(&run("process", 1, 1024).stderr[0]);
+    report(&run("process", 1, one));
+    // Another device of the same process counts with it, its pool and its queues.
+    let done = run("process", 2, one);
+    assert_eq!((done.status.code(), done.stderr.len()), (Some(1), 1), "{}", done.stderr.join("\n"));
+    let two = needed(&done.stderr[0]);
+    assert!((one * 3 / 2..one * 4).contains(&two), "{one} KiB for one, for two {}", done.stderr[0]);
 }

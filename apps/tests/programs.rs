@@ -49,12 +49,9 @@ fn l2fwd_moves_packets_with_nothing_set_up() {
         assert_eq!(port["driver"], "mlx5_pci");
         assert!(port["rx_packets"].as_u64().unwrap() > 1_000, "{port}");
         assert_eq!(port["rx_bytes"].as_u64().unwrap(), port["rx_packets"].as_u64().unwrap() * 64);
-        // The thread of the model may have to wait for a core longer than a burst waits for it.
-        let full = port["dropped"]["tx_full"].as_u64().unwrap_or(0);
-        assert!(port["dropped"].as_object().unwrap().len() <= usize::from(full > 0), "{port}");
+        assert_eq!(port["dropped"], serde_json::json!({}), "{port}");
     }
-    let full: u64 = ports.iter().filter_map(|port| port["dropped"]["tx_full"].as_u64()).sum();
-    assert_eq!(sum(&report, "rx_packets"), sum(&report, "tx_packets") + full);
+    assert_eq!(sum(&report, "rx_packets"), sum(&report, "tx_packets"), "nothing is lost");
     for lcore in report["lcores"].as_array().unwrap() {
         assert!(lcore["busy"].as_f64().unwrap() > 0.0, "{lcore}");
         assert!(lcore["cycles_per_packet"].as_f64().unwrap() > 1.0, "{lcore}");

@@ -161,6 +161,31 @@ impl Bringup {
         Ok((all, pool))
     }
 
+    /// Closes a port, whatever became of its device, and opens the device that was named for it again, under the same number and
+    /// name: a device that was removed and is back, say. The port is to be started anew, with [`Bringup::start_ports`]. Its queues
+    /// are to be dropped before: a device that is gone may reach their buffers until its file is closed, and it is closed with the
+    /// last of them.
+    ///
+    /// # Errors
+    /// [`BringupError::NoPort`] for a number that was never given; what opening says, and then the port is not there until this
+    /// is called again with success.
+    pub fn reopen(&mut self, id: PortId) -> Result<(), BringupError> {
+        let device = self.spec(id)?.device.clone();
+        let name = device.name.as_str();
+        // A device that is gone refuses; what there was of it goes here all the same.
+        drop(self.ports.remove(id));
+        if let Some(model) = self.models.get_mut(usize::from(id.0)) {
+            *model = None;
+        }
+        let prepared = driver::prepare(&device, self.line.eal.devices.allow.contains(&device))?;
+        let Opened { driver, model } = prepared.open(name, &self.eal).map_err(|error| error.named(name))?;
+        self.ports.put_back(id, name, driver)?;
+        if let Some(place) = self.models.get_mut(usize::from(id.0)) {
+            *place = model;
+        }
+        Ok(())
+    }
+
     /// What the command line or the profile says of a port.
     ///
     /// # Errors

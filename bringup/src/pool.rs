@@ -2,6 +2,7 @@
 
 use pollux_config::QueueSpec;
 use pollux_eal::memory::Memory;
+use pollux_eal::region::MemoryError;
 use pollux_mempool::{BURST_MAX, MbufPool};
 use pollux_port::PortInfo;
 
@@ -84,9 +85,17 @@ impl Needs {
         }
         let count = if wanted == 0 { needs } else { wanted };
         let room = pollux_mempool::DATA_ROOM.max(pollux_mempool::HEADROOM + self.room);
-        let builder = MbufPool::builder("mbufs", count).data_room(room).cache(CACHE);
-        let zone = memory.reserve("mbufs", builder.bytes(), 64, None)?;
-        Ok(builder.build_in(vec![zone])?)
+        // Ports that are started anew get another pool while packets of the last one may still be about.
+        let names = std::iter::once("mbufs".to_owned()).chain((2..).map(|number| format!("mbufs{number}")));
+        for name in names {
+            let builder = MbufPool::builder(&name, count).data_room(room).cache(CACHE);
+            match memory.reserve(&name, builder.bytes(), 64, None) {
+                Ok(zone) => return Ok(builder.build_in(vec![zone])?),
+                Err(MemoryError::NameTaken { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        unreachable!("the names do not end")
     }
 }
 
@@ -140,6 +149,9 @@ mod tests {
                 enough - 1
             )
         );
-        assert!(needs.pool(&Memory::ordinary(), enough).unwrap().capacity() >= enough);
+        let memory = Memory::ordinary();
+        let pools = [(); 3].map(|()| needs.pool(&memory, enough).unwrap());
+        assert!(pools.iter().all(|pool| pool.capacity() >= enough));
+        assert_eq!(pools.each_ref().map(MbufPool::name), ["mbufs", "mbufs2", "mbufs3"]);
     }
 }
