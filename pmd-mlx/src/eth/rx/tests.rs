@@ -491,9 +491,9 @@ fn no_hole_is_taken_for_news_after_all_passes_there_are() {
     }
     assert_eq!(receive_all(&mut queue).len(), 16);
     for pass in 1..256 {
-        // A title, and an array of 7 or two that together are: the same places are holes in all passes, but for one.
-        for half in 0..2 {
-            let frames: Vec<_> = (0..8).map(|at| (frame(pass + half + at, 60), say(1))).collect();
+        // Four titles, an array of three behind each: the same places are holes in all passes.
+        for quarter in 0..4 {
+            let frames: Vec<_> = (0..4).map(|at| (frame(pass + quarter + at, 60), say(1))).collect();
             device.receive_compressed(&frames, MiniFormat::Hash);
         }
         assert_eq!(receive_all(&mut queue).len(), 16, "pass {pass}");
