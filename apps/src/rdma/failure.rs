@@ -45,7 +45,7 @@ impl Failure {
             }
             WcStatus::RNR_RETRY_EXC_ERR => ": the other end posted no receive for too long",
             WcStatus::REM_ACCESS_ERR => {
-                ": the other end does not allow that; was it started for the same test?"
+                ": the other end does not allow that; was it started for the same test, with the same -s?"
             }
             WcStatus::LOC_PROT_ERR => ": memory that is not registered for this",
             _ => "",
