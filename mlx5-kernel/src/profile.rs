@@ -34,22 +34,39 @@ pub struct DoorProfile {
 }
 
 impl DoorProfile {
+    /// Lacks nothing.
+    pub const NEWEST: Self = Self {
+        no_invoke_write: false,
+        no_cq_create: false,
+        no_qp_create: false,
+        no_wq_create: false,
+        no_mr_reg: false,
+        no_get_context: false,
+        no_uar_alloc: false,
+        no_query_gid: false,
+        no_devx: false,
+        no_blue_flame: false,
+        no_net_raw: false,
+        cqe_version_max: None,
+    };
+
+    /// Linux 6.12, whose answers are recorded.
+    #[must_use]
+    pub const fn linux_6_12() -> Self {
+        Self { no_mr_reg: true, ..Self::NEWEST }
+    }
+
     /// Linux 5.4, the oldest kernel that is supported: what of the methods came later.
     #[must_use]
     pub const fn linux_5_4() -> Self {
         Self {
-            no_invoke_write: false,
-            no_cq_create: false,
             no_qp_create: true,
             no_wq_create: true,
             no_mr_reg: true,
             no_get_context: true,
             no_uar_alloc: true,
             no_query_gid: true,
-            no_devx: false,
-            no_blue_flame: false,
-            no_net_raw: false,
-            cqe_version_max: None,
+            ..Self::NEWEST
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Whole-program tests over real kernel interfaces, and what such tests share.
 //!
 //! [`require`] decides whether a test can run here; [`netns`] makes hosts out of network namespaces; [`program`] runs
-//! the apps as a user does; [`frame`] sends and sees raw frames by other people's means; [`capture`] makes
-//! and reads capture files. The tests themselves stand in
+//! the apps as a user does; [`frame`] sends and sees raw frames by other people's means; [`calls`] makes traces of uverbs calls
+//! comparable; [`capture`] makes and reads capture files. The tests themselves stand in
 //! `tests/`, one file a subject. Other crates use this one in their own tests, never in their code.
 
+pub mod calls;
 pub mod capture;
 pub mod frame;
 pub mod netns;

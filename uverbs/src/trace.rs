@@ -68,7 +68,8 @@ impl Channel for Traced {
         let mut answered = String::new();
         for attribute in call.attributes() {
             let value = match &attribute.value {
-                Value::Out(output) => output.written().map(hex),
+                // The whole room: a kernel does not tell how much of it an answer took.
+                Value::Out(output) => output.written().map(|_| hex(output.all())),
                 Value::NewHandle(handle) => handle.map(|handle| format!("handle:{handle}")),
                 Value::NewFd(fd) => fd.as_ref().map(|_| "fd".into()),
                 _ => None,
@@ -210,7 +211,7 @@ mod tests {
         assert_eq!(
             lines,
             "call 0x0003/0x1001 0x0000=out:4 0x0001=new 0x0002=in:01020304 0x0003=handle:7 \
-             0x1000=in:ffffffffffffffffff -> ok 0x0000=0102 0x0001=handle:9\n\
+             0x1000=in:ffffffffffffffffff -> ok 0x0000=01020000 0x0001=handle:9\n\
              call 0x0001/0x0002 -> EPROTONOSUPPORT\n\
              map 0x5000 4096 Read -> EPERM\n"
         );

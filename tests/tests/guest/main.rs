@@ -8,5 +8,6 @@ mod gone;
 mod ib;
 mod net;
 mod originals;
+mod record;
 mod reset;
 mod soak;

@@ -80,7 +80,7 @@ const ABILITIES: [Ability; 15] = [
 ];
 
 /// What the `kernel` key may say.
-const KERNELS: [&str; 2] = ["newest", "5.4"];
+const KERNELS: [&str; 3] = ["newest", "6.12", "5.4"];
 
 /// Frames of the traffic that a model makes when no wire is named.
 const USUAL_WIRE: WireSpec = WireSpec::Source(64);
@@ -145,10 +145,14 @@ impl ModelKeys {
                 false
             }
         };
-        let old_kernel = keys.choice("kernel", &KERNELS)? == Some(1);
+        let kernel = keys.choice("kernel", &KERNELS)?;
         let pause = keys.flag("pause")?.unwrap_or(true);
         let mut card = profile.traits();
-        let mut door = if old_kernel { DoorProfile::linux_5_4() } else { DoorProfile::default() };
+        let mut door = match kernel {
+            Some(1) => DoorProfile::linux_6_12(),
+            Some(2) => DoorProfile::linux_5_4(),
+            _ => DoorProfile::NEWEST,
+        };
         for (key, set) in ABILITIES {
             if let Some(on) = keys.flag(key)? {
                 set(&mut card, &mut door, on);
@@ -261,7 +265,10 @@ mod tests {
         assert_eq!(memlock("none"), (false, None));
         assert_eq!(memlock("process"), (true, None));
         assert_eq!(memlock("65536"), (false, Some(65536)));
+        let (recorded, _) = take("mlx5_model0,kernel=6.12").expect("accepted");
+        assert_eq!(recorded.door, DoorProfile::linux_6_12());
         let (usual, _) = take("mlx5_model0").expect("accepted");
+        assert_eq!(usual.door, DoorProfile::default());
         assert_eq!(usual.wire.to_string(), "source:64");
         assert!(usual.impairments.is_none() && usual.faults == FaultPlan::default());
     }
@@ -336,7 +343,7 @@ mod tests {
                 "mode=stepped: is for tests, which make the steps themselves; no app does: leave it out",
             ),
             ("core=99999", "core=99999: is not a whole number from 0 to 1023"),
-            ("kernel=2.6", "kernel=2.6: is not one of newest, 5.4"),
+            ("kernel=2.6", "kernel=2.6: is not one of newest, 6.12, 5.4"),
             (
                 "memlock=8M",
                 "memlock=8M: is neither 'none', nor 'process' (its own limit), nor a number of bytes",

@@ -150,6 +150,7 @@ pub(crate) fn all() -> Vec<Job> {
         tests!("mlx5-net", "net::", CABLE, 240),
         Job { records: true, ..tests!("mlx5-ib", "ib::", CABLE, 120) },
         tests!("mlx5-forward", "forward::", HOST, 240),
+        Job { records: true, ..tests!("mlx5-record", "record::", HOST, 120) },
         tests!("mlx5-control", "control::", CABLE, 240),
         Job { reports: &["health recovery"], ..tests!("mlx5-reset", "reset::", HOST, 300) },
         Job { reports: &["Fatal error"], abrupt: true, ..tests!("mlx5-gone", "gone::", CABLE, 60) },
