@@ -92,6 +92,28 @@ impl Lost {
     }
 }
 
+/// What a step consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The driver's receive.
+    Receive,
+    /// The application's own work.
+    Edit,
+    /// The driver's send.
+    Send,
+}
+
+/// Who watches where the time of steps goes. Nobody does as `()`, which costs nothing.
+pub trait Laps {
+    /// A step begins.
+    fn begin(&mut self) {}
+
+    /// A part of it ended, with so many packets; it began where the last one ended.
+    fn lap(&mut self, _part: Part, _packets: usize) {}
+}
+
+impl Laps for () {}
+
 /// One direction: from a port's rx queue to a port's tx queue.
 #[derive(Debug)]
 pub struct Path {
@@ -134,13 +156,23 @@ impl Path {
     /// unless a driver must.
     #[inline]
     pub fn step(&mut self, lcore: &LcoreContext) -> usize {
+        self.step_with(lcore, &mut ())
+    }
+
+    /// The same, watched.
+    #[inline]
+    pub fn step_with(&mut self, lcore: &LcoreContext, laps: &mut impl Laps) -> usize {
         if !self.burst.is_empty() {
             return self.retry(lcore);
         }
+        laps.begin();
         let received = self.rx.rx_burst(&mut self.burst, BURST);
         if received != 0 {
+            laps.lap(Part::Receive, received);
             self.edit.apply(&mut self.burst);
-            self.tx.tx_burst(&mut self.burst);
+            laps.lap(Part::Edit, received);
+            let sent = self.tx.tx_burst(&mut self.burst);
+            laps.lap(Part::Send, sent);
         }
         received
     }
@@ -179,13 +211,18 @@ impl Path {
 
 /// Goes round the paths until asked to stop.
 pub fn run(lcore: &LcoreContext, paths: &mut [Path]) {
+    run_with(lcore, paths, &mut ());
+}
+
+/// The same, watched.
+pub fn run_with(lcore: &LcoreContext, paths: &mut [Path], laps: &mut impl Laps) {
     let mut mark = cycles::now();
     let mut was_busy = false;
     let mut rounds: u32 = 0;
     while !lcore.stop_requested() {
         let mut packets = 0;
         for path in &mut *paths {
-            packets += path.step(lcore);
+            packets += path.step_with(lcore, laps);
         }
         let busy = packets != 0;
         rounds = rounds.wrapping_add(1);

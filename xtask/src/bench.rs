@@ -64,6 +64,8 @@ pub(crate) fn bench(args: &Args) -> Outcome {
         "mlx5_start",
         "--bin",
         "verbs_post",
+        "--bin",
+        "mlx5_l2fwd",
     ]))?;
     let plan: Vec<Plan> = table::PLAN
         .iter()
@@ -76,10 +78,12 @@ pub(crate) fn bench(args: &Args) -> Outcome {
     };
     let mut report = Report::new(root.as_ref().map(|root| root.version.clone()));
     let mut measured = micro(&plan, root.as_ref(), args.trials, &mut report)?;
+    // What goes wrong there (a packet lost, say) fails the task, after the table.
+    let mut failed = None;
     for on_the_model in [program::mlx5, program::verbs] {
         match on_the_model(&plan, args.trials) {
             Ok(figures) => measured.extend(figures),
-            Err(why) => eprintln!("xtask: {why}"),
+            Err(why) => failed = Some(why),
         }
     }
     for step in &plan {
@@ -99,6 +103,9 @@ pub(crate) fn bench(args: &Args) -> Outcome {
         }
     }
     report.print(args.json);
+    if let Some(why) = failed {
+        return Err(why);
+    }
     let missing = report.missing();
     if !missing.is_empty() {
         return Err(format!("not measured: {}", missing.join(", ")));

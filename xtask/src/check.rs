@@ -23,7 +23,17 @@ pub(crate) fn loom() -> Outcome {
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// The crates that hold unsafe code and run without privileges.
-const UNSAFE_CRATES: &[&str] = &["pollux-ring", "pollux-mempool", "pollux-eal", "pollux-port-soft"];
+const UNSAFE_CRATES: &[&str] = &[
+    "pollux-ring",
+    "pollux-mempool",
+    "pollux-eal",
+    "pollux-frame-io",
+    "pollux-port-soft",
+    "pollux-uverbs",
+    "pollux-mlx5-model",
+    "pollux-pmd-mlx",
+    "pollux-verbs",
+];
 /// Those of them that synchronise by atomics of their own. The standard library's locks are not instrumented, and to build
 /// the library anew (`-Zbuild-std`) takes its source, a component (`rust-src`) that is not installed with a toolchain; so
 /// under the thread sanitizer whatever a lock protects is reported as a race.

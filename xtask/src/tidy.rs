@@ -43,6 +43,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     (
         "benches",
         &[
+            "apps",
             "bringup",
             "config",
             "eal",

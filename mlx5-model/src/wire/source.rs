@@ -43,9 +43,8 @@ impl Swallowed {
     }
 }
 
-/// Frames that a source with a rate is late with at most: what it could not offer in time beyond that it never offers, as when
-/// its thread waited for a core.
-const LATE_MAX: u64 = 256;
+/// What a source with a rate is late with at most: frames that wait longer, as when its thread has no core, it never offers.
+const LATE_MAX: Duration = Duration::from_millis(50);
 
 /// So many frames a second.
 #[derive(Debug)]
@@ -65,7 +64,9 @@ impl Pace {
             let since = self.clock.now().saturating_sub(self.begun);
             let due = since.as_nanos() * u128::from(self.rate) / 1_000_000_000;
             self.due = u64::try_from(due).unwrap_or(u64::MAX).max(self.given);
-            self.given = self.given.max(self.due.saturating_sub(LATE_MAX));
+            let late_max = u128::from(self.rate) * LATE_MAX.as_nanos() / 1_000_000_000;
+            self.given =
+                self.given.max(self.due.saturating_sub(u64::try_from(late_max).unwrap_or(u64::MAX).max(1)));
         }
         let is_due = self.given < self.due;
         self.given += u64::from(is_due);
@@ -73,8 +74,9 @@ impl Pace {
     }
 }
 
-/// `source:SIZE`: a frame whenever one is asked for. `source:SIZE:RATE`: so many a second at most. UDP over IPv4 with right checksums, to the port's own address, from
-/// [`FLOWS`] senders in turn (198.18.0.1 and up, the addresses that RFC 2544 keeps for measurements).
+/// `source:SIZE`: a frame whenever one is asked for. `source:SIZE:RATE`: so many a second at most. UDP over IPv4 with right
+/// checksums, to the port's own address, from [`FLOWS`] senders in turn (198.18.0.1 and up, the addresses that RFC 2544 keeps for
+/// measurements).
 #[derive(Debug)]
 pub struct Source {
     frames: Vec<Box<[u8]>>,
@@ -259,7 +261,7 @@ mod tests {
         clock.advance(Duration::from_micros(200));
         assert_eq!(count(), 200);
         clock.advance(Duration::from_secs(1));
-        assert_eq!(count(), LATE_MAX as usize, "a burst no longer than a ring is");
+        assert_eq!(count(), 50_000, "what waited longer is lost to time");
         clock.advance(Duration::from_micros(3));
         assert_eq!(count(), 3);
     }
