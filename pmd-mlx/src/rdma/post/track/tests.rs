@@ -12,6 +12,14 @@ fn post(producer: &mut Producer<Arc<()>>, id: u64, places: u32, count: u32, toke
     producer.commit(end);
 }
 
+/// Takes back what was leaked as it should be, so that a search for leaks finds those alone that should not.
+fn recover(token: &Arc<()>) {
+    while Arc::strong_count(token) > 1 {
+        // SAFETY: the count says that a handle was forgotten, and nobody else has one.
+        unsafe { Arc::decrement_strong_count(Arc::as_ptr(token)) };
+    }
+}
+
 fn has_room(producer: &mut Producer<Arc<()>>, places: u32) -> bool {
     producer.is_free(producer.posted(), producer.places() - places)
 }
@@ -48,6 +56,7 @@ fn what_the_device_let_go_is_dropped_and_what_it_did_not_is_not() {
         assert_eq!(Arc::strong_count(&token), 3, "the other side is there");
         drop(producer);
         assert_eq!(Arc::strong_count(&token), if let_go { 1 } else { 3 });
+        recover(&token);
     }
 }
 
@@ -80,4 +89,5 @@ fn what_was_kept_and_not_posted_comes_back_or_is_dropped() {
     assert_eq!(Arc::strong_count(&token), 4);
     drop((producer, consumer));
     assert_eq!(Arc::strong_count(&token), 2, "the device was told of one, and nobody said that it let go");
+    recover(&token);
 }
