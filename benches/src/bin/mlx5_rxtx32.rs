@@ -26,7 +26,7 @@ use pollux_mlx5_model::Model;
 use pollux_mlx5_model::wire::{Sent, Wire};
 use pollux_pmd_mlx::devargs::Compression;
 use pollux_pmd_mlx::{Arguments, Mlx5Port, PortSpec};
-use pollux_port::{Port, PortConfig, PortId, RxOffloads, TxOffloads};
+use pollux_port::{Port, PortConfig, PortId, RxOffloads, RxSegment, TxOffloads};
 
 const BURST: usize = 32;
 const BYTES: usize = 64;
@@ -89,6 +89,8 @@ struct Row {
     tagged: bool,
     /// Data room of mbufs.
     room: usize,
+    /// Parts that packets are split into: bytes of each (0: the rest), and whether it is received at all.
+    parts: &'static [(u16, bool)],
 }
 
 impl Row {
@@ -104,6 +106,7 @@ impl Row {
             flags: TxFlags::empty(),
             tagged: false,
             room: 2176,
+            parts: &[],
         }
     }
 
@@ -166,6 +169,16 @@ fn rows() -> Vec<Row> {
             row.tagged = true;
         }),
         Row::with("mlx5_rx_time", "vector, timestamp; eMPW", |row| row.rx = RxOffloads::TIMESTAMP),
+        Row::with("mlx5_rx_split", "split at 32 bytes; eMPW, multi-segment", |row| {
+            row.rx = RxOffloads::BUFFER_SPLIT;
+            row.tx = TxOffloads::MULTI_SEGS;
+            row.parts = &[(32, true), (0, true)];
+        }),
+        Row::with("mlx5_rx_selective", "first 32 bytes, the rest left out; eMPW", |row| {
+            row.rx = RxOffloads::BUFFER_SPLIT;
+            row.parts = &[(32, true), (0, false)];
+        }),
+        Row::with("mlx5_rx_lro_idle", "LRO on, no TCP; eMPW", |row| row.rx = RxOffloads::TCP_LRO),
         Row::with("mlx5_tx_checksum_idle", "vector; eMPW, checksum on, unused", |row| {
             row.tx = TxOffloads::CHECKSUM
         }),
@@ -250,12 +263,18 @@ fn run(row: &Row, overhead: u64, columns: &[bool]) -> Result<Measured, Box<dyn E
     };
     let pool = MbufPool::builder("bench", 4095).data_room(row.room).cache(256).build_anonymous()?;
     let mut port = Port::new(PortId(0), "mlx5_bench0", Box::new(Mlx5Port::open(spec)?));
-    let config = PortConfig {
+    let mut config = PortConfig {
         promiscuous: Some(true),
         rx_offloads: row.rx,
         tx_offloads: row.tx,
         ..PortConfig::queues(1, 1, &pool)
     };
+    let part = |&(length, received): &(u16, bool)| RxSegment {
+        pool: received.then(|| pool.clone()),
+        length,
+        offset: 0,
+    };
+    config.rx_queues[0].segments = row.parts.iter().map(part).collect();
     let mut queues = port.bring_up(config)?;
     let (rx, tx) = (&mut queues.rx[0], &mut queues.tx[0]);
     let mut rings = Vec::new();
