@@ -57,9 +57,9 @@ pub(crate) fn sanitize() -> Outcome {
             command
                 .env("RUSTC_BOOTSTRAP", "1")
                 .env("RUSTFLAGS", flags)
-                // Suppressions name functions that are inlined: a stack shows them by the line tables.
-                .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
-                .env("CARGO_PROFILE_TEST_DEBUG", "line-tables-only")
+                // Suppressions name functions that are inlined: a stack has their paths in full debug information alone.
+                .env("CARGO_PROFILE_DEV_DEBUG", "full")
+                .env("CARGO_PROFILE_TEST_DEBUG", "full")
                 .env("TSAN_OPTIONS", format!("suppressions={}", root().join("xtask/tsan.supp").display()))
                 .env("CARGO_TARGET_DIR", root().join("target").join(sanitizer)),
         )?;
