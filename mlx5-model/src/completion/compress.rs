@@ -112,7 +112,10 @@ impl Queue {
         if self.enhanced {
             return self.append_enhanced(bus, entry, kept, strides);
         }
-        let full = self.block.count == BLOCK_MAX.min(self.entries() as usize);
+        // No block goes on over the ring's end. That is gathered from DPDK `drivers/net/mlx5/mlx5_rxtx_vec_sse.h`,
+        // `rxq_cq_decompress_v`: it looks for the array right behind the title, wherever that stands.
+        let to_the_end = self.entries() - (self.produced & (self.entries() - 1));
+        let full = self.block.count == BLOCK_MAX.min(to_the_end as usize);
         if self.block.count > 0 && (full || !self.block.takes(&entry, kept, strides)) {
             self.close(bus)?;
         }

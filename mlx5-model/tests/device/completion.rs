@@ -259,6 +259,8 @@ fn unfold(rig: &Rig, cq: &mut Cq) -> Vec<(u32, u16)> {
             continue;
         }
         let count = title.byte_cnt.get();
+        let place = cq.next & ((1 << cq.log) - 1);
+        assert!(place + count <= 1 << cq.log, "a block of {count} at {place} goes on over the ring's end");
         for index in 0..count {
             let array = index / MINIS as u32;
             let slot = cq.next + if array == 0 { 1 } else { array * MINIS as u32 };
