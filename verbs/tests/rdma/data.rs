@@ -1,6 +1,8 @@
 //! Every operation on every transport that has it, against plain memory.
 
-use pollux_verbs::{Ah, Mr, Mw, MwType, Path, Piece, QpKind, QpOptions, WcOpcode, WcStatus};
+use pollux_verbs::{
+    Access, Ah, Mr, Mw, MwType, Path, Piece, QpKind, QpOptions, VerbsError, WcOpcode, WcStatus,
+};
 
 use crate::rig::{Done, QKEY, Rig, all_rights, pattern};
 
@@ -175,6 +177,28 @@ fn writes_on_rc() {
 #[test]
 fn writes_on_uc() {
     writes(QpKind::Uc);
+}
+
+#[test]
+fn a_zero_based_region_is_reached_by_offsets() {
+    let rig = Rig::stepped();
+    let (mut near, far) = rig.pair(&options(QpKind::Rc));
+    let rights = all_rights() | Access::ZERO_BASED;
+    let mut target = Mr::allocate(&rig.far.pd, 8192, rights).expect("memory");
+    let local = Mr::allocate(&rig.near.pd, 4096, rights).expect("memory");
+    local.write(8, b"by offset");
+    assert_eq!((target.address(), local.address()), (0, 0));
+    let mut batch = near.qp.batch();
+    batch.write(1, 100, target.rkey()).mr(&local, 8..17).signalled();
+    assert_eq!(batch.ring(), Ok(1));
+    succeeded(&rig.completions(&mut near.cq, 1)[0], 1, WcOpcode::RDMA_WRITE);
+    let mut seen = [0; 9];
+    target.read(100, &mut seen);
+    assert_eq!(&seen, b"by offset");
+    let other = rig.far.context.reserve(8192).expect("memory");
+    let refused = target.replace(other).expect_err("the kernel has no way for that");
+    assert!(matches!(*refused, (VerbsError::Unsupported { .. }, Some(_))), "{refused:?}");
+    drop(far);
 }
 
 #[test]
