@@ -16,20 +16,12 @@ pub mod xrc;
 use std::time::Duration;
 
 use pollux_bringup::RdmaDevice;
-use pollux_eal::LcoreContext;
 
-use crate::exchange::Line;
 use crate::exchange::line::Stop;
-use crate::rdma::{Failure, program};
-use options::Common;
+use crate::rdma::Failure;
 
 /// How long nothing may come when the other end has hung up. The originals hang up before they begin.
 pub const PATIENCE: Duration = Duration::from_secs(3);
-
-/// Meets the other end; see [`program::meet`].
-fn meet(common: &Common, lcore: &LcoreContext, ready: impl FnOnce()) -> Result<Line, Failure> {
-    program::meet(common.port as u16, common.host.as_deref(), lcore, ready)
-}
 
 /// A sequence number to begin with, 24 bits, from the clock: two runs differ.
 #[must_use]

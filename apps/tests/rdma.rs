@@ -367,6 +367,31 @@ fn whoever_is_no_peer_is_named() {
 }
 
 #[test]
+fn a_client_that_cannot_begin_lets_its_server_go() {
+    for (program, server, client, expected) in [
+        (PINGPONGS[0].0, "-g 0", "-g 9", "has no such GID"),
+        (PINGPONGS[3].0, "-g 0", "-g 0 -i 2", "has one port"),
+        (TESTS[0].0, "", "-x 77", "has no such GID"),
+        // What is missing depends on the machine.
+        (TESTS[0].0, "", "-d mlx5_7", "send_bw: "),
+        (TESTS[0].0, "", "--pin_cores 0", "both say where to run"),
+        (TESTS[0].0, "", "-f 3 -D 4", "leaves nothing between"),
+    ] {
+        let place = Place::new();
+        let server = place.server(program, server);
+        let client = place.client(program, client).finish(LIMIT);
+        assert_ne!(client.status.code(), Some(0));
+        assert!(client.stderr.last().is_some_and(|line| line.contains(expected)), "{:?}", client.stderr);
+        let server = server.finish(LIMIT);
+        assert!(
+            line(&server).contains("127.0.0.1:") && line(&server).contains(" ended while "),
+            "{}",
+            line(&server)
+        );
+    }
+}
+
+#[test]
 fn a_wire_that_leads_nowhere_is_a_port_that_is_down() {
     let place = Place::new();
     let server = place.server(PINGPONGS[0].0, "-g 0");

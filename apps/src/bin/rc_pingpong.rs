@@ -45,6 +45,9 @@ fn main() -> ExitCode {
             timestamps: options.ts,
             device_memory: options.dm,
         };
-        run(line, wanted.as_deref(), move |lcore, device| single::run(lcore, device, &plan, "rc_pingpong"))
+        let appointment = plan.common.appointment();
+        run(line, wanted.as_deref(), move |lcore, device| {
+            single::run(lcore, device, &plan, appointment, "rc_pingpong")
+        })
     })
 }

@@ -38,6 +38,7 @@ fn main() -> ExitCode {
             mtu: options.path.mtu,
             qps: options.num_qp,
         };
-        run(line, wanted.as_deref(), move |lcore, device| shared::run(lcore, device, &plan))
+        let appointment = plan.common.appointment();
+        run(line, wanted.as_deref(), move |lcore, device| shared::run(lcore, device, &plan, appointment))
     })
 }

@@ -33,6 +33,9 @@ fn main() -> ExitCode {
             timestamps: false,
             device_memory: false,
         };
-        run(line, wanted.as_deref(), move |lcore, device| single::run(lcore, device, &plan, "uc_pingpong"))
+        let appointment = plan.common.appointment();
+        run(line, wanted.as_deref(), move |lcore, device| {
+            single::run(lcore, device, &plan, appointment, "uc_pingpong")
+        })
     })
 }

@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         let wanted = options.common.ib_dev.clone();
         let clients = if options.common.host.is_some() { 1 } else { options.clients };
         let plan = Plan { common: options.common, mtu: options.path.mtu, clients, tests: options.tests };
-        run(line, wanted.as_deref(), move |lcore, device| xrc::run(lcore, device, &plan))
+        let appointment = plan.common.appointment();
+        run(line, wanted.as_deref(), move |lcore, device| xrc::run(lcore, device, &plan, appointment))
     })
 }

@@ -21,8 +21,8 @@ use super::{bandwidth, latency, statistic, validate};
 use crate::exchange::perftest::{Keys, Met, Results, VERSION};
 use crate::exchange::{Line, Side};
 use crate::rdma::endless::Watch;
-use crate::rdma::program::{Console, meet};
-use crate::rdma::{Failure, device};
+use crate::rdma::program::Console;
+use crate::rdma::{Appointment, Failure, device};
 
 /// Small messages go round in this many bytes, as perftest's do in a page.
 const CYCLE: u32 = 4096;
@@ -36,13 +36,14 @@ pub fn run(test: Test, line: &CommandLine, options: Options) -> Result<(), Bring
         Console { json: false }.print(&format!("Version: {VERSION}\n"));
         return Ok(());
     }
+    let appointment = Appointment::new(options.host.as_deref(), options.port);
     let mut line = line.clone();
     place(&mut line, &options)?;
     let settings = Settings::new(test, options).map_err(BringupError::Usage)?;
     let wanted = settings.options.ib_dev.clone();
     let console = Console { json: settings.options.json };
     crate::rdma::program::run(&line, wanted.as_deref(), move |lcore, device| {
-        let mut session = Session::meet(lcore, device, settings, console)?;
+        let mut session = Session::meet(lcore, device, settings, appointment, console)?;
         session.run()
     })
 }
@@ -53,7 +54,8 @@ pub fn run(test: Test, line: &CommandLine, options: Options) -> Result<(), Bring
 /// [`Failure`].
 pub fn serve(lcore: &LcoreContext, device: &RdmaDevice, mut settings: Settings) -> Result<Results, Failure> {
     settings.options.output = Some(Output::Latency);
-    let mut session = Session::meet(lcore, device, settings, Console { json: true })?;
+    let appointment = Appointment::new(None, settings.options.port);
+    let mut session = Session::meet(lcore, device, settings, appointment, Console { json: true })?;
     session.connect()?;
     session.measure()?;
     session.step(true)?;
@@ -112,6 +114,7 @@ impl<'a> Session<'a> {
         lcore: &'a LcoreContext,
         device: &'a RdmaDevice,
         mut settings: Settings,
+        appointment: Appointment,
         console: Console,
     ) -> Result<Self, Failure> {
         let options = settings.options.clone();
@@ -127,7 +130,7 @@ impl<'a> Session<'a> {
             device::check_size(device, &attributes, settings.size)?;
         }
         let waiting = options.host.is_none() && options.output.is_none();
-        let mut line = meet(options.port as u16, options.host.as_deref(), lcore, || {
+        let mut line = appointment.meet(lcore, || {
             if waiting {
                 let stars = "*".repeat(36);
                 console.print(&format!("\n{stars}\n* Waiting for client to connect... *\n{stars}\n"));

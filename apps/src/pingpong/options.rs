@@ -6,6 +6,7 @@ use pollux_bringup::BringupError;
 use pollux_config::CommandLine;
 
 use crate::number::{number, size, within};
+use crate::rdma::Appointment;
 
 /// What all of them have.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -37,6 +38,14 @@ pub struct Common {
     /// The other end; none: wait for one
     #[arg(value_name = "HOST")]
     pub host: Option<String>,
+}
+
+impl Common {
+    /// Where the other end is met.
+    #[must_use]
+    pub fn appointment(&self) -> Appointment {
+        Appointment::new(self.host.as_deref(), self.port)
+    }
 }
 
 /// What all but XSRQ's have.

@@ -12,12 +12,12 @@ use pollux_verbs::{Access, Connection, Mr, Path, Pd, Qp, QpKind, QpOptions, Srq,
 use super::check::{Checker, fill};
 use super::options::{Common, Volume};
 use super::report::{self, Outcome};
-use super::{PATIENCE, first_psn, meet, wire_up};
+use super::{PATIENCE, first_psn, wire_up};
 use crate::exchange::pingpong::{Address, SRQ_ADDRESSES};
 use crate::rdma::endless::Watch;
 use crate::rdma::program::Console;
 use crate::rdma::queue::Queue;
-use crate::rdma::{Failure, device};
+use crate::rdma::{Appointment, Failure, device};
 
 /// What sends are posted with; receives are posted with their slot.
 const SEND: u64 = 1 << 63;
@@ -65,7 +65,12 @@ struct End<'a> {
 ///
 /// # Errors
 /// [`Failure`].
-pub fn run(lcore: &LcoreContext, device: &RdmaDevice, plan: &Plan) -> Result<(), Failure> {
+pub fn run(
+    lcore: &LcoreContext,
+    device: &RdmaDevice,
+    plan: &Plan,
+    appointment: Appointment,
+) -> Result<(), Failure> {
     let Plan { common, volume, .. } = plan;
     if plan.qps > volume.rx_depth {
         return Err(Failure::Usage(format!(
@@ -85,7 +90,7 @@ pub fn run(lcore: &LcoreContext, device: &RdmaDevice, plan: &Plan) -> Result<(),
     }
     let used = plan.qps as usize;
     let local: String = own[..used].iter().map(report::local).collect();
-    let mut line = meet(common, lcore, || console.print(&local))?;
+    let mut line = appointment.meet(lcore, || console.print(&local))?;
     let options = volume.shared("srq_pingpong");
     let other = line.trade_addresses(&own, &options, &stop, |other| {
         let theirs = other.iter().filter(|address| address.qpn != 0).count();

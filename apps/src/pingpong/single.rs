@@ -14,12 +14,12 @@ use pollux_verbs::{
 use super::check::{Checker, fill};
 use super::options::{Common, Volume};
 use super::report::{self, Outcome, Ticks};
-use super::{PATIENCE, first_psn, meet, wire_up};
+use super::{PATIENCE, first_psn, wire_up};
 use crate::exchange::pingpong::Address;
 use crate::rdma::endless::Watch;
 use crate::rdma::program::Console;
 use crate::rdma::queue::Queue;
-use crate::rdma::{Failure, device};
+use crate::rdma::{Appointment, Failure, device};
 
 /// What requests are posted with.
 const RECEIVE: u64 = 1;
@@ -110,7 +110,13 @@ struct End<'a> {
 ///
 /// # Errors
 /// [`Failure`].
-pub fn run(lcore: &LcoreContext, device: &RdmaDevice, plan: &Plan, app: &str) -> Result<(), Failure> {
+pub fn run(
+    lcore: &LcoreContext,
+    device: &RdmaDevice,
+    plan: &Plan,
+    appointment: Appointment,
+    app: &str,
+) -> Result<(), Failure> {
     let console = Console { json: plan.common.json };
     let Plan { kind, common, .. } = plan;
     let stop = || lcore.stop_requested();
@@ -122,7 +128,7 @@ pub fn run(lcore: &LcoreContext, device: &RdmaDevice, plan: &Plan, app: &str) ->
     let psn = first_psn();
     let own = Address { lid: attributes.legacy_resp.lid, qpn: end.qp.qpn(), psn, gid };
     let local = if *kind == QpKind::Ud { report::local_of_ud(&own) } else { report::local(&own) };
-    let mut line = meet(common, lcore, || console.print(&local))?;
+    let mut line = appointment.meet(lcore, || console.print(&local))?;
     let options = plan.volume.shared(app);
     let other = line.trade_addresses(&[own], &options, &stop, |other| {
         wire_up(device, port, &stop)?;

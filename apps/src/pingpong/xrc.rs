@@ -18,7 +18,7 @@ use crate::exchange::{Line, Listener};
 use crate::rdma::endless::Watch;
 use crate::rdma::program::Console;
 use crate::rdma::queue::Queue;
-use crate::rdma::{Failure, device};
+use crate::rdma::{Appointment, Failure, device};
 
 /// The file by which processes share an XRC domain, as the originals have it.
 const DOMAIN: &str = "/tmp/xrc_domain";
@@ -63,15 +63,19 @@ struct End<'a> {
 ///
 /// # Errors
 /// [`Failure`].
-pub fn run(lcore: &LcoreContext, device: &RdmaDevice, plan: &Plan) -> Result<(), Failure> {
+pub fn run(
+    lcore: &LcoreContext,
+    device: &RdmaDevice,
+    plan: &Plan,
+    appointment: Appointment,
+) -> Result<(), Failure> {
     let console = Console { json: plan.common.json };
     let mut end = End::new(device, plan)?;
     let stop = || lcore.stop_requested();
-    let port = plan.common.port as u16;
     match &plan.common.host {
-        Some(host) => end.meet(0, Line::connect(host, port)?, device, console, lcore)?,
+        Some(_) => end.meet(0, appointment.meet(lcore, || ())?, device, console, lcore)?,
         None => {
-            let listener = Listener::new(port)?;
+            let listener = Listener::new(plan.common.port as u16)?;
             for number in 0..end.peers.len() {
                 let line = listener.accept(&stop)?;
                 end.meet(number, line, device, console, lcore)?;

@@ -8,7 +8,6 @@ use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
 
 use super::Failure;
-use crate::exchange::{Line, Listener};
 
 /// Where lines go: standard output, which `--json` keeps for its one line.
 #[derive(Clone, Copy, Debug)]
@@ -43,30 +42,6 @@ impl Console {
             _ => Ok(()),
         }
     }
-}
-
-/// Meets the other end: connects to `host`, or waits for it. Listens before `ready` is called, which may print where this end is; so
-/// a client may come as soon as that is read.
-///
-/// # Errors
-/// Nobody to meet.
-pub fn meet(
-    port: u16,
-    host: Option<&str>,
-    lcore: &LcoreContext,
-    ready: impl FnOnce(),
-) -> Result<Line, Failure> {
-    Ok(match host {
-        Some(host) => {
-            ready();
-            Line::connect(host, port)?
-        }
-        None => {
-            let listener = Listener::new(port)?;
-            ready();
-            listener.accept(&|| lcore.stop_requested())?
-        }
-    })
 }
 
 /// Brings up the devices and runs `work` on the main lcore, on the device that `wanted` names, or the first.
