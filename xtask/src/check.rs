@@ -1,6 +1,6 @@
 //! The checks that a change passes before it lands.
 
-use crate::run::{Outcome, cargo, must, root};
+use crate::run::{Outcome, cargo, must, root, target_dir};
 use crate::tidy;
 
 /// Formatting, clippy, layout rules, documentation and tests, in that order.
@@ -17,7 +17,7 @@ pub(crate) fn loom() -> Outcome {
     must(
         cargo(&["test", "--release", "--package", "pollux-ring", "--lib", "loom_tests"])
             .env("RUSTFLAGS", "--cfg loom")
-            .env("CARGO_TARGET_DIR", root().join("target/loom")),
+            .env("CARGO_TARGET_DIR", target_dir().join("loom")),
     )
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn sanitize() -> Outcome {
                 .env("CARGO_PROFILE_DEV_DEBUG", "full")
                 .env("CARGO_PROFILE_TEST_DEBUG", "full")
                 .env("TSAN_OPTIONS", format!("suppressions={}", root().join("xtask/tsan.supp").display()))
-                .env("CARGO_TARGET_DIR", root().join("target").join(sanitizer)),
+                .env("CARGO_TARGET_DIR", target_dir().join(sanitizer)),
         )?;
     }
     Ok(())

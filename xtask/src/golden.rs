@@ -36,7 +36,7 @@ const TYPES: &[&str] = &["enum", "struct", "union"];
 /// Makes the golden files again.
 pub(crate) fn golden() -> Outcome {
     let mlx5 = root().join("mlx5-abi/golden");
-    let work = crate::run::release_dir().with_file_name("golden");
+    let work = crate::run::target_dir().join("golden");
     let source = Source::newest()?;
     let unpacked = source.unpack(&work)?;
     let include = unpacked.join("include");

@@ -14,9 +14,15 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
 }
 
+/// Where cargo builds, and tasks write. Each kind of build that is not cargo's usual one has a folder of its own in it.
+pub(crate) fn target_dir() -> PathBuf {
+    // A relative one is so to where cargo runs.
+    root().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+}
+
 /// Where programs built by `cargo build --release` stand.
 pub(crate) fn release_dir() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from).join("release")
+    target_dir().join("release")
 }
 
 /// A `cargo` command at the top of the workspace.

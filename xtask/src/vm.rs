@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use crate::interrupt;
-use crate::run::{Outcome, cargo, must, root};
+use crate::run::{Outcome, cargo, must, target_dir};
 use bed::Bed;
 use guest::Guest;
 use job::Settings;
@@ -132,6 +132,5 @@ pub(crate) fn vm(args: &Args) -> Outcome {
 }
 
 fn logs_of(kernel: &Kernel) -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    target.join("vm").join(&kernel.version)
+    target_dir().join("vm").join(&kernel.version)
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::run::{Outcome, cargo, output, root};
+use crate::run::{Outcome, cargo, output, target_dir};
 
 /// Commands that run one after the other in a guest of their own, until one fails.
 #[derive(Default)]
@@ -164,14 +164,10 @@ pub(crate) fn build(jobs: &[Job]) -> Outcome<Vec<Program>> {
 }
 
 fn built(args: &[&str]) -> Outcome<String> {
-    let target = root().join("target/guest");
     output(
         cargo(args)
             .args(["--target", TARGET, "--message-format", "json-render-diagnostics"])
-            .env(
-                "CARGO_TARGET_DIR",
-                std::env::var_os("CARGO_TARGET_DIR").map_or(target, |dir| PathBuf::from(dir).join("guest")),
-            )
+            .env("CARGO_TARGET_DIR", target_dir().join("guest"))
             .env("CARGO_PROFILE_TEST_STRIP", "debuginfo")
             .env("RUSTFLAGS", "-C target-feature=+crt-static"),
     )
@@ -189,6 +185,7 @@ fn executable(said: &str, name: &str) -> Outcome<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::root;
 
     const USUAL: Settings<'_> = Settings { only: None, minutes: 3, patience: 1.0, record: false };
 
