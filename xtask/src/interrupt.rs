@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::run::Outcome;
@@ -32,6 +32,12 @@ pub(crate) fn listen() -> Outcome {
     Ok(())
 }
 
+/// Whether a signal sets the flag, and no longer ends the process: then children are to lead groups of their own, by which [`wait`]
+/// finds all that they started.
+pub(crate) fn listening() -> bool {
+    ASKED.get().is_some()
+}
+
 /// Fails once a signal came.
 ///
 /// # Errors
@@ -41,7 +47,8 @@ pub(crate) fn check() -> Outcome {
     if asked { Err("interrupted: nothing is left running".into()) } else { Ok(()) }
 }
 
-/// Waits for a child; one that still runs when a signal comes is told to end, too.
+/// Waits for a child that leads a group of its own where this is [`listening`]; when a signal comes the whole group is told to end:
+/// a shell or cargo that ends does not take along what it started.
 ///
 /// # Errors
 /// What waiting says.
@@ -52,16 +59,22 @@ pub(crate) fn wait(child: &mut Child) -> io::Result<ExitStatus> {
         }
         std::thread::sleep(LOOK);
     }
-    if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        let _ended_already = kill_process(pid, Signal::TERM);
-    }
+    let group = Pid::from_child(child);
+    let _ended_already = kill_process_group(group, Signal::TERM);
     let begin = Instant::now();
+    let mut leader = None;
     while begin.elapsed() < GRACE {
-        if let Some(status) = child.try_wait()? {
+        leader = match leader {
+            None => child.try_wait()?,
+            ended => ended,
+        };
+        if let Some(status) = leader
+            && test_kill_process_group(group).is_err()
+        {
             return Ok(status);
         }
         std::thread::sleep(LOOK);
     }
-    child.kill()?;
-    child.wait()
+    let _ended_just_now = kill_process_group(group, Signal::KILL);
+    leader.map_or_else(|| child.wait(), Ok)
 }

@@ -1,6 +1,7 @@
 //! Starting other programs, and saying clearly what failed.
 
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
@@ -45,6 +46,10 @@ pub(crate) fn output(command: &mut Command) -> Outcome<String> {
 
 fn run(command: &mut Command) -> Outcome<String> {
     let shown = shown(command);
+    if interrupt::listening() {
+        // Not else: what ends this process from the terminal ends its group.
+        command.process_group(0);
+    }
     let started = command.stdin(Stdio::null()).spawn();
     let mut child = started.map_err(|why| format!("cannot start `{shown}`: {why}"))?;
     let reader = child.stdout.take().map(|mut pipe| {

@@ -74,6 +74,12 @@ fn patience(text: &str) -> Result<f64, String> {
 pub(crate) fn vm(args: &Args) -> Outcome {
     crate::debian::needs_root("vm")?;
     interrupt::listen()?;
+    let done = jobs(args);
+    // Whatever a signal broke, it is the cause.
+    interrupt::check().and(done)
+}
+
+fn jobs(args: &Args) -> Outcome {
     let begin = Instant::now();
     let mut jobs = job::chosen(&args.job, args.all)?;
     if args.record {

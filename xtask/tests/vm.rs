@@ -178,6 +178,24 @@ impl Stage {
         assert!(line.is_some(), "no line with '{expected}':\n{said}{shown}");
     }
 
+    /// A signal that comes when `on` is there ends it, and all that it started.
+    #[track_caller]
+    fn is_ended_by(&self, signal: &str, set: &[(&str, &str)]) {
+        let running = self.command("--job mlx5-ib").envs(set.iter().copied()).spawn().expect("it starts");
+        let begin = Instant::now();
+        while !self.path("on").exists() {
+            assert!(begin.elapsed() < LIMIT, "it did not come so far");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let sent = Command::new("kill").args([format!("-{signal}"), running.id().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()));
+        let done = running.wait_with_output().expect("it ends");
+        let said = text(&done.stderr);
+        assert_eq!(done.status.code(), Some(1), "{signal}: {said}");
+        assert_eq!(said.lines().last(), Some("xtask: interrupted: nothing is left running"), "{signal}");
+        self.is_clean();
+    }
+
     /// No process of it is there, and no folder of sockets.
     #[track_caller]
     fn is_clean(&self) {
@@ -336,19 +354,30 @@ fn a_kernel_without_a_module_is_told_of() {
 #[test]
 fn a_signal_ends_guest_and_devices() {
     for signal in ["TERM", "INT"] {
-        let stage = Stage::new();
-        let running = stage.command("--job mlx5-ib").env("FAKE_QEMU", "hangs").spawn().expect("it starts");
-        let begin = Instant::now();
-        while !stage.path("on").exists() {
-            assert!(begin.elapsed() < LIMIT, "no machine was started");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let sent = Command::new("kill").args([format!("-{signal}"), running.id().to_string()]).status();
-        assert!(sent.is_ok_and(|status| status.success()));
-        let done = running.wait_with_output().expect("it ends");
-        let said = text(&done.stderr);
-        assert_eq!(done.status.code(), Some(1), "{signal}: {said}");
-        assert_eq!(said.lines().last(), Some("xtask: interrupted: nothing is left running"), "{signal}");
-        stage.is_clean();
+        Stage::new().is_ended_by(signal, &[("FAKE_QEMU", "hangs")]);
     }
+}
+
+#[test]
+fn a_signal_ends_what_a_build_or_a_download_started() {
+    // A shell that ends does not take its child along.
+    let hangs = "touch $STAGE/on; sleep 600; true";
+    let stage = Stage::new();
+    stage.script("bin/cargo", hangs);
+    stage.is_ended_by("TERM", &[]);
+
+    let stage = Stage::new();
+    fs::remove_dir_all(stage.root().join("kernels").join(KERNEL)).expect("it was there");
+    stage.script(
+        "bin/chroot",
+        &format!(
+            "shift\ncase $1 in apt-cache) echo '  Depends: linux-image-{KERNEL}' ;; apt-get) ;; *) {hangs} ;; esac"
+        ),
+    );
+    stage.is_ended_by("TERM", &[]);
+
+    // One that does not heed it is ended without its leave.
+    let stage = Stage::new();
+    stage.script("bin/cargo", &format!("(trap '' TERM; {hangs}) & wait"));
+    stage.is_ended_by("TERM", &[]);
 }
