@@ -46,7 +46,7 @@ impl Stage {
             "mlx5-device",
             "l2fwd",
             "uverbs",
-            "rxe",
+            "kernel",
             "guest",
             "rc_pingpong",
             "uc_pingpong",
@@ -238,7 +238,7 @@ fn text(bytes: &[u8]) -> String {
 #[test]
 fn a_job_that_passes_is_a_summary_and_status_0() {
     let stage = Stage::new();
-    for job in ["uverbs-rxe", "mlx5-ib"] {
+    for job in ["uverbs-rxe", "verbs-rxe", "mlx5-ib"] {
         let done = stage.run(&format!("--job {job}"), &[]);
         let said = format!("{}{}", text(&done.stderr), text(&done.stdout));
         assert!(done.status.success(), "{said}");
