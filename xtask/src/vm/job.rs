@@ -100,16 +100,21 @@ impl Settings<'_> {
     }
 }
 
-/// The jobs that are asked for by `text`: the one of that name, else those whose names contain it.
+/// The jobs that are asked for by `text`: the one of that name, else those whose names contain it, without the long ones where there
+/// are others, unless `long`.
 ///
 /// # Errors
 /// When there is none.
 pub(crate) fn chosen(text: &str, long: bool) -> Outcome<Vec<Job>> {
-    let exact = list::all().iter().any(|job| job.name == text);
-    let jobs: Vec<Job> = list::all()
-        .into_iter()
-        .filter(|job| if exact { job.name == text } else { job.name.contains(text) && (long || !job.long) })
-        .collect();
+    let fits = |fits: &dyn Fn(&Job) -> bool| list::all().into_iter().filter(fits).collect::<Vec<_>>();
+    let mut jobs = fits(&|job| job.name == text);
+    if jobs.is_empty() {
+        jobs = fits(&|job| job.name.contains(text) && (long || !job.long));
+    }
+    if jobs.is_empty() {
+        // Long ones alone.
+        jobs = fits(&|job| job.name.contains(text));
+    }
     if jobs.is_empty() {
         let names: Vec<_> = list::all().into_iter().map(|job| job.name).collect();
         return Err(format!("no job's name contains '{text}'; jobs: {}", names.join(", ")));
@@ -199,6 +204,8 @@ mod tests {
         assert!(!names("", false).contains(&"mlx5-soak"));
         assert!(names("", true).contains(&"mlx5-soak"));
         assert_eq!(names("mlx5-soak", false), ["mlx5-soak"], "who asks by name means it");
+        assert_eq!(names("soak", false), ["mlx5-soak"], "by a part of it, too");
+        assert!(!names("mlx5", false).contains(&"mlx5-soak"), "not among others");
         let why = chosen("verbs-on-the-moon", true).err().expect("none");
         assert!(why.starts_with("no job's name contains 'verbs-on-the-moon'; jobs: uverbs-rxe, "), "{why}");
     }
