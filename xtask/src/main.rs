@@ -1,7 +1,7 @@
 //! Developer tasks, run as `cargo xtask TASK`.
 //!
 //! - `check`: formatting, clippy with warnings denied, the layout rules, documentation, the tests.
-//! - `tidy`: the layout rules alone (dependency table, reasons on unsafe code, dead files).
+//! - `tidy`: the layout rules alone (dependency table, where unsafe code stands, dead files).
 //! - `loom`, `sanitize`: the models of the lock-free code; the tests under the address and thread sanitizers.
 //! - `unprivileged`, `quiet`: the apps as an ordinary user; no system call while they forward.
 //! - `golden`: what a C compiler makes of the mlx5 headers, compared with the committed files.
