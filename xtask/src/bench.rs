@@ -6,6 +6,7 @@
 //! programs (l2fwd against testpmd) alternate in the same way. The mlx5 driver, packets and RDMA, is measured on the device
 //! model, with no peer beside it, against bounds in cycles and milliseconds.
 
+mod model;
 mod peer;
 mod program;
 mod server;
@@ -18,7 +19,7 @@ use clap::Subcommand;
 use crate::run::{Outcome, cargo, must};
 use peer::Root;
 use server::Server;
-use table::{Figure, Pair, Plan, Report};
+use table::{Figure, Pair, Plan, Report, Source};
 
 /// Arguments of `cargo xtask bench`.
 #[derive(clap::Args)]
@@ -79,20 +80,14 @@ pub(crate) fn bench(args: &Args) -> Outcome {
     let mut report = Report::new(root.as_ref().map(|root| root.version.clone()));
     let mut measured = micro(&plan, root.as_ref(), args.trials, &mut report)?;
     // What goes wrong there (a packet lost, say) fails the task, after the table.
-    let mut failed = None;
-    for on_the_model in [program::mlx5, program::verbs] {
-        match on_the_model(&plan, args.trials) {
-            Ok(figures) => measured.extend(figures),
-            Err(why) => failed = Some(why),
-        }
-    }
+    let mut failed = Vec::new();
+    model::measure(&plan, args.trials, &mut measured, &mut failed);
     for step in &plan {
-        let pairs = match measured.get(step.name) {
-            Some(pairs) => Ok(pairs.clone()),
-            None if ["mlx5_", "verbs_"].iter().any(|kind| step.name.starts_with(kind)) => {
-                Err("not measured".into())
+        let pairs = match step.from {
+            Source::App => program::measure(step.name, root.as_ref(), args.trials),
+            Source::Server | Source::Model(_) => {
+                measured.remove(step.name).ok_or_else(|| "not measured".into())
             }
-            None => program::measure(step.name, root.as_ref(), args.trials),
         };
         match pairs {
             Ok(pairs) => report.add(Figure::new(*step, &pairs)),
@@ -103,14 +98,11 @@ pub(crate) fn bench(args: &Args) -> Outcome {
         }
     }
     report.print(args.json);
-    if let Some(why) = failed {
-        return Err(why);
-    }
     let missing = report.missing();
     if !missing.is_empty() {
-        return Err(format!("not measured: {}", missing.join(", ")));
+        failed.push(format!("not measured: {}", missing.join(", ")));
     }
-    Ok(())
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
 }
 
 /// All figures of the two pipe servers, trial by trial in turn.
@@ -123,7 +115,7 @@ fn micro(
     let mut ours = Server::ours()?;
     let mut theirs = root.map(Server::peer).transpose()?;
     let mut measured = BTreeMap::new();
-    for step in plan.iter().filter(|step| step.in_server) {
+    for step in plan.iter().filter(|step| matches!(step.from, Source::Server)) {
         let trials = if step.name == "timer_rearm_1m" { 5 } else { trials };
         let mut pairs = Vec::new();
         // The first of each side warms caches and branch predictors and is not kept.

@@ -1,6 +1,5 @@
 //! Whole programs: l2fwd against testpmd, trial by trial in turn.
 
-use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -8,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::peer::{EAL, Root};
-use super::table::{Pair, Plan};
+use super::table::Pair;
 use crate::run::{Outcome, must, release_dir};
 
 /// How long each trial forwards.
@@ -324,82 +323,6 @@ fn start(root: Option<&Root>, trials: u32) -> Outcome<Vec<Pair>> {
 fn wall_clock() -> u128 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos())
 }
-
-/// The mlx5 figures of the plan on the device model: a run of `mlx5_rxtx32` gives a trial of each, one of `mlx5_start` a trial
-/// of its own.
-pub(crate) fn mlx5(plan: &[Plan], trials: u32) -> Outcome<BTreeMap<&'static str, Vec<Pair>>> {
-    let of = |program: &str| -> Vec<&Plan> {
-        let named = |name: &str| match name {
-            MLX5_START => MLX5_START,
-            name if name.starts_with(MLX5_L2FWD) => MLX5_L2FWD,
-            _ => MLX5_RXTX32,
-        };
-        plan.iter().filter(|step| step.name.starts_with("mlx5_") && named(step.name) == program).collect()
-    };
-    let (rows, start, l2fwd) = (of(MLX5_RXTX32), of(MLX5_START), of(MLX5_L2FWD));
-    let mut measured = BTreeMap::new();
-    for _ in 0..trials.min(5) {
-        // One figure alone is asked for by its name; of several, all are run.
-        match &rows[..] {
-            [] => {}
-            [only] => take(MLX5_RXTX32, &["--trial", only.name], &rows, &mut measured)?,
-            _ => take(MLX5_RXTX32, &["--trial"], &rows, &mut measured)?,
-        }
-    }
-    // A process each: what is warm already is not opened for the first time.
-    for _ in 0..if start.is_empty() { 0 } else { trials } {
-        take(MLX5_START, &["1"], &start, &mut measured)?;
-    }
-    // Five runs of a second each; the program fails where a packet is lost.
-    for _ in 0..if l2fwd.is_empty() { 0 } else { trials.min(3) } {
-        take(MLX5_L2FWD, &["1"], &l2fwd, &mut measured)?;
-    }
-    Ok(measured)
-}
-
-/// The figures of posting and polling in the plan: a run of `verbs_post` gives a trial of each.
-pub(crate) fn verbs(plan: &[Plan], trials: u32) -> Outcome<BTreeMap<&'static str, Vec<Pair>>> {
-    let rows: Vec<&Plan> = plan.iter().filter(|step| step.name.starts_with("verbs_")).collect();
-    let mut measured = BTreeMap::new();
-    for _ in 0..trials.min(5) {
-        match &rows[..] {
-            [] => {}
-            [only] => take("verbs_post", &["--trial", only.name], &rows, &mut measured)?,
-            _ => take("verbs_post", &["--trial"], &rows, &mut measured)?,
-        }
-    }
-    Ok(measured)
-}
-
-/// Runs a program that prints a line a figure, its name and its value.
-fn take(
-    program: &str,
-    args: &[&str],
-    wanted: &[&Plan],
-    measured: &mut BTreeMap<&'static str, Vec<Pair>>,
-) -> Outcome {
-    let mut command = Command::new(release_dir().join(program));
-    let done = command.args(args).stderr(Stdio::piped()).output();
-    let done = done.map_err(|why| format!("cannot start {program}: {why}"))?;
-    if !done.status.success() {
-        return Err(String::from_utf8_lossy(&done.stderr).trim().to_owned());
-    }
-    for line in String::from_utf8_lossy(&done.stdout).lines() {
-        let mut words = line.split_whitespace();
-        let (name, value) = (words.next(), words.next().and_then(|value| value.parse().ok()));
-        let step = wanted.iter().find(|step| Some(step.name) == name);
-        if let (Some(step), Some(ours)) = (step, value) {
-            measured.entry(step.name).or_default().push(Pair { ours, peer: None });
-        }
-    }
-    Ok(())
-}
-
-/// The figures, and the programs that take them and those whose names begin so.
-const MLX5_START: &str = "mlx5_start";
-const MLX5_L2FWD: &str = "mlx5_l2fwd";
-/// The program that takes all others.
-const MLX5_RXTX32: &str = "mlx5_rxtx32";
 
 /// An interactive testpmd.
 struct Testpmd {

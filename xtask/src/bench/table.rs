@@ -15,16 +15,45 @@ pub(crate) struct Plan {
     pub(crate) target: Option<f64>,
     /// The most that ours may be, whatever the peer; none where a ratio counts.
     pub(crate) most: Option<f64>,
-    /// Answered by the two pipe servers; else by whole programs.
-    pub(crate) in_server: bool,
+    /// Who takes it.
+    pub(crate) from: Source,
     /// Runs on both cores: the bare hand-over of a cache line is printed beside it.
     pub(crate) two_cores: bool,
     /// A rate: the cost ratio is peer over ours.
     pub(crate) rate: bool,
 }
 
+/// Who takes a figure.
+#[derive(Clone, Copy)]
+pub(crate) enum Source {
+    /// The two pipe servers.
+    Server,
+    /// Whole programs, ours and the peer's, by the figure's name.
+    App,
+    /// A program that runs on device models, with no peer.
+    Model(&'static Model),
+}
+
+/// A program on device models, which prints a line a figure: its name and its value.
+#[derive(Debug)]
+pub(crate) struct Model {
+    pub(crate) program: &'static str,
+    pub(crate) args: &'static [&'static str],
+    /// It takes the name of a figure behind them, and gives that one alone.
+    pub(crate) by_name: bool,
+    /// Runs at most, where more trials are asked for; each is a trial of all its figures.
+    pub(crate) runs: u32,
+}
+
+static RXTX32: Model = Model { program: "mlx5_rxtx32", args: &["--trial"], by_name: true, runs: 5 };
+/// A process a trial: what is warm already is not opened for the first time.
+static START: Model = Model { program: "mlx5_start", args: &["1"], by_name: false, runs: u32::MAX };
+/// Each of five runs of a second; it fails where a packet is lost.
+static L2FWD: Model = Model { program: "mlx5_l2fwd", args: &["1"], by_name: false, runs: 3 };
+static POST: Model = Model { program: "verbs_post", args: &["--trial"], by_name: true, runs: 5 };
+
 const fn cycles(name: &'static str, unit: &'static str, target: f64) -> Plan {
-    Plan { name, unit, target: Some(target), most: None, in_server: true, two_cores: false, rate: false }
+    Plan { name, unit, target: Some(target), most: None, from: Source::Server, two_cores: false, rate: false }
 }
 
 const fn two_cores(name: &'static str, target: f64) -> Plan {
@@ -32,17 +61,22 @@ const fn two_cores(name: &'static str, target: f64) -> Plan {
 }
 
 const fn program(name: &'static str, unit: &'static str, target: f64) -> Plan {
-    Plan { in_server: false, ..cycles(name, unit, target) }
+    Plan { from: Source::App, ..cycles(name, unit, target) }
 }
 
 /// The mlx5 driver on the device model: no peer drives that.
 const fn mlx5(name: &'static str, most: Option<f64>) -> Plan {
-    Plan { target: None, most, ..program(name, "cycles/packet", 0.0) }
+    Plan { target: None, most, from: Source::Model(&RXTX32), ..cycles(name, "cycles/packet", 0.0) }
+}
+
+/// l2fwd between two device models.
+const fn l2fwd(name: &'static str) -> Plan {
+    Plan { from: Source::Model(&L2FWD), ..mlx5(name, None) }
 }
 
 /// Posting and polling of RDMA requests, on device models too.
 const fn verbs(name: &'static str, most: Option<f64>) -> Plan {
-    Plan { unit: "cycles/request", ..mlx5(name, most) }
+    Plan { unit: "cycles/request", from: Source::Model(&POST), ..mlx5(name, most) }
 }
 
 /// Every figure, always in this order.
@@ -91,12 +125,12 @@ pub(crate) const PLAN: &[Plan] = &[
     mlx5("mlx5_tx_segments_idle", None),
     mlx5("mlx5_tx_vlan", None),
     mlx5("mlx5_tx_all_idle", None),
-    Plan { unit: "ms", ..mlx5("mlx5_start", Some(20.0)) },
-    Plan { unit: "Mpps", rate: true, ..mlx5("mlx5_l2fwd", None) },
-    mlx5("mlx5_l2fwd_rx", None),
-    mlx5("mlx5_l2fwd_app", None),
-    mlx5("mlx5_l2fwd_tx", None),
-    mlx5("mlx5_l2fwd_model", None),
+    Plan { unit: "ms", from: Source::Model(&START), ..mlx5("mlx5_start", Some(20.0)) },
+    Plan { unit: "Mpps", rate: true, ..l2fwd("mlx5_l2fwd") },
+    l2fwd("mlx5_l2fwd_rx"),
+    l2fwd("mlx5_l2fwd_app"),
+    l2fwd("mlx5_l2fwd_tx"),
+    l2fwd("mlx5_l2fwd_model"),
     verbs("verbs_send64", Some(40.0)),
     verbs("verbs_write8", Some(30.0)),
     verbs("verbs_send64_buffer", None),
