@@ -5,7 +5,7 @@
 //!                   │ post::track: what each entry was, and the memory that it owns
 //!   verbs: Cq ── poll::Poller ── Wc           completions, each with what its entry was; the memory comes back
 //!
-//!   qp  srq  cq   objects of the kernel, and their rings
+//!   qp  srq  wq  cq   objects of the kernel, and their rings
 //! ```
 //!
 //! Memory that a request names is moved into the queue ([`post::Lend`]) and comes back with the completion, or goes home when
@@ -22,3 +22,4 @@ pub mod post;
 pub mod qp;
 pub mod srq;
 pub mod status;
+pub mod wq;

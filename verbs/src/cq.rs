@@ -300,6 +300,46 @@ impl Wc<'_, '_> {
         }
     }
 
+    /// Of a received frame: the hash by which its queue was chosen; 0 where none was made.
+    #[must_use]
+    #[inline(always)]
+    pub fn rss_hash(&self) -> u32 {
+        match &self.0 {
+            WcSide::Mlx5(wc) => wc.rss_hash(),
+            WcSide::Rxe(_) => 0,
+        }
+    }
+
+    /// Of a received frame: what the rule that took it [tagged](crate::FlowSpec::Tag) it with; 0 of others.
+    #[must_use]
+    #[inline(always)]
+    pub fn flow_tag(&self) -> u32 {
+        match &self.0 {
+            WcSide::Mlx5(wc) => wc.flow_tag(),
+            WcSide::Rxe(_) => 0,
+        }
+    }
+
+    /// Of a received frame: the VLAN tag that the device took out.
+    #[must_use]
+    #[inline(always)]
+    pub fn vlan(&self) -> Option<u16> {
+        match &self.0 {
+            WcSide::Mlx5(wc) => wc.vlan(),
+            WcSide::Rxe(_) => None,
+        }
+    }
+
+    /// Of a received frame: whether its checksums of IPv4 and of TCP or UDP are there and right.
+    #[must_use]
+    #[inline(always)]
+    pub fn are_checksums_ok(&self) -> bool {
+        match &self.0 {
+            WcSide::Mlx5(wc) => wc.are_checksums_ok(),
+            WcSide::Rxe(_) => false,
+        }
+    }
+
     /// The vendor's code of an error; 0 of a success.
     #[must_use]
     pub fn vendor_error(&self) -> u32 {

@@ -5,7 +5,8 @@
 //!      │            ├── Qp ── batch(), receives()  requests: what they are given moves into the queue
 //!      │            ├── Srq ── receives()
 //!      │            └── Ah                         where datagrams go
-//!      │            └── (a raw Qp takes the frames that a Rule gives it)
+//!      │            ├── (a raw Qp takes the frames that a Rule gives it)
+//!      │            └── HashQp ── WqTable ── Wq ── receives()   frames spread over queues by hash
 //!      ├── Cq ── poll(|wc| ...)                    completions: what was given comes back
 //!      ├── CompletionChannel, next_event()         what happens meanwhile; nothing waits
 //!      └── Xrcd
@@ -164,6 +165,7 @@ mod qp;
 mod rxe;
 mod srq;
 mod state;
+mod wq;
 mod xrcd;
 
 pub use ah::{Ah, Path};
@@ -182,8 +184,9 @@ pub use pd::Pd;
 pub use pollux_pmd_mlx::rdma::hca::FrameLimits;
 pub use pollux_pmd_mlx::rdma::post::{Kind as QpKind, PostError};
 pub use pollux_pmd_mlx::rdma::status::{WcOpcode, WcStatus};
+pub use pollux_pmd_mlx::rdma::wq::HashFields;
 pub use pollux_uverbs::abi::device::ExQueryDeviceResp as DeviceAttributes;
-pub use pollux_uverbs::abi::flags::{Access, Advice, FlowType, QpState};
+pub use pollux_uverbs::abi::flags::{Access, Advice, FlowType, QpState, WqState};
 pub use pollux_uverbs::abi::flow::{EthFilter, Ipv4Filter, Ipv6Filter, TcpUdpFilter};
 pub use pollux_uverbs::abi::ioctl_verbs::QueryPortRespEx as PortAttributes;
 pub use pollux_uverbs::discovery::Device;
@@ -193,4 +196,5 @@ pub use pollux_uverbs::mw::MwType;
 pub use pollux_uverbs::{Errno, Gid};
 pub use qp::{Connection, Qp, QpAttributes, QpOptions, QpSizes};
 pub use srq::{Srq, SrqOptions};
+pub use wq::{HashQp, Wq, WqOptions, WqTable};
 pub use xrcd::Xrcd;

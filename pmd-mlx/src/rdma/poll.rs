@@ -15,7 +15,7 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pollux_mlx5_abi::cqe::{FLAGS_GRH, OWNER};
+use pollux_mlx5_abi::cqe::{FLAGS_GRH, OWNER, packet, status};
 use pollux_mlx5_abi::opcode::completion;
 use pollux_mlx5_abi::syndrome::Syndrome;
 
@@ -457,6 +457,36 @@ impl<T: Lend> Wc<'_, T> {
     #[inline(always)]
     pub fn is_solicited(&self) -> bool {
         self.entry.op_own() & !OWNER & 2 != 0
+    }
+
+    /// The hash by which a frame's queue was chosen; 0 where none was made.
+    #[must_use]
+    #[inline(always)]
+    pub fn rss_hash(&self) -> u32 {
+        self.entry.rss_hash_result()
+    }
+
+    /// What the rule that took a frame tagged it with; 0 of others.
+    #[must_use]
+    #[inline(always)]
+    pub fn flow_tag(&self) -> u32 {
+        self.entry.sop_drop_qpn() & 0xff_ffff
+    }
+
+    /// The VLAN tag that the device took out of a frame.
+    #[must_use]
+    #[inline(always)]
+    pub fn vlan(&self) -> Option<u16> {
+        (self.entry.l4_l3_hdr_type() & packet::VLAN_STRIPPED != 0).then(|| self.entry.vlan_info())
+    }
+
+    /// Whether a frame's checksums of IPv4 and of TCP or UDP are there and right. Source: rdma-core `providers/mlx5/cq.c`,
+    /// `get_csum_ok`.
+    #[must_use]
+    #[inline(always)]
+    pub fn are_checksums_ok(&self) -> bool {
+        let good = status::L3_OK | status::L4_OK;
+        self.entry.hds_ip_ext() & good == good
     }
 
     /// The next piece of what the request took along; of sends those of the requests before it as well that made no

@@ -281,19 +281,7 @@ impl<T: Lend> Poster<T> {
         self.keys.follow();
         let Self { recv, rings, limits, keys, record, .. } = self;
         let recv = recv.as_mut()?;
-        if recv.has_kept() {
-            recv.drop_kept();
-        }
-        Some(Receives {
-            room: recv.places() - 1,
-            at: recv.posted(),
-            rings: *rings,
-            pieces: limits.recv_pieces,
-            recv,
-            keys,
-            record,
-            failed: None,
-        })
+        Some(Receives::begin(recv, keys, record, *rings, limits.recv_pieces))
     }
 
     /// Blocks of sends, and receives, that are not known to be done.

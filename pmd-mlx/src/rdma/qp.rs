@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use pollux_eal::region::{PAGE_BYTES, Zone};
 use pollux_mlx5_abi::doorbell::uar;
+use pollux_mlx5_abi::kernel::context::ContextAnswer;
 use pollux_mlx5_abi::kernel::queue_pair::{self, CreateQpAnswer, qp_flag};
 use pollux_mlx5_abi::wqe::{BLOCK_BYTES, SEGMENT_BYTES, SEGMENTS_MAX, blocks, inline_segments};
 use pollux_uverbs::abi::flags::{QpFlags, QpType};
@@ -190,27 +191,28 @@ fn sizes<T>(hca: &Hca, spec: &QpSpec<'_, T>) -> Result<Sizes, MlxError> {
     }
     let own = spec.srq.is_none() && !matches!(spec.kind, Kind::XrcSend | Kind::XrcReceive);
     if own && spec.receives > 0 {
-        let pieces = spec.recv_pieces.max(1).next_power_of_two();
-        // The ring is a block long at least (rdma-core `providers/mlx5/verbs.c`, `mlx5_calc_rq_size`).
-        let fewest = (BLOCK_BYTES / (pieces as usize * SEGMENT_BYTES)) as u32;
-        let entries = spec.receives.max(fewest).checked_next_power_of_two();
-        let most = answer.max_recv_wr.min(1 << 15);
-        let Some(entries) = entries.filter(|entries| *entries <= most) else {
-            return Err(refuse(format!("{} receives; the device allows {most}", spec.receives)));
-        };
-        if pieces as usize * SEGMENT_BYTES > usize::from(answer.max_rq_desc_sz).max(SEGMENT_BYTES) {
-            return Err(refuse(format!(
-                "{pieces} pieces of a receive; the device allows {}",
-                usize::from(answer.max_rq_desc_sz) / SEGMENT_BYTES
-            )));
-        }
-        sizes.receives = entries;
-        sizes.recv_pieces = pieces;
+        (sizes.receives, sizes.recv_pieces) =
+            receive_ring(answer, spec.receives, spec.recv_pieces).map_err(refuse)?;
     }
     Ok(sizes)
 }
 
-fn log2(value: u32) -> u8 {
+/// Entries of a receive ring, and pieces of one, for what was asked; or what is too much.
+pub(super) fn receive_ring(answer: &ContextAnswer, receives: u32, pieces: u32) -> Result<(u32, u32), String> {
+    let pieces = pieces.max(1).checked_next_power_of_two().unwrap_or(u32::MAX);
+    if u64::from(pieces) * SEGMENT_BYTES as u64 > u64::from(answer.max_rq_desc_sz).max(SEGMENT_BYTES as u64) {
+        let most = usize::from(answer.max_rq_desc_sz) / SEGMENT_BYTES;
+        return Err(format!("{pieces} pieces of a receive; the device allows {most}"));
+    }
+    // The ring is a block long at least (rdma-core `providers/mlx5/verbs.c`, `mlx5_calc_rq_size`).
+    let fewest = (BLOCK_BYTES / (pieces as usize * SEGMENT_BYTES)) as u32;
+    let most = answer.max_recv_wr.min(1 << 15);
+    let entries = receives.max(fewest).checked_next_power_of_two().filter(|entries| *entries <= most);
+    let entries = entries.ok_or_else(|| format!("{receives} receives; the device allows {most}"))?;
+    Ok((entries, pieces))
+}
+
+pub(super) fn log2(value: u32) -> u8 {
     value.max(1).trailing_zeros() as u8
 }
 

@@ -189,6 +189,10 @@ impl<'q> Batch<'q> {
         self.operation("name a shared receive queue");
     }
 
+    pub(crate) fn checksums(&mut self) {
+        self.fail(PostError::Incomplete("checksums to be filled in, which frames alone have"));
+    }
+
     pub(crate) fn imm(&mut self, value: u32) {
         let Some(request) = &mut self.qp.written.open else { return };
         request.entry.ex = value.to_be_bytes();

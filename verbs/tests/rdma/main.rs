@@ -9,4 +9,5 @@ mod memory;
 mod raw;
 mod rig;
 mod shared;
+mod spread;
 mod variants;

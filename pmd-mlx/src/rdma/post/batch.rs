@@ -6,8 +6,8 @@
 
 use pollux_mlx5_abi::opcode::send;
 use pollux_mlx5_abi::wqe::{
-    Atomic, Completion, Control, Data, EXTENDED_UD_AV, Fence, RemoteAddress, SOLICITED, Xrc, blocks,
-    inline_segments,
+    Atomic, Completion, Control, Data, EXTENDED_UD_AV, Ethernet, Fence, RemoteAddress, SOLICITED, Xrc,
+    blocks, checksum, inline_segments,
 };
 use zerocopy::byteorder::big_endian::{U32, U64};
 
@@ -319,6 +319,21 @@ impl<T: Lend> Batch<'_, T> {
         };
         self.state.set_opcode(opcode);
         self.imm = value;
+        self
+    }
+
+    /// The device fills in a frame's checksums: IPv4's, and TCP's or UDP's.
+    #[inline(always)]
+    pub fn checksums(&mut self) -> &mut Self {
+        if !self.is_open() {
+            return self;
+        }
+        if !self.state.has(State::RAW) {
+            self.fail(PostError::Incomplete("checksums to be filled in, which frames alone have"));
+            return self;
+        }
+        let segment = Ethernet { cs_flags: checksum::L3 | checksum::L4, ..Ethernet::default() };
+        self.poster.write(self.at.wrapping_mul(4).wrapping_add(1), zerocopy::transmute!(segment));
         self
     }
 

@@ -11,20 +11,39 @@ use crate::key::Keys;
 
 /// Receives that go to the device together. Dropped, it posts nothing, and what it was given goes home.
 pub struct Receives<'q, T: Lend> {
-    pub(super) recv: &'q mut Producer<T>,
-    pub(super) keys: &'q mut Keys,
-    pub(super) record: &'q mut DoorbellRecord,
-    pub(super) rings: Rings,
-    pub(super) pieces: u32,
+    recv: &'q mut Producer<T>,
+    keys: &'q mut Keys,
+    record: &'q mut DoorbellRecord,
+    rings: Rings,
+    pieces: u32,
     /// Of all places, those that are taken when an entry still fits.
-    pub(super) room: u32,
-    pub(super) at: u32,
-    pub(super) failed: Option<PostError>,
+    room: u32,
+    at: u32,
+    failed: Option<PostError>,
 }
 
 impl<T: Lend> std::fmt::Debug for Receives<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Receives").field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+impl<'q, T: Lend> Receives<'q, T> {
+    /// Into a ring whose entries have so many pieces.
+    #[inline(always)]
+    pub(in crate::rdma) fn begin(
+        recv: &'q mut Producer<T>,
+        keys: &'q mut Keys,
+        record: &'q mut DoorbellRecord,
+        rings: Rings,
+        pieces: u32,
+    ) -> Self {
+        // Of a list that was forgotten.
+        if recv.has_kept() {
+            recv.drop_kept();
+        }
+        let (room, at) = (recv.places() - 1, recv.posted());
+        Self { recv, keys, record, rings, pieces, room, at, failed: None }
     }
 }
 
@@ -38,7 +57,7 @@ impl<T: Lend> Receives<'_, T> {
     /// A receive into several pieces, one after the other.
     #[inline(always)]
     pub fn pieces(&mut self, id: u64, pieces: impl IntoIterator<Item = T>) -> &mut Self {
-        let Some((before, mut at)) = self.begin() else { return self };
+        let Some((before, mut at)) = self.open() else { return self };
         for mut piece in pieces {
             if at == self.pieces {
                 return self.fail(PostError::Pieces { limit: self.pieces });
@@ -54,14 +73,14 @@ impl<T: Lend> Receives<'_, T> {
     /// A receive into memory that outlives the queue.
     #[inline(always)]
     pub fn lasting(&mut self, id: u64, piece: &impl Lasting) -> &mut Self {
-        let Some((before, at)) = self.begin() else { return self };
+        let Some((before, at)) = self.open() else { return self };
         let at = self.data(at, piece.span());
         self.end(id, before, at);
         self
     }
 
     #[inline(always)]
-    fn begin(&mut self) -> Option<(u32, u32)> {
+    fn open(&mut self) -> Option<(u32, u32)> {
         if self.failed.is_some() {
             return None;
         }

@@ -1,0 +1,177 @@
+//! Receive work queues, and packets spread over several of them by hash.
+
+use pollux_pmd_mlx::rdma::wq as mlx5_wq;
+use pollux_uverbs::abi::flags::WqFlags;
+
+use crate::batch::Receives;
+use crate::context::Driver;
+use crate::cq::Cq;
+use crate::flow::{Rule, RuleId, Rules};
+use crate::mr::{Attached, Piece};
+use crate::pd::Pd;
+use crate::{HashFields, VerbsError, WqState};
+
+/// What receive work queue to make.
+#[derive(Clone, Copy, Debug)]
+pub struct WqOptions {
+    /// Receives that it shall have room for.
+    pub receives: u32,
+    /// Pieces of memory of one.
+    pub pieces: u32,
+    /// The device takes VLAN tags out; completions [have them](crate::Wc::vlan).
+    pub vlan_strip: bool,
+    /// The device leaves the frame check sequence in.
+    pub scatter_fcs: bool,
+}
+
+impl WqOptions {
+    /// With room for so many receives of one piece.
+    #[must_use]
+    pub fn new(receives: u32) -> Self {
+        Self { receives, pieces: 1, vlan_strip: false, scatter_fcs: false }
+    }
+}
+
+/// A receive work queue: a ring of receives without a queue pair of its own. It belongs to whoever posts; the device's is
+/// destroyed after the last table that it is in, and what is still posted goes home then.
+#[derive(Debug)]
+pub struct Wq {
+    side: mlx5_wq::Wq<Piece>,
+    attached: Attached,
+    id: u64,
+}
+
+fn only_mlx5(what: &'static str) -> VerbsError {
+    VerbsError::Unsupported { what, why: "rxe has none; mlx5 has".into() }
+}
+
+impl Wq {
+    /// A receive work queue, in state RESET.
+    ///
+    /// # Errors
+    /// Sizes that the device does not have, a provider without them, or what the kernel says: `EOPNOTSUPP` for an option that
+    /// the device lacks.
+    pub fn new(pd: &Pd, cq: &Cq, options: &WqOptions) -> Result<Self, VerbsError> {
+        let Driver::Mlx5(hca) = pd.context().driver() else {
+            return Err(only_mlx5("receive work queue"));
+        };
+        let id = pd.context().object_number();
+        let attached = Attached::default();
+        let mut flags = WqFlags::empty();
+        flags.set(WqFlags::CVLAN_STRIPPING, options.vlan_strip);
+        flags.set(WqFlags::SCATTER_FCS, options.scatter_fcs);
+        let side = mlx5_wq::Wq::create(
+            hca,
+            mlx5_wq::WqSpec {
+                pd: pd.handle(),
+                cq: cq.mlx5()?,
+                receives: options.receives,
+                pieces: options.pieces,
+                flags,
+                keys: pd.keys(),
+                user_handle: id,
+                kept: Some(attached.keeper()),
+            },
+        )?;
+        Ok(Self { side, attached, id })
+    }
+
+    /// What events call it.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Its number: what its completions have for a queue pair's.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.side.number()
+    }
+
+    /// Receives that it has room for, and pieces of one.
+    #[must_use]
+    pub fn sizes(&self) -> (u32, u32) {
+        self.side.sizes()
+    }
+
+    /// Takes it to another state: RESET to RDY, where it receives; ERR; and RESET again, where nothing is posted any more: what
+    /// was goes home once the completion queue was polled.
+    ///
+    /// # Errors
+    /// What the kernel says: `EINVAL` for a state that does not follow.
+    pub fn modify(&mut self, state: WqState) -> Result<(), VerbsError> {
+        Ok(self.side.go(state)?)
+    }
+
+    /// Begins a list of receives.
+    #[inline(always)]
+    pub fn receives(&mut self) -> Receives<'_> {
+        Receives::mlx5(self.side.receives(), &mut self.attached)
+    }
+}
+
+/// A table of receive work queues, over which packets are spread. It keeps them; clones are handles.
+#[derive(Clone, Debug)]
+pub struct WqTable {
+    side: mlx5_wq::WqTable<Piece>,
+    pd: Pd,
+}
+
+impl WqTable {
+    /// A table with a place for each of these. The low bits of a packet's hash choose the place; one queue may have several.
+    ///
+    /// # Errors
+    /// No power of two of them, a provider without them, or what the kernel says.
+    pub fn new(pd: &Pd, queues: &[&Wq]) -> Result<Self, VerbsError> {
+        let Driver::Mlx5(hca) = pd.context().driver() else {
+            return Err(only_mlx5("table of receive work queues"));
+        };
+        let sides: Vec<_> = queues.iter().map(|queue| &queue.side).collect();
+        Ok(Self { side: mlx5_wq::WqTable::create(hca, &sides)?, pd: pd.clone() })
+    }
+}
+
+/// A queue pair that spreads the frames which rules give it over a table of receive work queues (receive-side scaling). It neither
+/// sends nor has a state.
+#[derive(Debug)]
+pub struct HashQp {
+    /// First, so that they are gone when the queue pair goes.
+    rules: Rules,
+    side: mlx5_wq::HashQp<Piece>,
+}
+
+impl HashQp {
+    /// Spreads by the Toeplitz hash of these fields with this key. With no fields, all goes to the first place of the table.
+    /// Linux asks for the symmetric form: both directions of a flow have one hash (`drivers/infiniband/hw/mlx5/qp.c`,
+    /// `create_rss_raw_qp_tir`).
+    ///
+    /// # Errors
+    /// What the kernel says: `EINVAL` for IPv4 together with IPv6 or TCP with UDP (make a queue pair for each over one table),
+    /// `EOPNOTSUPP` for fields that the device does not hash ([`FrameLimits::hash_fields`](crate::FrameLimits::hash_fields)),
+    /// `EPERM` without CAP_NET_RAW.
+    pub fn new(table: &WqTable, fields: HashFields, key: &[u8; 40]) -> Result<Self, VerbsError> {
+        let context = table.pd.context();
+        let Driver::Mlx5(hca) = context.driver() else {
+            return Err(only_mlx5("queue pair that spreads packets"));
+        };
+        let id = context.object_number();
+        let side = mlx5_wq::HashQp::create(hca, table.pd.handle(), &table.side, fields, key, id)?;
+        Ok(Self { rules: Rules::new(context), side })
+    }
+
+    /// Gives it the frames that match a rule. The rule goes with the queue pair, or before.
+    ///
+    /// # Errors
+    /// As [`Qp::steer`](crate::Qp::steer).
+    pub fn steer(&mut self, rule: &Rule<'_>) -> Result<RuleId, VerbsError> {
+        self.rules.add(self.side.handle(), rule)
+    }
+
+    /// Takes a rule back: what matched goes where it went before.
+    ///
+    /// # Errors
+    /// It is none of this queue pair's, or what the kernel says.
+    pub fn unsteer(&mut self, rule: RuleId) -> Result<(), VerbsError> {
+        self.rules.remove(rule)
+    }
+}
