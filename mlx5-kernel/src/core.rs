@@ -114,7 +114,9 @@ impl Core {
         let Some(neighbours) = self.neighbours.as_ref().filter(|_| !self.firmware.is_gone()) else { return };
         let paths = match command {
             write::CREATE_AH => match CreateAh::read_from_prefix(request) {
-                Ok((CreateAh { attr, .. }, _)) => [Some((attr.grh.sgid_index, attr.grh.dgid)), None],
+                Ok((CreateAh { attr, .. }, _)) => {
+                    [(attr.is_global != 0).then_some((attr.grh.sgid_index, attr.grh.dgid)), None]
+                }
                 Err(_) => return,
             },
             write::MODIFY_QP | write::EX_MODIFY_QP => match ModifyQp::read_from_prefix(request) {

@@ -254,47 +254,60 @@ impl Neighbours {
     pub(crate) fn resolve(&self, source: &[u8; 16], destination: &[u8; 16]) -> Result<[u8; 6], Errno> {
         let Way::Neighbour { source, target } = self.way(source, destination)? else { return Ok(self.mac) };
         let begin = Instant::now();
-        let fresh = |known: &Known| known.heard + REACHABLE > begin;
-        if let Some(known) = self.known().get(&target).filter(|known| fresh(known)) {
-            return Ok(known.mac);
+        if let Some(mac) = heard(&self.known(), target, begin) {
+            return Ok(mac);
         }
         let question = packet::question(self.mac, source, target).ok_or(Errno::EINVAL)?;
-        if self.frames.turn() {
-            return self.ask_in_turns(target, &question, &fresh);
-        }
+        let answer = if self.frames.turn() {
+            self.ask_in_turns(target, &question, begin)
+        } else {
+            self.ask(target, &question, begin)
+        };
+        answer.or_else(|| self.give_up(target, begin)).ok_or(Errno::ETIMEDOUT)
+    }
+
+    fn ask(&self, target: IpAddr, question: &[u8], begin: Instant) -> Option<[u8; 6]> {
         for _ in 0..QUESTIONS {
-            self.frames.send(&question);
+            self.frames.send(question);
             let end = Instant::now() + PATIENCE;
             let mut known = self.known();
             while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
-                if let Some(known) = known.get(&target).filter(|known| fresh(known)) {
-                    return Ok(known.mac);
+                if let Some(mac) = heard(&known, target, begin) {
+                    return Some(mac);
                 }
                 known = self.changed.wait_timeout(known, left).unwrap_or_else(PoisonError::into_inner).0;
             }
         }
-        self.known().remove(&target);
-        Err(Errno::ETIMEDOUT)
+        None
     }
 
-    fn ask_in_turns(
-        &self,
-        target: IpAddr,
-        question: &[u8],
-        fresh: &dyn Fn(&Known) -> bool,
-    ) -> Result<[u8; 6], Errno> {
+    fn ask_in_turns(&self, target: IpAddr, question: &[u8], begin: Instant) -> Option<[u8; 6]> {
         for _ in 0..QUESTIONS_IN_TURNS {
             self.frames.send(question);
             for _ in 0..TURNS {
                 self.frames.turn();
-                if let Some(known) = self.known().get(&target).filter(|known| fresh(known)) {
-                    return Ok(known.mac);
+                if let Some(mac) = heard(&self.known(), target, begin) {
+                    return Some(mac);
                 }
             }
         }
-        self.known().remove(&target);
-        Err(Errno::ETIMEDOUT)
+        None
     }
+
+    /// Forgets an address for which nobody answers; or tells the answer that came after the last look, to this asker or another.
+    fn give_up(&self, target: IpAddr, begin: Instant) -> Option<[u8; 6]> {
+        let mut known = self.known();
+        let answer = heard(&known, target, begin);
+        if answer.is_none() {
+            known.remove(&target);
+        }
+        answer
+    }
+}
+
+/// The MAC of an address that was heard of lately, as of `begin`, or since.
+fn heard(known: &HashMap<IpAddr, Known>, target: IpAddr, begin: Instant) -> Option<[u8; 6]> {
+    known.get(&target).filter(|known| known.heard + REACHABLE > begin).map(|known| known.mac)
 }
 
 /// The address that a GID stands for.

@@ -104,6 +104,23 @@ fn stepped_models_hear_each_other_before_they_ask() {
 }
 
 #[test]
+fn an_address_without_a_global_route_is_refused_before_anybody_is_asked() {
+    let (alone, _other) = pair(true);
+    let dgid = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 9];
+    let grh = GlobalRoute { dgid, sgid_index: 2, ..GlobalRoute::default() };
+    let create = |is_global| {
+        let attr = AhAttr { grh, is_global, port_num: 1, ..AhAttr::default() };
+        let before = alone.model.device().clock_source().now();
+        let refused = alone.context.create_ah(alone.pd, &attr, Driver::none()).expect_err("nobody is there");
+        // Who asks makes steps, which alone move this clock.
+        let asked = alone.model.device().clock_source().now() > before;
+        (refused.errno().expect("a refusal"), asked)
+    };
+    assert_eq!(create(0), (Errno::EINVAL, false));
+    assert_eq!(create(1), (Errno::ETIMEDOUT, true));
+}
+
+#[test]
 fn an_answer_comes_from_a_model_that_another_thread_steps() {
     let (one, two) = pair(true);
     for _ in 0..4 {

@@ -142,6 +142,21 @@ fn who_is_not_there_is_asked_for_a_few_times() {
 }
 
 #[test]
+fn an_answer_after_the_last_look_is_not_forgotten() {
+    let hub = Arc::new(Hub::default());
+    let one = neighbours(&hub, true, 1, &["192.0.2.1/24"]);
+    let (target, mac) = (IpAddr::from([192, 0, 2, 7]), [2, 0, 0, 0, 0, 7]);
+    let begin = Instant::now();
+    assert_eq!(one.give_up(target, begin), None);
+    one.learn(target, mac);
+    assert_eq!(one.give_up(target, begin), Some(mac));
+    assert_eq!(one.lookup(&gid("192.0.2.1"), &gid("192.0.2.7")), Ok(mac));
+    // What was heard long before the question is.
+    assert_eq!(one.give_up(target, begin + 2 * REACHABLE), None);
+    assert_eq!(one.lookup(&gid("192.0.2.1"), &gid("192.0.2.7")), Err(Errno::ETIMEDOUT));
+}
+
+#[test]
 fn an_announcement_spares_the_question() {
     let hub = Arc::new(Hub::default());
     let one = neighbours(&hub, false, 1, &["192.0.2.1/24"]);
