@@ -18,8 +18,8 @@ use crate::device::DmaMemory;
 use crate::dm::DevicePages;
 use crate::event::Events;
 use crate::event::queue::EventQueue;
-use crate::firmware::{Failure, Firmware};
-use crate::neighbour::{Neighbours, named_mac};
+use crate::firmware::{Failure, Firmware, note_unanswered};
+use crate::neighbour::{Neighbours, ip, named_mac};
 use crate::own::OwnObjects;
 use crate::port::Port;
 use crate::profile::DoorProfile;
@@ -105,7 +105,12 @@ impl Core {
             return Ok(mac);
         }
         let source: [u8; 16] = zerocopy::transmute!(source.gid);
-        self.neighbours.as_ref().ok_or(Errno::ENETUNREACH)?.lookup(&source, destination)
+        let neighbours = self.neighbours.as_ref().ok_or(Errno::ENETUNREACH)?;
+        neighbours.lookup(&source, destination).inspect_err(|errno| {
+            if *errno == Errno::ETIMEDOUT {
+                note_unanswered(ip(destination));
+            }
+        })
     }
 
     /// Finds out to whom the paths of a command lead, which may take seconds: before the command is carried out, so that nothing

@@ -1,6 +1,8 @@
 //! Commands to the firmware, and what its answers mean to callers.
 
-use std::cell::RefCell;
+use std::cell::Cell;
+use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,24 +15,43 @@ use crate::error::KernelError;
 /// Bytes of a command or an answer that has no more than a head and two dwords.
 pub(crate) const SHORT: usize = 16;
 
-thread_local! {
-    /// The first command that was refused during this thread's call: what follows it is what undoes the call.
-    static REFUSED: RefCell<Option<(u16, Refused)>> = const { RefCell::new(None) };
+/// What a refused call foundered on, where that is neither a check of the kernel nor that the device is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// The firmware refused the command of this opcode.
+    Refused(u16, Refused),
+    /// Nobody on the wire has the address.
+    Unanswered(IpAddr),
 }
 
-/// A call begins: nothing was refused yet.
-pub(crate) fn begin_call() {
-    REFUSED.take();
-}
-
-/// What Linux would have in its log of a call that was refused.
-pub(crate) fn words() -> String {
-    REFUSED.with_borrow(|refused| match refused {
-        Some((code, refused)) => {
-            format!("the firmware said to {}: {refused}", opcode::name(*code).unwrap_or("a command"))
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(code, refused) => {
+                write!(f, "the firmware said to {}: {refused}", opcode::name(*code).unwrap_or("a command"))
+            }
+            Self::Unanswered(address) => write!(f, "{address} was asked for"),
         }
-        None => "a check of the kernel refused it, not the firmware".into(),
-    })
+    }
+}
+
+thread_local! {
+    /// The first of this thread's call: what follows it is what undoes the call.
+    static CAUSE: Cell<Option<Cause>> = const { Cell::new(None) };
+}
+
+/// A call begins: nothing went wrong yet.
+pub(crate) fn begin_call() {
+    CAUSE.set(None);
+}
+
+fn note(cause: Cause) {
+    CAUSE.set(CAUSE.get().or(Some(cause)));
+}
+
+/// This thread's call foundered on an address that nobody on the wire has.
+pub(crate) fn note_unanswered(address: IpAddr) {
+    note(Cause::Unanswered(address));
 }
 
 /// The device's command queue, until the device is gone.
@@ -61,6 +82,15 @@ impl Firmware {
         !self.gone.swap(true, Ordering::AcqRel)
     }
 
+    /// What Linux would have in its log of this thread's call, which was refused.
+    pub(crate) fn words(&self) -> String {
+        match CAUSE.get() {
+            Some(cause) => cause.to_string(),
+            None if self.is_gone() => Gone.to_string(),
+            None => "a check of the kernel refused it, not the firmware".into(),
+        }
+    }
+
     /// Executes one command.
     pub(crate) fn execute(&self, input: &[u8], output: &mut [u8]) -> Result<(), Failure> {
         if self.is_gone() {
@@ -69,9 +99,7 @@ impl Firmware {
         self.queue.execute(input, output).map_err(|Gone| Failure::Gone)?;
         command::outcome(output).map_err(|refused| {
             let code = command::header(input).map_or(0, |head| head.opcode);
-            REFUSED.with_borrow_mut(|first| {
-                first.get_or_insert((code, refused));
-            });
+            note(Cause::Refused(code, refused));
             Failure::Refused(refused)
         })
     }

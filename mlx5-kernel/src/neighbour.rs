@@ -311,7 +311,7 @@ fn heard(known: &HashMap<IpAddr, Known>, target: IpAddr, begin: Instant) -> Opti
 }
 
 /// The address that a GID stands for.
-fn ip(gid: &[u8; 16]) -> IpAddr {
+pub(crate) fn ip(gid: &[u8; 16]) -> IpAddr {
     let address = Ipv6Addr::from(*gid);
     address.to_ipv4_mapped().map_or(IpAddr::V6(address), IpAddr::V4)
 }

@@ -92,7 +92,7 @@ impl Channel for Door {
     }
 
     fn words(&self) -> Option<String> {
-        Some(firmware::words())
+        Some(self.life.core.firmware.words())
     }
 }
 

@@ -121,6 +121,24 @@ fn an_address_without_a_global_route_is_refused_before_anybody_is_asked() {
 }
 
 #[test]
+fn a_refusal_says_who_it_was() {
+    let (alone, _other) = pair(true);
+    let nobody = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 9];
+    let refusal = |index, dgid| alone.resolve(index, dgid).expect_err("refused").to_string();
+    let unanswered = refusal(2, nobody);
+    assert!(unanswered.ends_with("; 192.0.2.9 was asked for"), "{unanswered}");
+    // A GID index without an entry.
+    let checked = refusal(200, nobody);
+    assert!(checked.ends_with("; a check of the kernel refused it, not the firmware"), "{checked}");
+    alone.model.remove();
+    let gone = refusal(2, nobody);
+    assert!(
+        gone.ends_with("; the device is gone and answers no command; open it again when it is back"),
+        "{gone}"
+    );
+}
+
+#[test]
 fn an_answer_comes_from_a_model_that_another_thread_steps() {
     let (one, two) = pair(true);
     for _ in 0..4 {
