@@ -1,7 +1,8 @@
 //! Memory of a program that the device reaches.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use pollux_uverbs::Errno;
 use pollux_uverbs::abi::flags::Access;
@@ -107,16 +108,17 @@ pub(crate) struct Record {
     pub(crate) dma: u64,
 }
 
-/// The pages of a context's doorbell records: one that holds several is pinned once.
+/// The pages of a context's doorbell records: one that holds several is pinned once. The context's lock is around it; who pins
+/// has borrowed other parts of the context.
 #[derive(Debug, Default)]
-pub(crate) struct RecordPages(Mutex<HashMap<u64, Weak<Umem>>>);
+pub(crate) struct RecordPages(RefCell<HashMap<u64, Weak<Umem>>>);
 
 impl RecordPages {
     /// Pins the page of the record at `address`, if it is not. Source: Linux `drivers/infiniband/hw/mlx5/doorbell.c`,
     /// `mlx5_ib_db_map_user`.
     pub(crate) fn pin(&self, memory: &dyn DmaMemory, address: u64) -> Result<Record, Errno> {
         let start = address & !(PAGE - 1);
-        let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pages = self.0.borrow_mut();
         let page = match pages.get(&start).and_then(Weak::upgrade) {
             Some(page) => page,
             None => {
