@@ -54,7 +54,10 @@ struct Sourced {
 
 impl Fixture for Sourced {
     fn open(&self) -> Subject {
-        let model = Model::builder("mlx5_model0").wire(WireSpec::Source(64)).build().expect("a model");
+        let model = Model::builder("mlx5_model0")
+            .wire(WireSpec::Source { size: 64, rate: None })
+            .build()
+            .expect("a model");
         let driver = model::port(&Arc::new(model), Arguments { devx: self.devx, ..Arguments::default() });
         Subject { name: "mlx5_model0".into(), driver, feed: Feed::Endless(64), sent: None }
     }

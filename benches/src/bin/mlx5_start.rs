@@ -29,7 +29,8 @@ type Steps = Vec<(&'static str, Instant)>;
 fn trial() -> Result<(Instant, Steps), Box<dyn Error>> {
     let (begun, mut steps) = (Instant::now(), Steps::new());
     let mut done = |what| steps.push((what, Instant::now()));
-    let model = Arc::new(Model::builder("mlx5_bench0").wire(WireSpec::Source(64)).build()?);
+    let model =
+        Arc::new(Model::builder("mlx5_bench0").wire(WireSpec::Source { size: 64, rate: None }).build()?);
     done("model");
     let netdev = Arc::new(ModelNetdev::new(&model));
     let driver = Mlx5Port::open(PortSpec::new(model.open(), netdev, Memory::ordinary()))?;

@@ -16,14 +16,12 @@ const RATE_MAX: u64 = 1_000_000_000;
 pub enum WireSpec {
     /// `cable:NAME`
     Cable(String),
-    /// `source:SIZE`
-    Source(usize),
-    /// `source:SIZE:RATE`
-    PacedSource {
+    /// `source:SIZE[:RATE]`
+    Source {
         /// Bytes of a frame.
         size: usize,
-        /// Frames a second at most.
-        rate: u64,
+        /// Frames a second at most; none: as many as are taken.
+        rate: Option<u64>,
     },
     /// `null`
     Null,
@@ -56,23 +54,22 @@ impl FromStr for WireSpec {
             ["null"] => Ok(Self::Null),
             ["cable", name] if !name.is_empty() => Ok(Self::Cable(name.into())),
             ["cable", ..] => Err(wrong("a cable has a name without ':'")),
-            ["source", size] => {
+            ["source", size, ref rate @ ..] if rate.len() < 2 => {
                 let size = size
                     .parse()
                     .map_err(|_| wrong("the size is not a whole number of bytes, such as source:64"))?;
                 // What no source makes is refused before anything is opened.
-                Source::new(size, [0; 6])?;
-                Ok(Self::Source(size))
-            }
-            ["source", size, rate] => {
-                let Self::Source(size) = format!("source:{size}").parse()? else {
-                    return Err(wrong("a source has a frame size, such as source:64"));
-                };
-                let rate = rate.parse().ok().filter(|rate| (1..=RATE_MAX).contains(rate));
-                let rate = rate.ok_or_else(|| {
-                    wrong("the rate is not a whole number of frames a second, 1 to 1000000000")
+                Source::new(size, [0; 6]).map_err(|error| match error {
+                    ModelError::Wire { problem, .. } => wrong(&problem),
+                    other => other,
                 })?;
-                Ok(Self::PacedSource { size, rate })
+                let frames = |rate: &&str| rate.parse().ok().filter(|rate| (1..=RATE_MAX).contains(rate));
+                let rate = rate.first().map(|rate| {
+                    frames(rate).ok_or_else(|| {
+                        wrong("the rate is not a whole number of frames a second, 1 to 1000000000")
+                    })
+                });
+                Ok(Self::Source { size, rate: rate.transpose()? })
             }
             ["source", ..] => Err(wrong("a source has a frame size, such as source:64")),
             ["pcap", input, output] => {
@@ -107,8 +104,8 @@ impl fmt::Display for WireSpec {
             |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
         match self {
             Self::Cable(name) => write!(f, "cable:{name}"),
-            Self::Source(size) => write!(f, "source:{size}"),
-            Self::PacedSource { size, rate } => write!(f, "source:{size}:{rate}"),
+            Self::Source { size, rate: None } => write!(f, "source:{size}"),
+            Self::Source { size, rate: Some(rate) } => write!(f, "source:{size}:{rate}"),
             Self::Null => f.write_str("null"),
             Self::Capture { input, output } => write!(f, "pcap:{}:{}", path(input), path(output)),
             Self::Interface(name) => write!(f, "iface:{name}"),
@@ -125,8 +122,10 @@ impl WireSpec {
     pub fn open(&self, mac: [u8; 6], what: Impairments, clock: &Clock) -> Result<Box<dyn Wire>, ModelError> {
         let wire: Box<dyn Wire> = match self {
             Self::Cable(name) => Box::new(Cable::join(name)?),
-            Self::Source(size) => Box::new(Source::new(*size, mac)?),
-            Self::PacedSource { size, rate } => Box::new(Source::new(*size, mac)?.paced(*rate, clock)),
+            Self::Source { size, rate } => {
+                let source = Source::new(*size, mac)?;
+                Box::new(if let Some(rate) = rate { source.paced(*rate, clock) } else { source })
+            }
             Self::Null => Box::new(Null::default()),
             Self::Capture { input, output } => {
                 Box::new(Capture::open(input.as_deref(), output.as_deref(), clock)?)
@@ -170,6 +169,8 @@ mod tests {
             ("cable:a:b", "a cable has a name without ':'"),
             ("source", "a source has a frame size, such as source:64"),
             ("source:many", "the size is not a whole number of bytes, such as source:64"),
+            ("source:many:1000", "the size is not a whole number of bytes, such as source:64"),
+            ("source:20:1000", "frames have 60 to 16384 bytes, FCS not counted"),
             ("source:64:0", "the rate is not a whole number of frames a second, 1 to 1000000000"),
             ("source:64:1:2", "a source has a frame size, such as source:64"),
             ("source:20", "frames have 60 to 16384 bytes, FCS not counted"),

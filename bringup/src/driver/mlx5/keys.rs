@@ -83,7 +83,7 @@ const ABILITIES: [Ability; 15] = [
 const KERNELS: [&str; 3] = ["newest", "6.12", "5.4"];
 
 /// Frames of the traffic that a model makes when no wire is named.
-const USUAL_WIRE: WireSpec = WireSpec::Source(64);
+const USUAL_WIRE: WireSpec = WireSpec::Source { size: 64, rate: None };
 
 /// What a model shall be.
 #[derive(Clone, Debug, PartialEq)]
