@@ -88,11 +88,12 @@ impl Function {
     pub fn new(device: Arc<Device>, pci_device: u16) -> Self {
         let config = ConfigSpace::new(pci_device, device.vectors());
         let firmware = device.identity().firmware;
+        let combining = Arc::new(WriteCombining::new(device.clock_source().clone()));
         Self {
             device,
             config,
             firmware,
-            combining: Arc::default(),
+            combining,
             health: Health::default(),
             interface: interface::DISABLED,
             queue_high: 0,

@@ -8,20 +8,29 @@
 //! does when the processor's buffer was evicted early.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use pollux_mlx5_abi::doorbell::uar;
 use pollux_mlx5_abi::wqe::{self, BLOCK_BYTES};
 
-/// How long the first head in a buffer waits: longer than a guest's processor that shares one of ours is away.
+use crate::time::Clock;
+
+/// How long the first head in a buffer waits. A guess, not measured: it should be longer than a guest's processor that shares
+/// one of ours is away. Too short, and an entry is carried out from its copy in memory; too long, and the first doorbell of
+/// a buffer, once, is late by this.
 const FIRST_PATIENCE: Duration = Duration::from_millis(2);
-/// How long the head of what may be an entry waits: many times what a guest needs from one store to the next.
+/// How long the head of what may be an entry waits. A guess too: it should be many times what a guest needs from one store to
+/// the next. Where a doorbell comes to a buffer of entries, it is late by this.
 const PATIENCE: Duration = Duration::from_micros(50);
 
 /// Collects stores to the UAR pages of a function.
-#[derive(Debug, Default)]
-pub(super) struct WriteCombining(Mutex<State>);
+#[derive(Debug)]
+pub(super) struct WriteCombining {
+    /// The device's, looked at only when a head comes and while it waits.
+    clock: Clock,
+    state: Mutex<State>,
+}
 
 /// What a buffer is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +58,8 @@ struct Pending {
     bytes: Vec<u8>,
     /// Length of the entry, in whole blocks.
     whole: usize,
-    since: Instant,
+    /// By the clock.
+    since: Duration,
     patience: Duration,
 }
 
@@ -61,9 +71,17 @@ fn buffer(page: u32, offset: usize) -> Buffer {
 }
 
 impl WriteCombining {
+    pub(super) fn new(clock: Clock) -> Self {
+        Self { clock, state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A store; what it and those before it come to.
     pub(super) fn store(&self, page: u32, offset: usize, bytes: &[u8]) -> Stores {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
         let mut out = Stores::new();
         if let Some(pending) =
             state.pending.get_mut(&page).filter(|pending| pending.offset + pending.bytes.len() == offset)
@@ -86,7 +104,7 @@ impl WriteCombining {
             let whole = wqe::blocks(usize::from(bytes[7] & 0x3f)).max(1) * BLOCK_BYTES;
             let patience = if known.is_some() { PATIENCE } else { FIRST_PATIENCE };
             let bytes = bytes.to_vec();
-            let since = Instant::now();
+            let since = self.clock.now();
             state.pending.insert(page, Pending { offset, bytes, whole, since, patience });
         } else {
             if is_head {
@@ -99,8 +117,9 @@ impl WriteCombining {
 
     /// What waits, if it waited long enough or `all` is wanted.
     pub(super) fn waited(&self, all: bool) -> Stores {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let over = |pending: &Pending| all || pending.since.elapsed() >= pending.patience;
+        let mut state = self.state();
+        let over =
+            |pending: &Pending| all || self.clock.now().saturating_sub(pending.since) >= pending.patience;
         let pages: Vec<u32> =
             state.pending.iter().filter(|(_, pending)| over(pending)).map(|(page, _)| *page).collect();
         pages.into_iter().filter_map(|page| state.take(page)).collect()
@@ -108,12 +127,12 @@ impl WriteCombining {
 
     /// Whether something waits.
     pub(super) fn is_pending(&self) -> bool {
-        !self.0.lock().unwrap_or_else(PoisonError::into_inner).pending.is_empty()
+        !self.state().pending.is_empty()
     }
 
     /// Forgets everything.
     pub(super) fn reset(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = State::default();
+        *self.state() = State::default();
     }
 }
 
@@ -147,6 +166,13 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::STEP;
+
+    /// By a clock that the test moves.
+    fn stepped() -> (WriteCombining, Clock) {
+        let clock = Clock::stepped();
+        (WriteCombining::new(clock.clone()), clock)
+    }
 
     /// The head of an entry of `segments` segments of 16 bytes.
     fn head(segments: u8) -> [u8; 8] {
@@ -163,7 +189,7 @@ mod tests {
 
     #[test]
     fn every_entry_is_collected_from_the_first_on() {
-        let combining = WriteCombining::default();
+        let (combining, _) = stepped();
         for (round, blocks) in [1, 1, 2, 3, 4].into_iter().enumerate() {
             for at in [0x800, 0x900] {
                 let stores = entry(&combining, at, blocks);
@@ -179,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_doorbell_in_a_buffer_of_entries_waits_for_no_more_than_it_must() {
-        let combining = WriteCombining::default();
+        let (combining, clock) = stepped();
         entry(&combining, 0x800, 1);
         assert!(combining.store(300, 0x800, &head(4)).is_empty());
         assert!(combining.is_pending());
@@ -189,7 +215,9 @@ mod tests {
         assert!(combining.store(300, 0x800, &head(4)).is_empty());
         assert_eq!(combining.waited(true).len(), 1);
         assert!(combining.store(300, 0x800, &head(4)).is_empty());
-        std::thread::sleep(PATIENCE * 2);
+        clock.advance(PATIENCE - STEP);
+        assert!(combining.waited(false).is_empty(), "not yet");
+        clock.advance(STEP);
         assert_eq!(combining.waited(false), [(300, 0x800, head(4).to_vec())]);
         assert!(!combining.is_pending());
         // Cut off in the middle: a doorbell, and what comes of the rest is nothing.
@@ -201,7 +229,7 @@ mod tests {
 
     #[test]
     fn processors_do_not_disturb_each_other() {
-        let combining = WriteCombining::default();
+        let (combining, _) = stepped();
         for part in 0..8 {
             for page in [300, 301] {
                 let bytes = if part == 0 { head(4) } else { [part as u8; 8] };
@@ -215,10 +243,11 @@ mod tests {
 
     #[test]
     fn doorbells_wait_once() {
-        let combining = WriteCombining::default();
+        let (combining, clock) = stepped();
         assert!(combining.store(300, 0xa00, &head(3)).is_empty());
+        clock.advance(FIRST_PATIENCE - STEP);
         assert!(combining.waited(false).is_empty(), "not yet");
-        std::thread::sleep(FIRST_PATIENCE);
+        clock.advance(STEP);
         assert_eq!(combining.waited(false), [(300, 0xa00, head(3).to_vec())]);
         for _ in 0..10 {
             assert_eq!(combining.store(300, 0xa00, &head(3)).len(), 1);
