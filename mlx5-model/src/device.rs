@@ -97,6 +97,7 @@ pub struct Device {
     handlers: Mutex<Vec<Option<InterruptHandler>>>,
     /// Who hears of the packets of the tap.
     listener: Mutex<Option<FrameListener>>,
+    /// Set under the lock: whoever holds that and finds it unset may act.
     gone: AtomicBool,
     /// Callers that wait for the lock, so that a thread that steps all the time lets them in.
     waiting: AtomicUsize,
@@ -263,13 +264,13 @@ impl Device {
     /// One turn: looks at the registers, carries out send work, takes frames from the wire, writes what completions wait.
     /// `budget` bounds the frames of each direction. True when there was anything to do.
     pub fn step(&self, budget: usize) -> bool {
-        if self.is_gone() {
-            return false;
-        }
         if self.waiting.load(Ordering::Relaxed) > 0 {
             std::thread::yield_now();
         }
         let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_gone() {
+            return false;
+        }
         inside.steps += 1;
         if inside.faults.has_moments() {
             // Those that a flap drops count as well, or one on a port that only receives would never end.
@@ -290,10 +291,10 @@ impl Device {
     /// A store to a UAR page that was seen as it was made: `offset` and `bytes` as they stand in memory now. The doorbell
     /// is checked on the spot; the work it announces is done by the next [`step`](Self::step).
     pub fn doorbell_store(&self, uar: u32, offset: usize, bytes: &[u8]) {
+        let inside = self.lock();
         if self.is_gone() {
             return;
         }
-        let inside = self.lock();
         self.act(inside, |core, bus| core.store(bus, &self.bar, uar, offset, bytes));
     }
 
@@ -348,7 +349,7 @@ impl Device {
         self.act(inside, |core, bus| core.events.raise(bus, kind, 0, data));
     }
 
-    /// As after a function-level reset: all that commands made is gone, the wire and what was counted stay.
+    /// As after a function-level reset: all that commands made is gone; the wire, its light and what was counted stay.
     pub fn reset(&self) {
         self.lock().core.reset();
     }
@@ -356,8 +357,10 @@ impl Device {
     /// Takes the device away: no command is answered, no completion comes any more. All interrupts fire once, so that
     /// whoever waits looks and finds it gone.
     pub fn remove(&self) {
+        let mut inside = self.lock();
         if !self.gone.swap(true, Ordering::Release) {
-            self.lock().core.port.shine(false);
+            inside.core.port.shine(false);
+            drop(inside);
             self.interrupt(u64::MAX);
         }
     }
@@ -440,10 +443,10 @@ impl Device {
 
 impl CommandQueue for Device {
     fn execute(&self, input: &[u8], output: &mut [u8]) -> Result<(), Gone> {
+        let inside = self.lock();
         if self.is_gone() {
             return Err(Gone);
         }
-        let inside = self.lock();
         self.act(inside, |core, bus| {
             core.last_command = bus.now;
             core.execute(bus, input, output);

@@ -97,8 +97,8 @@ pub(crate) struct Port {
     pub(crate) held_down: bool,
     /// As last told to software.
     pub(crate) told_up: bool,
-    /// What the wire's other end sees.
-    shines: bool,
+    /// What the wire's other end sees. A wire is lit from the first.
+    pub(crate) shines: bool,
     pub(crate) promiscuous: bool,
     pub(crate) promiscuous_unicast: bool,
     pub(crate) unicast: Vec<[u8; 6]>,
@@ -112,8 +112,7 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    pub(crate) fn new(mut wire: Box<dyn Wire>, mac: [u8; 6], mtu: u16) -> Self {
-        wire.shine(true);
+    pub(crate) fn new(wire: Box<dyn Wire>, mac: [u8; 6], mtu: u16) -> Self {
         Self {
             wire,
             mac,
@@ -135,10 +134,10 @@ impl Port {
         }
     }
 
-    /// The wire, for the port that takes this one's place.
-    pub(crate) fn take_wire(&mut self) -> Box<dyn Wire> {
+    /// The wire, for the port that takes this one's place, and whether its light is on.
+    pub(crate) fn take_wire(&mut self) -> (Box<dyn Wire>, bool) {
         let nothing: Box<dyn Wire> = Box::<Null>::default();
-        std::mem::replace(&mut self.wire, nothing)
+        (std::mem::replace(&mut self.wire, nothing), self.shines)
     }
 
     pub(crate) fn is_up(&self) -> bool {

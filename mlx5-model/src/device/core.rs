@@ -104,11 +104,12 @@ impl Core {
     pub(crate) fn reset(&mut self) {
         let port = &mut self.port;
         let (permanent, mtu, counters) = (port.permanent, port.mtu, port.counters);
-        let wire = port.take_wire();
+        let (wire, shines) = port.take_wire();
         let tap = std::mem::take(&mut self.tap);
         let base = self.lent.base;
         *self = Self::new(self.traits, permanent, mtu, self.strict, wire);
         self.port.counters = counters;
+        self.port.shines = shines;
         self.tap = tap;
         self.lent.base = base;
     }

@@ -8,10 +8,11 @@ use pollux_mlx5_abi::wqe::Completion;
 use pollux_mlx5_kernel::{CommandQueue, DmaMemory, Gone, Rights};
 use pollux_mlx5_model::DeviceConfig;
 use pollux_mlx5_model::time::Clock;
+use pollux_mlx5_model::wire::{Cable, Wire};
 use pollux_uverbs::Errno;
 
 use super::receive::{arrive, buffer};
-use super::rig::{Rig, frame};
+use super::rig::{Hand, Rig, frame};
 use super::send::plain;
 
 fn rig(plan: &str) -> (Rig, Clock) {
@@ -126,6 +127,22 @@ fn a_device_that_is_gone_answers_nothing() {
     sq.ring(&rig);
     assert!(!rig.device.step(64));
     assert_eq!((rig.wire.ends().sent.len(), std::iter::from_fn(|| cq.poll(&rig)).count()), (3, 3));
+}
+
+#[test]
+fn a_reset_gives_no_light_to_a_device_that_is_gone() {
+    let (cable, peer) = Cable::pair();
+    let rig = Rig::on(DeviceConfig::default(), Box::new(cable), Hand::default());
+    rig.device.set_link(false);
+    rig.device.step(64);
+    assert!(!peer.is_up());
+    rig.device.reset();
+    rig.device.step(64);
+    assert!(peer.is_up(), "a port is up after a reset");
+    rig.device.remove();
+    assert!(!peer.is_up());
+    rig.device.reset();
+    assert!(!rig.device.step(64) && !peer.is_up());
 }
 
 #[test]
