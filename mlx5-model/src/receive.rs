@@ -18,7 +18,7 @@ use crate::event::Events;
 use crate::frame::Headers;
 use crate::memory_keys::Keys;
 pub(crate) use check::Checked;
-use join::{Joined, Joins, Session};
+use join::{Joined, Joins};
 pub(crate) use pool::{Pool, PoolKind};
 pub(crate) use queue::{Make, Queue, Source};
 pub(crate) use ring::{ENTRY_BYTES_MAX, Entry, Kind, Strides, WorkRing};
@@ -151,13 +151,11 @@ impl Receivers {
         taken
     }
 
-    /// Hands over segments that were joined. False when they wait for a buffer, which they do only where the wire can.
-    pub(crate) fn deliver_session(
-        &mut self,
-        around: &mut Around<'_, '_>,
-        session: Session,
-        waits: bool,
-    ) -> bool {
+    /// Hands over the segments that were joined in the session at `at`. False when they wait for a buffer, which they do only
+    /// where the wire can.
+    pub(crate) fn deliver_session(&mut self, around: &mut Around<'_, '_>, at: usize, waits: bool) -> bool {
+        let mut session = self.joins.take(at);
+        let joined = session.close();
         let arrival = Arrival {
             frame: &session.frame,
             headers: &session.headers,
@@ -165,11 +163,11 @@ impl Receivers {
             tag: session.tag,
             hash: session.hash,
             hash_kind: session.hash_kind,
-            joined: session.joined(),
+            joined,
         };
         match self.deliver(around, session.queue, &arrival) {
             Taken::NoBuffer if waits => {
-                self.joins.wait(session);
+                self.joins.wait(at, session);
                 return false;
             }
             Taken::NoBuffer => self.out_of_buffer(session.queue),
@@ -178,14 +176,13 @@ impl Receivers {
         true
     }
 
-    /// Hands over what was joined long enough. True if there was any.
+    /// Hands over what was joined long enough. True if there was any. One that finds no buffer holds up no other.
     pub(crate) fn deliver_due(&mut self, around: &mut Around<'_, '_>, waits: bool) -> bool {
-        let mut some = false;
-        while let Some(session) = self.joins.due(around.bus.now) {
-            if !self.deliver_session(around, session, waits) {
-                break;
-            }
-            some = true;
+        let (mut some, mut from) = (false, 0);
+        while let Some(at) = self.joins.due(from, around.bus.now) {
+            let delivered = self.deliver_session(around, at, waits);
+            some |= delivered;
+            from = at + usize::from(!delivered);
         }
         some
     }

@@ -401,8 +401,8 @@ fn keep(
                 receivers.deliver_due(around, waits);
                 return Kept::Yes;
             }
-            Offer::After(session) => {
-                if !receivers.deliver_session(around, *session, waits) {
+            Offer::After(at) => {
+                if !receivers.deliver_session(around, at, waits) {
                     return Kept::Waits;
                 }
             }

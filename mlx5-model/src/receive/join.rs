@@ -70,13 +70,22 @@ pub(crate) struct Session {
     deadline: u64,
     /// Nothing is added any more.
     closed: bool,
+    /// It found no buffer.
+    waits: bool,
+    /// Sum over the payload, once nothing is added any more.
+    sum: Option<u16>,
 }
 
 impl Session {
-    /// What its completion says; `None` of one segment alone.
-    pub(crate) fn joined(&self) -> Option<Joined> {
-        let sum = Sum::of(self.frame.get(self.headers.payload..).unwrap_or_default()).fold();
-        (self.joined.segments > 1).then_some(Joined { sum, ..self.joined })
+    /// Closes it: what its completion says, `None` of one segment alone.
+    pub(super) fn close(&mut self) -> Option<Joined> {
+        self.closed = true;
+        if self.joined.segments < 2 {
+            return None;
+        }
+        let payload = self.frame.get(self.headers.payload..).unwrap_or_default();
+        let sum = *self.sum.get_or_insert_with(|| Sum::of(payload).fold());
+        Some(Joined { sum, ..self.joined })
     }
 
     fn is_same_flow(&self, tir: u32, queue: u32, arrival: &Arrival<'_>) -> bool {
@@ -170,8 +179,9 @@ pub(crate) enum Offer {
     Kept,
     /// It goes to its queue as it is.
     Passes,
-    /// What came before it of its flow goes first; then it is to be offered again.
-    After(Box<Session>),
+    /// The session there goes first, what came before it of its flow or for which there is no room; then it is to be offered
+    /// again.
+    After(usize),
 }
 
 /// All sessions, the oldest first.
@@ -194,7 +204,7 @@ impl Joins {
         let known = self.sessions.iter().position(|session| session.is_same_flow(tir, queue, arrival));
         if let Some(at) = known {
             let added = segment.is_some_and(|segment| self.sessions[at].add(&segment, arrival));
-            return if added { Offer::Kept } else { Offer::After(Box::new(self.sessions.remove(at))) };
+            return if added { Offer::Kept } else { Offer::After(at) };
         }
         let Some(segment) = segment.filter(|segment| !segment.push) else { return Offer::Passes };
         let begin = arrival.headers.payload;
@@ -202,7 +212,8 @@ impl Joins {
             return Offer::Passes;
         }
         if self.sessions.len() == SESSIONS_MAX {
-            return Offer::After(Box::new(self.sessions.remove(0)));
+            // One that waits for a buffer would hold up this frame, whatever queue that is for.
+            return Offer::After(self.sessions.iter().position(|session| !session.waits).unwrap_or(0));
         }
         self.sessions.push(Session {
             tir,
@@ -225,20 +236,27 @@ impl Joins {
             bytes_max: merge.bytes_max,
             deadline: now.saturating_add(u64::from(merge.timeout_us) * TICKS_PER_US),
             closed: false,
+            waits: false,
+            sum: None,
         });
         Offer::Kept
     }
 
-    /// A session that is due.
-    pub(crate) fn due(&mut self, now: u64) -> Option<Session> {
-        let at = self.sessions.iter().position(|session| session.closed || session.deadline <= now)?;
-        Some(self.sessions.remove(at))
+    /// The first session from `from` on that is due.
+    pub(super) fn due(&self, from: usize, now: u64) -> Option<usize> {
+        let is_due = |session: &Session| session.closed || session.deadline <= now;
+        self.sessions.get(from..)?.iter().position(is_due).map(|at| from + at)
     }
 
-    /// A session that found no buffer waits for one.
-    pub(crate) fn wait(&mut self, mut session: Session) {
-        session.closed = true;
-        self.sessions.insert(0, session);
+    /// Takes a session out.
+    pub(super) fn take(&mut self, at: usize) -> Session {
+        self.sessions.remove(at)
+    }
+
+    /// A session that found no buffer waits for one, where it was.
+    pub(super) fn wait(&mut self, at: usize, mut session: Session) {
+        session.waits = true;
+        self.sessions.insert(at, session);
     }
 
     /// A queue is reset or gone.

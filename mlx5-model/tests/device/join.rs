@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
+use pollux_mlx5_abi::command::flow::{criteria, destination};
+use pollux_mlx5_abi::command::matching::{MatchHeaders, MatchParameters};
 use pollux_mlx5_abi::command::opcode as op;
 use pollux_mlx5_abi::command::tir::{CreateTirIn, TirContext, merge};
 use pollux_mlx5_abi::cqe::{Cqe64, lro};
 use pollux_mlx5_model::time::Clock;
+use pollux_mlx5_model::wire::{Cable, Sent, Wire};
 use pollux_mlx5_model::{DeviceConfig, Traits};
 
 use super::receive::{arrive, buffer};
-use super::rig::{Cq, Rig, Rq};
+use super::rig::{Cq, Hand, Rig, Rq};
 
 /// The sum of RFC 1071.
 fn sum(parts: &[&[u8]]) -> u16 {
@@ -64,19 +67,23 @@ impl Segment {
     }
 }
 
+/// A TIR that joins for a queue, for 32 microseconds, up to 4 KiB.
+fn joining(rig: &Rig, rq: &Rq) -> u32 {
+    rig.tir(|context| {
+        TirContext::INLINE_RQN.set(context, rq.number);
+        TirContext::PACKET_MERGE_MASK.set(context, merge::IPV4_LRO);
+        TirContext::LRO_TIMEOUT_PERIOD_USECS.set(context, 32);
+        TirContext::LRO_MAX_IP_PAYLOAD_SIZE.set(context, 16);
+    })
+}
+
 /// A queue that joins for 32 microseconds, up to 4 KiB, with buffers posted; their addresses.
 fn rig() -> (Rig, Clock, Cq, Vec<u64>) {
     let clock = Clock::stepped();
     let rig = Rig::with(DeviceConfig { clock: clock.clone(), ..DeviceConfig::default() });
     let cq = rig.cq(6);
     let mut rq: Rq = rig.rq(6, 4, &cq);
-    let tir = rig.tir(|context| {
-        TirContext::INLINE_RQN.set(context, rq.number);
-        TirContext::PACKET_MERGE_MASK.set(context, merge::IPV4_LRO);
-        TirContext::LRO_TIMEOUT_PERIOD_USECS.set(context, 32);
-        TirContext::LRO_MAX_IP_PAYLOAD_SIZE.set(context, 16);
-    });
-    rig.all_to(tir);
+    rig.all_to(joining(&rig, &rq));
     let buffers: Vec<_> = (0..40).map(|_| buffer(&rig, 8192)).collect();
     buffers.iter().for_each(|(_, data)| rq.post(&rig, &[*data]));
     (rig, clock, cq, buffers.into_iter().map(|(at, _)| at).collect())
@@ -151,6 +158,65 @@ fn what_ends_a_packet_and_what_is_none() {
     // As long as the TIR says, counted from the TCP header.
     let long: Vec<_> = (0..5).map(|at| Segment::next(at * 1000, 1000)).collect();
     check(&long, &[(4, 4000), (0, 1000)], true);
+}
+
+/// On a wire that waits, a queue without a buffer holds up its own segments and no other queue's.
+#[test]
+fn a_queue_without_a_buffer_holds_up_its_own_segments_alone() {
+    let (cable, mut peer) = Cable::pair();
+    let clock = Clock::stepped();
+    let config = DeviceConfig { clock: clock.clone(), ..DeviceConfig::default() };
+    let rig = Rig::on(config, Box::new(cable), Hand::default());
+    let (mut dry_cq, mut cq) = (rig.cq(6), rig.cq(7));
+    let (mut dry, mut rq) = (rig.rq(6, 4, &dry_cq), rig.rq(7, 4, &cq));
+    (0..100).for_each(|_| rq.post(&rig, &[buffer(&rig, 8192).1]));
+    // One group address each.
+    const ADDRESS: u64 = 0x0100_0000_0000;
+    let to = |address: u64| {
+        let mut all = MatchParameters::ZERO;
+        MatchHeaders::DMAC.set(MatchParameters::OUTER_HEADERS.of_mut(&mut all), address);
+        all
+    };
+    let table = rig.table(0, 4);
+    let group = rig.group(table, 0, 1, criteria::OUTER_HEADERS, to(0xffff_ffff_ffff));
+    for (index, queue) in [&dry, &rq].into_iter().enumerate() {
+        let tir = [(destination::TIR, joining(&rig, queue))];
+        rig.entry(table, group, index as u32, to(ADDRESS | index as u64), 0, &tir, &[]).expect("an entry");
+    }
+    rig.root(table);
+    let mut arrive = |queue: u8, segment: Segment| {
+        let mut frame = segment.frame();
+        frame[..6].copy_from_slice(&(ADDRESS | u64::from(queue)).to_be_bytes()[2..]);
+        assert_eq!(peer.send(&frame), Sent::Yes);
+        rig.settle();
+    };
+    let of = |source, segment: Segment| Segment { source, ..segment };
+    let (first, second) = (Segment::next(0, 100), Segment::next(100, 100));
+    let pushed = Segment { flags: ACK | PUSH, ..second };
+    // The oldest session waits for a buffer.
+    arrive(0, of(1, first));
+    arrive(0, of(1, second));
+    clock.advance(Duration::from_micros(33));
+    rig.settle();
+    assert!(told(&rig, &mut dry_cq).is_empty());
+    // Behind it, one that is pushed and one whose time is over.
+    arrive(1, of(2, first));
+    arrive(1, of(2, pushed));
+    assert_eq!(counts(&told(&rig, &mut cq)), [(2, HEADERS + 200)]);
+    arrive(1, of(3, first));
+    arrive(1, of(3, second));
+    clock.advance(Duration::from_micros(33));
+    rig.settle();
+    assert_eq!(counts(&told(&rig, &mut cq)), [(2, HEADERS + 200)]);
+    // More flows than are joined at a time: the oldest gives way that does not wait.
+    (4..=67).for_each(|source| arrive(1, of(source, first)));
+    assert_eq!(counts(&told(&rig, &mut cq)), [(0, HEADERS + 100)]);
+    // It has waited for nothing else but a buffer.
+    dry.post(&rig, &[buffer(&rig, 8192).1]);
+    rig.settle();
+    let told = told(&rig, &mut dry_cq);
+    assert_eq!(counts(&told), [(2, HEADERS + 200)]);
+    assert_eq!(told[0].2.check_sum.get(), sum(&[&first.payload(), &second.payload()]));
 }
 
 #[test]
