@@ -235,8 +235,13 @@ pub(crate) fn read(
 ) -> Result<(), KeyError> {
     let mut done = 0;
     keys.walk_for(key, who, at, into.len() as u64, access, &mut |address, run| {
-        bus.read(Crossing::SendPayload, address, &mut into[done..done + run])
-            .map_err(|_| KeyError::Unpinned)?;
+        let piece = &mut into[done..done + run];
+        match address {
+            Some(address) => {
+                bus.read(Crossing::SendPayload, address, piece).map_err(|_| KeyError::Unpinned)?;
+            }
+            None => piece.fill(0),
+        }
         done += run;
         Ok(())
     })
@@ -254,8 +259,10 @@ pub(crate) fn write(
 ) -> Result<(), KeyError> {
     let mut done = 0;
     keys.walk_for(key, who, at, data.len() as u64, access, &mut |address, run| {
-        bus.write(Crossing::ReceivePayload, address, &data[done..done + run])
-            .map_err(|_| KeyError::Unpinned)?;
+        if let Some(address) = address {
+            bus.write(Crossing::ReceivePayload, address, &data[done..done + run])
+                .map_err(|_| KeyError::Unpinned)?;
+        }
         done += run;
         Ok(())
     })

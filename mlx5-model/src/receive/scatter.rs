@@ -5,7 +5,7 @@ use zerocopy::FromBytes;
 
 use super::Around;
 use crate::ledger::Crossing;
-use crate::memory_keys::{Access, KeyError, is_nowhere};
+use crate::memory_keys::{Access, KeyError};
 
 /// Why a packet did not go into an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub(super) fn write(
     let bus = &*around.bus;
     let mut done = from;
     around.keys.walk(key, domain, at, bytes as u32, Access::Write, |address, run| {
-        if !is_nowhere(address) {
+        if let Some(address) = address {
             pieces.each(done, run, |offset, piece| {
                 bus.host.write(address + offset as u64, piece).map_err(|_| KeyError::Unpinned)
             })?;
@@ -86,6 +86,7 @@ fn pad(around: &Around<'_, '_>, domain: u32, key: u32, end: u64, room: u64) -> R
     }
     let bus = &*around.bus;
     around.keys.walk(key, domain, end, bytes as u32, Access::Write, |address, run| {
+        let Some(address) = address else { return Ok(()) };
         bus.write(Crossing::ReceivePayload, address, &[0; 64][..run]).map_err(|_| KeyError::Unpinned)
     })
 }

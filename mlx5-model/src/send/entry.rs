@@ -125,8 +125,11 @@ impl Gather<'_> {
             bytes,
             Access::Read,
             |at, run| {
-                bus.read(Crossing::SendPayload, at, &mut room[done..done + run])
-                    .map_err(|_| KeyError::Unpinned)?;
+                let piece = &mut room[done..done + run];
+                match at {
+                    Some(at) => bus.read(Crossing::SendPayload, at, piece).map_err(|_| KeyError::Unpinned)?,
+                    None => piece.fill(0),
+                }
                 done += run;
                 Ok(())
             },

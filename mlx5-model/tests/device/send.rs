@@ -225,7 +225,20 @@ fn last_data(body: &mut [u8], change: impl FnOnce(&mut Data)) {
 #[test]
 fn each_fault_has_its_syndrome() {
     type Change = fn(&Rig, &mut Vec<u8>, &mut Sq);
-    let cases: [(u8, Change, u8, u8); 13] = [
+    let cases: [(u8, Change, u8, u8); 14] = [
+        (
+            send::SEND,
+            // A page where no memory is, of a key that covers it.
+            |rig, body, _| {
+                let key = rig.mkey(1 << 62, 4096, false);
+                last_data(body, |data| {
+                    data.lkey.set(key);
+                    data.addr.set((1 << 62) + HCA_DELTA);
+                });
+            },
+            Syndrome::LOCAL_PROT_ERR,
+            0x55,
+        ),
         (
             send::SEND,
             |rig, body, _| last_data(body, |data| data.lkey.set(rig.lkey ^ 1)),
