@@ -88,10 +88,11 @@ impl Shared {
         let mut ends = locked(&self.ends);
         let end = ends.iter().position(|used| !used)?;
         ends[end] = true;
+        // What was meant for an earlier device at this end, or for nobody.
+        self.lanes[end].clear();
+        self.missed[end].store(0, Ordering::Relaxed);
         self.up.store(*ends == [true; 2], Ordering::Release);
         drop(ends);
-        // What was meant for an earlier device at this end.
-        self.lanes[end].clear();
         Some(Cable::new(Arc::clone(self), end))
     }
 }
@@ -305,8 +306,10 @@ mod tests {
         a.shine(false);
         let shared = Arc::clone(&a.shared);
         drop(a);
-        let _next = shared.end().expect("a free end");
+        b.lost();
+        let next = shared.end().expect("a free end");
         assert!(b.is_up(), "another device begins with its light on");
+        assert_eq!(next.missed(), 0, "what the one before it, or nobody, would have got");
     }
 
     #[test]
