@@ -20,13 +20,10 @@ mod work;
 
 use std::collections::{BTreeSet, VecDeque};
 
-use pollux_mlx5_abi::wqe::{self, Control};
 use pollux_wire::roce::BthRepr;
 use pollux_wire::roce::operation::{self, Class};
-use zerocopy::FromZeros;
 
 use crate::completion::Completions;
-use crate::device::blue_flame::CameAlong;
 use crate::device::bus::Bus;
 use crate::device::table::Table;
 use crate::device::violation::Violation;
@@ -37,7 +34,7 @@ use crate::port::Port;
 use crate::receive::{Pool, QueueCounters};
 use packet::{Extension, FRAME_MAX, Incoming};
 use path::{Addresses, Path, is_group};
-pub(crate) use qp::{Make, Qp, SendRing, Source};
+pub(crate) use qp::{Make, Qp, Source};
 use requester::Turn;
 use state::{Service, State};
 use work::Failure;
@@ -228,7 +225,7 @@ impl Rdma {
         !self.timers.is_empty() || !self.desk.looped.is_empty() || !self.active.is_empty()
     }
 
-    /// A doorbell of a queue pair: the same rules as those of send queues. `bytes` is all that was stored in a BlueFlame buffer.
+    /// A doorbell of a queue pair: as [`SendRing::rung`](crate::device::ring::send::SendRing::rung).
     pub(crate) fn doorbell(
         &mut self,
         bus: &Bus<'_>,
@@ -243,41 +240,7 @@ impl Rdma {
             return Err(Violation::NotReady { queue: number });
         }
         let Some(ring) = &mut pair.send else { return Err(Violation::NotReady { queue: number }) };
-        let record = bus.record(ring.record).map_err(|_| Violation::Record { queue: number })? as u16;
-        let all = 1_u16 << ring.log_blocks;
-        let mut end = record;
-        let mut control = Control::new_zeroed();
-        control.opmod_idx_opcode =
-            zerocopy::byteorder::big_endian::U32::from_bytes([value[0], value[1], value[2], value[3]]);
-        control.qpn_ds =
-            zerocopy::byteorder::big_endian::U32::from_bytes([value[4], value[5], value[6], value[7]]);
-        if strict {
-            end = control.index().wrapping_add(wqe::blocks(control.segments().into()) as u16);
-            let room = all - ring.posted.wrapping_sub(ring.next).min(all);
-            // An old register value, seen late.
-            if !exact && !(1..=room).contains(&end.wrapping_sub(ring.posted)) {
-                return Ok(());
-            }
-            let mut head = [0; 8];
-            let at = u64::from(control.index() & (all - 1)) * wqe::BLOCK_BYTES as u64;
-            ring.ring
-                .place(at)
-                .and_then(|(at, _)| bus.host.read(at, &mut head))
-                .map_err(|_| Violation::Record { queue: number })?;
-            if head != value {
-                return Err(Violation::Head { queue: number, rung: value, posted: head });
-            }
-            let ahead = record.wrapping_sub(end);
-            if ahead > all || exact && ahead != 0 {
-                return Err(Violation::RecordValue { queue: number, record, expected: end });
-            }
-        }
-        let count = end.wrapping_sub(ring.next);
-        if count > all {
-            return Err(Violation::TooMuch { queue: number, posted: count });
-        }
-        ring.posted = end;
-        ring.came_along = CameAlong::of(&control, bytes);
+        ring.rung(bus, number, value, exact, strict, bytes)?;
         self.wake(number);
         Ok(())
     }

@@ -4,7 +4,7 @@ use pollux_mlx5_abi::doorbell::uar;
 use pollux_mlx5_abi::wqe::{self, BLOCK_BYTES, Control};
 
 /// The entry at the head of what was stored in a BlueFlame buffer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct CameAlong {
     /// Its first block.
     pub(crate) index: u16,
@@ -16,8 +16,10 @@ impl CameAlong {
     /// The entry at the head of `bytes`, if all of it is there.
     pub(crate) fn of(control: &Control, bytes: &[u8]) -> Option<Self> {
         let length = wqe::blocks(control.segments().into()).max(1) * BLOCK_BYTES;
+        // A plain doorbell brings none, and has no room made for it.
+        let entry = bytes.get(..length)?;
         let mut room = [0; uar::BLUE_FLAME_BYTES];
-        room.get_mut(..length)?.copy_from_slice(bytes.get(..length)?);
+        room.get_mut(..length)?.copy_from_slice(entry);
         Some(Self { index: control.index(), bytes: room, length })
     }
 

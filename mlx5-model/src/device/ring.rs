@@ -1,5 +1,7 @@
 //! A ring in host memory: pages that software named when it made the queue.
 
+pub(crate) mod send;
+
 use super::bus::Bus;
 use crate::ledger::Crossing;
 use crate::memory::Unreachable;
@@ -38,12 +40,23 @@ impl Ring {
         at: u64,
         into: &mut [u8],
     ) -> Result<(), Unreachable> {
+        self.pieces(at, into, |address, piece| bus.read(what, address, piece))
+    }
+
+    /// Has `read` fill what lies in a row, piece by piece, round the ring's end. `at` is inside the ring.
+    #[inline]
+    fn pieces(
+        &self,
+        at: u64,
+        into: &mut [u8],
+        read: impl Fn(u64, &mut [u8]) -> Result<(), Unreachable>,
+    ) -> Result<(), Unreachable> {
         let mut at = at;
         let mut rest = into;
         while !rest.is_empty() {
             let (address, run) = self.place(at)?;
             let (piece, after) = rest.split_at_mut(run.min(rest.len() as u64) as usize);
-            bus.read(what, address, piece)?;
+            read(address, piece)?;
             at = (at + piece.len() as u64) % self.bytes;
             rest = after;
         }

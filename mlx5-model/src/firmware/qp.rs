@@ -9,9 +9,10 @@ use pollux_mlx5_abi::command::{opcode as op, status};
 use super::work::{Place, quantized};
 use super::{Call, No, caps, need, no};
 use crate::device::core::Core;
+use crate::device::ring::send::SendRing;
 use crate::rdma::path::{self, ADDRESSES};
 use crate::rdma::state::{Service, State, transition};
-use crate::rdma::{GROUPS_MAX, MEMBERS_MAX, Make, Qp, SendRing, Source};
+use crate::rdma::{GROUPS_MAX, MEMBERS_MAX, Make, Qp, Source};
 use crate::receive::{Kind, PoolKind, WorkRing};
 
 /// A user index that asks for completions of the older form. Source: Linux `drivers/infiniband/hw/mlx5/qp.c`, where
@@ -196,14 +197,7 @@ impl Core {
         };
         let send = if has_send {
             let ring = self.ring_at(call, &at(receive_bytes), 64 << log_send)?;
-            Some(SendRing {
-                ring,
-                log_blocks: log_send as u8,
-                record: record + 4,
-                next: 0,
-                posted: 0,
-                came_along: None,
-            })
+            Some(SendRing::new(ring, log_send as u8, record + 4))
         } else {
             None
         };

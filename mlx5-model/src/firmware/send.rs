@@ -8,6 +8,7 @@ use pollux_mlx5_abi::opcode::completion;
 
 use super::{Call, No, need, no};
 use crate::device::core::Core;
+use crate::device::ring::send::SendRing;
 use crate::device::state::State;
 use crate::send::{Make, Queue};
 
@@ -23,8 +24,8 @@ impl Core {
                 let mut context = queue.context;
                 SqContext::STATE.set(&mut context, queue.state.code());
                 let ring = SqContext::WQ.of_mut(&mut context);
-                WorkQueue::HW_COUNTER.set(ring, queue.next.into());
-                WorkQueue::SW_COUNTER.set(ring, queue.posted.into());
+                WorkQueue::HW_COUNTER.set(ring, queue.ring.next.into());
+                WorkQueue::SW_COUNTER.set(ring, queue.ring.posted.into());
                 QuerySqOut::SQ_CONTEXT.set(call.output()?, context);
                 Ok(())
             }
@@ -100,10 +101,8 @@ impl Core {
             domain,
             tis,
             uar,
-            ring: memory.ring,
-            log_blocks,
             // The record of a queue pair: receive first, send second.
-            record: memory.record + 4,
+            ring: SendRing::new(memory.ring, log_blocks, memory.record + 4),
             min_inline: inline.max(self.function.min_inline),
             multi,
             flush: S::FLUSH_IN_ERROR_EN.is_set(&context),

@@ -12,8 +12,7 @@ use super::requester::Requester;
 use super::responder::Responder;
 use super::state::{Service, State};
 use super::work::{self, Failure};
-use crate::device::blue_flame::CameAlong;
-use crate::device::ring::Ring;
+use crate::device::ring::send::SendRing;
 use crate::memory_keys::Who;
 use crate::receive::{Entry, WorkRing};
 
@@ -24,20 +23,6 @@ pub(crate) enum Source {
     None,
     Own(Box<WorkRing>),
     Pool(u32),
-}
-
-/// The ring of send entries.
-#[derive(Debug)]
-pub(crate) struct SendRing {
-    pub(crate) ring: Ring,
-    pub(crate) log_blocks: u8,
-    /// Where its doorbell record is.
-    pub(crate) record: u64,
-    /// Block of the next entry to begin, and the one after the last posted; they run on past the ring's end.
-    pub(crate) next: u16,
-    pub(crate) posted: u16,
-    /// The entry that came with the last doorbell.
-    pub(crate) came_along: Option<CameAlong>,
 }
 
 /// What a peer may do to memory.
@@ -278,7 +263,7 @@ impl Qp {
         self.responder = Responder::default();
         (self.dead, self.told_last) = (false, false);
         if let Some(send) = &mut self.send {
-            (send.next, send.posted, send.came_along) = (0, 0, None);
+            send.reset();
         }
         if let Source::Own(ring) = &mut self.source {
             ring.reset();
@@ -358,7 +343,7 @@ impl Qp {
                 let Some(ring) = &self.send else { break };
                 let (request, blocks) = work::next(self, ring, around.bus);
                 if let Some(ring) = &mut self.send {
-                    ring.next = ring.next.wrapping_add(blocks);
+                    ring.advance(blocks);
                 }
                 self.report_send(around, request.opcode, request.index, Failure::FLUSHED);
             } else {
@@ -408,7 +393,7 @@ impl Qp {
 
     /// Entries of the send ring that were not begun.
     pub(crate) fn has_posted(&self) -> bool {
-        self.send.as_ref().is_some_and(|send| send.next != send.posted)
+        self.send.as_ref().is_some_and(|send| send.left() > 0)
     }
 
     /// The pool that receive entries come from, if that is what it has.

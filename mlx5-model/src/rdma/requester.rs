@@ -270,8 +270,7 @@ fn begin_one(pair: &mut Qp, around: &mut Around<'_, '_>, turn: &mut Turn) -> boo
         request.failed = Some(Failure(syndrome));
     }
     if let Some(ring) = &mut pair.send {
-        ring.came_along.take_if(|came| came.index == ring.next);
-        ring.next = ring.next.wrapping_add(blocks);
+        ring.advance(blocks);
     }
     if request.failed.is_none() && matches!(request.opcode, send::UMR | send::LOCAL_INVAL) {
         let outcome = keys::change(pair, around, &request);

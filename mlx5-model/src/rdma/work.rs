@@ -9,12 +9,12 @@ use pollux_mlx5_abi::wqe::{
 use zerocopy::FromBytes;
 
 use super::path::Path;
-use super::qp::{Qp, SendRing};
+use super::qp::Qp;
 use super::state::Service;
 use crate::device::blue_flame::CameAlong;
 use crate::device::bus::Bus;
+use crate::device::ring::send::SendRing;
 use crate::ledger::Crossing;
-use crate::memory::Unreachable;
 use crate::memory_keys::{Access, KeyError, Keys, Who};
 
 /// Bytes of an entry at most.
@@ -268,28 +268,13 @@ pub(crate) fn write(
     })
 }
 
-/// Copies `into.len()` bytes of the ring, from the next entry's first block on.
-fn read_ring(ring: &SendRing, bus: &Bus<'_>, into: &mut [u8]) -> Result<(), Unreachable> {
-    let all = (BLOCK_BYTES as u64) << ring.log_blocks;
-    let mut at = u64::from(ring.next) * BLOCK_BYTES as u64 % all;
-    let mut rest = into;
-    while !rest.is_empty() {
-        let (address, run) = ring.ring.place(at)?;
-        let (piece, after) = rest.split_at_mut(run.min(rest.len() as u64) as usize);
-        bus.host.read(address, piece)?;
-        at = (at + piece.len() as u64) % all;
-        rest = after;
-    }
-    Ok(())
-}
-
 /// The next entry of a ring where one is posted: what it asks for, and how many blocks it has.
 pub(crate) fn next(pair: &Qp, ring: &SendRing, bus: &Bus<'_>) -> (Request, u16) {
-    let posted = ring.posted.wrapping_sub(ring.next);
+    let posted = ring.left();
     let mut bytes = [0; ENTRY_MAX];
     let mut control = Control::default();
     let mut length = BLOCK_BYTES;
-    let came = ring.came_along.as_ref().filter(|came| came.index == ring.next).map(CameAlong::bytes);
+    let came = ring.next_came_along().map(CameAlong::bytes);
     let fetch = |into: &mut [u8]| match came {
         Some(came) => {
             // It came whole.
@@ -297,7 +282,7 @@ pub(crate) fn next(pair: &Qp, ring: &SendRing, bus: &Bus<'_>) -> (Request, u16) 
             into[..known].copy_from_slice(&came[..known]);
             Ok(())
         }
-        None => read_ring(ring, bus, into).map_err(|_| Failure::ACCESS),
+        None => ring.read(bus, into).map_err(|_| Failure::ACCESS),
     };
     let mut outcome = fetch(&mut bytes[..BLOCK_BYTES]);
     if outcome.is_ok() {

@@ -9,11 +9,11 @@ use zerocopy::{FromBytes, FromZeros};
 
 use super::entry::{Failure, Outcome};
 use super::{Around, BATCH_BLOCKS, Scratch, entry};
-use crate::device::blue_flame::CameAlong;
-use crate::device::ring::Ring;
+use crate::device::ring::send::SendRing;
 use crate::device::state::State;
 use crate::device::violation::Violation;
 use crate::ledger::Crossing;
+use crate::memory::Unreachable;
 
 /// What a queue is made of.
 pub(crate) struct Make {
@@ -22,9 +22,7 @@ pub(crate) struct Make {
     pub(crate) domain: u32,
     pub(crate) tis: u32,
     pub(crate) uar: u32,
-    pub(crate) ring: Ring,
-    pub(crate) log_blocks: u8,
-    pub(crate) record: u64,
+    pub(crate) ring: SendRing,
     /// Headers that must be inline: one of `min_inline`.
     pub(crate) min_inline: u32,
     /// Many frames in one entry are allowed.
@@ -44,42 +42,22 @@ pub(crate) struct Queue {
     pub(crate) domain: u32,
     pub(crate) tis: u32,
     pub(crate) uar: u32,
-    ring: Ring,
-    log_blocks: u8,
-    record: u64,
+    pub(crate) ring: SendRing,
     pub(crate) min_inline: u32,
     pub(crate) multi: bool,
     flush: bool,
     pub(crate) context: [u8; 240],
-    /// Block of the next entry, and the one after the last posted; they run on past the ring's end.
-    pub(crate) next: u16,
-    pub(crate) posted: u16,
     /// The next entry was begun and waits for the wire: so many of its frames are out.
     begun: Option<usize>,
     /// An error was reported since the queue became ready.
     failed: bool,
     /// Nothing can be reported any more.
     dead: bool,
-    /// An entry that came with the doorbell; its copy in memory is not looked at.
-    came_along: Option<CameAlong>,
 }
 
 impl Queue {
     pub(crate) fn new(make: Make) -> Self {
-        let Make {
-            cqn,
-            user_index,
-            domain,
-            tis,
-            uar,
-            ring,
-            log_blocks,
-            record,
-            min_inline,
-            multi,
-            flush,
-            context,
-        } = make;
+        let Make { cqn, user_index, domain, tis, uar, ring, min_inline, multi, flush, context } = make;
         Self {
             number: 0,
             state: State::Reset,
@@ -89,44 +67,34 @@ impl Queue {
             tis,
             uar,
             ring,
-            log_blocks,
-            record,
             min_inline,
             multi,
             flush,
             context,
-            next: 0,
-            posted: 0,
             begun: None,
             failed: false,
             dead: false,
-            came_along: None,
         }
     }
 
     pub(crate) fn has_work(&self) -> bool {
-        self.next != self.posted && self.state != State::Reset
+        self.ring.left() > 0 && self.state != State::Reset
     }
 
     /// To a new state; RESET forgets all that was posted.
     pub(crate) fn become_state(&mut self, state: State) {
         if state == State::Reset {
-            (self.next, self.posted, self.begun) = (0, 0, None);
+            self.ring.reset();
+            self.begun = None;
         }
         if state == State::Ready {
             (self.failed, self.dead) = (false, false);
         }
-        self.came_along = None;
+        self.ring.forget_came_along();
         self.state = state;
     }
 
-    fn offset(&self, block: u16) -> u64 {
-        u64::from(block & ((1_u32 << self.log_blocks) - 1) as u16) * BLOCK_BYTES as u64
-    }
-
-    /// A doorbell: `value` must be the head of the last entry posted, and the record must have been written before. With
-    /// `exact` it was rung just now, so the record says the very same; without, software may be further already. `bytes` is all
-    /// that was stored: with BlueFlame, the entry itself.
+    /// A doorbell: as [`SendRing::rung`].
     pub(crate) fn doorbell(
         &mut self,
         around: &mut Around<'_, '_>,
@@ -138,49 +106,7 @@ impl Queue {
         if self.state == State::Reset {
             return Err(Violation::NotReady { queue: self.number });
         }
-        let record =
-            around.bus.record(self.record).map_err(|_| Violation::Record { queue: self.number })? as u16;
-        let mut control = Control::new_zeroed();
-        control.opmod_idx_opcode =
-            zerocopy::byteorder::big_endian::U32::from_bytes([value[0], value[1], value[2], value[3]]);
-        control.qpn_ds =
-            zerocopy::byteorder::big_endian::U32::from_bytes([value[4], value[5], value[6], value[7]]);
-        if !strict {
-            self.posted = self.checked_post(record)?;
-            self.came_along = CameAlong::of(&control, bytes);
-            return Ok(());
-        }
-        let end = control.index().wrapping_add(wqe::blocks(control.segments().into()) as u16);
-        let all = 1_u16 << self.log_blocks;
-        let room = all - self.posted.wrapping_sub(self.next).min(all);
-        // An old register value, seen late: its entry was carried out with those behind it.
-        if !exact && !(1..=room).contains(&end.wrapping_sub(self.posted)) {
-            return Ok(());
-        }
-        let mut head = [0; 8];
-        self.ring
-            .place(self.offset(control.index()))
-            .and_then(|(at, _)| around.bus.host.read(at, &mut head))
-            .map_err(|_| Violation::Record { queue: self.number })?;
-        if head != value {
-            return Err(Violation::Head { queue: self.number, rung: value, posted: head });
-        }
-        let ahead = record.wrapping_sub(end);
-        if ahead > all || exact && ahead != 0 {
-            return Err(Violation::RecordValue { queue: self.number, record, expected: end });
-        }
-        self.posted = self.checked_post(end)?;
-        self.came_along = CameAlong::of(&control, bytes);
-        Ok(())
-    }
-
-    /// No more can be posted than the ring holds.
-    fn checked_post(&self, end: u16) -> Result<u16, Violation> {
-        let count = end.wrapping_sub(self.next);
-        if u32::from(count) > 1 << self.log_blocks {
-            return Err(Violation::TooMuch { queue: self.number, posted: count });
-        }
-        Ok(end)
+        self.ring.rung(around.bus, self.number, value, exact, strict, bytes)
     }
 
     /// Carries out what is posted, some `budget` frames of it.
@@ -188,17 +114,17 @@ impl Queue {
         let mut done = 0;
         while self.has_work() && done < budget {
             if self.state == State::Error && (!self.flush || self.dead) {
-                self.next = self.posted;
+                self.ring.next = self.ring.posted;
                 break;
             }
-            let blocks = usize::from(self.posted.wrapping_sub(self.next)).min(BATCH_BLOCKS);
+            let blocks = usize::from(self.ring.left()).min(BATCH_BLOCKS);
             let mut work = std::mem::take(&mut scratch.work);
             let batch = &mut work[..blocks * BLOCK_BYTES];
-            let read = self.read_blocks(around, batch);
-            self.put_in(batch);
+            let read = self.ring.read(around.bus, batch);
+            self.ring.put_in(batch);
             let outcome = match read {
                 Ok(()) => self.run_batch(around, scratch, batch, &mut done, budget),
-                Err(()) => {
+                Err(Unreachable) => {
                     self.fail(around, send::NOP, Failure::ACCESS);
                     false
                 }
@@ -220,15 +146,15 @@ impl Queue {
         done: &mut usize,
         budget: usize,
     ) -> bool {
-        let first = self.next;
+        let first = self.ring.next;
         let mut fetched = 0;
         let mut goes_on = true;
         while self.has_work() && *done < budget {
-            let at = usize::from(self.next.wrapping_sub(first)) * BLOCK_BYTES;
+            let at = usize::from(self.ring.next.wrapping_sub(first)) * BLOCK_BYTES;
             let Some(rest) = batch.get(at..).filter(|rest| !rest.is_empty()) else { break };
             let Ok((control, _)) = Control::ref_from_prefix(rest) else { break };
             let blocks = wqe::blocks(control.segments().into()).max(1);
-            let posted = usize::from(self.posted.wrapping_sub(self.next));
+            let posted = usize::from(self.ring.left());
             if self.state == State::Error {
                 if !self.flush || self.dead {
                     break;
@@ -237,7 +163,7 @@ impl Queue {
                 *done += 1;
                 continue;
             }
-            if blocks > posted || control.index() != self.next || control.qpn() != self.number {
+            if blocks > posted || control.index() != self.ring.next || control.qpn() != self.number {
                 self.fail(around, control.opcode(), Failure::ENTRY);
                 *done += 1;
                 continue;
@@ -249,7 +175,7 @@ impl Queue {
                 }
                 break;
             };
-            if self.begun.is_none() && self.came_along.as_ref().is_none_or(|came| came.index != self.next) {
+            if self.begun.is_none() && self.ring.next_came_along().is_none() {
                 fetched += bytes.len();
             }
             if self.begun.is_none()
@@ -263,9 +189,8 @@ impl Queue {
                 Outcome::Done(frames) => {
                     *done += frames.max(1);
                     self.begun = None;
-                    self.came_along.take_if(|came| came.index == self.next);
+                    self.ring.advance(blocks as u16);
                     self.complete(around, control);
-                    self.next = self.next.wrapping_add(blocks as u16);
                 }
                 Outcome::Busy(sent) => {
                     self.begun = Some(sent);
@@ -280,30 +205,6 @@ impl Queue {
         }
         around.bus.ledger.add(Crossing::SendEntry, fetched);
         goes_on
-    }
-
-    fn read_blocks(&self, around: &Around<'_, '_>, into: &mut [u8]) -> Result<(), ()> {
-        let ring_bytes = (BLOCK_BYTES as u64) << self.log_blocks;
-        let mut at = self.offset(self.next);
-        let mut rest = into;
-        while !rest.is_empty() {
-            let (address, run) = self.ring.place(at).map_err(|_| ())?;
-            let (piece, after) = rest.split_at_mut(run.min(rest.len() as u64) as usize);
-            around.bus.host.read(address, piece).map_err(|_| ())?;
-            at = (at + piece.len() as u64) % ring_bytes;
-            rest = after;
-        }
-        Ok(())
-    }
-
-    /// Puts the entry that came with the doorbell in the place of its copy, where it is among those read.
-    fn put_in(&self, batch: &mut [u8]) {
-        let Some(came) = &self.came_along else { return };
-        let at = usize::from(came.index.wrapping_sub(self.next)) * BLOCK_BYTES;
-        if let Some(place) = batch.get_mut(at..) {
-            let bytes = place.len().min(came.bytes().len());
-            place[..bytes].copy_from_slice(&came.bytes()[..bytes]);
-        }
     }
 
     fn complete(&mut self, around: &mut Around<'_, '_>, control: &Control) {
@@ -328,7 +229,7 @@ impl Queue {
         self.state = State::Error;
         self.failed = true;
         self.begun = None;
-        let counter = self.next;
+        let counter = self.ring.next;
         let Syndrome { code, vendor } = failure.0;
         tracing::info!(target: "model.send", queue = self.number, entry = counter, opcode, code, vendor, "failed");
         let pushed = around.completions.push_error(
@@ -346,17 +247,15 @@ impl Queue {
             self.die(around);
         }
         // The failed entry has its completion; only those behind it are flushed.
-        let mut head = [0; 8];
-        let read =
-            self.ring.place(self.offset(self.next)).and_then(|(at, _)| around.bus.host.read(at, &mut head));
-        let segments = if read.is_ok() { usize::from(head[7] & 0x3f) } else { 1 };
-        let posted = usize::from(self.posted.wrapping_sub(self.next));
-        self.next = self.next.wrapping_add(wqe::blocks(segments).max(1).min(posted) as u16);
+        let head = self.ring.head(around.bus, counter);
+        let segments = head.map_or(1, |head| usize::from(head[7] & 0x3f));
+        let posted = usize::from(self.ring.left());
+        self.ring.advance(wqe::blocks(segments).max(1).min(posted) as u16);
     }
 
     fn flush_one(&mut self, around: &mut Around<'_, '_>, control: &Control, blocks: u16) {
-        let counter = self.next;
-        self.next = self.next.wrapping_add(blocks.max(1));
+        let counter = self.ring.next;
+        self.ring.advance(blocks.max(1));
         if control.completion() == Completion::OnFirstError && self.failed {
             return;
         }
@@ -393,6 +292,6 @@ impl Queue {
         }
         self.dead = true;
         self.state = State::Error;
-        self.next = self.posted;
+        self.ring.next = self.ring.posted;
     }
 }
