@@ -3,6 +3,7 @@
 //! A test that cannot run says why on one line and counts as skipped. `POLLUX_REQUIRE=root,net` names needs that
 //! must not be missing: there a skip is a failure, so that CI cannot go green by skipping.
 
+use std::fs::OpenOptions;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -19,6 +20,11 @@ pub enum Need {
     Guest,
     /// Wireshark's reader of captures.
     Tshark,
+    /// An RDMA device of the kernel's rdma_rxe.
+    Rxe,
+    /// An RDMA device of the kernel's mlx5, to itself: it may carry somebody's connection, so it is there only where `POLLUX_REQUIRE`
+    /// names it.
+    Mlx5,
 }
 
 impl Need {
@@ -29,7 +35,16 @@ impl Need {
             Self::Root | Self::HugePages => "root",
             Self::Guest => "guest",
             Self::Net | Self::Tshark => "net",
+            Self::Rxe => "rxe",
+            Self::Mlx5 => "mlx5",
         }
+    }
+
+    /// Whether `POLLUX_REQUIRE` names it.
+    #[must_use]
+    pub fn is_required(self) -> bool {
+        let required = std::env::var("POLLUX_REQUIRE").unwrap_or_default();
+        required.split(',').any(|named| named.trim() == self.word())
     }
 
     fn missing(self) -> Option<String> {
@@ -44,6 +59,11 @@ impl Need {
                 guest_lacks(Path::new("/")).or_else(|| (!is_root()).then(|| "needs root in its guest".into()))
             }
             Self::Tshark => (!runs("tshark")).then(|| "needs the program tshark".into()),
+            Self::Rxe => (!has_rdma(Path::new("/"), None)).then(|| "needs a device of rdma_rxe".into()),
+            Self::Mlx5 => {
+                let there = self.is_required() && has_rdma(Path::new("/"), Some("mlx5_core"));
+                (!there).then(|| "needs a device of mlx5 to itself".into())
+            }
             Self::HugePages => {
                 let reserved = std::fs::read_to_string("/proc/sys/vm/nr_hugepages").unwrap_or_default();
                 let none = reserved.trim().parse::<u64>().unwrap_or(0) == 0;
@@ -68,6 +88,25 @@ fn guest_lacks(root: &Path) -> Option<String> {
     let found = functions.filter(|entry| vendor(&entry.path()).trim() == MELLANOX).count() as u64;
     (found < wanted)
         .then(|| format!("needs {wanted} functions of the device model on its bus, and finds {found}"))
+}
+
+/// Whether there is an RDMA device that may be opened, of this driver. One in software has none, but a file that names the interface
+/// below it.
+fn has_rdma(root: &Path, driver: Option<&str>) -> bool {
+    let mut devices =
+        std::fs::read_dir(root.join("sys/class/infiniband_verbs")).into_iter().flatten().flatten();
+    devices.any(|entry| {
+        let name = std::fs::read_to_string(entry.path().join("ibdev")).unwrap_or_default();
+        let device = root.join("sys/class/infiniband").join(name.trim());
+        let is_its = match driver {
+            Some(driver) => {
+                std::fs::read_link(device.join("device/driver")).is_ok_and(|link| link.ends_with(driver))
+            }
+            None => device.join("parent").exists(),
+        };
+        let file = root.join("dev/infiniband").join(entry.file_name());
+        is_its && OpenOptions::new().read(true).write(true).open(file).is_ok()
+    })
 }
 
 /// The vendor of mlx5 functions, as sysfs says it. Source: Linux `include/linux/pci_ids.h`, `PCI_VENDOR_ID_MELLANOX`.
@@ -95,14 +134,10 @@ fn runs(program: &str) -> bool {
 /// When a need is missing that `POLLUX_REQUIRE` names.
 #[must_use]
 pub fn require(needs: &[Need]) -> bool {
-    let required = std::env::var("POLLUX_REQUIRE").unwrap_or_default();
     for need in needs {
         if let Some(why) = need.missing() {
             let word = need.word();
-            assert!(
-                !required.split(',').any(|named| named.trim() == word),
-                "POLLUX_REQUIRE names {word}, but the test {why}"
-            );
+            assert!(!need.is_required(), "POLLUX_REQUIRE names {word}, but the test {why}");
             // Written past the test harness's capture, so that a skip is seen without --nocapture.
             let line = format!("skipped: {why} (POLLUX_REQUIRE={word} makes this a failure)\n");
             drop(std::io::Write::write_all(&mut std::io::stderr().lock(), line.as_bytes()));
@@ -138,6 +173,30 @@ mod tests {
         assert!(lacks("needs 2 functions of the device model on its bus, and finds 1"));
         write("sys/bus/pci/devices/0000:02:00.0/vendor", "0x15b3\n");
         assert_eq!(guest_lacks(root.path()), None);
+    }
+
+    #[test]
+    fn an_rdma_device_is_known_by_its_driver_and_is_one_that_opens() {
+        let root = tempfile::tempdir().expect("a folder");
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().expect("a folder above")).expect("a folder");
+            std::fs::write(path, text).expect("a file");
+        };
+        let found = || [None, Some("mlx5_core")].map(|driver| has_rdma(root.path(), driver));
+        assert_eq!(found(), [false, false], "no RDMA at all");
+        write("sys/class/infiniband_verbs/uverbs0/ibdev", "rxe0\n");
+        write("sys/class/infiniband/rxe0/parent", "v0\n");
+        write("sys/class/infiniband_verbs/abi_version", "6\n");
+        assert_eq!(found(), [false, false], "no file to open");
+        write("dev/infiniband/uverbs0", "");
+        assert_eq!(found(), [true, false]);
+        write("sys/class/infiniband_verbs/uverbs1/ibdev", "mlx5_0\n");
+        write("sys/class/infiniband/mlx5_0/device/vendor", "0x15b3\n");
+        write("dev/infiniband/uverbs1", "");
+        let driver = root.path().join("sys/class/infiniband/mlx5_0/device/driver");
+        std::os::unix::fs::symlink("../../../bus/pci/drivers/mlx5_core", driver).expect("a link");
+        assert_eq!(found(), [true, true]);
     }
 
     #[test]

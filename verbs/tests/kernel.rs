@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pollux_tests::require::{Need, require};
 use pollux_uverbs::KernelFile;
 use pollux_uverbs::abi::flags::GidType;
 use pollux_uverbs::abi::object::driver;
@@ -21,20 +22,21 @@ use pollux_verbs::{
 /// The kernel's device to try: the first of mlx5 where `POLLUX_REQUIRE` names that, since it may carry somebody's connection; else
 /// the first of rxe.
 fn device() -> Option<(Device, Context)> {
-    let required = std::env::var("POLLUX_REQUIRE").unwrap_or_default();
-    let requires = |word: &str| required.split(',').any(|named| named.trim() == word);
-    let wanted = if requires("mlx5") { Provider::Mlx5 } else { Provider::Rxe };
-    let found = pollux_verbs::devices(Path::new("/")).unwrap_or_default().into_iter().find_map(|device| {
-        let driver = if wanted == Provider::Mlx5 { driver::MLX5 } else { driver::RXE };
-        let known = device.driver_id() == Some(driver);
-        let context = known.then(|| Context::open_device(&device, Options::default()).ok())??;
-        Some((device, context))
-    });
-    if found.is_none() {
-        assert!(!requires("rxe") && !requires("mlx5"), "there is no device of {wanted:?}");
-        println!("skipped: needs a device of rdma_rxe (POLLUX_REQUIRE=rxe makes this a failure)");
+    device_of(if Need::Mlx5.is_required() { Need::Mlx5 } else { Need::Rxe })
+}
+
+fn device_of(need: Need) -> Option<(Device, Context)> {
+    if !require(&[need]) {
+        return None;
     }
-    found
+    let wanted = if need == Need::Mlx5 { driver::MLX5 } else { driver::RXE };
+    let all = pollux_verbs::devices(Path::new("/")).expect("a kernel with uverbs");
+    let found = all
+        .into_iter()
+        .filter(|device| device.driver_id() == Some(wanted))
+        .find_map(|device| Some((Context::open_device(&device, Options::default()).ok()?, device)));
+    let (context, device) = found.expect("the device that was found opens");
+    Some((device, context))
 }
 
 fn kernels() -> Option<Context> {
@@ -199,129 +201,6 @@ fn a_window_opens_a_part_of_a_region() {
     let mut seen = [0; 13];
     far.read(0, &mut seen);
     assert_eq!(&seen, b"by the window");
-}
-
-/// Another process's view: the same file, by a duplicate of its descriptor.
-#[test]
-fn a_context_is_shared_by_its_file() {
-    let Some((device, _)) = device() else { return };
-    let file = device.open().expect("the file");
-    let copy = file.fd().try_clone_to_owned().expect("a descriptor");
-    let provider = if device.driver_id() == Some(driver::MLX5) { Provider::Mlx5 } else { Provider::Rxe };
-    let first = Context::open(file, provider, Options::default()).expect("a context");
-    let pd = Pd::new(&first).expect("a domain");
-    let mr = Mr::allocate(&pd, 4096, Access::LOCAL_WRITE | Access::REMOTE_READ).expect("a region");
-    let copy = Arc::new(KernelFile::adopt(copy).expect("a device's file"));
-    let second = match Context::import(copy, provider, Options::default()) {
-        Err(VerbsError::Unsupported { .. }) if provider == Provider::Rxe => return,
-        second => second.expect("the same context"),
-    };
-    let imported = Pd::import(&second, pd.handle());
-    // SAFETY: nobody has references into a region.
-    let region = unsafe { Mr::import(&imported, mr.handle().expect("its own"), mr.access()) }.expect("known");
-    assert_eq!((region.lkey(), region.rkey()), (mr.lkey(), mr.rkey()));
-    assert_eq!((region.address(), region.bytes()), (mr.address(), mr.bytes()));
-    // A queue pair of the second's reads what the first has.
-    mr.write(0, b"of the first");
-    let buffers = Buffers::new(&imported, 2, 64).expect("buffers");
-    let mut cq = Cq::new(&second, CqOptions::new(16)).expect("a completion queue");
-    let make = || {
-        let mut qp = Qp::new(&imported, &cq, &cq, &QpOptions::new(QpKind::Rc)).expect("a queue pair");
-        qp.init(1, Access::REMOTE_READ).expect("INIT");
-        qp
-    };
-    let (mut one, mut two) = (make(), make());
-    let (index, own) = gid(&second);
-    let path = To { hop_limit: 1, ..To::new(own, index) };
-    one.connect(&Connection::new(path, two.qpn())).expect("connected");
-    two.connect(&Connection::new(path, one.qpn())).expect("connected");
-    let mut batch = one.batch();
-    batch
-        .read(1, region.address(), region.rkey())
-        .piece(buffers.filled(&[0; 12]).expect("a buffer"))
-        .signalled();
-    assert_eq!(batch.ring(), Ok(1));
-    let done = wait(&mut cq, 1);
-    assert_eq!((done[0].status, &done[0].data[..]), (WcStatus::SUCCESS, &b"of the first"[..]));
-    drop((one, two, cq, buffers, region, imported, second));
-    mr.deregister().expect("still the first's");
-    assert!(KernelFile::adopt(std::fs::File::open("/proc/self/status").expect("a file").into()).is_err());
-}
-
-/// A receiver of XRC, known by its number, in a domain that two contexts share by a file.
-#[test]
-fn a_receiver_of_xrc_is_opened() {
-    let Some((device, context)) = device() else { return };
-    let path = std::env::temp_dir().join(format!("pollux-xrc-{}", std::process::id()));
-    let file = std::fs::File::create(&path).expect("a file");
-    drop(std::fs::remove_file(&path));
-    let Ok(own) = Xrcd::of_file(&context, file.as_fd()) else {
-        assert_eq!(context.provider(), Provider::Rxe, "mlx5 has XRC");
-        return;
-    };
-    let mut receiver = Qp::xrc_receiver(&own).expect("a receiver");
-    receiver.init(1, Access::empty()).expect("INIT");
-    let other = Context::open_device(&device, Options::default()).expect("a context");
-    let pd = Pd::new(&other).expect("a domain");
-    let shared = Xrcd::of_file(&other, file.as_fd()).expect("the same domain");
-    let buffers = Buffers::new(&pd, 4, 64).expect("buffers");
-    let mut cq = Cq::new(&other, CqOptions::new(16)).expect("a completion queue");
-    let mut srq = Srq::xrc(&pd, &shared, &cq, &SrqOptions::new(8)).expect("a shared queue");
-    let mut receives = srq.receives();
-    receives.piece(5, buffers.take().expect("a buffer"));
-    receives.ring().expect("posted");
-    let opened = Qp::open(&shared, receiver.qpn()).expect("opened");
-    assert_eq!(QpState(opened.query().expect("values").qp_state), QpState::INIT);
-
-    let mut send_cq = Cq::new(&other, CqOptions::new(16)).expect("a completion queue");
-    let options = QpOptions::new(QpKind::XrcSend).inline(32);
-    let mut sender = Qp::new(&pd, &send_cq, &send_cq, &options).expect("a sender");
-    sender.init(1, Access::empty()).expect("INIT");
-    let (index, gid) = gid(&context);
-    let path = To { hop_limit: 1, ..To::new(gid, index) };
-    sender.connect(&Connection::new(path, receiver.qpn())).expect("RTS");
-    receiver.ready_to_receive(&Connection::new(path, sender.qpn())).expect("RTR");
-    opened
-        .modify(&QpAttributes { sq_psn: Some(0), timeout: Some(14), ..QpAttributes::state(QpState::RTS) })
-        .expect("RTS");
-    drop((receiver, own));
-    let mut batch = sender.batch();
-    batch.send(7).to_srq(srq.number()).inline(b"to the other").signalled();
-    batch.ring().expect("posted");
-    assert_eq!(wait(&mut send_cq, 1)[0].status, WcStatus::SUCCESS);
-    let got = wait(&mut cq, 1);
-    assert_eq!((got[0].id, &got[0].data[..]), (5, &b"to the other"[..]));
-}
-
-#[test]
-fn memory_of_the_device_is_written_and_read_back() {
-    let Some(context) = kernels() else { return };
-    let Ends { mut one, two, mut cq, buffers, pd } = connected(&context, QpKind::Rc);
-    let dm = match Dm::new(&context, 256, 6) {
-        Err(VerbsError::Unsupported { .. }) if context.provider() == Provider::Rxe => return,
-        dm => dm.expect("memory of the device"),
-    };
-    let mr =
-        Mr::of_device(&pd, &dm, 0..256, Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE)
-            .expect("a region of it");
-    let mut batch = one.batch();
-    batch.write(1, mr.address() + 8, mr.rkey()).inline(b"by the peer!").signalled();
-    assert_eq!(batch.ring(), Ok(1));
-    assert_eq!(wait(&mut cq, 1)[0].status, WcStatus::SUCCESS);
-    let mut seen = [0; 12];
-    dm.read(8, &mut seen).expect("inside");
-    assert_eq!(&seen, b"by the peer!");
-    dm.write(100, b"by us").expect_err("not whole words");
-    dm.write(100, b"by us...").expect("inside");
-    let mut batch = one.batch();
-    batch
-        .read(2, mr.address() + 100, mr.rkey())
-        .piece(buffers.filled(&[0; 8]).expect("a buffer"))
-        .signalled();
-    assert_eq!(batch.ring(), Ok(1));
-    let done = wait(&mut cq, 1);
-    assert_eq!((done[0].status, &done[0].data[..]), (WcStatus::SUCCESS, &b"by us..."[..]));
-    drop(two);
 }
 
 #[test]
@@ -625,5 +504,145 @@ fn rdma_cores_pingpongs_play_with_us() {
             let port = 18600 + 2 * number + u16::from(listens);
             Game { device: &device.ibdev, kind, program, listens, port }.play(&context);
         }
+    }
+}
+
+/// What mlx5 has and rxe has not.
+mod mlx5 {
+    use super::*;
+
+    /// Another process's view: the same file, by a duplicate of its descriptor.
+    #[test]
+    fn a_context_is_shared_by_its_file() {
+        let Some((device, _)) = device_of(Need::Mlx5) else { return };
+        let file = device.open().expect("the file");
+        let copy = file.fd().try_clone_to_owned().expect("a descriptor");
+        let first = Context::open(file, Provider::Mlx5, Options::default()).expect("a context");
+        let pd = Pd::new(&first).expect("a domain");
+        let mr = Mr::allocate(&pd, 4096, Access::LOCAL_WRITE | Access::REMOTE_READ).expect("a region");
+        let copy = Arc::new(KernelFile::adopt(copy).expect("a device's file"));
+        let second = Context::import(copy, Provider::Mlx5, Options::default()).expect("the same context");
+        let imported = Pd::import(&second, pd.handle());
+        // SAFETY: nobody has references into a region.
+        let region =
+            unsafe { Mr::import(&imported, mr.handle().expect("its own"), mr.access()) }.expect("known");
+        assert_eq!((region.lkey(), region.rkey()), (mr.lkey(), mr.rkey()));
+        assert_eq!((region.address(), region.bytes()), (mr.address(), mr.bytes()));
+        // A queue pair of the second's reads what the first has.
+        mr.write(0, b"of the first");
+        let buffers = Buffers::new(&imported, 2, 64).expect("buffers");
+        let mut cq = Cq::new(&second, CqOptions::new(16)).expect("a completion queue");
+        let make = || {
+            let mut qp = Qp::new(&imported, &cq, &cq, &QpOptions::new(QpKind::Rc)).expect("a queue pair");
+            qp.init(1, Access::REMOTE_READ).expect("INIT");
+            qp
+        };
+        let (mut one, mut two) = (make(), make());
+        let (index, own) = gid(&second);
+        let path = To { hop_limit: 1, ..To::new(own, index) };
+        one.connect(&Connection::new(path, two.qpn())).expect("connected");
+        two.connect(&Connection::new(path, one.qpn())).expect("connected");
+        let mut batch = one.batch();
+        batch
+            .read(1, region.address(), region.rkey())
+            .piece(buffers.filled(&[0; 12]).expect("a buffer"))
+            .signalled();
+        assert_eq!(batch.ring(), Ok(1));
+        let done = wait(&mut cq, 1);
+        assert_eq!((done[0].status, &done[0].data[..]), (WcStatus::SUCCESS, &b"of the first"[..]));
+        drop((one, two, cq, buffers, region, imported, second));
+        mr.deregister().expect("still the first's");
+        assert!(KernelFile::adopt(std::fs::File::open("/proc/self/status").expect("a file").into()).is_err());
+    }
+
+    /// A receiver of XRC, known by its number, in a domain that two contexts share by a file.
+    #[test]
+    fn a_receiver_of_xrc_is_opened() {
+        let Some((device, context)) = device_of(Need::Mlx5) else { return };
+        let path = std::env::temp_dir().join(format!("pollux-xrc-{}", std::process::id()));
+        let file = std::fs::File::create(&path).expect("a file");
+        drop(std::fs::remove_file(&path));
+        let own = Xrcd::of_file(&context, file.as_fd()).expect("mlx5 has XRC");
+        let mut receiver = Qp::xrc_receiver(&own).expect("a receiver");
+        receiver.init(1, Access::empty()).expect("INIT");
+        let other = Context::open_device(&device, Options::default()).expect("a context");
+        let pd = Pd::new(&other).expect("a domain");
+        let shared = Xrcd::of_file(&other, file.as_fd()).expect("the same domain");
+        let buffers = Buffers::new(&pd, 4, 64).expect("buffers");
+        let mut cq = Cq::new(&other, CqOptions::new(16)).expect("a completion queue");
+        let mut srq = Srq::xrc(&pd, &shared, &cq, &SrqOptions::new(8)).expect("a shared queue");
+        let mut receives = srq.receives();
+        receives.piece(5, buffers.take().expect("a buffer"));
+        receives.ring().expect("posted");
+        let opened = Qp::open(&shared, receiver.qpn()).expect("opened");
+        assert_eq!(QpState(opened.query().expect("values").qp_state), QpState::INIT);
+
+        let mut send_cq = Cq::new(&other, CqOptions::new(16)).expect("a completion queue");
+        let options = QpOptions::new(QpKind::XrcSend).inline(32);
+        let mut sender = Qp::new(&pd, &send_cq, &send_cq, &options).expect("a sender");
+        sender.init(1, Access::empty()).expect("INIT");
+        let (index, gid) = gid(&context);
+        let path = To { hop_limit: 1, ..To::new(gid, index) };
+        sender.connect(&Connection::new(path, receiver.qpn())).expect("RTS");
+        receiver.ready_to_receive(&Connection::new(path, sender.qpn())).expect("RTR");
+        opened
+            .modify(&QpAttributes { sq_psn: Some(0), timeout: Some(14), ..QpAttributes::state(QpState::RTS) })
+            .expect("RTS");
+        drop((receiver, own));
+        let mut batch = sender.batch();
+        batch.send(7).to_srq(srq.number()).inline(b"to the other").signalled();
+        batch.ring().expect("posted");
+        assert_eq!(wait(&mut send_cq, 1)[0].status, WcStatus::SUCCESS);
+        let got = wait(&mut cq, 1);
+        assert_eq!((got[0].id, &got[0].data[..]), (5, &b"to the other"[..]));
+    }
+
+    #[test]
+    fn memory_of_the_device_is_written_and_read_back() {
+        let Some((_, context)) = device_of(Need::Mlx5) else { return };
+        let Ends { mut one, two, mut cq, buffers, pd } = connected(&context, QpKind::Rc);
+        let dm = Dm::new(&context, 256, 6).expect("memory of the device");
+        let mr =
+            Mr::of_device(&pd, &dm, 0..256, Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE)
+                .expect("a region of it");
+        let mut batch = one.batch();
+        batch.write(1, mr.address() + 8, mr.rkey()).inline(b"by the peer!").signalled();
+        assert_eq!(batch.ring(), Ok(1));
+        assert_eq!(wait(&mut cq, 1)[0].status, WcStatus::SUCCESS);
+        let mut seen = [0; 12];
+        dm.read(8, &mut seen).expect("inside");
+        assert_eq!(&seen, b"by the peer!");
+        dm.write(100, b"by us").expect_err("not whole words");
+        dm.write(100, b"by us...").expect("inside");
+        let mut batch = one.batch();
+        batch
+            .read(2, mr.address() + 100, mr.rkey())
+            .piece(buffers.filled(&[0; 8]).expect("a buffer"))
+            .signalled();
+        assert_eq!(batch.ring(), Ok(1));
+        let done = wait(&mut cq, 1);
+        assert_eq!((done[0].status, &done[0].data[..]), (WcStatus::SUCCESS, &b"by us..."[..]));
+        drop(two);
+    }
+}
+
+mod rxe {
+    use super::*;
+
+    #[test]
+    fn what_rxe_has_not_is_refused() {
+        let Some((device, context)) = device_of(Need::Rxe) else { return };
+        let file = tempfile::tempfile().expect("a file");
+        assert!(Xrcd::of_file(&context, file.as_fd()).is_err(), "a domain of XRC");
+        assert!(
+            matches!(Dm::new(&context, 256, 6), Err(VerbsError::Unsupported { .. })),
+            "memory of its own"
+        );
+        let file = device.open().expect("the file");
+        let copy = file.fd().try_clone_to_owned().expect("a descriptor");
+        let _first = Context::open(file, Provider::Rxe, Options::default()).expect("a context");
+        let copy = Arc::new(KernelFile::adopt(copy).expect("a device's file"));
+        let second = Context::import(copy, Provider::Rxe, Options::default());
+        assert!(matches!(second, Err(VerbsError::Unsupported { .. })), "another process's context");
     }
 }

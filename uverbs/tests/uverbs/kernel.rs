@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pollux_eal::region::Region;
+use pollux_tests::require::{Need, require};
 use pollux_uverbs::abi::flags::{Access, CqFlags, LinkLayer, QpMask, QpState, QpType};
 use pollux_uverbs::abi::id;
 use pollux_uverbs::abi::memory::AhAttr;
@@ -61,14 +62,12 @@ impl Channel for Older {
 }
 
 fn rxe() -> Option<Device> {
-    let all = discovery::devices(Path::new("/")).unwrap_or_default();
-    let found = all.into_iter().find(|device| device.driver_id() == Some(driver::RXE));
-    if found.is_none() {
-        let required = std::env::var("POLLUX_REQUIRE").unwrap_or_default();
-        assert!(!required.split(',').any(|word| word.trim() == "rxe"), "there is no device of rdma_rxe");
-        println!("skipped: needs a device of rdma_rxe (POLLUX_REQUIRE=rxe makes this a failure)");
+    if !require(&[Need::Rxe]) {
+        return None;
     }
-    found
+    let all = discovery::devices(Path::new("/")).expect("a kernel with uverbs");
+    let found = all.into_iter().find(|device| device.driver_id() == Some(driver::RXE));
+    Some(found.expect("the device that was found"))
 }
 
 fn walk(device: &Device, script: Script) -> Result<(), UverbsError> {
