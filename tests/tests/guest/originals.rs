@@ -51,7 +51,8 @@ impl Device {
     }
 }
 
-/// Whether somebody listens on that TCP port: state 0A of Linux `Documentation/networking/proc_net_tcp.rst`.
+/// Whether somebody listens on that TCP port: state 0A of Linux `Documentation/networking/proc_net_tcp.rst`. The host has the same
+/// (`xtask/src/vm/bed/across.rs`, `is_listened_on`): neither knows the other's crate.
 fn listens(port: &str) -> bool {
     let local = format!(":{:04X} ", port.parse::<u16>().expect("a port"));
     ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {

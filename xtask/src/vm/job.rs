@@ -17,6 +17,8 @@ pub(crate) struct Job {
     /// The guest has a network card whose wire ends at the host's own device model, and another one through which TCP
     /// connections come and go.
     pub(crate) across: bool,
+    /// Commands that run before the others, those that several jobs begin with.
+    setup: &'static [&'static [&'static str]],
     /// Words with `=` in front of the program set its environment.
     commands: &'static [&'static [&'static str]],
     /// Programs of `apps` that it starts, as the guest has them.
@@ -86,7 +88,7 @@ impl Settings<'_> {
         let jobs: Vec<_> = jobs
             .iter()
             .map(|job| {
-                let commands: Vec<_> = job.commands.iter().map(words).collect();
+                let commands: Vec<_> = job.setup.iter().chain(job.commands).map(words).collect();
                 serde_json::json!({
                     "name": job.name,
                     "commands": commands,
@@ -229,6 +231,19 @@ mod tests {
                 .any(|words| words.iter().any(|word| word.starts_with(&filter)));
             assert!(named || module == "bed", "no job runs the tests of tests/tests/guest/{module}.rs");
         }
+    }
+
+    #[test]
+    fn what_a_job_begins_with_comes_first() {
+        let jobs = chosen("verbs-rxe", false).expect("it");
+        let said: serde_json::Value = serde_json::from_str(&USUAL.describe(&jobs)).expect("JSON");
+        let commands = said[0]["commands"].as_array().expect("commands");
+        assert_eq!(commands.len(), jobs[0].setup.len() + jobs[0].commands.len());
+        assert_eq!(commands[0], serde_json::json!(["modprobe", "ib_uverbs"]));
+        assert!(
+            commands.last().is_some_and(|last| last.to_string().contains("/ours/verbs-kernel")),
+            "{said}"
+        );
     }
 
     #[test]

@@ -134,7 +134,8 @@ impl Across {
         Ok(String::new())
     }
 
-    /// Whether somebody listens on `here`: state 0A of Linux `Documentation/networking/proc_net_tcp.rst`.
+    /// Whether somebody listens on `here`: state 0A of Linux `Documentation/networking/proc_net_tcp.rst`. The guest's tests have the
+    /// same (`tests/tests/guest/originals.rs`, `listens`): neither knows the other's crate.
     fn is_listened_on(&self) -> bool {
         let local = format!(":{:04X} ", self.ends.here);
         ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {

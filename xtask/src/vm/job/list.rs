@@ -11,6 +11,20 @@ pub(super) const TEST_PROGRAMS: &[(&str, &str, &str)] = &[
     ("pollux-tests", "guest", GUEST),
 ];
 
+/// A device of rdma_rxe, rxe0, over one end of a pair of interfaces.
+const RXE: &[&[&str]] = &[
+    &["modprobe", "ib_uverbs"],
+    &["modprobe", "rdma_rxe"],
+    &["ip", "link", "set", "lo", "up"],
+    &["ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"],
+    &["ip", "address", "add", "10.0.0.1/24", "dev", "v0"],
+    &["ip", "link", "set", "v0", "up"],
+    &["ip", "link", "set", "v1", "up"],
+    &["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "v0"],
+    // Until then IPv6 is not sure of its addresses, and resolves none.
+    &["sleep", "2"],
+];
+
 const CABLE: &[Wire] = &[Wire::Cable("a"), Wire::Cable("a")];
 const HOST: &[Wire] = &[Wire::Host, Wire::Host];
 
@@ -51,17 +65,9 @@ pub(crate) fn all() -> Vec<Job> {
     vec![
         Job {
             name: "uverbs-rxe",
+            setup: RXE,
             commands: &[
-                &["modprobe", "ib_uverbs"],
-                &["modprobe", "rdma_rxe"],
-                &["ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"],
-                &["ip", "address", "add", "10.0.0.1/24", "dev", "v0"],
                 &["ip", "address", "add", "10.0.0.2/24", "dev", "v1"],
-                &["ip", "link", "set", "v0", "up"],
-                &["ip", "link", "set", "v1", "up"],
-                &["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "v0"],
-                // Until then IPv6 is not sure of its addresses, and resolves none.
-                &["sleep", "2"],
                 &["POLLUX_REQUIRE=rxe", "/ours/uverbs", "kernel::", "--test-threads=1"],
             ],
             seconds: 120,
@@ -70,18 +76,14 @@ pub(crate) fn all() -> Vec<Job> {
         },
         Job {
             name: "verbs-rxe",
-            commands: &[
-                &["modprobe", "ib_uverbs"],
-                &["modprobe", "rdma_rxe"],
-                &["ip", "link", "set", "lo", "up"],
-                &["ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"],
-                &["ip", "address", "add", "10.0.0.1/24", "dev", "v0"],
-                &["ip", "link", "set", "v0", "up"],
-                &["ip", "link", "set", "v1", "up"],
-                &["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "v0"],
-                &["sleep", "2"],
-                &["POLLUX_REQUIRE=rxe", "/ours/verbs-kernel", "--skip", "mlx5::", "--test-threads=1"],
-            ],
+            setup: RXE,
+            commands: &[&[
+                "POLLUX_REQUIRE=rxe",
+                "/ours/verbs-kernel",
+                "--skip",
+                "mlx5::",
+                "--test-threads=1",
+            ]],
             seconds: 180,
             tests: true,
             ..Job::default()
@@ -107,18 +109,8 @@ pub(crate) fn all() -> Vec<Job> {
         },
         Job {
             name: "originals-rxe",
-            commands: &[
-                &["modprobe", "ib_uverbs"],
-                &["modprobe", "rdma_rxe"],
-                &["ip", "link", "set", "lo", "up"],
-                &["ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"],
-                &["ip", "address", "add", "10.0.0.1/24", "dev", "v0"],
-                &["ip", "link", "set", "v0", "up"],
-                &["ip", "link", "set", "v1", "up"],
-                &["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "v0"],
-                &["sleep", "2"],
-                &["POLLUX_REQUIRE=guest", GUEST, "originals::rxe::", "--test-threads=1"],
-            ],
+            setup: RXE,
+            commands: &[&["POLLUX_REQUIRE=guest", GUEST, "originals::rxe::", "--test-threads=1"]],
             apps: ORIGINALS,
             seconds: 420,
             tests: true,
