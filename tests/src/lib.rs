@@ -2,12 +2,13 @@
 //!
 //! [`require`] decides whether a test can run here; [`netns`] makes hosts out of network namespaces; [`program`] runs
 //! the apps as a user does; [`frame`] sends and sees raw frames by other people's means; [`calls`] makes traces of uverbs calls
-//! comparable; [`capture`] makes and reads capture files. The tests themselves stand in
+//! comparable; [`patience`] lengthens limits where the machine is slow; [`capture`] makes and reads capture files. The tests themselves stand in
 //! `tests/`, one file a subject. Other crates use this one in their own tests, never in their code.
 
 pub mod calls;
 pub mod capture;
 pub mod frame;
 pub mod netns;
+pub mod patience;
 pub mod program;
 pub mod require;

@@ -8,6 +8,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::patience::patient;
+
 /// Path of the app `name`, as `cargo build --release` makes it. The first call for a name builds it.
 ///
 /// # Panics
@@ -62,9 +64,9 @@ impl Running {
     /// Waits until a line with this word was written to standard error.
     ///
     /// # Panics
-    /// After ten seconds, or when the program ends without it.
+    /// After ten seconds ([`patient`]), or when the program ends without it.
     pub fn wait_for(&mut self, word: &str) {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + patient(Duration::from_secs(10));
         while !self.heard.iter().any(|line| line.contains(word)) {
             match self.said.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(line) => self.heard.push(line),
@@ -93,9 +95,10 @@ impl Running {
     /// Waits for the end; standard output and standard error come back whole.
     ///
     /// # Panics
-    /// When it takes longer than `limit`.
+    /// When it takes longer than `limit` ([`patient`]).
     #[must_use]
     pub fn finish(mut self, limit: Duration) -> Finished {
+        let limit = patient(limit);
         let deadline = Instant::now() + limit;
         let status = loop {
             match self.child.try_wait() {

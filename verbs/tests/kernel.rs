@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pollux_tests::patience::patient;
 use pollux_tests::require::{Need, require};
 use pollux_uverbs::KernelFile;
 use pollux_uverbs::abi::flags::GidType;
@@ -65,10 +66,10 @@ struct Done {
 }
 
 fn wait(cq: &mut Cq, count: usize) -> Vec<Done> {
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + patient(Duration::from_secs(10));
     let mut done = Vec::new();
     while done.len() < count {
-        assert!(Instant::now() < end, "only {done:?} in ten seconds");
+        assert!(Instant::now() < end, "only {done:?} in time");
         cq.poll(count - done.len(), |wc: &mut Wc<'_, '_>| {
             let (id, status, opcode, bytes, imm) = (wc.id(), wc.status(), wc.opcode(), wc.bytes(), wc.imm());
             let data = std::iter::from_fn(|| wc.take_buf()).flat_map(|buf| buf.to_vec()).collect();
@@ -228,10 +229,10 @@ fn datagrams_are_told_from_whom() {
         .signalled();
     assert_eq!(batch.ring(), Ok(1));
     let (mut source, mut back) = (0, None);
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + patient(Duration::from_secs(10));
     let mut count = 0;
     while count < 2 {
-        assert!(Instant::now() < end, "{count} completions in ten seconds");
+        assert!(Instant::now() < end, "{count} completions in time");
         count += cq.poll(2, |wc| {
             assert!(wc.is_ok(), "{wc:?}");
             if wc.is_receive() {
@@ -457,14 +458,14 @@ impl Game<'_> {
     }
 }
 
-/// Waits for something, ten seconds at most.
+/// Waits for something, ten seconds at most where the machine is not slow.
 fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + patient(Duration::from_secs(10));
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(Instant::now() < end, "nothing in ten seconds");
+        assert!(Instant::now() < end, "nothing in time");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -475,7 +476,7 @@ trait EndsInTime {
 
 impl EndsInTime for Child {
     fn wait_with_output_in(&mut self, limit: Duration) -> String {
-        let end = Instant::now() + limit;
+        let end = Instant::now() + patient(limit);
         while self.try_wait().expect("its state").is_none() {
             if Instant::now() >= end {
                 let _ = self.kill();

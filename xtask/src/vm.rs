@@ -54,7 +54,7 @@ pub(crate) struct Args {
     /// How long the job `mlx5-soak` works, with `--all` or by its name
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     minutes: u64,
-    /// Give guests so many times their usual time, on a machine that is slow
+    /// Give guests, and each step of their tests, so many times their usual time, on a machine that is slow
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = patience)]
     patience: f64,
     /// Write Linux's answers down anew, in `mlx5-kernel/tests/golden`, instead of comparing them
@@ -122,7 +122,7 @@ fn jobs(args: &Args) -> Outcome {
             let logs = folder.join(job.name);
             make(&logs)?;
             let begin = Instant::now();
-            let bed = Bed::start(job, &programs, &logs, args.trace)?;
+            let bed = Bed::start(job, &programs, &logs, args.trace, settings.steps())?;
             let ended = machine::run(&guest, kernel, &image, &logs, job, &settings, &bed)?;
             let lost = bed.end();
             let sum = report::of(&kernel.version, job, &ended, lost, &logs, begin.elapsed())?;

@@ -9,6 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use pollux_tests::netns::must;
+use pollux_tests::patience::patient;
 use pollux_tests::require::{Need, require};
 
 /// The functions, as the host puts them behind root ports 1 and 2.
@@ -38,8 +39,9 @@ pub(crate) fn write(path: &str, text: &str) {
     fs::write(path, text).unwrap_or_else(|why| panic!("{path}: {why}"));
 }
 
-/// Waits until `ready` answers.
+/// Waits until `ready` answers, for as long as `limit`, on a slow machine more.
 pub(crate) fn wait<T>(what: &str, limit: Duration, mut ready: impl FnMut() -> Option<T>) -> T {
+    let limit = patient(limit);
     let deadline = Instant::now() + limit;
     loop {
         if let Some(answer) = ready() {

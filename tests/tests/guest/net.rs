@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use pollux_tests::netns::{Namespace, must};
+use pollux_tests::patience::patient;
 use sha2::{Digest, Sha256};
 
 use crate::bed::{Drivers, FAR, FUNCTIONS, MACS, NEAR, Pair, counter, here, netdev, read, run, wait, write};
@@ -246,7 +247,7 @@ pub(crate) fn transfer(there: &Namespace, address: &str, mebibytes: usize) {
         got
     });
     let mut stream = wait("a server", Duration::from_secs(10), || TcpStream::connect(to).ok());
-    stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a limit");
+    stream.set_read_timeout(Some(patient(Duration::from_secs(30)))).expect("a limit");
     give(&mut stream, mebibytes, 1);
     assert_eq!(take(&mut stream, mebibytes), hash(mebibytes, 2), "from there");
     assert_eq!(server.join().expect("the server ends"), hash(mebibytes, 1), "to there");

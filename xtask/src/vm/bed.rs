@@ -45,7 +45,14 @@ pub(crate) struct Bed {
 
 impl Bed {
     /// Starts the devices that `job` wants.
-    pub(crate) fn start(job: &Job, programs: &[Program], logs: &Path, trace: u8) -> Outcome<Self> {
+    /// `patience` is how many times their usual limits things may take.
+    pub(crate) fn start(
+        job: &Job,
+        programs: &[Program],
+        logs: &Path,
+        trace: u8,
+        patience: f64,
+    ) -> Outcome<Self> {
         let folder = tempfile::Builder::new()
             .prefix("pollux-vm-")
             .tempdir()
@@ -76,17 +83,18 @@ impl Bed {
         if !wires.is_empty() {
             let child = bed.start_devices(&wires, programs, logs, trace)?;
             *bed.lock() = Some(child);
-            bed.wait_for_sockets(logs)?;
+            bed.wait_for_sockets(logs, START.mul_f64(patience))?;
         }
         let listener = UnixListener::bind(bed.dialogue_path())
             .map_err(|why| format!("cannot listen for the guest's tests: {why}"))?;
         let (device, killed, over) =
             (Arc::clone(&bed.device), Arc::clone(&bed.killed), Arc::clone(&bed.over));
-        let across = bed.across.clone().map(|ends| Across::new(ends, programs));
+        let across = bed.across.clone().map(|ends| Across::new(ends, programs, patience));
         let logs = logs.to_owned();
         record::forget(&logs);
         bed.dialogue = Some(std::thread::spawn(move || {
-            let mut host = Requests { peers, across, device, killed, over: Arc::clone(&over), logs };
+            let silence = peer::SILENCE.mul_f64(patience);
+            let mut host = Requests { peers, silence, across, device, killed, over: Arc::clone(&over), logs };
             if let Ok((stream, _)) = listener.accept()
                 && !over.load(Ordering::Relaxed)
             {
@@ -144,13 +152,13 @@ impl Bed {
             .map_err(|why| format!("cannot start {}: {why}", program.file.display()))
     }
 
-    fn wait_for_sockets(&self, logs: &Path) -> Outcome {
+    fn wait_for_sockets(&self, logs: &Path, limit: Duration) -> Outcome {
         let begin = Instant::now();
         while !self.sockets.iter().all(|socket| socket.exists()) {
             if let Some(status) = self.lost() {
                 return Err(format!("mlx5-device ended with {status}; see {}/device.log", logs.display()));
             }
-            if begin.elapsed() > START {
+            if begin.elapsed() > limit {
                 return Err(format!("mlx5-device made no socket; see {}/device.log", logs.display()));
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -200,6 +208,8 @@ impl Drop for Bed {
 /// Answers what tests ask for.
 struct Requests {
     peers: Vec<Peer>,
+    /// How long nothing may come on their wires while something is awaited.
+    silence: Duration,
     across: Option<Across>,
     device: Arc<Mutex<Option<Child>>>,
     killed: Arc<AtomicBool>,
@@ -240,7 +250,9 @@ impl Requests {
                 })
                 .map(|()| String::new()),
             "device-memory" => self.with_device(|child| resident(child.id())).map(|kib| kib.to_string()),
-            "traffic" => peer::traffic(&mut self.peers, &peer::Traffic::parse(rest)?, &self.over),
+            "traffic" => {
+                peer::traffic(&mut self.peers, &peer::Traffic::parse(rest)?, self.silence, &self.over)
+            }
             "plug" | "unplug" => {
                 let peer = rest.parse().ok().and_then(|index: usize| self.peers.get_mut(index));
                 let peer = peer.ok_or_else(|| format!("'{rest}' is no wire of this job"))?;

@@ -65,6 +65,11 @@ impl Settings<'_> {
         ((job.seconds + working) as f64 * self.patience).ceil() as u64
     }
 
+    /// How many times their usual limits the steps of a test may take. Less than once is for whole guests alone.
+    pub(crate) fn steps(&self) -> f64 {
+        self.patience.max(1.0)
+    }
+
     /// How long its guest may take: its job, and a minute to boot and to end.
     pub(crate) fn limit(&self, job: &Job) -> Duration {
         Duration::from_secs_f64(60.0 * self.patience) + Duration::from_secs(self.seconds(job))
@@ -74,6 +79,9 @@ impl Settings<'_> {
     pub(crate) fn describe(&self, jobs: &[Job]) -> String {
         let words = |command: &&[&'static str]| {
             let mut words: Vec<String> = command.iter().map(|&word| word.to_owned()).collect();
+            if words[0].starts_with("POLLUX_REQUIRE=") {
+                words.insert(0, format!("POLLUX_PATIENCE={}", self.steps()));
+            }
             if let Some(at) = words.iter().position(|word| word == list::GUEST) {
                 if let Some(only) = self.only {
                     words[at + 1] = only.to_owned();
@@ -251,9 +259,11 @@ mod tests {
         let jobs = chosen("mlx5-soak", true).expect("it");
         let said = USUAL.describe(&jobs);
         assert!(said.contains("POLLUX_SOAK_MINUTES=3") && !said.contains("POLLUX_RECORD"), "{said}");
+        assert!(said.contains("\"POLLUX_PATIENCE=1\""), "{said}");
         let patient = Settings { patience: 2.0, record: true, only: Some("one"), ..USUAL };
         let said = patient.describe(&jobs);
         assert!(said.contains("POLLUX_RECORD=1") && said.contains("\"one\""), "{said}");
+        assert!(said.contains("\"POLLUX_PATIENCE=2\""), "{said}");
         assert_eq!(patient.limit(&jobs[0]), USUAL.limit(&jobs[0]) * 2);
         assert!(USUAL.limit(&jobs[0]) > Duration::from_secs(240));
     }

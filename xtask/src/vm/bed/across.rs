@@ -74,6 +74,8 @@ pub(super) struct Across {
     ends: Ends,
     /// Name and file.
     programs: Vec<(String, PathBuf)>,
+    /// How many times their usual limits they may take.
+    patience: f64,
     running: Option<Running>,
 }
 
@@ -88,11 +90,11 @@ impl Drop for Running {
 }
 
 impl Across {
-    pub(super) fn new(ends: Ends, programs: &[Program]) -> Self {
+    pub(super) fn new(ends: Ends, programs: &[Program], patience: f64) -> Self {
         let named = |program: &Program| {
             Some((program.inside.strip_prefix("/ours/")?.to_owned(), program.file.clone()))
         };
-        Self { ends, programs: programs.iter().filter_map(named).collect(), running: None }
+        Self { ends, programs: programs.iter().filter_map(named).collect(), patience, running: None }
     }
 
     /// `ports`: where clients here reach the guest, where servers here listen. `start NAME [KEYS] WORDS`: a program on a model with these
@@ -148,7 +150,7 @@ impl Across {
         let begin = Instant::now();
         while !self.is_listened_on() {
             let ended = self.running.as_mut().is_none_or(|running| !matches!(running.0.try_wait(), Ok(None)));
-            if ended || begin.elapsed() > START || over.load(Ordering::Relaxed) {
+            if ended || begin.elapsed() > START.mul_f64(self.patience) || over.load(Ordering::Relaxed) {
                 return Err(format!("it does not listen: {}", self.finish(over)?));
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -164,7 +166,7 @@ impl Across {
         let status = loop {
             match running.0.try_wait().map_err(why)? {
                 Some(status) => break status.to_string(),
-                None if begin.elapsed() > LIMIT || over.load(Ordering::Relaxed) => {
+                None if begin.elapsed() > LIMIT.mul_f64(self.patience) || over.load(Ordering::Relaxed) => {
                     running.0.kill().map_err(why)?;
                     break format!("still running after {} s", begin.elapsed().as_secs());
                 }
@@ -207,7 +209,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let ends = Ends::find(folder.path()).expect("free ports");
         let programs = [Program { file: "/bin/echo".into(), inside: "/ours/echo" }];
-        let mut across = Across::new(ends.clone(), &programs);
+        let mut across = Across::new(ends.clone(), &programs, 1.0);
         let over = AtomicBool::new(false);
         assert_eq!(
             across.request("ports", "", &over).expect("ports"),

@@ -11,8 +11,8 @@ use crate::run::Outcome;
 
 /// Longest frame.
 const FRAME_MAX: usize = 9216;
-/// How long nothing may come while something is awaited.
-const SILENCE: Duration = Duration::from_secs(10);
+/// How long nothing may come while something is awaited, on a machine that is not slow.
+pub(super) const SILENCE: Duration = Duration::from_secs(10);
 /// Pause when there is nothing to send or to receive.
 const PAUSE: Duration = Duration::from_micros(200);
 /// Protocol number of our frames, of those left for experiments. Source: IEEE 802, "Local Experimental Ethertype 1".
@@ -218,7 +218,12 @@ fn mac(text: &str) -> Option<[u8; 6]> {
 
 /// Sends the frames, `window` of them under way at once, and compares what comes out at the other end. Frames there that are
 /// none of ours (a kernel announces itself) are passed over.
-pub(super) fn traffic(peers: &mut [Peer], traffic: &Traffic, over: &AtomicBool) -> Outcome<String> {
+pub(super) fn traffic(
+    peers: &mut [Peer],
+    traffic: &Traffic,
+    silence: Duration,
+    over: &AtomicBool,
+) -> Outcome<String> {
     let count = peers.len();
     let none = || format!("no wires {} and {}; this job has {count}", traffic.from, traffic.to);
     let from = peers.get(traffic.from).ok_or_else(none)?;
@@ -274,10 +279,10 @@ pub(super) fn traffic(peers: &mut [Peer], traffic: &Traffic, over: &AtomicBool) 
         }
         if busy {
             last = Instant::now();
-        } else if last.elapsed() > SILENCE {
+        } else if last.elapsed() > silence {
             return Err(format!(
                 "{sent} frames sent, {got} came through; {pings} pings, {replies} answered; then nothing for {} s",
-                SILENCE.as_secs()
+                silence.as_secs()
             ));
         } else {
             std::thread::sleep(PAUSE);
@@ -331,7 +336,7 @@ mod tests {
                 }
             });
             let wanted = Traffic::parse("from=0 to=0 frames=50 window=4").expect("in order");
-            let outcome = traffic(&mut peers, &wanted, &AtomicBool::new(false));
+            let outcome = traffic(&mut peers, &wanted, SILENCE, &AtomicBool::new(false));
             if change {
                 assert!(outcome.expect_err("differs").starts_with("frame 20 differs: byte 30"));
             } else {
