@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pollux_apps::forward::{Edit, Path};
-use pollux_bringup::{Bringup, PortWishes};
+use pollux_bringup::{Bringup, PortWishes, ReceiveWishes};
 use pollux_config::CommandLine;
 use pollux_eal::clock::Nanos;
 use pollux_mempool::MbufPool;
@@ -16,9 +16,13 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// Starts both ports and forwards between them until `enough`, and for a while after; the pool of that time. Nothing that was
 /// received may be missing.
-fn forward(bringup: &mut Bringup, mut enough: impl FnMut(&mut Bringup) -> bool) -> MbufPool {
-    let (queues, pool) =
-        bringup.start_ports(&IDS, &PortWishes { lcores: 2, ..PortWishes::default() }).expect("up");
+fn forward(
+    bringup: &mut Bringup,
+    receive: &ReceiveWishes,
+    mut enough: impl FnMut(&mut Bringup) -> bool,
+) -> MbufPool {
+    let wishes = PortWishes { lcores: 2, receive: receive.clone(), ..PortWishes::default() };
+    let (queues, pool) = bringup.start_ports(&IDS, &wishes).expect("up");
     let (rx, mut tx): (Vec<_>, Vec<_>) = queues.into_iter().map(|queues| (queues.rx, queues.tx)).unzip();
     tx.reverse();
     for id in IDS {
@@ -63,7 +67,11 @@ fn forward(bringup: &mut Bringup, mut enough: impl FnMut(&mut Bringup) -> bool) 
 
 #[test]
 fn a_port_that_was_pulled_out_is_opened_again_and_forwards() {
-    for objects in ["dv_flow_en=1", "dv_flow_en=0"] {
+    let whole = ReceiveWishes::default();
+    // Two pools of other sizes beside the usual one.
+    let parts =
+        ReceiveWishes { lengths: vec![14, 20, 0], sizes: vec![256, 512, 2304], ..ReceiveWishes::default() };
+    for (objects, receive) in [("dv_flow_en=1", &whole), ("dv_flow_en=0", &whole), ("dv_flow_en=1", &parts)] {
         let ports = [",fault_plan=[remove:100000]", ""];
         let mut args = vec!["reopen".to_owned(), "--lcores".into(), "(0-1)@0".into()];
         for (end, more) in ports.iter().enumerate() {
@@ -72,7 +80,7 @@ fn a_port_that_was_pulled_out_is_opened_again_and_forwards() {
         let mut bringup = Bringup::new(&CommandLine::parse(args).expect("a line")).expect("opened");
         let mut pools = Vec::new();
         for life in 0..3 {
-            let pool = forward(&mut bringup, |bringup| {
+            let pool = forward(&mut bringup, receive, |bringup| {
                 let port = bringup.ports.get_mut(IDS[0]).expect("a port");
                 let removed =
                     std::iter::from_fn(|| port.poll_event()).any(|event| event == PortEvent::Removed);

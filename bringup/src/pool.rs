@@ -85,26 +85,28 @@ impl Needs {
         }
         let count = if wanted == 0 { needs } else { wanted };
         let room = pollux_mempool::DATA_ROOM.max(pollux_mempool::HEADROOM + self.room);
-        // Ports that are started anew get another pool while packets of the last one may still be about.
-        let names = std::iter::once("mbufs".to_owned()).chain((2..).map(|number| format!("mbufs{number}")));
-        for name in names {
-            let builder = MbufPool::builder(&name, count).data_room(room).cache(CACHE);
-            match memory.reserve(&name, builder.bytes(), 64, None) {
-                Ok(zone) => return Ok(builder.build_in(vec![zone])?),
-                Err(MemoryError::NameTaken { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        unreachable!("the names do not end")
+        fresh(memory, "mbufs", count, room)
     }
 }
 
 /// A pool of `count` mbufs of `size` bytes, headroom included.
 pub(crate) fn of_size(memory: &Memory, count: usize, size: u16) -> Result<MbufPool, BringupError> {
-    let name = format!("mbufs of {size}");
-    let builder = MbufPool::builder(&name, count).data_room(size.into()).cache(CACHE);
-    let zone = memory.reserve(&name, builder.bytes(), 64, None)?;
-    Ok(builder.build_in(vec![zone])?)
+    fresh(memory, &format!("{size}-byte mbufs"), count, size.into())
+}
+
+/// A pool under that name or, where it is taken, under it with a number: ports that are started anew get another pool while
+/// packets of the last one may still be about, and other ports may still be set up with it.
+fn fresh(memory: &Memory, name: &str, count: usize, room: usize) -> Result<MbufPool, BringupError> {
+    let names = std::iter::once(name.to_owned()).chain((2..).map(|number| format!("{name}{number}")));
+    for name in names {
+        let builder = MbufPool::builder(&name, count).data_room(room).cache(CACHE);
+        match memory.reserve(&name, builder.bytes(), 64, None) {
+            Ok(zone) => return Ok(builder.build_in(vec![zone])?),
+            Err(MemoryError::NameTaken { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    unreachable!("the names do not end")
 }
 
 #[cfg(test)]
