@@ -30,6 +30,23 @@ pub enum Provider {
     Rxe,
 }
 
+impl Provider {
+    /// The one of a device of the kernel's.
+    ///
+    /// # Errors
+    /// [`VerbsError::Driver`]: a driver that is not known here.
+    pub fn of(device: &Device) -> Result<Self, VerbsError> {
+        match device.driver_id() {
+            Some(driver::MLX5) => Ok(Self::Mlx5),
+            Some(driver::RXE) => Ok(Self::Rxe),
+            _ => {
+                let driver = device.driver.clone().unwrap_or_else(|| "none".into());
+                Err(VerbsError::Driver { device: device.ibdev.clone(), driver })
+            }
+        }
+    }
+}
+
 /// How to open a device.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -103,14 +120,7 @@ impl Context {
     /// # Errors
     /// A driver that is not known here, no right to open its file, or what the kernel says.
     pub fn open_device(device: &Device, options: Options) -> Result<Self, VerbsError> {
-        let provider = match device.driver_id() {
-            Some(driver::MLX5) => Provider::Mlx5,
-            Some(driver::RXE) => Provider::Rxe,
-            _ => {
-                let driver = device.driver.clone().unwrap_or_else(|| "none".into());
-                return Err(VerbsError::Driver { device: device.ibdev.clone(), driver });
-            }
-        };
+        let provider = Provider::of(device)?;
         let channel = device.open().map_err(VerbsError::Discovery)?;
         let options = Options { sysfs: Some(device.sysfs.clone()), ..options };
         Self::open(channel, provider, options)

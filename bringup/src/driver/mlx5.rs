@@ -13,7 +13,7 @@ use pollux_mlx5_model::Model;
 use pollux_pmd_mlx::devargs::Arguments;
 use pollux_pmd_mlx::eth::port::{Mlx5Port, PortSpec};
 use pollux_port::PortError;
-use pollux_verbs::{Context, Options, Provider};
+use pollux_verbs::{Context, Options, Provider, VerbsError};
 
 use super::{Open, Opened};
 use crate::{BringupError, RdmaDevice};
@@ -77,8 +77,11 @@ pub(super) fn real_rdma(device: &DeviceArg) -> Result<OpenRdma, ConfigError> {
     Arguments::parse(device)?;
     Ok(Box::new(|name, eal| {
         let found = pollux_verbs::find(std::path::Path::new("/"), name)?;
-        let options = Options { memory: eal.memory().clone(), ..Options::default() };
-        let context = Context::open_device(&found, options)?;
+        let provider = Provider::of(&found)?;
+        let channel = found.open().map_err(VerbsError::Discovery)?;
+        let sysfs = Some(found.sysfs.clone());
+        let options = Options { memory: eal.memory().clone(), sysfs, ..Options::default() };
+        let context = Context::open(trace::traced(channel, &found.ibdev)?, provider, options)?;
         Ok(RdmaDevice { name: found.ibdev, context, model: None, sysfs: Some(found.sysfs) })
     }))
 }

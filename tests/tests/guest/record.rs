@@ -12,6 +12,10 @@ use crate::forward::{arguments, ends_well, started, up};
 /// What l2fwd with these keys asked of the first function.
 fn calls_of(keys: &str) -> String {
     let drivers = up();
+    let name = ibdev(FUNCTIONS[0]);
+    let path = format!("/tmp/calls.{name}");
+    // A file that is there grows; this run is to have its own.
+    drop(fs::remove_file(&path));
     let mut command = Command::new(ours("l2fwd"));
     command.env("POLLUX_UVERBS_TRACE", "/tmp/calls").args(arguments(
         FUNCTIONS,
@@ -21,8 +25,6 @@ fn calls_of(keys: &str) -> String {
     let running = started(command);
     ask("traffic from=0 to=1 frames=200");
     ends_well(running, 200);
-    let name = ibdev(FUNCTIONS[0]);
-    let path = format!("/tmp/calls.{name}");
     let said = fs::read_to_string(&path).unwrap_or_else(|why| panic!("{path}: {why}"));
     drivers.unload();
     calls::normal(&said, calls::MLX5)

@@ -1,13 +1,14 @@
 //! Has every call of a driver to its device written down.
 
 use std::ffi::OsString;
+use std::fs::OpenOptions;
 use std::sync::Arc;
 
 use pollux_port::PortError;
 use pollux_uverbs::Channel;
 use pollux_uverbs::trace::Traced;
 
-/// Names the files: behind it comes a dot and the name of the device.
+/// Names the files: behind it comes a dot and the name of the device. Contexts of one device share a file, which grows.
 const VARIABLE: &str = "POLLUX_UVERBS_TRACE";
 
 /// The channel, or one around it that writes to the file of this device what goes through it.
@@ -25,7 +26,7 @@ fn written_to(
 ) -> Result<Arc<dyn Channel>, PortError> {
     path.push(".");
     path.push(device);
-    let file = std::fs::File::create(&path).map_err(|error| {
+    let file = OpenOptions::new().create(true).append(true).open(&path).map_err(|error| {
         let why = format!("{}: {error} ({VARIABLE} names the files)", path.to_string_lossy());
         PortError::device("write the trace of its calls", std::io::Error::new(error.kind(), why))
     })?;
@@ -44,9 +45,36 @@ mod tests {
         let channel = written_to(model.open(), top.clone().into(), "a0").expect("a file");
         assert_eq!(channel.describe(), model.open().describe());
         assert!(folder.path().join("calls.a0").exists());
+        drop(channel);
         let why =
             written_to(model.open(), folder.path().join("no/calls").into(), "a0").expect_err("no folder");
         let why = std::error::Error::source(&why).map(ToString::to_string).unwrap_or_default();
         assert!(why.contains("calls.a0") && why.contains(VARIABLE), "{why}");
+    }
+
+    #[test]
+    fn contexts_of_one_device_share_a_file_and_lose_no_call() {
+        let model = pollux_mlx5_model::Model::builder("mlx5_model0").build().expect("a model");
+        let folder = tempfile::tempdir().expect("a folder");
+        let top = folder.path().join("calls");
+        let said = || std::fs::read_to_string(folder.path().join("calls.a0")).expect("text");
+        let open = || {
+            let channel = written_to(model.open(), top.clone().into(), "a0").expect("a file");
+            pollux_verbs::Context::open(channel, pollux_verbs::Provider::Mlx5, pollux_verbs::Options::default())
+                .expect("a context")
+        };
+        let first = open();
+        let opened = said();
+        assert!(opened.contains("-> ok"), "{opened}");
+        let second = open();
+        let both = said();
+        assert!(both.starts_with(&opened) && both.len() > opened.len(), "{both}");
+        for context in [&first, &second] {
+            let before = said();
+            context.device().expect("an answer");
+            let after = said();
+            assert!(after.starts_with(&before) && after.len() > before.len(), "{after}");
+        }
+        assert!(!said().contains('\0'), "no holes");
     }
 }
