@@ -10,6 +10,7 @@ use pollux_mlx5_model::DeviceConfig;
 use pollux_mlx5_model::fault::{EntryFault, FaultPlan};
 use pollux_mlx5_model::time::Clock;
 use pollux_pmd_mlx::Arguments;
+use pollux_port::driver::RxDescriptor;
 use pollux_port::{PortConfig, PortError, RxOffloads};
 
 use crate::fault::{Chance, seeds};
@@ -234,6 +235,23 @@ fn no_packet_is_longer_than_was_allowed() {
         assert_whole(&came);
         assert!(came.longest <= limit.max(1514) as usize, "{} of {limit}", came.longest);
     }
+}
+
+#[test]
+fn a_ring_without_scatter_is_as_deep_as_was_asked() {
+    let pair = Pair::new(DoorProfile::default());
+    let pool = pool("deep", 2047);
+    let mut port = pair.a.open(Arguments::default());
+    let mut config = PortConfig {
+        rx_offloads: RxOffloads::TCP_LRO,
+        scatter: Some(false),
+        ..PortConfig::queues(1, 0, &pool)
+    };
+    config.rx_queues[0].descriptors = 256;
+    let queues = port.bring_up(config).expect("up");
+    // What is joined is no longer than an mbuf then, so an entry is one.
+    assert_eq!(queues.rx[0].descriptor_status(255).expect("a place"), RxDescriptor::Available);
+    assert_eq!(pool.in_use(), 256);
 }
 
 #[test]

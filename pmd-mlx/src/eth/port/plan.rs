@@ -175,8 +175,9 @@ impl RxPlan {
             Some(_) => None,
             None => striding(device, arguments, plain, wqes_log2, queues),
         };
-        // What is joined of segments is as long as there is room for; frames as they come must fit.
+        // What is joined of segments is as long as there is room for, in one mbuf without SCATTER; frames as they come must fit.
         let most = match &striding {
+            _ if !setup.scatter => capacity(0),
             Some(striding) => 1 << (striding.strides_log2 + striding.stride_bytes_log2),
             None => capacity(SEGMENTS_LOG2_MAX),
         };
