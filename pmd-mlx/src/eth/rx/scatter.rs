@@ -34,9 +34,12 @@ pub(super) fn burst_with<const F: u32>(
 ) -> Moved {
     let mut out = Out::new(burst, max);
     let (before, posted) = (rq.cq.consumer(), rq.posted);
+    // Plain completions from here on were consumed since a title was kept.
+    let mut from = before;
     while out.has_room() {
         if rq.zip.count != 0 {
             unzip::<F>(rq, &mut out, &take);
+            from = rq.cq.consumer();
             if rq.zip.count != 0 {
                 break;
             }
@@ -48,17 +51,19 @@ pub(super) fn burst_with<const F: u32>(
             | (u32::from(entry.wqe_counter()) ^ rq.taken) & rq.mask()
             | u32::from(bytes.wrapping_sub(1) >= rq.longest);
         if strange != 0 {
-            if !rq.special() {
+            rq.keep_title(from);
+            let goes_on = rq.special();
+            from = rq.cq.consumer();
+            if !goes_on {
                 break;
             }
             continue;
         }
         let meta = Meta::read::<F>(rq, entry);
-        let at = rq.cq.consumer();
         rq.cq.consume(1);
-        rq.keep_title(at);
         take(rq, &mut out, bytes, &meta);
     }
+    rq.keep_title(from);
     let (done, moved) = out.moved();
     // SAFETY: `Out` has written so many places.
     unsafe { burst.filled(done) };

@@ -17,9 +17,12 @@ use crate::eth::rq::Rq;
 pub(super) fn burst<const F: u32>(rq: &mut Rq, burst: &mut Burst, max: usize) -> Moved {
     let mut out = Out::new(burst, max);
     let (before, taken) = (rq.cq.consumer(), rq.taken);
+    // Plain completions from here on were consumed since a title was kept.
+    let mut from = before;
     while out.has_room() && rq.trouble.is_none() {
         if rq.zip.count != 0 {
             unzip::<F>(rq, &mut out);
+            from = rq.cq.consumer();
             continue;
         }
         let Some(entry) = rq.cq.peek(0) else { break };
@@ -27,6 +30,8 @@ pub(super) fn burst<const F: u32>(rq: &mut Rq, burst: &mut Burst, max: usize) ->
             break;
         }
         if entry.op_own() >> 2 & 3 == format::COMPRESSED {
+            rq.keep_title(from);
+            from = rq.cq.consumer();
             if rq.open_zip(entry) && rq.striding_counter(rq.session_title().entry()) {
                 rq.zip = Zip::default();
             }
@@ -39,10 +44,9 @@ pub(super) fn burst<const F: u32>(rq: &mut Rq, burst: &mut Burst, max: usize) ->
         if !take::<F>(rq, &mut out, entry.byte_cnt(), Some(u32::from(entry.wqe_counter())), &meta) {
             break;
         }
-        let at = rq.cq.consumer();
         rq.cq.consume(1);
-        rq.keep_title(at);
     }
+    rq.keep_title(from);
     let (done, moved) = out.moved();
     // SAFETY: `Out` has written so many places.
     unsafe { burst.filled(done) };
