@@ -20,7 +20,7 @@
 //! `i + n`. Software marks the places as invalid before it gives them back.
 //!
 //! A completion queue can have the enhanced layout instead ([`layout::ENHANCED`]). There every entry, whatever it is, says
-//! in the byte before the last which pass of the ring it belongs to, in place of the owner bit ([`is_ready_enhanced`]), so
+//! in the byte before the last which pass of the ring it belongs to, in place of the owner bit ([`Validity::ENHANCED`]), so
 //! that nothing need be marked. A title is a plain entry, the last one before the packets that have most in common with it;
 //! each array stands at the index of its first packet, has at most [`ENHANCED_MINIS`], and in its last two bytes how many
 //! they are:
@@ -38,10 +38,12 @@
 mod entry;
 mod error;
 mod mini;
+mod validity;
 
 pub use entry::{Cqe64, Cqe128, FLAGS_GRH, Layer3, Layer4, Strides, format, lro, packet, rss, status};
 pub use error::CqeError;
 pub use mini::{MINIS, MiniCqe, MiniFormat};
+pub use validity::Validity;
 
 /// The owner bit of an entry's last byte. Source: rdma-core `providers/mlx5/mlx5dv.h`, `MLX5_CQE_OWNER_MASK`.
 pub const OWNER: u8 = 1;
@@ -71,38 +73,6 @@ pub mod layout {
 #[inline]
 pub const fn enhanced_minis(op_own: u8) -> u32 {
     (op_own >> 4) as u32 + 1
-}
-
-/// Whether an entry of the enhanced layout with this byte before the last and this last one is ready.
-///
-/// ```
-/// use pollux_mlx5_abi::cqe::{FRESH, FRESH_PASS, is_ready_enhanced};
-///
-/// assert!(!is_ready_enhanced(FRESH_PASS, FRESH, 0, 8));   // nothing was written yet
-/// assert!(is_ready_enhanced(0, 0x20, 255, 8));            // first pass
-/// assert!(!is_ready_enhanced(0, 0x20, 256, 8));           // second pass: that is the first one's
-/// assert!(is_ready_enhanced(0, 0x20, 256 * 256, 8));      // there are 256 of them
-/// ```
-#[must_use]
-#[inline]
-pub const fn is_ready_enhanced(pass: u8, op_own: u8, index: u32, log_entries: u8) -> bool {
-    op_own >> 4 != crate::opcode::completion::INVALID && pass == (index >> log_entries) as u8
-}
-
-/// Whether an entry with this last byte is ready at the free-running `index` of a ring of `1 << log_entries`.
-///
-/// ```
-/// use pollux_mlx5_abi::cqe::{FRESH, is_ready};
-///
-/// assert!(!is_ready(FRESH, 0, 8));        // nothing was written yet
-/// assert!(is_ready(0x20, 0, 8));          // first pass: owner bit 0
-/// assert!(!is_ready(0x20, 256, 8));       // second pass: that is the first one's
-/// assert!(is_ready(0x21, 256, 8));
-/// ```
-#[must_use]
-#[inline]
-pub const fn is_ready(op_own: u8, index: u32, log_entries: u8) -> bool {
-    op_own >> 4 != crate::opcode::completion::INVALID && op_own & OWNER == (index >> log_entries & 1) as u8
 }
 
 #[cfg(test)]

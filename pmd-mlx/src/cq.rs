@@ -1,6 +1,6 @@
 //! A completion queue: the ring that the device writes and one lcore reads.
 //!
-//! An entry is ready when its last byte says so ([`cqe::is_ready`]); only then is the rest read, after a barrier. Entries
+//! An entry is ready when its last two bytes say so ([`Validity`]); only then is the rest read, after a barrier. Entries
 //! are read by volatile loads of their fields, never through a reference. What a queue makes of the fields is its own
 //! matter: `eth::rx`, `eth::tx`.
 #![expect(unsafe_code, reason = "reads entries that a device writes")]
@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 
 use pollux_eal::barrier;
 use pollux_eal::region::Zone;
-use pollux_mlx5_abi::cqe::{self, Cqe64, CqeError};
+use pollux_mlx5_abi::cqe::{self, Cqe64, CqeError, Validity};
 use pollux_mlx5_abi::doorbell::{ArmWord, INDEX_24, uar};
 use pollux_mlx5_abi::opcode::completion;
 use pollux_mlx5_abi::syndrome::Syndrome;
@@ -57,35 +57,6 @@ impl CqParts {
 const OP_OWN: usize = offset_of!(Cqe64, op_own);
 /// The place of the pass, in the enhanced layout.
 const PASS: usize = offset_of!(Cqe64, signature);
-
-/// How an entry says that it is ready: these bits of its last two bytes, the pass below and `op_own` above, are those of
-/// [`Validity::of`] the index. One load and one comparison in either layout.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Validity(u16);
-
-impl Validity {
-    fn new(enhanced: bool) -> Self {
-        Self(if enhanced { 0xff } else { u16::from(cqe::OWNER) << 8 })
-    }
-
-    /// The bits that count.
-    #[inline(always)]
-    pub(crate) fn mask(self) -> u16 {
-        self.0
-    }
-
-    /// What stands there at an index of a ring of `1 << log` entries.
-    #[inline(always)]
-    pub(crate) fn of(self, index: u32, log: u8) -> u16 {
-        let pass = index >> log;
-        (pass as u16 & 0xff | (pass as u16 & 1) << 8) & self.0
-    }
-
-    #[inline(always)]
-    fn is_ready(self, word: u16, index: u32, log: u8) -> bool {
-        word & self.0 == self.of(index, log) && word >> 12 != u16::from(completion::INVALID)
-    }
-}
 
 const _: () = assert!(PASS.is_multiple_of(2) && PASS + 1 == OP_OWN);
 
@@ -172,7 +143,7 @@ impl Cq {
         assert!(parts.ring.bytes() >= bytes << parts.entries_log2, "a ring shorter than its entries");
         // SAFETY: an entry is 64 bytes or more.
         let base = unsafe { parts.ring.base().add(bytes - 64) };
-        let validity = Validity::new(parts.enhanced);
+        let validity = if parts.enhanced { Validity::ENHANCED } else { Validity::BASIC };
         Self { base, stride: bytes, log: parts.entries_log2, validity, consumer: 0, arm_sequence: 0, parts }
     }
 
@@ -233,8 +204,8 @@ impl Cq {
         self.validity.is_ready(word, index, self.log)
     }
 
-    /// The next entry, `ahead` behind the first that was not consumed, if the device has written it. Hot: one load and a
-    /// comparison.
+    /// The next entry, `ahead` behind the first that was not consumed, if the device has written it. Hot: one load and two
+    /// comparisons.
     #[inline(always)]
     pub(crate) fn peek(&self, ahead: u32) -> Option<Entry> {
         let index = self.consumer.wrapping_add(ahead);

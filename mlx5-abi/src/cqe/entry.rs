@@ -231,6 +231,13 @@ impl Cqe64 {
         zerocopy::transmute!(bytes)
     }
 
+    /// Its last two bytes, by which it is [ready](super::Validity): `op_own` above.
+    #[must_use]
+    #[inline]
+    pub const fn last_word(&self) -> u16 {
+        u16::from_le_bytes([self.signature, self.op_own])
+    }
+
     /// What it reports: one of [`completion`](crate::opcode::completion).
     #[must_use]
     #[inline]

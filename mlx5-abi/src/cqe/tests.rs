@@ -1,7 +1,10 @@
 use proptest::prelude::*;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::{Cqe64, CqeError, FRESH, Layer3, Layer4, MiniCqe, MiniFormat, Strides, is_ready, packet, status};
+use super::{
+    Cqe64, CqeError, FRESH, FRESH_PASS, Layer3, Layer4, MiniCqe, MiniFormat, Strides, Validity, packet,
+    status,
+};
 use crate::opcode::completion;
 use crate::syndrome::Syndrome;
 
@@ -59,17 +62,40 @@ fn a_fresh_ring_has_nothing_on_any_pass() {
     assert_eq!(Cqe64::fresh().op_own, FRESH);
     assert_eq!(FRESH, 0xf1);
     for index in [0, 255, 256, 511, 512, u32::MAX] {
-        assert!(!is_ready(FRESH, index, 8));
-        assert!(!is_ready(FRESH & !1, index, 8));
+        for validity in [Validity::BASIC, Validity::ENHANCED] {
+            for last in [FRESH, FRESH & !1] {
+                assert!(!validity.is_ready(u16::from_le_bytes([FRESH_PASS, last]), index, 8));
+            }
+        }
     }
 }
 
 proptest! {
     #[test]
-    fn an_entry_is_ready_on_every_other_pass(opcode in 0..15_u8, owner in 0..2_u8, index: u32, log in 0..=22_u8) {
-        let op_own = opcode << 4 | owner;
-        prop_assert_eq!(is_ready(op_own, index, log), (index >> log) % 2 == u32::from(owner));
-        prop_assert_eq!(is_ready(op_own, index, log), !is_ready(op_own, index.wrapping_add(1 << log), log));
+    fn an_entry_is_ready_on_every_other_pass(
+        opcode in 0..15_u8,
+        owner in 0..2_u8,
+        other: u8,
+        index: u32,
+        log in 0..=22_u8,
+    ) {
+        let word = u16::from_le_bytes([other, opcode << 4 | owner]);
+        let is_ready = |index| Validity::BASIC.is_ready(word, index, log);
+        prop_assert_eq!(is_ready(index), (index >> log) % 2 == u32::from(owner));
+        prop_assert_eq!(is_ready(index), !is_ready(index.wrapping_add(1 << log)));
+    }
+
+    #[test]
+    fn an_entry_of_the_enhanced_layout_is_ready_on_one_pass_of_256(
+        opcode in 0..15_u8,
+        low in 0..16_u8,
+        index: u32,
+        log in 0..=22_u8,
+        passes in 1..256_u32,
+    ) {
+        let word = u16::from_le_bytes([(index >> log) as u8, opcode << 4 | low]);
+        prop_assert!(Validity::ENHANCED.is_ready(word, index, log));
+        prop_assert!(!Validity::ENHANCED.is_ready(word, index.wrapping_add(passes << log), log));
     }
 
     #[test]

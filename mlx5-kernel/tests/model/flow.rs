@@ -1,6 +1,6 @@
 //! Rules of verbs, seen by where frames end.
 
-use pollux_mlx5_abi::cqe::Cqe64;
+use pollux_mlx5_abi::cqe::{Cqe64, Validity};
 use pollux_mlx5_kernel::DoorProfile;
 use pollux_uverbs::abi::flags::{Access, FlowFlags, FlowType, WqState};
 use pollux_uverbs::abi::flow::{EthFilter, Ipv4Filter, TcpUdpFilter};
@@ -88,11 +88,11 @@ impl Field {
         loop {
             let mut raw = [0; 64];
             self.cq.ring.copy_out((self.seen % 256) as usize * 64, &mut raw);
-            if !pollux_mlx5_abi::cqe::is_ready(raw[63], self.seen, 8) {
+            let entry = Cqe64::read_from_bytes(&raw).expect("64 bytes");
+            if !Validity::BASIC.is_ready(entry.last_word(), self.seen, 8) {
                 break;
             }
             self.seen += 1;
-            let entry = Cqe64::read_from_bytes(&raw).expect("64 bytes");
             assert_eq!(entry.byte_cnt.get() as usize, frame.len());
             came.push((entry.user_index(), entry.flow_tag()));
         }

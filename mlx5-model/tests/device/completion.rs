@@ -1,7 +1,7 @@
 use pollux_mlx5_abi::command::cq::{CqContext, ModifyCqIn, QueryCqOut, modify, state, stride};
 use pollux_mlx5_abi::command::opcode as op;
 use pollux_mlx5_abi::cqe::{
-    Cqe64, FRESH, FRESH_PASS, MINIS, MiniCqe, MiniFormat, enhanced_minis, format, is_ready_enhanced, layout,
+    Cqe64, FRESH, FRESH_PASS, MINIS, MiniCqe, MiniFormat, Validity, enhanced_minis, format, layout,
 };
 use pollux_mlx5_abi::doorbell::{ArmWord, uar};
 use pollux_mlx5_abi::eqe::{self, event};
@@ -313,7 +313,7 @@ fn unfold_enhanced(rig: &Rig, cq: &mut Cq) -> (Vec<(u32, u16)>, Vec<u32>) {
     let (mut seen, mut entries) = (Vec::new(), Vec::new());
     loop {
         let entry = cq.at(rig, cq.next);
-        if !is_ready_enhanced(entry.signature, entry.op_own, cq.next, cq.log) {
+        if !Validity::ENHANCED.is_ready(entry.last_word(), cq.next, cq.log) {
             break;
         }
         if entry.format() != format::COMPRESSED {

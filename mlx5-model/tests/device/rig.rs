@@ -17,7 +17,7 @@ use pollux_mlx5_abi::command::sq::{CreateSqIn, ModifySqIn, SqContext};
 use pollux_mlx5_abi::command::tir::{CreateTirIn, CreateTisIn, TirContext, TisContext};
 use pollux_mlx5_abi::command::wq::{WorkQueue, kind};
 use pollux_mlx5_abi::command::{self, Refused, opcode as op};
-use pollux_mlx5_abi::cqe::{Cqe64, CqeError, FRESH, is_ready};
+use pollux_mlx5_abi::cqe::{Cqe64, CqeError, FRESH, Validity};
 use pollux_mlx5_abi::doorbell::uar;
 use pollux_mlx5_abi::eqe::Eqe;
 use pollux_mlx5_abi::wqe::{Completion, Control, Data};
@@ -530,7 +530,7 @@ impl Cq {
     /// The completion at an index, if it is there.
     pub(crate) fn peek(&self, rig: &Rig, index: u32) -> Option<Cqe64> {
         let entry = self.at(rig, index);
-        is_ready(entry.op_own, index, self.log).then_some(entry)
+        Validity::BASIC.is_ready(entry.last_word(), index, self.log).then_some(entry)
     }
 
     /// Whatever stands at an index.

@@ -60,8 +60,12 @@ mod tests {
         let said = || std::fs::read_to_string(folder.path().join("calls.a0")).expect("text");
         let open = || {
             let channel = written_to(model.open(), top.clone().into(), "a0").expect("a file");
-            pollux_verbs::Context::open(channel, pollux_verbs::Provider::Mlx5, pollux_verbs::Options::default())
-                .expect("a context")
+            pollux_verbs::Context::open(
+                channel,
+                pollux_verbs::Provider::Mlx5,
+                pollux_verbs::Options::default(),
+            )
+            .expect("a context")
         };
         let first = open();
         let opened = said();
