@@ -173,7 +173,10 @@ impl RxPlan {
         let split = split::parts(device, setup, frame)?;
         let striding = match split {
             Some(_) => None,
-            None => striding(device, arguments, plain, wqes_log2, queues),
+            None => striding(device, arguments, plain, wqes_log2, queues).unwrap_or_else(|why| {
+                tracing::warn!("{}: mprq_en: {why}", device.name());
+                None
+            }),
         };
         // What is joined of segments is as long as there is room for, in one mbuf without SCATTER; frames as they come must fit.
         let most = match &striding {
@@ -293,21 +296,20 @@ pub(crate) fn lro_timeout(caps: &LroCaps, arguments: &Arguments) -> u32 {
     caps.periods_us.iter().copied().filter(|period| *period <= asked).max().unwrap_or(0).max(shortest)
 }
 
-/// Whether striding was asked for and pays, and how.
+/// Whether striding was asked for and pays, and how; or why there is none although it was asked for.
 fn striding(
     device: &Device,
     arguments: &Arguments,
     frame: usize,
     wqes_log2: u8,
     queues: usize,
-) -> Option<StridingPlan> {
+) -> Result<Option<StridingPlan>, String> {
     if !arguments.striding || queues < usize::from(arguments.striding_queues_min) {
-        return None;
+        return Ok(None);
     }
     let caps = &device.mlx5.striding_rq_caps;
     if !raw(caps.supported_qpts) {
-        tracing::warn!("{}: mprq_en: the device has no striding receive queues", device.name());
-        return None;
+        return Err("the device has no striding receive queues".into());
     }
     // Bounds that contradict each other come of no device that has striding queues.
     let within = |wanted: u8, min: u32, max: u32| wanted.max(min.min(31) as u8).min(max.min(31) as u8);
@@ -322,12 +324,11 @@ fn striding(
         caps.max_single_wqe_log_num_of_strides,
     );
     if frame > 1_usize << (stride_bytes_log2 + strides_log2) {
-        tracing::warn!("{}: mprq_en: a frame of {frame} bytes does not fit into a buffer", device.name());
-        return None;
+        return Err(format!("a frame of {frame} bytes does not fit into a buffer"));
     }
     let wqes = 1_usize << wqes_log2.saturating_sub(strides_log2).max(1);
     // As many again wait while packets of the first are with the application.
-    Some(StridingPlan { strides_log2, stride_bytes_log2, count: 2 * wqes })
+    Ok(Some(StridingPlan { strides_log2, stride_bytes_log2, count: 2 * wqes }))
 }
 
 /// The form of compressed completions that was asked for, as far as the device has it.
@@ -431,6 +432,8 @@ pub(crate) fn locked_bytes(
         let completions = pages((arguments.cqe_bytes * entries) << compressing);
         let frame = mtu as usize + FRAME_HEADER_BYTES;
         let striding = striding(device, arguments, frame, log2(entries), config.rx_queues.len());
+        // Why there is none is said when the queue is made. Queues of parts never stride.
+        let striding = striding.ok().flatten().filter(|_| queue.segments.is_empty());
         // Entries of striding queues are 32 bytes, one for many packets.
         let ring = pages(entries * 16);
         let buffers =
