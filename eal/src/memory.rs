@@ -221,6 +221,13 @@ impl Memory {
         self.regions_locked().clone()
     }
 
+    /// The region that holds an address, if there is one: a lock, and no allocation.
+    #[must_use]
+    pub fn region_of(&self, address: usize) -> Option<Region> {
+        let holds = |region: &&Region| address.wrapping_sub(region.base().as_ptr().addr()) < region.bytes();
+        self.regions_locked().iter().find(holds).cloned()
+    }
+
     /// How much there is, is used and is free; printed, it is the table of regions and zones.
     #[must_use]
     pub fn stats(&self) -> MemoryStats {

@@ -10,6 +10,7 @@
 //! ```
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -54,8 +55,9 @@ impl KeyRange {
     }
 }
 
-/// Finds a range for bytes at an address, which none has, by registering it, or says that there is none.
-pub type Ask = Box<dyn Fn(u64, u64) -> Option<KeyRange> + Send + Sync>;
+/// Finds a range for bytes at an address, which none has, by registering it; or says that there is none, and for which addresses
+/// it need not be asked again until the table changes.
+pub type Ask = Box<dyn Fn(u64, u64) -> Result<KeyRange, Range<u64>> + Send + Sync>;
 
 /// The ranges of a protection domain.
 pub struct KeyTable {
@@ -66,7 +68,8 @@ pub struct KeyTable {
 
 impl KeyTable {
     /// An empty table. `ask` is called, on the lcore that sends, for the address and length of a packet that no range holds; it may
-    /// register memory, insert it here and answer with it. Without, such packets are refused.
+    /// register memory, insert it here and answer with it. What it refuses is asked for again once the table has changed. Without,
+    /// such packets are refused.
     #[must_use]
     pub fn new(ask: Option<Ask>) -> Arc<Self> {
         Arc::new(Self { version: AtomicU64::new(1), ranges: Mutex::new(Arc::new([])), ask })
@@ -129,6 +132,8 @@ pub struct Keys {
     last: KeyRange,
     version: u64,
     ranges: Arc<[KeyRange]>,
+    /// Addresses that were refused last, with this version of the table.
+    refused: Range<u64>,
     table: Arc<KeyTable>,
 }
 
@@ -137,7 +142,7 @@ impl Keys {
     #[must_use]
     pub fn new(table: Arc<KeyTable>) -> Self {
         let last = KeyRange { start: 0, bytes: 0, lkey: 0, delta: 0 };
-        Self { last, version: 0, ranges: Arc::new([]), table }
+        Self { last, version: 0, ranges: Arc::new([]), refused: 0..0, table }
     }
 
     /// A view of a table that stays empty.
@@ -183,15 +188,23 @@ impl Keys {
         self.version = self.table.version.load(Ordering::Acquire);
         self.ranges = self.table.all();
         self.last.bytes = 0;
+        self.refused = 0..0;
     }
 
     #[cold]
     #[inline(never)]
     fn search(&mut self, address: u64, bytes: u64) -> Option<Key> {
-        let found = find(&self.ranges, address, bytes).or_else(|| {
-            let ask = self.table.ask.as_ref()?;
-            ask(address, bytes).filter(|range| range.holds(address, bytes))
-        })?;
+        let found = match find(&self.ranges, address, bytes) {
+            Some(known) => known,
+            None if self.refused.contains(&address) => return None,
+            None => match self.table.ask.as_ref()?(address, bytes) {
+                Ok(met) => Some(met).filter(|range| range.holds(address, bytes))?,
+                Err(refused) => {
+                    self.refused = refused;
+                    return None;
+                }
+            },
+        };
         self.last = found;
         Some(found.key())
     }
@@ -254,11 +267,36 @@ mod tests {
     #[test]
     fn unknown_memory_is_asked_for() {
         let table =
-            KeyTable::new(Some(Box::new(|address, _| (address < 0x5000).then(|| range(0x4000, 0x1000, 9)))));
+            KeyTable::new(Some(Box::new(|address, _| {
+                if address < 0x5000 { Ok(range(0x4000, 0x1000, 9)) } else { Err(0..0) }
+            })));
         let mut keys = Keys::new(table);
         keys.follow();
         assert_eq!(keys.find(0x4100, 16).map(|key| key.delta), Some(9 << 12));
         assert_eq!(keys.find(0x4fff, 16), None, "the answer must hold all of it");
         assert_eq!(keys.find(0x9000, 16), None);
+    }
+
+    #[test]
+    fn what_was_refused_is_not_asked_for_again_until_the_table_changes() {
+        let asked = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&asked);
+        let table = KeyTable::new(Some(Box::new(move |_, _| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            Err(0x8000..0xa000)
+        })));
+        let mut keys = Keys::new(Arc::clone(&table));
+        for (turn, more) in [(1, 0x1000), (2, 0x2000)] {
+            keys.follow();
+            for address in [0x8000, 0x9fff, 0x9000] {
+                assert_eq!(keys.find(address, 1), None);
+            }
+            assert_eq!(asked.load(Ordering::Relaxed), turn);
+            table.insert(range(more, 0x1000, 1));
+        }
+        table.insert(range(0x8000, 0x2000, 2));
+        keys.follow();
+        assert!(keys.find(0x9000, 1).is_some(), "known since");
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
     }
 }

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use pollux_eal::region::Region;
@@ -50,6 +51,8 @@ pub struct Registry {
     /// By first address and length.
     registered: Mutex<HashMap<(u64, u64), Registered>>,
     table: Arc<KeyTable>,
+    /// That memory of a packet could not be registered was said.
+    told: AtomicBool,
 }
 
 impl Registry {
@@ -58,8 +61,12 @@ impl Registry {
     pub fn new(device: Arc<Device>) -> Arc<Self> {
         Arc::new_cyclic(|this: &Weak<Self>| {
             let this = this.clone();
-            let ask = move |address, bytes| this.upgrade()?.met(address, bytes);
-            Self { device, registered: Mutex::default(), table: KeyTable::new(Some(Box::new(ask))) }
+            let ask = move |address, bytes| match this.upgrade() {
+                Some(this) => this.met(address, bytes),
+                None => Err(0..0),
+            };
+            let table = KeyTable::new(Some(Box::new(ask)));
+            Self { device, registered: Mutex::default(), table, told: AtomicBool::new(false) }
         })
     }
 
@@ -159,26 +166,29 @@ impl Registry {
     }
 
     /// A packet lies where nobody registered: if the EAL knows the memory, all of its region is registered, or the packet's
-    /// pages alone.
-    fn met(&self, address: u64, bytes: u64) -> Option<KeyRange> {
-        let start = |region: &Region| region.base().as_ptr().addr() as u64;
-        let holds = |region: &Region| address.wrapping_sub(start(region)) < region.bytes() as u64;
-        let region = self.device.opening().memory.regions().into_iter().find(holds)?;
-        let all = start(&region)..start(&region) + region.bytes() as u64;
+    /// pages alone. Where the kernel refuses that, no packet of the region is to be asked for until another registration comes
+    /// or goes; of memory that nobody knows, each is: the EAL may have more by then.
+    fn met(&self, address: u64, bytes: u64) -> Result<KeyRange, Range<u64>> {
+        let unknown = 0..0;
+        let region = self.device.opening().memory.region_of(address as usize).ok_or(unknown.clone())?;
+        let start = region.base().as_ptr().addr() as u64;
+        let all = start..start + region.bytes() as u64;
         let range = if self.device.opening().register_regions {
-            all
+            all.clone()
         } else {
             let page = region.page_size() as u64;
-            let end = address.checked_add(bytes)?.checked_next_multiple_of(page)?;
+            let end = address.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(page));
+            let end = end.ok_or(unknown)?;
             address / page * page..end.min(all.end)
         };
-        match self.add(range, Some(Kept::Region(region))) {
-            Ok(range) => Some(range),
-            Err(error) => {
-                tracing::warn!("{}: {error}", self.device.name());
-                None
+        self.add(range, Some(Kept::Region(region))).map_err(|error| {
+            if self.told.swap(true, Ordering::Relaxed) {
+                tracing::debug!("{}: {error}", self.device.name());
+            } else {
+                tracing::warn!("{}: {error}; its packets are dropped", self.device.name());
             }
-        }
+            all
+        })
     }
 
     /// Registers memory of an application's.

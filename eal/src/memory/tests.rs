@@ -84,6 +84,10 @@ fn freed_bytes_are_joined_used_again_and_zero_again() {
     }
     let whole = reserve("whole", 2 * MIB);
     assert_eq!(memory.regions().len(), 1, "no new mapping");
+    let (start, id) = (whole.base().as_ptr().addr(), memory.regions()[0].id());
+    let known = |address| memory.region_of(address).map(|region| region.id());
+    assert_eq!([start, start + 2 * MIB - 1].map(known), [Some(id); 2]);
+    assert_eq!([0, start - 1, start + 2 * MIB, usize::MAX].map(known), [None; 4]);
     let mut bytes = vec![1; 2 * MIB];
     whole.copy_out(0, &mut bytes);
     assert!(bytes.iter().all(|&byte| byte == 0), "a zone begins as zero");
