@@ -5,6 +5,7 @@
 //! process's address, the difference goes with the key into every descriptor.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +32,7 @@ struct Registered {
     bytes: u64,
     kind: Pinning,
     /// Keeps the memory mapped as long as the device may reach it.
-    _memory: Option<Kept>,
+    memory: Option<Kept>,
 }
 
 /// What keeps memory from being unmapped or freed.
@@ -159,7 +160,7 @@ impl Registry {
             context.reg_mr(&request, Driver::none())
         })?;
         let range = KeyRange { start: memory.start, bytes, lkey: mr.lkey, delta };
-        let entry = Registered { handle: mr.handle, lkey: mr.lkey, bytes, kind, _memory: kept };
+        let entry = Registered { handle: mr.handle, lkey: mr.lkey, bytes, kind, memory: kept };
         registered.insert((memory.start, bytes), entry);
         self.table.insert(range);
         Ok(range)
@@ -202,13 +203,15 @@ impl Registry {
     /// The device reaches it no more; nothing happens where it lay in other memory that is registered.
     pub fn remove_external(&self, memory: &ExternalMemory) {
         let range = range_of(memory);
-        let gone = self.registered().remove(&(range.start, range.end - range.start));
-        if let Some(gone) = gone {
-            self.table.remove(gone.lkey);
-            self.deregister(gone);
-        }
+        let gone = match self.registered().entry((range.start, range.end - range.start)) {
+            Entry::Occupied(known) if matches!(known.get().memory, Some(Kept::External(_))) => known.remove(),
+            _ => return,
+        };
+        self.table.remove(gone.lkey);
+        self.deregister(gone);
     }
 
+    /// What the device does not give back stays with it, memory and all, until its file is closed.
     fn deregister(&self, entry: Registered) {
         if self.device.is_gone() {
             // The device may still reach it until its file is closed.

@@ -3,6 +3,8 @@
 use pollux_eal::memory::Memory;
 use pollux_mempool::{Burst, External, MbufPool};
 use pollux_mlx5_kernel::DoorProfile;
+use pollux_pmd_mlx::context::{Device, Opening};
+use pollux_pmd_mlx::mr::Registry;
 use pollux_pmd_mlx::{Arguments, Mlx5Port, PortSpec};
 use pollux_port::{Port, PortConfig, PortId};
 
@@ -112,4 +114,31 @@ fn an_applications_own_memory_is_sent_from_while_it_is_registered() {
         drop((queues_a, a, queues_b, b));
         assert_eq!((heads.in_use(), to.in_use()), (0, 0), "every mbuf is home");
     }
+}
+
+#[test]
+fn taking_an_applications_memory_back_leaves_other_memory_of_the_same_extent_alone() {
+    let pair = Pair::new(DoorProfile::default());
+    let opening = Opening {
+        devx: false,
+        relaxed_ordering: false,
+        memlock: None,
+        address_shift_pages: 0,
+        register_regions: true,
+        memory: Memory::ordinary(),
+        socket: None,
+    };
+    let device = Device::open(pair.a.kernel.open(), opening).expect("a device");
+    let registry = Registry::new(device);
+    let buffer = External::from(vec![0; 8192]);
+    let memory = buffer.memory();
+    let start = memory.base().as_ptr().addr() as u64;
+    let known = || registry.table().find(start, 8192).is_some();
+    registry.add_external(&memory).expect("registered");
+    registry.remove_external(&memory);
+    assert!(!known(), "its own");
+    registry.add(start..start + 8192, None).expect("registered");
+    registry.add_external(&memory).expect("known already");
+    registry.remove_external(&memory);
+    assert!(known(), "another's");
 }

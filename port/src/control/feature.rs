@@ -205,10 +205,11 @@ impl Port {
     }
 
     /// Takes that back. What was sent from there should have left: a device that finds the memory gone in the middle of a packet
-    /// drops it, and its queue has to recover.
+    /// drops it, and its queue has to recover. Memory that a device does not give back is kept from being freed until its file is
+    /// closed, and the log says so.
     ///
     /// # Errors
-    /// When gone or closed; when it is not registered ([`PortError::Argument`]); when the device refuses.
+    /// When gone or closed; when it is not registered ([`PortError::Argument`]).
     pub fn unregister_memory(&mut self, memory: &ExternalMemory) -> Result<(), PortError> {
         self.must_be_there("unregister memory")?;
         let Some(at) = self.memory.iter().position(|known| same(known, memory)) else {
