@@ -242,19 +242,21 @@ impl Device {
                 self.locked.add(kind, bytes);
                 Ok(made)
             }
-            Err(source) => Err(self.refused(what, Some(kind), bytes, source)),
+            Err(source) => Err(self.pinning_failed(what, kind, bytes, source)),
         }
     }
 
-    /// What a refusal means.
-    pub(crate) fn failed(&self, what: &'static str, wanted: u64, source: UverbsError) -> MlxError {
-        self.refused(what, None, wanted, source)
+    /// What a refusal means of a call that pins nothing.
+    pub(crate) fn failed(&self, what: &'static str, source: UverbsError) -> MlxError {
+        self.noticed(&source);
+        MlxError::verbs(what)(source)
     }
 
-    fn refused(
+    /// What a refusal means of a call that was to pin `wanted` bytes.
+    pub(crate) fn pinning_failed(
         &self,
         what: &'static str,
-        kind: Option<Pinning>,
+        kind: Pinning,
         wanted: u64,
         source: UverbsError,
     ) -> MlxError {
@@ -271,8 +273,7 @@ impl Device {
                 shortage: self.locked.shortage(kind, wanted, limit, own.is_some()),
             };
         }
-        self.noticed(&source);
-        MlxError::verbs(what)(source)
+        self.failed(what, source)
     }
 
     /// Says that `bytes` are pinned no more.

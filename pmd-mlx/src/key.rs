@@ -266,10 +266,9 @@ mod tests {
 
     #[test]
     fn unknown_memory_is_asked_for() {
-        let table =
-            KeyTable::new(Some(Box::new(|address, _| {
-                if address < 0x5000 { Ok(range(0x4000, 0x1000, 9)) } else { Err(0..0) }
-            })));
+        let table = KeyTable::new(Some(Box::new(|address, _| {
+            if address < 0x5000 { Ok(range(0x4000, 0x1000, 9)) } else { Err(0..0) }
+        })));
         let mut keys = Keys::new(table);
         keys.follow();
         assert_eq!(keys.find(0x4100, 16).map(|key| key.delta), Some(9 << 12));

@@ -127,9 +127,9 @@ impl Share {
     }
 
     /// `wanted` more of a kind are not to be had: under `limit`, which is the device's own or the process's.
-    pub(crate) fn shortage(&self, kind: Option<Pinning>, wanted: u64, limit: u64, own: bool) -> Shortage {
+    pub(crate) fn shortage(&self, kind: Pinning, wanted: u64, limit: u64, own: bool) -> Shortage {
         let (pools, queues) = if own { self.own.both() } else { PROCESS.both() };
-        let now = if kind == Some(Pinning::Pool) { 0 } else { wanted };
+        let now = if kind == Pinning::Pool { 0 } else { wanted };
         let queues_to_come = self.planned.load(Ordering::Relaxed).saturating_sub(self.own.both().1 + now);
         let lacking = if own { &self.lacking } else { &LACKING };
         let to_come = queues_to_come + lacking.load(Ordering::Relaxed);
@@ -169,10 +169,10 @@ mod tests {
         share.plan(20_000);
         share.add(Pinning::Pool, 100_000);
         share.add(Pinning::Queue, 8000);
-        let queue = share.shortage(Some(Pinning::Queue), 2000, 1 << 20, true);
+        let queue = share.shortage(Pinning::Queue, 2000, 1 << 20, true);
         assert_eq!((queue.pools, queue.queues, queue.to_come), (100_000, 12_096, 10_000));
         assert_eq!(queue.needed(), 124_096);
-        let pool = share.shortage(Some(Pinning::Pool), 2000, 1 << 20, true);
+        let pool = share.shortage(Pinning::Pool, 2000, 1 << 20, true);
         assert_eq!(pool.to_come, 12_000, "a pool is none of the queues that were planned");
         let said = pool.to_string();
         assert!(
@@ -181,10 +181,10 @@ mod tests {
         );
         assert!(said.contains("12 KiB to come), the limit is 1024 KiB; `ulimit -l 124`"), "{said}");
         share.lack(1000);
-        assert_eq!(share.shortage(Some(Pinning::Pool), 2000, 1 << 20, true).to_come, 13_000);
+        assert_eq!(share.shortage(Pinning::Pool, 2000, 1 << 20, true).to_come, 13_000);
         share.asked_again();
         share.sub(Pinning::Queue, 12_096);
-        assert_eq!(share.shortage(None, 0, 0, true).to_come, 24_096);
+        assert_eq!(share.shortage(Pinning::Queue, 0, 0, true).to_come, 24_096);
     }
 
     #[test]

@@ -65,8 +65,8 @@ impl Uar {
             .answer(a::MMAP_LENGTH, 4)
             .answer(a::PAGE_ID, 4);
         let what = "allocate a doorbell page";
-        device.context().call(&mut call).map_err(|error| device.failed(what, 0, error))?;
-        let read = |error| device.failed(what, 0, error);
+        device.context().call(&mut call).map_err(|error| device.failed(what, error))?;
+        let read = |error| device.failed(what, error);
         let object = Object::new(device, Id::Uar(call.created(a::HANDLE).map_err(read)?));
         let offset: u64 = call.get(a::MMAP_OFFSET).map_err(read)?;
         let bytes: u32 = call.get(a::MMAP_LENGTH).map_err(read)?;
@@ -78,7 +78,7 @@ impl Uar {
         let page = device
             .context()
             .map(offset, bytes as usize, Protection::Write)
-            .map_err(|error| device.failed("map a doorbell page", 0, error))?;
+            .map_err(|error| device.failed("map a doorbell page", error))?;
         Ok(Self { number, blueflame, page: Arc::new(page), start: 0, object: Some(object) })
     }
 
@@ -119,7 +119,7 @@ impl Uar {
             Some(Ok(page)) => (page, true),
             _ => {
                 let command = if blueflame { mmap::REGULAR_PAGE } else { mmap::NC_PAGE };
-                (map(command).map_err(|error| device.failed("map a doorbell page", 0, error))?, false)
+                (map(command).map_err(|error| device.failed("map a doorbell page", error))?, false)
             }
         };
         let at = uar::blue_flame(within, 0);

@@ -130,9 +130,12 @@ impl Devx {
         if let Some(known) = records.get(&page) {
             return Ok(known.clone());
         }
-        let made = self.firmware.umem("register doorbell records", page, 4096)?;
-        // It was counted when it was reserved.
+        // It was counted when it was reserved, and is not to be counted twice, with what is missing neither.
         self.device().unpinned(Pinning::Queue, 4096);
+        let made = self
+            .firmware
+            .umem("register doorbell records", page, 4096)
+            .inspect_err(|_| self.device().locked().add(Pinning::Queue, 4096))?;
         Ok(records.entry(page).or_insert(made).clone())
     }
 

@@ -73,7 +73,7 @@ impl Verbs {
 
     fn refused(&self, what: &'static str) -> impl FnOnce(UverbsError) -> MlxError {
         let device = Arc::clone(&self.device);
-        move |error| device.failed(what, 0, error)
+        move |error| device.failed(what, error)
     }
 
     fn step(&self, qp: QpHandle, what: &'static str, mask: QpMask, values: ModifyQp) -> Result<(), MlxError> {

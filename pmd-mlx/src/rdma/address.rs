@@ -40,7 +40,7 @@ impl Hca {
         let gid = device
             .context()
             .query_gid(PORT.into(), grh.sgid_index.into())
-            .map_err(|error| device.failed(what, 0, error))?;
+            .map_err(|error| device.failed(what, error))?;
         let refuse = |problem: String| MlxError::Queue { queue: "address handle".into(), problem };
         let Some(gid) = gid.filter(|_| attributes.is_global != 0) else {
             return Err(refuse(format!(
@@ -73,7 +73,7 @@ impl Hca {
         let handle = device
             .context()
             .create_ah(pd, attributes, Driver::new(&[], answer.as_mut_bytes()))
-            .map_err(|error| device.failed(what, 0, error))?;
+            .map_err(|error| device.failed(what, error))?;
         vector.rmac = answer.dmac;
         Ok((Address { vector }, Some(handle)))
     }

@@ -224,7 +224,9 @@ impl<T> Poller<T> {
         hca.device
             .context()
             .resize_cq(self.handle(), (1 << log) - 1, Driver::new(driver.as_bytes(), &mut []))
-            .map_err(|error| hca.device.failed("resize a completion queue", bytes as u64, error))?;
+            .map_err(|error| {
+                hca.device.pinning_failed("resize a completion queue", Pinning::Queue, bytes as u64, error)
+            })?;
         let home = Arc::clone(self.home());
         let mut view = home.view();
         match self.cq.move_to(ring, log) {

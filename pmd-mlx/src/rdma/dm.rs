@@ -34,7 +34,7 @@ impl Hca {
         use attribute::alloc_dm as a;
         let device = &self.device;
         let what = "allocate device memory";
-        let failed = |error| device.failed(what, 0, error);
+        let failed = |error| device.failed(what, error);
         let (handle, call) = device
             .context()
             .alloc_dm(bytes as u64, log_align, |call| {

@@ -55,7 +55,7 @@ impl Firmware {
             let opcode = header(input).map_or(0, |head| head.opcode);
             return Err(MlxError::Firmware { what, opcode, refused });
         }
-        made.map_err(|error| self.device.failed(what, 0, error))?;
+        made.map_err(|error| self.device.failed(what, error))?;
         Ok(output)
     }
 
@@ -87,7 +87,7 @@ impl Firmware {
         let mut call = Call::named(object::DEVX_OBJ, method::devx_obj::CREATE, "DEVX_OBJ/CREATE");
         call.new_object(a::HANDLE).bytes(a::CMD_IN, input).answer(a::CMD_OUT, CommandOut::BYTES);
         let output = self.carry(what, &mut call, input, a::CMD_OUT)?;
-        let handle = call.created(a::HANDLE).map_err(|error| self.device.failed(what, 0, error))?;
+        let handle = call.created(a::HANDLE).map_err(|error| self.device.failed(what, error))?;
         let object = Object::over(&self.device, Id::Devx(handle), over);
         let short = || MlxError::Device {
             device: self.device.name().to_owned(),
@@ -139,7 +139,7 @@ impl Firmware {
             .u32(a::ACCESS, Access::LOCAL_WRITE.bits())
             .answer(a::OUT_ID, 4);
         self.device.pinning(what, Pinning::Queue, bytes, |context| context.call(&mut call))?;
-        let failed = |error| self.device.failed(what, 0, error);
+        let failed = |error| self.device.failed(what, error);
         let handle = call.created(a::HANDLE).map_err(failed)?;
         let object = Object::pinning(&self.device, Id::Umem(handle), Vec::new(), bytes);
         Ok(NumberedObject { object, number: call.get(a::OUT_ID).map_err(failed)? })
@@ -155,7 +155,7 @@ impl Firmware {
 
     fn number(&self, what: &'static str, mut call: Call<'_>, answer: u16) -> Result<u32, MlxError> {
         let made = self.device.context().call(&mut call).and_then(|()| call.get(answer));
-        made.map_err(|error| self.device.failed(what, 0, error))
+        made.map_err(|error| self.device.failed(what, error))
     }
 
     /// Makes a matcher: which bits of packets count, and when rules with them are looked at.
@@ -168,7 +168,7 @@ impl Firmware {
             .attribute(a::FLOW_TYPE, Value::Element(flow_type::NORMAL as u8, &priority))
             .bytes(a::MATCH_CRITERIA, &criteria);
         let made = self.device.context().call(&mut call).and_then(|()| call.created(a::CREATE_HANDLE));
-        let handle = made.map_err(|error| self.device.failed("make a flow matcher", 0, error))?;
+        let handle = made.map_err(|error| self.device.failed("make a flow matcher", error))?;
         Ok(Object::new(&self.device, Id::Matcher(handle)))
     }
 
@@ -196,7 +196,7 @@ impl Firmware {
             call.bytes(a::ARR_COUNTERS_DEVX, counters);
         }
         let made = self.device.context().call(&mut call).and_then(|()| call.created(a::HANDLE));
-        made.map_err(|error| self.device.failed("make a flow rule", 0, error))
+        made.map_err(|error| self.device.failed("make a flow rule", error))
     }
 }
 
