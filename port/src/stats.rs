@@ -87,10 +87,14 @@ reasons! {
     }
 }
 
-/// The reasons' names under which DPDK has a number of its own; the rest of the rx reasons make up `rx_errors`, but
-/// for what was not wanted.
-fn is_rx_error(reason: RxDrop) -> bool {
+/// Whether a reason has an xstat of its own here: those have not for which DPDK has a basic number.
+fn has_own_xstat(reason: RxDrop) -> bool {
     !matches!(reason, RxDrop::Missed | RxDrop::NoMbuf)
+}
+
+/// Whether a reason is part of `rx_errors`: what was not wanted is no error.
+fn is_rx_error(reason: RxDrop) -> bool {
+    has_own_xstat(reason) && reason != RxDrop::Unwanted
 }
 
 /// What one rx queue counts.
@@ -254,7 +258,7 @@ pub(crate) fn raw<'a>(
     let rx_errors = |queue: &RxCounters| {
         RxDrop::ALL
             .iter()
-            .filter(|reason| is_rx_error(**reason) && **reason != RxDrop::Unwanted)
+            .filter(|reason| is_rx_error(**reason))
             .map(|reason| queue.dropped(*reason))
             .sum::<u64>()
     };
@@ -283,7 +287,7 @@ pub(crate) fn raw<'a>(
     list.extend(
         RxDrop::ALL
             .iter()
-            .filter(|reason| is_rx_error(**reason))
+            .filter(|reason| has_own_xstat(**reason))
             .map(|reason| (reason.xstat_name().into(), rx_drop(*reason))),
     );
     list.extend(TxDrop::ALL.iter().map(|reason| (reason.xstat_name().into(), tx_drop(*reason))));
@@ -404,14 +408,19 @@ mod tests {
         rx.drop_for(RxDrop::Missed, 4);
         rx.drop_for(RxDrop::TooLong, 5);
         rx.drop_for(RxDrop::Malformed, 6);
+        rx.drop_for(RxDrop::Unwanted, 8);
         tx.drop_for(TxDrop::Refused, 7);
         let read = || raw([&rx].into_iter(), [&tx].into_iter(), vec![("device_thing".into(), 9)]);
         let mut base = Baseline::default();
         let all = base.apply(read());
         let stats = basic(&all, 1, 1);
         assert_eq!((stats.ipackets, stats.ibytes, stats.imissed, stats.rx_nombuf), (3, 180, 4, 2));
-        assert_eq!((stats.ierrors, stats.oerrors, stats.rx_queues[0].errors), (11, 7, 11));
-        assert_eq!(dropped(&all).iter().map(|d| d.packets).sum::<u64>(), 2 + 4 + 5 + 6 + 7);
+        assert_eq!(
+            (stats.ierrors, stats.oerrors, stats.rx_queues[0].errors),
+            (11, 7, 11),
+            "unwanted is no error"
+        );
+        assert_eq!(dropped(&all).iter().map(|d| d.packets).sum::<u64>(), 2 + 4 + 5 + 6 + 8 + 7);
         base.set(read());
         rx.count(1, 60);
         let stats = basic(&base.apply(read()), 1, 1);
@@ -454,7 +463,7 @@ mod tests {
         let other: Vec<&str> =
             list.iter().map(|(name, _)| name.as_ref()).filter(|name| !is_basic(name)).collect();
         let reasons =
-            RxDrop::ALL.iter().filter(|reason| is_rx_error(**reason)).map(|reason| reason.xstat_name());
+            RxDrop::ALL.iter().filter(|reason| has_own_xstat(**reason)).map(|reason| reason.xstat_name());
         let mut wanted: Vec<&str> = reasons.collect();
         wanted.extend(TxDrop::ALL.iter().map(|reason| reason.xstat_name()));
         wanted.push("rx_q0_ring_full");
