@@ -34,13 +34,19 @@ impl ReceiveWishes {
                 "--mbuf-size and --rxoffs are of parts that packets are split into: give --rxpkts, too";
             return Err(BringupError::Usage(problem.into()));
         }
+        let count = self.lengths.len().max(self.sizes.len());
+        if self.offsets.len() > count {
+            return Err(BringupError::Usage(format!(
+                "--rxoffs has {} offsets for {count} parts: give one a part, or fewer",
+                self.offsets.len()
+            )));
+        }
         let mut pools: Vec<(u16, MbufPool)> = Vec::new();
         for &size in &self.sizes {
             if size != 0 && pools.iter().all(|(known, _)| *known != size) {
                 pools.push((size, pool::of_size(memory, usual.capacity(), size)?));
             }
         }
-        let count = self.lengths.len().max(self.sizes.len());
         let part = |at: usize| RxSegment {
             pool: match self.sizes.get(at).or(self.sizes.last()) {
                 None => Some(usual.clone()),
@@ -66,5 +72,30 @@ impl ReceiveWishes {
             config.tx_offloads |= cut & info.tx_offloads;
         }
         config.max_lro_bytes = self.lro_bytes.or(config.max_lro_bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_without_parts_are_refused() {
+        let usual = MbufPool::builder("usual", 512).build_anonymous().expect("memory");
+        let parts = |lengths: &[u16], offsets: &[u16], sizes: &[u16]| {
+            let wishes = ReceiveWishes {
+                lengths: lengths.into(),
+                offsets: offsets.into(),
+                sizes: sizes.into(),
+                ..ReceiveWishes::default()
+            };
+            wishes.segments(&Memory::ordinary(), &usual)
+        };
+        let error = parts(&[64, 0], &[0, 0, 32], &[]).expect_err("a third").line();
+        assert_eq!(error, "--rxoffs has 3 offsets for 2 parts: give one a part, or fewer");
+        parts(&[], &[32], &[]).expect_err("no parts at all");
+        let offsets = |parts: Vec<RxSegment>| parts.iter().map(|part| part.offset).collect::<Vec<_>>();
+        assert_eq!(parts(&[64, 0], &[0, 32], &[]).map(offsets).expect("parts"), [0, 32]);
+        assert_eq!(parts(&[64], &[16], &[512, 0]).map(offsets).expect("parts"), [16, 0]);
     }
 }
