@@ -6,14 +6,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pollux_eal::region::PAGE_BYTES;
 use pollux_mlx5_abi::kernel::{context, mmap};
 use pollux_port::{DeviceClock, PortError};
 use pollux_uverbs::{Page, Protection};
 
 use crate::context::Device;
-
-/// Bytes of the page. Source: x86-64, the processor that is claimed.
-const PAGE_BYTES: usize = 4096;
 
 /// Tries until the two halves belong together: the upper one changes every four seconds.
 const TRIES: usize = 8;

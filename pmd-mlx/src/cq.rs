@@ -190,7 +190,7 @@ impl Cq {
     /// Whether it has the enhanced layout.
     #[inline(always)]
     pub(crate) fn is_enhanced(&self) -> bool {
-        self.parts.enhanced
+        self.validity == Validity::ENHANCED
     }
 
     /// Whether the entry at a free-running index is ready.

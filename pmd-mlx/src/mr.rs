@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use pollux_eal::region::Region;
+use pollux_eal::region::{PAGE_BYTES, Region};
 use pollux_mempool::{ExternalMemory, MbufPool, PoolEvent, PoolInfo, PoolRegion, Subscription};
 use pollux_uverbs::abi::flags::{Access, CoreSupport};
 use pollux_uverbs::mr::MrRequest;
@@ -20,9 +20,6 @@ use pollux_uverbs::{Driver, MrHandle};
 use crate::MlxError;
 use crate::context::{Device, Pinning};
 use crate::key::{KeyRange, KeyTable};
-
-/// Bytes of a page, by which the device's addresses may differ from the process's.
-const PAGE_BYTES: u64 = 4096;
 
 /// A region that the device knows.
 #[derive(Debug)]
@@ -143,7 +140,7 @@ impl Registry {
             return Ok(known);
         }
         let opening = self.device.opening();
-        let delta = opening.address_shift_pages.wrapping_mul(PAGE_BYTES);
+        let delta = opening.address_shift_pages.wrapping_mul(PAGE_BYTES as u64);
         let mut access = Access::LOCAL_WRITE;
         // Kernels that know no optional rights refuse what they do not know.
         let optional = self.device.context().core_support().contains(CoreSupport::OPTIONAL_MR_ACCESS);

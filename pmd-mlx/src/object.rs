@@ -333,8 +333,6 @@ pub struct MergeSpec {
 pub struct LroCaps {
     /// How long it can wait for more, in microseconds.
     pub periods_us: [u32; 4],
-    /// Segments with less payload are not joined, in bytes.
-    pub payload_min: u32,
     /// The longest packet is counted from the TCP header on, and not from the Ethernet header.
     pub from_l4: bool,
 }

@@ -182,6 +182,14 @@ pub enum PortError {
         /// The name.
         name: String,
     },
+    /// Two ports of one number.
+    #[error("number {number} is that of port {name}; take that one out before another is put in its place")]
+    NumberTaken {
+        /// The number.
+        number: u16,
+        /// The port that has it.
+        name: String,
+    },
     /// The port belongs to somebody else.
     #[error("port {port} belongs to {owner}; it is to let go of it first")]
     Owned {
@@ -272,7 +280,7 @@ impl PortError {
                     name.clone_into(port);
                 }
             }
-            Self::NameTaken { .. } | Self::NoPort { .. } | Self::Owned { .. } => {}
+            Self::NameTaken { .. } | Self::NumberTaken { .. } | Self::NoPort { .. } | Self::Owned { .. } => {}
         }
         self
     }

@@ -52,10 +52,13 @@ impl Ports {
     /// Makes a port under the number and name of one that was [taken out](Self::remove): its device was opened again.
     ///
     /// # Errors
-    /// [`PortError::NameTaken`], also when the number is in use; [`PortError::NoPort`] for a number that no port ever had.
+    /// [`PortError::NameTaken`]; [`PortError::NumberTaken`]; [`PortError::NoPort`] for a number that no port ever had.
     pub fn put_back(&mut self, id: PortId, name: &str, driver: Box<dyn PortDriver>) -> Result<(), PortError> {
-        if self.by_name(name).is_some() || self.get(id).is_some() {
+        if self.by_name(name).is_some() {
             return Err(PortError::NameTaken { name: name.into() });
+        }
+        if let Some(other) = self.get(id) {
+            return Err(PortError::NumberTaken { number: id.0, name: other.name().into() });
         }
         if id.0 >= self.next {
             return Err(self.no_port(&id.to_string()));

@@ -173,4 +173,9 @@ fn ports_are_found_by_name_and_number_and_numbers_are_not_reused() {
     assert!(ports.get(first).is_none() && ports.by_name("a0").is_none());
     assert_eq!(ports.add("a0", device()).ok(), Some(PortId(2)));
     assert_eq!(ports.iter().map(|port| port.id().0).collect::<Vec<_>>(), [1, 2]);
+    let text = ports.put_back(second, "d0", device()).expect_err("b0 has it").to_string();
+    assert_eq!(text, "number 1 is that of port b0; take that one out before another is put in its place");
+    assert!(matches!(ports.put_back(first, "b0", device()), Err(PortError::NameTaken { .. })));
+    ports.put_back(first, "d0", device()).expect("both are free");
+    assert_eq!(ports.iter().map(|port| port.id().0).collect::<Vec<_>>(), [0, 1, 2]);
 }

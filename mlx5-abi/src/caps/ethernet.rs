@@ -52,10 +52,8 @@ pub mod lro_size {
 
     /// The field, which Linux's header leaves out.
     pub const MODE: Field<256> = Field::new(0x00, 26, 25);
-    /// From the TCP header.
+    /// From the TCP header; else from the Ethernet header.
     pub const FROM_L4: u32 = 0x0;
-    /// From the Ethernet header.
-    pub const FROM_L2: u32 = 0x1;
 }
 
 /// `wqe_inline_mode`: who says how much header must be inline. Source: Linux `include/linux/mlx5/vport.h`,

@@ -179,11 +179,9 @@ fn lro(caps: &[u8; EthernetCaps::BYTES]) -> Option<LroCaps> {
     for (place, period) in periods_us.iter_mut().zip(periods) {
         *place = u32::from_be_bytes(*period);
     }
-    EthernetCaps::LRO_CAP.is_set(caps).then_some(LroCaps {
-        periods_us,
-        payload_min: EthernetCaps::LRO_MIN_MSS_SIZE.get(caps),
-        from_l4: lro_size::MODE.get(caps) == lro_size::FROM_L4,
-    })
+    EthernetCaps::LRO_CAP
+        .is_set(caps)
+        .then_some(LroCaps { periods_us, from_l4: lro_size::MODE.get(caps) == lro_size::FROM_L4 })
 }
 
 /// Longest headers in front of TCP's. Source: DPDK `drivers/net/mlx5/mlx5_rxq.c`, `MLX5_MAX_TCP_HDR_OFFSET`.

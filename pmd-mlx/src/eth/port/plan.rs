@@ -1,5 +1,6 @@
 //! Sizes and ways of a queue, out of what was asked for and what the device can do.
 
+use pollux_eal::region::PAGE_BYTES;
 use pollux_eal::simd::SimdWidth;
 use pollux_mlx5_abi::command::tir::merge;
 use pollux_mlx5_abi::cqe::MiniFormat;
@@ -27,9 +28,6 @@ pub(crate) const TSO_HEADER_MAX: usize = 192;
 
 /// Most entries of a ring that the data half counts with.
 const DESCRIPTORS_MAX: u16 = 1 << 15;
-
-/// Bytes of a page of memory.
-const PAGE_BYTES: usize = 4096;
 
 /// Smallest ring. Source: DPDK `drivers/net/mlx5/mlx5_defs.h` has no bound; 64 is a burst and what is on its way.
 const DESCRIPTORS_MIN: u16 = 64;
