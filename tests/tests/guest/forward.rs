@@ -51,7 +51,7 @@ pub(crate) fn started(command: Command) -> Running {
     running
 }
 
-/// Ends it as a user does; what it counted agrees with what the host counted.
+/// Ends it as a user does; it counted no less than the host sent.
 pub(crate) fn ends_well(running: Running, frames: u64) {
     let done = running.interrupt();
     assert!(done.status.success(), "{:?}: {}", done.status, done.stderr.join("\n"));
