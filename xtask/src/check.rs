@@ -28,7 +28,7 @@ const UNSAFE_CRATES: &[&str] = &[
     "pollux-mempool",
     "pollux-eal",
     "pollux-frame-io",
-    "pollux-port-soft",
+    "pollux-wire",
     "pollux-uverbs",
     "pollux-mlx5-model",
     "pollux-pmd-mlx",
@@ -39,7 +39,7 @@ const UNSAFE_CRATES: &[&str] = &[
 /// under the thread sanitizer whatever a lock protects is reported as a race.
 const LOCK_FREE_CRATES: &[&str] = &["pollux-ring"];
 
-/// Tests of the unsafe crates under both sanitizers. The flags are unstable, hence `RUSTC_BOOTSTRAP`; the sanitized
+/// The unit tests of the unsafe crates, those in `src`, under both sanitizers; what only tests in `tests/` reach is not covered. The flags are unstable, hence `RUSTC_BOOTSTRAP`; the sanitized
 /// code is only ever a test.
 pub(crate) fn sanitize() -> Outcome {
     for (sanitizer, packages) in [("address", UNSAFE_CRATES), ("thread", LOCK_FREE_CRATES)] {

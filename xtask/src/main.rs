@@ -2,7 +2,7 @@
 //!
 //! - `check`: formatting, clippy with warnings denied, the layout rules, documentation, the tests.
 //! - `tidy`: the layout rules alone (dependency table, where unsafe code stands, dead files).
-//! - `loom`, `sanitize`: the models of the lock-free code; the tests under the address and thread sanitizers.
+//! - `loom`, `sanitize`: the models of the lock-free code; unit tests under the address and thread sanitizers.
 //! - `unprivileged`, `quiet`: the apps as an ordinary user; no system call while they forward.
 //! - `golden`: what a C compiler makes of the mlx5 headers, compared with the committed files.
 //! - `vm`: jobs in a guest with a Debian kernel, under QEMU without KVM.
@@ -37,7 +37,7 @@ enum Task {
     Tidy,
     /// Model-check the lock-free code with loom
     Loom,
-    /// Run the tests of the unsafe crates under the address and the thread sanitizer
+    /// Run the unit tests of the unsafe crates under the address sanitizer, of the rings under the thread sanitizer
     Sanitize,
     /// The unit tests and l2fwd as a user with no rights
     Unprivileged,
