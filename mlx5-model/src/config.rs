@@ -116,7 +116,9 @@ impl Profile {
             mini_cqe_tags: new,
             // Source: Linux's commit 2c925db0a7d6, "net/mlx5e: Support enhanced CQE compression": measured on a ConnectX-6 Dx.
             enhanced_cqe_compression: new,
+            // Assumed, so that drivers meet a card without: no public source tells which cards have the key.
             dump_fill_key: !old,
+            // Source: DPDK's guide `mlx5.rst`, "LRO", requirements: from ConnectX-5 on.
             lro: !old,
             short_striding: new,
             enhanced_multi_packet: !old,

@@ -18,7 +18,8 @@
 //! 2. `send`: entries of queues with work, in turn. Headers and data are gathered through the keys, offloads applied, frames
 //!    put on the wire, completions written. A wire that takes no more keeps the entry where it is.
 //! 3. `receive`: frames from the wire through the port's filter, `steering` (tables, TIRs, hash), into buffers, completions.
-//!    RoCE to the device's own addresses goes to `rdma` before that, whoever else listens.
+//!    RoCE to the device's own addresses goes to `rdma` before that, whoever else listens. TCP segments of a TIR that joins
+//!    them are kept until they are full, pushed, followed by what does not continue them, or old enough.
 //! 4. `rdma`: timers, then queue pairs in turn: what the peer is to be told, then requests as far as window and wire allow.
 //! 5. Queues in error are flushed, open blocks of compressed completions closed, events sent, interrupts fired.
 //!
@@ -40,6 +41,10 @@
 //! packet that a TIR's fields are not for has hash 0 and goes to the table's first queue; a tag of 802.1ad is not stripped; an
 //! arm whose sequence number was answered already is a repetition; a frame to a group passes the port, and steering decides.
 //!
+//! Of joining (LRO): segments of less than 64 bytes of payload are left alone; sessions last 8, 16, 32 or 1024 microseconds, as
+//! capabilities say, and a TIR that asks for another time is refused; 64 flows are joined at a time; what is delivered begins
+//! with the first segment's headers, as they came.
+//!
 //! Of RDMA: a send that fails takes queue pairs without acknowledgement to SQER, others to ERR; a datagram that its receive
 //! entry cannot hold, and an unreliable message, is an error of the receiving queue pair; a window is checked against the
 //! memory that it is bound to when it is bound; 512 packets are under way at most. Selective repeat is not a published format:
@@ -49,8 +54,8 @@
 //! # What is not there
 //! Congestion control of RDMA, path migration, dynamically connected transport, tag matching, signatures, faults of pages,
 //! queue pairs for raw frames (those are made of send and receive queues), atomics with masks;
-//! queue pair 1 is there, what manages connections is not. Large receive, steering of sent frames, header rewriting, tunnels but VXLAN, the embedded switch. Capabilities do not claim them, and
-//! commands and entries that need them are refused.
+//! queue pair 1 is there, what manages connections is not. Steering of sent frames, header rewriting, tunnels but VXLAN, the
+//! embedded switch. Capabilities do not claim them, and commands and entries that need them are refused.
 
 mod completion;
 pub mod config;

@@ -11,7 +11,7 @@ use pollux_wire::toeplitz::Toeplitz;
 use super::caps::LOG_RQT;
 use super::{Call, No, need, no};
 use crate::device::core::Core;
-use crate::receive::join::Merge;
+use crate::receive::join::{Merge, PERIODS_US};
 use crate::steering::{Destination, Dispatch, HashFields as Fields, QueueTable, Tir};
 
 fn fields(word: u32) -> Result<Fields, No> {
@@ -193,10 +193,12 @@ impl Core {
         need!(merged & !known == 0, BAD_PARAM_ERR, 34);
         let bytes_max = T::LRO_MAX_IP_PAYLOAD_SIZE.get(context) as usize * merge::SIZE_UNIT;
         need!(merged == 0 || bytes_max > 0, BAD_PARAM_ERR, 42);
-        let merge = (merged != 0).then(|| Merge {
+        let timeout_us = T::LRO_TIMEOUT_PERIOD_USECS.get(context);
+        need!(merged == 0 || PERIODS_US.contains(&timeout_us), BAD_PARAM_ERR, 43);
+        let merge = (merged != 0).then_some(Merge {
             ipv4: merged & merge::IPV4_LRO != 0,
             ipv6: merged & merge::IPV6_LRO != 0,
-            timeout_us: T::LRO_TIMEOUT_PERIOD_USECS.get(context),
+            timeout_us,
             bytes_max,
         });
         let tunneled = T::TUNNELED_OFFLOAD_EN.is_set(context);

@@ -45,7 +45,9 @@ const SESSIONS_MAX: usize = 64;
 /// Segments with less payload are not joined: `lro_min_mss_size`.
 pub(crate) const PAYLOAD_MIN: usize = 64;
 /// Times that can be asked for, in microseconds: `lro_timer_supported_periods`. Which they are, and the least payload, is the
-/// firmware's to say; no public source tells silicon's, and these are the model's own.
+/// firmware's to say; no public source tells silicon's, and these are the model's own. Nor does one tell that silicon refuses
+/// others; drivers choose from the list. Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/en_main.c`,
+/// `mlx5e_choose_lro_timeout`; DPDK's guide `mlx5.rst`, `lro_timeout_usec`.
 pub(crate) const PERIODS_US: [u32; 4] = [8, 16, 32, 1024];
 
 const FLAGS_AT: usize = 13;

@@ -230,8 +230,8 @@ fn a_wrong_checksum_is_seen_and_passes_alone() {
 }
 
 #[test]
-fn joining_is_refused_where_the_card_lacks_it_or_the_size_is_missing() {
-    let refused = |lro: bool, mask: u32, size: u32| {
+fn joining_is_refused_where_the_card_lacks_it_or_size_and_time_are_none() {
+    let refused = |lro: bool, mask: u32, size: u32, time: u32| {
         let traits = Traits { lro, ..Traits::default() };
         let rig = Rig::with(DeviceConfig { traits, ..DeviceConfig::default() });
         let rq = rig.rq(4, 4, &rig.cq(4));
@@ -241,9 +241,18 @@ fn joining_is_refused_where_the_card_lacks_it_or_the_size_is_missing() {
         TirContext::INLINE_RQN.set(context, rq.number);
         TirContext::PACKET_MERGE_MASK.set(context, mask);
         TirContext::LRO_MAX_IP_PAYLOAD_SIZE.set(context, size);
+        TirContext::LRO_TIMEOUT_PERIOD_USECS.set(context, time);
         rig.command(op::CREATE_TIR, 0, &mut input, 16).err().map(|refused| refused.status)
     };
     let both = merge::IPV4_LRO | merge::IPV6_LRO;
-    assert_eq!(refused(true, both, 16), None);
-    assert_eq!([refused(false, both, 16), refused(true, both, 0), refused(true, 4, 16)], [Some(3); 3]);
+    assert_eq!([8, 16, 32, 1024].map(|time| refused(true, both, 16, time)), [None; 4]);
+    assert_eq!(refused(true, 0, 0, 33), None, "of a TIR that joins nothing the time does not count");
+    let wrong = [
+        (false, both, 16, 32),
+        (true, both, 0, 32),
+        (true, 4, 16, 32),
+        (true, both, 16, 0),
+        (true, both, 16, 33),
+    ];
+    assert_eq!(wrong.map(|(lro, mask, size, time)| refused(lro, mask, size, time)), [Some(3); 5]);
 }
