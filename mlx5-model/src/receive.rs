@@ -173,6 +173,7 @@ impl Receivers {
             Taken::NoBuffer => self.out_of_buffer(session.queue),
             Taken::Yes | Taken::No => {}
         }
+        self.joins.finish(session);
         true
     }
 

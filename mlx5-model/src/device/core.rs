@@ -397,10 +397,8 @@ fn keep(
     loop {
         match receivers.joins.offer(around.bus.now, tir, queue, arrival, merge) {
             Offer::Passes => return Kept::No,
-            Offer::Kept => {
-                receivers.deliver_due(around, waits);
-                return Kept::Yes;
-            }
+            // One that a push ends is delivered when the frames of this step are in.
+            Offer::Kept => return Kept::Yes,
             Offer::After(at) => {
                 if !receivers.deliver_session(around, at, waits) {
                     return Kept::Waits;

@@ -190,6 +190,8 @@ pub(crate) enum Offer {
 #[derive(Debug, Default)]
 pub(crate) struct Joins {
     sessions: Vec<Session>,
+    /// Memory of sessions that are over, for the next ones: with those that are not, [`SESSIONS_MAX`] at most.
+    spare: Vec<Vec<u8>>,
 }
 
 impl Joins {
@@ -217,10 +219,15 @@ impl Joins {
             // One that waits for a buffer would hold up this frame, whatever queue that is for.
             return Offer::After(self.sessions.iter().position(|session| !session.waits).unwrap_or(0));
         }
+        let mut frame = self.spare.pop().unwrap_or_default();
+        frame.clear();
+        // As long as it may become, so that it does not move as it grows.
+        frame.reserve((arrival.headers.l4 + merge.bytes_max).min(usize::from(u16::MAX)));
+        frame.extend_from_slice(&arrival.frame[..begin + segment.payload.len()]);
         self.sessions.push(Session {
             tir,
             queue,
-            frame: arrival.frame[..begin + segment.payload.len()].to_vec(),
+            frame,
             headers: *arrival.headers,
             checked: *arrival.checked,
             tag: arrival.tag,
@@ -253,6 +260,11 @@ impl Joins {
     /// Takes a session out.
     pub(super) fn take(&mut self, at: usize) -> Session {
         self.sessions.remove(at)
+    }
+
+    /// A session is over.
+    pub(super) fn finish(&mut self, session: Session) {
+        self.spare.push(session.frame);
     }
 
     /// A session that found no buffer waits for one, where it was.
