@@ -220,8 +220,9 @@ pub(super) fn log2(value: u32) -> u8 {
 type Sides<T> = (super::post::track::Producer<T>, Consumer<T>);
 
 fn sides<T>(sizes: &Sizes) -> (Sides<T>, Option<Sides<T>>) {
-    // Each piece is a segment, of which a block has four.
-    let send = track(log2(sizes.send_blocks), log2(sizes.send_blocks) + 2);
+    // An entry is a block at least, however many of its pieces have no bytes and so no segment; a block has four segments.
+    let pieces = log2(sizes.send_pieces.next_power_of_two()).max(2);
+    let send = track(log2(sizes.send_blocks), log2(sizes.send_blocks) + pieces);
     let recv = (sizes.receives > 0)
         .then(|| track(log2(sizes.receives), log2(sizes.receives) + log2(sizes.recv_pieces)));
     (send, recv)

@@ -280,6 +280,47 @@ fn a_batch_that_is_not_rung_posts_nothing() {
     rig.is_clean();
 }
 
+/// A piece without bytes takes no segment of its entry, but it is owned like any other.
+#[test]
+fn pieces_without_bytes_count() {
+    let rig = Rig::stepped();
+    let side = &rig.near;
+    let empty = Buffers::new(&side.pd, 8192, 0).expect("buffers");
+    let take = || empty.take().expect("a buffer");
+    let options = QpOptions::new(QpKind::Rc).depth(128, 4).pieces(8, 8);
+    let mut end = side.end_with(CqOptions::new(2048), &options);
+    end.qp.modify(&QpAttributes::state(QpState::ERR)).expect("ERR");
+    // More entries fit than longest ones would, and each has as many pieces as one may have.
+    let mut posted = 0;
+    loop {
+        let mut batch = end.qp.batch();
+        batch.send(posted);
+        for _ in 0..8 {
+            batch.piece(take());
+        }
+        match batch.ring() {
+            Ok(count) => posted += u64::from(count),
+            Err(error) => break assert_eq!(error, PostError::Full),
+        }
+    }
+    assert!(posted > 256, "{posted}");
+    assert_eq!(empty.available() as u64, 8192 - 8 * posted);
+    let done = rig.completions(&mut end.cq, posted as usize);
+    assert!(done.iter().zip(0..).all(|(done, id)| done.id == id && done.pieces.len() == 8));
+    drop(done);
+    assert_eq!(empty.available(), 8192);
+    let mut receives = end.qp.receives().expect("its own");
+    receives.pieces(1, (0..8).map(|_| take()));
+    assert_eq!(receives.ring(), Ok(1));
+    let mut receives = end.qp.receives().expect("its own");
+    receives.pieces(2, (0..9).map(|_| take()));
+    assert_eq!(receives.ring(), Err(PostError::Pieces { limit: 8 }));
+    assert_eq!(rig.completions(&mut end.cq, 1)[0].pieces.len(), 8);
+    assert_eq!(empty.available(), 8192);
+    drop(end);
+    rig.is_clean();
+}
+
 #[test]
 fn packets_of_a_pool_that_the_domain_knows_can_be_posted() {
     let rig = Rig::stepped();

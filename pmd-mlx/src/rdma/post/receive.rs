@@ -59,7 +59,8 @@ impl<T: Lend> Receives<'_, T> {
     pub fn pieces(&mut self, id: u64, pieces: impl IntoIterator<Item = T>) -> &mut Self {
         let Some((before, mut at)) = self.open() else { return self };
         for mut piece in pieces {
-            if at == self.pieces {
+            // One without room is kept as well, and takes no segment.
+            if self.recv.kept().wrapping_sub(before) == self.pieces {
                 return self.fail(PostError::Pieces { limit: self.pieces });
             }
             let Some(span) = piece.span(self.keys, Use::Fill) else { return self.fail(PostError::Memory) };

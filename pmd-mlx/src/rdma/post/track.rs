@@ -99,7 +99,8 @@ impl<T> std::fmt::Debug for Consumer<T> {
     }
 }
 
-/// A track of `1 << log` places, with room for `1 << token_log` tokens.
+/// A track of `1 << log` places, with room for `1 << token_log` tokens: all that entries of so many places can have. An entry
+/// may have a token that the device is not told of.
 pub(crate) fn track<T>(log: u8, token_log: u8) -> (Producer<T>, Consumer<T>) {
     let track = Arc::new(Track {
         notes: (0..1_usize << log).map(|_| UnsafeCell::new(Note::default())).collect(),
@@ -155,8 +156,8 @@ impl<T> Producer<T> {
     /// [taken back](Self::take_back).
     #[inline(always)]
     pub(crate) fn keep(&mut self, token: T) {
-        // An entry never has more tokens than segments, and places are given back after their tokens, so where the places
-        // are free there is room; asserted, for a token that is overwritten is lost.
+        // The ring was made for as many tokens as its places can have, and places are given back after their tokens, so where
+        // the places are free there is room; asserted, for a token that is overwritten is lost.
         let room = self.track.tokens.len() as u32;
         debug_assert!(
             self.kept.wrapping_sub(self.track.done.tokens.load(Ordering::Acquire)) < room,
