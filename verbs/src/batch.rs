@@ -27,7 +27,7 @@ enum Side<'q> {
 pub struct Batch<'q> {
     side: Side<'q>,
     attached: &'q mut Attached,
-    /// A piece of a region that is not inside it, or an address that is of no use here.
+    /// A piece of a region that is not inside it or too long, or an address that is of no use here.
     outside: bool,
 }
 
@@ -119,7 +119,7 @@ impl<'q> Batch<'q> {
         self
     }
 
-    /// A piece of a region, which the queue keeps from now on.
+    /// A piece of a region, of 2 GiB at most, which the queue keeps from now on.
     #[inline(always)]
     pub fn mr(&mut self, mr: &Mr, range: Range<usize>) -> &mut Self {
         let Some(held) = mr.span(range) else {
@@ -205,8 +205,9 @@ impl<'q> Batch<'q> {
     }
 }
 
-const OUTSIDE: PostError =
-    PostError::Incomplete("a piece that is not inside its memory region, or an address of another device");
+const OUTSIDE: PostError = PostError::Incomplete(
+    "a piece that is not inside its memory region or is longer than 2 GiB, or an address of another device",
+);
 
 #[derive(Debug)]
 enum ReceiveSide<'q> {
@@ -273,7 +274,7 @@ impl<'q> Receives<'q> {
         self
     }
 
-    /// A receive into a piece of a region, which the queue keeps from now on.
+    /// A receive into a piece of a region, of 2 GiB at most, which the queue keeps from now on.
     #[inline(always)]
     pub fn mr(&mut self, id: u64, mr: &Mr, range: Range<usize>) -> &mut Self {
         let Some(held) = mr.span(range) else {

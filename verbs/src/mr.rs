@@ -354,17 +354,24 @@ impl Mr {
         inner.end().map_err(|error| Box::new((error, None)))
     }
 
+    /// A part as one piece of a request. `None`: it is not inside, or longer than [`PIECE_BYTES`].
+    #[inline]
     pub(crate) fn span(&self, range: Range<usize>) -> Option<Held> {
-        let bytes = range.end.checked_sub(range.start)?;
-        (range.end <= self.0.bytes).then(|| {
-            Held(Span {
-                address: self.0.address.wrapping_add(range.start as u64),
-                lkey: self.0.lkey,
-                bytes: bytes as u32,
-            })
-        })
+        let bytes = self.length_of(&range).filter(|bytes| *bytes <= PIECE_BYTES)? as u32;
+        let address = self.0.address.wrapping_add(range.start as u64);
+        Some(Held(Span { address, lkey: self.0.lkey, bytes }))
+    }
+
+    /// The length of a part that is inside.
+    #[inline]
+    fn length_of(&self, range: &Range<usize>) -> Option<usize> {
+        range.end.checked_sub(range.start).filter(|_| range.end <= self.0.bytes)
     }
 }
+
+/// The longest piece of a request. Source: rdma-core `providers/mlx5/mlx5dv.h`, `struct mlx5_wqe_data_seg`, of whose
+/// `byte_count` bit 31 is `MLX5_INLINE_SEG`.
+const PIECE_BYTES: usize = 1 << 31;
 
 const IN_USE: VerbsError = VerbsError::InUse {
     what: "a memory region",

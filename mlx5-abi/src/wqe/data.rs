@@ -13,7 +13,7 @@ use super::SEGMENT_BYTES;
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
 pub struct Data {
-    /// Bytes, at most 2^31; bit 31 set makes the segment an [`InlineHeader`].
+    /// Bytes, 1 to 2^31, which is written as 0; bit 31 set makes the segment an [`InlineHeader`].
     pub byte_count: U32,
     /// Key of the memory.
     pub lkey: U32,
@@ -24,14 +24,16 @@ pub struct Data {
 const _: () = assert!(size_of::<Data>() == 16 && offset_of!(Data, lkey) == 4 && offset_of!(Data, addr) == 8);
 
 impl Data {
-    /// A piece of memory.
+    /// A piece of memory, of up to 2^31 bytes.
     #[must_use]
     #[inline]
     pub const fn new(bytes: u32, lkey: u32, addr: u64) -> Self {
-        Self { byte_count: U32::new(bytes), lkey: U32::new(lkey), addr: U64::new(addr) }
+        debug_assert!(bytes <= 1 << 31);
+        Self { byte_count: U32::new(bytes & !INLINE), lkey: U32::new(lkey), addr: U64::new(addr) }
     }
 
-    /// Bytes of a receive buffer. The highest bit is no part of the length there: it asks for padding in front of a packet.
+    /// Bytes of a receive buffer, 0 for 2^31. The highest bit is no part of the length there: it asks for padding in front of a
+    /// packet.
     /// Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/en_main.c`, `mlx5e_alloc_rq`, and `include/linux/mlx5/qp.h`,
     /// `MLX5_INLINE_SEG`, of which `MLX5_HW_START_PADDING` is another name.
     #[must_use]

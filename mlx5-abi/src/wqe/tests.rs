@@ -21,6 +21,9 @@ fn a_send_entry_is_these_bytes() {
     assert_eq!((ethernet.inline_bytes(), ethernet.vlan()), (18, None));
     let data = Data::new(42, 0x1234, 0x1_0000_0002);
     assert_eq!(data.as_bytes(), [0, 0, 0, 42, 0, 0, 0x12, 0x34, 0, 0, 0, 1, 0, 0, 0, 2]);
+    let most = Data::new(1 << 31, 7, 0);
+    assert_eq!(most.byte_count.get(), 0, "with bit 31 it would be the head of inline data");
+    assert_eq!(Data::new(0x7fff_ffff, 7, 0).byte_count.get(), 0x7fff_ffff);
 }
 
 #[test]

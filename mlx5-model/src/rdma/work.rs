@@ -21,7 +21,7 @@ use crate::memory_keys::{Access, KeyError, Keys, Who};
 pub(crate) const ENTRY_MAX: usize = wqe::blocks(SEGMENTS_MAX) * BLOCK_BYTES;
 /// What a data segment of no bytes stands for. Source: rdma-core `providers/mlx5/qp.c`, which leaves such segments out; Linux
 /// `drivers/infiniband/hw/mlx5/wr.c`.
-const NO_BYTES: u64 = 1 << 31;
+pub(super) const NO_BYTES: u64 = 1 << 31;
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

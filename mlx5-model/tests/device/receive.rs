@@ -100,7 +100,7 @@ fn a_buffer_that_asks_for_padding_in_front_is_as_long_as_it_says() {
     // As Linux's network driver posts them.
     let segments: Vec<Data> = parts
         .iter()
-        .map(|(_, data)| Data::new(data.byte_count.get() | 1 << 31, data.lkey.get(), data.addr.get()))
+        .map(|(_, data)| Data { byte_count: (data.byte_count.get() | 1 << 31).into(), ..*data })
         .collect();
     rq.post(&rig, &segments);
     let sent = frame(333, 1);

@@ -9,7 +9,7 @@ use pollux_uverbs::abi::flags::{Access, Advice};
 use pollux_uverbs::abi::ioctl_verbs::Sge;
 use pollux_uverbs::mr::MrRequest;
 
-use super::{Held, Memory, Mr};
+use super::{Memory, Mr, PIECE_BYTES};
 use crate::dm::Dm;
 use crate::pd::Pd;
 use crate::{Context, VerbsError};
@@ -96,16 +96,16 @@ impl Mr {
     /// # Errors
     /// A part that is not inside it; a driver that has no paging on demand; or what the kernel says.
     pub fn advise(&self, range: Range<usize>, advice: Advice, flush: bool) -> Result<(), VerbsError> {
-        let Some(Held(span)) = self.span(range.clone()) else {
+        let Some(bytes) = self.length_of(&range) else {
             return Err(VerbsError::Range {
                 what: "end of a part of a region",
                 value: range.end as u64,
                 allowed: format!("it has {} bytes", self.0.bytes),
             });
         };
-        let piece = Sge { addr: span.address, length: span.bytes, lkey: span.lkey };
+        let pieces = pieces(self.0.address.wrapping_add(range.start as u64), bytes, self.0.lkey);
         let context = self.0.pd.context().uverbs();
-        context.advise_mr(self.0.pd.handle(), advice, flush, &[piece]).map_err(|error| {
+        context.advise_mr(self.0.pd.handle(), advice, flush, &pieces).map_err(|error| {
             if error.says_unsupported() {
                 let why =
                     "this device's driver pages nothing in on demand; what is registered is there".into();
@@ -116,11 +116,37 @@ impl Mr {
     }
 }
 
+/// A stretch of memory in pieces whose lengths the kernel can be told; one of no bytes is one piece.
+fn pieces(address: u64, bytes: usize, lkey: u32) -> Vec<Sge> {
+    let starts = (0..bytes.max(1)).step_by(PIECE_BYTES);
+    let piece = |at: usize| Sge {
+        addr: address.wrapping_add(at as u64),
+        length: (bytes - at).min(PIECE_BYTES) as u32,
+        lkey,
+    };
+    starts.map(piece).collect()
+}
+
 impl Context {
     fn null_key(&self) -> Option<u32> {
         match self.driver() {
             crate::context::Driver::Mlx5(hca) => hca.null_key(),
             crate::context::Driver::Rxe(_) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_advice_is_in_pieces_that_have_no_gap() {
+        assert_eq!(pieces(100, 0, 7), [Sge { addr: 100, length: 0, lkey: 7 }]);
+        assert_eq!(pieces(100, 4096, 7), [Sge { addr: 100, length: 4096, lkey: 7 }]);
+        let all = pieces(100, (8 << 30) + 8, 7);
+        assert_eq!(all.iter().map(|piece| u64::from(piece.length)).sum::<u64>(), (8 << 30) + 8);
+        assert!(all.windows(2).all(|two| two[0].addr + u64::from(two[0].length) == two[1].addr), "{all:?}");
+        assert_eq!(all.len(), 5);
     }
 }

@@ -94,6 +94,20 @@ fn what_goes_to_the_null_region_leads_nowhere() {
     batch.send(3).inline(b"unheard").signalled();
     batch.ring().expect("posted");
     assert_eq!(rig.completions(&mut near.cq, 1)[0].bytes, 7);
+    assert_eq!(rig.completions(&mut far.cq, 1)[0].status, WcStatus::SUCCESS);
+    // All of it is the longest piece that there is: room for any message, and too long for one.
+    let mut receives = near.qp.receives().expect("its own");
+    receives.mr(4, &null, 0..null.bytes());
+    receives.ring().expect("posted");
+    let mut batch = far.qp.batch();
+    batch.send(5).inline(b"unheard too").signalled();
+    batch.ring().expect("posted");
+    let done = rig.completions(&mut near.cq, 1).remove(0);
+    assert_eq!((done.status, done.bytes), (WcStatus::SUCCESS, 11));
+    let mut batch = near.qp.batch();
+    batch.read(6, source.address(), source.rkey()).mr(&null, 0..null.bytes()).signalled();
+    batch.ring().expect("posted");
+    assert_eq!(rig.completions(&mut near.cq, 1)[0].status, WcStatus::LOC_LEN_ERR);
     rig.is_clean();
 }
 

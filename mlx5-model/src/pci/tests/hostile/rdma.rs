@@ -224,7 +224,7 @@ impl Hostile {
             1 => self.rdma.window,
             _ => self.rdma.key,
         };
-        Data::new(bytes, key, self.place())
+        Data { byte_count: bytes.into(), ..Data::new(0, key, self.place()) }
     }
 
     /// An entry of a queue pair that is right in most of it, with its record and doorbell or in a BlueFlame buffer; entries of
