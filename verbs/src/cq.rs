@@ -359,6 +359,14 @@ impl Wc<'_, '_> {
         }
     }
 
+    /// How many pieces are left of the request that the [next](Self::take) one is of.
+    pub(crate) fn left_of_request(&mut self) -> u32 {
+        match &mut self.0 {
+            WcSide::Mlx5(wc) => wc.left_of_request(),
+            WcSide::Rxe(wc) => wc.left_of_request(),
+        }
+    }
+
     /// As [`take`](Self::take), of buffers alone: other pieces go home.
     #[inline]
     pub fn take_buf(&mut self) -> Option<crate::Buf> {

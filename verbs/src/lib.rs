@@ -105,7 +105,7 @@
 //!   ```
 //!
 //!   A packet of several segments goes along with one request, a piece a segment ([`Batch::packet`], [`Receives::packet`]), and comes
-//!   back as one packet ([`Wc::take_packet`]).
+//!   back as one packet ([`Wc::take_packet`]); those of requests that make no completion come back one by one with the next that does.
 //!
 //! - An [`Mr`] is memory that peers may reach at any time, so nobody ever gets a reference into it: it is read and written by
 //!   copies. Requests may name parts of it; the queue keeps it from then on, and it is freed after the kernel has

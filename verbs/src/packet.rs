@@ -70,9 +70,19 @@ impl Receives<'_> {
 }
 
 impl Wc<'_, '_> {
-    /// All packets that the request took along, as one: what was received into the segments of a packet, or one that was sent.
-    /// Segments that nothing came into go home, and so do buffers.
+    /// The next packet that comes back: what was received into the segments of one, or one that was sent. Of sends those of the
+    /// requests before it as well that made no completion, in order, a packet a request: there are more until there is none.
+    /// Segments without bytes behind the first go home, and so do buffers.
     pub fn take_packet(&mut self) -> Option<Mbuf> {
-        Piece::join(std::iter::from_fn(|| self.take()))
+        loop {
+            let pieces = self.left_of_request();
+            if pieces == 0 {
+                return None;
+            }
+            let packet = Piece::join((0..pieces).filter_map(|_| self.take()));
+            if packet.is_some() {
+                return packet;
+            }
+        }
     }
 }

@@ -489,6 +489,16 @@ impl<T: Lend> Wc<'_, T> {
         self.entry.hds_ip_ext() & good == good
     }
 
+    /// How many pieces are left of the request that the [next](Self::take) one is of: of sends that may be one before this. 0 when
+    /// there are no more.
+    pub fn left_of_request(&mut self) -> u32 {
+        match &mut self.from {
+            From::Send(taken, _) => taken.left_of_entry(),
+            From::Own(taken, before) => taken.left_from(*before),
+            From::Shared(claim) => claim.left(),
+        }
+    }
+
     /// The next piece of what the request took along; of sends those of the requests before it as well that made no
     /// completion, in order. A received one has its length.
     #[inline]

@@ -1,6 +1,6 @@
 //! Completion queues of rxe.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pollux_pmd_mlx::rdma::post::Lend;
@@ -13,7 +13,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::Rxe;
 use super::abi::{Completion, MapInfo, completed};
 use super::queue::Queue;
-use super::track::{Places, Track};
+use super::track::{Places, Taken, Track};
 use crate::mr::Piece;
 use crate::{VerbsError, WcOpcode, WcStatus};
 
@@ -78,7 +78,7 @@ pub(crate) struct Poller {
     core: Arc<CqCore>,
     queue: Queue,
     entries: u32,
-    pieces: VecDeque<Piece>,
+    taken: Taken,
     strange: u64,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Poller {
 pub(crate) struct Wc<'c> {
     entry: Completion,
     id: u64,
-    pieces: &'c mut VecDeque<Piece>,
+    taken: &'c mut Taken,
 }
 
 impl Poller {
@@ -109,7 +109,7 @@ impl Poller {
         let core = Arc::new(CqCore { rxe: rxe.clone(), handle: cq.handle, pairs: Mutex::default() });
         let queue = Queue::map(rxe.context(), &info, size_of::<Completion>())?;
         let entries = cq.entries.min(queue.capacity());
-        Ok(Self { core, queue, entries, pieces: VecDeque::new(), strange: 0 })
+        Ok(Self { core, queue, entries, taken: Taken::default(), strange: 0 })
     }
 
     pub(crate) fn core(&self) -> &Arc<CqCore> {
@@ -162,33 +162,33 @@ impl Poller {
                 continue;
             };
             count += 1;
-            each(&mut Wc { entry, id, pieces: &mut self.pieces });
-            self.pieces.clear();
+            each(&mut Wc { entry, id, taken: &mut self.taken });
+            self.taken.clear();
         }
         count
     }
 
-    /// The user's word of a completion; what its request took along is in `pieces` then.
+    /// The user's word of a completion; what its request took along is in `taken` then.
     fn find(&mut self, entry: &Completion) -> Option<u64> {
         let pairs = self.core.pairs.lock().unwrap_or_else(PoisonError::into_inner);
         let posted = pairs.get(&entry.qp_num)?;
-        let pieces = &mut self.pieces;
+        let taken = &mut self.taken;
         if !is_receive(entry) {
-            return posted.sends.lock().unwrap_or_else(PoisonError::into_inner).complete(entry.wr_id, pieces);
+            return posted.sends.lock().unwrap_or_else(PoisonError::into_inner).complete(entry.wr_id, taken);
         }
         let number = entry.wr_id & !RECEIVE;
         let id = match &posted.receives {
             Receives::Own(track) => {
-                track.lock().unwrap_or_else(PoisonError::into_inner).complete(number, pieces)
+                track.lock().unwrap_or_else(PoisonError::into_inner).complete(number, taken)
             }
             Receives::Shared(places) => {
-                places.lock().unwrap_or_else(PoisonError::into_inner).complete(number, pieces)
+                places.lock().unwrap_or_else(PoisonError::into_inner).complete(number, taken)
             }
             Receives::None => None,
         };
         // A message's bytes are in the pieces; those of a write are where the peer said.
         let is_message = entry.status == 0 && entry.opcode == u32::from(WcOpcode::RECV.0);
-        fill(pieces, if is_message { entry.byte_len } else { 0 });
+        fill(taken, if is_message { entry.byte_len } else { 0 });
         id
     }
 }
@@ -201,9 +201,9 @@ fn is_receive(entry: &Completion) -> bool {
 }
 
 /// Tells received pieces how much is in them.
-fn fill(pieces: &mut VecDeque<Piece>, bytes: u32) {
+fn fill(taken: &mut Taken, bytes: u32) {
     let mut left = bytes;
-    for piece in pieces {
+    for piece in taken.iter_mut() {
         let here = left.min(piece.room());
         piece.filled(here);
         left -= here;
@@ -276,7 +276,11 @@ impl Wc<'_> {
         self.entry.vendor_err
     }
 
+    pub(crate) fn left_of_request(&mut self) -> u32 {
+        self.taken.left_of_request()
+    }
+
     pub(crate) fn take(&mut self) -> Option<Piece> {
-        self.pieces.pop_front()
+        self.taken.next()
     }
 }

@@ -4,6 +4,39 @@ use std::collections::VecDeque;
 
 use crate::mr::Piece;
 
+/// What requests that are done took along, in order.
+#[derive(Debug, Default)]
+pub(super) struct Taken(VecDeque<std::vec::IntoIter<Piece>>);
+
+impl Taken {
+    fn add(&mut self, note: Note) {
+        self.0.push_back(note.pieces.into_iter());
+    }
+
+    pub(super) fn next(&mut self) -> Option<Piece> {
+        (self.left_of_request() > 0).then(|| self.0.front_mut()?.next()).flatten()
+    }
+
+    /// How many are left of the request that the next one is of; 0 when there is none.
+    pub(super) fn left_of_request(&mut self) -> u32 {
+        while let Some(request) = self.0.front() {
+            if request.len() > 0 {
+                return request.len() as u32;
+            }
+            self.0.pop_front();
+        }
+        0
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Piece> {
+        self.0.iter_mut().flat_map(|request| request.as_mut_slice())
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
 /// What an entry was posted with.
 #[derive(Debug, Default)]
 pub(super) struct Note {
@@ -40,9 +73,9 @@ impl Track {
         self.notes.push_back(note);
     }
 
-    /// Takes the entry of that number, and the pieces of all before it, into `pieces`. The answer is the user's word; `None` when
+    /// Takes the entry of that number, and what it and all before it took along, into `taken`. The answer is the user's word; `None` when
     /// there is no such entry.
-    pub(super) fn complete(&mut self, number: u64, pieces: &mut VecDeque<Piece>) -> Option<u64> {
+    pub(super) fn complete(&mut self, number: u64, taken: &mut Taken) -> Option<u64> {
         let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
         if place >= self.notes.len() {
             return None;
@@ -50,7 +83,7 @@ impl Track {
         let mut id = 0;
         for note in self.notes.drain(..=place) {
             id = note.id;
-            pieces.extend(note.pieces);
+            taken.add(note);
         }
         self.first = number + 1;
         Some(id)
@@ -86,11 +119,12 @@ impl Places {
         Some(place.into())
     }
 
-    pub(super) fn complete(&mut self, place: u64, pieces: &mut VecDeque<Piece>) -> Option<u64> {
+    pub(super) fn complete(&mut self, place: u64, taken: &mut Taken) -> Option<u64> {
         let note = self.notes.get_mut(usize::try_from(place).ok()?)?.take()?;
         self.free.push(place as u32);
-        pieces.extend(note.pieces);
-        Some(note.id)
+        let id = note.id;
+        taken.add(note);
+        Some(id)
     }
 }
 
@@ -105,33 +139,33 @@ mod tests {
     #[test]
     fn entries_complete_with_those_before_them() {
         let mut track = Track::new(4);
-        let mut pieces = VecDeque::new();
+        let mut taken = Taken::default();
         for id in 10..14 {
             assert_eq!(track.next(), id - 10);
             track.push(note(id));
         }
         assert_eq!(track.room(), 0);
-        assert_eq!(track.complete(2, &mut pieces), Some(12));
-        assert_eq!(track.complete(1, &mut pieces), None, "it is over");
-        assert_eq!(track.complete(4, &mut pieces), None, "it is not there yet");
+        assert_eq!(track.complete(2, &mut taken), Some(12));
+        assert_eq!(track.complete(1, &mut taken), None, "it is over");
+        assert_eq!(track.complete(4, &mut taken), None, "it is not there yet");
         assert_eq!(track.room(), 3);
         assert_eq!(track.clear().len(), 1);
         assert_eq!((track.next(), track.room()), (4, 4));
         track.push(note(1));
-        assert_eq!(track.complete(4, &mut pieces), Some(1));
+        assert_eq!(track.complete(4, &mut taken), Some(1));
     }
 
     #[test]
     fn places_are_used_again() {
         let mut places = Places::new(2);
-        let mut pieces = VecDeque::new();
+        let mut taken = Taken::default();
         let (one, two) = (places.keep(note(1)).expect("room"), places.keep(note(2)).expect("room"));
         assert!(places.keep(note(3)).is_none());
-        assert_eq!(places.complete(two, &mut pieces), Some(2));
-        assert_eq!(places.complete(two, &mut pieces), None);
-        assert_eq!(places.complete(9, &mut pieces), None);
+        assert_eq!(places.complete(two, &mut taken), Some(2));
+        assert_eq!(places.complete(two, &mut taken), None);
+        assert_eq!(places.complete(9, &mut taken), None);
         assert_eq!(places.keep(note(3)), Some(two));
-        assert_eq!(places.complete(one, &mut pieces), Some(1));
+        assert_eq!(places.complete(one, &mut taken), Some(1));
         assert_eq!(places.room(), 1);
     }
 }

@@ -436,6 +436,30 @@ fn packets_of_several_segments_go_whole() {
     taken(&mut far.cq, 1, &data, 2);
     taken(&mut far.cq, 2, b"short", 1);
     assert_eq!(pool.available(), 64);
+    // With the completion of the last come those of the requests before it, each as it was sent.
+    let mut receives = far.qp.receives().expect("its own");
+    (0..5).for_each(|id| {
+        receives.packet(id, chain(&[&[], &[]]));
+    });
+    receives.ring().expect("posted");
+    let mut batch = near.qp.batch();
+    batch.send(0).packet(chain(&[&data[..10], &data[10..20], &data[20..30]]));
+    batch.send(1).inline(b"no packet");
+    batch.send(2).piece(rig.near.buffers.filled(b"a buffer").expect("a buffer"));
+    batch.send(3).packet(chain(&[b"alone"]));
+    batch.send(4).packet(chain(&[&data[..40], &data[40..80]])).signalled();
+    batch.ring().expect("posted");
+    let mut back = Vec::new();
+    rig.until("completion", || {
+        near.cq.poll(1, |wc| {
+            assert!(wc.is_ok() && wc.id() == 4, "{wc:?}");
+            back.extend(std::iter::from_fn(|| wc.take_packet()));
+        }) == 1
+    });
+    let back: Vec<_> = back.into_iter().map(|packet| (packet.segment_count(), packet.pkt_len())).collect();
+    assert_eq!(back, [(3, 30), (1, 5), (2, 80)]);
+    drop(rig.completions(&mut far.cq, 5));
+    assert_eq!(pool.available(), 64);
     // More segments than the queue pair was made for.
     let mut batch = near.qp.batch();
     batch.send(5).packet(chain(&[&b"a"[..]; 5]));

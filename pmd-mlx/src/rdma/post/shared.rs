@@ -146,6 +146,11 @@ pub(crate) struct Claim<'c, T> {
 }
 
 impl<T> Claim<'_, T> {
+    /// How many tokens are left.
+    pub(crate) fn left(&self) -> u32 {
+        (self.tokens - self.at) as u32
+    }
+
     #[inline(always)]
     pub(crate) fn next(&mut self) -> Option<T> {
         if self.at == self.tokens {

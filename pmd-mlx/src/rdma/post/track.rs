@@ -232,7 +232,7 @@ impl<T> Consumer<T> {
     #[inline(always)]
     pub(crate) fn take(&mut self, note: &Note) -> Taken<'_, T> {
         let next = self.track.done.tokens.load(Ordering::Relaxed);
-        Taken { track: &self.track, next, last: note.tokens, end: note.end }
+        Taken { track: &self.track, next, last: note.tokens, end: note.end, entry: note.end }
     }
 }
 
@@ -242,9 +242,37 @@ pub(crate) struct Taken<'c, T> {
     next: u32,
     last: u32,
     end: u32,
+    /// Where the entry of the next token begins, or one before it; `end` until somebody asks.
+    entry: u32,
 }
 
 impl<T> Taken<'_, T> {
+    /// How many tokens are left of the entry that the next one is of; 0 when there is none.
+    pub(crate) fn left_of_entry(&mut self) -> u32 {
+        if self.next == self.last {
+            return 0;
+        }
+        if self.entry == self.end {
+            self.entry = self.track.done.places.load(Ordering::Relaxed);
+        }
+        loop {
+            // SAFETY: an entry begins where the places that are done end, and where the one before it does; up to `end` they
+            // are posted, and the producer does not write there until they are given back. The last one's count is not
+            // reached, so it ends there.
+            let note = unsafe { *self.track.note(self.entry) };
+            if note.tokens != self.next {
+                return note.tokens.wrapping_sub(self.next);
+            }
+            self.entry = note.end;
+        }
+    }
+
+    /// How many tokens are left from `from` of the count of all on.
+    pub(crate) fn left_from(&self, from: u32) -> u32 {
+        let skipped = (from.wrapping_sub(self.next) as i32).max(0) as u32;
+        self.last.wrapping_sub(self.next).saturating_sub(skipped)
+    }
+
     /// The next one, with its place in the count of all tokens.
     #[inline(always)]
     pub(crate) fn next(&mut self) -> Option<(u32, T)> {

@@ -44,6 +44,26 @@ fn a_later_entry_gives_back_what_those_before_it_took() {
 }
 
 #[test]
+fn tokens_are_told_apart_by_their_entries() {
+    let (mut producer, mut consumer) = track(3, 4);
+    let token = Arc::new(());
+    for (places, tokens) in [(1, 0), (2, 3), (1, 0), (1, 1), (1, 0)] {
+        post(&mut producer, 1, places, tokens, &token);
+    }
+    let found = consumer.find(5).expect("posted");
+    let mut taken = consumer.take(&found);
+    assert_eq!(taken.left_of_entry(), 3);
+    assert!(taken.next().is_some());
+    assert_eq!((taken.left_of_entry(), taken.left_of_entry()), (2, 2));
+    assert!(taken.next().is_some() && taken.next().is_some());
+    assert_eq!((taken.left_of_entry(), taken.left_from(1), taken.left_from(4)), (1, 1, 0));
+    assert!(taken.next().is_some());
+    assert_eq!(taken.left_of_entry(), 0);
+    drop(taken);
+    assert!(consumer.find(5).is_none());
+}
+
+#[test]
 fn what_the_device_let_go_is_dropped_and_what_it_did_not_is_not() {
     for let_go in [true, false] {
         let (mut producer, consumer) = track(3, 3);
