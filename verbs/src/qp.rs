@@ -536,6 +536,15 @@ impl Qp {
         self.modify(&QpAttributes { sq_psn: Some(sq_psn), ..QpAttributes::state(QpState::RTS) })
     }
 
+    /// A queue pair of raw frames from INIT to RTR and RTS: it has no peer.
+    ///
+    /// # Errors
+    /// As [`modify`](Self::modify).
+    pub fn ready_frames(&mut self) -> Result<(), VerbsError> {
+        self.modify(&QpAttributes::state(QpState::RTR))?;
+        self.modify(&QpAttributes::state(QpState::RTS))
+    }
+
     /// From INIT to RTR: it receives from the peer.
     ///
     /// # Errors

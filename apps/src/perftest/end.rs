@@ -281,13 +281,13 @@ impl End {
         &mut self.qps
     }
 
-    /// Takes queue pairs that have no peer of their own to where they send.
+    /// Takes queue pairs of raw frames to where they send.
     ///
     /// # Errors
     /// What the device says.
     pub fn ready(&mut self) -> Result<(), Failure> {
         for qp in &mut self.qps {
-            qp.connect(&Link::new(Path::new([0; 16], 0), 0))?;
+            qp.ready_frames()?;
         }
         Ok(())
     }

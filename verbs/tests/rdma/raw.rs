@@ -1,8 +1,7 @@
 //! Frames through raw queue pairs: steered to by rules, sent as they are.
 
 use pollux_verbs::{
-    Buf, Connection, EthFilter, FlowSpec, FlowType, Path, QpKind, QpOptions, QpState, Rule, RuleId,
-    TcpUdpFilter, WcOpcode,
+    Buf, EthFilter, FlowSpec, FlowType, QpKind, QpOptions, QpState, Rule, RuleId, TcpUdpFilter, WcOpcode,
 };
 
 use crate::rig::{End, Rig};
@@ -43,7 +42,7 @@ fn buffers(rig: &Rig, count: usize) -> Vec<Buf> {
 }
 
 fn ready(rig: &Rig, end: &mut End, receives: usize) {
-    end.qp.connect(&Connection::new(Path::new([0; 16], 0), 0)).expect("RTS");
+    end.qp.ready_frames().expect("RTS");
     let mut list = end.qp.receives().expect("its own");
     for (id, buf) in buffers(rig, receives).into_iter().enumerate() {
         list.piece(id as u64, buf);

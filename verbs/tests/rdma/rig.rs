@@ -168,9 +168,7 @@ pub(crate) fn connect(near: &mut End, far: &mut End) {
     let (one, two) = (0xff_fffa, 0x12_3456);
     if near.qp.kind() == QpKind::Ud {
         for end in [near, far] {
-            end.qp.modify(&ud_key(QKEY)).expect("a queue key");
-            let connection = Connection::new(Path::new([0; 16], 0), 0);
-            end.qp.connect(&connection).expect("RTS");
+            end.qp.ready_datagram(1, QKEY, 0).expect("RTS");
         }
         return;
     }
@@ -180,10 +178,6 @@ pub(crate) fn connect(near: &mut End, far: &mut End) {
 
 /// The queue key of datagrams.
 pub(crate) const QKEY: u32 = 0x1111_1111;
-
-fn ud_key(qkey: u32) -> pollux_verbs::QpAttributes {
-    pollux_verbs::QpAttributes { qkey: Some(qkey), ..Default::default() }
-}
 
 /// A completion, kept.
 #[derive(Debug)]

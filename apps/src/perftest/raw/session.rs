@@ -78,7 +78,7 @@ fn test(lcore: &LcoreContext, device: &RdmaDevice, plan: &Plan) -> Result<(), Fa
     match &mut worker {
         Worker::Forwarder(forwarder) => {
             text.push_str(&steer(device, plan, port, std::slice::from_mut(forwarder.qp()))?);
-            forwarder.qp().connect(&pollux_verbs::Connection::new(pollux_verbs::Path::new([0; 16], 0), 0))?;
+            forwarder.qp().ready_frames()?;
         }
         Worker::Loops(end) => {
             if plan.receives() {
