@@ -222,8 +222,8 @@ pub struct Poster<T> {
     pub(crate) keys: Keys,
     /// What the first entry of a batch begins with: whether it waits for one that changed keys.
     pub(crate) before: State,
-    /// Why the batch is not posted.
-    pub(crate) failed: Option<PostError>,
+    /// Why the batch is not posted whose state says that it failed.
+    pub(crate) failed: PostError,
     pub(crate) registers: Registers,
     pub(crate) turn: usize,
     pub(crate) blueflame: bool,

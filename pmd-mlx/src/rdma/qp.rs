@@ -25,7 +25,7 @@ use super::cq::{Home, Message, serial};
 use super::hca::{Hca, Index};
 use super::poll::{Poller, Receiver, Target};
 use super::post::track::{Consumer, track};
-use super::post::{Kind, Limits, Opening, Poster, Rings, State};
+use super::post::{Kind, Limits, Opening, PostError, Poster, Rings, State};
 use super::srq::Srq;
 use crate::MlxError;
 use crate::context::Pinning;
@@ -320,7 +320,7 @@ pub fn create<T>(hca: &Hca, spec: QpSpec<'_, T>) -> Result<Qp<T>, MlxError> {
         opening: Opening::of(spec.kind, spec.all_signalled),
         keys: spec.keys,
         before: State::FIRST,
-        failed: None,
+        failed: PostError::Full,
         registers,
         turn: 0,
         blueflame,

@@ -57,7 +57,7 @@ impl State {
     pub(super) const INVALIDATES: u32 = 1 << 22;
     /// It comes after one that changed a key.
     const WAITS: u32 = 1 << 23;
-    /// Something went wrong: nothing is opened any more.
+    /// Something went wrong, which the poster keeps: nothing is opened any more.
     const FAILED: u32 = 1 << 24;
     /// Its pieces are counted from here on.
     const PIECE: u32 = 1 << 25;
@@ -111,7 +111,7 @@ impl<T> Poster<T> {
     #[cold]
     #[inline(never)]
     fn fail(&mut self, error: PostError) {
-        self.failed = Some(error);
+        self.failed = error;
     }
 
     #[cold]
@@ -456,7 +456,7 @@ impl<T: Lend> Batch<'_, T> {
     pub fn ring(mut self) -> Result<u32, PostError> {
         self.close();
         if self.state.has(State::FAILED) {
-            return Err(self.poster.failed.take().unwrap_or(PostError::Full));
+            return Err(self.poster.failed);
         }
         let (first, to) = (self.poster.send.posted(), self.at);
         if first != to {
