@@ -257,7 +257,7 @@ impl<T> Wq<T> {
         device
             .context()
             .modify_wq(self.core.handle(), &change, Driver::new(ModifyWq::default().as_bytes(), &mut []))
-            .map_err(|error| device.failed("change the state of a receive work queue", 0, error))?;
+            .map_err(|error| device.failed("change the state of a receive work queue", error))?;
         if to == WqState::RESET {
             self.core.leave_home();
             let (producer, consumer) = ring(self.receives, self.pieces);
@@ -327,7 +327,7 @@ impl<T> WqTable<T> {
         let made = device
             .context()
             .create_rwq_ind_table(&handles, Driver::new(&[], answer.as_mut_bytes()))
-            .map_err(|error| device.failed("make a table of receive work queues", 0, error))?;
+            .map_err(|error| device.failed("make a table of receive work queues", error))?;
         let object = Object::new(device, Id::Table(made.handle));
         let queues = queues.iter().map(|queue| Arc::clone(&queue.core)).collect();
         Ok(Self(Arc::new(Table { object, _queues: queues })))
@@ -374,7 +374,7 @@ impl<T> HashQp<T> {
         let made = device
             .context()
             .create_qp(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))
-            .map_err(|error| device.failed("make a queue pair that spreads packets", 0, error))?;
+            .map_err(|error| device.failed("make a queue pair that spreads packets", error))?;
         Ok(Self { object: Object::new(device, Id::Qp(made.handle)), _table: table.clone() })
     }
 
