@@ -626,6 +626,102 @@ mod mlx5 {
         assert_eq!((done[0].status, &done[0].data[..]), (WcStatus::SUCCESS, &b"by us..."[..]));
         drop(two);
     }
+
+    /// The MAC address that the device's link-local GID is made of.
+    fn mac(context: &Context) -> [u8; 6] {
+        let all = context.gids().expect("GIDs");
+        let gid = all.iter().find(|gid| gid.gid[..2] == [0xfe, 0x80]).expect("a link-local GID").gid;
+        [gid[8] ^ 2, gid[9], gid[10], gid[13], gid[14], gid[15]]
+    }
+
+    #[test]
+    fn frames_are_spread_over_queues() {
+        if !require(&[Need::Mlx5]) {
+            return;
+        }
+        let all = pollux_verbs::devices(Path::new("/")).expect("a kernel with uverbs");
+        let mut contexts: Vec<Context> = all
+            .iter()
+            .filter(|device| device.driver_id() == Some(driver::MLX5))
+            .map(|device| Context::open_device(device, Options::default()).expect("it opens"))
+            .collect();
+        let (Some(far), Some(near)) = (contexts.pop(), contexts.pop()) else {
+            panic!("both ends of a cable")
+        };
+        let own = mac(&far);
+        let pd = Pd::new(&far).expect("a domain");
+        let buffers = Buffers::new(&pd, 64, 2048).expect("buffers");
+        let mut cq = Cq::new(&far, CqOptions::new(64)).expect("a completion queue");
+        let queues: Vec<Wq> = (0..4)
+            .map(|_| {
+                let mut wq = Wq::new(&pd, &cq, &WqOptions::new(16)).expect("a queue");
+                wq.modify(WqState::RDY).expect("it receives");
+                let mut receives = wq.receives();
+                for id in 0..16 {
+                    receives.piece(id, buffers.take().expect("a buffer"));
+                }
+                assert_eq!(receives.ring(), Ok(16));
+                wq
+            })
+            .collect();
+        let table = WqTable::new(&pd, &queues.iter().collect::<Vec<_>>()).expect("a table");
+        let fields =
+            HashFields::SRC_IPV4 | HashFields::DST_IPV4 | HashFields::SRC_PORT_UDP | HashFields::DST_PORT_UDP;
+        let key: [u8; 40] = std::array::from_fn(|at| (at as u8).wrapping_mul(37) ^ 0x5a);
+        let mut spread = HashQp::new(&table, fields, &key).expect("a queue pair");
+        let value = EthFilter { dst_mac: own, ..EthFilter::default() };
+        let mask = EthFilter { dst_mac: [0xff; 6], ..EthFilter::default() };
+        let any =
+            FlowSpec::Udp { value: TcpUdpFilter::default(), mask: TcpUdpFilter::default(), inner: false };
+        let any_ip =
+            FlowSpec::Ipv4 { value: Ipv4Filter::default(), mask: Ipv4Filter::default(), inner: false };
+        let specs = [FlowSpec::Eth { value, mask, inner: false }, any_ip, any, FlowSpec::Tag(0xbeef)];
+        spread.steer(&Rule { port: 1, priority: 0, kind: FlowType::NORMAL, specs: &specs }).expect("a rule");
+
+        let sender = Pd::new(&near).expect("a domain");
+        let outgoing = Buffers::new(&sender, 4, 2048).expect("buffers");
+        let mut sent = Cq::new(&near, CqOptions::new(16)).expect("a completion queue");
+        let options = QpOptions::new(QpKind::Raw).depth(16, 0);
+        let mut raw = Qp::new(&sender, &sent, &sent, &options).expect("a queue pair");
+        raw.init(1, Access::empty()).expect("INIT");
+        for state in [QpState::RTR, QpState::RTS] {
+            raw.modify(&QpAttributes::state(state)).expect("ready");
+        }
+        let mut met = std::collections::HashMap::new();
+        for port in 0..32_u16 {
+            let mut frame = own.to_vec();
+            frame.extend([
+                2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2,
+            ]);
+            frame.extend(port.to_be_bytes());
+            frame.extend([0x12, 0x34, 0, 26, 0, 0]);
+            frame.resize(60, port as u8);
+            let mut batch = raw.batch();
+            batch.send(99).checksums().piece(outgoing.filled(&frame).expect("a buffer")).signalled();
+            batch.ring().expect("posted");
+            assert_eq!(wait(&mut sent, 1)[0].status, WcStatus::SUCCESS);
+            let end = Instant::now() + Duration::from_secs(10);
+            let mut came = None;
+            while came.is_none() {
+                assert!(Instant::now() < end, "port {port} did not come");
+                cq.poll(1, |wc: &mut Wc<'_, '_>| {
+                    let about = (wc.qpn(), wc.rss_hash(), wc.flow_tag(), wc.are_checksums_ok());
+                    came = Some((about, wc.take_buf().map(|buf| buf.to_vec()).unwrap_or_default()));
+                });
+            }
+            let ((number, hash, tag, good), data) = came.expect("it came");
+            assert_eq!((tag, good), (0xbeef, true), "port {port}");
+            assert_eq!((&data[34..36], data.last()), (&port.to_be_bytes()[..], Some(&(port as u8))));
+            assert_eq!(number, queues[hash as usize % 4].number(), "port {port}, hash {hash:#x}");
+            *met.entry(number).or_insert(0) += 1;
+        }
+        assert_eq!(met.len(), 4, "all queues had some: {met:?}");
+        // The kernel lets go children first, whatever is dropped first here.
+        drop((queues, table));
+        drop(spread);
+        cq.poll(1, |wc: &mut Wc<'_, '_>| panic!("{wc:?}"));
+        assert_eq!(buffers.available(), buffers.count(), "all came home");
+    }
 }
 
 mod rxe {
@@ -647,96 +743,4 @@ mod rxe {
         let second = Context::import(copy, Provider::Rxe, Options::default());
         assert!(matches!(second, Err(VerbsError::Unsupported { .. })), "another process's context");
     }
-}
-
-/// The MAC address that the device's link-local GID is made of.
-fn mac(context: &Context) -> [u8; 6] {
-    let all = context.gids().expect("GIDs");
-    let gid = all.iter().find(|gid| gid.gid[..2] == [0xfe, 0x80]).expect("a link-local GID").gid;
-    [gid[8] ^ 2, gid[9], gid[10], gid[13], gid[14], gid[15]]
-}
-
-#[test]
-fn frames_are_spread_over_queues() {
-    if !require(&[Need::Mlx5]) {
-        return;
-    }
-    let all = pollux_verbs::devices(Path::new("/")).expect("a kernel with uverbs");
-    let mut contexts: Vec<Context> = all
-        .iter()
-        .filter(|device| device.driver_id() == Some(driver::MLX5))
-        .map(|device| Context::open_device(device, Options::default()).expect("it opens"))
-        .collect();
-    let (Some(far), Some(near)) = (contexts.pop(), contexts.pop()) else { panic!("both ends of a cable") };
-    let own = mac(&far);
-    let pd = Pd::new(&far).expect("a domain");
-    let buffers = Buffers::new(&pd, 64, 2048).expect("buffers");
-    let mut cq = Cq::new(&far, CqOptions::new(64)).expect("a completion queue");
-    let queues: Vec<Wq> = (0..4)
-        .map(|_| {
-            let mut wq = Wq::new(&pd, &cq, &WqOptions::new(16)).expect("a queue");
-            wq.modify(WqState::RDY).expect("it receives");
-            let mut receives = wq.receives();
-            for id in 0..16 {
-                receives.piece(id, buffers.take().expect("a buffer"));
-            }
-            assert_eq!(receives.ring(), Ok(16));
-            wq
-        })
-        .collect();
-    let table = WqTable::new(&pd, &queues.iter().collect::<Vec<_>>()).expect("a table");
-    let fields =
-        HashFields::SRC_IPV4 | HashFields::DST_IPV4 | HashFields::SRC_PORT_UDP | HashFields::DST_PORT_UDP;
-    let key: [u8; 40] = std::array::from_fn(|at| (at as u8).wrapping_mul(37) ^ 0x5a);
-    let mut spread = HashQp::new(&table, fields, &key).expect("a queue pair");
-    let value = EthFilter { dst_mac: own, ..EthFilter::default() };
-    let mask = EthFilter { dst_mac: [0xff; 6], ..EthFilter::default() };
-    let any = FlowSpec::Udp { value: TcpUdpFilter::default(), mask: TcpUdpFilter::default(), inner: false };
-    let any_ip = FlowSpec::Ipv4 { value: Ipv4Filter::default(), mask: Ipv4Filter::default(), inner: false };
-    let specs = [FlowSpec::Eth { value, mask, inner: false }, any_ip, any, FlowSpec::Tag(0xbeef)];
-    spread.steer(&Rule { port: 1, priority: 0, kind: FlowType::NORMAL, specs: &specs }).expect("a rule");
-
-    let sender = Pd::new(&near).expect("a domain");
-    let outgoing = Buffers::new(&sender, 4, 2048).expect("buffers");
-    let mut sent = Cq::new(&near, CqOptions::new(16)).expect("a completion queue");
-    let options = QpOptions::new(QpKind::Raw).depth(16, 0);
-    let mut raw = Qp::new(&sender, &sent, &sent, &options).expect("a queue pair");
-    raw.init(1, Access::empty()).expect("INIT");
-    for state in [QpState::RTR, QpState::RTS] {
-        raw.modify(&QpAttributes::state(state)).expect("ready");
-    }
-    let mut met = std::collections::HashMap::new();
-    for port in 0..32_u16 {
-        let mut frame = own.to_vec();
-        frame.extend([
-            2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2,
-        ]);
-        frame.extend(port.to_be_bytes());
-        frame.extend([0x12, 0x34, 0, 26, 0, 0]);
-        frame.resize(60, port as u8);
-        let mut batch = raw.batch();
-        batch.send(99).checksums().piece(outgoing.filled(&frame).expect("a buffer")).signalled();
-        batch.ring().expect("posted");
-        assert_eq!(wait(&mut sent, 1)[0].status, WcStatus::SUCCESS);
-        let end = Instant::now() + Duration::from_secs(10);
-        let mut came = None;
-        while came.is_none() {
-            assert!(Instant::now() < end, "port {port} did not come");
-            cq.poll(1, |wc: &mut Wc<'_, '_>| {
-                let about = (wc.qpn(), wc.rss_hash(), wc.flow_tag(), wc.are_checksums_ok());
-                came = Some((about, wc.take_buf().map(|buf| buf.to_vec()).unwrap_or_default()));
-            });
-        }
-        let ((number, hash, tag, good), data) = came.expect("it came");
-        assert_eq!((tag, good), (0xbeef, true), "port {port}");
-        assert_eq!((&data[34..36], data.last()), (&port.to_be_bytes()[..], Some(&(port as u8))));
-        assert_eq!(number, queues[hash as usize % 4].number(), "port {port}, hash {hash:#x}");
-        *met.entry(number).or_insert(0) += 1;
-    }
-    assert_eq!(met.len(), 4, "all queues had some: {met:?}");
-    // The kernel lets go children first, whatever is dropped first here.
-    drop((queues, table));
-    drop(spread);
-    cq.poll(1, |wc: &mut Wc<'_, '_>| panic!("{wc:?}"));
-    assert_eq!(buffers.available(), buffers.count(), "all came home");
 }
