@@ -6,7 +6,8 @@
 //! queue pair and a receive queue in its address, says nothing when done, and `END` both ways when all is over.
 //!
 //! Two of our own ends compare their options when they have traded addresses. They know each other by the digits of the first
-//! GID: ours are capital letters, which the originals read as well and never write.
+//! GID: ours are capital letters, which the originals read as well and never write. Where either's GID has no letters neither
+//! compares, for that one is not known.
 
 use std::time::Duration;
 
@@ -40,6 +41,11 @@ impl Address {
         let mut message = self.encode();
         message[GID_AT..].make_ascii_uppercase();
         message
+    }
+
+    /// Whether its marked message differs from an original's: the GID has letters.
+    fn is_marked(&self) -> bool {
+        self.encode_marked() != self.encode()
     }
 
     /// Its message.
@@ -168,7 +174,8 @@ impl Line {
         }
         let told = own.iter().map(|_| self.told(stop)).collect::<Result<Vec<_>, _>>()?;
         let (other, marks): (Vec<_>, Vec<_>) = told.into_iter().unzip();
-        let is_ours = marks.first() == Some(&true);
+        // Each knows the other: both compare, or neither does.
+        let is_ours = marks.first() == Some(&true) && own.first().is_some_and(Address::is_marked);
         if self.side() == Side::Client {
             self.send(b"done\0", TOLD)?;
             if is_ours {
@@ -282,6 +289,25 @@ mod tests {
         let other =
             server.trade_addresses::<ExchangeError>(&[address], &options("10"), NEVER, |_| Ok(())).unwrap();
         assert_eq!(other, [address]);
+    }
+
+    #[test]
+    fn an_end_whose_address_cannot_be_marked_compares_with_nobody() {
+        let lettered = Address { qpn: 1, gid: GID, ..Address::default() };
+        let plain =
+            Address { qpn: 2, gid: 0x2001_4860_0000_0000_0000_0000_0000_0001_u128.to_be_bytes(), ..lettered };
+        for (here, there) in [(lettered, plain), (plain, lettered), (plain, plain)] {
+            let (mut client, mut server) = pair();
+            std::thread::scope(|scope| {
+                let heard = scope.spawn(move || {
+                    let options = [("-n", "10".to_owned())];
+                    server.trade_addresses::<ExchangeError>(&[there], &options, NEVER, |_| Ok(()))
+                });
+                let options = [("-n", "20".to_owned())];
+                let said = client.trade_addresses::<ExchangeError>(&[here], &options, NEVER, |_| Ok(()));
+                assert_eq!((said.unwrap(), heard.join().unwrap().unwrap()), (vec![there], vec![here]));
+            });
+        }
     }
 
     #[test]
