@@ -254,27 +254,23 @@ impl Ours {
         Ok(())
     }
 
-    /// Posts inline data of `BYTES` to the one peer.
+    /// Posts requests of `BYTES` to the one peer.
     #[inline(always)]
-    fn post_inline<const BYTES: usize>(
+    fn post_known<const BYTES: usize>(
         &mut self,
         begin: impl for<'b, 'q> Fn(&'b mut Batch<'q>, u64) -> &'b mut Batch<'q>,
     ) {
-        let payload: &[u8; BYTES] = self.payload.as_slice().try_into().expect("made of so many");
-        let (row, sender) = (self.row, &mut self.senders[0]);
-        let (mut number, mut silent) = (0, row.signal_every);
-        while number < REQUESTS as u64 {
-            let mut batch = sender.batch();
-            for _ in 0..row.batch {
-                let request = begin(&mut batch, number).inline(payload);
-                number += 1;
-                silent -= 1;
-                if silent == 0 {
-                    silent = row.signal_every;
-                    request.signalled();
-                }
+        let Self { row, near, senders, held, payload, .. } = self;
+        let (row, sender) = (*row, &mut senders[0]);
+        match row.data {
+            Data::Inline => {
+                let payload: &[u8; BYTES] = payload.as_slice().try_into().expect("made of so many");
+                rounds(row, sender, begin, |request| request.inline(payload));
             }
-            batch.ring().expect("room for them");
+            Data::Buffer => {
+                rounds(row, sender, begin, |request| request.piece(held.pop().expect("prepared")))
+            }
+            Data::Region => rounds(row, sender, begin, |request| request.mr(&near.region, 0..BYTES)),
         }
     }
 
@@ -290,6 +286,30 @@ impl Ours {
             }
             receives.ring().expect("room for them");
         }
+    }
+}
+
+/// Posts a round of requests, each begun and given its data by code that is known when this is built.
+#[inline(always)]
+fn rounds(
+    row: Row,
+    sender: &mut Qp,
+    begin: impl for<'b, 'q> Fn(&'b mut Batch<'q>, u64) -> &'b mut Batch<'q>,
+    mut give: impl for<'b, 'q> FnMut(&'b mut Batch<'q>) -> &'b mut Batch<'q>,
+) {
+    let (mut number, mut silent) = (0, row.signal_every);
+    while number < REQUESTS as u64 {
+        let mut batch = sender.batch();
+        for _ in 0..row.batch {
+            let request = give(begin(&mut batch, number));
+            number += 1;
+            silent -= 1;
+            if silent == 0 {
+                silent = row.signal_every;
+                request.signalled();
+            }
+        }
+        batch.ring().expect("room for them");
     }
 }
 
@@ -312,14 +332,12 @@ impl Library for Ours {
             return self.post_receives();
         }
         // What a program knows when it is built is known here too: what it posts, and how long it is.
-        match (self.row.operation, self.row.data, self.row.peers, self.row.bytes) {
-            (Operation::Write, Data::Inline, 1, 8) => {
+        match (self.row.operation, self.row.peers, self.row.bytes) {
+            (Operation::Write, 1, 8) => {
                 let (address, rkey) = self.target;
-                return self.post_inline::<8>(|batch, id| batch.write(id, address, rkey));
+                return self.post_known::<8>(|batch, id| batch.write(id, address, rkey));
             }
-            (Operation::Send, Data::Inline, 1, 64) => {
-                return self.post_inline::<64>(|batch, id| batch.send(id));
-            }
+            (Operation::Send, 1, 64) => return self.post_known::<64>(|batch, id| batch.send(id)),
             _ => {}
         }
         let Self { row, near, senders, addresses, held, payload, target, .. } = self;
