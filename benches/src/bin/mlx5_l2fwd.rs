@@ -22,6 +22,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use pollux_apps::forward::{self, Edit, Laps, Part, Path};
+use pollux_bringup::program::tell;
 use pollux_bringup::{Bringup, PortWishes};
 use pollux_config::CommandLine;
 use pollux_eal::clock::{Clock, Nanos, cycles};
@@ -173,27 +174,27 @@ fn figures() -> Result<(), Box<dyn Error>> {
     let most = run("source:64", time)?;
     let packets = most.sent.max(1) as f64;
     let rate = packets / most.seconds;
-    println!("mlx5_l2fwd {:.4}", rate / 1e6);
+    tell(format_args!("mlx5_l2fwd {:.4}", rate / 1e6));
     for (name, value) in [
         ("mlx5_l2fwd_rx", most.taken.each(Part::Receive)),
         ("mlx5_l2fwd_app", most.taken.each(Part::Edit)),
         ("mlx5_l2fwd_tx", most.taken.each(Part::Send)),
         ("mlx5_l2fwd_model", most.model_cycles / packets),
     ] {
-        println!("{name} {value:.2}");
+        tell(format_args!("{name} {value:.2}"));
     }
-    println!("# {} parts were interrupted and left out", most.taken.interrupted);
+    tell(format_args!("# {} parts were interrupted and left out", most.taken.interrupted));
     let mut lossy: Vec<String> = check("any", &most).into_iter().collect();
     for percent in OFFERED {
         let each = (rate / 2.0 * percent as f64 / 100.0) as u64;
         let run = run(&format!("source:64:{each}"), time)?;
-        println!(
+        tell(format_args!(
             "# at {percent} %: {:.3} Mpps offered, {:.3} received, {} of {} lost",
             2.0 * each as f64 / 1e6,
             run.received as f64 / run.seconds / 1e6,
             run.received - run.sent.min(run.received),
             run.received,
-        );
+        ));
         lossy.extend(check(&format!("{percent} % of the"), &run));
     }
     if lossy.is_empty() { Ok(()) } else { Err(lossy.join("; ").into()) }

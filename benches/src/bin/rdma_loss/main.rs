@@ -13,10 +13,10 @@ mod run;
 
 use std::error::Error;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use pollux_bringup::program::tell;
 use run::{Found, Way};
 
 /// Shares of frames that are lost.
@@ -86,8 +86,7 @@ fn study() -> Result<(), Box<dyn Error>> {
     if let Some(file) = svg {
         std::fs::write(&file, plot::svg(&cells)).map_err(|error| format!("cannot write {file}: {error}"))?;
     }
-    // A reader that went away, such as `| head`, is no error.
-    let _ = std::io::stdout().write_all(table(&cells).as_bytes());
+    tell(format_args!("{}", table(&cells).trim_end()));
     Ok(())
 }
 
