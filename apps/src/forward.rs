@@ -62,7 +62,7 @@ impl Edit {
 
 /// The two halves of twelve bytes exchanged, in two registers: a rotation of 96 bits by 48.
 #[inline(always)]
-fn swapped(addresses: [u8; 12]) -> [u8; 12] {
+pub(crate) fn swapped(addresses: [u8; 12]) -> [u8; 12] {
     let [a, b, c, d, e, f, g, h, tail @ ..] = addresses;
     let low = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
     let high = u32::from_le_bytes(tail);

@@ -4,9 +4,10 @@
 //! `src/raw_ethernet_resources.c`, `run_iter_fw`, `switch_smac_dmac`.
 
 use pollux_eal::clock::cycles;
-use pollux_verbs::{Buf, Buffers, Pd, Piece, PostError, Qp, QpKind, QpOptions, WcStatus};
+use pollux_verbs::{Buf, Buffers, Cq, CqOptions, Pd, Piece, PostError, Qp, QpKind, QpOptions, WcStatus};
 
 use super::frame::CHECK_BYTES;
+use crate::forward::swapped;
 use crate::perftest::bandwidth::Run;
 use crate::perftest::settings::{Extent, Settings};
 use crate::perftest::statistic::Moments;
@@ -22,7 +23,7 @@ const TAKEN: usize = 32;
 #[derive(Debug)]
 pub struct Forwarder {
     qp: Qp,
-    sends: Queue,
+    sends: Cq,
     receives: Queue,
     buffers: Buffers,
     depth: usize,
@@ -38,11 +39,11 @@ impl Forwarder {
         let context = &device.context;
         let pd = Pd::new(context)?;
         let depth = settings.rx_depth.min(settings.tx_depth).max(1);
-        let events = settings.options.events;
-        let sends = Queue::new(context, depth as u32, events)?;
-        let receives = Queue::new(context, depth as u32, events)?;
+        // It waits for frames alone, so what was sent raises no event.
+        let sends = Cq::new(context, CqOptions::new(depth as u32))?;
+        let receives = Queue::new(context, depth as u32, settings.options.events)?;
         let options = QpOptions::new(QpKind::Raw).depth(depth as u32, depth as u32);
-        let mut qp = Qp::new(&pd, &sends.cq, &receives.cq, &options)?;
+        let mut qp = Qp::new(&pd, &sends, &receives.cq, &options)?;
         qp.init(port, pollux_verbs::Access::empty())?;
         let buffers = Buffers::new(&pd, depth, (settings.size - CHECK_BYTES) as usize)?;
         // A frame is sent as soon as it is there; half a queue without a completion would hold too many up.
@@ -85,13 +86,17 @@ impl Forwarder {
         let (mut received, mut sent, mut done) = (0_u64, 0_u64, 0_u64);
         let mut moments = Moments::default();
         let mut failed = None;
+        // Received and not sent yet; sent and not posted again yet.
         let mut held: Vec<Buf> = Vec::with_capacity(self.depth);
+        let mut back: Vec<Buf> = Vec::with_capacity(self.depth);
         while done < goal {
             self.receives.take(TAKEN, watch, |wc| {
                 if wc.status() != WcStatus::SUCCESS {
                     failed.get_or_insert((wc.status(), received));
                 } else if let Some(mut buf) = wc.take_buf() {
-                    exchange(&mut buf);
+                    if let Some(addresses) = buf.first_chunk_mut::<12>() {
+                        *addresses = swapped(*addresses);
+                    }
                     held.push(buf);
                     received += 1;
                 }
@@ -110,8 +115,7 @@ impl Forwarder {
                 }
                 batch.ring()?;
             }
-            let mut back: Vec<Buf> = Vec::new();
-            self.sends.cq.poll(TAKEN, |wc| {
+            self.sends.poll(TAKEN, |wc| {
                 if wc.status() != WcStatus::SUCCESS {
                     failed.get_or_insert((wc.status(), wc.id()));
                     return;
@@ -126,16 +130,11 @@ impl Forwarder {
             if let Some((status, id)) = failed {
                 return Err(Failure::completion(status, id));
             }
-            self.post(back)?;
+            if !back.is_empty() {
+                self.post(back.drain(..))?;
+            }
         }
         moments.end = cycles::now();
         Ok(Run { moments, messages: done })
-    }
-}
-
-/// Puts each of the two addresses of a frame in the other's place.
-fn exchange(frame: &mut [u8]) {
-    if let Some(addresses) = frame.first_chunk_mut::<12>() {
-        addresses.rotate_left(6);
     }
 }
