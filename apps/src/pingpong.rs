@@ -18,7 +18,7 @@ use std::time::Duration;
 use pollux_bringup::RdmaDevice;
 
 use crate::exchange::line::Stop;
-use crate::rdma::Failure;
+use crate::rdma::{Failure, device};
 
 /// How long nothing may come when the other end has hung up. The originals hang up before they begin.
 pub const PATIENCE: Duration = Duration::from_secs(3);
@@ -33,5 +33,5 @@ pub fn first_psn() -> u32 {
 
 /// Waits for the wire, unless told to stop.
 fn wire_up(device: &RdmaDevice, port: u8, stop: Stop<'_>) -> Result<(), Failure> {
-    crate::rdma::device::wait_active(device, port, stop).map(drop)
+    device::wait_active(device, port, Some(device::PATIENCE), stop).map(drop)
 }

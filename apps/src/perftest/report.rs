@@ -27,16 +27,13 @@ pub struct Report {
 }
 
 impl Report {
-    /// Without rows.
+    /// Without rows. After each row is shown by how much counters rose, at first since now.
     #[must_use]
-    pub fn new(console: Console) -> Self {
-        Self { console, rows: Vec::new(), counters: None, best: (0.0, 0.0), last: Results::default() }
-    }
-
-    /// With counters that are shown after each row.
-    #[must_use]
-    pub fn counting(self, counters: Option<Counters>) -> Self {
-        Self { counters, ..self }
+    pub fn new(console: Console, mut counters: Option<Counters>) -> Self {
+        if let Some(counters) = &mut counters {
+            counters.rise();
+        }
+        Self { console, rows: Vec::new(), counters, best: (0.0, 0.0), last: Results::default() }
     }
 
     fn print(&mut self, row: &str) {

@@ -120,6 +120,7 @@ impl<'a> Session<'a> {
         let options = settings.options.clone();
         let stop = || lcore.stop_requested();
         let (port, attributes) = device::port(device, options.ib_port)?;
+        let counters = Counters::open(device, port, &options.counters)?;
         let gid = match options.gid_index {
             // A group's address is IPv6's, and so is the sender's: that of the link, as the original has it.
             None if options.mcg => device::gid(device, port, Some(0), "-x")?,
@@ -141,7 +142,7 @@ impl<'a> Session<'a> {
         } else {
             line.meet(&options.peer_version, &settings.shared(), CYCLE, &stop)?
         };
-        let active = device::wait_active(device, port, &stop)?.legacy_resp.active_mtu;
+        let active = device::wait_active(device, port, Some(device::PATIENCE), &stop)?.legacy_resp.active_mtu;
         let own = options.mtu.map_or(active, device::mtu_code);
         if own > active {
             let (mtu, name) = (device::mtu_bytes(own), &device.name);
@@ -171,7 +172,6 @@ impl<'a> Session<'a> {
             || settings.bidirectional
             || latency && matches!(settings.test.verb, Verb::Send | Verb::Write);
         let receives = settings.test.verb == Verb::Send && (!client || settings.bidirectional || latency);
-        let counters = Counters::open(device, port, &options.counters)?;
         let mut end = End::new(device, settings, port, gid, &met)?;
         if let Some(group) = end.settings.group().filter(|_| receives) {
             end.join(group)?;
@@ -181,7 +181,7 @@ impl<'a> Session<'a> {
             end.fill_for_reads();
         }
         let gid_index = gid.0;
-        let report = Report::new(console).counting(counters);
+        let report = Report::new(console, counters);
         Ok(Self { lcore, device, console, line, end, sends, receives, mtu, gid_index, report })
     }
 

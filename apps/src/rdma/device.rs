@@ -13,7 +13,7 @@ use crate::exchange::line::Stop;
 const ACTIVE: u8 = 4;
 
 /// How long a port may take to come up once the other end is there.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Bytes of an MTU that verbs numbers from 1, 256, to 5, 4096.
 #[must_use]
@@ -43,19 +43,17 @@ pub fn port(device: &RdmaDevice, number: u64) -> Result<(u8, PortAttributes), Fa
     }
 }
 
-/// Whether the port carries data.
+/// Waits until the port carries data: with a model, until the other end's device is on its wire. Without `patience` it waits
+/// for whoever comes.
 ///
 /// # Errors
-/// The device is gone.
-pub fn is_active(device: &RdmaDevice, port: u8) -> Result<bool, Failure> {
-    Ok(device.context.port(port)?.legacy_resp.state == ACTIVE)
-}
-
-/// Waits until the port carries data: with a model, until the other end's device is on its wire.
-///
-/// # Errors
-/// It does not come up, or a stop.
-pub fn wait_active(device: &RdmaDevice, port: u8, stop: Stop<'_>) -> Result<PortAttributes, Failure> {
+/// It does not come up in that time, or a stop.
+pub fn wait_active(
+    device: &RdmaDevice,
+    port: u8,
+    patience: Option<Duration>,
+    stop: Stop<'_>,
+) -> Result<PortAttributes, Failure> {
     let begin = Instant::now();
     loop {
         let attributes = device.context.port(port)?;
@@ -65,7 +63,7 @@ pub fn wait_active(device: &RdmaDevice, port: u8, stop: Stop<'_>) -> Result<Port
         if stop() {
             return Err(Failure::Stopped);
         }
-        if begin.elapsed() > PATIENCE {
+        if patience.is_some_and(|patience| begin.elapsed() > patience) {
             let why = match device.wire() {
                 Some(wire) => {
                     format!(

@@ -25,9 +25,6 @@ use crate::rdma::endless::Watch;
 use crate::rdma::program::Console;
 use crate::rdma::{Failure, device};
 
-/// How long a look at a port that is down lasts.
-const NAP: Duration = Duration::from_millis(10);
-
 /// Runs one of the two tests.
 ///
 /// # Errors
@@ -53,6 +50,7 @@ fn test(lcore: &LcoreContext, device: &RdmaDevice, plan: &Plan) -> Result<(), Fa
     let console = Console { json: settings.options.json };
     let full = settings.options.output.is_none();
     let (port, _) = device::port(device, settings.options.ib_port)?;
+    let counters = Counters::open(device, port, &settings.options.counters)?;
     if full {
         plan.changes.iter().for_each(|change| program::say(format_args!("{change}")));
     }
@@ -110,24 +108,14 @@ fn test(lcore: &LcoreContext, device: &RdmaDevice, plan: &Plan) -> Result<(), Fa
         console.print(&text);
     }
     // Who receives waits for whoever comes; who begins should find the other end.
-    if plan.role == Role::Client {
-        device::wait_active(device, port, &|| lcore.stop_requested())?;
-    } else {
-        while !device::is_active(device, port)? {
-            if lcore.stop_requested() {
-                return Err(Failure::Stopped);
-            }
-            std::thread::sleep(NAP);
-        }
-    }
+    let client = plan.role == Role::Client;
+    device::wait_active(device, port, client.then_some(device::PATIENCE), &|| lcore.stop_requested())?;
 
     let begin = std::time::Instant::now();
-    let counters = Counters::open(device, port, &settings.options.counters)?;
-    let mut report = Report::new(console).counting(counters);
+    let mut report = Report::new(console, counters);
     let mut watch = Watch::new(lcore, None, Duration::ZERO);
     let gigabits = settings.options.report_gbits;
     let hz = Clock::get().hz() as f64;
-    let client = plan.role == Role::Client;
     loop {
         let before = settings.options.cpu_util.then(Load::now);
         let load = |before: Option<Load>| before.map(|before| Load::now().since(before));
