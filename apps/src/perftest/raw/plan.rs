@@ -181,17 +181,20 @@ impl Plan {
     }
 }
 
+/// The options that give ports.
+const PORTS: &str = "-K and -k (or --local_port and --remote_port)";
+
 fn check_flows(settings: &Settings, flows: Flows, ports: Option<(u16, u16)>) -> Result<(), String> {
     let qps = settings.qps as u64;
     if flows.count == 1 && flows.burst > 1 {
         return Err("--flows_burst goes with --flows".into());
     }
     if qps > 1 && ports.is_none() {
-        return Err(format!("-q {qps} needs -K and -k: rules tell queue pairs apart by their ports"));
+        return Err(format!("-q {qps} needs {PORTS}: rules tell queue pairs apart by their ports"));
     }
     if flows.count > 1 {
         if ports.is_none() {
-            return Err(format!("--flows {} needs -K and -k: flows differ in their ports", flows.count));
+            return Err(format!("--flows {} needs {PORTS}: flows differ in their ports", flows.count));
         }
         if settings.bidirectional {
             return Err("--flows with -b: flows go one way".into());
@@ -230,22 +233,16 @@ fn ends(role: Role, options: &RawOptions) -> Result<Ends, String> {
         return Err("give --local_ip, --remote_ip and their ports, or -J, -j, -K and -k, but not both".into());
     }
     let turned = named && role == Role::Client;
-    let pick = |one, two| if turned { (two, one) } else { (one, two) };
-    let (server_ip, client_ip) = match named {
-        true => pick(options.local_ip, options.remote_ip),
-        false => (options.dest_ip, options.source_ip),
+    let (ip_names, port_names, ips, ports) = if named {
+        let ips = (options.local_ip, options.remote_ip);
+        let ports = (options.local_port, options.remote_port);
+        (["--local_ip", "--remote_ip"], ["--local_port", "--remote_port"], ips, ports)
+    } else {
+        let ips = (options.dest_ip, options.source_ip);
+        let ports = (options.dest_port, options.source_port);
+        (["-J", "-j"], ["-K", "-k"], ips, ports)
     };
-    let pick = |one, two| if turned { (two, one) } else { (one, two) };
-    let (server_port, client_port) = match named {
-        true => pick(options.local_port, options.remote_port),
-        false => (options.dest_port, options.source_port),
-    };
-    let names = if named { ["--local_ip", "--remote_ip"] } else { ["-J", "-j"] };
-    let ips = match (server_ip, client_ip) {
-        (None, None) => None,
-        (Some(server), Some(client)) => Some((server, client)),
-        _ => return Err(format!("{} and {} go together", names[0], names[1])),
-    };
+    let ips = both(ip_names, turned, ips)?;
     for address in ips.iter().flat_map(|(one, two)| [one, two]) {
         match (address, options.raw_ipv6) {
             (IpAddr::V6(_), false) => return Err(format!("{address} is IPv6, which --raw_ipv6 asks for")),
@@ -253,16 +250,25 @@ fn ends(role: Role, options: &RawOptions) -> Result<Ends, String> {
             _ => {}
         }
     }
-    let names = if named { ["--local_port", "--remote_port"] } else { ["-K", "-k"] };
-    let ports = match (server_port, client_port) {
-        (None, None) => None,
-        (Some(server), Some(client)) => Some((server, client)),
-        _ => return Err(format!("{} and {} go together", names[0], names[1])),
-    };
+    let ports = both(port_names, turned, ports)?;
     if ports.is_some() && ips.is_none() {
-        return Err(format!("{} and {} need IP addresses: -J and -j", names[0], names[1]));
+        let ([one, two], [ip, other_ip]) = (port_names, ip_names);
+        return Err(format!("{one} and {two} need IP addresses: {ip} and {other_ip}"));
     }
     Ok((ips, ports))
+}
+
+/// Two options that are of use together alone; `turned`, the second first.
+fn both<T>(
+    names: [&str; 2],
+    turned: bool,
+    options: (Option<T>, Option<T>),
+) -> Result<Option<(T, T)>, String> {
+    match options {
+        (None, None) => Ok(None),
+        (Some(one), Some(two)) => Ok(Some(if turned { (two, one) } else { (one, two) })),
+        _ => Err(format!("{} and {} go together", names[0], names[1])),
+    }
 }
 
 /// What other tests have and these have not.
@@ -313,7 +319,7 @@ fn refuse(kind: Kind, options: &RawOptions) -> Result<(), String> {
         (
             options.tcp && options.dest_port.or(options.local_port).is_none(),
             "--tcp",
-            "it needs ports: -K and -k",
+            "it needs ports: -K and -k, or --local_port and --remote_port",
         ),
         (
             options.ethertype.is_some() && (options.dest_ip.is_some() || options.local_ip.is_some()),
@@ -383,7 +389,14 @@ mod tests {
             (Latency, "--server -B 02:00:00:00:00:01", "-E is missing"),
             (Bandwidth, "--client -B 02:00:00:00:00 -E 1", "is not a MAC address, such as 02:00"),
             (Bandwidth, "--client MACS -J 10.0.0.1", "-J and -j go together"),
-            (Bandwidth, "--client MACS -K 5 -k 6", "-K and -k need IP addresses"),
+            (Bandwidth, "--client MACS -K 5 -k 6", "-K and -k need IP addresses: -J and -j"),
+            (Bandwidth, "--client MACS --remote_ip 10.0.0.1", "--local_ip and --remote_ip go together"),
+            (
+                Bandwidth,
+                "--client MACS --local_port 5 --remote_port 6",
+                "--local_port and --remote_port need IP addresses: --local_ip and --remote_ip",
+            ),
+            (Bandwidth, "--client MACS --local_ip 1.1.1.1 -J 1.1.1.1", "but not both"),
             (Bandwidth, "--client MACS -J 10.0.0.1 -j ::1", "::1 is IPv6, which --raw_ipv6 asks for"),
             (Bandwidth, "--client MACS --raw_ipv6 -J 10.0.0.1 -j ::1", "10.0.0.1 is IPv4"),
             (Bandwidth, "--client MACS --tcp", "--tcp is not for raw_ethernet_bw: it needs ports"),
