@@ -86,10 +86,12 @@ fn move_all(end: &mut End, count: u64, watch: &mut Watch<'_>, back: bool) -> Res
     let mut failed = None;
     while left > 0 {
         end.sends.take(TAKEN, watch, |wc| {
-            if wc.status() != WcStatus::SUCCESS {
+            // After one that failed all that were posted complete, signalled or not: many more than are waited for.
+            if wc.status() == WcStatus::SUCCESS {
+                left -= 1;
+            } else {
                 failed.get_or_insert((wc.status(), wc.id()));
             }
-            left -= 1;
         })?;
         if let Some((status, id)) = failed {
             return Err(Failure::completion(status, id));
