@@ -47,11 +47,15 @@ impl Counters {
         Ok(Self { each: each.collect::<Result<_, _>>()? })
     }
 
-    /// By how much each rose since it was looked at last, as the original prints it.
+    /// By how much each rose since it was looked at last, as the original prints it; `gone` of one that is there no more, as
+    /// when its device was pulled out.
     pub fn rise(&mut self) -> String {
         let mut text = String::new();
         for (name, path, before) in &mut self.each {
-            let now = read(path).unwrap_or(*before);
+            let Some(now) = read(path) else {
+                let _ = writeln!(text, "\t{name}=gone");
+                continue;
+            };
             let _ = writeln!(text, "\t{name}={}", now.wrapping_sub(*before));
             *before = now;
         }
@@ -78,6 +82,10 @@ mod tests {
         std::fs::write(&file, "142\n").expect("written");
         assert_eq!(counters.rise(), "\tcounters/port_rcv_data=42\n\n");
         assert_eq!(counters.rise(), "\tcounters/port_rcv_data=0\n\n");
+        std::fs::remove_file(&file).expect("it was there");
+        assert_eq!(counters.rise(), "\tcounters/port_rcv_data=gone\n\n");
+        std::fs::write(&file, "150\n").expect("written");
+        assert_eq!(counters.rise(), "\tcounters/port_rcv_data=8\n\n");
         let missing = Counters::of(folder.path().to_owned(), &["hw_counters/none".to_owned()]);
         assert!(
             matches!(missing, Err(Failure::Usage(line)) if line.contains("-W hw_counters/none: there is no counter"))
