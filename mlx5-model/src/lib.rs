@@ -72,7 +72,7 @@ mod model;
 mod network;
 pub mod pci;
 mod port;
-mod random;
+pub mod random;
 mod rdma;
 mod receive;
 mod send;

@@ -3,10 +3,12 @@
 /// SplitMix64. Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014, figure 17. A crate for
 /// this would be a dependency for six lines whose sequence has to stay the same for ever: seeds are printed in reports.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// The sequence of a seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
@@ -19,13 +21,13 @@ impl Random {
     }
 
     /// Below `limit`, which is not 0.
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+    pub fn below(&mut self, limit: u64) -> u64 {
         // The high half of a product: evenly spread up to a bias of limit / 2^64.
         ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
     }
 
     /// True in that share of all calls. A share of 0 draws nothing, so that what is off changes no other draw.
-    pub(crate) fn chance(&mut self, share: f64) -> bool {
+    pub fn chance(&mut self, share: f64) -> bool {
         // 53 bits are what a double holds exactly.
         share > 0.0 && ((self.next() >> 11) as f64) < share * (1u64 << 53) as f64
     }

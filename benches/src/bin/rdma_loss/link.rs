@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use pollux_mlx5_model::random::Random;
 use pollux_mlx5_model::wire::{Sent, Wire};
 
 /// Bits a nanosecond.
@@ -16,20 +17,6 @@ const DATA_MIN: usize = 1024;
 /// How far ahead of the wire a card may be: one step.
 const AHEAD: u64 = 1000;
 
-/// Numbers that look like chance, from a seed (splitmix64).
-#[derive(Debug)]
-struct Chance(u64);
-
-impl Chance {
-    fn share(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((word ^ (word >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-    }
-}
-
 /// One direction.
 #[derive(Debug)]
 struct Lane {
@@ -37,7 +24,7 @@ struct Lane {
     queue: VecDeque<(u64, Vec<u8>)>,
     /// When the wire is free for the next one.
     free: u64,
-    chance: Chance,
+    random: Random,
     data: u64,
 }
 
@@ -58,8 +45,9 @@ impl Link {
     /// A wire that loses that share of frames, each way by a sequence of its own.
     pub(crate) fn new(loss: f64, delay: Duration, seed: u64) -> Self {
         let lane = |end: u64| {
-            let chance = Chance(seed.wrapping_mul(2).wrapping_add(end).wrapping_mul(0x2545_f491_4f6c_dd1d));
-            Mutex::new(Lane { queue: VecDeque::new(), free: 0, chance, data: 0 })
+            let random =
+                Random::new(seed.wrapping_mul(2).wrapping_add(end).wrapping_mul(0x2545_f491_4f6c_dd1d));
+            Mutex::new(Lane { queue: VecDeque::new(), free: 0, random, data: 0 })
         };
         let delay = delay.as_nanos() as u64;
         Self(Arc::new(Shared { now: AtomicU64::new(0), loss, delay, lanes: [lane(0), lane(1)] }))
@@ -103,7 +91,7 @@ impl Wire for End {
         let begin = lane.free.max(now);
         lane.free = begin + (((frame.len() + OVERHEAD) * 8) as f64 / RATE) as u64;
         lane.data += u64::from(frame.len() >= DATA_MIN);
-        if lane.chance.share() >= self.shared.loss {
+        if !lane.random.chance(self.shared.loss) {
             let due = lane.free + self.shared.delay;
             lane.queue.push_back((due, frame.to_vec()));
         }
