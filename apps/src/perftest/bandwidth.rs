@@ -117,6 +117,8 @@ pub fn run(end: &mut End, size: u64, sends: bool, watch: &mut Watch<'_>) -> Resu
         _ => u64::MAX,
     };
     let all = goal.saturating_mul(end.settings.qps as u64);
+    // Where a hash chooses the queue, all may come to one.
+    let most = if end.spreads() { all } else { goal };
     let (tx_depth, cq_mod) = (end.settings.tx_depth as u64, end.settings.cq_mod as u64);
     let (list, recv_list, qps) =
         (end.settings.post_list as u64, end.settings.recv_post_list as u64, end.settings.qps);
@@ -216,7 +218,7 @@ pub fn run(end: &mut End, size: u64, sends: bool, watch: &mut Watch<'_>) -> Resu
             }
             for (number, flow) in flows.iter_mut().enumerate() {
                 // Beyond the goal nothing will come: the receives would be left for the next size.
-                while flow.free >= recv_list && (goal == u64::MAX || flow.reposted + recv_list <= goal) {
+                while flow.free >= recv_list && (goal == u64::MAX || flow.reposted + recv_list <= most) {
                     end.post_receives(number, recv_list)?;
                     flow.free -= recv_list;
                     flow.reposted += recv_list;
@@ -229,6 +231,7 @@ pub fn run(end: &mut End, size: u64, sends: bool, watch: &mut Watch<'_>) -> Resu
         }
     }
     moments.end = cycles::now();
+    end.by_queue = flows.iter().map(|flow| flow.received).collect();
     let messages = match (extent, window) {
         (Extent::Iterations(_), _) => all,
         (_, Some(window)) => {

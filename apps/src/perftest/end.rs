@@ -5,9 +5,10 @@
 
 use pollux_bringup::RdmaDevice;
 use pollux_verbs::{
-    Access, Ah, Batch, Connection as Link, Mr, Path, Pd, Qp, QpAttributes, QpKind, QpOptions, QpState, Srq,
-    SrqOptions,
+    Access, Ah, Batch, Connection as Link, HashFields, HashQp, Mr, Path, Pd, Qp, QpAttributes, QpKind,
+    QpOptions, QpState, Rule, Srq, SrqOptions, VerbsError, Wq, WqOptions, WqState, WqTable,
 };
+use pollux_wire::toeplitz::DEFAULT_KEY;
 
 use super::options::{Atomic, Connection};
 use super::settings::{Kind, Settings, Verb};
@@ -44,6 +45,26 @@ impl Flows {
     }
 }
 
+/// Receive work queues and what spreads frames over them.
+#[derive(Debug)]
+struct Spread {
+    hash: HashQp,
+    queues: Vec<Wq>,
+}
+
+impl Spread {
+    fn new(pd: &Pd, receives: &Queue, settings: &Settings, fields: HashFields) -> Result<Self, Failure> {
+        let make = |_| {
+            let mut queue = Wq::new(pd, &receives.cq, &WqOptions::new(settings.rx_depth as u32))?;
+            queue.modify(WqState::RDY)?;
+            Ok(queue)
+        };
+        let queues = (0..settings.qps).map(make).collect::<Result<Vec<_>, Failure>>()?;
+        let table = WqTable::new(pd, &queues.iter().collect::<Vec<_>>())?;
+        Ok(Self { hash: HashQp::new(&table, fields, &DEFAULT_KEY)?, queues })
+    }
+}
+
 /// One end.
 pub struct End {
     /// What to run.
@@ -60,6 +81,10 @@ pub struct End {
     pub outs: u32,
     /// It sends nothing before something came.
     pub answers: bool,
+    /// Messages received in the last run, by queue.
+    pub by_queue: Vec<u64>,
+    /// What frames are spread over, in the place of the queue pairs' own rings.
+    spread: Option<Spread>,
     /// The group that its queue pairs hear.
     group: Option<[u8; 16]>,
     qps: Vec<Qp>,
@@ -93,14 +118,21 @@ impl End {
         Self::make(device, settings, port, gid.1, (met.cycle_buffer, met.cache_line), None)
     }
 
-    /// Makes memory and queues of an end that sends frames. What they are is [written](Self::write_frames) afterwards.
+    /// Makes memory and queues of an end that sends frames, or receives them: in a ring of each queue pair, or spread over as many
+    /// queues by a hash. What frames are is [written](Self::write_frames) afterwards.
     ///
     /// # Errors
     /// Something is beyond the device.
-    pub fn raw(device: &RdmaDevice, settings: Settings, port: u8, flows: Flows) -> Result<Self, Failure> {
+    pub fn raw(
+        device: &RdmaDevice,
+        settings: Settings,
+        port: u8,
+        flows: Flows,
+        spread: Option<HashFields>,
+    ) -> Result<Self, Failure> {
         /// Small frames go round in a page, in lines of the cache, as the original's.
         const ROUND: (u32, u32) = (4096, 64);
-        Self::make(device, settings, port, [0; 16], ROUND, Some(flows))
+        Self::make(device, settings, port, [0; 16], ROUND, Some((flows, spread)))
     }
 
     fn make(
@@ -109,8 +141,10 @@ impl End {
         port: u8,
         gid: [u8; 16],
         (cycle, line): (u32, u32),
-        flows: Option<Flows>,
+        raw: Option<(Flows, Option<HashFields>)>,
     ) -> Result<Self, Failure> {
+        let flows = raw.map(|(flows, _)| flows);
+        let fields = raw.and_then(|(_, fields)| fields);
         let verb = settings.test.verb;
         let limits = device.context.device()?.base;
         let most = limits.max_qp_rd_atom.min(255);
@@ -128,8 +162,11 @@ impl End {
             Connection::Ud => QpKind::Ud,
             Connection::RawEth => QpKind::Raw,
         };
-        let own_receives =
-            if verb == Verb::Send && !settings.options.use_srq { settings.rx_depth as u32 } else { 0 };
+        let own_receives = if verb == Verb::Send && !settings.options.use_srq && fields.is_none() {
+            settings.rx_depth as u32
+        } else {
+            0
+        };
         let options =
             QpOptions::new(kind).depth(settings.tx_depth as u32, own_receives).inline(settings.inline as u32);
         let sends = settings.tx_depth * settings.qps;
@@ -166,6 +203,7 @@ impl End {
         let events = settings.options.events;
         let sends = Queue::new(context, sends as u32, events)?;
         let receives = Queue::new(context, receives as u32, events)?;
+        let spread = fields.map(|fields| Spread::new(&pd, &receives, &settings, fields)).transpose()?;
         let srq = match settings.options.use_srq {
             true => Some(Srq::new(&pd, &SrqOptions::new(settings.rx_depth as u32))?),
             false => None,
@@ -205,6 +243,8 @@ impl End {
             other: Vec::new(),
             outs,
             answers: false,
+            by_queue: Vec::new(),
+            spread,
             group: None,
             qps,
             srq,
@@ -276,9 +316,27 @@ impl End {
         self.size = size as usize;
     }
 
-    /// The queue pairs.
-    pub fn queue_pairs(&mut self) -> &mut [Qp] {
-        &mut self.qps
+    /// What rules give frames to: the one that spreads them, or each queue pair.
+    #[must_use]
+    pub fn targets(&self) -> usize {
+        if self.spread.is_some() { 1 } else { self.qps.len() }
+    }
+
+    /// Gives one of these the frames that match a rule.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn steer(&mut self, target: usize, rule: &Rule<'_>) -> Result<(), VerbsError> {
+        match &mut self.spread {
+            Some(spread) => spread.hash.steer(rule).map(drop),
+            None => self.qps[target].steer(rule).map(drop),
+        }
+    }
+
+    /// Whether a hash, and not the sender, chooses the queue.
+    #[must_use]
+    pub fn spreads(&self) -> bool {
+        self.spread.is_some()
     }
 
     /// Takes queue pairs of raw frames to where they send.
@@ -402,9 +460,10 @@ impl End {
         let header = if self.settings.connection == Connection::Ud { HEADER } else { 0 };
         let begin = (self.settings.qps + qp) * self.area;
         let place = begin..begin + self.size + header;
-        let receives = match &mut self.srq {
-            Some(srq) => Some(srq.receives()),
-            None => self.qps[qp].receives(),
+        let receives = match (&mut self.srq, &mut self.spread) {
+            (Some(srq), _) => Some(srq.receives()),
+            (None, Some(spread)) => Some(spread.queues[qp].receives()),
+            (None, None) => self.qps[qp].receives(),
         };
         let Some(mut receives) = receives else { return Ok(()) };
         for _ in 0..count {

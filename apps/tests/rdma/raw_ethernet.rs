@@ -54,6 +54,29 @@ fn frames_come_to_whom_they_are_for() {
 }
 
 #[test]
+fn frames_are_spread_over_queues() {
+    for (kind, ips) in [("", "-J 10.0.0.1 -j 10.0.0.2"), ("--raw_ipv6 --tcp", "-J fd00::1 -j fd00::2")] {
+        let server = format!("-G -q 4 -n 100 -s 128 {kind} {ips} -K 5000 -k 6000");
+        // Nobody told the server of these ports.
+        let client = format!("-n 400 -s 128 {kind} --flows 40 {ips} -K 5100 -k 6900");
+        let [server, client] = pair(BANDWIDTH, &server, &client);
+        let row = &report(&server)["results"][0];
+        let counts: Vec<u64> = row["frames_by_queue"]
+            .as_array()
+            .expect("a count each")
+            .iter()
+            .map(|count| count.as_u64().expect("a number"))
+            .collect();
+        assert_eq!((counts.len(), counts.iter().sum::<u64>()), (4, 400), "{row}");
+        // Flows are of ten frames each, and go to one queue whole. Their two ports rise together, and Linux asks for a hash of
+        // source and destination taken together: there are but few.
+        let met = counts.iter().filter(|count| **count > 0).count();
+        assert!(counts.iter().all(|count| count % 10 == 0) && met > 1, "{counts:?}");
+        assert_eq!(report(&client)["results"][0]["n_iterations"], 400);
+    }
+}
+
+#[test]
 fn what_was_sent_comes_back() {
     let [server, client] = pair(BANDWIDTH, "-v -n 200 -s 100", "-b -n 200 -s 100");
     for end in [&server, &client] {

@@ -109,8 +109,8 @@ pub struct RawOptions {
     /// Send back what comes, its addresses exchanged (bandwidth; the other end runs -b)
     #[arg(short = 'v', long = "mac_fwd")]
     pub mac_fwd: bool,
-    /// Named only: the hash that spreads frames is not to be had
-    #[arg(short = 'G', long = "use_rss", hide = true)]
+    /// Spread what comes over -q queues by a hash of addresses and ports, whoever sends it (server, bandwidth; -q 2 or more)
+    #[arg(short = 'G', long = "use_rss")]
     pub use_rss: bool,
     /// Type of service of IP headers
     #[arg(short = 'T', long, value_name = "N", value_parser = |text: &str| within(text, 0, 255))]

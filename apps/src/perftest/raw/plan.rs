@@ -5,6 +5,7 @@
 
 use std::net::IpAddr;
 
+use pollux_verbs::HashFields;
 use pollux_wire::MacAddress;
 
 use super::frame::{CHECK_BYTES, Headers, group};
@@ -52,6 +53,8 @@ pub struct Plan {
     pub promiscuous: bool,
     /// A rule for a copy of everything.
     pub sniffer: bool,
+    /// What is hashed to spread frames over the queues, if they are.
+    pub spread: Option<HashFields>,
     /// The group that the server hears.
     pub multicast: Option<MacAddress>,
     /// What was changed, to be said.
@@ -102,6 +105,8 @@ impl Plan {
         }
         let mut base = options.base.clone();
         base.connection = Connection::RawEth;
+        let spread =
+            if options.use_rss { Some(hashed(role, &mut base.qp, ips, ports, options.tcp)?) } else { None };
         // Rules that tell queue pairs apart, not those of one frame alone.
         let forwards = options.mac_fwd;
         base.bidirectional = base.bidirectional || forwards;
@@ -147,7 +152,7 @@ impl Plan {
             return Err(format!("-s {}: the headers of a frame alone have {least} bytes", settings.size));
         }
         let flows = Flows { count: options.flows, burst: options.flows_burst };
-        check_flows(&settings, flows, ports)?;
+        check_flows(&settings, flows, ports, spread.is_some())?;
         Ok(Self {
             settings,
             role,
@@ -159,6 +164,7 @@ impl Plan {
             flows,
             promiscuous: options.promiscuous,
             sniffer: options.sniffer,
+            spread,
             multicast,
             changes,
         })
@@ -184,12 +190,46 @@ impl Plan {
 /// The options that give ports.
 const PORTS: &str = "-K and -k (or --local_port and --remote_port)";
 
-fn check_flows(settings: &Settings, flows: Flows, ports: Option<(u16, u16)>) -> Result<(), String> {
+/// What `-G` hashes, of which the frames that come must have some.
+fn hashed(
+    role: Role,
+    queues: &mut u64,
+    ips: Option<(IpAddr, IpAddr)>,
+    ports: Option<(u16, u16)>,
+    tcp: bool,
+) -> Result<HashFields, String> {
+    if role == Role::Client {
+        return Err("-G is for the end that receives: give it to --server".into());
+    }
+    let addresses = match ips {
+        None => return Err("-G needs -J and -j (or --local_ip and --remote_ip): addresses are hashed".into()),
+        Some((IpAddr::V4(_), _)) => HashFields::SRC_IPV4 | HashFields::DST_IPV4,
+        Some((IpAddr::V6(_), _)) => HashFields::SRC_IPV6 | HashFields::DST_IPV6,
+    };
+    // As the original has it.
+    *queues = (*queues).max(2);
+    if !queues.is_power_of_two() {
+        return Err(format!("-q {queues} with -G is no power of two, which a table of queues is"));
+    }
+    let ports = match (ports, tcp) {
+        (None, _) => HashFields::empty(),
+        (Some(_), true) => HashFields::SRC_PORT_TCP | HashFields::DST_PORT_TCP,
+        (Some(_), false) => HashFields::SRC_PORT_UDP | HashFields::DST_PORT_UDP,
+    };
+    Ok(addresses | ports)
+}
+
+fn check_flows(
+    settings: &Settings,
+    flows: Flows,
+    ports: Option<(u16, u16)>,
+    spread: bool,
+) -> Result<(), String> {
     let qps = settings.qps as u64;
     if flows.count == 1 && flows.burst > 1 {
         return Err("--flows_burst goes with --flows".into());
     }
-    if qps > 1 && ports.is_none() {
+    if qps > 1 && ports.is_none() && !spread {
         return Err(format!("-q {qps} needs {PORTS}: rules tell queue pairs apart by their ports"));
     }
     if flows.count > 1 {
@@ -298,11 +338,8 @@ fn refuse(kind: Kind, options: &RawOptions) -> Result<(), String> {
             "-l says where it runs",
         ),
         (base.dont_xchg_versions, "--dont_xchg_versions", "the ends exchange nothing"),
-        (
-            options.use_rss,
-            "-G",
-            "the hash that spreads frames is not to be had here; -q with -K and -k spreads them by port",
-        ),
+        (options.use_rss && latency, "-G", "only bandwidth tests have it"),
+        (options.use_rss && (base.bidirectional || options.mac_fwd), "-G with -b or -v", "it only receives"),
         (options.raw_mcast && latency, "--raw_mcast", "only bandwidth tests have it"),
         (
             options.raw_mcast && (base.bidirectional || options.mac_fwd),
@@ -407,7 +444,15 @@ mod tests {
             (Bandwidth, "--client MACS --flows_burst 4", "--flows_burst goes with --flows"),
             (Bandwidth, "--client MACS -J 1.1.1.1 -j 1.1.1.2 -K 65535 -k 1 --flows 2", "end at port 65536"),
             (Bandwidth, "--client MACS -a", "-a is not for raw_ethernet_bw"),
-            (Bandwidth, "--client MACS -G", "-G is not for raw_ethernet_bw: the hash"),
+            (Bandwidth, "--client MACS -G", "-G is for the end that receives"),
+            (Bandwidth, "--server MACS -G", "-G needs -J and -j"),
+            (Bandwidth, "--server MACS -G -q 3 -J 1.1.1.1 -j 1.1.1.2", "-q 3 with -G is no power of two"),
+            (
+                Bandwidth,
+                "--server MACS -G -b",
+                "-G with -b or -v is not for raw_ethernet_bw: it only receives",
+            ),
+            (Latency, "--server MACS -G", "-G is not for raw_ethernet_lat"),
             (Bandwidth, "--client MACS -Y 0x12", "is not an ethertype"),
             (Bandwidth, "--client MACS --raw_mcast", "--raw_mcast needs -J and -j"),
             (Bandwidth, "--client MACS --raw_mcast -J 10.0.0.1 -j 10.0.0.2", "-J 10.0.0.1 is no multicast"),

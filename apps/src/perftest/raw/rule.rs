@@ -23,23 +23,29 @@ pub fn specs(plan: &Plan, flow: u16) -> Vec<FlowSpec> {
     let mut specs = vec![FlowSpec::Eth { value, mask, inner: false }];
     // The client of a test of both directions looks at the addresses' kind alone.
     let exact = plan.role == Role::Server;
+    // Whoever sends to one of the queues over which frames are spread.
+    let spread = plan.spread.is_some();
     match plan.ips {
         None => {}
         Some((IpAddr::V4(server), IpAddr::V4(client))) => {
             let (mut value, mut mask) = (Ipv4Filter::default(), Ipv4Filter::default());
             if exact {
                 value.dst_ip = server.to_bits().into();
-                value.src_ip = client.to_bits().into();
                 mask.dst_ip = u32::MAX.into();
-                mask.src_ip = u32::MAX.into();
+                if !spread {
+                    value.src_ip = client.to_bits().into();
+                    mask.src_ip = u32::MAX.into();
+                }
             }
             specs.push(FlowSpec::Ipv4 { value, mask, inner: false });
         }
         Some((server, client)) => {
             let (mut value, mut mask) = (Ipv6Filter::default(), Ipv6Filter::default());
             if exact && let (IpAddr::V6(server), IpAddr::V6(client)) = (server, client) {
-                (value.dst_ip, value.src_ip) = (server.octets(), client.octets());
-                (mask.dst_ip, mask.src_ip) = ([0xff; 16], [0xff; 16]);
+                (value.dst_ip, mask.dst_ip) = (server.octets(), [0xff; 16]);
+                if !spread {
+                    (value.src_ip, mask.src_ip) = (client.octets(), [0xff; 16]);
+                }
             }
             specs.push(FlowSpec::Ipv6 { value, mask, inner: false });
         }
@@ -50,8 +56,12 @@ pub fn specs(plan: &Plan, flow: u16) -> Vec<FlowSpec> {
         // A multicast comes from no port.
         let any = plan.multicast.is_some();
         let from = if any { 0 } else { from };
-        let value = TcpUdpFilter { dst_port: to.into(), src_port: from.into() };
-        let mask = TcpUdpFilter { dst_port: 0xffff.into(), src_port: if any { 0 } else { 0xffff }.into() };
+        let mut value = TcpUdpFilter { dst_port: to.into(), src_port: from.into() };
+        let mut mask =
+            TcpUdpFilter { dst_port: 0xffff.into(), src_port: if any { 0 } else { 0xffff }.into() };
+        if spread {
+            (value, mask) = (TcpUdpFilter::default(), TcpUdpFilter::default());
+        }
         specs.push(match plan.headers.tcp {
             true => FlowSpec::Tcp { value, mask, inner: false },
             false => FlowSpec::Udp { value, mask, inner: false },

@@ -6,7 +6,7 @@ use pollux_bringup::{BringupError, RdmaDevice, program};
 use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
 use pollux_eal::clock::Clock;
-use pollux_verbs::{FlowType, Qp, Rule, VerbsError};
+use pollux_verbs::{FlowType, Rule, VerbsError};
 
 use super::forward::Forwarder;
 use super::frame::{self, CHECK_BYTES};
@@ -57,7 +57,7 @@ fn test(lcore: &LcoreContext, device: &RdmaDevice, plan: &Plan) -> Result<(), Fa
     let mut worker = if settings.forwards {
         Worker::Forwarder(Box::new(Forwarder::new(device, settings, port)?))
     } else {
-        Worker::Loops(Box::new(End::raw(device, settings.clone(), port, plan.flows)?))
+        Worker::Loops(Box::new(End::raw(device, settings.clone(), port, plan.flows, plan.spread)?))
     };
     let forwarded = match &worker {
         Worker::Forwarder(forwarder) => Some(forwarder.bytes(settings)),
@@ -75,12 +75,14 @@ fn test(lcore: &LcoreContext, device: &RdmaDevice, plan: &Plan) -> Result<(), Fa
     let mut text = format::test_info(settings, &facts);
     match &mut worker {
         Worker::Forwarder(forwarder) => {
-            text.push_str(&steer(device, plan, port, std::slice::from_mut(forwarder.qp()))?);
+            let qp = forwarder.qp();
+            text.push_str(&steer(device, plan, port, 1, |_, rule| qp.steer(rule).map(drop))?);
             forwarder.qp().ready_frames()?;
         }
         Worker::Loops(end) => {
             if plan.receives() {
-                text.push_str(&steer(device, plan, port, end.queue_pairs())?);
+                let count = end.targets();
+                text.push_str(&steer(device, plan, port, count, |target, rule| end.steer(target, rule))?);
             }
             end.resize(settings.size - CHECK_BYTES);
             end.answers = settings.bidirectional && plan.role == Role::Server;
@@ -131,6 +133,14 @@ fn test(lcore: &LcoreContext, device: &RdmaDevice, plan: &Plan) -> Result<(), Fa
                 };
                 let found = statistic::bandwidth(&run.moments, settings.size, run.messages, gigabits, hz);
                 report.bandwidth(settings, &found, load(before));
+                if plan.spread.is_some()
+                    && let Worker::Loops(end) = worker
+                {
+                    report.note("frames_by_queue", end.by_queue.clone().into());
+                    if full {
+                        console.print(&format!(" Frames by queue : {:?}\n", end.by_queue));
+                    }
+                }
             }
         }
         if !matches!(settings.extent, Extent::Forever { .. }) {
@@ -143,12 +153,20 @@ fn test(lcore: &LcoreContext, device: &RdmaDevice, plan: &Plan) -> Result<(), Fa
     report.end(settings, &facts, device, begin.elapsed().as_secs_f64())
 }
 
-/// Gives queue pairs their rules; what they are, as the original prints it.
-fn steer(device: &RdmaDevice, plan: &Plan, port: u8, qps: &mut [Qp]) -> Result<String, Failure> {
+/// Gives each target its rules; what they are, as the original prints it.
+fn steer(
+    device: &RdmaDevice,
+    plan: &Plan,
+    port: u8,
+    targets: usize,
+    mut give: impl FnMut(usize, &Rule<'_>) -> Result<(), VerbsError>,
+) -> Result<String, Failure> {
     let mut text = String::new();
-    for (number, qp) in qps.iter_mut().enumerate() {
+    // One rule has all that is spread.
+    let flows = if plan.spread.is_some() { 1 } else { plan.flows.count };
+    for number in 0..targets {
         let mut add = |option: &str, rule: &Rule<'_>| {
-            qp.steer(rule).map(drop).map_err(|error| refused(device, option, error))
+            give(number, rule).map_err(|error| refused(device, option, error))
         };
         for (wanted, option, kind) in [
             (plan.sniffer, "--sniffer", FlowType::SNIFFER),
@@ -158,7 +176,7 @@ fn steer(device: &RdmaDevice, plan: &Plan, port: u8, qps: &mut [Qp]) -> Result<S
                 add(option, &Rule { port, priority: 0, kind, specs: &[] })?;
             }
         }
-        for flow in 0..plan.flows.count {
+        for flow in 0..flows {
             let specs = rule::specs(plan, (number as u64 * plan.flows.count + flow) as u16);
             add("a rule", &Rule { port, priority: 0, kind: FlowType::NORMAL, specs: &specs })?;
             text.push_str(&rule::text(&specs));
