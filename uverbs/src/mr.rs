@@ -87,6 +87,17 @@ impl Context {
                 return registered(&call, a::HANDLE, a::RESP_LKEY, a::RESP_RKEY);
             }
         }
+        self.reg_mr_by_command(request, driver)
+    }
+
+    /// As [`reg_mr`](Self::reg_mr), by the write command alone. The method leaves address and length out of what the kernel notes of
+    /// a region, and rxe checks requests against those: on kernels that have it, nothing registered by it can be reached. Source:
+    /// Linux `drivers/infiniband/core/uverbs_cmd.c`, `ib_uverbs_reg_mr`, beside `uverbs_std_types_mr.c`, `UVERBS_METHOD_REG_MR`;
+    /// seen with Linux 7.3.4.
+    ///
+    /// # Errors
+    /// As [`reg_mr`](Self::reg_mr).
+    pub fn reg_mr_by_command(&self, request: &MrRequest, driver: Driver<'_>) -> Result<Mr, UverbsError> {
         let request = RegMr {
             response: 0,
             start: request.start,

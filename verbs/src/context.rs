@@ -14,7 +14,8 @@ use pollux_pmd_mlx::rdma::hca::{FrameLimits, Hca};
 use pollux_uverbs::abi::flags::LinkLayer;
 use pollux_uverbs::abi::object::driver;
 use pollux_uverbs::discovery::{self, Device};
-use pollux_uverbs::{Channel, Driver as Data, PdHandle};
+use pollux_uverbs::mr::{Mr as Registered, MrRequest};
+use pollux_uverbs::{Channel, Driver as Data, PdHandle, UverbsError};
 
 use crate::event::Event;
 use crate::rxe::Rxe;
@@ -169,6 +170,14 @@ impl Context {
 
     pub(crate) fn driver(&self) -> &Driver {
         &self.0.driver
+    }
+
+    /// Registers memory, by the way that the provider's part of the kernel bears.
+    pub(crate) fn register(&self, request: &MrRequest) -> Result<Registered, UverbsError> {
+        match &self.0.driver {
+            Driver::Mlx5(hca) => hca.device().context().reg_mr(request, Data::none()),
+            Driver::Rxe(rxe) => rxe.context().reg_mr_by_command(request, Data::none()),
+        }
     }
 
     /// The kernel's side of it.

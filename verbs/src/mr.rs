@@ -102,7 +102,7 @@ impl Mr {
             hca_va: address,
             access,
         };
-        let made = match pd.context().uverbs().reg_mr(&request, Data::none()) {
+        let made = match pd.context().register(&request) {
             Ok(made) => made,
             Err(error) => return Err(Box::new((VerbsError::kernel("register memory")(error), zone))),
         };

@@ -6,7 +6,7 @@ use pollux_mempool::MbufPool;
 use pollux_pmd_mlx::key::{KeyRange, KeyTable, Keys};
 use pollux_uverbs::abi::flags::Access;
 use pollux_uverbs::mr::MrRequest;
-use pollux_uverbs::{Driver as Data, MrHandle, PdHandle};
+use pollux_uverbs::{MrHandle, PdHandle};
 
 use crate::VerbsError;
 use crate::context::Context;
@@ -108,7 +108,7 @@ impl Pd {
                 hca_va: start.wrapping_add(delta),
                 access: Access::LOCAL_WRITE,
             };
-            match self.0.context.uverbs().reg_mr(&request, Data::none()) {
+            match self.0.context.register(&request) {
                 Ok(mr) => {
                     handles.push(mr.handle);
                     self.0.keys.insert(KeyRange { start, bytes, lkey: mr.lkey, delta });

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pollux_eal::region::Zone;
 use pollux_pmd_mlx::rdma::post::Span;
+use pollux_uverbs::MrHandle;
 use pollux_uverbs::abi::flags::Access;
 use pollux_uverbs::mr::MrRequest;
-use pollux_uverbs::{Driver as Data, MrHandle};
 
 use crate::VerbsError;
 use crate::pd::Pd;
@@ -96,11 +96,7 @@ impl Buffers {
             hca_va: address,
             access: Access::LOCAL_WRITE,
         };
-        let mr = pd
-            .context()
-            .uverbs()
-            .reg_mr(&request, Data::none())
-            .map_err(VerbsError::kernel("register buffers"))?;
+        let mr = pd.context().register(&request).map_err(VerbsError::kernel("register buffers"))?;
         let heads = (0..count)
             .map(|number| Head {
                 // SAFETY: `count` strides fill the zone.
