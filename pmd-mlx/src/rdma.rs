@@ -17,6 +17,7 @@ pub mod address;
 pub mod cq;
 pub mod dm;
 pub mod hca;
+mod left;
 pub mod poll;
 pub mod post;
 pub mod qp;

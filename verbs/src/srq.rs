@@ -78,10 +78,9 @@ impl Srq {
                     limit: options.limit,
                     keys: pd.keys(),
                     user_handle: id,
+                    kept: Some(attached.keeper()),
                 };
-                let mut poster = mlx5_srq::create(hca, spec)?;
-                poster.keep(attached.keeper());
-                Side::Mlx5(poster)
+                Side::Mlx5(mlx5_srq::create(hca, spec)?)
             }
             Driver::Rxe(device) => {
                 if xrc.is_some() {

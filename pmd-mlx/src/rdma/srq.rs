@@ -8,7 +8,7 @@
 //! Source: rdma-core `providers/mlx5/srq.c`, `mlx5_post_srq_recv`, `mlx5_free_srq_wqe`, `mlx5_alloc_srq_buf`; Linux
 //! `drivers/infiniband/hw/mlx5/srq.c`, `mlx5_ib_create_srq`.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use pollux_eal::barrier;
 use pollux_eal::region::{PAGE_BYTES, Zone};
@@ -21,17 +21,17 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::cq::{Home, Message, serial};
 use super::hca::{Hca, Index};
+use super::left::{Left, Parts};
 use super::poll::{Poller, Receiver, SRQ_KEY, Target};
 use super::post::shared::{SharedConsumer, SharedProducer, shared};
 use super::post::{Lasting, Lend, PostError, Span, Use};
 use crate::MlxError;
 use crate::context::Pinning;
-use crate::dbrec::{DoorbellRecord, FIRST};
+use crate::dbrec::FIRST;
 use crate::key::Keys;
 use crate::object::{Id, Object};
 
 /// What shared receive queue to make.
-#[derive(Debug)]
 pub struct SrqSpec<'a, T> {
     /// Protection domain.
     pub pd: PdHandle,
@@ -47,6 +47,8 @@ pub struct SrqSpec<'a, T> {
     pub keys: Keys,
     /// What its events carry.
     pub user_handle: u64,
+    /// Kept until it is destroyed, and for ever if that fails.
+    pub kept: Option<Box<dyn Send>>,
 }
 
 /// What a shared receive queue's queue pairs keep of it: it is destroyed, and its memory goes, after the last of them.
@@ -68,20 +70,7 @@ struct Core<T> {
     home: Option<(Arc<Home<T>>, u64)>,
     _index: Option<Arc<Index>>,
     /// What the half that posts left behind.
-    left: Mutex<Option<Left<T>>>,
-}
-
-struct Left<T> {
-    producer: SharedProducer<T>,
-    _zone: Zone,
-    _record: DoorbellRecord,
-    _kept: Option<Box<dyn Send>>,
-}
-
-impl<T> std::fmt::Debug for Left<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Left").finish_non_exhaustive()
-    }
+    left: Left<SharedProducer<T>>,
 }
 
 impl<T> Srq<T> {
@@ -111,13 +100,8 @@ impl<T> Drop for Core<T> {
         if let Some((home, serial)) = &self.home {
             home.tell_gone(*serial);
         }
-        let left = self.left.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if destroyed {
-            if let Some(left) = &left {
-                left.producer.let_go();
-            }
-        } else {
-            std::mem::forget(left);
+        self.left.settle(destroyed, SharedProducer::let_go);
+        if !destroyed {
             std::mem::forget(self.home.take());
         }
     }
@@ -127,7 +111,7 @@ impl<T> Drop for Core<T> {
 pub struct SrqPoster<T> {
     srq: Srq<T>,
     /// Until it is left behind.
-    parts: Option<Parts<T>>,
+    parts: Option<Parts<SharedProducer<T>>>,
     keys: Keys,
     entries: usize,
     pieces: usize,
@@ -138,14 +122,6 @@ pub struct SrqPoster<T> {
     free: usize,
     /// Posted in all.
     posted: u32,
-    /// Kept as long as the device may reach what is posted.
-    kept: Option<Box<dyn Send>>,
-}
-
-struct Parts<T> {
-    producer: SharedProducer<T>,
-    zone: Zone,
-    record: DoorbellRecord,
 }
 
 impl<T> std::fmt::Debug for SrqPoster<T> {
@@ -231,10 +207,10 @@ pub fn create<T>(hca: &Hca, spec: SrqSpec<'_, T>) -> Result<SrqPoster<T>, MlxErr
         cq.home().tell(Message::Came(target));
         (Arc::clone(cq.home()), serial)
     });
-    let core = Core { object, number, consumer, home, _index: index, left: Mutex::default() };
+    let core = Core { object, number, consumer, home, _index: index, left: Left::default() };
     Ok(SrqPoster {
         srq: Srq(Arc::new(core)),
-        parts: Some(Parts { producer, zone, record }),
+        parts: Some(Parts { producer, zone, record, _kept: spec.kept }),
         keys: spec.keys,
         entries,
         pieces,
@@ -243,7 +219,6 @@ pub fn create<T>(hca: &Hca, spec: SrqSpec<'_, T>) -> Result<SrqPoster<T>, MlxErr
         tail: entries - 1,
         free: entries,
         posted: 0,
-        kept: None,
     })
 }
 
@@ -263,11 +238,6 @@ impl<T> SrqPoster<T> {
     #[must_use]
     pub fn sizes(&self) -> (u32, u32) {
         (self.entries as u32 - 1, self.pieces as u32)
-    }
-
-    /// Keeps something until the device's queue is destroyed, or for ever if that fails.
-    pub fn keep(&mut self, kept: Box<dyn Send>) {
-        self.kept = Some(kept);
     }
 }
 
@@ -302,9 +272,7 @@ impl<T: Lend> SrqPoster<T> {
 
 impl<T> Drop for SrqPoster<T> {
     fn drop(&mut self) {
-        let Some(Parts { producer, zone, record }) = self.parts.take() else { return };
-        let left = Left { producer, _zone: zone, _record: record, _kept: self.kept.take() };
-        *self.srq.0.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
+        self.srq.0.left.leave(self.parts.take());
     }
 }
 

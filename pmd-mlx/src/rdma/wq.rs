@@ -11,10 +11,10 @@
 //! Source: rdma-core `providers/mlx5/verbs.c`, `mlx5_create_wq`, `create_rss_qp`; Linux `drivers/infiniband/hw/mlx5/qp.c`,
 //! `mlx5_ib_create_wq`, `create_rss_raw_qp_tir`.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
-use pollux_eal::region::{PAGE_BYTES, Zone};
+use pollux_eal::region::PAGE_BYTES;
 use pollux_mlx5_abi::kernel::queue_pair::{CreateQpAnswer, CreateRssQp, hash_field, hash_function};
 use pollux_mlx5_abi::kernel::work_queue::{CreateRwqTableAnswer, CreateWq, CreateWqAnswer, ModifyWq};
 use pollux_mlx5_abi::wqe::SEGMENT_BYTES;
@@ -26,13 +26,14 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::cq::{Home, Message, serial};
 use super::hca::{Hca, Index};
+use super::left::{Left, Parts};
 use super::poll::{Poller, Receiver, Target};
 use super::post::track::{Consumer, Producer, track};
 use super::post::{Lend, Receives, Rings};
 use super::qp::{log2, receive_ring};
 use crate::MlxError;
 use crate::context::Pinning;
-use crate::dbrec::{DoorbellRecord, FIRST};
+use crate::dbrec::FIRST;
 use crate::key::Keys;
 use crate::object::{HASH_KEY_BYTES, Id, Object};
 
@@ -94,20 +95,7 @@ struct Core<T> {
     /// As whom the completion queue knows it.
     serial: AtomicU64,
     /// What the half that posts left behind.
-    left: Mutex<Option<Parts<T>>>,
-}
-
-struct Parts<T> {
-    producer: Producer<T>,
-    zone: Zone,
-    record: DoorbellRecord,
-    _kept: Option<Box<dyn Send>>,
-}
-
-impl<T> std::fmt::Debug for Parts<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Parts").field("zone", &self.zone).finish_non_exhaustive()
-    }
+    left: Left<Producer<T>>,
 }
 
 impl<T> Core<T> {
@@ -142,14 +130,9 @@ impl<T> Drop for Core<T> {
     fn drop(&mut self) {
         let destroyed = self.object.destroy_now();
         self.leave_home();
-        let left = self.left.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if destroyed {
-            if let Some(left) = &left {
-                left.producer.let_go();
-            }
-        } else {
-            // The device may still use all of it, and the queue that it completes on.
-            std::mem::forget(left);
+        self.left.settle(destroyed, Producer::let_go);
+        if !destroyed {
+            // The device may still use the queue that it completes on.
             std::mem::forget(Arc::clone(&self.home));
         }
     }
@@ -160,7 +143,7 @@ impl<T> Drop for Core<T> {
 pub struct Wq<T> {
     core: Arc<Core<T>>,
     /// Until it is left behind.
-    parts: Option<Parts<T>>,
+    parts: Option<Parts<Producer<T>>>,
     keys: Keys,
     receives: u32,
     pieces: u32,
@@ -220,7 +203,7 @@ impl<T> Wq<T> {
             index,
             home: Arc::clone(spec.cq.home()),
             serial: AtomicU64::new(0),
-            left: Mutex::default(),
+            left: Left::default(),
         };
         core.enrol(consumer);
         let parts = Some(Parts { producer, zone, record, _kept: spec.kept });
@@ -239,7 +222,7 @@ impl<T> Wq<T> {
         (self.receives, self.pieces)
     }
 
-    fn parts(&mut self) -> &mut Parts<T> {
+    fn parts(&mut self) -> &mut Parts<Producer<T>> {
         match &mut self.parts {
             Some(parts) => parts,
             None => unreachable!("they are there until the queue is dropped"),
@@ -287,7 +270,7 @@ impl<T: Lend> Wq<T> {
 
 impl<T> Drop for Wq<T> {
     fn drop(&mut self) {
-        *self.core.left.lock().unwrap_or_else(PoisonError::into_inner) = self.parts.take();
+        self.core.left.leave(self.parts.take());
     }
 }
 
