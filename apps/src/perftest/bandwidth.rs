@@ -22,6 +22,8 @@ pub struct Run {
     pub moments: Moments,
     /// Messages that were measured, of all queue pairs.
     pub messages: u64,
+    /// Messages that came, by queue.
+    pub by_queue: Vec<u64>,
 }
 
 /// What one queue pair has done.
@@ -196,7 +198,8 @@ pub fn run(end: &mut End, size: u64, sends: bool, watch: &mut Watch<'_>) -> Resu
                     failed.get_or_insert((wc.status(), wc.id()));
                     return;
                 }
-                // On a shared queue the receive's word says who posted it, not who got it.
+                // On a shared queue the receive's word says who posted it, not who got it. On one of those that frames are spread over
+                // it says all: they belong to no queue pair.
                 let which = own.iter().position(|keys| keys.qpn == wc.qpn()).unwrap_or(wc.id() as usize);
                 let flow = &mut list[which];
                 flow.received += 1;
@@ -231,7 +234,7 @@ pub fn run(end: &mut End, size: u64, sends: bool, watch: &mut Watch<'_>) -> Resu
         }
     }
     moments.end = cycles::now();
-    end.by_queue = flows.iter().map(|flow| flow.received).collect();
+    let by_queue = flows.iter().map(|flow| flow.received).collect();
     let messages = match (extent, window) {
         (Extent::Iterations(_), _) => all,
         (_, Some(window)) => {
@@ -240,5 +243,5 @@ pub fn run(end: &mut End, size: u64, sends: bool, watch: &mut Watch<'_>) -> Resu
         }
         (_, None) => 0,
     };
-    Ok(Run { moments, messages })
+    Ok(Run { moments, messages, by_queue })
 }

@@ -73,7 +73,7 @@ pub struct End {
     pub sends: Queue,
     /// Completions of receives.
     pub receives: Queue,
-    /// Its keys, one a queue pair.
+    /// Its keys, one a queue pair; none where frames are [spread](Self::spreads).
     pub own: Vec<Keys>,
     /// The other end's.
     pub other: Vec<Keys>,
@@ -81,8 +81,6 @@ pub struct End {
     pub outs: u32,
     /// It sends nothing before something came.
     pub answers: bool,
-    /// Messages received in the last run, by queue.
-    pub by_queue: Vec<u64>,
     /// What frames are spread over, in the place of the queue pairs' own rings.
     spread: Option<Spread>,
     /// The group that its queue pairs hear.
@@ -173,7 +171,9 @@ impl End {
         let receives =
             if settings.options.use_srq { settings.rx_depth } else { settings.rx_depth * settings.qps };
         device::check_depth(device, &options, sends.max(receives) as u64, ("-t", "-r"))?;
-        if settings.qps as u64 > u64::from(limits.max_qp) {
+        // What frames are spread over has no queue pairs beside it.
+        let count = if fields.is_some() { 0 } else { settings.qps };
+        if count as u64 > u64::from(limits.max_qp) {
             return Err(Failure::Usage(format!(
                 "-q {} is beyond {}, which has {}",
                 settings.qps, device.name, limits.max_qp
@@ -184,13 +184,13 @@ impl End {
         let pd = Pd::new(context)?;
         let (cycle, line) = (cycle as usize, line as usize);
         // A datagram's header stands before its data, on the line before.
-        let count = match flows {
+        let places = match flows {
             Some(flows) => flows.count as usize,
             // Each message under way has a place of its own.
             None if settings.options.data_validation => settings.tx_depth,
             None => 1,
         };
-        let area = (settings.size as usize).max(cycle).next_multiple_of(line) * count + line;
+        let area = (settings.size as usize).max(cycle).next_multiple_of(line) * places + line;
         let rights = match verb {
             Verb::Send => Access::empty(),
             // What was written is read back.
@@ -208,7 +208,7 @@ impl End {
             true => Some(Srq::new(&pd, &SrqOptions::new(settings.rx_depth as u32))?),
             false => None,
         };
-        let qps = (0..settings.qps).map(|_| {
+        let qps = (0..count).map(|_| {
             let mut qp = match &srq {
                 Some(srq) => Qp::with_srq(&pd, &sends.cq, &receives.cq, srq, &options)?,
                 None => Qp::new(&pd, &sends.cq, &receives.cq, &options)?,
@@ -243,7 +243,6 @@ impl End {
             other: Vec::new(),
             outs,
             answers: false,
-            by_queue: Vec::new(),
             spread,
             group: None,
             qps,
@@ -601,4 +600,30 @@ impl Drop for End {
 fn finish(batch: Batch<'_>) -> Result<(), Failure> {
     batch.ring()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use pollux_bringup::RdmaBringup;
+    use pollux_config::CommandLine;
+
+    use super::*;
+    use crate::perftest::options::Options;
+    use crate::perftest::settings::Test;
+
+    /// Completions of receive work queues carry numbers of those; what has no queue pair cannot take them for a queue pair's.
+    #[test]
+    fn what_spreads_frames_has_no_queue_pairs_beside_it() {
+        let line = CommandLine::parse(["test", "-l", "0", "--vdev", "mlx5_model0,wire=null"]).unwrap();
+        let bringup = RdmaBringup::new(&line, None).unwrap();
+        let options = Options { qp: 4, connection: Connection::RawEth, ..Options::usual() };
+        let settings = Settings::new(Test { verb: Verb::Send, kind: Kind::Bandwidth }, options).unwrap();
+        let flows = Flows { count: 1, burst: 1 };
+        let end = |fields| End::raw(&bringup.devices[0], settings.clone(), 1, flows, fields).unwrap();
+        let spread = end(Some(HashFields::SRC_IPV4 | HashFields::DST_IPV4));
+        assert_eq!((spread.own.len(), spread.qps.len(), spread.targets()), (0, 0, 1));
+        assert_eq!(spread.spread.as_ref().map(|spread| spread.queues.len()), Some(4));
+        let plain = end(None);
+        assert_eq!((plain.own.len(), plain.qps.len(), plain.targets()), (4, 4, 4));
+    }
 }

@@ -133,13 +133,11 @@ fn test(lcore: &LcoreContext, device: &RdmaDevice, plan: &Plan) -> Result<(), Fa
                 };
                 let found = statistic::bandwidth(&run.moments, settings.size, run.messages, gigabits, hz);
                 report.bandwidth(settings, &found, load(before));
-                if plan.spread.is_some()
-                    && let Worker::Loops(end) = worker
-                {
-                    report.note("frames_by_queue", end.by_queue.clone().into());
+                if plan.spread.is_some() {
                     if full {
-                        console.print(&format!(" Frames by queue : {:?}\n", end.by_queue));
+                        console.print(&format!(" Frames by queue : {:?}\n", run.by_queue));
                     }
+                    report.note("frames_by_queue", run.by_queue.into());
                 }
             }
         }
