@@ -371,6 +371,8 @@ fn a_client_that_cannot_begin_lets_its_server_go() {
     for (program, server, client, expected) in [
         (PINGPONGS[0].0, "-g 0", "-g 9", "has no such GID"),
         (PINGPONGS[3].0, "-g 0", "-g 0 -i 2", "has one port"),
+        (PINGPONGS[0].0, "-g 0", "-g 0 -o", "-o: nothing pages memory in on demand here"),
+        (PINGPONGS[3].0, "-g 0", "-g 0 -o", "-o: nothing pages memory in on demand here"),
         (TESTS[0].0, "", "-x 77", "has no such GID"),
         // What is missing depends on the machine.
         (TESTS[0].0, "", "-d mlx5_7", "send_bw: "),

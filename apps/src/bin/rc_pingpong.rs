@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use clap::Parser;
 use pollux_apps::pingpong::options::{Common, Paging, Path, Volume};
 use pollux_apps::pingpong::single::{self, Plan};
-use pollux_apps::rdma::program::run;
 use pollux_bringup::program;
 use pollux_verbs::QpKind;
 
@@ -35,18 +34,16 @@ struct Options {
 
 fn main() -> ExitCode {
     program::main(|line, options: Options| {
-        options.paging.check(line)?;
-        let wanted = options.common.ib_dev.clone();
-        let plan = Plan {
-            kind: QpKind::Rc,
-            common: options.common,
-            volume: options.volume,
-            mtu: options.path.mtu,
-            timestamps: options.ts,
-            device_memory: options.dm,
-        };
-        let appointment = plan.common.appointment();
-        run(line, wanted.as_deref(), move |lcore, device| {
+        let common = options.common.clone();
+        common.run(line, options.paging, move |lcore, device, appointment| {
+            let plan = Plan {
+                kind: QpKind::Rc,
+                common: options.common,
+                volume: options.volume,
+                mtu: options.path.mtu,
+                timestamps: options.ts,
+                device_memory: options.dm,
+            };
             single::run(lcore, device, &plan, appointment, "rc_pingpong")
         })
     })

@@ -6,7 +6,6 @@ use clap::Parser;
 use pollux_apps::number::within;
 use pollux_apps::pingpong::options::{Common, Paging, Path, Volume};
 use pollux_apps::pingpong::shared::{self, Plan, QPS_MAX};
-use pollux_apps::rdma::program::run;
 use pollux_bringup::program;
 
 /// srq_pingpong: messages to and fro over several reliable connections that share a receive queue. One end waits, the other names
@@ -30,15 +29,16 @@ struct Options {
 
 fn main() -> ExitCode {
     program::main(|line, options: Options| {
-        Paging { odp: options.odp, ..Paging::default() }.check(line)?;
-        let wanted = options.common.ib_dev.clone();
-        let plan = Plan {
-            common: options.common,
-            volume: options.volume,
-            mtu: options.path.mtu,
-            qps: options.num_qp,
-        };
-        let appointment = plan.common.appointment();
-        run(line, wanted.as_deref(), move |lcore, device| shared::run(lcore, device, &plan, appointment))
+        let paging = Paging { odp: options.odp, ..Paging::default() };
+        let common = options.common.clone();
+        common.run(line, paging, move |lcore, device, appointment| {
+            let plan = Plan {
+                common: options.common,
+                volume: options.volume,
+                mtu: options.path.mtu,
+                qps: options.num_qp,
+            };
+            shared::run(lcore, device, &plan, appointment)
+        })
     })
 }

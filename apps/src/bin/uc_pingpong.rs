@@ -3,9 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use pollux_apps::pingpong::options::{Common, Path, Volume};
+use pollux_apps::pingpong::options::{Common, Paging, Path, Volume};
 use pollux_apps::pingpong::single::{self, Plan};
-use pollux_apps::rdma::program::run;
 use pollux_bringup::program;
 use pollux_verbs::QpKind;
 
@@ -24,17 +23,16 @@ struct Options {
 
 fn main() -> ExitCode {
     program::main(|line, options: Options| {
-        let wanted = options.common.ib_dev.clone();
-        let plan = Plan {
-            kind: QpKind::Uc,
-            common: options.common,
-            volume: options.volume,
-            mtu: options.path.mtu,
-            timestamps: false,
-            device_memory: false,
-        };
-        let appointment = plan.common.appointment();
-        run(line, wanted.as_deref(), move |lcore, device| {
+        let common = options.common.clone();
+        common.run(line, Paging::default(), move |lcore, device, appointment| {
+            let plan = Plan {
+                kind: QpKind::Uc,
+                common: options.common,
+                volume: options.volume,
+                mtu: options.path.mtu,
+                timestamps: false,
+                device_memory: false,
+            };
             single::run(lcore, device, &plan, appointment, "uc_pingpong")
         })
     })

@@ -3,9 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use pollux_apps::pingpong::options::{Common, Volume};
+use pollux_apps::pingpong::options::{Common, Paging, Volume};
 use pollux_apps::pingpong::single::{self, Plan};
-use pollux_apps::rdma::program::run;
 use pollux_bringup::program;
 use pollux_verbs::QpKind;
 
@@ -22,18 +21,17 @@ struct Options {
 
 fn main() -> ExitCode {
     program::main(|line, options: Options| {
-        let wanted = options.common.ib_dev.clone();
-        let plan = Plan {
-            kind: QpKind::Ud,
-            common: options.common,
-            volume: options.volume,
-            // The port's: a datagram is one packet.
-            mtu: 4096,
-            timestamps: false,
-            device_memory: false,
-        };
-        let appointment = plan.common.appointment();
-        run(line, wanted.as_deref(), move |lcore, device| {
+        let common = options.common.clone();
+        common.run(line, Paging::default(), move |lcore, device, appointment| {
+            let plan = Plan {
+                kind: QpKind::Ud,
+                common: options.common,
+                volume: options.volume,
+                // The port's: a datagram is one packet.
+                mtu: 4096,
+                timestamps: false,
+                device_memory: false,
+            };
             single::run(lcore, device, &plan, appointment, "ud_pingpong")
         })
     })

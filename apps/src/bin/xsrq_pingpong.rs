@@ -6,7 +6,6 @@ use clap::Parser;
 use pollux_apps::number::within;
 use pollux_apps::pingpong::options::{Common, Paging, Path};
 use pollux_apps::pingpong::xrc::{self, Plan};
-use pollux_apps::rdma::program::run;
 use pollux_bringup::program;
 
 /// xsrq_pingpong: messages to and fro over extended reliable connections (XRC), into a receive queue that the sender names. One end
@@ -31,11 +30,12 @@ struct Options {
 
 fn main() -> ExitCode {
     program::main(|line, options: Options| {
-        Paging { odp: options.odp, ..Paging::default() }.check(line)?;
-        let wanted = options.common.ib_dev.clone();
-        let clients = if options.common.host.is_some() { 1 } else { options.clients };
-        let plan = Plan { common: options.common, mtu: options.path.mtu, clients, tests: options.tests };
-        let appointment = plan.common.appointment();
-        run(line, wanted.as_deref(), move |lcore, device| xrc::run(lcore, device, &plan, appointment))
+        let paging = Paging { odp: options.odp, ..Paging::default() };
+        let common = options.common.clone();
+        common.run(line, paging, move |lcore, device, appointment| {
+            let clients = if options.common.host.is_some() { 1 } else { options.clients };
+            let plan = Plan { common: options.common, mtu: options.path.mtu, clients, tests: options.tests };
+            xrc::run(lcore, device, &plan, appointment)
+        })
     })
 }

@@ -2,11 +2,12 @@
 //!
 //! Source of names and defaults: rdma-core `libibverbs/examples/{rc,uc,ud,srq,xsrq}_pingpong.c`.
 
-use pollux_bringup::BringupError;
+use pollux_bringup::{BringupError, RdmaDevice};
 use pollux_config::CommandLine;
+use pollux_eal::LcoreContext;
 
 use crate::number::{number, size, within};
-use crate::rdma::Appointment;
+use crate::rdma::{Appointment, Failure, program};
 
 /// What all of them have.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -41,10 +42,18 @@ pub struct Common {
 }
 
 impl Common {
-    /// Where the other end is met.
-    #[must_use]
-    pub fn appointment(&self) -> Appointment {
-        Appointment::new(self.host.as_deref(), self.port)
+    /// Runs one end, `work`, on the device that was chosen; whatever goes wrong before the ends meet, the other one does not wait
+    /// in vain.
+    ///
+    /// # Errors
+    /// One line.
+    pub fn run<W>(&self, line: &CommandLine, paging: Paging, work: W) -> Result<(), BringupError>
+    where
+        W: FnOnce(&LcoreContext, &RdmaDevice, Appointment) -> Result<(), Failure> + Send + 'static,
+    {
+        let appointment = Appointment::new(self.host.as_deref(), self.port);
+        paging.check(line)?;
+        program::run(line, self.ib_dev.as_deref(), move |lcore, device| work(lcore, device, appointment))
     }
 }
 
@@ -98,10 +107,7 @@ pub struct Paging {
 
 impl Paging {
     /// Refuses what was asked for.
-    ///
-    /// # Errors
-    /// One line.
-    pub fn check(self, line: &CommandLine) -> Result<(), BringupError> {
+    fn check(self, line: &CommandLine) -> Result<(), BringupError> {
         let device = line.ports.first().map_or("the device", |port| &port.device.name);
         let wanted = [
             (self.odp, "-o", "pages memory in on demand"),

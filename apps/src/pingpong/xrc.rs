@@ -13,8 +13,8 @@ use pollux_verbs::{
 
 use super::options::Common;
 use super::{PATIENCE, first_psn, wire_up};
+use crate::exchange::Line;
 use crate::exchange::pingpong::XsrqAddress;
-use crate::exchange::{Line, Listener};
 use crate::rdma::endless::Watch;
 use crate::rdma::program::Console;
 use crate::rdma::queue::Queue;
@@ -75,7 +75,7 @@ pub fn run(
     match &plan.common.host {
         Some(_) => end.meet(0, appointment.meet(lcore, || ())?, device, console, lcore)?,
         None => {
-            let listener = Listener::new(plan.common.port as u16)?;
+            let listener = appointment.listen()?;
             for number in 0..end.peers.len() {
                 let line = listener.accept(&stop)?;
                 end.meet(number, line, device, console, lcore)?;

@@ -25,6 +25,14 @@ impl Appointment {
         Self { host: host.map(str::to_owned), port }
     }
 
+    /// Listens for whoever comes, which may be several.
+    ///
+    /// # Errors
+    /// Another program listens on that port.
+    pub fn listen(self) -> Result<Listener, Failure> {
+        Ok(Listener::new(self.port)?)
+    }
+
     /// Meets the other end: connects to it, or waits for it. Listens before `ready` is called, which may print where this end is;
     /// so a client may come as soon as that is read.
     ///
@@ -37,7 +45,7 @@ impl Appointment {
                 Line::connect(&host, self.port)?
             }
             None => {
-                let listener = Listener::new(self.port)?;
+                let listener = self.listen()?;
                 ready();
                 listener.accept(&|| lcore.stop_requested())?
             }
