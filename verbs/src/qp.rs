@@ -284,6 +284,15 @@ enum Home {
     Xrcd(Xrcd),
 }
 
+impl Home {
+    fn pd(&self) -> Option<&Pd> {
+        match self {
+            Self::Pd(pd) => Some(pd),
+            Self::Xrcd(_) => None,
+        }
+    }
+}
+
 /// A queue pair. It belongs to whoever posts; when it is dropped the device's is destroyed, and what was posted goes home once
 /// its completion queues were polled again or are gone too. If the kernel refuses to destroy it, all of that stays where it is
 /// for good. Forgotten ([`std::mem::forget`]), it works on, and what it was given stays out of reach.
@@ -376,7 +385,7 @@ impl Qp {
                     blueflame: options.blueflame,
                     keys: keys.unwrap_or_else(pollux_pmd_mlx::key::Keys::empty),
                     user_handle: id,
-                    kept: Some(attached.keeper()),
+                    kept: Some(attached.keeper(home.pd())),
                 };
                 Side::Mlx5(mlx5_qp::create(hca, spec)?)
             }
@@ -401,7 +410,7 @@ impl Qp {
                     all_signalled: options.all_signalled,
                     keys: keys.unwrap_or_else(pollux_pmd_mlx::key::Keys::empty),
                     user_handle: id,
-                    kept: attached.keeper(),
+                    kept: attached.keeper(home.pd()),
                 };
                 Side::Rxe(rxe::qp::Qp::create(device, spec)?)
             }

@@ -78,7 +78,7 @@ impl Srq {
                     limit: options.limit,
                     keys: pd.keys(),
                     user_handle: id,
-                    kept: Some(attached.keeper()),
+                    kept: Some(attached.keeper(Some(pd))),
                 };
                 Side::Mlx5(mlx5_srq::create(hca, spec)?)
             }
@@ -94,7 +94,7 @@ impl Srq {
                     limit: options.limit,
                     keys: pd.keys(),
                     user_handle: id,
-                    kept: attached.keeper(),
+                    kept: attached.keeper(Some(pd)),
                 };
                 Side::Rxe(rxe::srq::Poster::create(device, spec)?)
             }

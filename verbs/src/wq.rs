@@ -70,7 +70,7 @@ impl Wq {
                 flags,
                 keys: pd.keys(),
                 user_handle: id,
-                kept: Some(attached.keeper()),
+                kept: Some(attached.keeper(Some(pd))),
             },
         )?;
         Ok(Self { side, attached, id })
@@ -138,6 +138,8 @@ pub struct HashQp {
     /// First, so that they are gone when the queue pair goes.
     rules: Rules,
     side: mlx5_wq::HashQp<Piece>,
+    /// The domain too.
+    _table: WqTable,
 }
 
 impl HashQp {
@@ -156,7 +158,7 @@ impl HashQp {
         };
         let id = context.object_number();
         let side = mlx5_wq::HashQp::create(hca, table.pd.handle(), &table.side, fields, key, id)?;
-        Ok(Self { rules: Rules::new(context), side })
+        Ok(Self { rules: Rules::new(context), side, _table: table.clone() })
     }
 
     /// Gives it the frames that match a rule. The rule goes with the queue pair, or before.

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Mr;
+use crate::pd::Pd;
 
 /// Regions that a queue keeps: all that were ever posted to it.
 #[derive(Debug, Default)]
@@ -14,9 +15,9 @@ pub(crate) struct Attached {
 }
 
 impl Attached {
-    /// What keeps them, for whoever destroys the queue.
-    pub(crate) fn keeper(&self) -> Box<dyn Send> {
-        Box::new(Arc::clone(&self.all))
+    /// What keeps them, and the domain that the queue is of, for whoever destroys the queue.
+    pub(crate) fn keeper(&self, pd: Option<&Pd>) -> Box<dyn Send> {
+        Box::new((Arc::clone(&self.all), pd.cloned()))
     }
 
     /// Keeps a region. Hot: four comparisons for one that was met lately; a lock, and room for it, the first time.

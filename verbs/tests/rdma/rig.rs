@@ -39,6 +39,12 @@ impl Side {
         Cq::new(&self.context, CqOptions::new(entries)).expect("a completion queue")
     }
 
+    /// The handles that the kernel gives next: the smallest that are free. They are what they were once all that was made is gone.
+    pub(crate) fn next_handles(&self) -> Vec<u32> {
+        let domains: Vec<Pd> = (0..16).map(|_| Pd::new(&self.context).expect("a domain")).collect();
+        domains.iter().map(|pd| pd.handle().0).collect()
+    }
+
     /// A queue pair with a completion queue of its own, in INIT.
     pub(crate) fn end(&self, options: &QpOptions) -> End {
         self.end_with(CqOptions::new(512), options)

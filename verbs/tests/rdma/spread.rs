@@ -1,8 +1,8 @@
 //! Frames spread over receive work queues by hash, and what their completions tell.
 
 use pollux_verbs::{
-    Cq, CqOptions, Errno, EthFilter, FlowSpec, FlowType, HashFields, HashQp, Piece, QpKind, QpOptions, Rule,
-    Wq, WqOptions, WqState, WqTable,
+    Cq, CqOptions, Errno, EthFilter, FlowSpec, FlowType, HashFields, HashQp, Pd, Piece, QpKind, QpOptions,
+    Rule, Wq, WqOptions, WqState, WqTable,
 };
 
 use crate::rig::{End, Rig};
@@ -211,6 +211,28 @@ fn whatever_is_dropped_first_the_table_keeps_its_queues() {
     // Seven were still posted; they went home with the queue.
     assert_eq!(home(&rig), before + 7);
     rig.is_clean();
+}
+
+#[test]
+fn a_domain_goes_after_the_queues_that_are_of_it() {
+    for table_is_anothers in [false, true] {
+        let rig = Rig::stepped();
+        let side = &rig.far;
+        let before = side.next_handles();
+        let cq = side.cq(16);
+        let pd = Pd::new(&side.context).expect("a domain");
+        let queue = || Wq::new(&pd, &cq, &WqOptions::new(8)).expect("a queue");
+        let (wq, alone) = (queue(), queue());
+        let of_table = if table_is_anothers { &side.pd } else { &pd };
+        let table = WqTable::new(of_table, &[&wq]).expect("a table");
+        let qp = HashQp::new(&table, HashFields::empty(), &KEY).expect("a queue pair");
+        drop((pd, cq));
+        drop((alone, wq, table));
+        assert_ne!(side.next_handles(), before, "the queue pair is still there");
+        drop(qp);
+        assert_eq!(side.next_handles(), before, "the kernel refused to destroy none");
+        rig.is_clean();
+    }
 }
 
 #[test]
