@@ -12,7 +12,7 @@ use pollux_mlx5_abi::kernel::context::{self, ContextAnswer, ContextRequest, PdAn
 use pollux_mlx5_abi::kernel::device::DeviceAnswer;
 use pollux_port::Gate;
 use pollux_uverbs::abi::device::ExQueryDeviceResp;
-use pollux_uverbs::abi::flags::LinkLayer;
+use pollux_uverbs::abi::flags::{DeviceCaps, LinkLayer, RawPacketCaps};
 use pollux_uverbs::abi::object::driver;
 use pollux_uverbs::abi::{id, write};
 use pollux_uverbs::event::AsyncKind;
@@ -180,6 +180,15 @@ impl Device {
             // Not told means layer 2.
             _ => 18,
         }
+    }
+
+    /// Whether it verifies the checksums of frames that it receives, and fills in those that it sends. Source: rdma-core
+    /// `libibverbs/verbs.h`, `IBV_RAW_PACKET_CAP_IP_CSUM`, and `IBV_DEVICE_RAW_IP_CSUM`, which is older.
+    #[must_use]
+    pub fn does_checksums(&self) -> bool {
+        let caps = RawPacketCaps::from_bits_retain(self.attributes.raw_packet_caps);
+        let older = DeviceCaps::from_bits_retain(self.attributes.device_cap_flags_ex);
+        caps.contains(RawPacketCaps::IP_CSUM) || older.contains(DeviceCaps::RAW_IP_CSUM)
     }
 
     /// The number that the kernel gave an object, if it is one: entries and commands have 24 bits for it.

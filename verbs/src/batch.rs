@@ -73,7 +73,7 @@ requests! {
     solicited();
     /// It waits for reads and atomics before it.
     fenced();
-    /// The device fills in a frame's checksums: IPv4's, and TCP's or UDP's.
+    /// The device fills in a frame's checksums, if it can: IPv4's, and TCP's or UDP's.
     checksums();
     /// The bytes stand in the request: they are copied now.
     inline(bytes: &[u8]);

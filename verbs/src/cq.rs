@@ -330,7 +330,7 @@ impl Wc<'_, '_> {
         }
     }
 
-    /// Of a received frame: whether its checksums of IPv4 and of TCP or UDP are there and right.
+    /// Of a received frame: whether its checksums of IPv4 and of TCP or UDP are there and right. Of IPv6 that is not told.
     #[must_use]
     #[inline(always)]
     pub fn are_checksums_ok(&self) -> bool {

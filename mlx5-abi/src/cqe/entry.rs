@@ -142,6 +142,8 @@ pub mod packet {
     pub const IP_EXTENSIONS: u8 = 1 << 1;
     /// In `l4_l3_hdr_type`: [`Layer3`](super::Layer3), shifted so far.
     pub const L3_SHIFT: u8 = 2;
+    /// Its bits, shifted down.
+    pub const L3_MASK: u8 = 3;
     /// In `l4_l3_hdr_type`: [`Layer4`](super::Layer4), shifted so far.
     pub const L4_SHIFT: u8 = 4;
     /// In `l4_l3_hdr_type`: a fragment.
@@ -298,7 +300,7 @@ impl Cqe64 {
     #[must_use]
     #[inline]
     pub const fn layer3(&self) -> Option<Layer3> {
-        match self.l4_l3_hdr_type >> packet::L3_SHIFT & 3 {
+        match self.l4_l3_hdr_type >> packet::L3_SHIFT & packet::L3_MASK {
             0 => Some(Layer3::None),
             1 => Some(Layer3::Ipv6),
             2 => Some(Layer3::Ipv4),

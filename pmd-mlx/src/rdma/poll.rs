@@ -15,7 +15,7 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pollux_mlx5_abi::cqe::{FLAGS_GRH, OWNER, packet, status};
+use pollux_mlx5_abi::cqe::{FLAGS_GRH, Layer3, OWNER, packet, status};
 use pollux_mlx5_abi::opcode::completion;
 use pollux_mlx5_abi::syndrome::Syndrome;
 
@@ -480,13 +480,14 @@ impl<T: Lend> Wc<'_, T> {
         (self.entry.l4_l3_hdr_type() & packet::VLAN_STRIPPED != 0).then(|| self.entry.vlan_info())
     }
 
-    /// Whether a frame's checksums of IPv4 and of TCP or UDP are there and right. Source: rdma-core `providers/mlx5/cq.c`,
-    /// `get_csum_ok`.
+    /// Whether a frame's checksums of IPv4 and of TCP or UDP are there and right; of IPv6 it is not told. Source: rdma-core
+    /// `providers/mlx5/cq.c`, `get_csum_ok`.
     #[must_use]
     #[inline(always)]
     pub fn are_checksums_ok(&self) -> bool {
         let good = status::L3_OK | status::L4_OK;
-        self.entry.hds_ip_ext() & good == good
+        let layer3 = self.entry.l4_l3_hdr_type() >> packet::L3_SHIFT & packet::L3_MASK;
+        self.entry.hds_ip_ext() & good == good && layer3 == Layer3::Ipv4 as u8
     }
 
     /// How many pieces are left of the request that the [next](Self::take) one is of: of sends that may be one before this. 0 when

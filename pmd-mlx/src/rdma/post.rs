@@ -168,6 +168,8 @@ pub(crate) struct Limits {
     pub(crate) inline: u32,
     /// Pieces of a receive.
     pub(crate) recv_pieces: u32,
+    /// The device fills in the checksums of frames.
+    pub(crate) checksums: bool,
 }
 
 /// How every send entry of a queue pair begins.

@@ -316,6 +316,7 @@ pub fn create<T>(hca: &Hca, spec: QpSpec<'_, T>) -> Result<Qp<T>, MlxError> {
             send_pieces: sizes.send_pieces,
             inline: sizes.inline,
             recv_pieces: sizes.recv_pieces,
+            checksums: device.does_checksums(),
         },
         opening: Opening::of(spec.kind, spec.all_signalled),
         keys: spec.keys,

@@ -1,16 +1,20 @@
-//! A device file that refuses what it is told to.
+//! A device file that refuses what it is told to, and hides what it is told to.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use pollux_uverbs::abi::device::ExQueryDeviceResp;
+use pollux_uverbs::abi::flags::{DeviceCaps, RawPacketCaps};
 use pollux_uverbs::abi::{id, write};
 use pollux_uverbs::{Call, Channel, Errno, Page, Protection, Route, WriteCall};
+use zerocopy::FromBytes;
 
-/// Which destructions fail.
+/// Which destructions fail, and what the device says it cannot do.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     pub(crate) queue_pairs: AtomicBool,
     pub(crate) regions: AtomicBool,
+    pub(crate) checksums: AtomicBool,
 }
 
 /// A channel in front of another.
@@ -25,6 +29,13 @@ impl Refusing {
         queue_pair && self.refusals.queue_pairs.load(Ordering::Relaxed)
             || region && self.refusals.regions.load(Ordering::Relaxed)
     }
+}
+
+/// Of a device that neither verifies nor fills in the checksums of frames.
+fn hide_checksums(answer: &mut [u8]) {
+    let Ok((answer, _)) = ExQueryDeviceResp::mut_from_prefix(answer) else { return };
+    answer.device_cap_flags_ex &= !DeviceCaps::RAW_IP_CSUM.bits();
+    answer.raw_packet_caps &= !RawPacketCaps::IP_CSUM.bits();
 }
 
 impl Channel for Refusing {
@@ -43,7 +54,11 @@ impl Channel for Refusing {
         if self.refuses(number == write::DESTROY_QP, number == write::DEREG_MR) {
             return Err(Errno::EBUSY);
         }
-        self.inner.write(command, route)
+        self.inner.write(command, route)?;
+        if number == write::EX_QUERY_DEVICE && self.refusals.checksums.load(Ordering::Relaxed) {
+            hide_checksums(command.core_out.room_mut());
+        }
+        Ok(())
     }
 
     fn map(&self, offset: u64, bytes: usize, protection: Protection) -> Result<Page, Errno> {

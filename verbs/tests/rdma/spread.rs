@@ -1,10 +1,15 @@
 //! Frames spread over receive work queues by hash, and what their completions tell.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pollux_mlx5_model::Model;
 use pollux_verbs::{
-    Cq, CqOptions, Errno, EthFilter, FlowSpec, FlowType, HashFields, HashQp, Pd, Piece, QpKind, QpOptions,
-    Rule, Wq, WqOptions, WqState, WqTable,
+    Access, Buffers, Context, Cq, CqOptions, Errno, EthFilter, FlowSpec, FlowType, HashFields, HashQp,
+    Options, Pd, Piece, Provider, Qp, QpKind, QpOptions, Rule, Wq, WqOptions, WqState, WqTable,
 };
 
+use crate::channel::{Refusals, Refusing};
 use crate::rig::{End, Rig};
 
 /// The key of the verification suite below.
@@ -89,9 +94,7 @@ fn fill(rig: &Rig, wq: &mut Wq, count: u64) {
 
 fn sender(rig: &Rig) -> End {
     let mut end = rig.near.end(&QpOptions::new(QpKind::Raw).depth(16, 0));
-    for state in [pollux_verbs::QpState::RTR, pollux_verbs::QpState::RTS] {
-        end.qp.modify(&pollux_verbs::QpAttributes::state(state)).expect("ready");
-    }
+    end.qp.ready_frames().expect("ready");
     end
 }
 
@@ -165,6 +168,31 @@ fn frames_go_to_the_queue_that_their_hash_says() {
     }
     assert!(met.iter().filter(|met| **met).count() >= 3, "the flows differ: {met:?}");
     rig.is_clean();
+}
+
+/// As rdma-core has it, whose flag is of IPv4.
+#[test]
+fn of_ipv6_nobody_says_that_checksums_are_right() {
+    let rig = Rig::stepped();
+    let mut near = sender(&rig);
+    let mut cq = rig.far.cq(16);
+    let mut wq = Wq::new(&rig.far.pd, &cq, &WqOptions::new(8)).expect("a queue");
+    wq.modify(WqState::RDY).expect("it receives");
+    fill(&rig, &mut wq, 2);
+    let table = WqTable::new(&rig.far.pd, &[&wq]).expect("a table");
+    let mut qp = HashQp::new(&table, HashFields::empty(), &KEY).expect("a queue pair");
+    steer(&mut qp, &[]);
+    let (source, to) = ([0xfd; 16], [0xfe; 16]);
+    let tcp = frame(&FLOWS[0], None).split_off(34);
+    let mut sent = frame(&FLOWS[0], None)[..12].to_vec();
+    sent.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, tcp.len() as u8, 6, 64]);
+    sent.extend(source);
+    sent.extend(to);
+    sent.extend(tcp);
+    send(&rig, &mut near, &sent);
+    let (_, _, _, _, good, data) = came(&rig, &mut cq);
+    let pseudo = [&data[22..54], &[0, 6, 0, (data.len() - 54) as u8], &data[54..]].concat();
+    assert_eq!((sum(&pseudo), good), (0xffff, false));
 }
 
 #[test]
@@ -280,6 +308,33 @@ fn what_cannot_be_is_said() {
     let mut batch = rc.qp.batch();
     batch.send(1).checksums().signalled();
     assert!(batch.ring().expect_err("no frame").to_string().contains("which frames alone have"));
+
+    let model = Model::builder("plain").stepped().build().expect("a model");
+    let refusals = Arc::new(Refusals::default());
+    refusals.checksums.store(true, Ordering::Relaxed);
+    let channel = Refusing { inner: model.open(), refusals };
+    let context = Context::open(Arc::new(channel), Provider::Mlx5, Options::default()).expect("a context");
+    let pd = Pd::new(&context).expect("a domain");
+    let buffers = Buffers::new(&pd, 8, 2048).expect("buffers");
+    let cq = Cq::new(&context, CqOptions::new(16)).expect("a queue");
+    let mut qp = Qp::new(&pd, &cq, &cq, &QpOptions::new(QpKind::Raw)).expect("a queue pair");
+    qp.init(1, Access::empty()).expect("INIT");
+    qp.ready_frames().expect("ready");
+    for fills in [false, true] {
+        let mut batch = qp.batch();
+        batch.send(1);
+        if fills {
+            batch.checksums();
+        }
+        batch.piece(buffers.filled(&frame(&FLOWS[0], None)).expect("a buffer")).signalled();
+        match (fills, batch.ring()) {
+            (false, done) => done.map(drop).expect("posted"),
+            (true, done) => {
+                let error = done.expect_err("the device does not").to_string();
+                assert!(error.contains("which this device does not do"), "{error}");
+            }
+        }
+    }
 
     let old = Rig::on(true, |builder| builder.traits(|traits| traits.cqe_version = 0));
     let cq = Cq::new(&old.far.context, CqOptions::new(16)).expect("a queue");

@@ -8,7 +8,7 @@ use pollux_mlx5_abi::kernel::completion_queue::mini_format;
 use pollux_mlx5_abi::kernel::device::multi_packet;
 use pollux_port::driver::{RxSetup, TxSetup};
 use pollux_port::{DescriptorLimits, PortConfig, PortError, PortInfo, RxOffloads, TxOffloads};
-use pollux_uverbs::abi::flags::{DeviceCaps, QpType, RawPacketCaps};
+use pollux_uverbs::abi::flags::{QpType, RawPacketCaps};
 
 use crate::context::Device;
 use crate::devargs::{Arguments, Compression};
@@ -52,8 +52,7 @@ fn log2(count: usize) -> u8 {
 /// What the port can do.
 pub(crate) fn info(device: &Device, backend: &dyn Backend, netdev: &dyn Netdev) -> PortInfo {
     let caps = RawPacketCaps::from_bits_retain(device.attributes.raw_packet_caps);
-    let older = DeviceCaps::from_bits_retain(device.attributes.device_cap_flags_ex);
-    let checksums = caps.contains(RawPacketCaps::IP_CSUM) || older.contains(DeviceCaps::RAW_IP_CSUM);
+    let checksums = device.does_checksums();
     let strip = caps.contains(RawPacketCaps::CVLAN_STRIPPING);
     let tso = if raw(device.mlx5.tso_caps.supported_qpts) { device.mlx5.tso_caps.max_tso } else { 0 };
     let mut rx = RxOffloads::SCATTER | RxOffloads::RSS_HASH | RxOffloads::VLAN_FILTER;

@@ -332,6 +332,10 @@ impl<T: Lend> Batch<'_, T> {
             self.fail(PostError::Incomplete("checksums to be filled in, which frames alone have"));
             return self;
         }
+        if !self.poster.limits.checksums {
+            self.fail(PostError::Incomplete("checksums to be filled in, which this device does not do"));
+            return self;
+        }
         let segment = Ethernet { cs_flags: checksum::L3 | checksum::L4, ..Ethernet::default() };
         self.poster.write(self.at.wrapping_mul(4).wrapping_add(1), zerocopy::transmute!(segment));
         self
