@@ -32,14 +32,18 @@ impl Data {
         Self { byte_count: U32::new(bytes & !INLINE), lkey: U32::new(lkey), addr: U64::new(addr) }
     }
 
-    /// Bytes of a receive buffer, 0 for 2^31. The highest bit is no part of the length there: it asks for padding in front of a
-    /// packet.
+    /// Bytes of the piece, 1 to 2^31. The highest bit of `byte_count` is no part of them: in a receive entry it asks for padding in
+    /// front of a packet.
     /// Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/en_main.c`, `mlx5e_alloc_rq`, and `include/linux/mlx5/qp.h`,
-    /// `MLX5_INLINE_SEG`, of which `MLX5_HW_START_PADDING` is another name.
+    /// `MLX5_INLINE_SEG`, of which `MLX5_HW_START_PADDING` is another name. That 0 stands for 2^31: rdma-core
+    /// `providers/mlx5/qp.c`, which leaves pieces without bytes out.
     #[must_use]
     #[inline]
-    pub const fn receive_bytes(&self) -> u32 {
-        self.byte_count.get() & !INLINE
+    pub const fn bytes(&self) -> u64 {
+        match self.byte_count.get() & !INLINE {
+            0 => 1 << 31,
+            bytes => bytes as u64,
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use super::packet::{Extension, Incoming, PARTITION, source_port};
 use super::qp::{Qp, Source};
 use super::requester::{Turn, after, distance};
 use super::state::{Service, State};
-use super::work::{NO_BYTES, read, write};
+use super::work::{read, write};
 use super::{Around, Desk, Sent};
 use crate::firmware::qp::NO_USER_INDEX;
 use crate::memory_keys::{Access, KeyError, Who};
@@ -181,11 +181,10 @@ fn scatter(around: &Around<'_, '_>, who: Who, entry: &Entry, from: u64, data: &[
     while done < data.len() {
         let Ok((segment, behind)) = Data::ref_from_prefix(rest) else { return Err(Problem::Length) };
         rest = behind;
-        let (key, room, at) = (segment.lkey.get(), u64::from(segment.receive_bytes()), segment.addr.get());
+        let (key, room, at) = (segment.lkey.get(), segment.bytes(), segment.addr.get());
         if key == INVALID_LKEY {
             return Err(Problem::Length);
         }
-        let room = if room == 0 { NO_BYTES } else { room };
         if skip >= room {
             skip -= room;
             continue;

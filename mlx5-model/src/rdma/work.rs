@@ -19,9 +19,6 @@ use crate::memory_keys::{Access, KeyError, Keys, Who};
 
 /// Bytes of an entry at most.
 pub(crate) const ENTRY_MAX: usize = wqe::blocks(SEGMENTS_MAX) * BLOCK_BYTES;
-/// What a data segment of no bytes stands for. Source: rdma-core `providers/mlx5/qp.c`, which leaves such segments out; Linux
-/// `drivers/infiniband/hw/mlx5/wr.c`.
-pub(super) const NO_BYTES: u64 = 1 << 31;
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -371,9 +368,8 @@ fn take_apart(pair: &Qp, request: &mut Request, body: &[u8]) -> Result<(), Failu
         let (data, behind) = front::<Data>(rest)?;
         let count = data.byte_count.get();
         if count & INLINE == 0 {
-            let bytes = if count == 0 { NO_BYTES } else { u64::from(count) };
-            request.parts.push(Part::Memory(data.lkey.get(), data.addr.get(), bytes));
-            request.bytes += bytes;
+            request.parts.push(Part::Memory(data.lkey.get(), data.addr.get(), data.bytes()));
+            request.bytes += data.bytes();
             rest = behind;
             continue;
         }

@@ -230,7 +230,7 @@ impl Queue {
         }
         let Ok((data, _)) = Data::ref_from_prefix(entry.segments()) else { return self.die(around) };
         let offset = (u64::from(ring.stride) << strides.log_bytes) + shift as u64;
-        let room = u64::from(data.receive_bytes());
+        let room = data.bytes();
         let outcome = if offset + bytes as u64 > room {
             Err(Problem::Length)
         } else {

@@ -91,7 +91,7 @@ fn pad(around: &Around<'_, '_>, domain: u32, key: u32, end: u64, room: u64) -> R
     })
 }
 
-/// Spreads a packet over data segments. A segment of no bytes, or with the invalid key, ends them.
+/// Spreads a packet over data segments. One with the invalid key ends them.
 #[inline]
 pub(super) fn over_segments(
     around: &Around<'_, '_>,
@@ -106,8 +106,8 @@ pub(super) fn over_segments(
     while done < total {
         let Ok((data, behind)) = Data::ref_from_prefix(rest) else { return Err(Problem::Length) };
         rest = behind;
-        let (key, room, at) = (data.lkey.get(), u64::from(data.receive_bytes()), data.addr.get());
-        if key == INVALID_LKEY || room == 0 {
+        let (key, room, at) = (data.lkey.get(), data.bytes(), data.addr.get());
+        if key == INVALID_LKEY {
             return Err(Problem::Length);
         }
         let bytes = room.min((total - done) as u64);

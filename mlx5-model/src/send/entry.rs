@@ -108,21 +108,17 @@ impl Gather<'_> {
         Ok(())
     }
 
-    /// A piece of memory. A length of 0 stands for 2^31, as nowhere else in an entry.
+    /// A piece of memory.
     #[inline]
     fn memory(&mut self, queue: &Queue, around: &Around<'_, '_>, data: &Data) -> Result<(), Failure> {
-        let bytes = data.byte_count.get();
-        if bytes == 0 {
-            return Err(Failure::LENGTH);
-        }
         let bus = &*around.bus;
-        let room = self.room(bytes as usize)?;
+        let room = self.room(data.bytes() as usize)?;
         let mut done = 0;
         around.keys.walk(
             data.lkey.get(),
             queue.domain,
             data.addr.get(),
-            bytes,
+            room.len() as u32,
             Access::Read,
             |at, run| {
                 let piece = &mut room[done..done + run];

@@ -67,6 +67,22 @@ fn a_frame_is_spread_over_segments() {
     assert_eq!(cq.error(&rig).syndrome, Syndrome::LOCAL_LENGTH_ERR);
 }
 
+/// Whoever means no bytes ends the list by its key: 0 stands for 2^31, more than the memory has.
+#[test]
+fn a_segment_of_length_0_is_as_long_as_can_be() {
+    let sent = frame(333, 1);
+    for (from, seen) in [(0, &sent[100..]), (1, &sent[..])] {
+        let (rig, mut cq, mut rq) = rig();
+        let (at, data) = buffer(&rig, 4096);
+        // Both pieces are the same memory.
+        let segments = [Data { byte_count: 100.into(), ..data }, Data { byte_count: 0.into(), ..data }];
+        rq.post(&rig, &segments[from..]);
+        arrive(&rig, &sent);
+        assert_eq!(cq.poll(&rig).expect("a completion").byte_cnt.get(), 333);
+        assert_eq!(rig.read(at, seen.len()), seen);
+    }
+}
+
 /// The key of no memory takes any address, reads as zeros, and neither way crosses PCIe.
 #[test]
 fn the_key_of_no_memory_takes_what_nobody_wants() {
@@ -224,7 +240,7 @@ fn each_fault_has_its_syndrome_and_the_rest_is_flushed() {
         let (_, good) = buffer(&rig, 2048);
         let mut bad = good;
         change(&rig, &mut bad);
-        rq.post(&rig, &[bad]);
+        rq.post(&rig, &[bad, Data::new(0, INVALID_LKEY, 0)]);
         rq.post(&rig, &[good]);
         arrive(&rig, &frame(64, 1));
         let error = cq.error(&rig);
