@@ -201,6 +201,12 @@ impl Device {
         inside
     }
 
+    /// The same, unless the device is gone.
+    fn present(&self) -> Option<MutexGuard<'_, Inside>> {
+        let inside = self.lock();
+        (!self.is_gone()).then_some(inside)
+    }
+
     fn ticks(&self) -> u64 {
         u64::try_from(self.clock.now().as_nanos()).unwrap_or(u64::MAX)
     }
@@ -291,10 +297,7 @@ impl Device {
     /// A store to a UAR page that was seen as it was made: `offset` and `bytes` as they stand in memory now. The doorbell
     /// is checked on the spot; the work it announces is done by the next [`step`](Self::step).
     pub fn doorbell_store(&self, uar: u32, offset: usize, bytes: &[u8]) {
-        let inside = self.lock();
-        if self.is_gone() {
-            return;
-        }
+        let Some(inside) = self.present() else { return };
         self.act(inside, |core, bus| core.store(bus, &self.bar, uar, offset, bytes));
     }
 
@@ -343,9 +346,9 @@ impl Device {
         self.lock().core.events.takes(kind)
     }
 
-    /// Tells the event queue that asked for events of this kind.
+    /// Tells the event queue that asked for events of this kind. A device that is gone tells nobody.
     pub(crate) fn raise(&self, kind: u8, data: &[u8]) {
-        let inside = self.lock();
+        let Some(inside) = self.present() else { return };
         self.act(inside, |core, bus| core.events.raise(bus, kind, 0, data));
     }
 
@@ -387,7 +390,7 @@ impl Device {
     /// Whether the wire's other end is there, and nobody holds the link down.
     #[must_use]
     pub fn link_is_up(&self) -> bool {
-        !self.is_gone() && self.lock().core.port.is_up()
+        self.present().is_some_and(|inside| inside.core.port.is_up())
     }
 
     /// Whether frames are on their way, or work waits for the wire.
@@ -443,10 +446,7 @@ impl Device {
 
 impl CommandQueue for Device {
     fn execute(&self, input: &[u8], output: &mut [u8]) -> Result<(), Gone> {
-        let inside = self.lock();
-        if self.is_gone() {
-            return Err(Gone);
-        }
+        let inside = self.present().ok_or(Gone)?;
         self.act(inside, |core, bus| {
             core.last_command = bus.now;
             core.execute(bus, input, output);
