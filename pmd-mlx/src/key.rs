@@ -14,6 +14,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use arrayvec::ArrayVec;
+
 use crate::eth::forget::{Step, forgets};
 
 /// A range of memory that the device knows.
@@ -126,14 +128,17 @@ fn find(ranges: &[KeyRange], address: u64, bytes: u64) -> Option<KeyRange> {
     ranges[..before].iter().rev().find(|range| range.holds(address, bytes)).copied()
 }
 
+/// Ranges of refused addresses that a queue remembers: packets of so many regions may take turns.
+const REFUSED_MAX: usize = 8;
+
 /// A queue's view of a [`KeyTable`].
 #[derive(Clone, Debug)]
 pub struct Keys {
     last: KeyRange,
     version: u64,
     ranges: Arc<[KeyRange]>,
-    /// Addresses that were refused last, with this version of the table.
-    refused: Range<u64>,
+    /// Addresses that were refused last, with this version of the table, the eldest first.
+    refused: ArrayVec<Range<u64>, REFUSED_MAX>,
     table: Arc<KeyTable>,
 }
 
@@ -142,7 +147,7 @@ impl Keys {
     #[must_use]
     pub fn new(table: Arc<KeyTable>) -> Self {
         let last = KeyRange { start: 0, bytes: 0, lkey: 0, delta: 0 };
-        Self { last, version: 0, ranges: Arc::new([]), refused: 0..0, table }
+        Self { last, version: 0, ranges: Arc::new([]), refused: ArrayVec::new(), table }
     }
 
     /// A view of a table that stays empty.
@@ -188,7 +193,7 @@ impl Keys {
         self.version = self.table.version.load(Ordering::Acquire);
         self.ranges = self.table.all();
         self.last.bytes = 0;
-        self.refused = 0..0;
+        self.refused.clear();
     }
 
     #[cold]
@@ -196,17 +201,26 @@ impl Keys {
     fn search(&mut self, address: u64, bytes: u64) -> Option<Key> {
         let found = match find(&self.ranges, address, bytes) {
             Some(known) => known,
-            None if self.refused.contains(&address) => return None,
+            None if self.refused.iter().any(|refused| refused.contains(&address)) => return None,
             None => match self.table.ask.as_ref()?(address, bytes) {
-                Ok(met) => Some(met).filter(|range| range.holds(address, bytes))?,
-                Err(refused) => {
-                    self.refused = refused;
-                    return None;
-                }
+                Ok(met) if met.holds(address, bytes) => met,
+                // It goes on past the end of what there is.
+                Ok(_) => return self.refuse(address..address.saturating_add(1)),
+                Err(refused) => return self.refuse(refused),
             },
         };
         self.last = found;
         Some(found.key())
+    }
+
+    fn refuse(&mut self, addresses: Range<u64>) -> Option<Key> {
+        if !addresses.is_empty() {
+            if self.refused.is_full() {
+                self.refused.remove(0);
+            }
+            self.refused.push(addresses);
+        }
+        None
     }
 }
 
@@ -274,6 +288,34 @@ mod tests {
         assert_eq!(keys.find(0x4100, 16).map(|key| key.delta), Some(9 << 12));
         assert_eq!(keys.find(0x4fff, 16), None, "the answer must hold all of it");
         assert_eq!(keys.find(0x9000, 16), None);
+    }
+
+    #[test]
+    fn many_refusals_are_remembered_and_packets_past_the_end_too() {
+        let asked = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&asked);
+        let table = KeyTable::new(Some(Box::new(move |address, _| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            let start = address & !0xfff;
+            if start == 0x4000 { Ok(range(start, 0x1000, 9)) } else { Err(start..start + 0x1000) }
+        })));
+        let mut keys = Keys::new(table);
+        keys.follow();
+        for turn in 0..3 {
+            for region in 0..REFUSED_MAX as u64 - 1 {
+                assert_eq!(keys.find(0x8000 + region * 0x1000 + turn, 64), None);
+            }
+            assert_eq!(keys.find(0x4fff, 16), None);
+            assert_eq!(asked.load(Ordering::Relaxed), REFUSED_MAX as u64, "turn {turn}");
+        }
+        assert!(keys.find(0x4ff0, 16).is_some(), "inside");
+        // One more than there is room for drives out the eldest alone.
+        keys.find(0x2_0000, 1);
+        let before = asked.load(Ordering::Relaxed);
+        assert!(keys.find(0x2_0000, 1).is_none() && keys.find(0x9000, 1).is_none());
+        assert_eq!(asked.load(Ordering::Relaxed), before);
+        assert!(keys.find(0x8000, 1).is_none());
+        assert_eq!(asked.load(Ordering::Relaxed), before + 1);
     }
 
     #[test]
