@@ -5,11 +5,10 @@
 //! process's address, the difference goes with the key into every descriptor.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::{fmt, mem};
 
 use pollux_eal::region::{PAGE_BYTES, Region};
 use pollux_mempool::{ExternalMemory, MbufPool, PoolEvent, PoolInfo, PoolRegion, Subscription};
@@ -25,18 +24,28 @@ use crate::key::{KeyRange, KeyTable};
 #[derive(Debug)]
 struct Registered {
     handle: MrHandle,
-    lkey: u32,
-    bytes: u64,
+    memory: Range<u64>,
     kind: Pinning,
-    /// Keeps the memory mapped as long as the device may reach it.
-    memory: Option<Kept>,
+    /// Who wants it: whoever had it registered, and those who asked for memory that lies inside. It ends with the last.
+    claims: Vec<Claim>,
 }
 
-/// What keeps memory from being unmapped or freed.
+/// Somebody wants memory to be registered.
+#[derive(Debug)]
+struct Claim {
+    memory: Range<u64>,
+    kept: Kept,
+    /// Not given back yet. One of all the memory stays nevertheless, so that it is mapped as long as the device may reach it.
+    held: bool,
+}
+
+/// Who wants memory to be registered, and what keeps it from being unmapped or freed.
 #[derive(Debug)]
 pub enum Kept {
-    /// Memory of the EAL, or like it.
-    Region(Region),
+    /// A pool's, and the memory of the EAL that it lies in, if it does.
+    Pool(Option<Region>),
+    /// Memory of the EAL that a packet brought. It is never given back.
+    Met(Region),
     /// The buffers of a striding queue: they go with it, and count as it does.
     Buffers(Region),
     /// An application's, that it told of.
@@ -46,8 +55,8 @@ pub enum Kept {
 /// The memory of a device's protection domain.
 pub struct Registry {
     device: Arc<Device>,
-    /// By first address and length.
-    registered: Mutex<HashMap<(u64, u64), Registered>>,
+    /// By key.
+    registered: Mutex<HashMap<u32, Registered>>,
     table: Arc<KeyTable>,
     /// That memory of a packet could not be registered was said.
     told: AtomicBool,
@@ -86,7 +95,7 @@ impl Registry {
     fn add_regions(&self, regions: &[PoolRegion]) -> Result<(), MlxError> {
         for region in regions.iter().filter(|region| region.data) {
             let start = region.base.as_ptr().addr() as u64;
-            self.add(start..start + region.bytes as u64, region.region.clone().map(Kept::Region))?;
+            self.add(start..start + region.bytes as u64, Kept::Pool(region.region.clone()))?;
         }
         Ok(())
     }
@@ -94,11 +103,7 @@ impl Registry {
     fn remove_regions(&self, regions: &[PoolRegion]) {
         for region in regions.iter().filter(|region| region.data) {
             let start = region.base.as_ptr().addr() as u64;
-            let gone = self.registered().remove(&(start, region.bytes as u64));
-            if let Some(gone) = gone {
-                self.table.remove(gone.lkey);
-                self.deregister(gone);
-            }
+            self.release(&(start..start + region.bytes as u64), &Kept::Pool(None));
         }
     }
 
@@ -129,14 +134,17 @@ impl Registry {
         }
     }
 
-    /// Registers memory, unless it lies inside what is registered.
+    /// Registers memory, unless it lies inside what is registered: then that stays as long as this is wanted.
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn add(&self, memory: Range<u64>, kept: Option<Kept>) -> Result<KeyRange, MlxError> {
+    pub fn add(&self, memory: Range<u64>, kept: Kept) -> Result<KeyRange, MlxError> {
         let mut registered = self.registered();
         let bytes = memory.end - memory.start;
         if let Some(known) = self.table.find(memory.start, bytes) {
+            if let Some(entry) = registered.get_mut(&known.lkey) {
+                entry.claim(memory, kept);
+            }
             return Ok(known);
         }
         let opening = self.device.opening();
@@ -152,13 +160,13 @@ impl Registry {
             hca_va: memory.start.wrapping_add(delta),
             access,
         };
-        let kind = if let Some(Kept::Buffers(_)) = kept { Pinning::Queue } else { Pinning::Pool };
+        let kind = if let Kept::Buffers(_) = kept { Pinning::Queue } else { Pinning::Pool };
         let mr = self.device.pinning("register packet memory", kind, bytes, |context| {
             context.reg_mr(&request, Driver::none())
         })?;
         let range = KeyRange { start: memory.start, bytes, lkey: mr.lkey, delta };
-        let entry = Registered { handle: mr.handle, lkey: mr.lkey, bytes, kind, memory: kept };
-        registered.insert((memory.start, bytes), entry);
+        let claims = vec![Claim { memory: memory.clone(), kept, held: true }];
+        registered.insert(mr.lkey, Registered { handle: mr.handle, memory, kind, claims });
         self.table.insert(range);
         Ok(range)
     }
@@ -179,7 +187,7 @@ impl Registry {
             let end = end.ok_or(unknown)?;
             address / page * page..end.min(all.end)
         };
-        self.add(range, Some(Kept::Region(region))).map_err(|error| {
+        self.add(range, Kept::Met(region)).map_err(|error| {
             if self.told.swap(true, Ordering::Relaxed) {
                 tracing::debug!("{}: {error}", self.device.name());
             } else {
@@ -194,18 +202,27 @@ impl Registry {
     /// # Errors
     /// What the kernel says.
     pub fn add_external(&self, memory: &ExternalMemory) -> Result<(), MlxError> {
-        self.add(range_of(memory), Some(Kept::External(memory.clone()))).map(drop)
+        self.add(range_of(memory), Kept::External(memory.clone())).map(drop)
     }
 
-    /// The device reaches it no more; nothing happens where it lay in other memory that is registered.
+    /// The device reaches it no more, unless others want memory that was registered together with it.
     pub fn remove_external(&self, memory: &ExternalMemory) {
-        let range = range_of(memory);
-        let gone = match self.registered().entry((range.start, range.end - range.start)) {
-            Entry::Occupied(known) if matches!(known.get().memory, Some(Kept::External(_))) => known.remove(),
-            _ => return,
-        };
-        self.table.remove(gone.lkey);
-        self.deregister(gone);
+        self.release(&range_of(memory), &Kept::External(memory.clone()));
+    }
+
+    /// One of this kind wants this memory no more.
+    fn release(&self, memory: &Range<u64>, kind: &Kept) {
+        let mut registered = self.registered();
+        let unclaimed = registered
+            .iter_mut()
+            .find_map(|(lkey, entry)| entry.release(memory, kind).map(|held| (*lkey, held)));
+        let Some((lkey, false)) = unclaimed else { return };
+        let gone = registered.remove(&lkey);
+        drop(registered);
+        if let Some(gone) = gone {
+            self.table.remove(lkey);
+            self.deregister(gone);
+        }
     }
 
     /// What the device does not give back stays with it, memory and all, until its file is closed.
@@ -216,7 +233,7 @@ impl Registry {
             return;
         }
         match self.device.context().dereg_mr(entry.handle) {
-            Ok(()) => self.device.unpinned(entry.kind, entry.bytes),
+            Ok(()) => self.device.unpinned(entry.kind, entry.memory.end - entry.memory.start),
             Err(error) => {
                 if !self.device.noticed(&error) {
                     tracing::warn!("{}: {error}", self.device.name());
@@ -226,8 +243,37 @@ impl Registry {
         }
     }
 
-    fn registered(&self) -> std::sync::MutexGuard<'_, HashMap<(u64, u64), Registered>> {
+    fn registered(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Registered>> {
         self.registered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Registered {
+    /// Somebody wants memory that lies inside.
+    fn claim(&mut self, memory: Range<u64>, kept: Kept) {
+        if let Some(known) = self.claims.iter_mut().find(|claim| claim.is(&memory, &kept)) {
+            known.held = true;
+        } else if !matches!(kept, Kept::Met(_)) {
+            // What a packet brought is no more than what is registered already.
+            self.claims.push(Claim { memory, kept, held: true });
+        }
+    }
+
+    /// Takes a claim back, if it is one here; then whether others are left.
+    fn release(&mut self, memory: &Range<u64>, kind: &Kept) -> Option<bool> {
+        let at = self.claims.iter().position(|claim| claim.held && claim.is(memory, kind))?;
+        if *memory == self.memory {
+            self.claims[at].held = false;
+        } else {
+            self.claims.remove(at);
+        }
+        Some(self.claims.iter().any(|claim| claim.held))
+    }
+}
+
+impl Claim {
+    fn is(&self, memory: &Range<u64>, kind: &Kept) -> bool {
+        self.memory == *memory && mem::discriminant(&self.kept) == mem::discriminant(kind)
     }
 }
 
@@ -238,9 +284,9 @@ fn range_of(memory: &ExternalMemory) -> Range<u64> {
 
 impl Drop for Registry {
     fn drop(&mut self) {
-        let all: Vec<Registered> = self.registered().drain().map(|(_, entry)| entry).collect();
-        for entry in all {
-            self.table.remove(entry.lkey);
+        let all: Vec<(u32, Registered)> = self.registered().drain().collect();
+        for (lkey, entry) in all {
+            self.table.remove(lkey);
             self.deregister(entry);
         }
     }
@@ -249,5 +295,40 @@ impl Drop for Registry {
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Registry").field("regions", &self.registered().len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pollux_mempool::External;
+
+    use super::*;
+
+    #[test]
+    fn a_registration_ends_with_the_last_who_wants_it() {
+        let external = External::from(vec![0; 64]).memory();
+        let (pool, external) = (|| Kept::Pool(None), || Kept::External(external.clone()));
+        let kinds: [&dyn Fn() -> Kept; 2] = [&pool, &external];
+        let all = 0x1000..0x3000;
+        for (first, second) in [(0, 1), (1, 0)] {
+            for inside in [all.clone(), 0x1800..0x2000] {
+                for order in [[0, 1], [1, 0]] {
+                    let (first, second) = (kinds[first], kinds[second]);
+                    let claims = vec![Claim { memory: all.clone(), kept: first(), held: true }];
+                    let mut entry =
+                        Registered { handle: MrHandle(0), memory: all.clone(), kind: Pinning::Pool, claims };
+                    entry.claim(inside.clone(), second());
+                    entry.claim(inside.clone(), second());
+                    let release = [(&all, first()), (&inside, second())];
+                    assert_eq!(entry.release(&(0x1000..0x2000), &first()), None, "nobody's");
+                    let (memory, kind) = &release[order[0]];
+                    assert_eq!(entry.release(memory, kind), Some(true));
+                    assert_eq!(entry.release(memory, kind), None, "given back");
+                    assert!(entry.claims.iter().any(|claim| claim.memory == all), "mapped, held or not");
+                    let (memory, kind) = &release[order[1]];
+                    assert_eq!(entry.release(memory, kind), Some(false));
+                }
+            }
+        }
     }
 }

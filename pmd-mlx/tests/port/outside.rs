@@ -1,10 +1,13 @@
 //! Memory that no pool told the driver of: of the EAL, met in packets; an application's own, told of by the application.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use pollux_eal::memory::Memory;
 use pollux_mempool::{Burst, External, MbufPool};
 use pollux_mlx5_kernel::DoorProfile;
 use pollux_pmd_mlx::context::{Device, Opening};
-use pollux_pmd_mlx::mr::Registry;
+use pollux_pmd_mlx::mr::{Kept, Registry};
 use pollux_pmd_mlx::{Arguments, Mlx5Port, PortSpec};
 use pollux_port::{Port, PortConfig, PortId};
 
@@ -117,7 +120,7 @@ fn an_applications_own_memory_is_sent_from_while_it_is_registered() {
 }
 
 #[test]
-fn taking_an_applications_memory_back_leaves_other_memory_of_the_same_extent_alone() {
+fn memory_stays_registered_until_the_last_who_wants_it_gives_it_back() {
     let pair = Pair::new(DoorProfile::default());
     let opening = Opening {
         devx: false,
@@ -129,16 +132,38 @@ fn taking_an_applications_memory_back_leaves_other_memory_of_the_same_extent_alo
         socket: None,
     };
     let device = Device::open(pair.a.kernel.open(), opening).expect("a device");
-    let registry = Registry::new(device);
-    let buffer = External::from(vec![0; 8192]);
+    let pinned = || pair.a.device.memory().pinned_bytes();
+    let before = pinned();
+    let buffer = External::from(vec![0; 3 * 8192]);
     let memory = buffer.memory();
     let start = memory.base().as_ptr().addr() as u64;
-    let known = || registry.table().find(start, 8192).is_some();
+    let all = start..start + memory.bytes() as u64;
+    // A pool wants all of it, or a part, before the application or after it.
+    for of_others in [all.clone(), start + 100..start + 200] {
+        for first in [false, true] {
+            let registry = Registry::new(Arc::clone(&device));
+            let known =
+                |range: &Range<u64>| registry.table().find(range.start, range.end - range.start).is_some();
+            if first {
+                registry.add(of_others.clone(), Kept::Pool(None)).expect("registered");
+            }
+            registry.add_external(&memory).expect("registered, or known");
+            registry.add_external(&memory).expect("known");
+            if !first {
+                registry.add(of_others.clone(), Kept::Pool(None)).expect("known");
+            }
+            for times in ["once", "again"] {
+                registry.remove_external(&memory);
+                assert!(known(&of_others), "given back {times}: the pool's {of_others:?}, first {first}");
+            }
+            drop(registry);
+            assert_eq!(pinned(), before);
+        }
+    }
+    let registry = Registry::new(device);
     registry.add_external(&memory).expect("registered");
+    assert!(registry.table().find(all.start, 1).is_some());
     registry.remove_external(&memory);
-    assert!(!known(), "its own");
-    registry.add(start..start + 8192, None).expect("registered");
-    registry.add_external(&memory).expect("known already");
-    registry.remove_external(&memory);
-    assert!(known(), "another's");
+    assert!(registry.table().find(all.start, 1).is_none(), "nobody else's");
+    assert_eq!(pinned(), before);
 }

@@ -88,7 +88,7 @@ impl Mlx5Port {
                 let bytes = striding.count << (striding.strides_log2 + striding.stride_bytes_log2);
                 let buffers = device.zone("rx buffers", bytes)?;
                 let start = buffers.base().as_ptr().addr() as u64;
-                registry.add(start..start + bytes as u64, Some(Kept::Buffers(buffers.region().clone())))?;
+                registry.add(start..start + bytes as u64, Kept::Buffers(buffers.region().clone()))?;
                 Some(StridingParts {
                     buffers,
                     count: striding.count,
