@@ -121,10 +121,22 @@ impl Context {
     /// # Errors
     /// A driver that is not known here, no right to open its file, or what the kernel says.
     pub fn open_device(device: &Device, options: Options) -> Result<Self, VerbsError> {
-        let provider = Provider::of(device)?;
         let channel = device.open().map_err(VerbsError::Discovery)?;
+        Self::open_device_over(device, channel, options)
+    }
+
+    /// The same over its file, opened by somebody else or with something put before it, as a
+    /// [trace](pollux_uverbs::trace::Traced) is.
+    ///
+    /// # Errors
+    /// A driver that is not known here, or what the kernel says.
+    pub fn open_device_over(
+        device: &Device,
+        channel: Arc<dyn Channel>,
+        options: Options,
+    ) -> Result<Self, VerbsError> {
         let options = Options { sysfs: Some(device.sysfs.clone()), ..options };
-        Self::open(channel, provider, options)
+        Self::open(channel, Provider::of(device)?, options)
     }
 
     /// Opens whatever answers like a device's file: the file itself or a model.

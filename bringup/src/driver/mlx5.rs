@@ -77,11 +77,9 @@ pub(super) fn real_rdma(device: &DeviceArg) -> Result<OpenRdma, ConfigError> {
     Arguments::parse(device)?;
     Ok(Box::new(|name, eal| {
         let found = pollux_verbs::find(std::path::Path::new("/"), name)?;
-        let provider = Provider::of(&found)?;
-        let channel = found.open().map_err(VerbsError::Discovery)?;
-        let sysfs = Some(found.sysfs.clone());
-        let options = Options { memory: eal.memory().clone(), sysfs, ..Options::default() };
-        let context = Context::open(trace::traced(channel, &found.ibdev)?, provider, options)?;
+        let channel = trace::traced(found.open().map_err(VerbsError::Discovery)?, &found.ibdev)?;
+        let options = Options { memory: eal.memory().clone(), ..Options::default() };
+        let context = Context::open_device_over(&found, channel, options)?;
         Ok(RdmaDevice { name: found.ibdev, context, model: None, sysfs: Some(found.sysfs) })
     }))
 }
