@@ -31,7 +31,7 @@ pub(crate) const PORT: u8 = 1;
 const STATIC_REGISTERS: u32 = 128;
 
 /// Bytes and alignment of a page of doorbell records.
-const RECORD_PAGE_BYTES: usize = 4096;
+pub(crate) const RECORD_PAGE_BYTES: usize = 4096;
 
 /// How a device is to be opened.
 #[derive(Clone, Debug)]

@@ -60,12 +60,6 @@ struct Inner {
     ended: AtomicBool,
 }
 
-/// By which address the device shall call the first byte. Drivers register under the address they are given whatever the
-/// rights say; that 0 there is what "zero-based" means is in linux-rdma/rdma-core, `libibverbs/man/ibv_reg_mr.3`.
-fn address_of(address: u64, access: Access) -> u64 {
-    if access.contains(Access::ZERO_BASED) { 0 } else { address }
-}
-
 /// A memory region: memory that peers may reach by its key. Clones are handles.
 ///
 /// Nobody ever has a reference into it, so whatever a peer or the device does there at the same time, a copy out sees some
@@ -84,7 +78,7 @@ impl Mr {
     }
 
     /// Registers a zone under an address of the caller's, at the same place in its page; under 0 with
-    /// [`Access::ZERO_BASED`].
+    /// [`Access::ZERO_BASED`], for which the zone must begin on a page.
     ///
     /// # Errors
     /// What the kernel says, with the zone.
@@ -94,7 +88,9 @@ impl Mr {
         address: u64,
         access: Access,
     ) -> Result<Self, Box<(VerbsError, Zone)>> {
-        let address = address_of(address, access);
+        // Drivers register under the address they are given whatever the rights say; that 0 there is what "zero-based" means is in
+        // linux-rdma/rdma-core, `libibverbs/man/ibv_reg_mr.3`.
+        let address = if access.contains(Access::ZERO_BASED) { 0 } else { address };
         let request = MrRequest {
             pd: pd.handle(),
             start: zone.base().as_ptr().addr() as u64,

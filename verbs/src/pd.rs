@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use pollux_eal::region::PAGE_BYTES;
 use pollux_mempool::MbufPool;
 use pollux_pmd_mlx::key::{KeyRange, KeyTable, Keys};
 use pollux_uverbs::abi::flags::Access;
@@ -10,9 +11,6 @@ use pollux_uverbs::{MrHandle, PdHandle};
 
 use crate::VerbsError;
 use crate::context::Context;
-
-/// Bytes of a page, by which the device's addresses may differ from the process's.
-const PAGE_BYTES: u64 = 4096;
 
 /// A protection domain: memory and queues of one go together. Clones are handles; everything made of it keeps it.
 ///
@@ -80,7 +78,7 @@ impl Pd {
 
     /// By how much the device's addresses of memory differ from the process's.
     pub(crate) fn delta(&self) -> u64 {
-        self.0.context.options().address_shift_pages.wrapping_mul(PAGE_BYTES)
+        self.0.context.options().address_shift_pages.wrapping_mul(PAGE_BYTES as u64)
     }
 
     pub(crate) fn keys(&self) -> Keys {

@@ -37,7 +37,7 @@ use pollux_mlx5_abi::kernel::queue_pair::hash_field as kernel_field;
 use self::command::{Dropping, Firmware};
 use super::verbs::Verbs;
 use crate::MlxError;
-use crate::context::{Device, Pinning};
+use crate::context::{Device, Pinning, RECORD_PAGE_BYTES};
 use crate::dbrec::DoorbellRecord;
 use crate::object::{
     Backend, CqSpec, FlowAction, FlowCounter, FlowRule, HashSpec, Id, LroCaps, NumberedObject, Object,
@@ -131,11 +131,12 @@ impl Devx {
             return Ok(known.clone());
         }
         // It was counted when it was reserved, and is not to be counted twice, with what is missing neither.
-        self.device().unpinned(Pinning::Queue, 4096);
+        let bytes = RECORD_PAGE_BYTES as u64;
+        self.device().unpinned(Pinning::Queue, bytes);
         let made = self
             .firmware
-            .umem("register doorbell records", page, 4096)
-            .inspect_err(|_| self.device().locked().add(Pinning::Queue, 4096))?;
+            .umem("register doorbell records", page, bytes)
+            .inspect_err(|_| self.device().locked().add(Pinning::Queue, bytes))?;
         Ok(records.entry(page).or_insert(made).clone())
     }
 

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use pollux_eal::barrier;
+use pollux_eal::region::PAGE_BYTES;
 use pollux_mlx5_abi::kernel::{attribute, mmap};
 use pollux_uverbs::{DmHandle, Page, Protection, Registers};
 
 use super::hca::Hca;
 use crate::MlxError;
 
-/// Bytes of a page as the kernel maps it. Source: x86-64, the processor that is claimed.
-const PAGE_BYTES: u64 = 4096;
 /// Registers begin at a multiple of this.
 const REGISTER_BYTES: usize = 64;
 
@@ -44,9 +43,9 @@ impl Hca {
         let mapped = (|| {
             let start: u64 = call.get(a::RESP_START_OFFSET)?;
             let index: u16 = call.get(a::RESP_PAGE_INDEX)?;
-            let start = (start % PAGE_BYTES) as usize;
-            let length = (start + bytes).next_multiple_of(PAGE_BYTES as usize);
-            let offset = mmap::offset(mmap::DEVICE_MEM, index, PAGE_BYTES);
+            let start = (start % PAGE_BYTES as u64) as usize;
+            let length = (start + bytes).next_multiple_of(PAGE_BYTES);
+            let offset = mmap::offset(mmap::DEVICE_MEM, index, PAGE_BYTES as u64);
             let page = Arc::new(device.context().map(offset, length, Protection::ReadWrite)?);
             let first = start / REGISTER_BYTES * REGISTER_BYTES;
             let end = (start + bytes).next_multiple_of(REGISTER_BYTES).min(length);
