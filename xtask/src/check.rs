@@ -22,30 +22,19 @@ pub(crate) fn loom() -> Outcome {
 }
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// The crates that hold unsafe code and run without privileges.
-const UNSAFE_CRATES: &[&str] = &[
-    "pollux-ring",
-    "pollux-mempool",
-    "pollux-eal",
-    "pollux-frame-io",
-    "pollux-wire",
-    "pollux-uverbs",
-    "pollux-mlx5-model",
-    "pollux-pmd-mlx",
-    "pollux-verbs",
-];
-/// Those of them that synchronise by atomics of their own. The standard library's locks are not instrumented, and to build
+/// Those that synchronise by atomics of their own. The standard library's locks are not instrumented, and to build
 /// the library anew (`-Zbuild-std`) takes its source, a component (`rust-src`) that is not installed with a toolchain; so
 /// under the thread sanitizer whatever a lock protects is reported as a race.
-const LOCK_FREE_CRATES: &[&str] = &["pollux-ring"];
+const LOCK_FREE_CRATES: &[&str] = &["ring"];
 
 /// The unit tests of the unsafe crates, those in `src`, under both sanitizers; what only tests in `tests/` reach is not covered. The flags are unstable, hence `RUSTC_BOOTSTRAP`; the sanitized
 /// code is only ever a test.
 pub(crate) fn sanitize() -> Outcome {
-    for (sanitizer, packages) in [("address", UNSAFE_CRATES), ("thread", LOCK_FREE_CRATES)] {
+    let lock_free = LOCK_FREE_CRATES.to_vec();
+    for (sanitizer, packages) in [("address", tidy::unsafe_libraries()), ("thread", lock_free)] {
         let mut command = cargo(&["test", "--lib", "--target", TARGET]);
         for package in packages {
-            command.args(["--package", package]);
+            command.arg(format!("--package=pollux-{package}"));
         }
         let mut flags = format!("-Zsanitizer={sanitizer}");
         if sanitizer == "thread" {

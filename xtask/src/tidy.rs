@@ -80,6 +80,11 @@ const MAY_BE_UNSAFE: &[(&str, &[&str])] = &[
     ("tests", &[""]),
 ];
 
+/// The crates that hold unsafe code and that others stand on, as folders.
+pub(crate) fn unsafe_libraries() -> Vec<&'static str> {
+    MAY_BE_UNSAFE.iter().map(|(name, _)| *name).filter(|name| !matches!(*name, "benches" | "tests")).collect()
+}
+
 /// How a block of unsafe code begins, in two pieces so that this line is not one.
 const UNSAFE_BLOCK: &str = concat!("unsafe", " {");
 

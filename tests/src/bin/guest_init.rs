@@ -1,7 +1,8 @@
 //! The first process of a test guest: mounts what programs expect, runs the jobs, tells the host, powers off.
 //!
-//! It reads `/jobs.json`, a list of `{"name", "commands": [[NAME=VALUE.., program, arguments..]..], "seconds", "abrupt", "functions"}`, and runs the job that
-//! `POLLUX_JOB` on the kernel's command line names: its commands in order until one fails. To the second serial port go, a line
+//! It reads `/jobs.json`, a list of `{"name", "environment": {NAME: VALUE..}, "commands": [[NAME=VALUE.., program,
+//! arguments..]..], "seconds", "abrupt", "functions"}`, and runs the job that `POLLUX_JOB` on the kernel's command line names: its
+//! commands in order until one fails. To the second serial port go, a line
 //! each, `begin NAME`, what the programs print, and `end NAME STATUS` (`ok`, `failed`, `timeout`); then the kernel's log, and
 //! `done`. Whatever happens, the guest powers off: a host that sees no `done` knows that it died. The third serial port is
 //! for tests that ask the host for something.
@@ -62,7 +63,7 @@ fn run() -> Result<bool, String> {
         let limit = Duration::from_secs(job["seconds"].as_u64().unwrap_or(60));
         let said = |why: io::Error| format!("cannot write to {TO_HOST}: {why}");
         writeln!(host, "begin {name}").map_err(said)?;
-        let status = commands(&job["commands"], Instant::now() + limit, &host);
+        let status = commands(job, Instant::now() + limit, &host);
         writeln!(host, "\nend {name} {status}").map_err(said)?;
     }
     writeln!(host, "begin dmesg").ok();
@@ -71,9 +72,11 @@ fn run() -> Result<bool, String> {
     Ok(abrupt)
 }
 
-/// Runs the commands of a job until one fails or the time is over.
-fn commands(list: &serde_json::Value, deadline: Instant, host: &File) -> &'static str {
-    for words in list.as_array().into_iter().flatten() {
+/// Runs the commands of a job in its environment until one fails or the time is over.
+fn commands(job: &serde_json::Value, deadline: Instant, host: &File) -> &'static str {
+    let of_job = job["environment"].as_object().into_iter().flatten();
+    let of_job: Vec<_> = of_job.filter_map(|(name, value)| Some((name, value.as_str()?))).collect();
+    for words in job["commands"].as_array().into_iter().flatten() {
         let words: Vec<&str> =
             words.as_array().into_iter().flatten().filter_map(|word| word.as_str()).collect();
         // Words with '=' in front of the program set its environment, as in a shell.
@@ -84,6 +87,7 @@ fn commands(list: &serde_json::Value, deadline: Instant, host: &File) -> &'stati
         let child = Command::new(program)
             .args(arguments)
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .envs(of_job.iter().copied())
             .envs(environment.iter().filter_map(|word| word.split_once('=')))
             .stdin(Stdio::null())
             .stdout(out)

@@ -79,26 +79,27 @@ impl Settings<'_> {
     pub(crate) fn describe(&self, jobs: &[Job]) -> String {
         let words = |command: &&[&'static str]| {
             let mut words: Vec<String> = command.iter().map(|&word| word.to_owned()).collect();
-            if words[0].starts_with("POLLUX_REQUIRE=") {
-                words.insert(0, format!("POLLUX_PATIENCE={}", self.steps()));
-            }
-            if let Some(at) = words.iter().position(|word| word == list::GUEST) {
-                if let Some(only) = self.only {
-                    words[at + 1] = only.to_owned();
-                }
-                words.insert(0, format!("POLLUX_SOAK_MINUTES={}", self.minutes));
-                if self.record {
-                    words.insert(0, "POLLUX_RECORD=1".to_owned());
-                }
+            if let Some(only) = self.only
+                && let Some(at) = words.iter().position(|word| word == list::GUEST)
+            {
+                words[at + 1] = only.to_owned();
             }
             words
         };
+        let mut environment = serde_json::json!({
+            "POLLUX_PATIENCE": self.steps().to_string(),
+            "POLLUX_SOAK_MINUTES": self.minutes.to_string(),
+        });
+        if self.record {
+            environment["POLLUX_RECORD"] = "1".into();
+        }
         let jobs: Vec<_> = jobs
             .iter()
             .map(|job| {
                 let commands: Vec<_> = job.setup.iter().chain(job.commands).map(words).collect();
                 serde_json::json!({
                     "name": job.name,
+                    "environment": environment,
                     "commands": commands,
                     "seconds": self.seconds(job),
                     "abrupt": job.abrupt,
@@ -258,12 +259,12 @@ mod tests {
     fn settings_reach_the_guest() {
         let jobs = chosen("mlx5-soak", true).expect("it");
         let said = USUAL.describe(&jobs);
-        assert!(said.contains("POLLUX_SOAK_MINUTES=3") && !said.contains("POLLUX_RECORD"), "{said}");
-        assert!(said.contains("\"POLLUX_PATIENCE=1\""), "{said}");
+        assert!(said.contains("\"POLLUX_SOAK_MINUTES\":\"3\"") && !said.contains("POLLUX_RECORD"), "{said}");
+        assert!(said.contains("\"POLLUX_PATIENCE\":\"1\""), "{said}");
         let patient = Settings { patience: 2.0, record: true, only: Some("one"), ..USUAL };
         let said = patient.describe(&jobs);
-        assert!(said.contains("POLLUX_RECORD=1") && said.contains("\"one\""), "{said}");
-        assert!(said.contains("\"POLLUX_PATIENCE=2\""), "{said}");
+        assert!(said.contains("\"POLLUX_RECORD\":\"1\"") && said.contains("\"one\""), "{said}");
+        assert!(said.contains("\"POLLUX_PATIENCE\":\"2\""), "{said}");
         assert_eq!(patient.limit(&jobs[0]), USUAL.limit(&jobs[0]) * 2);
         assert!(USUAL.limit(&jobs[0]) > Duration::from_secs(240));
     }
