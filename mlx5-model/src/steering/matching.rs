@@ -99,13 +99,16 @@ impl Mask {
     }
 }
 
-/// Bytes of the misc part that are filled in: second tags and the network identifier of VXLAN. Source: see
+/// Bytes of the misc part that are filled in: second tags, the network identifier of VXLAN, flow labels of IPv6. Source: see
 /// [`MatchMisc`](pollux_mlx5_abi::command::matching::MatchMisc).
 fn misc_known() -> [u8; 64] {
     let mut known = [0; 64];
     known[8..12].fill(0xff);
     known[12] = 0xf0;
     known[20..23].fill(0xff);
+    for at in [28, 32] {
+        known[at..at + 4].copy_from_slice(&[0, 0x0f, 0xff, 0xff]);
+    }
     known
 }
 
@@ -223,7 +226,7 @@ fn headers_part(frame: &[u8], headers: &Headers) -> [u8; 64] {
     part
 }
 
-/// Second tags and the tunnel.
+/// Second tags, the tunnel and flow labels.
 fn misc_part(frame: &[u8], headers: &Headers, inner: Option<&Headers>) -> [u8; 64] {
     let mut part = [0; 64];
     // Priority, CFI and VLAN of the outer frame stand where a tag has them; those of the inner one 16 bits on.
@@ -238,6 +241,13 @@ fn misc_part(frame: &[u8], headers: &Headers, inner: Option<&Headers>) -> [u8; 6
     }
     if inner.is_some() {
         copy::<3>(&mut part, 0x14, frame, headers.payload + 4);
+    }
+    for (headers, at) in [(Some(headers), 0x1c), (inner, 0x20)] {
+        if let Some(headers) = headers.filter(|headers| matches!(headers.ip, Ip::V6)) {
+            // The lower 20 bits of the header's first word.
+            copy::<3>(&mut part, at + 1, frame, headers.l3 + 1);
+            part[at + 1] &= 0x0f;
+        }
     }
     part
 }

@@ -202,6 +202,28 @@ fn a_tunnels_network_can_be_matched() {
 }
 
 #[test]
+fn a_flow_label_of_ipv6_can_be_matched() {
+    let rig = Rig::new();
+    let mut queues = queues::<1>(&rig);
+    let tir = rig.direct_tir(&queues[0].1);
+    let table = rig.table(0, 4);
+    let set = |label: u32| {
+        let mut all = MatchParameters::ZERO;
+        MatchMisc::OUTER_IPV6_FLOW_LABEL.set(MatchParameters::MISC_PARAMETERS.of_mut(&mut all), label);
+        all
+    };
+    let group = rig.group(table, 0, 3, criteria::MISC_PARAMETERS, set(0xf_ffff));
+    rig.entry(table, group, 0, set(0x1_2345), 0, &[(destination::TIR, tir)], &[]).expect("an entry");
+    rig.root(table);
+    let mut packet = frame(80, 0);
+    packet[12..22].copy_from_slice(&[0x86, 0xdd, 0x6a, 0xb1, 0x23, 0x45, 0, 26, 59, 64]);
+    assert_eq!(taker(&rig, &mut queues, &packet), Some((0, 0)), "whatever the traffic class");
+    packet[17] = 0x46;
+    assert_eq!(taker(&rig, &mut queues, &packet), None);
+    assert_eq!(taker(&rig, &mut queues, &udp4([1; 4], [2; 4], (0x1234, 0x5000))), None, "IPv4 has none");
+}
+
+#[test]
 fn counters_count_and_are_read() {
     let rig = Rig::new();
     let mut queues = queues::<1>(&rig);
