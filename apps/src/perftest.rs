@@ -8,6 +8,7 @@
 //!
 //! The raw Ethernet tests are the same loops over frames: `raw`.
 
+pub mod absent;
 pub mod bandwidth;
 pub mod counters;
 pub mod end;

@@ -3,12 +3,19 @@
 #[path = "rdma/raw_ethernet.rs"]
 mod raw_ethernet;
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use pollux_tests::program::{Finished, Running};
+use pollux_wire::{Ether, EtherType, Ipv4, Ipv6, Udp};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -65,6 +72,66 @@ impl Place {
             .collect::<Vec<_>>()
             .try_into()
             .expect("two")
+    }
+}
+
+/// Who stands between the ends `a` and `b`, whose peers' sockets are `between-b` and `between-a`: it hands on frames, and keeps them.
+struct Between {
+    frames: Arc<Mutex<Vec<Vec<u8>>>>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Between {
+    fn start(folder: &Path) -> Self {
+        let (frames, stop) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+        let [a, b] = ["a", "b"].map(|end| {
+            let socket = UnixDatagram::bind(folder.join(format!("between-{end}"))).expect("a socket");
+            socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a time");
+            socket
+        });
+        let threads = [(&a, &b, "a"), (&b, &a, "b")].map(|(own, other, end)| {
+            let (own, other) = (own.try_clone().expect("it"), other.try_clone().expect("it"));
+            let (frames, stop): (Arc<Mutex<Vec<Vec<u8>>>>, _) = (Arc::clone(&frames), Arc::clone(&stop));
+            let to = folder.join(end);
+            std::thread::spawn(move || {
+                let mut room = vec![0; 1 << 16];
+                while !stop.load(Ordering::Relaxed) {
+                    // What is for `a` comes to the socket that `b` takes for it, and goes on by the one that `a` takes for `b`.
+                    let Ok(bytes) = own.recv(&mut room) else { continue };
+                    frames.lock().expect("alive").push(room[..bytes].to_vec());
+                    // Whoever has ended hears no more.
+                    let _ = other.send_to(&room[..bytes], &to);
+                }
+            })
+        });
+        Self { frames, stop, threads: threads.into() }
+    }
+
+    /// Flow labels of IPv6 and source ports of RoCE packets, each once.
+    fn flows(self) -> Vec<(u32, u16)> {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads {
+            thread.join().expect("it ran");
+        }
+        let frames = self.frames.lock().expect("alive");
+        let flows: BTreeSet<_> = frames
+            .iter()
+            .filter_map(|frame| {
+                let ether = Ether::new(frame).ok()?;
+                let (label, datagram) = match ether.ether_type() {
+                    EtherType::IPV4 => (0, Ipv4::new(ether.payload()).ok()?.payload()),
+                    EtherType::IPV6 => {
+                        let packet = Ipv6::new(ether.payload()).ok()?;
+                        (packet.flow_label(), packet.payload())
+                    }
+                    _ => return None,
+                };
+                let udp = Udp::new(datagram).ok()?;
+                (udp.dst_port.get() == 4791).then(|| (label, udp.src_port.get()))
+            })
+            .collect();
+        flows.into_iter().collect()
     }
 }
 
@@ -324,6 +391,73 @@ fn a_group_hears_what_is_sent_to_it() {
         let text = server.stderr.join("\n");
         assert!(text.contains("Send BW Multicast Test\n MultiCast runs on UD!\n"), "{text}");
         assert!(text.contains(" local address: LID 0000 QPN 0xffffff"), "{text}");
+    }
+    // To and fro: each end hears a group of its own.
+    let group = |last| format!("-g -n 100 -s 64 -M 255:14:0:0:0:0:0:0:0:0:0:0:0:0:1:{last}");
+    for (one, two) in [("-g -n 200 -s 64".to_owned(), "-g -n 200 -s 64".to_owned()), (group(5), group(6))] {
+        let [server, client] = Place::new().pair(TESTS[1].0, &one, &two);
+        for end in [&server, &client] {
+            assert!(report(end)["results"][0]["t_avg"].as_f64() > Some(0.0));
+            assert!(end.stderr.join("\n").contains("Send Latency Multicast Test\n MultiCast runs on UD!\n"));
+        }
+        assert_eq!(said(&server, "remote address"), said(&client, "local address"));
+        let gids = [&server, &client].map(|end| said(end, " GID: ").first().map(|gid| (*gid).to_owned()));
+        assert_ne!(gids[0], gids[1]);
+    }
+    let [server, client] = Place::new().pair(TESTS[1].0, &group(5), &group(5));
+    for end in [&server, &client] {
+        assert!(line(end).contains("both ends hear the same group"), "{}", line(end));
+    }
+}
+
+/// What goes before the measurement crosses the bus and is not counted.
+#[test]
+fn a_warm_up_is_sent_and_not_measured() {
+    for (program, options, messages, size) in [
+        (TESTS[2].0, "-n 20 -t 8 -s 4096 -q 2", 2 * 8, 4096),
+        (TESTS[2].0, "-n 20 -l 4 -t 8 -s 4096", 4, 4096),
+        (TESTS[2].0, "-n 20 -t 8 -s 4096 -b", 2 * 8, 4096),
+        (TESTS[4].0, "-n 20 -t 8 -s 4096", 8, 4096),
+        (TESTS[6].0, "-n 20 -t 8", 8, 8),
+    ] {
+        let [cold, warm] = ["", " --perform_warm_up"].map(|warm| {
+            let options = format!("{options}{warm}");
+            let [server, client] = Place::new().pair(program, &options, &options);
+            report(&server);
+            let report = report(&client);
+            let bytes = |key: &str| report["ledger"][key].as_u64().expect("bytes");
+            let count = report["results"][0]["n_iterations"].clone();
+            (count, bytes("bytes_to_device") + bytes("bytes_from_device"))
+        });
+        assert_eq!(cold.0, warm.0, "{program} {options}");
+        // Each takes its entry, its completion and doorbells across as well.
+        let each = (warm.1.saturating_sub(cold.1)) / messages;
+        assert!((size..size + 1024).contains(&each), "{program} {options}: {each} bytes a message");
+    }
+}
+
+/// What the wire carries, seen by whoever stands between the ends.
+#[test]
+fn flow_labels_are_on_the_wire() {
+    for (program, options, labels, expected) in [
+        // By hand: the label's lower 14 bits, its upper 6 among them exclusively, from 0xc000 on.
+        (TESTS[2].0, "-n 20 -s 64 -x 0", "0x12345", vec![(0x12345, 0xe341)]),
+        (TESTS[0].0, "-n 20 -s 64 -x 0 -c UD", "0x4000", vec![(0x4000, 0xc001)]),
+        (TESTS[4].0, "-n 20 -s 64 -x 1 -q 2", "1,0xfffff", vec![(0, 0xc001), (0, 0xffc0)]),
+    ] {
+        let place = Place::new();
+        let seen = Between::start(place.folder.path());
+        let start = |own: &str, other: &str, host: &[&str]| {
+            let mut command = place.command(program, [own, &format!("between-{other}")], "");
+            command.args(options.split_whitespace()).args(["--flow_label", labels]).args(host);
+            Running::start(command)
+        };
+        let mut server = start("a", "b", &[]);
+        server.wait_for("Waiting for client");
+        let client = start("b", "a", &["127.0.0.1"]).finish(LIMIT);
+        report(&client);
+        report(&server.finish(LIMIT));
+        assert_eq!(seen.flows(), expected, "{program} {options}");
     }
 }
 

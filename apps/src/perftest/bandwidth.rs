@@ -106,6 +106,36 @@ impl Pace {
     }
 }
 
+/// Sends once as many messages of each queue pair as may be under way, or as one doorbell has, one queue pair after the other, and
+/// waits for them: what they touch is warm when the run begins. Source: linux-rdma/perftest `src/perftest_resources.c`,
+/// `perform_warm_up`.
+///
+/// # Errors
+/// As [`run`].
+pub fn warm_up(end: &mut End, watch: &mut Watch<'_>) -> Result<(), Failure> {
+    let list = end.settings.post_list as u64;
+    let count = if list == 1 { end.settings.tx_depth as u64 } else { list };
+    for qp in 0..end.settings.qps {
+        for number in (0..count).step_by(list as usize) {
+            end.post_sends(qp, number, list, |number| list == 1 || number + 1 == count)?;
+        }
+        let mut done = 0;
+        let mut failed = None;
+        while done < count {
+            end.sends.take(TAKEN, watch, |wc| {
+                if wc.status() != WcStatus::SUCCESS {
+                    failed.get_or_insert((wc.status(), wc.id() >> 48));
+                }
+                done = wc.id() & ((1 << 48) - 1);
+            })?;
+            if let Some((status, id)) = failed {
+                return Err(Failure::completion(status, id));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Runs messages of `size` bytes: this end sends, receives, or both.
 ///
 /// # Errors

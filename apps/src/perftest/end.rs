@@ -282,8 +282,10 @@ impl End {
         let options = &self.settings.options;
         // The other end answers as many at once as it says; this one may not be able to ask for so many.
         let most = self.mr.pd().context().device()?.base.max_qp_init_rd_atom.min(255);
+        let mut labels = options.flow_label.iter().cycle();
         for ((qp, own), other) in self.qps.iter_mut().zip(&self.own).zip(&self.other) {
             let path = Path {
+                flow_label: labels.next().map_or(0, |label| *label as u32),
                 port,
                 service_level: options.sl as u8,
                 traffic_class: options.tclass as u8,

@@ -2,6 +2,7 @@
 //!
 //! Source of names, ranges and defaults: linux-rdma/perftest `src/perftest_parameters.{c,h}`.
 
+use super::absent::Absent;
 use crate::exchange::perftest::version;
 use crate::number::{number, size, within};
 
@@ -12,7 +13,7 @@ pub struct Options {
     #[arg(short = 'a', long)]
     pub all: bool,
     /// CMP_AND_SWAP or FETCH_AND_ADD (atomic tests) [default: FETCH_AND_ADD]
-    #[arg(short = 'A', long, value_name = "TYPE")]
+    #[arg(short = 'A', long = "atomic_type", value_name = "TYPE")]
     pub atomic_type: Option<Atomic>,
     /// Both ends send at once (bandwidth)
     #[arg(short = 'b', long)]
@@ -35,10 +36,10 @@ pub struct Options {
     /// Seconds at either end of --duration that are not measured [default: a quarter]
     #[arg(short = 'f', long, value_name = "S", value_parser = |text: &str| within(text, 0, 86_400))]
     pub margin: Option<u64>,
-    /// Send to a multicast group; queue pairs are UD then (send tests)
+    /// Send to a multicast group; queue pairs are UD then (send tests; of send_lat each end hears a group of its own)
     #[arg(short = 'g', long)]
     pub mcg: bool,
-    /// Which group, as 16 numbers with colons between them [default: perftest's, 255:1:0:0:0:2:201:133:0:0:0:0:0:0:0:0]
+    /// The group that this end hears, or sends to, as 16 numbers with colons between them [default: perftest's, 255:1:0:0:0:2:201:133:0:0:0:0:0:0:0:0, the client's of send_lat the next]
     #[arg(short = 'M', long = "MGID", value_name = "GID", value_parser = group)]
     pub mgid: Option<[u8; 16]>,
     /// Refused: connection management is absent
@@ -54,7 +55,7 @@ pub struct Options {
     #[arg(short = 'F', long = "CPU-freq")]
     pub cpu_freq: bool,
     /// Print all results, sorted (latency)
-    #[arg(short = 'H', long)]
+    #[arg(short = 'H', long, alias = "report-histogrm")]
     pub report_histogram: bool,
     /// Port of the device
     #[arg(short = 'i', long, value_name = "PORT", default_value = "1", value_parser = |text: &str| within(text, 1, 255))]
@@ -149,6 +150,18 @@ pub struct Options {
     /// Traffic class
     #[arg(long, value_name = "N", default_value = "0", value_parser = |text: &str| within(text, 0, 255))]
     pub tclass: u64,
+    /// Flow labels, to queue pairs in turn; packets of RoCE come from the UDP port that follows from each [default: made of the queue pairs' numbers]
+    #[arg(long = "flow_label", value_name = "LABELS", value_delimiter = ',', value_parser = |text: &str| within(text, 0, 0xf_ffff))]
+    pub flow_label: Vec<u64>,
+    /// Type of service: refused, it goes with -R
+    #[arg(short = 'T', long, value_name = "N", hide = true, value_parser = |text: &str| within(text, 0, 255))]
+    pub tos: Option<u64>,
+    /// Time to live: refused, frames alone have one
+    #[arg(short = 'L', long = "hop_limit", value_name = "N", hide = true, value_parser = |text: &str| within(text, 0, 255))]
+    pub hop_limit: Option<u64>,
+    /// Send as much as may be under way on each queue pair once, before anything is measured (write_bw, read_bw, atomic_bw)
+    #[arg(long = "perform_warm_up")]
+    pub perform_warm_up: bool,
     /// Send no faster, in --rate_units (client of a bandwidth test)
     #[arg(long = "rate_limit", value_name = "N", value_parser = above_zero)]
     pub rate_limit: Option<f64>,
@@ -176,6 +189,15 @@ pub struct Options {
     /// Prefer the GID of an IPv6 address
     #[arg(long)]
     pub ipv6: bool,
+    /// Accepted; HOST may be of either kind, and so may a client
+    #[arg(long = "ipv6-addr")]
+    pub ipv6_addr: bool,
+    /// Accepted; nothing here locks
+    #[arg(long = "no_lock")]
+    pub no_lock: bool,
+    /// Accepted; no memory here is registered for relaxed order
+    #[arg(long = "disable_pcie_relaxed")]
+    pub disable_pcie_relaxed: bool,
     /// Microseconds between two posts (latency)
     #[arg(long = "latency_gap", value_name = "US", value_parser = number)]
     pub latency_gap: Option<u64>,
@@ -185,6 +207,9 @@ pub struct Options {
     /// Tell the other end that we are this version of perftest
     #[arg(long = "peer-version", value_name = "VERSION", default_value = crate::exchange::perftest::VERSION, value_parser = version)]
     pub peer_version: String,
+    /// What the original has and this family has not.
+    #[command(flatten)]
+    pub absent: Absent,
     /// Print the final report as one JSON object, the last line of standard output
     #[arg(long)]
     pub json: bool,

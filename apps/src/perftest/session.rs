@@ -173,7 +173,7 @@ impl<'a> Session<'a> {
             || latency && matches!(settings.test.verb, Verb::Send | Verb::Write);
         let receives = settings.test.verb == Verb::Send && (!client || settings.bidirectional || latency);
         let mut end = End::new(device, settings, port, gid, &met)?;
-        if let Some(group) = end.settings.group().filter(|_| receives) {
+        if let Some(group) = end.settings.group(client).filter(|_| receives) {
             end.join(group)?;
         }
         if end.settings.options.data_validation && !sends {
@@ -239,6 +239,12 @@ impl<'a> Session<'a> {
                 version(&self.end.other[0]),
                 self.line.peer()
             )));
+        }
+        if group && self.sends && self.receives && self.end.own[0].gid == self.end.other[0].gid {
+            // Each would take its own messages for the other one's.
+            return Err(Failure::Error(
+                "both ends hear the same group: give each another -M, or leave it out at both".into(),
+            ));
         }
         let port = self.settings().options.ib_port as u8;
         self.end.connect(port, self.gid_index, self.mtu)?;
@@ -359,6 +365,9 @@ impl<'a> Session<'a> {
         let mut last = Results::default();
         for size in self.sizes()? {
             self.end.resize(size);
+            if self.settings().options.perform_warm_up {
+                self.watched(bandwidth::warm_up)?;
+            }
             if both {
                 self.step(true)?;
             }

@@ -228,11 +228,14 @@ impl Settings {
         })
     }
 
-    /// The multicast group of `-g`. Source: linux-rdma/perftest `src/multicast_resources.{c,h}`, `MCG_GID`, `set_multicast_gid`.
+    /// The multicast group of `-g` that an end hears. Source: linux-rdma/perftest `src/multicast_resources.{c,h}`, `MCG_GID`,
+    /// `set_multicast_gid`.
     #[must_use]
-    pub fn group(&self) -> Option<[u8; 16]> {
+    pub fn group(&self, client: bool) -> Option<[u8; 16]> {
         const USUAL: [u8; 16] = [255, 1, 0, 0, 0, 2, 201, 133, 0, 0, 0, 0, 0, 0, 0, 0];
-        self.options.mcg.then(|| self.options.mgid.unwrap_or(USUAL))
+        let mut usual = USUAL;
+        usual[15] += u8::from(client);
+        self.options.mcg.then(|| self.options.mgid.unwrap_or(usual))
     }
 
     /// The program's name.
@@ -334,7 +337,6 @@ fn refuse(test: Test, options: &Options) -> Result<(), String> {
         (options.rdma_cm, "-R", "connection management is absent here; leave it out at both ends"),
         (options.comm_rdma_cm, "-z", "connection management is absent here; leave it out at both ends"),
         (options.mcg && (one_sided || connection == Connection::RawEth), "-g", "only send tests have it"),
-        (options.mcg && latency, "-g", "only the bandwidth test has it"),
         (
             options.mcg && (options.bidirectional || options.reversed),
             "-g with -b or --reversed",
@@ -342,6 +344,26 @@ fn refuse(test: Test, options: &Options) -> Result<(), String> {
         ),
         (options.mcg && options.qp > 1, "-g with -q", "a group has one queue pair at each end"),
         (options.mgid.is_some() && !options.mcg, "-M", "it goes with -g"),
+        (
+            options.perform_warm_up && (latency || verb == Verb::Send),
+            "--perform_warm_up",
+            "only write_bw, read_bw and atomic_bw have it",
+        ),
+        (
+            options.perform_warm_up && (options.data_validation || options.run_infinitely),
+            "--perform_warm_up with --data_validation or --run_infinitely",
+            "what ends again and again, or never, has no beginning to be kept out of its figures",
+        ),
+        (
+            options.tos.is_some() && connection != Connection::RawEth,
+            "-T",
+            "it is for -R, and connection management is absent here; --tclass sets the traffic class",
+        ),
+        (
+            options.hop_limit.is_some() && connection != Connection::RawEth,
+            "-L",
+            "only raw Ethernet tests have it",
+        ),
         (
             options.data_validation && (latency || !matches!(verb, Verb::Write | Verb::Read)),
             "--data_validation",
@@ -417,6 +439,9 @@ fn refuse(test: Test, options: &Options) -> Result<(), String> {
         if is_wrong {
             return Err(format!("{option} is not for {name}: {why}"));
         }
+    }
+    if let Some((option, why)) = options.absent.given() {
+        return Err(format!("--{option} is not for {name}: {why}"));
     }
     if let Some(mtu) = options.mtu
         && connection != Connection::RawEth
@@ -497,6 +522,15 @@ mod tests {
             (Read, Latency, "-R", "-R is not for read_lat: connection management is absent here"),
             (Write, Bandwidth, "-g", "-g is not for write_bw: only send tests have it"),
             (Send, Bandwidth, "-g -q 2", "-g with -q is not for send_bw"),
+            (Send, Bandwidth, "--perform_warm_up", "--perform_warm_up is not for send_bw: only write_bw"),
+            (Read, Latency, "--perform_warm_up", "--perform_warm_up is not for read_lat"),
+            (Read, Bandwidth, "--perform_warm_up --run_infinitely", "has no beginning to be kept out"),
+            (Send, Bandwidth, "--flow_label 1,1048576", "is not a whole number from 0 to 1048575"),
+            (Send, Bandwidth, "-T 4", "-T is not for send_bw: it is for -R"),
+            (Write, Bandwidth, "-L 4", "-L is not for write_bw: only raw Ethernet"),
+            (Write, Bandwidth, "-O", "--dualport is not for write_bw: a test has one port"),
+            (Write, Bandwidth, "--mmap=/dev/zero", "--mmap is not for write_bw: "),
+            (Send, Latency, "--use_cuda 0", "--use_cuda is not for send_lat: memory of accelerators"),
             (
                 Send,
                 Bandwidth,

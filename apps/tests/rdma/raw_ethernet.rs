@@ -36,6 +36,7 @@ fn frames_come_to_whom_they_are_for() {
         ("-n 200 -s 1000 --tcp --promiscuous UDP", 200),
         ("-n 200 -s 100 --raw_ipv6 -J fd00::1 -j fd00::2 -K 5000 -k 6000", 200),
         ("-n 240 -s 100 --flows 4 --flows_burst 2 UDP", 240),
+        ("-n 200 -s 100 --flows 4 --flow_label 9,8,7 --raw_ipv6 -J fd00::1 -j fd00::2 -K 5000 -k 6000", 200),
         ("-n 100 -s 100 -q 2 UDP", 100),
         ("-n 200 -s 100 -Y 0x88b5", 200),
         ("-n 200 -s 100 --raw_mcast -J 239.1.2.3 -j 10.0.0.2 -K 5000 -k 6000", 200),
@@ -176,6 +177,12 @@ fn frames_are_what_tshark_says() {
         &["ipv6.dst", "tcp.dstport", "tcp.window_size_value", "tcp.checksum.status", "_ws.malformed"],
     );
     assert!(lines.len() == 5 && lines.iter().all(|line| line == "fd00::1\t40001\t8192\t1\t"), "{lines:?}");
+    let lines = read(
+        "-n 6 -s 128 --flows 3 --flow_label 0x12345,7 --raw_ipv6 -J fd00::1 -j fd00::2 -K 5 -k 6",
+        &["ipv6.flow", "udp.dstport", "udp.checksum.status"],
+    );
+    let three = ["0x012345\t5\t1", "0x000007\t6\t1", "0x012345\t7\t1"];
+    assert_eq!(lines, [three, three].concat());
     let lines = read(
         "-n 5 -s 100 --raw_mcast -J 239.129.2.3 -j 10.0.0.2 -K 5000 -k 6000",
         &["eth.dst", "ip.dst", "udp.srcport", "udp.dstport"],

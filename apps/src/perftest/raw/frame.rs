@@ -36,6 +36,8 @@ pub struct Headers {
     pub tos: u8,
     /// Time to live.
     pub hop_limit: u8,
+    /// Flow labels of IPv6, which flows have in turn.
+    pub flow_labels: Vec<u32>,
     /// Ports of the first flow, from and to.
     pub ports: Option<(u16, u16)>,
     /// TCP instead of UDP.
@@ -57,6 +59,13 @@ impl Headers {
             (Some(_), true) => TcpHeader::BYTES,
         };
         EtherHeader::BYTES + if self.vlan.is_some() { VlanHeader::BYTES } else { 0 } + ip + ports
+    }
+
+    /// The flow label of flow `flow`, if it was chosen.
+    #[must_use]
+    pub fn flow_label(&self, flow: u16) -> Option<u32> {
+        let place = usize::from(flow).checked_rem(self.flow_labels.len())?;
+        self.flow_labels.get(place).copied()
     }
 
     fn tag_bytes(&self) -> usize {
@@ -120,6 +129,7 @@ impl Headers {
                 let header = Ipv6Repr {
                     traffic_class: self.tos,
                     hop_limit: self.hop_limit,
+                    flow_label: self.flow_label(flow).unwrap_or(0),
                     ..Ipv6Repr::new(from, to, protocol, bytes)
                 };
                 rest = header.emit(rest)?;

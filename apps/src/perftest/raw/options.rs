@@ -17,15 +17,19 @@ use crate::perftest::options::Options;
     mut_arg("connection", |arg| arg.hide(true)),
     mut_arg("data_validation", |arg| arg.hide(true)),
     mut_arg("dont_xchg_versions", |arg| arg.hide(true)),
+    mut_arg("flow_label", |arg| arg.help("Flow labels of IPv6 headers, to flows in turn; the server takes these alone [default: 0, and any]")),
     mut_arg("gid_index", |arg| arg.hide(true)),
+    mut_arg("hop_limit", |arg| arg.hide(false).help("Time to live of IP headers [default: 64]")),
     mut_arg("host", |arg| arg.hide(true)),
     mut_arg("ipv6", |arg| arg.hide(true)),
+    mut_arg("ipv6_addr", |arg| arg.hide(true)),
     mut_arg("mcg", |arg| arg.hide(true)),
     mut_arg("mgid", |arg| arg.hide(true)),
     mut_arg("mtu", |arg| arg.help("Longest frame, 64 to 9600 bytes with its check sequence [default: 1518]")),
     mut_arg("numa_node", |arg| arg.hide(true)),
     mut_arg("outs", |arg| arg.hide(true)),
     mut_arg("peer_version", |arg| arg.hide(true)),
+    mut_arg("perform_warm_up", |arg| arg.hide(true)),
     mut_arg("pin_cores", |arg| arg.hide(true)),
     mut_arg("port", |arg| arg.hide(true)),
     mut_arg("qp_timeout", |arg| arg.hide(true)),
@@ -34,6 +38,7 @@ use crate::perftest::options::Options;
     mut_arg("size", |arg| arg.help("Bytes of a frame with its check sequence, 64 at least [default: the longest; latency 64]")),
     mut_arg("sl", |arg| arg.hide(true)),
     mut_arg("tclass", |arg| arg.hide(true)),
+    mut_arg("tos", |arg| arg.hide(false).help("Type of service of IP headers")),
     mut_arg("use_srq", |arg| arg.hide(true)),
 )]
 pub struct RawOptions {
@@ -112,12 +117,6 @@ pub struct RawOptions {
     /// Spread what comes over -q queues by a hash of addresses and ports, whoever sends it (server, bandwidth; -q 2 or more)
     #[arg(short = 'G', long = "use_rss")]
     pub use_rss: bool,
-    /// Type of service of IP headers
-    #[arg(short = 'T', long, value_name = "N", value_parser = |text: &str| within(text, 0, 255))]
-    pub tos: Option<u64>,
-    /// Time to live of IP headers
-    #[arg(long = "hop_limit", value_name = "N", default_value = "64", value_parser = |text: &str| within(text, 0, 255))]
-    pub hop_limit: u64,
 }
 
 fn mac(text: &str) -> Result<MacAddress, String> {

@@ -142,8 +142,9 @@ impl Plan {
             ethertype: options.ethertype,
             vlan: (options.vlan || options.vlan_pcp.is_some()).then_some(pcp),
             ip: from_to,
-            tos: options.tos.unwrap_or(0) as u8,
-            hop_limit: options.hop_limit as u8,
+            tos: options.base.tos.unwrap_or(0) as u8,
+            hop_limit: options.base.hop_limit.unwrap_or(64) as u8,
+            flow_labels: options.base.flow_label.iter().map(|label| *label as u32).collect(),
             ports: sent_ports,
             tcp: options.tcp,
         };
@@ -337,6 +338,11 @@ fn refuse(kind: Kind, options: &RawOptions) -> Result<(), String> {
             "--pin_cores and --numa_node",
             "-l says where it runs",
         ),
+        (
+            !base.flow_label.is_empty() && !options.raw_ipv6,
+            "--flow_label",
+            "it is for IPv6 headers, --raw_ipv6",
+        ),
         (base.dont_xchg_versions, "--dont_xchg_versions", "the ends exchange nothing"),
         (options.use_rss && latency, "-G", "only bandwidth tests have it"),
         (options.use_rss && (base.bidirectional || options.mac_fwd), "-G with -b or -v", "it only receives"),
@@ -373,8 +379,10 @@ fn refuse(kind: Kind, options: &RawOptions) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use pollux_verbs::FlowSpec;
 
     use super::*;
+    use crate::perftest::raw::rule;
 
     #[derive(Parser)]
     struct Line {
@@ -416,6 +424,25 @@ mod tests {
     }
 
     #[test]
+    fn a_server_takes_frames_of_its_flow_labels_alone() {
+        let line = format!("{MACS} --raw_ipv6 -J ::1 -j ::2 -K 1 -k 2 --flows 3 --flow_label 5,0x12345");
+        let labels = |role: &str, flow| {
+            let plan = planned(Kind::Bandwidth, &format!("{role} {line}")).unwrap();
+            let specs = rule::specs(&plan, flow);
+            let found = specs.iter().find_map(|spec| match spec {
+                FlowSpec::Ipv6 { value, mask, .. } => Some((value.flow_label.get(), mask.flow_label.get())),
+                _ => None,
+            });
+            (found.expect("IPv6"), plan.headers.flow_label(flow))
+        };
+        assert_eq!(labels("--server", 0), ((5, 0xf_ffff), Some(5)));
+        assert_eq!(labels("--server", 1), ((0x12345, 0xf_ffff), Some(0x12345)));
+        assert_eq!(labels("--server", 2), ((5, 0xf_ffff), Some(5)));
+        // Of two that both send, the client looks at the addresses' kind alone.
+        assert_eq!(labels("--client", 1), ((0, 0), Some(0x12345)));
+    }
+
+    #[test]
     fn what_does_not_go_together_is_one_line() {
         use Kind::{Bandwidth, Latency};
         for (kind, line, expected) in [
@@ -444,6 +471,8 @@ mod tests {
             (Bandwidth, "--client MACS --flows_burst 4", "--flows_burst goes with --flows"),
             (Bandwidth, "--client MACS -J 1.1.1.1 -j 1.1.1.2 -K 65535 -k 1 --flows 2", "end at port 65536"),
             (Bandwidth, "--client MACS -a", "-a is not for raw_ethernet_bw"),
+            (Bandwidth, "--client MACS --flow_label 5", "it is for IPv6 headers, --raw_ipv6"),
+            (Latency, "--client MACS --reply_every 2", "--reply_every is not for raw_ethernet_lat: each"),
             (Bandwidth, "--client MACS -G", "-G is for the end that receives"),
             (Bandwidth, "--server MACS -G", "-G needs -J and -j"),
             (Bandwidth, "--server MACS -G -q 3 -J 1.1.1.1 -j 1.1.1.2", "-q 3 with -G is no power of two"),

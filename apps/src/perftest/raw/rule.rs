@@ -45,6 +45,9 @@ pub fn specs(plan: &Plan, flow: u16) -> Vec<FlowSpec> {
                 (value.dst_ip, mask.dst_ip) = (server.octets(), [0xff; 16]);
                 if !spread {
                     (value.src_ip, mask.src_ip) = (client.octets(), [0xff; 16]);
+                    if let Some(label) = plan.headers.flow_label(flow) {
+                        (value.flow_label, mask.flow_label) = (label.into(), 0xf_ffff.into());
+                    }
                 }
             }
             specs.push(FlowSpec::Ipv6 { value, mask, inner: false });
