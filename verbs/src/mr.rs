@@ -352,10 +352,10 @@ impl Mr {
 
     /// A part as one piece of a request. `None`: it is not inside, or longer than [`PIECE_BYTES`].
     #[inline]
-    pub(crate) fn span(&self, range: Range<usize>) -> Option<Held> {
+    pub(crate) fn span(&self, range: Range<usize>) -> Option<Held<'_>> {
         let bytes = self.length_of(&range).filter(|bytes| *bytes <= PIECE_BYTES)? as u32;
         let address = self.0.address.wrapping_add(range.start as u64);
-        Some(Held(Span { address, lkey: self.0.lkey, bytes }))
+        Some(Held { mr: self, at: range.start, span: Span { address, lkey: self.0.lkey, bytes } })
     }
 
     /// The length of a part that is inside.
@@ -404,12 +404,25 @@ impl Drop for Inner {
 
 /// A piece of a region that a queue keeps.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Held(Span);
+pub(crate) struct Held<'a> {
+    mr: &'a Mr,
+    at: usize,
+    span: Span,
+}
 
 // SAFETY: made by `Mr::span` alone, whose callers keep the region with the queue until the device's is destroyed
 // (`Attached`). Nobody has references into a region.
-unsafe impl Lasting for Held {
+unsafe impl Lasting for Held<'_> {
+    #[inline(always)]
     fn span(&self) -> Span {
-        self.0
+        self.span
+    }
+
+    fn copy_first(&self, into: &mut [u8]) -> bool {
+        let is_host = matches!(self.mr.0.memory, Memory::Zone(_));
+        if is_host {
+            self.mr.read(self.at, into);
+        }
+        is_host
     }
 }

@@ -15,9 +15,14 @@ const UDP: &str = "-J 10.0.0.1 -j 10.0.0.2 -K 5000 -k 6000";
 
 /// Starts the server, and the client once the server has posted its receives.
 fn pair(program: &str, server: &str, client: &str) -> [Finished; 2] {
+    pair_on("", program, server, client)
+}
+
+/// The same on devices that are made with these keys too.
+fn pair_on(keys: &str, program: &str, server: &str, client: &str) -> [Finished; 2] {
     let place = Place::new();
     let start = |ends, words: &str| {
-        let mut command = place.command(program, ends, "");
+        let mut command = place.command(program, ends, keys);
         command.args(words.split_whitespace());
         Running::start(command)
     };
@@ -50,6 +55,17 @@ fn frames_come_to_whom_they_are_for() {
             assert_eq!(end["app"], "raw_ethernet_bw");
             assert_eq!(end["results"][0]["n_iterations"], iterations * queues, "{options}: {end}");
             assert!(end["results"][0]["BW_average"].as_f64().is_some_and(|average| average > 0.0), "{end}");
+        }
+    }
+}
+
+#[test]
+fn cards_that_want_headers_in_the_entry_send_frames() {
+    for options in ["-n 300", "-n 300 -I 220 -s 200", "-n 200 -s 1000 --tcp UDP"] {
+        let options = options.replace("UDP", UDP);
+        for end in pair_on(",device=cx4lx", BANDWIDTH, &options, &options) {
+            let row = &report(&end)["results"][0];
+            assert!(row["n_iterations"].as_u64().is_some_and(|count| count >= 200), "{row}");
         }
     }
 }

@@ -12,6 +12,7 @@
 #![expect(unsafe_code, reason = "writes entries that a device reads, and owns the memory that they name")]
 
 mod batch;
+pub(super) mod headers;
 mod receive;
 pub(crate) mod shared;
 pub(crate) mod track;
@@ -69,6 +70,9 @@ pub unsafe trait Lend: Send {
 
     /// Bytes that [`filled`](Self::filled) can take.
     fn room(&self) -> u32;
+
+    /// What is in it: a card may want the first bytes of a frame beside its address.
+    fn bytes(&self) -> &[u8];
 }
 
 /// Memory that outlives every queue which it is posted to, and that nobody has a reference into.
@@ -79,6 +83,9 @@ pub unsafe trait Lend: Send {
 pub unsafe trait Lasting {
     /// Where the device finds it.
     fn span(&self) -> Span;
+
+    /// Copies its first bytes, of which it has so many; `false` where the process cannot read them.
+    fn copy_first(&self, into: &mut [u8]) -> bool;
 }
 
 /// Why a request was not posted.
@@ -170,6 +177,8 @@ pub(crate) struct Limits {
     pub(crate) recv_pieces: u32,
     /// The device fills in the checksums of frames.
     pub(crate) checksums: bool,
+    /// Bytes of a frame that stand in its entry.
+    pub(crate) headers: u32,
 }
 
 /// How every send entry of a queue pair begins.
@@ -183,7 +192,7 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    pub(crate) fn of(kind: Kind, all_signalled: bool) -> Self {
+    pub(crate) fn of(kind: Kind, all_signalled: bool, headers: u32) -> Self {
         let connected = op::SEND | op::INVALIDATE | op::WRITE | op::BIND;
         let (segments, state, operations) = match kind {
             Kind::Rc => (1, 0, connected | op::READ | op::ATOMIC),
@@ -191,6 +200,7 @@ impl Opening {
             Kind::Ud => (4, State::LACKS, op::SEND),
             Kind::XrcSend => (2, State::LACKS, connected | op::READ | op::ATOMIC),
             // The Ethernet segment.
+            Kind::Raw if headers > 0 => (2, State::RAW | State::HEADERS, op::SEND),
             Kind::Raw => (2, State::RAW, op::SEND),
             Kind::XrcReceive => (0, 0, 0),
         };

@@ -24,6 +24,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::cq::{Home, Message, serial};
 use super::hca::{Hca, Index};
 use super::poll::{Poller, Receiver, Target};
+use super::post::headers;
 use super::post::track::{Consumer, track};
 use super::post::{Kind, Limits, Opening, PostError, Poster, Rings, State};
 use super::srq::Srq;
@@ -116,13 +117,14 @@ impl<T> std::fmt::Debug for Qp<T> {
     }
 }
 
-fn header_segments(kind: Kind) -> usize {
+/// Segments behind the control segment and before the data, of a card that wants so many bytes of frames there.
+fn header_segments(kind: Kind, headers: u32) -> usize {
     match kind {
         // Address and operands of an atomic.
         Kind::Rc | Kind::Uc => 2,
         Kind::XrcSend => 3,
         Kind::Ud => 3,
-        Kind::Raw => 1,
+        Kind::Raw => headers::segments(headers) as usize - 1,
         Kind::XrcReceive => 0,
     }
 }
@@ -152,7 +154,7 @@ fn sizes<T>(hca: &Hca, spec: &QpSpec<'_, T>) -> Result<Sizes, MlxError> {
         inline: 0,
     };
     if spec.kind != Kind::XrcReceive && spec.sends > 0 {
-        let header = 1 + header_segments(spec.kind);
+        let header = 1 + header_segments(spec.kind, hca.device.inline_min() as u32);
         let pieces = spec.send_pieces.max(1) as usize;
         let data = pieces.max(if spec.inline == 0 { 0 } else { inline_segments(spec.inline as usize) });
         let segments = header + data;
@@ -235,16 +237,6 @@ fn sides<T>(sizes: &Sizes) -> (Sides<T>, Option<Sides<T>>) {
 pub fn create<T>(hca: &Hca, spec: QpSpec<'_, T>) -> Result<Qp<T>, MlxError> {
     let device = &hca.device;
     let sizes = sizes(hca, &spec)?;
-    if spec.kind == Kind::Raw && device.inline_min() > 0 && sizes.sends > 0 {
-        return Err(MlxError::Queue {
-            queue: "RAW_PACKET queue pair".into(),
-            problem: format!(
-                "this card wants the first {} bytes of each frame in its entry, which the Ethernet port does and a queue pair of \
-                 verbs does not; cards from ConnectX-5 on do not ask for it",
-                device.inline_min()
-            ),
-        });
-    }
     let recv_bytes = (sizes.receives * sizes.recv_pieces) as usize * SEGMENT_BYTES;
     // The send ring begins on a block, and the kernel knows it to come right behind.
     let recv_bytes = recv_bytes.next_multiple_of(BLOCK_BYTES);
@@ -300,6 +292,7 @@ pub fn create<T>(hca: &Hca, spec: QpSpec<'_, T>) -> Result<Qp<T>, MlxError> {
     let (recv, recv_consumer) = recv.unzip();
     let start = zone.base();
     let send_base = start.map_addr(|address| address.saturating_add(send_at));
+    let headers = if spec.kind == Kind::Raw { device.inline_min() as u32 } else { 0 };
     let poster = Poster {
         rings: Rings {
             send: send_base,
@@ -317,8 +310,9 @@ pub fn create<T>(hca: &Hca, spec: QpSpec<'_, T>) -> Result<Qp<T>, MlxError> {
             inline: sizes.inline,
             recv_pieces: sizes.recv_pieces,
             checksums: device.does_checksums(),
+            headers,
         },
-        opening: Opening::of(spec.kind, spec.all_signalled),
+        opening: Opening::of(spec.kind, spec.all_signalled, headers),
         keys: spec.keys,
         before: State::FIRST,
         failed: PostError::Full,

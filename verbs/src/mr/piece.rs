@@ -80,6 +80,10 @@ unsafe impl Lend for Piece {
         }
     }
 
+    fn bytes(&self) -> &[u8] {
+        Self::bytes(self)
+    }
+
     #[inline(always)]
     fn room(&self) -> u32 {
         match self {

@@ -1,7 +1,8 @@
 //! Frames through raw queue pairs: steered to by rules, sent as they are.
 
 use pollux_verbs::{
-    Buf, EthFilter, FlowSpec, FlowType, QpKind, QpOptions, QpState, Rule, RuleId, TcpUdpFilter, WcOpcode,
+    Access, Buf, EthFilter, FlowSpec, FlowType, Mr, QpKind, QpOptions, QpState, Rule, RuleId, TcpUdpFilter,
+    WcOpcode, WcStatus,
 };
 
 use crate::rig::{End, Rig};
@@ -141,5 +142,97 @@ fn rules_go_with_their_queue_pair() {
     let mut datagram = rig.far.end(&QpOptions::new(QpKind::Ud));
     let rule = Rule { port: 1, priority: 0, kind: FlowType::NORMAL, specs: &[to_mac(FAR)] };
     assert_eq!(datagram.qp.steer(&rule).expect_err("no frames").errno(), Some(pollux_verbs::Errno::EINVAL));
+    rig.is_clean();
+}
+
+/// How a frame is handed over.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// In buffers of these lengths, and a last one.
+    Buffers(&'static [usize]),
+    /// In a region.
+    Region,
+    /// In the entry.
+    Inline,
+}
+
+#[test]
+fn a_card_that_wants_headers_in_entries_gets_them() {
+    let old = |traits: &mut pollux_mlx5_model::Traits| {
+        (traits.needs_inline_l2, traits.enhanced_multi_packet) = (true, false);
+    };
+    let rig = Rig::on(true, |builder| builder.traits(old));
+    let options = QpOptions::new(QpKind::Raw).depth(16, 16).pieces(4, 1).inline(100);
+    let (mut near, mut far) = (rig.near.end(&options), rig.far.end(&options));
+    steer(&mut far, FlowType::NORMAL, &[to_mac(FAR)]);
+    ready(&rig, &mut near, 0);
+    ready(&rig, &mut far, 0);
+    let mr = Mr::allocate(&rig.near.pd, 4096, Access::LOCAL_WRITE).expect("memory");
+    let ways = [
+        Way::Buffers(&[]),
+        Way::Buffers(&[18]),
+        Way::Buffers(&[1, 1, 17]),
+        Way::Buffers(&[5, 12]),
+        Way::Region,
+        Way::Inline,
+    ];
+    // Often enough to go round the ring, an entry of two blocks over its end too.
+    for (turn, way) in ways.iter().cycle().enumerate().take(120) {
+        let checksums = turn / ways.len() % 3;
+        let sent = frame(FAR, 5000, turn as u8);
+        let mut receives = far.qp.receives().expect("its own");
+        receives.piece(1, rig.far.buffers.take().expect("a buffer"));
+        receives.ring().expect("posted");
+        let mut batch = near.qp.batch();
+        batch.send(7);
+        if checksums == 1 {
+            batch.checksums();
+        }
+        match way {
+            Way::Buffers(lengths) => {
+                let mut rest = &sent[..];
+                for length in lengths.iter().copied().chain([usize::MAX]) {
+                    let (piece, behind) = rest.split_at(length.min(rest.len()));
+                    batch.piece(rig.near.buffers.filled(piece).expect("a buffer"));
+                    rest = behind;
+                }
+            }
+            Way::Region => {
+                mr.write(77, &sent);
+                batch.mr(&mr, 77..77 + sent.len());
+            }
+            Way::Inline => {
+                batch.inline(&sent);
+            }
+        }
+        if checksums == 2 {
+            batch.checksums();
+        }
+        batch.signalled();
+        batch.ring().expect("posted");
+        let done = rig.completions(&mut near.cq, 1);
+        assert_eq!(done[0].status, WcStatus::SUCCESS, "{way:?}");
+        let got = rig.completions(&mut far.cq, 1)[0].data();
+        let mut expected = sent;
+        if checksums > 0 {
+            // Those of IPv4 and UDP, which were zeros.
+            assert!(got[24..26] != [0, 0] && got[40..42] != [0, 0], "{way:?}");
+            expected[24..26].copy_from_slice(&got[24..26]);
+            expected[40..42].copy_from_slice(&got[40..42]);
+        }
+        assert_eq!(got, expected, "{way:?}");
+    }
+    for inline in [false, true] {
+        let mut batch = near.qp.batch();
+        batch.send(1);
+        if inline {
+            batch.inline(&[1; 17]);
+        } else {
+            batch.piece(rig.near.buffers.filled(&[1; 17]).expect("a buffer"));
+        }
+        batch.send(2).inline(&frame(FAR, 5000, 0)).signalled();
+        let error = batch.ring().expect_err("too short").to_string();
+        assert!(error.contains("less than 18 bytes"), "{error}");
+    }
     rig.is_clean();
 }

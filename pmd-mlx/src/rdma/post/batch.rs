@@ -11,6 +11,7 @@ use pollux_mlx5_abi::wqe::{
 };
 use zerocopy::byteorder::big_endian::{U32, U64};
 
+use super::headers::{self, HEADERS_MAX, HEADERS_MIN};
 use super::{Address, Lasting, Lend, PostError, Poster, Span, Use};
 
 /// Operations, as bits.
@@ -59,8 +60,10 @@ impl State {
     const WAITS: u32 = 1 << 23;
     /// Something went wrong, which the poster keeps: nothing is opened any more.
     const FAILED: u32 = 1 << 24;
+    /// The card wants more bytes of the frame in it.
+    pub(crate) const HEADERS: u32 = 1 << 25;
     /// Its pieces are counted from here on.
-    const PIECE: u32 = 1 << 25;
+    const PIECE: u32 = 1 << 26;
 
     /// Nothing is open, and nothing came before.
     pub(crate) const FIRST: Self = Self(0);
@@ -166,7 +169,13 @@ impl<T: Lend> Batch<'_, T> {
             return;
         }
         let (mut flags, mut next) = (state.0 as u8, State::FIRST);
-        if state.has(State::LACKS | State::WAITS | State::CHANGES_KEY) {
+        if state.has(State::LACKS | State::WAITS | State::CHANGES_KEY | State::HEADERS) {
+            if state.has(State::HEADERS) && self.poster.headers(self.at) < HEADERS_MIN {
+                self.fail(PostError::Incomplete(
+                    "a frame of less than 18 bytes, which this card does not send",
+                ));
+                return;
+            }
             if state.has(State::LACKS) {
                 self.fail(PostError::Incomplete(
                     "a datagram without an address, or a request of XRC without its shared receive queue",
@@ -336,7 +345,12 @@ impl<T: Lend> Batch<'_, T> {
             self.fail(PostError::Incomplete("checksums to be filled in, which this device does not do"));
             return self;
         }
-        let segment = Ethernet { cs_flags: checksum::L3 | checksum::L4, ..Ethernet::default() };
+        let cs_flags = checksum::L3 | checksum::L4;
+        if self.poster.limits.headers > 0 {
+            self.poster.set_checksums(self.at, cs_flags);
+            return self;
+        }
+        let segment = Ethernet { cs_flags, ..Ethernet::default() };
         self.poster.write(self.at.wrapping_mul(4).wrapping_add(1), zerocopy::transmute!(segment));
         self
     }
@@ -384,6 +398,10 @@ impl<T: Lend> Batch<'_, T> {
             }
             return self;
         }
+        let mut bytes = bytes;
+        if self.state.has(State::HEADERS) {
+            bytes = &bytes[self.headers(bytes) as usize..];
+        }
         if !bytes.is_empty() {
             let index = self.at.wrapping_mul(4).wrapping_add(self.segments);
             self.poster.write_inline(index, bytes);
@@ -401,10 +419,13 @@ impl<T: Lend> Batch<'_, T> {
             return self;
         }
         let what_for = if self.state.has(State::WRITES) { Use::Write } else { Use::Read };
-        let Some(span) = piece.span(&mut self.poster.keys, what_for) else {
+        let Some(mut span) = piece.span(&mut self.poster.keys, what_for) else {
             self.fail(PostError::Memory);
             return self;
         };
+        if self.state.has(State::HEADERS) {
+            span = span.behind(self.headers(piece.bytes()));
+        }
         self.poster.send.keep(piece);
         self.data(span);
         self
@@ -413,10 +434,34 @@ impl<T: Lend> Batch<'_, T> {
     /// A piece of memory that outlives the queue.
     #[inline(always)]
     pub fn lasting(&mut self, piece: &impl Lasting) -> &mut Self {
-        if self.may_have_piece() {
-            self.data(piece.span());
+        if !self.may_have_piece() {
+            return self;
         }
+        let mut span = piece.span();
+        if self.state.has(State::HEADERS) {
+            let mut first = [0; HEADERS_MAX];
+            let first = &mut first[..HEADERS_MAX.min(span.bytes as usize)];
+            if !piece.copy_first(first) {
+                self.fail(PostError::Incomplete(
+                    "a frame's header in memory that this process cannot read; this card wants it in the entry",
+                ));
+                return self;
+            }
+            span = span.behind(self.headers(first));
+        }
+        self.data(span);
         self
+    }
+
+    /// Copies what the card wants of a frame's first bytes into the entry: how many they were.
+    #[inline(always)]
+    fn headers(&mut self, bytes: &[u8]) -> u32 {
+        let (taken, all) = self.poster.copy_headers(self.at, bytes);
+        self.segments = headers::segments(all);
+        if all == self.poster.limits.headers {
+            self.state.0 &= !State::HEADERS;
+        }
+        taken
     }
 
     #[inline(always)]
