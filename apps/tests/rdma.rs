@@ -639,6 +639,7 @@ fn a_device_is_listed_and_described() {
         "\tatomic_cap:\t\t\tATOMIC_HCA (1)\n",
         "\t\t\tGID[  0]:\t\tfe80::",
         "\t\t\tlink_layer:\t\tEthernet\n",
+        "\t\t\tactive_speed:\t\t25.0 Gbps (32)\n\t\t\teffective_speed:\t100.0 Gbps\n\t\t\tphys_state:",
         "\ttso_caps:\n\t\tmax_tso:\t\t\t65536\n\t\tsupported_qp:\n\t\t\t\t\tSUPPORT_RAW_PACKET\n",
         "\tpacket_pacing_caps:\n\t\tqp_rate_limit_min:\t",
     ] {

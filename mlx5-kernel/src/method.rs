@@ -176,6 +176,15 @@ const METHODS: &[Method] = &[
             must(id::device::query_gid_entry::RESP_ENTRY, Out(32)),
         ]
     ),
+    method!(
+        id::device::OBJECT,
+        id::device::query_port_speed::METHOD,
+        Session::query_port_speed,
+        [
+            must(id::device::query_port_speed::PORT_NUM, Number),
+            must(id::device::query_port_speed::RESP, Out(8)),
+        ]
+    ),
     end!(id::pd::OBJECT, id::pd::destroy::METHOD, Pd, id::pd::destroy::HANDLE),
     method!(
         id::pd::OBJECT,
@@ -604,6 +613,7 @@ fn is_absent(profile: &DoorProfile, object: u16, method: u16) -> bool {
         || profile.no_query_gid
             && (is((device, id::device::query_gid_table::METHOD))
                 || is((device, id::device::query_gid_entry::METHOD)))
+        || profile.no_query_port_speed && is((device, id::device::query_port_speed::METHOD))
         || profile.no_devx
             && matches!(
                 object,

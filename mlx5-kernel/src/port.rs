@@ -190,6 +190,17 @@ impl Port {
         Ok(QueryPortRespEx { legacy_resp, active_speed_ex: speed.into(), ..QueryPortRespEx::default() })
     }
 
+    /// What the port carries now, in units of 100 Mbit/s. Source: Linux `drivers/infiniband/hw/mlx5/main.c`,
+    /// `mlx5_ib_query_port_speed_from_port`: that is what is told of a virtual port whose firmware sets it no speed of its own,
+    /// as the model's does not.
+    pub(crate) fn speed(&self, core: &Core, port: u64) -> Result<u64, Errno> {
+        let told = self.query(core, port)?;
+        if told.legacy_resp.state == PortState::DOWN.0 {
+            return Ok(0);
+        }
+        rate(told.legacy_resp.active_width, told.active_speed_ex).ok_or(Errno::EINVAL)
+    }
+
     pub(crate) fn out_of_buffer(&self, core: &Core) -> Result<u32, Errno> {
         let set = self.counter_set.ok_or(Errno::EOPNOTSUPP)?;
         let mut input: [u8; QueryQCounterIn::BYTES] = begin(opcode::QUERY_Q_COUNTER, 0, 0);
@@ -246,6 +257,28 @@ const FDR: u16 = 16;
 const EDR: u16 = 32;
 const HDR: u16 = 64;
 const NDR: u16 = 128;
+
+/// Width times speed, in units of 100 Mbit/s, of those that [`speed`] tells. Source: Linux `drivers/infiniband/core/verbs.c`,
+/// `ib_port_attr_to_speed_info`, and `include/rdma/ib_verbs.h`, `ib_width_enum_to_int`.
+fn rate(width: u8, speed: u32) -> Option<u64> {
+    let lanes = match width {
+        WIDTH_1X => 1,
+        WIDTH_2X => 2,
+        WIDTH_4X => 4,
+        _ => return None,
+    };
+    let lane = match u16::try_from(speed).ok()? {
+        SDR => 25,
+        DDR => 50,
+        QDR => 100,
+        FDR => 140,
+        EDR => 250,
+        HDR => 500,
+        NDR => 1000,
+        _ => return None,
+    };
+    Some(lanes * lane)
+}
 
 /// Lanes and speed of the link. Source: Linux `drivers/infiniband/hw/mlx5/main.c`, `translate_eth_proto_oper`.
 fn speed(core: &Core) -> Result<(u8, u16), Errno> {

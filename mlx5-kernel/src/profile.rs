@@ -22,6 +22,8 @@ pub struct DoorProfile {
     pub no_uar_alloc: bool,
     /// `DEVICE/QUERY_GID_TABLE` and `QUERY_GID_ENTRY` (before 5.10). `EPROTONOSUPPORT`.
     pub no_query_gid: bool,
+    /// `DEVICE/QUERY_PORT_SPEED` (before 7.0). `EPROTONOSUPPORT`.
+    pub no_query_port_speed: bool,
     /// DevX (before 4.19, or firmware without user contexts): asking for it is `EINVAL`, its objects `EPROTONOSUPPORT`.
     pub no_devx: bool,
     /// Write combining: BlueFlame UARs are `EOPNOTSUPP`, write-combined maps `EPERM`, and the context tells no BlueFlame.
@@ -44,6 +46,7 @@ impl DoorProfile {
         no_get_context: false,
         no_uar_alloc: false,
         no_query_gid: false,
+        no_query_port_speed: false,
         no_devx: false,
         no_blue_flame: false,
         no_net_raw: false,
@@ -53,7 +56,7 @@ impl DoorProfile {
     /// Linux 6.12, whose answers are recorded.
     #[must_use]
     pub const fn linux_6_12() -> Self {
-        Self { no_mr_reg: true, ..Self::NEWEST }
+        Self { no_mr_reg: true, no_query_port_speed: true, ..Self::NEWEST }
     }
 
     /// Linux 5.4, the oldest kernel that is supported: what of the methods came later.
@@ -66,6 +69,7 @@ impl DoorProfile {
             no_get_context: true,
             no_uar_alloc: true,
             no_query_gid: true,
+            no_query_port_speed: true,
             ..Self::NEWEST
         }
     }

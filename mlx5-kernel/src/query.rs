@@ -100,6 +100,13 @@ impl Session {
         call.reply(a::RESP, &answer)
     }
 
+    /// `DEVICE/QUERY_PORT_SPEED`.
+    pub(crate) fn query_port_speed(&mut self, call: &mut Call<'_>) -> Result<(), Errno> {
+        use id::device::query_port_speed as a;
+        let speed = self.core.port.speed(&self.core, call.number(a::PORT_NUM)?)?;
+        call.reply(a::RESP, &speed)
+    }
+
     /// `QUERY_PORT`.
     pub(crate) fn write_query_port(&mut self, command: &mut WriteCall<'_>) -> Result<(), Errno> {
         let request: QueryPort = command.request()?;

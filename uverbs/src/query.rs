@@ -75,6 +75,23 @@ impl Context {
         Ok(QueryPortRespEx { legacy_resp, ..QueryPortRespEx::default() })
     }
 
+    /// Asks how much a port carries now, in units of 100 Mbit/s; 0 while it is down. `None` where the kernel lacks the method
+    /// (before 7.0) or the device's driver does not tell: the width and the speed of [`query_port`](Self::query_port) are
+    /// what is known then. Source: rdma-core `libibverbs/cmd_device.c`, `ibv_cmd_query_port_speed`.
+    ///
+    /// # Errors
+    /// What the kernel says: `EINVAL` for a port that is not there.
+    pub fn query_port_speed(&self, port: u32) -> Result<Option<u64>, UverbsError> {
+        use id::device::query_port_speed as a;
+        let mut call = Call::new(id::device::OBJECT, a::METHOD);
+        call.u64(a::PORT_NUM, u64::from(port)).answer(a::RESP, size_of::<u64>());
+        match self.native(&mut call, Driver::none()) {
+            Ok(true) => call.get(a::RESP).map(Some),
+            Ok(false) | Err(UverbsError::Refused { errno: Errno::EOPNOTSUPP, .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Asks for an entry of a port's GID table; `None` when it is empty. Kernels that lack the method tell it through
     /// sysfs.
     ///

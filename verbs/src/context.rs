@@ -273,6 +273,19 @@ impl Context {
         self.uverbs().query_port(port).map_err(VerbsError::kernel("ask for a port's state"))
     }
 
+    /// Mbit/s that a port carries now: 0 while it is down, less than its link where it is held back, more where links are joined.
+    /// `None` where the kernel (before 7.0) or the device's driver does not tell: then width and speed of
+    /// [`port`](Self::port) are what is known. Source: rdma-core `libibverbs/man/ibv_query_port_speed.3.md`, in units of 100
+    /// Mbit/s there.
+    ///
+    /// # Errors
+    /// What the kernel says: `EINVAL` for a port that is not there.
+    pub fn port_speed_mbps(&self, port: u8) -> Result<Option<u64>, VerbsError> {
+        let told = self.uverbs().query_port_speed(port.into());
+        let told = told.map_err(VerbsError::kernel("ask for a port's speed"))?;
+        Ok(told.map(|hundreds| hundreds.saturating_mul(100)))
+    }
+
     /// An entry of a port's GID table; `None` where it is empty.
     ///
     /// # Errors

@@ -66,11 +66,14 @@ fn show(device: &RdmaDevice, options: &Options, console: Console) -> Result<(), 
         return Err(BringupError::Usage(format!("-i {port}: {} has {count}", device.name)));
     }
     let ports = (1..=count).map(|port| Ok((port, device.context.port(port)?)));
+    // As in the original, a port whose speed cannot be had is shown without it.
+    let speed = |port| Some((port, device.context.port_speed_mbps(port).ok()??));
     let info = Info {
         name: device.name.clone(),
         device: attributes,
         frames: device.context.frame_limits(),
         ports: ports.collect::<Result<_, BringupError>>()?,
+        speeds_mbps: (1..=count).filter_map(speed).collect(),
         gids: device.context.gids()?,
         board: device.sysfs().and_then(|folder| std::fs::read_to_string(folder.join("board_id")).ok()),
         vectors: device.context.comp_vectors(),

@@ -19,6 +19,8 @@ pub struct Info {
     pub frames: FrameLimits,
     /// Its ports, with their numbers.
     pub ports: Vec<(u8, PortAttributes)>,
+    /// Mbit/s that they carry now, where that is told.
+    pub speeds_mbps: Vec<(u8, u64)>,
     /// Its GIDs, of all ports.
     pub gids: Vec<Gid>,
     /// The board, where sysfs tells it.
@@ -331,6 +333,9 @@ impl Info {
             let _ = writeln!(text, "\t\t\tinit_type_reply:\t{}", base.init_type_reply);
             let _ = writeln!(text, "\t\t\tactive_width:\t\t{width}X ({})", base.active_width);
             let _ = writeln!(text, "\t\t\tactive_speed:\t\t{rate} ({speed})");
+            if let Some((_, mbps)) = self.speeds_mbps.iter().find(|(known, _)| *known == number) {
+                let _ = writeln!(text, "\t\t\teffective_speed:\t{}.{} Gbps", mbps / 1000, mbps % 1000 / 100);
+            }
             let _ = writeln!(text, "\t\t\tphys_state:\t\t{physical} ({})", base.phys_state);
             for gid in self.gids.iter().filter(|gid| gid.port == u32::from(number)) {
                 let kind = named(gid.kind.0, [(1, ", RoCE v1"), (2, ", RoCE v2")], "");

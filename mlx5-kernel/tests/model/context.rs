@@ -62,6 +62,8 @@ fn queries_answer_what_the_device_is() {
     assert_eq!((LinkLayer(port.link_layer), PortState(port.state)), (LinkLayer::ETHERNET, PortState::ACTIVE));
     assert!(port.gid_tbl_len > 0);
     assert_eq!(errno(opened.context.query_port(2)), Errno::EINVAL);
+    assert_eq!(opened.context.query_port_speed(1).expect("a speed"), Some(1000), "4 lanes of 25 Gbit/s");
+    assert_eq!(errno(opened.context.query_port_speed(2)), Errno::EINVAL);
     let table = opened.context.query_gid_table().expect("a table");
     let first = opened.context.query_gid(1, 0).expect("an entry").expect("it is there");
     assert_eq!(first.gid, [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, 1]);

@@ -119,6 +119,7 @@ fn the_link_goes_down_and_comes_up_however_often() {
         assert_eq!((event.kind, event.element), (AsyncKind::PORT_ERR, 1), "turn {turn}");
         let port = opened.must(opened.context.query_port(1)).legacy_resp;
         assert_eq!(port.state, 1, "down");
+        assert_eq!(opened.must(opened.context.query_port_speed(1)), Some(0), "down");
         bench.device.set_link(true);
         bench.device.step(1);
         let event = opened.context.events().next().expect("it can be read").expect("there is one");

@@ -55,6 +55,7 @@ impl Script {
             (id::device::OBJECT, id::device::query_context::METHOD),
             (id::device::OBJECT, id::device::query_gid_table::METHOD),
             (id::device::OBJECT, id::device::query_gid_entry::METHOD),
+            (id::device::OBJECT, id::device::query_port_speed::METHOD),
             (id::async_event::OBJECT, id::async_event::alloc::METHOD),
             (id::qp::OBJECT, id::qp::create::METHOD),
             (id::qp::OBJECT, id::qp::destroy::METHOD),

@@ -119,6 +119,7 @@ pub(crate) fn every_command(context: &Context) -> Vec<(&'static str, Shown)> {
     let piece = Sge { addr: 0, length: 4096, lkey: 1 };
     shown.extend([
         ("query_port", show(context.query_port(1).map(|port| port.legacy_resp.max_msg_sz))),
+        ("query_port_speed", show(context.query_port_speed(1))),
         ("query_gid", show(context.query_gid(1, 0))),
         ("query_gid_table", show(context.query_gid_table())),
         ("reg_mr", show(context.reg_mr(&mr_request(), Driver::none()))),

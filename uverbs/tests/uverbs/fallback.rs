@@ -110,6 +110,26 @@ fn a_kernel_without_the_ioctl_is_asked_once() {
 }
 
 #[test]
+fn a_port_speed_that_is_not_told_is_none() {
+    let method = (id::device::OBJECT, id::device::query_port_speed::METHOD);
+    let (door, context) = Door::open(Script::default().without(&[method]));
+    door.asked();
+    for _ in 0..2 {
+        assert_eq!(context.query_port_speed(1).expect("no speed"), None);
+    }
+    assert_eq!(door.asked(), ["DEVICE/QUERY_PORT_SPEED"], "tried once");
+    let failing = |errno| Script { failing: [(method, errno)].into(), ..Script::default() };
+    let (_door, context) = Door::open(failing(Errno::EOPNOTSUPP));
+    assert_eq!(context.query_port_speed(1).expect("a driver that does not tell"), None);
+    let (_door, context) = Door::open(failing(Errno::EINVAL));
+    assert_eq!(context.query_port_speed(9).expect_err("no such port").errno(), Some(Errno::EINVAL));
+    let (_door, context) = Door::open(Script::default());
+    let words = [NATIVE + 1, NATIVE + 2];
+    let told = u64::from(words[0]) | u64::from(words[1]) << 32;
+    assert_eq!(context.query_port_speed(1).expect("a speed"), Some(told));
+}
+
+#[test]
 fn an_absent_method_is_tried_once() {
     let (door, context) = Door::open(Script::default().without(&[CQ_CREATE, QP_CREATE, WQ_CREATE]));
     door.asked();

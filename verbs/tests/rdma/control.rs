@@ -16,6 +16,11 @@ fn a_device_tells_what_it_is() {
     let port = context.port(1).expect("a port").legacy_resp;
     assert_eq!(pollux_verbs::event::port_state_str(port.state), "active");
     assert!(context.port(9).is_err());
+    assert_eq!(context.port_speed_mbps(1).expect("a speed"), Some(100_000));
+    assert!(context.port_speed_mbps(9).is_err());
+    rig.near.model.device().set_link(false);
+    assert_eq!(context.port_speed_mbps(1).expect("a speed"), Some(0), "while it is down");
+    rig.near.model.device().set_link(true);
     let gids = context.gids().expect("a table");
     assert!(gids.iter().any(|gid| gid.index == 0 && gid.gid[..2] == [0xfe, 0x80]), "{gids:?}");
     assert_eq!(context.gid(1, 0).expect("an entry").expect("not empty").gid, gids[0].gid);
