@@ -35,6 +35,7 @@ mod header;
 
 pub mod counter;
 pub mod cq;
+pub mod ece;
 pub mod eq;
 pub mod flow;
 pub mod group;

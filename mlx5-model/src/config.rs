@@ -121,6 +121,8 @@ impl Profile {
             // Source: DPDK's guide `mlx5.rst`, "LRO", requirements: from ConnectX-5 on.
             lro: !old,
             short_striding: new,
+            // Assumed: no public source tells which cards have it; those that tell of it tell of ConnectX-6 Dx and later.
+            ece: new,
             enhanced_multi_packet: !old,
             needs_inline_l2: old,
             vlan_insert: !old,

@@ -9,6 +9,7 @@
 //! Called by the core: doorbells, one turn a step, frames that came in. Packets to the device's own addresses on UDP 4791 end
 //! here and go no further, wanted or not.
 
+pub(crate) mod ece;
 mod keys;
 mod packet;
 pub(crate) mod path;
@@ -80,8 +81,6 @@ struct Desk {
     looped: VecDeque<(Vec<u8>, Option<u32>)>,
     spare: Vec<Vec<u8>>,
     frame: Box<[u8; FRAME_MAX]>,
-    /// Of packets that are lost those alone are sent again.
-    selective: bool,
 }
 
 impl Desk {
@@ -143,7 +142,7 @@ pub(crate) struct Rdma {
 }
 
 impl Rdma {
-    pub(crate) fn new(limit: usize, selective: bool) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self {
             pairs: Table::new(FIRST, limit),
             desk: Desk {
@@ -152,7 +151,6 @@ impl Rdma {
                 looped: VecDeque::new(),
                 spare: Vec::new(),
                 frame: Box::new([0; FRAME_MAX]),
-                selective,
             },
             management: None,
             active: VecDeque::new(),
@@ -412,9 +410,9 @@ impl Rdma {
             let class = operation::shape(packet.bth.opcode).map(|shape| shape.class);
             match class {
                 Some(Class::ReadResponse | Class::Acknowledge) => {
-                    requester::answer(pair, around, packet, self.desk.selective);
+                    requester::answer(pair, around, packet);
                 }
-                _ => responder::request(pair, around, &self.desk, packet),
+                _ => responder::request(pair, around, packet),
             }
         }
         self.note(number);

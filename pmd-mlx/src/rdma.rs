@@ -24,3 +24,5 @@ pub mod qp;
 pub mod srq;
 pub mod status;
 pub mod wq;
+
+pub use pollux_mlx5_abi::command::ece;

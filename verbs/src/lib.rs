@@ -141,6 +141,10 @@
 //! what was posted, and it goes to its pools. If the kernel refuses to destroy it, nothing of it is ever freed. A forgotten one
 //! keeps all it has. Completion queues and shared receive queues stay, at the device, as long as queue pairs use them.
 //!
+//! # Options of a connection
+//! Newer cards agree on how they treat a connection, such as what they do about lost packets. Who connects two queue pairs carries
+//! each one's word to the other: [`Ece`].
+//!
 //! # Cost
 //! Posting and polling make no system call, take no lock and allocate nothing; see `pmd-mlx::rdma`. The exceptions are the
 //! first time that a queue meets a region, and the first poll after a queue came or went.
@@ -194,6 +198,7 @@ pub use pollux_uverbs::event::AsyncKind;
 pub use pollux_uverbs::flow::FlowSpec;
 pub use pollux_uverbs::mw::MwType;
 pub use pollux_uverbs::{Errno, Gid};
+pub use qp::ece::Ece;
 pub use qp::{Connection, Qp, QpAttributes, QpOptions, QpSizes};
 pub use srq::{Srq, SrqOptions};
 pub use wq::{HashQp, Wq, WqOptions, WqTable};

@@ -17,6 +17,8 @@ use crate::srq::{self, Srq};
 use crate::xrcd::Xrcd;
 use crate::{Context, QpKind, VerbsError, rxe, state};
 
+pub(crate) mod ece;
+
 #[derive(Debug)]
 pub(crate) enum Side {
     Mlx5(mlx5_qp::Qp<Piece>),
@@ -499,10 +501,15 @@ impl Qp {
         let from = attributes.current.unwrap_or(self.state);
         let to = attributes.state.unwrap_or(from);
         state::check(self.kind, from, to, mask)?;
-        let (context, handle, values) = (self.context().uverbs(), self.handle(), attributes.values());
-        let done = match attributes.rate_limit {
-            Some(rate) => context.modify_qp_extended(handle, mask, &values, Some(rate), Data::none()),
-            None => context.modify_qp(handle, mask, &values, Data::none()),
+        let (handle, values, rate) = (self.handle(), attributes.values(), attributes.rate_limit);
+        let context = self.context().clone();
+        let context = context.uverbs();
+        let done = match &mut self.side {
+            Side::Mlx5(qp) => qp.change(context, mask, &values, rate),
+            Side::Rxe(_) if rate.is_some() => {
+                context.modify_qp_extended(handle, mask, &values, rate, Data::none())
+            }
+            Side::Rxe(_) => context.modify_qp(handle, mask, &values, Data::none()),
         };
         done.map_err(VerbsError::kernel("change a queue pair"))?;
         self.state = to;

@@ -154,9 +154,13 @@ impl Session {
         QpContext::SRQN_RMPN_XRQN.set(context, own.srqn);
         QpContext::XRCD.set(context, domain.number);
         QpContext::USER_INDEX.set(context, DEFAULT_USER_INDEX);
+        let driver: CreateQp = udata::strict(wanted.driver, 0)?;
+        let connects = core.caps.has(GeneralCaps::ECE_SUPPORT);
+        CreateQpIn::ECE.set(&mut input, if connects { driver.ece_options } else { 0 });
         let mut output = CreateQpOut::ZERO;
         core.execute(&input, &mut output)?;
         let qpn = CreateQpOut::QPN.get(&output);
+        let ece_options = if connects { CreateQpOut::ECE.get(&output) } else { 0 };
         let qp = Arc::new(Mutex::new(TransportQp {
             kind: QpType::XRC_TGT,
             qpn,
@@ -180,7 +184,7 @@ impl Session {
             body: Body::Transport { qp, domain: Some(domain) },
             qpn,
             cap: wanted.cap,
-            answer: CreateQpAnswer { bfreg_index: NO_REGISTER, ..CreateQpAnswer::default() },
+            answer: CreateQpAnswer { bfreg_index: NO_REGISTER, ece_options, ..CreateQpAnswer::default() },
             register: None,
             parents: vec![xrcd],
         })
@@ -290,6 +294,8 @@ impl Session {
         QpContext::DBR_ADDR.set(context, record.dma);
         let (uar, register) = self.register_of(&driver)?;
         QpContext::UAR_PAGE.set(CreateQpIn::QPC.of_mut(&mut input), uar & 0xff_ffff);
+        let connects = core.caps.has(GeneralCaps::ECE_SUPPORT);
+        CreateQpIn::ECE.set(&mut input, if connects { driver.ece_options } else { 0 });
         let mut command = input.to_vec();
         if let Some(rings) = &rings {
             command.extend_from_slice(&rings.pages(12, 0));
@@ -320,6 +326,7 @@ impl Session {
         };
         let answer = CreateQpAnswer {
             bfreg_index: register.map_or(NO_REGISTER, StaticRegisters::told),
+            ece_options: if connects { CreateQpOut::ECE.get(&output) } else { 0 },
             ..CreateQpAnswer::default()
         };
         let body = Body::Transport { qp: Arc::new(Mutex::new(qp)), domain: None };

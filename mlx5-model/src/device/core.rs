@@ -88,7 +88,7 @@ impl Core {
             receivers: Receivers::new(1 << 14),
             steering: Steering::new(),
             lent: Lent::default(),
-            rdma: Rdma::new(1 << 14, traits.selective_repeat),
+            rdma: Rdma::new(1 << 14),
             port: Port::new(wire, mac, mtu),
             tap: Tap::default(),
             violations: Violations::default(),

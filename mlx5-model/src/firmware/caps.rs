@@ -66,6 +66,8 @@ pub struct Traits {
     /// Of packets that are lost those alone are sent again, and what came behind them is kept; both ends must. Without, sending
     /// goes back to the first that is lost.
     pub selective_repeat: bool,
+    /// Two ends agree on options of their connection (ECE).
+    pub ece: bool,
     /// Link modes: bits of PTYS's `eth_proto` and of its extended field; the fastest is in use while the link is up.
     pub link_modes: (u32, u32),
 }
@@ -97,6 +99,7 @@ impl Default for Traits {
             rdma: true,
             device_memory: true,
             selective_repeat: false,
+            ece: true,
             link_modes: (
                 link_mode::MODE_25GBASE_CR | link_mode::MODE_40GBASE_CR4 | link_mode::MODE_100GBASE_CR4,
                 ext_link_mode::CAUI_4_100GBASE_CR4_KR4,
@@ -250,6 +253,7 @@ impl Traits {
             (G::LOCAL_CA_ACK_DELAY, 8),
             (G::DEVICE_MEMORY, self.device_memory.into()),
             (G::BLOCK_LB_MC, 1),
+            (G::ECE_SUPPORT, self.ece.into()),
             (G::SET_DETH_SQPN, 1),
             (G::PKV, 1),
             (G::QKV, 1),

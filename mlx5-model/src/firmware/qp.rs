@@ -2,7 +2,7 @@
 
 use pollux_mlx5_abi::command::group::AttachToMcgIn;
 use pollux_mlx5_abi::command::qp::context::{AddressPath, QpContext, receive};
-use pollux_mlx5_abi::command::qp::{CreateQpIn, QueryQpOut, TransitionIn};
+use pollux_mlx5_abi::command::qp::{CreateQpIn, CreateQpOut, QueryQpOut, TransitionIn, TransitionOut};
 use pollux_mlx5_abi::command::user::place;
 use pollux_mlx5_abi::command::{opcode as op, status};
 
@@ -10,6 +10,7 @@ use super::work::{Place, quantized};
 use super::{Call, No, caps, need, no};
 use crate::device::core::Core;
 use crate::device::ring::send::SendRing;
+use crate::rdma::ece::{Ece, Settled};
 use crate::rdma::path::{self, ADDRESSES};
 use crate::rdma::state::{Service, State, transition};
 use crate::rdma::{GROUPS_MAX, MEMBERS_MAX, Make, Qp, Source};
@@ -31,6 +32,7 @@ impl Core {
                 need!(call.may_name(owner), BAD_RES_ERR, 16);
                 let Some(pair) = self.rdma.pairs.get(number) else { return Ok(()) };
                 QueryQpOut::QPC.set(call.output()?, pair.query());
+                QueryQpOut::ECE.set(call.output()?, pair.ece.agreed());
                 Ok(())
             }
             op::ATTACH_TO_MCG | op::DETACH_FROM_MCG => self.group_command(opcode, call, number, owner),
@@ -85,6 +87,13 @@ impl Core {
             }
             _ => {}
         }
+        let mut ece = pair.ece;
+        // The other two have no field for it. Source: Linux `drivers/infiniband/hw/mlx5/qpc.c`, `modify_qp_mbox_alloc`.
+        let has_options = !matches!(opcode, op::SQERR2RTS_QP | op::SQD_RTS_QP | op::RTS2SQD_QP);
+        if has_options {
+            let asked = ece.ask(TransitionIn::ECE.get(input), service, step.from);
+            asked.map_err(|Settled| no(status::BAD_PARAM_ERR, 26))?;
+        }
         // The kernel's own queues get their domain late.
         let late = step.from == State::Reset && pair.domain == 0 && call.uid == 0;
         let late = late && self.domains.get(domain).is_some();
@@ -92,9 +101,14 @@ impl Core {
             pair.apply(step.to, step.from, &context);
             pair.apply_optional(mask, &context);
             pair.state = step.to;
+            pair.ece = ece;
+            pair.selective = ece.is_selective(self.traits.selective_repeat);
             if late {
                 pair.domain = domain;
             }
+        }
+        if has_options && call.output.len() >= TransitionOut::BYTES {
+            TransitionOut::ECE.set(call.output()?, ece.agreed());
         }
         self.rdma.wake(number);
         Ok(())
@@ -204,8 +218,11 @@ impl Core {
         let named = Q::USER_INDEX.get(&context);
         let user_index = (self.traits.cqe_version > 0 && named != NO_USER_INDEX).then_some(named);
         need!(call.output.len() >= 16, BAD_OUTP_LEN_ERR, 30);
-        let pair = Qp::new(Make { service, domain, uar, send, source, user_index, context });
+        let selective = self.traits.selective_repeat;
+        let ece = Ece::new(self.traits.ece, selective, service, CreateQpIn::ECE.get(input));
+        let pair = Qp::new(Make { service, domain, uar, send, source, user_index, context, ece, selective });
         let number = self.rdma.insert(call.uid, pair).ok_or(no(status::NO_RES_ERR, 31))?;
+        CreateQpOut::ECE.set(call.output()?, ece.agreed());
         call.answer_number(number)
     }
 }

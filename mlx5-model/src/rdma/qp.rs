@@ -7,6 +7,7 @@ use pollux_mlx5_abi::opcode::completion;
 use pollux_mlx5_abi::syndrome::Syndrome;
 
 use super::Around;
+use super::ece::Ece;
 use super::path::Path;
 use super::requester::Requester;
 use super::responder::Responder;
@@ -71,6 +72,10 @@ pub(crate) struct Qp {
     pub(crate) in_max: usize,
     pub(crate) requester: Requester,
     pub(crate) responder: Responder,
+    /// Of packets that are lost those alone are sent again.
+    pub(crate) selective: bool,
+    /// What it agreed on with its peer.
+    pub(crate) ece: Ece,
     pub(crate) context: [u8; 232],
     /// Software knows that no entry of the pool is in use by it any more.
     pub(crate) told_last: bool,
@@ -89,12 +94,15 @@ pub(crate) struct Make {
     pub(crate) source: Source,
     pub(crate) user_index: Option<u32>,
     pub(crate) context: [u8; 232],
+    pub(crate) ece: Ece,
+    /// As the device does, until something is agreed on.
+    pub(crate) selective: bool,
 }
 
 impl Qp {
     pub(crate) fn new(make: Make) -> Self {
         use QpContext as Q;
-        let Make { service, domain, uar, send, source, user_index, context } = make;
+        let Make { service, domain, uar, send, source, user_index, context, ece, selective } = make;
         Self {
             number: 0,
             service,
@@ -125,6 +133,8 @@ impl Qp {
             in_max: 1,
             requester: Requester::default(),
             responder: Responder::default(),
+            selective: ece.is_selective(selective),
+            ece,
             context,
             told_last: false,
             dead: false,
@@ -262,6 +272,7 @@ impl Qp {
         self.requester = Requester::default();
         self.responder = Responder::default();
         (self.dead, self.told_last) = (false, false);
+        self.ece.reset();
         if let Some(send) = &mut self.send {
             send.reset();
         }

@@ -235,7 +235,7 @@ fn take_entry(pair: &mut Qp, around: &mut Around<'_, '_>, origin: &Origin) -> Re
 }
 
 /// A request came in for a connected queue pair.
-pub(crate) fn request(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &Desk, packet: &Incoming<'_>) {
+pub(crate) fn request(pair: &mut Qp, around: &mut Around<'_, '_>, packet: &Incoming<'_>) {
     if pair.state == State::Receive && !pair.responder.established {
         pair.responder.established = true;
         around.events.queue_error(around.bus, event::COMM_EST, queue_kind::QP, pair.number);
@@ -251,7 +251,7 @@ pub(crate) fn request(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &Desk, p
         return;
     }
     if early > 0 {
-        too_early(pair, around, desk, bth, rest);
+        too_early(pair, around, bth, rest);
         return;
     }
     in_turn(pair, around, bth, rest);
@@ -265,13 +265,13 @@ pub(crate) fn request(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &Desk, p
     pair.responder.early.retain(|psn, _| distance(expected, *psn) > 0);
 }
 
-fn too_early(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &Desk, bth: BthRepr, rest: &[u8]) {
+fn too_early(pair: &mut Qp, around: &mut Around<'_, '_>, bth: BthRepr, rest: &[u8]) {
     if let Some(counters) = around.counters.get_mut(pair.counter_set) {
         counters.out_of_sequence += 1;
     }
     let responder = &mut pair.responder;
     let psn = responder.expected;
-    if desk.selective {
+    if pair.selective {
         if responder.early.len() < EARLY_MAX && distance(psn, bth.psn) < EARLY_MAX as i32 {
             responder.early.insert(bth.psn, (bth, rest.to_vec()));
             // Each tells which packet came in the missing one's stead.

@@ -20,6 +20,7 @@ const UD: Plan = Plan {
     pool: None,
     xrc_domain: 0,
     qkey: 0x1122,
+    options: 0,
 };
 
 fn join(node: &Node, opcode: u16, number: u32, gid: [u8; 16]) -> Result<Vec<u8>, u8> {

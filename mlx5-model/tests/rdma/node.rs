@@ -53,6 +53,8 @@ pub(crate) struct Plan {
     pub(crate) pool: Option<u32>,
     pub(crate) xrc_domain: u32,
     pub(crate) qkey: u32,
+    /// Options of its connection that it asks for; 0: none.
+    pub(crate) options: u32,
 }
 
 impl Default for Plan {
@@ -70,6 +72,7 @@ impl Default for Plan {
             pool: None,
             xrc_domain: 0,
             qkey: 0x1122,
+            options: 0,
         }
     }
 }
@@ -212,7 +215,19 @@ impl Node {
         mask: u32,
         change: impl FnOnce(&mut [u8; QpContext::BYTES]),
     ) -> Result<Vec<u8>, Refused> {
+        self.transit_with(opcode, number, (mask, 0), change)
+    }
+
+    /// The same with options of the connection beside the mask.
+    pub(crate) fn transit_with(
+        &self,
+        opcode: u16,
+        number: u32,
+        (mask, options): (u32, u32),
+        change: impl FnOnce(&mut [u8; QpContext::BYTES]),
+    ) -> Result<Vec<u8>, Refused> {
         let mut input = TransitionIn::ZERO;
+        TransitionIn::ECE.set(&mut input, options);
         TransitionIn::QPN.set(&mut input, number);
         TransitionIn::OPT_PARAM_MASK.set(&mut input, mask);
         change(TransitionIn::QPC.of_mut(&mut input));
@@ -291,7 +306,7 @@ impl Node {
     ) {
         use QpContext as Q;
         let plan = pair.plan;
-        self.transit(op::INIT2RTR_QP, pair.number, 0, |context| {
+        self.transit_with(op::INIT2RTR_QP, pair.number, (0, plan.options), |context| {
             let way = Q::PRIMARY_ADDRESS_PATH.of_mut(context);
             AddressPath::RGID_RIP.set(way, peer.gid);
             AddressPath::RMAC.set(way, peer.mac.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)));

@@ -1,9 +1,11 @@
 //! The states of a queue pair: the way up, and all that is not a way.
 
 use pollux_mlx5_abi::command::qp::context::{AddressPath, QpContext, optional, service, state};
+use pollux_mlx5_abi::command::qp::{QueryQpIn, QueryQpOut, TransitionOut};
 use pollux_mlx5_abi::command::{opcode as op, status};
 use pollux_mlx5_abi::opcode::send;
 use pollux_mlx5_abi::syndrome::Syndrome;
+use pollux_mlx5_model::wire::Impairments;
 
 use super::node::{Ends, Pair, Plan, data};
 
@@ -123,4 +125,46 @@ fn an_error_flushes_both_sides_in_order() {
     assert!(a.receive_cq.error(&ends.a.rig).syndrome().is_flush());
     ends.a.end(op::TO_RST_QP, a.number).expect("from any state");
     assert_eq!(ends.a.state(a.number), state::RST);
+}
+
+/// What a command answers that the options of the connection are.
+fn told(output: &[u8]) -> u32 {
+    TransitionOut::ECE.get(output.first_chunk().expect("an answer"))
+}
+
+#[test]
+fn options_of_the_connection_are_kept_and_told() {
+    let ends = Ends::with(Impairments::default(), |traits| traits.selective_repeat = true);
+    let query = |pair: &Pair| {
+        let mut input = QueryQpIn::ZERO;
+        QueryQpIn::QPN.set(&mut input, pair.number);
+        let output = ends.a.rig.must(op::QUERY_QP, 0, &mut input, QueryQpOut::BYTES);
+        QueryQpOut::ECE.get(output.first_chunk().expect("an answer"))
+    };
+    let pair = ends.a.pair(Plan::default());
+    assert_eq!(query(&pair), 0, "nobody asked when it was made");
+    ends.a.to_init(&pair);
+    let kept = ends.a.transit(op::INIT2INIT_QP, pair.number, 0, |_| {}).expect("no change");
+    assert_eq!(told(&kept), 0);
+    let asked = (0, 0x3000_000f);
+    let agreed = ends.a.transit_with(op::INIT2INIT_QP, pair.number, asked, |_| {}).expect("options");
+    assert_eq!((told(&agreed), query(&pair)), (0x3000_0001, 0x3000_0001));
+    ends.a.to_receive(&pair, &ends.b, 0x1_0000, &pair.plan, |_| {});
+    ends.a.to_send(&pair);
+    assert_eq!(query(&pair), 0x3000_0001, "as before");
+    // Of one that sends they stay.
+    let other = ends.a.transit_with(op::RTS2RTS_QP, pair.number, (0, 0x3000_0000), |_| {});
+    assert_eq!(other.expect_err("settled").status, status::BAD_PARAM_ERR);
+    let same = ends.a.transit_with(op::RTS2RTS_QP, pair.number, asked, |_| {}).expect("the same");
+    assert_eq!((told(&same), query(&pair)), (0x3000_0001, 0x3000_0001));
+    ends.a.end(op::TO_RST_QP, pair.number).expect("from any state");
+    assert_eq!(query(&pair), 0x3000_0001, "what the device has, for the next peer");
+
+    // A card without them takes no notice.
+    let old =
+        Ends::with(Impairments::default(), |traits| (traits.ece, traits.selective_repeat) = (false, true));
+    let pair = old.a.pair(Plan { options: 0x3000_0000, ..Plan::default() });
+    old.a.to_init(&pair);
+    let none = old.a.transit_with(op::INIT2INIT_QP, pair.number, (0, 0x3000_0000), |_| {}).expect("nothing");
+    assert_eq!(told(&none), 0);
 }

@@ -13,10 +13,16 @@ use super::node::{Ends, Plan, data, remote};
 
 /// Steps until 64 writes of 16 KiB each are done, with so much loss and delay.
 fn steps(selective: bool, loss: f64) -> usize {
+    steps_of(selective, loss, 0)
+}
+
+/// The same where the ends ask for options of their connection, or, with 0, for none.
+fn steps_of(selective: bool, loss: f64, options: u32) -> usize {
     let delay = std::time::Duration::from_micros(20);
     let impairments = Impairments { loss, delay, seed: 3, ..Impairments::default() };
     let ends = Ends::with(impairments, |traits| traits.selective_repeat = selective);
-    let (mut a, _b) = ends.connected(Plan { timeout: 7, ..Plan::default() });
+    let plan = Plan { timeout: 7, options, ..Plan::default() };
+    let (mut a, _b) = ends.connected(plan);
     let (here, there) = (ends.a.rig.room(0x4000), ends.b.rig.room(0x4000));
     let key = ends.b.key(there, 0x4000, |_| {});
     for _ in 0..64 {
@@ -43,6 +49,14 @@ fn steps(selective: bool, loss: f64) -> usize {
 fn sending_what_is_lost_alone_is_faster() {
     let (clean, back, selective) = (steps(false, 0.0), steps(false, 0.02), steps(true, 0.02));
     assert!(clean < selective && 2 * selective < back, "{clean} without loss, {selective}, {back}");
+}
+
+#[test]
+fn what_was_agreed_on_is_what_is_done() {
+    let (back, selective) = (steps(false, 0.02), steps(true, 0.02));
+    assert_eq!(steps_of(true, 0.02, 0x3000_0001), selective, "both repeat selectively");
+    assert_eq!(steps_of(true, 0.02, 0x3000_0000), back, "they can, and one was told that the other cannot");
+    assert_eq!(steps_of(false, 0.02, 0x3000_0001), back, "they cannot, whatever is asked for");
 }
 
 #[test]

@@ -91,6 +91,13 @@ impl Hca {
         (answer.comp_mask & context::answer::DUMP_FILL_MKEY != 0).then_some(answer.dump_fill_mkey)
     }
 
+    /// Whether two devices agree on options of a connection. Source: rdma-core `providers/mlx5/mlx5.c`,
+    /// `MLX5_CTX_FLAGS_ECE_SUPPORTED`.
+    #[must_use]
+    pub fn has_ece(&self) -> bool {
+        self.device.answer.comp_mask & context::answer::ECE != 0
+    }
+
     /// What the vendor's part of the kernel's answer says of Ethernet queues.
     #[must_use]
     pub fn frame_limits(&self) -> FrameLimits {

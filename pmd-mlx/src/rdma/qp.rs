@@ -11,14 +11,15 @@
 use std::sync::Arc;
 
 use pollux_eal::region::{PAGE_BYTES, Zone};
+use pollux_mlx5_abi::command::ece;
 use pollux_mlx5_abi::doorbell::uar;
 use pollux_mlx5_abi::kernel::context::ContextAnswer;
-use pollux_mlx5_abi::kernel::queue_pair::{self, CreateQpAnswer, qp_flag};
+use pollux_mlx5_abi::kernel::queue_pair::{self, CreateQpAnswer, ModifyQpAnswer, qp_flag};
 use pollux_mlx5_abi::wqe::{BLOCK_BYTES, SEGMENT_BYTES, SEGMENTS_MAX, blocks, inline_segments};
-use pollux_uverbs::abi::flags::{QpFlags, QpType};
-use pollux_uverbs::abi::queue_pair::QpCap;
+use pollux_uverbs::abi::flags::{QpFlags, QpMask, QpType};
+use pollux_uverbs::abi::queue_pair::{ModifyQp, QpCap};
 use pollux_uverbs::qp::{QpHome, QpRequest};
-use pollux_uverbs::{Driver, QpHandle, SrqHandle};
+use pollux_uverbs::{Context, Driver, QpHandle, SrqHandle, UverbsError};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::cq::{Home, Message, serial};
@@ -109,6 +110,9 @@ pub struct Qp<T> {
     recv_home: Option<Arc<Home<T>>>,
     srq: Option<Srq<T>>,
     kept: Option<Box<dyn Send>>,
+    /// Options of its connection: those that the next change asks for, those that the device told last.
+    wanted: u32,
+    told: u32,
 }
 
 impl<T> std::fmt::Debug for Qp<T> {
@@ -258,6 +262,7 @@ pub fn create<T>(hca: &Hca, spec: QpSpec<'_, T>) -> Result<Qp<T>, MlxError> {
         uidx: index.as_ref().map_or(0xff_ffff, |index| index.value),
         bfreg_index: page.as_ref().map_or(0, |page| page.number),
         sq_buf_addr: if spec.kind == Kind::Raw { base + send_at as u64 } else { 0 },
+        ece_options: if hca.has_ece() { ece::BEGIN } else { 0 },
         ..queue_pair::CreateQp::default()
     };
     let request = QpRequest {
@@ -334,6 +339,8 @@ pub fn create<T>(hca: &Hca, spec: QpSpec<'_, T>) -> Result<Qp<T>, MlxError> {
         recv_home: spec.recv_cq.map(|cq| Arc::clone(cq.home())),
         srq: spec.srq.cloned(),
         kept: spec.kept,
+        wanted: 0,
+        told: answer.ece_options,
     };
     qp.enrol(send_consumer, recv_consumer);
     Ok(qp)
@@ -424,6 +431,45 @@ impl<T> Qp<T> {
     #[must_use]
     pub fn srq(&self) -> Option<SrqHandle> {
         self.srq.as_ref().map(Srq::handle)
+    }
+
+    /// Options of its connection for the next change to ask for; what was told before is forgotten. Source: rdma-core
+    /// `providers/mlx5/verbs.c`, `mlx5_set_ece`.
+    pub fn set_options(&mut self, options: u32) {
+        (self.wanted, self.told) = (options, 0);
+    }
+
+    /// Options of its connection, as the device told them last.
+    #[must_use]
+    pub fn options(&self) -> u32 {
+        self.told
+    }
+
+    /// Changes it, with the options of its connection that were set since the last change. Source: rdma-core
+    /// `providers/mlx5/verbs.c`, `mlx5_modify_qp`.
+    ///
+    /// # Errors
+    /// What the kernel says; the options are asked for again then.
+    pub fn change(
+        &mut self,
+        context: &Context,
+        mask: QpMask,
+        values: &ModifyQp,
+        rate_limit: Option<u32>,
+    ) -> Result<(), UverbsError> {
+        let handle = self.handle();
+        if self.wanted == 0 {
+            return match rate_limit {
+                Some(_) => context.modify_qp_extended(handle, mask, values, rate_limit, Driver::none()),
+                None => context.modify_qp(handle, mask, values, Driver::none()),
+            };
+        }
+        let request = queue_pair::ModifyQp { ece_options: self.wanted, ..queue_pair::ModifyQp::default() };
+        let mut answer = ModifyQpAnswer::default();
+        let driver = Driver::new(request.as_bytes(), answer.as_mut_bytes());
+        context.modify_qp_extended(handle, mask, values, rate_limit, driver)?;
+        (self.wanted, self.told) = (0, answer.ece_options);
+        Ok(())
     }
 
     /// After the kernel took it to RESET: nothing is posted any more. What was goes home once the completion queues have been

@@ -1,7 +1,7 @@
 //! What mlx5 has and rxe has not.
 
 use pollux_verbs::{
-    EthFilter, FlowSpec, FlowType, HashFields, HashQp, Ipv4Filter, Rule, TcpUdpFilter, Wq, WqOptions,
+    Ece, EthFilter, FlowSpec, FlowType, HashFields, HashQp, Ipv4Filter, Rule, TcpUdpFilter, Wq, WqOptions,
     WqState, WqTable,
 };
 
@@ -48,6 +48,47 @@ fn a_context_is_shared_by_its_file() {
     drop((one, two, cq, buffers, region, imported, second));
     mr.deregister().expect("still the first's");
     assert!(KernelFile::adopt(std::fs::File::open("/proc/self/status").expect("a file").into()).is_err());
+}
+
+/// Two ends tell each other their options and agree, and messages go as ever. The device repeats lost packets as it is set to.
+#[test]
+fn ends_agree_on_options_of_their_connection() {
+    let Some((_, context)) = device_of(Need::Mlx5) else { return };
+    let pd = Pd::new(&context).expect("a domain");
+    let buffers = Buffers::new(&pd, 4, 64).expect("buffers");
+    let mut cq = Cq::new(&context, CqOptions::new(16)).expect("a completion queue");
+    let make = || Qp::new(&pd, &cq, &cq, &QpOptions::new(QpKind::Rc).inline(32)).expect("a queue pair");
+    let (mut one, mut two) = (make(), make());
+    let has = one.query_ece().expect("options");
+    assert_eq!((has.vendor, has.options >> 28), (0x15b3, 3), "{has:?}: a card of these years");
+    assert_eq!(two.query_ece().expect("options"), has, "the same card");
+    assert!(one.set_ece(Ece { vendor: 0x1234, ..has }).is_err(), "another vendor's");
+    for qp in [&mut one, &mut two] {
+        qp.init(1, Access::empty()).expect("INIT");
+        assert_eq!(qp.query_ece().expect("options"), has, "nothing was asked for");
+        // More than there is, as a newer card might say.
+        qp.set_ece(Ece::mlx5(has.options | 0xf_ff00)).expect("a card that has options");
+        assert_eq!(qp.query_ece().expect("options").options, 0, "not known yet");
+    }
+    let (index, own) = gid(&context);
+    let path = To { hop_limit: 1, ..To::new(own, index) };
+    one.ready_to_receive(&Connection::new(path, two.qpn())).expect("RTR");
+    two.ready_to_receive(&Connection::new(path, one.qpn())).expect("RTR");
+    assert_eq!((one.query_ece().expect("options"), two.query_ece().expect("options")), (has, has));
+    // Asked for again on the way to RTS, the answer is the same.
+    one.set_ece(has).expect("options");
+    one.ready_to_send(&Connection::new(path, two.qpn())).expect("RTS");
+    two.ready_to_send(&Connection::new(path, one.qpn())).expect("RTS");
+    assert_eq!((one.query_ece().expect("options"), two.query_ece().expect("options")), (has, has));
+    let mut receives = two.receives().expect("its own");
+    receives.piece(1, buffers.take().expect("a buffer"));
+    receives.ring().expect("posted");
+    let mut batch = one.batch();
+    batch.send(2).inline(b"agreed").signalled();
+    batch.ring().expect("posted");
+    let done = wait(&mut cq, 2);
+    let got = done.iter().find(|done| done.id == 1).expect("what was received");
+    assert_eq!((got.status, &got.data[..]), (WcStatus::SUCCESS, &b"agreed"[..]));
 }
 
 /// A receiver of XRC, known by its number, in a domain that two contexts share by a file.

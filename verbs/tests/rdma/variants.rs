@@ -3,8 +3,8 @@
 
 use pollux_mlx5_kernel::DoorProfile;
 use pollux_verbs::{
-    Access, Advice, Context, CqOptions, Mr, Mw, MwType, Options, Pd, Provider, QpKind, QpOptions, VerbsError,
-    WcOpcode, WcStatus,
+    Access, Advice, Connection, Context, CqOptions, Ece, Mr, Mw, MwType, Options, Path, Pd, Provider, QpKind,
+    QpOptions, VerbsError, WcOpcode, WcStatus,
 };
 
 use crate::rig::{Rig, all_rights, connect, pattern};
@@ -217,4 +217,52 @@ fn a_context_is_shared() {
     mr.deregister().expect("still there");
     drop(pd);
     rig.is_clean();
+}
+
+/// Queue pairs of both ends, in INIT, each with what the other end has, as told by whoever connects them.
+fn agreed(rig: &Rig) -> [Ece; 2] {
+    let (mut near, mut far) = (rig.near.end(&options()), rig.far.end(&options()));
+    let (ours, theirs) = (near.qp.query_ece().expect("options"), far.qp.query_ece().expect("options"));
+    near.qp.set_ece(theirs).expect("of the same vendor");
+    far.qp.set_ece(ours).expect("of the same vendor");
+    connect(&mut near, &mut far);
+    [near, far].map(|end| end.qp.query_ece().expect("options"))
+}
+
+#[test]
+fn ends_agree_on_what_both_have() {
+    let both = Rig::on(true, |builder| builder.traits(|traits| traits.selective_repeat = true));
+    assert_eq!(agreed(&both), [Ece::mlx5(0x3000_0001); 2]);
+    assert!(agreed(&both)[0].repeats_selectively());
+    let neither = Rig::stepped();
+    assert_eq!(agreed(&neither), [Ece::mlx5(0x3000_0000); 2]);
+    assert!(!agreed(&neither)[0].repeats_selectively());
+
+    // One end knows no more than version 2, and no way of repeating.
+    let mut qp = both.near.end(&options()).qp;
+    qp.set_ece(Ece::mlx5(0x2000_0000)).expect("of the same vendor");
+    assert_eq!(qp.query_ece().expect("options"), Ece::mlx5(0), "not known before a change");
+    // A change that fails asks for nothing, the next one does.
+    let broken = Connection { mtu: 9, ..Connection::new(Path::new(both.far.gid, 0), 7) };
+    assert!(qp.ready_to_receive(&broken).is_err());
+    assert_eq!(qp.query_ece().expect("options"), Ece::mlx5(0));
+    qp.ready_to_receive(&Connection::new(Path::new(both.far.gid, 0), 7)).expect("RTR");
+    assert_eq!(qp.query_ece().expect("options"), Ece::mlx5(0x2000_0000));
+}
+
+#[test]
+fn options_are_of_a_vendor_and_not_every_card_has_them() {
+    let rig = Rig::stepped();
+    let mut qp = rig.near.end(&options()).qp;
+    let error = qp.set_ece(Ece { vendor: 0x1d0f, options: 1 }).expect_err("another's").to_string();
+    assert_eq!(
+        error,
+        "connection options of vendor 7439: this device's vendor is 5555; of another's, connect without"
+    );
+    let old = Rig::on(true, |builder| builder.profile(pollux_mlx5_model::config::Profile::ConnectX5));
+    let mut qp = old.near.end(&options()).qp;
+    assert_eq!(qp.query_ece().expect("none"), Ece::mlx5(0));
+    let error = qp.set_ece(Ece::mlx5(0x3000_0000)).expect_err("none").to_string();
+    assert!(error.starts_with("connection options (ECE): "), "{error}");
+    talk(&old, &CqOptions::new(15));
 }

@@ -11,7 +11,7 @@ use crate::rdma::qp::Qp;
 use crate::rdma::work::{Failure, Kind, Request};
 
 /// An answer of the peer.
-pub(crate) fn answer(pair: &mut Qp, around: &mut Around<'_, '_>, packet: &Incoming<'_>, selective: bool) {
+pub(crate) fn answer(pair: &mut Qp, around: &mut Around<'_, '_>, packet: &Incoming<'_>) {
     if !pair.state.sends() {
         return;
     }
@@ -24,14 +24,14 @@ pub(crate) fn answer(pair: &mut Qp, around: &mut Around<'_, '_>, packet: &Incomi
         return;
     }
     match shape.class {
-        Class::ReadResponse => read_answer(pair, around, packet, selective),
+        Class::ReadResponse => read_answer(pair, around, packet),
         Class::Acknowledge => {
             let Ok((aeth, rest)) = Aeth::new(packet.rest) else { return };
             if packet.bth.opcode & !operation::TRANSPORT == operation::ATOMIC_ACKNOWLEDGE {
                 let Ok((value, _)) = AtomicAckEth::new(rest) else { return };
                 atomic_answer(pair, around, psn, value.original.get());
             } else {
-                acknowledge(pair, around, psn, aeth, selective);
+                acknowledge(pair, around, psn, aeth);
             }
         }
         _ => {}
@@ -50,7 +50,7 @@ fn implied(pair: &mut Qp, around: &mut Around<'_, '_>, psn: u32) {
     pair.requester.go_back(psn);
 }
 
-fn acknowledge(pair: &mut Qp, around: &mut Around<'_, '_>, psn: u32, aeth: &Aeth, selective: bool) {
+fn acknowledge(pair: &mut Qp, around: &mut Around<'_, '_>, psn: u32, aeth: &Aeth) {
     let (now, waits) = (around.bus.now, timeout(pair));
     let syndrome = aeth.syndrome();
     let covered = if matches!(syndrome, Syndrome::Ack(_)) { psn } else { after(psn, PSN_MASK) };
@@ -92,6 +92,7 @@ fn acknowledge(pair: &mut Qp, around: &mut Around<'_, '_>, psn: u32, aeth: &Aeth
             if let Some(counters) = around.counters.get_mut(pair.counter_set) {
                 counters.sequence_naks += 1;
             }
+            let selective = pair.selective;
             let requester = &mut pair.requester;
             if selective {
                 // The count of messages gives way to the packet that came in its stead.
@@ -174,7 +175,7 @@ fn atomic_answer(pair: &mut Qp, around: &mut Around<'_, '_>, psn: u32, original:
     pair.requester.progress(now, waits);
 }
 
-fn read_answer(pair: &mut Qp, around: &mut Around<'_, '_>, packet: &Incoming<'_>, selective: bool) {
+fn read_answer(pair: &mut Qp, around: &mut Around<'_, '_>, packet: &Incoming<'_>) {
     let psn = packet.bth.psn;
     let holds = |request: &Request| {
         let index = distance(request.first, psn);
@@ -193,7 +194,7 @@ fn read_answer(pair: &mut Qp, around: &mut Around<'_, '_>, packet: &Incoming<'_>
                 pair.requester.requests.get(at).is_some_and(|request| {
                     request.kind == Kind::Read && distance(request.first, missing) >= 0
                 });
-            if selective && own && pair.requester.early.len() < EARLY_MAX {
+            if pair.selective && own && pair.requester.early.len() < EARLY_MAX {
                 pair.requester.early.insert(psn, payload.to_vec());
             }
             implied(pair, around, missing);
