@@ -44,6 +44,7 @@ pub mod memory;
 pub mod mkey;
 pub mod object;
 pub mod opcode;
+pub mod order;
 pub mod qp;
 pub mod queue;
 pub mod register;

@@ -123,6 +123,8 @@ impl Profile {
             short_striding: new,
             // Assumed: no public source tells which cards have it; those that tell of it tell of ConnectX-6 Dx and later.
             ece: new,
+            // Assumed, as above.
+            data_in_order: !old,
             enhanced_multi_packet: !old,
             needs_inline_l2: old,
             vlan_insert: !old,

@@ -18,6 +18,7 @@ pub mod cq;
 pub mod dm;
 pub mod hca;
 mod left;
+mod order;
 pub mod poll;
 pub mod post;
 pub mod qp;

@@ -71,7 +71,8 @@ impl Default for Options {
 impl Options {
     fn opening(&self) -> Opening {
         Opening {
-            devx: false,
+            // What the kernel has no call for, the firmware is asked.
+            devx: true,
             relaxed_ordering: false,
             memlock: None,
             address_shift_pages: self.address_shift_pages,

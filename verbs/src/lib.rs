@@ -199,6 +199,7 @@ pub use pollux_uverbs::flow::FlowSpec;
 pub use pollux_uverbs::mw::MwType;
 pub use pollux_uverbs::{Errno, Gid};
 pub use qp::ece::Ece;
+pub use qp::order::DataOrder;
 pub use qp::{Connection, Qp, QpAttributes, QpOptions, QpSizes};
 pub use srq::{Srq, SrqOptions};
 pub use wq::{HashQp, Wq, WqOptions, WqTable};

@@ -18,6 +18,7 @@ use crate::xrcd::Xrcd;
 use crate::{Context, QpKind, VerbsError, rxe, state};
 
 pub(crate) mod ece;
+pub(crate) mod order;
 
 #[derive(Debug)]
 pub(crate) enum Side {

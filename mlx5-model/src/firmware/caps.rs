@@ -7,8 +7,8 @@ use pollux_mlx5_abi::caps::flow_table::{FlowTableFields, FlowTableNicCaps, FlowT
 use pollux_mlx5_abi::caps::general::{GeneralCaps, port_type};
 use pollux_mlx5_abi::caps::roce::{AtomicCaps, RoceCaps, atomic, l3, version};
 use pollux_mlx5_abi::caps::{QueryHcaCapIn, QueryHcaCapOut, SetHcaCapIn, kind};
-use pollux_mlx5_abi::command::opcode as op;
 use pollux_mlx5_abi::command::user::{capability, place};
+use pollux_mlx5_abi::command::{opcode as op, order};
 
 use super::{Call, No, UARS, need};
 use crate::completion;
@@ -68,6 +68,9 @@ pub struct Traits {
     pub selective_repeat: bool,
     /// Two ends agree on options of their connection (ECE).
     pub ece: bool,
+    /// Contexts of queue pairs tell that data is written in order, as it is: what comes early is kept until its turn, and
+    /// bytes are written from the first to the last.
+    pub data_in_order: bool,
     /// Link modes: bits of PTYS's `eth_proto` and of its extended field; the fastest is in use while the link is up.
     pub link_modes: (u32, u32),
 }
@@ -100,6 +103,7 @@ impl Default for Traits {
             device_memory: true,
             selective_repeat: false,
             ece: true,
+            data_in_order: true,
             link_modes: (
                 link_mode::MODE_25GBASE_CR | link_mode::MODE_40GBASE_CR4 | link_mode::MODE_100GBASE_CR4,
                 ext_link_mode::CAUI_4_100GBASE_CR4_KR4,
@@ -254,6 +258,7 @@ impl Traits {
             (G::DEVICE_MEMORY, self.device_memory.into()),
             (G::BLOCK_LB_MC, 1),
             (G::ECE_SUPPORT, self.ece.into()),
+            (order::CAP, self.data_in_order.into()),
             (G::SET_DETH_SQPN, 1),
             (G::PKV, 1),
             (G::QKV, 1),

@@ -4,7 +4,7 @@ use pollux_mlx5_abi::command::group::AttachToMcgIn;
 use pollux_mlx5_abi::command::qp::context::{AddressPath, QpContext, receive};
 use pollux_mlx5_abi::command::qp::{CreateQpIn, CreateQpOut, QueryQpOut, TransitionIn, TransitionOut};
 use pollux_mlx5_abi::command::user::place;
-use pollux_mlx5_abi::command::{opcode as op, status};
+use pollux_mlx5_abi::command::{opcode as op, order, status};
 
 use super::work::{Place, quantized};
 use super::{Call, No, caps, need, no};
@@ -31,7 +31,9 @@ impl Core {
             op::QUERY_QP => {
                 need!(call.may_name(owner), BAD_RES_ERR, 16);
                 let Some(pair) = self.rdma.pairs.get(number) else { return Ok(()) };
-                QueryQpOut::QPC.set(call.output()?, pair.query());
+                let mut context = pair.query();
+                order::QPC.set(&mut context, self.traits.data_in_order.into());
+                QueryQpOut::QPC.set(call.output()?, context);
                 QueryQpOut::ECE.set(call.output()?, pair.ece.agreed());
                 Ok(())
             }

@@ -9,7 +9,7 @@
 //! Source of the commands: DPDK `drivers/common/mlx5/mlx5_devx_cmds.c`, `mlx5_common_devx.c`; Linux
 //! `include/linux/mlx5/mlx5_ifc.h`, `drivers/infiniband/hw/mlx5/{devx,fs}.c`.
 
-mod command;
+pub(crate) mod command;
 mod matching;
 
 use std::collections::HashMap;

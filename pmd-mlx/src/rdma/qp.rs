@@ -415,6 +415,10 @@ impl<T> Qp<T> {
         self.number
     }
 
+    pub(super) fn object(&self) -> &Object {
+        &self.object
+    }
+
     /// Its transport.
     #[must_use]
     pub fn kind(&self) -> Kind {

@@ -86,6 +86,8 @@ fn ends_agree_on_options_of_their_connection() {
     let mut batch = one.batch();
     batch.send(2).inline(b"agreed").signalled();
     batch.ring().expect("posted");
+    // The device's own word, by a firmware command through the kernel.
+    assert!(one.data_in_order().whole_message && two.data_in_order().aligned_128);
     let done = wait(&mut cq, 2);
     let got = done.iter().find(|done| done.id == 1).expect("what was received");
     assert_eq!((got.status, &got.data[..]), (WcStatus::SUCCESS, &b"agreed"[..]));

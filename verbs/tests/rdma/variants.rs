@@ -3,8 +3,8 @@
 
 use pollux_mlx5_kernel::DoorProfile;
 use pollux_verbs::{
-    Access, Advice, Connection, Context, CqOptions, Ece, Mr, Mw, MwType, Options, Path, Pd, Provider, QpKind,
-    QpOptions, VerbsError, WcOpcode, WcStatus,
+    Access, Advice, Connection, Context, CqOptions, DataOrder, Ece, Mr, Mw, MwType, Options, Path, Pd,
+    Provider, QpKind, QpOptions, VerbsError, WcOpcode, WcStatus,
 };
 
 use crate::rig::{Rig, all_rights, connect, pattern};
@@ -265,4 +265,23 @@ fn options_are_of_a_vendor_and_not_every_card_has_them() {
     let error = qp.set_ece(Ece::mlx5(0x3000_0000)).expect_err("none").to_string();
     assert!(error.starts_with("connection options (ECE): "), "{error}");
     talk(&old, &CqOptions::new(15));
+}
+
+#[test]
+fn what_the_device_promises_of_the_order_of_data_is_told_once_it_sends() {
+    let all = DataOrder { whole_message: true, aligned_128: true };
+    let order = |rig: &Rig| {
+        let mut end = rig.near.end(&options());
+        assert_eq!(end.qp.data_in_order(), DataOrder::default(), "in INIT");
+        let mut far = rig.far.end(&options());
+        connect(&mut end, &mut far);
+        assert_eq!(end.qp.data_in_order(), end.qp.device_data_in_order(), "x86 keeps it");
+        end.qp.data_in_order()
+    };
+    assert_eq!(order(&Rig::stepped()), all);
+    assert_eq!(order(&Rig::on(true, |builder| builder.traits(|traits| traits.selective_repeat = true))), all);
+    let silent = Rig::on(true, |builder| builder.traits(|traits| traits.data_in_order = false));
+    assert_eq!(order(&silent), DataOrder::default());
+    let door = DoorProfile { no_devx: true, ..DoorProfile::default() };
+    assert_eq!(order(&Rig::on(true, |builder| builder.door(door))), DataOrder::default());
 }

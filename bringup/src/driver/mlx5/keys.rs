@@ -44,12 +44,13 @@ pub(super) const KEYS: [&str; 17 + ABILITIES.len()] = [
     ABILITIES[13].0,
     ABILITIES[14].0,
     ABILITIES[15].0,
+    ABILITIES[16].0,
 ];
 
 /// What a card or its kernel has (1) or lacks (0), one by one; where a key is not given, it is as the card and the kernel are.
 type Ability = (&'static str, fn(&mut Traits, &mut DoorProfile, bool));
 
-const ABILITIES: [Ability; 16] = [
+const ABILITIES: [Ability; 17] = [
     // Every packet must have 18 bytes of header inline.
     ("inline_l2", |card, _, on| card.needs_inline_l2 = on),
     // Several packets in one send entry.
@@ -78,6 +79,8 @@ const ABILITIES: [Ability; 16] = [
     ("has_vlan_insert", |card, _, on| card.vlan_insert = on),
     // Ends of a connection agree on its options.
     ("has_ece", |card, _, on| card.ece = on),
+    // Queue pairs tell that data is written in order.
+    ("has_data_in_order", |card, _, on| card.data_in_order = on),
     // Of RoCE packets that are lost those alone are sent again; both ends must.
     ("selective_repeat", |card, _, on| card.selective_repeat = on),
 ];
@@ -297,6 +300,7 @@ mod tests {
             ("has_uar_4k=0", (true, false)),
             ("has_vlan_insert=0", (true, false)),
             ("has_ece=1", (true, false)),
+            ("has_data_in_order=0", (true, false)),
             ("selective_repeat=1", (true, false)),
             ("cqe_version=0", (true, true)),
         ] {

@@ -25,12 +25,12 @@ pub(super) enum Dropping<'a> {
 
 /// The way to the firmware.
 #[derive(Debug)]
-pub(super) struct Firmware {
+pub(crate) struct Firmware {
     device: Arc<Device>,
 }
 
 impl Firmware {
-    pub(super) fn new(device: &Arc<Device>) -> Self {
+    pub(crate) fn new(device: &Arc<Device>) -> Self {
         Self { device: Arc::clone(device) }
     }
 
@@ -60,7 +60,7 @@ impl Firmware {
     }
 
     /// What the device can do, of one kind.
-    pub(super) fn capabilities(&self, kind: u16) -> Result<[u8; GeneralCaps::BYTES], MlxError> {
+    pub(crate) fn capabilities(&self, kind: u16) -> Result<[u8; GeneralCaps::BYTES], MlxError> {
         use attribute::devx_other as a;
         let mut input = QueryHcaCapIn::ZERO;
         start(&mut input, opcode::QUERY_HCA_CAP, 0, caps::op_mod(kind, caps::NOW));
@@ -108,7 +108,7 @@ impl Firmware {
     }
 
     /// Asks about an object.
-    pub(super) fn query(
+    pub(crate) fn query(
         &self,
         what: &'static str,
         target: &Object,
@@ -203,6 +203,7 @@ impl Firmware {
 fn handle_of(target: &Object) -> u32 {
     match target.id() {
         Id::Devx(handle) | Id::Matcher(handle) => handle,
+        Id::Qp(handle) => handle.0,
         other => unreachable!("{other:?} is no object of the firmware"),
     }
 }
