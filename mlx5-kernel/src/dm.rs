@@ -7,6 +7,7 @@ use pollux_mlx5_abi::caps::roce::DeviceMemoryCaps;
 use pollux_mlx5_abi::command::memory::{AllocMemicIn, AllocMemicOut, DeallocMemicIn};
 use pollux_mlx5_abi::command::opcode;
 use pollux_mlx5_abi::kernel::attribute::alloc_dm;
+use pollux_mlx5_abi::kernel::mmap;
 use pollux_mlx5_abi::kernel::verbs::device_memory;
 use pollux_uverbs::abi::id;
 use pollux_uverbs::{Call, Errno};
@@ -77,6 +78,15 @@ impl DevicePages {
 }
 
 impl Session {
+    /// `DMABUF/ALLOC`, as of a kernel that is built without `CONFIG_PCI_P2PDMA`: behind the model is no PCI device whose memory
+    /// others could reach. Source: Linux `drivers/infiniband/core/uverbs_std_types_dmabuf.c`;
+    /// `drivers/infiniband/hw/mlx5/main.c`, `mlx5_ib_pgoff_to_mmap_entry` and `mlx5_ib_mmap_get_pfns`.
+    pub(crate) fn export_dmabuf(&mut self, call: &mut Call<'_>) -> Result<(), Errno> {
+        let place = mmap::of(call.number(id::dmabuf::alloc::PGOFF)?, PAGE).ok_or(Errno::EINVAL)?;
+        let known = self.granted()?.maps.has(place);
+        Err(if known { Errno::EOPNOTSUPP } else { Errno::EINVAL })
+    }
+
     /// `DM/ALLOC`.
     pub(crate) fn alloc_dm(&mut self, call: &mut Call<'_>) -> Result<(), Errno> {
         use id::dm::alloc as a;

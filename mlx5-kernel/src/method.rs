@@ -396,6 +396,12 @@ const METHODS: &[Method] = &[
     ),
     end!(id::dm::OBJECT, id::dm::free::METHOD, Dm, id::dm::free::HANDLE),
     method!(
+        id::dmabuf::OBJECT,
+        id::dmabuf::alloc::METHOD,
+        Session::export_dmabuf,
+        [must(id::dmabuf::alloc::HANDLE, NewFd), must(id::dmabuf::alloc::PGOFF, In(8)),]
+    ),
+    method!(
         id::counters::OBJECT,
         id::counters::create::METHOD,
         Session::create_counters,
@@ -614,6 +620,7 @@ fn is_absent(profile: &DoorProfile, object: u16, method: u16) -> bool {
             && (is((device, id::device::query_gid_table::METHOD))
                 || is((device, id::device::query_gid_entry::METHOD)))
         || profile.no_query_port_speed && is((device, id::device::query_port_speed::METHOD))
+        || profile.no_dmabuf_alloc && object == id::dmabuf::OBJECT
         || profile.no_devx
             && matches!(
                 object,

@@ -24,6 +24,8 @@ pub struct DoorProfile {
     pub no_query_gid: bool,
     /// `DEVICE/QUERY_PORT_SPEED` (before 7.0). `EPROTONOSUPPORT`.
     pub no_query_port_speed: bool,
+    /// `DMABUF/ALLOC` (before 7.0). `EPROTONOSUPPORT`.
+    pub no_dmabuf_alloc: bool,
     /// DevX (before 4.19, or firmware without user contexts): asking for it is `EINVAL`, its objects `EPROTONOSUPPORT`.
     pub no_devx: bool,
     /// Write combining: BlueFlame UARs are `EOPNOTSUPP`, write-combined maps `EPERM`, and the context tells no BlueFlame.
@@ -47,6 +49,7 @@ impl DoorProfile {
         no_uar_alloc: false,
         no_query_gid: false,
         no_query_port_speed: false,
+        no_dmabuf_alloc: false,
         no_devx: false,
         no_blue_flame: false,
         no_net_raw: false,
@@ -56,7 +59,7 @@ impl DoorProfile {
     /// Linux 6.12, whose answers are recorded.
     #[must_use]
     pub const fn linux_6_12() -> Self {
-        Self { no_mr_reg: true, no_query_port_speed: true, ..Self::NEWEST }
+        Self { no_mr_reg: true, no_query_port_speed: true, no_dmabuf_alloc: true, ..Self::NEWEST }
     }
 
     /// Linux 5.4, the oldest kernel that is supported: what of the methods came later.
@@ -70,6 +73,7 @@ impl DoorProfile {
             no_uar_alloc: true,
             no_query_gid: true,
             no_query_port_speed: true,
+            no_dmabuf_alloc: true,
             ..Self::NEWEST
         }
     }

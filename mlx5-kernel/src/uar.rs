@@ -180,6 +180,11 @@ impl Maps {
         Some(offset)
     }
 
+    /// Whether something can be mapped by this command and index.
+    pub(crate) fn has(&self, (command, index): (u32, u16)) -> bool {
+        self.0.contains_key(&(command << 16 | u32::from(index)))
+    }
+
     fn add(&mut self, mapped: Mapped) -> Option<u32> {
         let offset = (FIRST_OFFSET..=LAST_OFFSET).find(|offset| !self.0.contains_key(offset))?;
         self.0.insert(offset, mapped);

@@ -1,5 +1,7 @@
 //! Memory on the device.
 
+use std::os::fd::OwnedFd;
+
 use crate::abi::id;
 use crate::call::Call;
 use crate::handle::DmHandle;
@@ -23,6 +25,21 @@ impl Context {
         extend(&mut call);
         self.call(&mut call)?;
         Ok((DmHandle(call.created(a::HANDLE)?), call))
+    }
+
+    /// Makes a dma-buf of what a [mapping](Context::map) at `offset` bytes would show: memory of the device, or a page of its
+    /// registers. It outlives neither the memory nor the context: what is done with it then fails. Source: rdma-core
+    /// `libibverbs/cmd_dmabuf.c`; Linux `drivers/infiniband/core/uverbs_std_types_dmabuf.c`.
+    ///
+    /// # Errors
+    /// What the kernel says: `EINVAL` where nothing is mapped at that offset, `EOPNOTSUPP` from one built without
+    /// `CONFIG_PCI_P2PDMA`. There is no older form (before 7.0).
+    pub fn export_dmabuf(&self, offset: u64) -> Result<OwnedFd, UverbsError> {
+        use id::dmabuf::alloc as a;
+        let mut call = Call::new(id::dmabuf::OBJECT, a::METHOD);
+        call.new_fd(a::HANDLE).u64(a::PGOFF, offset);
+        self.call(&mut call)?;
+        call.created_fd(a::HANDLE)
     }
 
     /// Gives memory back to the device.

@@ -1,5 +1,6 @@
 //! Memory on the device.
 
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pollux_pmd_mlx::rdma::dm::DeviceMemory;
@@ -51,6 +52,23 @@ impl Dm {
     fn refused(at: usize, bytes: usize) -> VerbsError {
         let allowed = format!("{bytes} bytes there are not words of 4 bytes inside it");
         VerbsError::Range { what: "device memory at", value: at as u64, allowed }
+    }
+
+    /// Makes a dma-buf of its pages, for other devices to reach it, or for a region ([`Mr::of_dmabuf`](crate::Mr::of_dmabuf)). It
+    /// is of no use any more once the memory was freed. Source: rdma-core `libibverbs/man/ibv_dm_export_dmabuf_fd.3.md`;
+    /// `providers/mlx5/verbs.c`, `mlx5_dm_export_dmabuf_fd`.
+    ///
+    /// # Errors
+    /// A kernel that has it not, or what it says.
+    pub fn export(&self) -> Result<OwnedFd, VerbsError> {
+        let offset = self.0.memory.lock().unwrap_or_else(PoisonError::into_inner).offset();
+        self.0.context.uverbs().export_dmabuf(offset).map_err(|error| {
+            if !error.says_unsupported() {
+                return VerbsError::kernel("make a dma-buf of device memory")(error);
+            }
+            let why = format!("it takes Linux 7.0, built with CONFIG_PCI_P2PDMA; this one says: {error}");
+            VerbsError::Unsupported { what: "dma-buf of device memory", why }
+        })
     }
 
     /// Copies in, in words of 4 bytes.

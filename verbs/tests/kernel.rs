@@ -7,7 +7,7 @@ mod mlx5;
 #[path = "kernel/pingpong.rs"]
 mod pingpong;
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

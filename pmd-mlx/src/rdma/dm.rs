@@ -17,6 +17,8 @@ const REGISTER_BYTES: usize = 64;
 #[derive(Debug)]
 pub struct DeviceMemory {
     handle: DmHandle,
+    /// Where the device's file maps it.
+    offset: u64,
     page: Arc<Page>,
     registers: Registers,
     /// Where it begins in the mapping.
@@ -50,10 +52,12 @@ impl Hca {
             let first = start / REGISTER_BYTES * REGISTER_BYTES;
             let end = (start + bytes).next_multiple_of(REGISTER_BYTES).min(length);
             let registers = page.registers(first..end)?;
-            Ok((start, page, registers))
+            Ok((start, offset, page, registers))
         })();
         match mapped {
-            Ok((start, page, registers)) => Ok(DeviceMemory { handle, page, registers, start, bytes }),
+            Ok((start, offset, page, registers)) => {
+                Ok(DeviceMemory { handle, offset, page, registers, start, bytes })
+            }
             Err(error) => {
                 // What failed before is told; that this fails too changes nothing.
                 let _ = device.context().free_dm(handle);
@@ -68,6 +72,12 @@ impl DeviceMemory {
     #[must_use]
     pub fn handle(&self) -> DmHandle {
         self.handle
+    }
+
+    /// Where the device's file maps its pages, in bytes: what a dma-buf of it is made of.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset
     }
 
     /// Its length.

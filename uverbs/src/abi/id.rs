@@ -146,4 +146,7 @@ ids! {
     async_event = 16, "ASYNC_EVENT" {
         alloc = 0, "ALLOC" { FD_HANDLE = 0 }
     }
+    dmabuf = 18, "DMABUF" {
+        alloc = 0, "ALLOC" { HANDLE = 0, PGOFF = 1 }
+    }
 }

@@ -56,6 +56,7 @@ impl Script {
             (id::device::OBJECT, id::device::query_gid_table::METHOD),
             (id::device::OBJECT, id::device::query_gid_entry::METHOD),
             (id::device::OBJECT, id::device::query_port_speed::METHOD),
+            (id::dmabuf::OBJECT, id::dmabuf::alloc::METHOD),
             (id::async_event::OBJECT, id::async_event::alloc::METHOD),
             (id::qp::OBJECT, id::qp::create::METHOD),
             (id::qp::OBJECT, id::qp::destroy::METHOD),

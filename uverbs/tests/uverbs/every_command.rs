@@ -134,6 +134,7 @@ pub(crate) fn every_command(context: &Context) -> Vec<(&'static str, Shown)> {
         ("attach_mcast", show(context.attach_mcast(QpHandle(8), [0xff; 16], 0))),
         ("detach_mcast", show(context.detach_mcast(QpHandle(8), [0xff; 16], 0))),
         ("alloc_dm", show(context.alloc_dm(64, 0, |_| {}).map(|(dm, _)| dm))),
+        ("export_dmabuf", show(context.export_dmabuf(4096).map(|_| "a dma-buf"))),
         ("free_dm", show(context.free_dm(DmHandle(11)))),
         ("create_counters", show(context.create_counters(|_| {}))),
         ("read_counters", show(context.read_counters(CountersHandle(12), false, &mut counters))),

@@ -50,6 +50,41 @@ fn a_context_is_shared_by_its_file() {
     assert!(KernelFile::adopt(std::fs::File::open("/proc/self/status").expect("a file").into()).is_err());
 }
 
+/// Memory of the device as a dma-buf, and a region of that, where the kernel has it (from 7.0 on, with peer-to-peer).
+#[test]
+fn device_memory_is_exported() {
+    let Some((_, context)) = device_of(Need::Mlx5) else { return };
+    let dm = Dm::new(&context, 4096, 12).expect("memory of the device");
+    dm.write(0, b"exported").expect("inside");
+    match dm.export() {
+        Ok(file) => {
+            let link = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("open");
+            assert!(link.to_string_lossy().contains("dmabuf"), "{link:?}");
+        }
+        Err(error) => {
+            let line = error.to_string();
+            assert!(matches!(error, VerbsError::Unsupported { .. }), "{line}");
+            // Later than Linux 7.0 it is the build that lacks it.
+            let told = context.port_speed_mbps(1).expect("asked");
+            assert_eq!(line.contains("EPROTONOSUPPORT"), told.is_none(), "{line}");
+            assert_eq!(line.contains("EOPNOTSUPP"), told.is_some(), "{line}");
+        }
+    }
+    let mut seen = [0; 8];
+    dm.read(0, &mut seen).expect("inside");
+    assert_eq!(&seen, b"exported");
+}
+
+/// What the port carries: what width and speed make, where the kernel (from 7.0 on) tells it.
+#[test]
+fn a_port_tells_what_it_carries() {
+    let Some((_, context)) = device_of(Need::Mlx5) else { return };
+    let told = context.port_speed_mbps(1).expect("asked");
+    println!("the kernel says {told:?} Mbit/s");
+    assert!(told.is_none_or(|mbps| mbps == 100_000), "{told:?}: a card of 100 Gbit/s");
+    assert!(told.is_none() || context.port_speed_mbps(9).is_err());
+}
+
 /// Two ends tell each other their options and agree, and messages go as ever. The device repeats lost packets as it is set to.
 #[test]
 fn ends_agree_on_options_of_their_connection() {

@@ -203,6 +203,12 @@ fn windows_and_device_memory_come_and_go() {
     dm.read(8, &mut seen).expect("inside");
     assert_eq!(seen, [1, 2, 3, 4, 5, 6, 7, 8]);
     assert!(dm.write(254, &[0; 4]).is_err() && dm.write(1, &[0; 4]).is_err());
+    // There is nothing behind a model that other devices could reach; it says so as a kernel does that is built without it.
+    let error = dm.export().expect_err("no peer-to-peer").to_string();
+    assert!(
+        error.starts_with("dma-buf of device memory: it takes Linux 7.0") && error.contains("EOPNOTSUPP"),
+        "{error}"
+    );
     let mr = Mr::of_device(&side.pd, &dm, 0..256, Access::LOCAL_WRITE).expect("a region of it");
     drop(dm);
     drop(mr);
