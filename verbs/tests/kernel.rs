@@ -9,6 +9,7 @@ mod pingpong;
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,9 +19,9 @@ use pollux_uverbs::KernelFile;
 use pollux_uverbs::abi::flags::GidType;
 use pollux_uverbs::abi::object::driver;
 use pollux_verbs::{
-    Access, Ah, Buffers, Connection, Context, Cq, CqOptions, Device, Dm, Mr, MwType, Options, Path as To, Pd,
-    Provider, Qp, QpAttributes, QpKind, QpOptions, QpState, Srq, SrqOptions, VerbsError, Wc, WcOpcode,
-    WcStatus, Xrcd,
+    Access, Ah, AsyncKind, Buffers, Connection, Context, Cq, CqOptions, Device, Dm, Element, Mr, MwType,
+    Options, Path as To, Pd, Provider, Qp, QpAttributes, QpKind, QpOptions, QpState, Srq, SrqOptions,
+    VerbsError, Wc, WcOpcode, WcStatus, Xrcd,
 };
 
 /// The kernel's device to try: the first of mlx5 where `POLLUX_REQUIRE` names that, since it may carry somebody's connection; else
@@ -285,6 +286,40 @@ fn a_shared_queue_feeds_several() {
     let received: Vec<&[u8]> = done.iter().filter(|done| done.id < 4).map(|done| &done.data[..]).collect();
     assert_eq!(received.iter().filter(|data| **data == b"shared").count(), 2, "{done:?}");
     assert_eq!(received.iter().filter(|data| **data == b"twice").count(), 2, "{done:?}");
+}
+
+/// The kernel keeps the table of GIDs by the addresses of the interface.
+#[test]
+fn an_interfaces_new_address_is_an_event_and_a_gid() {
+    let Some((device, context)) = device() else { return };
+    let netdev = device.netdevs.first().expect("the interface of the device");
+    let gid = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 77, 0, 1];
+    for (change, there) in [("add", true), ("del", false)] {
+        // What was before is none of this test's.
+        while context.next_event().expect("events").is_some() {}
+        let status = Command::new("ip")
+            .args(["address", change, "10.77.0.1/24", "dev", netdev])
+            .status()
+            .expect("the program ip");
+        assert!(status.success(), "ip address {change}: {status}");
+        let end = Instant::now() + patient(Duration::from_secs(10));
+        loop {
+            assert!(Instant::now() < end, "no event of the table of GIDs after {change}");
+            match context.next_event().expect("events") {
+                Some(event) if event.kind == AsyncKind::GID_CHANGE => {
+                    assert_eq!(event.element, Element::Port(1));
+                    break;
+                }
+                Some(_) => {}
+                None => std::thread::sleep(Duration::from_millis(10)),
+            }
+        }
+        let has = || context.gids().expect("GIDs").iter().any(|known| known.gid == gid);
+        while has() != there {
+            assert!(Instant::now() < end, "after {change}: {:?}", context.gids());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
 }
 
 #[test]
