@@ -24,8 +24,8 @@ impl Core {
                 let mut context = queue.context;
                 SqContext::STATE.set(&mut context, queue.state.code());
                 let ring = SqContext::WQ.of_mut(&mut context);
-                WorkQueue::HW_COUNTER.set(ring, queue.ring.next.into());
-                WorkQueue::SW_COUNTER.set(ring, queue.ring.posted.into());
+                WorkQueue::HW_COUNTER.set(ring, queue.ring.next().into());
+                WorkQueue::SW_COUNTER.set(ring, queue.ring.posted().into());
                 QuerySqOut::SQ_CONTEXT.set(call.output()?, context);
                 Ok(())
             }

@@ -291,8 +291,8 @@ impl Qp {
         Q::NEXT_RCV_PSN.set(&mut context, self.responder.expected());
         Q::RMSN.set(&mut context, self.responder.messages());
         if let Some(send) = &self.send {
-            Q::HW_SQ_WQEBB_COUNTER.set(&mut context, send.next.into());
-            Q::SW_SQ_WQEBB_COUNTER.set(&mut context, send.posted.into());
+            Q::HW_SQ_WQEBB_COUNTER.set(&mut context, send.next().into());
+            Q::SW_SQ_WQEBB_COUNTER.set(&mut context, send.posted().into());
         }
         if let Source::Own(ring) = &self.source {
             Q::HW_RQ_COUNTER.set(&mut context, ring.next.into());

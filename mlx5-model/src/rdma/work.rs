@@ -288,7 +288,7 @@ pub(crate) fn next(pair: &Qp, ring: &SendRing, bus: &Bus<'_>) -> (Request, u16) 
         let blocks = wqe::blocks(control.segments().into());
         outcome = if blocks == 0
             || blocks > usize::from(posted)
-            || control.index() != ring.next
+            || control.index() != ring.next()
             || control.qpn() != pair.number
         {
             Err(Failure::ENTRY)
@@ -300,7 +300,7 @@ pub(crate) fn next(pair: &Qp, ring: &SendRing, bus: &Bus<'_>) -> (Request, u16) 
     }
     let mut request = Request::of(&control);
     // Completions name the place, whatever stands there.
-    request.index = ring.next;
+    request.index = ring.next();
     let blocks = (wqe::blocks(control.segments().into()).max(1) as u16).min(posted.max(1));
     let outcome = outcome.and_then(|()| {
         if came.is_none() {

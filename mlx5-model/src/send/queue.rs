@@ -114,14 +114,13 @@ impl Queue {
         let mut done = 0;
         while self.has_work() && done < budget {
             if self.state == State::Error && (!self.flush || self.dead) {
-                self.ring.next = self.ring.posted;
+                self.ring.skip();
                 break;
             }
             let blocks = usize::from(self.ring.left()).min(BATCH_BLOCKS);
             let mut work = std::mem::take(&mut scratch.work);
             let batch = &mut work[..blocks * BLOCK_BYTES];
             let read = self.ring.read(around.bus, batch);
-            self.ring.put_in(batch);
             let outcome = match read {
                 Ok(()) => self.run_batch(around, scratch, batch, &mut done, budget),
                 Err(Unreachable) => {
@@ -146,11 +145,11 @@ impl Queue {
         done: &mut usize,
         budget: usize,
     ) -> bool {
-        let first = self.ring.next;
+        let first = self.ring.next();
         let mut fetched = 0;
         let mut goes_on = true;
         while self.has_work() && *done < budget {
-            let at = usize::from(self.ring.next.wrapping_sub(first)) * BLOCK_BYTES;
+            let at = usize::from(self.ring.next().wrapping_sub(first)) * BLOCK_BYTES;
             let Some(rest) = batch.get(at..).filter(|rest| !rest.is_empty()) else { break };
             let Ok((control, _)) = Control::ref_from_prefix(rest) else { break };
             let blocks = wqe::blocks(control.segments().into()).max(1);
@@ -163,7 +162,7 @@ impl Queue {
                 *done += 1;
                 continue;
             }
-            if blocks > posted || control.index() != self.ring.next || control.qpn() != self.number {
+            if blocks > posted || control.index() != self.ring.next() || control.qpn() != self.number {
                 self.fail(around, control.opcode(), Failure::ENTRY);
                 *done += 1;
                 continue;
@@ -229,7 +228,7 @@ impl Queue {
         self.state = State::Error;
         self.failed = true;
         self.begun = None;
-        let counter = self.ring.next;
+        let counter = self.ring.next();
         let Syndrome { code, vendor } = failure.0;
         tracing::info!(target: "model.send", queue = self.number, entry = counter, opcode, code, vendor, "failed");
         let pushed = around.completions.push_error(
@@ -254,7 +253,7 @@ impl Queue {
     }
 
     fn flush_one(&mut self, around: &mut Around<'_, '_>, control: &Control, blocks: u16) {
-        let counter = self.ring.next;
+        let counter = self.ring.next();
         self.ring.advance(blocks.max(1));
         if control.completion() == Completion::OnFirstError && self.failed {
             return;
@@ -292,6 +291,6 @@ impl Queue {
         }
         self.dead = true;
         self.state = State::Error;
-        self.ring.next = self.ring.posted;
+        self.ring.skip();
     }
 }

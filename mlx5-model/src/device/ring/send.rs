@@ -17,8 +17,8 @@ pub(crate) struct SendRing {
     /// Where its doorbell record is.
     record: u64,
     /// Block of the next entry to begin, and the one after the last posted; they run on past the ring's end.
-    pub(crate) next: u16,
-    pub(crate) posted: u16,
+    next: u16,
+    posted: u16,
     /// The entry that came with the last doorbell; its copy in memory is not looked at.
     came_along: Option<CameAlong>,
 }
@@ -27,6 +27,22 @@ impl SendRing {
     /// A ring of two to the `log_blocks` blocks, at most 15, where nothing is posted.
     pub(crate) fn new(ring: Ring, log_blocks: u8, record: u64) -> Self {
         Self { ring, log_blocks, record, next: 0, posted: 0, came_along: None }
+    }
+
+    /// Block of the next entry to begin.
+    #[inline]
+    pub(crate) fn next(&self) -> u16 {
+        self.next
+    }
+
+    /// Block after the last that is posted.
+    pub(crate) fn posted(&self) -> u16 {
+        self.posted
+    }
+
+    /// All that is posted is done with.
+    pub(crate) fn skip(&mut self) {
+        self.next = self.posted;
     }
 
     /// Blocks that are posted and not begun.
@@ -59,7 +75,8 @@ impl SendRing {
 
     /// Puts the entry that came with a doorbell in the place of its copy, where that is among blocks that were read from the
     /// next entry's on.
-    pub(crate) fn put_in(&self, batch: &mut [u8]) {
+    #[inline]
+    fn put_in(&self, batch: &mut [u8]) {
         let Some(came) = &self.came_along else { return };
         let at = usize::from(came.index.wrapping_sub(self.next)) * BLOCK_BYTES;
         if let Some(place) = batch.get_mut(at..) {
@@ -72,10 +89,13 @@ impl SendRing {
         u64::from(block & ((1 << self.log_blocks) - 1)) * BLOCK_BYTES as u64
     }
 
-    /// Copies blocks, from the next entry's first on. What of them are entries, the caller counts.
+    /// Copies blocks, from the next entry's first on, as they are posted: what came with a doorbell is not taken from memory. What
+    /// of them are entries, the caller counts.
     #[inline]
     pub(crate) fn read(&self, bus: &Bus<'_>, into: &mut [u8]) -> Result<(), Unreachable> {
-        self.ring.pieces(self.offset(self.next), into, |address, piece| bus.host.read(address, piece))
+        self.ring.pieces(self.offset(self.next), into, |address, piece| bus.host.read(address, piece))?;
+        self.put_in(into);
+        Ok(())
     }
 
     /// The head of the entry at a block.
