@@ -32,18 +32,27 @@ fn free_port() -> String {
 #[derive(Debug)]
 struct Device {
     name: String,
-    /// Index of its GID of IPv4 and RoCE v2.
+    /// Index of its GID of RoCE v2, of IPv4 unless it is asked for [another](Self::of_ipv6).
     gid: String,
 }
 
 impl Device {
     /// Waits until it has its GID.
     fn new(name: &str) -> Self {
+        Self::with_gid(name, ":ffff:")
+    }
+
+    /// The same device, of whose GIDs the link-local one is taken.
+    fn of_ipv6(&self) -> Self {
+        Self::with_gid(&self.name, "fe80:")
+    }
+
+    fn with_gid(name: &str, part: &str) -> Self {
         let folder = PathBuf::from("/sys/class/infiniband").join(name).join("ports/1");
         let text = |path: String| std::fs::read_to_string(folder.join(path)).unwrap_or_default();
-        let gid = wait("a GID of IPv4", Duration::from_secs(10), || {
+        let gid = wait("a GID", Duration::from_secs(10), || {
             (0..16).find(|index| {
-                text(format!("gids/{index}")).contains(":ffff:")
+                text(format!("gids/{index}")).contains(part)
                     && text(format!("gid_attrs/types/{index}")).contains("v2")
             })
         });
@@ -61,17 +70,26 @@ fn listens(port: &str) -> bool {
     })
 }
 
-/// A program of ours or of others.
+/// A program of ours or of others, and what it is told whatever it does.
 #[derive(Clone, Debug)]
-struct Program(PathBuf);
+struct Program(PathBuf, &'static [&'static str]);
 
 impl Program {
     fn ours(name: &str) -> Self {
-        Self(ours(name))
+        Self(ours(name), &[])
     }
 
     fn original(name: &str) -> Self {
-        Self(Path::new("/usr/bin").join(name))
+        Self(Path::new("/usr/bin").join(name), &[])
+    }
+
+    /// The original as an older release has it, see `xtask/src/vm/guest.rs`.
+    fn older(name: &str) -> Self {
+        Self(Path::new("/usr/older/usr/bin").join(name), &[])
+    }
+
+    fn told(self, words: &'static [&'static str]) -> Self {
+        Self(self.0, words)
     }
 
     /// Starts it on a device; ours finds a server's by `-a`, a client's by `-d`.
@@ -88,7 +106,7 @@ impl Program {
         if !by_allow {
             command.args(["-d", &device.name]);
         }
-        command.args(words).args(server);
+        command.args(words).args(self.1).args(server);
         Running::start(command)
     }
 }

@@ -29,6 +29,11 @@ pub(super) const RELEASE: &str = "trixie";
 /// The release's own QEMU cannot be a client of a device in another process (vfio-user).
 const FROM_BACKPORTS: &str = "qemu-system-x86";
 
+/// A release that has perftest in an older version, whose programs the root has in a folder of their own; its libraries are the
+/// guest's.
+const OLDER_RELEASE: &str = "bookworm";
+const OLDER: &str = "/usr/older";
+
 /// QEMU, as the root has it.
 pub(super) const QEMU: &str = "/usr/bin/qemu-system-x86_64";
 
@@ -56,6 +61,13 @@ const TOOLS: &[&str] = &[
     "/usr/bin/ib_atomic_bw",
     "/usr/bin/ib_atomic_lat",
     "/usr/bin/raw_ethernet_bw",
+    "/usr/bin/raw_ethernet_lat",
+    "/usr/older/usr/bin/ib_send_bw",
+    "/usr/older/usr/bin/ib_send_lat",
+    "/usr/older/usr/bin/ib_write_bw",
+    "/usr/older/usr/bin/ib_write_lat",
+    "/usr/older/usr/bin/ib_read_bw",
+    "/usr/older/usr/bin/ib_atomic_bw",
     "/usr/bin/dpdk-testpmd",
     "/usr/bin/setpriv",
     "/usr/bin/prlimit",
@@ -96,11 +108,14 @@ impl Guest {
                     "cannot make the guest's Debian root: {why}; it takes mmdebstrap and a Debian archive"
                 )
             })?;
-        } else if TOOLS.iter().any(|tool| !guest.path.join(tool.trim_start_matches('/')).exists()) {
+        } else if TOOLS.iter().any(|tool| !tool.starts_with(OLDER) && !guest.has(tool)) {
             // Made when jobs used fewer.
             guest.install(RELEASE, PACKAGES)?;
         }
-        if !guest.path.join(QEMU.trim_start_matches('/')).exists() {
+        if !guest.has(OLDER) {
+            guest.unpack_older()?;
+        }
+        if !guest.has(QEMU) {
             guest.install(&backports, &[FROM_BACKPORTS])?;
         }
         let kernels = guest.path.join("kernels");
@@ -126,19 +141,36 @@ impl Guest {
         .map_err(|why| format!("cannot install {} for the guest: {why}", packages.join(" ")))
     }
 
-    /// Lets apt know the packages of the release to come, of which none is installed unless its version is named.
-    pub(crate) fn knows_sid(&self) -> Outcome {
+    /// Whether the root has that file or folder.
+    fn has(&self, path: &str) -> bool {
+        self.path.join(path.trim_start_matches('/')).exists()
+    }
+
+    /// Downloads perftest of the older release and unpacks it.
+    fn unpack_older(&self) -> Outcome {
+        self.knows(OLDER_RELEASE)?;
+        self.update()?;
+        let script = "set -e; umask 022; top=$1; rm -rf $top.half; mkdir $top.half; cd $top.half; \
+                      apt-get download -qq $2; dpkg -x *.deb .; rm *.deb; mv $top.half $top";
+        let package = format!("perftest/{OLDER_RELEASE}");
+        must(self.command("sh").args(["-c", script, "sh", OLDER, &package]))
+            .map_err(|_| format!("cannot download {package} from the Debian archive: is it reachable?"))
+    }
+
+    /// Lets apt know the packages of another release, of which none is installed unless its version is named.
+    pub(crate) fn knows(&self, release: &str) -> Outcome {
         let apt = self.path.join("etc/apt");
-        let (list, pin) = (apt.join("sources.list.d/sid.list"), apt.join("preferences.d/sid"));
+        let list = apt.join(format!("sources.list.d/{release}.list"));
+        let pin = apt.join(format!("preferences.d/{release}"));
         let failed = |path: &Path, why| format!("cannot write {}: {why}", path.display());
         let sources = apt.join("sources.list");
         let sources = std::fs::read_to_string(&sources)
             .map_err(|why| format!("cannot read {}: {why}", sources.display()))?;
         let archive = sources.split_whitespace().find(|word| word.contains("://"));
         let archive = archive.ok_or("the guest's root names no Debian archive")?;
-        std::fs::write(&pin, "Package: *\nPin: release n=sid\nPin-Priority: 1\n")
+        std::fs::write(&pin, format!("Package: *\nPin: release n={release}\nPin-Priority: 1\n"))
             .map_err(|why| failed(&pin, why))?;
-        std::fs::write(&list, format!("deb {archive} sid main\n")).map_err(|why| failed(&list, why))
+        std::fs::write(&list, format!("deb {archive} {release} main\n")).map_err(|why| failed(&list, why))
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -39,7 +39,7 @@ impl Kernel {
 
     /// The newest kernel of the archive: of the release, of its backports, of what becomes the next one.
     pub(crate) fn newest(guest: &Guest) -> Outcome<Self> {
-        guest.knows_sid()?;
+        guest.knows("sid")?;
         if let Err(why) = guest.update() {
             eprintln!("xtask: vm: {why}; taking the newest kernel that was known before");
         }

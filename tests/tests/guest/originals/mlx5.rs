@@ -1,5 +1,7 @@
 //! An end on each of two functions of the device model, on the kernel's own uverbs files.
 
+mod raw;
+
 use std::sync::OnceLock;
 
 use pollux_tests::program::Finished;
@@ -127,6 +129,30 @@ fn send_bw() {
 #[test]
 fn send_bw_of_datagrams() {
     perftest("send_bw", &[1024], &["-c", "UD", "-t", "8"], 2);
+}
+
+/// A group hears the messages of `send_bw`; of `send_lat` each end hears a group of its own. The original wants the group's kind
+/// of address from the other end, and its groups' are of IPv6.
+#[test]
+fn multicast() {
+    if here() {
+        let [first, second] = devices();
+        let [ours, theirs] = [first, second].map(Device::of_ipv6);
+        let meeting = Within { ours: &ours, theirs: &theirs };
+        super::perftest(&meeting, "send_bw", &[1024], &["-g", "-t", "8"], 2);
+        super::perftest(&meeting, "send_lat", &[64], &["-g"], 2);
+    }
+}
+
+/// What comes before the measurement, and where packets say that they come from. The original of 6.24 waits for a completion of
+/// each message of its warm-up, whether or not it asked for one.
+#[test]
+fn warm_up_and_flow_labels() {
+    let words = |more: &[&'static str]| [&["--perform_warm_up", "-Q", "1"], more].concat();
+    perftest("write_bw", &[1024], &words(&["--flow_label", "0x12345"]), 2);
+    perftest("read_bw", &[1024], &words(&["-q", "2", "--flow_label", "7"]), 2);
+    perftest("atomic_bw", &[8], &words(&[]), 2);
+    perftest("write_bw", &[1024], &words(&["-b"]), 2);
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! Both ends on rxe0.
 
-use super::{Device, Meeting, Within};
+use std::process::Command;
+
+use pollux_tests::program::Finished;
+
+use super::{Device, Meeting, Program, Within, run};
 use crate::bed::here;
 
 /// Runs a test with both ends there.
@@ -98,4 +102,38 @@ fn atomic_bw() {
 #[test]
 fn atomic_lat() {
     perftest("atomic_lat", &[8], &[], 1);
+}
+
+/// Where ours says that it is the version that the original of an older release is.
+struct Older<'a>(&'a Device);
+
+impl Meeting for Older<'_> {
+    fn both_roles(&self, name: &str, original: &str, gid: &str, words: &[&str]) -> [[Finished; 2]; 2] {
+        let ours = || (Program::ours(name).told(&["--peer-version", "6.06"]), self.0);
+        let theirs = || (Program::older(original), self.0);
+        [run([ours(), theirs()], gid, words), run([theirs(), ours()], gid, words)]
+    }
+}
+
+#[test]
+fn perftest_of_an_older_version() {
+    if !here() {
+        return;
+    }
+    // It calls that a failure.
+    let said = Command::new(Program::older("ib_send_bw").0).arg("-V").output().expect("it runs");
+    assert!(String::from_utf8_lossy(&said.stdout).contains("Version: 6.06"), "{said:?}");
+    let device = Device::new("rxe0");
+    let older = Older(&device);
+    for (name, sizes, more, reports) in [
+        ("send_bw", &[1024][..], &[][..], 2),
+        ("send_bw", &[1024], &["-b", "-q", "2"], 2),
+        ("send_lat", &[64], &["-c", "UD"], 2),
+        ("write_bw", &[4096], &["-b"], 2),
+        ("write_lat", &[64], &[], 2),
+        ("read_bw", &[4096], &[], 2),
+        ("atomic_bw", &[8], &["--perform_warm_up", "-Q", "1"], 2),
+    ] {
+        super::perftest(&older, name, sizes, more, reports);
+    }
 }

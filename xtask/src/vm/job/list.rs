@@ -43,6 +43,8 @@ const ORIGINALS: &[&str] = &[
     "/ours/read_lat",
     "/ours/atomic_bw",
     "/ours/atomic_lat",
+    "/ours/raw_ethernet_bw",
+    "/ours/raw_ethernet_lat",
 ];
 
 /// A job of tests of `tests/tests/guest`.
