@@ -96,6 +96,7 @@ pub mod dbrec;
 pub mod devargs;
 mod error;
 pub mod eth;
+mod firmware;
 pub mod key;
 mod memlock;
 pub mod mr;

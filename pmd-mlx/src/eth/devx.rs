@@ -9,8 +9,8 @@
 //! Source of the commands: DPDK `drivers/common/mlx5/mlx5_devx_cmds.c`, `mlx5_common_devx.c`; Linux
 //! `include/linux/mlx5/mlx5_ifc.h`, `drivers/infiniband/hw/mlx5/{devx,fs}.c`.
 
-pub(crate) mod command;
 mod matching;
+mod rule;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,15 +30,16 @@ use pollux_mlx5_abi::command::tir::{
 };
 use pollux_mlx5_abi::command::user::place;
 use pollux_mlx5_abi::command::wq::{self, WorkQueue};
-use pollux_mlx5_abi::command::{CommandIn, CommandOut, counter, opcode, start};
+use pollux_mlx5_abi::command::{CommandIn, counter, opcode, start};
 use pollux_mlx5_abi::cqe::{MiniFormat, layout};
 use pollux_mlx5_abi::kernel::queue_pair::hash_field as kernel_field;
 
-use self::command::{Dropping, Firmware};
+use self::rule::Dropping;
 use super::verbs::Verbs;
 use crate::MlxError;
 use crate::context::{Device, Pinning, RECORD_PAGE_BYTES};
 use crate::dbrec::DoorbellRecord;
+use crate::firmware::Firmware;
 use crate::object::{
     Backend, CqSpec, FlowAction, FlowCounter, FlowRule, HashSpec, Id, LroCaps, NumberedObject, Object,
     QueueState, RqSpec, SendQueue, SqSpec,
@@ -483,9 +484,6 @@ fn selector(fields: u64) -> u32 {
     HashFields::SELECTED_FIELDS.set(&mut block, selected);
     u32::from_be_bytes(block)
 }
-
-/// An answer's fixed part, for readers of its number.
-pub(super) type Head = [u8; CommandOut::BYTES];
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@ use pollux_mlx5_abi::command::{opcode, order, start};
 
 use super::hca::Hca;
 use super::qp::Qp;
-use crate::eth::devx::command::Firmware;
+use crate::firmware::Firmware;
 
 impl<T> Qp<T> {
     /// Whether the device writes the data of each message from its first byte to its last. It is asked by firmware commands;

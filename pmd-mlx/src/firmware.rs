@@ -1,27 +1,20 @@
-//! Commands to the firmware, and the driver's own methods, through the kernel.
+//! Commands to the firmware through the kernel (DevX): what uverbs has no call for.
 
 use std::sync::Arc;
 
 use pollux_mlx5_abi::caps::general::GeneralCaps;
 use pollux_mlx5_abi::caps::{self, QueryHcaCapIn, QueryHcaCapOut};
 use pollux_mlx5_abi::command::{CommandOut, header, opcode, outcome, start};
-use pollux_mlx5_abi::kernel::{attribute, flow_flag, flow_type, method, object};
+use pollux_mlx5_abi::kernel::{attribute, method, object};
+use pollux_uverbs::Call;
 use pollux_uverbs::abi::flags::Access;
-use pollux_uverbs::abi::id;
-use pollux_uverbs::{Call, Value};
 
-use super::Head;
 use crate::MlxError;
 use crate::context::{Device, Pinning};
 use crate::object::{Id, NumberedObject, Object};
 
-/// Where packets that match a rule go.
-pub(super) enum Dropping<'a> {
-    /// Nowhere.
-    Yes,
-    /// To a TIR.
-    No(&'a Object),
-}
+/// An answer's fixed part, for readers of its number.
+pub(crate) type Head = [u8; CommandOut::BYTES];
 
 /// The way to the firmware.
 #[derive(Debug)]
@@ -34,7 +27,7 @@ impl Firmware {
         Self { device: Arc::clone(device) }
     }
 
-    pub(super) fn device(&self) -> &Arc<Device> {
+    pub(crate) fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
@@ -76,7 +69,7 @@ impl Firmware {
     }
 
     /// Makes an object; `number` finds its number in the answer.
-    pub(super) fn create(
+    pub(crate) fn create(
         &self,
         what: &'static str,
         input: &[u8],
@@ -98,7 +91,7 @@ impl Firmware {
     }
 
     /// Changes an object.
-    pub(super) fn modify(&self, what: &'static str, target: &Object, input: &[u8]) -> Result<(), MlxError> {
+    pub(crate) fn modify(&self, what: &'static str, target: &Object, input: &[u8]) -> Result<(), MlxError> {
         use attribute::devx_obj_modify as a;
         let mut call = Call::named(object::DEVX_OBJ, method::devx_obj::MODIFY, "DEVX_OBJ/MODIFY");
         call.object(a::HANDLE, handle_of(target))
@@ -125,7 +118,7 @@ impl Firmware {
     }
 
     /// Registers memory by number.
-    pub(super) fn umem(
+    pub(crate) fn umem(
         &self,
         what: &'static str,
         start: u64,
@@ -146,7 +139,7 @@ impl Firmware {
     }
 
     /// The event queue behind a completion vector.
-    pub(super) fn event_queue(&self, vector: u32) -> Result<u32, MlxError> {
+    pub(crate) fn event_queue(&self, vector: u32) -> Result<u32, MlxError> {
         use attribute::devx_query_eqn as a;
         let mut call = Call::named(object::DEVX, method::devx::QUERY_EQN, "DEVX/QUERY_EQN");
         call.u32(a::USER_VEC, vector).answer(a::DEV_EQN, 4);
@@ -157,50 +150,9 @@ impl Firmware {
         let made = self.device.context().call(&mut call).and_then(|()| call.get(answer));
         made.map_err(|error| self.device.failed(what, error))
     }
-
-    /// Makes a matcher: which bits of packets count, and when rules with them are looked at.
-    pub(super) fn matcher(&self, mask: &[u8], criteria: u8, priority: u16) -> Result<Object, MlxError> {
-        use attribute::flow_matcher_create as a;
-        let (priority, criteria) = (priority.to_ne_bytes(), [criteria]);
-        let mut call = Call::named(object::FLOW_MATCHER, method::flow_matcher::CREATE, "FLOW_MATCHER/CREATE");
-        call.new_object(a::CREATE_HANDLE)
-            .bytes(a::MATCH_MASK, mask)
-            .attribute(a::FLOW_TYPE, Value::Element(flow_type::NORMAL as u8, &priority))
-            .bytes(a::MATCH_CRITERIA, &criteria);
-        let made = self.device.context().call(&mut call).and_then(|()| call.created(a::CREATE_HANDLE));
-        let handle = made.map_err(|error| self.device.failed("make a flow matcher", error))?;
-        Ok(Object::new(&self.device, Id::Matcher(handle)))
-    }
-
-    /// Makes a rule; its handle.
-    pub(super) fn flow(
-        &self,
-        matcher: &Object,
-        value: &[u8],
-        target: Dropping<'_>,
-        tag: Option<u32>,
-        counter: Option<&Object>,
-    ) -> Result<u32, MlxError> {
-        use attribute::create_flow as a;
-        let counters = counter.map(|counter| handle_of(counter).to_ne_bytes());
-        let mut call = Call::named(id::flow::OBJECT, method::flow::CREATE_FLOW, "FLOW/CREATE_FLOW");
-        call.new_object(a::HANDLE).bytes(a::MATCH_VALUE, value).object(a::MATCHER, handle_of(matcher));
-        match target {
-            Dropping::No(queue) => call.object(a::DEST_DEVX, handle_of(queue)),
-            Dropping::Yes => call.u32(a::FLAGS, flow_flag::DROP),
-        };
-        if let Some(tag) = tag {
-            call.u32(a::TAG, tag);
-        }
-        if let Some(counters) = &counters {
-            call.bytes(a::ARR_COUNTERS_DEVX, counters);
-        }
-        let made = self.device.context().call(&mut call).and_then(|()| call.created(a::HANDLE));
-        made.map_err(|error| self.device.failed("make a flow rule", error))
-    }
 }
 
-fn handle_of(target: &Object) -> u32 {
+pub(crate) fn handle_of(target: &Object) -> u32 {
     match target.id() {
         Id::Devx(handle) | Id::Matcher(handle) => handle,
         Id::Qp(handle) => handle.0,
