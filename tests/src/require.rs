@@ -20,6 +20,8 @@ pub enum Need {
     Guest,
     /// Wireshark's reader of captures.
     Tshark,
+    /// Debian's Python with scapy.
+    Scapy,
     /// An RDMA device of the kernel's rdma_rxe.
     Rxe,
     /// An RDMA device of the kernel's mlx5, to itself: it may carry somebody's connection, so it is there only where `POLLUX_REQUIRE`
@@ -28,13 +30,13 @@ pub enum Need {
 }
 
 impl Need {
-    /// Its word in `POLLUX_REQUIRE`. Huge pages come with `root`: who may reserve them has them; tshark with `net`.
+    /// Its word in `POLLUX_REQUIRE`. Huge pages come with `root`: who may reserve them has them; tshark and scapy with `net`.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::Root | Self::HugePages => "root",
             Self::Guest => "guest",
-            Self::Net | Self::Tshark => "net",
+            Self::Net | Self::Tshark | Self::Scapy => "net",
             Self::Rxe => "rxe",
             Self::Mlx5 => "mlx5",
         }
@@ -59,6 +61,10 @@ impl Need {
                 guest_lacks(Path::new("/")).or_else(|| (!is_root()).then(|| "needs root in its guest".into()))
             }
             Self::Tshark => (!runs("tshark")).then(|| "needs the program tshark".into()),
+            Self::Scapy => {
+                let has = Command::new(PYTHON).args(["-c", "import scapy.contrib.roce"]).output();
+                (!has.is_ok_and(|out| out.status.success())).then(|| "needs Debian's python3-scapy".into())
+            }
             Self::Rxe => (!has_rdma(Path::new("/"), None)).then(|| "needs a device of rdma_rxe".into()),
             Self::Mlx5 => {
                 let there = self.is_required() && has_rdma(Path::new("/"), Some("mlx5_core"));
@@ -108,6 +114,9 @@ fn has_rdma(root: &Path, driver: Option<&str>) -> bool {
         is_its && OpenOptions::new().read(true).write(true).open(file).is_ok()
     })
 }
+
+/// The interpreter that Debian's packages are for.
+pub const PYTHON: &str = "/usr/bin/python3";
 
 /// The vendor of mlx5 functions, as sysfs says it. Source: Linux `include/linux/pci_ids.h`, `PCI_VENDOR_ID_MELLANOX`.
 const MELLANOX: &str = "0x15b3";
