@@ -388,8 +388,11 @@ impl<T: Lend> Batch<'_, T> {
         let fits = state & (State::OPEN | State::BARE | State::WRITES) == State::OPEN
             && state < State::PIECE
             && bytes.len() <= limit as usize;
-        if !fits {
-            if self.is_open() {
+        // Apart, so that here the compiler knows the length where the caller does.
+        if !fits || state & State::HEADERS != 0 {
+            if fits {
+                self.inline_frame(bytes);
+            } else if self.is_open() {
                 self.fail(if bytes.len() > limit as usize {
                     PostError::Inline { bytes: bytes.len(), limit }
                 } else {
@@ -397,10 +400,6 @@ impl<T: Lend> Batch<'_, T> {
                 });
             }
             return self;
-        }
-        let mut bytes = bytes;
-        if self.state.has(State::HEADERS) {
-            bytes = &bytes[self.headers(bytes) as usize..];
         }
         if !bytes.is_empty() {
             let index = self.at.wrapping_mul(4).wrapping_add(self.segments);
@@ -412,10 +411,23 @@ impl<T: Lend> Batch<'_, T> {
         self
     }
 
+    /// The same of a frame whose first bytes stand before.
+    #[inline(always)]
+    fn inline_frame(&mut self, bytes: &[u8]) {
+        let rest = &bytes[self.headers(bytes) as usize..];
+        if !rest.is_empty() {
+            let index = self.at.wrapping_mul(4).wrapping_add(self.segments);
+            self.poster.write_rest(index, rest);
+            self.segments += inline_segments(rest.len()) as u32;
+        }
+        self.state.0 |= State::BARE;
+    }
+
     /// A piece of memory that goes along and comes back with the completion.
     #[inline(always)]
     pub fn piece(&mut self, mut piece: T) -> &mut Self {
-        if !self.may_have_piece() {
+        let may = self.may_have_piece();
+        if !may && !self.state.has(State::HEADERS) {
             return self;
         }
         let what_for = if self.state.has(State::WRITES) { Use::Write } else { Use::Read };
@@ -423,7 +435,7 @@ impl<T: Lend> Batch<'_, T> {
             self.fail(PostError::Memory);
             return self;
         };
-        if self.state.has(State::HEADERS) {
+        if !may {
             span = span.behind(self.headers(piece.bytes()));
         }
         self.poster.send.keep(piece);
@@ -434,11 +446,10 @@ impl<T: Lend> Batch<'_, T> {
     /// A piece of memory that outlives the queue.
     #[inline(always)]
     pub fn lasting(&mut self, piece: &impl Lasting) -> &mut Self {
-        if !self.may_have_piece() {
-            return self;
-        }
-        let mut span = piece.span();
-        if self.state.has(State::HEADERS) {
+        if self.may_have_piece() {
+            self.data(piece.span());
+        } else if self.state.has(State::HEADERS) {
+            let span = piece.span();
             let mut first = [0; HEADERS_MAX];
             let first = &mut first[..HEADERS_MAX.min(span.bytes as usize)];
             if !piece.copy_first(first) {
@@ -447,9 +458,9 @@ impl<T: Lend> Batch<'_, T> {
                 ));
                 return self;
             }
-            span = span.behind(self.headers(first));
+            let taken = self.headers(first);
+            self.data(span.behind(taken));
         }
-        self.data(span);
         self
     }
 
@@ -464,13 +475,18 @@ impl<T: Lend> Batch<'_, T> {
         taken
     }
 
+    /// `false` too while the entry [lacks header](State::HEADERS), which the piece has then; whatever is wrong leaves no such state.
     #[inline(always)]
     fn may_have_piece(&mut self) -> bool {
         let limit = self.poster.limits.send_pieces;
         let state = self.state;
-        let is_open = state.0 & (State::OPEN | State::BARE) == State::OPEN;
-        if is_open && state.0 / State::PIECE < limit {
+        let is_open = state.0 & (State::OPEN | State::BARE | State::HEADERS) == State::OPEN;
+        let room = state.0 / State::PIECE < limit;
+        if is_open && room {
             return true;
+        }
+        if state.has(State::HEADERS) && !state.has(State::BARE) && room {
+            return false;
         }
         if state.has(State::OPEN) {
             self.fail(if state.has(State::BARE) {

@@ -62,6 +62,13 @@ impl<T: Lend> Poster<T> {
         (taken, before + taken)
     }
 
+    /// What of inline data is behind the header.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn write_rest(&mut self, index: u32, bytes: &[u8]) {
+        self.write_inline(index, bytes);
+    }
+
     /// Bytes of header that the entry at block `at` has.
     #[cold]
     #[inline(never)]
