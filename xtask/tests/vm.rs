@@ -23,9 +23,15 @@ impl Stage {
         let root = stage.root();
         // What the guest's root must have, as its own list says.
         let list = include_str!("../src/vm/guest.rs");
-        for path in list.split('"').filter(|word| word.starts_with("/usr/") && !word.contains('{')) {
-            let path = root.join(path.trim_start_matches('/'));
-            if path.ends_with("libibverbs") || path.to_string_lossy().contains("pmds") {
+        let wanted: Vec<&str> =
+            list.split('"').filter(|word| word.starts_with("/usr/") && !word.contains('{')).collect();
+        for name in &wanted {
+            let above = format!("{name}/");
+            let path = root.join(name.trim_start_matches('/'));
+            if wanted.iter().any(|other| other.starts_with(&above))
+                || path.ends_with("libibverbs")
+                || name.contains("pmds")
+            {
                 fs::create_dir_all(path).expect("a folder");
             } else {
                 write(&path, "");
