@@ -503,14 +503,12 @@ impl Qp {
         let to = attributes.state.unwrap_or(from);
         state::check(self.kind, from, to, mask)?;
         let (handle, values, rate) = (self.handle(), attributes.values(), attributes.rate_limit);
-        let context = self.context().clone();
-        let context = context.uverbs();
-        let done = match &mut self.side {
-            Side::Mlx5(qp) => qp.change(context, mask, &values, rate),
-            Side::Rxe(_) if rate.is_some() => {
-                context.modify_qp_extended(handle, mask, &values, rate, Data::none())
+        let done = match (&mut self.side, rate) {
+            (Side::Mlx5(qp), _) => qp.change(mask, &values, rate),
+            (Side::Rxe(_), Some(_)) => {
+                self.context().uverbs().modify_qp_extended(handle, mask, &values, rate, Data::none())
             }
-            Side::Rxe(_) => context.modify_qp(handle, mask, &values, Data::none()),
+            (Side::Rxe(_), None) => self.context().uverbs().modify_qp(handle, mask, &values, Data::none()),
         };
         done.map_err(VerbsError::kernel("change a queue pair"))?;
         self.state = to;

@@ -19,7 +19,7 @@ use pollux_mlx5_abi::wqe::{BLOCK_BYTES, SEGMENT_BYTES, SEGMENTS_MAX, blocks, inl
 use pollux_uverbs::abi::flags::{QpFlags, QpMask, QpType};
 use pollux_uverbs::abi::queue_pair::{ModifyQp, QpCap};
 use pollux_uverbs::qp::{QpHome, QpRequest};
-use pollux_uverbs::{Context, Driver, QpHandle, SrqHandle, UverbsError};
+use pollux_uverbs::{Driver, QpHandle, SrqHandle, UverbsError};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::cq::{Home, Message, serial};
@@ -121,6 +121,11 @@ impl<T> std::fmt::Debug for Qp<T> {
     }
 }
 
+/// Bytes of a frame that the card wants in its entry.
+fn frame_headers(hca: &Hca, kind: Kind) -> u32 {
+    if kind == Kind::Raw { hca.device.inline_min() as u32 } else { 0 }
+}
+
 /// Segments behind the control segment and before the data, of a card that wants so many bytes of frames there.
 fn header_segments(kind: Kind, headers: u32) -> usize {
     match kind {
@@ -158,7 +163,7 @@ fn sizes<T>(hca: &Hca, spec: &QpSpec<'_, T>) -> Result<Sizes, MlxError> {
         inline: 0,
     };
     if spec.kind != Kind::XrcReceive && spec.sends > 0 {
-        let header = 1 + header_segments(spec.kind, hca.device.inline_min() as u32);
+        let header = 1 + header_segments(spec.kind, frame_headers(hca, spec.kind));
         let pieces = spec.send_pieces.max(1) as usize;
         let data = pieces.max(if spec.inline == 0 { 0 } else { inline_segments(spec.inline as usize) });
         let segments = header + data;
@@ -297,7 +302,7 @@ pub fn create<T>(hca: &Hca, spec: QpSpec<'_, T>) -> Result<Qp<T>, MlxError> {
     let (recv, recv_consumer) = recv.unzip();
     let start = zone.base();
     let send_base = start.map_addr(|address| address.saturating_add(send_at));
-    let headers = if spec.kind == Kind::Raw { device.inline_min() as u32 } else { 0 };
+    let headers = frame_headers(hca, spec.kind);
     let poster = Poster {
         rings: Rings {
             send: send_base,
@@ -456,12 +461,11 @@ impl<T> Qp<T> {
     /// What the kernel says; the options are asked for again then.
     pub fn change(
         &mut self,
-        context: &Context,
         mask: QpMask,
         values: &ModifyQp,
         rate_limit: Option<u32>,
     ) -> Result<(), UverbsError> {
-        let handle = self.handle();
+        let (handle, context) = (self.handle(), self.object.device().context());
         if self.wanted == 0 {
             return match rate_limit {
                 Some(_) => context.modify_qp_extended(handle, mask, values, rate_limit, Driver::none()),
