@@ -155,12 +155,11 @@ impl Session {
         QpContext::XRCD.set(context, domain.number);
         QpContext::USER_INDEX.set(context, DEFAULT_USER_INDEX);
         let driver: CreateQp = udata::strict(wanted.driver, 0)?;
-        let connects = core.caps.has(GeneralCaps::ECE_SUPPORT);
-        CreateQpIn::ECE.set(&mut input, if connects { driver.ece_options } else { 0 });
+        CreateQpIn::ECE.set(&mut input, ece(core, driver.ece_options));
         let mut output = CreateQpOut::ZERO;
         core.execute(&input, &mut output)?;
         let qpn = CreateQpOut::QPN.get(&output);
-        let ece_options = if connects { CreateQpOut::ECE.get(&output) } else { 0 };
+        let ece_options = ece(core, CreateQpOut::ECE.get(&output));
         let qp = Arc::new(Mutex::new(TransportQp {
             kind: QpType::XRC_TGT,
             qpn,
@@ -294,8 +293,7 @@ impl Session {
         QpContext::DBR_ADDR.set(context, record.dma);
         let (uar, register) = self.register_of(&driver)?;
         QpContext::UAR_PAGE.set(CreateQpIn::QPC.of_mut(&mut input), uar & 0xff_ffff);
-        let connects = core.caps.has(GeneralCaps::ECE_SUPPORT);
-        CreateQpIn::ECE.set(&mut input, if connects { driver.ece_options } else { 0 });
+        CreateQpIn::ECE.set(&mut input, ece(core, driver.ece_options));
         let mut command = input.to_vec();
         if let Some(rings) = &rings {
             command.extend_from_slice(&rings.pages(12, 0));
@@ -326,7 +324,7 @@ impl Session {
         };
         let answer = CreateQpAnswer {
             bfreg_index: register.map_or(NO_REGISTER, StaticRegisters::told),
-            ece_options: if connects { CreateQpOut::ECE.get(&output) } else { 0 },
+            ece_options: ece(core, CreateQpOut::ECE.get(&output)),
             ..CreateQpAnswer::default()
         };
         let body = Body::Transport { qp: Arc::new(Mutex::new(qp)), domain: None };
@@ -372,4 +370,9 @@ fn check(
         && fits(entries.ilog2(), QpContext::LOG_RQ_SIZE)
         && (LOG_SEGMENT..=LOG_ENTRY_MAX).contains(&driver.rq_wqe_shift);
     if is_ring { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
+/// Options of a connection, to the firmware or from it: none where it has nothing of them.
+fn ece(core: &Core, options: u32) -> u32 {
+    if core.caps.has(GeneralCaps::ECE_SUPPORT) { options } else { 0 }
 }

@@ -104,7 +104,6 @@ impl Core {
             pair.apply_optional(mask, &context);
             pair.state = step.to;
             pair.ece = ece;
-            pair.selective = ece.is_selective(self.traits.selective_repeat);
             if late {
                 pair.domain = domain;
             }
@@ -222,7 +221,7 @@ impl Core {
         need!(call.output.len() >= 16, BAD_OUTP_LEN_ERR, 30);
         let selective = self.traits.selective_repeat;
         let ece = Ece::new(self.traits.ece, selective, service, CreateQpIn::ECE.get(input));
-        let pair = Qp::new(Make { service, domain, uar, send, source, user_index, context, ece, selective });
+        let pair = Qp::new(Make { service, domain, uar, send, source, user_index, context, ece });
         let number = self.rdma.insert(call.uid, pair).ok_or(no(status::NO_RES_ERR, 31))?;
         CreateQpOut::ECE.set(call.output()?, ece.agreed());
         call.answer_number(number)

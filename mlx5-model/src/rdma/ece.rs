@@ -18,6 +18,8 @@ pub(crate) struct Ece {
     asked: Option<u32>,
     /// In force.
     agreed: u32,
+    /// Whether the device repeats selectively where nothing was agreed.
+    selective: bool,
 }
 
 /// Options other than those that hold already.
@@ -28,14 +30,14 @@ impl Ece {
     /// Of a device that has the options, or not, and repeats selectively, or not. `options`: of CREATE_QP.
     pub(crate) fn new(is_there: bool, selective: bool, service: Service, options: u32) -> Self {
         if !is_there || service == Service::Keys {
-            return Self::default();
+            return Self { selective, ..Self::default() };
         }
         let repeat = if selective && service.is_reliable() { SELECTIVE_REPEAT } else { 0 };
         let has = VERSION_MAX << BEGIN.trailing_zeros() | repeat;
         match version(options) {
-            0 => Self { has, asked: None, agreed: 0 },
-            1 => Self { has, asked: None, agreed: has },
-            _ => Self { has, asked: Some(options), agreed: agree(has, options) },
+            0 => Self { has, asked: None, agreed: 0, selective },
+            1 => Self { has, asked: None, agreed: has, selective },
+            _ => Self { has, asked: Some(options), agreed: agree(has, options), selective },
         }
     }
 
@@ -63,8 +65,8 @@ impl Ece {
     }
 
     /// Whether it repeats selectively: as agreed, or, where nothing was, as the device does.
-    pub(crate) fn is_selective(&self, device: bool) -> bool {
-        if self.asked.is_some() { self.agreed & SELECTIVE_REPEAT != 0 } else { device }
+    pub(crate) fn is_selective(&self) -> bool {
+        if self.asked.is_some() { self.agreed & SELECTIVE_REPEAT != 0 } else { self.selective }
     }
 }
 
@@ -86,13 +88,13 @@ mod tests {
     #[test]
     fn what_the_other_end_lacks_is_given_up() {
         let mut ece = Ece::new(true, true, Service::Reliable, BEGIN);
-        assert!(ece.is_selective(true), "as the device, until it is agreed on");
+        assert!(ece.is_selective(), "as the device, until it is agreed on");
         assert_eq!(ece.ask(0, Service::Reliable, State::Init), Ok(()));
-        assert!(ece.is_selective(true) && ece.agreed() == 0x3000_0001, "0 asks for nothing");
+        assert!(ece.is_selective() && ece.agreed() == 0x3000_0001, "0 asks for nothing");
         assert_eq!(ece.ask(0x3000_0000, Service::Reliable, State::Init), Ok(()));
-        assert!(!ece.is_selective(true) && ece.agreed() == 0x3000_0000);
+        assert!(!ece.is_selective() && ece.agreed() == 0x3000_0000);
         assert_eq!(ece.ask(0x3000_000f, Service::Reliable, State::Receive), Ok(()));
-        assert!(ece.is_selective(true) && ece.agreed() == 0x3000_0001);
+        assert!(ece.is_selective() && ece.agreed() == 0x3000_0001);
         ece.reset();
         assert_eq!(ece.agreed(), 0x3000_0001);
     }
@@ -106,6 +108,6 @@ mod tests {
         let mut two = Ece::new(true, true, Service::Reliable, BEGIN);
         assert_eq!(two.ask(0x3000_0001, Service::Reliable, State::Send), Ok(()), "the first time");
         assert_eq!(two.ask(0x3000_0000, Service::Reliable, State::Send), Err(Settled));
-        assert!(two.is_selective(true), "as before");
+        assert!(two.is_selective(), "as before");
     }
 }

@@ -72,8 +72,6 @@ pub(crate) struct Qp {
     pub(crate) in_max: usize,
     pub(crate) requester: Requester,
     pub(crate) responder: Responder,
-    /// Of packets that are lost those alone are sent again.
-    pub(crate) selective: bool,
     /// What it agreed on with its peer.
     pub(crate) ece: Ece,
     pub(crate) context: [u8; 232],
@@ -95,14 +93,12 @@ pub(crate) struct Make {
     pub(crate) user_index: Option<u32>,
     pub(crate) context: [u8; 232],
     pub(crate) ece: Ece,
-    /// As the device does, until something is agreed on.
-    pub(crate) selective: bool,
 }
 
 impl Qp {
     pub(crate) fn new(make: Make) -> Self {
         use QpContext as Q;
-        let Make { service, domain, uar, send, source, user_index, context, ece, selective } = make;
+        let Make { service, domain, uar, send, source, user_index, context, ece } = make;
         Self {
             number: 0,
             service,
@@ -133,7 +129,6 @@ impl Qp {
             in_max: 1,
             requester: Requester::default(),
             responder: Responder::default(),
-            selective: ece.is_selective(selective),
             ece,
             context,
             told_last: false,

@@ -271,7 +271,7 @@ fn too_early(pair: &mut Qp, around: &mut Around<'_, '_>, bth: BthRepr, rest: &[u
     }
     let responder = &mut pair.responder;
     let psn = responder.expected;
-    if pair.selective {
+    if pair.ece.is_selective() {
         if responder.early.len() < EARLY_MAX && distance(psn, bth.psn) < EARLY_MAX as i32 {
             responder.early.insert(bth.psn, (bth, rest.to_vec()));
             // Each tells which packet came in the missing one's stead.

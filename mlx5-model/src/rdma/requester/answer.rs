@@ -92,7 +92,7 @@ fn acknowledge(pair: &mut Qp, around: &mut Around<'_, '_>, psn: u32, aeth: &Aeth
             if let Some(counters) = around.counters.get_mut(pair.counter_set) {
                 counters.sequence_naks += 1;
             }
-            let selective = pair.selective;
+            let selective = pair.ece.is_selective();
             let requester = &mut pair.requester;
             if selective {
                 // The count of messages gives way to the packet that came in its stead.
@@ -194,7 +194,7 @@ fn read_answer(pair: &mut Qp, around: &mut Around<'_, '_>, packet: &Incoming<'_>
                 pair.requester.requests.get(at).is_some_and(|request| {
                     request.kind == Kind::Read && distance(request.first, missing) >= 0
                 });
-            if pair.selective && own && pair.requester.early.len() < EARLY_MAX {
+            if pair.ece.is_selective() && own && pair.requester.early.len() < EARLY_MAX {
                 pair.requester.early.insert(psn, payload.to_vec());
             }
             implied(pair, around, missing);
