@@ -67,6 +67,15 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Places that an RTS ring needs so that `capacity` objects always find room.
+///
+/// A consumer that loses its core in the middle holds back the places of all who claimed after it, and what those took may
+/// be home again before. So, at worst, all objects are in the ring and the consumers' tail is behind their head by the
+/// `distance` that it may be when a claim begins, and by that claim, which may be of all objects.
+fn relaxed_room(capacity: usize, distance: usize) -> usize {
+    2 * capacity + distance
+}
+
 impl Store {
     pub(crate) fn new(backend: Backend, capacity: usize) -> Result<Self, RingError> {
         Ok(match backend {
@@ -75,7 +84,9 @@ impl Store {
                 Self::RingMpMc(producer, consumer)
             }
             Backend::RingRts => {
-                let (producer, consumer) = rts::ring(capacity)?;
+                let distance = (capacity / 8).max(1);
+                let (producer, consumer) = rts::ring(relaxed_room(capacity, distance))?;
+                rts::set_distance_max(&producer, distance)?;
                 Self::RingRts(producer, consumer)
             }
             Backend::RingHts => {

@@ -20,7 +20,8 @@ pub struct PoolStats {
     pub flushes: u64,
     /// Gets that failed because there were not enough objects.
     pub failures: u64,
-    /// Objects that came back when all were home: somebody gave one back twice through an unsafe door.
+    /// Objects that came back when all were home: somebody gave one back twice through an unsafe door. A back end of
+    /// [`RingRts`](crate::Backend::RingRts), which has room for more, does not notice before that is full too.
     pub overflows: u64,
     /// Objects taken out, in debug mode.
     pub taken: u64,

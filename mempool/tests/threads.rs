@@ -63,6 +63,27 @@ fn threads_with_and_without_slots_share_a_pool() {
     }
 }
 
+/// Many threads with nothing between them and the back end, which is near to full all the time: whoever loses its core in
+/// the middle of a get must not make another's put fail.
+#[test]
+fn nothing_is_lost_where_threads_lose_their_cores() {
+    for backend in BACKENDS {
+        let pool = pool("crowded", 64, backend);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut burst = Burst::new();
+                    for _ in 0..100_000 {
+                        pool.alloc_up_to(&mut burst, 1);
+                        burst.clear();
+                    }
+                });
+            }
+        });
+        assert_eq!((pool.available(), pool.stats().overflows), (64, 0), "{backend:?}");
+    }
+}
+
 #[test]
 fn a_slot_that_is_given_back_leaves_nothing_behind() {
     let pool = pool("left", 96, Backend::RingMpMc);

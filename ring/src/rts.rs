@@ -5,7 +5,9 @@
 //! the tail's position up to the head. Nobody waits for anybody, except that the head may not run further than a set
 //! distance before the tail: else a side could claim for ever without publishing.
 //!
-//! It costs a second compare and swap an operation.
+//! It costs a second compare and swap an operation. And a ring may say that it is full, or empty, for longer than it is: what
+//! the others of a side moved does not count before the one that is held up has finished. A ring that must never refuse,
+//! such as a list of what is free, needs room for twice as many elements as there are, and for the distance.
 //!
 //! ```
 //! let (producer, consumer) = pollux_ring::rts::ring(1024)?;
