@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::{fmt, mem};
 
-use pollux_eal::region::{PAGE_BYTES, Region};
+use pollux_eal::region::{PAGE_BYTES, Region, Zone};
 use pollux_mempool::{ExternalMemory, MbufPool, PoolEvent, PoolInfo, PoolRegion, Subscription};
 use pollux_uverbs::abi::flags::{Access, CoreSupport};
 use pollux_uverbs::mr::MrRequest;
@@ -46,7 +46,7 @@ pub enum Kept {
     Pool(Option<Region>),
     /// Memory of the EAL that a packet brought. It is never given back.
     Met(Region),
-    /// The buffers of a striding queue: they go with it, and count as it does.
+    /// The buffers of a striding queue, as long as one is in use; they count as the queue does.
     Buffers(Region),
     /// An application's, that it told of.
     External(ExternalMemory),
@@ -171,6 +171,18 @@ impl Registry {
         Ok(range)
     }
 
+    /// Registers the buffers of a striding queue, as long as the answer lives.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn add_buffers(self: &Arc<Self>, buffers: &Zone) -> Result<RegisteredBuffers, MlxError> {
+        let start = buffers.base().as_ptr().addr() as u64;
+        let memory = start..start + buffers.bytes() as u64;
+        let region = buffers.region().clone();
+        self.add(memory.clone(), Kept::Buffers(region.clone()))?;
+        Ok(RegisteredBuffers { registry: Arc::downgrade(self), memory, region })
+    }
+
     /// A packet lies where nobody registered: if the EAL knows the memory, all of its region is registered, or the packet's
     /// pages alone. Where the kernel refuses that, no packet of the region is to be asked for until another registration comes
     /// or goes; of memory that nobody knows, each is: the EAL may have more by then.
@@ -274,6 +286,23 @@ impl Registered {
 impl Claim {
     fn is(&self, memory: &Range<u64>, kind: &Kept) -> bool {
         self.memory == *memory && mem::discriminant(&self.kept) == mem::discriminant(kind)
+    }
+}
+
+/// The buffers of a striding queue, registered until this is dropped: with the last of the buffers, for mbufs that show them may
+/// be on their way out after the queue is gone. Dropped after its port, it does nothing.
+#[derive(Debug)]
+pub struct RegisteredBuffers {
+    registry: Weak<Registry>,
+    memory: Range<u64>,
+    region: Region,
+}
+
+impl Drop for RegisteredBuffers {
+    fn drop(&mut self) {
+        if let Some(registry) = self.registry.upgrade() {
+            registry.release(&self.memory, &Kept::Buffers(self.region.clone()));
+        }
     }
 }
 

@@ -7,6 +7,7 @@ mod harness;
 mod interrupt;
 mod joined;
 mod ledger;
+mod lent;
 mod mangled;
 mod outside;
 mod run;

@@ -18,7 +18,6 @@ use crate::eth::parts::{CqParts, RqParts, SqParts, StridingParts};
 use crate::eth::rx::RxQueue;
 use crate::eth::tx::TxQueue;
 use crate::key::Keys;
-use crate::mr::Kept;
 use crate::object::{CqSpec, NumberedObject, QueueState, RqSpec, SqSpec};
 use crate::uar::Uar;
 
@@ -87,9 +86,8 @@ impl Mlx5Port {
             Some(striding) => {
                 let bytes = striding.count << (striding.strides_log2 + striding.stride_bytes_log2);
                 let buffers = device.zone("rx buffers", bytes)?;
-                let start = buffers.base().as_ptr().addr() as u64;
-                registry.add(start..start + bytes as u64, Kept::Buffers(buffers.region().clone()))?;
                 Some(StridingParts {
+                    registered: Some(registry.add_buffers(&buffers)?),
                     buffers,
                     count: striding.count,
                     strides_log2: striding.strides_log2,

@@ -170,6 +170,7 @@ pub(crate) fn try_rig(
     let cq = zone(plan.cqe_bytes << cq_log);
     let records = DoorbellRecords::new(zone(4096));
     let striding = plan.striding.map(|(count, strides_log2, stride_bytes_log2, copy)| StridingParts {
+        registered: None,
         buffers: zone(count << (strides_log2 + stride_bytes_log2)),
         count,
         strides_log2,
