@@ -5,7 +5,7 @@
 //! process's address, the difference goes with the key into every descriptor.
 
 use std::collections::HashMap;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::{fmt, mem};
@@ -171,16 +171,15 @@ impl Registry {
         Ok(range)
     }
 
-    /// Registers the buffers of a striding queue, as long as the answer lives.
+    /// Registers the buffers of a striding queue, as long as they live.
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn add_buffers(self: &Arc<Self>, buffers: &Zone) -> Result<RegisteredBuffers, MlxError> {
-        let start = buffers.base().as_ptr().addr() as u64;
-        let memory = start..start + buffers.bytes() as u64;
-        let region = buffers.region().clone();
-        self.add(memory.clone(), Kept::Buffers(region.clone()))?;
-        Ok(RegisteredBuffers { registry: Arc::downgrade(self), memory, region })
+    pub fn add_buffers(self: &Arc<Self>, zone: Zone) -> Result<Buffers, MlxError> {
+        let mut buffers = Buffers::from(zone);
+        self.add(buffers.memory(), buffers.kept())?;
+        buffers.registry = Arc::downgrade(self);
+        Ok(buffers)
     }
 
     /// A packet lies where nobody registered: if the EAL knows the memory, all of its region is registered, or the packet's
@@ -289,19 +288,45 @@ impl Claim {
     }
 }
 
-/// The buffers of a striding queue, registered until this is dropped: with the last of the buffers, for mbufs that show them may
-/// be on their way out after the queue is gone. Dropped after its port, it does nothing.
+/// The buffers of a striding queue. They are deregistered with the last of them: mbufs that show some may be on their way out
+/// after the queue is gone. After their port they are memory, and no more.
 #[derive(Debug)]
-pub struct RegisteredBuffers {
+pub struct Buffers {
+    /// Where they are registered, if they are.
     registry: Weak<Registry>,
-    memory: Range<u64>,
-    region: Region,
+    zone: Zone,
 }
 
-impl Drop for RegisteredBuffers {
+impl Buffers {
+    fn memory(&self) -> Range<u64> {
+        let start = self.zone.base().as_ptr().addr() as u64;
+        start..start + self.zone.bytes() as u64
+    }
+
+    fn kept(&self) -> Kept {
+        Kept::Buffers(self.zone.region().clone())
+    }
+}
+
+impl Deref for Buffers {
+    type Target = Zone;
+
+    fn deref(&self) -> &Zone {
+        &self.zone
+    }
+}
+
+impl From<Zone> for Buffers {
+    /// Buffers that no device knows.
+    fn from(zone: Zone) -> Self {
+        Self { registry: Weak::new(), zone }
+    }
+}
+
+impl Drop for Buffers {
     fn drop(&mut self) {
         if let Some(registry) = self.registry.upgrade() {
-            registry.release(&self.memory, &Kept::Buffers(self.region.clone()));
+            registry.release(&self.memory(), &self.kept());
         }
     }
 }

@@ -16,7 +16,7 @@ use pollux_uverbs::event::CompChannel;
 
 pub use crate::cq::CqParts;
 use crate::dbrec::DoorbellRecord;
-use crate::mr::RegisteredBuffers;
+use crate::mr::Buffers;
 
 /// What keeps the device's objects of a queue alive, and ends them.
 pub trait Hold: Send + fmt::Debug {
@@ -158,11 +158,9 @@ pub struct SplitPart {
 /// The buffers of a striding receive queue.
 #[derive(Debug)]
 pub struct StridingParts {
-    /// The device knows the buffers as long as this lives; without a device, nothing. In front of them: it goes first.
-    pub registered: Option<RegisteredBuffers>,
     /// The buffers, one after another, each `1 << (strides_log2 + stride_bytes_log2)` bytes: at least as many as the ring
     /// has entries; those above that replace buffers whose packets the application keeps.
-    pub buffers: Zone,
+    pub buffers: Buffers,
     /// How many buffers.
     pub count: usize,
     /// Strides of a buffer, as a power of two.

@@ -85,10 +85,8 @@ impl Mlx5Port {
             None => None,
             Some(striding) => {
                 let bytes = striding.count << (striding.strides_log2 + striding.stride_bytes_log2);
-                let buffers = device.zone("rx buffers", bytes)?;
                 Some(StridingParts {
-                    registered: Some(registry.add_buffers(&buffers)?),
-                    buffers,
+                    buffers: registry.add_buffers(device.zone("rx buffers", bytes)?)?,
                     count: striding.count,
                     strides_log2: striding.strides_log2,
                     stride_bytes_log2: striding.stride_bytes_log2,

@@ -23,13 +23,12 @@ use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use pollux_eal::region::Zone;
 use pollux_mempool::{External, Mbuf, MbufPool};
 
 use super::{Slot, UNKNOWN};
 use crate::eth::parts::StridingParts;
 use crate::key::{Key, Keys};
-use crate::mr::RegisteredBuffers;
+use crate::mr::Buffers;
 
 /// Mbufs taken from the pool at once, for packets to come.
 const STASH: usize = 32;
@@ -87,7 +86,7 @@ impl Striding {
         let (base, all) = (parts.buffers.base(), parts.buffers.bytes());
         let key = keys.covering(base.as_ptr().addr() as u64, all as u64).unwrap_or(UNKNOWN);
         let bytes = 1_usize << (parts.strides_log2 + parts.stride_bytes_log2);
-        let zone: Arc<(Option<RegisteredBuffers>, Zone)> = Arc::new((parts.registered, parts.buffers));
+        let zone: Arc<Buffers> = Arc::new(parts.buffers);
         let buffers = (0..parts.count).map(|at| {
             let zone = Arc::clone(&zone);
             // SAFETY: `check` found the buffers in the zone, which lives until the last of them is free; no two overlap,

@@ -170,15 +170,14 @@ pub(crate) fn try_rig(
     let cq = zone(plan.cqe_bytes << cq_log);
     let records = DoorbellRecords::new(zone(4096));
     let striding = plan.striding.map(|(count, strides_log2, stride_bytes_log2, copy)| StridingParts {
-        registered: None,
-        buffers: zone(count << (strides_log2 + stride_bytes_log2)),
+        buffers: zone(count << (strides_log2 + stride_bytes_log2)).into(),
         count,
         strides_log2,
         stride_bytes_log2,
         two_byte_shift: false,
         copy_bytes_max: copy,
     });
-    let others: Vec<&Zone> = striding.iter().map(|striding| &striding.buffers).collect();
+    let others: Vec<&Zone> = striding.iter().map(|striding| &*striding.buffers).collect();
     let parts = plan.split.iter().flatten();
     let mut pools: Vec<&MbufPool> = parts.filter_map(|part| part.pool.as_ref()).collect();
     pools.push(pool);
