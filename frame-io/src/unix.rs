@@ -16,72 +16,44 @@
     reason = "recv with MSG_TRUNC tells the whole length; the standard library has no word for it"
 )]
 
-use std::fs;
-use std::io::{self, ErrorKind};
+mod socket_file;
+
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
-use crate::{FrameError, Trouble};
+pub use socket_file::SocketFile;
 
-/// Longest path of a socket: `sun_path` of `struct sockaddr_un` less its closing zero.
-const PATH_BYTES_MAX: usize = 107;
+use crate::{FrameError, Trouble};
 
 /// A socket of one's own, and the peer's.
 #[derive(Debug)]
 pub struct UnixFrames {
     socket: UnixDatagram,
-    local: PathBuf,
+    local: SocketFile,
     peer: PathBuf,
-    /// Which file `local` is, so that no other is removed at the end.
-    identity: (u64, u64),
     connected: bool,
 }
 
 impl UnixFrames {
-    /// Makes the socket `local`. A socket that stands there already is taken over if nobody has it open any more: a process
-    /// that was killed leaves one. The peer need not be there.
+    /// Makes the socket `local`, to which its owner alone may send; see [`SocketFile::datagram`] for a file that stands there
+    /// already. The peer need not be there.
     ///
     /// # Errors
-    /// [`FrameError::Setting`] for a path that is too long; [`FrameError::System`] when something else stands there, another
-    /// process listens on it, or the folder does not let us.
+    /// [`FrameError::Setting`] for a path that is too long, and those of [`SocketFile::datagram`].
     pub fn open(local: &Path, peer: &Path) -> Result<Self, FrameError> {
-        for path in [local, peer] {
-            let bytes = path.as_os_str().len();
-            if !(1..=PATH_BYTES_MAX).contains(&bytes) {
-                return Err(FrameError::Setting {
-                    setting: "socket path",
-                    value: path.display().to_string(),
-                    allowed: format!("a socket's path has 1 to {PATH_BYTES_MAX} bytes"),
-                });
-            }
-        }
-        let failed =
-            |operation| move |source| FrameError::system(operation, &local.display().to_string(), source);
-        let socket = match UnixDatagram::bind(local) {
-            Err(error) if error.kind() == ErrorKind::AddrInUse => {
-                take_over(local).map_err(failed("taking over a socket"))?;
-                UnixDatagram::bind(local)
-            }
-            other => other,
-        }
-        .map_err(failed("making a socket"))?;
-        socket.set_nonblocking(true).map_err(failed("fcntl"))?;
-        let metadata = fs::symlink_metadata(local).map_err(failed("stat"))?;
-        Ok(Self {
-            socket,
-            local: local.into(),
-            peer: peer.into(),
-            identity: (metadata.dev(), metadata.ino()),
-            connected: false,
-        })
+        socket_file::check_path(peer)?;
+        let (socket, file) = SocketFile::datagram(local)?;
+        socket
+            .set_nonblocking(true)
+            .map_err(|why| FrameError::system("fcntl", &local.display().to_string(), why))?;
+        Ok(Self { socket, local: file, peer: peer.into(), connected: false })
     }
 
     /// The path of one's own socket.
     #[must_use]
     pub fn local(&self) -> &Path {
-        &self.local
+        self.local.path()
     }
 
     /// The path of the peer's.
@@ -131,33 +103,10 @@ impl UnixFrames {
     }
 }
 
-/// Removes a socket that nobody has open.
-fn take_over(path: &Path) -> io::Result<()> {
-    if !fs::symlink_metadata(path)?.file_type().is_socket() {
-        return Err(io::Error::other(
-            "something that is no socket stands there: remove it or name another path",
-        ));
-    }
-    match UnixDatagram::unbound()?.connect(path) {
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path),
-        // Connected, or refused because it talks to another, or of another kind: in any case somebody has it.
-        _ => Err(io::Error::other("another process has this socket open: name another path")),
-    }
-}
-
-impl Drop for UnixFrames {
-    fn drop(&mut self) {
-        let still_ours = fs::symlink_metadata(&self.local)
-            .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity);
-        if still_ours {
-            // What cannot be removed is taken over by the next one.
-            let _kept = fs::remove_file(&self.local);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn pair(folder: &Path) -> (UnixFrames, UnixFrames) {
