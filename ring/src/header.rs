@@ -10,7 +10,7 @@
 //! It holds no pointer, so that two processes may map it at different addresses.
 
 use crate::error::RingError;
-use crate::index::Seq;
+use crate::index::{Seq, high};
 use crate::primitive::{AtomicU32, AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 use std::alloc::Layout;
@@ -87,6 +87,13 @@ impl Side {
     #[inline(always)]
     pub(crate) fn published(&self, order: Ordering) -> Seq {
         Seq::of(self.tail.load(order))
+    }
+
+    /// The position up to which nothing is left to be taken while nobody is at work. That is the published one, but for an HTS
+    /// consumer that forgot its guard: what of its claim it has moved out, nobody knows, so all of it counts.
+    pub(crate) fn taken(&self, kind: Kind, order: Ordering) -> Seq {
+        let word = self.tail.load(order);
+        if kind == Kind::Hts { Seq::new(high(word)) } else { Seq::of(word) }
     }
 
     /// Puts the side back to `start`, nothing claimed. The caller holds every end of the ring.

@@ -14,13 +14,30 @@ use std::mem::{self, MaybeUninit};
 use std::ptr::{self, NonNull};
 use std::slice;
 
-/// A claim by the only one who can claim: `publish` of its elements are given to the other side when it drops.
+/// A claim by the only one who can claim: `publish` of its elements are given to the other side when it drops, or before
+/// ([`give`](Hold::give)).
 pub(crate) struct Hold<'a> {
     pub(crate) tail: &'a AtomicU64,
     pub(crate) start: Seq,
     pub(crate) publish: usize,
     /// SP/SC: the end's own copy of its position. HTS: none, and the word holds the claim, too.
     pub(crate) own: Option<&'a mut Seq>,
+}
+
+impl Hold<'_> {
+    /// `count` elements were moved out. Nobody may come upon them again, not even when the guard is forgotten and this never
+    /// drops. SP/SC: so they are published now. HTS: the word says that all of the claim is taken until it is published.
+    #[inline(always)]
+    fn give(&mut self, count: usize) {
+        self.publish += count;
+        if let Some(own) = &mut self.own {
+            self.start = self.start.plus(self.publish);
+            self.publish = 0;
+            **own = self.start;
+            // Release: as in `drop`.
+            self.tail.store(self.start.under(0), Ordering::Release);
+        }
+    }
 }
 
 impl Drop for Hold<'_> {
@@ -214,7 +231,9 @@ impl<T> fmt::Debug for Reserved<'_, T> {
 
 /// Elements at the front of a ring, to look at in place: made by `peek_bulk` and `peek_burst`.
 ///
-/// What is taken or discarded is gone when the guard ends; the others stay in the ring, as if never seen.
+/// What is taken or discarded is gone at once, and its slots are free when the guard ends, at the latest; the others stay in
+/// the ring, as if never seen. A guard that is forgotten (`mem::forget`) leaves an SP/SC ring as a dropped one does. An HTS
+/// ring's side stays claimed until the ring is reset, and elements of the claim that were not taken are leaked.
 pub struct Peeked<'a, T> {
     hold: Hold<'a>,
     slots: Slots<'a, T>,
@@ -268,10 +287,10 @@ impl<'a, T> Peeked<'a, T> {
         if self.is_empty() {
             return None;
         }
-        let slot = self.slots.next();
+        // SAFETY: the slot holds an element that was not yet taken, and counts as taken from here on.
+        let element = unsafe { self.slots.next().read() };
         self.advance(1);
-        // SAFETY: the slot holds an element that was not yet taken, and now counts as taken.
-        Some(unsafe { slot.read() })
+        Some(element)
     }
 
     /// Takes the first elements out, `max` at most and as many as fit; says how many.
@@ -314,7 +333,7 @@ impl<'a, T> Peeked<'a, T> {
     #[inline(always)]
     fn advance(&mut self, count: usize) {
         self.slots.done += count;
-        self.hold.publish = self.slots.done;
+        self.hold.give(count);
     }
 }
 

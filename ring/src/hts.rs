@@ -63,7 +63,8 @@ pub fn attach<T: Plain>(span: RegionSpan) -> Result<(Producer<T>, Consumer<T>), 
     shared::attach(span)
 }
 
-/// Empties the ring, dropping what is inside, and starts its positions at zero, whatever was claimed.
+/// Empties the ring, dropping what is inside, and starts its positions at zero, whatever was claimed. What a forgotten guard
+/// held is leaked.
 ///
 /// # Errors
 /// [`RingError::NotExclusive`] when the two are not the ends of one ring, or the ring has other ends.

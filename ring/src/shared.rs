@@ -98,7 +98,7 @@ pub(crate) fn reset<T, D: Discipline>(
         return Err(RingError::NotExclusive { holders });
     }
     // SAFETY: these two are all ends there are, and both are borrowed exclusively.
-    unsafe { producer.core.reset(D::KIND) };
+    unsafe { producer.core.reset() };
     Ok(())
 }
 

@@ -130,7 +130,7 @@ pub fn reset<T>(producer: &mut Producer<T>, consumer: &mut Consumer<T>) -> Resul
     let zero = Seq::new(0);
     (producer.seq, producer.seen, consumer.seq, consumer.seen) = (zero, zero, zero, zero);
     // SAFETY: these are the two ends, and both are borrowed exclusively.
-    unsafe { producer.core.reset(Kind::Spsc) };
+    unsafe { producer.core.reset() };
     Ok(())
 }
 

@@ -96,6 +96,7 @@ struct Memory<T> {
     header: NonNull<Header>,
     slots: NonNull<T>,
     capacity: usize,
+    kind: Kind,
     owner: Owner,
     #[cfg(loom)]
     shadow: Shadow,
@@ -108,11 +109,12 @@ impl<T> Memory<T> {
         slots - 1
     }
 
-    /// The elements between the published positions: where the first is, and how many there are.
+    /// The elements that are left when nobody is at work: where the first is, and how many there are.
     fn inside(&self) -> (Seq, usize) {
         // SAFETY: the header was written when the memory was made.
         let header = unsafe { self.header.as_ref() };
-        let from = header.consumer.published(Ordering::Acquire);
+        // Acquire: pairs with each side's publication.
+        let from = header.consumer.taken(self.kind, Ordering::Acquire);
         (from, header.producer.published(Ordering::Acquire).since(from) as usize)
     }
 
@@ -203,7 +205,7 @@ impl<T> Core<T> {
         let capacity = unsafe { span.base.cast::<Header>().as_ref() }.check::<T>(kind)?;
         let slots_at = span.check::<T>(capacity)?;
         // SAFETY: the header stands at `base`, and the slots end inside the region.
-        Ok(unsafe { Self::over(span.base, slots_at, capacity, Owner::Region { _keeper: span.keeper }) })
+        Ok(unsafe { Self::over(span.base, slots_at, kind, capacity, Owner::Region { _keeper: span.keeper }) })
     }
 
     /// # Safety
@@ -213,19 +215,20 @@ impl<T> Core<T> {
         unsafe {
             base.cast::<Header>().write(Header::new::<T>(plan));
             base.cast::<Header>().as_ref().announce();
-            Self::over(base, slots_at, plan.capacity, owner)
+            Self::over(base, slots_at, plan.kind, plan.capacity, owner)
         }
     }
 
     /// # Safety
     /// A header of `capacity` stands at `base`, and its slots `slots_at` bytes on.
-    unsafe fn over(base: NonNull<u8>, slots_at: usize, capacity: usize, owner: Owner) -> Core<T> {
+    unsafe fn over(base: NonNull<u8>, slots_at: usize, kind: Kind, capacity: usize, owner: Owner) -> Core<T> {
         // SAFETY: as promised by the caller, this is inside the same allocation.
         let slots = unsafe { base.add(slots_at) }.cast::<T>();
         let memory = Memory {
             header: base.cast(),
             slots,
             capacity,
+            kind,
             owner,
             #[cfg(loom)]
             shadow: Shadow::new(capacity.next_power_of_two()),
@@ -343,7 +346,8 @@ impl<T> Core<T> {
     ///
     /// # Safety
     /// The caller holds every end exclusively.
-    pub(crate) unsafe fn reset(&self, kind: Kind) {
+    pub(crate) unsafe fn reset(&self) {
+        let kind = self.memory.kind;
         let inside = self.memory.inside();
         self.header().producer.restart(kind, Seq::new(0));
         self.header().consumer.restart(kind, Seq::new(0));
