@@ -34,6 +34,8 @@
 //! Pools (`mempool`) and ring ports (`port-soft`) call this crate; it calls nobody.
 
 mod counts;
+#[cfg(doctest)]
+mod doctests;
 mod error;
 mod header;
 mod hold;

@@ -11,6 +11,7 @@ use crate::primitive::Ordering;
 use std::alloc::{self, Layout};
 use std::any::Any;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -153,6 +154,9 @@ pub(crate) struct Core<T> {
     mask: u32,
     capacity: u32,
     memory: Arc<Memory<T>>,
+    /// Elements go in by one end and come out by the other, so the life of what they borrow can be neither shortened here nor
+    /// lengthened there.
+    _invariant: PhantomData<fn(T) -> T>,
 }
 
 // SAFETY: a core is a shared handle. Everything in the header that is written after set-up is atomic; elements are
@@ -235,7 +239,14 @@ impl<T> Core<T> {
         };
         #[expect(clippy::cast_possible_truncation, reason = "Header::layout bounds the capacity by 2^31")]
         let capacity = capacity as u32;
-        Core { header: base.cast(), slots, mask: memory.mask(), capacity, memory: Arc::new(memory) }
+        Core {
+            header: base.cast(),
+            slots,
+            mask: memory.mask(),
+            capacity,
+            memory: Arc::new(memory),
+            _invariant: PhantomData,
+        }
     }
 
     #[inline(always)]
