@@ -40,10 +40,11 @@ const SLOTS_MAX: usize = 1 << 31;
 pub(crate) struct Identity {
     /// Written last (release), so that whoever finds it (acquire) finds all else written.
     magic: AtomicU64,
-    kind: u32,
-    element_bytes: u32,
-    element_align: u32,
-    capacity: u32,
+    kind: AtomicU32,
+    element_bytes: AtomicU32,
+    element_align: AtomicU32,
+    /// Atomic, as the others: another process may write at any time, and what was checked must be what is used.
+    capacity: AtomicU32,
 }
 
 /// Where one side is. Each side has its own cache lines, written by nobody but that side.
@@ -147,10 +148,10 @@ impl Header {
         Header {
             identity: CachePadded::new(Identity {
                 magic: AtomicU64::new(0),
-                kind: plan.kind as u32,
-                element_bytes: size_of::<T>() as u32,
-                element_align: align_of::<T>() as u32,
-                capacity: plan.capacity as u32,
+                kind: AtomicU32::new(plan.kind as u32),
+                element_bytes: AtomicU32::new(size_of::<T>() as u32),
+                element_align: AtomicU32::new(align_of::<T>() as u32),
+                capacity: AtomicU32::new(plan.capacity as u32),
             }),
             producer: side(),
             consumer: side(),
@@ -168,10 +169,11 @@ impl Header {
         };
         // Acquire: pairs with the release in `announce`, so the other fields are there.
         same("magic", self.identity.magic.load(Ordering::Acquire), MAGIC)?;
-        same("kind", self.identity.kind.into(), kind as u64)?;
-        same("element size", self.identity.element_bytes.into(), size_of::<T>() as u64)?;
-        same("element alignment", self.identity.element_align.into(), align_of::<T>() as u64)?;
-        Ok(self.identity.capacity as usize)
+        let read = |field: &AtomicU32| field.load(Ordering::Relaxed);
+        same("kind", read(&self.identity.kind).into(), kind as u64)?;
+        same("element size", read(&self.identity.element_bytes).into(), size_of::<T>() as u64)?;
+        same("element alignment", read(&self.identity.element_align).into(), align_of::<T>() as u64)?;
+        Ok(read(&self.identity.capacity) as usize)
     }
 }
 

@@ -125,10 +125,11 @@ impl<T> Producer<T> {
     #[inline(always)]
     fn reserve(&self, count: usize, want: Want) -> Option<Reserved<'_, T>> {
         let (mine, peer) = (&self.core.header().producer, &self.core.header().consumer);
-        let claim = Hts::claim(mine, peer, self.core.capacity(), count, want);
+        let claim = Hts::claim(mine, peer, self.core.capacity(), self.core.at_once(count, want), want);
         let hold = held(mine, claim)?;
-        // SAFETY: the claim is ours, and its slots are empty.
-        Some(unsafe { Reserved::new(&self.core, hold, claim.count, claim.left) })
+        let left = claim.left.min(self.capacity() - claim.count);
+        // SAFETY: the claim is ours, and its slots, no more than there are, are empty.
+        Some(unsafe { Reserved::new(&self.core, hold, claim.count, left) })
     }
 
     /// Enqueues elements from an iterator until the ring is full or the iterator ends. Takes none that does not fit.
@@ -159,10 +160,11 @@ impl<T> Consumer<T> {
     #[inline(always)]
     fn peek(&self, count: usize, want: Want) -> Option<Peeked<'_, T>> {
         let (mine, peer) = (&self.core.header().consumer, &self.core.header().producer);
-        let claim = Hts::claim(mine, peer, 0, count, want);
+        let claim = Hts::claim(mine, peer, 0, self.core.at_once(count, want), want);
         let hold = held(mine, claim)?;
-        // SAFETY: the claim is ours, and its slots hold elements.
-        Some(unsafe { Peeked::new(&self.core, hold, claim.count, claim.left) })
+        let left = claim.left.min(self.capacity() - claim.count);
+        // SAFETY: the claim is ours, and its slots, no more than there are, hold elements.
+        Some(unsafe { Peeked::new(&self.core, hold, claim.count, left) })
     }
 }
 

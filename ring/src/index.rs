@@ -44,6 +44,10 @@ impl Seq {
         Seq(self.0.wrapping_add(count as u32))
     }
 
+    pub(crate) const fn minus(self, count: u32) -> Seq {
+        Seq(self.0.wrapping_sub(count))
+    }
+
     /// How many elements lie between `earlier` and this position.
     #[inline(always)]
     pub(crate) const fn since(self, earlier: Seq) -> u32 {

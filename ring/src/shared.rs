@@ -44,8 +44,8 @@ mod discipline {
         #[doc(hidden)]
         const NAMES: [&'static str; 2];
 
-        /// Claims slots on `mine`, up to `base` beyond where `peer` has published. A claim of none changes nothing, and
-        /// is not published.
+        /// Claims slots on `mine`, up to `base` beyond where `peer` has published, and `count` at most, whatever the
+        /// positions say. A claim of none changes nothing, and is not published.
         #[doc(hidden)]
         fn claim(mine: &Side, peer: &Side, base: u32, count: usize, want: Want) -> Claim;
 
@@ -106,11 +106,12 @@ impl<T, D: Discipline> Producer<T, D> {
     #[inline(always)]
     unsafe fn enqueue_raw(&self, src: *const T, count: usize, want: Want) -> Enqueued {
         let (mine, peer) = (&self.core.header().producer, &self.core.header().consumer);
-        let claim = D::claim(mine, peer, self.core.capacity(), count, want);
+        let claim = D::claim(mine, peer, self.core.capacity(), self.core.at_once(count, want), want);
+        let free = claim.left.min(self.capacity() - claim.count);
         if claim.count == 0 {
-            return Enqueued { count: 0, free: claim.left.min(self.capacity()) };
+            return Enqueued { count: 0, free };
         }
-        // SAFETY: the slots are claimed and free, the caller has at least so many elements.
+        // SAFETY: the slots are claimed and free, no more than there are; the caller has at least so many elements.
         // Two calls, so that a count that the compiler knows is known in the first.
         unsafe {
             if claim.count == count {
@@ -120,7 +121,7 @@ impl<T, D: Discipline> Producer<T, D> {
             }
         }
         D::publish(mine, claim);
-        Enqueued { count: claim.count, free: claim.left }
+        Enqueued { count: claim.count, free }
     }
 
     /// Enqueues one element.
@@ -188,11 +189,12 @@ impl<T, D: Discipline> Consumer<T, D> {
     #[inline(always)]
     unsafe fn dequeue_raw(&self, dst: *mut T, count: usize, want: Want) -> Dequeued {
         let (mine, peer) = (&self.core.header().consumer, &self.core.header().producer);
-        let claim = D::claim(mine, peer, 0, count, want);
+        let claim = D::claim(mine, peer, 0, self.core.at_once(count, want), want);
+        let used = claim.left.min(self.capacity() - claim.count);
         if claim.count == 0 {
-            return Dequeued { count: 0, used: claim.left.min(self.capacity()) };
+            return Dequeued { count: 0, used };
         }
-        // SAFETY: the slots are claimed and hold elements, the caller has room for so many.
+        // SAFETY: the slots are claimed and hold elements, no more than there are; the caller has room for so many.
         // Two calls, so that a count that the compiler knows is known in the first.
         unsafe {
             if claim.count == count {
@@ -202,7 +204,7 @@ impl<T, D: Discipline> Consumer<T, D> {
             }
         }
         D::publish(mine, claim);
-        Dequeued { count: claim.count, used: claim.left }
+        Dequeued { count: claim.count, used }
     }
 
     /// Dequeues one element.

@@ -55,7 +55,8 @@ pub struct Producer<T> {
     core: Core<T>,
     /// Our own position, as published.
     seq: Seq,
-    /// The consumer's position when we last looked: it can only have gone on since.
+    /// The consumer's position when we last looked: it can only have gone on since. Never one that gives more room than there
+    /// are slots.
     seen: Seq,
     pace: Pace,
 }
@@ -65,7 +66,7 @@ pub struct Consumer<T> {
     core: Core<T>,
     /// Our own position, as published.
     seq: Seq,
-    /// The producer's position when we last looked: it can only have gone on since.
+    /// The producer's position when we last looked: it can only have gone on since. Never further ahead than there are slots.
     seen: Seq,
     pace: Pace,
 }
@@ -138,8 +139,9 @@ impl<T> Producer<T> {
     fn new(core: Core<T>) -> Self {
         // Acquire: pairs with the release of whoever moved the positions before us (another process, or a reset).
         let seq = core.header().producer.published(Ordering::Acquire);
-        let seen = core.header().consumer.published(Ordering::Acquire);
-        Producer { core, seq, seen, pace: Pace::default() }
+        let mut producer = Producer { seen: core.full_at(seq), core, seq, pace: Pace::default() };
+        producer.look();
+        producer
     }
 
     /// Room for `count`, if it is there; looks at the consumer only when it does not seem to be.
@@ -162,8 +164,15 @@ impl<T> Producer<T> {
     #[inline(always)]
     fn look(&mut self) -> usize {
         // Acquire: pairs with the release in the consumer's `get`; it has moved out what stood in those slots.
-        self.seen = self.core.header().consumer.published(Ordering::Acquire);
-        room(self.core.capacity(), self.seen, self.seq)
+        let seen = self.core.header().consumer.published(Ordering::Acquire);
+        let found = room(self.core.capacity(), seen, self.seq);
+        // Where no consumer can be, none is: another process may write anything.
+        if found > self.core.capacity() as usize {
+            self.seen = self.core.full_at(self.seq);
+            return 0;
+        }
+        self.seen = seen;
+        found
     }
 
     #[inline(always)]
@@ -290,8 +299,9 @@ impl<T> Consumer<T> {
     fn new(core: Core<T>) -> Self {
         // Acquire: pairs with the release of whoever moved the positions before us (another process, or a reset).
         let seq = core.header().consumer.published(Ordering::Acquire);
-        let seen = core.header().producer.published(Ordering::Acquire);
-        Consumer { core, seq, seen, pace: Pace::default() }
+        let mut consumer = Consumer { core, seq, seen: seq, pace: Pace::default() };
+        consumer.look();
+        consumer
     }
 
     /// Elements that can be taken; looks at the producer only when there do not seem to be `count`.
@@ -314,8 +324,15 @@ impl<T> Consumer<T> {
     #[inline(always)]
     fn look(&mut self) -> usize {
         // Acquire: pairs with the release in the producer's `put`; the elements are there.
-        self.seen = self.core.header().producer.published(Ordering::Acquire);
-        room(0, self.seen, self.seq)
+        let seen = self.core.header().producer.published(Ordering::Acquire);
+        let found = room(0, seen, self.seq);
+        // Where no producer can be, none is: another process may write anything.
+        if found > self.core.capacity() as usize {
+            self.seen = self.seq;
+            return 0;
+        }
+        self.seen = seen;
+        found
     }
 
     #[inline(always)]

@@ -6,7 +6,7 @@
 
 use crate::error::RingError;
 use crate::header::{Header, Kind, Plan};
-use crate::index::Seq;
+use crate::index::{Seq, Want};
 use crate::primitive::Ordering;
 use std::alloc::{self, Layout};
 use std::any::Any;
@@ -65,6 +65,9 @@ impl RegionSpan {
     /// As long as `keeper` is not dropped, the memory is mapped, initialised, readable and writable, and accessed only
     /// through ends of a ring of this crate, in this process or another. Whoever lays a new ring there (`in_region`)
     /// or resets one sees to it that no other ends of a ring in that memory are left.
+    ///
+    /// Another process that breaks this can make an end give elements that nobody put ([`Plain`] makes them values all the
+    /// same), find the ring full or empty, and wait for ever; no call reaches past the ring's memory by what stands in it.
     pub unsafe fn new(base: NonNull<u8>, bytes: usize, keeper: impl Any + Send + Sync) -> RegionSpan {
         RegionSpan { base, bytes, keeper: Box::new(keeper) }
     }
@@ -258,6 +261,18 @@ impl<T> Core<T> {
     #[inline(always)]
     pub(crate) fn capacity(&self) -> u32 {
         self.capacity
+    }
+
+    /// How many of `count` elements can be moved at once by any positions: those may be written by another process, and no
+    /// claim may reach past the slots for that.
+    #[inline(always)]
+    pub(crate) fn at_once(&self, count: usize, want: Want) -> usize {
+        want.of(count, self.capacity as usize)
+    }
+
+    /// Where the consumer is when the ring is full with the producer at `seq`.
+    pub(crate) fn full_at(&self, seq: Seq) -> Seq {
+        seq.minus(self.capacity)
     }
 
     /// Elements inside, as a moment saw them; exact when nobody else is at work.

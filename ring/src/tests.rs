@@ -3,6 +3,7 @@
 
 mod drops;
 mod holds;
+mod hostile;
 mod oracle;
 mod regions;
 mod stress;

@@ -6,8 +6,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// Zeroed memory, as a mapping would be.
-struct Memory {
-    base: NonNull<u8>,
+pub(super) struct Memory {
+    pub(super) base: NonNull<u8>,
     layout: Layout,
 }
 
@@ -17,7 +17,7 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    fn new(bytes: usize) -> Arc<Memory> {
+    pub(super) fn new(bytes: usize) -> Arc<Memory> {
         let layout = Layout::from_size_align(bytes, 4096).unwrap();
         // SAFETY: never of size zero in these tests.
         let base = NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap();
@@ -28,7 +28,7 @@ impl Memory {
         self.part(0, self.layout.size())
     }
 
-    fn part(self: &Arc<Self>, from: usize, bytes: usize) -> RegionSpan {
+    pub(super) fn part(self: &Arc<Self>, from: usize, bytes: usize) -> RegionSpan {
         assert!(from + bytes <= self.layout.size());
         // SAFETY: inside the memory, which lives as long as the keeper; these tests touch it through rings only, and lay
         // no ring over another that has ends.
