@@ -140,6 +140,7 @@ impl PortDriver for NullPort {
 }
 
 /// The data half of an rx queue that receives.
+#[repr(align(128))]
 struct NullRx {
     pool: MbufPool,
     size: usize,
@@ -242,6 +243,7 @@ impl RxBurst for SilentRx {
 }
 
 /// The data half of a tx queue.
+#[repr(align(128))]
 struct NullTx {
     sink: Option<Box<[u8]>>,
     /// Sent and kept, once somebody has asked for it.

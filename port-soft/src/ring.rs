@@ -238,6 +238,7 @@ impl PortDriver for RingPort {
 }
 
 /// The data half of an rx queue. Without an end as long as the tx queue at the other side is not set up.
+#[repr(align(128))]
 struct RingRx {
     end: Option<Consumer<Mbuf>>,
     slots: RxSlots,
@@ -321,6 +322,7 @@ impl Drop for RingRx {
 }
 
 /// The data half of a tx queue.
+#[repr(align(128))]
 struct RingTx {
     /// `None` only for a given ring whose end another queue value still holds.
     end: Option<Producer<Mbuf>>,

@@ -17,7 +17,7 @@ mod traffic;
 
 pub use control::{
     addresses, close_ends_everything, descriptor_counts, filters, information, life_cycle, link, mtu,
-    queue_limits, reset, xstats,
+    own_cache_lines, queue_limits, reset, xstats,
 };
 pub use feature::{clock, events, flow_rules, queue_start_and_stop, rss, rx_interrupts, tx_prepare, vlan};
 pub use offload::offloads;
@@ -87,6 +87,7 @@ pub const ALL: &[(&str, Check)] = &[
     ("life_cycle", life_cycle),
     ("close_ends_everything", close_ends_everything),
     ("queue_limits", queue_limits),
+    ("own_cache_lines", own_cache_lines),
     ("descriptor_counts", descriptor_counts),
     ("link", link),
     ("mtu", mtu),

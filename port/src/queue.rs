@@ -7,6 +7,7 @@ use crate::prepare::TxRules;
 use crate::{BadPacket, Gate, PortError, PortId, QueueId, RxCounters, TxCounters};
 use callback::Callbacks;
 pub use callback::{CallbackId, RxCallback, TxCallback};
+use crossbeam_utils::CachePadded;
 use pollux_mempool::{Burst, Mbuf};
 use std::fmt;
 use std::sync::Arc;
@@ -134,6 +135,12 @@ pub struct Queue<W: Way> {
 impl<W: Way> Queue<W> {
     pub(crate) fn new(driver: Box<W::Driver>, parts: QueueParts<W::Counters>) -> Self {
         Self { driver, known: Gate::NEVER, callbacks: None, parts }
+    }
+
+    /// Nothing of another queue can stand in the cache lines that the driver's half writes to.
+    pub(crate) fn has_own_lines(&self) -> bool {
+        let driver = &*self.driver;
+        size_of_val(driver) == 0 || align_of_val(driver) >= align_of::<CachePadded<u8>>()
     }
 
     /// Runs `work` if the gate is open, and lets the control handle know for how long: [`Port::stop`](crate::Port::stop)

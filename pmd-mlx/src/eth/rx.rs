@@ -103,6 +103,7 @@ pub(super) type RxFunction = fn(&mut Rq, &mut Burst, usize) -> Moved;
 
 /// A receive queue: the lcore's half.
 #[derive(Debug)]
+#[repr(align(128))]
 pub struct RxQueue {
     running: Running<Rq>,
     events: Option<CompChannel>,

@@ -110,6 +110,7 @@ const MODES: [&str; SETS.len()] = [
 
 /// A send queue: the lcore's half.
 #[derive(Debug)]
+#[repr(align(128))]
 pub struct TxQueue {
     running: Running<Sq>,
     burst: TxFunction,

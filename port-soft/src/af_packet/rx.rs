@@ -19,6 +19,7 @@ use crate::offload;
 const QUIET_POLLS: u32 = 4096;
 
 /// An rx queue on an interface.
+#[repr(align(128))]
 pub(crate) struct InterfaceRx {
     rx: Lent<PacketRx>,
     pool: MbufPool,

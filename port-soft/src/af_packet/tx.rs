@@ -22,6 +22,7 @@ const BESIDE_MTU: u32 = 14 + 4;
 const MTU_AGE: Duration = Duration::from_millis(100);
 
 /// A tx queue on an interface.
+#[repr(align(128))]
 pub(crate) struct InterfaceTx {
     tx: Lent<PacketTx>,
     mtu: Mtu,

@@ -49,6 +49,7 @@ pub(super) enum Frames {
 }
 
 /// An rx queue that replays a file.
+#[repr(align(128))]
 pub(super) struct ReplayRx {
     frames: Frames,
     pool: MbufPool,

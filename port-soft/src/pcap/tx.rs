@@ -13,6 +13,7 @@ use crate::offload::{Finisher, is_plain};
 
 /// A tx queue into a file. The lock is taken once a burst and contended only while the port is stopped, when the control
 /// half writes out what is buffered.
+#[repr(align(128))]
 pub(super) struct FileTx {
     writer: Arc<Mutex<PcapWriter>>,
     counters: Arc<TxCounters>,

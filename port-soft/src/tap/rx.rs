@@ -14,6 +14,7 @@ use crate::lend::Lent;
 use crate::{chain, offload};
 
 /// An rx queue of a tap.
+#[repr(align(128))]
 pub(super) struct TapQueueRx {
     rx: Lent<TapRx>,
     pool: MbufPool,

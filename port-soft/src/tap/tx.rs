@@ -12,6 +12,7 @@ use pollux_port::{Gate, PortError, TxCounters, TxDrop};
 use crate::offload;
 
 /// A tx queue of a tap.
+#[repr(align(128))]
 pub(super) struct TapQueueTx {
     tx: TapTx,
     counters: Arc<TxCounters>,

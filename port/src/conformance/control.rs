@@ -103,6 +103,21 @@ pub fn close_ends_everything(fixture: &dyn Fixture) {
     assert_eq!(pool.in_use(), 0, "mbufs that did not come home");
 }
 
+/// The driver's halves of queues share no cache line with those of other lcores.
+pub fn own_cache_lines(fixture: &dyn Fixture) {
+    let pool = new_pool(super::POOL);
+    let (mut port, ..) = opened(fixture.open());
+    let wanted = config(&port, 2, &pool);
+    let (rx, tx) = (wanted.rx_queues.len() as u16, wanted.tx_queues.len() as u16);
+    port.configure(wanted).expect("configures");
+    for queue in (0..rx).map(QueueId) {
+        assert!(port.rx_queue_setup(queue).expect("sets up").has_own_lines(), "rx queue {queue}");
+    }
+    for queue in (0..tx).map(QueueId) {
+        assert!(port.tx_queue_setup(queue).expect("sets up").has_own_lines(), "tx queue {queue}");
+    }
+}
+
 /// Queue counts and numbers outside the limits are refused.
 pub fn queue_limits(fixture: &dyn Fixture) {
     let pool = new_pool(super::POOL);

@@ -250,6 +250,7 @@ impl Mischief {
     }
 }
 
+#[repr(align(128))]
 struct FaultyRx {
     inner: Box<dyn RxBurst>,
     mischief: Mischief,
@@ -281,6 +282,7 @@ impl RxBurst for FaultyRx {
     pass_rx!();
 }
 
+#[repr(align(128))]
 struct FaultyTx {
     inner: Box<dyn TxBurst>,
     mischief: Mischief,

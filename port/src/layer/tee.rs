@@ -150,6 +150,7 @@ impl Drop for Copier {
     }
 }
 
+#[repr(align(128))]
 struct TeeRx {
     inner: Box<dyn RxBurst>,
     copier: Copier,
@@ -167,6 +168,7 @@ impl RxBurst for TeeRx {
     pass_rx!();
 }
 
+#[repr(align(128))]
 struct TeeTx {
     inner: Box<dyn TxBurst>,
     copier: Copier,

@@ -114,6 +114,7 @@ impl fmt::Display for PacketLine {
     }
 }
 
+#[repr(align(128))]
 struct TracedRx {
     inner: Box<dyn RxBurst>,
     trace: Trace,
@@ -133,6 +134,7 @@ impl RxBurst for TracedRx {
     pass_rx!();
 }
 
+#[repr(align(128))]
 struct TracedTx {
     inner: Box<dyn TxBurst>,
     trace: Trace,
