@@ -32,7 +32,6 @@ pub(crate) struct Opened {
 /// A driver: the beginning of its devices' names, and what reads their keys.
 struct Driver {
     name: &'static str,
-    log: &'static str,
     read: fn(&DeviceArg) -> Result<Open, ConfigError>,
 }
 
@@ -43,12 +42,12 @@ const HARDWARE: fn(&DeviceArg) -> Result<Open, ConfigError> = mlx5::real;
 const MODEL: &str = "mlx5_model";
 
 const DRIVERS: &[Driver] = &[
-    Driver { name: "net_null", log: "pmd.net.null", read: soft::null },
-    Driver { name: "net_ring", log: "pmd.net.ring", read: soft::ring },
-    Driver { name: "net_pcap", log: "pmd.net.pcap", read: soft::pcap },
-    Driver { name: "net_af_packet", log: "pmd.net.af_packet", read: soft::af_packet },
-    Driver { name: "net_tap", log: "pmd.net.tap", read: soft::tap },
-    Driver { name: MODEL, log: "pmd.net.mlx5", read: mlx5::model },
+    Driver { name: "net_null", read: soft::null },
+    Driver { name: "net_ring", read: soft::ring },
+    Driver { name: "net_pcap", read: soft::pcap },
+    Driver { name: "net_af_packet", read: soft::af_packet },
+    Driver { name: "net_tap", read: soft::tap },
+    Driver { name: MODEL, read: mlx5::model },
 ];
 
 /// A device whose arguments are in order and that is not open yet.
@@ -63,11 +62,6 @@ impl Prepared {
         let driver = layer::wrap(name, driver, &self.layers, pollux_port_soft::tee::open)?;
         Ok(Opened { driver, model })
     }
-}
-
-/// The drivers' names in the log.
-pub(crate) fn log_components() -> Vec<&'static str> {
-    DRIVERS.iter().map(|driver| driver.log).collect()
 }
 
 /// What is opened when nothing is named.

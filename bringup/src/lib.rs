@@ -16,6 +16,7 @@ mod driver;
 mod error;
 mod file;
 mod ledger;
+mod log;
 mod openable;
 mod pool;
 pub mod program;
@@ -52,7 +53,7 @@ pub struct Bringup {
     specs: Vec<PortSpec>,
     line: CommandLine,
     notices: Vec<String>,
-    /// Lcores, memory, clock. SIGINT and SIGTERM set its stop flag.
+    /// Lcores, memory, clock. SIGINT, SIGTERM and SIGHUP set its stop flag.
     pub eal: Eal,
     /// The thread that brings up also logs there.
     _logs: DefaultGuard,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::{CommandFactory, FromArgMatches};
 use pollux_config::{CommandLine, Parsed};
 
-use crate::{BringupError, driver};
+use crate::BringupError;
 
 /// Reads the command line and runs `app` with both halves of it. Prints help, warnings and the error, each where it
 /// belongs; answers 0, 1 for what went wrong while running, 2 for what was typed wrongly.
@@ -24,7 +24,7 @@ where
         }
         Ok(Parsed::Run(line, options)) => {
             let done = if line.eal.log.help {
-                pollux_eal::log::help(&line.eal.log, &driver::log_components())
+                pollux_eal::log::help(&line.eal.log, &crate::log::COMPONENTS)
                     .map(|text| print(&text))
                     .map_err(BringupError::from)
             } else {

@@ -25,9 +25,6 @@ use crate::EalError;
 use filter::{Components, Thresholds};
 use format::Format;
 
-/// The components of this crate, for `--log-level help`.
-pub const COMPONENTS: [&str; 2] = ["lib.eal", "lib.eal.memory"];
-
 /// The log of one `Eal`. Clones are the same log.
 #[derive(Clone, Debug)]
 pub struct Logs {
@@ -90,13 +87,13 @@ impl Logs {
     }
 }
 
-/// What `--log-level help` prints: the levels, and the components with their thresholds.
+/// What `--log-level help` prints: the levels, and `components` with their thresholds.
 ///
 /// # Errors
 /// [`EalError::LogPattern`] when a pattern of `spec` cannot be understood.
 pub fn help(spec: &LogSpec, components: &[&str]) -> Result<String, EalError> {
     let thresholds = Thresholds::new(&spec.filters)?;
-    let mut names: Vec<&str> = COMPONENTS.iter().chain(components).copied().collect();
+    let mut names = components.to_vec();
     names.sort_unstable();
     names.dedup();
     let mut text = String::from("Levels, the most urgent first (a name, its beginning, or the number):\n");

@@ -132,7 +132,7 @@ impl Memory {
             },
         };
         if spec.huge_unlink == HugeUnlink::Never {
-            tracing::warn!(target: "lib.eal.memory", "--huge-unlink=never means nothing here: huge pages have no names");
+            tracing::warn!(target: "lib.eal", "--huge-unlink=never means nothing here: huge pages have no names");
         }
         let memory = Self::over(options, topology, dir_page_size);
         memory.set_aside()?;
@@ -267,7 +267,7 @@ impl Memory {
     fn tell_unbound(&self, error: &std::io::Error) {
         if !self.0.told_unbound.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                target: "eal.memory",
+                target: "lib.eal",
                 "memory is not bound to NUMA nodes: mbind says {error}; a container needs CAP_SYS_NICE for it"
             );
         }
@@ -277,12 +277,12 @@ impl Memory {
     fn tell_ordinary(&self, bytes: usize, why: &str, locked: bool) {
         let asked_for = self.0.options.spec.no_huge;
         if asked_for || self.0.told.swap(true, Ordering::Relaxed) {
-            tracing::debug!(target: "lib.eal.memory", bytes, locked, "ordinary pages");
+            tracing::debug!(target: "lib.eal", bytes, locked, "ordinary pages");
             return;
         }
         let lock = if locked { "" } else { ", not locked (`ulimit -l unlimited` allows it)" };
         tracing::warn!(
-            target: "lib.eal.memory",
+            target: "lib.eal",
             "ordinary pages of {} serve{lock}: {why}; --no-huge silences this",
             Bytes(PAGE_BYTES)
         );

@@ -89,7 +89,7 @@ impl Watch {
 
     pub(crate) fn report(&self, pool: &str, fault: Fault) {
         self.fault_count.fetch_add(1, Ordering::Relaxed);
-        tracing::error!(pool, ?fault, "misuse of a pool object");
+        tracing::error!(target: "lib.mempool", pool, ?fault, "misuse of a pool object");
         let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
         if faults.len() < FAULTS_MAX {
             faults.push(fault);

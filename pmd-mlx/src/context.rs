@@ -312,7 +312,7 @@ impl Device {
     /// Declares it gone: queues stop, and what it may still reach stays until its file is closed.
     pub fn set_gone(&self) {
         if !self.gone.swap(true, Ordering::AcqRel) {
-            tracing::error!("{}: the device is gone; its queues stop", self.name);
+            tracing::error!(target: "pmd.common.mlx5", "{}: the device is gone; its queues stop", self.name);
         }
         if let Some(gate) = &*self.gate.lock().unwrap_or_else(PoisonError::into_inner) {
             gate.set_gone();
@@ -347,7 +347,7 @@ impl Device {
                 Ok(None) => return events,
                 Err(error) => {
                     if !self.noticed(&error) {
-                        tracing::warn!("{}: {error}", self.name);
+                        tracing::warn!(target: "pmd.common.mlx5", "{}: {error}", self.name);
                     }
                     return events;
                 }
@@ -367,7 +367,7 @@ impl Drop for Device {
             && let Err(error) = self.context.dealloc_pd(self.pd)
             && !self.noticed(&error)
         {
-            tracing::warn!("{}: {error}", self.name);
+            tracing::warn!(target: "pmd.common.mlx5", "{}: {error}", self.name);
         }
         // The fields go in order: the file first, the remains of queues last.
     }
@@ -413,7 +413,9 @@ fn open_context(channel: &Arc<dyn Channel>, devx: bool) -> Result<(Context, Cont
             // The context was granted and what came after failed: a file has one context, so asking again would hide why.
             Err(error) if !refuses_context(&error) => return Err(MlxError::verbs("open the device")(error)),
             // Every refusal that is not of this flag comes again below.
-            Err(error) => tracing::debug!("{}: no DevX: {error}", channel.describe()),
+            Err(error) => {
+                tracing::debug!(target: "pmd.common.mlx5", "{}: no DevX: {error}", channel.describe())
+            }
         }
     }
     let (context, answer) = open(0).map_err(MlxError::verbs("open the device"))?;

@@ -130,7 +130,7 @@ impl Registry {
                 self.device.locked().lack(shortage.wanted);
             }
             // Whoever sets up a queue with it is told, as an error.
-            tracing::debug!("{}: pool {}: {error}", self.device.name(), pool.name);
+            tracing::debug!(target: "pmd.common.mlx5", "{}: pool {}: {error}", self.device.name(), pool.name);
         }
     }
 
@@ -200,9 +200,9 @@ impl Registry {
         };
         self.add(range, Kept::Met(region)).map_err(|error| {
             if self.told.swap(true, Ordering::Relaxed) {
-                tracing::debug!("{}: {error}", self.device.name());
+                tracing::debug!(target: "pmd.common.mlx5", "{}: {error}", self.device.name());
             } else {
-                tracing::warn!("{}: {error}; its packets are dropped", self.device.name());
+                tracing::warn!(target: "pmd.common.mlx5", "{}: {error}; its packets are dropped", self.device.name());
             }
             all
         })
@@ -247,7 +247,7 @@ impl Registry {
             Ok(()) => self.device.unpinned(entry.kind, entry.memory.end - entry.memory.start),
             Err(error) => {
                 if !self.device.noticed(&error) {
-                    tracing::warn!("{}: {error}", self.device.name());
+                    tracing::warn!(target: "pmd.common.mlx5", "{}: {error}", self.device.name());
                 }
                 self.device.keep(Box::new(entry));
             }

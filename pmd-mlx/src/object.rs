@@ -114,7 +114,7 @@ impl Object {
             }
             Err(error) => {
                 if !self.0.device.noticed(&error) {
-                    tracing::warn!("{}: {:?}: {error}", self.0.device.name(), self.0.id);
+                    tracing::warn!(target: "pmd.common.mlx5", "{}: {:?}: {error}", self.0.device.name(), self.0.id);
                 }
                 false
             }
@@ -189,7 +189,7 @@ impl Drop for Inner {
             Ok(()) => self.device.unpinned(Pinning::Queue, self.pinned),
             Err(error) => {
                 if !self.device.noticed(&error) {
-                    tracing::warn!("{}: {:?}: {error}", self.device.name(), self.id);
+                    tracing::warn!(target: "pmd.common.mlx5", "{}: {:?}: {error}", self.device.name(), self.id);
                 }
             }
         }

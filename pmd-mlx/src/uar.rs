@@ -50,7 +50,9 @@ impl Uar {
             match Self::allocate_as(device, true) {
                 Ok(made) => return Ok(Some(made)),
                 // No write combining on this bus, or no page left for it.
-                Err(error) => tracing::debug!("{}: no BlueFlame page: {error}", device.name()),
+                Err(error) => {
+                    tracing::debug!(target: "pmd.common.mlx5", "{}: no BlueFlame page: {error}", device.name())
+                }
             }
         }
         Self::allocate_as(device, false).map(Some)

@@ -208,7 +208,7 @@ impl PortDriver for PcapPort {
         ] {
             if named > queues {
                 tracing::warn!(
-                    "{named} {way} files or interfaces for {queues} {way} queues: only the first {queues} are used; \
+                    target: "pmd.net.pcap", "{named} {way} files or interfaces for {queues} {way} queues: only the first {queues} are used; \
                      give each a port of its own, or {way}-queues = {named} in a profile"
                 );
             }

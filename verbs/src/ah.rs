@@ -135,7 +135,7 @@ impl Drop for Ah {
         if let Some(handle) = self.handle
             && let Err(error) = self.pd.context().uverbs().destroy_ah(handle)
         {
-            tracing::warn!("{}: {error}", self.pd.context().name());
+            tracing::warn!(target: "lib.verbs", "{}: {error}", self.pd.context().name());
         }
     }
 }

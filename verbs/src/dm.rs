@@ -93,7 +93,7 @@ impl Dm {
 impl Drop for Inner {
     fn drop(&mut self) {
         if let Err(error) = self.context.uverbs().free_dm(self.handle) {
-            tracing::warn!("{}: {error}", self.context.name());
+            tracing::warn!(target: "lib.verbs", "{}: {error}", self.context.name());
         }
     }
 }

@@ -68,7 +68,7 @@ impl Drop for Rules {
     fn drop(&mut self) {
         for handle in self.handles.drain(..).rev() {
             if let Err(error) = self.context.uverbs().destroy_flow(handle) {
-                tracing::warn!("{}: {error}", self.context.name());
+                tracing::warn!(target: "lib.verbs", "{}: {error}", self.context.name());
             }
         }
     }

@@ -394,7 +394,7 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         if let Err(error) = self.end() {
-            tracing::warn!("{}: {error}", self.pd.context().name());
+            tracing::warn!(target: "lib.verbs", "{}: {error}", self.pd.context().name());
             if let Memory::Device(dm) = &self.memory {
                 std::mem::forget(dm.clone());
             }

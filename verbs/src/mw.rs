@@ -61,7 +61,7 @@ impl Mw {
 impl Drop for Mw {
     fn drop(&mut self) {
         if let Err(error) = self.pd.context().uverbs().dealloc_mw(self.handle) {
-            tracing::warn!("{}: {error}", self.pd.context().name());
+            tracing::warn!(target: "lib.verbs", "{}: {error}", self.pd.context().name());
             // Its peers may still reach what it was bound to.
             std::mem::forget(std::mem::take(&mut self.bound));
         }

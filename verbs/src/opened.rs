@@ -88,7 +88,7 @@ impl Drop for OpenedQp {
     fn drop(&mut self) {
         let context = self.xrcd.context();
         if let Err(error) = context.uverbs().destroy_qp(self.handle) {
-            tracing::warn!("{}: {error}", context.name());
+            tracing::warn!(target: "lib.verbs", "{}: {error}", context.name());
         }
     }
 }

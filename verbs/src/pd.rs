@@ -130,7 +130,7 @@ impl Drop for Inner {
             let mut all = true;
             for handle in &pool.handles {
                 if let Err(error) = context.dereg_mr(*handle) {
-                    tracing::warn!("{}: {error}", self.context.name());
+                    tracing::warn!(target: "lib.verbs", "{}: {error}", self.context.name());
                     all = false;
                 }
             }
@@ -142,7 +142,7 @@ impl Drop for Inner {
         if !self.imported
             && let Err(error) = context.dealloc_pd(self.handle)
         {
-            tracing::warn!("{}: {error}", self.context.name());
+            tracing::warn!(target: "lib.verbs", "{}: {error}", self.context.name());
         }
     }
 }

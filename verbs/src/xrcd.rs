@@ -57,7 +57,7 @@ impl Xrcd {
 impl Drop for Inner {
     fn drop(&mut self) {
         if let Err(error) = self.context.uverbs().close_xrcd(self.handle) {
-            tracing::warn!("{}: {error}", self.context.name());
+            tracing::warn!(target: "lib.verbs", "{}: {error}", self.context.name());
         }
     }
 }

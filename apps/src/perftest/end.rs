@@ -592,7 +592,7 @@ impl Drop for End {
         let Some(group) = self.group else { return };
         for qp in &self.qps {
             if let Err(error) = qp.detach_multicast(group, 0) {
-                tracing::warn!("{error}");
+                tracing::warn!(target: "perftest", "{error}");
             }
         }
     }

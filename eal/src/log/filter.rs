@@ -67,8 +67,7 @@ impl Thresholds {
         }
         drop(rules);
         let mut rules = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let component = component(target);
-        let matches = |rule: &&Rule| rule.pattern.as_ref().is_none_or(|pattern| pattern.is_match(&component));
+        let matches = |rule: &&Rule| rule.pattern.as_ref().is_none_or(|pattern| pattern.is_match(target));
         let level = rules.rules.iter().rev().find(matches).map_or(DEFAULT, |rule| rule.level);
         rules.known.insert(target.into(), level);
         level
@@ -76,14 +75,6 @@ impl Thresholds {
 
     fn allows(&self, metadata: &Metadata<'_>) -> bool {
         *metadata.level() <= allowed(self.level(metadata.target()))
-    }
-}
-
-/// The component of an event. One that names no target of its own has its module's path: `pollux_port::rx` is `lib.port`.
-pub(super) fn component(target: &str) -> std::borrow::Cow<'_, str> {
-    match target.strip_prefix("pollux_") {
-        Some(path) => format!("lib.{}", path.split("::").next().unwrap_or(path)).into(),
-        None => target.into(),
     }
 }
 

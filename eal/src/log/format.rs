@@ -11,7 +11,7 @@ use tracing_subscriber::fmt::FmtContext;
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::registry::LookupSpan;
 
-use super::filter::{component, mark};
+use super::filter::mark;
 
 const GREEN: &str = "\x1b[32m";
 const YELLOW: &str = "\x1b[33m";
@@ -89,14 +89,7 @@ where
             Level::WARN => BOLD,
             _ => "",
         };
-        write!(
-            line,
-            "{}{}:{} {}",
-            paint(YELLOW),
-            component(event.metadata().target()),
-            paint(PLAIN),
-            paint(text)
-        )?;
+        write!(line, "{}{}:{} {}", paint(YELLOW), event.metadata().target(), paint(PLAIN), paint(text))?;
         line.write_str(mark(level))?;
         context.field_format().format_fields(line.by_ref(), event)?;
         writeln!(line, "{}", if text.is_empty() { "" } else { paint(PLAIN) })

@@ -41,7 +41,7 @@ fn say_all() {
     tracing::debug!(target: "lib.eal", "four");
     tracing::trace!(target: "lib.eal", "five");
     tracing::info!(target: "pmd.net.null", port = 3, "six");
-    tracing::info!("seven");
+    tracing::info!(target: "lib.mempool", "seven");
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_line_names_its_component() {
     say_all();
     drop(guard);
     tracing::error!(target: "lib.eal", "nobody hears this");
-    let wanted = "lib.eal: error: one\nlib.eal: warning: two\nlib.eal: three\npmd.net.null: six port=3\nlib.eal: seven\n";
+    let wanted = "lib.eal: error: one\nlib.eal: warning: two\nlib.eal: three\npmd.net.null: six port=3\nlib.mempool: seven\n";
     assert_eq!(page.take(), wanted);
 }
 
@@ -64,8 +64,8 @@ fn thresholds_pick_components() {
         (&["lib.eal:debug", "pmd.net.*:5"], &["one", "two", "three", "four", "five", "seven"]),
         (&["pmd.net:3"], &["one", "two", "three", "six", "seven"]),
         (&["pmd.net,3"], &["one", "two", "three", "seven"]),
-        (&["^lib\\.(eal|port)$,warning"], &["one", "two", "six"]),
-        (&["debug", "lib.eal:notice"], &["one", "two", "six"]),
+        (&["^lib\\.(eal|mempool)$,warning"], &["one", "two", "six"]),
+        (&["debug", "lib.eal:notice"], &["one", "two", "six", "seven"]),
         (&["emerg"], &[]),
         (&["lib.ea?:4", "[a-o]ib.[!x]al:7"], &["one", "two", "three", "six", "seven"]),
     ] {

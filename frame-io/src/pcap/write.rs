@@ -236,7 +236,7 @@ impl Drop for PcapWriter {
             return;
         }
         if let Err(error) = self.flush() {
-            tracing::error!(%error, "frames lost at the end of a capture");
+            tracing::error!(target: "lib.frame_io", %error, "frames lost at the end of a capture");
         }
     }
 }

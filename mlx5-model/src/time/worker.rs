@@ -180,7 +180,7 @@ fn body(worker: &Worker) {
                 Ok(one) => worked |= one,
                 Err(_) => {
                     tracing::error!(
-                        "{}: a step of this device panicked; the device stands still",
+                        target: "model.worker", "{}: a step of this device panicked; the device stands still",
                         model.name()
                     );
                     let mut list = locked(&worker.list);

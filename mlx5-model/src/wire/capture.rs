@@ -45,7 +45,7 @@ impl Wire for Capture {
         let since = u64::try_from(self.clock.now().as_nanos()).unwrap_or(u64::MAX);
         let time = Timestamp::from_nanos(self.start_ns.saturating_add(since));
         if let Err(error) = writer.write(&[frame], frame.len(), time) {
-            tracing::error!(%error, "the wire's file takes no more frames");
+            tracing::error!(target: "model.wire", %error, "the wire's file takes no more frames");
             self.writer = None;
         }
         Sent::Yes
@@ -59,7 +59,7 @@ impl Wire for Capture {
                 None
             }
             Err(error) => {
-                tracing::error!(%error, "the wire's file gives no more frames");
+                tracing::error!(target: "model.wire", %error, "the wire's file gives no more frames");
                 self.reader = None;
                 None
             }

@@ -117,7 +117,7 @@ impl Devx {
         let made = firmware.create("make a set of queue counters", &input, Vec::new(), |output| {
             counter::AllocQCounterOut::COUNTER_SET_ID.get(output)
         });
-        made.map_err(|error| tracing::debug!("{error}")).ok()
+        made.map_err(|error| tracing::debug!(target: "pmd.net.mlx5", "{error}")).ok()
     }
 
     fn device(&self) -> &Arc<Device> {

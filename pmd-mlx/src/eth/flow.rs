@@ -143,7 +143,9 @@ impl Rules {
         for rule in self.rules.values_mut() {
             match rule.counted(backend) {
                 Ok(counted) => rule.past = counted,
-                Err(error) => tracing::warn!("what a flow rule has counted is lost: {error}"),
+                Err(error) => {
+                    tracing::warn!(target: "pmd.net.mlx5", "what a flow rule has counted is lost: {error}")
+                }
             }
             rule.made.clear();
             rule.counters.clear();

@@ -81,7 +81,7 @@ impl Watched {
     /// Reads what the device tells and mends what is broken.
     pub(crate) fn look(&self) {
         for event in self.device.take_events() {
-            tracing::debug!("{}: {} of {:#x}", self.device.name(), event.kind, event.element);
+            tracing::debug!(target: "pmd.net.mlx5", "{}: {} of {:#x}", self.device.name(), event.kind, event.element);
         }
         if self.device.is_gone() {
             return;
@@ -135,15 +135,15 @@ impl Watched {
         else {
             return;
         };
-        tracing::warn!("{}: {half} queue {}: {trouble}; it is reset", self.device.name(), slot.number);
-        tracing::debug!("{}: {half} queue {}: {}", self.device.name(), slot.number, dump(&slot.control));
+        tracing::warn!(target: "pmd.net.mlx5", "{}: {half} queue {}: {trouble}; it is reset", self.device.name(), slot.number);
+        tracing::debug!(target: "pmd.net.mlx5", "{}: {half} queue {}: {}", self.device.name(), slot.number, dump(&slot.control));
         self.tell(PortEvent::Recovering);
         match recover(&slot.queue, &slot.control) {
             Ok(true) => self.tell(PortEvent::Recovered),
             Ok(false) => {}
             Err(error) => {
                 tracing::error!(
-                    "{}: {half} queue {} cannot be set to work again: {error}",
+                    target: "pmd.net.mlx5", "{}: {half} queue {} cannot be set to work again: {error}",
                     self.device.name(),
                     slot.number
                 );
@@ -158,7 +158,7 @@ impl Watched {
 /// device may refuse to be told again; the reset that follows does not depend on it.
 fn flush<Q: Queue>(queue: &DeviceQueue<Q>) {
     if let Err(error) = queue.go(QueueState::Error) {
-        tracing::debug!("{error}");
+        tracing::debug!(target: "pmd.net.mlx5", "{error}");
     }
 }
 
@@ -219,7 +219,7 @@ impl Watch {
             // Signals are for the threads that wait for them.
             let _unchanged = pollux_eal::signal::keep_off_this_thread();
             if let Err(error) = watch(&watched, &ending) {
-                tracing::error!("{}: nobody watches the device any more: {error}", watched.device.name());
+                tracing::error!(target: "pmd.net.mlx5", "{}: nobody watches the device any more: {error}", watched.device.name());
             }
         })?;
         Ok(Self { stop, thread: Some(thread) })

@@ -43,7 +43,7 @@ impl InterfaceRx {
         self.quiet = 0;
         if self.rx.check() == Err(Trouble::Gone) && !self.gate.is_gone() {
             self.gate.set_gone();
-            tracing::warn!(interface = %self.interface, "the interface has disappeared");
+            tracing::warn!(target: "pmd.net.af_packet", interface = %self.interface, "the interface has disappeared");
         }
     }
 }

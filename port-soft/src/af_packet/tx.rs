@@ -129,7 +129,7 @@ impl InterfaceTx {
     fn gone(&self) {
         if !self.gate.is_gone() {
             self.gate.set_gone();
-            tracing::warn!(interface = %self.interface.found_as(), "the interface has disappeared");
+            tracing::warn!(target: "pmd.net.af_packet", interface = %self.interface.found_as(), "the interface has disappeared");
         }
     }
 }

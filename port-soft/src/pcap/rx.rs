@@ -70,7 +70,7 @@ impl ReplayRx {
     #[cold]
     fn failed(counters: &RxCounters, error: &FrameError) {
         counters.drop_for(RxDrop::Malformed, 1);
-        tracing::error!(%error, "the rest of a capture file cannot be read");
+        tracing::error!(target: "pmd.net.pcap", %error, "the rest of a capture file cannot be read");
     }
 }
 

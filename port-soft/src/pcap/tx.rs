@@ -44,7 +44,7 @@ impl FileTx {
         }
         if !std::mem::replace(told, true) {
             let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-            tracing::error!(%error, %cause, "frames to this file are dropped");
+            tracing::error!(target: "pmd.net.pcap", %error, %cause, "frames to this file are dropped");
         }
         TxDrop::Refused
     }

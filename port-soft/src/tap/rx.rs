@@ -71,7 +71,7 @@ impl TapQueueRx {
     fn failed(&self, trouble: Trouble) {
         if trouble == Trouble::Gone && !self.gate.is_gone() {
             self.gate.set_gone();
-            tracing::warn!(interface = %self.interface, "the interface has disappeared");
+            tracing::warn!(target: "pmd.net.tap", interface = %self.interface, "the interface has disappeared");
         }
     }
 }

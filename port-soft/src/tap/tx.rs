@@ -58,7 +58,7 @@ impl TapQueueTx {
     fn gone(&self) {
         if !self.gate.is_gone() {
             self.gate.set_gone();
-            tracing::warn!(interface = %self.interface, "the interface has disappeared");
+            tracing::warn!(target: "pmd.net.tap", interface = %self.interface, "the interface has disappeared");
         }
     }
 }

@@ -133,7 +133,7 @@ impl Copier {
                 }
                 Err(error) => {
                     if self.shared.failed.fetch_add(1, Ordering::Relaxed) == 0 {
-                        tracing::warn!("port {}: tee: cannot write a frame: {error}", self.shared.port);
+                        tracing::warn!(target: "lib.ethdev", "port {}: tee: cannot write a frame: {error}", self.shared.port);
                     }
                 }
             }
@@ -145,7 +145,7 @@ impl Drop for Copier {
     fn drop(&mut self) {
         let mut sink = self.shared.sink.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = sink.flush() {
-            tracing::warn!("port {}: tee: cannot end the file: {error}", self.shared.port);
+            tracing::warn!(target: "lib.ethdev", "port {}: tee: cannot end the file: {error}", self.shared.port);
         }
     }
 }

@@ -71,7 +71,7 @@ impl Trace {
     }
 
     fn tell(&self, line: &PacketLine) {
-        tracing::info!(target: "pollux::port::trace", "{} {} {}: {line}", self.port, self.direction, self.queue);
+        tracing::info!(target: "lib.ethdev.trace", "{} {} {}: {line}", self.port, self.direction, self.queue);
     }
 }
 
@@ -79,7 +79,7 @@ impl Drop for Trace {
     fn drop(&mut self) {
         if self.mode == TraceMode::Summary {
             tracing::info!(
-                target: "pollux::port::trace",
+                target: "lib.ethdev.trace",
                 "{} {} {}: {} packets, {} bytes in {} bursts, the longest of {}",
                 self.port, self.direction, self.queue, self.moved.packets, self.moved.bytes, self.bursts, self.longest,
             );

@@ -47,7 +47,7 @@ impl Drop for Pool {
         match self.pd.context().uverbs().dereg_mr(self.handle) {
             // SAFETY: once, and no buffer is out.
             Ok(()) => drop(unsafe { ManuallyDrop::take(&mut self.zone) }),
-            Err(error) => tracing::warn!("{}: {error}", self.pd.context().name()),
+            Err(error) => tracing::warn!(target: "lib.verbs", "{}: {error}", self.pd.context().name()),
         }
     }
 }

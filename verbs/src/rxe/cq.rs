@@ -58,7 +58,7 @@ impl CqCore {
 impl Drop for CqCore {
     fn drop(&mut self) {
         if let Err(error) = self.rxe.context().destroy_cq(self.handle) {
-            tracing::warn!("rxe: {error}");
+            tracing::warn!(target: "lib.verbs", "rxe: {error}");
         }
     }
 }

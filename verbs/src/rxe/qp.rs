@@ -182,7 +182,7 @@ impl Qp {
     pub(super) fn ring(&self) {
         // What it does not take now it takes with the next call; a queue pair in error flushes it.
         if let Err(error) = self.rxe.context().ring_qp(self.handle) {
-            tracing::warn!("rxe: {error}");
+            tracing::warn!(target: "lib.verbs", "rxe: {error}");
         }
     }
 
@@ -202,7 +202,7 @@ impl Qp {
 impl Drop for Qp {
     fn drop(&mut self) {
         if let Err(error) = self.rxe.context().destroy_qp(self.handle) {
-            tracing::warn!("rxe: {error}");
+            tracing::warn!(target: "lib.verbs", "rxe: {error}");
             // The kernel may still use what was posted: none of it is ever free again.
             std::mem::forget((Arc::clone(&self.sends), self.receives.clone(), self.srq.clone()));
             std::mem::forget(self.kept.take());

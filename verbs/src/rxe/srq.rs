@@ -58,7 +58,7 @@ impl SrqCore {
 impl Drop for SrqCore {
     fn drop(&mut self) {
         if let Err(error) = self.rxe.context().destroy_srq(self.handle) {
-            tracing::warn!("rxe: {error}");
+            tracing::warn!(target: "lib.verbs", "rxe: {error}");
             std::mem::forget(Arc::clone(&self.places));
             std::mem::forget(self.kept.get_mut().unwrap_or_else(PoisonError::into_inner).take());
         }

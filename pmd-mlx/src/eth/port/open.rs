@@ -150,7 +150,7 @@ fn backend(device: &Arc<Device>, devx: bool) -> Arc<dyn Backend> {
             Ok(made) => return Arc::new(made),
             Err(why) => {
                 tracing::info!(
-                    "{}: no DevX ({why}): objects are the kernel's, as with dv_flow_en=0",
+                    target: "pmd.net.mlx5", "{}: no DevX ({why}): objects are the kernel's, as with dv_flow_en=0",
                     device.name()
                 );
             }

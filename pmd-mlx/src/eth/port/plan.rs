@@ -112,7 +112,7 @@ pub(crate) fn delay_drop(device: &Device, arguments: &Arguments) -> bool {
     let caps = RawPacketCaps::from_bits_retain(device.attributes.raw_packet_caps);
     let can = caps.contains(RawPacketCaps::DELAY_DROP);
     if arguments.delay_drop && !can {
-        tracing::warn!("{}: delay_drop: the device cannot wait with dropping", device.name());
+        tracing::warn!(target: "pmd.net.mlx5", "{}: delay_drop: the device cannot wait with dropping", device.name());
     }
     arguments.delay_drop && can
 }
@@ -171,7 +171,7 @@ impl RxPlan {
         let striding = match split {
             Some(_) => None,
             None => striding(device, arguments, plain, wqes_log2, queues).unwrap_or_else(|why| {
-                tracing::warn!("{}: mprq_en: {why}", device.name());
+                tracing::warn!(target: "pmd.net.mlx5", "{}: mprq_en: {why}", device.name());
                 None
             }),
         };
@@ -218,7 +218,7 @@ impl RxPlan {
         let can = !setup.interrupts && backend.has_enhanced_layout();
         if arguments.enhanced_compression && compressed.is_some() && !can {
             tracing::warn!(
-                "{}: rxq_cqe_comp_en: there is no enhanced layout of compressed completions {}; the basic one is used",
+                target: "pmd.net.mlx5", "{}: rxq_cqe_comp_en: there is no enhanced layout of compressed completions {}; the basic one is used",
                 device.name(),
                 if setup.interrupts {
                     "in queues with interrupts"

@@ -106,7 +106,7 @@ impl<Q: Queue> Hold for Held<Q> {
             Ok(()) => drop(remains),
             Err(error) => {
                 if let Some(error) = error.filter(|error| !error.says_gone()) {
-                    tracing::error!("{}: its buffers stay with the device: {error}", queue.device.name());
+                    tracing::error!(target: "pmd.net.mlx5", "{}: its buffers stay with the device: {error}", queue.device.name());
                 }
                 queue.device.keep(remains);
             }
