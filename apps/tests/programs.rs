@@ -10,9 +10,10 @@ use serde_json::Value;
 const L2FWD: &str = env!("CARGO_BIN_EXE_l2fwd");
 const SKELETON: &str = env!("CARGO_BIN_EXE_skeleton");
 
-/// SIGINT and SIGTERM, as Linux numbers them on every architecture.
+/// SIGINT, SIGTERM and SIGHUP, as Linux numbers them on every architecture.
 const INTERRUPT: i32 = 2;
 const TERMINATE: i32 = 15;
+const HANG_UP: i32 = 1;
 
 fn run(program: &str, args: &[&str]) -> Output {
     Command::new(program).args(args).output().unwrap()
@@ -208,7 +209,7 @@ fn l2fwd(args: &[&str]) -> Command {
 
 #[test]
 fn signals_end_it_like_the_duration() {
-    for signal in [INTERRUPT, TERMINATE] {
+    for signal in [INTERRUPT, TERMINATE, HANG_UP] {
         let running = forwarding(l2fwd(&["-l", "0", "--", "-T", "0", "--json"]));
         std::thread::sleep(Duration::from_millis(100));
         running.signal(signal);

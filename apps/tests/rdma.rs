@@ -22,6 +22,7 @@ use tempfile::TempDir;
 const LIMIT: Duration = Duration::from_secs(30);
 const SIGINT: i32 = 2;
 const SIGTERM: i32 = 15;
+const SIGHUP: i32 = 1;
 
 /// Where two ends meet: sockets of the wire, and a TCP port.
 struct Place {
@@ -545,7 +546,7 @@ fn a_wire_that_leads_nowhere_is_a_port_that_is_down() {
 
 #[test]
 fn signals_end_an_end_and_then_the_other() {
-    for signal in [SIGINT, SIGTERM] {
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
         let place = Place::new();
         let waiting = place.server(PINGPONGS[0].0, "-g 0");
         waiting.signal(signal);

@@ -47,7 +47,7 @@ impl RdmaDevice {
 pub struct RdmaBringup {
     /// In the order in which the command line names them.
     pub devices: Vec<RdmaDevice>,
-    /// Lcores, memory, clock. SIGINT and SIGTERM set its stop flag.
+    /// Lcores, memory, clock. SIGINT, SIGTERM and SIGHUP set its stop flag.
     pub eal: Eal,
     _logs: DefaultGuard,
 }

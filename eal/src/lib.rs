@@ -13,7 +13,7 @@
 //!   │      │ launch ───────► f(&LcoreContext)                                                     │
 //!   │      │                 slot, timers, cycles                                                 │
 //!   │      ▼                      ▼                  ▼                 ▼                 ▼        │
-//!   │   StopFlag ◄── code, SIGINT and SIGTERM, a panic of any of these threads                    │
+//!   │   StopFlag ◄── code, SIGINT, SIGTERM, SIGHUP, a panic of any of these threads                    │
 //!   │   memory ─► regions ─► zones           clock           logs                                 │
 //!   └─────────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```

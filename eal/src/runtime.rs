@@ -197,7 +197,7 @@ impl Eal {
         self.controls.spawn_counted(name, work)
     }
 
-    /// From now on SIGINT and SIGTERM set the stop flag, as the module documentation of [`signal`](crate::signal) says.
+    /// From now on SIGINT, SIGTERM and, unless the parent had it ignored, SIGHUP set the stop flag, as the module documentation of [`signal`](crate::signal) says.
     ///
     /// # Errors
     /// [`EalError::Signal`].

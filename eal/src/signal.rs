@@ -1,8 +1,9 @@
-//! SIGINT and SIGTERM: an ordinary end.
+//! SIGINT, SIGTERM and SIGHUP: an ordinary end.
 //!
 //! Handlers belong to the process, so each subscribed `Eal` adds itself to one handler and all are told. The first signal
-//! sets the stop flag; also when the parent had the signal ignored. One more, at least [`GRACE`] later, ends the process at
-//! once with status 130 or 143, for when the orderly way hangs; an earlier one is taken for a copy of the first, since
+//! sets the stop flag; also when the parent had the signal ignored, as a shell has for what it starts in the background. SIGHUP
+//! stays ignored where the parent has it so: that is what `nohup` is for. One more, at least [`GRACE`] later, ends the process at
+//! once with status 130, 143 or 129, for when the orderly way hangs; an earlier one is taken for a copy of the first, since
 //! `timeout(1)` signals both its child and the group. When the last subscriber is gone, a signal does what it did before the
 //! first one came.
 #![expect(unsafe_code, reason = "signal handlers")]
@@ -13,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use signal_hook::SigId;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level;
 
 use crate::clock::cycles::monotonic_ns;
@@ -24,7 +25,7 @@ use crate::{EalError, StopFlag};
 pub const GRACE: Duration = Duration::from_millis(500);
 
 const GRACE_NS: u64 = GRACE.as_nanos() as u64;
-const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
+const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
 static SUBSCRIBERS: AtomicUsize = AtomicUsize::new(0);
 static INSTALLED: Mutex<bool> = Mutex::new(false);
@@ -60,7 +61,11 @@ impl Subscription {
         let mut subscription = Self(Vec::new());
         SUBSCRIBERS.fetch_add(1, Ordering::Relaxed);
         for signal in SIGNALS {
-            let id = subscribe(signal, stop.clone()).map_err(|source| EalError::Signal { signal, source })?;
+            let refused = |source| EalError::Signal { signal, source };
+            if signal == SIGHUP && disposition(signal).map_err(refused)? == libc::SIG_IGN {
+                continue;
+            }
+            let id = subscribe(signal, stop.clone()).map_err(refused)?;
             subscription.0.push(id);
         }
         Ok(subscription)
@@ -104,7 +109,7 @@ fn install_fallback() -> Result<(), EalError> {
     }
     for signal in SIGNALS {
         let refused = |source| EalError::Signal { signal, source };
-        if !is_default(signal).map_err(refused)? {
+        if disposition(signal).map_err(refused)? != libc::SIG_DFL {
             continue;
         }
         let fallback = move || {
@@ -117,7 +122,9 @@ fn install_fallback() -> Result<(), EalError> {
         unsafe { low_level::register(signal, fallback) }.map_err(refused)?;
     }
     // A file at its size limit (RLIMIT_FSIZE) is an error of the write like a full disk, and no end of the process.
-    if is_default(libc::SIGXFSZ).map_err(|source| EalError::Signal { signal: libc::SIGXFSZ, source })? {
+    if disposition(libc::SIGXFSZ).map_err(|source| EalError::Signal { signal: libc::SIGXFSZ, source })?
+        == libc::SIG_DFL
+    {
         // SAFETY: the action runs in a signal handler and does nothing.
         unsafe { low_level::register(libc::SIGXFSZ, || {}) }
             .map_err(|source| EalError::Signal { signal: libc::SIGXFSZ, source })?;
@@ -126,7 +133,8 @@ fn install_fallback() -> Result<(), EalError> {
     Ok(())
 }
 
-fn is_default(signal: i32) -> io::Result<bool> {
+/// What the process does at a signal: `SIG_DFL`, `SIG_IGN`, or the address of a handler.
+fn disposition(signal: i32) -> io::Result<libc::sighandler_t> {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: with no new action given, the call only writes the present one to `action`, which has room for it.
     if unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) } != 0 {
@@ -134,5 +142,5 @@ fn is_default(signal: i32) -> io::Result<bool> {
     }
     // SAFETY: zeroed at first, and written by the call that succeeded.
     let action = unsafe { action.assume_init() };
-    Ok(action.sa_sigaction == libc::SIG_DFL)
+    Ok(action.sa_sigaction)
 }

@@ -14,9 +14,10 @@ fn main() {
     if args.next().as_deref() == Some("child") {
         return child(&args.next().expect("a mode"));
     }
-    let cases: [(&str, fn()); 8] = [
-        ("both signals end with status 0", both_signals_end_with_status_0),
+    let cases: [(&str, fn()); 9] = [
+        ("each signal ends with status 0", each_signal_ends_with_status_0),
         ("also when the parent ignored them", also_when_the_parent_ignored_them),
+        ("nohup is honoured", nohup_is_honoured),
         ("all Eals are told", all_eals_are_told),
         ("a copy of the first is no second", a_copy_of_the_first_is_no_second),
         ("the second ends at once", the_second_ends_at_once),
@@ -95,7 +96,7 @@ impl Running {
         let program = std::env::current_exe().expect("this program");
         let mut command = Command::new("sh");
         // Whoever runs the tests may have signals ignored, as a shell does for what it starts in the background.
-        let fresh = if shell.is_empty() { "env --default-signal=INT,TERM" } else { "" };
+        let fresh = if shell.is_empty() { "env --default-signal=INT,TERM,HUP" } else { "" };
         command.arg("-c").arg(format!("{shell} exec {fresh} \"$0\" child {mode}")).arg(program);
         let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a shell");
         let lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
@@ -117,8 +118,8 @@ impl Running {
     }
 }
 
-fn both_signals_end_with_status_0() {
-    for name in ["INT", "TERM"] {
+fn each_signal_ends_with_status_0() {
+    for name in ["INT", "TERM", "HUP"] {
         let mut child = Running::start("plain", "");
         child.until("ready");
         child.signal(name);
@@ -133,6 +134,16 @@ fn also_when_the_parent_ignored_them() {
         child.signal(name);
         assert_eq!(child.wait().code(), Some(0), "{name}");
     }
+}
+
+fn nohup_is_honoured() {
+    let mut child = Running::start("plain", "trap '' HUP;");
+    child.until("ready");
+    child.signal("HUP");
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(child.process.try_wait().expect("a status"), None, "it runs on");
+    child.signal("TERM");
+    assert_eq!(child.wait().code(), Some(0));
 }
 
 fn all_eals_are_told() {
@@ -155,7 +166,7 @@ fn a_copy_of_the_first_is_no_second() {
 }
 
 fn the_second_ends_at_once() {
-    for (name, status) in [("INT", 130), ("TERM", 143)] {
+    for (name, status) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         let mut child = Running::start("hang", "");
         child.until("ready");
         child.signal(name);
@@ -167,7 +178,7 @@ fn the_second_ends_at_once() {
 }
 
 fn afterwards_the_default_is_back() {
-    for (name, number) in [("INT", 2), ("TERM", 15)] {
+    for (name, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
         let mut child = Running::start("after", "");
         child.until("ready");
         child.signal(name);
