@@ -9,6 +9,7 @@
 #![expect(unsafe_code, reason = "copies to and from memory that a driver shares with the device")]
 
 mod copy;
+mod file;
 mod guest;
 mod limit;
 mod pins;
@@ -22,7 +23,9 @@ use pollux_mlx5_kernel::{DmaMemory, Pinned, Rights};
 use pollux_uverbs::Errno;
 
 pub use guest::GuestMemory;
-pub(crate) use guest::OWN;
+#[cfg(test)]
+pub(crate) use guest::sealed;
+pub(crate) use guest::{OWN, PIECES_MAX};
 use pins::{Cover, Pins};
 pub(crate) use registers::Bar;
 

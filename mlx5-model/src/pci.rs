@@ -1,7 +1,7 @@
 //! The device as a PCI function: what a kernel's own mlx5 driver binds to.
 //!
 //! ```text
-//!   a guest's kernel ── its machine (QEMU) ── vfio-user messages ──► Function
+//!   a guest's kernel ── its machine (QEMU) ── vfio-user messages (vfio_user, session) ──► Function
 //!      configuration space        config_space
 //!      BAR 0: first pages         initialization segment: command queue, health, clock
 //!             UAR pages           Device::doorbell_store
@@ -16,10 +16,13 @@ mod command_ring;
 mod config_space;
 mod function;
 mod server;
+mod session;
+mod vectors;
+mod vfio_user;
 mod write_combining;
 
 #[cfg(test)]
 mod tests;
 
 pub use function::{Function, Health};
-pub use server::{ServeError, Slot, serve};
+pub use server::{ServeError, Slot, Stop, serve};

@@ -6,21 +6,25 @@
 //!     -device '{"driver":"vfio-user-pci","socket":{"type":"unix","path":"/tmp/a"},"rombar":0}' ...
 //! ```
 
+use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use clap::Parser;
-use pollux_mlx5_model::pci::{self, Health, Slot};
+use pollux_mlx5_model::pci::{self, Health, Slot, Stop};
 use pollux_mlx5_model::time::Clock;
 use pollux_mlx5_model::wire::{Impairments, WireSpec};
 use pollux_mlx5_model::{Device, DeviceConfig, GuestMemory};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 /// A ConnectX adapter in software, as a PCI function that a virtual machine can have.
 #[derive(Parser)]
 #[command(name = "mlx5-device")]
 struct Cli {
-    /// Socket of a device; once for each device
+    /// Socket of a device, once for each; a stale one is taken over, and all are removed at the end
     #[arg(long, required = true, value_name = "PATH")]
     socket: Vec<PathBuf>,
     /// Its wire, in the same order: cable:NAME, unix:LOCAL:PEER, iface:NAME, pcap:IN:OUT, source:SIZE or null
@@ -46,13 +50,51 @@ fn main() -> ExitCode {
     match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            eprintln!("mlx5-device: {why}");
+            // One line, with every cause.
+            let causes = std::iter::successors(Some(&*why as &dyn Error), |&why| why.source());
+            let line: Vec<String> = causes.map(ToString::to_string).collect();
+            eprintln!("mlx5-device: {}", line.join(": "));
             ExitCode::FAILURE
         }
     }
 }
 
-fn run(cli: &Cli) -> Result<(), Box<dyn std::error::Error>> {
+/// A second signal is believed after this: some senders signal both a process and its group.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// Has the first SIGINT, SIGTERM or SIGHUP end `stop`'s devices, and a second one the process at once.
+fn end_on_signals(stop: Stop) -> std::io::Result<()> {
+    let mut wanted = vec![SIGINT, SIGTERM];
+    // As nohup(1) and its kin leave it.
+    if !is_ignored(SIGHUP) {
+        wanted.push(SIGHUP);
+    }
+    let mut signals = Signals::new(wanted)?;
+    // It ends with the process.
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        let mut first: Option<Instant> = None;
+        for signal in signals.forever() {
+            if first.is_some_and(|first| first.elapsed() >= GRACE) {
+                std::process::exit(128 + signal);
+            }
+            first.get_or_insert_with(Instant::now);
+            stop.stop();
+        }
+    })?;
+    Ok(())
+}
+
+/// Whether a signal was ignored when the process began. Source: proc(5), `/proc/pid/status`.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok())
+        .is_some_and(|set| set >> (signal - 1) & 1 == 1)
+}
+
+fn run(cli: &Cli) -> Result<(), Box<dyn Error>> {
+    let stop = Stop::default();
+    end_on_signals(stop.clone())?;
     let (sockets, wires) = (cli.socket.len(), cli.wire.len());
     if sockets != wires {
         return Err(format!("{sockets} sockets and {wires} wires: give each device one of both").into());
@@ -76,15 +118,15 @@ fn run(cli: &Cli) -> Result<(), Box<dyn std::error::Error>> {
     }
     if cli.console {
         let devices: Vec<_> =
-            slots.iter().map(|slot| (Arc::clone(&slot.device), slot.health.clone())).collect();
+            slots.iter().map(|slot| (Arc::downgrade(&slot.device), slot.health.clone())).collect();
         // It ends with the process.
         std::thread::Builder::new().name("console".into()).spawn(move || console(&devices))?;
     }
-    Ok(pci::serve(slots)?)
+    Ok(pci::serve(slots, &stop)?)
 }
 
 /// Carries out orders until there are no more.
-fn console(devices: &[(Arc<Device>, Health)]) {
+fn console(devices: &[(Weak<Device>, Health)]) {
     for line in std::io::stdin().lines().map_while(Result::ok).filter(|line| !line.trim().is_empty()) {
         if let Err(why) = order(devices, &line) {
             eprintln!("mlx5-device: '{line}': {why}");
@@ -96,7 +138,7 @@ fn console(devices: &[(Arc<Device>, Health)]) {
 /// `drivers/net/ethernet/mellanox/mlx5/core/health.c`.
 const FIRMWARE_ERROR: u8 = 1;
 
-fn order(devices: &[(Arc<Device>, Health)], line: &str) -> Result<(), String> {
+fn order(devices: &[(Weak<Device>, Health)], line: &str) -> Result<(), String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let device = |index: &str| {
         let device = index.parse().ok().and_then(|index: usize| devices.get(index));
@@ -111,7 +153,11 @@ fn order(devices: &[(Arc<Device>, Health)], line: &str) -> Result<(), String> {
             };
             device(index)?.1.fail(syndrome);
         }
-        ["remove", index] => device(index)?.0.remove(),
+        ["remove", index] => {
+            if let Some(device) = device(index)?.0.upgrade() {
+                device.remove();
+            }
+        }
         _ => return Err("orders are: fatal N [SYNDROME], remove N".into()),
     }
     tracing::info!(target: "model.pci", line, "ordered");

@@ -1,57 +1,58 @@
-//! The function on a vfio-user socket, for a machine that plugs it into its guest.
-//!
-//! Protocol: QEMU `docs/interop/vfio-user.rst`; the messages are the `vfio_user` crate's (rust-vmm), the meaning is here.
+//! Functions on vfio-user sockets, for machines that plug them into their guests.
 
-use std::fs::File;
-use std::io::{self, Write};
-use std::panic::resume_unwind;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use pollux_mlx5_kernel::CommandQueue;
-use vfio_bindings::bindings::vfio::{
-    VFIO_IRQ_INFO_EVENTFD, VFIO_IRQ_INFO_NORESIZE, VFIO_IRQ_SET_ACTION_MASK, VFIO_IRQ_SET_ACTION_UNMASK,
-    VFIO_IRQ_SET_DATA_EVENTFD, VFIO_PCI_BAR0_REGION_INDEX, VFIO_PCI_CONFIG_REGION_INDEX,
-    VFIO_PCI_MSIX_IRQ_INDEX, VFIO_PCI_NUM_IRQS, VFIO_PCI_NUM_REGIONS, VFIO_REGION_INFO_FLAG_READ,
-    VFIO_REGION_INFO_FLAG_WRITE, vfio_region_info,
-};
-use vfio_user::{DmaMapFlags, DmaUnmapFlags, IrqInfo, Server, ServerBackend, ServerRegion};
+use pollux_frame_io::FrameError;
+use pollux_frame_io::unix::SocketFile;
+use rustix::net::{Shutdown, shutdown};
 
-use super::config_space;
-use super::function::{BAR_BYTES, Function, Health};
+use super::function::{Function, Health};
+use super::session::Session;
+use super::vfio_user::{Broken, Connection};
 use super::write_combining::WriteCombining;
 use crate::ModelError;
 use crate::device::Device;
 use crate::memory::GuestMemory;
 use crate::time::worker::{self, Steps};
 
-/// Why a function is not served.
+/// Why functions are not served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The socket cannot be made, or talk on it failed.
-    #[error("vfio-user socket {}: {source}; is the folder there and writable?", path.display())]
-    Socket {
-        /// Which.
-        path: PathBuf,
-        /// What went wrong.
-        source: vfio_user::Error,
-    },
-    /// No thread could be started for it.
-    #[error("cannot start a thread for a device: {source}")]
+    /// A socket cannot be made.
+    #[error(transparent)]
+    Socket(#[from] FrameError),
+    /// A socket or a thread could not be set up.
+    #[error("cannot {operation} for the device on {}", path.display())]
     Start {
-        /// Why.
+        /// What was tried.
+        operation: &'static str,
+        /// The device's socket.
+        path: PathBuf,
+        /// The system's answer.
         source: io::Error,
     },
     /// The devices' thread could not be started.
     #[error(transparent)]
     Thread(ModelError),
+    /// A device's thread panicked; the others were served to their end.
+    #[error("the device on {} failed by a fault of ours: its standard error says where", path.display())]
+    Panic {
+        /// The device's socket.
+        path: PathBuf,
+    },
 }
 
 /// A device, and the socket on which a machine finds it.
 #[derive(Debug)]
 pub struct Slot {
-    /// The socket; a stale one is taken over.
+    /// The socket, for this user alone. A stale one is taken over; anything else that stands there is left alone.
     pub path: PathBuf,
     /// The device; made by [`Device::in_guest`].
     pub device: Arc<Device>,
@@ -66,49 +67,130 @@ pub struct Slot {
 /// Frames of each direction that a device moves in one step.
 const BUDGET: usize = 64;
 
-/// Serves each slot to one machine, until all machines have ended their connections. A store to a register steps every
-/// device until none has work, so that a frame sent by one is at once at the other; a thread steps them besides, for what
-/// comes from elsewhere.
+/// How long a connection may take to say which protocol it speaks.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Ends [`serve`] from another thread. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<Mutex<Sockets>>);
+
+/// What is waited on.
+#[derive(Debug, Default)]
+struct Sockets {
+    stopped: bool,
+    next: u64,
+    open: BTreeMap<u64, OwnedFd>,
+}
+
+impl Stop {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Sockets> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends it: all connections are closed, all sockets removed. A later [`serve`] ends at once.
+    pub fn stop(&self) {
+        let mut sockets = self.lock();
+        sockets.stopped = true;
+        for socket in sockets.open.values() {
+            // One that nobody is connected to needs none.
+            let _ended = shutdown(socket, Shutdown::Both);
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.lock().stopped
+    }
+
+    /// Has calls that wait on `socket` return when it is stopped, as long as what this gives lives.
+    fn watch(&self, socket: impl AsFd) -> io::Result<Watched<'_>> {
+        let socket = socket.as_fd().try_clone_to_owned()?;
+        let mut sockets = self.lock();
+        if sockets.stopped {
+            let _ended = shutdown(&socket, Shutdown::Both);
+        }
+        let id = sockets.next;
+        sockets.next += 1;
+        sockets.open.insert(id, socket);
+        Ok(Watched { stop: self, id })
+    }
+}
+
+struct Watched<'a> {
+    stop: &'a Stop,
+    id: u64,
+}
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        self.stop.lock().open.remove(&self.id);
+    }
+}
+
+/// Serves each slot to one machine, until all machines have ended their connections or `stop` is called; the sockets are
+/// removed then. A store to a register steps every device until none has work, so that a frame sent by one is at once at the
+/// other; a thread steps them besides, for what comes from elsewhere.
+///
+/// A connection that breaks the protocol is closed and its device reset; the socket waits for the next one. The other devices do
+/// not notice.
 ///
 /// # Errors
-/// [`ServeError`], of the first slot that failed.
-pub fn serve(slots: Vec<Slot>) -> Result<(), ServeError> {
-    let (functions, slots): (Vec<_>, Vec<_>) = slots
+/// [`ServeError`], before any device is served; or [`ServeError::Panic`] when all have ended.
+pub fn serve(slots: Vec<Slot>, stop: &Stop) -> Result<(), ServeError> {
+    let mut doors = Vec::new();
+    for slot in &slots {
+        doors.push(SocketFile::listener(&slot.path)?);
+    }
+    let functions: Vec<_> = slots
         .into_iter()
         .map(|slot| {
-            let function = Function::new(Arc::clone(&slot.device), slot.pci_device).with_health(slot.health);
-            (function, (slot.path, slot.memory))
+            let function = Function::new(slot.device, slot.pci_device).with_health(slot.health);
+            (function, slot.memory)
         })
-        .unzip();
-    let devices: Arc<[Stepped]> = functions
-        .iter()
-        .map(|function| (Arc::clone(function.device()), Arc::clone(function.combining())))
         .collect();
-    let _running = worker::run(Arc::new(All(Arc::clone(&devices))), None).map_err(ServeError::Thread)?;
-    let threads: Vec<_> = functions
-        .into_iter()
-        .zip(slots)
-        .enumerate()
-        .map(|(index, (function, (path, memory)))| {
-            let all = All(Arc::clone(&devices));
-            std::thread::Builder::new()
+    let all = All(functions
+        .iter()
+        .map(|(function, _)| (Arc::clone(function.device()), Arc::clone(function.combining())))
+        .collect());
+    let _running = worker::run(Arc::new(all.clone()), None).map_err(ServeError::Thread)?;
+    // When one cannot be started, those that were are stopped.
+    std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        let mut started = Ok(());
+        for (index, ((function, memory), (listener, file))) in functions.into_iter().zip(&doors).enumerate() {
+            let session = Session::new(function, memory, all.clone());
+            let thread = std::thread::Builder::new()
                 .name(format!("control-pci-{index}"))
-                .spawn(move || serve_one(function, path, memory, all))
-                .map_err(|source| ServeError::Start { source })
+                .spawn_scoped(scope, move || serve_one(session, listener, file, stop));
+            match thread {
+                Ok(thread) => threads.push((file, thread)),
+                Err(source) => {
+                    let path = file.path().to_owned();
+                    started = Err(ServeError::Start { operation: "start a thread", path, source });
+                    stop.stop();
+                    break;
+                }
+            }
+        }
+        threads.into_iter().fold(started, |outcome, (file, thread)| {
+            let ended = thread.join().unwrap_or_else(|_| {
+                // The panic's own message went to standard error.
+                Err(ServeError::Panic { path: file.path().to_owned() })
+            });
+            outcome.and(ended)
         })
-        .collect::<Result<_, _>>()?;
-    threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    })
 }
 
 /// A device, and the stores to it that wait for more.
 type Stepped = (Arc<Device>, Arc<WriteCombining>);
 
 /// Every device of the process, stepped together.
-#[derive(Debug)]
-struct All(Arc<[Stepped]>);
+#[derive(Clone, Debug)]
+pub(super) struct All(Arc<[Stepped]>);
 
-impl Steps for All {
-    fn step(&self) -> bool {
+impl All {
+    /// One step of each; whether one of them had work.
+    pub(super) fn step_all(&self) -> bool {
         self.0.iter().fold(false, |some, (device, combining)| {
             for (page, offset, bytes) in combining.waited(false) {
                 device.doorbell_store(page, offset, &bytes);
@@ -117,182 +199,73 @@ impl Steps for All {
             device.step(BUDGET) | combining.is_pending() | some
         })
     }
+}
+
+impl Steps for All {
+    fn step(&self) -> bool {
+        self.step_all()
+    }
 
     fn name(&self) -> String {
         self.0.iter().map(|(device, _)| device.name()).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// Steps after a store: work that makes more work is followed so far, and the thread does the rest.
-const STEPS_MAX: usize = 16;
-
+/// Serves one function until a machine has used and left it.
 fn serve_one(
-    function: Function,
-    path: PathBuf,
-    memory: Arc<GuestMemory>,
-    all: All,
+    mut session: Session,
+    listener: &UnixListener,
+    file: &SocketFile,
+    stop: &Stop,
 ) -> Result<(), ServeError> {
-    // A socket whose server is gone is in the way of the next.
-    if std::os::unix::net::UnixStream::connect(&path)
-        .is_err_and(|why| why.kind() == io::ErrorKind::ConnectionRefused)
-    {
-        drop(std::fs::remove_file(&path));
-    }
-    let failed = |source| ServeError::Socket { path: path.clone(), source };
-    let vectors = function.device().vectors();
-    let server = Server::new(&path, true, interrupts(vectors), regions()).map_err(failed)?;
-    let mut backend = Backend { vectors: Vectors::connect(&function, vectors), function, memory, all };
-    let ended = server.run(&mut backend);
-    // The guest is gone, and its memory with it.
-    backend.function.reset();
-    backend.memory.clear();
-    ended.map_err(failed)
-}
-
-fn regions() -> Vec<ServerRegion> {
-    (0..VFIO_PCI_NUM_REGIONS)
-        .map(|index| {
-            let size = match index {
-                VFIO_PCI_BAR0_REGION_INDEX => BAR_BYTES,
-                VFIO_PCI_CONFIG_REGION_INDEX => config_space::BYTES as u64,
-                _ => 0,
-            };
-            let flags = if size == 0 { 0 } else { VFIO_REGION_INFO_FLAG_READ | VFIO_REGION_INFO_FLAG_WRITE };
-            let argsz = size_of::<vfio_region_info>() as u32;
-            ServerRegion {
-                region_info: vfio_region_info { argsz, flags, index, cap_offset: 0, size, offset: 0 },
-                sparse_areas: Vec::new(),
-                mmap_fd: None,
+    let socket = file.path().display();
+    let failed =
+        |operation| move |source| ServeError::Start { operation, path: file.path().to_owned(), source };
+    let _listening = stop.watch(listener).map_err(failed("watch a socket"))?;
+    while !stop.is_stopped() {
+        let stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(_) if stop.is_stopped() => break,
+            // The connection's own fault, or one of the moment: descriptors may be free again soon.
+            Err(why) => {
+                tracing::warn!(target: "model.pci", "{socket}: no connection: {why}");
+                std::thread::sleep(Duration::from_millis(100));
+                continue;
             }
-        })
-        .collect()
-}
-
-fn interrupts(vectors: u32) -> Vec<IrqInfo> {
-    (0..VFIO_PCI_NUM_IRQS)
-        .map(|index| IrqInfo {
-            index,
-            flags: VFIO_IRQ_INFO_EVENTFD | VFIO_IRQ_INFO_NORESIZE,
-            count: if index == VFIO_PCI_MSIX_IRQ_INDEX { vectors } else { 0 },
-        })
-        .collect()
-}
-
-/// Event descriptors by interrupt vector.
-#[derive(Clone, Debug)]
-struct Vectors(Arc<Mutex<Vec<Option<File>>>>);
-
-impl Vectors {
-    /// Has the device's interrupts signal the descriptors.
-    fn connect(function: &Function, count: u32) -> Self {
-        let vectors = Self(Arc::new(Mutex::new((0..count).map(|_| None).collect())));
-        for vector in 0..count {
-            let signalled = vectors.clone();
-            function.device().on_interrupt(vector, Arc::new(move || signalled.signal(vector as usize)));
-        }
-        vectors
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Option<File>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn signal(&self, vector: usize) {
-        tracing::trace!(target: "model.pci", vector, "interrupt");
-        if let Some(Some(descriptor)) = self.lock().get(vector) {
-            // A counter that is full has been signalled already.
-            drop((&*descriptor).write_all(&1_u64.to_ne_bytes()));
-        }
-    }
-
-    fn set(&self, flags: u32, start: u32, count: u32, descriptors: Vec<File>) -> io::Result<()> {
-        tracing::debug!(target: "model.pci", flags, start, count, descriptors = descriptors.len(), "interrupts");
-        let mut places = self.lock();
-        let (start, count) = (start as usize, count as usize);
-        if flags & (VFIO_IRQ_SET_ACTION_MASK | VFIO_IRQ_SET_ACTION_UNMASK) != 0 {
-            // The machine masks vectors itself.
-            return Ok(());
-        }
-        if count == 0 {
-            places.fill_with(|| None);
-            return Ok(());
-        }
-        let range = start..start.saturating_add(count);
-        let Some(places) = places.get_mut(range) else {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no such interrupt vector"));
         };
-        if descriptors.is_empty() && flags & VFIO_IRQ_SET_DATA_EVENTFD != 0 {
-            // None yet.
-            places.fill_with(|| None);
-        }
-        for (place, descriptor) in places.iter_mut().zip(descriptors) {
-            *place = Some(descriptor);
-        }
-        Ok(())
-    }
-}
-
-struct Backend {
-    function: Function,
-    memory: Arc<GuestMemory>,
-    vectors: Vectors,
-    all: All,
-}
-
-impl ServerBackend for Backend {
-    fn region_read(&mut self, region: u32, offset: u64, data: &mut [u8]) -> io::Result<()> {
-        match region {
-            VFIO_PCI_BAR0_REGION_INDEX => self.function.bar_read(offset, data),
-            VFIO_PCI_CONFIG_REGION_INDEX => self.function.config_read(offset, data),
-            _ => data.fill(0),
-        }
-        Ok(())
-    }
-
-    fn region_write(&mut self, region: u32, offset: u64, data: &[u8]) -> io::Result<()> {
-        match region {
-            VFIO_PCI_BAR0_REGION_INDEX => {
-                let work = self.function.bar_write(offset, data);
-                let _ = (0..STEPS_MAX).try_for_each(|_| (work && self.all.step()).then_some(()));
+        let watched = stream.try_clone().map_err(failed("watch a connection"))?;
+        let _connected = stop.watch(&watched).map_err(failed("watch a connection"))?;
+        let mut connection = Connection::new(stream);
+        match meet(&mut connection) {
+            Ok(true) => {}
+            Ok(false) => continue,
+            Err(why) => {
+                tracing::warn!(target: "model.pci", "{socket}: {why}; waiting for another connection");
+                continue;
             }
-            VFIO_PCI_CONFIG_REGION_INDEX => self.function.config_write(offset, data),
-            _ => {}
         }
-        Ok(())
-    }
-
-    fn dma_map(
-        &mut self,
-        flags: DmaMapFlags,
-        offset: u64,
-        address: u64,
-        size: u64,
-        fd: Option<File>,
-    ) -> io::Result<()> {
-        // ROM has no descriptor, and a device has no business there.
-        let Some(file) = fd else { return Ok(()) };
-        self.memory.map(address, size, &file, offset, flags.contains(DmaMapFlags::WRITE))
-    }
-
-    fn dma_unmap(&mut self, flags: DmaUnmapFlags, address: u64, size: u64) -> io::Result<()> {
-        if flags.contains(DmaUnmapFlags::UNMAP_ALL) {
-            self.memory.clear();
-        } else {
-            self.memory.unmap(address, size);
-        }
-        Ok(())
-    }
-
-    fn reset(&mut self) -> io::Result<()> {
-        self.function.reset();
-        Ok(())
-    }
-
-    fn set_irqs(&mut self, index: u32, flags: u32, start: u32, count: u32, fds: Vec<File>) -> io::Result<()> {
-        match index {
-            VFIO_PCI_MSIX_IRQ_INDEX => self.vectors.set(flags, start, count, fds),
-            // The others have no vectors.
-            _ => Ok(()),
+        let outcome = session.run(&mut connection);
+        // The guest is gone, and its memory with it.
+        session.clear();
+        match outcome {
+            Ok(()) => break,
+            Err(why @ Broken::Protocol(_)) => {
+                tracing::warn!(target: "model.pci", "{socket}: {why}; waiting for another connection");
+            }
+            // The machine was killed while it was answered.
+            Err(why @ Broken::Socket(_)) => {
+                tracing::warn!(target: "model.pci", "{socket}: {why}");
+                break;
+            }
         }
     }
+    Ok(())
+}
+
+/// Agrees with a machine on the protocol. `false` when nobody wanted to talk. Until then others wait behind it, but not for long.
+fn meet(connection: &mut Connection) -> Result<bool, Broken> {
+    connection.set_patience(Some(PATIENCE))?;
+    let met = Session::meet(connection)?;
+    connection.set_patience(None)?;
+    Ok(met)
 }

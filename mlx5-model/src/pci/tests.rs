@@ -14,7 +14,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::{Function, Health};
 use crate::device::{Device, DeviceConfig};
 use crate::firmware::{LENT_BYTES, LENT_OFFSET};
-use crate::memory::GuestMemory;
+use crate::memory::{GuestMemory, sealed};
 use crate::wire::Null;
 
 /// Where the guest has its command queue, and mailboxes.
@@ -31,8 +31,7 @@ struct Guest {
 
 impl Guest {
     fn new() -> Self {
-        let file = tempfile::tempfile().expect("a file");
-        file.set_len(MEMORY + 2 * MARGIN).expect("its length");
+        let file = sealed(MEMORY + 2 * MARGIN);
         let memory = Arc::new(GuestMemory::default());
         memory.map(QUEUE, MEMORY, &file, MARGIN, true).expect("a piece");
         let config = DeviceConfig { strict: false, ..DeviceConfig::default() };
