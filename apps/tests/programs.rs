@@ -264,3 +264,28 @@ fn a_port_on_an_interface_shows_the_interfaces_name() {
     assert!(said.contains("l2fwd: lcore 0: port 0 net_tap0 (dtap0) to port 1 net_null0\n"), "{said}");
     assert!(!said.contains('%') && !text(&output.stdout).contains("%d"), "{said}");
 }
+
+#[test]
+fn captures_are_whole_after_a_pause_and_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let pipe = file("in");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let (out, tee) = (file("out.pcap"), file("tee.pcap"));
+    let device =
+        format!("net_pcap0,rx_pcap={},tx_pcap={},tee={}", pipe.display(), out.display(), tee.display());
+    let running = forwarding(l2fwd(&["--vdev", &device, "--", "--no-mac-updating"]));
+    let sent: Vec<Vec<u8>> = (0..40_u8).map(|number| vec![number; 60]).collect();
+    let mut pipe = std::fs::File::options().write(true).open(&pipe).unwrap();
+    std::io::Write::write_all(&mut pipe, &capture(&sent)).unwrap();
+    // Nothing comes from now on: what came is there soon, and no end of the program can take it away.
+    std::thread::sleep(pollux_tests::patience::patient(Duration::from_secs(1)));
+    running.kill();
+    assert!(frames(&std::fs::read(&out).unwrap()) == sent);
+    // Received and sent, burst by burst.
+    let mut seen = frames(&std::fs::read(&tee).unwrap());
+    seen.sort();
+    let mut both = [&sent[..], &sent[..]].concat();
+    both.sort();
+    assert!(seen == both);
+}

@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("an interface, a file and a number of frames, please".into());
     };
     let path = Path::new(file);
-    let mut writer = PcapWriter::create(path, PcapFormat::of(path))?;
+    let writer = PcapWriter::create(path, PcapFormat::of(path))?;
     let mut port = PacketPort::open(&PacketOptions::new(interface))?;
     port.control.admit(true)?;
     let (rx, _) = &mut port.queues[0];

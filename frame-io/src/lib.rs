@@ -16,7 +16,7 @@
 //! use pollux_frame_io::pcap::{PcapFormat, PcapReader, PcapWriter, Timestamp};
 //!
 //! let file = std::env::temp_dir().join(format!("frame-io-{}.pcap", std::process::id()));
-//! let mut writer = PcapWriter::create(&file, PcapFormat::Pcap)?;
+//! let writer = PcapWriter::create(&file, PcapFormat::Pcap)?;
 //! writer.write(&[&[0xff; 12], &[0x08, 0x06], &[0; 46]], 60, Timestamp::from_nanos(1))?;
 //! writer.close()?;
 //! let mut reader = PcapReader::open(&file)?;

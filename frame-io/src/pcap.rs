@@ -1,13 +1,13 @@
 //! Capture files: pcap (microseconds and nanoseconds, both byte orders) and pcapng.
 //!
-//! The blocks are taken apart by `pcap-parser`; reading ahead, limits, time stamps and the place of an error are
-//! here. Only Ethernet is accepted.
+//! Headers and interface descriptions are taken apart by `pcap-parser`; packet records, reading ahead, limits, time stamps and
+//! the place of an error are here. Only Ethernet is accepted.
 
 mod read;
 mod write;
 
-pub use read::{PcapFrame, PcapReader};
-pub use write::{PcapFormat, PcapWriter};
+pub use read::{PcapFrame, PcapReader, Truncation};
+pub use write::{LostFrames, PcapBatch, PcapFormat, PcapWriter};
 
 /// The longest frame in a capture, as in libpcap (`MAXIMUM_SNAPLEN`).
 pub const FRAME_BYTES_MAX: usize = 256 * 1024;

@@ -1,10 +1,14 @@
 //! Capture files: known bytes, both ways round, and files made to hurt.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use pollux_frame_io::FrameError;
-use pollux_frame_io::pcap::{PcapFormat, PcapReader, PcapWriter, Timestamp};
+use pollux_frame_io::pcap::{LostFrames, PcapFormat, PcapReader, PcapWriter, Timestamp, Truncation};
+use pollux_tests::disk::SmallDisk;
+use pollux_tests::require::{Need, require};
 use proptest::prelude::*;
 
 fn file(bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
@@ -80,6 +84,21 @@ impl Bytes {
     fn interface(self, link_type: u16, snaplen: u32, options: &[u8]) -> Self {
         let bytes = 20 + options.len() as u32;
         self.u32(1).u32(bytes).u16(link_type).u16(0).u32(snaplen).raw(options).u32(bytes)
+    }
+    fn packet(self, interface: u16, ticks: u64, data: &[u8], wire: u32) -> Self {
+        let padding = data.len().next_multiple_of(4) - data.len();
+        let bytes = (32 + data.len() + padding) as u32;
+        self.u32(2)
+            .u32(bytes)
+            .u16(interface)
+            .u16(7)
+            .u32((ticks >> 32) as u32)
+            .u32(ticks as u32)
+            .u32(data.len() as u32)
+            .u32(wire)
+            .raw(data)
+            .raw(&[0; 4][..padding])
+            .u32(bytes)
     }
     fn enhanced(self, interface: u32, ticks: u64, data: &[u8], wire: u32) -> Self {
         let padding = data.len().next_multiple_of(4) - data.len();
@@ -204,11 +223,104 @@ fn golden_bytes_of_what_is_written() {
     ];
     for (format, expected) in expectations {
         let path = dir.path().join(format!("{format:?}"));
-        let mut writer = PcapWriter::create(&path, format).expect("a new file");
+        let writer = PcapWriter::create(&path, format).expect("a new file");
         writer.write(&[&[1, 2], &[], &[3, 4, 5]], 9, time).expect("a frame");
         writer.close().expect("closes");
         assert_eq!(fs::read(&path).expect("the file"), expected.bytes, "{format:?}");
     }
+}
+
+#[test]
+fn a_pause_finds_every_frame_in_the_file() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    for format in [PcapFormat::Pcap, PcapFormat::PcapNg] {
+        let path = dir.path().join(format!("{format:?}"));
+        let writer = PcapWriter::create(&path, format).expect("a new file");
+        for pause in 1..=3 {
+            for _ in 0..40 {
+                writer.write(&[&[pause; 60]], 60, Timestamp::default()).expect("a frame");
+            }
+            // Nobody calls the writer from here on.
+            std::thread::sleep(Duration::from_secs(1));
+            let (frames, error) = read(&path);
+            assert!(error.is_none(), "{error:?}");
+            assert_eq!(frames.len(), 40 * usize::from(pause), "{format:?}");
+        }
+        assert_eq!(writer.take_lost(), LostFrames::default());
+    }
+}
+
+#[test]
+fn many_threads_write_whole_records() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    for format in [PcapFormat::Pcap, PcapFormat::PcapNg] {
+        let path = dir.path().join(format!("{format:?}"));
+        let writer = PcapWriter::create(&path, format).expect("a new file");
+        std::thread::scope(|scope| {
+            for thread in 0..3u8 {
+                let writer = &writer;
+                scope.spawn(move || {
+                    for number in 0..2000u16 {
+                        let data = [&[thread][..], &number.to_be_bytes(), &[thread; 997]].concat();
+                        writer.write(&[&data], 1000, Timestamp::default()).expect("a frame");
+                    }
+                });
+            }
+        });
+        writer.close().expect("closes");
+        let (frames, error) = read(&path);
+        assert!(error.is_none(), "{error:?}");
+        let mut next = [0u16; 3];
+        for (data, ..) in &frames {
+            let thread = usize::from(data[0]);
+            assert_eq!(u16::from_be_bytes([data[1], data[2]]), next[thread], "in the order of its thread");
+            assert!(data[3..].iter().all(|byte| *byte == data[0]));
+            next[thread] += 1;
+        }
+        assert_eq!(next, [2000; 3]);
+    }
+}
+
+#[test]
+fn a_disk_that_fills_up_costs_the_frames_that_do_not_fit() {
+    if !require(&[Need::Root]) {
+        return;
+    }
+    // The disk fills within a batch of records that is handed over because the buffer is full, and within one after a pause.
+    for (format, frames) in [
+        (PcapFormat::Pcap, 1000u64),
+        (PcapFormat::PcapNg, 1000),
+        (PcapFormat::Pcap, 100),
+        (PcapFormat::PcapNg, 100),
+    ] {
+        let disk = SmallDisk::new(if frames == 1000 { 600 } else { 64 });
+        let path = disk.file("capture");
+        let writer = PcapWriter::create(&path, format).expect("the header fits");
+        let refused = (0..frames)
+            .filter(|_| writer.write(&[&[7; 1000]], 1000, Timestamp::default()).is_err())
+            .count() as u64;
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !writer.has_failed() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let late = writer.write(&[&[7; 1000]], 1000, Timestamp::default()).expect_err("full");
+        let cause = std::error::Error::source(&late).map(ToString::to_string);
+        assert_eq!(cause.as_deref(), Some("No space left on device (os error 28)"));
+        writer.flush().expect_err("still full");
+        let lost = writer.take_lost();
+        assert_eq!(lost.bytes, lost.frames * 1000);
+        let (whole, error) = read(&path);
+        assert!(error.is_none(), "{error:?}");
+        assert_eq!(whole.len() as u64 + lost.frames + refused, frames, "{format:?}: each is here or there");
+        assert!(!whole.is_empty() && lost.frames > 0, "{} {lost:?}", whole.len());
+        assert_eq!(PcapReader::open(&path).map(|mut reader| drain(&mut reader)).expect("opens"), None);
+        drop(writer);
+    }
+}
+
+fn drain(reader: &mut PcapReader) -> Option<Truncation> {
+    while reader.next().expect("sound").is_some() {}
+    reader.truncation().cloned()
 }
 
 #[test]
@@ -240,14 +352,6 @@ fn damage_is_named_with_its_place() {
         (0, "at byte 0: link type 113 (only 1, Ethernet, can be used)".into())
     );
     assert_eq!(
-        complaint(&capture().raw(&[0; 10]).bytes),
-        (1, "at byte 42: the file ends inside a record header (16 bytes expected, 10 there)".into())
-    );
-    assert_eq!(
-        complaint(&capture().u32(0).u32(0).u32(100).u32(100).raw(&[0; 10]).bytes),
-        (1, "at byte 42: the file ends inside a frame (116 bytes expected, 26 there)".into())
-    );
-    assert_eq!(
         complaint(&capture().u32(0).u32(0).u32(u32::MAX).u32(0).bytes),
         (1, "at byte 42: a frame of 4294967295 bytes (at most 262144 are possible)".into())
     );
@@ -268,11 +372,128 @@ fn damage_is_named_with_its_place() {
         complaint(&section().u32(1).u32(20).u32(0).u32(0).u32(24).bytes),
         (0, "at byte 28: a block whose two lengths differ".into())
     );
-    // A skipped block that claims 4 GiB costs no memory.
     assert_eq!(
-        complaint(&section().u32(99).u32(0xffff_fff0).u32(0).bytes),
-        (0, "at byte 40: the file ends inside a block (4294967280 bytes expected, 12 there)".into())
+        complaint(&section().interface(1, 0, &[]).u32(2).u32(28).raw(&[0; 16]).u32(28).bytes),
+        (0, "at byte 48: a packet block of 28 bytes (at least 32)".into())
     );
+}
+
+/// The frames of a file that is cut off, and what is said of its end.
+fn cut_off(bytes: &[u8]) -> (usize, Option<String>) {
+    let (_dir, path) = file(bytes);
+    let mut reader = PcapReader::open(&path).expect("a whole header");
+    let mut first = None;
+    for _ in 0..2 {
+        let mut frames = 0;
+        while reader.next().expect("no damage").is_some() {
+            frames += 1;
+        }
+        assert!(reader.has_ended());
+        let told = reader.truncation().map(|end| {
+            assert_eq!(end.frames, frames as u64);
+            end.to_string().strip_prefix(&format!("{} ", path.display())).expect("names the file").to_owned()
+        });
+        let seen = (frames, told);
+        assert_eq!(first.get_or_insert_with(|| seen.clone()), &seen, "the same after a rewind");
+        reader.rewind().expect("a file can be read twice");
+    }
+    first.expect("read")
+}
+
+#[test]
+fn what_is_whole_of_a_file_that_is_cut_off_is_read() {
+    let capture = || Bytes::new(false).pcap(0xa1b2_c3d4, 1).u32(0).u32(0).u32(2).u32(2).raw(&[1, 2]);
+    let table = [
+        (capture(), 1, None),
+        (
+            capture().raw(&[0; 10]),
+            1,
+            Some("ends inside record 2 at byte 42 (10 bytes of 16); whole frames before it: 1"),
+        ),
+        (
+            capture().u32(0).u32(0).u32(100).u32(100).raw(&[0; 10]),
+            1,
+            Some("ends inside record 2 at byte 42 (26 bytes of 116); whole frames before it: 1"),
+        ),
+        // A skipped block that claims 4 GiB costs no memory.
+        (
+            Bytes::new(false).section().u32(99).u32(0xffff_fff0).u32(0),
+            0,
+            Some("ends inside record 1 at byte 28 (12 bytes of 4294967280); whole frames before it: 0"),
+        ),
+    ];
+    for (capture, frames, told) in table {
+        assert_eq!(cut_off(&capture.bytes), (frames, told.map(str::to_owned)));
+    }
+    // Wherever the knife falls: each whole frame is there, and the end is told unless it falls between records.
+    for (ng, big_endian) in [(false, false), (false, true), (true, false), (true, true)] {
+        let whole = sound_capture(ng, big_endian);
+        let header = if ng { 28 } else { 24 };
+        let (total, told) = cut_off(&whole);
+        assert_eq!((total, told), (if ng { 4 } else { 2 }, None));
+        let (mut between, mut frames_before) = (0, 0);
+        for end in header..whole.len() {
+            let (frames, told) = cut_off(&whole[..end]);
+            assert!(frames >= frames_before && frames < total);
+            frames_before = frames;
+            between += usize::from(told.is_none());
+        }
+        assert_eq!(between, if ng { 5 } else { 2 }, "at the ends of whole records alone");
+    }
+}
+
+#[test]
+fn packet_blocks_are_read_as_the_others() {
+    for big_endian in [false, true] {
+        let milli = if big_endian { [0, 9, 0, 1, 3, 0, 0, 0] } else { [9, 0, 1, 0, 3, 0, 0, 0] };
+        let capture = Bytes::new(big_endian)
+            .section()
+            .interface(1, 0, &[])
+            .interface(1, 0, &milli)
+            .packet(0, 5_000_001, &[0xaa; 5], 5)
+            .packet(1, 1 << 33, &[0xbb; 4], 1500)
+            .section()
+            .interface(1, 0, &[])
+            .packet(0, 0, &[], 0);
+        let (frames, error) = read_bytes(&capture.bytes);
+        assert!(error.is_none(), "{error:?}");
+        let expected = vec![
+            (vec![0xaa; 5], 5, 5_000_001_000, 0),
+            (vec![0xbb; 4], 1500, (1 << 33) * 1_000_000, 1),
+            (vec![], 0, 0, 0),
+        ];
+        assert_eq!(frames, expected, "big endian {big_endian}");
+    }
+}
+
+#[test]
+fn a_pipe_is_read_as_it_fills() {
+    for (ng, big_endian) in [(false, false), (false, true), (true, false), (true, true)] {
+        let whole = sound_capture(ng, big_endian);
+        let (expected, _) = read_bytes(&whole);
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = dir.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo").success());
+        let mut reader = PcapReader::open(&path).expect("no writer is needed to open it");
+        assert!(reader.is_pipe());
+        assert!(reader.next().expect("nothing is wrong").is_none() && !reader.has_ended(), "no writer yet");
+        let mut writer = fs::File::options().write(true).open(&path).expect("the reader is there");
+        let mut got = Vec::new();
+        for byte in &whole {
+            writer.write_all(&[*byte]).expect("the reader is there");
+            while let Some(frame) = reader.next().expect("sound") {
+                got.push((frame.data.to_vec(), frame.wire_bytes, frame.timestamp.nanos(), frame.interface));
+            }
+            assert!(!reader.has_ended());
+        }
+        assert_eq!(got, expected, "ng {ng}, big endian {big_endian}");
+        writer.write_all(&[whole[whole.len() - 8]]).expect("the reader is there");
+        drop(writer);
+        reader.wait(Duration::from_secs(10)).expect("the end wakes");
+        assert!(reader.next().expect("cut off is no damage").is_none());
+        assert!(reader.has_ended() && reader.truncation().is_some());
+        assert!(reader.rewind().is_err());
+    }
 }
 
 #[test]
@@ -326,6 +547,7 @@ fn sound_capture(ng: bool, big_endian: bool) -> Vec<u8> {
             .u32(4)
             .raw(&[1, 2, 3, 4])
             .u32(20)
+            .packet(0, 1, &[1; 9], 70)
             .enhanced(0, 1, &[1; 7], 70)
             .bytes
     } else {
@@ -353,7 +575,7 @@ proptest! {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = dir.path().join("capture");
         let format = if ng { PcapFormat::PcapNg } else { PcapFormat::Pcap };
-        let mut writer = PcapWriter::create(&path, format).expect("a new file");
+        let writer = PcapWriter::create(&path, format).expect("a new file");
         for (data, beyond, time) in &frames {
             let (head, tail) = data.split_at(data.len() / 3);
             let time = Timestamp::from_nanos(u64::from(*time) * 1_234_567);
@@ -416,7 +638,7 @@ proptest! {
         let mut bytes = sound_capture(ng, big_endian);
         bytes.extend(noise);
         let (frames, _) = read_bytes(&bytes);
-        let sound = if ng { 3 } else { 2 };
+        let sound = if ng { 4 } else { 2 };
         prop_assert!(frames.len() >= sound);
     }
 }

@@ -3,15 +3,19 @@
 //! Names, keys and defaults are those of DPDK's driver (guides/nics/pcap_ring.rst). Each `rx_pcap`, `rx_iface`, `rx_iface_in`
 //! is an rx queue, each `tx_pcap`, `tx_iface` a tx queue; `iface` is both. Without an rx key nothing is received; without
 //! a tx key what is sent is dropped. A file is read once, or for ever with `infinite_rx`, for which it is held in memory.
+//! A pipe (`mkfifo`, `/dev/stdin`) is read as it fills, across stops of the port; with `infinite_rx` it is read to its end
+//! first.
 //! A file that is written holds only frames with nothing left to do: open checksums are completed and large frames cut.
 //!
-//! A file is looked through when it is opened (up to a gigabyte of it), so that damage is told before the first frame.
+//! A file is looked through when it is opened (if it has up to a gigabyte), so that damage is told before the first frame.
+//! One that is cut off inside a record is replayed up to there, and a line says where that is. One that is written has each
+//! frame a quarter of a second later at the latest, whether or not others follow.
 
 mod rx;
 mod tx;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use pollux_frame_io::FrameError;
 use pollux_frame_io::packet_socket::PacketOptions;
@@ -20,9 +24,10 @@ use pollux_port::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
 use pollux_port::{Link, MacAddr, PortConfig, PortError, PortInfo, RxOffloads};
 
 use crate::af_packet::{JOINED_MAX, Wire, refused};
+use crate::lend::Shelf;
 use crate::{mac_from_name, offload};
 use rx::{Frames, ReplayRx, Replayed, SilentRx};
-use tx::{DroppingTx, FileTx};
+use tx::{CaptureFile, DroppingTx, FileTx};
 
 /// Where an rx queue's frames come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,13 +70,13 @@ const LOOKED_THROUGH: u64 = 1 << 30;
 const QUEUES_TO_NOWHERE: u16 = 1024;
 
 enum Source {
-    File(PathBuf),
+    File { reader: Shelf<Box<PcapReader>>, looked_through: bool },
     Infinite(Arc<Replayed>),
     Wire(usize),
 }
 
 enum Sink {
-    File(Arc<Mutex<PcapWriter>>),
+    File(Arc<CaptureFile>),
     Wire(usize),
 }
 
@@ -119,7 +124,7 @@ impl PcapPort {
                 PcapSink::File(path) => {
                     let writer = PcapWriter::create(path, PcapFormat::of(path)).map_err(opening)?;
                     port.device.get_or_insert_with(|| path.display().to_string());
-                    Sink::File(Arc::new(Mutex::new(writer)))
+                    Sink::File(Arc::new(CaptureFile::new(name, writer)))
                 }
                 PcapSink::Interface(name) => Sink::Wire(port.open_wire(name, 0, false)?),
             };
@@ -151,7 +156,13 @@ impl PcapPort {
         self.device.get_or_insert_with(|| path.display().to_string());
         let mut reader = PcapReader::open(path).map_err(opening)?;
         if infinite {
+            if reader.is_pipe() {
+                tracing::warn!(target: "pmd.net.pcap", "port {name}: {} is read to its end first (infinite_rx=1)", path.display());
+            }
             let replayed = Replayed::load(&mut reader).map_err(opening)?;
+            if let Some(end) = reader.truncation() {
+                tracing::warn!(target: "pmd.net.pcap", "port {name}: {end}");
+            }
             if replayed.is_empty() {
                 return Err(PortError::Argument {
                     port: name.into(),
@@ -162,11 +173,22 @@ impl PcapPort {
             }
             return Ok(Source::Infinite(Arc::new(replayed)));
         }
-        let small = std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= LOOKED_THROUGH);
-        if small {
+        let looked_through =
+            std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= LOOKED_THROUGH);
+        if looked_through {
             while reader.next().map_err(opening)?.is_some() {}
+            if let Some(end) = reader.truncation() {
+                tracing::warn!(target: "pmd.net.pcap", "port {name}: {end}");
+            }
         }
-        Ok(Source::File(path.into()))
+        Ok(Source::File { reader: Shelf::new(Box::new(reader)), looked_through })
+    }
+
+    fn files(&self) -> impl Iterator<Item = &CaptureFile> {
+        self.sinks.iter().filter_map(|sink| match sink {
+            Sink::File(file) => Some(&**file),
+            Sink::Wire(_) => None,
+        })
     }
 
     fn wires(&mut self) -> impl Iterator<Item = &mut Wire> {
@@ -219,9 +241,11 @@ impl PortDriver for PcapPort {
     fn rx_queue_setup(&mut self, setup: RxSetup) -> Result<Box<dyn RxBurst>, PortError> {
         Ok(match self.sources.get(usize::from(setup.queue.0)) {
             None => Box::new(SilentRx),
-            Some(Source::File(path)) => {
-                let frames = Frames::File(PcapReader::open(path).map_err(opening)?);
-                Box::new(ReplayRx::new(frames, setup))
+            Some(Source::File { reader, looked_through }) => {
+                let reader = reader.lend();
+                let reader =
+                    reader.ok_or_else(|| PortError::device("set up the queue", "its file is in use"))?;
+                Box::new(ReplayRx::new(Frames::File { reader, told: *looked_through }, setup))
             }
             Some(Source::Infinite(replayed)) => {
                 Box::new(ReplayRx::new(Frames::Memory { replayed: replayed.clone(), next: 0 }, setup))
@@ -233,7 +257,7 @@ impl PortDriver for PcapPort {
     fn tx_queue_setup(&mut self, setup: TxSetup) -> Result<Box<dyn TxBurst>, PortError> {
         Ok(match self.sinks.get(usize::from(setup.queue.0)) {
             None => Box::new(DroppingTx),
-            Some(Sink::File(writer)) => Box::new(FileTx::new(writer.clone(), setup)),
+            Some(Sink::File(file)) => Box::new(FileTx::new(file.clone(), setup)),
             Some(&Sink::Wire(wire)) => Box::new(self.wires[wire].tx(0, setup)?),
         })
     }
@@ -246,14 +270,8 @@ impl PortDriver for PcapPort {
     fn stop(&mut self) -> Result<(), PortError> {
         self.started = false;
         self.wires().try_for_each(|wire| wire.admit(false))?;
-        for sink in &self.sinks {
-            if let Sink::File(writer) = sink {
-                let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
-                if !writer.has_failed() {
-                    writer.flush().map_err(|error| refused("write a capture file", error))?;
-                }
-            }
-        }
+        // A file that takes no more is told of, and no reason not to stop.
+        self.files().for_each(CaptureFile::flush);
         Ok(())
     }
 
@@ -266,6 +284,7 @@ impl PortDriver for PcapPort {
 
     fn update_counters(&mut self) {
         self.wires().for_each(Wire::update_counters);
+        self.files().for_each(CaptureFile::settle);
     }
 
     fn link(&mut self) -> Link {

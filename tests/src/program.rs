@@ -125,6 +125,15 @@ impl Running {
         Finished { status, stdout, stderr }
     }
 
+    /// Sends SIGKILL and waits until the process is gone.
+    ///
+    /// # Panics
+    /// When it cannot be waited for.
+    pub fn kill(mut self) {
+        let ended = self.child.kill().and_then(|()| self.child.wait());
+        assert!(ended.is_ok(), "SIGKILL: {ended:?}");
+    }
+
     /// SIGINT, then [`finish`](Self::finish) within ten seconds.
     #[must_use]
     pub fn interrupt(self) -> Finished {

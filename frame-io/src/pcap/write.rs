@@ -1,15 +1,32 @@
 //! Writing: records gathered in a buffer, handed to the file in large pieces.
 //!
+//! ```text
+//!   write, under a lock -> buffer --full--> the caller ----------> file
+//!                                 --every FLUSH_AFTER--> thread -> file      so that a pause finds all of it there
+//! ```
+//!
+//! Whoever hands the buffer over takes it out of the lock's reach first: meanwhile others gather in the second one. A caller
+//! makes no system call before its buffer is full, and tells nobody that there is something to write.
+//!
 //! Written here and not by `pcap-parser`, whose serialiser builds each block in a heap allocation of its own.
 
-use std::fs::File;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+mod record;
 
-use super::{ETHERNET, FRAME_BYTES_MAX, Timestamp};
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::mem;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::Timestamp;
 use crate::FrameError;
 
 const BUFFER_BYTES: usize = 256 * 1024;
+
+/// How long a frame stays in the buffer at most. A process that is killed loses so much of its capture.
+const FLUSH_AFTER: Duration = Duration::from_millis(250);
 
 /// Which kind of capture file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,23 +48,144 @@ impl PcapFormat {
     }
 }
 
-/// Writes a capture file. Buffered; what is buffered is written at [`flush`](Self::flush), [`close`](Self::close) and
-/// when it is dropped.
+/// Frames that were taken and never reached the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LostFrames {
+    /// How many.
+    pub frames: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Writes a capture file, from any thread. Buffered; what is buffered is handed to the file a quarter of a second later at the
+/// latest, by a thread of the writer's, and at [`flush`](Self::flush), [`close`](Self::close) and when it is dropped. The
+/// file is the kernel's then and outlives the process, not the machine.
+///
+/// A file that takes no more (a full disk) ends with its last whole record, if it is a plain file.
 #[derive(Debug)]
 pub struct PcapWriter {
+    shared: Arc<Shared>,
+    /// Until it is dropped.
+    flusher: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
     path: PathBuf,
-    file: File,
     format: PcapFormat,
+    file: File,
+    state: Mutex<State>,
+    /// The flusher waits here for the end.
+    ending: Condvar,
+    /// All others, for whoever is writing.
+    written: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
     buffer: Vec<u8>,
-    /// After a failed write the file ends inside a record: nothing more is added to it.
-    failed: bool,
+    spare: Vec<u8>,
+    /// Somebody has a buffer and writes it to the file.
+    writing: bool,
+    /// Threads that wait for the end of that.
+    waiting: usize,
+    /// Bytes of whole records that the file has.
+    file_bytes: u64,
+    /// The kernel's answer to the write that failed. Nothing more is added after it.
+    failure: Option<i32>,
+    lost: LostFrames,
+    ended: bool,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands what is buffered to the file, behind what others are handing over.
+    fn write_out<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        while state.writing {
+            state.waiting += 1;
+            state = self.written.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
+        }
+        if state.buffer.is_empty() {
+            return state;
+        }
+        let spare = mem::take(&mut state.spare);
+        let mut full = mem::replace(&mut state.buffer, spare);
+        let failed_before = state.failure.is_some();
+        state.writing = true;
+        drop(state);
+        let (put, failure) = if failed_before { (0, None) } else { self.put(&full) };
+        let mut state = self.state();
+        if failed_before || failure.is_some() {
+            self.give_up(&mut state, &full, put, failure);
+        } else {
+            state.file_bytes += put as u64;
+        }
+        full.clear();
+        state.spare = full;
+        state.writing = false;
+        if state.waiting > 0 {
+            self.written.notify_all();
+        }
+        state
+    }
+
+    /// Writes to the file; how much it took, and why not more.
+    fn put(&self, mut bytes: &[u8]) -> (usize, Option<io::Error>) {
+        let total = bytes.len();
+        while !bytes.is_empty() {
+            match (&self.file).write(bytes) {
+                Ok(0) => return (total - bytes.len(), Some(ErrorKind::WriteZero.into())),
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return (total - bytes.len(), Some(error)),
+            }
+        }
+        (total, None)
+    }
+
+    /// The file took only `put` bytes of `buffer`: it ends with the last record that is whole, and the rest is lost.
+    #[cold]
+    fn give_up(&self, state: &mut State, buffer: &[u8], put: usize, failure: Option<io::Error>) {
+        let (whole, lost) = record::lost(self.format, buffer, put);
+        state.file_bytes += whole as u64;
+        state.lost.frames += lost.frames;
+        state.lost.bytes += lost.bytes;
+        if let Some(error) = failure {
+            state.failure = Some(error.raw_os_error().unwrap_or(libc::EIO));
+            // What is no plain file (a pipe) has no length to set; a reader that went away knows where it stopped.
+            let _no_file = self.file.set_len(state.file_bytes);
+        }
+    }
+
+    /// Hands over what has waited, until the end and then once more.
+    fn flush_pauses(&self) {
+        let mut state = self.state();
+        while !state.ended {
+            state = self.ending.wait_timeout(state, FLUSH_AFTER).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.write_out(state);
+        }
+        // The end may come before the first wait.
+        drop(self.write_out(state));
+    }
+
+    fn failed(&self, errno: i32) -> FrameError {
+        FrameError::File {
+            operation: "write",
+            path: self.path.clone(),
+            source: io::Error::from_raw_os_error(errno),
+        }
+    }
 }
 
 impl PcapWriter {
-    /// Creates or empties a file and writes its header.
+    /// Creates or empties a file and writes its header. Opening a pipe waits for its reader.
     ///
     /// # Errors
-    /// [`FrameError::File`] when it cannot be created or written.
+    /// [`FrameError::File`] when it cannot be created or written; [`FrameError::System`] when there is no thread to be had.
     pub fn create(path: impl AsRef<Path>, format: PcapFormat) -> Result<Self, FrameError> {
         let path = path.as_ref();
         let file = File::create(path).map_err(|source| FrameError::File {
@@ -55,73 +193,130 @@ impl PcapWriter {
             path: path.into(),
             source,
         })?;
-        let mut writer =
-            Self { path: path.into(), file, format, buffer: Vec::with_capacity(BUFFER_BYTES), failed: false };
-        writer.put_header();
-        writer.flush()?;
-        Ok(writer)
+        let mut header = Vec::new();
+        record::put_header(format, &mut header);
+        let state = State {
+            buffer: Vec::with_capacity(BUFFER_BYTES),
+            spare: Vec::with_capacity(BUFFER_BYTES),
+            writing: false,
+            waiting: 0,
+            file_bytes: header.len() as u64,
+            failure: None,
+            lost: LostFrames::default(),
+            ended: false,
+        };
+        let shared = Arc::new(Shared {
+            path: path.into(),
+            format,
+            file,
+            state: Mutex::new(state),
+            ending: Condvar::new(),
+            written: Condvar::new(),
+        });
+        if let (_, Some(source)) = shared.put(&header) {
+            return Err(FrameError::File { operation: "write", path: path.into(), source });
+        }
+        let flusher = std::thread::Builder::new().name("control-pcap".into()).spawn({
+            let shared = shared.clone();
+            move || shared.flush_pauses()
+        });
+        let flusher = flusher.map_err(|source| FrameError::System {
+            operation: "starting a thread",
+            subject: path.display().to_string(),
+            source,
+        })?;
+        Ok(Self { shared, flusher: Some(flusher) })
     }
 
     /// The file that is written.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.shared.path
     }
 
     /// Whether a write has failed, so that nothing more will be added.
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        self.failed
+        self.shared.state().failure.is_some()
     }
 
-    fn put_header(&mut self) {
-        let snaplen = FRAME_BYTES_MAX as u32;
-        match self.format {
-            PcapFormat::Pcap => {
-                self.put_u32(0xa1b2_3c4d);
-                self.put_u16(2);
-                self.put_u16(4);
-                self.put_u32(0);
-                self.put_u32(0);
-                self.put_u32(snaplen);
-                self.put_u32(u32::from(ETHERNET));
-            }
-            PcapFormat::PcapNg => {
-                // Section header, no options, length not known.
-                self.put_u32(0x0a0d_0d0a);
-                self.put_u32(28);
-                self.put_u32(0x1a2b_3c4d);
-                self.put_u16(1);
-                self.put_u16(0);
-                self.buffer.extend_from_slice(&u64::MAX.to_le_bytes());
-                self.put_u32(28);
-                // One interface; option 9, if_tsresol = 9: nanoseconds.
-                self.put_u32(1);
-                self.put_u32(32);
-                self.put_u16(ETHERNET);
-                self.put_u16(0);
-                self.put_u32(snaplen);
-                self.put_u16(9);
-                self.put_u16(1);
-                self.put_u32(9);
-                self.put_u32(0);
-                self.put_u32(32);
-            }
-        }
-    }
-
-    fn put_u16(&mut self, value: u16) {
-        self.buffer.extend_from_slice(&value.to_le_bytes());
-    }
-
-    fn put_u32(&mut self, value: u32) {
-        self.buffer.extend_from_slice(&value.to_le_bytes());
+    /// The frames that were taken since the last call and did not reach the file, because a later write failed.
+    #[must_use]
+    pub fn take_lost(&self) -> LostFrames {
+        mem::take(&mut self.shared.state().lost)
     }
 
     /// Adds a frame given in pieces. `wire_bytes` is its length on the wire, which may be more than is given.
     ///
     /// # Errors
-    /// [`FrameError::File`] when the buffer was full and the file took no more (a full disk): the frame is not written, nor
+    /// As [`PcapBatch::write`].
+    pub fn write(&self, pieces: &[&[u8]], wire_bytes: usize, timestamp: Timestamp) -> Result<(), FrameError> {
+        self.batch().write(pieces, wire_bytes, timestamp)
+    }
+
+    /// Locks the file for a burst of frames, so that the lock is taken once.
+    #[inline]
+    #[must_use]
+    pub fn batch(&self) -> PcapBatch<'_> {
+        PcapBatch { shared: &self.shared, state: Some(self.shared.state()) }
+    }
+
+    /// Hands everything buffered to the file.
+    ///
+    /// # Errors
+    /// [`FrameError::File`] when the file does not take it, or did not take what was written before. What was buffered is
+    /// lost then ([`take_lost`](Self::take_lost)).
+    pub fn flush(&self) -> Result<(), FrameError> {
+        let state = self.shared.write_out(self.shared.state());
+        state.failure.map_or(Ok(()), |errno| Err(self.shared.failed(errno)))
+    }
+
+    /// Flushes and closes.
+    ///
+    /// # Errors
+    /// As [`flush`](Self::flush).
+    pub fn close(self) -> Result<(), FrameError> {
+        self.flush()
+    }
+}
+
+impl Drop for PcapWriter {
+    fn drop(&mut self) {
+        self.shared.state().ended = true;
+        self.shared.ending.notify_all();
+        if let Some(flusher) = self.flusher.take() {
+            // It writes what is left, and it does not panic.
+            let _ended = flusher.join();
+        }
+        let lost = self.take_lost().frames;
+        if lost > 0 {
+            let path = self.path().display();
+            tracing::error!(target: "lib.frame_io", "{lost} frames lost at the end of {path}: {}", self.failure());
+        }
+    }
+}
+
+impl PcapWriter {
+    fn failure(&self) -> io::Error {
+        io::Error::from_raw_os_error(self.shared.state().failure.unwrap_or(libc::EIO))
+    }
+}
+
+/// Frames that are added under one lock.
+#[derive(Debug)]
+pub struct PcapBatch<'a> {
+    shared: &'a Shared,
+    /// Always there between calls.
+    state: Option<MutexGuard<'a, State>>,
+}
+
+impl PcapBatch<'_> {
+    /// Adds a frame given in pieces. `wire_bytes` is its length on the wire, which may be more than is given.
+    ///
+    /// Cost: a copy; a system call for each 256 KiB.
+    ///
+    /// # Errors
+    /// [`FrameError::File`] with the kernel's answer once the file takes no more (a full disk): the frame is not written, nor
     /// will any other be. [`FrameError::Setting`] for a frame beyond 256 KiB or, in a pcap file, a time after 2106.
     #[inline]
     pub fn write(
@@ -130,113 +325,19 @@ impl PcapWriter {
         wire_bytes: usize,
         timestamp: Timestamp,
     ) -> Result<(), FrameError> {
+        let Self { shared, state: place } = self;
         let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
-        let seconds = timestamp.0 / 1_000_000_000;
-        if bytes > FRAME_BYTES_MAX || (self.format == PcapFormat::Pcap && seconds > u64::from(u32::MAX)) {
-            return Err(Self::unfit(bytes, seconds));
+        record::check(shared.format, bytes, timestamp)?;
+        // Held between calls: it is taken out here alone, and only for a full buffer.
+        let Some(mut state) = place.take() else { unreachable!("the lock is held between calls") };
+        if state.buffer.len() + bytes + record::HEAD_BYTES_MAX > BUFFER_BYTES {
+            state = shared.write_out(state);
         }
-        let padding = bytes.next_multiple_of(4) - bytes;
-        if self.buffer.len() + bytes + 36 > BUFFER_BYTES {
-            self.flush()?;
+        let state = place.insert(state);
+        if let Some(errno) = state.failure {
+            return Err(shared.failed(errno));
         }
-        if self.failed {
-            return Err(self.closed());
-        }
-        let wire_bytes = u32::try_from(wire_bytes.max(bytes)).unwrap_or(u32::MAX);
-        match self.format {
-            PcapFormat::Pcap => {
-                let mut header = [0; 16];
-                header[..4].copy_from_slice(&(seconds as u32).to_le_bytes());
-                header[4..8].copy_from_slice(&((timestamp.0 % 1_000_000_000) as u32).to_le_bytes());
-                header[8..12].copy_from_slice(&(bytes as u32).to_le_bytes());
-                header[12..].copy_from_slice(&wire_bytes.to_le_bytes());
-                self.buffer.extend_from_slice(&header);
-                self.put_pieces(pieces);
-            }
-            PcapFormat::PcapNg => {
-                let block = (bytes + padding + 32) as u32;
-                let mut header = [0; 28];
-                header[..4].copy_from_slice(&6u32.to_le_bytes());
-                header[4..8].copy_from_slice(&block.to_le_bytes());
-                // 8..12: interface 0.
-                header[12..16].copy_from_slice(&((timestamp.0 >> 32) as u32).to_le_bytes());
-                header[16..20].copy_from_slice(&(timestamp.0 as u32).to_le_bytes());
-                header[20..24].copy_from_slice(&(bytes as u32).to_le_bytes());
-                header[24..].copy_from_slice(&wire_bytes.to_le_bytes());
-                self.buffer.extend_from_slice(&header);
-                self.put_pieces(pieces);
-                self.buffer.extend_from_slice(&[0; 4][..padding]);
-                self.put_u32(block);
-            }
-        }
+        record::put(shared.format, &mut state.buffer, pieces, bytes, wire_bytes, timestamp);
         Ok(())
-    }
-
-    #[inline]
-    fn put_pieces(&mut self, pieces: &[&[u8]]) {
-        for piece in pieces {
-            self.buffer.extend_from_slice(piece);
-        }
-    }
-
-    #[cold]
-    fn unfit(bytes: usize, seconds: u64) -> FrameError {
-        if bytes > FRAME_BYTES_MAX {
-            FrameError::Setting {
-                setting: "frame length",
-                value: bytes.to_string(),
-                allowed: format!("a capture file takes up to {FRAME_BYTES_MAX} bytes"),
-            }
-        } else {
-            FrameError::Setting {
-                setting: "time stamp in seconds",
-                value: seconds.to_string(),
-                allowed: format!("a pcap file takes up to {} (pcapng takes more)", u32::MAX),
-            }
-        }
-    }
-
-    #[cold]
-    fn closed(&self) -> FrameError {
-        FrameError::File {
-            operation: "write",
-            path: self.path.clone(),
-            source: std::io::Error::other("an earlier write failed"),
-        }
-    }
-
-    /// Hands everything buffered to the file.
-    ///
-    /// # Errors
-    /// [`FrameError::File`] when the file does not take it. What was buffered is lost then.
-    pub fn flush(&mut self) -> Result<(), FrameError> {
-        if self.failed {
-            return Err(self.closed());
-        }
-        let written = self.file.write_all(&self.buffer);
-        self.buffer.clear();
-        written.map_err(|source| {
-            self.failed = true;
-            FrameError::File { operation: "write", path: self.path.clone(), source }
-        })
-    }
-
-    /// Flushes and closes.
-    ///
-    /// # Errors
-    /// As [`flush`](Self::flush).
-    pub fn close(mut self) -> Result<(), FrameError> {
-        self.flush()
-    }
-}
-
-impl Drop for PcapWriter {
-    fn drop(&mut self) {
-        if self.failed || self.buffer.is_empty() {
-            return;
-        }
-        if let Err(error) = self.flush() {
-            tracing::error!(target: "lib.frame_io", %error, "frames lost at the end of a capture");
-        }
     }
 }

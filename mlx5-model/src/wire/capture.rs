@@ -52,12 +52,18 @@ impl Wire for Capture {
     }
 
     fn receive(&mut self, room: &mut [u8]) -> Option<usize> {
-        match self.reader.as_mut()?.next() {
-            Ok(Some(frame)) => Some(deliver(frame.data, room)),
-            Ok(None) => {
-                self.reader = None;
-                None
+        let reader = self.reader.as_mut()?;
+        if reader.has_ended() {
+            if let Some(end) = reader.truncation() {
+                tracing::warn!(target: "model.wire", "wire: {end}");
             }
+            self.reader = None;
+            return None;
+        }
+        match reader.next() {
+            Ok(Some(frame)) => Some(deliver(frame.data, room)),
+            // The end, as the next call finds, or a pipe that has no frame now.
+            Ok(None) => None,
             Err(error) => {
                 tracing::error!(target: "model.wire", %error, "the wire's file gives no more frames");
                 self.reader = None;

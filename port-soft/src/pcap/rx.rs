@@ -1,6 +1,7 @@
 //! Frames from a file, or from memory that was filled from one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use pollux_frame_io::FrameError;
 use pollux_frame_io::pcap::PcapReader;
@@ -9,6 +10,10 @@ use pollux_port::driver::{Moved, RxBurst, RxDescriptor, RxSetup};
 use pollux_port::{PortError, PortId, RxCounters, RxDrop};
 
 use crate::chain;
+use crate::lend::Lent;
+
+/// How long to sleep at a time while a pipe is read to its end.
+const PIPE_WAIT: Duration = Duration::from_secs(1);
 
 /// All frames of a file, one behind the other.
 #[derive(Debug)]
@@ -21,9 +26,15 @@ pub(super) struct Replayed {
 impl Replayed {
     pub(super) fn load(reader: &mut PcapReader) -> Result<Self, FrameError> {
         let (mut bytes, mut ends) = (Vec::new(), Vec::new());
-        while let Some(frame) = reader.next()? {
-            bytes.extend_from_slice(frame.data);
-            ends.push(bytes.len());
+        while !reader.has_ended() {
+            match reader.next()? {
+                Some(frame) => {
+                    bytes.extend_from_slice(frame.data);
+                    ends.push(bytes.len());
+                }
+                // A pipe whose writer is slow.
+                None => reader.wait(PIPE_WAIT)?,
+            }
         }
         Ok(Self { bytes, ends })
     }
@@ -42,8 +53,9 @@ impl Replayed {
 /// Where frames come from.
 #[derive(Debug)]
 pub(super) enum Frames {
-    /// Read once, from the beginning at each start of the port.
-    File(PcapReader),
+    /// Read once, from the beginning at each start of the port unless it is a pipe. `told`: the user knows where a file ends
+    /// that is cut off.
+    File { reader: Lent<Box<PcapReader>>, told: bool },
     /// Again and again.
     Memory { replayed: Arc<Replayed>, next: usize },
 }
@@ -56,14 +68,13 @@ pub(super) struct ReplayRx {
     scatter: bool,
     port: PortId,
     counters: Arc<RxCounters>,
-    started_before: bool,
     ended: bool,
 }
 
 impl ReplayRx {
     pub(super) fn new(frames: Frames, setup: RxSetup) -> Self {
         let RxSetup { port, pool, scatter, counters, .. } = setup;
-        Self { frames, pool, scatter, port, counters, started_before: false, ended: false }
+        Self { frames, pool, scatter, port, counters, ended: false }
     }
 
     /// Called once: after it the file reads as ended.
@@ -71,6 +82,15 @@ impl ReplayRx {
     fn failed(counters: &RxCounters, error: &FrameError) {
         counters.drop_for(RxDrop::Malformed, 1);
         tracing::error!(target: "pmd.net.pcap", %error, "the rest of a capture file cannot be read");
+    }
+
+    #[cold]
+    fn ended(port: PortId, reader: &PcapReader, told: &mut bool) {
+        if let Some(end) = reader.truncation()
+            && !std::mem::replace(told, true)
+        {
+            tracing::warn!(target: "pmd.net.pcap", "port {port}: {end}");
+        }
     }
 }
 
@@ -99,18 +119,23 @@ impl RxBurst for ReplayRx {
         let (mut filled, mut bytes) = (0, 0);
         while filled < got {
             let frame = match frames {
-                Frames::File(reader) => match reader.next() {
-                    Ok(Some(frame)) => frame.data,
-                    Ok(None) => {
+                Frames::File { reader, told } => {
+                    if reader.has_ended() {
                         *ended = true;
+                        Self::ended(*port, reader, told);
                         break;
                     }
-                    Err(error) => {
-                        *ended = true;
-                        Self::failed(counters, &error);
-                        break;
+                    match reader.next() {
+                        Ok(Some(frame)) => frame.data,
+                        // The end, as the next burst finds, or a pipe that has no frame now.
+                        Ok(None) => break,
+                        Err(error) => {
+                            *ended = true;
+                            Self::failed(counters, &error);
+                            break;
+                        }
                     }
-                },
+                }
                 Frames::Memory { replayed, next } => {
                     let Some(frame) = replayed.frame(*next) else { break };
                     *next = if *next + 1 == replayed.ends.len() { 0 } else { *next + 1 };
@@ -136,8 +161,8 @@ impl RxBurst for ReplayRx {
     }
 
     fn resume(&mut self) {
-        if std::mem::replace(&mut self.started_before, true)
-            && let Frames::File(reader) = &mut self.frames
+        if let Frames::File { reader, .. } = &mut self.frames
+            && !reader.is_pipe()
         {
             let rewound = reader.rewind();
             self.ended = rewound.is_err();
@@ -152,8 +177,9 @@ impl RxBurst for ReplayRx {
     }
 
     fn mode(&self) -> &'static str {
-        match self.frames {
-            Frames::File(_) => "pcap file",
+        match &self.frames {
+            Frames::File { reader, .. } if reader.is_pipe() => "pcap pipe",
+            Frames::File { .. } => "pcap file",
             Frames::Memory { .. } => "pcap in memory",
         }
     }

@@ -1,67 +1,103 @@
 //! Frames into a file, or nowhere.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrayvec::ArrayVec;
 use pollux_frame_io::FrameError;
-use pollux_frame_io::pcap::{PcapWriter, Timestamp};
+use pollux_frame_io::pcap::{PcapBatch, PcapWriter, Timestamp};
 use pollux_mempool::{BURST_MAX, Burst, Mbuf};
 use pollux_port::driver::{Moved, TxBurst, TxSetup};
 use pollux_port::{PortError, TxCounters, TxDrop};
 
 use crate::offload::{Finisher, is_plain};
 
-/// A tx queue into a file. The lock is taken once a burst and contended only while the port is stopped, when the control
-/// half writes out what is buffered.
-#[repr(align(128))]
-pub(super) struct FileTx {
-    writer: Arc<Mutex<PcapWriter>>,
-    counters: Arc<TxCounters>,
-    finisher: Finisher,
+/// A file that a queue writes, and the control half looks after.
+#[derive(Debug)]
+pub(super) struct CaptureFile {
+    port: String,
+    writer: PcapWriter,
+    /// Of the queue that writes it.
+    counters: Mutex<Option<Arc<TxCounters>>>,
     /// A full disk is said once.
-    told: bool,
-    flushed: Timestamp,
+    told: AtomicBool,
 }
 
-/// So much of a capture is at most lost when the process is killed.
-const FLUSH_NANOS: u64 = 1_000_000_000;
+impl CaptureFile {
+    pub(super) fn new(port: &str, writer: PcapWriter) -> Self {
+        Self { port: port.into(), writer, counters: Mutex::default(), told: AtomicBool::new(false) }
+    }
 
-impl FileTx {
-    pub(super) fn new(writer: Arc<Mutex<PcapWriter>>, setup: TxSetup) -> Self {
-        Self {
-            writer,
-            counters: setup.counters,
-            finisher: Finisher::default(),
-            told: false,
-            flushed: Timestamp::now(),
+    /// Hands over what is buffered.
+    pub(super) fn flush(&self) {
+        if let Err(error) = self.writer.flush() {
+            self.lost(&error);
+        }
+    }
+
+    /// Counts frames that were taken and did not reach the file: they are dropped, and not sent.
+    #[cold]
+    pub(super) fn settle(&self) {
+        if self.writer.has_failed() {
+            self.flush();
         }
     }
 
     #[cold]
-    fn lost(told: &mut bool, error: &FrameError) -> TxDrop {
+    fn lost(&self, error: &FrameError) {
+        let lost = self.writer.take_lost();
+        if let Some(counters) = &*self.counters.lock().unwrap_or_else(PoisonError::into_inner) {
+            counters.lose(TxDrop::Refused, lost.frames, lost.bytes);
+        }
+        if !self.told.swap(true, Ordering::Relaxed) {
+            let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+            tracing::error!(target: "pmd.net.pcap", "port {}: {error}: {cause}; frames to it are dropped", self.port);
+        }
+    }
+}
+
+/// A tx queue into a file. The lock is taken once a burst. Contended it is four times a second, for as long as it takes to
+/// change buffers, and while the control half writes out what is buffered.
+#[repr(align(128))]
+pub(super) struct FileTx {
+    file: Arc<CaptureFile>,
+    counters: Arc<TxCounters>,
+    finisher: Finisher,
+}
+
+impl FileTx {
+    pub(super) fn new(file: Arc<CaptureFile>, setup: TxSetup) -> Self {
+        *file.counters.lock().unwrap_or_else(PoisonError::into_inner) = Some(setup.counters.clone());
+        Self { file, counters: setup.counters, finisher: Finisher::default() }
+    }
+
+    #[cold]
+    fn lost(failed: &mut Option<FrameError>, error: FrameError) -> TxDrop {
         if let FrameError::Setting { .. } = error {
             return TxDrop::TooLong;
         }
-        if !std::mem::replace(told, true) {
-            let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-            tracing::error!(target: "pmd.net.pcap", %error, %cause, "frames to this file are dropped");
-        }
+        failed.get_or_insert(error);
         TxDrop::Refused
     }
 
     #[inline]
-    fn write(writer: &mut PcapWriter, mbuf: &Mbuf, now: Timestamp, told: &mut bool) -> Result<(), TxDrop> {
+    fn write(
+        batch: &mut PcapBatch<'_>,
+        mbuf: &Mbuf,
+        now: Timestamp,
+        failed: &mut Option<FrameError>,
+    ) -> Result<(), TxDrop> {
         let bytes = mbuf.pkt_len() as usize;
         let done = if mbuf.is_contiguous() {
-            writer.write(&[mbuf.data()], bytes, now)
+            batch.write(&[mbuf.data()], bytes, now)
         } else {
             let mut pieces = ArrayVec::<&[u8], BURST_MAX>::new();
             for piece in mbuf.segments() {
                 pieces.try_push(piece).map_err(|_| TxDrop::TooLong)?;
             }
-            writer.write(&pieces, bytes, now)
+            batch.write(&pieces, bytes, now)
         };
-        done.map_err(|error| Self::lost(told, &error))
+        done.map_err(|error| Self::lost(failed, error))
     }
 }
 
@@ -70,19 +106,20 @@ impl TxBurst for FileTx {
         if burst.is_empty() {
             return Moved::NONE;
         }
-        let Self { writer, counters, finisher, told, flushed } = self;
-        let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let Self { file, counters, finisher } = self;
+        let mut batch = file.writer.batch();
         let now = Timestamp::now();
         let mut moved = Moved::NONE;
+        let mut failed = None;
         for mbuf in burst.iter_mut() {
             let bytes = u64::from(mbuf.pkt_len());
             let done = if is_plain(mbuf) {
-                Self::write(&mut writer, mbuf, now, told)
+                Self::write(&mut batch, mbuf, now, &mut failed)
             } else {
                 let mut done = Ok(());
                 let finished = finisher.plain(mbuf, |frame| {
-                    if let Err(error) = writer.write(&[frame], frame.len(), now) {
-                        done = Err(Self::lost(told, &error));
+                    if let Err(error) = batch.write(&[frame], frame.len(), now) {
+                        done = Err(Self::lost(&mut failed, error));
                     }
                 });
                 finished.map_err(|_| TxDrop::Malformed).and(done)
@@ -95,15 +132,10 @@ impl TxBurst for FileTx {
                 Err(reason) => counters.drop_for(reason, 1),
             }
         }
+        drop(batch);
         burst.clear();
-        if now.nanos().saturating_sub(flushed.nanos()) > FLUSH_NANOS {
-            *flushed = now;
-            if !writer.has_failed()
-                && let Err(error) = writer.flush()
-            {
-                // The frames are counted as sent by now; those to come will not be.
-                Self::lost(told, &error);
-            }
+        if let Some(error) = failed {
+            file.lost(&error);
         }
         moved
     }

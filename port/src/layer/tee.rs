@@ -8,8 +8,8 @@ use crate::driver::{Moved, RxBurst, RxSetup, TxBurst, TxSetup};
 use crate::{Direction, QueueId};
 use pollux_mempool::{Burst, Mbuf};
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 /// A frame on its way.
@@ -32,6 +32,11 @@ pub trait FrameSink: Send {
     /// # Errors
     /// What the file says. The tee goes on with the next frame, counts the failure and logs the first.
     fn frame(&mut self, frame: SeenFrame<'_>) -> std::io::Result<()>;
+
+    /// Frames that were taken since the last call and are lost after all: a file may find out late that its disk is full.
+    fn lost(&mut self) -> u64 {
+        0
+    }
 
     /// Called when a queue goes: what was taken is to be where it belongs.
     ///
@@ -57,6 +62,28 @@ struct Shared {
     clock: fn() -> Duration,
     written: Arc<AtomicU64>,
     failed: Arc<AtomicU64>,
+    /// A failure was logged, and no other will be.
+    told: Arc<AtomicBool>,
+}
+
+impl Shared {
+    fn sink(&self) -> MutexGuard<'_, dyn FrameSink + 'static> {
+        self.sink.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cold]
+    fn tell(&self, error: &std::io::Error) {
+        if !self.told.swap(true, Ordering::Relaxed) {
+            tracing::warn!(target: "lib.ethdev", "port {}: tee: {error}", self.port);
+        }
+    }
+
+    /// Counts what was taken and lost as not written.
+    fn settle(&self, sink: &mut dyn FrameSink) {
+        let lost = sink.lost();
+        self.written.fetch_sub(lost, Ordering::Relaxed);
+        self.failed.fetch_add(lost, Ordering::Relaxed);
+    }
 }
 
 impl Tee {
@@ -69,9 +96,8 @@ impl Tee {
     /// The same with another clock.
     #[must_use]
     pub fn with_clock(port: &str, sink: SharedSink, clock: fn() -> Duration) -> Self {
-        let shared =
-            Shared { port: port.into(), sink, clock, written: Arc::default(), failed: Arc::default() };
-        Self { shared }
+        let (written, failed, told) = Default::default();
+        Self { shared: Shared { port: port.into(), sink, clock, written, failed, told } }
     }
 }
 
@@ -87,6 +113,7 @@ impl Layer for Tee {
     }
 
     fn xstats(&mut self) -> Vec<(Cow<'static, str>, u64)> {
+        self.shared.settle(&mut *self.shared.sink());
         vec![
             ("tee_frames".into(), self.shared.written.load(Ordering::Relaxed)),
             ("tee_errors".into(), self.shared.failed.load(Ordering::Relaxed)),
@@ -122,7 +149,7 @@ impl Copier {
             return;
         }
         let time = (self.shared.clock)();
-        let mut sink = self.shared.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sink = self.shared.sink();
         let mut start = 0;
         for end in &self.ends[..count] {
             let data = &self.bytes[start..*end];
@@ -132,9 +159,8 @@ impl Copier {
                     self.shared.written.fetch_add(1, Ordering::Relaxed);
                 }
                 Err(error) => {
-                    if self.shared.failed.fetch_add(1, Ordering::Relaxed) == 0 {
-                        tracing::warn!(target: "lib.ethdev", "port {}: tee: cannot write a frame: {error}", self.shared.port);
-                    }
+                    self.shared.failed.fetch_add(1, Ordering::Relaxed);
+                    self.shared.tell(&error);
                 }
             }
         }
@@ -143,10 +169,11 @@ impl Copier {
 
 impl Drop for Copier {
     fn drop(&mut self) {
-        let mut sink = self.shared.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sink = self.shared.sink();
         if let Err(error) = sink.flush() {
-            tracing::warn!(target: "lib.ethdev", "port {}: tee: cannot end the file: {error}", self.shared.port);
+            self.shared.tell(&error);
         }
+        self.shared.settle(&mut *sink);
     }
 }
 
