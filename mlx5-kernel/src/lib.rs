@@ -30,7 +30,6 @@
 //! RoCE is version 2 alone. Absent: queue pair 1 and connection management, dynamically connected queue pairs, tag matching,
 //! paging on demand, changed headers and pacing, atomics with masks, congestion control. The port's addresses stay what they were
 //! made, so no event says that a GID changed.
-#![forbid(unsafe_code)]
 
 mod ah;
 mod capability;

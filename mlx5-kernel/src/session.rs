@@ -1,4 +1,5 @@
 //! One channel: a context and its objects, and how calls reach them.
+#![expect(unsafe_code, reason = "the calls of a channel are raw, whoever answers them")]
 
 use std::fmt;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -62,7 +63,7 @@ impl Door {
 }
 
 impl Channel for Door {
-    fn call(&self, call: &mut Call<'_>) -> Result<(), Errno> {
+    unsafe fn call(&self, call: &mut Call<'_>) -> Result<(), Errno> {
         use id::device::invoke_write as a;
         if (call.object, call.method) == (id::device::OBJECT, a::METHOD)
             && let (Ok(command), Some(request)) = (call.number(a::WRITE_CMD), call.input(a::CORE_IN))
@@ -73,7 +74,7 @@ impl Channel for Door {
         method::call(&mut *self.enter()?, call)
     }
 
-    fn write(&self, command: &mut WriteCall<'_>, route: Route) -> Result<(), Errno> {
+    unsafe fn write(&self, command: &mut WriteCall<'_>, route: Route) -> Result<(), Errno> {
         self.life.core.find_destinations(command.command, command.core_in);
         let mut session = self.enter()?;
         if route == Route::Tunnelled && session.core.profile.no_invoke_write {

@@ -1,4 +1,5 @@
 //! An open device: its context, what it can do, its protection domain, and all that is pinned for it.
+#![expect(unsafe_code, reason = "whoever opens a device answers for what is made of it")]
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -56,6 +57,14 @@ pub struct Opening {
 ///
 /// Its file closes when the last handle goes; only then, after it, goes the memory of queues that the
 /// device could not be made to let go.
+///
+/// ```compile_fail,E0133
+/// # use std::sync::Arc;
+/// # use pollux_pmd_mlx::context::{Device, Opening};
+/// fn opened(channel: Arc<dyn pollux_uverbs::Channel>, opening: Opening) -> Arc<Device> {
+///     Device::open(channel, opening).unwrap()
+/// }
+/// ```
 pub struct Device {
     context: Context,
     name: String,
@@ -79,7 +88,13 @@ impl Device {
     ///
     /// # Errors
     /// What the kernel says; a device that is not Ethernet; a context that this driver cannot work with.
-    pub fn open(channel: Arc<dyn Channel>, opening: Opening) -> Result<Arc<Self>, MlxError> {
+    ///
+    /// # Safety
+    /// A device is raw, and so is what is made of it by its parts ([`rdma`](crate::rdma), [`Object`](crate::object::Object),
+    /// [`Registry`](crate::mr::Registry), its [context](Self::context)): keys, handles and other devices' queues are taken as they
+    /// are given. Who opens one sees to it that each is of this device, that what a key names is memory of whoever posts it, and that
+    /// nothing is destroyed on which others rely.
+    pub unsafe fn open(channel: Arc<dyn Channel>, opening: Opening) -> Result<Arc<Self>, MlxError> {
         let opened = open_context(&channel, opening.devx)?;
         Self::over(channel.describe(), opened, opening)
     }
@@ -88,14 +103,20 @@ impl Device {
     ///
     /// # Errors
     /// As [`open`](Self::open); kernels before 5.7 cannot do it.
-    pub fn import(channel: Arc<dyn Channel>, opening: Opening) -> Result<Arc<Self>, MlxError> {
+    ///
+    /// # Safety
+    /// As for [`open`](Self::open); what the others made is theirs.
+    pub unsafe fn import(channel: Arc<dyn Channel>, opening: Opening) -> Result<Arc<Self>, MlxError> {
         let name = channel.describe();
         let mut answer = ContextAnswer::new_zeroed();
         let room = answer.as_mut_bytes();
-        let (context, call) = Context::import(channel, driver::MLX5, move |call| {
-            call.out(attribute::query_context::RESP_UCTX, room);
-        })
-        .map_err(MlxError::verbs("take part in a context"))?;
+        // SAFETY: as in `open_context`.
+        let imported = unsafe {
+            Context::import(channel, driver::MLX5, move |call| {
+                call.out(attribute::query_context::RESP_UCTX, room);
+            })
+        };
+        let (context, call) = imported.map_err(MlxError::verbs("take part in a context"))?;
         drop(call);
         Self::over(name, (context, answer, opening.devx), opening)
     }
@@ -404,7 +425,8 @@ fn open_context(channel: &Arc<dyn Channel>, devx: bool) -> Result<(Context, Cont
         };
         let mut answer = ContextAnswer::new_zeroed();
         let data = Driver::new(request.as_bytes(), answer.as_mut_bytes());
-        let context = Context::open(Arc::clone(channel), driver::MLX5, data)?;
+        // SAFETY: the device has it for itself, and whoever opens that answers for what goes through it.
+        let context = unsafe { Context::open(Arc::clone(channel), driver::MLX5, data)? };
         Ok::<_, UverbsError>((context, answer))
     };
     if devx {

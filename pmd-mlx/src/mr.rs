@@ -3,6 +3,7 @@
 //!
 //! A region is registered at an address of its own (`hca_va`), at the same place in its page; where it differs from the
 //! process's address, the difference goes with the key into every descriptor.
+#![expect(unsafe_code, reason = "memory is registered by address")]
 
 use std::collections::HashMap;
 use std::ops::{Deref, Range};
@@ -162,7 +163,9 @@ impl Registry {
         };
         let kind = if let Kept::Buffers(_) = kept { Pinning::Queue } else { Pinning::Pool };
         let mr = self.device.pinning("register packet memory", kind, bytes, |context| {
-            context.reg_mr(&request, Driver::none())
+            // SAFETY: an entry keeps what it is of, pool, region or buffers, until it is deregistered. What lies there is owned by
+            // mbufs, whose data nobody has references to while a queue has them; peers have no rights.
+            unsafe { context.reg_mr(&request, Driver::none()) }
         })?;
         let range = KeyRange { start: memory.start, bytes, lkey: mr.lkey, delta };
         let claims = vec![Claim { memory: memory.clone(), kept, held: true }];

@@ -1,6 +1,7 @@
 //! Lists the RDMA devices of this machine; with the name of one, opens it and walks from open to close.
 //!
 //! `cargo run -p pollux-uverbs --example devices -- rxe0`
+#![expect(unsafe_code, reason = "registers memory")]
 
 use std::error::Error;
 use std::path::Path;
@@ -73,8 +74,10 @@ fn walk(device: &Device) -> Result<(), Box<dyn Error>> {
         )
         .into());
     }
-    let context =
-        Context::open(device.open()?, driver::RXE, Driver::none())?.with_sysfs(device.sysfs.clone());
+    // SAFETY: all of it is below: memory that is registered is used by nobody until it is deregistered, and what is destroyed was
+    // made here.
+    let context = unsafe { Context::open(device.open()?, driver::RXE, Driver::none())? };
+    let context = context.with_sysfs(device.sysfs.clone());
     println!(
         "opened: {} vectors, {:?}, commands {:?}",
         context.comp_vectors(),
@@ -98,7 +101,8 @@ fn walk(device: &Device) -> Result<(), Box<dyn Error>> {
     let access = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::RELAXED_ORDERING;
     // Work requests will name it by an address of their own.
     let request = MrRequest { pd, start, length: 8192, hca_va: 0x10_0000, access };
-    let mr = context.reg_mr(&request, Driver::none())?;
+    // SAFETY: `memory` outlives the region, and nobody looks into it.
+    let mr = unsafe { context.reg_mr(&request, Driver::none())? };
     println!("memory: lkey {:#x}, rkey {:#x}", mr.lkey, mr.rkey);
     let channel = context.create_comp_channel()?;
     let mut ring = [0; 16]; // rxe answers where the queue can be mapped

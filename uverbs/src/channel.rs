@@ -1,4 +1,5 @@
 //! The seam: whatever answers like the file of an RDMA device.
+#![expect(unsafe_code, reason = "the calls of a channel are raw")]
 
 use std::fmt;
 
@@ -10,6 +11,17 @@ use crate::page::{Page, Protection};
 ///
 /// It is used by the control path alone. Rings, doorbell records and the pages that [`map`](Self::map) gives are memory in
 /// both cases.
+///
+/// Its calls are raw. They name the caller's memory by address, which the device then reads and writes for as long as what was made
+/// of it exists, and objects by number, whoever made them. So they are unsafe to make, and an answer is believed: an
+/// implementation that says that memory is deregistered has seen to it.
+///
+/// ```compile_fail,E0133
+/// # use pollux_uverbs::{Call, Channel};
+/// fn registered(channel: &dyn Channel, anything: &mut Call<'_>) {
+///     channel.call(anything).unwrap();
+/// }
+/// ```
 pub trait Channel: Send + Sync + fmt::Debug {
     /// Calls a method. Inputs are in the call, outputs are put there.
     ///
@@ -17,14 +29,22 @@ pub trait Channel: Send + Sync + fmt::Debug {
     /// As the kernel: `EPROTONOSUPPORT` for an unknown object or method and for a mandatory attribute that is not known,
     /// `ENOTTY` when there are no methods at all, and what the method itself says. Outputs that were written before the
     /// failure count: a driver may put a status there.
-    fn call(&self, call: &mut Call<'_>) -> Result<(), Errno>;
+    ///
+    /// # Safety
+    /// What the call names by address, in its attributes or in a driver's bytes, is memory that the device may read, and write
+    /// where the call says so, for as long as the call lets it; nobody has references there meanwhile that this would break. What
+    /// it destroys or changes by number is the caller's, and nobody relies on it any more.
+    unsafe fn call(&self, call: &mut Call<'_>) -> Result<(), Errno>;
 
     /// Carries out a write command.
     ///
     /// # Errors
     /// As the kernel: `EPROTONOSUPPORT` or `ENOTTY` for a route that is not there, `EOPNOTSUPP` or `ENOSYS` for a command
     /// that the device lacks, and what the command itself says.
-    fn write(&self, command: &mut WriteCall<'_>, route: Route) -> Result<(), Errno>;
+    ///
+    /// # Safety
+    /// As for [`call`](Self::call).
+    unsafe fn write(&self, command: &mut WriteCall<'_>, route: Route) -> Result<(), Errno>;
 
     /// Maps pages of the device.
     ///

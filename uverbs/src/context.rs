@@ -1,4 +1,5 @@
 //! A context: what an open device is to its user, and the way that each command takes.
+#![expect(unsafe_code, reason = "whoever opens a context answers for what goes through it")]
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -54,6 +55,14 @@ impl<'a> Driver<'a> {
 ///
 /// Each command first goes the way of the newest kernels, a method of its object; where the kernel lacks that, it goes as a
 /// write command, inside the ioctl or by write(2). What was lacking is remembered for the life of the context.
+///
+/// ```compile_fail,E0133
+/// # use std::sync::Arc;
+/// # use pollux_uverbs::{Channel, Context, Driver};
+/// fn opened(channel: Arc<dyn Channel>) -> Context {
+///     Context::open(channel, 1, Driver::none()).unwrap()
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Context {
     ways: Ways,
@@ -69,7 +78,16 @@ impl Context {
     ///
     /// # Errors
     /// What the kernel says, or an answer without a descriptor. A driver may try again with other bytes.
-    pub fn open(channel: Arc<dyn Channel>, driver: u32, mut data: Driver<'_>) -> Result<Self, UverbsError> {
+    ///
+    /// # Safety
+    /// A context is raw: a driver's bytes and methods name memory by address, which the device then reads and writes; objects are
+    /// destroyed by number, whoever made them. Who opens one sees to it that all that is done through it, by whomever it is handed
+    /// to, keeps what [`Channel::call`] asks for.
+    pub unsafe fn open(
+        channel: Arc<dyn Channel>,
+        driver: u32,
+        mut data: Driver<'_>,
+    ) -> Result<Self, UverbsError> {
         let ways = Ways::new(channel, driver);
         let mut call = Call::new(id::device::OBJECT, id::device::get_context::METHOD);
         call.answer(id::device::get_context::NUM_COMP_VECTORS, 4);
@@ -99,7 +117,10 @@ impl Context {
     ///
     /// # Errors
     /// What the kernel says: kernels before 5.7 cannot do it.
-    pub fn import<'a>(
+    ///
+    /// # Safety
+    /// As for [`open`](Self::open); what the others made is theirs.
+    pub unsafe fn import<'a>(
         channel: Arc<dyn Channel>,
         driver: u32,
         extend: impl FnOnce(&mut Call<'a>),

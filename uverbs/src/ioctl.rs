@@ -97,7 +97,7 @@ impl KernelFile {
 }
 
 impl Channel for KernelFile {
-    fn call(&self, call: &mut Call<'_>) -> Result<(), Errno> {
+    unsafe fn call(&self, call: &mut Call<'_>) -> Result<(), Errno> {
         let mut frame = Frame::lower(call)?;
         let answer = self.ioctl(&mut frame);
         for (attribute, raw) in call.attributes_mut().iter_mut().zip(frame.attributes()) {
@@ -114,7 +114,7 @@ impl Channel for KernelFile {
         answer
     }
 
-    fn write(&self, command: &mut WriteCall<'_>, route: Route) -> Result<(), Errno> {
+    unsafe fn write(&self, command: &mut WriteCall<'_>, route: Route) -> Result<(), Errno> {
         match route {
             Route::Tunnelled => self.tunnelled(command)?,
             Route::Plain => self.plain(command)?,
@@ -153,7 +153,8 @@ impl KernelFile {
         if command.driver_out.room() > 0 {
             call.out(crate::abi::object::UHW_OUT, command.driver_out.room_mut());
         }
-        let answer = self.call(&mut call);
+        // SAFETY: the command of the caller's, in another frame.
+        let answer = unsafe { self.call(&mut call) };
         let written = |id| call.answered(id).map(<[u8]>::len).ok();
         let (core, driver) =
             (written(id::device::invoke_write::CORE_OUT), written(crate::abi::object::UHW_OUT));

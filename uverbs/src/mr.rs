@@ -1,4 +1,5 @@
 //! Memory regions.
+#![expect(unsafe_code, reason = "memory that a device reads and writes is told by address")]
 
 use std::os::fd::BorrowedFd;
 
@@ -65,12 +66,23 @@ pub struct MrState {
 impl Context {
     /// Registers memory, which stays pinned until it is deregistered.
     ///
-    /// The memory is not borrowed: who registers it keeps it mapped, and gives it to nothing that minds its bytes changing.
+    /// Whose memory it is, nobody checks:
+    ///
+    /// ```compile_fail,E0133
+    /// # use pollux_uverbs::{Context, Driver, mr::MrRequest};
+    /// fn anybodys(context: &Context, request: &MrRequest) {
+    ///     context.reg_mr(request, Driver::none()).unwrap();
+    /// }
+    /// ```
     ///
     /// # Errors
     /// What the kernel says: `ENOMEM` over the limit on locked memory, `EFAULT` for memory that is not there or cannot be
     /// written though the device shall, `EINVAL` for an `hca_va` at another place in its page.
-    pub fn reg_mr(&self, request: &MrRequest, driver: Driver<'_>) -> Result<Mr, UverbsError> {
+    ///
+    /// # Safety
+    /// The memory stays mapped until it is deregistered, and until then nobody has a reference into it that a read of the device, or
+    /// of a peer with the key, or a write where `access` allows one, would break.
+    pub unsafe fn reg_mr(&self, request: &MrRequest, driver: Driver<'_>) -> Result<Mr, UverbsError> {
         use id::mr::reg as a;
         // The method takes nothing from a driver.
         if driver.is_none() {
@@ -87,7 +99,8 @@ impl Context {
                 return registered(&call, a::HANDLE, a::RESP_LKEY, a::RESP_RKEY);
             }
         }
-        self.reg_mr_by_command(request, driver)
+        // SAFETY: as the caller says.
+        unsafe { self.reg_mr_by_command(request, driver) }
     }
 
     /// As [`reg_mr`](Self::reg_mr), by the write command alone. The method leaves address and length out of what the kernel notes of
@@ -97,7 +110,14 @@ impl Context {
     ///
     /// # Errors
     /// As [`reg_mr`](Self::reg_mr).
-    pub fn reg_mr_by_command(&self, request: &MrRequest, driver: Driver<'_>) -> Result<Mr, UverbsError> {
+    ///
+    /// # Safety
+    /// As for [`reg_mr`](Self::reg_mr).
+    pub unsafe fn reg_mr_by_command(
+        &self,
+        request: &MrRequest,
+        driver: Driver<'_>,
+    ) -> Result<Mr, UverbsError> {
         let request = RegMr {
             response: 0,
             start: request.start,
@@ -168,7 +188,15 @@ impl Context {
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn rereg_mr(&self, mr: MrHandle, change: &MrChange, driver: Driver<'_>) -> Result<Mr, UverbsError> {
+    ///
+    /// # Safety
+    /// For the memory that it shall be, as for [`reg_mr`](Self::reg_mr); nothing that was posted names the region.
+    pub unsafe fn rereg_mr(
+        &self,
+        mr: MrHandle,
+        change: &MrChange,
+        driver: Driver<'_>,
+    ) -> Result<Mr, UverbsError> {
         let mut flags = Rereg::empty();
         flags.set(Rereg::TRANSLATION, change.translation.is_some());
         flags.set(Rereg::PD, change.pd.is_some());

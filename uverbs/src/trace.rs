@@ -8,6 +8,7 @@
 //!
 //! Numbers of objects, methods and attributes are the kernel's own; bytes are hexadecimal, as the kernel sees them. Two
 //! devices that are asked the same and write the same lines are the same to their driver.
+#![expect(unsafe_code, reason = "a channel in front of another")]
 
 use std::fmt;
 use std::io::Write;
@@ -49,7 +50,7 @@ impl Traced {
 }
 
 impl Channel for Traced {
-    fn call(&self, call: &mut Call<'_>) -> Result<(), Errno> {
+    unsafe fn call(&self, call: &mut Call<'_>) -> Result<(), Errno> {
         let mut asked = format!("call {:#06x}/{:#06x}", call.object, call.method);
         for attribute in call.attributes() {
             let value = match &attribute.value {
@@ -64,7 +65,8 @@ impl Channel for Traced {
             };
             asked += &format!(" {:#06x}={value}", attribute.id);
         }
-        let outcome = self.channel.call(call);
+        // SAFETY: the same call, by the caller.
+        let outcome = unsafe { self.channel.call(call) };
         let mut answered = String::new();
         for attribute in call.attributes() {
             let value = match &attribute.value {
@@ -82,10 +84,11 @@ impl Channel for Traced {
         outcome
     }
 
-    fn write(&self, command: &mut WriteCall<'_>, route: Route) -> Result<(), Errno> {
+    unsafe fn write(&self, command: &mut WriteCall<'_>, route: Route) -> Result<(), Errno> {
         let (number, core, driver) = (command.command, hex(command.core_in), hex(command.driver_in));
         let asked = format!("write {number:#010x} {route:?} core={core} driver={driver}");
-        let outcome = self.channel.write(command, route);
+        // SAFETY: the same command, by the caller.
+        let outcome = unsafe { self.channel.write(command, route) };
         let mut answered = String::new();
         for (name, output) in [("core", &command.core_out), ("driver", &command.driver_out)] {
             if outcome.is_ok() && output.room() > 0 {
@@ -151,7 +154,8 @@ pub fn survey(
     let lines = Shared::default();
     let channel = Arc::new(Traced::new(channel, Box::new(lines.clone())));
     let mut answer = vec![0; context_bytes];
-    let context = Context::open(channel, driver, Driver::new(request, &mut answer))?;
+    // SAFETY: it lives in this function, which makes nothing of it.
+    let context = unsafe { Context::open(channel, driver, Driver::new(request, &mut answer))? };
     context.query_device(Driver::new(&[], &mut vec![0; device_bytes]))?;
     context.query_port(1)?;
     // Refused, which is an answer too.
@@ -170,7 +174,7 @@ mod tests {
     struct Answers;
 
     impl Channel for Answers {
-        fn call(&self, call: &mut Call<'_>) -> Result<(), Errno> {
+        unsafe fn call(&self, call: &mut Call<'_>) -> Result<(), Errno> {
             match call.attributes_mut() {
                 [first, second, ..] => {
                     if let (Value::Out(output), Value::NewHandle(handle)) =
@@ -185,7 +189,7 @@ mod tests {
             }
         }
 
-        fn write(&self, _command: &mut WriteCall<'_>, _route: Route) -> Result<(), Errno> {
+        unsafe fn write(&self, _command: &mut WriteCall<'_>, _route: Route) -> Result<(), Errno> {
             Err(Errno::EINVAL)
         }
 
@@ -204,8 +208,10 @@ mod tests {
         let traced = Traced::new(Arc::new(Answers), Box::new(lines.clone()));
         let mut call = Call::new(3, 0x1001);
         call.answer(0, 4).new_object(1).u32(2, 0x0403_0201).object(3, 7).bytes(0x1000, &[0xff; 9]);
-        assert_eq!(traced.call(&mut call), Ok(()));
-        assert_eq!(traced.call(&mut Call::new(1, 2)), Err(Errno::EPROTONOSUPPORT));
+        // SAFETY: nothing is behind it.
+        assert_eq!(unsafe { traced.call(&mut call) }, Ok(()));
+        // SAFETY: as above.
+        assert_eq!(unsafe { traced.call(&mut Call::new(1, 2)) }, Err(Errno::EPROTONOSUPPORT));
         assert!(traced.map(0x5000, 4096, Protection::Read).is_err());
         let lines = String::from_utf8(lines.0.lock().expect("whole").clone()).expect("text");
         assert_eq!(

@@ -1,4 +1,5 @@
 //! The ways that a command can take, and which of them are closed.
+#![expect(unsafe_code, reason = "calls of a channel are raw")]
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -31,7 +32,8 @@ impl Ways {
         let mut probe = Call::new(id::device::OBJECT, id::device::invoke_write::METHOD);
         probe.driver = driver;
         probe.u64(id::device::invoke_write::WRITE_CMD, u64::from(write::QUERY_DEVICE));
-        let answer = channel.call(&mut probe);
+        // SAFETY: it names no memory, and asks; it is refused for being too short.
+        let answer = unsafe { channel.call(&mut probe) };
         let route = match answer {
             Err(errno) if errno.says_absent() => Route::Plain,
             _ => Route::Tunnelled,
@@ -58,7 +60,8 @@ impl Ways {
     pub(crate) fn must(&self, call: &mut Call<'_>) -> Result<(), UverbsError> {
         call.driver = self.driver;
         call.check()?;
-        self.channel.call(call).map_err(|errno| UverbsError::Refused {
+        // SAFETY: whoever opened the context answers for what goes through it (`Context::open`).
+        unsafe { self.channel.call(call) }.map_err(|errno| UverbsError::Refused {
             operation: call.operation(),
             errno,
             words: self.channel.words(),
@@ -124,7 +127,8 @@ impl Ways {
                 return Err(UverbsError::TooLarge { operation, attribute: what.into(), value, limit });
             }
         }
-        self.channel.write(&mut command, self.route).map_err(|errno| UverbsError::Refused {
+        // SAFETY: as in `must`.
+        unsafe { self.channel.write(&mut command, self.route) }.map_err(|errno| UverbsError::Refused {
             operation,
             errno,
             words: self.channel.words(),

@@ -106,6 +106,8 @@ pub(crate) enum Address {
 #[derive(Debug)]
 pub struct Ah {
     pub(crate) address: Address,
+    /// The [serial](crate::Context::serial) of its context.
+    pub(crate) context: u64,
     handle: Option<AhHandle>,
     pd: Pd,
 }
@@ -126,7 +128,7 @@ impl Ah {
                 (Address::Rxe(number), Some(handle))
             }
         };
-        Ok(Self { address, handle, pd: pd.clone() })
+        Ok(Self { address, context: pd.context().serial(), handle, pd: pd.clone() })
     }
 }
 

@@ -27,8 +27,8 @@ enum Side<'q> {
 pub struct Batch<'q> {
     side: Side<'q>,
     attached: &'q mut Attached,
-    /// A piece of a region that is not inside it or too long, or an address that is of no use here.
-    outside: bool,
+    /// What is wrong with the first piece or address that is of no use here.
+    wrong: Option<PostError>,
 }
 
 macro_rules! requests {
@@ -82,27 +82,23 @@ requests! {
 impl<'q> Batch<'q> {
     #[inline(always)]
     pub(crate) fn mlx5(batch: mlx5::Batch<'q, Piece>, attached: &'q mut Attached) -> Self {
-        Self { side: Side::Mlx5(batch), attached, outside: false }
+        Self { side: Side::Mlx5(batch), attached, wrong: None }
     }
 
     pub(crate) fn rxe(batch: rxe::post::Batch<'q>, attached: &'q mut Attached) -> Self {
-        Self { side: Side::Rxe(batch), attached, outside: false }
+        Self { side: Side::Rxe(batch), attached, wrong: None }
     }
 
     /// To whom a datagram goes.
     #[inline(always)]
     pub fn to(&mut self, ah: &Ah, qpn: u32, qkey: u32) -> &mut Self {
-        match &mut self.side {
-            Side::Mlx5(batch) => match &ah.address {
-                Address::Mlx5(address) => {
-                    batch.to(address, qpn, qkey);
-                }
-                Address::Rxe(_) => self.outside = true,
-            },
-            Side::Rxe(batch) => match &ah.address {
-                Address::Rxe(number) => batch.to(*number, qpn, qkey),
-                Address::Mlx5(_) => self.outside = true,
-            },
+        let ours = self.attached.is_of(ah.context);
+        match (&mut self.side, &ah.address) {
+            (Side::Mlx5(batch), Address::Mlx5(address)) if ours => {
+                batch.to(address, qpn, qkey);
+            }
+            (Side::Rxe(batch), Address::Rxe(number)) if ours => batch.to(*number, qpn, qkey),
+            _ => self.refuse(FOREIGN),
         }
         self
     }
@@ -110,23 +106,37 @@ impl<'q> Batch<'q> {
     /// A buffer or mbuf that goes along, and comes back with the completion.
     #[inline(always)]
     pub fn piece(&mut self, piece: impl Into<Piece>) -> &mut Self {
+        let piece = piece.into();
+        if !self.attached.takes(&piece) {
+            self.refuse(FOREIGN);
+            return self;
+        }
         match &mut self.side {
             Side::Mlx5(batch) => {
-                batch.piece(piece.into());
+                batch.piece(piece);
             }
-            Side::Rxe(batch) => batch.piece(piece.into()),
+            Side::Rxe(batch) => batch.piece(piece),
         }
         self
+    }
+
+    /// Notes what is wrong with a request, for [`ring`](Self::ring) to tell.
+    #[cold]
+    fn refuse(&mut self, wrong: PostError) {
+        self.wrong.get_or_insert(wrong);
     }
 
     /// A piece of a region, of 2 GiB at most, which the queue keeps from now on.
     #[inline(always)]
     pub fn mr(&mut self, mr: &Mr, range: Range<usize>) -> &mut Self {
         let Some(held) = mr.span(range) else {
-            self.outside = true;
+            self.refuse(OUTSIDE);
             return self;
         };
-        self.attached.keep(mr);
+        if !self.attached.keep(mr) {
+            self.refuse(FOREIGN);
+            return self;
+        }
         match &mut self.side {
             Side::Mlx5(batch) => {
                 batch.lasting(&held);
@@ -147,10 +157,13 @@ impl<'q> Batch<'q> {
         access: Access,
     ) -> &mut Self {
         let Some(held) = mr.span(range) else {
-            self.outside = true;
+            self.refuse(OUTSIDE);
             return self;
         };
-        self.attached.keep(mr);
+        if !self.attached.keep(mr) || !self.attached.is_of(window.context().serial()) {
+            self.refuse(FOREIGN);
+            return self;
+        }
         let next = next_rkey(window.rkey());
         match &mut self.side {
             Side::Mlx5(batch) => {
@@ -184,8 +197,8 @@ impl<'q> Batch<'q> {
     /// What was wrong with the first that could not be posted; then none is, and what they were given goes home.
     #[inline(always)]
     pub fn ring(self) -> Result<u32, PostError> {
-        if self.outside {
-            return Err(OUTSIDE);
+        if let Some(wrong) = self.wrong {
+            return Err(wrong);
         }
         match self.side {
             Side::Mlx5(batch) => batch.ring(),
@@ -205,8 +218,11 @@ impl<'q> Batch<'q> {
     }
 }
 
-const OUTSIDE: PostError = PostError::Incomplete(
-    "a piece that is not inside its memory region or is longer than 2 GiB, or an address of another device",
+const OUTSIDE: PostError =
+    PostError::Incomplete("a piece that is not inside its memory region, or is longer than 2 GiB");
+
+const FOREIGN: PostError = PostError::Incomplete(
+    "a memory region, window, buffer or address of another device, or of another context of the same one; make it of the queue's",
 );
 
 #[derive(Debug)]
@@ -223,45 +239,63 @@ enum ReceiveSide<'q> {
 pub struct Receives<'q> {
     side: ReceiveSide<'q>,
     attached: &'q mut Attached,
-    outside: bool,
+    wrong: Option<PostError>,
 }
 
 impl<'q> Receives<'q> {
     #[inline(always)]
     pub(crate) fn mlx5(receives: mlx5::Receives<'q, Piece>, attached: &'q mut Attached) -> Self {
-        Self { side: ReceiveSide::Mlx5(receives), attached, outside: false }
+        Self { side: ReceiveSide::Mlx5(receives), attached, wrong: None }
     }
 
     pub(crate) fn mlx5_shared(
         receives: mlx5_srq::SrqReceives<'q, Piece>,
         attached: &'q mut Attached,
     ) -> Self {
-        Self { side: ReceiveSide::Mlx5Shared(receives), attached, outside: false }
+        Self { side: ReceiveSide::Mlx5Shared(receives), attached, wrong: None }
     }
 
     pub(crate) fn rxe(receives: rxe::receive::Receives<'q>, attached: &'q mut Attached) -> Self {
-        Self { side: ReceiveSide::Rxe(receives), attached, outside: false }
+        Self { side: ReceiveSide::Rxe(receives), attached, wrong: None }
     }
 
     /// A receive into a buffer or mbuf. It comes back with the completion, and has the length of what was received.
     #[inline(always)]
     pub fn piece(&mut self, id: u64, piece: impl Into<Piece>) -> &mut Self {
+        let piece = piece.into();
+        if !self.attached.takes(&piece) {
+            self.refuse(FOREIGN);
+            return self;
+        }
         match &mut self.side {
             ReceiveSide::Mlx5(receives) => {
-                receives.piece(id, piece.into());
+                receives.piece(id, piece);
             }
             ReceiveSide::Mlx5Shared(receives) => {
-                receives.piece(id, piece.into());
+                receives.piece(id, piece);
             }
-            ReceiveSide::Rxe(receives) => receives.piece(id, piece.into()),
+            ReceiveSide::Rxe(receives) => receives.piece(id, piece),
         }
         self
+    }
+
+    /// Notes what is wrong with a request, for [`ring`](Self::ring) to tell.
+    #[cold]
+    fn refuse(&mut self, wrong: PostError) {
+        self.wrong.get_or_insert(wrong);
     }
 
     /// A receive into several, one after the other.
     #[inline(always)]
     pub fn pieces<P: Into<Piece>>(&mut self, id: u64, pieces: impl IntoIterator<Item = P>) -> &mut Self {
-        let pieces = pieces.into_iter().map(Into::into);
+        let (attached, wrong) = (&*self.attached, &mut self.wrong);
+        let pieces = pieces.into_iter().map(Into::into).filter(|piece| {
+            let takes = attached.takes(piece);
+            if !takes {
+                wrong.get_or_insert(FOREIGN);
+            }
+            takes
+        });
         match &mut self.side {
             ReceiveSide::Mlx5(receives) => {
                 receives.pieces(id, pieces);
@@ -278,10 +312,13 @@ impl<'q> Receives<'q> {
     #[inline(always)]
     pub fn mr(&mut self, id: u64, mr: &Mr, range: Range<usize>) -> &mut Self {
         let Some(held) = mr.span(range) else {
-            self.outside = true;
+            self.refuse(OUTSIDE);
             return self;
         };
-        self.attached.keep(mr);
+        if !self.attached.keep(mr) {
+            self.refuse(FOREIGN);
+            return self;
+        }
         match &mut self.side {
             ReceiveSide::Mlx5(receives) => {
                 receives.lasting(id, &held);
@@ -300,8 +337,8 @@ impl<'q> Receives<'q> {
     /// What was wrong with the first that could not be posted; then none is, and what they were given goes home.
     #[inline(always)]
     pub fn ring(self) -> Result<u32, PostError> {
-        if self.outside {
-            return Err(OUTSIDE);
+        if let Some(wrong) = self.wrong {
+            return Err(wrong);
         }
         match self.side {
             ReceiveSide::Mlx5(receives) => receives.ring(),

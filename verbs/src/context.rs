@@ -1,4 +1,5 @@
 //! Devices: found, opened, asked what they are.
+#![expect(unsafe_code, reason = "devices are opened and memory is registered here, for all of the crate")]
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -93,8 +94,13 @@ pub(crate) enum Driver {
 struct Inner {
     driver: Driver,
     options: Options,
+    /// No other context of the process has it.
+    serial: u64,
     objects: AtomicU64,
 }
+
+/// The serial of the context that is made next; 0 is nobody's.
+static SERIAL: AtomicU64 = AtomicU64::new(1);
 
 /// An open device. Clones are handles; everything made of it keeps it open.
 #[derive(Clone, Debug)]
@@ -146,7 +152,11 @@ impl Context {
     /// What the kernel says.
     pub fn open(channel: Arc<dyn Channel>, provider: Provider, options: Options) -> Result<Self, VerbsError> {
         let driver = match provider {
-            Provider::Mlx5 => Driver::Mlx5(Hca::new(Mlx5Device::open(channel, options.opening())?)),
+            Provider::Mlx5 => {
+                // SAFETY: it stays in this crate, whose objects are of one context and give way to their own memory alone.
+                let device = unsafe { Mlx5Device::open(channel, options.opening())? };
+                Driver::Mlx5(Hca::new(device))
+            }
             Provider::Rxe => Driver::Rxe(Rxe::open(channel)?),
         };
         Ok(Self::over(driver, options))
@@ -165,7 +175,11 @@ impl Context {
         options: Options,
     ) -> Result<Self, VerbsError> {
         let driver = match provider {
-            Provider::Mlx5 => Driver::Mlx5(Hca::new(Mlx5Device::import(channel, options.opening())?)),
+            Provider::Mlx5 => {
+                // SAFETY: as in `open`.
+                let device = unsafe { Mlx5Device::import(channel, options.opening())? };
+                Driver::Mlx5(Hca::new(device))
+            }
             // Linux `drivers/infiniband/core/uverbs_std_types_device.c`, `UVERBS_METHOD_QUERY_CONTEXT`: a driver must know how.
             Provider::Rxe => {
                 return Err(VerbsError::Unsupported {
@@ -178,7 +192,8 @@ impl Context {
     }
 
     fn over(driver: Driver, options: Options) -> Self {
-        Self(Arc::new(Inner { driver, options, objects: AtomicU64::new(1) }))
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::new(Inner { driver, options, serial, objects: AtomicU64::new(1) }))
     }
 
     pub(crate) fn driver(&self) -> &Driver {
@@ -186,16 +201,21 @@ impl Context {
     }
 
     /// Registers memory, by the way that the provider's part of the kernel bears.
-    pub(crate) fn register(&self, request: &MrRequest) -> Result<Registered, UverbsError> {
-        match &self.0.driver {
-            Driver::Mlx5(hca) => hca.device().context().reg_mr(request, Data::none()),
-            Driver::Rxe(rxe) => rxe.context().reg_mr_by_command(request, Data::none()),
+    ///
+    /// # Safety
+    /// As for [`pollux_uverbs::Context::reg_mr`].
+    pub(crate) unsafe fn register(&self, request: &MrRequest) -> Result<Registered, UverbsError> {
+        // SAFETY: as the caller says.
+        unsafe {
+            match &self.0.driver {
+                Driver::Mlx5(hca) => hca.device().context().reg_mr(request, Data::none()),
+                Driver::Rxe(rxe) => rxe.context().reg_mr_by_command(request, Data::none()),
+            }
         }
     }
 
-    /// The kernel's side of it.
-    #[must_use]
-    pub fn uverbs(&self) -> &pollux_uverbs::Context {
+    /// The kernel's side of it, which is raw: not for users.
+    pub(crate) fn uverbs(&self) -> &pollux_uverbs::Context {
         match &self.0.driver {
             Driver::Mlx5(hca) => hca.device().context(),
             Driver::Rxe(rxe) => rxe.context(),
@@ -221,6 +241,20 @@ impl Context {
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.0.options
+    }
+
+    /// What tells its objects from those of other contexts, of this device or another.
+    #[inline(always)]
+    pub(crate) fn serial(&self) -> u64 {
+        self.0.serial
+    }
+
+    /// Refuses an object of another context: the kernel would take its handle, and the device its key, for those of something else.
+    pub(crate) fn admit(&self, what: &'static str, other: &Self) -> Result<(), VerbsError> {
+        if self.serial() == other.serial() {
+            return Ok(());
+        }
+        Err(VerbsError::Foreign { what, of: other.name(), here: self.name() })
     }
 
     /// A number that names an object in events.

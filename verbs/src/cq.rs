@@ -46,6 +46,9 @@ impl CqOptions {
     }
 }
 
+/// What errors call it.
+pub(crate) const COMPLETION_QUEUE: &str = "a completion queue";
+
 /// A completion queue, for any number of queue pairs and both directions. It belongs to whoever polls it; queue pairs that
 /// complete here keep the device's part.
 #[derive(Debug)]
@@ -60,9 +63,12 @@ impl Cq {
     /// A completion queue of a device.
     ///
     /// # Errors
-    /// More entries than the device has, no memory, or what the kernel says.
+    /// More entries than the device has, no memory, a channel of another context ([`VerbsError::Foreign`]), or what the kernel says.
     pub fn new(context: &Context, options: CqOptions) -> Result<Self, VerbsError> {
         let id = context.object_number();
+        if let Some(channel) = &options.channel {
+            context.admit("a completion channel", channel.context())?;
+        }
         let channel = options.channel.as_ref().map(|channel| &*channel.channel);
         let spec = CqSpec {
             entries: options.entries,
@@ -98,6 +104,10 @@ impl Cq {
     #[must_use]
     pub fn channel(&self) -> Option<&CompletionChannel> {
         self.channel.as_ref()
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
     }
 
     pub(crate) fn mlx5(&self) -> Result<&mlx5_poll::Poller<Piece>, VerbsError> {

@@ -39,6 +39,10 @@ impl Dm {
         Ok(Self(Arc::new(Inner { context: context.clone(), memory: Mutex::new(memory), handle, bytes })))
     }
 
+    pub(crate) fn context(&self) -> &Context {
+        &self.0.context
+    }
+
     pub(crate) fn handle(&self) -> DmHandle {
         self.0.handle
     }

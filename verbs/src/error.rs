@@ -63,6 +63,16 @@ pub enum VerbsError {
         /// By whom.
         by: &'static str,
     },
+    /// An object of one context was given to an object of another.
+    #[error("{what} of {of} cannot be used with {here}: both must be made of one Context")]
+    Foreign {
+        /// What was given.
+        what: &'static str,
+        /// Whose it is.
+        of: String,
+        /// To whom it was given.
+        here: String,
+    },
     /// A value out of range.
     #[error("{what} {value}: {allowed}")]
     Range {

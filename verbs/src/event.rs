@@ -94,7 +94,7 @@ pub const fn port_state_str(state: u8) -> &'static str {
 #[derive(Clone, Debug)]
 pub struct CompletionChannel {
     pub(crate) channel: Arc<CompChannel>,
-    _context: Context,
+    context: Context,
 }
 
 impl CompletionChannel {
@@ -107,7 +107,11 @@ impl CompletionChannel {
             .uverbs()
             .create_comp_channel()
             .map_err(VerbsError::kernel("make a completion channel"))?;
-        Ok(Self { channel: Arc::new(channel), _context: context.clone() })
+        Ok(Self { channel: Arc::new(channel), context: context.clone() })
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
     }
 
     /// The [`id`](crate::Cq::id) of the next completion queue that has something, if there is one; never waits. That queue is

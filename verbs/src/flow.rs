@@ -1,5 +1,7 @@
 //! Flow rules: which frames a raw queue pair takes from the wire.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use pollux_uverbs::abi::flags::{FlowFlags, FlowType};
 use pollux_uverbs::flow::{FlowRule, FlowSpec};
 use pollux_uverbs::{Driver as Data, FlowHandle, QpHandle};
@@ -21,18 +23,26 @@ pub struct Rule<'a> {
 
 /// Names a rule of a queue pair, to [take it back](crate::Qp::unsteer).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RuleId(u32);
+pub struct RuleId {
+    /// The serial of the rules that it is one of.
+    rules: u64,
+    handle: FlowHandle,
+}
 
 /// The rules of a queue pair. They go before it does: the kernel keeps one that still has any.
 #[derive(Debug)]
 pub(crate) struct Rules {
     context: Context,
+    /// No other queue pair's rules have it.
+    serial: u64,
     handles: Vec<FlowHandle>,
 }
 
 impl Rules {
     pub(crate) fn new(context: &Context) -> Self {
-        Self { context: context.clone(), handles: Vec::new() }
+        static SERIAL: AtomicU64 = AtomicU64::new(1);
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        Self { context: context.clone(), serial, handles: Vec::new() }
     }
 
     pub(crate) fn add(&mut self, qp: QpHandle, rule: &Rule<'_>) -> Result<RuleId, VerbsError> {
@@ -44,14 +54,16 @@ impl Rules {
             .create_flow(&rule, Data::none())
             .map_err(VerbsError::kernel("make a flow rule"))?;
         self.handles.push(handle);
-        Ok(RuleId(handle.0))
+        Ok(RuleId { rules: self.serial, handle })
     }
 
     pub(crate) fn remove(&mut self, rule: RuleId) -> Result<(), VerbsError> {
-        let Some(at) = self.handles.iter().position(|handle| handle.0 == rule.0) else {
+        let known =
+            self.handles.iter().position(|handle| rule.rules == self.serial && *handle == rule.handle);
+        let Some(at) = known else {
             return Err(VerbsError::Range {
                 what: "flow rule",
-                value: rule.0.into(),
+                value: rule.handle.0.into(),
                 allowed: "it is none of this queue pair's".into(),
             });
         };

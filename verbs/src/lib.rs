@@ -118,6 +118,19 @@
 //!   }
 //!   ```
 //!
+//! Nor is memory registered by its address, or anything destroyed by its number, which would go behind all this: the kernel's side of
+//! a context is not handed out.
+//!
+//! ```compile_fail,E0624
+//! # use pollux_verbs::Context;
+//! fn behind_its_back(context: &Context) {
+//!     context.uverbs();
+//! }
+//! ```
+//!
+//! Objects go with those of their own [`Context`] alone. Another device takes a key or a handle for one of its own, so what is given
+//! across is refused: by [`VerbsError::Foreign`] when something is made, by [`Batch::ring`] and [`Receives::ring`] when it is posted.
+//!
 //! Queues belong to whoever uses them: two threads cannot post to one, nor poll one, at the same time.
 //!
 //! ```compile_fail,E0499

@@ -12,13 +12,14 @@
 
 mod attached;
 mod buf;
+mod copy;
 mod foreign;
 mod piece;
 
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pollux_eal::region::Zone;
 use pollux_pmd_mlx::rdma::post::{Lasting, Span};
@@ -31,6 +32,7 @@ use crate::dm::Dm;
 use crate::pd::Pd;
 pub(crate) use attached::Attached;
 pub use buf::{Buf, Buffers};
+use copy::Shared;
 pub use piece::Piece;
 
 /// What a region is made of.
@@ -98,7 +100,8 @@ impl Mr {
             hca_va: address,
             access,
         };
-        let made = match pd.context().register(&request) {
+        // SAFETY: the region keeps the zone until it is deregistered, and gives nobody a reference into it.
+        let made = match unsafe { pd.context().register(&request) } {
             Ok(made) => made,
             Err(error) => return Err(Box::new((VerbsError::kernel("register memory")(error), zone))),
         };
@@ -132,8 +135,8 @@ impl Mr {
         bytes: usize,
         access: Access,
     ) -> Self {
-        let number = pd.context().object_number();
-        let (pd, ended) = (pd.clone(), AtomicBool::new(false));
+        let (number, ended) = (next_number(), AtomicBool::new(false));
+        let pd = pd.clone();
         Self(Arc::new(Inner { pd, memory, handle, lkey, rkey, address, bytes, access, number, ended }))
     }
 
@@ -177,14 +180,13 @@ impl Mr {
         self.0.number
     }
 
-    fn zone(&self, at: usize, bytes: usize) -> *mut u8 {
+    #[inline(always)]
+    fn memory(&self) -> Shared {
         let Memory::Zone(zone) = &self.0.memory else {
             panic!("a region of {:?} is not read and written here", self.0.memory)
         };
-        let inside = at.checked_add(bytes).is_some_and(|end| end <= self.0.bytes);
-        assert!(inside, "{bytes} bytes at {at} are not inside a region of {}", self.0.bytes);
-        // SAFETY: inside the zone, which is as long as the region.
-        unsafe { zone.base().as_ptr().add(at) }
+        // SAFETY: the zone is mapped as long as the region; it is reached by this alone, and nobody has a reference there.
+        unsafe { Shared::new(zone.base().as_ptr(), self.0.bytes) }
     }
 
     /// Copies out what is at `at` now. What a peer writes meanwhile may be seen in part, but 8 bytes at a multiple of 8 are
@@ -193,48 +195,16 @@ impl Mr {
     /// # Panics
     /// When there are fewer bytes, or it is not memory of the host.
     pub fn read(&self, at: usize, target: &mut [u8]) {
-        let from = self.zone(at, target.len());
-        let mut done = 0;
-        while done < target.len() {
-            // SAFETY: inside the zone, mapped as long as the region; nobody has a reference there, and every access of this
-            // process is atomic. The 8-byte load is made only at an aligned address.
-            unsafe {
-                let from = from.add(done);
-                if let Some(word) = target[done..].first_chunk_mut::<8>()
-                    && from.cast::<u64>().is_aligned()
-                {
-                    *word = AtomicU64::from_ptr(from.cast()).load(Ordering::Relaxed).to_ne_bytes();
-                    done += 8;
-                } else {
-                    target[done] = AtomicU8::from_ptr(from).load(Ordering::Relaxed);
-                    done += 1;
-                }
-            }
-        }
+        self.memory().read(at, target);
     }
 
-    /// Copies in. What a peer reads meanwhile may be part of it, but 8 bytes at a multiple of 8 go in as one.
+    /// Copies in. What a peer reads meanwhile may be part of it, but 8 bytes at a multiple of 8 go in as one. Parts of such words, at
+    /// the ends, cost an atomic exchange each: what others write to the rest of the word stays.
     ///
     /// # Panics
     /// When it would not fit, or it is not memory of the host.
     pub fn write(&self, at: usize, source: &[u8]) {
-        let to = self.zone(at, source.len());
-        let mut done = 0;
-        while done < source.len() {
-            // SAFETY: as in `read`.
-            unsafe {
-                let to = to.add(done);
-                if let Some(word) = source[done..].first_chunk::<8>()
-                    && to.cast::<u64>().is_aligned()
-                {
-                    AtomicU64::from_ptr(to.cast()).store(u64::from_ne_bytes(*word), Ordering::Relaxed);
-                    done += 8;
-                } else {
-                    AtomicU8::from_ptr(to).store(source[done], Ordering::Relaxed);
-                    done += 1;
-                }
-            }
-        }
+        self.memory().write(at, source);
     }
 
     /// The byte at `at`, for polling: what a peer wrote before it is seen as well.
@@ -244,8 +214,7 @@ impl Mr {
     #[must_use]
     #[inline]
     pub fn load8(&self, at: usize) -> u8 {
-        // SAFETY: as in `read`.
-        unsafe { AtomicU8::from_ptr(self.zone(at, 1)).load(Ordering::Acquire) }
+        self.memory().load8(at)
     }
 
     /// The 8 bytes at `at`, in the processor's order, for polling: what a peer wrote before them is seen as well.
@@ -255,8 +224,7 @@ impl Mr {
     #[must_use]
     #[inline]
     pub fn load64(&self, at: usize) -> u64 {
-        // SAFETY: as in `read`; `aligned` checks.
-        unsafe { AtomicU64::from_ptr(self.aligned(at)).load(Ordering::Acquire) }
+        self.memory().aligned(at).load(Ordering::Acquire)
     }
 
     /// Stores 8 bytes at `at`, in the processor's order, after all that was stored before.
@@ -265,30 +233,23 @@ impl Mr {
     /// When they are outside or not aligned, or it is not memory of the host.
     #[inline]
     pub fn store64(&self, at: usize, value: u64) {
-        // SAFETY: as in `read`; `aligned` checks.
-        unsafe { AtomicU64::from_ptr(self.aligned(at)).store(value, Ordering::Release) };
-    }
-
-    #[inline]
-    fn aligned(&self, at: usize) -> *mut u64 {
-        let place = self.zone(at, 8).cast::<u64>();
-        assert!(place.is_aligned(), "8 bytes at {at} are not aligned");
-        place
+        self.memory().aligned(at).store(value, Ordering::Release);
     }
 
     /// Gives a region other rights, or another domain. The keys may change.
     ///
     /// # Errors
-    /// A queue, a window or another handle has it ([`VerbsError::InUse`]), or what the kernel says.
+    /// A queue, a window or another handle has it ([`VerbsError::InUse`]), a domain of another context ([`VerbsError::Foreign`]), or
+    /// what the kernel says.
     pub fn reregister(&mut self, access: Option<Access>, pd: Option<&Pd>) -> Result<(), VerbsError> {
         let Some(inner) = Arc::get_mut(&mut self.0) else { return Err(IN_USE) };
         let Some(handle) = inner.handle else { return Err(IN_USE) };
+        if let Some(pd) = pd {
+            inner.pd.context().admit("a protection domain", pd.context())?;
+        }
         let change = MrChange { translation: None, pd: pd.map(Pd::handle), access };
-        let made = inner
-            .pd
-            .context()
-            .uverbs()
-            .rereg_mr(handle, &change, Data::none())
+        // SAFETY: its memory stays what it is, and no queue has the region.
+        let made = unsafe { inner.pd.context().uverbs().rereg_mr(handle, &change, Data::none()) }
             .map_err(VerbsError::kernel("change a memory region"))?;
         (inner.lkey, inner.rkey) = (made.lkey, made.rkey);
         if let Some(access) = access {
@@ -297,7 +258,7 @@ impl Mr {
         if let Some(pd) = pd {
             inner.pd = pd.clone();
         }
-        inner.number = inner.pd.context().object_number();
+        inner.number = next_number();
         Ok(())
     }
 
@@ -323,11 +284,12 @@ impl Mr {
         let address = start.wrapping_add(inner.pd.delta());
         let change =
             MrChange { translation: Some((start, zone.bytes() as u64, address)), pd: None, access: None };
-        match inner.pd.context().uverbs().rereg_mr(handle, &change, Data::none()) {
+        // SAFETY: as in `register_at`; both zones stay where they are until it is known which one the device has.
+        match unsafe { inner.pd.context().uverbs().rereg_mr(handle, &change, Data::none()) } {
             Ok(made) => {
                 (inner.lkey, inner.rkey) = (made.lkey, made.rkey);
                 (inner.address, inner.bytes) = (address, zone.bytes());
-                inner.number = inner.pd.context().object_number();
+                inner.number = next_number();
                 Ok(ManuallyDrop::into_inner(std::mem::replace(place, ManuallyDrop::new(zone))))
             }
             Err(error) => {
@@ -368,6 +330,12 @@ impl Mr {
 /// The longest piece of a request. Source: rdma-core `providers/mlx5/mlx5dv.h`, `struct mlx5_wqe_data_seg`, of whose
 /// `byte_count` bit 31 is `MLX5_INLINE_SEG`.
 const PIECE_BYTES: usize = 1 << 31;
+
+/// A number for a region, of which requests are told apart: another one when its keys change.
+fn next_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
 
 const IN_USE: VerbsError = VerbsError::InUse {
     what: "a memory region",

@@ -4,7 +4,7 @@ use pollux_uverbs::mw::MwType;
 use pollux_uverbs::{Driver as Data, MwHandle};
 
 use crate::pd::Pd;
-use crate::{Mr, VerbsError};
+use crate::{Context, Mr, VerbsError};
 
 /// A memory window. It keeps the regions that it was bound to.
 #[derive(Debug)]
@@ -47,6 +47,11 @@ impl Mw {
     #[must_use]
     pub fn kind(&self) -> MwType {
         self.kind
+    }
+
+    /// The device.
+    pub(crate) fn context(&self) -> &Context {
+        self.pd.context()
     }
 
     /// Notes that a request binds it.

@@ -1,4 +1,5 @@
 //! Protection domains.
+#![expect(unsafe_code, reason = "registers the memory of pools")]
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -106,7 +107,9 @@ impl Pd {
                 hca_va: start.wrapping_add(delta),
                 access: Access::LOCAL_WRITE,
             };
-            match self.0.context.register(&request) {
+            // SAFETY: the domain keeps the pool until it is deregistered. What lies there is owned by mbufs, whose data nobody has
+            // references to while a queue has them; peers have no rights.
+            match unsafe { self.0.context.register(&request) } {
                 Ok(mr) => {
                     handles.push(mr.handle);
                     self.0.keys.insert(KeyRange { start, bytes, lkey: mr.lkey, delta });

@@ -9,7 +9,7 @@ use pollux_uverbs::{Driver as Data, QpHandle};
 use crate::ah::Path;
 use crate::batch::{Batch, Receives};
 use crate::context::Driver;
-use crate::cq::Cq;
+use crate::cq::{COMPLETION_QUEUE, Cq};
 use crate::flow::{Rule, RuleId, Rules};
 use crate::mr::{Attached, Piece};
 use crate::pd::Pd;
@@ -316,8 +316,8 @@ impl Qp {
     /// itself. It is in state RESET.
     ///
     /// # Errors
-    /// Sizes that the device does not have, a transport that is made otherwise, or what the kernel says: `EPERM` for a raw one
-    /// without CAP_NET_RAW.
+    /// Sizes that the device does not have, a transport that is made otherwise, a completion queue of another context
+    /// ([`VerbsError::Foreign`]), or what the kernel says: `EPERM` for a raw one without CAP_NET_RAW.
     pub fn new(pd: &Pd, send_cq: &Cq, recv_cq: &Cq, options: &QpOptions) -> Result<Self, VerbsError> {
         if options.kind == QpKind::XrcReceive {
             return Err(VerbsError::Unsupported {
@@ -362,10 +362,16 @@ impl Qp {
             Home::Pd(pd) => (pd.context(), Some(pd.keys()), QpHome::Pd(pd.handle())),
             Home::Xrcd(xrcd) => (xrcd.context(), None, QpHome::Xrcd(xrcd.handle())),
         };
+        for cq in [send_cq, recv_cq].into_iter().flatten() {
+            context.admit(COMPLETION_QUEUE, cq.context())?;
+        }
+        if let Some(srq) = srq {
+            context.admit("a shared receive queue", srq.context())?;
+        }
         let id = context.object_number();
         let mut flags = QpFlags::empty();
         flags.set(QpFlags::BLOCK_MULTICAST_LOOPBACK, options.block_loopback);
-        let attached = Attached::default();
+        let attached = Attached::new(context);
         let side = match context.driver() {
             Driver::Mlx5(hca) => {
                 let spec = mlx5_qp::QpSpec {

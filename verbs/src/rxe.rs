@@ -12,6 +12,7 @@
 //!
 //! Source of the layouts and of the order of things: rdma-core `kernel-headers/rdma/rdma_user_rxe.h`, `providers/rxe/rxe.c`,
 //! `rxe_queue.h`; Linux `drivers/infiniband/sw/rxe`.
+#![expect(unsafe_code, reason = "opens a device")]
 
 pub(crate) mod abi;
 pub(crate) mod cq;
@@ -39,7 +40,8 @@ pub(crate) struct Rxe {
 
 impl Rxe {
     pub(crate) fn open(channel: Arc<dyn Channel>) -> Result<Self, VerbsError> {
-        let context = Context::open(channel, driver::RXE, Data::none())
+        // SAFETY: it is the device's alone, whose objects name memory of their own.
+        let context = unsafe { Context::open(channel, driver::RXE, Data::none()) }
             .map_err(VerbsError::kernel("open an rxe device"))?;
         Ok(Self { context: Arc::new(context) })
     }

@@ -6,11 +6,11 @@ use pollux_uverbs::{Driver as Data, SrqHandle};
 
 use crate::batch::Receives;
 use crate::context::Driver;
-use crate::cq::Cq;
+use crate::cq::{COMPLETION_QUEUE, Cq};
 use crate::mr::{Attached, Piece};
 use crate::pd::Pd;
 use crate::xrcd::Xrcd;
-use crate::{VerbsError, rxe};
+use crate::{Context, VerbsError, rxe};
 
 #[derive(Debug)]
 pub(crate) enum Side {
@@ -60,14 +60,18 @@ impl Srq {
     /// A shared receive queue for XRC, which completes in a queue of its own.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// As [`new`](Self::new); and a domain or completion queue of another context ([`VerbsError::Foreign`]).
     pub fn xrc(pd: &Pd, xrcd: &Xrcd, cq: &Cq, options: &SrqOptions) -> Result<Self, VerbsError> {
         Self::make(pd, Some((xrcd, cq)), options)
     }
 
     fn make(pd: &Pd, xrc: Option<(&Xrcd, &Cq)>, options: &SrqOptions) -> Result<Self, VerbsError> {
+        if let Some((xrcd, cq)) = xrc {
+            pd.context().admit("an XRC domain", xrcd.context())?;
+            pd.context().admit(COMPLETION_QUEUE, cq.context())?;
+        }
         let id = pd.context().object_number();
-        let attached = Attached::default();
+        let attached = Attached::new(pd.context());
         let side = match pd.context().driver() {
             Driver::Mlx5(hca) => {
                 let spec = mlx5_srq::SrqSpec {
@@ -124,6 +128,10 @@ impl Srq {
             Side::Mlx5(poster) => poster.sizes(),
             Side::Rxe(poster) => poster.sizes(),
         }
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        self.pd.context()
     }
 
     fn handle(&self) -> SrqHandle {

@@ -5,11 +5,11 @@ use pollux_uverbs::abi::flags::WqFlags;
 
 use crate::batch::Receives;
 use crate::context::Driver;
-use crate::cq::Cq;
+use crate::cq::{COMPLETION_QUEUE, Cq};
 use crate::flow::{Rule, RuleId, Rules};
 use crate::mr::{Attached, Piece};
 use crate::pd::Pd;
-use crate::{HashFields, VerbsError, WqState};
+use crate::{Context, HashFields, VerbsError, WqState};
 
 /// What receive work queue to make.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +39,7 @@ pub struct Wq {
     side: mlx5_wq::Wq<Piece>,
     attached: Attached,
     id: u64,
+    context: Context,
 }
 
 fn only_mlx5(what: &'static str) -> VerbsError {
@@ -49,14 +50,15 @@ impl Wq {
     /// A receive work queue, in state RESET.
     ///
     /// # Errors
-    /// Sizes that the device does not have, a provider without them, or what the kernel says: `EOPNOTSUPP` for an option that
-    /// the device lacks.
+    /// Sizes that the device does not have, a provider without them, a completion queue of another context
+    /// ([`VerbsError::Foreign`]), or what the kernel says: `EOPNOTSUPP` for an option that the device lacks.
     pub fn new(pd: &Pd, cq: &Cq, options: &WqOptions) -> Result<Self, VerbsError> {
         let Driver::Mlx5(hca) = pd.context().driver() else {
             return Err(only_mlx5("receive work queue"));
         };
+        pd.context().admit(COMPLETION_QUEUE, cq.context())?;
         let id = pd.context().object_number();
-        let attached = Attached::default();
+        let attached = Attached::new(pd.context());
         let mut flags = WqFlags::empty();
         flags.set(WqFlags::CVLAN_STRIPPING, options.vlan_strip);
         flags.set(WqFlags::SCATTER_FCS, options.scatter_fcs);
@@ -73,7 +75,7 @@ impl Wq {
                 kept: Some(attached.keeper(Some(pd))),
             },
         )?;
-        Ok(Self { side, attached, id })
+        Ok(Self { side, attached, id, context: pd.context().clone() })
     }
 
     /// What events call it.
@@ -121,11 +123,12 @@ impl WqTable {
     /// A table with a place for each of these. The low bits of a packet's hash choose the place; one queue may have several.
     ///
     /// # Errors
-    /// No power of two of them, a provider without them, or what the kernel says.
+    /// No power of two of them, one of another context ([`VerbsError::Foreign`]), a provider without them, or what the kernel says.
     pub fn new(pd: &Pd, queues: &[&Wq]) -> Result<Self, VerbsError> {
         let Driver::Mlx5(hca) = pd.context().driver() else {
             return Err(only_mlx5("table of receive work queues"));
         };
+        queues.iter().try_for_each(|queue| pd.context().admit("a receive work queue", &queue.context))?;
         let sides: Vec<_> = queues.iter().map(|queue| &queue.side).collect();
         Ok(Self { side: mlx5_wq::WqTable::create(hca, &sides)?, pd: pd.clone() })
     }

@@ -1,4 +1,5 @@
 //! A device, the kernel over it, and a record of every command between the two.
+#![expect(unsafe_code, reason = "opens contexts and registers memory")]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -22,11 +23,13 @@ use pollux_uverbs::abi::object::driver;
 use pollux_uverbs::abi::queue_pair::QpCap;
 use pollux_uverbs::cq::{Cq, CqRequest};
 use pollux_uverbs::event::CompChannel;
+use pollux_uverbs::mr::{Mr, MrChange, MrRequest};
 use pollux_uverbs::qp::{Qp, QpHome, QpRequest};
 use pollux_uverbs::srq::{Srq, SrqKind, SrqRequest};
 use pollux_uverbs::wq::{RwqIndTable, Wq, WqRequest};
 use pollux_uverbs::{
-    Channel, Context, CqHandle, Driver, Errno, Page, PdHandle, RwqIndTableHandle, UverbsError, WqHandle,
+    Channel, Context, CqHandle, Driver, Errno, MrHandle, Page, PdHandle, RwqIndTableHandle, UverbsError,
+    WqHandle,
 };
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -289,8 +292,9 @@ impl Bench {
             ..ContextRequest::default()
         };
         let mut answer = ContextAnswer::new_zeroed();
-        let context =
-            Context::open(channel, driver::MLX5, Driver::new(request.as_bytes(), answer.as_mut_bytes()))?;
+        let data = Driver::new(request.as_bytes(), answer.as_mut_bytes());
+        // SAFETY: tests name zones that they own and look into after the device only, and destroy what they made.
+        let context = unsafe { Context::open(channel, driver::MLX5, data)? };
         let mut pd_answer = PdAnswer::new_zeroed();
         let pd = context.alloc_pd(Driver::new(&[], pd_answer.as_mut_bytes()))?;
         Ok(Opened {
@@ -363,6 +367,18 @@ impl Opened {
     /// What was made; else what the device refused is told too.
     pub(crate) fn must<T>(&self, result: Result<T, UverbsError>) -> T {
         result.unwrap_or_else(|error| panic!("{error}; refused: {:?}", self.watch.refused()))
+    }
+
+    /// Registers a part of a zone, or what is none.
+    pub(crate) fn register(&self, request: &MrRequest) -> Result<Mr, UverbsError> {
+        // SAFETY: tests keep their zones longer than the region, and look into them after the device only.
+        unsafe { self.context.reg_mr(request, Driver::none()) }
+    }
+
+    /// Changes a region.
+    pub(crate) fn change(&self, mr: MrHandle, change: &MrChange) -> Result<Mr, UverbsError> {
+        // SAFETY: as in `register`.
+        unsafe { self.context.rereg_mr(mr, change, Driver::none()) }
     }
 
     pub(crate) fn zone(&self, bytes: usize) -> Zone {

@@ -1,4 +1,5 @@
 //! Contexts: what opening answers, several at a time, the end of the device.
+#![expect(unsafe_code, reason = "the calls of a channel are raw")]
 
 use pollux_mlx5_abi::command::opcode as op;
 use pollux_mlx5_abi::kernel::context::{answer, library};
@@ -102,7 +103,9 @@ fn calls_before_the_context_is_there_are_refused() {
         driver_out: pollux_uverbs::Output::borrowed(&mut []),
         fd: None,
     };
-    assert_eq!(channel.write(&mut command, pollux_uverbs::Route::Plain), Err(Errno::EINVAL));
+    // SAFETY: it names no memory.
+    let refused = unsafe { channel.write(&mut command, pollux_uverbs::Route::Plain) };
+    assert_eq!(refused, Err(Errno::EINVAL));
     assert_eq!(channel.map(0, 4096, Protection::ReadWrite).map(|_| ()), Err(Errno::EINVAL));
     drop(channel);
     bench.close();

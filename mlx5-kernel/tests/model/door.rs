@@ -18,7 +18,7 @@ fn works(profile: DoorProfile) {
     let at = address(&zone);
     let access = Access::LOCAL_WRITE;
     let request = MrRequest { pd: opened.pd, start: at, length: 4096, hca_va: at, access };
-    opened.must(opened.context.reg_mr(&request, Driver::none()));
+    opened.must(opened.register(&request));
     let channel = opened.must(opened.context.create_comp_channel());
     let cq = opened.cq(4, Some(&channel));
     let wq = opened.wq(cq.cq.handle, 4, 1);

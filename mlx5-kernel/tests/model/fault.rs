@@ -24,7 +24,7 @@ pub(crate) fn everything(bench: &Bench, channel: Arc<dyn Channel>) -> Result<(),
     let zone = opened.zone(8192);
     let (at, access) = (address(&zone), Access::LOCAL_WRITE);
     let request = MrRequest { pd: opened.pd, start: at, length: 8192, hca_va: at, access };
-    opened.context.reg_mr(&request, Driver::none())?;
+    opened.register(&request)?;
     let cq = opened.try_cq(4, None, 0)?;
     let wq = opened.try_wq(cq.cq.handle, 4, 1, |_| {})?;
     let table = opened.table(&[wq.wq.handle])?;

@@ -35,7 +35,7 @@ impl Field {
         let length = buffers.bytes() as u64;
         let access = Access::LOCAL_WRITE;
         let request = MrRequest { pd: opened.pd, start: at, length, hca_va: at, access };
-        let mr = opened.must(opened.context.reg_mr(&request, Driver::none()));
+        let mr = opened.must(opened.register(&request));
         let mut queues = Vec::new();
         let mut qps = Vec::new();
         for index in 0..count {

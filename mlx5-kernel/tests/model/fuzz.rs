@@ -1,4 +1,5 @@
 //! Calls at random: none panics, whatever is in it, and nothing is left of them.
+#![expect(unsafe_code, reason = "the calls of a channel are raw")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -141,7 +142,8 @@ fn run(opened: &Opened, methods: &[(u16, u16)], call: &Any) {
                 let out = Value::Out(Output::owned(wild.room));
                 call.attribute(pollux_uverbs::abi::object::UHW_OUT, out).optional();
             }
-            let _ = channel.call(&mut call);
+            // SAFETY: addresses in it are of a zone that nobody looks into, or of nothing.
+            let _ = unsafe { channel.call(&mut call) };
         }
         Any::Write { command, core, driver, room, tunnelled } => {
             let (mut core_room, mut driver_room) = (vec![0; room.0], vec![0; room.1]);
@@ -154,7 +156,9 @@ fn run(opened: &Opened, methods: &[(u16, u16)], call: &Any) {
                 driver_out: Output::borrowed(&mut driver_room),
                 fd: None,
             };
-            let _ = channel.write(&mut call, if *tunnelled { Route::Tunnelled } else { Route::Plain });
+            let route = if *tunnelled { Route::Tunnelled } else { Route::Plain };
+            // SAFETY: as above.
+            let _ = unsafe { channel.write(&mut call, route) };
         }
         Any::Map { offset, bytes } => {
             let _ = channel.map(*offset, *bytes, Protection::ReadWrite);
@@ -207,7 +211,7 @@ impl Mangled {
 }
 
 impl Channel for Mangled {
-    fn call(&self, call: &mut Call<'_>) -> Result<(), Errno> {
+    unsafe fn call(&self, call: &mut Call<'_>) -> Result<(), Errno> {
         for change in self.now() {
             let count = call.attributes().len().max(1);
             let Some(attribute) = call.attributes_mut().get_mut(change.input % count) else { continue };
@@ -226,17 +230,19 @@ impl Channel for Mangled {
                 _ => {}
             }
         }
-        self.inner.call(call)
+        // SAFETY: the same, by the caller.
+        unsafe { self.inner.call(call) }
     }
 
-    fn write(&self, command: &mut WriteCall<'_>, route: Route) -> Result<(), Errno> {
+    unsafe fn write(&self, command: &mut WriteCall<'_>, route: Route) -> Result<(), Errno> {
         for change in self.now() {
             let place = if change.input % 2 == 0 { &mut command.core_in } else { &mut command.driver_in };
             let mut own = place.to_vec();
             change.apply(&mut own);
             *place = own.leak();
         }
-        self.inner.write(command, route)
+        // SAFETY: the same, by the caller.
+        unsafe { self.inner.write(command, route) }
     }
 
     fn map(&self, offset: u64, bytes: usize, protection: Protection) -> Result<Page, Errno> {

@@ -5,7 +5,7 @@ use pollux_mlx5_kernel::DoorProfile;
 use pollux_mlx5_model::DeviceConfig;
 use pollux_uverbs::abi::flags::Access;
 use pollux_uverbs::mr::{MrChange, MrRequest};
-use pollux_uverbs::{Driver, Errno, PdHandle};
+use pollux_uverbs::{Errno, PdHandle};
 
 use super::bench::{Bench, address, errno};
 
@@ -19,7 +19,7 @@ fn a_region_is_pinned_as_long_as_it_is_registered() {
     let before = bench.device.memory().pinned_bytes();
     let at = address(&zone);
     let request = MrRequest { pd: opened.pd, start: at, length: 1 << 20, hca_va: at, access: WRITE };
-    let mr = opened.must(opened.context.reg_mr(&request, Driver::none()));
+    let mr = opened.must(opened.register(&request));
     assert_eq!(bench.device.memory().pinned_bytes() - before, 1 << 20);
     assert_eq!(mr.lkey, mr.rkey);
     let state = opened.context.query_mr(mr.handle).expect("a state");
@@ -38,8 +38,8 @@ fn another_address_differs_by_whole_pages() {
     let zone = opened.zone(3 * 4096);
     let at = address(&zone);
     let request = |start, hca_va| MrRequest { pd: opened.pd, start, length: 4096, hca_va, access: WRITE };
-    opened.must(opened.context.reg_mr(&request(at + 100, 0x10_0000 + 100), Driver::none()));
-    let wrong = opened.context.reg_mr(&request(at + 100, 0x10_0000 + 101), Driver::none());
+    opened.must(opened.register(&request(at + 100, 0x10_0000 + 100)));
+    let wrong = opened.register(&request(at + 100, 0x10_0000 + 101));
     assert_eq!(errno(wrong), Errno::EINVAL);
     drop(opened);
     bench.close();
@@ -52,7 +52,7 @@ fn regions_that_make_no_sense_are_refused() {
     let zone = opened.zone(4096);
     let at = address(&zone);
     let good = MrRequest { pd: opened.pd, start: at, length: 4096, hca_va: at, access: WRITE };
-    let refuse = |request: MrRequest| errno(opened.context.reg_mr(&request, Driver::none()));
+    let refuse = |request: MrRequest| errno(opened.register(&request));
     let before = bench.watch.left();
     assert_eq!(refuse(MrRequest { length: u64::MAX, ..good }), Errno::EINVAL, "wraps");
     assert_eq!(refuse(MrRequest { length: 0, ..good }), Errno::EINVAL, "empty");
@@ -73,10 +73,10 @@ fn a_region_is_changed_in_place() {
     let (one, two) = (opened.zone(4096), opened.zone(8192));
     let at = address(&one);
     let request = MrRequest { pd: opened.pd, start: at, length: 4096, hca_va: at, access: WRITE };
-    let mr = opened.must(opened.context.reg_mr(&request, Driver::none()));
+    let mr = opened.must(opened.register(&request));
     let at = address(&two);
     let change = MrChange { translation: Some((at, 8192, at)), ..MrChange::default() };
-    let changed = opened.must(opened.context.rereg_mr(mr.handle, &change, Driver::none()));
+    let changed = opened.must(opened.change(mr.handle, &change));
     let state = opened.context.query_mr(mr.handle).expect("a state");
     assert_eq!((state.lkey, state.length), (changed.lkey, 8192));
     opened.context.dereg_mr(mr.handle).expect("gone");
@@ -92,7 +92,7 @@ fn past_the_limit_of_locked_memory_it_is_enomem() {
     let zone = opened.zone(8 << 20);
     let at = address(&zone);
     let request = MrRequest { pd: opened.pd, start: at, length: 8 << 20, hca_va: at, access: WRITE };
-    assert_eq!(errno(opened.context.reg_mr(&request, Driver::none())), Errno::ENOMEM);
+    assert_eq!(errno(opened.register(&request)), Errno::ENOMEM);
     assert!(bench.watch.done(op::CREATE_MKEY).len() <= 1, "the device was not asked");
     drop(opened);
     bench.close();

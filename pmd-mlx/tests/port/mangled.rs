@@ -1,4 +1,5 @@
 //! The driver at a door that answers almost right: no answer makes it panic, and no buffer stays behind.
+#![expect(unsafe_code, reason = "the calls of a channel are raw")]
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -37,8 +38,9 @@ impl Mangled {
 }
 
 impl Channel for Mangled {
-    fn call(&self, call: &mut Call<'_>) -> Result<(), Errno> {
-        let done = self.inner.call(call);
+    unsafe fn call(&self, call: &mut Call<'_>) -> Result<(), Errno> {
+        // SAFETY: the same, by the caller.
+        let done = unsafe { self.inner.call(call) };
         for attribute in call.attributes_mut() {
             if let Value::Out(output) = &mut attribute.value {
                 self.mangle(output);
@@ -47,8 +49,9 @@ impl Channel for Mangled {
         done
     }
 
-    fn write(&self, command: &mut WriteCall<'_>, route: Route) -> Result<(), Errno> {
-        let done = self.inner.write(command, route);
+    unsafe fn write(&self, command: &mut WriteCall<'_>, route: Route) -> Result<(), Errno> {
+        // SAFETY: the same, by the caller.
+        let done = unsafe { self.inner.write(command, route) };
         self.mangle(&mut command.driver_out);
         done
     }

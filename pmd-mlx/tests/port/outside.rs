@@ -1,4 +1,5 @@
 //! Memory that no pool told the driver of: of the EAL, met in packets; an application's own, told of by the application.
+#![expect(unsafe_code, reason = "opens a device")]
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -131,7 +132,8 @@ fn memory_stays_registered_until_the_last_who_wants_it_gives_it_back() {
         memory: Memory::ordinary(),
         socket: None,
     };
-    let device = Device::open(pair.a.kernel.open(), opening).expect("a device");
+    // SAFETY: what is registered with it is memory that lives on, and nothing is posted.
+    let device = unsafe { Device::open(pair.a.kernel.open(), opening) }.expect("a device");
     let pinned = || pair.a.device.memory().pinned_bytes();
     let before = pinned();
     let buffer = External::from(vec![0; 3 * 8192]);

@@ -134,13 +134,19 @@ fn a_file_that_is_no_device_refuses() {
     let null = KernelFile::open(Path::new("/dev/null"), Some((1, 3))).expect("open");
     let mut call = Call::new(0, 3);
     call.answer(0, 4);
-    assert_eq!(null.call(&mut call), Err(Errno::ENOTTY));
+    // SAFETY: it is no device.
+    assert_eq!(unsafe { null.call(&mut call) }, Err(Errno::ENOTTY));
     assert!(call.answered(0).is_err());
-    assert_eq!(null.write(&mut command(ALLOC_PD, &[0; 8], 4, &[], 0), Route::Tunnelled), Err(Errno::ENOTTY));
+    assert_eq!(
+        // SAFETY: it is no device.
+        unsafe { null.write(&mut command(ALLOC_PD, &[0; 8], 4, &[], 0), Route::Tunnelled) },
+        Err(Errno::ENOTTY)
+    );
     assert_eq!(null.map(0, 4096, Protection::Read).map(|_| ()), Err(Errno::ENODEV));
     // What swallows everything answers nothing: the command is written whole, its answer stays zero.
     let mut taken = command(ALLOC_PD, &[0; 8], 4, b"driver", 8);
-    assert_eq!(null.write(&mut taken, Route::Plain), Ok(()));
+    // SAFETY: it is no device.
+    assert_eq!(unsafe { null.write(&mut taken, Route::Plain) }, Ok(()));
     assert_eq!(taken.core_out.written(), Some(&[0; 4][..]));
 }
 

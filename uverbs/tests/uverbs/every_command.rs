@@ -1,4 +1,5 @@
 //! Every command of a context, once each, with a name and a line that shows its result.
+#![expect(unsafe_code, reason = "registers memory with a door that plays kernels")]
 
 use pollux_uverbs::abi::flags::{
     Access, Advice, CqFlags, FlowFlags, FlowType, QpFlags, QpMask, QpType, WqFlags, WqState,
@@ -64,10 +65,12 @@ pub(crate) fn every_command(context: &Context) -> Vec<(&'static str, Shown)> {
     with_driver! {
         "query_device" => |driver| context.query_device(driver).map(|answer| answer.base.max_qp);
         "alloc_pd" => |driver| context.alloc_pd(driver);
-        "reg_mr, driver" => |driver| context.reg_mr(&mr_request(), driver);
+        // SAFETY: no device is behind it.
+        "reg_mr, driver" => |driver| unsafe { context.reg_mr(&mr_request(), driver) };
         "rereg_mr" => |driver| {
             let change = MrChange { access: Some(Access::empty()), pd: Some(PD), translation: Some((0, 1, 2)) };
-            context.rereg_mr(MrHandle(3), &change, driver)
+            // SAFETY: as above.
+            unsafe { context.rereg_mr(MrHandle(3), &change, driver) }
         };
         "alloc_mw" => |driver| context.alloc_mw(PD, MwType::Type2, driver);
         "open_xrcd" => |driver| context.open_xrcd(&XrcdRequest::default(), driver);
@@ -122,7 +125,8 @@ pub(crate) fn every_command(context: &Context) -> Vec<(&'static str, Shown)> {
         ("query_port_speed", show(context.query_port_speed(1))),
         ("query_gid", show(context.query_gid(1, 0))),
         ("query_gid_table", show(context.query_gid_table())),
-        ("reg_mr", show(context.reg_mr(&mr_request(), Driver::none()))),
+        // SAFETY: as above.
+        ("reg_mr", show(unsafe { context.reg_mr(&mr_request(), Driver::none()) })),
         ("reg_dm_mr", show(context.reg_dm_mr(PD, DmHandle(11), 0, 64, Access::LOCAL_WRITE))),
         ("query_mr", show(context.query_mr(MrHandle(3)))),
         ("advise_mr", show(context.advise_mr(PD, Advice::PREFETCH, true, &[piece]))),

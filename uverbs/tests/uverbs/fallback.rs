@@ -1,4 +1,5 @@
 //! Older kernels: what they lack is tried once, the older form is used, and nothing else makes a call go another way.
+#![expect(unsafe_code, reason = "contexts and regions of a door that plays kernels")]
 
 use std::fs;
 use std::sync::Arc;
@@ -76,15 +77,17 @@ fn linux_5_4_gives_its_context_and_events_by_command() {
 fn a_context_is_imported_where_the_kernel_can() {
     let door = Door::new(Script::default());
     let channel: Arc<dyn Channel> = Arc::<Door>::clone(&door);
-    let (context, call) = Context::import(channel, 1, |call| {
+    let extend = |call: &mut Call<'_>| {
         call.answer(0x1000, 72);
-    })
-    .expect("imported");
+    };
+    // SAFETY: no device is behind it.
+    let (context, call) = unsafe { Context::import(channel, 1, extend) }.expect("imported");
     assert_eq!(door.asked(), ["DEVICE/INVOKE_WRITE", "ASYNC_EVENT/ALLOC", "DEVICE/QUERY_CONTEXT"]);
     assert_eq!(context.comp_vectors(), NATIVE);
     assert_eq!(call.answered(0x1000).expect("the driver's answer").len(), 72);
     let channel: Arc<dyn Channel> = Door::new(Script::linux_5_4());
-    let error = Context::import(channel, 1, |_| {}).map(|_| ()).expect_err("too old");
+    // SAFETY: as above.
+    let error = unsafe { Context::import(channel, 1, |_| {}) }.map(|_| ()).expect_err("too old");
     assert!(error.says_unsupported() && error.to_string().starts_with("ASYNC_EVENT/ALLOC"), "{error}");
 }
 
@@ -168,7 +171,8 @@ fn answers_are_read_from_the_way_they_came() {
     let (_door, context) = Door::open(Script::default());
     let cq = context.create_cq(&cq_request(), Driver::none()).expect("cq");
     assert_eq!(cq, Cq { handle: CqHandle(NATIVE), entries: NATIVE + 6 });
-    let mr = context.reg_mr(&mr_request(), Driver::none()).expect("mr");
+    // SAFETY: no device is behind it.
+    let mr = unsafe { context.reg_mr(&mr_request(), Driver::none()) }.expect("mr");
     assert_eq!(mr, Mr { handle: MrHandle(NATIVE), lkey: NATIVE + 9, rkey: NATIVE + 10 });
     let qp = context.create_qp(&qp_request(), Driver::none()).expect("qp");
     assert_eq!((qp.handle, qp.qpn, qp.cap.max_inline_data), (QpHandle(NATIVE), NATIVE + 14, NATIVE + 13 + 4));
@@ -179,7 +183,8 @@ fn answers_are_read_from_the_way_they_came() {
     let (_door, context) = Door::open(Script { no_ioctl: true, ..Script::default() });
     let cq = context.create_cq(&cq_request(), Driver::none()).expect("cq");
     assert_eq!(cq, Cq { handle: CqHandle(WRITTEN), entries: WRITTEN + 1 });
-    let mr = context.reg_mr(&mr_request(), Driver::none()).expect("mr");
+    // SAFETY: no device is behind it.
+    let mr = unsafe { context.reg_mr(&mr_request(), Driver::none()) }.expect("mr");
     assert_eq!(mr, Mr { handle: MrHandle(WRITTEN), lkey: WRITTEN + 1, rkey: WRITTEN + 2 });
     let qp = context.create_qp(&qp_request(), Driver::none()).expect("qp");
     assert_eq!((qp.handle, qp.qpn, qp.cap.max_inline_data), (QpHandle(WRITTEN), WRITTEN + 1, WRITTEN + 6));

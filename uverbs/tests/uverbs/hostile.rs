@@ -1,4 +1,5 @@
 //! A door that answers anything: errors, nothing, too little, wild numbers. No answer may do more than make an error.
+#![expect(unsafe_code, reason = "the calls of a channel are raw")]
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -45,7 +46,7 @@ fn fill(output: &mut Output<'_>, answer: &Answer) {
 }
 
 impl Channel for Wild {
-    fn call(&self, call: &mut Call<'_>) -> Result<(), Errno> {
+    unsafe fn call(&self, call: &mut Call<'_>) -> Result<(), Errno> {
         let answer = self.next();
         for attribute in call.attributes_mut() {
             match &mut attribute.value {
@@ -58,7 +59,7 @@ impl Channel for Wild {
         answer.errno.map_or(Ok(()), |errno| Err(Errno(errno)))
     }
 
-    fn write(&self, command: &mut WriteCall<'_>, _route: Route) -> Result<(), Errno> {
+    unsafe fn write(&self, command: &mut WriteCall<'_>, _route: Route) -> Result<(), Errno> {
         let answer = self.next();
         fill(&mut command.core_out, &answer);
         fill(&mut command.driver_out, &answer);
@@ -119,7 +120,8 @@ proptest! {
     #[test]
     fn no_answer_does_more_than_make_an_error(script in prop::collection::vec(answer(), 1..12)) {
         let channel: Arc<dyn Channel> = Arc::new(Wild(Mutex::new(script)));
-        match Context::open(channel, 1, Driver::none()) {
+        // SAFETY: no device is behind it.
+        match unsafe { Context::open(channel, 1, Driver::none()) } {
             Ok(context) => for (name, shown) in every_command(&context) {
                 if let Err(error) = shown {
                     let text = error.to_string();
@@ -136,7 +138,8 @@ fn with(answer: &Answer) -> Context {
     let good = Answer { errno: None, bytes: vec![1; 400], skip: false, handle: Some(1), descriptor: true };
     let wild = Arc::new(Wild(Mutex::new(vec![good])));
     let channel: Arc<dyn Channel> = Arc::<Wild>::clone(&wild);
-    let context = Context::open(channel, 1, Driver::none()).expect("context");
+    // SAFETY: no device is behind it.
+    let context = unsafe { Context::open(channel, 1, Driver::none()) }.expect("context");
     *wild.0.lock().expect("lock") = vec![answer.clone()];
     context
 }

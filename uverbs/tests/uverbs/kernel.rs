@@ -1,5 +1,6 @@
 //! A real kernel with a device of rdma_rxe, played older than it is: the same walk by methods, by commands inside the ioctl
 //! and by write(2).
+#![expect(unsafe_code, reason = "registers memory with a real device")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ struct Older {
 }
 
 impl Channel for Older {
-    fn call(&self, call: &mut Call<'_>) -> Result<(), Errno> {
+    unsafe fn call(&self, call: &mut Call<'_>) -> Result<(), Errno> {
         let method = (call.object, call.method);
         if self.script.no_ioctl {
             return Err(Errno::ENOTTY);
@@ -41,15 +42,17 @@ impl Channel for Older {
         if self.script.absent.contains(&method) || is_probe && self.script.no_invoke_write {
             return Err(Errno::EPROTONOSUPPORT);
         }
-        self.file.call(call)
+        // SAFETY: the same call, by the caller.
+        unsafe { self.file.call(call) }
     }
 
-    fn write(&self, command: &mut WriteCall<'_>, route: Route) -> Result<(), Errno> {
+    unsafe fn write(&self, command: &mut WriteCall<'_>, route: Route) -> Result<(), Errno> {
         assert!(
             route == Route::Plain || !(self.script.no_ioctl || self.script.no_invoke_write),
             "that way is closed"
         );
-        self.file.write(command, route)
+        // SAFETY: as above.
+        unsafe { self.file.write(command, route) }
     }
 
     fn map(&self, offset: u64, bytes: usize, protection: Protection) -> Result<Page, Errno> {
@@ -72,7 +75,9 @@ fn rxe() -> Option<Device> {
 
 fn walk(device: &Device, script: Script) -> Result<(), UverbsError> {
     let channel: Arc<dyn Channel> = Arc::new(Older { file: device.open()?, script });
-    let context = Context::open(channel, driver::RXE, Driver::none())?.with_sysfs(device.sysfs.clone());
+    // SAFETY: what is registered is a zone of this function's, which nobody looks into; what is destroyed was made here.
+    let context = unsafe { Context::open(channel, driver::RXE, Driver::none())? };
+    let context = context.with_sysfs(device.sysfs.clone());
     assert!(context.comp_vectors() > 0);
     let attributes = context.query_device(Driver::none())?;
     assert!(attributes.base.max_qp > 0 && attributes.base.phys_port_cnt == 1);
@@ -149,12 +154,14 @@ fn memory(context: &Context, pd: PdHandle) -> Result<(), UverbsError> {
     let start = memory.base().as_ptr().expose_provenance() as u64;
     let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
     let request = MrRequest { pd, start, length: 8192, hca_va: 0x10_0000, access };
-    let mr = context.reg_mr(&request, Driver::none())?;
+    // SAFETY: the zone outlives the region.
+    let mr = unsafe { context.reg_mr(&request, Driver::none())? };
     assert_ne!((mr.lkey, mr.rkey), (0, 0));
     let error = context.dealloc_pd(pd).expect_err("memory is in it");
     assert_eq!(error.errno(), Some(Errno::EBUSY));
     let change = MrChange { access: Some(Access::LOCAL_WRITE), ..MrChange::default() };
-    match context.rereg_mr(mr.handle, &change, Driver::none()) {
+    // SAFETY: as above; nothing was posted.
+    match unsafe { context.rereg_mr(mr.handle, &change, Driver::none()) } {
         Ok(changed) => assert_eq!(changed.handle, mr.handle),
         // Older kernels' rxe cannot do it.
         Err(error) => assert!(error.says_unsupported(), "{error}"),

@@ -25,6 +25,8 @@ struct Head {
     lkey: u32,
     /// Bytes of data. Only whoever owns the buffer looks here.
     len: std::cell::Cell<u32>,
+    /// The [serial](crate::Context::serial) of the context that knows it.
+    context: u64,
     /// The pool, of which every buffer that is out counts as a handle.
     home: std::cell::Cell<*const Pool>,
 }
@@ -96,7 +98,10 @@ impl Buffers {
             hca_va: address,
             access: Access::LOCAL_WRITE,
         };
-        let mr = pd.context().register(&request).map_err(VerbsError::kernel("register buffers"))?;
+        // SAFETY: the pool keeps the zone until it is deregistered; a buffer's bytes are looked at by whoever owns it, and posted by
+        // whoever gives it away. Peers have no rights.
+        let made = unsafe { pd.context().register(&request) };
+        let mr = made.map_err(VerbsError::kernel("register buffers"))?;
         let heads = (0..count)
             .map(|number| Head {
                 // SAFETY: `count` strides fill the zone.
@@ -106,6 +111,7 @@ impl Buffers {
                 number: number as u32,
                 lkey: mr.lkey,
                 len: std::cell::Cell::new(0),
+                context: pd.context().serial(),
                 home: std::cell::Cell::new(std::ptr::null()),
             })
             .collect();
@@ -167,6 +173,12 @@ impl Buf {
         let head = self.head();
         let bytes = if all { head.room } else { head.len.get() };
         Span { address: head.address, lkey: head.lkey, bytes }
+    }
+
+    /// The serial of the context that knows it.
+    #[inline(always)]
+    pub(super) fn context(&self) -> u64 {
+        self.head().context
     }
 
     /// Bytes that it has room for.

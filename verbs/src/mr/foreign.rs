@@ -31,8 +31,9 @@ impl Mr {
     /// Registers device memory. Its addresses begin at 0.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Memory of another context ([`VerbsError::Foreign`]), or what the kernel says.
     pub fn of_device(pd: &Pd, dm: &Dm, range: Range<usize>, access: Access) -> Result<Self, VerbsError> {
+        pd.context().admit("device memory", dm.context())?;
         let (start, bytes) = (range.start, range.end.saturating_sub(range.start));
         let made = pd
             .context()

@@ -1,4 +1,5 @@
 //! A device file that refuses what it is told to, and hides what it is told to.
+#![expect(unsafe_code, reason = "the calls of a channel are raw")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,22 +40,24 @@ fn hide_checksums(answer: &mut [u8]) {
 }
 
 impl Channel for Refusing {
-    fn call(&self, call: &mut Call<'_>) -> Result<(), Errno> {
+    unsafe fn call(&self, call: &mut Call<'_>) -> Result<(), Errno> {
         let is = |object, method| (call.object, call.method) == (object, method);
         let queue_pair = is(id::qp::OBJECT, id::qp::destroy::METHOD);
         let region = is(id::mr::OBJECT, id::mr::destroy::METHOD);
         if self.refuses(queue_pair, region) {
             return Err(Errno::EBUSY);
         }
-        self.inner.call(call)
+        // SAFETY: the same, by the caller.
+        unsafe { self.inner.call(call) }
     }
 
-    fn write(&self, command: &mut WriteCall<'_>, route: Route) -> Result<(), Errno> {
+    unsafe fn write(&self, command: &mut WriteCall<'_>, route: Route) -> Result<(), Errno> {
         let number = command.command;
         if self.refuses(number == write::DESTROY_QP, number == write::DEREG_MR) {
             return Err(Errno::EBUSY);
         }
-        self.inner.write(command, route)?;
+        // SAFETY: the same, by the caller.
+        unsafe { self.inner.write(command, route) }?;
         if number == write::EX_QUERY_DEVICE && self.refusals.checksums.load(Ordering::Relaxed) {
             hide_checksums(command.core_out.room_mut());
         }

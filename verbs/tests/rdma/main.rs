@@ -4,6 +4,7 @@ mod channel;
 mod control;
 mod data;
 mod errors;
+mod foreign;
 mod ledger;
 mod memory;
 mod raw;

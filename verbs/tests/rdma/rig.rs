@@ -26,13 +26,18 @@ pub(crate) struct Side {
 
 impl Side {
     pub(crate) fn new(model: Model) -> Self {
+        Self::over(Arc::new(model))
+    }
+
+    /// With a context of its own on a card that others may have open too.
+    pub(crate) fn over(model: Arc<Model>) -> Self {
         // The device knows memory by other addresses than the process does, so a confusion of the two leads nowhere.
         let options = Options { address_shift_pages: 7, ..Options::default() };
         let context = Context::open(model.open(), Provider::Mlx5, options).expect("a context");
         let pd = Pd::new(&context).expect("a domain");
         let buffers = Buffers::new(&pd, 64, 8192).expect("buffers");
         let gid = context.gid(1, 0).expect("a table").expect("an entry").gid;
-        Self { model: Arc::new(model), context, pd, buffers, gid }
+        Self { model, context, pd, buffers, gid }
     }
 
     pub(crate) fn cq(&self, entries: u32) -> Cq {

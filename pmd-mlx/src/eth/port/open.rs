@@ -1,4 +1,5 @@
 //! Opening: from a channel and an interface to a port without queues.
+#![expect(unsafe_code, reason = "opens a device")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,7 +90,8 @@ impl Mlx5Port {
             socket: spec.socket,
         };
         let open = |error: MlxError| PortError::device("open the device", error);
-        let device = Device::open(spec.channel, opening).map_err(open)?;
+        // SAFETY: the port has it for itself: no part of it is handed out.
+        let device = unsafe { Device::open(spec.channel, opening) }.map_err(open)?;
         let backend = backend(&device, spec.arguments.devx);
         let highest = verbs::priorities(&*backend).map_err(open)?;
         let registry = Registry::new(Arc::clone(&device));
