@@ -5,7 +5,6 @@ use std::io;
 
 use core_affinity::CoreId;
 use pollux_config::LcoreSet;
-use rustix::thread::{sched_getaffinity, sched_setaffinity};
 
 /// A set of CPU numbers. Prints as the kernel prints it: `0-3,7`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,8 +16,8 @@ impl CpuSet {
     /// # Errors
     /// The kernel's answer; it refuses when the machine has more CPUs than [`pollux_config::CPU_MAX`].
     pub fn of_this_thread() -> io::Result<Self> {
-        let set = sched_getaffinity(None)?;
-        Ok((0..pollux_config::CPU_MAX).filter(|&cpu| set.is_set(usize::from(cpu))).collect())
+        let cpus = core_affinity::get_core_ids().ok_or_else(io::Error::last_os_error)?;
+        Ok(cpus.into_iter().filter_map(|cpu| u16::try_from(cpu.id).ok()).collect())
     }
 
     /// Lets the calling thread run on these CPUs only.
@@ -26,20 +25,16 @@ impl CpuSet {
     /// # Errors
     /// The kernel's answer, when no CPU of the set exists or none is allowed to the process.
     pub fn pin_this_thread(&self) -> io::Result<()> {
-        if let &[cpu] = self.as_slice()
-            && cpu < pollux_config::CPU_MAX
-        {
-            let pinned = core_affinity::set_for_current(CoreId { id: usize::from(cpu) });
-            return if pinned { Ok(()) } else { Err(io::Error::last_os_error()) };
-        }
-        let mut set = rustix::thread::CpuSet::new();
-        for &cpu in self.as_slice() {
-            if cpu >= pollux_config::CPU_MAX {
-                return Err(io::ErrorKind::InvalidInput.into());
+        match self.as_slice() {
+            cpus if cpus.iter().any(|&cpu| cpu >= pollux_config::CPU_MAX) => {
+                Err(io::ErrorKind::InvalidInput.into())
             }
-            set.set(usize::from(cpu));
+            &[cpu] => {
+                let pinned = core_affinity::set_for_current(CoreId { id: usize::from(cpu) });
+                if pinned { Ok(()) } else { Err(io::Error::last_os_error()) }
+            }
+            cpus => hold_to_set(cpus),
         }
-        Ok(sched_setaffinity(None, &set)?)
     }
 
     /// The CPUs, ascending.
@@ -71,6 +66,13 @@ impl CpuSet {
     pub fn without(&self, other: &Self) -> Self {
         self.as_slice().iter().copied().filter(|&cpu| !other.contains(cpu)).collect()
     }
+}
+
+/// With rustix: `core_affinity` pins to one CPU, and lcores such as `0@(2-3)` and control threads have several.
+fn hold_to_set(cpus: &[u16]) -> io::Result<()> {
+    let mut set = rustix::thread::CpuSet::new();
+    cpus.iter().for_each(|&cpu| set.set(usize::from(cpu)));
+    Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
 impl FromIterator<u16> for CpuSet {
