@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
 
-use crate::control::Controls;
+use crate::control::{Controls, join_other};
 use crate::{EalError, Panicked};
 
 type Callback = Box<dyn FnOnce() + Send>;
@@ -144,10 +144,10 @@ impl Alarms {
         let never_called = std::mem::take(&mut state.pending);
         drop(state);
         self.0.changed.notify_all();
-        drop(never_called);
+        never_called.into_values().for_each(|callback| self.0.controls.reporter.let_go(callback));
+        // Called by one of its callbacks, this is that thread: it ends when the callback has returned.
         if let Some(thread) = thread {
-            // Panics of callbacks are caught and reported one by one.
-            let _ended = thread.join();
+            join_other(thread);
         }
     }
 }

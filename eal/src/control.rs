@@ -1,5 +1,6 @@
 //! Control threads: all that an `Eal` runs beside its lcores, kept off the lcores' CPUs, and prompt where they cannot be.
 
+use std::cell::Cell;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, ThreadId};
 
@@ -68,6 +69,14 @@ impl Drop for OffLcores {
     }
 }
 
+/// Waits for a thread's end, unless it is the calling one: that goes on to its end by itself.
+pub(crate) fn join_other<R>(thread: JoinHandle<R>) {
+    if thread.thread().id() != std::thread::current().id() {
+        // Threads of an `Eal` catch and report their panics, so there is nothing to tell.
+        let _ended = thread.join();
+    }
+}
+
 /// Makes the control threads of one `Eal`. Clones make threads of the same `Eal`.
 #[derive(Clone, Debug)]
 pub(crate) struct Controls {
@@ -85,6 +94,29 @@ struct Living {
 
 /// Counts a thread for as long as it runs.
 struct Counted(Arc<Living>);
+
+thread_local! {
+    /// Where the calling thread is counted, if it is a control thread of the application.
+    static COUNTED_IN: Cell<*const Living> = const { Cell::new(std::ptr::null()) };
+}
+
+/// The calling thread is the counted one.
+struct Running {
+    _counted: Counted,
+}
+
+impl Running {
+    fn here(counted: Counted) -> Self {
+        COUNTED_IN.set(Arc::as_ptr(&counted.0));
+        Self { _counted: counted }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        COUNTED_IN.set(std::ptr::null());
+    }
+}
 
 impl Counted {
     fn new(living: &Arc<Living>) -> Self {
@@ -139,16 +171,17 @@ impl Controls {
         let counted = Counted::new(&self.living);
         let stop = self.reporter.stop.clone();
         let thread = self.spawn(name, move || {
-            let _counted = counted;
+            let _counted = Running::here(counted);
             work(&stop)
         })?;
         Ok(ControlThread(thread))
     }
 
-    /// Sleeps until the application's control threads have ended.
+    /// Sleeps until the application's control threads have ended, but for the calling one.
     pub(crate) fn wait_all(&self) {
+        let own = usize::from(std::ptr::eq(COUNTED_IN.get(), Arc::as_ptr(&self.living)));
         let mut count = self.living.count.lock().unwrap_or_else(PoisonError::into_inner);
-        while *count > 0 {
+        while *count > own {
             count = self.living.fewer.wait(count).unwrap_or_else(PoisonError::into_inner);
         }
     }

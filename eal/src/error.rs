@@ -122,7 +122,7 @@ pub enum EalError {
     },
 
     /// All lcore numbers are taken.
-    #[error("all {limit} lcore numbers are taken")]
+    #[error("all {limit} lcore numbers are taken; drop the registration of a thread that needs none")]
     TooManyLcores {
         /// How many there are.
         limit: u16,

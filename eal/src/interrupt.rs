@@ -16,8 +16,9 @@ use std::thread::{JoinHandle, ThreadId};
 use rustix::event::epoll;
 use rustix::io::Errno;
 
-use crate::control::Controls;
+use crate::control::{Controls, join_other};
 use crate::event::{EventFd, failed};
+use crate::panic::Reporter;
 use crate::{EalError, Panicked};
 
 /// What becomes of a source after its callback.
@@ -39,6 +40,14 @@ struct Source {
     /// Away while it is called.
     callback: Option<Callback>,
     enabled: bool,
+}
+
+impl Source {
+    /// Drops it on a thread of the `Eal`.
+    fn let_go(self, reporter: &Reporter) {
+        reporter.let_go(self.callback);
+        reporter.let_go(self.file);
+    }
 }
 
 #[derive(Default)]
@@ -118,7 +127,8 @@ impl Interrupts {
     }
 
     /// Has `callback` called when `file` is readable, or its other side is gone. The file stays open at least until the
-    /// source is unregistered. A panic in the callback unregisters the source and stops the `Eal`, as that of an lcore does.
+    /// source is unregistered. A panic in the callback unregisters the source and stops the `Eal`, as that of an lcore does;
+    /// a panic of what the callback captured, when that is dropped on the thread, stops the `Eal`.
     ///
     /// # Errors
     /// [`EalError::Event`] when the file cannot be waited for, as an ordinary file cannot; [`EalError::ShutDown`];
@@ -183,9 +193,9 @@ impl Interrupts {
         // A callback that panicked is not called again.
         let after = shared.controls.reporter.guard(|| callback(file.as_fd())).unwrap_or(After::Unregister);
         let mut state = shared.state();
-        let mut leftover = (None, Some(callback));
+        let (mut gone, mut callback) = (None, Some(callback));
         if let Some(source) = state.sources.get_mut(&number) {
-            source.callback = leftover.1.take();
+            source.callback = callback.take();
             match after {
                 After::Rearm if source.enabled => {
                     if let Err(error) = shared.arm(&source.file, number, true) {
@@ -194,13 +204,18 @@ impl Interrupts {
                 }
                 After::Rearm => {}
                 After::Mask => source.enabled = false,
-                After::Unregister => leftover.0 = self.remove(&mut state, number),
+                After::Unregister => gone = self.remove(&mut state, number),
             }
         }
         // What the callback holds goes before the waiters are told that the call is over; and without the lock, as it may
         // hold handles of interrupts.
         drop(state);
-        drop(leftover);
+        let reporter = &shared.controls.reporter;
+        reporter.let_go(callback);
+        reporter.let_go(file);
+        if let Some(source) = gone {
+            source.let_go(reporter);
+        }
         shared.state().running = None;
         shared.returned.notify_all();
     }
@@ -220,12 +235,12 @@ impl Interrupts {
         let thread = state.thread.take();
         drop(state);
         self.0.quit.signal();
+        // Called by one of its callbacks, this is that thread: it ends when the callback has returned.
         if let Some(thread) = thread {
-            // Panics of callbacks are caught and reported one by one.
-            let _ended = thread.join();
+            join_other(thread);
         }
         let sources = std::mem::take(&mut self.0.state().sources);
-        drop(sources);
+        sources.into_values().for_each(|source| source.let_go(&self.0.controls.reporter));
     }
 }
 
@@ -289,7 +304,6 @@ mod tests {
     use crate::StopFlag;
     use crate::event::EventSet;
     use crate::lcore::CpuSet;
-    use crate::panic::Reporter;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc::channel;
     use std::time::Duration;

@@ -29,6 +29,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::clock::{Clock, Cycles, PendingClock};
 use crate::panic::Reporter;
+use crate::slot::SlotLease;
 use crate::timer::{Seat, TimerMaker, WheelStats};
 use crate::topology::Topology;
 use crate::{EalError, SocketId, StopFlag};
@@ -169,6 +170,19 @@ pub fn current() -> Option<LcoreId> {
     CURRENT.get()
 }
 
+/// A cache slot for the calling thread, which is lcore `id`.
+fn lease_slot(id: LcoreId) -> Option<SlotLease> {
+    let slot = crate::slot::lease();
+    if crate::slot::current().is_none() {
+        tracing::warn!(
+            target: "lib.eal",
+            "lcore {id}: all {} cache slots are taken, its pools work uncached; end threads that hold one",
+            crate::slot::SLOTS
+        );
+    }
+    slot
+}
+
 /// What a function that runs on an lcore is given. It belongs to that thread and cannot leave it:
 ///
 /// ```compile_fail,E0277
@@ -275,8 +289,8 @@ impl LcoreContext {
         self.member.timers.maker()
     }
 
-    /// Calls the callbacks of this lcore's timers that are due at `now`, a reading of the clock; tells how many. Hot: two loads
-    /// and two comparisons when nothing is due.
+    /// Calls the callbacks of this lcore's timers that are due at `now`, a reading of the clock; tells how many: none when it
+    /// is called by such a callback. Hot: two loads and two comparisons when nothing is due.
     #[inline(always)]
     pub fn manage_timers(&self, now: impl Into<Cycles>) -> usize {
         let now = now.into().0;
@@ -300,12 +314,12 @@ impl LcoreContext {
     fn call_timers(&self, now: u64) -> usize {
         // If a callback panics, the next call comes in here again.
         self.timers_next.set(0);
-        let (called, next) = self.member.timers.manage(now);
+        let Some((called, next)) = self.member.timers.manage(now) else { return 0 };
         self.timers_next.set(next);
         called
     }
 
-    /// Counts of this lcore's timers.
+    /// Counts of this lcore's timers. In a timer's callback: as they were before those that are called with it.
     #[must_use]
     pub fn timer_stats(&self) -> WheelStats {
         self.member.timers.stats()
@@ -345,7 +359,7 @@ impl Lcores {
     ) -> Result<Self, EalError> {
         let main = plan.main;
         let member = |lcore: plan::Planned| Member::new(lcore.id, lcore.role, lcore.cpus, topology, clock);
-        let workers = worker::start_all(plan.lcores.into_iter().map(member), &reporter.stop, logs)?;
+        let workers = worker::start_all(plan.lcores.into_iter().map(member), &reporter, logs)?;
         let (topology, clock) = (topology.clone(), clock.clone());
         Ok(Self(Arc::new(Crew {
             main,

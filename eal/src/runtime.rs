@@ -282,7 +282,8 @@ impl Eal {
         self.lcores.wait_all();
     }
 
-    /// Stops everything and says how it ended. Dropping an `Eal` does the same.
+    /// Stops everything and says how it ended. Dropping an `Eal` does the same, on any thread. On a thread of its own, as a
+    /// callback that holds the last of several owners does it, that thread alone is not waited for: it ends when it returns.
     ///
     /// In order: the stop flag is set; lcores and control threads have returned; service cores stop; exit handlers run, the
     /// last one first; alarms and interrupts end; all threads are joined, and with each lcore its timers go, uncalled; signals and the caller's CPUs are as before; memory

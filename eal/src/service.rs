@@ -9,21 +9,22 @@
 //!                                          Work::Done / Work::Idle ─► stats
 //! ```
 
+mod call;
 mod core;
+mod wait;
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_utils::CachePadded;
 
+use self::call::{Callback, Service};
 use self::core::Core;
-use crate::clock::cycles;
+use crate::EalError;
 use crate::lcore::{LcoreId, LcoreRole, Lcores};
 use crate::panic::Reporter;
-use crate::{EalError, Panicked};
 
 /// A service, by number; never used twice in one `Eal`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,112 +66,6 @@ pub struct ServiceInfo {
     pub stats: ServiceStats,
 }
 
-/// One thread's count of one service's calls; alone on its line, written by that thread only.
-#[derive(Debug, Default)]
-struct Tally {
-    calls: AtomicU64,
-    idle_calls: AtomicU64,
-    cycles: AtomicU64,
-}
-
-impl Tally {
-    fn count(&self, work: Work, cycles: u64) {
-        let add = |counter: &AtomicU64, more: u64| {
-            counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed)
-        };
-        add(&self.calls, 1);
-        match work {
-            Work::Idle => add(&self.idle_calls, 1),
-            Work::Done => add(&self.cycles, cycles),
-        }
-    }
-}
-
-enum Callback {
-    /// One call at a time; `Service::active` sees to it, so that the lock is never waited for.
-    Exclusive(Mutex<Box<dyn FnMut() -> Work + Send>>),
-    Shared(Box<dyn Fn() -> Work + Send + Sync>),
-}
-
-struct Service {
-    id: u32,
-    name: String,
-    callback: Callback,
-    running: AtomicBool,
-    /// Calls under way.
-    active: AtomicU32,
-    /// By lcore; `None` are the callers of [`Services::run_once`], one at a time.
-    tallies: Mutex<BTreeMap<Option<LcoreId>, Arc<CachePadded<Tally>>>>,
-}
-
-thread_local! {
-    /// The service that the calling thread is in.
-    static INSIDE: Cell<Option<u32>> = const { Cell::new(None) };
-}
-
-impl Service {
-    fn tally(&self, lcore: Option<LcoreId>) -> Arc<CachePadded<Tally>> {
-        Arc::clone(self.tallies.lock().unwrap_or_else(PoisonError::into_inner).entry(lcore).or_default())
-    }
-
-    /// Calls it if it is started and, when exclusive, not being called already.
-    fn call(&self, tally: &Tally, reporter: &Reporter) -> Option<Work> {
-        // Sequentially consistent with `stop`: either the call is seen there, or the stop is seen here.
-        let entered = match self.callback {
-            Callback::Exclusive(_) => {
-                self.active.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_ok()
-            }
-            Callback::Shared(_) => {
-                self.active.fetch_add(1, Ordering::SeqCst);
-                true
-            }
-        };
-        if !entered {
-            return None;
-        }
-        let mut outcome = None;
-        if self.running.load(Ordering::SeqCst) {
-            let outer = INSIDE.replace(Some(self.id));
-            let begun = cycles::now();
-            let called = reporter.guard(|| match &self.callback {
-                Callback::Exclusive(callback) => callback.lock().unwrap_or_else(PoisonError::into_inner)(),
-                Callback::Shared(callback) => callback(),
-            });
-            INSIDE.set(outer);
-            match called {
-                Ok(work) => {
-                    tally.count(work, cycles::now().wrapping_sub(begun));
-                    outcome = Some(work);
-                }
-                // It is not called again; the report has stopped the `Eal`.
-                Err(Panicked { .. }) => self.running.store(false, Ordering::SeqCst),
-            }
-        }
-        // Release pairs with the load in `stop`: what the call did is over for who waited.
-        self.active.fetch_sub(1, Ordering::Release);
-        outcome
-    }
-
-    fn stop(&self) {
-        self.running.store(false, Ordering::SeqCst);
-        // A service that stops itself cannot wait for its own end.
-        if INSIDE.get() != Some(self.id) {
-            while self.active.load(Ordering::SeqCst) != 0 {
-                std::thread::yield_now();
-            }
-        }
-    }
-
-    fn stats(&self) -> ServiceStats {
-        let tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
-        tallies.values().fold(ServiceStats::default(), |sum, tally| ServiceStats {
-            calls: sum.calls + tally.calls.load(Ordering::Relaxed),
-            idle_calls: sum.idle_calls + tally.idle_calls.load(Ordering::Relaxed),
-            cycles: sum.cycles + tally.cycles.load(Ordering::Relaxed),
-        })
-    }
-}
-
 struct State {
     services: BTreeMap<u32, Arc<Service>>,
     cores: Vec<Core>,
@@ -184,8 +79,6 @@ struct Shared {
     generation: CachePadded<AtomicU64>,
     changed: Condvar,
     reporter: Reporter,
-    /// Serialises [`Services::run_once`].
-    once: Mutex<()>,
 }
 
 impl Shared {
@@ -220,7 +113,6 @@ impl Services {
             generation: CachePadded::default(),
             changed: Condvar::new(),
             reporter,
-            once: Mutex::default(),
         }))
     }
 
@@ -262,19 +154,11 @@ impl Services {
         }
         state.number += 1;
         let id = state.number;
-        let service = Service {
-            id,
-            name: name.into(),
-            callback,
-            running: AtomicBool::new(false),
-            active: AtomicU32::new(0),
-            tallies: Mutex::default(),
-        };
-        state.services.insert(id, Arc::new(service));
+        state.services.insert(id, Arc::new(Service::new(id, name.into(), callback)));
         Ok(ServiceId(id))
     }
 
-    /// Stops a service and takes it away; it is not being called when this returns (unless this is that call).
+    /// Stops a service and takes it away; as for the calls under way, see [`stop`](Self::stop).
     ///
     /// # Errors
     /// [`EalError::UnknownService`].
@@ -311,13 +195,15 @@ impl Services {
     /// # Errors
     /// [`EalError::UnknownService`].
     pub fn start(&self, id: ServiceId) -> Result<(), EalError> {
-        self.get(id)?.running.store(true, Ordering::SeqCst);
+        self.get(id)?.start();
         let _state = self.0.state();
         self.0.notify();
         Ok(())
     }
 
-    /// Ends that; it is not being called when this returns (unless this is that call).
+    /// Ends that, and sleeps until it is not being called, with three exceptions: the caller is in a call of it; such a call
+    /// waits, through a stop of its own, for a service or a core that the caller is in, so that the two would wait for each
+    /// other; or it was started again meanwhile.
     ///
     /// # Errors
     /// [`EalError::UnknownService`].
@@ -338,7 +224,8 @@ impl Services {
         core_of(&mut state.cores, lcore)?.start(self)
     }
 
-    /// Ends that, and waits for it (unless the caller is that core).
+    /// Ends that, and waits for it, unless the caller is that core, or that core waits for the caller, as in
+    /// [`stop`](Self::stop).
     ///
     /// # Errors
     /// [`EalError::NoServiceCore`].
@@ -368,7 +255,7 @@ impl Services {
         }
         let count = cores.len().max(1);
         homeless.into_iter().enumerate().for_each(|(turn, id)| cores[turn % count].map(id));
-        services.values().for_each(|service| service.running.store(true, Ordering::SeqCst));
+        services.values().for_each(|service| service.start());
         let lcores: Vec<LcoreId> = cores.iter().map(Core::lcore).collect();
         self.0.notify();
         drop(state);
@@ -380,18 +267,17 @@ impl Services {
     /// # Errors
     /// [`EalError::UnknownService`].
     pub fn may_be_active(&self, id: ServiceId) -> Result<bool, EalError> {
-        let running = self.get(id)?.running.load(Ordering::SeqCst);
+        let running = self.get(id)?.is_running();
         Ok(running && self.0.state().cores.iter().any(|core| core.has(id.0) && core.is_running()))
     }
 
-    /// Calls a service once on the calling thread, core or not. `None` when it is stopped, or exclusive and being called.
+    /// Calls a service once on the calling thread, core or not, from within a service too. `None` when it is stopped, or
+    /// exclusive and being called.
     ///
     /// # Errors
     /// [`EalError::UnknownService`].
     pub fn run_once(&self, id: ServiceId) -> Result<Option<Work>, EalError> {
-        let service = self.get(id)?;
-        let _one_writer = self.0.once.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(service.call(&service.tally(None), &self.0.reporter))
+        Ok(self.get(id)?.call_once(&self.0.reporter))
     }
 
     /// What a service has done.
@@ -417,7 +303,7 @@ impl Services {
         let info = |service: &Arc<Service>| ServiceInfo {
             id: ServiceId(service.id),
             name: service.name.clone(),
-            running: service.running.load(Ordering::SeqCst),
+            running: service.is_running(),
             lcores: state.cores.iter().filter(|core| core.has(service.id)).map(Core::lcore).collect(),
             stats: service.stats(),
         };
@@ -433,7 +319,7 @@ impl Services {
         self.0.notify();
         drop(state);
         stopping.into_iter().for_each(core::Stopping::wait);
-        drop(services);
+        services.into_values().for_each(|service| self.0.reporter.let_go(service));
     }
 
     fn get(&self, id: ServiceId) -> Result<Arc<Service>, EalError> {

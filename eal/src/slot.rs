@@ -8,8 +8,11 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::panic::each;
 
 /// How many threads of the process can hold a slot at once.
 pub const SLOTS: usize = 128;
@@ -22,6 +25,18 @@ static HOOKS: Mutex<Vec<fn(usize)>> = Mutex::new(Vec::new());
 thread_local! {
     // Const-initialised and without a destructor, so that reading it is one load relative to the thread pointer.
     static SLOT: Cell<usize> = const { Cell::new(NONE) };
+    // With one, and so apart.
+    static THREAD_END: ThreadEnd = const { ThreadEnd };
+}
+
+/// Gives back what a thread holds when it ends, as a lease may have been forgotten.
+struct ThreadEnd;
+
+impl Drop for ThreadEnd {
+    fn drop(&mut self) {
+        // Nobody is left for a hook's panic to go to.
+        let _ended = give_back();
+    }
 }
 
 /// The calling thread's slot, if it holds one. Hot: one thread-local load.
@@ -33,7 +48,8 @@ pub fn current() -> Option<usize> {
     (slot < SLOTS).then_some(slot)
 }
 
-/// A thread's hold on a slot; dropping it gives the slot back. It cannot leave its thread.
+/// A thread's hold on a slot; dropping it gives the slot back, and at the latest the end of the thread does. It cannot leave
+/// its thread.
 #[derive(Debug)]
 pub struct SlotLease {
     slot: usize,
@@ -48,10 +64,10 @@ impl SlotLease {
     }
 }
 
-/// Leases a slot for the calling thread. `None` when the thread already holds one or all [`SLOTS`] are taken.
+/// Leases a slot for the calling thread. `None` when the thread already holds one, is about to end, or all [`SLOTS`] are taken.
 #[must_use]
 pub fn lease() -> Option<SlotLease> {
-    if current().is_some() {
+    if current().is_some() || THREAD_END.try_with(|_| ()).is_err() {
         return None;
     }
     for (word_index, word) in TAKEN.iter().enumerate() {
@@ -85,14 +101,25 @@ pub fn on_release(hook: fn(usize)) {
 
 impl Drop for SlotLease {
     fn drop(&mut self) {
-        // The hooks run while the slot is still ours, so what they put away is put away by the owner.
-        let hooks = HOOKS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        for hook in hooks {
-            hook(self.slot);
+        // Another destructor of an ending thread may have been first.
+        if current() == Some(self.slot)
+            && let Err(panic) = give_back()
+            && !std::thread::panicking()
+        {
+            resume_unwind(panic);
         }
-        SLOT.set(NONE);
-        TAKEN[self.slot / 64].fetch_and(!(1 << (self.slot % 64)), Ordering::Release);
     }
+}
+
+/// Gives back the calling thread's slot, if it holds one. The error is what a hook panicked with.
+fn give_back() -> std::thread::Result<()> {
+    let Some(slot) = current() else { return Ok(()) };
+    // The hooks run while the slot is still ours, so what they put away is put away by the owner.
+    let hooks = HOOKS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+    let told = catch_unwind(AssertUnwindSafe(|| each(hooks, |hook| hook(slot))));
+    SLOT.set(NONE);
+    TAKEN[slot / 64].fetch_and(!(1 << (slot % 64)), Ordering::Release);
+    told
 }
 
 #[cfg(test)]
@@ -111,6 +138,15 @@ mod tests {
         })
         .join()
         .expect("the thread ends well");
+    }
+
+    #[test]
+    fn a_forgotten_lease_ends_with_its_thread() {
+        // More than there are, one after the other: each finds a slot only if the last one's came back.
+        for thread in 0..SLOTS + 20 {
+            let leased = std::thread::spawn(|| lease().map(std::mem::forget).is_some()).join();
+            assert!(leased.expect("the thread ends well"), "thread {thread}");
+        }
     }
 
     #[test]

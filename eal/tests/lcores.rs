@@ -341,3 +341,23 @@ fn starting_is_fast() {
     println!("Eal::init, two lcores: {best:?}");
     assert!(best < Duration::from_millis(3), "{best:?}");
 }
+
+/// More than there are slots, each forgotten by its thread.
+#[test]
+fn a_forgotten_registration_ends_with_its_thread() {
+    let eal = Eal::init(on_one_cpu(1)).expect("an Eal");
+    let diary = Arc::new(Diary::default());
+    eal.lcores().on_change(Arc::<Diary>::clone(&diary)).expect("accepted");
+    for _ in 0..150 {
+        let lcores = eal.lcores().clone();
+        let slot = std::thread::spawn(move || {
+            let here = lcores.register_this_thread().expect("registered");
+            assert_eq!(here.context().id(), LcoreId(1), "the last one's number");
+            std::mem::forget(here);
+            slot::current()
+        });
+        assert!(slot.join().expect("the thread ends well").is_some(), "the last one's slot came back");
+    }
+    assert_eq!(eal.lcores().count(), 1);
+    assert_eq!(diary.read().len(), 1 + 2 * 150);
+}

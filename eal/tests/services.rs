@@ -175,3 +175,175 @@ fn without_service_cores_the_line_says_so() {
     assert_eq!(refused.to_string(), "lcore 0 needs a service core; service cores: none, name some with -S");
     assert!(services.start_all().is_err());
 }
+
+/// Runs `work` on a thread of its own, which it may hang.
+fn ends(what: &str, work: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::spawn(work);
+    let begun = Instant::now();
+    while !thread.is_finished() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{what} hangs");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    thread.join().expect("the thread ends well");
+}
+
+#[test]
+fn a_service_may_run_another_one_and_itself() {
+    ends("run_once inside run_once", || {
+        let eal = eal();
+        let services = eal.services();
+        let inner = services.register("inner", || Work::Done).expect("registered");
+        let (own, id) = (services.clone(), Arc::new(std::sync::OnceLock::new()));
+        let me = Arc::clone(&id);
+        let outer = services.register("outer", move || {
+            assert_eq!(own.run_once(inner).expect("known"), Some(Work::Done));
+            assert_eq!(own.run_once(*me.get().expect("set")).expect("known"), None, "it is being called");
+            Work::Done
+        });
+        let outer = outer.expect("registered");
+        id.set(outer).expect("once");
+        services.start(inner).expect("started");
+        services.start(outer).expect("started");
+        for _ in 0..10 {
+            assert_eq!(services.run_once(outer).expect("known"), Some(Work::Done));
+        }
+        assert_eq!((calls(services, outer), calls(services, inner)), (10, 10));
+    });
+}
+
+#[test]
+fn many_threads_run_one_service_and_every_call_counts() {
+    let eal = eal();
+    let services = eal.services();
+    let id = services.register_shared("shared", || Work::Idle).expect("registered");
+    services.start(id).expect("started");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..5_000).for_each(|_| assert!(services.run_once(id).expect("known").is_some())));
+        }
+    });
+    assert_eq!(calls(services, id), 20_000);
+}
+
+#[test]
+fn an_inner_service_may_stop_the_one_that_runs_it() {
+    ends("a stop from a service inside", || {
+        let eal = eal();
+        let services = eal.services();
+        let id = Arc::new(std::sync::OnceLock::new());
+        let (own, outer_id) = (services.clone(), Arc::clone(&id));
+        let inner = services.register("inner", move || {
+            own.stop(*outer_id.get().expect("set")).expect("known");
+            Work::Done
+        });
+        let inner = inner.expect("registered");
+        let own = services.clone();
+        let outer = services.register("outer", move || own.run_once(inner).expect("known").expect("run"));
+        let outer = outer.expect("registered");
+        id.set(outer).expect("once");
+        services.start(inner).expect("started");
+        services.start(outer).expect("started");
+        assert_eq!(services.run_once(outer).expect("known"), Some(Work::Done));
+        assert_eq!(services.run_once(outer).expect("known"), None, "stopped");
+    });
+}
+
+/// Each is in a call when it stops the other one, or the core that the other one is on.
+fn two_that_end_each_other(end: fn(&Services, ServiceId, LcoreId)) {
+    let eal = eal();
+    let services = eal.services();
+    let both = Arc::new(std::sync::Barrier::new(2));
+    let ids = Arc::new(std::sync::OnceLock::<[ServiceId; 2]>::new());
+    let over = Arc::new(AtomicUsize::new(0));
+    let registered = [0, 1].map(|n: usize| {
+        let (own, both, ids, over) =
+            (services.clone(), Arc::clone(&both), Arc::clone(&ids), Arc::clone(&over));
+        let call = move || {
+            both.wait();
+            let other = 1 - n;
+            end(&own, ids.get().expect("set")[other], LcoreId(1 + other as u16));
+            over.fetch_add(1, Ordering::SeqCst);
+            Work::Done
+        };
+        services.register(&format!("s{n}"), call).expect("registered")
+    });
+    ids.set(registered).expect("once");
+    services.start_all().expect("started");
+    until("both have returned", || over.load(Ordering::SeqCst) == 2);
+    registered.into_iter().for_each(|id| services.stop(id).expect("known"));
+}
+
+#[test]
+fn services_may_stop_each_other() {
+    for _ in 0..20 {
+        ends("two stops of one another", || {
+            two_that_end_each_other(|services, id, _| services.stop(id).expect("known"))
+        });
+    }
+}
+
+#[test]
+fn services_may_stop_the_cores_of_each_other() {
+    for _ in 0..20 {
+        ends("two stops of cores", || {
+            two_that_end_each_other(|services, _, lcore| services.stop_lcore(lcore).expect("known"))
+        });
+    }
+}
+
+#[test]
+fn a_stop_from_anywhere_returns_while_others_call() {
+    ends("a stop while threads call", || {
+        let eal = eal();
+        let services = eal.services();
+        let id = services.register_shared("busy", || Work::Done).expect("registered");
+        services.start_all().expect("started");
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        let _stopped_or_not = services.run_once(id).expect("known");
+                    }
+                });
+            }
+            let lcore = eal.launch(LcoreId(0), {
+                let services = services.clone();
+                move |_| (0..200).for_each(|_| services.stop(id).expect("known"))
+            });
+            for _ in 0..200 {
+                services.start(id).expect("known");
+                services.stop(id).expect("known");
+            }
+            lcore.expect("launched").wait().expect("its stops return");
+            done.store(true, Ordering::Relaxed);
+        });
+    });
+}
+
+#[test]
+fn services_of_two_eals_with_one_number_are_two() {
+    let (one, two) = (eal(), eal());
+    let (sender, begun) = std::sync::mpsc::channel();
+    let over = Arc::new(AtomicBool::new(false));
+    let mark = Arc::clone(&over);
+    let slow = two.services().register("slow", move || {
+        let _heard = sender.send(());
+        std::thread::sleep(Duration::from_millis(50));
+        mark.store(true, Ordering::SeqCst);
+        Work::Done
+    });
+    let slow = slow.expect("registered");
+    let others = two.services().clone();
+    let stops = one.services().register("stops", move || {
+        others.stop(slow).expect("known");
+        assert!(over.load(Ordering::SeqCst), "the stop did not wait for the other Eal's service");
+        Work::Done
+    });
+    let stops = stops.expect("registered");
+    assert_eq!(stops, slow, "each Eal counts from one");
+    two.services().start_all().expect("started");
+    begun.recv_timeout(Duration::from_secs(20)).expect("called");
+    one.services().start(stops).expect("started");
+    assert_eq!(one.services().run_once(stops).expect("known"), Some(Work::Done));
+}

@@ -1,5 +1,7 @@
 //! Timers of an `Eal`'s lcores: armed from anywhere, run where they belong, gone with the `Eal`.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
@@ -7,7 +9,7 @@ use std::time::Duration;
 
 use pollux_config::EalSpec;
 use pollux_eal::clock::Nanos;
-use pollux_eal::lcore::{self, CpuSet, Main};
+use pollux_eal::lcore::{self, CpuSet, Main, RegisteredThread};
 use pollux_eal::timer::{Cancelled, TIMERS_PER_LCORE, TimerError};
 use pollux_eal::{Eal, EalError, LcoreContext, LcoreId};
 
@@ -214,4 +216,47 @@ fn two_eals_do_not_share() {
     drop(two);
     assert!(timer.is_armed());
     assert_eq!(run(&one), (1, 1));
+}
+
+thread_local! {
+    static REGISTERED: RefCell<Option<Rc<RegisteredThread>>> = const { RefCell::new(None) };
+}
+
+/// Its own thread's registration, which a callback finds without having captured it.
+fn here() -> Rc<RegisteredThread> {
+    REGISTERED.with_borrow(|place| place.clone()).expect("registered")
+}
+
+#[test]
+fn a_callback_may_ask_its_threads_timers() {
+    let (sender, seen) = channel();
+    let eal = Eal::init(on_one_cpu(1)).expect("an Eal");
+    let lcores = eal.lcores().clone();
+    let thread = std::thread::spawn(move || {
+        let registered = Rc::new(lcores.register_this_thread().expect("registered"));
+        REGISTERED.set(Some(Rc::clone(&registered)));
+        let context = registered.context();
+        let nested = sender.clone();
+        let mut first = context
+            .timers()
+            .timer(move |_| {
+                let here = here();
+                let stats = here.context().timer_stats();
+                nested.send((stats.timers, here.context().run_timers())).expect("the test waits");
+            })
+            .expect("room");
+        let mut second = context.timers().timer(|_| ()).expect("room");
+        first.arm(1).expect("armed");
+        second.arm(1).expect("armed");
+        // The nested run has nothing; this one calls both, and the next round goes on as ever.
+        let called = context.run_timers();
+        sender.send((called, context.timer_stats().fired as usize)).expect("the test waits");
+        second.arm(1).expect("armed");
+        sender.send((context.run_timers(), 0)).expect("the test waits");
+        REGISTERED.take();
+    });
+    let seen: Vec<_> =
+        (0..3).map(|_| seen.recv_timeout(PATIENCE).expect("a callback that asks hangs")).collect();
+    thread.join().expect("the thread ends well");
+    assert_eq!(seen, [(0, 0), (2, 2), (1, 0)]);
 }

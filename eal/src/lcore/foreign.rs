@@ -1,5 +1,6 @@
 //! Threads that the EAL did not make, and who wants to hear of threads that come and go.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -33,13 +34,20 @@ impl fmt::Debug for Registry {
 }
 
 impl Lcores {
-    /// Makes the calling thread an lcore for as long as the value lives: it gets the lowest free number and a cache slot.
+    /// Makes the calling thread an lcore for as long as the value lives, and at most until the thread ends: it gets the lowest
+    /// free number and a cache [slot](crate::slot). When all slots are taken it has none, which is logged: its pools work
+    /// uncached.
     ///
     /// # Errors
-    /// [`EalError::AlreadyLcore`]; [`EalError::Refused`] when a callback does not accept it.
+    /// [`EalError::AlreadyLcore`]; [`EalError::TooManyLcores`]; [`EalError::Refused`] when a callback does not accept it;
+    /// [`EalError::ShutDown`] from a thread that ends.
     pub fn register_this_thread(&self) -> Result<RegisteredThread, EalError> {
         if let Some(lcore) = super::current() {
             return Err(EalError::AlreadyLcore { lcore });
+        }
+        // A thread at its very end has no place for it any more.
+        if REGISTERED.try_with(|_| ()).is_err() {
+            return Err(EalError::ShutDown { subject: "the registration of a thread that ends" });
         }
         let cpus = CpuSet::of_this_thread().map_err(|source| EalError::Affinity { source })?;
         let _one_change_at_a_time = self.changing();
@@ -55,15 +63,15 @@ impl Lcores {
         registry.threads.push(Arc::clone(&member));
         let callbacks = registry.callbacks.clone();
         drop(registry);
+        let tentative = Tentative { lcores: self, member: &member };
         let info = member.info(LcoreState::Running);
-        if let Err(reason) = added_to_all(&callbacks, &info) {
-            self.forget(&member);
-            return Err(EalError::Refused { lcore: id, reason });
-        }
-        let slot = crate::slot::lease();
+        added_to_all(&callbacks, &info).map_err(|reason| EalError::Refused { lcore: id, reason })?;
+        std::mem::forget(tentative);
+        let slot = super::lease_slot(id);
         CURRENT.set(Some(id));
         let context = LcoreContext::new(Arc::clone(&member), self.0.reporter.stop.clone());
-        Ok(RegisteredThread { lcores: self.clone(), context, _slot: slot })
+        REGISTERED.set(Some(Registration { lcores: self.clone(), member }));
+        Ok(RegisteredThread { context, _slot: slot })
     }
 
     /// Has `callback` told of every lcore there is and of all that come and go.
@@ -97,8 +105,15 @@ impl Lcores {
         let _one_change_at_a_time = self.changing();
         let callbacks = self.registry().callbacks.clone();
         let info = member.info(LcoreState::Finished);
-        callbacks.iter().rev().for_each(|callback| callback.removed(&info));
+        self.tell_removed(&callbacks, &info);
         self.forget(member);
+    }
+
+    /// All are told, whatever one of them does.
+    fn tell_removed(&self, callbacks: &[Arc<dyn ChangeCallback>], lcore: &LcoreInfo) {
+        for callback in callbacks.iter().rev() {
+            let _reported = self.0.reporter.guard(|| callback.removed(lcore));
+        }
     }
 
     /// Tells the callbacks that the lcores which the EAL made are gone.
@@ -106,8 +121,7 @@ impl Lcores {
         let _one_change_at_a_time = self.changing();
         let callbacks = std::mem::take(&mut self.registry().callbacks);
         for worker in &self.0.workers {
-            let info = worker.member.info(LcoreState::Finished);
-            callbacks.iter().rev().for_each(|callback| callback.removed(&info));
+            self.tell_removed(&callbacks, &worker.member.info(LcoreState::Finished));
         }
     }
 }
@@ -123,10 +137,40 @@ fn added_to_all(callbacks: &[Arc<dyn ChangeCallback>], lcore: &LcoreInfo) -> Res
     Ok(())
 }
 
-/// A thread that registered itself; it is an lcore until this is dropped. It cannot leave its thread.
+/// A number that is given back, unless this is forgotten.
+struct Tentative<'a> {
+    lcores: &'a Lcores,
+    member: &'a Arc<Member>,
+}
+
+impl Drop for Tentative<'_> {
+    fn drop(&mut self) {
+        self.lcores.forget(self.member);
+    }
+}
+
+/// Makes the thread an lcore until this is dropped.
+struct Registration {
+    lcores: Lcores,
+    member: Arc<Member>,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let _reported = self.lcores.0.reporter.guard(|| self.member.timers.end());
+        self.lcores.leave(&self.member);
+        CURRENT.set(None);
+    }
+}
+
+thread_local! {
+    /// What the calling thread registered itself as. Here and not in its [`RegisteredThread`], which may be forgotten.
+    static REGISTERED: RefCell<Option<Registration>> = const { RefCell::new(None) };
+}
+
+/// A thread that registered itself; it is an lcore until this is dropped, or the thread ends. It cannot leave its thread.
 #[derive(Debug)]
 pub struct RegisteredThread {
-    lcores: Lcores,
     context: LcoreContext,
     _slot: Option<SlotLease>,
 }
@@ -141,7 +185,8 @@ impl RegisteredThread {
 
 impl Drop for RegisteredThread {
     fn drop(&mut self) {
-        self.lcores.leave(&self.context.member);
-        CURRENT.set(None);
+        // If the place is gone, so is what was there.
+        let registration = REGISTERED.try_with(RefCell::take).unwrap_or_default();
+        drop(registration);
     }
 }

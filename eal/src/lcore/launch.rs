@@ -4,7 +4,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::worker::Job;
@@ -114,7 +114,7 @@ impl Lcores {
     {
         let worker = Arc::clone(self.worker(lcore)?);
         let (job, outcome) = job(&self.0.reporter, work);
-        let number = worker.submit(job)?;
+        let number = worker.vacancy()?.take(job);
         Ok(Launched { worker, number, outcome })
     }
 
@@ -163,7 +163,8 @@ impl Lcores {
         dataplane.filter(|worker| !worker.is_this_thread()).for_each(|worker| worker.wait_idle());
     }
 
-    /// Launches work that borrows from the caller: all of it has returned when `scope` returns.
+    /// Launches work that borrows from the caller: all of it has returned when `scope` returns, also what was launched on the
+    /// scope by work that was.
     ///
     /// If `body` panics, the stop flag is set, so that what it launched comes to an end, and the panic goes on.
     pub fn scope<'env, F, T>(&'env self, body: F) -> T
@@ -175,8 +176,9 @@ impl Lcores {
         if result.is_err() {
             self.0.reporter.stop.set_because(StopReason::Panic);
         }
-        let jobs = std::mem::take(&mut *scope.jobs.lock().unwrap_or_else(PoisonError::into_inner));
-        for (worker, number) in jobs {
+        // A job may launch more, as its last act too. Each launch is in the list before its launcher counts as done, so once
+        // all that were in the list are done and it is empty, nobody is left who could launch.
+        while let Some((worker, number)) = scope.next_job() {
             worker.wait_done(number, None);
         }
         result.unwrap_or_else(|panic| resume_unwind(panic))
@@ -204,16 +206,30 @@ impl<'scope> Scope<'scope, '_> {
         R: Send + 'scope,
     {
         let worker = Arc::clone(self.lcores.worker(lcore)?);
+        // Refused, the job goes after the locks below are given back: what it captured may launch here when it is dropped.
         let (job, outcome) = job(&self.lcores.0.reporter, work);
+        let known = Arc::clone(&worker);
+        let mut jobs = self.jobs();
+        jobs.reserve(1);
+        let vacancy = worker.vacancy()?;
         // SAFETY: only the lifetime changes. `Lcores::scope` returns after the worker has counted this job as done, and
         // the worker counts it after the call has consumed the box and everything in it (`Worker::run`); so nothing of
-        // 'scope is reached after 'scope. The job is in `jobs` whatever happens after it was accepted.
+        // 'scope is reached after 'scope. The job is in `jobs` whatever happens after it was accepted, and its launcher,
+        // the scope's body or a job of it, has yet to end, so `scope` will look there again.
         let job = unsafe { std::mem::transmute::<ScopedJob<'scope>, Job>(job) };
-        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        jobs.reserve(1);
-        let number = worker.submit(job)?;
-        jobs.push((Arc::clone(&worker), number));
+        let number = vacancy.take(job);
+        jobs.push((known, number));
+        drop(jobs);
         Ok(Launched { worker, number, outcome })
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, Vec<(Arc<Worker>, u64)>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A job that has to be waited for.
+    fn next_job(&self) -> Option<(Arc<Worker>, u64)> {
+        self.jobs().pop()
     }
 
     /// The flag that work should look at.

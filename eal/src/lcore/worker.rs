@@ -1,14 +1,14 @@
 //! The thread of one lcore: sleeps, runs a job, sleeps again.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use super::{CURRENT, LcoreContext, LcoreRole, LcoreState, Member};
-use crate::{EalError, StopFlag};
+use crate::EalError;
+use crate::panic::Reporter;
 
 /// Something to run. Whatever it captured is gone when the call returns.
 pub(crate) type Job = Box<dyn FnOnce(&LcoreContext) + Send>;
@@ -35,6 +35,24 @@ impl fmt::Debug for Inbox {
     }
 }
 
+/// Room for one job on a worker, which takes no other meanwhile. The job is given after that is known, so that one that is
+/// refused stays with its owner and is dropped without a lock held.
+pub(crate) struct Vacancy<'a> {
+    inbox: MutexGuard<'a, Inbox>,
+    changed: &'a Condvar,
+}
+
+impl Vacancy<'_> {
+    /// Gives the thread a job and returns the job's number.
+    pub(crate) fn take(mut self, job: Job) -> u64 {
+        self.inbox.job = Some(job);
+        self.inbox.running = true;
+        self.inbox.accepted += 1;
+        self.changed.notify_all();
+        self.inbox.accepted
+    }
+}
+
 /// An lcore that the EAL made.
 #[derive(Debug)]
 pub(crate) struct Worker {
@@ -49,29 +67,25 @@ impl Worker {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the thread a job and returns the job's number.
-    pub(crate) fn submit(&self, job: Job) -> Result<u64, EalError> {
+    /// Room for a job of the application.
+    pub(crate) fn vacancy(&self) -> Result<Vacancy<'_>, EalError> {
         let lcore = self.member.id;
         if self.member.role != LcoreRole::Dataplane {
             return Err(EalError::WrongRole { lcore, role: self.member.role, action: "be launched on" });
         }
-        self.submit_any_role(job)
+        self.vacancy_any_role()
     }
 
     /// The same for the EAL's own jobs.
-    pub(crate) fn submit_any_role(&self, job: Job) -> Result<u64, EalError> {
-        let mut inbox = self.inbox();
+    pub(crate) fn vacancy_any_role(&self) -> Result<Vacancy<'_>, EalError> {
+        let inbox = self.inbox();
         if inbox.quit {
             return Err(EalError::ShutDown { subject: "a launch" });
         }
         if inbox.running {
             return Err(EalError::LcoreBusy { lcore: self.member.id });
         }
-        inbox.job = Some(job);
-        inbox.running = true;
-        inbox.accepted += 1;
-        self.changed.notify_all();
-        Ok(inbox.accepted)
+        Ok(Vacancy { inbox, changed: &self.changed })
     }
 
     pub(crate) fn state(&self) -> LcoreState {
@@ -125,15 +139,15 @@ impl Worker {
         self.changed.notify_all();
     }
 
+    /// Waits for the thread's end, unless this is the thread.
     pub(crate) fn join(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // Jobs catch their own panics, so the thread has nothing to tell.
-            let _ended = thread.join();
+            crate::control::join_other(thread);
         }
     }
 
-    fn run(&self, stop: StopFlag, logs: &tracing::Dispatch, started: Sender<Result<(), EalError>>) {
+    fn run(&self, reporter: &Reporter, logs: &tracing::Dispatch, started: Sender<Result<(), EalError>>) {
         let thread = format!("lcore-{}", self.member.id);
         if let Err(source) = self.member.cpus.pin_this_thread() {
             let _nobody_waits =
@@ -142,28 +156,23 @@ impl Worker {
         }
         // Its maker is a control thread, which has another.
         super::slice::usual();
-        let slot = crate::slot::lease();
         CURRENT.set(Some(self.member.id));
-        let context = LcoreContext::new(Arc::clone(&self.member), stop);
-        let _nobody_waits = started.send(Ok(()));
-        drop(started);
         tracing::dispatcher::with_default(logs, || {
-            if slot.is_none() {
-                tracing::warn!(
-                    target: "lib.eal",
-                    "lcore {}: all {} cache slots are taken, its pools work uncached",
-                    self.member.id,
-                    crate::slot::SLOTS
-                );
-            }
+            let _slot = super::lease_slot(self.member.id);
+            let context = LcoreContext::new(Arc::clone(&self.member), reporter.stop.clone());
+            let _nobody_waits = started.send(Ok(()));
+            drop(started);
             while let Some(job) = self.next_job() {
-                // Jobs catch panics to report them; this guards the thread against a panic while doing so.
-                let _reported = catch_unwind(AssertUnwindSafe(|| job(&context)));
+                // Jobs catch the panics of what they run; here are those of what goes with a job, such as a result that
+                // nobody takes.
+                let _reported = reporter.guard(|| job(&context));
                 let mut inbox = self.inbox();
                 inbox.running = false;
                 inbox.done += 1;
                 self.changed.notify_all();
             }
+            // Timers that never came due go with it, and what they captured.
+            let _reported = reporter.guard(|| drop(context));
         });
     }
 
@@ -185,7 +194,7 @@ impl Worker {
 /// Makes all threads at once, then waits for each to be pinned. On an error none is left.
 pub(crate) fn start_all(
     members: impl Iterator<Item = Member>,
-    stop: &StopFlag,
+    reporter: &Reporter,
     logs: &tracing::Dispatch,
 ) -> Result<Vec<Arc<Worker>>, EalError> {
     let mut workers = Vec::new();
@@ -200,9 +209,9 @@ pub(crate) fn start_all(
             thread: Mutex::default(),
         });
         let body = {
-            let (worker, stop, logs, started) =
-                (Arc::clone(&worker), stop.clone(), logs.clone(), started.clone());
-            move || worker.run(stop, &logs, started)
+            let (worker, reporter, logs, started) =
+                (Arc::clone(&worker), reporter.clone(), logs.clone(), started.clone());
+            move || worker.run(&reporter, &logs, started)
         };
         match std::thread::Builder::new().name(name.clone()).spawn(body) {
             Ok(thread) => *worker.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread),

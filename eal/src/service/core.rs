@@ -6,10 +6,13 @@ use std::sync::{Arc, PoisonError};
 
 use crossbeam_utils::CachePadded;
 
-use super::{Service, Services, Tally, Work};
+use super::call::{Service, Tally};
+use super::wait::{Inside, Place, wait_for};
+use super::{Services, Work};
 use crate::EalError;
 use crate::clock::cycles;
 use crate::lcore::{LcoreContext, LcoreId, Worker};
+use crate::panic::Reporter;
 
 /// What the loop and its controller share.
 #[derive(Debug, Default)]
@@ -30,12 +33,12 @@ pub(super) struct Core {
 pub(super) struct Stopping(Option<(Arc<Worker>, u64)>);
 
 impl Stopping {
-    /// Waits for the end of its round, unless this is that core.
+    /// Waits for the end of its round, unless this is that core, or it waits for this one.
     pub(super) fn wait(self) {
-        if let Some((worker, run)) = self.0
-            && !worker.is_this_thread()
-        {
-            worker.wait_done(run, None);
+        if let Some((worker, run)) = self.0 {
+            wait_for(Place::of(&*worker), || {
+                worker.wait_done(run, None);
+            });
         }
     }
 }
@@ -78,9 +81,12 @@ impl Core {
         self.switch =
             Arc::new(Switch { run: AtomicBool::new(true), rounds: CachePadded::new(rounds.into()) });
         let (services, switch) = (services.clone(), Arc::clone(&self.switch));
-        let run = self
-            .worker
-            .submit_any_role(Box::new(move |context| run_services(&services, &switch, context)))?;
+        let place = Place::of(&*self.worker);
+        let run = Box::new(move |context: &LcoreContext| {
+            let _inside = Inside::enter(place);
+            run_services(&services, &switch, context);
+        });
+        let run = self.worker.vacancy_any_role()?.take(run);
         self.worker.collect(run);
         self.run = Some(run);
         Ok(())
@@ -102,14 +108,15 @@ fn run_services(services: &Services, switch: &Switch, context: &LcoreContext) {
     while switch.run.load(Ordering::Relaxed) {
         let generation = shared.generation.load(Ordering::Acquire);
         if seen != Some(generation) {
-            mapped = mapped_to(services, context.id());
+            let before = std::mem::replace(&mut mapped, mapped_to(services, context.id()));
+            let_go(before, &shared.reporter);
             seen = Some(generation);
         }
         let begun = cycles::now();
         let mut worked = false;
         let mut awake = false;
         for (service, tally) in &mapped {
-            if service.running.load(Ordering::Relaxed) {
+            if service.is_running() {
                 awake = true;
                 worked |= service.call(tally, &shared.reporter) == Some(Work::Done);
             }
@@ -125,6 +132,12 @@ fn run_services(services: &Services, switch: &Switch, context: &LcoreContext) {
             sleep(services, switch, generation);
         }
     }
+    let_go(mapped, &shared.reporter);
+}
+
+/// What a service captured goes with its last owner, which may be the core that called it.
+fn let_go(mapped: Mapped, reporter: &Reporter) {
+    mapped.into_iter().for_each(|(service, _)| reporter.let_go(service));
 }
 
 fn mapped_to(services: &Services, lcore: LcoreId) -> Mapped {

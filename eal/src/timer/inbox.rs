@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, TryLockError};
 
 use super::TimerError;
 use super::shared::{Shared, lock};
+use crate::panic::each;
 
 struct Queue {
     timers: Vec<Arc<Shared>>,
@@ -96,9 +97,10 @@ impl Inbox {
         let timers = std::mem::take(&mut queue.timers);
         // What a closure has captured may call in here when it is dropped.
         drop(queue);
-        for timer in timers {
+        for timer in &timers {
             timer.queued.store(false, Ordering::Release);
         }
+        each(timers, drop);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The lcore's half: runs the callbacks of all its timers from one wheel.
 
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -8,6 +9,7 @@ use super::inbox::Inbox;
 use super::shared::{Callback, IDLE, MODE, Shared, lock};
 use super::wheel::{TimerId, Wheel, WheelStats};
 use super::{TimerError, TimerMaker};
+use crate::panic::each;
 
 thread_local! {
     /// The timer whose callback this thread is in.
@@ -130,13 +132,18 @@ impl LcoreTimers {
     fn receive(&mut self) {
         let mut received = std::mem::take(&mut self.received);
         self.inbox.take(&mut received);
-        for shared in received.drain(..) {
-            // From here on a post comes into the queue again. AcqRel pairs with `post`: a post that found the flag set is
-            // seen below.
-            shared.queued.swap(false, Ordering::AcqRel);
-            self.learn(&shared);
-        }
+        let timers = &mut *self;
+        let learnt = catch_unwind(AssertUnwindSafe(|| {
+            // What a closure captured goes with a timer that ends, and may panic: the others are learnt of all the same.
+            each(received.drain(..), |shared| {
+                // From here on a post comes into the queue again. AcqRel pairs with `post`: a post that found the flag set
+                // is seen below.
+                shared.queued.swap(false, Ordering::AcqRel);
+                timers.learn(&shared);
+            });
+        }));
         self.received = received;
+        learnt.unwrap_or_else(|panic| resume_unwind(panic));
     }
 
     /// Brings the wheel to the handle's latest decision.
@@ -187,6 +194,8 @@ impl LcoreTimers {
             self.free.push(slot);
             entry.shared.entry.store(0, Ordering::Relaxed);
             self.inbox.release();
+            // Last, as it may panic.
+            drop(entry);
         }
     }
 
@@ -218,10 +227,12 @@ impl LcoreTimers {
             {
                 // Detached, and done.
                 entry.shared.entry.store(0, Ordering::Relaxed);
-                entries[slot as usize] = None;
+                let gone = entries[slot as usize].take();
                 timers.remove(id);
                 free.push(slot);
                 inbox.release();
+                // Last, as it may panic.
+                drop(gone);
             }
         });
         called
@@ -254,7 +265,9 @@ impl Drop for Run<'_> {
 
 impl Drop for LcoreTimers {
     fn drop(&mut self) {
+        // Closed first: what is dropped below may ask, and may panic.
         self.inbox.close();
+        each(std::mem::take(&mut self.entries), drop);
     }
 }
 

@@ -12,8 +12,37 @@ pub(crate) struct Seat {
     clock: PendingClock,
     inbox: Arc<Inbox>,
     maker: OnceLock<TimerMaker>,
-    /// Locked by the lcore while it runs them, and once by who makes them.
-    timers: Mutex<Option<LcoreTimers>>,
+    /// Locked for moments only: no callback runs under it.
+    timers: Mutex<Timers>,
+}
+
+#[derive(Debug, Default)]
+enum Timers {
+    /// Not made yet.
+    #[default]
+    None,
+    Here(Box<LcoreTimers>),
+    /// The lcore is running them; their counts as that began.
+    Running(WheelStats),
+    Ended,
+}
+
+/// The timers while the lcore runs them; they come back also when a callback panics.
+struct Borrowed<'a> {
+    seat: &'a Seat,
+    timers: Option<Box<LcoreTimers>>,
+}
+
+impl Drop for Borrowed<'_> {
+    fn drop(&mut self) {
+        let mut place = lock(&self.seat.timers);
+        // If the lcore has ended meanwhile they go, after the lock.
+        if matches!(*place, Timers::Running(_))
+            && let Some(timers) = self.timers.take()
+        {
+            *place = Timers::Here(timers);
+        }
+    }
 }
 
 impl Seat {
@@ -33,8 +62,12 @@ impl Seat {
             let timers = LcoreTimers::with_inbox(Arc::clone(&self.inbox), clock.hz(), clock.now().0)
                 .expect("the number of timers is within what a wheel allows");
             let maker = timers.maker();
-            // Nobody else locks before there is a maker: the lcore looks when something was posted.
-            *lock(&self.timers) = Some(timers);
+            // Nobody else looks before there is a maker: the lcore does when something was posted.
+            let mut place = lock(&self.timers);
+            if matches!(*place, Timers::None) {
+                *place = Timers::Here(Box::new(timers));
+            }
+            drop(place);
             maker
         };
         self.maker.get_or_init(make).clone()
@@ -46,25 +79,35 @@ impl Seat {
     }
 
     /// Runs what is due at `now`; tells how many callbacks that were, and a time before which the next call can only do
-    /// something if something is posted.
-    pub(crate) fn manage(&self, now: u64) -> (usize, u64) {
-        match &mut *lock(&self.timers) {
-            Some(timers) => {
-                let called = timers.manage(now);
-                (called, timers.next().unwrap_or(u64::MAX))
-            }
-            None => (0, u64::MAX),
-        }
+    /// something if something is posted. `None`: a callback calls this, and the call that it is in goes on with the rest.
+    pub(crate) fn manage(&self, now: u64) -> Option<(usize, u64)> {
+        let mut place = lock(&self.timers);
+        let running = match &*place {
+            Timers::Here(timers) => Timers::Running(timers.stats()),
+            Timers::None | Timers::Ended => return Some((0, u64::MAX)),
+            Timers::Running(_) => return None,
+        };
+        let Timers::Here(timers) = std::mem::replace(&mut *place, running) else { return None };
+        drop(place);
+        let mut borrowed = Borrowed { seat: self, timers: Some(timers) };
+        let timers = borrowed.timers.as_mut()?;
+        let called = timers.manage(now);
+        Some((called, timers.next().unwrap_or(u64::MAX)))
     }
 
+    /// In a callback: as they were before it and those called with it.
     pub(crate) fn stats(&self) -> WheelStats {
-        lock(&self.timers).as_ref().map_or_else(WheelStats::default, LcoreTimers::stats)
+        match &*lock(&self.timers) {
+            Timers::None | Timers::Ended => WheelStats::default(),
+            Timers::Here(timers) => timers.stats(),
+            Timers::Running(stats) => *stats,
+        }
     }
 
     /// The lcore is no more: handles are told so, and what is left is dropped without being called.
     pub(crate) fn end(&self) {
         self.inbox.close();
-        let timers = lock(&self.timers).take();
+        let timers = std::mem::replace(&mut *lock(&self.timers), Timers::Ended);
         drop(timers);
     }
 }
