@@ -90,9 +90,10 @@ impl Counts {
         for port in &mut span.ports {
             let Some(before) = earlier.ports.iter().find(|before| before.id == port.id) else { continue };
             port.rx_packets -= before.rx_packets;
-            port.tx_packets -= before.tx_packets;
             port.rx_bytes -= before.rx_bytes;
-            port.tx_bytes -= before.tx_bytes;
+            // What was sent earlier may have turned out to be lost since.
+            port.tx_packets = port.tx_packets.saturating_sub(before.tx_packets);
+            port.tx_bytes = port.tx_bytes.saturating_sub(before.tx_bytes);
             for (reason, count) in &mut port.dropped {
                 *count -= before.dropped.get(reason).copied().unwrap_or(0);
             }

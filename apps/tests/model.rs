@@ -410,3 +410,77 @@ fn a_model_goes_by_the_limit_of_its_process_if_told_to() {
     let two = needed(&done.stderr[0]);
     assert!((one * 3 / 2..one * 4).contains(&two), "{one} KiB for one, for two {}", done.stderr[0]);
 }
+
+#[test]
+fn what_leaves_into_a_link_that_is_down_is_dropped_and_not_sent() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let unix = format!("wire=unix:{}:{}", path("own"), path("peer"));
+    let dark = require(&[Need::Net]).then(Dark::new);
+    let mut wires = vec![
+        unix.clone(),
+        format!("{unix},txq_mpw_en=0"),
+        format!("{unix},device=cx4lx,dv_flow_en=0"),
+        "wire=cable:loose".to_owned(),
+    ];
+    wires.extend(dark.as_ref().map(|dark| format!("wire=iface:{}", dark.0)));
+    for wire in wires {
+        let device = format!("mlx5_model1,{wire}");
+        let devices = ["mlx5_model0,wire=source:1000:20000", &device];
+        let report = report(&Running::start(l2fwd(&devices, &["--duration", "0.5"])).finish(LIMIT));
+        let (received, sent) = (count(&report, 0, "rx_packets"), count(&report, 1, "tx_packets"));
+        let dropped = report["ports"][1]["dropped"]["tx_link_down"].as_u64().unwrap_or(0);
+        // What is still in the ring when the report is made counts as sent.
+        assert!(received > 100 && sent <= 64 && received - dropped <= 64, "{device}: {report}");
+    }
+}
+
+/// An interface whose other end is down.
+struct Dark(String);
+
+impl Dark {
+    fn new() -> Self {
+        let (own, peer) = (format!("dark{}", std::process::id()), format!("lost{}", std::process::id()));
+        for words in
+            [&["link", "add", &own, "type", "veth", "peer", "name", &peer][..], &["link", "set", &own, "up"]]
+        {
+            assert!(Command::new("ip").args(words).status().expect("ip runs").success(), "{words:?}");
+        }
+        Self(own)
+    }
+}
+
+impl Drop for Dark {
+    fn drop(&mut self) {
+        // With its other end.
+        let _ = Command::new("ip").args(["link", "del", &self.0]).status();
+    }
+}
+
+#[test]
+fn a_full_disk_under_a_wire_is_told_once_and_its_frames_are_not_sent() {
+    if !require(&[Need::Root]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let mount = |words: &[&str]| {
+        let done = Command::new(words[0]).args(&words[1..]).arg(folder.path()).status().expect("runs");
+        assert!(done.success(), "{words:?}");
+    };
+    mount(&["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs"]);
+    let file = folder.path().join("out.pcap");
+    let wire = format!("mlx5_model1,wire=pcap::{}", file.display());
+    let options = ["--duration", "1"];
+    let done = Running::start(l2fwd(&["mlx5_model0,wire=source:1000:20000", &wire], &options)).finish(LIMIT);
+    let written = std::fs::metadata(&file).map(|file| file.len());
+    mount(&["umount"]);
+    let told: Vec<_> =
+        done.stderr.iter().filter(|line| line.contains("out.pcap") && line.contains("error")).collect();
+    assert!(told.len() == 1 && told[0].contains("No space left on device"), "{:?}", done.stderr);
+    let report = report(&done);
+    let (received, sent) = (count(&report, 0, "rx_packets"), count(&report, 1, "tx_packets"));
+    let dropped = report["ports"][1]["dropped"]["tx_refused"].as_u64().unwrap_or(0);
+    assert!(sent + dropped <= received && received - sent - dropped <= 64, "{report}");
+    // 1016 bytes in the file for each frame.
+    assert!(sent <= written.expect("a file") / 1016 && dropped > 0 && received > 2_000, "{report}");
+}

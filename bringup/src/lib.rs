@@ -22,13 +22,14 @@ mod pool;
 pub mod program;
 mod rdma;
 mod receive;
+mod transmit;
 
 use std::sync::Arc;
 
 use pollux_config::{CommandLine, PortSpec};
 use pollux_eal::Eal;
 use pollux_mempool::MbufPool;
-use pollux_port::{MacAddr, PortConfig, PortId, Ports, Queues, RxQueueConfig, TxQueueConfig};
+use pollux_port::{MacAddr, PortConfig, PortId, Ports, Queues, RxQueueConfig, TxOffloads, TxQueueConfig};
 
 use driver::Opened;
 use pollux_mlx5_model::Model;
@@ -137,7 +138,7 @@ impl Bringup {
         }
         let pool = needs.pool(self.eal.memory(), wishes.mbufs)?;
         let segments = wishes.receive.segments(self.eal.memory(), &pool)?;
-        let mut all = Vec::new();
+        let (mut configs, mut needed) = (Vec::new(), TxOffloads::empty());
         for (&id, spec) in ids.iter().zip(&specs) {
             let port = self.ports.get_mut(id).ok_or(BringupError::NoPort { port: id.0 })?;
             let rx =
@@ -152,7 +153,15 @@ impl Bringup {
                 max_lro_bytes: spec.max_lro,
                 ..PortConfig::default()
             };
-            wishes.receive.put(&segments, &port.info(), &mut config);
+            wishes.receive.put(&segments, &mut config);
+            needed |= transmit::needed_for(port, &config)?;
+            configs.push(config);
+        }
+        let mut all = Vec::new();
+        for (&id, mut config) in ids.iter().zip(configs) {
+            let port = self.ports.get_mut(id).ok_or(BringupError::NoPort { port: id.0 })?;
+            // What a port cannot do, it refuses packet by packet, and counts.
+            config.tx_offloads |= needed & port.info().tx_offloads;
             all.push(port.bring_up(config)?);
         }
         program::warn(&self.line);

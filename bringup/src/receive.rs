@@ -2,7 +2,7 @@
 
 use pollux_eal::memory::Memory;
 use pollux_mempool::MbufPool;
-use pollux_port::{PortConfig, PortInfo, RxOffloads, RxQueueConfig, RxSegment, TxOffloads};
+use pollux_port::{PortConfig, RxOffloads, RxQueueConfig, RxSegment};
 
 use crate::{BringupError, pool};
 
@@ -58,18 +58,15 @@ impl ReceiveWishes {
         Ok((0..count).map(part).collect())
     }
 
-    /// Puts it into a port's configuration. What is received so can be sent on, where the port can send it.
-    pub(crate) fn put(&self, segments: &[RxSegment], info: &PortInfo, config: &mut PortConfig) {
+    /// Puts it into a port's configuration.
+    pub(crate) fn put(&self, segments: &[RxSegment], config: &mut PortConfig) {
         let each = |queue: &mut RxQueueConfig| queue.segments = segments.to_vec();
         config.rx_queues.iter_mut().for_each(each);
         if !segments.is_empty() {
             config.rx_offloads |= RxOffloads::BUFFER_SPLIT;
-            config.tx_offloads |= TxOffloads::MULTI_SEGS & info.tx_offloads;
         }
         if self.lro {
             config.rx_offloads |= RxOffloads::TCP_LRO;
-            let cut = TxOffloads::MULTI_SEGS | TxOffloads::TCP_TSO | TxOffloads::CHECKSUM;
-            config.tx_offloads |= cut & info.tx_offloads;
         }
         config.max_lro_bytes = self.lro_bytes.or(config.max_lro_bytes);
     }

@@ -76,12 +76,27 @@ pub struct PortCounters {
     pub filtered: u64,
     /// Sent while the link was down, dropped.
     pub sent_while_down: u64,
+    /// Of these, the packets of Ethernet send queues; one that was to be cut counts once.
+    pub down: Traffic,
+    /// Packets of Ethernet send queues that the wire would not take although it is up: a file on a full disk, say.
+    pub refused: Traffic,
     /// Arrived while the link was down here, dropped.
     pub arrived_while_down: u64,
     /// Let in, but no steering rule or no ready queue took it.
     pub steering_discards: u64,
     /// RoCE packets to the device whose CRC was wrong, dropped.
     pub roce_damaged: u64,
+}
+
+/// Where a frame to be sent comes from: how it counts when it is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// From an Ethernet send queue, the last or only frame of a packet of so many bytes.
+    Packet(usize),
+    /// From there, a segment with others behind it.
+    Segment,
+    /// From elsewhere: RDMA, the kernel's network.
+    Other,
 }
 
 /// The port.
@@ -106,8 +121,8 @@ pub(crate) struct Port {
     pub(crate) promiscuous_multicast: bool,
     pub(crate) vlans: Vec<u16>,
     pub(crate) counters: PortCounters,
-    /// A frame that the wire did not take yet: its length, and its bytes.
-    waiting: Option<usize>,
+    /// A frame that the wire did not take yet: its length and origin, and its bytes.
+    waiting: Option<(usize, Origin)>,
     waiting_frame: Vec<u8>,
 }
 
@@ -148,6 +163,9 @@ impl Port {
     pub(crate) fn poll(&mut self) -> bool {
         self.shine(!self.is_held_down());
         self.wire.poll();
+        let Traffic { packets, bytes } = self.wire.take_lost();
+        self.counters.refused.packets += packets;
+        self.counters.refused.bytes += bytes;
         self.waiting.is_some() && self.send_waiting()
     }
 
@@ -196,17 +214,28 @@ impl Port {
 
     #[cold]
     fn send_waiting(&mut self) -> bool {
-        let Some(bytes) = self.waiting.take() else { return true };
+        let Some((bytes, origin)) = self.waiting.take() else { return true };
         if self.is_held_down() {
-            self.counters.sent_while_down += 1;
+            self.lose(origin, true);
             return true;
         }
         let frame = &self.waiting_frame[..bytes];
         match self.wire.send(frame) {
             Sent::Yes => self.counters.sent.add(frame, bytes),
-            Sent::Busy => self.waiting = Some(bytes),
+            Sent::Lost => self.lose(origin, !self.wire.is_up()),
+            Sent::Busy => self.waiting = Some((bytes, origin)),
         }
         self.waiting.is_none()
+    }
+
+    /// A frame is lost here: the link is down, or the wire does not want it.
+    #[cold]
+    fn lose(&mut self, origin: Origin, down: bool) {
+        self.counters.sent_while_down += u64::from(down);
+        if let Origin::Packet(bytes) = origin {
+            let lost = if down { &mut self.counters.down } else { &mut self.counters.refused };
+            lost.add(bytes);
+        }
     }
 
     fn is_held_down(&self) -> bool {
@@ -216,7 +245,7 @@ impl Port {
     /// Puts a frame on the wire, padded to the least that Ethernet allows. One that the wire does not take now is kept, and
     /// the port takes no other meanwhile. `false`: not now.
     #[inline]
-    pub(crate) fn send(&mut self, frame: &[u8]) -> bool {
+    pub(crate) fn send(&mut self, frame: &[u8], origin: Origin) -> bool {
         if !self.is_ready() {
             return false;
         }
@@ -228,7 +257,7 @@ impl Port {
             frame
         };
         if self.is_held_down() || !self.told_up && !self.wire.is_up() {
-            self.counters.sent_while_down += 1;
+            self.lose(origin, true);
             if !self.wire.is_up() {
                 self.wire.lost();
             }
@@ -236,10 +265,11 @@ impl Port {
         }
         match self.wire.send(frame) {
             Sent::Yes => self.counters.sent.add(frame, frame.len()),
+            Sent::Lost => self.lose(origin, !self.wire.is_up()),
             Sent::Busy => {
                 self.waiting_frame.clear();
                 self.waiting_frame.extend_from_slice(frame);
-                self.waiting = Some(frame.len());
+                self.waiting = Some((frame.len(), origin));
             }
         }
         true

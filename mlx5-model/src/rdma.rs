@@ -31,7 +31,7 @@ use crate::device::violation::Violation;
 use crate::event::Events;
 use crate::frame::Headers;
 use crate::memory_keys::Keys;
-use crate::port::Port;
+use crate::port::{Origin, Port};
 use crate::receive::{Pool, QueueCounters};
 use packet::{Extension, FRAME_MAX, Incoming};
 use path::{Addresses, Path, is_group};
@@ -120,7 +120,7 @@ impl Desk {
             copy.extend_from_slice(frame);
             self.looped.push_back((copy, block));
         }
-        if !own && !around.port.send(frame) {
+        if !own && !around.port.send(frame, Origin::Other) {
             return Ok(Sent::Busy);
         }
         around.bus.ledger.add_sent(1);

@@ -34,14 +34,18 @@ pub use interface::KernelInterface;
 pub use source::{FLOWS, Null, SIZE_MAX, SIZE_MIN, Source, Swallowed};
 pub use spec::WireSpec;
 
+use crate::port::Traffic;
+
 /// What may stand after `wire=`.
 pub const FORMS: &str = "cable:NAME, source:SIZE[:RATE], null, pcap:IN:OUT, iface:NAME, unix:LOCAL:PEER";
 
 /// What became of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// It is on the wire (or lost there, as wires lose, or because nobody is at the other end).
+    /// It is on the wire (or lost there, as wires lose).
     Yes,
+    /// It is lost at this end: nobody is at the other, or what stands for the wire takes no such frame.
+    Lost,
     /// The wire takes no frame now: the same frame is offered again later, nothing is lost.
     Busy,
 }
@@ -72,6 +76,11 @@ pub trait Wire: Send + fmt::Debug {
     /// Frames that the other end lost so.
     fn missed(&self) -> u64 {
         0
+    }
+
+    /// Frames that were taken as sent and turned out to be lost at this end, since this was last asked.
+    fn take_lost(&mut self) -> Traffic {
+        Traffic::default()
     }
 
     /// Whether frames that were sent are still on their way to a peer that has to act (so that an idle model looks again
@@ -135,6 +144,10 @@ impl Wire for Unpaused {
 
     fn missed(&self) -> u64 {
         self.0.missed()
+    }
+
+    fn take_lost(&mut self) -> Traffic {
+        self.0.take_lost()
     }
 
     fn is_pending(&self) -> bool {

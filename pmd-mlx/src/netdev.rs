@@ -13,6 +13,31 @@ use pollux_port::{Link, MacAddr};
 
 pub use kernel::{KernelNetdev, NetdevError};
 
+/// Packets and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes, without the frame check sequence.
+    pub bytes: u64,
+}
+
+/// What is lost in the port itself. The queues know nothing of it: what arrives never reaches them, and what they send
+/// completes without error.
+///
+/// A card counts such frames in its physical port and in its vport (Linux
+/// `Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst`, `rx_oversize_pkts_phy`;
+/// `drivers/net/ethernet/mellanox/mlx5/core/esw/legacy.c`, `transmit_discard_vport_down`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Frames that arrived and were longer than the MTU allows.
+    pub rx_too_long: u64,
+    /// Packets of send queues that were sent while the link was down, as far as the device tells.
+    pub tx_link_down: Lost,
+    /// Packets of send queues that the wire refused. No card has this.
+    pub tx_refused: Lost,
+}
+
 /// What a port needs of its interface.
 ///
 /// Errors are the system's; the port says what was being done. `Unsupported` is for what there is no way to do.
@@ -85,6 +110,11 @@ pub trait Netdev: Send + Sync + fmt::Debug {
     /// What the function counts, by its own names.
     fn counters(&self) -> io::Result<Vec<(String, u64)>> {
         Ok(Vec::new())
+    }
+
+    /// What the port lost between the wire and the queues, since the device was there.
+    fn losses(&self) -> Losses {
+        Losses::default()
     }
 
     /// Packets for which the receive queues of kernel objects had no buffer, since the device was there.

@@ -209,6 +209,9 @@ pub struct PortInfo {
     pub queue_control: bool,
     /// Rx queues can tell of arrivals.
     pub rx_interrupts: bool,
+    /// Bytes of the longest received frame besides the MTU's payload: headers, tags, check sequence. `None`: frames come in
+    /// whatever their length, as from a file or joined by a kernel.
+    pub rx_frame_overhead: Option<u16>,
 }
 
 impl Default for PortInfo {
@@ -241,6 +244,7 @@ impl Default for PortInfo {
             rss: None,
             queue_control: false,
             rx_interrupts: false,
+            rx_frame_overhead: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::port::Port;
+use crate::port::{Origin, Port};
 
 /// Most frames that wait, each way; what is beyond is lost, as on a wire.
 const WAITING_MAX: usize = 64;
@@ -60,7 +60,7 @@ impl Tap {
     pub(crate) fn settle(&mut self, port: &mut Port) -> bool {
         let mut some = false;
         while let Some(frame) = self.to_send.front() {
-            if !port.send(frame) {
+            if !port.send(frame, Origin::Other) {
                 break;
             }
             self.to_send.pop_front();

@@ -11,6 +11,7 @@ use super::queue::Queue;
 use super::{Around, Scratch};
 use crate::ledger::Crossing;
 use crate::memory_keys::{Access, KeyError};
+use crate::port::Origin;
 
 /// Why an entry failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,7 +189,7 @@ fn one_frame(
     let start = offload::TAG_BYTES;
     if !cut {
         let frame = offload::finish(&mut scratch.frame[..start + length], ethernet);
-        if !around.port.send(frame) {
+        if !around.port.send(frame, Origin::Packet(length)) {
             return Ok(Outcome::Busy(0));
         }
         around.bus.ledger.add_sent(1);
@@ -205,7 +206,9 @@ fn one_frame(
     }
     for index in sent..segments.count() {
         let bytes = segments.write(index, &mut scratch.segment).map_err(|_| Failure::CUT)?;
-        if !around.port.send(&scratch.segment[..bytes]) {
+        let last = index + 1 == segments.count();
+        let origin = if last { Origin::Packet(length) } else { Origin::Segment };
+        if !around.port.send(&scratch.segment[..bytes], origin) {
             return Ok(Outcome::Busy(index));
         }
         around.bus.ledger.add_sent(1);
@@ -244,7 +247,7 @@ fn many_frames(
             return Err(Failure::LENGTH);
         }
         let frame = offload::finish(&mut scratch.frame[..start + length], ethernet);
-        if !around.port.send(frame) {
+        if !around.port.send(frame, Origin::Packet(length)) {
             return Ok(Outcome::Busy(index));
         }
         around.bus.ledger.add_sent(1);

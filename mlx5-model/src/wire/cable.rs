@@ -154,7 +154,7 @@ impl Wire for Cable {
     fn send(&mut self, frame: &[u8]) -> Sent {
         if !self.is_up() {
             self.lost();
-            return Sent::Yes;
+            return Sent::Lost;
         }
         let lane = &self.shared.lanes[1 - self.end];
         if lane.count.load(Ordering::Acquire) >= FRAMES_MAX {
@@ -287,7 +287,7 @@ mod tests {
         let mut b = b;
         assert_eq!(b.send(&[1; 60]), Sent::Yes);
         drop(b);
-        assert_eq!(a.send(&[2; 60]), Sent::Yes);
+        assert_eq!(a.send(&[2; 60]), Sent::Lost);
         assert!(!a.is_pending());
         assert_eq!(take(&mut a), Some(vec![1; 60]));
     }
@@ -297,7 +297,7 @@ mod tests {
         let (mut a, mut b) = Cable::pair();
         b.shine(false);
         assert!(!a.is_up() && b.is_up(), "the dark end sees light");
-        assert_eq!((a.send(&[1; 60]), b.send(&[2; 60])), (Sent::Yes, Sent::Yes));
+        assert_eq!((a.send(&[1; 60]), b.send(&[2; 60])), (Sent::Lost, Sent::Yes));
         a.lost();
         assert_eq!((a.missed(), b.missed()), (0, 2), "what b would have got");
         assert_eq!((take(&mut a), take(&mut b)), (Some(vec![2; 60]), None));

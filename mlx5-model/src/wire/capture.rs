@@ -2,11 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
+use pollux_frame_io::FrameError;
 use pollux_frame_io::pcap::{PcapFormat, PcapReader, PcapWriter, Timestamp};
 
 use super::{Sent, Wire, deliver};
 use crate::ModelError;
+use crate::port::Traffic;
 use crate::time::Clock;
+
+/// Bytes of frames after which memory is written out: before the writer does it by itself, so that what a full disk takes away
+/// is known to the frame. Even of the shortest frames, with what the file has besides, its buffer has room for more.
+const UNWRITTEN_MAX: u64 = 64 << 10;
 
 /// `pcap:IN:OUT`. Frames of the one file come in once, as fast as they are taken; what is sent goes to the other, with the
 /// model's clock as its time stamps. A file that turns out to be damaged, or a disk that is full, is logged once.
@@ -14,6 +20,12 @@ use crate::time::Clock;
 pub struct Capture {
     reader: Option<PcapReader>,
     writer: Option<PcapWriter>,
+    /// The file to write takes no more.
+    full: bool,
+    /// Frames that are in memory and not in the file yet; and whether there were such at the last look.
+    unwritten: Traffic,
+    rested: bool,
+    lost: Traffic,
     names: (PathBuf, PathBuf),
     clock: Clock,
     /// Time of day when the model's clock stood at zero; zero for a stepped clock.
@@ -32,6 +44,10 @@ impl Capture {
         Ok(Self {
             reader,
             writer,
+            full: false,
+            unwritten: Traffic::default(),
+            rested: false,
+            lost: Traffic::default(),
             names: (input.unwrap_or(Path::new("")).into(), output.unwrap_or(Path::new("")).into()),
             clock: clock.clone(),
             start_ns: if clock.is_stepped() { 0 } else { Timestamp::now().nanos().saturating_sub(now) },
@@ -39,16 +55,55 @@ impl Capture {
     }
 }
 
+impl Capture {
+    /// The file to write takes no more: what stood in memory for it is lost, too.
+    fn fill_up(&mut self, error: &FrameError) {
+        let cause = std::error::Error::source(error).map_or_else(String::new, |cause| format!(": {cause}"));
+        tracing::error!(target: "model.wire", "{error}{cause}; frames to this file are dropped from here on");
+        (self.writer, self.full) = (None, true);
+        let Traffic { packets, bytes } = std::mem::take(&mut self.unwritten);
+        self.lost.packets += packets;
+        self.lost.bytes += bytes;
+    }
+
+    fn write_out(&mut self) {
+        match self.writer.as_mut().map(PcapWriter::flush) {
+            Some(Err(error)) => self.fill_up(&error),
+            _ => self.unwritten = Traffic::default(),
+        }
+    }
+}
+
 impl Wire for Capture {
+    /// Writes out what stands in memory once nothing was sent between two looks.
+    fn poll(&mut self) {
+        if std::mem::replace(&mut self.rested, true) && self.unwritten.packets > 0 {
+            self.write_out();
+        }
+    }
+
     fn send(&mut self, frame: &[u8]) -> Sent {
-        let Some(writer) = &mut self.writer else { return Sent::Yes };
+        let Some(writer) = &mut self.writer else { return if self.full { Sent::Lost } else { Sent::Yes } };
         let since = u64::try_from(self.clock.now().as_nanos()).unwrap_or(u64::MAX);
         let time = Timestamp::from_nanos(self.start_ns.saturating_add(since));
         if let Err(error) = writer.write(&[frame], frame.len(), time) {
-            tracing::error!(target: "model.wire", %error, "the wire's file takes no more frames");
-            self.writer = None;
+            self.fill_up(&error);
+            return Sent::Lost;
+        }
+        self.unwritten.add(frame.len());
+        self.rested = false;
+        if self.unwritten.bytes >= UNWRITTEN_MAX {
+            self.write_out();
         }
         Sent::Yes
+    }
+
+    fn take_lost(&mut self) -> Traffic {
+        std::mem::take(&mut self.lost)
+    }
+
+    fn is_pending(&self) -> bool {
+        self.unwritten.packets > 0
     }
 
     fn receive(&mut self, room: &mut [u8]) -> Option<usize> {

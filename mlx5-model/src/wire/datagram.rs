@@ -45,15 +45,18 @@ impl Wire for Datagrams {
 
     fn send(&mut self, frame: &[u8]) -> Sent {
         if !self.up {
-            return Sent::Yes;
+            return Sent::Lost;
         }
         match self.frames.send(frame) {
-            Err(Trouble::Busy) => return Sent::Busy,
-            Err(Trouble::Down | Trouble::Gone) => self.up = false,
-            // A frame that the kernel does not take at all (too long for its buffers) is lost.
-            Ok(()) | Err(Trouble::Refused | Trouble::Other(_)) => {}
+            Ok(()) => Sent::Yes,
+            Err(Trouble::Busy) => Sent::Busy,
+            Err(Trouble::Down | Trouble::Gone) => {
+                self.up = false;
+                Sent::Lost
+            }
+            // A frame that the kernel does not take at all: too long for its buffers.
+            Err(Trouble::Refused | Trouble::Other(_)) => Sent::Lost,
         }
-        Sent::Yes
     }
 
     fn receive(&mut self, room: &mut [u8]) -> Option<usize> {
@@ -91,7 +94,7 @@ mod tests {
         let clock = Clock::stepped();
         let mut first = Datagrams::open(&a, &b, &clock).expect("a socket");
         assert!(!first.is_up());
-        assert_eq!(first.send(&[1; 60]), Sent::Yes, "into the dark");
+        assert_eq!(first.send(&[1; 60]), Sent::Lost, "into the dark");
         let mut second = Datagrams::open(&b, &a, &clock).expect("a socket");
         settle(&clock, &mut [&mut first, &mut second]);
         assert!(first.is_up() && second.is_up());

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{Sent, Wire, deliver};
+use crate::port::Traffic;
 use crate::random::Random;
 use crate::time::Clock;
 
@@ -134,15 +135,19 @@ impl Impaired {
         }
     }
 
-    /// Hands on what is due.
-    fn drain(&mut self) {
+    /// Hands on what is due; false when the wire lost some of it.
+    fn drain(&mut self) -> bool {
         let now = self.clock.now();
+        let mut kept = true;
         while let Some(frame) = self.outgoing.front(now) {
-            if self.inner.send(frame) == Sent::Busy {
-                break;
+            match self.inner.send(frame) {
+                Sent::Busy => break,
+                Sent::Yes => {}
+                Sent::Lost => kept = false,
             }
             self.outgoing.pop();
         }
+        kept
     }
 
     /// Takes what the wire has. A wire without end is asked for one frame for each that is handed on, else it would fill the
@@ -181,11 +186,11 @@ impl Wire for Impaired {
         }
         if !self.is_up() {
             self.lost();
-            return Sent::Yes;
+            return Sent::Lost;
         }
         self.outgoing.put(frame, &self.what, self.clock.now());
-        self.drain();
-        Sent::Yes
+        // Without delay it is this frame.
+        if self.drain() { Sent::Yes } else { Sent::Lost }
     }
 
     fn receive(&mut self, room: &mut [u8]) -> Option<usize> {
@@ -210,6 +215,10 @@ impl Wire for Impaired {
 
     fn missed(&self) -> u64 {
         self.inner.missed()
+    }
+
+    fn take_lost(&mut self) -> Traffic {
+        self.inner.take_lost()
     }
 
     fn is_pending(&self) -> bool {

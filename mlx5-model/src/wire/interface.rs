@@ -141,14 +141,15 @@ impl Wire for KernelInterface {
 
     fn send(&mut self, frame: &[u8]) -> Sent {
         if !self.up {
-            return Sent::Yes;
+            return Sent::Lost;
         }
         let plain = VnetHeader::default();
         if frame.len() > self.tx.slot_room() {
             return match self.tx.send(&plain, &[IoSlice::new(frame)]) {
+                Ok(()) => Sent::Yes,
                 Err(pollux_frame_io::Trouble::Busy) => Sent::Busy,
-                // Longer than the interface's MTU: lost, as at the end of a cable.
-                Ok(()) | Err(_) => Sent::Yes,
+                // Longer than the interface's MTU.
+                Err(_) => Sent::Lost,
             };
         }
         if !self.tx.push(&plain, std::iter::once(frame)) {

@@ -309,6 +309,7 @@ impl PortDriver for Mlx5Port {
     fn tx_queue_setup(&mut self, setup: TxSetup) -> Result<Box<dyn TxBurst>, PortError> {
         self.tell_gate(&setup.gate)?;
         let plan = TxPlan::new(self.device()?, &self.arguments, &setup, self.tx_queues)?;
+        self.counted.sender(&setup.counters);
         self.make_tx(&setup, &plan).map_err(|error| PortError::device("set up a tx queue", error))
     }
 

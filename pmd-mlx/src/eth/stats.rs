@@ -6,10 +6,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use pollux_port::{RxCounters, RxDrop};
+use pollux_port::{RxCounters, RxDrop, TxCounters, TxDrop};
 
 use super::port::Slots;
-use crate::netdev::Netdev;
+use crate::netdev::{Losses, Lost, Netdev};
 use crate::object::Backend;
 
 /// Names of statistics, and the interface's for them.
@@ -64,6 +64,12 @@ pub(crate) struct Counted {
     missed: Option<Arc<RxCounters>>,
     out_of_buffer: Wrapping,
     total: u64,
+    /// The send queues, which do not know what becomes of a packet behind them.
+    senders: Vec<Arc<TxCounters>>,
+    /// What the port had lost when it was last asked.
+    losses: Option<Losses>,
+    /// Of that, what no queue has counted as sent yet: a burst is counted when it is over.
+    owed: [Lost; 2],
     /// Which of [`NAMES`] the interface has.
     named: Vec<usize>,
 }
@@ -73,6 +79,7 @@ impl Counted {
     pub(crate) fn configured(&mut self, backend: Option<&dyn Backend>, netdev: &dyn Netdev) {
         self.update(backend, netdev);
         self.missed = None;
+        self.senders.clear();
         let there = netdev.counters().unwrap_or_default();
         let has = |theirs: &str| there.iter().any(|(name, _)| name == theirs);
         self.named = (0..NAMES.len()).filter(|at| has(NAMES[*at].1)).collect();
@@ -83,8 +90,50 @@ impl Counted {
         self.missed.get_or_insert_with(|| Arc::clone(counters));
     }
 
+    /// A send queue was set up.
+    pub(crate) fn sender(&mut self, counters: &Arc<TxCounters>) {
+        if !self.senders.iter().any(|known| Arc::ptr_eq(known, counters)) {
+            self.senders.push(Arc::clone(counters));
+        }
+    }
+
     /// Takes over what the device has counted.
     pub(crate) fn update(&mut self, backend: Option<&dyn Backend>, netdev: &dyn Netdev) {
+        self.update_losses(netdev.losses());
+        self.update_missed(backend, netdev);
+    }
+
+    fn update_losses(&mut self, now: Losses) {
+        // What was lost before the port was there is not its own.
+        let last = self.losses.replace(now).unwrap_or(now);
+        let too_long = now.rx_too_long.saturating_sub(last.rx_too_long);
+        if too_long > 0
+            && let Some(counters) = &self.missed
+        {
+            counters.drop_for(RxDrop::TooLong, too_long);
+        }
+        let kinds = [
+            (TxDrop::LinkDown, now.tx_link_down, last.tx_link_down),
+            (TxDrop::Refused, now.tx_refused, last.tx_refused),
+        ];
+        for (at, (reason, now, last)) in kinds.into_iter().enumerate() {
+            let owed = &mut self.owed[at];
+            owed.packets += now.packets.saturating_sub(last.packets);
+            owed.bytes += now.bytes.saturating_sub(last.bytes);
+            // The device does not tell whose they were: the queues share them, none more than it sent.
+            for queue in &self.senders {
+                let packets = owed.packets.min(queue.packets());
+                if packets > 0 {
+                    let all = packets == owed.packets;
+                    let bytes = if all { owed.bytes } else { owed.bytes / owed.packets * packets };
+                    queue.lose(reason, packets, bytes);
+                    *owed = Lost { packets: owed.packets - packets, bytes: owed.bytes - bytes };
+                }
+            }
+        }
+    }
+
+    fn update_missed(&mut self, backend: Option<&dyn Backend>, netdev: &dyn Netdev) {
         let told = backend.and_then(|backend| backend.out_of_buffer().ok().flatten());
         let Some(now) = told.or_else(|| netdev.out_of_buffer()) else { return };
         let added = self.out_of_buffer.since(now);
@@ -137,6 +186,23 @@ mod tests {
             .map(|now| counter.since(now))
             .collect();
         assert_eq!(seen, [0, 0, 15, 4, 0, 2]);
+    }
+
+    #[test]
+    fn what_the_port_loses_is_dropped_by_its_queues() {
+        let lost = |packets, bytes| Lost { packets, bytes };
+        let queues: [Arc<TxCounters>; 2] = Default::default();
+        let receiver = Arc::default();
+        let mut counted = Counted::default();
+        counted.update_losses(Losses { tx_link_down: lost(9, 900), rx_too_long: 4, ..Losses::default() });
+        counted.queue(&receiver);
+        queues.iter().for_each(|queue| counted.sender(queue));
+        let now = Losses { tx_link_down: lost(12, 1200), tx_refused: lost(2, 128), rx_too_long: 9 };
+        counted.update_losses(now);
+        assert_eq!(receiver.dropped(RxDrop::TooLong), 5, "those from before the port are not its own");
+        // Neither queue has counted anything as sent that could be taken back: that is still to come.
+        assert_eq!(counted.owed, [lost(3, 300), lost(2, 128)]);
+        assert!(queues.iter().all(|queue| queue.dropped(TxDrop::LinkDown) == 0 && queue.packets() == 0));
     }
 
     #[test]

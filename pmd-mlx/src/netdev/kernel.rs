@@ -8,7 +8,10 @@ use pollux_frame_io::interface::Interface;
 use pollux_port::{Duplex, Link, MacAddr};
 use pollux_uverbs::discovery;
 
-use super::Netdev;
+use super::{Losses, Netdev};
+
+/// Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/en_stats.c`, `pport_802_3_stats_desc`.
+const TOO_LONG: &str = "rx_oversize_pkts_phy";
 
 /// An interface of the calling process's network namespace.
 #[derive(Debug)]
@@ -162,6 +165,13 @@ impl Netdev for KernelNetdev {
 
     fn counters(&self) -> io::Result<Vec<(String, u64)>> {
         self.interface.statistics()
+    }
+
+    fn losses(&self) -> Losses {
+        // What a vport discards while it is down, the kernel tells of virtual functions alone, and to their physical one.
+        let there = self.counters().unwrap_or_default();
+        let long = there.iter().find(|(name, _)| name == TOO_LONG);
+        Losses { rx_too_long: long.map_or(0, |(_, value)| *value), ..Losses::default() }
     }
 
     fn out_of_buffer(&self) -> Option<u64> {

@@ -5,8 +5,9 @@ use std::io;
 use std::sync::Arc;
 
 use pollux_mlx5_kernel::Kernel;
-use pollux_mlx5_model::{Device, Model};
+use pollux_mlx5_model::{Device, Model, Traffic};
 use pollux_pmd_mlx::Netdev;
+use pollux_pmd_mlx::netdev::{Losses, Lost};
 use pollux_port::{Link, MacAddr};
 
 #[derive(Debug)]
@@ -67,6 +68,16 @@ impl Netdev for ModelNetdev {
     fn set_all_multicast(&self, on: bool) -> io::Result<()> {
         self.device.set_all_multicast(on);
         Ok(())
+    }
+
+    fn losses(&self) -> Losses {
+        let counters = self.device.port_counters();
+        let lost = |traffic: Traffic| Lost { packets: traffic.packets, bytes: traffic.bytes };
+        Losses {
+            rx_too_long: counters.too_long,
+            tx_link_down: lost(counters.down),
+            tx_refused: lost(counters.refused),
+        }
     }
 
     fn out_of_buffer(&self) -> Option<u64> {

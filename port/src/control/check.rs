@@ -81,6 +81,30 @@ impl Port {
         asked || self.config.scatter.unwrap_or(self.info.rx_offloads.contains(RxOffloads::SCATTER))
     }
 
+    /// Whether packets may come in as chains of mbufs under this configuration. Whoever sends them on needs
+    /// [`TxOffloads::MULTI_SEGS`].
+    ///
+    /// # Errors
+    /// When gone or closed; when the device does not tell its MTU.
+    pub fn may_receive_chains(&mut self, config: &PortConfig) -> Result<bool, PortError> {
+        if config.rx_queues.iter().any(|queue| !queue.segments.is_empty()) {
+            return Ok(true);
+        }
+        let asked = |queue: &RxQueueConfig| {
+            let asked = (config.rx_offloads | queue.offloads).contains(RxOffloads::SCATTER);
+            asked || config.scatter.unwrap_or(self.info.rx_offloads.contains(RxOffloads::SCATTER))
+        };
+        let rooms = config.rx_queues.iter().filter(|queue| asked(queue));
+        let room = rooms.map(|queue| queue.pool.data_room().saturating_sub(queue.pool.headroom())).min();
+        let Some(room) = room else { return Ok(false) };
+        let Some(overhead) = self.info.rx_frame_overhead else { return Ok(true) };
+        if config.rx_offloads.contains(RxOffloads::TCP_LRO) {
+            return Ok(true);
+        }
+        let mtu = config.mtu.map_or_else(|| self.mtu(), Ok)?;
+        Ok(mtu as usize + usize::from(overhead) > room)
+    }
+
     pub(super) fn rx_descriptors(&self, wanted: u16) -> Result<u16, PortError> {
         self.descriptors("rx descriptor count", wanted, self.info.rx_descriptors)
     }

@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use pollux_mlx5_model::{Model, ModelError};
-use pollux_pmd_mlx::netdev::Netdev;
+use pollux_mlx5_model::{Model, ModelError, Traffic};
+use pollux_pmd_mlx::netdev::{Losses, Lost, Netdev};
 use pollux_port::{Link, MacAddr};
 
 use super::keys::ModelKeys;
@@ -81,6 +81,16 @@ impl Netdev for ModelNetdev {
 
     fn link(&self) -> io::Result<Link> {
         Ok(Link::fixed(self.0.device().link_is_up(), self.0.profile().speed_mbps()))
+    }
+
+    fn losses(&self) -> Losses {
+        let counters = self.0.device().port_counters();
+        let lost = |traffic: Traffic| Lost { packets: traffic.packets, bytes: traffic.bytes };
+        Losses {
+            rx_too_long: counters.too_long,
+            tx_link_down: lost(counters.down),
+            tx_refused: lost(counters.refused),
+        }
     }
 
     fn out_of_buffer(&self) -> Option<u64> {

@@ -23,6 +23,9 @@ use super::{DRIVER, split};
 /// Bytes of a frame around its payload: addresses, type and two VLAN tags.
 const FRAME_HEADER_BYTES: usize = 14 + 2 * 4;
 
+/// A frame's check sequence, where it is received with it.
+const CRC_BYTES: usize = 4;
+
 /// Longest header in front of a payload that is cut. Source: DPDK `drivers/net/mlx5/mlx5_defs.h`, `MLX5_MAX_TSO_HEADER`.
 pub(crate) const TSO_HEADER_MAX: usize = 192;
 
@@ -102,6 +105,7 @@ pub(crate) fn info(device: &Device, backend: &dyn Backend, netdev: &dyn Netdev) 
         split: Some(split::info(device)),
         max_tx_segments: 32,
         rx_interrupts: true,
+        rx_frame_overhead: Some((FRAME_HEADER_BYTES + CRC_BYTES) as u16),
         queue_control: true,
         ..PortInfo::default()
     }
@@ -155,7 +159,7 @@ impl RxPlan {
     ) -> Result<Self, PortError> {
         let offloads = setup.offloads;
         let keep_crc = offloads.contains(RxOffloads::KEEP_CRC);
-        let crc = if keep_crc { 4 } else { 0 };
+        let crc = if keep_crc { CRC_BYTES } else { 0 };
         let frame = mtu as usize + FRAME_HEADER_BYTES + crc;
         let lro = offloads.contains(RxOffloads::TCP_LRO);
         if lro {
