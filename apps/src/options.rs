@@ -33,7 +33,7 @@ pub struct RunOptions {
     #[arg(long)]
     pub enable_lro: bool,
     /// The longest packet joined of TCP segments, in bytes [default: as long as the port can]
-    #[arg(long, value_name = "N", value_parser = joined, requires = "enable_lro")]
+    #[arg(long, value_name = "N", value_parser = joined)]
     pub max_lro_pkt_size: Option<u32>,
 }
 

@@ -78,13 +78,9 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
         (
             &["-l", "0", "--", "-p", "0"],
             2,
-            "option '--portmask': '0' names no port: bit 0 is port 0, so 3 is ports 0 and 1",
+            "option '-p': '0' names no port: bit 0 is port 0, so 3 is ports 0 and 1",
         ),
-        (
-            &["-l", "0", "--", "-p", "zz"],
-            2,
-            "option '--portmask': 'zz' is not a hexadecimal port mask such as 3",
-        ),
+        (&["-l", "0", "--", "-p", "zz"], 2, "option '-p': 'zz' is not a hexadecimal port mask such as 3"),
         (
             &["-l", "0", "--", "--portmap", "(0,7)"],
             2,
@@ -100,11 +96,7 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
             2,
             "-q 1 asks for 2 lcores for 2 ports, and there are 1: give -q 2 or more lcores with -l",
         ),
-        (
-            &["-l", "0", "--", "-q", "0"],
-            2,
-            "option '--queues-per-lcore': '0' is not a whole number from 1 to 2147483648",
-        ),
+        (&["-l", "0", "--", "-q", "0"], 2, "option '-q': '0' is not a whole number from 1 to 2147483648"),
         (
             &["-l", "0", "--", "--mbufs", "99999999999999"],
             2,
@@ -118,7 +110,7 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
         (
             &["-l", "0", "--", "-p", "fffffffffffffffffffffffffffffffff"],
             2,
-            "option '--portmask': 'fffffffffffffffffffffffffffffffff' names ports beyond 127: at most 32 hexadecimal digits",
+            "option '-p': 'fffffffffffffffffffffffffffffffff' names ports beyond 127: at most 32 hexadecimal digits",
         ),
         (
             &["-l", "0", "--", "--portmap", "(0,70000)"],
@@ -147,6 +139,26 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
             "device 'net_null0': fault=x: has a part \"x\" without ':'; allowed are drop, duplicate, reorder, corrupt and \
              delay (a share from 0 to 1), bursts, seed and on (rx, tx, both), such as [drop:0.01,seed:7]",
         ),
+        (
+            &["--mbuf-pool-ops-name", "bucket"],
+            2,
+            "option '--mbuf-pool-ops-name': 'bucket' is not one of ring_mp_mc, ring_mt_rts, ring_mt_hts, ring_sp_sc, stack",
+        ),
+        (
+            &["--no-pci", "-a", "mlx5_0"],
+            2,
+            "options '--no-pci' and '-a' exclude each other: -a opens hardware; a device in software is opened with --vdev",
+        ),
+        (
+            &["--no-pci", "--vdev", "mlx5_0"],
+            2,
+            "device 'mlx5_0': is hardware, and --no-pci opens none: leave one of them out",
+        ),
+        (
+            &["-l", "0", "--vdev", "net_ring0", "--", "--max-lro-pkt-size", "9000"],
+            2,
+            "--max-lro-pkt-size 9000 is of packets joined by LRO: give --enable-lro, too",
+        ),
         // What is deprecated is no second line where there is an error.
         (&["-c", "1", "--vdev", "net_bogus0"], 2, "device 'net_bogus0': no such driver; drivers: net_"),
         (
@@ -162,7 +174,7 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
         (
             &["-l", "0", "--", "-T", "86401"],
             2,
-            "option '--period': '86401' is not a number of seconds from 0 to 86400",
+            "option '-T': '86401' is not a number of seconds from 0 to 86400",
         ),
         (
             &["-l", "0", "--", "--duration", "-1"],
@@ -196,6 +208,31 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
         // What depends on the machine comes last.
         assert!(said.starts_with(&format!("l2fwd: {expected}")), "{args:?}: {said}");
     }
+}
+
+#[test]
+fn help_is_as_wide_as_the_terminal() {
+    let help = |columns: Option<&str>| {
+        let mut command = Command::new(L2FWD);
+        command.arg("--help").env_remove("COLUMNS");
+        if let Some(columns) = columns {
+            command.env("COLUMNS", columns);
+        }
+        let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        assert!(!text.contains('\u{1b}'), "{text}");
+        text
+    };
+    let widest = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap();
+    for columns in [72, 100, 200] {
+        let text = help(Some(&columns.to_string()));
+        let widest = widest(&text);
+        assert!(widest <= columns && widest > columns * 2 / 3, "{columns}: {widest}\n{text}");
+    }
+    assert!((67..=100).contains(&widest(&help(None))));
+    assert!(
+        help(Some("200"))
+            .contains("net_af_packet, net_tap, mlx5_model; such as --vdev net_af_packet0,iface=eth0")
+    );
 }
 
 #[test]

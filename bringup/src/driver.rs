@@ -7,7 +7,7 @@ pub use mlx5::ModelNetdev;
 
 use std::sync::Arc;
 
-use pollux_config::{ConfigError, DeviceArg, PortSpec, nearest};
+use pollux_config::{ConfigError, DeviceArg, DeviceSpec, PortSpec, nearest};
 use pollux_eal::Eal;
 use pollux_mlx5_model::Model;
 use pollux_port::PortError;
@@ -72,8 +72,9 @@ pub(crate) fn usual_ports() -> Result<Vec<PortSpec>, ConfigError> {
         .collect()
 }
 
-/// Finds the device's driver and reads its keys. `allowed`: it was named by `-a`, where names are those of hardware.
-pub(crate) fn prepare(device: &DeviceArg, allowed: bool) -> Result<Prepared, BringupError> {
+/// Finds the device's driver and reads its keys. What was named by `-a` has a name of hardware's.
+pub(crate) fn prepare(device: &DeviceArg, devices: &DeviceSpec) -> Result<Prepared, BringupError> {
+    let allowed = devices.allow.contains(device);
     // As in DPDK, a device's name begins with its driver's.
     let named = DRIVERS.iter().find(|driver| device.name.starts_with(driver.name)).map(|driver| driver.read);
     let names = || DRIVERS.iter().map(|driver| driver.name);
@@ -87,14 +88,26 @@ pub(crate) fn prepare(device: &DeviceArg, allowed: bool) -> Result<Prepared, Bri
             drivers: names().collect::<Vec<_>>().join(", "),
         });
     };
+    if named.is_none() {
+        check_hardware(device, devices)?;
+    }
     // Layers go round any driver, so their keys are not the driver's business.
     let (layers, device) = LayerSpec::take(device)?;
     let open = read(&device).map_err(with_layers)?;
     Ok(Prepared { open, layers })
 }
 
+/// Refuses hardware under `--no-pci`.
+fn check_hardware(device: &DeviceArg, devices: &DeviceSpec) -> Result<(), ConfigError> {
+    if !devices.no_pci {
+        return Ok(());
+    }
+    let problem = "is hardware, and --no-pci opens none: leave one of them out".into();
+    Err(ConfigError::Device { text: device.name.clone(), problem })
+}
+
 /// Finds what opens the device as one of RDMA and reads its keys.
-pub(crate) fn prepare_rdma(device: &DeviceArg) -> Result<OpenRdma, BringupError> {
+pub(crate) fn prepare_rdma(device: &DeviceArg, devices: &DeviceSpec) -> Result<OpenRdma, BringupError> {
     if device.name.starts_with(MODEL) {
         return Ok(mlx5::model_rdma(device)?);
     }
@@ -104,6 +117,7 @@ pub(crate) fn prepare_rdma(device: &DeviceArg) -> Result<OpenRdma, BringupError>
             device.name
         )));
     }
+    check_hardware(device, devices)?;
     Ok(mlx5::real_rdma(device)?)
 }
 
@@ -115,7 +129,7 @@ pub(crate) fn rdma_beside(
 ) -> Result<RdmaDevice, BringupError> {
     match model {
         Some(model) => mlx5::rdma_of_model(&device.name, model, eal),
-        None => prepare_rdma(device)?(&device.name, eal),
+        None => prepare_rdma(device, &eal.spec().devices)?(&device.name, eal),
     }
 }
 
@@ -132,7 +146,7 @@ mod tests {
     use super::*;
 
     fn refusal(text: &str) -> String {
-        prepare(&text.parse().unwrap(), false)
+        prepare(&text.parse().unwrap(), &DeviceSpec::default())
             .err()
             .map(|error| error.line())
             .unwrap_or_else(|| "accepted".into())
@@ -140,7 +154,11 @@ mod tests {
 
     #[test]
     fn what_is_allowed_is_hardware_unless_it_looks_like_a_driver() {
-        let allowed = |text: &str| prepare(&text.parse().expect("a device"), true).is_ok();
+        let allowed = |text: &str| {
+            let device: DeviceArg = text.parse().expect("a device");
+            let devices = DeviceSpec { allow: vec![device.clone()], ..DeviceSpec::default() };
+            prepare(&device, &devices).is_ok()
+        };
         assert!(allowed("rocep3s0f0,mprq_en=1") && allowed("ens3f0np0") && allowed("net_null0"));
         assert!(!allowed("net_nul0"));
         assert!(refusal("rocep3s0f0").contains("no such driver"), "by --vdev");

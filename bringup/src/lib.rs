@@ -38,7 +38,7 @@ use tracing::subscriber::DefaultGuard;
 pub use driver::ModelNetdev;
 pub use error::BringupError;
 pub use ledger::{Crossing, PortLedger};
-pub use pool::Needs;
+pub use pool::{Needs, PoolOptions};
 pub use rdma::{RdmaBringup, RdmaDevice, present};
 pub use receive::ReceiveWishes;
 
@@ -53,6 +53,9 @@ pub struct Bringup {
     models: Vec<Option<Arc<Model>>>,
     specs: Vec<PortSpec>,
     line: CommandLine,
+    pool_options: PoolOptions,
+    /// In debug mode, those that were made.
+    watched: Vec<MbufPool>,
     notices: Vec<String>,
     /// Lcores, memory, clock. SIGINT, SIGTERM and SIGHUP set its stop flag.
     pub eal: Eal,
@@ -85,6 +88,9 @@ impl Bringup {
     pub fn new(line: &CommandLine) -> Result<Self, BringupError> {
         let mut specs = line.ports.clone();
         let mut notices = Vec::new();
+        let (pool_options, warning) = PoolOptions::new(&line.eal.pools)?;
+        let mut line = line.clone();
+        line.warnings.extend(warning);
         if specs.is_empty() {
             specs = driver::usual_ports()?;
             let what = "no device named, so two ports of the mlx5 device model, each with a source of 64-byte frames on its \
@@ -92,11 +98,11 @@ impl Bringup {
             notices = vec![what.into(), openable::line(&openable::all())];
         }
         // What the drivers refuse is known before threads and memory are made.
-        let prepared = specs
-            .iter()
-            .map(|spec| driver::prepare(&spec.device, line.eal.devices.allow.contains(&spec.device)));
+        let prepared = specs.iter().map(|spec| driver::prepare(&spec.device, &line.eal.devices));
         let opened: Vec<_> = prepared.collect::<Result<_, _>>()?;
         file::check(specs.iter().map(|spec| &spec.device))?;
+        pollux_eal::simd::limit(line.eal.simd_bits_max);
+        pollux_wire::simd::limit(line.eal.simd_bits_max);
         let eal = Eal::init(line.eal.clone())?;
         let logs = eal.enter_logs();
         eal.handle_signals()?;
@@ -108,7 +114,8 @@ impl Bringup {
             ports.add(name, driver)?;
             models.push(model);
         }
-        Ok(Self { ports, models, specs, line: line.clone(), notices, eal, _logs: logs })
+        let watched = Vec::new();
+        Ok(Self { ports, models, specs, line, pool_options, watched, notices, eal, _logs: logs })
     }
 
     /// Configures and starts the given ports, each with the queues that its profile names (one each way if none does),
@@ -136,8 +143,12 @@ impl Bringup {
             needs.add_port(&port.info(), &spec.queues);
             specs.push(spec);
         }
-        let pool = needs.pool(self.eal.memory(), wishes.mbufs)?;
-        let segments = wishes.receive.segments(self.eal.memory(), &pool)?;
+        let pool = needs.pool(self.eal.memory(), wishes.mbufs, self.pool_options)?;
+        let segments = wishes.receive.segments(self.eal.memory(), &pool, self.pool_options)?;
+        if self.pool_options.debug {
+            let parts = segments.iter().filter_map(|segment| segment.pool.clone());
+            self.watched.extend(std::iter::once(pool.clone()).chain(parts));
+        }
         let (mut configs, mut needed) = (Vec::new(), TxOffloads::empty());
         for (&id, spec) in ids.iter().zip(&specs) {
             let port = self.ports.get_mut(id).ok_or(BringupError::NoPort { port: id.0 })?;
@@ -187,7 +198,7 @@ impl Bringup {
         if let Some(model) = self.models.get_mut(usize::from(id.0)) {
             *model = None;
         }
-        let prepared = driver::prepare(&device, self.line.eal.devices.allow.contains(&device))?;
+        let prepared = driver::prepare(&device, &self.line.eal.devices)?;
         let Opened { driver, model } = prepared.open(name, &self.eal).map_err(|error| error.named(name))?;
         self.ports.put_back(id, name, driver)?;
         if let Some(place) = self.models.get_mut(usize::from(id.0)) {
@@ -229,5 +240,17 @@ impl Bringup {
     pub fn mac(&mut self, id: PortId) -> Result<MacAddr, BringupError> {
         let port = self.ports.get_mut(id).ok_or(BringupError::NoPort { port: id.0 })?;
         Ok(port.mac_address()?)
+    }
+}
+
+impl Drop for Bringup {
+    /// In debug mode the guards of all mbufs are looked at once more, and what is found is logged.
+    fn drop(&mut self) {
+        for pool in &self.watched {
+            let faults = pool.audit().len();
+            if faults > 0 {
+                tracing::error!(target: "lib.mempool", "pool {}: misused {faults} times", pool.name());
+            }
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! How many packet buffers a set of queues needs.
 
-use pollux_config::QueueSpec;
+use pollux_config::{ConfigError, PoolSpec, QueueSpec};
 use pollux_eal::memory::Memory;
 use pollux_eal::region::MemoryError;
-use pollux_mempool::{BURST_MAX, MbufPool};
+use pollux_mempool::{BURST_MAX, Backend, MbufPool};
 use pollux_port::PortInfo;
 
 use crate::BringupError;
@@ -16,6 +16,42 @@ const MBUFS_OF_A_LARGE_FRAME: usize = 32;
 
 /// Packets that apps take from a queue at once.
 const BURST: usize = 32;
+
+/// How pools are made, as the command line has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolOptions {
+    /// What holds the mbufs that are in no cache.
+    pub backend: Backend,
+    /// Watch for double frees and overruns.
+    pub debug: bool,
+}
+
+impl PoolOptions {
+    /// What `spec` asks for, and a warning where something else serves.
+    ///
+    /// # Errors
+    /// [`ConfigError::Value`]: there is no such back end.
+    pub fn new(spec: &PoolSpec) -> Result<(Self, Option<String>), ConfigError> {
+        const OPTION: &str = "--mbuf-pool-ops-name";
+        let with = |backend| Self { backend, debug: spec.debug };
+        match spec.backend.as_deref() {
+            None => Ok((with(Backend::default()), None)),
+            // The other name that DPDK has for a stack (`drivers/mempool/stack`).
+            Some("lf_stack") => {
+                let warning = format!("option '{OPTION}': there is no lock-free stack: 'stack' serves");
+                Ok((with(Backend::Stack), Some(warning)))
+            }
+            Some(name) => match Backend::by_name(name) {
+                Some(backend) => Ok((with(backend), None)),
+                None => Err(ConfigError::Value {
+                    option: OPTION.into(),
+                    value: name.into(),
+                    problem: format!("is not one of {}", Backend::ALL.map(Backend::name).join(", ")),
+                }),
+            },
+        }
+    }
+}
 
 /// The mbufs that queues, caches and bursts may hold at the same time.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +107,12 @@ impl Needs {
     ///
     /// # Errors
     /// [`BringupError::PoolTooSmall`], or what the pool says.
-    pub fn pool(&self, memory: &Memory, wanted: usize) -> Result<MbufPool, BringupError> {
+    pub fn pool(
+        &self,
+        memory: &Memory,
+        wanted: usize,
+        options: PoolOptions,
+    ) -> Result<MbufPool, BringupError> {
         let needs = self.mbufs();
         if wanted != 0 && wanted < needs {
             let parts = format!(
@@ -85,21 +126,33 @@ impl Needs {
         }
         let count = if wanted == 0 { needs } else { wanted };
         let room = pollux_mempool::DATA_ROOM.max(pollux_mempool::HEADROOM + self.room);
-        fresh(memory, "mbufs", count, room)
+        fresh(memory, "mbufs", count, room, options)
     }
 }
 
 /// A pool of `count` mbufs of `size` bytes, headroom included.
-pub(crate) fn of_size(memory: &Memory, count: usize, size: u16) -> Result<MbufPool, BringupError> {
-    fresh(memory, &format!("{size}-byte mbufs"), count, size.into())
+pub(crate) fn of_size(
+    memory: &Memory,
+    count: usize,
+    size: u16,
+    options: PoolOptions,
+) -> Result<MbufPool, BringupError> {
+    fresh(memory, &format!("{size}-byte mbufs"), count, size.into(), options)
 }
 
 /// A pool under that name or, where it is taken, under it with a number: ports that are started anew get another pool while
 /// packets of the last one may still be about, and other ports may still be set up with it.
-fn fresh(memory: &Memory, name: &str, count: usize, room: usize) -> Result<MbufPool, BringupError> {
+fn fresh(
+    memory: &Memory,
+    name: &str,
+    count: usize,
+    room: usize,
+    options: PoolOptions,
+) -> Result<MbufPool, BringupError> {
     let names = std::iter::once(name.to_owned()).chain((2..).map(|number| format!("{name}{number}")));
     for name in names {
         let builder = MbufPool::builder(&name, count).data_room(room).cache(CACHE);
+        let builder = builder.backend(options.backend).debug(options.debug);
         match memory.reserve(&name, builder.bytes(), 64, None) {
             Ok(zone) => return Ok(builder.build_in(vec![zone])?),
             Err(MemoryError::NameTaken { .. }) => {}
@@ -142,7 +195,7 @@ mod tests {
         let mut needs = Needs::for_lcores(1);
         needs.add_port(&info(true), &QueueSpec::default());
         let enough = needs.mbufs();
-        let error = needs.pool(&Memory::ordinary(), enough - 1).unwrap_err();
+        let error = needs.pool(&Memory::ordinary(), enough - 1, PoolOptions::default()).unwrap_err();
         assert_eq!(
             error.line(),
             format!(
@@ -152,8 +205,33 @@ mod tests {
             )
         );
         let memory = Memory::ordinary();
-        let pools = [(); 3].map(|()| needs.pool(&memory, enough).unwrap());
+        let pools = [(); 3].map(|()| needs.pool(&memory, enough, PoolOptions::default()).unwrap());
         assert!(pools.iter().all(|pool| pool.capacity() >= enough));
         assert_eq!(pools.each_ref().map(MbufPool::name), ["mbufs", "mbufs2", "mbufs3"]);
+    }
+
+    #[test]
+    fn options_make_the_pool() {
+        let mut needs = Needs::for_lcores(1);
+        needs.add_port(&info(true), &QueueSpec::default());
+        let spec = |name: Option<&str>, debug| PoolSpec { backend: name.map(str::to_owned), debug };
+        let names = Backend::ALL.map(|backend| (backend.name(), backend));
+        for (name, backend) in names.into_iter().chain([("lf_stack", Backend::Stack)]) {
+            for debug in [false, true] {
+                let (options, warning) = PoolOptions::new(&spec(Some(name), debug)).expect(name);
+                assert_eq!(warning.is_some(), name == "lf_stack", "{warning:?}");
+                let pool = needs.pool(&Memory::ordinary(), 0, options).expect(name);
+                assert_eq!(pool.backend(), backend);
+                drop(pool.alloc());
+                // Debug mode counts what goes out.
+                assert_eq!(pool.stats().taken, u64::from(debug), "{name}");
+            }
+        }
+        assert_eq!(PoolOptions::new(&spec(None, false)).expect("the usual").0, PoolOptions::default());
+        let refused = PoolOptions::new(&spec(Some("bucket"), false)).expect_err("there is none").to_string();
+        assert_eq!(
+            refused,
+            "option '--mbuf-pool-ops-name': 'bucket' is not one of ring_mp_mc, ring_mt_rts, ring_mt_hts, ring_sp_sc, stack"
+        );
     }
 }

@@ -64,14 +64,19 @@ impl RdmaBringup {
             && !specs.iter().any(|spec| spec.device.name == also)
         {
             let device: DeviceArg = also.parse()?;
+            line.eal.devices.check_blocked(&device)?;
             specs.push(PortSpec::new(device));
         }
         if specs.is_empty() {
             return Err(none_named());
         }
-        let prepared: Vec<_> =
-            specs.iter().map(|spec| driver::prepare_rdma(&spec.device)).collect::<Result<_, _>>()?;
+        let prepared: Vec<_> = specs
+            .iter()
+            .map(|spec| driver::prepare_rdma(&spec.device, &line.eal.devices))
+            .collect::<Result<_, _>>()?;
         file::check(specs.iter().map(|spec| &spec.device))?;
+        pollux_eal::simd::limit(line.eal.simd_bits_max);
+        pollux_wire::simd::limit(line.eal.simd_bits_max);
         let eal = Eal::init(line.eal.clone())?;
         let logs = eal.enter_logs();
         eal.handle_signals()?;
@@ -80,9 +85,20 @@ impl RdmaBringup {
             .zip(prepared)
             .map(|(spec, open)| open(&spec.device.name, &eal))
             .collect::<Result<_, _>>()?;
-        program::warn(line);
+        program::warn(&without_pools(line));
         Ok(Self { devices, eal, _logs: logs })
     }
+}
+
+/// The command line with a warning for each option about pools of mbufs: RDMA programs have none.
+fn without_pools(line: &CommandLine) -> CommandLine {
+    let mut line = line.clone();
+    let pools = &line.eal.pools;
+    let given = [("--mbuf-pool-ops-name", pools.backend.is_some()), ("--mempool-debug", pools.debug)];
+    for (option, _) in given.into_iter().filter(|(_, given)| *given) {
+        line.warnings.push(format!("option '{option}' has no effect: this program has no pools of mbufs"));
+    }
+    line
 }
 
 /// The RDMA devices that the kernel has, whether or not this runtime drives them.

@@ -4,6 +4,7 @@ use pollux_eal::memory::Memory;
 use pollux_mempool::MbufPool;
 use pollux_port::{PortConfig, RxOffloads, RxQueueConfig, RxSegment};
 
+use crate::pool::PoolOptions;
 use crate::{BringupError, pool};
 
 /// What is wanted of receiving. Words and meanings are testpmd's.
@@ -25,7 +26,17 @@ pub struct ReceiveWishes {
 
 impl ReceiveWishes {
     /// The parts that packets are split into, `usual` being the pool of those without a size of their own.
-    pub(crate) fn segments(&self, memory: &Memory, usual: &MbufPool) -> Result<Vec<RxSegment>, BringupError> {
+    pub(crate) fn segments(
+        &self,
+        memory: &Memory,
+        usual: &MbufPool,
+        options: PoolOptions,
+    ) -> Result<Vec<RxSegment>, BringupError> {
+        if let Some(bytes) = self.lro_bytes.filter(|_| !self.lro) {
+            return Err(BringupError::Usage(format!(
+                "--max-lro-pkt-size {bytes} is of packets joined by LRO: give --enable-lro, too"
+            )));
+        }
         if self.lengths.is_empty() {
             if self.sizes.is_empty() && self.offsets.is_empty() {
                 return Ok(Vec::new());
@@ -44,7 +55,7 @@ impl ReceiveWishes {
         let mut pools: Vec<(u16, MbufPool)> = Vec::new();
         for &size in &self.sizes {
             if size != 0 && pools.iter().all(|(known, _)| *known != size) {
-                pools.push((size, pool::of_size(memory, usual.capacity(), size)?));
+                pools.push((size, pool::of_size(memory, usual.capacity(), size, options)?));
             }
         }
         let part = |at: usize| RxSegment {
@@ -86,7 +97,7 @@ mod tests {
                 sizes: sizes.into(),
                 ..ReceiveWishes::default()
             };
-            wishes.segments(&Memory::ordinary(), &usual)
+            wishes.segments(&Memory::ordinary(), &usual, PoolOptions::default())
         };
         let error = parts(&[64, 0], &[0, 0, 32], &[]).expect_err("a third").line();
         assert_eq!(error, "--rxoffs has 3 offsets for 2 parts: give one a part, or fewer");

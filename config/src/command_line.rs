@@ -2,6 +2,7 @@
 
 mod options;
 mod refusal;
+mod spelling;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -74,8 +75,11 @@ impl CommandLine {
         if app.iter().any(|arg| arg == "--help" || arg == "-h") {
             return Ok(Parsed::Print(help::<A>(&program)));
         }
-        let given = matches::<EalOptions>(&eal, &long_options::<A>())?;
+        let app_options = option_names::<A>();
+        let given = matches::<EalOptions>(&eal, &app_options)?;
         let options = take::<EalOptions>(given.clone())?;
+        let app_has_d = app_options.iter().any(|name| name == "-d");
+        options.check_driver_paths(app_has_d).map_err(|error| typed::<EalOptions>(error, &eal))?;
         if options.help {
             return Ok(Parsed::Print(help::<A>(&program)));
         }
@@ -92,9 +96,13 @@ impl CommandLine {
                 ports = profile.ports;
             }
         }
-        let (eal, warnings) = take::<EalOptions>(matches::<EalOptions>(&eal, &[])?)?.finish()?;
+        let finished = take::<EalOptions>(matches::<EalOptions>(&eal, &[])?)?.finish();
+        let (eal, warnings) = finished.map_err(|error| typed::<EalOptions>(error, &eal))?;
         let named = eal.devices.allow.iter().chain(&eal.devices.vdevs);
         ports.extend(named.cloned().map(PortSpec::new));
+        for port in &ports {
+            eal.devices.check_blocked(&port.device)?;
+        }
         let own = take::<A>(matches::<A>(&app, &[])?)?;
         Ok(Parsed::Run(Box::new(Self { program, eal, ports, app, warnings }), own))
     }
@@ -129,9 +137,14 @@ fn matches<A: CommandFactory>(args: &[OsString], other_half: &[String]) -> Resul
             (ErrorKind::InvalidUtf8, Some(arg)) => {
                 ConfigError::NotText { text: arg.to_string_lossy().into_owned() }
             }
-            _ => refusal::one_line(&error, other_half),
+            _ => typed::<A>(refusal::one_line(&error, other_half), args),
         }
     })
+}
+
+/// The error with options spelt as they were typed.
+fn typed<A: CommandFactory>(error: ConfigError, args: &[OsString]) -> ConfigError {
+    spelling::as_typed(error, args, &A::command())
 }
 
 fn take<A: FromArgMatches>(mut matches: ArgMatches) -> Result<A, ConfigError> {
@@ -155,7 +168,9 @@ fn check_profile<A: CommandFactory + FromArgMatches>(path: &Path) -> Result<Prof
         eal.extend(words(setting));
         let so_far =
             matches::<EalOptions>(&eal, &[]).and_then(take::<EalOptions>).and_then(EalOptions::finish);
-        so_far.map_err(|error| profile.locate(setting, &error))?;
+        so_far
+            .map_err(|error| typed::<EalOptions>(error, &eal))
+            .map_err(|error| profile.locate(setting, &error))?;
     }
     for setting in &profile.app {
         app.extend(words(setting));
@@ -189,7 +204,8 @@ fn words_under<A: CommandFactory>(settings: &[Setting], given: &ArgMatches) -> V
     settings.iter().filter(open).flat_map(words).collect()
 }
 
-fn long_options<A: CommandFactory>() -> Vec<String> {
+/// `--name` and `-n` of every option.
+fn option_names<A: CommandFactory>() -> Vec<String> {
     let command = A::command();
     let names = command.get_arguments().flat_map(|arg| {
         let long = arg.get_long().map(|long| format!("--{long}"));
@@ -201,17 +217,30 @@ fn long_options<A: CommandFactory>() -> Vec<String> {
 
 /// Both halves' options on one page.
 fn help<A: CommandFactory>(program: &str) -> String {
-    let page = |command: clap::Command| {
-        command.help_template("{options}").term_width(110).render_help().to_string().trim_end().to_owned()
+    let width = help_width(std::env::var("COLUMNS").ok().as_deref());
+    let page = |command: clap::Command, template: &'static str| {
+        let command = match width {
+            Some(width) => command.term_width(width),
+            None => command,
+        };
+        command.help_template(template).render_help().to_string().trim_end().to_owned()
     };
-    let app = bare::<A>();
-    let part =
-        |text: Option<&clap::builder::StyledStr>| text.map(|text| format!("{text}\n\n")).unwrap_or_default();
-    let (about, after) = (part(app.get_about()), part(app.get_after_help()));
+    let (about, after) = (page(bare::<A>(), "{about}"), page(bare::<A>(), "{after-help}"));
+    let part = |text: String| if text.is_empty() { text } else { format!("{}\n\n", text.trim_start()) };
     format!(
-        "{about}Usage: {program} [EAL options] -- [app options]\n       ('--' may be left out when there are no app \
-         options)\n\nApp options:\n{}\n\nEAL options:\n{}\n\n{after}",
-        page(app),
-        page(bare::<EalOptions>()),
+        "{}Usage: {program} [EAL options] -- [app options]\n       ('--' may be left out when there are no app \
+         options)\n\nApp options:\n{}\n\nEAL options:\n{}\n\n{}",
+        part(about),
+        page(bare::<A>(), "{options}"),
+        page(bare::<EalOptions>(), "{options}"),
+        part(after),
     )
+}
+
+/// What `COLUMNS` says of the terminal's width. `None`: clap asks the terminal, and takes 100 where there is none.
+fn help_width(columns: Option<&str>) -> Option<usize> {
+    // Narrower than this, there is no room beside the options' names.
+    const LEAST: usize = 40;
+    let columns = columns?.trim().parse::<usize>().ok()?;
+    (columns > 0).then(|| columns.max(LEAST))
 }

@@ -19,6 +19,21 @@ pub struct DeviceSpec {
     pub no_pci: bool,
 }
 
+impl DeviceSpec {
+    /// Refuses a device that `-b` names.
+    ///
+    /// # Errors
+    /// [`ConfigError::Device`].
+    pub fn check_blocked(&self, device: &DeviceArg) -> Result<(), ConfigError> {
+        let blocked = self.block.iter().any(|text| text.split(',').next() == Some(&device.name));
+        if !blocked {
+            return Ok(());
+        }
+        let problem = "is also refused by -b: take it out of -b, or do not name it".into();
+        Err(ConfigError::Device { text: device.name.clone(), problem })
+    }
+}
+
 /// One device as typed: `NAME[,KEY=VALUE...]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceArg {

@@ -25,6 +25,19 @@ pub struct EalSpec {
     pub telemetry: Option<bool>,
     /// Devices to open and to leave alone.
     pub devices: DeviceSpec,
+    /// Pools of packet buffers.
+    pub pools: PoolSpec,
+    /// `--force-max-simd-bitwidth`: the widest vectors that may be used, in bits; 0: no limit.
+    pub simd_bits_max: u32,
+}
+
+/// How the pools of packet buffers are made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoolSpec {
+    /// `--mbuf-pool-ops-name`: what holds the objects that are in no cache, under DPDK's name; none: the usual one.
+    pub backend: Option<String>,
+    /// `--mempool-debug`: watch for double frees and overruns.
+    pub debug: bool,
 }
 
 /// How much memory, where, and of what kind. Sizes are in MiB, as DPDK's are.
@@ -44,8 +57,6 @@ pub struct MemorySpec {
     pub huge_unlink: HugeUnlink,
     /// `--in-memory`: no files at all.
     pub in_memory: bool,
-    /// `--single-file-segments`: one file for each page size and node.
-    pub single_file_segments: bool,
 }
 
 /// When files in a hugetlbfs are removed.

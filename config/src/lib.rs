@@ -34,7 +34,7 @@ mod profile;
 
 pub use command_line::{CommandLine, Parsed};
 pub use device::{DeviceArg, DeviceSpec, KeyReader, nearest};
-pub use eal::{EalSpec, HugeUnlink, IovaMode, MemorySpec, ProcessSpec, ProcessType};
+pub use eal::{EalSpec, HugeUnlink, IovaMode, MemorySpec, PoolSpec, ProcessSpec, ProcessType};
 pub use error::ConfigError;
 pub use lcore::{CPU_MAX, LCORE_MAX, LcoreEntry, LcoreMap, LcoreSet};
 pub use log::{LogColor, LogFilter, LogLevel, LogPattern, LogSpec, LogTimestamp};

@@ -129,7 +129,7 @@ impl fmt::Display for LogFilter {
 /// Colours in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogColor {
-    /// When it goes to a terminal.
+    /// When it goes to a terminal, unless `NO_COLOR` is set or `TERM` is `dumb`.
     #[default]
     Auto,
     /// Yes.

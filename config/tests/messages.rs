@@ -49,8 +49,8 @@ fn each_bad_command_line_gives_one_exact_line() {
             &["--", "--durration", "1"],
             "unknown option '--durration': did you mean '--duration'? --help lists all options",
         ),
-        (&["-l"], "option '--lcores' needs a value: --lcores LIST"),
-        (&["-l", "0", "-l", "1"], "option '--lcores' is given twice: give it once"),
+        (&["-l"], "option '-l' needs a value: -l LIST"),
+        (&["-l", "0", "-l", "1"], "option '-l' is given twice: give it once"),
         (&["-l", ""], "option '-l': '' ends where a number should stand; forms: 0-3,5 or '(0-3)@(0-1)'"),
         (&["-l", "0-"], "option '-l': '0-' ends where a number should stand; forms: 0-3,5 or '(0-3)@(0-1)'"),
         (
@@ -81,12 +81,22 @@ fn each_bad_command_line_gives_one_exact_line() {
             &["-l", "0-1", "-S", "1", "--main-lcore", "1"],
             "option '--main-lcore': '1' is a service lcore: choose another or take it out of -S",
         ),
+        (&["--lcores=0", "-l", "1"], "option '--lcores' is given twice: give it once"),
+        (
+            &["-n4", "--lcores", "x"],
+            "option '--lcores': 'x' has 'x' where a number should stand; forms: 0-3,5 or '(0-3)@(0-1)'",
+        ),
+        (&["--", "-pz", "-p", "3"], "option '-p' is given twice: give it once"),
+        (
+            &["-a", "mlx5_0", "--no-pci"],
+            "options '--no-pci' and '-a' exclude each other: -a opens hardware; a device in software is opened with --vdev",
+        ),
         (&["-R"], "option '-R' numbers the lcores of -l anew: give -l too"),
         (&["-m", "lots"], "option '-m': 'lots' is not a number of MiB, such as 512"),
         (&["-m", "0"], "option '-m': '0' is no memory at all: give MiB, such as 512"),
         (
             &["--socket-mem", "1,x"],
-            "option '--numa-mem': '1,x' is not a list of MiB for each NUMA node, such as 512,512",
+            "option '--socket-mem': '1,x' is not a list of MiB for each NUMA node, such as 512,512",
         ),
         (&["-m", "1", "--numa-mem", "1"], "options '-m' and '--numa-mem' exclude each other: keep one"),
         (
@@ -145,6 +155,25 @@ fn each_bad_command_line_gives_one_exact_line() {
     }
 }
 
+#[derive(Parser, Debug, PartialEq)]
+struct RdmaApp {
+    /// The device
+    #[arg(short = 'd', long, value_name = "DEVICE")]
+    ib_dev: Option<String>,
+}
+
+#[test]
+fn a_device_that_the_app_takes_stands_behind_the_dashes() {
+    for name in ["mlx5_0", "siw0"] {
+        let error = CommandLine::parse_with::<RdmaApp, _, _>(["app", "-d", name]).unwrap_err();
+        let line = format!(
+            "option '-d': '{name}' names no file of a driver; an RDMA device is named behind '--': -- -d {name}"
+        );
+        assert_eq!(error.to_string(), line);
+    }
+    assert!(CommandLine::parse_with::<RdmaApp, _, _>(["app", "-d", "./a.so", "--", "-d", "mlx5_0"]).is_ok());
+}
+
 #[test]
 fn each_bad_profile_gives_its_line_and_column() {
     let table: &[(&str, &str)] = &[
@@ -156,7 +185,7 @@ fn each_bad_profile_gives_its_line_and_column() {
         ("[eel]\n", "line 1, column 2: unknown field `eel`, expected one of `eal`, `app`, `port`"),
         (
             "[eal]\n  lcores = \"0-\"\n",
-            "line 2, column 3: option '-l': '0-' ends where a number should stand; forms: 0-3,5 or '(0-3)@(0-1)'",
+            "line 2, column 3: option '--lcores': '0-' ends where a number should stand; forms: 0-3,5 or '(0-3)@(0-1)'",
         ),
         (
             "[eal]\nlcores = \"0-1\"\nmain-lcore = 4\n",

@@ -57,7 +57,7 @@ pub enum PageLock {
 /// How the memory of an `Eal` is to be.
 #[derive(Clone, Debug)]
 pub struct MemoryOptions {
-    /// What the command line says. `--single-file-segments` asks for what is so anyway: each region is one file.
+    /// What the command line says.
     pub spec: MemorySpec,
     /// `--file-prefix`: part of the names that `/proc/PID/maps` shows.
     pub file_prefix: String,

@@ -3,6 +3,24 @@
 //! Ours is built for the plain target, so a wider path is chosen when a queue is set up, never per packet. Source of the
 //! cap: DPDK `lib/eal/include/rte_vect.h` and its option `--force-max-simd-bitwidth`.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// What [`limit`] was told, in bits; 0: nothing.
+static LIMIT: AtomicU32 = AtomicU32::new(0);
+
+/// Has [`SimdWidth::usable`] give no wider vectors than `bits`, as [`SimdWidth::capped`] reads it. It is for the whole process,
+/// as the processor is, and for what is set up from now on.
+pub fn limit(bits: u32) {
+    LIMIT.store(bits, Ordering::Relaxed);
+}
+
+/// Whether [`limit`] allows vectors of `bits`, whatever the processor has.
+#[must_use]
+pub fn allows(bits: u32) -> bool {
+    let limit = LIMIT.load(Ordering::Relaxed);
+    limit == 0 || bits <= limit
+}
+
 /// The widest vectors that may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -42,6 +60,12 @@ impl SimdWidth {
         {
             Self::Scalar
         }
+    }
+
+    /// What this processor has, capped by [`limit`].
+    #[must_use]
+    pub fn usable() -> Self {
+        Self::detect().capped(LIMIT.load(Ordering::Relaxed))
     }
 
     /// No wider than `bits`; 0 is no cap, and what is between two widths means the lower.

@@ -27,17 +27,13 @@ pub enum Backend {
 }
 
 impl Backend {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::RingMpMc, Self::RingRts, Self::RingHts, Self::RingSpSc, Self::Stack];
+
     /// The back end that DPDK's `--mbuf-pool-ops-name` calls `name`.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "ring_mp_mc" => Self::RingMpMc,
-            "ring_mt_rts" => Self::RingRts,
-            "ring_mt_hts" => Self::RingHts,
-            "ring_sp_sc" => Self::RingSpSc,
-            "stack" => Self::Stack,
-            _ => return None,
-        })
+        Self::ALL.into_iter().find(|backend| backend.name() == name)
     }
 
     /// DPDK's name for it.

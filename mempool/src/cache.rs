@@ -153,16 +153,17 @@ pub(crate) enum Moves {
 }
 
 impl Moves {
-    /// The widest that this processor has and that cost it nothing.
+    /// The widest that this processor has, that it may use and that cost it nothing.
     pub(crate) fn best() -> Self {
         #[cfg(target_arch = "x86_64")]
         {
+            use pollux_eal::simd::allows;
             use std::arch::is_x86_feature_detected as has;
             // The first processors with AVX-512 lower their clock when it is used; those that have VBMI, too, do not.
-            if has!("avx512f") && has!("avx512vbmi") {
+            if allows(512) && has!("avx512f") && has!("avx512vbmi") {
                 return Self::Line;
             }
-            if has!("avx") {
+            if allows(256) && has!("avx") {
                 return Self::Half;
             }
         }

@@ -44,6 +44,7 @@ pub mod ipv6;
 pub mod ptype;
 pub mod roce;
 pub mod segment;
+pub mod simd;
 pub mod tcp;
 pub mod toeplitz;
 pub mod udp;

@@ -37,6 +37,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
             "mlx5-kernel",
             "mlx5-model",
             "verbs",
+            "wire",
         ],
     ),
     ("apps", &["bringup", "config", "eal", "port", "mempool", "wire", "verbs"]),

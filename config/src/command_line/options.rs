@@ -1,23 +1,18 @@
 //! The EAL half: DPDK's names, read into [`EalSpec`].
 
+mod conflict;
+mod idle;
+#[cfg(test)]
+mod tests;
+
 use std::path::{Path, PathBuf};
 
 use crate::{
     ConfigError, DeviceArg, DeviceSpec, EalSpec, HugeUnlink, IovaMode, LcoreMap, LcoreSet, LogSpec,
-    MemorySpec, ProcessSpec, ProcessType,
+    MemorySpec, PoolSpec, ProcessSpec, ProcessType,
 };
-
-/// Options that exclude each other: one of them on the command line sets aside the others in a profile.
-pub(super) const RIVALS: [&[&str]; 8] = [
-    &["lcores", "coremask"],
-    &["service_corelist", "service_coremask"],
-    &["memory_size", "numa_mem"],
-    &["no_huge", "huge_dir"],
-    &["no_huge", "numa_mem"],
-    &["in_memory", "huge_dir"],
-    &["telemetry", "no_telemetry"],
-    &["allow", "block"],
-];
+pub(super) use conflict::RIVALS;
+use idle::IdleOptions;
 
 /// Values stay text here, so that the messages about them are ours.
 #[derive(clap::Parser, Debug, Default)]
@@ -61,9 +56,15 @@ pub(super) struct EalOptions {
     /// No files in any file system
     #[arg(long)]
     in_memory: bool,
-    /// One memory file for each page size and node
+    /// What holds the packet buffers that no lcore's cache has: ring_mp_mc, ring_mt_rts, ring_mt_hts, ring_sp_sc, stack
+    #[arg(long, value_name = "NAME")]
+    mbuf_pool_ops_name: Option<String>,
+    /// Watch packet buffers for double frees and overruns, and log each; slow
     #[arg(long)]
-    single_file_segments: bool,
+    mempool_debug: bool,
+    /// Widest vectors to use: 64 (none), 128, 256, 512; 0: no limit
+    #[arg(long, value_name = "BITS")]
+    force_max_simd_bitwidth: Option<String>,
     /// Tells processes apart; different prefixes share nothing [default: rte]
     #[arg(long, value_name = "PREFIX")]
     file_prefix: Option<String>,
@@ -73,10 +74,11 @@ pub(super) struct EalOptions {
     /// Open this device: a PCI address or an RDMA device [,KEY=VALUE..]
     #[arg(short = 'a', long, value_name = "DEVICE")]
     allow: Vec<String>,
-    /// Leave this device alone
+    /// Refuse to open this device, whoever names it; none is opened that is not named
     #[arg(short = 'b', long, value_name = "DEVICE")]
     block: Vec<String>,
-    /// Open a device in software: net_null0,size=64; mlx5_model0,device=cx5. A key that it lacks lists those it has
+    /// Open a device in software, DRIVER and a number: net_null, net_ring, net_pcap, net_af_packet, net_tap, mlx5_model; such
+    /// as --vdev net_af_packet0,iface=eth0 --vdev net_null0,size=64. An unknown key lists those that the driver has
     #[arg(long, value_name = "DEVICE")]
     vdev: Vec<String>,
     /// Open no hardware
@@ -88,16 +90,16 @@ pub(super) struct EalOptions {
     /// LEVEL, PATTERN:LEVEL or REGEX,LEVEL; 'help' lists levels and components
     #[arg(long, value_name = "FILTER")]
     log_level: Vec<String>,
-    /// Colours in the log: auto, always, never
+    /// Colours in the log: auto (on a terminal, but for NO_COLOR and TERM=dumb), always, never
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "always")]
     log_color: Option<String>,
     /// Times in the log: notime, time, delta, reltime, ctime, iso
     #[arg(long, value_name = "KIND", num_args = 0..=1, require_equals = true, default_missing_value = "time")]
     log_timestamp: Option<String>,
-    /// Open the telemetry socket
+    /// No effect: there is no telemetry socket yet
     #[arg(long)]
     telemetry: bool,
-    /// Do not
+    /// No telemetry socket, as is so anyway
     #[arg(long)]
     no_telemetry: bool,
     /// Read a TOML profile; options given here win over it
@@ -113,90 +115,6 @@ pub(super) struct EalOptions {
     idle: IdleOptions,
 }
 
-/// Options of DPDK that mean nothing here. They are accepted, so that a command line made for DPDK runs.
-#[derive(clap::Args, Debug, Default)]
-struct IdleOptions {
-    #[arg(short = 'n', long, hide = true)]
-    memory_channels: Option<String>,
-    #[arg(short = 'r', long, hide = true)]
-    memory_ranks: Option<String>,
-    #[arg(short = 'd', long, hide = true)]
-    driver_path: Vec<String>,
-    #[arg(short = 'A', long, hide = true)]
-    no_auto_probing: bool,
-    #[arg(long, hide = true)]
-    base_virtaddr: Option<String>,
-    #[arg(long, hide = true)]
-    create_uio_dev: bool,
-    #[arg(long, hide = true)]
-    force_max_simd_bitwidth: Option<String>,
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "")]
-    huge_worker_stack: Option<String>,
-    #[arg(long, hide = true)]
-    legacy_mem: bool,
-    #[arg(long, hide = true)]
-    match_allocations: bool,
-    #[arg(long, hide = true)]
-    mbuf_pool_ops_name: Option<String>,
-    #[arg(long, hide = true)]
-    no_hpet: bool,
-    #[arg(long, hide = true)]
-    no_shconf: bool,
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "")]
-    syslog: Option<String>,
-    #[arg(long, hide = true)]
-    trace: Vec<String>,
-    #[arg(long, hide = true)]
-    trace_bufsz: Option<String>,
-    #[arg(long, hide = true)]
-    trace_dir: Option<String>,
-    #[arg(long, hide = true)]
-    trace_mode: Option<String>,
-    #[arg(long, hide = true)]
-    vfio_intr: Option<String>,
-    #[arg(long, hide = true)]
-    vfio_vf_token: Option<String>,
-    #[arg(long, hide = true)]
-    vmware_tsc_map: bool,
-}
-
-impl IdleOptions {
-    /// Those that were given, and why each does nothing.
-    fn given(&self) -> Vec<(&'static str, &'static str)> {
-        const MEMORY: &str = "memory is laid out as the machine allows";
-        const DEVICES: &str = "no kernel driver is replaced";
-        const TRACE: &str = "there is no trace recorder";
-        let all = [
-            (self.memory_channels.is_some(), "-n", MEMORY),
-            (self.memory_ranks.is_some(), "-r", MEMORY),
-            (!self.driver_path.is_empty(), "-d", "drivers are built in"),
-            (self.no_auto_probing, "-A", "devices are only opened when named"),
-            (self.base_virtaddr.is_some(), "--base-virtaddr", MEMORY),
-            (self.create_uio_dev, "--create-uio-dev", DEVICES),
-            (
-                self.force_max_simd_bitwidth.is_some(),
-                "--force-max-simd-bitwidth",
-                "vector code is chosen by the CPU",
-            ),
-            (self.huge_worker_stack.is_some(), "--huge-worker-stack", "lcore stacks are ordinary memory"),
-            (self.legacy_mem, "--legacy-mem", MEMORY),
-            (self.match_allocations, "--match-allocations", MEMORY),
-            (self.mbuf_pool_ops_name.is_some(), "--mbuf-pool-ops-name", "each app chooses its pools"),
-            (self.no_hpet, "--no-hpet", "the HPET is never used"),
-            (self.no_shconf, "--no-shconf", "processes share nothing"),
-            (self.syslog.is_some(), "--syslog", "the log goes to standard error"),
-            (!self.trace.is_empty(), "--trace", TRACE),
-            (self.trace_bufsz.is_some(), "--trace-bufsz", TRACE),
-            (self.trace_dir.is_some(), "--trace-dir", TRACE),
-            (self.trace_mode.is_some(), "--trace-mode", TRACE),
-            (self.vfio_intr.is_some(), "--vfio-intr", DEVICES),
-            (self.vfio_vf_token.is_some(), "--vfio-vf-token", DEVICES),
-            (self.vmware_tsc_map, "--vmware-tsc-map", "the clock is chosen by the CPU"),
-        ];
-        all.into_iter().filter(|(given, ..)| *given).map(|(_, option, why)| (option, why)).collect()
-    }
-}
-
 impl EalOptions {
     /// The profile that is named.
     pub(super) fn profile(&self) -> Option<&Path> {
@@ -208,6 +126,25 @@ impl EalOptions {
         !self.vdev.is_empty() || !self.allow.is_empty()
     }
 
+    /// Whether `-d` was meant for the app: here it is DPDK's, a driver's file.
+    pub(super) fn check_driver_paths(&self, app_has_it: bool) -> Result<(), ConfigError> {
+        // What the kernel and rdma-core's rules call RDMA devices.
+        const DEVICES: [&str; 4] = ["mlx5_", "roce", "rxe", "ibp"];
+        let paths = self.idle.driver_path.iter().filter(|path| !path.contains(['/', '.']));
+        for name in paths {
+            if app_has_it {
+                let problem =
+                    format!("names no file of a driver; an RDMA device is named behind '--': -- -d {name}");
+                return Err(ConfigError::value("-d", name, problem));
+            }
+            if DEVICES.iter().any(|begin| name.starts_with(begin)) {
+                let problem = format!("names no file of a driver; a device is opened with -a {name}");
+                return Err(ConfigError::value("-d", name, problem));
+            }
+        }
+        Ok(())
+    }
+
     /// The data, and one line for each option that does nothing or is deprecated.
     pub(super) fn finish(self) -> Result<(EalSpec, Vec<String>), ConfigError> {
         let idle = self.idle.given().into_iter();
@@ -216,6 +153,7 @@ impl EalOptions {
         if self.telemetry {
             warnings.push("option '--telemetry' has no effect: there is no telemetry socket yet".into());
         }
+        self.check_conflicts()?;
         let lcores = self.lcore_map(&mut warnings)?;
         let service_lcores = self.services(&mut warnings)?;
         let eal = EalSpec {
@@ -226,16 +164,17 @@ impl EalOptions {
             iova: self.iova()?,
             process: self.process()?,
             log: self.log()?,
-            telemetry: self.telemetry()?,
+            telemetry: self.telemetry(),
             devices: self.devices()?,
+            pools: self.pools(),
+            simd_bits_max: self.simd_bits_max()?,
         };
         Ok((eal, warnings))
     }
 
     fn lcore_map(&self, warnings: &mut Vec<String>) -> Result<Option<LcoreMap>, ConfigError> {
         let map: Option<LcoreMap> = match (&self.lcores, &self.coremask) {
-            (Some(_), Some(_)) => return Err(ConfigError::conflict("-l", "-c", "keep -l")),
-            (Some(list), None) => {
+            (Some(list), _) => {
                 Some(list.parse().map_err(|problem: String| ConfigError::value("-l", list, problem))?)
             }
             (None, Some(mask)) => {
@@ -257,8 +196,7 @@ impl EalOptions {
 
     fn services(&self, warnings: &mut Vec<String>) -> Result<LcoreSet, ConfigError> {
         match (&self.service_corelist, &self.service_coremask) {
-            (Some(_), Some(_)) => Err(ConfigError::conflict("-S", "-s", "keep -S")),
-            (Some(list), None) => {
+            (Some(list), _) => {
                 list.parse().map_err(|problem: String| ConfigError::value("-S", list, problem))
             }
             (None, Some(mask)) => {
@@ -285,18 +223,6 @@ impl EalOptions {
     }
 
     fn memory(&self) -> Result<MemorySpec, ConfigError> {
-        if self.memory_size.is_some() && self.numa_mem.is_some() {
-            return Err(ConfigError::conflict("-m", "--numa-mem", "keep one"));
-        }
-        if self.no_huge && self.numa_mem.is_some() {
-            return Err(ConfigError::conflict("--no-huge", "--numa-mem", "use -m with --no-huge"));
-        }
-        if self.no_huge && self.huge_dir.is_some() {
-            return Err(ConfigError::conflict("--no-huge", "--huge-dir", "keep one"));
-        }
-        if self.in_memory && self.huge_dir.is_some() {
-            return Err(ConfigError::conflict("--in-memory", "--huge-dir", "keep one"));
-        }
         let huge_unlink = match self.huge_unlink.as_deref() {
             None | Some("existing") => HugeUnlink::Existing,
             Some("always") => HugeUnlink::Always,
@@ -321,7 +247,6 @@ impl EalOptions {
             huge_dir: self.huge_dir.clone(),
             huge_unlink,
             in_memory: self.in_memory,
-            single_file_segments: self.single_file_segments,
         })
     }
 
@@ -377,22 +302,28 @@ impl EalOptions {
         Ok(log)
     }
 
-    fn telemetry(&self) -> Result<Option<bool>, ConfigError> {
-        match (self.telemetry, self.no_telemetry) {
-            (true, true) => Err(ConfigError::conflict("--telemetry", "--no-telemetry", "keep one")),
-            (false, false) => Ok(None),
-            (wanted, _) => Ok(Some(wanted)),
-        }
+    /// None: as the app likes.
+    fn telemetry(&self) -> Option<bool> {
+        (self.telemetry || self.no_telemetry).then_some(self.telemetry)
+    }
+
+    fn pools(&self) -> PoolSpec {
+        PoolSpec { backend: self.mbuf_pool_ops_name.clone(), debug: self.mempool_debug }
+    }
+
+    /// Bounds are DPDK's (`lib/eal/include/rte_vect.h`, `rte_vect_max_simd`): powers of two from 64 to 32768, or 0.
+    fn simd_bits_max(&self) -> Result<u32, ConfigError> {
+        let Some(text) = &self.force_max_simd_bitwidth else { return Ok(0) };
+        let bits = text.parse().ok();
+        let bits =
+            bits.filter(|bits: &u32| *bits == 0 || bits.is_power_of_two() && (64..=32_768).contains(bits));
+        bits.ok_or_else(|| {
+            let problem = "is no vector width: write 64 (no vectors), 128, 256 or 512; 0 is no limit";
+            ConfigError::value("--force-max-simd-bitwidth", text, problem)
+        })
     }
 
     fn devices(&self) -> Result<DeviceSpec, ConfigError> {
-        if !self.allow.is_empty() && !self.block.is_empty() {
-            return Err(ConfigError::conflict(
-                "-a",
-                "-b",
-                "devices are only opened when named, so -b is not needed",
-            ));
-        }
         let parse = |texts: &[String]| {
             texts.iter().map(|text| text.parse::<DeviceArg>()).collect::<Result<Vec<_>, _>>()
         };

@@ -54,6 +54,9 @@ pub(super) fn one_line(error: &clap::Error, other_half: &[String]) -> ConfigErro
             let reason = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
             ConfigError::value(&option, &value, reason)
         }
+        ErrorKind::MissingRequiredArgument => {
+            ConfigError::usage(&option, format!("is missing: give {named}"))
+        }
         ErrorKind::TooManyValues => {
             ConfigError::usage(&option, format!("takes no value, and was given '{value}': leave it out"))
         }

@@ -33,7 +33,7 @@ impl Format {
         let color = match spec.color {
             LogColor::Always => true,
             LogColor::Never => false,
-            LogColor::Auto => std::io::stderr().is_terminal(),
+            LogColor::Auto => std::io::stderr().is_terminal() && wants_color(|name| std::env::var(name).ok()),
         };
         let begun = Instant::now();
         Self { timestamp: spec.timestamp, color, begun, last: Mutex::new((begun, Duration::ZERO)) }
@@ -66,6 +66,11 @@ impl Format {
             LogTimestamp::Iso => Date::new(wall).iso(),
         })
     }
+}
+
+/// Whether the user's environment has nothing against colours: `NO_COLOR`, not empty (no-color.org), or a terminal without them.
+fn wants_color(variable: impl Fn(&str) -> Option<String>) -> bool {
+    variable("NO_COLOR").is_none_or(|text| text.is_empty()) && variable("TERM").as_deref() != Some("dumb")
 }
 
 impl<S, N> FormatEvent<S, N> for Format
@@ -182,6 +187,25 @@ fn days_in_month(year: u64, month: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_environment_can_refuse_colors() {
+        for (no_color, term, wanted) in [
+            (None, None, true),
+            (None, Some("xterm"), true),
+            (Some(""), Some("xterm"), true),
+            (Some("1"), Some("xterm"), false),
+            (Some("0"), None, false),
+            (None, Some("dumb"), false),
+        ] {
+            let variable = |name: &str| if name == "NO_COLOR" { no_color } else { term };
+            assert_eq!(
+                wants_color(|name| variable(name).map(str::to_owned)),
+                wanted,
+                "{no_color:?} {term:?}"
+            );
+        }
+    }
 
     #[test]
     fn dates_are_right() {

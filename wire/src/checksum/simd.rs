@@ -13,7 +13,7 @@ const BLOCK: usize = 128;
 pub(super) fn sum_blocks(bytes: &[u8]) -> (u64, &[u8]) {
     let (blocks, rest) = bytes.as_chunks::<BLOCK>();
     #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
+    if crate::simd::allows(256) && std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the function needs AVX2 and nothing else, and the line above has just seen that the processor has it.
         return (unsafe { sum_avx2(blocks) }, rest);
     }

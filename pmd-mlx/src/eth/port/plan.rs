@@ -215,7 +215,7 @@ impl RxPlan {
             });
         }
         let features = rq::features(offloads, true);
-        let simd = if arguments.rx_vector { SimdWidth::detect() } else { SimdWidth::Scalar };
+        let simd = if arguments.rx_vector { SimdWidth::usable() } else { SimdWidth::Scalar };
         // Completion queues with a channel are the kernel's, which makes none of the other forms.
         let has = |format| !setup.interrupts && backend.has_mini_format(format);
         let compressed = compression(device, arguments, has, striding.is_some(), features);
