@@ -138,6 +138,7 @@ impl<W: Way> Queue<W> {
     }
 
     /// Nothing of another queue can stand in the cache lines that the driver's half writes to.
+    #[cfg(feature = "conformance")]
     pub(crate) fn has_own_lines(&self) -> bool {
         let driver = &*self.driver;
         size_of_val(driver) == 0 || align_of_val(driver) >= align_of::<CachePadded<u8>>()

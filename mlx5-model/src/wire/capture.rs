@@ -67,7 +67,7 @@ impl Capture {
     }
 
     fn write_out(&mut self) {
-        match self.writer.as_mut().map(PcapWriter::flush) {
+        match self.writer.as_ref().map(PcapWriter::flush) {
             Some(Err(error)) => self.fill_up(&error),
             _ => self.unwritten = Traffic::default(),
         }
