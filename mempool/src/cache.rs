@@ -7,9 +7,10 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use pollux_eal::slot;
+use pollux_eal::{barrier, slot};
 
 use crate::Object;
+use crate::registry::{reclaim_closed, was_closed};
 
 /// Largest cache that a pool may have per slot.
 pub const CACHE_MAX: usize = 512;
@@ -100,10 +101,12 @@ pub(crate) struct Room {
     pub(crate) cache: *mut SlotCache,
     pub(crate) to: *mut Object,
     pub(crate) len: usize,
+    pub(crate) pool: u16,
 }
 
 impl Room {
-    /// Makes the objects that were written count.
+    /// Makes the objects that were written count, and ends the pool if they were the last ones out of a closed one. Hot: a
+    /// store, and a load from a line that changes when a pool ends.
     ///
     /// # Safety
     /// All of them were written, and the pool was not used by this thread since `Shared::room`. If the pool is closed it
@@ -114,6 +117,11 @@ impl Room {
         // with the pool.
         // SAFETY: the cache is this thread's, of a pool that lives until here (caller).
         unsafe { (*self.cache).len.store(self.len, Ordering::Release) };
+        // Its other side is in `registry::close`: either the sum taken there has this store, or the mark is seen here.
+        barrier::light();
+        if was_closed(self.pool) {
+            reclaim_closed();
+        }
     }
 }
 

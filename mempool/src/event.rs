@@ -74,7 +74,7 @@ impl Subscribers {
         for (_, callback) in &self.callbacks {
             // A callback sees of the pools only what it is told, so none of their state can be broken by its end.
             let told = catch_unwind(AssertUnwindSafe(|| tell(callback, event)));
-            panic = panic.or(told.err());
+            panic = first_of(panic, told.err());
         }
         panic
     }
@@ -83,12 +83,31 @@ impl Subscribers {
 /// What a callback panicked with.
 pub(crate) type Panic = Box<dyn Any + Send>;
 
+/// The first of two panics.
+pub(crate) fn first_of(first: Option<Panic>, second: Option<Panic>) -> Option<Panic> {
+    if first.is_none() {
+        return second;
+    }
+    if let Some(second) = second {
+        dispose(second);
+    }
+    first
+}
+
+/// Drops a payload. That may panic in turn, with a payload of the same kind; that one is left in memory, as there need be no
+/// end to it.
+fn dispose(panic: Panic) {
+    if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        std::mem::forget(another);
+    }
+}
+
 /// Goes on with a callback's panic, unless one is under way.
 pub(crate) fn go_on_with(panic: Option<Panic>) {
-    if let Some(panic) = panic
-        && !std::thread::panicking()
-    {
-        resume_unwind(panic);
+    match panic {
+        Some(panic) if std::thread::panicking() => dispose(panic),
+        Some(panic) => resume_unwind(panic),
+        None => {}
     }
 }
 

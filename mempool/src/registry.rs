@@ -7,7 +7,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::event::{PoolEvent, PoolInfo, go_on_with, subscribers, telling};
+use pollux_eal::barrier;
+
+use crate::event::{PoolEvent, PoolInfo, first_of, go_on_with, subscribers, telling};
 use crate::shared::{Handle, Shared};
 
 /// How many pools may live at once in the process.
@@ -122,7 +124,15 @@ pub(crate) fn living() -> Vec<Arc<PoolInfo>> {
 pub(crate) fn close(id: u16) {
     // SeqCst: see `Shared::may_go`.
     CLOSED[id as usize].store(true, Ordering::SeqCst);
+    // For the puts on the fast path, see `Room::publish`.
+    barrier::heavy();
     reclaim_closed();
+}
+
+/// As [`is_closed`], for who passed [`barrier::light`] before.
+#[inline(always)]
+pub(crate) fn was_closed(id: u16) -> bool {
+    CLOSED[id as usize].load(Ordering::Relaxed)
 }
 
 pub(crate) fn is_closed(id: u16) -> bool {
@@ -157,7 +167,7 @@ pub(crate) fn reclaim_closed() {
         }
         for shared in &gone {
             let told = subscribers.tell_all(&PoolEvent::Destroyed(Arc::clone(&shared.info)));
-            panic = panic.or(told);
+            panic = first_of(panic, told);
         }
         drop(subscribers);
         // Unmapping takes its time: not under a lock. What goes with the pools may have freed objects of others.

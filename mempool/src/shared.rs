@@ -4,7 +4,8 @@
 //! A pool is *closed* when its last handle goes. Objects may be out then, so the memory stays until each is home.
 //! From there on nothing can be taken out, so objects at home only grow in number, and the pool is reclaimed when
 //! their sum over back end and caches is the capacity. Two things make that sum trustworthy:
-//! - the fast path of a put touches the pool last with the store (Release) that publishes the cache's new length;
+//! - the fast path of a put touches the pool last with the store (Release) that publishes the cache's new length, and then
+//!   looks, beside the pool, whether it is closed, and takes the sum itself if so;
 //! - everything slower, which moves objects between cache and back end, stands between [`Passage`] marks. The
 //!   reclaimer takes a sum only if no passage was open before it and none was entered until after it.
 #![expect(unsafe_code, reason = "hands out and takes back pieces of pinned memory")]
@@ -48,8 +49,8 @@ pub(crate) struct Shared {
     // What the fast path reads, in lines that nobody writes while the pool lives.
     pub(crate) shape: MbufShape,
     caches: Caches,
-    /// A put that would bring the cache above this goes the slow way. 0 for a pool without caches or a closed one.
-    put_limit: AtomicUsize,
+    /// A put that would bring the cache above this goes the slow way. 0 for a pool without caches.
+    put_limit: usize,
     cache_size: u32,
     pub(crate) id: u16,
     /// How objects are copied here.
@@ -161,7 +162,7 @@ impl Shared {
         let shared = Box::new(Self {
             shape: shape.unwrap_or(unused),
             caches: Caches::new(),
-            put_limit: AtomicUsize::new(cache_size + cache_size / 2),
+            put_limit: cache_size + cache_size / 2,
             cache_size: cache_size as u32,
             id,
             moves: Moves::best(),
@@ -338,10 +339,11 @@ impl Shared {
         // SAFETY: the cache is this thread's; `put_limit <= PLACES` bounds what is written.
         unsafe {
             let len = (*cache).len.load(Ordering::Relaxed);
-            (len + count <= self.put_limit.load(Ordering::Relaxed)).then(|| Room {
+            (len + count <= self.put_limit).then(|| Room {
                 cache,
                 to: SlotCache::objects(cache).add(len),
                 len: len + count,
+                pool: self.id,
             })
         }
     }

@@ -64,9 +64,48 @@ impl Drop for Handle {
         if self.handles.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }
-        // From here on no put may rest in a cache: each goes the slow way, which tries to reclaim.
-        self.put_limit.store(0, Ordering::Relaxed);
         // The pool may be gone once it is marked closed: nothing of it is touched afterwards.
         close(self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pollux_eal::slot;
+
+    use crate::event::subscribe;
+    use crate::{MbufPool, Object, PoolEvent};
+    use std::mem::MaybeUninit;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// A put on the fast path looks for room, writes there and publishes; the last handle goes in between.
+    #[test]
+    fn a_put_under_way_as_the_last_handle_goes_ends_the_pool() {
+        let ended = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&ended);
+        let _subscription = subscribe(move |event| {
+            if let PoolEvent::Destroyed(info) = event
+                && info.name == "under way"
+            {
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        let _lease = slot::lease().expect("a slot is free");
+        let pool = MbufPool::builder("under way", 64).data_room(64).headroom(0).cache(16);
+        let pool = pool.build_anonymous().expect("a small pool");
+        let mut spare = [const { MaybeUninit::<Object>::uninit() }];
+        // SAFETY: there is room for one, which is read at once; the pool has its handle.
+        let object = unsafe { *pool.0.take(spare.as_mut_ptr().cast(), 1).expect("a fresh pool") };
+        let room = pool.0.room(1).expect("its own place");
+        // SAFETY: the object is written to the room for one before that is published, and not used afterwards. It is out
+        // until then, so the pool lives without a handle.
+        unsafe {
+            room.to.write(object);
+            drop(pool);
+            assert_eq!(ended.load(Ordering::SeqCst), 0, "one is out");
+            room.publish();
+        }
+        assert_eq!(ended.load(Ordering::SeqCst), 1, "all are home");
     }
 }
