@@ -147,6 +147,17 @@ fn line(end: &Finished) -> &str {
     end.stderr.last().expect("a line")
 }
 
+/// Stops an end that went on listening, and looks for the line that says why it did.
+fn refused(mut server: Running, expected: &str) {
+    server.wait_for("; still listening on TCP port ");
+    server.signal(SIGINT);
+    let server = server.finish(LIMIT);
+    assert_eq!(server.status.code(), Some(0), "{}", server.stderr.join("\n"));
+    let lines: Vec<&String> =
+        server.stderr.iter().filter(|line| line.contains("; still listening")).collect();
+    assert!(lines.len() == 1 && lines[0].contains(expected), "{expected}: {lines:?}");
+}
+
 fn said<'a>(end: &'a Finished, word: &str) -> Vec<&'a str> {
     let lines = end.stderr.iter().filter_map(|line| line.split_once(word));
     lines.map(|(_, rest)| rest.trim_start_matches([':', ' '])).collect()
@@ -340,26 +351,24 @@ fn a_message_longer_than_the_receive_ends_both() {
 
 #[test]
 fn ends_with_different_options_both_say_so() {
-    let [server, client] = Place::new().pair(TESTS[0].0, "-s 64", "-s 128");
-    assert!(
-        line(&server).contains("the two ends disagree about -s: 64 here, 128 at 127.0.0.1"),
-        "{}",
-        line(&server)
-    );
-    assert!(
-        line(&client).contains("the two ends disagree about -s: 128 here, 64 at 127.0.0.1"),
-        "{}",
-        line(&client)
-    );
-    let [server, client] = Place::new().pair(PINGPONGS[3].0, "-g 0 -q 4", "-g 0 -q 5");
-    assert!(line(&server).contains("has 5 queue pairs and this one 4"), "{}", line(&server));
-    assert_eq!(client.status.code(), Some(1));
-    for (number, one, two) in [(2, "-n 1000000", "-n 10"), (0, "-n 20", "-n 10"), (3, "-n 20", "-n 30")] {
-        let [server, client] =
-            Place::new().pair(PINGPONGS[number].0, &format!("-g 0 {one}"), &format!("-g 0 {two}"));
-        for end in [&server, &client] {
-            assert!(line(end).contains("the two ends disagree about -n"), "{}", line(end));
-        }
+    for ((program, _), one, two, here, there) in [
+        (
+            TESTS[0],
+            "-s 64",
+            "-s 128",
+            "the two ends disagree about -s: 64 here, 128 at 127.0.0.1",
+            "the two ends disagree about -s: 128 here, 64 at 127.0.0.1",
+        ),
+        (PINGPONGS[3], "-g 0 -q 4", "-g 0 -q 5", "has 5 queue pairs and this one 4", ""),
+        (PINGPONGS[2], "-g 0 -n 1000000", "-g 0 -n 10", "disagree about -n", "disagree about -n"),
+        (PINGPONGS[0], "-g 0 -n 20", "-g 0 -n 10", "disagree about -n", "disagree about -n"),
+        (PINGPONGS[3], "-g 0 -n 20", "-g 0 -n 30", "disagree about -n", "disagree about -n"),
+    ] {
+        let place = Place::new();
+        let server = place.server(program, one);
+        let client = place.client(program, two).finish(LIMIT);
+        assert!(line(&client).contains(there), "{}", line(&client));
+        refused(server, here);
     }
 }
 
@@ -376,10 +385,12 @@ fn every_byte_is_compared_where_that_is_wanted() {
         assert_eq!((row["bytes_validated"].as_u64(), &row["bytes_wrong"]), (bytes, &Value::from(0)), "{row}");
         assert!(row["BW_average"].as_f64().is_some_and(|average| average > 0.0), "{row}");
     }
-    let [server, client] = Place::new().pair(TESTS[4].0, "-n 70", "--data_validation -n 70");
-    for end in [&server, &client] {
-        assert!(line(end).contains("the two ends disagree about --data_validation"), "{}", line(end));
-    }
+    let place = Place::new();
+    let server = place.server(TESTS[4].0, "-n 70");
+    let client = place.client(TESTS[4].0, "--data_validation -n 70").finish(LIMIT);
+    let expected = "the two ends disagree about --data_validation";
+    assert!(line(&client).contains(expected), "{}", line(&client));
+    refused(server, expected);
 }
 
 #[test]
@@ -405,10 +416,11 @@ fn a_group_hears_what_is_sent_to_it() {
         let gids = [&server, &client].map(|end| said(end, " GID: ").first().map(|gid| (*gid).to_owned()));
         assert_ne!(gids[0], gids[1]);
     }
-    let [server, client] = Place::new().pair(TESTS[1].0, &group(5), &group(5));
-    for end in [&server, &client] {
-        assert!(line(end).contains("both ends hear the same group"), "{}", line(end));
-    }
+    let place = Place::new();
+    let server = place.server(TESTS[1].0, &group(5));
+    let client = place.client(TESTS[1].0, &group(5)).finish(LIMIT);
+    assert!(line(&client).contains("both ends hear the same group"), "{}", line(&client));
+    refused(server, "both ends hear the same group");
 }
 
 /// What goes before the measurement crosses the bus and is not counted.
@@ -472,59 +484,108 @@ fn a_test_of_another_kind_is_no_peer() {
         "{}",
         line(&client)
     );
-    assert!(line(&server.finish(LIMIT)).contains("disagree about the test"));
+    refused(server, "disagree about the test");
 }
 
+/// What strangers say to a port that is open; then they hang up, or, with nothing to say, stay.
+const STRANGERS: [&[u8]; 5] = [
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: curl/8.5.0\r\n\r\nand so on, until an address would be there",
+    b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n",
+    &[0xff; 700],
+    b"\0",
+    b"",
+];
+
 #[test]
-fn whoever_is_no_peer_is_named() {
-    for (program, expected) in
-        [(PINGPONGS[0].0, r#"it said "GET / HTTP/1.1"#), (TESTS[0].0, r#"it said "GET / HTTP/1.1"#)]
+fn strangers_are_named_and_the_server_goes_on_listening() {
+    let xsrq = (env!("CARGO_BIN_EXE_xsrq_pingpong"), "-g 0");
+    for (program, options) in
+        [PINGPONGS[0], PINGPONGS[2], PINGPONGS[3], xsrq, TESTS[0], TESTS[3], TESTS[4], TESTS[7]]
     {
         let place = Place::new();
-        let server = place.server(program, if program == PINGPONGS[0].0 { "-g 0" } else { "" });
-        let mut other = TcpStream::connect(("127.0.0.1", place.port)).expect("it listens");
-        other
-            .write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: curl/8.5.0\r\n\r\n")
-            .expect("written");
+        let mut command = place.command(program, ["a", "b"], "");
+        command.args(format!("{options} --peer-timeout 1").split_whitespace());
+        let server = Running::start(command);
+        let connect = || {
+            let begun = std::time::Instant::now();
+            loop {
+                match TcpStream::connect(("127.0.0.1", place.port)) {
+                    Ok(stream) => return stream,
+                    Err(why) => assert!(begun.elapsed() < LIMIT, "{program}: {why}"),
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        };
+        let mut silent = Vec::new();
+        for said in STRANGERS {
+            let mut stream = connect();
+            // One that hung up already is met all the same.
+            let _ = stream.write_all(said);
+            if said.is_empty() {
+                silent.push(stream);
+            }
+        }
+        // A scanner of ports.
+        drop(connect());
+        let client = place.client(program, options).finish(LIMIT);
+        assert_eq!(client.status.code(), Some(0), "{program}: {}", client.stderr.join("\n"));
         let server = server.finish(LIMIT);
-        assert!(line(&server).contains(expected), "{}", line(&server));
+        assert_eq!(server.status.code(), Some(0), "{program}: {}", server.stderr.join("\n"));
+        let named: Vec<&String> =
+            server.stderr.iter().filter(|line| line.contains("; still listening on TCP port")).collect();
+        assert_eq!(named.len(), STRANGERS.len() + 1, "{program}: {named:#?}");
+        assert!(named.iter().all(|line| line.contains("127.0.0.1:")), "{program}: {named:#?}");
+        assert!(named[0].contains(r#"it said "GET / HTTP/1.1"#), "{program}: {}", named[0]);
+        assert!(named[4].contains("said nothing for 1 seconds"), "{program}: {}", named[4]);
+        assert!(named[5].contains(" ended while "), "{program}: {}", named[5]);
     }
     // An end of perftest before 5.70.
     let place = Place::new();
     let server = place.server(TESTS[0].0, "");
     let mut old = TcpStream::connect(("127.0.0.1", place.port)).expect("it listens");
     old.write_all(b"5.33\0\0\0\0\0\0\0\0\0\0\0\0").expect("written");
-    let server = server.finish(LIMIT);
-    assert!(line(&server).contains("runs perftest 5.33 and this end speaks 6.27"), "{}", line(&server));
+    refused(server, "runs perftest 5.33 and this end speaks 6.27");
     let place = Place::new();
     let nobody = place.client(PINGPONGS[0].0, "-g 0").finish(LIMIT);
     assert!(line(&nobody).contains("Connection refused"), "{}", line(&nobody));
 }
 
 #[test]
-fn a_client_that_cannot_begin_lets_its_server_go() {
-    for (program, server, client, expected) in [
-        (PINGPONGS[0].0, "-g 0", "-g 9", "has no such GID"),
-        (PINGPONGS[3].0, "-g 0", "-g 0 -i 2", "has one port"),
-        (PINGPONGS[0].0, "-g 0", "-g 0 -o", "-o: nothing pages memory in on demand here"),
-        (PINGPONGS[3].0, "-g 0", "-g 0 -o", "-o: nothing pages memory in on demand here"),
-        (TESTS[0].0, "", "-x 77", "has no such GID"),
-        // What is missing depends on the machine.
-        (TESTS[0].0, "", "-d mlx5_7", "send_bw: "),
-        (TESTS[0].0, "", "--pin_cores 0", "both say where to run"),
-        (TESTS[0].0, "", "-f 3 -D 4", "leaves nothing between"),
+fn an_end_that_falls_silent_is_given_up() {
+    const SIGSTOP: i32 = 19;
+    for (program, options, expected) in [
+        (PINGPONGS[1].0, "-g 1 -n 100000000", "nothing came of 127.0.0.1:"),
+        (TESTS[0].0, "-c UC -n 100000000 -s 64 -r 512", "nothing came of 127.0.0.1:"),
+        (TESTS[2].0, "-n 100000000 -s 64", "said nothing for 2 seconds while waiting for its part"),
+        (TESTS[5].0, "-n 100000000 -s 64", "said nothing for 2 seconds while waiting for its part"),
     ] {
         let place = Place::new();
-        let server = place.server(program, server);
-        let client = place.client(program, client).finish(LIMIT);
-        assert_ne!(client.status.code(), Some(0));
-        assert!(client.stderr.last().is_some_and(|line| line.contains(expected)), "{:?}", client.stderr);
+        let server = place.server(program, &format!("{options} --peer-timeout 2"));
+        let mut client = place.client(program, options);
+        client.wait_for("remote address");
+        std::thread::sleep(Duration::from_millis(300));
+        client.signal(SIGSTOP);
         let server = server.finish(LIMIT);
-        assert!(
-            line(&server).contains("127.0.0.1:") && line(&server).contains(" ended while "),
-            "{}",
-            line(&server)
-        );
+        assert!(line(&server).contains(expected), "{program}: {}", line(&server));
+    }
+}
+
+#[test]
+fn a_client_that_cannot_begin_leaves_its_server_listening() {
+    for (program, server, client, expected) in [
+        (PINGPONGS[0].0, "-g 0 -n 10", "-g 9", "has no such GID"),
+        (PINGPONGS[3].0, "-g 0 -n 10", "-g 0 -i 2", "has one port"),
+        (TESTS[0].0, "-n 10", "-x 77", "has no such GID"),
+        (TESTS[0].0, "-n 10", "-f 3 -D 4", "leaves nothing between"),
+    ] {
+        let place = Place::new();
+        let running = place.server(program, server);
+        let failed = place.client(program, client).finish(LIMIT);
+        assert_ne!(failed.status.code(), Some(0));
+        assert!(failed.stderr.last().is_some_and(|line| line.contains(expected)), "{:?}", failed.stderr);
+        let client = place.client(program, server).finish(LIMIT);
+        assert_eq!(client.status.code(), Some(0), "{}", client.stderr.join("\n"));
+        assert_eq!(running.finish(LIMIT).status.code(), Some(0));
     }
 }
 
@@ -536,12 +597,52 @@ fn a_wire_that_leads_nowhere_is_a_port_that_is_down() {
     command.args(["-g", "0", "127.0.0.1"]);
     let client = Running::start(command).finish(LIMIT);
     assert_eq!(client.status.code(), Some(1));
-    let server = server.finish(LIMIT);
-    assert!(
-        line(&server).contains("port 1 of mlx5_model0 is down: nobody is at the other end of its wire"),
-        "{}",
-        line(&server)
-    );
+    refused(server, "port 1 of mlx5_model0 is down: nobody is at the other end of its wire");
+}
+
+/// The rows of a run without an end.
+fn rows(end: &Finished) -> usize {
+    end.stderr.iter().filter(|line| line.starts_with(" 512 ")).count()
+}
+
+#[test]
+fn a_run_without_an_end_tells_of_one_period_after_the_other() {
+    let [send, write, read, atomic] = [0, 2, 4, 6].map(|number: usize| TESTS[number].0);
+    let variants: [(&str, &str, bool); 11] = [
+        (send, "-s 512", true),
+        (send, "-s 512 -t 16 -Q 4", true),
+        (send, "-s 512 -c UC -t 32 -q 3", true),
+        (send, "-s 512 -l 8 -Q 1", true),
+        (write, "-s 512", false),
+        (write, "-s 512 -t 8 -Q 8 -q 2", false),
+        (write, "-s 512 -b -t 16", false),
+        (read, "-s 512 -t 4 -Q 2", false),
+        (read, "-s 512 -Q 64", false),
+        (atomic, "-t 16 -Q 3", false),
+        (atomic, "", false),
+    ];
+    for some in variants.chunks(3) {
+        std::thread::scope(|scope| {
+            for &(program, options, receives) in some {
+                scope.spawn(move || {
+                    let place = Place::new();
+                    let options = format!("{options} --run_infinitely -D 1");
+                    let server = place.server(program, &options);
+                    let mut client = place.client(program, &options);
+                    client.wait_for("#bytes");
+                    std::thread::sleep(Duration::from_millis(4500));
+                    client.signal(SIGINT);
+                    let (client, server) = (client.finish(LIMIT), server.finish(LIMIT));
+                    assert_eq!(client.status.code(), Some(0), "{program} {options}: {:#?}", client.stderr);
+                    let eights = client.stderr.iter().filter(|line| line.starts_with(" 8 ")).count();
+                    assert!(rows(&client) + eights >= 3, "{program} {options}: {:#?}", client.stderr);
+                    assert!(!receives || rows(&server) >= 3, "{program} {options}: {:#?}", server.stderr);
+                    let all = [client.stderr, server.stderr].concat().join("\n");
+                    assert!(!all.contains("queue is full"), "{program} {options}: {all}");
+                });
+            }
+        });
+    }
 }
 
 #[test]
@@ -602,6 +703,26 @@ fn mistakes_are_one_line() {
         assert_eq!(end.stderr.len(), 1, "{options}: {}", end.stderr.join("\n"));
         assert!(end.stderr[0].contains(expected), "{options}: {}", end.stderr[0]);
         assert_eq!(end.status.code(), Some(code), "{options}: {}", end.stderr[0]);
+    }
+    for (program, device) in [
+        (rc, "mlx5_model0"),
+        (PINGPONGS[3].0, "mlx5_model0,wire=null"),
+        (TESTS[0].0, "mlx5_model0,wire=cable:alone"),
+        (TESTS[5].0, "mlx5_model0"),
+    ] {
+        let mut command = Command::new(program);
+        command.args(["-l", "0", "--vdev", device, "--"]);
+        if program.ends_with("pingpong") {
+            command.args(["-g", "0"]);
+        }
+        let end = Running::start(command).finish(LIMIT);
+        assert_eq!(end.status.code(), Some(2), "{device}: {}", end.stderr.join("\n"));
+        assert!(end.stderr.len() == 1 && end.stdout.is_empty(), "{device}: {}", end.stderr.join("\n"));
+        assert!(
+            end.stderr[0].contains("mlx5_model0: no other end can reach it"),
+            "{device}: {}",
+            end.stderr[0]
+        );
     }
     let alone = Running::start(Command::new(rc)).finish(LIMIT);
     assert_eq!(alone.status.code(), Some(2));

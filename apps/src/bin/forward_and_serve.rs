@@ -123,7 +123,7 @@ fn serve(lcore: &LcoreContext, device: &RdmaDevice, settings: &Settings) {
                 results.iterations, results.size, results.average
             )),
             Err(Failure::Stopped) => {}
-            Err(Failure::Error(line) | Failure::Usage(line)) => {
+            Err(Failure::Error(line) | Failure::Peer(line) | Failure::Usage(line)) => {
                 say(format_args!("forward_and_serve: {line}"));
                 // A port that is taken stays so for a while.
                 std::thread::sleep(Duration::from_millis(200));

@@ -16,6 +16,34 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// Asked again and again while waiting: whether to stop.
 pub type Stop<'a> = &'a dyn Fn() -> bool;
 
+/// How long the other end may be silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// When something of it is due: a message of the exchange, or of the test. `None`: for ever.
+    pub due: Option<Duration>,
+    /// While it works alone, and this end sees nothing of it.
+    pub alone: Option<Duration>,
+}
+
+impl Patience {
+    /// A minute, and an hour.
+    pub const USUAL: Self =
+        Self { due: Some(Duration::from_secs(60)), alone: Some(Duration::from_secs(3600)) };
+
+    /// So many seconds for both, for ever with 0; what is usual where none were chosen.
+    #[must_use]
+    pub fn seconds(chosen: Option<u64>) -> Self {
+        let limit = chosen.filter(|seconds| *seconds > 0).map(Duration::from_secs);
+        chosen.map_or(Self::USUAL, |_| Self { due: limit, alone: limit })
+    }
+
+    /// The same where the other end was told to work for so long.
+    #[must_use]
+    pub fn and_alone(self, longer: Duration) -> Self {
+        Self { alone: self.alone.map(|alone| alone + longer), ..self }
+    }
+}
+
 /// Which end this is. The client speaks first in every exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
@@ -85,6 +113,9 @@ pub struct Line {
     stream: TcpStream,
     side: Side,
     peer: String,
+    patience: Patience,
+    /// How long its first message may take.
+    greeting: Option<Duration>,
 }
 
 impl Line {
@@ -92,9 +123,27 @@ impl Line {
         let set = stream.set_nonblocking(false).and_then(|()| stream.set_nodelay(true));
         let set = set.and_then(|()| stream.set_read_timeout(Some(LOOK)));
         match set {
-            Ok(()) => Ok(Self { stream, side, peer }),
+            Ok(()) => Ok(Self { stream, side, peer, patience: Patience::USUAL, greeting: None }),
             Err(source) => Err(ExchangeError::Broken { peer, what, source }),
         }
+    }
+
+    /// With another patience.
+    #[must_use]
+    pub fn with(self, patience: Patience) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// The same, whose first message must come within so long.
+    #[must_use]
+    pub fn greeted_within(self, limit: Duration) -> Self {
+        Self { greeting: Some(limit), ..self }
+    }
+
+    /// How long the other end may be silent.
+    #[must_use]
+    pub fn patience(&self) -> Patience {
+        self.patience
     }
 
     /// Connects to a listening end.
@@ -147,8 +196,8 @@ impl Line {
         }
     }
 
-    /// Receives a message of just this length, however many pieces it comes in. With `patience`, silence for that long is an
-    /// error; without, only the end of the connection or a stop is.
+    /// Receives a message of just this length, however many pieces it comes in. One that takes longer than `patience` is an error;
+    /// without, only the end of the connection or a stop is.
     ///
     /// # Errors
     /// [`ExchangeError`].
@@ -159,6 +208,8 @@ impl Line {
         patience: Option<Duration>,
         stop: Stop<'_>,
     ) -> Result<(), ExchangeError> {
+        // `None` is for ever, so it is not the least.
+        let patience = [patience, self.greeting].into_iter().flatten().min();
         let begin = Instant::now();
         let mut got = 0;
         while got < message.len() {
@@ -181,21 +232,19 @@ impl Line {
                         return Err(if got > 0 {
                             self.strange(&message[..got], "a longer message")
                         } else {
-                            ExchangeError::Silent {
-                                peer: self.peer.clone(),
-                                what,
-                                seconds: patience.as_secs(),
-                            }
+                            let (peer, seconds) = (self.peer.clone(), patience.as_secs());
+                            ExchangeError::Silent { peer, what, seconds }
                         });
                     }
                 }
                 Err(source) => return Err(self.broken(source, what)),
             }
         }
+        self.greeting = None;
         Ok(())
     }
 
-    /// Exchanges messages of one length: the client speaks first, the server answers.
+    /// Exchanges messages of one length, which are due: the client speaks first, the server answers.
     ///
     /// # Errors
     /// [`ExchangeError`].
@@ -203,14 +252,13 @@ impl Line {
         &mut self,
         own: &[u8; LENGTH],
         what: &'static str,
-        patience: Option<Duration>,
         stop: Stop<'_>,
     ) -> Result<[u8; LENGTH], ExchangeError> {
         let mut other = [0; LENGTH];
         if self.side == Side::Client {
             self.send(own, what)?;
         }
-        self.receive(&mut other, what, patience, stop)?;
+        self.receive(&mut other, what, self.patience.due, stop)?;
         if self.side == Side::Server {
             self.send(own, what)?;
         }
@@ -241,7 +289,8 @@ impl Line {
     pub fn watcher(&self) -> Result<Self, ExchangeError> {
         let what = "watching the connection";
         let stream = self.stream.try_clone().map_err(|source| self.broken(source, what))?;
-        Ok(Self { stream, side: self.side, peer: self.peer.clone() })
+        let (side, peer, patience) = (self.side, self.peer.clone(), self.patience);
+        Ok(Self { stream, side, peer, patience, greeting: None })
     }
 
     /// Says that this end is done, and waits until the other one is, for a few seconds at most: what it still needs of this end,

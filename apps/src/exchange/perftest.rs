@@ -17,8 +17,7 @@
 //! Two of our own ends compare their settings too. The version's last eight bytes are zero from the originals; ours carry a
 //! mark there, and when both do, each sends its settings as 512 bytes of `key=value` lines.
 
-use std::time::Duration;
-
+use super::line::Patience;
 use super::{ExchangeError, Line, Side, line::Stop};
 
 /// The version that we say.
@@ -31,9 +30,6 @@ const COMPARES: u32 = 628;
 
 /// In the last bytes of the version: this end compares settings as ours do.
 const MARK: &[u8; 8] = b"pollux1\0";
-
-/// How long the other end may be silent between two steps; registering much memory takes a while.
-const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
 
 const MEETING: &str = "telling each other the settings";
 const TOLD: &str = "telling each other the keys";
@@ -171,7 +167,7 @@ impl Line {
         let length = version.len().min(7);
         own[..length].copy_from_slice(&version.as_bytes()[..length]);
         own[8..].copy_from_slice(MARK);
-        let other = self.swap(&own, MEETING, PATIENCE, stop)?;
+        let other = self.swap(&own, MEETING, stop)?;
         let end = other.iter().position(|byte| *byte == 0).unwrap_or(other.len());
         let theirs = std::str::from_utf8(&other[..end]).ok();
         let theirs = theirs.and_then(|text| Some((text, hundredths(text)?)));
@@ -188,7 +184,7 @@ impl Line {
         }
         let mut met = Met { version: theirs, cycle_buffer, cache_line: 64 };
         for value in [&mut met.cycle_buffer, &mut met.cache_line] {
-            let other = self.swap(&value.to_be_bytes(), MEETING, PATIENCE, stop)?;
+            let other = self.swap(&value.to_be_bytes(), MEETING, stop)?;
             let other = u32::from_be_bytes(other);
             if !other.is_power_of_two() || other > 1 << 21 {
                 return Err(self.strange(&other.to_be_bytes(), "the size of a page or a cache line"));
@@ -208,7 +204,7 @@ impl Line {
         let mut own = [0; 512];
         assert!(text.len() < own.len(), "settings fit their message");
         own[..text.len()].copy_from_slice(text.as_bytes());
-        let other = self.swap(&own, MEETING, PATIENCE, stop)?;
+        let other = self.swap(&own, MEETING, stop)?;
         let end = other.iter().position(|byte| *byte == 0).unwrap_or(other.len());
         let Ok(other) = std::str::from_utf8(&other[..end]) else {
             return Err(self.strange(&other, "our settings"));
@@ -235,7 +231,7 @@ impl Line {
     /// # Errors
     /// [`ExchangeError`].
     pub fn agree_mtu(&mut self, own: u8, stop: Stop<'_>) -> Result<u8, ExchangeError> {
-        let other = self.swap(&[b'0' + own, 0], MEETING, PATIENCE, stop)?;
+        let other = self.swap(&[b'0' + own, 0], MEETING, stop)?;
         match other {
             [digit @ b'1'..=b'5', 0] => Ok(own.min(digit - b'0')),
             _ => Err(self.strange(&other, "an MTU")),
@@ -252,7 +248,8 @@ impl Line {
         if self.side() == Side::Client {
             self.send(&message, TOLD)?;
         }
-        let patience = if soon { PATIENCE } else { None };
+        let Patience { due, alone } = self.patience();
+        let patience = if soon { due } else { alone };
         self.receive(
             &mut other,
             if soon { TOLD } else { "waiting for its part of the test" },
@@ -273,7 +270,7 @@ impl Line {
     /// [`ExchangeError`].
     pub fn trade_results(&mut self, own: &Results, stop: Stop<'_>) -> Result<Results, ExchangeError> {
         let mut swap = |own: u64| {
-            let other = self.swap(&own.to_be_bytes(), RESULTS, PATIENCE, stop)?;
+            let other = self.swap(&own.to_be_bytes(), RESULTS, stop)?;
             Ok::<_, ExchangeError>(u64::from_be_bytes(other))
         };
         Ok(Results {

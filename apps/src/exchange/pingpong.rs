@@ -9,12 +9,7 @@
 //! GID: ours are capital letters, which the originals read as well and never write. Where either's GID has no letters neither
 //! compares, for that one is not known.
 
-use std::time::Duration;
-
 use super::{ExchangeError, Line, Side, line::Stop};
-
-/// How long the other end may be silent in the middle of the exchange.
-const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
 
 /// Addresses that SRQ ends send, most of them zero.
 pub const SRQ_ADDRESSES: usize = 256;
@@ -143,7 +138,7 @@ impl Line {
     /// An address, and whether an end of ours wrote it.
     fn told(&mut self, stop: Stop<'_>) -> Result<(Address, bool), ExchangeError> {
         let mut message = [0; 52];
-        self.receive(&mut message, TOLD, PATIENCE, stop)?;
+        self.receive(&mut message, TOLD, self.patience().due, stop)?;
         let marked = message[GID_AT..].iter().any(u8::is_ascii_uppercase);
         match Address::decode(&message) {
             Some(address) => Ok((address, marked)),
@@ -186,7 +181,7 @@ impl Line {
             connect(&other)?;
             say(self)?;
             let mut done = [0; 5];
-            self.receive(&mut done, "waiting for the client to be done", PATIENCE, stop)?;
+            self.receive(&mut done, "waiting for the client to be done", self.patience().due, stop)?;
             if &done != b"done\0" {
                 return Err(self.strange(&done, "'done'").into());
             }
@@ -202,7 +197,7 @@ impl Line {
     /// # Errors
     /// [`ExchangeError`].
     pub fn trade_xsrq(&mut self, own: &XsrqAddress, stop: Stop<'_>) -> Result<XsrqAddress, ExchangeError> {
-        let other = self.swap(&own.encode(), TOLD, PATIENCE, stop)?;
+        let other = self.swap(&own.encode(), TOLD, stop)?;
         XsrqAddress::decode(&other).ok_or_else(|| self.strange(&other, "the address of an XRC queue"))
     }
 
@@ -220,7 +215,7 @@ impl Line {
     /// [`ExchangeError`].
     pub fn hear_end(&mut self, stop: Stop<'_>) -> Result<(), ExchangeError> {
         let mut end = [0; 4];
-        self.receive(&mut end, "waiting for the other end to be done", None, stop)?;
+        self.receive(&mut end, "waiting for the other end to be done", self.patience().due, stop)?;
         if &end == b"END\0" { Ok(()) } else { Err(self.strange(&end, "'END'")) }
     }
 }

@@ -26,8 +26,18 @@ pub struct Run {
     pub by_queue: Vec<u64>,
 }
 
+/// How far a test has come. A run without an end is told of period by period, and what is under way when one is over is there in the
+/// next one.
+#[derive(Debug, Default)]
+pub struct Progress {
+    flows: Vec<Flow>,
+    posted: u64,
+    completed: u64,
+    received: u64,
+}
+
 /// What one queue pair has done.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Flow {
     posted: u64,
     completed: u64,
@@ -136,11 +146,17 @@ pub fn warm_up(end: &mut End, watch: &mut Watch<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs messages of `size` bytes: this end sends, receives, or both.
+/// Runs messages of `size` bytes: this end sends, receives, or both. It begins where `progress` is, and leaves it where it ends.
 ///
 /// # Errors
 /// A completion that is an error, a stop, another end that is gone.
-pub fn run(end: &mut End, size: u64, sends: bool, watch: &mut Watch<'_>) -> Result<Run, Failure> {
+pub fn run(
+    end: &mut End,
+    size: u64,
+    sends: bool,
+    progress: &mut Progress,
+    watch: &mut Watch<'_>,
+) -> Result<Run, Failure> {
     let receives = end.settings.test.verb == Verb::Send && (!sends || end.settings.bidirectional);
     let clock = Clock::get();
     let extent = end.settings.extent;
@@ -158,12 +174,15 @@ pub fn run(end: &mut End, size: u64, sends: bool, watch: &mut Watch<'_>) -> Resu
     let peak = end.settings.peak && sends;
     let mut pace = if sends { Pace::new(end, size, clock) } else { None };
 
-    let mut flows = vec![Flow { reposted: prefilled, ..Flow::default() }; qps];
-    let (mut posted, mut completed, mut received) = (0, 0, 0);
+    if progress.flows.is_empty() {
+        progress.flows = vec![Flow { reposted: prefilled, ..Flow::default() }; qps];
+    }
+    let Progress { mut flows, mut posted, mut completed, mut received } = std::mem::take(progress);
+    let before: Vec<u64> = flows.iter().map(|flow| flow.received).collect();
     let mut moments = Moments::default();
     let mut counted = 0;
-    // A receiver's clock starts with the first message.
-    let mut window = if sends { Window::new(clock, extent, cycles::now()) } else { None };
+    // A receiver's clock starts with the first message of all.
+    let mut window = if sends || received > 0 { Window::new(clock, extent, cycles::now()) } else { None };
     if sends {
         moments.begin = cycles::now();
     }
@@ -264,7 +283,8 @@ pub fn run(end: &mut End, size: u64, sends: bool, watch: &mut Watch<'_>) -> Resu
         }
     }
     moments.end = cycles::now();
-    let by_queue = flows.iter().map(|flow| flow.received).collect();
+    let by_queue = flows.iter().zip(before).map(|(flow, before)| flow.received - before).collect();
+    *progress = Progress { flows, posted, completed, received };
     let messages = match (extent, window) {
         (Extent::Iterations(_), _) => all,
         (_, Some(window)) => {

@@ -84,6 +84,10 @@ pub struct Options {
     /// TCP port over which the ends meet
     #[arg(short = 'p', long, value_name = "PORT", default_value = "18515", value_parser = |text: &str| within(text, 1, 65535))]
     pub port: u64,
+    /// Seconds that the other end may be silent when something of it is due; 0: for ever [default: 60, and 3600 beyond -D while a server of
+    /// a read, write or atomic test sees nothing of it; raw_ethernet: for ever]
+    #[arg(long = "peer-timeout", value_name = "SECONDS", value_parser = |text: &str| within(text, 0, 86400))]
+    pub peer_timeout: Option<u64>,
     /// Queue pairs (bandwidth)
     #[arg(short = 'q', long, value_name = "N", default_value = "1", value_parser = |text: &str| within(text, 1, 16384))]
     pub qp: u64,

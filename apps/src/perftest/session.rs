@@ -10,6 +10,7 @@ use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
 use pollux_eal::clock::Clock;
 
+use super::bandwidth::Progress;
 use super::counters::Counters;
 use super::end::End;
 use super::format::{self, Facts, RULE};
@@ -36,15 +37,14 @@ pub fn run(test: Test, line: &CommandLine, options: Options) -> Result<(), Bring
         Console { json: false }.print(&format!("Version: {VERSION}\n"));
         return Ok(());
     }
-    let appointment = Appointment::new(options.host.as_deref(), options.port);
     let mut line = line.clone();
     place(&mut line, &options)?;
     let settings = Settings::new(test, options).map_err(BringupError::Usage)?;
     let wanted = settings.options.ib_dev.clone();
     let console = Console { json: settings.options.json };
     crate::rdma::program::run(&line, wanted.as_deref(), move |lcore, device| {
-        let mut session = Session::meet(lcore, device, settings, appointment, console)?;
-        session.run()
+        device::check_wire(device)?;
+        Session::met(lcore, device, &settings, console)?.run()
     })
 }
 
@@ -54,9 +54,7 @@ pub fn run(test: Test, line: &CommandLine, options: Options) -> Result<(), Bring
 /// [`Failure`].
 pub fn serve(lcore: &LcoreContext, device: &RdmaDevice, mut settings: Settings) -> Result<Results, Failure> {
     settings.options.output = Some(Output::Latency);
-    let appointment = Appointment::new(None, settings.options.port);
-    let mut session = Session::meet(lcore, device, settings, appointment, Console { json: true })?;
-    session.connect()?;
+    let mut session = Session::met(lcore, device, &settings, Console { json: true })?;
     session.measure()?;
     session.step(true)?;
     Ok(session.report.last)
@@ -97,12 +95,31 @@ struct Session<'a> {
     receives: bool,
     mtu: u8,
     gid_index: u8,
+    /// Where the period before left off, of a run without an end.
+    progress: Progress,
     report: Report,
 }
 
 impl<'a> Session<'a> {
+    /// The ends find each other and are connected; a server goes on until an end is there that comes so far.
+    fn met(
+        lcore: &'a LcoreContext,
+        device: &'a RdmaDevice,
+        settings: &Settings,
+        console: Console,
+    ) -> Result<Self, Failure> {
+        let options = &settings.options;
+        let appointment = Appointment::new(options.host.as_deref(), options.port, settings.patience());
+        let mut waiting = options.host.is_none() && options.output.is_none();
+        appointment.meet(|| {
+            let waiting = std::mem::take(&mut waiting);
+            let mut session = Self::meet(lcore, device, settings.clone(), (&appointment, waiting), console)?;
+            session.connect()?;
+            Ok(session)
+        })
+    }
+
     fn run(&mut self) -> Result<(), Failure> {
-        self.connect()?;
         let begin = std::time::Instant::now();
         self.measure()?;
         let seconds = begin.elapsed().as_secs_f64();
@@ -114,7 +131,7 @@ impl<'a> Session<'a> {
         lcore: &'a LcoreContext,
         device: &'a RdmaDevice,
         mut settings: Settings,
-        appointment: Appointment,
+        (appointment, waiting): (&Appointment, bool),
         console: Console,
     ) -> Result<Self, Failure> {
         let options = settings.options.clone();
@@ -130,19 +147,18 @@ impl<'a> Session<'a> {
         if !settings.all {
             device::check_size(device, &attributes, settings.size)?;
         }
-        let waiting = options.host.is_none() && options.output.is_none();
-        let mut line = appointment.meet(lcore, || {
-            if waiting {
-                let stars = "*".repeat(36);
-                console.print(&format!("\n{stars}\n* Waiting for client to connect... *\n{stars}\n"));
-            }
-        })?;
+        if waiting {
+            let stars = "*".repeat(36);
+            console.print(&format!("\n{stars}\n* Waiting for client to connect... *\n{stars}\n"));
+        }
+        let mut line = appointment.line(lcore)?;
         let met = if options.dont_xchg_versions {
             Met { version: String::new(), cycle_buffer: CYCLE, cache_line: 64 }
         } else {
             line.meet(&options.peer_version, &settings.shared(), CYCLE, &stop)?
         };
-        let active = device::wait_active(device, port, Some(device::PATIENCE), &stop)?.legacy_resp.active_mtu;
+        let wired = device::wait_active(device, port, Some(device::PATIENCE), &stop);
+        let active = wired.map_err(|failure| failure.of_peer(line.peer()))?.legacy_resp.active_mtu;
         let own = options.mtu.map_or(active, device::mtu_code);
         if own > active {
             let (mtu, name) = (device::mtu_bytes(own), &device.name);
@@ -182,7 +198,8 @@ impl<'a> Session<'a> {
         }
         let gid_index = gid.0;
         let report = Report::new(console, counters);
-        Ok(Self { lcore, device, console, line, end, sends, receives, mtu, gid_index, report })
+        let progress = Progress::default();
+        Ok(Self { lcore, device, console, line, end, sends, receives, mtu, gid_index, progress, report })
     }
 
     fn settings(&self) -> &Settings {
@@ -233,7 +250,7 @@ impl<'a> Session<'a> {
         let group = self.settings().options.mcg;
         if !group && mapped(&self.end.own[0]) != mapped(&self.end.other[0]) {
             let version = |keys| if mapped(keys) { "IPv4" } else { "IPv6" };
-            return Err(Failure::Error(format!(
+            return Err(Failure::Peer(format!(
                 "the GIDs are of different kinds, {} here and {} at {}: choose them by -x at both ends",
                 version(&self.end.own[0]),
                 version(&self.end.other[0]),
@@ -242,12 +259,13 @@ impl<'a> Session<'a> {
         }
         if group && self.sends && self.receives && self.end.own[0].gid == self.end.other[0].gid {
             // Each would take its own messages for the other one's.
-            return Err(Failure::Error(
+            return Err(Failure::Peer(
                 "both ends hear the same group: give each another -M, or leave it out at both".into(),
             ));
         }
         let port = self.settings().options.ib_port as u8;
-        self.end.connect(port, self.gid_index, self.mtu)?;
+        let connected = self.end.connect(port, self.gid_index, self.mtu);
+        connected.map_err(|failure| failure.of_peer(self.line.peer()))?;
         if verb == Verb::Send {
             self.step(true)?;
         }
@@ -301,7 +319,11 @@ impl<'a> Session<'a> {
     fn bandwidth(&mut self, size: u64) -> Result<(Results, Option<f64>), Failure> {
         let sends = self.sends;
         let before = self.settings().options.cpu_util.then(Load::now);
-        let run = self.watched(|end, watch| bandwidth::run(end, size, sends, watch))?;
+        let mut progress = std::mem::take(&mut self.progress);
+        let run = self.watched(|end, watch| bandwidth::run(end, size, sends, &mut progress, watch))?;
+        if matches!(self.settings().extent, Extent::Forever { .. }) {
+            self.progress = progress;
+        }
         let load = before.map(|before| Load::now().since(before));
         let gigabits = self.settings().options.report_gbits;
         let results =

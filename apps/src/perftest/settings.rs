@@ -3,7 +3,10 @@
 //! Source: linux-rdma/perftest `src/perftest_parameters.c`, `init_perftest_params`, `force_dependecies`, `change_conn_type`,
 //! `ctx_set_max_inline`.
 
+use std::time::Duration;
+
 use super::options::{Atomic, Connection, Options, RateLimitType};
+use crate::exchange::line::Patience;
 
 /// What is done in each iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +130,18 @@ const MODERATED_MAX: u64 = 8192;
 const PEAK_MAX: u64 = 20_000;
 
 impl Settings {
+    /// How long the other end may be silent. One that works alone has the time of the test as well, or all there is.
+    #[must_use]
+    pub fn patience(&self) -> Patience {
+        let chosen = self.options.peer_timeout;
+        let patience = Patience::seconds(chosen);
+        match self.extent {
+            Extent::Seconds { total, .. } => patience.and_alone(Duration::from_secs(total)),
+            Extent::Forever { .. } if chosen.is_none() => Patience { alone: None, ..patience },
+            _ => patience,
+        }
+    }
+
     /// Settles the options of one of the tests.
     ///
     /// # Errors

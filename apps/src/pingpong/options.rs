@@ -6,8 +6,9 @@ use pollux_bringup::{BringupError, RdmaDevice};
 use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
 
+use crate::exchange::line::Patience;
 use crate::number::{number, size, within};
-use crate::rdma::{Appointment, Failure, program};
+use crate::rdma::{Appointment, Failure, device, program};
 
 /// What all of them have.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -33,6 +34,10 @@ pub struct Common {
     /// GID of this index; RoCE needs one
     #[arg(short = 'g', long, value_name = "INDEX", value_parser = |text: &str| within(text, 0, 255))]
     pub gid_idx: Option<u64>,
+    /// Seconds that the other end may be silent when something of it is due, after it connected or while messages go to and fro; 0:
+    /// for ever
+    #[arg(long = "peer-timeout", value_name = "SECONDS", default_value = "60", value_parser = |text: &str| within(text, 0, 86400))]
+    pub peer_timeout: u64,
     /// Print the final report as one JSON object, the last line of standard output
     #[arg(long)]
     pub json: bool,
@@ -42,8 +47,7 @@ pub struct Common {
 }
 
 impl Common {
-    /// Runs one end, `work`, on the device that was chosen; whatever goes wrong before the ends meet, the other one does not wait
-    /// in vain.
+    /// Runs one end, `work`, on the device that was chosen.
     ///
     /// # Errors
     /// One line.
@@ -51,9 +55,13 @@ impl Common {
     where
         W: FnOnce(&LcoreContext, &RdmaDevice, Appointment) -> Result<(), Failure> + Send + 'static,
     {
-        let appointment = Appointment::new(self.host.as_deref(), self.port);
+        let patience = Patience::seconds(Some(self.peer_timeout));
+        let appointment = Appointment::new(self.host.as_deref(), self.port, patience);
         paging.check(line)?;
-        program::run(line, self.ib_dev.as_deref(), move |lcore, device| work(lcore, device, appointment))
+        program::run(line, self.ib_dev.as_deref(), move |lcore, device| {
+            device::check_wire(device)?;
+            work(lcore, device, appointment)
+        })
     }
 }
 

@@ -82,25 +82,30 @@ pub fn run(
     let stop = || lcore.stop_requested();
     let (port, attributes) = device::port(device, common.ib_port)?;
     let (gid_index, gid) = device::gid(device, port, common.gid_idx, "-g")?;
-    let mut end = End::new(device, plan, port, &attributes)?;
-
-    let mut own = vec![Address::default(); SRQ_ADDRESSES];
-    for (address, pair) in own.iter_mut().zip(&end.pairs) {
-        *address = Address { lid: attributes.legacy_resp.lid, qpn: pair.qp.qpn(), psn: first_psn(), gid };
-    }
     let used = plan.qps as usize;
-    let local: String = own[..used].iter().map(report::local).collect();
-    let mut line = appointment.meet(lcore, || console.print(&local))?;
     let options = volume.shared("srq_pingpong");
-    let other = line.trade_addresses(&own, &options, &stop, |other| {
-        let theirs = other.iter().filter(|address| address.qpn != 0).count();
-        if theirs != used {
-            return Err(Failure::Error(format!(
-                "the other end has {theirs} queue pairs and this one {used}: give both the same -q"
-            )));
+    let (mut end, mut line, other) = appointment.meet(|| {
+        let mut end = End::new(device, plan, port, &attributes)?;
+        let mut own = vec![Address::default(); SRQ_ADDRESSES];
+        for (address, pair) in own.iter_mut().zip(&end.pairs) {
+            *address = Address { lid: attributes.legacy_resp.lid, qpn: pair.qp.qpn(), psn: first_psn(), gid };
         }
-        wire_up(device, port, &stop)?;
-        end.connect(device, port, gid_index, &own, other)
+        console.print(&own[..used].iter().map(report::local).collect::<String>());
+        let mut line = appointment.line(lcore)?;
+        let peer = line.peer().to_owned();
+        let other = line.trade_addresses(&own, &options, &stop, |other| {
+            let theirs = other.iter().filter(|address| address.qpn != 0).count();
+            if theirs != used {
+                return Err(Failure::Peer(format!(
+                    "the other end has {theirs} queue pairs and this one {used}: give both the same -q"
+                )));
+            }
+            let wired = wire_up(device, port, &stop);
+            wired
+                .and_then(|()| end.connect(device, port, gid_index, &own, other))
+                .map_err(|failure| failure.of_peer(&peer))
+        })?;
+        Ok((end, line, other))
     })?;
     let remote: String = other[..used].iter().map(report::remote).collect();
     console.print(&remote);

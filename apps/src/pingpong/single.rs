@@ -122,17 +122,23 @@ pub fn run(
     let stop = || lcore.stop_requested();
     let (port, attributes) = device::port(device, common.ib_port)?;
     let (gid_index, gid) = device::gid(device, port, common.gid_idx, "-g")?;
-    let mut end = End::new(device, plan, port, &attributes)?;
-    end.post_receives()?;
-
-    let psn = first_psn();
-    let own = Address { lid: attributes.legacy_resp.lid, qpn: end.qp.qpn(), psn, gid };
-    let local = if *kind == QpKind::Ud { report::local_of_ud(&own) } else { report::local(&own) };
-    let mut line = appointment.meet(lcore, || console.print(&local))?;
     let options = plan.volume.shared(app);
-    let other = line.trade_addresses(&[own], &options, &stop, |other| {
-        wire_up(device, port, &stop)?;
-        end.connect(device, port, gid_index, &own, &other[0])
+    let (mut end, mut line, other) = appointment.meet(|| {
+        let mut end = End::new(device, plan, port, &attributes)?;
+        end.post_receives()?;
+        let psn = first_psn();
+        let own = Address { lid: attributes.legacy_resp.lid, qpn: end.qp.qpn(), psn, gid };
+        let local = if *kind == QpKind::Ud { report::local_of_ud(&own) } else { report::local(&own) };
+        console.print(&local);
+        let mut line = appointment.line(lcore)?;
+        let peer = line.peer().to_owned();
+        let other = line.trade_addresses(&[own], &options, &stop, |other| {
+            let wired = wire_up(device, port, &stop);
+            wired
+                .and_then(|()| end.connect(device, port, gid_index, &own, &other[0]))
+                .map_err(|failure| failure.of_peer(&peer))
+        })?;
+        Ok((end, line, other))
     })?;
     console.print(&report::remote(&other[0]));
 

@@ -46,17 +46,35 @@ struct Peer {
     sent: u64,
 }
 
+/// What the way to another end is made of.
+struct Ways {
+    pd: Pd,
+    xrcd: Xrcd,
+    sends: Queue,
+    options: QpOptions,
+    port: u8,
+}
+
+impl Ways {
+    fn peer(&self) -> Result<Peer, Failure> {
+        let mut receive = Qp::xrc_receiver(&self.xrcd)?;
+        receive.init(self.port, Access::REMOTE_WRITE | Access::REMOTE_READ)?;
+        let mut send = Qp::new(&self.pd, &self.sends.cq, &self.sends.cq, &self.options)?;
+        send.init(self.port, Access::empty())?;
+        Ok(Peer { send, receive, psn: first_psn(), other: XsrqAddress::default(), line: None, sent: 0 })
+    }
+}
+
 struct End<'a> {
     plan: &'a Plan,
     size: usize,
     mr: Mr,
-    sends: Queue,
+    ways: Ways,
     receives: Queue,
     srq: Srq,
     peers: Vec<Peer>,
     lid: u16,
     gid: (u8, [u8; 16]),
-    port: u8,
 }
 
 /// Runs one end.
@@ -73,12 +91,17 @@ pub fn run(
     let mut end = End::new(device, plan)?;
     let stop = || lcore.stop_requested();
     match &plan.common.host {
-        Some(_) => end.meet(0, appointment.meet(lcore, || ())?, device, console, lcore)?,
+        Some(_) => end.meet(0, appointment.line(lcore)?, device, console, lcore)?,
         None => {
-            let listener = appointment.listen()?;
             for number in 0..end.peers.len() {
-                let line = listener.accept(&stop)?;
-                end.meet(number, line, device, console, lcore)?;
+                appointment.meet(|| {
+                    let met = end.meet(number, appointment.line(lcore)?, device, console, lcore);
+                    if matches!(met, Err(Failure::Peer(_))) {
+                        // Its queue pairs may lead to whoever it was.
+                        end.peers[number] = end.ways.peer()?;
+                    }
+                    met
+                })?;
             }
             for number in 0..end.peers.len() {
                 end.send(number)?;
@@ -131,15 +154,9 @@ impl<'a> End<'a> {
             list.mr(0, &mr, 0..size);
         }
         list.ring()?;
-        let peers = (0..count).map(|_| {
-            let mut receive = Qp::xrc_receiver(&xrcd)?;
-            receive.init(port, Access::REMOTE_WRITE | Access::REMOTE_READ)?;
-            let mut send = Qp::new(&pd, &sends.cq, &sends.cq, &options)?;
-            send.init(port, Access::empty())?;
-            Ok(Peer { send, receive, psn: first_psn(), other: XsrqAddress::default(), line: None, sent: 0 })
-        });
-        let peers = peers.collect::<Result<Vec<_>, Failure>>()?;
-        Ok(Self { plan, size, mr, sends, receives, srq, peers, lid: attributes.legacy_resp.lid, gid, port })
+        let ways = Ways { pd, xrcd, sends, options, port };
+        let peers = (0..count).map(|_| ways.peer()).collect::<Result<Vec<_>, Failure>>()?;
+        Ok(Self { plan, size, mr, ways, receives, srq, peers, lid: attributes.legacy_resp.lid, gid })
     }
 
     /// Trades addresses with one other end and connects to it.
@@ -166,21 +183,25 @@ impl<'a> End<'a> {
         console.print(&super::report::xsrq("local", &own));
         let other = line.trade_xsrq(&own, &stop)?;
         console.print(&super::report::xsrq("remote", &other));
-        wire_up(device, self.port, &stop)?;
+        let of_peer = |failure: Failure| failure.of_peer(line.peer());
+        let port = self.ways.port;
+        wire_up(device, port, &stop).map_err(of_peer)?;
         let common = &self.plan.common;
         let path = Path {
-            port: self.port,
+            port,
             service_level: common.sl as u8,
             hop_limit: 5,
             lid: other.lid,
             ..Path::new(other.gid, gid_index)
         };
-        let active = device.context.port(self.port)?.legacy_resp.active_mtu;
+        let active = device.context.port(port)?.legacy_resp.active_mtu;
         let mtu = device::mtu_code(self.plan.mtu).min(active);
         let (rq_psn, sq_psn) = (other.psn, own.psn);
         let to = |qpn| Connection { rq_psn, sq_psn, mtu, ..Connection::new(path, qpn) };
-        peer.receive.connect(&to(other.send_qpn))?;
-        peer.send.connect(&to(other.receive_qpn))?;
+        let connected = peer.receive.connect(&to(other.send_qpn));
+        connected
+            .and_then(|()| peer.send.connect(&to(other.receive_qpn)))
+            .map_err(|error| of_peer(error.into()))?;
         (peer.other, peer.line) = (other, Some(line));
         Ok(())
     }
@@ -212,7 +233,7 @@ impl<'a> End<'a> {
             found.clear();
             self.receives.take(8, &mut watch, |wc| found.push((wc.status(), wc.qpn())))?;
             let mut failed = None;
-            done += self.sends.cq.poll(8, |wc| {
+            done += self.ways.sends.cq.poll(8, |wc| {
                 if wc.status() != WcStatus::SUCCESS {
                     failed.get_or_insert((wc.status(), wc.id()));
                 }
@@ -236,7 +257,7 @@ impl<'a> End<'a> {
         }
         while done < self.peers.len() {
             let mut failed = None;
-            done += self.sends.take(8, &mut watch, |wc| {
+            done += self.ways.sends.take(8, &mut watch, |wc| {
                 if wc.status() != WcStatus::SUCCESS {
                     failed.get_or_insert((wc.status(), wc.id()));
                 }

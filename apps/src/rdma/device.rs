@@ -78,6 +78,22 @@ pub fn wait_active(
     }
 }
 
+/// Whether another end can be on the wire of a device: those of models lead to another process, or nowhere.
+///
+/// # Errors
+/// Nobody can reach it.
+pub fn check_wire(device: &RdmaDevice) -> Result<(), Failure> {
+    match device.wire() {
+        Some(wire) if !["unix:", "iface:"].iter().any(|kind| wire.starts_with(kind)) => {
+            let name = &device.name;
+            Err(Failure::Usage(format!(
+                "{name}: no other end can reach it, for its wire ({wire}) leads to no other process; give it one, as --vdev {name},wire=unix:/tmp/a:/tmp/b, and the other end wire=unix:/tmp/b:/tmp/a"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// A GID of a port by its index, `option` being how it was typed; `None` when none was.
 ///
 /// # Errors

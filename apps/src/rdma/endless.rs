@@ -25,6 +25,8 @@ pub struct Watch<'a> {
     /// How long nothing may come once the other end has hung up. perftest's stay connected; rdma-core's pingpongs hang up before
     /// they begin.
     patience: Duration,
+    /// How long nothing may come in any case.
+    limit: Option<Duration>,
     empty: u32,
     rounds: u32,
     since: Option<Instant>,
@@ -35,7 +37,14 @@ impl<'a> Watch<'a> {
     /// Over a loop of that lcore, the other end of which is at `line`.
     #[must_use]
     pub fn new(lcore: &'a LcoreContext, line: Option<&'a Line>, patience: Duration) -> Self {
-        Self { lcore, line, patience, empty: 0, rounds: 0, since: None, asked: None }
+        let limit = line.and_then(|line| line.patience().due);
+        Self { lcore, line, patience, limit, empty: 0, rounds: 0, since: None, asked: None }
+    }
+
+    /// With another limit to how long nothing may come, which is else that of the line.
+    #[must_use]
+    pub fn within(self, limit: Option<Duration>) -> Self {
+        Self { limit, ..self }
     }
 
     /// Says that something came.
@@ -86,6 +95,14 @@ impl<'a> Watch<'a> {
             return Ok(());
         }
         self.asked = Some(now);
+        if let Some(limit) = self.limit.filter(|limit| now - since >= *limit) {
+            let who =
+                self.line.map_or("nothing came".into(), |line| format!("nothing came of {}", line.peer()));
+            let seconds = limit.as_secs();
+            return Err(Failure::Error(format!(
+                "{who} for {seconds} seconds; --peer-timeout allows another time, 0 for ever"
+            )));
+        }
         match self.line {
             Some(line) if now - since >= self.patience && line.is_closed() => Err(Failure::Error(format!(
                 "no more came, and {} has hung up: it ended, or was told another number of messages",

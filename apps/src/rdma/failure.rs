@@ -13,6 +13,8 @@ pub enum Failure {
     Stopped,
     /// One line.
     Error(String),
+    /// One line about an other end that does not keep to the exchange, or is none. A server that still listens goes on.
+    Peer(String),
     /// One line about what was typed.
     Usage(String),
 }
@@ -25,8 +27,17 @@ impl Failure {
     pub fn end(self) -> Result<(), BringupError> {
         match self {
             Self::Stopped => Ok(()),
-            Self::Error(line) => Err(BringupError::Runtime(line)),
+            Self::Error(line) | Self::Peer(line) => Err(BringupError::Runtime(line)),
             Self::Usage(line) => Err(BringupError::Usage(line)),
+        }
+    }
+
+    /// The same, where the other end is to blame: what it said of itself is of no use.
+    #[must_use]
+    pub fn of_peer(self, peer: &str) -> Self {
+        match self {
+            Self::Error(line) => Self::Peer(format!("{peer}: {line}")),
+            other => other,
         }
     }
 
@@ -58,7 +69,10 @@ impl From<ExchangeError> for Failure {
     fn from(error: ExchangeError) -> Self {
         match error {
             ExchangeError::Stopped { .. } => Self::Stopped,
-            error => Self::Error(error.to_string()),
+            error @ (ExchangeError::Listen { .. }
+            | ExchangeError::Connect { .. }
+            | ExchangeError::Resolve { .. }) => Self::Error(error.to_string()),
+            error => Self::Peer(error.to_string()),
         }
     }
 }

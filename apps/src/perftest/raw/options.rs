@@ -58,10 +58,10 @@ pub struct RawOptions {
     #[arg(short = 'E', long = "dest_mac", visible_alias = "remote_mac", value_name = "MAC", value_parser = mac)]
     pub dest_mac: Option<MacAddress>,
     /// The server's IP address, at both ends; frames have an IP header then
-    #[arg(short = 'J', long = "dest_ip", value_name = "IP")]
+    #[arg(short = 'J', long = "dest_ip", value_name = "IP", value_parser = ip)]
     pub dest_ip: Option<IpAddr>,
     /// The client's IP address, at both ends
-    #[arg(short = 'j', long = "source_ip", value_name = "IP")]
+    #[arg(short = 'j', long = "source_ip", value_name = "IP", value_parser = ip)]
     pub source_ip: Option<IpAddr>,
     /// The server's UDP port, at both ends; frames have a UDP header then
     #[arg(short = 'K', long = "dest_port", value_name = "PORT", value_parser = port)]
@@ -70,10 +70,10 @@ pub struct RawOptions {
     #[arg(short = 'k', long = "source_port", value_name = "PORT", value_parser = port)]
     pub source_port: Option<u16>,
     /// This end's IP address, instead of -J and -j
-    #[arg(long = "local_ip", value_name = "IP")]
+    #[arg(long = "local_ip", value_name = "IP", value_parser = ip)]
     pub local_ip: Option<IpAddr>,
     /// The other end's IP address
-    #[arg(long = "remote_ip", value_name = "IP")]
+    #[arg(long = "remote_ip", value_name = "IP", value_parser = ip)]
     pub remote_ip: Option<IpAddr>,
     /// This end's UDP port, instead of -K and -k
     #[arg(long = "local_port", value_name = "PORT", value_parser = port)]
@@ -121,6 +121,10 @@ pub struct RawOptions {
 
 fn mac(text: &str) -> Result<MacAddress, String> {
     text.parse().map_err(|_| "is not a MAC address, such as 02:00:00:00:00:01".into())
+}
+
+fn ip(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| "is not an IP address, such as 10.0.0.1, or fd00::1 with --raw_ipv6".into())
 }
 
 fn port(text: &str) -> Result<u16, String> {

@@ -274,16 +274,23 @@ fn ends(role: Role, options: &RawOptions) -> Result<Ends, String> {
         return Err("give --local_ip, --remote_ip and their ports, or -J, -j, -K and -k, but not both".into());
     }
     let turned = named && role == Role::Client;
-    let (ip_names, port_names, ips, ports) = if named {
+    let (whose, ip_names, port_names, ips, ports) = if named {
         let ips = (options.local_ip, options.remote_ip);
         let ports = (options.local_port, options.remote_port);
-        (["--local_ip", "--remote_ip"], ["--local_port", "--remote_port"], ips, ports)
+        (
+            ["this end's", "the other end's"],
+            ["--local_ip", "--remote_ip"],
+            ["--local_port", "--remote_port"],
+            ips,
+            ports,
+        )
     } else {
         let ips = (options.dest_ip, options.source_ip);
         let ports = (options.dest_port, options.source_port);
-        (["-J", "-j"], ["-K", "-k"], ips, ports)
+        (["the server's", "the client's"], ["-J", "-j"], ["-K", "-k"], ips, ports)
     };
-    let ips = both(ip_names, turned, ips)?;
+    let examples = if options.raw_ipv6 { ["fd00::1", "fd00::2"] } else { ["10.0.0.1", "10.0.0.2"] };
+    let ips = both(ip_names, turned, ips, whose.map(|whose| format!("{whose} IP address")), examples)?;
     for address in ips.iter().flat_map(|(one, two)| [one, two]) {
         match (address, options.raw_ipv6) {
             (IpAddr::V6(_), false) => return Err(format!("{address} is IPv6, which --raw_ipv6 asks for")),
@@ -291,7 +298,8 @@ fn ends(role: Role, options: &RawOptions) -> Result<Ends, String> {
             _ => {}
         }
     }
-    let ports = both(port_names, turned, ports)?;
+    let ports =
+        both(port_names, turned, ports, whose.map(|whose| format!("{whose} port")), ["5000", "6000"])?;
     if ports.is_some() && ips.is_none() {
         let ([one, two], [ip, other_ip]) = (port_names, ip_names);
         return Err(format!("{one} and {two} need IP addresses: {ip} and {other_ip}"));
@@ -299,16 +307,26 @@ fn ends(role: Role, options: &RawOptions) -> Result<Ends, String> {
     Ok((ips, ports))
 }
 
-/// Two options that are of use together alone; `turned`, the second first.
-fn both<T>(
+/// Two options that are of use together alone, and what each is; `turned`, the second first.
+fn both<T: std::fmt::Display>(
     names: [&str; 2],
     turned: bool,
     options: (Option<T>, Option<T>),
+    whats: [String; 2],
+    examples: [&str; 2],
 ) -> Result<Option<(T, T)>, String> {
+    let missing = |there: usize, value: T| {
+        let (has, lacks) = (names[there], names[1 - there]);
+        let (what, example) = (&whats[1 - there], examples[1 - there]);
+        Err(format!(
+            "{has} {value} goes with {lacks}, {what}, which is missing: give both, such as {lacks} {example}"
+        ))
+    };
     match options {
         (None, None) => Ok(None),
         (Some(one), Some(two)) => Ok(Some(if turned { (two, one) } else { (one, two) })),
-        _ => Err(format!("{} and {} go together", names[0], names[1])),
+        (Some(value), None) => missing(0, value),
+        (None, Some(value)) => missing(1, value),
     }
 }
 
@@ -452,9 +470,17 @@ mod tests {
             (Bandwidth, "--client -B 02:00:00:00:00:01", "-E is missing"),
             (Latency, "--server -B 02:00:00:00:00:01", "-E is missing"),
             (Bandwidth, "--client -B 02:00:00:00:00 -E 1", "is not a MAC address, such as 02:00"),
-            (Bandwidth, "--client MACS -J 10.0.0.1", "-J and -j go together"),
+            (
+                Bandwidth,
+                "--client MACS -J 10.0.0.1",
+                "-J 10.0.0.1 goes with -j, the client's IP address, which is missing: give both, such as -j 10.0.0.2",
+            ),
             (Bandwidth, "--client MACS -K 5 -k 6", "-K and -k need IP addresses: -J and -j"),
-            (Bandwidth, "--client MACS --remote_ip 10.0.0.1", "--local_ip and --remote_ip go together"),
+            (
+                Bandwidth,
+                "--client MACS --remote_ip 10.0.0.1",
+                "--remote_ip 10.0.0.1 goes with --local_ip, this end's IP address, which is missing: give both, such as --local_ip 10.0.0.1",
+            ),
             (
                 Bandwidth,
                 "--client MACS --local_port 5 --remote_port 6",

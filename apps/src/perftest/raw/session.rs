@@ -14,6 +14,7 @@ use super::options::RawOptions;
 use super::plan::{Plan, Role};
 use super::rule;
 use crate::exchange::perftest::VERSION;
+use crate::perftest::bandwidth::Progress;
 use crate::perftest::counters::Counters;
 use crate::perftest::end::End;
 use crate::perftest::format::{self, Facts, RULE};
@@ -51,6 +52,12 @@ fn test(lcore: &LcoreContext, device: &RdmaDevice, plan: &Plan) -> Result<(), Fa
     let full = settings.options.output.is_none();
     let (port, _) = device::port(device, settings.options.ib_port)?;
     let counters = Counters::open(device, port, &settings.options.counters)?;
+    // Who receives waits for whoever comes; who begins should find the other end, before anything is printed.
+    let client = plan.role == Role::Client;
+    let wired = |patience| device::wait_active(device, port, patience, &|| lcore.stop_requested());
+    if client {
+        wired(Some(device::PATIENCE))?;
+    }
     if full {
         plan.changes.iter().for_each(|change| program::say(format_args!("{change}")));
     }
@@ -109,15 +116,17 @@ fn test(lcore: &LcoreContext, device: &RdmaDevice, plan: &Plan) -> Result<(), Fa
     if full {
         console.print(&text);
     }
-    // Who receives waits for whoever comes; who begins should find the other end.
-    let client = plan.role == Role::Client;
-    device::wait_active(device, port, client.then_some(device::PATIENCE), &|| lcore.stop_requested())?;
+    if !client {
+        wired(None)?;
+    }
 
     let begin = std::time::Instant::now();
     let mut report = Report::new(console, counters);
-    let mut watch = Watch::new(lcore, None, Duration::ZERO);
+    let limit = settings.options.peer_timeout.filter(|seconds| *seconds > 0).map(Duration::from_secs);
+    let mut watch = Watch::new(lcore, None, Duration::ZERO).within(limit);
     let gigabits = settings.options.report_gbits;
     let hz = Clock::get().hz() as f64;
+    let mut progress = Progress::default();
     loop {
         let before = settings.options.cpu_util.then(Load::now);
         let load = |before: Option<Load>| before.map(|before| Load::now().since(before));
@@ -128,7 +137,9 @@ fn test(lcore: &LcoreContext, device: &RdmaDevice, plan: &Plan) -> Result<(), Fa
             }
             (worker, _) => {
                 let run = match worker {
-                    Worker::Loops(end) => bandwidth::run(end, settings.size, plan.sends(), &mut watch)?,
+                    Worker::Loops(end) => {
+                        bandwidth::run(end, settings.size, plan.sends(), &mut progress, &mut watch)?
+                    }
                     Worker::Forwarder(forwarder) => forwarder.run(settings, &mut watch)?,
                 };
                 let found = statistic::bandwidth(&run.moments, settings.size, run.messages, gigabits, hz);
