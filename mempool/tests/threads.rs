@@ -165,35 +165,3 @@ fn a_forgotten_mbuf_only_leaks() {
     drop(pool);
     drop(all);
 }
-
-/// Threads that hold slots they forgot about, more than there are, and all of them alive.
-#[test]
-fn pools_serve_threads_that_find_all_slots_taken() {
-    const THREADS: usize = 150;
-    let pool = pool("crowd", 4 * THREADS * 32, Backend::RingMpMc);
-    let (leased, all_there) = (AtomicUsize::new(0), std::sync::Barrier::new(THREADS));
-    std::thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| {
-                if let Some(lease) = slot::lease() {
-                    leased.fetch_add(1, Ordering::Relaxed);
-                    std::mem::forget(lease);
-                }
-                all_there.wait();
-                let mut burst = Burst::new();
-                for _ in 0..20 {
-                    assert!(pool.alloc_burst(&mut burst, 32), "with a slot: {}", slot::current().is_some());
-                    burst.clear();
-                }
-                all_there.wait();
-            });
-        }
-    });
-    assert!(leased.into_inner() <= slot::SLOTS);
-    assert_eq!(
-        (pool.available(), pool.stats().cached),
-        (pool.capacity(), 0),
-        "the threads' ends empty their caches"
-    );
-    assert!(slot::lease().is_some(), "and give back their slots");
-}
