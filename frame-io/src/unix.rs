@@ -11,17 +11,13 @@
 //!
 //! Nothing blocks and nothing is lost while both sockets are there: a datagram that finds no room is refused at the sender,
 //! who offers it again.
-#![expect(
-    unsafe_code,
-    reason = "recv with MSG_TRUNC tells the whole length; the standard library has no word for it"
-)]
 
 mod socket_file;
 
-use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
+use rustix::net::{RecvFlags, recv};
 pub use socket_file::SocketFile;
 
 use crate::{FrameError, Trouble};
@@ -94,12 +90,8 @@ impl UnixFrames {
     /// did not fit.
     #[inline]
     pub fn receive(&mut self, room: &mut [u8]) -> Option<usize> {
-        let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
-        // SAFETY: the kernel writes at most `room.len()` bytes at `room`, which is borrowed mutably for the call.
-        let bytes =
-            unsafe { libc::recv(self.socket.as_raw_fd(), room.as_mut_ptr().cast(), room.len(), flags) };
         // An error is the end of what is there, or the news that the peer has gone, which `connect` will find.
-        usize::try_from(bytes).ok()
+        recv(&self.socket, room, RecvFlags::DONTWAIT | RecvFlags::TRUNC).ok().map(|(_, bytes)| bytes)
     }
 }
 

@@ -51,6 +51,7 @@ impl Page {
         bytes: usize,
         protection: Protection,
     ) -> Result<Self, Errno> {
+        // Not by memmap2, which maps for reading or for both: doorbells are mapped for stores alone, as the kernel's side expects.
         let offset = libc::off_t::try_from(offset).map_err(|_| Errno::EINVAL)?;
         let rights = match protection {
             Protection::Read => libc::PROT_READ,

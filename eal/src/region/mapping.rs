@@ -2,15 +2,24 @@
 //!
 //! Sources: Linux `Documentation/admin-guide/mm/hugetlbpage.rst` (pools, reservation at mmap), memfd_create(2),
 //! madvise(2) (`MADV_POPULATE_WRITE`, `MADV_DONTFORK`), mbind(2), mlock(2).
+//!
+//! Mapped by hand: memmap2 has the kernel choose the address, and a region's is a multiple of more than a page, for transparent
+//! huge pages and for zones that are aligned.
 #![expect(unsafe_code, reason = "maps, binds, populates, locks and unmaps memory")]
 
-use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::ptr::{NonNull, null_mut};
+
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
+    open,
+};
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+use rustix::thread::sched_getcpu;
 
 use crate::topology::SocketId;
 
@@ -185,9 +194,7 @@ impl Mapping {
     /// For kernels before 5.14. `fallocate` takes a file's pages and reports failure; touching them is then safe.
     fn populate_by_hand(&self) -> io::Result<()> {
         if let Some(fd) = &self.fd {
-            let bytes = libc::off_t::try_from(self.bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
-            // SAFETY: a system call on a descriptor that we own; it touches no memory of ours.
-            check(unsafe { libc::fallocate(fd.as_raw_fd(), 0, 0, bytes) })?;
+            fallocate(fd, FallocateFlags::empty(), 0, self.bytes as u64)?;
         }
         for offset in (0..self.bytes).step_by(4096) {
             // SAFETY: `offset` is inside the mapping, which nobody else knows yet; its pages are zero, so zero is what
@@ -205,61 +212,40 @@ fn check(answer: i32) -> io::Result<()> {
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-fn check_fd(answer: i32) -> io::Result<i32> {
-    if answer >= 0 { Ok(answer) } else { Err(io::Error::last_os_error()) }
-}
-
 fn open_backing(wanted: &Wanted<'_>) -> io::Result<Option<OwnedFd>> {
     let fd = match wanted.backing {
         Backing::Anonymous => return Ok(None),
-        Backing::Memfd => memfd(wanted.label, 0)?,
+        Backing::Memfd => memfd(wanted.label, MemfdFlags::empty())?,
         Backing::HugeMemfd => {
             let size = wanted.page_size.trailing_zeros() << libc::MFD_HUGE_SHIFT;
-            memfd(wanted.label, libc::MFD_HUGETLB | size)?
+            memfd(wanted.label, MemfdFlags::HUGETLB | MemfdFlags::from_bits_retain(size))?
         }
         Backing::HugeDir(dir) => nameless_file(dir)?,
     };
-    let bytes = libc::off_t::try_from(wanted.bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
-    // SAFETY: a system call on a descriptor that we own; it touches no memory of ours.
-    check(unsafe { libc::ftruncate(fd.as_raw_fd(), bytes) })?;
+    ftruncate(&fd, wanted.bytes as u64)?;
     if matches!(wanted.backing, Backing::Memfd | Backing::HugeMemfd) {
         // Nobody who is given the descriptor can make the file shorter under us, which would be a SIGBUS.
-        // SAFETY: as above.
-        check(unsafe {
-            libc::fcntl(
-                fd.as_raw_fd(),
-                libc::F_ADD_SEALS,
-                libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL,
-            )
-        })?;
+        fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     }
     Ok(Some(fd))
 }
 
-fn memfd(label: &str, flags: u32) -> io::Result<OwnedFd> {
+fn memfd(label: &str, flags: MemfdFlags) -> io::Result<OwnedFd> {
     // The kernel takes at most 249 bytes (memfd_create(2)), and no zero byte.
     let label: Vec<u8> = label.bytes().filter(|&byte| byte != 0).take(200).collect();
-    let label = CString::new(label)?;
-    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING | flags;
-    // SAFETY: `label` is a string that ends in zero and outlives the calls.
-    let create = |flags| check_fd(unsafe { libc::memfd_create(label.as_ptr(), flags) });
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | flags;
     // A kernel can be set to refuse files that could be run (vm.memfd_noexec); those before 6.3 do not know the flag.
-    let fd = create(flags | libc::MFD_NOEXEC_SEAL).or_else(|error| match error.raw_os_error() {
-        Some(libc::EINVAL) => create(flags),
-        _ => Err(error),
-    })?;
-    // SAFETY: the kernel has just given us this descriptor, so nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    match memfd_create(&*label, flags | MemfdFlags::NOEXEC_SEAL) {
+        Err(Errno::INVAL) => Ok(memfd_create(&*label, flags)?),
+        other => Ok(other?),
+    }
 }
 
 /// A file without a name in `dir`, so that nothing is left there whatever way the process ends.
 fn nameless_file(dir: &Path) -> io::Result<OwnedFd> {
-    let path = CString::new(dir.as_os_str().as_bytes())?;
-    // SAFETY: `path` is a string that ends in zero and outlives the call.
-    let fd = unsafe { libc::open(path.as_ptr(), libc::O_TMPFILE | libc::O_RDWR | libc::O_CLOEXEC, 0o600) };
-    if fd >= 0 {
-        // SAFETY: the kernel has just given us this descriptor, so nobody else owns it.
-        return Ok(unsafe { OwnedFd::from_raw_fd(fd) });
+    let rights = Mode::RUSR | Mode::WUSR;
+    if let Ok(fd) = open(dir, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, rights) {
+        return Ok(fd);
     }
     // hugetlbfs has nameless files since Linux 5.1; before it, a name that lives for a moment.
     let path = dir.join(format!("pollux-{}", std::process::id()));
@@ -308,16 +294,13 @@ fn mmap(at: *mut u8, bytes: usize, protection: i32, flags: i32, fd: i32) -> io::
 
 /// The processor that the calling thread runs on, at the moment.
 pub(crate) fn current_cpu() -> Option<u16> {
-    // SAFETY: takes nothing and touches no memory of ours.
-    u16::try_from(unsafe { libc::sched_getcpu() }).ok()
+    u16::try_from(sched_getcpu()).ok()
 }
 
 /// `RLIMIT_MEMLOCK` in bytes.
 pub(crate) fn lock_limit() -> usize {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is ours and outlives the call.
-    unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
-    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
+    let limit = getrlimit(Resource::Memlock).current;
+    limit.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

@@ -5,9 +5,11 @@
 #![expect(unsafe_code, reason = "memory shared with the kernel")]
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use memmap2::{MmapOptions, MmapRaw};
 
 use super::PacketOptions;
 
@@ -37,44 +39,14 @@ const _: () = {
     assert!(offset_of!(libc::tpacket2_hdr, tp_vlan_tpid) == 26);
 };
 
-/// Both rings of a socket, receive first.
+/// Both rings of a socket, receive first. Nobody reads or writes through it: what may be done to the bytes is decided by the two
+/// cursors, of which each half has one.
 #[derive(Debug)]
-pub(super) struct Mapping {
-    base: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: an address range; what may be done to the bytes is decided by the two cursors, of which each half has one.
-unsafe impl Send for Mapping {}
-// SAFETY: no method of `Mapping` touches the bytes.
-unsafe impl Sync for Mapping {}
+pub(super) struct Mapping(MmapRaw);
 
 impl Mapping {
     pub(super) fn new(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<Self> {
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_POPULATE,
-                fd.as_raw_fd(),
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { base, bytes })
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: base and length are those of the mapping made in `new`; cursors live beside an `Arc` of the owner, so none
-        // is left when the last one goes.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+        MmapOptions::new().len(bytes).populate().map_raw(&fd).map(Self)
     }
 }
 
@@ -101,10 +73,11 @@ impl SlotCursor {
         let (block_bytes, frame_bytes) = (options.block_bytes as usize, options.frame_bytes as usize);
         let per_block = block_bytes / frame_bytes;
         let blocks = (options.frames as usize).div_ceil(per_block);
-        assert_eq!(2 * blocks * block_bytes, mapping.bytes, "the rings fill the mapping");
+        assert_eq!(2 * blocks * block_bytes, mapping.0.len(), "the rings fill the mapping");
         assert!(half < 2, "two halves");
+        let base = NonNull::new(mapping.0.as_mut_ptr()).expect("no mapping begins at 0");
         // SAFETY: half 1 starts in the middle of the mapping.
-        let ring = unsafe { mapping.base.add(half * blocks * block_bytes) };
+        let ring = unsafe { base.add(half * blocks * block_bytes) };
         Self { ring, block_bytes, frame_bytes, per_block, blocks, block: 0, within: 0 }
     }
 
