@@ -113,6 +113,7 @@ pub(crate) fn tidy() -> Outcome {
         dependencies(name, allowed, &mut wrong)?;
         sources(name, &mut wrong)?;
     }
+    unused(&mut wrong)?;
     if wrong.is_empty() {
         eprintln!("xtask: tidy: {} crates, no fault", MAY_DEPEND.len());
         return Ok(());
@@ -123,10 +124,64 @@ pub(crate) fn tidy() -> Outcome {
     Err(format!("tidy found {} faults", wrong.len()))
 }
 
-fn dependencies(name: &str, allowed: &[&str], wrong: &mut Vec<String>) -> Outcome {
-    let path = root().join(name).join("Cargo.toml");
+fn manifest(folder: &str) -> Outcome<toml::Table> {
+    let path = root().join(folder).join("Cargo.toml");
     let text = fs::read_to_string(&path).map_err(|why| format!("cannot read {}: {why}", path.display()))?;
-    let manifest: toml::Table = text.parse().map_err(|why| format!("{}: {why}", path.display()))?;
+    text.parse().map_err(|why| format!("{}: {why}", path.display()))
+}
+
+/// Dependencies that are declared and used nowhere: of the workspace by a crate, of a crate by its code.
+fn unused(wrong: &mut Vec<String>) -> Outcome {
+    let mut taken = BTreeSet::new();
+    for (name, _) in MAY_DEPEND {
+        let (mut src, mut all) = (Vec::new(), Vec::new());
+        rust_files(&root().join(name).join("src"), &mut src)?;
+        rust_files(&root().join(name), &mut all)?;
+        let read = |files: &[PathBuf]| -> String {
+            files.iter().map(|file| fs::read_to_string(file).unwrap_or_default()).collect()
+        };
+        let manifest = manifest(name)?;
+        for (table, code) in [("dependencies", read(&src)), ("dev-dependencies", read(&all))] {
+            let declared = declared(&manifest, table);
+            wrong.extend(declared.iter().filter(|dependency| !names(&code, dependency)).map(|dependency| {
+                format!("{name}/Cargo.toml: {dependency} is declared ({table}) and used nowhere; take it out")
+            }));
+            taken.extend(declared);
+        }
+    }
+    let workspace = manifest(".")?;
+    let declared = workspace.get("workspace").and_then(toml::Value::as_table);
+    let declared = declared.map(|workspace| declared_here(workspace, "dependencies")).unwrap_or_default();
+    wrong.extend(declared.difference(&taken).map(|dependency| {
+        format!("Cargo.toml: {dependency} is declared and no crate takes it; take it out")
+    }));
+    Ok(())
+}
+
+/// What a manifest declares in `table`, for every target.
+fn declared(manifest: &toml::Table, table: &str) -> BTreeSet<String> {
+    let targets = manifest.get("target").and_then(toml::Value::as_table);
+    let targets = targets.into_iter().flat_map(toml::Table::values).filter_map(toml::Value::as_table);
+    targets.chain([manifest]).flat_map(|manifest| declared_here(manifest, table)).collect()
+}
+
+fn declared_here(manifest: &toml::Table, table: &str) -> BTreeSet<String> {
+    let entries = manifest.get(table).and_then(toml::Value::as_table);
+    entries.into_iter().flat_map(toml::Table::keys).cloned().collect()
+}
+
+/// Whether code, comments left out, has the name of a crate in it.
+fn names(code: &str, dependency: &str) -> bool {
+    let name = dependency.replace('-', "_");
+    let words = |line: &str| {
+        let line = line.split("//").next().unwrap_or_default();
+        line.split(|at: char| !at.is_alphanumeric() && at != '_').any(|word| word == name)
+    };
+    code.lines().any(words)
+}
+
+fn dependencies(name: &str, allowed: &[&str], wrong: &mut Vec<String>) -> Outcome {
+    let manifest = manifest(name)?;
     let named = manifest.get("dependencies").and_then(toml::Value::as_table).into_iter().flatten();
     for (dependency, _) in named {
         if let Some(other) = dependency.strip_prefix("pollux-")
@@ -242,6 +297,16 @@ fn rust_files(dir: &Path, into: &mut Vec<PathBuf>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_dependency_is_used_where_code_names_it() {
+        let code = "use signal_hook::flag; // with memmap2\n/// memmap2::Mmap\nlet libcx = 1;\n";
+        assert!(names(code, "signal-hook") && !names(code, "memmap2") && !names(code, "libc"));
+        let manifest = "[dependencies]\na.workspace = true\n[target.'cfg(loom)'.dependencies]\nb = \"1\"\n";
+        let manifest = manifest.parse().expect("a manifest");
+        assert_eq!(declared(&manifest, "dependencies").into_iter().collect::<Vec<_>>(), ["a", "b"]);
+        assert!(declared(&manifest, "dev-dependencies").is_empty());
+    }
 
     #[test]
     fn unsafe_code_stands_where_it_is_listed_and_every_place_has_some() {
