@@ -7,7 +7,6 @@ use crate::prepare::TxRules;
 use crate::{BadPacket, Gate, PortError, PortId, QueueId, RxCounters, TxCounters};
 use callback::Callbacks;
 pub use callback::{CallbackId, RxCallback, TxCallback};
-use crossbeam_utils::CachePadded;
 use pollux_mempool::{Burst, Mbuf};
 use std::fmt;
 use std::sync::Arc;
@@ -141,7 +140,7 @@ impl<W: Way> Queue<W> {
     #[cfg(feature = "conformance")]
     pub(crate) fn has_own_lines(&self) -> bool {
         let driver = &*self.driver;
-        size_of_val(driver) == 0 || align_of_val(driver) >= align_of::<CachePadded<u8>>()
+        size_of_val(driver) == 0 || align_of_val(driver) >= align_of::<crossbeam_utils::CachePadded<u8>>()
     }
 
     /// Runs `work` if the gate is open, and lets the control handle know for how long: [`Port::stop`](crate::Port::stop)
