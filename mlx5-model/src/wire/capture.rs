@@ -10,10 +10,6 @@ use crate::ModelError;
 use crate::port::Traffic;
 use crate::time::Clock;
 
-/// Bytes of frames after which memory is written out: before the writer does it by itself, so that what a full disk takes away
-/// is known to the frame. Even of the shortest frames, with what the file has besides, its buffer has room for more.
-const UNWRITTEN_MAX: u64 = 64 << 10;
-
 /// `pcap:IN:OUT`. Frames of the one file come in once, as fast as they are taken; what is sent goes to the other, with the
 /// model's clock as its time stamps. A file that turns out to be damaged, or a disk that is full, is logged once.
 #[derive(Debug)]
@@ -22,9 +18,10 @@ pub struct Capture {
     writer: Option<PcapWriter>,
     /// The file to write takes no more.
     full: bool,
-    /// Frames that are in memory and not in the file yet; and whether there were such at the last look.
-    unwritten: Traffic,
+    /// Whether frames may stand in memory, and none came since the last look.
+    unwritten: bool,
     rested: bool,
+    /// Frames that were in memory when the file took no more.
     lost: Traffic,
     names: (PathBuf, PathBuf),
     clock: Clock,
@@ -45,7 +42,7 @@ impl Capture {
             reader,
             writer,
             full: false,
-            unwritten: Traffic::default(),
+            unwritten: false,
             rested: false,
             lost: Traffic::default(),
             names: (input.unwrap_or(Path::new("")).into(), output.unwrap_or(Path::new("")).into()),
@@ -56,45 +53,37 @@ impl Capture {
 }
 
 impl Capture {
-    /// The file to write takes no more: what stood in memory for it is lost, too.
+    /// The file to write takes no more, and what stood in memory for it is lost, too.
     fn fill_up(&mut self, error: &FrameError) {
         let cause = std::error::Error::source(error).map_or_else(String::new, |cause| format!(": {cause}"));
         tracing::error!(target: "model.wire", "{error}{cause}; frames to this file are dropped from here on");
-        (self.writer, self.full) = (None, true);
-        let Traffic { packets, bytes } = std::mem::take(&mut self.unwritten);
-        self.lost.packets += packets;
-        self.lost.bytes += bytes;
-    }
-
-    fn write_out(&mut self) {
-        match self.writer.as_ref().map(PcapWriter::flush) {
-            Some(Err(error)) => self.fill_up(&error),
-            _ => self.unwritten = Traffic::default(),
-        }
+        let lost = self.writer.take().map(|writer| writer.take_lost()).unwrap_or_default();
+        self.lost.packets += lost.frames;
+        self.lost.bytes += lost.bytes;
+        (self.full, self.unwritten) = (true, false);
     }
 }
 
 impl Wire for Capture {
     /// Writes out what stands in memory once nothing was sent between two looks.
     fn poll(&mut self) {
-        if std::mem::replace(&mut self.rested, true) && self.unwritten.packets > 0 {
-            self.write_out();
+        if std::mem::replace(&mut self.rested, true) && std::mem::take(&mut self.unwritten) {
+            let written = self.writer.as_ref().map_or(Ok(()), PcapWriter::flush);
+            if let Err(error) = written {
+                self.fill_up(&error);
+            }
         }
     }
 
     fn send(&mut self, frame: &[u8]) -> Sent {
-        let Some(writer) = &mut self.writer else { return if self.full { Sent::Lost } else { Sent::Yes } };
+        let Some(writer) = &self.writer else { return if self.full { Sent::Lost } else { Sent::Yes } };
         let since = u64::try_from(self.clock.now().as_nanos()).unwrap_or(u64::MAX);
         let time = Timestamp::from_nanos(self.start_ns.saturating_add(since));
         if let Err(error) = writer.write(&[frame], frame.len(), time) {
             self.fill_up(&error);
             return Sent::Lost;
         }
-        self.unwritten.add(frame.len());
-        self.rested = false;
-        if self.unwritten.bytes >= UNWRITTEN_MAX {
-            self.write_out();
-        }
+        (self.unwritten, self.rested) = (true, false);
         Sent::Yes
     }
 
@@ -103,7 +92,7 @@ impl Wire for Capture {
     }
 
     fn is_pending(&self) -> bool {
-        self.unwritten.packets > 0
+        self.unwritten
     }
 
     fn receive(&mut self, room: &mut [u8]) -> Option<usize> {
