@@ -107,13 +107,14 @@ impl Burst {
         let (len, to_len) = (self.len(), to.len());
         // SAFETY: `count` mbufs are here and find room there; they are moved, and both lengths follow.
         unsafe {
-            let (from, to_end) = (self.0.as_mut_ptr(), to.0.as_mut_ptr().add(to_len));
-            std::ptr::copy_nonoverlapping(from, to_end, count);
+            // Lengths before pointers: `set_len` borrows the whole array, which ends the right of a pointer taken before.
             self.0.set_len(0);
-            to.0.set_len(to_len + count);
+            let from = self.0.as_mut_ptr();
+            std::ptr::copy_nonoverlapping(from, to.0.as_mut_ptr().add(to_len), count);
             if count < len {
                 std::ptr::copy(from.add(count), from, len - count);
             }
+            to.0.set_len(to_len + count);
             self.0.set_len(len - count);
         }
         count

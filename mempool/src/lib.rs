@@ -49,6 +49,8 @@ mod audit;
 mod backend;
 mod burst;
 mod cache;
+#[cfg(doctest)]
+mod doctests;
 pub mod dynamic;
 mod error;
 mod event;

@@ -38,6 +38,8 @@ mod config;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod control;
+#[cfg(doctest)]
+mod doctests;
 pub mod driver;
 mod error;
 mod event;

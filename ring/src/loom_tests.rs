@@ -261,6 +261,29 @@ fn hts_bulks() {
     explore(8, bulks_stay_together::<hts::Hts>);
 }
 
+/// Who resets a ring when another's clone is gone must have what that one did behind it.
+fn reset_after_the_last_clone<D: Discipline>() {
+    let (mut producer, mut consumer) = ends::<D>(1);
+    let clone = producer.clone();
+    let sender = thread::spawn(move || {
+        clone.enqueue(1).unwrap();
+        drop(clone);
+    });
+    while shared::reset(&mut producer, &mut consumer).is_err() {
+        thread::yield_now();
+    }
+    producer.enqueue(2).unwrap();
+    assert_eq!(consumer.dequeue(), Some(2));
+    sender.join().unwrap();
+}
+
+#[test]
+fn reset() {
+    explore(4, reset_after_the_last_clone::<mpmc::Mpmc>);
+    explore(4, reset_after_the_last_clone::<rts::Rts>);
+    explore(4, reset_after_the_last_clone::<hts::Hts>);
+}
+
 /// One consumer peeks and takes a part while another dequeues.
 #[test]
 fn hts_peek() {

@@ -7,7 +7,7 @@
 use crate::error::RingError;
 use crate::header::{Header, Kind, Plan};
 use crate::index::{Seq, Want};
-use crate::primitive::Ordering;
+use crate::primitive::{AtomicU32, Ordering};
 use std::alloc::{self, Layout};
 use std::any::Any;
 use std::fmt;
@@ -102,6 +102,8 @@ struct Memory<T> {
     capacity: usize,
     kind: Kind,
     owner: Owner,
+    /// How many ends there are. `Arc`'s own count says so too, but to see it go down is not to see what the end did before.
+    ends: AtomicU32,
     #[cfg(loom)]
     shadow: Shadow,
 }
@@ -171,7 +173,15 @@ unsafe impl<T: Send> Sync for Core<T> {}
 
 impl<T> Clone for Core<T> {
     fn clone(&self) -> Self {
+        self.memory.ends.fetch_add(1, Ordering::Relaxed);
         Core { memory: Arc::clone(&self.memory), ..*self }
+    }
+}
+
+impl<T> Drop for Core<T> {
+    fn drop(&mut self) {
+        // Release: pairs with the acquire in `holders`.
+        self.memory.ends.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -237,6 +247,7 @@ impl<T> Core<T> {
             capacity,
             kind,
             owner,
+            ends: AtomicU32::new(1),
             #[cfg(loom)]
             shadow: Shadow::new(capacity.next_power_of_two()),
         };
@@ -359,9 +370,10 @@ impl<T> Core<T> {
         self.mask as usize + 1
     }
 
-    /// How many ends share this memory.
+    /// How many ends share this memory. What those that are gone did to the ring happened before.
     pub(crate) fn holders(&self) -> usize {
-        Arc::strong_count(&self.memory)
+        // Acquire: pairs with the release in the drop of the others.
+        self.memory.ends.load(Ordering::Acquire) as usize
     }
 
     pub(crate) fn is_same(&self, other: &Core<T>) -> bool {
@@ -472,14 +484,14 @@ unsafe fn copy<T>(src: *const T, dst: *mut T, count: usize) {
 #[cfg(loom)]
 struct Shadow {
     cells: Vec<loom::cell::UnsafeCell<()>>,
-    tick: crate::primitive::AtomicU32,
+    tick: AtomicU32,
 }
 
 #[cfg(loom)]
 impl Shadow {
     fn new(slots: usize) -> Shadow {
         let cells = (0..slots).map(|_| loom::cell::UnsafeCell::new(())).collect();
-        Shadow { cells, tick: crate::primitive::AtomicU32::new(0) }
+        Shadow { cells, tick: AtomicU32::new(0) }
     }
 
     /// An exclusive access: elements are moved in or out.
