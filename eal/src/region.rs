@@ -1,4 +1,5 @@
 //! Pinned memory: a [`Region`] owns a mapping, a [`Zone`] is a piece of one.
+#![expect(unsafe_code, reason = "whoever is handed the file behind a region can write what others own")]
 
 mod error;
 mod free_list;
@@ -139,8 +140,22 @@ impl Region {
     }
 
     /// The file behind it, kept only where sharing was asked for: another process can map it.
+    ///
+    /// To have it is to have the bytes, which belong to zones: they are read by reference while the zone's owner thinks that nobody
+    /// writes them.
+    ///
+    /// ```compile_fail,E0133
+    /// fn overwrite(region: &pollux_eal::region::Region) {
+    ///     let fd = region.fd().unwrap().try_clone_to_owned().unwrap();
+    ///     std::io::Write::write_all(&mut std::fs::File::from(fd), b"behind a living &[u8]").unwrap();
+    /// }
+    /// ```
+    ///
+    /// # Safety
+    /// Through the descriptor, whoever it is given to and as long as any copy of it is open, nobody writes or maps writable
+    /// bytes but those that the owner of their zone lets them write, as a ring's end (`pollux_ring::RegionSpan`) or a device does.
     #[must_use]
-    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+    pub unsafe fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.0.mapping.fd().map(AsFd::as_fd)
     }
 
@@ -182,5 +197,32 @@ impl Region {
     pub(crate) fn free_list(&self) -> MutexGuard<'_, FreeList> {
         // The list is changed by steps that do not panic half way, so a poisoned lock says nothing against it.
         self.0.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::memory::{Memory, MemoryOptions, PageLock};
+    use pollux_config::MemorySpec;
+
+    #[test]
+    fn shared_memory_has_a_file_and_other_memory_has_none() {
+        let spec = MemorySpec { no_huge: true, ..MemorySpec::default() };
+        let options = MemoryOptions { share: true, spec, lock: PageLock::Never, ..MemoryOptions::default() };
+        let memory = Memory::new(options).expect("nothing to map yet");
+        let mut zone = memory.reserve("shared", 100, 64, None).expect("memory");
+        zone.copy_in(0, b"seen through the file");
+        // SAFETY: it is read, and cannot be made shorter.
+        let fd = unsafe { zone.region().fd() }.expect("sharing was asked for").try_clone_to_owned();
+        let file = std::fs::File::from(fd.expect("a descriptor"));
+        let mut bytes = [0; 21];
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, zone.offset() as u64).expect("it reads");
+        assert_eq!(&bytes, b"seen through the file");
+        let error = file.set_len(0).expect_err("nobody may pull the pages from under us");
+        assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
+
+        let zone = Memory::ordinary().reserve("private", 100, 64, None).expect("memory");
+        // SAFETY: there is none.
+        assert!(unsafe { zone.region().fd() }.is_none());
     }
 }

@@ -344,24 +344,6 @@ fn a_directory_without_huge_pages_is_refused() {
 }
 
 #[test]
-fn shared_memory_has_a_file_and_other_memory_has_none() {
-    let options = MemoryOptions { share: true, ..under(Path::new("/"), no_huge()) };
-    let memory = Memory::new(options).expect("nothing to map yet");
-    let mut zone = memory.reserve("shared", 100, 64, None).expect("memory");
-    zone.copy_in(0, b"seen through the file");
-    let fd = zone.region().fd().expect("sharing was asked for").try_clone_to_owned().expect("a descriptor");
-    let file = std::fs::File::from(fd);
-    let mut bytes = [0; 21];
-    std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, zone.offset() as u64).expect("it reads");
-    assert_eq!(&bytes, b"seen through the file");
-    let error = file.set_len(0).expect_err("nobody may pull the pages from under us");
-    assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
-
-    let zone = Memory::ordinary().reserve("private", 100, 64, None).expect("memory");
-    assert!(zone.region().fd().is_none());
-}
-
-#[test]
 fn the_table_names_every_zone() {
     let memory = Memory::ordinary();
     let _zone = memory.reserve("flow table", 100, 64, None).expect("memory");
