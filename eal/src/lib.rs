@@ -49,6 +49,7 @@
 
 mod control;
 mod error;
+mod order;
 mod panic;
 mod runtime;
 mod stop;

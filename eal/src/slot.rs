@@ -10,8 +10,10 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use pollux_atomic::{AtomicU64, Ordering};
+
+use crate::order;
 use crate::panic::each;
 
 /// How many threads of the process can hold a slot at once.
@@ -19,7 +21,11 @@ pub const SLOTS: usize = 128;
 
 const NONE: usize = usize::MAX;
 
-static TAKEN: [AtomicU64; SLOTS / 64] = [const { AtomicU64::new(0) }; SLOTS / 64];
+#[cfg(not(loom))]
+static TAKEN: Taken = Taken([const { AtomicU64::new(0) }; SLOTS / 64]);
+// Never used: the model makes its own.
+#[cfg(loom)]
+static TAKEN: std::sync::LazyLock<Taken> = std::sync::LazyLock::new(Taken::new);
 static HOOKS: Mutex<Vec<fn(usize)>> = Mutex::new(Vec::new());
 
 thread_local! {
@@ -70,22 +76,39 @@ pub fn lease() -> Option<SlotLease> {
     if current().is_some() || THREAD_END.try_with(|_| ()).is_err() {
         return None;
     }
-    for (word_index, word) in TAKEN.iter().enumerate() {
-        let mut bits = word.load(Ordering::Relaxed);
-        while bits != u64::MAX {
-            let bit = (!bits).trailing_zeros();
-            // Acquire pairs with the Release in `drop`: what the last holder left in its caches is seen by this one.
-            match word.compare_exchange_weak(bits, bits | 1 << bit, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => {
-                    let slot = word_index * 64 + bit as usize;
-                    SLOT.set(slot);
-                    return Some(SlotLease { slot, _on_this_thread: PhantomData });
+    let slot = TAKEN.take()?;
+    SLOT.set(slot);
+    Some(SlotLease { slot, _on_this_thread: PhantomData })
+}
+
+/// Which slots are taken, a bit each.
+struct Taken([AtomicU64; SLOTS / 64]);
+
+impl Taken {
+    #[cfg(loom)]
+    fn new() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+
+    /// Takes the first that is free.
+    fn take(&self) -> Option<usize> {
+        for (word_index, word) in self.0.iter().enumerate() {
+            let mut bits = word.load(Ordering::Relaxed);
+            while bits != u64::MAX {
+                let bit = (!bits).trailing_zeros();
+                let taken = bits | 1 << bit;
+                match word.compare_exchange_weak(bits, taken, order::slot_take(), Ordering::Relaxed) {
+                    Ok(_) => return Some(word_index * 64 + bit as usize),
+                    Err(seen) => bits = seen,
                 }
-                Err(seen) => bits = seen,
             }
         }
+        None
     }
-    None
+
+    fn give_back(&self, slot: usize) {
+        self.0[slot / 64].fetch_and(!(1 << (slot % 64)), order::slot_give_back());
+    }
 }
 
 /// Registers a function that runs on a leaving thread, with its slot, just before the slot becomes free.
@@ -118,11 +141,14 @@ fn give_back() -> std::thread::Result<()> {
     let hooks = HOOKS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
     let told = catch_unwind(AssertUnwindSafe(|| each(hooks, |hook| hook(slot))));
     SLOT.set(NONE);
-    TAKEN[slot / 64].fetch_and(!(1 << (slot % 64)), Ordering::Release);
+    TAKEN.give_back(slot);
     told
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod loom_tests;
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

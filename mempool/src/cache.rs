@@ -5,12 +5,15 @@ use std::alloc::Layout;
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pollux_eal::{barrier, slot};
 
 use crate::Object;
 use crate::registry::{reclaim_closed, was_closed};
+use length::Length;
+
+pub(crate) mod length;
 
 /// Largest cache that a pool may have per slot.
 pub const CACHE_MAX: usize = 512;
@@ -18,15 +21,9 @@ pub const CACHE_MAX: usize = 512;
 pub(crate) const PLACES: usize = CACHE_MAX + CACHE_MAX / 2;
 
 /// The cache of one slot. Only the thread that holds the slot writes it; anyone may read `len` and the counters.
-///
-/// # Why `len` is as wide as a register
-/// Each get and put waits for the length that the last one stored. Recent processors hand such a value on without
-/// going through memory, provided that load and store name the address by one register and a constant, and that
-/// the register stored from is the one loaded to, in full width. With 32 bits, or an address made of two registers, it
-/// takes some 7 cycles instead, twice a round. [`Caches::own`] sees to the address.
 #[repr(C, align(128))]
 pub(crate) struct SlotCache {
-    pub(crate) len: AtomicUsize,
+    pub(crate) len: Length,
     pub(crate) refills: AtomicU64,
     pub(crate) flushes: AtomicU64,
     pub(crate) failures: AtomicU64,
@@ -85,7 +82,7 @@ impl Caches {
 
     /// Objects in all caches.
     pub(crate) fn len(&self) -> usize {
-        self.sum(|cache| cache.len.load(Ordering::Acquire) as u64) as usize
+        self.sum(|cache| cache.len.sum() as u64) as usize
     }
 }
 
@@ -113,10 +110,8 @@ impl Room {
     /// is not used afterwards.
     #[inline(always)]
     pub(crate) unsafe fn publish(self) {
-        // Release: whoever sums up the caches of a closed pool sees the objects there, and that this thread is done
-        // with the pool.
         // SAFETY: the cache is this thread's, of a pool that lives until here (caller).
-        unsafe { (*self.cache).len.store(self.len, Ordering::Release) };
+        unsafe { (*self.cache).len.publish(self.len) };
         // Its other side is in `registry::close`: either the sum taken there has this store, or the mark is seen here.
         barrier::light();
         if was_closed(self.pool) {
@@ -131,7 +126,7 @@ pub(crate) fn bump(counter: &AtomicU64) {
 }
 
 /// The same address, which the compiler takes for one it cannot compute: it stays in one register rather than being added up
-/// in each load and store. See [`SlotCache`].
+/// in each load and store. See [`Length`].
 #[expect(clippy::pointers_in_nomem_asm_block, reason = "what it points to is not touched")]
 #[inline(always)]
 fn in_register(mut cache: *mut SlotCache) -> *mut SlotCache {

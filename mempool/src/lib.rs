@@ -58,11 +58,15 @@ mod external;
 mod mbuf;
 mod object;
 mod objects;
+mod order;
 mod pool;
 mod registry;
 mod shared;
 mod stats;
 mod user_cache;
+
+#[cfg(all(test, loom))]
+mod loom_tests;
 
 pub use area::{Area, PoolRegion};
 pub use audit::Fault;

@@ -2,7 +2,8 @@
 #![expect(unsafe_code, reason = "reads and writes headers and data in pinned memory")]
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+
+use pollux_atomic::{AtomicU64, Ordering};
 
 use crate::registry::pool_of_object;
 use crate::shared::Handle;
@@ -15,6 +16,7 @@ mod free;
 pub(crate) mod header;
 mod mark;
 pub(crate) mod packet_type;
+pub(crate) mod reference;
 
 pub use chain::Segments;
 pub use check::Flaw;
@@ -22,6 +24,7 @@ use flag::RxFlags;
 pub(crate) use free::{all_plain_of, free_bulk};
 use header::{Cold, EXTERNAL, HEADER_BYTES, Header, INDIRECT, Lengths, Marks, REFERENCES};
 use packet_type::PacketType;
+use reference::settled;
 
 /// An owned packet buffer: one pointer to a header in pinned memory. Dropping it, on whatever thread, takes it (and the
 /// segments chained to it) home to its pool.
@@ -327,7 +330,7 @@ impl Mbuf {
     #[must_use]
     pub fn is_sole(&self) -> bool {
         // Acquire pairs with the Release of a clone's drop: its reads are over.
-        let home = home(self.0).load(Ordering::Acquire);
+        let home = settled(home(self.0));
         if home & (REFERENCES | INDIRECT) == 1 { true } else { self.is_sole_elsewhere(home) }
     }
 
@@ -337,7 +340,7 @@ impl Mbuf {
     #[must_use]
     pub fn is_plain_of(&self, pool: &crate::MbufPool) -> bool {
         // No flag set, one reference. Acquire as in `is_sole`.
-        home(self.0).load(Ordering::Acquire) == u64::from(pool.id()) << 32 | 1
+        settled(home(self.0)) == u64::from(pool.id()) << 32 | 1
     }
 
     #[cold]
@@ -348,7 +351,7 @@ impl Mbuf {
         }
         // SAFETY: the field is valid under `INDIRECT`.
         let direct = header_at(self.0, unsafe { (*cold(self.0)).attached });
-        home(direct).load(Ordering::Acquire) & REFERENCES == 1
+        settled(home(direct)) & REFERENCES == 1
     }
 
     /// Bytes of data in this segment.
@@ -455,7 +458,7 @@ impl Mbuf {
     /// # Errors
     /// The buffer that was not taken.
     pub fn attach_external(&mut self, external: External) -> Result<(), External> {
-        let word = home(self.0).load(Ordering::Acquire);
+        let word = settled(home(self.0));
         let Ok(bytes) = u32::try_from(external.bytes()) else { return Err(external) };
         if word as u32 != 1 {
             return Err(external);

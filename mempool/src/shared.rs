@@ -6,13 +6,13 @@
 //! their sum over back end and caches is the capacity. Two things make that sum trustworthy:
 //! - the fast path of a put touches the pool last with the store (Release) that publishes the cache's new length, and then
 //!   looks, beside the pool, whether it is closed, and takes the sum itself if so;
-//! - everything slower, which moves objects between cache and back end, stands between [`Passage`] marks. The
+//! - everything slower, which moves objects between cache and back end, stands between the marks of a [`passage`]. The
 //!   reclaimer takes a sum only if no passage was open before it and none was entered until after it.
 #![expect(unsafe_code, reason = "hands out and takes back pieces of pinned memory")]
 
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
@@ -29,8 +29,10 @@ use crate::registry::{Number, flush_slot, is_closed, reclaim_closed};
 use crate::{Mbuf, Object, PoolError};
 
 mod handle;
+pub(crate) mod passage;
 
 pub(crate) use handle::Handle;
+use passage::Passages;
 
 /// What an mbuf pool adds: how its objects are laid out.
 #[derive(Clone, Copy, Debug)]
@@ -68,8 +70,7 @@ pub(crate) struct Shared {
     pub(crate) watch: Option<Watch>,
     externals: OnceLock<Box<[ExternalSlot]>>,
     handles: CachePadded<AtomicUsize>,
-    entered: CachePadded<AtomicU64>,
-    left: CachePadded<AtomicU64>,
+    passages: Passages,
     /// Gets that failed on threads without a slot.
     pub(crate) shared_failures: AtomicU64,
     pub(crate) overflows: AtomicU64,
@@ -81,23 +82,6 @@ pub(crate) struct ExternalSlot(UnsafeCell<Option<Arc<Owner>>>);
 
 // SAFETY: a slot is touched by the owner of its mbuf only (`Shared::set_external`), and `Arc<Owner>` is `Send`.
 unsafe impl Sync for ExternalSlot {}
-
-/// Marks a time in which objects move between caches and back end. See the module's head.
-struct Passage<'a>(&'a Shared);
-
-impl<'a> Passage<'a> {
-    fn enter(shared: &'a Shared) -> Self {
-        shared.entered.fetch_add(1, Ordering::AcqRel);
-        Self(shared)
-    }
-}
-
-impl Drop for Passage<'_> {
-    fn drop(&mut self) {
-        // SeqCst: see `Shared::may_go`. The last touch of the pool.
-        self.0.left.fetch_add(1, Ordering::SeqCst);
-    }
-}
 
 /// What a pool is made from.
 pub(crate) struct Plan {
@@ -176,8 +160,7 @@ impl Shared {
             watch: watched.then(|| Watch::new(capacity, object_bytes, stride - object_bytes)),
             externals: OnceLock::new(),
             handles: CachePadded::new(AtomicUsize::new(1)),
-            entered: CachePadded::new(AtomicU64::new(0)),
-            left: CachePadded::new(AtomicU64::new(0)),
+            passages: Passages::default(),
             shared_failures: AtomicU64::new(0),
             overflows: AtomicU64::new(0),
         });
@@ -237,10 +220,10 @@ impl Shared {
         if let Some(cache) = self.caches.own() {
             // SAFETY: the cache is this thread's (it holds the slot), so nobody else writes it.
             unsafe {
-                let len = (*cache).len.load(Ordering::Relaxed);
+                let len = (*cache).len.own();
                 if count <= len {
                     let rest = len - count;
-                    (*cache).len.store(rest, Ordering::Release);
+                    (*cache).len.lower(rest);
                     return Some(SlotCache::objects(cache).add(rest));
                 }
             }
@@ -254,7 +237,7 @@ impl Shared {
     #[cold]
     #[inline(never)]
     unsafe fn take_slow(&self, to: *mut Object, count: usize) -> bool {
-        let _passage = Passage::enter(self);
+        let _passage = self.passages.enter();
         let size = self.cache_size as usize;
         // SAFETY: `to` has room for `count` (caller); the cache is this thread's, and `len <= PLACES` always.
         unsafe {
@@ -268,7 +251,7 @@ impl Shared {
                     return done;
                 }
             };
-            let len = (*cache).len.load(Ordering::Relaxed);
+            let len = (*cache).len.own();
             let objects = SlotCache::objects(cache);
             bump(&(*cache).refills);
             let missing = count - len;
@@ -279,12 +262,12 @@ impl Shared {
                 if got > 0 {
                     let rest = len + got - count;
                     copy_objects(self.moves, objects.add(rest), to, count);
-                    (*cache).len.store(rest, Ordering::Release);
+                    (*cache).len.publish(rest);
                     return true;
                 }
             } else if self.fetch(to.add(len), missing, missing) == missing {
                 copy_objects(self.moves, objects, to, len);
-                (*cache).len.store(0, Ordering::Release);
+                (*cache).len.publish(0);
                 return true;
             }
             bump(&(*cache).failures);
@@ -315,7 +298,7 @@ impl Shared {
     /// # Safety
     /// As for [`fetch`](Self::fetch).
     pub(crate) unsafe fn fetch_counted(&self, to: *mut Object, least: usize, most: usize) -> usize {
-        let _passage = Passage::enter(self);
+        let _passage = self.passages.enter();
         // SAFETY: passed on.
         let count = unsafe { self.fetch(to, least, most) };
         if count < least {
@@ -327,7 +310,7 @@ impl Shared {
     /// How many objects the calling thread can take just now.
     pub(crate) fn within_reach(&self) -> usize {
         // SAFETY: reads the length of this thread's cache.
-        let cached = self.caches.own().map_or(0, |cache| unsafe { (*cache).len.load(Ordering::Relaxed) });
+        let cached = self.caches.own().map_or(0, |cache| unsafe { (*cache).len.own() });
         cached + self.store.count()
     }
 
@@ -338,7 +321,7 @@ impl Shared {
         let cache = self.caches.own()?;
         // SAFETY: the cache is this thread's; `put_limit <= PLACES` bounds what is written.
         unsafe {
-            let len = (*cache).len.load(Ordering::Relaxed);
+            let len = (*cache).len.own();
             (len + count <= self.put_limit).then(|| Room {
                 cache,
                 to: SlotCache::objects(cache).add(len),
@@ -371,7 +354,7 @@ impl Shared {
     #[cold]
     #[inline(never)]
     unsafe fn give_slow(&self, objects: *const Object, count: usize) {
-        let passage = Passage::enter(self);
+        let passage = self.passages.enter();
         let id = self.id;
         // SAFETY: the caller's objects.
         let objects = unsafe { std::slice::from_raw_parts(objects, count) };
@@ -379,7 +362,7 @@ impl Shared {
         match self.caches.own() {
             // SAFETY: the cache is this thread's, `keep <= len <= PLACES`, and `keep + count <= 1.5 * size`.
             Some(cache) if size > 0 && count <= size && !is_closed(id) => unsafe {
-                let len = (*cache).len.load(Ordering::Relaxed);
+                let len = (*cache).len.own();
                 let at = SlotCache::objects(cache);
                 bump(&(*cache).flushes);
                 // Keep the most recently used half: its memory is the warmest.
@@ -387,7 +370,7 @@ impl Shared {
                 self.settle(std::slice::from_raw_parts(at, len - keep));
                 std::ptr::copy(at.add(len - keep), at, keep);
                 copy_objects(self.moves, objects.as_ptr(), at.add(keep), count);
-                (*cache).len.store(keep + count, Ordering::Release);
+                (*cache).len.publish(keep + count);
             },
             _ => self.settle(objects),
         }
@@ -403,7 +386,7 @@ impl Shared {
     /// # Safety
     /// As for [`give`](Self::give).
     pub(crate) unsafe fn give_past_caches(&self, objects: &[Object]) {
-        let _passage = Passage::enter(self);
+        let _passage = self.passages.enter();
         self.settle(objects);
     }
 
@@ -456,13 +439,13 @@ impl Shared {
     /// # Safety
     /// The calling thread holds `slot`.
     pub(crate) unsafe fn flush(&self, slot: usize) {
-        let _passage = Passage::enter(self);
+        let _passage = self.passages.enter();
         // SAFETY: the cache is this thread's (caller), and `len` objects in it are valid.
         unsafe {
             let cache = self.caches.of(slot);
-            let len = (*cache).len.load(Ordering::Relaxed);
+            let len = (*cache).len.own();
             self.settle(std::slice::from_raw_parts(SlotCache::objects(cache), len));
-            (*cache).len.store(0, Ordering::Release);
+            (*cache).len.publish(0);
         }
     }
 
@@ -476,15 +459,6 @@ impl Shared {
 
     /// Whether every object of this closed pool is home and no thread is inside it any more.
     pub(crate) fn may_go(&self) -> bool {
-        // SeqCst with the closed mark: a thread that leaves either is seen here to have left, or sees after leaving that
-        // the pool is closed and tries again itself.
-        let left = self.left.load(Ordering::SeqCst);
-        if self.entered.load(Ordering::SeqCst) != left || self.at_home() != self.capacity {
-            return false;
-        }
-        // A passage whose effect the sum has seen was entered before that effect was published (Release in its
-        // stores, this fence after our loads), so it shows here.
-        fence(Ordering::Acquire);
-        self.entered.load(Ordering::Acquire) == left
+        self.passages.none_while(|| self.at_home() == self.capacity)
     }
 }

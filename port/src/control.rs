@@ -18,11 +18,11 @@ use crate::{
     RxQueue, RxQueueConfig, TxCounters, TxQueue, TxQueueConfig,
 };
 use flow::Flows;
+use pollux_atomic::AtomicBool;
 use pollux_eal::barrier;
 use pollux_mempool::ExternalMemory;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// How long [`Port::stop`] waits for bursts under way: long for a burst, even one whose lcore has lost its processor.

@@ -14,10 +14,12 @@
 //!   gate still open? then work     wait while at work
 //!   at work = false
 //! ```
+use crate::order;
 use crossbeam_utils::CachePadded;
+use pollux_atomic::{AtomicBool, AtomicU32, Ordering};
+#[cfg(not(loom))]
 use pollux_eal::barrier;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 const STATE: u32 = 0b11;
@@ -52,13 +54,13 @@ impl Gate {
     /// True when the word is still `known`. Hot: one load, one comparison.
     #[inline(always)]
     pub(crate) fn is(&self, known: u32) -> bool {
-        // Acquire pairs with the Release in `open`: a queue that sees the gate open sees what `start` wrote.
-        self.0.load(Ordering::Acquire) == known
+        // Relaxed: a word that is known was read by `passage` before, which brought all that it brings.
+        self.0.load(Ordering::Relaxed) == known
     }
 
     /// The slow path, when [`Gate::is`] said no.
     pub(crate) fn passage(&self) -> Passage {
-        let word = self.0.load(Ordering::Acquire);
+        let word = self.0.load(order::gate_pass());
         if word & STATE == OPEN { Passage::Opened(word) } else { Passage::Shut }
     }
 
@@ -82,12 +84,13 @@ impl Gate {
     /// The device has disappeared.
     #[must_use]
     pub fn is_gone(&self) -> bool {
-        self.0.load(Ordering::Acquire) & STATE == GONE
+        // Nothing was written for whoever finds the port gone.
+        self.0.load(Ordering::Relaxed) & STATE == GONE
     }
 
     fn change(&self, next: impl Fn(u32) -> u32) -> bool {
         self.0
-            .fetch_update(Ordering::Release, Ordering::Relaxed, |word| {
+            .fetch_update(order::gate_change(), Ordering::Relaxed, |word| {
                 (word & STATE != GONE).then(|| next(word))
             })
             .is_ok()
@@ -110,12 +113,23 @@ impl AtWork {
         Inside(self)
     }
 
+    /// For the model, to show what the barrier is for.
+    #[cfg(all(test, loom))]
+    fn enter_without_barrier(&self) -> Inside<'_> {
+        self.0.store(true, Ordering::Relaxed);
+        Inside(self)
+    }
+
+    #[inline]
+    fn is_at_work(&self) -> bool {
+        self.0.load(order::at_work_wait())
+    }
+
     /// Waits until no burst is under way that began before the gate was shut, `longest` at most; false when that was not
     /// enough. `barrier::heavy` stands between the shutting and this.
     pub(crate) fn wait(&self, longest: Duration) -> bool {
         let start = Instant::now();
-        // Acquire pairs with the Release in `drop`: what the burst did is seen after the wait.
-        while self.0.load(Ordering::Acquire) {
+        while self.is_at_work() {
             if start.elapsed() >= longest {
                 return false;
             }
@@ -132,7 +146,7 @@ const SPIN: Duration = Duration::from_micros(20);
 impl Drop for Inside<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.0.0.store(false, Ordering::Release);
+        self.0.0.store(false, order::at_work_end());
     }
 }
 
@@ -142,7 +156,19 @@ impl Default for Gate {
     }
 }
 
-#[cfg(test)]
+/// Both sides' barrier in one form that loom knows: which of them pays for it is not its business.
+#[cfg(loom)]
+mod barrier {
+    pub(super) fn light() {
+        pollux_atomic::fence(pollux_atomic::Ordering::SeqCst);
+    }
+    pub(super) use light as heavy;
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -50,6 +50,7 @@ mod interrupt;
 pub mod layer;
 mod link;
 mod offload;
+mod order;
 mod owner;
 mod prepare;
 mod queue;

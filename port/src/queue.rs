@@ -3,14 +3,15 @@ mod callback;
 
 use crate::driver::{Moved, RxBurst, RxDescriptor, TxBurst, TxDescriptor};
 use crate::gate::{AtWork, Passage};
+use crate::order;
 use crate::prepare::TxRules;
 use crate::{BadPacket, Gate, PortError, PortId, QueueId, RxCounters, TxCounters};
 use callback::Callbacks;
 pub use callback::{CallbackId, RxCallback, TxCallback};
+use pollux_atomic::{AtomicBool, Ordering};
 use pollux_mempool::{Burst, Mbuf};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Says "in use" to the control handle for as long as it lives.
 pub(crate) struct Held(Arc<AtomicBool>);
@@ -18,15 +19,14 @@ pub(crate) struct Held(Arc<AtomicBool>);
 impl Held {
     /// `None` when another is alive.
     pub(crate) fn take(flag: &Arc<AtomicBool>) -> Option<Self> {
-        // Acquire pairs with the Release in `drop`: the next owner sees what the last one counted.
-        let free = flag.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        let free = flag.compare_exchange(false, true, order::held_take(), Ordering::Relaxed).is_ok();
         free.then(|| Self(Arc::clone(flag)))
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
+        self.0.store(false, order::held_end());
     }
 }
 

@@ -11,6 +11,7 @@
 
 use crate::error::RingError;
 use crate::index::{Seq, high};
+use crate::order;
 use crate::primitive::{AtomicU32, AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 use std::alloc::Layout;
@@ -159,7 +160,7 @@ impl Header {
     }
 
     pub(crate) fn announce(&self) {
-        self.identity.magic.store(MAGIC, Ordering::Release);
+        self.identity.magic.store(MAGIC, order::announce());
     }
 
     /// Checks that a ring of this kind and element type stands here; gives its capacity.
@@ -168,7 +169,7 @@ impl Header {
             if found == expected { Ok(()) } else { Err(RingError::Header { field, found, expected }) }
         };
         // Acquire: pairs with the release in `announce`, so the other fields are there.
-        same("magic", self.identity.magic.load(Ordering::Acquire), MAGIC)?;
+        same("magic", self.identity.magic.load(order::find()), MAGIC)?;
         let read = |field: &AtomicU32| field.load(Ordering::Relaxed);
         same("kind", read(&self.identity.kind).into(), kind as u64)?;
         same("element size", read(&self.identity.element_bytes).into(), size_of::<T>() as u64)?;

@@ -5,7 +5,8 @@
 #![expect(unsafe_code, reason = "hands out slots of the ring as references and moves elements in place")]
 
 use crate::index::Seq;
-use crate::primitive::{AtomicU64, Ordering};
+use crate::order;
+use crate::primitive::AtomicU64;
 use crate::storage::Core;
 use crate::transfer::{Dequeued, Enqueued, Sink};
 use std::fmt;
@@ -34,8 +35,7 @@ impl Hold<'_> {
             self.start = self.start.plus(self.publish);
             self.publish = 0;
             **own = self.start;
-            // Release: as in `drop`.
-            self.tail.store(self.start.under(0), Ordering::Release);
+            self.tail.store(self.start.under(0), order::spsc_hold_get());
         }
     }
 }
@@ -46,13 +46,11 @@ impl Drop for Hold<'_> {
         let seq = self.start.plus(self.publish);
         match &mut self.own {
             Some(_) if self.publish == 0 => {}
-            // Release: pairs with the other side's acquire of this tail, which gives it the slots as we leave them.
             Some(own) => {
                 **own = seq;
-                self.tail.store(seq.under(0), Ordering::Release);
+                self.tail.store(seq.under(0), order::spsc_hold_put());
             }
-            // Release: as above, and pairs with the acquire of the next to claim on this side.
-            None => self.tail.store(seq.under(seq.get()), Ordering::Release),
+            None => self.tail.store(seq.under(seq.get()), order::hts_hold()),
         }
     }
 }

@@ -22,6 +22,7 @@ use crate::error::RingError;
 use crate::header::{Kind, Plan, Side};
 use crate::hold::{Hold, Peeked, Reserved};
 use crate::index::{Seq, Want, high, room};
+use crate::order;
 use crate::primitive::{Ordering, Wait};
 use crate::shared::{self, Claim, Discipline};
 use crate::storage::{Plain, RegionSpan};
@@ -80,22 +81,19 @@ impl Discipline for Hts {
     fn claim(mine: &Side, peer: &Side, base: u32, count: usize, want: Want) -> Claim {
         let mut wait = Wait::default();
         loop {
-            // Acquire: pairs with the release in `publish` of the thread that was here before us.
-            let word = mine.tail.load(Ordering::Acquire);
+            let word = mine.tail.load(order::hts_enter());
             let start = Seq::of(word);
             if high(word) != start.get() {
                 wait.turn();
                 continue;
             }
-            // Acquire: pairs with the release in the peer's `publish`; it is done with the slots up to there.
-            let room = room(base, peer.published(Ordering::Acquire), start);
+            let room = room(base, peer.published(order::hts_peer()), start);
             let taken = want.of(count, room);
             if taken == 0 {
                 return Claim { word, count: 0, left: room };
             }
             let claimed = start.under(start.plus(taken).get());
-            // Acquire and release: who reads this head also reads a peer's tail that is no older than ours.
-            if mine.tail.compare_exchange_weak(word, claimed, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            if mine.tail.compare_exchange_weak(word, claimed, order::hts_claim(), Ordering::Relaxed).is_ok() {
                 return Claim { word, count: taken, left: room - taken };
             }
         }
@@ -104,8 +102,7 @@ impl Discipline for Hts {
     #[inline(always)]
     fn publish(mine: &Side, claim: Claim) {
         let end = claim.start().plus(claim.count);
-        // Release: pairs with the acquire in `claim`, on either side; our slots are done with.
-        mine.tail.store(end.under(end.get()), Ordering::Release);
+        mine.tail.store(end.under(end.get()), order::hts_publish());
     }
 }
 

@@ -42,6 +42,7 @@ mod hold;
 pub mod hts;
 mod index;
 pub mod mpmc;
+mod order;
 mod pace;
 mod primitive;
 pub mod rts;

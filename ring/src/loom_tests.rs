@@ -1,5 +1,5 @@
-//! Every interleaving of small scenes, explored by loom:
-//! `RUSTFLAGS="--cfg loom" cargo test -p pollux-ring --release --lib loom_tests` (with a target directory of its own).
+//! Every interleaving of small scenes, explored by loom: `cargo xtask loom`. Which of them finds which weakened ordering:
+//! `order.rs`, held to its word by `cargo xtask relaxations`.
 //!
 //! Positions start just before the wrap. The slots are tracked cells here, so an element that is moved without the
 //! acquire and release that hand it over is found as a race.
@@ -9,16 +9,10 @@ use crate::index::Seq;
 use crate::shared::{self, Consumer, Discipline, Producer};
 use crate::{hts, mpmc, rts, spsc};
 use loom::thread;
+use pollux_atomic::explore;
 
 fn plan(kind: Kind, capacity: usize) -> Plan {
     Plan { start: Seq::new(u32::MAX), ..Plan::new(kind, capacity) }
-}
-
-/// All interleavings, up to so many preemptions: enough for every bug known to need few.
-fn explore(preemptions: usize, scene: impl Fn() + Sync + Send + 'static) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(preemptions);
-    model.check(scene);
 }
 
 #[test]
@@ -65,6 +59,143 @@ fn spsc_spans() {
     });
 }
 
+/// As above, the other way: the ring is full, so the producer writes where the guard has read.
+#[test]
+fn spsc_spans_through_a_full_ring() {
+    explore(8, || {
+        let (mut producer, mut consumer) = spsc::ring_from(plan(Kind::Spsc, 1)).unwrap();
+        producer.enqueue(1).unwrap();
+        let sender = thread::spawn(move || {
+            while producer.enqueue(2).is_err() {
+                thread::yield_now();
+            }
+            producer
+        });
+        assert_eq!(consumer.peek_burst(1).take(), Some(1));
+        drop(sender.join().unwrap());
+        assert_eq!(consumer.dequeue(), Some(2));
+    });
+}
+
+/// Who counts while another puts and takes. The one who counts is made last, as below.
+#[test]
+fn a_count_is_never_more_than_was_put() {
+    explore(4, || {
+        let (producer, consumer) = ends::<mpmc::Mpmc>(2);
+        let observer = producer.clone();
+        let other = thread::spawn(move || {
+            producer.enqueue(1).unwrap();
+            assert_eq!(consumer.dequeue(), Some(1));
+            drop((producer, consumer));
+        });
+        let observer = thread::spawn(move || {
+            assert!(observer.count() <= 1);
+            drop(observer);
+        });
+        other.join().unwrap();
+        observer.join().unwrap();
+    });
+}
+
+/// A consumer that loses the head to one who has seen a later tail, and must see that tail by the head that it finds.
+fn head_that_was_lost<D: Discipline>() {
+    explore(3, || {
+        let (producer, consumer) = ends::<D>(2);
+        producer.enqueue(1).unwrap();
+        let quick = consumer.clone();
+        let sender = thread::spawn(move || {
+            let first = quick.dequeue();
+            producer.enqueue(2).unwrap();
+            let second = quick.dequeue();
+            drop((producer, quick));
+            [first, second]
+        });
+        let slow = thread::spawn(move || {
+            let got = consumer.dequeue();
+            assert!(got.is_none() || got == Some(1) || got == Some(2), "{got:?}");
+            drop(consumer);
+            got
+        });
+        let mut got: Vec<u32> = sender.join().unwrap().into_iter().flatten().collect();
+        got.extend(slow.join().unwrap());
+        got.sort_unstable();
+        assert!(got.is_empty() || got == [1] || got == [2] || got == [1, 2], "{got:?}");
+    });
+}
+
+#[test]
+fn mpmc_head_that_was_lost() {
+    head_that_was_lost::<mpmc::Mpmc>();
+}
+
+#[test]
+fn rts_head_that_was_lost() {
+    head_that_was_lost::<rts::Rts>();
+}
+
+#[test]
+fn hts_head_that_was_lost() {
+    head_that_was_lost::<hts::Hts>();
+}
+
+/// Three claims, of which the second is held up for ever: whoever finishes must not publish past it, by whatever head it sees.
+#[test]
+fn rts_claim_that_is_held_up() {
+    explore(4, || {
+        use crate::index::Want;
+        use crate::storage::Core;
+        let core: std::sync::Arc<Core<u32>> =
+            std::sync::Arc::new(Core::heap(&Plan { distance_max: 4, ..plan(Kind::Rts, 4) }).unwrap());
+        let claim = |core: &Core<u32>| {
+            let (mine, peer) = (&core.header().producer, &core.header().consumer);
+            rts::Rts::claim(mine, peer, core.capacity(), 1, Want::Bulk)
+        };
+        let first = claim(&core);
+        let _held_up = claim(&core);
+        let third = {
+            let core = std::sync::Arc::clone(&core);
+            thread::spawn(move || {
+                let third = claim(&core);
+                rts::Rts::publish(&core.header().producer, third);
+            })
+        };
+        let last = {
+            let core = std::sync::Arc::clone(&core);
+            thread::spawn(move || rts::Rts::publish(&core.header().producer, first))
+        };
+        third.join().unwrap();
+        last.join().unwrap();
+        assert_eq!(core.count(), 0, "published past a claim that is not finished");
+    });
+}
+
+/// A reservation that is given up leaves the word as it was; who claims next must have what it did in the slots behind it.
+#[test]
+fn hts_reservation_given_up() {
+    explore(4, || {
+        let (producer, consumer) = ends::<hts::Hts>(1);
+        let other = producer.clone();
+        let gives_up = thread::spawn(move || {
+            if let Some(room) = other.reserve_bulk(1) {
+                room.abort();
+            }
+            drop(other);
+        });
+        let sender = thread::spawn(move || {
+            producer.enqueue(2).unwrap();
+            drop(producer);
+        });
+        gives_up.join().unwrap();
+        sender.join().unwrap();
+        assert_eq!(consumer.dequeue(), Some(2));
+    });
+}
+
+#[test]
+fn relaxations() {
+    pollux_atomic::print(crate::order::RELAXATIONS);
+}
+
 fn ends<D: Discipline>(capacity: usize) -> (Producer<u32, D>, Consumer<u32, D>) {
     shared::ring_from(plan(D::KIND, capacity)).unwrap()
 }
@@ -109,7 +240,9 @@ fn second_tail_brings_first_element<D: Discipline>() {
         assert!(count == 0 || out == [1, 2] || out == [2, 1], "{out:?}");
         drop(consumer);
     });
-    senders.map(|sender| sender.join().unwrap());
+    for sender in senders {
+        sender.join().unwrap();
+    }
     receiver.join().unwrap();
 }
 
@@ -126,7 +259,7 @@ fn second_tail_brings_first_room<D: Discipline>() {
         })
     });
     let sender = thread::spawn(move || {
-        producer.enqueue_bulk(&[3, 4]);
+        let _ = producer.enqueue_bulk(&[3, 4]);
         drop(producer);
     });
     assert_eq!(receivers.map(|receiver| receiver.join().unwrap()).iter().sum::<u32>(), 3);

@@ -23,7 +23,8 @@
 use crate::error::RingError;
 use crate::header::{Kind, Plan, Side};
 use crate::index::Want;
-use crate::primitive::{Ordering, Wait};
+use crate::order;
+use crate::primitive::Wait;
 use crate::shared::{self, Claim, Discipline};
 use crate::storage::{Plain, RegionSpan};
 
@@ -31,16 +32,14 @@ use crate::storage::{Plain, RegionSpan};
 #[inline(always)]
 fn room(mine: &Side, peer: &Side, base: u32, head: u64, count: usize) -> usize {
     let to = |tail: u64| u64::from(base).wrapping_add(tail).wrapping_sub(head) as usize;
-    // Acquire: pairs with the release below, and so with that of the peer whose tail this is.
-    let seen = to(mine.seen.load(Ordering::Acquire));
+    let seen = to(mine.seen.load(order::mpmc_seen()));
     // What was seen too long ago leaves less than no room: beyond 32 bits, as an unsigned number.
     if count <= seen && seen <= u32::MAX as usize {
         return seen;
     }
-    // Acquire: pairs with the release in the peer's `publish`; it is done with the slots up to there.
-    let tail = peer.tail.load(Ordering::Acquire);
-    // Release: hands on what we acquired. Another thread may store an older tail after ours, which is still true.
-    mine.seen.store(tail, Ordering::Release);
+    let tail = peer.tail.load(order::mpmc_peer());
+    // Another thread may store an older tail after ours, which is still true.
+    mine.seen.store(tail, order::mpmc_note());
     to(tail)
 }
 
@@ -94,9 +93,7 @@ impl Discipline for Mpmc {
 
     #[inline(always)]
     fn claim(mine: &Side, peer: &Side, base: u32, count: usize, want: Want) -> Claim {
-        // Acquire: pairs with the release half of the swap below, so that the peer's tail read next is no older than
-        // the one by which this head was found to have room.
-        let mut head = mine.head.load(Ordering::Acquire);
+        let mut head = mine.head.load(order::mpmc_head());
         loop {
             // If others have moved the head on since, the room is off, and the swap fails.
             let room = room(mine, peer, base, head, count);
@@ -107,8 +104,8 @@ impl Discipline for Mpmc {
             match mine.head.compare_exchange_weak(
                 head,
                 head.wrapping_add(taken as u64),
-                Ordering::AcqRel,
-                Ordering::Acquire,
+                order::mpmc_claim(),
+                order::mpmc_claim_lost(),
             ) {
                 Ok(_) => return Claim { word: head, count: taken, left: room - taken },
                 Err(now) => head = now,
@@ -119,12 +116,9 @@ impl Discipline for Mpmc {
     #[inline(always)]
     fn publish(mine: &Side, claim: Claim) {
         let mut wait = Wait::default();
-        // Acquire: pairs with the release below in the thread that claimed before us, so that who acquires our tail has
-        // its elements, too.
-        while mine.tail.load(Ordering::Acquire) != claim.word {
+        while mine.tail.load(order::mpmc_turn()) != claim.word {
             wait.turn();
         }
-        // Release: pairs with the acquire of the peer's `claim`; our slots are done with.
-        mine.tail.store(claim.word.wrapping_add(claim.count as u64), Ordering::Release);
+        mine.tail.store(claim.word.wrapping_add(claim.count as u64), order::mpmc_publish());
     }
 }

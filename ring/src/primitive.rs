@@ -1,9 +1,6 @@
-//! The atomics and the spin hint: std's, or loom's when it explores the interleavings (`--cfg loom`).
+//! The atomics and the ways to wait: std's, or loom's when it explores the interleavings (`--cfg loom`).
 
-#[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-#[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+pub(crate) use pollux_atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Waits for another thread's store: pauses at first, then lets the scheduler run the thread we wait for.
 ///

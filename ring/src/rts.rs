@@ -24,6 +24,7 @@
 use crate::error::RingError;
 use crate::header::{Kind, Plan, Side};
 use crate::index::{Seq, Want, high, room};
+use crate::order;
 use crate::primitive::{Ordering, Wait};
 use crate::shared::{self, Claim, Discipline};
 use crate::storage::{Plain, RegionSpan};
@@ -96,11 +97,9 @@ fn head_in_reach(mine: &Side) -> u64 {
     let distance_max = mine.distance_max.load(Ordering::Relaxed);
     let mut wait = Wait::default();
     loop {
-        // Acquire: pairs with the release half of the swap in `claim`, so that the peer's tail read next is no older
-        // than the one by which this head was found to have room.
-        let head = mine.head.load(Ordering::Acquire);
+        let head = mine.head.load(order::rts_head());
         // A tail that is read later may have passed this head: then the distance is huge, and we look again.
-        if Seq::of(head).since(mine.published(Ordering::Acquire)) <= distance_max {
+        if Seq::of(head).since(mine.published(Ordering::Relaxed)) <= distance_max {
             return head;
         }
         wait.turn();
@@ -115,8 +114,7 @@ impl Discipline for Rts {
     fn claim(mine: &Side, peer: &Side, base: u32, count: usize, want: Want) -> Claim {
         loop {
             let head = head_in_reach(mine);
-            // Acquire: pairs with the release in the peer's `publish`; it is done with the slots up to there.
-            let peer = peer.published(Ordering::Acquire);
+            let peer = peer.published(order::rts_peer());
             // If others have moved the head on since, this is off, and the swap fails: it compares their count, too.
             let room = room(base, peer, Seq::of(head));
             let taken = want.of(count, room);
@@ -124,7 +122,7 @@ impl Discipline for Rts {
                 return Claim { word: head, count: 0, left: room };
             }
             let next = Seq::of(head).plus(taken).under(high(head).wrapping_add(1));
-            let swap = mine.head.compare_exchange_weak(head, next, Ordering::AcqRel, Ordering::Relaxed);
+            let swap = mine.head.compare_exchange_weak(head, next, order::rts_claim(), Ordering::Relaxed);
             if swap.is_ok() {
                 return Claim { word: head, count: taken, left: room - taken };
             }
@@ -133,20 +131,18 @@ impl Discipline for Rts {
 
     #[inline(always)]
     fn publish(mine: &Side, _claim: Claim) {
-        // Acquire: pairs with the release half of the swap below in those who finished before us; when we are the last,
-        // we see every claim that they made, and so the head that is to be published.
-        let mut tail = mine.tail.load(Ordering::Acquire);
+        let mut tail = mine.tail.load(order::rts_tail());
         loop {
-            let head = mine.head.load(Ordering::Acquire);
+            // Relaxed: the tail that was acquired brings a head that is new enough, and what it covers comes by the tail.
+            let head = mine.head.load(Ordering::Relaxed);
             let finished = high(tail).wrapping_add(1);
             let position = if finished == high(head) { Seq::of(head) } else { Seq::of(tail) };
-            // Release: pairs with the acquire of the peer's `claim`. The chain of swaps on the tail hands it the slots
-            // of all who finished, not only those of the last.
+            // The chain of swaps on the tail hands the peer the slots of all who finished, not only those of the last.
             match mine.tail.compare_exchange_weak(
                 tail,
                 position.under(finished),
-                Ordering::AcqRel,
-                Ordering::Acquire,
+                order::rts_publish(),
+                order::rts_publish_lost(),
             ) {
                 Ok(_) => return,
                 Err(now) => tail = now,

@@ -43,8 +43,8 @@ use crate::error::RingError;
 use crate::header::{Kind, Plan};
 use crate::hold::{Hold, Peeked, Reserved};
 use crate::index::{Seq, Want, room};
+use crate::order;
 use crate::pace::Pace;
-use crate::primitive::Ordering;
 use crate::storage::{Core, Plain, RegionSpan};
 use crate::transfer::{Dequeued, Enqueued, Sink, Source};
 use std::fmt;
@@ -137,8 +137,7 @@ pub fn reset<T>(producer: &mut Producer<T>, consumer: &mut Consumer<T>) -> Resul
 
 impl<T> Producer<T> {
     fn new(core: Core<T>) -> Self {
-        // Acquire: pairs with the release of whoever moved the positions before us (another process, or a reset).
-        let seq = core.header().producer.published(Ordering::Acquire);
+        let seq = core.header().producer.published(order::spsc_begin());
         let mut producer = Producer { seen: core.full_at(seq), core, seq, pace: Pace::default() };
         producer.look();
         producer
@@ -163,8 +162,7 @@ impl<T> Producer<T> {
 
     #[inline(always)]
     fn look(&mut self) -> usize {
-        // Acquire: pairs with the release in the consumer's `get`; it has moved out what stood in those slots.
-        let seen = self.core.header().consumer.published(Ordering::Acquire);
+        let seen = self.core.header().consumer.published(order::spsc_look_room());
         let found = room(self.core.capacity(), seen, self.seq);
         // Where no consumer can be, none is: another process may write anything.
         if found > self.core.capacity() as usize {
@@ -201,8 +199,7 @@ impl<T> Producer<T> {
         // SAFETY: the caller's promise; nobody else claims slots on this side.
         unsafe { self.core.copy_in(self.seq, src, count) };
         self.seq = self.seq.plus(count);
-        // Release: pairs with the acquire in `Consumer::room`; the elements are there before the position says so.
-        self.core.header().producer.tail.store(self.seq.under(0), Ordering::Release);
+        self.core.header().producer.tail.store(self.seq.under(0), order::spsc_put());
     }
 
     /// Enqueues one element.
@@ -297,8 +294,7 @@ impl<T> Producer<T> {
 
 impl<T> Consumer<T> {
     fn new(core: Core<T>) -> Self {
-        // Acquire: pairs with the release of whoever moved the positions before us (another process, or a reset).
-        let seq = core.header().consumer.published(Ordering::Acquire);
+        let seq = core.header().consumer.published(order::spsc_begin());
         let mut consumer = Consumer { core, seq, seen: seq, pace: Pace::default() };
         consumer.look();
         consumer
@@ -323,8 +319,7 @@ impl<T> Consumer<T> {
 
     #[inline(always)]
     fn look(&mut self) -> usize {
-        // Acquire: pairs with the release in the producer's `put`; the elements are there.
-        let seen = self.core.header().producer.published(Ordering::Acquire);
+        let seen = self.core.header().producer.published(order::spsc_look_elements());
         let found = room(0, seen, self.seq);
         // Where no producer can be, none is: another process may write anything.
         if found > self.core.capacity() as usize {
@@ -361,8 +356,7 @@ impl<T> Consumer<T> {
         // SAFETY: the caller's promise; nobody else claims slots on this side.
         unsafe { self.core.copy_out(self.seq, dst, count) };
         self.seq = self.seq.plus(count);
-        // Release: pairs with the acquire in `Producer::room`; the elements are moved out before the slots are free.
-        self.core.header().consumer.tail.store(self.seq.under(0), Ordering::Release);
+        self.core.header().consumer.tail.store(self.seq.under(0), order::spsc_get());
     }
 
     /// Dequeues one element.

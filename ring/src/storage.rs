@@ -7,6 +7,7 @@
 use crate::error::RingError;
 use crate::header::{Header, Kind, Plan};
 use crate::index::{Seq, Want};
+use crate::order;
 use crate::primitive::{AtomicU32, Ordering};
 use std::alloc::{self, Layout};
 use std::any::Any;
@@ -119,9 +120,8 @@ impl<T> Memory<T> {
     fn inside(&self) -> (Seq, usize) {
         // SAFETY: the header was written when the memory was made.
         let header = unsafe { self.header.as_ref() };
-        // Acquire: pairs with each side's publication.
-        let from = header.consumer.taken(self.kind, Ordering::Acquire);
-        (from, header.producer.published(Ordering::Acquire).since(from) as usize)
+        let from = header.consumer.taken(self.kind, order::left_inside());
+        (from, header.producer.published(order::left_inside()).since(from) as usize)
     }
 
     /// Drops elements in place.
@@ -180,8 +180,7 @@ impl<T> Clone for Core<T> {
 
 impl<T> Drop for Core<T> {
     fn drop(&mut self) {
-        // Release: pairs with the acquire in `holders`.
-        self.memory.ends.fetch_sub(1, Ordering::Release);
+        self.memory.ends.fetch_sub(1, order::end());
     }
 }
 
@@ -290,9 +289,8 @@ impl<T> Core<T> {
     #[inline]
     pub(crate) fn count(&self) -> usize {
         // The consumers' position first: producers may run on in between, but no consumer passes what we read after.
-        // Acquire: keeps the two loads in order; pairs with each consumer's publication.
-        let from = self.header().consumer.published(Ordering::Acquire);
-        let count = self.header().producer.published(Ordering::Acquire).since(from);
+        let from = self.header().consumer.published(order::count());
+        let count = self.header().producer.published(order::count()).since(from);
         count.min(self.capacity) as usize
     }
 
@@ -372,8 +370,7 @@ impl<T> Core<T> {
 
     /// How many ends share this memory. What those that are gone did to the ring happened before.
     pub(crate) fn holders(&self) -> usize {
-        // Acquire: pairs with the release in the drop of the others.
-        self.memory.ends.load(Ordering::Acquire) as usize
+        self.memory.ends.load(order::ends()) as usize
     }
 
     pub(crate) fn is_same(&self, other: &Core<T>) -> bool {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::inbox::Inbox;
-use super::shared::{ARMED, MODE, RUNNING, Shared, WRITING};
+use super::shared::{ARMED, MODE, Shared};
 use super::{Firing, TimerError, runner};
 
 /// What a cancel met.
@@ -80,11 +80,7 @@ impl Timer {
     }
 
     fn set(&mut self, deadline: u64, period: u64) -> Result<(), TimerError> {
-        let shared = &*self.shared;
-        shared.set_mode(WRITING);
-        shared.deadline.store(deadline, Ordering::Release);
-        shared.period.store(period, Ordering::Release);
-        shared.set_mode(ARMED);
+        self.shared.arm(deadline, period);
         self.inbox.post(&self.shared)
     }
 
@@ -101,7 +97,7 @@ impl Timer {
             return cancelled;
         }
         let mut rounds = 0u32;
-        while self.shared.word.load(Ordering::Acquire) & RUNNING != 0 {
+        while self.shared.is_running() {
             // A callback is short: look a while before giving up the processor.
             rounds += 1;
             if rounds < 100 { std::hint::spin_loop() } else { std::thread::yield_now() }

@@ -5,18 +5,20 @@
 //! version it knows, so a decision of the handle is in force the moment it is made, and the wheel may learn of it later, through
 //! the [inbox](super::inbox).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use pollux_atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
 use super::{Cancelled, Firing};
+use crate::order;
 
 /// `Shared::word`: running bit, two bits of mode, the rest is the version.
-pub(super) const RUNNING: u64 = 1;
+const RUNNING: u64 = 1;
 pub(super) const MODE: u64 = 0b110;
 pub(super) const IDLE: u64 = 0b000;
 pub(super) const ARMED: u64 = 0b010;
 /// The handle is writing the plan.
-pub(super) const WRITING: u64 = 0b100;
+const WRITING: u64 = 0b100;
 const VERSION: u64 = 0b1000;
 
 pub(super) type Callback = Box<dyn FnMut(&mut Firing) + Send>;
@@ -57,10 +59,8 @@ impl Shared {
 
     /// Begins a run of the arming `version`, if that still is the latest decision.
     pub(super) fn begin(&self, version: u64) -> bool {
-        // Acquire pairs with the handle's Release in `arm`: what its thread did before is seen by the callback.
-        self.word
-            .compare_exchange(version | ARMED, version | ARMED | RUNNING, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
+        let (from, to) = (version | ARMED, version | ARMED | RUNNING);
+        self.word.compare_exchange(from, to, order::timer_begin(), Ordering::Relaxed).is_ok()
     }
 
     /// Ends a run. Tells whether the run's wish to be armed `again` holds, and not a later decision of the handle.
@@ -69,8 +69,7 @@ impl Shared {
         loop {
             let ours = word & !(MODE | RUNNING) == version;
             let next = if ours { version | if again { ARMED } else { IDLE } } else { word & !RUNNING };
-            // Release pairs with the Acquire of `cancel_and_wait`: it sees all that the callback did.
-            match self.word.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed) {
+            match self.word.compare_exchange_weak(word, next, order::timer_finish(), Ordering::Relaxed) {
                 Ok(_) => return ours && again,
                 Err(seen) => word = seen,
             }
@@ -78,7 +77,7 @@ impl Shared {
     }
 
     pub(super) fn cancel(&self) -> Cancelled {
-        let mut word = self.word.load(Ordering::Acquire);
+        let mut word = self.word.load(order::timer_cancel());
         loop {
             let running = word & RUNNING != 0;
             if word & MODE == IDLE {
@@ -93,23 +92,36 @@ impl Shared {
     }
 
     /// Sets the mode, and with `WRITING` the next version; the running bit is the lcore's.
-    pub(super) fn set_mode(&self, mode: u64) {
+    fn set_mode(&self, mode: u64) {
         let step = if mode == WRITING { VERSION } else { 0 };
         // The closure always gives a word, so this cannot fail.
-        let _ = self.word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |word| {
+        let _ = self.word.fetch_update(order::timer_decide(), Ordering::Relaxed, |word| {
             Some(((word & !(MODE | RUNNING)) + step) | mode | word & RUNNING)
         });
     }
 
+    /// Writes a plan, and arms the timer by it.
+    pub(super) fn arm(&self, deadline: u64, period: u64) {
+        self.set_mode(WRITING);
+        self.deadline.store(deadline, order::timer_plan_write());
+        self.period.store(period, order::timer_plan_write());
+        self.set_mode(ARMED);
+    }
+
+    /// Whether the callback is running. If not, all that it did is seen.
+    pub(super) fn is_running(&self) -> bool {
+        self.word.load(order::timer_wait()) & RUNNING != 0
+    }
+
     /// The latest plan: version and, if armed, deadline and period. `None` while the handle writes; it posts after that.
     pub(super) fn plan(&self) -> Option<(u64, Option<(u64, u64)>)> {
-        let word = self.word.load(Ordering::Acquire);
+        let word = self.word.load(order::timer_plan());
         let version = word & !(MODE | RUNNING);
         match word & MODE {
             ARMED => {
-                // Acquire, and Release in `arm`: a value of a later plan brings the later word with it.
-                let plan = (self.deadline.load(Ordering::Acquire), self.period.load(Ordering::Acquire));
-                let again = self.word.load(Ordering::Acquire);
+                let read = |field: &AtomicU64| field.load(order::timer_plan_read());
+                let plan = (read(&self.deadline), read(&self.period));
+                let again = self.word.load(Ordering::Relaxed);
                 (again & !(MODE | RUNNING) == version).then_some((version, Some(plan)))
             }
             IDLE => Some((version, None)),
@@ -117,3 +129,6 @@ impl Shared {
         }
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests;

@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
-use super::header::{CHAINED, Header, INDIRECT, REFERENCES};
-use super::{Mbuf, cold, distance, header_at, home};
+use super::header::{CHAINED, Header, INDIRECT};
+use super::{Mbuf, cold, distance, header_at, home, reference};
 use crate::MbufPool;
 
 /// The data of a packet, segment by segment.
@@ -245,10 +245,7 @@ impl Mbuf {
             let word = home(source).load(Ordering::Relaxed);
             let direct =
                 if word & INDIRECT != 0 { header_at(source, (*cold(source)).attached) } else { source };
-            let counted = home(direct).fetch_update(Ordering::Relaxed, Ordering::Relaxed, |word| {
-                (word & REFERENCES < REFERENCES).then_some(word + 1)
-            });
-            if counted.is_err() {
+            if !reference::share(home(direct)) {
                 return false;
             }
             let (from, to) = (source.as_ptr(), self.0.as_ptr());

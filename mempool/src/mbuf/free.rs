@@ -1,10 +1,11 @@
 //! The way home.
 #![expect(unsafe_code, reason = "gives headers in pinned memory back")]
 
+use pollux_atomic::Ordering;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
 
-use super::header::{CHAINED, EXTERNAL, Header, INDIRECT, REFERENCES};
+use super::header::{CHAINED, EXTERNAL, Header, INDIRECT};
+use super::reference::{self, settled};
 use super::{Mbuf, cold, distance, header_at, home, pool_number};
 use crate::Object;
 use crate::registry::pool_of_object;
@@ -14,7 +15,7 @@ impl Drop for Mbuf {
     #[inline]
     fn drop(&mut self) {
         // Acquire: what a clone that is gone read of the data, it read before this mbuf goes home.
-        let word = home(self.0).load(Ordering::Acquire);
+        let word = settled(home(self.0));
         if word as u32 == 1 {
             // SAFETY: plain and sole: all there is to it goes home.
             unsafe { pool_of_object(pool_number(word)).give(&Object(self.0.cast()), 1) }
@@ -37,14 +38,14 @@ pub(crate) unsafe fn free_bulk(mbufs: *const Mbuf, count: usize) {
     // SAFETY: the caller's mbufs; `Mbuf` and `Object` are both one address.
     unsafe {
         // Acquire, as in `drop`; the processor loads no slower for it.
-        let word = home((*mbufs).0).load(Ordering::Acquire);
+        let word = settled(home((*mbufs).0));
         if word as u32 == 1 {
             let pool = pool_of_object(pool_number(word));
             if let Some(room) = pool.room(count) {
                 // One pass: each is written to the cache as it is checked. They count there only if all pass.
                 for at in 0..count {
                     let mbuf = mbufs.add(at);
-                    if home((*mbuf).0).load(Ordering::Acquire) != word {
+                    if settled(home((*mbuf).0)) != word {
                         return free_each(mbufs, count);
                     }
                     *room.to.add(at) = *mbuf.cast::<Object>();
@@ -150,14 +151,7 @@ unsafe fn show_own_room(header: NonNull<Header>, pool: &Shared) {
 /// The caller owns the reference and does not use the segment afterwards.
 unsafe fn release(header: NonNull<Header>) {
     let home = home(header);
-    let mut word = home.load(Ordering::Acquire);
-    if word & REFERENCES != 1 {
-        // Release: our use of the data is over before the reference is gone. Acquire: so is that of those before us.
-        word = home.fetch_sub(1, Ordering::AcqRel);
-        if word & REFERENCES != 1 {
-            return;
-        }
-    }
+    let Some(word) = reference::end(home) else { return };
     // SAFETY: the last reference is gone, so the segment is ours alone and its pool lives until it is home.
     unsafe {
         let pool = pool_of_object(pool_number(word));
