@@ -3,6 +3,8 @@
 //! - `check`: formatting, clippy with warnings denied, the layout rules, documentation, the tests.
 //! - `tidy`: the layout rules alone (dependency table, where unsafe code stands, dead files).
 //! - `loom`, `sanitize`: the models of the lock-free code; unit tests under the address and thread sanitizers.
+//! - `relaxations`: that each memory ordering is missed by a model when it is weakened.
+//! - `nightly`: the long forms: seeds, relaxations, Miri, the thread sanitizer with a library of its own, virtual machines.
 //! - `unprivileged`, `quiet`: the apps as an ordinary user; no system call while they forward.
 //! - `golden`: what a C compiler makes of the mlx5 headers, compared with the committed files.
 //! - `vm`: jobs in a guest with a Debian kernel, under QEMU without KVM.
@@ -13,7 +15,9 @@ mod check;
 mod debian;
 mod golden;
 mod interrupt;
+mod nightly;
 mod observe;
+mod relax;
 mod run;
 mod tidy;
 mod vm;
@@ -37,6 +41,10 @@ enum Task {
     Tidy,
     /// Model-check the lock-free code with loom
     Loom,
+    /// Weaken each named memory ordering, and see that its loom model fails
+    Relaxations,
+    /// The long forms: many seeds, relaxations, Miri and the thread sanitizer where a toolchain has them, `--vm`
+    Nightly(nightly::Args),
     /// Run the unit tests of the unsafe crates under the address sanitizer, of the rings under the thread sanitizer
     Sanitize,
     /// The unit tests and l2fwd as a user with no rights
@@ -56,6 +64,8 @@ fn main() -> ExitCode {
         Task::Check => check::check(),
         Task::Tidy => tidy::tidy(),
         Task::Loom => check::loom(),
+        Task::Relaxations => relax::relaxations(),
+        Task::Nightly(args) => nightly::nightly(&args),
         Task::Sanitize => check::sanitize(),
         Task::Unprivileged => observe::unprivileged(),
         Task::Quiet => observe::quiet(),

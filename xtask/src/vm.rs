@@ -62,6 +62,22 @@ pub(crate) struct Args {
     record: bool,
 }
 
+impl Args {
+    /// Every kernel and the long jobs.
+    pub(crate) fn all() -> Self {
+        Self {
+            all: true,
+            newest: false,
+            job: String::new(),
+            test: None,
+            trace: 0,
+            minutes: 10,
+            patience: 1.0,
+            record: false,
+        }
+    }
+}
+
 fn patience(text: &str) -> Result<f64, String> {
     let factor = text.parse().ok().filter(|factor| (0.01..=100.0).contains(factor));
     factor.ok_or_else(|| "is not a number from 0.01 to 100".into())
