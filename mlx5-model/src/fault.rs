@@ -9,13 +9,16 @@
 //! | `late-completion:SHARE/COUNT` | that share is held back until COUNT more steps were made, with all behind it on the same queue |
 //! | `send-error:N/SYNDROME[/VENDOR]` | the Nth send entry (from 1) fails with that syndrome |
 //! | `receive-error:N/SYNDROME[/VENDOR]` | the same for receive entries |
+//! | `rnr:N/COUNT` | of the requests that need a receive entry, repeated ones counted again, COUNT from the Nth (from 1) on are answered "receiver not ready" |
+//! | `rnr-share:SHARE` | that share of them is |
 //! | `refuse:OPCODE/N/STATUS[/SYNDROME]` | the Nth command with that opcode (from 1; 0: each) is refused |
 //! | `flap:AT/FOR` | the link goes down at AT and comes back FOR later |
 //! | `memlock:BYTES` | no more than that can be pinned, beside what the model pins to start |
 //! | `remove:AT` | the device is gone |
 //!
 //! AT and FOR are counts of packets (sent, and received or lost to the flap), or times with `us`, `ms` or `s` behind the number.
-//! Numbers may be hexadecimal (`0x904`). `send-error`, `receive-error`, `refuse` and `flap` may stand several times.
+//! Numbers may be hexadecimal (`0x904`). `send-error`, `receive-error`, `rnr`, `refuse` and `flap` may stand
+//! several times.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -56,6 +59,15 @@ pub struct EntryFault {
     pub syndrome: Syndrome,
 }
 
+/// Requests of reliable transports that are answered as if no receive were posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotReady {
+    /// The first, from 1.
+    pub nth: u64,
+    /// How many.
+    pub count: u64,
+}
+
 /// A link that goes and comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flap {
@@ -78,6 +90,10 @@ pub struct FaultPlan {
     pub send_errors: Vec<EntryFault>,
     /// Receive entries that fail.
     pub receive_errors: Vec<EntryFault>,
+    /// Requests that are answered "receiver not ready".
+    pub not_ready: Vec<NotReady>,
+    /// Share of requests that are.
+    pub not_ready_share: f64,
     /// Commands that are refused.
     pub refusals: Vec<Refusal>,
     /// When the link is down.
@@ -96,6 +112,8 @@ impl Default for FaultPlan {
             late_completion: (0.0, 0),
             send_errors: Vec::new(),
             receive_errors: Vec::new(),
+            not_ready: Vec::new(),
+            not_ready_share: 0.0,
             refusals: Vec::new(),
             flaps: Vec::new(),
             memlock: None,
@@ -142,6 +160,12 @@ fn entry(fields: &[&str]) -> Option<EntryFault> {
     Some(EntryFault { nth, syndrome: Syndrome { code: small(code)?, vendor: small(vendor)? } })
 }
 
+fn not_ready(fields: &[&str]) -> Option<NotReady> {
+    let &[nth, count] = fields else { return None };
+    let nth = number(nth).filter(|&nth| nth > 0)?;
+    Some(NotReady { nth, count: number(count).filter(|&count| count > 0)? })
+}
+
 fn refusal(fields: &[&str]) -> Option<Refusal> {
     let (opcode, nth, status, syndrome) = match *fields {
         [opcode, nth, status] => (opcode, nth, status, "0"),
@@ -171,6 +195,8 @@ impl FaultPlan {
             ("late-completion", &[of_all, steps]) => self.late_completion = (share(of_all)?, small(steps)?),
             ("send-error", fields) => self.send_errors.push(entry(fields)?),
             ("receive-error", fields) => self.receive_errors.push(entry(fields)?),
+            ("rnr", fields) => self.not_ready.push(not_ready(fields)?),
+            ("rnr-share", &[of_all]) => self.not_ready_share = share(of_all)?,
             ("refuse", fields) => self.refusals.push(refusal(fields)?),
             ("flap", fields) => self.flaps.push(flap(fields)?),
             ("memlock", &[bytes]) => self.memlock = Some(number(bytes)?),
@@ -182,12 +208,14 @@ impl FaultPlan {
 }
 
 /// Every part's form, as an example.
-const PARTS: [(&str, &str); 9] = [
+const PARTS: [(&str, &str); 11] = [
     ("seed", "seed:7"),
     ("lose-completion", "lose-completion:0.01"),
     ("late-completion", "late-completion:0.01/5"),
     ("send-error", "send-error:100/0x04"),
     ("receive-error", "receive-error:100/0x04"),
+    ("rnr", "rnr:100/3"),
+    ("rnr-share", "rnr-share:0.01"),
     ("refuse", "refuse:0x904/1/0x03/0x1234"),
     ("flap", "flap:1000/500 or flap:10ms/5ms"),
     ("memlock", "memlock:65536"),
@@ -237,6 +265,8 @@ pub struct Faults {
     random: Random,
     send_entries: u64,
     receive_entries: u64,
+    /// Requests that needed a receive entry.
+    takers: u64,
     /// How often each refusal's opcode was seen, in the order of the plan.
     seen: Vec<u64>,
     completions: bool,
@@ -250,6 +280,7 @@ impl Faults {
             random: Random::new(plan.seed),
             send_entries: 0,
             receive_entries: 0,
+            takers: 0,
             seen: vec![0; plan.refusals.len()],
             completions: plan.lose_completion > 0.0 || plan.late_completion.0 > 0.0,
             plan,
@@ -288,6 +319,18 @@ impl Faults {
     pub fn receive_entry(&mut self) -> Option<Syndrome> {
         self.receive_entries += 1;
         nth(&self.plan.receive_errors, self.receive_entries)
+    }
+
+    /// A request of a reliable transport needs a receive entry: whether it is told that there is none.
+    #[inline]
+    pub fn not_ready(&mut self) -> bool {
+        if self.plan.not_ready.is_empty() && self.plan.not_ready_share == 0.0 {
+            return false;
+        }
+        self.takers += 1;
+        let now = self.takers;
+        let planned = |stretch: &NotReady| now >= stretch.nth && now - stretch.nth < stretch.count;
+        self.plan.not_ready.iter().any(planned) || self.random.chance(self.plan.not_ready_share)
     }
 
     /// A completion is about to be written.
@@ -376,12 +419,14 @@ mod tests {
             (
                 "[explode]",
                 "fault_plan=explode: a plan has these parts: seed, lose-completion, late-completion, send-error, receive-error, \
-                 refuse, flap, memlock, remove",
+                 rnr, rnr-share, refuse, flap, memlock, remove",
             ),
             (
                 "",
-                "fault_plan=: a plan has these parts: seed, lose-completion, late-completion, send-error, receive-error, refuse, flap, memlock, remove",
+                "fault_plan=: a plan has these parts: seed, lose-completion, late-completion, send-error, receive-error, rnr, rnr-share, refuse, flap, memlock, remove",
             ),
+            ("[rnr:0/3]", "fault_plan=rnr:0/3: write it as rnr:100/3"),
+            ("[rnr-share:7]", "fault_plan=rnr-share:7: write it as rnr-share:0.01"),
         ] {
             assert_eq!(refusal_of(text), expected);
         }
@@ -410,6 +455,16 @@ mod tests {
             .into();
         assert_eq!(refused, [None, Some(3), None, Some(8), Some(8)]);
         assert_eq!(faults.completion(), Completion::Written);
+    }
+
+    #[test]
+    fn receivers_are_not_ready_as_planned() {
+        let mut faults = Faults::new("rnr:2/2,rnr:6/1".parse().expect("a plan"));
+        let told: Vec<bool> = (0..8).map(|_| faults.not_ready()).collect();
+        assert_eq!(told, [false, true, true, false, false, true, false, false]);
+        let mut faults = Faults::new("seed:5,rnr-share:0.1".parse().expect("a plan"));
+        let count = (0..10_000).filter(|_| faults.not_ready()).count();
+        assert!((800..1200).contains(&count), "{count}");
     }
 
     #[test]

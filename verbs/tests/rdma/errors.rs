@@ -1,10 +1,11 @@
 //! What goes wrong: at which end it is told, as what, and what becomes of the rest.
 
 use pollux_verbs::{
-    Access, AsyncKind, Cq, CqOptions, Element, Mr, Pd, Qp, QpAttributes, QpKind, QpOptions, QpState, WcStatus,
+    Access, AsyncKind, Connection, Cq, CqOptions, Element, Mr, Path, Pd, Qp, QpAttributes, QpKind, QpOptions,
+    QpState, WcStatus,
 };
 
-use crate::rig::{End, Rig, all_rights, connect};
+use crate::rig::{End, Rig, all_rights, connect, pattern};
 
 fn options() -> QpOptions {
     QpOptions::new(QpKind::Rc).depth(32, 32).inline(64)
@@ -167,4 +168,67 @@ fn ends_that_were_in_error_are_connected_again() {
         connect(&mut near, &mut far);
     }
     rig.is_clean();
+}
+
+/// Connects two ends whose requester repeats so often what finds no receive.
+fn patient(rig: &Rig, rnr_retries: u8) -> (End, End) {
+    let (mut near, mut far) = (rig.near.end(&options()), rig.far.end(&options()));
+    let (near_qpn, far_qpn) = (near.qp.qpn(), far.qp.qpn());
+    // 0.01 ms until it asks again.
+    let to =
+        |gid, qpn| Connection { rnr_retries, min_rnr_timer: 1, ..Connection::new(Path::new(gid, 0), qpn) };
+    near.qp.connect(&to(rig.far.gid, far_qpn)).expect("RTS");
+    far.qp.connect(&to(rig.near.gid, near_qpn)).expect("RTS");
+    (near, far)
+}
+
+#[test]
+fn receivers_that_are_not_ready_by_plan_are_asked_again() {
+    for (plan, rnr_retries, arrives) in [
+        ("rnr:1/3", 7, true),
+        ("rnr:1/3", 3, true),
+        ("rnr:1/3", 2, false),
+        ("rnr:1/1", 0, false),
+        ("rnr:2/60", 7, true),
+        ("seed:3,rnr-share:0.5", 7, true),
+    ] {
+        let rig = Rig::on(true, |builder| builder.faults(plan.parse().expect("a plan")));
+        let (mut near, mut far) = patient(&rig, rnr_retries);
+        let messages = 20;
+        let mut receives = far.qp.receives().expect("its own");
+        for number in 0..messages {
+            receives.piece(number, rig.far.buffers.take().expect("a buffer"));
+        }
+        receives.ring().expect("posted");
+        let mut batch = near.qp.batch();
+        for number in 0..messages {
+            let bytes = pattern(100, number);
+            batch
+                .send(number)
+                .piece(rig.near.buffers.filled(&bytes).expect("a buffer"))
+                .imm(number as u32)
+                .signalled();
+        }
+        batch.ring().expect("posted");
+        let sent = rig.completions(&mut near.cq, messages as usize);
+        if !arrives {
+            assert_eq!(sent[0].status, WcStatus::RNR_RETRY_EXC_ERR, "{plan} {rnr_retries}: {:?}", sent[0]);
+            assert!(
+                sent[1..].iter().all(|done| done.status == WcStatus::WR_FLUSH_ERR),
+                "{plan} {rnr_retries}"
+            );
+            assert_eq!(state(&near), QpState::ERR);
+            continue;
+        }
+        assert!(sent.iter().all(|done| done.status == WcStatus::SUCCESS), "{plan} {rnr_retries}: {sent:?}");
+        let came = rig.completions(&mut far.cq, messages as usize);
+        for (number, done) in came.iter().enumerate() {
+            assert_eq!(
+                (done.id, done.imm),
+                (number as u64, Some(number as u32)),
+                "{plan}: in order, each once"
+            );
+            assert_eq!(done.data(), pattern(100, number as u64));
+        }
+    }
 }

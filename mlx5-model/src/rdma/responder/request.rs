@@ -80,6 +80,9 @@ fn take_send(
     let (extra, payload) = split_off(shape, rest)?;
     check_length(pair, shape, payload.len())?;
     if pair.responder.held.is_none() {
+        if around.bus.faults.not_ready() {
+            return Ok(Done::NotReady);
+        }
         match take_entry(pair, around, origin) {
             Ok(Some(entry)) => pair.responder.held = Some(entry),
             Ok(None) => return Ok(Done::NotReady),
@@ -199,6 +202,9 @@ fn take_write(
     }
     // Immediate data use up a receive entry, and wait for one.
     if shape.last && shape.immediate && pair.responder.held.is_none() {
+        if around.bus.faults.not_ready() {
+            return Ok(Done::NotReady);
+        }
         match take_entry(pair, around, origin) {
             Ok(Some(entry)) => pair.responder.held = Some(entry),
             Ok(None) => return Ok(Done::NotReady),
