@@ -213,6 +213,9 @@ pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
 
 /// The checksum after bytes at an even offset changed from `old` to `new`, of equal length: addresses, ports.
 ///
+/// Only for a field that holds a whole checksum and in which 0 is a checksum like any other: IPv4's header, TCP, ICMP. A TCP or
+/// UDP field of a packet on its way from a local sender holds something else, and UDP gives 0 a meaning: [`TransportSum`] knows.
+///
 /// # Panics
 /// In debug builds, if the lengths differ.
 #[inline]
@@ -243,6 +246,9 @@ pub fn complete(frame: &mut [u8], start: usize, offset: usize) -> Result<(), Wir
 }
 
 mod simd;
+mod transport;
+
+pub use transport::TransportSum;
 
 #[cfg(test)]
 mod tests;
