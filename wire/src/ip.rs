@@ -13,14 +13,20 @@ impl IpProtocol {
     pub const ICMP: IpProtocol = IpProtocol(1);
     /// IGMP.
     pub const IGMP: IpProtocol = IpProtocol(2);
+    /// IPv4 in IP.
+    pub const IPV4: IpProtocol = IpProtocol(4);
     /// TCP.
     pub const TCP: IpProtocol = IpProtocol(6);
     /// UDP.
     pub const UDP: IpProtocol = IpProtocol(17);
+    /// IPv6 in IP.
+    pub const IPV6: IpProtocol = IpProtocol(41);
     /// IPv6 routing header.
     pub const ROUTING: IpProtocol = IpProtocol(43);
     /// IPv6 fragment header.
     pub const FRAGMENT: IpProtocol = IpProtocol(44);
+    /// GRE.
+    pub const GRE: IpProtocol = IpProtocol(47);
     /// Authentication header.
     pub const AUTHENTICATION: IpProtocol = IpProtocol(51);
     /// ICMPv6.

@@ -12,7 +12,8 @@
 //! can panic, whatever the bytes are. A view dereferences to its layout, so `ipv4.ttl` and `ipv4.src()` both work.
 //!
 //! [`checksum`] sums eight bytes at a time and updates sums in place; [`toeplitz`] is the RSS hash; [`ptype`] tells what
-//! layers a frame has and how long they are; [`segment`] cuts a TCP or UDP super-frame into frames that fit a link.
+//! layers a frame has and how long they are; [`segment`] cuts a TCP or UDP super-frame, in a tunnel too,
+//! into frames that fit a link; [`tunnel`] finds the tunnel's headers.
 //!
 //! Called by the apps, `port-soft` and the device model. Calls nothing of this workspace.
 //!
@@ -47,6 +48,7 @@ pub mod segment;
 pub mod simd;
 pub mod tcp;
 pub mod toeplitz;
+pub mod tunnel;
 pub mod udp;
 pub mod vlan;
 
@@ -60,6 +62,7 @@ pub use ipv4::{Ipv4, Ipv4Header, Ipv4Repr};
 pub use ipv6::{Ipv6, Ipv6Header, Ipv6Repr};
 pub use ptype::PacketType;
 pub use tcp::{Tcp, TcpFlags, TcpHeader, TcpRepr};
+pub use tunnel::{Encapsulation, Tunnel};
 pub use udp::{Udp, UdpHeader, UdpRepr};
 pub use vlan::{Tci, Vlan, VlanHeader, VlanRepr};
 

@@ -11,15 +11,22 @@
 //! | TCP sequence number | the original's, plus the payload before it |
 //! | TCP flags | FIN and PSH on the last frame only, CWR on the first only |
 //!
+//! and, in a tunnel ([`Tunnel`]), the outer headers with:
+//!
+//! | field | value |
+//! |---|---|
+//! | IPv4 total length and identification, IPv6 payload length, UDP length | as above |
+//! | IPv4 header checksum; UDP or GRE checksum where the original has one | summed anew |
+//!
 //! Source: Linux `net/ipv4/tcp_offload.c` (`tcp_gso_segment`), `net/ipv4/udp_offload.c` (`__udp_gso_segment`),
-//! `net/ipv4/af_inet.c` (`inet_gso_segment`).
+//! `net/ipv4/af_inet.c` (`inet_gso_segment`), `__skb_udp_tunnel_segment` in `udp_offload.c`, `net/ipv4/gre_offload.c`.
 
 use zerocopy::FromBytes;
 
 use crate::checksum::{self, Sum};
 use crate::{
-    EtherType, IpProtocol, Ipv4Header, Ipv6Header, Layer, TcpFlags, TcpHeader, UdpHeader, WireError, ipv6,
-    vlan,
+    Encapsulation, EtherType, IpProtocol, Ipv4Header, Ipv6Header, Layer, TcpFlags, TcpHeader, Tunnel,
+    UdpHeader, WireError, ipv6, vlan,
 };
 
 /// What is cut.
@@ -49,6 +56,87 @@ pub struct Segments<'a> {
     transport: Transport,
     /// Pseudo-header without the length.
     pseudo: Sum,
+    tunnel: Option<Tunnel>,
+}
+
+impl Transport {
+    fn protocol(self) -> IpProtocol {
+        match self {
+            Self::Tcp => IpProtocol::TCP,
+            Self::Udp => IpProtocol::UDP,
+        }
+    }
+}
+
+fn refuse<T>(layer: Layer, field: &'static str, value: u32, allowed: &'static str) -> Result<T, WireError> {
+    Err(WireError::Field { layer, field, value, allowed })
+}
+
+/// An IP header: its version, where the transport begins, where that ends, what it is.
+fn network(
+    frame: &[u8],
+    l3: usize,
+    ether_type: EtherType,
+) -> Result<(Network, usize, usize, IpProtocol), WireError> {
+    let packet = frame.get(l3..).unwrap_or_default();
+    let given = packet.len();
+    match ether_type {
+        EtherType::IPV4 => {
+            let short = |needed| WireError::truncated(Layer::Ipv4, needed, given);
+            let (header, _) = Ipv4Header::ref_from_prefix(packet).map_err(|_| short(Ipv4Header::BYTES))?;
+            let head = header.header_bytes();
+            if header.version() != 4 || head < Ipv4Header::BYTES {
+                let value = header.version_ihl.into();
+                return refuse(Layer::Ipv4, "version and header length", value, "0x45 to 0x4f");
+            }
+            if header.is_fragment() {
+                return refuse(Layer::Ipv4, "fragment", header.fragment.get().into(), "no fragment");
+            }
+            // Zero stands for more than the field can say.
+            let total = match usize::from(header.total_bytes.get()) {
+                0 => given,
+                total => total,
+            };
+            if total < head {
+                return refuse(Layer::Ipv4, "total length", total as u32, "at least the header's length");
+            }
+            if total > given {
+                return Err(short(total));
+            }
+            Ok((Network::V4, l3 + head, l3 + total, header.protocol()))
+        }
+        EtherType::IPV6 => {
+            let short = |needed| WireError::truncated(Layer::Ipv6, needed, given);
+            let (header, rest) = Ipv6Header::ref_from_prefix(packet).map_err(|_| short(Ipv6Header::BYTES))?;
+            if header.version() != 6 {
+                return refuse(Layer::Ipv6, "version", header.version().into(), "6");
+            }
+            let len = match usize::from(header.payload_bytes.get()) {
+                0 => rest.len(),
+                len => len,
+            };
+            let rest = rest.get(..len).ok_or_else(|| short(Ipv6Header::BYTES + len))?;
+            let upper = ipv6::walk(header.next_header(), rest)?;
+            if let Some(fragment) = upper.fragment {
+                return refuse(Layer::Ipv6Extension, "fragment", fragment.offset.into(), "no fragment");
+            }
+            if upper.routing {
+                return refuse(Layer::Ipv6Extension, "header", 43, "no routing header");
+            }
+            let l4 = l3 + Ipv6Header::BYTES + upper.extension_bytes;
+            Ok((Network::V6, l4, l3 + Ipv6Header::BYTES + len, upper.protocol))
+        }
+        other => refuse(Layer::Ether, "type", other.0.into(), "0x0800 or 0x86dd"),
+    }
+}
+
+/// The pseudo-header of the IP header at `l3`, without the length.
+fn pseudo(frame: &[u8], l3: usize, network: Network, protocol: IpProtocol) -> Sum {
+    Sum::of(match network {
+        Network::V4 => &frame[l3 + 12..l3 + 20],
+        Network::V6 => &frame[l3 + 8..l3 + 40],
+    })
+    .add_word(protocol.0.into())
 }
 
 impl<'a> Segments<'a> {
@@ -58,70 +146,38 @@ impl<'a> Segments<'a> {
     /// `size` is 0; the frame is no IPv4 or IPv6 packet with that transport, is cut short, is a fragment, or has an IPv6
     /// routing header (its checksum would need the last destination).
     pub fn new(frame: &'a [u8], transport: Transport, size: u16) -> Result<Self, WireError> {
-        let refuse = |layer, field, value, allowed| Err(WireError::Field { layer, field, value, allowed });
+        let behind = vlan::skip_tags(frame)?;
+        Self::plan(frame, transport, size, (behind.offset, behind.ether_type), None)
+    }
+
+    /// The same of a frame whose transport begins at `l4`: right behind the first IP header, or inside a tunnel.
+    ///
+    /// # Errors
+    /// As [`Segments::new`]; no IP header ends there, or there are tunnels in tunnels.
+    pub fn at(frame: &'a [u8], transport: Transport, size: u16, l4: usize) -> Result<Self, WireError> {
+        if let Some(tunnel) = Tunnel::around(frame, frame.len(), l4, transport.protocol()) {
+            let ether_type = if tunnel.inner_v4 { EtherType::IPV4 } else { EtherType::IPV6 };
+            return Self::plan(frame, transport, size, (tunnel.inner_l3, ether_type), Some(tunnel));
+        }
+        let plain = Self::new(frame, transport, size)?;
+        if plain.l4 == l4 {
+            return Ok(plain);
+        }
+        refuse(Layer::Frame, "start of the transport", l4 as u32, "the end of an IP header")
+    }
+
+    fn plan(
+        frame: &'a [u8],
+        transport: Transport,
+        size: u16,
+        (l3, ether_type): (usize, EtherType),
+        tunnel: Option<Tunnel>,
+    ) -> Result<Self, WireError> {
         if size == 0 {
             return refuse(Layer::Frame, "segment size", 0, "at least 1");
         }
-        let behind = vlan::skip_tags(frame)?;
-        let l3 = behind.offset;
-        let packet = &frame[l3..];
-        let (network, l4, end, protocol) = match behind.ether_type {
-            EtherType::IPV4 => {
-                let given = packet.len();
-                let short = |needed| WireError::truncated(Layer::Ipv4, needed, given);
-                let (header, _) =
-                    Ipv4Header::ref_from_prefix(packet).map_err(|_| short(Ipv4Header::BYTES))?;
-                let head = header.header_bytes();
-                if header.version() != 4 || head < Ipv4Header::BYTES {
-                    let value = header.version_ihl.into();
-                    return refuse(Layer::Ipv4, "version and header length", value, "0x45 to 0x4f");
-                }
-                if header.is_fragment() {
-                    return refuse(Layer::Ipv4, "fragment", header.fragment.get().into(), "no fragment");
-                }
-                // Zero stands for more than the field can say.
-                let total = match usize::from(header.total_bytes.get()) {
-                    0 => given,
-                    total => total,
-                };
-                if total < head {
-                    return refuse(Layer::Ipv4, "total length", total as u32, "at least the header's length");
-                }
-                if total > given {
-                    return Err(short(total));
-                }
-                (Network::V4, l3 + head, l3 + total, header.protocol())
-            }
-            EtherType::IPV6 => {
-                let given = packet.len();
-                let short = |needed| WireError::truncated(Layer::Ipv6, needed, given);
-                let (header, rest) =
-                    Ipv6Header::ref_from_prefix(packet).map_err(|_| short(Ipv6Header::BYTES))?;
-                if header.version() != 6 {
-                    return refuse(Layer::Ipv6, "version", header.version().into(), "6");
-                }
-                let len = match usize::from(header.payload_bytes.get()) {
-                    0 => rest.len(),
-                    len => len,
-                };
-                let rest = rest.get(..len).ok_or_else(|| short(Ipv6Header::BYTES + len))?;
-                let upper = ipv6::walk(header.next_header(), rest)?;
-                if let Some(fragment) = upper.fragment {
-                    return refuse(Layer::Ipv6Extension, "fragment", fragment.offset.into(), "no fragment");
-                }
-                if upper.routing {
-                    return refuse(Layer::Ipv6Extension, "header", 43, "no routing header");
-                }
-                let l4 = l3 + Ipv6Header::BYTES + upper.extension_bytes;
-                (Network::V6, l4, l3 + Ipv6Header::BYTES + len, upper.protocol)
-            }
-            other => return refuse(Layer::Ether, "type", other.0.into(), "0x0800 or 0x86dd"),
-        };
-        let expected = match transport {
-            Transport::Tcp => IpProtocol::TCP,
-            Transport::Udp => IpProtocol::UDP,
-        };
-        if protocol != expected {
+        let (network, l4, end, protocol) = network(frame, l3, ether_type)?;
+        if protocol != transport.protocol() {
             return refuse(
                 Layer::Frame,
                 "IP protocol",
@@ -144,7 +200,7 @@ impl<'a> Segments<'a> {
             let layer = if transport == Transport::Tcp { Layer::Tcp } else { Layer::Udp };
             return Err(WireError::truncated(layer, head, segment.len()));
         }
-        let piece = l4 - l3 + head + usize::from(size);
+        let piece = l4 - tunnel.map_or(l3, |tunnel| tunnel.l3) + head + usize::from(size);
         if piece > usize::from(u16::MAX) {
             return refuse(
                 Layer::Frame,
@@ -153,20 +209,22 @@ impl<'a> Segments<'a> {
                 "headers and segment within 65535 bytes",
             );
         }
-        let pseudo = Sum::of(match network {
-            Network::V4 => &frame[l3 + 12..l3 + 20],
-            Network::V6 => &frame[l3 + 8..l3 + 40],
-        })
-        .add_word(protocol.0.into());
+        if let Some(tunnel) = tunnel
+            && !(l4 - tunnel.l4).is_multiple_of(2)
+        {
+            let bytes = (l4 - tunnel.l4) as u32;
+            return refuse(Layer::Frame, "length of the tunnel's headers", bytes, "an even number");
+        }
         Ok(Segments {
             headers: &frame[..l4 + head],
             payload: &frame[l4 + head..end],
             size: size.into(),
             l3,
             l4,
+            pseudo: pseudo(frame, l3, network, protocol),
             network,
             transport,
-            pseudo,
+            tunnel,
         })
     }
 
@@ -223,28 +281,40 @@ impl<'a> Segments<'a> {
         headers.copy_from_slice(self.headers);
         payload.copy_from_slice(piece);
         let (network, transport) = headers[self.l3..].split_at_mut(self.l4 - self.l3);
-        self.mend_network(network, index, (transport.len() + piece.len()) as u16);
+        mend_network(self.network, network, index, (transport.len() + piece.len()) as u16);
         self.mend_transport(transport, payload, index);
+        if let Some(tunnel) = self.tunnel {
+            self.mend_tunnel(tunnel, headers, payload.len(), index);
+        }
         Ok(bytes)
     }
 
-    /// `upper` counts the transport's header and payload.
-    fn mend_network(&self, bytes: &mut [u8], index: usize, upper: u16) {
-        let len = bytes.len() as u16 + upper;
-        match self.network {
-            Network::V4 => {
-                bytes[2..4].copy_from_slice(&len.to_be_bytes());
-                let ident = u16::from_be_bytes([bytes[4], bytes[5]]).wrapping_add(index as u16);
-                bytes[4..6].copy_from_slice(&ident.to_be_bytes());
-                bytes[10..12].fill(0);
-                let sum = checksum::of(bytes);
-                bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+    /// The headers in front of what was cut; `headers` are all there are, the inner ones done.
+    fn mend_tunnel(&self, tunnel: Tunnel, headers: &mut [u8], payload: usize, index: usize) {
+        let upper = (headers.len() - tunnel.l4 + payload) as u16;
+        // What holds its own checksum sums up to the complement of its pseudo-header's sum.
+        let inner = (headers.len() - self.l4 + payload) as u16;
+        let rest = Sum::ZERO.add_word(!self.pseudo.add_word(inner).fold());
+        let outer = if tunnel.outer_v4 { Network::V4 } else { Network::V6 };
+        let pseudo = pseudo(headers, tunnel.l3, outer, IpProtocol::UDP).add_word(upper);
+        let head = &mut headers[tunnel.l4..self.l4];
+        match tunnel.encapsulation {
+            Encapsulation::Ip | Encapsulation::Gre { checksum: false } => {}
+            Encapsulation::Gre { checksum: true } => {
+                head[4..6].fill(0);
+                let sum = (Sum::of(head) + rest).checksum();
+                head[4..6].copy_from_slice(&sum.to_be_bytes());
             }
-            Network::V6 => {
-                let behind = len - Ipv6Header::BYTES as u16;
-                bytes[4..6].copy_from_slice(&behind.to_be_bytes());
+            Encapsulation::Udp { checksum, .. } => {
+                head[4..6].copy_from_slice(&upper.to_be_bytes());
+                head[6..8].fill(0);
+                if checksum {
+                    let sum = (pseudo + Sum::of(head) + rest).checksum_udp();
+                    head[6..8].copy_from_slice(&sum.to_be_bytes());
+                }
             }
         }
+        mend_network(outer, &mut headers[tunnel.l3..tunnel.l4], index, upper);
     }
 
     fn mend_transport(&self, bytes: &mut [u8], payload: &[u8], index: usize) {
@@ -272,6 +342,25 @@ impl<'a> Segments<'a> {
         let sum = pseudo.add_bytes(bytes).add_bytes(payload);
         let sum = if self.transport == Transport::Udp { sum.checksum_udp() } else { sum.checksum() };
         bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+/// Mends an IP header; `upper` counts the bytes behind it.
+fn mend_network(network: Network, bytes: &mut [u8], index: usize, upper: u16) {
+    let len = bytes.len() as u16 + upper;
+    match network {
+        Network::V4 => {
+            bytes[2..4].copy_from_slice(&len.to_be_bytes());
+            let ident = u16::from_be_bytes([bytes[4], bytes[5]]).wrapping_add(index as u16);
+            bytes[4..6].copy_from_slice(&ident.to_be_bytes());
+            bytes[10..12].fill(0);
+            let sum = checksum::of(bytes);
+            bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+        Network::V6 => {
+            let behind = len - Ipv6Header::BYTES as u16;
+            bytes[4..6].copy_from_slice(&behind.to_be_bytes());
+        }
     }
 }
 

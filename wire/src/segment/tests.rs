@@ -243,3 +243,5 @@ fn what_cannot_be_cut_is_refused() {
     frame[20] = 43;
     assert!(Segments::new(&frame, Transport::Tcp, 10).is_err());
 }
+
+mod tunnelled;
