@@ -108,6 +108,8 @@ pub enum Trouble {
     Gone,
     /// The kernel has no room now; try again.
     Busy,
+    /// The kernel dropped the frame on its way to the device: that takes none now, or cannot do what the frame asks for.
+    Dropped,
     /// The frame cannot be sent as it is (too long, malformed).
     Refused,
     /// Another error, by its `errno`.

@@ -1,10 +1,13 @@
 //! A Linux interface seen from a network namespace: index, address, MTU, up or down.
 
 mod ethtool;
+mod feature;
 mod netlink;
 mod statistics;
 
 pub use ethtool::{FecModes, LinkSettings};
+pub(crate) use feature::BLOCKS_MAX;
+pub use feature::{FeaturePlaces, Segmenting};
 pub(crate) use statistics::STATISTICS_MAX;
 
 use std::io;

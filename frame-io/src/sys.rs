@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-use crate::interface::STATISTICS_MAX;
+use crate::interface::{BLOCKS_MAX, STATISTICS_MAX};
 
 /// Plain numbers that the kernel may read and write as it likes: any bytes are a value.
 ///
@@ -175,13 +175,15 @@ impl InterfaceRequest {
 pub(crate) fn ethtool(fd: BorrowedFd<'_>, name: &str, words: &mut [u32]) -> io::Result<()> {
     // include/uapi/linux/ethtool.h: ETHTOOL_GLINKSETTINGS (48 bytes and three masks of up to 127 words), ETHTOOL_GFECPARAM
     // and ETHTOOL_SFECPARAM (16 bytes), ETHTOOL_GSSET_INFO (16 bytes and a word a set), ETHTOOL_GSTRINGS (12 bytes and 32 a
-    // name) and ETHTOOL_GSTATS (8 bytes and 8 a value), of which the kernel writes as many as there are.
+    // name) and ETHTOOL_GSTATS (8 bytes and 8 a value), of which the kernel writes as many as there are; ETHTOOL_GFEATURES (8 bytes
+    // and 16 a block), of which it writes no more blocks than the second word asks for.
     let needed = match words.first() {
         Some(0x4c) => 12 + 3 * 127,
         Some(0x50 | 0x51) => 4,
         Some(0x37) => 5,
         Some(0x1b) => 3 + 8 * STATISTICS_MAX,
         Some(0x1d) => 2 + 2 * STATISTICS_MAX,
+        Some(0x3a) => 2 + 4 * words.get(1).map_or(BLOCKS_MAX, |blocks| (*blocks as usize).max(BLOCKS_MAX)),
         _ => usize::MAX,
     };
     if words.len() < needed {

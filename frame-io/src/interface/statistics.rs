@@ -7,13 +7,13 @@ use std::io;
 
 use super::Interface;
 
-const ETHTOOL_GSTRINGS: u32 = 0x1b;
+pub(super) const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSTATS: u32 = 0x1d;
-const ETHTOOL_GSSET_INFO: u32 = 0x37;
+pub(super) const ETHTOOL_GSSET_INFO: u32 = 0x37;
 /// The set of strings that names statistics.
 const SET_STATS: u32 = 1;
 /// 32-bit words of a name.
-const NAME_WORDS: usize = 8;
+pub(super) const NAME_WORDS: usize = 8;
 /// Most statistics that there is room for; drivers have some thousand at most.
 pub(crate) const STATISTICS_MAX: usize = 1 << 14;
 

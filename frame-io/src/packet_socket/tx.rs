@@ -114,8 +114,9 @@ impl PacketTx {
     /// Cost: one system call, two when frames were pushed.
     ///
     /// # Errors
-    /// [`Trouble::Busy`] when the kernel has no room, or pushed frames must go first; [`Trouble::Refused`] for a frame that the
-    /// interface does not take; [`Trouble::Down`], [`Trouble::Gone`].
+    /// [`Trouble::Busy`] when the kernel has no room, or pushed frames must go first; [`Trouble::Dropped`] when the device takes no
+    /// frame now, or, past queueing disciplines, a frame that is to be cut and that the interface does not cut itself;
+    /// [`Trouble::Refused`] for a frame that the interface does not take; [`Trouble::Down`], [`Trouble::Gone`].
     pub fn send(&mut self, header: &VnetHeader, frame: &[IoSlice<'_>]) -> Result<(), Trouble> {
         self.kick()?;
         if self.socket.waiting.load(Ordering::Relaxed) {
@@ -131,7 +132,16 @@ impl PacketTx {
         message.msg_iovlen = pieces.len() as _;
         // SAFETY: `IoSlice` has the layout of `iovec` (std's promise); the memory is borrowed for the call and only read.
         let sent = unsafe { libc::sendmsg(self.socket.long.as_raw_fd(), &message, libc::MSG_DONTWAIT) };
-        if sent < 0 { Err(Trouble::last()) } else { Ok(()) }
+        if sent >= 0 {
+            return Ok(());
+        }
+        // A full socket says EAGAIN. This is `net_xmit_errno` of what the device or `validate_xmit_skb` answered: with a queueing
+        // discipline the kernel cuts by itself, but `packet_direct_xmit` drops what it would have to cut (net/packet/af_packet.c,
+        // net/core/dev.c).
+        match std::io::Error::last_os_error().raw_os_error() {
+            Some(libc::ENOBUFS) => Err(Trouble::Dropped),
+            other => Err(Trouble::from_errno(other.unwrap_or(0))),
+        }
     }
 }
 

@@ -55,7 +55,7 @@ impl Wire for Datagrams {
                 Sent::Lost
             }
             // A frame that the kernel does not take at all: too long for its buffers.
-            Err(Trouble::Refused | Trouble::Other(_)) => Sent::Lost,
+            Err(Trouble::Refused | Trouble::Dropped | Trouble::Other(_)) => Sent::Lost,
         }
     }
 

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::time::Duration;
 
+use pollux_frame_io::Trouble;
 use pollux_frame_io::packet_socket::{PacketControl, PacketOptions, PacketPort, PacketRx, PacketTx, RxFrame};
 use pollux_frame_io::vnet::{Segmentation, VlanTag, VnetHeader};
 use pollux_wire::checksum;
@@ -116,7 +117,9 @@ fn finish(mut bytes: Vec<u8>, header: &VnetHeader, into: &mut VecDeque<Vec<u8>>)
         Segmentation::Udp => Transport::Udp,
         Segmentation::UdpFragments | Segmentation::Unknown(_) => return None,
     };
-    let segments = Segments::new(&bytes, transport, header.segment_bytes).ok()?;
+    // In a tunnel, too: the open checksum says where the transport begins.
+    let start = usize::from(header.checksum?.start);
+    let segments = Segments::at(&bytes, transport, header.segment_bytes, start).ok()?;
     for index in 0..segments.count() {
         let mut one = vec![0; segments.bytes(index)];
         segments.write(index, &mut one).ok()?;
@@ -147,7 +150,7 @@ impl Wire for KernelInterface {
         if frame.len() > self.tx.slot_room() {
             return match self.tx.send(&plain, &[IoSlice::new(frame)]) {
                 Ok(()) => Sent::Yes,
-                Err(pollux_frame_io::Trouble::Busy) => Sent::Busy,
+                Err(Trouble::Busy | Trouble::Dropped) => Sent::Busy,
                 // Longer than the interface's MTU.
                 Err(_) => Sent::Lost,
             };
