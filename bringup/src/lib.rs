@@ -171,8 +171,8 @@ impl Bringup {
         let mut all = Vec::new();
         for (&id, mut config) in ids.iter().zip(configs) {
             let port = self.ports.get_mut(id).ok_or(BringupError::NoPort { port: id.0 })?;
-            // What a port cannot do, it refuses packet by packet, and counts.
-            config.tx_offloads |= needed & port.info().tx_offloads;
+            // What a port cannot do is done in software in front of it; chains that it cannot send it refuses, and counts.
+            config.open = needed;
             all.push(port.bring_up(config)?);
         }
         program::warn(&self.line);

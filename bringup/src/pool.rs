@@ -62,6 +62,7 @@ pub struct Needs {
     rx_queues: usize,
     /// Of these, queues whose frames may be larger than an mbuf.
     large: usize,
+    tx_queues: usize,
     /// Room for the longest frame that a port must take in one mbuf.
     room: usize,
 }
@@ -70,7 +71,7 @@ impl Needs {
     /// Nothing yet, for that many polling lcores.
     #[must_use]
     pub fn for_lcores(lcores: usize) -> Self {
-        Self { rx: 0, tx: 0, lcores: lcores.max(1), rx_queues: 0, large: 0, room: 0 }
+        Self { rx: 0, tx: 0, lcores: lcores.max(1), rx_queues: 0, large: 0, tx_queues: 0, room: 0 }
     }
 
     /// Adds a port: all descriptors of all its queues may hold an mbuf.
@@ -82,6 +83,7 @@ impl Needs {
         }
         self.tx += usize::from(queues.tx_queues) * each(queues.tx_descriptors, info.tx_descriptors.default);
         self.rx_queues += usize::from(queues.rx_queues);
+        self.tx_queues += usize::from(queues.tx_queues);
         // Interfaces and files give what they have, whatever the MTU.
         self.large += if info.device.is_some() { usize::from(queues.rx_queues) } else { 0 };
         self.room = self.room.max(info.min_rx_room);
@@ -98,9 +100,11 @@ impl Needs {
         (self.lcores + 1) * CACHE * 3 / 2
     }
 
-    /// One burst is held back for each queue while its destination is full, and one is on its way.
+    /// One burst is held back for each queue while its destination is full, and one is on its way; where frames are large, a tx
+    /// queue has a burst of the segments that it cuts one into.
     fn in_bursts(&self) -> usize {
-        2 * BURST_MAX * self.rx_queues + BURST * MBUFS_OF_A_LARGE_FRAME * self.large
+        let segments = if self.large > 0 { BURST_MAX * self.tx_queues } else { 0 };
+        2 * BURST_MAX * self.rx_queues + BURST * MBUFS_OF_A_LARGE_FRAME * self.large + segments
     }
 
     /// A pool of `wanted` mbufs, or of as many as are needed if that is 0.
@@ -187,7 +191,8 @@ mod tests {
         assert_eq!(needs.mbufs(), idle + 2 * 512 + 2 * 64 + 6 * BURST_MAX);
         let before = needs.mbufs();
         needs.add_port(&PortInfo { device: Some("eth0".into()), ..info(false) }, &QueueSpec::default());
-        assert_eq!(needs.mbufs(), before + 512 + 2 * BURST_MAX + 32 * 32);
+        // And what the three tx queues cut its large frames into.
+        assert_eq!(needs.mbufs(), before + 512 + 2 * BURST_MAX + 32 * 32 + 3 * BURST_MAX);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! `net_af_packet`: a port on a Linux interface, by packet sockets with mapped rings.
 //!
 //! The interface keeps its default offloads. What they leave to be done travels with the frame (`offload`): large
-//! frames and open checksums come in, and go out, as they are; tags that the kernel took out are put back. Names, keys and
+//! frames and open checksums come in, and go out, as they are; tags that the kernel took out are put back. An interface that cuts
+//! no large frames, or ceases to (`ethtool -K veth0 tso off`), gets them cut, if the port was told that there may be some
+//! ([`PortConfig::open`]); else they are dropped and counted as refused. Names, keys and
 //! defaults are those of DPDK's driver (guides/nics/af_packet.rst): `iface`, `qpairs`, `framecnt`, `framesz`, `blocksz`,
 //! `qdisc_bypass`, `fanout_mode`.
 //!
@@ -25,6 +27,7 @@ pub use pollux_frame_io::packet_socket::{Fanout, PacketOptions};
 use pollux_frame_io::packet_socket::{PacketControl, PacketPort, PacketRx, PacketTx};
 use pollux_frame_io::{FrameError, interface};
 use pollux_port::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
+use pollux_port::finish::CUT_BYTES_MAX;
 use pollux_port::{
     DescriptorLimits, Duplex, Fec, FecModes, Gate, Link, MacAddr, PortConfig, PortError, PortInfo,
     RxCounters, RxDrop, RxOffloads, SpeedFec, SpeedLanes,
@@ -287,7 +290,9 @@ impl PortDriver for AfPacketPort {
             rx_queue_offloads: RxOffloads::SCATTER,
             tx_offloads: offload::OFFERED,
             tx_queue_offloads: offload::OFFERED,
-            max_tso_bytes: offload::TSO_BYTES_MAX,
+            tx_offloads_vary: true,
+            rx_open: offload::OPEN_IN_TUNNELS,
+            max_tso_bytes: CUT_BYTES_MAX,
             tx_pseudo_sums: true,
             ..PortInfo::default()
         }

@@ -7,7 +7,8 @@ use pollux_mempool::{BURST_MAX, Burst, MbufPool, PacketType, RxFlags};
 use pollux_port::driver::{
     Moved, PortDriver, RxBurst, RxDescriptor, RxSetup, TxBurst, TxDescriptor, TxSetup,
 };
-use pollux_port::{Link, MacAddr, PortConfig, PortError, PortId, PortInfo, RxCounters, RxDrop, TxOffloads};
+use pollux_port::finish::FINISHED;
+use pollux_port::{Link, MacAddr, PortConfig, PortError, PortId, PortInfo, RxCounters, RxDrop};
 use std::sync::Arc;
 
 /// Shortest frame: an Ethernet header.
@@ -67,9 +68,10 @@ impl PortDriver for NullPort {
             max_rx_queues: 1024,
             max_tx_queues: 1024,
             min_rx_room: if self.options.no_rx { 0 } else { self.options.size },
-            // Nothing is filled in or cut for nobody to see.
-            tx_offloads: TxOffloads::MULTI_SEGS,
-            tx_queue_offloads: TxOffloads::MULTI_SEGS,
+            // Packets may ask for anything: nothing is filled in or cut for nobody to see.
+            tx_offloads: FINISHED,
+            tx_queue_offloads: FINISHED,
+            max_tso_bytes: u32::MAX,
             ..PortInfo::default()
         }
     }

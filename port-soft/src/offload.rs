@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   kernel --VnetHeader--> describe --TxFlags, TxOffload--> mbuf --header_of--> VnetHeader --> kernel
-//!                                                             \---plain---> frames with nothing left to do
+//!                                                             \--pollux_port::finish--> frames with nothing left to do
 //! ```
 //!
 //! A frame from a local sender comes with an open checksum, and up to 64 KiB of it in one piece. Both are noted in the
@@ -12,19 +12,23 @@
 use pollux_frame_io::vnet::{PartialChecksum, Segmentation, VlanTag, VnetHeader};
 use pollux_mempool::{Mbuf, RxFlags, TxFlags, TxOffload};
 use pollux_port::TxOffloads;
-use pollux_wire::segment::{Segments, Transport};
-use pollux_wire::{EtherType, checksum, vlan};
+use pollux_port::finish::{Unfinishable, complete_crc, complete_sum};
+use pollux_wire::{Encapsulation, EtherType, IpProtocol, Tunnel, checksum, vlan};
 
-/// What [`header_of`] and [`Finisher`] do, for the ports that use them: a packet's flags are enough, whether the queue was
-/// told to expect them or not.
+/// What [`header_of`] does, for the ports that use it: a packet's flags are enough, whether the queue was told to expect them or
+/// not. The kernel's header has no words for large frames in tunnels.
 pub(crate) const OFFERED: TxOffloads = TxOffloads::CHECKSUM
     .union(TxOffloads::VLAN_INSERT)
     .union(TxOffloads::QINQ_INSERT)
     .union(TxOffloads::TCP_TSO)
     .union(TxOffloads::UDP_TSO)
     .union(TxOffloads::MULTI_SEGS);
-/// The length field of IPv4 ends there (RFC 791); the Ethernet header comes before it.
-pub(crate) const TSO_BYTES_MAX: u32 = 65_535 + 14;
+/// What [`describe`] notes.
+pub(crate) const OPEN: TxOffloads =
+    TxOffloads::CHECKSUM.union(TxOffloads::TCP_TSO).union(TxOffloads::UDP_TSO).union(TxOffloads::MULTI_SEGS);
+/// The same where large frames come in tunnels, too.
+pub(crate) const OPEN_IN_TUNNELS: TxOffloads =
+    OPEN.union(TxOffloads::TUNNEL_TSO).union(TxOffloads::OUTER_IPV4_CKSUM).union(TxOffloads::OUTER_UDP_CKSUM);
 
 /// Where TCP has its checksum.
 const TCP_CHECKSUM_AT: u16 = 16;
@@ -37,6 +41,12 @@ const TCP_CWR: u8 = 0x80;
 /// The frame or what is said about it makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
+
+impl From<Unfinishable> for Malformed {
+    fn from(_: Unfinishable) -> Self {
+        Self
+    }
+}
 
 /// Everything that a sender may be asked to do.
 fn asked() -> TxFlags {
@@ -55,11 +65,7 @@ fn asked() -> TxFlags {
 
 /// What nobody here can do.
 fn beyond() -> TxFlags {
-    TxFlags::OUTER_IP_CHECKSUM
-        | TxFlags::OUTER_UDP_CHECKSUM
-        | TxFlags::TUNNEL_MASK
-        | TxFlags::SECURITY
-        | TxFlags::MACSEC
+    TxFlags::OUTER_IP_CHECKSUM | TxFlags::OUTER_UDP_CHECKSUM | TxFlags::SECURITY | TxFlags::MACSEC
 }
 
 /// Whether the frame can leave as it stands.
@@ -85,12 +91,13 @@ fn describe_rest(mbuf: &mut Mbuf, header: &VnetHeader, shift: u16) -> Result<(),
     let Some((network, l2_len, l4_bytes)) = transport(mbuf.data(), l4, offset) else {
         // Something else inside something else: the sum alone can be completed without knowing what it is.
         if header.segmentation != Segmentation::None {
-            return Err(Malformed);
+            return describe_tunnelled(mbuf, header, l4, offset);
         }
-        return match sctp(mbuf.data(), l4, offset) {
-            true => complete_crc(mbuf, l4),
-            false => complete(mbuf, l4, offset.into()),
-        };
+        match sctp(mbuf.data(), l4, offset) {
+            true => complete_crc(mbuf, l4)?,
+            false => complete_sum(mbuf, l4, offset.into())?,
+        }
+        return Ok(());
     };
     let tcp = offset == TCP_CHECKSUM_AT;
     let mut flags = network | if tcp { TxFlags::TCP_CHECKSUM } else { TxFlags::UDP_CHECKSUM };
@@ -147,26 +154,6 @@ fn transport(frame: &[u8], l4: usize, checksum_at: u16) -> Option<(TxFlags, usiz
     }
 }
 
-/// Completes a checksum in the mbuf itself.
-fn complete(mbuf: &mut Mbuf, start: usize, offset: usize) -> Result<(), Malformed> {
-    let at = start + offset;
-    let mut skip = start;
-    let mut sum = checksum::Sum::ZERO;
-    let mut summed = 0;
-    for segment in mbuf.segments() {
-        let Some(data) = segment.get(skip..) else {
-            skip -= segment.len();
-            continue;
-        };
-        skip = 0;
-        sum = sum.add_bytes_at(summed, data);
-        summed += data.len();
-    }
-    let field = mbuf.data_mut().and_then(|data| data.get_mut(at..at + 2)).ok_or(Malformed)?;
-    field.copy_from_slice(&sum.checksum_udp().to_be_bytes());
-    Ok(())
-}
-
 /// Whether SCTP stands at `l4`: the place of its checksum, and IP saying so.
 fn sctp(frame: &[u8], l4: usize, checksum_at: u16) -> bool {
     let Ok(behind) = vlan::skip_tags(frame) else { return false };
@@ -179,35 +166,66 @@ fn sctp(frame: &[u8], l4: usize, checksum_at: u16) -> bool {
     usize::from(checksum_at) == SCTP_CHECKSUM_AT && protocol == Some(&132)
 }
 
-/// Fills in SCTP's checksum, which is a CRC (RFC 9260, appendix A) and has no words for it in the kernel's header.
-fn complete_crc(mbuf: &mut Mbuf, start: usize) -> Result<(), Malformed> {
-    let at = start + SCTP_CHECKSUM_AT;
-    mbuf.data_mut().and_then(|data| data.get_mut(at..at + 4)).ok_or(Malformed)?.fill(0);
-    let bytes = mbuf.segments().flatten().skip(start);
-    let crc = !bytes.fold(!0, |crc: u32, byte| CRC32C[usize::from(crc as u8 ^ byte)] ^ (crc >> 8));
-    let field = mbuf.data_mut().and_then(|data| data.get_mut(at..at + 4)).ok_or(Malformed)?;
-    field.copy_from_slice(&crc.to_le_bytes());
+/// Where SCTP has its checksum.
+const SCTP_CHECKSUM_AT: usize = 8;
+
+/// Describes a large frame inside a tunnel. The kernel says no more than of one outside, but for the place of the checksum.
+fn describe_tunnelled(mbuf: &mut Mbuf, header: &VnetHeader, l4: usize, offset: u16) -> Result<(), Malformed> {
+    let (protocol, cut) = match (header.segmentation, offset) {
+        (Segmentation::Tcp4 | Segmentation::Tcp6, TCP_CHECKSUM_AT) => {
+            (IpProtocol::TCP, TxFlags::TCP_SEGMENTATION | TxFlags::TCP_CHECKSUM)
+        }
+        (Segmentation::Udp, UDP_CHECKSUM_AT) => {
+            (IpProtocol::UDP, TxFlags::UDP_SEGMENTATION | TxFlags::UDP_CHECKSUM)
+        }
+        _ => return Err(Malformed),
+    };
+    let head = mbuf.data();
+    let tunnel = Tunnel::around(head, mbuf.pkt_len() as usize, l4, protocol).ok_or(Malformed)?;
+    let l4_bytes = match protocol {
+        IpProtocol::TCP => usize::from(head.get(l4 + 12).ok_or(Malformed)? >> 4) * 4,
+        _ => 8,
+    };
+    let mut flags = cut;
+    flags |= match tunnel.encapsulation {
+        Encapsulation::Ip => TxFlags::TUNNEL_IPIP,
+        Encapsulation::Gre { checksum: false } => TxFlags::TUNNEL_GRE,
+        // No device fills that in: none takes it for GRE.
+        Encapsulation::Gre { checksum: true } => TxFlags::TUNNEL_IP,
+        // By the ports that IANA gave them; on others devices do not know them.
+        Encapsulation::Udp { port: 4789, .. } => TxFlags::TUNNEL_VXLAN,
+        Encapsulation::Udp { port: 4790, .. } => TxFlags::TUNNEL_VXLAN_GPE,
+        Encapsulation::Udp { port: 6081, .. } => TxFlags::TUNNEL_GENEVE,
+        Encapsulation::Udp { .. } => TxFlags::TUNNEL_UDP,
+    };
+    flags |= match tunnel.outer_v4 {
+        true => TxFlags::OUTER_IPV4 | TxFlags::OUTER_IP_CHECKSUM,
+        false => TxFlags::OUTER_IPV6,
+    };
+    let sum = matches!(tunnel.encapsulation, Encapsulation::Udp { checksum: true, .. });
+    flags.set(TxFlags::OUTER_UDP_CHECKSUM, sum);
+    flags |= if tunnel.inner_v4 { TxFlags::IPV4 | TxFlags::IP_CHECKSUM } else { TxFlags::IPV6 };
+    let between = tunnel.inner_l3 - tunnel.l4;
+    if header.segment_bytes == 0 || between > L2_LEN_MAX {
+        return Err(Malformed);
+    }
+    let short = |bytes: usize| u8::try_from(bytes).map_err(|_| Malformed);
+    let offload = TxOffload {
+        outer_l2_len: short(tunnel.l3)?,
+        outer_l3_len: (tunnel.l4 - tunnel.l3) as u16,
+        l2_len: short(between)?,
+        l3_len: (tunnel.inner_l4 - tunnel.inner_l3) as u16,
+        l4_len: short(l4_bytes)?,
+        tso_segment_bytes: header.segment_bytes,
+    };
+    mbuf.set_tx_flags(mbuf.tx_flags() | flags);
+    mbuf.set_tx_offload(offload);
+    mbuf.set_rx_flags(mbuf.rx_flags() | RxFlags::L4_CHECKSUM_NONE | RxFlags::LRO);
     Ok(())
 }
 
-const SCTP_CHECKSUM_AT: usize = 8;
-
-/// By byte, of the reflected polynomial 0x1edc6f41.
-const CRC32C: [u32; 256] = {
-    let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut crc = byte as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
-            bit += 1;
-        }
-        table[byte] = crc;
-        byte += 1;
-    }
-    table
-};
+/// What `TxOffload` has room for between two IP headers: 7 bits, as in DPDK (`RTE_MBUF_L2_LEN_BITS`).
+const L2_LEN_MAX: usize = 127;
 
 /// What the kernel is to be told when it sends this frame.
 pub(crate) struct Asked {
@@ -250,10 +268,17 @@ pub(crate) fn header_of(mbuf: &mut Mbuf) -> Result<Asked, Malformed> {
     let tags = tags_of(mbuf);
     let mut asked = Asked { header: VnetHeader::default(), tags };
     let shift = asked.tag_bytes();
-    let l3 = usize::from(offload.l2_len);
+    let tunnelled = flags.intersects(TxFlags::TUNNEL_MASK);
+    let outer =
+        if tunnelled { usize::from(offload.outer_l2_len) + usize::from(offload.outer_l3_len) } else { 0 };
+    let l3 = outer + usize::from(offload.l2_len);
     let l4 = l3 + usize::from(offload.l3_len);
     let cut_tcp = flags.contains(TxFlags::TCP_SEGMENTATION);
     let cut_udp = flags.contains(TxFlags::UDP_SEGMENTATION);
+    if tunnelled && (cut_tcp || cut_udp) {
+        // The kernel's header has no words for it.
+        return Err(Malformed);
+    }
     if flags.contains(TxFlags::IP_CHECKSUM) && !cut_tcp && !cut_udp {
         fill_ip_checksum(mbuf, l3, l4)?;
     }
@@ -292,51 +317,6 @@ fn fill_ip_checksum(mbuf: &mut Mbuf, l3: usize, l4: usize) -> Result<(), Malform
     let sum = checksum::of(header);
     header[10..12].copy_from_slice(&sum.to_be_bytes());
     Ok(())
-}
-
-/// Buffers for [`Finisher::plain`], kept from frame to frame.
-#[derive(Debug, Default)]
-pub(crate) struct Finisher {
-    whole: Vec<u8>,
-    cut: Vec<u8>,
-}
-
-impl Finisher {
-    /// Does all that a frame asks for and gives the frames that come of it, nothing left to do, to `take`, one by one.
-    #[cold]
-    pub(crate) fn plain(&mut self, mbuf: &mut Mbuf, mut take: impl FnMut(&[u8])) -> Result<(), Malformed> {
-        let Asked { header, tags } = header_of(mbuf)?;
-        self.whole.clear();
-        for segment in mbuf.segments() {
-            self.whole.extend_from_slice(segment);
-        }
-        if tags[0].is_some() {
-            if self.whole.len() < 12 {
-                return Err(Malformed);
-            }
-            let bytes = tags.iter().flatten().flat_map(|tag| tag.bytes());
-            self.whole.splice(12..12, bytes);
-        }
-        let transport = match header.segmentation {
-            Segmentation::None => {
-                if let Some(PartialChecksum { start, offset }) = header.checksum {
-                    checksum::complete(&mut self.whole, start.into(), offset.into())
-                        .map_err(|_| Malformed)?;
-                }
-                take(&self.whole);
-                return Ok(());
-            }
-            Segmentation::Udp => Transport::Udp,
-            _ => Transport::Tcp,
-        };
-        let segments = Segments::new(&self.whole, transport, header.segment_bytes).map_err(|_| Malformed)?;
-        self.cut.resize(segments.bytes_max(), 0);
-        for index in 0..segments.count() {
-            let bytes = segments.write(index, &mut self.cut).map_err(|_| Malformed)?;
-            take(&self.cut[..bytes]);
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

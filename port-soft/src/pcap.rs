@@ -21,7 +21,8 @@ use pollux_frame_io::FrameError;
 use pollux_frame_io::packet_socket::PacketOptions;
 use pollux_frame_io::pcap::{PcapFormat, PcapReader, PcapWriter};
 use pollux_port::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
-use pollux_port::{Link, MacAddr, PortConfig, PortError, PortInfo, RxOffloads};
+use pollux_port::finish::{CUT_BYTES_MAX, FINISHED};
+use pollux_port::{Link, MacAddr, PortConfig, PortError, PortInfo, RxOffloads, TxOffloads};
 
 use crate::af_packet::{JOINED_MAX, Wire, refused};
 use crate::lend::Shelf;
@@ -191,6 +192,10 @@ impl PcapPort {
         })
     }
 
+    fn has_tx_wire(&self) -> bool {
+        self.sinks.iter().any(|sink| matches!(sink, Sink::Wire(_)))
+    }
+
     fn wires(&mut self) -> impl Iterator<Item = &mut Wire> {
         self.wires.iter_mut()
     }
@@ -214,9 +219,11 @@ impl PortDriver for PcapPort {
                 RxOffloads::SCATTER | RxOffloads::TCP_LRO
             },
             rx_queue_offloads: RxOffloads::SCATTER,
-            tx_offloads: offload::OFFERED,
-            tx_queue_offloads: offload::OFFERED,
-            max_tso_bytes: offload::TSO_BYTES_MAX,
+            tx_offloads: if self.has_tx_wire() { offload::OFFERED } else { FINISHED },
+            tx_queue_offloads: if self.has_tx_wire() { offload::OFFERED } else { FINISHED },
+            tx_offloads_vary: self.has_tx_wire(),
+            rx_open: if self.wires.is_empty() { TxOffloads::MULTI_SEGS } else { offload::OPEN_IN_TUNNELS },
+            max_tso_bytes: CUT_BYTES_MAX,
             max_lro_bytes: if self.wires.is_empty() { 0 } else { JOINED_MAX },
             tx_pseudo_sums: true,
             ..PortInfo::default()

@@ -13,9 +13,9 @@ use pollux_mempool::{Burst, Mbuf};
 use pollux_port::driver::{
     Moved, PortDriver, RxBurst, RxDescriptor, RxSetup, TxBurst, TxDescriptor, TxSetup,
 };
+use pollux_port::finish::FINISHED;
 use pollux_port::{
     DescriptorLimits, Link, MacAddr, PortConfig, PortError, PortInfo, RxCounters, RxDrop, RxOffloads,
-    TxOffloads,
 };
 use pollux_ring::spsc::{Consumer, Producer};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -152,11 +152,15 @@ impl PortDriver for RingPort {
             max_rx_queues: self.rx.len() as u16,
             max_tx_queues: tx_queues as u16,
             tx_descriptors: DescriptorLimits { max: 32_768, ..DescriptorLimits::default() },
-            // Mbufs pass as they are: what they ask for, the receiver finds in their flags, not done.
+            // Mbufs pass as they are: what they ask for, the receiver finds in their flags, not done, and hands it to who sends
+            // it on. So a packet may ask for anything here, and nothing is open that was not sent in.
             rx_offloads: RxOffloads::SCATTER,
             rx_queue_offloads: RxOffloads::SCATTER,
-            tx_offloads: TxOffloads::MULTI_SEGS,
-            tx_queue_offloads: TxOffloads::MULTI_SEGS,
+            tx_offloads: FINISHED,
+            tx_queue_offloads: FINISHED,
+            max_tso_bytes: u32::MAX,
+            // Whoever sends it on may count on them.
+            tx_pseudo_sums: true,
             ..PortInfo::default()
         }
     }

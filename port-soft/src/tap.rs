@@ -12,6 +12,7 @@ use std::io;
 use pollux_frame_io::interface::InterfaceState;
 use pollux_frame_io::tap::{Tap, TapControl, TapRx, TapTx};
 use pollux_port::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
+use pollux_port::finish::CUT_BYTES_MAX;
 use pollux_port::{Gate, Link, MacAddr, PortConfig, PortError, PortInfo, RxOffloads};
 
 use crate::af_packet::{JOINED_MAX, refused};
@@ -124,7 +125,9 @@ impl PortDriver for TapPort {
             rx_queue_offloads: RxOffloads::SCATTER,
             tx_offloads: offload::OFFERED,
             tx_queue_offloads: offload::OFFERED,
-            max_tso_bytes: offload::TSO_BYTES_MAX,
+            // What is in tunnels the kernel cuts before it hands it over.
+            rx_open: offload::OPEN,
+            max_tso_bytes: CUT_BYTES_MAX,
             max_lro_bytes: JOINED_MAX,
             tx_pseudo_sums: true,
             ..PortInfo::default()

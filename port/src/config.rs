@@ -1,4 +1,5 @@
 //! What a port is told and what it says of itself: plain data.
+use crate::finish::CUT_BYTES_MAX;
 use crate::{MacAddr, RssConfig, RssInfo, RxOffloads, TxOffloads};
 use pollux_mempool::MbufPool;
 use std::fmt;
@@ -88,6 +89,10 @@ pub struct PortConfig {
     pub rx_offloads: RxOffloads,
     /// What every tx queue does; of [`PortInfo::tx_offloads`].
     pub tx_offloads: TxOffloads,
+    /// What packets to be sent may ask for, whoever received them: the ports' [`PortInfo::rx_open`] together. What of it the port
+    /// offers is added to `tx_offloads`; the rest is done in software in front of the driver ([`finish`](crate::finish)), with
+    /// mbufs of the packet's own pool. None: packets are taken to ask for no more than `tx_offloads`.
+    pub open: TxOffloads,
     /// Frames longer than one buffer arrive as chains ([`RxOffloads::SCATTER`]), or are dropped and counted as too long.
     /// `None`: they arrive where the port can do that.
     pub scatter: Option<bool>,
@@ -192,6 +197,11 @@ pub struct PortInfo {
     pub tx_offloads: TxOffloads,
     /// Of these, what one tx queue can do while another does not.
     pub tx_queue_offloads: TxOffloads,
+    /// The device may cease to do some of `tx_offloads` while the port runs ([`TxBurst::lacks`](crate::driver::TxBurst::lacks)).
+    pub tx_offloads_vary: bool,
+    /// What received packets may ask of whoever sends them on: checksums that a sender on the same machine left open, packets
+    /// that are still to be cut. A port that hands on packets as another one received them has none of its own.
+    pub rx_open: TxOffloads,
     /// Most bytes of a packet that the port cuts into segments, headers included; 0 where it cuts none.
     pub max_tso_bytes: u32,
     /// Most bytes of a packet that the port joins of segments; 0 where it joins none.
@@ -236,6 +246,8 @@ impl Default for PortInfo {
             rx_queue_offloads: RxOffloads::empty(),
             tx_offloads: TxOffloads::empty(),
             tx_queue_offloads: TxOffloads::empty(),
+            tx_offloads_vary: false,
+            rx_open: TxOffloads::empty(),
             max_tso_bytes: 0,
             max_lro_bytes: 0,
             split: None,
@@ -246,6 +258,17 @@ impl Default for PortInfo {
             rx_interrupts: false,
             rx_frame_overhead: None,
         }
+    }
+}
+
+impl PortInfo {
+    /// Whether packets that ask for what is in `open` may ask for more than a queue set up for `offloads` does.
+    pub(crate) fn leaves_open(&self, open: TxOffloads, offloads: TxOffloads) -> bool {
+        let cuts = open.intersects(TxOffloads::TCP_TSO | TxOffloads::UDP_TSO);
+        let all_of_any_length = self.max_tso_bytes >= CUT_BYTES_MAX && self.max_tx_segments == u16::MAX;
+        let all = offloads.contains(open) && !self.tx_offloads_vary;
+        // Chains alone are for the driver to send or refuse.
+        !(open - TxOffloads::MULTI_SEGS).is_empty() && !(all && (all_of_any_length || !cuts))
     }
 }
 

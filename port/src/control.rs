@@ -10,6 +10,7 @@ mod split;
 use crate::config::Addresses;
 use crate::driver::{PortDriver, RxSetup, TxSetup};
 use crate::event::Events;
+use crate::finish::FinishTx;
 use crate::prepare::TxRules;
 use crate::queue::{Held, QueueParts};
 use crate::stats::Baseline;
@@ -179,6 +180,7 @@ impl Port {
         if config.scatter == Some(true) {
             config.rx_offloads |= RxOffloads::SCATTER;
         }
+        config.tx_offloads |= config.open & info.tx_offloads;
         self.check_offloads(config.rx_offloads, config.tx_offloads)?;
         for (number, queue) in config.rx_queues.iter_mut().enumerate() {
             queue.descriptors = self.rx_descriptors(queue.descriptors)?;
@@ -305,18 +307,25 @@ impl Port {
         self.check_deferred(config.deferred_start)?;
         let slot = &mut self.tx[usize::from(queue.0)];
         let mut parts = slot.take((self.id, &self.name, &self.gate), Direction::Tx, queue)?;
+        let offloads = self.config.tx_offloads | config.offloads;
+        let finishing = self.info.leaves_open(self.config.open, offloads);
         let setup = TxSetup {
             port: self.id,
             queue,
             descriptors: config.descriptors,
-            offloads: self.config.tx_offloads | config.offloads,
+            offloads,
+            finishing,
             deferred_start: config.deferred_start,
             counters: Arc::clone(&parts.counters),
             gate: self.gate.clone(),
         };
-        let driver = self.driver.tx_queue_setup(setup).map_err(|error| error.named(&self.name))?;
+        let mut driver = self.driver.tx_queue_setup(setup).map_err(|error| error.named(&self.name))?;
         slot.set_up = true;
-        parts.rules = TxRules::new(&self.info, self.config.tx_offloads | config.offloads);
+        parts.rules = TxRules::new(&self.info, offloads);
+        if finishing {
+            parts.rules = TxRules::finishing(&self.info, offloads);
+            driver = Box::new(FinishTx::new(driver, &self.info, offloads, Arc::clone(&parts.counters)));
+        }
         self.config.tx_queues[usize::from(queue.0)] = config;
         Ok(TxQueue::new(driver, parts))
     }

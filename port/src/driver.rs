@@ -187,6 +187,13 @@ pub trait TxBurst: Send {
         Err(PortError::unsupported("tx descriptor status", "the device does not tell"))
     }
 
+    /// What the device cannot do at present of what the queue was set up to do: packets that ask for it are finished in software
+    /// and offered again. For drivers with [`PortInfo::tx_offloads_vary`]. Asked before and after a burst with packets that ask
+    /// for something, so a driver that finds out while it sends leaves the packet in the burst and says so here.
+    fn lacks(&mut self) -> TxOffloads {
+        TxOffloads::empty()
+    }
+
     /// Checks and mends what only the driver knows of; the rest of [`TxQueue::tx_prepare`](crate::TxQueue::tx_prepare) is
     /// done by then.
     ///
@@ -240,6 +247,8 @@ pub struct TxSetup {
     pub descriptors: u16,
     /// What packets may ask for: what was asked of the port and of this queue, inside what the driver stated.
     pub offloads: TxOffloads,
+    /// What [`TxBurst::lacks`] names is finished in software in front of the driver.
+    pub finishing: bool,
     /// It stays stopped when the port starts. Never true where [`PortInfo::queue_control`] is not.
     pub deferred_start: bool,
     /// Where to count drops.

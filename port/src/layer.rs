@@ -346,12 +346,17 @@ macro_rules! pass_tx {
             self.inner.descriptor_status(offset)
         }
 
+        fn lacks(&mut self) -> crate::TxOffloads {
+            self.inner.lacks()
+        }
+
         fn prepare(&mut self, mbufs: &mut [pollux_mempool::Mbuf]) -> Result<(), crate::BadPacket> {
             self.inner.prepare(mbufs)
         }
     };
 }
-use {pass_rx, pass_tx};
+use pass_rx;
+pub(crate) use pass_tx;
 
 #[cfg(test)]
 mod tests {

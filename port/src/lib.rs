@@ -43,6 +43,7 @@ mod doctests;
 pub mod driver;
 mod error;
 mod event;
+pub mod finish;
 pub mod flow;
 mod gate;
 mod id;

@@ -121,6 +121,13 @@ bitflags! {
 impl TxOffloads {
     /// The three checksums of the usual packets.
     pub const CHECKSUM: Self = Self::IPV4_CKSUM.union(Self::UDP_CKSUM).union(Self::TCP_CKSUM);
+    /// Cutting inside tunnels of all kinds.
+    pub const TUNNEL_TSO: Self = Self::VXLAN_TNL_TSO
+        .union(Self::GRE_TNL_TSO)
+        .union(Self::IPIP_TNL_TSO)
+        .union(Self::GENEVE_TNL_TSO)
+        .union(Self::UDP_TNL_TSO)
+        .union(Self::IP_TNL_TSO);
 }
 
 /// `VLAN_STRIP, SCATTER`; `none`; bits without a name as a number.

@@ -1,4 +1,5 @@
 //! What packets ask of a sender, checked and made ready before they are sent.
+use crate::finish::{CUT_BYTES_MAX, FINISHED};
 use crate::offload;
 use crate::{PortInfo, TxOffloads};
 use pollux_mempool::{Mbuf, TxFlags, TxOffload};
@@ -82,6 +83,16 @@ impl TxRules {
         }
     }
 
+    /// The same where software finishes what the device cannot.
+    pub(crate) fn finishing(info: &PortInfo, offloads: TxOffloads) -> Self {
+        Self {
+            offloads: offloads | FINISHED,
+            max_tso_bytes: info.max_tso_bytes.max(CUT_BYTES_MAX),
+            max_segments: u16::MAX,
+            pseudo_sums: info.tx_pseudo_sums,
+        }
+    }
+
     /// Makes packets ready as far as they are sound.
     pub(crate) fn prepare(&self, mbufs: &mut [Mbuf]) -> Result<(), BadPacket> {
         for (index, mbuf) in mbufs.iter_mut().enumerate() {
@@ -122,7 +133,7 @@ impl TxRules {
 const CUTS: TxFlags = TxFlags::TCP_SEGMENTATION.union(TxFlags::UDP_SEGMENTATION);
 
 /// The offloads that a packet needs.
-fn needed(flags: TxFlags, segments: usize) -> TxOffloads {
+pub(crate) fn needed(flags: TxFlags, segments: usize) -> TxOffloads {
     let mut needed = TxOffloads::empty();
     needed.set(TxOffloads::MULTI_SEGS, segments > 1);
     for (flag, offload) in [
@@ -153,6 +164,13 @@ fn needed(flags: TxFlags, segments: usize) -> TxOffloads {
             TxFlags::TUNNEL_IPIP => TxOffloads::IPIP_TNL_TSO,
             TxFlags::TUNNEL_GENEVE => TxOffloads::GENEVE_TNL_TSO,
             TxFlags::TUNNEL_IP => TxOffloads::IP_TNL_TSO,
+            _ => TxOffloads::UDP_TNL_TSO,
+        };
+    }
+    if flags.contains(TxFlags::UDP_SEGMENTATION) {
+        needed |= match flags & TxFlags::TUNNEL_MASK {
+            tunnel if tunnel.is_empty() => TxOffloads::empty(),
+            TxFlags::TUNNEL_GRE | TxFlags::TUNNEL_IPIP | TxFlags::TUNNEL_IP => TxOffloads::IP_TNL_TSO,
             _ => TxOffloads::UDP_TNL_TSO,
         };
     }

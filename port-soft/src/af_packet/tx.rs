@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pollux_frame_io::Trouble;
-use pollux_frame_io::interface::Interface;
+use pollux_frame_io::interface::{FeaturePlaces, Interface};
 use pollux_frame_io::packet_socket::PacketTx;
 use pollux_frame_io::vnet::{Segmentation, VnetHeader};
 use pollux_mempool::{Burst, Mbuf};
 use pollux_port::driver::{Moved, TxBurst, TxDescriptor, TxSetup};
-use pollux_port::{Gate, PortError, TxCounters, TxDrop};
+use pollux_port::{Gate, PortError, TxCounters, TxDrop, TxOffloads};
 
 use super::Mtu;
 use crate::lend::Lent;
@@ -18,8 +18,8 @@ use crate::offload::{self, Asked};
 
 /// Ethernet header and one tag: what a frame may have beside the MTU's payload (`is_skb_forwardable`, net/core/dev.c).
 const BESIDE_MTU: u32 = 14 + 4;
-/// How often a frame that is too long makes us ask for the MTU again.
-const MTU_AGE: Duration = Duration::from_millis(100);
+/// How often a frame that is too long makes us ask for the MTU again, and one that is to be cut for the features.
+const AGE: Duration = Duration::from_millis(100);
 
 /// A tx queue on an interface.
 #[repr(align(128))]
@@ -28,8 +28,37 @@ pub(crate) struct InterfaceTx {
     mtu: Mtu,
     mtu_asked: Option<Instant>,
     interface: Interface,
+    cutting: Cutting,
     counters: Arc<TxCounters>,
     gate: Gate,
+}
+
+/// Which large frames the interface cuts. The kernel drops others where no queueing discipline is passed.
+struct Cutting {
+    /// None where the kernel does not tell: then it is tried.
+    places: Option<FeaturePlaces>,
+    lacks: TxOffloads,
+    asked: Instant,
+    /// A step in front of us cuts what the interface does not.
+    finishing: bool,
+}
+
+impl Cutting {
+    fn new(interface: &Interface, finishing: bool) -> Self {
+        let places = interface.feature_places().ok();
+        let mut cutting = Self { places, lacks: TxOffloads::empty(), asked: Instant::now(), finishing };
+        cutting.ask(interface);
+        cutting
+    }
+
+    fn ask(&mut self, interface: &Interface) {
+        self.asked = Instant::now();
+        self.lacks = TxOffloads::empty();
+        if let Some(can) = self.places.as_ref().and_then(|places| interface.segmenting(places).ok()) {
+            self.lacks.set(TxOffloads::TCP_TSO, !can.tcp);
+            self.lacks.set(TxOffloads::UDP_TSO, !can.udp);
+        }
+    }
 }
 
 /// What became of one mbuf.
@@ -49,8 +78,9 @@ impl InterfaceTx {
     ) -> Result<Self, PortError> {
         let interface =
             interface.try_clone().map_err(|error| PortError::device("open a control socket", error))?;
-        let TxSetup { counters, gate, .. } = setup;
-        Ok(Self { tx, mtu, mtu_asked: None, interface, counters, gate })
+        let TxSetup { counters, gate, finishing, .. } = setup;
+        let cutting = Cutting::new(&interface, finishing);
+        Ok(Self { tx, mtu, mtu_asked: None, interface, cutting, counters, gate })
     }
 
     #[inline]
@@ -61,7 +91,7 @@ impl InterfaceTx {
     /// The MTU may have been raised behind our back.
     #[cold]
     fn fits_after_all(&mut self, bytes: u32) -> bool {
-        if self.mtu_asked.is_none_or(|then| then.elapsed() > MTU_AGE) {
+        if self.mtu_asked.is_none_or(|then| then.elapsed() > AGE) {
             self.mtu_asked = Some(Instant::now());
             if let Ok(state) = self.interface.state() {
                 self.mtu.set(state.mtu);
@@ -104,7 +134,8 @@ impl InterfaceTx {
             return Fate::Lost(TxDrop::Malformed);
         };
         let pieces = [addresses, tag_bytes, rest].into_iter().chain(mbuf.segments().skip(1));
-        if bytes > self.tx.slot_room() {
+        // A large frame goes by itself, whatever its length: in the ring, one that the kernel drops stays for ever.
+        if bytes > self.tx.slot_room() || header.segmentation != Segmentation::None {
             return self.send_long(header, pieces);
         }
         if self.tx.push(header, pieces) { Fate::Sent } else { Fate::Stays }
@@ -116,6 +147,7 @@ impl InterfaceTx {
         match self.tx.send(header, &pieces) {
             Ok(()) => Fate::Sent,
             Err(Trouble::Busy) => Fate::Stays,
+            Err(Trouble::Dropped) => self.dropped(header.segmentation),
             Err(Trouble::Down) => Fate::Lost(TxDrop::LinkDown),
             Err(Trouble::Gone) => {
                 self.gone();
@@ -123,6 +155,23 @@ impl InterfaceTx {
             }
             Err(_) => Fate::Lost(TxDrop::Refused),
         }
+    }
+
+    /// The kernel dropped a frame on its way to the device: that has no room, or the kernel would have had to cut the frame.
+    fn dropped(&mut self, segmentation: Segmentation) -> Fate {
+        let lacks = match segmentation {
+            Segmentation::None => return Fate::Stays,
+            Segmentation::Udp => TxOffloads::UDP_TSO,
+            _ => TxOffloads::TCP_TSO,
+        };
+        if !self.cutting.finishing {
+            return Fate::Lost(TxDrop::Refused);
+        }
+        self.cutting.ask(&self.interface);
+        // Whatever the features say, this frame it did not take: it is too large, or tagged, or the device is busy. Its
+        // segments tell.
+        self.cutting.lacks |= lacks;
+        Fate::Stays
     }
 
     #[cold]
@@ -156,6 +205,13 @@ impl TxBurst for InterfaceTx {
             self.gone();
         }
         moved
+    }
+
+    fn lacks(&mut self) -> TxOffloads {
+        if !self.cutting.lacks.is_empty() && self.cutting.asked.elapsed() > AGE {
+            self.cutting.ask(&self.interface);
+        }
+        self.cutting.lacks
     }
 
     fn recycle(&mut self, _spare: &mut Burst) -> Result<usize, PortError> {

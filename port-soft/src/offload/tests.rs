@@ -1,5 +1,6 @@
 use super::*;
 use pollux_mempool::MbufPool;
+use pollux_port::finish::Finisher;
 use proptest::prelude::*;
 
 fn pool() -> MbufPool {
@@ -62,7 +63,7 @@ fn an_open_checksum_is_passed_on_or_completed() {
         assert_eq!(packet.tx_offload(), TxOffload { l2_len, l3_len: 20, l4_len: 20, ..TxOffload::default() });
         assert_eq!(header_of(&mut packet).expect("sound").header, header, "as it came");
         let mut out = Vec::new();
-        Finisher::default().plain(&mut packet, |frame| out.push(frame.to_vec())).expect("sound");
+        Finisher::default().plain(&packet, |frame| out.push(frame.to_vec())).expect("sound");
         assert_eq!(out.len(), 1);
         check_tcp4(&out[0]);
         assert!(out[0][l2_len as usize + 40..] == frame[l2_len as usize + 40..]);
@@ -88,7 +89,7 @@ fn a_large_frame_is_passed_on_or_cut() {
     assert_eq!(packet.tx_offload().tso_segment_bytes, 1448);
     assert_eq!(header_of(&mut packet).expect("sound").header, header, "as it came");
     let (mut lengths, mut payload) = (Vec::new(), Vec::new());
-    let cut = Finisher::default().plain(&mut packet, |frame| {
+    let cut = Finisher::default().plain(&packet, |frame| {
         check_tcp4(frame);
         lengths.push(frame.len());
         payload.extend_from_slice(&frame[54..]);
@@ -117,7 +118,7 @@ fn tags_asked_for_are_put_in() {
     assert_eq!(asked.header.checksum, Some(PartialChecksum { start: 34 + 8, offset: 16 }));
     assert_eq!(asked.tag_bytes(), 8);
     let mut out = Vec::new();
-    Finisher::default().plain(&mut packet, |frame| out.extend_from_slice(frame)).expect("sound");
+    Finisher::default().plain(&packet, |frame| out.extend_from_slice(frame)).expect("sound");
     assert_eq!(out[12..22], [0x88, 0xa8, 0x60, 5, 0x81, 0, 0, 7, 8, 0]);
     check_tcp4(&out);
 }
@@ -145,10 +146,14 @@ fn a_sum_inside_something_else_is_completed_at_once() {
 
 #[test]
 fn sctp_gets_its_crc() {
-    // The check value of CRC-32C, in the byte order of the field.
-    let crc =
-        !b"123456789".iter().fold(!0, |crc: u32, byte| CRC32C[usize::from(crc as u8 ^ byte)] ^ (crc >> 8));
-    assert_eq!(crc, 0xe306_9283);
+    // Bit by bit; the check value is that of CRC-32C.
+    let crc32c = |bytes: &[u8]| {
+        !bytes.iter().fold(!0, |crc: u32, byte| {
+            (0..8)
+                .fold(crc ^ u32::from(*byte), |crc, _| crc >> 1 ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 })
+        })
+    };
+    assert_eq!(crc32c(b"123456789"), 0xe306_9283);
     let pool = pool();
     let (mut frame, _) = tcp4(false, 2000);
     frame[23] = 132;
@@ -158,9 +163,7 @@ fn sctp_gets_its_crc() {
     describe(&mut packet, &header, 0).expect("sound");
     assert!(is_plain(&packet));
     frame[42..46].fill(0);
-    let crc =
-        !frame[34..].iter().fold(!0, |crc: u32, byte| CRC32C[usize::from(crc as u8 ^ byte)] ^ (crc >> 8));
-    assert_eq!(packet.data()[42..46], crc.to_le_bytes());
+    assert_eq!(packet.data()[42..46], crc32c(&frame[34..]).to_le_bytes());
 }
 
 #[test]
@@ -175,7 +178,9 @@ fn what_cannot_be_done_is_refused() {
     };
     assert!(!refused(&|_| {}));
     assert!(refused(&|packet| packet.set_tx_flags(TxFlags::SCTP_CHECKSUM)));
-    assert!(refused(&|packet| packet.set_tx_flags(TxFlags::TUNNEL_VXLAN | TxFlags::TCP_CHECKSUM)));
+    let tunnel = TxFlags::TUNNEL_VXLAN | TxFlags::TCP_CHECKSUM;
+    assert!(refused(&|packet| packet.set_tx_flags(tunnel | TxFlags::TCP_SEGMENTATION)));
+    assert!(refused(&|packet| packet.set_tx_flags(tunnel | TxFlags::OUTER_UDP_CHECKSUM)));
     assert!(refused(&|packet| packet.set_tx_flags(packet.tx_flags() | TxFlags::TCP_SEGMENTATION)), "no size");
     assert!(refused(&|packet| packet.set_tx_offload(TxOffload::default())), "no lengths");
     let far = TxOffload { l2_len: 14, l3_len: 400, l4_len: 20, ..TxOffload::default() };
@@ -210,9 +215,98 @@ proptest! {
         let mut packet = mbuf(&pool, &frame);
         if describe(&mut packet, &header, shift).is_ok() {
             let mut count = 0;
-            let _ = Finisher::default().plain(&mut packet, |frame| count += frame.len());
+            let _ = Finisher::default().plain(&packet, |frame| count += frame.len());
             let _ = header_of(&mut packet);
             prop_assert!(count <= 200 * frame.len() * 100);
         }
     }
+}
+
+/// The outer IPv4 header in front of what it carries.
+fn outer(protocol: u8, carried: &[u8]) -> Vec<u8> {
+    let mut frame = vec![6; 12];
+    frame.extend([8, 0, 0x45, 0]);
+    frame.extend((20 + carried.len() as u16).to_be_bytes());
+    frame.extend([0, 1, 0, 0, 64, protocol, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2]);
+    frame.extend(carried);
+    frame
+}
+
+/// The kernel says of a large frame in a tunnel no more than where its TCP begins; the headers in front tell the rest.
+#[test]
+fn a_large_frame_in_a_tunnel_is_described_and_cut() {
+    let pool = pool();
+    let (inner, header) = tcp4(false, 9000);
+    let udp = |port: u16, sum: u8, own: &[u8]| {
+        let bytes = (8 + own.len() + inner.len()) as u16;
+        let head = [&[0xc0, 1][..], &port.to_be_bytes(), &bytes.to_be_bytes(), &[0, sum], own].concat();
+        outer(17, &[&head[..], &inner].concat())
+    };
+    let gre = |head: &[u8], ethernet: bool| {
+        outer(47, &[head, if ethernet { &inner[..] } else { &inner[14..] }].concat())
+    };
+    let table = [
+        (TxFlags::TUNNEL_VXLAN, udp(4789, 0, &[8, 0, 0, 0, 0, 0, 5, 0]), 8 + 8 + 14),
+        (TxFlags::TUNNEL_VXLAN | TxFlags::OUTER_UDP_CHECKSUM, udp(4789, 9, &[8, 0, 0, 0, 0, 0, 5, 0]), 30),
+        (TxFlags::TUNNEL_UDP, udp(8472, 0, &[8, 0, 0, 0, 0, 0, 5, 0]), 30),
+        (
+            TxFlags::TUNNEL_GENEVE,
+            udp(6081, 0, &[2, 0, 0x65, 0x58, 0, 0, 5, 0, 1, 1, 1, 1, 0x45, 0, 0, 0]),
+            38,
+        ),
+        (TxFlags::TUNNEL_GRE, gre(&[0, 0, 0x65, 0x58], true), 4 + 14),
+        (TxFlags::TUNNEL_GRE, gre(&[0x20, 0, 8, 0, 0, 0, 0, 5], false), 8),
+        (TxFlags::TUNNEL_IP, gre(&[0x80, 0, 8, 0, 0, 0, 0, 0], false), 8),
+        (TxFlags::TUNNEL_IPIP, outer(4, &inner[14..]), 0),
+    ];
+    let all = TxFlags::OUTER_IPV4
+        | TxFlags::OUTER_IP_CHECKSUM
+        | TxFlags::IPV4
+        | TxFlags::IP_CHECKSUM
+        | TxFlags::TCP_CHECKSUM
+        | TxFlags::TCP_SEGMENTATION;
+    for (flags, frame, between) in table {
+        let start = frame.len() - 9000 - 20;
+        let header = VnetHeader {
+            checksum: Some(PartialChecksum { start: start as u16, offset: 16 }),
+            segmentation: Segmentation::Tcp4,
+            segment_bytes: 1400,
+            ..header
+        };
+        let mut packet = mbuf(&pool, &frame);
+        describe(&mut packet, &header, 0).unwrap_or_else(|_| panic!("{flags:?}"));
+        assert_eq!(packet.tx_flags(), flags | all);
+        let offload = TxOffload {
+            outer_l2_len: 14,
+            outer_l3_len: 20,
+            l2_len: between,
+            l3_len: 20,
+            l4_len: 20,
+            tso_segment_bytes: 1400,
+        };
+        assert_eq!(packet.tx_offload(), offload, "{flags:?}");
+        assert!(header_of(&mut packet).is_err(), "the kernel's header has no words for it");
+        let (mut count, mut payload) = (0, Vec::new());
+        let cut = Finisher::default().plain(&packet, |frame| {
+            assert_eq!(checksum::of(&frame[14..34]), 0, "outer IPv4 header");
+            // A frame of its own, from the inner IP header on.
+            let l3 = 34 + usize::from(between);
+            check_tcp4(&[&inner[..14], &frame[l3..]].concat());
+            payload.extend_from_slice(&frame[l3 + 40..]);
+            count += 1;
+        });
+        cut.unwrap_or_else(|_| panic!("{flags:?}"));
+        assert_eq!(count, 7);
+        assert!(payload == inner[54..], "{flags:?}");
+    }
+    // Options that push the inner header further away than the mbuf can say.
+    let far = udp(6081, 0, &[[2 | 25, 0, 0x65, 0x58, 0, 0, 5, 0].as_slice(), &[0; 100]].concat());
+    let start = (far.len() - 9020) as u16;
+    let header = VnetHeader {
+        checksum: Some(PartialChecksum { start, offset: 16 }),
+        segmentation: Segmentation::Tcp4,
+        segment_bytes: 1400,
+        ..header
+    };
+    assert_eq!(describe(&mut mbuf(&pool, &far), &header, 0), Err(Malformed));
 }

@@ -10,7 +10,9 @@ use pollux_mempool::{BURST_MAX, Burst, Mbuf};
 use pollux_port::driver::{Moved, TxBurst, TxSetup};
 use pollux_port::{PortError, TxCounters, TxDrop};
 
-use crate::offload::{Finisher, is_plain};
+use pollux_port::finish::Finisher;
+
+use crate::offload::is_plain;
 
 /// A file that a queue writes, and the control half looks after.
 #[derive(Debug)]

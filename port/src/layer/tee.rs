@@ -2,9 +2,11 @@
 //!
 //! The writer is somebody else's: a [`FrameSink`], one a port, shared by the port's queues under a lock. Frames are
 //! written as they pass between application and driver: on rx after the driver gave them, on tx once the driver took
-//! them.
+//! them. What a packet leaves to whoever sends it is done in the copy: checksums are complete and large packets cut, as on a
+//! wire.
 use super::{Layer, pass_rx, pass_tx};
 use crate::driver::{Moved, RxBurst, RxSetup, TxBurst, TxSetup};
+use crate::finish::Finisher;
 use crate::{Direction, QueueId};
 use pollux_mempool::{Burst, Mbuf};
 use std::borrow::Cow;
@@ -121,37 +123,48 @@ impl Layer for Tee {
     }
 }
 
-/// Copies frames out of mbufs: a run of bytes and where each frame ends in it.
+/// Copies frames out of mbufs: a run of bytes, where each frame ends in it, and how many frames there are up to each mbuf's end.
 struct Copier {
     shared: Shared,
     direction: Direction,
     queue: QueueId,
     bytes: Vec<u8>,
     ends: Vec<usize>,
+    frames: Vec<usize>,
+    finisher: Finisher,
 }
 
 impl Copier {
     fn new(shared: Shared, direction: Direction, queue: QueueId) -> Self {
-        Self { shared, direction, queue, bytes: Vec::new(), ends: Vec::new() }
+        let (bytes, ends, frames) = (Vec::new(), Vec::new(), Vec::new());
+        Self { shared, direction, queue, bytes, ends, frames, finisher: Finisher::default() }
     }
 
     fn gather(&mut self, mbufs: &[Mbuf]) {
-        self.bytes.clear();
-        self.ends.clear();
+        let Self { bytes, ends, frames, finisher, .. } = self;
+        bytes.clear();
+        ends.clear();
+        frames.clear();
         for mbuf in mbufs {
-            mbuf.segments().for_each(|segment| self.bytes.extend_from_slice(segment));
-            self.ends.push(self.bytes.len());
+            let take = |frame: &[u8]| {
+                bytes.extend_from_slice(frame);
+                ends.push(bytes.len());
+            };
+            // What asks for nothing is not gathered first; what cannot be finished shows as it is.
+            if mbuf.tx_flags().is_empty() || finisher.plain(mbuf, take).is_err() {
+                mbuf.segments().for_each(|segment| bytes.extend_from_slice(segment));
+                ends.push(bytes.len());
+            }
+            frames.push(ends.len());
         }
     }
 
     fn write(&self, count: usize) {
-        if count == 0 {
-            return;
-        }
+        let Some(last) = count.checked_sub(1) else { return };
         let time = (self.shared.clock)();
         let mut sink = self.shared.sink();
         let mut start = 0;
-        for end in &self.ends[..count] {
+        for end in &self.ends[..self.frames[last]] {
             let data = &self.bytes[start..*end];
             start = *end;
             match sink.frame(SeenFrame { direction: self.direction, queue: self.queue, time, data }) {

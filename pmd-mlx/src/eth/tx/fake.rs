@@ -95,6 +95,7 @@ pub(crate) fn rig(plan: &Plan, pool: &MbufPool) -> (TxQueue, Device, Arc<TxCount
         queue: QueueId(0),
         descriptors: plan.descriptors,
         offloads: TxOffloads::empty(),
+        finishing: false,
         deferred_start: false,
         counters: Arc::clone(&counters),
         gate: Gate::new(),
