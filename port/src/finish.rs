@@ -19,7 +19,7 @@ use crate::TxOffloads;
 use pollux_mempool::{Mbuf, TxFlags};
 use pollux_wire::checksum::{self, Sum, TransportSum};
 use pollux_wire::segment::{Segments, Transport};
-use pollux_wire::{EtherType, IpProtocol, Tci, ipv6};
+use pollux_wire::{EtherType, IpProtocol, ipv6};
 
 /// All that is done here.
 pub const FINISHED: TxOffloads = TxOffloads::CHECKSUM
@@ -112,7 +112,8 @@ impl Finisher {
         for segment in mbuf.segments() {
             self.whole.extend_from_slice(segment);
         }
-        let tags = tags_of(mbuf);
+        let (tags, count) = tags_of(mbuf);
+        let tags = &tags[..count];
         if !tags.is_empty() {
             if self.whole.len() < 12 {
                 return Err(Unfinishable);
@@ -140,21 +141,22 @@ impl Finisher {
     }
 }
 
-/// The bytes of the tags that a packet is to get.
-fn tags_of(mbuf: &Mbuf) -> arrayvec::ArrayVec<u8, 8> {
+/// The bytes of the tags that a packet is to get, and how many they are.
+fn tags_of(mbuf: &Mbuf) -> ([u8; 8], usize) {
     let flags = mbuf.tx_flags();
-    let mut bytes = arrayvec::ArrayVec::new();
-    let mut put = |kind: EtherType, Tci(tci): Tci| {
-        bytes.extend(kind.0.to_be_bytes());
-        bytes.extend(tci.to_be_bytes());
+    let (mut bytes, mut count) = ([0; 8], 0);
+    let mut put = |kind: EtherType, tci: u16| {
+        bytes[count..count + 2].copy_from_slice(&kind.0.to_be_bytes());
+        bytes[count + 2..count + 4].copy_from_slice(&tci.to_be_bytes());
+        count += 4;
     };
     if flags.contains(TxFlags::QINQ) {
-        put(EtherType::QINQ, Tci(mbuf.vlan_tci_outer()));
+        put(EtherType::QINQ, mbuf.vlan_tci_outer());
     }
     if flags.intersects(TxFlags::QINQ | TxFlags::VLAN) {
-        put(EtherType::VLAN, Tci(mbuf.vlan_tci()));
+        put(EtherType::VLAN, mbuf.vlan_tci());
     }
-    bytes
+    (bytes, count)
 }
 
 /// Where the checksum of a transport stands in its header.
