@@ -85,7 +85,7 @@ impl Interface {
         &self.found_as
     }
 
-    fn current_name(&self) -> io::Result<String> {
+    pub(crate) fn current_name(&self) -> io::Result<String> {
         let mut named = InterfaceRequest::unnamed(Carried::Number(self.index));
         named.call(self.socket.as_fd(), libc::SIOCGIFNAME as _)?;
         Ok(named.name())
@@ -141,10 +141,13 @@ impl Interface {
     /// Brings it up or takes it down.
     ///
     /// # Errors
-    /// The kernel's; `EPERM` without `CAP_NET_ADMIN`.
+    /// The kernel's; `EPERM` without `CAP_NET_ADMIN`, unless it is so already.
     pub fn set_up(&self, up: bool) -> io::Result<()> {
         let now = i32::from(self.get(libc::SIOCGIFFLAGS as _)?.flags());
         let wanted = if up { now | libc::IFF_UP } else { now & !libc::IFF_UP };
+        if wanted == now {
+            return Ok(());
+        }
         self.request(Carried::Flags(wanted as i16))?.call(self.socket.as_fd(), libc::SIOCSIFFLAGS as _)
     }
 }

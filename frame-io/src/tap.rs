@@ -2,7 +2,13 @@
 //!
 //! An interface lives as long as a descriptor of it is open, so it ends with the process however that ends. It may be
 //! moved to another network namespace meanwhile: descriptors go on working, and control goes through them too.
+//!
+//! Rights: making an interface takes `CAP_NET_ADMIN`. One that was made persistent for a user (`ip tuntap add dev tap0 mode tap
+//! user NAME`) takes none, if it is up and `/dev/net/tun` may be opened. One that was moved away takes `CAP_SYS_ADMIN` to be
+//! controlled, since its namespace has to be entered.
 #![expect(unsafe_code, reason = "readv and writev on the tap's descriptor")]
+
+mod place;
 
 use std::fs::OpenOptions;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -10,10 +16,11 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
-use crate::interface::{Interface, InterfaceState, within_namespace};
+use crate::interface::{Interface, InterfaceState};
 use crate::sys::{self, Carried, InterfaceRequest};
 use crate::vnet::{VNET_BYTES, VnetHeader};
 use crate::{FrameError, Trouble};
+use place::Place;
 
 /// Queues that the kernel gives one tap at most (`MAX_TAP_QUEUES`, drivers/net/tun.c).
 pub const QUEUES_MAX: u16 = 256;
@@ -34,11 +41,12 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Creates a tap, or takes over a persistent one that nobody uses. `name` may hold `%d`, which the kernel replaces. The
-    /// interface is down and without carrier at first.
+    /// Creates a tap, or takes over a persistent one that nobody uses. `name` may hold `%d`, which the kernel replaces. A new
+    /// interface is down; each is without carrier at first.
     ///
     /// # Errors
-    /// [`FrameError::Permission`] without `CAP_NET_ADMIN`, [`FrameError::Interface`] when the name is taken,
+    /// [`FrameError::Permission`] without `CAP_NET_ADMIN`, unless the interface is there and the user's;
+    /// [`FrameError::Interface`] when the name is taken, or the interface has one queue and more are wanted;
     /// [`FrameError::Setting`] for a bad name or number of queues.
     pub fn open(name: &str, queues: u16, mac: Option<[u8; 6]>) -> Result<Self, FrameError> {
         if queues == 0 || queues > QUEUES_MAX {
@@ -48,13 +56,12 @@ impl Tap {
                 allowed: format!("1 to {QUEUES_MAX}"),
             });
         }
-        // A new one of several queues; or, if it exists, one that was made persistent with one queue and is not in use.
         let fresh = libc::IFF_MULTI_QUEUE | libc::IFF_TUN_EXCL;
         let (file, name) = match attach(open_clone_device(name)?, name, fresh) {
-            Err(FrameError::Interface { .. }) if queues == 1 => attach(open_clone_device(name)?, name, 0)?,
+            Err(FrameError::Interface { .. }) => take_over(name)?,
             other => other?,
         };
-        let control = TapControl { file: Arc::new(file) };
+        let control = TapControl { file: Arc::new(file), place: Arc::default() };
         let failed = |operation| {
             let name = name.clone();
             move |source| FrameError::refused(operation, &name, "CAP_NET_ADMIN", source)
@@ -73,6 +80,30 @@ impl Tap {
 
 fn ends(file: Arc<OwnedFd>) -> (TapRx, TapTx) {
     (TapRx { file: file.clone() }, TapTx { file, gathered: Vec::new() })
+}
+
+/// Attaches to an interface that exists: one that was made persistent and is not in use.
+fn take_over(name: &str) -> Result<(OwnedFd, String), FrameError> {
+    let in_use = || refused(name, io::Error::from_raw_os_error(libc::EBUSY));
+    // One of several queues takes any number of programs, which would share its frames. It has a carrier while it is in use.
+    if Interface::find(name).is_ok_and(|there| there.state().is_ok_and(|state| state.running)) {
+        return Err(in_use());
+    }
+    match attach(open_clone_device(name)?, name, libc::IFF_MULTI_QUEUE) {
+        Ok((file, name)) => match flags(&file) {
+            Ok(flags) if flags & libc::IFF_PERSIST == 0 => Err(in_use()),
+            _ => Ok((file, name)),
+        },
+        Err(FrameError::Interface { .. }) => attach(open_clone_device(name)?, name, 0),
+        other => other,
+    }
+}
+
+/// The `IFF_` flags of the interface behind a descriptor.
+fn flags(file: &OwnedFd) -> io::Result<i32> {
+    let mut request = InterfaceRequest::unnamed(Carried::Nothing);
+    request.call(file.as_fd(), libc::TUNGETIFF)?;
+    Ok(i32::from(request.flags()))
 }
 
 /// Makes a descriptor a queue of the interface, which is created if there is none of that name.
@@ -115,6 +146,13 @@ fn open_clone_device(name: &str) -> Result<OwnedFd, FrameError> {
             name: name.into(),
             problem: format!("{path} does not exist: load the module (`modprobe tun`)"),
         },
+        // The file's mode, whatever rights of networking the process has.
+        io::ErrorKind::PermissionDenied => FrameError::Interface {
+            name: name.into(),
+            problem: format!(
+                "{path} may not be opened by this user: `chmod 666 {path}` as root, or run as root"
+            ),
+        },
         _ => FrameError::refused("opening /dev/net/tun", name, "CAP_NET_ADMIN", source),
     })
 }
@@ -123,8 +161,11 @@ fn refused(name: &str, source: io::Error) -> FrameError {
     let name = &shown(name);
     let problem = match source.raw_os_error() {
         Some(libc::EBUSY) => "is in use already",
-        Some(libc::EINVAL) => "exists and is not a tap with one queue, or the name cannot be used",
-        _ => return FrameError::refused("creating a tap interface", name, "CAP_NET_ADMIN", source),
+        Some(libc::EINVAL) => "exists and is not a tap, or the name cannot be used",
+        _ => {
+            let operation = "creating a tap interface, or taking one that is not the user's,";
+            return FrameError::refused(operation, name, "CAP_NET_ADMIN", source);
+        }
     };
     FrameError::Interface { name: name.into(), problem: format!("{problem} ({source})") }
 }
@@ -133,6 +174,7 @@ fn refused(name: &str, source: io::Error) -> FrameError {
 #[derive(Clone, Debug)]
 pub struct TapControl {
     file: Arc<OwnedFd>,
+    place: Arc<Place>,
 }
 
 impl TapControl {
@@ -147,10 +189,17 @@ impl TapControl {
     }
 
     /// Runs `work` on the interface, in the namespace where it is now.
-    fn on_interface<T: Send>(&self, work: impl FnOnce(Interface) -> io::Result<T> + Send) -> io::Result<T> {
+    fn on_interface<T>(&self, work: impl FnOnce(&Interface) -> io::Result<T>) -> io::Result<T> {
+        self.place.with(self, |found| work(&found.interface))
+    }
+
+    /// Frames that the kernel had for us and dropped since the interface was made: the queues were full, for the most part.
+    ///
+    /// # Errors
+    /// The kernel's; `EBADFD` when the interface is gone.
+    pub fn dropped(&self) -> io::Result<u64> {
         let name = self.name()?;
-        let namespace = sys::own(sys::ioctl_value(self.file.as_fd(), libc::TUNGETDEVNETNS, 0)?);
-        within_namespace(namespace.as_fd(), || work(Interface::find(&name).map_err(io::Error::other)?))
+        self.place.with(self, |found| found.tx_dropped(&name))
     }
 
     /// Reads everything about the interface.
@@ -190,9 +239,17 @@ impl TapControl {
     /// Brings the interface up or takes it down.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's; without `CAP_NET_ADMIN`, unless it is so already, one that says what to do.
     pub fn set_up(&self, up: bool) -> io::Result<()> {
-        self.on_interface(move |interface| interface.set_up(up))
+        let done = self.on_interface(|interface| interface.set_up(up));
+        done.map_err(|error| match error.raw_os_error() {
+            Some(libc::EPERM) => {
+                let (name, word) = (self.name().unwrap_or_default(), if up { "up" } else { "down" });
+                let problem = format!("needs CAP_NET_ADMIN, or `ip link set {name} {word}` as root");
+                io::Error::new(io::ErrorKind::PermissionDenied, problem)
+            }
+            _ => error,
+        })
     }
 
     /// Plugs the cable in or out: without carrier the kernel sends nothing our way.
@@ -217,8 +274,13 @@ impl TapControl {
     pub fn add_queue(&self) -> Result<(TapRx, TapTx), FrameError> {
         let gone = |source| FrameError::system("TUNGETIFF", "the tap", source);
         let name = self.name().map_err(gone)?;
-        let namespace = sys::ioctl_value(self.file.as_fd(), libc::TUNGETDEVNETNS, 0).map_err(gone)?;
-        let added = within_namespace(sys::own(namespace).as_fd(), || {
+        if flags(&self.file).map_err(gone)? & libc::IFF_MULTI_QUEUE == 0 {
+            let problem = format!(
+                "has one queue: make it with several (`ip tuntap add dev {name} mode tap multi_queue`), or poll one"
+            );
+            return Err(FrameError::Interface { name, problem });
+        }
+        let added = place::there(self, || {
             Ok(open_clone_device(&name).and_then(|file| attach(file, &name, libc::IFF_MULTI_QUEUE)))
         });
         let (file, _) = added.map_err(gone)??;

@@ -1,19 +1,22 @@
 //! `net_tap`: a port whose other end is an interface of this machine's kernel.
 //!
 //! The interface is made when the port is opened and ends with the process. It may be moved into another network
-//! namespace while the port runs. Large frames and open checksums pass as they are (`offload`). Names and defaults follow
+//! namespace while the port runs. A persistent interface that nobody uses is taken over as it is, and stays; its owner needs no
+//! rights for that. What the kernel drops because the queues are full counts as missed by the first rx queue: its count is the
+//! interface's. Large frames and open checksums pass as they are (`offload`). Names and defaults follow
 //! DPDK's driver (guides/nics/tap.rst): `iface`, `mac`; `remote` and `persist` do not exist here.
 
 mod rx;
 mod tx;
 
 use std::io;
+use std::sync::Arc;
 
 use pollux_frame_io::interface::InterfaceState;
 use pollux_frame_io::tap::{Tap, TapControl, TapRx, TapTx};
 use pollux_port::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
 use pollux_port::finish::CUT_BYTES_MAX;
-use pollux_port::{Gate, Link, MacAddr, PortConfig, PortError, PortInfo, RxOffloads};
+use pollux_port::{Gate, Link, MacAddr, PortConfig, PortError, PortInfo, RxCounters, RxDrop, RxOffloads};
 
 use crate::af_packet::{JOINED_MAX, refused};
 use crate::lend::Shelf;
@@ -56,6 +59,8 @@ pub struct TapPort {
     pairs: Vec<Pair>,
     name: String,
     gate: Option<Gate>,
+    /// Where the kernel's drops are counted, and how many of them are.
+    counters: Option<(Arc<RxCounters>, u64)>,
     started: bool,
     carrier: bool,
 }
@@ -75,6 +80,7 @@ impl TapPort {
             pairs: queues.into_iter().map(Pair::from).collect(),
             name,
             gate: None,
+            counters: None,
             started: false,
             carrier: false,
         })
@@ -151,6 +157,11 @@ impl PortDriver for TapPort {
 
     fn rx_queue_setup(&mut self, setup: RxSetup) -> Result<Box<dyn RxBurst>, PortError> {
         self.gate.get_or_insert_with(|| setup.gate.clone());
+        if setup.queue.0 == 0 {
+            // What was dropped while nobody listened is not missed.
+            let seen = self.ask("read the counts of", TapControl::dropped)?;
+            self.counters = Some((setup.counters.clone(), seen));
+        }
         let rx = self.pair(setup.queue.0)?.rx.lend();
         let rx = rx.ok_or_else(|| PortError::device("set up the queue", "it is in use"))?;
         Ok(Box::new(TapQueueRx::new(rx, setup, &self.name)))
@@ -185,6 +196,16 @@ impl PortDriver for TapPort {
         self.pairs.clear();
         self.control = None;
         Ok(())
+    }
+
+    fn update_counters(&mut self) {
+        let Some(Ok(dropped)) = self.control.as_ref().map(TapControl::dropped) else { return };
+        if let Some((counters, seen)) = &mut self.counters
+            && dropped > *seen
+        {
+            counters.drop_for(RxDrop::Missed, dropped - *seen);
+            *seen = dropped;
+        }
     }
 
     fn link(&mut self) -> Link {
