@@ -239,6 +239,32 @@ fn a_second_signal_while_it_ends_does_no_harm() {
 }
 
 #[test]
+fn a_signal_ends_a_start_up_that_sleeps_in_the_kernel() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let pipe = pipe.display();
+    let table = [
+        ["--vdev".to_owned(), format!("net_pcap0,tx_pcap={pipe}")],
+        ["--vdev".to_owned(), format!("net_pcap0,rx_pcap={pipe},infinite_rx=1")],
+        ["--vdev".to_owned(), format!("net_null0,tee={pipe}")],
+        ["--profile".to_owned(), pipe.to_string()],
+    ];
+    for args in &table {
+        for (signal, name) in [(INTERRUPT, "SIGINT"), (TERMINATE, "SIGTERM"), (HANG_UP, "SIGHUP")] {
+            let running = Running::start(l2fwd(&[&args[0], &args[1]]));
+            // Until it sleeps there; before, the signal has the same effect.
+            std::thread::sleep(pollux_tests::patience::patient(Duration::from_millis(300)));
+            running.signal(signal);
+            let done = running.finish(Duration::from_secs(10));
+            assert_eq!(done.status.code(), Some(128 + signal), "{args:?}: {:?}", done.stderr);
+            let line = format!("l2fwd: ended by {name} while it started up");
+            assert_eq!(done.stderr.last(), Some(&line), "{args:?}");
+        }
+    }
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_error() {
     // Both outputs lead to a reader that takes nothing; the status comes by another way.
     for args in ["--help", "-l 0 -- --duration 0.1", "-l 0 -- --duration 0.1 --json", "--frobnicate"] {

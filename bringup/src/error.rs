@@ -62,6 +62,12 @@ pub enum BringupError {
     /// The app's own options contradict what there is.
     #[error("{0}")]
     Usage(String),
+    /// A signal came while the program started up.
+    #[error("ended by signal {signal} while it started up")]
+    Signal {
+        /// Its number.
+        signal: i32,
+    },
     /// The app could not go on.
     #[error("{0}")]
     Runtime(String),
@@ -76,6 +82,7 @@ impl BringupError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         let usage = match self {
+            Self::Signal { signal } => return u8::try_from(128 + signal).unwrap_or(1),
             Self::Config(_)
             | Self::UnknownDriver { .. }
             | Self::PoolTooSmall { .. }

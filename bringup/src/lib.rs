@@ -27,7 +27,7 @@ mod transmit;
 use std::sync::Arc;
 
 use pollux_config::{CommandLine, PortSpec};
-use pollux_eal::Eal;
+use pollux_eal::{Eal, StopReason};
 use pollux_mempool::MbufPool;
 use pollux_port::{MacAddr, PortConfig, PortId, Ports, Queues, RxQueueConfig, TxOffloads, TxQueueConfig};
 
@@ -57,6 +57,8 @@ pub struct Bringup {
     /// In debug mode, those that were made.
     watched: Vec<MbufPool>,
     notices: Vec<String>,
+    /// Ports were started before.
+    started: bool,
     /// Lcores, memory, clock. SIGINT, SIGTERM and SIGHUP set its stop flag.
     pub eal: Eal,
     /// The thread that brings up also logs there.
@@ -86,6 +88,7 @@ impl Bringup {
     /// # Errors
     /// [`BringupError`], one line; nothing is left behind.
     pub fn new(line: &CommandLine) -> Result<Self, BringupError> {
+        let _starting = program::start_up(&line.program)?;
         let mut specs = line.ports.clone();
         let mut notices = Vec::new();
         let (pool_options, warning) = PoolOptions::new(&line.eal.pools)?;
@@ -115,7 +118,18 @@ impl Bringup {
             models.push(model);
         }
         let watched = Vec::new();
-        Ok(Self { ports, models, specs, line, pool_options, watched, notices, eal, _logs: logs })
+        Ok(Self {
+            ports,
+            models,
+            specs,
+            line,
+            pool_options,
+            watched,
+            notices,
+            started: false,
+            eal,
+            _logs: logs,
+        })
     }
 
     /// Configures and starts the given ports, each with the queues that its profile names (one each way if none does),
@@ -129,6 +143,11 @@ impl Bringup {
         ids: &[PortId],
         wishes: &PortWishes,
     ) -> Result<(Vec<Queues>, MbufPool), BringupError> {
+        // Later the program runs and a signal is an ordinary end; until now it may have come unseen.
+        let starting = (!self.started).then(|| program::start_up(&self.line.program)).transpose()?;
+        if let (Some(_), Some(StopReason::Signal(signal))) = (&starting, self.eal.stop_flag().reason()) {
+            return Err(BringupError::Signal { signal });
+        }
         let mut needs = Needs::for_lcores(wishes.lcores);
         let mut specs = Vec::new();
         for &id in ids {
@@ -175,6 +194,7 @@ impl Bringup {
             config.open = needed;
             all.push(port.bring_up(config)?);
         }
+        self.started = true;
         program::warn(&self.line);
         for notice in self.notices.drain(..) {
             program::say(format_args!("{}: {notice}", self.line.program));

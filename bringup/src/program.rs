@@ -3,9 +3,12 @@
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use clap::{CommandFactory, FromArgMatches};
 use pollux_config::{CommandLine, Parsed};
+use pollux_eal::EalError;
+use pollux_eal::signal::StartUp;
 
 use crate::BringupError;
 
@@ -16,6 +19,9 @@ where
     A: CommandFactory + FromArgMatches,
     F: FnOnce(&CommandLine, A) -> Result<(), BringupError>,
 {
+    if let Err(error) = start_up(&program_name()).map(keep) {
+        return fail(&program_name(), &error.into());
+    }
     let parsed = CommandLine::parse_with::<A, _, _>(std::env::args_os());
     match parsed.map_err(BringupError::from) {
         Ok(Parsed::Print(text)) => {
@@ -40,6 +46,19 @@ where
         }
         Err(error) => fail(&program_name(), &error),
     }
+}
+
+/// Between the beginning of [`main`] and that of bring-up.
+static STARTING: Mutex<Option<StartUp>> = Mutex::new(None);
+
+fn keep(start_up: StartUp) {
+    *STARTING.lock().unwrap_or_else(PoisonError::into_inner) = Some(start_up);
+}
+
+/// A part of the start-up, which a signal ends at once. It takes over from [`main`] without a gap.
+pub(crate) fn start_up(program: &str) -> Result<StartUp, EalError> {
+    let begun = STARTING.lock().unwrap_or_else(PoisonError::into_inner).take();
+    begun.map_or_else(|| StartUp::new(program), Ok)
 }
 
 /// Whether the command line's warnings were printed. Standard error is the process's, and so is this.

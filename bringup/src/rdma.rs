@@ -59,6 +59,7 @@ impl RdmaBringup {
     /// # Errors
     /// [`BringupError`], one line: no device at all is one, with what could be named.
     pub fn new(line: &CommandLine, also: Option<&str>) -> Result<Self, BringupError> {
+        let _starting = program::start_up(&line.program)?;
         let mut specs = line.ports.clone();
         if let Some(also) = also
             && !specs.iter().any(|spec| spec.device.name == also)

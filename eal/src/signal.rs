@@ -6,6 +6,9 @@
 //! once with status 130, 143 or 129, for when the orderly way hangs; an earlier one is taken for a copy of the first, since
 //! `timeout(1)` signals both its child and the group. When the last subscriber is gone, a signal does what it did before the
 //! first one came.
+//!
+//! A program that starts up cannot look at a flag: it may sleep in the kernel, which opens a pipe when somebody writes to it, or
+//! populate memory. While a [`StartUp`] lives the first signal ends the process with a line and status 130, 143 or 129.
 #![expect(unsafe_code, reason = "signal handlers")]
 
 use std::io;
@@ -51,6 +54,51 @@ pub fn keep_off_this_thread() -> io::Result<()> {
     }
 }
 
+/// A program is starting up. Nothing that it does by then outlasts a process that is killed, so no more is undone.
+#[derive(Debug)]
+pub struct StartUp(Vec<SigId>);
+
+impl StartUp {
+    /// From now on, and until it is dropped, a signal writes one line on standard error, which begins with the program's name, and
+    /// ends the process with status 128 and the signal's number. SIGHUP is left ignored where the parent has it so.
+    ///
+    /// # Errors
+    /// [`EalError::Signal`].
+    pub fn new(program: &str) -> Result<Self, EalError> {
+        install_fallback()?;
+        let mut start_up = Self(Vec::new());
+        SUBSCRIBERS.fetch_add(1, Ordering::Relaxed);
+        for (signal, name) in SIGNALS.into_iter().zip(["SIGINT", "SIGTERM", "SIGHUP"]) {
+            let refused = |source| EalError::Signal { signal, source };
+            if signal == SIGHUP && disposition(signal).map_err(refused)? == libc::SIG_IGN {
+                continue;
+            }
+            let line = format!("{program}: ended by {name} while it started up\n").into_bytes();
+            let ended = move || {
+                // SAFETY: the bytes are the closure's own, which lives as long as it is registered.
+                unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
+                low_level::exit(128 + signal);
+            };
+            // SAFETY: the action runs in a signal handler. It uses write(2) and _exit(2), which are async-signal-safe.
+            start_up.0.push(unsafe { low_level::register(signal, ended) }.map_err(refused)?);
+        }
+        Ok(start_up)
+    }
+}
+
+impl Drop for StartUp {
+    fn drop(&mut self) {
+        unregister(&mut self.0);
+    }
+}
+
+fn unregister(ids: &mut Vec<SigId>) {
+    for id in ids.drain(..) {
+        low_level::unregister(id);
+    }
+    SUBSCRIBERS.fetch_sub(1, Ordering::Relaxed);
+}
+
 /// One `Eal` among those that are told of signals.
 #[derive(Debug)]
 pub(crate) struct Subscription(Vec<SigId>);
@@ -74,10 +122,7 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        for id in self.0.drain(..) {
-            low_level::unregister(id);
-        }
-        SUBSCRIBERS.fetch_sub(1, Ordering::Relaxed);
+        unregister(&mut self.0);
     }
 }
 
