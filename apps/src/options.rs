@@ -65,7 +65,7 @@ impl RunOptions {
 pub fn seconds(text: &str) -> Result<f64, String> {
     // The longest time: a thousand years, well inside what the clock counts.
     let time = text.parse().ok().filter(|time| (1e-6..3e10).contains(time));
-    time.ok_or_else(|| "is not a time in seconds, such as 10 or 0.5".into())
+    time.ok_or_else(|| "is not a time in seconds above 0, such as 10 or 0.5".into())
 }
 
 /// A count from 1 to what no machine has.

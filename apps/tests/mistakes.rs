@@ -174,12 +174,12 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
         (
             &["-l", "0", "--", "-T", "86401"],
             2,
-            "option '-T': '86401' is not a number of seconds from 0 to 86400",
+            "option '-T': '86401' is not a whole number of seconds from 0 to 86400",
         ),
         (
             &["-l", "0", "--", "--duration", "-1"],
             2,
-            "option '--duration': '-1' is not a time in seconds, such as 10 or 0.5",
+            "option '--duration': '-1' is not a time in seconds above 0, such as 10 or 0.5",
         ),
         (
             &["-l", "0", "--", "--mbufs", "100"],
@@ -206,6 +206,161 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
         let (got, said) = refused(args);
         assert_eq!(got, Some(*code), "{args:?}: {said}");
         // What depends on the machine comes last.
+        assert!(said.starts_with(&format!("l2fwd: {expected}")), "{args:?}: {said}");
+    }
+}
+
+/// What users type wrongly in values, ports and devices: the options, and the line behind the program's name.
+const VALUES: &[(&[&str], &str)] = &[
+    (&["--", "-T", "0.5"], "option '-T': '0.5' is not a whole number of seconds from 0 to 86400"),
+    (&["--", "-T", "-1"], "option '-T': '-1' is not a whole number of seconds from 0 to 86400"),
+    (
+        &["--", "--duration", "0"],
+        "option '--duration': '0' is not a time in seconds above 0, such as 10 or 0.5",
+    ),
+    (
+        &["--", "--duration", "1s"],
+        "option '--duration': '1s' is not a time in seconds above 0, such as 10 or 0.5",
+    ),
+    (&["--", "--rxd", "0"], "option '--rxd': '0' is not a whole number from 1 to 65535"),
+    (&["--", "--txd", "70000"], "option '--txd': '70000' is not a whole number from 1 to 65535"),
+    (&["--", "--rxpkts", "a,b"], "option '--rxpkts': 'a' is not a whole number from 0 to 65535"),
+    (
+        &["--", "--mbuf-size", "256"],
+        "--mbuf-size and --rxoffs are of parts that packets are split into: give --rxpkts, too",
+    ),
+    (
+        &["--", "--rxpkts", "64", "--mbuf-size", "10"],
+        "--mbuf-size 10 has no room for data behind the headroom of 128 bytes: give at least 129, or 0 to drop the part",
+    ),
+    (
+        &["--", "--portmap", "(0,1),(0,1)"],
+        "option '--portmap': '(0,1),(0,1)' names port 0 twice: each port stands in one pair",
+    ),
+    (&["--", "-Pp0"], "option '-p': '0' names no port: bit 0 is port 0, so 3 is ports 0 and 1"),
+    (
+        &["--", "--portmask=0"],
+        "option '--portmask': '0' names no port: bit 0 is port 0, so 3 is ports 0 and 1",
+    ),
+    (&["--", "stray"], "argument 'stray' belongs to no option: options begin with '-', --help lists them"),
+    (&["--txd", "5"], "unknown option '--txd': it is an app option, write it after '--': -- --txd"),
+    (&["-l", "1"], "option '-l' is given twice: give it once"),
+    (&["-S", "1", "-s", "2"], "options '-S' and '-s' exclude each other: keep -S"),
+    (&["-d", "mlx5_0"], "option '-d': 'mlx5_0' names no file of a driver; a device is opened with -a mlx5_0"),
+    (
+        &["--log-level", "[,debug"],
+        "option '--log-level': '[' is no pattern: found unclosed character class; write PATTERN:LEVEL",
+    ),
+    (
+        &["--numa-mem", "64,x"],
+        "option '--numa-mem': '64,x' is not a list of MiB for each NUMA node, such as 512,512",
+    ),
+    (
+        &["--iova-mode", "pa"],
+        "--iova-mode pa cannot be had: every device here takes virtual addresses; say --iova-mode va",
+    ),
+    (
+        &["--huge-dir", "/"],
+        "cannot use / for huge pages: it is not a hugetlbfs mount; run `mount -t hugetlbfs",
+    ),
+    (&["--vdev", "net_null0", "--", "-p", "3"], "-p names port 1, which does not exist; ports: 0 net_null0"),
+    (&["--vdev", "net_null0,trace=2"], "device 'net_null0': trace=2: is not one of 0, 1, summary"),
+    (
+        &["--vdev", "net_null0,fault=[drop:2]"],
+        "device 'net_null0': fault=[drop:2]: gives drop as \"2\", which is not a share from 0 to 1",
+    ),
+    (
+        &["--vdev", "net_pcap0"],
+        "device 'net_pcap0': needs rx_pcap=: such as rx_pcap=in.pcap, tx_pcap=out.pcap or iface=eth0",
+    ),
+    (
+        &["--vdev", "net_pcap0,iface=lo,rx_pcap=/a"],
+        "device 'net_pcap0': iface=lo: stands for both directions: leave out the other keys",
+    ),
+    (&["--vdev", "net_af_packet0"], "device 'net_af_packet0': needs iface=: such as iface=eth0"),
+    (
+        &["--vdev", "net_af_packet0,iface="],
+        "device 'net_af_packet0': iface=: has no value: write iface=VALUE",
+    ),
+    (
+        &["--vdev", "net_af_packet0,iface=lo,qpairs=0"],
+        "device 'net_af_packet0': qpairs=0: is not a whole number from 1 to 256",
+    ),
+    (
+        &["--vdev", "net_af_packet0,iface=lo,framesz=100"],
+        "device 'net_af_packet0': framesz=100: is not a multiple of 16",
+    ),
+    (
+        &["--vdev", "net_af_packet0,iface=lo,blocksz=5000"],
+        "device 'net_af_packet0': blocksz=5000: is not a multiple of 4096 with room for a frame (framesz): at least 4096",
+    ),
+    (
+        &["--vdev", "net_af_packet0,iface=lo,framesz=8192,blocksz=4096"],
+        "device 'net_af_packet0': blocksz=4096: is not a multiple of 4096 with room for a frame (framesz): at least 8192",
+    ),
+    (
+        &["--vdev", "net_af_packet0,iface=lo,fanout_mode=x"],
+        "device 'net_af_packet0': fanout_mode=x: is not one of hash, lb, cpu, rollover, rnd, qm",
+    ),
+    (
+        &["--vdev", "net_af_packet0,iface=lo", "--vdev", "mlx5_model0,wire=iface:lo"],
+        "device 'mlx5_model0': wire=iface:lo: is also an interface of 'net_af_packet0': give each port its own",
+    ),
+    (
+        &["--vdev", "net_tap0,iface=abcdefghijklmnopq"],
+        "device 'net_tap0': iface=abcdefghijklmnopq: is no interface name: up to 15 bytes",
+    ),
+    (
+        &["--vdev", "net_tap0,mac=zz"],
+        "device 'net_tap0': mac=zz: is not an Ethernet address such as 02:00:00:00:00:01",
+    ),
+    (&["--vdev", "mlx5_model0,wire="], "device 'mlx5_model0': wire=: has no value: write wire=VALUE"),
+    (
+        &["--vdev", "mlx5_model0,wire=source:a"],
+        "device 'mlx5_model0': wire=source:a: the size is not a whole number of bytes, such as source:64",
+    ),
+    (
+        &["--vdev", "mlx5_model0,wire=source:64:0"],
+        "device 'mlx5_model0': wire=source:64:0: the rate is not a whole number of frames a second",
+    ),
+    (
+        &["--vdev", "mlx5_model0,wire=unix:/tmp/a"],
+        "device 'mlx5_model0': wire=unix:/tmp/a: names two sockets without ':', its own and the peer's",
+    ),
+    (
+        &["--vdev", "mlx5_model0,device=cx9"],
+        "device 'mlx5_model0': device=cx9: is not one of cx4lx, cx5, cx6dx, cx7",
+    ),
+    (
+        &["--vdev", "mlx5_model0,mac=01:02:03:04:05:06"],
+        "device 'mlx5_model0': mac=01:02:03:04:05:06: is no station's address",
+    ),
+    (
+        &["--vdev", "mlx5_model0,ip=1.2.3"],
+        "device 'mlx5_model0': ip=1.2.3: '1.2.3' is no station's address with the length of its subnet",
+    ),
+    (
+        &["--vdev", "mlx5_model0,loss=2"],
+        "device 'mlx5_model0': loss=2: is not a share from 0 to 1, such as 0.01",
+    ),
+    (
+        &["--vdev", "mlx5_model0,memlock=x"],
+        "device 'mlx5_model0': memlock=x: is neither 'none', nor 'process' (its own limit), nor a number of bytes",
+    ),
+    (
+        &["--vdev", "mlx5_model0,kernel=2.6"],
+        "device 'mlx5_model0': kernel=2.6: is not one of newest, 6.12, 5.4",
+    ),
+    (&["--vdev", "mlx5_model0,mprq_en=2"], "device 'mlx5_model0': mprq_en=2: is neither 0 nor 1"),
+    (&["--vdev", "mlx5_model0,cqe_size=100"], "device 'mlx5_model0': cqe_size=100: is not one of 64, 128"),
+];
+
+#[test]
+fn each_wrong_value_is_told_with_what_is_allowed() {
+    for (args, expected) in VALUES {
+        let args = [&["-l", "0"][..], args].concat();
+        let (code, said) = refused(&args);
+        assert_eq!(code, Some(2), "{args:?}: {said}");
         assert!(said.starts_with(&format!("l2fwd: {expected}")), "{args:?}: {said}");
     }
 }

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use pollux_config::{ConfigError, DeviceArg, DeviceSpec, PortSpec, nearest};
 use pollux_eal::Eal;
 use pollux_mlx5_model::Model;
-use pollux_port::PortError;
 use pollux_port::driver::PortDriver;
 use pollux_port::layer::{self, LayerSpec};
+use pollux_port::{PortError, PortInfo};
 
 use crate::{BringupError, RdmaDevice};
 
@@ -49,6 +49,9 @@ const DRIVERS: &[Driver] = &[
     Driver { name: "net_tap", read: soft::tap },
     Driver { name: MODEL, read: mlx5::model },
 ];
+
+/// Drivers whose ports have as many queues as an argument says, and that argument.
+const QUEUE_KEYS: &[(&str, &str)] = &[("net_af_packet", "qpairs")];
 
 /// A device whose arguments are in order and that is not open yet.
 pub(crate) struct Prepared {
@@ -95,6 +98,24 @@ pub(crate) fn prepare(device: &DeviceArg, devices: &DeviceSpec) -> Result<Prepar
     let (layers, device) = LayerSpec::take(device)?;
     let open = read(&device).map_err(with_layers)?;
     Ok(Prepared { open, layers })
+}
+
+/// Whether no driver of software's has the device.
+pub(crate) fn is_hardware(device: &DeviceArg) -> bool {
+    DRIVERS.iter().all(|driver| !device.name.starts_with(driver.name))
+}
+
+/// Refuses more queues than the port was opened with, where an argument says how many those are.
+pub(crate) fn check_queues(spec: &PortSpec, info: &PortInfo) -> Result<(), BringupError> {
+    let Some((_, key)) = QUEUE_KEYS.iter().find(|(driver, _)| *driver == info.driver) else { return Ok(()) };
+    let (queues, name) = (&spec.queues, &spec.device.name);
+    let ways = [("rx", queues.rx_queues, info.max_rx_queues), ("tx", queues.tx_queues, info.max_tx_queues)];
+    match ways.into_iter().find(|(_, wanted, most)| wanted > most) {
+        None => Ok(()),
+        Some((way, wanted, most)) => Err(BringupError::Usage(format!(
+            "port {name}: {wanted} {way} queues are asked for and it has {most}: write {key}={wanted} in its device argument"
+        ))),
+    }
 }
 
 /// Refuses hardware under `--no-pci`.
@@ -227,5 +248,19 @@ mod tests {
             let same = if text.starts_with("mlx5_") { said.starts_with(expected) } else { said == expected };
             assert!(same, "{text}: {said}");
         }
+    }
+
+    #[test]
+    fn more_queues_than_were_opened_name_the_argument() {
+        let mut spec = PortSpec::new("net_af_packet0,iface=eth0".parse().expect("a device"));
+        let info = |driver| PortInfo { driver, max_rx_queues: 1, max_tx_queues: 1, ..PortInfo::default() };
+        assert!(check_queues(&spec, &info("net_af_packet")).is_ok());
+        spec.queues.rx_queues = 2;
+        let line = check_queues(&spec, &info("net_af_packet")).expect_err("one queue").line();
+        assert_eq!(
+            line,
+            "port net_af_packet0: 2 rx queues are asked for and it has 1: write qpairs=2 in its device argument"
+        );
+        assert!(check_queues(&spec, &info("net_null")).is_ok(), "the port says it");
     }
 }

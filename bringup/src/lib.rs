@@ -15,6 +15,7 @@
 mod driver;
 mod error;
 mod file;
+mod interface;
 mod ledger;
 mod log;
 mod openable;
@@ -104,6 +105,7 @@ impl Bringup {
         let prepared = specs.iter().map(|spec| driver::prepare(&spec.device, &line.eal.devices));
         let opened: Vec<_> = prepared.collect::<Result<_, _>>()?;
         file::check(specs.iter().map(|spec| &spec.device))?;
+        interface::check(specs.iter().map(|spec| &spec.device), driver::is_hardware)?;
         pollux_eal::simd::limit(line.eal.simd_bits_max);
         pollux_wire::simd::limit(line.eal.simd_bits_max);
         let eal = Eal::init(line.eal.clone())?;
@@ -159,6 +161,7 @@ impl Bringup {
             ] {
                 *own = if wished == 0 { *own } else { wished };
             }
+            driver::check_queues(&spec, &port.info())?;
             needs.add_port(&port.info(), &spec.queues);
             specs.push(spec);
         }

@@ -9,7 +9,7 @@ use pollux_mlx5_model::Model;
 use pollux_verbs::Context;
 use tracing::subscriber::DefaultGuard;
 
-use crate::{BringupError, PortLedger, driver, file, program};
+use crate::{BringupError, PortLedger, driver, file, interface, program};
 
 /// An RDMA device of a program.
 #[derive(Debug)]
@@ -76,6 +76,7 @@ impl RdmaBringup {
             .map(|spec| driver::prepare_rdma(&spec.device, &line.eal.devices))
             .collect::<Result<_, _>>()?;
         file::check(specs.iter().map(|spec| &spec.device))?;
+        interface::check(specs.iter().map(|spec| &spec.device), driver::is_hardware)?;
         pollux_eal::simd::limit(line.eal.simd_bits_max);
         pollux_wire::simd::limit(line.eal.simd_bits_max);
         let eal = Eal::init(line.eal.clone())?;

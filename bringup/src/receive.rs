@@ -52,6 +52,13 @@ impl ReceiveWishes {
                 self.offsets.len()
             )));
         }
+        let least = pollux_mempool::HEADROOM + 1;
+        if let Some(small) = self.sizes.iter().find(|size| (1..least).contains(&usize::from(**size))) {
+            return Err(BringupError::Usage(format!(
+                "--mbuf-size {small} has no room for data behind the headroom of {} bytes: give at least {least}, or 0 to drop the part",
+                least - 1
+            )));
+        }
         let mut pools: Vec<(u16, MbufPool)> = Vec::new();
         for &size in &self.sizes {
             if size != 0 && pools.iter().all(|(known, _)| *known != size) {

@@ -161,7 +161,9 @@ pub enum EalError {
     },
 
     /// A log pattern that cannot be understood.
-    #[error("log pattern '{pattern}' cannot be understood: {source}")]
+    #[error(
+        "option '--log-level': '{pattern}' is no pattern: {source}; write PATTERN:LEVEL, where * and ? stand for others, or REGEX,LEVEL"
+    )]
     LogPattern {
         /// As given.
         pattern: String,

@@ -32,8 +32,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pollux_config::{HugeUnlink, MemorySpec};
 
-use crate::hugepage::{self, Bytes};
-use crate::region::{MemoryError, PAGE_BYTES, Region, Zone, current_cpu};
+use crate::hugepage;
+use crate::region::{MemoryError, Region, Zone, current_cpu};
 use crate::topology::{SocketId, Topology};
 pub use report::{MemoryStats, RegionStats, ZoneInfo};
 
@@ -280,12 +280,8 @@ impl Memory {
             tracing::debug!(target: "lib.eal", bytes, locked, "ordinary pages");
             return;
         }
-        let lock = if locked { "" } else { ", not locked (`ulimit -l unlimited` allows it)" };
-        tracing::warn!(
-            target: "lib.eal",
-            "ordinary pages of {} serve{lock}: {why}; --no-huge silences this",
-            Bytes(PAGE_BYTES)
-        );
+        let lock = if locked { "" } else { ", unlocked" };
+        tracing::warn!(target: "lib.eal", "ordinary pages{lock}: {why}");
     }
 }
 

@@ -20,12 +20,21 @@ impl std::fmt::Display for Direction {
     }
 }
 
+/// `port NAME: `, or nothing where a driver's error has no name yet.
+struct Of<'a>(&'a str);
+
+impl std::fmt::Display for Of<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.0.is_empty() { Ok(()) } else { write!(f, "port {}: ", self.0) }
+    }
+}
+
 /// Why an operation on a port was refused or failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PortError {
     /// The port is not in a state that allows it.
-    #[error("port {port}: cannot {operation} while {state}; it must be {allowed}")]
+    #[error("{of}cannot {operation} while {state}; it must be {allowed}", of = Of(port))]
     State {
         /// The port's name.
         port: String,
@@ -37,7 +46,7 @@ pub enum PortError {
         allowed: &'static str,
     },
     /// This kind of port does not do that.
-    #[error("port {port}: {operation} is not supported: {reason}")]
+    #[error("{of}{operation} is not supported: {reason}", of = Of(port))]
     Unsupported {
         /// The port's name.
         port: String,
@@ -47,7 +56,7 @@ pub enum PortError {
         reason: String,
     },
     /// A number outside what the port allows.
-    #[error("port {port}: {what} {value} is outside {min} to {max}")]
+    #[error("{of}{what} {value} is outside {min} to {max}", of = Of(port))]
     Limit {
         /// The port's name.
         port: String,
@@ -62,9 +71,8 @@ pub enum PortError {
     },
     /// Offloads that the port does not offer, or not queue by queue.
     #[error(
-        "port {port}: {direction} offload {refused} is not offered{per_queue}; offered{per_queue}: {offered}",
-        per_queue = if queue.is_some() { " per queue" } else { "" }
-    )]
+        "{of}{direction} offload {refused} is not offered{per_queue}; offered{per_queue}: {offered}",
+        per_queue = if queue.is_some() { " per queue" } else { "" }, of = Of(port))]
     Offload {
         /// The port's name.
         port: String,
@@ -78,7 +86,7 @@ pub enum PortError {
         offered: String,
     },
     /// A flow rule that the port does not take.
-    #[error("port {port}: flow rule, {part}: {reason}")]
+    #[error("{of}flow rule, {part}: {reason}", of = Of(port))]
     Flow {
         /// The port's name.
         port: String,
@@ -88,7 +96,7 @@ pub enum PortError {
         reason: String,
     },
     /// A queue number past those configured.
-    #[error("port {port}: there is no {direction} queue {queue}; {configured} are configured")]
+    #[error("{of}there is no {direction} queue {queue}; {configured} are configured", of = Of(port))]
     NoQueue {
         /// The port's name.
         port: String,
@@ -100,7 +108,7 @@ pub enum PortError {
         configured: usize,
     },
     /// A queue cannot be set up again while its value is alive.
-    #[error("port {port}: {direction} queue {queue} is still in use; drop its value first")]
+    #[error("{of}{direction} queue {queue} is still in use; drop its value first", of = Of(port))]
     QueueHeld {
         /// The port's name.
         port: String,
@@ -110,7 +118,7 @@ pub enum PortError {
         queue: QueueId,
     },
     /// A port starts only when all its queues are set up.
-    #[error("port {port}: {direction} queue {queue} is not set up; set it up before start")]
+    #[error("{of}{direction} queue {queue} is not set up; set it up before start", of = Of(port))]
     QueueNotSetUp {
         /// The port's name.
         port: String,
@@ -121,9 +129,8 @@ pub enum PortError {
     },
     /// A burst that began before the port was stopped has not ended.
     #[error(
-        "port {port}: a burst on {direction} queue {queue} is still under way {} ms after the stop; let its lcore go on, and \
-         do not stop a port from its own queue's callback", .waited.as_millis()
-    )]
+        "{of}a burst on {direction} queue {queue} is still under way {} ms after the stop; let its lcore go on, and \
+         do not stop a port from its own queue's callback", .waited.as_millis(), of = Of(port))]
     BurstUnderWay {
         /// The port's name.
         port: String,
@@ -136,8 +143,7 @@ pub enum PortError {
     },
     /// The pool cannot fill the queue.
     #[error(
-        "port {port}: pool {pool} holds {has} mbufs, rx queue {queue} needs {needs}; make the pool larger"
-    )]
+        "{of}pool {pool} holds {has} mbufs, rx queue {queue} needs {needs}; make the pool larger", of = Of(port))]
     PoolTooSmall {
         /// The port's name.
         port: String,
@@ -152,8 +158,7 @@ pub enum PortError {
     },
     /// The pool's buffers are too short.
     #[error(
-        "port {port}: an mbuf of pool {pool} has room for {has} bytes, rx queue {queue} needs {needs}; make the data room larger"
-    )]
+        "{of}an mbuf of pool {pool} has room for {has} bytes, rx queue {queue} needs {needs}; make the data room larger", of = Of(port))]
     RoomTooSmall {
         /// The port's name.
         port: String,
@@ -167,7 +172,7 @@ pub enum PortError {
         needs: usize,
     },
     /// An address that cannot be used so.
-    #[error("port {port}: {mac} is not {expected}")]
+    #[error("{of}{mac} is not {expected}", of = Of(port))]
     Address {
         /// The port's name.
         port: String,
@@ -207,7 +212,7 @@ pub enum PortError {
         present: String,
     },
     /// An argument to the driver or a layer cannot be used.
-    #[error("port {port}: {key}={value}: {expected}")]
+    #[error("{of}{key}={value}: {expected}", of = Of(port))]
     Argument {
         /// The port's name.
         port: String,
@@ -219,7 +224,7 @@ pub enum PortError {
         expected: String,
     },
     /// The device or the kernel said no.
-    #[error("port {port}: cannot {operation}")]
+    #[error("{of}cannot {operation}", of = Of(port))]
     Device {
         /// The port's name.
         port: String,
@@ -283,5 +288,46 @@ impl PortError {
             Self::NameTaken { .. } | Self::NumberTaken { .. } | Self::NoPort { .. } | Self::Owned { .. } => {}
         }
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_without_a_name_is_not_spoken_of() {
+        let none = String::new;
+        let (direction, queue) = (Direction::Rx, QueueId(0));
+        let waited = std::time::Duration::from_secs(1);
+        for error in [
+            PortError::unsupported("RSS", "it has one queue"),
+            PortError::device("open the device", std::io::Error::from_raw_os_error(2)),
+            PortError::flow(FlowPart::Rule, "no"),
+            PortError::Limit { port: none(), what: "MTU", value: 1, min: 2, max: 3 },
+            PortError::Offload {
+                port: none(),
+                direction,
+                queue: None,
+                refused: "LRO".into(),
+                offered: "none".into(),
+            },
+            PortError::NoQueue { port: none(), direction, queue, configured: 0 },
+            PortError::QueueHeld { port: none(), direction, queue },
+            PortError::QueueNotSetUp { port: none(), direction, queue },
+            PortError::BurstUnderWay { port: none(), direction, queue, waited },
+            PortError::PoolTooSmall { port: none(), queue, pool: "a".into(), has: 1, needs: 2 },
+            PortError::RoomTooSmall { port: none(), queue, pool: "a".into(), has: 1, needs: 2 },
+            PortError::Argument {
+                port: none(),
+                key: "a".into(),
+                value: "b".into(),
+                expected: "is not c".into(),
+            },
+        ] {
+            let bare = error.to_string();
+            assert!(!bare.starts_with("port") && !bare.contains("  "), "{bare}");
+            assert_eq!(error.named("net_own0").to_string(), format!("port net_own0: {bare}"));
+        }
     }
 }

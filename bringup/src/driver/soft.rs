@@ -106,6 +106,13 @@ pub(super) fn af_packet(device: &DeviceArg) -> Result<Open, ConfigError> {
     if !options.frame_bytes.is_multiple_of(16) {
         return Err(keys.bad("framesz", &options.frame_bytes.to_string(), "is not a multiple of 16"));
     }
+    // PACKET_RX_RING wants whole pages (Linux `Documentation/networking/packet_mmap.rst`).
+    let blocks = options.frame_bytes.next_multiple_of(4096);
+    let fits = options.block_bytes.is_multiple_of(4096) && options.block_bytes >= blocks;
+    if options.block_bytes != usual.block_bytes && !fits {
+        let problem = format!("is not a multiple of 4096 with room for a frame (framesz): at least {blocks}");
+        return Err(keys.bad("blocksz", &options.block_bytes.to_string(), problem));
+    }
     keys.finish()?;
     Ok(Box::new(move |_, _| Ok(opened(AfPacketPort::new(options)?))))
 }

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::{Memory, PageLock, ZoneRequest};
-use crate::hugepage::{self, Bytes, HugePool};
+use crate::hugepage::{self, HugePool};
 use crate::region::{Backing, Mapping, MemoryError, PAGE_BYTES, Refused, Region, THP_BYTES, Wanted, Zone};
 use crate::topology::SocketId;
 
@@ -75,14 +75,14 @@ impl Memory {
         refused: Option<MemoryError>,
     ) -> String {
         let pools = self.pools(socket);
-        let wanted = Bytes(bytes);
         match refused {
-            Some(error) => format!("{wanted} wanted, and {error}"),
+            Some(error) => error.to_string(),
             None => match self.hidden(&pools) {
-                Some((what, mend)) => format!("{wanted} wanted, {what}; {mend} allows more"),
+                Some((what, mend)) => format!("{what}; {mend} allows more"),
+                None if pools.is_empty() => hugepage::describe(&pools),
                 None => {
-                    let (what, mend) = self.huge_pages_now(&pools, bytes, socket);
-                    format!("{wanted} wanted, {what}; {mend} gives huge ones")
+                    let mend = hugepage::command_for(&pools, bytes, self.node_to_bind(socket));
+                    format!("too few huge pages are free; {mend}, or --no-huge")
                 }
             },
         }

@@ -56,7 +56,7 @@ struct Options {
 
 fn period(text: &str) -> Result<u32, String> {
     let seconds = text.parse().ok().filter(|seconds| *seconds <= 86_400);
-    seconds.ok_or_else(|| "is not a number of seconds from 0 to 86400".into())
+    seconds.ok_or_else(|| "is not a whole number of seconds from 0 to 86400".into())
 }
 
 /// More than the longest ring holds would count as sent before the clock starts.
