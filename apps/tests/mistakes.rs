@@ -137,7 +137,7 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
             &["--vdev", "net_null0,fault=x"],
             2,
             "device 'net_null0': fault=x: has a part \"x\" without ':'; allowed are drop, duplicate, reorder, corrupt and \
-             delay (a share from 0 to 1), bursts, seed and on (rx, tx, both), such as [drop:0.01,seed:7]",
+             delay (a share from 0 to 1), bursts, pool-empty (rx calls AT/FOR), seed and on (rx, tx, both), such as [drop:0.01,seed:7]",
         ),
         (
             &["--mbuf-pool-ops-name", "bucket"],

@@ -2,6 +2,7 @@
 
 mod compressed;
 mod data;
+mod drought;
 mod fault;
 mod harness;
 mod interrupt;

@@ -2,7 +2,7 @@
 use super::{Layer, pass_rx, pass_tx};
 use crate::driver::{Moved, RxBurst, RxSetup, TxBurst, TxSetup};
 use crate::{Direction, QueueId, RxDrop, TxDrop};
-use pollux_mempool::{BURST_MAX, Burst, Mbuf};
+use pollux_mempool::{BURST_MAX, Burst, Mbuf, MbufPool};
 use std::collections::VecDeque;
 
 /// Most packets a queue holds back at once; beyond it they pass undelayed.
@@ -10,8 +10,8 @@ const HELD_MAX: usize = 1024;
 
 /// What happens to packets, as shares from 0 to 1 of those that pass.
 ///
-/// As text: `drop:0.01,duplicate:0.01,reorder:0.1,corrupt:0.001,delay:0.05,bursts:3,seed:7,on:rx`, each part optional,
-/// with or without square brackets around.
+/// As text: `drop:0.01,duplicate:0.01,reorder:0.1,corrupt:0.001,delay:0.05,bursts:3,pool-empty:1000/500,seed:7,on:rx`, each part
+/// optional, with or without square brackets around.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FaultPlan {
     /// Lost, and counted as such.
@@ -26,6 +26,8 @@ pub struct FaultPlan {
     pub delay: f64,
     /// How long a delay is.
     pub bursts: u32,
+    /// From this rx call of a queue on (from 1), for so many calls, its pool is empty: what is free there is held.
+    pub pool_empty: Option<(u64, u64)>,
     /// From where all dice start. Each queue and direction has dice of its own.
     pub seed: u64,
     /// Faults on rx.
@@ -43,6 +45,7 @@ impl Default for FaultPlan {
             corrupt: 0.0,
             delay: 0.0,
             bursts: 1,
+            pool_empty: None,
             seed: 1,
             rx: true,
             tx: true,
@@ -51,8 +54,8 @@ impl Default for FaultPlan {
 }
 
 /// What a fault's text is made of.
-const ALLOWED: &str = "allowed are drop, duplicate, reorder, corrupt and delay (a share from 0 to 1), bursts, seed and on \
-                       (rx, tx, both), such as [drop:0.01,seed:7]";
+const ALLOWED: &str = "allowed are drop, duplicate, reorder, corrupt and delay (a share from 0 to 1), bursts, pool-empty \
+                       (rx calls AT/FOR), seed and on (rx, tx, both), such as [drop:0.01,seed:7]";
 
 impl FaultPlan {
     /// Reads the text form.
@@ -81,6 +84,7 @@ impl FaultPlan {
                     plan.bursts = bursts
                         .ok_or_else(|| format!("gives bursts as \"{value}\"; 1 to 1000000 are allowed"))?;
                 }
+                "pool-empty" => plan.pool_empty = Some(stretch(value)?),
                 "seed" => {
                     plan.seed = value
                         .parse()
@@ -101,6 +105,15 @@ impl FaultPlan {
         }
         Ok(plan)
     }
+}
+
+/// A stretch of calls.
+fn stretch(text: &str) -> Result<(u64, u64), String> {
+    let read = |text: &str| text.parse::<u64>().ok().filter(|calls| (1..=1_000_000_000).contains(calls));
+    let both = text.split_once('/').and_then(|(at, calls)| Some((read(at)?, read(calls)?)));
+    both.ok_or_else(|| {
+        format!("gives pool-empty as \"{text}\"; write it as AT/FOR, two counts of rx calls from 1, such as pool-empty:1000/500")
+    })
 }
 
 /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014, figure 17): short, and the
@@ -163,7 +176,8 @@ impl Layer for Faults {
             return inner;
         }
         let mischief = self.mischief(Direction::Rx, setup.queue);
-        Box::new(FaultyRx { inner, mischief, fresh: Burst::new(), counters: setup.counters.clone() })
+        let drought = self.plan.pool_empty.map(|(from, calls)| Drought::new(setup.pool.clone(), from, calls));
+        Box::new(FaultyRx { inner, mischief, drought, fresh: Burst::new(), counters: setup.counters.clone() })
     }
 
     fn tx(&mut self, setup: &TxSetup, inner: Box<dyn TxBurst>) -> Box<dyn TxBurst> {
@@ -250,10 +264,36 @@ impl Mischief {
     }
 }
 
+/// Holds what is free in a queue's pool, for a stretch of calls.
+struct Drought {
+    pool: MbufPool,
+    from: u64,
+    to: u64,
+    held: Vec<Mbuf>,
+}
+
+impl Drought {
+    fn new(pool: MbufPool, from: u64, calls: u64) -> Self {
+        let held = Vec::with_capacity(pool.capacity());
+        Self { pool, from, to: from.saturating_add(calls), held }
+    }
+
+    /// Begins a call.
+    fn begin(&mut self, now: u64) {
+        if now >= self.to {
+            self.held.clear();
+        } else if now >= self.from {
+            let room = self.held.capacity() - self.held.len();
+            self.held.extend(std::iter::from_fn(|| self.pool.alloc()).take(room));
+        }
+    }
+}
+
 #[repr(align(128))]
 struct FaultyRx {
     inner: Box<dyn RxBurst>,
     mischief: Mischief,
+    drought: Option<Drought>,
     fresh: Burst,
     counters: std::sync::Arc<crate::RxCounters>,
 }
@@ -263,6 +303,9 @@ impl RxBurst for FaultyRx {
         let first = burst.len();
         let limit = first + max;
         self.mischief.release(burst, limit);
+        if let Some(drought) = &mut self.drought {
+            drought.begin(self.mischief.now);
+        }
         self.inner.rx_burst(&mut self.fresh, limit - burst.len());
         for mbuf in self.fresh.drain(..) {
             // A duplicate may have taken the last place.
@@ -327,7 +370,7 @@ mod tests {
     #[test]
     fn the_text_form_is_read_and_nonsense_refused() {
         let plan = FaultPlan::parse(
-            "[drop:0.25,duplicate:0.5,reorder:1,corrupt:0,delay:0.1,bursts:9,seed:42,on:tx]",
+            "[drop:0.25,duplicate:0.5,reorder:1,corrupt:0,delay:0.1,bursts:9,pool-empty:3/4,seed:42,on:tx]",
         );
         let wanted = FaultPlan {
             drop: 0.25,
@@ -336,6 +379,7 @@ mod tests {
             corrupt: 0.0,
             delay: 0.1,
             bursts: 9,
+            pool_empty: Some((3, 4)),
             seed: 42,
             rx: false,
             tx: true,
@@ -350,6 +394,9 @@ mod tests {
             "drop:-0.1",
             "drop:NaN",
             "bursts:0",
+            "pool-empty:5",
+            "pool-empty:0/5",
+            "pool-empty:5/x",
             "seed:x",
             "on:up",
             "dorp:1",
