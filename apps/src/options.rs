@@ -46,6 +46,7 @@ impl RunOptions {
             rx_descriptors: self.rxd.unwrap_or(0),
             tx_descriptors: self.txd.unwrap_or(0),
             promiscuous: None,
+            rx_interrupts: false,
             lcores,
             receive: ReceiveWishes {
                 lengths: self.rxpkts.clone(),

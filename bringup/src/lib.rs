@@ -77,6 +77,8 @@ pub struct PortWishes {
     pub tx_descriptors: u16,
     /// Receive all frames, whomever they are for; none: what the profile says.
     pub promiscuous: Option<bool>,
+    /// Rx queues can tell of arrivals, so that their lcores may sleep (`RxQueue::enable_interrupt`).
+    pub rx_interrupts: bool,
     /// Lcores that will poll the ports.
     pub lcores: usize,
     /// Parts of packets, or packets joined of several.
@@ -184,6 +186,7 @@ impl Bringup {
                 promiscuous: wishes.promiscuous.or(spec.promiscuous),
                 scatter: spec.scatter,
                 max_lro_bytes: spec.max_lro,
+                rx_interrupts: wishes.rx_interrupts,
                 ..PortConfig::default()
             };
             wishes.receive.put(&segments, &mut config);

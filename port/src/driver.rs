@@ -9,7 +9,7 @@ pub use feature::{ClockDriver, FlowDriver, RssDriver, VlanDriver};
 use crate::config::PortConfig;
 use crate::link::{Fec, FecModes, SpeedFec, SpeedLanes};
 use crate::{
-    BadPacket, EventSink, Gate, Link, MacAddr, PortError, PortId, PortInfo, PowerMonitor, QueueId,
+    BadPacket, Direction, EventSink, Gate, Link, MacAddr, PortError, PortId, PortInfo, PowerMonitor, QueueId,
     RxCounters, RxOffloads, RxSegment, TxCounters, TxOffloads,
 };
 use pollux_mempool::{Burst, ExternalMemory, Mbuf, MbufPool};
@@ -441,6 +441,13 @@ pub trait PortDriver: Send {
     fn tx_queue_stop(&mut self, queue: QueueId) -> Result<(), PortError> {
         let _ = queue;
         Err(PortError::unsupported("tx queue stop", QUEUES_GO_TOGETHER))
+    }
+
+    /// A queue in words, for whoever looks for a fault: numbers, indices, health, descriptors. It was set up. At any time: what
+    /// the lcore that polls the queue has to itself is left out while it does.
+    fn dump_queue(&mut self, direction: Direction, queue: QueueId) -> Result<String, PortError> {
+        let _ = (direction, queue);
+        Err(PortError::unsupported("queue dump", "its queues have no descriptors that could be shown"))
     }
 
     /// The hash; must be there when [`PortInfo::rss`] says so.

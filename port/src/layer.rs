@@ -21,7 +21,7 @@ use crate::driver::{
     ClockDriver, FlowDriver, PortDriver, RssDriver, RxBurst, RxSetup, TxBurst, TxSetup, VlanDriver,
 };
 use crate::link::{Fec, FecModes, SpeedFec, SpeedLanes};
-use crate::{EventSink, Link, MacAddr, PortError, PortInfo, QueueId};
+use crate::{Direction, EventSink, Link, MacAddr, PortError, PortInfo, QueueId};
 use fault::FaultPlan;
 use pollux_config::{ConfigError, DeviceArg, KeyReader};
 use pollux_mempool::ExternalMemory;
@@ -162,6 +162,10 @@ impl PortDriver for Layered {
 
     fn update_counters(&mut self) {
         self.driver.update_counters();
+    }
+
+    fn dump_queue(&mut self, direction: Direction, queue: QueueId) -> Result<String, PortError> {
+        self.driver.dump_queue(direction, queue)
     }
 
     fn xstats(&mut self) -> Vec<(Cow<'static, str>, u64)> {

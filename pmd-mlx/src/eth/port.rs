@@ -127,18 +127,6 @@ pub struct Mlx5Port {
 pub(super) type Parts<'a> = (&'a Arc<Device>, &'a Arc<dyn Backend>, &'a Arc<Registry>);
 
 impl Mlx5Port {
-    /// What can be said of a queue: number, indices, what went wrong last; of one that is parked the rings too. Nothing for
-    /// a queue that is not set up.
-    #[must_use]
-    pub fn dump(&self, direction: Direction, queue: QueueId) -> String {
-        let (slots, at) = (self.slots(), usize::from(queue.0));
-        let told = match direction {
-            Direction::Rx => slots.rx.get(at).and_then(Option::as_ref).map(|slot| dump::rx(&slot.control)),
-            Direction::Tx => slots.tx.get(at).and_then(Option::as_ref).map(|slot| dump::tx(&slot.control)),
-        };
-        told.unwrap_or_default()
-    }
-
     /// Reads what the device tells and mends queues in error. The watching thread does it by itself.
     pub fn look(&self) {
         if let Some(watched) = &self.watched {
@@ -393,6 +381,15 @@ impl PortDriver for Mlx5Port {
             self.look();
         }
         self.counted.update(self.backend.as_deref(), &*self.netdev);
+    }
+
+    fn dump_queue(&mut self, direction: Direction, queue: QueueId) -> Result<String, PortError> {
+        let (slots, at) = (self.slots(), usize::from(queue.0));
+        let told = match direction {
+            Direction::Rx => slots.rx.get(at).and_then(Option::as_ref).map(|slot| dump::rx(&slot.control)),
+            Direction::Tx => slots.tx.get(at).and_then(Option::as_ref).map(|slot| dump::tx(&slot.control)),
+        };
+        told.ok_or_else(|| PortError::QueueNotSetUp { port: String::new(), direction, queue })
     }
 
     fn xstats(&mut self) -> Vec<(Cow<'static, str>, u64)> {

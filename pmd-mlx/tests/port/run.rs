@@ -7,7 +7,7 @@ use pollux_mlx5_kernel::DoorProfile;
 use pollux_mlx5_model::DeviceConfig;
 use pollux_mlx5_model::fault::FaultPlan;
 use pollux_pmd_mlx::Arguments;
-use pollux_port::{PortConfig, QueueId, Queues};
+use pollux_port::{Direction, PortConfig, QueueId, Queues};
 
 use crate::harness::{A, B, Pair, burst, frame, pool, received};
 
@@ -175,5 +175,31 @@ fn a_queue_stops_while_its_lcore_polls() {
             pair.b.assert_orderly();
         }
         assert_eq!((pool_a.in_use(), pool_b.in_use()), (0, 0), "every mbuf is home");
+    }
+}
+
+#[test]
+fn a_queue_is_dumped_through_the_port() {
+    for arguments in both() {
+        let pair = Pair::new(DoorProfile::default());
+        let (pool_a, pool_b) = (pool("a", 2048), pool("b", 2048));
+        let (mut a, mut b) = (pair.a.open(arguments.clone()), pair.b.open(arguments));
+        a.dump_queue(Direction::Tx, FIRST).expect_err("not configured");
+        let mut queues_a = a.bring_up(small(1, 1, &pool_a)).expect("up");
+        let _queues_b = b.bring_up(small(1, 1, &pool_b)).expect("up");
+        assert_eq!(send(&pair, &pool_a, &mut queues_a, 1), 1);
+        for (port, direction) in [(&mut a, Direction::Tx), (&mut b, Direction::Rx)] {
+            let told = port.dump_queue(direction, FIRST).expect("it runs");
+            assert!(told.starts_with("runs, last trouble: none (0 failed"), "{told}");
+            let no_queue = port.dump_queue(direction, QueueId(1)).expect_err("one queue").to_string();
+            assert!(no_queue.contains("mlx5_model") && no_queue.contains('1'), "{no_queue}");
+        }
+        a.tx_queue_stop(FIRST).expect("stops");
+        b.rx_queue_stop(FIRST).expect("stops");
+        let (tx, rx) = (a.dump_queue(Direction::Tx, FIRST), b.dump_queue(Direction::Rx, FIRST));
+        let (tx, rx) = (tx.expect("it stands still"), rx.expect("it stands still"));
+        assert!(tx.starts_with("number 0x") && tx.contains("0 packets pending; stopped"), "{tx}");
+        assert!(rx.contains("128 entries, posted ") && rx.contains("stopped"), "{rx}");
+        assert!([&tx, &rx].iter().all(|text| text.contains("\n  completions of 0x")), "{tx}\n{rx}");
     }
 }

@@ -14,6 +14,25 @@ fn same(one: &ExternalMemory, other: &ExternalMemory) -> bool {
 }
 
 impl Port {
+    /// A queue in words, of several lines: its number, its indices, its health, its descriptors and completions as the device sees
+    /// them. For people; the form is the driver's and may change. A queue that an lcore polls tells little more than its health,
+    /// one that stands still, or that failed and was not yet set to work again, tells everything. DPDK has
+    /// `rte_eth_rx_descriptor_dump` and `rte_eth_tx_descriptor_dump` for this.
+    ///
+    /// # Errors
+    /// When not configured, gone or closed; when the queue is not configured; [`PortError::Unsupported`].
+    pub fn dump_queue(&mut self, direction: Direction, queue: QueueId) -> Result<String, PortError> {
+        self.must_be_configured("dump a queue")?;
+        let count = match direction {
+            Direction::Rx => self.config.rx_queues.len(),
+            Direction::Tx => self.config.tx_queues.len(),
+        };
+        if usize::from(queue.0) >= count {
+            return Err(self.no_queue(direction, queue));
+        }
+        self.driver.dump_queue(direction, queue).map_err(|error| error.named(&self.name))
+    }
+
     /// What is hashed to spread received packets, with the key in use.
     ///
     /// # Errors
