@@ -257,9 +257,9 @@ fn mistakes_are_one_line() {
     ] {
         let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
         let done = Running::start(l2fwd(&devices, &["--duration", "0.1"])).finish(LIMIT);
-        assert_eq!(done.stderr.len(), 1, "{devices:?}: {}", done.stderr.join("\n"));
-        assert!(done.stderr[0].contains(&expected), "{devices:?}: {}", done.stderr[0]);
-        assert_eq!(done.status.code(), Some(code), "{devices:?}: {}", done.stderr[0]);
+        assert_eq!(done.messages().len(), 1, "{devices:?}: {}", done.stderr.join("\n"));
+        assert!(done.messages()[0].contains(&expected), "{devices:?}: {}", done.messages()[0]);
+        assert_eq!(done.status.code(), Some(code), "{devices:?}: {}", done.messages()[0]);
     }
 }
 
@@ -270,8 +270,8 @@ fn hardware_that_is_not_there_is_one_line() {
         command.args(["-l", "0", "-a", device, "--", "--duration", "0.1"]);
         let done = Running::start(command).finish(LIMIT);
         assert_eq!(done.status.code(), Some(1), "{}", done.stderr.join("\n"));
-        assert_eq!(done.stderr.len(), 1, "{}", done.stderr.join("\n"));
-        assert!(done.stderr[0].contains("cannot find the device"), "{}", done.stderr[0]);
+        assert_eq!(done.messages().len(), 1, "{}", done.stderr.join("\n"));
+        assert!(done.messages()[0].contains("cannot find the device"), "{}", done.messages()[0]);
     }
 }
 
@@ -320,8 +320,8 @@ fn ways_of_receiving_that_a_port_lacks_are_one_line() {
     ] {
         let done = Running::start(l2fwd(&[device], options)).finish(LIMIT);
         assert!(matches!(done.status.code(), Some(1 | 2)), "{device}: {}", done.stderr.join("\n"));
-        let line = &done.stderr[0];
-        assert!(done.stderr.len() == 1 && line.contains(problem), "{device}: {}", done.stderr.join("\n"));
+        let line = done.messages()[0];
+        assert!(done.messages().len() == 1 && line.contains(problem), "{device}: {}", done.stderr.join("\n"));
     }
 }
 
@@ -332,7 +332,11 @@ fn a_ring_out_of_range_is_one_line() {
         assert_eq!(done.status.code(), Some(2), "{}", done.stderr.join("\n"));
         let expected =
             format!("port mlx5_model0: {direction} descriptor count {count} is outside 64 to 32768");
-        assert!(done.stderr.len() == 1 && done.stderr[0].contains(&expected), "{}", done.stderr.join("\n"));
+        assert!(
+            done.messages().len() == 1 && done.messages()[0].contains(&expected),
+            "{}",
+            done.stderr.join("\n")
+        );
     }
 }
 
@@ -355,12 +359,12 @@ fn as_much_locked_memory_as_is_said_to_be_needed_is_enough() {
         // Too little for the pool, and too little for a queue.
         let said = run(512);
         assert_eq!(
-            (said.status.code(), said.stderr.len()),
+            (said.status.code(), said.messages().len()),
             (Some(1), 1),
             "{mode}: {}",
             said.stderr.join("\n")
         );
-        let kib = needed(&said.stderr[0]);
+        let kib = needed(said.messages()[0]);
         report(&run(kib));
         let queue = run(kib / 10 * 9);
         assert_eq!(
@@ -370,9 +374,9 @@ fn as_much_locked_memory_as_is_said_to_be_needed_is_enough() {
             queue.stderr.join("\n")
         );
         assert!(
-            needed(&queue.stderr[0]).abs_diff(kib) <= kib / 20,
+            needed(queue.messages()[0]).abs_diff(kib) <= kib / 20,
             "{mode}: {kib}, then {}",
-            queue.stderr[0]
+            queue.messages()[0]
         );
     }
 }
@@ -399,16 +403,16 @@ fn a_model_goes_by_the_limit_of_its_process_if_told_to() {
     report(&run("none", 2, 64));
     for kib in [0, 1024] {
         let done = run("process", 1, kib);
-        assert_eq!((done.status.code(), done.stderr.len()), (Some(1), 1), "{}", done.stderr.join("\n"));
-        assert!(done.stderr[0].contains(&format!("the limit is {kib} KiB")), "{}", done.stderr[0]);
+        assert_eq!((done.status.code(), done.messages().len()), (Some(1), 1), "{}", done.stderr.join("\n"));
+        assert!(done.messages()[0].contains(&format!("the limit is {kib} KiB")), "{}", done.messages()[0]);
     }
-    let one = needed(&run("process", 1, 1024).stderr[0]);
+    let one = needed(run("process", 1, 1024).messages()[0]);
     report(&run("process", 1, one));
     // Another device of the same process counts with it, its pool and its queues.
     let done = run("process", 2, one);
-    assert_eq!((done.status.code(), done.stderr.len()), (Some(1), 1), "{}", done.stderr.join("\n"));
-    let two = needed(&done.stderr[0]);
-    assert!((one * 3 / 2..one * 4).contains(&two), "{one} KiB for one, for two {}", done.stderr[0]);
+    assert_eq!((done.status.code(), done.messages().len()), (Some(1), 1), "{}", done.stderr.join("\n"));
+    let two = needed(done.messages()[0]);
+    assert!((one * 3 / 2..one * 4).contains(&two), "{one} KiB for one, for two {}", done.messages()[0]);
 }
 
 #[test]

@@ -700,9 +700,9 @@ fn mistakes_are_one_line() {
         let mut command = place.command(program, ["a", "b"], "");
         command.args(options.split_whitespace());
         let end = Running::start(command).finish(LIMIT);
-        assert_eq!(end.stderr.len(), 1, "{options}: {}", end.stderr.join("\n"));
-        assert!(end.stderr[0].contains(expected), "{options}: {}", end.stderr[0]);
-        assert_eq!(end.status.code(), Some(code), "{options}: {}", end.stderr[0]);
+        assert_eq!(end.messages().len(), 1, "{options}: {}", end.stderr.join("\n"));
+        assert!(end.messages()[0].contains(expected), "{options}: {}", end.messages()[0]);
+        assert_eq!(end.status.code(), Some(code), "{options}: {}", end.messages()[0]);
     }
     for (program, device) in [
         (rc, "mlx5_model0"),
@@ -717,11 +717,11 @@ fn mistakes_are_one_line() {
         }
         let end = Running::start(command).finish(LIMIT);
         assert_eq!(end.status.code(), Some(2), "{device}: {}", end.stderr.join("\n"));
-        assert!(end.stderr.len() == 1 && end.stdout.is_empty(), "{device}: {}", end.stderr.join("\n"));
+        assert!(end.messages().len() == 1 && end.stdout.is_empty(), "{device}: {}", end.stderr.join("\n"));
         assert!(
-            end.stderr[0].contains("mlx5_model0: no other end can reach it"),
+            end.messages()[0].contains("mlx5_model0: no other end can reach it"),
             "{device}: {}",
-            end.stderr[0]
+            end.messages()[0]
         );
     }
     let alone = Running::start(Command::new(rc)).finish(LIMIT);

@@ -63,6 +63,8 @@ pub struct Needs {
     /// Of these, queues whose frames may be larger than an mbuf.
     large: usize,
     tx_queues: usize,
+    /// A port receives frames that are cut before they leave.
+    cuts: bool,
     /// Room for the longest frame that a port must take in one mbuf.
     room: usize,
 }
@@ -71,7 +73,16 @@ impl Needs {
     /// Nothing yet, for that many polling lcores.
     #[must_use]
     pub fn for_lcores(lcores: usize) -> Self {
-        Self { rx: 0, tx: 0, lcores: lcores.max(1), rx_queues: 0, large: 0, tx_queues: 0, room: 0 }
+        Self {
+            rx: 0,
+            tx: 0,
+            lcores: lcores.max(1),
+            rx_queues: 0,
+            large: 0,
+            tx_queues: 0,
+            cuts: false,
+            room: 0,
+        }
     }
 
     /// Adds a port: all descriptors of all its queues may hold an mbuf.
@@ -84,6 +95,7 @@ impl Needs {
         self.tx += usize::from(queues.tx_queues) * each(queues.tx_descriptors, info.tx_descriptors.default);
         self.rx_queues += usize::from(queues.rx_queues);
         self.tx_queues += usize::from(queues.tx_queues);
+        self.cuts |= queues.rx_queues > 0 && !info.rx_open.is_empty();
         // Interfaces and files give what they have, whatever the MTU.
         self.large += if info.device.is_some() { usize::from(queues.rx_queues) } else { 0 };
         self.room = self.room.max(info.min_rx_room);
@@ -100,10 +112,10 @@ impl Needs {
         (self.lcores + 1) * CACHE * 3 / 2
     }
 
-    /// One burst is held back for each queue while its destination is full, and one is on its way; where frames are large, a tx
-    /// queue has a burst of the segments that it cuts one into.
+    /// One burst is held back for each queue while its destination is full, and one is on its way; where frames may have to be
+    /// cut, a tx queue has a burst of the segments that it cuts one into.
     fn in_bursts(&self) -> usize {
-        let segments = if self.large > 0 { BURST_MAX * self.tx_queues } else { 0 };
+        let segments = if self.cuts { BURST_MAX * self.tx_queues } else { 0 };
         2 * BURST_MAX * self.rx_queues + BURST * MBUFS_OF_A_LARGE_FRAME * self.large + segments
     }
 
@@ -169,7 +181,7 @@ fn fresh(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pollux_port::DescriptorLimits;
+    use pollux_port::{DescriptorLimits, TxOffloads};
 
     fn info(rx_holds_mbufs: bool) -> PortInfo {
         let limits = |default| DescriptorLimits { default, ..DescriptorLimits::default() };
@@ -190,7 +202,9 @@ mod tests {
         needs.add_port(&info(true), &QueueSpec { rx_queues: 2, rx_descriptors: 64, ..QueueSpec::default() });
         assert_eq!(needs.mbufs(), idle + 2 * 512 + 2 * 64 + 6 * BURST_MAX);
         let before = needs.mbufs();
-        needs.add_port(&PortInfo { device: Some("eth0".into()), ..info(false) }, &QueueSpec::default());
+        let open = TxOffloads::CHECKSUM;
+        let interface = PortInfo { device: Some("eth0".into()), rx_open: open, ..info(false) };
+        needs.add_port(&interface, &QueueSpec::default());
         // And what the three tx queues cut its large frames into.
         assert_eq!(needs.mbufs(), before + 512 + 2 * BURST_MAX + 32 * 32 + 3 * BURST_MAX);
     }

@@ -161,6 +161,13 @@ pub struct Finished {
 }
 
 impl Finished {
+    /// Its standard error without the EAL's line on the pages that memory is made of, which is the machine's.
+    #[must_use]
+    pub fn messages(&self) -> Vec<&str> {
+        let lines = self.stderr.iter().map(String::as_str);
+        lines.filter(|line| !line.starts_with("lib.eal: warning: ordinary pages")).collect()
+    }
+
     /// The `--json` report: the last line of standard output.
     ///
     /// # Panics

@@ -131,7 +131,7 @@ fn a_client_without_a_peer_prints_that_alone() {
             "{}",
             line(&end)
         );
-        assert_eq!(end.stderr.len(), 1, "{}", end.stderr.join("\n"));
+        assert_eq!(end.messages().len(), 1, "{}", end.stderr.join("\n"));
     }
 }
 
@@ -275,7 +275,7 @@ fn mistakes_are_one_line() {
         (
             "CLIENT -j 300.0.0.1",
             2,
-            "option '--source_ip': '300.0.0.1' is not an IP address, such as 10.0.0.1, or fd00::1 with --raw_ipv6",
+            "option '-j': '300.0.0.1' is not an IP address, such as 10.0.0.1, or fd00::1 with --raw_ipv6",
         ),
         (
             "CLIENT -J 10.0.0.1",
@@ -295,8 +295,6 @@ fn mistakes_are_one_line() {
         assert_eq!(end.status.code(), Some(code), "{options}: {}", end.stderr.join("\n"));
         let said = if code == 1 { line(&end) } else { end.stderr.last().expect("a line") };
         assert!(said.contains(expected), "{options}: {said}");
-        // What kind of pages there are is the machine's.
-        let lines = end.stderr.iter().filter(|line| !line.starts_with("lib.eal: warning: "));
-        assert_eq!(lines.count(), 1, "{options}: {}", end.stderr.join("\n"));
+        assert_eq!(end.messages().len(), 1, "{options}: {}", end.stderr.join("\n"));
     }
 }
