@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use pollux_tests::capture::{capture, frames};
-use pollux_tests::program::Running;
+use pollux_tests::program::{Running, with_default_signals};
 use serde_json::Value;
 
 const L2FWD: &str = env!("CARGO_BIN_EXE_l2fwd");
@@ -252,7 +252,7 @@ fn a_signal_ends_a_start_up_that_sleeps_in_the_kernel() {
     ];
     for args in &table {
         for (signal, name) in [(INTERRUPT, "SIGINT"), (TERMINATE, "SIGTERM"), (HANG_UP, "SIGHUP")] {
-            let running = Running::start(l2fwd(&[&args[0], &args[1]]));
+            let running = Running::start(with_default_signals(&l2fwd(&[&args[0], &args[1]])));
             // Until it sleeps there; before, the signal has the same effect.
             std::thread::sleep(pollux_tests::patience::patient(Duration::from_millis(300)));
             running.signal(signal);

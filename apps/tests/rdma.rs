@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use pollux_tests::program::{Finished, Running};
+use pollux_tests::program::{Finished, Running, with_default_signals};
 use pollux_wire::{Ether, EtherType, Ipv4, Ipv6, Udp};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -51,7 +51,7 @@ impl Place {
     fn server(&self, program: &str, options: &str) -> Running {
         let mut command = self.command(program, ["a", "b"], "");
         command.args(options.split_whitespace());
-        let mut running = Running::start(command);
+        let mut running = Running::start(with_default_signals(&command));
         running.wait_for(if program.contains("pingpong") { "local address" } else { "Waiting for client" });
         running
     }
@@ -59,7 +59,7 @@ impl Place {
     fn client(&self, program: &str, options: &str) -> Running {
         let mut command = self.command(program, ["b", "a"], "");
         command.args(options.split_whitespace()).arg("127.0.0.1");
-        Running::start(command)
+        Running::start(with_default_signals(&command))
     }
 
     /// Runs both ends to their end.

@@ -40,6 +40,21 @@ pub struct Running {
     heard: Vec<String>,
 }
 
+/// The same command with SIGINT, SIGTERM and SIGHUP as they are by default: whoever runs the tests may have them ignored, as nohup
+/// does, and what it starts inherits that. Program, arguments and environment are taken over.
+#[must_use]
+pub fn with_default_signals(command: &Command) -> Command {
+    let mut fresh = Command::new("env");
+    fresh.arg("--default-signal=INT,TERM,HUP").arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => fresh.env(name, value),
+            None => fresh.env_remove(name),
+        };
+    }
+    fresh
+}
+
 impl Running {
     /// Starts a command and listens to its standard error.
     ///

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use pollux_tests::program::with_default_signals;
 use tempfile::TempDir;
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
@@ -82,7 +83,7 @@ impl Drop for Devices {
 }
 
 pub(crate) fn command() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mlx5-device"));
+    let mut command = with_default_signals(&Command::new(env!("CARGO_BIN_EXE_mlx5-device")));
     command.stdin(Stdio::null());
     command
 }
