@@ -34,7 +34,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The fields of `block` that are not zero, in one line: `cqc: log_cq_size=10 uar_page=3`.
+    /// The fields of `block` that are not zero, in one line: `cqc: log_cq_size=10 uar_page=3`. A context inside stands in
+    /// braces, `create_cq_in: {cq_context: log_cq_size=10}`.
     ///
     /// Takes blocks of any length: of a short one the fields that are whole, and a note.
     #[must_use]
@@ -68,8 +69,13 @@ impl fmt::Display for Dump<'_> {
                     write!(out, " {}={value:#x}", place.manual_name())?;
                 }
             } else if bytes.iter().any(|byte| *byte != 0) {
-                write!(out, " {}=", place.manual_name())?;
-                bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}"))?;
+                let name = place.manual_name();
+                if let Some(inner) = crate::command::nested(self.layout, &name, bytes.len()) {
+                    write!(out, " {{{}}}", inner.dump_as(&name, bytes))?;
+                } else {
+                    write!(out, " {name}=")?;
+                    bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}"))?;
+                }
             }
         }
         if self.block.len() < self.layout.bytes {

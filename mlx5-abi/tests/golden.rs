@@ -51,6 +51,11 @@ impl Golden {
         Self::read("golden/ifc.txt", include_str!("../golden/ifc.txt"))
     }
 
+    /// What DPDK's `mlx5_prm.h` says of fields that Linux's header leaves out, in bits.
+    pub(crate) fn dpdk() -> Self {
+        Self::read("golden/dpdk.txt", include_str!("../golden/dpdk.txt"))
+    }
+
     /// Compares one fact.
     pub(crate) fn same(&mut self, kind: &str, name: &str, ours: &[u64]) {
         match self.facts.get_mut(&format!("{kind} {name}")) {
@@ -114,6 +119,13 @@ fn the_kernels_own_headers_agree() {
 fn the_commands_agree() {
     let mut golden = Golden::ifc();
     command::compare(&mut golden);
+    golden.finish();
+}
+
+#[test]
+fn what_only_dpdk_names_agrees() {
+    let mut golden = Golden::dpdk();
+    command::places_by_umem(&mut golden);
     golden.finish();
 }
 

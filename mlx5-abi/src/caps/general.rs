@@ -232,3 +232,14 @@ pub mod port_type {
     /// Ethernet.
     pub const ETH: u32 = 0x1;
 }
+
+/// What queues can stamp (`sq_ts_format`, `rq_ts_format`, `qp_ts_format`). Source: Linux `include/linux/mlx5/mlx5_ifc.h`,
+/// `MLX5_TIMESTAMP_FORMAT_CAP_*`.
+pub mod stamps {
+    /// What a free-running clock says.
+    pub const FREE_RUNNING: u32 = 0x0;
+    /// The time of day.
+    pub const REAL_TIME: u32 = 0x1;
+    /// Whichever is asked for.
+    pub const BOTH: u32 = 0x2;
+}

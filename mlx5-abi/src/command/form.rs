@@ -126,3 +126,37 @@ pub fn form(opcode: u16) -> (&'static Layout, &'static Layout) {
         _ => (IN, OUT),
     }
 }
+
+/// The layout of a block of `bytes` bytes inside `outer`, which calls it `field`.
+pub(crate) fn nested(outer: &Layout, field: &str, bytes: usize) -> Option<&'static Layout> {
+    let name = match field {
+        "cq_context" => "cqc",
+        "eq_context_entry" => "eqc",
+        "memory_key_mkey_entry" => "mkc",
+        "srq_context_entry" => "srqc",
+        "xrc_srq_context_entry" => "xrc_srqc",
+        "sq_context" => "sqc",
+        "rq_context" => "rqc",
+        "rmp_context" => "rmpc",
+        "rqt_context" => "rqtc",
+        "tir_context" => "tirc",
+        "tis_context" => "tisc",
+        "primary_address_path" | "secondary_address_path" => "ads",
+        "match_criteria" | "match_value" => "fte_match_param",
+        "outer_headers" | "inner_headers" => "fte_match_set_lyr_2_4",
+        "misc_parameters" => "fte_match_set_misc",
+        "misc_parameters_2" => "fte_match_set_misc2",
+        "misc_parameters_3" => "fte_match_set_misc3",
+        "ctx" => match outer.name {
+            "create_sq_in" | "modify_sq_in" => "sqc",
+            "create_rq_in" | "modify_rq_in" => "rqc",
+            "create_rmp_in" | "modify_rmp_in" => "rmpc",
+            "create_rqt_in" | "modify_rqt_in" => "rqtc",
+            "create_tir_in" | "modify_tir_in" => "tirc",
+            "create_tis_in" | "modify_tis_in" => "tisc",
+            _ => return None,
+        },
+        other => other,
+    };
+    super::LAYOUTS.iter().copied().flatten().find(|layout| layout.name == name && layout.bytes == bytes)
+}

@@ -61,6 +61,28 @@ fn commands_print_by_name() {
     );
 }
 
+/// What a command is about stands in its context, which is no more readable as bytes than as nothing.
+#[test]
+fn contexts_inside_print_by_name() {
+    use super::qp::context::{AddressPath, QpContext};
+    let mut input = super::qp::CreateQpIn::ZERO;
+    start(&mut input, opcode::CREATE_QP, 0, 0);
+    let context = super::qp::CreateQpIn::QPC.of_mut(&mut input);
+    QpContext::PD.set(context, 7);
+    AddressPath::HOP_LIMIT.set(QpContext::PRIMARY_ADDRESS_PATH.of_mut(context), 64);
+    assert_eq!(
+        describe_input(&input).to_string(),
+        "CREATE_QP: {qpc: pd=0x7 {primary_address_path: hop_limit=0x40}}"
+    );
+    // Every context of a command that changes or makes an object has a layout.
+    for (outer, field, bytes) in super::LAYOUTS.iter().copied().flatten().flat_map(|outer| {
+        outer.fields.iter().map(move |place| (outer, place.manual_name(), place.bits as usize / 8))
+    }) {
+        let context = field == "ctx" || field.ends_with("_context") && bytes > 8;
+        assert!(!context || super::nested(outer, &field, bytes).is_some(), "{} {field}", outer.name);
+    }
+}
+
 proptest! {
     #[test]
     fn a_head_comes_apart_as_it_was_put_together(opcode: u16, uid: u16, op_mod: u16) {

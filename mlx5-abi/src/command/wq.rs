@@ -56,3 +56,14 @@ pub const LOG_STRIDE_BYTES_BASE: u32 = 6;
 /// `log_wqe_num_of_strides` counts from 512 strides. Source: Linux `include/linux/mlx5/device.h`,
 /// `MLX5_MPWQE_LOG_NUM_STRIDES_BASE`.
 pub const LOG_STRIDES_BASE: u32 = 9;
+
+/// What a queue's completions are stamped with (`ts_format`). Source: Linux `include/linux/mlx5/mlx5_ifc.h`,
+/// `MLX5_TIMESTAMP_FORMAT_*`.
+pub mod stamp {
+    /// What a free-running clock says.
+    pub const FREE_RUNNING: u32 = 0x0;
+    /// What the card stamps by itself.
+    pub const DEFAULT: u32 = 0x1;
+    /// The time of day.
+    pub const REAL_TIME: u32 = 0x2;
+}

@@ -1,4 +1,5 @@
 use pollux_mlx5_abi::command::flow::modify;
+use pollux_mlx5_abi::command::user::place;
 use pollux_mlx5_abi::command::{self, opcode, tir};
 
 use crate::{Golden, numbers};
@@ -34,6 +35,31 @@ fn places(golden: &mut Golden) {
         ("self_lb_en", tir::modify::SELF_LB_EN),
     ] {
         golden.same("field", &format!("modify_tir_bitmask.{name}"), &[ours.leading_zeros().into(), 1]);
+    }
+}
+
+/// Where memory is named by umem, and what else only DPDK's header has.
+pub(crate) fn places_by_umem(golden: &mut Golden) {
+    macro_rules! places {
+        ($($name:literal = $ours:ident;)+) => {
+            $(golden.same("field", $name, &[place::$ours.bit().into(), place::$ours.bits().into()]);)+
+        };
+    }
+    places! {
+        "qpc.dbr_umem_id" = QP_RECORD_UMEM;
+        "create_qp_in.wq_umem_offset" = QP_OFFSET;
+        "create_qp_in.wq_umem_id" = QP_UMEM;
+        "wq.dbr_umem_id" = WQ_RECORD_UMEM;
+        "wq.wq_umem_id" = WQ_UMEM;
+        "wq.wq_umem_offset" = WQ_OFFSET;
+        "cqc.dbr_umem_id" = CQ_RECORD_UMEM;
+        "cqc.mini_cqe_res_format_ext" = CQ_MINI_FORMAT_EXT;
+        "create_cq_in.cq_umem_offset" = CQ_OFFSET;
+        "create_cq_in.cq_umem_id" = CQ_UMEM;
+        "create_mkey_in.mkey_umem_id" = MKEY_UMEM;
+        "create_mkey_in.mkey_umem_offset" = MKEY_OFFSET;
+        "cmd_hca_cap.mini_cqe_resp_l3_l4_tag" = CAP_MINI_HEADERS;
+        "cmd_hca_cap.mini_cqe_resp_flow_tag" = CAP_MINI_FLOW_TAG;
     }
 }
 
