@@ -245,9 +245,11 @@ pub fn complete(frame: &mut [u8], start: usize, offset: usize) -> Result<(), Wir
     Ok(())
 }
 
+mod crc32c;
 mod simd;
 mod transport;
 
+pub use crc32c::{SCTP_CHECKSUM_AT, complete_crc32c, crc32c, is_sctp};
 pub use transport::TransportSum;
 
 #[cfg(test)]

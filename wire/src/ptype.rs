@@ -202,13 +202,25 @@ pub fn parse(frame: &[u8]) -> Parsed {
         (1, _) => PacketType::L2_VLAN,
         _ => PacketType::L2_QINQ,
     };
-    let packet = &frame[behind.offset..];
-    match behind.ether_type {
-        EtherType::IPV4 => parse_ipv4(packet, &mut parsed),
-        EtherType::IPV6 => parse_ipv6(packet, &mut parsed),
+    parse_l3(&frame[behind.offset..], behind.ether_type, &mut parsed);
+    parsed
+}
+
+/// The layers of a packet of that Ethernet type which has no Ethernet header of its own: the bytes behind such a header, or what a
+/// tunnel carries. `l2_len` is 0.
+#[must_use]
+pub fn parse_packet(packet: &[u8], ether_type: EtherType) -> Parsed {
+    let mut parsed = Parsed::default();
+    parse_l3(packet, ether_type, &mut parsed);
+    parsed
+}
+
+fn parse_l3(packet: &[u8], ether_type: EtherType, parsed: &mut Parsed) {
+    match ether_type {
+        EtherType::IPV4 => parse_ipv4(packet, parsed),
+        EtherType::IPV6 => parse_ipv6(packet, parsed),
         _ => {}
     }
-    parsed
 }
 
 fn parse_ipv4(packet: &[u8], parsed: &mut Parsed) {

@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use crate::{EtherType, IpProtocol, Ipv6Header, ipv6, vlan};
+use crate::{EtherType, IpProtocol, Ipv6Header, ip, vlan};
 
 /// What stands between the outer IP header and what is carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Tunnel {
     pub fn around(frame: &[u8], bytes: usize, inner_l4: usize, protocol: IpProtocol) -> Option<Self> {
         let behind = vlan::skip_tags(frame).ok()?;
         let (l3, outer_v4) = (behind.offset, behind.ether_type == EtherType::IPV4);
-        let (l4, carried) = ip_header(frame, l3, behind.ether_type)?;
+        let (l4, carried) = ip::behind(frame, l3, behind.ether_type)?;
         let head = frame.get(l4..inner_l4)?;
         let (encapsulation, inner_l3) = match carried {
             IpProtocol::IPV4 | IpProtocol::IPV6 => (Encapsulation::Ip, l4),
@@ -77,7 +77,7 @@ impl Tunnel {
         let inner_v4 = frame.get(inner_l3)? >> 4 == 4;
         let inner_type = if inner_v4 { EtherType::IPV4 } else { EtherType::IPV6 };
         // A tunnel in a tunnel would need lengths mended in between.
-        (ip_header(frame, inner_l3, inner_type)? == (inner_l4, protocol)).then_some(Self {
+        (ip::behind(frame, inner_l3, inner_type)? == (inner_l4, protocol)).then_some(Self {
             encapsulation,
             outer_v4,
             l3,
@@ -86,24 +86,6 @@ impl Tunnel {
             inner_l3,
             inner_l4,
         })
-    }
-}
-
-/// Where the IP header at `l3` ends, and what follows.
-fn ip_header(frame: &[u8], l3: usize, ether_type: EtherType) -> Option<(usize, IpProtocol)> {
-    match ether_type {
-        EtherType::IPV4 => {
-            let header = frame.get(l3..l3 + 20)?;
-            let bytes = usize::from(header[0] & 15) * 4;
-            (header[0] >> 4 == 4 && bytes >= 20).then_some((l3 + bytes, IpProtocol(header[9])))
-        }
-        EtherType::IPV6 => {
-            let header = frame.get(l3..l3 + Ipv6Header::BYTES)?;
-            let upper = ipv6::walk(IpProtocol(header[6]), &frame[l3 + Ipv6Header::BYTES..]).ok()?;
-            let whole = header[0] >> 4 == 6 && upper.fragment.is_none();
-            whole.then_some((l3 + Ipv6Header::BYTES + upper.extension_bytes, upper.protocol))
-        }
-        _ => None,
     }
 }
 
@@ -143,7 +125,7 @@ fn inner_ip(frame: &[u8], bytes: usize, place: Range<usize>, protocol: IpProtoco
         let behind = if ether_type == EtherType::IPV6.0 { Ipv6Header::BYTES } else { 0 };
         // Zero stands for more than the field can say.
         let fits = length == 0 || at + behind + usize::from(length) == bytes;
-        fits && ip_header(frame, at, EtherType(ether_type)) == Some((end, protocol))
+        fits && ip::behind(frame, at, EtherType(ether_type)) == Some((end, protocol))
     };
     // The nearest one: what stands before it may look like one by chance.
     let nearest = (from..=end.checked_sub(20)?).rev().find(is_header)?;
