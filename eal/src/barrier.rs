@@ -11,6 +11,8 @@
 //!   store doorbell register, or copy to a write-combining page and wc_flush()
 //! ```
 //!
+//! With the feature `mmio-trace` a test is told of them: see [`mmio`](crate::mmio).
+//!
 //! Source of each contract and instruction: rdma-core `util/udma_barrier.h`; for x86-64 also Intel SDM volume 3, "Memory
 //! Ordering" (stores to ordinary memory are seen in order, loads from it are made in order, write-combining memory keeps no
 //! order).
@@ -35,6 +37,8 @@ pub fn to_device() {
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     fence(Ordering::SeqCst);
+    #[cfg(any(test, feature = "mmio-trace"))]
+    crate::mmio::trace::to_device();
 }
 
 /// All loads after this see what the device wrote before the store that has just been observed.
@@ -53,6 +57,8 @@ pub fn from_device() {
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     fence(Ordering::SeqCst);
+    #[cfg(any(test, feature = "mmio-trace"))]
+    crate::mmio::trace::from_device();
 }
 
 /// Stores to write-combining memory before this leave the processor now, and are not combined with or overtaken by any
@@ -71,6 +77,8 @@ pub fn wc_flush() {
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     fence(Ordering::SeqCst);
+    #[cfg(any(test, feature = "mmio-trace"))]
+    crate::mmio::trace::flushed();
 }
 
 /// The side of a full barrier that costs nothing: it only holds back the compiler. Its other side is [`heavy`].

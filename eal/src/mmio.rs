@@ -1,4 +1,4 @@
-//! Device registers: doorbell stores and copies to write-combining pages.
+//! Device registers: doorbell stores and copies to write-combining pages; and doorbell records.
 //!
 //! A [`Window`] is the right to store to a mapped page of registers. Values are stored as they stand in memory, so a caller
 //! hands over big-endian bytes already swapped. Source of the rules (one store instruction of the full width, 64 bytes in
@@ -7,7 +7,7 @@
 //! # Seeing the stores
 //! With the feature `mmio-trace` a test can have a function called at each store to a range of addresses, after the
 //! store and on the thread that made it (`trace::observe`): a device model is stepped there, as hardware would begin to
-//! act there. It is a feature and not a `cfg` flag because a driver's dev-dependency can turn it on, so that plain
+//! act there. `trace::watch` tells of stores to doorbell records too, and of [barriers](crate::barrier). It is a feature and not a `cfg` flag because a driver's dev-dependency can turn it on, so that plain
 //! `cargo test` runs with it while `cargo build` and `cargo run` do not; it only adds, so unification does no harm. Without it
 //! no trace of it is compiled. With it and with nobody observing, a store costs one more load.
 #![expect(unsafe_code, reason = "stores to device registers")]
@@ -130,6 +130,19 @@ impl Window {
         // SAFETY: inside the window, as just checked.
         unsafe { self.base.add(offset) }
     }
+}
+
+/// Stores a doorbell record, a word in memory that a device reads when it wants to, as it stands in memory. Order against other
+/// stores is the caller's.
+///
+/// # Safety
+/// `to` is aligned and mapped for writing, holds no Rust object, and nobody else stores to it.
+#[inline(always)]
+pub unsafe fn store_record(to: NonNull<u32>, value: u32) {
+    // SAFETY: by the caller; a volatile store bears a device that reads.
+    unsafe { to.write_volatile(value) };
+    #[cfg(any(test, feature = "mmio-trace"))]
+    trace::recorded(to.as_ptr().addr(), &value.to_ne_bytes());
 }
 
 #[cfg(test)]

@@ -40,7 +40,8 @@
 //! Time in ticks is a number of eight bytes, and each byte is a level of 256 buckets. A timer lies at the level of the
 //! highest byte in which its tick differs from the cursor's, in the bucket of that byte's value. So the buckets' numbers
 //! are in the order of time, and the lowest one that is filled (bitmaps tell) comes next: the cursor jumps there, however
-//! far. A bucket of the finest level is one tick and fires; one of a coarser level is emptied into finer ones. `manage`
+//! far. A bucket of the finest level is one tick and fires; one of a coarser level is emptied into finer ones, but for those of
+//! its first tick, which fire from where they are: timeouts that were armed together are touched once, not once a level. `manage`
 //! keeps the start of the next filled bucket, and until then is one comparison.
 //!
 //! With many timers the cost is cache misses, so the wheel is laid out to have few: a timer is 32 bytes on one line, with

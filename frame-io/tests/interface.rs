@@ -26,8 +26,9 @@ fn the_kernel_does_what_is_asked_of_an_interface() {
             interface.set_all_multicast(on).expect("root may");
             assert_eq!(flags().contains("ALLMULTI"), on, "{}", flags());
             assert!(flags().contains("UP"), "no other flag is touched: {}", flags());
-            for _again in 0..2 {
-                interface.set_further_mac([2, 0, 0, 0, 7, 7], on).expect("root may");
+            for again in [false, true] {
+                let changed = interface.set_further_mac([2, 0, 0, 0, 7, 7], on).expect("root may");
+                assert_eq!(changed, !again);
                 let table = shown("bridge", &["fdb", "show", "dev", "va"]);
                 assert_eq!(table.contains("02:00:00:00:07:07"), on, "{table}");
             }

@@ -105,3 +105,58 @@ fn a_register_has_one_observer() {
     let middle = zone.base().as_ptr().addr() + 64;
     let _second = trace::observe(middle..middle + 1, |_| {});
 }
+
+/// Stores to another page whenever it is told of something, as an interrupt handler that a device's step calls.
+struct Busy {
+    page: Mutex<Window>,
+    fences: Arc<Mutex<Vec<(&'static str, trace::Fence)>>>,
+}
+
+impl Busy {
+    fn store(&self) {
+        self.page.lock().expect("no panic").store32(0, 1);
+    }
+}
+
+impl trace::Observer for Busy {
+    fn register(&self, store: trace::Store<'_>) {
+        self.fences.lock().expect("no panic").push(("register", store.fence));
+        self.store();
+    }
+
+    fn record(&self, store: trace::Store<'_>) -> bool {
+        self.fences.lock().expect("no panic").push(("record", store.fence));
+        self.store();
+        true
+    }
+
+    fn flushed(&self) {
+        self.store();
+    }
+}
+
+#[test]
+fn an_observer_is_told_of_the_barriers_of_the_thread_and_not_of_its_own() {
+    use crate::barrier::{to_device, wc_flush};
+    use trace::Fence;
+    let ((zone, mut window), (_other, page), (record, _)) = (page(), page(), page());
+    let fences = Arc::new(Mutex::new(Vec::new()));
+    let busy = Busy { page: Mutex::new(page), fences: Arc::clone(&fences) };
+    let _observation = trace::watch(range(&zone), busy);
+    // SAFETY: the page is this test's, and the record its first word.
+    let store = |value| unsafe { store_record(record.base().cast(), value) };
+    for _ in 0..2 {
+        to_device();
+        store(1);
+        wc_flush();
+        window.store64(0, 2);
+        wc_flush();
+        window.store32(8, 3);
+        window.store32(8, 4);
+    }
+    let mut seen = fences.lock().expect("no panic").clone();
+    // Other tests of this process have records of their own.
+    seen.dedup();
+    let once = [("record", Fence::ToDevice), ("register", Fence::Flush), ("register", Fence::None)];
+    assert_eq!(seen, [once, once].concat());
+}

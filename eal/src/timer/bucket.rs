@@ -31,6 +31,8 @@ pub(super) struct Buckets {
     free: u32,
     /// Position of each bucket's last timer; 0 when empty.
     tops: Box<[u32; BUCKETS + 1]>,
+    /// No timer of a bucket has a tick before this one's; of an empty bucket it says nothing.
+    earliest: Box<[u64; BUCKETS + 1]>,
     /// Which buckets hold timers.
     filled: [[u64; WORDS]; LEVELS],
     /// Which levels do.
@@ -47,13 +49,22 @@ impl Buckets {
             cells[chunk * CELLS as usize] = (chunk as u32 + 1) * CELLS;
         }
         let free = if chunks == 0 { 0 } else { CELLS };
-        Buckets { cells, free, tops: Box::new([0; BUCKETS + 1]), filled: [[0; WORDS]; LEVELS], levels: 0 }
+        Buckets {
+            cells,
+            free,
+            tops: Box::new([0; BUCKETS + 1]),
+            earliest: Box::new([0; BUCKETS + 1]),
+            filled: [[0; WORDS]; LEVELS],
+            levels: 0,
+        }
     }
 
-    /// Adds a timer; gives its position.
+    /// Adds a timer of a tick; gives its position.
     #[inline(always)]
-    pub(super) fn push(&mut self, bucket: usize, timer: u32) -> u32 {
+    pub(super) fn push(&mut self, bucket: usize, timer: u32, tick: u64) -> u32 {
         let top = self.tops[bucket];
+        let earliest = &mut self.earliest[bucket];
+        *earliest = if top == 0 { tick } else { tick.min(*earliest) };
         let pos = if (top + 1) % CELLS <= 1 { self.grow(bucket, top) } else { top + 1 };
         self.cells[pos as usize] = timer;
         self.tops[bucket] = pos;
@@ -159,6 +170,26 @@ impl Buckets {
         let words = &self.filled[level];
         let word = words.iter().position(|&word| word != 0)?;
         Some(level * SLOTS + word * 64 + words[word].trailing_zeros() as usize)
+    }
+
+    /// A timer that stays where it is has another tick now.
+    #[inline(always)]
+    pub(super) fn note(&mut self, bucket: usize, tick: u64) {
+        let earliest = &mut self.earliest[bucket];
+        *earliest = tick.min(*earliest);
+    }
+
+    /// A tick before which no timer of the bucket comes due, which has some.
+    #[inline(always)]
+    pub(super) fn earliest(&self, bucket: usize) -> u64 {
+        self.earliest[bucket]
+    }
+
+    /// The last timer, if there is one.
+    #[inline(always)]
+    pub(super) fn last(&self, bucket: usize) -> Option<u32> {
+        let top = self.tops[bucket];
+        (top != 0).then(|| self.cells[top as usize])
     }
 
     #[inline]

@@ -314,6 +314,8 @@ impl<T: Copy> Timers<T> {
         // Buckets are numbered in the order of time. Filed at or before where it now belongs, it stays there: when that
         // bucket comes up, it moves on.
         if usize::from(from) <= to {
+            // Where it belongs elsewhere, that is later than all of this bucket, which is cheaper to note than to tell apart.
+            self.buckets.note(from.into(), tick);
             return true;
         }
         if usize::from(from) < BUCKETS {
@@ -358,7 +360,7 @@ impl<T: Copy> Timers<T> {
 
     #[inline(always)]
     fn file(&mut self, index: u32, tick: u64, bucket: usize) {
-        let pos = self.buckets.push(bucket, index);
+        let pos = self.buckets.push(bucket, index, tick);
         let node = &mut self.nodes[index as usize];
         node.bucket = bucket as u16;
         node.pos = pos;
@@ -387,7 +389,10 @@ impl<T: Copy> Timers<T> {
                 match (first, start) {
                     (Some(bucket), Some(start)) if start <= target => {
                         self.draining = bucket;
-                        self.cursor = start;
+                        // At the first tick that has timers they are called from here, rather than moved to that tick first.
+                        // All finer buckets are empty, so that they stay right when the cursor goes there.
+                        let earliest = self.buckets.earliest(bucket).max(start);
+                        self.cursor = if earliest <= target { earliest } else { start };
                     }
                     _ => {
                         // Nothing begins up to `target`, so every bucket stays right when the cursor goes there.
@@ -401,7 +406,7 @@ impl<T: Copy> Timers<T> {
             if handled >= limit {
                 return fired;
             }
-            if self.draining < FINEST {
+            if self.is_due_next() {
                 let (calls, moves) = self.fire_chunk(&mut handler);
                 fired += calls;
                 handled += calls + moves;
@@ -411,7 +416,16 @@ impl<T: Copy> Timers<T> {
         }
     }
 
-    /// Empties the last chunk of a bucket of the finest level. Tells how many callbacks it called and timers it moved.
+    /// Whether the last timer of the bucket that is being emptied belongs to the cursor's tick, as all do of the finest level
+    /// but those armed for later since.
+    #[inline(always)]
+    fn is_due_next(&self) -> bool {
+        let is_due = |index: u32| self.nodes[index as usize].deadline <= self.cursor << self.shift;
+        self.draining < FINEST || self.buckets.last(self.draining).is_some_and(is_due)
+    }
+
+    /// Empties the last chunk of a bucket, calling those that belong to the cursor's tick and moving others on. Tells how many
+    /// callbacks it called and timers it moved.
     ///
     /// Each timer leaves the bucket just before its callback, so the callbacks find all others filed as ever.
     fn fire_chunk(&mut self, handler: &mut impl FnMut(&mut Timers<T>, TimerId, T)) -> (usize, usize) {

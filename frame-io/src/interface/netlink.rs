@@ -33,11 +33,11 @@ impl Interface {
         request(0, link_flag(self.index, LinkFlags::Allmulti, on))
     }
 
-    /// Lets it take frames to a further address, or no more. What is so already is no error.
+    /// Lets it take frames to a further address or group, or no more. The answer is whether it was otherwise before.
     ///
     /// # Errors
     /// The kernel's; `EPERM` without `CAP_NET_ADMIN`, `EOPNOTSUPP` where the interface has no list of addresses.
-    pub fn set_further_mac(&self, mac: [u8; 6], wanted: bool) -> io::Result<()> {
+    pub fn set_further_mac(&self, mac: [u8; 6], wanted: bool) -> io::Result<bool> {
         let entry = neighbour(self.index, mac);
         let done = if wanted {
             request(NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewNeighbour(entry))
@@ -45,8 +45,8 @@ impl Interface {
             request(0, RouteNetlinkMessage::DelNeighbour(entry))
         };
         match done {
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EEXIST | libc::ENOENT)) => Ok(()),
-            other => other,
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EEXIST | libc::ENOENT)) => Ok(false),
+            other => other.map(|()| true),
         }
     }
 }

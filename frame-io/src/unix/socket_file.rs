@@ -1,13 +1,14 @@
 //! Sockets that have a file: made for their owner alone, taken over when stale, removed at the end.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use rustix::fs::{Mode, fchmod};
+use rustix::fs::{FlockOperation, Mode, fchmod, flock};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
@@ -16,6 +17,9 @@ use crate::FrameError;
 
 /// Longest path of a socket: `sun_path` of `struct sockaddr_un` less its closing zero.
 const PATH_BYTES_MAX: usize = 107;
+
+/// How long a start waits for others in the same folder: each takes some system calls.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 16;
@@ -42,7 +46,7 @@ impl SocketFile {
     /// [`FrameError::Setting`] for a path that is empty or too long; [`FrameError::System`] when something else stands there,
     /// another process has that socket open, or the folder does not let us.
     pub fn datagram(path: &Path) -> Result<(UnixDatagram, Self), FrameError> {
-        let (socket, file) = Self::make(path, SocketType::DGRAM)?;
+        let (socket, file) = Self::make(path, SocketType::DGRAM, |_| Ok(()))?;
         Ok((socket.into(), file))
     }
 
@@ -51,8 +55,10 @@ impl SocketFile {
     /// # Errors
     /// As [`datagram`](Self::datagram).
     pub fn listener(path: &Path) -> Result<(UnixListener, Self), FrameError> {
-        let (socket, file) = Self::make(path, SocketType::STREAM)?;
-        listen(&socket, BACKLOG).map_err(|why| refused("listening on a socket", path, why.into()))?;
+        let ready = |socket: &OwnedFd| {
+            listen(socket, BACKLOG).map_err(|why| refused("listening on a socket", path, why.into()))
+        };
+        let (socket, file) = Self::make(path, SocketType::STREAM, ready)?;
         Ok((socket.into(), file))
     }
 
@@ -62,7 +68,12 @@ impl SocketFile {
         &self.path
     }
 
-    fn make(path: &Path, kind: SocketType) -> Result<(OwnedFd, Self), FrameError> {
+    /// `ready` has the socket answer: until then it looks like a stale one.
+    fn make(
+        path: &Path,
+        kind: SocketType,
+        ready: impl FnOnce(&OwnedFd) -> Result<(), FrameError>,
+    ) -> Result<(OwnedFd, Self), FrameError> {
         check_path(path)?;
         let failed = |operation| move |source: io::Error| refused(operation, path, source);
         let address =
@@ -72,6 +83,7 @@ impl SocketFile {
         // Before bind(2), so that there is no moment at which others may connect.
         fchmod(socket.as_fd(), Mode::from_raw_mode(OWNER_ONLY))
             .map_err(|why| refused("making a socket", path, why.into()))?;
+        let _alone = FolderLock::take(path).map_err(failed("making a socket"))?;
         match bind(&socket, &address).map_err(io::Error::from) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
                 take_over(path, &address, kind).map_err(failed("taking over a socket"))?;
@@ -86,6 +98,7 @@ impl SocketFile {
             // The umask took rights from the owner.
             fs::set_permissions(path, Permissions::from_mode(OWNER_ONLY)).map_err(failed("chmod"))?;
         }
+        ready(&socket)?;
         Ok((socket, file))
     }
 }
@@ -123,8 +136,39 @@ fn take_over(path: &Path, address: &SocketAddrUnix, kind: SocketType) -> io::Res
     }
 }
 
+/// What makes looking at a socket, removing it and putting another there one step among all who do so: of two starts that find the
+/// same stale socket one would remove the other's. It is a lock on the folder, so nothing is left behind, not even by SIGKILL.
+struct FolderLock {
+    _folder: Option<File>,
+}
+
+impl FolderLock {
+    /// Waits for [`LOCK_PATIENCE`] at most. A folder that we may not read, or whose file system has no locks, is used without.
+    fn take(path: &Path) -> io::Result<Self> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let Ok(folder) = File::open(folder) else { return Ok(Self { _folder: None }) };
+        let begun = Instant::now();
+        loop {
+            match flock(&folder, FlockOperation::NonBlockingLockExclusive).map_err(io::Error::from) {
+                Ok(()) => return Ok(Self { _folder: Some(folder) }),
+                Err(error) if error.kind() == ErrorKind::WouldBlock && begun.elapsed() < LOCK_PATIENCE => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return Err(io::Error::other(
+                        "another program keeps a lock on the folder (`lslocks` names it): end it or name another folder",
+                    ));
+                }
+                Err(_) => return Ok(Self { _folder: None }),
+            }
+        }
+    }
+}
+
 impl Drop for SocketFile {
     fn drop(&mut self) {
+        // Without the lock, another socket might stand there by the time that ours is removed.
+        let Ok(_alone) = FolderLock::take(&self.path) else { return };
         let still_ours = fs::symlink_metadata(&self.path)
             .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity);
         if still_ours {
@@ -162,6 +206,58 @@ mod tests {
         }
         drop((listener, file));
         assert!(!path.exists());
+    }
+
+    /// Starts at one moment: one of them has the socket, by its file, and the others say that it is in use.
+    #[test]
+    fn of_several_starts_one_takes_a_stale_socket_over() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("socket");
+        for round in 0..200 {
+            let listens = round % 2 == 0;
+            drop(UnixListener::bind(&path).expect("a socket that goes stale"));
+            let gate = std::sync::Barrier::new(4);
+            let made: Vec<_> = std::thread::scope(|scope| {
+                let starts: Vec<_> = (0..4)
+                    .map(|_| {
+                        scope.spawn(|| {
+                            gate.wait();
+                            if listens {
+                                SocketFile::listener(&path)
+                                    .map(|(socket, file)| (OwnedFd::from(socket), file))
+                            } else {
+                                SocketFile::datagram(&path)
+                                    .map(|(socket, file)| (OwnedFd::from(socket), file))
+                            }
+                        })
+                    })
+                    .collect();
+                starts.into_iter().map(|start| start.join().expect("no panic")).collect()
+            });
+            let (won, lost): (Vec<_>, Vec<_>) = made.into_iter().partition(Result::is_ok);
+            assert_eq!((won.len(), lost.len()), (1, 3), "round {round}");
+            for error in lost.into_iter().filter_map(Result::err) {
+                assert!(cause(&error).contains("another process has this socket open"), "{error}");
+            }
+            if listens {
+                UnixStream::connect(&path).expect("the one that won listens");
+            } else {
+                UnixDatagram::unbound().and_then(|socket| socket.connect(&path)).expect("it is there");
+            }
+            drop(won);
+            assert!(!path.exists());
+        }
+    }
+
+    #[test]
+    fn a_folder_that_somebody_keeps_locked_is_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("socket");
+        let kept = FolderLock::take(&path).expect("nobody has it");
+        let error = SocketFile::datagram(&path).map(|_| ()).expect_err("locked");
+        assert!(cause(&error).contains("another program keeps a lock on the folder"), "{error}");
+        drop(kept);
+        SocketFile::datagram(&path).expect("free again");
     }
 
     #[test]
