@@ -1,24 +1,10 @@
 //! Misuse of an mbuf that must not compile. Each program stands there twice: without its last line, when it does compile, and with
 //! it; so it is for that line that it does not.
 
-macro_rules! misuse {
-    ($($name:ident, $error:literal: $sound:literal, but not $wrong:literal;)*) => { $(
-        #[doc = concat!(
-            "```\n",
-            "use pollux_mempool::{Burst, External, Mbuf, MbufPool};\n",
-            "let pool = MbufPool::builder(\"doc\", 8).build_anonymous().unwrap();\n",
-            "let mut mbuf = pool.alloc().unwrap();\n",
-            $sound, "\n```\n```compile_fail,", $error, "\n",
-            "use pollux_mempool::{Burst, External, Mbuf, MbufPool};\n",
-            "let pool = MbufPool::builder(\"doc\", 8).build_anonymous().unwrap();\n",
-            "let mut mbuf = pool.alloc().unwrap();\n",
-            $sound, "\n", $wrong, "\n```",
-        )]
-        mod $name {}
-    )* };
-}
-
-misuse! {
+pollux_tests::misuse! {
+    begin "use pollux_mempool::{Burst, External, Mbuf, MbufPool};\n\
+           let pool = MbufPool::builder(\"doc\", 8).build_anonymous().unwrap();\n\
+           let mut mbuf = pool.alloc().unwrap();\n", end "";
     freed_twice, "E0382": "drop(mbuf);", but not "drop(mbuf);";
     used_after_it_was_freed, "E0382": "drop(mbuf);", but not "mbuf.append_slice(b\"late\");";
     data_read_after_it_was_freed, "E0505":
@@ -46,7 +32,9 @@ misuse! {
         "let segment = mbuf.segments().next().unwrap(); assert!(segment.is_empty()); drop(mbuf);",
         but not "assert!(segment.is_empty());";
     given_to_a_device_and_kept, "E0382":
-        "let raw = mbuf.into_raw(); drop(unsafe { Mbuf::from_raw(raw) });", but not "drop(mbuf);";
+        "let raw = mbuf.into_raw();\n\
+         // SAFETY: it was given away by `into_raw`, and is taken back once.\n\
+         drop(unsafe { Mbuf::from_raw(raw) });", but not "drop(mbuf);";
     one_buffer_for_two, "E0382":
         "let external = External::from(vec![0; 64]); mbuf.attach_external(external).unwrap();",
         but not "pool.alloc().unwrap().attach_external(external).unwrap();";

@@ -7,6 +7,7 @@ use pollux_atomic::{AtomicU64, Ordering};
 
 use crate::registry::pool_of_object;
 use crate::shared::Handle;
+use crate::shared::MbufShape;
 use crate::{External, MbufPool, Object};
 
 mod chain;
@@ -114,7 +115,7 @@ impl Mbuf {
         // SAFETY: the caller owns the mbuf, which is out, so its pool lives.
         unsafe {
             let pool = pool_of_object(pool_number(home(header).load(Ordering::Relaxed)));
-            Self::freshen(Object(raw), &pool.shape.fresh);
+            Self::freshen(Object(raw), &pool.as_ref().shape.fresh);
         }
         Self(header)
     }
@@ -443,9 +444,7 @@ impl Mbuf {
     /// Makes it an empty mbuf of one segment again, as from the pool: segments after the first go home.
     pub fn reset(&mut self) {
         drop(self.split_rest());
-        // SAFETY: an mbuf is out.
-        let headroom =
-            unsafe { pool_of_object(pool_number(home(self.0).load(Ordering::Relaxed))) }.shape.fresh.data_off;
+        let headroom = self.shape().fresh.data_off;
         let room = self.room_bytes() as u32;
         *self.lengths_mut() = Lengths::fresh(headroom.min(room));
         *self.marks_mut() = Marks::fresh();
@@ -472,7 +471,7 @@ impl Mbuf {
             (*header).lengths.data_len = 0;
             (*header).lengths.pkt_len = 0;
             let index = (*cold(self.0)).index as usize;
-            pool_of_object(pool_number(word)).set_external(index, Some(external.into_owner()));
+            pool_of_object(pool_number(word)).as_ref().set_external(index, Some(external.into_owner()));
         }
         home(self.0).fetch_or(EXTERNAL, Ordering::Relaxed);
         Ok(())
@@ -496,10 +495,17 @@ impl Mbuf {
         unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr().cast::<u8>().add(HEADER_BYTES), bytes) }
     }
 
+    #[inline]
     fn private_bytes(&self) -> usize {
-        // SAFETY: an mbuf is out.
-        unsafe { pool_of_object(pool_number(home(self.0).load(Ordering::Relaxed))) }.shape.private_bytes
-            as usize
+        self.shape().private_bytes as usize
+    }
+
+    /// How the mbufs of its pool are made.
+    #[inline]
+    fn shape(&self) -> &MbufShape {
+        let number = pool_number(home(self.0).load(Ordering::Relaxed));
+        // SAFETY: an mbuf is out, for as long as it is borrowed, and its pool lives.
+        unsafe { &pool_of_object(number).as_ref().shape }
     }
 
     /// The pool it goes home to; `None` when all the pool's handles are gone.

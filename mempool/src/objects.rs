@@ -191,7 +191,7 @@ impl ObjectPool {
     #[inline]
     pub unsafe fn put(&self, object: Object) {
         // SAFETY: passed on.
-        unsafe { self.0.give(&object, 1) }
+        unsafe { Shared::give(self.0.pool(), &object, 1) }
     }
 
     /// Takes as many objects as `to` has places; `None` and nothing taken when there are not so many.
@@ -215,7 +215,7 @@ impl ObjectPool {
     #[inline]
     pub unsafe fn put_bulk(&self, objects: &[Object]) {
         // SAFETY: passed on. This handle keeps the pool open.
-        unsafe { self.0.give(objects.as_ptr(), objects.len()) }
+        unsafe { Shared::give(self.0.pool(), objects.as_ptr(), objects.len()) }
     }
 
     /// A cache of `size` objects that belongs to the caller rather than to a thread.

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use crate::audit::Fault;
 use crate::backend::Backend;
 use crate::mbuf::header::Lengths;
-use crate::shared::Handle;
+use crate::shared::{Handle, Shared};
 use crate::stats::{PoolStats, stats};
 use crate::user_cache::MbufCache;
 use crate::{Burst, Mbuf, Object, PoolRegion};
@@ -141,7 +141,7 @@ impl MbufPool {
     #[inline]
     pub unsafe fn give_raw(&self, raws: &[NonNull<u8>]) {
         // SAFETY: such an mbuf is at rest when its address is home; `Object` is one address.
-        unsafe { self.0.give(raws.as_ptr().cast(), raws.len()) }
+        unsafe { Shared::give(self.0.pool(), raws.as_ptr().cast(), raws.len()) }
     }
 
     /// Number of mbufs at home now. A passing figure while others use the pool.

@@ -46,10 +46,10 @@ thread_local! {
 /// guess while the mbuf's header is still on its way. That makes one mbuf at a time nearly three times as fast.
 ///
 /// # Safety
-/// The caller holds an object of that pool that is out, so the pool lives; the reference is not used after the object
+/// The caller holds an object of that pool that is out, so the pool lives; the pointer is not used after the object
 /// has gone home.
 #[inline(always)]
-pub(crate) unsafe fn pool_of_object<'a>(id: u16) -> &'a Shared {
+pub(crate) unsafe fn pool_of_object(id: u16) -> NonNull<Shared> {
     let last = LAST.with(Cell::as_ptr);
     // SAFETY: a cell of this thread, to which no reference exists. The second read is volatile, so that the compiler
     // does not see that it can only be `id`.
@@ -61,7 +61,7 @@ pub(crate) unsafe fn pool_of_object<'a>(id: u16) -> &'a Shared {
     };
     // Relaxed is enough: whoever gave the caller the object made the pool visible with it.
     // SAFETY: an object is out, so the pool is neither reclaimed nor its entry cleared (caller).
-    unsafe { &*POOLS[id as usize].load(Ordering::Relaxed) }
+    unsafe { NonNull::new_unchecked(POOLS[id as usize].load(Ordering::Relaxed)) }
 }
 
 /// A pool number that no pool has yet; given back unless a pool is entered under it.

@@ -334,18 +334,21 @@ impl Shared {
     /// Puts `count` objects back.
     ///
     /// # Safety
-    /// The objects are of this pool, out, and the caller's; they are not used afterwards. If the pool is closed,
-    /// `self` is not used afterwards either.
+    /// The pool lives. The objects are of it, out, and the caller's; they are not used afterwards. If the pool is closed, it is not
+    /// used afterwards either: with the last object home, this call or another thread ends it. So it takes a pointer, for what a
+    /// reference is passed as must live until the call returns.
     #[inline(always)]
-    pub(crate) unsafe fn give(&self, objects: *const Object, count: usize) {
-        match self.room(count) {
+    pub(crate) unsafe fn give(this: NonNull<Self>, objects: *const Object, count: usize) {
+        // SAFETY: the pool lives until the objects are home (caller); no reference to it is used after they are published.
+        let (room, moves) = unsafe { (this.as_ref().room(count), this.as_ref().moves) };
+        match room {
             // SAFETY: there is room for `count`, and all are written before they are published.
             Some(room) => unsafe {
-                copy_objects(self.moves, objects, room.to, count);
+                copy_objects(moves, objects, room.to, count);
                 room.publish();
             },
             // SAFETY: passed on.
-            None => unsafe { self.give_slow(objects, count) },
+            None => unsafe { Self::give_slow(this, objects, count) },
         }
     }
 
@@ -353,8 +356,28 @@ impl Shared {
     /// As for [`give`](Self::give).
     #[cold]
     #[inline(never)]
-    unsafe fn give_slow(&self, objects: *const Object, count: usize) {
-        let passage = self.passages.enter();
+    unsafe fn give_slow(this: NonNull<Self>, objects: *const Object, count: usize) {
+        // SAFETY: the pool lives until the objects are home and the passage is left (caller). The passage alone holds a reference
+        // then, to atomics, which may go while one of their own calls returns.
+        let id = unsafe { this.as_ref().id };
+        // SAFETY: as above; passed on.
+        let passage = unsafe {
+            let passage = this.as_ref().passages.enter();
+            this.as_ref().give_inside(objects, count);
+            passage
+        };
+        drop(passage);
+        // The pool may be gone from here on.
+        if is_closed(id) {
+            reclaim_closed();
+        }
+    }
+
+    /// What [`give_slow`](Self::give_slow) does within its passage.
+    ///
+    /// # Safety
+    /// As for [`give`](Self::give).
+    unsafe fn give_inside(&self, objects: *const Object, count: usize) {
         let id = self.id;
         // SAFETY: the caller's objects.
         let objects = unsafe { std::slice::from_raw_parts(objects, count) };
@@ -373,11 +396,6 @@ impl Shared {
                 (*cache).len.publish(keep + count);
             },
             _ => self.settle(objects),
-        }
-        drop(passage);
-        // `self` may be gone from here on.
-        if is_closed(id) {
-            reclaim_closed();
         }
     }
 

@@ -89,7 +89,7 @@ bitflags! {
         const OUTER_IPV4 = 1 << 10;
         /// The outer packet is IPv6.
         const OUTER_IPV6 = 1 << 11;
-        /// Fill in the outer UDP checksum.
+        /// Fill in the outer UDP checksum; of a tunnel over IP, the tunnel's own, which ports take for the same that they cannot do.
         const OUTER_UDP_CHECKSUM = 1 << 12;
         /// The tunnel is VXLAN.
         const TUNNEL_VXLAN = 1 << 13;

@@ -18,7 +18,7 @@ impl Drop for Mbuf {
         let word = settled(home(self.0));
         if word as u32 == 1 {
             // SAFETY: plain and sole: all there is to it goes home.
-            unsafe { pool_of_object(pool_number(word)).give(&Object(self.0.cast()), 1) }
+            unsafe { Shared::give(pool_of_object(pool_number(word)), &Object(self.0.cast()), 1) }
         } else {
             // SAFETY: this mbuf is not used afterwards.
             unsafe { free_chain(self.0) }
@@ -41,7 +41,7 @@ pub(crate) unsafe fn free_bulk(mbufs: *const Mbuf, count: usize) {
         let word = settled(home((*mbufs).0));
         if word as u32 == 1 {
             let pool = pool_of_object(pool_number(word));
-            if let Some(room) = pool.room(count) {
+            if let Some(room) = pool.as_ref().room(count) {
                 // One pass: each is written to the cache as it is checked. They count there only if all pass.
                 for at in 0..count {
                     let mbuf = mbufs.add(at);
@@ -86,7 +86,7 @@ unsafe fn free_each(mbufs: *const Mbuf, count: usize) {
             }
             let same = |at: &usize| home((*mbufs.add(*at)).0).load(Ordering::Acquire) == word;
             let end = (at + 1..count).find(|at| !same(at)).unwrap_or(count);
-            pool_of_object(pool_number(word)).give(mbufs.add(at).cast(), end - at);
+            Shared::give(pool_of_object(pool_number(word)), mbufs.add(at).cast(), end - at);
             at = end;
         }
     }
@@ -123,7 +123,7 @@ unsafe fn free_segment(header: NonNull<Header>) {
         // SAFETY: valid under `INDIRECT`; an indirect mbuf holds one reference of the direct one.
         unsafe {
             let direct = header_at(header, (*cold(header)).attached);
-            show_own_room(header, pool_of_object(pool_number(word)));
+            show_own_room(header, pool_of_object(pool_number(word)).as_ref());
             home(header).fetch_and(!INDIRECT, Ordering::Relaxed);
             release(direct);
         }
@@ -157,11 +157,11 @@ unsafe fn release(header: NonNull<Header>) {
         let pool = pool_of_object(pool_number(word));
         let mut external = None;
         if word & EXTERNAL != 0 {
-            show_own_room(header, pool);
-            external = pool.set_external((*cold(header)).index as usize, None);
+            show_own_room(header, pool.as_ref());
+            external = pool.as_ref().set_external((*cold(header)).index as usize, None);
         }
         home.store(word & !(u64::from(u32::MAX)) | 1, Ordering::Relaxed);
-        pool.give(&Object(header.cast()), 1);
+        Shared::give(pool, &Object(header.cast()), 1);
         // The free callback may do what it likes, so it runs when we are done here.
         drop(external);
     }

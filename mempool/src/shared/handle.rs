@@ -33,11 +33,20 @@ impl Handle {
     pub(crate) unsafe fn of_object(id: u16) -> Option<Self> {
         // SAFETY: passed on.
         let shared = unsafe { pool_of_object(id) };
-        shared
+        // SAFETY: the object keeps the pool alive for as long as this takes (caller).
+        unsafe { shared.as_ref() }
             .handles
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count > 0).then_some(count + 1))
             .is_ok()
-            .then(|| Self(NonNull::from(shared)))
+            .then_some(Self(shared))
+    }
+}
+
+impl Handle {
+    /// The pool, which lives while this handle does.
+    #[inline(always)]
+    pub(crate) fn pool(&self) -> NonNull<Shared> {
+        self.0
     }
 }
 
