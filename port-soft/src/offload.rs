@@ -13,7 +13,7 @@ use pollux_frame_io::vnet::{PartialChecksum, Segmentation, VlanTag, VnetHeader};
 use pollux_mempool::{Mbuf, RxFlags, TxFlags, TxOffload};
 use pollux_port::TxOffloads;
 use pollux_port::finish::{Unfinishable, complete_crc, complete_sum};
-use pollux_wire::{Encapsulation, EtherType, IpProtocol, Tunnel, checksum, vlan};
+use pollux_wire::{Encapsulation, EtherType, IpProtocol, Tunnel, checksum, ip, vlan};
 
 /// What [`header_of`] does, for the ports that use it: a packet's flags are enough, whether the queue was told to expect them or
 /// not. The kernel's header has no words for large frames in tunnels.
@@ -93,7 +93,7 @@ fn describe_rest(mbuf: &mut Mbuf, header: &VnetHeader, shift: u16) -> Result<(),
         if header.segmentation != Segmentation::None {
             return describe_tunnelled(mbuf, header, l4, offset);
         }
-        match sctp(mbuf.data(), l4, offset) {
+        match checksum::is_sctp(mbuf.data(), l4, offset.into()) {
             true => complete_crc(mbuf, l4)?,
             false => complete_sum(mbuf, l4, offset.into())?,
         }
@@ -131,43 +131,20 @@ fn describe_rest(mbuf: &mut Mbuf, header: &VnetHeader, shift: u16) -> Result<(),
     Ok(())
 }
 
-/// What stands at `l4`, if that is TCP or UDP right behind IP, as the place of its checksum says: which IP, where it
-/// begins, bytes of the transport's header.
+/// What stands at `l4`, if that is TCP or UDP right behind IP and its extension headers, as the place of its checksum says: which
+/// IP, where it begins, bytes of the transport's header. Not that of a tunnel, whose headers stand between.
 fn transport(frame: &[u8], l4: usize, checksum_at: u16) -> Option<(TxFlags, usize, usize)> {
     let behind = vlan::skip_tags(frame).ok()?;
     let l2 = behind.offset;
     let head = frame.get(l4..)?;
-    let protocol = match behind.ether_type {
-        EtherType::IPV4 => {
-            let ip = frame.get(l2..l2 + 20)?;
-            (l2 + usize::from(ip[0] & 15) * 4 == l4).then_some(ip[9])
-        }
-        // Extension headers may stand between; what is behind them shows in the place of the checksum.
-        EtherType::IPV6 => (l4 >= l2 + 40).then_some(if checksum_at == TCP_CHECKSUM_AT { 6 } else { 17 }),
-        _ => None,
-    }?;
+    let (_, protocol) = ip::behind(frame, l2, behind.ether_type).filter(|(end, _)| *end == l4)?;
     let network = if behind.ether_type == EtherType::IPV4 { TxFlags::IPV4 } else { TxFlags::IPV6 };
     match (protocol, checksum_at) {
-        (6, TCP_CHECKSUM_AT) => Some((network, l2, usize::from(head.get(12)? >> 4) * 4)),
-        (17, UDP_CHECKSUM_AT) => Some((network, l2, 8)),
+        (IpProtocol::TCP, TCP_CHECKSUM_AT) => Some((network, l2, usize::from(head.get(12)? >> 4) * 4)),
+        (IpProtocol::UDP, UDP_CHECKSUM_AT) => Some((network, l2, 8)),
         _ => None,
     }
 }
-
-/// Whether SCTP stands at `l4`: the place of its checksum, and IP saying so.
-fn sctp(frame: &[u8], l4: usize, checksum_at: u16) -> bool {
-    let Ok(behind) = vlan::skip_tags(frame) else { return false };
-    let l2 = behind.offset;
-    let protocol = match behind.ether_type {
-        EtherType::IPV4 if l4 >= l2 + 20 => frame.get(l2 + 9),
-        EtherType::IPV6 if l4 == l2 + 40 => frame.get(l2 + 6),
-        _ => None,
-    };
-    usize::from(checksum_at) == SCTP_CHECKSUM_AT && protocol == Some(&132)
-}
-
-/// Where SCTP has its checksum.
-const SCTP_CHECKSUM_AT: usize = 8;
 
 /// Describes a large frame inside a tunnel. The kernel says no more than of one outside, but for the place of the checksum.
 fn describe_tunnelled(mbuf: &mut Mbuf, header: &VnetHeader, l4: usize, offset: u16) -> Result<(), Malformed> {
@@ -190,7 +167,6 @@ fn describe_tunnelled(mbuf: &mut Mbuf, header: &VnetHeader, l4: usize, offset: u
     flags |= match tunnel.encapsulation {
         Encapsulation::Ip => TxFlags::TUNNEL_IPIP,
         Encapsulation::Gre { checksum: false } => TxFlags::TUNNEL_GRE,
-        // No device fills that in: none takes it for GRE.
         Encapsulation::Gre { checksum: true } => TxFlags::TUNNEL_IP,
         // By the ports that IANA gave them; on others devices do not know them.
         Encapsulation::Udp { port: 4789, .. } => TxFlags::TUNNEL_VXLAN,
@@ -202,7 +178,11 @@ fn describe_tunnelled(mbuf: &mut Mbuf, header: &VnetHeader, l4: usize, offset: u
         true => TxFlags::OUTER_IPV4 | TxFlags::OUTER_IP_CHECKSUM,
         false => TxFlags::OUTER_IPV6,
     };
-    let sum = matches!(tunnel.encapsulation, Encapsulation::Udp { checksum: true, .. });
+    // No device that cuts fills in that of GRE either.
+    let sum = matches!(
+        tunnel.encapsulation,
+        Encapsulation::Udp { checksum: true, .. } | Encapsulation::Gre { checksum: true }
+    );
     flags.set(TxFlags::OUTER_UDP_CHECKSUM, sum);
     flags |= if tunnel.inner_v4 { TxFlags::IPV4 | TxFlags::IP_CHECKSUM } else { TxFlags::IPV6 };
     let between = tunnel.inner_l3 - tunnel.l4;

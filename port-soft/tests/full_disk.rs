@@ -1,8 +1,6 @@
 //! Captures on a disk that fills up: what is not in the file is counted as dropped, and one line says why.
 
-use std::io::Write;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pollux_frame_io::pcap::PcapReader;
@@ -11,34 +9,8 @@ use pollux_port::layer::{LayerSpec, wrap};
 use pollux_port::{Port, PortConfig, PortId, TxDrop};
 use pollux_port_soft::pcap::{PcapOptions, PcapPort, PcapSink};
 use pollux_tests::disk::SmallDisk;
+use pollux_tests::log::logged;
 use pollux_tests::require::{Need, require};
-
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("nobody panics with it").write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// What `work` logs, line by line.
-fn logged(work: impl FnOnce()) -> Vec<String> {
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let log = tracing_subscriber::fmt()
-        .with_writer(move || writer.clone())
-        .with_ansi(false)
-        .without_time()
-        .finish();
-    tracing::subscriber::with_default(log, work);
-    let text = lines.0.lock().expect("nobody panics with it").clone();
-    String::from_utf8(text).expect("text").lines().map(str::to_owned).collect()
-}
 
 fn whole(path: &Path) -> u64 {
     let mut reader = PcapReader::open(path).expect("a capture");

@@ -8,6 +8,7 @@ use pollux_port::layer::tracer::{TraceMode, Tracer};
 use pollux_port::layer::{LayerSpec, around, wrap};
 use pollux_port::{Direction, Port, PortConfig, PortId, Queues};
 use pollux_port_soft::ring;
+use pollux_tests::log::logged;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -202,28 +203,8 @@ fn a_tee_leaves_a_capture_file() {
     assert!(wrap("net_ring0", driver, &nowhere, pollux_port_soft::tee::open).is_err());
 }
 
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("nobody panics with it").write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 fn traced(mode: TraceMode) -> Vec<String> {
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let log = tracing_subscriber::fmt()
-        .with_writer(move || writer.clone())
-        .with_ansi(false)
-        .without_time()
-        .finish();
-    tracing::subscriber::with_default(log, || {
+    logged(|| {
         let pool = MbufPool::builder("trace", 64).build_anonymous().expect("memory");
         let (port, Queues { mut rx, mut tx }) =
             open(|driver| around(driver, Tracer::new("net_ring0", mode)), &pool);
@@ -236,9 +217,7 @@ fn traced(mode: TraceMode) -> Vec<String> {
         tx[0].tx_burst(&mut burst);
         rx[0].rx_burst(&mut burst, 32);
         drop((rx, tx, port));
-    });
-    let text = lines.0.lock().expect("nobody panics with it").clone();
-    String::from_utf8(text).expect("text").lines().map(str::to_owned).collect()
+    })
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use pollux_frame_io::pcap::{PcapFormat, PcapReader, PcapWriter, Timestamp};
@@ -11,6 +10,7 @@ use pollux_mempool::{Burst, MbufPool};
 use pollux_port::layer::{LayerSpec, wrap};
 use pollux_port::{Port, PortConfig, PortId, Queues};
 use pollux_port_soft::pcap::{PcapOptions, PcapPort, PcapSource};
+use pollux_tests::log::logged;
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -32,33 +32,6 @@ fn capture(format: PcapFormat) -> Vec<u8> {
     }
     writer.close().expect("closes");
     fs::read(&path).expect("written")
-}
-
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("nobody panics with it").write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// What `work` logs, line by line.
-fn logged(work: impl FnOnce()) -> Vec<String> {
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let log = tracing_subscriber::fmt()
-        .with_writer(move || writer.clone())
-        .with_ansi(false)
-        .without_time()
-        .finish();
-    tracing::subscriber::with_default(log, work);
-    let text = lines.0.lock().expect("nobody panics with it").clone();
-    String::from_utf8(text).expect("text").lines().map(str::to_owned).collect()
 }
 
 fn open(path: &Path, infinite_rx: bool, tee: Option<PathBuf>, pool: &MbufPool) -> (Port, Queues) {

@@ -204,6 +204,8 @@ pub struct PortInfo {
     pub rx_open: TxOffloads,
     /// Most bytes of a packet that the port cuts into segments, headers included; 0 where it cuts none.
     pub max_tso_bytes: u32,
+    /// Longest headers, those of a tunnel included, in front of a payload that the device cuts.
+    pub max_tso_header_bytes: u16,
     /// Most bytes of a packet that the port joins of segments; 0 where it joins none.
     pub max_lro_bytes: u32,
     /// How packets are split; `None` where they are not ([`RxOffloads::BUFFER_SPLIT`]).
@@ -249,6 +251,7 @@ impl Default for PortInfo {
             tx_offloads_vary: false,
             rx_open: TxOffloads::empty(),
             max_tso_bytes: 0,
+            max_tso_header_bytes: u16::MAX,
             max_lro_bytes: 0,
             split: None,
             max_tx_segments: u16::MAX,
@@ -265,7 +268,9 @@ impl PortInfo {
     /// Whether packets that ask for what is in `open` may ask for more than a queue set up for `offloads` does.
     pub(crate) fn leaves_open(&self, open: TxOffloads, offloads: TxOffloads) -> bool {
         let cuts = open.intersects(TxOffloads::TCP_TSO | TxOffloads::UDP_TSO);
-        let all_of_any_length = self.max_tso_bytes >= CUT_BYTES_MAX && self.max_tx_segments == u16::MAX;
+        let all_of_any_length = self.max_tso_bytes >= CUT_BYTES_MAX
+            && self.max_tso_header_bytes == u16::MAX
+            && self.max_tx_segments == u16::MAX;
         let all = offloads.contains(open) && !self.tx_offloads_vary;
         // Chains alone are for the driver to send or refuse.
         !(open - TxOffloads::MULTI_SEGS).is_empty() && !(all && (all_of_any_length || !cuts))

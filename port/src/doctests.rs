@@ -1,22 +1,9 @@
 //! Misuse of what was sent, and of queues, that must not compile. Each program stands there twice: without its last line, when it
 //! does compile, and with it; so it is for that line that it does not.
 
-macro_rules! misuse {
-    ($($name:ident, $error:literal: $sound:literal, but not $wrong:literal;)*) => { $(
-        #[doc = concat!(
-            "```\n",
-            "use pollux_mempool::{Burst, Mbuf};\nuse pollux_port::{RxQueue, TxQueue};\n",
-            "fn app(mut rx: RxQueue, mut tx: TxQueue, mut mbuf: Mbuf, mut burst: Burst) {\n",
-            $sound, "\n}\n```\n```compile_fail,", $error, "\n",
-            "use pollux_mempool::{Burst, Mbuf};\nuse pollux_port::{RxQueue, TxQueue};\n",
-            "fn app(mut rx: RxQueue, mut tx: TxQueue, mut mbuf: Mbuf, mut burst: Burst) {\n",
-            $sound, "\n", $wrong, "\n}\n```",
-        )]
-        mod $name {}
-    )* };
-}
-
-misuse! {
+pollux_tests::misuse! {
+    begin "use pollux_mempool::{Burst, Mbuf};\nuse pollux_port::{RxQueue, TxQueue};\n\
+           fn app(mut rx: RxQueue, mut tx: TxQueue, mut mbuf: Mbuf, mut burst: Burst) {\n", end "}\n";
     used_after_it_was_sent, "E0382": "burst.push(mbuf); tx.tx_burst(&mut burst);", but not "mbuf.append_slice(b\"late\");";
     freed_after_it_was_sent, "E0382": "burst.push(mbuf); tx.tx_burst(&mut burst);", but not "drop(mbuf);";
     sent_twice, "E0382": "burst.push(mbuf); tx.tx_burst(&mut burst);", but not "burst.push(mbuf);";

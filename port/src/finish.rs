@@ -17,7 +17,7 @@ pub(crate) use queue::FinishTx;
 
 use crate::TxOffloads;
 use pollux_mempool::{Mbuf, TxFlags};
-use pollux_wire::checksum::{self, Sum, TransportSum};
+use pollux_wire::checksum::{self, Sum, TransportSum, complete_crc32c, crc32c};
 use pollux_wire::segment::{Segments, Transport};
 use pollux_wire::{EtherType, IpProtocol, ipv6};
 
@@ -126,6 +126,7 @@ impl Finisher {
             let offload = mbuf.tx_offload();
             if let Some((_, l4)) = place.outer
                 && flags.contains(TxFlags::OUTER_UDP_CHECKSUM)
+                && is_over_udp(flags)
             {
                 // Whatever it holds, each frame gets one.
                 whole.get_mut(l4 + 6..l4 + 8).ok_or(Unfinishable)?.fill(0xff);
@@ -159,6 +160,11 @@ fn tags_of(mbuf: &Mbuf) -> ([u8; 8], usize) {
     (bytes, count)
 }
 
+/// Whether a packet's tunnel is over UDP.
+fn is_over_udp(flags: TxFlags) -> bool {
+    !matches!(flags & TxFlags::TUNNEL_MASK, TxFlags::TUNNEL_GRE | TxFlags::TUNNEL_IPIP | TxFlags::TUNNEL_IP)
+}
+
 /// Where the checksum of a transport stands in its header.
 fn checksum_at(l4: TxFlags) -> usize {
     if l4 == TxFlags::TCP_CHECKSUM { 16 } else { 6 }
@@ -173,15 +179,15 @@ fn fill_sums(frame: &mut [u8], flags: TxFlags, place: Place) -> Result<(), Unfin
     match flags & TxFlags::L4_MASK {
         none if none.is_empty() => {}
         _ if l3 < 14 || l4 < l3 + 20 => return Err(Unfinishable),
-        TxFlags::SCTP_CHECKSUM => {
-            frame.get_mut(l4 + 8..l4 + 12).ok_or(Unfinishable)?.fill(0);
-            let crc = crc32c(frame[l4..].iter().copied());
-            frame[l4 + 8..l4 + 12].copy_from_slice(&crc);
-        }
+        TxFlags::SCTP_CHECKSUM if !complete_crc32c(frame, l4) => return Err(Unfinishable),
+        TxFlags::SCTP_CHECKSUM => {}
         kind => fill_transport(frame, flags.contains(TxFlags::IPV6), kind, l3, l4)?,
     }
     if let Some((outer_l3, outer_l4)) = outer {
         if flags.contains(TxFlags::OUTER_UDP_CHECKSUM) {
+            if !is_over_udp(flags) {
+                return Err(Unfinishable);
+            }
             let v6 = flags.contains(TxFlags::OUTER_IPV6);
             fill_transport(frame, v6, TxFlags::UDP_CHECKSUM, outer_l3, outer_l4)?;
         }
@@ -315,7 +321,9 @@ pub fn complete_sum(mbuf: &mut Mbuf, start: usize, offset: usize) -> Result<(), 
 pub fn complete_crc(mbuf: &mut Mbuf, start: usize) -> Result<(), Unfinishable> {
     let place = start + 8..start + 12;
     mbuf.data_mut().and_then(|data| data.get_mut(place.clone())).ok_or(Unfinishable)?.fill(0);
-    let crc = crc32c(mbuf.segments().flatten().copied().skip(start));
+    let mut segments = mbuf.segments();
+    let first = segments.next().and_then(|first| first.get(start..)).ok_or(Unfinishable)?;
+    let crc = crc32c(std::iter::once(first).chain(segments));
     let field = mbuf.data_mut().and_then(|data| data.get_mut(place)).ok_or(Unfinishable)?;
     field.copy_from_slice(&crc);
     Ok(())
@@ -357,28 +365,6 @@ pub fn complete_crc(mbuf: &mut Mbuf, start: usize) -> Result<(), Unfinishable> {
 pub fn transport_sum(mbuf: &Mbuf, protocol: IpProtocol, field: u16) -> TransportSum {
     TransportSum::of(protocol, field, mbuf.tx_flags().intersects(CUTS.union(TxFlags::L4_MASK)))
 }
-
-/// The CRC of SCTP as it stands in the header (RFC 9260, appendix A).
-fn crc32c(bytes: impl Iterator<Item = u8>) -> [u8; 4] {
-    (!bytes.fold(!0, |crc: u32, byte| CRC32C[usize::from(crc as u8 ^ byte)] ^ (crc >> 8))).to_le_bytes()
-}
-
-/// By byte, of the reflected polynomial 0x1edc6f41.
-const CRC32C: [u32; 256] = {
-    let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut crc = byte as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
-            bit += 1;
-        }
-        table[byte] = crc;
-        byte += 1;
-    }
-    table
-};
 
 #[cfg(test)]
 mod tests;

@@ -69,6 +69,7 @@ pub struct BadPacket {
 pub(crate) struct TxRules {
     offloads: TxOffloads,
     max_tso_bytes: u32,
+    max_tso_header_bytes: u16,
     max_segments: u16,
     pseudo_sums: bool,
 }
@@ -78,6 +79,7 @@ impl TxRules {
         Self {
             offloads,
             max_tso_bytes: info.max_tso_bytes,
+            max_tso_header_bytes: info.max_tso_header_bytes,
             max_segments: info.max_tx_segments,
             pseudo_sums: info.tx_pseudo_sums,
         }
@@ -88,6 +90,7 @@ impl TxRules {
         Self {
             offloads: offloads | FINISHED,
             max_tso_bytes: info.max_tso_bytes.max(CUT_BYTES_MAX),
+            max_tso_header_bytes: u16::MAX,
             max_segments: u16::MAX,
             pseudo_sums: info.tx_pseudo_sums,
         }
@@ -125,6 +128,10 @@ impl TxRules {
             return Ok(());
         }
         let place = lengths(mbuf, flags)?;
+        let offload = mbuf.tx_offload();
+        if cut && place.l4 + usize::from(offload.l4_len) > usize::from(self.max_tso_header_bytes) {
+            return Err(TxProblem::Lengths(offload));
+        }
         let sums = self.pseudo_sums && (cut || matches!(l4, TxFlags::TCP_CHECKSUM | TxFlags::UDP_CHECKSUM));
         if sums { pseudo_sum(mbuf, flags, place) } else { Ok(()) }
     }
@@ -159,7 +166,7 @@ pub(crate) fn needed(flags: TxFlags, segments: usize) -> TxOffloads {
     if flags.contains(TxFlags::TCP_SEGMENTATION) {
         needed |= match flags & TxFlags::TUNNEL_MASK {
             tunnel if tunnel.is_empty() => TxOffloads::TCP_TSO,
-            TxFlags::TUNNEL_VXLAN | TxFlags::TUNNEL_VXLAN_GPE => TxOffloads::VXLAN_TNL_TSO,
+            TxFlags::TUNNEL_VXLAN => TxOffloads::VXLAN_TNL_TSO,
             TxFlags::TUNNEL_GRE => TxOffloads::GRE_TNL_TSO,
             TxFlags::TUNNEL_IPIP => TxOffloads::IPIP_TNL_TSO,
             TxFlags::TUNNEL_GENEVE => TxOffloads::GENEVE_TNL_TSO,

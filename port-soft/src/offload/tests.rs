@@ -232,6 +232,63 @@ fn outer(protocol: u8, carried: &[u8]) -> Vec<u8> {
     frame
 }
 
+/// The same behind an outer IPv6 header.
+fn over_v6(frame: &[u8]) -> Vec<u8> {
+    let carried = &frame[34..];
+    let mut out = frame[..12].to_vec();
+    out.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+    out.extend((carried.len() as u16).to_be_bytes());
+    out.extend([frame[23], 64]);
+    out.extend([0xfd; 32]);
+    out.extend(carried);
+    out
+}
+
+/// Of a small frame in a tunnel the sum is completed at once: what is behind an outer IPv6 header is no extension header of it.
+#[test]
+fn an_open_sum_in_a_tunnel_is_the_inner_one() {
+    let pool = pool();
+    let (inner, _) = tcp4(false, 100);
+    let head = [&[0xc0, 1, 0x12, 0xb5][..], &(16 + inner.len() as u16).to_be_bytes(), &[0x12, 0x34]].concat();
+    let carried = [&head[..], &[8, 0, 0, 0, 0, 0, 5, 0], &inner].concat();
+    let v4 = outer(17, &carried);
+    for frame in [over_v6(&v4), v4] {
+        let (l3, start) = (frame.len() - inner.len() + 14, frame.len() - 100 - 20);
+        let header = VnetHeader {
+            checksum: Some(PartialChecksum { start: start as u16, offset: 16 }),
+            ..VnetHeader::default()
+        };
+        let mut packet = mbuf(&pool, &frame);
+        describe(&mut packet, &header, 0).expect("sound");
+        assert!(is_plain(&packet), "{:?}", packet.tx_flags());
+        let mut got = vec![0; frame.len()];
+        packet.read(0, &mut got);
+        assert_eq!(got[..start], frame[..start], "the outer sum is as it was");
+        check_tcp4(&[&inner[..14], &got[l3..]].concat());
+    }
+}
+
+/// What is an extension header is passed over.
+#[test]
+fn tcp_behind_options_of_ipv6_is_tcp() {
+    let pool = pool();
+    let (inner, _) = tcp4(false, 100);
+    let options = [&[6, 0, 1, 4, 0, 0, 0, 0][..], &inner[34..]].concat();
+    let mut frame = over_v6(&outer(60, &options));
+    let start = 14 + 40 + 8;
+    let header =
+        VnetHeader { checksum: Some(PartialChecksum { start, offset: 16 }), ..VnetHeader::default() };
+    let mut packet = mbuf(&pool, &frame);
+    describe(&mut packet, &header, 0).expect("sound");
+    assert_eq!(packet.tx_flags(), TxFlags::IPV6 | TxFlags::TCP_CHECKSUM);
+    assert_eq!(packet.tx_offload().l3_len, 48);
+    // A header that nobody knows is none.
+    frame[20] = 253;
+    let mut packet = mbuf(&pool, &frame);
+    describe(&mut packet, &header, 0).expect("sound");
+    assert!(is_plain(&packet));
+}
+
 /// The kernel says of a large frame in a tunnel no more than where its TCP begins; the headers in front tell the rest.
 #[test]
 fn a_large_frame_in_a_tunnel_is_described_and_cut() {
@@ -256,16 +313,15 @@ fn a_large_frame_in_a_tunnel_is_described_and_cut() {
         ),
         (TxFlags::TUNNEL_GRE, gre(&[0, 0, 0x65, 0x58], true), 4 + 14),
         (TxFlags::TUNNEL_GRE, gre(&[0x20, 0, 8, 0, 0, 0, 0, 5], false), 8),
-        (TxFlags::TUNNEL_IP, gre(&[0x80, 0, 8, 0, 0, 0, 0, 0], false), 8),
+        (TxFlags::TUNNEL_IP | TxFlags::OUTER_UDP_CHECKSUM, gre(&[0x80, 0, 8, 0, 0, 0, 0, 0], false), 8),
         (TxFlags::TUNNEL_IPIP, outer(4, &inner[14..]), 0),
     ];
-    let all = TxFlags::OUTER_IPV4
-        | TxFlags::OUTER_IP_CHECKSUM
-        | TxFlags::IPV4
-        | TxFlags::IP_CHECKSUM
-        | TxFlags::TCP_CHECKSUM
-        | TxFlags::TCP_SEGMENTATION;
-    for (flags, frame, between) in table {
+    let all = TxFlags::IPV4 | TxFlags::IP_CHECKSUM | TxFlags::TCP_CHECKSUM | TxFlags::TCP_SEGMENTATION;
+    let both = |(flags, frame, between): (TxFlags, Vec<u8>, u8)| {
+        let v6 = (flags | TxFlags::OUTER_IPV6, over_v6(&frame), between, 40);
+        [(flags | TxFlags::OUTER_IPV4 | TxFlags::OUTER_IP_CHECKSUM, frame, between, 20), v6]
+    };
+    for (flags, frame, between, outer_l3) in table.into_iter().flat_map(both) {
         let start = frame.len() - 9000 - 20;
         let header = VnetHeader {
             checksum: Some(PartialChecksum { start: start as u16, offset: 16 }),
@@ -278,7 +334,7 @@ fn a_large_frame_in_a_tunnel_is_described_and_cut() {
         assert_eq!(packet.tx_flags(), flags | all);
         let offload = TxOffload {
             outer_l2_len: 14,
-            outer_l3_len: 20,
+            outer_l3_len: outer_l3,
             l2_len: between,
             l3_len: 20,
             l4_len: 20,
@@ -288,9 +344,11 @@ fn a_large_frame_in_a_tunnel_is_described_and_cut() {
         assert!(header_of(&mut packet).is_err(), "the kernel's header has no words for it");
         let (mut count, mut payload) = (0, Vec::new());
         let cut = Finisher::default().plain(&packet, |frame| {
-            assert_eq!(checksum::of(&frame[14..34]), 0, "outer IPv4 header");
+            if outer_l3 == 20 {
+                assert_eq!(checksum::of(&frame[14..34]), 0, "outer IPv4 header");
+            }
             // A frame of its own, from the inner IP header on.
-            let l3 = 34 + usize::from(between);
+            let l3 = 14 + usize::from(outer_l3) + usize::from(between);
             check_tcp4(&[&inner[..14], &frame[l3..]].concat());
             payload.extend_from_slice(&frame[l3 + 40..]);
             count += 1;

@@ -1,6 +1,6 @@
 //! The step between a tx queue and its driver.
 
-use super::{CUTS, Cut, Finisher, Unfinishable, fill_in_place};
+use super::{CUTS, Cut, Finisher, Place, Unfinishable, fill_in_place};
 use crate::driver::{Moved, TxBurst};
 use crate::layer::pass_tx;
 use crate::prepare::needed;
@@ -22,6 +22,7 @@ pub(crate) struct FinishTx {
     /// What the queue was set up to do.
     offloads: TxOffloads,
     max_cut_bytes: u32,
+    max_cut_header_bytes: usize,
     max_segments: usize,
     counters: Arc<TxCounters>,
     finisher: Finisher,
@@ -65,6 +66,7 @@ impl FinishTx {
             inner,
             offloads,
             max_cut_bytes: info.max_tso_bytes,
+            max_cut_header_bytes: info.max_tso_header_bytes.into(),
             max_segments: info.max_tx_segments.into(),
             counters,
             finisher: Finisher::default(),
@@ -79,7 +81,9 @@ impl FinishTx {
             return true;
         }
         let (flags, segments) = (mbuf.tx_flags(), mbuf.segment_count());
-        let too_long = flags.intersects(CUTS) && mbuf.pkt_len() > self.max_cut_bytes;
+        let too_long = flags.intersects(CUTS)
+            && (mbuf.pkt_len() > self.max_cut_bytes
+                || Place::of(mbuf).l4 + usize::from(mbuf.tx_offload().l4_len) > self.max_cut_header_bytes);
         if segments > self.max_segments || too_long {
             return false;
         }

@@ -44,11 +44,21 @@ impl TxBurst for Fake {
 
 /// A queue that finishes, in front of a driver with that room which offers `offloads` and finds out that it lacks `finds_out`.
 fn queue(room: usize, offloads: TxOffloads, finds_out: TxOffloads) -> (FinishTx, Taken, Arc<TxCounters>) {
+    let info = PortInfo { max_tso_bytes: 30_000, max_tx_segments: 16, ..PortInfo::default() };
+    queue_of(&info, room, offloads, finds_out)
+}
+
+/// The same in front of the driver of such a port.
+fn queue_of(
+    info: &PortInfo,
+    room: usize,
+    offloads: TxOffloads,
+    finds_out: TxOffloads,
+) -> (FinishTx, Taken, Arc<TxCounters>) {
     let taken = Taken::default();
     let fake = Fake { taken: Arc::clone(&taken), room, finds_out, lacks: TxOffloads::empty() };
-    let info = PortInfo { max_tso_bytes: 30_000, max_tx_segments: 16, ..PortInfo::default() };
     let counters = Arc::new(TxCounters::default());
-    (FinishTx::new(Box::new(fake), &info, offloads, Arc::clone(&counters)), taken, counters)
+    (FinishTx::new(Box::new(fake), info, offloads, Arc::clone(&counters)), taken, counters)
 }
 
 fn pool() -> MbufPool {
@@ -311,4 +321,67 @@ fn plain_packets_pass_untouched() {
     (0..3).for_each(|_| burst.push(mbuf(&pool, &[7; 60], 100)));
     assert_eq!(queue.tx_burst(&mut burst).packets, 2);
     assert_eq!((burst.len(), taken.lock().expect("no panic").len()), (1, 2));
+}
+
+#[test]
+fn of_tunnels_a_device_gets_what_it_can_cut() {
+    let pool = pool();
+    let info = PortInfo {
+        max_tso_bytes: 30_000,
+        max_tso_header_bytes: 80,
+        max_tx_segments: 16,
+        ..PortInfo::default()
+    };
+    // All that mlx5 ports offer.
+    let offloads = FINISHED - TxOffloads::UDP_TSO - TxOffloads::OUTER_UDP_CKSUM - TxOffloads::IPIP_TNL_TSO;
+    let inner = open(false, true, 3000).0.split_off(14);
+    let gre = |head: &[u8]| {
+        let carried = [head, &inner].concat();
+        let bytes = (20 + carried.len() as u16).to_be_bytes();
+        let ip = [0x45, 0, bytes[0], bytes[1], 0, 1, 0, 0, 64, 47, 0, 0, 10, 9, 0, 1, 10, 9, 0, 2];
+        [&[2; 12][..], &[8, 0], &ip, &carried].concat()
+    };
+    for (flags, head, whole) in [
+        (TxFlags::TUNNEL_GRE, &[0, 0, 8, 0][..], true),
+        (TxFlags::TUNNEL_IP, &[0, 0, 8, 0], true),
+        // Its own checksum, as packet sockets tell of it, is beyond devices.
+        (TxFlags::TUNNEL_IP | TxFlags::OUTER_UDP_CHECKSUM, &[0x80, 0, 8, 0, 0, 0, 0, 0], false),
+        // Longer headers than the device takes.
+        (TxFlags::TUNNEL_GRE, &[0x20, 0, 8, 0, 0, 0, 0, 5], false),
+        (TxFlags::TUNNEL_IPIP, &[], false),
+    ] {
+        let (mut queue, taken, counters) = queue_of(&info, 32, offloads, TxOffloads::empty());
+        let frame = if head.is_empty() {
+            let mut frame = gre(head);
+            frame[23] = 4;
+            frame
+        } else {
+            gre(head)
+        };
+        let mut packet = mbuf(&pool, &frame, 2000);
+        let outer = TxFlags::OUTER_IPV4 | TxFlags::OUTER_IP_CHECKSUM;
+        packet.set_tx_flags(flags | outer | TxFlags::IPV4 | TxFlags::IP_CHECKSUM | CUT_TCP);
+        packet.set_tx_offload(TxOffload {
+            outer_l2_len: 14,
+            outer_l3_len: 20,
+            l2_len: head.len() as u8,
+            l3_len: 20,
+            l4_len: 20,
+            tso_segment_bytes: 1000,
+        });
+        let mut burst = Burst::new();
+        burst.push(packet);
+        queue.tx_burst(&mut burst);
+        let taken = taken.lock().expect("no panic");
+        assert_eq!(taken.len(), if whole { 1 } else { 3 }, "{flags:?} {head:?}");
+        assert_eq!(counters.dropped(TxDrop::Malformed), 0);
+        for (frame, left) in taken.iter().filter(|_| !whole) {
+            assert!(left.is_empty(), "{flags:?}");
+            assert_eq!(plain_sum(&frame[14..34]), 0xffff);
+            payload_of(&[&frame[..14], &frame[34 + head.len()..]].concat());
+            if head.first() == Some(&0x80) {
+                assert_eq!(plain_sum(&frame[34..]), 0xffff, "the checksum of GRE");
+            }
+        }
+    }
 }
