@@ -1,7 +1,7 @@
 //! What the device can do, read once at the start.
 
 use pollux_mlx5_abi::caps::ethernet::{EthernetCaps, inline_mode};
-use pollux_mlx5_abi::caps::flow_table::{FlowTableNicCaps, FlowTableProperties};
+use pollux_mlx5_abi::caps::flow_table::{FlowTableFields, FlowTableNicCaps, FlowTableProperties};
 use pollux_mlx5_abi::caps::general::GeneralCaps;
 use pollux_mlx5_abi::caps::roce::{AtomicCaps, DeviceMemoryCaps, QosCaps, RoceCaps};
 use pollux_mlx5_abi::caps::{self, QueryHcaCapIn, QueryHcaCapOut, SetHcaCapIn, kind};
@@ -10,6 +10,7 @@ use pollux_mlx5_abi::field::Field;
 
 use crate::error::KernelError;
 use crate::firmware::{Firmware, SHORT, begin};
+use crate::flow::Versions;
 
 /// The blocks of capabilities. Those that the device does not have are zero.
 #[derive(Clone, Debug)]
@@ -109,6 +110,15 @@ impl Caps {
 
     pub(crate) fn transmit(&self) -> &[u8; FlowTableProperties::BYTES] {
         &self.transmit
+    }
+
+    /// Where rules of receive steering can match the version in an IP header.
+    pub(crate) fn ip_versions(&self) -> Versions {
+        let fields = FlowTableProperties::FT_FIELD_SUPPORT.of(&self.receive);
+        Versions {
+            outer: FlowTableFields::OUTER_IP_VERSION.is_set(fields),
+            inner: FlowTableFields::INNER_IP_VERSION.is_set(fields),
+        }
     }
 
     /// How much of a frame must stand in the send entry, in the numbers of the firmware. `in_context` is what the virtual

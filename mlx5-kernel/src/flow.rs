@@ -21,6 +21,7 @@ use crate::steering::{
 };
 use crate::udata;
 use spec::Parsed;
+pub(crate) use spec::Versions;
 
 /// Longest spec. Source: Linux `drivers/infiniband/core/uverbs.h`, `struct ib_uverbs_flow_spec`.
 const SPEC_BYTES_MAX: usize = 88;
@@ -72,7 +73,7 @@ impl Session {
             return Err(Errno::EINVAL);
         }
         let tirn = self.handles.qp(request.qp_handle)?.tirn().ok_or(Errno::EINVAL)?;
-        let parsed = spec::parse(&specs[..bytes], count)?;
+        let parsed = spec::parse(&specs[..bytes], count, self.core.caps.ip_versions())?;
         let mut parents = vec![request.qp_handle];
         let counter = match parsed.counters {
             Some(handle) => {

@@ -1,7 +1,7 @@
 //! What send and receive queues have in common.
 
-use pollux_mlx5_abi::caps::general::GeneralCaps;
-use pollux_mlx5_abi::command::wq::WorkQueue;
+use pollux_mlx5_abi::caps::general::{GeneralCaps, stamps};
+use pollux_mlx5_abi::command::wq::{WorkQueue, stamp};
 use pollux_uverbs::Errno;
 
 use crate::core::Core;
@@ -58,11 +58,8 @@ pub(crate) fn user_index(cqe_version: u8, wanted: u32) -> Result<u32, Errno> {
 /// `drivers/infiniband/hw/mlx5/qp.c`, `get_ts_format`; the codes: `include/linux/mlx5/mlx5_ifc.h`,
 /// `MLX5_TIMESTAMP_FORMAT_*`.
 pub(crate) fn stamp_format(cq: Option<&Cq>, offered: u32) -> Result<u32, Errno> {
-    const FREE_RUNNING: u32 = 0;
-    const DEFAULT: u32 = 1;
-    const REAL_TIME: u32 = 2;
-    // Offered: free running, real time, both.
-    let (runs_free, has_real_time) = (offered != 1, offered != 0);
+    use stamp::{DEFAULT, FREE_RUNNING, REAL_TIME};
+    let (runs_free, has_real_time) = (offered != stamps::REAL_TIME, offered != stamps::FREE_RUNNING);
     match cq {
         Some(cq) if cq.stamps_real_time && !has_real_time => Err(Errno::EOPNOTSUPP),
         Some(cq) if cq.stamps_real_time => Ok(REAL_TIME),

@@ -113,7 +113,10 @@ impl EventQueue {
                     Err(TryLockError::WouldBlock) => return,
                 };
                 self.again.store(false, Ordering::SeqCst);
-                while let Some(entry) = state.next() {
+                // A ring's worth at most: of what is there then, the device tells at once when it is armed.
+                while entries.len() < 1 << LOG_ENTRIES
+                    && let Some(entry) = state.next()
+                {
                     entries.push(entry);
                 }
                 state.arm(self.eqn);

@@ -37,7 +37,7 @@ pub(super) struct Parsed {
 type Headers = [u8; MatchHeaders::BYTES];
 
 /// Reads `count` specs that take up all of `bytes`.
-pub(super) fn parse(mut bytes: &[u8], count: usize) -> Result<Parsed, Errno> {
+pub(super) fn parse(mut bytes: &[u8], count: usize, versions: Versions) -> Result<Parsed, Errno> {
     let mut parsed = Parsed {
         mask: Box::new([0; MatchParameters::BYTES]),
         value: Box::new([0; MatchParameters::BYTES]),
@@ -75,7 +75,7 @@ pub(super) fn parse(mut bytes: &[u8], count: usize) -> Result<Parsed, Errno> {
             _ => {
                 let inner = kind & INNER != 0;
                 let layer = &mut layers[usize::from(inner)];
-                header(&mut parsed, layer, kind & !INNER, inner, &spec[HEAD..], index == 0)?;
+                header(&mut parsed, layer, kind & !INNER, (inner, versions), &spec[HEAD..], index == 0)?;
             }
         }
     }
@@ -119,7 +119,7 @@ fn header(
     parsed: &mut Parsed,
     layers: &mut Layers,
     kind: u32,
-    inner: bool,
+    (inner, versions): (bool, Versions),
     body: &[u8],
     first: bool,
 ) -> Result<(), Errno> {
@@ -143,7 +143,7 @@ fn header(
                 return Err(Errno::EOPNOTSUPP);
             }
             layers.ip = Some(ETHERTYPE_IPV4);
-            set_version(&mut mask, &mut value, 4);
+            versions.set(inner, &mut mask, &mut value, 4);
             for (side, from) in [(&mut mask, &bits), (&mut value, &fields)] {
                 MatchHeaders::SRC_IPV4.set(side, from.src_ip.get());
                 MatchHeaders::DST_IPV4.set(side, from.dst_ip.get());
@@ -160,7 +160,7 @@ fn header(
                 return Err(Errno::EOPNOTSUPP);
             }
             layers.ip = Some(ETHERTYPE_IPV6);
-            set_version(&mut mask, &mut value, 6);
+            versions.set(inner, &mut mask, &mut value, 6);
             for (side, from) in [(&mut mask, &bits), (&mut value, &fields)] {
                 MatchHeaders::SRC_IPV6.set(side, from.src_ip);
                 MatchHeaders::DST_IPV6.set(side, from.dst_ip);
@@ -223,9 +223,26 @@ fn ethernet(side: &mut Headers, from: &EthFilter, bits: &EthFilter) {
     }
 }
 
-fn set_version(mask: &mut Headers, value: &mut Headers, version: u32) {
-    MatchHeaders::IP_VERSION.set(mask, 0xf);
-    MatchHeaders::IP_VERSION.set(value, version);
+/// Of the packet and of one inside a tunnel, whether the version in an IP header can be matched; else it is the Ethernet type.
+/// Source: Linux `drivers/infiniband/hw/mlx5/fs.c`, `parse_flow_attr`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Versions {
+    pub(crate) outer: bool,
+    pub(crate) inner: bool,
+}
+
+impl Versions {
+    fn set(self, inner: bool, mask: &mut Headers, value: &mut Headers, version: u32) {
+        let matched = if inner { self.inner } else { self.outer };
+        if matched {
+            MatchHeaders::IP_VERSION.set(mask, 0xf);
+            MatchHeaders::IP_VERSION.set(value, version);
+        } else {
+            MatchHeaders::ETHERTYPE.set(mask, 0xffff);
+            let kind = if version == 4 { ETHERTYPE_IPV4 } else { ETHERTYPE_IPV6 };
+            MatchHeaders::ETHERTYPE.set(value, kind.into());
+        }
+    }
 }
 
 fn set_service(side: &mut Headers, byte: u8) {

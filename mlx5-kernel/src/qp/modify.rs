@@ -160,7 +160,10 @@ fn observe(core: &Core, uid: u16, raw: &mut RawQp, known: QpState) -> Result<QpS
     // The numbers of states are the same for both kinds of queues. What is not there agrees with what is.
     let rq_is = |state| rq_state.is_none_or(|own| own == state);
     let sq_is = |state| sq_state.is_none_or(|own| own == state);
-    if rq_is(rq::state::RESET) && sq_is(sq::state::RESET) {
+    if rq_state.is_none() && sq_state.is_some() {
+        // Of a send queue alone it keeps to what was asked for.
+        Ok(known)
+    } else if rq_is(rq::state::RESET) && sq_is(sq::state::RESET) {
         Ok(QpState::RESET)
     } else if rq_is(rq::state::READY) && sq_is(sq::state::READY) {
         Ok(known)

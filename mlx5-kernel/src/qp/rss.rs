@@ -71,7 +71,6 @@ impl Session {
         TirContext::TUNNELED_OFFLOAD_EN.set(context, tunnel.into());
         TirContext::SELF_LB_BLOCK.set(context, self_loopback(driver.flags));
         TirContext::RX_HASH_FN.set(context, hash::TOEPLITZ);
-        TirContext::RX_HASH_SYMMETRIC.set(context, 1);
         TirContext::RX_HASH_TOEPLITZ_KEY.set(context, *key);
         let fields = driver.rx_hash_fields_mask & !hash_field::INNER;
         let selector = if driver.rx_hash_fields_mask == 0 {
