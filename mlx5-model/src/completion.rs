@@ -6,6 +6,7 @@
 
 mod arm;
 mod compress;
+mod unseen;
 
 use std::collections::VecDeque;
 
@@ -24,6 +25,7 @@ use crate::ledger::Crossing;
 pub(crate) use arm::Arm;
 pub(crate) use compress::BLOCK_MAX;
 use compress::Block;
+use unseen::Unseen;
 
 /// In the event of a failed queue: it ran over. Source: Linux `include/linux/mlx5/device.h`, `MLX5_EVENT_CQ_ERR_*` beside
 /// `struct mlx5_eqe_cq_err`.
@@ -58,6 +60,10 @@ pub(crate) struct Queue {
     pub(crate) dead: bool,
     pub(crate) context: [u8; 64],
     block: Block,
+    /// Consumed, as the record said when it was stored to last.
+    given_back: u32,
+    /// What of entries is not visible yet, where that is kept back until a barrier.
+    unseen: Option<Unseen>,
     /// Held back by a fault: until which step, and what.
     held: VecDeque<(u64, Cqe64)>,
 }
@@ -112,6 +118,8 @@ impl Queue {
             dead: false,
             context,
             block: Block::default(),
+            given_back: 0,
+            unseen: None,
             held: VecDeque::new(),
         }
     }
@@ -145,6 +153,7 @@ impl Queue {
 
     /// Goes on in another ring, and says so in the old one. False where what software has not taken has no room in one of them.
     pub(crate) fn resize(&mut self, bus: &Bus<'_>, ring: Ring, log: u8) -> bool {
+        self.see_all(bus);
         if self.close(bus).is_err() || self.dead || self.has_room(bus) != Ok(true) {
             return false;
         }
@@ -156,6 +165,7 @@ impl Queue {
         if self.write(bus, &mut entry).is_err() {
             return false;
         }
+        self.see_all(bus);
         (self.ring, self.log) = (ring, log);
         self.block.forget_title();
         true
@@ -176,7 +186,11 @@ impl Queue {
             entry.signature = (self.produced >> self.log) as u8;
         }
         let (at, _) = self.ring.place(self.slot(self.produced)).map_err(|_| Dead)?;
-        bus.publish(Crossing::Completion, at, entry.as_bytes()).map_err(|_| Dead)?;
+        match &mut self.unseen {
+            None => bus.publish(Crossing::Completion, at, entry.as_bytes()),
+            Some(unseen) => unseen.publish(bus, at, entry),
+        }
+        .map_err(|_| Dead)?;
         self.produced = self.produced.wrapping_add(1);
         Ok(())
     }
@@ -188,11 +202,13 @@ pub(crate) struct Completions {
     pub(crate) queues: Table<Queue>,
     /// Queues with an open block, a held entry or a running timer, to be looked at when a step ends.
     open: Vec<u32>,
+    /// Entries become visible piece by piece: see [`Unseen`].
+    by_pieces: bool,
 }
 
 impl Completions {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { queues: Table::new(0x400, limit), open: Vec::new() }
+        Self { queues: Table::new(0x400, limit), open: Vec::new(), by_pieces: false }
     }
 
     /// Writes a completion to queue `cqn`. `solicited` asks for an event even of those who wait for solicited ones only.

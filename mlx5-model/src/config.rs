@@ -1,11 +1,11 @@
 //! What a model is: which card, and what that card can do.
 //!
-//! | `device=` | card | PCI | Gbit/s | inline at least | VLAN inserted | eMPW | strides of an entry | stride index in short completions | flow tag, header types there |
-//! |---|---|---|---|---|---|---|---|---|---|
-//! | `cx4lx` | ConnectX-4 Lx | 1015 | 25 | layer 2 (18 bytes) | no | no | 512 and more | no | no |
-//! | `cx5` | ConnectX-5 | 1017 | 100 | nothing | yes | yes | 512 and more | yes | no |
-//! | `cx6dx` | ConnectX-6 Dx | 101d | 100 | nothing | yes | yes | 8 and more | yes | yes |
-//! | `cx7` | ConnectX-7 | 1021 | 200 | nothing | yes | yes | 8 and more | yes | yes |
+//! | `device=` | card | PCI | Gbit/s | inline at least | VLAN inserted | eMPW | strides of an entry | stride index in short completions | flow tag, header types there | tunnels that it knows | finds what entries leave out |
+//! |---|---|---|---|---|---|---|---|---|---|---|---|
+//! | `cx4lx` | ConnectX-4 Lx | 1015 | 25 | layer 2 (18 bytes) | no | no | 512 and more | no | no | VXLAN, GRE | no |
+//! | `cx5` | ConnectX-5 | 1017 | 100 | nothing | yes | yes | 512 and more | yes | no | VXLAN, GRE, Geneve | yes |
+//! | `cx6dx` | ConnectX-6 Dx | 101d | 100 | nothing | yes | yes | 8 and more | yes | yes | VXLAN, GRE, Geneve, IP in IP | yes |
+//! | `cx7` | ConnectX-7 | 1021 | 200 | nothing | yes | yes | 8 and more | yes | yes | VXLAN, GRE, Geneve, IP in IP | yes |
 //!
 //! PCI numbers are those of Linux `drivers/net/ethernet/mellanox/mlx5/core/main.c` (`mlx5_core_pci_table`); what the cards can
 //! do is what DPDK's `doc/guides/nics/mlx5.rst` says of them. [`Traits`] can be changed one by one, for tests: a card
@@ -121,6 +121,13 @@ impl Profile {
             // Source: DPDK's guide `mlx5.rst`, "LRO", requirements: from ConnectX-5 on.
             lro: !old,
             short_striding: new,
+            // Source: DPDK's guide `mlx5.rst`, "GENEVE", requirements: from ConnectX-5 on.
+            geneve: !old,
+            // Assumed: no public source tells which cards have it; that of `saeedtx/mlx5ctl:README.md` does, which names none.
+            ip_in_ip: new,
+            // Source: DPDK `drivers/net/mlx5/mlx5_tx.h`, `txq_mbuf_to_swp`: since ConnectX-5. What entries say all cards take (guide
+            // `mlx5.rst`, "TSO" and "L3/L4 Checksums Offloading": generic tunnels from ConnectX-4 on).
+            parser_complements: !old,
             // Assumed: no public source tells which cards have it; those that tell of it tell of ConnectX-6 Dx and later.
             ece: new,
             // Assumed, as above.

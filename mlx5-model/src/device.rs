@@ -6,11 +6,14 @@
 pub(crate) mod blue_flame;
 pub(crate) mod bus;
 pub(crate) mod core;
+pub(crate) mod order;
 pub(crate) mod ring;
 pub(crate) mod state;
 pub(crate) mod table;
 pub(crate) mod tap;
 pub(crate) mod violation;
+#[cfg(feature = "trace")]
+mod watch;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -33,7 +36,10 @@ use crate::time::Clock;
 use crate::wire::Wire;
 use bus::Bus;
 use core::Core;
-pub use violation::Violation;
+pub use order::Fence;
+pub use violation::{Before, Violation};
+#[cfg(feature = "trace")]
+pub use watch::{Watched, watch};
 
 /// Ticks of the device's clock in a microsecond: it runs at 1 GHz, `device_frequency_khz`.
 pub(crate) const TICKS_PER_US: u64 = 1000;
@@ -224,7 +230,8 @@ impl Device {
             Some(guest) => guests.insert(guest.session()),
         };
         let Inside { core, faults, steps } = &mut *inside;
-        let mut bus = Bus { host, ledger: &self.ledger, faults, now: self.ticks(), step: *steps };
+        let real_time = core.traits.real_time_only;
+        let mut bus = Bus { host, ledger: &self.ledger, faults, now: self.ticks(), step: *steps, real_time };
         let answer = act(core, &mut bus);
         let fired = core.events.take_fired();
         let heard = core.tap.take_heard();
@@ -307,6 +314,43 @@ impl Device {
         let Some(page) = self.bar.page(1, Protection::ReadWrite) else { return 0..0 };
         let start = page.base().as_ptr().addr();
         start..start + UARS * uar::PAGE_BYTES
+    }
+
+    /// A store to a register, by address, of those in [`registers`](Self::registers), with the barrier that the thread passed
+    /// before it. On a page that is mapped write-combining it arrives when the thread [flushes](Self::flush), which it must do
+    /// before it steps the device: false while the store is on its way.
+    pub fn ordered_store(&self, address: usize, bytes: &[u8], fence: Fence) -> bool {
+        let registers = self.registers();
+        let Some(inside) = self.present().filter(|_| registers.contains(&address)) else { return true };
+        let at = address - registers.start;
+        let place = (FIRST_UAR + (at / uar::PAGE_BYTES) as u32, at % uar::PAGE_BYTES);
+        self.act(inside, |core, bus| core.ordered_store(bus, &self.bar, place, bytes, fence))
+    }
+
+    /// A store to a doorbell record, seen as it was made, with the barrier that the thread passed before it. False when it is no
+    /// record of this device's.
+    pub fn ordered_record(&self, address: usize, fence: Fence) -> bool {
+        let Some(inside) = self.present() else { return false };
+        self.act(inside, |core, bus| core.ordered_record(bus, address as u64, fence))
+    }
+
+    /// This thread flushed its stores to write-combining memory.
+    pub fn flush(&self) {
+        let Some(inside) = self.present() else { return };
+        self.act(inside, |core, bus| core.flush(bus, &self.bar));
+    }
+
+    /// Software passed a barrier behind its look at what the device wrote.
+    pub fn sees_device(&self) {
+        let Some(inside) = self.present() else { return };
+        self.act(inside, |core, bus| core.completions.see_all(bus));
+    }
+
+    /// Completions become visible by pieces, their last bytes first and the rest at the next [`sees_device`](Self::sees_device),
+    /// and places that are given back are overwritten at [`ordered_record`](Self::ordered_record); or no more.
+    pub fn set_by_pieces(&self, on: bool) {
+        let inside = self.lock();
+        self.act(inside, |core, bus| core.completions.set_by_pieces(bus, on));
     }
 
     /// The same as [`doorbell_store`](Self::doorbell_store) by address, of those in [`registers`](Self::registers).
@@ -401,12 +445,18 @@ impl Device {
         core.port.is_pending() || core.tap.is_pending() || core.senders.is_active() || core.rdma.is_pending()
     }
 
-    /// What a network interface of this function would tell the port. Lets in every unicast address, or its own alone.
+    /// Whether a frame of a completed entry is still here because the wire, which is up, does not take it.
+    pub(crate) fn has_frame_waiting(&self) -> bool {
+        self.present().is_some_and(|inside| inside.core.port.is_up() && inside.core.port.has_waiting())
+    }
+
+    /// What a network interface of this function would tell the port: lets in every address, or those listed alone. Counts
+    /// where the vport filters, [`Traits::filters_vport`](crate::Traits::filters_vport); elsewhere all is let in anyway.
     pub fn set_promiscuous(&self, on: bool) {
         self.lock().core.port.promiscuous = on;
     }
 
-    /// Lets in every group, or those joined alone; groups pass this port in any case, steering decides.
+    /// Lets in every group, or those listed alone, where the vport filters.
     pub fn set_all_multicast(&self, on: bool) {
         self.lock().core.port.promiscuous_multicast = on;
     }
@@ -422,9 +472,26 @@ impl Device {
         self.lock().core.port.mac = mac;
     }
 
-    /// Lets in these addresses too.
+    /// Lets in this address or group too, or no more, where the vport filters; whether that is new.
+    pub fn set_further_mac(&self, mac: [u8; 6], wanted: bool) -> bool {
+        let port = &mut self.lock().core.port;
+        let list = if mac[0] & 1 == 1 { &mut port.multicast } else { &mut port.unicast };
+        let known = list.contains(&mac);
+        list.retain(|other| *other != mac);
+        if wanted {
+            list.push(mac);
+        }
+        known != wanted
+    }
+
+    /// Lets in these addresses too, where the vport filters.
     pub fn set_unicast(&self, addresses: Vec<[u8; 6]>) {
         self.lock().core.port.unicast = addresses;
+    }
+
+    /// Lets in these groups, where the vport filters.
+    pub fn set_multicast(&self, groups: Vec<[u8; 6]>) {
+        self.lock().core.port.multicast = groups;
     }
 
     /// The port's MTU.
@@ -444,22 +511,37 @@ impl Device {
     }
 }
 
+/// Whether a command changes nothing, as those by which a program reads counters again and again.
+fn only_asks(input: &[u8]) -> bool {
+    /// Of ACCESS_REG: to read. Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `MLX5_ACCESS_REGISTER_IN_OP_MOD_READ`.
+    const READ: u16 = 1;
+    let word = |at: usize| input.get(at..at + 2).map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
+    let (opcode, modifier) = (word(0), word(6));
+    opcode == opcode::ACCESS_REG && modifier == READ
+        || opcode::name(opcode).is_some_and(|name| name.starts_with("QUERY_"))
+}
+
 impl CommandQueue for Device {
     fn execute(&self, input: &[u8], output: &mut [u8]) -> Result<(), Gone> {
         let inside = self.present().ok_or(Gone)?;
         self.act(inside, |core, bus| {
-            core.last_command = bus.now;
+            if !only_asks(input) {
+                core.last_command = bus.now;
+            }
+            // Before it ends a queue, whose memory is somebody else's then.
+            core.check_fresh(bus);
             core.execute(bus, input, output);
         });
         Ok(())
     }
 
     fn uar(&self, number: u32, write_combining: bool) -> Option<Page> {
-        let inside = self.lock();
+        let mut inside = self.lock();
         inside.core.uars.get(number)?;
         if write_combining && !inside.core.traits.blue_flame {
             return None;
         }
+        inside.core.order.map(number, write_combining);
         self.bar.page((number - FIRST_UAR) as usize + 1, Protection::ReadWrite)
     }
 

@@ -42,7 +42,7 @@ pub enum ModelError {
         allowed: String,
     },
     /// A thread could not be made, or not put where it was asked for.
-    #[error("{thread}: cannot {operation}: {source}{mend}")]
+    #[error("{thread}: cannot {operation}{mend}: {source}")]
     Thread {
         /// Its name.
         thread: String,

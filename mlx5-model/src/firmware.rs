@@ -175,9 +175,11 @@ impl Core {
             op::CREATE_CQ | op::QUERY_CQ | op::MODIFY_CQ | op::DESTROY_CQ => {
                 self.completion_command(bus, opcode, call)
             }
-            op::CREATE_SQ | op::QUERY_SQ | op::MODIFY_SQ | op::DESTROY_SQ => self.send_command(opcode, call),
+            op::CREATE_SQ | op::QUERY_SQ | op::MODIFY_SQ | op::DESTROY_SQ => {
+                self.send_command(bus, opcode, call)
+            }
             op::CREATE_RQ | op::QUERY_RQ | op::MODIFY_RQ | op::DESTROY_RQ => {
-                self.receive_command(opcode, call)
+                self.receive_command(bus, opcode, call)
             }
             op::CREATE_RMP
             | op::QUERY_RMP
@@ -205,7 +207,7 @@ impl Core {
             | op::TO_RST_QP
             | op::DESTROY_QP
             | op::ATTACH_TO_MCG
-            | op::DETACH_FROM_MCG => self.pair_command(opcode, call),
+            | op::DETACH_FROM_MCG => self.pair_command(bus, opcode, call),
             op::CREATE_TIR
             | op::QUERY_TIR
             | op::MODIFY_TIR

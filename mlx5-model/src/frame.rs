@@ -1,6 +1,11 @@
 //! What the device finds in a frame's headers, once, for checksums, steering, hashing and completions.
 
-use pollux_wire::ptype::{self, PacketType};
+mod tunnel;
+
+use pollux_wire::EtherType;
+use pollux_wire::ptype::{self, PacketType, Parsed};
+
+pub(crate) use tunnel::{Tunnels, VXLAN_PORTS_MAX};
 
 /// The IP version of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,10 +42,6 @@ pub(crate) struct Headers {
     pub(crate) payload: usize,
 }
 
-/// UDP port of VXLAN. Source: RFC 7348, section 5.
-pub(crate) const VXLAN_PORT: u16 = 4789;
-const VXLAN_BYTES: usize = 8;
-
 #[inline]
 pub(crate) fn be16(bytes: &[u8], at: usize) -> u16 {
     match bytes.get(at..at + 2) {
@@ -59,7 +60,18 @@ impl Headers {
     #[inline]
     pub(crate) fn parse(frame: &[u8], start: usize) -> Self {
         let Some(inner) = frame.get(start..) else { return Self::default() };
-        let parsed = ptype::parse(inner);
+        Self::at(frame, start, &ptype::parse(inner))
+    }
+
+    /// Parses the packet of that type whose IP header begins at `l3`. `None` when no such header stands there.
+    pub(crate) fn parse_packet(frame: &[u8], l3: usize, ether_type: EtherType) -> Option<Self> {
+        let parsed = ptype::parse_packet(frame.get(l3..)?, ether_type);
+        let headers = Self { ether_type: ether_type.0, ..Self::at(frame, l3, &parsed) };
+        (headers.ip != Ip::None).then_some(headers)
+    }
+
+    #[inline]
+    fn at(frame: &[u8], start: usize, parsed: &Parsed) -> Self {
         let l3 = start + usize::from(parsed.l2_len);
         let l4 = l3 + usize::from(parsed.l3_len);
         let ip = if parsed.ptype.l3() == 0 {
@@ -89,16 +101,6 @@ impl Headers {
             },
             payload: l4 + usize::from(parsed.l4_len),
         }
-    }
-
-    /// The frame inside, if this one is VXLAN.
-    #[inline]
-    pub(crate) fn tunnel(&self, frame: &[u8]) -> Option<Self> {
-        if self.transport != Transport::Udp || be16(frame, self.l4 + 2) != VXLAN_PORT {
-            return None;
-        }
-        let start = self.payload + VXLAN_BYTES;
-        (frame.len() >= start + 14).then(|| Self::parse(frame, start))
     }
 
     /// Where the IP packet ends as its own length says, at most where the frame does. `None` when it says more.

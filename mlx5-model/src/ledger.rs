@@ -10,7 +10,7 @@
 //! | [`BlueFlame`](Crossing::BlueFlame) | processor writes | 64 bytes of a work entry, copied with the doorbell |
 //! | [`Arm`](Crossing::Arm) | processor writes | a completion or event queue armed |
 //! | [`DoorbellRecord`](Crossing::DoorbellRecord) | device reads | the 4 bytes of a doorbell record |
-//! | [`SendEntry`](Crossing::SendEntry), [`ReceiveEntry`](Crossing::ReceiveEntry) | device reads | work entries, as far as they are used |
+//! | [`SendEntry`](Crossing::SendEntry), [`ReceiveEntry`](Crossing::ReceiveEntry) | device reads | work entries, in whole blocks of 64 bytes, as cards fetch them |
 //! | [`SendPayload`](Crossing::SendPayload) | device reads | packet bytes that are not inline |
 //! | [`ReceivePayload`](Crossing::ReceivePayload) | device writes | packet bytes |
 //! | [`Completion`](Crossing::Completion) | device writes | completion entries, 64 or 128 bytes |
@@ -37,6 +37,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const MAX_PAYLOAD: u64 = 256;
 /// Most bytes that one read request asks for.
 pub const MAX_READ_REQUEST: u64 = 512;
+/// Bytes that work entries are read in: a send entry's basic block. Source: Linux `include/linux/mlx5/device.h`, `MLX5_SEND_WQE_BB`.
+pub const ENTRY_READ: u64 = 64;
 /// Framing, data link layer and header of a write or a read request, with 64-bit address.
 pub const REQUEST_OVERHEAD: u64 = 24;
 /// The same of an answer to a read.
@@ -173,6 +175,15 @@ impl Ledger {
         entry.carriers.add(bytes.div_ceil(MAX_PAYLOAD));
         if crossing.way() == Way::Read {
             entry.requests.add(bytes.div_ceil(MAX_READ_REQUEST));
+        }
+    }
+
+    /// Counts the reading of work entries that lie together from `at` on: all blocks of [`ENTRY_READ`] bytes that they touch.
+    #[inline]
+    pub fn add_entries(&self, crossing: Crossing, at: u64, bytes: usize) {
+        if bytes != 0 {
+            let end = (at + bytes as u64).next_multiple_of(ENTRY_READ);
+            self.add(crossing, (end - at / ENTRY_READ * ENTRY_READ) as usize);
         }
     }
 

@@ -26,7 +26,7 @@
 //! # What it insists on
 //! * Memory is reached only where it is pinned, by copies; keys are checked by variable bits, protection domain, rights and
 //!   bounds, in the key's own address space.
-//! * A send entry names its queue and its place; opcodes, segments, lengths and inline headers are checked. The first that
+//! * A send entry names its queue and its place; opcodes, segments, lengths and inline headers are checked, and that headers are where it says they are. The first that
 //!   fails is reported with the syndrome that silicon gives (`LOCAL_LENGTH_ERR`, `LOCAL_PROT_ERR`, `LOCAL_QP_OP_ERR`), its queue
 //!   is in error, the rest is flushed. Vendor bytes are the model's own and tell the check.
 //! * Doorbells keep rules ([`Violation`]): the 8 bytes are the head of the last entry, the record was written before.
@@ -37,7 +37,7 @@
 //!   checked at both ends by key, domain, rights and bounds; who is refused learns it by the syndrome that silicon has.
 //!
 //! # What is assumed
-//! Where no public source says what silicon does: a symmetric hash combines source and destination by exclusive or; a
+//! Where no public source says what silicon does: which side of a symmetric hash is the or and which the exclusive or; a
 //! packet that a TIR's fields are not for has hash 0 and goes to the table's first queue; a tag of 802.1ad is not stripped; an
 //! arm whose sequence number was answered already is a repetition; a frame to a group passes the port, and steering decides.
 //!
@@ -54,8 +54,8 @@
 //! # What is not there
 //! Congestion control of RDMA, path migration, dynamically connected transport, tag matching, signatures, faults of pages,
 //! queue pairs for raw frames (those are made of send and receive queues), atomics with masks;
-//! queue pair 1 is there, what manages connections is not. Steering of sent frames, header rewriting, tunnels but VXLAN, the
-//! embedded switch. Capabilities do not claim them, and commands and entries that need them are refused.
+//! queue pair 1 is there, what manages connections is not. Steering of sent frames, header rewriting, tunnels but VXLAN,
+//! Geneve, GRE and IP in IP (others go where send entries say where headers are), checksums of outer UDP, the embedded switch. Capabilities do not claim them, and commands and entries that need them are refused.
 
 mod completion;
 pub mod config;
@@ -80,7 +80,9 @@ mod steering;
 pub mod time;
 pub mod wire;
 
-pub use device::{Device, DeviceConfig, Violation};
+pub use device::{Before, Device, DeviceConfig, Fence, Violation};
+#[cfg(feature = "trace")]
+pub use device::{Watched, watch};
 pub use error::ModelError;
 pub use firmware::Traits;
 pub use memory::{GuestMemory, ProcessMemory};

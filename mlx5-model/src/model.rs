@@ -9,6 +9,7 @@
 
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
 
 use pollux_mlx5_kernel::{DoorProfile, InterfaceAddress, Kernel, Network};
 use pollux_uverbs::Channel;
@@ -26,6 +27,10 @@ use crate::{ModelError, network};
 
 /// Frames of each direction that one step moves at most.
 const BUDGET: usize = 64;
+
+/// How long a model that is dropped waits for its wire to take the last frame. Its entry is completed by then, so that
+/// nobody would send it again, and a card would send it whoever has ended. A peer that is alive takes it far sooner.
+const LINGER: Duration = Duration::from_millis(250);
 
 /// Steps without an end, in [`Model::settle`], are a mistake of the model or its user.
 const SETTLE_MAX: usize = 1_000_000;
@@ -240,8 +245,8 @@ impl Steps for Turns {
     }
 }
 
-/// A running model. Dropping it ends its thread first, then its kernel's half, then the device; channels that are still
-/// open keep the device's memory and find it gone.
+/// A running model. Dropping it first lets a frame that is sent but for a busy wire go, then ends its thread, then its kernel's half,
+/// then the device; channels that are still open keep the device's memory and find it gone.
 pub struct Model {
     // Field order is drop order: nothing steps the device while the rest goes.
     running: Option<Running>,
@@ -350,5 +355,66 @@ impl Model {
     pub fn remove(&self) {
         self.device.remove();
         self.kernel.remove();
+    }
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        // Who steps a model can do so until nothing waits.
+        let until = self.running.as_ref().map(|_| Instant::now() + LINGER);
+        while until.is_some_and(|until| Instant::now() < until) && self.device.has_frame_waiting() {
+            std::thread::sleep(STEP);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+    use crate::wire::Sent;
+
+    /// Says "not now" so often, then takes frames.
+    #[derive(Debug)]
+    struct Slow {
+        offers: AtomicU32,
+        taken: Arc<Mutex<Vec<Vec<u8>>>>,
+    }
+
+    impl Wire for Slow {
+        fn send(&mut self, frame: &[u8]) -> Sent {
+            if self.offers.fetch_add(1, Ordering::Relaxed) < 200 {
+                return Sent::Busy;
+            }
+            self.taken.lock().expect("nobody panicked").push(frame.to_vec());
+            Sent::Yes
+        }
+
+        fn receive(&mut self, _room: &mut [u8]) -> Option<usize> {
+            None
+        }
+
+        fn is_up(&self) -> bool {
+            true
+        }
+
+        fn describe(&self) -> String {
+            "slow".into()
+        }
+    }
+
+    #[test]
+    fn the_last_frame_leaves_though_its_model_is_dropped() {
+        let taken = Arc::default();
+        let wire = Slow { offers: AtomicU32::new(0), taken: Arc::clone(&taken) };
+        let model = Model::builder("mlx5_model0").plugged(wire).build().expect("a model");
+        model.device().send_frame(&[7; 60]);
+        while !model.device().has_frame_waiting() {
+            std::thread::yield_now();
+        }
+        drop(model);
+        assert_eq!(*taken.lock().expect("nobody panicked"), [vec![7; 60]]);
     }
 }

@@ -114,6 +114,8 @@ pub(crate) struct Port {
     pub(crate) told_up: bool,
     /// What the wire's other end sees. A wire is lit from the first.
     pub(crate) shines: bool,
+    /// Only what the function asked for in its context is let in: it stands behind the e-switch, as virtual functions do.
+    filters: bool,
     pub(crate) promiscuous: bool,
     pub(crate) promiscuous_unicast: bool,
     pub(crate) unicast: Vec<[u8; 6]>,
@@ -127,7 +129,7 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    pub(crate) fn new(wire: Box<dyn Wire>, mac: [u8; 6], mtu: u16) -> Self {
+    pub(crate) fn new(wire: Box<dyn Wire>, mac: [u8; 6], mtu: u16, filters: bool) -> Self {
         Self {
             wire,
             mac,
@@ -137,6 +139,7 @@ impl Port {
             held_down: false,
             told_up: false,
             shines: true,
+            filters,
             promiscuous: false,
             promiscuous_unicast: false,
             unicast: Vec::new(),
@@ -197,8 +200,12 @@ impl Port {
         self.wire.is_endless()
     }
 
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.waiting.is_some()
+    }
+
     pub(crate) fn is_pending(&self) -> bool {
-        self.waiting.is_some() || self.wire.is_pending()
+        self.has_waiting() || self.wire.is_pending()
     }
 
     /// The longest frame that goes in and out.
@@ -300,14 +307,22 @@ impl Port {
         Some(Some(bytes))
     }
 
-    /// Unicast is let in by address, as the table in front of a function's port does; groups pass, and steering decides.
+    /// A physical function gets all that the wire brings, and steering decides: DPDK asks nobody for promiscuous mode there,
+    /// it only makes rules. Behind the e-switch the lists of the function's context decide first. Source: DPDK
+    /// `drivers/net/mlx5/mlx5_rxmode.c`, `mlx5_promiscuous_enable`; Linux
+    /// `drivers/net/ethernet/mellanox/mlx5/core/eswitch.c`, `esw_update_vport_addr_list`, `esw_update_vport_rx_mode`.
     #[inline]
     fn lets_in(&self, destination: &[u8]) -> bool {
-        destination[0] & 1 == 1
-            || self.promiscuous
-            || self.promiscuous_unicast
-            || destination == self.mac
-            || self.unicast.iter().any(|address| destination == address)
+        !self.filters || self.promiscuous || self.lists(destination)
+    }
+
+    fn lists(&self, destination: &[u8]) -> bool {
+        let (all, listed) = if destination[0] & 1 == 1 {
+            (self.promiscuous_multicast, &self.multicast)
+        } else {
+            (self.promiscuous_unicast, &self.unicast)
+        };
+        all || destination == self.mac || listed.iter().any(|address| destination == address)
     }
 }
 

@@ -4,8 +4,10 @@
 //! completed as they asked for. The first that fails takes the queue into the error state; what was posted behind it is
 //! flushed.
 
+mod cut;
 mod entry;
 mod offload;
+mod parse;
 mod queue;
 
 use std::collections::VecDeque;
@@ -16,8 +18,10 @@ use crate::completion::Completions;
 use crate::device::bus::Bus;
 use crate::device::table::Table;
 use crate::event::Events;
+use crate::frame::Tunnels;
 use crate::memory_keys::Keys;
 use crate::port::Port;
+pub(crate) use parse::Parsing;
 pub(crate) use queue::{Make, Queue};
 
 /// The longest that a frame gets before it is cut up: 64 KiB of payload and its headers.
@@ -32,6 +36,7 @@ pub(crate) struct Around<'a, 'b> {
     pub(crate) completions: &'a mut Completions,
     pub(crate) events: &'a mut Events,
     pub(crate) port: &'a mut Port,
+    pub(crate) tunnels: &'a Tunnels,
 }
 
 /// Room to put frames together in.
@@ -39,6 +44,8 @@ pub(crate) struct Around<'a, 'b> {
 struct Scratch {
     frame: Box<[u8]>,
     segment: Box<[u8]>,
+    /// The headers of a tunnel whose inside is cut.
+    tunnel: Box<[u8]>,
     work: Box<[u8]>,
 }
 
@@ -60,6 +67,7 @@ impl Senders {
             scratch: Scratch {
                 frame: room(GATHER_BYTES),
                 segment: room(GATHER_BYTES),
+                tunnel: room(cut::TUNNEL_BYTES_MAX),
                 work: room(BATCH_BLOCKS * BLOCK_BYTES),
             },
         }

@@ -11,9 +11,9 @@ mod matching;
 mod table;
 
 use crate::device::table::Table;
-use crate::frame::Headers;
+use crate::frame::{Headers, Tunnels};
 use crate::port::Traffic;
-pub(crate) use hash::{Dispatch, Fields as HashFields, Tir};
+pub(crate) use hash::{Dispatch, Fields as HashFields, Function as HashFunction, Tir};
 pub(crate) use matching::Mask;
 use matching::Packet;
 pub(crate) use table::{Destination, Entry, FlowTable, Group, Miss};
@@ -112,11 +112,11 @@ impl Steering {
     /// Finds where a frame goes; the answer is in `deliveries`. It counts once [`count`](Self::count) says so: one that waits
     /// for a buffer is looked at again.
     #[inline]
-    pub(crate) fn classify(&mut self, frame: &[u8], headers: &Headers) {
+    pub(crate) fn classify(&mut self, frame: &[u8], headers: &Headers, tunnels: &Tunnels) {
         self.deliveries.clear();
         self.passed.clear();
         if let Some(root) = self.root {
-            let mut packet = Packet::new(frame, headers);
+            let mut packet = Packet::new(frame, headers, tunnels);
             let mut hops = HOPS_MAX;
             walk(&self.tables, &mut self.passed, &mut self.deliveries, root, &mut packet, 0, &mut hops);
         }

@@ -10,9 +10,12 @@ mod device {
     mod fuzz;
     mod join;
     mod offload;
+    mod order;
     mod receive;
+    mod rule;
     mod send;
     mod steering;
     mod striding;
     mod throughput;
+    mod tunnel;
 }

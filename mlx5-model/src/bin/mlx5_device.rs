@@ -16,7 +16,7 @@ use clap::Parser;
 use pollux_mlx5_model::pci::{self, Health, Slot, Stop};
 use pollux_mlx5_model::time::Clock;
 use pollux_mlx5_model::wire::{Impairments, WireSpec};
-use pollux_mlx5_model::{Device, DeviceConfig, GuestMemory};
+use pollux_mlx5_model::{Device, DeviceConfig, GuestMemory, Traits};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -105,8 +105,9 @@ fn run(cli: &Cli) -> Result<(), Box<dyn Error>> {
         let config = DeviceConfig {
             name: format!("mlx5-device {}", path.display()),
             mac: [0x0c, 0x42, 0xa1, 0, 0, u8::try_from(index + 1)?],
-            // Other people's drivers ring as they like.
+            // Other people's drivers ring as they like, and recover a send queue as Linux's network driver does.
             strict: false,
+            traits: Traits { send_record_at_ready: false, ..Traits::default() },
             clock: clock.clone(),
             ..DeviceConfig::default()
         };

@@ -13,13 +13,30 @@ pub(crate) struct Bus<'a> {
     pub(crate) now: u64,
     /// How many steps were made.
     pub(crate) step: u64,
+    /// Completions are stamped with the time of day.
+    pub(crate) real_time: bool,
 }
 
 impl Bus<'_> {
+    /// What a completion is stamped with: ticks, or seconds above and nanoseconds below. Source: DPDK
+    /// `drivers/net/mlx5/mlx5_rxtx.h`, `mlx5_txpp_convert_rx_ts`.
+    #[inline]
+    pub(crate) fn stamp(&self) -> u64 {
+        const SECOND: u64 = 1_000_000_000;
+        if self.real_time { ((self.now / SECOND) << 32) + self.now % SECOND } else { self.now }
+    }
+
     /// The device reads.
     #[inline]
     pub(crate) fn read(&self, what: Crossing, at: u64, into: &mut [u8]) -> Result<(), Unreachable> {
         self.ledger.add(what, into.len());
+        self.host.read(at, into)
+    }
+
+    /// The device reads work entries.
+    #[inline]
+    pub(crate) fn read_entries(&self, what: Crossing, at: u64, into: &mut [u8]) -> Result<(), Unreachable> {
+        self.ledger.add_entries(what, at, into.len());
         self.host.read(at, into)
     }
 

@@ -3,14 +3,16 @@
 use pollux_mlx5_abi::doorbell::uar;
 use pollux_mlx5_abi::wqe::BLOCK_BYTES;
 
+use super::blue_flame::Turns;
 use super::bus::Bus;
+use super::order::Order;
 use super::table::Table;
 use super::tap::Tap;
 use super::violation::{Violation, Violations};
 use crate::completion::Completions;
 use crate::event::Events;
 use crate::firmware::{FIRST_UAR, Function, Lent, Tis, Traits, UARS, Umem};
-use crate::frame::Headers;
+use crate::frame::{Headers, Tunnels};
 use crate::ledger::Crossing;
 use crate::memory::Bar;
 use crate::memory_keys::Keys;
@@ -27,7 +29,7 @@ use crate::wire::Wire;
 pub(crate) struct Core {
     pub(crate) traits: Traits,
     pub(crate) function: Function,
-    strict: bool,
+    pub(crate) strict: bool,
     pub(crate) uars: Table<()>,
     pub(crate) domains: Table<()>,
     pub(crate) transport_domains: Table<()>,
@@ -44,8 +46,12 @@ pub(crate) struct Core {
     pub(crate) rdma: Rdma,
     pub(crate) lent: Lent,
     pub(crate) port: Port,
+    /// What the card looks into.
+    pub(crate) tunnels: Tunnels,
     pub(crate) tap: Tap,
     pub(crate) violations: Violations,
+    pub(crate) turns: Turns,
+    pub(crate) order: Order,
     /// Where a frame from the wire stands.
     room: Box<[u8]>,
     /// Length of a frame there that found no buffer and waits for one, on a wire that waits too.
@@ -89,9 +95,12 @@ impl Core {
             steering: Steering::new(),
             lent: Lent::default(),
             rdma: Rdma::new(1 << 14),
-            port: Port::new(wire, mac, mtu),
+            port: Port::new(wire, mac, mtu, traits.filters_vport),
+            tunnels: Tunnels::new(&traits),
             tap: Tap::default(),
             violations: Violations::default(),
+            turns: Turns::default(),
+            order: Order::default(),
             room: vec![0; usize::from(MTU_MAX) + HEADER_BYTES_MAX].into_boxed_slice(),
             held: None,
             last_command: 0,
@@ -106,12 +115,13 @@ impl Core {
         let (permanent, mtu, counters) = (port.permanent, port.mtu, port.counters);
         let (wire, shines) = port.take_wire();
         let tap = std::mem::take(&mut self.tap);
-        let base = self.lent.base;
+        let (base, by_pieces) = (self.lent.base, self.completions.is_by_pieces());
         *self = Self::new(self.traits, permanent, mtu, self.strict, wire);
         self.port.counters = counters;
         self.port.shines = shines;
         self.tap = tap;
         self.lent.base = base;
+        self.completions.keep_by_pieces(by_pieces);
     }
 
     /// The plan of faults holds the link down, or lets go of it.
@@ -122,6 +132,8 @@ impl Core {
     /// One turn.
     pub(crate) fn step(&mut self, bus: &mut Bus<'_>, bar: &Bar, budget: usize) -> bool {
         let mut some = false;
+        self.check_fresh(bus);
+        self.check_held(bus);
         some |= self.port.poll();
         let up = self.port.is_up();
         if up != self.port.told_up {
@@ -132,8 +144,9 @@ impl Core {
         some |= self.scan(bus, bar);
         some |= self.tap.settle(&mut self.port);
         if self.senders.is_active() {
-            let Self { senders, keys, completions, events, port, .. } = self;
-            some |= senders.run(&mut send::Around { bus, keys, completions, events, port }, budget) > 0;
+            let Self { senders, keys, completions, events, port, tunnels, .. } = self;
+            let mut around = send::Around { bus, keys, completions, events, port, tunnels };
+            some |= senders.run(&mut around, budget) > 0;
         }
         some |= self.receive(bus, budget) > 0;
         let waits = self.port.waits();
@@ -191,6 +204,7 @@ impl Core {
             bar.take64(page, offset);
             let blue_flame = bytes.len() >= BLOCK_BYTES;
             bus.ledger.add(if blue_flame { Crossing::BlueFlame } else { Crossing::Doorbell }, bytes.len());
+            self.take_turns(bus, number, offset, *value, blue_flame);
             self.ring_send(bus, number, *value, true, if blue_flame { bytes } else { &[] });
         } else if offset > uar::BLUE_FLAME && bytes.len() == BLOCK_BYTES {
             // More of an entry that is copied block by block.
@@ -218,6 +232,29 @@ impl Core {
         act(rdma, &mut rdma::Around { bus, keys, completions, events, port, pools, counters })
     }
 
+    /// The buffers of a BlueFlame register take turns; a queue that uses one twice in a row fails.
+    fn take_turns(&mut self, bus: &mut Bus<'_>, page: u32, offset: usize, value: [u8; 8], copied: bool) {
+        let queue = u32::from_be_bytes([0, value[4], value[5], value[6]]);
+        let Self { turns, rdma, senders, .. } = self;
+        let lives = |queue| rdma.pairs.get(queue).is_some() || senders.queues.get(queue).is_some();
+        if !turns.ring(page, offset, copied, queue, lives) && self.strict {
+            self.violate(bus, queue, Violation::Buffer { queue, offset });
+        }
+    }
+
+    /// A rule was broken by a queue that sends, which fails.
+    pub(super) fn violate(&mut self, bus: &mut Bus<'_>, number: u32, violation: Violation) {
+        self.violations.note(violation);
+        if self.rdma.pairs.get(number).is_some() {
+            self.with_rdma(bus, |rdma, around| rdma.break_down(around, number));
+            return;
+        }
+        let Self { senders, keys, completions, events, port, tunnels, .. } = self;
+        if let Some(queue) = senders.queues.get_mut(number) {
+            queue.break_down(&mut send::Around { bus, keys, completions, events, port, tunnels });
+        }
+    }
+
     fn ring_send(&mut self, bus: &mut Bus<'_>, page: u32, value: [u8; 8], exact: bool, bytes: &[u8]) {
         let number = u32::from_be_bytes([0, value[4], value[5], value[6]]);
         let strict = self.strict;
@@ -228,12 +265,12 @@ impl Core {
             }
             return;
         }
-        let Self { senders, keys, completions, events, port, violations, .. } = self;
+        let Self { senders, keys, completions, events, port, tunnels, violations, .. } = self;
         let Some(queue) = senders.queues.get_mut(number).filter(|queue| queue.uar == page) else {
             violations.note(Violation::Unknown { uar: page, rung: value });
             return;
         };
-        let mut around = send::Around { bus, keys, completions, events, port };
+        let mut around = send::Around { bus, keys, completions, events, port, tunnels };
         if let Err(violation) = queue.doorbell(&mut around, value, exact, self.strict, bytes) {
             violations.note(violation);
             queue.break_down(&mut around);
@@ -311,15 +348,15 @@ impl Core {
         if self.with_rdma(bus, |rdma, around| rdma.receive(around, frame, &headers)) {
             return Arrived::Taken;
         }
-        let Self { steering, receivers, keys, completions, events, port, .. } = self;
-        steering.classify(frame, &headers);
+        let Self { steering, receivers, keys, completions, events, port, tunnels, .. } = self;
+        steering.classify(frame, &headers, tunnels);
         let mut around = receive::Around { bus, keys, completions, events };
         let (mut taken, mut lacks) = (false, false);
         let mut plain = None;
         for index in 0..steering.deliveries.len() {
             let delivery = steering.deliveries[index];
             let Some(tir) = steering.tirs.get(delivery.tir) else { continue };
-            let inner = if tir.tunneled { headers.tunnel(frame) } else { None };
+            let inner = if tir.tunneled { tunnels.inside(frame, &headers) } else { None };
             let checked = match &inner {
                 Some(inner) => Checked::of(frame, &headers, Some(inner)),
                 None => *plain.get_or_insert_with(|| Checked::of(frame, &headers, None)),

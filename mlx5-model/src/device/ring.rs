@@ -14,6 +14,13 @@ pub(crate) struct Ring {
     bytes: u64,
 }
 
+/// An entry of a ring, in host memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) address: u64,
+    pub(crate) bytes: usize,
+}
+
 impl Ring {
     /// A ring of `bytes` bytes that begins `offset` bytes into the first page. `None` when the pages do not hold it.
     pub(crate) fn new(pages: Vec<u64>, log_page: u8, offset: u64, bytes: u64) -> Option<Self> {
@@ -31,6 +38,12 @@ impl Ring {
         Ok((address, run.min(self.bytes - at)))
     }
 
+    /// Where the entry of `bytes` bytes at `at` is, which lies in a row.
+    pub(crate) fn piece(&self, at: u64, bytes: u64) -> Result<Piece, Unreachable> {
+        let (address, run) = self.place(at)?;
+        Ok(Piece { address, bytes: bytes.min(run) as usize })
+    }
+
     /// Reads entries, round the ring's end where they go round it. `at` is inside the ring.
     #[inline]
     pub(crate) fn read(
@@ -40,7 +53,7 @@ impl Ring {
         at: u64,
         into: &mut [u8],
     ) -> Result<(), Unreachable> {
-        self.pieces(at, into, |address, piece| bus.read(what, address, piece))
+        self.pieces(at, into, |address, piece| bus.read_entries(what, address, piece))
     }
 
     /// Has `read` fill what lies in a row, piece by piece, round the ring's end. `at` is inside the ring.

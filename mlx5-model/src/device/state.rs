@@ -26,6 +26,12 @@ impl State {
         }
     }
 
+    /// Whether a command may name `code` as the state that the queue has: its own; or READY, of a queue that failed by itself,
+    /// on a card that believes that.
+    pub(crate) fn may_be_called(self, code: u32, believes_ready: bool) -> bool {
+        code == self.code() || believes_ready && self == Self::Error && code == Self::Ready.code()
+    }
+
     pub(crate) fn of(code: u32) -> Option<Self> {
         [Self::Reset, Self::Ready, Self::Error].into_iter().find(|state| state.code() == code)
     }

@@ -1,4 +1,4 @@
-//! What a driver did against the rules of doorbells: silicon would fail in its own way, or at random.
+//! What a driver did against the rules of doorbells and their records: silicon would fail in its own way, or at random.
 
 use std::fmt;
 
@@ -48,11 +48,69 @@ pub enum Violation {
         /// Blocks, or receive entries.
         posted: u16,
     },
+    /// The doorbell record does not say zero when the queue leaves RESET: the device takes it for entries that are posted.
+    RecordAtReady {
+        /// The queue.
+        queue: u32,
+        /// What it says.
+        record: u16,
+    },
+    /// A BlueFlame buffer that is used again while what was copied there, or is copied now, may still be on its way: the other
+    /// one is next.
+    Buffer {
+        /// The queue.
+        queue: u32,
+        /// Where in the UAR page the buffer is.
+        offset: usize,
+    },
+    /// A store that tells the device of others before it, with no barrier that keeps them before it.
+    Fence {
+        /// The queue.
+        queue: u32,
+        /// What was stored.
+        before: Before,
+    },
+    /// An entry was written after the record that tells of it.
+    Late {
+        /// The queue.
+        queue: u32,
+    },
+    /// A doorbell was left in a buffer of the processor, where it may stay: its thread posted more, or turned to something else.
+    Unflushed {
+        /// The queue.
+        queue: u32,
+    },
+    /// An entry was copied to a page that is not mapped write-combining: it arrives in pieces.
+    NotCombining {
+        /// The queue.
+        queue: u32,
+    },
     /// An arm word that differs from the one in the doorbell record, or of a queue that is not there.
     Arm {
         /// The completion queue.
         queue: u32,
     },
+}
+
+/// What tells a device of stores before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Before {
+    /// A doorbell record, of entries posted or completions taken.
+    Record,
+    /// A doorbell, of a record.
+    Doorbell,
+    /// The arm register, of a record.
+    Arm,
+}
+
+impl fmt::Display for Before {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Record => "doorbell record",
+            Self::Doorbell => "doorbell",
+            Self::Arm => "arm register",
+        })
+    }
 }
 
 impl fmt::Display for Violation {
@@ -74,6 +132,26 @@ impl fmt::Display for Violation {
             }
             Self::TooMuch { queue, posted } => {
                 write!(out, "queue {queue:#x}: {posted} posted, which is more than its ring has")
+            }
+            Self::RecordAtReady { queue, record } => write!(
+                out,
+                "doorbell record of queue {queue:#x} says {record:#x} as the queue leaves RESET, where it must say 0"
+            ),
+            Self::Buffer { queue, offset } => write!(
+                out,
+                "queue {queue:#x}: BlueFlame buffer {offset:#x} is used twice in a row, where the two of a register take turns"
+            ),
+            Self::Fence { queue, before } => {
+                write!(out, "queue {queue:#x}: no barrier before the store to its {before}")
+            }
+            Self::Late { queue } => {
+                write!(out, "queue {queue:#x}: an entry was written after the record that tells of it")
+            }
+            Self::Unflushed { queue } => {
+                write!(out, "queue {queue:#x}: its last doorbell was not flushed from write-combining memory")
+            }
+            Self::NotCombining { queue } => {
+                write!(out, "queue {queue:#x}: an entry was copied to a page that is not write-combining")
             }
             Self::Arm { queue } => {
                 write!(out, "completion queue {queue:#x}: the arm register differs from its record")

@@ -4,16 +4,18 @@ use std::collections::BTreeMap;
 
 use pollux_mlx5_abi::caps::ethernet::{EthernetCaps, inline_mode, lro_size, min_inline};
 use pollux_mlx5_abi::caps::flow_table::{FlowTableFields, FlowTableNicCaps, FlowTableProperties};
-use pollux_mlx5_abi::caps::general::{GeneralCaps, port_type};
+use pollux_mlx5_abi::caps::general::{GeneralCaps, port_type, stamps};
 use pollux_mlx5_abi::caps::roce::{AtomicCaps, RoceCaps, atomic, l3, version};
 use pollux_mlx5_abi::caps::{QueryHcaCapIn, QueryHcaCapOut, SetHcaCapIn, kind};
 use pollux_mlx5_abi::command::user::{capability, place};
+use pollux_mlx5_abi::command::wq::stamp;
 use pollux_mlx5_abi::command::{opcode as op, order};
 
 use super::{Call, No, UARS, need};
 use crate::completion;
 use crate::device::core::Core;
 use crate::event::QUEUES_MAX;
+use crate::frame::VXLAN_PORTS_MAX;
 use crate::steering::Counters;
 use crate::{rdma, receive};
 
@@ -45,8 +47,13 @@ pub struct Traits {
     pub enhanced_multi_packet: bool,
     /// Layer 2 headers must be inline; otherwise the port's context says what must, at first nothing.
     pub needs_inline_l2: bool,
-    /// VLAN tags are inserted by the Ethernet segment.
+    /// VLAN tags are inserted by the Ethernet segment; an entry that asks for it fails otherwise.
     pub vlan_insert: bool,
+    /// Steering matches the version in an IP header, and not the Ethernet type alone.
+    pub match_ip_version: bool,
+    /// Queues stamp the time of day, in seconds and nanoseconds, and not what a free-running clock says; they are refused if
+    /// they ask for that. Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `MLX5_TIMESTAMP_FORMAT_CAP_REAL_TIME`.
+    pub real_time_only: bool,
     /// User contexts and objects made by their commands (DevX).
     pub devx: bool,
     /// Registers can be mapped write-combining.
@@ -55,8 +62,18 @@ pub struct Traits {
     pub uar_4k: bool,
     /// TCP segments are joined (LRO).
     pub lro: bool,
-    /// Hashes and checks of the frame inside a VXLAN tunnel.
+    /// Looks inside VXLAN: hashes and checks what is received, fills in checksums of what is sent, and cuts it.
     pub vxlan: bool,
+    /// The same of GRE.
+    pub gre: bool,
+    /// The same of Geneve.
+    pub geneve: bool,
+    /// The same of IP in IP.
+    pub ip_in_ip: bool,
+    /// Send entries may say where headers are (software parsing, SWP), so that checksums and cutting go with any tunnel.
+    pub software_parsing: bool,
+    /// Where an entry says so, the card's own parser still finds what the entry leaves out; else it is off for that entry.
+    pub parser_complements: bool,
     /// Completion queues go on in another ring.
     pub cq_resize: bool,
     /// Queue pairs of all transports.
@@ -71,6 +88,19 @@ pub struct Traits {
     /// Contexts of queue pairs tell that data is written in order, as it is: what comes early is kept until its turn, and
     /// bytes are written from the first to the last.
     pub data_in_order: bool,
+    /// The record of a send queue is read as the queue leaves RESET, as every card reads a receive queue's; it must say zero
+    /// then. rdma-core's `mlx5_modify_qp` (`providers/mlx5/verbs.c`) and Linux's mlx5_ib (`qp.c`, `__mlx5_ib_modify_qp`) zero
+    /// both; Linux's network driver (`en/reporter_tx.c`, `mlx5e_reset_txqsq_cc_pc`) and DPDK (`mlx5_devx.c`) leave a send
+    /// queue's as it was when they recover one, so it may not be so on every card.
+    pub send_record_at_ready: bool,
+    /// Commands may call a queue READY that failed by itself. mlx5_ib does, which goes by what it asked for last (Linux
+    /// `drivers/infiniband/hw/mlx5/qp.c`, `modify_raw_packet_qp_sq`, `mlx5_ib_modify_wq`), and DPDK's recovery over verbs does
+    /// through it (`drivers/net/mlx5/linux/mlx5_verbs.c`, `mlx5_ibv_modify_wq`). Linux's network driver and DPDK over DevX ask
+    /// or name ERR (`drivers/net/ethernet/mellanox/mlx5/core/en/reporter_tx.c`; `drivers/net/mlx5/mlx5_devx.c`).
+    pub believes_ready: bool,
+    /// Frames are let in by the addresses and modes of the vport's context alone, as the e-switch does with virtual functions.
+    /// A physical function gets all, and its steering decides.
+    pub filters_vport: bool,
     /// Link modes: bits of PTYS's `eth_proto` and of its extended field; the fastest is in use while the link is up.
     pub link_modes: (u32, u32),
 }
@@ -93,17 +123,27 @@ impl Default for Traits {
             enhanced_multi_packet: true,
             needs_inline_l2: false,
             vlan_insert: true,
+            match_ip_version: true,
+            real_time_only: false,
             devx: true,
             blue_flame: true,
             uar_4k: true,
+            send_record_at_ready: true,
             lro: true,
             vxlan: true,
+            gre: true,
+            geneve: true,
+            ip_in_ip: true,
+            software_parsing: true,
+            parser_complements: true,
             cq_resize: true,
             rdma: true,
             device_memory: true,
             selective_repeat: false,
             ece: true,
             data_in_order: true,
+            believes_ready: false,
+            filters_vport: false,
             link_modes: (
                 link_mode::MODE_25GBASE_CR | link_mode::MODE_40GBASE_CR4 | link_mode::MODE_100GBASE_CR4,
                 ext_link_mode::CAUI_4_100GBASE_CR4_KR4,
@@ -147,8 +187,8 @@ impl Traits {
         };
         put(kind::GENERAL, &self.general());
         put(kind::ETHERNET_OFFLOADS, &self.ethernet());
-        put(kind::ROCE, &roce());
-        put(kind::FLOW_TABLE, &flow_table());
+        put(kind::ROCE, &self.roce());
+        put(kind::FLOW_TABLE, &flow_table(self.match_ip_version));
         put(kind::ATOMIC, &if self.rdma { atomic() } else { [0; 256] });
         if self.device_memory {
             put(kind::DEV_MEM, &super::lent::caps());
@@ -197,6 +237,8 @@ impl Traits {
             (G::MAX_WQE_SZ_SQ, SEND_ENTRY_BYTES_MAX),
             (G::MAX_WQE_SZ_RQ, receive::ENTRY_BYTES_MAX as u32),
             (G::BASIC_CYCLIC_RCV_WQE, 1),
+            (G::SQ_TS_FORMAT, self.stamp_caps()),
+            (G::RQ_TS_FORMAT, self.stamp_caps()),
             (G::CQE_VERSION, self.cqe_version.into()),
             (G::CQ_OI, 1),
             (G::CQ_RESIZE, self.cq_resize.into()),
@@ -289,7 +331,16 @@ impl Traits {
             (lro_size::MODE, lro_size::FROM_L4),
             (E::LRO_MIN_MSS_SIZE, if self.lro { receive::join::PAYLOAD_MIN as u32 } else { 0 }),
             (E::TUNNEL_STATELESS_VXLAN, self.vxlan.into()),
-            (E::MAX_VXLAN_UDP_PORTS, self.vxlan.into()),
+            (E::MAX_VXLAN_UDP_PORTS, if self.vxlan { VXLAN_PORTS_MAX as u32 } else { 0 }),
+            (E::TUNNEL_STATELESS_GRE, self.gre.into()),
+            (E::TUNNEL_STATELESS_GENEVE_RX, self.geneve.into()),
+            (E::TUNNEL_STATELESS_GENEVE_TX, self.geneve.into()),
+            (E::TUNNEL_STATELESS_IP_OVER_IP, self.ip_in_ip.into()),
+            (E::TUNNEL_STATELESS_IP_OVER_IP_RX, self.ip_in_ip.into()),
+            (E::TUNNEL_STATELESS_IP_OVER_IP_TX, self.ip_in_ip.into()),
+            (E::SWP, self.software_parsing.into()),
+            (E::SWP_CSUM, self.software_parsing.into()),
+            (E::SWP_LSO, self.software_parsing.into()),
         ] {
             field.set(&mut caps, value);
         }
@@ -300,6 +351,18 @@ impl Traits {
             }
             E::LRO_TIMER_SUPPORTED_PERIODS.set(&mut caps, periods);
         }
+        caps
+    }
+
+    fn roce(&self) -> [u8; 256] {
+        let mut caps = RoceCaps::ZERO;
+        RoceCaps::L3_TYPE.set(&mut caps, l3::IPV4 | l3::IPV6);
+        RoceCaps::ROCE_VERSION.set(&mut caps, version::V2);
+        RoceCaps::R_ROCE_DEST_UDP_PORT.set(&mut caps, 4791);
+        RoceCaps::R_ROCE_MAX_SRC_UDP_PORT.set(&mut caps, 0xffff);
+        RoceCaps::R_ROCE_MIN_SRC_UDP_PORT.set(&mut caps, 0xc000);
+        RoceCaps::ROCE_ADDRESS_TABLE_SIZE.set(&mut caps, rdma::path::ADDRESSES as u32);
+        RoceCaps::QP_TS_FORMAT.set(&mut caps, self.stamp_caps());
         caps
     }
 }
@@ -315,18 +378,7 @@ fn atomic() -> [u8; 256] {
     caps
 }
 
-fn roce() -> [u8; 256] {
-    let mut caps = RoceCaps::ZERO;
-    RoceCaps::L3_TYPE.set(&mut caps, l3::IPV4 | l3::IPV6);
-    RoceCaps::ROCE_VERSION.set(&mut caps, version::V2);
-    RoceCaps::R_ROCE_DEST_UDP_PORT.set(&mut caps, 4791);
-    RoceCaps::R_ROCE_MAX_SRC_UDP_PORT.set(&mut caps, 0xffff);
-    RoceCaps::R_ROCE_MIN_SRC_UDP_PORT.set(&mut caps, 0xc000);
-    RoceCaps::ROCE_ADDRESS_TABLE_SIZE.set(&mut caps, rdma::path::ADDRESSES as u32);
-    caps
-}
-
-fn flow_table() -> [u8; 4096] {
+fn flow_table(match_ip_version: bool) -> [u8; 4096] {
     use FlowTableProperties as P;
     let mut properties = P::ZERO;
     for (field, value) in [
@@ -395,12 +447,27 @@ fn flow_table() -> [u8; 4096] {
     ] {
         field.set(&mut fields, 1);
     }
+    F::OUTER_IP_VERSION.set(&mut fields, match_ip_version.into());
+    F::INNER_IP_VERSION.set(&mut fields, match_ip_version.into());
     P::FT_FIELD_SUPPORT.set(&mut properties, fields);
     P::FT_FIELD_BITMASK_SUPPORT.set(&mut properties, fields);
     let mut caps = FlowTableNicCaps::ZERO;
     FlowTableNicCaps::NIC_RX_MULTI_PATH_TIRS.set(&mut caps, 1);
     FlowTableNicCaps::FLOW_TABLE_PROPERTIES_NIC_RECEIVE.set(&mut caps, properties);
     caps
+}
+
+impl Traits {
+    fn stamp_caps(&self) -> u32 {
+        if self.real_time_only { stamps::REAL_TIME } else { stamps::FREE_RUNNING }
+    }
+
+    /// Whether a queue may ask for this format of stamps: free running where there is that alone, the default or real time
+    /// where there is no other. Source: Linux `include/linux/mlx5/mlx5_ifc.h`,
+    /// `MLX5_TIMESTAMP_FORMAT_*`; DPDK `drivers/common/mlx5/mlx5_prm.h`, `mlx5_ts_format_conv`.
+    pub(super) fn stamps(&self, format: u32) -> bool {
+        if self.real_time_only { format != stamp::FREE_RUNNING } else { format == stamp::FREE_RUNNING }
+    }
 }
 
 impl Core {

@@ -171,8 +171,7 @@ impl Core {
             context,
         };
         need!(call.output.len() >= 16, BAD_OUTP_LEN_ERR, 23);
-        let number =
-            self.completions.queues.insert(call.uid, Queue::new(make)).ok_or(no(status::NO_RES_ERR, 24))?;
+        let number = self.completions.insert(call.uid, Queue::new(make)).ok_or(no(status::NO_RES_ERR, 24))?;
         call.answer_number(number)
     }
 }

@@ -9,6 +9,7 @@ use pollux_mlx5_abi::command::flow::{
     QueryFlowEntryOut, QueryFlowTableIn, QueryFlowTableOut, SetFlowEntryIn, SetFlowTableRootIn, action,
     destination, modify, table,
 };
+use pollux_mlx5_abi::command::matching::{MatchHeaders, MatchParameters};
 use pollux_mlx5_abi::command::{opcode as op, status};
 
 use super::caps::{FT_LEVELS, LOG_FT};
@@ -174,6 +175,9 @@ impl Core {
         let Some(mask) = Mask::new(criteria, G::MATCH_CRITERIA.of(input)) else {
             return Err(no(status::BAD_PARAM_ERR, 18));
         };
+        let versions = [MatchParameters::OUTER_HEADERS, MatchParameters::INNER_HEADERS]
+            .map(|part| MatchHeaders::IP_VERSION.get(part.of(G::MATCH_CRITERIA.of(input))));
+        need!(self.traits.match_ip_version || versions == [0; 2], BAD_PARAM_ERR, 21);
         call.output::<16>()?;
         let Some(table) = self.steering.tables.get_mut(number) else { return Ok(()) };
         need!(start <= end && u64::from(end) < 1 << table.log_size, BAD_PARAM_ERR, 19);

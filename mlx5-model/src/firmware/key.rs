@@ -41,9 +41,12 @@ impl Core {
         let start = M::START_ADDR.get(&context);
         let all = M::LENGTH64.is_set(&context);
         let length = if all { u64::MAX } else { M::LEN.get(&context) };
-        need!(all || (length > 0 || free) && length <= 1 << 48, BAD_PARAM_ERR, 19);
-        need!(all || start.checked_add(length).is_some(), BAD_PARAM_ERR, 20);
         let mode = M::ACCESS_MODE_1_0.get(&context) | M::ACCESS_MODE_4_2.get(&context) << 2;
+        // Linux hands the length of a key for lent memory on as the program gave it, and programs give 0. Source: Linux
+        // `drivers/infiniband/hw/mlx5/mr.c`, `mlx5_ib_reg_dm_mr`.
+        let may_be_empty = free || mode == access_mode::MEMIC;
+        need!(all || (length > 0 || may_be_empty) && length <= 1 << 48, BAD_PARAM_ERR, 19);
+        need!(all || start.checked_add(length).is_some(), BAD_PARAM_ERR, 20);
         let translation = match mode {
             access_mode::PA => {
                 // Any memory that is pinned: the kernel's privilege.

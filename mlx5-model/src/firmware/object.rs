@@ -55,6 +55,8 @@ impl Core {
                     || self.completions.queues.iter().any(|(_, queue)| queue.uar == named)
                     || self.events.queues.iter().any(|(_, queue)| queue.uar == named);
                 need!(!used, RES_BUSY, 16);
+                self.turns.forget(named);
+                self.order.forget(named);
                 remove(&mut self.uars, call, named)
             }
             op::ALLOC_PD => insert(&mut self.domains, call, ()).map(drop),
@@ -152,7 +154,7 @@ impl Core {
             }
             _ => {
                 need!(call.may_change(self.tises.owner(named)), BAD_RES_ERR, 9);
-                need!(self.senders.queues.iter().all(|(_, queue)| queue.tis != named), RES_BUSY, 17);
+                need!(self.senders.queues.iter().all(|(_, queue)| queue.tis != Some(named)), RES_BUSY, 17);
                 remove(&mut self.tises, call, named)
             }
         }

@@ -1,17 +1,16 @@
 //! Commands on the function's port.
 
 use pollux_mlx5_abi::command::counter::{QueryVportCounterIn, QueryVportCounterOut, TrafficCounter};
-use pollux_mlx5_abi::command::opcode as op;
 use pollux_mlx5_abi::command::vport::{
     FieldSelect, ModifyNicVportContextIn, ModifyVportStateIn, NicVportContext, QueryHcaVportPkeyOut,
     QueryNicVportContextIn, QueryNicVportContextOut, QueryRoceAddressIn, QueryRoceAddressOut,
     QueryVportStateOut, SetRoceAddressIn, address_list, admin, state,
 };
+use pollux_mlx5_abi::command::{opcode as op, status};
 
-use super::{Call, No, need};
+use super::{Call, No, need, no};
 use crate::device::core::Core;
-use crate::frame::VXLAN_PORT;
-use crate::port::{ADDRESSES_MAX, PortCounters, Traffic};
+use crate::port::{ADDRESSES_MAX, HEADER_BYTES_MAX, PortCounters, Traffic};
 
 /// The default partition's key, with full membership. Source: InfiniBand Architecture Specification, volume 1, 10.9.1.2.
 const DEFAULT_PKEY: u32 = 0xffff;
@@ -57,7 +56,7 @@ impl Core {
             op::QUERY_ROCE_ADDRESS => {
                 let index = QueryRoceAddressIn::ROCE_ADDRESS_INDEX.get(call.input()?);
                 let Some(address) = self.rdma.addresses().block(index as usize) else {
-                    return Err(super::no(pollux_mlx5_abi::command::status::IX_ERR, 16));
+                    return Err(no(status::IX_ERR, 16));
                 };
                 QueryRoceAddressOut::ROCE_ADDRESS.set(call.output()?, address);
             }
@@ -70,10 +69,17 @@ impl Core {
                 }
             }
             op::ADD_VXLAN_UDP_DPORT | op::DELETE_VXLAN_UDP_DPORT => {
-                // The one port that tunnels are recognised by; there is room for no other.
                 let head: &[u8; 16] = call.input()?;
+                let port = u16::from_be_bytes([head[14], head[15]]);
                 need!(self.traits.vxlan, BAD_OP_ERR, 16);
-                need!(u16::from_be_bytes([head[14], head[15]]) == VXLAN_PORT, NO_RES_ERR, 17);
+                need!(port != 0, BAD_PARAM_ERR, 18);
+                let (done, refusal) = match opcode {
+                    op::ADD_VXLAN_UDP_DPORT => (self.tunnels.add_vxlan_port(port), status::NO_RES_ERR),
+                    _ => (self.tunnels.remove_vxlan_port(port), status::BAD_RES_ERR),
+                };
+                if !done {
+                    return Err(no(refusal, 17));
+                }
             }
             // The table in front of several functions' ports: this function's own addresses are in its context.
             _ => {}
@@ -95,7 +101,7 @@ impl Core {
         let context = QueryNicVportContextOut::NIC_VPORT_CONTEXT.of_mut(call.output()?);
         N::MIN_WQE_INLINE_MODE.set(context, self.function.min_inline);
         N::ROCE_EN.set(context, self.function.roce_enabled.into());
-        N::MTU.set(context, port.mtu.into());
+        N::MTU.set(context, u32::from(port.mtu) + HEADER_BYTES_MAX as u32);
         N::SYSTEM_IMAGE_GUID.set(context, self.function.guid);
         N::PORT_GUID.set(context, self.function.guid);
         N::NODE_GUID.set(context, self.function.guid);
@@ -120,7 +126,10 @@ impl Core {
         need!(call.uid == 0, BAD_RES_ERR, 16);
         let list = call.behind::<{ ModifyNicVportContextIn::BYTES }>().as_chunks::<8>().0;
         if FieldSelect::MTU.is_set(&fields) {
-            need!(self.port.set_mtu(N::MTU.get(context) as u16), BAD_PARAM_ERR, 17);
+            // As PMTU's, it counts the header too. Source: Linux
+            // `drivers/net/ethernet/mellanox/mlx5/core/en_main.c`, `mlx5e_set_mtu`.
+            let wanted = N::MTU.get(context).saturating_sub(HEADER_BYTES_MAX as u32);
+            need!(u16::try_from(wanted).is_ok_and(|mtu| self.port.set_mtu(mtu)), BAD_PARAM_ERR, 17);
         }
         if FieldSelect::PROMISC.is_set(&fields) {
             self.port.promiscuous = N::PROMISC_ALL.is_set(context);

@@ -8,6 +8,7 @@ use pollux_mlx5_abi::command::{opcode as op, order, status};
 
 use super::work::{Place, quantized};
 use super::{Call, No, caps, need, no};
+use crate::device::bus::Bus;
 use crate::device::core::Core;
 use crate::device::ring::send::SendRing;
 use crate::rdma::ece::{Ece, Settled};
@@ -21,7 +22,7 @@ use crate::receive::{Kind, PoolKind, WorkRing};
 pub(crate) const NO_USER_INDEX: u32 = 0xff_ffff;
 
 impl Core {
-    pub(super) fn pair_command(&mut self, opcode: u16, call: &mut Call<'_>) -> Result<(), No> {
+    pub(super) fn pair_command(&mut self, bus: &Bus<'_>, opcode: u16, call: &mut Call<'_>) -> Result<(), No> {
         if opcode == op::CREATE_QP {
             return self.create_pair(call);
         }
@@ -55,12 +56,18 @@ impl Core {
             }
             _ => {
                 need!(call.may_change(owner), BAD_RES_ERR, 16);
-                self.change_pair(opcode, call, number)
+                self.change_pair(bus, opcode, call, number)
             }
         }
     }
 
-    fn change_pair(&mut self, opcode: u16, call: &mut Call<'_>, number: u32) -> Result<(), No> {
+    fn change_pair(
+        &mut self,
+        bus: &Bus<'_>,
+        opcode: u16,
+        call: &mut Call<'_>,
+        number: u32,
+    ) -> Result<(), No> {
         use QpContext as Q;
         let input: &[u8; TransitionIn::BYTES] = call.input()?;
         let (mask, context) = (TransitionIn::OPT_PARAM_MASK.get(input), TransitionIn::QPC.get(input));
@@ -110,6 +117,15 @@ impl Core {
         }
         if has_options && call.output.len() >= TransitionOut::BYTES {
             TransitionOut::ECE.set(call.output()?, ece.agreed());
+        }
+        if step.from == State::Reset
+            && let Some(pair) = self.rdma.pairs.get_mut(number)
+            && let Err(violation) = pair.at_ready(bus, self.traits.send_record_at_ready)
+        {
+            self.violations.note(violation);
+            if self.strict {
+                pair.state = State::Error;
+            }
         }
         self.rdma.wake(number);
         Ok(())

@@ -6,13 +6,20 @@ use pollux_mlx5_abi::command::{opcode as op, status};
 use pollux_mlx5_abi::opcode::completion;
 
 use super::{Call, No, need, no};
+use crate::device::bus::Bus;
 use crate::device::core::Core;
 use crate::device::state::State;
+use crate::device::violation::Violation;
 use crate::receive::{Make, Queue, Source};
 use crate::steering::Dispatch;
 
 impl Core {
-    pub(super) fn receive_command(&mut self, opcode: u16, call: &mut Call<'_>) -> Result<(), No> {
+    pub(super) fn receive_command(
+        &mut self,
+        bus: &Bus<'_>,
+        opcode: u16,
+        call: &mut Call<'_>,
+    ) -> Result<(), No> {
         let number = call.named()?;
         let owner = self.receivers.queues.owner(number);
         match opcode {
@@ -26,7 +33,7 @@ impl Core {
                 QueryRqOut::RQ_CONTEXT.set(call.output()?, context);
                 Ok(())
             }
-            op::MODIFY_RQ => self.modify_receive_queue(call, number, owner),
+            op::MODIFY_RQ => self.modify_receive_queue(bus, call, number, owner),
             op::DESTROY_RQ => {
                 need!(call.may_change(owner), BAD_RES_ERR, 16);
                 let used = self
@@ -46,6 +53,7 @@ impl Core {
 
     fn modify_receive_queue(
         &mut self,
+        bus: &Bus<'_>,
         call: &mut Call<'_>,
         number: u32,
         owner: Option<u16>,
@@ -59,11 +67,7 @@ impl Core {
         let known_set = set == 0 || call.may_name(self.receivers.counters.owner(set));
         need!(fields & modify::COUNTER_SET_ID == 0 || known_set, BAD_RES_ERR, 20);
         let Some(queue) = self.receivers.queues.get_mut(number) else { return Ok(()) };
-        need!(
-            from == queue.state.code() || from == state::READY && queue.state == State::Error,
-            BAD_RES_STATE_ERR,
-            17
-        );
+        need!(queue.state.may_be_called(from, self.traits.believes_ready), BAD_RES_STATE_ERR, 17);
         let Some(to) = State::of(to) else { return Err(no(status::BAD_PARAM_ERR, 18)) };
         let allowed = matches!(
             (queue.state, to),
@@ -81,8 +85,12 @@ impl Core {
         if fields & modify::COUNTER_SET_ID != 0 {
             queue.counter_set = set;
         }
+        let leaves_reset = (queue.state, to) == (State::Reset, State::Ready);
         if queue.state != to {
             queue.become_state(to);
+            if leaves_reset && let Some(record) = queue.at_ready(bus) {
+                self.violations.note(Violation::RecordAtReady { queue: number, record });
+            }
             if to == State::Reset {
                 self.receivers.joins.forget(number);
                 let (cqn, user_index) = (queue.cqn, queue.user_index);
@@ -105,6 +113,7 @@ impl Core {
         need!(R::STATE.get(&context) == state::RESET, BAD_PARAM_ERR, 16);
         need!(call.may_name(self.completions.queues.owner(cqn)), BAD_RES_ERR, 17);
         need!(set == 0 || call.may_name(self.receivers.counters.owner(set)), BAD_RES_ERR, 18);
+        need!(self.traits.stamps(R::TS_FORMAT.get(&context)), BAD_PARAM_ERR, 25);
         need!(!R::DELAY_DROP_EN.is_set(&context), BAD_PARAM_ERR, 19);
         let (source, ring) = match R::MEM_RQ_TYPE.get(&context) {
             memory::INLINE => {

@@ -7,13 +7,19 @@ use pollux_mlx5_abi::command::{opcode as op, status};
 use pollux_mlx5_abi::opcode::completion;
 
 use super::{Call, No, need, no};
+use crate::device::bus::Bus;
 use crate::device::core::Core;
 use crate::device::ring::send::SendRing;
 use crate::device::state::State;
-use crate::send::{Make, Queue};
+use crate::send::{self, Make, Parsing, Queue};
 
 impl Core {
-    pub(super) fn send_command(&mut self, opcode: u16, call: &mut Call<'_>) -> Result<(), No> {
+    pub(super) fn send_command(
+        &mut self,
+        bus: &mut Bus<'_>,
+        opcode: u16,
+        call: &mut Call<'_>,
+    ) -> Result<(), No> {
         let number = call.named()?;
         let owner = self.senders.queues.owner(number);
         match opcode {
@@ -29,7 +35,7 @@ impl Core {
                 QuerySqOut::SQ_CONTEXT.set(call.output()?, context);
                 Ok(())
             }
-            op::MODIFY_SQ => self.modify_send_queue(call, number, owner),
+            op::MODIFY_SQ => self.modify_send_queue(bus, call, number, owner),
             _ => {
                 need!(call.may_change(owner), BAD_RES_ERR, 16);
                 self.senders.queues.remove(number);
@@ -38,18 +44,19 @@ impl Core {
         }
     }
 
-    fn modify_send_queue(&mut self, call: &mut Call<'_>, number: u32, owner: Option<u16>) -> Result<(), No> {
+    fn modify_send_queue(
+        &mut self,
+        bus: &mut Bus<'_>,
+        call: &mut Call<'_>,
+        number: u32,
+        owner: Option<u16>,
+    ) -> Result<(), No> {
         let input: &[u8; ModifySqIn::BYTES] = call.input()?;
         let context = ModifySqIn::CTX.get(input);
         let (from, to) = (ModifySqIn::SQ_STATE.get(input), SqContext::STATE.get(&context));
         need!(call.may_change(owner), BAD_RES_ERR, 16);
         let Some(queue) = self.senders.queues.get_mut(number) else { return Ok(()) };
-        // The state that software believes it in; a queue that failed meanwhile is in another.
-        need!(
-            from == queue.state.code() || from == state::READY && queue.state == State::Error,
-            BAD_RES_STATE_ERR,
-            17
-        );
+        need!(queue.state.may_be_called(from, self.traits.believes_ready), BAD_RES_STATE_ERR, 17);
         let Some(to) = State::of(to) else { return Err(no(status::BAD_PARAM_ERR, 18)) };
         let allowed = matches!(
             (queue.state, to),
@@ -58,6 +65,7 @@ impl Core {
                 | (State::Error, State::Reset | State::Error)
         );
         need!(allowed, BAD_RES_STATE_ERR, 19);
+        let leaves_reset = (queue.state, to) == (State::Reset, State::Ready);
         if queue.state != to {
             queue.become_state(to);
             if to == State::Reset {
@@ -66,6 +74,14 @@ impl Core {
                         && entry.sop_drop_qpn.get() & 0xff_ffff == number
                 });
             }
+        }
+        if leaves_reset
+            && self.traits.send_record_at_ready
+            && let Err(violation) = queue.ring.at_ready(bus, number)
+        {
+            self.violations.note(violation);
+            let Self { keys, completions, events, port, tunnels, .. } = self;
+            queue.break_down(&mut send::Around { bus, keys, completions, events, port, tunnels });
         }
         if queue.has_work() {
             self.senders.wake(number);
@@ -91,7 +107,9 @@ impl Core {
         // enhanced form to queues without it.
         let multi = self.traits.enhanced_multi_packet;
         need!(multi || !S::ALLOW_MULTI_PKT_SEND_WQE.is_set(&context), BAD_PARAM_ERR, 22);
-        need!(!S::REG_UMR.is_set(&context) && !S::ALLOW_SWP.is_set(&context), BAD_PARAM_ERR, 23);
+        need!(!S::REG_UMR.is_set(&context), BAD_PARAM_ERR, 23);
+        need!(self.traits.stamps(S::TS_FORMAT.get(&context)), BAD_PARAM_ERR, 27);
+        need!(self.traits.software_parsing || !S::ALLOW_SWP.is_set(&context), BAD_PARAM_ERR, 28);
         let inline = S::MIN_WQE_INLINE_MODE.get(&context);
         need!(inline <= min_inline::TCP_UDP, BAD_PARAM_ERR, 24);
         let (memory, log_blocks) = self.send_ring(call, ring, call.behind::<{ CreateSqIn::BYTES }>())?;
@@ -99,12 +117,17 @@ impl Core {
             cqn,
             user_index: if self.traits.cqe_version == 0 { 0 } else { S::USER_INDEX.get(&context) },
             domain,
-            tis,
+            tis: (tises == 1).then_some(tis),
             uar,
             // The record of a queue pair: receive first, send second.
             ring: SendRing::new(memory.ring, log_blocks, memory.record + 4),
             min_inline: inline.max(self.function.min_inline),
             multi,
+            inserts_tags: self.traits.vlan_insert,
+            parsing: Parsing {
+                allowed: S::ALLOW_SWP.is_set(&context),
+                complemented: self.traits.parser_complements,
+            },
             flush: S::FLUSH_IN_ERROR_EN.is_set(&context),
             context,
         });

@@ -12,7 +12,7 @@ use super::caps::LOG_RQT;
 use super::{Call, No, need, no};
 use crate::device::core::Core;
 use crate::receive::join::{Merge, PERIODS_US};
-use crate::steering::{Destination, Dispatch, HashFields as Fields, QueueTable, Tir};
+use crate::steering::{Destination, Dispatch, HashFields as Fields, HashFunction, QueueTable, Tir};
 
 fn fields(word: u32) -> Result<Fields, No> {
     let block = word.to_be_bytes();
@@ -202,30 +202,33 @@ impl Core {
             bytes_max,
         });
         let tunneled = T::TUNNELED_OFFLOAD_EN.is_set(context);
-        need!(!tunneled || self.traits.vxlan, BAD_PARAM_ERR, 35);
-        let (dispatch, toeplitz) = match T::DISP_TYPE.get(context) {
+        need!(!tunneled || self.tunnels.any(), BAD_PARAM_ERR, 35);
+        let (dispatch, function) = match T::DISP_TYPE.get(context) {
             dispatch::DIRECT => {
                 let queue = T::INLINE_RQN.get(context);
                 need!(call.may_name(self.receivers.queues.owner(queue)), BAD_RES_ERR, 36);
-                (Dispatch::Queue(queue), None)
+                (Dispatch::Queue(queue), HashFunction::None)
             }
             dispatch::INDIRECT => {
                 let table = T::INDIRECT_TABLE.get(context);
                 need!(call.may_name(self.steering.queue_tables.owner(table)), BAD_RES_ERR, 37);
-                let toeplitz = match T::RX_HASH_FN.get(context) {
-                    hash::NONE => None,
-                    // Over no field at all, as the kernel asks for where a table has one queue.
-                    hash::INVERTED_XOR8 if T::RX_HASH_FIELD_SELECTOR_OUTER.get(context) == 0 => None,
-                    hash::TOEPLITZ => Toeplitz::new(T::RX_HASH_TOEPLITZ_KEY.of(context)).ok(),
+                // No function at all is for DIRECT alone. Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/en/tir.c`,
+                // `mlx5e_tir_builder_build_inline`; every TIR over a table of Linux, mlx5_ib and DPDK's driver has one.
+                let function = match T::RX_HASH_FN.get(context) {
+                    // Linux tells `ethtool -X hfunc xor` that it is done whatever the firmware says: it has to be there.
+                    // Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/en/rss.c`, `mlx5e_rss_set_rxfh`.
+                    hash::INVERTED_XOR8 => HashFunction::InvertedXor8,
+                    hash::TOEPLITZ => Toeplitz::new(T::RX_HASH_TOEPLITZ_KEY.of(context))
+                        .map_or(HashFunction::None, HashFunction::Toeplitz),
                     _ => return Err(no(status::BAD_PARAM_ERR, 38)),
                 };
-                (Dispatch::Table(table), toeplitz)
+                (Dispatch::Table(table), function)
             }
             _ => return Err(no(status::BAD_PARAM_ERR, 39)),
         };
         Ok(Tir {
             dispatch,
-            toeplitz,
+            function,
             symmetric: T::RX_HASH_SYMMETRIC.is_set(context),
             outer: fields(T::RX_HASH_FIELD_SELECTOR_OUTER.get(context))?,
             inner: fields(T::RX_HASH_FIELD_SELECTOR_INNER.get(context))?,

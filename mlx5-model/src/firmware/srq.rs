@@ -97,7 +97,8 @@ impl Core {
         // A pool has two states; it is made ready. Source: Linux `MLX5_RMPC_STATE_RDY`.
         need!(RmpContext::STATE.get(&context) == 1, BAD_PARAM_ERR, 16);
         let work = RmpContext::WQ.of(&context);
-        let ring = self.receive_ring(call, work, call.behind::<{ CreateRmpIn::BYTES }>())?;
+        let basic = RmpContext::BASIC_CYCLIC_RCV_WQE.is_set(&context);
+        let ring = self.pool_ring(call, work, call.behind::<{ CreateRmpIn::BYTES }>(), basic)?;
         self.insert_pool(call, PoolKind::Memory, ring, WorkQueue::LWM.get(work))
     }
 

@@ -113,7 +113,23 @@ impl Core {
         Ok((self.work_memory(call, queue, list, 64 << log)?, log as u8))
     }
 
-    /// The ring of a receive queue or pool.
+    /// The ring of a pool. Cyclic ones have a next segment in front of their entries as linked ones have, unless the pool
+    /// says `basic`. Source: DPDK `drivers/common/mlx5/mlx5_common_devx.c`, `mlx5_devx_rmp_create`, which says so of all
+    /// rings that begin with a data segment.
+    pub(super) fn pool_ring(
+        &self,
+        call: &Call<'_>,
+        queue: &[u8; 192],
+        list: &[u8],
+        basic: bool,
+    ) -> Result<WorkRing, No> {
+        let ring = self.receive_ring(call, queue, list)?;
+        need!(!basic || ring.kind == Kind::Cyclic && ring.strides.is_none(), BAD_PARAM_ERR, 52);
+        need!(basic || ring.log_entry_bytes >= 5, BAD_PARAM_ERR, 47);
+        Ok(if basic { ring } else { ring.with_heads() })
+    }
+
+    /// The ring of a receive queue.
     pub(super) fn receive_ring(
         &self,
         call: &Call<'_>,

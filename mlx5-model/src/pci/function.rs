@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
+use pollux_mlx5_abi::command;
 use pollux_mlx5_abi::command::queue::init_segment as segment;
-use pollux_mlx5_abi::command::{self, opcode};
 use pollux_mlx5_abi::doorbell::uar::PAGE_BYTES;
 use pollux_mlx5_abi::eqe::event;
 use pollux_mlx5_kernel::CommandQueue;
@@ -287,7 +287,11 @@ fn log(input: &[u8], output: &[u8]) {
     match command::outcome(output) {
         Ok(()) => tracing::debug!(
             target: "model.pci",
-            "{}", opcode::name(head.opcode).unwrap_or("unknown command")
+            "{} (op_mod {:#x}, uid {}) -> {}",
+            command::describe_input(input),
+            head.op_mod,
+            head.uid,
+            command::describe_output(head.opcode, output),
         ),
         Err(refused) => tracing::info!(
             target: "model.pci",

@@ -37,7 +37,7 @@ pub(crate) fn change(pair: &Qp, around: &mut Around<'_, '_>, request: &Request) 
         return Err(Failure::BIND);
     }
     if control.flags & umr_flag::CHECK_FREE != 0 && !old.free
-        || control.flags & umr_flag::CHECK_QPN != 0 && old.queue != who.pair
+        || control.flags & umr_flag::CHECK_QPN != 0 && old.queue.is_some() && old.queue != who.pair
     {
         return Err(Failure::BIND);
     }

@@ -13,7 +13,9 @@ use super::requester::Requester;
 use super::responder::Responder;
 use super::state::{Service, State};
 use super::work::{self, Failure};
+use crate::device::bus::Bus;
 use crate::device::ring::send::SendRing;
+use crate::device::violation::Violation;
 use crate::memory_keys::Who;
 use crate::receive::{Entry, WorkRing};
 
@@ -273,6 +275,19 @@ impl Qp {
         }
         if let Source::Own(ring) = &mut self.source {
             ring.reset();
+        }
+    }
+
+    /// It leaves RESET: the device reads its records, which must say zero.
+    pub(crate) fn at_ready(&mut self, bus: &Bus<'_>, send_record: bool) -> Result<(), Violation> {
+        if let Source::Own(ring) = &mut self.source
+            && let Some(record) = ring.at_ready(bus)
+        {
+            return Err(Violation::RecordAtReady { queue: self.number, record });
+        }
+        match &self.send {
+            Some(ring) if send_record => ring.at_ready(bus, self.number),
+            _ => Ok(()),
         }
     }
 

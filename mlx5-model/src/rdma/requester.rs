@@ -311,7 +311,7 @@ fn complete(pair: &mut Qp, around: &mut Around<'_, '_>, turn: &mut Turn) {
         let mut entry = Cqe64::new_zeroed();
         entry.srqn_uidx.set(pair.user_index.unwrap_or(0));
         entry.byte_cnt.set(request.bytes as u32);
-        entry.timestamp.set(around.bus.now);
+        entry.timestamp.set(around.bus.stamp());
         entry.sop_drop_qpn.set(u32::from(request.opcode) << 24 | pair.number);
         entry.wqe_counter.set(request.index);
         entry.op_own = completion::REQUESTER << 4 | u8::from(event) << 1;

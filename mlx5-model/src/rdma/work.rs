@@ -304,7 +304,7 @@ pub(crate) fn next(pair: &Qp, ring: &SendRing, bus: &Bus<'_>) -> (Request, u16) 
     let blocks = (wqe::blocks(control.segments().into()).max(1) as u16).min(posted.max(1));
     let outcome = outcome.and_then(|()| {
         if came.is_none() {
-            bus.ledger.add(Crossing::SendEntry, length);
+            bus.ledger.add_entries(Crossing::SendEntry, 0, length);
         }
         take_apart(pair, &mut request, &bytes[SEGMENT_BYTES..length.max(SEGMENT_BYTES)])
     });

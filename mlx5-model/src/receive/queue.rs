@@ -12,6 +12,7 @@ use super::fcs::fcs;
 use super::ring::{Entry, Strides, WorkRing};
 use super::scatter::{self, Pieces, Problem};
 use super::{Around, Arrival, Taken};
+use crate::device::bus::Bus;
 use crate::device::state::State;
 use crate::frame::be16;
 use crate::memory_keys::KeyError;
@@ -95,6 +96,21 @@ impl Queue {
         self.state = state;
     }
 
+    /// Its own ring.
+    pub(crate) fn ring_mut(&mut self) -> Option<&mut WorkRing> {
+        self.ring.as_deref_mut()
+    }
+
+    /// Where its own ring's doorbell record is.
+    pub(crate) fn record(&self) -> Option<u64> {
+        self.ring.as_ref().map(|ring| ring.record)
+    }
+
+    /// It leaves RESET: as [`WorkRing::at_ready`].
+    pub(crate) fn at_ready(&mut self, bus: &Bus<'_>) -> Option<u16> {
+        self.ring.as_mut()?.at_ready(bus)
+    }
+
     /// Entries used up so far.
     pub(crate) fn hardware_counter(&self) -> u32 {
         self.ring.as_ref().map_or(0, |ring| ring.next.into())
@@ -165,7 +181,7 @@ impl Queue {
             report.lro_ack_seq_num.set(joined.acknowledged);
             report.check_sum.set(joined.sum);
         }
-        report.timestamp.set(around.bus.now);
+        report.timestamp.set(around.bus.stamp());
         report.sop_drop_qpn.set(arrival.tag & 0xff_ffff);
         report.op_own = completion::RESPONDER_SEND << 4;
         report

@@ -1,10 +1,10 @@
 //! The ring of posted buffers, a queue's own or a pool's.
 
 use pollux_mlx5_abi::wqe::{NextSegment, SEGMENT_BYTES};
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::device::bus::Bus;
-use crate::device::ring::Ring;
+use crate::device::ring::{Piece, Ring};
 use crate::ledger::Crossing;
 use crate::memory::Unreachable;
 
@@ -41,9 +41,13 @@ pub(crate) struct WorkRing {
     pub(crate) domain: u32,
     /// The end of a packet is filled up to a whole cache line.
     pub(crate) pad: bool,
+    /// Entries begin with a segment that names the next, even where nobody follows it.
+    headed: bool,
     /// Entries used up in all, and posted in all.
     pub(crate) next: u16,
     posted: u16,
+    /// What the record said last, as far as stores to it are seen.
+    announced: u16,
     /// Where the next entry of a linked ring is.
     head: u16,
     /// Strides of the next entry that are in use.
@@ -96,8 +100,10 @@ impl WorkRing {
             record,
             domain,
             pad,
+            headed: kind == Kind::Linked || strides.is_some(),
             next: 0,
             posted: 0,
+            announced: 0,
             head: 0,
             stride: 0,
             ahead_from: 0,
@@ -106,10 +112,50 @@ impl WorkRing {
         }
     }
 
+    /// The same with a next segment in front of each entry.
+    pub(crate) fn with_heads(self) -> Self {
+        Self { headed: true, ..self }
+    }
+
     /// Forgets all that was posted.
     pub(crate) fn reset(&mut self) {
-        (self.next, self.posted, self.head, self.stride) = (0, 0, 0, 0);
+        (self.next, self.posted, self.announced, self.head, self.stride) = (0, 0, 0, 0, 0);
         self.ahead = 0;
+    }
+
+    /// The queue leaves RESET. The device reads the record then, and takes what it says for entries that are posted. What it
+    /// says, where it does not say zero.
+    pub(crate) fn at_ready(&mut self, bus: &Bus<'_>) -> Option<u16> {
+        self.posted = bus.record(self.record).ok()? as u16;
+        self.announced = self.posted;
+        Some(self.posted).filter(|posted| *posted != 0)
+    }
+
+    /// The record was stored to: the entries that it tells of, by where they are. `None` when it tells of more than there are.
+    pub(crate) fn announce(&mut self, bus: &Bus<'_>) -> Result<Option<Vec<Piece>>, Unreachable> {
+        let now = bus.host.load32(self.record)? as u16;
+        let first = std::mem::replace(&mut self.announced, now);
+        if u32::from(now.wrapping_sub(first)) > 1 << self.log_entries {
+            return Ok(None);
+        }
+        let (mask, bytes) = (((1_u32 << self.log_entries) - 1) as u16, 1 << self.log_entry_bytes);
+        let mut pieces = Vec::new();
+        let mut slot = if self.kind == Kind::Linked { self.head } else { first };
+        let mut index = if self.kind == Kind::Linked { self.next } else { first };
+        while index != now {
+            let piece = self.ring.piece(u64::from(slot & mask) << self.log_entry_bytes, bytes)?;
+            if now.wrapping_sub(index) <= now.wrapping_sub(first) {
+                pieces.push(piece);
+            }
+            slot = slot.wrapping_add(1);
+            if self.kind == Kind::Linked {
+                let mut link = NextSegment::default();
+                bus.host.read(piece.address, link.as_mut_bytes())?;
+                slot = link.next_wqe_index.get();
+            }
+            index = index.wrapping_add(1);
+        }
+        Ok(Some(pieces))
     }
 
     /// Whether an entry is posted; reads the doorbell record only when none seems to be.
@@ -147,11 +193,6 @@ impl WorkRing {
         Ok(self.posted.wrapping_sub(self.next))
     }
 
-    /// Whether the packet after this one finds an entry without a look at the record.
-    fn headed(&self) -> bool {
-        self.kind == Kind::Linked || self.strides.is_some()
-    }
-
     /// Reads the next entry into `entry`, without using it up. Of entries that follow each other those that are posted
     /// already are read at once, as far as they go.
     #[inline]
@@ -173,7 +214,7 @@ impl WorkRing {
             entry.bytes[..bytes].copy_from_slice(&self.ahead_bytes[at..at + bytes]);
         }
         entry.index = if self.kind == Kind::Linked { slot } else { self.next };
-        entry.from = if self.headed() { size_of::<NextSegment>() } else { 0 };
+        entry.from = if self.headed { size_of::<NextSegment>() } else { 0 };
         entry.to = if self.strides.is_some() { entry.from + SEGMENT_BYTES } else { bytes };
         Ok(())
     }

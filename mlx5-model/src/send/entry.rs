@@ -3,10 +3,11 @@
 use pollux_mlx5_abi::opcode::send;
 use pollux_mlx5_abi::syndrome::Syndrome;
 use pollux_mlx5_abi::wqe::{Control, Data, Ethernet, INLINE, SEGMENT_BYTES};
-use pollux_wire::segment::{Segments, Transport};
 use zerocopy::FromBytes;
 
+use super::cut::Cut;
 use super::offload;
+use super::parse::Parser;
 use super::queue::Queue;
 use super::{Around, Scratch};
 use crate::ledger::Crossing;
@@ -33,8 +34,14 @@ impl Failure {
     pub(crate) const TOO_LITTLE_INLINE: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x64);
     /// A frame that cannot be cut up.
     pub(crate) const CUT: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x65);
+    /// Headers are not where the entry says that they are, or it may not say so.
+    pub(crate) const TOLD: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x67);
+    /// Something is asked for inside a tunnel, and nobody knows where that is.
+    pub(crate) const NOT_FOUND: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x68);
     /// A doorbell that names another entry.
     pub(crate) const DOORBELL: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x66);
+    /// A frame of a queue that has no TIS.
+    pub(crate) const NO_TIS: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x67);
     /// Too long or too short.
     pub(crate) const LENGTH: Self = Self::new(Syndrome::LOCAL_LENGTH_ERR, 0x71);
     /// The ring's own memory is not there.
@@ -70,6 +77,7 @@ pub(super) fn carry_out(
     }
     let outcome = match control.opcode() {
         send::NOP => return Outcome::Done(0),
+        send::SEND | send::TSO | send::ENHANCED_MPSW if queue.tis.is_none() => Err(Failure::NO_TIS),
         send::SEND | send::TSO if control.modifier() == 0 => {
             one_frame(queue, around, scratch, control, bytes, sent)
         }
@@ -164,6 +172,9 @@ fn one_frame(
     sent: usize,
 ) -> Result<Outcome, Failure> {
     let (ethernet, mut rest) = ethernet(bytes)?;
+    if ethernet.vlan().is_some() && !queue.inserts_tags {
+        return Err(Failure::ENTRY);
+    }
     let cut = control.opcode() == send::TSO;
     let most = if cut { scratch.frame.len() } else { around.port.frame_bytes_max() };
     let inline = ethernet.inline_bytes();
@@ -187,34 +198,40 @@ fn one_frame(
     }
     offload::check_inline(&scratch.frame[offload::TAG_BYTES..][..length], inline, queue.min_inline)?;
     let start = offload::TAG_BYTES;
+    let parser = Parser { tunnels: around.tunnels, parsing: queue.parsing };
     if !cut {
-        let frame = offload::finish(&mut scratch.frame[..start + length], ethernet);
+        let frame = offload::finish(&parser, &mut scratch.frame[..start + length], ethernet)?;
         if !around.port.send(frame, Origin::Packet(length)) {
             return Ok(Outcome::Busy(0));
         }
         around.bus.ledger.add_sent(1);
         return Ok(Outcome::Done(1));
     }
-    let frame = &scratch.frame[start..start + length];
     if ethernet.vlan().is_some() {
         return Err(Failure::CUT);
     }
-    let segments = Segments::new(frame, Transport::Tcp, ethernet.mss.get()).map_err(|_| Failure::CUT)?;
+    let Scratch { frame, segment, tunnel, .. } = scratch;
+    let segments = Cut::new(&parser, &mut frame[start..start + length], ethernet, tunnel)?;
     // The headers must be inline, whole; the device cuts behind them.
     if inline < segments.header_bytes() || segments.bytes_max() > around.port.frame_bytes_max() {
         return Err(Failure::CUT);
     }
     for index in sent..segments.count() {
-        let bytes = segments.write(index, &mut scratch.segment).map_err(|_| Failure::CUT)?;
+        let bytes = segments.write(index, segment)?;
         let last = index + 1 == segments.count();
         let origin = if last { Origin::Packet(length) } else { Origin::Segment };
-        if !around.port.send(&scratch.segment[..bytes], origin) {
+        if !around.port.send(&segment[..bytes], origin) {
             return Ok(Outcome::Busy(index));
         }
         around.bus.ledger.add_sent(1);
     }
     Ok(Outcome::Done(segments.count() - sent))
 }
+
+/// Most segments of an entry with many frames: 15 whole blocks, the most that any driver uses; with the two at its head it
+/// has room for 58 frames. Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/en.h`, `mlx5e_get_sw_max_sq_mpw_wqebbs`;
+/// DPDK `drivers/common/mlx5/mlx5_prm.h`, `MLX5_WQE_SIZE_MAX`.
+const MANY_SEGMENTS_MAX: usize = 60;
 
 fn many_frames(
     queue: &Queue,
@@ -223,11 +240,15 @@ fn many_frames(
     bytes: &[u8],
     sent: usize,
 ) -> Result<Outcome, Failure> {
+    if bytes.len() > MANY_SEGMENTS_MAX * SEGMENT_BYTES {
+        return Err(Failure::SEGMENTS);
+    }
     let (ethernet, mut rest) = ethernet(bytes)?;
     if ethernet.inline_bytes() > 0 || ethernet.mss.get() != 0 || rest.is_empty() || queue.min_inline != 0 {
         return Err(Failure::SEGMENTS);
     }
     let most = around.port.frame_bytes_max();
+    let parser = Parser { tunnels: around.tunnels, parsing: queue.parsing };
     let start = offload::TAG_BYTES;
     let mut index = 0;
     while !rest.is_empty() {
@@ -246,7 +267,7 @@ fn many_frames(
         if length < 14 {
             return Err(Failure::LENGTH);
         }
-        let frame = offload::finish(&mut scratch.frame[..start + length], ethernet);
+        let frame = offload::finish(&parser, &mut scratch.frame[..start + length], ethernet)?;
         if !around.port.send(frame, Origin::Packet(length)) {
             return Ok(Outcome::Busy(index));
         }

@@ -5,6 +5,7 @@ use pollux_mlx5_abi::wqe::{Ethernet, INSERT_SVLAN, checksum};
 use pollux_wire::checksum::Sum;
 
 use super::entry::Failure;
+use super::parse::{self, Found, Parser};
 use crate::frame::{Headers, Ip, Transport, be16, is_tag};
 
 /// Bytes of a VLAN tag; room for one is kept in front of a frame.
@@ -29,27 +30,30 @@ pub(super) fn check_inline(frame: &[u8], inline: usize, mode: u32) -> Result<(),
 
 /// Does what the Ethernet segment asks for. The frame begins [`TAG_BYTES`] into `room`; returns it as it is sent.
 #[inline]
-pub(super) fn finish<'r>(room: &'r mut [u8], ethernet: &Ethernet) -> &'r [u8] {
-    if ethernet.cs_flags & (checksum::L3 | checksum::L4 | checksum::L3_INNER | checksum::L4_INNER) != 0 {
-        checksums(&mut room[TAG_BYTES..], ethernet.cs_flags);
+pub(super) fn finish<'r>(
+    parser: &Parser<'_>,
+    room: &'r mut [u8],
+    ethernet: &Ethernet,
+) -> Result<&'r [u8], Failure> {
+    if parse::asks(ethernet) {
+        let frame = &mut room[TAG_BYTES..];
+        let found = parser.parse(frame, ethernet)?;
+        checksums(frame, ethernet.cs_flags, &found);
     }
-    let Some(tag) = ethernet.vlan() else { return &room[TAG_BYTES..] };
+    let Some(tag) = ethernet.vlan() else { return Ok(&room[TAG_BYTES..]) };
     room.copy_within(TAG_BYTES..TAG_BYTES + 12, 0);
     let service = ethernet.inline_hdr_sz.get() & INSERT_SVLAN != 0;
     let kind: u16 = if service { 0x88a8 } else { 0x8100 };
     room[12..14].copy_from_slice(&kind.to_be_bytes());
     room[14..16].copy_from_slice(&tag.to_be_bytes());
-    room
+    Ok(room)
 }
 
-fn checksums(frame: &mut [u8], flags: u8) {
-    let outer = Headers::parse(frame, 0);
-    if flags & (checksum::L3_INNER | checksum::L4_INNER) != 0
-        && let Some(inner) = outer.tunnel(frame)
-    {
-        fill(frame, &inner, flags & checksum::L3_INNER != 0, flags & checksum::L4_INNER != 0);
+fn checksums(frame: &mut [u8], flags: u8, found: &Found) {
+    if let Some(inner) = &found.inner {
+        fill(frame, inner, flags & checksum::L3_INNER != 0, flags & checksum::L4_INNER != 0);
     }
-    fill(frame, &outer, flags & checksum::L3 != 0, flags & checksum::L4 != 0);
+    fill(frame, &found.outer, flags & checksum::L3 != 0, flags & checksum::L4 != 0);
 }
 
 /// Fills in the checksums of one set of headers, as far as there are any.

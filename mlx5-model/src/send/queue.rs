@@ -8,6 +8,7 @@ use pollux_mlx5_abi::wqe::{self, BLOCK_BYTES, Completion, Control, SEGMENT_BYTES
 use zerocopy::{FromBytes, FromZeros};
 
 use super::entry::{Failure, Outcome};
+use super::parse::Parsing;
 use super::{Around, BATCH_BLOCKS, Scratch, entry};
 use crate::device::ring::send::SendRing;
 use crate::device::state::State;
@@ -20,13 +21,17 @@ pub(crate) struct Make {
     pub(crate) cqn: u32,
     pub(crate) user_index: u32,
     pub(crate) domain: u32,
-    pub(crate) tis: u32,
+    pub(crate) tis: Option<u32>,
     pub(crate) uar: u32,
     pub(crate) ring: SendRing,
     /// Headers that must be inline: one of `min_inline`.
     pub(crate) min_inline: u32,
     /// Many frames in one entry are allowed.
     pub(crate) multi: bool,
+    /// The card inserts VLAN tags.
+    pub(crate) inserts_tags: bool,
+    /// Whether entries may say where headers are.
+    pub(crate) parsing: Parsing,
     /// What is posted in the error state makes completions.
     pub(crate) flush: bool,
     pub(crate) context: [u8; 240],
@@ -40,11 +45,15 @@ pub(crate) struct Queue {
     pub(crate) cqn: u32,
     user_index: u32,
     pub(crate) domain: u32,
-    pub(crate) tis: u32,
+    /// Where its frames leave; a queue without is for control work alone.
+    pub(crate) tis: Option<u32>,
     pub(crate) uar: u32,
     pub(crate) ring: SendRing,
     pub(crate) min_inline: u32,
     pub(crate) multi: bool,
+    /// The card inserts VLAN tags.
+    pub(crate) inserts_tags: bool,
+    pub(super) parsing: Parsing,
     flush: bool,
     pub(crate) context: [u8; 240],
     /// The next entry was begun and waits for the wire: so many of its frames are out.
@@ -57,7 +66,8 @@ pub(crate) struct Queue {
 
 impl Queue {
     pub(crate) fn new(make: Make) -> Self {
-        let Make { cqn, user_index, domain, tis, uar, ring, min_inline, multi, flush, context } = make;
+        let Make { inserts_tags, parsing, .. } = make;
+        let Make { cqn, user_index, domain, tis, uar, ring, min_inline, multi, flush, context, .. } = make;
         Self {
             number: 0,
             state: State::Reset,
@@ -69,6 +79,8 @@ impl Queue {
             ring,
             min_inline,
             multi,
+            inserts_tags,
+            parsing,
             flush,
             context,
             begun: None,
@@ -175,7 +187,7 @@ impl Queue {
                 break;
             };
             if self.begun.is_none() && self.ring.next_came_along().is_none() {
-                fetched += bytes.len();
+                fetched += blocks * BLOCK_BYTES;
             }
             if self.begun.is_none()
                 && let Some(syndrome) = around.bus.faults.send_entry()
@@ -214,7 +226,7 @@ impl Queue {
         };
         let mut entry = Cqe64::new_zeroed();
         entry.srqn_uidx.set(self.user_index);
-        entry.timestamp.set(around.bus.now);
+        entry.timestamp.set(around.bus.stamp());
         entry.sop_drop_qpn.set(u32::from(control.opcode()) << 24 | self.number);
         entry.wqe_counter.set(control.index());
         entry.op_own = completion::REQUESTER << 4 | u8::from(event) << 1;

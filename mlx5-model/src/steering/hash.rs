@@ -1,5 +1,7 @@
 //! TIRs: one queue, or a hash over header fields that picks one from a table.
 
+use std::ops::{BitOr, BitXor};
+
 use pollux_mlx5_abi::command::tir::hash_field;
 use pollux_mlx5_abi::cqe::rss;
 use pollux_wire::toeplitz::Toeplitz;
@@ -23,11 +25,23 @@ pub(crate) enum Dispatch {
     Table(u32),
 }
 
+/// How the selected fields become a number.
+#[derive(Clone, Debug)]
+pub(crate) enum Function {
+    None,
+    /// The exclusive or of all bytes, its bits in reverse: Linux turns the numbers of a table's places round to make up for
+    /// that. Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/en/rqt.c`, `mlx5e_calc_indir_rqns`.
+    InvertedXor8,
+    Toeplitz(Toeplitz),
+}
+
 /// A TIR.
 #[derive(Clone, Debug)]
 pub(crate) struct Tir {
     pub(crate) dispatch: Dispatch,
-    pub(crate) toeplitz: Option<Toeplitz>,
+    pub(crate) function: Function,
+    /// Of each pair of fields the first is the or of both sides, the second their exclusive or. Source: Linux
+    /// `drivers/net/ethernet/mellanox/mlx5/core/en_ethtool.c`, `RXH_XFRM_SYM_OR_XOR`, and `include/uapi/linux/ethtool.h`.
     pub(crate) symmetric: bool,
     pub(crate) outer: Fields,
     pub(crate) inner: Fields,
@@ -49,7 +63,11 @@ impl Tir {
     /// The hash of a packet: of the headers inside its tunnel, if there are any and fields of theirs are selected.
     #[inline]
     pub(crate) fn hash(&self, frame: &[u8], outer: &Headers, inner: Option<&Headers>) -> Hash {
-        let Some(toeplitz) = &self.toeplitz else { return Hash::default() };
+        if matches!(self.function, Function::None) {
+            return Hash::default();
+        }
+        // Either way's exclusive or is the same without it, and would be 0 with it.
+        let symmetric = self.symmetric && matches!(self.function, Function::Toeplitz(_));
         let (headers, fields) = match inner {
             Some(inner) if self.inner.selected != 0 => (inner, self.inner),
             _ => (outer, self.outer),
@@ -66,20 +84,20 @@ impl Tir {
         let (source_port, destination_port) = headers.ports(frame);
         let mut input = [0; 36];
         let mut length = 0;
-        let mut put = |selected: u32, bytes: &[u8], other: &[u8]| {
+        let mut put = |selected: u32, bytes: &[u8], other: &[u8], join: fn(u8, u8) -> u8| {
             if fields.selected & selected != 0 {
                 for (place, (byte, other)) in input[length..].iter_mut().zip(bytes.iter().zip(other)) {
-                    *place = if self.symmetric { byte ^ other } else { *byte };
+                    *place = if symmetric { join(*byte, *other) } else { *byte };
                 }
                 length += bytes.len();
             }
         };
         let (source_port, destination_port) = (source_port.to_be_bytes(), destination_port.to_be_bytes());
-        put(hash_field::SRC_IP, source, destination);
-        put(hash_field::DST_IP, destination, source);
+        put(hash_field::SRC_IP, source, destination, u8::bitor);
+        put(hash_field::DST_IP, destination, source, u8::bitxor);
         if ports {
-            put(hash_field::L4_SPORT, &source_port, &destination_port);
-            put(hash_field::L4_DPORT, &destination_port, &source_port);
+            put(hash_field::L4_SPORT, &source_port, &destination_port, u8::bitor);
+            put(hash_field::L4_DPORT, &destination_port, &source_port, u8::bitxor);
         }
         if length == 0 {
             return Hash::default();
@@ -92,6 +110,13 @@ impl Tir {
         } else {
             1
         };
-        Hash { value: toeplitz.hash(&input[..length]), kind: ip | l4 << rss::L4.trailing_zeros() }
+        let value = match &self.function {
+            Function::None => 0,
+            Function::InvertedXor8 => {
+                input[..length].iter().fold(0, |sum, byte| sum ^ byte).reverse_bits().into()
+            }
+            Function::Toeplitz(toeplitz) => toeplitz.hash(&input[..length]),
+        };
+        Hash { value, kind: ip | l4 << rss::L4.trailing_zeros() }
     }
 }

@@ -2,7 +2,7 @@
 
 use pollux_mlx5_abi::command::flow::criteria;
 
-use crate::frame::{Headers, Ip, Transport, be16, is_tag};
+use crate::frame::{Headers, Ip, Transport, Tunnels, be16, is_tag};
 
 /// Words of 8 bytes in match parameters, and in one part of them.
 const WORDS: usize = 64;
@@ -123,6 +123,7 @@ fn misc_3_known() -> [u8; 64] {
 pub(crate) struct Packet<'f> {
     frame: &'f [u8],
     headers: &'f Headers,
+    tunnels: &'f Tunnels,
     outer: Option<[u64; PART]>,
     /// All parts; the first is in `outer`.
     inside: Option<[u64; WORDS]>,
@@ -136,8 +137,8 @@ fn put(words: &mut [u64], part: &[u8; 64]) {
 
 impl<'f> Packet<'f> {
     #[inline]
-    pub(super) fn new(frame: &'f [u8], headers: &'f Headers) -> Self {
-        Self { frame, headers, outer: None, inside: None }
+    pub(super) fn new(frame: &'f [u8], headers: &'f Headers, tunnels: &'f Tunnels) -> Self {
+        Self { frame, headers, tunnels, outer: None, inside: None }
     }
 
     #[inline]
@@ -165,8 +166,9 @@ impl<'f> Packet<'f> {
             return;
         }
         let mut words = [0; WORDS];
-        let inner = self.headers.tunnel(self.frame);
-        put(&mut words[MISC..], &misc_part(self.frame, self.headers, inner.as_ref()));
+        let inner = self.tunnels.inside(self.frame, self.headers);
+        let vxlan = self.tunnels.is_vxlan(self.frame, self.headers);
+        put(&mut words[MISC..], &misc_part(self.frame, self.headers, inner.as_ref(), vxlan));
         if let Some(inner) = &inner {
             put(&mut words[INNER..], &headers_part(self.frame, inner));
         }
@@ -227,7 +229,7 @@ fn headers_part(frame: &[u8], headers: &Headers) -> [u8; 64] {
 }
 
 /// Second tags, the tunnel and flow labels.
-fn misc_part(frame: &[u8], headers: &Headers, inner: Option<&Headers>) -> [u8; 64] {
+fn misc_part(frame: &[u8], headers: &Headers, inner: Option<&Headers>, vxlan: bool) -> [u8; 64] {
     let mut part = [0; 64];
     // Priority, CFI and VLAN of the outer frame stand where a tag has them; those of the inner one 16 bits on.
     for (headers, at, shift) in [(Some(headers), 8, 0), (inner, 10, 1)] {
@@ -239,7 +241,7 @@ fn misc_part(frame: &[u8], headers: &Headers, inner: Option<&Headers>) -> [u8; 6
             }
         }
     }
-    if inner.is_some() {
+    if vxlan {
         copy::<3>(&mut part, 0x14, frame, headers.payload + 4);
     }
     for (headers, at) in [(Some(headers), 0x1c), (inner, 0x20)] {

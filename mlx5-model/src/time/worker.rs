@@ -308,8 +308,8 @@ mod tests {
         assert_eq!(*locked(&model.name), format!("model-{core}"));
         drop(running);
         let error = run(model, Some(4000)).expect_err("no such core").to_string();
-        assert!(error.starts_with("model-4000: cannot run on that core: "), "{error}");
-        assert!(error.ends_with("give core= a CPU that this process may use, or leave it out"), "{error}");
+        let mend = "give core= a CPU that this process may use, or leave it out";
+        assert!(error.starts_with(&format!("model-4000: cannot run on that core; {mend}: ")), "{error}");
     }
 
     #[test]

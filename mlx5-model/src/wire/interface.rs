@@ -108,7 +108,12 @@ fn finish(mut bytes: Vec<u8>, header: &VnetHeader, into: &mut VecDeque<Vec<u8>>)
     let transport = match header.segmentation {
         Segmentation::None => {
             if let Some(open) = header.checksum {
-                checksum::complete(&mut bytes, open.start.into(), open.offset.into()).ok()?;
+                let (start, offset) = (open.start.into(), open.offset.into());
+                if checksum::is_sctp(&bytes, start, offset) {
+                    checksum::complete_crc32c(&mut bytes, start).then_some(())?;
+                } else {
+                    checksum::complete(&mut bytes, start, offset).ok()?;
+                }
             }
             into.push_back(bytes);
             return Some(());
@@ -223,6 +228,29 @@ mod tests {
         let udp = Udp::new(ip.payload()).expect("UDP");
         assert!(udp.checksum_ok(ip.pseudo_sum()), "the checksum is complete");
         udp.payload().len()
+    }
+
+    /// The kernel leaves the checksum of SCTP open, too, with zero in its place.
+    #[test]
+    fn an_open_checksum_of_sctp_is_a_crc() {
+        let mut frame = vec![0; 14 + 20];
+        frame[12..14].copy_from_slice(&[8, 0]);
+        (frame[14], frame[23]) = (0x45, 132);
+        frame.extend((0..40).map(|at| if (8..12).contains(&at) { 0 } else { at }));
+        for tag in [0, 4] {
+            let mut sent = frame.clone();
+            sent.splice(12..12, [0x81, 0, 0, 7].into_iter().take(tag));
+            let open = PartialChecksum { start: 34 + tag as u16, offset: 8 };
+            let mut out = VecDeque::new();
+            finish(sent.clone(), &VnetHeader { checksum: Some(open), ..VnetHeader::default() }, &mut out)
+                .expect("it makes sense");
+            let found = out.pop_front().expect("one");
+            sent[42 + tag..46 + tag].copy_from_slice(&checksum::crc32c([&frame[34..]]));
+            assert_eq!(found, sent);
+        }
+        let open = PartialChecksum { start: 34, offset: 8 };
+        let header = VnetHeader { checksum: Some(open), ..VnetHeader::default() };
+        assert!(finish(frame[..44].to_vec(), &header, &mut VecDeque::new()).is_none(), "cut off");
     }
 
     #[test]

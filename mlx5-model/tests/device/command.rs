@@ -379,7 +379,8 @@ fn the_port_is_asked_and_changed() {
         QueryNicVportContextOut::NIC_VPORT_CONTEXT.get(out.first_chunk().expect("an answer"))
     };
     assert_eq!(NicVportContext::PERMANENT_ADDRESS.get(&context()), 0x0200_0000_0001);
-    assert_eq!(NicVportContext::MTU.get(&context()), 1500);
+    // With 22 bytes for headers, as PMTU has it.
+    assert_eq!(NicVportContext::MTU.get(&context()), 1522);
     let mut input = ModifyNicVportContextIn::ZERO.to_vec();
     let head: &mut [u8; ModifyNicVportContextIn::BYTES] = input.first_chunk_mut().expect("a command");
     let mut fields = [0; 4];
@@ -388,7 +389,7 @@ fn the_port_is_asked_and_changed() {
     }
     ModifyNicVportContextIn::FIELD_SELECT.set(head, u32::from_be_bytes(fields));
     let changed = ModifyNicVportContextIn::NIC_VPORT_CONTEXT.of_mut(head);
-    NicVportContext::MTU.set(changed, 9000);
+    NicVportContext::MTU.set(changed, 9022);
     NicVportContext::PROMISC_ALL.set(changed, 1);
     NicVportContext::ALLOWED_LIST_SIZE.set(changed, 1);
     input.extend(0x0200_0000_0077_u64.to_be_bytes());
@@ -399,6 +400,12 @@ fn the_port_is_asked_and_changed() {
         ModifyNicVportContextIn::NIC_VPORT_CONTEXT.of_mut(input.first_chunk_mut().expect("a command"));
     NicVportContext::MTU.set(changed, 60_000);
     assert_eq!(refused(&rig, op::MODIFY_NIC_VPORT_CONTEXT, &mut input), status::BAD_PARAM_ERR);
+    // The most that PMTU names is the most that the vport takes.
+    let changed =
+        ModifyNicVportContextIn::NIC_VPORT_CONTEXT.of_mut(input.first_chunk_mut().expect("a command"));
+    NicVportContext::MTU.set(changed, 10_000);
+    rig.must(op::MODIFY_NIC_VPORT_CONTEXT, 0, &mut input, 16);
+    assert_eq!((rig.device.mtu(), NicVportContext::MTU.get(&context())), (9978, 10_000));
 }
 
 fn register<const N: usize>(rig: &Rig, number: u16, write: bool, block: [u8; N]) -> [u8; N] {

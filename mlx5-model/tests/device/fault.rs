@@ -203,6 +203,6 @@ fn an_entry_that_waits_for_the_wire_counts_once() {
     assert_eq!(cq.poll(&rig).map(|entry| entry.wqe_counter.get()), Some(1));
     assert_eq!(cq.error(&rig).wqe_counter.get(), 2);
     let spent = rig.device.ledger().total() - before;
-    assert_eq!(spent.of(Crossing::SendEntry).bytes, 3 * 48);
+    assert_eq!(spent.of(Crossing::SendEntry).bytes, 3 * 64);
     assert_eq!(spent.of(Crossing::SendPayload).bytes, 2 * 64);
 }

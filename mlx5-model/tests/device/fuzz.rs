@@ -128,10 +128,13 @@ fn any_send_entry_is_carried_out_or_fails() {
             rig.device.step(16);
             rig.write(cq.record, &dice.bytes(8));
             if dice.roll(4) == 0 {
-                // Back to work, if it failed.
-                if rig.sq_state(&sq, 1, 0).is_ok() && rig.sq_state(&sq, 0, 1).is_ok() {
-                    sq.next = 0;
+                // Back to work, if it failed; now and then with what the record said last.
+                if dice.roll(10) > 0 {
                     rig.write(sq.record + 4, &[0; 4]);
+                }
+                let reset = rig.sq_state(&sq, 1, 0).or_else(|_| rig.sq_state(&sq, 3, 0));
+                if reset.is_ok() && rig.sq_state(&sq, 0, 1).is_ok() {
+                    sq.next = 0;
                 }
             }
         }

@@ -10,7 +10,7 @@ use super::rig::{Cq, HCA_DELTA, Rig, Rq, frame};
 use super::send::ethernet;
 
 /// The ones' complement sum, word by word: not the device's code.
-fn sum(bytes: &[u8]) -> u16 {
+pub(super) fn sum(bytes: &[u8]) -> u16 {
     let mut sum = 0_u32;
     for pair in bytes.chunks(2) {
         sum += u32::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
@@ -21,7 +21,7 @@ fn sum(bytes: &[u8]) -> u16 {
     sum as u16
 }
 
-fn l2(ether_type: u16, tags: &[u16]) -> Vec<u8> {
+pub(super) fn l2(ether_type: u16, tags: &[u16]) -> Vec<u8> {
     let mut bytes = frame(14, 0)[..12].to_vec();
     for tag in tags {
         bytes.extend(0x8100_u16.to_be_bytes());
@@ -32,7 +32,7 @@ fn l2(ether_type: u16, tags: &[u16]) -> Vec<u8> {
 }
 
 /// An IPv4 header and a transport packet behind it; checksums right.
-fn ipv4(protocol: u8, transport: &[u8]) -> Vec<u8> {
+pub(super) fn ipv4(protocol: u8, transport: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0x45, 0, 0, 0, 0x12, 0x34, 0, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
     bytes[2..4].copy_from_slice(&(20 + transport.len() as u16).to_be_bytes());
     let header = !sum(&bytes);
@@ -42,7 +42,7 @@ fn ipv4(protocol: u8, transport: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn ipv6(protocol: u8, transport: &[u8]) -> Vec<u8> {
+pub(super) fn ipv6(protocol: u8, transport: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0x60, 0, 0, 0];
     bytes.extend((transport.len() as u16).to_be_bytes());
     bytes.extend([protocol, 64]);
@@ -61,7 +61,7 @@ fn filled(protocol: u8, transport: &[u8], pseudo: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn udp(payload: usize) -> Vec<u8> {
+pub(super) fn udp(payload: usize) -> Vec<u8> {
     let mut bytes = vec![0x12, 0x34, 0x56, 0x78];
     bytes.extend((8 + payload as u16).to_be_bytes());
     bytes.extend([0, 0]);
@@ -69,7 +69,7 @@ fn udp(payload: usize) -> Vec<u8> {
     bytes
 }
 
-fn tcp(flags: u8, payload: usize) -> Vec<u8> {
+pub(super) fn tcp(flags: u8, payload: usize) -> Vec<u8> {
     let mut bytes = vec![0x12, 0x34, 0x56, 0x78, 0, 0, 1, 0, 0, 0, 2, 0, 0x50, flags, 0x20, 0, 0, 0, 0, 0];
     bytes.extend((0..payload).map(|index| index as u8));
     bytes

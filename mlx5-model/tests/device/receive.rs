@@ -1,11 +1,13 @@
 use pollux_mlx5_abi::command::counter::{QueryQCounterIn, QueryQCounterOut};
-use pollux_mlx5_abi::command::opcode as op;
 use pollux_mlx5_abi::command::rq::{CreateRmpIn, RmpContext, RqContext, memory};
 use pollux_mlx5_abi::command::wq::{WorkQueue, end_padding, kind};
+use pollux_mlx5_abi::command::{opcode as op, status};
 use pollux_mlx5_abi::opcode::completion;
 use pollux_mlx5_abi::syndrome::Syndrome;
 use pollux_mlx5_abi::wqe::{Data, INVALID_LKEY, NextSegment};
 use zerocopy::IntoBytes;
+
+use pollux_mlx5_model::DeviceConfig;
 
 use super::rig::{Cq, HCA_DELTA, Rig, Rq, frame, number};
 
@@ -258,6 +260,8 @@ fn each_fault_has_its_syndrome_and_the_rest_is_flushed() {
         arrive(&rig, &frame(64, 1));
         assert!(cq.poll(&rig).is_none());
         // And back to work.
+        let refused = rig.rq_state(&rq, 1, 0).expect_err("its state is ERROR");
+        assert_eq!(refused.status, status::BAD_RES_STATE_ERR);
         rig.rq_state(&rq, 3, 0).expect("to RESET");
         rig.write(rq.record, &[0; 4]);
         rq.posted = 0;
@@ -336,6 +340,44 @@ fn buffers_can_be_a_pools() {
     assert_eq!(rig.command(op::DESTROY_RMP, 0, &mut destroy, 16).expect_err("in use").status, 6);
 }
 
+/// Every kind of ring that a pool can have, and where in an entry its segments begin.
+#[test]
+fn entries_of_a_pool_begin_with_a_link_unless_it_says_otherwise() {
+    for (ring_kind, basic, head) in [(kind::CYCLIC, 1, 0), (kind::CYCLIC, 0, 16), (kind::LINKED_LIST, 0, 16)]
+    {
+        let rig = Rig::new();
+        let mut cq = rig.cq(8);
+        let (ring, record) = (rig.room(32 * 16), rig.room(64));
+        let mut context = RmpContext::ZERO;
+        RmpContext::STATE.set(&mut context, 1);
+        RmpContext::BASIC_CYCLIC_RCV_WQE.set(&mut context, basic);
+        let wq = RmpContext::WQ.of_mut(&mut context);
+        WorkQueue::WQ_TYPE.set(wq, ring_kind);
+        WorkQueue::PD.set(wq, rig.pd);
+        WorkQueue::DBR_ADDR.set(wq, record);
+        WorkQueue::LOG_WQ_STRIDE.set(wq, 5);
+        WorkQueue::LOG_WQ_SZ.set(wq, 4);
+        let mut input = CreateRmpIn::ZERO.to_vec();
+        CreateRmpIn::CTX.set(input.first_chunk_mut().expect("a command"), context);
+        input.extend(ring.to_be_bytes());
+        let pool = number(&rig.must(op::CREATE_RMP, 0, &mut input, 16));
+        let rq = rig.rq_with(4, 4, &cq, |context| {
+            RqContext::MEM_RQ_TYPE.set(context, memory::RMP);
+            RqContext::RMPN.set(context, pool);
+        });
+        rig.all_to(rig.direct_tir(&rq));
+        let (at, data) = buffer(&rig, 256);
+        let ends = Data::new(0, INVALID_LKEY, 0);
+        let segments = if head == 0 { [data, ends] } else { [Data::new(0, 0, 0), data] };
+        rig.write(ring, segments.as_bytes());
+        rig.write(record, &1_u32.to_be_bytes());
+        arrive(&rig, &frame(64, 7));
+        let came = cq.poll(&rig).map(|entry| (entry.opcode(), entry.byte_cnt.get()));
+        assert_eq!(came, Some((completion::RESPONDER_SEND, 64)), "type {ring_kind}, basic {basic}");
+        assert_eq!(rig.read(at, 64), frame(64, 7));
+    }
+}
+
 #[test]
 fn the_end_of_a_packet_is_padded_to_a_line_if_asked() {
     let rig = Rig::new();
@@ -357,9 +399,29 @@ fn the_end_of_a_packet_is_padded_to_a_line_if_asked() {
     assert_eq!(cq.poll(&rig).expect("a completion").byte_cnt.get(), 70);
 }
 
+/// A physical function has no filter in front of its steering, which DPDK's driver relies on.
 #[test]
-fn the_port_lets_in_what_is_its_own() {
+fn a_physical_functions_port_lets_in_all() {
     let (rig, mut cq, mut rq) = rig();
+    let at = buffer(&rig, 2048).1;
+    for destination in [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 9], [1, 0, 0x5e, 0, 0, 5], [0xff; 6]] {
+        rq.post(&rig, &[at]);
+        let mut frame = frame(64, 0);
+        frame[..6].copy_from_slice(&destination);
+        arrive(&rig, &frame);
+        assert!(cq.poll(&rig).is_some(), "{destination:x?}");
+    }
+    assert_eq!(rig.device.port_counters().filtered, 0);
+}
+
+#[test]
+fn a_virtual_functions_port_lets_in_what_is_its_own() {
+    let mut config = DeviceConfig::default();
+    config.traits.filters_vport = true;
+    let rig = Rig::with(config);
+    let mut cq = rig.cq(8);
+    let mut rq = rig.rq(4, 6, &cq);
+    rig.all_to(rig.direct_tir(&rq));
     let at = buffer(&rig, 2048).1;
     (0..10).for_each(|_| rq.post(&rig, &[at]));
     let to = |first: u8, last: u8| {
@@ -375,10 +437,13 @@ fn the_port_lets_in_what_is_its_own() {
         count
     };
     arrive(&rig, &to(2, 1));
-    arrive(&rig, &to(3, 7));
-    assert_eq!(came(&mut cq), 2, "its own address and groups");
+    assert_eq!(came(&mut cq), 1, "its own address");
     arrive(&rig, &to(2, 2));
     assert_eq!((came(&mut cq), rig.device.port_counters().filtered), (0, 1));
+    arrive(&rig, &to(3, 7));
+    rig.device.set_multicast(vec![[3, 0, 0, 0, 0, 7]]);
+    arrive(&rig, &to(3, 7));
+    assert_eq!((came(&mut cq), rig.device.port_counters().filtered), (1, 2), "groups that it listed");
     rig.device.set_unicast(vec![[2, 0, 0, 0, 0, 2]]);
     arrive(&rig, &to(2, 2));
     rig.device.set_unicast(Vec::new());
@@ -386,7 +451,7 @@ fn the_port_lets_in_what_is_its_own() {
     arrive(&rig, &to(2, 9));
     rig.device.set_promiscuous(false);
     arrive(&rig, &to(2, 9));
-    assert_eq!((came(&mut cq), rig.device.port_counters().filtered), (2, 2));
+    assert_eq!((came(&mut cq), rig.device.port_counters().filtered), (2, 3));
     // The MTU caps what comes in: 1500 and up to 22 bytes of headers.
     arrive(&rig, &frame(1522, 0));
     arrive(&rig, &frame(1523, 0));

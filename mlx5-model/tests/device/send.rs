@@ -1,6 +1,6 @@
-use pollux_mlx5_abi::command::opcode as op;
 use pollux_mlx5_abi::command::sq::{CreateSqIn, SqContext};
 use pollux_mlx5_abi::command::wq::WorkQueue;
+use pollux_mlx5_abi::command::{opcode as op, status};
 use pollux_mlx5_abi::doorbell::uar;
 use pollux_mlx5_abi::opcode::{completion, send};
 use pollux_mlx5_abi::syndrome::Syndrome;
@@ -202,9 +202,11 @@ fn failing(opcode: u8, change: impl FnOnce(&Rig, &mut Vec<u8>, &mut Sq)) -> (u8,
     sq.ring(&rig);
     rig.settle();
     assert!(cq.error(&rig).syndrome().is_flush());
-    rig.sq_state(&sq, 1, 0).expect("to RESET, whatever software believed");
-    rig.sq_state(&sq, 0, 1).expect("to READY");
+    let refused = rig.sq_state(&sq, 1, 0).expect_err("its state is ERROR");
+    assert_eq!(refused.status, status::BAD_RES_STATE_ERR);
+    rig.sq_state(&sq, 3, 0).expect("to RESET");
     rig.write(sq.record + 4, &[0; 4]);
+    rig.sq_state(&sq, 0, 1).expect("to READY");
     sq.next = 0;
     sq.write(&rig, send::SEND, &plain(&rig, &frame(80, 4)), Completion::Always);
     sq.ring(&rig);
@@ -212,6 +214,18 @@ fn failing(opcode: u8, change: impl FnOnce(&Rig, &mut Vec<u8>, &mut Sq)) -> (u8,
     assert_eq!(rig.wire.ends().sent, [frame(80, 4)]);
     assert_eq!(cq.poll(&rig).map(|entry| entry.opcode()), Some(completion::REQUESTER));
     (error.syndrome, error.vendor_err_synd)
+}
+
+#[test]
+fn a_card_may_believe_that_a_queue_is_ready() {
+    let traits = Traits { believes_ready: true, ..Traits::default() };
+    let rig = Rig::with(DeviceConfig { traits, ..DeviceConfig::default() });
+    let cq = rig.cq(4);
+    let (sq, rq) = (rig.sq(4, &cq), rig.rq(4, 4, &cq));
+    for (from, to, taken) in [(1, 3, true), (0, 0, false), (1, 0, true), (1, 0, false), (3, 0, false)] {
+        assert_eq!(rig.sq_state(&sq, from, to).is_ok(), taken, "{from} to {to}");
+        assert_eq!(rig.rq_state(&rq, from, to).is_ok(), taken, "{from} to {to}");
+    }
 }
 
 fn last_data(body: &mut [u8], change: impl FnOnce(&mut Data)) {
@@ -554,7 +568,7 @@ fn the_ledger_counts_what_a_plain_send_costs() {
     assert_eq!(bytes(Crossing::Doorbell), 8);
     assert_eq!(bytes(Crossing::DoorbellRecord), 4);
     // Control, Ethernet and data segment of each.
-    assert_eq!(bytes(Crossing::SendEntry), 8 * 48);
+    assert_eq!(bytes(Crossing::SendEntry), 8 * 64);
     assert_eq!(bytes(Crossing::SendPayload), 8 * 64);
     assert_eq!(bytes(Crossing::Completion), 64);
 }

@@ -3,11 +3,13 @@ use pollux_mlx5_abi::command::flow::{
     FlowContext, FlowTableContext, ModifyFlowTableIn, SetFlowEntryIn, criteria, destination,
 };
 use pollux_mlx5_abi::command::matching::{MatchHeaders, MatchMisc, MatchParameters};
-use pollux_mlx5_abi::command::opcode as op;
 use pollux_mlx5_abi::command::rqt::{CreateRqtIn, ModifyRqtIn, RqtContext};
-use pollux_mlx5_abi::command::tir::{HashFields, TirContext, dispatch, hash, hash_field, protocol};
+use pollux_mlx5_abi::command::tir::{
+    CreateTirIn, HashFields, ModifyTirIn, TirContext, dispatch, hash, hash_field, modify, protocol,
+};
+use pollux_mlx5_abi::command::{opcode as op, status};
 use pollux_mlx5_abi::cqe::rss;
-use pollux_wire::toeplitz::DEFAULT_KEY;
+use pollux_wire::toeplitz::{self, DEFAULT_KEY};
 
 use super::receive::{arrive, buffer};
 use super::rig::{Cq, Rig, Rq, frame, number};
@@ -398,6 +400,67 @@ fn a_hash_spreads_packets_over_a_table() {
     assert_eq!(taker(&rig, &mut queues, &frame(64, 0)), Some((2, 0)));
 }
 
+/// `ethtool -X hfunc xor`: Linux changes the TIR in place and does not look at the answer.
+#[test]
+fn a_hash_can_be_the_exclusive_or() {
+    let rig = Rig::new();
+    let mut queues = queues::<4>(&rig);
+    let numbers: Vec<u32> = queues.iter().map(|(_, rq)| rq.number).collect();
+    let rqt = queue_table(&rig, &numbers);
+    let tir = |function| {
+        move |context: &mut [u8; TirContext::BYTES]| {
+            TirContext::DISP_TYPE.set(context, dispatch::INDIRECT);
+            TirContext::INDIRECT_TABLE.set(context, rqt);
+            TirContext::RX_HASH_FN.set(context, function);
+            TirContext::RX_HASH_TOEPLITZ_KEY.set(context, DEFAULT_KEY);
+            TirContext::RX_HASH_FIELD_SELECTOR_OUTER.set(context, fields(protocol::IPV4, protocol::UDP, 0xf));
+        }
+    };
+    let number = rig.tir(tir(hash::TOEPLITZ));
+    rig.all_to(number);
+    let mut input = ModifyTirIn::ZERO;
+    ModifyTirIn::TIRN.set(&mut input, number);
+    ModifyTirIn::BITMASK.set(&mut input, modify::HASH);
+    tir(hash::INVERTED_XOR8)(ModifyTirIn::CTX.of_mut(&mut input));
+    TirContext::TRANSPORT_DOMAIN.set(ModifyTirIn::CTX.of_mut(&mut input), rig.td);
+    rig.must(op::MODIFY_TIR, 0, &mut input, 16);
+    // 0x40 set alone: its reverse is 2. The other way round is the same.
+    for (source, destination, ports) in
+        [([10, 0, 0, 1], [10, 0, 0, 0x41], (7, 7)), ([10, 0, 0, 0x41], [10, 0, 0, 1], (0x0700, 7))]
+    {
+        arrive(&rig, &udp4(source, destination, ports));
+        let entry = queues[2].0.poll(&rig).expect("the third queue");
+        assert_eq!(entry.rss_hash_result.get(), 0x02);
+    }
+}
+
+#[test]
+fn a_tir_over_a_table_has_a_hash_function() {
+    let rig = Rig::new();
+    let mut queues = queues::<2>(&rig);
+    let numbers = [queues[0].1.number, queues[1].1.number];
+    let rqt = queue_table(&rig, &numbers);
+    let made = |dispatched, function| {
+        let mut input = CreateTirIn::ZERO;
+        let context = CreateTirIn::CTX.of_mut(&mut input);
+        TirContext::DISP_TYPE.set(context, dispatched);
+        TirContext::INDIRECT_TABLE.set(context, rqt);
+        TirContext::INLINE_RQN.set(context, numbers[1]);
+        TirContext::TRANSPORT_DOMAIN.set(context, rig.td);
+        TirContext::RX_HASH_FN.set(context, function);
+        rig.command(op::CREATE_TIR, 0, &mut input, 16).map_err(|refused| refused.status)
+    };
+    assert_eq!(made(dispatch::INDIRECT, hash::NONE), Err(status::BAD_PARAM_ERR));
+    for (dispatched, function, expected) in [
+        (dispatch::DIRECT, hash::NONE, 1),
+        (dispatch::INDIRECT, hash::INVERTED_XOR8, 0),
+        (dispatch::INDIRECT, hash::TOEPLITZ, 0),
+    ] {
+        rig.all_to(number(&made(dispatched, function).expect("a TIR")));
+        assert_eq!(taker(&rig, &mut queues, &udp4([1; 4], [2; 4], (1, 2))), Some((expected, 0)));
+    }
+}
+
 #[test]
 fn a_symmetric_hash_is_the_same_both_ways() {
     let rig = Rig::new();
@@ -419,6 +482,9 @@ fn a_symmetric_hash_is_the_same_both_ways() {
     let there = hash(&udp4([1, 2, 3, 4], [5, 6, 7, 8], (9, 10)), cq);
     assert_eq!(there, hash(&udp4([5, 6, 7, 8], [1, 2, 3, 4], (10, 9)), cq));
     assert_ne!(there, hash(&udp4([5, 6, 7, 8], [1, 2, 3, 4], (11, 9)), cq));
+    // The first of each pair is the or of both sides, the second their exclusive or.
+    let joined = [1 | 5, 2 | 6, 3 | 7, 4 | 8, 1 ^ 5, 2 ^ 6, 3 ^ 7, 4 ^ 8, 0, 9 | 10, 0, 9 ^ 10];
+    assert_eq!(there, toeplitz::hash(&DEFAULT_KEY, &joined));
 }
 
 #[test]

@@ -79,6 +79,26 @@ fn a_datagram_comes_with_the_header_that_brought_it() {
     }
 }
 
+/// The kernel's connection manager answers in the partition that the completion names; with immediate data it stands there.
+#[test]
+fn a_datagram_without_immediate_data_names_its_partition() {
+    for service in [service::UD, service::QP1] {
+        let ends = Ends::new();
+        // Queue pair 1 knows one key alone.
+        let qkey = if service == service::QP1 { 0x8001_0000 } else { 0x1122 };
+        let plan = Plan { service, qkey, ..UD };
+        let (mut a, mut b) = ends.connected(plan);
+        let (from, to) = (ends.a.rig.room(4096), ends.b.rig.room(4096));
+        b.receive(&ends.b, ends.b.rig.lkey, to, 4096);
+        let mut body = vector(&ends.b, b.number, qkey);
+        body.extend(data(ends.a.rig.lkey, from, 10));
+        a.send(&ends.a, send::SEND, &body);
+        ends.steps(5);
+        a.done(&ends.a);
+        assert_eq!(b.came(&ends.b).imm_inval_pkey.get(), 0xffff, "the default partition, service {service}");
+    }
+}
+
 #[test]
 fn a_datagram_longer_than_a_packet_is_refused_here() {
     let ends = Ends::new();

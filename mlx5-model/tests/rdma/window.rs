@@ -167,6 +167,17 @@ fn a_window_is_bound_to_what_is_there() {
     }
 }
 
+/// CHECK_QPN asks of a bound key whose it is; one of any queue pair is everybody's.
+#[test]
+fn a_key_of_any_queue_pair_passes_the_check_of_its_queue_pair() {
+    let ends = Ends::new();
+    let (_a, mut b) = ends.connected(Plan::default());
+    let key = window(&ends.b, 2);
+    bind(&mut b, &ends.b, 2, key, key | 0x11, 0, 0, 0);
+    ends.steps(3);
+    assert_eq!(b.done(&ends.b).opcode(), completion::REQUESTER);
+}
+
 #[test]
 fn memory_of_the_device_is_lent() {
     let ends = Ends::new();
@@ -206,6 +217,7 @@ fn memory_of_the_device_is_lent() {
     };
     let key = memic(second, 8192).expect("lent");
     assert!(memic(second + 4096, 8192).is_err(), "not all of it is lent");
+    memic(second, 0).expect("of no length: Linux hands on what the program said");
     // Its addresses begin at 0.
     let here = ends.a.rig.room(8192);
     ends.a.rig.write(here, &[0x5a; 5000]);

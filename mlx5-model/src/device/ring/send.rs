@@ -3,7 +3,7 @@
 use pollux_mlx5_abi::wqe::{self, BLOCK_BYTES, Control};
 use zerocopy::big_endian::U32;
 
-use super::Ring;
+use super::{Piece, Ring};
 use crate::device::blue_flame::CameAlong;
 use crate::device::bus::Bus;
 use crate::device::violation::Violation;
@@ -19,6 +19,8 @@ pub(crate) struct SendRing {
     /// Block of the next entry to begin, and the one after the last posted; they run on past the ring's end.
     next: u16,
     posted: u16,
+    /// What the record said last, as far as stores to it are seen.
+    announced: u16,
     /// The entry that came with the last doorbell; its copy in memory is not looked at.
     came_along: Option<CameAlong>,
 }
@@ -26,7 +28,7 @@ pub(crate) struct SendRing {
 impl SendRing {
     /// A ring of two to the `log_blocks` blocks, at most 15, where nothing is posted.
     pub(crate) fn new(ring: Ring, log_blocks: u8, record: u64) -> Self {
-        Self { ring, log_blocks, record, next: 0, posted: 0, came_along: None }
+        Self { ring, log_blocks, record, next: 0, posted: 0, announced: 0, came_along: None }
     }
 
     /// Block of the next entry to begin.
@@ -57,9 +59,35 @@ impl SendRing {
         self.next = self.next.wrapping_add(blocks);
     }
 
+    /// The queue leaves RESET. The device reads the record then: what it says is posted.
+    pub(crate) fn at_ready(&self, bus: &Bus<'_>, number: u32) -> Result<(), Violation> {
+        match bus.record(self.record) {
+            Ok(0) | Err(Unreachable) => Ok(()),
+            Ok(record) => Err(Violation::RecordAtReady { queue: number, record: record as u16 }),
+        }
+    }
+
+    /// Where its doorbell record is.
+    pub(crate) fn record(&self) -> u64 {
+        self.record
+    }
+
+    /// The record was stored to: the blocks that it tells of, by where they are.
+    pub(crate) fn announce(&mut self, bus: &Bus<'_>, number: u32) -> Result<Vec<Piece>, Violation> {
+        let unreachable = |_| Violation::Record { queue: number };
+        let now = bus.host.load32(self.record).map_err(unreachable)? as u16;
+        let blocks = now.wrapping_sub(self.announced);
+        let first = std::mem::replace(&mut self.announced, now);
+        if blocks > 1 << self.log_blocks {
+            return Err(Violation::TooMuch { queue: number, posted: blocks });
+        }
+        let blocks = (0..blocks).map(|block| self.offset(first.wrapping_add(block)));
+        blocks.map(|at| self.ring.piece(at, BLOCK_BYTES as u64).map_err(unreachable)).collect()
+    }
+
     /// All that was posted is forgotten.
     pub(crate) fn reset(&mut self) {
-        (self.next, self.posted, self.came_along) = (0, 0, None);
+        (self.next, self.posted, self.announced, self.came_along) = (0, 0, 0, None);
     }
 
     /// What came with a doorbell is looked for in memory like the rest.

@@ -96,5 +96,8 @@ pub(crate) fn datagram(pair: &mut Qp, around: &mut Around<'_, '_>, packet: &Inco
     let flags = 1 << 28 | version << 24 | deth.source.get() & MASK_24;
     let opcode = if shape.immediate { completion::RESPONDER_SEND_IMM } else { completion::RESPONDER_SEND };
     let bytes = (payload.len() + GLOBAL_BYTES) as u64;
-    complete(pair, around, &origin, &entry, opcode, bytes, extra.unwrap_or(0), bth.solicited, flags);
+    // Without immediate data the partition stands in its place: queue pair 1 answers by it. Source: Linux
+    // `drivers/infiniband/hw/mlx5/cq.c`, `handle_responder`; rdma-core `providers/mlx5/cq.c`, likewise.
+    let extra = extra.unwrap_or(bth.partition.into());
+    complete(pair, around, &origin, &entry, opcode, bytes, extra, bth.solicited, flags);
 }

@@ -150,7 +150,7 @@ pub(super) fn complete(
     report.srqn_uidx.set(origin.name & MASK_24);
     report.imm_inval_pkey.set(extra);
     report.byte_cnt.set(bytes as u32);
-    report.timestamp.set(around.bus.now);
+    report.timestamp.set(around.bus.stamp());
     report.sop_drop_qpn.set(pair.number);
     report.wqe_counter.set(entry.index);
     report.op_own = opcode << 4 | u8::from(solicited) << 1;

@@ -1,0 +1,311 @@
+//! In what order stores of a driver reach the device, where they and the barriers between them are seen as they are made.
+//!
+//! ```text
+//!   entries ── to_device ──► record ── wc_flush ──► doorbell ── wc_flush (write-combining pages)
+//!                             │ entries are as      │ waits on a write-combining page
+//!                             │ they will be        ▼ for its thread's flush
+//! ```
+//!
+//! What the processor may put off is put off as far as it can be: a store to a write-combining page until its thread flushes. What
+//! must come first must have a barrier behind it. A barrier stands for the stores before it: which these are is not seen, so each
+//! store to a record, doorbell or arm register needs one of its own. Source of the rules: rdma-core
+//! `util/udma_barrier.h`, `util/mmio.h`; `providers/mlx5/qp.c`, `post_send_db`; `providers/mlx5/cq.c`, `mlx5_arm_cq`.
+
+use std::collections::BTreeMap;
+use std::thread::{self, ThreadId};
+
+use pollux_mlx5_abi::doorbell::uar;
+use pollux_mlx5_abi::wqe::BLOCK_BYTES;
+
+use super::bus::Bus;
+use super::core::Core;
+use super::ring::Piece;
+use super::state::State;
+use super::violation::{Before, Violation};
+use crate::firmware::FIRST_UAR;
+use crate::memory::{Bar, Unreachable};
+use crate::rdma::Source;
+use crate::receive::WorkRing;
+
+/// The strongest barrier of a thread since its last store to a register or a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fence {
+    /// None.
+    None,
+    /// Of stores to ordinary memory, before those to any.
+    ToDevice,
+    /// Of stores to write-combining memory too.
+    Flush,
+}
+
+/// What is on its way.
+#[derive(Debug, Default)]
+pub(crate) struct Order {
+    /// How pages were mapped, which some are in both ways.
+    mapped: BTreeMap<u32, Mapped>,
+    held: Vec<Held>,
+    /// Entries that a record told of, as they were then.
+    fresh: Vec<Fresh>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Mapped {
+    combining: bool,
+    uncached: bool,
+}
+
+/// A store to a write-combining page.
+#[derive(Debug)]
+struct Held {
+    thread: ThreadId,
+    page: u32,
+    offset: usize,
+    bytes: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Fresh {
+    queue: u32,
+    sends: bool,
+    address: u64,
+    bytes: Vec<u8>,
+}
+
+impl Order {
+    /// A page is mapped.
+    pub(crate) fn map(&mut self, page: u32, combining: bool) {
+        let mapped = self.mapped.entry(page).or_default();
+        mapped.combining |= combining;
+        mapped.uncached |= !combining;
+    }
+
+    /// Whether a store went by a write-combining mapping. On a page that has mappings of both kinds entries did: both are the same
+    /// memory here.
+    fn combines(&self, page: u32, bytes: &[u8]) -> bool {
+        let mapped = self.mapped.get(&page).copied().unwrap_or_default();
+        mapped.combining && (!mapped.uncached || bytes.len() >= BLOCK_BYTES)
+    }
+
+    /// A page went back.
+    pub(crate) fn forget(&mut self, page: u32) {
+        self.mapped.remove(&page);
+        self.held.retain(|held| held.page != page);
+    }
+}
+
+/// Whose a doorbell record is.
+#[derive(Clone, Copy)]
+enum Owner {
+    Sender(u32),
+    PairSend(u32),
+    PairReceive(u32),
+    Receiver(u32),
+    Pool(u32),
+    Completions(u32),
+    /// The arm word of a completion queue.
+    Arm,
+}
+
+impl Core {
+    /// A store to a register, seen as it was made, with the barrier before it. False while it is on its way.
+    pub(super) fn ordered_store(
+        &mut self,
+        bus: &mut Bus<'_>,
+        bar: &Bar,
+        (page, offset): (u32, usize),
+        bytes: &[u8],
+        fence: Fence,
+    ) -> bool {
+        if self.uars.get(page).is_none() {
+            return true;
+        }
+        self.check_fresh(bus);
+        let combining = self.order.combines(page, bytes);
+        let needed = if combining { Fence::Flush } else { Fence::ToDevice };
+        let is_doorbell = offset >= uar::BLUE_FLAME && offset.is_multiple_of(uar::BLUE_FLAME_BYTES);
+        if is_doorbell && let Some(value) = bytes.first_chunk::<8>() {
+            let queue = u32::from_be_bytes([0, value[4], value[5], value[6]]);
+            if fence < needed {
+                self.violate(bus, queue, Violation::Fence { queue, before: Before::Doorbell });
+            }
+            if bytes.len() >= BLOCK_BYTES && !combining {
+                self.violate(bus, queue, Violation::NotCombining { queue });
+            }
+        }
+        if offset == uar::CQ_ARM
+            && fence < needed
+            && let Some(value) = bytes.first_chunk::<8>()
+        {
+            let queue = u32::from_be_bytes([0, value[5], value[6], value[7]]);
+            self.violations.note(Violation::Fence { queue, before: Before::Arm });
+        }
+        // Event queues are the kernel's, which has mappings of its own.
+        if !combining || matches!(offset, uar::EQ_ARM | uar::EQ_CONSUMER) {
+            self.store(bus, bar, page, offset, bytes);
+            return true;
+        }
+        bar.take64((page - FIRST_UAR) as usize + 1, offset);
+        let thread = thread::current().id();
+        self.order.held.push(Held { thread, page, offset, bytes: bytes.to_vec() });
+        false
+    }
+
+    /// This thread turned to something else: a doorbell that it has not flushed may stay where it is.
+    pub(super) fn check_held(&mut self, bus: &mut Bus<'_>) {
+        if self.order.held.is_empty() {
+            return;
+        }
+        let thread = thread::current().id();
+        let left: Vec<_> = self.order.held.extract_if(.., |held| held.thread == thread).collect();
+        for Held { offset, bytes, .. } in left {
+            let at = if offset == uar::CQ_ARM { 5 } else { 4 };
+            let Some(&[high, middle, low]) = bytes.get(at..at + 3) else { continue };
+            let queue = u32::from_be_bytes([0, high, middle, low]);
+            self.violate(bus, queue, Violation::Unflushed { queue });
+        }
+    }
+
+    /// This thread's stores to write-combining pages arrive.
+    pub(super) fn flush(&mut self, bus: &mut Bus<'_>, bar: &Bar) {
+        let thread = thread::current().id();
+        let arrived: Vec<_> = self.order.held.extract_if(.., |held| held.thread == thread).collect();
+        for Held { page, offset, bytes, .. } in arrived {
+            self.store(bus, bar, page, offset, &bytes);
+        }
+    }
+
+    /// A store to a doorbell record, seen as it was made: the device looks at once. False when it is no record of this device's.
+    pub(super) fn ordered_record(&mut self, bus: &mut Bus<'_>, address: u64, fence: Fence) -> bool {
+        let Some(owner) = self.owner_of(address) else { return false };
+        self.check_fresh(bus);
+        let told = match owner {
+            Owner::Arm => return true,
+            Owner::Completions(number) => {
+                let queue = self.completions.queues.get_mut(number);
+                match queue.map(|queue| queue.give_back(bus)) {
+                    Some(Ok(count)) if count > 0 && fence < Fence::ToDevice => {
+                        self.violations.note(Violation::Fence { queue: number, before: Before::Record });
+                    }
+                    _ => {}
+                }
+                return true;
+            }
+            Owner::Sender(number) => {
+                let Some(queue) = self.senders.queues.get_mut(number) else { return true };
+                let told = queue.ring.announce(bus, number);
+                (number, queue.state == State::Ready, Some(queue.uar), told)
+            }
+            Owner::PairSend(number) => {
+                let Some(pair) = self.rdma.pairs.get_mut(number) else { return true };
+                let Some(ring) = &mut pair.send else { return true };
+                (number, pair.state.sends(), Some(pair.uar), ring.announce(bus, number))
+            }
+            Owner::PairReceive(number) => {
+                let Some(pair) = self.rdma.pairs.get_mut(number) else { return true };
+                let Source::Own(ring) = &mut pair.source else { return true };
+                (number, pair.state != crate::rdma::state::State::Reset, None, announce(ring, bus, number))
+            }
+            Owner::Receiver(number) => {
+                let Some(queue) = self.receivers.queues.get_mut(number) else { return true };
+                let ready = queue.state == State::Ready;
+                let Some(ring) = queue.ring_mut() else { return true };
+                (number, ready, None, announce(ring, bus, number))
+            }
+            Owner::Pool(number) => {
+                let Some(pool) = self.receivers.pools.get_mut(number) else { return true };
+                (number, true, None, announce(&mut pool.ring, bus, number))
+            }
+        };
+        let (number, is_ready, page, pieces) = told;
+        if is_ready {
+            self.told_of(bus, number, page, pieces, fence);
+        }
+        true
+    }
+
+    /// A record told of entries.
+    fn told_of(
+        &mut self,
+        bus: &mut Bus<'_>,
+        number: u32,
+        page: Option<u32>,
+        pieces: Result<Vec<Piece>, Violation>,
+        fence: Fence,
+    ) {
+        let sends = page.is_some();
+        let pieces = match pieces {
+            Ok(pieces) if pieces.is_empty() => return,
+            Ok(pieces) => pieces,
+            Err(violation) => return self.blame(bus, number, sends, violation),
+        };
+        if fence < Fence::ToDevice {
+            self.blame(bus, number, sends, Violation::Fence { queue: number, before: Before::Record });
+        }
+        let thread = thread::current().id();
+        let left = |held: &Held| {
+            held.thread == thread
+                && Some(held.page) == page
+                && held.bytes.get(4..7) == number.to_be_bytes().get(1..)
+        };
+        if self.order.held.iter().any(left) {
+            self.blame(bus, number, sends, Violation::Unflushed { queue: number });
+        }
+        for Piece { address, bytes } in pieces {
+            let mut now = vec![0; bytes];
+            if bus.host.read(address, &mut now).is_ok() {
+                self.order.fresh.push(Fresh { queue: number, sends, address, bytes: now });
+            }
+        }
+    }
+
+    /// Entries are still as they were when the record told of them.
+    pub(super) fn check_fresh(&mut self, bus: &mut Bus<'_>) {
+        for Fresh { queue, sends, address, bytes } in std::mem::take(&mut self.order.fresh) {
+            let mut now = vec![0; bytes.len()];
+            if bus.host.read(address, &mut now).is_ok() && now != bytes {
+                self.blame(bus, queue, sends, Violation::Late { queue });
+            }
+        }
+    }
+
+    fn blame(&mut self, bus: &mut Bus<'_>, number: u32, sends: bool, violation: Violation) {
+        if sends {
+            self.violate(bus, number, violation);
+        } else {
+            self.violations.note(violation);
+        }
+    }
+
+    fn owner_of(&self, address: u64) -> Option<Owner> {
+        let word = |record: u64| address.checked_sub(record).filter(|at| matches!(at, 0 | 4));
+        for (number, queue) in self.completions.queues.iter() {
+            match word(queue.record) {
+                Some(0) => return Some(Owner::Completions(number)),
+                Some(_) => return Some(Owner::Arm),
+                None => {}
+            }
+        }
+        let sender = self.senders.queues.iter().find(|(_, queue)| queue.ring.record() == address);
+        let receiver = self.receivers.queues.iter().find(|(_, queue)| queue.record() == Some(address));
+        let pool = self.receivers.pools.iter().find(|(_, pool)| pool.ring.record == address);
+        sender
+            .map(|(number, _)| Owner::Sender(number))
+            .or_else(|| receiver.map(|(number, _)| Owner::Receiver(number)))
+            .or_else(|| pool.map(|(number, _)| Owner::Pool(number)))
+            .or_else(|| {
+                self.rdma.pairs.iter().find_map(|(number, pair)| match (&pair.source, &pair.send) {
+                    (Source::Own(ring), _) if ring.record == address => Some(Owner::PairReceive(number)),
+                    (_, Some(ring)) if ring.record() == address => Some(Owner::PairSend(number)),
+                    _ => None,
+                })
+            })
+    }
+}
+
+fn announce(ring: &mut WorkRing, bus: &Bus<'_>, queue: u32) -> Result<Vec<Piece>, Violation> {
+    match ring.announce(bus) {
+        Ok(Some(pieces)) => Ok(pieces),
+        Ok(None) => Err(Violation::TooMuch { queue, posted: u16::MAX }),
+        Err(Unreachable) => Err(Violation::Record { queue }),
+    }
+}

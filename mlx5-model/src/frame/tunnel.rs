@@ -1,0 +1,136 @@
+//! The tunnels that a card looks into by itself, sending as well as receiving.
+
+use pollux_wire::EtherType;
+
+use super::{Headers, Ip, Transport, be16};
+use crate::firmware::Traits;
+
+/// UDP port of VXLAN, which a card knows without being told. Source: RFC 7348, section 5; Linux
+/// `drivers/net/ethernet/mellanox/mlx5/core/lib/vxlan.c`, `mlx5_vxlan_create`.
+const VXLAN_PORT: u16 = 4789;
+/// Source: RFC 7348, section 5.
+const VXLAN_BYTES: usize = 8;
+/// UDP ports of VXLAN that a card has room for. Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/lib/vxlan.c`
+/// ("max_num_ports is usually 4"), and `lib/vxlan.h`, `mlx5_vxlan_max_udp_ports`, which takes 4 for a card that says 0, as the
+/// one in `saeedtx/mlx5ctl:README.md` does. Linux takes one of them off for the port above.
+pub(crate) const VXLAN_PORTS_MAX: usize = 4;
+/// UDP port of Geneve and its header without options. Source: RFC 8926, sections 3.3 and 3.4.
+const GENEVE_PORT: u16 = 6081;
+const GENEVE_BYTES: usize = 8;
+/// IP protocol of GRE, its shortest header, and the flags that make it longer by 4 bytes each: checksum, key, sequence number.
+/// Source: RFC 2784, section 2; RFC 2890, section 2.
+const GRE: u8 = 47;
+const GRE_BYTES: usize = 4;
+const GRE_OPTIONAL: [u16; 3] = [0x8000, 0x2000, 0x1000];
+/// Routing, and versions other than 0.
+const GRE_BEYOND: u16 = 0x4007;
+/// IP protocols of IP in IP. Source: RFC 2003, section 3.1; RFC 2473, section 3.
+const IP_IN_IP: [u8; 2] = [4, 41];
+/// What GRE and Geneve call a whole Ethernet frame. Source: RFC 7637, section 3.2.
+const TRANSPARENT_ETHERNET: EtherType = EtherType(0x6558);
+
+/// Which tunnels a card looks into.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tunnels {
+    /// UDP ports that are VXLAN's; 0 is a free place. `None`: a card that does not know VXLAN.
+    vxlan: Option<[u16; VXLAN_PORTS_MAX]>,
+    gre: bool,
+    geneve: bool,
+    ip_in_ip: bool,
+}
+
+impl Tunnels {
+    pub(crate) fn new(card: &Traits) -> Self {
+        Self {
+            vxlan: card.vxlan.then_some([VXLAN_PORT, 0, 0, 0]),
+            gre: card.gre,
+            geneve: card.geneve,
+            ip_in_ip: card.ip_in_ip,
+        }
+    }
+
+    /// Whether there are any.
+    pub(crate) fn any(&self) -> bool {
+        self.vxlan.is_some() || self.gre || self.geneve || self.ip_in_ip
+    }
+
+    /// Takes a UDP port for VXLAN's from now on; false when there is no place. Once is enough.
+    pub(crate) fn add_vxlan_port(&mut self, port: u16) -> bool {
+        let Some(ports) = &mut self.vxlan else { return false };
+        let Some(place) =
+            ports.iter().position(|place| *place == port).or(ports.iter().position(|place| *place == 0))
+        else {
+            return false;
+        };
+        ports[place] = port;
+        true
+    }
+
+    /// No longer; false when it was none.
+    pub(crate) fn remove_vxlan_port(&mut self, port: u16) -> bool {
+        let place = self.vxlan.as_mut().and_then(|ports| ports.iter_mut().find(|place| **place == port));
+        place.map(|place| *place = 0).is_some()
+    }
+
+    /// Whether a packet with these headers is VXLAN.
+    #[inline]
+    pub(crate) fn is_vxlan(&self, frame: &[u8], outer: &Headers) -> bool {
+        outer.transport == Transport::Udp
+            && self.vxlan.is_some_and(|ports| {
+                let port = be16(frame, outer.l4 + 2);
+                port != 0 && ports.contains(&port)
+            })
+    }
+
+    /// The headers inside the tunnel that `outer` belong to, if it is one that the card knows.
+    #[inline]
+    pub(crate) fn inside(&self, frame: &[u8], outer: &Headers) -> Option<Headers> {
+        if outer.transport == Transport::Udp {
+            return self.inside_udp(frame, outer);
+        }
+        if outer.ip == Ip::None || outer.fragment || outer.transport != Transport::None {
+            return None;
+        }
+        self.inside_ip(frame, outer)
+    }
+
+    fn inside_udp(&self, frame: &[u8], outer: &Headers) -> Option<Headers> {
+        if self.is_vxlan(frame, outer) {
+            return carried(frame, outer.payload + VXLAN_BYTES, TRANSPARENT_ETHERNET);
+        }
+        if !self.geneve || be16(frame, outer.l4 + 2) != GENEVE_PORT {
+            return None;
+        }
+        let options = usize::from(frame.get(outer.payload)? & 0x3f) * 4;
+        let kind = EtherType(be16(frame, outer.payload + 2));
+        carried(frame, outer.payload + GENEVE_BYTES + options, kind)
+    }
+
+    #[cold]
+    fn inside_ip(&self, frame: &[u8], outer: &Headers) -> Option<Headers> {
+        match outer.protocol {
+            GRE if self.gre => {
+                let flags = be16(frame, outer.l4);
+                if flags & GRE_BEYOND != 0 {
+                    return None;
+                }
+                let optional = GRE_OPTIONAL.iter().filter(|flag| flags & **flag != 0).count() * 4;
+                carried(frame, outer.l4 + GRE_BYTES + optional, EtherType(be16(frame, outer.l4 + 2)))
+            }
+            protocol if self.ip_in_ip && IP_IN_IP.contains(&protocol) => {
+                let kind = if protocol == IP_IN_IP[0] { EtherType::IPV4 } else { EtherType::IPV6 };
+                carried(frame, outer.l4, kind)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What a tunnel's header says that it carries, from `at` on.
+fn carried(frame: &[u8], at: usize, kind: EtherType) -> Option<Headers> {
+    match kind {
+        TRANSPARENT_ETHERNET => (frame.len() >= at + 14).then(|| Headers::parse(frame, at)),
+        EtherType::IPV4 | EtherType::IPV6 => Headers::parse_packet(frame, at, kind),
+        _ => None,
+    }
+}

@@ -1,0 +1,187 @@
+//! Rules that a driver can break without harm on a lenient model: each way is found, by the rule's name.
+
+use pollux_mlx5_abi::command::sq::SqContext;
+use pollux_mlx5_abi::doorbell::uar;
+use pollux_mlx5_abi::opcode::{completion, send};
+use pollux_mlx5_abi::syndrome::Syndrome;
+use pollux_mlx5_abi::wqe::{BLOCK_BYTES, Completion, Data, InlineHeader};
+use pollux_mlx5_model::{DeviceConfig, Traits, Violation};
+use zerocopy::IntoBytes;
+
+use super::rig::{HCA_DELTA, Rig, Sq, frame};
+use super::send::{ethernet, plain};
+
+/// The first rule that was broken.
+fn broken(rig: &Rig) -> Option<Violation> {
+    rig.device.violations().0.first().copied()
+}
+
+#[test]
+fn a_send_queue_without_a_tis_sends_nothing() {
+    for opcode in [send::SEND, send::ENHANCED_MPSW, send::TSO] {
+        let rig = Rig::new();
+        let mut cq = rig.cq(6);
+        let mut sq = rig.sq_with(6, &cq, |context| SqContext::TIS_LST_SZ.set(context, 0));
+        // Control work is what it is for.
+        sq.write(&rig, send::NOP, &[], Completion::Always);
+        sq.ring(&rig);
+        rig.settle();
+        assert_eq!(cq.poll(&rig).map(|entry| entry.opcode()), Some(completion::REQUESTER));
+        sq.write(&rig, opcode, &plain(&rig, &frame(80, 1)), Completion::Always);
+        sq.ring(&rig);
+        rig.settle();
+        assert_eq!(cq.error(&rig).syndrome(), Syndrome { code: Syndrome::LOCAL_QP_OP_ERR, vendor: 0x67 });
+        assert!(rig.wire.ends().sent.is_empty());
+    }
+}
+
+/// An entry of many frames, `segments` segments long in all.
+fn many(rig: &Rig, segments: usize, inline: bool) -> (Vec<u8>, Vec<Vec<u8>>) {
+    let mut body = ethernet(&[], |_| {});
+    let mut frames = Vec::new();
+    let each = if inline { 4 } else { 1 };
+    while 1 + body.len() / 16 + each <= segments {
+        let frame = frame(60, frames.len() as u8);
+        if inline {
+            body.extend(InlineHeader::new(60).as_bytes());
+            body.extend(&frame);
+        } else {
+            let at = rig.room(64);
+            rig.write(at, &frame);
+            body.extend(Data::new(60, rig.lkey, at + HCA_DELTA).as_bytes());
+        }
+        frames.push(frame);
+    }
+    (body, frames)
+}
+
+#[test]
+fn an_entry_of_many_frames_has_60_segments_at_most() {
+    for (inline, allowed, beyond) in [(false, [3, 58, 60], [61, 62, 63]), (true, [6, 58, 58], [62, 62, 62])] {
+        for segments in allowed {
+            let rig = Rig::new();
+            let mut cq = rig.cq(6);
+            let mut sq = rig.sq(6, &cq);
+            let (body, frames) = many(&rig, segments, inline);
+            sq.write(&rig, send::ENHANCED_MPSW, &body, Completion::Always);
+            sq.ring(&rig);
+            rig.settle();
+            assert_eq!(cq.poll(&rig).map(|entry| entry.opcode()), Some(completion::REQUESTER), "{segments}");
+            assert_eq!(rig.wire.ends().sent, frames, "{segments}");
+        }
+        for segments in beyond {
+            let rig = Rig::new();
+            let mut cq = rig.cq(6);
+            let mut sq = rig.sq(6, &cq);
+            sq.write(&rig, send::ENHANCED_MPSW, &many(&rig, segments, inline).0, Completion::Always);
+            sq.ring(&rig);
+            rig.settle();
+            let expected = Syndrome { code: Syndrome::LOCAL_QP_OP_ERR, vendor: 0x63 };
+            assert_eq!(cq.error(&rig).syndrome(), expected, "{segments}");
+            assert!(rig.wire.ends().sent.is_empty(), "{segments}");
+        }
+    }
+}
+
+/// Rings for the entry written last: with the entry itself, or with its head.
+fn ring_at(rig: &Rig, sq: &Sq, offset: usize, copied: bool) {
+    sq.write_record(rig);
+    let slot = u64::from(sq.next.wrapping_sub(1)) & ((1 << sq.log) - 1);
+    let block = rig.read(sq.ring + slot * BLOCK_BYTES as u64, BLOCK_BYTES);
+    rig.store(offset, if copied { &block } else { &block[..8] });
+}
+
+#[test]
+fn blue_flame_buffers_take_turns() {
+    let (first, second) = (uar::BLUE_FLAME, uar::BLUE_FLAME + uar::BLUE_FLAME_BYTES);
+    let other = uar::BLUE_FLAME + 2 * uar::BLUE_FLAME_BYTES;
+    // Where, with the entry or not; and whether that is in order.
+    let cases: [(&[(usize, bool)], bool); 7] = [
+        (&[(first, true), (second, true), (first, true)], true),
+        (&[(first, true), (first, true)], false),
+        (&[(first, true), (first, false)], false),
+        (&[(first, false), (first, true)], false),
+        // As Linux's network driver and DPDK ring.
+        (&[(first, false), (first, false), (first, false)], true),
+        (&[(first, true), (second, false), (first, true)], true),
+        // Each register has buffers of its own.
+        (&[(first, true), (other, true), (first, true)], false),
+    ];
+    for (index, (stores, orderly)) in cases.into_iter().enumerate() {
+        let rig = Rig::new();
+        let cq = rig.cq(6);
+        let mut sq = rig.sq(6, &cq);
+        for &(offset, copied) in stores {
+            sq.write(&rig, send::SEND, &plain(&rig, &frame(80, 1)), Completion::Always);
+            ring_at(&rig, &sq, offset, copied);
+            rig.settle();
+        }
+        let found = broken(&rig);
+        if orderly {
+            assert_eq!(found, None, "case {index}");
+            assert_eq!(rig.wire.ends().sent.len(), stores.len(), "case {index}");
+        } else {
+            assert_eq!(found, Some(Violation::Buffer { queue: sq.number, offset: first }), "case {index}");
+            assert!(rig.wire.ends().sent.len() < stores.len(), "case {index}: the queue is in error");
+        }
+    }
+}
+
+#[test]
+fn a_new_queue_begins_with_either_buffer() {
+    let rig = Rig::new();
+    let cq = rig.cq(6);
+    for _ in 0..2 {
+        let mut sq = rig.sq(6, &cq);
+        sq.write(&rig, send::SEND, &plain(&rig, &frame(80, 1)), Completion::Always);
+        ring_at(&rig, &sq, uar::BLUE_FLAME, true);
+        rig.settle();
+        let mut input = [0; 16];
+        input[8..12].copy_from_slice(&sq.number.to_be_bytes());
+        rig.must(pollux_mlx5_abi::command::opcode::DESTROY_SQ, 0, &mut input, 16);
+    }
+    assert_eq!(broken(&rig), None);
+}
+
+#[test]
+fn records_say_zero_as_a_queue_leaves_reset() {
+    let rig = Rig::new();
+    let mut cq = rig.cq(6);
+    let mut sq = rig.sq(6, &cq);
+    let mut rq = rig.rq(4, 4, &cq);
+    sq.write(&rig, send::SEND, &plain(&rig, &frame(80, 1)), Completion::Always);
+    sq.ring(&rig);
+    let at = rig.room(2048);
+    rq.post(&rig, &[Data::new(2048, rig.lkey, at + HCA_DELTA)]);
+    rig.settle();
+    assert!(cq.poll(&rig).is_some());
+    rig.sq_state(&sq, 1, 0).expect("to RESET");
+    rig.rq_state(&rq, 1, 0).expect("to RESET");
+    rig.rq_state(&rq, 0, 1).expect("to READY");
+    assert_eq!(broken(&rig), Some(Violation::RecordAtReady { queue: rq.number, record: 1 }));
+    // What it says is posted, as far as the device knows.
+    rig.all_to(rig.direct_tir(&rq));
+    rig.wire.ends().incoming.push_back(frame(80, 2));
+    rig.settle();
+    assert_eq!(cq.poll(&rig).map(|entry| entry.opcode()), Some(completion::RESPONDER_SEND));
+    rig.sq_state(&sq, 0, 1).expect("to READY");
+    assert_eq!(rig.device.violations().0[1], Violation::RecordAtReady { queue: sq.number, record: 1 });
+    assert_eq!(cq.error(&rig).syndrome().code, Syndrome::LOCAL_QP_OP_ERR);
+}
+
+#[test]
+fn a_card_need_not_read_the_send_record_as_a_queue_leaves_reset() {
+    let traits = Traits { send_record_at_ready: false, ..Traits::default() };
+    let rig = Rig::with(DeviceConfig { traits, ..DeviceConfig::default() });
+    let cq = rig.cq(6);
+    let mut sq = rig.sq(6, &cq);
+    for mark in 1..=2 {
+        sq.next = 0;
+        sq.write(&rig, send::SEND, &plain(&rig, &frame(80, mark)), Completion::Always);
+        sq.ring(&rig);
+        rig.settle();
+        rig.sq_state(&sq, 1, 0).expect("to RESET");
+        rig.sq_state(&sq, 0, 1).expect("to READY");
+    }
+    assert_eq!((broken(&rig), rig.wire.ends().sent.len()), (None, 2));
+}
