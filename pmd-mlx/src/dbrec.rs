@@ -8,6 +8,7 @@
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use pollux_eal::mmio;
 use pollux_eal::region::Zone;
 
 /// Bytes that a record takes up: a cache line.
@@ -39,10 +40,9 @@ impl DoorbellRecords {
         taken[slot] = true;
         // SAFETY: there are `taken.len()` lines in the zone.
         let base = unsafe { self.0.zone.base().add(slot * RECORD_BYTES) }.cast();
-        let mut record = DoorbellRecord { base, slot, records: Arc::clone(&self.0) };
-        record.store(FIRST, 0);
-        record.store(SECOND, 0);
-        Some(record)
+        // SAFETY: the line is the new record's alone. A device does not look here yet.
+        unsafe { base.cast::<[u32; 2]>().write_volatile([0; 2]) };
+        Some(DoorbellRecord { base, slot, records: Arc::clone(&self.0) })
     }
 
     /// How many are free.
@@ -95,9 +95,8 @@ impl DoorbellRecord {
     #[inline(always)]
     pub fn store(&mut self, word: usize, value: u32) {
         assert!(word <= SECOND, "a record has two words");
-        // SAFETY: the line is this record's as long as it lives, and the zone lives as long as `records`. A volatile store
-        // bears a device that reads.
-        unsafe { self.base.add(word).write_volatile(value.to_be()) };
+        // SAFETY: the line is this record's as long as it lives, and the zone lives as long as `records`.
+        unsafe { mmio::store_record(self.base.add(word), value.to_be()) };
     }
 
     /// Where a word is.

@@ -77,7 +77,8 @@ pub struct Arguments {
     pub register_regions: bool,
     /// `vf_nl_en`: addresses and modes of a virtual function are told to its interface.
     pub netlink: bool,
-    /// `relaxed_ordering`: the device's writes to packet memory may overtake each other.
+    /// `relaxed_ordering`: the device's writes to packet memory may overtake each other, where the processor gains from it: Intel's
+    /// Haswell and Broadwell do not.
     pub relaxed_ordering: bool,
     /// `cqe_size`: bytes of a completion.
     pub cqe_bytes: usize,

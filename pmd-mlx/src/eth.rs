@@ -5,7 +5,6 @@ pub mod devx;
 mod dump;
 pub mod filter;
 pub(crate) mod flow;
-pub(crate) mod forget;
 pub mod parking;
 pub mod parts;
 pub mod port;

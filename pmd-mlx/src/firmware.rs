@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use pollux_mlx5_abi::caps::general::GeneralCaps;
 use pollux_mlx5_abi::caps::{self, QueryHcaCapIn, QueryHcaCapOut};
 use pollux_mlx5_abi::command::{CommandOut, header, opcode, outcome, start};
 use pollux_mlx5_abi::kernel::{attribute, method, object};
@@ -52,8 +51,8 @@ impl Firmware {
         Ok(output)
     }
 
-    /// What the device can do, of one kind.
-    pub(crate) fn capabilities(&self, kind: u16) -> Result<[u8; GeneralCaps::BYTES], MlxError> {
+    /// What the device can do, of one kind: the first `N` bytes of it.
+    pub(crate) fn capabilities<const N: usize>(&self, kind: u16) -> Result<[u8; N], MlxError> {
         use attribute::devx_other as a;
         let mut input = QueryHcaCapIn::ZERO;
         start(&mut input, opcode::QUERY_HCA_CAP, 0, caps::op_mod(kind, caps::NOW));

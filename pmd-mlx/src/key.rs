@@ -16,8 +16,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrayvec::ArrayVec;
 
-use crate::eth::forget::{Step, forgets};
-
 /// A range of memory that the device knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyRange {
@@ -168,15 +166,7 @@ impl Keys {
     /// The key for `bytes` bytes at `address`. Hot: one comparison when the range is that of the packet before.
     #[inline(always)]
     pub fn find(&mut self, address: u64, bytes: u64) -> Option<Key> {
-        let key =
-            if self.last.holds(address, bytes) { Some(self.last.key()) } else { self.search(address, bytes) };
-        if forgets(Step::Key) {
-            return key.map(|key| Key { lkey_be: 0, ..key });
-        }
-        if forgets(Step::Distance) {
-            return key.map(|key| Key { delta: 0, ..key });
-        }
-        key
+        if self.last.holds(address, bytes) { Some(self.last.key()) } else { self.search(address, bytes) }
     }
 
     /// The one key that serves all of a range, if there is such.

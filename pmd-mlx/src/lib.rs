@@ -85,10 +85,6 @@
 //!   length, index and stride is checked against what was posted before it is used.
 //! - Features that are off are not compiled into the function that a queue runs.
 
-// Tests inside share a harness with those outside, which knows the crate by its name.
-#[cfg(test)]
-extern crate self as pollux_pmd_mlx;
-
 pub mod clock;
 pub mod context;
 pub mod cq;
@@ -102,6 +98,7 @@ mod memlock;
 pub mod mr;
 pub mod netdev;
 pub mod object;
+mod processor;
 pub mod rdma;
 pub mod uar;
 

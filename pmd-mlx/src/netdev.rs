@@ -101,10 +101,11 @@ pub trait Netdev: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Lets frames to a further address through to this function, or no more.
-    fn set_further_mac(&self, mac: MacAddr, wanted: bool) -> io::Result<()> {
+    /// Lets frames to a further address or group through to this function, or no more. The answer is whether that changed
+    /// anything: what the interface has already is not the port's to take away.
+    fn set_further_mac(&self, mac: MacAddr, wanted: bool) -> io::Result<bool> {
         let _ = (mac, wanted);
-        Ok(())
+        Ok(false)
     }
 
     /// What the function counts, by its own names.

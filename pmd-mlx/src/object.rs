@@ -269,6 +269,8 @@ pub struct SqSpec<'a> {
     pub multi_packet: bool,
     /// Longest packet to be cut into segments.
     pub tso_bytes_max: u32,
+    /// Its entries may say where headers are. Those of the kernel's queues always may, where the device can.
+    pub software_parsing: bool,
     /// What its completions and events call it.
     pub user_index: u32,
 }
@@ -394,6 +396,16 @@ pub trait Backend: Send + Sync + fmt::Debug {
         false
     }
 
+    /// Whether send entries can have the device insert VLAN tags; where nobody tells, they cannot.
+    fn inserts_tags(&self) -> bool {
+        false
+    }
+
+    /// Whether completions of receive queues are stamped with ticks of the device's clock, and not with the time of day.
+    fn stamps_ticks(&self) -> bool {
+        true
+    }
+
     /// What the device can do of joining TCP segments; `None`: nothing, or not with these objects.
     fn lro(&self) -> Option<LroCaps> {
         None
@@ -408,14 +420,24 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Takes a receive queue from a state to another.
     fn modify_rq(&self, rq: &NumberedObject, from: QueueState, to: QueueState) -> Result<(), MlxError>;
 
-    /// Turns taking VLAN tags out on or off.
-    fn set_vlan_strip(&self, rq: &NumberedObject, on: bool) -> Result<(), MlxError>;
+    /// Asks in which state a receive queue is: one may have failed by itself. `None`: nobody tells, and nothing changes.
+    fn rq_state(&self, rq: &NumberedObject) -> Result<Option<QueueState>, MlxError> {
+        let _ = rq;
+        Ok(None)
+    }
+
+    /// Turns taking VLAN tags out on or off, in a state that the queue keeps.
+    fn set_vlan_strip(&self, rq: &NumberedObject, state: QueueState, on: bool) -> Result<(), MlxError>;
 
     /// Makes a send queue, in state [`QueueState::Reset`].
     fn create_sq(&self, spec: &SqSpec<'_>) -> Result<SendQueue, MlxError>;
 
     /// Takes a send queue from a state to another.
     fn modify_sq(&self, sq: &SendQueue, from: QueueState, to: QueueState) -> Result<(), MlxError>;
+
+    /// Asks in which state a send queue is: one may have failed by itself. `None`: the kernel knows from now on, and does not
+    /// tell.
+    fn sq_state(&self, sq: &SendQueue) -> Result<Option<QueueState>, MlxError>;
 
     /// Makes a table of receive queues, a power of two of them.
     fn create_table(&self, queues: &[&NumberedObject]) -> Result<NumberedObject, MlxError>;

@@ -1,16 +1,16 @@
 //! What each way of sending and receiving costs on PCIe, counted by hand, for packets of 64 bytes in bursts of 32.
 //!
-//! An entry is made of segments of 16 bytes. The device reads as many of them as the entry says. A packet's bytes, where they
+//! An entry is made of segments of 16 bytes. The device reads whole blocks of four. A packet's bytes, where they
 //! are not in the entry, are read beside it. Numbers are for one packet; fractions are of a burst (1/32) or of a ring's round.
 //! The device model's ledger counts the same crossings; a test holds its count against these constants.
 //!
 //! | sending | segments of an entry | entry bytes | payload bytes | MMIO writes | records read | completion bytes |
 //! |---|---|---|---|---|---|---|
-//! | plain | control, Ethernet, pointer: 3 | 48 | 64 | 1/32 of 8 bytes | 1/32 | 64/32 = 2 |
-//! | plain, inlined | control; Ethernet with the first 2 bytes; 62 bytes in 4: 6 | 96 | 0 | 1/32 | 1/32 | 2 |
+//! | plain | control, Ethernet, pointer: 3 | 64 | 64 | 1/32 of 8 bytes | 1/32 | 64/32 = 2 |
+//! | plain, inlined | control; Ethernet with the first 2 bytes; 62 bytes in 4: 6 | 128 | 0 | 1/32 | 1/32 | 2 |
 //! | 18 bytes of header inlined | control; Ethernet with 2 bytes; 16 bytes in 1; pointer: 4 | 64 | 46 | 1/32 | 1/32 | 2 |
-//! | eMPW by pointers | control, Ethernet, 32 pointers for 32 packets: 34 | 544/32 = 17 | 64 | 1/32 | 1/32 | 2 |
-//! | eMPW inlined | 4 + 64 bytes in 5 a packet; 58 of 60 are left by control and Ethernet: 11, 11 and 10 packets: 57 + 57 + 52 | 2656/32 = 83 | 0 | 1/32 | 1/32 | 2 |
+//! | eMPW by pointers | control, Ethernet, 32 pointers for 32 packets: 34 | 576/32 = 18 | 64 | 1/32 | 1/32 | 2 |
+//! | eMPW inlined | 4 + 64 bytes in 5 a packet; 58 of 60 are left by control and Ethernet: 11, 11 and 10 packets: 57 + 57 + 52 | (960 + 960 + 832)/32 = 86 | 0 | 1/32 | 1/32 | 2 |
 //!
 //! | receiving | an entry | entry bytes | payload bytes | MMIO writes | records read | completion bytes |
 //! |---|---|---|---|---|---|---|
@@ -37,6 +37,8 @@ pub const BURST: u64 = 32;
 pub const PACKET: u64 = 64;
 /// A segment of an entry. Source: [`pollux_mlx5_abi::wqe`].
 const SEGMENT: u64 = 16;
+/// Segments that are read at once.
+const BLOCK: u64 = 4;
 /// A completion.
 const COMPLETION: u64 = 64;
 /// A short completion inside a compressed one.
@@ -67,14 +69,26 @@ pub struct Bytes {
     pub completion_places: u64,
 }
 
+/// Bytes read of so many entries of so many segments each.
+const fn read(entries: &[(u64, u64)]) -> u64 {
+    let (mut bytes, mut at) = (0, 0);
+    while at < entries.len() {
+        let (count, segments) = entries[at];
+        bytes += count * segments.div_ceil(BLOCK) * BLOCK * SEGMENT;
+        at += 1;
+    }
+    bytes
+}
+
 impl Bytes {
-    const fn sending(name: &'static str, segments: u64, dpdk_segments: u64, payload: u64) -> Self {
+    /// `entries` and `dpdk`: how many of so many segments each.
+    const fn sending(name: &'static str, entries: &[(u64, u64)], dpdk: &[(u64, u64)], payload: u64) -> Self {
         Self {
             name,
             mmio_writes: 1,
             mmio_bytes: DOORBELL,
-            entries: segments * SEGMENT,
-            entries_of_dpdk: dpdk_segments * SEGMENT,
+            entries: read(entries),
+            entries_of_dpdk: read(dpdk),
             payload,
             // One for the last entry of the burst.
             completions: COMPLETION,
@@ -100,32 +114,33 @@ impl Bytes {
 }
 
 /// Control, Ethernet, pointer.
-pub const PLAIN: Bytes = Bytes::sending("plain", BURST * (1 + 1 + 1), BURST * 3, BURST * PACKET);
+pub const PLAIN: Bytes = Bytes::sending("plain", &[(BURST, 1 + 1 + 1)], &[(BURST, 3)], BURST * PACKET);
 
 /// Control; Ethernet, which has room for 2 bytes of the packet; the other 62 in 4.
 pub const PLAIN_INLINE: Bytes = Bytes::sending(
     "plain, inlined",
-    BURST * (1 + 1 + (PACKET - 2).div_ceil(SEGMENT)),
-    BURST * (PACKET + 3 * SEGMENT - 18).div_ceil(SEGMENT),
+    &[(BURST, 1 + 1 + (PACKET - 2).div_ceil(SEGMENT))],
+    &[(BURST, (PACKET + 3 * SEGMENT - 18).div_ceil(SEGMENT))],
     0,
 );
 
 /// Control; Ethernet with 2 bytes, 16 behind it; pointer.
 pub const HEADER_INLINE: Bytes = Bytes::sending(
     "18 bytes of header inlined",
-    BURST * (1 + 1 + 1 + 1),
-    BURST * (3 * SEGMENT + 18 - 18 + SEGMENT).div_ceil(SEGMENT),
+    &[(BURST, 1 + 1 + 1 + 1)],
+    &[(BURST, (3 * SEGMENT + 18 - 18 + SEGMENT).div_ceil(SEGMENT))],
     BURST * (PACKET - 18),
 );
 
 /// Control, Ethernet, 32 pointers.
-pub const MANY: Bytes = Bytes::sending("eMPW by pointers", 1 + 1 + BURST, 2 + 32, BURST * PACKET);
+pub const MANY: Bytes =
+    Bytes::sending("eMPW by pointers", &[(1, 1 + 1 + BURST)], &[(1, 2 + 32)], BURST * PACKET);
 
 /// Packets with their length in front in 5 segments each; 11 fit beside control and Ethernet into 60.
 pub const MANY_INLINE: Bytes = Bytes::sending(
     "eMPW inlined",
-    2 * (2 + 11 * 5) + (2 + 10 * 5),
-    2 * (2 + 11 * 80 / 16) + (2 + 10 * 80 / 16),
+    &[(2, 2 + 11 * 5), (1, 2 + 10 * 5)],
+    &[(2, 2 + 11 * 80 / 16), (1, 2 + 10 * 80 / 16)],
     0,
 );
 

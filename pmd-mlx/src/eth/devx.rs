@@ -13,27 +13,33 @@ mod matching;
 mod rule;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pollux_eal::region::Zone;
 use pollux_mlx5_abi::caps::ethernet::{EthernetCaps, lro_size, min_inline};
-use pollux_mlx5_abi::caps::general::GeneralCaps;
+use pollux_mlx5_abi::caps::flow_table::{FlowTableFields, FlowTableNicCaps, FlowTableProperties};
+use pollux_mlx5_abi::caps::general::{GeneralCaps, stamps};
 use pollux_mlx5_abi::caps::kind;
 use pollux_mlx5_abi::command::cq::{self, CqContext, CreateCqIn, CreateCqOut};
 use pollux_mlx5_abi::command::object::AllocTransportDomainOut;
-use pollux_mlx5_abi::command::rq::{self, CreateRqIn, CreateRqOut, ModifyRqIn, RqContext};
+use pollux_mlx5_abi::command::rq::{
+    self, CreateRqIn, CreateRqOut, ModifyRqIn, QueryRqIn, QueryRqOut, RqContext,
+};
 use pollux_mlx5_abi::command::rqt::{CreateRqtIn, CreateRqtOut, RqtContext};
-use pollux_mlx5_abi::command::sq::{self, CreateSqIn, CreateSqOut, ModifySqIn, SqContext};
+use pollux_mlx5_abi::command::sq::{
+    self, CreateSqIn, CreateSqOut, ModifySqIn, QuerySqIn, QuerySqOut, SqContext,
+};
 use pollux_mlx5_abi::command::tir::{
     CreateTirIn, CreateTirOut, CreateTisIn, CreateTisOut, HashFields, TirContext, TisContext, dispatch, hash,
     hash_field, merge, protocol,
 };
 use pollux_mlx5_abi::command::user::place;
-use pollux_mlx5_abi::command::wq::{self, WorkQueue};
+use pollux_mlx5_abi::command::wq::{self, WorkQueue, stamp};
 use pollux_mlx5_abi::command::{CommandIn, counter, opcode, start};
 use pollux_mlx5_abi::cqe::{MiniFormat, layout};
 use pollux_mlx5_abi::kernel::queue_pair::hash_field as kernel_field;
 
+use self::matching::IpVersions;
 use self::rule::Dropping;
 use super::verbs::Verbs;
 use crate::MlxError;
@@ -67,6 +73,12 @@ pub struct Devx {
     enhanced_layout: bool,
     /// Joining of TCP segments, which the kernel does not tell of either.
     lro: Option<LroCaps>,
+    /// Nor of VLAN tags that the device inserts.
+    inserts_tags: bool,
+    /// What receive queues, and what send queues can stamp: of [`stamps`].
+    stamps: (u32, u32),
+    /// Where rules can match the version in an IP header; asked when the first of them wants to.
+    ip_versions: OnceLock<IpVersions>,
     /// Pages of doorbell records, by address.
     records: Mutex<HashMap<u64, NumberedObject>>,
 }
@@ -102,6 +114,12 @@ impl Devx {
             mini_formats: mini_formats(&caps),
             enhanced_layout: GeneralCaps::ENHANCED_CQE_COMPRESSION.is_set(&caps),
             lro: lro(&ethernet),
+            // As Linux, and DPDK where no header has to be inline. Source: Linux
+            // `drivers/net/ethernet/mellanox/mlx5/core/en_main.c`, `MLX5E_SQ_STATE_VLAN_NEED_L2_INLINE`; DPDK
+            // `drivers/net/mlx5/mlx5.c`, `mlx5_set_min_inline`.
+            inserts_tags: EthernetCaps::WQE_VLAN_INSERT.is_set(&ethernet) && device.inline_min() == 0,
+            stamps: (GeneralCaps::RQ_TS_FORMAT.get(&caps), GeneralCaps::SQ_TS_FORMAT.get(&caps)),
+            ip_versions: OnceLock::new(),
             verbs: Verbs::new(Arc::clone(device)),
             eqn,
             domain,
@@ -118,6 +136,18 @@ impl Devx {
             counter::AllocQCounterOut::COUNTER_SET_ID.get(output)
         });
         made.map_err(|error| tracing::debug!(target: "pmd.net.mlx5", "{error}")).ok()
+    }
+
+    fn ip_versions(&self) -> IpVersions {
+        *self.ip_versions.get_or_init(|| {
+            let caps = self.firmware.capabilities(kind::FLOW_TABLE).unwrap_or(FlowTableNicCaps::ZERO);
+            let receive = FlowTableNicCaps::FLOW_TABLE_PROPERTIES_NIC_RECEIVE.of(&caps);
+            let fields = FlowTableProperties::FT_FIELD_SUPPORT.of(receive);
+            IpVersions {
+                outer: FlowTableFields::OUTER_IP_VERSION.is_set(fields),
+                inner: FlowTableFields::INNER_IP_VERSION.is_set(fields),
+            }
+        })
     }
 
     fn device(&self) -> &Arc<Device> {
@@ -198,6 +228,16 @@ fn mini_formats(caps: &[u8; GeneralCaps::BYTES]) -> Vec<MiniFormat> {
     there.into_iter().filter(|(cap, _)| compresses && cap.is_set(caps)).map(|(_, format)| format).collect()
 }
 
+/// Ticks of the clock where they can be had, as mlx5_ib asks for; a card that stamps the time of day alone refuses them.
+/// Source: Linux `drivers/infiniband/hw/mlx5/qp.c`, `get_ts_format`; DPDK `drivers/common/mlx5/mlx5_prm.h`,
+/// `mlx5_ts_format_conv`.
+fn stamp_format(offered: u32) -> u32 {
+    if offered == stamps::REAL_TIME { stamp::DEFAULT } else { stamp::FREE_RUNNING }
+}
+
+/// All states of a queue.
+const STATES: [QueueState; 3] = [QueueState::Reset, QueueState::Ready, QueueState::Error];
+
 fn rq_state(state: QueueState) -> u32 {
     match state {
         QueueState::Reset => rq::state::RESET,
@@ -221,6 +261,14 @@ impl Backend for Devx {
 
     fn has_mini_format(&self, format: MiniFormat) -> bool {
         self.mini_formats.contains(&format)
+    }
+
+    fn inserts_tags(&self) -> bool {
+        self.inserts_tags
+    }
+
+    fn stamps_ticks(&self) -> bool {
+        self.stamps.0 != stamps::REAL_TIME
     }
 
     fn lro(&self) -> Option<LroCaps> {
@@ -273,6 +321,7 @@ impl Backend for Devx {
         RqContext::FLUSH_IN_ERROR_EN.set(context, 1);
         RqContext::MEM_RQ_TYPE.set(context, rq::memory::INLINE);
         RqContext::STATE.set(context, rq::state::RESET);
+        RqContext::TS_FORMAT.set(context, stamp_format(self.stamps.0));
         RqContext::USER_INDEX.set(context, spec.user_index);
         RqContext::CQN.set(context, spec.cq.number);
         let mut over = vec![spec.cq.object.clone(), ring.object.clone(), records.object.clone()];
@@ -308,14 +357,24 @@ impl Backend for Devx {
         self.firmware.modify("change the state of a receive queue", &rq.object, &input)
     }
 
-    fn set_vlan_strip(&self, rq: &NumberedObject, on: bool) -> Result<(), MlxError> {
+    fn rq_state(&self, rq: &NumberedObject) -> Result<Option<QueueState>, MlxError> {
+        let mut input = QueryRqIn::ZERO;
+        start(&mut input, opcode::QUERY_RQ, 0, 0);
+        QueryRqIn::RQN.set(&mut input, rq.number);
+        let mut output = QueryRqOut::ZERO;
+        self.firmware.query("ask for the state of a receive queue", &rq.object, &input, &mut output)?;
+        let code = RqContext::STATE.get(QueryRqOut::RQ_CONTEXT.of(&output));
+        Ok(STATES.into_iter().find(|state| rq_state(*state) == code))
+    }
+
+    fn set_vlan_strip(&self, rq: &NumberedObject, state: QueueState, on: bool) -> Result<(), MlxError> {
         let mut input = ModifyRqIn::ZERO;
         start(&mut input, opcode::MODIFY_RQ, 0, 0);
-        ModifyRqIn::RQ_STATE.set(&mut input, rq::state::READY);
+        ModifyRqIn::RQ_STATE.set(&mut input, rq_state(state));
         ModifyRqIn::RQN.set(&mut input, rq.number);
         ModifyRqIn::MODIFY_BITMASK.set(&mut input, rq::modify::VSD);
         let context = ModifyRqIn::CTX.of_mut(&mut input);
-        RqContext::STATE.set(context, rq::state::READY);
+        RqContext::STATE.set(context, rq_state(state));
         RqContext::VSD.set(context, u32::from(!on));
         self.firmware.modify("change VLAN stripping", &rq.object, &input)
     }
@@ -328,7 +387,9 @@ impl Backend for Devx {
         SqContext::FLUSH_IN_ERROR_EN.set(context, 1);
         SqContext::ALLOW_MULTI_PKT_SEND_WQE.set(context, spec.multi_packet.into());
         SqContext::MIN_WQE_INLINE_MODE.set(context, self.inline_mode());
+        SqContext::ALLOW_SWP.set(context, spec.software_parsing.into());
         SqContext::STATE.set(context, sq::state::RESET);
+        SqContext::TS_FORMAT.set(context, stamp_format(self.stamps.1));
         SqContext::USER_INDEX.set(context, spec.user_index);
         SqContext::CQN.set(context, spec.cq.number);
         SqContext::TIS_LST_SZ.set(context, 1);
@@ -350,6 +411,16 @@ impl Backend for Devx {
         ModifySqIn::SQN.set(&mut input, sq.number);
         SqContext::STATE.set(ModifySqIn::CTX.of_mut(&mut input), sq_state(to));
         self.firmware.modify("change the state of a send queue", &sq.object, &input)
+    }
+
+    fn sq_state(&self, sq: &SendQueue) -> Result<Option<QueueState>, MlxError> {
+        let mut input = QuerySqIn::ZERO;
+        start(&mut input, opcode::QUERY_SQ, 0, 0);
+        QuerySqIn::SQN.set(&mut input, sq.number);
+        let mut output = QuerySqOut::ZERO;
+        self.firmware.query("ask for the state of a send queue", &sq.object, &input, &mut output)?;
+        let code = SqContext::STATE.get(QuerySqOut::SQ_CONTEXT.of(&output));
+        Ok(STATES.into_iter().find(|state| sq_state(*state) == code))
     }
 
     fn create_table(&self, queues: &[&NumberedObject]) -> Result<NumberedObject, MlxError> {
@@ -377,7 +448,9 @@ impl Backend for Devx {
         TirContext::DISP_TYPE.set(context, dispatch::INDIRECT);
         TirContext::INDIRECT_TABLE.set(context, table.number);
         TirContext::TRANSPORT_DOMAIN.set(context, self.domain.number);
-        TirContext::RX_HASH_FN.set(context, if spec.fields == 0 { hash::NONE } else { hash::TOEPLITZ });
+        // Over no field too: a TIR over a table has a function. Source: DPDK `drivers/net/mlx5/mlx5_devx.c`,
+        // `mlx5_devx_tir_attr_set`; Linux `drivers/infiniband/hw/mlx5/qp.c`, `create_rss_raw_qp_tir`.
+        TirContext::RX_HASH_FN.set(context, hash::TOEPLITZ);
         TirContext::RX_HASH_TOEPLITZ_KEY.set(context, spec.key);
         TirContext::RX_HASH_FIELD_SELECTOR_OUTER.set(context, selector(spec.fields));
         if let (Some(merge), Some(caps)) = (&spec.merge, &self.lro) {
@@ -426,7 +499,7 @@ impl Backend for Devx {
     }
 
     fn create_flow(&self, rule: &FlowRule<'_>) -> Result<Object, MlxError> {
-        let (mask, value, criteria) = matching::parameters(rule.items);
+        let (mask, value, criteria) = matching::parameters(rule.items, || self.ip_versions());
         let matcher = self.firmware.matcher(&mask, criteria, rule.priority)?;
         let mut over = vec![matcher];
         let dropping = match &rule.action {

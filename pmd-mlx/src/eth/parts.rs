@@ -204,8 +204,34 @@ pub struct SqParts {
     pub tso_bytes_max: usize,
     /// Longest header in front of a payload that is cut, in bytes.
     pub tso_header_max: usize,
+    /// How the device finds what packets in tunnels ask for.
+    pub tunnels: TxTunnels,
     /// The device's objects.
     pub hold: Box<dyn Hold>,
+}
+
+/// How a device finds the inner headers of what it sends: by itself, where it knows the kind of tunnel, or told by the entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TxTunnels {
+    /// Kinds that it knows.
+    pub known: KnownTunnels,
+    /// It is told of others, to fill in checksums.
+    pub told_sums: bool,
+    /// It is told of others, to cut them.
+    pub told_cuts: bool,
+}
+
+bitflags! {
+    /// Kinds of tunnel, each a bit that stands where [`TxFlags::TUNNEL_MASK`](pollux_mempool::TxFlags::TUNNEL_MASK) counts it.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct KnownTunnels: u16 {
+        /// VXLAN, to its usual port.
+        const VXLAN = 1 << 1;
+        /// GRE.
+        const GRE = 1 << 2;
+        /// Geneve.
+        const GENEVE = 1 << 4;
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //!   close ──► queues go, then the device
 //! ```
 
+mod address;
 mod make;
 mod open;
 pub(crate) mod plan;
@@ -15,6 +16,7 @@ pub(crate) mod queue;
 pub(crate) mod run;
 mod split;
 pub mod spread;
+mod tunnels;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -112,6 +114,8 @@ pub struct Mlx5Port {
     pub(super) wanted: Wanted,
     pub(super) spread_spec: SpreadSpec,
     pub(super) hashing: Hashing,
+    /// Further addresses and groups that were told to the interface, which had not got them by itself.
+    told: Vec<MacAddr>,
     /// Which rx queues were set up to take VLAN tags out.
     pub(super) strips: Vec<bool>,
     /// The VLANs that are let in, also while the filter is off.
@@ -296,7 +300,8 @@ impl PortDriver for Mlx5Port {
 
     fn tx_queue_setup(&mut self, setup: TxSetup) -> Result<Box<dyn TxBurst>, PortError> {
         self.tell_gate(&setup.gate)?;
-        let plan = TxPlan::new(self.device()?, &self.arguments, &setup, self.tx_queues)?;
+        let (device, backend, _) = self.parts()?;
+        let plan = TxPlan::new(device, &self.arguments, &**backend, &setup, self.tx_queues)?;
         self.counted.sender(&setup.counters);
         self.make_tx(&setup, &plan).map_err(|error| PortError::device("set up a tx queue", error))
     }
@@ -338,6 +343,7 @@ impl PortDriver for Mlx5Port {
 
     fn close(&mut self) -> Result<(), PortError> {
         self.rules.clear();
+        self.withdraw();
         self.unspread();
         self.destroy_queues();
         self.watch = None;
@@ -354,6 +360,7 @@ impl PortDriver for Mlx5Port {
         self.rules.clear();
         self.unspread();
         self.destroy_queues();
+        self.withdraw();
         let mac = self.mac_address()?;
         self.wanted = Wanted { mac, ..Wanted::default() };
         Ok(())
@@ -425,17 +432,11 @@ impl PortDriver for Mlx5Port {
     }
 
     fn set_promiscuous(&mut self, on: bool) -> Result<(), PortError> {
-        if self.arguments.netlink && self.netdev.is_virtual_function() {
-            self.netdev.set_promiscuous(on).map_err(self.netdev_error("change promiscuous mode"))?;
-        }
-        self.want(|wanted| wanted.promiscuous = on)
+        self.wants_promiscuous(on)
     }
 
     fn set_all_multicast(&mut self, on: bool) -> Result<(), PortError> {
-        if self.arguments.netlink && self.netdev.is_virtual_function() {
-            self.netdev.set_all_multicast(on).map_err(self.netdev_error("change all-multicast mode"))?;
-        }
-        self.want(|wanted| wanted.all_multicast = on)
+        self.wants_all_multicast(on)
     }
 
     fn mac_address(&mut self) -> Result<MacAddr, PortError> {
@@ -448,21 +449,15 @@ impl PortDriver for Mlx5Port {
     }
 
     fn add_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
-        if self.arguments.netlink && self.netdev.is_virtual_function() {
-            self.netdev.set_further_mac(mac, true).map_err(self.netdev_error("add an address"))?;
-        }
-        self.want(|wanted| wanted.further.push(mac))
+        self.add_further(mac)
     }
 
     fn remove_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
-        if self.arguments.netlink && self.netdev.is_virtual_function() {
-            self.netdev.set_further_mac(mac, false).map_err(self.netdev_error("remove an address"))?;
-        }
-        self.want(|wanted| wanted.further.retain(|other| *other != mac))
+        self.remove_further(mac)
     }
 
     fn set_multicast_list(&mut self, groups: &[MacAddr]) -> Result<(), PortError> {
-        self.want(|wanted| wanted.groups = groups.to_vec())
+        self.set_groups(groups)
     }
 
     fn clock(&mut self) -> Result<&mut dyn ClockDriver, PortError> {
@@ -496,6 +491,7 @@ impl Drop for Mlx5Port {
     fn drop(&mut self) {
         // Rules before tables before queues; the rest goes in the order of the fields.
         self.rules.clear();
+        self.withdraw();
         self.unspread();
         self.destroy_queues();
     }

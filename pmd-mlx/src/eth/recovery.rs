@@ -154,10 +154,10 @@ impl Watched {
     }
 }
 
-/// Takes a queue to the error state, in which the device gives everything back. It may be there by itself already, and a
-/// device may refuse to be told again; the reset that follows does not depend on it.
+/// Takes a queue to the error state, in which the device gives everything back. Mostly it is there by itself already, so the
+/// device is asked first: commands name the state that a queue has. The reset that follows depends on neither.
 fn flush<Q: Queue>(queue: &DeviceQueue<Q>) {
-    if let Err(error) = queue.go(QueueState::Error) {
+    if let Err(error) = queue.observe().and_then(|()| queue.go(QueueState::Error)) {
         tracing::debug!(target: "pmd.net.mlx5", "{error}");
     }
 }

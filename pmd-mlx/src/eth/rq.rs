@@ -28,7 +28,6 @@ use pollux_mlx5_abi::wqe::{Data, INVALID_LKEY};
 use pollux_port::driver::RxSetup;
 use pollux_port::{RxCounters, RxDrop, RxOffloads};
 
-use super::forget::{Step, forgets};
 use super::parking::{Nonsense, Trouble};
 use super::parts::{Hold, RqParts, RxFeatures};
 use super::rx::describe::{self, Descriptions};
@@ -420,9 +419,6 @@ impl Rq {
     #[inline(always)]
     pub(super) fn ring_doorbell(&mut self) {
         barrier::to_device();
-        if forgets(Step::ReceiveRecord) {
-            return;
-        }
         self.dbrec.store(FIRST, self.posted & 0xffff);
     }
 

@@ -6,8 +6,9 @@
 //! a version mean one thing: the device does not tell fragments apart.
 //!
 //! The hash is Toeplitz over source address, destination address, source port, destination port, as far as they are
-//! selected. Kernels from 4.5 set the bit for a symmetric hash in every hash queue that verbs make (Linux
-//! `drivers/infiniband/hw/mlx5/qp.c`, `create_rss_raw_qp_tir`); with `dv_flow_en=1` the driver leaves it out.
+//! selected, by verbs and by DevX alike: since Linux 5.3 (and its stable releases of then) mlx5_ib no longer asks for the
+//! symmetric form, which older kernels have in every hash queue that verbs make (`drivers/infiniband/hw/mlx5/qp.c`,
+//! `create_rss_raw_qp_tir`). Both directions of a flow meet in one queue with `pollux_wire::toeplitz::SYMMETRIC_KEY`.
 
 use pollux_mlx5_abi::kernel::queue_pair::hash_field as field;
 use pollux_port::driver::RssDriver;

@@ -40,9 +40,8 @@ use pollux_port::driver::TxSetup;
 use pollux_port::{TxCounters, TxDrop, TxOffloads};
 use pollux_uverbs::Registers;
 
-use super::forget::{Step, forgets};
 use super::parking::{Nonsense, Trouble};
-use super::parts::{Hold, SqParts, TxFeatures};
+use super::parts::{Hold, SqParts, TxFeatures, TxTunnels};
 use crate::cq::Cq;
 use crate::dbrec::{DoorbellRecord, SECOND};
 use crate::key::Keys;
@@ -97,6 +96,7 @@ pub struct Sq {
     pub(super) tso_bytes_max: u32,
     pub(super) tso_header_max: u32,
     pub(super) vlan_by_device: bool,
+    pub(super) tunnels: TxTunnels,
     fast_free: bool,
     /// Where mbufs go that are freed unseen.
     home: Option<MbufPool>,
@@ -159,6 +159,7 @@ impl Sq {
             inline_max: parts.inline_max.min(super::tx::INLINE_BYTES_MAX) as u32,
             tso_bytes_max: parts.tso_bytes_max as u32,
             tso_header_max: parts.tso_header_max.min(super::tx::INLINE_BYTES_MAX) as u32,
+            tunnels: parts.tunnels,
             vlan_by_device: parts.features.contains(TxFeatures::VLAN_BY_DEVICE),
             fast_free: parts.features.contains(TxFeatures::FAST_FREE),
             home: None,
@@ -490,14 +491,8 @@ impl Sq {
     #[inline(always)]
     fn ring_doorbell(&mut self, first: u32) {
         barrier::to_device();
-        let late = forgets(Step::Order);
-        if !late && !forgets(Step::SendRecord) {
-            self.dbrec.store(SECOND, self.pi & 0xffff);
-        }
+        self.dbrec.store(SECOND, self.pi & 0xffff);
         barrier::wc_flush();
-        if forgets(Step::Doorbell) {
-            return;
-        }
         let head = self.segment(self.first_segment(self.last));
         if self.blueflame && self.pi.wrapping_sub(first) == 1 {
             // SAFETY: a block of the ring, written by us alone.
@@ -513,9 +508,6 @@ impl Sq {
             if self.registers.bytes() >= 2 * uar::BLUE_FLAME_BYTES {
                 self.turn ^= uar::BLUE_FLAME_BYTES;
             }
-        }
-        if late {
-            self.dbrec.store(SECOND, self.pi & 0xffff);
         }
     }
 

@@ -9,7 +9,7 @@
 //!
 //! | entry | when | 16-byte segments |
 //! |---|---|---|
-//! | one of many (eMPW) | `MULTI_PACKET`; one mbuf, same checksum flags as its neighbours, no tag by the device, no TSO | 1, or its bytes inline |
+//! | one of many (eMPW) | `MULTI_PACKET`; one mbuf, same checksum flags as its neighbours, no tag by the device, no TSO, no tunnel of which the entry must tell | 1, or its bytes inline |
 //! | inlined | at most `inline_max` bytes | 2, then its bytes |
 //! | header inlined | the device wants `inline_min` bytes, or a tag is put in here, or TSO | 2, header, 1 an mbuf |
 //! | plain | else | 2, then 1 an mbuf |
@@ -34,14 +34,17 @@ use pollux_mlx5_abi::wqe::{
     INLINE as INLINE_BIT, INSERT_VLAN, SEGMENTS_MAX, blocks, checksum, inline_segments,
 };
 use pollux_port::driver::{Moved, TxBurst, TxDescriptor, TxSetup};
-use pollux_port::{PortError, TxDrop};
+use pollux_port::{BadPacket, PortError, TxDrop, TxProblem};
 
 #[cfg(test)]
 use super::parking::Entered;
 use super::parking::{Control, Running};
-use super::parts::{SqParts, TxFeatures};
+use super::parts::{SqParts, TxFeatures, TxTunnels};
 use super::sq::Sq;
 use crate::key::Keys;
+use tunnel::Places;
+
+mod tunnel;
 
 /// Chains.
 const MULTI: u32 = TxFeatures::MULTI_SEGMENT.bits();
@@ -115,6 +118,8 @@ pub struct TxQueue {
     running: Running<Sq>,
     burst: TxFunction,
     mode: &'static str,
+    /// What [`TxBurst::prepare`] goes by; `None` where inner headers are not looked at.
+    tunnels: Option<TxTunnels>,
 }
 
 impl TxQueue {
@@ -128,8 +133,9 @@ impl TxQueue {
             features.contains(TxFeatures::MULTI_PACKET) && parts.inline_min == 0,
         );
         let set = set_of(features);
+        let tunnels = (SETS[set] & CHECKSUM != 0).then_some(parts.tunnels);
         let (sq, hold) = Sq::new(parts, setup, keys);
-        Self { running: Running::new(sq, hold), burst: FUNCTIONS[set], mode: MODES[set] }
+        Self { running: Running::new(sq, hold), burst: FUNCTIONS[set], mode: MODES[set], tunnels }
     }
 
     /// The handle for the control half.
@@ -167,6 +173,17 @@ impl TxBurst for TxQueue {
 
     fn mode(&self) -> &'static str {
         self.mode
+    }
+
+    fn prepare(&mut self, mbufs: &mut [Mbuf]) -> Result<(), BadPacket> {
+        let Some(tunnels) = self.tunnels else { return Ok(()) };
+        for (index, mbuf) in mbufs.iter().enumerate() {
+            if !tunnels.finds(mbuf.tx_flags()) {
+                let told = tunnels.tell(mbuf, 0);
+                told.map_err(|why| BadPacket { index, problem: TxProblem::Driver(why.text()) })?;
+            }
+        }
+        Ok(())
     }
 
     fn done_cleanup(&mut self, max: usize) -> Result<usize, PortError> {
@@ -276,7 +293,10 @@ fn checksums<const F: u32>(flags: TxFlags) -> u8 {
     let l4 = flags.intersects(TxFlags::L4_MASK.union(TxFlags::TCP_SEGMENTATION));
     let mut bits = 0;
     if flags.intersects(TxFlags::TUNNEL_MASK) {
-        bits |= if flags.contains(TxFlags::OUTER_IP_CHECKSUM) { checksum::L3 } else { 0 };
+        // Each segment has an outer length of its own.
+        let outer = flags.contains(TxFlags::OUTER_IP_CHECKSUM)
+            || F & TSO != 0 && flags.contains(TxFlags::TCP_SEGMENTATION);
+        bits |= if outer { checksum::L3 } else { 0 };
         bits |= if flags.contains(TxFlags::IP_CHECKSUM) { checksum::L3_INNER } else { 0 };
         bits |= if l4 { checksum::L4_INNER } else { 0 };
     } else {
@@ -292,7 +312,9 @@ fn belongs<const F: u32>(sq: &Sq, mbuf: &Mbuf) -> bool {
     let single = mbuf.is_contiguous();
     let whole = F & TSO == 0 || !mbuf.tx_flags().contains(TxFlags::TCP_SEGMENTATION);
     let tagged = F & VLAN != 0 && mbuf.tx_flags().contains(TxFlags::VLAN);
-    single && whole && mbuf.data_len() != 0 && (!tagged || tags_inline::<F>(sq, mbuf))
+    // An entry says where headers are for all its packets.
+    let found = F & CHECKSUM == 0 || sq.tunnels.finds(mbuf.tx_flags());
+    single && whole && found && mbuf.data_len() != 0 && (!tagged || tags_inline::<F>(sq, mbuf))
 }
 
 /// Whether a packet that gets a tag is copied anyway.
@@ -318,10 +340,14 @@ fn control(sq: &Sq, opcode: u8, segments: u32) -> [u64; 2] {
     [head, u64::from(sq.control_imm.to_be()) << 32]
 }
 
-/// The two words of the Ethernet segment: checksums, size to cut to, and the inline header's length and first two bytes.
+/// The two words of the Ethernet segment: where headers are, checksums, size to cut to, and the inline header's length and first two
+/// bytes.
 #[inline(always)]
-fn ethernet(checksums: u8, mss: u16, inline: u16, start: [u8; 2]) -> [u64; 2] {
-    let first = u64::from(checksums) << 32 | u64::from(mss.to_be()) << 48;
+fn ethernet(places: Places, checksums: u8, mss: u16, inline: u16, start: [u8; 2]) -> [u64; 2] {
+    let first = u64::from(places.offsets)
+        | u64::from(checksums) << 32
+        | u64::from(places.kinds) << 40
+        | u64::from(mss.to_be()) << 48;
     let start = u16::from_ne_bytes(start);
     [first, u64::from(inline.to_be()) << 32 | u64::from(start) << 48]
 }
@@ -375,7 +401,7 @@ fn many<const F: u32>(sq: &mut Sq, mbufs: &[Mbuf]) -> (usize, u64) {
     }
     if packets > 0 {
         sq.write(start, control(sq, send::ENHANCED_MPSW, used));
-        sq.write(start + 1, ethernet(sums, 0, 0, [0; 2]));
+        sq.write(start + 1, ethernet(Places::default(), sums, 0, 0, [0; 2]));
         sq.last = sq.pi;
         sq.pi = sq.pi.wrapping_add(blocks(used as usize) as u32);
     }
@@ -444,7 +470,16 @@ fn one<const F: u32>(sq: &mut Sq, mbuf: &Mbuf) -> Fate {
     } else if F & INLINE != 0 && contiguous && len <= sq.inline_max {
         inline = len;
     }
-    let by_device = tagged && inline == 0 && sq.vlan_by_device;
+    let told = F & CHECKSUM != 0 && !sq.tunnels.finds(flags);
+    // Linux's driver does not count a tag that the device inserts, DPDK's does: here it stands in the header.
+    let by_device = tagged && inline == 0 && sq.vlan_by_device && !told;
+    let mut places = Places::default();
+    if told {
+        match sq.tunnels.tell(mbuf, if tagged { 4 } else { 0 }) {
+            Ok(found) => places = found,
+            Err(_) => return Fate::Dropped(TxDrop::Malformed),
+        }
+    }
     if tagged && !by_device {
         inline = inline.max(TAGGED - 4);
     }
@@ -515,7 +550,7 @@ fn one<const F: u32>(sq: &mut Sq, mbuf: &Mbuf) -> Fate {
         (size, first) = (INSERT_VLAN, mbuf.vlan_tci().to_be_bytes());
     }
     sq.write(start, control(sq, opcode, used));
-    sq.write(start + 1, ethernet(checksums::<F>(flags), mss, size, first));
+    sq.write(start + 1, ethernet(places, checksums::<F>(flags), mss, size, first));
     sq.last = sq.pi;
     sq.pi = sq.pi.wrapping_add(blocks(used as usize) as u32);
     Fate::Sent

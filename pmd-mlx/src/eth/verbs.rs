@@ -238,7 +238,7 @@ impl Backend for Verbs {
             .map_err(self.refused("change the state of a receive queue"))
     }
 
-    fn set_vlan_strip(&self, rq: &NumberedObject, on: bool) -> Result<(), MlxError> {
+    fn set_vlan_strip(&self, rq: &NumberedObject, _state: QueueState, on: bool) -> Result<(), MlxError> {
         let strip = WqFlags::CVLAN_STRIPPING;
         let flags = Some((if on { strip } else { WqFlags::empty() }, strip));
         let change = WqChange { flags, ..WqChange::default() };
@@ -294,6 +294,15 @@ impl Backend for Verbs {
                 self.step(qp, what, QpMask::empty(), state(QpState::RTS))
             }
         }
+    }
+
+    /// The kernel asks the device, and names what it learns from then on, where it would name what it asked for last. Source:
+    /// Linux `drivers/infiniband/hw/mlx5/qp.c`, `query_raw_packet_qp_sq_state`, `modify_raw_packet_qp_sq`. Of a receive work
+    /// queue it has no such call: it goes by its own, which cards take from it (`mlx5_ib_modify_wq`).
+    fn sq_state(&self, sq: &SendQueue) -> Result<Option<QueueState>, MlxError> {
+        let qp = Self::qp_handle(&sq.object);
+        let asked = self.device.context().query_qp(qp, QpMask::STATE);
+        asked.map_err(self.refused("ask for the state of a send queue")).map(|_| None)
     }
 
     fn create_table(&self, queues: &[&NumberedObject]) -> Result<NumberedObject, MlxError> {

@@ -159,7 +159,7 @@ impl Netdev for KernelNetdev {
         self.interface.set_all_multicast(on)
     }
 
-    fn set_further_mac(&self, mac: MacAddr, wanted: bool) -> io::Result<()> {
+    fn set_further_mac(&self, mac: MacAddr, wanted: bool) -> io::Result<bool> {
         self.interface.set_further_mac(mac.0, wanted)
     }
 

@@ -11,7 +11,7 @@ use pollux_mlx5_kernel::DoorProfile;
 use pollux_mlx5_model::fault::{EntryFault, FaultPlan, Flap, Moment, Refusal};
 use pollux_mlx5_model::time::{Clock, STEP};
 use pollux_mlx5_model::wire::{Cable, Impaired, Impairments};
-use pollux_mlx5_model::{DeviceConfig, Model};
+use pollux_mlx5_model::{DeviceConfig, Model, Traits};
 use pollux_pmd_mlx::clock::PortClock;
 use pollux_pmd_mlx::devargs::Compression;
 use pollux_pmd_mlx::{Arguments, Mlx5Port, PortSpec};
@@ -136,7 +136,12 @@ fn under_every_fault_frames_are_right_counted_and_buffers_come_home() {
         let (left, right) = Cable::pair();
         let left = Impaired::new(Box::new(left), impairments, &clock);
         let [plan_a, plan_b] = plans;
-        let make = |name, last, faults| DeviceConfig { faults, clock: clock.clone(), ..config(name, last) };
+        // Work queues of the kernel come back where the card takes its word alone; others on any card.
+        let believes_ready = !arguments.devx || seed % 2 == 0;
+        let make = |name, last, faults| {
+            let traits = Traits { believes_ready, ..Traits::default() };
+            DeviceConfig { faults, traits, clock: clock.clone(), ..config(name, last) }
+        };
         let pair = Pair {
             a: Station::new(make("mlx5_model0", 1, plan_a), left, DoorProfile::default()),
             b: Station::new(make("mlx5_model1", 2, plan_b), right, DoorProfile::default()),

@@ -1,5 +1,7 @@
 //! The driver on the device model: opening, queues, frames, rules, errors.
 
+mod address;
+mod card;
 mod compressed;
 mod data;
 mod drought;
@@ -10,8 +12,10 @@ mod joined;
 mod ledger;
 mod lent;
 mod mangled;
+mod modes;
 mod outside;
 mod run;
 mod split;
 mod traffic;
 mod trouble;
+mod tunnels;

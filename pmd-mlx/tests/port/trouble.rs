@@ -5,11 +5,13 @@ use std::time::Duration;
 use pollux_mlx5_abi::command::{opcode, status};
 use pollux_mlx5_abi::syndrome::Syndrome;
 use pollux_mlx5_kernel::DoorProfile;
-use pollux_mlx5_model::DeviceConfig;
 use pollux_mlx5_model::fault::{EntryFault, FaultPlan, Refusal};
 use pollux_mlx5_model::time::Clock;
+use pollux_mlx5_model::{DeviceConfig, Traits};
 use pollux_pmd_mlx::{Arguments, Mlx5Port, PortSpec};
-use pollux_port::{Port, PortConfig, PortError, PortEvent, PortId, PortState, Queues};
+use pollux_port::{
+    Direction, Port, PortConfig, PortError, PortEvent, PortId, PortState, QueueId, Queues, RxOffloads,
+};
 
 use crate::fault::timed;
 use crate::harness::{A, B, Pair, burst, frame, pool, received};
@@ -27,6 +29,28 @@ fn whole(error: &dyn std::error::Error) -> String {
         source = inner.source();
     }
     text
+}
+
+/// A way of making objects, with a card whose commands name the state that a queue has, or that takes a kernel's word for it:
+/// of a receive work queue mlx5_ib has no other.
+fn recoverable(half: Direction) -> Vec<(Arguments, bool)> {
+    let [kernel, firmware] = both();
+    let mut all = vec![(firmware.clone(), false), (firmware, true), (kernel.clone(), true)];
+    if half == Direction::Tx {
+        all.push((kernel, false));
+    }
+    all
+}
+
+fn failing(believes_ready: bool, plan: FaultPlan) -> Pair {
+    Pair::with(DoorProfile::default(), move |config| {
+        let traits = Traits { believes_ready, ..config.traits };
+        DeviceConfig { faults: plan.clone(), traits, ..config }
+    })
+}
+
+fn broken(nth: u64) -> EntryFault {
+    EntryFault { nth, syndrome: Syndrome { code: Syndrome::LOCAL_PROT_ERR, vendor: 0x51 } }
 }
 
 fn both() -> [Arguments; 2] {
@@ -48,10 +72,9 @@ fn events(port: &mut Port) -> Vec<PortEvent> {
 
 #[test]
 fn a_send_queue_in_error_is_set_to_work_again() {
-    for arguments in both() {
-        let failing =
-            EntryFault { nth: 5, syndrome: Syndrome { code: Syndrome::LOCAL_PROT_ERR, vendor: 0x51 } };
-        let pair = faulty(FaultPlan { send_errors: vec![failing], ..FaultPlan::default() });
+    for (arguments, believes) in recoverable(Direction::Tx) {
+        let plan = FaultPlan { send_errors: vec![broken(5)], ..FaultPlan::default() };
+        let pair = failing(believes, plan);
         let (pool_a, pool_b) = (pool("a", 2048), pool("b", 2048));
         {
             let (mut a, mut b) = (pair.a.open(arguments.clone()), pair.b.open(arguments));
@@ -81,10 +104,9 @@ fn a_send_queue_in_error_is_set_to_work_again() {
 
 #[test]
 fn a_receive_queue_in_error_is_set_to_work_again() {
-    for arguments in both() {
-        let failing =
-            EntryFault { nth: 7, syndrome: Syndrome { code: Syndrome::LOCAL_PROT_ERR, vendor: 0x51 } };
-        let pair = faulty(FaultPlan { receive_errors: vec![failing], ..FaultPlan::default() });
+    for (arguments, believes) in recoverable(Direction::Rx) {
+        let plan = FaultPlan { receive_errors: vec![broken(7)], ..FaultPlan::default() };
+        let pair = failing(believes, plan);
         let (pool_a, pool_b) = (pool("a", 2048), pool("b", 2048));
         {
             let (mut a, mut b) = (pair.a.open(arguments.clone()), pair.b.open(arguments));
@@ -109,6 +131,65 @@ fn a_receive_queue_in_error_is_set_to_work_again() {
         }
         assert_eq!((pool_a.in_use(), pool_b.in_use()), (0, 0), "every mbuf is home");
     }
+}
+
+/// Queues that failed and were not looked at since, as the port stops: the driver believes them ready.
+#[test]
+fn a_queue_that_failed_unseen_stops() {
+    for (arguments, believes) in recoverable(Direction::Rx) {
+        let plan = FaultPlan {
+            send_errors: vec![broken(1)],
+            receive_errors: vec![broken(1)],
+            ..FaultPlan::default()
+        };
+        let pair = failing(believes, plan);
+        let (pool_a, pool_b) = (pool("a", 2048), pool("b", 2048));
+        {
+            let (mut a, mut b) = (pair.a.open(arguments.clone()), pair.b.open(arguments));
+            let mut queues_a = a.bring_up(PortConfig::queues(1, 1, &pool_a)).expect("up");
+            let queues_b = b.bring_up(PortConfig::queues(1, 1, &pool_b)).expect("up");
+            for number in 0..2 {
+                // The first entry that is sent fails, and all behind it.
+                queues_a.tx[0].tx_burst(&mut burst(&pool_a, &[frame(B, A, number, 200)]));
+                pair.settle();
+            }
+            a.tx_queue_stop(QueueId(0)).expect("stops");
+            a.tx_queue_start(QueueId(0)).expect("starts");
+            queues_a.tx[0].tx_burst(&mut burst(&pool_a, &[frame(B, A, 2, 200)]));
+            // Its first entry fails there.
+            pair.settle();
+            b.rx_queue_stop(QueueId(0)).expect("stops");
+            b.rx_queue_start(QueueId(0)).expect("starts");
+            let mut queues_b = queues_b;
+            assert!(passes(&pair, &pool_a, &mut queues_a, &mut queues_b, 3), "it works again");
+            assert_eq!((a.state(), b.state()), (PortState::Started, PortState::Started));
+        }
+        assert_eq!((pool_a.in_use(), pool_b.in_use()), (0, 0), "every mbuf is home");
+    }
+}
+
+/// Receive work queues of the kernel, on a card that does not take its word.
+#[test]
+fn a_queue_that_cannot_be_set_to_work_again_says_so_and_keeps_nothing() {
+    let plan = FaultPlan { receive_errors: vec![broken(3)], ..FaultPlan::default() };
+    let pair = failing(false, plan);
+    let [kernel, _] = both();
+    let (pool_a, pool_b) = (pool("a", 2048), pool("b", 2048));
+    {
+        let (mut a, mut b) = (pair.a.open(kernel.clone()), pair.b.open(kernel));
+        let mut queues_a = a.bring_up(PortConfig::queues(1, 1, &pool_a)).expect("up");
+        let mut queues_b = b.bring_up(PortConfig::queues(1, 1, &pool_b)).expect("up");
+        let came = (0..8).filter(|number| {
+            let came = passes(&pair, &pool_a, &mut queues_a, &mut queues_b, *number);
+            let _seen = b.stats();
+            came
+        });
+        assert_eq!(came.count(), 2, "what came before");
+        let seen = events(&mut b);
+        let mattering: Vec<_> = seen.iter().filter(|event| !matches!(event, PortEvent::Link(_))).collect();
+        assert_eq!(mattering, [&PortEvent::Recovering, &PortEvent::RecoveryFailed], "told once");
+    }
+    assert_eq!((pool_a.in_use(), pool_b.in_use()), (0, 0), "every mbuf is home");
 }
 
 /// Looks at the queues, and again when patience is over.
@@ -327,9 +408,29 @@ fn a_refused_command_is_decoded() {
         let words = format!("; the firmware said to {name}: NO_RES_ERR (0xf), syndrome 0x5d0: ");
         assert!(said.contains("cannot ") && said.contains(": EAGAIN") && said.contains(&words), "{said}");
     }
-    // What only one back end needs sends it to the other.
-    refused(opcode::CREATE_TIS, &firmware)
-        .map_or_else(|said| assert!(said.contains("cannot "), "{said}"), drop);
+    // A transport interface both back ends need: the firmware's gives way to the kernel's, which is refused as well.
+    let said = refused(opcode::CREATE_TIS, &firmware).expect_err("refused to both");
+    assert!(
+        said.contains("cannot make a send queue") && said.contains("CREATE_TIS: NO_RES_ERR (0xf)"),
+        "{said}"
+    );
+}
+
+/// What only one back end needs sends a port to the other.
+#[test]
+fn a_port_that_is_refused_the_firmwares_objects_has_the_kernels() {
+    for (opcode, nth) in [(opcode::CREATE_TIS, 1), (opcode::ALLOC_TRANSPORT_DOMAIN, 2), (0, 0)] {
+        let refusal = Refusal { opcode, nth, status: status::NO_RES_ERR, syndrome: 0x5d0 };
+        let pair = faulty(FaultPlan { refusals: vec![refusal], ..FaultPlan::default() });
+        let (pool_a, pool_b) = (pool("a", 2048), pool("b", 2048));
+        let (mut a, mut b) = (pair.a.open(Arguments::default()), pair.b.open(Arguments::default()));
+        // What the kernel's objects cannot do tells them apart.
+        let joins = a.info().rx_offloads.contains(RxOffloads::TCP_LRO);
+        assert_eq!(joins, opcode == 0, "{opcode:#x}");
+        let mut queues_a = a.bring_up(PortConfig::queues(1, 1, &pool_a)).expect("up");
+        let mut queues_b = b.bring_up(PortConfig::queues(1, 1, &pool_b)).expect("up");
+        assert!(passes(&pair, &pool_a, &mut queues_a, &mut queues_b, 1));
+    }
 }
 
 #[test]

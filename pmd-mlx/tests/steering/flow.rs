@@ -360,6 +360,11 @@ fn tags_are_taken_out_where_and_while_that_is_on() {
         assert!(!strips(&mut rig));
         rig.port.set_vlan_strip_on_queue(QueueId(0), true).expect("turns it on");
         assert!(strips(&mut rig));
+        // A queue that stands still is in another state.
+        rig.port.rx_queue_stop(QueueId(0)).expect("stops");
+        rig.port.set_vlan_strip_on_queue(QueueId(0), false).expect("turns it off");
+        rig.port.rx_queue_start(QueueId(0)).expect("starts");
+        assert!(!strips(&mut rig));
         rig.end();
 
         let mut without = plain(way);

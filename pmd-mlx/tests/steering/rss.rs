@@ -9,11 +9,10 @@ use pollux_wire::toeplitz;
 use crate::packet::{Dice, Net, Packet, Transport};
 use crate::rig::{Rig, Way};
 
-/// The hash that a packet is to have; `None`: it is of no kind that is hashed. The kernel's hash queues are symmetric: of
-/// each field both sides are joined by exclusive or.
-fn expected(packet: &Packet, config: &RssConfig, way: Way) -> Option<u32> {
+/// The hash that a packet is to have; `None`: it is of no kind that is hashed.
+fn expected(packet: &Packet, config: &RssConfig) -> Option<u32> {
     use HashFields as F;
-    let (v4, mut src, mut dst) = match packet.net {
+    let (v4, src, dst) = match packet.net {
         Net::V4(src, dst) => (true, src.octets().to_vec(), dst.octets().to_vec()),
         Net::V6(src, dst) => (false, src.octets().to_vec(), dst.octets().to_vec()),
         Net::Other => return None,
@@ -31,15 +30,7 @@ fn expected(packet: &Packet, config: &RssConfig, way: Way) -> Option<u32> {
         _ => return None,
     };
     let ports = ports.map(|(src, dst)| (src.to_be_bytes().to_vec(), dst.to_be_bytes().to_vec()));
-    let (mut from, mut to) = ports.unwrap_or_default();
-    if way == Way::Verbs {
-        let join = |one: &mut Vec<u8>, other: &mut Vec<u8>| {
-            let joined: Vec<u8> = one.iter().zip(other.iter()).map(|(one, other)| one ^ other).collect();
-            (*one, *other) = (joined.clone(), joined);
-        };
-        join(&mut src, &mut dst);
-        join(&mut from, &mut to);
-    }
+    let (from, to) = ports.unwrap_or_default();
     let mut input = Vec::new();
     for (field, side, other) in [
         (src, F::L3_SRC_ONLY, F::L3_DST_ONLY),
@@ -64,7 +55,7 @@ fn check(rig: &mut Rig, dice: &mut Dice, way: Way) -> usize {
     for _ in 0..120 {
         let packet = dice.packet();
         let (queue, mbuf) = rig.arrive(&packet).expect("it is to this port");
-        let hash = expected(&packet, &config, way);
+        let hash = expected(&packet, &config);
         let place = hash.map_or(0, |hash| hash as usize % table.len());
         assert_eq!(QueueId(queue), table[place], "{way:?} {packet:?} {:?}", config.fields);
         assert_eq!(mbuf.rx_flags().contains(RxFlags::RSS_HASH), hash.is_some(), "{packet:?}");

@@ -70,6 +70,10 @@ impl Netdev for ModelNetdev {
         Ok(())
     }
 
+    fn set_further_mac(&self, mac: MacAddr, wanted: bool) -> io::Result<bool> {
+        Ok(self.device.set_further_mac(mac.0, wanted))
+    }
+
     fn losses(&self) -> Losses {
         let counters = self.device.port_counters();
         let lost = |traffic: Traffic| Lost { packets: traffic.packets, bytes: traffic.bytes };

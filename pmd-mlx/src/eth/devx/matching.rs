@@ -9,9 +9,22 @@ use pollux_uverbs::flow::FlowSpec;
 type Parameters = [u8; MatchParameters::BYTES];
 type Headers = [u8; H::BYTES];
 
-/// Mask, value, and which parts of them count.
-pub(super) fn parameters(items: &[FlowSpec]) -> (Parameters, Parameters, u8) {
-    let mut both = Both { mask: MatchParameters::ZERO, value: MatchParameters::ZERO };
+/// Of the packet and of one inside a tunnel, whether the version in an IP header can be matched; else it is the Ethernet type
+/// that tells IPv4 from IPv6.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IpVersions {
+    pub(super) outer: bool,
+    pub(super) inner: bool,
+}
+
+/// Mask, value, and which parts of them count. `versions` is asked where a rule has a header of IP.
+pub(super) fn parameters(
+    items: &[FlowSpec],
+    versions: impl FnOnce() -> IpVersions,
+) -> (Parameters, Parameters, u8) {
+    let has_ip = items.iter().any(|item| matches!(item, FlowSpec::Ipv4 { .. } | FlowSpec::Ipv6 { .. }));
+    let versions = if has_ip { versions() } else { IpVersions { outer: false, inner: false } };
+    let mut both = Both { mask: MatchParameters::ZERO, value: MatchParameters::ZERO, versions };
     for item in items {
         both.add(item);
     }
@@ -32,9 +45,19 @@ pub(super) fn parameters(items: &[FlowSpec]) -> (Parameters, Parameters, u8) {
 struct Both {
     mask: Parameters,
     value: Parameters,
+    versions: IpVersions,
 }
 
 impl Both {
+    fn version(&mut self, inner: bool, version: u32) {
+        let matched = if inner { self.versions.inner } else { self.versions.outer };
+        if matched {
+            self.put(inner, H::IP_VERSION, 0xf, version);
+        } else {
+            self.put(inner, H::ETHERTYPE, 0xffff, if version == 4 { 0x0800 } else { 0x86dd });
+        }
+    }
+
     fn headers(&mut self, inner: bool) -> (&mut Headers, &mut Headers) {
         let part = if inner { MatchParameters::INNER_HEADERS } else { MatchParameters::OUTER_HEADERS };
         (part.of_mut(&mut self.mask), part.of_mut(&mut self.value))
@@ -75,13 +98,13 @@ impl Both {
                 }
             }
             FlowSpec::Ipv4 { value, mask, inner } => {
-                self.put(inner, H::IP_VERSION, 0xf, 4);
+                self.version(inner, 4);
                 self.put(inner, H::SRC_IPV4, mask.src_ip.get(), value.src_ip.get());
                 self.put(inner, H::DST_IPV4, mask.dst_ip.get(), value.dst_ip.get());
                 self.ip(inner, (mask.proto, value.proto), (mask.tos, value.tos), (mask.ttl, value.ttl));
             }
             FlowSpec::Ipv6 { value, mask, inner } => {
-                self.put(inner, H::IP_VERSION, 0xf, 6);
+                self.version(inner, 6);
                 let (mask_block, value_block) = self.headers(inner);
                 for (field, mask, value) in
                     [(H::SRC_IPV6, mask.src_ip, value.src_ip), (H::DST_IPV6, mask.dst_ip, value.dst_ip)]
@@ -150,7 +173,8 @@ mod tests {
                 inner: false,
             },
         ];
-        let (mask, value, counted) = parameters(&items);
+        let both = || IpVersions { outer: true, inner: true };
+        let (mask, value, counted) = parameters(&items, both);
         assert_eq!(u32::from(counted), criteria::OUTER_HEADERS);
         let (mask, value) =
             (MatchParameters::OUTER_HEADERS.of(&mask), MatchParameters::OUTER_HEADERS.of(&value));
@@ -174,8 +198,24 @@ mod tests {
     }
 
     #[test]
+    fn without_its_version_an_ip_header_is_told_by_the_ethernet_type() {
+        let filter = Ipv4Filter::default();
+        let item = |inner| FlowSpec::Ipv4 { value: filter, mask: filter, inner };
+        for (inner, part) in [(false, MatchParameters::OUTER_HEADERS), (true, MatchParameters::INNER_HEADERS)]
+        {
+            // The other's capability does not count.
+            let versions = || IpVersions { outer: inner, inner: !inner };
+            let (mask, value, _) = parameters(&[item(inner)], versions);
+            let (mask, value) = (part.of(&mask), part.of(&value));
+            assert_eq!((H::IP_VERSION.get(mask), H::ETHERTYPE.get(mask)), (0, 0xffff));
+            assert_eq!(H::ETHERTYPE.get(value), 0x0800);
+        }
+    }
+
+    #[test]
     fn a_rule_for_everything_matches_nothing() {
         let any = FlowSpec::Eth { value: EthFilter::default(), mask: EthFilter::default(), inner: false };
-        assert_eq!(parameters(&[any]), (MatchParameters::ZERO, MatchParameters::ZERO, 0));
+        let nobody = || -> IpVersions { panic!("no header of IP") };
+        assert_eq!(parameters(&[any], nobody), (MatchParameters::ZERO, MatchParameters::ZERO, 0));
     }
 }

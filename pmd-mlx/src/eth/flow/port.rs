@@ -123,10 +123,9 @@ impl VlanDriver for Mlx5Port {
         if !set_up {
             return Ok(());
         }
-        let rq = self.slots().rx.get(at).and_then(Option::as_ref).and_then(|slot| slot.queue.get());
-        let Some(rq) = rq else { return Ok(()) };
-        let (_, backend, _) = self.parts()?;
-        let done = backend.set_vlan_strip(&rq, on);
-        done.map_err(|error| PortError::device("change VLAN strip", error))
+        self.parts()?;
+        let slots = self.slots();
+        let Some(slot) = slots.rx.get(at).and_then(Option::as_ref) else { return Ok(()) };
+        slot.queue.set_vlan_strip(on).map_err(|error| PortError::device("change VLAN strip", error))
     }
 }

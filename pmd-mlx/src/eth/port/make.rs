@@ -167,6 +167,7 @@ impl Mlx5Port {
             uar: page.as_ref(),
             multi_packet: plan.multi_packet,
             tso_bytes_max: plan.tso_bytes_max as u32,
+            software_parsing: plan.tunnels.told_sums || plan.tunnels.told_cuts,
             user_index: device.user_index(setup.queue.0.into()),
         })?;
         let (page, at) = match page {
@@ -195,6 +196,7 @@ impl Mlx5Port {
             features: plan.features,
             tso_bytes_max: plan.tso_bytes_max,
             tso_header_max: plan::TSO_HEADER_MAX,
+            tunnels: plan.tunnels,
             hold: queue.hold(),
         };
         let data = TxQueue::new(parts, setup, Keys::new(Arc::clone(registry.table())));

@@ -25,6 +25,7 @@ use crate::eth::verbs::{self, Verbs};
 use crate::mr::Registry;
 use crate::netdev::Netdev;
 use crate::object::Backend;
+use crate::processor::gains_from_relaxed_ordering;
 
 /// Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/en_main.c`, `mlx5e_build_nic_netdev`, `watchdog_timeo`: 15 s.
 const TX_PATIENCE: Duration = Duration::from_secs(15);
@@ -82,7 +83,7 @@ impl Mlx5Port {
     pub fn open(spec: PortSpec) -> Result<Self, PortError> {
         let opening = Opening {
             devx: spec.arguments.devx,
-            relaxed_ordering: spec.arguments.relaxed_ordering,
+            relaxed_ordering: spec.arguments.relaxed_ordering && gains_from_relaxed_ordering(),
             address_shift_pages: spec.address_shift_pages,
             memlock: spec.memlock,
             register_regions: spec.arguments.register_regions,
@@ -130,6 +131,7 @@ impl Mlx5Port {
             wanted: Wanted { mac, ..Wanted::default() },
             spread_spec: SpreadSpec { table: vec![0], key: DEFAULT_KEY, kinds: Vec::new(), merge: None },
             hashing: Hashing::default(),
+            told: Vec::new(),
             strips: Vec::new(),
             vlans: Vec::new(),
             started: false,

@@ -6,19 +6,20 @@ use pollux_mlx5_abi::command::tir::merge;
 use pollux_mlx5_abi::cqe::MiniFormat;
 use pollux_mlx5_abi::kernel::completion_queue::mini_format;
 use pollux_mlx5_abi::kernel::device::multi_packet;
+use pollux_mlx5_abi::wqe::{SEGMENT_BYTES, SEGMENTS_MAX};
 use pollux_port::driver::{RxSetup, TxSetup};
 use pollux_port::{DescriptorLimits, PortConfig, PortError, PortInfo, RxOffloads, TxOffloads};
 use pollux_uverbs::abi::flags::{QpType, RawPacketCaps};
 
 use crate::context::Device;
 use crate::devargs::{Arguments, Compression};
-use crate::eth::parts::{RxFeatures, SplitParts, TxFeatures};
+use crate::eth::parts::{RxFeatures, SplitParts, TxFeatures, TxTunnels};
 use crate::eth::rq::{self, SEGMENTS_LOG2_MAX};
 use crate::eth::rx::join::HEADER_BYTES_MAX;
 use crate::netdev::Netdev;
 use crate::object::{Backend, LroCaps};
 
-use super::{DRIVER, split};
+use super::{DRIVER, split, tunnels};
 
 /// Bytes of a frame around its payload: addresses, type and two VLAN tags.
 const FRAME_HEADER_BYTES: usize = 14 + 2 * 4;
@@ -44,7 +45,7 @@ const MTU_MAX: u32 = 9978;
 const INLINE_DEFAULT: usize = 290;
 const INLINE_MULTI_DEFAULT: usize = 268;
 
-fn raw(mask: u32) -> bool {
+pub(super) fn raw(mask: u32) -> bool {
     mask & 1 << QpType::RAW_PACKET.0 != 0
 }
 
@@ -62,12 +63,14 @@ pub(crate) fn info(device: &Device, backend: &dyn Backend, netdev: &dyn Netdev) 
     rx.set(RxOffloads::CHECKSUM, checksums);
     rx.set(RxOffloads::VLAN_STRIP, strip);
     rx.set(RxOffloads::KEEP_CRC, caps.contains(RawPacketCaps::SCATTER_FCS));
-    rx.set(RxOffloads::TIMESTAMP, device.attributes.timestamp_mask != 0);
+    // Times of day are no ticks of the clock that programs read.
+    rx.set(RxOffloads::TIMESTAMP, device.attributes.timestamp_mask != 0 && backend.stamps_ticks());
     rx |= RxOffloads::BUFFER_SPLIT;
     rx.set(RxOffloads::TCP_LRO, backend.lro().is_some());
     let mut tx = TxOffloads::MULTI_SEGS | TxOffloads::MBUF_FAST_FREE | TxOffloads::VLAN_INSERT;
     tx.set(TxOffloads::CHECKSUM, checksums);
     tx.set(TxOffloads::TCP_TSO, tso != 0);
+    tx |= tunnels::offered(device, tx);
     let (min_mtu, max_mtu) = netdev.mtu_limits().unwrap_or((68, MTU_MAX));
     // Raw queues are none of the device's queue pairs; kernels tell how many receive queues there can be.
     let queues = u16::try_from(device.attributes.max_wq_type_rq).unwrap_or(1024).clamp(1, 1024);
@@ -101,14 +104,25 @@ pub(crate) fn info(device: &Device, backend: &dyn Backend, netdev: &dyn Netdev) 
         tx_offloads: tx,
         tx_queue_offloads: tx,
         max_tso_bytes: tso,
+        max_tso_header_bytes: TSO_HEADER_MAX as u16,
         max_lro_bytes: if rx.contains(RxOffloads::TCP_LRO) { LRO_BYTES_MAX } else { 0 },
         split: Some(split::info(device)),
-        max_tx_segments: 32,
+        max_tx_segments: pieces_max(device.inline_min(), tso != 0),
         rx_interrupts: true,
         rx_frame_overhead: Some((FRAME_HEADER_BYTES + CRC_BYTES) as u16),
         queue_control: true,
         ..PortInfo::default()
     }
+}
+
+/// Most mbufs of a packet: segments of the longest entry less those before the pieces, which are control, Ethernet and the longest
+/// inline header: of a packet that is cut, or what must be inline at least, with a tag put in. Its first two bytes stand in the
+/// Ethernet segment.
+fn pieces_max(inline_min: usize, cuts: bool) -> u16 {
+    const TAG: usize = 4;
+    // A tag is put in behind the addresses.
+    let header = if cuts { TSO_HEADER_MAX } else { 14 }.max(inline_min) + TAG;
+    (SEGMENTS_MAX - 2 - (header - 2).div_ceil(SEGMENT_BYTES)) as u16
 }
 
 /// Whether waiting with drops was asked for and the device can.
@@ -385,6 +399,7 @@ pub(crate) struct TxPlan {
     pub(crate) inline_min: usize,
     pub(crate) inline_max: usize,
     pub(crate) tso_bytes_max: usize,
+    pub(crate) tunnels: TxTunnels,
 }
 
 /// Blocks of a send ring, as a power of two: entries that carry packets of up to `inlined` bytes are longer, others are one
@@ -455,6 +470,7 @@ impl TxPlan {
     pub(crate) fn new(
         device: &Device,
         arguments: &Arguments,
+        backend: &dyn Backend,
         setup: &TxSetup,
         queues: usize,
     ) -> Result<Self, PortError> {
@@ -463,11 +479,12 @@ impl TxPlan {
         let offloads = setup.offloads;
         let mut features = TxFeatures::empty();
         features.set(TxFeatures::MULTI_SEGMENT, offloads.contains(TxOffloads::MULTI_SEGS));
-        features.set(TxFeatures::CHECKSUM, offloads.intersects(TxOffloads::CHECKSUM));
+        let sums = TxOffloads::CHECKSUM | TxOffloads::OUTER_IPV4_CKSUM;
+        let cuts = TxOffloads::TCP_TSO | TxOffloads::TUNNEL_TSO;
+        features.set(TxFeatures::CHECKSUM, offloads.intersects(sums | cuts));
         features.set(TxFeatures::VLAN_INSERT, offloads.contains(TxOffloads::VLAN_INSERT));
-        // Devices that ask for no inline headers insert tags themselves; kernels tell neither.
-        features.set(TxFeatures::VLAN_BY_DEVICE, device.inline_min() == 0);
-        features.set(TxFeatures::TSO, offloads.contains(TxOffloads::TCP_TSO));
+        features.set(TxFeatures::VLAN_BY_DEVICE, backend.inserts_tags());
+        features.set(TxFeatures::TSO, offloads.intersects(cuts));
         features.set(TxFeatures::INLINE, inlining && inline_max > inline_min);
         features.set(TxFeatures::MULTI_PACKET, multi_packet);
         features.set(TxFeatures::FAST_FREE, offloads.contains(TxOffloads::MBUF_FAST_FREE));
@@ -481,6 +498,11 @@ impl TxPlan {
             inline_min,
             inline_max,
             tso_bytes_max: device.mlx5.tso_caps.max_tso as usize,
+            tunnels: if features.contains(TxFeatures::CHECKSUM) {
+                tunnels::found(device)
+            } else {
+                TxTunnels::default()
+            },
         })
     }
 }

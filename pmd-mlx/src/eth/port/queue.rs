@@ -13,11 +13,18 @@ use crate::object::{Backend, NumberedObject, Object, QueueState, SendQueue};
 pub(crate) trait Queue: Clone + Send + fmt::Debug + 'static {
     /// Takes it from a state to another.
     fn modify(&self, backend: &dyn Backend, from: QueueState, to: QueueState) -> Result<(), MlxError>;
+
+    /// Asks in which state it is; `None`: nobody tells this driver.
+    fn state(&self, backend: &dyn Backend) -> Result<Option<QueueState>, MlxError>;
 }
 
 impl Queue for NumberedObject {
     fn modify(&self, backend: &dyn Backend, from: QueueState, to: QueueState) -> Result<(), MlxError> {
         backend.modify_rq(self, from, to)
+    }
+
+    fn state(&self, backend: &dyn Backend) -> Result<Option<QueueState>, MlxError> {
+        backend.rq_state(self)
     }
 }
 
@@ -25,12 +32,25 @@ impl Queue for SendQueue {
     fn modify(&self, backend: &dyn Backend, from: QueueState, to: QueueState) -> Result<(), MlxError> {
         backend.modify_sq(self, from, to)
     }
+
+    fn state(&self, backend: &dyn Backend) -> Result<Option<QueueState>, MlxError> {
+        backend.sq_state(self)
+    }
 }
 
 #[derive(Debug)]
 struct Inside<Q> {
     queue: Option<Q>,
+    /// What commands name as its state: what it was taken to last, or what the device said since.
     state: QueueState,
+}
+
+impl<Q: Queue> Inside<Q> {
+    fn observe(&mut self, backend: &dyn Backend) -> Result<(), MlxError> {
+        let Some(queue) = &self.queue else { return Ok(()) };
+        self.state = queue.state(backend)?.unwrap_or(self.state);
+        Ok(())
+    }
 }
 
 /// A queue of the device.
@@ -68,15 +88,36 @@ impl<Q: Queue> DeviceQueue<Q> {
         self.inside().queue.clone()
     }
 
-    /// Takes it to a state; nothing happens when it is there, or was destroyed.
+    /// Asks the device in which state it is, for one that failed did so by itself. Source: Linux
+    /// `drivers/net/ethernet/mellanox/mlx5/core/en/reporter_tx.c`, `mlx5e_tx_reporter_err_cqe_recover`.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub(crate) fn observe(&self) -> Result<(), MlxError> {
+        self.inside().observe(&*self.backend)
+    }
+
+    /// Takes it to a state; nothing happens when it is there, or was destroyed. A queue that was ready and is in another state
+    /// by itself goes on from there.
     ///
     /// # Errors
     /// What the device says.
     pub(crate) fn go(&self, to: QueueState) -> Result<(), MlxError> {
         let mut inside = self.inside();
         let from = inside.state;
-        let Some(queue) = inside.queue.as_ref().filter(|_| from != to) else { return Ok(()) };
-        queue.modify(&*self.backend, from, to)?;
+        let Some(queue) = inside.queue.clone().filter(|_| from != to) else { return Ok(()) };
+        if let Err(refused) = queue.modify(&*self.backend, from, to) {
+            // By itself a queue leaves READY alone.
+            let asked = if from == QueueState::Ready { queue.state(&*self.backend) } else { Ok(Some(from)) };
+            let Ok(told) = asked else { return Err(refused) };
+            if told == Some(from) {
+                return Err(refused);
+            }
+            inside.state = told.unwrap_or(from);
+            if inside.state != to {
+                queue.modify(&*self.backend, inside.state, to)?;
+            }
+        }
         inside.state = to;
         Ok(())
     }
@@ -89,6 +130,19 @@ impl<Q: Queue> DeviceQueue<Q> {
     /// The data half's hold on it.
     pub(crate) fn hold(self: &Arc<Self>) -> Box<dyn Hold> {
         Box::new(Held(Arc::clone(self)))
+    }
+}
+
+impl DeviceQueue<NumberedObject> {
+    /// Turns taking VLAN tags out on or off, whatever state the queue is in; nothing happens when it was destroyed.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub(crate) fn set_vlan_strip(&self, on: bool) -> Result<(), MlxError> {
+        let mut inside = self.inside();
+        inside.observe(&*self.backend)?;
+        let Some(rq) = &inside.queue else { return Ok(()) };
+        self.backend.set_vlan_strip(rq, inside.state, on)
     }
 }
 

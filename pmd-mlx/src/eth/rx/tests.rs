@@ -1,11 +1,11 @@
 use pollux_mempool::dynamic::{Field, Flag};
-use pollux_mempool::{Burst, MbufPool, RxFlags};
+use pollux_mempool::{Burst, MbufPool, PoolRegion, RxFlags};
 use pollux_mlx5_abi::cqe::{Cqe64, MiniFormat};
 use pollux_port::RxDrop;
 use pollux_port::driver::{RxBurst, RxDescriptor};
 use zerocopy::FromBytes;
 
-use super::fake::{DELTA, Plan, Say, failed, pool, rig, try_rig};
+use super::fake::{DELTA, Plan, Say, failed, pool, rig, try_rig, zone};
 use super::*;
 use crate::eth::parking::{Nonsense, Trouble};
 
@@ -132,6 +132,40 @@ fn the_ring_is_as_the_device_reads_it() {
     assert_eq!(pool.in_use(), 64);
     drop(queue);
     assert_eq!(pool.in_use(), 0);
+}
+
+#[test]
+fn mbufs_of_several_regions_have_each_its_regions_key() {
+    let pool = MbufPool::builder("regions", 80).cache(0).build_in((0..4).map(|_| zone(64 << 10)).collect());
+    let pool = pool.expect("a pool of four zones");
+    let (_queue, device, _) = rig(&Plan::default(), &pool);
+    let regions = pool.regions();
+    let mut seen = std::collections::BTreeSet::new();
+    for entry in 0..64 {
+        let data = device.data(entry, 0);
+        let address = data.addr.get().wrapping_sub(DELTA) as usize;
+        let is_in = |region: &PoolRegion| address.wrapping_sub(region.base.as_ptr().addr()) < region.bytes;
+        let region = regions.iter().position(is_in).expect("memory of the pool");
+        assert_eq!(data.lkey.get(), 0x1234_5601 + region as u32, "entry {entry}");
+        seen.insert(region);
+    }
+    assert!(seen.len() > 1, "{seen:?}");
+}
+
+#[test]
+fn a_frame_check_sequence_that_nobody_wants_is_cut_off() {
+    for segments_log2 in [0, 2] {
+        let pool = pool(512);
+        let plan = Plan { crc: 4, segments_log2, features: RxFeatures::empty(), ..Plan::default() };
+        let (mut queue, mut device, counters) = rig(&plan, &pool);
+        for seed in 0..9 {
+            device.receive(&frame(seed, 64 + seed), Say::default());
+        }
+        let got: Vec<_> = receive_all(&mut queue).into_iter().map(|got| got.bytes).collect();
+        let want: Vec<_> = (0..9).map(|seed| frame(seed, 64 + seed)[..60 + seed].to_vec()).collect();
+        assert_eq!(got, want, "2^{segments_log2} mbufs");
+        assert_eq!(counters.dropped(RxDrop::TooLong), 0);
+    }
 }
 
 #[test]

@@ -17,7 +17,6 @@ use pollux_mlx5_abi::opcode::completion;
 use super::describe::Meta;
 use super::{HASH, MARK, Out, TABLE};
 use crate::cq::{Cq, Entry};
-use crate::eth::forget::{Step, forgets};
 use crate::eth::parking::Nonsense;
 use crate::eth::rq::Rq;
 
@@ -148,7 +147,7 @@ impl Rq {
         let marked = !self.cq.is_enhanced()
             || in_marked_pass(from)
             || in_marked_pass(from.wrapping_add(count).wrapping_sub(1));
-        if marked && !forgets(Step::Marking) {
+        if marked {
             self.cq.invalidate(from, from.wrapping_add(count));
         }
         self.cq.consume(count);
@@ -167,7 +166,7 @@ impl Rq {
     /// Plain completions from `from` on were consumed: the last one may be the title of arrays to come.
     #[inline(always)]
     pub(in crate::eth) fn keep_title(&mut self, from: u32) {
-        if self.cq.is_enhanced() && self.cq.consumer() != from && !forgets(Step::Title) {
+        if self.cq.is_enhanced() && self.cq.consumer() != from {
             // Its place has not gone back yet.
             let last = self.cq.place(self.cq.consumer().wrapping_sub(1));
             self.title = Some(Kept(Entry::at(last).copy()));

@@ -17,7 +17,7 @@ use zerocopy::byteorder::big_endian::U16;
 
 use crate::cq::CqParts;
 use crate::dbrec::DoorbellRecords;
-use crate::eth::parts::{NoDevice, SqParts, TxFeatures};
+use crate::eth::parts::{KnownTunnels, NoDevice, SqParts, TxFeatures, TxTunnels};
 use crate::eth::rx::fake::{DELTA, keys, zone};
 use crate::eth::tx::TxQueue;
 
@@ -29,6 +29,7 @@ pub(crate) struct Plan {
     pub(crate) inline_min: usize,
     pub(crate) inline_max: usize,
     pub(crate) features: TxFeatures,
+    pub(crate) tunnels: TxTunnels,
     pub(crate) blueflame: bool,
 }
 
@@ -40,6 +41,7 @@ impl Default for Plan {
             inline_min: 0,
             inline_max: 0,
             features: TxFeatures::empty(),
+            tunnels: TxTunnels { known: KnownTunnels::all(), ..TxTunnels::default() },
             blueflame: false,
         }
     }
@@ -125,6 +127,7 @@ pub(crate) fn rig(plan: &Plan, pool: &MbufPool) -> (TxQueue, Device, Arc<TxCount
         features: plan.features,
         tso_bytes_max: 65_535,
         tso_header_max: 192,
+        tunnels: plan.tunnels,
         hold: Box::new(NoDevice),
     };
     (TxQueue::new(parts, &setup, keys(pool, &[])), device, counters)

@@ -10,6 +10,8 @@ use super::*;
 use crate::eth::parking::{Nonsense, Trouble};
 use crate::eth::rx::fake::{DELTA, pool};
 
+mod tunnel;
+
 fn bytes(seed: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (seed * 31 + at * 7) as u8).collect()
 }
@@ -68,6 +70,18 @@ fn many_packets_an_entry_byte_by_byte() {
     assert_eq!(device.segment(5)[..4], [0, 0, 0, 61]);
     let sent: Vec<_> = device.send().into_iter().map(|frame| frame.bytes).collect();
     assert_eq!(sent, [bytes(1, 60), bytes(2, 14), bytes(3, 61)]);
+}
+
+#[test]
+fn an_entry_has_no_more_packets_than_cards_take() {
+    let pool = pool(64);
+    let (mut queue, mut device, _) =
+        rig(&Plan { features: TxFeatures::MULTI_PACKET, ..Plan::default() }, &pool);
+    let mut burst = burst_of(&pool, &vec![bytes(1, 60); 64]);
+    assert_eq!(queue.tx_burst(&mut burst).packets, 64);
+    // Two segments before those of the packets; the second entry begins at the next block.
+    assert_eq!((device.segment(0)[7], device.segment(36)[7]), (2 + 32, 2 + 32));
+    assert_eq!((device.send().len(), device.entries), (64, 2));
 }
 
 #[test]
@@ -436,7 +450,8 @@ proptest! {
         // Chains are not plain: what is freed unseen must be.
         let chains = wishes.iter().any(|wish| wish.parts.len() > 1);
         features.set(TxFeatures::FAST_FREE, fast && !chains);
-        let plan = Plan { log: 6, descriptors: 64, inline_min, inline_max, features, blueflame };
+        let plan =
+            Plan { log: 6, descriptors: 64, inline_min, inline_max, features, blueflame, ..Plan::default() };
         let (mut queue, mut device, counters) = rig(&plan, &pool);
         queue.inside().start_at(start);
         device.start_at(start);

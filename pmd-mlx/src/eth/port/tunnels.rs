@@ -1,0 +1,52 @@
+//! What a device does to packets in tunnels, and how it finds their inner headers.
+
+use pollux_mlx5_abi::kernel::device::{parsing, tunnel};
+use pollux_port::TxOffloads;
+
+use super::plan::raw;
+use crate::context::Device;
+use crate::eth::parts::{KnownTunnels, TxTunnels};
+
+/// What a port offers besides `plain`, what it does outside tunnels. No device fills in outer UDP checksums, and IP in IP is no offload of its
+/// own: to be cut, it is marked as any tunnel over IP. Source: DPDK `drivers/net/mlx5/mlx5_txq.c`, `mlx5_get_tx_port_offloads`.
+pub(super) fn offered(device: &Device, plain: TxOffloads) -> TxOffloads {
+    let (known, told) = (known(device), told(device));
+    let mut tx = TxOffloads::empty();
+    if plain.contains(TxOffloads::CHECKSUM) {
+        tx.set(TxOffloads::OUTER_IPV4_CKSUM, !known.is_empty() || told & parsing::CSUM != 0);
+    }
+    // Segments need checksums.
+    if plain.contains(TxOffloads::CHECKSUM | TxOffloads::TCP_TSO) {
+        tx.set(TxOffloads::VXLAN_TNL_TSO, known.contains(KnownTunnels::VXLAN));
+        tx.set(TxOffloads::GRE_TNL_TSO, known.contains(KnownTunnels::GRE));
+        tx.set(TxOffloads::GENEVE_TNL_TSO, known.contains(KnownTunnels::GENEVE));
+        tx.set(TxOffloads::UDP_TNL_TSO | TxOffloads::IP_TNL_TSO, told & parsing::LSO != 0);
+    }
+    tx
+}
+
+/// How a queue's inner headers are found.
+pub(super) fn found(device: &Device) -> TxTunnels {
+    let told = told(device);
+    let (told_sums, told_cuts) = (told & parsing::CSUM != 0, told & parsing::LSO != 0);
+    let mut known = known(device);
+    if told_sums && told_cuts {
+        known -= KnownTunnels::GENEVE;
+    }
+    TxTunnels { known, told_sums, told_cuts }
+}
+
+fn known(device: &Device) -> KnownTunnels {
+    let caps = device.mlx5.tunnel_offloads_caps;
+    let mut known = KnownTunnels::empty();
+    known.set(KnownTunnels::VXLAN, caps & tunnel::VXLAN != 0);
+    known.set(KnownTunnels::GRE, caps & tunnel::GRE != 0);
+    known.set(KnownTunnels::GENEVE, caps & tunnel::GENEVE != 0);
+    known
+}
+
+/// What entries may tell for: a mask of [`parsing`].
+fn told(device: &Device) -> u32 {
+    let caps = &device.mlx5.sw_parsing_caps;
+    if raw(caps.supported_qpts) { caps.sw_parsing_offloads } else { 0 }
+}
