@@ -147,8 +147,8 @@ pub struct HashQp {
 
 impl HashQp {
     /// Spreads by the Toeplitz hash of these fields with this key. With no fields, all goes to the first place of the table.
-    /// Linux asks for the symmetric form: both directions of a flow have one hash (`drivers/infiniband/hw/mlx5/qp.c`,
-    /// `create_rss_raw_qp_tir`).
+    /// The two directions of a flow have one hash where the key makes it so; kernels before 5.3 ask for a symmetric hash
+    /// whatever the key (Linux `drivers/infiniband/hw/mlx5/qp.c`, `create_rss_raw_qp_tir`).
     ///
     /// # Errors
     /// What the kernel says: `EINVAL` for IPv4 together with IPv6 or TCP with UDP (make a queue pair for each over one table),

@@ -14,9 +14,6 @@
 //!
 //! Segments: control 1; remote address 1; address vector 3; inline data (4 + d) / 16 rounded up; a piece of memory 1 each.
 
-use std::sync::Arc;
-
-use pollux_eal::mmio::trace;
 use pollux_mlx5_model::ledger::Crossing;
 use pollux_verbs::{Ah, Connection, Mr, Path, Qp, QpKind, QpOptions, Srq, SrqOptions};
 
@@ -53,7 +50,7 @@ impl Way {
         [
             (Crossing::Doorbell, doorbells, 8 * doorbells),
             (Crossing::BlueFlame, copies, 64 * copies),
-            (Crossing::SendEntry, fetched, 16 * self.segments() * fetched),
+            (Crossing::SendEntry, fetched, 64 * self.segments().div_ceil(4) * fetched),
             (Crossing::SendPayload, payload, self.bytes as u64 * payload),
             (Crossing::Completion, completions, 64 * completions),
         ]
@@ -62,10 +59,6 @@ impl Way {
 
 fn spend(way: Way) {
     let rig = Rig::stepped();
-    // Whether an entry was copied along is seen in the store alone.
-    let device = Arc::clone(rig.near.model.device());
-    let registers = device.registers();
-    let _observation = trace::observe(registers, move |store| device.store(store.address, store.bytes));
     let options =
         QpOptions { blueflame: way.blueflame, ..QpOptions::new(way.kind).depth(128, 128).inline(64) };
     let (mut near, mut far) = rig.pair(&options);
@@ -121,7 +114,7 @@ fn spend(way: Way) {
     rig.is_clean();
 }
 
-/// Receives in lists: one entry of 16 bytes (32 of a shared queue) is read for each, and the record once for each list at most.
+/// Receives in lists: the entries of 16 bytes are read four at once, those of a shared queue, of 32 bytes, one at once, and the record once for each list at most.
 fn take(shared: bool, list: u64) {
     let rig = Rig::stepped();
     let options = QpOptions::new(QpKind::Rc).depth(128, 128).inline(64);
@@ -153,8 +146,8 @@ fn take(shared: bool, list: u64) {
     batch.ring().expect("posted");
     rig.completions(&mut near.cq, 1);
     let spent = rig.far.model.ledger() - before;
-    let entry = if shared { 32 } else { 16 };
-    // Entries are read many at a time, in either case.
+    // Whole blocks of 64 bytes are read, and an entry of a shared queue tells where the next one is.
+    let entry = if shared { 64 } else { 16 };
     let entries = spent.of(Crossing::ReceiveEntry);
     assert_eq!(entries.bytes, entry * REQUESTS, "shared {shared}, {list}");
     assert!(entries.transfers <= REQUESTS, "shared {shared}, {list}");

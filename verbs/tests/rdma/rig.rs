@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pollux_mlx5_model::wire::Cable;
-use pollux_mlx5_model::{Builder, Model};
+use pollux_mlx5_model::{Builder, Model, Watched, watch};
 use pollux_verbs::{
     Access, Buffers, Connection, Context, Cq, CqOptions, Options, Path, Pd, Piece, Provider, Qp, QpKind,
     QpOptions, WcOpcode, WcStatus,
@@ -17,6 +17,8 @@ pub(crate) fn all_rights() -> Access {
 
 /// One card.
 pub(crate) struct Side {
+    /// Ends before the registers are unmapped: the next device may have their addresses.
+    _watched: Option<Watched>,
     pub(crate) model: Arc<Model>,
     pub(crate) context: Context,
     pub(crate) pd: Pd,
@@ -37,7 +39,7 @@ impl Side {
         let pd = Pd::new(&context).expect("a domain");
         let buffers = Buffers::new(&pd, 64, 8192).expect("buffers");
         let gid = context.gid(1, 0).expect("a table").expect("an entry").gid;
-        Self { model, context, pd, buffers, gid }
+        Self { _watched: None, model, context, pd, buffers, gid }
     }
 
     pub(crate) fn cq(&self, entries: u32) -> Cq {
@@ -99,7 +101,10 @@ impl Rig {
         let [near, far] = [("near", near), ("far", far)].map(|(name, end)| {
             let builder = change(Model::builder(name).plugged(end));
             let builder = if stepped { builder.stepped() } else { builder.threaded() };
-            Side::new(builder.build().expect("a model"))
+            let model = Arc::new(builder.build().expect("a model"));
+            // One that works when it is told to is told of each store and barrier too.
+            let _watched = stepped.then(|| watch(model.device(), |_| {}));
+            Side { _watched, ..Side::over(model) }
         });
         Self { near, far, stepped }
     }
@@ -162,6 +167,15 @@ impl Rig {
         for side in [&self.near, &self.far] {
             let violations = side.model.device().violations();
             assert!(violations.0.is_empty(), "{}: {violations:?}", side.model.name());
+        }
+    }
+}
+
+/// Whatever a test looks at: a driver that breaks a rule fails it.
+impl Drop for Rig {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.is_clean();
         }
     }
 }
