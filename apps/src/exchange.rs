@@ -32,7 +32,7 @@ pub enum ExchangeError {
         source: std::io::Error,
     },
     /// The name has no address.
-    #[error("'{host}' has no address: {source}")]
+    #[error("'{host}' has no address: {source}; name the other end by its host name or IP address")]
     Resolve {
         /// The name.
         host: String,

@@ -223,7 +223,7 @@ fn mistakes_are_one_line() {
             1,
             "cannot open /nowhere/in.pcap".to_owned(),
         ),
-        (vec!["mlx5_model0,core=900".to_owned()], 1, "model-900: cannot run on that core".to_owned()),
+        (vec!["mlx5_model0,core=900".to_owned()], 2, "core=900: is no CPU that this process may use: choose one of ".to_owned()),
         (vec!["mlx5_model0,fault_plan=[refuse:0x102/1/0x04]".to_owned()], 1, "INIT_HCA".to_owned()),
         (
             vec!["mlx5_model0,fault_plan=[refuse:0x904/1/0x03/0x1234]".to_owned()],

@@ -37,10 +37,11 @@ fn interface(name: &str) -> End {
     }
 }
 
-/// The ends that a device takes, each with the key and value that name it; a function's name stands for both.
-fn ends<'a>(device: &'a DeviceArg, is_hardware: bool) -> Vec<(&'a str, &'a str, End, Taken)> {
+/// The ends that a device takes, each with the key and value that name it; a function's name stands for both. What sysfs says stands
+/// below `root`.
+fn ends<'a>(device: &'a DeviceArg, is_hardware: bool, root: &Path) -> Vec<(&'a str, &'a str, End, Taken)> {
     if is_hardware {
-        let found = pollux_uverbs::discovery::find(Path::new("/"), &device.name);
+        let found = pollux_uverbs::discovery::find(root, &device.name);
         let name = found.map_or_else(|_| device.name.clone(), |found| found.ibdev);
         return vec![("", "", End::Function(name), BOTH)];
     }
@@ -71,9 +72,17 @@ pub(crate) fn check<'a>(
     devices: impl Iterator<Item = &'a DeviceArg>,
     is_hardware: impl Fn(&DeviceArg) -> bool,
 ) -> Result<(), ConfigError> {
+    check_below(Path::new("/"), devices, is_hardware)
+}
+
+fn check_below<'a>(
+    root: &Path,
+    devices: impl Iterator<Item = &'a DeviceArg>,
+    is_hardware: impl Fn(&DeviceArg) -> bool,
+) -> Result<(), ConfigError> {
     let mut seen: Vec<(End, Taken, &str)> = Vec::new();
     for device in devices {
-        for (key, value, end, taken) in ends(device, is_hardware(device)) {
+        for (key, value, end, taken) in ends(device, is_hardware(device), root) {
             let clash = seen.iter().find(|(other, by, owner)| {
                 *other == end && *owner != device.name && (by.rx && taken.rx || by.tx && taken.tx)
             });
@@ -101,12 +110,84 @@ fn twice(device: &DeviceArg, key: &str, value: &str, owner: &str) -> ConfigError
 
 #[cfg(test)]
 mod tests {
+    use pollux_tests::netns::Namespace;
+    use pollux_tests::require::{Need, require};
+
     use super::*;
 
     fn refused(texts: &[&str]) -> Option<String> {
+        refused_below(Path::new("/"), texts)
+    }
+
+    fn refused_below(root: &Path, texts: &[&str]) -> Option<String> {
         let devices: Vec<DeviceArg> = texts.iter().map(|text| text.parse().expect("a device")).collect();
-        let hardware = |device: &DeviceArg| device.driver == "pci" || device.driver == "mlx5_";
-        check(devices.iter(), hardware).err().map(|error| error.to_string())
+        check_below(root, devices.iter(), crate::driver::is_hardware).err().map(|error| error.to_string())
+    }
+
+    /// One function as sysfs shows it: by its RDMA name, its uverbs file, its PCI address, its interface.
+    fn functions() -> tempfile::TempDir {
+        let root = tempfile::tempdir().expect("a folder");
+        let write = |path: String, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            std::fs::write(path, format!("{text}\n")).expect("a file");
+        };
+        write("sys/class/infiniband_verbs/abi_version".into(), "6");
+        for (index, pci, netdev) in [(0, "0000:03:00.0", "ens3f0np0"), (1, "0000:03:00.1", "ens3f1np1")] {
+            let verbs = format!("sys/class/infiniband_verbs/uverbs{index}");
+            write(format!("{verbs}/ibdev"), &format!("mlx5_{index}"));
+            write(format!("{verbs}/dev"), &format!("231:{}", 192 + index));
+            write(format!("{verbs}/abi_version"), "1");
+            let parent = format!("sys/class/infiniband/mlx5_{index}/device");
+            write(format!("{parent}/uevent"), &format!("DRIVER=mlx5_core\nPCI_SLOT_NAME={pci}"));
+            write(format!("{parent}/net/{netdev}/ifindex"), "3");
+        }
+        root
+    }
+
+    #[test]
+    fn a_function_is_given_to_one_port_by_whichever_name() {
+        let root = functions();
+        let names = ["mlx5_0", "uverbs0", "0000:03:00.0", "03:00.0", "ens3f0np0"];
+        for first in names {
+            for second in names.into_iter().filter(|second| *second != first) {
+                assert_eq!(
+                    refused_below(root.path(), &[first, second]),
+                    Some(format!(
+                        "device '{second}': is the same device as '{first}': name each device once"
+                    ))
+                );
+            }
+            for other in ["mlx5_1", "0000:03:00.1", "ens3f1np1"] {
+                assert_eq!(refused_below(root.path(), &[first, other]), None);
+            }
+        }
+    }
+
+    #[test]
+    fn an_interface_is_one_by_its_other_names_too() {
+        if !require(&[Need::Root, Need::Net]) {
+            return;
+        }
+        let place = Namespace::new("left-alt");
+        place.ip(&["link", "add", "left0", "type", "veth", "peer", "name", "left1"]);
+        place.ip(&["link", "property", "add", "dev", "left0", "altname", "leftother"]);
+        let refusals = place.enter(|| {
+            let of = |first: &str, second: &str| {
+                refused(&[
+                    &format!("net_af_packet0,iface={first}"),
+                    &format!("mlx5_model1,wire=iface:{second}"),
+                ])
+            };
+            [of("left0", "leftother"), of("leftother", "left0"), of("leftother", "left1")]
+        });
+        let [by_other, by_own, apart] = refusals.join().expect("no panic");
+        let told = |name| {
+            format!(
+                "device 'mlx5_model1': wire=iface:{name}: is also an interface of 'net_af_packet0': give each port its own"
+            )
+        };
+        assert_eq!((by_other, by_own, apart), (Some(told("leftother")), Some(told("left0")), None));
     }
 
     #[test]

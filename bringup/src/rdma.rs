@@ -66,6 +66,7 @@ impl RdmaBringup {
         {
             let device: DeviceArg = also.parse()?;
             line.eal.devices.check_blocked(&device)?;
+            check_there(&device, &specs)?;
             specs.push(PortSpec::new(device));
         }
         if specs.is_empty() {
@@ -109,11 +110,33 @@ pub fn present() -> Vec<pollux_verbs::Device> {
     pollux_verbs::devices(Path::new("/")).unwrap_or_default()
 }
 
+/// Beside devices that the line names, one of the kernel's that is not there is a slip of the pen: what could be meant is told.
+fn check_there(device: &DeviceArg, named: &[PortSpec]) -> Result<(), BringupError> {
+    let there = || pollux_verbs::find(Path::new("/"), &device.name).is_ok();
+    if named.is_empty() || !driver::is_hardware(device) || there() {
+        return Ok(());
+    }
+    let named: Vec<&str> = named.iter().map(|spec| spec.device.name.as_str()).collect();
+    let meant = pollux_config::nearest(&device.name, named.iter().copied());
+    let meant = meant.map(|name| format!(", did you mean '{name}'?")).unwrap_or_default();
+    Err(BringupError::Usage(format!(
+        "device '{}': no such device{meant}; --vdev and -a name {}, and the kernel has {}",
+        device.name,
+        named.join(", "),
+        here()
+    )))
+}
+
+/// The kernel's RDMA devices, in words.
+fn here() -> String {
+    let here: Vec<String> = present().into_iter().map(|device| device.ibdev).collect();
+    if here.is_empty() { "none".to_owned() } else { here.join(", ") }
+}
+
 /// What to say when no device is named.
 fn none_named() -> BringupError {
-    let here: Vec<String> = present().into_iter().map(|device| device.ibdev).collect();
-    let here = if here.is_empty() { "none".to_owned() } else { here.join(", ") };
     BringupError::Usage(format!(
-        "no device is named: --vdev mlx5_model0 makes one in software, -a and -d open the kernel's, which has {here}"
+        "no device is named: --vdev mlx5_model0 makes one in software, -a and -d open the kernel's, which has {}",
+        here()
     ))
 }

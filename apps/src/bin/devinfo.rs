@@ -63,7 +63,8 @@ fn show(device: &RdmaDevice, options: &Options, console: Console) -> Result<(), 
     let count = attributes.base.phys_port_cnt;
     let only = options.ib_port.and_then(|port| u8::try_from(port).ok());
     if let Some(port) = only.filter(|port| *port > count) {
-        return Err(BringupError::Usage(format!("-i {port}: {} has {count}", device.name)));
+        let has = if count == 1 { "one port, -i 1".to_owned() } else { format!("ports 1 to {count}") };
+        return Err(BringupError::Usage(format!("-i {port}: {} has {has}", device.name)));
     }
     let ports = (1..=count).map(|port| Ok((port, device.context.port(port)?)));
     // As in the original, a port whose speed cannot be had is shown without it.

@@ -16,7 +16,7 @@ use pollux_apps::pairs::hops;
 use pollux_apps::perftest::options::Options as TestOptions;
 use pollux_apps::perftest::session;
 use pollux_apps::perftest::settings::{Kind, Settings, Test, Verb};
-use pollux_apps::rdma::Failure;
+use pollux_apps::rdma::{Appointment, Failure};
 use pollux_apps::watch::{Watch, joined};
 use pollux_bringup::program::{self, say};
 use pollux_bringup::{Bringup, BringupError, PortWishes, RdmaDevice};
@@ -87,10 +87,15 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
             paths.push(path);
         }
     }
-    let forwarding = bringup.eal.launch(forwarder, move |lcore| forward::run(lcore, &mut paths))?;
     let settings = settings(&options)?;
+    let appointment = session::appointment(&settings);
+    // A port that is taken is told before anything is forwarded.
+    if let Err(failure) = appointment.listen() {
+        return failure.end();
+    }
+    let forwarding = bringup.eal.launch(forwarder, move |lcore| forward::run(lcore, &mut paths))?;
     let name = device.name.clone();
-    let serving = bringup.eal.launch(server, move |lcore| serve(lcore, &device, &settings))?;
+    let serving = bringup.eal.launch(server, move |lcore| serve(lcore, &device, &settings, &appointment))?;
     say(format_args!(
         "forward_and_serve: forwarding on lcore {forwarder}, clients come to {name} by TCP port {}",
         options.port
@@ -115,9 +120,9 @@ fn settings(options: &Options) -> Result<Settings, BringupError> {
 }
 
 /// One client after the other, until told to stop. One that fails is told of, and the next may come.
-fn serve(lcore: &LcoreContext, device: &RdmaDevice, settings: &Settings) {
+fn serve(lcore: &LcoreContext, device: &RdmaDevice, settings: &Settings, appointment: &Appointment) {
     while !lcore.stop_requested() {
-        match session::serve(lcore, device, settings.clone()) {
+        match session::serve(lcore, device, settings.clone(), appointment) {
             Ok(results) => say(format_args!(
                 "forward_and_serve: served a client: {} messages of {} bytes, {:.2} MiB/s",
                 results.iterations, results.size, results.average
@@ -125,7 +130,7 @@ fn serve(lcore: &LcoreContext, device: &RdmaDevice, settings: &Settings) {
             Err(Failure::Stopped) => {}
             Err(Failure::Error(line) | Failure::Peer(line) | Failure::Usage(line)) => {
                 say(format_args!("forward_and_serve: {line}"));
-                // A port that is taken stays so for a while.
+                // What the device refuses now it may refuse again.
                 std::thread::sleep(Duration::from_millis(200));
             }
         }

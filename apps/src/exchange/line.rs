@@ -146,16 +146,22 @@ impl Line {
         self.patience
     }
 
+    /// The addresses of a host, one at least.
+    ///
+    /// # Errors
+    /// [`ExchangeError::Resolve`].
+    pub fn addresses(host: &str, port: u16) -> Result<Vec<SocketAddr>, ExchangeError> {
+        let resolve = |source| ExchangeError::Resolve { host: host.into(), source };
+        let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs().map_err(resolve)?.collect();
+        if addresses.is_empty() { Err(resolve(ErrorKind::NotFound.into())) } else { Ok(addresses) }
+    }
+
     /// Connects to a listening end.
     ///
     /// # Errors
     /// [`ExchangeError::Resolve`], [`ExchangeError::Connect`].
     pub fn connect(host: &str, port: u16) -> Result<Self, ExchangeError> {
-        let resolve = |source| ExchangeError::Resolve { host: host.into(), source };
-        let mut addresses = (host, port).to_socket_addrs().map_err(resolve)?.peekable();
-        if addresses.peek().is_none() {
-            return Err(resolve(ErrorKind::NotFound.into()));
-        }
+        let addresses = Self::addresses(host, port)?;
         let mut last = std::io::Error::from(ErrorKind::AddrNotAvailable);
         for address in addresses {
             match TcpStream::connect_timeout(&address, CONNECT) {

@@ -88,7 +88,7 @@ impl Pace {
     fn new(end: &End, size: u64, clock: Clock) -> Option<Self> {
         let options = &end.settings.options;
         let rate = options.rate_limit?;
-        let messages = match options.rate_units {
+        let messages = match options.rate_units.unwrap_or_default() {
             RateUnit::Megabytes => rate * 1_048_576.0 / size as f64,
             RateUnit::Gigabits => rate * 1e9 / 8.0 / size as f64,
             RateUnit::Messages => rate,

@@ -3,7 +3,7 @@
 //! Source of sizes, rights and attributes: linux-rdma/perftest `src/perftest_resources.{c,h}` (`ctx_init`, `ctx_modify_qp_to_rtr`,
 //! `ctx_modify_qp_to_rts`, `BUFF_SIZE`, `INC`).
 
-use pollux_bringup::RdmaDevice;
+use pollux_bringup::{BringupError, RdmaDevice};
 use pollux_verbs::{
     Access, Ah, Batch, Connection as Link, HashFields, HashQp, Mr, Path, Pd, Qp, QpAttributes, QpKind,
     QpOptions, QpState, Rule, Srq, SrqOptions, VerbsError, Wq, WqOptions, WqState, WqTable,
@@ -62,6 +62,61 @@ impl Spread {
         let queues = (0..settings.qps).map(make).collect::<Result<Vec<_>, Failure>>()?;
         let table = WqTable::new(pd, &queues.iter().collect::<Vec<_>>())?;
         Ok(Self { hash: HashQp::new(&table, fields, &DEFAULT_KEY)?, queues })
+    }
+}
+
+/// What the queues of an end are to be, as far as its device has them.
+struct Shape {
+    kind: QpKind,
+    outs: u32,
+    options: QpOptions,
+    /// Completions of all sends, and of all receives.
+    sends: usize,
+    receives: usize,
+}
+
+impl Shape {
+    /// Holds the settings against the device. Receives that nobody chose are as many as it has.
+    fn of(device: &RdmaDevice, settings: &mut Settings, spreads: bool) -> Result<Self, Failure> {
+        let verb = settings.test.verb;
+        let limits = device.context.device()?.base;
+        let beyond = |option: &str, wanted: u64, most: u32| {
+            let name = &device.name;
+            Err(Failure::Usage(format!(
+                "{option} {wanted} is beyond {name}, which has {most}: give {most} at most"
+            )))
+        };
+        let most = limits.max_qp_rd_atom.min(255);
+        let outs = match (verb, settings.options.outs) {
+            (Verb::Send | Verb::Write, _) => 1,
+            (_, None) => most,
+            (_, Some(outs)) if outs <= u64::from(most) => outs as u32,
+            (_, Some(outs)) => return beyond("-o", outs, most),
+        };
+        let kind = match settings.connection {
+            Connection::Rc => QpKind::Rc,
+            Connection::Uc => QpKind::Uc,
+            Connection::Ud => QpKind::Ud,
+            Connection::RawEth => QpKind::Raw,
+        };
+        if settings.options.rx_depth.is_none() {
+            settings.rx_depth = settings.rx_depth.min(limits.max_qp_wr as usize);
+        }
+        let shared = settings.options.use_srq;
+        if shared && settings.rx_depth as u64 > u64::from(limits.max_srq_wr) {
+            return beyond("-r", settings.rx_depth as u64, limits.max_srq_wr);
+        }
+        let own_receives =
+            if verb == Verb::Send && !shared && !spreads { settings.rx_depth as u32 } else { 0 };
+        let options =
+            QpOptions::new(kind).depth(settings.tx_depth as u32, own_receives).inline(settings.inline as u32);
+        let sends = settings.tx_depth * settings.qps;
+        let receives = if shared { settings.rx_depth } else { settings.rx_depth * settings.qps };
+        device::check_depth(device, &options, sends.max(receives) as u64, ("-t", "-r"))?;
+        if !spreads && settings.qps as u64 > u64::from(limits.max_qp) {
+            return beyond("-q", settings.qps as u64, limits.max_qp);
+        }
+        Ok(Self { kind, outs, options, sends, receives })
     }
 }
 
@@ -133,6 +188,27 @@ impl End {
         Self::make(device, settings, port, [0; 16], ROUND, Some((flows, spread)))
     }
 
+    /// Whether the device has what the settings ask for, before anybody is waited for. One queue pair is made and goes again: only the
+    /// device knows how much it takes inline.
+    ///
+    /// # Errors
+    /// It has not.
+    pub fn check(device: &RdmaDevice, settings: &Settings) -> Result<(), Failure> {
+        let shape = Shape::of(device, &mut settings.clone(), false)?;
+        let pd = Pd::new(&device.context)?;
+        let queue = Queue::new(&device.context, (settings.tx_depth + settings.rx_depth) as u32, false)?;
+        match (Qp::new(&pd, &queue.cq, &queue.cq, &shape.options), settings.options.inline) {
+            (Ok(_), _) => Ok(()),
+            (Err(error), Some(inline)) if inline > 0 => {
+                let options = shape.options.inline(0);
+                // Without it all is well: so it is that.
+                Qp::new(&pd, &queue.cq, &queue.cq, &options)?;
+                Err(Failure::Usage(format!("-I {inline}: {}", BringupError::from(error).line())))
+            }
+            (Err(error), _) => Err(error.into()),
+        }
+    }
+
     fn make(
         device: &RdmaDevice,
         settings: Settings,
@@ -144,41 +220,11 @@ impl End {
         let flows = raw.map(|(flows, _)| flows);
         let fields = raw.and_then(|(_, fields)| fields);
         let verb = settings.test.verb;
-        let limits = device.context.device()?.base;
-        let most = limits.max_qp_rd_atom.min(255);
-        let outs = match (verb, settings.options.outs) {
-            (Verb::Send | Verb::Write, _) => 1,
-            (_, None) => most,
-            (_, Some(outs)) if outs <= u64::from(most) => outs as u32,
-            (_, Some(outs)) => {
-                return Err(Failure::Usage(format!("-o {outs} is beyond {}, which has {most}", device.name)));
-            }
-        };
-        let kind = match settings.connection {
-            Connection::Rc => QpKind::Rc,
-            Connection::Uc => QpKind::Uc,
-            Connection::Ud => QpKind::Ud,
-            Connection::RawEth => QpKind::Raw,
-        };
-        let own_receives = if verb == Verb::Send && !settings.options.use_srq && fields.is_none() {
-            settings.rx_depth as u32
-        } else {
-            0
-        };
-        let options =
-            QpOptions::new(kind).depth(settings.tx_depth as u32, own_receives).inline(settings.inline as u32);
-        let sends = settings.tx_depth * settings.qps;
-        let receives =
-            if settings.options.use_srq { settings.rx_depth } else { settings.rx_depth * settings.qps };
-        device::check_depth(device, &options, sends.max(receives) as u64, ("-t", "-r"))?;
+        let mut settings = settings;
+        let Shape { kind, outs, options, sends, receives } =
+            Shape::of(device, &mut settings, fields.is_some())?;
         // What frames are spread over has no queue pairs beside it.
         let count = if fields.is_some() { 0 } else { settings.qps };
-        if count as u64 > u64::from(limits.max_qp) {
-            return Err(Failure::Usage(format!(
-                "-q {} is beyond {}, which has {}",
-                settings.qps, device.name, limits.max_qp
-            )));
-        }
 
         let context = &device.context;
         let pd = Pd::new(context)?;
@@ -208,11 +254,12 @@ impl End {
             true => Some(Srq::new(&pd, &SrqOptions::new(settings.rx_depth as u32))?),
             false => None,
         };
-        let qps = (0..count).map(|_| {
-            let mut qp = match &srq {
-                Some(srq) => Qp::with_srq(&pd, &sends.cq, &receives.cq, srq, &options)?,
-                None => Qp::new(&pd, &sends.cq, &receives.cq, &options)?,
+        let qps = (0..count).map(|number| {
+            let qp = match &srq {
+                Some(srq) => Qp::with_srq(&pd, &sends.cq, &receives.cq, srq, &options),
+                None => Qp::new(&pd, &sends.cq, &receives.cq, &options),
             };
+            let mut qp = qp.map_err(|error| device::too_many(error, count, number))?;
             if kind == QpKind::Ud {
                 let (port, pkey_index, qkey) = (Some(port), Some(0), Some(QKEY));
                 qp.modify(&QpAttributes { port, pkey_index, qkey, ..QpAttributes::state(QpState::INIT) })?;

@@ -33,7 +33,7 @@ struct Course {
 }
 
 impl Course {
-    fn new(end: &End) -> Self {
+    fn new(end: &End) -> Result<Self, Failure> {
         let clock = Clock::get();
         let now = cycles::now();
         let hz = clock.hz();
@@ -45,8 +45,13 @@ impl Course {
             Extent::Forever { period } => (u64::MAX, Some((now, now + period * hz, now + period * hz))),
         };
         let gap = end.settings.options.latency_gap.unwrap_or(0).saturating_mul(hz / 1_000_000);
-        let posted = Vec::with_capacity(if goal == u64::MAX { 0 } else { goal as usize });
-        Self { goal, window, gap, posted, counted: 0 }
+        let mut posted = Vec::new();
+        if goal != u64::MAX && posted.try_reserve_exact(goal as usize).is_err() {
+            return Err(Failure::Usage(format!(
+                "-n {goal}: this machine has no memory for the times of so many messages: give fewer, or -D"
+            )));
+        }
+        Ok(Self { goal, window, gap, posted, counted: 0 })
     }
 
     /// Whether the time is up.
@@ -120,7 +125,7 @@ fn completion(queue: &mut Queue, watch: &mut Watch<'_>, is_over: impl Fn() -> bo
 }
 
 fn send(end: &mut End, client: bool, watch: &mut Watch<'_>) -> Result<Run, Failure> {
-    let mut course = Course::new(end);
+    let mut course = Course::new(end)?;
     let moderation = end.settings.cq_mod as u64;
     let depth = end.settings.rx_depth as u64;
     let (mut sent, mut received) = (0, 0);
@@ -152,7 +157,7 @@ fn send(end: &mut End, client: bool, watch: &mut Watch<'_>) -> Result<Run, Failu
 }
 
 fn write(end: &mut End, client: bool, watch: &mut Watch<'_>) -> Result<Run, Failure> {
-    let mut course = Course::new(end);
+    let mut course = Course::new(end)?;
     let (mut sent, mut received) = (0_u64, 0_u64);
     while sent < course.goal || received < course.goal {
         // The server writes first; each write's last byte counts.
@@ -179,7 +184,7 @@ fn write(end: &mut End, client: bool, watch: &mut Watch<'_>) -> Result<Run, Fail
 }
 
 fn one_sided(end: &mut End, watch: &mut Watch<'_>) -> Result<Run, Failure> {
-    let mut course = Course::new(end);
+    let mut course = Course::new(end)?;
     let mut sent = 0;
     while sent < course.goal && !course.is_over() {
         course.goes();

@@ -127,9 +127,9 @@ pub struct Options {
     /// Save the report as JSON
     #[arg(long = "out_json")]
     pub out_json: bool,
-    /// Where
-    #[arg(long = "out_json_file", value_name = "FILE", default_value = "perftest_out.json")]
-    pub out_json_file: String,
+    /// Where [default: perftest_out.json]
+    #[arg(long = "out_json_file", value_name = "FILE")]
+    pub out_json_file: Option<String>,
     /// Show how busy this machine's CPUs were (with --duration)
     #[arg(long = "cpu_util")]
     pub cpu_util: bool,
@@ -169,9 +169,9 @@ pub struct Options {
     /// Send no faster, in --rate_units (client of a bandwidth test)
     #[arg(long = "rate_limit", value_name = "N", value_parser = above_zero)]
     pub rate_limit: Option<f64>,
-    /// Of --rate_limit: M (MiB/s), g (Gbit/s) or p (messages a second)
-    #[arg(long = "rate_units", value_name = "U", default_value = "g")]
-    pub rate_units: RateUnit,
+    /// Of --rate_limit: M (MiB/s), g (Gbit/s) or p (messages a second) [default: g]
+    #[arg(long = "rate_units", value_name = "U")]
+    pub rate_units: Option<RateUnit>,
     /// How the rate is kept: SW; the others, by the device, are refused
     #[arg(long = "rate_limit_type", value_name = "TYPE", default_value = "SW")]
     pub rate_limit_type: RateLimitType,
@@ -203,7 +203,7 @@ pub struct Options {
     #[arg(long = "disable_pcie_relaxed")]
     pub disable_pcie_relaxed: bool,
     /// Microseconds between two posts (latency)
-    #[arg(long = "latency_gap", value_name = "US", value_parser = number)]
+    #[arg(long = "latency_gap", value_name = "US", value_parser = |text: &str| within(text, 0, 86_400_000_000))]
     pub latency_gap: Option<u64>,
     /// Exchange neither versions nor MTU; needs the same at the other end
     #[arg(long = "dont_xchg_versions")]
@@ -223,6 +223,12 @@ pub struct Options {
 }
 
 impl Options {
+    /// The file of `--out_json`, if there shall be one.
+    #[must_use]
+    pub fn report_file(&self) -> Option<&str> {
+        self.out_json.then(|| self.out_json_file.as_deref().unwrap_or("perftest_out.json"))
+    }
+
     /// As when nothing is typed.
     #[must_use]
     pub fn usual() -> Self {

@@ -118,9 +118,8 @@ impl Report {
         seconds: f64,
     ) -> Result<(), Failure> {
         let options = &settings.options;
-        if options.out_json {
+        if let Some(name) = options.report_file() {
             let text = format!("{:#}\n", file::file(settings, facts, &self.rows));
-            let name = &options.out_json_file;
             std::fs::write(name, text)
                 .map_err(|error| Failure::Error(format!("cannot write {name}: {error}")))?;
         }

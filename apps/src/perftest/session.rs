@@ -3,6 +3,7 @@
 //! Source of the steps and of their order, by which an original can be the other end: linux-rdma/perftest
 //! `src/{send,write,read,atomic}_{bw,lat}.c`.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use pollux_bringup::{BringupError, RdmaDevice, program};
@@ -42,19 +43,69 @@ pub fn run(test: Test, line: &CommandLine, options: Options) -> Result<(), Bring
     let settings = Settings::new(test, options).map_err(BringupError::Usage)?;
     let wanted = settings.options.ib_dev.clone();
     let console = Console { json: settings.options.json };
+    let appointment = appointment(&settings);
+    appointment.check().or_else(Failure::end)?;
+    check_file(&settings.options)?;
     crate::rdma::program::run(&line, wanted.as_deref(), move |lcore, device| {
         device::check_wire(device)?;
-        Session::met(lcore, device, &settings, console)?.run()
+        Session::met(lcore, device, &settings, &appointment, console)?.run()
     })
+}
+
+/// Where the ends of a test meet.
+#[must_use]
+pub fn appointment(settings: &Settings) -> Appointment {
+    let options = &settings.options;
+    Appointment::new(options.host.as_deref(), options.port, settings.patience())
+}
+
+/// A test may take long: that its report cannot be saved is told before it. A file that is there stays as it is until then, and
+/// none is left behind by a test that fails.
+///
+/// # Errors
+/// It cannot be written.
+pub fn check_file(options: &Options) -> Result<(), BringupError> {
+    let Some(name) = options.report_file() else { return Ok(()) };
+    let opened = match std::fs::File::options().append(true).open(name) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            std::fs::File::create_new(name).and_then(|_| std::fs::remove_file(name))
+        }
+        other => other.map(drop),
+    };
+    opened.map_err(|error| BringupError::Usage(format!("--out_json_file {name}: cannot be written: {error}")))
+}
+
+/// What both ends' options ask of the device and its port, as far as it is known before the other end is.
+fn check(device: &RdmaDevice, settings: &Settings) -> Result<(), Failure> {
+    let options = &settings.options;
+    let (port, attributes) = device::port(device, options.ib_port)?;
+    let active = u64::from(device::mtu_bytes(attributes.legacy_resp.active_mtu));
+    if let Some(mtu) = options.mtu {
+        device::check_mtu(device, port, &attributes, mtu)?;
+    }
+    let most = options.mtu.unwrap_or(active);
+    if settings.connection == Connection::Ud && settings.size_chosen && settings.size > most {
+        return Err(too_long(settings.size, most));
+    }
+    End::check(device, settings)
+}
+
+fn too_long(size: u64, mtu: u64) -> Failure {
+    Failure::Usage(format!("-s {size}: a datagram is one packet, and the MTU is {mtu}: give {mtu} at most"))
 }
 
 /// Waits for one client of a test whose server does nothing, and serves it; tells what the client found. Nothing is printed.
 ///
 /// # Errors
 /// [`Failure`].
-pub fn serve(lcore: &LcoreContext, device: &RdmaDevice, mut settings: Settings) -> Result<Results, Failure> {
+pub fn serve(
+    lcore: &LcoreContext,
+    device: &RdmaDevice,
+    mut settings: Settings,
+    appointment: &Appointment,
+) -> Result<Results, Failure> {
     settings.options.output = Some(Output::Latency);
-    let mut session = Session::met(lcore, device, &settings, Console { json: true })?;
+    let mut session = Session::met(lcore, device, &settings, appointment, Console { json: true })?;
     session.measure()?;
     session.step(true)?;
     Ok(session.report.last)
@@ -106,14 +157,15 @@ impl<'a> Session<'a> {
         lcore: &'a LcoreContext,
         device: &'a RdmaDevice,
         settings: &Settings,
+        appointment: &Appointment,
         console: Console,
     ) -> Result<Self, Failure> {
         let options = &settings.options;
-        let appointment = Appointment::new(options.host.as_deref(), options.port, settings.patience());
         let mut waiting = options.host.is_none() && options.output.is_none();
+        check(device, settings)?;
         appointment.meet(|| {
             let waiting = std::mem::take(&mut waiting);
-            let mut session = Self::meet(lcore, device, settings.clone(), (&appointment, waiting), console)?;
+            let mut session = Self::meet(lcore, device, settings.clone(), (appointment, waiting), console)?;
             session.connect()?;
             Ok(session)
         })
@@ -161,20 +213,14 @@ impl<'a> Session<'a> {
         let active = wired.map_err(|failure| failure.of_peer(line.peer()))?.legacy_resp.active_mtu;
         let own = options.mtu.map_or(active, device::mtu_code);
         if own > active {
-            let (mtu, name) = (device::mtu_bytes(own), &device.name);
-            return Err(Failure::Usage(format!(
-                "-m {mtu}: the MTU of port {port} of {name} is {}",
-                device::mtu_bytes(active)
-            )));
+            // It was more before: see `check`.
+            device::check_mtu(device, port, &device.context.port(port)?, device::mtu_bytes(own).into())?;
         }
         let mtu = if options.dont_xchg_versions { own } else { line.agree_mtu(own, &stop)? };
         let longest = u64::from(device::mtu_bytes(mtu));
         if settings.connection == Connection::Ud && settings.size > longest {
             if settings.size_chosen {
-                return Err(Failure::Usage(format!(
-                    "-s {}: a datagram is one packet, and the MTU is {longest}",
-                    settings.size
-                )));
+                return Err(too_long(settings.size, longest));
             }
             if options.output.is_none() {
                 program::say(format_args!(" Max msg size in UD is MTU {longest}\n Changing to this MTU"));
@@ -245,17 +291,11 @@ impl<'a> Session<'a> {
         }
         let count = self.end.own.len();
         self.end.other = (0..count).map(|number| self.trade(number, true)).collect::<Result<_, _>>()?;
-        let mapped =
-            |keys: &Keys| std::net::Ipv6Addr::from(keys.gid.unwrap_or_default()).to_ipv4_mapped().is_some();
         let group = self.settings().options.mcg;
-        if !group && mapped(&self.end.own[0]) != mapped(&self.end.other[0]) {
-            let version = |keys| if mapped(keys) { "IPv4" } else { "IPv6" };
-            return Err(Failure::Peer(format!(
-                "the GIDs are of different kinds, {} here and {} at {}: choose them by -x at both ends",
-                version(&self.end.own[0]),
-                version(&self.end.other[0]),
-                self.line.peer()
-            )));
+        if !group {
+            let gid = |keys: &Keys| keys.gid.unwrap_or_default();
+            let (own, other) = (gid(&self.end.own[0]), gid(&self.end.other[0]));
+            device::check_kinds(own, other, self.line.peer(), "-x")?;
         }
         if group && self.sends && self.receives && self.end.own[0].gid == self.end.other[0].gid {
             // Each would take its own messages for the other one's.

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::options::{Atomic, Connection, Options, RateLimitType};
+use super::options::{Atomic, Connection, Options, Output, RateLimitType};
 use crate::exchange::line::Patience;
 
 /// What is done in each iteration.
@@ -203,6 +203,12 @@ impl Settings {
                 return Err(format!("-n {iterations} is not a multiple of {name} {list}"));
             }
         }
+        if verb == Verb::Send && options.recv_post_list > rx_depth {
+            return Err(format!(
+                "--recv_post_list {} is more than are posted, -r {rx_depth}: give no more",
+                options.recv_post_list
+            ));
+        }
         cq_mod = cq_mod.min(tx_depth);
         let qps = options.qp as usize;
         if options.use_srq && (qps as u64) > rx_depth {
@@ -325,6 +331,29 @@ fn refuse(test: Test, options: &Options) -> Result<(), String> {
             options.size.is_some_and(|size| size != 8) && verb == Verb::Atomic,
             "-s",
             "an atomic operation has eight bytes",
+        ),
+        (options.all && options.size.is_some(), "-a with -s", "all sizes are run: leave one of them out"),
+        (
+            options.iters.is_some() && (options.seconds.is_some() || options.run_infinitely),
+            "-n with -D or --run_infinitely",
+            "one of them says when it ends",
+        ),
+        (options.margin.is_some() && options.seconds.is_none(), "-f", "it goes with -D"),
+        (options.out_json_file.is_some() && !options.out_json, "--out_json_file", "it goes with --out_json"),
+        (
+            options.rate_units.is_some() && options.rate_limit.is_none(),
+            "--rate_units",
+            "it goes with --rate_limit",
+        ),
+        (
+            bandwidth && options.output == Some(Output::Latency),
+            "--output latency",
+            "it prints bandwidth or message_rate",
+        ),
+        (
+            latency && matches!(options.output, Some(Output::Bandwidth | Output::MessageRate)),
+            "--output bandwidth or message_rate",
+            "it prints latency",
         ),
         (options.atomic_type.is_some() && verb != Verb::Atomic, "-A", "only atomic tests have it"),
         (

@@ -58,6 +58,7 @@ impl Common {
         let patience = Patience::seconds(Some(self.peer_timeout));
         let appointment = Appointment::new(self.host.as_deref(), self.port, patience);
         paging.check(line)?;
+        appointment.check().or_else(Failure::end)?;
         program::run(line, self.ib_dev.as_deref(), move |lcore, device| {
             device::check_wire(device)?;
             work(lcore, device, appointment)

@@ -83,7 +83,9 @@ pub fn run(
     let (port, attributes) = device::port(device, common.ib_port)?;
     let (gid_index, gid) = device::gid(device, port, common.gid_idx, "-g")?;
     let used = plan.qps as usize;
-    let options = volume.shared("srq_pingpong");
+    device::check_mtu(device, port, &attributes, plan.mtu)?;
+    let mut options = volume.shared("srq_pingpong");
+    options.push(("-m", plan.mtu.to_string()));
     let (mut end, mut line, other) = appointment.meet(|| {
         let mut end = End::new(device, plan, port, &attributes)?;
         let mut own = vec![Address::default(); SRQ_ADDRESSES];
@@ -100,9 +102,10 @@ pub fn run(
                     "the other end has {theirs} queue pairs and this one {used}: give both the same -q"
                 )));
             }
+            device::check_kinds(gid, other[0].gid, &peer, "-g")?;
             let wired = wire_up(device, port, &stop);
             wired
-                .and_then(|()| end.connect(device, port, gid_index, &own, other))
+                .and_then(|()| end.connect(port, gid_index, &own, other))
                 .map_err(|failure| failure.of_peer(&peer))
         })?;
         Ok((end, line, other))
@@ -158,8 +161,9 @@ impl<'a> End<'a> {
             receives.mr(slot as u64, &mr, place(slot, size));
         }
         receives.ring()?;
-        let pairs = (0..qps).map(|_| {
-            let mut qp = Qp::with_srq(&pd, &queue.cq, &queue.cq, &srq, &options)?;
+        let pairs = (0..qps).map(|number| {
+            let qp = Qp::with_srq(&pd, &queue.cq, &queue.cq, &srq, &options);
+            let mut qp = qp.map_err(|error| device::too_many(error, qps, number))?;
             qp.init(port, Access::empty())?;
             Ok(Pair { qp, sending: false, waiting: true, slot: None, sent: 0, received: 0 })
         });
@@ -169,14 +173,12 @@ impl<'a> End<'a> {
 
     fn connect(
         &mut self,
-        device: &RdmaDevice,
         port: u8,
         gid_index: u8,
         own: &[Address],
         other: &[Address],
     ) -> Result<(), Failure> {
-        let active = device.context.port(port)?.legacy_resp.active_mtu;
-        let mtu = device::mtu_code(self.plan.mtu).min(active);
+        let mtu = device::mtu_code(self.plan.mtu);
         for (pair, (own, other)) in self.pairs.iter_mut().zip(own.iter().zip(other)) {
             let service_level = self.plan.common.sl as u8;
             let path = Path { port, service_level, lid: other.lid, ..Path::new(other.gid, gid_index) };

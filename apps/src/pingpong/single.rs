@@ -122,7 +122,11 @@ pub fn run(
     let stop = || lcore.stop_requested();
     let (port, attributes) = device::port(device, common.ib_port)?;
     let (gid_index, gid) = device::gid(device, port, common.gid_idx, "-g")?;
-    let options = plan.volume.shared(app);
+    let mut options = plan.volume.shared(app);
+    if *kind != QpKind::Ud {
+        device::check_mtu(device, port, &attributes, plan.mtu)?;
+        options.push(("-m", plan.mtu.to_string()));
+    }
     let (mut end, mut line, other) = appointment.meet(|| {
         let mut end = End::new(device, plan, port, &attributes)?;
         end.post_receives()?;
@@ -133,9 +137,10 @@ pub fn run(
         let mut line = appointment.line(lcore)?;
         let peer = line.peer().to_owned();
         let other = line.trade_addresses(&[own], &options, &stop, |other| {
+            device::check_kinds(gid, other[0].gid, &peer, "-g")?;
             let wired = wire_up(device, port, &stop);
             wired
-                .and_then(|()| end.connect(device, port, gid_index, &own, &other[0]))
+                .and_then(|()| end.connect(port, gid_index, &own, &other[0]))
                 .map_err(|failure| failure.of_peer(&peer))
         })?;
         Ok((end, line, other))
@@ -184,6 +189,15 @@ impl<'a> End<'a> {
         let pd = Pd::new(&device.context)?;
         let memory = if plan.device_memory {
             let bytes = size.next_multiple_of(4);
+            let most = device.context.device()?.max_dm_size;
+            if bytes as u64 > most {
+                let name = &device.name;
+                return Err(Failure::Usage(if most == 0 {
+                    format!("-j: {name} has no memory of its own: leave it out")
+                } else {
+                    format!("-s {size} is beyond {name}, whose own memory (-j) has {most} bytes")
+                }));
+            }
             let dm = Dm::new(&device.context, bytes, 0)?;
             Memory::Device(Mr::of_device(&pd, &dm, 0..bytes, Access::LOCAL_WRITE | Access::ZERO_BASED)?, dm)
         } else {
@@ -202,14 +216,7 @@ impl<'a> End<'a> {
         Ok(Self { plan, size, header, memory, queue, qp, to: None, inline, client, posted: 0 })
     }
 
-    fn connect(
-        &mut self,
-        device: &RdmaDevice,
-        port: u8,
-        gid_index: u8,
-        own: &Address,
-        other: &Address,
-    ) -> Result<(), Failure> {
+    fn connect(&mut self, port: u8, gid_index: u8, own: &Address, other: &Address) -> Result<(), Failure> {
         let common = &self.plan.common;
         let service_level = common.sl as u8;
         let path = Path { port, service_level, lid: other.lid, ..Path::new(other.gid, gid_index) };
@@ -220,16 +227,7 @@ impl<'a> End<'a> {
             self.to = Some((Ah::new(pd, &path)?, other.qpn));
             return Ok(());
         }
-        let active = device.context.port(port)?.legacy_resp.active_mtu;
         let mtu = device::mtu_code(self.plan.mtu);
-        if mtu > active {
-            return Err(Failure::Usage(format!(
-                "-m {}: the MTU of port {port} of {} is {}",
-                self.plan.mtu,
-                device.name,
-                device::mtu_bytes(active)
-            )));
-        }
         let (rq_psn, sq_psn) = (other.psn, own.psn);
         self.qp.connect(&Connection { rq_psn, sq_psn, mtu, ..Connection::new(path, other.qpn) })?;
         Ok(())

@@ -131,6 +131,7 @@ impl<'a> End<'a> {
         let Plan { common, clients, tests, .. } = plan;
         let (port, attributes) = device::port(device, common.ib_port)?;
         let gid = device::gid(device, port, common.gid_idx, "-g")?;
+        device::check_mtu(device, port, &attributes, plan.mtu)?;
         if *clients > 1 && device.wire().is_some() {
             let name = &device.name;
             return Err(Failure::Usage(format!(
@@ -183,6 +184,7 @@ impl<'a> End<'a> {
         console.print(&super::report::xsrq("local", &own));
         let other = line.trade_xsrq(&own, &stop)?;
         console.print(&super::report::xsrq("remote", &other));
+        device::check_kinds(gid, other.gid, line.peer(), "-g")?;
         let of_peer = |failure: Failure| failure.of_peer(line.peer());
         let port = self.ways.port;
         wire_up(device, port, &stop).map_err(of_peer)?;
@@ -194,8 +196,7 @@ impl<'a> End<'a> {
             lid: other.lid,
             ..Path::new(other.gid, gid_index)
         };
-        let active = device.context.port(port)?.legacy_resp.active_mtu;
-        let mtu = device::mtu_code(self.plan.mtu).min(active);
+        let mtu = device::mtu_code(self.plan.mtu);
         let (rq_psn, sq_psn) = (other.psn, own.psn);
         let to = |qpn| Connection { rq_psn, sq_psn, mtu, ..Connection::new(path, qpn) };
         let connected = peer.receive.connect(&to(other.send_qpn));

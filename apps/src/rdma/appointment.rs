@@ -35,6 +35,17 @@ impl Appointment {
         Self { host: host.map(str::to_owned), port, patience, listener: OnceCell::new() }
     }
 
+    /// Whether the host that was typed has an address, before anything is made for it.
+    ///
+    /// # Errors
+    /// It has none.
+    pub fn check(&self) -> Result<(), Failure> {
+        if let Some(host) = &self.host {
+            Line::addresses(host, self.port)?;
+        }
+        Ok(())
+    }
+
     /// Begins to listen, if this end does: a client that comes from now on waits.
     ///
     /// # Errors

@@ -3,8 +3,8 @@
 use std::net::Ipv6Addr;
 use std::time::{Duration, Instant};
 
-use pollux_bringup::RdmaDevice;
-use pollux_verbs::{Gid, PortAttributes, QpOptions};
+use pollux_bringup::{BringupError, RdmaDevice};
+use pollux_verbs::{Gid, PortAttributes, QpOptions, VerbsError};
 
 use super::Failure;
 use crate::exchange::line::Stop;
@@ -169,6 +169,45 @@ pub fn check_depth(
     Ok(())
 }
 
+/// Whether a path may have this MTU, in bytes: no larger one than its port's.
+///
+/// # Errors
+/// It may not.
+pub fn check_mtu(
+    device: &RdmaDevice,
+    port: u8,
+    attributes: &PortAttributes,
+    mtu: u64,
+) -> Result<(), Failure> {
+    let active = attributes.legacy_resp.active_mtu;
+    if mtu_code(mtu) > active {
+        let most = mtu_bytes(active);
+        return Err(Failure::Usage(format!(
+            "-m {mtu}: the MTU of port {port} of {} is {most}: give {most} at most",
+            device.name
+        )));
+    }
+    Ok(())
+}
+
+/// Whether the GIDs of both ends are of addresses of one kind: between two kinds no packet goes.
+///
+/// # Errors
+/// They are not. `option` is how they are chosen.
+pub fn check_kinds(own: [u8; 16], other: [u8; 16], peer: &str, option: &str) -> Result<(), Failure> {
+    let kind = |gid: [u8; 16]| match Ipv6Addr::from(gid).to_ipv4_mapped() {
+        Some(_) => "IPv4",
+        None => "IPv6",
+    };
+    let (own, other) = (kind(own), kind(other));
+    if own == other {
+        return Ok(());
+    }
+    Err(Failure::Peer(format!(
+        "the GIDs are of different kinds, {own} here and {other} at {peer}: choose them by {option} at both ends"
+    )))
+}
+
 /// Whether a message is not longer than the port's longest.
 ///
 /// # Errors
@@ -182,6 +221,18 @@ pub fn check_size(device: &RdmaDevice, port: &PortAttributes, size: u64) -> Resu
         )));
     }
     Ok(())
+}
+
+/// What the device says to one queue pair more, which may be one too many.
+#[must_use]
+pub fn too_many(error: VerbsError, wanted: usize, made: usize) -> Failure {
+    if made == 0 {
+        return error.into();
+    }
+    Failure::Error(format!(
+        "-q {wanted}: after {made} queue pairs: {}; give fewer",
+        BringupError::from(error).line()
+    ))
 }
 
 #[cfg(test)]

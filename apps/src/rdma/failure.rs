@@ -69,9 +69,10 @@ impl From<ExchangeError> for Failure {
     fn from(error: ExchangeError) -> Self {
         match error {
             ExchangeError::Stopped { .. } => Self::Stopped,
-            error @ (ExchangeError::Listen { .. }
-            | ExchangeError::Connect { .. }
-            | ExchangeError::Resolve { .. }) => Self::Error(error.to_string()),
+            error @ (ExchangeError::Listen { .. } | ExchangeError::Connect { .. }) => {
+                Self::Error(error.to_string())
+            }
+            error @ ExchangeError::Resolve { .. } => Self::Usage(error.to_string()),
             error => Self::Peer(error.to_string()),
         }
     }

@@ -5,7 +5,7 @@ use std::process::Command;
 use pollux_tests::program::{Finished, Running};
 use pollux_tests::require::{Need, require};
 
-use super::{LIMIT, Place, SIGINT, line, report};
+use super::place::{LIMIT, Place, SIGINT, line, report};
 
 const BANDWIDTH: &str = env!("CARGO_BIN_EXE_raw_ethernet_bw");
 const LATENCY: &str = env!("CARGO_BIN_EXE_raw_ethernet_lat");

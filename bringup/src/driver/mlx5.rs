@@ -26,6 +26,7 @@ pub(crate) type OpenRdma = Box<dyn FnOnce(&str, &Eal) -> Result<RdmaDevice, Brin
 /// A port of the device model.
 pub(super) fn model(device: &DeviceArg) -> Result<Open, ConfigError> {
     let (keys, rest) = keys::ModelKeys::take(device)?;
+    keys.check_core(device)?;
     let arguments = Arguments::parse(&rest).map_err(keys::with_own)?;
     Ok(Box::new(move |name, eal| {
         let memlock = keys.faults.memlock;
@@ -57,6 +58,7 @@ pub(super) fn real(device: &DeviceArg) -> Result<Open, ConfigError> {
 /// A device model as an RDMA device. The driver's own keys are for ports; they are checked and set aside.
 pub(super) fn model_rdma(device: &DeviceArg) -> Result<OpenRdma, ConfigError> {
     let (keys, rest) = keys::ModelKeys::take(device)?;
+    keys.check_core(device)?;
     Arguments::parse(&rest).map_err(keys::with_own)?;
     Ok(Box::new(move |name, eal| {
         let model = model::make(name, keys)
@@ -76,7 +78,8 @@ pub(super) fn rdma_of_model(name: &str, model: &Arc<Model>, eal: &Eal) -> Result
 pub(super) fn real_rdma(device: &DeviceArg) -> Result<OpenRdma, ConfigError> {
     Arguments::parse(device)?;
     Ok(Box::new(|name, eal| {
-        let found = pollux_verbs::find(std::path::Path::new("/"), name)?;
+        let find = |error: VerbsError| PortError::device("find the device", error).named(name);
+        let found = pollux_verbs::find(std::path::Path::new("/"), name).map_err(find)?;
         let channel = trace::traced(found.open().map_err(VerbsError::Discovery)?, &found.ibdev)?;
         let options = Options { memory: eal.memory().clone(), ..Options::default() };
         let context = Context::open_device_over(&found, channel, options)?;

@@ -78,6 +78,11 @@ impl Plan {
         let Some(own) = options.source_mac else {
             return Err("-B is missing: our MAC address, such as -B 02:00:00:00:00:01".into());
         };
+        if own.0[0] & 1 != 0 {
+            return Err(format!(
+                "-B {own} is a group's address: the first byte of a station's is even, such as 02"
+            ));
+        }
         let mut multicast = None;
         let mut to = options.dest_mac;
         if options.raw_mcast {

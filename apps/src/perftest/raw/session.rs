@@ -21,7 +21,7 @@ use crate::perftest::format::{self, Facts, RULE};
 use crate::perftest::load::Load;
 use crate::perftest::report::Report;
 use crate::perftest::settings::{Extent, Kind};
-use crate::perftest::{bandwidth, latency, statistic};
+use crate::perftest::{bandwidth, latency, session, statistic};
 use crate::rdma::endless::Watch;
 use crate::rdma::program::Console;
 use crate::rdma::{Failure, device};
@@ -37,6 +37,7 @@ pub fn run(kind: Kind, line: &CommandLine, options: RawOptions) -> Result<(), Br
     }
     let wanted = options.base.ib_dev.clone();
     let plan = Plan::new(kind, options).map_err(BringupError::Usage)?;
+    session::check_file(&plan.settings.options)?;
     crate::rdma::program::run(line, wanted.as_deref(), move |lcore, device| test(lcore, device, &plan))
 }
 
@@ -52,6 +53,9 @@ fn test(lcore: &LcoreContext, device: &RdmaDevice, plan: &Plan) -> Result<(), Fa
     let full = settings.options.output.is_none();
     let (port, _) = device::port(device, settings.options.ib_port)?;
     let counters = Counters::open(device, port, &settings.options.counters)?;
+    if !settings.forwards {
+        End::check(device, settings)?;
+    }
     // Who receives waits for whoever comes; who begins should find the other end, before anything is printed.
     let client = plan.role == Role::Client;
     let wired = |patience| device::wait_active(device, port, patience, &|| lcore.stop_requested());

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use pollux_config::{ConfigError, DeviceArg, KeyReader, nearest};
+use pollux_eal::lcore::CpuSet;
 use pollux_mlx5_kernel::{DoorProfile, InterfaceAddress, InterfaceAddressError};
 use pollux_mlx5_model::config::Profile;
 use pollux_mlx5_model::fault::FaultPlan;
@@ -45,12 +46,17 @@ pub(super) const KEYS: [&str; 17 + ABILITIES.len()] = [
     ABILITIES[14].0,
     ABILITIES[15].0,
     ABILITIES[16].0,
+    ABILITIES[17].0,
+    ABILITIES[18].0,
+    ABILITIES[19].0,
+    ABILITIES[20].0,
+    ABILITIES[21].0,
 ];
 
 /// What a card or its kernel has (1) or lacks (0), one by one; where a key is not given, it is as the card and the kernel are.
 type Ability = (&'static str, fn(&mut Traits, &mut DoorProfile, bool));
 
-const ABILITIES: [Ability; 17] = [
+const ABILITIES: [Ability; 22] = [
     // Every packet must have 18 bytes of header inline.
     ("inline_l2", |card, _, on| card.needs_inline_l2 = on),
     // Several packets in one send entry.
@@ -77,6 +83,13 @@ const ABILITIES: [Ability; 17] = [
     ("has_uar_4k", |card, _, on| card.uar_4k = on),
     // Tags inserted by the card.
     ("has_vlan_insert", |card, _, on| card.vlan_insert = on),
+    // Tunnels that the card looks into.
+    ("has_vxlan", |card, _, on| card.vxlan = on),
+    ("has_gre", |card, _, on| card.gre = on),
+    ("has_geneve", |card, _, on| card.geneve = on),
+    ("has_ipip", |card, _, on| card.ip_in_ip = on),
+    // Send entries say where headers are.
+    ("has_swp", |card, _, on| card.software_parsing = on),
     // Ends of a connection agree on its options.
     ("has_ece", |card, _, on| card.ece = on),
     // Queue pairs tell that data is written in order.
@@ -119,6 +132,17 @@ impl ModelKeys {
         let own = DeviceArg { args: own, ..device.clone() };
         let keys = Self::read(&own)?;
         Ok((keys, DeviceArg { args: rest, ..own }))
+    }
+
+    /// Whether the process may run on the model's CPU. Where the system does not say, its answer to the model's thread will.
+    pub(super) fn check_core(&self, device: &DeviceArg) -> Result<(), ConfigError> {
+        let (Some(core), Ok(allowed)) = (self.core, CpuSet::of_this_thread()) else { return Ok(()) };
+        if allowed.as_slice().contains(&core) {
+            return Ok(());
+        }
+        let problem =
+            format!("is no CPU that this process may use: choose one of {allowed}, or leave it out");
+        Err(device.keys().bad("core", &core.to_string(), problem))
     }
 
     fn read(device: &DeviceArg) -> Result<Self, ConfigError> {
@@ -299,6 +323,11 @@ mod tests {
             ("has_dyn_uar=0", (false, true)),
             ("has_uar_4k=0", (true, false)),
             ("has_vlan_insert=0", (true, false)),
+            ("has_vxlan=0", (true, false)),
+            ("has_gre=0", (true, false)),
+            ("has_geneve=0", (true, false)),
+            ("has_ipip=1", (true, false)),
+            ("has_swp=0", (true, false)),
             ("has_ece=1", (true, false)),
             ("has_data_in_order=0", (true, false)),
             ("selective_repeat=1", (true, false)),
