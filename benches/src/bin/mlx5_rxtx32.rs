@@ -4,19 +4,25 @@
 //! queue values, from the call to the return. The counter is read around each burst; what two reads in a row cost is taken
 //! off, and printed. Two columns: lines warm, as the model and the driver left them on this core; and cold, with all rings
 //! and the packets' data flushed before each burst (mbuf headers stay warm: a device does not write them). Each figure is the
-//! median of [`ROUNDS`] bursts, with the 10th and 90th percentile of the sum beside it.
+//! median of [`ROUNDS`] bursts, with the 10th and 90th percentile of the sum beside it. Beside each column stands the ratio to the
+//! yardstick of the machine, a plain copy loop over as many bytes as the ledger has for the row's packets, timed in turn with it.
+//!
+//! What is not inside: data that a NIC would place in the last cache level (DDIO) or miss there, and stores that are not cached
+//! (doorbells go to ordinary memory here).
 //!
 //! The ledger's bytes are what the model counted for each packet in each direction.
 //!
 //! `cargo run --release -p pollux-benches --bin mlx5_rxtx32 [-- ROW]`: all rows, or those whose name contains ROW.
-//! `mlx5_rxtx32 --trial [WORD]` is for `cargo xtask bench`: a line a figure whose name contains WORD, its name and the warm sum.
-#![expect(unsafe_code, reason = "flushes cache lines")]
+//! `mlx5_rxtx32 --trial [WORD]` is for `cargo xtask bench`: a line a figure whose name contains WORD, its name and its
+//! [`Trial`].
+#![expect(unsafe_code, reason = "names the memory whose cache lines are flushed")]
 
 use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use pollux_benches::{Cold, Column, Plan, Timed, Trial, columns, two_reads};
 use pollux_bringup::ModelNetdev;
 use pollux_bringup::program::tell;
 use pollux_eal::clock::cycles::now_precise;
@@ -26,7 +32,7 @@ use pollux_mlx5_model::Model;
 use pollux_mlx5_model::wire::{Sent, Wire};
 use pollux_pmd_mlx::devargs::Compression;
 use pollux_pmd_mlx::{Arguments, Mlx5Port, PortSpec};
-use pollux_port::{Port, PortConfig, PortId, RxOffloads, RxSegment, TxOffloads};
+use pollux_port::{Port, PortConfig, PortId, RxOffloads, RxQueue, RxSegment, TxOffloads, TxQueue};
 
 const BURST: usize = 32;
 const BYTES: usize = 64;
@@ -200,52 +206,66 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-fn flush(base: usize, bytes: usize) {
-    for line in (base..base + bytes).step_by(64) {
-        // SAFETY: the line is mapped, as its owner says; a flush changes no byte.
-        unsafe { std::arch::x86_64::_mm_clflush(std::ptr::with_exposed_provenance(line)) };
-    }
-}
-
-/// What two reads of the counter in a row say.
-fn overhead() -> u64 {
-    let mut least = u64::MAX;
-    for _ in 0..10_000 {
-        let start = now_precise();
-        least = least.min(now_precise() - start);
-    }
-    least
-}
-
-struct Figures {
-    rx: f64,
-    tx: f64,
-    sum: [f64; 3],
-}
-
-fn at(sorted: &[u64], percent: usize) -> f64 {
-    sorted[(sorted.len() - 1) * percent / 100] as f64 / BURST as f64
-}
-
-fn figures(mut rx: Vec<u64>, mut tx: Vec<u64>) -> Figures {
-    let mut sum: Vec<u64> = rx.iter().zip(&tx).map(|(rx, tx)| rx + tx).collect();
-    for list in [&mut rx, &mut tx, &mut sum] {
-        list.sort_unstable();
-    }
-    Figures { rx: at(&rx, 50), tx: at(&tx, 50), sum: [10, 50, 90].map(|percent| at(&sum, percent)) }
-}
-
 /// What a row came to.
 struct Measured {
     /// How the queues receive and send.
     modes: String,
-    /// Warm; and cold, where that was asked for.
-    columns: Vec<Figures>,
+    /// Warm and cold.
+    columns: [Column; 2],
     /// Bytes on PCIe for a packet, both ways.
     bytes: f64,
 }
 
-fn run(row: &Row, overhead: u64, columns: &[bool]) -> Result<Measured, Box<dyn Error>> {
+/// A burst received and sent again.
+struct Bursts<'a> {
+    row: &'a Row,
+    model: &'a Model,
+    allowed: &'a AtomicUsize,
+    rx: &'a mut RxQueue,
+    tx: &'a mut TxQueue,
+    sent: usize,
+}
+
+impl Timed for Bursts<'_> {
+    type Error = Box<dyn Error>;
+
+    fn round(&mut self, chill: &dyn Fn()) -> Result<[u64; 2], Box<dyn Error>> {
+        let Self { row, model, allowed, rx, tx, .. } = self;
+        allowed.store(BURST, Ordering::Relaxed);
+        model.settle();
+        let mut burst = Burst::new();
+        chill();
+        let start = now_precise();
+        let got = rx.rx_burst(&mut burst, BURST);
+        let received = now_precise() - start;
+        if got != BURST {
+            return Err(format!("{}: a burst of {got}, mode {}", row.name, rx.burst_mode()).into());
+        }
+        if !row.flags.is_empty() {
+            for mbuf in burst.iter_mut() {
+                mbuf.set_tx_flags(row.flags);
+                mbuf.set_vlan_tci(7);
+            }
+        }
+        chill();
+        let start = now_precise();
+        let sent = tx.tx_burst(&mut burst);
+        let transmitted = now_precise() - start;
+        if sent != BURST {
+            return Err(format!("{}: {sent} sent, mode {}", row.name, tx.burst_mode()).into());
+        }
+        model.settle();
+        self.sent += sent;
+        Ok([received, transmitted])
+    }
+
+    fn bytes(&self) -> u64 {
+        let spent = self.model.ledger();
+        spent.bytes_to_device() + spent.bytes_from_device()
+    }
+}
+
+fn run(row: &Row, overhead: u64) -> Result<Measured, Box<dyn Error>> {
     let (allowed, swallowed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let wire = Feed {
         allowed: Arc::clone(&allowed),
@@ -277,56 +297,20 @@ fn run(row: &Row, overhead: u64, columns: &[bool]) -> Result<Measured, Box<dyn E
     config.rx_queues[0].segments = row.parts.iter().map(part).collect();
     let mut queues = port.bring_up(config)?;
     let (rx, tx) = (&mut queues.rx[0], &mut queues.tx[0]);
-    let mut rings = Vec::new();
-    memory.walk(|zone| rings.push((zone.address, zone.bytes)));
-    let data: Vec<usize> = pool.addresses().map(|(_, room)| room.as_ptr().addr() + pool.headroom()).collect();
-    let (before, mut figured, mut expected) = (model.ledger(), Vec::new(), 0);
-    for cold in columns.iter().copied() {
-        let (mut rx_cycles, mut tx_cycles) = (Vec::new(), Vec::new());
-        let chill = || {
-            if cold {
-                rings.iter().for_each(|(base, bytes)| flush(*base, *bytes));
-                data.iter().for_each(|line| flush(*line, 1));
-                // What is still being flushed is not the driver's to wait for.
-                std::sync::atomic::fence(Ordering::SeqCst);
-            }
-        };
-        let rounds = if cold { ROUNDS / 8 } else { ROUNDS };
-        for round in 0..rounds + WARM_UP {
-            allowed.store(BURST, Ordering::Relaxed);
-            model.settle();
-            let mut burst = Burst::new();
-            chill();
-            let start = now_precise();
-            let got = rx.rx_burst(&mut burst, BURST);
-            let received = now_precise() - start;
-            if got != BURST {
-                return Err(format!("{}: a burst of {got}, mode {}", row.name, rx.burst_mode()).into());
-            }
-            if !row.flags.is_empty() {
-                for mbuf in burst.iter_mut() {
-                    mbuf.set_tx_flags(row.flags);
-                    mbuf.set_vlan_tci(7);
-                }
-            }
-            chill();
-            let start = now_precise();
-            let sent = tx.tx_burst(&mut burst);
-            let transmitted = now_precise() - start;
-            if sent != BURST {
-                return Err(format!("{}: {sent} sent, mode {}", row.name, tx.burst_mode()).into());
-            }
-            model.settle();
-            if round >= WARM_UP {
-                rx_cycles.push(received.saturating_sub(overhead));
-                tx_cycles.push(transmitted.saturating_sub(overhead));
-            }
+    let mut lines = Cold::new();
+    // SAFETY: the rings live as long as the port, the pool's memory as long as the pool.
+    unsafe {
+        lines.zones(&memory);
+        for (_, room) in pool.addresses() {
+            lines.range(room.as_ptr().addr() + pool.headroom(), 1);
         }
-        expected += (rounds + WARM_UP) * BURST;
-        figured.push(figures(rx_cycles, tx_cycles));
     }
+    let plan = Plan { rounds: ROUNDS, warm_up: WARM_UP, operations: BURST, overhead };
+    let mut bursts = Bursts { row, model: &model, allowed: &allowed, rx, tx, sent: 0 };
+    let (columns, bytes) = columns(plan, &lines, &mut bursts)?;
+    let modes = format!("{} / {}", bursts.rx.burst_mode(), bursts.tx.burst_mode());
     let packets = swallowed.load(Ordering::Relaxed);
-    if packets != expected {
+    if packets != bursts.sent {
         return Err(format!("{}: {packets} packets on the wire", row.name).into());
     }
     let (violation, violations) = model.device().violations();
@@ -335,20 +319,12 @@ fn run(row: &Row, overhead: u64, columns: &[bool]) -> Result<Measured, Box<dyn E
             format!("{}: {violations} rules of doorbells broken, first {violation:?}", row.name).into()
         );
     }
-    let spent = model.ledger() - before;
-    Ok(Measured {
-        modes: format!("{} / {}", rx.burst_mode(), tx.burst_mode()),
-        columns: figured,
-        bytes: (spent.bytes_to_device() + spent.bytes_from_device()) as f64 / packets as f64,
-    })
+    Ok(Measured { modes, columns, bytes })
 }
 
 fn line(row: &Row, measured: &Measured) -> String {
-    let mut line = format!("{:<42} {:<44}", row.name, measured.modes);
-    for Figures { rx, tx, sum: [low, median, high] } in &measured.columns {
-        line += &format!(" | {rx:5.1} {tx:5.1} {median:6.1} ({low:.1}..{high:.1})");
-    }
-    line + &format!(" | {:.1}", measured.bytes)
+    let Measured { modes, columns: [warm, cold], bytes } = measured;
+    format!("{:<42} {modes:<44} | {warm} | {cold} | {bytes:.1}", row.name)
 }
 
 fn table() -> Result<(), Box<dyn Error>> {
@@ -357,11 +333,11 @@ fn table() -> Result<(), Box<dyn Error>> {
     let wanted = wanted.next().unwrap_or_default();
     // Pools have caches for threads with a slot.
     let _slot = pollux_eal::slot::lease().ok_or("no slot is free")?;
-    let overhead = overhead();
+    let overhead = two_reads();
     if trial {
         for row in rows().iter().filter(|row| row.figure.contains(&wanted)) {
-            let measured = run(row, overhead, &[false])?;
-            tell(format_args!("{} {:.4}", row.figure, measured.columns[0].sum[1]));
+            let trial = Trial::of(&run(row, overhead)?.columns);
+            tell(format_args!("{} {trial}", row.figure));
         }
         return Ok(());
     }
@@ -369,10 +345,10 @@ fn table() -> Result<(), Box<dyn Error>> {
         "cycles for a packet of {BYTES} bytes, burst {BURST}; two reads of the counter cost {overhead} and are taken off"
     ));
     tell(format_args!(
-        "row, modes | warm: rx tx sum (10%..90%) | cold | bytes on PCIe for a packet, both ways"
+        "row, modes | warm: rx tx sum (10%..90%) sum/copy loop | cold: the same | bytes on PCIe for a packet, both ways"
     ));
     for row in rows().iter().filter(|row| row.name.contains(&wanted)) {
-        match run(row, overhead, &[false, true]) {
+        match run(row, overhead) {
             Ok(measured) => tell(format_args!("{}", line(row, &measured))),
             Err(why) => tell(format_args!("{:<42} not measured: {why}", row.name)),
         }

@@ -3,7 +3,9 @@
 //!
 //! The models work between the calls, outside the time taken: what is measured is the library, from the call to the return. The
 //! counter is read around each call; what two reads in a row cost is taken off, and printed. Each figure is the median of
-//! [`ROUNDS`] rounds of [`REQUESTS`] requests, in cycles for a request, with the 10th and 90th percentile of the sum beside it.
+//! [`ROUNDS`] rounds of [`REQUESTS`] requests, in cycles for a request, with the 10th and 90th percentile of the sum beside it, warm, and
+//! cold: rings, records and data flushed before each call. Beside each stands the ratio to the yardstick of the machine, a plain
+//! copy loop over as many bytes as the ledger has for the row's requests, timed in turn with it.
 //! The bytes are those of the sending card's ledger, both ways, overhead included. A model that is not told of each store sees the
 //! last doorbell of a round alone, and no copied entry: what each way costs, store by store, is in `tests/rdma/ledger.rs` of
 //! `verbs`, equal to a count by hand.
@@ -19,13 +21,16 @@
 //! * receives in lists: one record for 1 or 32 receives, of a queue pair or a shared queue.
 //!
 //! `cargo run --release -p pollux-benches --bin verbs_post [-- ROW]`: all rows, or those whose name contains ROW.
-//! `verbs_post --trial [WORD]` is for `cargo xtask bench`: a line a figure whose name contains WORD, its name and the sum.
+//! `verbs_post --trial [WORD]` is for `cargo xtask bench`: a line a figure whose name contains WORD, its name and its [`Trial`].
+#![expect(unsafe_code, reason = "names the memory whose cache lines are flushed")]
 
 use std::error::Error;
 use std::process::ExitCode;
 
+use pollux_benches::{Cold, Column, Plan, Timed, Trial, columns, two_reads};
 use pollux_bringup::program::tell;
 use pollux_eal::clock::cycles::now_precise;
+use pollux_eal::memory::Memory;
 use pollux_mlx5_model::Model;
 use pollux_mlx5_model::wire::Cable;
 use pollux_verbs::{
@@ -159,6 +164,7 @@ trait Library {
 /// One end.
 struct End {
     model: Model,
+    memory: Memory,
     pd: Pd,
     cq: Cq,
     gid: [u8; 16],
@@ -168,13 +174,15 @@ struct End {
 
 fn end(name: &str, plug: Cable) -> Result<End, Box<dyn Error>> {
     let model = Model::builder(name).plugged(plug).stepped().build()?;
-    let context = Context::open(model.open(), Provider::Mlx5, Options::default())?;
+    let memory = Memory::ordinary();
+    let options = Options { memory: memory.clone(), ..Options::default() };
+    let context = Context::open(model.open(), Provider::Mlx5, options)?;
     let pd = Pd::new(&context)?;
     let gid = context.gid(1, 0)?.ok_or("no GID")?.gid;
     let cq = Cq::new(&context, CqOptions::new(4096))?;
     let buffers = Buffers::new(&pd, 256, 256)?;
     let region = Mr::allocate(&pd, 65536, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
-    Ok(End { model, pd, cq, gid, buffers, region })
+    Ok(End { model, memory, pd, cq, gid, buffers, region })
 }
 
 /// Ours.
@@ -420,95 +428,80 @@ impl Ours {
     }
 }
 
-/// What two reads of the counter in a row say.
-fn overhead() -> u64 {
-    let mut least = u64::MAX;
-    for _ in 0..10_000 {
+impl Timed for Ours {
+    type Error = Box<dyn Error>;
+
+    fn round(&mut self, chill: &dyn Fn()) -> Result<[u64; 2], Box<dyn Error>> {
+        self.prepare()?;
+        chill();
         let start = now_precise();
-        least = least.min(now_precise() - start);
-    }
-    least
-}
-
-/// Post, poll, and the sum, sorted; bytes on the bus.
-struct Measured {
-    post: Vec<u64>,
-    poll: Vec<u64>,
-    sum: Vec<u64>,
-    bytes: f64,
-}
-
-fn at(sorted: &[u64], percent: usize) -> f64 {
-    sorted[(sorted.len() - 1) * percent / 100] as f64 / REQUESTS as f64
-}
-
-fn run(row: Row, overhead: u64) -> Result<Measured, Box<dyn Error>> {
-    let mut library = Ours::new(row)?;
-    let expected = if row.operation == Operation::Receive { REQUESTS } else { REQUESTS / row.signal_every };
-    let (mut post, mut poll, mut sum) = (Vec::new(), Vec::new(), Vec::new());
-    let receiving = row.operation == Operation::Receive;
-    let ledger =
-        |library: &Ours| if receiving { library.far.model.ledger() } else { library.near.model.ledger() };
-    let before = ledger(&library);
-    for round in 0..ROUNDS + WARM_UP {
-        library.prepare()?;
-        let start = now_precise();
-        library.post();
+        self.post();
         let posted = now_precise() - start;
-        library.work();
-        library.feed()?;
+        self.work();
+        self.feed()?;
+        chill();
         let start = now_precise();
-        let done = library.poll();
+        let done = self.poll();
         let polled = now_precise() - start;
+        let Row { operation, signal_every, name, .. } = self.row;
+        let expected = if operation == Operation::Receive { REQUESTS } else { REQUESTS / signal_every };
         if done != expected {
-            return Err(format!("{}: {done} completions of {expected}", row.name).into());
+            return Err(format!("{name}: {done} completions of {expected}").into());
         }
-        if round >= WARM_UP {
-            let (posted, polled) = (posted.saturating_sub(overhead), polled.saturating_sub(overhead));
-            post.push(posted);
-            poll.push(polled);
-            sum.push(posted + polled);
+        Ok([posted, polled])
+    }
+
+    fn bytes(&self) -> u64 {
+        let end = if self.row.operation == Operation::Receive { &self.far } else { &self.near };
+        let spent = end.model.ledger();
+        spent.bytes_to_device() + spent.bytes_from_device()
+    }
+}
+
+/// What a row came to, warm and cold; and bytes on the bus for a request.
+fn run(row: Row, overhead: u64) -> Result<([Column; 2], f64), Box<dyn Error>> {
+    let mut library = Ours::new(row)?;
+    let mut lines = Cold::new();
+    // SAFETY: rings, records, regions and buffers live as long as the ends.
+    unsafe {
+        for end in [&library.near, &library.far] {
+            lines.zones(&end.memory);
         }
     }
+    let plan = Plan { rounds: ROUNDS, warm_up: WARM_UP, operations: REQUESTS, overhead };
+    let measured = columns(plan, &lines, &mut library)?;
     for end in [&library.near, &library.far] {
         let (violation, violations) = end.model.device().violations();
         if violations != 0 {
             return Err(format!("{}: {violations} rules broken, first {violation:?}", row.name).into());
         }
     }
-    let spent = ledger(&library) - before;
-    let all = ((ROUNDS + WARM_UP) * REQUESTS) as f64;
-    [&mut post, &mut poll, &mut sum].into_iter().for_each(|list| list.sort_unstable());
-    let bytes = (spent.bytes_to_device() + spent.bytes_from_device()) as f64 / all;
-    Ok(Measured { post, poll, sum, bytes })
+    Ok(measured)
 }
 
 fn table() -> Result<(), Box<dyn Error>> {
     let mut wanted = std::env::args().skip(1).peekable();
     let trial = wanted.next_if_eq("--trial").is_some();
     let wanted = wanted.next().unwrap_or_default();
-    let overhead = overhead();
+    let overhead = two_reads();
     if trial {
         for row in rows().into_iter().filter(|row| row.figure.contains(&wanted)) {
-            tell(format_args!("{} {:.4}", row.figure, at(&run(row, overhead)?.sum, 50)));
+            let trial = Trial::of(&run(row, overhead)?.0);
+            tell(format_args!("{} {trial}", row.figure));
         }
         return Ok(());
     }
     tell(format_args!(
         "cycles for a request, in rounds of {REQUESTS}; two reads of the counter cost {overhead} and are taken off"
     ));
-    tell(format_args!("row | post poll sum (10%..90%) | bytes on PCIe for a request, both ways"));
+    tell(format_args!(
+        "row | warm: post poll sum (10%..90%) sum/copy loop | cold: the same | bytes on PCIe for a request, both ways"
+    ));
     for row in rows().into_iter().filter(|row| row.name.contains(&wanted) || row.figure.contains(&wanted)) {
         match run(row, overhead) {
-            Ok(Measured { post, poll, sum, bytes }) => tell(format_args!(
-                "{:<62} | {:6.1} {:6.1} {:7.1} ({:.1}..{:.1}) | {bytes:.1}",
-                row.name,
-                at(&post, 50),
-                at(&poll, 50),
-                at(&sum, 50),
-                at(&sum, 10),
-                at(&sum, 90)
-            )),
+            Ok(([warm, cold], bytes)) => {
+                tell(format_args!("{:<62} | {warm} | {cold} | {bytes:.1}", row.name));
+            }
             Err(why) => tell(format_args!("{:<62} | not measured: {why}", row.name)),
         }
     }
