@@ -2,13 +2,16 @@
 //!
 //! [`require`] decides whether a test can run here; [`netns`] makes hosts out of network namespaces; [`program`] runs
 //! the apps as a user does; [`frame`] sends and sees raw frames by other people's means; [`calls`] makes traces of uverbs calls
-//! comparable; [`patience`] lengthens limits where the machine is slow; [`capture`] makes and reads capture files; [`disk`] fills up. The tests themselves stand in
+//! comparable; [`patience`] lengthens limits where the machine is slow; [`capture`] makes and reads capture files; [`disk`] fills up; [`log`] is what is logged; [`misuse!`] makes
+//! doc tests of programs that must not compile. The tests themselves stand in
 //! `tests/`, one file a subject. Other crates use this one in their own tests, never in their code.
 
 pub mod calls;
 pub mod capture;
 pub mod disk;
 pub mod frame;
+pub mod log;
+mod misuse;
 pub mod netns;
 pub mod patience;
 pub mod program;

@@ -55,6 +55,63 @@ pub(crate) fn bootstrap(path: &Path, recipe: &Recipe<'_>) -> Outcome {
     std::fs::rename(&half, path).map_err(|why| format!("cannot rename {}: {why}", half.display()))
 }
 
+/// Fetches the source of `package` as this machine's release has it into `folder`, once for each version: where its
+/// upstream archive is, and its version.
+///
+/// # Errors
+/// One line when the archive cannot be reached and nothing was fetched before.
+pub(crate) fn source(package: &str, folder: &Path) -> Outcome<(PathBuf, String)> {
+    let fetched = fetch_source(package, folder);
+    // Without a network, what an earlier run fetched serves.
+    match (fetched_source(package, folder), fetched) {
+        (Some(found), _) => Ok(found),
+        (None, Err(why)) => Err(format!("no source of {package}: {why}")),
+        (None, Ok(())) => Err(format!("no upstream archive of {package} in {}", folder.display())),
+    }
+}
+
+/// Has apt fetch it, with lists and sources of our own: those of the machine need not name sources.
+fn fetch_source(package: &str, folder: &Path) -> Outcome {
+    let lists = folder.join("lists");
+    let named = folder.join("sources.list");
+    std::fs::create_dir_all(lists.join("partial"))
+        .map_err(|why| format!("cannot make {}: {why}", lists.display()))?;
+    let release = std::fs::read_to_string("/etc/os-release")
+        .ok()
+        .and_then(|text| {
+            text.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=").map(str::to_owned))
+        })
+        .ok_or("no VERSION_CODENAME in /etc/os-release")?;
+    std::fs::write(&named, format!("deb-src {} {release} main\n", archive()?))
+        .map_err(|why| format!("cannot write {}: {why}", named.display()))?;
+    let apt = || {
+        let mut command = Command::new("apt-get");
+        command.arg("--quiet=2").current_dir(folder);
+        command.arg("-o").arg(format!("Dir::Etc::SourceList={}", named.display()));
+        command.args(["-o", "Dir::Etc::SourceParts=/dev/null", "-o", "APT::Sandbox::User=root"]);
+        command.args(["-o", "Acquire::Check-Valid-Until=false"]);
+        command.arg("-o").arg(format!("Dir::State::Lists={}", lists.display()));
+        command
+    };
+    must(apt().arg("update"))?;
+    must(apt().args(["source", "--download-only", package]))
+}
+
+/// The upstream archive in `folder` that was fetched last.
+fn fetched_source(package: &str, folder: &Path) -> Option<(PathBuf, String)> {
+    std::fs::read_dir(folder)
+        .ok()?
+        .flatten()
+        .filter_map(|entry| {
+            let path = entry.path();
+            let name = path.file_name()?.to_str()?.strip_prefix(package)?.strip_prefix('_')?;
+            let version = name.split_once(".orig.tar.")?.0.to_owned();
+            Some((entry.metadata().ok()?.modified().ok()?, path, version))
+        })
+        .max_by_key(|(when, ..)| *when)
+        .map(|(_, path, version)| (path, version))
+}
+
 /// The archive this machine installs from, as its own apt configuration names it.
 fn archive() -> Outcome<String> {
     let mut sources = vec![PathBuf::from("/etc/apt/sources.list")];

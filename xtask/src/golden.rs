@@ -1,12 +1,13 @@
 //! `golden`: what a C compiler makes of the headers that mlx5-abi and uverbs speak of, compared with the committed files.
 //!
-//! Three small programs in `mlx5-abi/golden/` print sizes, places and values. Which ones is said by the names in the
-//! golden files themselves: a new line there may be a name alone, and is completed. A fourth in `uverbs/golden/` prints what
+//! Four small programs in `mlx5-abi/golden/` print sizes, places and values. Which ones is said by the names in the
+//! golden files themselves: a new line there may be a name alone, and is completed. A fifth in `uverbs/golden/` prints what
 //! the `names.h` beside it lists, for much of it is numbers under names of our own. A file that comes out differently is
 //! written anew and the task fails, so that the change is looked at.
 //!
-//! Needs a C compiler, tar with xz, and Debian's `linux-libc-dev`, `libibverbs-dev` and `linux-source-6.1`. The headers of a
-//! later release may have grown structures; the golden files name what they were made from.
+//! Needs a C compiler, tar with xz, and Debian's `linux-libc-dev`, `libibverbs-dev` and `linux-source-6.1`; DPDK's source,
+//! which has what Linux's header leaves out, is fetched by `apt-get source`. The headers of a later release may have grown
+//! structures; the golden files name what they were made from.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -14,6 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::debian;
 use crate::run::{Outcome, must, output, root};
 
 /// The files of Linux's source that are read, and which types of each.
@@ -31,6 +33,10 @@ const HEADERS: &[(&str, &[&str])] = &[
     ("drivers/net/ethernet/mellanox/mlx5/core/fs_core.h", &["enum"]),
 ];
 
+/// The file of DPDK's source that is read: it names what stands in a umem, which Linux never uses.
+const DPDK_HEADERS: &[(&str, &[&str])] =
+    &[("drivers/common/mlx5/mlx5_prm.h", &["struct mlx5_ifc_", "union mlx5_ifc_", "struct regexp_"])];
+
 const TYPES: &[&str] = &["enum", "struct", "union"];
 
 /// Makes the golden files again.
@@ -40,7 +46,8 @@ pub(crate) fn golden() -> Outcome {
     let source = Source::newest()?;
     let unpacked = source.unpack(&work)?;
     let include = unpacked.join("include");
-    write(&work.join("mlx5-abi/types.h"), &types(&unpacked)?)?;
+    write(&work.join("mlx5-abi/types.h"), &types(&unpacked, HEADERS)?)?;
+    let dpdk_version = dpdk(&work)?;
     let compiler = output(Command::new("cc").arg("-dumpfullversion"))?;
     let compiler = format!("gcc {}", compiler.trim());
     let linux = format!("{compiler}, {} {}", source.package, version(&source.package)?);
@@ -49,12 +56,14 @@ pub(crate) fn golden() -> Outcome {
         version("linux-libc-dev")?,
         version("libibverbs-dev")?
     );
+    let dpdk = format!("{compiler}, dpdk {dpdk_version}");
     let rdma = format!("{compiler}, linux-libc-dev {}", version("linux-libc-dev")?);
     let mut changed = Vec::new();
     for (folder, name, made_from, include) in [
         ("mlx5-abi", "layout", &user, None),
         ("mlx5-abi", "linux", &linux, Some(&include)),
         ("mlx5-abi", "ifc", &linux, Some(&include)),
+        ("mlx5-abi", "dpdk", &dpdk, None),
         ("uverbs", "layout", &rdma, None),
     ] {
         let place = root().join(folder).join("golden");
@@ -123,10 +132,25 @@ fn names(golden: &str) -> Outcome<String> {
     Ok(calls)
 }
 
-/// The types and plain numbers that the kernel's headers declare, without the code between them.
-fn types(source: &Path) -> Outcome<String> {
+/// Cuts the structures out of DPDK's header, which does not compile without DPDK; answers DPDK's version.
+fn dpdk(work: &Path) -> Outcome<String> {
+    let (archive, version) = debian::source("dpdk", &debian::cache_dir()?.join("source"))?;
+    let into = work.join(format!("dpdk-{version}"));
+    let [(header, _)] = DPDK_HEADERS else { return Err("golden: one header of DPDK is read".to_owned()) };
+    if !into.join(header).exists() {
+        fs::create_dir_all(&into).map_err(|why| format!("cannot make {}: {why}", into.display()))?;
+        let mut tar = Command::new("tar");
+        tar.arg("-xf").arg(&archive).arg("-C").arg(&into).args(["--strip-components=1", "--wildcards"]);
+        must(tar.arg(format!("*/{header}")))?;
+    }
+    write(&work.join("mlx5-abi/prm.h"), &types(&into, DPDK_HEADERS)?)?;
+    Ok(version)
+}
+
+/// The types and plain numbers that headers declare, without the code between them.
+fn types(source: &Path, headers: &[(&str, &[&str])]) -> Outcome<String> {
     let mut cut = String::new();
-    for (header, kinds) in HEADERS {
+    for (header, kinds) in headers {
         let text = read(&source.join(header))?;
         let mut inside = false;
         for line in text.lines() {

@@ -4,6 +4,7 @@
 //! - `tidy`: the layout rules alone (dependency table, where unsafe code stands, dead files).
 //! - `loom`, `sanitize`: the models of the lock-free code; unit tests under the address and thread sanitizers.
 //! - `relaxations`: that each memory ordering is missed by a model when it is weakened.
+//! - `mutants`: that tests find each rule of the driver that is broken.
 //! - `nightly`: the long forms: seeds, relaxations, Miri, the thread sanitizer with a library of its own, virtual machines.
 //! - `unprivileged`, `quiet`: the apps as an ordinary user; no system call while they forward.
 //! - `golden`: what a C compiler makes of the mlx5 headers, compared with the committed files.
@@ -15,11 +16,13 @@ mod check;
 mod debian;
 mod golden;
 mod interrupt;
+mod mutant;
 mod nightly;
 mod observe;
 mod relax;
 mod run;
 mod tidy;
+mod trial;
 mod vm;
 
 use std::process::ExitCode;
@@ -43,7 +46,9 @@ enum Task {
     Loom,
     /// Weaken each named memory ordering, and see that its loom model fails
     Relaxations,
-    /// The long forms: many seeds, relaxations, Miri and the thread sanitizer where a toolchain has them, `--vm`
+    /// Break each rule of the driver in turn, and see that a test finds it
+    Mutants(mutant::Args),
+    /// The long forms: many seeds, relaxations, mutants, Miri and the thread sanitizer where a toolchain has them, `--vm`
     Nightly(nightly::Args),
     /// Run the unit tests of the unsafe crates under the address sanitizer, of the rings under the thread sanitizer
     Sanitize,
@@ -65,6 +70,7 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::tidy(),
         Task::Loom => check::loom(),
         Task::Relaxations => relax::relaxations(),
+        Task::Mutants(args) => mutant::mutants(&args),
         Task::Nightly(args) => nightly::nightly(&args),
         Task::Sanitize => check::sanitize(),
         Task::Unprivileged => observe::unprivileged(),

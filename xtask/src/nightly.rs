@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::check::LOCK_FREE_CRATES;
 use crate::run::{Outcome, cargo, must, root, target_dir};
-use crate::{relax, vm};
+use crate::{mutant, relax, vm};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -35,6 +35,7 @@ pub(crate) fn nightly(args: &Args) -> Outcome {
     };
     step("seeds", seeds(args.seeds));
     step("relaxations", relax::relaxations());
+    step("mutants", mutant::mutants(&mutant::Args::all()));
     step("miri", miri());
     step("thread sanitizer", thread_sanitizer());
     if args.vm {

@@ -6,7 +6,9 @@
 use std::time::{Duration, Instant};
 
 use crate::check::{LOOM_CRATES, loom_cargo};
+use crate::interrupt;
 use crate::run::{Outcome, output};
+use crate::trial::{self, End, Tally, rounded};
 
 /// One way to weaken an ordering, as its crate says.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,14 +28,12 @@ enum Verdict {
     Survives(String),
 }
 
-/// What the models said.
-enum Ran {
-    Fails,
-    Passes,
-}
+/// Time for the models of a crate, with what is built of them.
+const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// Prints a line for each relaxation, and fails when one survives that should be found, or is found that is said to survive.
 pub(crate) fn relaxations() -> Outcome {
+    interrupt::listen()?;
     let mut all = Vec::new();
     for package in LOOM_CRATES {
         let text =
@@ -46,7 +46,7 @@ pub(crate) fn relaxations() -> Outcome {
             ));
         }
     }
-    let (mut found, mut survived, mut wrong) = (0, 0, 0);
+    let mut tally = Tally::default();
     for relaxation in &all {
         let Relaxation { package, name, strong, weak, verdict } = relaxation;
         let begin = Instant::now();
@@ -55,32 +55,28 @@ pub(crate) fn relaxations() -> Outcome {
             Verdict::Found(test) => test.as_str(),
             Verdict::Survives(_) => "loom_tests",
         };
-        let outcome = weakened(package, test, &format!("{name}={weak}"))?;
-        let (word, why) = match (&outcome, verdict) {
-            (Ran::Fails, Verdict::Found(test)) => ("found", format!("by {test}")),
-            (Ran::Passes, Verdict::Survives(reason)) => ("survives", reason.clone()),
-            (Ran::Passes, Verdict::Found(test)) => {
-                wrong += 1;
-                ("survives", format!("WRONG: {test} passes all the same"))
+        let end = weakened(package, test, &format!("{name}={weak}"))?;
+        let (as_said, why) = match (&end, verdict) {
+            // A model that panics while it unwinds ends its program.
+            (End::Failed(_) | End::Died(_), Verdict::Found(test)) => (true, format!("by {test}")),
+            (End::Passed, Verdict::Survives(reason)) => (true, reason.clone()),
+            (End::Passed, Verdict::Found(test)) => (false, format!("WRONG: {test} passes all the same")),
+            (End::Failed(failures), Verdict::Survives(_)) => {
+                let test = failures.first().map_or("", |failure| failure.test.as_str());
+                (false, format!("WRONG: said to survive; name the test that finds it: {test}"))
             }
-            (Ran::Fails, Verdict::Survives(_)) => {
-                wrong += 1;
-                ("found", "WRONG: said to survive; name the test that finds it".to_owned())
-            }
+            (other, _) => (false, format!("WRONG: {test} neither passes nor fails: {other:?}")),
         };
-        match outcome {
-            Ran::Fails => found += 1,
-            Ran::Passes => survived += 1,
-        }
+        let word = tally.count(matches!(end, End::Failed(_) | End::Died(_)), as_said);
         let change = format!("{strong} to {weak}");
         println!("{package:<8} {name:<20} {change:<20} {word:<9} {:>6} ms  {why}", rounded(begin.elapsed()));
     }
-    println!("{} relaxations, {found} found, {survived} survived", all.len());
-    if wrong == 0 { Ok(()) } else { Err(format!("{wrong} relaxations are not as their `order.rs` says")) }
-}
-
-fn rounded(time: Duration) -> u128 {
-    time.as_millis() / 100 * 100
+    println!("{}", tally.told("relaxations"));
+    if tally.wrong == 0 {
+        Ok(())
+    } else {
+        Err(format!("{} relaxations are not as their `order.rs` says", tally.wrong))
+    }
 }
 
 fn parse(package: &'static str, line: &str) -> Option<Relaxation> {
@@ -95,17 +91,15 @@ fn parse(package: &'static str, line: &str) -> Option<Relaxation> {
 }
 
 /// Runs the tests whose names have `test` in them with one ordering weakened.
-fn weakened(package: &str, test: &str, relax: &str) -> Outcome<Ran> {
-    let done = loom_cargo(package, test).env("POLLUX_RELAX", relax).output();
-    let done = done.map_err(|why| format!("cannot start cargo: {why}"))?;
-    let said = String::from_utf8_lossy(&done.stdout);
-    if !said.contains("test result:") && !said.contains("running ") {
-        return Err(format!("pollux-{package}: no model ran: {}", String::from_utf8_lossy(&done.stderr)));
+fn weakened(package: &str, test: &str, relax: &str) -> Outcome<End> {
+    let trial = trial::run(loom_cargo(package, test).env("POLLUX_RELAX", relax), PATIENCE)?;
+    if !trial.said.contains("running ") {
+        return Err(format!("pollux-{package}: no model ran: {}", trial.said));
     }
-    if said.contains("running 0 tests") && !said.contains("running 1 test") {
+    if trial.said.contains("running 0 tests") {
         return Err(format!("pollux-{package} has no model named {test}, which its order.rs names"));
     }
-    Ok(if done.status.success() { Ran::Passes } else { Ran::Fails })
+    Ok(trial.end)
 }
 
 #[cfg(test)]

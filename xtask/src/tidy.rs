@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::mutant::{table, tree};
 use crate::run::{Outcome, root};
 
 /// Which workspace crates a crate may depend on. ARCHITECTURE.md draws it; this table is the one that is enforced.
@@ -115,6 +116,8 @@ pub(crate) fn tidy() -> Outcome {
         sources(name, &mut wrong)?;
     }
     unused(&mut wrong)?;
+    // The table of broken rules speaks of the code as it is.
+    wrong.extend(tree::faults(&table::read()?));
     if wrong.is_empty() {
         eprintln!("xtask: tidy: {} crates, no fault", MAY_DEPEND.len());
         return Ok(());

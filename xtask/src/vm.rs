@@ -10,10 +10,11 @@
 //!   report                        per job: its commands' status, how many tests passed, what its kernel complained of
 //! ```
 //!
-//! Nothing of Debian's goes into the repository; logs stand in `target/vm/KERNEL/JOB/`.
+//! Nothing of Debian's goes into the repository; logs stand in `target/vm/KERNEL/JOB/WHEN/`, the last few runs of each job.
 
 mod bed;
 mod guest;
+mod history;
 mod initramfs;
 mod job;
 mod kernel;
@@ -21,14 +22,14 @@ mod machine;
 mod record;
 mod report;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::interrupt;
 use crate::run::{Outcome, cargo, must, target_dir};
 use bed::Bed;
 use guest::Guest;
-use job::Settings;
+use job::{Job, Settings};
 use kernel::Kernel;
 
 /// What a hostile driver does with `--all`.
@@ -110,6 +111,9 @@ fn jobs(args: &Args) -> Outcome {
     }
     let programs = job::build(&jobs)?;
     let guest = Guest::prepare()?;
+    for job in jobs.iter().filter(|job| job.script.is_some()) {
+        guest.provide(job.packages)?;
+    }
     let settings = Settings {
         only: args.test.as_deref(),
         minutes: args.minutes,
@@ -132,14 +136,24 @@ fn jobs(args: &Args) -> Outcome {
         };
         make(&folder)?;
         let image = folder.join("initramfs");
-        initramfs::write(&image, &guest, kernel, &programs, described.as_bytes())?;
+        let write = |path: &Path, witness: Option<&Job>| {
+            initramfs::write(path, &guest, kernel, &programs, described.as_bytes(), witness)
+        };
+        write(&image, None)?;
         eprintln!("xtask: vm: Linux {}; logs in {}", kernel.version, folder.display());
         for job in &jobs {
-            let logs = folder.join(job.name);
-            make(&logs)?;
+            let logs = history::begin(&folder.join(job.name))?;
             let begin = Instant::now();
+            // A witness has packages that no other job needs.
+            let own = folder.join("initramfs.witness");
+            let image = if job.script.is_some() {
+                write(&own, Some(job))?;
+                &own
+            } else {
+                &image
+            };
             let bed = Bed::start(job, &programs, &logs, args.trace, settings.steps())?;
-            let ended = machine::run(&guest, kernel, &image, &logs, job, &settings, &bed)?;
+            let ended = machine::run(&guest, kernel, image, &logs, job, &settings, &bed)?;
             let lost = bed.end();
             let sum = report::of(&kernel.version, job, &ended, lost, &logs, begin.elapsed())?;
             whole.add(&sum);

@@ -28,10 +28,7 @@ impl Stage {
         for name in &wanted {
             let above = format!("{name}/");
             let path = root.join(name.trim_start_matches('/'));
-            if wanted.iter().any(|other| other.starts_with(&above))
-                || path.ends_with("libibverbs")
-                || name.contains("pmds")
-            {
+            if wanted.iter().any(|other| other.starts_with(&above)) || path.ends_with("libibverbs") {
                 fs::create_dir_all(path).expect("a folder");
             } else {
                 write(&path, "");

@@ -62,6 +62,8 @@ fn run() -> Result<bool, String> {
         abrupt |= job["abrupt"] == true;
         let limit = Duration::from_secs(job["seconds"].as_u64().unwrap_or(60));
         let said = |why: io::Error| format!("cannot write to {TO_HOST}: {why}");
+        // What the kernel says before is of the machine, not of the job.
+        drop(fs::write("/dev/kmsg", "<6>pollux: the job begins\n"));
         writeln!(host, "begin {name}").map_err(said)?;
         let status = commands(job, Instant::now() + limit, &host);
         writeln!(host, "\nend {name} {status}").map_err(said)?;

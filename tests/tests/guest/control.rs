@@ -1,7 +1,5 @@
-//! Programs by others on two functions with a cable between them: what they are content with is not merely what our own driver
-//! happens to expect.
+//! perftest's raw Ethernet on two functions with a cable between them.
 
-use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
@@ -46,57 +44,4 @@ fn raw_ethernet_bw_sends_and_receives() {
         assert!(server.stdout.contains("1000"), "{}", server.stdout);
     }
     drop(drivers);
-}
-
-/// Has DPDK's testpmd pass frames round between the two ports, and reads its final count.
-fn testpmd(keys: &str) {
-    let drivers = up();
-    fs::write("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "256").expect("huge pages");
-    for folder in ["/var/run", "/var/tmp"] {
-        fs::create_dir_all(folder).expect("a folder");
-    }
-    let mut command = Command::new("dpdk-testpmd");
-    command.args(["-l", "0,1", "--huge-dir", "/dev/hugepages", "-m", "256"]);
-    for function in FUNCTIONS {
-        command.args(["-a", &format!("{function}{keys}")]);
-    }
-    command.args([
-        "--",
-        "--forward-mode=io",
-        "--auto-start",
-        "--nb-cores=1",
-        "--stats-period=1",
-        "--tx-first",
-    ]);
-    command.args(["--no-flush-rx", "--total-num-mbufs=4096"]);
-    let running = Running::start(command);
-    std::thread::sleep(Duration::from_secs(10));
-    running.signal(libc::SIGINT);
-    let done = running.finish(Duration::from_secs(30));
-    let said = format!("{}{}", done.stdout, done.stderr.join("\n"));
-    assert!(done.status.success(), "{:?}: {said}", done.status);
-    let (_, sums) =
-        done.stdout.split_once("Accumulated forward statistics").unwrap_or_else(|| panic!("{said}"));
-    let count = |name: &str| -> u64 {
-        let mut words = sums.split_whitespace().skip_while(|word| *word != name).skip(1);
-        words.next().and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("no {name}: {said}"))
-    };
-    assert!(count("RX-packets:") > 10_000, "{said}");
-    assert_eq!((count("RX-dropped:"), count("TX-dropped:")), (0, 0), "{sums}");
-    println!("testpmd{keys}: {} frames", count("RX-packets:"));
-    drop(drivers);
-}
-
-#[test]
-fn dpdk_with_verbs_objects() {
-    if here() {
-        testpmd(",dv_flow_en=0");
-    }
-}
-
-#[test]
-fn dpdk_with_devx_objects() {
-    if here() {
-        testpmd("");
-    }
 }

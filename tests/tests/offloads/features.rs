@@ -2,7 +2,7 @@
 
 use pollux_tests::require::{Need, require};
 
-use super::middle::{A4, A6, B4, B6, FLOOR, Hosts, features, forward, makes, tcp};
+use super::middle::{A4, A6, B4, B6, FLOOR, Hosts, Setup, features, forward, makes, tcp};
 
 const SETTINGS: [&[&str]; 8] = [
     &["tso", "off"],
@@ -44,7 +44,8 @@ fn whatever_an_interface_is_told_tcp_goes_on() {
             if !running {
                 set(setting);
             }
-            let forwarding = forward(&hosts.middle, &devices, &[(0, 1), (1, 0)], 1 + number % 2);
+            let forwarding =
+                forward(&hosts.middle, &devices, Setup::default(), &[(0, 1), (1, 0)], 1 + number % 2);
             hosts.addresses(mtu);
             let what = format!("{setting:?}, running: {running}");
             if running {
@@ -87,7 +88,7 @@ fn tagged_frames_are_cut_where_the_kernel_does_not() {
             features(&hosts.middle, "left", &setting);
         }
         let devices = ["net_af_packet0,iface=left", "net_af_packet1,iface=right"];
-        let forwarding = forward(&hosts.middle, &devices, &[(0, 1), (1, 0)], 1);
+        let forwarding = forward(&hosts.middle, &devices, Setup::default(), &[(0, 1), (1, 0)], 1);
         hosts.addresses("1600");
         for (host, address) in [(&hosts.a, "10.78.0.1/24"), (&hosts.b, "10.78.0.2/24")] {
             let mut below = "eth0";

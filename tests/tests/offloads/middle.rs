@@ -41,10 +41,20 @@ impl Forwarding {
 /// What an lcore does: paths that it goes round, or any loop.
 pub(crate) type Work = Box<dyn FnOnce(&LcoreContext) + Send>;
 
+/// How the ports of a forwarder are set up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Setup {
+    /// As a profile has it; the usual one of each port without.
+    pub(crate) mtu: Option<u32>,
+    /// Rx queues, and tx queues, of each port; one without.
+    pub(crate) queues: Option<u16>,
+}
+
 /// Opens `devices` in a namespace and has each lcore do what `work` makes of the ports' queues.
 pub(crate) fn start(
     place: &Namespace,
     devices: &[&str],
+    setup: Setup,
     work: impl FnOnce(Vec<Queues>) -> Vec<Work> + Send + 'static,
 ) -> Forwarding {
     let mut args: Vec<String> = ["test", "-l", "0,1", "--no-huge"].map(Into::into).into();
@@ -55,7 +65,12 @@ pub(crate) fn start(
     let (stop, stopped): (_, Receiver<()>) = channel();
     let count = devices.len() as u16;
     let thread = place.enter(move || {
-        let line = CommandLine::parse(args).expect("a command line");
+        let mut line = CommandLine::parse(args).expect("a command line");
+        for port in &mut line.ports {
+            port.mtu = setup.mtu;
+            let queues = setup.queues.unwrap_or(1);
+            (port.queues.rx_queues, port.queues.tx_queues) = (queues, queues);
+        }
         let mut bringup = Bringup::new(&line).unwrap_or_else(|error| panic!("{}", error.line()));
         let ids: Vec<PortId> = (0..count).map(PortId).collect();
         let wishes = PortWishes { lcores: 2, promiscuous: Some(true), ..PortWishes::default() };
@@ -92,20 +107,23 @@ pub(crate) fn start(
     Forwarding { stop: Some(stop), thread: Some(thread) }
 }
 
-/// Joins queue 0 of ports by these hops, dealt out to `lcores` lcores in turn.
+/// Joins the queues of ports by these hops, each queue to that of the same number, dealt out to `lcores` lcores in turn.
 pub(crate) fn forward(
     place: &Namespace,
     devices: &[&str],
+    setup: Setup,
     hops: &[(usize, usize)],
     lcores: usize,
 ) -> Forwarding {
     let hops = hops.to_vec();
-    start(place, devices, move |queues| {
+    start(place, devices, setup, move |queues| {
         let (mut rx, mut tx): (Vec<_>, Vec<_>) =
-            queues.into_iter().map(|mut queues| (queues.rx.pop(), queues.tx.pop())).unzip();
+            queues.into_iter().map(|queues| (queues.rx.into_iter(), queues.tx.into_iter())).unzip();
         let mut shares: Vec<Vec<Path>> = (0..lcores).map(|_| Vec::new()).collect();
-        for (at, (from, to)) in hops.into_iter().enumerate() {
-            let (rx, tx) = (rx[from].take().expect("a queue"), tx[to].take().expect("a queue"));
+        let queues = usize::from(setup.queues.unwrap_or(1));
+        let paths = (0..queues).flat_map(|_| hops.iter());
+        for (at, &(from, to)) in paths.enumerate() {
+            let (rx, tx) = (rx[from].next().expect("a queue"), tx[to].next().expect("a queue"));
             shares[at % lcores].push(Path::new(rx, tx, Edit::Keep, PATIENCE));
         }
         let run = |mut paths: Vec<Path>| -> Work { Box::new(move |lcore| forward::run(lcore, &mut paths)) };
@@ -224,8 +242,8 @@ fn byte_at(at: usize) -> u8 {
     (at % PERIOD) as u8
 }
 
-/// Datagrams of several lengths, each answered.
-pub(crate) fn udp(from: &Namespace, to: &Namespace, address: &str) {
+/// Datagrams of several lengths up to `longest`, each answered.
+pub(crate) fn udp(from: &Namespace, to: &Namespace, address: &str, longest: usize) {
     let address: SocketAddr = address.parse().expect("an address");
     let (listening, is_listening) = channel();
     let echo = to.enter(move || {
@@ -245,7 +263,7 @@ pub(crate) fn udp(from: &Namespace, to: &Namespace, address: &str) {
         let socket = UdpSocket::bind((if address.is_ipv4() { "0.0.0.0" } else { "::" }, 0)).expect("bind");
         socket.set_read_timeout(Some(Duration::from_secs(2))).expect("a time");
         socket.connect(address).expect("connect");
-        for count in [1, 2, 3, 17, 18, 19, 512, 1399, 1400, 0] {
+        for count in [1, 2, 3, 17, 18, 19, 512, longest - 1, longest, 0] {
             let sent: Vec<u8> = (0..count).map(byte_at).collect();
             let mut bytes = [0; 9000];
             // The first may wait for who is who.

@@ -6,7 +6,7 @@ use pollux_port::{RxQueue, TxQueue};
 use pollux_tests::require::{Need, require};
 use pollux_wire::{IpProtocol, checksum};
 
-use super::middle::{B4, B6, FLOOR, Hosts, Work, start, tcp, udp};
+use super::middle::{B4, B6, FLOOR, Hosts, Setup, Work, start, tcp, udp};
 
 const A4: [u8; 4] = [10, 77, 0, 1];
 const SEEN4: [u8; 4] = [10, 77, 0, 99];
@@ -94,7 +94,7 @@ fn translated_tcp_and_udp_arrive_whole() {
         for host in [&hosts.a, &hosts.b] {
             super::middle::features(host, "eth0", &["tx", sums]);
         }
-        let forwarding = start(&hosts.middle, &devices, move |mut queues| {
+        let forwarding = start(&hosts.middle, &devices, Setup::default(), move |mut queues| {
             let (mut b, mut a) = (queues.pop().expect("b"), queues.pop().expect("a"));
             let work: Work = Box::new(move |lcore| {
                 let (mut out, mut back) = (Burst::new(), Burst::new());
@@ -110,8 +110,8 @@ fn translated_tcp_and_udp_arrive_whole() {
         for address in ["10.77.0.99", "fd77::9999"] {
             hosts.b.ip(&["neigh", "add", address, "lladdr", &mac, "dev", "eth0"]);
         }
-        udp(&hosts.a, &hosts.b, &format!("{B4}:7100"));
-        udp(&hosts.a, &hosts.b, &format!("[{B6}]:7101"));
+        udp(&hosts.a, &hosts.b, &format!("{B4}:7100"), 1400);
+        udp(&hosts.a, &hosts.b, &format!("[{B6}]:7101"), 1400);
         let rates = [
             tcp(&hosts.a, &hosts.b, &format!("{B4}:7001"), 16),
             tcp(&hosts.a, &hosts.b, &format!("[{B6}]:7002"), 16),

@@ -5,7 +5,7 @@ use std::path::Path;
 use pollux_tests::netns::Namespace;
 use pollux_tests::require::{Need, require};
 
-use super::middle::{A4, A6, B4, B6, FLOOR, Hosts, forward, tcp, udp};
+use super::middle::{A4, A6, B4, B6, FLOOR, Hosts, Setup, forward, tcp, udp};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
@@ -35,6 +35,19 @@ fn between(
     lcores: usize,
     work: impl FnOnce(&Namespace, &Namespace),
 ) {
+    between_ports(kinds, mtu, Setup::default(), extra, hops, lcores, work);
+}
+
+/// The same with ports that are set up so.
+fn between_ports(
+    kinds: [Kind; 2],
+    mtu: &str,
+    setup: Setup,
+    extra: &[&str],
+    hops: &[(usize, usize)],
+    lcores: usize,
+    work: impl FnOnce(&Namespace, &Namespace),
+) {
     let hosts = Hosts::new();
     let ends = [(&hosts.a, "left"), (&hosts.b, "right")];
     for (kind, (host, end)) in kinds.into_iter().zip(ends) {
@@ -42,9 +55,14 @@ fn between(
             hosts.veth(host, end, mtu);
         }
     }
-    let named = [kinds[0].device(0, "left"), kinds[1].device(1, "right")];
+    let mut named = [kinds[0].device(0, "left"), kinds[1].device(1, "right")];
+    for (kind, device) in kinds.iter().zip(&mut named) {
+        if let (Kind::Packet, Some(queues)) = (kind, setup.queues) {
+            device.push_str(&format!(",qpairs={queues}"));
+        }
+    }
     let devices: Vec<&str> = named.iter().map(String::as_str).chain(extra.iter().copied()).collect();
-    let forwarding = forward(&hosts.middle, &devices, hops, lcores);
+    let forwarding = forward(&hosts.middle, &devices, setup, hops, lcores);
     for (kind, (host, end)) in kinds.into_iter().zip(ends) {
         if kind == Kind::Tap {
             hosts.tap(host, end);
@@ -58,8 +76,8 @@ fn between(
 }
 
 fn talk(a: &Namespace, b: &Namespace, floor: f64, what: &str) {
-    udp(a, b, &format!("{B4}:7100"));
-    udp(b, a, &format!("[{A6}]:7101"));
+    udp(a, b, &format!("{B4}:7100"), 1400);
+    udp(b, a, &format!("[{A6}]:7101"), 1400);
     let rates = [
         tcp(a, b, &format!("{B4}:7001"), 16),
         tcp(b, a, &format!("{A4}:7002"), 16),
@@ -104,6 +122,29 @@ fn on_two_lcores_and_in_jumbo_size() {
     between(kinds, "1500", &[], &[(0, 1), (1, 0)], 2, |a, b| {
         talk(a, b, floor(kinds), &format!("{kinds:?}, two lcores"));
     });
+}
+
+/// Frames of the whole length go both ways between the device model and every kind of port, itself too, by one queue and by two.
+#[test]
+fn jumbo_frames_pass_the_device_model() {
+    if !require(&[Need::Root, Need::Net]) {
+        return;
+    }
+    for queues in [1, 2] {
+        for other in KINDS {
+            let both = [[other, Kind::Model], [Kind::Model, other]];
+            for &kinds in if other == Kind::Model { &both[..1] } else { &both[..] } {
+                let setup = Setup { mtu: Some(9000), queues: Some(queues) };
+                let what = format!("{kinds:?}, jumbo, {queues} queues");
+                between_ports(kinds, "9000", setup, &[], &[(0, 1), (1, 0)], 1, |a, b| {
+                    // Not cut, not split: a datagram is one frame.
+                    udp(a, b, &format!("{B4}:7102"), 9000 - 28);
+                    udp(b, a, &format!("[{A6}]:7103"), 9000 - 48);
+                    talk(a, b, floor(kinds), &what);
+                });
+            }
+        }
+    }
 }
 
 /// What a ring hands on is as open as what was sent into it.
@@ -161,7 +202,13 @@ fn captures_hold_finished_frames() {
     hosts.veth(&hosts.b, "right", "1500");
     let tee = file("tee.pcap");
     let left = format!("net_af_packet0,iface=left,tee={}", tee.display());
-    let forwarding = forward(&hosts.middle, &[&left, "net_af_packet1,iface=right"], &[(0, 1), (1, 0)], 1);
+    let forwarding = forward(
+        &hosts.middle,
+        &[&left, "net_af_packet1,iface=right"],
+        Setup::default(),
+        &[(0, 1), (1, 0)],
+        1,
+    );
     hosts.addresses("1500");
     tcp(&hosts.a, &hosts.b, &format!("{B4}:7001"), 1);
     tcp(&hosts.b, &hosts.a, &format!("{A4}:7002"), 1);
@@ -177,7 +224,7 @@ fn captures_hold_finished_frames() {
         let written = file(name);
         let sink = format!("net_pcap0,tx_pcap={}", written.display());
         let devices: Vec<&str> = ["net_af_packet0,iface=left", &sink].into_iter().chain(extra).collect();
-        let forwarding = forward(&hosts.middle, &devices, hops, 1);
+        let forwarding = forward(&hosts.middle, &devices, Setup::default(), hops, 1);
         hosts.a.quiet_ipv6("eth0");
         hosts.a.ip(&["link", "set", "eth0", "up"]);
         hosts.a.ip(&["address", "add", &format!("{A4}/24"), "dev", "eth0"]);

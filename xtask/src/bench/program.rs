@@ -69,10 +69,10 @@ fn alternate(
     for trial in 0..=trials {
         let pair = if trial % 2 == 0 {
             let ours = ours()?;
-            Pair { ours, peer: peer()? }
+            Pair { ours, peer: peer()?, copy: None }
         } else {
             let peer = peer()?;
-            Pair { ours: ours()?, peer }
+            Pair { ours: ours()?, peer, copy: None }
         };
         if trial > 0 {
             pairs.push(pair);

@@ -17,12 +17,6 @@ const PACKAGES: &[&str] = &[
     "ibverbs-utils",
     "ibverbs-providers",
     "perftest",
-    // Its test program, and the drivers that jobs name.
-    "dpdk-dev",
-    "librte-net-mlx5-25",
-    "librte-mempool-ring25",
-    "librte-bus-pci25",
-    "librte-bus-auxiliary25",
 ];
 /// The guest's release.
 pub(super) const RELEASE: &str = "trixie";
@@ -68,25 +62,56 @@ const TOOLS: &[&str] = &[
     "/usr/older/usr/bin/ib_write_lat",
     "/usr/older/usr/bin/ib_read_bw",
     "/usr/older/usr/bin/ib_atomic_bw",
-    "/usr/bin/dpdk-testpmd",
     "/usr/bin/setpriv",
     "/usr/bin/prlimit",
     // What pthread_cancel loads.
     "/usr/lib/x86_64-linux-gnu/libgcc_s.so.1",
 ];
-/// Folders of libraries that the tools load by name, and which of them jobs use.
-const PLUGINS: &[(&str, &[&str])] = &[
-    ("/usr/lib/x86_64-linux-gnu/libibverbs", &[""]),
-    (
-        "/usr/lib/x86_64-linux-gnu/dpdk/pmds-25.0",
-        &[
-            "librte_net_mlx5.",
-            "librte_common_mlx5.",
-            "librte_mempool_ring.",
-            "librte_bus_pci.",
-            "librte_bus_auxiliary.",
-        ],
-    ),
+/// Folders of libraries that the tools load by name.
+const PLUGINS: &[&str] = &["/usr/lib/x86_64-linux-gnu/libibverbs"];
+
+/// What scripts are written with.
+const SHELL: &[&str] = &[
+    "dash",
+    "coreutils",
+    "findutils",
+    "grep",
+    "sed",
+    "mawk",
+    "mount",
+    "util-linux",
+    "procps",
+    "kmod",
+    "iproute2",
+    "iputils-ping",
+    "ethtool",
+    "ibverbs-utils",
+    "ibverbs-providers",
+];
+/// Files that scripts of packages made, which no package lists.
+const WITHOUT_PACKAGE: &[&str] = &[
+    "/usr/bin/sh",
+    "/usr/bin/awk",
+    "/etc/alternatives/awk",
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/nsswitch.conf",
+    "/etc/services",
+    "/etc/protocols",
+    "/etc/ld.so.cache",
+];
+/// Packages that others depend on for what a guest never does.
+const UNWANTED_PACKAGES: &[&str] =
+    &["debconf", "dpkg", "perl-base", "init-system-helpers", "tar", "systemd", "udev"];
+/// Folders of what nobody reads in a guest; test suites stand among documentation.
+const UNREAD: &[&str] = &[
+    "/usr/share/doc",
+    "/usr/share/man",
+    "/usr/share/locale",
+    "/usr/share/info",
+    "/usr/share/lintian",
+    "/usr/share/i18n",
+    "/usr/lib/x86_64-linux-gnu/gconv",
 ];
 
 pub(crate) struct Guest {
@@ -139,6 +164,54 @@ impl Guest {
                 .args(packages),
         )
         .map_err(|why| format!("cannot install {} for the guest: {why}", packages.join(" ")))
+    }
+
+    /// Installs packages that jobs name, where they are not yet, and those that scripts are written with.
+    pub(crate) fn provide(&self, packages: &[&str]) -> Outcome {
+        let all: Vec<&str> = SHELL.iter().chain(packages).copied().collect();
+        let installed = self
+            .command("dpkg-query")
+            .args(["-W", "-f", "${db:Status-Status}\n"])
+            .args(&all)
+            .output()
+            .map_err(|why| format!("cannot start dpkg-query: {why}"))?;
+        let said = String::from_utf8_lossy(&installed.stdout).into_owned();
+        let complete = installed.status.success() && said.lines().all(|line| line == "installed");
+        if complete { Ok(()) } else { self.install(RELEASE, &all) }
+    }
+
+    /// The files of packages, of all that they depend on, and of the shell; without what nobody runs.
+    pub(crate) fn package_files(&self, packages: &[&str]) -> Outcome<Vec<String>> {
+        let mut depends = self.command("apt-cache");
+        depends.args(["depends", "--recurse", "--installed", "--no-recommends", "--no-suggests"]);
+        depends.args(["--no-conflicts", "--no-breaks", "--no-replaces", "--no-enhances"]);
+        let said = output(depends.args(SHELL).args(packages))?;
+        let mut names: Vec<&str> = said
+            .lines()
+            .filter(|line| line.starts_with(|first: char| first.is_ascii_alphanumeric()))
+            .filter(|name| !UNWANTED_PACKAGES.contains(name))
+            // Headers and archives, unless a job means them.
+            .filter(|name| !name.ends_with("-dev") || packages.contains(name))
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        // Names of other architectures, and virtual ones, are none that are installed.
+        let listed = self
+            .command("dpkg-query")
+            .arg("--listfiles")
+            .args(&names)
+            .output()
+            .map_err(|why| format!("cannot start dpkg-query: {why}"))?;
+        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+        let wanted = |name: &&str| {
+            let path = self.path.join(name.trim_start_matches('/'));
+            let unread = UNREAD.iter().any(|folder| name.starts_with(folder)) && !name.contains("/tests/");
+            // Folders come with what is in them.
+            let kind = path.symlink_metadata().map(|about| about.file_type());
+            name.starts_with('/') && !unread && kind.is_ok_and(|kind| !kind.is_dir())
+        };
+        let files = listed.lines().chain(WITHOUT_PACKAGE.iter().copied());
+        Ok(files.filter(wanted).map(str::to_owned).collect())
     }
 
     /// Whether the root has that file or folder.
@@ -198,15 +271,13 @@ impl Guest {
     /// The tools and every library they need, as paths of the root.
     pub(crate) fn files(&self) -> Outcome<Vec<String>> {
         let mut wanted: Vec<String> = TOOLS.iter().map(|&tool| tool.to_owned()).collect();
-        for (folder, names) in PLUGINS {
+        for folder in PLUGINS {
             let path = self.path.join(folder.trim_start_matches('/'));
             let entries =
                 std::fs::read_dir(&path).map_err(|why| format!("cannot read {}: {why}", path.display()))?;
             for entry in entries.flatten() {
                 let name = entry.file_name().to_string_lossy().into_owned();
-                if names.iter().any(|start| name.starts_with(start)) {
-                    wanted.push(format!("{folder}/{name}"));
-                }
+                wanted.push(format!("{folder}/{name}"));
             }
         }
         let needed = output(self.command("ldd").args(&wanted))?;

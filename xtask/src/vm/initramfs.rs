@@ -1,12 +1,14 @@
 //! The guest's file system: an archive that the kernel unpacks into memory.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::guest::Guest;
-use super::job::Program;
+use super::job::witness::{self, INSIDE, LIBRARY};
+use super::job::{Job, Program};
 use super::kernel::Kernel;
 use crate::run::Outcome;
 
@@ -15,13 +17,14 @@ const PROGRAM: u32 = 0o100_755;
 const TEXT: u32 = 0o100_644;
 const SYMLINK: u32 = 0o120_777;
 
-/// Writes the archive; `jobs` is what the guest's first process reads.
+/// Writes the archive; `jobs` is what the guest's first process reads, `witness` a job whose script and packages it has beside.
 pub(crate) fn write(
     path: &Path,
     guest: &Guest,
     kernel: &Kernel,
     programs: &[Program],
     jobs: &[u8],
+    witness: Option<&Job>,
 ) -> Outcome {
     let file = File::create(path).map_err(|why| format!("cannot write {}: {why}", path.display()))?;
     let mut archive =
@@ -32,8 +35,11 @@ pub(crate) fn write(
     {
         archive.entry(link, SYMLINK, target.as_bytes())?;
     }
-    for name in guest.files()? {
-        let name = merged(&name);
+    let mut names: BTreeSet<String> = guest.files()?.iter().map(|name| merged(name)).collect();
+    if let Some(job) = witness {
+        names.extend(guest.package_files(job.packages)?.iter().map(|name| merged(name)));
+    }
+    for name in names {
         let path = guest.path().join(&name);
         match std::fs::read_link(&path) {
             // A second copy of a plug-in would be a second plug-in.
@@ -48,7 +54,11 @@ pub(crate) fn write(
         let name = format!("etc/libibverbs.d/{driver}.driver");
         archive.file(&name, TEXT, &read(&guest.path().join(&name))?)?;
     }
-    let modules = kernel.modules(guest)?;
+    if let Some(script) = witness.and_then(|job| job.script) {
+        archive.file(&format!("{INSIDE}/run.sh"), PROGRAM, &read(script)?)?;
+        archive.file(&format!("{INSIDE}/{LIBRARY}"), TEXT, &read(&witness::folder().join(LIBRARY))?)?;
+    }
+    let modules = kernel.modules(guest, witness.map_or(&[], |job| job.modules))?;
     let indexes = kernel.indexes(guest, &modules)?;
     for (name, bytes) in modules.into_iter().chain(indexes) {
         archive.file(&format!("usr/lib/modules/{}/{name}", kernel.version), TEXT, &bytes)?;
@@ -63,7 +73,8 @@ pub(crate) fn write(
 /// A path without its leading slash, in the merged layout.
 fn merged(path: &str) -> String {
     let path = path.trim_start_matches('/');
-    if path.starts_with("usr/") { path.to_owned() } else { format!("usr/{path}") }
+    let top = path.split('/').next().unwrap_or_default();
+    if matches!(top, "bin" | "sbin" | "lib" | "lib64") { format!("usr/{path}") } else { path.to_owned() }
 }
 
 fn read(path: &Path) -> Outcome<Vec<u8>> {

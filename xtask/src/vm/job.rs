@@ -1,9 +1,10 @@
 //! What runs in a guest.
 
 mod list;
+pub(crate) mod witness;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::run::{Outcome, cargo, output, target_dir};
@@ -27,8 +28,16 @@ pub(crate) struct Job {
     seconds: u64,
     /// Whether it runs tests, of which some must have passed and none may be skipped.
     pub(crate) tests: bool,
-    /// What the kernel's log must have. The drivers of a job that has this may warn.
+    /// What the kernel's log must have. It may warn of that.
     pub(crate) reports: &'static [&'static str],
+    /// Parts of lines that the kernel's log may warn with, beside [`reports`](Self::reports).
+    pub(crate) warns: &'static [&'static str],
+    /// Debian packages whose files the guest has, with all that they depend on, and a shell.
+    pub(crate) packages: &'static [&'static str],
+    /// Modules of the kernel beside those that every guest has.
+    pub(crate) modules: &'static [&'static str],
+    /// Of a witness: its script.
+    pub(crate) script: Option<&'static Path>,
     /// The guest ends without its drivers' leave, for they wait for a device that is gone.
     abrupt: bool,
     /// Runs with `--all` or by its name alone, as long as `--minutes` says beside its own time.
@@ -117,20 +126,19 @@ impl Settings<'_> {
 /// # Errors
 /// When there is none.
 pub(crate) fn chosen(text: &str, long: bool) -> Outcome<Vec<Job>> {
-    let fits = |fits: &dyn Fn(&Job) -> bool| list::all().into_iter().filter(fits).collect::<Vec<_>>();
-    let mut jobs = fits(&|job| job.name == text);
-    if jobs.is_empty() {
-        jobs = fits(&|job| job.name.contains(text) && (long || !job.long));
-    }
-    if jobs.is_empty() {
-        // Long ones alone.
-        jobs = fits(&|job| job.name.contains(text));
-    }
-    if jobs.is_empty() {
-        let names: Vec<_> = list::all().into_iter().map(|job| job.name).collect();
+    let mut all = list::all();
+    all.extend(witness::all()?);
+    let exact = |job: &Job| job.name == text;
+    let usual = |job: &Job| job.name.contains(text) && (long || !job.long);
+    let named = |job: &Job| job.name.contains(text);
+    // Long ones alone last.
+    let choices: [&dyn Fn(&Job) -> bool; 3] = [&exact, &usual, &named];
+    let Some(choice) = choices.into_iter().find(|choice| all.iter().any(choice)) else {
+        let names: Vec<_> = all.iter().map(|job| job.name).collect();
         return Err(format!("no job's name contains '{text}'; jobs: {}", names.join(", ")));
-    }
-    Ok(jobs)
+    };
+    all.retain(|job| choice(job));
+    Ok(all)
 }
 
 /// A program of ours and where the guest has it.

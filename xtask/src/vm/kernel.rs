@@ -92,22 +92,27 @@ impl Kernel {
     }
 
     /// The wanted modules and all that they need, decompressed, as path below `/usr/lib/modules/VERSION` and content.
-    pub(crate) fn modules(&self, guest: &Guest) -> Outcome<Vec<(String, Vec<u8>)>> {
+    ///
+    /// # Errors
+    /// Also when the kernel lacks one of `more`, which a job names.
+    pub(crate) fn modules(&self, guest: &Guest, more: &[&str]) -> Outcome<Vec<(String, Vec<u8>)>> {
         let list = read(&self.modules.join("modules.dep"))?;
         let mut wanted = BTreeSet::new();
         for line in String::from_utf8_lossy(&list).lines() {
             let Some((module, needs)) = line.split_once(':') else { continue };
             let name = Path::new(module).file_name().map(|name| name.to_string_lossy().replace('-', "_"));
             let name = name.as_deref().and_then(|name| name.split('.').next()).unwrap_or_default().to_owned();
-            if MODULES.contains(&name.as_str()) {
+            if MODULES.contains(&name.as_str()) || more.contains(&name.as_str()) {
                 wanted.insert(module.to_owned());
                 wanted.extend(needs.split_whitespace().map(str::to_owned));
             }
         }
-        if let Some(missing) = ["ib_uverbs", "mlx5_core", "mlx5_ib"]
-            .into_iter()
-            .find(|name| !wanted.iter().any(|module| module.contains(&format!("/{name}.ko"))))
-        {
+        if let Some(missing) = ["ib_uverbs", "mlx5_core", "mlx5_ib"].iter().chain(more).find(|name| {
+            let here = |module: &String| {
+                module.replace('-', "_").contains(&format!("/{name}.ko")) && wanted.contains(module)
+            };
+            !wanted.iter().any(here)
+        }) {
             return Err(format!("Linux {} has no module {missing}: its jobs cannot run", self.version));
         }
         let mut files = Vec::new();

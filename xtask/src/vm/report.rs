@@ -58,7 +58,7 @@ pub(crate) fn of(
     let path = logs.join("jobs.log");
     let said = std::fs::read(&path).unwrap_or_default();
     let said = String::from_utf8_lossy(&said).replace('\r', "");
-    let (mut sum, mut lines) = judge(&said, job.name, job.tests, job.reports);
+    let (mut sum, mut lines) = judge(&said, job);
     let trouble = match ended {
         Ended::Off => lost.map(|status| format!("mlx5-device ended with {status}; see device.log")),
         Ended::Overtime(limit) => {
@@ -92,7 +92,8 @@ pub(crate) fn of(
     Ok(sum)
 }
 
-fn judge(said: &str, name: &str, tests: bool, reports: &[&str]) -> (Sum, Vec<String>) {
+fn judge(said: &str, job: &Job) -> (Sum, Vec<String>) {
+    let Job { name, tests, reports, .. } = *job;
     let text = between(said, &format!("begin {name}"), &format!("end {name} "));
     let status =
         said.lines().find_map(|line| line.strip_prefix(&format!("end {name} "))).unwrap_or("never ended");
@@ -101,7 +102,7 @@ fn judge(said: &str, name: &str, tests: bool, reports: &[&str]) -> (Sum, Vec<Str
     // A test that skips counts as passed for its harness.
     let passed = passed.saturating_sub(skipped);
     let log = between(said, "begin dmesg", "end dmesg ");
-    let complaints = complaints(log, reports);
+    let complaints = complaints(log, &[reports, job.warns].concat(), job.script.is_some());
     let missing: Vec<_> = reports.iter().filter(|report| !log.contains(**report)).collect();
     let done = said.lines().any(|line| line == "done");
     let good = status == "ok"
@@ -130,9 +131,15 @@ fn judge(said: &str, name: &str, tests: bool, reports: &[&str]) -> (Sum, Vec<Str
     (sum, lines)
 }
 
-/// Lines of the kernel's log that a card in order does not cause: warnings and errors of its drivers, and whatever says that
-/// the kernel itself is in trouble.
-fn complaints<'a>(log: &'a str, reports: &[&str]) -> Vec<&'a str> {
+/// What the guest's first process has the kernel log before the job begins; warnings before that are of QEMU's machine.
+const BEGINS: &str = "pollux: the job begins";
+/// What a kernel warns of at any time because emulation is slow.
+const SLOW: &[&str] =
+    &["clocksource:", "tsc:", "hrtimer: interrupt took", "perf: interrupt took", "hogged CPU for"];
+
+/// Lines of the kernel's log that a card in order does not cause: warnings and errors of its drivers, or of `all` the kernel,
+/// whatever says that the kernel itself is in trouble, but none that the job names in `known`.
+fn complaints<'a>(log: &'a str, known: &[&str], all: bool) -> Vec<&'a str> {
     const DRIVERS: &[&str] =
         &["mlx5", "infiniband", "ib_core", "ib_uverbs", "rdma", "uverbs", "NETDEV WATCHDOG"];
     const SPLATS: &[&str] = &[
@@ -144,14 +151,17 @@ fn complaints<'a>(log: &'a str, reports: &[&str]) -> Vec<&'a str> {
         "hw csum failure",
         "soft lockup",
     ];
+    let begins = log.find(BEGINS).unwrap_or(0);
+    let place = |line: &str| line.as_ptr().addr() - log.as_ptr().addr();
     log.lines()
         .filter(|line| {
             let Some((level, text)) = line.strip_prefix('<').and_then(|rest| rest.split_once('>')) else {
                 return false;
             };
-            let warns = level.parse::<u32>().is_ok_and(|level| level <= 4);
-            (warns && reports.is_empty() && DRIVERS.iter().any(|name| text.contains(name)))
-                || SPLATS.iter().any(|word| text.contains(word))
+            let warns = place(line) >= begins && level.parse::<u32>().is_ok_and(|level| level <= 4);
+            let counts = all || DRIVERS.iter().any(|name| text.contains(name));
+            (warns && counts || SPLATS.iter().any(|word| text.contains(word)))
+                && !known.iter().chain(SLOW).any(|part| text.contains(part))
         })
         .collect()
 }
@@ -162,15 +172,20 @@ fn between<'a>(said: &'a str, begin: &str, end: &str) -> &'a str {
     &rest[..rest.find(end).unwrap_or(rest.len())]
 }
 
-/// Sums up the lines in which test programs say how many of their tests passed and failed.
+/// Sums up the lines in which test programs say how many of their tests passed and failed, and those of scripts that say so
+/// one by one.
 fn results(text: &str) -> (u64, u64) {
     let count = |line: &str, word: &str| -> u64 {
         line.split([';', '.'])
             .find_map(|part| part.trim().strip_suffix(word)?.trim().parse().ok())
             .unwrap_or(0)
     };
-    text.lines().filter(|line| line.starts_with("test result:")).fold((0, 0), |(passed, failed), line| {
-        (passed + count(line, "passed"), failed + count(line, "failed"))
+    text.lines().fold((0, 0), |(passed, failed), line| {
+        if line.starts_with("test result:") {
+            (passed + count(line, "passed"), failed + count(line, "failed"))
+        } else {
+            (passed + u64::from(line.starts_with("ok ")), failed + u64::from(line.starts_with("not ok ")))
+        }
     })
 }
 
@@ -178,14 +193,20 @@ fn results(text: &str) -> (u64, u64) {
 mod tests {
     use super::*;
 
+    fn job(tests: bool, reports: &'static [&'static str]) -> Job {
+        let mut job = Job::default();
+        (job.name, job.tests, job.reports) = ("a", tests, reports);
+        job
+    }
+
     const GOOD: &str = "begin a\ntest result: ok. 7 passed; 0 failed; 0 ignored\n\nend a ok\nbegin dmesg\n<6> fine\n\nend dmesg ok\ndone\n";
 
     #[test]
     fn jobs_that_passed() {
-        let (sum, lines) = judge(GOOD, "a", true, &[]);
+        let (sum, lines) = judge(GOOD, &job(true, &[]));
         assert_eq!(sum, Sum { jobs_ok: 1, passed: 7, ..Sum::default() }, "{lines:?}");
         let reported = GOOD.replace("<6> fine", "<3> mlx5_core 0000:01:00.0: Fatal error 1 detected");
-        assert_eq!(judge(&reported, "a", true, &["Fatal error"]).0.jobs_ok, 1);
+        assert_eq!(judge(&reported, &job(true, &["Fatal error"])).0.jobs_ok, 1);
     }
 
     #[test]
@@ -201,18 +222,29 @@ mod tests {
             (changed("<6> fine", "<4> mlx5_core 0000:01:00.0: something"), "a"),
             (changed("<6> fine", "<4> WARNING: CPU: 0 PID: 1 at lib/x.c:1"), "a"),
         ] {
-            let (sum, lines) = judge(&text, name, true, &[]);
+            let mut job = job(true, &[]);
+            job.name = name;
+            let (sum, lines) = judge(&text, &job);
             assert_eq!(sum.jobs_failed, 1, "{text}: {lines:?}");
             assert!(sum.outcome().is_err());
         }
-        let (sum, _) = judge(GOOD, "a", true, &["Fatal error"]);
+        let (sum, _) = judge(GOOD, &job(true, &["Fatal error"]));
         assert_eq!(sum.jobs_failed, 1, "what must be reported was not");
     }
 
     #[test]
-    fn other_drivers_may_warn() {
-        let log = "<4> acpi: odd\n<6> mlx5_core: firmware version\n<3> mlx5_core: bad\n<4> hw csum failure\n";
-        assert_eq!(complaints(log, &[]), ["<3> mlx5_core: bad", "<4> hw csum failure"]);
-        assert_eq!(complaints(log, &["Fatal error"]), ["<4> hw csum failure"]);
+    fn whoever_warns_is_a_fault_unless_the_job_names_it() {
+        let log = "<4> vxlan: odd\n<6> mlx5_core: firmware version\n<3> mlx5_core: bad\n<4> hw csum failure\n<6> Call Trace\n";
+        let all = ["<4> vxlan: odd", "<3> mlx5_core: bad", "<4> hw csum failure", "<6> Call Trace"];
+        assert_eq!(complaints(log, &[], true), all);
+        assert_eq!(complaints(log, &[], false), all[1..], "the tests of ours go by the drivers");
+        assert_eq!(complaints(log, &["mlx5_core: bad", "vxlan"], true), all[2..]);
+        let booted = format!("<4> ACPI: odd\n<4> WARNING: at once\n<6> {BEGINS}\n<4> vxlan: odd\n");
+        assert_eq!(complaints(&booted, &[], true), ["<4> WARNING: at once", "<4> vxlan: odd"]);
+    }
+
+    #[test]
+    fn scripts_count_line_by_line() {
+        assert_eq!(results("ok one\nokay\nnot ok two\nok three: 7\n"), (2, 1));
     }
 }

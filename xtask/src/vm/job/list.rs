@@ -1,4 +1,5 @@
-//! The jobs. A new one is a value here; its tests stand in `tests/tests/guest`.
+//! The jobs of our own tests, which stand in `tests/tests/guest`. What others' programs do is a folder of `tests/witness`, see
+//! [`witness`](super::witness).
 
 use super::{Job, Wire};
 
@@ -25,7 +26,7 @@ const RXE: &[&[&str]] = &[
     &["sleep", "2"],
 ];
 
-const CABLE: &[Wire] = &[Wire::Cable("a"), Wire::Cable("a")];
+pub(super) const CABLE: &[Wire] = &[Wire::Cable("a"), Wire::Cable("a")];
 const HOST: &[Wire] = &[Wire::Host, Wire::Host];
 
 /// The programs whose originals the guest has.
@@ -146,8 +147,13 @@ pub(crate) fn all() -> Vec<Job> {
         tests!("mlx5-forward", "forward::", HOST, 240),
         Job { records: true, ..tests!("mlx5-record", "record::", HOST, 120) },
         tests!("mlx5-control", "control::", CABLE, 240),
-        Job { reports: &["health recovery"], ..tests!("mlx5-reset", "reset::", HOST, 300) },
-        Job { reports: &["Fatal error"], abrupt: true, ..tests!("mlx5-gone", "gone::", CABLE, 60) },
+        Job { reports: &["health recovery"], warns: &["mlx5"], ..tests!("mlx5-reset", "reset::", HOST, 300) },
+        Job {
+            reports: &["Fatal error"],
+            warns: &["mlx5"],
+            abrupt: true,
+            ..tests!("mlx5-gone", "gone::", CABLE, 60)
+        },
         Job { long: true, ..tests!("mlx5-soak", "soak::", HOST, 180) },
     ]
 }

@@ -1,0 +1,26 @@
+. /witness/lib.sh
+
+load mlx5_core ib_uverbs mlx5_ib rdma_ucm
+two_hosts
+wait_for "an RDMA device" 20 ibdev $NEAR_PCI
+wait_for "an RDMA device" 20 ibdev $FAR_PCI
+
+# pair WHAT SERVER CLIENT: the server there, the client here; both have to end well.
+pair() {
+    there sh -c "$2" >/tmp/server 2>&1 &
+    server=$!
+    sleep 2
+    if timeout 20 sh -c "$3" >/tmp/client 2>&1 && wait $server; then
+        ok "$1"
+    else
+        tail -n 10 /tmp/server /tmp/client
+        kill $server 2>/dev/null || true
+        not_ok "$1"
+    fi
+}
+
+pair "rping, 20 rounds with the data compared" "rping -s -a $FAR -C 20 -V" "rping -c -a $FAR -C 20 -V"
+pair "ucmatose, reliable connections" "ucmatose -b $FAR -c 2 -C 5" "ucmatose -s $FAR -c 2 -C 5"
+pair "udaddy, datagrams" "udaddy -b $FAR -c 2 -C 5" "udaddy -s $FAR -c 2 -C 5"
+pair "rdma_server and rdma_client" "rdma_server -s $FAR" "rdma_client -s $FAR"
+finish
