@@ -125,11 +125,31 @@ impl Core {
         let mut call = Call { uid, op_mod, input, output };
         let outcome = self.dispatch(bus, opcode, &mut call);
         match outcome {
-            Ok(()) => command::answer(output, status::OK, 0),
+            Ok(()) => {
+                self.check_made(opcode, output);
+                command::answer(output, status::OK, 0);
+            }
             Err(No { status, check }) => {
                 output.fill(0);
                 command::answer(output, status, u32::from(opcode) << 16 | u32::from(check));
             }
+        }
+    }
+
+    /// A command was carried out, and answers so.
+    fn check_made(&mut self, opcode: u16, output: &[u8]) {
+        let makes_queue = matches!(
+            opcode,
+            op::CREATE_CQ
+                | op::CREATE_SQ
+                | op::CREATE_RQ
+                | op::CREATE_RMP
+                | op::CREATE_SRQ
+                | op::CREATE_XRC_SRQ
+                | op::CREATE_QP
+        );
+        if makes_queue && let Some(&[_, high, middle, low]) = output.get(8..12) {
+            self.check_record(opcode, u32::from_be_bytes([0, high, middle, low]));
         }
     }
 

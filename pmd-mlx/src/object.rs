@@ -13,8 +13,8 @@
 //! device's objects go children first.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pollux_eal::region::Zone;
 use pollux_mlx5_abi::cqe::MiniFormat;
@@ -70,6 +70,8 @@ struct Inner {
     destroyed: AtomicBool,
     /// Dropped after this one is destroyed.
     over: Vec<Object>,
+    /// Memory of those, dropped after them.
+    memory: Mutex<Option<Box<dyn Send>>>,
 }
 
 impl Object {
@@ -89,7 +91,14 @@ impl Object {
     #[must_use]
     pub fn pinning(device: &Arc<Device>, id: Id, over: Vec<Self>, pinned: u64) -> Self {
         let device = Arc::clone(device);
-        Self(Arc::new(Inner { device, id, pinned, destroyed: AtomicBool::new(false), over }))
+        let (destroyed, memory) = (AtomicBool::new(false), Mutex::default());
+        Self(Arc::new(Inner { device, id, pinned, destroyed, over, memory }))
+    }
+
+    /// The same, which keeps memory that those it stands on lie in: what the device may reach until they are destroyed.
+    pub(crate) fn keeping(self, memory: impl Send + 'static) -> Self {
+        *self.0.memory.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(memory));
+        self
     }
 
     /// How the kernel knows it.
@@ -181,8 +190,12 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if self.destroyed.load(Ordering::Relaxed) || self.device.is_gone() {
+        if self.destroyed.load(Ordering::Relaxed) {
+            return;
+        }
+        if self.device.is_gone() {
             // A device that is gone destroys its objects with its file.
+            self.leave_memory();
             return;
         }
         match self.destroy() {
@@ -191,7 +204,17 @@ impl Drop for Inner {
                 if !self.device.noticed(&error) {
                     tracing::warn!(target: "pmd.common.mlx5", "{}: {:?}: {error}", self.device.name(), self.id);
                 }
+                self.leave_memory();
             }
+        }
+    }
+}
+
+impl Inner {
+    /// What may not be destroyed keeps its memory until the file is closed.
+    fn leave_memory(&mut self) {
+        if let Some(memory) = self.memory.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            self.device.keep(memory);
         }
     }
 }

@@ -14,6 +14,7 @@
 use std::collections::BTreeMap;
 use std::thread::{self, ThreadId};
 
+use pollux_mlx5_abi::command::opcode as op;
 use pollux_mlx5_abi::doorbell::uar;
 use pollux_mlx5_abi::wqe::BLOCK_BYTES;
 
@@ -93,7 +94,7 @@ impl Order {
     }
 }
 
-/// Whose a doorbell record is.
+/// Whose a word of a doorbell record is.
 #[derive(Clone, Copy)]
 enum Owner {
     Sender(u32),
@@ -103,7 +104,20 @@ enum Owner {
     Pool(u32),
     Completions(u32),
     /// The arm word of a completion queue.
-    Arm,
+    Arm(u32),
+}
+
+impl Owner {
+    /// The queue, and the commands that make such.
+    fn made(self) -> (u32, &'static [u16]) {
+        match self {
+            Self::Sender(number) => (number, &[op::CREATE_SQ]),
+            Self::PairSend(number) | Self::PairReceive(number) => (number, &[op::CREATE_QP]),
+            Self::Receiver(number) => (number, &[op::CREATE_RQ]),
+            Self::Pool(number) => (number, &[op::CREATE_RMP, op::CREATE_SRQ, op::CREATE_XRC_SRQ]),
+            Self::Completions(number) | Self::Arm(number) => (number, &[op::CREATE_CQ]),
+        }
+    }
 }
 
 impl Core {
@@ -179,7 +193,7 @@ impl Core {
         let Some(owner) = self.owner_of(address) else { return false };
         self.check_fresh(bus);
         let told = match owner {
-            Owner::Arm => return true,
+            Owner::Arm(_) => return true,
             Owner::Completions(number) => {
                 let queue = self.completions.queues.get_mut(number);
                 match queue.map(|queue| queue.give_back(bus)) {
@@ -276,29 +290,48 @@ impl Core {
         }
     }
 
-    fn owner_of(&self, address: u64) -> Option<Owner> {
-        let word = |record: u64| address.checked_sub(record).filter(|at| matches!(at, 0 | 4));
-        for (number, queue) in self.completions.queues.iter() {
-            match word(queue.record) {
-                Some(0) => return Some(Owner::Completions(number)),
-                Some(_) => return Some(Owner::Arm),
-                None => {}
-            }
+    /// Command `opcode` made queue `number`: its record is nobody else's, as long as it is there. Who wrote to it for the other
+    /// would tell this one too. Source: rdma-core `providers/mlx5/verbs.c`, `mlx5_destroy_cq` and its like, which let go of a
+    /// record when the kernel's object is gone, and not before.
+    pub(crate) fn check_record(&mut self, opcode: u16, number: u32) {
+        let is_its = |owner: Owner| {
+            let (queue, commands) = owner.made();
+            queue == number && commands.contains(&opcode)
+        };
+        let (its, others): (Vec<_>, Vec<_>) = self.records().partition(|(owner, _)| is_its(*owner));
+        let shared = others.iter().find(|(_, word)| its.iter().any(|(_, its)| its == word));
+        if let Some((other, _)) = shared {
+            let (other, _) = other.made();
+            self.violations.note(Violation::SharedRecord { queue: number, other });
         }
-        let sender = self.senders.queues.iter().find(|(_, queue)| queue.ring.record() == address);
-        let receiver = self.receivers.queues.iter().find(|(_, queue)| queue.record() == Some(address));
-        let pool = self.receivers.pools.iter().find(|(_, pool)| pool.ring.record == address);
-        sender
-            .map(|(number, _)| Owner::Sender(number))
-            .or_else(|| receiver.map(|(number, _)| Owner::Receiver(number)))
-            .or_else(|| pool.map(|(number, _)| Owner::Pool(number)))
-            .or_else(|| {
-                self.rdma.pairs.iter().find_map(|(number, pair)| match (&pair.source, &pair.send) {
-                    (Source::Own(ring), _) if ring.record == address => Some(Owner::PairReceive(number)),
-                    (_, Some(ring)) if ring.record() == address => Some(Owner::PairSend(number)),
-                    _ => None,
-                })
+    }
+
+    fn owner_of(&self, address: u64) -> Option<Owner> {
+        self.records().find(|(_, word)| *word == address).map(|(owner, _)| owner)
+    }
+
+    /// All words of doorbell records.
+    fn records(&self) -> impl Iterator<Item = (Owner, u64)> {
+        let completions = self.completions.queues.iter();
+        let senders = self.senders.queues.iter();
+        let receivers = self.receivers.queues.iter();
+        let pools = self.receivers.pools.iter();
+        let pairs = self.rdma.pairs.iter();
+        completions
+            .flat_map(|(number, queue)| {
+                [(Owner::Completions(number), queue.record), (Owner::Arm(number), queue.record + 4)]
             })
+            .chain(senders.map(|(number, queue)| (Owner::Sender(number), queue.ring.record())))
+            .chain(receivers.filter_map(|(number, queue)| Some((Owner::Receiver(number), queue.record()?))))
+            .chain(pools.map(|(number, pool)| (Owner::Pool(number), pool.ring.record)))
+            .chain(pairs.flat_map(|(number, pair)| {
+                let own = match &pair.source {
+                    Source::Own(ring) => Some((Owner::PairReceive(number), ring.record)),
+                    Source::None | Source::Pool(_) => None,
+                };
+                let send = pair.send.as_ref().map(|ring| (Owner::PairSend(number), ring.record()));
+                own.into_iter().chain(send)
+            }))
     }
 }
 

@@ -55,6 +55,13 @@ pub enum Violation {
         /// What it says.
         record: u16,
     },
+    /// A queue was made with a doorbell record that is another queue's, which is there still.
+    SharedRecord {
+        /// The queue.
+        queue: u32,
+        /// The other.
+        other: u32,
+    },
     /// A BlueFlame buffer that is used again while what was copied there, or is copied now, may still be on its way: the other
     /// one is next.
     Buffer {
@@ -137,6 +144,12 @@ impl fmt::Display for Violation {
                 out,
                 "doorbell record of queue {queue:#x} says {record:#x} as the queue leaves RESET, where it must say 0"
             ),
+            Self::SharedRecord { queue, other } => {
+                write!(
+                    out,
+                    "queue {queue:#x} has the doorbell record of queue {other:#x}, which is there still"
+                )
+            }
             Self::Buffer { queue, offset } => write!(
                 out,
                 "queue {queue:#x}: BlueFlame buffer {offset:#x} is used twice in a row, where the two of a register take turns"

@@ -1,5 +1,6 @@
 //! Rules that a driver can break without harm on a lenient model: each way is found, by the rule's name.
 
+use pollux_mlx5_abi::command::opcode as op;
 use pollux_mlx5_abi::command::sq::SqContext;
 use pollux_mlx5_abi::doorbell::uar;
 use pollux_mlx5_abi::opcode::{completion, send};
@@ -8,7 +9,7 @@ use pollux_mlx5_abi::wqe::{BLOCK_BYTES, Completion, Data, InlineHeader};
 use pollux_mlx5_model::{DeviceConfig, Traits, Violation};
 use zerocopy::IntoBytes;
 
-use super::rig::{HCA_DELTA, Rig, Sq, frame};
+use super::rig::{HCA_DELTA, Rig, Sq, frame, number};
 use super::send::{ethernet, plain};
 
 /// The first rule that was broken.
@@ -184,4 +185,31 @@ fn a_card_need_not_read_the_send_record_as_a_queue_leaves_reset() {
         rig.sq_state(&sq, 0, 1).expect("to READY");
     }
     assert_eq!((broken(&rig), rig.wire.ends().sent.len()), (None, 2));
+}
+
+#[test]
+fn a_doorbell_record_is_one_queues_alone() {
+    let rig = Rig::new();
+    let cq = rig.cq(6);
+    let (sq, rq) = (rig.sq(6, &cq), rig.rq(4, 4, &cq));
+    assert_eq!(broken(&rig), None);
+    // Whether a queue has the record of another, and by which words: a completion queue has both, the others one each.
+    let sender_at = |rig: &Rig, record: u64| {
+        let mut input = rig.sq_input(6, &cq, rig.room(64 << 6), record, |_| {});
+        number(&rig.must(op::CREATE_SQ, 0, &mut input, 16))
+    };
+    let halves = sender_at(&rig, rq.record);
+    assert_eq!(broken(&rig), None, "a queue pair's record is a receiver's and a sender's");
+    let queue = sender_at(&rig, sq.record);
+    assert_eq!(broken(&rig), Some(Violation::SharedRecord { queue, other: sq.number }));
+    let queue = sender_at(&rig, cq.record);
+    assert_eq!(rig.device.violations().0[1], Violation::SharedRecord { queue, other: cq.number });
+    // It is free again with the queue.
+    for number in [halves, queue] {
+        let mut input = [0; 16];
+        input[8..12].copy_from_slice(&number.to_be_bytes());
+        rig.must(op::DESTROY_SQ, 0, &mut input, 16);
+    }
+    sender_at(&rig, rq.record);
+    assert_eq!(rig.device.violations().1, 2);
 }

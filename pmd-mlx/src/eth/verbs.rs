@@ -118,12 +118,13 @@ impl Verbs {
             padding: false,
             user_index: self.device.user_index(0),
         })?;
-        // It stays in RESET: the device looks at neither ring nor record, and the kernel holds their pages.
-        drop((ring, entries, cq_record, record));
         let table = self.create_table(&[&rq])?;
         let hash =
             self.create_hash(&HashSpec { fields: 0, key: [0; HASH_KEY_BYTES], merge: None }, &table, 0)?;
-        let made = Sink { hash: hash.object, _page: page.and_then(Uar::into_object) };
+        // Nothing ever arrives, and yet a record is the device's as long as its queue is there: another queue's stores to it would
+        // be taken for this one's.
+        let hash = hash.object.keeping((ring, entries, cq_record, record));
+        let made = Sink { hash, _page: page.and_then(Uar::into_object) };
         Ok(sink.insert(made).hash.clone())
     }
 }

@@ -11,7 +11,7 @@ use pollux_mlx5_kernel::DoorProfile;
 use pollux_mlx5_model::fault::{EntryFault, FaultPlan, Flap, Moment, Refusal};
 use pollux_mlx5_model::time::{Clock, STEP};
 use pollux_mlx5_model::wire::{Cable, Impaired, Impairments};
-use pollux_mlx5_model::{DeviceConfig, Model, Traits};
+use pollux_mlx5_model::{DeviceConfig, Model, Traits, watch};
 use pollux_pmd_mlx::clock::PortClock;
 use pollux_pmd_mlx::devargs::Compression;
 use pollux_pmd_mlx::{Arguments, Mlx5Port, PortSpec};
@@ -269,6 +269,7 @@ fn a_command_refused_at_any_time_leaves_no_buffer_behind() {
                 let Ok(model) = Model::builder("mlx5_model0").stepped().faults(faults).build() else {
                     continue;
                 };
+                let watched = watch(model.device(), |_| {});
                 let done =
                     modelled(&model, Arguments { devx, ..Arguments::default() }).and_then(|mut port| {
                         let mut config = PortConfig::queues(2, 2, &pool);
@@ -284,7 +285,9 @@ fn a_command_refused_at_any_time_leaves_no_buffer_behind() {
                     refused += 1;
                     assert!(!error.to_string().is_empty());
                 }
-                drop((done, model));
+                let (first, count) = model.device().violations();
+                assert_eq!(count, 0, "{code:#x} refused the {nth}th time: {first:?}");
+                drop((done, watched, model));
                 assert_eq!(pool.in_use(), 0, "{code:#x} refused the {nth}th time");
             }
         }
@@ -307,6 +310,7 @@ fn a_device_pulled_out_at_any_packet_stops_its_queues_and_another_can_be_opened(
                 Model::builder("mlx5_model1").stepped().plugged(right).mac(B).build(),
             ]
             .map(|model| model.expect("a model"));
+            let _watched = models.each_ref().map(|model| watch(model.device(), |_| {}));
             let step = || {
                 for _ in 0..8 {
                     models.iter().for_each(|model| {
@@ -369,6 +373,10 @@ fn a_device_pulled_out_at_any_packet_stops_its_queues_and_another_can_be_opened(
             }
             let _refused = a.stop();
             drop((queues_a, a, queues_b, b));
+            for model in &models {
+                let (first, count) = model.device().violations();
+                assert_eq!(count, 0, "{first:?}");
+            }
             assert_eq!((pool_a.in_use(), pool_b.in_use()), (0, 0), "every mbuf is home");
         }
     }

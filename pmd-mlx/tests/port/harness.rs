@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use pollux_eal::memory::Memory;
-use pollux_eal::mmio::trace::{self, Observation};
 use pollux_mempool::{Burst, MbufPool};
 use pollux_mlx5_kernel::{DoorProfile, Kernel};
 use pollux_mlx5_model::wire::{Cable, Unpaused, Wire};
-use pollux_mlx5_model::{Device, DeviceConfig};
+use pollux_mlx5_model::{Device, DeviceConfig, Watched, watch};
 use pollux_pmd_mlx::{Arguments, Mlx5Port, Netdev, PortSpec};
 use pollux_port::{Port, PortId, Queues};
 use pollux_uverbs::Channel;
@@ -23,7 +22,7 @@ pub(crate) const SHIFT_PAGES: u64 = 0x1_2345;
 /// A model device with its kernel's half.
 pub(crate) struct Station {
     /// Ends before the registers are unmapped: the next device may have their addresses.
-    _observation: Observation,
+    _watched: Watched,
     pub(crate) device: Arc<Device>,
     pub(crate) kernel: Arc<Kernel>,
 }
@@ -33,14 +32,10 @@ impl Station {
         let device = Device::new(config, Box::new(wire)).expect("registers");
         let memory = Arc::new(device.memory().clone());
         let kernel = Kernel::new(device.clone(), memory, profile).expect("a kernel");
-        let stepped = Arc::downgrade(&device);
-        let observation = trace::observe(device.registers(), move |store| {
-            if let Some(device) = stepped.upgrade() {
-                device.store(store.address, store.bytes);
-                device.step(64);
-            }
+        let watched = watch(&device, |device| {
+            device.step(64);
         });
-        Self { device, kernel, _observation: observation }
+        Self { device, kernel, _watched: watched }
     }
 
     pub(crate) fn netdev(&self) -> Arc<dyn Netdev> {
@@ -72,6 +67,15 @@ impl Station {
     pub(crate) fn assert_orderly(&self) {
         let (first, count) = self.device.violations();
         assert_eq!(count, 0, "{first:?}");
+    }
+}
+
+/// Whatever a test looks at: a driver that breaks a rule fails it.
+impl Drop for Station {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.assert_orderly();
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pollux_mlx5_model::Model;
 use pollux_mlx5_model::wire::Cable;
+use pollux_mlx5_model::{Model, watch};
 use pollux_pmd_mlx::Arguments;
 use pollux_port::{PortConfig, PortError};
 use pollux_uverbs::{Call, Channel, Errno, Output, Page, Protection, Route, Value, WriteCall};
@@ -106,6 +106,7 @@ fn no_answer_of_the_kernel_makes_the_driver_panic() {
             .mac(A)
             .build()
             .expect("a model");
+        let _watched = watch(model.device(), |_| {});
         let one_in = [5, 20, 60, 200][chance.below(4) as usize];
         let channel = Mangled { inner: model.open(), chance: Mutex::new(chance), one_in };
         match life(&model, Arc::new(channel), arguments) {

@@ -203,3 +203,25 @@ fn a_queue_is_dumped_through_the_port() {
         assert!([&tx, &rx].iter().all(|text| text.contains("\n  completions of 0x")), "{tx}\n{rx}");
     }
 }
+
+/// Records and rings of queues that are gone are used again: by then the device knows nothing of those queues.
+#[test]
+fn a_port_is_configured_anew_with_other_queues() {
+    for arguments in both() {
+        let pair = Pair::new(DoorProfile::default());
+        let (pool_a, pool_b) = (pool("a", 2048), pool("b", 2048));
+        let (mut a, mut b) = (pair.a.open(arguments.clone()), pair.b.open(arguments));
+        let mut queues_a = a.bring_up(small(0, 1, &pool_a)).expect("up");
+        for (round, count) in [2, 1, 3].into_iter().enumerate() {
+            let mut queues_b = b.bring_up(small(count, count, &pool_b)).expect("up");
+            // Past the end of the completion ring.
+            for number in 0..200 {
+                assert_eq!(send(&pair, &pool_a, &mut queues_a, number), 1);
+                assert_eq!(received(&mut queues_b, 0), [frame(B, A, number, 200)], "round {round}");
+            }
+            b.stop().expect("stops");
+            drop(queues_b);
+            assert_eq!(pool_b.in_use(), 0);
+        }
+    }
+}

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use pollux_eal::memory::Memory;
 use pollux_mempool::{Burst, Mbuf, MbufPool};
-use pollux_mlx5_model::Model;
 use pollux_mlx5_model::wire::{Cable, Sent, Wire};
+use pollux_mlx5_model::{Model, Watched, watch};
 use pollux_pmd_mlx::{Arguments, Mlx5Port, PortSpec};
 use pollux_port::{Port, PortConfig, PortId, Queues};
 
@@ -36,6 +36,8 @@ impl Way {
 pub(crate) struct Rig {
     pub(crate) queues: Queues,
     pub(crate) port: Port,
+    /// Ends before the registers are unmapped: the next device may have their addresses.
+    _watched: Watched,
     model: Model,
     wire: Cable,
     pub(crate) pool: MbufPool,
@@ -50,6 +52,7 @@ impl Rig {
         let (near, wire) = Cable::pair();
         let model = Model::builder("steering").mac(OWN).plugged(near).stepped().build().expect("a model");
         model.device().set_promiscuous(true);
+        let _watched = watch(model.device(), |_| {});
         let netdev = ModelNetdev {
             device: Arc::clone(model.device()),
             kernel: Arc::clone(model.kernel()),
@@ -69,7 +72,7 @@ impl Rig {
         config.rx_queues.iter_mut().for_each(|queue| queue.descriptors = 64);
         change(&mut config);
         let queues = port.bring_up(config).expect("comes up");
-        Self { queues, port, model, wire, pool }
+        Self { queues, port, _watched, model, wire, pool }
     }
 
     /// Puts a frame on the wire and gives what comes of it: nothing, or one mbuf on one queue.
@@ -107,7 +110,7 @@ impl Rig {
 
     /// Ends all; every mbuf must be home then, and no rule of doorbells broken.
     pub(crate) fn end(self) {
-        let Self { queues, mut port, model, pool, .. } = self;
+        let Self { queues, mut port, _watched, model, pool, .. } = self;
         drop(queues);
         port.stop().expect("stops");
         port.close().expect("closes");
