@@ -12,7 +12,7 @@ use pollux_port::driver::Moved;
 
 use super::describe::Meta;
 use super::zip::Mini;
-use super::{KIND, Out, PLAIN};
+use super::{AHEAD, KIND, Out, PLAIN};
 use crate::eth::parking::Nonsense;
 use crate::eth::rq::{Rq, SEGMENTS_LOG2_MAX, Slot};
 
@@ -59,6 +59,7 @@ pub(super) fn burst_with<const F: u32>(
             }
             continue;
         }
+        rq.cq.prefetch(AHEAD);
         let meta = Meta::read::<F>(rq, entry);
         rq.cq.consume(1);
         take(rq, &mut out, bytes, &meta);

@@ -6,9 +6,9 @@ use pollux_mlx5_abi::cqe::{Strides, format};
 use pollux_port::RxDrop;
 use pollux_port::driver::Moved;
 
-use super::Out;
 use super::describe::Meta;
 use super::zip::{Mini, Zip};
+use super::{AHEAD, Out};
 use crate::cq::Entry;
 use crate::eth::parking::Nonsense;
 use crate::eth::rq::Rq;
@@ -40,6 +40,7 @@ pub(super) fn burst<const F: u32>(rq: &mut Rq, burst: &mut Burst, max: usize) ->
         if rq.striding_counter(entry) {
             break;
         }
+        rq.cq.prefetch(AHEAD);
         let meta = Meta::read::<F>(rq, entry);
         if !take::<F>(rq, &mut out, entry.byte_cnt(), Some(u32::from(entry.wqe_counter())), &meta) {
             break;

@@ -20,7 +20,7 @@ use pollux_mempool::{Burst, Mbuf};
 use pollux_port::driver::Moved;
 
 use super::describe::Meta;
-use super::{KIND, Out, PLAIN, Stop, plain, single_with};
+use super::{AHEAD, KIND, Out, PLAIN, Stop, plain, single_with};
 use crate::cq::Entry;
 use crate::eth::rq::Rq;
 
@@ -67,6 +67,11 @@ macro_rules! groups {
                 let at = [0, 1, 2, 3].map(|next| rq.cq.place(index.wrapping_add(next)));
                 // SAFETY: inside the entries; volatile loads of 4 bytes bear a device that writes.
                 let last = at.map(|at| unsafe { at.add(LAST).cast::<i32>().read_volatile() });
+                // Their mbufs' headers are stored to and not loaded, which waits for nothing: to prefetch those here costs a cycle a
+                // packet and gains none, warm or cold.
+                for next in AHEAD..2 * AHEAD {
+                    rq.cq.prefetch(ahead + next);
+                }
                 let last = _mm_setr_epi32(last[0], last[1], last[2], last[3]);
                 let valid = validity.of(index, rq.cq.log());
                 let want = slot | u32::from(PLAIN) << 24 | u32::from(valid) << 16;
