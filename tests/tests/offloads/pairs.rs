@@ -75,7 +75,7 @@ fn between_ports(
     assert!(wrong.is_empty(), "{kinds:?}: {dropped:?}");
 }
 
-fn talk(a: &Namespace, b: &Namespace, floor: f64, what: &str) {
+fn talk(a: &Namespace, b: &Namespace, what: &str) {
     udp(a, b, &format!("{B4}:7100"), 1400);
     udp(b, a, &format!("[{A6}]:7101"), 1400);
     let rates = [
@@ -85,12 +85,7 @@ fn talk(a: &Namespace, b: &Namespace, floor: f64, what: &str) {
         tcp(b, a, &format!("[{A6}]:7004"), 16),
     ];
     println!("{what}: {rates:.0?} Mbit/s");
-    assert!(rates.iter().all(|rate| *rate > floor), "{what}: {rates:.0?} Mbit/s");
-}
-
-/// The device model is a thread beside the lcores: two processors for three of them.
-fn floor(kinds: [Kind; 2]) -> f64 {
-    if kinds.contains(&Kind::Model) { FLOOR / 10.0 } else { FLOOR }
+    assert!(rates.iter().all(|rate| *rate > FLOOR), "{what}: {rates:.0?} Mbit/s");
 }
 
 #[test]
@@ -102,7 +97,7 @@ fn tcp_and_udp_pass_every_pair_of_ports() {
         for right in KINDS {
             let kinds = [left, right];
             between(kinds, "1500", &[], &[(0, 1), (1, 0)], 1, |a, b| {
-                talk(a, b, floor(kinds), &format!("{kinds:?}"));
+                talk(a, b, &format!("{kinds:?}"));
             });
         }
     }
@@ -115,12 +110,12 @@ fn on_two_lcores_and_in_jumbo_size() {
     }
     for kinds in [[Kind::Packet, Kind::Tap], [Kind::Tap, Kind::Packet], [Kind::Packet, Kind::Packet]] {
         between(kinds, "9000", &[], &[(0, 1), (1, 0)], 2, |a, b| {
-            talk(a, b, floor(kinds), &format!("{kinds:?}, two lcores"));
+            talk(a, b, &format!("{kinds:?}, two lcores"));
         });
     }
     let kinds = [Kind::Packet, Kind::Model];
     between(kinds, "1500", &[], &[(0, 1), (1, 0)], 2, |a, b| {
-        talk(a, b, floor(kinds), &format!("{kinds:?}, two lcores"));
+        talk(a, b, &format!("{kinds:?}, two lcores"));
     });
 }
 
@@ -140,7 +135,7 @@ fn jumbo_frames_pass_the_device_model() {
                     // Not cut, not split: a datagram is one frame.
                     udp(a, b, &format!("{B4}:7102"), 9000 - 28);
                     udp(b, a, &format!("[{A6}]:7103"), 9000 - 48);
-                    talk(a, b, floor(kinds), &what);
+                    talk(a, b, &what);
                 });
             }
         }
@@ -156,7 +151,7 @@ fn through_rings() {
     for kinds in [[Kind::Packet, Kind::Model], [Kind::Tap, Kind::Packet]] {
         let hops = [(0, 2), (2, 1), (1, 3), (3, 0)];
         between(kinds, "1500", &["net_ring0", "net_ring1"], &hops, 1, |a, b| {
-            talk(a, b, floor(kinds), &format!("{kinds:?} through rings"));
+            talk(a, b, &format!("{kinds:?} through rings"));
         });
     }
 }
