@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 use pollux_uverbs::Errno;
 use pollux_uverbs::abi::flags::QpMask;
@@ -57,6 +57,8 @@ pub(crate) struct Core {
     /// Pages that the firmware asked for while it runs and that it gets with the next call.
     pub(crate) pages_wanted: AtomicU32,
     pub(crate) pages: Mutex<LentPages>,
+    /// Objects that were still there when their context was closed.
+    pub(crate) abandoned: AtomicUsize,
 }
 
 impl Core {

@@ -14,12 +14,12 @@ pub enum KernelError {
     #[error(transparent)]
     Gone(#[from] Gone),
     /// The firmware refused a command of the start.
-    #[error("the firmware refused {command} while the device was started: {source}")]
+    #[error("the firmware refused {command} while the device was started: {refused}; {}", .refused.advice())]
     Refused {
         /// Its name.
         command: &'static str,
         /// What it answered.
-        source: Refused,
+        refused: Refused,
     },
     /// No memory for a ring of the kernel's own.
     #[error("no memory for {what}")]

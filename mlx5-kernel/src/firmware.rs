@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pollux_mlx5_abi::command::{self, Refused, opcode, status};
-use pollux_uverbs::Errno;
+use pollux_uverbs::{Errno, FIRMWARE_SAID};
 
 use crate::device::{CommandQueue, Gone};
 use crate::error::KernelError;
@@ -28,9 +28,12 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(code, refused) => {
-                write!(f, "the firmware said to {}: {refused}", opcode::name(*code).unwrap_or("a command"))
+                let name = opcode::name(*code).unwrap_or("a command");
+                write!(f, "{FIRMWARE_SAID} to {name}: {refused}; {}", refused.advice())
             }
-            Self::Unanswered(address) => write!(f, "{address} was asked for"),
+            Self::Unanswered(address) => {
+                write!(f, "{address} was asked for; see that it is up and in the subnet of this end")
+            }
         }
     }
 }
@@ -87,7 +90,9 @@ impl Firmware {
         match CAUSE.get() {
             Some(cause) => cause.to_string(),
             None if self.is_gone() => Gone.to_string(),
-            None => "a check of the kernel refused it, not the firmware".into(),
+            None => "a check of the kernel refused it, not the firmware; compare it with the limits that \
+                     `ibv_devinfo -v` tells"
+                .into(),
         }
     }
 
@@ -108,9 +113,9 @@ impl Firmware {
     pub(crate) fn must(&self, input: &[u8], output: &mut [u8]) -> Result<(), KernelError> {
         self.execute(input, output).map_err(|failure| match failure {
             Failure::Gone => KernelError::Gone(Gone),
-            Failure::Refused(source) => {
+            Failure::Refused(refused) => {
                 let code = command::header(input).map_or(0, |head| head.opcode);
-                KernelError::Refused { command: opcode::name(code).unwrap_or("a command"), source }
+                KernelError::Refused { command: opcode::name(code).unwrap_or("a command"), refused }
             }
         })
     }

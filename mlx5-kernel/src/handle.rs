@@ -162,6 +162,11 @@ impl Handles {
         Some(entry.object)
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Handles of a kind.
     pub(crate) fn of_kind(&self, kind: ObjectKind) -> impl Iterator<Item = u32> + '_ {
         self.entries.iter().filter(move |(_, entry)| entry.object.kind() == kind).map(|(handle, _)| *handle)

@@ -1,7 +1,7 @@
 //! A device and the channels to it.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicU32};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use pollux_mlx5_abi::caps::general::GeneralCaps;
@@ -140,6 +140,7 @@ impl Kernel {
             key_variant: AtomicU8::new(1),
             pages_wanted: AtomicU32::new(0),
             pages: Mutex::new(pages),
+            abandoned: AtomicUsize::new(0),
         });
         for vector in 0..core.firmware.queue.vectors() {
             let weak: Weak<Core> = Arc::downgrade(&core);
@@ -176,6 +177,13 @@ impl Kernel {
     /// `EIO` when the device is gone, `EOPNOTSUPP` when it has no such counter.
     pub fn out_of_buffer(&self) -> Result<u32, Errno> {
         self.life.core.port.out_of_buffer(&self.life.core)
+    }
+
+    /// Objects that nobody destroyed before their channel was closed, which left it to the kernel; of a device that is gone none
+    /// are counted.
+    #[must_use]
+    pub fn abandoned(&self) -> usize {
+        self.life.core.abandoned.load(Ordering::Relaxed)
     }
 
     /// The port's own MAC address.

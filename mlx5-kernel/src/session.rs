@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pollux_uverbs::abi::id;
@@ -185,6 +186,9 @@ impl Session {
     fn close(&mut self) {
         let core = Arc::clone(&self.core);
         let uid = self.uid();
+        if !core.firmware.is_gone() {
+            core.abandoned.fetch_add(self.handles.count(), Ordering::Relaxed);
+        }
         while let Some(handle) = self.handles.next_to_go() {
             if let Ok(object) = self.handles.get_mut(handle) {
                 // What the firmware does not end is ended with its user context.

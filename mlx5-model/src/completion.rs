@@ -224,6 +224,15 @@ impl Completions {
         if queue.dead {
             return Err(Dead);
         }
+        let mut odd;
+        let entry = match bus.faults.odd_completion() {
+            None => entry,
+            Some(opcode) => {
+                odd = *entry;
+                odd.op_own = opcode << 4 | entry.op_own & 0xf;
+                &odd
+            }
+        };
         match bus.faults.completion() {
             fault::Completion::Lost => return Ok(()),
             fault::Completion::Late(steps) => {

@@ -7,6 +7,7 @@
 //! | `seed:N` | where the chances come from; 1 without |
 //! | `lose-completion:SHARE` | that share of completions is never written |
 //! | `late-completion:SHARE/COUNT` | that share is held back until COUNT more steps were made, with all behind it on the same queue |
+//! | `odd-completion:N/OPCODE` | the Nth completion (from 1) says that opcode instead of its own |
 //! | `send-error:N/SYNDROME[/VENDOR]` | the Nth send entry (from 1) fails with that syndrome |
 //! | `receive-error:N/SYNDROME[/VENDOR]` | the same for receive entries |
 //! | `rnr:N/COUNT` | of the requests that need a receive entry, repeated ones counted again, COUNT from the Nth (from 1) on are answered "receiver not ready" |
@@ -18,7 +19,7 @@
 //!
 //! AT and FOR are counts of packets (sent, and received or lost to the flap), or times with `us`, `ms` or `s` behind the number.
 //! Numbers may be hexadecimal (`0x904`). `send-error`, `receive-error`, `rnr`, `refuse` and `flap` may stand
-//! several times.
+//! several times, `odd-completion` too.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -59,6 +60,15 @@ pub struct EntryFault {
     pub syndrome: Syndrome,
 }
 
+/// A completion of another kind than it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OddCompletion {
+    /// The how manyeth, from 1.
+    pub nth: u64,
+    /// What it says, 4 bits.
+    pub opcode: u8,
+}
+
 /// Requests of reliable transports that are answered as if no receive were posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotReady {
@@ -86,6 +96,8 @@ pub struct FaultPlan {
     pub lose_completion: f64,
     /// Share of completions that are held back, and for how many steps.
     pub late_completion: (f64, u32),
+    /// Completions that say another opcode than theirs.
+    pub odd_completions: Vec<OddCompletion>,
     /// Send entries that fail.
     pub send_errors: Vec<EntryFault>,
     /// Receive entries that fail.
@@ -110,6 +122,7 @@ impl Default for FaultPlan {
             seed: 1,
             lose_completion: 0.0,
             late_completion: (0.0, 0),
+            odd_completions: Vec::new(),
             send_errors: Vec::new(),
             receive_errors: Vec::new(),
             not_ready: Vec::new(),
@@ -160,6 +173,12 @@ fn entry(fields: &[&str]) -> Option<EntryFault> {
     Some(EntryFault { nth, syndrome: Syndrome { code: small(code)?, vendor: small(vendor)? } })
 }
 
+fn odd_completion(fields: &[&str]) -> Option<OddCompletion> {
+    let &[nth, opcode] = fields else { return None };
+    let nth = number(nth).filter(|&nth| nth > 0)?;
+    Some(OddCompletion { nth, opcode: small(opcode).filter(|opcode| *opcode < 16)? })
+}
+
 fn not_ready(fields: &[&str]) -> Option<NotReady> {
     let &[nth, count] = fields else { return None };
     let nth = number(nth).filter(|&nth| nth > 0)?;
@@ -193,6 +212,7 @@ impl FaultPlan {
             ("seed", &[seed]) => self.seed = number(seed)?,
             ("lose-completion", &[of_all]) => self.lose_completion = share(of_all)?,
             ("late-completion", &[of_all, steps]) => self.late_completion = (share(of_all)?, small(steps)?),
+            ("odd-completion", fields) => self.odd_completions.push(odd_completion(fields)?),
             ("send-error", fields) => self.send_errors.push(entry(fields)?),
             ("receive-error", fields) => self.receive_errors.push(entry(fields)?),
             ("rnr", fields) => self.not_ready.push(not_ready(fields)?),
@@ -208,10 +228,11 @@ impl FaultPlan {
 }
 
 /// Every part's form, as an example.
-const PARTS: [(&str, &str); 11] = [
+const PARTS: [(&str, &str); 12] = [
     ("seed", "seed:7"),
     ("lose-completion", "lose-completion:0.01"),
     ("late-completion", "late-completion:0.01/5"),
+    ("odd-completion", "odd-completion:100/0x7"),
     ("send-error", "send-error:100/0x04"),
     ("receive-error", "receive-error:100/0x04"),
     ("rnr", "rnr:100/3"),
@@ -265,6 +286,8 @@ pub struct Faults {
     random: Random,
     send_entries: u64,
     receive_entries: u64,
+    /// Completions, while some of them are to be odd.
+    told: u64,
     /// Requests that needed a receive entry.
     takers: u64,
     /// How often each refusal's opcode was seen, in the order of the plan.
@@ -280,6 +303,7 @@ impl Faults {
             random: Random::new(plan.seed),
             send_entries: 0,
             receive_entries: 0,
+            told: 0,
             takers: 0,
             seen: vec![0; plan.refusals.len()],
             completions: plan.lose_completion > 0.0 || plan.late_completion.0 > 0.0,
@@ -344,6 +368,16 @@ impl Faults {
         }
         let (of_all, steps) = self.plan.late_completion;
         if self.random.chance(of_all) { Completion::Late(steps) } else { Completion::Written }
+    }
+
+    /// What the next completion says instead of its own opcode.
+    #[inline]
+    pub fn odd_completion(&mut self) -> Option<u8> {
+        if self.plan.odd_completions.is_empty() {
+            return None;
+        }
+        self.told += 1;
+        self.plan.odd_completions.iter().find(|odd| odd.nth == self.told).map(|odd| odd.opcode)
     }
 
     /// Most bytes that can be pinned.
@@ -415,15 +449,16 @@ mod tests {
             ("[lose-completion:2]", "fault_plan=lose-completion:2: write it as lose-completion:0.01"),
             ("[send-error:0/4]", "fault_plan=send-error:0/4: write it as send-error:100/0x04"),
             ("[refuse:0x10000/1/3]", "fault_plan=refuse:0x10000/1/3: write it as refuse:0x904/1/0x03/0x1234"),
+            ("[odd-completion:1/16]", "fault_plan=odd-completion:1/16: write it as odd-completion:100/0x7"),
             ("[flap:10ms/5]", "fault_plan=flap:10ms/5: write it as flap:1000/500 or flap:10ms/5ms"),
             (
                 "[explode]",
-                "fault_plan=explode: a plan has these parts: seed, lose-completion, late-completion, send-error, receive-error, \
+                "fault_plan=explode: a plan has these parts: seed, lose-completion, late-completion, odd-completion, send-error, receive-error, \
                  rnr, rnr-share, refuse, flap, memlock, remove",
             ),
             (
                 "",
-                "fault_plan=: a plan has these parts: seed, lose-completion, late-completion, send-error, receive-error, rnr, rnr-share, refuse, flap, memlock, remove",
+                "fault_plan=: a plan has these parts: seed, lose-completion, late-completion, odd-completion, send-error, receive-error, rnr, rnr-share, refuse, flap, memlock, remove",
             ),
             ("[rnr:0/3]", "fault_plan=rnr:0/3: write it as rnr:100/3"),
             ("[rnr-share:7]", "fault_plan=rnr-share:7: write it as rnr-share:0.01"),

@@ -128,10 +128,14 @@ fn a_refusal_says_who_it_was() {
     let nobody = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 9];
     let refusal = |index, dgid| alone.resolve(index, dgid).expect_err("refused").to_string();
     let unanswered = refusal(2, nobody);
-    assert!(unanswered.ends_with("; 192.0.2.9 was asked for"), "{unanswered}");
+    assert!(
+        unanswered.ends_with("; 192.0.2.9 was asked for; see that it is up and in the subnet of this end"),
+        "{unanswered}"
+    );
     // A GID index without an entry.
     let checked = refusal(200, nobody);
-    assert!(checked.ends_with("; a check of the kernel refused it, not the firmware"), "{checked}");
+    let who = "; a check of the kernel refused it, not the firmware; compare it with the limits that `ibv_devinfo -v` tells";
+    assert!(checked.ends_with(who), "{checked}");
     alone.model.remove();
     let gone = refusal(2, nobody);
     assert!(

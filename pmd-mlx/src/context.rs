@@ -28,6 +28,10 @@ pub(crate) use crate::memlock::Pinning;
 /// The one port of an Ethernet function.
 pub(crate) const PORT: u8 = 1;
 
+/// The newest layout of completions that this driver knows, and asks for. Source: rdma-core `providers/mlx5/mlx5.c`,
+/// `mlx5_set_context`.
+const CQE_VERSION_MAX: u8 = 1;
+
 /// BlueFlame registers asked for of the static kind: a queue each, the first of them serves nobody alone.
 const STATIC_REGISTERS: u32 = 128;
 
@@ -127,6 +131,12 @@ impl Device {
         opening: Opening,
     ) -> Result<Arc<Self>, MlxError> {
         let refuse = |problem: String| MlxError::Device { device: name.clone(), problem };
+        let unfit = |problem: String, mend: &'static str| MlxError::Answer {
+            device: name.clone(),
+            call: "DEVICE/GET_CONTEXT",
+            problem,
+            mend,
+        };
         let mut mlx5 = DeviceAnswer::new_zeroed();
         let attributes = context
             .query_device(Driver::new(&[], mlx5.as_mut_bytes()))
@@ -139,13 +149,33 @@ impl Device {
             )));
         }
         if answer.max_send_wqebb == 0 || answer.max_recv_wr == 0 {
-            return Err(refuse("the kernel says that its rings have no entries".into()));
+            return Err(unfit("its rings have no entries".into(), "the kernel or the firmware"));
+        }
+        if answer.cqe_version > CQE_VERSION_MAX {
+            let problem =
+                format!("completions of version {}, 0 to {CQE_VERSION_MAX} expected", answer.cqe_version);
+            return Err(unfit(problem, "this driver, which knows no other"));
+        }
+        if answer.eth_min_inline > context::inline_mode::TCP_UDP {
+            let problem = format!(
+                "inline mode {}, 0 to {} expected",
+                answer.eth_min_inline,
+                context::inline_mode::TCP_UDP
+            );
+            return Err(unfit(problem, "this driver, which knows no other"));
         }
         let mut pd_answer = PdAnswer::new_zeroed();
         let pd = context
             .alloc_pd(Driver::new(&[], pd_answer.as_mut_bytes()))
             .map_err(MlxError::verbs("make a protection domain"))?;
-        let pdn = number(&name, "a protection domain", pd_answer.pdn)?;
+        let pdn = match number(&name, "a protection domain", pd_answer.pdn) {
+            Ok(pdn) => pdn,
+            Err(error) => {
+                // Its file is about to be closed, which ends it if this does not.
+                let _closed = context.dealloc_pd(pd);
+                return Err(error);
+            }
+        };
         Ok(Arc::new(Self {
             context,
             name,
@@ -210,6 +240,11 @@ impl Device {
         let caps = RawPacketCaps::from_bits_retain(self.attributes.raw_packet_caps);
         let older = DeviceCaps::from_bits_retain(self.attributes.device_cap_flags_ex);
         caps.contains(RawPacketCaps::IP_CSUM) || older.contains(DeviceCaps::RAW_IP_CSUM)
+    }
+
+    /// An answer that this driver cannot work with, and what is to be updated.
+    pub(crate) fn answered(&self, call: &'static str, problem: String, mend: &'static str) -> MlxError {
+        MlxError::Answer { device: self.name.clone(), call, problem, mend }
     }
 
     /// The number that the kernel gave an object, if it is one: entries and commands have 24 bits for it.
@@ -292,7 +327,8 @@ impl Device {
     ) -> MlxError {
         // EPERM is said of a limit of 0.
         let short = |limit: u64| match source.errno() {
-            Some(Errno::ENOMEM) => wanted > 0,
+            // Of a limit of the device's it is said as well; where the other side tells, it was that.
+            Some(Errno::ENOMEM) => wanted > 0 && !source.says_firmware(),
             Some(Errno::EPERM) => wanted > 0 && limit == 0,
             _ => false,
         };
@@ -407,7 +443,9 @@ fn number(device: &str, what: &str, number: u32) -> Result<u32, MlxError> {
     if number < 1 << 24 {
         return Ok(number);
     }
-    let problem = format!("the kernel says that {what} has the number {number:#x}, of more than 24 bits");
+    let problem = format!(
+        "the kernel says that {what} has the number {number:#x}, of more than 24 bits; update the kernel or the firmware"
+    );
     Err(MlxError::Device { device: device.to_owned(), problem })
 }
 
@@ -419,7 +457,7 @@ fn open_context(channel: &Arc<dyn Channel>, devx: bool) -> Result<(Context, Cont
             total_num_bfregs: STATIC_REGISTERS,
             num_low_latency_bfregs: STATIC_REGISTERS - 1,
             flags,
-            max_cqe_version: 1,
+            max_cqe_version: CQE_VERSION_MAX,
             lib_caps: context::library::UAR_4K | context::library::DYN_UAR,
             ..ContextRequest::default()
         };

@@ -21,7 +21,7 @@ pub enum MlxError {
         source: UverbsError,
     },
     /// The firmware refused a command.
-    #[error("cannot {what}: {}: {refused}", opcode::name(*.opcode).unwrap_or("command"))]
+    #[error("cannot {what}: {}: {refused}; {}", opcode::name(*.opcode).unwrap_or("command"), .refused.advice())]
     Firmware {
         /// What was being done.
         what: &'static str,
@@ -29,6 +29,18 @@ pub enum MlxError {
         opcode: u16,
         /// Status and syndrome.
         refused: Refused,
+    },
+    /// The kernel or the firmware answered with what this driver cannot work with.
+    #[error("{device}: {call}: {problem}; update {mend}")]
+    Answer {
+        /// The channel's description.
+        device: String,
+        /// What was asked.
+        call: &'static str,
+        /// What is wrong with the answer, and what would be right.
+        problem: String,
+        /// What is to be updated.
+        mend: &'static str,
     },
     /// More locked memory than the limit allows.
     #[error("cannot {what}: {shortage}")]

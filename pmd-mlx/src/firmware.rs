@@ -51,6 +51,12 @@ impl Firmware {
         Ok(output)
     }
 
+    /// An answer that ends before what is read of it.
+    fn short(&self, call: &'static str, bytes: usize, wanted: usize) -> MlxError {
+        let problem = format!("an answer of {bytes} bytes, {wanted} are needed");
+        self.device.answered(call, problem, "the kernel or the firmware")
+    }
+
     /// What the device can do, of one kind: the first `N` bytes of it.
     pub(crate) fn capabilities<const N: usize>(&self, kind: u16) -> Result<[u8; N], MlxError> {
         use attribute::devx_other as a;
@@ -61,10 +67,8 @@ impl Firmware {
         let what = "ask what the device can do";
         let output = self.carry(what, &mut call, &input, a::CMD_OUT)?;
         let block = output.first_chunk().map(|output| QueryHcaCapOut::CAPABILITY.of(output));
-        block.and_then(|block| block.first_chunk().copied()).ok_or_else(|| MlxError::Device {
-            device: self.device.name().to_owned(),
-            problem: format!("cannot {what}: an answer of {} bytes", output.len()),
-        })
+        let block = block.and_then(|block| block.first_chunk().copied());
+        block.ok_or_else(|| self.short("QUERY_HCA_CAP", output.len(), QueryHcaCapOut::BYTES))
     }
 
     /// Makes an object; `number` finds its number in the answer.
@@ -81,10 +85,8 @@ impl Firmware {
         let output = self.carry(what, &mut call, input, a::CMD_OUT)?;
         let handle = call.created(a::HANDLE).map_err(|error| self.device.failed(what, error))?;
         let object = Object::over(&self.device, Id::Devx(handle), over);
-        let short = || MlxError::Device {
-            device: self.device.name().to_owned(),
-            problem: format!("cannot {what}: an answer of {} bytes", output.len()),
-        };
+        let name = header(input).and_then(|head| opcode::name(head.opcode)).unwrap_or("DEVX_OBJ/CREATE");
+        let short = || self.short(name, output.len(), CommandOut::BYTES);
         let head = output.first_chunk().ok_or_else(short)?;
         Ok(NumberedObject { object, number: number(head) })
     }
@@ -111,8 +113,12 @@ impl Firmware {
         let mut call = Call::named(object::DEVX_OBJ, method::devx_obj::QUERY, "DEVX_OBJ/QUERY");
         call.object(a::HANDLE, handle_of(target)).bytes(a::CMD_IN, input).answer(a::CMD_OUT, output.len());
         let answer = self.carry(what, &mut call, input, a::CMD_OUT)?;
-        let count = answer.len().min(output.len());
-        output[..count].copy_from_slice(&answer[..count]);
+        // What is missing would count as zeros, which mean something.
+        if answer.len() < output.len() {
+            let name = header(input).and_then(|head| opcode::name(head.opcode)).unwrap_or("DEVX_OBJ/QUERY");
+            return Err(self.short(name, answer.len(), output.len()));
+        }
+        output.copy_from_slice(&answer[..output.len()]);
         Ok(())
     }
 

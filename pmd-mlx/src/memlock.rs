@@ -82,7 +82,7 @@ impl std::fmt::Display for Shortage {
             f,
             "{} KiB of locked memory are needed ({} KiB in pools, {} KiB in queues and doorbell records, {} KiB now, {} KiB to \
              come), the limit is {} KiB; `ulimit -l {}` in the shell before, or LimitMEMLOCK={}K in the unit, raises it, \
-             and CAP_IPC_LOCK lifts it",
+             and CAP_IPC_LOCK lifts it{}",
             kib(self.needed()),
             kib(self.pools),
             kib(self.queues),
@@ -91,6 +91,13 @@ impl std::fmt::Display for Shortage {
             self.limit / 1024,
             kib(self.needed()),
             kib(self.needed()),
+            // The kernel says ENOMEM of a limit of the device's as well.
+            if self.needed() <= self.limit {
+                "; as that fits, other code of this process has locked memory too, or the device has reached a limit of its \
+                 own (`dmesg`)"
+            } else {
+                ""
+            },
         )
     }
 }
@@ -180,6 +187,9 @@ mod tests {
             "{said}"
         );
         assert!(said.contains("12 KiB to come), the limit is 1024 KiB; `ulimit -l 124`"), "{said}");
+        assert!(said.contains("lifts it; as that fits, other code of this process"), "{said}");
+        let short = super::Shortage { limit: pool.needed() - 1, ..pool }.to_string();
+        assert!(short.ends_with("and CAP_IPC_LOCK lifts it"), "{short}");
         share.lack(1000);
         assert_eq!(share.shortage(Pinning::Pool, 2000, 1 << 20, true).to_come, 13_000);
         share.asked_again();

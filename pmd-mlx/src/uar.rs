@@ -155,9 +155,13 @@ impl Uar {
         self.object.is_some()
     }
 
-    /// What ends it, once the queue has taken its registers.
-    #[must_use]
-    pub fn into_object(self) -> Option<Object> {
-        self.object
+    /// What ends it: a queue that names it keeps a handle, for the firmware does not let go of a page that is in use.
+    pub fn object(&self) -> Option<Object> {
+        self.object.clone()
     }
+}
+
+/// The handle that a queue keeps of the page that it names.
+pub(crate) fn page(uar: Option<&Uar>) -> impl Iterator<Item = Object> {
+    uar.and_then(Uar::object).into_iter()
 }

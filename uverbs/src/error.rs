@@ -97,7 +97,7 @@ pub enum UverbsError {
     },
 
     /// Success, but with an output that was not written.
-    #[error("{operation}: succeeded without writing {attribute}")]
+    #[error("{operation}: succeeded without writing {attribute}{}", OTHER_ABI)]
     Unwritten {
         /// What was asked.
         operation: Operation,
@@ -106,7 +106,7 @@ pub enum UverbsError {
     },
 
     /// Success, but with fewer bytes than the answer needs.
-    #[error("{operation}: {attribute} has {bytes} bytes, at least {wanted} are needed")]
+    #[error("{operation}: {attribute} has {bytes} bytes, at least {wanted} are needed{}", OTHER_ABI)]
     Short {
         /// What was asked.
         operation: Operation,
@@ -229,7 +229,13 @@ pub enum UverbsError {
     },
 }
 
-/// What there is to be known beyond an error number, or where.
+/// How the [words](crate::Channel::words) of a refusal begin that came from the firmware, and not from a check of the kernel.
+pub const FIRMWARE_SAID: &str = "the firmware said";
+
+/// What to try about an answer that the ABI does not allow.
+const OTHER_ABI: &str = "; update the kernel, or its driver of the device";
+
+/// What there is to be known beyond an error number, or where: what to try, that is, unless the name of the number says it.
 fn more(operation: Operation, errno: Errno, words: Option<&str>) -> String {
     // By these a kernel passes on what the firmware answered. Source: Linux
     // `drivers/net/ethernet/mellanox/mlx5/core/cmd.c`, `cmd_status_to_err`.
@@ -239,7 +245,14 @@ fn more(operation: Operation, errno: Errno, words: Option<&str>) -> String {
         (None, Operation::Method { .. } | Operation::Write { .. }) if of_firmware => {
             "; if it was the firmware that refused, `dmesg` has its status and syndrome".into()
         }
-        _ => String::new(),
+        (None, _) => match errno {
+            Errno::EOPNOTSUPP | Errno::EPROTONOSUPPORT | Errno::ENOTTY | Errno::ENOSYS => {
+                "; a newer kernel or firmware may have it".into()
+            }
+            Errno::ENOSPC => "; ask for fewer queues or rules".into(),
+            Errno::ENODEV | Errno::EIO => "; `rdma dev` tells whether the device is there".into(),
+            _ => String::new(),
+        },
     }
 }
 
@@ -251,6 +264,12 @@ impl UverbsError {
             Self::Refused { errno, .. } | Self::Open { errno, .. } => Some(*errno),
             _ => None,
         }
+    }
+
+    /// Whether the other side tells that the firmware refused it. `false` where nobody tells: a kernel does not.
+    #[must_use]
+    pub fn says_firmware(&self) -> bool {
+        matches!(self, Self::Refused { words: Some(words), .. } if words.starts_with(FIRMWARE_SAID))
     }
 
     /// Whether it says that the device, its driver or the kernel cannot do such a thing at all.

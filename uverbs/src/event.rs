@@ -256,7 +256,10 @@ mod tests {
         let (mut model, events) = channel();
         model.write_all(&desc(8, 0).as_bytes()[..12]).expect("room");
         let error = events.next().expect_err("short");
-        assert_eq!(error.to_string(), "async event: the last event has 12 bytes, at least 16 are needed");
+        assert_eq!(
+            error.to_string(),
+            "async event: the last event has 12 bytes, at least 16 are needed; update the kernel, or its driver of the device"
+        );
     }
 
     #[test]

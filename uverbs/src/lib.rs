@@ -72,7 +72,7 @@ pub use call::{Attribute, Call, Output, Value, WriteCall};
 pub use channel::{Channel, Route};
 pub use context::{Context, Driver};
 pub use errno::Errno;
-pub use error::{Operation, UverbsError};
+pub use error::{FIRMWARE_SAID, Operation, UverbsError};
 pub use handle::{
     AhHandle, CountersHandle, CqHandle, DmHandle, FlowHandle, MrHandle, MwHandle, PdHandle, QpHandle,
     RwqIndTableHandle, SrqHandle, WqHandle, XrcdHandle,

@@ -94,6 +94,14 @@ impl fmt::Display for Refused {
     }
 }
 
+impl Refused {
+    /// What to try about it.
+    #[must_use]
+    pub const fn advice(self) -> &'static str {
+        status::advice(self.status)
+    }
+}
+
 impl std::error::Error for Refused {}
 
 /// Whether the command was done.

@@ -55,6 +55,26 @@ pub const KNOWN: &[u8] = &[
     BAD_OUTP_LEN_ERR,
 ];
 
+/// What to try when a command is refused with this status.
+#[must_use]
+pub const fn advice(status: u8) -> &'static str {
+    match status {
+        INT_ERR => "reset the function, and update the firmware if it happens again",
+        BAD_OP_ERR => "update the firmware, or turn off what needs the command",
+        BAD_PARAM_ERR | BAD_PKT_ERR => {
+            "turn off the options that this card may lack, or give the syndrome to its vendor"
+        }
+        BAD_SYS_STATE_ERR => "try again when the function is up; `devlink health show` tells its state",
+        BAD_RES_ERR | BAD_RES_STATE_ERR | BAD_QP_STATE_ERR | RES_BUSY => "close the device and open it again",
+        LIM_ERR | NO_RES_ERR | IX_ERR => {
+            "ask for fewer queues, entries or rules, or close other programs on the device"
+        }
+        BAD_SIZE_OUTS_CQES_ERR => "poll completions first, or ask for a larger size",
+        BAD_INP_LEN_ERR | BAD_OUTP_LEN_ERR => "update the firmware: it has another layout of the command",
+        _ => "update this driver, or give status and syndrome to the card's vendor",
+    }
+}
+
 /// The name in the C headers, without prefix, and what it means.
 #[must_use]
 pub const fn text(status: u8) -> Option<(&'static str, &'static str)> {

@@ -50,7 +50,7 @@ use crate::object::{
     Backend, CqSpec, FlowAction, FlowCounter, FlowRule, HashSpec, Id, LroCaps, NumberedObject, Object,
     QueueState, RqSpec, SendQueue, SqSpec,
 };
-use crate::uar::Uar;
+use crate::uar::{Uar, page};
 
 /// Bytes of a send block, as a power of two.
 const BLOCK_LOG2: u8 = 6;
@@ -77,6 +77,8 @@ pub struct Devx {
     inserts_tags: bool,
     /// What receive queues, and what send queues can stamp: of [`stamps`].
     stamps: (u32, u32),
+    /// There are capabilities of flow tables to be asked for.
+    has_flow_tables: bool,
     /// Where rules can match the version in an IP header; asked when the first of them wants to.
     ip_versions: OnceLock<IpVersions>,
     /// Pages of doorbell records, by address.
@@ -95,6 +97,21 @@ impl Devx {
             return Err(MlxError::Device { device: device.name().to_owned(), problem });
         }
         let firmware = Firmware::new(device);
+        // A card that does not answer is not one that can do nothing. Which blocks there are, the general one says. Source: DPDK
+        // `drivers/common/mlx5/mlx5_devx_cmds.c`, `mlx5_devx_cmd_query_hca_attr`.
+        let caps: [u8; GeneralCaps::BYTES] = firmware.capabilities(kind::GENERAL)?;
+        let ethernet = if GeneralCaps::ETH_NET_OFFLOADS.is_set(&caps) {
+            firmware.capabilities(kind::ETHERNET_OFFLOADS)?
+        } else {
+            EthernetCaps::ZERO
+        };
+        let stamps = (GeneralCaps::RQ_TS_FORMAT.get(&caps), GeneralCaps::SQ_TS_FORMAT.get(&caps));
+        for (name, format) in [("rq_ts_format", stamps.0), ("sq_ts_format", stamps.1)] {
+            if !KNOWN_STAMPS.contains(&format) {
+                let problem = format!("{name} is {format}, one of {KNOWN_STAMPS:?} expected");
+                return Err(device.answered("QUERY_HCA_CAP", problem, "this driver, which knows no other"));
+            }
+        }
         let eqn = firmware.event_queue(0)?;
         let mut input = CommandIn::ZERO;
         start(&mut input, opcode::ALLOC_TRANSPORT_DOMAIN, 0, 0);
@@ -107,8 +124,6 @@ impl Devx {
         let over = vec![domain.object.clone()];
         let tis = firmware.create("make a TIS", &input, over, |output| CreateTisOut::TISN.get(output))?;
         let counters = Self::counters(&firmware);
-        let caps = firmware.capabilities(kind::GENERAL).unwrap_or(GeneralCaps::ZERO);
-        let ethernet = firmware.capabilities(kind::ETHERNET_OFFLOADS).unwrap_or(EthernetCaps::ZERO);
         Ok(Self {
             firmware,
             mini_formats: mini_formats(&caps),
@@ -118,7 +133,8 @@ impl Devx {
             // `drivers/net/ethernet/mellanox/mlx5/core/en_main.c`, `MLX5E_SQ_STATE_VLAN_NEED_L2_INLINE`; DPDK
             // `drivers/net/mlx5/mlx5.c`, `mlx5_set_min_inline`.
             inserts_tags: EthernetCaps::WQE_VLAN_INSERT.is_set(&ethernet) && device.inline_min() == 0,
-            stamps: (GeneralCaps::RQ_TS_FORMAT.get(&caps), GeneralCaps::SQ_TS_FORMAT.get(&caps)),
+            stamps,
+            has_flow_tables: GeneralCaps::NIC_FLOW_TABLE.is_set(&caps),
             ip_versions: OnceLock::new(),
             verbs: Verbs::new(Arc::clone(device)),
             eqn,
@@ -138,16 +154,21 @@ impl Devx {
         made.map_err(|error| tracing::debug!(target: "pmd.net.mlx5", "{error}")).ok()
     }
 
-    fn ip_versions(&self) -> IpVersions {
-        *self.ip_versions.get_or_init(|| {
-            let caps = self.firmware.capabilities(kind::FLOW_TABLE).unwrap_or(FlowTableNicCaps::ZERO);
-            let receive = FlowTableNicCaps::FLOW_TABLE_PROPERTIES_NIC_RECEIVE.of(&caps);
-            let fields = FlowTableProperties::FT_FIELD_SUPPORT.of(receive);
-            IpVersions {
-                outer: FlowTableFields::OUTER_IP_VERSION.is_set(fields),
-                inner: FlowTableFields::INNER_IP_VERSION.is_set(fields),
-            }
-        })
+    fn ip_versions(&self) -> Result<IpVersions, MlxError> {
+        if let Some(known) = self.ip_versions.get() {
+            return Ok(*known);
+        }
+        let caps = if self.has_flow_tables {
+            self.firmware.capabilities(kind::FLOW_TABLE)?
+        } else {
+            FlowTableNicCaps::ZERO
+        };
+        let receive = FlowTableNicCaps::FLOW_TABLE_PROPERTIES_NIC_RECEIVE.of(&caps);
+        let fields = FlowTableProperties::FT_FIELD_SUPPORT.of(receive);
+        Ok(*self.ip_versions.get_or_init(|| IpVersions {
+            outer: FlowTableFields::OUTER_IP_VERSION.is_set(fields),
+            inner: FlowTableFields::INNER_IP_VERSION.is_set(fields),
+        }))
     }
 
     fn device(&self) -> &Arc<Device> {
@@ -235,6 +256,10 @@ fn stamp_format(offered: u32) -> u32 {
     if offered == stamps::REAL_TIME { stamp::DEFAULT } else { stamp::FREE_RUNNING }
 }
 
+/// Formats of stamps that cards tell of: the clock, the time of day, both. Source: Linux `include/linux/mlx5/mlx5_ifc.h`,
+/// `MLX5_TIMESTAMP_FORMAT_CAP_*`.
+const KNOWN_STAMPS: [u32; 3] = [stamps::FREE_RUNNING, stamps::REAL_TIME, stamps::BOTH];
+
 /// All states of a queue.
 const STATES: [QueueState; 3] = [QueueState::Reset, QueueState::Ready, QueueState::Error];
 
@@ -306,7 +331,7 @@ impl Backend for Devx {
         CreateCqIn::CQ_UMEM_VALID.set(&mut input, 1);
         place::CQ_UMEM.set(&mut input, ring.number);
         place::CQ_OFFSET.set(&mut input, 0);
-        let over = vec![ring.object, records.object];
+        let over = [ring.object, records.object].into_iter().chain(page(spec.uar)).collect();
         self.firmware.create("make a completion queue", &input, over, |output| CreateCqOut::CQN.get(output))
     }
 
@@ -398,7 +423,8 @@ impl Backend for Devx {
         let blocks = (BLOCK_LOG2, spec.wqebbs_log2);
         self.work_queue(queue, &ring, (&records, spec.record.offset()), blocks);
         WorkQueue::UAR_PAGE.set(queue, self.page(spec.uar)?);
-        let over = vec![spec.cq.object.clone(), ring.object, records.object, self.tis.object.clone()];
+        let over = [spec.cq.object.clone(), ring.object, records.object, self.tis.object.clone()];
+        let over = over.into_iter().chain(page(spec.uar)).collect();
         let made =
             self.firmware.create("make a send queue", &input, over, |output| CreateSqOut::SQN.get(output))?;
         Ok(SendQueue { object: made.object, number: made.number, control_imm: 0, register: 0 })
@@ -499,7 +525,7 @@ impl Backend for Devx {
     }
 
     fn create_flow(&self, rule: &FlowRule<'_>) -> Result<Object, MlxError> {
-        let (mask, value, criteria) = matching::parameters(rule.items, || self.ip_versions());
+        let (mask, value, criteria) = matching::parameters(rule.items, || self.ip_versions())?;
         let matcher = self.firmware.matcher(&mask, criteria, rule.priority)?;
         let mut over = vec![matcher];
         let dropping = match &rule.action {

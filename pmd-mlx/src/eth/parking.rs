@@ -35,6 +35,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use pollux_eal::barrier;
+use pollux_mlx5_abi::opcode::completion;
 use pollux_mlx5_abi::syndrome::Syndrome;
 
 use super::parts::Hold;
@@ -61,8 +62,8 @@ pub enum Trouble {
 /// What of a completion made no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nonsense {
-    /// An opcode that this queue never gets.
-    Opcode,
+    /// An opcode that this queue never gets: which.
+    Opcode(u8),
     /// A format that this queue does not have.
     Format,
     /// It is for an entry that was not posted, or not the next one.
@@ -78,19 +79,39 @@ pub enum Nonsense {
 }
 
 impl Nonsense {
-    const ALL: [Self; 7] =
-        [Self::Opcode, Self::Format, Self::Counter, Self::Length, Self::Stride, Self::Minis, Self::Untitled];
+    const PLAIN: [Self; 6] =
+        [Self::Format, Self::Counter, Self::Length, Self::Stride, Self::Minis, Self::Untitled];
 
-    fn text(self) -> &'static str {
+    /// What of it, in 16 bits: an opcode above the number of its kind.
+    fn pack(self) -> u32 {
         match self {
-            Self::Opcode => "an opcode that this queue never gets",
+            Self::Opcode(opcode) => u32::from(opcode) << 8,
+            other => Self::PLAIN.iter().position(|plain| *plain == other).map_or(0xff, |at| at as u32 + 1),
+        }
+    }
+
+    fn unpack(bits: u32) -> Option<Self> {
+        match bits as u8 {
+            0 => Some(Self::Opcode((bits >> 8) as u8)),
+            kind => Self::PLAIN.get(usize::from(kind) - 1).copied(),
+        }
+    }
+}
+
+impl fmt::Display for Nonsense {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Opcode(opcode) => {
+                let name = completion::name(*opcode).unwrap_or("unknown");
+                return write!(f, "opcode {opcode:#x} ({name}), which this queue never gets");
+            }
             Self::Format => "a format that this queue does not have",
             Self::Counter => "an index of no entry that is posted",
             Self::Length => "a length that the buffers cannot have",
             Self::Stride => "strides outside the buffer",
             Self::Minis => "more compressed packets than there are entries",
             Self::Untitled => "compressed packets and no title before them",
-        }
+        })
     }
 }
 
@@ -98,17 +119,30 @@ impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(syndrome) => write!(f, "error completion: {syndrome}"),
-            Self::Nonsense(what) => write!(f, "completion with {}", what.text()),
+            Self::Nonsense(what) => write!(f, "completion with {what}"),
             Self::Silent => f.write_str("no completion comes of what was sent"),
         }
     }
 }
 
 impl Trouble {
+    /// What to try about it, beside the reset that follows.
+    #[must_use]
+    pub fn advice(self) -> &'static str {
+        match self {
+            Self::Failed(_) => {
+                "if it goes on, see what the program sends, or whether its memory stays registered"
+            }
+            // Compression is the youngest part of the layout, and the one that options turn off.
+            Self::Nonsense(_) => "if it goes on, update the firmware, or try rxq_cqe_comp_en=0",
+            Self::Silent => "if it goes on, `devlink health show` tells how the firmware is",
+        }
+    }
+
     fn pack(self) -> u32 {
         match self {
             Self::Failed(syndrome) => 1 << 16 | u32::from(syndrome.vendor) << 8 | u32::from(syndrome.code),
-            Self::Nonsense(what) => 2 << 16 | what as u32,
+            Self::Nonsense(what) => 2 << 16 | what.pack(),
             Self::Silent => 3 << 16,
         }
     }
@@ -116,7 +150,7 @@ impl Trouble {
     fn unpack(bits: u32) -> Option<Self> {
         match bits >> 16 {
             1 => Some(Self::Failed(Syndrome { code: bits as u8, vendor: (bits >> 8) as u8 })),
-            2 => Nonsense::ALL.get((bits & 0xff) as usize).copied().map(Self::Nonsense),
+            2 => Nonsense::unpack(bits & 0xffff).map(Self::Nonsense),
             3 => Some(Self::Silent),
             _ => None,
         }
@@ -622,11 +656,15 @@ mod tests {
 
     #[test]
     fn every_trouble_is_told() {
-        let all = Nonsense::ALL.map(Trouble::Nonsense);
+        let opcodes = [0, 6, 0xf].map(Nonsense::Opcode);
+        let all = Nonsense::PLAIN.into_iter().chain(opcodes).map(Trouble::Nonsense);
         let failed = Trouble::Failed(Syndrome { code: 0x22, vendor: 0x99 });
-        for trouble in all.into_iter().chain([failed, Trouble::Silent]) {
+        for trouble in all.chain([failed, Trouble::Silent]) {
             assert_eq!(Trouble::unpack(trouble.pack()), Some(trouble), "{trouble}");
         }
         assert_eq!(Trouble::unpack(0), None);
+        let said = Trouble::Nonsense(Nonsense::Opcode(7));
+        assert_eq!(said.to_string(), "completion with opcode 0x7 (unknown), which this queue never gets");
+        assert!(said.advice().contains("rxq_cqe_comp_en=0"));
     }
 }

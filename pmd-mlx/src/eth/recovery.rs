@@ -135,7 +135,7 @@ impl Watched {
         else {
             return;
         };
-        tracing::warn!(target: "pmd.net.mlx5", "{}: {half} queue {}: {trouble}; it is reset", self.device.name(), slot.number);
+        tracing::warn!(target: "pmd.net.mlx5", "{}: {half} queue {}: {trouble}; it is reset; {}", self.device.name(), slot.number, trouble.advice());
         tracing::debug!(target: "pmd.net.mlx5", "{}: {half} queue {}: {}", self.device.name(), slot.number, dump(&slot.control));
         self.tell(PortEvent::Recovering);
         match recover(&slot.queue, &slot.control) {

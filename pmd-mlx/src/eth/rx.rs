@@ -483,8 +483,8 @@ impl Rq {
                 self.trouble = Some(Trouble::Failed(syndrome));
                 return false;
             }
-            _ => {
-                self.nonsense(Nonsense::Opcode);
+            opcode => {
+                self.nonsense(Nonsense::Opcode(opcode));
                 return false;
             }
         }

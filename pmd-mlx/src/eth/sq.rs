@@ -382,7 +382,7 @@ impl Sq {
             }
             completion::REQUESTER if copy.format() != 0 => Trouble::Nonsense(Nonsense::Format),
             completion::REQUESTER => Trouble::Nonsense(Nonsense::Counter),
-            _ => Trouble::Nonsense(Nonsense::Opcode),
+            opcode => Trouble::Nonsense(Nonsense::Opcode(opcode)),
         });
         None
     }

@@ -25,22 +25,14 @@ use crate::object::{
     Backend, CqSpec, FlowAction, FlowCounter, FlowRule, HASH_KEY_BYTES, HashSpec, Id, NumberedObject, Object,
     QueueState, RqSpec, SendQueue, SqSpec, other,
 };
-use crate::uar::Uar;
+use crate::uar::{Uar, page};
 
 /// The back end over the kernel's own objects (`dv_flow_en=0`).
 #[derive(Debug)]
 pub struct Verbs {
     device: Arc<Device>,
     /// Where rules that drop lead, for a rule of the kernel needs a queue pair: made when the first of them is.
-    sink: Mutex<Option<Sink>>,
-}
-
-/// A hash queue on which nothing ever arrives.
-#[derive(Debug)]
-struct Sink {
-    hash: Object,
-    /// Dropped after it.
-    _page: Option<Object>,
+    sink: Mutex<Option<Object>>,
 }
 
 impl Verbs {
@@ -81,60 +73,7 @@ impl Verbs {
         context.modify_qp(qp, mask | QpMask::STATE, &values, Driver::none()).map_err(self.refused(what))
     }
 
-    /// A queue pair on which nothing ever arrives.
-    fn sink(&self) -> Result<Object, MlxError> {
-        let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(made) = &*sink {
-            return Ok(made.hash.clone());
-        }
-        let mut ring = self.device.zone("drop queue", 2 * 4096)?;
-        for entry in 0..4 {
-            ring.copy_in(entry * 64 + 63, &[pollux_mlx5_abi::cqe::FRESH]);
-        }
-        let (cq_record, record) = (self.device.record()?, self.device.record()?);
-        let page = Uar::allocate(&self.device, false)?;
-        let cq = self.create_cq(&CqSpec {
-            ring: &ring,
-            entries_log2: 2,
-            cqe_bytes: 64,
-            record: &cq_record,
-            uar: page.as_ref(),
-            compressed: None,
-            enhanced: false,
-            channel: None,
-            user_handle: 0,
-        })?;
-        let entries = self.device.zone("drop queue", 4096)?;
-        let rq = self.create_rq(&RqSpec {
-            ring: &entries,
-            wqes_log2: 2,
-            wqe_bytes_log2: 4,
-            record: &record,
-            cq: &cq,
-            striding: None,
-            vlan_strip: false,
-            keep_crc: false,
-            delay_drop: false,
-            padding: false,
-            user_index: self.device.user_index(0),
-        })?;
-        let table = self.create_table(&[&rq])?;
-        let hash =
-            self.create_hash(&HashSpec { fields: 0, key: [0; HASH_KEY_BYTES], merge: None }, &table, 0)?;
-        // Nothing ever arrives, and yet a record is the device's as long as its queue is there: another queue's stores to it would
-        // be taken for this one's.
-        let hash = hash.object.keeping((ring, entries, cq_record, record));
-        let made = Sink { hash, _page: page.and_then(Uar::into_object) };
-        Ok(sink.insert(made).hash.clone())
-    }
-}
-
-impl Backend for Verbs {
-    fn name(&self) -> &'static str {
-        "verbs"
-    }
-
-    fn create_cq(&self, spec: &CqSpec<'_>) -> Result<NumberedObject, MlxError> {
+    fn create_cq_with(&self, spec: &CqSpec<'_>, flags: CqFlags) -> Result<NumberedObject, MlxError> {
         let driver = completion_queue::CreateCq {
             buf_addr: spec.ring.base().as_ptr().addr() as u64,
             db_addr: spec.record.address(),
@@ -157,7 +96,7 @@ impl Backend for Verbs {
             user_handle: spec.user_handle,
             channel: spec.channel,
             vector: 0,
-            flags: CqFlags::empty(),
+            flags,
         };
         let bytes = spec.ring.bytes() as u64;
         let mut answer = CreateCqAnswer::new_zeroed();
@@ -170,8 +109,71 @@ impl Backend for Verbs {
                 format!("{} entries of {} bytes{form}", 1 << spec.entries_log2, spec.cqe_bytes)
             })
         })?;
-        let object = Object::pinning(&self.device, Id::Cq(cq.handle), Vec::new(), bytes);
+        let object = Object::pinning(&self.device, Id::Cq(cq.handle), page(spec.uar).collect(), bytes);
         Ok(NumberedObject { object, number: self.device.number("a completion queue", answer.cqn)? })
+    }
+
+    /// A receive queue that stays in RESET, over a completion queue with these flags.
+    fn idle_queue(&self, flags: CqFlags) -> Result<NumberedObject, MlxError> {
+        let mut ring = self.device.zone("idle queue", 2 * 4096)?;
+        for entry in 0..4 {
+            ring.copy_in(entry * 64 + 63, &[pollux_mlx5_abi::cqe::FRESH]);
+        }
+        let (cq_record, record) = (self.device.record()?, self.device.record()?);
+        let page = Uar::allocate(&self.device, false)?;
+        let spec = CqSpec {
+            ring: &ring,
+            entries_log2: 2,
+            cqe_bytes: 64,
+            record: &cq_record,
+            uar: page.as_ref(),
+            compressed: None,
+            enhanced: false,
+            channel: None,
+            user_handle: 0,
+        };
+        let cq = self.create_cq_with(&spec, flags)?;
+        let entries = self.device.zone("idle queue", 4096)?;
+        let rq = self.create_rq(&RqSpec {
+            ring: &entries,
+            wqes_log2: 2,
+            wqe_bytes_log2: 4,
+            record: &record,
+            cq: &cq,
+            striding: None,
+            vlan_strip: false,
+            keep_crc: false,
+            delay_drop: false,
+            padding: false,
+            user_index: self.device.user_index(0),
+        })?;
+        // Nothing ever arrives, and yet a record is the device's as long as its queue is there: another queue's stores to it would
+        // be taken for this one's.
+        let NumberedObject { object, number } = rq;
+        Ok(NumberedObject { object: object.keeping((ring, entries, cq_record, record)), number })
+    }
+
+    /// A queue pair on which nothing ever arrives.
+    fn sink(&self) -> Result<Object, MlxError> {
+        let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(made) = &*sink {
+            return Ok(made.clone());
+        }
+        let rq = self.idle_queue(CqFlags::empty())?;
+        let table = self.create_table(&[&rq])?;
+        let hash =
+            self.create_hash(&HashSpec { fields: 0, key: [0; HASH_KEY_BYTES], merge: None }, &table, 0)?;
+        Ok(sink.insert(hash.object).clone())
+    }
+}
+
+impl Backend for Verbs {
+    fn name(&self) -> &'static str {
+        "verbs"
+    }
+
+    fn create_cq(&self, spec: &CqSpec<'_>) -> Result<NumberedObject, MlxError> {
+        self.create_cq_with(spec, CqFlags::empty())
     }
 
     fn create_rq(&self, spec: &RqSpec<'_>) -> Result<NumberedObject, MlxError> {
@@ -275,7 +277,8 @@ impl Backend for Verbs {
         });
         let qp =
             qp.map_err(|error| error.with(|| format!("{} blocks of 64 bytes", 1 << spec.wqebbs_log2)))?;
-        let object = Object::pinning(&self.device, Id::Qp(qp.handle), vec![spec.cq.object.clone()], bytes);
+        let over = [spec.cq.object.clone()].into_iter().chain(page(spec.uar)).collect();
+        let object = Object::pinning(&self.device, Id::Qp(qp.handle), over, bytes);
         // The kernel calls a raw queue pair by its send queue's number.
         let number = self.device.number("a send queue", qp.qpn)?;
         Ok(SendQueue { object, number, control_imm: 0, register: answer.bfreg_index })

@@ -31,8 +31,6 @@ pub(crate) enum Message<T> {
 #[derive(Debug)]
 pub struct Home<T> {
     object: Object,
-    /// Destroyed after it.
-    _page: Option<Object>,
     pub(crate) version: AtomicU32,
     messages: Mutex<Vec<Message<T>>>,
     view: Mutex<View>,
@@ -123,7 +121,7 @@ pub fn create<T>(hca: &Hca, spec: &CqSpec<'_>) -> Result<Poller<T>, MlxError> {
     let made = device.pinning("make a completion queue", Pinning::Queue, bytes, |context| {
         context.create_cq(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))
     });
-    let object = Object::pinning(device, Id::Cq(made?.handle), Vec::new(), bytes);
+    let object = Object::pinning(device, Id::Cq(made?.handle), page.object().into_iter().collect(), bytes);
     parts.cqn = answer.cqn;
     // Kernels of the static kind have one page for all, armed at the same registers: the second queue goes without.
     parts.arm = page.arm_registers().ok();
@@ -131,7 +129,6 @@ pub fn create<T>(hca: &Hca, spec: &CqSpec<'_>) -> Result<Poller<T>, MlxError> {
     let home = Home {
         view: Mutex::new(cq.view()),
         object,
-        _page: page.into_object(),
         version: AtomicU32::new(0),
         messages: Mutex::default(),
         left: Mutex::default(),

@@ -77,7 +77,36 @@ pub struct Poller<T> {
     last: usize,
     /// Some are known only up to here.
     gone: bool,
-    strange: u64,
+    strange: Strange,
+}
+
+/// Completions that are of no request.
+#[derive(Clone, Copy, Debug, Default)]
+struct Strange {
+    count: u64,
+    /// Of the last one.
+    opcode: u8,
+    number: u32,
+}
+
+impl Strange {
+    #[cold]
+    #[inline(never)]
+    fn note(&mut self, opcode: u8, number: u32) {
+        *self = Self { count: self.count.wrapping_add(1), opcode, number };
+    }
+}
+
+impl std::fmt::Display for Strange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = completion::name(self.opcode).unwrap_or("unknown");
+        write!(
+            f,
+            "{} completions of no request were skipped, the last with opcode {:#x} ({name}) of queue {:#x}; update the \
+             firmware, or reset the queue if requests stay open",
+            self.count, self.opcode, self.number
+        )
+    }
 }
 
 impl<T> Poller<T> {
@@ -90,7 +119,7 @@ impl<T> Poller<T> {
             targets: Vec::new(),
             last: 0,
             gone: false,
-            strange: 0,
+            strange: Strange::default(),
         }
     }
 
@@ -101,7 +130,7 @@ impl<T> Poller<T> {
     /// Completions that made no sense, and were skipped.
     #[must_use]
     pub fn strange(&self) -> u64 {
-        self.strange
+        self.strange.count
     }
 
     /// Asks for an event at the next completion, or the next solicited one. `false` where there are none to be had. One that
@@ -235,7 +264,9 @@ impl<T: Lend> Poller<T> {
         }
         let Self { targets, strange, .. } = self;
         let Some(at) = found else {
-            *strange += u64::from(opcode != completion::RESIZE_CQ);
+            if opcode != completion::RESIZE_CQ {
+                strange.note(opcode, number);
+            }
             return None;
         };
         let target = &mut targets[at];
@@ -251,7 +282,7 @@ impl<T: Lend> Poller<T> {
                     Some((note, send)) if plain => {
                         (note.id, From::Send(send.take(&note), note.extra), target.number)
                     }
-                    _ => return nonsense(strange),
+                    _ => return nonsense(strange, entry),
                 }
             }
             completion::RESPONDER_RDMA_WRITE_IMM
@@ -271,10 +302,10 @@ impl<T: Lend> Poller<T> {
                 };
                 match own {
                     Some(own) if plain => own,
-                    _ => return nonsense(strange),
+                    _ => return nonsense(strange, entry),
                 }
             }
-            _ => return nonsense(strange),
+            _ => return nonsense(strange, entry),
         };
         Some(Wc { entry, opcode, id, number, from, left: None })
     }
@@ -282,13 +313,16 @@ impl<T: Lend> Poller<T> {
 
 #[cold]
 #[inline(never)]
-fn nonsense<W>(strange: &mut u64) -> Option<W> {
-    *strange += 1;
+fn nonsense<W>(strange: &mut Strange, entry: Entry) -> Option<W> {
+    strange.note(entry.opcode(), entry.sop_drop_qpn() & 0xff_ffff);
     None
 }
 
 impl<T> Drop for Poller<T> {
     fn drop(&mut self) {
+        if self.strange.count > 0 {
+            tracing::warn!(target: "pmd.common.mlx5", "completion queue {:#x}: {}", self.cq.number(), self.strange);
+        }
         // SAFETY: once, and not used again. It moves to whoever destroys the device's queue, after the last queue pair.
         let cq = unsafe { ManuallyDrop::take(&mut self.cq) };
         self.home.leave(cq);

@@ -34,7 +34,7 @@ use crate::context::Pinning;
 use crate::dbrec::{FIRST, SECOND};
 use crate::key::Keys;
 use crate::object::{Id, Object};
-use crate::uar::Uar;
+use crate::uar::{Uar, page as page_of};
 
 /// Segments of an entry that binds a memory window: control, change of key, its context, one piece of translation in a block
 /// of its own.
@@ -100,7 +100,6 @@ pub struct Qp<T> {
     /// Until it is dropped.
     parts: Option<(Poster<T>, Zone)>,
     object: Object,
-    _page: Option<Object>,
     sizes: Sizes,
     number: u32,
     kind: Kind,
@@ -290,7 +289,7 @@ pub fn create<T>(hca: &Hca, spec: QpSpec<'_, T>) -> Result<Qp<T>, MlxError> {
     let made = device.pinning("make a queue pair", Pinning::Queue, bytes as u64, |context| {
         context.create_qp(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))
     })?;
-    let object = Object::pinning(device, Id::Qp(made.handle), Vec::new(), bytes as u64);
+    let object = Object::pinning(device, Id::Qp(made.handle), page_of(page.as_ref()).collect(), bytes as u64);
     // From here on whatever fails destroys it first, by the order in which these are dropped.
     let (page, at) = match page {
         Some(page) => (page, uar::blue_flame(0, 0)),
@@ -334,7 +333,6 @@ pub fn create<T>(hca: &Hca, spec: QpSpec<'_, T>) -> Result<Qp<T>, MlxError> {
     let mut qp = Qp {
         parts: Some((poster, zone)),
         object,
-        _page: page.into_object(),
         sizes,
         number: made.qpn,
         kind: spec.kind,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use pollux_mlx5_abi::command::{opcode, status};
 use pollux_mlx5_abi::syndrome::Syndrome;
 use pollux_mlx5_kernel::DoorProfile;
-use pollux_mlx5_model::fault::{EntryFault, FaultPlan, Refusal};
+use pollux_mlx5_model::fault::{EntryFault, FaultPlan, OddCompletion, Refusal};
 use pollux_mlx5_model::time::Clock;
 use pollux_mlx5_model::{DeviceConfig, Traits};
 use pollux_pmd_mlx::{Arguments, Mlx5Port, PortSpec};
@@ -20,12 +20,15 @@ fn faulty(plan: FaultPlan) -> Pair {
     Pair::with(DoorProfile::default(), move |config| DeviceConfig { faults: plan.clone(), ..config })
 }
 
-fn whole(error: &dyn std::error::Error) -> String {
+pub(crate) fn whole(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(inner) = source {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
+        let inner_text = inner.to_string();
+        if !text.ends_with(&inner_text) {
+            text.push_str(": ");
+            text.push_str(&inner_text);
+        }
         source = inner.source();
     }
     text
@@ -165,6 +168,42 @@ fn a_queue_that_failed_unseen_stops() {
             assert_eq!((a.state(), b.state()), (PortState::Started, PortState::Started));
         }
         assert_eq!((pool_a.in_use(), pool_b.in_use()), (0, 0), "every mbuf is home");
+    }
+}
+
+/// A completion of a kind that the queue never gets: the queue is reset, and goes on.
+#[test]
+fn a_completion_of_an_unknown_kind_resets_its_queue() {
+    for half in [Direction::Tx, Direction::Rx] {
+        for (arguments, believes) in recoverable(half) {
+            let plan = FaultPlan {
+                odd_completions: vec![OddCompletion { nth: 3, opcode: 0x7 }],
+                ..FaultPlan::default()
+            };
+            let at = if half == Direction::Tx { "mlx5_model0" } else { "mlx5_model1" };
+            let pair = Pair::with(DoorProfile::default(), |config| {
+                let traits = Traits { believes_ready: believes, ..config.traits };
+                let faults = if config.name == at { plan.clone() } else { FaultPlan::default() };
+                DeviceConfig { faults, traits, ..config }
+            });
+            let (pool_a, pool_b) = (pool("a", 2048), pool("b", 2048));
+            {
+                let (mut a, mut b) = (pair.a.open(arguments.clone()), pair.b.open(arguments));
+                let mut queues_a = a.bring_up(PortConfig::queues(1, 1, &pool_a)).expect("up");
+                let mut queues_b = b.bring_up(PortConfig::queues(1, 1, &pool_b)).expect("up");
+                for number in 0..20 {
+                    passes(&pair, &pool_a, &mut queues_a, &mut queues_b, number);
+                    events(&mut a);
+                    events(&mut b);
+                }
+                assert!(passes(&pair, &pool_a, &mut queues_a, &mut queues_b, 99), "it works again");
+                let (port, prefix) =
+                    if half == Direction::Tx { (&mut a, "tx_q0_") } else { (&mut b, "rx_q0_") };
+                assert_eq!(xstat(port, &format!("{prefix}bad_completions")), 1);
+                assert_eq!(xstat(port, &format!("{prefix}recoveries")), 1);
+            }
+            assert_eq!((pool_a.in_use(), pool_b.in_use()), (0, 0), "every mbuf is home");
+        }
     }
 }
 

@@ -55,8 +55,8 @@ fn linux_5_4_lacks_only_what_has_no_older_form() {
         [
             "query_gid: DEVICE/QUERY_GID_ENTRY: this kernel is too old for a GID query; sysfs was not told",
             "query_gid_table: DEVICE/QUERY_GID_ENTRY: this kernel is too old for a GID query; sysfs was not told",
-            "query_mr: MR/QUERY_MR: EPROTONOSUPPORT (the kernel lacks this method, or an attribute of it that was mandatory)",
-            "export_dmabuf: DMABUF/ALLOC: EPROTONOSUPPORT (the kernel lacks this method, or an attribute of it that was mandatory)",
+            "query_mr: MR/QUERY_MR: EPROTONOSUPPORT (the kernel lacks this method, or an attribute of it that was mandatory); a newer kernel or firmware may have it",
+            "export_dmabuf: DMABUF/ALLOC: EPROTONOSUPPORT (the kernel lacks this method, or an attribute of it that was mandatory); a newer kernel or firmware may have it",
         ]
     );
 }

@@ -149,14 +149,26 @@ fn a_short_answer_names_the_call_and_the_attribute() {
     let short = Answer { errno: None, bytes: vec![1, 2], skip: false, handle: Some(1), descriptor: true };
     let context = with(&short);
     let error = context.destroy_cq(pollux_uverbs::CqHandle(1)).expect_err("short");
-    assert_eq!(error.to_string(), "CQ/DESTROY: RESP has 2 bytes, at least 8 are needed");
+    assert_eq!(
+        error.to_string(),
+        "CQ/DESTROY: RESP has 2 bytes, at least 8 are needed; update the kernel, or its driver of the device"
+    );
     let error = context.alloc_pd(Driver::none()).expect_err("short");
-    assert_eq!(error.to_string(), "ALLOC_PD: answer has 2 bytes, at least 4 are needed");
+    assert_eq!(
+        error.to_string(),
+        "ALLOC_PD: answer has 2 bytes, at least 4 are needed; update the kernel, or its driver of the device"
+    );
     let error = context.query_port(1).expect_err("short");
-    assert_eq!(error.to_string(), "DEVICE/QUERY_PORT: RESP has 2 bytes, at least 40 are needed");
+    assert_eq!(
+        error.to_string(),
+        "DEVICE/QUERY_PORT: RESP has 2 bytes, at least 40 are needed; update the kernel, or its driver of the device"
+    );
     let error =
         context.read_counters(pollux_uverbs::CountersHandle(1), false, &mut [0; 2]).expect_err("short");
-    assert_eq!(error.to_string(), "COUNTERS/READ: BUFF has 2 bytes, at least 16 are needed");
+    assert_eq!(
+        error.to_string(),
+        "COUNTERS/READ: BUFF has 2 bytes, at least 16 are needed; update the kernel, or its driver of the device"
+    );
 }
 
 #[test]
@@ -165,18 +177,33 @@ fn an_answer_that_was_not_written_is_missed() {
     let context = with(&silent);
     let text = |error: UverbsError| error.to_string();
     let error = context.destroy_cq(pollux_uverbs::CqHandle(1)).expect_err("silent");
-    assert_eq!(text(error), "CQ/DESTROY: succeeded without writing RESP");
+    assert_eq!(
+        text(error),
+        "CQ/DESTROY: succeeded without writing RESP; update the kernel, or its driver of the device"
+    );
     let error = context.alloc_pd(Driver::none()).expect_err("silent");
-    assert_eq!(text(error), "ALLOC_PD: succeeded without writing answer");
+    assert_eq!(
+        text(error),
+        "ALLOC_PD: succeeded without writing answer; update the kernel, or its driver of the device"
+    );
     let error = context.create_counters(|_| {}).expect_err("silent");
-    assert_eq!(text(error), "COUNTERS/CREATE: succeeded without writing HANDLE");
+    assert_eq!(
+        text(error),
+        "COUNTERS/CREATE: succeeded without writing HANDLE; update the kernel, or its driver of the device"
+    );
     let error = context
         .create_cq(&crate::every_command::cq_request(), Driver::new(&[], &mut [0; 8]))
         .expect_err("silent");
-    assert_eq!(text(error), "CQ/CREATE: succeeded without writing UHW_OUT");
+    assert_eq!(
+        text(error),
+        "CQ/CREATE: succeeded without writing UHW_OUT; update the kernel, or its driver of the device"
+    );
     let error =
         context.create_ah(crate::every_command::PD, &Default::default(), Driver::none()).expect_err("silent");
-    assert_eq!(text(error), "CREATE_AH: succeeded without writing answer");
+    assert_eq!(
+        text(error),
+        "CREATE_AH: succeeded without writing answer; update the kernel, or its driver of the device"
+    );
 }
 
 #[test]
@@ -186,7 +213,7 @@ fn a_response_length_that_is_too_small_is_an_error() {
     let error = context.query_device(Driver::none()).expect_err("nothing was filled");
     assert_eq!(
         error.to_string(),
-        "EX_QUERY_DEVICE: answer (response_length) has 0 bytes, at least 176 are needed"
+        "EX_QUERY_DEVICE: answer (response_length) has 0 bytes, at least 176 are needed; update the kernel, or its driver of the device"
     );
 }
 

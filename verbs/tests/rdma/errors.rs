@@ -1,5 +1,7 @@
 //! What goes wrong: at which end it is told, as what, and what becomes of the rest.
 
+use pollux_mlx5_model::fault::FaultPlan;
+use pollux_tests::log::logged;
 use pollux_verbs::{
     Access, AsyncKind, Connection, Cq, CqOptions, Element, Mr, Path, Pd, Qp, QpAttributes, QpKind, QpOptions,
     QpState, WcStatus,
@@ -231,4 +233,36 @@ fn receivers_that_are_not_ready_by_plan_are_asked_again() {
             assert_eq!(done.data(), pattern(100, number as u64));
         }
     }
+}
+
+/// A completion of a kind that no queue pair gets: its request stays open, and those behind it go on.
+#[test]
+fn a_completion_of_an_unknown_kind_is_counted_and_skipped() {
+    let plan: FaultPlan = "odd-completion:2/0x7".parse().expect("a plan");
+    let rig = Rig::on(true, |builder| builder.faults(plan.clone()));
+    let (mut near, far) = rig.pair(&options());
+    let target = Mr::allocate(&rig.far.pd, 4096, all_rights()).expect("memory");
+    let mut qpn = 0;
+    let logged = logged(|| {
+        let mut ids = Vec::new();
+        for id in 0..4 {
+            let mut batch = near.qp.batch();
+            batch.write(id, target.address(), target.rkey()).inline(b"eight by").signalled();
+            batch.ring().expect("posted");
+            (0..8).for_each(|_| rig.turn());
+            near.cq.poll(8, |wc| ids.push((wc.id(), wc.status())));
+        }
+        assert_eq!(ids, [0, 2, 3].map(|id| (id, WcStatus::SUCCESS)));
+        assert_eq!(near.cq.strange(), 1);
+        qpn = near.qp.qpn();
+        // The poller says what it skipped when it goes, out of the data path.
+        drop(near);
+    });
+    let [line] = &logged[..] else { panic!("one line, not {logged:?}") };
+    let told = format!(
+        ": 1 completions of no request were skipped, the last with opcode 0x7 (unknown) of queue {qpn:#x}; update the firmware, \
+         or reset the queue if requests stay open"
+    );
+    assert!(line.contains("completion queue 0x") && line.ends_with(&told), "{line}");
+    drop(far);
 }

@@ -18,12 +18,15 @@ pub(super) struct IpVersions {
 }
 
 /// Mask, value, and which parts of them count. `versions` is asked where a rule has a header of IP.
-pub(super) fn parameters(
+///
+/// # Errors
+/// Those of `versions`.
+pub(super) fn parameters<E>(
     items: &[FlowSpec],
-    versions: impl FnOnce() -> IpVersions,
-) -> (Parameters, Parameters, u8) {
+    versions: impl FnOnce() -> Result<IpVersions, E>,
+) -> Result<(Parameters, Parameters, u8), E> {
     let has_ip = items.iter().any(|item| matches!(item, FlowSpec::Ipv4 { .. } | FlowSpec::Ipv6 { .. }));
-    let versions = if has_ip { versions() } else { IpVersions { outer: false, inner: false } };
+    let versions = if has_ip { versions()? } else { IpVersions { outer: false, inner: false } };
     let mut both = Both { mask: MatchParameters::ZERO, value: MatchParameters::ZERO, versions };
     for item in items {
         both.add(item);
@@ -39,7 +42,7 @@ pub(super) fn parameters(
             counted |= flag;
         }
     }
-    (both.mask, both.value, counted as u8)
+    Ok((both.mask, both.value, counted as u8))
 }
 
 struct Both {
@@ -151,6 +154,8 @@ impl Both {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
     use pollux_uverbs::abi::flow::{EthFilter, Ipv4Filter, TcpUdpFilter};
 
     use super::*;
@@ -173,8 +178,8 @@ mod tests {
                 inner: false,
             },
         ];
-        let both = || IpVersions { outer: true, inner: true };
-        let (mask, value, counted) = parameters(&items, both);
+        let both = || Ok::<_, Infallible>(IpVersions { outer: true, inner: true });
+        let Ok((mask, value, counted)) = parameters(&items, both);
         assert_eq!(u32::from(counted), criteria::OUTER_HEADERS);
         let (mask, value) =
             (MatchParameters::OUTER_HEADERS.of(&mask), MatchParameters::OUTER_HEADERS.of(&value));
@@ -204,8 +209,8 @@ mod tests {
         for (inner, part) in [(false, MatchParameters::OUTER_HEADERS), (true, MatchParameters::INNER_HEADERS)]
         {
             // The other's capability does not count.
-            let versions = || IpVersions { outer: inner, inner: !inner };
-            let (mask, value, _) = parameters(&[item(inner)], versions);
+            let versions = || Ok::<_, Infallible>(IpVersions { outer: inner, inner: !inner });
+            let Ok((mask, value, _)) = parameters(&[item(inner)], versions);
             let (mask, value) = (part.of(&mask), part.of(&value));
             assert_eq!((H::IP_VERSION.get(mask), H::ETHERTYPE.get(mask)), (0, 0xffff));
             assert_eq!(H::ETHERTYPE.get(value), 0x0800);
@@ -215,7 +220,7 @@ mod tests {
     #[test]
     fn a_rule_for_everything_matches_nothing() {
         let any = FlowSpec::Eth { value: EthFilter::default(), mask: EthFilter::default(), inner: false };
-        let nobody = || -> IpVersions { panic!("no header of IP") };
-        assert_eq!(parameters(&[any], nobody), (MatchParameters::ZERO, MatchParameters::ZERO, 0));
+        let nobody = || -> Result<IpVersions, Infallible> { panic!("no header of IP") };
+        assert_eq!(parameters(&[any], nobody), Ok((MatchParameters::ZERO, MatchParameters::ZERO, 0)));
     }
 }

@@ -59,7 +59,6 @@ impl Mlx5Port {
         for pool in plan.split.iter().flat_map(|split| &split.parts).filter_map(|part| part.pool.as_ref()) {
             registry.add_pool(pool)?;
         }
-        // Before the completion queue that names it, so that it goes after that where something below fails.
         let mut page = Uar::allocate(device, false)?;
         let events = if setup.interrupts {
             let verbs = MlxError::verbs("make a completion channel");
@@ -112,8 +111,7 @@ impl Mlx5Port {
             user_index: device.user_index(setup.queue.0.into()),
         })?;
         let number = rq.number;
-        let page = page.take().and_then(Uar::into_object);
-        let queue = DeviceQueue::new(device, backend, rq, page.into_iter().collect());
+        let queue = DeviceQueue::new(device, backend, rq);
         // No rule leads here yet; from the first entry on that the data half posts, buffers are the device's.
         queue.go(QueueState::Ready)?;
         let parts = RqParts {
@@ -180,7 +178,7 @@ impl Mlx5Port {
         }
         let combined = page.blueflame;
         let (number, control_imm) = (sq.number, sq.control_imm);
-        let queue = DeviceQueue::new(device, backend, sq, page.into_object().into_iter().collect());
+        let queue = DeviceQueue::new(device, backend, sq);
         queue.go(QueueState::Ready)?;
         let parts = SqParts {
             ring,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::MlxError;
 use crate::context::Device;
 use crate::eth::parts::Hold;
-use crate::object::{Backend, NumberedObject, Object, QueueState, SendQueue};
+use crate::object::{Backend, NumberedObject, QueueState, SendQueue};
 
 /// What a queue is made of, receive or send.
 pub(crate) trait Queue: Clone + Send + fmt::Debug + 'static {
@@ -59,23 +59,15 @@ pub(crate) struct DeviceQueue<Q> {
     device: Arc<Device>,
     backend: Arc<dyn Backend>,
     inside: Mutex<Inside<Q>>,
-    /// Its doorbell pages, dropped after it.
-    _pages: Vec<Object>,
 }
 
 impl<Q: Queue> DeviceQueue<Q> {
     /// Takes charge of a queue in state [`QueueState::Reset`].
-    pub(crate) fn new(
-        device: &Arc<Device>,
-        backend: &Arc<dyn Backend>,
-        queue: Q,
-        pages: Vec<Object>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(device: &Arc<Device>, backend: &Arc<dyn Backend>, queue: Q) -> Arc<Self> {
         Arc::new(Self {
             device: Arc::clone(device),
             backend: Arc::clone(backend),
             inside: Mutex::new(Inside { queue: Some(queue), state: QueueState::Reset }),
-            _pages: pages,
         })
     }
 

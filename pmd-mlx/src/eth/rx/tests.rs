@@ -450,7 +450,7 @@ fn an_error_parks_the_queue_and_recovery_brings_it_back() {
 fn nonsense_parks_and_says_what() {
     type Spoil = fn(&mut Cqe64) -> u8;
     let cases: [(Spoil, Nonsense); 6] = [
-        (|_| 0x60, Nonsense::Opcode),
+        (|_| 0x60, Nonsense::Opcode(6)),
         (|_| 0x20 | 1 << 2, Nonsense::Format),
         (|_| 0x20 | 2 << 2, Nonsense::Format),
         (

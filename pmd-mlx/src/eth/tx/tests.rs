@@ -368,7 +368,8 @@ fn what_was_dropped_when_it_was_taken_is_not_counted_again_when_the_queue_is_res
 
 #[test]
 fn nonsense_parks_and_says_what() {
-    let cases = [(0x20_u8, 0, Nonsense::Opcode), (0x0c, 0, Nonsense::Format), (0x00, 7, Nonsense::Counter)];
+    let cases =
+        [(0x20_u8, 0, Nonsense::Opcode(2)), (0x0c, 0, Nonsense::Format), (0x00, 7, Nonsense::Counter)];
     for (kind, wqe, what) in cases {
         let pool = pool(64);
         let (mut queue, mut device, _) = rig(&Plan::default(), &pool);
