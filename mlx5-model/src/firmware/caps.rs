@@ -54,6 +54,8 @@ pub struct Traits {
     /// Queues stamp the time of day, in seconds and nanoseconds, and not what a free-running clock says; they are refused if
     /// they ask for that. Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `MLX5_TIMESTAMP_FORMAT_CAP_REAL_TIME`.
     pub real_time_only: bool,
+    /// Queues stamp either of the two, as they ask.
+    pub real_time_too: bool,
     /// User contexts and objects made by their commands (DevX).
     pub devx: bool,
     /// Registers can be mapped write-combining.
@@ -125,6 +127,7 @@ impl Default for Traits {
             vlan_insert: true,
             match_ip_version: true,
             real_time_only: false,
+            real_time_too: false,
             devx: true,
             blue_flame: true,
             uar_4k: true,
@@ -459,14 +462,21 @@ fn flow_table(match_ip_version: bool) -> [u8; 4096] {
 
 impl Traits {
     fn stamp_caps(&self) -> u32 {
-        if self.real_time_only { stamps::REAL_TIME } else { stamps::FREE_RUNNING }
+        match (self.real_time_only, self.real_time_too) {
+            (true, _) => stamps::REAL_TIME,
+            (false, true) => stamps::BOTH,
+            (false, false) => stamps::FREE_RUNNING,
+        }
     }
 
     /// Whether a queue may ask for this format of stamps: free running where there is that alone, the default or real time
     /// where there is no other. Source: Linux `include/linux/mlx5/mlx5_ifc.h`,
     /// `MLX5_TIMESTAMP_FORMAT_*`; DPDK `drivers/common/mlx5/mlx5_prm.h`, `mlx5_ts_format_conv`.
     pub(super) fn stamps(&self, format: u32) -> bool {
-        if self.real_time_only { format != stamp::FREE_RUNNING } else { format == stamp::FREE_RUNNING }
+        match format {
+            stamp::FREE_RUNNING => !self.real_time_only,
+            _ => self.real_time_only || self.real_time_too,
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pollux_mlx5_abi::cqe::MiniFormat;
 use pollux_mlx5_abi::kernel::completion_queue::{self, CreateCqAnswer, cq_flag, mini_format};
+use pollux_mlx5_abi::kernel::context;
 use pollux_mlx5_abi::kernel::flow::{CounterPlace, CountersData, CreateFlow, counter};
 use pollux_mlx5_abi::kernel::queue_pair::{self, CreateQpAnswer, CreateRssQp, hash_function, qp_flag};
 use pollux_mlx5_abi::kernel::work_queue::{self, CreateRwqTableAnswer, CreateWqAnswer, ModifyWq, wq_mask};
@@ -170,6 +171,22 @@ impl Verbs {
 impl Backend for Verbs {
     fn name(&self) -> &'static str {
         "verbs"
+    }
+
+    fn stamps_ticks(&self) -> bool {
+        // A kernel that tells of real time does so of cards that stamp nothing else, and of such as stamp either. It refuses
+        // ticks to the former alone. Source: Linux `drivers/infiniband/hw/mlx5/main.c`, `set_ucontext_resp`; `qp.c`,
+        // `get_ts_format`.
+        if self.device.answer.comp_mask & context::answer::REAL_TIME_TS == 0 {
+            return true;
+        }
+        match self.idle_queue(CqFlags::TIMESTAMP_COMPLETION) {
+            Ok(_destroyed) => true,
+            Err(error) => {
+                tracing::debug!(target: "pmd.net.mlx5", "{}: no time stamps: {error}", self.device.name());
+                false
+            }
+        }
     }
 
     fn create_cq(&self, spec: &CqSpec<'_>) -> Result<NumberedObject, MlxError> {

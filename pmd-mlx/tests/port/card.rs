@@ -83,14 +83,29 @@ fn a_card_that_stamps_real_time_alone_has_its_queues_do_so() {
         let pool = pool("p", 4096);
         let devx = arguments.devx;
         let (mut a, mut b) = (pair.a.open(arguments.clone()), pair.b.open(arguments));
-        if devx {
-            assert!(!b.info().rx_offloads.contains(RxOffloads::TIMESTAMP), "stamps are ticks of a clock");
-        }
+        let stamps = b.info().rx_offloads.contains(RxOffloads::TIMESTAMP);
+        assert!(!stamps, "stamps are ticks of a clock; devx {devx}");
         let mut queues_a = a.bring_up(PortConfig::queues(1, 1, &pool)).expect("up");
         let mut queues_b = b.bring_up(PortConfig::queues(1, 1, &pool)).expect("up");
         let sent = frame(B, A, 7, 200);
         queues_a.tx[0].tx_burst(&mut burst(&pool, std::slice::from_ref(&sent)));
         pair.settle();
         assert_eq!(received(&mut queues_b, 0), [sent]);
+    }
+}
+
+#[test]
+fn cards_whose_queues_stamp_ticks_offer_it() {
+    for arguments in both() {
+        for real_time_too in [false, true] {
+            let pair = Pair::with(DoorProfile::default(), |mut config: DeviceConfig| {
+                config.traits.real_time_too = real_time_too;
+                config
+            });
+            let port = pair.b.open(arguments.clone());
+            assert!(port.info().rx_offloads.contains(RxOffloads::TIMESTAMP), "{arguments:?} {real_time_too}");
+            drop(port);
+            assert_eq!(pair.b.kernel.abandoned(), 0, "what was tried is gone");
+        }
     }
 }
