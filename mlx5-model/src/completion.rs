@@ -26,6 +26,7 @@ pub(crate) use arm::Arm;
 pub(crate) use compress::BLOCK_MAX;
 use compress::Block;
 use unseen::Unseen;
+pub use unseen::Visibility;
 
 /// In the event of a failed queue: it ran over. Source: Linux `include/linux/mlx5/device.h`, `MLX5_EVENT_CQ_ERR_*` beside
 /// `struct mlx5_eqe_cq_err`.
@@ -202,13 +203,13 @@ pub(crate) struct Completions {
     pub(crate) queues: Table<Queue>,
     /// Queues with an open block, a held entry or a running timer, to be looked at when a step ends.
     open: Vec<u32>,
-    /// Entries become visible piece by piece: see [`Unseen`].
-    by_pieces: bool,
+    /// When entries become visible.
+    visibility: Visibility,
 }
 
 impl Completions {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { queues: Table::new(0x400, limit), open: Vec::new(), by_pieces: false }
+        Self { queues: Table::new(0x400, limit), open: Vec::new(), visibility: Visibility::AtOnce }
     }
 
     /// Writes a completion to queue `cqn`. `solicited` asks for an event even of those who wait for solicited ones only.

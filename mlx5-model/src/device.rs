@@ -6,6 +6,7 @@
 pub(crate) mod blue_flame;
 pub(crate) mod bus;
 pub(crate) mod core;
+pub(crate) mod late;
 pub(crate) mod order;
 pub(crate) mod ring;
 pub(crate) mod state;
@@ -25,6 +26,7 @@ use pollux_mlx5_abi::doorbell::uar;
 use pollux_mlx5_kernel::{CommandQueue, FrameListener, Gone, Identity, InterruptHandler};
 use pollux_uverbs::{Page, Protection};
 
+pub use crate::completion::Visibility;
 use crate::config::Profile;
 use crate::event::VECTORS;
 use crate::fault::{FaultPlan, Faults};
@@ -36,10 +38,11 @@ use crate::time::Clock;
 use crate::wire::Wire;
 use bus::Bus;
 use core::Core;
+use late::Late;
 pub use order::Fence;
 pub use violation::{Before, Violation};
 #[cfg(feature = "trace")]
-pub use watch::{Watched, watch};
+pub use watch::{Watched, watch, watch_as};
 
 /// Ticks of the device's clock in a microsecond: it runs at 1 GHz, `device_frequency_khz`.
 pub(crate) const TICKS_PER_US: u64 = 1000;
@@ -86,6 +89,7 @@ impl Default for DeviceConfig {
 struct Inside {
     core: Core,
     faults: Faults,
+    late: Late,
     steps: u64,
 }
 
@@ -163,7 +167,7 @@ impl Device {
         Ok(Arc::new(Self {
             bar,
             lent,
-            inside: Mutex::new(Inside { core, faults, steps: 0 }),
+            inside: Mutex::new(Inside { core, faults, late: Late::default(), steps: 0 }),
             memory,
             guest,
             ledger: Ledger::default(),
@@ -229,9 +233,10 @@ impl Device {
             None => ours.insert(self.memory.session()),
             Some(guest) => guests.insert(guest.session()),
         };
-        let Inside { core, faults, steps } = &mut *inside;
+        let Inside { core, faults, late, steps } = &mut *inside;
         let real_time = core.traits.real_time_only;
-        let mut bus = Bus { host, ledger: &self.ledger, faults, now: self.ticks(), step: *steps, real_time };
+        let mut bus =
+            Bus { host, ledger: &self.ledger, faults, late, now: self.ticks(), step: *steps, real_time };
         let answer = act(core, &mut bus);
         let fired = core.events.take_fired();
         let heard = core.tap.take_heard();
@@ -340,17 +345,24 @@ impl Device {
         self.act(inside, |core, bus| core.flush(bus, &self.bar));
     }
 
-    /// Software passed a barrier behind its look at what the device wrote.
+    /// Software passed a barrier behind its look at what the device wrote. What that wrote before it went arrives too.
     pub fn sees_device(&self) {
-        let Some(inside) = self.present() else { return };
-        self.act(inside, |core, bus| core.completions.see_all(bus));
+        let inside = self.lock();
+        self.act(inside, |core, bus| {
+            bus.late.settle(bus.host);
+            core.completions.see_all(bus);
+        });
     }
 
-    /// Completions become visible by pieces, their last bytes first and the rest at the next [`sees_device`](Self::sees_device),
-    /// and places that are given back are overwritten at [`ordered_record`](Self::ordered_record); or no more.
-    pub fn set_by_pieces(&self, on: bool) {
+    /// When what the device writes becomes visible: at the next [`sees_device`](Self::sees_device), or before, and what is given back
+    /// is overwritten at [`ordered_record`](Self::ordered_record).
+    pub fn set_visibility(&self, visibility: Visibility) {
         let inside = self.lock();
-        self.act(inside, |core, bus| core.completions.set_by_pieces(bus, on));
+        self.act(inside, |core, bus| {
+            bus.late.settle(bus.host);
+            bus.late.set(visibility);
+            core.completions.set_visibility(bus, visibility);
+        });
     }
 
     /// The same as [`doorbell_store`](Self::doorbell_store) by address, of those in [`registers`](Self::registers).
@@ -398,7 +410,9 @@ impl Device {
 
     /// As after a function-level reset: all that commands made is gone; the wire, its light and what was counted stay.
     pub fn reset(&self) {
-        self.lock().core.reset();
+        let mut inside = self.lock();
+        inside.late.forget();
+        inside.core.reset();
     }
 
     /// Takes the device away: no command is answered, no completion comes any more. All interrupts fire once, so that
@@ -530,6 +544,7 @@ impl CommandQueue for Device {
             }
             // Before it ends a queue, whose memory is somebody else's then.
             core.check_fresh(bus);
+            bus.late.settle(bus.host);
             core.execute(bus, input, output);
         });
         Ok(())

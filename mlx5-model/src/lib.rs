@@ -80,9 +80,9 @@ mod steering;
 pub mod time;
 pub mod wire;
 
-pub use device::{Before, Device, DeviceConfig, Fence, Violation};
+pub use device::{Before, Device, DeviceConfig, Fence, Violation, Visibility};
 #[cfg(feature = "trace")]
-pub use device::{Watched, watch};
+pub use device::{Watched, watch, watch_as};
 pub use error::ModelError;
 pub use firmware::Traits;
 pub use memory::{GuestMemory, ProcessMemory};

@@ -185,7 +185,11 @@ impl Queue {
             let behind = if index == 0 { 1 } else { (index * MINIS) as u32 };
             let slot = self.slot(self.produced.wrapping_add(behind));
             let (at, _) = self.ring.place(slot).map_err(|_| Dead)?;
-            bus.write(Crossing::Completion, at, whole.as_bytes()).map_err(|_| Dead)?;
+            match &mut self.unseen {
+                None => bus.write(Crossing::Completion, at, whole.as_bytes()),
+                Some(unseen) => unseen.publish(bus, at, &zerocopy::transmute!(whole)),
+            }
+            .map_err(|_| Dead)?;
         }
         title.byte_cnt.set(count as u32);
         title.op_own = title.op_own & 0xf0 | format::COMPRESSED << 2;

@@ -5,7 +5,9 @@
 //!
 //! A processor may load an entry's fields before its owner bit, though they come later in the program, unless a barrier
 //! stands between: then the bit is new and the fields are old. And a device may write to a place as soon as it has it back.
-//! Where a driver's barriers and stores to records are seen (`watch`), both happen each time.
+//! Where a driver's barriers and stores to records are seen (`watch`), both happen each time; or, by seed, some of the words are old
+//! and others new, and a place that is given back changes soon or late. The first finds whoever reads what is not his; the second,
+//! who would notice that it makes no sense, and read again.
 
 use pollux_mlx5_abi::cqe::Cqe64;
 use pollux_mlx5_abi::doorbell::INDEX_24;
@@ -15,6 +17,33 @@ use super::{Completions, Queue};
 use crate::device::bus::Bus;
 use crate::ledger::Crossing;
 use crate::memory::Unreachable;
+use crate::random::Random;
+
+/// When what the device writes becomes visible to software.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Visibility {
+    /// All at once.
+    #[default]
+    AtOnce,
+    /// Of a completion the word by which it is ready, and the rest at software's barrier; what is given back is overwritten at once.
+    ReadyWordFirst,
+    /// Of completions any of the other words as early as that one, the rest and received frames at software's barrier; what is given
+    /// back is overwritten, or not yet. By seed.
+    AnyOrder(u64),
+}
+
+impl Visibility {
+    fn unseen(self, queue: u64) -> Option<Unseen> {
+        match self {
+            Self::AtOnce => None,
+            Self::ReadyWordFirst => Some(Unseen::default()),
+            Self::AnyOrder(seed) => {
+                let random = Some(Random::new(seed ^ queue << 32));
+                Some(Unseen { random, ..Unseen::default() })
+            }
+        }
+    }
+}
 
 /// The word by which an entry tells that it is ready, with the count of the work entry; a load sees all of it or nothing.
 const READY_BYTES: usize = 4;
@@ -23,28 +52,41 @@ const BODY_BYTES: usize = size_of::<Cqe64>() - READY_BYTES;
 /// What stands in a place that was given back.
 const JUNK: u8 = 0xdb;
 
-/// Entries of which software can see the last bytes only.
+/// Entries of which software can see the last bytes only, and perhaps some others.
 #[derive(Debug, Default)]
-pub(super) struct Unseen(Vec<(u64, [u8; BODY_BYTES])>);
+pub(super) struct Unseen {
+    waiting: Vec<(u64, [u8; BODY_BYTES])>,
+    random: Option<Random>,
+}
 
 impl Unseen {
-    /// Writes the last bytes of an entry.
+    /// Writes the last bytes of an entry, or of an array of short ones.
     pub(super) fn publish(&mut self, bus: &Bus<'_>, at: u64, entry: &Cqe64) -> Result<(), Unreachable> {
+        /// Eight bytes each, the last of them four.
+        const WORDS: usize = BODY_BYTES.div_ceil(8);
         let Some((body, ready)) = entry.as_bytes().split_first_chunk::<BODY_BYTES>() else {
             return Err(Unreachable);
         };
+        let early = self.random.as_mut().map_or(0, |random| match random.below(4) {
+            0 => 0,
+            1 => u64::MAX,
+            _ => random.below(1 << WORDS),
+        });
+        for (index, word) in body.chunks(8).enumerate().filter(|(index, _)| early >> index & 1 == 1) {
+            bus.host.write(at + (index * 8) as u64, word)?;
+        }
         let mut last = [0; 8];
         let word = at + (size_of::<Cqe64>() - last.len()) as u64;
         bus.host.read(word, &mut last)?;
         last[8 - READY_BYTES..].copy_from_slice(ready);
-        self.0.retain(|(other, _)| *other != at);
-        self.0.push((at, *body));
+        self.waiting.retain(|(other, _)| *other != at);
+        self.waiting.push((at, *body));
         bus.ledger.add(Crossing::Completion, size_of::<Cqe64>());
         bus.host.publish(word, &last)
     }
 
     fn settle(&mut self, bus: &Bus<'_>) {
-        for (at, body) in self.0.drain(..) {
+        for (at, body) in self.waiting.drain(..) {
             // What cannot be written now is a place that was unpinned, of a queue that is to end.
             let _ = bus.host.write(at, &body);
         }
@@ -65,10 +107,19 @@ impl Queue {
         let now = bus.host.load32(self.record)? & INDEX_24;
         let count = now.wrapping_sub(self.given_back) & INDEX_24;
         let first = std::mem::replace(&mut self.given_back, now);
-        if count > self.entries() || self.unseen.is_none() {
+        let Some(unseen) = &mut self.unseen else { return Ok(count) };
+        if count > 1 << self.log {
             return Ok(count);
         }
-        for index in (0..count).map(|ahead| first.wrapping_add(ahead)) {
+        // All of them soon, all late, or some.
+        let soon = unseen.random.as_mut().map_or(u64::MAX, |random| match random.below(3) {
+            0 => 0,
+            1 => u64::MAX,
+            _ => random.next(),
+        });
+        for index in
+            (0..count).filter(|ahead| soon >> (ahead % 64) & 1 == 1).map(|ahead| first.wrapping_add(ahead))
+        {
             let (at, _) = self.ring.place(self.slot(index))?;
             bus.host.write(at, &[JUNK; BODY_BYTES])?;
         }
@@ -77,30 +128,30 @@ impl Queue {
 }
 
 impl Completions {
-    /// From now on entries become visible piece by piece, or as a whole again.
-    pub(crate) fn set_by_pieces(&mut self, bus: &Bus<'_>, on: bool) {
+    /// When entries become visible from now on.
+    pub(crate) fn set_visibility(&mut self, bus: &Bus<'_>, visibility: Visibility) {
         self.see_all(bus);
-        self.by_pieces = on;
+        self.visibility = visibility;
         for number in self.queues.numbers() {
             if let Some(queue) = self.queues.get_mut(number) {
-                queue.unseen = on.then(Unseen::default);
+                queue.unseen = visibility.unseen(number.into());
             }
         }
     }
 
     /// After a reset, where there is no queue.
-    pub(crate) fn keep_by_pieces(&mut self, on: bool) {
-        self.by_pieces = on;
+    pub(crate) fn keep_visibility(&mut self, visibility: Visibility) {
+        self.visibility = visibility;
     }
 
-    /// Whether they do.
-    pub(crate) fn is_by_pieces(&self) -> bool {
-        self.by_pieces
+    /// When they do.
+    pub(crate) fn visibility(&self) -> Visibility {
+        self.visibility
     }
 
     /// A new queue, which does as the others; its number.
     pub(crate) fn insert(&mut self, owner: u16, mut queue: Queue) -> Option<u32> {
-        queue.unseen = self.by_pieces.then(Unseen::default);
+        queue.unseen = self.visibility.unseen(self.queues.numbers().end.into());
         self.queues.insert(owner, queue)
     }
 

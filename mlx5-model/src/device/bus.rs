@@ -1,5 +1,6 @@
 //! The device's side of PCIe: memory, counted, with the faults of the plan and the time of the step.
 
+use super::late::Late;
 use crate::fault::Faults;
 use crate::ledger::{Crossing, Ledger};
 use crate::memory::{Host, Unreachable};
@@ -9,6 +10,8 @@ pub(crate) struct Bus<'a> {
     pub(crate) host: &'a dyn Host,
     pub(crate) ledger: &'a Ledger,
     pub(crate) faults: &'a mut Faults,
+    /// What was received and is not visible yet.
+    pub(crate) late: &'a Late,
     /// Ticks of the device's clock.
     pub(crate) now: u64,
     /// How many steps were made.
@@ -30,6 +33,7 @@ impl Bus<'_> {
     #[inline]
     pub(crate) fn read(&self, what: Crossing, at: u64, into: &mut [u8]) -> Result<(), Unreachable> {
         self.ledger.add(what, into.len());
+        self.late.settle_at(self.host, at, into.len());
         self.host.read(at, into)
     }
 
@@ -44,7 +48,14 @@ impl Bus<'_> {
     #[inline]
     pub(crate) fn write(&self, what: Crossing, at: u64, from: &[u8]) -> Result<(), Unreachable> {
         self.ledger.add(what, from.len());
+        self.late.settle_at(self.host, at, from.len());
         self.host.write(at, from)
+    }
+
+    /// The device writes a part of a received frame, of which a completion tells. The caller counts.
+    #[inline]
+    pub(crate) fn write_frame(&self, at: u64, from: &[u8]) -> Result<(), Unreachable> {
+        self.late.write(self.host, at, from)
     }
 
     /// The device writes an entry that software polls.

@@ -115,13 +115,13 @@ impl Core {
         let (permanent, mtu, counters) = (port.permanent, port.mtu, port.counters);
         let (wire, shines) = port.take_wire();
         let tap = std::mem::take(&mut self.tap);
-        let (base, by_pieces) = (self.lent.base, self.completions.is_by_pieces());
+        let (base, visibility) = (self.lent.base, self.completions.visibility());
         *self = Self::new(self.traits, permanent, mtu, self.strict, wire);
         self.port.counters = counters;
         self.port.shines = shines;
         self.tap = tap;
         self.lent.base = base;
-        self.completions.keep_by_pieces(by_pieces);
+        self.completions.keep_visibility(visibility);
     }
 
     /// The plan of faults holds the link down, or lets go of it.

@@ -4,8 +4,8 @@ use std::sync::{Arc, Weak};
 
 use pollux_eal::mmio::trace::{self, Observation, Observer, Store};
 
-use super::Device;
 use super::order::Fence;
+use super::{Device, Visibility};
 
 /// Holds the watch in place.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct Watched {
 impl Drop for Watched {
     fn drop(&mut self) {
         if let Some(device) = self.device.upgrade() {
-            device.set_by_pieces(false);
+            device.set_visibility(Visibility::AtOnce);
         }
     }
 }
@@ -70,8 +70,20 @@ impl<F: Fn(&Device) + Send + Sync> Observer for Watcher<F> {
 /// # Panics
 /// When the device is watched already.
 pub fn watch(device: &Arc<Device>, then: impl Fn(&Device) + Send + Sync + 'static) -> Watched {
+    watch_as(device, Visibility::ReadyWordFirst, then)
+}
+
+/// The same, with what the device writes visible as `visibility` says.
+///
+/// # Panics
+/// As [`watch`].
+pub fn watch_as(
+    device: &Arc<Device>,
+    visibility: Visibility,
+    then: impl Fn(&Device) + Send + Sync + 'static,
+) -> Watched {
     let weak = Arc::downgrade(device);
     let observation = trace::watch(device.registers(), Watcher { device: weak.clone(), then });
-    device.set_by_pieces(true);
+    device.set_visibility(visibility);
     Watched { _observation: observation, device: weak }
 }

@@ -69,7 +69,7 @@ pub(super) fn write(
     around.keys.walk(key, domain, at, bytes as u32, Access::Write, |address, run| {
         if let Some(address) = address {
             pieces.each(done, run, |offset, piece| {
-                bus.host.write(address + offset as u64, piece).map_err(|_| KeyError::Unpinned)
+                bus.write_frame(address + offset as u64, piece).map_err(|_| KeyError::Unpinned)
             })?;
             bus.ledger.add(Crossing::ReceivePayload, run);
         }

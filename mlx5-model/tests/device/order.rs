@@ -5,10 +5,11 @@ use pollux_mlx5_abi::doorbell::{ArmWord, uar};
 use pollux_mlx5_abi::opcode::{completion, send};
 use pollux_mlx5_abi::wqe::{BLOCK_BYTES, Completion, Data};
 use pollux_mlx5_kernel::CommandQueue;
-use pollux_mlx5_model::{Before, Fence, Violation};
+use pollux_mlx5_model::{Before, Fence, Violation, Visibility};
+use zerocopy::IntoBytes;
 
 use super::rig::{Cq, HCA_DELTA, Rig, Rq, Sq, frame, number};
-use super::send::plain;
+use super::send::{ethernet, plain};
 
 fn broken(rig: &Rig) -> Option<Violation> {
     rig.device.violations().0.first().copied()
@@ -204,7 +205,7 @@ fn records_of_others_are_not_this_devices() {
 #[test]
 fn an_entry_becomes_visible_from_its_end() {
     let mut sender = Sender::new(true);
-    sender.rig.device.set_by_pieces(true);
+    sender.rig.device.set_visibility(Visibility::ReadyWordFirst);
     sender.write(1);
     sender.record(Fence::ToDevice);
     sender.ring(uar::BLUE_FLAME, Fence::Flush, true);
@@ -224,7 +225,7 @@ fn an_entry_becomes_visible_from_its_end() {
 #[test]
 fn a_place_changes_as_soon_as_it_is_given_back() {
     let mut sender = Sender::new(true);
-    sender.rig.device.set_by_pieces(true);
+    sender.rig.device.set_visibility(Visibility::ReadyWordFirst);
     for (mark, at) in [(1, uar::BLUE_FLAME), (2, SECOND)] {
         sender.write(mark);
         sender.record(Fence::ToDevice);
@@ -285,4 +286,100 @@ fn a_page_may_be_mapped_in_both_ways() {
     sender.ring(SECOND, Fence::Flush, true);
     sender.rig.device.flush();
     assert_eq!((sender.sent(), broken(&sender.rig)), (2, None));
+}
+
+#[test]
+fn by_seed_any_of_an_entry_is_old_until_the_barrier() {
+    // How often each was as the device wrote it, before the barrier: two fields of the entry, and its place's after it went back.
+    let mut early = [0; 3];
+    const SEEDS: u64 = 200;
+    for seed in 0..SEEDS {
+        let mut sender = Sender::new(true);
+        sender.rig.device.set_visibility(Visibility::AnyOrder(seed));
+        sender.write(1);
+        sender.record(Fence::ToDevice);
+        sender.ring(uar::BLUE_FLAME, Fence::Flush, true);
+        sender.rig.device.flush();
+        assert_eq!(sender.sent(), 1);
+        let entry = sender.cq.peek(&sender.rig, 0).expect("ready whatever the seed");
+        assert!([0, sender.sq.number].contains(&entry.qpn()) && [0, 0x51].contains(&entry.user_index()));
+        early[0] += u64::from(entry.qpn() != 0);
+        early[1] += u64::from(entry.user_index() != 0);
+        sender.rig.device.sees_device();
+        let entry = sender.cq.poll(&sender.rig).expect("ready");
+        assert_eq!((entry.qpn(), entry.user_index()), (sender.sq.number, 0x51));
+        sender.cq.give_back(&sender.rig);
+        sender.rig.device.ordered_record(sender.cq.record as usize, Fence::ToDevice);
+        early[2] += u64::from(sender.cq.at(&sender.rig, 0).qpn() == sender.sq.number);
+        assert_eq!(broken(&sender.rig), None);
+    }
+    assert!(early.iter().all(|count| (SEEDS / 5..SEEDS * 4 / 5).contains(count)), "{early:?}");
+}
+
+#[test]
+fn by_seed_a_frame_is_there_at_the_barrier_or_before() {
+    let mut early = 0;
+    for seed in 0..100 {
+        let rig = Rig::new();
+        rig.device.set_visibility(Visibility::AnyOrder(seed));
+        let mut cq = rig.cq(6);
+        let mut rq = rig.rq(2, 4, &cq);
+        rig.all_to(rig.direct_tir(&rq));
+        let at = rig.room(2048);
+        rq.post(&rig, &[Data::new(2048, rig.lkey, at + HCA_DELTA)]);
+        rig.wire.ends().incoming.push_back(frame(80, 7));
+        rig.settle();
+        assert!(cq.peek(&rig, 0).is_some());
+        let seen = rig.read(at, 80);
+        assert!(seen == frame(80, 7) || seen == [0; 80]);
+        early += usize::from(seen == frame(80, 7));
+        rig.device.sees_device();
+        assert!(cq.poll(&rig).is_some());
+        assert_eq!(rig.read(at, 80), frame(80, 7));
+    }
+    assert!((20..80).contains(&early), "{early} of 100");
+}
+
+#[test]
+fn what_is_not_visible_yet_is_not_written_once_a_queue_has_ended() {
+    for seed in 0..10 {
+        let rig = Rig::new();
+        rig.device.set_visibility(Visibility::AnyOrder(seed));
+        let cq = rig.cq(6);
+        let mut rq = rig.rq(2, 4, &cq);
+        rig.all_to(rig.direct_tir(&rq));
+        let at = rig.room(2048);
+        rq.post(&rig, &[Data::new(2048, rig.lkey, at + HCA_DELTA)]);
+        rig.wire.ends().incoming.push_back(frame(80, 7));
+        rig.settle();
+        rig.rq_state(&rq, 1, 0).expect("to RESET");
+        // The buffer is somebody else's.
+        rig.write(at, &[9; 80]);
+        rig.device.sees_device();
+        assert_eq!(rig.read(at, 80), [9; 80]);
+    }
+}
+
+#[test]
+fn the_device_sees_what_it_wrote_whoever_else_does() {
+    for seed in 0..10 {
+        let mut sender = Sender::new(true);
+        sender.rig.device.set_visibility(Visibility::AnyOrder(seed));
+        let rig = &sender.rig;
+        let mut rq = rig.rq(2, 4, &sender.cq);
+        rig.all_to(rig.direct_tir(&rq));
+        let at = rig.room(2048);
+        rq.post(rig, &[Data::new(2048, rig.lkey, at + HCA_DELTA)]);
+        rig.wire.ends().incoming.push_back(frame(80, 7));
+        rig.settle();
+        // Sent from where it was received, by an entry written before.
+        let body = ethernet(&[], |_| {});
+        let data = Data::new(80, rig.lkey, at + HCA_DELTA);
+        sender.sq.write(rig, send::SEND, &[&body, data.as_bytes()].concat(), Completion::Always);
+        sender.record(Fence::ToDevice);
+        sender.ring(uar::BLUE_FLAME, Fence::Flush, true);
+        sender.rig.device.flush();
+        assert_eq!(sender.sent(), 1);
+        assert_eq!(sender.rig.wire.ends().sent[0], frame(80, 7));
+    }
 }

@@ -2,6 +2,7 @@
 
 use pollux_mempool::{Burst, Mbuf, MbufPool, RxFlags, TxFlags, TxOffload};
 use pollux_mlx5_kernel::DoorProfile;
+use pollux_mlx5_model::Visibility;
 use pollux_mlx5_model::ledger::Crossing;
 use pollux_pmd_mlx::Arguments;
 use pollux_pmd_mlx::devargs::Compression;
@@ -90,9 +91,12 @@ fn small_pool(name: &str, room: usize) -> MbufPool {
 
 #[test]
 fn frames_are_as_they_were_in_every_way() {
-    for (name, arguments, room, (rx_mode, tx_mode)) in ways() {
-        let pair = Pair::new(DoorProfile::default());
-        let (from, to) = (pool("from", 2048), small_pool("to", room));
+    let strictest_and_any = |way| [(Visibility::ReadyWordFirst, way), (Visibility::AnyOrder(3), way)];
+    let ways = ways();
+    let ways = ways.iter().flat_map(strictest_and_any);
+    for (visibility, (name, arguments, room, (rx_mode, tx_mode))) in ways {
+        let pair = Pair::new(DoorProfile::default()).seen(visibility);
+        let (from, to) = (pool("from", 2048), small_pool("to", *room));
         {
             let (mut a, mut b) = (pair.a.open(arguments.clone()), pair.b.open(arguments.clone()));
             let mut config = PortConfig::queues(1, 1, &from);
@@ -100,12 +104,12 @@ fn frames_are_as_they_were_in_every_way() {
             let mut queues_a = a.bring_up(config).expect("up");
             let mut config = PortConfig::queues(1, 1, &to);
             config.rx_queues[0].descriptors = 64;
-            if room < 1600 {
+            if *room < 1600 {
                 config.rx_offloads = RxOffloads::SCATTER;
             }
             let mut queues_b = b.bring_up(config).expect("up");
             let modes = (queues_b.rx[0].burst_mode(), queues_a.tx[0].burst_mode());
-            assert!(modes.0.starts_with(rx_mode) && modes.1.starts_with(tx_mode), "{name}: {modes:?}");
+            assert!(modes.0.starts_with(*rx_mode) && modes.1.starts_with(*tx_mode), "{name}: {modes:?}");
             let mut chance = Chance(7);
             let mut number = 0;
             // Rings of 64 and 128 entries wrap a hundred times.

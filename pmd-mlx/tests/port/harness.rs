@@ -6,7 +6,7 @@ use pollux_eal::memory::Memory;
 use pollux_mempool::{Burst, MbufPool};
 use pollux_mlx5_kernel::{DoorProfile, Kernel};
 use pollux_mlx5_model::wire::{Cable, Unpaused, Wire};
-use pollux_mlx5_model::{Device, DeviceConfig, Watched, watch};
+use pollux_mlx5_model::{Device, DeviceConfig, Visibility, Watched, watch};
 use pollux_pmd_mlx::{Arguments, Mlx5Port, Netdev, PortSpec};
 use pollux_port::{Port, PortId, Queues};
 use pollux_uverbs::Channel;
@@ -109,6 +109,14 @@ impl Pair {
         let a = Station::new(config("mlx5_model0", 1), Unpaused(Box::new(left)), door);
         let b = Station::new(config("mlx5_model1", 2), Unpaused(Box::new(right)), door);
         Self { a, b }
+    }
+
+    /// What both write becomes visible so from now on.
+    pub(crate) fn seen(self, visibility: Visibility) -> Self {
+        for station in [&self.a, &self.b] {
+            station.device.set_visibility(visibility);
+        }
+        self
     }
 
     /// Steps both until neither has anything to do.

@@ -5,8 +5,8 @@
 
 use pollux_mempool::Burst;
 use pollux_mlx5_kernel::DoorProfile;
-use pollux_mlx5_model::DeviceConfig;
 use pollux_mlx5_model::config::Profile;
+use pollux_mlx5_model::{DeviceConfig, Visibility};
 use pollux_pmd_mlx::Arguments;
 use pollux_pmd_mlx::devargs::{Compression, DoorbellMapping};
 use pollux_port::PortConfig;
@@ -32,8 +32,15 @@ fn striding() -> Arguments {
 
 /// Sends frames from one port to the other, more than there are entries, and looks at each.
 fn exchange(card: Profile, arguments: Arguments) {
+    for visibility in [Visibility::ReadyWordFirst, Visibility::AnyOrder(1), Visibility::AnyOrder(2)] {
+        exchange_seen(visibility, card, arguments.clone());
+    }
+}
+
+fn exchange_seen(visibility: Visibility, card: Profile, arguments: Arguments) {
     let traits = card.traits();
-    let pair = Pair::with(DoorProfile::default(), |config| DeviceConfig { traits, ..config });
+    let pair =
+        Pair::with(DoorProfile::default(), |config| DeviceConfig { traits, ..config }).seen(visibility);
     let pool = pool("modes", 2048);
     let (mut a, mut b) = (pair.a.open(arguments.clone()), pair.b.open(arguments));
     let mut config = PortConfig::queues(1, 1, &pool);
@@ -56,7 +63,7 @@ fn exchange(card: Profile, arguments: Arguments) {
         pair.b.assert_orderly();
         assert!(
             got == frames,
-            "round {round}: {} of {} frames, some not as they were",
+            "{visibility:?}, round {round}: {} of {} frames, some not as they were",
             got.len(),
             frames.len()
         );

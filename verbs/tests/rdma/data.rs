@@ -51,7 +51,13 @@ fn give(batch: &mut pollux_verbs::Batch<'_>, rig: &Rig, mr: &Mr, form: Form, dat
 
 /// Messages of many lengths in every form, with and without immediate data.
 fn messages(kind: QpKind) {
-    let rig = Rig::stepped();
+    messages_on(Rig::stepped(), kind);
+    for seed in 1..=3 {
+        messages_on(Rig::stepped().seeded(seed), kind);
+    }
+}
+
+fn messages_on(rig: Rig, kind: QpKind) {
     let (mut near, mut far) = rig.pair(&options(kind));
     let ah =
         (kind == QpKind::Ud).then(|| Ah::new(&rig.near.pd, &Path::new(rig.far.gid, 0)).expect("an address"));

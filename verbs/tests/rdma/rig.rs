@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pollux_mlx5_model::wire::Cable;
-use pollux_mlx5_model::{Builder, Model, Watched, watch};
+use pollux_mlx5_model::{Builder, Model, Visibility, Watched, watch};
 use pollux_verbs::{
     Access, Buffers, Connection, Context, Cq, CqOptions, Options, Path, Pd, Piece, Provider, Qp, QpKind,
     QpOptions, WcOpcode, WcStatus,
@@ -107,6 +107,14 @@ impl Rig {
             Side { _watched, ..Side::over(model) }
         });
         Self { near, far, stepped }
+    }
+
+    /// What both write becomes visible in any order that the bus allows, by seed.
+    pub(crate) fn seeded(self, seed: u64) -> Self {
+        for side in [&self.near, &self.far] {
+            side.model.device().set_visibility(Visibility::AnyOrder(seed));
+        }
+        self
     }
 
     /// Lets both cards work.
