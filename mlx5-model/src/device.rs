@@ -16,6 +16,7 @@ pub(crate) mod violation;
 #[cfg(feature = "trace")]
 mod watch;
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -235,9 +236,19 @@ impl Device {
         };
         let Inside { core, faults, late, steps } = &mut *inside;
         let real_time = core.traits.real_time_only;
-        let mut bus =
-            Bus { host, ledger: &self.ledger, faults, late, now: self.ticks(), step: *steps, real_time };
+        let broken = RefCell::new(Vec::new());
+        let mut bus = Bus {
+            host,
+            ledger: &self.ledger,
+            faults,
+            late,
+            broken: &broken,
+            now: self.ticks(),
+            step: *steps,
+            real_time,
+        };
         let answer = act(core, &mut bus);
+        broken.take().into_iter().for_each(|violation| core.violations.note(violation));
         let fired = core.events.take_fired();
         let heard = core.tap.take_heard();
         drop((ours, guests));

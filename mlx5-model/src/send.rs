@@ -9,6 +9,7 @@ mod entry;
 mod offload;
 mod parse;
 mod queue;
+pub(crate) mod reserved;
 
 use std::collections::VecDeque;
 

@@ -1,6 +1,9 @@
 //! The device's side of PCIe: memory, counted, with the faults of the plan and the time of the step.
 
+use std::cell::RefCell;
+
 use super::late::Late;
+use super::violation::Violation;
 use crate::fault::Faults;
 use crate::ledger::{Crossing, Ledger};
 use crate::memory::{Host, Unreachable};
@@ -12,6 +15,8 @@ pub(crate) struct Bus<'a> {
     pub(crate) faults: &'a mut Faults,
     /// What was received and is not visible yet.
     pub(crate) late: &'a Late,
+    /// Rules found broken in the course of this.
+    pub(crate) broken: &'a RefCell<Vec<Violation>>,
     /// Ticks of the device's clock.
     pub(crate) now: u64,
     /// How many steps were made.
@@ -21,6 +26,12 @@ pub(crate) struct Bus<'a> {
 }
 
 impl Bus<'_> {
+    /// A rule was broken that silicon need not notice.
+    #[cold]
+    pub(crate) fn note(&self, violation: Violation) {
+        self.broken.borrow_mut().push(violation);
+    }
+
     /// What a completion is stamped with: ticks, or seconds above and nanoseconds below. Source: DPDK
     /// `drivers/net/mlx5/mlx5_rxtx.h`, `mlx5_txpp_convert_rx_ts`.
     #[inline]

@@ -92,6 +92,13 @@ pub enum Violation {
         /// The queue.
         queue: u32,
     },
+    /// Bits of a send entry are set that mean nothing: cards may give them a meaning, or refuse the entry.
+    Reserved {
+        /// The queue.
+        queue: u32,
+        /// Where: the first byte of the entry that has such.
+        byte: usize,
+    },
     /// An arm word that differs from the one in the doorbell record, or of a queue that is not there.
     Arm {
         /// The completion queue.
@@ -165,6 +172,9 @@ impl fmt::Display for Violation {
             }
             Self::NotCombining { queue } => {
                 write!(out, "queue {queue:#x}: an entry was copied to a page that is not write-combining")
+            }
+            Self::Reserved { queue, byte } => {
+                write!(out, "queue {queue:#x}: byte {byte} of a send entry has bits set that mean nothing")
             }
             Self::Arm { queue } => {
                 write!(out, "completion queue {queue:#x}: the arm register differs from its record")

@@ -14,8 +14,10 @@ use super::state::Service;
 use crate::device::blue_flame::CameAlong;
 use crate::device::bus::Bus;
 use crate::device::ring::send::SendRing;
+use crate::device::violation::Violation;
 use crate::ledger::Crossing;
 use crate::memory_keys::{Access, KeyError, Keys, Who};
+use crate::send::reserved;
 
 /// Bytes of an entry at most.
 pub(crate) const ENTRY_MAX: usize = wqe::blocks(SEGMENTS_MAX) * BLOCK_BYTES;
@@ -297,6 +299,11 @@ pub(crate) fn next(pair: &Qp, ring: &SendRing, bus: &Bus<'_>) -> (Request, u16) 
         } else {
             Ok(())
         };
+    }
+    if outcome.is_ok()
+        && let Some(byte) = reserved::in_control(&control)
+    {
+        bus.note(Violation::Reserved { queue: pair.number, byte });
     }
     let mut request = Request::of(&control);
     // Completions name the place, whatever stands there.

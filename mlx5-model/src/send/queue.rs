@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, FromZeros};
 
 use super::entry::{Failure, Outcome};
 use super::parse::Parsing;
-use super::{Around, BATCH_BLOCKS, Scratch, entry};
+use super::{Around, BATCH_BLOCKS, Scratch, entry, reserved};
 use crate::device::ring::send::SendRing;
 use crate::device::state::State;
 use crate::device::violation::Violation;
@@ -195,6 +195,11 @@ impl Queue {
                 self.fail(around, control.opcode(), Failure(syndrome));
                 *done += 1;
                 continue;
+            }
+            if self.begun.is_none()
+                && let Some(byte) = reserved::in_entry(control, bytes)
+            {
+                around.bus.note(Violation::Reserved { queue: self.number, byte });
             }
             match entry::carry_out(self, around, scratch, control, bytes, self.begun.unwrap_or(0)) {
                 Outcome::Done(frames) => {
