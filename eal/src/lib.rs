@@ -65,6 +65,7 @@ pub mod lcore;
 pub mod log;
 pub mod memory;
 pub mod mmio;
+pub mod processor;
 pub mod region;
 pub mod service;
 pub mod signal;
