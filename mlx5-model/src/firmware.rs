@@ -16,6 +16,7 @@ mod port;
 pub(crate) mod qp;
 mod receive;
 mod register;
+mod reserved;
 mod send;
 mod spread;
 mod srq;
@@ -25,6 +26,7 @@ use pollux_mlx5_abi::command::{self, Header, opcode as op, status};
 
 use crate::device::bus::Bus;
 use crate::device::core::Core;
+use crate::device::violation::Violation;
 pub use caps::Traits;
 pub(crate) use function::Function;
 pub(crate) use lent::{BYTES as LENT_BYTES, Lent, OFFSET as LENT_OFFSET};
@@ -116,6 +118,9 @@ impl Core {
             command::answer(output, status::BAD_INP_LEN_ERR, 0);
             return;
         };
+        if let Some(bit) = reserved::in_command(opcode, input) {
+            self.violations.note(Violation::ReservedInCommand { opcode, bit });
+        }
         if let Some(refusal) = bus.faults.command(opcode) {
             command::answer(output, refusal.status, refusal.syndrome);
             return;

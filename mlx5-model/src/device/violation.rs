@@ -99,6 +99,13 @@ pub enum Violation {
         /// Where: the first byte of the entry that has such.
         byte: usize,
     },
+    /// A bit of a command is set that belongs to no field.
+    ReservedInCommand {
+        /// The command's opcode.
+        opcode: u16,
+        /// Which, counted from the most significant bit of its first byte.
+        bit: u32,
+    },
     /// An arm word that differs from the one in the doorbell record, or of a queue that is not there.
     Arm {
         /// The completion queue.
@@ -175,6 +182,10 @@ impl fmt::Display for Violation {
             }
             Self::Reserved { queue, byte } => {
                 write!(out, "queue {queue:#x}: byte {byte} of a send entry has bits set that mean nothing")
+            }
+            Self::ReservedInCommand { opcode, bit } => {
+                let name = pollux_mlx5_abi::command::opcode::name(*opcode).unwrap_or("command");
+                write!(out, "{name} ({opcode:#x}): byte {:#x} has bits set that belong to no field", bit / 8)
             }
             Self::Arm { queue } => {
                 write!(out, "completion queue {queue:#x}: the arm register differs from its record")

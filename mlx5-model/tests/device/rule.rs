@@ -258,3 +258,36 @@ fn bits_of_entries_that_mean_nothing_are_zero() {
         }
     }
 }
+
+#[test]
+fn bits_of_commands_that_belong_to_no_field_are_zero() {
+    let rig = Rig::new();
+    let cq = rig.cq(6);
+    let queue = |byte: usize, bits: u8| {
+        let mut input = [0; 16];
+        input[8..12].copy_from_slice(&cq.number.to_be_bytes());
+        input[byte] |= bits;
+        input
+    };
+    assert_eq!(broken(&rig), None);
+    // The number has 24 bits; the rest of the command means nothing. It is answered all the same.
+    for (index, (byte, bits)) in [(4, 0x80), (8, 0x01), (12, 0x80), (15, 0x01)].into_iter().enumerate() {
+        rig.must(op::QUERY_CQ, 0, &mut queue(byte, bits), 272);
+        let bit = byte as u32 * 8 + bits.leading_zeros();
+        let found = Violation::ReservedInCommand { opcode: op::QUERY_CQ, bit };
+        assert_eq!(rig.device.violations().0.get(index), Some(&found), "byte {byte}");
+    }
+    assert_eq!(rig.device.violations().1, 4);
+}
+
+#[test]
+fn umems_of_rings_stand_in_bits_that_linux_calls_reserved() {
+    for at in [0x50, 0x57, 0x58, 0x5b] {
+        let rig = Rig::new();
+        // A queue that says so but has no umem is refused for that alone.
+        let mut input = vec![0; 272];
+        input[at] = 1;
+        let _refused = rig.command(op::CREATE_CQ, 0, &mut input, 16);
+        assert_eq!(broken(&rig), None, "byte {at:#x}");
+    }
+}
