@@ -24,6 +24,7 @@ use crate::MlxError;
 use crate::dbrec::{DoorbellRecord, DoorbellRecords};
 use crate::memlock;
 pub(crate) use crate::memlock::Pinning;
+use crate::uar::{self, Uars};
 
 /// The one port of an Ethernet function.
 pub(crate) const PORT: u8 = 1;
@@ -85,6 +86,9 @@ pub struct Device {
     gone: AtomicBool,
     gate: Mutex<Option<Gate>>,
     remains: Mutex<Vec<Box<dyn Send>>>,
+    /// Of one BlueFlame register; 0: there are none.
+    pub(crate) register_bytes: usize,
+    pub(crate) uars: Uars,
 }
 
 impl Device {
@@ -151,6 +155,8 @@ impl Device {
         if answer.max_send_wqebb == 0 || answer.max_recv_wr == 0 {
             return Err(unfit("its rings have no entries".into(), "the kernel or the firmware"));
         }
+        let register_bytes = uar::register_bytes(answer.bf_reg_size)
+            .map_err(|problem| unfit(problem, "this driver, which knows no other"))?;
         if answer.cqe_version > CQE_VERSION_MAX {
             let problem =
                 format!("completions of version {}, 0 to {CQE_VERSION_MAX} expected", answer.cqe_version);
@@ -192,6 +198,8 @@ impl Device {
             gone: AtomicBool::new(false),
             gate: Mutex::default(),
             remains: Mutex::default(),
+            register_bytes,
+            uars: Uars::default(),
         }))
     }
 

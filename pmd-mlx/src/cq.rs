@@ -11,13 +11,13 @@ use std::ptr::NonNull;
 use pollux_eal::barrier;
 use pollux_eal::region::Zone;
 use pollux_mlx5_abi::cqe::{self, Cqe64, CqeError, Validity};
-use pollux_mlx5_abi::doorbell::{ArmWord, INDEX_24, uar};
+use pollux_mlx5_abi::doorbell::{ArmWord, INDEX_24};
 use pollux_mlx5_abi::opcode::completion;
 use pollux_mlx5_abi::syndrome::Syndrome;
-use pollux_uverbs::Registers;
 use zerocopy::IntoBytes;
 
 use crate::dbrec::{DoorbellRecord, FIRST, SECOND};
+use crate::uar::Arm;
 
 /// What a completion queue is made of.
 #[derive(Debug)]
@@ -34,8 +34,8 @@ pub struct CqParts {
     pub dbrec: DoorbellRecord,
     /// The device's number for it.
     pub cqn: u32,
-    /// The start of a UAR page, of which the register at 0x20 arms; `None`: no interrupts.
-    pub arm: Option<Registers>,
+    /// Where it is armed; `None`: no interrupts.
+    pub arm: Option<Arm>,
 }
 
 impl CqParts {
@@ -327,12 +327,11 @@ impl Cq {
     /// One that is ready already makes no new one: look once more after arming, before waiting.
     /// Source: rdma-core `providers/mlx5/cq.c`, `mlx5_arm_cq`.
     pub fn arm(&mut self, solicited_only: bool) -> bool {
-        let Some(registers) = &mut self.parts.arm else { return false };
+        let Some(arm) = &self.parts.arm else { return false };
         let word = ArmWord { sequence: self.arm_sequence, solicited_only, consumer: self.consumer };
         self.parts.dbrec.store(SECOND, word.word());
         barrier::wc_flush();
-        registers.store64(uar::CQ_ARM, u64::from_ne_bytes(word.register(self.parts.cqn)));
-        barrier::wc_flush();
+        arm.store(u64::from_ne_bytes(word.register(self.parts.cqn)));
         true
     }
 

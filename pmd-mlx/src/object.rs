@@ -14,7 +14,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use pollux_eal::region::Zone;
 use pollux_mlx5_abi::cqe::MiniFormat;
@@ -63,6 +63,23 @@ pub enum Id {
 #[derive(Clone)]
 pub struct Object(Arc<Inner>);
 
+/// A handle that keeps nothing alive.
+#[derive(Clone)]
+pub(crate) struct WeakObject(Weak<Inner>);
+
+impl WeakObject {
+    /// The object, while somebody has a handle of it.
+    pub(crate) fn upgrade(&self) -> Option<Object> {
+        self.0.upgrade().map(Object)
+    }
+}
+
+impl fmt::Debug for WeakObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WeakObject").finish_non_exhaustive()
+    }
+}
+
 struct Inner {
     device: Arc<Device>,
     id: Id,
@@ -99,6 +116,11 @@ impl Object {
     pub(crate) fn keeping(self, memory: impl Send + 'static) -> Self {
         *self.0.memory.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(memory));
         self
+    }
+
+    /// A handle that keeps nothing alive.
+    pub(crate) fn downgrade(&self) -> WeakObject {
+        WeakObject(Arc::downgrade(&self.0))
     }
 
     /// How the kernel knows it.

@@ -48,19 +48,18 @@ struct Last {
 }
 
 impl Turns {
-    /// A doorbell of a queue at `offset` of a page, an entry with it or not. False when it was the other buffer's turn.
+    /// A doorbell of a queue at `offset` of a page's register, an entry with it or not. False when it was the other buffer's turn.
     /// `lives` tells whether a queue is still there: of one that is gone nothing is on its way.
     pub(crate) fn ring(
         &mut self,
-        page: u32,
+        register: (u32, usize),
         offset: usize,
         copied: bool,
         queue: u32,
         lives: impl Fn(u32) -> bool,
     ) -> bool {
-        let register = (offset - uar::BLUE_FLAME) / (2 * uar::BLUE_FLAME_BYTES);
         let now = Last { offset, copied, queue };
-        let Some(last) = self.0.insert((page, register), now) else { return true };
+        let Some(last) = self.0.insert(register, now) else { return true };
         last.offset != offset || !(last.copied || copied) || !lives(last.queue)
     }
 

@@ -80,7 +80,7 @@ impl Core {
         Self {
             function: Function::new(&traits, mac),
             strict,
-            uars: Table::new(FIRST_UAR, UARS),
+            uars: Table::new(FIRST_UAR, traits.uars.min(UARS)),
             domains: Table::new(0x10, 1 << 12),
             transport_domains: Table::new(0x10, 1 << 12),
             xrc_domains: Table::new(1, 1 << 12),
@@ -167,8 +167,7 @@ impl Core {
                 continue;
             }
             let page = (number - FIRST_UAR) as usize + 1;
-            for register in 0..uar::REGISTERS_ALL * 2 {
-                let offset = uar::BLUE_FLAME + register * uar::BLUE_FLAME_BYTES;
+            for offset in (uar::BLUE_FLAME..uar::PAGE_BYTES).step_by(self.traits.buffer_bytes()) {
                 if let Some(value) = bar.take64(page, offset) {
                     bus.ledger.add(Crossing::Doorbell, 8);
                     self.ring_send(bus, number, value, false, &[]);
@@ -198,7 +197,7 @@ impl Core {
         }
         let page = (number - FIRST_UAR) as usize + 1;
         if offset >= uar::BLUE_FLAME
-            && offset.is_multiple_of(uar::BLUE_FLAME_BYTES)
+            && offset.is_multiple_of(self.traits.buffer_bytes())
             && let Some(value) = bytes.first_chunk::<8>()
         {
             bar.take64(page, offset);
@@ -235,9 +234,10 @@ impl Core {
     /// The buffers of a BlueFlame register take turns; a queue that uses one twice in a row fails.
     fn take_turns(&mut self, bus: &mut Bus<'_>, page: u32, offset: usize, value: [u8; 8], copied: bool) {
         let queue = u32::from_be_bytes([0, value[4], value[5], value[6]]);
+        let register = (offset - uar::BLUE_FLAME) / (2 * self.traits.buffer_bytes());
         let Self { turns, rdma, senders, .. } = self;
         let lives = |queue| rdma.pairs.get(queue).is_some() || senders.queues.get(queue).is_some();
-        if !turns.ring(page, offset, copied, queue, lives) && self.strict {
+        if !turns.ring((page, register), offset, copied, queue, lives) && self.strict {
             self.violate(bus, queue, Violation::Buffer { queue, offset });
         }
     }

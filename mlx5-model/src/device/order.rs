@@ -136,7 +136,7 @@ impl Core {
         self.check_fresh(bus);
         let combining = self.order.combines(page, bytes);
         let needed = if combining { Fence::Flush } else { Fence::ToDevice };
-        let is_doorbell = offset >= uar::BLUE_FLAME && offset.is_multiple_of(uar::BLUE_FLAME_BYTES);
+        let is_doorbell = offset >= uar::BLUE_FLAME && offset.is_multiple_of(self.traits.buffer_bytes());
         if is_doorbell && let Some(value) = bytes.first_chunk::<8>() {
             let queue = u32::from_be_bytes([0, value[4], value[5], value[6]]);
             if fence < needed {

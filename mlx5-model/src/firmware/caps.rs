@@ -60,6 +60,10 @@ pub struct Traits {
     pub devx: bool,
     /// Registers can be mapped write-combining.
     pub blue_flame: bool,
+    /// Bytes of a BlueFlame register, which is two buffers, as a power of two: 7 to 10.
+    pub blue_flame_log: u32,
+    /// Pages of registers (UARs) that it gives out, those of the kernel included; 256 at most.
+    pub uars: usize,
     /// Pages of registers are 4 KiB whatever the system's pages are.
     pub uar_4k: bool,
     /// TCP segments are joined (LRO).
@@ -130,6 +134,8 @@ impl Default for Traits {
             real_time_too: false,
             devx: true,
             blue_flame: true,
+            blue_flame_log: 9,
+            uars: UARS,
             uar_4k: true,
             send_record_at_ready: true,
             lro: true,
@@ -255,7 +261,7 @@ impl Traits {
             (G::UAR_SZ, (UARS * 4096 * 2 / (1 << 20)).next_power_of_two().trailing_zeros()),
             (G::NUM_OF_UARS_PER_PAGE, 1),
             (G::BF, self.blue_flame.into()),
-            (G::LOG_BF_REG_SIZE, if self.blue_flame { 9 } else { 0 }),
+            (G::LOG_BF_REG_SIZE, if self.blue_flame { self.blue_flame_log } else { 0 }),
             (G::LOG_MAX_CURRENT_UC_LIST, 7),
             (G::LOG_MAX_CURRENT_MC_LIST, 9),
             (G::LOG_MAX_VLAN_LIST, 9),
@@ -461,6 +467,11 @@ fn flow_table(match_ip_version: bool) -> [u8; 4096] {
 }
 
 impl Traits {
+    /// Bytes of one of a BlueFlame register's two buffers; doorbells alone stand as far apart where there is no BlueFlame.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        1 << (self.blue_flame_log.clamp(7, 10) - 1)
+    }
+
     fn stamp_caps(&self) -> u32 {
         match (self.real_time_only, self.real_time_too) {
             (true, _) => stamps::REAL_TIME,

@@ -198,7 +198,7 @@ impl Devx {
 
     /// The number of a doorbell page, which queues cannot do without.
     fn page(&self, page: Option<&Uar>) -> Result<u32, MlxError> {
-        page.map(|page| page.number).ok_or_else(|| MlxError::Device {
+        page.map(Uar::number).ok_or_else(|| MlxError::Device {
             device: self.device().name().to_owned(),
             problem: "a queue of the firmware was to be made without a doorbell page".into(),
         })

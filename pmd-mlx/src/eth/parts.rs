@@ -11,12 +11,12 @@ use pollux_eal::region::Zone;
 use pollux_eal::simd::SimdWidth;
 use pollux_mempool::MbufPool;
 use pollux_mlx5_abi::cqe::MiniFormat;
-use pollux_uverbs::Registers;
 use pollux_uverbs::event::CompChannel;
 
 pub use crate::cq::CqParts;
 use crate::dbrec::DoorbellRecord;
 use crate::mr::Buffers;
+use crate::uar::SendDoorbell;
 
 /// What keeps the device's objects of a queue alive, and ends them.
 pub trait Hold: Send + fmt::Debug {
@@ -183,11 +183,8 @@ pub struct SqParts {
     pub wqebbs_log2: u8,
     /// The record for blocks posted ([`SECOND`](crate::dbrec::SECOND)).
     pub dbrec: DoorbellRecord,
-    /// The doorbell register, from its first byte (0x800 in its page, say): 256 bytes, or 512 where it has two buffers to
-    /// be used in turn.
-    pub registers: Registers,
-    /// The register's page is mapped write-combining: short work may be copied there whole.
-    pub blueflame: bool,
+    /// Where it rings.
+    pub doorbell: SendDoorbell,
     /// The number that entries carry: of the queue pair, or of the send queue.
     pub number: u32,
     /// What the last dword of control segments of an Ethernet entry carries: 0 (the TIS for an underlay queue).

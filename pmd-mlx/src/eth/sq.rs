@@ -32,19 +32,18 @@ use pollux_eal::barrier;
 use pollux_eal::region::Zone;
 use pollux_mempool::{Mbuf, MbufPool};
 use pollux_mlx5_abi::cqe::CqeError;
-use pollux_mlx5_abi::doorbell::uar;
 use pollux_mlx5_abi::opcode::completion;
 use pollux_mlx5_abi::syndrome::Syndrome;
 use pollux_mlx5_abi::wqe::{BLOCK_BYTES, Completion, Control, SEGMENT_BYTES};
 use pollux_port::driver::TxSetup;
 use pollux_port::{TxCounters, TxDrop, TxOffloads};
-use pollux_uverbs::Registers;
 
 use super::parking::{Nonsense, Trouble};
 use super::parts::{Hold, SqParts, TxFeatures, TxTunnels};
 use crate::cq::Cq;
 use crate::dbrec::{DoorbellRecord, SECOND};
 use crate::key::Keys;
+use crate::uar::SendDoorbell;
 
 /// Ask for a completion after so many packets. Source: DPDK `drivers/net/mlx5/mlx5_defs.h`, `MLX5_TX_COMP_THRESH`.
 const ASK_PACKETS: u32 = 32;
@@ -100,11 +99,8 @@ pub struct Sq {
     fast_free: bool,
     /// Where mbufs go that are freed unseen.
     home: Option<MbufPool>,
-    /// Which of the register's buffers is next, as an offset.
-    turn: usize,
-    blueflame: bool,
     dbrec: DoorbellRecord,
-    registers: Registers,
+    doorbell: SendDoorbell,
     pub(super) trouble: Option<Trouble>,
     pub(super) counters: Arc<TxCounters>,
     _zone: Zone,
@@ -163,10 +159,8 @@ impl Sq {
             vlan_by_device: parts.features.contains(TxFeatures::VLAN_BY_DEVICE),
             fast_free: parts.features.contains(TxFeatures::FAST_FREE),
             home: None,
-            turn: 0,
-            blueflame: parts.blueflame,
             dbrec: parts.dbrec,
-            registers: parts.registers,
+            doorbell: parts.doorbell,
             trouble: None,
             counters: Arc::clone(&setup.counters),
             _zone: parts.ring,
@@ -494,20 +488,13 @@ impl Sq {
         self.dbrec.store(SECOND, self.pi & 0xffff);
         barrier::wc_flush();
         let head = self.segment(self.first_segment(self.last));
-        if self.blueflame && self.pi.wrapping_sub(first) == 1 {
+        if self.doorbell.copies() && self.pi.wrapping_sub(first) == 1 {
             // SAFETY: a block of the ring, written by us alone.
             let block = unsafe { head.cast::<[u8; BLOCK_BYTES]>().read() };
-            self.registers.copy64(self.turn, &block);
+            self.doorbell.copy(&block);
         } else {
             // SAFETY: as above.
-            self.registers.store64(self.turn, unsafe { head.cast::<u64>().read() });
-        }
-        if self.blueflame {
-            barrier::wc_flush();
-            // The other buffer next: this one may still be on its way.
-            if self.registers.bytes() >= 2 * uar::BLUE_FLAME_BYTES {
-                self.turn ^= uar::BLUE_FLAME_BYTES;
-            }
+            self.doorbell.ring(unsafe { head.cast::<u64>().read() });
         }
     }
 

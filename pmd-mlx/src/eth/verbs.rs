@@ -88,7 +88,7 @@ impl Verbs {
                 Some(_) => mini_format::CSUM,
             },
             flags: if spec.uar.is_some() { cq_flag::UAR_PAGE_INDEX } else { 0 },
-            uar_page_index: spec.uar.map_or(0, |uar| uar.number) as u16,
+            uar_page_index: spec.uar.map_or(0, Uar::number) as u16,
             ..completion_queue::CreateCq::default()
         };
         let request = CqRequest {
@@ -121,7 +121,7 @@ impl Verbs {
             ring.copy_in(entry * 64 + 63, &[pollux_mlx5_abi::cqe::FRESH]);
         }
         let (cq_record, record) = (self.device.record()?, self.device.record()?);
-        let page = Uar::allocate(&self.device, false)?;
+        let page = Uar::for_completions(&self.device)?;
         let spec = CqSpec {
             ring: &ring,
             entries_log2: 2,
@@ -275,7 +275,7 @@ impl Backend for Verbs {
             sq_wqe_count: 1 << spec.wqebbs_log2,
             flags: if spec.uar.is_some() { qp_flag::UAR_PAGE_INDEX } else { 0 },
             uidx: spec.user_index,
-            bfreg_index: spec.uar.map_or(0, |uar| uar.number),
+            bfreg_index: spec.uar.map_or(0, Uar::number),
             sq_buf_addr: spec.ring.base().as_ptr().addr() as u64,
             ..queue_pair::CreateQp::default()
         };

@@ -17,7 +17,7 @@ use crate::MlxError;
 use crate::context::Pinning;
 use crate::cq::{Cq, CqParts, View};
 use crate::object::{Id, Object};
-use crate::uar::Uar;
+use crate::uar::{Uar, page as page_of};
 
 /// What came and went, for the half that polls.
 #[derive(Debug)]
@@ -83,11 +83,7 @@ pub fn create<T>(hca: &Hca, spec: &CqSpec<'_>) -> Result<Poller<T>, MlxError> {
     let device = &hca.device;
     let log = entries_log2(hca, spec.entries)?;
     let ring = device.zone("completions", (spec.entry_bytes << log).max(PAGE_BYTES))?;
-    let page = Uar::allocate(device, false)?;
-    let page = match page {
-        Some(page) => page,
-        None => Uar::of_static(device, None, false)?.0,
-    };
+    let page = Uar::for_completions(device)?;
     let mut parts = CqParts {
         ring,
         entries_log2: log,
@@ -102,8 +98,8 @@ pub fn create<T>(hca: &Hca, spec: &CqSpec<'_>) -> Result<Poller<T>, MlxError> {
         buf_addr: parts.ring.base().as_ptr().addr() as u64,
         db_addr: parts.dbrec.address(),
         cqe_size: spec.entry_bytes as u32,
-        flags: if page.is_own() { cq_flag::UAR_PAGE_INDEX } else { 0 },
-        uar_page_index: if page.is_own() { page.number as u16 } else { 0 },
+        flags: if page.is_some() { cq_flag::UAR_PAGE_INDEX } else { 0 },
+        uar_page_index: page.as_ref().map_or(0, Uar::number) as u16,
         ..completion_queue::CreateCq::default()
     };
     let mut flags = CqFlags::empty();
@@ -121,10 +117,12 @@ pub fn create<T>(hca: &Hca, spec: &CqSpec<'_>) -> Result<Poller<T>, MlxError> {
     let made = device.pinning("make a completion queue", Pinning::Queue, bytes, |context| {
         context.create_cq(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))
     });
-    let object = Object::pinning(device, Id::Cq(made?.handle), page.object().into_iter().collect(), bytes);
+    let object = Object::pinning(device, Id::Cq(made?.handle), page_of(page.as_ref()).collect(), bytes);
     parts.cqn = answer.cqn;
-    // Kernels of the static kind have one page for all, armed at the same registers: the second queue goes without.
-    parts.arm = page.arm_registers().ok();
+    parts.arm = Some(match &page {
+        Some(page) => page.arm(),
+        None => Uar::static_arm(device)?,
+    });
     let cq = Cq::new(parts);
     let home = Home {
         view: Mutex::new(cq.view()),

@@ -21,12 +21,11 @@ mod window;
 use std::ptr::NonNull;
 
 use pollux_eal::barrier;
-use pollux_mlx5_abi::doorbell::uar;
 use pollux_mlx5_abi::wqe::{AddressVector, BLOCK_BYTES, Completion, InlineHeader, SEGMENT_BYTES};
-use pollux_uverbs::Registers;
 
 use crate::dbrec::{DoorbellRecord, SECOND};
 use crate::key::Keys;
+use crate::uar::SendDoorbell;
 pub use batch::Batch;
 pub(crate) use batch::State;
 use batch::op;
@@ -236,9 +235,7 @@ pub struct Poster<T> {
     pub(crate) before: State,
     /// Why the batch is not posted whose state says that it failed.
     pub(crate) failed: PostError,
-    pub(crate) registers: Registers,
-    pub(crate) turn: usize,
-    pub(crate) blueflame: bool,
+    pub(crate) doorbell: SendDoorbell,
     pub(crate) record: DoorbellRecord,
 }
 
@@ -304,7 +301,7 @@ impl<T: Lend> Poster<T> {
 
     /// Turns BlueFlame off, or on again where the device has it; for comparison.
     pub fn set_blueflame(&mut self, on: bool) {
-        self.blueflame = on && self.registers.bytes() >= 2 * uar::BLUE_FLAME_BYTES;
+        self.doorbell.set_copies(on);
     }
 
     /// The place of a segment of the send ring, counted from its start and past its end.
@@ -349,18 +346,13 @@ impl<T: Lend> Poster<T> {
         self.record.store(SECOND, to & 0xffff);
         barrier::wc_flush();
         let head = self.segment(last.wrapping_mul(4));
-        if self.blueflame && to.wrapping_sub(first) == 1 {
+        if self.doorbell.copies() && to.wrapping_sub(first) == 1 {
             // SAFETY: a block of the ring, written by us alone.
             let block = unsafe { head.cast::<[u8; BLOCK_BYTES]>().read() };
-            self.registers.copy64(self.turn, &block);
+            self.doorbell.copy(&block);
         } else {
             // SAFETY: as above.
-            self.registers.store64(self.turn, unsafe { head.cast::<u64>().read() });
-        }
-        if self.blueflame {
-            barrier::wc_flush();
-            // The other buffer next: this one may still be on its way.
-            self.turn ^= uar::BLUE_FLAME_BYTES;
+            self.doorbell.ring(unsafe { head.cast::<u64>().read() });
         }
     }
 }

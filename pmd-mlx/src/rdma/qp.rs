@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use pollux_eal::region::{PAGE_BYTES, Zone};
 use pollux_mlx5_abi::command::ece;
-use pollux_mlx5_abi::doorbell::uar;
 use pollux_mlx5_abi::kernel::context::ContextAnswer;
 use pollux_mlx5_abi::kernel::queue_pair::{self, CreateQpAnswer, ModifyQpAnswer, qp_flag};
 use pollux_mlx5_abi::wqe::{BLOCK_BYTES, SEGMENT_BYTES, SEGMENTS_MAX, blocks, inline_segments};
@@ -253,7 +252,7 @@ pub fn create<T>(hca: &Hca, spec: QpSpec<'_, T>) -> Result<Qp<T>, MlxError> {
     let mut zone = device.zone("queue pair", bytes)?;
     zone.clear();
     let record = device.record()?;
-    let page = Uar::allocate(device, spec.blueflame)?;
+    let (page, doorbell) = Uar::for_sends(device, spec.blueflame)?.unzip();
     let index = hca.indexed().then(|| Arc::new(hca.index()));
     let base = zone.base().as_ptr().addr() as u64;
     let driver = queue_pair::CreateQp {
@@ -264,7 +263,7 @@ pub fn create<T>(hca: &Hca, spec: QpSpec<'_, T>) -> Result<Qp<T>, MlxError> {
         rq_wqe_shift: if sizes.receives == 0 { 0 } else { u32::from(log2(sizes.recv_pieces)) + 4 },
         flags: if page.is_some() { qp_flag::UAR_PAGE_INDEX } else { 0 },
         uidx: index.as_ref().map_or(0xff_ffff, |index| index.value),
-        bfreg_index: page.as_ref().map_or(0, |page| page.number),
+        bfreg_index: page.as_ref().map_or(0, Uar::number),
         sq_buf_addr: if spec.kind == Kind::Raw { base + send_at as u64 } else { 0 },
         ece_options: if hca.has_ece() { ece::BEGIN } else { 0 },
         ..queue_pair::CreateQp::default()
@@ -291,12 +290,10 @@ pub fn create<T>(hca: &Hca, spec: QpSpec<'_, T>) -> Result<Qp<T>, MlxError> {
     })?;
     let object = Object::pinning(device, Id::Qp(made.handle), page_of(page.as_ref()).collect(), bytes as u64);
     // From here on whatever fails destroys it first, by the order in which these are dropped.
-    let (page, at) = match page {
-        Some(page) => (page, uar::blue_flame(0, 0)),
-        None => Uar::of_static(device, Some(answer.bfreg_index), spec.blueflame)?,
+    let doorbell = match doorbell {
+        Some(doorbell) => doorbell,
+        None => Uar::static_doorbell(device, answer.bfreg_index, spec.blueflame)?,
     };
-    let blueflame = page.blueflame && spec.blueflame;
-    let registers = page.send_registers(at)?;
     let ((send, send_consumer), recv) = sides(&sizes);
     let (recv, recv_consumer) = recv.unzip();
     let start = zone.base();
@@ -325,9 +322,7 @@ pub fn create<T>(hca: &Hca, spec: QpSpec<'_, T>) -> Result<Qp<T>, MlxError> {
         keys: spec.keys,
         before: State::FIRST,
         failed: PostError::Full,
-        registers,
-        turn: 0,
-        blueflame,
+        doorbell,
         record,
     };
     let mut qp = Qp {

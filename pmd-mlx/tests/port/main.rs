@@ -14,6 +14,7 @@ mod lent;
 mod mangled;
 mod modes;
 mod outside;
+mod pages;
 mod run;
 mod split;
 mod traffic;

@@ -7,6 +7,7 @@ mod errors;
 mod foreign;
 mod ledger;
 mod memory;
+mod pages;
 mod raw;
 mod rig;
 mod shared;

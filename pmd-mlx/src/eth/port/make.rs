@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use pollux_mlx5_abi::cqe::MiniFormat;
-use pollux_mlx5_abi::doorbell::uar;
 use pollux_port::driver::{RxBurst, RxSetup, TxBurst, TxSetup};
 use pollux_uverbs::event::CompChannel;
 
@@ -59,7 +58,7 @@ impl Mlx5Port {
         for pool in plan.split.iter().flat_map(|split| &split.parts).filter_map(|part| part.pool.as_ref()) {
             registry.add_pool(pool)?;
         }
-        let mut page = Uar::allocate(device, false)?;
+        let page = Uar::for_completions(device)?;
         let events = if setup.interrupts {
             let verbs = MlxError::verbs("make a completion channel");
             Some(device.context().create_comp_channel().map_err(verbs)?)
@@ -73,11 +72,10 @@ impl Mlx5Port {
             (plan.compressed, plan.enhanced),
             events.as_ref(),
         )?;
-        let arm = match &page {
-            Some(page) => page.arm_registers()?,
-            None => page.insert(Uar::of_static(device, None, false)?.0).arm_registers()?,
-        };
-        cq_parts.arm = Some(arm);
+        cq_parts.arm = Some(match &page {
+            Some(page) => page.arm(),
+            None => Uar::static_arm(device)?,
+        });
         let ring = device.zone("rx ring", 1 << (plan.wqes_log2 + plan.wqe_bytes_log2))?;
         let record: DoorbellRecord = device.record()?;
         let striding = match &plan.striding {
@@ -152,7 +150,7 @@ impl Mlx5Port {
         let (device, backend) = (self.device.as_ref().expect("open"), self.backend.as_ref().expect("open"));
         let registry = self.registry.as_ref().expect("open");
         let blueflame = self.arguments.doorbell != DoorbellMapping::NonCached;
-        let page = Uar::allocate(device, blueflame)?;
+        let (page, doorbell) = Uar::for_sends(device, blueflame)?.unzip();
         let (mut cq_parts, cq) =
             self.completion_queue("tx completions", plan.cqes_log2, page.as_ref(), (None, false), None)?;
         let ring = device.zone("tx ring", 64 << plan.wqebbs_log2)?;
@@ -168,15 +166,11 @@ impl Mlx5Port {
             software_parsing: plan.tunnels.told_sums || plan.tunnels.told_cuts,
             user_index: device.user_index(setup.queue.0.into()),
         })?;
-        let (page, at) = match page {
-            Some(page) => (page, uar::BLUE_FLAME),
-            None => Uar::of_static(device, Some(sq.register), blueflame)?,
+        let doorbell = match doorbell {
+            Some(doorbell) => doorbell,
+            None => Uar::static_doorbell(device, sq.register, blueflame)?,
         };
-        let registers = page.send_registers(at)?;
-        if page.is_own() {
-            cq_parts.arm = Some(page.arm_registers()?);
-        }
-        let combined = page.blueflame;
+        cq_parts.arm = page.as_ref().map(Uar::arm);
         let (number, control_imm) = (sq.number, sq.control_imm);
         let queue = DeviceQueue::new(device, backend, sq);
         queue.go(QueueState::Ready)?;
@@ -184,8 +178,7 @@ impl Mlx5Port {
             ring,
             wqebbs_log2: plan.wqebbs_log2,
             dbrec: record,
-            registers,
-            blueflame: combined,
+            doorbell,
             number,
             control_imm,
             cq: cq_parts,

@@ -20,6 +20,7 @@ use crate::dbrec::DoorbellRecords;
 use crate::eth::parts::{KnownTunnels, NoDevice, SqParts, TxFeatures, TxTunnels};
 use crate::eth::rx::fake::{DELTA, keys, zone};
 use crate::eth::tx::TxQueue;
+use crate::uar::SendDoorbell;
 
 /// How a queue under test is made.
 #[derive(Clone, Debug)]
@@ -117,8 +118,7 @@ pub(crate) fn rig(plan: &Plan, pool: &MbufPool) -> (TxQueue, Device, Arc<TxCount
         ring,
         wqebbs_log2: plan.log,
         dbrec,
-        registers: uar.registers(0x800..0xa00).expect("registers"),
-        blueflame: plan.blueflame,
+        doorbell: SendDoorbell::own(uar.registers(0x800..0xa00).expect("registers"), plan.blueflame),
         number: 0x12_3456,
         control_imm: 0,
         cq,
