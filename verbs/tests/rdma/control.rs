@@ -5,7 +5,7 @@ use pollux_verbs::{
     Qp, QpAttributes, QpKind, QpOptions, QpState, Srq, SrqOptions, VerbsError, WcStatus, Xrcd,
 };
 
-use crate::rig::{Rig, all_rights};
+use crate::rig::{Rig, all_rights, connect};
 
 #[test]
 fn a_device_tells_what_it_is() {
@@ -166,6 +166,36 @@ fn a_queue_that_has_something_says_so_on_its_channel() {
     assert_eq!((done[0].id, done[0].status, done[0].pieces.len()), (1, WcStatus::WR_FLUSH_ERR, 1));
     let error = side.cq(4).notify(false).expect_err("no channel");
     assert!(matches!(error, VerbsError::Unsupported { .. }), "{error}");
+}
+
+#[test]
+fn an_event_comes_for_messages_that_ask_for_one() {
+    let rig = Rig::stepped();
+    let channel = CompletionChannel::new(&rig.far.context).expect("a channel");
+    let options = QpOptions::new(QpKind::Rc);
+    let mut near = rig.near.end(&options);
+    let mut far = rig.far.end_with(CqOptions::new(64).channel(&channel), &options);
+    connect(&mut near, &mut far);
+    let mut receives = far.qp.receives().expect("its own");
+    for id in 0..2 {
+        receives.piece(id, rig.far.buffers.take().expect("a buffer"));
+    }
+    receives.ring().expect("posted");
+    far.cq.notify(true).expect("armed");
+    for solicited in [false, true] {
+        let mut batch = near.qp.batch();
+        batch.send(1).piece(rig.near.buffers.filled(b"message").expect("a buffer")).signalled();
+        if solicited {
+            batch.solicited();
+        }
+        assert_eq!(batch.ring(), Ok(1));
+        assert_eq!(rig.completions(&mut near.cq, 1)[0].status, WcStatus::SUCCESS);
+        let told = channel.next().expect("readable");
+        assert_eq!(told, solicited.then(|| far.cq.id()), "solicited: {solicited}");
+    }
+    far.cq.event_taken();
+    let done = rig.completions(&mut far.cq, 2);
+    assert_eq!(done.iter().map(|done| done.status).collect::<Vec<_>>(), [WcStatus::SUCCESS; 2]);
 }
 
 #[test]

@@ -254,6 +254,46 @@ fn reads_fetch_what_is_there() {
 }
 
 #[test]
+fn a_fenced_request_sends_what_the_read_before_it_brought() {
+    let rig = Rig::stepped();
+    let (mut near, far) = rig.pair(&options(QpKind::Rc));
+    let target = Mr::allocate(&rig.far.pd, 16384, all_rights()).expect("memory");
+    let local = Mr::allocate(&rig.near.pd, 8192, all_rights()).expect("memory");
+    let bytes = pattern(5000, 11);
+    target.write(0, &bytes);
+    let mut batch = near.qp.batch();
+    batch.read(1, target.address(), target.rkey()).mr(&local, 0..5000);
+    batch.write(2, target.address() + 8192, target.rkey()).mr(&local, 0..5000).fenced().signalled();
+    assert_eq!(batch.ring(), Ok(2));
+    succeeded(&rig.completions(&mut near.cq, 1)[0], 2, WcOpcode::RDMA_WRITE);
+    let mut seen = vec![0; 5000];
+    target.read(8192, &mut seen);
+    assert!(seen == bytes, "the write went before the read had come back");
+    drop(far);
+    rig.is_clean();
+}
+
+#[test]
+fn inline_data_go_on_at_the_rings_start() {
+    let rig = Rig::stepped();
+    let (mut near, mut far) = rig.pair(&options(QpKind::Rc));
+    // Entries of one to four blocks, so that long ones stand in each way across the end of a ring of some hundred.
+    for round in 0..400_u64 {
+        let data = pattern([200, 9, 120, 200, 60][round as usize % 5], round);
+        let mut receives = far.qp.receives().expect("its own");
+        receives.piece(round, rig.far.buffers.take().expect("a buffer"));
+        receives.ring().expect("posted");
+        let mut batch = near.qp.batch();
+        batch.send(round).inline(&data).signalled();
+        assert_eq!(batch.ring(), Ok(1));
+        succeeded(&rig.completions(&mut near.cq, 1)[0], round, WcOpcode::SEND);
+        let got = rig.completions(&mut far.cq, 1).remove(0);
+        assert_eq!(got.data(), data, "message {round}");
+    }
+    rig.is_clean();
+}
+
+#[test]
 fn atomics_give_back_what_was_there() {
     let rig = Rig::stepped();
     let (mut near, far) = rig.pair(&options(QpKind::Rc));
