@@ -94,6 +94,22 @@ fn a_full_queue_is_dead_and_says_so() {
 }
 
 #[test]
+fn a_driver_may_keep_sixteen_bits_of_the_index() {
+    let rig = Rig::new();
+    let mut cq = rig.cq(5);
+    let mut sq = rig.sq(6, &cq);
+    while cq.next < 0x1_0000 + 64 {
+        nop(&rig, &mut sq, 32);
+        (0..32).for_each(|_| assert!(cq.poll(&rig).is_some(), "completion {}", cq.next));
+        rig.write(cq.record, &(cq.next & 0xffff).to_be_bytes());
+    }
+    assert!(events(&rig).is_empty());
+    // And it is still full when it is.
+    nop(&rig, &mut sq, 33);
+    assert_eq!(rig.event().map(|event| event.kind), Some(event::CQ_ERROR));
+}
+
+#[test]
 fn a_queue_may_ask_to_run_over() {
     let rig = Rig::new();
     let mut cq = rig.cq_with(2, |context| CqContext::OI.set(context, 1));
