@@ -110,7 +110,7 @@ impl Rig {
 
     /// Ends all; every mbuf must be home then, and no rule of doorbells broken.
     pub(crate) fn end(self) {
-        let Self { queues, mut port, _watched, model, pool, .. } = self;
+        let Self { queues, mut port, _watched: watched, model, pool, .. } = self;
         drop(queues);
         port.stop().expect("stops");
         port.close().expect("closes");
@@ -118,5 +118,7 @@ impl Rig {
         let (first, count) = model.device().violations();
         assert_eq!(count, 0, "{first:?}");
         assert_eq!(pool.in_use(), 0, "mbufs that did not come home");
+        // Before the model, which was bound after it and would go first.
+        drop(watched);
     }
 }
