@@ -9,6 +9,7 @@
 mod bounds;
 mod model;
 mod peer;
+mod processor;
 mod program;
 mod server;
 mod table;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::processor;
 use crate::run::{Outcome, root};
 
 /// The most that a figure may be, over the plain copy loop in the same run.
@@ -14,13 +15,19 @@ pub(crate) struct Bound {
     pub(crate) cold: f64,
 }
 
-/// By the figures' names.
-#[derive(Debug, Deserialize)]
-#[serde(transparent)]
+/// Of one processor, by the figures' names.
+#[derive(Debug, Default)]
 pub(crate) struct Bounds(BTreeMap<String, Bound>);
 
+/// What stands in the file, by [`processor::name`]: the copy loop gains more from a wider core than the figures do, so the ratio
+/// of one processor says nothing about another's.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+struct Table(BTreeMap<String, BTreeMap<String, Bound>>);
+
 impl Bounds {
-    /// Reads the file, and sees to it that each name is one of `known`.
+    /// Reads those of this machine's processor, and sees to it that each name is one of `known`. None where the file does not have
+    /// the processor, which is said.
     ///
     /// # Errors
     /// One line: the file cannot be read, is no such table, or names a figure that is not there.
@@ -28,19 +35,33 @@ impl Bounds {
         let path = root().join("benches/bounds.toml");
         let text =
             std::fs::read_to_string(&path).map_err(|why| format!("cannot read {}: {why}", path.display()))?;
-        Self::parse(&text, known).map_err(|why| format!("{}: {why}", path.display()))
-    }
-
-    fn parse(text: &str, known: impl Fn(&str) -> bool) -> Outcome<Self> {
-        let bounds: Self = toml::from_str(text).map_err(|why| why.to_string().trim().to_owned())?;
-        match bounds.0.keys().find(|name| !known(name)) {
-            Some(name) => Err(format!("{name}: no figure on device models is called so")),
-            None => Ok(bounds),
-        }
+        let table = Table::parse(&text, known).map_err(|why| format!("{}: {why}", path.display()))?;
+        let here = processor::name(&processor::cpuinfo());
+        let processors = table.0.keys().cloned().collect::<Vec<_>>().join(", ");
+        Ok(table.of(&here).unwrap_or_else(|| {
+            eprintln!(
+                "xtask: no bounds for {here}, figures are told alone; benches/bounds.toml has {processors}"
+            );
+            Self::default()
+        }))
     }
 
     pub(crate) fn of(&self, name: &str) -> Option<Bound> {
         self.0.get(name).copied()
+    }
+}
+
+impl Table {
+    fn parse(text: &str, known: impl Fn(&str) -> bool) -> Outcome<Self> {
+        let table: Self = toml::from_str(text).map_err(|why| why.to_string().trim().to_owned())?;
+        match table.0.values().flat_map(BTreeMap::keys).find(|name| !known(name)) {
+            Some(name) => Err(format!("{name}: no figure on device models is called so")),
+            None => Ok(table),
+        }
+    }
+
+    fn of(mut self, processor: &str) -> Option<Bounds> {
+        self.0.remove(processor).map(Bounds)
     }
 }
 
@@ -51,17 +72,31 @@ mod tests {
 
     #[test]
     fn the_file_names_figures_that_are_there() {
-        let bounds = Bounds::read(is_on_models).expect("it is in the tree");
-        for name in ["mlx5_rxtx32", "verbs_send64", "verbs_write8"] {
-            assert!(bounds.of(name).is_some_and(|bound| bound.warm > 0.0 && bound.cold > 0.0), "{name}");
+        let text = std::fs::read_to_string(root().join("benches/bounds.toml")).expect("it is in the tree");
+        let table = Table::parse(&text, is_on_models).expect("it is a table");
+        assert!(!table.0.is_empty());
+        for (processor, bounds) in &table.0 {
+            for name in ["mlx5_rxtx32", "verbs_send64", "verbs_write8"] {
+                let there = bounds.get(name).is_some_and(|bound| bound.warm > 0.0 && bound.cold > 0.0);
+                assert!(there, "{name} of {processor}");
+            }
         }
     }
 
     #[test]
+    fn a_processor_has_its_own_bounds_and_another_none() {
+        let text = "['one']\na = { warm = 1.0, cold = 2.0 }\n['two']\na = { warm = 3.0, cold = 4.0 }\n";
+        let of = |processor| Table::parse(text, |name| name == "a").expect("right").of(processor);
+        assert_eq!(of("two").and_then(|two| two.of("a")), Some(Bound { warm: 3.0, cold: 4.0 }));
+        assert!(of("three").is_none());
+    }
+
+    #[test]
     fn what_is_not_a_bound_is_refused_in_words() {
-        let refused = |text| Bounds::parse(text, |name| name == "a").expect_err("wrong");
-        assert_eq!(refused("[b]\nwarm = 1.0\ncold = 1.0\n"), "b: no figure on device models is called so");
-        assert!(refused("[a]\nwarm = 1.0\n").contains("missing field `cold`"));
-        assert!(refused("[a]\nwarm = 1.0\ncold = 1.0\nhot = 1.0\n").contains("hot"));
+        let refused = |text| Table::parse(text, |name| name == "a").expect_err("wrong");
+        let unknown = "[p]\nb = { warm = 1.0, cold = 1.0 }\n";
+        assert_eq!(refused(unknown), "b: no figure on device models is called so");
+        assert!(refused("[p]\na = { warm = 1.0 }\n").contains("missing field `cold`"));
+        assert!(refused("[p]\na = { warm = 1.0, cold = 1.0, hot = 1.0 }\n").contains("hot"));
     }
 }

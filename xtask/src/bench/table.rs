@@ -5,6 +5,7 @@ use std::io::Write;
 use serde::Serialize;
 
 use super::bounds::Bound;
+use super::processor;
 
 /// One figure of the plan.
 #[derive(Clone, Copy)]
@@ -369,8 +370,7 @@ impl Report {
 
 /// Processor, kernel and commit, since a figure without them says little.
 fn machine() -> String {
-    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or(": unknown");
+    let processor = processor::full_name(&processor::cpuinfo());
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let commit = crate::run::output(
         std::process::Command::new("git")
@@ -378,12 +378,7 @@ fn machine() -> String {
             .args(["describe", "--always", "--dirty"]),
     )
     .unwrap_or_else(|_| "unknown".into());
-    format!(
-        "{} | Linux {} | commit {}",
-        model.trim_start_matches([' ', '\t', ':']),
-        kernel.trim(),
-        commit.trim()
-    )
+    format!("{processor} | Linux {} | commit {}", kernel.trim(), commit.trim())
 }
 
 fn number(value: Option<f64>) -> String {
