@@ -12,7 +12,7 @@ pub(crate) fn run(lcore: &LcoreContext, mut ports: Vec<Queues>) {
             let peer = port ^ 1;
             ports[port].rx[0].rx_burst(&mut burst, 32);
             ports[peer].tx[0].tx_burst(&mut burst);
-            // What the peer had no room for goes home to its pool.
+            // What the peer had no room for goes back to its pool.
             burst.clear();
         }
     }

@@ -1,0 +1,218 @@
+//! The commands of README.md and docs/, run as they stand there.
+//!
+//! What is in a fenced block of `sh` runs here. `cargo xtask` runs in CI, so that it has to stand in `.ci/run`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use pollux_tests::netns::{Namespace, join, must};
+use pollux_tests::program::{Finished, Running, with_default_signals};
+use pollux_tests::require::{Need, require};
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
+}
+
+fn documents() -> Vec<(String, String)> {
+    let folder = std::fs::read_dir(top().join("docs")).expect("docs/ is there");
+    let mut paths: Vec<PathBuf> = folder.map(|entry| entry.expect("an entry").path()).collect();
+    paths.push(top().join("README.md"));
+    paths.sort();
+    paths.iter().map(|path| (path.display().to_string(), read(path))).collect()
+}
+
+/// The lines of each fenced block of `sh`, without comments.
+fn blocks(text: &str) -> Vec<Vec<&str>> {
+    let mut blocks = Vec::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if line == "```sh" {
+            let block = lines.by_ref().take_while(|line| *line != "```");
+            let commands = block.map(|line| line.split(" # ").next().unwrap_or(line).trim());
+            blocks.push(commands.filter(|line| !line.is_empty()).collect());
+        }
+    }
+    blocks
+}
+
+/// How a line is run here.
+enum Way<'a> {
+    /// A program of ours, its arguments, and whether it is run by root.
+    Program(&'a str, Vec<&'a str>, bool),
+    /// Cargo builds these packages, or tests: as was done for this test to run.
+    Cargo(Vec<&'a str>),
+}
+
+fn way(line: &str) -> Way<'_> {
+    let mut words: Vec<&str> = line.split_whitespace().collect();
+    let root = words[0] == "sudo";
+    if root {
+        words.remove(0);
+    }
+    if let Some(program) = words[0].strip_prefix("target/release/") {
+        return Way::Program(program, words[1..].to_vec(), root);
+    }
+    match words[..] {
+        ["cargo", "run", "--release", "--bin", program] => Way::Program(program, Vec::new(), root),
+        ["cargo", "test", "--workspace"] => Way::Cargo(Vec::new()),
+        ["cargo", "build", "--release", ref packages @ ..] => {
+            Way::Cargo(packages.iter().copied().filter(|word| *word != "--package").collect())
+        }
+        _ => panic!("no way to run this here: {line}"),
+    }
+}
+
+fn command(program: &str, args: &[String]) -> Command {
+    let path = Path::new(env!("CARGO_BIN_EXE_l2fwd")).with_file_name(program);
+    assert!(path.exists(), "{program} is no program of ours");
+    let mut command = Command::new(path);
+    command.args(args).current_dir(top());
+    command
+}
+
+fn succeeded(end: &Finished, line: &str) {
+    assert!(end.status.success(), "{line}: {}: {}\n{}", end.status, end.stdout, end.stderr.join("\n"));
+}
+
+/// A program that ends by itself, or that Ctrl-C ends.
+fn alone(line: &str, program: &str, args: &[&str]) {
+    let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+    let mut running = Running::start(from_default_signals(&command(program, &args)));
+    let ends = line.contains("--duration");
+    if !ends {
+        running.wait_for("forwarding");
+        std::thread::sleep(Duration::from_secs(2));
+    }
+    let end = if ends { running.finish(LIMIT) } else { running.interrupt() };
+    succeeded(&end, line);
+    let told = if line.contains("--json") {
+        end.stdout.contains("\"rx_packets\"")
+    } else {
+        end.stdout.contains("total")
+    };
+    assert!(told, "{line}: {}", end.stdout);
+}
+
+/// The same command in the folder that it is meant for.
+fn from_default_signals(command: &Command) -> Command {
+    let mut fresh = with_default_signals(command);
+    fresh.current_dir(top());
+    fresh
+}
+
+/// Two ends on a wire between processes: the first waits for the second.
+fn pair(lines: [&str; 2], ends: [(&str, Vec<&str>); 2]) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    let port = free.expect("a free port").port().to_string();
+    let [mut server, client] = ends.map(|(program, args)| {
+        let place = |arg: &str| arg.replace("/tmp/", &format!("{}/", folder.path().display()));
+        let mut args: Vec<String> = args.into_iter().map(place).collect();
+        // Other tests have the usual TCP port.
+        if !program.starts_with("raw_ethernet") {
+            let options = args.iter().position(|arg| arg == "--").expect("options of the program") + 1;
+            args.splice(options..options, ["-p".to_owned(), port.clone()]);
+        }
+        from_default_signals(&command(program, &args))
+    });
+    // With `--json` the server tells on standard error when it waits.
+    server.arg("--json");
+    let mut server = Running::start(server);
+    let waits = [("raw_ethernet", "#bytes"), ("pingpong", "local address"), ("", "Waiting for client")];
+    let (_, word) = waits.iter().find(|(kind, _)| lines[0].contains(kind)).expect("the last is any");
+    server.wait_for(word);
+    let client = Running::start(client).finish(LIMIT);
+    succeeded(&client, lines[1]);
+    succeeded(&server.finish(LIMIT), lines[0]);
+}
+
+/// Between two hosts, whose names for their interfaces are the document's.
+fn between_hosts(line: &str, program: &str, args: &[&str]) {
+    if !require(&[Need::Root, Need::Net]) {
+        return;
+    }
+    let [a, b, middle] = ["a", "b", "m"].map(Namespace::new);
+    for (host, outer, address) in [(&a, "veth0", "10.78.0.1/24"), (&b, "veth1", "10.78.0.2/24")] {
+        join(host, "eth0", &middle, outer);
+        middle.ip(&["link", "set", outer, "up"]);
+        host.ip(&["address", "add", address, "dev", "eth0"]);
+        host.ip(&["link", "set", "eth0", "up"]);
+    }
+    let path = Path::new(env!("CARGO_BIN_EXE_l2fwd")).with_file_name(program);
+    let path = path.to_str().expect("a path in UTF-8");
+    let mut running = Running::start(with_default_signals(&middle.command(path, args)));
+    running.wait_for("forwarding");
+    must(&mut a.command("ping", &["-c", "20", "-i", "0.01", "-w", "10", "10.78.0.2"]));
+    succeeded(&running.interrupt(), line);
+}
+
+#[test]
+fn each_command_runs_as_it_stands() {
+    let packages = read(&top().join("Cargo.toml"));
+    let mut ran = 0;
+    for (document, text) in documents() {
+        for block in blocks(&text) {
+            let ways: Vec<(&str, Way<'_>)> = block.iter().map(|line| (*line, way(line))).collect();
+            let mut first = None;
+            for (line, way) in ways {
+                ran += 1;
+                match way {
+                    Way::Cargo(named) => {
+                        for name in named {
+                            assert!(packages.contains(&format!("{name} = {{ path")), "{document}: {name}");
+                        }
+                    }
+                    Way::Program(program, args, _) if line.contains("wire=unix:") => match first.take() {
+                        None => first = Some((line, (program, args))),
+                        Some((other, end)) => pair([other, line], [end, (program, args)]),
+                    },
+                    Way::Program(program, args, true) => between_hosts(line, program, &args),
+                    Way::Program(program, args, false) => alone(line, program, &args),
+                }
+            }
+            assert!(first.is_none(), "{document}: an end without the other");
+        }
+    }
+    assert!(ran >= 10, "{ran} commands in all documents");
+}
+
+#[test]
+fn each_task_runs_in_ci() {
+    let ci = read(&top().join(".ci/run"));
+    let mut seen = 0;
+    for (document, text) in documents() {
+        for task in text.split("cargo xtask ").skip(1) {
+            let name: String = task.chars().take_while(|one| one.is_alphanumeric()).collect();
+            assert!(ci.contains(&format!("cargo xtask {name}")), "{document}: cargo xtask {name}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 2);
+}
+
+#[test]
+fn links_lead_somewhere_and_the_front_page_is_short() {
+    for (document, text) in documents() {
+        let folder = Path::new(&document).parent().expect("a folder");
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            assert!(link.contains("://") || folder.join(link).exists(), "{document}: {link}");
+        }
+    }
+    let lines = read(&top().join("README.md")).lines().count();
+    assert!(lines < 120, "README.md has {lines} lines; what is not for a newcomer belongs in docs/");
+}
+
+#[test]
+fn the_loop_in_the_readme_is_the_one_of_skeleton() {
+    let source = read(&top().join("apps/src/bin/skeleton/forward.rs"));
+    let readme = read(&top().join("README.md"));
+    let shown = readme.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a block");
+    assert!(source.contains(shown), "{shown}");
+}
