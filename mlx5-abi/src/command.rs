@@ -59,8 +59,7 @@ pub mod user;
 pub mod vport;
 pub mod wq;
 
-pub use form::form;
-pub(crate) use form::nested;
+pub use form::{form, nested};
 pub use header::{
     CommandIn, CommandOut, Header, Refused, answer, describe_input, describe_output, header, outcome, pages,
     start,

@@ -173,6 +173,9 @@ impl Rdma {
         let number = self.pairs.insert(owner, pair)?;
         if let Some(pair) = self.pairs.get_mut(number) {
             pair.number = number;
+            if let qp::Source::Own(ring) = &mut pair.source {
+                ring.number = number;
+            }
         }
         if service == Service::Management {
             self.management = Some(number);

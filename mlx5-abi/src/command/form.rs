@@ -127,8 +127,10 @@ pub fn form(opcode: u16) -> (&'static Layout, &'static Layout) {
     }
 }
 
-/// The layout of a block of `bytes` bytes inside `outer`, which calls it `field`.
-pub(crate) fn nested(outer: &Layout, field: &str, bytes: usize) -> Option<&'static Layout> {
+/// The layout of a block of `bytes` bytes inside `outer`, which calls it `field`: a context of a command, the ring of a context.
+/// `None` where no layout is known.
+#[must_use]
+pub fn nested(outer: &Layout, field: &str, bytes: usize) -> Option<&'static Layout> {
     let name = match field {
         "cq_context" => "cqc",
         "eq_context_entry" => "eqc",

@@ -12,11 +12,17 @@ layouts! {
         MEM_RQ_TYPE: field(0x00, 27, 24),
         STATE: field(0x00, 23, 20),
         FLUSH_IN_ERROR_EN: field(0x00, 18, 18),
+        HAIRPIN: field(0x00, 17, 17),
         TS_FORMAT: field(0x00, 5, 4),
         USER_INDEX: field(0x04, 23, 0),
         CQN: field(0x08, 23, 0),
         COUNTER_SET_ID: field(0x0c, 31, 24),
         RMPN: field(0x10, 23, 0),
+        HAIRPIN_PEER_SQ: field(0x14, 23, 0),
+        HAIRPIN_PEER_VHCA: field(0x18, 15, 0),
+        SHAMPO_NO_MATCH_ALIGNMENT_GRANULARITY: field(0x24, 25, 24),
+        SHAMPO_MATCH_CRITERIA_TYPE: field(0x24, 17, 16),
+        RESERVATION_TIMEOUT: field(0x24, 15, 0),
         WQ: run(0x30, 192),
     }
 

@@ -6,6 +6,7 @@ layouts! {
     /// A transport interface for receive: one queue, or a hash over a table of queues.
     TirContext = "tirc" [240] {
         DISP_TYPE: field(0x04, 31, 28),
+        TLS_EN: field(0x04, 27, 27),
         LRO_TIMEOUT_PERIOD_USECS: field(0x10, 27, 12),
         PACKET_MERGE_MASK: field(0x10, 11, 8),
         LRO_MAX_IP_PAYLOAD_SIZE: field(0x10, 7, 0),
@@ -63,6 +64,7 @@ layouts! {
     /// A transport interface for send.
     TisContext = "tisc" [160] {
         STRICT_LAG_TX_PORT_AFFINITY: field(0x00, 31, 31),
+        TLS_EN: field(0x00, 30, 30),
         LAG_TX_PORT_AFFINITY: field(0x00, 27, 24),
         PRIO: field(0x00, 19, 16),
         TRANSPORT_DOMAIN: field(0x24, 23, 0),

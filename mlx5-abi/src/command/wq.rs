@@ -23,9 +23,17 @@ layouts! {
         LOG_WQ_SZ: field(0x20, 4, 0),
         DBR_UMEM_VALID: field(0x24, 31, 31),
         WQ_UMEM_VALID: field(0x24, 30, 30),
+        LOG_HAIRPIN_NUM_PACKETS: field(0x24, 28, 24),
+        LOG_HAIRPIN_DATA_SZ: field(0x24, 20, 16),
         LOG_WQE_NUM_OF_STRIDES: field(0x24, 11, 8),
         TWO_BYTE_SHIFT_EN: field(0x24, 7, 7),
         LOG_WQE_STRIDE_SIZE: field(0x24, 2, 0),
+        HEADERS_MKEY: field(0x38, 31, 0),
+        SHAMPO_ENABLE: field(0x3c, 31, 31),
+        LOG_RESERVATION_SIZE: field(0x3c, 26, 24),
+        LOG_MAX_NUM_OF_PACKETS_PER_RESERVATION: field(0x3c, 18, 16),
+        LOG_HEADERS_ENTRY_SIZE: field(0x3c, 9, 8),
+        LOG_HEADERS_BUFFER_ENTRY_NUM: field(0x3c, 3, 0),
     }
 }
 

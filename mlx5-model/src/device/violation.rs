@@ -99,7 +99,14 @@ pub enum Violation {
         /// Where: the first byte of the entry that has such.
         byte: usize,
     },
-    /// A bit of a command is set that belongs to no field.
+    /// The same in the segment that leads a receive entry to the next one.
+    ReservedInReceive {
+        /// The receive queue, queue pair or pool.
+        queue: u32,
+        /// Where: the first byte of the entry that has such.
+        byte: usize,
+    },
+    /// A bit of a command is set that belongs to no field, of its own or of a context in it.
     ReservedInCommand {
         /// The command's opcode.
         opcode: u16,
@@ -182,6 +189,9 @@ impl fmt::Display for Violation {
             }
             Self::Reserved { queue, byte } => {
                 write!(out, "queue {queue:#x}: byte {byte} of a send entry has bits set that mean nothing")
+            }
+            Self::ReservedInReceive { queue, byte } => {
+                write!(out, "queue {queue:#x}: byte {byte} of a receive entry has bits set that mean nothing")
             }
             Self::ReservedInCommand { opcode, bit } => {
                 let name = pollux_mlx5_abi::command::opcode::name(*opcode).unwrap_or("command");

@@ -143,6 +143,9 @@ impl Core {
         let number = self.receivers.queues.insert(call.uid, queue).ok_or(no(status::NO_RES_ERR, 24))?;
         if let Some(queue) = self.receivers.queues.get_mut(number) {
             queue.number = number;
+            if let Some(ring) = queue.ring_mut() {
+                ring.number = number;
+            }
         }
         call.answer_number(number)
     }

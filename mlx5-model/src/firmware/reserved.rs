@@ -1,12 +1,52 @@
 //! Bits of commands that belong to no field. Firmware may refuse them, or give them a meaning some day; whoever sets one is told of
 //! ([`Violation::ReservedInCommand`](crate::Violation::ReservedInCommand)) and served.
 //!
-//! Looked at is the fixed part of commands whose layout is known; contexts and lists inside are not taken apart. Source of the
-//! layouts: Linux `include/linux/mlx5/mlx5_ifc.h`; of what that calls reserved and user contexts set all the same, the umems of rings:
-//! [`place`].
+//! Looked at are the fixed part of commands whose layout is known and the contexts in there ([`CONTEXTS`]); lists behind and what
+//! steering matches are not taken apart. Source of the layouts: Linux `include/linux/mlx5/mlx5_ifc.h`. What that calls reserved and
+//! others name: the umems of rings, which user contexts set, [`place`]; and [`FURTHER`].
 
 use pollux_mlx5_abi::command::user::place;
 use pollux_mlx5_abi::command::{self, CommandIn, opcode as op};
+use pollux_mlx5_abi::layout::Layout;
+
+/// Blocks inside commands and inside each other that are taken apart.
+const CONTEXTS: [&str; 15] = [
+    "ads", "cqc", "eqc", "mkc", "qpc", "rmpc", "rqc", "rqtc", "sqc", "srqc", "tirc", "tisc", "umem", "wq",
+    "xrc_srqc",
+];
+
+/// Fields of contexts that Linux' header leaves out: of which context, the first bit and how many. Source: DPDK
+/// `drivers/common/mlx5/mlx5_prm.h`, the `mlx5_ifc_*_bits` of that name; rdma-core `providers/mlx5/mlx5_ifc.h` for `data_in_order`.
+const FURTHER: [(&str, u32, u32); 15] = [
+    // as_notify, initiator_src_dct
+    ("cqc", 4, 2),
+    // always_armed_cq, ext_element_type
+    ("cqc", 24, 4),
+    ("cqc", place::CQ_RECORD_UMEM.bit(), place::CQ_RECORD_UMEM.bits()),
+    ("cqc", place::CQ_MINI_FORMAT_EXT.bit(), place::CQ_MINI_FORMAT_EXT.bits()),
+    // cq_timestamp_format
+    ("cqc", 94, 2),
+    // local_partition_id, process_id
+    ("cqc", 384, 32),
+    // non_wire, static_sq_wq
+    ("sqc", 15, 2),
+    // hairpin_wq_buffer_type
+    ("sqc", 21, 3),
+    // hairpin_data_buffer_type
+    ("rqc", 21, 3),
+    (
+        "wq",
+        place::WQ_RECORD_UMEM.bit(),
+        place::WQ_OFFSET.bit() + place::WQ_OFFSET.bits() - place::WQ_RECORD_UMEM.bit(),
+    ),
+    // data_in_order
+    ("qpc", 90, 1),
+    ("qpc", place::QP_RECORD_UMEM.bit(), place::QP_RECORD_UMEM.bits()),
+    ("xrc_srqc", place::XRC_SRQ_RECORD_UMEM.bit(), place::XRC_SRQ_RECORD_UMEM.bits()),
+    // order_read_after_write, crypto_en
+    ("mkc", 470, 2),
+    ("mkc", 483, 2),
+];
 
 /// The first bit of a command that is set and means nothing, counted from the most significant one of its first byte.
 pub(super) fn in_command(opcode: u16, input: &[u8]) -> Option<u32> {
@@ -16,19 +56,43 @@ pub(super) fn in_command(opcode: u16, input: &[u8]) -> Option<u32> {
         return None;
     }
     let umems = umems(opcode);
-    let fixed = input.get(..layout.bytes).unwrap_or(input);
-    let set = fixed.iter().enumerate().filter(|(_, byte)| **byte != 0).flat_map(|(at, byte)| {
-        (0..8).filter(move |bit| byte >> (7 - bit) & 1 == 1).map(move |bit| at as u32 * 8 + bit)
-    });
-    set.into_iter().find(|bit| {
-        let mut fields = CommandIn::LAYOUT
-            .fields
-            .iter()
-            .chain(layout.fields)
-            .map(|field| (field.bit, field.bits))
-            .chain(umems);
-        !fields.any(|(first, bits)| bit.wrapping_sub(first) < bits)
-    })
+    let header = || CommandIn::LAYOUT.fields.iter().map(|field| (field.bit, field.bits)).chain(umems);
+    in_block(layout, input, &|bit| header().any(|(first, bits)| bit.wrapping_sub(first) < bits))
+}
+
+/// The same of a block, counted from its own first bit. `known` tells of bits that mean something though its layout leaves them out.
+fn in_block(layout: &'static Layout, block: &[u8], known: &dyn Fn(u32) -> bool) -> Option<u32> {
+    let fixed = block.get(..layout.bytes).unwrap_or(block);
+    let mut bit = 0;
+    while let Some(byte) = fixed.get(bit as usize / 8) {
+        if byte << (bit % 8) == 0 {
+            bit = (bit / 8 + 1) * 8;
+            continue;
+        }
+        bit += (byte << (bit % 8)).leading_zeros();
+        match layout.fields.iter().find(|field| bit.wrapping_sub(field.bit) < field.bits) {
+            Some(field) => {
+                let (first, end) = (field.bit as usize / 8, (field.bit + field.bits) as usize / 8);
+                let inner = fixed.get(first..end).and_then(|bytes| {
+                    let inner = command::nested(layout, &field.manual_name(), bytes.len())?;
+                    CONTEXTS.contains(&inner.name).then_some((inner, bytes))
+                });
+                if let Some((inner, bytes)) = inner
+                    && let Some(found) = in_block(inner, bytes, &|bit| further(inner.name, bit))
+                {
+                    return Some(field.bit + found);
+                }
+                bit = field.bit + field.bits;
+            }
+            None if known(bit) => bit += 1,
+            None => return Some(bit),
+        }
+    }
+    None
+}
+
+fn further(name: &str, bit: u32) -> bool {
+    FURTHER.iter().any(|(of, first, bits)| *of == name && bit.wrapping_sub(*first) < *bits)
 }
 
 /// First bit and number of bits of the umem of a ring and the place in it.

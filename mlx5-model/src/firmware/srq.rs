@@ -87,7 +87,7 @@ impl Core {
         let pool = Pool::new(kind, ring, limit as u16);
         let number = self.receivers.pools.insert(call.uid, pool).ok_or(no(status::NO_RES_ERR, 32))?;
         if let Some(pool) = self.receivers.pools.get_mut(number) {
-            pool.number = number;
+            (pool.number, pool.ring.number) = (number, number);
         }
         call.answer_number(number)
     }

@@ -313,7 +313,7 @@ pub(crate) fn next(pair: &Qp, ring: &SendRing, bus: &Bus<'_>) -> (Request, u16) 
         if came.is_none() {
             bus.ledger.add_entries(Crossing::SendEntry, 0, length);
         }
-        take_apart(pair, &mut request, &bytes[SEGMENT_BYTES..length.max(SEGMENT_BYTES)])
+        take_apart(pair, bus, &mut request, &bytes[SEGMENT_BYTES..length.max(SEGMENT_BYTES)])
     });
     if let Err(failure) = outcome {
         request.failed = Some(failure);
@@ -328,8 +328,15 @@ fn front<T: FromBytes + zerocopy::KnownLayout + zerocopy::Immutable + zerocopy::
     T::ref_from_prefix(rest).map_err(|_| Failure::SEGMENTS)
 }
 
-fn take_apart(pair: &Qp, request: &mut Request, body: &[u8]) -> Result<(), Failure> {
+fn take_apart(pair: &Qp, bus: &Bus<'_>, request: &mut Request, body: &[u8]) -> Result<(), Failure> {
     use Service as S;
+    let note = |found: Option<usize>| {
+        if let Some(byte) = found {
+            bus.note(Violation::Reserved { queue: pair.number, byte });
+        }
+    };
+    // How far into the entry what is left begins.
+    let at = |rest: &[u8]| SEGMENT_BYTES + body.len() - rest.len();
     let reliable = pair.service.is_reliable();
     let connected = pair.service.is_connected();
     request.kind = match request.opcode {
@@ -340,6 +347,9 @@ fn take_apart(pair: &Qp, request: &mut Request, body: &[u8]) -> Result<(), Failu
         send::RDMA_READ if reliable => Kind::Read,
         send::ATOMIC_CS | send::ATOMIC_FA if reliable => Kind::Atomic,
         send::UMR | send::LOCAL_INVAL if !pair.service.is_datagram() => {
+            if request.opcode == send::UMR {
+                note(reserved::in_umr(body));
+            }
             request.segments = body.to_vec();
             return Ok(());
         }
@@ -357,12 +367,14 @@ fn take_apart(pair: &Qp, request: &mut Request, body: &[u8]) -> Result<(), Failu
         if vector.dqp_dct.get() & EXTENDED_UD_AV == 0 {
             return Err(Failure::SEGMENTS);
         }
+        note(reserved::in_vector(at(rest), vector));
         let qkey = if vector.qkey() >> 31 == 1 { pair.qkey } else { vector.qkey() };
         request.to = Some((Path::of_vector(vector), vector.qpn(), qkey));
         rest = behind;
     }
     if matches!(request.kind, Kind::Write | Kind::Read | Kind::Atomic) {
         let (remote, behind) = front::<RemoteAddress>(rest)?;
+        note(reserved::in_remote(at(rest), remote));
         (request.remote, request.key) = (remote.raddr.get(), remote.rkey.get());
         rest = behind;
     }

@@ -1,10 +1,13 @@
 //! The ring of posted buffers, a queue's own or a pool's.
 
+use std::mem::offset_of;
+
 use pollux_mlx5_abi::wqe::{NextSegment, SEGMENT_BYTES};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::device::bus::Bus;
 use crate::device::ring::{Piece, Ring};
+use crate::device::violation::Violation;
 use crate::ledger::Crossing;
 use crate::memory::Unreachable;
 
@@ -32,6 +35,8 @@ pub(crate) const ENTRY_BYTES_MAX: usize = 512;
 /// A ring of receive entries.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkRing {
+    /// Whose it is, for messages.
+    pub(crate) number: u32,
     pub(crate) kind: Kind,
     pub(crate) strides: Option<Strides>,
     pub(crate) ring: Ring,
@@ -92,6 +97,7 @@ impl WorkRing {
         pad: bool,
     ) -> Self {
         Self {
+            number: 0,
             kind,
             strides,
             ring,
@@ -215,6 +221,13 @@ impl WorkRing {
         }
         entry.index = if self.kind == Kind::Linked { slot } else { self.next };
         entry.from = if self.headed { size_of::<NextSegment>() } else { 0 };
+        // Once, as the first packet comes to it.
+        if self.headed
+            && self.stride == 0
+            && let Some(byte) = reserved(&entry.bytes)
+        {
+            bus.note(Violation::ReservedInReceive { queue: self.number, byte });
+        }
         entry.to = if self.strides.is_some() { entry.from + SEGMENT_BYTES } else { bytes };
         Ok(())
     }
@@ -246,6 +259,15 @@ impl WorkRing {
             self.head = link.next_wqe_index.get();
         }
     }
+}
+
+/// The first byte of a next segment that has bits set which mean nothing. The check byte is no part of this: no ring here asks for
+/// one. Zero in those of every driver: Linux `drivers/infiniband/hw/mlx5/srq.c`, `create_srq_kernel`, and rdma-core
+/// `providers/mlx5/srq.c`, `mlx5_alloc_srq_buf`, on memory that is cleared before.
+fn reserved(entry: &[u8]) -> Option<usize> {
+    let (link, _) = NextSegment::ref_from_prefix(entry).ok()?;
+    let places = [(0, &link.reserved0[..]), (offset_of!(NextSegment, reserved1), &link.reserved1[..])];
+    places.into_iter().find_map(|(from, bytes)| Some(from + bytes.iter().position(|byte| *byte != 0)?))
 }
 
 impl Default for Entry {

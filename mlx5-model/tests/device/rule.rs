@@ -1,11 +1,21 @@
 //! Rules that a driver can break without harm on a lenient model: each way is found, by the rule's name.
 
+use pollux_mlx5_abi::command::cq::CreateCqIn;
+use pollux_mlx5_abi::command::eq::CreateEqIn;
+use pollux_mlx5_abi::command::mkey::CreateMkeyIn;
 use pollux_mlx5_abi::command::opcode as op;
-use pollux_mlx5_abi::command::sq::SqContext;
+use pollux_mlx5_abi::command::qp::{CreateQpIn, TransitionIn, context::QpContext};
+use pollux_mlx5_abi::command::rq::{CreateRmpIn, CreateRqIn, ModifyRqIn, RqContext};
+use pollux_mlx5_abi::command::rqt::CreateRqtIn;
+use pollux_mlx5_abi::command::sq::{CreateSqIn, SqContext};
+use pollux_mlx5_abi::command::srq::{CreateSrqIn, CreateXrcSrqIn};
+use pollux_mlx5_abi::command::tir::{CreateTirIn, CreateTisIn};
+use pollux_mlx5_abi::command::user::CreateUmemIn;
+use pollux_mlx5_abi::command::wq::{WorkQueue, kind};
 use pollux_mlx5_abi::doorbell::uar;
 use pollux_mlx5_abi::opcode::{completion, send};
 use pollux_mlx5_abi::syndrome::Syndrome;
-use pollux_mlx5_abi::wqe::{BLOCK_BYTES, Completion, Data, InlineHeader};
+use pollux_mlx5_abi::wqe::{BLOCK_BYTES, Completion, Data, InlineHeader, StridingReceive};
 use pollux_mlx5_model::{DeviceConfig, Traits, Violation};
 use zerocopy::IntoBytes;
 
@@ -217,7 +227,7 @@ fn a_doorbell_record_is_one_queues_alone() {
 #[test]
 fn bits_of_entries_that_mean_nothing_are_zero() {
     // Where in the entry, and which bits; whether they mean nothing.
-    let cases: [(usize, u8, bool); 15] = [
+    let cases: [(usize, u8, bool); 19] = [
         // Length, check byte, stream, flags: fence, completion, solicited.
         (7, 0x40, true),
         (7, 0x80, true),
@@ -229,17 +239,21 @@ fn bits_of_entries_that_mean_nothing_are_zero() {
         (11, 0x10, true),
         (11, 0x80, false),
         (11, 0xe0, true),
-        // Sums, metadata, the tag.
+        // Sums, what to cut into, metadata, a header's place without one, the tag.
         (20, 0x01, true),
         (20, 0x08, true),
+        (22, 0x40, true),
+        (23, 0x01, true),
         (24, 0xff, false),
+        (30, 0x01, true),
+        (31, 0x80, true),
         (28, 0x80, false),
         (28, 0xc0, true),
     ];
     for opcode in [send::SEND, send::ENHANCED_MPSW] {
         for (at, bits, reserved) in cases {
-            // An entry of many frames has no tag.
-            if at == 28 && opcode != send::SEND {
+            // An entry of many frames has no tag, and is refused if it is to be cut.
+            if matches!(at, 22 | 23 | 28) && opcode != send::SEND {
                 continue;
             }
             let rig = Rig::new();
@@ -289,5 +303,100 @@ fn umems_of_rings_stand_in_bits_that_linux_calls_reserved() {
         input[at] = 1;
         let _refused = rig.command(op::CREATE_CQ, 0, &mut input, 16);
         assert_eq!(broken(&rig), None, "byte {at:#x}");
+    }
+}
+
+/// The first bit of a command that means nothing, as the device finds it where those of byte `at` are `bits`. Other commands on the
+/// way to an answer are no matter: most such are refused.
+fn unknown_bit(opcode: u16, at: usize, bits: u8) -> Option<Violation> {
+    let rig = Rig::new();
+    let mut input = vec![0; 300];
+    input[at] = bits;
+    let _refused = rig.command(opcode, 0, &mut input, 16);
+    broken(&rig)
+}
+
+#[test]
+fn bits_of_contexts_that_belong_to_no_field_are_zero() {
+    let queue = SqContext::WQ.offset();
+    assert_eq!(queue, RqContext::WQ.offset());
+    let [sq, rq, rmp] = [CreateSqIn::CTX.offset(), CreateRqIn::CTX.offset(), CreateRmpIn::CTX.offset()];
+    let path = QpContext::PRIMARY_ADDRESS_PATH.offset();
+    let [qp, moved] = [CreateQpIn::QPC.offset(), TransitionIn::QPC.offset()];
+    let cq = CreateCqIn::CQ_CONTEXT.offset();
+    // Where, which bits; and of those the first that means nothing, if any does.
+    let cases: [(u16, usize, u8, Option<u32>); 42] = [
+        // Between the entries' size and the moderation of solicited ones; the record's umem; above the ring's size and place.
+        (op::CREATE_CQ, cq + 1, 0xff, Some(4)),
+        (op::CREATE_CQ, cq + 4, 0xff, None),
+        (op::CREATE_CQ, cq + 12, 0xff, Some(0)),
+        (op::CREATE_CQ, cq + 12, 0x1f, None),
+        (op::CREATE_CQ, cq + 24, 0xe0, Some(0)),
+        (op::CREATE_CQ, cq + 32, 0x01, Some(7)),
+        (op::CREATE_CQ, cq + 52, 0x80, Some(0)),
+        (op::CREATE_CQ, cq + 56, 0xff, None),
+        (op::CREATE_SQ, sq + 1, 0x0f, None),
+        (op::CREATE_SQ, sq + 2, 0x80, None),
+        (op::CREATE_SQ, sq + 2, 0x48, Some(1)),
+        (op::CREATE_SQ, sq + 4, 0x01, Some(7)),
+        (op::CREATE_SQ, sq + 40, 0x10, Some(3)),
+        // The ring under a queue: above its place, its stride, and behind all.
+        (op::CREATE_SQ, sq + queue, 0xff, None),
+        (op::CREATE_SQ, sq + queue + 1, 0x01, Some(7)),
+        (op::CREATE_SQ, sq + queue + 8, 0x80, Some(0)),
+        (op::CREATE_SQ, sq + queue + 40, 0xff, None),
+        (op::CREATE_SQ, sq + queue + 55, 0xff, None),
+        (op::CREATE_SQ, sq + queue + 64, 0x20, Some(2)),
+        (op::CREATE_RQ, rq + queue + 33, 0xff, Some(0)),
+        (op::CREATE_RQ, rq, 0xff, None),
+        (op::CREATE_RQ, rq + 1, 0x08, Some(4)),
+        (op::CREATE_RQ, rq + 44, 0x01, Some(7)),
+        (op::MODIFY_RQ, ModifyRqIn::CTX.offset() + 1, 0x08, Some(4)),
+        (op::CREATE_RMP, rmp + 8, 0x02, Some(6)),
+        (op::CREATE_RMP, rmp + queue + 64, 0x02, Some(6)),
+        (op::CREATE_TIR, CreateTirIn::CTX.offset(), 0x80, Some(0)),
+        (op::CREATE_TIR, CreateTirIn::CTX.offset() + 0x20, 0x40, Some(1)),
+        (op::CREATE_TIR, CreateTirIn::CTX.offset() + 0x50, 0xff, None),
+        (op::CREATE_TIS, CreateTisIn::CTX.offset() + 4, 0x01, Some(7)),
+        (op::CREATE_RQT, CreateRqtIn::RQT_CONTEXT.offset(), 0x01, Some(7)),
+        (op::CREATE_EQ, CreateEqIn::EQ_CONTEXT_ENTRY.offset() + 4, 0x40, Some(1)),
+        (op::CREATE_MKEY, CreateMkeyIn::MEMORY_KEY_MKEY_ENTRY.offset(), 0x80, Some(0)),
+        (op::CREATE_MKEY, CreateMkeyIn::MEMORY_KEY_MKEY_ENTRY.offset() + 8, 0x01, Some(7)),
+        (op::CREATE_SRQ, CreateSrqIn::SRQ_CONTEXT_ENTRY.offset() + 4, 0x20, Some(2)),
+        (op::CREATE_XRC_SRQ, CreateXrcSrqIn::XRC_SRQ_CONTEXT_ENTRY.offset() + 4, 0x20, Some(2)),
+        (op::CREATE_QP, qp + 2, 0xff, Some(0)),
+        (op::CREATE_QP, qp + 4, 0x08, Some(4)),
+        (op::CREATE_QP, qp + path + 2, 0xff, None),
+        (op::CREATE_QP, qp + path, 0x20, Some(2)),
+        (op::RST2INIT_QP, moved + path + 4, 0x01, Some(7)),
+        (op::CREATE_UMEM, CreateUmemIn::UMEM.offset() + 19, 0x20, Some(2)),
+    ];
+    for (opcode, at, bits, first) in cases {
+        let found = first.map(|bit| Violation::ReservedInCommand { opcode, bit: at as u32 * 8 + bit });
+        assert_eq!(unknown_bit(opcode, at, bits), found, "{opcode:#x}, byte {at:#x}, {bits:#x}");
+    }
+}
+
+#[test]
+fn segments_in_front_of_receive_entries_are_clear() {
+    for (at, bits, reserved) in [(0, 1, true), (1, 0x80, true), (4, 0xff, false), (5, 1, true), (15, 1, true)]
+    {
+        let rig = Rig::new();
+        let cq = rig.cq(6);
+        let mut rq = rig.rq_with(4, 5, &cq, |context| {
+            let wq = RqContext::WQ.of_mut(context);
+            WorkQueue::WQ_TYPE.set(wq, kind::CYCLIC_STRIDING_RQ);
+            WorkQueue::LOG_WQE_NUM_OF_STRIDES.set(wq, 0xa);
+        });
+        rig.all_to(rig.direct_tir(&rq));
+        let data = Data::new(512, rig.lkey, rig.room(512) + HCA_DELTA);
+        let mut entry = StridingReceive { data, ..Default::default() };
+        entry.as_mut_bytes()[at] = bits;
+        rq.post_raw(&rig, entry.as_bytes());
+        rig.wire.ends().incoming.extend([frame(64, 1), frame(64, 2)]);
+        rig.settle();
+        let found = Violation::ReservedInReceive { queue: rq.number, byte: at };
+        let expected: Vec<_> = reserved.then_some(found).into_iter().collect();
+        assert_eq!(rig.device.violations().0, expected, "byte {at}, {bits:#x}: told of once");
     }
 }

@@ -7,7 +7,7 @@ use pollux_mlx5_abi::opcode::{completion, send};
 
 use super::node::{Ends, Node, Pair, Plan, data, vector};
 
-const UD: Plan = Plan {
+pub(crate) const UD: Plan = Plan {
     service: service::UD,
     mtu: 3,
     psn: 5,
