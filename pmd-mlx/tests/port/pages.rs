@@ -123,3 +123,28 @@ fn the_registers_of_older_kernels_are_mapped_once_for_all() {
     works(DoorProfile::linux_5_4(), |_| (), Arguments::default());
     works(DoorProfile { no_blue_flame: true, ..DoorProfile::linux_5_4() }, |_| (), Arguments::default());
 }
+
+/// The context has 128 registers, the first of which serves all queues behind the others.
+#[test]
+fn further_tx_queues_of_older_kernels_share_the_first_register() {
+    const MANY: u16 = 132;
+    let pair = Pair::with(DoorProfile::linux_5_4(), |config| config);
+    let pools = (pool("a", 2047), pool("b", 2047));
+    let (mut a, mut b) = (pair.a.open(Arguments::default()), pair.b.open(Arguments::default()));
+    let up = |port: &mut pollux_port::Port, tx: usize, pool| {
+        let mut config = PortConfig::queues(1, tx, pool);
+        config.tx_queues.iter_mut().for_each(|queue| queue.descriptors = 64);
+        port.bring_up(config).expect("up")
+    };
+    let mut from = up(&mut a, MANY.into(), &pools.0);
+    let mut to = up(&mut b, 1, &pools.1);
+    let mut came = 0;
+    for (index, tx) in from.tx.iter_mut().enumerate() {
+        assert_eq!(tx.tx_burst(&mut burst(&pools.0, &[frame(B, A, index as u32, 20)])), 1);
+        pair.settle();
+        let mut got = Burst::new();
+        came += to.rx[0].rx_burst(&mut got, 32);
+    }
+    assert_eq!(came, usize::from(MANY));
+    pair.a.assert_orderly();
+}

@@ -74,11 +74,6 @@ pub(crate) fn info(device: &Device, backend: &dyn Backend, netdev: &dyn Netdev) 
     let (min_mtu, max_mtu) = netdev.mtu_limits().unwrap_or((68, MTU_MAX));
     // Raw queues are none of the device's queue pairs; kernels tell how many receive queues there can be.
     let queues = u16::try_from(device.attributes.max_wq_type_rq).unwrap_or(1024).clamp(1, 1024);
-    let static_queues = device.answer.tot_bfregs.saturating_sub(1);
-    let tx_queues = match static_queues {
-        0 if device.answer.tot_bfregs == 0 => queues,
-        registers => queues.min(u16::try_from(registers).unwrap_or(u16::MAX).max(1)),
-    };
     let bounded = |most: u32| {
         let max = u16::try_from(most).unwrap_or(DESCRIPTORS_MAX).clamp(1, DESCRIPTORS_MAX);
         DescriptorLimits { min: DESCRIPTORS_MIN.min(max), max, align: 1, default: 1024.min(max) }
@@ -87,7 +82,7 @@ pub(crate) fn info(device: &Device, backend: &dyn Backend, netdev: &dyn Netdev) 
         driver: DRIVER,
         device: Some(netdev.name()),
         max_rx_queues: queues,
-        max_tx_queues: tx_queues,
+        max_tx_queues: queues,
         rx_descriptors: bounded(device.answer.max_recv_wr.min(device.attributes.base.max_cqe)),
         tx_descriptors: bounded(device.answer.max_send_wqebb.min(device.attributes.base.max_cqe)),
         min_mtu,
