@@ -88,7 +88,7 @@ impl Function {
     pub fn new(device: Arc<Device>, pci_device: u16) -> Self {
         let config = ConfigSpace::new(pci_device, device.vectors());
         let firmware = device.identity().firmware;
-        let combining = Arc::new(WriteCombining::new(device.clock_source().clone()));
+        let combining = Arc::new(WriteCombining::new(device.clock_source().clone(), device.buffer_bytes()));
         Self {
             device,
             config,

@@ -29,6 +29,8 @@ const PATIENCE: Duration = Duration::from_micros(50);
 pub(super) struct WriteCombining {
     /// The device's, looked at only when a head comes and while it waits.
     clock: Clock,
+    /// Bytes of a buffer.
+    buffer_bytes: usize,
     state: Mutex<State>,
 }
 
@@ -44,6 +46,7 @@ type Buffer = (u32, usize);
 
 #[derive(Debug, Default)]
 struct State {
+    buffer_bytes: usize,
     /// Of the buffers that were stored to.
     uses: BTreeMap<Buffer, Use>,
     /// By page, where the store behind a doorbell would go on.
@@ -66,13 +69,10 @@ struct Pending {
 /// Stores to a page, to be carried out.
 pub(super) type Stores = Vec<(u32, usize, Vec<u8>)>;
 
-fn buffer(page: u32, offset: usize) -> Buffer {
-    (page, offset - offset % uar::BLUE_FLAME_BYTES)
-}
-
 impl WriteCombining {
-    pub(super) fn new(clock: Clock) -> Self {
-        Self { clock, state: Mutex::default() }
+    /// Of a card whose BlueFlame buffers have so many bytes.
+    pub(super) fn new(clock: Clock, buffer_bytes: usize) -> Self {
+        Self { clock, buffer_bytes, state: Mutex::new(State::new(buffer_bytes)) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -93,7 +93,7 @@ impl WriteCombining {
             return out;
         }
         out.extend(state.take(page));
-        let buffer = buffer(page, offset);
+        let buffer = state.buffer(page, offset);
         let is_head = offset >= uar::BLUE_FLAME && offset == buffer.1 && bytes.len() == 8;
         let known = state.uses.get(&buffer).copied();
         if state.next.remove(&page) == Some(offset) {
@@ -132,14 +132,22 @@ impl WriteCombining {
 
     /// Forgets everything.
     pub(super) fn reset(&self) {
-        *self.state() = State::default();
+        *self.state() = State::new(self.buffer_bytes);
     }
 }
 
 impl State {
+    fn new(buffer_bytes: usize) -> Self {
+        Self { buffer_bytes, ..Self::default() }
+    }
+
+    fn buffer(&self, page: u32, offset: usize) -> Buffer {
+        (page, offset - offset % self.buffer_bytes)
+    }
+
     /// A store that goes on at `end` belongs to what was stored before.
     fn goes_on(&mut self, page: u32, end: usize) {
-        if end < buffer(page, end - 1).1 + uar::BLUE_FLAME_BYTES {
+        if end < self.buffer(page, end - 1).1 + self.buffer_bytes {
             self.next.insert(page, end);
         }
     }
@@ -149,7 +157,7 @@ impl State {
         let mut pending = self.pending.remove(&page)?;
         let came = pending.bytes.len();
         let entry = came >= pending.whole;
-        let buffer = buffer(page, pending.offset);
+        let buffer = self.buffer(page, pending.offset);
         let used = if came > 8 { Use::Entries } else { Use::Doorbells };
         // A buffer that had entries may have more of them, whatever came last.
         if self.uses.get(&buffer) != Some(&Use::Entries) {
@@ -171,7 +179,7 @@ mod tests {
     /// By a clock that the test moves.
     fn stepped() -> (WriteCombining, Clock) {
         let clock = Clock::stepped();
-        (WriteCombining::new(clock.clone()), clock)
+        (WriteCombining::new(clock.clone(), uar::BLUE_FLAME_BYTES), clock)
     }
 
     /// The head of an entry of `segments` segments of 16 bytes.
@@ -225,6 +233,30 @@ mod tests {
         combining.store(300, 0x808, &[1; 8]);
         assert_eq!(combining.waited(true), [(300, 0x800, head(4).to_vec())]);
         assert!(combining.store(300, 0x810, &[2; 8]).is_empty());
+    }
+
+    #[test]
+    fn buffers_are_as_long_as_the_cards() {
+        for bytes in [64, 128, 512] {
+            let combining = WriteCombining::new(Clock::stepped(), bytes);
+            // A doorbell right behind a whole buffer is in the next one: it belongs to no entry.
+            for at in [0x800, 0x800 + bytes, 0x800 + 2 * bytes] {
+                assert!(
+                    combining.store(300, at, &head(4)).is_empty(),
+                    "buffer {at:#x} of {bytes}: a head waits"
+                );
+                assert_eq!(
+                    combining.waited(true),
+                    [(300, at, head(4).to_vec())],
+                    "buffer {at:#x} of {bytes}"
+                );
+                assert_eq!(
+                    combining.store(300, at, &head(4)).len(),
+                    1,
+                    "buffer {at:#x} of {bytes}: doorbells"
+                );
+            }
+        }
     }
 
     #[test]
