@@ -9,6 +9,7 @@ pub(crate) mod core;
 pub(crate) mod late;
 pub(crate) mod order;
 pub(crate) mod ring;
+mod shared;
 pub(crate) mod state;
 pub(crate) mod table;
 pub(crate) mod tap;

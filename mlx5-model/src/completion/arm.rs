@@ -26,6 +26,8 @@ enum Wants {
 pub(crate) struct Arm {
     wants: Wants,
     sequence: u8,
+    /// The word by which it was armed last.
+    word: u32,
     /// The sequence number of the arm that the last event answered.
     answered: Option<u8>,
     /// Completions that an event would be for.
@@ -54,6 +56,7 @@ impl Queue {
         if record != word {
             return false;
         }
+        self.arm.word = word;
         let word = ArmWord::of(word);
         if self.arm.answered == Some(word.sequence) {
             // A repetition: the event for it was sent already.
@@ -69,6 +72,15 @@ impl Queue {
             self.fire(bus, events, cqn);
         }
         true
+    }
+
+    /// Its store to the arm register may have been missed: its record tells the same.
+    pub(crate) fn catch_up_arm(&mut self, bus: &Bus<'_>, events: &mut Events, cqn: u32) {
+        if let Ok(word) = bus.host.load32(self.record + 4)
+            && word != self.arm.word
+        {
+            self.arm(bus, events, cqn, word);
+        }
     }
 
     /// A completion was written: sends the event if it is due. True while a timer runs.
@@ -109,7 +121,8 @@ impl Queue {
     }
 
     fn fire(&mut self, bus: &Bus<'_>, events: &mut Events, cqn: u32) {
-        self.arm = Arm { answered: Some(self.arm.sequence), sequence: self.arm.sequence, ..Arm::default() };
+        let Arm { sequence, word, .. } = self.arm;
+        self.arm = Arm { answered: Some(sequence), sequence, word, ..Arm::default() };
         let mut data = eqe::Completion::default();
         data.cqn.set(cqn);
         events.post(bus, self.eqn, event::COMP, 0, data.as_bytes());

@@ -30,6 +30,13 @@ fn arm(rig: &Rig, cq: &Cq, sequence: u8, solicited_only: bool) {
     rig.store(uar::CQ_ARM, &word.register(cq.number));
 }
 
+/// The same by a store that is seen when the device looks there.
+fn arm_quietly(rig: &Rig, cq: &Cq, sequence: u8) {
+    let word = ArmWord { sequence, solicited_only: false, consumer: cq.next };
+    rig.write(cq.record + 4, &word.word().to_be_bytes());
+    rig.store_quietly(uar::CQ_ARM, word.register(cq.number));
+}
+
 /// The completion events that came since the last look.
 fn events(rig: &Rig) -> Vec<u32> {
     let mut seen = Vec::new();
@@ -163,6 +170,29 @@ fn who_waits_for_solicited_ones_is_not_woken_by_others() {
     rig.settle();
     assert_eq!(events(&rig), [cq.number], "errors wake everybody");
     cq.error(&rig);
+}
+
+#[test]
+fn an_arm_that_another_came_over_is_not_lost() {
+    let rig = Rig::new();
+    let mut queues = [rig.cq(6), rig.cq(6)];
+    for sequence in 1..=3 {
+        // The second takes the first one's place in the register.
+        queues.iter().for_each(|cq| arm_quietly(&rig, cq, sequence));
+        rig.settle();
+        for cq in &mut queues {
+            let mut sq = rig.sq(6, cq);
+            sq.write(&rig, send::NOP, &[], Completion::Always);
+            sq.ring(&rig);
+            rig.settle();
+            assert!(cq.poll(&rig).is_some());
+        }
+        let mut armed = events(&rig);
+        armed.sort_unstable();
+        assert_eq!(armed, queues.each_ref().map(|cq| cq.number), "arm {sequence}");
+        rig.arm_events();
+    }
+    assert_eq!(rig.device.violations().1, 0);
 }
 
 #[test]

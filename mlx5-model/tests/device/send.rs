@@ -588,3 +588,27 @@ fn an_entry_that_came_with_the_doorbell_is_not_read_again() {
     assert_eq!(spent.of(Crossing::SendEntry).bytes, 0);
     assert!(cq.poll(&rig).is_some());
 }
+
+#[test]
+fn a_doorbell_that_another_came_over_is_not_lost() {
+    let rig = Rig::new();
+    let cq = rig.cq(6);
+    let mut queues = [rig.sq(6, &cq), rig.sq(6, &cq)];
+    let mut expected = Vec::new();
+    for round in 0..3 {
+        for (index, sq) in queues.iter_mut().enumerate() {
+            let frame = frame(80, round * 2 + index as u8);
+            sq.write(&rig, send::SEND, &plain(&rig, &frame), Completion::Always);
+            sq.write_record(&rig);
+            // The second takes the first one's place in the register, before the device looks there.
+            rig.store_quietly(uar::BLUE_FLAME, sq.last());
+            expected.push(frame);
+        }
+        rig.settle();
+        let mut sent = rig.wire.ends().sent.clone();
+        sent.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(sent, expected, "round {round}");
+    }
+    assert_eq!(rig.device.violations().1, 0);
+}

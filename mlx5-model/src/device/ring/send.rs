@@ -59,6 +59,18 @@ impl SendRing {
         self.next = self.next.wrapping_add(blocks);
     }
 
+    /// A doorbell may have been missed: the record tells of what is posted. True when that is new.
+    pub(crate) fn catch_up(&mut self, bus: &Bus<'_>) -> bool {
+        let Ok(record) = bus.host.load32(self.record) else { return false };
+        let end = record as u16;
+        let room = (1 << self.log_blocks) - self.left().min(1 << self.log_blocks);
+        let is_new = (1..=room).contains(&end.wrapping_sub(self.posted));
+        if is_new {
+            self.posted = end;
+        }
+        is_new
+    }
+
     /// The queue leaves RESET. The device reads the record then: what it says is posted.
     pub(crate) fn at_ready(&self, bus: &Bus<'_>, number: u32) -> Result<(), Violation> {
         match bus.record(self.record) {
