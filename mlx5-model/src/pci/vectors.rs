@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pollux_mlx5_kernel::CommandQueue;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use vfio_bindings::bindings::vfio::{
     VFIO_IRQ_SET_ACTION_MASK, VFIO_IRQ_SET_ACTION_UNMASK, VFIO_IRQ_SET_DATA_BOOL, VFIO_IRQ_SET_DATA_EVENTFD,
@@ -38,8 +39,12 @@ impl Vectors {
     fn signal(&self, vector: usize) {
         tracing::trace!(target: "model.pci", vector, "interrupt");
         if let Some(Some(descriptor)) = self.lock().get(vector) {
-            // A counter that is full has been signalled already.
-            drop((&*descriptor).write_all(&1_u64.to_ne_bytes()));
+            // A counter that is full has been signalled already; a write would wait until it is read, where the machine, which
+            // has the descriptor too, took back that no write of it waits.
+            let mut ready = [PollFd::new(descriptor, PollFlags::OUT)];
+            if poll(&mut ready, Some(&Timespec::default())).is_ok_and(|count| count > 0) {
+                drop((&*descriptor).write_all(&1_u64.to_ne_bytes()));
+            }
         }
     }
 
@@ -99,4 +104,44 @@ fn event(descriptor: OwnedFd) -> io::Result<File> {
     }
     fcntl_setfl(&descriptor, fcntl_getfl(&descriptor)? | OFlags::NONBLOCK)?;
     Ok(descriptor.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use rustix::event::{EventfdFlags, eventfd};
+    use rustix::io::{dup, read, write};
+    use vfio_bindings::bindings::vfio::VFIO_IRQ_SET_ACTION_TRIGGER;
+
+    use super::*;
+
+    #[test]
+    fn a_full_counter_holds_nobody_up() {
+        let theirs = eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");
+        let vectors = Vectors(Arc::new(Mutex::new(vec![None])));
+        let flags = VFIO_IRQ_SET_DATA_EVENTFD | VFIO_IRQ_SET_ACTION_TRIGGER;
+        vectors.set(flags, 0, 1, vec![dup(&theirs).expect("the same")]).expect("taken");
+        // What a machine may do at any time: the descriptors share their flags.
+        let flags = fcntl_getfl(&theirs).expect("flags");
+        fcntl_setfl(&theirs, flags - OFlags::NONBLOCK).expect("writes wait now");
+        write(&theirs, &(u64::MAX - 1).to_ne_bytes()).expect("full");
+        let (done, when) = mpsc::channel();
+        let signalled = vectors.clone();
+        let thread = thread::spawn(move || {
+            signalled.signal(0);
+            let _ = done.send(());
+        });
+        let outcome = when.recv_timeout(Duration::from_secs(10));
+        // Lets go of a thread that waits all the same.
+        let mut count = [0; 8];
+        read(&theirs, &mut count).expect("what was counted");
+        thread.join().expect("it ends");
+        assert_eq!((outcome, u64::from_ne_bytes(count)), (Ok(()), u64::MAX - 1));
+        vectors.signal(0);
+        read(&theirs, &mut count).expect("a signal");
+        assert_eq!(u64::from_ne_bytes(count), 1);
+    }
 }
