@@ -113,6 +113,12 @@ pub enum Violation {
         /// Which, counted from the most significant bit of its first byte.
         bit: u32,
     },
+    /// An entry behind one that changes a memory key, with no fence that has it wait for the change: the card may begin it before.
+    /// Source: rdma-core `providers/mlx5/qp.c`, where `fm_cache` is set; Linux `drivers/infiniband/hw/mlx5/wr.c`, `next_fence`.
+    Unfenced {
+        /// The queue pair.
+        queue: u32,
+    },
     /// An arm word that differs from the one in the doorbell record, or of a queue that is not there.
     Arm {
         /// The completion queue.
@@ -196,6 +202,9 @@ impl fmt::Display for Violation {
             Self::ReservedInCommand { opcode, bit } => {
                 let name = pollux_mlx5_abi::command::opcode::name(*opcode).unwrap_or("command");
                 write!(out, "{name} ({opcode:#x}): byte {:#x} has bits set that belong to no field", bit / 8)
+            }
+            Self::Unfenced { queue } => {
+                write!(out, "queue {queue:#x}: an entry behind a change to a memory key has no fence")
             }
             Self::Arm { queue } => {
                 write!(out, "completion queue {queue:#x}: the arm register differs from its record")

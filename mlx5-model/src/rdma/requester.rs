@@ -21,6 +21,7 @@ use super::qp::Qp;
 use super::state::{Service, State};
 use super::work::{self, Failure, Kind, Request};
 use super::{Around, Desk, Sent, keys};
+use crate::device::violation::Violation;
 pub(crate) use answer::answer;
 use headers::headers;
 
@@ -67,6 +68,8 @@ pub(crate) struct Requester {
     /// With selective repeat: packets behind the first unconfirmed one that the peer has, and those sent again.
     there: BTreeSet<u32>,
     again: BTreeSet<u32>,
+    /// The entry begun last changes a memory key.
+    changed_key: bool,
     /// Only those of `again` go out until new ones are reached.
     mending: bool,
     /// The same of answers to reads: what came early.
@@ -265,13 +268,20 @@ fn begin_one(pair: &mut Qp, around: &mut Around<'_, '_>, turn: &mut Turn) -> boo
     if wait {
         return false;
     }
+    if let Some(byte) = request.reserved {
+        around.bus.note(Violation::Reserved { queue: pair.number, byte });
+    }
+    if pair.requester.changed_key && matches!(request.fence, Some(Fence::None | Fence::Fence)) {
+        around.bus.note(Violation::Unfenced { queue: pair.number });
+    }
+    pair.requester.changed_key = request.changes_key();
     if let Some(syndrome) = around.bus.faults.send_entry() {
         request.failed = Some(Failure(syndrome));
     }
     if let Some(ring) = &mut pair.send {
         ring.advance(blocks);
     }
-    if request.failed.is_none() && matches!(request.opcode, send::UMR | send::LOCAL_INVAL) {
+    if request.failed.is_none() && request.changes_key() {
         let outcome = keys::change(pair, around, &request);
         request.failed = outcome.err();
     }

@@ -14,7 +14,6 @@ use super::state::Service;
 use crate::device::blue_flame::CameAlong;
 use crate::device::bus::Bus;
 use crate::device::ring::send::SendRing;
-use crate::device::violation::Violation;
 use crate::ledger::Crossing;
 use crate::memory_keys::{Access, KeyError, Keys, Who};
 use crate::send::reserved;
@@ -112,6 +111,8 @@ pub(crate) struct Request {
     pub(crate) confirmed: u32,
     /// It cannot go on; told when its turn comes.
     pub(crate) failed: Option<Failure>,
+    /// The first byte of its entry that has bits set which mean nothing.
+    pub(crate) reserved: Option<usize>,
 }
 
 impl Request {
@@ -138,7 +139,17 @@ impl Request {
             sent: 0,
             confirmed: 0,
             failed: None,
+            reserved: None,
         }
+    }
+
+    /// It changes a memory key.
+    pub(crate) fn changes_key(&self) -> bool {
+        matches!(self.opcode, send::UMR | send::LOCAL_INVAL)
+    }
+
+    fn note(&mut self, reserved: Option<usize>) {
+        self.reserved = self.reserved.or(reserved);
     }
 
     /// It fetches something from the peer.
@@ -300,12 +311,10 @@ pub(crate) fn next(pair: &Qp, ring: &SendRing, bus: &Bus<'_>) -> (Request, u16) 
             Ok(())
         };
     }
-    if outcome.is_ok()
-        && let Some(byte) = reserved::in_control(&control)
-    {
-        bus.note(Violation::Reserved { queue: pair.number, byte });
-    }
     let mut request = Request::of(&control);
+    if outcome.is_ok() {
+        request.reserved = reserved::in_control(&control);
+    }
     // Completions name the place, whatever stands there.
     request.index = ring.next();
     let blocks = (wqe::blocks(control.segments().into()).max(1) as u16).min(posted.max(1));
@@ -313,7 +322,7 @@ pub(crate) fn next(pair: &Qp, ring: &SendRing, bus: &Bus<'_>) -> (Request, u16) 
         if came.is_none() {
             bus.ledger.add_entries(Crossing::SendEntry, 0, length);
         }
-        take_apart(pair, bus, &mut request, &bytes[SEGMENT_BYTES..length.max(SEGMENT_BYTES)])
+        take_apart(pair, &mut request, &bytes[SEGMENT_BYTES..length.max(SEGMENT_BYTES)])
     });
     if let Err(failure) = outcome {
         request.failed = Some(failure);
@@ -328,13 +337,8 @@ fn front<T: FromBytes + zerocopy::KnownLayout + zerocopy::Immutable + zerocopy::
     T::ref_from_prefix(rest).map_err(|_| Failure::SEGMENTS)
 }
 
-fn take_apart(pair: &Qp, bus: &Bus<'_>, request: &mut Request, body: &[u8]) -> Result<(), Failure> {
+fn take_apart(pair: &Qp, request: &mut Request, body: &[u8]) -> Result<(), Failure> {
     use Service as S;
-    let note = |found: Option<usize>| {
-        if let Some(byte) = found {
-            bus.note(Violation::Reserved { queue: pair.number, byte });
-        }
-    };
     // How far into the entry what is left begins.
     let at = |rest: &[u8]| SEGMENT_BYTES + body.len() - rest.len();
     let reliable = pair.service.is_reliable();
@@ -348,7 +352,7 @@ fn take_apart(pair: &Qp, bus: &Bus<'_>, request: &mut Request, body: &[u8]) -> R
         send::ATOMIC_CS | send::ATOMIC_FA if reliable => Kind::Atomic,
         send::UMR | send::LOCAL_INVAL if !pair.service.is_datagram() => {
             if request.opcode == send::UMR {
-                note(reserved::in_umr(body));
+                request.note(reserved::in_umr(body));
             }
             request.segments = body.to_vec();
             return Ok(());
@@ -367,14 +371,14 @@ fn take_apart(pair: &Qp, bus: &Bus<'_>, request: &mut Request, body: &[u8]) -> R
         if vector.dqp_dct.get() & EXTENDED_UD_AV == 0 {
             return Err(Failure::SEGMENTS);
         }
-        note(reserved::in_vector(at(rest), vector));
+        request.note(reserved::in_vector(at(rest), vector));
         let qkey = if vector.qkey() >> 31 == 1 { pair.qkey } else { vector.qkey() };
         request.to = Some((Path::of_vector(vector), vector.qpn(), qkey));
         rest = behind;
     }
     if matches!(request.kind, Kind::Write | Kind::Read | Kind::Atomic) {
         let (remote, behind) = front::<RemoteAddress>(rest)?;
-        note(reserved::in_remote(at(rest), remote));
+        request.note(reserved::in_remote(at(rest), remote));
         (request.remote, request.key) = (remote.raddr.get(), remote.rkey.get());
         rest = behind;
     }

@@ -413,6 +413,98 @@ fn a_window_is_invalidated_here() {
     rig.is_clean();
 }
 
+/// In the same batch, and behind a doorbell. The card tells of an entry without a fence there.
+#[test]
+fn what_comes_behind_a_change_to_a_key_waits_for_it() {
+    for apart in [false, true] {
+        let rig = Rig::stepped();
+        let (near, mut far) = rig.pair(&options(QpKind::Rc));
+        let rights = all_rights() | Access::MW_BIND;
+        let target = Mr::allocate(&rig.far.pd, 4096, rights).expect("memory");
+        let peers = Mr::allocate(&rig.near.pd, 64, all_rights()).expect("memory");
+        let mut window = Mw::new(&rig.far.pd, MwType::Type2).expect("a window");
+        let mut batch = far.qp.batch();
+        batch.bind(1, &mut window, &target, 0..64, Access::REMOTE_READ).signalled();
+        if apart {
+            assert_eq!(batch.ring(), Ok(1));
+            batch = far.qp.batch();
+        }
+        batch.write(2, peers.address(), peers.rkey()).inline(b"open").signalled();
+        batch.ring().expect("posted");
+        let mut batch = far.qp.batch();
+        batch.invalidate(3, window.rkey()).signalled();
+        if apart {
+            assert_eq!(batch.ring(), Ok(1));
+            batch = far.qp.batch();
+        }
+        // It waits for a read before it, too.
+        batch.read(4, peers.address(), peers.rkey()).mr(&target, 0..64).fenced().signalled();
+        batch.ring().expect("posted");
+        let done = rig.completions(&mut far.cq, 4);
+        let opcodes = [WcOpcode::BIND_MW, WcOpcode::RDMA_WRITE, WcOpcode::LOCAL_INV, WcOpcode::RDMA_READ];
+        for (index, opcode) in opcodes.into_iter().enumerate() {
+            succeeded(&done[index], index as u64 + 1, opcode);
+        }
+        drop(near);
+        rig.is_clean();
+    }
+}
+
+/// The longest entries, of which the card has begun none: it tells of a doorbell for more than its ring has.
+#[test]
+fn a_full_ring_takes_no_more() {
+    let rig = Rig::stepped();
+    let (mut near, far) = rig.pair(&options(QpKind::Rc));
+    let target = Mr::allocate(&rig.far.pd, 4096, all_rights()).expect("memory");
+    let mut posted = 0;
+    let why = loop {
+        let mut batch = near.qp.batch();
+        batch.write(posted, target.address(), target.rkey()).inline(&[posted as u8; 200]).signalled();
+        match batch.ring() {
+            Ok(_) => posted += 1,
+            Err(why) => break why,
+        }
+        assert!(posted < 1000, "a ring has an end");
+    };
+    rig.is_clean();
+    assert!(why.to_string().starts_with("the queue is full") && posted >= 32, "{posted}: {why}");
+    let done = rig.completions(&mut near.cq, posted as usize);
+    for (id, done) in done.iter().enumerate() {
+        succeeded(done, id as u64, WcOpcode::RDMA_WRITE);
+    }
+    drop(far);
+}
+
+/// A completion queue of few places is gone round many times: the card raises an event where it finds none.
+#[test]
+fn completions_that_were_polled_leave_room_for_others() {
+    let rig = Rig::stepped();
+    let mut near = rig.near.end_with(pollux_verbs::CqOptions::new(8), &options(QpKind::Rc));
+    let mut far = rig.far.end(&options(QpKind::Rc));
+    crate::rig::connect(&mut near, &mut far);
+    let target = Mr::allocate(&rig.far.pd, 4096, all_rights()).expect("memory");
+    // The port came up.
+    rig.turn();
+    while rig.near.context.next_event().expect("a file").is_some() {}
+    for id in 0..100 {
+        let mut batch = near.qp.batch();
+        batch.write(id, target.address(), target.rkey()).inline(b"once more").signalled();
+        assert_eq!(batch.ring(), Ok(1));
+        let mut done = Vec::new();
+        for _ in 0..20 {
+            rig.turn();
+            near.cq.poll(8, |wc| done.push((wc.id(), wc.status())));
+            let event = rig.near.context.next_event().expect("a file");
+            assert!(
+                event.is_none(),
+                "write {id}: {event:?}: places of completions that were polled are not given back"
+            );
+        }
+        assert_eq!(done, [(id, WcStatus::SUCCESS)]);
+    }
+    drop(far);
+}
+
 #[test]
 fn packets_are_pieces_too() {
     let rig = Rig::stepped();
