@@ -62,7 +62,12 @@ struct Held {
     page: u32,
     offset: usize,
     bytes: Vec<u8>,
+    since: u64,
 }
+
+/// Ticks after which a store that waits for its thread's flush is one that was forgotten: a second. Between store and flush a thread
+/// may lose its processor, but not for so long.
+const FLUSH_TICKS: u64 = 1_000_000 * super::TICKS_PER_US;
 
 #[derive(Debug)]
 struct Fresh {
@@ -160,17 +165,20 @@ impl Core {
         }
         bar.take64((page - FIRST_UAR) as usize + 1, offset);
         let thread = thread::current().id();
-        self.order.held.push(Held { thread, page, offset, bytes: bytes.to_vec() });
+        self.order.held.push(Held { thread, page, offset, bytes: bytes.to_vec(), since: bus.now });
         false
     }
 
-    /// This thread turned to something else: a doorbell that it has not flushed may stay where it is.
+    /// This thread turned to something else: a doorbell that it has not flushed may stay where it is. So it may where another thread
+    /// does the device's steps, and time goes by.
     pub(super) fn check_held(&mut self, bus: &mut Bus<'_>) {
         if self.order.held.is_empty() {
             return;
         }
         let thread = thread::current().id();
-        let left: Vec<_> = self.order.held.extract_if(.., |held| held.thread == thread).collect();
+        let is_left =
+            |held: &mut Held| held.thread == thread || bus.now.saturating_sub(held.since) >= FLUSH_TICKS;
+        let left: Vec<_> = self.order.held.extract_if(.., is_left).collect();
         for Held { offset, bytes, .. } in left {
             let at = if offset == uar::CQ_ARM { 5 } else { 4 };
             let Some(&[high, middle, low]) = bytes.get(at..at + 3) else { continue };

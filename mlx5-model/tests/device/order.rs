@@ -5,7 +5,9 @@ use pollux_mlx5_abi::doorbell::{ArmWord, uar};
 use pollux_mlx5_abi::opcode::{completion, send};
 use pollux_mlx5_abi::wqe::{BLOCK_BYTES, Completion, Data};
 use pollux_mlx5_kernel::CommandQueue;
-use pollux_mlx5_model::{Before, Fence, Violation, Visibility};
+use pollux_mlx5_model::time::Clock;
+use pollux_mlx5_model::{Before, DeviceConfig, Fence, Violation, Visibility};
+use std::time::Duration;
 use zerocopy::IntoBytes;
 
 use super::rig::{Cq, HCA_DELTA, Rig, Rq, Sq, frame, number};
@@ -30,7 +32,10 @@ struct Sender {
 
 impl Sender {
     fn new(combining: bool) -> Self {
-        let mut rig = Rig::new();
+        Self::on(Rig::new(), combining)
+    }
+
+    fn on(mut rig: Rig, combining: bool) -> Self {
         let page = map(&mut rig, combining);
         let cq = rig.cq(6);
         let sq = rig.sq(6, &cq);
@@ -382,4 +387,25 @@ fn the_device_sees_what_it_wrote_whoever_else_does() {
         assert_eq!(sender.sent(), 1);
         assert_eq!(sender.rig.wire.ends().sent[0], frame(80, 7));
     }
+}
+
+#[test]
+fn a_doorbell_that_no_thread_flushes_is_found_in_time() {
+    let clock = Clock::stepped();
+    let rig = Rig::with(DeviceConfig { clock: clock.clone(), ..DeviceConfig::default() });
+    let mut sender = Sender::on(rig, true);
+    sender.write(1);
+    sender.record(Fence::Flush);
+    let head = sender.sq.last();
+    let at = sender.page + uar::BLUE_FLAME;
+    let device = &sender.rig.device;
+    // The driver's thread; this one makes the device's steps.
+    std::thread::scope(|scope| scope.spawn(|| device.ordered_store(at, &head, Fence::Flush)).join())
+        .expect("stored");
+    assert_eq!((sender.sent(), broken(&sender.rig)), (0, None), "it is on its way");
+    clock.advance(Duration::from_millis(999));
+    assert_eq!((sender.sent(), broken(&sender.rig)), (0, None), "it may still be");
+    clock.advance(Duration::from_millis(1));
+    let found = Some(Violation::Unflushed { queue: sender.sq.number });
+    assert_eq!((sender.sent(), broken(&sender.rig)), (0, found));
 }

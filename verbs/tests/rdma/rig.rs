@@ -102,8 +102,7 @@ impl Rig {
             let builder = change(Model::builder(name).plugged(end));
             let builder = if stepped { builder.stepped() } else { builder.threaded() };
             let model = Arc::new(builder.build().expect("a model"));
-            // One that works when it is told to is told of each store and barrier too.
-            let _watched = stepped.then(|| watch(model.device(), |_| {}));
+            let _watched = Some(watch(model.device(), |_| {}));
             Side { _watched, ..Side::over(model) }
         });
         Self { near, far, stepped }
