@@ -204,11 +204,11 @@ impl Device {
     #[must_use]
     pub fn clock_source(&self) -> &Clock {
         &self.clock
+    }
+
     /// Bytes of a BlueFlame buffer, of which each register has two.
     pub(crate) fn buffer_bytes(&self) -> usize {
         self.lock().core.traits.buffer_bytes()
-    }
-
     }
 
     fn lock(&self) -> MutexGuard<'_, Inside> {

@@ -171,16 +171,16 @@ impl Core {
                 if let Some(value) = bar.take64(page, offset) {
                     bus.ledger.add(Crossing::Doorbell, 8);
                     self.ring_send(bus, number, value, false, &[]);
+                    self.catch_up_sends(bus, number, u32::from_be_bytes([0, value[4], value[5], value[6]]));
                     some = true;
                 }
-                    self.catch_up_sends(bus, number, u32::from_be_bytes([0, value[4], value[5], value[6]]));
             }
             if let Some(value) = bar.take64(page, uar::CQ_ARM) {
                 bus.ledger.add(Crossing::Arm, 8);
                 self.ring_arm(bus, number, value, false);
+                self.catch_up_arms(bus, number, u32::from_be_bytes([0, value[5], value[6], value[7]]));
                 some = true;
             }
-                self.catch_up_arms(bus, number, u32::from_be_bytes([0, value[5], value[6], value[7]]));
             for (offset, arm) in [(uar::EQ_ARM, true), (uar::EQ_CONSUMER, false)] {
                 if let Some(value) = bar.take32(page, offset) {
                     bus.ledger.add(Crossing::Arm, 4);
