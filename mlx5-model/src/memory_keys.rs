@@ -4,7 +4,14 @@
 //! key's own space (which begins wherever its maker said, not where the memory is) and a length; it is refused unless all of
 //! it is covered, allowed, and of the queue's protection domain.
 
+mod change;
+mod reach;
+mod translation;
+
 use crate::device::table::Table;
+pub(crate) use change::{Refusal, change};
+pub(crate) use reach::{read, write};
+pub(crate) use translation::{Translation, pages_of, pieces_of};
 
 /// Why a key refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,59 +69,6 @@ pub(crate) struct Who {
 /// How deep keys may stand for keys.
 const DEPTH_MAX: u8 = 3;
 
-/// Where a key's bytes are.
-#[derive(Clone, Debug)]
-pub(crate) enum Translation {
-    /// At the very address.
-    Physical,
-    /// From one device address on.
-    Flat(u64),
-    /// In pages of one size, the first begun `offset` bytes in.
-    Pages { log_page: u8, offset: u64, pages: Vec<u64> },
-    /// Under other keys, piece by piece.
-    Pieces(Vec<Piece>),
-}
-
-/// A piece of a key that stands for other keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
-    pub(crate) bytes: u64,
-    pub(crate) key: u32,
-    pub(crate) at: u64,
-}
-
-impl Translation {
-    /// Pages in a row become one piece.
-    pub(crate) fn of_pages(log_page: u8, offset: u64, pages: Vec<u64>) -> Self {
-        let step = 1_u64 << log_page;
-        match pages.first() {
-            Some(first)
-                if first.checked_add(offset).is_some()
-                    && pages.windows(2).all(|pair| pair[0].checked_add(step) == Some(pair[1])) =>
-            {
-                Self::Flat(first + offset)
-            }
-            _ => Self::Pages { log_page, offset, pages },
-        }
-    }
-
-    /// Where the byte at `at` (counted from the key's start, which is at `start`) is, and how many follow in a row.
-    #[inline]
-    pub(crate) fn piece(&self, start: u64, at: u64) -> Option<(u64, u64)> {
-        match self {
-            Self::Physical => Some((start.checked_add(at)?, u64::MAX)),
-            Self::Flat(base) => Some((base.checked_add(at)?, u64::MAX)),
-            Self::Pieces(_) => None,
-            Self::Pages { log_page, offset, pages } => {
-                let at = at.checked_add(*offset)?;
-                let inside = at & ((1 << log_page) - 1);
-                let page = pages.get(usize::try_from(at >> log_page).ok()?)?;
-                Some((page.checked_add(inside)?, (1 << log_page) - inside))
-            }
-        }
-    }
-}
-
 /// A key's context.
 #[derive(Clone, Debug)]
 pub(crate) struct Key {
@@ -136,6 +90,8 @@ pub(crate) struct Key {
     /// Bound to one queue pair, or to none.
     pub(crate) queue: Option<u32>,
     pub(crate) translation: Translation,
+    /// Room for its translation, in units of 16 bytes.
+    pub(crate) units: u64,
     /// The context as it was made, for queries.
     pub(crate) context: [u8; 64],
 }
@@ -183,8 +139,8 @@ impl Keys {
         }
         let who = Who { domain, pair: None, reserved: false };
         let (context, from, end) = self.covered(key, who, at, bytes.into(), access)?;
-        if let Translation::Pieces(pieces) = &context.translation {
-            return self.walk_pieces(pieces, who, from, end, access, 1, &mut each);
+        if context.translation.is_indirect() {
+            return self.walk_under(&context.translation, who, from, end, access, 1, &mut each);
         }
         context.walk(from, end, &mut each)
     }
@@ -233,17 +189,17 @@ impl Keys {
             return each(Some(at), bytes);
         }
         let (context, from, end) = self.covered(key, who, at, bytes, access)?;
-        match &context.translation {
-            Translation::Pieces(pieces) => self.walk_pieces(pieces, who, from, end, access, depth + 1, each),
-            _ => context.walk(from, end, each),
+        if context.translation.is_indirect() {
+            return self.walk_under(&context.translation, who, from, end, access, depth + 1, each);
         }
+        context.walk(from, end, each)
     }
 
     /// Bytes `from..end` of a key that stands for others. Those need the right that the access takes on this side.
     #[expect(clippy::too_many_arguments, reason = "an access, and how deep it is")]
-    fn walk_pieces(
+    fn walk_under(
         &self,
-        pieces: &[Piece],
+        translation: &Translation,
         who: Who,
         from: u64,
         end: u64,
@@ -258,22 +214,14 @@ impl Keys {
             Access::Read | Access::RemoteRead => Access::Read,
             Access::Write | Access::RemoteWrite | Access::Atomic => Access::Write,
         };
-        let (mut skip, mut left) = (from, end - from);
-        for piece in pieces {
-            if left == 0 {
-                break;
-            }
-            if skip >= piece.bytes {
-                skip -= piece.bytes;
-                continue;
-            }
-            let run = (piece.bytes - skip).min(left);
-            let at = piece.at.checked_add(skip).ok_or(KeyError::Bounds)?;
-            self.walk_deep(piece.key, who, at, run, access, depth, each)?;
-            left -= run;
-            skip = 0;
+        let (mut at, mut hint) = (from, (0, 0));
+        while at < end {
+            let piece = translation.under(at, &mut hint).ok_or(KeyError::Bounds)?;
+            let run = piece.bytes.min(end - at);
+            self.walk_deep(piece.key, who, piece.at, run, access, depth, each)?;
+            at += run;
         }
-        if left == 0 { Ok(()) } else { Err(KeyError::Bounds) }
+        Ok(())
     }
 
     /// A peer asks that a key be free. Only keys of this domain that allow it are, bound to the queue pair or to none.
@@ -376,6 +324,7 @@ mod tests {
             remote_invalidate: false,
             queue: None,
             translation: Translation::of_pages(12, 0x800, vec![0x7000, 0x9000, 0xa000]),
+            units: 2,
             context: [0; 64],
         };
         let index = keys.table_mut().insert(0, key).expect("room");

@@ -10,7 +10,6 @@
 //! here and go no further, wanted or not.
 
 pub(crate) mod ece;
-mod keys;
 mod packet;
 pub(crate) mod path;
 mod qp;

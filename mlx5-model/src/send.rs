@@ -33,7 +33,7 @@ const BATCH_BLOCKS: usize = 16;
 /// What else of the device a send queue works with.
 pub(crate) struct Around<'a, 'b> {
     pub(crate) bus: &'a mut Bus<'b>,
-    pub(crate) keys: &'a Keys,
+    pub(crate) keys: &'a mut Keys,
     pub(crate) completions: &'a mut Completions,
     pub(crate) events: &'a mut Events,
     pub(crate) port: &'a mut Port,

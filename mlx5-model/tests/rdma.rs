@@ -11,6 +11,7 @@ mod rdma {
     mod datagram;
     mod error;
     mod fuzz;
+    mod registration;
     mod reserved;
     mod seeds;
     mod shared;

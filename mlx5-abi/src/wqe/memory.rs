@@ -30,10 +30,13 @@ pub struct UmrControl {
 const _: () = assert!(size_of::<UmrControl>() == 48);
 const _: () = assert!(offset_of!(UmrControl, klm_octowords) == 4 && offset_of!(UmrControl, mkey_mask) == 8);
 
-/// Bits of `flags`. Source: rdma-core `providers/mlx5/mlx5dv.h`, `MLX5_WQE_UMR_CTRL_FLAG_*`.
+/// Bits of `flags`. Source: rdma-core `providers/mlx5/mlx5dv.h`, `MLX5_WQE_UMR_CTRL_FLAG_*`; Linux `include/linux/mlx5/device.h`,
+/// `MLX5_UMR_*`.
 pub mod umr_flag {
     /// The translation stands in the entry; a data segment points to it otherwise.
     pub const INLINE: u8 = 1 << 7;
+    /// Fail if the key is free. Linux calls it `MLX5_UMR_CHECK_FREE`, and the next one `MLX5_UMR_CHECK_NOT_FREE`.
+    pub const CHECK_NOT_FREE: u8 = 1 << 6;
     /// Fail unless the key is free.
     pub const CHECK_FREE: u8 = 1 << 5;
     /// `translation_offset` counts.

@@ -43,6 +43,9 @@ pub struct Traits {
     pub striding_rq: bool,
     /// Striding entries of fewer than 512 strides.
     pub short_striding: bool,
+    /// Entries change keys whole: what they stand for, and the size of their pages, on queue pairs and on send queues that ask for
+    /// it (UMR). Without, entries bind memory windows alone.
+    pub change_keys: bool,
     /// Many frames in one send entry (enhanced).
     pub enhanced_multi_packet: bool,
     /// Layer 2 headers must be inline; otherwise the port's context says what must, at first nothing.
@@ -126,6 +129,7 @@ impl Default for Traits {
             dump_fill_key: true,
             striding_rq: true,
             short_striding: true,
+            change_keys: true,
             enhanced_multi_packet: true,
             needs_inline_l2: false,
             vlan_insert: true,
@@ -165,6 +169,8 @@ impl Default for Traits {
 pub(super) const LOG_WQ: u32 = 15;
 /// Reads and atomics under way on a queue pair, each way, as logarithm.
 pub(super) const LOG_READS: u32 = 4;
+/// Pieces of a key that stands for others, as logarithm.
+const LOG_KLM: u32 = 16;
 /// Longest message, as logarithm.
 const LOG_MESSAGE: u32 = 30;
 pub(super) const LOG_CQ: u32 = 22;
@@ -254,8 +260,12 @@ impl Traits {
             (G::IMAICL, 1),
             (G::CQ_MODERATION, 1),
             (G::END_PAD, 1),
-            (G::UMR_MODIFY_ENTITY_SIZE_DISABLED, 1),
-            (G::UMR_INDIRECT_MKEY_DISABLED, 1),
+            (G::UMR_MODIFY_ENTITY_SIZE_DISABLED, (!self.change_keys).into()),
+            (G::UMR_INDIRECT_MKEY_DISABLED, (!self.change_keys).into()),
+            (G::UMR_EXTENDED_TRANSLATION_OFFSET, self.change_keys.into()),
+            (G::UMR_PTR_RLKY, self.change_keys.into()),
+            (G::FIXED_BUFFER_SIZE, self.change_keys.into()),
+            (G::LOG_MAX_KLM_LIST_SIZE, if self.change_keys { LOG_KLM } else { 0 }),
             (G::LOG_PG_SZ, 12),
             (G::UAR_4K, u32::from(self.uar_4k)),
             (G::UAR_SZ, (UARS * 4096 * 2 / (1 << 20)).next_power_of_two().trailing_zeros()),
@@ -347,6 +357,7 @@ impl Traits {
             (E::TUNNEL_STATELESS_IP_OVER_IP, self.ip_in_ip.into()),
             (E::TUNNEL_STATELESS_IP_OVER_IP_RX, self.ip_in_ip.into()),
             (E::TUNNEL_STATELESS_IP_OVER_IP_TX, self.ip_in_ip.into()),
+            (E::REG_UMR_SQ, self.change_keys.into()),
             (E::SWP, self.software_parsing.into()),
             (E::SWP_CSUM, self.software_parsing.into()),
             (E::SWP_LSO, self.software_parsing.into()),

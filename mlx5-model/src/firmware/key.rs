@@ -2,12 +2,12 @@
 
 use pollux_mlx5_abi::command::mkey::{CreateMkeyIn, MkeyContext, QueryMkeyOut, access_mode};
 use pollux_mlx5_abi::command::user::place;
-use pollux_mlx5_abi::command::{opcode as op, pages, status};
+use pollux_mlx5_abi::command::{opcode as op, status};
 
 use super::work::LOG_PAGE_MAX;
 use super::{Call, No, need, no};
 use crate::device::core::Core;
-use crate::memory_keys::{Key, Translation};
+use crate::memory_keys::{Key, Translation, pages_of, pieces_of};
 
 /// A key that any queue may use. Source: Linux `drivers/infiniband/hw/mlx5/mr.c`, where `qpn` is set.
 const ANY_QUEUE: u32 = 0xff_ffff;
@@ -53,13 +53,10 @@ impl Core {
                 need!(call.uid == 0, BAD_PARAM_ERR, 21);
                 Translation::Physical
             }
-            // What it stands for is written by entries of queues.
-            access_mode::MTT if free => {
-                let log_page = M::LOG_PAGE_SIZE.get(&context).clamp(12, LOG_PAGE_MAX) as u8;
-                Translation::Pages { log_page, offset: 0, pages: Vec::new() }
-            }
-            access_mode::KLM | access_mode::KSM if free => Translation::Pieces(Vec::new()),
-            access_mode::MTT if !all => self.translation(call, input, &context, start, length)?,
+            access_mode::MTT if !free && !all => self.translation(call, input, &context, start, length)?,
+            // What it stands for is written by entries of queues, over what the command says, if anything.
+            access_mode::MTT if free => given(call, input, &context, mode)?,
+            access_mode::KLM | access_mode::KSM => given(call, input, &context, mode)?,
             // Whose start is a place in BAR 0; its own addresses begin at 0. Source: Linux
             // `drivers/infiniband/hw/mlx5/mr.c`, `mlx5_ib_reg_dm_mr`; such memory is registered zero-based.
             access_mode::MEMIC if !all => match self.lent.place(start, length) {
@@ -84,6 +81,7 @@ impl Core {
             remote_invalidate: M::EN_RINVAL.is_set(&context),
             queue: (queue != ANY_QUEUE).then_some(queue),
             translation,
+            units: M::TRANSLATIONS_OCTWORD_SIZE.get(&context).into(),
             context,
         };
         need!(call.output.len() >= 16, BAD_OUTP_LEN_ERR, 23);
@@ -107,7 +105,7 @@ impl Core {
             let offset = umem.offset.checked_add(offset);
             let end = offset.and_then(|offset| offset.checked_add(length));
             need!(end.is_some_and(|end| end <= room), BAD_PARAM_ERR, 26);
-            return Ok(Translation::of_pages(umem.log_page, offset.unwrap_or(0), umem.pages.clone()));
+            return Ok(pages_for(context, umem.log_page, offset.unwrap_or(0), umem.pages.clone()));
         }
         let log_page = MkeyContext::LOG_PAGE_SIZE.get(context);
         need!((12..=LOG_PAGE_MAX).contains(&log_page), BAD_PARAM_ERR, 27);
@@ -119,9 +117,46 @@ impl Core {
         need!(octwords * 2 >= count && actual * 2 >= count, BAD_PARAM_ERR, 28);
         let list = call.behind::<{ CreateMkeyIn::BYTES }>();
         need!(list.len() as u64 / 8 >= count, BAD_INP_LEN_ERR, 29);
-        // The low bits of an entry are rights of the page, not address. Source: Linux
-        // `drivers/infiniband/hw/mlx5/mlx5_ib.h`, `MLX5_IB_MTT_READ`, `MLX5_IB_MTT_WRITE`.
-        let list = pages(list).take(count as usize).map(|page| page & !0xfff).collect();
-        Ok(Translation::of_pages(log_page as u8, inside, list))
+        let list = pages_of(list).take(count as usize).collect();
+        Ok(pages_for(context, log_page as u8, inside, list))
     }
+}
+
+/// Pages of a key; those that entries of queues may change are not put together.
+fn pages_for(context: &[u8; 64], log_page: u8, offset: u64, pages: Vec<u64>) -> Translation {
+    match MkeyContext::UMR_EN.is_set(context) {
+        true => Translation::Pages { log_page, offset, pages },
+        false => Translation::of_pages(log_page, offset, pages),
+    }
+}
+
+/// What the command says that a key stands for: as much of it as the command has. Linux's network driver fills a key that is free up
+/// with pages of its own before queues write theirs over it. Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/en_main.c`,
+/// `mlx5e_create_umr_mkey`.
+fn given(
+    call: &Call<'_>,
+    input: &[u8; CreateMkeyIn::BYTES],
+    context: &[u8; 64],
+    mode: u32,
+) -> Result<Translation, No> {
+    let units = u64::from(MkeyContext::TRANSLATIONS_OCTWORD_SIZE.get(context));
+    let actual = u64::from(CreateMkeyIn::TRANSLATIONS_OCTWORD_ACTUAL_SIZE.get(input));
+    need!(actual <= units, BAD_PARAM_ERR, 28);
+    let list = call.behind::<{ CreateMkeyIn::BYTES }>();
+    need!(list.len() as u64 / 16 >= actual, BAD_INP_LEN_ERR, 29);
+    let list = &list[..actual as usize * 16];
+    let log = MkeyContext::LOG_PAGE_SIZE.get(context);
+    let inside = |log: u32| MkeyContext::START_ADDR.get(context) & ((1 << log) - 1);
+    Ok(match mode {
+        access_mode::MTT => {
+            let log = log.clamp(12, LOG_PAGE_MAX);
+            let pages = pages_of(list).collect();
+            Translation::Pages { log_page: log as u8, offset: inside(log), pages }
+        }
+        access_mode::KSM => {
+            let blocks = pieces_of(list).collect();
+            Translation::Blocks { log_bytes: log as u8, offset: inside(log), blocks }
+        }
+        _ => Translation::Pieces(pieces_of(list).collect()),
+    })
 }

@@ -107,7 +107,7 @@ impl Core {
         // enhanced form to queues without it.
         let multi = self.traits.enhanced_multi_packet;
         need!(multi || !S::ALLOW_MULTI_PKT_SEND_WQE.is_set(&context), BAD_PARAM_ERR, 22);
-        need!(!S::REG_UMR.is_set(&context), BAD_PARAM_ERR, 23);
+        need!(self.traits.change_keys || !S::REG_UMR.is_set(&context), BAD_PARAM_ERR, 23);
         need!(self.traits.stamps(S::TS_FORMAT.get(&context)), BAD_PARAM_ERR, 27);
         need!(self.traits.software_parsing || !S::ALLOW_SWP.is_set(&context), BAD_PARAM_ERR, 28);
         let inline = S::MIN_WQE_INLINE_MODE.get(&context);
@@ -128,6 +128,9 @@ impl Core {
                 allowed: S::ALLOW_SWP.is_set(&context),
                 complemented: self.traits.parser_complements,
             },
+            changes_keys: S::REG_UMR.is_set(&context),
+            // Any memory that is pinned: the kernel's privilege.
+            reserved_key: call.uid == 0 && S::RLKY.is_set(&context),
             flush: S::FLUSH_IN_ERROR_EN.is_set(&context),
             context,
         });

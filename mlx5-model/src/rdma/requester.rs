@@ -20,8 +20,9 @@ use super::packet::source_port;
 use super::qp::Qp;
 use super::state::{Service, State};
 use super::work::{self, Failure, Kind, Request};
-use super::{Around, Desk, Sent, keys};
+use super::{Around, Desk, Sent};
 use crate::device::violation::Violation;
+use crate::memory_keys::change;
 pub(crate) use answer::answer;
 use headers::headers;
 
@@ -282,8 +283,10 @@ fn begin_one(pair: &mut Qp, around: &mut Around<'_, '_>, turn: &mut Turn) -> boo
         ring.advance(blocks);
     }
     if request.failed.is_none() && request.changes_key() {
-        let outcome = keys::change(pair, around, &request);
-        request.failed = outcome.err();
+        let (any_domain, opcode) = (pair.service == Service::Keys, request.opcode);
+        let (name, segments) = (request.imm, &request.segments);
+        let changed = change(around.keys, around.bus, pair.who(), any_domain, opcode, name, segments);
+        request.failed = changed.err().map(Failure::from);
     }
     if request.failed.is_some() {
         (request.kind, request.packets) = (Kind::Local, 0);

@@ -15,7 +15,7 @@ use crate::device::blue_flame::CameAlong;
 use crate::device::bus::Bus;
 use crate::device::ring::send::SendRing;
 use crate::ledger::Crossing;
-use crate::memory_keys::{Access, KeyError, Keys, Who};
+use crate::memory_keys::{Access, KeyError, Keys, Refusal, Who, read, write};
 use crate::send::reserved;
 
 /// Bytes of an entry at most.
@@ -76,6 +76,16 @@ impl Failure {
 impl From<KeyError> for Failure {
     fn from(error: KeyError) -> Self {
         Self::new(Syndrome::LOCAL_PROT_ERR, error.vendor())
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Segments => Self::SEGMENTS,
+            Refusal::Bind => Self::BIND,
+            Refusal::Key(error) => error.into(),
+        }
     }
 }
 
@@ -231,51 +241,6 @@ impl Part {
             Self::Memory(_, _, bytes) => *bytes,
         }
     }
-}
-
-/// Reads memory behind a key.
-pub(crate) fn read(
-    bus: &Bus<'_>,
-    keys: &Keys,
-    who: Who,
-    key: u32,
-    at: u64,
-    access: Access,
-    into: &mut [u8],
-) -> Result<(), KeyError> {
-    let mut done = 0;
-    keys.walk_for(key, who, at, into.len() as u64, access, &mut |address, run| {
-        let piece = &mut into[done..done + run];
-        match address {
-            Some(address) => {
-                bus.read(Crossing::SendPayload, address, piece).map_err(|_| KeyError::Unpinned)?;
-            }
-            None => piece.fill(0),
-        }
-        done += run;
-        Ok(())
-    })
-}
-
-/// Writes memory behind a key.
-pub(crate) fn write(
-    bus: &Bus<'_>,
-    keys: &Keys,
-    who: Who,
-    key: u32,
-    at: u64,
-    access: Access,
-    data: &[u8],
-) -> Result<(), KeyError> {
-    let mut done = 0;
-    keys.walk_for(key, who, at, data.len() as u64, access, &mut |address, run| {
-        if let Some(address) = address {
-            bus.write(Crossing::ReceivePayload, address, &data[done..done + run])
-                .map_err(|_| KeyError::Unpinned)?;
-        }
-        done += run;
-        Ok(())
-    })
 }
 
 /// The next entry of a ring where one is posted: what it asks for, and how many blocks it has.

@@ -11,7 +11,7 @@ use super::parse::Parser;
 use super::queue::Queue;
 use super::{Around, Scratch};
 use crate::ledger::Crossing;
-use crate::memory_keys::{Access, KeyError};
+use crate::memory_keys::{Access, KeyError, Refusal, change};
 use crate::port::Origin;
 
 /// Why an entry failed.
@@ -46,6 +46,18 @@ impl Failure {
     pub(crate) const LENGTH: Self = Self::new(Syndrome::LOCAL_LENGTH_ERR, 0x71);
     /// The ring's own memory is not there.
     pub(crate) const ACCESS: Self = Self::new(Syndrome::LOCAL_PROT_ERR, 0x50);
+    /// A key that cannot be changed as asked.
+    pub(crate) const BIND: Self = Self::new(Syndrome::MW_BIND_ERR, 0x81);
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Segments => Self::SEGMENTS,
+            Refusal::Bind => Self::BIND,
+            Refusal::Key(error) => error.into(),
+        }
+    }
 }
 
 impl From<KeyError> for Failure {
@@ -72,11 +84,18 @@ pub(super) fn carry_out(
     bytes: &[u8],
     sent: usize,
 ) -> Outcome {
-    if control.opcode() != send::NOP && !around.port.is_ready() {
+    let is_local = matches!(control.opcode(), send::NOP | send::UMR);
+    if !is_local && !around.port.is_ready() {
         return Outcome::Busy(sent);
     }
     let outcome = match control.opcode() {
         send::NOP => return Outcome::Done(0),
+        send::UMR if queue.changes_keys && control.modifier() == 0 => {
+            let segments = bytes.get(SEGMENT_BYTES..).unwrap_or_default();
+            change(around.keys, around.bus, queue.who(), false, send::UMR, control.imm.get(), segments)
+                .map(|()| Outcome::Done(0))
+                .map_err(Failure::from)
+        }
         send::SEND | send::TSO | send::ENHANCED_MPSW if queue.tis.is_none() => Err(Failure::NO_TIS),
         send::SEND | send::TSO if control.modifier() == 0 => {
             one_frame(queue, around, scratch, control, bytes, sent)

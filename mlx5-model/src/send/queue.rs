@@ -15,6 +15,7 @@ use crate::device::state::State;
 use crate::device::violation::Violation;
 use crate::ledger::Crossing;
 use crate::memory::Unreachable;
+use crate::memory_keys::Who;
 
 /// What a queue is made of.
 pub(crate) struct Make {
@@ -32,6 +33,10 @@ pub(crate) struct Make {
     pub(crate) inserts_tags: bool,
     /// Whether entries may say where headers are.
     pub(crate) parsing: Parsing,
+    /// Entries may change keys.
+    pub(crate) changes_keys: bool,
+    /// The kernel's key for any memory may be used.
+    pub(crate) reserved_key: bool,
     /// What is posted in the error state makes completions.
     pub(crate) flush: bool,
     pub(crate) context: [u8; 240],
@@ -54,6 +59,8 @@ pub(crate) struct Queue {
     /// The card inserts VLAN tags.
     pub(crate) inserts_tags: bool,
     pub(super) parsing: Parsing,
+    pub(super) changes_keys: bool,
+    reserved_key: bool,
     flush: bool,
     pub(crate) context: [u8; 240],
     /// The next entry was begun and waits for the wire: so many of its frames are out.
@@ -66,7 +73,7 @@ pub(crate) struct Queue {
 
 impl Queue {
     pub(crate) fn new(make: Make) -> Self {
-        let Make { inserts_tags, parsing, .. } = make;
+        let Make { inserts_tags, parsing, changes_keys, reserved_key, .. } = make;
         let Make { cqn, user_index, domain, tis, uar, ring, min_inline, multi, flush, context, .. } = make;
         Self {
             number: 0,
@@ -81,12 +88,19 @@ impl Queue {
             multi,
             inserts_tags,
             parsing,
+            changes_keys,
+            reserved_key,
             flush,
             context,
             begun: None,
             failed: false,
             dead: false,
         }
+    }
+
+    /// On whose behalf it reads lists of entries.
+    pub(super) fn who(&self) -> Who {
+        Who { domain: self.domain, pair: None, reserved: self.reserved_key }
     }
 
     pub(crate) fn has_work(&self) -> bool {

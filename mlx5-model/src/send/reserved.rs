@@ -38,6 +38,9 @@ pub(crate) fn in_control(control: &Control) -> Option<usize> {
 /// The same of an entry of a send queue.
 pub(super) fn in_entry(control: &Control, bytes: &[u8]) -> Option<usize> {
     let in_control = in_control(control);
+    if control.opcode() == send::UMR {
+        return in_control.or_else(|| in_umr(bytes.get(SEGMENT_BYTES..)?));
+    }
     let frames = matches!(control.opcode(), send::SEND | send::TSO | send::ENHANCED_MPSW);
     let segment = bytes.get(SEGMENT_BYTES..).filter(|_| frames && in_control.is_none());
     let Some((ethernet, _)) = segment.and_then(|rest| Ethernet::ref_from_prefix(rest).ok()) else {

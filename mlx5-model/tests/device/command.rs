@@ -250,7 +250,9 @@ fn a_key_comes_back_as_it_was_made_and_its_list_must_be_whole() {
     assert_eq!(make(|context| MkeyContext::LEN.set(context, 0), 2), status::BAD_PARAM_ERR);
     assert_eq!(make(|context| MkeyContext::PD.set(context, 0xffff), 2), status::BAD_RES_ERR);
     assert_eq!(make(|context| MkeyContext::LOG_PAGE_SIZE.set(context, 5), 2), status::BAD_PARAM_ERR);
-    assert_eq!(make(|context| MkeyContext::ACCESS_MODE_1_0.set(context, 2), 2), status::BAD_PARAM_ERR);
+    assert_eq!(make(|context| MkeyContext::ACCESS_MODE_1_0.set(context, 2), 2), status::OK);
+    assert_eq!(make(|context| MkeyContext::ACCESS_MODE_1_0.set(context, 2), 1), status::BAD_INP_LEN_ERR);
+    assert_eq!(make(|context| MkeyContext::ACCESS_MODE_4_2.set(context, 1), 2), status::BAD_PARAM_ERR);
     assert_eq!(make(|context| MkeyContext::START_ADDR.set(context, u64::MAX), 2), status::BAD_PARAM_ERR);
 }
 

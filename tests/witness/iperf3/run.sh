@@ -22,7 +22,27 @@ way() {
     done
 }
 
+# Linux's own choice on cards where entries of send queues change keys: strides of one buffer, whose pages such entries map.
+striding() { ethtool --show-priv-flags "$near" | grep -q 'rx_striding_rq *: on'; }
+check "striding receive is on" striding
 way "plain" $FAR
+
+# both OPTION NAME VALUE: on both sides.
+both() {
+    ethtool "$1" "$near" "$2" "$3"
+    there ethtool "$1" "$far" "$2" "$3"
+}
+
+# TCP joined by the card, which Linux has with striding receive alone.
+both -K lro on
+before=$(counter "$near" rx_lro_packets)
+way "joined" $FAR
+joined=$(($(counter "$near" rx_lro_packets) - before))
+if [ $joined -ge 100 ]; then ok "$joined packets were joined"; else not_ok "only $joined packets were joined"; fi
+both -K lro off
+both --set-priv-flags rx_striding_rq off
+way "a buffer a packet" $FAR
+both --set-priv-flags rx_striding_rq on
 
 # over WHAT NEAR-WORDS FAR-WORDS: both ends of a link of their own on top, made by `ip link add` with these words.
 over() {

@@ -9,12 +9,11 @@ use pollux_wire::roce::{AtomicEth, BthRepr, Ieth, ImmDt, MASK_24, Nak, Reth, Xrc
 use zerocopy::FromZeros;
 
 use super::{Answer, Done, Message, Origin, Refusal, origin, scatter, take_entry};
-use crate::memory_keys::{Access, Who};
+use crate::memory_keys::{Access, Who, read, write};
 use crate::rdma::Around;
 use crate::rdma::qp::Qp;
 use crate::rdma::requester::after;
 use crate::rdma::state::Service;
-use crate::rdma::work::{read, write};
 use crate::receive::Entry;
 
 /// Carries out a packet whose turn it is, of either kind of connection.

@@ -1,0 +1,186 @@
+//! Work on memory keys that stands in a queue: changing them (UMR), binding memory windows, making them free. Queue pairs have such
+//! entries, and send queues that were made for them.
+
+use pollux_mlx5_abi::opcode::send;
+use pollux_mlx5_abi::wqe::{
+    Data, MkeyContext, UmrControl, mkey_access, mkey_flag, mkey_mask as mask, umr_flag,
+};
+use zerocopy::FromBytes;
+
+use super::translation::{Entries, Translation};
+use super::{Access, Key, KeyError, Keys, Who, read};
+use crate::device::bus::Bus;
+
+/// In `flags_pd`: a peer may make the key free; it covers all addresses. Source: Linux `include/linux/mlx5/mlx5_ifc.h`,
+/// `mlx5_ifc_mkc_bits`.
+const REMOTE_INVALIDATE: u32 = 1 << 24;
+const ALL_ADDRESSES: u32 = 1 << 31;
+/// A key that any queue pair may use.
+const ANY: u32 = 0xff_ffff;
+
+/// Why an entry did not change a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Segments that make no sense.
+    Segments,
+    /// A key that cannot be changed as asked.
+    Bind,
+    /// The list of its translation cannot be read.
+    Key(KeyError),
+}
+
+impl From<KeyError> for Refusal {
+    fn from(error: KeyError) -> Self {
+        Self::Key(error)
+    }
+}
+
+/// Does what an entry asks of the key `name`: `segments` stand behind its control segment. The kernel's own queue works for all
+/// domains.
+pub(crate) fn change(
+    keys: &mut Keys,
+    bus: &Bus<'_>,
+    who: Who,
+    any_domain: bool,
+    opcode: u8,
+    name: u32,
+    segments: &[u8],
+) -> Result<(), Refusal> {
+    if opcode == send::LOCAL_INVAL {
+        let made = keys.make_free(name, |key| any_domain || key.domain == who.domain);
+        return if made { Ok(()) } else { Err(Refusal::Bind) };
+    }
+    let (control, rest) = UmrControl::ref_from_prefix(segments).map_err(|_| Refusal::Segments)?;
+    let (wanted, rest) = MkeyContext::ref_from_prefix(rest).map_err(|_| Refusal::Segments)?;
+    let old = keys.table().get(name >> 8).ok_or(Refusal::Bind)?;
+    if !any_domain && old.domain != who.domain || !old.changeable {
+        return Err(Refusal::Bind);
+    }
+    let flags = control.flags;
+    if flags & umr_flag::CHECK_FREE != 0 && !old.free
+        || flags & umr_flag::CHECK_NOT_FREE != 0 && old.free
+        || flags & umr_flag::CHECK_QPN != 0 && old.queue.is_some() && old.queue != who.pair
+    {
+        return Err(Refusal::Bind);
+    }
+    let fields = control.mkey_mask.get();
+    let mut key = Key { translation: Translation::Physical, ..*old };
+    apply(&mut key, fields, wanted);
+    let entries = match usize::from(control.klm_octowords.get()) {
+        0 => None,
+        units => {
+            let list = list(keys, bus, who, flags, rest, units * 16)?;
+            let begin = if flags & umr_flag::TRANSLATION_OFFSET != 0 { offset(control) } else { 0 };
+            Some(old.translation.entries(begin, &list, old.units).ok_or(Refusal::Bind)?)
+        }
+    };
+    if !key.free {
+        check(keys, &key, &old.translation, entries.as_ref(), who)?;
+    }
+    let log_bytes = (fields & mask::PAGE_SIZE != 0).then_some(wanted.log_page_size & 0x1f);
+    if let Some(place) = keys.table_mut().get_mut(name >> 8) {
+        key.translation = std::mem::replace(&mut place.translation, Translation::Physical);
+        if let Some(entries) = entries {
+            key.translation.write(entries);
+        }
+        if fields & (mask::PAGE_SIZE | mask::START_ADDR) != 0 {
+            key.translation.settle(key.start, log_bytes);
+        }
+        *place = key;
+    }
+    Ok(())
+}
+
+/// Where the entries of a translation go, in units of 16 bytes.
+fn offset(control: &UmrControl) -> u64 {
+    u64::from(control.xlt_offset_47_16.get()) << 16 | u64::from(control.translation_offset.get())
+}
+
+/// The entries of a translation: they stand in the entry itself, or where that points to.
+fn list(
+    keys: &Keys,
+    bus: &Bus<'_>,
+    who: Who,
+    flags: u8,
+    rest: &[u8],
+    bytes: usize,
+) -> Result<Vec<u8>, Refusal> {
+    if flags & umr_flag::INLINE != 0 {
+        return Ok(rest.get(..bytes).ok_or(Refusal::Segments)?.to_vec());
+    }
+    let (data, _) = Data::ref_from_prefix(rest).map_err(|_| Refusal::Segments)?;
+    let mut list = vec![0; bytes];
+    read(bus, keys, who, data.lkey.get(), data.addr.get(), Access::Read, &mut list)?;
+    Ok(list)
+}
+
+/// Writes the fields that the mask names.
+fn apply(key: &mut Key, fields: u64, wanted: &MkeyContext) {
+    let on = |bit: u64| fields & bit != 0;
+    let may = |bit: u8| wanted.access_flags & bit != 0;
+    if on(mask::FREE) {
+        key.free = wanted.free & mkey_flag::FREE != 0;
+    }
+    if on(mask::KEY) {
+        key.variable = wanted.qpn_mkey.get() as u8;
+    }
+    if on(mask::QPN) {
+        let queue = wanted.qpn_mkey.get() >> 8;
+        key.queue = (queue != ANY).then_some(queue);
+    }
+    if on(mask::PD) {
+        key.domain = wanted.flags_pd.get() & 0xff_ffff;
+    }
+    if on(mask::EN_RINVAL) {
+        key.remote_invalidate = wanted.flags_pd.get() & REMOTE_INVALIDATE != 0;
+    }
+    if on(mask::START_ADDR) {
+        key.start = wanted.start_addr.get();
+    }
+    if on(mask::LEN) {
+        let all = wanted.flags_pd.get() & ALL_ADDRESSES != 0;
+        key.length = if all { u64::MAX } else { wanted.len.get() };
+    }
+    if on(mask::LR) {
+        key.local_read = may(mkey_access::LOCAL_READ);
+    }
+    if on(mask::LW) {
+        key.local_write = may(mkey_access::LOCAL_WRITE);
+    }
+    if on(mask::RR) {
+        key.remote_read = may(mkey_access::REMOTE_READ);
+    }
+    if on(mask::RW) {
+        key.remote_write = may(mkey_access::REMOTE_WRITE);
+    }
+    if on(mask::A) {
+        key.atomic = may(mkey_access::ATOMIC);
+    }
+}
+
+/// Whether what a key of pieces stands for is there, of its domain, and allows what the key does. Pieces of one size are looked at
+/// when they are used: there may be many, of which the key covers no more than were written.
+fn check(
+    keys: &Keys,
+    key: &Key,
+    old: &Translation,
+    entries: Option<&Entries>,
+    who: Who,
+) -> Result<(), Refusal> {
+    if !matches!(old, Translation::Pieces(_)) {
+        return Ok(());
+    }
+    let who = Who { domain: key.domain, ..who };
+    let writes = key.local_write || key.remote_write || key.atomic;
+    let access = if writes { Access::Write } else { Access::Read };
+    let mut left = key.length;
+    for piece in old.pieces_with(entries) {
+        let bytes = piece.bytes.min(left);
+        if bytes == 0 {
+            break;
+        }
+        keys.check(piece.key, who, piece.at, bytes, access).map_err(|_| Refusal::Bind)?;
+        left -= bytes;
+    }
+    if left == 0 { Ok(()) } else { Err(Refusal::Bind) }
+}
