@@ -20,6 +20,7 @@ use zerocopy::IntoBytes;
 use crate::capability::Caps;
 use crate::core::Core;
 use crate::event::file::FileKind;
+use crate::loopback::User;
 use crate::pieces::Pieces;
 use crate::session::Session;
 use crate::uar::{Maps, StaticRegisters};
@@ -32,6 +33,7 @@ pub(crate) struct Granted {
     pub(crate) uid: u16,
     /// Its transport domain.
     pub(crate) domain: u32,
+    has_domain: bool,
     pub(crate) cqe_version: u8,
     /// BlueFlame registers of the static kind; none where UARs are allocated one by one.
     pub(crate) registers: Option<StaticRegisters>,
@@ -43,6 +45,9 @@ impl Granted {
     /// Ends the context on the device; its objects are gone.
     pub(crate) fn end(mut self, core: &Core) {
         self.pieces.abandon(core);
+        if self.has_domain {
+            core.loopback.leave(core, User::Context);
+        }
         if let Some(registers) = &self.registers {
             registers.end(core, self.uid);
         }
@@ -149,6 +154,7 @@ impl Session {
         let mut granted = Granted {
             uid,
             domain: 0,
+            has_domain: false,
             cqe_version,
             registers,
             maps: Maps::default(),
@@ -172,6 +178,8 @@ impl Session {
             let input: [u8; 16] = crate::firmware::begin(opcode::ALLOC_TRANSPORT_DOMAIN, granted.uid, 0);
             let end = opcode::DEALLOC_TRANSPORT_DOMAIN;
             granted.domain = granted.pieces.make(core, &input, end, granted.uid)?;
+            core.loopback.enter(core, User::Context)?;
+            granted.has_domain = true;
         }
         context_answer(core, granted)
     }

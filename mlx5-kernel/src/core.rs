@@ -19,6 +19,7 @@ use crate::dm::DevicePages;
 use crate::event::Events;
 use crate::event::queue::EventQueue;
 use crate::firmware::{Failure, Firmware, note_unanswered};
+use crate::loopback::LocalLoopback;
 use crate::neighbour::{Neighbours, ip, named_mac};
 use crate::own::OwnObjects;
 use crate::port::Port;
@@ -41,6 +42,7 @@ pub(crate) struct Core {
     pub(crate) device_pages: DevicePages,
     /// What queue pairs of XRC need beside their own parts; made with the first one.
     pub(crate) own: Mutex<Option<OwnObjects>>,
+    pub(crate) loopback: LocalLoopback,
     pub(crate) events: Events,
     pub(crate) steering: Mutex<Steering>,
     pub(crate) clock: Option<Clock>,

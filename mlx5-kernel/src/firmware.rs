@@ -111,13 +111,20 @@ impl Firmware {
 
     /// Executes a command of the start.
     pub(crate) fn must(&self, input: &[u8], output: &mut [u8]) -> Result<(), KernelError> {
-        self.execute(input, output).map_err(|failure| match failure {
-            Failure::Gone => KernelError::Gone(Gone),
-            Failure::Refused(refused) => {
-                let code = command::header(input).map_or(0, |head| head.opcode);
+        let code = command::header(input).map_or(0, |head| head.opcode);
+        self.execute(input, output).map_err(|failure| failure.of(code))
+    }
+}
+
+impl Failure {
+    /// The error of a start that stands on the command `code`.
+    pub(crate) fn of(self, code: u16) -> KernelError {
+        match self {
+            Self::Gone => KernelError::Gone(Gone),
+            Self::Refused(refused) => {
                 KernelError::Refused { command: opcode::name(code).unwrap_or("a command"), refused }
             }
-        })
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::error::KernelError;
 use crate::event::Events;
 use crate::event::queue::EventQueue;
 use crate::firmware::Firmware;
+use crate::loopback::LocalLoopback;
 use crate::neighbour::{Neighbours, Network};
 use crate::port::Port;
 use crate::profile::DoorProfile;
@@ -130,6 +131,7 @@ impl Kernel {
             xrc: XrcDomains::default(),
             device_pages: DevicePages::default(),
             own: Mutex::default(),
+            loopback: LocalLoopback::default(),
             events: Events::default(),
             steering,
             clock: loaded.clock,

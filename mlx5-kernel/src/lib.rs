@@ -47,6 +47,7 @@ mod firmware;
 mod flow;
 mod handle;
 mod kernel;
+mod loopback;
 mod matcher;
 mod method;
 mod mr;

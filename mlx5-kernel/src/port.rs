@@ -23,6 +23,7 @@ use crate::capability::Caps;
 use crate::core::Core;
 use crate::error::KernelError;
 use crate::firmware::{Failure, Firmware, SHORT, begin};
+use crate::loopback;
 use crate::neighbour::{InterfaceAddress, link_local};
 
 /// The number of the one port.
@@ -52,6 +53,8 @@ impl Port {
         caps: &Caps,
         addresses: &[InterfaceAddress],
     ) -> Result<Self, KernelError> {
+        loopback::turn(firmware, caps, false)
+            .map_err(|failure| failure.of(opcode::MODIFY_NIC_VPORT_CONTEXT))?;
         let mut output = QueryNicVportContextOut::ZERO;
         let query: [u8; SHORT] = begin(opcode::QUERY_NIC_VPORT_CONTEXT, 0, 0);
         firmware.must(&query, &mut output)?;

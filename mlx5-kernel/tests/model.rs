@@ -19,6 +19,8 @@ mod flow;
 mod fuzz;
 #[path = "model/golden.rs"]
 mod golden;
+#[path = "model/loopback.rs"]
+mod loopback;
 #[path = "model/matcher.rs"]
 mod matcher;
 #[path = "model/memory.rs"]

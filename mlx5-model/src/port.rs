@@ -1,8 +1,11 @@
 //! The device's port: the wire, what of it is let in, and what is counted.
 
+pub(crate) mod loopback;
+
 use pollux_mlx5_abi::doorbell::uar::PAGE_BYTES;
 
 use crate::wire::{Null, Sent, Wire};
+use loopback::Loopback;
 
 /// Bytes in front of the MTU: Ethernet header and two tags.
 pub(crate) const HEADER_BYTES_MAX: usize = 22;
@@ -27,6 +30,14 @@ impl Traffic {
     pub(crate) fn add(&mut self, bytes: usize) {
         self.packets += 1;
         self.bytes += bytes as u64;
+    }
+}
+
+impl std::ops::Add for Traffic {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
     }
 }
 
@@ -123,6 +134,7 @@ pub(crate) struct Port {
     pub(crate) promiscuous_multicast: bool,
     pub(crate) vlans: Vec<u16>,
     pub(crate) counters: PortCounters,
+    pub(crate) loopback: Loopback,
     /// A frame that the wire did not take yet: its length and origin, and its bytes.
     waiting: Option<(usize, Origin)>,
     waiting_frame: Vec<u8>,
@@ -147,6 +159,7 @@ impl Port {
             promiscuous_multicast: false,
             vlans: Vec::new(),
             counters: PortCounters::default(),
+            loopback: Loopback::default(),
             waiting: None,
             waiting_frame: Vec::new(),
         }
@@ -205,7 +218,7 @@ impl Port {
     }
 
     pub(crate) fn is_pending(&self) -> bool {
-        self.has_waiting() || self.wire.is_pending()
+        self.has_waiting() || self.loopback.is_pending() || self.wire.is_pending()
     }
 
     /// The longest frame that goes in and out.

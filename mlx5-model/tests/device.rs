@@ -9,6 +9,7 @@ mod device {
     mod fault;
     mod fuzz;
     mod join;
+    mod loopback;
     mod memory_key;
     mod offload;
     mod order;

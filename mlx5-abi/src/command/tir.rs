@@ -164,13 +164,15 @@ pub mod merge {
     pub const SIZE_MAX: u32 = 0xff;
 }
 
-/// `self_lb_block`: which of its own packets a TIR refuses. Source: Linux `include/linux/mlx5/mlx5_ifc.h`,
-/// `MLX5_TIRC_SELF_LB_BLOCK_*`.
+/// `self_lb_block`: which packets of its own transport domain a TIR takes. The field and Linux's names say the opposite.
+/// Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `MLX5_TIRC_SELF_LB_BLOCK_*`; for what it does
+/// `drivers/net/ethernet/mellanox/mlx5/core/en_common.c`, `mlx5e_refresh_tirs`, and DPDK `drivers/net/mlx5/mlx5_devx.c`,
+/// `mlx5_devx_tir_attr_set` (`lpbk_mode`).
 pub mod loopback {
     /// Unicast.
-    pub const BLOCK_UNICAST: u32 = 0x1;
+    pub const ALLOW_UNICAST: u32 = 0x1;
     /// Multicast.
-    pub const BLOCK_MULTICAST: u32 = 0x2;
+    pub const ALLOW_MULTICAST: u32 = 0x2;
 }
 
 /// Bits of MODIFY_TIR's mask. Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `modify_tir_bitmask`; for the table DPDK

@@ -120,8 +120,8 @@ fn codes(golden: &mut Golden) {
         "MLX5_RX_HASH_FN_TOEPLITZ" = TOEPLITZ;
     });
     numbers!(golden, pollux_mlx5_abi::command::tir::loopback {
-        "MLX5_TIRC_SELF_LB_BLOCK_BLOCK_UNICAST" = BLOCK_UNICAST;
-        "MLX5_TIRC_SELF_LB_BLOCK_BLOCK_MULTICAST" = BLOCK_MULTICAST;
+        "MLX5_TIRC_SELF_LB_BLOCK_BLOCK_UNICAST" = ALLOW_UNICAST;
+        "MLX5_TIRC_SELF_LB_BLOCK_BLOCK_MULTICAST" = ALLOW_MULTICAST;
     });
     numbers!(golden, pollux_mlx5_abi::command::flow::action {
         "MLX5_FLOW_CONTEXT_ACTION_ALLOW" = ALLOW;

@@ -15,6 +15,7 @@ use super::{Body, Parts, Wanted};
 use crate::core::Core;
 use crate::device::Rights;
 use crate::firmware::{SHORT, begin};
+use crate::loopback::User;
 use crate::pieces::Pieces;
 use crate::ring::{Ring, offloads, stamp_format, tunnels, user_index};
 use crate::session::Session;
@@ -32,6 +33,7 @@ pub(crate) struct RawQp {
     pub(crate) rqn: Option<u32>,
     pub(crate) tirn: Option<u32>,
     pub(crate) tisn: Option<u32>,
+    takes_own: OwnFrames,
     pieces: Pieces,
     sq_state: u32,
     rq_state: u32,
@@ -57,7 +59,9 @@ impl RawQp {
             // `destroy_qp_common`.
             let _refused = self.go(core, uid, (rq::state::RESET, sq::state::RESET), true);
         }
-        self.pieces.end(core)
+        self.pieces.end(core)?;
+        self.takes_own.end(core);
+        Ok(())
     }
 
     /// Takes both queues to a state; `counters` with the set of counters that a receive queue gets.
@@ -192,7 +196,29 @@ impl RawQp {
         TirContext::TUNNELED_OFFLOAD_EN.set(context, tunnel.into());
         TirContext::SELF_LB_BLOCK.set(context, self_loopback(driver.flags));
         self.tirn = Some(self.pieces.make(core, &input, opcode::DESTROY_TIR, common.uid)?);
+        self.takes_own.begin(core, driver.flags)
+    }
+}
+
+/// Whether a TIR counts among those that take frames of their own domain.
+#[derive(Debug, Default)]
+pub(super) struct OwnFrames(bool);
+
+impl OwnFrames {
+    /// The TIR is made, by these flags of the driver's.
+    pub(super) fn begin(&mut self, core: &Core, flags: u32) -> Result<(), Errno> {
+        if self_loopback(flags) != 0 {
+            core.loopback.enter(core, User::Pair)?;
+            self.0 = true;
+        }
         Ok(())
+    }
+
+    /// The TIR is gone.
+    pub(super) fn end(&mut self, core: &Core) {
+        if std::mem::take(&mut self.0) {
+            core.loopback.leave(core, User::Pair);
+        }
     }
 }
 
@@ -200,8 +226,8 @@ impl RawQp {
 /// `create_raw_packet_qp_tir`.
 pub(super) fn self_loopback(flags: u32) -> u32 {
     let bits = [
-        (qp_flag::TIR_ALLOW_SELF_LB_UC, loopback::BLOCK_UNICAST),
-        (qp_flag::TIR_ALLOW_SELF_LB_MC, loopback::BLOCK_MULTICAST),
+        (qp_flag::TIR_ALLOW_SELF_LB_UC, loopback::ALLOW_UNICAST),
+        (qp_flag::TIR_ALLOW_SELF_LB_MC, loopback::ALLOW_MULTICAST),
     ];
     bits.iter().filter(|(flag, _)| flags & flag != 0).fold(0, |all, (_, bit)| all | bit)
 }
@@ -245,6 +271,7 @@ impl Session {
             rqn: None,
             tirn: None,
             tisn: None,
+            takes_own: OwnFrames::default(),
             pieces: Pieces::default(),
             sq_state: sq::state::RESET,
             rq_state: rq::state::RESET,

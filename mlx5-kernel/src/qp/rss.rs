@@ -11,7 +11,7 @@ use pollux_mlx5_abi::kernel::queue_pair::{
 };
 use pollux_uverbs::Errno;
 
-use super::raw::self_loopback;
+use super::raw::{OwnFrames, self_loopback};
 use super::{Body, Parts, Wanted};
 use crate::core::Core;
 use crate::firmware::begin;
@@ -25,11 +25,14 @@ use crate::udata;
 pub(crate) struct RssQp {
     pub(crate) tirn: u32,
     pieces: Pieces,
+    takes_own: OwnFrames,
 }
 
 impl RssQp {
     pub(super) fn end(&mut self, core: &Core) -> Result<(), Errno> {
-        self.pieces.end(core)
+        self.pieces.end(core)?;
+        self.takes_own.end(core);
+        Ok(())
     }
 }
 
@@ -91,11 +94,16 @@ impl Session {
         let uid = granted.uid;
         let mut pieces = Pieces::default();
         let tirn = pieces.make(core, &input, opcode::DESTROY_TIR, uid)?;
+        let mut takes_own = OwnFrames::default();
+        if let Err(errno) = takes_own.begin(core, driver.flags) {
+            pieces.abandon(core);
+            return Err(errno);
+        }
         let mut answer = CreateQpAnswer::default();
         if uid != 0 {
             (answer.comp_mask, answer.tirn) = (qp_answer::TIRN, tirn);
         }
-        let body = Body::Rss(RssQp { tirn, pieces });
+        let body = Body::Rss(RssQp { tirn, pieces, takes_own });
         let parents = vec![pd, table];
         Ok(Parts { body, qpn: 0, cap: wanted.cap, answer, register: None, parents })
     }

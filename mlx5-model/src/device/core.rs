@@ -148,6 +148,7 @@ impl Core {
             let mut around = send::Around { bus, keys, completions, events, port, tunnels };
             some |= senders.run(&mut around, budget) > 0;
         }
+        some |= self.receive_own(bus, budget) > 0;
         some |= self.receive(bus, budget) > 0;
         let waits = self.port.waits();
         let Self { receivers, keys, completions, events, .. } = self;
@@ -332,7 +333,7 @@ impl Core {
                     }
                 },
             };
-            match self.arrive(bus, &room[..bytes], waits) {
+            match self.arrive(bus, &room[..bytes], waits, None) {
                 Arrived::NoBuffer => {
                     self.held = Some(bytes);
                     break;
@@ -344,8 +345,21 @@ impl Core {
         count
     }
 
-    /// A frame was let in.
-    fn arrive(&mut self, bus: &mut Bus<'_>, frame: &[u8], waits: bool) -> Arrived {
+    /// Takes frames that come back to the function that sent them. Nobody waits for a buffer: one that finds none is dropped.
+    fn receive_own(&mut self, bus: &mut Bus<'_>, budget: usize) -> usize {
+        let mut count = 0;
+        while count < budget
+            && let Some((frame, domain)) = self.port.loopback.take()
+        {
+            self.arrive(bus, &frame, false, Some(domain));
+            self.port.loopback.give_back(frame);
+            count += 1;
+        }
+        count
+    }
+
+    /// A frame was let in; `domain` is the transport domain of its sender if that is of this function.
+    fn arrive(&mut self, bus: &mut Bus<'_>, frame: &[u8], waits: bool, domain: Option<u32>) -> Arrived {
         let headers = Headers::parse(frame, 0);
         if self.with_rdma(bus, |rdma, around| rdma.receive(around, frame, &headers)) {
             return Arrived::Taken;
@@ -358,6 +372,9 @@ impl Core {
         for index in 0..steering.deliveries.len() {
             let delivery = steering.deliveries[index];
             let Some(tir) = steering.tirs.get(delivery.tir) else { continue };
+            if domain.is_some_and(|domain| tir.refuses(domain, frame)) {
+                continue;
+            }
             let inner = if tir.tunneled { tunnels.inside(frame, &headers) } else { None };
             let checked = match &inner {
                 Some(inner) => Checked::of(frame, &headers, Some(inner)),
@@ -409,7 +426,8 @@ impl Core {
         }
         steering.count(frame.len());
         if !taken {
-            port.counters.steering_discards += 1;
+            // What goes out to a group is for others first.
+            port.counters.steering_discards += u64::from(domain.is_none());
             return Arrived::Discarded;
         }
         Arrived::Taken

@@ -277,6 +277,8 @@ impl Traits {
             (G::LOG_MAX_VLAN_LIST, 9),
             (G::LOG_MAX_L2_TABLE, 7),
             (G::VPORT_COUNTERS, 1),
+            (G::DISABLE_LOCAL_LB_UC, 1),
+            (G::DISABLE_LOCAL_LB_MC, 1),
             (G::MODIFY_RQ_COUNTER_SET_ID, 1),
             (G::MAX_FLOW_COUNTER_31_16, (Counters::MOST >> 16) as u32),
             (G::MAX_FLOW_COUNTER_15_0, (Counters::MOST & 0xffff) as u32),

@@ -23,7 +23,7 @@ pub(crate) struct Umem {
 /// What a send queue's packets have in common.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tis {
-    pub(super) transport_domain: u32,
+    pub(crate) transport_domain: u32,
     pub(super) context: [u8; 160],
 }
 

@@ -10,7 +10,7 @@ use pollux_mlx5_abi::command::{opcode as op, status};
 
 use super::{Call, No, need, no};
 use crate::device::core::Core;
-use crate::port::{ADDRESSES_MAX, HEADER_BYTES_MAX, PortCounters, Traffic};
+use crate::port::{ADDRESSES_MAX, HEADER_BYTES_MAX, PortCounters, Traffic, Way};
 
 /// The default partition's key, with full membership. Source: InfiniBand Architecture Specification, volume 1, 10.9.1.2.
 const DEFAULT_PKEY: u32 = 0xffff;
@@ -41,11 +41,12 @@ impl Core {
             op::MODIFY_NIC_VPORT_CONTEXT => self.modify_context(call)?,
             op::QUERY_VPORT_COUNTER => {
                 let clear = QueryVportCounterIn::CLEAR.is_set(call.input()?);
-                let counters = self.port.counters;
+                let (counters, own) = (self.port.counters, self.port.loopback.counted);
                 if clear {
                     self.port.counters = PortCounters::default();
+                    self.port.loopback.counted = Way::default();
                 }
-                put_counters(call.output()?, &counters);
+                put_counters(call.output()?, &counters, &own);
             }
             op::SET_ROCE_ADDRESS => {
                 let input: &[u8; SetRoceAddressIn::BYTES] = call.input()?;
@@ -105,6 +106,8 @@ impl Core {
         N::SYSTEM_IMAGE_GUID.set(context, self.function.guid);
         N::PORT_GUID.set(context, self.function.guid);
         N::NODE_GUID.set(context, self.function.guid);
+        N::DISABLE_UC_LOCAL_LB.set(context, (!port.loopback.unicast).into());
+        N::DISABLE_MC_LOCAL_LB.set(context, (!port.loopback.multicast).into());
         N::PROMISC_UC.set(context, port.promiscuous_unicast.into());
         N::PROMISC_MC.set(context, port.promiscuous_multicast.into());
         N::PROMISC_ALL.set(context, port.promiscuous.into());
@@ -136,6 +139,12 @@ impl Core {
             self.port.promiscuous_unicast = N::PROMISC_UC.is_set(context);
             self.port.promiscuous_multicast = N::PROMISC_MC.is_set(context);
         }
+        if FieldSelect::DISABLE_UC_LOCAL_LB.is_set(&fields) {
+            self.port.loopback.unicast = !N::DISABLE_UC_LOCAL_LB.is_set(context);
+        }
+        if FieldSelect::DISABLE_MC_LOCAL_LB.is_set(&fields) {
+            self.port.loopback.multicast = !N::DISABLE_MC_LOCAL_LB.is_set(context);
+        }
         if FieldSelect::PERMANENT_ADDRESS.is_set(&fields) {
             self.port.mac = mac(N::PERMANENT_ADDRESS.get(context));
             self.port.permanent = self.port.mac;
@@ -166,7 +175,10 @@ impl Core {
     }
 }
 
-fn put_counters(out: &mut [u8; QueryVportCounterOut::BYTES], counters: &PortCounters) {
+/// The function's counters: what went over the wire, and what came back to it, `own`. Of the latter, frames to groups went
+/// out as well and are counted there. Source: Linux `Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst`,
+/// vPort counters.
+fn put_counters(out: &mut [u8; QueryVportCounterOut::BYTES], counters: &PortCounters, own: &Way) {
     use QueryVportCounterOut as V;
     let block = |traffic: Traffic| {
         let mut block = TrafficCounter::ZERO;
@@ -177,10 +189,10 @@ fn put_counters(out: &mut [u8; QueryVportCounterOut::BYTES], counters: &PortCoun
     let errors = |packets| Traffic { packets, bytes: 0 };
     V::RECEIVED_ERRORS.set(out, block(errors(counters.too_long + counters.too_short)));
     V::TRANSMIT_ERRORS.set(out, block(errors(counters.sent_while_down)));
-    V::RECEIVED_ETH_BROADCAST.set(out, block(counters.received.broadcast));
-    V::RECEIVED_ETH_UNICAST.set(out, block(counters.received.unicast));
-    V::RECEIVED_ETH_MULTICAST.set(out, block(counters.received.multicast));
+    V::RECEIVED_ETH_BROADCAST.set(out, block(counters.received.broadcast + own.broadcast));
+    V::RECEIVED_ETH_UNICAST.set(out, block(counters.received.unicast + own.unicast));
+    V::RECEIVED_ETH_MULTICAST.set(out, block(counters.received.multicast + own.multicast));
     V::TRANSMITTED_ETH_BROADCAST.set(out, block(counters.sent.broadcast));
-    V::TRANSMITTED_ETH_UNICAST.set(out, block(counters.sent.unicast));
+    V::TRANSMITTED_ETH_UNICAST.set(out, block(counters.sent.unicast + own.unicast));
     V::TRANSMITTED_ETH_MULTICAST.set(out, block(counters.sent.multicast));
 }

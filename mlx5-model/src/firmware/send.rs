@@ -118,6 +118,7 @@ impl Core {
             user_index: if self.traits.cqe_version == 0 { 0 } else { S::USER_INDEX.get(&context) },
             domain,
             tis: (tises == 1).then_some(tis),
+            transport_domain: self.tises.get(tis).map_or(0, |tis| tis.transport_domain),
             uar,
             // The record of a queue pair: receive first, send second.
             ring: SendRing::new(memory.ring, log_blocks, memory.record + 4),

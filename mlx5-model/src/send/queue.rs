@@ -23,6 +23,8 @@ pub(crate) struct Make {
     pub(crate) user_index: u32,
     pub(crate) domain: u32,
     pub(crate) tis: Option<u32>,
+    /// Of its TIS.
+    pub(crate) transport_domain: u32,
     pub(crate) uar: u32,
     pub(crate) ring: SendRing,
     /// Headers that must be inline: one of `min_inline`.
@@ -52,6 +54,8 @@ pub(crate) struct Queue {
     pub(crate) domain: u32,
     /// Where its frames leave; a queue without is for control work alone.
     pub(crate) tis: Option<u32>,
+    /// Receivers of the same may refuse what it sends to itself.
+    pub(super) transport_domain: u32,
     pub(crate) uar: u32,
     pub(crate) ring: SendRing,
     pub(crate) min_inline: u32,
@@ -73,7 +77,7 @@ pub(crate) struct Queue {
 
 impl Queue {
     pub(crate) fn new(make: Make) -> Self {
-        let Make { inserts_tags, parsing, changes_keys, reserved_key, .. } = make;
+        let Make { inserts_tags, parsing, changes_keys, reserved_key, transport_domain, .. } = make;
         let Make { cqn, user_index, domain, tis, uar, ring, min_inline, multi, flush, context, .. } = make;
         Self {
             number: 0,
@@ -82,6 +86,7 @@ impl Queue {
             user_index,
             domain,
             tis,
+            transport_domain,
             uar,
             ring,
             min_inline,

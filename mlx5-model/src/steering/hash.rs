@@ -2,11 +2,12 @@
 
 use std::ops::{BitOr, BitXor};
 
-use pollux_mlx5_abi::command::tir::hash_field;
+use pollux_mlx5_abi::command::tir::{TirContext, hash_field, loopback};
 use pollux_mlx5_abi::cqe::rss;
 use pollux_wire::toeplitz::Toeplitz;
 
 use crate::frame::{Headers, Ip, Transport};
+use crate::port::loopback::is_group;
 use crate::receive::join::Merge;
 
 /// Which fields are hashed, of which packets.
@@ -50,6 +51,19 @@ pub(crate) struct Tir {
     /// How TCP segments are joined, if they are.
     pub(crate) merge: Option<Merge>,
     pub(crate) context: [u8; 240],
+}
+
+impl Tir {
+    /// Whether it refuses a frame that a queue of this transport domain of the same function sent: its own, unless it was
+    /// told to take those. The field's name says the opposite of what it does. Source: Linux
+    /// `drivers/net/ethernet/mellanox/mlx5/core/en_common.c`, `mlx5e_refresh_tirs`, and
+    /// `drivers/infiniband/hw/mlx5/qp.c`, `create_raw_packet_qp_tir` (`MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_*`); DPDK
+    /// `drivers/net/mlx5/mlx5_devx.c`, `mlx5_devx_tir_attr_set`, under `lpbk_mode`.
+    pub(crate) fn refuses(&self, domain: u32, frame: &[u8]) -> bool {
+        let taken = TirContext::SELF_LB_BLOCK.get(&self.context);
+        let kind = if is_group(frame) { loopback::ALLOW_MULTICAST } else { loopback::ALLOW_UNICAST };
+        TirContext::TRANSPORT_DOMAIN.get(&self.context) == domain && taken & kind == 0
+    }
 }
 
 /// A hash, and what was hashed as a completion says it: 0 for nothing.

@@ -15,6 +15,7 @@ use pollux_mlx5_abi::command::object::AllocPdOut;
 use pollux_mlx5_abi::command::rq::{CreateRqIn, ModifyRqIn, RqContext};
 use pollux_mlx5_abi::command::sq::{CreateSqIn, ModifySqIn, SqContext};
 use pollux_mlx5_abi::command::tir::{CreateTirIn, CreateTisIn, TirContext, TisContext};
+use pollux_mlx5_abi::command::vport::{FieldSelect, ModifyNicVportContextIn, NicVportContext};
 use pollux_mlx5_abi::command::wq::{WorkQueue, kind};
 use pollux_mlx5_abi::command::{self, Refused, opcode as op};
 use pollux_mlx5_abi::cqe::{Cqe64, CqeError, FRESH, Validity};
@@ -191,7 +192,22 @@ impl Rig {
         rig.tis = number(&rig.must(op::CREATE_TIS, 0, &mut tis, 16));
         rig.eq = rig.event_queue(6, !0);
         rig.arm_events();
+        // As Linux does when it starts.
+        rig.bring_back(false, false);
         rig
+    }
+
+    /// Whether frames that the function sends to itself come back.
+    pub(crate) fn bring_back(&self, unicast: bool, multicast: bool) {
+        let mut select = FieldSelect::ZERO;
+        FieldSelect::DISABLE_UC_LOCAL_LB.set(&mut select, 1);
+        FieldSelect::DISABLE_MC_LOCAL_LB.set(&mut select, 1);
+        let mut input = ModifyNicVportContextIn::ZERO;
+        ModifyNicVportContextIn::FIELD_SELECT.set(&mut input, u32::from_be_bytes(select));
+        let context = ModifyNicVportContextIn::NIC_VPORT_CONTEXT.of_mut(&mut input);
+        NicVportContext::DISABLE_UC_LOCAL_LB.set(context, (!unicast).into());
+        NicVportContext::DISABLE_MC_LOCAL_LB.set(context, (!multicast).into());
+        self.must(op::MODIFY_NIC_VPORT_CONTEXT, 0, &mut input, 16);
     }
 
     /// Room in the arena: its address.
