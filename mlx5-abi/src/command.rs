@@ -50,6 +50,7 @@ pub mod queue;
 pub mod register;
 pub mod rq;
 pub mod rqt;
+pub mod source_port;
 pub mod sq;
 pub mod srq;
 pub mod start;

@@ -48,5 +48,6 @@ pub mod field;
 pub mod kernel;
 pub mod layout;
 pub mod opcode;
+pub mod paging;
 pub mod syndrome;
 pub mod wqe;

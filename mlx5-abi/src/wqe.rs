@@ -20,6 +20,7 @@
 
 mod address;
 mod control;
+pub mod copy;
 mod data;
 mod ethernet;
 mod memory;

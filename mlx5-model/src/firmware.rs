@@ -12,11 +12,13 @@ mod function;
 mod key;
 mod lent;
 mod object;
+mod paging;
 mod port;
 pub(crate) mod qp;
 mod receive;
 mod register;
 mod reserved;
+pub(crate) mod reserved_number;
 mod send;
 mod spread;
 mod srq;
@@ -195,6 +197,10 @@ impl Core {
             | op::DEALLOC_Q_COUNTER
             | op::QUERY_Q_COUNTER => self.object_command(opcode, call),
             op::CREATE_MKEY | op::QUERY_MKEY | op::DESTROY_MKEY => self.key_command(opcode, call),
+            op::CREATE_GENERAL_OBJECT | op::DESTROY_GENERAL_OBJECT => {
+                self.general_object_command(opcode, call)
+            }
+            op::PAGE_FAULT_RESUME => self.paging_command(call),
             op::ALLOC_MEMIC | op::DEALLOC_MEMIC => self.lent_command(opcode, call),
             op::CREATE_EQ | op::QUERY_EQ | op::DESTROY_EQ => self.event_command(opcode, call),
             op::CREATE_CQ | op::QUERY_CQ | op::MODIFY_CQ | op::DESTROY_CQ => {

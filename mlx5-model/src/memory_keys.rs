@@ -4,11 +4,14 @@
 //! key's own space (which begins wherever its maker said, not where the memory is) and a length; it is refused unless all of
 //! it is covered, allowed, and of the queue's protection domain.
 
+pub(crate) mod absent;
 mod change;
+mod pattern;
 mod reach;
 mod translation;
 
 use crate::device::table::Table;
+use absent::{Absent, AbsentPages};
 pub(crate) use change::{Refusal, change};
 pub(crate) use reach::{read, write};
 pub(crate) use translation::{Translation, pages_of, pieces_of};
@@ -26,6 +29,8 @@ pub(crate) enum KeyError {
     Right,
     /// The memory behind it is not pinned.
     Unpinned,
+    /// A page of it is not there, now.
+    Absent,
 }
 
 impl KeyError {
@@ -37,6 +42,7 @@ impl KeyError {
             Self::Bounds => 0x53,
             Self::Right => 0x54,
             Self::Unpinned => 0x55,
+            Self::Absent => 0x56,
         }
     }
 }
@@ -54,6 +60,12 @@ pub(crate) enum Access {
     RemoteWrite,
     /// Read and written at once, by a peer.
     Atomic,
+}
+
+impl Access {
+    fn writes(self) -> bool {
+        matches!(self, Self::Write | Self::RemoteWrite | Self::Atomic)
+    }
 }
 
 /// On whose behalf memory is reached.
@@ -106,11 +118,12 @@ pub(crate) const RESERVED_KEY: u32 = 0x0000_0300;
 #[derive(Debug)]
 pub(crate) struct Keys {
     table: Table<Key>,
+    pub(crate) absent: AbsentPages,
 }
 
 impl Keys {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { table: Table::new(0x10, limit) }
+        Self { table: Table::new(0x10, limit), absent: AbsentPages::default() }
     }
 
     pub(crate) fn table(&self) -> &Table<Key> {
@@ -142,7 +155,7 @@ impl Keys {
         if context.translation.is_indirect() {
             return self.walk_under(&context.translation, who, from, end, access, 1, &mut each);
         }
-        context.walk(from, end, &mut each)
+        context.walk(from, end, access.writes(), &mut each)
     }
 
     /// The same for queue pairs.
@@ -192,7 +205,11 @@ impl Keys {
         if context.translation.is_indirect() {
             return self.walk_under(&context.translation, who, from, end, access, depth + 1, each);
         }
-        context.walk(from, end, each)
+        context.walk(from, end, access.writes(), each).inspect_err(|error| {
+            if *error == KeyError::Absent {
+                self.absent.find(Absent { key, at, bytes });
+            }
+        })
     }
 
     /// Bytes `from..end` of a key that stands for others. Those need the right that the access takes on this side.
@@ -290,11 +307,12 @@ impl Key {
         &self,
         from: u64,
         end: u64,
+        writes: bool,
         each: &mut (impl FnMut(Option<u64>, usize) -> Result<(), KeyError> + ?Sized),
     ) -> Result<(), KeyError> {
         let mut from = from;
         while from < end {
-            let (address, run) = self.translation.piece(self.start, from).ok_or(KeyError::Bounds)?;
+            let (address, run) = self.translation.reach(self.start, from, writes)?;
             let run = run.min(end - from);
             each(Some(address), usize::try_from(run).map_err(|_| KeyError::Bounds)?)?;
             from += run;

@@ -9,8 +9,10 @@
 //! Called by the core: doorbells, one turn a step, frames that came in. Packets to the device's own addresses on UDP 4791 end
 //! here and go no further, wanted or not.
 
+mod copy;
 pub(crate) mod ece;
 mod packet;
+mod paging;
 pub(crate) mod path;
 mod qp;
 mod requester;
@@ -32,6 +34,7 @@ use crate::frame::Headers;
 use crate::memory_keys::Keys;
 use crate::port::{Origin, Port};
 use crate::receive::{Pool, QueueCounters};
+pub(crate) use copy::LOG_BYTES_MAX as COPY_LOG_BYTES_MAX;
 use packet::{Extension, FRAME_MAX, Incoming};
 use path::{Addresses, Path, is_group};
 pub(crate) use qp::{Make, Qp, Source};

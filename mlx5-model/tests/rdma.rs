@@ -11,6 +11,8 @@ mod rdma {
     mod datagram;
     mod error;
     mod fuzz;
+    mod local;
+    mod paging;
     mod registration;
     mod reserved;
     mod seeds;

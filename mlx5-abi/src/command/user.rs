@@ -104,6 +104,13 @@ pub mod place {
     pub const XRC_SRQ_RECORD_UMEM: Field<64> = Field::new(0x0c, 31, 0);
 }
 
+/// Kinds of general objects; the device has those whose bit of `general_obj_types` is set. Source: rdma-core
+/// `providers/mlx5/mlx5_ifc.h`, `MLX5_OBJ_TYPE_*`.
+pub mod general_object {
+    /// Numbers that no queue pair gets.
+    pub const RESERVED_QPN: u32 = 0x2c;
+}
+
 /// What a user context may do. Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `MLX5_UCTX_CAP_*`.
 pub mod capability {
     /// Send frames of any content.

@@ -30,6 +30,9 @@ struct Cli {
     /// Its wire, in the same order: cable:NAME, unix:LOCAL:PEER, iface:NAME, pcap:IN:OUT, source:SIZE or null
     #[arg(long, required = true, value_name = "WIRE")]
     wire: Vec<WireSpec>,
+    /// What the cards can beside what all can, any number of: on-demand-paging, padded-completions
+    #[arg(long, value_name = "ABILITY", value_delimiter = ',')]
+    with: Vec<Ability>,
     /// Take orders from standard input, a line each: `fatal N [SYNDROME]`, device N's firmware fails (N from 0); `remove N`, it
     /// is gone
     #[arg(long)]
@@ -37,6 +40,13 @@ struct Cli {
     /// Write every command to standard error; twice: every doorbell and interrupt too
     #[arg(long, action = clap::ArgAction::Count)]
     trace: u8,
+}
+
+/// What cards need not be able to do.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Ability {
+    OnDemandPaging,
+    PaddedCompletions,
 }
 
 fn main() -> ExitCode {
@@ -107,7 +117,12 @@ fn run(cli: &Cli) -> Result<(), Box<dyn Error>> {
             mac: [0x0c, 0x42, 0xa1, 0, 0, u8::try_from(index + 1)?],
             // Other people's drivers ring as they like, and recover a send queue as Linux's network driver does.
             strict: false,
-            traits: Traits { send_record_at_ready: false, ..Traits::default() },
+            traits: Traits {
+                send_record_at_ready: false,
+                on_demand_paging: cli.with.contains(&Ability::OnDemandPaging),
+                padded_completions: cli.with.contains(&Ability::PaddedCompletions),
+                ..Traits::default()
+            },
             clock: clock.clone(),
             ..DeviceConfig::default()
         };

@@ -11,7 +11,7 @@ use super::tap::Tap;
 use super::violation::{Violation, Violations};
 use crate::completion::Completions;
 use crate::event::Events;
-use crate::firmware::{FIRST_UAR, Function, Lent, Tis, Traits, UARS, Umem};
+use crate::firmware::{FIRST_UAR, Function, Lent, Tis, Traits, UARS, Umem, reserved_number};
 use crate::frame::{Headers, Tunnels};
 use crate::ledger::Crossing;
 use crate::memory::Bar;
@@ -33,6 +33,8 @@ pub(crate) struct Core {
     pub(crate) uars: Table<()>,
     pub(crate) domains: Table<()>,
     pub(crate) transport_domains: Table<()>,
+    /// Numbers that no queue pair gets.
+    pub(crate) reserved_pairs: Table<()>,
     pub(crate) xrc_domains: Table<()>,
     pub(crate) users: Table<u32>,
     pub(crate) umems: Table<Umem>,
@@ -83,6 +85,7 @@ impl Core {
             uars: Table::new(FIRST_UAR, traits.uars.min(UARS)),
             domains: Table::new(0x10, 1 << 12),
             transport_domains: Table::new(0x10, 1 << 12),
+            reserved_pairs: Table::new(reserved_number::FIRST, reserved_number::MOST),
             xrc_domains: Table::new(1, 1 << 12),
             users: Table::new(1, 1 << 10),
             umems: Table::new(1, 1 << 14),

@@ -7,9 +7,11 @@ use pollux_mlx5_abi::caps::flow_table::{FlowTableFields, FlowTableNicCaps, FlowT
 use pollux_mlx5_abi::caps::general::{GeneralCaps, port_type, stamps};
 use pollux_mlx5_abi::caps::roce::{AtomicCaps, RoceCaps, atomic, l3, version};
 use pollux_mlx5_abi::caps::{QueryHcaCapIn, QueryHcaCapOut, SetHcaCapIn, kind};
-use pollux_mlx5_abi::command::user::{capability, place};
+use pollux_mlx5_abi::command::user::{capability, general_object, place};
 use pollux_mlx5_abi::command::wq::stamp;
-use pollux_mlx5_abi::command::{opcode as op, order};
+use pollux_mlx5_abi::command::{opcode as op, order, source_port};
+use pollux_mlx5_abi::paging;
+use pollux_mlx5_abi::wqe::copy;
 
 use super::{Call, No, UARS, need};
 use crate::completion;
@@ -97,6 +99,12 @@ pub struct Traits {
     /// Contexts of queue pairs tell that data is written in order, as it is: what comes early is kept until its turn, and
     /// bytes are written from the first to the last.
     pub data_in_order: bool,
+    /// Send queues of reliable connections copy memory, without a peer.
+    pub copies_memory: bool,
+    /// Keys may be over pages that are not there, which queue pairs ask for when they need them (on-demand paging).
+    pub on_demand_paging: bool,
+    /// Completions of 128 bytes may be padding in their first half.
+    pub padded_completions: bool,
     /// The record of a send queue is read as the queue leaves RESET, as every card reads a receive queue's; it must say zero
     /// then. rdma-core's `mlx5_modify_qp` (`providers/mlx5/verbs.c`) and Linux's mlx5_ib (`qp.c`, `__mlx5_ib_modify_qp`) zero
     /// both; Linux's network driver (`en/reporter_tx.c`, `mlx5e_reset_txqsq_cc_pc`) and DPDK (`mlx5_devx.c`) leave a send
@@ -155,6 +163,9 @@ impl Default for Traits {
             selective_repeat: false,
             ece: true,
             data_in_order: true,
+            copies_memory: true,
+            on_demand_paging: false,
+            padded_completions: false,
             believes_ready: false,
             filters_vport: false,
             link_modes: (
@@ -208,9 +219,8 @@ impl Traits {
         if self.device_memory {
             put(kind::DEV_MEM, &super::lent::caps());
         }
-        for none in [kind::ODP, kind::QOS] {
-            put(none, &[]);
-        }
+        put(kind::ODP, &if self.on_demand_paging { paging() } else { [0; 256] });
+        put(kind::QOS, &[]);
         blocks
     }
 
@@ -266,6 +276,8 @@ impl Traits {
             (G::UMR_PTR_RLKY, self.change_keys.into()),
             (G::FIXED_BUFFER_SIZE, self.change_keys.into()),
             (G::LOG_MAX_KLM_LIST_SIZE, if self.change_keys { LOG_KLM } else { 0 }),
+            (G::PG, self.on_demand_paging.into()),
+            (G::CQE_128_ALWAYS, self.padded_completions.into()),
             (G::LOG_PG_SZ, 12),
             (G::UAR_4K, u32::from(self.uar_4k)),
             (G::UAR_SZ, (UARS * 4096 * 2 / (1 << 20)).next_power_of_two().trailing_zeros()),
@@ -322,12 +334,18 @@ impl Traits {
             (G::BLOCK_LB_MC, 1),
             (G::ECE_SUPPORT, self.ece.into()),
             (order::CAP, self.data_in_order.into()),
+            (source_port::CAP, 1),
+            (copy::CAP, self.copies_memory.into()),
+            (copy::LOG_BYTES_MAX, if self.copies_memory { rdma::COPY_LOG_BYTES_MAX } else { 0 }),
             (G::SET_DETH_SQPN, 1),
             (G::PKV, 1),
             (G::QKV, 1),
             (G::RTS2RTS_QP_COUNTERS_SET_ID, 1),
         ] {
             field.set(block, value);
+        }
+        if self.devx {
+            G::GENERAL_OBJ_TYPES.set(&mut caps, 1 << general_object::RESERVED_QPN);
         }
         caps
     }
@@ -387,6 +405,17 @@ impl Traits {
         RoceCaps::QP_TS_FORMAT.set(&mut caps, self.stamp_caps());
         caps
     }
+}
+
+fn paging() -> [u8; 256] {
+    use paging::service as s;
+    let mut caps = [0; 256];
+    let connected = s::SEND | s::RECEIVE | s::WRITE | s::READ | s::ATOMIC | s::SHARED;
+    paging::BY_MEMORY.set(&mut caps, 1);
+    paging::RELIABLE.set(&mut caps, connected);
+    paging::XRC.set(&mut caps, connected);
+    paging::DATAGRAM.set(&mut caps, s::SEND);
+    caps
 }
 
 fn atomic() -> [u8; 256] {

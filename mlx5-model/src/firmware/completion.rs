@@ -124,6 +124,8 @@ impl Core {
             stride::BYTES_128 | stride::BYTES_128_PAD => 128,
             _ => return Err(no(status::BAD_PARAM_ERR, 16)),
         };
+        let padded = C::CQE_SZ.get(&context) == stride::BYTES_128_PAD;
+        need!(!padded || self.traits.padded_completions, BAD_PARAM_ERR, 29);
         need!(log <= caps::LOG_CQ, BAD_PARAM_ERR, 17);
         need!(call.may_name(self.events.queues.owner(eqn)), BAD_RES_ERR, 18);
         need!(call.may_name(self.uars.owner(uar)), BAD_RES_ERR, 19);

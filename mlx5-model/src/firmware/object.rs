@@ -223,6 +223,7 @@ impl Core {
             self.umems,
             self.domains,
             self.transport_domains,
+            self.reserved_pairs,
             self.xrc_domains,
             self.uars
         );

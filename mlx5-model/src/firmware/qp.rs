@@ -4,7 +4,7 @@ use pollux_mlx5_abi::command::group::AttachToMcgIn;
 use pollux_mlx5_abi::command::qp::context::{AddressPath, QpContext, receive};
 use pollux_mlx5_abi::command::qp::{CreateQpIn, CreateQpOut, QueryQpOut, TransitionIn, TransitionOut};
 use pollux_mlx5_abi::command::user::place;
-use pollux_mlx5_abi::command::{opcode as op, order, status};
+use pollux_mlx5_abi::command::{opcode as op, order, source_port, status};
 
 use super::work::{Place, quantized};
 use super::{Call, No, caps, need, no};
@@ -106,9 +106,15 @@ impl Core {
         // The kernel's own queues get their domain late.
         let late = step.from == State::Reset && pair.domain == 0 && call.uid == 0;
         let late = late && self.domains.get(domain).is_some();
+        let more = if opcode == op::RTS2RTS_QP { source_port::MORE_PARTS.get(input) } else { 0 };
+        let known = if service.is_connected() { source_port::PART } else { 0 };
+        need!(more & !known == 0, BAD_PARAM_ERR, 27);
         if let Some(pair) = self.rdma.pairs.get_mut(number) {
             pair.apply(step.to, step.from, &context);
             pair.apply_optional(mask, &context);
+            if more & source_port::PART != 0 {
+                pair.change_source_port(AddressPath::UDP_SPORT.get(Q::PRIMARY_ADDRESS_PATH.of(&context)));
+            }
             pair.state = step.to;
             pair.ece = ece;
             if late {
@@ -237,7 +243,8 @@ impl Core {
         need!(call.output.len() >= 16, BAD_OUTP_LEN_ERR, 30);
         let selective = self.traits.selective_repeat;
         let ece = Ece::new(self.traits.ece, selective, service, CreateQpIn::ECE.get(input));
-        let pair = Qp::new(Make { service, domain, uar, send, source, user_index, context, ece });
+        let copies = self.traits.copies_memory && service == Service::Reliable;
+        let pair = Qp::new(Make { service, copies, domain, uar, send, source, user_index, context, ece });
         let number = self.rdma.insert(call.uid, pair).ok_or(no(status::NO_RES_ERR, 31))?;
         CreateQpOut::ECE.set(call.output()?, ece.agreed());
         call.answer_number(number)

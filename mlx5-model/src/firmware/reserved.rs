@@ -3,10 +3,11 @@
 //!
 //! Looked at are the fixed part of commands whose layout is known and the contexts in there ([`CONTEXTS`]); lists behind and what
 //! steering matches are not taken apart. Source of the layouts: Linux `include/linux/mlx5/mlx5_ifc.h`. What that calls reserved and
-//! others name: the umems of rings, which user contexts set, [`place`]; and [`FURTHER`].
+//! others name: the umems of rings, which user contexts set, [`place`]; which parts of a queue pair change beside the first 32,
+//! [`source_port`]; and [`FURTHER`].
 
 use pollux_mlx5_abi::command::user::place;
-use pollux_mlx5_abi::command::{self, CommandIn, opcode as op};
+use pollux_mlx5_abi::command::{self, CommandIn, opcode as op, source_port};
 use pollux_mlx5_abi::layout::Layout;
 
 /// Blocks inside commands and inside each other that are taken apart.
@@ -108,6 +109,7 @@ fn umems(opcode: u16) -> [(u32, u32); 2] {
         op::CREATE_QP => {
             [(place::QP_OFFSET.bit(), place::QP_OFFSET.bits()), (place::QP_UMEM.bit(), place::QP_UMEM.bits())]
         }
+        op::RTS2RTS_QP => [(source_port::MORE_PARTS.bit(), source_port::MORE_PARTS.bits()), (0, 0)],
         op::CREATE_XRC_SRQ => [
             (place::XRC_SRQ_OFFSET.bit(), place::XRC_SRQ_OFFSET.bits()),
             (place::XRC_SRQ_UMEM.bit(), place::XRC_SRQ_UMEM.bits()),

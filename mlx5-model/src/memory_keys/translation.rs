@@ -1,10 +1,19 @@
 //! What a key stands for: addresses, pages, or pieces of other keys.
 
+use pollux_mlx5_abi::paging::{PRESENT, READ};
 use pollux_mlx5_abi::wqe::Klm;
 use zerocopy::FromBytes;
 
+use super::{KeyError, pattern};
+
 /// Pieces or pages of a key at most, whatever its context has room for.
 const ENTRIES_MAX: usize = 1 << 22;
+
+/// In the place of a page that is not there: no page begins at the last address.
+const ABSENT: u64 = u64::MAX;
+/// In the address of a page: it may be read and not written, as if it were not there. Linux hands out such ones, the page of
+/// zeros that all programs share among them.
+const READ_ONLY: u64 = 1;
 
 /// Where a key's bytes are.
 #[derive(Clone, Debug)]
@@ -56,6 +65,23 @@ impl Translation {
             }
             _ => Self::Pages { log_page, offset, pages },
         }
+    }
+
+    /// The same as [`piece`](Self::piece) of memory that a key covers, where pages may be absent.
+    #[inline]
+    pub(super) fn reach(&self, start: u64, at: u64, writes: bool) -> Result<(u64, u64), KeyError> {
+        let Self::Pages { log_page, offset, pages } = self else {
+            return self.piece(start, at).ok_or(KeyError::Bounds);
+        };
+        let at = at.checked_add(*offset).ok_or(KeyError::Bounds)?;
+        let index = usize::try_from(at >> log_page).map_err(|_| KeyError::Bounds)?;
+        let page = *pages.get(index).ok_or(KeyError::Bounds)?;
+        if page == ABSENT || writes && page & READ_ONLY != 0 {
+            return Err(KeyError::Absent);
+        }
+        let inside = at & ((1 << log_page) - 1);
+        let address = (page & !READ_ONLY).checked_add(inside).ok_or(KeyError::Bounds)?;
+        Ok((address, (1 << log_page) - inside))
     }
 
     /// Where the byte at `at` (counted from the key's start, which is at `start`) is, and how many follow in a row.
@@ -129,8 +155,9 @@ impl Translation {
         }
         let begin = usize::try_from(begin).ok()?;
         let (begin, list) = match self {
+            Self::Pieces(_) if pattern::is_one(list) => (0, List::Pieces(pattern::unroll(list)?)),
             Self::Pieces(_) | Self::Blocks { .. } => (begin, List::Pieces(pieces_of(list).collect())),
-            Self::Pages { .. } => (begin * 2, List::Pages(pages_of(list).collect())),
+            Self::Pages { .. } => (begin * 2, List::Pages(entered(list).collect())),
             // What was made whole is not changed piece by piece.
             Self::Physical | Self::Flat(_) => return None,
         };
@@ -161,7 +188,7 @@ impl Translation {
     /// Writes entries that it made.
     pub(super) fn write(&mut self, Entries { begin, list }: Entries) {
         match (self, list) {
-            (Self::Pages { pages, .. }, List::Pages(list)) => put(pages, begin, &list, 0),
+            (Self::Pages { pages, .. }, List::Pages(list)) => put(pages, begin, &list, ABSENT),
             (Self::Pieces(pieces) | Self::Blocks { blocks: pieces, .. }, List::Pieces(list)) => {
                 put(pieces, begin, &list, Piece::NONE);
             }
@@ -183,6 +210,18 @@ fn put<T: Copy>(entries: &mut Vec<T>, begin: usize, list: &[T], none: T) {
 /// `drivers/infiniband/hw/mlx5/mlx5_ib.h`, `MLX5_IB_MTT_READ`, `MLX5_IB_MTT_WRITE`.
 pub(crate) fn pages_of(list: &[u8]) -> impl Iterator<Item = u64> {
     list.as_chunks::<8>().0.iter().map(|page| u64::from_be_bytes(*page) & !0xfff)
+}
+
+/// The same of entries that a queue writes: a page without rights is not there.
+fn entered(list: &[u8]) -> impl Iterator<Item = u64> {
+    list.as_chunks::<8>().0.iter().map(|page| {
+        let entry = u64::from_be_bytes(*page);
+        match entry & PRESENT {
+            0 => ABSENT,
+            READ => entry & !0xfff | READ_ONLY,
+            _ => entry & !0xfff,
+        }
+    })
 }
 
 /// Pieces as they stand in memory.

@@ -8,6 +8,7 @@ use pollux_mlx5_abi::syndrome::Syndrome;
 
 use super::Around;
 use super::ece::Ece;
+use super::paging::Paging;
 use super::path::Path;
 use super::requester::Requester;
 use super::responder::Responder;
@@ -41,6 +42,8 @@ pub(crate) struct Rights {
 pub(crate) struct Qp {
     pub(crate) number: u32,
     pub(crate) service: Service,
+    /// Its entries may copy memory.
+    pub(crate) copies: bool,
     pub(crate) state: State,
     pub(crate) domain: u32,
     pub(crate) uar: u32,
@@ -79,6 +82,7 @@ pub(crate) struct Qp {
     pub(crate) context: [u8; 232],
     /// Software knows that no entry of the pool is in use by it any more.
     pub(crate) told_last: bool,
+    pub(crate) paging: Paging,
     /// Nothing can be reported any more.
     pub(crate) dead: bool,
     /// When a timer of it was set.
@@ -88,6 +92,8 @@ pub(crate) struct Qp {
 /// What a queue pair is made of.
 pub(crate) struct Make {
     pub(crate) service: Service,
+    /// Its entries may copy memory.
+    pub(crate) copies: bool,
     pub(crate) domain: u32,
     pub(crate) uar: u32,
     pub(crate) send: Option<SendRing>,
@@ -100,10 +106,11 @@ pub(crate) struct Make {
 impl Qp {
     pub(crate) fn new(make: Make) -> Self {
         use QpContext as Q;
-        let Make { service, domain, uar, send, source, user_index, context, ece } = make;
+        let Make { service, copies, domain, uar, send, source, user_index, context, ece } = make;
         Self {
             number: 0,
             service,
+            copies,
             state: State::Reset,
             domain,
             uar,
@@ -134,6 +141,7 @@ impl Qp {
             ece,
             context,
             told_last: false,
+            paging: Paging::default(),
             dead: false,
             timed: None,
         }
@@ -255,6 +263,12 @@ impl Qp {
         }
     }
 
+    /// The source port of its packets, 0 for one that follows from both numbers.
+    pub(crate) fn change_source_port(&mut self, port: u32) {
+        AddressPath::UDP_SPORT.set(QpContext::PRIMARY_ADDRESS_PATH.of_mut(&mut self.context), port);
+        self.path.source_port = port as u16;
+    }
+
     fn set_rights(&mut self, context: &[u8; 232]) {
         self.rights = Rights {
             read: QpContext::RRE.is_set(context),
@@ -269,6 +283,7 @@ impl Qp {
         self.requester = Requester::default();
         self.responder = Responder::default();
         (self.dead, self.told_last) = (false, false);
+        self.paging = Paging::default();
         self.ece.reset();
         if let Some(send) = &mut self.send {
             send.reset();

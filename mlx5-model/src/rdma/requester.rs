@@ -20,7 +20,7 @@ use super::packet::source_port;
 use super::qp::Qp;
 use super::state::{Service, State};
 use super::work::{self, Failure, Kind, Request};
-use super::{Around, Desk, Sent};
+use super::{Around, Desk, Sent, copy, paging};
 use crate::device::violation::Violation;
 use crate::memory_keys::change;
 pub(crate) use answer::answer;
@@ -282,11 +282,18 @@ fn begin_one(pair: &mut Qp, around: &mut Around<'_, '_>, turn: &mut Turn) -> boo
     if let Some(ring) = &mut pair.send {
         ring.advance(blocks);
     }
-    if request.failed.is_none() && request.changes_key() {
+    if request.failed.is_none() {
         let (any_domain, opcode) = (pair.service == Service::Keys, request.opcode);
         let (name, segments) = (request.imm, &request.segments);
-        let changed = change(around.keys, around.bus, pair.who(), any_domain, opcode, name, segments);
-        request.failed = changed.err().map(Failure::from);
+        let outcome = match opcode {
+            _ if request.changes_key() => {
+                change(around.keys, around.bus, pair.who(), any_domain, opcode, name, segments)
+                    .map_err(Failure::from)
+            }
+            send::MMO => copy::carry_out(pair, around, &request),
+            _ => Ok(()),
+        };
+        request.failed = outcome.err();
     }
     if request.failed.is_some() {
         (request.kind, request.packets) = (Kind::Local, 0);
@@ -362,6 +369,9 @@ fn fail_at(pair: &mut Qp, psn: u32, failure: Failure) {
 
 /// Sends the next packet.
 fn send_one(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &mut Desk) -> Step {
+    if pair.paging.sender_waits {
+        return Step::Stuck;
+    }
     let requester = &pair.requester;
     let Some(request) = requester.requests.get(requester.cursor) else { return Step::Stuck };
     if request.failed.is_some() {
@@ -398,6 +408,10 @@ fn send_one(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &mut Desk) -> Step
     };
     let block = pair.block_loopback.then_some(pair.number);
     let sent = desk.send(around, &path, port, BthRepr { qp: remote, ..bth }, &extension, bytes, block, fill);
+    if sent == Err(Failure::ABSENT) && paging::asks(pair, around) {
+        pair.paging.sender_waits = true;
+        return Step::Stuck;
+    }
     let now = around.bus.now;
     let waits = timeout(pair);
     let requester = &mut pair.requester;

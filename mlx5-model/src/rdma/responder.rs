@@ -20,7 +20,8 @@ use super::packet::{Extension, Incoming, PARTITION, source_port};
 use super::qp::{Qp, Source};
 use super::requester::{Turn, after, distance};
 use super::state::{Service, State};
-use super::{Around, Desk, Sent};
+use super::work::Failure;
+use super::{Around, Desk, Sent, paging};
 use crate::firmware::qp::NO_USER_INDEX;
 use crate::memory_keys::{Access, KeyError, Who, read, write};
 use crate::receive::{Entry, PoolKind};
@@ -126,6 +127,13 @@ impl Responder {
         }
     }
 
+    /// The packet whose turn it is was not taken: it is to come again.
+    pub(crate) fn ask_again(&mut self) {
+        let (psn, messages) = (self.expected, self.messages);
+        self.told = true;
+        self.push(Answer::Say { psn, syndrome: Syndrome::Nak(Nak::Sequence), messages });
+    }
+
     fn push(&mut self, answer: Answer) {
         if self.answers.len() < ANSWERS_MAX {
             self.answers.push_back(answer);
@@ -166,6 +174,8 @@ enum Done {
     Taken,
     /// No receive is posted.
     NotReady,
+    /// Memory is not all there, and the host was asked for it.
+    Awaited,
 }
 
 /// Why data do not fit a receive entry.
@@ -289,10 +299,13 @@ fn too_early(pair: &mut Qp, around: &mut Around<'_, '_>, bth: BthRepr, rest: &[u
 /// A packet whose turn it is.
 fn in_turn(pair: &mut Qp, around: &mut Around<'_, '_>, bth: BthRepr, rest: &[u8]) {
     let shape = o::shape(bth.opcode);
+    // What an access before this one came upon is over.
+    around.keys.absent.take_found();
     let outcome = match shape {
         Some(shape) => carry_out(pair, around, bth, shape, rest),
         None => Err(Refusal::INVALID),
     };
+    let outcome = if outcome.is_err() && paging::asks(pair, around) { Ok(Done::Awaited) } else { outcome };
     match outcome {
         Ok(Done::Taken) => {
             pair.responder.told = false;
@@ -305,6 +318,11 @@ fn in_turn(pair: &mut Qp, around: &mut Around<'_, '_>, bth: BthRepr, rest: &[u8]
             let (messages, syndrome) = (pair.responder.messages, Syndrome::NotReady(pair.rnr_timer));
             pair.responder.push(Answer::Say { psn: bth.psn, syndrome, messages });
             // What follows is not missing, it comes again.
+            pair.responder.told = true;
+            pair.responder.early.clear();
+        }
+        Ok(Done::Awaited) => {
+            pair.paging.receiver_waits = true;
             pair.responder.told = true;
             pair.responder.early.clear();
         }
@@ -401,6 +419,9 @@ fn again(pair: &mut Qp, around: &mut Around<'_, '_>, bth: BthRepr, rest: &[u8]) 
 /// Sends answers, as many as the wire takes.
 pub(crate) fn run(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &mut Desk, budget: usize) -> Turn {
     let mut turn = Turn::default();
+    if pair.paging.sender_waits {
+        return turn;
+    }
     while let Some(answer) = pair.responder.answers.front().copied() {
         if turn.done >= budget {
             turn.more = true;
@@ -449,6 +470,10 @@ pub(crate) fn run(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &mut Desk, b
             Ok(Sent::Yes) => turn.done += 1,
             Ok(Sent::Busy) => {
                 turn.more = true;
+                break;
+            }
+            Err(Failure::ABSENT) if paging::asks(pair, around) => {
+                pair.paging.sender_waits = true;
                 break;
             }
             Err(_) => {

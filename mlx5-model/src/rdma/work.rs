@@ -4,7 +4,7 @@ use pollux_mlx5_abi::opcode::send;
 use pollux_mlx5_abi::syndrome::Syndrome;
 use pollux_mlx5_abi::wqe::{
     self, AddressVector, Atomic, BLOCK_BYTES, Completion, Control, Data, EXTENDED_UD_AV, INLINE,
-    RemoteAddress, SEGMENT_BYTES, SEGMENTS_MAX, Xrc,
+    RemoteAddress, SEGMENT_BYTES, SEGMENTS_MAX, Xrc, copy,
 };
 use zerocopy::FromBytes;
 
@@ -70,6 +70,8 @@ impl Failure {
     pub(crate) const REMOTE_INVALID: Self = Self::new(Syndrome::REMOTE_INVAL_REQ_ERR, 0x8a);
     pub(crate) const REMOTE_ACCESS: Self = Self::new(Syndrome::REMOTE_ACCESS_ERR, 0x88);
     pub(crate) const REMOTE_OPERATION: Self = Self::new(Syndrome::REMOTE_OP_ERR, 0x89);
+    /// A page is not there.
+    pub(crate) const ABSENT: Self = Self::new(Syndrome::LOCAL_PROT_ERR, 0x56);
     pub(crate) const FLUSHED: Self = Self::new(Syndrome::WR_FLUSH_ERR, 0xf9);
 }
 
@@ -287,7 +289,8 @@ pub(crate) fn next(pair: &Qp, ring: &SendRing, bus: &Bus<'_>) -> (Request, u16) 
         if came.is_none() {
             bus.ledger.add_entries(Crossing::SendEntry, 0, length);
         }
-        take_apart(pair, &mut request, &bytes[SEGMENT_BYTES..length.max(SEGMENT_BYTES)])
+        let body = &bytes[SEGMENT_BYTES..length.max(SEGMENT_BYTES)];
+        take_apart(pair, control.modifier(), &mut request, body)
     });
     if let Err(failure) = outcome {
         request.failed = Some(failure);
@@ -302,7 +305,7 @@ fn front<T: FromBytes + zerocopy::KnownLayout + zerocopy::Immutable + zerocopy::
     T::ref_from_prefix(rest).map_err(|_| Failure::SEGMENTS)
 }
 
-fn take_apart(pair: &Qp, request: &mut Request, body: &[u8]) -> Result<(), Failure> {
+fn take_apart(pair: &Qp, modifier: u8, request: &mut Request, body: &[u8]) -> Result<(), Failure> {
     use Service as S;
     // How far into the entry what is left begins.
     let at = |rest: &[u8]| SEGMENT_BYTES + body.len() - rest.len();
@@ -319,6 +322,10 @@ fn take_apart(pair: &Qp, request: &mut Request, body: &[u8]) -> Result<(), Failu
             if request.opcode == send::UMR {
                 request.note(reserved::in_umr(body));
             }
+            request.segments = body.to_vec();
+            return Ok(());
+        }
+        send::MMO if pair.copies && modifier == copy::MODIFIER => {
             request.segments = body.to_vec();
             return Ok(());
         }

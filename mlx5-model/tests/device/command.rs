@@ -124,7 +124,7 @@ fn capabilities_say_what_the_card_is() {
 #[test]
 fn commands_that_are_not_there_or_too_short_are_refused() {
     let rig = Rig::new();
-    for opcode in [op::CREATE_GENERAL_OBJECT, op::CREATE_LAG, 0xfff] {
+    for opcode in [op::MODIFY_GENERAL_OBJECT, op::CREATE_LAG, 0xfff] {
         assert_eq!(refused(&rig, opcode, &mut [0; 512]), status::BAD_OP_ERR, "{opcode:#x}");
     }
     for (opcode, _) in op::NAMES {

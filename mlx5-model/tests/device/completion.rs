@@ -8,7 +8,7 @@ use pollux_mlx5_abi::eqe::{self, event};
 use pollux_mlx5_abi::opcode::{completion, send};
 use pollux_mlx5_abi::wqe::Completion;
 use pollux_mlx5_model::time::Clock;
-use pollux_mlx5_model::{DeviceConfig, Violation};
+use pollux_mlx5_model::{DeviceConfig, Traits, Violation};
 use std::time::Duration;
 use zerocopy::FromBytes;
 
@@ -64,7 +64,8 @@ fn the_owner_bit_flips_with_each_pass() {
 
 #[test]
 fn an_entry_of_128_bytes_stands_in_its_second_half() {
-    let rig = Rig::new();
+    let traits = Traits { padded_completions: true, ..Traits::default() };
+    let rig = Rig::with(DeviceConfig { traits, ..DeviceConfig::default() });
     for size in [stride::BYTES_128, stride::BYTES_128_PAD] {
         let mut cq = rig.cq_with(3, |context| CqContext::CQE_SZ.set(context, size));
         let mut sq = rig.sq(4, &cq);
@@ -483,6 +484,11 @@ fn compression_is_refused_where_it_cannot_be() {
         |context| {
             CqContext::CQE_COMP_EN.set(context, 0);
             CqContext::CQE_COMPRESSION_LAYOUT.set(context, 1)
+        },
+        // Padding, where the card does not say that it can.
+        |context| {
+            CqContext::CQE_COMP_EN.set(context, 0);
+            CqContext::CQE_SZ.set(context, stride::BYTES_128_PAD);
         },
     ] {
         use pollux_mlx5_abi::command::cq::CreateCqIn;

@@ -5,10 +5,10 @@ use pollux_wire::roce::{Aeth, AtomicAckEth, NOT_READY_10US, Nak, Syndrome};
 
 use super::{EARLY_MAX, PSN_MASK, Requester, WINDOW, after, distance, fail_at, timeout};
 use crate::device::TICKS_PER_US;
-use crate::rdma::Around;
 use crate::rdma::packet::Incoming;
 use crate::rdma::qp::Qp;
 use crate::rdma::work::{Failure, Kind, Request};
+use crate::rdma::{Around, paging};
 
 /// An answer of the peer.
 pub(crate) fn answer(pair: &mut Qp, around: &mut Around<'_, '_>, packet: &Incoming<'_>) {
@@ -168,7 +168,13 @@ fn atomic_answer(pair: &mut Qp, around: &mut Around<'_, '_>, psn: u32, original:
     let outcome = request.scatter(around.bus, around.keys, who, 0, &original.to_le_bytes());
     match outcome {
         Ok(()) => (request.confirmed, request.sent) = (1, 1),
-        Err(error) => request.failed = Some(error.into()),
+        Err(error) => {
+            let failure = error.into();
+            if is_lost(pair, around, failure) {
+                return;
+            }
+            fail_at(pair, psn, failure);
+        }
     }
     pair.requester.skip_sent();
     let (now, waits) = (around.bus.now, timeout(pair));
@@ -234,7 +240,17 @@ fn place(pair: &mut Qp, around: &mut Around<'_, '_>, at: usize, psn: u32, payloa
             request.confirmed += 1;
             request.sent = request.sent.max(request.confirmed);
         }
-        Err(error) => request.failed = Some(error.into()),
+        Err(error) => {
+            let failure = error.into();
+            if !is_lost(pair, around, failure) {
+                fail_at(pair, psn, failure);
+            }
+        }
     }
     pair.requester.skip_sent();
+}
+
+/// Whether an answer is as good as lost, since where it was to go is not all there, and is asked for again when it is late.
+fn is_lost(pair: &mut Qp, around: &mut Around<'_, '_>, failure: Failure) -> bool {
+    failure == Failure::ABSENT && paging::asks(pair, around)
 }

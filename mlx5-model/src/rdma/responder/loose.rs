@@ -38,7 +38,8 @@ pub(super) fn unreliable(pair: &mut Qp, around: &mut Around<'_, '_>, packet: &In
         return;
     }
     match carry_out(pair, around, bth, shape, packet.rest) {
-        Ok(Done::Taken) => {}
+        // Nobody waits for memory here: no such connection is said to.
+        Ok(Done::Taken | Done::Awaited) => {}
         Ok(Done::NotReady) => pair.responder.message = None,
         Err(Refusal { report: Some(report), .. }) => {
             pair.state = State::Error;

@@ -281,8 +281,8 @@ fn take_read(
     if pending(pair) >= pair.in_max.max(1) {
         return Err(Refusal::INVALID);
     }
-    pair.responder.messages = after(pair.responder.messages, 1);
     let (answer, packets) = reading(pair, around, bth.psn, rest, origin.who, false)?;
+    pair.responder.messages = after(pair.responder.messages, 1);
     if let Some(counters) = around.counters.get_mut(pair.counter_set) {
         counters.reads += 1;
     }

@@ -1,0 +1,36 @@
+//! Pieces of a key that repeat: a head, then entries, of which each turn takes some bytes and goes on a stride further.
+
+use pollux_mlx5_abi::wqe::{RepeatBlock, RepeatEntry};
+use zerocopy::FromBytes;
+
+use super::translation::Piece;
+
+/// What stands in the place of a key in the head of a pattern. Source: rdma-core `providers/mlx5/qp.c`,
+/// `umr_strided_seg_create`; Linux `include/linux/mlx5/qp.h`, `struct mlx5_stride_block_ctrl_seg`, and
+/// `drivers/infiniband/hw/mlx5/wr.c`, `set_sig_data_segment`.
+const PATTERN: u32 = 0x400;
+/// Pieces of all turns together at most.
+const PIECES_MAX: usize = 1 << 16;
+
+/// Whether a list of pieces is a pattern.
+pub(super) fn is_one(list: &[u8]) -> bool {
+    RepeatBlock::ref_from_prefix(list).is_ok_and(|(head, _)| head.op.get() == PATTERN)
+}
+
+/// The pieces, turn by turn; `None` where the pattern is not whole or there are too many.
+pub(super) fn unroll(list: &[u8]) -> Option<Vec<Piece>> {
+    let (head, rest) = RepeatBlock::ref_from_prefix(list).ok()?;
+    let (turns, count) = (head.repeat_count.get(), usize::from(head.num_ent.get()));
+    let (entries, _) = <[RepeatEntry]>::ref_from_prefix_with_elems(rest, count).ok()?;
+    if (turns as usize).saturating_mul(count) > PIECES_MAX {
+        return None;
+    }
+    let pieces = (0..u64::from(turns)).flat_map(|turn| {
+        entries.iter().map(move |entry| Piece {
+            bytes: entry.byte_count.get().into(),
+            key: entry.memkey.get(),
+            at: entry.va.get().wrapping_add(turn * u64::from(entry.stride.get())),
+        })
+    });
+    Some(pieces.collect())
+}

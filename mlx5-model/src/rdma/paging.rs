@@ -1,0 +1,44 @@
+//! Work that comes upon pages that are not there, and goes on when the host brought them.
+//!
+//! A sender stands still. A receiver says nothing, as if the packet were lost, and asks for it again afterwards; what it
+//! fetched itself it asks for again when it is late. Source: Linux `drivers/infiniband/hw/mlx5/odp.c`,
+//! `mlx5_ib_mr_memory_pfault_handler`, for what is asked and answered; InfiniBand Architecture Specification, volume 1, 9.7.5
+//! for packets that are lost.
+
+use super::qp::Qp;
+use super::{Around, Rdma};
+
+/// What a queue pair waits for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Paging {
+    /// What it has to send is not all there.
+    pub(super) sender_waits: bool,
+    /// Where a packet was to go was not all there.
+    pub(super) receiver_waits: bool,
+    /// The host will not bring what is needed.
+    refused: bool,
+}
+
+/// An access failed; true when it came upon a page that is not there and the host was asked for it.
+pub(super) fn asks(pair: &mut Qp, around: &mut Around<'_, '_>) -> bool {
+    let Some(absent) = around.keys.absent.take_found() else { return false };
+    if std::mem::take(&mut pair.paging.refused) {
+        return false;
+    }
+    around.keys.absent.ask(around.bus, around.events, absent, pair.number)
+}
+
+impl Rdma {
+    /// The host answered queue pairs that wait.
+    pub(crate) fn paged(&mut self, pairs: &[u32], refused: bool) {
+        for &number in pairs {
+            let Some(pair) = self.pairs.get_mut(number) else { continue };
+            pair.paging.refused = refused;
+            pair.paging.sender_waits = false;
+            if std::mem::take(&mut pair.paging.receiver_waits) && pair.state.receives() {
+                pair.responder.ask_again();
+            }
+            self.wake(number);
+        }
+    }
+}
