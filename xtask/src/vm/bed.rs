@@ -81,7 +81,7 @@ impl Bed {
             });
         }
         if !wires.is_empty() {
-            let child = bed.start_devices(&wires, programs, logs, trace)?;
+            let child = bed.start_devices(&wires, job.with, programs, logs, trace)?;
             *bed.lock() = Some(child);
             bed.wait_for_sockets(logs, START.mul_f64(patience))?;
         }
@@ -130,6 +130,7 @@ impl Bed {
     fn start_devices(
         &self,
         wires: &[String],
+        with: &[&str],
         programs: &[Program],
         logs: &Path,
         trace: u8,
@@ -143,6 +144,7 @@ impl Bed {
             command.arg("--socket").arg(socket).args(["--wire", wire]);
         }
         command.args((0..trace).map(|_| "--trace"));
+        command.args(with.iter().flat_map(|ability| ["--with", ability]));
         command
             .arg("--console")
             .stdin(Stdio::piped())

@@ -15,6 +15,8 @@ pub(crate) struct Job {
     pub(crate) name: &'static str,
     /// The guest's functions of the device model, by their wires.
     pub(crate) wires: &'static [Wire],
+    /// What they can beside what all can: `mlx5-device --with`.
+    pub(crate) with: &'static [&'static str],
     /// The guest has a network card whose wire ends at the host's own device model, and another one through which TCP
     /// connections come and go.
     pub(crate) across: bool,

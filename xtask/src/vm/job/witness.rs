@@ -27,6 +27,9 @@ struct Description {
     #[serde(default)]
     modules: Vec<String>,
     wires: Wires,
+    /// What the functions can beside what all can: `mlx5-device --with`.
+    #[serde(default)]
+    with: Vec<String>,
     /// How long the script may take.
     seconds: u64,
     /// Runs with `--all` or by its name alone.
@@ -75,7 +78,7 @@ fn job(folder: &Path) -> Outcome<Job> {
     let (path, script) = (folder.join("job.toml"), folder.join(SCRIPT));
     let text =
         std::fs::read_to_string(&path).map_err(|why| format!("cannot read {}: {why}", path.display()))?;
-    let Description { packages, modules, wires, seconds, long, warns } =
+    let Description { packages, modules, wires, with, seconds, long, warns } =
         toml::from_str(&text).map_err(|why| format!("{}: {}", path.display(), why.message()))?;
     if !script.is_file() {
         return Err(format!("{} is not there: a witness is job.toml and {SCRIPT}", script.display()));
@@ -96,6 +99,7 @@ fn job(folder: &Path) -> Outcome<Job> {
         modules: words(modules),
         script: Some(script.leak()),
         warns: words(warns),
+        with: words(with),
         seconds,
         long,
         tests: true,
@@ -120,12 +124,15 @@ mod tests {
 
     #[test]
     fn a_folder_is_a_job() {
-        let top =
-            folder("packages = [\"iperf3\"]\nwires = \"cable\"\nseconds = 7\nwarns = [\"odd\"]\n", true);
+        let top = folder(
+            "packages = [\"iperf3\"]\nwires = \"cable\"\nwith = [\"padded\"]\nseconds = 7\nwarns = [\"odd\"]\n",
+            true,
+        );
         let jobs = read(top.path()).expect("a job");
         let [job] = &jobs[..] else { panic!("{} jobs", jobs.len()) };
         assert_eq!((job.name, job.packages, job.warns), ("juggler", &["iperf3"][..], &["odd"][..]));
         assert_eq!((job.wires.len(), job.seconds, job.tests, job.long), (2, 7, true, false));
+        assert_eq!(job.with, ["padded"]);
     }
 
     #[test]

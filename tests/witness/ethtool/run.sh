@@ -1,0 +1,35 @@
+. /witness/lib.sh
+
+load mlx5_core
+two_hosts
+
+# Link, speed, firmware, and a frame to itself, which the card has to bring back.
+ethtool -t "$near" >/tmp/said 2>&1 || true
+cat /tmp/said
+for name in "Link Test" "Speed Test" "Health Test" "Loopback Test"; do
+    if grep -q "^$name[[:space:]]*0$" /tmp/said; then ok "$name"; else not_ok "$name"; fi
+done
+if grep -q "The test result is PASS" /tmp/said; then ok "the whole of them"; else not_ok "the whole of them"; fi
+check "the cable carries frames afterwards" ping -q -c 3 -i 0.2 -W 2 $FAR
+
+# spread HASH: packets from many addresses reach both queues, and all of them are answered.
+spread() {
+    check "the hash is $1" ethtool -X "$near" hfunc "$1"
+    ethtool -x "$near" | grep -q "$1: on" && ok "it says so" || not_ok "it says so"
+    first=$(counter "$near" rx0_packets)
+    second=$(counter "$near" rx1_packets)
+    lost=0
+    for last in $(seq 10 41); do
+        there ping -q -c 1 -W 2 -I "10.0.0.$last" $NEAR >/dev/null 2>&1 || lost=$((lost + 1))
+    done
+    first=$(($(counter "$near" rx0_packets) - first))
+    second=$(($(counter "$near" rx1_packets) - second))
+    said="$first and $second packets, $lost without an answer"
+    if [ $lost = 0 ] && [ $first -ge 4 ] && [ $second -ge 4 ]; then ok "$1 spreads: $said"; else not_ok "$1 spreads: $said"; fi
+}
+
+for last in $(seq 10 41); do ip -n far address add "10.0.0.$last/24" dev "$far"; done
+check "two queues" ethtool -L "$near" combined 2
+spread xor
+spread toeplitz
+finish
