@@ -67,23 +67,25 @@ struct Register {
 impl Register {
     /// Flushes what was stored, and goes on in the other buffer: this one may still be on its way.
     #[inline(always)]
-    fn stored(&mut self) {
-        if self.combining {
-            barrier::wc_flush();
-            self.turn ^= self.other;
-        }
+    fn flush(&mut self) {
+        barrier::wc_flush();
+        self.turn ^= self.other;
     }
 
     #[inline(always)]
     fn ring(&mut self, head: u64) {
         self.registers.store64(self.turn, head);
-        self.stored();
+        if self.combining {
+            self.flush();
+        }
     }
 
+    /// Only pages that are mapped write-combining take work ([`SendDoorbell::copies`]), so there is nothing to ask.
     #[inline(always)]
     fn copy(&mut self, block: &[u8; BLOCK_BYTES]) {
+        debug_assert!(self.combining, "work is copied where stores are combined");
         self.registers.copy64(self.turn, block);
-        self.stored();
+        self.flush();
     }
 }
 
