@@ -1,6 +1,6 @@
 //! Options that all apps have.
 
-use pollux_bringup::{PortWishes, ReceiveWishes};
+use pollux_bringup::{PortRequest, ReceiveRequest};
 
 /// How long to run, what to report, how much to set aside.
 #[derive(clap::Args, Clone, Debug, Default, PartialEq)]
@@ -38,24 +38,20 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
-    /// What they ask of the ports, `lcores` polling them.
-    #[must_use]
-    pub fn wishes(&self, lcores: usize) -> PortWishes {
-        PortWishes {
-            mbufs: self.mbufs.unwrap_or(0),
-            rx_descriptors: self.rxd.unwrap_or(0),
-            tx_descriptors: self.txd.unwrap_or(0),
-            promiscuous: None,
-            rx_interrupts: false,
-            lcores,
-            receive: ReceiveWishes {
+    /// What they ask of the ports, which `lcores` lcores will poll.
+    pub fn port_request(&self, lcores: usize) -> PortRequest {
+        PortRequest::new()
+            .lcores(lcores)
+            .mbufs(self.mbufs.unwrap_or(0))
+            .rx_descriptors(self.rxd.unwrap_or(0))
+            .tx_descriptors(self.txd.unwrap_or(0))
+            .receive(ReceiveRequest {
                 lengths: self.rxpkts.clone(),
                 offsets: self.rxoffs.clone(),
                 sizes: self.mbuf_size.clone(),
                 lro: self.enable_lro,
                 lro_bytes: self.max_lro_pkt_size,
-            },
-        }
+            })
     }
 }
 

@@ -94,6 +94,28 @@ fn options_of_both_halves_arrive() {
 }
 
 #[test]
+fn ports_have_as_many_queues_as_asked_for_each_forwarded_by_one_lcore() {
+    let args =
+        ["-l", "0,1", "--vdev", "mlx5_model0,wire=source:64", "--vdev", "mlx5_model1,wire=source:64", "--"];
+    let output = run(L2FWD, &[&args[..], &["--rxq", "2", "--duration", "0.5", "--json"]].concat());
+    let forwarded = report(&output);
+    assert_eq!(sum(&forwarded, "rx_packets"), sum(&forwarded, "tx_packets"), "{forwarded}");
+    assert!(sum(&forwarded, "rx_packets") > 1_000, "{forwarded}");
+    let said = text(&output.stderr);
+    for lcore in 0..2 {
+        let path = format!("lcore {lcore}: port {lcore} mlx5_model{lcore} ");
+        assert_eq!(said.matches(&path).count(), 2, "{said}");
+    }
+    let refused = run(L2FWD, &[&args[..], &["--rxq", "2", "--txq", "1"]].concat());
+    assert_eq!(refused.status.code(), Some(2));
+    let said = text(&refused.stderr);
+    assert!(
+        said.contains("has fewer tx queues than its source has rx queues: give it as many, by --txq"),
+        "{said}"
+    );
+}
+
+#[test]
 fn an_odd_port_sends_to_itself_with_one_notice() {
     let vdevs = ["-l", "0", "--vdev", "net_null0", "--vdev", "net_null1,no-rx=1", "--vdev", "net_null2"];
     let output = run(L2FWD, &[&vdevs[..], &["--", "--duration", "0.1", "--json"]].concat());

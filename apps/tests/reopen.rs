@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pollux_apps::forward::{Edit, Path};
-use pollux_bringup::{Bringup, PortWishes, ReceiveWishes};
+use pollux_bringup::{Bringup, PortRequest, ReceiveRequest};
 use pollux_config::CommandLine;
 use pollux_eal::clock::Nanos;
 use pollux_mempool::MbufPool;
@@ -18,11 +18,11 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// received may be missing.
 fn forward(
     bringup: &mut Bringup,
-    receive: &ReceiveWishes,
+    receive: &ReceiveRequest,
     mut enough: impl FnMut(&mut Bringup) -> bool,
 ) -> MbufPool {
-    let wishes = PortWishes { lcores: 2, receive: receive.clone(), ..PortWishes::default() };
-    let (queues, pool) = bringup.start_ports(&IDS, &wishes).expect("up");
+    let request = PortRequest::new().lcores(2).receive(receive.clone());
+    let (queues, pool) = bringup.start_ports(&IDS, &request).expect("up");
     let (rx, mut tx): (Vec<_>, Vec<_>) = queues.into_iter().map(|queues| (queues.rx, queues.tx)).unzip();
     tx.reverse();
     for id in IDS {
@@ -67,10 +67,10 @@ fn forward(
 
 #[test]
 fn a_port_that_was_pulled_out_is_opened_again_and_forwards() {
-    let whole = ReceiveWishes::default();
+    let whole = ReceiveRequest::default();
     // Two pools of other sizes beside the usual one.
     let parts =
-        ReceiveWishes { lengths: vec![14, 20, 0], sizes: vec![256, 512, 2304], ..ReceiveWishes::default() };
+        ReceiveRequest { lengths: vec![14, 20, 0], sizes: vec![256, 512, 2304], ..ReceiveRequest::default() };
     for (objects, receive) in [("dv_flow_en=1", &whole), ("dv_flow_en=0", &whole), ("dv_flow_en=1", &parts)] {
         let ports = [",fault_plan=[remove:100000]", ""];
         let mut args = vec!["reopen".to_owned(), "--lcores".into(), "(0-1)@0".into()];

@@ -23,6 +23,7 @@ mod pool;
 pub mod program;
 mod rdma;
 mod receive;
+mod request;
 mod transmit;
 
 use std::sync::Arc;
@@ -30,7 +31,7 @@ use std::sync::Arc;
 use pollux_config::{CommandLine, PortSpec};
 use pollux_eal::{Eal, StopReason};
 use pollux_mempool::MbufPool;
-use pollux_port::{MacAddr, PortConfig, PortId, Ports, Queues, RxQueueConfig, TxOffloads, TxQueueConfig};
+use pollux_port::{MacAddr, PortConfig, PortId, Ports, Queues, RxQueueConfig, TxQueueConfig};
 
 use driver::Opened;
 use pollux_mlx5_model::Model;
@@ -41,7 +42,8 @@ pub use error::BringupError;
 pub use ledger::{Crossing, PortLedger};
 pub use pool::{Needs, PoolOptions};
 pub use rdma::{RdmaBringup, RdmaDevice, present};
-pub use receive::ReceiveWishes;
+pub use receive::ReceiveRequest;
+pub use request::PortRequest;
 
 /// A running EAL and the ports of one program, opened and numbered.
 ///
@@ -64,25 +66,6 @@ pub struct Bringup {
     pub eal: Eal,
     /// The thread that brings up also logs there.
     _logs: DefaultGuard,
-}
-
-/// What an app wants of the ports that it starts.
-#[derive(Clone, Debug, Default)]
-pub struct PortWishes {
-    /// Packet buffers in all; 0: as many as the queues need.
-    pub mbufs: usize,
-    /// Descriptors of each rx queue; 0: what the profile or the driver says.
-    pub rx_descriptors: u16,
-    /// Descriptors of each tx queue; 0: the same.
-    pub tx_descriptors: u16,
-    /// Receive all frames, whomever they are for; none: what the profile says.
-    pub promiscuous: Option<bool>,
-    /// Rx queues can tell of arrivals, so that their lcores may sleep (`RxQueue::enable_interrupt`).
-    pub rx_interrupts: bool,
-    /// Lcores that will poll the ports.
-    pub lcores: usize,
-    /// Parts of packets, or packets joined of several.
-    pub receive: ReceiveWishes,
 }
 
 impl Bringup {
@@ -136,7 +119,7 @@ impl Bringup {
         })
     }
 
-    /// Configures and starts the given ports, each with the queues that its profile names (one each way if none does),
+    /// Configures and starts the given ports, each with the queues that `request` or its profile names (one each way if none does),
     /// all fed from one pool. The queues come in the order of `ids`. When the ports are none that the user named, two lines on
     /// standard error say so, and what could be named.
     ///
@@ -145,35 +128,30 @@ impl Bringup {
     pub fn start_ports(
         &mut self,
         ids: &[PortId],
-        wishes: &PortWishes,
+        request: &PortRequest,
     ) -> Result<(Vec<Queues>, MbufPool), BringupError> {
         // Later the program runs and a signal is an ordinary end; until now it may have come unseen.
         let starting = (!self.started).then(|| program::start_up(&self.line.program)).transpose()?;
         if let (Some(_), Some(StopReason::Signal(signal))) = (&starting, self.eal.stop_flag().reason()) {
             return Err(BringupError::Signal { signal });
         }
-        let mut needs = Needs::for_lcores(wishes.lcores);
+        let mut needs = Needs::for_lcores(request.lcores);
         let mut specs = Vec::new();
         for &id in ids {
             let mut spec = self.spec(id)?.clone();
             let port = self.ports.get(id).ok_or(BringupError::NoPort { port: id.0 })?;
-            for (own, wished) in [
-                (&mut spec.queues.rx_descriptors, wishes.rx_descriptors),
-                (&mut spec.queues.tx_descriptors, wishes.tx_descriptors),
-            ] {
-                *own = if wished == 0 { *own } else { wished };
-            }
+            spec.queues = request.queues_of(&spec.queues);
             driver::check_queues(&spec, &port.info())?;
             needs.add_port(&port.info(), &spec.queues);
             specs.push(spec);
         }
-        let pool = needs.pool(self.eal.memory(), wishes.mbufs, self.pool_options)?;
-        let segments = wishes.receive.segments(self.eal.memory(), &pool, self.pool_options)?;
+        let pool = needs.pool(self.eal.memory(), request.mbufs, self.pool_options)?;
+        let segments = request.receive.segments(self.eal.memory(), &pool, self.pool_options)?;
         if self.pool_options.debug {
             let parts = segments.iter().filter_map(|segment| segment.pool.clone());
             self.watched.extend(std::iter::once(pool.clone()).chain(parts));
         }
-        let (mut configs, mut needed) = (Vec::new(), TxOffloads::empty());
+        let (mut configs, mut needed) = (Vec::new(), request.open());
         for (&id, spec) in ids.iter().zip(&specs) {
             let port = self.ports.get_mut(id).ok_or(BringupError::NoPort { port: id.0 })?;
             let rx =
@@ -183,13 +161,13 @@ impl Bringup {
                 rx_queues: vec![rx; spec.queues.rx_queues.into()],
                 tx_queues: vec![tx; spec.queues.tx_queues.into()],
                 mtu: spec.mtu,
-                promiscuous: wishes.promiscuous.or(spec.promiscuous),
+                promiscuous: spec.promiscuous,
                 scatter: spec.scatter,
                 max_lro_bytes: spec.max_lro,
-                rx_interrupts: wishes.rx_interrupts,
                 ..PortConfig::default()
             };
-            wishes.receive.put(&segments, &mut config);
+            request.put(&mut config);
+            request.receive.put(&segments, &mut config);
             needed |= transmit::needed_for(port, &config)?;
             configs.push(config);
         }

@@ -9,7 +9,7 @@ use crate::{BringupError, pool};
 
 /// What is wanted of receiving. Words and meanings are testpmd's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ReceiveWishes {
+pub struct ReceiveRequest {
     /// Bytes of each part that packets are split into (`--rxpkts`); 0: as many as an mbuf has room for. None: they are not
     /// split.
     pub lengths: Vec<u16>,
@@ -24,7 +24,7 @@ pub struct ReceiveWishes {
     pub lro_bytes: Option<u32>,
 }
 
-impl ReceiveWishes {
+impl ReceiveRequest {
     /// The parts that packets are split into, `usual` being the pool of those without a size of their own.
     pub(crate) fn segments(
         &self,
@@ -98,13 +98,13 @@ mod tests {
     fn offsets_without_parts_are_refused() {
         let usual = MbufPool::builder("usual", 512).build_anonymous().expect("memory");
         let parts = |lengths: &[u16], offsets: &[u16], sizes: &[u16]| {
-            let wishes = ReceiveWishes {
+            let request = ReceiveRequest {
                 lengths: lengths.into(),
                 offsets: offsets.into(),
                 sizes: sizes.into(),
-                ..ReceiveWishes::default()
+                ..ReceiveRequest::default()
             };
-            wishes.segments(&Memory::ordinary(), &usual, PoolOptions::default())
+            request.segments(&Memory::ordinary(), &usual, PoolOptions::default())
         };
         let error = parts(&[64, 0], &[0, 0, 32], &[]).expect_err("a third").line();
         assert_eq!(error, "--rxoffs has 3 offsets for 2 parts: give one a part, or fewer");

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pollux_bringup::{Bringup, PortWishes};
+use pollux_bringup::{Bringup, PortRequest};
 use pollux_config::CommandLine;
 use pollux_eal::event::EventSet;
 use pollux_mempool::Burst;
@@ -22,8 +22,8 @@ fn the_first_packet_wakes_and_no_wake_up_is_lost() {
     ] {
         let line = CommandLine::parse(["sleeper", "-l", "0", "--vdev", device]).expect("a command line");
         let mut bringup = Bringup::new(&line).expect("an environment");
-        let wishes = PortWishes { lcores: 1, rx_interrupts: true, ..PortWishes::default() };
-        let (mut queues, _pool) = bringup.start_ports(&[PortId(0)], &wishes).expect("up");
+        let request = PortRequest::new().lcores(1).rx_interrupts(true);
+        let (mut queues, _pool) = bringup.start_ports(&[PortId(0)], &request).expect("up");
         let queue = &mut queues[0].rx[0];
         let mut set = EventSet::new().expect("a set");
         set.add(queue.interrupt_fd().expect("configured"), 0).expect("added");
@@ -55,8 +55,8 @@ fn the_first_packet_wakes_and_no_wake_up_is_lost() {
 fn who_did_not_ask_cannot_sleep_and_is_told() {
     let line = CommandLine::parse(["sleeper", "-l", "0", "--vdev", "mlx5_model0,wire=null"]).expect("a line");
     let mut bringup = Bringup::new(&line).expect("an environment");
-    let wishes = PortWishes { lcores: 1, ..PortWishes::default() };
-    let (mut queues, _pool) = bringup.start_ports(&[PortId(0)], &wishes).expect("up");
+    let request = PortRequest::new().lcores(1);
+    let (mut queues, _pool) = bringup.start_ports(&[PortId(0)], &request).expect("up");
     let refused = queues[0].rx[0].enable_interrupt().expect_err("not configured").to_string();
     assert!(
         refused.contains("mlx5_model0") && refused.contains("not configured for interrupts"),
@@ -64,7 +64,7 @@ fn who_did_not_ask_cannot_sleep_and_is_told() {
     );
     let line = CommandLine::parse(["sleeper", "-l", "0", "--vdev", "net_null0"]).expect("a command line");
     let mut bringup = Bringup::new(&line).expect("an environment");
-    let wishes = PortWishes { lcores: 1, rx_interrupts: true, ..PortWishes::default() };
-    let refused = bringup.start_ports(&[PortId(0)], &wishes).map(|_| ()).expect_err("none there").line();
+    let request = PortRequest::new().lcores(1).rx_interrupts(true);
+    let refused = bringup.start_ports(&[PortId(0)], &request).map(|_| ()).expect_err("none there").line();
     assert!(refused.contains("net_null0") && refused.contains("interrupt"), "{refused}");
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use pollux_bringup::{Bringup, PortWishes, ReceiveWishes};
+use pollux_bringup::{Bringup, PortRequest, ReceiveRequest};
 use pollux_config::CommandLine;
 use pollux_mempool::Burst;
 use pollux_port::{PortId, Queues};
@@ -18,7 +18,7 @@ struct Row {
     frame_bytes: usize,
     mtu: Option<u32>,
     scatter: Option<bool>,
-    receive: ReceiveWishes,
+    receive: ReceiveRequest,
 }
 
 /// What became of the frames.
@@ -43,7 +43,7 @@ fn frame(number: u64, bytes: usize) -> Vec<u8> {
 
 impl Row {
     fn new(from: &'static str, to: &'static str, frame_bytes: usize) -> Self {
-        Self { from, to, frame_bytes, mtu: Some(9000), scatter: None, receive: ReceiveWishes::default() }
+        Self { from, to, frame_bytes, mtu: Some(9000), scatter: None, receive: ReceiveRequest::default() }
     }
 
     /// Forwards all frames from port 0 to port 1.
@@ -65,9 +65,9 @@ impl Row {
         let outcome = {
             let mut bringup =
                 Bringup::new(&line).unwrap_or_else(|error| panic!("{self:?}: {}", error.line()));
-            let wishes = PortWishes { lcores: 1, receive: self.receive.clone(), ..PortWishes::default() };
+            let request = PortRequest::new().lcores(1).receive(self.receive.clone());
             let ids = [PortId(0), PortId(1)];
-            let started = bringup.start_ports(&ids, &wishes);
+            let started = bringup.start_ports(&ids, &request);
             let (mut queues, _pool) = started.unwrap_or_else(|error| panic!("{self:?}: {}", error.line()));
             forward(&mut bringup, &mut queues);
             counts(&mut bringup)
@@ -178,8 +178,8 @@ fn as_many_parts_as_an_entry_holds_leave_as_one_packet() {
         let mut sent = Vec::new();
         {
             let mut bringup = Bringup::new(&line).expect("an environment");
-            let wishes = PortWishes { lcores: 1, ..PortWishes::default() };
-            let (mut queues, pool) = bringup.start_ports(&[PortId(0)], &wishes).expect("up");
+            let request = PortRequest::new().lcores(1);
+            let (mut queues, pool) = bringup.start_ports(&[PortId(0)], &request).expect("up");
             let most = bringup.ports.get_mut(PortId(0)).expect("a port").info().max_tx_segments;
             // 64 KiB in mbufs of 2 KiB.
             assert!(most >= 33, "{device}: {most}");
@@ -230,9 +230,9 @@ fn what_does_not_fit_is_dropped_and_counted() {
 
 #[test]
 fn packets_in_parts_and_joined_ones_are_sent_on_whichever_port_sends_them() {
-    let parts = ReceiveWishes { lengths: vec![64, 0], ..ReceiveWishes::default() };
-    let tiny = ReceiveWishes { lengths: vec![64, 0], sizes: vec![512, 2176], ..ReceiveWishes::default() };
-    let joined = ReceiveWishes { lro: true, ..ReceiveWishes::default() };
+    let parts = ReceiveRequest { lengths: vec![64, 0], ..ReceiveRequest::default() };
+    let tiny = ReceiveRequest { lengths: vec![64, 0], sizes: vec![512, 2176], ..ReceiveRequest::default() };
+    let joined = ReceiveRequest { lro: true, ..ReceiveRequest::default() };
     for receive in [parts, tiny, joined] {
         for to in ["mlx5_model1,wire=pcap::OUT", "mlx5_model1,wire=pcap::OUT,txq_mpw_en=0"] {
             let row = Row { receive: receive.clone(), mtu: None, ..Row::new(SCATTERING, to, 1514) };
@@ -249,8 +249,8 @@ fn a_queue_that_makes_no_chains_leaves_its_neighbours_the_short_way() {
         let mut line = CommandLine::parse(arguments).expect("a command line");
         line.ports[0].mtu = mtu;
         let mut bringup = Bringup::new(&line).expect("an environment");
-        let wishes = PortWishes { lcores: 1, ..PortWishes::default() };
-        let (queues, _pool) = bringup.start_ports(&[PortId(0), PortId(1)], &wishes).expect("up");
+        let request = PortRequest::new().lcores(1);
+        let (queues, _pool) = bringup.start_ports(&[PortId(0), PortId(1)], &request).expect("up");
         queues[1].tx[0].burst_mode()
     };
     assert_eq!(mode(None), "empw");

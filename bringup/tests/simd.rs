@@ -1,6 +1,6 @@
 //! `--force-max-simd-bitwidth` bounds what queues, pools and sums choose. One test: the limit is the process's.
 
-use pollux_bringup::{Bringup, PortWishes};
+use pollux_bringup::{Bringup, PortRequest};
 use pollux_config::CommandLine;
 use pollux_eal::simd::SimdWidth;
 use pollux_mempool::Burst;
@@ -12,7 +12,7 @@ fn receives(bits: &str) -> &'static str {
     let line = ["test", "-l", "0", "--force-max-simd-bitwidth", bits, "--vdev", vdev];
     let mut bringup = Bringup::new(&CommandLine::parse(line).expect("a command line")).expect("it comes up");
     let (mut queues, _pool) =
-        bringup.start_ports(&[PortId(0)], &PortWishes::default()).expect("the port starts");
+        bringup.start_ports(&[PortId(0)], &PortRequest::default()).expect("the port starts");
     let (mut burst, end) = (Burst::new(), std::time::Instant::now() + std::time::Duration::from_secs(10));
     while queues[0].rx[0].rx_burst(&mut burst, 32) == 0 {
         assert!(std::time::Instant::now() < end, "nothing comes");

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use pollux_apps::forward::{self, Edit, Path};
-use pollux_bringup::{Bringup, PortWishes};
+use pollux_bringup::{Bringup, PortRequest};
 use pollux_config::CommandLine;
 use pollux_port::{MacAddr, PortId};
 
@@ -41,8 +41,8 @@ fn forwarded(devices: [&str; 2], edit: Edit) -> (u64, u64) {
     let line = CommandLine::parse(args).expect("a command line");
     let mut bringup = Bringup::new(&line).expect("ports");
     let ids = [PortId(0), PortId(1)];
-    let wishes = PortWishes { lcores: 1, ..PortWishes::default() };
-    let (queues, pool) = bringup.start_ports(&ids, &wishes).expect("queues");
+    let request = PortRequest::new().lcores(1);
+    let (queues, pool) = bringup.start_ports(&ids, &request).expect("queues");
     let [mut a, mut b] = queues.try_into().expect("two ports");
     let patience = pollux_eal::clock::Nanos(1_000_000);
     let mut paths = [

@@ -19,7 +19,7 @@ use pollux_apps::perftest::settings::{Kind, Settings, Test, Verb};
 use pollux_apps::rdma::{Appointment, Failure};
 use pollux_apps::watch::{Watch, joined};
 use pollux_bringup::program::{self, say};
-use pollux_bringup::{Bringup, BringupError, PortWishes, RdmaDevice};
+use pollux_bringup::{Bringup, BringupError, RdmaDevice};
 use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
 use pollux_eal::clock::Nanos;
@@ -67,8 +67,8 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     let ids: Vec<PortId> = hops.iter().map(|hop| PortId(hop.from)).collect();
     let device = bringup.rdma(ids[0])?;
 
-    let wishes = PortWishes { promiscuous: Some(true), ..options.run.wishes(1) };
-    let (queues, _pool) = bringup.start_ports(&ids, &wishes)?;
+    let request = options.run.port_request(1).promiscuous(true);
+    let (queues, _pool) = bringup.start_ports(&ids, &request)?;
     let (rx, mut tx): (Vec<_>, Vec<_>) =
         queues.into_iter().map(|queues| (queues.rx, queues.tx.into_iter())).unzip();
     let (mut paths, mut counted) = (Vec::new(), Vec::new());

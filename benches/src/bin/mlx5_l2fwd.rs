@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use pollux_apps::forward::{self, Edit, Laps, Part, Path};
 use pollux_bringup::program::tell;
-use pollux_bringup::{Bringup, PortWishes};
+use pollux_bringup::{Bringup, PortRequest};
 use pollux_config::CommandLine;
 use pollux_eal::clock::{Clock, Nanos, cycles};
 use pollux_port::PortId;
@@ -126,7 +126,7 @@ fn run(wire: &str, time: Duration) -> Result<Run, Box<dyn Error>> {
     }
     let mut bringup = Bringup::new(&CommandLine::parse(args)?)?;
     let ids = [PortId(0), PortId(1)];
-    let (queues, _pool) = bringup.start_ports(&ids, &PortWishes { lcores: 2, ..PortWishes::default() })?;
+    let (queues, _pool) = bringup.start_ports(&ids, &PortRequest::new().lcores(2))?;
     let (rx, mut tx): (Vec<_>, Vec<_>) = queues.into_iter().map(|queues| (queues.rx, queues.tx)).unzip();
     tx.reverse();
     let (mut lost, mut launched) = (Vec::new(), Vec::new());

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use pollux_apps::forward::{self, Edit, Path};
-use pollux_bringup::{Bringup, PortWishes};
+use pollux_bringup::{Bringup, PortRequest};
 use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
 use pollux_eal::clock::Nanos;
@@ -73,9 +73,9 @@ pub(crate) fn start(
         }
         let mut bringup = Bringup::new(&line).unwrap_or_else(|error| panic!("{}", error.line()));
         let ids: Vec<PortId> = (0..count).map(PortId).collect();
-        let wishes = PortWishes { lcores: 2, promiscuous: Some(true), ..PortWishes::default() };
+        let request = PortRequest::new().lcores(2).promiscuous(true);
         let (queues, _pool) =
-            bringup.start_ports(&ids, &wishes).unwrap_or_else(|error| panic!("{}", error.line()));
+            bringup.start_ports(&ids, &request).unwrap_or_else(|error| panic!("{}", error.line()));
         let lcores = bringup.eal.lcores().dataplane();
         let works = work(queues);
         assert!(works.len() <= lcores.len(), "an lcore for each");

@@ -10,7 +10,7 @@ use pollux_apps::options::{RunOptions, at_least_one};
 use pollux_apps::pairs::{Hop, PortMap, PortMask, deal, hops};
 use pollux_apps::watch::{Watch, joined};
 use pollux_bringup::program::{self, say};
-use pollux_bringup::{Bringup, BringupError, PortWishes};
+use pollux_bringup::{Bringup, BringupError, PortRequest};
 use pollux_config::CommandLine;
 use pollux_eal::clock::Nanos;
 use pollux_eal::lcore::LcoreId;
@@ -50,8 +50,36 @@ struct Options {
     /// Send this many bursts of 64-byte frames from each port first: rings that loop have something to pass round
     #[arg(long, value_name = "BURSTS", value_parser = bursts)]
     prime: Option<usize>,
+    /// Rx queues of each port, spread by RSS; each is forwarded by one lcore [default: the profile's, or 1]
+    #[arg(long, value_name = "N", value_parser = queues)]
+    rxq: Option<u16>,
+    /// Tx queues of each port [default: as many as rx queues]
+    #[arg(long, value_name = "N", value_parser = queues)]
+    txq: Option<u16>,
     #[command(flatten)]
     run: RunOptions,
+}
+
+impl Options {
+    /// What they ask of the ports.
+    fn request(&self) -> PortRequest {
+        let mut request = self.run.port_request(1);
+        if self.promiscuous {
+            request = request.promiscuous(true);
+        }
+        if let Some(count) = self.rxq {
+            request = request.queues(count);
+        }
+        match self.txq {
+            Some(count) => request.tx_queues(count),
+            None => request,
+        }
+    }
+}
+
+fn queues(text: &str) -> Result<u16, String> {
+    let count = text.parse().ok().filter(|count| (1..=1024).contains(count));
+    count.ok_or_else(|| "is not a whole number from 1 to 1024".into())
 }
 
 fn period(text: &str) -> Result<u32, String> {
@@ -77,14 +105,15 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     let (hops, notice) =
         hops(&names, options.portmask, options.portmap.as_ref()).map_err(BringupError::Usage)?;
     let ids: Vec<PortId> = hops.iter().map(|hop| PortId(hop.from)).collect();
-    let queues = ids.iter().map(|&id| Ok(usize::from(bringup.spec(id)?.queues.rx_queues)));
+    let request = options.request();
+    let queues =
+        ids.iter().map(|&id| Ok(usize::from(request.queues_of(&bringup.spec(id)?.queues).rx_queues)));
     let queues = queues.sum::<Result<usize, BringupError>>()?;
     let lcores = bringup.eal.lcores().dataplane();
     let shares = deal(queues, lcores.len(), options.queues_per_lcore).map_err(BringupError::Usage)?;
 
-    let wishes =
-        PortWishes { promiscuous: options.promiscuous.then_some(true), ..options.run.wishes(shares.len()) };
-    let (queues, pool) = bringup.start_ports(&ids, &wishes)?;
+    let request = options.request().lcores(shares.len());
+    let (queues, pool) = bringup.start_ports(&ids, &request)?;
     if let Some(notice) = notice {
         say(format_args!("l2fwd: {notice}"));
     }
@@ -138,8 +167,7 @@ fn paths(
         let place = hops.iter().position(|other| other.from == hop.to);
         for rx in rx {
             let Some(tx) = place.and_then(|place| tx[place].next()) else {
-                let problem =
-                    "has fewer tx queues than its source has rx queues: give it as many in the profile";
+                let problem = "has fewer tx queues than its source has rx queues: give it as many, by --txq or in the profile";
                 return Err(BringupError::Usage(format!("port {} {problem}", hop.to)));
             };
             paths.push((Path::new(rx, tx, edit, PATIENCE), *hop));

@@ -37,7 +37,7 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
             ids.len()
         )));
     }
-    let (queues, _pool) = bringup.start_ports(&ids, &options.run.wishes(1))?;
+    let (queues, _pool) = bringup.start_ports(&ids, &options.run.port_request(1))?;
 
     // The queues are values: they move to the lcore that polls them, and nobody else can.
     let main = bringup.eal.lcores().main();

@@ -4,7 +4,7 @@
 use std::error::Error;
 use std::mem::MaybeUninit;
 
-use pollux_bringup::{Bringup, PortWishes};
+use pollux_bringup::{Bringup, PortRequest};
 use pollux_mempool::{Burst, MbufPool, ObjectPool};
 use pollux_port::{PortId, RxQueue, TxQueue};
 use pollux_ring::{mpmc, spsc};
@@ -31,8 +31,7 @@ pub(crate) struct Fixtures {
 
 /// Starts the first port with a queue each way.
 pub(crate) fn open(bringup: &mut Bringup) -> Result<(RxQueue, TxQueue), Box<dyn Error>> {
-    let (mut queues, _pool) =
-        bringup.start_ports(&[PortId(0)], &PortWishes { lcores: 1, ..PortWishes::default() })?;
+    let (mut queues, _pool) = bringup.start_ports(&[PortId(0)], &PortRequest::new().lcores(1))?;
     let mut queues = queues.pop().ok_or("no port")?;
     Ok((queues.rx.pop().ok_or("no rx queue")?, queues.tx.pop().ok_or("no tx queue")?))
 }

@@ -1,0 +1,169 @@
+//! What an application asks of the ports that it starts.
+
+use pollux_config::QueueSpec;
+use pollux_port::finish::FINISHED;
+use pollux_port::{PortConfig, RssConfig, RxOffloads, TxOffloads};
+
+use crate::ReceiveRequest;
+
+/// What an application asks of the ports that it starts, on top of what command line and profile say of each. What is not asked
+/// for is as they say, or as the driver likes best.
+///
+/// ```
+/// use pollux_bringup::PortRequest;
+/// use pollux_port::{HashFields, RssConfig, TxOffloads};
+///
+/// let request = PortRequest::new()
+///     .queues(4)
+///     .rss(RssConfig::new(HashFields::IP))
+///     .tx(TxOffloads::CHECKSUM)
+///     .mtu(9000);
+/// # let _ = request;
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct PortRequest {
+    pub(crate) lcores: usize,
+    pub(crate) mbufs: usize,
+    pub(crate) receive: ReceiveRequest,
+    rx_queues: Option<u16>,
+    tx_queues: Option<u16>,
+    rx_descriptors: Option<u16>,
+    tx_descriptors: Option<u16>,
+    mtu: Option<u32>,
+    promiscuous: Option<bool>,
+    rx_interrupts: bool,
+    rss: Option<RssConfig>,
+    rx: RxOffloads,
+    tx: TxOffloads,
+}
+
+impl PortRequest {
+    /// Nothing beyond command line and profile, for one polling lcore.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lcores that will poll the ports: each has a cache in the pool.
+    pub fn lcores(self, lcores: usize) -> Self {
+        Self { lcores, ..self }
+    }
+
+    /// So many rx and so many tx queues on each port.
+    pub fn queues(self, count: u16) -> Self {
+        self.rx_queues(count).tx_queues(count)
+    }
+
+    /// Rx queues of each port.
+    pub fn rx_queues(self, count: u16) -> Self {
+        Self { rx_queues: Some(count), ..self }
+    }
+
+    /// Tx queues of each port.
+    pub fn tx_queues(self, count: u16) -> Self {
+        Self { tx_queues: Some(count), ..self }
+    }
+
+    /// Descriptors of each rx queue; 0: what the profile or the driver says.
+    pub fn rx_descriptors(self, count: u16) -> Self {
+        Self { rx_descriptors: (count > 0).then_some(count), ..self }
+    }
+
+    /// Descriptors of each tx queue; 0: what the profile or the driver says.
+    pub fn tx_descriptors(self, count: u16) -> Self {
+        Self { tx_descriptors: (count > 0).then_some(count), ..self }
+    }
+
+    /// Mbufs of the pool; 0: as many as the queues need.
+    pub fn mbufs(self, count: usize) -> Self {
+        Self { mbufs: count, ..self }
+    }
+
+    /// The largest frame's payload, in bytes.
+    pub fn mtu(self, bytes: u32) -> Self {
+        Self { mtu: Some(bytes), ..self }
+    }
+
+    /// Whether frames for other addresses are received.
+    pub fn promiscuous(self, on: bool) -> Self {
+        Self { promiscuous: Some(on), ..self }
+    }
+
+    /// How received packets are spread over queues. Without it the driver's best serves.
+    pub fn rss(self, rss: RssConfig) -> Self {
+        Self { rss: Some(rss), ..self }
+    }
+
+    /// What the ports do to received packets. A port that cannot is refused.
+    pub fn rx(self, offloads: RxOffloads) -> Self {
+        Self { rx: offloads, ..self }
+    }
+
+    /// What packets to be sent may ask for. Checksums, segmentation and chains ([`FINISHED`]) are done in software where a port
+    /// cannot; a port that cannot do one of the others is refused.
+    pub fn tx(self, offloads: TxOffloads) -> Self {
+        Self { tx: offloads, ..self }
+    }
+
+    /// Rx queues can tell of arrivals, so that their lcores may sleep (`RxQueue::enable_interrupt`).
+    pub fn rx_interrupts(self, on: bool) -> Self {
+        Self { rx_interrupts: on, ..self }
+    }
+
+    /// Parts that packets are received in, and TCP segments that are joined.
+    pub fn receive(self, receive: ReceiveRequest) -> Self {
+        Self { receive, ..self }
+    }
+
+    /// The queues of a port of which the command line or a profile says `spec`.
+    pub fn queues_of(&self, spec: &QueueSpec) -> QueueSpec {
+        QueueSpec {
+            rx_queues: self.rx_queues.unwrap_or(spec.rx_queues),
+            tx_queues: self.tx_queues.unwrap_or(spec.tx_queues),
+            rx_descriptors: self.rx_descriptors.unwrap_or(spec.rx_descriptors),
+            tx_descriptors: self.tx_descriptors.unwrap_or(spec.tx_descriptors),
+        }
+    }
+
+    /// Puts into a port's configuration, which has what command line and profile say, what is asked for.
+    pub(crate) fn put(&self, config: &mut PortConfig) {
+        config.mtu = self.mtu.or(config.mtu);
+        config.promiscuous = self.promiscuous.or(config.promiscuous);
+        config.rx_interrupts = self.rx_interrupts;
+        config.rss = self.rss.clone().or(config.rss.take());
+        config.rx_offloads |= self.rx;
+        config.tx_offloads |= self.tx - FINISHED;
+    }
+
+    /// What of the tx offloads is done in software where a port cannot.
+    pub(crate) fn open(&self) -> TxOffloads {
+        self.tx & FINISHED
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_asked_for_is_as_the_profile_says() {
+        let spec = QueueSpec { rx_queues: 2, tx_queues: 3, rx_descriptors: 64, tx_descriptors: 128 };
+        assert_eq!(PortRequest::new().queues_of(&spec), spec);
+        assert_eq!(PortRequest::new().rx_descriptors(0).tx_descriptors(0).queues_of(&spec), spec);
+        let asked = PortRequest::new().queues(4).rx_descriptors(512).queues_of(&spec);
+        assert_eq!(asked, QueueSpec { rx_queues: 4, tx_queues: 4, rx_descriptors: 512, tx_descriptors: 128 });
+        let profile = || PortConfig { mtu: Some(4000), promiscuous: Some(true), ..PortConfig::default() };
+        let mut config = profile();
+        PortRequest::new().put(&mut config);
+        assert_eq!((config.mtu, config.promiscuous, config.rss.is_none()), (Some(4000), Some(true), true));
+        let tx = TxOffloads::CHECKSUM | TxOffloads::MBUF_FAST_FREE;
+        let request = PortRequest::new().mtu(9000).promiscuous(false).rx(RxOffloads::CHECKSUM).tx(tx);
+        request.put(&mut config);
+        assert_eq!((config.mtu, config.promiscuous), (Some(9000), Some(false)));
+        assert_eq!(
+            (config.rx_offloads, config.tx_offloads),
+            (RxOffloads::CHECKSUM, TxOffloads::MBUF_FAST_FREE)
+        );
+        assert_eq!(request.open(), TxOffloads::CHECKSUM);
+    }
+}
