@@ -17,7 +17,7 @@ pub(crate) use queue::FinishTx;
 
 use crate::TxOffloads;
 use pollux_mempool::{Mbuf, TxFlags};
-use pollux_wire::checksum::{self, Sum, TransportSum, complete_crc32c, crc32c};
+use pollux_wire::checksum::{self, Sum, complete_crc32c, crc32c};
 use pollux_wire::segment::{Segments, Transport};
 use pollux_wire::{EtherType, IpProtocol, ipv6};
 
@@ -327,43 +327,6 @@ pub fn complete_crc(mbuf: &mut Mbuf, start: usize) -> Result<(), Unfinishable> {
     let field = mbuf.data_mut().and_then(|data| data.get_mut(place)).ok_or(Unfinishable)?;
     field.copy_from_slice(&crc);
     Ok(())
-}
-
-/// What `field`, the checksum of a packet's TCP or UDP header, holds; of a packet in a tunnel, the inner header's. It says how the
-/// field follows a change of addresses and ports.
-///
-/// ```
-/// use pollux_mempool::Mbuf;
-/// use pollux_port::finish::transport_sum;
-/// use pollux_wire::{IpProtocol, checksum};
-///
-/// /// Gives an IPv4 packet behind a plain Ethernet header another source address, as NAT does; `None` if it has no such header.
-/// fn translate(mbuf: &mut Mbuf, new: [u8; 4]) -> Option<()> {
-///     let field = |data: &[u8], at: usize| Some(u16::from_be_bytes([*data.get(at)?, *data.get(at + 1)?]));
-///     let data = mbuf.data();
-///     let protocol = IpProtocol(*data.get(23)?);
-///     let l4 = 14 + usize::from(data.get(14)? & 15) * 4;
-///     let old: [u8; 4] = data.get(26..30)?.try_into().ok()?;
-///     // IPv4's own checksum covers the address, and is always whole.
-///     let ip = checksum::update_bytes(field(data, 24)?, &old, &new);
-///     let at = match protocol {
-///         IpProtocol::TCP => l4 + 16,
-///         IpProtocol::UDP => l4 + 6,
-///         _ => return None,
-///     };
-///     let sum = field(data, at)?;
-///     let sum = transport_sum(mbuf, protocol, sum).address_changed(sum, &old, &new);
-///     let data = mbuf.data_mut()?;
-///     data[26..30].copy_from_slice(&new);
-///     data[24..26].copy_from_slice(&ip.to_be_bytes());
-///     data[at..at + 2].copy_from_slice(&sum.to_be_bytes());
-///     Some(())
-/// }
-/// ```
-#[inline]
-#[must_use]
-pub fn transport_sum(mbuf: &Mbuf, protocol: IpProtocol, field: u16) -> TransportSum {
-    TransportSum::of(protocol, field, mbuf.tx_flags().intersects(CUTS.union(TxFlags::L4_MASK)))
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@
 //! `X::new` is the only step that can fail. It says which header and how many bytes were missing; after it, no accessor
 //! can panic, whatever the bytes are. A view dereferences to its layout, so `ipv4.ttl` and `ipv4.src()` both work.
 //!
+//! [`build`] makes whole frames layer by layer; [`edit`] changes headers in place, and checksums follow.
 //! [`checksum`] sums eight bytes at a time and updates sums in place; [`toeplitz`] is the RSS hash; [`ptype`] tells what
 //! layers a frame has and how long they are; [`segment`] cuts a TCP or UDP super-frame, in a tunnel too,
 //! into frames that fit a link; [`tunnel`] finds the tunnel's headers.
@@ -34,7 +35,9 @@
 //! ```
 
 pub mod arp;
+pub mod build;
 pub mod checksum;
+pub mod edit;
 pub mod error;
 pub mod ether;
 pub mod icmp;

@@ -1,61 +1,57 @@
 //! A translator of source addresses and ports, written with the documented helpers.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 use pollux_mempool::{Burst, Mbuf};
-use pollux_port::finish::transport_sum;
-use pollux_port::{RxQueue, TxQueue};
+use pollux_port::{PacketMut, RxQueue, TxQueue};
 use pollux_tests::require::{Need, require};
-use pollux_wire::{IpProtocol, checksum};
 
 use super::middle::{B4, B6, FLOOR, Hosts, Setup, Work, start, tcp, udp};
 
-const A4: [u8; 4] = [10, 77, 0, 1];
-const SEEN4: [u8; 4] = [10, 77, 0, 99];
-const A6: [u8; 16] = [0xfd, 0x77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
-const SEEN6: [u8; 16] = [0xfd, 0x77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x99, 0x99];
+const A4: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+const SEEN4: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 99);
+const A6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1);
+const SEEN6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 0x9999);
+const TURN: u16 = 0x0155;
 
-fn word(data: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes([*data.get(at)?, *data.get(at + 1)?]))
-}
-
-/// Puts `new` in the place of the address at `at` and turns the lowest bits of the port at the same side. What is neither TCP nor
-/// UDP stays.
+/// Gives the inner host another address and turns the lowest bits of the port at its side. What is neither TCP nor UDP stays.
 fn translate(mbuf: &mut Mbuf, out: bool) -> Option<()> {
-    let data = mbuf.data();
-    let (v6, protocol, l4) = match word(data, 12)? {
-        0x0800 => (false, IpProtocol(*data.get(23)?), 34),
-        0x86dd => (true, IpProtocol(*data.get(20)?), 54),
-        _ => return None,
-    };
-    let sum_at = l4
-        + match protocol {
-            IpProtocol::TCP => 16,
-            IpProtocol::UDP => 6,
-            _ => return None,
-        };
-    let (old, new): (&[u8], &[u8]) = match (v6, out) {
-        (false, true) => (&A4, &SEEN4),
-        (false, false) => (&SEEN4, &A4),
-        (true, true) => (&A6, &SEEN6),
-        (true, false) => (&SEEN6, &A6),
-    };
-    let address_at = if v6 { 22 } else { 26 } + if out { 0 } else { old.len() };
-    if data.get(address_at..address_at + old.len())? != old {
+    if let Some(mut ip) = mbuf.ipv4_mut() {
+        let seen = if out { ip.src() == A4 } else { ip.dst() == SEEN4 };
+        if !seen {
+            return None;
+        }
+        if let Some(mut udp) = ip.udp_mut() {
+            let (src, dst) = (udp.src_port.get(), udp.dst_port.get());
+            if out { udp.set_src_port(src ^ TURN) } else { udp.set_dst_port(dst ^ TURN) }
+        } else {
+            let mut tcp = ip.tcp_mut()?;
+            let (src, dst) = (tcp.src_port.get(), tcp.dst_port.get());
+            if out { tcp.set_src_port(src ^ TURN) } else { tcp.set_dst_port(dst ^ TURN) }
+        }
+        if out {
+            ip.set_src(SEEN4)
+        } else {
+            ip.set_dst(A4)
+        }
+        return Some(());
+    }
+    let mut ip = mbuf.ipv6_mut()?;
+    if !(if out { ip.src() == A6 } else { ip.dst() == SEEN6 }) {
         return None;
     }
-    let port_at = l4 + if out { 0 } else { 2 };
-    let old_port = word(data, port_at)?.to_be_bytes();
-    let new_port = (word(data, port_at)? ^ 0x0155).to_be_bytes();
-    let field = word(data, sum_at)?;
-    let state = transport_sum(mbuf, protocol, field);
-    let field = state.address_changed(field, old, new);
-    let field = state.data_changed(field, &old_port, &new_port);
-    let ip = (!v6).then(|| word(data, 24)).flatten().map(|sum| checksum::update_bytes(sum, old, new));
-    let data = mbuf.data_mut()?;
-    data[address_at..address_at + new.len()].copy_from_slice(new);
-    data[port_at..port_at + 2].copy_from_slice(&new_port);
-    data[sum_at..sum_at + 2].copy_from_slice(&field.to_be_bytes());
-    if let Some(ip) = ip {
-        data[24..26].copy_from_slice(&ip.to_be_bytes());
+    if let Some(mut udp) = ip.udp_mut() {
+        let (src, dst) = (udp.src_port.get(), udp.dst_port.get());
+        if out { udp.set_src_port(src ^ TURN) } else { udp.set_dst_port(dst ^ TURN) }
+    } else {
+        let mut tcp = ip.tcp_mut()?;
+        let (src, dst) = (tcp.src_port.get(), tcp.dst_port.get());
+        if out { tcp.set_src_port(src ^ TURN) } else { tcp.set_dst_port(dst ^ TURN) }
+    }
+    if out {
+        ip.set_src(SEEN6)
+    } else {
+        ip.set_dst(A6)
     }
     Some(())
 }

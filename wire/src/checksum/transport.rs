@@ -37,7 +37,7 @@ pub enum TransportSum {
 
 impl TransportSum {
     /// What `field` holds in a header of `protocol`; `open`: the checksum is still to be completed, as the packet's flags say
-    /// (`pollux_port::finish::transport_sum` asks an mbuf).
+    /// (`pollux_port::PacketMut` asks an mbuf).
     #[inline]
     #[must_use]
     pub fn of(protocol: IpProtocol, field: u16, open: bool) -> Self {

@@ -1,0 +1,145 @@
+//! An IPv4 packet to be changed.
+
+use std::net::Ipv4Addr;
+use std::ops::Deref;
+
+use super::{Covering, IcmpMut, TcpMut, UdpMut, checksum_at, front_mut};
+use crate::{IpProtocol, Ipv4Header, checksum};
+
+/// An IPv4 packet whose header is changed in place. Reads as its [`Ipv4Header`].
+#[derive(Debug)]
+pub struct Ipv4Mut<'a> {
+    header: &'a mut Ipv4Header,
+    /// Options, then the payload.
+    behind: &'a mut [u8],
+    covering: Option<Covering>,
+    open: bool,
+}
+
+impl<'a> Ipv4Mut<'a> {
+    /// Views `bytes` as an IPv4 packet. `None` as [`ipv4_mut`](super::ipv4_mut).
+    #[inline]
+    #[must_use]
+    pub fn new(bytes: &'a mut [u8], open: bool) -> Option<Self> {
+        let (header, behind): (&mut Ipv4Header, _) = front_mut(bytes)?;
+        let options = header.header_bytes().checked_sub(Ipv4Header::BYTES)?;
+        if header.version() != 4 || behind.len() < options {
+            return None;
+        }
+        let protocol = header.protocol();
+        let covering = match checksum_at(protocol) {
+            Some(at) if header.fragment_offset() == 0 => {
+                let at = options + at;
+                if at + 2 > behind.len() {
+                    return None;
+                }
+                Some(Covering { at, protocol, open })
+            }
+            _ => None,
+        };
+        Some(Self { header, behind, covering, open })
+    }
+
+    #[inline]
+    fn address(&mut self, old: [u8; 4], new: [u8; 4]) {
+        self.header.checksum.set(checksum::update_bytes(self.header.checksum.get(), &old, &new));
+        if let Some(covering) = self.covering {
+            covering.follow(self.behind, &old, &new);
+        }
+    }
+
+    /// Sets the source address.
+    #[inline]
+    pub fn set_src(&mut self, to: impl Into<Ipv4Addr>) {
+        let (old, new) = (self.header.src, to.into().octets());
+        self.header.src = new;
+        self.address(old, new);
+    }
+
+    /// Sets the destination address.
+    #[inline]
+    pub fn set_dst(&mut self, to: impl Into<Ipv4Addr>) {
+        let (old, new) = (self.header.dst, to.into().octets());
+        self.header.dst = new;
+        self.address(old, new);
+    }
+
+    /// Changes a word of the header that no other checksum covers.
+    #[inline]
+    fn word(&mut self, old: [u8; 2], new: [u8; 2]) {
+        let (old, new) = (u16::from_be_bytes(old), u16::from_be_bytes(new));
+        self.header.checksum.set(checksum::update(self.header.checksum.get(), old, new));
+    }
+
+    /// Sets the time to live.
+    #[inline]
+    pub fn set_ttl(&mut self, to: u8) {
+        let old = self.header.ttl;
+        self.header.ttl = to;
+        self.word([old, self.header.protocol], [to, self.header.protocol]);
+    }
+
+    /// Lowers the time to live by one, as a router does. `false`, and nothing changed, if it was 0 or 1.
+    #[inline]
+    pub fn decrement_ttl(&mut self) -> bool {
+        self.header.decrement_ttl()
+    }
+
+    /// Sets the type of service: DSCP and ECN.
+    #[inline]
+    pub fn set_tos(&mut self, to: u8) {
+        let old = self.header.tos;
+        self.header.tos = to;
+        self.word([self.header.version_ihl, old], [self.header.version_ihl, to]);
+    }
+
+    /// Sets the identification.
+    #[inline]
+    pub fn set_ident(&mut self, to: u16) {
+        let old = self.header.ident.get();
+        self.header.ident.set(to);
+        self.word(old.to_be_bytes(), to.to_be_bytes());
+    }
+
+    /// The transport header, if it is one of `protocol` and this is no later fragment.
+    #[inline]
+    fn upper(&mut self, protocol: IpProtocol) -> Option<&mut [u8]> {
+        if self.header.protocol() != protocol || self.header.fragment_offset() != 0 {
+            return None;
+        }
+        let options = self.header.header_bytes() - Ipv4Header::BYTES;
+        self.behind.get_mut(options..)
+    }
+
+    /// The UDP header.
+    #[inline]
+    #[must_use]
+    pub fn udp_mut(&mut self) -> Option<UdpMut<'_>> {
+        let open = self.open;
+        UdpMut::new(self.upper(IpProtocol::UDP)?, open)
+    }
+
+    /// The TCP header.
+    #[inline]
+    #[must_use]
+    pub fn tcp_mut(&mut self) -> Option<TcpMut<'_>> {
+        let open = self.open;
+        TcpMut::new(self.upper(IpProtocol::TCP)?, open)
+    }
+
+    /// The ICMP header.
+    #[inline]
+    #[must_use]
+    pub fn icmp_mut(&mut self) -> Option<IcmpMut<'_>> {
+        IcmpMut::new(self.upper(IpProtocol::ICMP)?)
+    }
+}
+
+impl Deref for Ipv4Mut<'_> {
+    type Target = Ipv4Header;
+
+    #[inline]
+    fn deref(&self) -> &Ipv4Header {
+        self.header
+    }
+}
