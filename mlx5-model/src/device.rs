@@ -156,6 +156,9 @@ impl Device {
         let pages = LENT_BYTES as usize / uar::PAGE_BYTES;
         let lent = traits.device_memory.then(|| Bar::new(&name, pages)).transpose()?;
         let mut core = Core::new(traits, mac, mtu, strict, wire);
+        if guest.is_some() {
+            core.violations.tell_as(&name);
+        }
         core.lent.base = lent.as_ref().map(|lent| match &guest {
             None => {
                 memory.add_own(lent.address(0), LENT_BYTES);

@@ -21,6 +21,7 @@ mod kernel;
 mod machine;
 mod record;
 mod report;
+mod rules;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

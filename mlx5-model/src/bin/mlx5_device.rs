@@ -138,7 +138,16 @@ fn run(cli: &Cli) -> Result<(), Box<dyn Error>> {
         // It ends with the process.
         std::thread::Builder::new().name("console".into()).spawn(move || console(&devices))?;
     }
-    Ok(pci::serve(slots, &stop)?)
+    let devices: Vec<_> = slots.iter().map(|slot| Arc::clone(&slot.device)).collect();
+    let outcome = pci::serve(slots, &stop);
+    for device in devices {
+        let (first, count) = device.violations();
+        if count > first.len() as u64 {
+            let more = count - first.len() as u64;
+            tracing::warn!(target: "model.rule", "{}: {more} more violations", device.name());
+        }
+    }
+    Ok(outcome?)
 }
 
 /// Carries out orders until there are no more.

@@ -213,18 +213,83 @@ impl fmt::Display for Violation {
     }
 }
 
+/// Most violations that are kept, and that are written to the log.
+const KEPT_MAX: usize = 256;
+
 /// The violations seen, the first ones in full.
 #[derive(Debug, Default)]
 pub(crate) struct Violations {
     pub(crate) first: Vec<Violation>,
     pub(crate) count: u64,
+    /// The device's name in the log, of one whose drivers are not in this process to ask.
+    teller: Option<String>,
 }
 
 impl Violations {
+    /// Writes each to the log, a line each, as far as they are kept.
+    pub(crate) fn tell_as(&mut self, name: &str) {
+        self.teller = Some(name.to_owned());
+    }
+
     pub(crate) fn note(&mut self, violation: Violation) {
         self.count += 1;
-        if self.first.len() < 256 {
+        if let Some(name) = &self.teller
+            && self.first.len() < KEPT_MAX
+        {
+            tracing::warn!(target: "model.rule", "{name}: {violation}");
+        }
+        if self.first.len() < KEPT_MAX {
             self.first.push(violation);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
+
+    use tracing_subscriber::fmt::MakeWriter;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("nobody panicked").write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl MakeWriter<'_> for Log {
+        type Writer = Self;
+
+        fn make_writer(&self) -> Self {
+            self.clone()
+        }
+    }
+
+    #[test]
+    fn violations_of_guests_are_told_a_line_each_up_to_a_bound() {
+        let log = Log::default();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(log.clone()).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let mut quiet = Violations::default();
+            quiet.note(Violation::Late { queue: 1 });
+            let mut telling = Violations::default();
+            telling.tell_as("card");
+            (0..KEPT_MAX + 9).for_each(|_| telling.note(Violation::Arm { queue: 7 }));
+            assert_eq!((telling.count, telling.first.len()), (KEPT_MAX as u64 + 9, KEPT_MAX));
+        });
+        let text = log.0.lock().expect("nobody panicked").clone();
+        let text = String::from_utf8(text).expect("text");
+        let line = "WARN model.rule: card: completion queue 0x7: the arm register differs from its record";
+        assert_eq!(text.lines().filter(|said| said.ends_with(line)).count(), KEPT_MAX, "{text}");
+        assert_eq!(text.lines().count(), KEPT_MAX);
     }
 }

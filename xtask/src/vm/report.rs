@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::job::Job;
 use super::machine::Ended;
+use super::rules;
 use crate::run::Outcome;
 
 /// Last lines of a failed job that are shown; its log has all.
@@ -82,6 +83,11 @@ pub(crate) fn of(
         (sum.jobs_ok, sum.jobs_failed) = (0, 1);
         lines.push(trouble);
     }
+    let log = std::fs::read(logs.join("device.log")).unwrap_or_default();
+    let log = String::from_utf8_lossy(&log);
+    if rules::are_for(job) {
+        hold_to_rules(&log, &mut sum, &mut lines);
+    }
     for (index, line) in lines.iter().enumerate() {
         let seconds = if index == 0 { format!(" ({} s)", time.as_secs()) } else { String::new() };
         println!("vm: Linux {kernel}: {line}{seconds}");
@@ -90,6 +96,21 @@ pub(crate) fn of(
         println!("vm: Linux {kernel}: logs of {} are in {}", job.name, logs.display());
     }
     Ok(sum)
+}
+
+/// A job fails whose guest broke a rule of its devices.
+fn hold_to_rules(log: &str, sum: &mut Sum, lines: &mut Vec<String>) {
+    let broken = rules::broken(log);
+    if !broken.is_empty() {
+        (sum.jobs_ok, sum.jobs_failed) = (0, 1);
+        lines.extend(broken.iter().take(SHOWN).map(|line| format!("    its driver broke a rule: {line}")));
+        lines.extend(
+            broken
+                .get(SHOWN..)
+                .map(|more| format!("    and {} more: see device.log", more.len()))
+                .filter(|_| broken.len() > SHOWN),
+        );
+    }
 }
 
 fn judge(said: &str, job: &Job) -> (Sum, Vec<String>) {
@@ -207,6 +228,20 @@ mod tests {
         assert_eq!(sum, Sum { jobs_ok: 1, passed: 7, ..Sum::default() }, "{lines:?}");
         let reported = GOOD.replace("<6> fine", "<3> mlx5_core 0000:01:00.0: Fatal error 1 detected");
         assert_eq!(judge(&reported, &job(true, &["Fatal error"])).0.jobs_ok, 1);
+    }
+
+    #[test]
+    fn a_job_fails_whose_guest_broke_a_rule() {
+        let (mut sum, mut lines) = judge(GOOD, &job(true, &[]));
+        hold_to_rules(" INFO model.pci: started\n", &mut sum, &mut lines);
+        assert_eq!((sum.jobs_ok, lines.len()), (1, 1));
+        let log = " WARN model.rule: a: queue 0x7: something\n".repeat(SHOWN + 2);
+        hold_to_rules(&log, &mut sum, &mut lines);
+        assert_eq!((sum.jobs_ok, sum.jobs_failed, lines.len()), (0, 1, SHOWN + 2));
+        assert!(
+            lines[1].ends_with("queue 0x7: something") && lines[SHOWN + 1].contains("2 more"),
+            "{lines:?}"
+        );
     }
 
     #[test]

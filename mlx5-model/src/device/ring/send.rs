@@ -163,9 +163,14 @@ impl SendRing {
         let [opmod_idx_opcode, qpn_ds]: [U32; 2] = zerocopy::transmute!(value);
         let control = Control { opmod_idx_opcode, qpn_ds, ..Control::default() };
         let all = 1_u16 << self.log_blocks;
+        let told = control.index().wrapping_add(wqe::blocks(control.segments().into()) as u16);
         let mut end = record;
+        // Whoever rings, the record is written before.
+        if !strict && exact && (1..=all).contains(&told.wrapping_sub(record)) {
+            bus.note(Violation::RecordValue { queue: number, record, expected: told });
+        }
         if strict {
-            end = control.index().wrapping_add(wqe::blocks(control.segments().into()) as u16);
+            end = told;
             let room = all - self.left().min(all);
             // An old register value, seen late: its entry was carried out with those behind it.
             if !exact && !(1..=room).contains(&end.wrapping_sub(self.posted)) {
