@@ -92,6 +92,8 @@ pub(crate) struct Steering {
     pub(crate) tirs: Table<Tir>,
     pub(crate) queue_tables: Table<QueueTable>,
     pub(crate) deliveries: Vec<Delivery>,
+    /// It came to the end of the chain, all of it or a copy: the kernel's own interface is there.
+    pub(crate) came_through: bool,
     /// Counters of the entries that took the frame.
     passed: Vec<u32>,
 }
@@ -105,6 +107,7 @@ impl Steering {
             tirs: Table::new(0x100, 1 << 16),
             queue_tables: Table::new(0x200, 1 << 10),
             deliveries: Vec::new(),
+            came_through: false,
             passed: Vec::new(),
         }
     }
@@ -115,10 +118,12 @@ impl Steering {
     pub(crate) fn classify(&mut self, frame: &[u8], headers: &Headers, tunnels: &Tunnels) {
         self.deliveries.clear();
         self.passed.clear();
+        self.came_through = self.root.is_none();
         if let Some(root) = self.root {
             let mut packet = Packet::new(frame, headers, tunnels);
             let mut hops = HOPS_MAX;
-            walk(&self.tables, &mut self.passed, &mut self.deliveries, root, &mut packet, 0, &mut hops);
+            let Self { tables, passed, deliveries, .. } = self;
+            self.came_through = walk(tables, passed, deliveries, root, &mut packet, 0, &mut hops);
         }
     }
 
@@ -133,6 +138,7 @@ impl Steering {
     }
 }
 
+/// From a table on. Whether the frame, or a copy of it, came to the end of the chain.
 fn walk(
     tables: &Table<FlowTable>,
     passed: &mut Vec<u32>,
@@ -141,15 +147,16 @@ fn walk(
     packet: &mut Packet<'_>,
     tag: u32,
     hops: &mut usize,
-) {
+) -> bool {
     let mut next = Some(table);
+    let mut through = false;
     while let Some(number) = next.take() {
-        let Some(left) = hops.checked_sub(1) else { return };
+        let Some(left) = hops.checked_sub(1) else { return through };
         *hops = left;
-        let Some(table) = tables.get(number) else { return };
+        let Some(table) = tables.get(number) else { return through };
         let Some(entry) = table.find(packet) else {
             match table.miss {
-                Miss::Drop => return,
+                Miss::Drop => return true,
                 Miss::Table(other) => {
                     next = Some(other);
                     continue;
@@ -161,10 +168,13 @@ fn walk(
         for destination in &entry.destinations {
             match *destination {
                 Destination::Tir(tir) => deliveries.push(Delivery { tir, tag }),
-                Destination::Table(other) => walk(tables, passed, deliveries, other, packet, tag, hops),
+                Destination::Table(other) => {
+                    through |= walk(tables, passed, deliveries, other, packet, tag, hops);
+                }
             }
         }
     }
+    through
 }
 
 impl Steering {
