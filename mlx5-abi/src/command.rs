@@ -48,6 +48,7 @@ pub mod order;
 pub mod qp;
 pub mod queue;
 pub mod register;
+pub mod rewrite;
 pub mod rq;
 pub mod rqt;
 pub mod source_port;
@@ -82,6 +83,7 @@ pub const LAYOUTS: &[&[Layout]] = &[
     qp::LAYOUTS,
     qp::context::LAYOUTS,
     register::LAYOUTS,
+    rewrite::LAYOUTS,
     rq::LAYOUTS,
     rqt::LAYOUTS,
     sq::LAYOUTS,

@@ -19,6 +19,7 @@ mod receive;
 mod register;
 mod reserved;
 pub(crate) mod reserved_number;
+mod rewrite;
 mod send;
 mod spread;
 mod srq;
@@ -260,6 +261,10 @@ impl Core {
             | op::ALLOC_FLOW_COUNTER
             | op::DEALLOC_FLOW_COUNTER
             | op::QUERY_FLOW_COUNTER => self.flow_command(opcode, call),
+            op::ALLOC_MODIFY_HEADER_CONTEXT
+            | op::DEALLOC_MODIFY_HEADER_CONTEXT
+            | op::ALLOC_PACKET_REFORMAT_CONTEXT
+            | op::DEALLOC_PACKET_REFORMAT_CONTEXT => self.rewrite_command(opcode, call),
             op::QUERY_VPORT_STATE
             | op::MODIFY_VPORT_STATE
             | op::QUERY_NIC_VPORT_CONTEXT

@@ -21,7 +21,8 @@ use crate::device::table::Table;
 use crate::event::Events;
 use crate::frame::Tunnels;
 use crate::memory_keys::Keys;
-use crate::port::Port;
+use crate::port::{Origin, Port};
+use crate::steering::{Sent, Steering};
 pub(crate) use parse::Parsing;
 pub(crate) use queue::{Make, Queue};
 
@@ -38,6 +39,30 @@ pub(crate) struct Around<'a, 'b> {
     pub(crate) events: &'a mut Events,
     pub(crate) port: &'a mut Port,
     pub(crate) tunnels: &'a Tunnels,
+    pub(crate) steering: &'a mut Steering,
+}
+
+impl Around<'_, '_> {
+    /// Sends a frame of a queue by way of steering. False when the wire takes no more.
+    #[inline]
+    fn transmit(&mut self, queue: &Queue, frame: &[u8], origin: Origin) -> bool {
+        let domain = queue.transport_domain;
+        if self.steering.lets_out() {
+            return self.port.send_from(frame, origin, domain);
+        }
+        let sent = match self.steering.leave(frame, queue.number, self.tunnels) {
+            Sent::AsItIs => self.port.send_from(frame, origin, domain),
+            Sent::Changed(changed) => {
+                // What got too long is lost, as it is behind a card.
+                changed.len() > self.port.frame_bytes_max() || self.port.send_from(&changed, origin, domain)
+            }
+            Sent::Dropped => true,
+        };
+        if sent {
+            self.steering.count(frame.len());
+        }
+        sent
+    }
 }
 
 /// Room to put frames together in.

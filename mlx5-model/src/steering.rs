@@ -1,14 +1,19 @@
-//! Steering: which queues a received frame goes to.
+//! Steering: which queues a received frame goes to, and whether and how a frame that is sent goes out.
 //!
 //! ```text
 //!   root table ─► entry ─► table of a higher level ─► entry ─► TIR ─► queue
-//!        │          │ counts, tags                              └──► table of queues, by hash
+//!        │          │ counts, tags, changes                     └──► table of queues, by hash
 //!        └ no entry: where the table's misses go, or nowhere
+//!
+//!   root table of what is sent ─► entry ─► ... ─► the wire; so does what no entry takes
 //! ```
 
 mod hash;
 mod matching;
+pub(crate) mod rewrite;
 mod table;
+
+use std::sync::Arc;
 
 use crate::device::table::Table;
 use crate::frame::{Headers, Tunnels};
@@ -16,16 +21,31 @@ use crate::port::Traffic;
 pub(crate) use hash::{Dispatch, Fields as HashFields, Function as HashFunction, Tir};
 pub(crate) use matching::Mask;
 use matching::Packet;
-pub(crate) use table::{Destination, Entry, FlowTable, Group, Miss};
+use rewrite::{Reformat, Rewrite};
+pub(crate) use table::{Changes, Destination, Entry, FlowTable, Group, Miss, Way};
 
 /// Tables that a packet passes at most.
 const HOPS_MAX: usize = 64;
 
+/// Lists of changes, and headers to put on or take off: `log_max_modify_header_context`, `log_max_packet_reformat_context`.
+pub(crate) const REWRITES_MAX: usize = 1 << 12;
+pub(crate) const REFORMATS_MAX: usize = 1 << 12;
+
 /// A frame's way to one TIR.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Delivery {
     pub(crate) tir: u32,
     pub(crate) tag: u32,
+    /// As it was changed on its way.
+    pub(crate) changed: Option<Arc<[u8]>>,
+}
+
+/// What becomes of a frame that is to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    AsItIs,
+    Dropped,
+    Changed(Arc<[u8]>),
 }
 
 /// A table of queues.
@@ -87,7 +107,11 @@ impl Counters {
 #[derive(Debug)]
 pub(crate) struct Steering {
     pub(crate) tables: Table<FlowTable>,
+    /// Where what is received begins, and what is sent.
     pub(crate) root: Option<u32>,
+    pub(crate) root_out: Option<u32>,
+    pub(crate) rewrites: Table<Arc<Rewrite>>,
+    pub(crate) reformats: Table<Arc<Reformat>>,
     pub(crate) counters: Counters,
     pub(crate) tirs: Table<Tir>,
     pub(crate) queue_tables: Table<QueueTable>,
@@ -103,6 +127,9 @@ impl Steering {
         Self {
             tables: Table::new(0x40, 1 << 16),
             root: None,
+            root_out: None,
+            rewrites: Table::new(1, REWRITES_MAX),
+            reformats: Table::new(1, REFORMATS_MAX),
             counters: Counters::default(),
             tirs: Table::new(0x100, 1 << 16),
             queue_tables: Table::new(0x200, 1 << 10),
@@ -120,11 +147,26 @@ impl Steering {
         self.passed.clear();
         self.came_through = self.root.is_none();
         if let Some(root) = self.root {
-            let mut packet = Packet::new(frame, headers, tunnels);
-            let mut hops = HOPS_MAX;
-            let Self { tables, passed, deliveries, .. } = self;
-            self.came_through = walk(tables, passed, deliveries, root, &mut packet, 0, &mut hops);
+            let mut walk = Walk::new(&self.tables, &mut self.passed, &mut self.deliveries, tunnels);
+            walk.on(root, &mut Packet::new(frame, headers, tunnels, 0), None, 0);
+            self.came_through = walk.through;
         }
+    }
+
+    /// Whether what is sent goes out as it is.
+    #[inline]
+    pub(crate) fn lets_out(&self) -> bool {
+        self.root_out.is_none()
+    }
+
+    /// What becomes of a frame that queue `number` sends. It counts as one that is received does.
+    pub(crate) fn leave(&mut self, frame: &[u8], number: u32, tunnels: &Tunnels) -> Sent {
+        self.passed.clear();
+        let Some(root) = self.root_out else { return Sent::AsItIs };
+        let headers = Headers::parse(frame, 0);
+        let mut walk = Walk::new(&self.tables, &mut self.passed, &mut self.deliveries, tunnels);
+        walk.on(root, &mut Packet::new(frame, &headers, tunnels, number), None, 0);
+        walk.sent
     }
 
     /// Counts the frame that was classified last, where entries count it.
@@ -138,43 +180,88 @@ impl Steering {
     }
 }
 
-/// From a table on. Whether the frame, or a copy of it, came to the end of the chain.
-fn walk(
-    tables: &Table<FlowTable>,
-    passed: &mut Vec<u32>,
-    deliveries: &mut Vec<Delivery>,
-    table: u32,
-    packet: &mut Packet<'_>,
-    tag: u32,
-    hops: &mut usize,
-) -> bool {
-    let mut next = Some(table);
-    let mut through = false;
-    while let Some(number) = next.take() {
-        let Some(left) = hops.checked_sub(1) else { return through };
-        *hops = left;
-        let Some(table) = tables.get(number) else { return through };
-        let Some(entry) = table.find(packet) else {
-            match table.miss {
-                Miss::Drop => return true,
-                Miss::Table(other) => {
-                    next = Some(other);
-                    continue;
+/// A frame's way through tables.
+struct Walk<'s> {
+    tables: &'s Table<FlowTable>,
+    passed: &'s mut Vec<u32>,
+    deliveries: &'s mut Vec<Delivery>,
+    tunnels: &'s Tunnels,
+    hops: usize,
+    sent: Sent,
+    /// What was received, or a copy of it, came to the end of the chain.
+    through: bool,
+}
+
+impl<'s> Walk<'s> {
+    fn new(
+        tables: &'s Table<FlowTable>,
+        passed: &'s mut Vec<u32>,
+        deliveries: &'s mut Vec<Delivery>,
+        tunnels: &'s Tunnels,
+    ) -> Self {
+        Self { tables, passed, deliveries, tunnels, hops: HOPS_MAX, sent: Sent::Dropped, through: false }
+    }
+
+    fn on(&mut self, table: u32, packet: &mut Packet<'_>, changed: Option<&Arc<[u8]>>, tag: u32) {
+        let mut next = Some(table);
+        while let Some(number) = next.take() {
+            let Some(left) = self.hops.checked_sub(1) else { return };
+            self.hops = left;
+            let Some(table) = self.tables.get(number) else { return };
+            let Some(entry) = table.find(packet) else {
+                match table.miss {
+                    Miss::End => {
+                        self.through |= table.way == Way::In;
+                        return self.out(table.way, changed);
+                    }
+                    Miss::Table(other) => {
+                        next = Some(other);
+                        continue;
+                    }
                 }
-            }
-        };
-        passed.extend(&entry.counters);
-        let tag = if entry.tag == 0 { tag } else { entry.tag };
-        for destination in &entry.destinations {
-            match *destination {
-                Destination::Tir(tir) => deliveries.push(Delivery { tir, tag }),
-                Destination::Table(other) => {
-                    through |= walk(tables, passed, deliveries, other, packet, tag, hops);
+            };
+            self.passed.extend(&entry.counters);
+            let tag = if entry.tag == 0 { tag } else { entry.tag };
+            match entry.changes.of(packet.frame(), self.tunnels) {
+                None => self.go(table.way, entry, packet, changed, tag),
+                Some(new) => {
+                    let new: Arc<[u8]> = new.into();
+                    let headers = Headers::parse(&new, 0);
+                    let mut packet = Packet::new(&new, &headers, self.tunnels, packet.queue());
+                    self.go(table.way, entry, &mut packet, Some(&new), tag);
                 }
             }
         }
     }
-    through
+
+    /// To where an entry leads.
+    fn go(
+        &mut self,
+        way: Way,
+        entry: &Entry,
+        packet: &mut Packet<'_>,
+        changed: Option<&Arc<[u8]>>,
+        tag: u32,
+    ) {
+        if entry.destinations.is_empty() && !entry.drops {
+            self.out(way, changed);
+        }
+        for destination in &entry.destinations {
+            match *destination {
+                Destination::Tir(tir) => {
+                    self.deliveries.push(Delivery { tir, tag, changed: changed.cloned() })
+                }
+                Destination::Table(other) => self.on(other, packet, changed, tag),
+            }
+        }
+    }
+
+    /// To the end of all tables.
+    fn out(&mut self, way: Way, changed: Option<&Arc<[u8]>>) {
+        if way == Way::Out {
+            self.sent = changed.map_or(Sent::AsItIs, |changed| Sent::Changed(changed.clone()));
+        }
+    }
 }
 
 impl Steering {
@@ -192,19 +279,30 @@ impl Steering {
         self.tables.iter().flat_map(|(_, table)| table.groups()).flat_map(Group::entries)
     }
 
+    /// A table is no root any more.
+    pub(crate) fn forget_root(&mut self, number: u32) {
+        for root in [&mut self.root, &mut self.root_out] {
+            *root = root.filter(|root| *root != number);
+        }
+    }
+
     /// All that belongs to a user context ends.
     pub(crate) fn forget(&mut self, uid: u16) {
         for number in self.tables.owned_by(uid) {
             self.tables.remove(number);
-            if self.root == Some(number) {
-                self.root = None;
-            }
+            self.forget_root(number);
         }
         for number in self.tirs.owned_by(uid) {
             self.tirs.remove(number);
         }
         for number in self.queue_tables.owned_by(uid) {
             self.queue_tables.remove(number);
+        }
+        for number in self.rewrites.owned_by(uid) {
+            self.rewrites.remove(number);
+        }
+        for number in self.reformats.owned_by(uid) {
+            self.reformats.remove(number);
         }
         self.counters.remove_owned(uid);
     }

@@ -14,6 +14,7 @@ mod device {
     mod offload;
     mod order;
     mod receive;
+    mod rewrite;
     mod rule;
     mod send;
     mod steering;

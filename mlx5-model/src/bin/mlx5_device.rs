@@ -47,6 +47,7 @@ struct Cli {
 enum Ability {
     OnDemandPaging,
     PaddedCompletions,
+    ChangePackets,
 }
 
 fn main() -> ExitCode {
@@ -121,6 +122,7 @@ fn run(cli: &Cli) -> Result<(), Box<dyn Error>> {
                 send_record_at_ready: false,
                 on_demand_paging: cli.with.contains(&Ability::OnDemandPaging),
                 padded_completions: cli.with.contains(&Ability::PaddedCompletions),
+                change_packets: cli.with.contains(&Ability::ChangePackets),
                 ..Traits::default()
             },
             clock: clock.clone(),

@@ -149,8 +149,8 @@ impl Core {
         some |= self.scan(bus, bar);
         some |= self.tap.settle(&mut self.port);
         if self.senders.is_active() {
-            let Self { senders, keys, completions, events, port, tunnels, .. } = self;
-            let mut around = send::Around { bus, keys, completions, events, port, tunnels };
+            let Self { senders, keys, completions, events, port, tunnels, steering, .. } = self;
+            let mut around = send::Around { bus, keys, completions, events, port, tunnels, steering };
             some |= senders.run(&mut around, budget) > 0;
         }
         some |= self.receive_own(bus, budget) > 0;
@@ -257,9 +257,9 @@ impl Core {
             self.with_rdma(bus, |rdma, around| rdma.break_down(around, number));
             return;
         }
-        let Self { senders, keys, completions, events, port, tunnels, .. } = self;
+        let Self { senders, keys, completions, events, port, tunnels, steering, .. } = self;
         if let Some(queue) = senders.queues.get_mut(number) {
-            queue.break_down(&mut send::Around { bus, keys, completions, events, port, tunnels });
+            queue.break_down(&mut send::Around { bus, keys, completions, events, port, tunnels, steering });
         }
     }
 
@@ -273,12 +273,12 @@ impl Core {
             }
             return;
         }
-        let Self { senders, keys, completions, events, port, tunnels, violations, .. } = self;
+        let Self { senders, keys, completions, events, port, tunnels, steering, violations, .. } = self;
         let Some(queue) = senders.queues.get_mut(number).filter(|queue| queue.uar == page) else {
             violations.note(Violation::Unknown { uar: page, rung: value });
             return;
         };
-        let mut around = send::Around { bus, keys, completions, events, port, tunnels };
+        let mut around = send::Around { bus, keys, completions, events, port, tunnels, steering };
         if let Err(violation) = queue.doorbell(&mut around, value, exact, self.strict, bytes) {
             violations.note(violation);
             queue.break_down(&mut around);
@@ -374,14 +374,19 @@ impl Core {
         let (mut taken, mut lacks) = (false, false);
         let mut plain = None;
         for index in 0..steering.deliveries.len() {
-            let delivery = steering.deliveries[index];
+            let delivery = &steering.deliveries[index];
             let Some(tir) = steering.tirs.get(delivery.tir) else { continue };
             if domain.is_some_and(|domain| tir.refuses(domain, frame)) {
                 continue;
             }
+            let changed = delivery.changed.as_deref().map(|frame| (frame, Headers::parse(frame, 0)));
+            let (frame, headers) =
+                changed.as_ref().map_or((frame, &headers), |(frame, headers)| (*frame, headers));
+            let headers = *headers;
             let inner = if tir.tunneled { tunnels.inside(frame, &headers) } else { None };
             let checked = match &inner {
                 Some(inner) => Checked::of(frame, &headers, Some(inner)),
+                None if changed.is_some() => Checked::of(frame, &headers, None),
                 None => *plain.get_or_insert_with(|| Checked::of(frame, &headers, None)),
             };
             let hash = tir.hash(frame, &headers, inner.as_ref());

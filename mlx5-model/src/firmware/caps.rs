@@ -18,7 +18,8 @@ use crate::completion;
 use crate::device::core::Core;
 use crate::event::QUEUES_MAX;
 use crate::frame::VXLAN_PORTS_MAX;
-use crate::steering::Counters;
+use crate::steering::rewrite::{CHANGES_MAX, HEADER_MAX};
+use crate::steering::{Counters, REFORMATS_MAX, REWRITES_MAX};
 use crate::{rdma, receive};
 
 /// What one card can and another cannot. Everything else is the same on all models.
@@ -48,6 +49,9 @@ pub struct Traits {
     /// Entries change keys whole: what they stand for, and the size of their pages, on queue pairs and on send queues that ask for
     /// it (UMR). Without, entries bind memory windows alone.
     pub change_keys: bool,
+    /// Steering changes packets: fields of their headers, and tunnels that it takes off what is received and puts onto what is sent.
+    /// Not of any card yet: Linux's drivers have not been held against it.
+    pub change_packets: bool,
     /// Many frames in one send entry (enhanced).
     pub enhanced_multi_packet: bool,
     /// Layer 2 headers must be inline; otherwise the port's context says what must, at first nothing.
@@ -138,6 +142,7 @@ impl Default for Traits {
             striding_rq: true,
             short_striding: true,
             change_keys: true,
+            change_packets: false,
             enhanced_multi_packet: true,
             needs_inline_l2: false,
             vlan_insert: true,
@@ -214,7 +219,7 @@ impl Traits {
         put(kind::GENERAL, &self.general());
         put(kind::ETHERNET_OFFLOADS, &self.ethernet());
         put(kind::ROCE, &self.roce());
-        put(kind::FLOW_TABLE, &flow_table(self.match_ip_version));
+        put(kind::FLOW_TABLE, &self.flow_table());
         put(kind::ATOMIC, &if self.rdma { atomic() } else { [0; 256] });
         if self.device_memory {
             put(kind::DEV_MEM, &super::lent::caps());
@@ -429,7 +434,7 @@ fn atomic() -> [u8; 256] {
     caps
 }
 
-fn flow_table(match_ip_version: bool) -> [u8; 4096] {
+fn flow_table_properties(match_ip_version: bool) -> [u8; FlowTableProperties::BYTES] {
     use FlowTableProperties as P;
     let mut properties = P::ZERO;
     for (field, value) in [
@@ -502,13 +507,36 @@ fn flow_table(match_ip_version: bool) -> [u8; 4096] {
     F::INNER_IP_VERSION.set(&mut fields, match_ip_version.into());
     P::FT_FIELD_SUPPORT.set(&mut properties, fields);
     P::FT_FIELD_BITMASK_SUPPORT.set(&mut properties, fields);
-    let mut caps = FlowTableNicCaps::ZERO;
-    FlowTableNicCaps::NIC_RX_MULTI_PATH_TIRS.set(&mut caps, 1);
-    FlowTableNicCaps::FLOW_TABLE_PROPERTIES_NIC_RECEIVE.set(&mut caps, properties);
-    caps
+    properties
 }
 
 impl Traits {
+    fn flow_table(&self) -> [u8; 4096] {
+        use {FlowTableNicCaps as N, FlowTableProperties as P};
+        let mut caps = N::ZERO;
+        N::NIC_RX_MULTI_PATH_TIRS.set(&mut caps, 1);
+        let (mut receive, mut transmit) =
+            (flow_table_properties(self.match_ip_version), flow_table_properties(self.match_ip_version));
+        if self.change_packets {
+            let log = |most: usize| most.ilog2();
+            for properties in [&mut receive, &mut transmit] {
+                P::LOG_MAX_MODIFY_HEADER_CONTEXT.set(properties, log(REWRITES_MAX));
+                P::MAX_MODIFY_HEADER_ACTIONS.set(properties, CHANGES_MAX as u32);
+                P::REFORMAT_AND_MODIFY_ACTION.set(properties, 1);
+                P::REFORMAT_AND_FWD_TO_TABLE.set(properties, 1);
+            }
+            P::DECAP.set(&mut receive, 1);
+            P::REFORMAT_L3_TUNNEL_TO_L2.set(&mut receive, 1);
+            P::REFORMAT.set(&mut transmit, 1);
+            P::REFORMAT_L2_TO_L3_TUNNEL.set(&mut transmit, 1);
+            N::LOG_MAX_PACKET_REFORMAT_CONTEXT.set(&mut caps, log(REFORMATS_MAX));
+            N::MAX_ENCAP_HEADER_SIZE.set(&mut caps, HEADER_MAX as u32);
+            N::FLOW_TABLE_PROPERTIES_NIC_TRANSMIT.set(&mut caps, transmit);
+        }
+        N::FLOW_TABLE_PROPERTIES_NIC_RECEIVE.set(&mut caps, receive);
+        caps
+    }
+
     /// Bytes of one of a BlueFlame register's two buffers; doorbells alone stand as far apart where there is no BlueFlame.
     pub(crate) fn buffer_bytes(&self) -> usize {
         1 << (self.blue_flame_log.clamp(7, 10) - 1)

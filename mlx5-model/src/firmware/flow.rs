@@ -9,13 +9,14 @@ use pollux_mlx5_abi::command::flow::{
     QueryFlowEntryOut, QueryFlowTableIn, QueryFlowTableOut, SetFlowEntryIn, SetFlowTableRootIn, action,
     destination, modify, table,
 };
-use pollux_mlx5_abi::command::matching::{MatchHeaders, MatchParameters};
+use pollux_mlx5_abi::command::matching::{MatchHeaders, MatchMisc, MatchParameters};
 use pollux_mlx5_abi::command::{opcode as op, status};
 
 use super::caps::{FT_LEVELS, LOG_FT};
 use super::{Call, No, need, no};
 use crate::device::core::Core;
-use crate::steering::{Destination, Entry, FlowTable, Mask, Miss};
+use crate::steering::rewrite::Reformat;
+use crate::steering::{Changes, Destination, Entry, FlowTable, Mask, Miss, Way};
 
 /// `table_miss_action`: to the table that is named. Source: Linux `include/linux/mlx5/mlx5_ifc.h`,
 /// `MLX5_FLOW_TABLE_MISS_ACTION_FWD`.
@@ -26,7 +27,22 @@ const LIST_MAX: usize = 64;
 const BULK_UNIT: usize = 128;
 
 /// What this device does with packets.
-const ACTIONS: u32 = action::ALLOW | action::DROP | action::FWD_DEST | action::COUNT;
+const ACTIONS: u32 = action::ALLOW
+    | action::DROP
+    | action::FWD_DEST
+    | action::COUNT
+    | action::DECAP
+    | action::MOD_HDR
+    | action::PACKET_REFORMAT;
+
+/// Which packets a table of that type looks at.
+pub(super) fn way(kind: u32) -> Option<Way> {
+    match kind {
+        table::NIC_RX => Some(Way::In),
+        table::NIC_TX => Some(Way::Out),
+        _ => None,
+    }
+}
 
 impl Core {
     pub(super) fn flow_command(&mut self, opcode: u16, call: &mut Call<'_>) -> Result<(), No> {
@@ -41,8 +57,9 @@ impl Core {
                 let context = ModifyFlowTableIn::FLOW_TABLE_CONTEXT.get(input);
                 need!(call.may_change(self.steering.tables.owner(number)), BAD_RES_ERR, 16);
                 need!(fields == 1, BAD_PARAM_ERR, 17);
-                let level = self.steering.tables.get(number).map_or(0, |table| table.level);
-                let miss = self.miss(call, &context, level)?;
+                let (way, level) =
+                    self.steering.tables.get(number).map_or((Way::In, 0), |table| (table.way, table.level));
+                let miss = self.miss(call, &context, way, level)?;
                 if let Some(table) = self.steering.tables.get_mut(number) {
                     table.miss = miss;
                 }
@@ -69,7 +86,7 @@ impl Core {
                 let named = self.steering.is_destination(Destination::Table(number))
                     || self.steering.tables.iter().any(|(_, table)| table.miss == Miss::Table(number));
                 need!(empty && !named, RES_BUSY, 17);
-                self.steering.root = self.steering.root.filter(|root| *root != number);
+                self.steering.forget_root(number);
                 self.steering.tables.remove(number);
                 Ok(())
             }
@@ -77,11 +94,20 @@ impl Core {
                 let input: &[u8; SetFlowTableRootIn::BYTES] = call.input()?;
                 let number = SetFlowTableRootIn::TABLE_ID.get(input);
                 need!(call.uid == 0, BAD_RES_ERR, 16);
-                need!(SetFlowTableRootIn::TABLE_TYPE.get(input) == table::NIC_RX, BAD_PARAM_ERR, 17);
-                need!(self.steering.tables.get(number).is_some(), BAD_RES_ERR, 18);
+                let way =
+                    way(SetFlowTableRootIn::TABLE_TYPE.get(input)).ok_or(no(status::BAD_PARAM_ERR, 17))?;
+                need!(
+                    self.steering.tables.get(number).is_some_and(|table| table.way == way),
+                    BAD_RES_ERR,
+                    18
+                );
+                let root = match way {
+                    Way::In => &mut self.steering.root,
+                    Way::Out => &mut self.steering.root_out,
+                };
                 match call.op_mod {
-                    0 => self.steering.root = Some(number),
-                    1 if self.steering.root == Some(number) => self.steering.root = None,
+                    0 => *root = Some(number),
+                    1 if *root == Some(number) => *root = None,
                     1 => {}
                     _ => return Err(no(status::BAD_PARAM_ERR, 19)),
                 }
@@ -129,14 +155,15 @@ impl Core {
         }
     }
 
-    /// Where a table's misses go: nowhere, or to a table of a higher level.
-    fn miss(&self, call: &Call<'_>, context: &[u8; 40], level: u32) -> Result<Miss, No> {
+    /// Where a table's misses go: to the end, or to a table of a higher level.
+    fn miss(&self, call: &Call<'_>, context: &[u8; 40], way: Way, level: u32) -> Result<Miss, No> {
         match FlowTableContext::TABLE_MISS_ACTION.get(context) {
-            0 => Ok(Miss::Drop),
+            0 => Ok(Miss::End),
             MISS_FORWARD => {
                 let other = FlowTableContext::TABLE_MISS_ID.get(context);
                 need!(call.may_name(self.steering.tables.owner(other)), BAD_RES_ERR, 32);
-                let higher = self.steering.tables.get(other).is_some_and(|other| other.level > level);
+                let other_table = self.steering.tables.get(other);
+                let higher = other_table.is_some_and(|other| other.way == way && other.level > level);
                 need!(higher, BAD_PARAM_ERR, 33);
                 Ok(Miss::Table(other))
             }
@@ -150,16 +177,17 @@ impl Core {
         let context = CreateFlowTableIn::FLOW_TABLE_CONTEXT.get(input);
         let (level, log_size) =
             (FlowTableContext::LEVEL.get(&context), FlowTableContext::LOG_SIZE.get(&context));
-        need!(kind == table::NIC_RX, BAD_PARAM_ERR, 16);
+        let way = way(kind).ok_or(no(status::BAD_PARAM_ERR, 16))?;
         need!(level < FT_LEVELS && log_size <= LOG_FT, BAD_PARAM_ERR, 17);
-        let plain = !FlowTableContext::REFORMAT_EN.is_set(&context)
-            && !FlowTableContext::DECAP_EN.is_set(&context)
+        let changes =
+            FlowTableContext::REFORMAT_EN.is_set(&context) || FlowTableContext::DECAP_EN.is_set(&context);
+        let plain = (self.traits.change_packets || !changes)
             && !FlowTableContext::SW_OWNER.is_set(&context)
             && !FlowTableContext::TERMINATION_TABLE.is_set(&context);
         need!(plain, BAD_PARAM_ERR, 18);
-        let miss = self.miss(call, &context, level)?;
+        let miss = self.miss(call, &context, way, level)?;
         need!(call.output.len() >= 16, BAD_OUTP_LEN_ERR, 19);
-        let table = FlowTable::new(level, log_size, miss);
+        let table = FlowTable::new(way, level, log_size, miss);
         let number = self.steering.tables.insert(call.uid, table).ok_or(no(status::NO_RES_ERR, 20))?;
         call.answer_number(number)
     }
@@ -178,6 +206,11 @@ impl Core {
         let versions = [MatchParameters::OUTER_HEADERS, MatchParameters::INNER_HEADERS]
             .map(|part| MatchHeaders::IP_VERSION.get(part.of(G::MATCH_CRITERIA.of(input))));
         need!(self.traits.match_ip_version || versions == [0; 2], BAD_PARAM_ERR, 21);
+        // What is received was sent by none of this device's queues.
+        let queue =
+            MatchMisc::SOURCE_SQN.get(MatchParameters::MISC_PARAMETERS.of(G::MATCH_CRITERIA.of(input)));
+        let received = self.steering.tables.get(number).is_some_and(|table| table.way == Way::In);
+        need!(queue == 0 || !received, BAD_PARAM_ERR, 22);
         call.output::<16>()?;
         let Some(table) = self.steering.tables.get_mut(number) else { return Ok(()) };
         need!(start <= end && u64::from(end) < 1 << table.log_size, BAD_PARAM_ERR, 19);
@@ -215,7 +248,10 @@ impl Core {
                     entry.tag = parsed.tag;
                 }
                 if changes & (modify::DESTINATION_LIST | modify::ACTION) != 0 {
-                    entry.destinations = parsed.destinations;
+                    (entry.destinations, entry.drops) = (parsed.destinations, parsed.drops);
+                }
+                if changes & modify::ACTION != 0 {
+                    entry.changes = parsed.changes;
                 }
                 if changes & (modify::FLOW_COUNTERS | modify::ACTION) != 0 {
                     entry.counters = parsed.counters;
@@ -243,18 +279,20 @@ impl Core {
         need!(count <= LIST_MAX && counters <= LIST_MAX, BAD_PARAM_ERR, 45);
         let list = call.behind::<{ SetFlowEntryIn::BYTES }>().as_chunks::<8>().0;
         need!(list.len() >= count + counters, BAD_INP_LEN_ERR, 46);
-        let level = self.steering.tables.get(table).map_or(0, |table| table.level);
+        let (way, level) =
+            self.steering.tables.get(table).map_or((Way::In, 0), |table| (table.way, table.level));
         let mut destinations = Vec::with_capacity(count);
         for block in &list[..count] {
             let id = DestinationBlock::DESTINATION_ID.get(block);
             match DestinationBlock::DESTINATION_TYPE.get(block) {
-                destination::TIR => {
+                destination::TIR if way == Way::In => {
                     need!(call.may_name(self.steering.tirs.owner(id)), BAD_RES_ERR, 47);
                     destinations.push(Destination::Tir(id));
                 }
                 destination::FLOW_TABLE => {
                     need!(call.may_name(self.steering.tables.owner(id)), BAD_RES_ERR, 48);
-                    let higher = self.steering.tables.get(id).is_some_and(|other| other.level > level);
+                    let other = self.steering.tables.get(id);
+                    let higher = other.is_some_and(|other| other.way == way && other.level > level);
                     need!(higher, BAD_PARAM_ERR, 49);
                     destinations.push(Destination::Table(id));
                 }
@@ -273,9 +311,32 @@ impl Core {
             value: Vec::new(),
             tag: F::FLOW_TAG.get(context),
             destinations,
+            drops: drop,
             counters: numbers,
+            changes: self.changes(call, way, context)?,
             context: whole,
         })
+    }
+
+    /// How an entry changes packets: a tunnel comes off what is received, and onto what is sent.
+    fn changes(&self, call: &Call<'_>, way: Way, context: &[u8; 768]) -> Result<Changes, No> {
+        use FlowContext as F;
+        let has = |bit: u32| F::ACTION.get(context) & bit != 0;
+        let mut changes = Changes { decapsulate: has(action::DECAP), ..Changes::default() };
+        need!(!changes.decapsulate || self.traits.change_packets && way == Way::In, BAD_PARAM_ERR, 52);
+        if has(action::MOD_HDR) {
+            let number = F::MODIFY_HEADER_ID.get(context);
+            need!(call.may_name(self.steering.rewrites.owner(number)), BAD_RES_ERR, 53);
+            changes.rewrite = self.steering.rewrites.get(number).cloned();
+        }
+        if has(action::PACKET_REFORMAT) {
+            let number = F::PACKET_REFORMAT_ID.get(context);
+            need!(call.may_name(self.steering.reformats.owner(number)), BAD_RES_ERR, 54);
+            changes.reformat = self.steering.reformats.get(number).cloned();
+            let bare = matches!(changes.reformat.as_deref(), Some(Reformat::Bare(_)));
+            need!(bare == (way == Way::In), BAD_PARAM_ERR, 55);
+        }
+        Ok(changes)
     }
 
     fn flow_counter_command(&mut self, opcode: u16, call: &mut Call<'_>) -> Result<(), No> {

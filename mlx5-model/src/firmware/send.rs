@@ -80,8 +80,8 @@ impl Core {
             && let Err(violation) = queue.ring.at_ready(bus, number)
         {
             self.violations.note(violation);
-            let Self { keys, completions, events, port, tunnels, .. } = self;
-            queue.break_down(&mut send::Around { bus, keys, completions, events, port, tunnels });
+            let Self { keys, completions, events, port, tunnels, steering, .. } = self;
+            queue.break_down(&mut send::Around { bus, keys, completions, events, port, tunnels, steering });
         }
         if queue.has_work() {
             self.senders.wake(number);

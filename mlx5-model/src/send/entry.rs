@@ -220,7 +220,7 @@ fn one_frame(
     let parser = Parser { tunnels: around.tunnels, parsing: queue.parsing };
     if !cut {
         let frame = offload::finish(&parser, &mut scratch.frame[..start + length], ethernet)?;
-        if !around.port.send_from(frame, Origin::Packet(length), queue.transport_domain) {
+        if !around.transmit(queue, frame, Origin::Packet(length)) {
             return Ok(Outcome::Busy(0));
         }
         around.bus.ledger.add_sent(1);
@@ -239,7 +239,7 @@ fn one_frame(
         let bytes = segments.write(index, segment)?;
         let last = index + 1 == segments.count();
         let origin = if last { Origin::Packet(length) } else { Origin::Segment };
-        if !around.port.send_from(&segment[..bytes], origin, queue.transport_domain) {
+        if !around.transmit(queue, &segment[..bytes], origin) {
             return Ok(Outcome::Busy(index));
         }
         around.bus.ledger.add_sent(1);
@@ -287,7 +287,7 @@ fn many_frames(
             return Err(Failure::LENGTH);
         }
         let frame = offload::finish(&parser, &mut scratch.frame[..start + length], ethernet)?;
-        if !around.port.send_from(frame, Origin::Packet(length), queue.transport_domain) {
+        if !around.transmit(queue, frame, Origin::Packet(length)) {
             return Ok(Outcome::Busy(index));
         }
         around.bus.ledger.add_sent(1);

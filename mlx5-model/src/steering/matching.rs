@@ -99,10 +99,11 @@ impl Mask {
     }
 }
 
-/// Bytes of the misc part that are filled in: second tags, the network identifier of VXLAN, flow labels of IPv6. Source: see
+/// Bytes of the misc part that are filled in: the queue that sends, second tags, the network identifier of VXLAN, flow labels of IPv6. Source: see
 /// [`MatchMisc`](pollux_mlx5_abi::command::matching::MatchMisc).
 fn misc_known() -> [u8; 64] {
     let mut known = [0; 64];
+    known[1..4].fill(0xff);
     known[8..12].fill(0xff);
     known[12] = 0xf0;
     known[20..23].fill(0xff);
@@ -124,6 +125,8 @@ pub(crate) struct Packet<'f> {
     frame: &'f [u8],
     headers: &'f Headers,
     tunnels: &'f Tunnels,
+    /// Which queue sends it; 0 for one that is received.
+    queue: u32,
     outer: Option<[u64; PART]>,
     /// All parts; the first is in `outer`.
     inside: Option<[u64; WORDS]>,
@@ -137,8 +140,16 @@ fn put(words: &mut [u64], part: &[u8; 64]) {
 
 impl<'f> Packet<'f> {
     #[inline]
-    pub(super) fn new(frame: &'f [u8], headers: &'f Headers, tunnels: &'f Tunnels) -> Self {
-        Self { frame, headers, tunnels, outer: None, inside: None }
+    pub(super) fn new(frame: &'f [u8], headers: &'f Headers, tunnels: &'f Tunnels, queue: u32) -> Self {
+        Self { frame, headers, tunnels, queue, outer: None, inside: None }
+    }
+
+    pub(super) fn frame(&self) -> &'f [u8] {
+        self.frame
+    }
+
+    pub(super) fn queue(&self) -> u32 {
+        self.queue
     }
 
     #[inline]
@@ -168,7 +179,9 @@ impl<'f> Packet<'f> {
         let mut words = [0; WORDS];
         let inner = self.tunnels.inside(self.frame, self.headers);
         let vxlan = self.tunnels.is_vxlan(self.frame, self.headers);
-        put(&mut words[MISC..], &misc_part(self.frame, self.headers, inner.as_ref(), vxlan));
+        let mut misc = misc_part(self.frame, self.headers, inner.as_ref(), vxlan);
+        misc[1..4].copy_from_slice(&self.queue.to_be_bytes()[1..]);
+        put(&mut words[MISC..], &misc);
         if let Some(inner) = &inner {
             put(&mut words[INNER..], &headers_part(self.frame, inner));
         }

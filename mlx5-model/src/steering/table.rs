@@ -1,13 +1,26 @@
 //! Tables of groups of entries.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use super::matching::{Mask, Packet};
+use super::rewrite::{Reformat, Rewrite, decapsulate};
+use crate::frame::Tunnels;
+
+/// Which packets a table looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// What is received.
+    In,
+    /// What is sent.
+    Out,
+}
 
 /// Where packets go that no entry takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Miss {
-    Drop,
+    /// Nowhere if they are received, out if they are sent.
+    End,
     Table(u32),
 }
 
@@ -18,14 +31,43 @@ pub(crate) enum Destination {
     Table(u32),
 }
 
+/// What an entry does to packets, in this order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Changes {
+    /// A tunnel is taken off.
+    pub(crate) decapsulate: bool,
+    pub(crate) rewrite: Option<Arc<Rewrite>>,
+    pub(crate) reformat: Option<Arc<Reformat>>,
+}
+
+impl Changes {
+    /// The packet as it goes on; `None` where it does as it is.
+    pub(super) fn of(&self, frame: &[u8], tunnels: &Tunnels) -> Option<Vec<u8>> {
+        if !self.decapsulate && self.rewrite.is_none() && self.reformat.is_none() {
+            return None;
+        }
+        // What is no tunnel stays as it is.
+        let mut frame =
+            if self.decapsulate { decapsulate(frame, tunnels) } else { None }.unwrap_or(frame.to_vec());
+        if let Some(rewrite) = &self.rewrite {
+            rewrite.apply(&mut frame);
+        }
+        let reformat = self.reformat.as_ref().and_then(|reformat| reformat.apply(&frame, tunnels));
+        Some(reformat.unwrap_or(frame))
+    }
+}
+
 /// An entry.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) value: Vec<u64>,
     pub(crate) tag: u32,
-    /// None: dropped.
+    /// None: dropped, or sent.
     pub(crate) destinations: Vec<Destination>,
+    /// Nothing is sent that it takes.
+    pub(crate) drops: bool,
     pub(crate) counters: Vec<u32>,
+    pub(crate) changes: Changes,
     /// The context as it was made, for queries.
     pub(crate) context: Vec<u8>,
 }
@@ -103,6 +145,7 @@ impl Group {
 /// A table.
 #[derive(Clone, Debug)]
 pub(crate) struct FlowTable {
+    pub(crate) way: Way,
     pub(crate) level: u32,
     pub(crate) log_size: u32,
     pub(crate) miss: Miss,
@@ -112,8 +155,8 @@ pub(crate) struct FlowTable {
 }
 
 impl FlowTable {
-    pub(crate) fn new(level: u32, log_size: u32, miss: Miss) -> Self {
-        Self { level, log_size, miss, groups: Vec::new(), next_group: 0 }
+    pub(crate) fn new(way: Way, level: u32, log_size: u32, miss: Miss) -> Self {
+        Self { way, level, log_size, miss, groups: Vec::new(), next_group: 0 }
     }
 
     pub(crate) fn groups(&self) -> &[Group] {
