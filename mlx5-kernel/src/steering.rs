@@ -2,13 +2,12 @@
 //! programs.
 //!
 //! ```text
-//!   root ─► table of priority 0 ─ miss ─► table of priority 3 ─ miss ─► … ─► leftovers ─ miss ─► the kernel's interface
+//!   root ─► table of priority 0 ─ miss ─► table of priority 3 ─ miss ─► … ─► leftovers ─ miss ─► dropped
 //!             groups, one for each mask             (tables exist while a rule is in them)
 //!               entries, one for each value: destinations, tag, counter
 //! ```
 //!
-//! The kernel's own interface is what comes to the end of the chain, or passes a rule that only looks on: the device hands it to
-//! [`Frames`](crate::Frames). On a card it has tables of its own there, in front of the leftovers.
+//! There is no interface of the kernel's at the end of the chain: what no rule takes is dropped by the device.
 
 mod table;
 
@@ -33,10 +32,6 @@ pub(crate) const MULTICAST: u16 = 2 * PRIORITIES;
 
 /// Place of rules for what nobody takes, `MLX5_IB_FLOW_LEFTOVERS_PRIO`.
 pub(crate) const LEFTOVERS: u16 = MULTICAST + 1;
-
-/// Behind all of them: a table without entries, that rules which only look on lead to where there is no other. It is there while
-/// there are such.
-const END: u16 = LEFTOVERS + 1;
 
 /// Size of a table, as a logarithm. Source: Linux `drivers/infiniband/hw/mlx5/fs.c`, `MLX5_FS_MAX_ENTRIES`.
 const LOG_SIZE: u32 = 16;
@@ -166,16 +161,6 @@ impl Steering {
         if !self.tables.contains_key(&at) {
             self.add_table(core, at, limits.log_size)?;
         }
-        let end = (rule.direction, END);
-        if rule.targets.contains(&Target::Next)
-            && rule.direction == Direction::Receive
-            && u32::from(END) <= limits.level_max
-            && !self.tables.contains_key(&end)
-            && let Err(errno) = self.add_table(core, end, 0)
-        {
-            self.remove_if_empty(core, at);
-            return Err(errno);
-        }
         let next = self.next_of(at);
         let Some(table) = self.tables.get_mut(&at) else { return Err(Errno::EINVAL) };
         match table.add(core, rule, next) {
@@ -185,7 +170,6 @@ impl Steering {
             }
             Err(errno) => {
                 self.remove_if_empty(core, at);
-                self.remove_end(core);
                 Err(errno)
             }
         }
@@ -199,15 +183,7 @@ impl Steering {
             table.remove(core, key, next)?;
         }
         self.remove_if_empty(core, at);
-        self.remove_end(core);
         Ok(())
-    }
-
-    /// Ends the last table where no rule leads there.
-    fn remove_end(&mut self, core: &Core) {
-        if !self.tables.values().any(Table::looks_on) {
-            self.remove_if_empty(core, (Direction::Receive, END));
-        }
     }
 
     /// Makes a table and puts it into its chain.

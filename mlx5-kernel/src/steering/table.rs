@@ -84,12 +84,6 @@ impl Table {
         self.groups.is_empty()
     }
 
-    /// Whether a rule in it leads to the tables behind as well.
-    pub(super) fn looks_on(&self) -> bool {
-        let mut entries = self.groups.iter().flat_map(|group| group.entries.values());
-        entries.any(|entry| entry.targets.iter().any(|(target, _)| *target == Target::Next))
-    }
-
     /// Adds a rule; the answer is its group and entry.
     pub(super) fn add(&mut self, core: &Core, rule: &Rule, next: Option<u32>) -> Result<(u32, u32), Errno> {
         let (table, kind) = (self.id, self.kind);

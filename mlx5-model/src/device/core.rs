@@ -116,12 +116,14 @@ impl Core {
     pub(crate) fn reset(&mut self) {
         let port = &mut self.port;
         let (permanent, mtu, counters) = (port.permanent, port.mtu, port.counters);
+        let own = port.loopback.counted;
         let (wire, shines) = port.take_wire();
         let tap = std::mem::take(&mut self.tap);
         let violations = std::mem::take(&mut self.violations);
         let (base, visibility) = (self.lent.base, self.completions.visibility());
         *self = Self::new(self.traits, permanent, mtu, self.strict, wire);
         self.port.counters = counters;
+        self.port.loopback.counted = own;
         self.port.shines = shines;
         self.tap = tap;
         self.violations = violations;
@@ -334,7 +336,10 @@ impl Core {
                         count += 1;
                         continue;
                     }
-                    Some(Some(bytes)) => bytes,
+                    Some(Some(bytes)) => {
+                        self.tap.see(&room[..bytes]);
+                        bytes
+                    }
                 },
             };
             match self.arrive(bus, &room[..bytes], waits, None) {
@@ -368,7 +373,7 @@ impl Core {
         if self.with_rdma(bus, |rdma, around| rdma.receive(around, frame, &headers)) {
             return Arrived::Taken;
         }
-        let Self { steering, receivers, keys, completions, events, tunnels, .. } = self;
+        let Self { steering, receivers, keys, completions, events, port, tunnels, .. } = self;
         steering.classify(frame, &headers, tunnels);
         let mut around = receive::Around { bus, keys, completions, events };
         let (mut taken, mut lacks) = (false, false);
@@ -434,10 +439,9 @@ impl Core {
             return Arrived::NoBuffer;
         }
         steering.count(frame.len());
-        let heard = domain.is_none() && steering.came_through && self.tap.see(frame);
-        if !taken && !heard {
+        if !taken {
             // What goes out to a group is for others first.
-            self.port.counters.steering_discards += u64::from(domain.is_none());
+            port.counters.steering_discards += u64::from(domain.is_none());
             return Arrived::Discarded;
         }
         Arrived::Taken

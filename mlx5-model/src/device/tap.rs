@@ -1,5 +1,4 @@
-//! What the network of a kernel over the device sees of the wire: packets of ARP and neighbour discovery, both ways. As an interface
-//! on a card it gets what no rule takes, and copies of what rules take that only look on.
+//! What the network of a kernel over the device sees of the wire: packets of ARP and neighbour discovery, both ways.
 
 use std::collections::VecDeque;
 
@@ -24,9 +23,9 @@ pub(crate) struct Tap {
 }
 
 impl Tap {
-    /// A frame came to the kernel's interface. False where that has no use for it.
+    /// A frame came in.
     #[inline]
-    pub(crate) fn see(&mut self, frame: &[u8]) -> bool {
+    pub(crate) fn see(&mut self, frame: &[u8]) {
         let is_wanted = match frame.get(12..14) {
             Some(kind) if kind == ARP => true,
             Some(kind) if kind == IPV6 => {
@@ -34,11 +33,9 @@ impl Tap {
             }
             _ => false,
         };
-        let has = is_wanted && self.listens;
-        if has && self.heard.len() < WAITING_MAX {
+        if is_wanted && self.listens && self.heard.len() < WAITING_MAX {
             self.heard.push(frame.to_vec());
         }
-        has
     }
 
     /// What was heard since last time.
