@@ -10,6 +10,8 @@ mod pattern;
 mod reach;
 mod translation;
 
+use std::cell::Cell;
+
 use crate::device::table::Table;
 use absent::{Absent, AbsentPages};
 pub(crate) use change::{Refusal, change};
@@ -80,6 +82,8 @@ pub(crate) struct Who {
 
 /// How deep keys may stand for keys.
 const DEPTH_MAX: u8 = 3;
+/// Pieces of keys that one access may pass, over all depths: keys that stand for one another many times over would be walked for hours.
+const STEPS_MAX: u32 = 1 << 20;
 
 /// A key's context.
 #[derive(Clone, Debug)]
@@ -119,15 +123,27 @@ pub(crate) const RESERVED_KEY: u32 = 0x0000_0300;
 pub(crate) struct Keys {
     table: Table<Key>,
     pub(crate) absent: AbsentPages,
+    /// Pieces that the access at work may still pass.
+    steps: Cell<u32>,
 }
 
 impl Keys {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { table: Table::new(0x10, limit), absent: AbsentPages::default() }
+        Self { table: Table::new(0x10, limit), absent: AbsentPages::default(), steps: Cell::new(STEPS_MAX) }
     }
 
     pub(crate) fn table(&self) -> &Table<Key> {
         &self.table
+    }
+
+    /// Entries of all translations.
+    fn entries(&self) -> usize {
+        self.table.iter().map(|(_, key)| key.translation.count()).sum()
+    }
+
+    /// An access begins.
+    fn begin_walk(&self) {
+        self.steps.set(STEPS_MAX);
     }
 
     pub(crate) fn table_mut(&mut self) -> &mut Table<Key> {
@@ -153,6 +169,7 @@ impl Keys {
         let who = Who { domain, pair: None, reserved: false };
         let (context, from, end) = self.covered(key, who, at, bytes.into(), access)?;
         if context.translation.is_indirect() {
+            self.begin_walk();
             return self.walk_under(&context.translation, who, from, end, access, 1, &mut each);
         }
         context.walk(from, end, access.writes(), &mut each)
@@ -168,6 +185,7 @@ impl Keys {
         access: Access,
         each: &mut dyn FnMut(Option<u64>, usize) -> Result<(), KeyError>,
     ) -> Result<(), KeyError> {
+        self.begin_walk();
         self.walk_deep(key, who, at, bytes, access, 0, each)
     }
 
@@ -233,6 +251,7 @@ impl Keys {
         };
         let (mut at, mut hint) = (from, (0, 0));
         while at < end {
+            self.steps.set(self.steps.get().checked_sub(1).ok_or(KeyError::Bounds)?);
             let piece = translation.under(at, &mut hint).ok_or(KeyError::Bounds)?;
             let run = piece.bytes.min(end - at);
             self.walk_deep(piece.key, who, piece.at, run, access, depth, each)?;
@@ -323,6 +342,7 @@ impl Key {
 
 #[cfg(test)]
 mod tests {
+    use super::translation::Piece;
     use super::*;
 
     fn keys() -> (Keys, u32) {
@@ -363,6 +383,32 @@ mod tests {
             Ok(())
         })?;
         Ok(pieces)
+    }
+
+    /// A key of as many pieces as there may be, each one byte of another key.
+    fn of_pieces(keys: &mut Keys, under: u32, at: u64, bytes: u64) -> u32 {
+        let pieces = vec![Piece { bytes, key: under, at }; 1 << 16];
+        let (_, flat) = (0, keys.table().get(0x10).expect("the first").clone());
+        let translation = Translation::Pieces(pieces);
+        let key = Key { start: 0, length: bytes << 16, translation, ..flat };
+        keys.table_mut().insert(0, key).expect("room") << 8 | 0x77
+    }
+
+    #[test]
+    fn keys_that_stand_for_one_another_many_times_over_are_not_walked_for_hours() {
+        let (mut keys, flat) = keys();
+        let once = of_pieces(&mut keys, flat, 0x10_0800, 1);
+        let twice = of_pieces(&mut keys, once, 0, 1 << 16);
+        let who = Who { domain: 3, pair: None, reserved: false };
+        assert_eq!(keys.check(once, who, 0, 1 << 16, Access::Read), Ok(()));
+        // Each access has its own steps.
+        assert_eq!(keys.check(once, who, 0, 1 << 16, Access::Read), Ok(()));
+        let begun = std::time::Instant::now();
+        assert_eq!(keys.check(twice, who, 0, 1 << 32, Access::Read), Err(KeyError::Bounds));
+        assert_eq!(walk(&keys, twice, 3, 0, u32::MAX, Access::Read), Err(KeyError::Bounds));
+        // 4 billion pieces take more than this on any machine.
+        assert!(begun.elapsed() < std::time::Duration::from_secs(5));
+        assert_eq!(keys.check(twice, who, 5, 3, Access::Read), Ok(()));
     }
 
     #[test]

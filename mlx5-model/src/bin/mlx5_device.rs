@@ -30,7 +30,7 @@ struct Cli {
     /// Its wire, in the same order: cable:NAME, unix:LOCAL:PEER, iface:NAME, pcap:IN:OUT, source:SIZE or null
     #[arg(long, required = true, value_name = "WIRE")]
     wire: Vec<WireSpec>,
-    /// What the cards can beside what all can, any number of: on-demand-paging, padded-completions
+    /// What the cards can beside what all can, any number of them
     #[arg(long, value_name = "ABILITY", value_delimiter = ',')]
     with: Vec<Ability>,
     /// Take orders from standard input, a line each: `fatal N [SYNDROME]`, device N's firmware fails (N from 0); `remove N`, it

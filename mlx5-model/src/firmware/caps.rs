@@ -530,6 +530,7 @@ impl Traits {
             P::REFORMAT.set(&mut transmit, 1);
             P::REFORMAT_L2_TO_L3_TUNNEL.set(&mut transmit, 1);
             N::LOG_MAX_PACKET_REFORMAT_CONTEXT.set(&mut caps, log(REFORMATS_MAX));
+            N::ENCAP_GENERAL_HEADER.set(&mut caps, 1);
             N::MAX_ENCAP_HEADER_SIZE.set(&mut caps, HEADER_MAX as u32);
             N::FLOW_TABLE_PROPERTIES_NIC_TRANSMIT.set(&mut caps, transmit);
         }

@@ -144,6 +144,8 @@ fn given(
     need!(actual <= units, BAD_PARAM_ERR, 28);
     let list = call.behind::<{ CreateMkeyIn::BYTES }>();
     need!(list.len() as u64 / 16 >= actual, BAD_INP_LEN_ERR, 29);
+    // Programs may give no addresses of the bus. Source: Linux `drivers/infiniband/hw/mlx5/devx.c`, `devx_handle_mkey_create`.
+    need!(mode != access_mode::MTT || call.uid == 0 || actual == 0, BAD_PARAM_ERR, 21);
     let list = &list[..actual as usize * 16];
     let log = MkeyContext::LOG_PAGE_SIZE.get(context);
     let inside = |log: u32| MkeyContext::START_ADDR.get(context) & ((1 << log) - 1);

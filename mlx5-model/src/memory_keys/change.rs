@@ -11,6 +11,9 @@ use super::translation::{Entries, Translation};
 use super::{Access, Key, KeyError, Keys, Who, read};
 use crate::device::bus::Bus;
 
+/// Entries of all keys at most that queues write: some 400 MB.
+const ENTRIES_OF_ALL: usize = 1 << 24;
+
 /// In `flags_pd`: a peer may make the key free; it covers all addresses. Source: Linux `include/linux/mlx5/mlx5_ifc.h`,
 /// `mlx5_ifc_mkc_bits`.
 const REMOTE_INVALIDATE: u32 = 1 << 24;
@@ -64,6 +67,12 @@ pub(crate) fn change(
         return Err(Refusal::Bind);
     }
     let fields = control.mkey_mask.get();
+    // Lent memory has no other bounds than those it was lent with.
+    if matches!(old.translation, Translation::Flat(_))
+        && fields & (mask::LEN | mask::START_ADDR | mask::PAGE_SIZE) != 0
+    {
+        return Err(Refusal::Bind);
+    }
     let mut key = Key { translation: Translation::Physical, ..*old };
     apply(&mut key, fields, wanted);
     let entries = match usize::from(control.klm_octowords.get()) {
@@ -71,7 +80,14 @@ pub(crate) fn change(
         units => {
             let list = list(keys, bus, who, flags, rest, units * 16)?;
             let begin = if flags & umr_flag::TRANSLATION_OFFSET != 0 { offset(control) } else { 0 };
-            Some(old.translation.entries(begin, &list, old.units).ok_or(Refusal::Bind)?)
+            let entries = old.translation.entries(begin, &list, old.units).ok_or(Refusal::Bind)?;
+            // Programs that make keys by themselves give no addresses of the bus (see `CREATE_MKEY`).
+            let gives_addresses = entries.are_pages() && keys.table().owner(name >> 8) != Some(0);
+            let grows = entries.end().saturating_sub(old.translation.count());
+            if gives_addresses || grows > 0 && keys.entries() + grows > ENTRIES_OF_ALL {
+                return Err(Refusal::Bind);
+            }
+            Some(entries)
         }
     };
     if !key.free {
@@ -174,12 +190,13 @@ fn check(
     let writes = key.local_write || key.remote_write || key.atomic;
     let access = if writes { Access::Write } else { Access::Read };
     let mut left = key.length;
+    keys.begin_walk();
     for piece in old.pieces_with(entries) {
         let bytes = piece.bytes.min(left);
         if bytes == 0 {
             break;
         }
-        match keys.check(piece.key, who, piece.at, bytes, access) {
+        match keys.walk_deep(piece.key, who, piece.at, bytes, access, 0, &mut |_, _| Ok(())) {
             // It may come when it is needed.
             Ok(()) | Err(KeyError::Absent) => {}
             Err(_) => return Err(Refusal::Bind),

@@ -22,7 +22,8 @@ pub(super) fn unroll(list: &[u8]) -> Option<Vec<Piece>> {
     let (head, rest) = RepeatBlock::ref_from_prefix(list).ok()?;
     let (turns, count) = (head.repeat_count.get(), usize::from(head.num_ent.get()));
     let (entries, _) = <[RepeatEntry]>::ref_from_prefix_with_elems(rest, count).ok()?;
-    if (turns as usize).saturating_mul(count) > PIECES_MAX {
+    // Nothing, ever so often, would be a loop of the writer's length.
+    if count == 0 || turns == 0 || (turns as usize).saturating_mul(count) > PIECES_MAX {
         return None;
     }
     let pieces = (0..u64::from(turns)).flat_map(|turn| {
@@ -33,4 +34,34 @@ pub(super) fn unroll(list: &[u8]) -> Option<Vec<Piece>> {
         })
     });
     Some(pieces.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerocopy::{FromZeros, IntoBytes};
+
+    fn list(turns: u32, entries: u16) -> Vec<u8> {
+        let mut head = RepeatBlock::new_zeroed();
+        head.op.set(PATTERN);
+        head.repeat_count.set(turns);
+        head.num_ent.set(entries);
+        let mut list = head.as_bytes().to_vec();
+        for _ in 0..entries {
+            let mut entry = RepeatEntry::new_zeroed();
+            entry.byte_count.set(8);
+            entry.stride.set(64);
+            list.extend(entry.as_bytes());
+        }
+        list
+    }
+
+    #[test]
+    fn a_pattern_of_nothing_or_of_too_much_is_refused_at_once() {
+        assert_eq!(unroll(&list(3, 2)).map(|pieces| pieces.len()), Some(6));
+        for (turns, entries) in [(0, 1), (1, 0), (u32::MAX, 0), (u32::MAX, 1), (1 << 16, 2)] {
+            assert!(is_one(&list(turns, entries)));
+            assert_eq!(unroll(&list(turns, entries)), None, "{turns} of {entries}");
+        }
+    }
 }

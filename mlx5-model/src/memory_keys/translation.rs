@@ -6,8 +6,10 @@ use zerocopy::FromBytes;
 
 use super::{KeyError, pattern};
 
-/// Pieces or pages of a key at most, whatever its context has room for.
+/// Pages, or pieces of one size, of a key at most, whatever its context has room for.
 const ENTRIES_MAX: usize = 1 << 22;
+/// Pieces of any size at most: they are looked for one by one. What the capabilities say (`log_max_klm_list_size`).
+const PIECES_MAX: usize = 1 << 16;
 
 /// In the place of a page that is not there: no page begins at the last address.
 const ABSENT: u64 = u64::MAX;
@@ -157,7 +159,7 @@ impl Translation {
         let (begin, list) = match self {
             Self::Pieces(_) if pattern::is_one(list) => (0, List::Pieces(pattern::unroll(list)?)),
             Self::Pieces(_) | Self::Blocks { .. } => (begin, List::Pieces(pieces_of(list).collect())),
-            Self::Pages { .. } => (begin * 2, List::Pages(entered(list).collect())),
+            Self::Pages { .. } => (begin.checked_mul(2)?, List::Pages(entered(list).collect())),
             // What was made whole is not changed piece by piece.
             Self::Physical | Self::Flat(_) => return None,
         };
@@ -165,7 +167,17 @@ impl Translation {
             List::Pages(pages) => pages.len(),
             List::Pieces(pieces) => pieces.len(),
         };
-        (begin + count <= ENTRIES_MAX).then_some(Entries { begin, list })
+        let most = if matches!(self, Self::Pieces(_)) { PIECES_MAX } else { ENTRIES_MAX };
+        (begin.checked_add(count)? <= most).then_some(Entries { begin, list })
+    }
+
+    /// Entries that it holds.
+    pub(super) fn count(&self) -> usize {
+        match self {
+            Self::Pages { pages, .. } => pages.len(),
+            Self::Pieces(pieces) | Self::Blocks { blocks: pieces, .. } => pieces.len(),
+            Self::Physical | Self::Flat(_) => 0,
+        }
     }
 
     /// Its pieces as they are once entries are written.
@@ -194,6 +206,22 @@ impl Translation {
             }
             _ => {}
         }
+    }
+}
+
+impl Entries {
+    /// Where the last of them ends, among those of the key.
+    pub(super) fn end(&self) -> usize {
+        self.begin
+            + match &self.list {
+                List::Pages(pages) => pages.len(),
+                List::Pieces(pieces) => pieces.len(),
+            }
+    }
+
+    /// Whether they are addresses of the bus.
+    pub(super) fn are_pages(&self) -> bool {
+        matches!(self.list, List::Pages(_))
     }
 }
 

@@ -82,7 +82,7 @@ impl Port {
         if self.loopback.waiting.len() >= WAITING_MAX {
             return false;
         }
-        // What goes nowhere while the link is down does not come back either.
+        // What goes nowhere while software holds the link down does not come back either.
         let goes_out = is_group(frame) || self.is_held_down();
         if goes_out && !self.send(frame, origin) {
             return false;
