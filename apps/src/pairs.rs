@@ -145,7 +145,7 @@ pub fn deal(count: usize, lcores: usize, each: Option<usize>) -> Result<Vec<usiz
     let needed = count.div_ceil(per_lcore);
     if needed > lcores {
         return Err(format!(
-            "-q {per_lcore} asks for {needed} lcores for {count} ports, and there are {lcores}: give -q {} or more lcores \
+            "-q {per_lcore} asks for {needed} lcores for {count} rx queues, and there are {lcores}: give -q {} or more lcores \
              with -l",
             count.div_ceil(lcores.max(1))
         ));
@@ -216,7 +216,8 @@ mod tests {
         assert_eq!(deal(3, 2, None), Ok(vec![2, 1]));
         assert_eq!(deal(2, 8, None), Ok(vec![1, 1]));
         assert_eq!(deal(4, 4, Some(3)), Ok(vec![3, 1]));
-        let refusal = "-q 1 asks for 4 lcores for 4 ports, and there are 2: give -q 2 or more lcores with -l";
+        let refusal =
+            "-q 1 asks for 4 lcores for 4 rx queues, and there are 2: give -q 2 or more lcores with -l";
         assert_eq!(deal(4, 2, Some(1)), Err(refusal.into()));
     }
 }

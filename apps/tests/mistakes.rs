@@ -94,7 +94,7 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
         (
             &["-l", "0", "--", "-q", "1"],
             2,
-            "-q 1 asks for 2 lcores for 2 ports, and there are 1: give -q 2 or more lcores with -l",
+            "-q 1 asks for 2 lcores for 2 rx queues, and there are 1: give -q 2 or more lcores with -l",
         ),
         (&["-l", "0", "--", "--rxq", "0"], 2, "option '--rxq': '0' is not a whole number from 1 to 1024"),
         (&["-l", "0", "--", "--txq", "x"], 2, "option '--txq': 'x' is not a whole number from 1 to 1024"),

@@ -50,8 +50,8 @@ const DRIVERS: &[Driver] = &[
     Driver { name: MODEL, read: mlx5::model },
 ];
 
-/// Drivers whose ports have as many queues as an argument says, and that argument.
-const QUEUE_KEYS: &[(&str, &str)] = &[("net_af_packet", "qpairs")];
+/// Drivers whose ports have as many queues as an argument says, that argument, and the most that it takes.
+const QUEUE_KEYS: &[(&str, &str, u16)] = &[("net_af_packet", "qpairs", 256)];
 
 /// A device whose arguments are in order and that is not open yet.
 pub(crate) struct Prepared {
@@ -105,16 +105,22 @@ pub(crate) fn is_hardware(device: &DeviceArg) -> bool {
     DRIVERS.iter().all(|driver| !device.name.starts_with(driver.name))
 }
 
-/// Refuses more queues than the port was opened with, where an argument says how many those are.
+/// Refuses more queues than the port has, before memory is made for them, and says where an argument gives it more.
 pub(crate) fn check_queues(spec: &PortSpec, info: &PortInfo) -> Result<(), BringupError> {
-    let Some((_, key)) = QUEUE_KEYS.iter().find(|(driver, _)| *driver == info.driver) else { return Ok(()) };
     let (queues, name) = (&spec.queues, &spec.device.name);
     let ways = [("rx", queues.rx_queues, info.max_rx_queues), ("tx", queues.tx_queues, info.max_tx_queues)];
     match ways.into_iter().find(|(_, wanted, most)| wanted > most) {
         None => Ok(()),
-        Some((way, wanted, most)) => Err(BringupError::Usage(format!(
-            "port {name}: {wanted} {way} queues are asked for and it has {most}: write {key}={wanted} in its device argument"
-        ))),
+        Some((way, wanted, most)) => {
+            let key = QUEUE_KEYS.iter().find(|(driver, _, most)| *driver == info.driver && wanted <= *most);
+            let mend = match key {
+                Some((_, key, _)) => format!("write {key}={wanted} in its device argument"),
+                None => format!("ask for at most {most}"),
+            };
+            Err(BringupError::Usage(format!(
+                "port {name}: {wanted} {way} queues are asked for and it has {most}: {mend}"
+            )))
+        }
     }
 }
 
@@ -261,6 +267,10 @@ mod tests {
             line,
             "port net_af_packet0: 2 rx queues are asked for and it has 1: write qpairs=2 in its device argument"
         );
-        assert!(check_queues(&spec, &info("net_null")).is_ok(), "the port says it");
+        let line = check_queues(&spec, &info("net_null")).expect_err("one queue").line();
+        assert!(line.ends_with("2 rx queues are asked for and it has 1: ask for at most 1"), "{line}");
+        spec.queues.rx_queues = 300;
+        let line = check_queues(&spec, &info("net_af_packet")).expect_err("no argument gives as many").line();
+        assert!(line.ends_with("it has 1: ask for at most 1"), "{line}");
     }
 }

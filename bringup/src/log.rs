@@ -5,7 +5,7 @@
 //! component as its target; the test below compares the two.
 
 /// In alphabetical order.
-pub(crate) const COMPONENTS: [&str; 17] = [
+pub(crate) const COMPONENTS: [&str; 18] = [
     "lib.eal",
     "lib.ethdev",
     "lib.ethdev.trace",
@@ -14,6 +14,7 @@ pub(crate) const COMPONENTS: [&str; 17] = [
     "lib.verbs",
     "model.pci",
     "model.receive",
+    "model.rule",
     "model.send",
     "model.wire",
     "model.worker",

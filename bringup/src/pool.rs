@@ -85,9 +85,11 @@ impl Needs {
         }
     }
 
-    /// Adds a port: all descriptors of all its queues may hold an mbuf.
+    /// Adds a port: all descriptors of all its queues may hold an mbuf, and a driver may take as many as the next power of two.
     pub fn add_port(&mut self, info: &PortInfo, queues: &QueueSpec) {
-        let each = |wanted: u16, default: u16| usize::from(if wanted == 0 { default } else { wanted });
+        let each = |wanted: u16, default: u16| {
+            usize::from(if wanted == 0 { default } else { wanted }).next_power_of_two()
+        };
         if info.rx_holds_mbufs {
             self.rx +=
                 usize::from(queues.rx_queues) * each(queues.rx_descriptors, info.rx_descriptors.default);
@@ -202,11 +204,15 @@ mod tests {
         needs.add_port(&info(true), &QueueSpec { rx_queues: 2, rx_descriptors: 64, ..QueueSpec::default() });
         assert_eq!(needs.mbufs(), idle + 2 * 512 + 2 * 64 + 6 * BURST_MAX);
         let before = needs.mbufs();
+        // As mlx5 rounds it.
+        needs.add_port(&info(true), &QueueSpec { rx_descriptors: 300, ..QueueSpec::default() });
+        assert_eq!(needs.mbufs(), before + 512 + 512 + 2 * BURST_MAX);
+        let before = needs.mbufs();
         let open = TxOffloads::CHECKSUM;
         let interface = PortInfo { device: Some("eth0".into()), rx_open: open, ..info(false) };
         needs.add_port(&interface, &QueueSpec::default());
-        // And what the three tx queues cut its large frames into.
-        assert_eq!(needs.mbufs(), before + 512 + 2 * BURST_MAX + 32 * 32 + 3 * BURST_MAX);
+        // And what the four tx queues cut its large frames into.
+        assert_eq!(needs.mbufs(), before + 512 + 2 * BURST_MAX + 32 * 32 + 4 * BURST_MAX);
     }
 
     #[test]

@@ -49,7 +49,7 @@ impl PortRequest {
         Self { lcores, ..self }
     }
 
-    /// So many rx and so many tx queues on each port.
+    /// So many rx and so many tx queues on each port; 0: none.
     pub fn queues(self, count: u16) -> Self {
         self.rx_queues(count).tx_queues(count)
     }
@@ -84,7 +84,7 @@ impl PortRequest {
         Self { mtu: Some(bytes), ..self }
     }
 
-    /// Whether frames for other addresses are received.
+    /// Whether frames for other addresses are received. A port without an address filter receives them anyway.
     pub fn promiscuous(self, on: bool) -> Self {
         Self { promiscuous: Some(on), ..self }
     }

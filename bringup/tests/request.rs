@@ -98,6 +98,9 @@ fn queues_spread_by_rss_and_offloads_by_code_on_mlx5() {
     for id in IDS {
         let port = bringup.ports.get_mut(id).expect("it is there");
         assert_eq!(port.mtu().expect("it tells"), 4000);
+        let config = port.config();
+        assert!(config.rx_queues.iter().all(|queue| queue.descriptors == 256));
+        assert!(config.rx_offloads.contains(RxOffloads::CHECKSUM));
     }
     let arrived = exchange(&mut queues, &pool);
     assert_eq!(arrived.len(), usize::from(FLOWS));

@@ -5,7 +5,8 @@ use pollux_wire::edit::{self, ArpMut, EtherMut, Ipv4Mut, Ipv6Mut, VlanMut};
 
 /// Views of the headers at the front of an mbuf, whose setters keep checksums right: whole ones, those that the mbuf's flags leave to
 /// the device or to software in front of it, and those that are absent (UDP). Each is `None` when the mbuf has no such header in its
-/// first segment, or when somebody else holds the data, too ([`Mbuf::is_sole`]).
+/// first segment, or when somebody else holds the data, too ([`Mbuf::is_sole`]); of IPv6 also where a routing header stands in front of TCP
+/// or UDP, whose checksum covers another destination then.
 ///
 /// ```
 /// use std::net::Ipv4Addr;
@@ -17,8 +18,9 @@ use pollux_wire::edit::{self, ArpMut, EtherMut, Ipv4Mut, Ipv6Mut, VlanMut};
 /// /// Source NAT.
 /// fn translate(mbuf: &mut Mbuf, to: Ipv4Addr, port: u16) -> Option<()> {
 ///     let mut ip = mbuf.ipv4_mut()?;
-///     ip.set_src(to);
+///     // `None` for other packets, before anything is changed.
 ///     ip.udp_mut()?.set_src_port(port);
+///     ip.set_src(to);
 ///     Some(())
 /// }
 ///
@@ -92,8 +94,8 @@ pub trait FrameSource {
     /// One mbuf that holds `frame`; `None`: the pool is empty, or an mbuf of it has less room.
     fn alloc_frame(&self, frame: &[u8]) -> Option<Mbuf>;
 
-    /// Adds up to `count` mbufs that each hold `frame`; tells how many: as many as the pool has and the burst has room for. None, if
-    /// an mbuf has less room than `frame` has bytes.
+    /// Adds up to `count` mbufs that each hold `frame`; tells how many: as many as the pool has and the burst has room for; 0 if an
+    /// mbuf has less room than `frame` has bytes.
     fn alloc_frames(&self, burst: &mut Burst, count: usize, frame: &[u8]) -> usize;
 }
 

@@ -51,7 +51,8 @@ pub fn ipv4_mut(frame: &mut [u8], open: bool) -> Option<Ipv4Mut<'_>> {
     Ipv4Mut::new(behind_tags(frame, EtherType::IPV4)?, open)
 }
 
-/// The IPv6 packet in a frame; as [`ipv4_mut`].
+/// The IPv6 packet in a frame; as [`ipv4_mut`]. `None` also where a routing header stands in front of a transport header, whose
+/// checksum covers the last hop's address (RFC 8200, section 8.1).
 #[inline]
 #[must_use]
 pub fn ipv6_mut(frame: &mut [u8], open: bool) -> Option<Ipv6Mut<'_>> {

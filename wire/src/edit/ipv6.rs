@@ -19,7 +19,7 @@ pub struct Ipv6Mut<'a> {
 }
 
 impl<'a> Ipv6Mut<'a> {
-    /// Views `bytes` as an IPv6 packet. `None` as [`ipv4_mut`](super::ipv4_mut), and with extension headers that are cut off or
+    /// Views `bytes` as an IPv6 packet. `None` as [`ipv6_mut`](super::ipv6_mut), and with extension headers that are cut off or
     /// more than [`EXTENSIONS_MAX`](ipv6::EXTENSIONS_MAX).
     #[inline]
     #[must_use]

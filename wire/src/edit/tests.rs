@@ -123,14 +123,17 @@ proptest! {
         }
     }
 
-    /// Whatever the bytes are, nothing panics, and nothing outside the headers that were found changes.
+    /// Whatever the bytes are, behind a tag, too, nothing panics.
     #[test]
-    fn any_bytes_are_no_trouble(mut bytes in proptest::collection::vec(any::<u8>(), 0..120), kind in 0..4usize, open: bool) {
-        if let Some(place) = bytes.get_mut(12..14) {
-            place.copy_from_slice(&[[8, 0], [0x86, 0xdd], [8, 6], [0x81, 0]][kind]);
+    fn any_bytes_are_no_trouble(mut bytes in proptest::collection::vec(any::<u8>(), 0..120), kind in 0..3usize, tagged: bool, open: bool) {
+        let l3 = if tagged { 18 } else { 14 };
+        for (at, value) in [(12, [0x81, 0]), (l3 - 2, [[8, 0], [0x86, 0xdd], [8, 6]][kind])] {
+            if let Some(place) = bytes.get_mut(at..at + 2) {
+                place.copy_from_slice(&value);
+            }
         }
-        if let Some(first) = bytes.get_mut(14) {
-            *first = if kind == 0 { 0x45 } else { 0x60 };
+        if let Some(first) = bytes.get_mut(l3) {
+            *first = if kind == 0 { 0x40 | *first & 15 } else { 0x60 };
         }
         let _ = vlan_mut(&mut bytes).map(|mut tag| tag.set_id(5));
         let _ = arp_mut(&mut bytes).map(|mut arp| arp.set_reply(A));

@@ -32,7 +32,7 @@ struct Options {
     /// Receive all frames, whomever they are for
     #[arg(short = 'P', long)]
     promiscuous: bool,
-    /// Ports that one lcore polls [default: as few as the lcores allow]
+    /// Rx queues that one lcore polls [default: as few as the lcores allow]
     #[arg(short = 'q', long, value_name = "NQ", value_parser = at_least_one)]
     queues_per_lcore: Option<usize>,
     /// Seconds between tables; 0: only the last one
@@ -53,7 +53,7 @@ struct Options {
     /// Rx queues of each port, spread by RSS; each is forwarded by one lcore [default: the profile's, or 1]
     #[arg(long, value_name = "N", value_parser = queues)]
     rxq: Option<u16>,
-    /// Tx queues of each port [default: as many as rx queues]
+    /// Tx queues of each port [default: as many as --rxq, else the profile's, or 1]
     #[arg(long, value_name = "N", value_parser = queues)]
     txq: Option<u16>,
     #[command(flatten)]
