@@ -62,6 +62,7 @@ pub mod config;
 pub mod device;
 mod error;
 mod event;
+mod failure;
 pub mod fault;
 mod firmware;
 mod frame;

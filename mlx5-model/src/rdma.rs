@@ -30,6 +30,7 @@ use crate::device::bus::Bus;
 use crate::device::table::Table;
 use crate::device::violation::Violation;
 use crate::event::Events;
+use crate::failure::Failure;
 use crate::frame::Headers;
 use crate::memory_keys::Keys;
 use crate::port::{Origin, Port};
@@ -40,7 +41,6 @@ use path::{Addresses, Path, is_group};
 pub(crate) use qp::{Make, Qp, Source};
 use requester::Turn;
 use state::{Service, State};
-use work::Failure;
 
 /// Number of the first queue pair: one space with send queues, whose doorbells name them the same way.
 const FIRST: u32 = 0x1_0000;

@@ -6,7 +6,8 @@ use zerocopy::FromBytes;
 
 use super::Around;
 use super::qp::Qp;
-use super::work::{Failure, Request};
+use super::work::Request;
+use crate::failure::Failure;
 use crate::memory_keys::{Access, read, write};
 
 /// Bytes of one entry at most, base-2 logarithm: `log_dma_mmo_max_size`.

@@ -13,10 +13,11 @@ use super::path::Path;
 use super::requester::Requester;
 use super::responder::Responder;
 use super::state::{Service, State};
-use super::work::{self, Failure};
+use super::work;
 use crate::device::bus::Bus;
 use crate::device::ring::send::SendRing;
 use crate::device::violation::Violation;
+use crate::failure::Failure;
 use crate::memory_keys::Who;
 use crate::receive::{Entry, WorkRing};
 

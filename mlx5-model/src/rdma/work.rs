@@ -1,7 +1,6 @@
 //! Send entries: read from the ring, taken apart, made into requests.
 
 use pollux_mlx5_abi::opcode::send;
-use pollux_mlx5_abi::syndrome::Syndrome;
 use pollux_mlx5_abi::wqe::{
     self, AddressVector, Atomic, BLOCK_BYTES, Completion, Control, Data, EXTENDED_UD_AV, INLINE,
     RemoteAddress, SEGMENT_BYTES, SEGMENTS_MAX, Xrc, copy,
@@ -14,8 +13,9 @@ use super::state::Service;
 use crate::device::blue_flame::CameAlong;
 use crate::device::bus::Bus;
 use crate::device::ring::send::SendRing;
+use crate::failure::Failure;
 use crate::ledger::Crossing;
-use crate::memory_keys::{Access, KeyError, Keys, Refusal, Who, read, write};
+use crate::memory_keys::{Access, KeyError, Keys, Who, read, write};
 use crate::send::reserved;
 
 /// Bytes of an entry at most.
@@ -39,56 +39,6 @@ pub(crate) enum Part {
     Inline(u16, u16),
     /// Key, address, bytes.
     Memory(u32, u64, u64),
-}
-
-/// Why work failed: what its completion says. The vendor's bytes are the model's own numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Failure(pub(crate) Syndrome);
-
-impl Failure {
-    pub(crate) const fn new(code: u8, vendor: u8) -> Self {
-        Self(Syndrome { code, vendor })
-    }
-    /// The entry's head is wrong: index, queue or length.
-    pub(crate) const ENTRY: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x61);
-    /// An opcode that the queue pair cannot work on.
-    pub(crate) const OPCODE: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x62);
-    /// Segments that make no sense.
-    pub(crate) const SEGMENTS: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x63);
-    /// The device has no address at that index, or none of the peer's kind.
-    pub(crate) const ADDRESS: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x67);
-    /// Too long.
-    pub(crate) const LENGTH: Self = Self::new(Syndrome::LOCAL_LENGTH_ERR, 0x71);
-    /// The ring's own memory is not there.
-    pub(crate) const ACCESS: Self = Self::new(Syndrome::LOCAL_PROT_ERR, 0x50);
-    /// A key that cannot be bound as asked.
-    pub(crate) const BIND: Self = Self::new(Syndrome::MW_BIND_ERR, 0x81);
-    /// An answer that does not fit the request.
-    pub(crate) const ANSWER: Self = Self::new(Syndrome::BAD_RESP_ERR, 0x82);
-    pub(crate) const RETRIES: Self = Self::new(Syndrome::TRANSPORT_RETRY_EXC_ERR, 0x81);
-    pub(crate) const NOT_READY: Self = Self::new(Syndrome::RNR_RETRY_EXC_ERR, 0x87);
-    pub(crate) const REMOTE_INVALID: Self = Self::new(Syndrome::REMOTE_INVAL_REQ_ERR, 0x8a);
-    pub(crate) const REMOTE_ACCESS: Self = Self::new(Syndrome::REMOTE_ACCESS_ERR, 0x88);
-    pub(crate) const REMOTE_OPERATION: Self = Self::new(Syndrome::REMOTE_OP_ERR, 0x89);
-    /// A page is not there.
-    pub(crate) const ABSENT: Self = Self::new(Syndrome::LOCAL_PROT_ERR, 0x56);
-    pub(crate) const FLUSHED: Self = Self::new(Syndrome::WR_FLUSH_ERR, 0xf9);
-}
-
-impl From<KeyError> for Failure {
-    fn from(error: KeyError) -> Self {
-        Self::new(Syndrome::LOCAL_PROT_ERR, error.vendor())
-    }
-}
-
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Segments => Self::SEGMENTS,
-            Refusal::Bind => Self::BIND,
-            Refusal::Key(error) => error.into(),
-        }
-    }
 }
 
 /// A request, from its entry to its completion.

@@ -11,8 +11,8 @@ use pollux_mlx5_abi::wqe::{Ethernet, checksum as ask};
 use pollux_wire::checksum::Sum;
 use pollux_wire::segment::{self, Segments};
 
-use super::entry::Failure;
 use super::parse::{self, Parser};
+use crate::failure::Failure;
 use crate::frame::{Headers, Ip, Transport, be16};
 
 /// Bytes of headers in front of an inner IP header at most: what an entry has room for.

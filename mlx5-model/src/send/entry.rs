@@ -1,7 +1,6 @@
 //! One send entry: what it asks for, and the frames that it makes.
 
 use pollux_mlx5_abi::opcode::send;
-use pollux_mlx5_abi::syndrome::Syndrome;
 use pollux_mlx5_abi::wqe::{Control, Data, Ethernet, INLINE, SEGMENT_BYTES};
 use zerocopy::FromBytes;
 
@@ -10,61 +9,10 @@ use super::offload;
 use super::parse::Parser;
 use super::queue::Queue;
 use super::{Around, Scratch};
+use crate::failure::Failure;
 use crate::ledger::Crossing;
-use crate::memory_keys::{Access, KeyError, Refusal, change};
+use crate::memory_keys::{Access, KeyError, change};
 use crate::port::Origin;
-
-/// Why an entry failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Failure(pub(crate) Syndrome);
-
-/// The vendor's bytes here are the model's own numbers.
-impl Failure {
-    pub(crate) const FLUSHED: u8 = 0xf9;
-    const fn new(code: u8, vendor: u8) -> Self {
-        Self(Syndrome { code, vendor })
-    }
-    /// The entry's head is wrong: index, queue or length.
-    pub(crate) const ENTRY: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x61);
-    /// An opcode that the queue cannot work on.
-    pub(crate) const OPCODE: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x62);
-    /// Segments that make no sense.
-    pub(crate) const SEGMENTS: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x63);
-    /// Less header inline than the device needs.
-    pub(crate) const TOO_LITTLE_INLINE: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x64);
-    /// A frame that cannot be cut up.
-    pub(crate) const CUT: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x65);
-    /// Headers are not where the entry says that they are, or it may not say so.
-    pub(crate) const TOLD: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x67);
-    /// Something is asked for inside a tunnel, and nobody knows where that is.
-    pub(crate) const NOT_FOUND: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x68);
-    /// A doorbell that names another entry.
-    pub(crate) const DOORBELL: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x66);
-    /// A frame of a queue that has no TIS.
-    pub(crate) const NO_TIS: Self = Self::new(Syndrome::LOCAL_QP_OP_ERR, 0x67);
-    /// Too long or too short.
-    pub(crate) const LENGTH: Self = Self::new(Syndrome::LOCAL_LENGTH_ERR, 0x71);
-    /// The ring's own memory is not there.
-    pub(crate) const ACCESS: Self = Self::new(Syndrome::LOCAL_PROT_ERR, 0x50);
-    /// A key that cannot be changed as asked.
-    pub(crate) const BIND: Self = Self::new(Syndrome::MW_BIND_ERR, 0x81);
-}
-
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Segments => Self::SEGMENTS,
-            Refusal::Bind => Self::BIND,
-            Refusal::Key(error) => error.into(),
-        }
-    }
-}
-
-impl From<KeyError> for Failure {
-    fn from(error: KeyError) -> Self {
-        Self::new(Syndrome::LOCAL_PROT_ERR, error.vendor())
-    }
-}
 
 /// What became of an entry.
 pub(super) enum Outcome {

@@ -4,8 +4,8 @@ use pollux_mlx5_abi::caps::ethernet::min_inline;
 use pollux_mlx5_abi::wqe::{Ethernet, INSERT_SVLAN, checksum};
 use pollux_wire::checksum::Sum;
 
-use super::entry::Failure;
 use super::parse::{self, Found, Parser};
+use crate::failure::Failure;
 use crate::frame::{Headers, Ip, Transport, be16, is_tag};
 
 /// Bytes of a VLAN tag; room for one is kept in front of a frame.

@@ -10,8 +10,8 @@
 use pollux_mlx5_abi::wqe::{Ethernet, checksum, parse};
 use pollux_wire::EtherType;
 
-use super::entry::Failure;
 use super::offload::TAG_BYTES;
+use crate::failure::Failure;
 use crate::frame::{Headers, Transport, Tunnels};
 
 const INNER: u8 = checksum::L3_INNER | checksum::L4_INNER;

@@ -7,12 +7,13 @@ use pollux_mlx5_abi::syndrome::Syndrome;
 use pollux_mlx5_abi::wqe::{self, BLOCK_BYTES, Completion, Control, SEGMENT_BYTES};
 use zerocopy::{FromBytes, FromZeros};
 
-use super::entry::{Failure, Outcome};
+use super::entry::Outcome;
 use super::parse::Parsing;
 use super::{Around, BATCH_BLOCKS, Scratch, entry, reserved};
 use crate::device::ring::send::SendRing;
 use crate::device::state::State;
 use crate::device::violation::Violation;
+use crate::failure::Failure;
 use crate::ledger::Crossing;
 use crate::memory::Unreachable;
 use crate::memory_keys::Who;
@@ -295,7 +296,6 @@ impl Queue {
             return;
         }
         self.failed = true;
-        let syndrome = Syndrome { code: Syndrome::WR_FLUSH_ERR, vendor: Failure::FLUSHED };
         let pushed = around.completions.push_error(
             around.bus,
             around.events,
@@ -305,7 +305,7 @@ impl Queue {
             control.opcode(),
             self.user_index,
             counter,
-            syndrome,
+            Failure::FLUSHED.0,
         );
         if pushed.is_err() {
             self.die(around);

@@ -41,7 +41,7 @@ fn a_send_queue_without_a_tis_sends_nothing() {
         sq.write(&rig, opcode, &plain(&rig, &frame(80, 1)), Completion::Always);
         sq.ring(&rig);
         rig.settle();
-        assert_eq!(cq.error(&rig).syndrome(), Syndrome { code: Syndrome::LOCAL_QP_OP_ERR, vendor: 0x67 });
+        assert_eq!(cq.error(&rig).syndrome(), Syndrome { code: Syndrome::LOCAL_QP_OP_ERR, vendor: 0x6a });
         assert!(rig.wire.ends().sent.is_empty());
     }
 }

@@ -146,6 +146,26 @@ impl Node {
         number(&self.rig.must(op::CREATE_MKEY, 0, &mut input, 16)) << 8 | 0x42
     }
 
+    /// A key of pieces, without any yet: a window, or what a pattern is laid over.
+    pub(crate) fn key_of_pieces(&self, can_be_invalidated: bool) -> u32 {
+        let mut context = MkeyContext::ZERO;
+        for (field, value) in [
+            (MkeyContext::FREE, 1),
+            (MkeyContext::UMR_EN, 1),
+            (MkeyContext::LR, 1),
+            (MkeyContext::ACCESS_MODE_1_0, access_mode::KLM),
+            (MkeyContext::EN_RINVAL, can_be_invalidated.into()),
+            (MkeyContext::QPN, 0xff_ffff),
+            (MkeyContext::PD, self.rig.pd),
+            (MkeyContext::TRANSLATIONS_OCTWORD_SIZE, 4),
+        ] {
+            field.set(&mut context, value);
+        }
+        let mut input = CreateMkeyIn::ZERO.to_vec();
+        CreateMkeyIn::MEMORY_KEY_MKEY_ENTRY.set(input.first_chunk_mut().expect("a command"), context);
+        number(&self.rig.must(op::CREATE_MKEY, 0, &mut input, 16)) << 8
+    }
+
     pub(crate) fn destroy_key(&self, key: u32) {
         let mut input = DestroyMkeyIn::ZERO;
         DestroyMkeyIn::MKEY_INDEX.set(&mut input, key >> 8);

@@ -16,26 +16,6 @@ use zerocopy::IntoBytes;
 use super::node::{Ends, Node, Pair, Plan, data, remote};
 use super::rig::{HCA_DELTA, number};
 
-/// A window without memory, of type 1 or 2: its key.
-fn window(node: &Node, kind: u32) -> u32 {
-    let mut context = M::ZERO;
-    for (field, value) in [
-        (M::FREE, 1),
-        (M::UMR_EN, 1),
-        (M::LR, 1),
-        (M::ACCESS_MODE_1_0, access_mode::KLM),
-        (M::EN_RINVAL, u32::from(kind == 2)),
-        (M::QPN, 0xff_ffff),
-        (M::PD, node.rig.pd),
-        (M::TRANSLATIONS_OCTWORD_SIZE, 4),
-    ] {
-        field.set(&mut context, value);
-    }
-    let mut input = CreateMkeyIn::ZERO.to_vec();
-    CreateMkeyIn::MEMORY_KEY_MKEY_ENTRY.set(input.first_chunk_mut().expect("a command"), context);
-    number(&node.rig.must(op::CREATE_MKEY, 0, &mut input, 16)) << 8
-}
-
 /// The entry that binds a window, or with no bytes makes it free, as rdma-core's driver writes it.
 #[expect(clippy::too_many_arguments, reason = "what a window is bound to")]
 fn bind(pair: &mut Pair, node: &Node, kind: u32, old: u32, new: u32, key: u32, at: u64, bytes: u64) {
@@ -90,7 +70,7 @@ fn windows_open_and_close() {
             M::RW.set(key, 0);
             M::RR.set(key, 0);
         });
-        let old = window(&ends.b, kind);
+        let old = ends.b.key_of_pieces(kind == 2);
         let open = old | 0x11;
         bind(&mut b, &ends.b, kind, old, open, memory, there + 100, 1000);
         ends.steps(3);
@@ -148,7 +128,7 @@ fn a_window_is_bound_to_what_is_there() {
     let read_only = ends.b.key(there, 4096, |key| M::LW.set(key, 0));
     for case in 0..4 {
         let (_a, mut b) = ends.connected(Plan::default());
-        let old = window(&ends.b, 2);
+        let old = ends.b.key_of_pieces(true);
         match case {
             // Past the end; a key that is not there; no right to write; a window that is bound already.
             0 => bind(&mut b, &ends.b, 2, old, old | 1, memory, there + 4000, 97),
@@ -172,7 +152,7 @@ fn a_window_is_bound_to_what_is_there() {
 fn a_key_of_any_queue_pair_passes_the_check_of_its_queue_pair() {
     let ends = Ends::new();
     let (_a, mut b) = ends.connected(Plan::default());
-    let key = window(&ends.b, 2);
+    let key = ends.b.key_of_pieces(true);
     bind(&mut b, &ends.b, 2, key, key | 0x11, 0, 0, 0);
     ends.steps(3);
     assert_eq!(b.done(&ends.b).opcode(), completion::REQUESTER);

@@ -5,9 +5,10 @@ use pollux_wire::roce::{Aeth, AtomicAckEth, NOT_READY_10US, Nak, Syndrome};
 
 use super::{EARLY_MAX, PSN_MASK, Requester, WINDOW, after, distance, fail_at, timeout};
 use crate::device::TICKS_PER_US;
+use crate::failure::Failure;
 use crate::rdma::packet::Incoming;
 use crate::rdma::qp::Qp;
-use crate::rdma::work::{Failure, Kind, Request};
+use crate::rdma::work::{Kind, Request};
 use crate::rdma::{Around, paging};
 
 /// An answer of the peer.
