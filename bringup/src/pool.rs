@@ -85,16 +85,13 @@ impl Needs {
         }
     }
 
-    /// Adds a port: all descriptors of all its queues may hold an mbuf, and a driver may take as many as the next power of two.
+    /// Adds a port: all descriptors of all its queues may hold an mbuf.
     pub fn add_port(&mut self, info: &PortInfo, queues: &QueueSpec) {
-        let each = |wanted: u16, default: u16| {
-            usize::from(if wanted == 0 { default } else { wanted }).next_power_of_two()
-        };
+        let all = |queues: u16, descriptors: u16| usize::from(queues) * usize::from(descriptors);
         if info.rx_holds_mbufs {
-            self.rx +=
-                usize::from(queues.rx_queues) * each(queues.rx_descriptors, info.rx_descriptors.default);
+            self.rx += all(queues.rx_queues, info.rx_descriptors.adjust(queues.rx_descriptors));
         }
-        self.tx += usize::from(queues.tx_queues) * each(queues.tx_descriptors, info.tx_descriptors.default);
+        self.tx += all(queues.tx_queues, info.tx_descriptors.adjust(queues.tx_descriptors));
         self.rx_queues += usize::from(queues.rx_queues);
         self.tx_queues += usize::from(queues.tx_queues);
         self.cuts |= queues.rx_queues > 0 && !info.rx_open.is_empty();
@@ -204,8 +201,9 @@ mod tests {
         needs.add_port(&info(true), &QueueSpec { rx_queues: 2, rx_descriptors: 64, ..QueueSpec::default() });
         assert_eq!(needs.mbufs(), idle + 2 * 512 + 2 * 64 + 6 * BURST_MAX);
         let before = needs.mbufs();
-        // As mlx5 rounds it.
-        needs.add_port(&info(true), &QueueSpec { rx_descriptors: 300, ..QueueSpec::default() });
+        let rounds = DescriptorLimits { power_of_two: true, ..info(true).rx_descriptors };
+        let rounding = PortInfo { rx_descriptors: rounds, ..info(true) };
+        needs.add_port(&rounding, &QueueSpec { rx_descriptors: 300, ..QueueSpec::default() });
         assert_eq!(needs.mbufs(), before + 512 + 512 + 2 * BURST_MAX);
         let before = needs.mbufs();
         let open = TxOffloads::CHECKSUM;

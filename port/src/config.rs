@@ -126,35 +126,43 @@ pub struct DescriptorLimits {
     pub max: u16,
     /// The count is a multiple of this.
     pub align: u16,
+    /// Any count inside the limits serves, and the ring has the next power of two.
+    pub power_of_two: bool,
     /// What a port takes when not told.
     pub default: u16,
 }
 
 impl Default for DescriptorLimits {
     fn default() -> Self {
-        Self { min: 1, max: u16::MAX, align: 1, default: 1024 }
+        Self { min: 1, max: u16::MAX, align: 1, power_of_two: false, default: 1024 }
     }
 }
 
 impl DescriptorLimits {
-    /// The nearest count that the port takes: 0 becomes the default, others are rounded up to the alignment and moved
-    /// inside the limits, as DPDK's `rte_eth_dev_adjust_nb_rx_tx_desc` does.
+    /// Descriptors that a ring has where `wanted` were asked for: 0 becomes the default, others are rounded up to the alignment
+    /// and moved inside the limits, as DPDK's `rte_eth_dev_adjust_nb_rx_tx_desc` does; then to the power of two.
     #[must_use]
     pub fn adjust(&self, wanted: u16) -> u16 {
-        if wanted == 0 {
-            return self.default;
+        let count = if wanted == 0 { self.default } else { self.inside(wanted) };
+        if !self.power_of_two || count == 0 {
+            return count;
         }
+        let largest = 1 << self.max.max(1).ilog2();
+        count.checked_next_power_of_two().map_or(largest, |rounded| rounded.min(largest))
+    }
+
+    /// True when a port takes this count.
+    #[must_use]
+    pub fn allow(&self, count: u16) -> bool {
+        count != 0 && self.inside(count) == count
+    }
+
+    fn inside(&self, wanted: u16) -> u16 {
         let align = u32::from(self.align.max(1));
         let largest = u32::from(self.max) / align * align;
         let rounded = u32::from(wanted).next_multiple_of(align);
         let smallest = u32::from(self.min).next_multiple_of(align);
         u16::try_from(rounded.max(smallest).min(largest)).unwrap_or(u16::MAX)
-    }
-
-    /// True when a port takes exactly this count.
-    #[must_use]
-    pub fn allow(&self, count: u16) -> bool {
-        count != 0 && self.adjust(count) == count
     }
 }
 
@@ -322,11 +330,24 @@ mod tests {
 
     #[test]
     fn a_descriptor_count_is_brought_inside_the_limits() {
-        let limits = DescriptorLimits { min: 64, max: 1000, align: 32, default: 512 };
+        let limits = DescriptorLimits { min: 64, max: 1000, align: 32, default: 512, power_of_two: false };
         for (wanted, adjusted) in [(0, 512), (1, 64), (65, 96), (992, 992), (993, 992), (u16::MAX, 992)] {
             assert_eq!(limits.adjust(wanted), adjusted, "{wanted}");
             assert_eq!(limits.allow(wanted), wanted == adjusted && wanted != 0, "{wanted}");
         }
         assert_eq!(DescriptorLimits::default().adjust(u16::MAX), u16::MAX);
+    }
+
+    #[test]
+    fn a_driver_that_rounds_takes_any_count() {
+        let limits =
+            DescriptorLimits { min: 8, max: 1000, power_of_two: true, ..DescriptorLimits::default() };
+        for (wanted, adjusted) in [(0, 512), (1, 8), (8, 8), (9, 16), (300, 512), (513, 512), (u16::MAX, 512)]
+        {
+            assert_eq!(limits.adjust(wanted), adjusted, "{wanted}");
+            assert_eq!(limits.allow(wanted), (8..=1000).contains(&wanted), "{wanted}");
+        }
+        let most = DescriptorLimits { power_of_two: true, ..DescriptorLimits::default() };
+        assert_eq!(most.adjust(u16::MAX), 32_768);
     }
 }

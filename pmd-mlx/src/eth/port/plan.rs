@@ -76,7 +76,8 @@ pub(crate) fn info(device: &Device, backend: &dyn Backend, netdev: &dyn Netdev) 
     let queues = u16::try_from(device.attributes.max_wq_type_rq).unwrap_or(1024).clamp(1, 1024);
     let bounded = |most: u32| {
         let max = u16::try_from(most).unwrap_or(DESCRIPTORS_MAX).clamp(1, DESCRIPTORS_MAX);
-        DescriptorLimits { min: DESCRIPTORS_MIN.min(max), max, align: 1, default: 1024.min(max) }
+        let (min, default) = (DESCRIPTORS_MIN.min(max), 1024.min(max));
+        DescriptorLimits { min, max, power_of_two: true, default, ..DescriptorLimits::default() }
     };
     PortInfo {
         driver: DRIVER,
@@ -178,7 +179,7 @@ impl RxPlan {
         let frame = if lro { frame.max(setup.max_lro_bytes as usize) } else { frame };
         let (room, headroom) = (setup.pool.data_room(), setup.pool.headroom());
         let capacity = |segments_log2: u8| (room << segments_log2).saturating_sub(headroom);
-        let entries = usize::from(setup.descriptors).next_power_of_two();
+        let entries = usize::from(setup.descriptors);
         let wqes_log2 = log2(entries);
         let split = split::parts(device, setup, frame)?;
         let striding = match split {
@@ -439,7 +440,7 @@ pub(crate) fn locked_bytes(
     let pages = |bytes: usize| bytes.next_multiple_of(PAGE_BYTES) as u64;
     let compressing = u32::from(arguments.compression != Compression::Off);
     let rx = config.rx_queues.iter().map(|queue| {
-        let entries = usize::from(info.rx_descriptors.adjust(queue.descriptors)).next_power_of_two();
+        let entries = usize::from(info.rx_descriptors.adjust(queue.descriptors));
         let completions = pages((arguments.cqe_bytes * entries) << compressing);
         let frame = mtu as usize + FRAME_HEADER_BYTES;
         let striding = striding(device, arguments, frame, log2(entries), config.rx_queues.len());

@@ -72,7 +72,7 @@ pub(super) fn parts(device: &Device, setup: &RxSetup, frame: usize) -> Result<Op
         ));
     }
     // A ring is always full.
-    let entries = usize::from(setup.descriptors).next_power_of_two() / parts.len().next_power_of_two();
+    let entries = usize::from(setup.descriptors) / parts.len().next_power_of_two();
     for part in &parts {
         let Some(pool) = &part.pool else { continue };
         let same = |other: &&SplitPart| other.pool.as_ref().is_some_and(|other| other.name() == pool.name());
