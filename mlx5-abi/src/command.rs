@@ -39,6 +39,7 @@ pub mod ece;
 pub mod eq;
 pub mod flow;
 pub mod group;
+pub mod management;
 pub mod matching;
 pub mod memory;
 pub mod mkey;
@@ -76,6 +77,7 @@ pub const LAYOUTS: &[&[Layout]] = &[
     eq::LAYOUTS,
     flow::LAYOUTS,
     group::LAYOUTS,
+    management::LAYOUTS,
     matching::LAYOUTS,
     memory::LAYOUTS,
     mkey::LAYOUTS,

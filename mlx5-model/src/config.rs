@@ -141,6 +141,14 @@ impl Profile {
     }
 }
 
+impl Traits {
+    /// Firmware version of the card that these are of, by its device number: major, minor, subminor.
+    pub(crate) fn firmware(&self) -> (u16, u16, u16) {
+        let profile = Profile::ALL.into_iter().find(|profile| profile.pci_device() == self.pci_device);
+        profile.unwrap_or_default().firmware()
+    }
+}
+
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())

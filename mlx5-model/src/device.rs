@@ -29,7 +29,6 @@ use pollux_mlx5_kernel::{CommandQueue, FrameListener, Gone, Identity, InterruptH
 use pollux_uverbs::{Page, Protection};
 
 pub use crate::completion::Visibility;
-use crate::config::Profile;
 use crate::event::VECTORS;
 use crate::fault::{FaultPlan, Faults};
 use crate::firmware::{FIRST_UAR, LENT_BYTES, LENT_OFFSET, Traits, UARS};
@@ -602,9 +601,8 @@ impl CommandQueue for Device {
     }
 
     fn identity(&self) -> Identity {
-        let device = self.lock().core.traits.pci_device;
-        let profile = Profile::ALL.into_iter().find(|profile| profile.pci_device() == device);
-        Identity { device, revision: 0, firmware: profile.unwrap_or_default().firmware() }
+        let traits = self.lock().core.traits;
+        Identity { device: traits.pci_device, revision: 0, firmware: traits.firmware() }
     }
 
     fn is_gone(&self) -> bool {

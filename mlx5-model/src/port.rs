@@ -1,11 +1,14 @@
 //! The device's port: the wire, what of it is let in, and what is counted.
 
 pub(crate) mod loopback;
+mod module;
 
 use pollux_mlx5_abi::doorbell::uar::PAGE_BYTES;
 
+use crate::firmware::Traits;
 use crate::wire::{Null, Sent, Wire};
 use loopback::Loopback;
+use module::Module;
 
 /// Bytes in front of the MTU: Ethernet header and two tags.
 pub(crate) const HEADER_BYTES_MAX: usize = 22;
@@ -135,13 +138,15 @@ pub(crate) struct Port {
     pub(crate) vlans: Vec<u16>,
     pub(crate) counters: PortCounters,
     pub(crate) loopback: Loopback,
+    /// What is plugged in.
+    pub(crate) module: Module,
     /// A frame that the wire did not take yet: its length and origin, and its bytes.
     waiting: Option<(usize, Origin)>,
     waiting_frame: Vec<u8>,
 }
 
 impl Port {
-    pub(crate) fn new(wire: Box<dyn Wire>, mac: [u8; 6], mtu: u16, filters: bool) -> Self {
+    pub(crate) fn new(wire: Box<dyn Wire>, mac: [u8; 6], mtu: u16, traits: &Traits) -> Self {
         Self {
             wire,
             mac,
@@ -151,7 +156,7 @@ impl Port {
             held_down: false,
             told_up: false,
             shines: true,
-            filters,
+            filters: traits.filters_vport,
             promiscuous: false,
             promiscuous_unicast: false,
             unicast: Vec::new(),
@@ -160,6 +165,7 @@ impl Port {
             vlans: Vec::new(),
             counters: PortCounters::default(),
             loopback: Loopback::default(),
+            module: Module::cable(traits.link_modes, mac),
             waiting: None,
             waiting_frame: Vec::new(),
         }

@@ -14,6 +14,7 @@ mod device {
     mod offload;
     mod order;
     mod receive;
+    mod register;
     mod rewrite;
     mod rule;
     mod send;

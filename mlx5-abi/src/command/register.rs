@@ -133,6 +133,10 @@ pub mod id {
     pub const MCIA: u16 = 0x9014;
     /// Counters of PCI Express.
     pub const MPCNT: u16 = 0x9051;
+    /// A component of the firmware.
+    pub const MCQS: u16 = 0x9060;
+    /// What a component says of itself.
+    pub const MCQI: u16 = 0x9061;
 }
 
 /// `proto_mask` of PTYS. Source: Linux `include/linux/mlx5/port.h`, `MLX5_PTYS_*`.

@@ -280,6 +280,18 @@ pub(crate) fn linux(golden: &mut Golden) {
         "MLX5_REG_MCAM" = MCAM;
         "MLX5_REG_MCIA" = MCIA;
         "MLX5_REG_MPCNT" = MPCNT;
+        "MLX5_REG_MCQS" = MCQS;
+        "MLX5_REG_MCQI" = MCQI;
+    });
+    numbers!(golden, pollux_mlx5_abi::command::management::port_group {
+        "MLX5_PCAM_REGS_5000_TO_507F" = REGS_5000_TO_507F;
+    });
+    numbers!(golden, pollux_mlx5_abi::command::management::management_group {
+        "MLX5_MCAM_REGS_FIRST_128" = FIRST_128;
+    });
+    numbers!(golden, pollux_mlx5_abi::command::management::feature_group {
+        "MLX5_PCAM_FEATURE_ENHANCED_FEATURES" = ENHANCED_FEATURES;
+        "MLX5_MCAM_FEATURE_ENHANCED_FEATURES" = ENHANCED_FEATURES;
     });
     numbers!(golden, pollux_mlx5_abi::command::register::protocol {
         "MLX5_PTYS_IB" = IB;

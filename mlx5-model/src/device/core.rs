@@ -98,7 +98,7 @@ impl Core {
             steering: Steering::new(),
             lent: Lent::default(),
             rdma: Rdma::new(1 << 14),
-            port: Port::new(wire, mac, mtu, traits.filters_vport),
+            port: Port::new(wire, mac, mtu, &traits),
             tunnels: Tunnels::new(&traits),
             tap: Tap::default(),
             violations: Violations::default(),

@@ -294,6 +294,8 @@ impl Traits {
             (G::LOG_MAX_VLAN_LIST, 9),
             (G::LOG_MAX_L2_TABLE, 7),
             (G::VPORT_COUNTERS, 1),
+            (G::PCAM_REG, 1),
+            (G::MCAM_REG, 1),
             (G::DISABLE_LOCAL_LB_UC, 1),
             (G::DISABLE_LOCAL_LB_MC, 1),
             (G::MODIFY_RQ_COUNTER_SET_ID, 1),

@@ -1,5 +1,10 @@
-//! Registers of the port: speed, MTU, state, counters.
+//! Registers of the port: speed, MTU, state, counters. Those of the card's management and of its module are in modules.
 
+mod component;
+mod feature;
+mod module;
+
+use pollux_mlx5_abi::command::management::{Mcam, Mcia, Mcqs, Pcam, Pmlp};
 use pollux_mlx5_abi::command::register::{
     AccessRegisterIn, AccessRegisterOut, Ieee8023Counters, Paos, Pmtu, Ppcnt, Ptys, access, counter_group,
     id, port_status, protocol,
@@ -42,15 +47,13 @@ impl Core {
         let given = call.behind::<{ AccessRegisterIn::BYTES }>();
         match number {
             id::PTYS => {
-                let mut register: [u8; Ptys::BYTES] =
-                    *given.first_chunk().ok_or(no(status::BAD_INP_LEN_ERR, 18))?;
+                let mut register: [u8; Ptys::BYTES] = first(given)?;
                 need!(Ptys::PROTO_MASK.get(&register) == protocol::EN, BAD_PARAM_ERR, 19);
                 self.link_modes(&mut register);
                 put(call, &register)
             }
             id::PMTU => {
-                let mut register: [u8; Pmtu::BYTES] =
-                    *given.first_chunk().ok_or(no(status::BAD_INP_LEN_ERR, 18))?;
+                let mut register: [u8; Pmtu::BYTES] = first(given)?;
                 // The wire's MTU counts the Ethernet header, too.
                 let header = HEADER_BYTES_MAX as u32;
                 if write {
@@ -64,8 +67,7 @@ impl Core {
                 put(call, &register)
             }
             id::PAOS => {
-                let mut register: [u8; Paos::BYTES] =
-                    *given.first_chunk().ok_or(no(status::BAD_INP_LEN_ERR, 18))?;
+                let mut register: [u8; Paos::BYTES] = first(given)?;
                 if write {
                     self.port.admin_up = Paos::ADMIN_STATUS.get(&register) == port_status::UP;
                     let up = self.port.is_up();
@@ -80,8 +82,7 @@ impl Core {
                 put(call, &register)
             }
             id::PPCNT => {
-                let mut register: [u8; Ppcnt::BYTES] =
-                    *given.first_chunk().ok_or(no(status::BAD_INP_LEN_ERR, 18))?;
+                let mut register: [u8; Ppcnt::BYTES] = first(given)?;
                 let group = Ppcnt::GRP.get(&register);
                 let set = Ppcnt::COUNTER_SET.of_mut(&mut register);
                 set.fill(0);
@@ -100,6 +101,33 @@ impl Core {
             }
             id::PFCC => put(call, &[0; PFCC_BYTES]),
             id::NODE_DESC => put(call, &[0; NODE_DESC_BYTES]),
+            _ if write => Err(no(status::BAD_PARAM_ERR, 27)),
+            id::PCAM => {
+                let mut register: [u8; Pcam::BYTES] = first(given)?;
+                self.port_features(&mut register);
+                put(call, &register)
+            }
+            id::MCAM => {
+                let mut register: [u8; Mcam::BYTES] = first(given)?;
+                feature::of_management(&mut register);
+                put(call, &register)
+            }
+            id::PMLP => {
+                let mut register: [u8; Pmlp::BYTES] = first(given)?;
+                self.lanes(&mut register);
+                put(call, &register)
+            }
+            id::MCIA => {
+                let mut register: [u8; Mcia::BYTES] = first(given)?;
+                self.module_memory(&mut register);
+                put(call, &register)
+            }
+            id::MCQS => {
+                let mut register: [u8; Mcqs::BYTES] = first(given)?;
+                component::state(&mut register)?;
+                put(call, &register)
+            }
+            id::MCQI => self.component(call, first(given)?),
             _ => Err(no(status::BAD_PARAM_ERR, 21)),
         }
     }
@@ -135,6 +163,11 @@ impl Core {
             field.set(set, value);
         }
     }
+}
+
+/// The register that a command brought.
+fn first<const N: usize>(given: &[u8]) -> Result<[u8; N], No> {
+    given.first_chunk().copied().ok_or(no(status::BAD_INP_LEN_ERR, 18))
 }
 
 fn put(call: &mut Call<'_>, register: &[u8]) -> Result<(), No> {

@@ -12,6 +12,19 @@ done
 if grep -q "The test result is PASS" /tmp/said; then ok "the whole of them"; else not_ok "the whole of them"; fi
 check "the cable carries frames afterwards" ping -q -c 3 -i 0.2 -W 2 $FAR
 
+# The firmware's version by the registers of its components, as by the card's first registers; what runs is what is stored.
+version=$(ethtool -i "$near" | awk '$1 == "firmware-version:" { print $2 }')
+devlink dev info "pci/$NEAR_PCI" >/tmp/said 2>&1 || true
+cat /tmp/said
+if [ "$(grep -c "fw.version $version\$" /tmp/said)" = 2 ]; then ok "firmware $version"; else not_ok "firmware $version"; fi
+
+# What is plugged in.
+ethtool -m "$near" >/tmp/said 2>&1 || true
+cat /tmp/said
+for said in "0x11 (QSFP28)" "(No separable connector)" "100G Base-CR4" "Pollux" "MODEL-CABLE-1M"; do
+    if grep -qF "$said" /tmp/said; then ok "the module says $said"; else not_ok "the module says $said"; fi
+done
+
 # spread HASH: packets from many addresses reach both queues, and all of them are answered.
 spread() {
     check "the hash is $1" ethtool -X "$near" hfunc "$1"
