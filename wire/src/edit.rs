@@ -26,9 +26,11 @@ mod icmp;
 mod ipv4;
 mod ipv6;
 mod link;
+mod ports;
 mod tcp;
 mod udp;
 
+use zerocopy::big_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::checksum::TransportSum;
@@ -38,6 +40,7 @@ pub use icmp::{IcmpMut, Icmpv6Mut};
 pub use ipv4::Ipv4Mut;
 pub use ipv6::Ipv6Mut;
 pub use link::{ArpMut, EtherMut, VlanMut, arp_mut, ether_mut, vlan_mut};
+pub use ports::PortsMut;
 pub use tcp::TcpMut;
 pub use udp::UdpMut;
 
@@ -95,6 +98,13 @@ fn checksum_at(protocol: IpProtocol) -> Option<usize> {
         IpProtocol::UDP | DCCP | UDP_LITE => Some(6),
         _ => None,
     }
+}
+
+/// Lets a TCP or UDP checksum follow a change of what it covers besides the addresses.
+#[inline]
+fn data_changed(field: &mut U16, protocol: IpProtocol, open: bool, old: &[u8], new: &[u8]) {
+    let state = TransportSum::of(protocol, field.get(), open);
+    field.set(state.data_changed(field.get(), old, new));
 }
 
 /// A transport checksum, among the bytes behind a header.

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use pollux_mempool::{Burst, Mbuf};
 use pollux_port::{PacketMut, RxQueue, TxQueue};
 use pollux_tests::require::{Need, require};
+use pollux_wire::edit::PortsMut;
 
 use super::middle::{B4, B6, FLOOR, Hosts, Setup, Work, start, tcp, udp};
 
@@ -14,6 +15,11 @@ const A6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1);
 const SEEN6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 0x9999);
 const TURN: u16 = 0x0155;
 
+fn turn(mut ports: PortsMut<'_>, out: bool) {
+    let (src, dst) = (ports.src(), ports.dst());
+    if out { ports.set_src(src ^ TURN) } else { ports.set_dst(dst ^ TURN) }
+}
+
 /// Gives the inner host another address and turns the lowest bits of the port at its side. What is neither TCP nor UDP stays.
 fn translate(mbuf: &mut Mbuf, out: bool) -> Option<()> {
     if let Some(mut ip) = mbuf.ipv4_mut() {
@@ -21,14 +27,7 @@ fn translate(mbuf: &mut Mbuf, out: bool) -> Option<()> {
         if !seen {
             return None;
         }
-        if let Some(mut udp) = ip.udp_mut() {
-            let (src, dst) = (udp.src_port.get(), udp.dst_port.get());
-            if out { udp.set_src_port(src ^ TURN) } else { udp.set_dst_port(dst ^ TURN) }
-        } else {
-            let mut tcp = ip.tcp_mut()?;
-            let (src, dst) = (tcp.src_port.get(), tcp.dst_port.get());
-            if out { tcp.set_src_port(src ^ TURN) } else { tcp.set_dst_port(dst ^ TURN) }
-        }
+        turn(ip.ports_mut()?, out);
         if out {
             ip.set_src(SEEN4)
         } else {
@@ -40,14 +39,7 @@ fn translate(mbuf: &mut Mbuf, out: bool) -> Option<()> {
     if !(if out { ip.src() == A6 } else { ip.dst() == SEEN6 }) {
         return None;
     }
-    if let Some(mut udp) = ip.udp_mut() {
-        let (src, dst) = (udp.src_port.get(), udp.dst_port.get());
-        if out { udp.set_src_port(src ^ TURN) } else { udp.set_dst_port(dst ^ TURN) }
-    } else {
-        let mut tcp = ip.tcp_mut()?;
-        let (src, dst) = (tcp.src_port.get(), tcp.dst_port.get());
-        if out { tcp.set_src_port(src ^ TURN) } else { tcp.set_dst_port(dst ^ TURN) }
-    }
+    turn(ip.ports_mut()?, out);
     if out {
         ip.set_src(SEEN6)
     } else {

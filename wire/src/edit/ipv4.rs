@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::ops::Deref;
 
-use super::{Covering, IcmpMut, TcpMut, UdpMut, checksum_at, front_mut};
+use super::{Covering, IcmpMut, PortsMut, TcpMut, UdpMut, checksum_at, front_mut};
 use crate::{IpProtocol, Ipv4Header, checksum};
 
 /// An IPv4 packet whose header is changed in place. Reads as its [`Ipv4Header`].
@@ -109,6 +109,14 @@ impl<'a> Ipv4Mut<'a> {
         }
         let options = self.header.header_bytes() - Ipv4Header::BYTES;
         self.behind.get_mut(options..)
+    }
+
+    /// The ports, if it carries TCP or UDP.
+    #[inline]
+    #[must_use]
+    pub fn ports_mut(&mut self) -> Option<PortsMut<'_>> {
+        let (protocol, open) = (self.header.protocol(), self.open);
+        PortsMut::new(self.upper(protocol)?, protocol, open)
     }
 
     /// The UDP header.

@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 use std::ops::Deref;
 
-use super::{Covering, Icmpv6Mut, TcpMut, UdpMut, checksum_at, front_mut};
+use super::{Covering, Icmpv6Mut, PortsMut, TcpMut, UdpMut, checksum_at, front_mut};
 use crate::{IpProtocol, Ipv6Header, ipv6};
 
 /// An IPv6 packet whose header is changed in place. Reads as its [`Ipv6Header`].
@@ -115,6 +115,14 @@ impl<'a> Ipv6Mut<'a> {
     fn upper(&mut self, protocol: IpProtocol) -> Option<&mut [u8]> {
         let (at, _) = self.upper.filter(|(_, is)| *is == protocol)?;
         self.behind.get_mut(at..)
+    }
+
+    /// The ports, if it carries TCP or UDP.
+    #[inline]
+    #[must_use]
+    pub fn ports_mut(&mut self) -> Option<PortsMut<'_>> {
+        let (protocol, open) = (self.protocol()?, self.open);
+        PortsMut::new(self.upper(protocol)?, protocol, open)
     }
 
     /// The UDP header.

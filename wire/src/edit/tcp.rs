@@ -2,8 +2,7 @@
 
 use std::ops::Deref;
 
-use super::front_mut;
-use crate::checksum::TransportSum;
+use super::{data_changed, front_mut};
 use crate::{IpProtocol, TcpFlags, TcpHeader};
 
 /// A TCP header that is changed in place. Reads as [`TcpHeader`].
@@ -24,9 +23,7 @@ impl<'a> TcpMut<'a> {
 
     #[inline]
     fn changed(&mut self, old: &[u8], new: &[u8]) {
-        let field = self.header.checksum.get();
-        let state = TransportSum::of(IpProtocol::TCP, field, self.open);
-        self.header.checksum.set(state.data_changed(field, old, new));
+        data_changed(&mut self.header.checksum, IpProtocol::TCP, self.open, old, new);
     }
 
     /// Sets the source port.

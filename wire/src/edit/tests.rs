@@ -79,7 +79,7 @@ proptest! {
         tcp: bool,
         state in prop_oneof![Just(State::Whole), Just(State::Open), Just(State::Absent)],
         payload in proptest::collection::vec(any::<u8>(), 0..64),
-        changes in proptest::collection::vec((0..12u8, any::<u128>()), 1..20),
+        changes in proptest::collection::vec((0..14u8, any::<u128>()), 1..20),
     ) {
         let state = if tcp && state == State::Absent { State::Whole } else { state };
         let open = state == State::Open;
@@ -98,9 +98,10 @@ proptest! {
                     3 => ip.set_traffic_class(value as u8),
                     4 => ip.set_flow_label(word),
                     5 => drop(ip.decrement_hop_limit()),
+                    12.. => either(which, half, ip.ports_mut()),
                     _ => ports(which, half, word, ip.udp_mut().map(Upper::Udp)),
                 }
-                if which > 5 {
+                if (6..12).contains(&which) {
                     ports(which, half, word, ip.tcp_mut().map(Upper::Tcp));
                 }
                 prop_assert_eq!(ip.version(), 6);
@@ -113,9 +114,10 @@ proptest! {
                     3 => ip.set_tos(value as u8),
                     4 => ip.set_ident(half),
                     5 => drop(ip.decrement_ttl()),
+                    12.. => either(which, half, ip.ports_mut()),
                     _ => ports(which, half, word, ip.udp_mut().map(Upper::Udp)),
                 }
-                if which > 5 {
+                if (6..12).contains(&which) {
                     ports(which, half, word, ip.tcp_mut().map(Upper::Tcp));
                 }
             }
@@ -141,6 +143,7 @@ proptest! {
             ip.set_src([1, 2, 3, 4]);
             ports(6, 1, 2, ip.udp_mut().map(Upper::Udp));
             ports(6, 1, 2, ip.tcp_mut().map(Upper::Tcp));
+            let _ = ip.ports_mut().map(|mut ports| ports.set_dst(3));
             let _ = ip.icmp_mut().map(|mut icmp| icmp.set_kind(0, 0));
         }
         if let Some(mut ip) = ipv6_mut(&mut bytes, open) {
@@ -154,6 +157,19 @@ proptest! {
 enum Upper<'a> {
     Udp(UdpMut<'a>),
     Tcp(TcpMut<'a>),
+}
+
+/// The ports without asking whose they are.
+fn either(which: u8, half: u16, ports: Option<PortsMut<'_>>) {
+    let mut ports = ports.expect("TCP or UDP");
+    let now = if which == 12 {
+        ports.set_src(half);
+        ports.src()
+    } else {
+        ports.set_dst(half);
+        ports.dst()
+    };
+    assert_eq!(now, half);
 }
 
 fn ports(which: u8, half: u16, word: u32, upper: Option<Upper<'_>>) {
@@ -174,6 +190,7 @@ fn ports(which: u8, half: u16, word: u32, upper: Option<Upper<'_>>) {
 fn echo_messages_follow() {
     let mut frame = link(1).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).echo_request(1, 2, b"ping");
     let mut ip = ipv4_mut(&mut frame, false).expect("IPv4");
+    assert!(ip.ports_mut().is_none(), "ICMP has none");
     let (src, dst) = (ip.src(), ip.dst());
     ip.set_src(dst);
     ip.set_dst(src);
@@ -216,6 +233,7 @@ fn later_fragments_have_no_transport_header() {
         let before = frame[34..].to_vec();
         let mut ip = ipv4_mut(&mut frame, false).expect("IPv4");
         assert_eq!(ip.udp_mut().is_some(), has, "{flags_and_offset:x}");
+        assert_eq!(ip.ports_mut().is_some(), has, "{flags_and_offset:x}");
         ip.set_src([1, 2, 3, 4]);
         assert!(Ipv4::new(&frame[14..]).expect("IPv4").checksum_ok());
         assert_eq!(frame[34..] == before[..], !has, "its payload is data: {flags_and_offset:x}");
@@ -225,7 +243,7 @@ fn later_fragments_have_no_transport_header() {
     body.extend([0xaa; 16]);
     let mut frame = link(0).ipv6(1, 2).payload(IpProtocol::FRAGMENT, &body);
     let mut ip = ipv6_mut(&mut frame, false).expect("IPv6");
-    assert!(ip.udp_mut().is_none() && ip.protocol().is_none());
+    assert!(ip.udp_mut().is_none() && ip.ports_mut().is_none() && ip.protocol().is_none());
     ip.set_src(9);
     assert_eq!(frame[54..], body);
 }
@@ -253,7 +271,7 @@ fn options_and_extension_headers_are_passed() {
     let mut ip = ipv6_mut(&mut frame, false).expect("IPv6");
     assert_eq!(ip.protocol(), Some(IpProtocol::UDP));
     ip.set_dst(77);
-    ip.udp_mut().expect("UDP").set_dst_port(9);
+    ip.ports_mut().expect("UDP").set_dst(9);
     check(&frame, State::Whole, "extension header");
 }
 

@@ -2,8 +2,7 @@
 
 use std::ops::Deref;
 
-use super::front_mut;
-use crate::checksum::TransportSum;
+use super::{data_changed, front_mut};
 use crate::{IpProtocol, UdpHeader};
 
 /// A UDP header that is changed in place. Reads as [`UdpHeader`].
@@ -24,10 +23,8 @@ impl<'a> UdpMut<'a> {
 
     #[inline]
     fn changed(&mut self, old: u16, new: u16) {
-        let field = self.header.checksum.get();
-        let state = TransportSum::of(IpProtocol::UDP, field, self.open);
-        let field = state.data_changed(field, &old.to_be_bytes(), &new.to_be_bytes());
-        self.header.checksum.set(field);
+        let (old, new) = (old.to_be_bytes(), new.to_be_bytes());
+        data_changed(&mut self.header.checksum, IpProtocol::UDP, self.open, &old, &new);
     }
 
     /// Sets the source port.
