@@ -32,6 +32,7 @@ pub struct PortRequest {
     tx_descriptors: Option<u16>,
     mtu: Option<u32>,
     promiscuous: Option<bool>,
+    neighbours_by_kernel: Option<bool>,
     rx_interrupts: bool,
     rss: Option<RssConfig>,
     rx: RxOffloads,
@@ -89,6 +90,12 @@ impl PortRequest {
         Self { promiscuous: Some(on), ..self }
     }
 
+    /// Whether packets that find the addresses of neighbours go to the kernel in any case: a program that uses a port for RDMA, too, is
+    /// found by others that way.
+    pub fn neighbours_by_kernel(self, on: bool) -> Self {
+        Self { neighbours_by_kernel: Some(on), ..self }
+    }
+
     /// How received packets are spread over queues. Without it the driver's best serves.
     pub fn rss(self, rss: RssConfig) -> Self {
         Self { rss: Some(rss), ..self }
@@ -129,6 +136,7 @@ impl PortRequest {
     pub(crate) fn put(&self, config: &mut PortConfig) {
         config.mtu = self.mtu.or(config.mtu);
         config.promiscuous = self.promiscuous.or(config.promiscuous);
+        config.neighbours_by_kernel = self.neighbours_by_kernel.or(config.neighbours_by_kernel);
         config.rx_interrupts = self.rx_interrupts;
         config.rss = self.rss.clone().or(config.rss.take());
         config.rx_offloads |= self.rx;

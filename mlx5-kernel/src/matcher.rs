@@ -142,7 +142,9 @@ impl Session {
         {
             return Err(Errno::EINVAL);
         }
-        // Past the rules there is nobody: the default is to drop.
+        if flags == u64::from(flow_flag::DEFAULT_MISS) {
+            return Ok((false, vec![Target::Kernel]));
+        }
         let drops = flags != 0;
         let target = if let Some(handle) = devx {
             parents.push(handle);

@@ -51,7 +51,7 @@ pub trait Frames: Send + Sync + fmt::Debug {
     /// Puts a frame on the wire. It may be lost.
     fn send(&self, frame: &[u8]);
 
-    /// Sets who hears of ARP and ICMPv6. They reach the port's own queues all the same.
+    /// Sets who hears of ARP and ICMPv6: of those that no rule of a program takes, as an interface on a card does.
     fn on_frame(&self, listener: FrameListener);
 
     /// Makes a step of a device that its caller steps; `false` where the device steps itself.

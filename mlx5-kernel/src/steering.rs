@@ -2,12 +2,13 @@
 //! programs.
 //!
 //! ```text
-//!   root ─► table of priority 0 ─ miss ─► table of priority 3 ─ miss ─► … ─► leftovers ─ miss ─► dropped
+//!   root ─► table of priority 0 ─ miss ─► table of priority 3 ─ miss ─► … ─► leftovers ─ miss ─► the kernel's interface
 //!             groups, one for each mask             (tables exist while a rule is in them)
 //!               entries, one for each value: destinations, tag, counter
 //! ```
 //!
-//! There is no interface of the kernel's at the end of the chain: what no rule takes is dropped by the device.
+//! The kernel's own interface is what comes to the end of the chain, or passes a rule that only looks on: the device hands it to
+//! [`Frames`](crate::Frames). On a card it has tables of its own there, in front of the leftovers.
 
 mod table;
 
@@ -32,6 +33,10 @@ pub(crate) const MULTICAST: u16 = 2 * PRIORITIES;
 
 /// Place of rules for what nobody takes, `MLX5_IB_FLOW_LEFTOVERS_PRIO`.
 pub(crate) const LEFTOVERS: u16 = MULTICAST + 1;
+
+/// Behind all of them: a table without entries, that rules for the kernel lead to, and those which only look on where there is no
+/// other. It is there while there are such.
+const END: u16 = LEFTOVERS + 1;
 
 /// Size of a table, as a logarithm. Source: Linux `drivers/infiniband/hw/mlx5/fs.c`, `MLX5_FS_MAX_ENTRIES`.
 const LOG_SIZE: u32 = 16;
@@ -63,8 +68,25 @@ pub(crate) enum Target {
     Table(u32),
     /// The tables after this one: the rule only looks on.
     Next,
+    /// The kernel's own interface, past all rules of programs: Linux's `MLX5_FLOW_CONTEXT_ACTION_FWD_NEXT_NS`.
+    Kernel,
     /// Nowhere: its action says all.
     Nothing,
+}
+
+impl Target {
+    /// To tables that come after the rule's own.
+    const fn passes_on(self) -> bool {
+        matches!(self, Self::Next | Self::Kernel)
+    }
+}
+
+/// The tables behind one.
+#[derive(Clone, Copy, Debug)]
+struct Behind {
+    next: Option<u32>,
+    /// The last one, whose misses are the kernel's.
+    kernel: Option<u32>,
 }
 
 /// A rule.
@@ -154,6 +176,8 @@ impl Steering {
         if !limits.works
             || u32::from(rule.place) > limits.level_max
             || (rule.counter.is_some() && !limits.counts)
+            || (rule.targets.contains(&Target::Kernel)
+                && (rule.direction == Direction::Send || u32::from(END) > limits.level_max))
         {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -161,15 +185,26 @@ impl Steering {
         if !self.tables.contains_key(&at) {
             self.add_table(core, at, limits.log_size)?;
         }
-        let next = self.next_of(at);
+        let end = (rule.direction, END);
+        if rule.targets.iter().any(|target| target.passes_on())
+            && rule.direction == Direction::Receive
+            && u32::from(END) <= limits.level_max
+            && !self.tables.contains_key(&end)
+            && let Err(errno) = self.add_table(core, end, 0)
+        {
+            self.remove_if_empty(core, at);
+            return Err(errno);
+        }
+        let behind = self.behind(at);
         let Some(table) = self.tables.get_mut(&at) else { return Err(Errno::EINVAL) };
-        match table.add(core, rule, next) {
+        match table.add(core, rule, behind) {
             Ok((group, index)) => {
                 let targets = rule.targets.clone();
                 Ok(RuleKey { direction: rule.direction, place: rule.place, group, index, targets })
             }
             Err(errno) => {
                 self.remove_if_empty(core, at);
+                self.remove_end(core);
                 Err(errno)
             }
         }
@@ -178,12 +213,20 @@ impl Steering {
     /// Removes a rule.
     pub(crate) fn remove(&mut self, core: &Core, key: &RuleKey) -> Result<(), Errno> {
         let at = (key.direction, key.place);
-        let next = self.next_of(at);
+        let behind = self.behind(at);
         if let Some(table) = self.tables.get_mut(&at) {
-            table.remove(core, key, next)?;
+            table.remove(core, key, behind)?;
         }
         self.remove_if_empty(core, at);
+        self.remove_end(core);
         Ok(())
+    }
+
+    /// Ends the last table where no rule leads there.
+    fn remove_end(&mut self, core: &Core) {
+        if !self.tables.values().any(Table::passes_on) {
+            self.remove_if_empty(core, (Direction::Receive, END));
+        }
     }
 
     /// Makes a table and puts it into its chain.
@@ -224,10 +267,14 @@ impl Steering {
     /// Rules that look on lead to the table after theirs, which may be another one now.
     fn refresh_before(&mut self, core: &Core, at: (Direction, u16)) {
         let Some(before) = self.tables.range((at.0, 0)..at).next_back().map(|(at, _)| *at) else { return };
-        let next = self.next_of(before);
+        let behind = self.behind(before);
         if let Some(table) = self.tables.get(&before) {
-            table.refresh(core, next);
+            table.refresh(core, behind);
         }
+    }
+
+    fn behind(&self, at: (Direction, u16)) -> Behind {
+        Behind { next: self.next_of(at), kernel: self.tables.get(&(at.0, END)).map(|table| table.id) }
     }
 
     fn next_of(&self, at: (Direction, u16)) -> Option<u32> {
@@ -264,14 +311,17 @@ fn destination_bytes(kind: u32, number: u32) -> [u8; Destination::BYTES] {
 }
 
 impl Entry {
-    /// All of them, `next` being the table after this one.
-    fn destinations(&self, next: Option<u32>) -> Vec<[u8; Destination::BYTES]> {
+    /// All of them.
+    fn destinations(&self, behind: Behind) -> Vec<[u8; Destination::BYTES]> {
         self.targets
             .iter()
             .filter_map(|(target, _)| match target {
                 Target::Tir(tirn) => Some(destination_bytes(destination::TIR, *tirn)),
                 Target::Table(table) => Some(destination_bytes(destination::FLOW_TABLE, *table)),
-                Target::Next => next.map(|table| destination_bytes(destination::FLOW_TABLE, table)),
+                Target::Next => behind.next.map(|table| destination_bytes(destination::FLOW_TABLE, table)),
+                Target::Kernel => {
+                    behind.kernel.map(|table| destination_bytes(destination::FLOW_TABLE, table))
+                }
                 Target::Nothing => None,
             })
             .collect()

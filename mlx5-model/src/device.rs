@@ -278,8 +278,9 @@ impl Device {
         self.lock().core.tap.send(frame);
     }
 
-    /// Sets who hears of ARP and neighbour discovery, as they come from the wire.
-    pub(crate) fn on_frame(&self, listener: FrameListener) {
+    /// Sets who hears of ARP and neighbour discovery as they come from the wire: of those that no rule takes, and of copies of those
+    /// that rules take which only look on.
+    pub fn on_frame(&self, listener: FrameListener) {
         *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
         self.lock().core.tap.listens = true;
     }

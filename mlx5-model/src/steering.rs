@@ -116,6 +116,8 @@ pub(crate) struct Steering {
     pub(crate) tirs: Table<Tir>,
     pub(crate) queue_tables: Table<QueueTable>,
     pub(crate) deliveries: Vec<Delivery>,
+    /// It came to the end of the chain, all of it or a copy: the kernel's own interface is there.
+    pub(crate) came_through: bool,
     /// Counters of the entries that took the frame.
     passed: Vec<u32>,
 }
@@ -132,6 +134,7 @@ impl Steering {
             tirs: Table::new(0x100, 1 << 16),
             queue_tables: Table::new(0x200, 1 << 10),
             deliveries: Vec::new(),
+            came_through: false,
             passed: Vec::new(),
         }
     }
@@ -142,9 +145,11 @@ impl Steering {
     pub(crate) fn classify(&mut self, frame: &[u8], headers: &Headers, tunnels: &Tunnels) {
         self.deliveries.clear();
         self.passed.clear();
+        self.came_through = self.root.is_none();
         if let Some(root) = self.root {
             let mut walk = Walk::new(&self.tables, &mut self.passed, &mut self.deliveries, tunnels);
             walk.on(root, &mut Packet::new(frame, headers, tunnels, 0), None, 0);
+            self.came_through = walk.through;
         }
     }
 
@@ -183,6 +188,8 @@ struct Walk<'s> {
     tunnels: &'s Tunnels,
     hops: usize,
     sent: Sent,
+    /// What was received, or a copy of it, came to the end of the chain.
+    through: bool,
 }
 
 impl<'s> Walk<'s> {
@@ -192,7 +199,7 @@ impl<'s> Walk<'s> {
         deliveries: &'s mut Vec<Delivery>,
         tunnels: &'s Tunnels,
     ) -> Self {
-        Self { tables, passed, deliveries, tunnels, hops: HOPS_MAX, sent: Sent::Dropped }
+        Self { tables, passed, deliveries, tunnels, hops: HOPS_MAX, sent: Sent::Dropped, through: false }
     }
 
     fn on(&mut self, table: u32, packet: &mut Packet<'_>, changed: Option<&Arc<[u8]>>, tag: u32) {
@@ -203,7 +210,10 @@ impl<'s> Walk<'s> {
             let Some(table) = self.tables.get(number) else { return };
             let Some(entry) = table.find(packet) else {
                 match table.miss {
-                    Miss::End => return self.out(table.way, changed),
+                    Miss::End => {
+                        self.through |= table.way == Way::In;
+                        return self.out(table.way, changed);
+                    }
                     Miss::Table(other) => {
                         next = Some(other);
                         continue;

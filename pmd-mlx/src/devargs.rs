@@ -77,6 +77,8 @@ pub struct Arguments {
     pub register_regions: bool,
     /// `vf_nl_en`: addresses and modes of a virtual function are told to its interface.
     pub netlink: bool,
+    /// `neighbours_by_kernel`: packets that find the addresses of neighbours go to the kernel, whatever the port receives.
+    pub neighbours_by_kernel: bool,
     /// `relaxed_ordering`: the device's writes to packet memory may overtake each other, where the processor gains from it: Intel's
     /// Haswell and Broadwell do not.
     pub relaxed_ordering: bool,
@@ -121,6 +123,7 @@ impl Default for Arguments {
             register_pools: true,
             register_regions: true,
             netlink: true,
+            neighbours_by_kernel: false,
             relaxed_ordering: true,
             cqe_bytes: 64,
         }
@@ -248,6 +251,7 @@ impl Arguments {
         flag(&mut read.register_pools, keys.flag("mr_mempool_reg_en")?);
         flag(&mut read.register_regions, keys.flag("mr_ext_memseg_en")?);
         flag(&mut read.netlink, keys.flag("vf_nl_en")?);
+        flag(&mut read.neighbours_by_kernel, keys.flag("neighbours_by_kernel")?);
         if keys.flag("allow_duplicate_pattern")? == Some(false) {
             return Err(keys.bad(
                 "allow_duplicate_pattern",
@@ -310,6 +314,7 @@ mod tests {
             ("mr_mempool_reg_en=0", Arguments { register_pools: false, ..Arguments::default() }),
             ("mr_ext_memseg_en=0", Arguments { register_regions: false, ..Arguments::default() }),
             ("vf_nl_en=0", Arguments { netlink: false, ..Arguments::default() }),
+            ("neighbours_by_kernel=1", Arguments { neighbours_by_kernel: true, ..Arguments::default() }),
             ("relaxed_ordering=0", Arguments { relaxed_ordering: false, ..Arguments::default() }),
             ("cqe_size=128", Arguments { cqe_bytes: 128, ..Arguments::default() }),
             ("allow_duplicate_pattern=1", Arguments::default()),

@@ -394,6 +394,9 @@ pub enum FlowAction {
     Queue(Object),
     /// They are dropped.
     Drop,
+    /// They go to the kernel, as if the program had no rule. Source: rdma-core `providers/mlx5/man/mlx5dv_create_flow.3.md`,
+    /// `MLX5DV_FLOW_ACTION_DEFAULT_MISS`; Linux `drivers/infiniband/hw/mlx5/fs.c` leads them past all rules of programs.
+    Kernel,
 }
 
 /// A rule.

@@ -85,6 +85,9 @@ pub struct PortConfig {
     pub promiscuous: Option<bool>,
     /// Receive all multicast. As above.
     pub all_multicast: Option<bool>,
+    /// Leave packets that find the addresses of neighbours (ARP, neighbour discovery) to the kernel, whose RDMA needs them, even where
+    /// all others are received. A port whose kernel sees them anyway, or that has none, ignores it.
+    pub neighbours_by_kernel: Option<bool>,
     /// What every rx queue does; of [`PortInfo::rx_offloads`].
     pub rx_offloads: RxOffloads,
     /// What every tx queue does; of [`PortInfo::tx_offloads`].

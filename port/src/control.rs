@@ -222,6 +222,10 @@ impl Port {
         if let Some(on) = self.config.all_multicast {
             lenient(self.set_all_multicast(on))?;
         }
+        if let Some(on) = self.config.neighbours_by_kernel {
+            let set = self.driver.set_neighbours_by_kernel(on);
+            lenient(set.map_err(|error| error.named(&self.name)))?;
+        }
         Ok(())
     }
 

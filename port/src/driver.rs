@@ -373,6 +373,15 @@ pub trait PortDriver: Send {
         Err(PortError::unsupported("all-multicast mode", "the device has no address filter"))
     }
 
+    /// Leaves packets that find the addresses of neighbours to the kernel, or not.
+    fn set_neighbours_by_kernel(&mut self, on: bool) -> Result<(), PortError> {
+        let _ = on;
+        Err(PortError::unsupported(
+            "leaving neighbours to the kernel",
+            "no rules of the device stand before it",
+        ))
+    }
+
     /// The port's own address.
     fn mac_address(&mut self) -> Result<MacAddr, PortError>;
 

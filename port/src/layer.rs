@@ -222,6 +222,10 @@ impl PortDriver for Layered {
         self.driver.set_all_multicast(on)
     }
 
+    fn set_neighbours_by_kernel(&mut self, on: bool) -> Result<(), PortError> {
+        self.driver.set_neighbours_by_kernel(on)
+    }
+
     fn mac_address(&mut self) -> Result<MacAddr, PortError> {
         self.driver.mac_address()
     }

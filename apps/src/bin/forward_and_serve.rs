@@ -67,7 +67,8 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     let ids: Vec<PortId> = hops.iter().map(|hop| PortId(hop.from)).collect();
     let device = bringup.rdma(ids[0])?;
 
-    let request = options.run.port_request(1).promiscuous(true);
+    // Clients of the RDMA device find it by its kernel.
+    let request = options.run.port_request(1).promiscuous(true).neighbours_by_kernel(true);
     let (queues, _pool) = bringup.start_ports(&ids, &request)?;
     let (rx, mut tx): (Vec<_>, Vec<_>) =
         queues.into_iter().map(|queues| (queues.rx, queues.tx.into_iter())).unzip();

@@ -11,7 +11,7 @@ use pollux_mlx5_abi::command::flow::{
 use pollux_mlx5_abi::command::opcode;
 use pollux_uverbs::Errno;
 
-use super::{Match, Rule, RuleKey, Target};
+use super::{Behind, Match, Rule, RuleKey, Target};
 use crate::core::Core;
 use crate::firmware::{SHORT, begin};
 
@@ -84,8 +84,14 @@ impl Table {
         self.groups.is_empty()
     }
 
+    /// Whether a rule in it leads to the tables behind, or to the kernel.
+    pub(super) fn passes_on(&self) -> bool {
+        let mut entries = self.groups.iter().flat_map(|group| group.entries.values());
+        entries.any(|entry| entry.targets.iter().any(|(target, _)| target.passes_on()))
+    }
+
     /// Adds a rule; the answer is its group and entry.
-    pub(super) fn add(&mut self, core: &Core, rule: &Rule, next: Option<u32>) -> Result<(u32, u32), Errno> {
+    pub(super) fn add(&mut self, core: &Core, rule: &Rule, behind: Behind) -> Result<(u32, u32), Errno> {
         let (table, kind) = (self.id, self.kind);
         let alike = |group: &Group| group.enable == rule.enable && group.mask == rule.mask;
         for group in self.groups.iter_mut().filter(|group| alike(group)) {
@@ -94,7 +100,7 @@ impl Table {
                 group.entries.iter_mut().find(|(_, entry)| entry.value == rule.value)
             {
                 entry.join(rule)?;
-                if let Err(errno) = entry.write(core, (kind, table, id, *index), next, true) {
+                if let Err(errno) = entry.write(core, (kind, table, id, *index), behind, true) {
                     entry.leave(&rule.targets);
                     return Err(errno);
                 }
@@ -109,7 +115,7 @@ impl Table {
         let group = &mut self.groups[place];
         let index = group.free().ok_or(Errno::ENOSPC)?;
         let entry = Entry::new(rule);
-        if let Err(errno) = entry.write(core, (kind, table, group.id, index), next, false) {
+        if let Err(errno) = entry.write(core, (kind, table, group.id, index), behind, false) {
             self.remove_group_if_empty(core, place);
             return Err(errno);
         }
@@ -118,7 +124,7 @@ impl Table {
     }
 
     /// Takes a rule out.
-    pub(super) fn remove(&mut self, core: &Core, key: &RuleKey, next: Option<u32>) -> Result<(), Errno> {
+    pub(super) fn remove(&mut self, core: &Core, key: &RuleKey, behind: Behind) -> Result<(), Errno> {
         let (table, kind) = (self.id, self.kind);
         let Some(place) = self.groups.iter().position(|group| group.id == key.group) else { return Ok(()) };
         let group = &mut self.groups[place];
@@ -134,15 +140,15 @@ impl Table {
             self.remove_group_if_empty(core, place);
             return Ok(());
         }
-        entry.write(core, (kind, table, key.group, key.index), next, true)
+        entry.write(core, (kind, table, key.group, key.index), behind, true)
     }
 
     /// Writes entries that look on anew, after another table became the next one.
-    pub(super) fn refresh(&self, core: &Core, next: Option<u32>) {
+    pub(super) fn refresh(&self, core: &Core, behind: Behind) {
         for group in &self.groups {
             for (index, entry) in &group.entries {
                 if entry.targets.iter().any(|(target, _)| *target == Target::Next) {
-                    let _ = entry.write(core, (self.kind, self.id, group.id, *index), next, true);
+                    let _ = entry.write(core, (self.kind, self.id, group.id, *index), behind, true);
                 }
             }
         }
@@ -236,7 +242,7 @@ impl Entry {
         &self,
         core: &Core,
         (kind, table, group, index): (u32, u32, u32, u32),
-        next: Option<u32>,
+        behind: Behind,
         exists: bool,
     ) -> Result<(), Errno> {
         let mut head: Box<[u8; SetFlowEntryIn::BYTES]> =
@@ -248,7 +254,7 @@ impl Entry {
             let mask = modify::ACTION | modify::DESTINATION_LIST | modify::FLOW_COUNTERS;
             SetFlowEntryIn::MODIFY_ENABLE_MASK.set(&mut head, mask);
         }
-        let destinations = self.destinations(next);
+        let destinations = self.destinations(behind);
         let mut actions = self.action;
         if !destinations.is_empty() && actions & action::DROP == 0 {
             actions |= action::FWD_DEST;

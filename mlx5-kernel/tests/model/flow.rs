@@ -1,5 +1,8 @@
 //! Rules of verbs, seen by where frames end.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use pollux_mlx5_abi::cqe::{Cqe64, Validity};
 use pollux_mlx5_kernel::DoorProfile;
 use pollux_uverbs::abi::flags::{Access, FlowFlags, FlowType, WqState};
@@ -227,6 +230,42 @@ fn a_rule_that_does_not_trap_leaves_the_frame_to_the_next() {
     let mut came = field.arrive(&packet(OURS, [10, 0, 0, 1], 1));
     came.sort_unstable();
     assert_eq!(came, [(0, 0), (1, 0)]);
+    field.close();
+}
+
+#[test]
+fn the_kernels_interface_has_what_no_rule_takes() {
+    const ALL: [u8; 6] = [0xff; 6];
+    let mut field = Field::new(1);
+    field.bench.device.set_promiscuous(true);
+    let heard = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&heard);
+    field.bench.device.on_frame(Arc::new(move |_| {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }));
+    let mut arp = [0; 60];
+    arp[..6].copy_from_slice(&ALL);
+    arp[12..14].copy_from_slice(&[0x08, 0x06]);
+    // Where it came to, and whether the interface heard of it.
+    let arrive = |field: &mut Field| {
+        let before = heard.load(Ordering::Relaxed);
+        (field.arrive(&arp), heard.load(Ordering::Relaxed) - before)
+    };
+    assert_eq!(arrive(&mut field), (vec![], 1), "no rule");
+    let ours = field.add(&field.rule(0, 1, &[to(OURS)]));
+    assert_eq!(arrive(&mut field), (vec![], 1), "a rule for others");
+    let taken = field.add(&field.rule(0, 1, &[to(ALL)]));
+    assert_eq!(arrive(&mut field), (vec![(0, 0)], 0), "a rule for it, multicast as it is");
+    field.remove(taken);
+    let looks = field.add(&FlowRule { flags: FlowFlags::DONT_TRAP, ..field.rule(0, 1, &[to(ALL)]) });
+    assert_eq!(arrive(&mut field), (vec![(0, 0)], 1), "a rule that looks on");
+    field.remove(ours);
+    assert_eq!(arrive(&mut field), (vec![(0, 0)], 1), "with no table behind it");
+    let all = field.add(&FlowRule { kind: FlowType::ALL_DEFAULT, ..field.rule(0, 0, &[]) });
+    assert_eq!(arrive(&mut field).1, 0, "what is left is taken");
+    field.remove(all);
+    field.remove(looks);
+    assert_eq!(arrive(&mut field), (vec![], 1), "no rule again");
     field.close();
 }
 

@@ -107,6 +107,13 @@ fn a_flow_leads_to_an_object_of_the_firmware_or_drops() {
     let drops = Does { flags: flow_flag::DROP, ..Does::default() };
     opened.must(flow(&opened, kind, &ether_type(0x86dd), &drops));
     assert_eq!(bench.watch.done(op::SET_FLOW_TABLE_ENTRY).len(), 2);
+    let past = Does { flags: flow_flag::DEFAULT_MISS, ..Does::default() };
+    let to_kernel = opened.must(flow(&opened, kind, &ether_type(0x0806), &past));
+    assert_eq!(bench.watch.done(op::CREATE_FLOW_TABLE).len(), 2, "it leads to a table behind all others");
+    let undecided = Does { flags: flow_flag::DEFAULT_MISS | flow_flag::DROP, ..Does::default() };
+    assert_eq!(errno(flow(&opened, kind, &value, &undecided)), Errno::EINVAL);
+    let torn = Does { devx: Some(tir), ..past };
+    assert_eq!(errno(flow(&opened, kind, &value, &torn)), Errno::EINVAL);
     let both = Does { devx: Some(tir), flags: flow_flag::DROP, ..Does::default() };
     assert_eq!(errno(flow(&opened, kind, &value, &both)), Errno::EINVAL);
     let wide = Does { devx: Some(tir), tag: Some(1 << 24), ..Does::default() };
@@ -124,6 +131,11 @@ fn a_flow_leads_to_an_object_of_the_firmware_or_drops() {
     call.object(pollux_uverbs::abi::id::flow::destroy::HANDLE, made);
     opened.must(opened.context.call(&mut call));
     assert_eq!(bench.watch.done(op::DELETE_FLOW_TABLE_ENTRY).len(), 1);
+    let mut call =
+        Call::new(pollux_uverbs::abi::id::flow::OBJECT, pollux_uverbs::abi::id::flow::destroy::METHOD);
+    call.object(pollux_uverbs::abi::id::flow::destroy::HANDLE, to_kernel);
+    opened.must(opened.context.call(&mut call));
+    assert_eq!(bench.watch.done(op::DESTROY_FLOW_TABLE).len(), 1, "nothing leads to the last table");
     drop((opened, cq, wq));
     bench.close();
 }

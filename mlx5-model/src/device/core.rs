@@ -336,10 +336,7 @@ impl Core {
                         count += 1;
                         continue;
                     }
-                    Some(Some(bytes)) => {
-                        self.tap.see(&room[..bytes]);
-                        bytes
-                    }
+                    Some(Some(bytes)) => bytes,
                 },
             };
             match self.arrive(bus, &room[..bytes], waits, None) {
@@ -373,7 +370,7 @@ impl Core {
         if self.with_rdma(bus, |rdma, around| rdma.receive(around, frame, &headers)) {
             return Arrived::Taken;
         }
-        let Self { steering, receivers, keys, completions, events, port, tunnels, .. } = self;
+        let Self { steering, receivers, keys, completions, events, tunnels, .. } = self;
         steering.classify(frame, &headers, tunnels);
         let mut around = receive::Around { bus, keys, completions, events };
         let (mut taken, mut lacks) = (false, false);
@@ -439,9 +436,10 @@ impl Core {
             return Arrived::NoBuffer;
         }
         steering.count(frame.len());
-        if !taken {
+        let heard = domain.is_none() && steering.came_through && self.tap.see(frame);
+        if !taken && !heard {
             // What goes out to a group is for others first.
-            port.counters.steering_discards += u64::from(domain.is_none());
+            self.port.counters.steering_discards += u64::from(domain.is_none());
             return Arrived::Discarded;
         }
         Arrived::Taken

@@ -1,4 +1,5 @@
-//! What the network of a kernel over the device sees of the wire: packets of ARP and neighbour discovery, both ways.
+//! What the network of a kernel over the device sees of the wire: packets of ARP and neighbour discovery, both ways. As an interface
+//! on a card it gets what no rule takes, and copies of what rules take that only look on.
 
 use std::collections::VecDeque;
 
@@ -23,9 +24,9 @@ pub(crate) struct Tap {
 }
 
 impl Tap {
-    /// A frame came in.
+    /// A frame came to the kernel's interface. False where that has no use for it.
     #[inline]
-    pub(crate) fn see(&mut self, frame: &[u8]) {
+    pub(crate) fn see(&mut self, frame: &[u8]) -> bool {
         let is_wanted = match frame.get(12..14) {
             Some(kind) if kind == ARP => true,
             Some(kind) if kind == IPV6 => {
@@ -33,9 +34,11 @@ impl Tap {
             }
             _ => false,
         };
-        if is_wanted && self.listens && self.heard.len() < WAITING_MAX {
+        let has = is_wanted && self.listens;
+        if has && self.heard.len() < WAITING_MAX {
             self.heard.push(frame.to_vec());
         }
+        has
     }
 
     /// What was heard since last time.

@@ -9,9 +9,6 @@
 //! Source of the commands: DPDK `drivers/common/mlx5/mlx5_devx_cmds.c`, `mlx5_common_devx.c`; Linux
 //! `include/linux/mlx5/mlx5_ifc.h`, `drivers/infiniband/hw/mlx5/{devx,fs}.c`.
 
-mod matching;
-mod rule;
-
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -39,16 +36,16 @@ use pollux_mlx5_abi::command::{CommandIn, counter, opcode, start};
 use pollux_mlx5_abi::cqe::{MiniFormat, layout};
 use pollux_mlx5_abi::kernel::queue_pair::hash_field as kernel_field;
 
-use self::matching::IpVersions;
-use self::rule::Dropping;
+use super::matching::IpVersions;
+use super::rule;
 use super::verbs::Verbs;
 use crate::MlxError;
 use crate::context::{Device, Pinning, RECORD_PAGE_BYTES};
 use crate::dbrec::DoorbellRecord;
 use crate::firmware::Firmware;
 use crate::object::{
-    Backend, CqSpec, FlowAction, FlowCounter, FlowRule, HashSpec, Id, LroCaps, NumberedObject, Object,
-    QueueState, RqSpec, SendQueue, SqSpec,
+    Backend, CqSpec, FlowCounter, FlowRule, HashSpec, LroCaps, NumberedObject, Object, QueueState, RqSpec,
+    SendQueue, SqSpec,
 };
 use crate::uar::{Uar, page};
 
@@ -524,23 +521,8 @@ impl Backend for Devx {
         Ok(Some(counter::QueryQCounterOut::OUT_OF_BUFFER.get(&output).into()))
     }
 
-    fn create_flow(&self, rule: &FlowRule<'_>) -> Result<Object, MlxError> {
-        let (mask, value, criteria) = matching::parameters(rule.items, || self.ip_versions())?;
-        let matcher = self.firmware.matcher(&mask, criteria, rule.priority)?;
-        let mut over = vec![matcher];
-        let dropping = match &rule.action {
-            FlowAction::Queue(queue) => {
-                over.push(queue.clone());
-                Dropping::No(queue)
-            }
-            FlowAction::Drop => Dropping::Yes,
-        };
-        let counter = rule.counter.map(|counter| {
-            over.push(counter.object.clone());
-            &counter.object
-        });
-        let handle = self.firmware.flow(&over[0], &value, dropping, rule.tag, counter)?;
-        Ok(Object::over(self.device(), Id::Mlx5Flow(handle), over))
+    fn create_flow(&self, flow: &FlowRule<'_>) -> Result<Object, MlxError> {
+        rule::create(self.device(), flow, || self.ip_versions())
     }
 }
 

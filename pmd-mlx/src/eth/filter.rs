@@ -3,10 +3,12 @@
 use std::collections::{HashMap, HashSet};
 
 use pollux_port::MacAddr;
-use pollux_uverbs::abi::flow::EthFilter;
+use pollux_uverbs::abi::flow::{EthFilter, Ipv6Filter};
+use pollux_uverbs::flow::FlowSpec;
 
 use super::port::spread::{LEVELS, Spread};
 use crate::MlxError;
+use crate::devargs::Arguments;
 use crate::object::{Backend, FlowAction, FlowRule, Object};
 
 /// What the port wants to receive.
@@ -26,6 +28,8 @@ pub struct Wanted {
     pub vlans: Option<Vec<u16>>,
     /// Nothing but what rules lead here.
     pub isolated: bool,
+    /// Packets that find the addresses of neighbours go to the kernel instead.
+    pub neighbours_by_kernel: bool,
 }
 
 /// Destination, which bits of it count, and the VLAN.
@@ -40,6 +44,11 @@ const BROADCAST: [u8; 6] = [0xff; 6];
 const GROUP: [u8; 6] = [1, 0, 0, 0, 0, 0];
 
 impl Wanted {
+    /// Its own address and broadcasts, and what the port's arguments say.
+    pub fn new(mac: MacAddr, arguments: &Arguments) -> Self {
+        Self { mac, neighbours_by_kernel: arguments.neighbours_by_kernel, ..Self::default() }
+    }
+
     fn patterns(&self) -> HashSet<Pattern> {
         if self.isolated {
             return HashSet::new();
@@ -83,10 +92,29 @@ impl Pattern {
     }
 }
 
+/// ARP, and what ICMPv6 sends to others on the link alone: neighbour discovery has to come with this hop limit (RFC 4861, section
+/// 7.1), which no router leaves. By the Ethernet type and without a destination, for the kernel looks last at rules that only
+/// multicasts can match (DPDK has the same reason in `drivers/net/mlx5/mlx5_flow.c`, `mlx5_flow_lacp_miss`).
+fn neighbours() -> [Vec<FlowSpec>; 2] {
+    let eth = |kind: u16| FlowSpec::Eth {
+        value: EthFilter { ether_type: kind.into(), ..EthFilter::default() },
+        mask: EthFilter { ether_type: 0xffff.into(), ..EthFilter::default() },
+        inner: false,
+    };
+    let icmp = FlowSpec::Ipv6 {
+        value: Ipv6Filter { next_hdr: 58, hop_limit: 255, ..Ipv6Filter::default() },
+        mask: Ipv6Filter { next_hdr: 0xff, hop_limit: 0xff, ..Ipv6Filter::default() },
+        inner: false,
+    };
+    [vec![eth(0x0806)], vec![eth(0x86dd), icmp]]
+}
+
 /// The rules that are in place.
 #[derive(Debug, Default)]
 pub struct Filter {
     rules: HashMap<Pattern, Vec<Object>>,
+    /// Of packets that go to the kernel.
+    past: Vec<Object>,
 }
 
 impl Filter {
@@ -104,6 +132,16 @@ impl Filter {
         wanted: &Wanted,
     ) -> Result<(), MlxError> {
         let patterns = wanted.patterns();
+        let past = wanted.neighbours_by_kernel && !patterns.is_empty();
+        if past && self.past.is_empty() {
+            self.past = neighbours()
+                .iter()
+                .map(|items| {
+                    let action = FlowAction::Kernel;
+                    backend.create_flow(&FlowRule { items, priority, action, tag: None, counter: None })
+                })
+                .collect::<Result<_, _>>()?;
+        }
         for pattern in &patterns {
             if self.rules.contains_key(pattern) {
                 continue;
@@ -122,12 +160,16 @@ impl Filter {
             self.rules.insert(*pattern, rules);
         }
         self.rules.retain(|pattern, _| patterns.contains(pattern));
+        if !past {
+            self.past.clear();
+        }
         Ok(())
     }
 
     /// Takes all rules away.
     pub fn clear(&mut self) {
         self.rules.clear();
+        self.past.clear();
     }
 }
 

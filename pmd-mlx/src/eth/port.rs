@@ -362,7 +362,7 @@ impl PortDriver for Mlx5Port {
         self.destroy_queues();
         self.withdraw();
         let mac = self.mac_address()?;
-        self.wanted = Wanted { mac, ..Wanted::default() };
+        self.wanted = Wanted::new(mac, &self.arguments);
         Ok(())
     }
 
@@ -433,6 +433,10 @@ impl PortDriver for Mlx5Port {
 
     fn set_promiscuous(&mut self, on: bool) -> Result<(), PortError> {
         self.wants_promiscuous(on)
+    }
+
+    fn set_neighbours_by_kernel(&mut self, on: bool) -> Result<(), PortError> {
+        self.want(|wanted| wanted.neighbours_by_kernel = on)
     }
 
     fn set_all_multicast(&mut self, on: bool) -> Result<(), PortError> {

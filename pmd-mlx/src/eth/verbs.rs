@@ -20,6 +20,8 @@ use pollux_uverbs::wq::{WqChange, WqRequest};
 use pollux_uverbs::{CqHandle, Driver, Errno, QpHandle, UverbsError, WqHandle};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
+use super::matching::IpVersions;
+use super::rule;
 use crate::MlxError;
 use crate::context::{Device, PORT, Pinning};
 use crate::object::{
@@ -385,25 +387,30 @@ impl Backend for Verbs {
         Ok((values[0], values[1]))
     }
 
-    fn create_flow(&self, rule: &FlowRule<'_>) -> Result<Object, MlxError> {
-        let mut specs = rule.items.to_vec();
+    fn create_flow(&self, flow: &FlowRule<'_>) -> Result<Object, MlxError> {
+        let mut specs = flow.items.to_vec();
         let mut over = Vec::new();
-        let target = match &rule.action {
+        let target = match &flow.action {
             FlowAction::Queue(queue) => queue.clone(),
             FlowAction::Drop => {
                 specs.push(FlowSpec::Drop);
                 self.sink()?
             }
+            // Verbs have no word for it.
+            FlowAction::Kernel => {
+                let versions = || Ok(IpVersions { outer: false, inner: false });
+                return rule::create(&self.device, flow, versions);
+            }
         };
         let qp = Self::qp_handle(&target);
         over.push(target);
-        if let Some(tag) = rule.tag {
+        if let Some(tag) = flow.tag {
             specs.push(FlowSpec::Tag(tag));
         }
         // The kernel follows the address at once.
         let places = Counting::PLACES;
         let mut driver = Counting::default();
-        if let Some(counter) = rule.counter {
+        if let Some(counter) = flow.counter {
             let Id::Counters(handle) = counter.object.id() else {
                 unreachable!("{:?} is no counter of the kernel", counter.object.id())
             };
@@ -414,7 +421,7 @@ impl Backend for Verbs {
         let rule = flow::FlowRule {
             qp,
             port: PORT,
-            priority: rule.priority,
+            priority: flow.priority,
             kind: FlowType::NORMAL,
             flags: FlowFlags::empty(),
             specs: &specs,

@@ -2,6 +2,7 @@
 //! rules and through the firmware's.
 
 mod flow;
+mod neighbours;
 mod packet;
 mod rig;
 mod rss;

@@ -1,6 +1,7 @@
 //! A port on a stepped model whose wire ends in the test's hand.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pollux_eal::memory::Memory;
 use pollux_mempool::{Burst, Mbuf, MbufPool};
@@ -88,8 +89,13 @@ impl Rig {
     /// As [`Rig::arrive`], where the port may change what it receives.
     #[track_caller]
     pub(crate) fn arrive_changed(&mut self, packet: &Packet) -> Option<Arrived> {
-        let frame = packet.frame();
-        assert_eq!(self.wire.send(&frame), Sent::Yes);
+        self.arrive_frame(&packet.frame())
+    }
+
+    /// As [`Rig::arrive_changed`], whatever the frame.
+    #[track_caller]
+    pub(crate) fn arrive_frame(&mut self, frame: &[u8]) -> Option<Arrived> {
+        assert_eq!(self.wire.send(frame), Sent::Yes);
         self.model.settle();
         let mut arrived = Vec::new();
         for (number, queue) in self.queues.rx.iter_mut().enumerate() {
@@ -98,7 +104,7 @@ impl Rig {
             arrived.extend(burst.drain(..).map(|mbuf| (number as u16, mbuf)));
         }
         self.model.settle();
-        assert!(arrived.len() <= 1, "one frame came {} times: {packet:?}", arrived.len());
+        assert!(arrived.len() <= 1, "one frame came {} times: {frame:x?}", arrived.len());
         arrived.pop()
     }
 
@@ -106,6 +112,16 @@ impl Rig {
     #[track_caller]
     pub(crate) fn queue_of(&mut self, packet: &Packet) -> Option<u16> {
         self.arrive(packet).map(|(queue, _)| queue)
+    }
+
+    /// Counts what the kernel's interface hears, from now on.
+    pub(crate) fn listen(&self) -> Arc<AtomicUsize> {
+        let heard = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&heard);
+        self.model.device().on_frame(Arc::new(move |_| {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }));
+        heard
     }
 
     /// Ends all; every mbuf must be home then, and no rule of doorbells broken.

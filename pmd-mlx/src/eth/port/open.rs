@@ -111,6 +111,7 @@ impl Mlx5Port {
             None
         };
         let info = PortInfo { rss: Some(rss::INFO), ..plan::info(&device, &*backend, &*spec.netdev) };
+        let wanted = Wanted::new(mac, &spec.arguments);
         Ok(Self {
             rules: Rules::default(),
             filter: Filter::default(),
@@ -128,7 +129,7 @@ impl Mlx5Port {
             counted: Counted::default(),
             clock: None,
             priority: highest + 1 - LEVELS,
-            wanted: Wanted { mac, ..Wanted::default() },
+            wanted,
             spread_spec: SpreadSpec { table: vec![0], key: DEFAULT_KEY, kinds: Vec::new(), merge: None },
             hashing: Hashing::default(),
             told: Vec::new(),
