@@ -35,6 +35,7 @@ mod header;
 
 pub mod counter;
 pub mod cq;
+pub mod dct;
 pub mod ece;
 pub mod eq;
 pub mod flow;
@@ -74,6 +75,7 @@ use crate::layout::Layout;
 pub const LAYOUTS: &[&[Layout]] = &[
     counter::LAYOUTS,
     cq::LAYOUTS,
+    dct::LAYOUTS,
     eq::LAYOUTS,
     flow::LAYOUTS,
     group::LAYOUTS,

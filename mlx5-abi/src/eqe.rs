@@ -26,7 +26,7 @@ pub struct Eqe {
     pub sub_type: u8,
     /// Reserved.
     pub reserved2: [U32; 7],
-    /// By kind: [`Completion`], [`Queue`], [`CqError`], [`Port`], [`Commands`], [`PageRequest`], [`VportChange`].
+    /// By kind: [`Completion`], [`Queue`], [`Target`], [`CqError`], [`Port`], [`Commands`], [`PageRequest`], [`VportChange`].
     pub data: [u8; 28],
     /// Reserved.
     pub reserved3: U16,
@@ -98,6 +98,8 @@ pub mod event {
     pub const DB_BF_CONGESTION: u8 = 0x1a;
     /// A dynamically connected target is drained.
     pub const DCT_DRAINED: u8 = 0x1c;
+    /// A request named a dynamically connected target with a key that is not its own.
+    pub const DCT_KEY_VIOLATION: u8 = 0x1d;
     /// Something of general interest.
     pub const GENERAL_EVENT: u8 = 0x22;
     /// An object changed.
@@ -166,6 +168,21 @@ pub struct Queue {
 }
 
 const _: () = assert!(size_of::<Queue>() == 28 && offset_of!(Queue, kind) == 20);
+
+/// Data of [`event::DCT_DRAINED`] and [`event::DCT_KEY_VIOLATION`]. Source: Linux `include/linux/mlx5/device.h`,
+/// `struct mlx5_eqe_dct`, and `include/linux/mlx5/mlx5_ifc.h`, `mlx5_ifc_dct_events_bits`.
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+pub struct Target {
+    /// Reserved.
+    pub reserved: [U32; 6],
+    /// Its number.
+    pub dctn: U32,
+}
+
+const _: () = assert!(size_of::<Target>() == 28 && offset_of!(Target, dctn) == 24);
 
 /// Data of [`event::CQ_ERROR`]. Source: Linux `include/linux/mlx5/device.h`, `struct mlx5_eqe_cq_err`.
 #[repr(C)]

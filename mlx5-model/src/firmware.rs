@@ -6,6 +6,7 @@
 
 mod caps;
 mod completion;
+mod dynamic;
 mod event;
 mod flow;
 mod function;
@@ -240,6 +241,11 @@ impl Core {
             | op::DESTROY_QP
             | op::ATTACH_TO_MCG
             | op::DETACH_FROM_MCG => self.pair_command(bus, opcode, call),
+            op::CREATE_DCT
+            | op::DRAIN_DCT
+            | op::QUERY_DCT
+            | op::ARM_DCT_FOR_KEY_VIOLATION
+            | op::DESTROY_DCT => self.target_command(opcode, call),
             op::CREATE_TIR
             | op::QUERY_TIR
             | op::MODIFY_TIR

@@ -51,8 +51,12 @@
 //! a NAK names the packet that is missing, and in the place of the message count the one that came in its stead, as the
 //! acknowledgements of IRN do (Mittal et al., "Revisiting network support for RDMA", SIGCOMM 2018, section 3).
 //!
+//! Of dynamic connections (`rdma/dynamic.rs`) no public source has the packets: they are the model's own, in opcodes that are left to
+//! manufacturers, and go between models alone. A request with a wrong key is answered as one that memory refuses. A connection ends
+//! when nothing is under way, or its initiator turns to another target.
+//!
 //! # What is not there
-//! Congestion control of RDMA, path migration, dynamically connected transport, tag matching, signatures, faults of pages,
+//! Congestion control of RDMA, path migration, tag matching, signatures, faults of pages,
 //! queue pairs for raw frames (those are made of send and receive queues), atomics with masks;
 //! queue pair 1 is there, what manages connections is not. Steering of sent frames, header rewriting, tunnels but VXLAN,
 //! Geneve, GRE and IP in IP (others go where send entries say where headers are), checksums of outer UDP, the embedded switch. Capabilities do not claim them, and commands and entries that need them are refused.

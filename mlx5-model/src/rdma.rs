@@ -10,6 +10,7 @@
 //! here and go no further, wanted or not.
 
 mod copy;
+pub(crate) mod dynamic;
 pub(crate) mod ece;
 mod packet;
 mod paging;
@@ -38,7 +39,7 @@ use crate::receive::{Pool, QueueCounters};
 pub(crate) use copy::LOG_BYTES_MAX as COPY_LOG_BYTES_MAX;
 use packet::{Extension, FRAME_MAX, Incoming};
 use path::{Addresses, Path, is_group};
-pub(crate) use qp::{Make, Qp, Source};
+pub(crate) use qp::{Make, Qp, Rights, Source};
 use requester::Turn;
 use state::{Service, State};
 
@@ -83,9 +84,17 @@ struct Desk {
     looped: VecDeque<(Vec<u8>, Option<u32>)>,
     spare: Vec<Vec<u8>>,
     frame: Box<[u8; FRAME_MAX]>,
+    /// The dynamic connection begun last.
+    session: u64,
 }
 
 impl Desk {
+    /// The number of a new dynamic connection: higher than all before, and than those of a device that was here before.
+    fn session(&mut self, now: u64) -> u64 {
+        self.session = now.max(self.session.saturating_add(1));
+        self.session
+    }
+
     /// Builds a packet and sends it. `block`: a queue pair that does not get its own packets to a group.
     #[expect(clippy::too_many_arguments, reason = "what a packet is made of")]
     fn send(
@@ -153,6 +162,7 @@ impl Rdma {
                 looped: VecDeque::new(),
                 spare: Vec::new(),
                 frame: Box::new([0; FRAME_MAX]),
+                session: 0,
             },
             management: None,
             active: VecDeque::new(),
@@ -314,6 +324,9 @@ impl Rdma {
         if pair.state == State::Reset {
             return Turn::default();
         }
+        if pair.service == Service::Target {
+            return dynamic::target::run(pair, around, &mut self.desk, budget);
+        }
         let told = responder::run(pair, around, &mut self.desk, budget);
         let asked = requester::run(pair, around, &mut self.desk, budget.saturating_sub(told.done));
         let done = told.done + asked.done;
@@ -398,6 +411,7 @@ impl Rdma {
             Service::Unreliable => transport == operation::UC,
             Service::Datagram | Service::Management => transport == operation::UD,
             Service::Xrc => transport == operation::XRC,
+            Service::Initiator | Service::Target => transport == dynamic::TRANSPORT,
             Service::Keys => false,
         };
         if !fits || !pair.state.receives() {
@@ -405,6 +419,13 @@ impl Rdma {
         }
         if pair.service.is_datagram() {
             responder::datagram(pair, around, packet);
+        } else if pair.service == Service::Target {
+            // It takes requests of anybody who knows its key, at its address.
+            if pair.state != State::Receive || !self.desk.addresses.is_at(pair.path.own, &packet.destination)
+            {
+                return;
+            }
+            dynamic::target::request(pair, around, packet);
         } else {
             // Connections hear their peer alone.
             if packet.source != pair.path.gid
@@ -417,6 +438,7 @@ impl Rdma {
                 Some(Class::ReadResponse | Class::Acknowledge) => {
                     requester::answer(pair, around, packet);
                 }
+                _ if pair.service == Service::Initiator => return,
                 _ => responder::request(pair, around, packet),
             }
         }

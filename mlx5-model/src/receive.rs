@@ -65,6 +65,8 @@ pub(crate) struct QueueCounters {
     pub(crate) writes: u64,
     pub(crate) reads: u64,
     pub(crate) atomics: u64,
+    /// Of targets: connections.
+    pub(crate) connects: u64,
     /// Packets that came too early, and such that had come before.
     pub(crate) out_of_sequence: u64,
     pub(crate) duplicates: u64,

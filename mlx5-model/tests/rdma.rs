@@ -9,6 +9,7 @@ mod rdma {
 
     mod basic;
     mod datagram;
+    mod dynamic;
     mod error;
     mod fuzz;
     mod local;

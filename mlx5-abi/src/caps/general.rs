@@ -197,6 +197,8 @@ layouts! {
         DEVICE_FREQUENCY_MHZ: field(0x98, 31, 0),
         DEVICE_FREQUENCY_KHZ: field(0x9c, 31, 0),
         NUM_OF_UARS_PER_PAGE: field(0xa4, 31, 0),
+        LOG_MAX_DCI_STREAM_CHANNELS: field(0xb0, 20, 16),
+        LOG_MAX_DCI_ERRORED_STREAMS: field(0xb0, 12, 8),
         ENHANCED_CQE_COMPRESSION: field(0xb4, 15, 15),
         MINI_CQE_RESP_STRIDE_INDEX: field(0xb4, 3, 3),
         CQE_128_ALWAYS: field(0xb4, 2, 2),

@@ -3,8 +3,8 @@
 use super::opcode::*;
 use super::{CommandIn, CommandOut};
 use super::{
-    counter, cq, eq, flow, group, memory, mkey, object, qp, register, rq, rqt, sq, srq, start, tir, user,
-    vport,
+    counter, cq, dct, eq, flow, group, memory, mkey, object, qp, register, rq, rqt, sq, srq, start, tir,
+    user, vport,
 };
 use crate::caps;
 use crate::layout::Layout;
@@ -85,6 +85,11 @@ pub fn form(opcode: u16) -> (&'static Layout, &'static Layout) {
         QUERY_XRC_SRQ => (&srq::QueryXrcSrqIn::LAYOUT, &srq::QueryXrcSrqOut::LAYOUT),
         ARM_XRC_SRQ => (&srq::ArmXrcSrqIn::LAYOUT, OUT),
         DESTROY_XRC_SRQ => (&srq::DestroyXrcSrqIn::LAYOUT, OUT),
+        CREATE_DCT => (&dct::CreateDctIn::LAYOUT, &dct::CreateDctOut::LAYOUT),
+        DRAIN_DCT => (&dct::DrainDctIn::LAYOUT, OUT),
+        DESTROY_DCT => (&dct::DestroyDctIn::LAYOUT, OUT),
+        QUERY_DCT => (&dct::QueryDctIn::LAYOUT, &dct::QueryDctOut::LAYOUT),
+        ARM_DCT_FOR_KEY_VIOLATION => (&dct::ArmDctIn::LAYOUT, OUT),
         CREATE_FLOW_TABLE => (&flow::CreateFlowTableIn::LAYOUT, &flow::CreateFlowTableOut::LAYOUT),
         MODIFY_FLOW_TABLE => (&flow::ModifyFlowTableIn::LAYOUT, OUT),
         QUERY_FLOW_TABLE => (&flow::QueryFlowTableIn::LAYOUT, &flow::QueryFlowTableOut::LAYOUT),
@@ -136,6 +141,7 @@ pub fn nested(outer: &Layout, field: &str, bytes: usize) -> Option<&'static Layo
         "eq_context_entry" => "eqc",
         "memory_key_mkey_entry" => "mkc",
         "srq_context_entry" => "srqc",
+        "dct_context_entry" => "dctc",
         "xrc_srq_context_entry" => "xrc_srqc",
         "sq_context" => "sqc",
         "rq_context" => "rqc",

@@ -55,6 +55,7 @@ pub(crate) fn linux(golden: &mut Golden) {
     same!(golden, cqe::MiniCqe, "mlx5_mini_cqe8", { head = "rx_hash_result", byte_cnt });
     same!(golden, eqe::Eqe, "mlx5_eqe", { kind = "type", sub_type, data, signature, owner });
     same!(golden, eqe::Completion, "mlx5_eqe_comp", { cqn });
+    same!(golden, eqe::Target, "mlx5_eqe_dct", { dctn });
     same!(golden, eqe::Queue, "mlx5_eqe_qp_srq", { kind = "type", qp_srq_n });
     same!(golden, eqe::CqError, "mlx5_eqe_cq_err", { cqn, syndrome });
     same!(golden, eqe::Port, "mlx5_eqe_port_state", { port });

@@ -9,7 +9,7 @@ use pollux_mlx5_abi::caps::roce::{AtomicCaps, RoceCaps, atomic, l3, version};
 use pollux_mlx5_abi::caps::{QueryHcaCapIn, QueryHcaCapOut, SetHcaCapIn, kind};
 use pollux_mlx5_abi::command::user::{capability, general_object, place};
 use pollux_mlx5_abi::command::wq::stamp;
-use pollux_mlx5_abi::command::{opcode as op, order, source_port};
+use pollux_mlx5_abi::command::{dct, opcode as op, order, source_port};
 use pollux_mlx5_abi::paging;
 use pollux_mlx5_abi::wqe::copy;
 
@@ -98,6 +98,9 @@ pub struct Traits {
     /// Of packets that are lost those alone are sent again, and what came behind them is kept; both ends must. Without, sending
     /// goes back to the first that is lost.
     pub selective_repeat: bool,
+    /// Dynamic connections (DC): initiators, their streams, and targets. Cards from ConnectX-4 on have them; a driver that is to see
+    /// them asks for them here.
+    pub dynamic_connections: bool,
     /// Two ends agree on options of their connection (ECE).
     pub ece: bool,
     /// Contexts of queue pairs tell that data is written in order, as it is: what comes early is kept until its turn, and
@@ -166,6 +169,7 @@ impl Default for Traits {
             rdma: true,
             device_memory: true,
             selective_repeat: false,
+            dynamic_connections: false,
             ece: true,
             data_in_order: true,
             copies_memory: true,
@@ -188,7 +192,7 @@ pub(super) const LOG_READS: u32 = 4;
 /// Pieces of a key that stands for others, as logarithm.
 const LOG_KLM: u32 = 16;
 /// Longest message, as logarithm.
-const LOG_MESSAGE: u32 = 30;
+pub(super) const LOG_MESSAGE: u32 = 30;
 pub(super) const LOG_CQ: u32 = 22;
 pub(super) const LOG_EQ: u32 = 20;
 /// Most queues in a table of queues, as logarithm.
@@ -220,7 +224,7 @@ impl Traits {
         put(kind::ETHERNET_OFFLOADS, &self.ethernet());
         put(kind::ROCE, &self.roce());
         put(kind::FLOW_TABLE, &self.flow_table());
-        put(kind::ATOMIC, &if self.rdma { atomic() } else { [0; 256] });
+        put(kind::ATOMIC, &if self.rdma { atomic(self.dynamic_connections) } else { [0; 256] });
         if self.device_memory {
             put(kind::DEV_MEM, &super::lent::caps());
         }
@@ -351,6 +355,19 @@ impl Traits {
         ] {
             field.set(block, value);
         }
+        if self.dynamic_connections {
+            for (field, value) in [
+                (G::DCT, 1),
+                (G::LOG_MAX_RA_REQ_DC, LOG_READS),
+                (G::LOG_MAX_RA_RES_DC, LOG_READS),
+                (G::MAX_WQE_SZ_SQ_DC, SEND_ENTRY_BYTES_MAX),
+                (G::LOG_MAX_DCI_STREAM_CHANNELS, rdma::dynamic::STREAMS_MAX_LOG),
+                (G::LOG_MAX_DCI_ERRORED_STREAMS, rdma::dynamic::FAILED_MAX_LOG),
+                (dct::stream::CAP_MORE, 1),
+            ] {
+                field.set(&mut caps, value);
+            }
+        }
         if self.devx {
             G::GENERAL_OBJ_TYPES.set(&mut caps, 1 << general_object::RESERVED_QPN);
         }
@@ -425,7 +442,7 @@ fn paging() -> [u8; 256] {
     caps
 }
 
-fn atomic() -> [u8; 256] {
+fn atomic(dynamic_connections: bool) -> [u8; 256] {
     use AtomicCaps as A;
     let mut caps = A::ZERO;
     // Operands in memory are in the host's order from the beginning, and cannot be otherwise.
@@ -433,6 +450,7 @@ fn atomic() -> [u8; 256] {
     A::SUPPORTED_ATOMIC_REQ_8B_ENDIANNESS_MODE_1.set(&mut caps, 1);
     A::ATOMIC_OPERATIONS.set(&mut caps, atomic::COMPARE_SWAP | atomic::FETCH_ADD);
     A::ATOMIC_SIZE_QP.set(&mut caps, atomic::BYTES_8);
+    A::ATOMIC_SIZE_DC.set(&mut caps, if dynamic_connections { atomic::BYTES_8 } else { 0 });
     caps
 }
 

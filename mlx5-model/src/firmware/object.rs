@@ -190,6 +190,7 @@ impl Core {
                 QueryQCounterOut::RX_WRITE_REQUESTS.set(out, values.writes as u32);
                 QueryQCounterOut::RX_READ_REQUESTS.set(out, values.reads as u32);
                 QueryQCounterOut::RX_ATOMIC_REQUESTS.set(out, values.atomics as u32);
+                QueryQCounterOut::RX_DCT_CONNECT.set(out, values.connects as u32);
                 QueryQCounterOut::OUT_OF_SEQUENCE.set(out, values.out_of_sequence as u32);
                 QueryQCounterOut::DUPLICATE_REQUEST.set(out, values.duplicates as u32);
                 QueryQCounterOut::RNR_NAK_RETRY_ERR.set(out, values.not_ready as u32);

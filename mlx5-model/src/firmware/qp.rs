@@ -4,13 +4,14 @@ use pollux_mlx5_abi::command::group::AttachToMcgIn;
 use pollux_mlx5_abi::command::qp::context::{AddressPath, QpContext, receive};
 use pollux_mlx5_abi::command::qp::{CreateQpIn, CreateQpOut, QueryQpOut, TransitionIn, TransitionOut};
 use pollux_mlx5_abi::command::user::place;
-use pollux_mlx5_abi::command::{opcode as op, order, source_port, status};
+use pollux_mlx5_abi::command::{dct, opcode as op, order, source_port, status};
 
 use super::work::{Place, quantized};
 use super::{Call, No, caps, need, no};
 use crate::device::bus::Bus;
 use crate::device::core::Core;
 use crate::device::ring::send::SendRing;
+use crate::rdma::dynamic::{FAILED_MAX_LOG, STREAMS_MAX_LOG};
 use crate::rdma::ece::{Ece, Settled};
 use crate::rdma::path::{self, ADDRESSES};
 use crate::rdma::state::{Service, State, transition};
@@ -27,7 +28,9 @@ impl Core {
             return self.create_pair(call);
         }
         let number = call.named()?;
-        let owner = self.rdma.pairs.owner(number);
+        // A target is no queue pair, though their numbers are of one space.
+        let is_target = self.rdma.pairs.get(number).is_some_and(|pair| pair.service == Service::Target);
+        let owner = self.rdma.pairs.owner(number).filter(|_| !is_target);
         match opcode {
             op::QUERY_QP => {
                 need!(call.may_name(owner), BAD_RES_ERR, 16);
@@ -107,12 +110,31 @@ impl Core {
         let late = step.from == State::Reset && pair.domain == 0 && call.uid == 0;
         let late = late && self.domains.get(domain).is_some();
         let more = if opcode == op::RTS2RTS_QP { source_port::MORE_PARTS.get(input) } else { 0 };
-        let known = if service.is_connected() { source_port::PART } else { 0 };
+        let known = match service {
+            Service::Initiator => dct::stream::PART,
+            _ if service.is_connected() => source_port::PART,
+            _ => 0,
+        };
         need!(more & !known == 0, BAD_PARAM_ERR, 27);
+        let mended = match service {
+            Service::Initiator if more & dct::stream::PART != 0 => {
+                need!(dct::stream::HAS_MORE.is_set(input), BAD_PARAM_ERR, 28);
+                let behind = call.behind::<{ TransitionIn::BYTES }>().first_chunk();
+                let Some(behind) = behind else { return Err(no(status::BAD_INP_LEN_ERR, 29)) };
+                Some(dct::stream::NUMBER.get(behind) as u16)
+            }
+            _ => None,
+        };
+        if let Some(stream) = mended {
+            let initiator = self.rdma.pairs.get_mut(number).and_then(|pair| pair.initiator.as_deref_mut());
+            // One that works cannot be mended. Source: rdma-core `tests/mlx5_base.py` (v56), `dci_reset_stream_id`, and
+            // `providers/mlx5/man/mlx5dv_dci_stream_id_reset.3.md`: of an errored stream.
+            need!(initiator.is_some_and(|initiator| initiator.mend(stream)), BAD_PARAM_ERR, 30);
+        }
         if let Some(pair) = self.rdma.pairs.get_mut(number) {
             pair.apply(step.to, step.from, &context);
             pair.apply_optional(mask, &context);
-            if more & source_port::PART != 0 {
+            if more & source_port::PART != 0 && service.is_connected() {
                 pair.change_source_port(AddressPath::UDP_SPORT.get(Q::PRIMARY_ADDRESS_PATH.of(&context)));
             }
             pair.state = step.to;
@@ -171,6 +193,12 @@ impl Core {
         };
         need!(self.traits.rdma, BAD_OP_ERR, 17);
         need!(!Q::WQ_SIGNATURE.is_set(&context), BAD_PARAM_ERR, 18);
+        if service == Service::Initiator {
+            need!(self.traits.dynamic_connections, BAD_OP_ERR, 32);
+            let streams = Q::LOG_NUM_DCI_STREAM_CHANNELS.get(&context) <= STREAMS_MAX_LOG;
+            let failed = Q::LOG_NUM_DCI_ERRORED_STREAMS.get(&context) <= FAILED_MAX_LOG;
+            need!(streams && failed, BAD_PARAM_ERR, 33);
+        }
         let domain = Q::PD.get(&context);
         let late = domain == 0 && call.uid == 0;
         need!(late || call.may_name(self.domains.owner(domain)), BAD_RES_ERR, 19);
@@ -241,9 +269,10 @@ impl Core {
         let named = Q::USER_INDEX.get(&context);
         let user_index = (self.traits.cqe_version > 0 && named != NO_USER_INDEX).then_some(named);
         need!(call.output.len() >= 16, BAD_OUTP_LEN_ERR, 30);
-        let selective = self.traits.selective_repeat;
+        // Nothing is agreed on between the ends of dynamic connections.
+        let selective = self.traits.selective_repeat && !service.is_dynamic();
         let ece = Ece::new(self.traits.ece, selective, service, CreateQpIn::ECE.get(input));
-        let copies = self.traits.copies_memory && service == Service::Reliable;
+        let copies = self.traits.copies_memory && matches!(service, Service::Reliable | Service::Initiator);
         let pair = Qp::new(Make { service, copies, domain, uar, send, source, user_index, context, ece });
         let number = self.rdma.insert(call.uid, pair).ok_or(no(status::NO_RES_ERR, 31))?;
         CreateQpOut::ECE.set(call.output()?, ece.agreed());

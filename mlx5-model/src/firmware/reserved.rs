@@ -4,16 +4,16 @@
 //! Looked at are the fixed part of commands whose layout is known and the contexts in there ([`CONTEXTS`]); lists behind and what
 //! steering matches are not taken apart. Source of the layouts: Linux `include/linux/mlx5/mlx5_ifc.h`. What that calls reserved and
 //! others name: the umems of rings, which user contexts set, [`place`]; which parts of a queue pair change beside the first 32,
-//! [`source_port`]; and [`FURTHER`].
+//! [`source_port`], [`dct::stream`]; and [`FURTHER`].
 
 use pollux_mlx5_abi::command::user::place;
-use pollux_mlx5_abi::command::{self, CommandIn, opcode as op, source_port};
+use pollux_mlx5_abi::command::{self, CommandIn, dct, opcode as op, source_port};
 use pollux_mlx5_abi::layout::Layout;
 
 /// Blocks inside commands and inside each other that are taken apart.
-const CONTEXTS: [&str; 15] = [
-    "ads", "cqc", "eqc", "mkc", "qpc", "rmpc", "rqc", "rqtc", "sqc", "srqc", "tirc", "tisc", "umem", "wq",
-    "xrc_srqc",
+const CONTEXTS: [&str; 16] = [
+    "ads", "cqc", "dctc", "eqc", "mkc", "qpc", "rmpc", "rqc", "rqtc", "sqc", "srqc", "tirc", "tisc", "umem",
+    "wq", "xrc_srqc",
 ];
 
 /// Fields of contexts that Linux' header leaves out: of which context, the first bit and how many. Source: DPDK
@@ -109,7 +109,10 @@ fn umems(opcode: u16) -> [(u32, u32); 2] {
         op::CREATE_QP => {
             [(place::QP_OFFSET.bit(), place::QP_OFFSET.bits()), (place::QP_UMEM.bit(), place::QP_UMEM.bits())]
         }
-        op::RTS2RTS_QP => [(source_port::MORE_PARTS.bit(), source_port::MORE_PARTS.bits()), (0, 0)],
+        op::RTS2RTS_QP => [
+            (source_port::MORE_PARTS.bit(), source_port::MORE_PARTS.bits()),
+            (dct::stream::HAS_MORE.bit(), dct::stream::HAS_MORE.bits()),
+        ],
         op::CREATE_XRC_SRQ => [
             (place::XRC_SRQ_OFFSET.bit(), place::XRC_SRQ_OFFSET.bits()),
             (place::XRC_SRQ_UMEM.bit(), place::XRC_SRQ_UMEM.bits()),

@@ -3,13 +3,14 @@
 use pollux_wire::checksum::Sum;
 use pollux_wire::roce::{self, Bth, BthRepr, ICRC_BYTES};
 
+use super::dynamic;
 use super::path::{Address, Path, ipv4, mapped};
 use crate::frame::{Headers, Ip, Transport, be16};
 
 /// The longest frame: Ethernet with a tag, IPv6, UDP, all transport headers, 4096 bytes, padding, CRC.
 pub(crate) const FRAME_MAX: usize = 18 + 40 + 8 + Bth::BYTES + EXTENSION_MAX + 4096 + 3 + ICRC_BYTES;
-/// Bytes of the headers behind the BTH at most: XRC's and those of an atomic.
-pub(crate) const EXTENSION_MAX: usize = 4 + 28;
+/// Bytes of the headers behind the BTH at most: a dynamic connection's and those of an atomic.
+pub(crate) const EXTENSION_MAX: usize = dynamic::Header::BYTES + 28;
 /// The default partition. Source: InfiniBand Architecture Specification, volume 1, 10.9.1.2.
 pub(crate) const PARTITION: u16 = 0xffff;
 /// Bytes in front of a received datagram: the global header, or what stands in its place.
@@ -113,6 +114,8 @@ pub(crate) fn build<E>(
 /// A packet that came in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Incoming<'f> {
+    /// Who sent the frame.
+    pub(crate) mac: [u8; 6],
     pub(crate) source: [u8; 16],
     pub(crate) destination: [u8; 16],
     pub(crate) vlan: Option<u16>,
@@ -153,6 +156,7 @@ impl<'f> Incoming<'f> {
             && bth.version == 0
             && rest.len() >= padding;
         Some(Self {
+            mac: *frame.get(6..)?.first_chunk()?,
             source,
             destination,
             vlan: (headers.tags == 1).then(|| be16(frame, 14) & 0xfff),
@@ -162,6 +166,11 @@ impl<'f> Incoming<'f> {
             global: frame.get(headers.l3..headers.l4)?,
             sound,
         })
+    }
+
+    /// The same with a header less.
+    pub(crate) fn behind(&self, rest: &'f [u8]) -> Self {
+        Self { rest, ..*self }
     }
 
     /// The 40 bytes in front of a datagram: IPv6's header, or IPv4's in the last 20 of them.

@@ -22,7 +22,8 @@ pub(crate) struct Paging {
 /// An access failed; true when it came upon a page that is not there and the host was asked for it.
 pub(super) fn asks(pair: &mut Qp, around: &mut Around<'_, '_>) -> bool {
     let Some(absent) = around.keys.absent.take_found() else { return false };
-    if std::mem::take(&mut pair.paging.refused) {
+    // No capability says that such pages may be used over dynamic connections.
+    if pair.service.is_dynamic() || std::mem::take(&mut pair.paging.refused) {
         return false;
     }
     around.keys.absent.ask(around.bus, around.events, absent, pair.number)

@@ -7,6 +7,7 @@ use pollux_mlx5_abi::opcode::completion;
 use pollux_mlx5_abi::syndrome::Syndrome;
 
 use super::Around;
+use super::dynamic::{Initiator, Target};
 use super::ece::Ece;
 use super::paging::Paging;
 use super::path::Path;
@@ -88,6 +89,9 @@ pub(crate) struct Qp {
     pub(crate) dead: bool,
     /// When a timer of it was set.
     pub(crate) timed: Option<u64>,
+    /// What it has as an end of dynamic connections.
+    pub(crate) initiator: Option<Box<Initiator>>,
+    pub(crate) target: Option<Box<Target>>,
 }
 
 /// What a queue pair is made of.
@@ -108,6 +112,7 @@ impl Qp {
     pub(crate) fn new(make: Make) -> Self {
         use QpContext as Q;
         let Make { service, copies, domain, uar, send, source, user_index, context, ece } = make;
+        let initiator = (service == Service::Initiator).then(|| Box::new(Initiator::new(&context)));
         Self {
             number: 0,
             service,
@@ -145,6 +150,8 @@ impl Qp {
             paging: Paging::default(),
             dead: false,
             timed: None,
+            initiator,
+            target: None,
         }
     }
 
@@ -286,6 +293,9 @@ impl Qp {
         (self.dead, self.told_last) = (false, false);
         self.paging = Paging::default();
         self.ece.reset();
+        if let Some(initiator) = &mut self.initiator {
+            initiator.reset();
+        }
         if let Some(send) = &mut self.send {
             send.reset();
         }
@@ -326,10 +336,18 @@ impl Qp {
         context
     }
 
+    /// Tells software of something that happened to it. Of targets there is nothing to tell: their numbers are no queue pairs', and
+    /// of all kinds of events only two are theirs (Linux `drivers/infiniband/hw/mlx5/qpc.c`, `dct_allowed_event_types`).
+    pub(crate) fn tell(&self, around: &mut Around<'_, '_>, kind: u8) {
+        if self.service != Service::Target {
+            around.events.queue_error(around.bus, kind, queue_kind::QP, self.number);
+        }
+    }
+
     /// Nothing can be reported any more.
     pub(crate) fn die(&mut self, around: &mut Around<'_, '_>) {
         if !self.dead {
-            around.events.queue_error(around.bus, event::WQ_CATAS_ERROR, queue_kind::QP, self.number);
+            self.tell(around, event::WQ_CATAS_ERROR);
         }
         self.dead = true;
         self.state = State::Error;

@@ -128,6 +128,15 @@ impl Requester {
         }
     }
 
+    /// All of a connection is over, and another begins.
+    fn abandon(&mut self) {
+        (self.retries, self.rnr_retries) = (self.max_retries, self.max_rnr_retries);
+        (self.gone_back, self.mending) = (None, false);
+        self.there.clear();
+        self.again.clear();
+        self.early.clear();
+    }
+
     /// The next request to be flushed, its opcode and index.
     pub(crate) fn take_unfinished(&mut self) -> Option<(u8, u16)> {
         (self.deadline, self.wait) = (None, None);
@@ -235,7 +244,7 @@ pub(crate) fn run(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &mut Desk, b
                     break;
                 }
             }
-        } else if !begin_one(pair, around, &mut turn) {
+        } else if !begin_one(pair, around, desk, &mut turn) {
             break;
         }
     }
@@ -256,7 +265,7 @@ enum Step {
 }
 
 /// Begins the next entry. False when there is none, or it must wait.
-fn begin_one(pair: &mut Qp, around: &mut Around<'_, '_>, turn: &mut Turn) -> bool {
+fn begin_one(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &mut Desk, turn: &mut Turn) -> bool {
     if !pair.has_posted() || pair.state != State::Send || pair.requester.requests.len() >= REQUESTS_MAX {
         return false;
     }
@@ -267,6 +276,8 @@ fn begin_one(pair: &mut Qp, around: &mut Around<'_, '_>, turn: &mut Turn) -> boo
         Some(Fence::StrongOrdering) => !pair.requester.is_idle(),
         _ => false,
     };
+    let idle = pair.requester.is_idle();
+    let wait = wait || pair.initiator.as_ref().is_some_and(|initiator| initiator.waits(&request, idle));
     if wait {
         return false;
     }
@@ -282,6 +293,15 @@ fn begin_one(pair: &mut Qp, around: &mut Around<'_, '_>, turn: &mut Turn) -> boo
     }
     if let Some(ring) = &mut pair.send {
         ring.advance(blocks);
+    }
+    if let Some(initiator) = &mut pair.initiator {
+        if initiator.has_failed(request.stream) {
+            request.failed = Some(Failure::FLUSHED);
+        }
+        let (psn, now) = (pair.requester.next_psn, around.bus.now);
+        if let Some(peer) = initiator.begin(&request, idle, psn, || desk.session(now)) {
+            (pair.path, pair.remote) = (peer.path, peer.target);
+        }
     }
     if request.failed.is_none() {
         let (any_domain, opcode) = (pair.service == Service::Keys, request.opcode);
@@ -343,18 +363,31 @@ fn complete(pair: &mut Qp, around: &mut Around<'_, '_>, turn: &mut Turn) {
     }
 }
 
-/// The oldest request fails, and the queue pair with it: of those without acknowledgement the sending side alone.
+/// The oldest request fails, and the queue pair with it: of those without acknowledgement the sending side alone, of an initiator
+/// perhaps no more than a stream.
 pub(crate) fn fail(pair: &mut Qp, around: &mut Around<'_, '_>, failure: Failure) {
     let (opcode, index) = pair.requester.take_unfinished().unwrap_or((send::NOP, 0));
-    pair.state = if pair.service.is_reliable() || pair.service == Service::Keys {
-        State::Error
-    } else {
-        State::SendError
-    };
-    if let Some(counters) = around.counters.get_mut(pair.counter_set) {
+    let goes_on = pair.initiator.as_mut().is_some_and(|initiator| initiator.fail());
+    if !goes_on {
+        pair.state = if pair.service.is_reliable() || pair.service == Service::Keys {
+            State::Error
+        } else {
+            State::SendError
+        };
+    }
+    if failure != Failure::FLUSHED
+        && let Some(counters) = around.counters.get_mut(pair.counter_set)
+    {
         counters.request_errors += 1;
     }
     pair.report_send(around, opcode, index, failure);
+    if goes_on {
+        // What else is under way is of the same stream.
+        while let Some((opcode, index)) = pair.requester.take_unfinished() {
+            pair.report_send(around, opcode, index, Failure::FLUSHED);
+        }
+        pair.requester.abandon();
+    }
 }
 
 /// Marks the request that holds `psn` as failed.

@@ -9,13 +9,14 @@ mod request;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use pollux_mlx5_abi::eqe::{event, queue_kind};
+use pollux_mlx5_abi::eqe::event;
 use pollux_mlx5_abi::syndrome::Syndrome as Why;
 use pollux_mlx5_abi::wqe::{Data, INVALID_LKEY};
 use pollux_wire::roce::operation::{self as o, Class};
 use pollux_wire::roce::{Aeth, AtomicAckEth, BthRepr, MASK_24, Nak, Syndrome, XrcEth};
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::dynamic;
 use super::packet::{Extension, Incoming, PARTITION, source_port};
 use super::qp::{Qp, Source};
 use super::requester::{Turn, after, distance};
@@ -97,6 +98,16 @@ impl Responder {
     /// Receiving begins.
     pub(crate) fn begin(&mut self, psn: u32) {
         *self = Self { expected: psn, ..Self::default() };
+    }
+
+    /// Whether nothing waits to be said.
+    pub(crate) fn has_nothing_to_say(&self) -> bool {
+        self.answers.is_empty()
+    }
+
+    /// Whether no message is under way either.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.answers.is_empty() && self.message.is_none() && self.held.is_none()
     }
 
     pub(crate) fn expected(&self) -> u32 {
@@ -247,7 +258,7 @@ fn take_entry(pair: &mut Qp, around: &mut Around<'_, '_>, origin: &Origin) -> Re
 pub(crate) fn request(pair: &mut Qp, around: &mut Around<'_, '_>, packet: &Incoming<'_>) {
     if pair.state == State::Receive && !pair.responder.established {
         pair.responder.established = true;
-        around.events.queue_error(around.bus, event::COMM_EST, queue_kind::QP, pair.number);
+        pair.tell(around, event::COMM_EST);
     }
     if !pair.service.is_reliable() {
         unreliable(pair, around, packet);
@@ -349,7 +360,7 @@ fn refuse(pair: &mut Qp, around: &mut Around<'_, '_>, bth: BthRepr, rest: &[u8],
         }
     }
     if let Some(kind) = refusal.event {
-        around.events.queue_error(around.bus, kind, queue_kind::QP, pair.number);
+        pair.tell(around, kind);
     }
 }
 
@@ -427,7 +438,11 @@ pub(crate) fn run(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &mut Desk, b
             turn.more = true;
             break;
         }
-        let transport = if pair.service == Service::Xrc { o::XRC } else { o::RC };
+        let transport = match pair.service {
+            Service::Xrc => o::XRC,
+            Service::Target => dynamic::TRANSPORT,
+            _ => o::RC,
+        };
         let bth = BthRepr { migrated: true, partition: PARTITION, qp: pair.remote, ..BthRepr::default() };
         let port = source_port(pair.path.source_port, pair.number, pair.remote);
         let mut finished = true;
@@ -485,7 +500,7 @@ pub(crate) fn run(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &mut Desk, b
                     pair.responder.push(Answer::Say { psn: after(psn, sent), syndrome, messages });
                     pair.state = State::Error;
                     let kind = event::WQ_ACCESS_ERROR;
-                    around.events.queue_error(around.bus, kind, queue_kind::QP, pair.number);
+                    pair.tell(around, kind);
                     turn.more = true;
                     break;
                 }

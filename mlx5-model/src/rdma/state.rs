@@ -58,6 +58,10 @@ pub(crate) enum Service {
     Xrc,
     /// The kernel's own queue for memory keys.
     Keys,
+    /// Of dynamic connections: sends to targets, one after the other.
+    Initiator,
+    /// What initiators send to. It is made by a command of its own.
+    Target,
 }
 
 impl Service {
@@ -69,17 +73,23 @@ impl Service {
             service::QP1 => Self::Management,
             service::XRC => Self::Xrc,
             service::REG_UMR => Self::Keys,
+            service::DCI => Self::Initiator,
             _ => return None,
         })
     }
 
     /// Packets are acknowledged.
     pub(crate) fn is_reliable(self) -> bool {
-        matches!(self, Self::Reliable | Self::Xrc)
+        matches!(self, Self::Reliable | Self::Xrc | Self::Initiator | Self::Target)
     }
 
     pub(crate) fn is_datagram(self) -> bool {
         matches!(self, Self::Datagram | Self::Management)
+    }
+
+    /// An end of dynamic connections.
+    pub(crate) fn is_dynamic(self) -> bool {
+        matches!(self, Self::Initiator | Self::Target)
     }
 
     /// It has a peer of its own.
@@ -130,7 +140,7 @@ pub(crate) fn transition(opcode: u16, service: Service) -> Option<Transition> {
         }
         op::RTR2RTS_QP | op::RTS2RTS_QP => {
             let path = if service.is_connected() { o::ALT_ADDR_PATH | o::PM_STATE } else { 0 };
-            let timer = if reliable { o::RNR_TIMEOUT } else { 0 };
+            let timer = if reliable && !service.is_dynamic() { o::RNR_TIMEOUT } else { 0 };
             let moved = if opcode == op::RTS2RTS_QP { o::COUNTER_SET_ID } else { 0 };
             let taken = if opcode == op::RTS2RTS_QP && service == Service::Datagram {
                 o::SRQN | o::CQN_RCV

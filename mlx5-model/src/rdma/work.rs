@@ -7,7 +7,8 @@ use pollux_mlx5_abi::wqe::{
 };
 use zerocopy::FromBytes;
 
-use super::path::Path;
+use super::dynamic::Peer;
+use super::path::{Path, is_group};
 use super::qp::Qp;
 use super::state::Service;
 use crate::device::blue_flame::CameAlong;
@@ -61,6 +62,9 @@ pub(crate) struct Request {
     pub(crate) operands: (u64, u64),
     /// Of a datagram: where it goes, to which queue pair, with which key.
     pub(crate) to: Option<(Path, u32, u32)>,
+    /// Of an initiator: its stream, and where it goes.
+    pub(crate) stream: u16,
+    pub(crate) peer: Option<Peer>,
     /// Of XRC: the shared receive queue.
     pub(crate) pool: u32,
     /// Of work on keys: the segments behind the control segment.
@@ -94,6 +98,8 @@ impl Request {
             key: 0,
             operands: (0, 0),
             to: None,
+            stream: 0,
+            peer: None,
             pool: 0,
             segments: Vec::new(),
             first: 0,
@@ -229,6 +235,9 @@ pub(crate) fn next(pair: &Qp, ring: &SendRing, bus: &Bus<'_>) -> (Request, u16) 
         };
     }
     let mut request = Request::of(&control);
+    if pair.initiator.as_ref().is_some_and(|initiator| initiator.has_streams) {
+        request.stream = u16::from_be_bytes(std::mem::take(&mut control.dci_stream_channel_id));
+    }
     if outcome.is_ok() {
         request.reserved = reserved::in_control(&control);
     }
@@ -260,7 +269,7 @@ fn take_apart(pair: &Qp, modifier: u8, request: &mut Request, body: &[u8]) -> Re
     // How far into the entry what is left begins.
     let at = |rest: &[u8]| SEGMENT_BYTES + body.len() - rest.len();
     let reliable = pair.service.is_reliable();
-    let connected = pair.service.is_connected();
+    let connected = pair.service.is_connected() || pair.service == S::Initiator;
     request.kind = match request.opcode {
         send::NOP => return Ok(()),
         send::SEND | send::SEND_IMM if pair.service != S::Keys => Kind::Send,
@@ -287,15 +296,23 @@ fn take_apart(pair: &Qp, modifier: u8, request: &mut Request, body: &[u8]) -> Re
         request.pool = xrc.xrc_srqn.get() & 0xff_ffff;
         rest = behind;
     }
-    if pair.service.is_datagram() {
+    if pair.service.is_datagram() || pair.service == S::Initiator {
         let (vector, behind) = front::<AddressVector>(rest)?;
         // Without the extended form there is no address that RoCE could use.
         if vector.dqp_dct.get() & EXTENDED_UD_AV == 0 {
             return Err(Failure::SEGMENTS);
         }
         request.note(reserved::in_vector(at(rest), vector));
-        let qkey = if vector.qkey() >> 31 == 1 { pair.qkey } else { vector.qkey() };
-        request.to = Some((Path::of_vector(vector), vector.qpn(), qkey));
+        let path = Path::of_vector(vector);
+        if pair.service == S::Initiator {
+            if is_group(&path.gid) {
+                return Err(Failure::ADDRESS);
+            }
+            request.peer = Some(Peer { path, target: vector.qpn(), key: vector.key.get() });
+        } else {
+            let qkey = if vector.qkey() >> 31 == 1 { pair.qkey } else { vector.qkey() };
+            request.to = Some((path, vector.qpn(), qkey));
+        }
         rest = behind;
     }
     if matches!(request.kind, Kind::Write | Kind::Read | Kind::Atomic) {

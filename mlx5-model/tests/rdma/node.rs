@@ -445,13 +445,18 @@ impl Ends {
 
     /// What is on the cable is written down.
     pub(crate) fn watched() -> (Self, Arc<Mutex<Vec<Vec<u8>>>>) {
+        Self::watched_with(|_| {})
+    }
+
+    /// The same of other cards.
+    pub(crate) fn watched_with(change: impl Fn(&mut Traits)) -> (Self, Arc<Mutex<Vec<Vec<u8>>>>) {
         let (one, two) = Cable::pair();
         let frames = Arc::default();
         let injected = <[Arc<Mutex<VecDeque<Vec<u8>>>>; 2]>::default();
         // Each frame is seen by both; one writes them down.
         let first = Spy(one, Arc::clone(&frames), Arc::clone(&injected[0]));
         let second = Spy(two, Arc::default(), Arc::clone(&injected[1]));
-        let mut ends = Self::on(Box::new(first), Box::new(second), Clock::stepped(), |_| {});
+        let mut ends = Self::on(Box::new(first), Box::new(second), Clock::stepped(), change);
         ends.injected = injected;
         (ends, frames)
     }

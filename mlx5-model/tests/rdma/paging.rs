@@ -39,7 +39,7 @@ fn enter(pair: &mut Pair, node: &Node, key: u32, fields: u64, context: MkeyConte
 }
 
 /// A key for eight pages of which none is there.
-fn empty(ends: &Ends, pair: &mut Pair, node: &Node, at: u64) -> u32 {
+pub(crate) fn empty(ends: &Ends, pair: &mut Pair, node: &Node, at: u64) -> u32 {
     let mut context = M::ZERO;
     for (field, value) in [
         (M::FREE, 1),
@@ -86,7 +86,7 @@ fn fill_with(ends: &Ends, pair: &mut Pair, node: &Node, key: u32, at: u64, right
 }
 
 /// What the device asks for, if it does.
-fn question(node: &Node) -> Option<Fault> {
+pub(crate) fn question(node: &Node) -> Option<Fault> {
     let asked = std::iter::from_fn(|| node.rig.event()).find(|entry| entry.kind == event::PAGE_FAULT)?;
     assert_eq!(asked.sub_type, paging::SUB_TYPE);
     Some(Fault::read_from_bytes(&asked.data).expect("28 bytes"))
@@ -101,7 +101,7 @@ fn answer(node: &Node, fault: &Fault, refused: bool) -> Result<Vec<u8>, Refused>
 }
 
 /// Pages that lie in a row, at the beginning of one.
-fn pages(node: &Node) -> u64 {
+pub(crate) fn pages(node: &Node) -> u64 {
     node.rig.room(9 * PAGE as usize).next_multiple_of(PAGE)
 }
 

@@ -22,7 +22,7 @@ const LOG_BYTES: u32 = 6;
 
 /// A shared receive queue, entries in a chain.
 pub(crate) struct Shared {
-    number: u32,
+    pub(crate) number: u32,
     ring: u64,
     record: u64,
     posted: u16,
@@ -38,7 +38,7 @@ impl Shared {
         (node.rig.room(1 << (LOG + LOG_BYTES)), node.rig.room(64))
     }
 
-    fn pool(node: &Node) -> Self {
+    pub(crate) fn pool(node: &Node) -> Self {
         let (ring, record) = Self::rings(node);
         let mut input = CreateRmpIn::ZERO.to_vec();
         let context = CreateRmpIn::CTX.of_mut(input.first_chunk_mut().expect("a command"));

@@ -5,6 +5,7 @@ use pollux_wire::roce::operation;
 use pollux_wire::roce::{AtomicEth, BthRepr, Deth, Ieth, ImmDt, Reth, XrcEth};
 use zerocopy::IntoBytes;
 
+use crate::rdma::dynamic;
 use crate::rdma::packet::{Extension, PARTITION};
 use crate::rdma::qp::Qp;
 use crate::rdma::state::Service;
@@ -31,8 +32,12 @@ pub(super) fn headers(
         Service::Datagram | Service::Management => o::UD,
         Service::Xrc => o::XRC,
         Service::Reliable | Service::Keys => o::RC,
+        Service::Initiator | Service::Target => dynamic::TRANSPORT,
     };
     let mut extension = Extension::new();
+    if let Some(initiator) = &pair.initiator {
+        extension = extension.with(initiator.header(pair.number).as_bytes());
+    }
     if pair.service == Service::Xrc {
         extension = extension.with(XrcEth { queue: request.pool.into() }.as_bytes());
     }
