@@ -11,6 +11,7 @@ use pollux_mlx5_abi::command::{opcode as op, status};
 use super::flow::way;
 use super::{Call, No, need, no};
 use crate::device::core::Core;
+use crate::device::table::Table;
 use crate::steering::rewrite::{CHANGES_MAX, HEADER_MAX, Reformat, Rewrite};
 
 impl Core {
@@ -31,12 +32,7 @@ impl Core {
             }
             op::DEALLOC_MODIFY_HEADER_CONTEXT => {
                 let number = DeallocModifyHeaderIn::MODIFY_HEADER_ID.get(call.input()?);
-                need!(call.may_change(self.steering.rewrites.owner(number)), BAD_RES_ERR, 17);
-                // Entries hold what they name.
-                let used = self.steering.rewrites.get(number).is_some_and(|held| Arc::strong_count(held) > 1);
-                need!(!used, RES_BUSY, 18);
-                self.steering.rewrites.remove(number);
-                Ok(())
+                end(&mut self.steering.rewrites, call, number)
             }
             op::ALLOC_PACKET_REFORMAT_CONTEXT => {
                 call.input::<{ place::CONTEXT + place::DATA }>()?;
@@ -59,13 +55,17 @@ impl Core {
             }
             _ => {
                 let number = DeallocPacketReformatIn::PACKET_REFORMAT_ID.get(call.input()?);
-                need!(call.may_change(self.steering.reformats.owner(number)), BAD_RES_ERR, 17);
-                let used =
-                    self.steering.reformats.get(number).is_some_and(|held| Arc::strong_count(held) > 1);
-                need!(!used, RES_BUSY, 18);
-                self.steering.reformats.remove(number);
-                Ok(())
+                end(&mut self.steering.reformats, call, number)
             }
         }
     }
+}
+
+/// Ends what no entry names: entries hold what they name.
+fn end<T>(held: &mut Table<Arc<T>>, call: &Call<'_>, number: u32) -> Result<(), No> {
+    need!(call.may_change(held.owner(number)), BAD_RES_ERR, 17);
+    let used = held.get(number).is_some_and(|one| Arc::strong_count(one) > 1);
+    need!(!used, RES_BUSY, 18);
+    held.remove(number);
+    Ok(())
 }
