@@ -5,7 +5,7 @@
 //! component as its target; the test below compares the two.
 
 /// In alphabetical order.
-pub(crate) const COMPONENTS: [&str; 18] = [
+pub(crate) const COMPONENTS: [&str; 19] = [
     "lib.eal",
     "lib.ethdev",
     "lib.ethdev.trace",
@@ -16,6 +16,7 @@ pub(crate) const COMPONENTS: [&str; 18] = [
     "model.receive",
     "model.rule",
     "model.send",
+    "model.steering",
     "model.wire",
     "model.worker",
     "perftest",

@@ -59,7 +59,7 @@ impl Around<'_, '_> {
             Sent::Dropped => true,
         };
         if sent {
-            self.steering.count(frame.len());
+            self.steering.count(frame.len(), &mut self.port.counters);
         }
         sent
     }

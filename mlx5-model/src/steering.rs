@@ -7,29 +7,37 @@
 //!
 //!   root table of what is sent ─► entry ─► ... ─► the wire; so does what no entry takes
 //! ```
+//!
+//! Rules are a guest's: what they make one frame cost is bounded ([`walk`]), and so is what they keep ([`ENTRIES_MAX`],
+//! [`GROUPS_HELD_MAX`]).
 
 mod hash;
 mod matching;
 pub(crate) mod rewrite;
 mod table;
+mod walk;
 
 use std::sync::Arc;
 
 use crate::device::table::Table;
 use crate::frame::{Headers, Tunnels};
-use crate::port::Traffic;
+use crate::port::{PortCounters, Traffic};
 pub(crate) use hash::{Dispatch, Fields as HashFields, Function as HashFunction, Tir};
 pub(crate) use matching::Mask;
 use matching::Packet;
 use rewrite::{Reformat, Rewrite};
-pub(crate) use table::{Changes, Destination, Entry, FlowTable, Group, Miss, Way};
-
-/// Tables that a packet passes at most.
-const HOPS_MAX: usize = 64;
+pub(crate) use table::{Changes, Destination, Entry, FlowTable, GROUPS_MAX, Group, Miss, Way};
+pub(crate) use walk::LEVELS;
+use walk::{Branch, Walk};
 
 /// Lists of changes, and headers to put on or take off: `log_max_modify_header_context`, `log_max_packet_reformat_context`.
 pub(crate) const REWRITES_MAX: usize = 1 << 12;
 pub(crate) const REFORMATS_MAX: usize = 1 << 12;
+
+/// Entries of all tables together: `log_max_flow`. Each takes up to 4 KiB.
+pub(crate) const ENTRIES_MAX: usize = 1 << 18;
+/// Groups of all tables together. Cards do not say theirs; of this device's own each takes up to 1 KiB.
+pub(crate) const GROUPS_HELD_MAX: usize = 1 << 16;
 
 /// A frame's way to one TIR.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +111,18 @@ impl Counters {
     }
 }
 
+/// Counts a frame whose way was ended, and tells of the first one.
+#[cold]
+fn note_end(port: &mut PortCounters) {
+    if port.steering_ended == 0 {
+        tracing::warn!(
+            target: "model.steering",
+            "flow tables lead a frame further than the device follows: it is cut off there, and counted (steering_ended)"
+        );
+    }
+    port.steering_ended += 1;
+}
+
 /// All of steering.
 #[derive(Debug)]
 pub(crate) struct Steering {
@@ -110,6 +130,9 @@ pub(crate) struct Steering {
     /// Where what is received begins, and what is sent.
     pub(crate) root: Option<u32>,
     pub(crate) root_out: Option<u32>,
+    /// Groups and entries that tables have.
+    pub(crate) groups: usize,
+    pub(crate) entries: usize,
     pub(crate) rewrites: Table<Arc<Rewrite>>,
     pub(crate) reformats: Table<Arc<Reformat>>,
     pub(crate) counters: Counters,
@@ -120,6 +143,10 @@ pub(crate) struct Steering {
     pub(crate) came_through: bool,
     /// Counters of the entries that took the frame.
     passed: Vec<u32>,
+    /// Room for [`Walk`].
+    branches: Vec<Branch>,
+    /// Whether the way of the frame that was looked at last was ended.
+    ended: bool,
 }
 
 impl Steering {
@@ -128,6 +155,8 @@ impl Steering {
             tables: Table::new(0x40, 1 << 16),
             root: None,
             root_out: None,
+            groups: 0,
+            entries: 0,
             rewrites: Table::new(1, REWRITES_MAX),
             reformats: Table::new(1, REFORMATS_MAX),
             counters: Counters::default(),
@@ -136,6 +165,8 @@ impl Steering {
             deliveries: Vec::new(),
             came_through: false,
             passed: Vec::new(),
+            branches: Vec::new(),
+            ended: false,
         }
     }
 
@@ -145,12 +176,22 @@ impl Steering {
     pub(crate) fn classify(&mut self, frame: &[u8], headers: &Headers, tunnels: &Tunnels) {
         self.deliveries.clear();
         self.passed.clear();
+        self.ended = false;
         self.came_through = self.root.is_none();
         if let Some(root) = self.root {
-            let mut walk = Walk::new(&self.tables, &mut self.passed, &mut self.deliveries, tunnels);
-            walk.on(root, &mut Packet::new(frame, headers, tunnels, 0), None, 0);
-            self.came_through = walk.through;
+            (_, self.came_through) = self.walk(root, &mut Packet::new(frame, headers, tunnels, 0), tunnels);
         }
+    }
+
+    /// What becomes of the frame if it is sent, and whether it came through if it was received.
+    fn walk(&mut self, root: u32, packet: &mut Packet<'_>, tunnels: &Tunnels) -> (Sent, bool) {
+        let Self { tables, passed, deliveries, branches, .. } = self;
+        let mut walk =
+            Walk { tables, tunnels, passed, deliveries, branches, sent: Sent::Dropped, through: false };
+        let done = walk.from(root, packet);
+        let found = (walk.sent, walk.through);
+        self.ended = done.is_err();
+        found
     }
 
     /// Whether what is sent goes out as it is.
@@ -162,16 +203,18 @@ impl Steering {
     /// What becomes of a frame that queue `number` sends. It counts as one that is received does.
     pub(crate) fn leave(&mut self, frame: &[u8], number: u32, tunnels: &Tunnels) -> Sent {
         self.passed.clear();
+        self.ended = false;
         let Some(root) = self.root_out else { return Sent::AsItIs };
         let headers = Headers::parse(frame, 0);
-        let mut walk = Walk::new(&self.tables, &mut self.passed, &mut self.deliveries, tunnels);
-        walk.on(root, &mut Packet::new(frame, &headers, tunnels, number), None, 0);
-        walk.sent
+        self.walk(root, &mut Packet::new(frame, &headers, tunnels, number), tunnels).0
     }
 
-    /// Counts the frame that was classified last, where entries count it.
+    /// Counts the frame that was classified last, where entries count it, and whether its way was ended.
     #[inline]
-    pub(crate) fn count(&mut self, bytes: usize) {
+    pub(crate) fn count(&mut self, bytes: usize, port: &mut PortCounters) {
+        if self.ended {
+            note_end(port);
+        }
         for counter in &self.passed {
             if let Some(traffic) = self.counters.get_mut(*counter) {
                 traffic.add(bytes);
@@ -180,102 +223,18 @@ impl Steering {
     }
 }
 
-/// A frame's way through tables.
-struct Walk<'s> {
-    tables: &'s Table<FlowTable>,
-    passed: &'s mut Vec<u32>,
-    deliveries: &'s mut Vec<Delivery>,
-    tunnels: &'s Tunnels,
-    hops: usize,
-    sent: Sent,
-    /// What was received, or a copy of it, came to the end of the chain.
-    through: bool,
-}
-
-impl<'s> Walk<'s> {
-    fn new(
-        tables: &'s Table<FlowTable>,
-        passed: &'s mut Vec<u32>,
-        deliveries: &'s mut Vec<Delivery>,
-        tunnels: &'s Tunnels,
-    ) -> Self {
-        Self { tables, passed, deliveries, tunnels, hops: HOPS_MAX, sent: Sent::Dropped, through: false }
-    }
-
-    fn on(&mut self, table: u32, packet: &mut Packet<'_>, changed: Option<&Arc<[u8]>>, tag: u32) {
-        let mut next = Some(table);
-        while let Some(number) = next.take() {
-            let Some(left) = self.hops.checked_sub(1) else { return };
-            self.hops = left;
-            let Some(table) = self.tables.get(number) else { return };
-            let Some(entry) = table.find(packet) else {
-                match table.miss {
-                    Miss::End => {
-                        self.through |= table.way == Way::In;
-                        return self.out(table.way, changed);
-                    }
-                    Miss::Table(other) => {
-                        next = Some(other);
-                        continue;
-                    }
-                }
-            };
-            self.passed.extend(&entry.counters);
-            let tag = if entry.tag == 0 { tag } else { entry.tag };
-            match entry.changes.of(packet.frame(), self.tunnels) {
-                None => self.go(table.way, entry, packet, changed, tag),
-                Some(new) => {
-                    let new: Arc<[u8]> = new.into();
-                    let headers = Headers::parse(&new, 0);
-                    let mut packet = Packet::new(&new, &headers, self.tunnels, packet.queue());
-                    self.go(table.way, entry, &mut packet, Some(&new), tag);
-                }
-            }
-        }
-    }
-
-    /// To where an entry leads.
-    fn go(
-        &mut self,
-        way: Way,
-        entry: &Entry,
-        packet: &mut Packet<'_>,
-        changed: Option<&Arc<[u8]>>,
-        tag: u32,
-    ) {
-        if entry.destinations.is_empty() && !entry.drops {
-            self.out(way, changed);
-        }
-        for destination in &entry.destinations {
-            match *destination {
-                Destination::Tir(tir) => {
-                    self.deliveries.push(Delivery { tir, tag, changed: changed.cloned() })
-                }
-                Destination::Table(other) => self.on(other, packet, changed, tag),
-            }
-        }
-    }
-
-    /// To the end of all tables.
-    fn out(&mut self, way: Way, changed: Option<&Arc<[u8]>>) {
-        if way == Way::Out {
-            self.sent = changed.map_or(Sent::AsItIs, |changed| Sent::Changed(changed.clone()));
-        }
-    }
-}
-
 impl Steering {
     /// Whether an entry leads there.
     pub(crate) fn is_destination(&self, destination: Destination) -> bool {
-        self.entries().any(|entry| entry.destinations.contains(&destination))
+        self.all_entries().any(|entry| entry.destinations.contains(&destination))
     }
 
     /// Whether an entry counts there.
     pub(crate) fn is_counting(&self, counter: u32) -> bool {
-        self.entries().any(|entry| entry.counters.contains(&counter))
+        self.all_entries().any(|entry| entry.counters.contains(&counter))
     }
 
-    fn entries(&self) -> impl Iterator<Item = &Entry> {
+    fn all_entries(&self) -> impl Iterator<Item = &Entry> {
         self.tables.iter().flat_map(|(_, table)| table.groups()).flat_map(Group::entries)
     }
 
@@ -289,7 +248,10 @@ impl Steering {
     /// All that belongs to a user context ends.
     pub(crate) fn forget(&mut self, uid: u16) {
         for number in self.tables.owned_by(uid) {
-            self.tables.remove(number);
+            if let Some(table) = self.tables.remove(number) {
+                self.groups -= table.groups().len();
+                self.entries -= table.entries();
+            }
             self.forget_root(number);
         }
         for number in self.tirs.owned_by(uid) {

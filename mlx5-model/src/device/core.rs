@@ -435,7 +435,7 @@ impl Core {
         if lacks {
             return Arrived::NoBuffer;
         }
-        steering.count(frame.len());
+        steering.count(frame.len(), &mut self.port.counters);
         let heard = domain.is_none() && steering.came_through && self.tap.see(frame);
         if !taken && !heard {
             // What goes out to a group is for others first.

@@ -19,7 +19,7 @@ use crate::device::core::Core;
 use crate::event::QUEUES_MAX;
 use crate::frame::VXLAN_PORTS_MAX;
 use crate::steering::rewrite::{CHANGES_MAX, HEADER_MAX};
-use crate::steering::{Counters, REFORMATS_MAX, REWRITES_MAX};
+use crate::steering::{Counters, ENTRIES_MAX, LEVELS, REFORMATS_MAX, REWRITES_MAX};
 use crate::{rdma, receive};
 
 /// What one card can and another cannot. Everything else is the same on all models.
@@ -197,9 +197,7 @@ pub(super) const LOG_CQ: u32 = 22;
 pub(super) const LOG_EQ: u32 = 20;
 /// Most queues in a table of queues, as logarithm.
 pub(super) const LOG_RQT: u32 = 11;
-/// Steering tables: levels, and their size as logarithm.
-/// Linux 6.12's receive tree ends at level 66.
-pub(super) const FT_LEVELS: u32 = 128;
+/// Size of a steering table as logarithm.
 pub(super) const LOG_FT: u32 = 24;
 /// Bytes of a send entry at most: 16 blocks, of which 63 segments count.
 const SEND_ENTRY_BYTES_MAX: u32 = 1024;
@@ -465,11 +463,11 @@ fn flow_table_properties(match_ip_version: bool) -> [u8; FlowTableProperties::BY
         (P::IDENTIFIED_MISS_TABLE_MODE, 1),
         (P::FLOW_TABLE_MODIFY, 1),
         (P::LOG_MAX_FT_SIZE, LOG_FT),
-        (P::MAX_FT_LEVEL, FT_LEVELS),
+        (P::MAX_FT_LEVEL, LEVELS),
         (P::LOG_MAX_FT_NUM, 16),
         (P::LOG_MAX_FLOW_COUNTER, 16),
         (P::LOG_MAX_DESTINATION, 6),
-        (P::LOG_MAX_FLOW, LOG_FT),
+        (P::LOG_MAX_FLOW, ENTRIES_MAX.ilog2()),
     ] {
         field.set(&mut properties, value);
     }

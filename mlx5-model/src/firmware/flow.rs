@@ -12,11 +12,13 @@ use pollux_mlx5_abi::command::flow::{
 use pollux_mlx5_abi::command::matching::{MatchHeaders, MatchMisc, MatchParameters};
 use pollux_mlx5_abi::command::{opcode as op, status};
 
-use super::caps::{FT_LEVELS, LOG_FT};
+use super::caps::LOG_FT;
 use super::{Call, No, need, no};
 use crate::device::core::Core;
 use crate::steering::rewrite::Reformat;
-use crate::steering::{Changes, Destination, Entry, FlowTable, Mask, Miss, Way};
+use crate::steering::{
+    Changes, Destination, ENTRIES_MAX, Entry, FlowTable, GROUPS_HELD_MAX, GROUPS_MAX, LEVELS, Mask, Miss, Way,
+};
 
 /// `table_miss_action`: to the table that is named. Source: Linux `include/linux/mlx5/mlx5_ifc.h`,
 /// `MLX5_FLOW_TABLE_MISS_ACTION_FWD`.
@@ -124,6 +126,7 @@ impl Core {
                 need!(found.is_some(), BAD_RES_ERR, 17);
                 need!(found.is_some_and(|group| group.is_empty()), RES_BUSY, 18);
                 table.remove_group(group);
+                self.steering.groups -= 1;
                 Ok(())
             }
             op::SET_FLOW_TABLE_ENTRY => self.set_flow_entry(call),
@@ -149,6 +152,7 @@ impl Core {
                 need!(call.may_change(self.steering.tables.owner(number)), BAD_RES_ERR, 16);
                 let group = self.steering.tables.get_mut(number).and_then(|table| table.group_at(index));
                 need!(group.is_some_and(|group| group.remove(index)), BAD_RES_ERR, 17);
+                self.steering.entries -= 1;
                 Ok(())
             }
             _ => self.flow_counter_command(opcode, call),
@@ -178,7 +182,7 @@ impl Core {
         let (level, log_size) =
             (FlowTableContext::LEVEL.get(&context), FlowTableContext::LOG_SIZE.get(&context));
         let way = way(kind).ok_or(no(status::BAD_PARAM_ERR, 16))?;
-        need!(level < FT_LEVELS && log_size <= LOG_FT, BAD_PARAM_ERR, 17);
+        need!(level < LEVELS && log_size <= LOG_FT, BAD_PARAM_ERR, 17);
         let changes =
             FlowTableContext::REFORMAT_EN.is_set(&context) || FlowTableContext::DECAP_EN.is_set(&context);
         let plain = (self.traits.change_packets || !changes)
@@ -214,7 +218,10 @@ impl Core {
         call.output::<16>()?;
         let Some(table) = self.steering.tables.get_mut(number) else { return Ok(()) };
         need!(start <= end && u64::from(end) < 1 << table.log_size, BAD_PARAM_ERR, 19);
+        let room = table.groups().len() < GROUPS_MAX && self.steering.groups < GROUPS_HELD_MAX;
+        need!(room, NO_RES_ERR, 23);
         let group = table.add_group(start, end, mask, criteria).ok_or(no(status::BAD_PARAM_ERR, 20))?;
+        self.steering.groups += 1;
         call.answer_number(group)
     }
 
@@ -237,8 +244,10 @@ impl Core {
                 need!(group.entry(index).is_none(), BAD_RES_STATE_ERR, 19);
                 let value = FlowContext::MATCH_VALUE.of(context);
                 need!(group.mask.is_within(value, group.criteria), BAD_PARAM_ERR, 20);
+                need!(self.steering.entries < ENTRIES_MAX, NO_RES_ERR, 23);
                 let entry = Entry { value: group.mask.value(value), ..parsed };
                 group.insert(index, entry);
+                self.steering.entries += 1;
             }
             1 => {
                 let Some(entry) = table.group_at(index).and_then(|group| group.entry_mut(index)) else {

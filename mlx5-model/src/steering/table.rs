@@ -1,10 +1,11 @@
 //! Tables of groups of entries.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::matching::{Mask, Packet};
 use super::rewrite::{Reformat, Rewrite, decapsulate};
+use super::walk::{Budget, Ended};
 use crate::frame::Tunnels;
 
 /// Which packets a table looks at.
@@ -84,8 +85,8 @@ pub(crate) struct Group {
     pub(crate) mask: Mask,
     pub(crate) criteria: u32,
     entries: BTreeMap<u32, Entry>,
-    /// By value: the lowest index that has it. Kept once the group is larger than a scan is quick.
-    by_value: HashMap<Vec<u64>, u32>,
+    /// Indices by value, of which the lowest counts. Kept while the group is larger than a scan is quick.
+    by_value: HashMap<Vec<u64>, BTreeSet<u32>>,
 }
 
 impl Group {
@@ -109,38 +110,45 @@ impl Group {
         self.entries.values()
     }
 
+    /// Adds an entry at an index that has none.
     pub(crate) fn insert(&mut self, index: u32, entry: Entry) {
+        if self.entries.len() > SCAN_MAX {
+            self.by_value.entry(entry.value.clone()).or_default().insert(index);
+        }
         self.entries.insert(index, entry);
-        self.index_again();
+        if self.entries.len() == SCAN_MAX + 1 {
+            for (index, entry) in &self.entries {
+                self.by_value.entry(entry.value.clone()).or_default().insert(*index);
+            }
+        }
     }
 
     pub(crate) fn remove(&mut self, index: u32) -> bool {
-        let there = self.entries.remove(&index).is_some();
-        if there {
-            self.index_again();
-        }
-        there
-    }
-
-    fn index_again(&mut self) {
-        self.by_value.clear();
-        if self.entries.len() > SCAN_MAX {
-            for (index, entry) in self.entries.iter().rev() {
-                self.by_value.insert(entry.value.clone(), *index);
+        let Some(entry) = self.entries.remove(&index) else { return false };
+        if self.entries.len() <= SCAN_MAX {
+            self.by_value.clear();
+        } else if let Some(indices) = self.by_value.get_mut(&entry.value) {
+            indices.remove(&index);
+            if indices.is_empty() {
+                self.by_value.remove(&entry.value);
             }
         }
+        true
     }
 
     #[inline]
     fn find(&self, packet: &mut Packet<'_>) -> Option<&Entry> {
         if self.entries.len() > SCAN_MAX {
             let mut room = [0; 64];
-            let index = self.by_value.get(self.mask.key(packet, &mut room))?;
+            let index = self.by_value.get(self.mask.key(packet, &mut room))?.first()?;
             return self.entries.get(index);
         }
         self.entries.values().find(|entry| self.mask.matches(packet, &entry.value))
     }
 }
+
+/// Groups of one table at most: as many are looked at for each packet that comes there. Cards do not say theirs.
+pub(crate) const GROUPS_MAX: usize = 1 << 12;
 
 /// A table.
 #[derive(Clone, Debug)]
@@ -188,9 +196,22 @@ impl FlowTable {
         self.groups.iter_mut().find(|group| group.start <= index && index <= group.end)
     }
 
+    /// How many entries it has.
+    pub(crate) fn entries(&self) -> usize {
+        self.groups.iter().map(|group| group.entries.len()).sum()
+    }
+
     /// The first entry that takes the packet.
     #[inline]
-    pub(super) fn find(&self, packet: &mut Packet<'_>) -> Option<&Entry> {
-        self.groups.iter().filter(|group| !group.is_empty()).find_map(|group| group.find(packet))
+    pub(super) fn find(&self, packet: &mut Packet<'_>, budget: &mut Budget) -> Result<Option<&Entry>, Ended> {
+        for group in &self.groups {
+            budget.groups = budget.groups.checked_sub(1).ok_or(Ended)?;
+            if !group.is_empty()
+                && let Some(entry) = group.find(packet)
+            {
+                return Ok(Some(entry));
+            }
+        }
+        Ok(None)
     }
 }

@@ -8,7 +8,7 @@ use pollux_mlx5_abi::command::cq::{CqContext, CreateCqIn};
 use pollux_mlx5_abi::command::eq::{CreateEqIn, EqContext};
 use pollux_mlx5_abi::command::flow::{
     CreateFlowGroupIn, CreateFlowTableIn, Destination, FlowContext, FlowTableContext, SetFlowEntryIn,
-    SetFlowTableRootIn, action, destination,
+    SetFlowTableRootIn, action, destination, table,
 };
 use pollux_mlx5_abi::command::mkey::{CreateMkeyIn, MkeyContext, access_mode};
 use pollux_mlx5_abi::command::object::AllocPdOut;
@@ -465,7 +465,12 @@ impl Rig {
     }
 
     pub(crate) fn table(&self, level: u32, log_size: u32) -> u32 {
+        self.table_of(table::NIC_RX, level, log_size)
+    }
+
+    pub(crate) fn table_of(&self, kind: u32, level: u32, log_size: u32) -> u32 {
         let mut input = CreateFlowTableIn::ZERO;
+        CreateFlowTableIn::TABLE_TYPE.set(&mut input, kind);
         let context = CreateFlowTableIn::FLOW_TABLE_CONTEXT.of_mut(&mut input);
         FlowTableContext::LEVEL.set(context, level);
         FlowTableContext::LOG_SIZE.set(context, log_size);
@@ -473,7 +478,12 @@ impl Rig {
     }
 
     pub(crate) fn root(&self, table: u32) {
+        self.root_of(table::NIC_RX, table);
+    }
+
+    pub(crate) fn root_of(&self, kind: u32, table: u32) {
         let mut input = SetFlowTableRootIn::ZERO;
+        SetFlowTableRootIn::TABLE_TYPE.set(&mut input, kind);
         SetFlowTableRootIn::TABLE_ID.set(&mut input, table);
         self.must(op::SET_FLOW_TABLE_ROOT, 0, &mut input, 16);
     }

@@ -1,6 +1,7 @@
 use pollux_mlx5_abi::command::counter::{AllocFlowCounterIn, QueryFlowCounterIn, TrafficCounter};
 use pollux_mlx5_abi::command::flow::{
-    FlowContext, FlowTableContext, ModifyFlowTableIn, SetFlowEntryIn, criteria, destination,
+    CreateFlowGroupIn, CreateFlowTableIn, DeleteFlowEntryIn, DestroyFlowGroupIn, FlowContext,
+    FlowTableContext, ModifyFlowTableIn, SetFlowEntryIn, criteria, destination, table,
 };
 use pollux_mlx5_abi::command::matching::{MatchHeaders, MatchMisc, MatchParameters};
 use pollux_mlx5_abi::command::rqt::{CreateRqtIn, ModifyRqtIn, RqtContext};
@@ -9,10 +10,13 @@ use pollux_mlx5_abi::command::tir::{
 };
 use pollux_mlx5_abi::command::{opcode as op, status};
 use pollux_mlx5_abi::cqe::rss;
+use pollux_mlx5_abi::opcode::send;
+use pollux_mlx5_abi::wqe::Completion;
 use pollux_wire::toeplitz::{self, DEFAULT_KEY};
 
 use super::receive::{arrive, buffer};
 use super::rig::{Cq, Rig, Rq, frame, number};
+use super::send::plain;
 
 /// Match parameters with these outer headers.
 fn outer(change: impl FnOnce(&mut [u8; 64])) -> [u8; 512] {
@@ -55,6 +59,17 @@ fn taker<const N: usize>(rig: &Rig, queues: &mut [(Cq, Rq); N], frame: &[u8]) ->
     found
 }
 
+/// What no entry of the first table takes goes to the second one.
+fn misses_to(rig: &Rig, from: u32, to: u32) {
+    let mut input = ModifyFlowTableIn::ZERO;
+    ModifyFlowTableIn::TABLE_ID.set(&mut input, from);
+    ModifyFlowTableIn::MODIFY_FIELD_SELECT.set(&mut input, 1);
+    let context = ModifyFlowTableIn::FLOW_TABLE_CONTEXT.of_mut(&mut input);
+    FlowTableContext::TABLE_MISS_ACTION.set(context, 1);
+    FlowTableContext::TABLE_MISS_ID.set(context, to);
+    rig.must(op::MODIFY_FLOW_TABLE, 0, &mut input, 16);
+}
+
 #[test]
 fn without_a_root_nothing_comes() {
     let rig = Rig::new();
@@ -95,13 +110,7 @@ fn lower_indices_come_first_and_misses_go_on() {
     assert_eq!(taker(&rig, &mut queues, &to(81)), None);
     assert_eq!(taker(&rig, &mut queues, &to(82)), Some((1, 0x111)));
     assert_eq!(taker(&rig, &mut queues, &frame(64, 0)), None, "misses are dropped at first");
-    let mut input = ModifyFlowTableIn::ZERO;
-    ModifyFlowTableIn::TABLE_ID.set(&mut input, first);
-    ModifyFlowTableIn::MODIFY_FIELD_SELECT.set(&mut input, 1);
-    let context = ModifyFlowTableIn::FLOW_TABLE_CONTEXT.of_mut(&mut input);
-    FlowTableContext::TABLE_MISS_ACTION.set(context, 1);
-    FlowTableContext::TABLE_MISS_ID.set(context, last);
-    rig.must(op::MODIFY_FLOW_TABLE, 0, &mut input, 16);
+    misses_to(&rig, first, last);
     assert_eq!(taker(&rig, &mut queues, &frame(64, 0)), Some((3, 0)));
     // To a table of a higher level, its tag kept.
     let all = rig.group(first, 20, 20, 0, [0; 512]);
@@ -319,6 +328,187 @@ fn a_large_group_finds_each_of_its_entries() {
         assert_eq!(taker(&rig, &mut queues, &frame), Some((index as usize & 1, index + 1)));
     }
     assert_eq!(taker(&rig, &mut queues, &udp4([1; 4], [10, 0, 1, 44], (1, 2))), None);
+}
+
+/// A table of one entry that takes all and leads there.
+fn all(rig: &Rig, kind: u32, level: u32, to: &[(u32, u32)], counters: &[u32]) -> u32 {
+    let table = rig.table_of(kind, level, 0);
+    let group = rig.group(table, 0, 0, 0, [0; 512]);
+    rig.entry(table, group, 0, [0; 512], 0, to, counters).expect("an entry");
+    table
+}
+
+#[test]
+fn each_path_passes_all_the_levels() {
+    let rig = Rig::new();
+    let mut queues = queues::<2>(&rig);
+    let tirs = [rig.direct_tir(&queues[0].1), rig.direct_tir(&queues[1].1)];
+    let chain = |tir| {
+        let last = all(&rig, table::NIC_RX, 127, &[(destination::TIR, tir)], &[]);
+        (1..127).rev().fold(last, |next, level| {
+            all(&rig, table::NIC_RX, level, &[(destination::FLOW_TABLE, next)], &[])
+        })
+    };
+    let both = tirs.map(|tir| (destination::FLOW_TABLE, chain(tir)));
+    rig.root(all(&rig, table::NIC_RX, 0, &both, &[]));
+    arrive(&rig, &frame(64, 0));
+    for (cq, _) in &mut queues {
+        assert!(cq.poll(&rig).is_some());
+    }
+    assert_eq!(rig.device.port_counters().steering_ended, 0);
+    let mut input = CreateFlowTableIn::ZERO;
+    let context = CreateFlowTableIn::FLOW_TABLE_CONTEXT.of_mut(&mut input);
+    FlowTableContext::LEVEL.set(context, 128);
+    let beyond = rig.command(op::CREATE_FLOW_TABLE, 0, &mut input, 16);
+    assert_eq!(beyond.expect_err("no such level").status, status::BAD_PARAM_ERR);
+}
+
+#[test]
+fn destinations_that_multiply_come_to_an_end() {
+    let rig = Rig::new();
+    let mut queues = queues::<1>(&rig);
+    let tir = rig.direct_tir(&queues[0].1);
+    let counter = number(&rig.must(op::ALLOC_FLOW_COUNTER, 0, &mut AllocFlowCounterIn::ZERO.clone(), 16));
+    let twice = |kind, last| {
+        (0..60)
+            .rev()
+            .fold(last, |next, level| all(&rig, kind, level, &[(destination::FLOW_TABLE, next); 2], &[]))
+    };
+    // 2 to the 60th copies.
+    let last = all(&rig, table::NIC_RX, 60, &[(destination::TIR, tir)], &[counter]);
+    rig.root(twice(table::NIC_RX, last));
+    arrive(&rig, &frame(64, 0));
+    assert!(queues[0].0.poll(&rig).is_some(), "what was delivered so far");
+    assert_eq!(rig.device.port_counters().steering_ended, 1);
+    let mut query = QueryFlowCounterIn::ZERO;
+    QueryFlowCounterIn::FLOW_COUNTER_ID.set(&mut query, counter);
+    let out = rig.must(op::QUERY_FLOW_COUNTER, 0, &mut query, 32);
+    let traffic: &[u8; TrafficCounter::BYTES] = out[16..].first_chunk().expect("a counter");
+    let counted = TrafficCounter::PACKETS.get(traffic);
+    assert!((400..1024).contains(&counted), "{counted}: of 1024 tables");
+
+    // As many copies as there may be, and one more.
+    let fan =
+        |level, to: u32| all(&rig, table::NIC_RX, level, &[(destination::TIR, tir); 64][..to as usize], &[]);
+    let mut to = vec![(destination::FLOW_TABLE, fan(1, 64)); 16];
+    rig.root(all(&rig, table::NIC_RX, 0, &to, &[]));
+    arrive(&rig, &frame(64, 0));
+    assert_eq!(rig.device.port_counters().steering_ended, 1);
+    to.push((destination::TIR, tir));
+    to.rotate_right(1);
+    rig.root(all(&rig, table::NIC_RX, 0, &to, &[]));
+    arrive(&rig, &frame(64, 0));
+    assert_eq!(rig.device.port_counters().steering_ended, 2);
+
+    // Nothing of it is sent.
+    let cq = rig.cq(6);
+    let mut sq = rig.sq(6, &cq);
+    rig.wire.ends().sent.clear();
+    let last = rig.table_of(table::NIC_TX, 60, 0);
+    rig.root_of(table::NIC_TX, twice(table::NIC_TX, last));
+    sq.write(&rig, send::SEND, &plain(&rig, &frame(64, 0)), Completion::Always);
+    sq.ring(&rig);
+    rig.settle();
+    assert!(rig.wire.ends().sent.is_empty());
+    assert_eq!(rig.device.port_counters().steering_ended, 3);
+}
+
+#[test]
+fn groups_that_a_frame_is_compared_with_are_bounded() {
+    const GROUPS: u32 = 1 << 12;
+    let rig = Rig::new();
+    let mut queues = queues::<1>(&rig);
+    let tir = rig.direct_tir(&queues[0].1);
+    let mask = outer(|part| MatchHeaders::DST_IPV4.set(part, u32::MAX));
+    let full = |level| {
+        let table = rig.table(level, 13);
+        for index in 0..GROUPS {
+            rig.group(table, index, index, criteria::OUTER_HEADERS, mask);
+        }
+        table
+    };
+    let tables: Vec<u32> = (0..5).map(full).collect();
+    let mut more = CreateFlowGroupIn::ZERO;
+    CreateFlowGroupIn::TABLE_ID.set(&mut more, tables[0]);
+    CreateFlowGroupIn::START_FLOW_INDEX.set(&mut more, GROUPS);
+    CreateFlowGroupIn::END_FLOW_INDEX.set(&mut more, GROUPS);
+    let refused = rig.command(op::CREATE_FLOW_GROUP, 0, &mut more, 16);
+    assert_eq!(refused.expect_err("no room").status, status::NO_RES_ERR);
+    for pair in tables.windows(2) {
+        misses_to(&rig, pair[0], pair[1]);
+    }
+    misses_to(&rig, tables[4], all(&rig, table::NIC_RX, 5, &[(destination::TIR, tir)], &[]));
+    // Three tables, and a fourth, are what a frame may pass.
+    for (from, ended) in [(2, 0), (1, 1)] {
+        rig.root(tables[from]);
+        assert_eq!(taker(&rig, &mut queues, &frame(64, 0)).is_none(), ended == 1);
+        assert_eq!(rig.device.port_counters().steering_ended, ended);
+    }
+    // All tables together have a limit, too, and groups that end make room.
+    let others: Vec<u32> = (6..16).map(full).collect();
+    let last = rig.table(20, 13);
+    let mut last_groups = Vec::new();
+    let mut more = CreateFlowGroupIn::ZERO;
+    CreateFlowGroupIn::TABLE_ID.set(&mut more, last);
+    for index in 0..GROUPS {
+        CreateFlowGroupIn::START_FLOW_INDEX.set(&mut more, index);
+        CreateFlowGroupIn::END_FLOW_INDEX.set(&mut more, index);
+        match rig.command(op::CREATE_FLOW_GROUP, 0, &mut more, 16) {
+            Ok(out) => last_groups.push(number(&out)),
+            Err(refused) => {
+                assert_eq!(refused.status, status::NO_RES_ERR);
+                break;
+            }
+        }
+    }
+    assert_eq!((tables.len() + others.len()) * GROUPS as usize + 1 + last_groups.len(), 1 << 16);
+    let mut end = DestroyFlowGroupIn::ZERO;
+    DestroyFlowGroupIn::TABLE_ID.set(&mut end, last);
+    DestroyFlowGroupIn::GROUP_ID.set(&mut end, last_groups[0]);
+    rig.must(op::DESTROY_FLOW_GROUP, 0, &mut end, 16);
+    CreateFlowGroupIn::START_FLOW_INDEX.set(&mut more, 0);
+    CreateFlowGroupIn::END_FLOW_INDEX.set(&mut more, 0);
+    rig.must(op::CREATE_FLOW_GROUP, 0, &mut more, 16);
+}
+
+#[test]
+fn of_entries_with_one_value_the_lowest_index_counts() {
+    let rig = Rig::new();
+    let mut queues = queues::<1>(&rig);
+    let tir = rig.direct_tir(&queues[0].1);
+    let table = rig.table(0, 6);
+    let mask = outer(|part| MatchHeaders::DST_IPV4.set(part, u32::MAX));
+    let group = rig.group(table, 0, 63, criteria::OUTER_HEADERS, mask);
+    rig.root(table);
+    let value = |index: u32| outer(|part| MatchHeaders::DST_IPV4.set(part, 0x0a00_0000 + index / 4));
+    // Highest first.
+    for index in (0..32).rev() {
+        let to = [(destination::TIR, tir)];
+        rig.entry(table, group, index, value(index), index + 1, &to, &[]).expect("an entry");
+    }
+    let mut tag =
+        |last: u8| taker(&rig, &mut queues, &udp4([1; 4], [10, 0, 0, last], (1, 2))).map(|(_, tag)| tag);
+    let delete = |index| {
+        let mut input = DeleteFlowEntryIn::ZERO;
+        DeleteFlowEntryIn::TABLE_ID.set(&mut input, table);
+        DeleteFlowEntryIn::FLOW_INDEX.set(&mut input, index);
+        rig.must(op::DELETE_FLOW_TABLE_ENTRY, 0, &mut input, 16);
+    };
+    assert_eq!((tag(0), tag(7)), (Some(1), Some(29)));
+    for index in [0, 1, 2] {
+        delete(index);
+        assert_eq!(tag(0), Some(index + 2));
+    }
+    delete(3);
+    assert_eq!(tag(0), None);
+    // By a scan, and by value again.
+    (4..26).for_each(delete);
+    assert_eq!((tag(6), tag(7)), (Some(27), Some(29)));
+    for index in (0..12).rev() {
+        let to = [(destination::TIR, tir)];
+        rig.entry(table, group, index, value(index), index + 1, &to, &[]).expect("an entry");
+    }
+    assert_eq!((tag(0), tag(2), tag(6), tag(7)), (Some(1), Some(9), Some(27), Some(29)));
 }
 
 fn queue_table(rig: &Rig, queues: &[u32]) -> u32 {
