@@ -26,7 +26,7 @@ pub(crate) use hash::{Dispatch, Fields as HashFields, Function as HashFunction, 
 pub(crate) use matching::Mask;
 use matching::Packet;
 use rewrite::{Reformat, Rewrite};
-pub(crate) use table::{Changes, Destination, Entry, FlowTable, GROUPS_MAX, Group, Miss, Way};
+pub(crate) use table::{Allows, Changes, Destination, Entry, FlowTable, GROUPS_MAX, Group, Miss, Way};
 pub(crate) use walk::LEVELS;
 use walk::{Branch, Walk};
 

@@ -544,6 +544,9 @@ impl Traits {
                 P::REFORMAT_AND_FWD_TO_TABLE.set(properties, 1);
             }
             P::DECAP.set(&mut receive, 1);
+            // Of what is received it is a header in a tunnel's place. Cards say so both ways: rdma-core `tests/test_mlx5_flow.py`,
+            // `requires_reformat_support`.
+            P::REFORMAT.set(&mut receive, 1);
             P::REFORMAT_L3_TUNNEL_TO_L2.set(&mut receive, 1);
             P::REFORMAT.set(&mut transmit, 1);
             P::REFORMAT_L2_TO_L3_TUNNEL.set(&mut transmit, 1);

@@ -17,7 +17,8 @@ use super::{Call, No, need, no};
 use crate::device::core::Core;
 use crate::steering::rewrite::Reformat;
 use crate::steering::{
-    Changes, Destination, ENTRIES_MAX, Entry, FlowTable, GROUPS_HELD_MAX, GROUPS_MAX, LEVELS, Mask, Miss, Way,
+    Allows, Changes, Destination, ENTRIES_MAX, Entry, FlowTable, GROUPS_HELD_MAX, GROUPS_MAX, LEVELS, Mask,
+    Miss, Way,
 };
 
 /// `table_miss_action`: to the table that is named. Source: Linux `include/linux/mlx5/mlx5_ifc.h`,
@@ -74,6 +75,8 @@ impl Core {
                 let context = QueryFlowTableOut::FLOW_TABLE_CONTEXT.of_mut(call.output()?);
                 FlowTableContext::LEVEL.set(context, table.level);
                 FlowTableContext::LOG_SIZE.set(context, table.log_size);
+                FlowTableContext::DECAP_EN.set(context, table.allows.decapsulate.into());
+                FlowTableContext::REFORMAT_EN.set(context, table.allows.reformat.into());
                 if let Miss::Table(other) = table.miss {
                     FlowTableContext::TABLE_MISS_ACTION.set(context, MISS_FORWARD);
                     FlowTableContext::TABLE_MISS_ID.set(context, other);
@@ -183,15 +186,20 @@ impl Core {
             (FlowTableContext::LEVEL.get(&context), FlowTableContext::LOG_SIZE.get(&context));
         let way = way(kind).ok_or(no(status::BAD_PARAM_ERR, 16))?;
         need!(level < LEVELS && log_size <= LOG_FT, BAD_PARAM_ERR, 17);
-        let changes =
-            FlowTableContext::REFORMAT_EN.is_set(&context) || FlowTableContext::DECAP_EN.is_set(&context);
-        let plain = (self.traits.change_packets || !changes)
+        let allows = Allows {
+            decapsulate: FlowTableContext::DECAP_EN.is_set(&context),
+            reformat: FlowTableContext::REFORMAT_EN.is_set(&context),
+        };
+        // A flag needs its capability: `decap` of what is received alone, `reformat` both ways. This device has neither `sw_owner` nor
+        // `termination_table`.
+        let able = (allows == Allows::default() || self.traits.change_packets)
+            && (!allows.decapsulate || way == Way::In)
             && !FlowTableContext::SW_OWNER.is_set(&context)
             && !FlowTableContext::TERMINATION_TABLE.is_set(&context);
-        need!(plain, BAD_PARAM_ERR, 18);
+        need!(able, BAD_PARAM_ERR, 18);
         let miss = self.miss(call, &context, way, level)?;
         need!(call.output.len() >= 16, BAD_OUTP_LEN_ERR, 19);
-        let table = FlowTable::new(way, level, log_size, miss);
+        let table = FlowTable::new(way, level, log_size, miss, allows);
         let number = self.steering.tables.insert(call.uid, table).ok_or(no(status::NO_RES_ERR, 20))?;
         call.answer_number(number)
     }
@@ -288,8 +296,11 @@ impl Core {
         need!(count <= LIST_MAX && counters <= LIST_MAX, BAD_PARAM_ERR, 45);
         let list = call.behind::<{ SetFlowEntryIn::BYTES }>().as_chunks::<8>().0;
         need!(list.len() >= count + counters, BAD_INP_LEN_ERR, 46);
-        let (way, level) =
-            self.steering.tables.get(table).map_or((Way::In, 0), |table| (table.way, table.level));
+        let (way, level, allows) = self
+            .steering
+            .tables
+            .get(table)
+            .map_or((Way::In, 0, Allows::default()), |table| (table.way, table.level, table.allows));
         let mut destinations = Vec::with_capacity(count);
         for block in &list[..count] {
             let id = DestinationBlock::DESTINATION_ID.get(block);
@@ -322,17 +333,24 @@ impl Core {
             destinations,
             drops: drop,
             counters: numbers,
-            changes: self.changes(call, way, context)?,
+            changes: self.changes(call, (way, allows), context)?,
             context: whole,
         })
     }
 
-    /// How an entry changes packets: a tunnel comes off what is received, and onto what is sent.
-    fn changes(&self, call: &Call<'_>, way: Way, context: &[u8; 768]) -> Result<Changes, No> {
+    /// How an entry changes packets: a tunnel comes off what is received, and onto what is sent, where the table was made for that.
+    /// Source: Linux `drivers/infiniband/hw/mlx5/fs.c`, `_get_flow_table`, and
+    /// `drivers/net/ethernet/mellanox/mlx5/core/fs_cmd.c`, `mlx5_cmd_create_flow_table`; DPDK `drivers/net/mlx5/hws/mlx5dr_action.c`
+    /// and rdma-core `providers/mlx5/dr_devx.c`, `dr_devx_create_flow_table`, which set `reformat_en` for tables of such entries.
+    fn changes(
+        &self,
+        call: &Call<'_>,
+        (way, allows): (Way, Allows),
+        context: &[u8; 768],
+    ) -> Result<Changes, No> {
         use FlowContext as F;
         let has = |bit: u32| F::ACTION.get(context) & bit != 0;
         let mut changes = Changes { decapsulate: has(action::DECAP), ..Changes::default() };
-        need!(!changes.decapsulate || self.traits.change_packets && way == Way::In, BAD_PARAM_ERR, 52);
         if has(action::MOD_HDR) {
             let number = F::MODIFY_HEADER_ID.get(context);
             need!(call.may_name(self.steering.rewrites.owner(number)), BAD_RES_ERR, 53);
@@ -345,6 +363,7 @@ impl Core {
             let bare = matches!(changes.reformat.as_deref(), Some(Reformat::Bare(_)));
             need!(bare == (way == Way::In), BAD_PARAM_ERR, 55);
         }
+        need!(allows.allows(&changes), BAD_PARAM_ERR, 52);
         Ok(changes)
     }
 

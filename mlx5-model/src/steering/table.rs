@@ -150,6 +150,22 @@ impl Group {
 /// Groups of one table at most: as many are looked at for each packet that comes there. Cards do not say theirs.
 pub(crate) const GROUPS_MAX: usize = 1 << 12;
 
+/// What entries of a table may do, as its flags said when it was made: `decap_en`, `reformat_en`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Allows {
+    /// Take a tunnel off.
+    pub(crate) decapsulate: bool,
+    /// Put a header on, or another one in its place.
+    pub(crate) reformat: bool,
+}
+
+impl Allows {
+    /// Whether an entry there may change packets so.
+    pub(crate) fn allows(self, changes: &Changes) -> bool {
+        (self.decapsulate || !changes.decapsulate) && (self.reformat || changes.reformat.is_none())
+    }
+}
+
 /// A table.
 #[derive(Clone, Debug)]
 pub(crate) struct FlowTable {
@@ -157,14 +173,15 @@ pub(crate) struct FlowTable {
     pub(crate) level: u32,
     pub(crate) log_size: u32,
     pub(crate) miss: Miss,
+    pub(crate) allows: Allows,
     /// By first index: entries of lower indices come first.
     groups: Vec<Group>,
     next_group: u32,
 }
 
 impl FlowTable {
-    pub(crate) fn new(way: Way, level: u32, log_size: u32, miss: Miss) -> Self {
-        Self { way, level, log_size, miss, groups: Vec::new(), next_group: 0 }
+    pub(crate) fn new(way: Way, level: u32, log_size: u32, miss: Miss, allows: Allows) -> Self {
+        Self { way, level, log_size, miss, allows, groups: Vec::new(), next_group: 0 }
     }
 
     pub(crate) fn groups(&self) -> &[Group] {

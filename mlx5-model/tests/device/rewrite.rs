@@ -3,8 +3,8 @@
 
 use pollux_mlx5_abi::command::counter::{AllocFlowCounterIn, QueryFlowCounterIn, TrafficCounter};
 use pollux_mlx5_abi::command::flow::{
-    CreateFlowGroupIn, CreateFlowTableIn, Destination, FlowContext, FlowTableContext, SetFlowEntryIn,
-    SetFlowTableRootIn, action, criteria, destination, table,
+    CreateFlowGroupIn, CreateFlowTableIn, Destination, FlowContext, FlowTableContext, QueryFlowTableIn,
+    QueryFlowTableOut, SetFlowEntryIn, action, criteria, destination, table,
 };
 use pollux_mlx5_abi::command::matching::{MatchMisc, MatchParameters};
 use pollux_mlx5_abi::command::rewrite::{
@@ -89,7 +89,7 @@ fn header(rig: &Rig, kind: u32, bytes: &[u8]) -> Result<u32, u8> {
 }
 
 /// What an entry does.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Does {
     actions: u32,
     changes: u32,
@@ -114,8 +114,21 @@ fn table_with(
     FlowTableContext::LEVEL.set(context, level);
     FlowTableContext::LOG_SIZE.set(context, 2);
     FlowTableContext::REFORMAT_EN.set(context, (does.actions & action::PACKET_REFORMAT != 0).into());
-    FlowTableContext::DECAP_EN.set(context, (does.actions & action::DECAP != 0).into());
+    let decap = does.actions & action::DECAP != 0 && kind == table::NIC_RX;
+    FlowTableContext::DECAP_EN.set(context, decap.into());
     let table = number(&rig.must(op::CREATE_FLOW_TABLE, 0, &mut input, 16));
+    entry_of(rig, (kind, table), enabled, mask, value, does)
+}
+
+/// One entry in one group.
+fn entry_of(
+    rig: &Rig,
+    (kind, table): (u32, u32),
+    enabled: u32,
+    mask: [u8; 512],
+    value: [u8; 512],
+    does: Does,
+) -> Result<u32, u8> {
     let mut input = CreateFlowGroupIn::ZERO;
     CreateFlowGroupIn::TABLE_TYPE.set(&mut input, kind);
     CreateFlowGroupIn::TABLE_ID.set(&mut input, table);
@@ -154,13 +167,6 @@ fn all(rig: &Rig, kind: u32, level: u32, does: Does) -> Result<u32, u8> {
     table_with(rig, kind, level, 0, [0; 512], [0; 512], does)
 }
 
-fn root(rig: &Rig, kind: u32, table: u32) {
-    let mut input = SetFlowTableRootIn::ZERO;
-    SetFlowTableRootIn::TABLE_TYPE.set(&mut input, kind);
-    SetFlowTableRootIn::TABLE_ID.set(&mut input, table);
-    rig.must(op::SET_FLOW_TABLE_ROOT, 0, &mut input, 16);
-}
-
 /// A frame whose sums are right.
 fn summed(mut frame: Vec<u8>, l4: usize, at: usize) -> Vec<u8> {
     let v6 = frame[14] >> 4 == 6;
@@ -188,7 +194,7 @@ fn received(list: &[[u8; 8]], frame: &[u8]) -> Vec<u8> {
     let to = Some((destination::TIR, rig.direct_tir(&rq)));
     let does = Does { actions: action::MOD_HDR, changes, to, ..Does::default() };
     let made = all(&rig, table::NIC_RX, 0, does).expect("an entry");
-    root(&rig, table::NIC_RX, made);
+    rig.root_of(table::NIC_RX, made);
     // What an entry names does not go.
     let mut end = DeallocModifyHeaderIn::ZERO;
     DeallocModifyHeaderIn::MODIFY_HEADER_ID.set(&mut end, changes);
@@ -243,6 +249,62 @@ fn fields_are_set_added_to_and_copied_and_sums_stay_right() {
     expected[54] = expected[54] & 0xf0 | 5;
     expected[55] = expected[55] & 0x0f | 0xa0;
     assert_eq!(received(&list, &frame), summed(expected, 54, 6));
+}
+
+/// A table with these flags, or why there is none.
+fn flagged(rig: &Rig, kind: u32, flags: &[pollux_mlx5_abi::field::Field<40>]) -> Result<u32, u8> {
+    let mut input = CreateFlowTableIn::ZERO;
+    CreateFlowTableIn::TABLE_TYPE.set(&mut input, kind);
+    let context = CreateFlowTableIn::FLOW_TABLE_CONTEXT.of_mut(&mut input);
+    for flag in flags {
+        flag.set(context, 1);
+    }
+    let made = rig.command(op::CREATE_FLOW_TABLE, 0, &mut input, 16);
+    made.map(|out| number(&out)).map_err(|refused| refused.status)
+}
+
+#[test]
+fn a_table_lets_its_entries_do_what_its_flags_say() {
+    use FlowTableContext as F;
+    let rig = changing();
+    let bare = header(&rig, reformat::L3_TUNNEL_TO_L2, &[0; 14]).expect("a header");
+    let around = header(&rig, reformat::L2_TO_L2_TUNNEL, &[0; 20]).expect("a header");
+    let list = changes(&rig, table::NIC_RX, &[add(field::IP_TTL, 1)]).expect("a list");
+    let of = |actions, header| Does { actions, header, changes: list, ..Does::default() };
+    let allow = action::ALLOW;
+    for (kind, flags, does, taken) in [
+        (table::NIC_RX, &[][..], of(allow | action::MOD_HDR, 0), true),
+        (table::NIC_RX, &[], of(allow | action::DECAP, 0), false),
+        (table::NIC_RX, &[F::REFORMAT_EN], of(allow | action::DECAP, 0), false),
+        (table::NIC_RX, &[F::DECAP_EN], of(allow | action::DECAP, 0), true),
+        (table::NIC_RX, &[F::DECAP_EN], of(allow | action::PACKET_REFORMAT, bare), false),
+        (table::NIC_RX, &[F::REFORMAT_EN], of(allow | action::PACKET_REFORMAT, bare), true),
+        (table::NIC_TX, &[], of(allow | action::PACKET_REFORMAT, around), false),
+        (table::NIC_TX, &[F::REFORMAT_EN], of(allow | action::PACKET_REFORMAT, around), true),
+    ] {
+        let table = flagged(&rig, kind, flags).expect("a table");
+        let made = entry_of(&rig, (kind, table), 0, [0; 512], [0; 512], does);
+        assert_eq!(made, if taken { Ok(table) } else { Err(status::BAD_PARAM_ERR) }, "{kind} {does:?}");
+        let mut query = QueryFlowTableIn::ZERO;
+        QueryFlowTableIn::TABLE_TYPE.set(&mut query, kind);
+        QueryFlowTableIn::TABLE_ID.set(&mut query, table);
+        let out = rig.must(op::QUERY_FLOW_TABLE, 0, &mut query, QueryFlowTableOut::BYTES);
+        let out: &[u8; QueryFlowTableOut::BYTES] = out.first_chunk().expect("an answer");
+        let context = QueryFlowTableOut::FLOW_TABLE_CONTEXT.of(out);
+        for flag in [F::DECAP_EN, F::REFORMAT_EN] {
+            assert_eq!(flag.is_set(context), flags.iter().any(|set| set.bit() == flag.bit()));
+        }
+    }
+    // What the capabilities do not say.
+    for (kind, flag) in [
+        (table::NIC_TX, F::DECAP_EN),
+        (table::NIC_RX, F::SW_OWNER),
+        (table::NIC_RX, F::TERMINATION_TABLE),
+        (table::NIC_TX, F::TERMINATION_TABLE),
+    ] {
+        assert_eq!(flagged(&rig, kind, &[flag]), Err(status::BAD_PARAM_ERR));
+    }
+    assert_eq!(flagged(&Rig::new(), table::NIC_RX, &[F::DECAP_EN]), Err(status::BAD_PARAM_ERR));
 }
 
 #[test]
@@ -322,7 +384,7 @@ fn what_is_sent_passes_tables_of_its_own() {
     let (mask, value) = (by_queue(0xff_ffff), by_queue(first.number));
     let made =
         table_with(&rig, table::NIC_TX, 0, criteria::MISC_PARAMETERS, mask, value, does).expect("a table");
-    root(&rig, table::NIC_TX, made);
+    rig.root_of(table::NIC_TX, made);
     assert_eq!(sends(&rig, &mut second, &mut cq, &frame), std::slice::from_ref(&frame));
     let mut inside = frame.clone();
     inside[36..38].copy_from_slice(&53_u16.to_be_bytes());
@@ -357,7 +419,7 @@ fn what_is_sent_passes_tables_of_its_own() {
     // Nothing is sent of what an entry drops.
     let made =
         all(&rig, table::NIC_TX, 1, Does { actions: action::DROP, ..Does::default() }).expect("a table");
-    root(&rig, table::NIC_TX, made);
+    rig.root_of(table::NIC_TX, made);
     assert!(sends(&rig, &mut second, &mut cq, &frame).is_empty());
 }
 
@@ -388,7 +450,7 @@ fn tunnels_come_off_and_a_packet_gets_another_header() {
             does.header = header(&rig, reformat::L3_TUNNEL_TO_L2, &new).expect("a header");
         }
         let made = all(&rig, table::NIC_RX, 0, does).expect("a table");
-        root(&rig, table::NIC_RX, made);
+        rig.root_of(table::NIC_RX, made);
         arrive(&rig, frame_in);
         let bytes = cq.poll(&rig).expect("a completion").byte_cnt.get();
         assert_eq!(rig.read(at, bytes as usize), expected, "{what}");
@@ -401,7 +463,7 @@ fn tunnels_come_off_and_a_packet_gets_another_header() {
     let header = header(&rig, reformat::L2_TO_L3_TUNNEL, &outer).expect("a header");
     let does = Does { actions: action::ALLOW | action::PACKET_REFORMAT, header, ..Does::default() };
     let made = all(&rig, table::NIC_TX, 0, does).expect("a table");
-    root(&rig, table::NIC_TX, made);
+    rig.root_of(table::NIC_TX, made);
     let mut expected = [&outer[..], &frame[14..]].concat();
     let bytes = expected.len() as u16 - 14;
     expected[16..18].copy_from_slice(&bytes.to_be_bytes());
