@@ -82,8 +82,11 @@ pub struct PortCounters {
     pub received: Way,
     /// Put on the wire.
     pub sent: Way,
-    /// Longer than the MTU allows, dropped.
+    /// Received, and longer than the MTU allows, dropped.
     pub too_long: u64,
+    /// To be sent, and longer than the MTU allows once steering had changed them, dropped: `tx_errors_phy`. Source: Linux
+    /// `Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst`; RFC 2863, `ifOutErrors`.
+    pub sent_too_long: u64,
     /// Shorter than a header, dropped.
     pub too_short: u64,
     /// To an address that is not the port's, dropped.
@@ -265,6 +268,19 @@ impl Port {
             let lost = if down { &mut self.counters.down } else { &mut self.counters.refused };
             lost.add(bytes);
         }
+    }
+
+    /// A frame to be sent got longer than the port sends: it is lost.
+    #[cold]
+    pub(crate) fn lose_too_long(&mut self, bytes: usize) {
+        if self.counters.sent_too_long == 0 {
+            let most = self.frame_bytes_max();
+            tracing::warn!(
+                target: "model.steering",
+                "steering made a frame of {bytes} bytes, where the MTU allows {most}: it is dropped, and counted (sent_too_long)"
+            );
+        }
+        self.counters.sent_too_long += 1;
     }
 
     fn is_held_down(&self) -> bool {

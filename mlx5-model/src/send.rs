@@ -52,10 +52,11 @@ impl Around<'_, '_> {
         }
         let sent = match self.steering.leave(frame, queue.number, self.tunnels) {
             Sent::AsItIs => self.port.send_from(frame, origin, domain),
-            Sent::Changed(changed) => {
-                // What got too long is lost, as it is behind a card.
-                changed.len() > self.port.frame_bytes_max() || self.port.send_from(&changed, origin, domain)
+            Sent::Changed(changed) if changed.len() > self.port.frame_bytes_max() => {
+                self.port.lose_too_long(changed.len());
+                true
             }
+            Sent::Changed(changed) => self.port.send_from(&changed, origin, domain),
             Sent::Dropped => true,
         };
         if sent {

@@ -89,6 +89,13 @@ layouts! {
         PAUSE_MAC_CTRL_FRAMES_RECEIVED as "a_pause_mac_ctrl_frames_received_high..a_pause_mac_ctrl_frames_received_low": wide(0x88, 63, 0),
         PAUSE_MAC_CTRL_FRAMES_TRANSMITTED as "a_pause_mac_ctrl_frames_transmitted_high..a_pause_mac_ctrl_frames_transmitted_low": wide(0x90, 63, 0),
     }
+
+    /// The counters of group 1 that say of losses.
+    Rfc2863Counters = "eth_2863_cntrs_grp_data_layout" [248] {
+        IN_DISCARDS as "if_in_discards_high..if_in_discards_low": wide(0x10, 63, 0),
+        OUT_DISCARDS as "if_out_discards_high..if_out_discards_low": wide(0x38, 63, 0),
+        OUT_ERRORS as "if_out_errors_high..if_out_errors_low": wide(0x40, 63, 0),
+    }
 }
 
 /// op_mod of ACCESS_REG. Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `MLX5_ACCESS_REGISTER_IN_OP_MOD_*`.

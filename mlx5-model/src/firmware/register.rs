@@ -6,8 +6,8 @@ mod module;
 
 use pollux_mlx5_abi::command::management::{Mcam, Mcia, Mcqs, Pcam, Pmlp};
 use pollux_mlx5_abi::command::register::{
-    AccessRegisterIn, AccessRegisterOut, Ieee8023Counters, Paos, Pmtu, Ppcnt, Ptys, access, counter_group,
-    id, port_status, protocol,
+    AccessRegisterIn, AccessRegisterOut, Ieee8023Counters, Paos, Pmtu, Ppcnt, Ptys, Rfc2863Counters, access,
+    counter_group, id, port_status, protocol,
 };
 use pollux_mlx5_abi::command::status;
 
@@ -86,8 +86,12 @@ impl Core {
                 let group = Ppcnt::GRP.get(&register);
                 let set = Ppcnt::COUNTER_SET.of_mut(&mut register);
                 set.fill(0);
-                if group == counter_group::IEEE_802_3 {
-                    self.count_frames(set);
+                match group {
+                    counter_group::IEEE_802_3 => self.count_frames(set),
+                    counter_group::RFC_2863 => {
+                        Rfc2863Counters::OUT_ERRORS.set(set, self.port.counters.sent_too_long);
+                    }
+                    _ => {}
                 }
                 put(call, &register)
             }

@@ -410,7 +410,7 @@ fn the_port_is_asked_and_changed() {
     assert_eq!((rig.device.mtu(), NicVportContext::MTU.get(&context())), (9978, 10_000));
 }
 
-fn register<const N: usize>(rig: &Rig, number: u16, write: bool, block: [u8; N]) -> [u8; N] {
+pub(crate) fn register<const N: usize>(rig: &Rig, number: u16, write: bool, block: [u8; N]) -> [u8; N] {
     let mut input = AccessRegisterIn::ZERO.to_vec();
     AccessRegisterIn::REGISTER_ID.set(input.first_chunk_mut().expect("a command"), number.into());
     input.extend(block);

@@ -7,6 +7,7 @@ use pollux_mlx5_abi::command::flow::{
     QueryFlowTableOut, SetFlowEntryIn, action, criteria, destination, table,
 };
 use pollux_mlx5_abi::command::matching::{MatchMisc, MatchParameters};
+use pollux_mlx5_abi::command::register::{Ppcnt, Rfc2863Counters, counter_group, id};
 use pollux_mlx5_abi::command::rewrite::{
     AddAction, AllocModifyHeaderIn, CopyAction, DeallocModifyHeaderIn, PacketReformatContext, SetAction,
     change, field, place, reformat,
@@ -16,6 +17,7 @@ use pollux_mlx5_abi::opcode::send;
 use pollux_mlx5_abi::wqe::Completion;
 use pollux_mlx5_model::{DeviceConfig, Traits};
 
+use super::command::register;
 use super::offload::{ipv4, ipv6, l2, sum, tcp, udp};
 use super::receive::{arrive, buffer};
 use super::rig::{Cq, Rig, Sq, number};
@@ -421,6 +423,29 @@ fn what_is_sent_passes_tables_of_its_own() {
         all(&rig, table::NIC_TX, 1, Does { actions: action::DROP, ..Does::default() }).expect("a table");
     rig.root_of(table::NIC_TX, made);
     assert!(sends(&rig, &mut second, &mut cq, &frame).is_empty());
+}
+
+#[test]
+fn what_gets_too_long_is_counted() {
+    let rig = changing();
+    let mut cq = rig.cq(6);
+    let mut sq = rig.sq(6, &cq);
+    let header = header(&rig, reformat::L2_TO_L2_TUNNEL, &vxlan()).expect("a header");
+    let does = Does { actions: action::ALLOW | action::PACKET_REFORMAT, header, ..Does::default() };
+    let made = all(&rig, table::NIC_TX, 0, does).expect("a table");
+    rig.root_of(table::NIC_TX, made);
+    // The MTU is 1500, and tags have room.
+    let frame = |bytes: usize| [&l2(0x800, &[])[..], &ipv4(17, &udp(bytes - 42))].concat();
+    let fits = 1522 - vxlan().len();
+    assert_eq!(sends(&rig, &mut sq, &mut cq, &frame(fits)).len(), 1);
+    assert_eq!(rig.device.port_counters().sent_too_long, 0);
+    assert!(sends(&rig, &mut sq, &mut cq, &frame(fits + 1)).is_empty());
+    assert_eq!(rig.device.port_counters().sent_too_long, 1);
+    let mut query = Ppcnt::ZERO;
+    Ppcnt::GRP.set(&mut query, counter_group::RFC_2863);
+    let counters = register(&rig, id::PPCNT, false, query);
+    let set: &[u8; 248] = Ppcnt::COUNTER_SET.of(&counters);
+    assert_eq!(Rfc2863Counters::OUT_ERRORS.get(set), 1);
 }
 
 #[test]
