@@ -22,8 +22,11 @@ const GENEVE_BYTES: usize = 8;
 const GRE: u8 = 47;
 const GRE_BYTES: usize = 4;
 const GRE_OPTIONAL: [u16; 3] = [0x8000, 0x2000, 0x1000];
-/// Routing, and versions other than 0.
-const GRE_BEYOND: u16 = 0x4007;
+/// Routing. Cards look at no version: rdma-core `tests/utils.py`, `gen_gre_header`, writes 1, and tunnels of `tests/test_mlx5_dr.py`,
+/// `packet_reformat_actions`, come off; matching has the three flags above and the protocol. Source of that: DPDK
+/// `drivers/net/mlx5/mlx5_flow.c`, `mlx5_flow_validate_item_gre`; Linux `include/linux/mlx5/mlx5_ifc.h`,
+/// `struct mlx5_ifc_fte_match_set_misc_bits`.
+const GRE_BEYOND: u16 = 0x4000;
 /// IP protocols of IP in IP. Source: RFC 2003, section 3.1; RFC 2473, section 3.
 const IP_IN_IP: [u8; 2] = [4, 41];
 /// What GRE and Geneve call a whole Ethernet frame. Source: RFC 7637, section 3.2.

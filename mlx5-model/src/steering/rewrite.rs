@@ -279,3 +279,62 @@ fn encapsulate(header: &[u8], rest: &[u8]) -> Vec<u8> {
     }
     frame
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::firmware::Traits;
+    use crate::random::Random;
+
+    /// Ethernet, IPv4 and UDP to the port of VXLAN, the tunnel's header, and the same again.
+    fn nested() -> Vec<u8> {
+        let mut one = vec![2; 12];
+        one.extend([8, 0, 0x45, 0, 0, 200, 0, 0, 0, 0, 9, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        one.extend([0x12, 0x34, 0x12, 0xb5, 0, 180, 0, 0, 8, 0, 0, 0, 0, 0, 5, 0]);
+        [one.clone(), one.clone(), one].concat()
+    }
+
+    #[test]
+    fn no_frame_and_no_header_is_too_odd() {
+        const FIELDS: u64 = 0x60;
+        let seed = 11;
+        let mut random = Random::new(seed);
+        let tunnels = Tunnels::new(&Traits::default());
+        let base = nested();
+        for round in 0..200_000 {
+            let odd = |random: &mut Random, bytes: usize| {
+                let mut bytes = base[..bytes.min(base.len())].to_vec();
+                for _ in 0..random.below(4) {
+                    if let Some(most) = bytes.len().checked_sub(1) {
+                        let at = random.below(most as u64 + 1) as usize;
+                        // Types, lengths and protocols that lead elsewhere.
+                        let odd = [0, 0x86, 0xdd, 0x81, 4, 6, 41, 44, 47, 0x4f, 0x60, 0x65, 0xff];
+                        bytes[at] = odd[random.below(odd.len() as u64) as usize];
+                    }
+                }
+                bytes
+            };
+            let frame_bytes = random.below(base.len() as u64 + 1) as usize;
+            let mut frame = odd(&mut random, frame_bytes);
+            let header_bytes = 14 + random.below((HEADER_MAX - 13) as u64) as usize;
+            let header = odd(&mut random, header_bytes);
+            let action: [u8; 8] = std::array::from_fn(|_| random.below(256) as u8);
+            let mut action = action;
+            SetAction::ACTION_TYPE.set(&mut action, 1 + random.below(3) as u32);
+            SetAction::FIELD.set(&mut action, random.below(FIELDS) as u32);
+            if let Some(rewrite) = Rewrite::new(&[action]) {
+                rewrite.apply(&mut frame);
+            }
+            let grown = |new: Option<Vec<u8>>| {
+                assert!(
+                    new.is_none_or(|new| new.len() <= frame.len() + HEADER_MAX),
+                    "seed {seed}, round {round}"
+                );
+            };
+            grown(decapsulate(&frame, &tunnels));
+            for reformat in [Reformat::Around, Reformat::Instead, Reformat::Bare] {
+                grown(reformat(header.clone()).apply(&frame, &tunnels));
+            }
+        }
+    }
+}

@@ -457,10 +457,14 @@ fn tunnels_come_off_and_a_packet_gets_another_header() {
     tunnel[16..18].copy_from_slice(&(bytes - 14).to_be_bytes());
     tunnel[38..40].copy_from_slice(&(bytes - 34).to_be_bytes());
     let bare = [&l2(0x800, &[])[..], &ipv4_over(4, &frame[14..])].concat();
+    // With a key and of version 1, as rdma-core's tests have it.
+    let keyed = [&[0x20, 1, 0x65, 0x58, 0x12, 0x34, 0x56, 0x78][..], &frame].concat();
+    let gre = [&l2(0x800, &[])[..], &ipv4_over(47, &keyed)].concat();
     let new = l2(0, &[]);
     for (what, frame_in, decap, expected) in [
         ("VXLAN", &tunnel, true, frame.clone()),
         ("no tunnel", &frame, true, frame.clone()),
+        ("GRE", &gre, true, frame.clone()),
         ("IP in IP", &bare, false, [&new[..12], &[8, 0], &frame[14..]].concat()),
     ] {
         let rig = changing();
