@@ -122,6 +122,8 @@ pub(crate) const RESERVED_KEY: u32 = 0x0000_0300;
 #[derive(Debug)]
 pub(crate) struct Keys {
     table: Table<Key>,
+    /// Entries of all translations. Looking at every key for each that grows would be a guest's way to keep the device busy.
+    entries: usize,
     pub(crate) absent: AbsentPages,
     /// Pieces that the access at work may still pass.
     steps: Cell<u32>,
@@ -129,25 +131,49 @@ pub(crate) struct Keys {
 
 impl Keys {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { table: Table::new(0x10, limit), absent: AbsentPages::default(), steps: Cell::new(STEPS_MAX) }
+        Self {
+            table: Table::new(0x10, limit),
+            entries: 0,
+            absent: AbsentPages::default(),
+            steps: Cell::new(STEPS_MAX),
+        }
     }
 
     pub(crate) fn table(&self) -> &Table<Key> {
         &self.table
     }
 
-    /// Entries of all translations.
-    fn entries(&self) -> usize {
-        self.table.iter().map(|(_, key)| key.translation.count()).sum()
+    /// A number for a new key, or `None` when the device has none left.
+    pub(crate) fn insert(&mut self, owner: u16, key: Key) -> Option<u32> {
+        let entries = key.translation.count();
+        let index = self.table.insert(owner, key)?;
+        self.entries += entries;
+        Some(index)
+    }
+
+    pub(crate) fn remove(&mut self, index: u32) -> Option<Key> {
+        let key = self.table.remove(index)?;
+        self.entries -= key.translation.count();
+        Some(key)
+    }
+
+    /// Another key takes a key's place.
+    fn replace(&mut self, index: u32, with: impl FnOnce(&mut Key)) {
+        if let Some(key) = self.table.get_mut(index) {
+            let before = key.translation.count();
+            with(key);
+            self.entries = self.entries - before + key.translation.count();
+        }
+    }
+
+    /// Numbers of what belongs to a user context.
+    pub(crate) fn owned_by(&self, owner: u16) -> Vec<u32> {
+        self.table.owned_by(owner)
     }
 
     /// An access begins.
     fn begin_walk(&self) {
         self.steps.set(STEPS_MAX);
-    }
-
-    pub(crate) fn table_mut(&mut self) -> &mut Table<Key> {
-        &mut self.table
     }
 
     /// Walks the pieces of device memory behind `bytes` bytes at `at` of `key`, in order: address and length of each. The null
@@ -346,7 +372,7 @@ mod tests {
     use super::*;
 
     fn keys() -> (Keys, u32) {
-        let mut keys = Keys::new(8);
+        let mut keys = Keys::new(16);
         let key = Key {
             variable: 0x77,
             domain: 3,
@@ -365,7 +391,7 @@ mod tests {
             units: 2,
             context: [0; 64],
         };
-        let index = keys.table_mut().insert(0, key).expect("room");
+        let index = keys.insert(0, key).expect("room");
         (keys, index << 8 | 0x77)
     }
 
@@ -391,7 +417,7 @@ mod tests {
         let (_, flat) = (0, keys.table().get(0x10).expect("the first").clone());
         let translation = Translation::Pieces(pieces);
         let key = Key { start: 0, length: bytes << 16, translation, ..flat };
-        keys.table_mut().insert(0, key).expect("room") << 8 | 0x77
+        keys.insert(0, key).expect("room") << 8 | 0x77
     }
 
     #[test]
@@ -409,6 +435,39 @@ mod tests {
         // 4 billion pieces take more than this on any machine.
         assert!(begun.elapsed() < std::time::Duration::from_secs(5));
         assert_eq!(keys.check(twice, who, 5, 3, Access::Read), Ok(()));
+    }
+
+    #[test]
+    fn entries_are_counted_as_keys_come_change_and_go() {
+        let (mut keys, flat) = keys();
+        let summed = |keys: &Keys| keys.table.iter().map(|(_, key)| key.translation.count()).sum::<usize>();
+        assert_eq!((keys.entries, summed(&keys)), (3, 3));
+        let many = of_pieces(&mut keys, flat, 0x10_0800, 1) >> 8;
+        assert_eq!((keys.entries, summed(&keys)), (3 + (1 << 16), 3 + (1 << 16)));
+        // As many growing keys as a guest likes: none of them is looked at for another's sake.
+        let empty = Translation::Pages { log_page: 12, offset: 0, pages: Vec::new() };
+        let like =
+            Key { units: 8, translation: empty, ..keys.table().get(flat >> 8).expect("a key").clone() };
+        let made: Vec<u32> = (0..10).map(|_| keys.insert(7, like.clone()).expect("room")).collect();
+        for begin in 0..4 {
+            for index in &made {
+                let old = &keys.table().get(*index).expect("a key").translation;
+                let entries = old.entries(begin, &[1; 16], 8).expect("in range");
+                keys.replace(*index, |key| key.translation.write(entries));
+            }
+        }
+        assert_eq!(keys.entries, 3 + (1 << 16) + 10 * 8);
+        // The same again is no more.
+        let entries = like.translation.entries(0, &[2; 16], 8).expect("in range");
+        keys.replace(made[0], |key| key.translation.write(entries));
+        assert_eq!((keys.entries, summed(&keys)), (3 + (1 << 16) + 10 * 8, 3 + (1 << 16) + 10 * 8));
+        for index in keys.owned_by(7) {
+            keys.remove(index);
+        }
+        keys.remove(many);
+        assert_eq!((keys.entries, summed(&keys)), (3, 3));
+        assert!(keys.remove(many).is_none());
+        assert_eq!(keys.entries, 3);
     }
 
     #[test]

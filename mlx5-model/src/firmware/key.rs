@@ -25,7 +25,7 @@ impl Core {
             QueryMkeyOut::MEMORY_KEY_MKEY_ENTRY.set(call.output()?, context);
         } else {
             need!(call.may_change(owner), BAD_RES_ERR, 16);
-            self.keys.table_mut().remove(index);
+            self.keys.remove(index);
         }
         Ok(())
     }
@@ -85,7 +85,7 @@ impl Core {
             context,
         };
         need!(call.output.len() >= 16, BAD_OUTP_LEN_ERR, 23);
-        let index = self.keys.table_mut().insert(call.uid, key).ok_or(no(status::NO_RES_ERR, 24))?;
+        let index = self.keys.insert(call.uid, key).ok_or(no(status::NO_RES_ERR, 24))?;
         call.answer_number(index)
     }
 

@@ -219,7 +219,7 @@ impl Core {
             self.receivers.counters,
             self.completions.queues,
             self.events.queues,
-            self.keys.table_mut(),
+            self.keys,
             self.tises,
             self.umems,
             self.domains,

@@ -84,7 +84,7 @@ pub(crate) fn change(
             // Programs that make keys by themselves give no addresses of the bus (see `CREATE_MKEY`).
             let gives_addresses = entries.are_pages() && keys.table().owner(name >> 8) != Some(0);
             let grows = entries.end().saturating_sub(old.translation.count());
-            if gives_addresses || grows > 0 && keys.entries() + grows > ENTRIES_OF_ALL {
+            if gives_addresses || grows > 0 && keys.entries + grows > ENTRIES_OF_ALL {
                 return Err(Refusal::Bind);
             }
             Some(entries)
@@ -94,7 +94,7 @@ pub(crate) fn change(
         check(keys, &key, &old.translation, entries.as_ref(), who)?;
     }
     let log_bytes = (fields & mask::PAGE_SIZE != 0).then_some(wanted.log_page_size & 0x1f);
-    if let Some(place) = keys.table_mut().get_mut(name >> 8) {
+    keys.replace(name >> 8, |place| {
         key.translation = std::mem::replace(&mut place.translation, Translation::Physical);
         if let Some(entries) = entries {
             key.translation.write(entries);
@@ -103,7 +103,7 @@ pub(crate) fn change(
             key.translation.settle(key.start, log_bytes);
         }
         *place = key;
-    }
+    });
     Ok(())
 }
 
