@@ -207,6 +207,9 @@ impl Core {
     /// All objects of a user context end with it.
     fn forget_objects_of(&mut self, uid: u16) {
         self.steering.forget(uid);
+        for pair in self.rdma.pairs.owned_by(uid) {
+            self.keys.absent.forget(pair);
+        }
         self.rdma.forget(uid);
         self.lent.forget(uid);
         macro_rules! forget {

@@ -11,8 +11,8 @@ impl Core {
         let input: &[u8; 16] = call.input()?;
         let token = u64::from(RESUME_TOKEN_47_32.get(input)) << 32 | u64::from(RESUME_TOKEN_31_0.get(input));
         let answered = self.keys.absent.answered(token);
-        let pairs = answered.ok_or(no(pollux_mlx5_abi::command::status::BAD_RES_ERR, 17))?;
-        self.rdma.paged(&pairs, RESUME_ERROR.is_set(input));
+        let (absent, pairs) = answered.ok_or(no(pollux_mlx5_abi::command::status::BAD_RES_ERR, 17))?;
+        self.rdma.paged(&pairs, absent, RESUME_ERROR.is_set(input));
         Ok(())
     }
 }

@@ -45,11 +45,13 @@ impl Core {
             op::DESTROY_QP => {
                 need!(call.may_change(owner), BAD_RES_ERR, 16);
                 self.rdma.remove(number);
+                self.keys.absent.forget(number);
                 Ok(())
             }
             op::TO_RST_QP => {
                 need!(call.may_change(owner), BAD_RES_ERR, 16);
                 self.rdma.reset_pair(number);
+                self.keys.absent.forget(number);
                 Ok(())
             }
             op::TO_ERR_QP => {

@@ -79,9 +79,17 @@ impl AbsentPages {
         true
     }
 
-    /// The host answered; the queue pairs that wait. `None`: it was not asked that.
-    pub(crate) fn answered(&mut self, token: u64) -> Option<Vec<u32>> {
+    /// The host answered: for what, and the queue pairs that wait for it. `None`: it was not asked that.
+    pub(crate) fn answered(&mut self, token: u64) -> Option<(Absent, Vec<u32>)> {
         let at = self.open.iter().position(|question| question.token == token)?;
-        Some(self.open.swap_remove(at).pairs)
+        let Question { absent, pairs, .. } = self.open.swap_remove(at);
+        Some((absent, pairs))
+    }
+
+    /// A queue pair waits for nothing any more: whoever has its number next did not ask. The host still answers.
+    pub(crate) fn forget(&mut self, pair: u32) {
+        for question in &mut self.open {
+            question.pairs.retain(|waits| *waits != pair);
+        }
     }
 }

@@ -7,23 +7,30 @@
 
 use super::qp::Qp;
 use super::{Around, Rdma};
+use crate::memory_keys::absent::Absent;
 
 /// What a queue pair waits for.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Paging {
     /// What it has to send is not all there.
     pub(super) sender_waits: bool,
     /// Where a packet was to go was not all there.
     pub(super) receiver_waits: bool,
-    /// The host will not bring what is needed.
-    refused: bool,
+    /// The next entry was begun, and waits for what it needs by itself.
+    pub(super) begun: bool,
+    /// What the host will not bring, until work comes upon it: no more than questions that the pair asked.
+    refused: Vec<Absent>,
 }
 
 /// An access failed; true when it came upon a page that is not there and the host was asked for it.
 pub(super) fn asks(pair: &mut Qp, around: &mut Around<'_, '_>) -> bool {
     let Some(absent) = around.keys.absent.take_found() else { return false };
     // No capability says that such pages may be used over dynamic connections.
-    if pair.service.is_dynamic() || std::mem::take(&mut pair.paging.refused) {
+    if pair.service.is_dynamic() {
+        return false;
+    }
+    if let Some(at) = pair.paging.refused.iter().position(|refused| *refused == absent) {
+        pair.paging.refused.swap_remove(at);
         return false;
     }
     around.keys.absent.ask(around.bus, around.events, absent, pair.number)
@@ -31,10 +38,13 @@ pub(super) fn asks(pair: &mut Qp, around: &mut Around<'_, '_>) -> bool {
 
 impl Rdma {
     /// The host answered queue pairs that wait.
-    pub(crate) fn paged(&mut self, pairs: &[u32], refused: bool) {
+    pub(crate) fn paged(&mut self, pairs: &[u32], absent: Absent, refused: bool) {
         for &number in pairs {
             let Some(pair) = self.pairs.get_mut(number) else { continue };
-            pair.paging.refused = refused;
+            pair.paging.refused.retain(|known| *known != absent);
+            if refused {
+                pair.paging.refused.push(absent);
+            }
             pair.paging.sender_waits = false;
             if std::mem::take(&mut pair.paging.receiver_waits) && pair.state.receives() {
                 pair.responder.ask_again();

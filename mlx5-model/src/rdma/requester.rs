@@ -264,9 +264,23 @@ enum Step {
     Busy,
 }
 
+/// Work on keys and copies of memory is done as it is begun: no peer has a part in it.
+fn carry_out(pair: &Qp, around: &mut Around<'_, '_>, request: &Request) -> Result<(), Failure> {
+    if request.changes_key() {
+        let any_domain = pair.service == Service::Keys;
+        let (opcode, name, segments) = (request.opcode, request.imm, &request.segments);
+        return change(around.keys, around.bus, pair.who(), any_domain, opcode, name, segments)
+            .map_err(Failure::from);
+    }
+    if request.opcode == send::MMO { copy::carry_out(pair, around, request) } else { Ok(()) }
+}
+
 /// Begins the next entry. False when there is none, or it must wait.
 fn begin_one(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &mut Desk, turn: &mut Turn) -> bool {
     if !pair.has_posted() || pair.state != State::Send || pair.requester.requests.len() >= REQUESTS_MAX {
+        return false;
+    }
+    if pair.paging.sender_waits {
         return false;
     }
     let Some(ring) = &pair.send else { return false };
@@ -281,18 +295,16 @@ fn begin_one(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &mut Desk, turn: 
     if wait {
         return false;
     }
-    if let Some(byte) = request.reserved {
-        around.bus.note(Violation::Reserved { queue: pair.number, byte });
-    }
-    if pair.requester.changed_key && matches!(request.fence, Some(Fence::None | Fence::Fence)) {
-        around.bus.note(Violation::Unfenced { queue: pair.number });
-    }
-    pair.requester.changed_key = request.changes_key();
-    if let Some(syndrome) = around.bus.faults.send_entry() {
-        request.failed = Some(Failure(syndrome));
-    }
-    if let Some(ring) = &mut pair.send {
-        ring.advance(blocks);
+    if !std::mem::take(&mut pair.paging.begun) {
+        if let Some(byte) = request.reserved {
+            around.bus.note(Violation::Reserved { queue: pair.number, byte });
+        }
+        if pair.requester.changed_key && matches!(request.fence, Some(Fence::None | Fence::Fence)) {
+            around.bus.note(Violation::Unfenced { queue: pair.number });
+        }
+        if let Some(syndrome) = around.bus.faults.send_entry() {
+            request.failed = Some(Failure(syndrome));
+        }
     }
     if let Some(initiator) = &mut pair.initiator {
         if initiator.has_failed(request.stream) {
@@ -304,17 +316,17 @@ fn begin_one(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &mut Desk, turn: 
         }
     }
     if request.failed.is_none() {
-        let (any_domain, opcode) = (pair.service == Service::Keys, request.opcode);
-        let (name, segments) = (request.imm, &request.segments);
-        let outcome = match opcode {
-            _ if request.changes_key() => {
-                change(around.keys, around.bus, pair.who(), any_domain, opcode, name, segments)
-                    .map_err(Failure::from)
-            }
-            send::MMO => copy::carry_out(pair, around, &request),
-            _ => Ok(()),
-        };
+        let outcome = carry_out(pair, around, &request);
+        // What it reads or writes is not all there: it stays posted until it is.
+        if outcome == Err(Failure::ABSENT) && paging::asks(pair, around) {
+            (pair.paging.sender_waits, pair.paging.begun) = (true, true);
+            return false;
+        }
         request.failed = outcome.err();
+    }
+    pair.requester.changed_key = request.changes_key();
+    if let Some(ring) = &mut pair.send {
+        ring.advance(blocks);
     }
     if request.failed.is_some() {
         (request.kind, request.packets) = (Kind::Local, 0);

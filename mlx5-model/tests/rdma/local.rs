@@ -18,7 +18,7 @@ use super::node::{Ends, Node, Pair, Plan, data, remote};
 use super::rig::HCA_DELTA;
 
 /// The entry that copies, as rdma-core's driver writes it.
-fn copying(
+pub(crate) fn copying(
     pair: &mut Pair,
     node: &Node,
     modifier: u8,

@@ -8,11 +8,13 @@ use pollux_mlx5_abi::eqe::event;
 use pollux_mlx5_abi::opcode::send;
 use pollux_mlx5_abi::paging::{self, Fault};
 use pollux_mlx5_abi::syndrome::Syndrome as S;
+use pollux_mlx5_abi::wqe::copy;
 use pollux_mlx5_abi::wqe::{MkeyContext, UmrControl, mkey_access, mkey_mask as mask, umr_flag};
 use pollux_mlx5_model::Traits;
 use pollux_mlx5_model::wire::Impairments;
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::local::copying;
 use super::node::{Ends, Node, Pair, Plan, data, remote};
 use super::rig::{HCA_DELTA, number};
 
@@ -214,6 +216,118 @@ fn the_same_is_asked_once() {
     for pair in [&mut a, &mut c] {
         assert_eq!(pair.send_cq.error(&ends.a.rig).syndrome().code, S::LOCAL_PROT_ERR, "both were told");
     }
+}
+
+#[test]
+fn what_is_refused_fails_its_own_work_alone() {
+    let ends = ends();
+    let (mut a, mut b) = ends.connected(Plan::default());
+    let (mut helper, _other) = ends.connected(Plan::default());
+    let (from, to, there) = (pages(&ends.a), pages(&ends.a), ends.b.rig.room(4096));
+    let from_key = empty(&ends, &mut helper, &ends.a, from);
+    let to_key = empty(&ends, &mut helper, &ends.a, to);
+    let peer = ends.b.key(there, 4096, |_| {});
+    // It waits as a sender and as a receiver.
+    a.send(&ends.a, send::RDMA_WRITE, &[remote(peer, there), data(from_key, from, 64)].concat());
+    ends.steps(5);
+    let sends = question(&ends.a).expect("a question");
+    a.receive(&ends.a, to_key, to, 64);
+    b.send(&ends.b, send::SEND, &data(ends.b.rig.lkey, there, 64));
+    ends.steps(5);
+    let receives = question(&ends.a).expect("a question");
+    assert_ne!(sends.mkey, receives.mkey);
+    answer(&ends.a, &receives, true).expect("an answer");
+    ends.steps(20);
+    assert_eq!(a.receive_cq.error(&ends.a.rig).syndrome().code, S::LOCAL_PROT_ERR);
+    assert!(a.send_cq.error(&ends.a.rig).syndrome().is_flush(), "nobody refused what it sends");
+}
+
+#[test]
+fn what_is_answered_after_a_reset_is_nobodys() {
+    let ends = ends();
+    let plan = Plan::default();
+    let (mut a, b) = ends.connected(plan);
+    let (mut helper, _other) = ends.connected(Plan::default());
+    let here = pages(&ends.a);
+    let key = empty(&ends, &mut helper, &ends.a, here);
+    let peer = ends.b.rig.lkey;
+    let body = [remote(peer, here), data(key, here, 64)].concat();
+    a.send(&ends.a, send::RDMA_WRITE, &body);
+    ends.steps(5);
+    let before = question(&ends.a).expect("a question");
+    ends.a.end(op::TO_RST_QP, a.number).expect("from any state");
+    a.sq.next = 0;
+    a.sq.write_record(&ends.a.rig);
+    ends.a.connect(&a, &ends.b, b.number, &plan);
+    answer(&ends.a, &before, true).expect("an answer");
+    a.send(&ends.a, send::RDMA_WRITE, &body);
+    ends.steps(5);
+    let again = question(&ends.a).expect("another question");
+    assert!(a.send_cq.poll(&ends.a.rig).is_none(), "it waits");
+    answer(&ends.a, &again, true).expect("an answer");
+    ends.steps(5);
+    assert_eq!(a.send_cq.error(&ends.a.rig).syndrome().code, S::LOCAL_PROT_ERR);
+}
+
+#[test]
+fn copies_wait_for_pages() {
+    for refused in [false, true] {
+        let ends = ends();
+        let (mut a, _b) = ends.connected(Plan::default());
+        let (mut helper, _other) = ends.connected(Plan::default());
+        let (from, to) = (pages(&ends.a), ends.a.rig.room(4096));
+        let key = empty(&ends, &mut helper, &ends.a, from);
+        copying(&mut a, &ends.a, copy::MODIFIER, (from, key), (to, ends.a.rig.lkey), 64);
+        ends.steps(5);
+        let fault = question(&ends.a).expect("a question");
+        assert!(a.send_cq.poll(&ends.a.rig).is_none(), "it waits");
+        ends.a.rig.write(from, &[9; 64]);
+        if !refused {
+            fill(&ends, &mut helper, &ends.a, key, from);
+        }
+        answer(&ends.a, &fault, refused).expect("an answer");
+        ends.steps(5);
+        if refused {
+            assert_eq!(a.send_cq.error(&ends.a.rig).syndrome().code, S::LOCAL_PROT_ERR);
+        } else {
+            assert_eq!(a.done(&ends.a).send_opcode(), send::MMO);
+            assert_eq!(ends.a.rig.read(to, 64), [9; 64]);
+        }
+    }
+}
+
+#[test]
+fn changes_of_keys_wait_for_their_list() {
+    let ends = ends();
+    let (mut a, _b) = ends.connected(Plan::default());
+    let (mut helper, _other) = ends.connected(Plan::default());
+    let (list, memory) = (pages(&ends.a), pages(&ends.a));
+    let listed = empty(&ends, &mut helper, &ends.a, list);
+    let changed = empty(&ends, &mut helper, &ends.a, memory);
+    let pages: Vec<u8> =
+        (0..8).flat_map(|page| ((memory + page * PAGE) | paging::PRESENT).to_be_bytes()).collect();
+    ends.a.rig.write(list, &pages);
+    let control = UmrControl { klm_octowords: 4.into(), ..UmrControl::default() };
+    let mut body = control.as_bytes().to_vec();
+    body.extend(MkeyContext::default().as_bytes());
+    body.extend(data(listed, list, 64));
+    a.post(&ends.a, send::UMR, 2 << 2, changed, &body);
+    a.sq.ring(&ends.a.rig);
+    ends.steps(5);
+    let fault = question(&ends.a).expect("a question");
+    assert_eq!(fault.mkey.get(), listed);
+    assert!(a.send_cq.poll(&ends.a.rig).is_none(), "it waits");
+    fill(&ends, &mut helper, &ends.a, listed, list);
+    answer(&ends.a, &fault, false).expect("an answer");
+    ends.steps(5);
+    a.done(&ends.a);
+    // What the key stands for is there now.
+    let to = ends.a.rig.room(4096);
+    ends.a.rig.write(memory, &[5; 64]);
+    copying(&mut a, &ends.a, copy::MODIFIER, (memory, changed), (to, ends.a.rig.lkey), 64);
+    ends.steps(5);
+    a.done(&ends.a);
+    assert_eq!(ends.a.rig.read(to, 64), [5; 64]);
 }
 
 #[test]
