@@ -34,7 +34,7 @@
 //! - [`opcode`], [`syndrome`], [`command::status`]: codes and their names.
 //! - [`kernel`]: what mlx5_ib adds to the kernel's RDMA interface.
 //!
-//! Called by `pmd-mlx`, `mlx5-kernel` and `mlx5-model`; calls nothing. What comes from a device or a stranger is read
+//! Called by `mlx5-common`, `pmd-mlx`, `verbs`, `mlx5-kernel` and `mlx5-model`; calls nothing. What comes from a device or a stranger is read
 //! as numbers, so no bytes can make it panic.
 
 #![forbid(unsafe_code)]

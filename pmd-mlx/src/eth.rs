@@ -1,5 +1,6 @@
 //! Ethernet: ports made of RAW_PACKET queues.
 
+pub mod backend;
 pub mod bytes;
 pub mod devx;
 mod dump;

@@ -18,9 +18,9 @@
 //!     rq  cq              sq  cq
 //! ```
 //!
-//! Beside the port stands [`rdma`]: queue pairs, shared receive queues and completion queues, by which `verbs` posts and polls.
+//! Context, objects, doorbells, keys and completion queues stand in `mlx5-common`, for RDMA has them, too.
 //!
-//! Called by `bringup` and `verbs`; calls `port` (the traits it implements), `uverbs`, `mlx5-abi`, `mempool`, `eal`, `frame-io`.
+//! Called by `bringup`; calls `mlx5-common`, `port` (the traits it implements), `uverbs`, `mlx5-abi`, `mempool`, `eal`, `frame-io`.
 //!
 //! # From open to close
 //! 1. [`Mlx5Port::open`] opens the context, with the right to send firmware commands if `dv_flow_en=1` and they may be had,
@@ -38,12 +38,12 @@
 //!
 //! # Memory
 //! The device knows memory by key and by an address of its own, which differs from the process's by whole pages if the
-//! kernel is told so; the difference travels with the key ([`key::Key`]). Tests run with one that no address has by chance.
+//! kernel is told so; the difference travels with the key ([`Key`](pollux_mlx5_common::key::Key)). Tests run with one that no address has by chance.
 //!
 //! Three kinds are known to it: pools, whole, when they are made (`mr_mempool_reg_en=0`: with the first queue that uses one);
 //! other memory of the EAL when a packet brings it, a region at once (`mr_ext_memseg_en=0`: the packet's pages); and an
 //! application's own, by `Port::register_memory`. A packet from anywhere else is dropped and counted (`unregistered memory`).
-//! Defaults are DPDK's; source: `doc/guides/platform/mlx5.rst`. What is pinned is summed up ([`Shortage`]) where the limit on
+//! Defaults are DPDK's; source: `doc/guides/platform/mlx5.rst`. What is pinned is summed up ([`Shortage`](pollux_mlx5_common::Shortage)) where the limit on
 //! locked memory is too low.
 //!
 //! # What it needs
@@ -67,8 +67,8 @@
 //! ```
 //!
 //! 1. [`eth::rq`] takes mbufs from the pool in bulk, as addresses, and writes where their data is to go, as the device knows
-//!    it ([`key`]), into the ring. One store to the doorbell record ([`dbrec`]) a burst tells how far.
-//! 2. The device writes the frame and then a completion ([`cq`]). [`eth::rx`] finds it by its owner bit, reads it after a
+//!    it ([`key`](pollux_mlx5_common::key)), into the ring. One store to the doorbell record ([`dbrec`](pollux_mlx5_common::dbrec)) a burst tells how far.
+//! 2. The device writes the frame and then a completion ([`cq`](pollux_mlx5_common::cq)). [`eth::rx`] finds it by its owner bit, reads it after a
 //!    barrier, checks it, and writes the mbuf's header: length, port, type, checksums, hash, tag, mark, time. The mbuf is the
 //!    application's from here on.
 //! 3. [`eth::tx`] gets it back in a burst and writes an entry: a pointer to the data or the data itself, one packet an entry
@@ -85,24 +85,12 @@
 //!   length, index and stride is checked against what was posted before it is used.
 //! - Features that are off are not compiled into the function that a queue runs.
 
-pub mod clock;
-pub mod context;
-pub mod cq;
-pub mod dbrec;
 pub mod devargs;
-mod error;
 pub mod eth;
-mod firmware;
-pub mod key;
-mod memlock;
-pub mod mr;
 pub mod netdev;
-pub mod object;
-mod processor;
-pub mod rdma;
-pub mod uar;
+mod patience;
 
 pub use devargs::Arguments;
-pub use error::{MlxError, Shortage};
 pub use eth::port::{Mlx5Port, PortSpec};
 pub use netdev::{KernelNetdev, Netdev};
+pub use patience::PortClock;

@@ -2,7 +2,7 @@
 //! its place.
 //!
 //! ```text
-//!   pmd-mlx, verbs         objects as the device has them; driver bytes and driver methods from mlx5-abi
+//!   mlx5-common, pmd-mlx, verbs   objects as the device has them; driver bytes and driver methods from mlx5-abi
 //!        │
 //!   Context                one function per command: pd mr mw cq qp wq srq xrcd ah dm flow counters query
 //!        │                 newest form first; what a kernel lacks is remembered, and the older form used

@@ -1,6 +1,6 @@
 //! Addresses: where datagrams go.
 
-use pollux_pmd_mlx::rdma::post::Address as Mlx5Address;
+use crate::provider::mlx5::post::Address as Mlx5Address;
 use pollux_uverbs::AhHandle;
 use pollux_uverbs::abi::memory::{AhAttr, GlobalRoute};
 

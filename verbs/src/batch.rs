@@ -2,14 +2,15 @@
 
 use std::ops::Range;
 
-use pollux_pmd_mlx::rdma::post as mlx5;
-use pollux_pmd_mlx::rdma::post::PostError;
-use pollux_pmd_mlx::rdma::srq as mlx5_srq;
+use crate::provider::mlx5::post as mlx5;
+use crate::provider::mlx5::post::PostError;
+use crate::provider::mlx5::srq as mlx5_srq;
 
 use crate::ah::{Address, Ah};
 use crate::mr::{Attached, Mr, Piece};
 use crate::mw::{Mw, next_rkey};
-use crate::{Access, MwType, rxe};
+use crate::provider::rxe;
+use crate::{Access, MwType};
 
 #[derive(Debug)]
 enum Side<'q> {

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::provider::mlx5::hca::{FrameLimits, Hca};
 use pollux_eal::memory::Memory;
 use pollux_eal::region::Zone;
 use pollux_eal::topology::SocketId;
-use pollux_pmd_mlx::clock::AdapterClock;
-use pollux_pmd_mlx::context::{Device as Mlx5Device, Opening};
-use pollux_pmd_mlx::rdma::hca::{FrameLimits, Hca};
+use pollux_mlx5_common::clock::AdapterClock;
+use pollux_mlx5_common::context::{Device as Mlx5Device, Opening};
 use pollux_uverbs::abi::flags::LinkLayer;
 use pollux_uverbs::abi::object::driver;
 use pollux_uverbs::discovery::{self, Device};
@@ -19,7 +19,7 @@ use pollux_uverbs::mr::{Mr as Registered, MrRequest};
 use pollux_uverbs::{Channel, Driver as Data, PdHandle, UverbsError};
 
 use crate::event::Event;
-use crate::rxe::Rxe;
+use crate::provider::rxe::Rxe;
 use crate::{DeviceAttributes, Gid, PortAttributes, VerbsError};
 
 /// Who drives a device.
@@ -370,12 +370,12 @@ impl Context {
     /// # Errors
     /// Where the kernel or the device tells none.
     pub fn clock(&self) -> Result<AdapterClock, VerbsError> {
+        let none = |why: &str| VerbsError::Unsupported { what: "device clock", why: why.into() };
         match &self.0.driver {
-            Driver::Mlx5(hca) => AdapterClock::open(hca.device())
-                .map_err(|error| VerbsError::Unsupported { what: "device clock", why: error.to_string() }),
-            Driver::Rxe(_) => {
-                Err(VerbsError::Unsupported { what: "device clock", why: "rxe has none".into() })
+            Driver::Mlx5(hca) => {
+                AdapterClock::open(hca.device())?.ok_or_else(|| none("the kernel does not tell where it is"))
             }
+            Driver::Rxe(_) => Err(none("rxe has none")),
         }
     }
 

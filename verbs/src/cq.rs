@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use pollux_pmd_mlx::rdma::cq::{self as mlx5_cq, CqSpec};
-use pollux_pmd_mlx::rdma::poll as mlx5_poll;
+use crate::provider::mlx5::cq::{self as mlx5_cq, CqSpec};
+use crate::provider::mlx5::poll as mlx5_poll;
 use pollux_uverbs::CqHandle;
 
 use crate::context::Driver;
 use crate::event::CompletionChannel;
 use crate::mr::Piece;
-use crate::{Context, VerbsError, WcOpcode, WcStatus, rxe};
+use crate::provider::rxe;
+use crate::{Context, VerbsError, WcOpcode, WcStatus};
 
 #[derive(Debug)]
 pub(crate) enum Side {

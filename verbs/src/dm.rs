@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pollux_pmd_mlx::rdma::dm::DeviceMemory;
+use crate::provider::mlx5::dm::DeviceMemory;
 use pollux_uverbs::DmHandle;
 
 use crate::context::Driver;

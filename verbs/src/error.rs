@@ -1,8 +1,8 @@
 //! What can go wrong, in one line each.
 
+use crate::provider::mlx5::post::PostError;
 use pollux_eal::region::MemoryError;
-use pollux_pmd_mlx::MlxError;
-use pollux_pmd_mlx::rdma::post::PostError;
+use pollux_mlx5_common::MlxError;
 use pollux_uverbs::UverbsError;
 
 use crate::QpState;

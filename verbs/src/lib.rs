@@ -13,7 +13,7 @@
 //!   provider: mlx5 (a card, or its model) or rxe (RoCE in the kernel), chosen when the context is opened
 //! ```
 //!
-//! Called by `apps` and `bringup`; calls `pmd-mlx` for queues, `uverbs` for the kernel, `mempool` for mbufs, `eal` for memory.
+//! Called by `apps` and `bringup`; calls `mlx5-common` for what a card shares with Ethernet, `mlx5-abi` for its layouts, `uverbs` for the kernel, `mempool` for mbufs, `eal` for memory.
 //!
 //! # From open to poll
 //! The program that everybody begins with: open, register, create, connect, post, poll. Here both ends are in one process, on
@@ -159,7 +159,7 @@
 //! each one's word to the other: [`Ece`].
 //!
 //! # Cost
-//! Posting and polling make no system call, take no lock and allocate nothing; see `pmd-mlx::rdma`. The exceptions are the
+//! Posting and polling make no system call, take no lock and allocate nothing; see `provider/mlx5.rs`. The exceptions are the
 //! first time that a queue meets a region, and the first poll after a queue came or went.
 //!
 //! Not so with rxe, where the kernel does in software what a card does: a batch of sends ends in a call, and locks and lists on
@@ -178,13 +178,17 @@ mod mw;
 mod opened;
 mod packet;
 mod pd;
+mod provider;
 mod qp;
-mod rxe;
 mod srq;
 mod state;
 mod wq;
 mod xrcd;
 
+pub use crate::provider::mlx5::hca::FrameLimits;
+pub use crate::provider::mlx5::post::{Kind as QpKind, PostError};
+pub use crate::provider::mlx5::status::{WcOpcode, WcStatus};
+pub use crate::provider::mlx5::wq::HashFields;
 pub use ah::{Ah, Path};
 pub use batch::{Batch, Receives};
 pub use context::{Context, Options, Provider, devices, find};
@@ -198,10 +202,6 @@ pub use mw::{Mw, next_rkey};
 pub use opened::OpenedQp;
 pub use packet::Segments;
 pub use pd::Pd;
-pub use pollux_pmd_mlx::rdma::hca::FrameLimits;
-pub use pollux_pmd_mlx::rdma::post::{Kind as QpKind, PostError};
-pub use pollux_pmd_mlx::rdma::status::{WcOpcode, WcStatus};
-pub use pollux_pmd_mlx::rdma::wq::HashFields;
 pub use pollux_uverbs::abi::device::ExQueryDeviceResp as DeviceAttributes;
 pub use pollux_uverbs::abi::flags::{Access, Advice, FlowType, QpState, WqState};
 pub use pollux_uverbs::abi::flow::{EthFilter, Ipv4Filter, Ipv6Filter, TcpUdpFilter};

@@ -21,8 +21,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::provider::mlx5::post::{Lasting, Span};
 use pollux_eal::region::Zone;
-use pollux_pmd_mlx::rdma::post::{Lasting, Span};
 use pollux_uverbs::abi::flags::Access;
 use pollux_uverbs::mr::{MrChange, MrRequest};
 use pollux_uverbs::{Driver as Data, MrHandle};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pollux_eal::region::PAGE_BYTES;
 use pollux_mempool::MbufPool;
-use pollux_pmd_mlx::key::{KeyRange, KeyTable, Keys};
+use pollux_mlx5_common::key::{KeyRange, KeyTable, Keys};
 use pollux_uverbs::abi::flags::Access;
 use pollux_uverbs::mr::MrRequest;
 use pollux_uverbs::{MrHandle, PdHandle};

@@ -1,6 +1,6 @@
 //! Queue pairs: made, connected, asked, changed. What they post is in [`batch`](crate::Batch).
 
-use pollux_pmd_mlx::rdma::qp as mlx5_qp;
+use crate::provider::mlx5::qp as mlx5_qp;
 use pollux_uverbs::abi::flags::{Access, QpFlags, QpMask, QpState};
 use pollux_uverbs::abi::queue_pair::{ModifyQp, QpCap, QpDest, QueryQpResp};
 use pollux_uverbs::qp::QpHome;
@@ -13,9 +13,10 @@ use crate::cq::{COMPLETION_QUEUE, Cq};
 use crate::flow::{Rule, RuleId, Rules};
 use crate::mr::{Attached, Piece};
 use crate::pd::Pd;
+use crate::provider::rxe;
 use crate::srq::{self, Srq};
 use crate::xrcd::Xrcd;
-use crate::{Context, QpKind, VerbsError, rxe, state};
+use crate::{Context, QpKind, VerbsError, state};
 
 pub(crate) mod ece;
 pub(crate) mod order;
@@ -392,7 +393,7 @@ impl Qp {
                     all_signalled: options.all_signalled,
                     flags,
                     blueflame: options.blueflame,
-                    keys: keys.unwrap_or_else(pollux_pmd_mlx::key::Keys::empty),
+                    keys: keys.unwrap_or_else(pollux_mlx5_common::key::Keys::empty),
                     user_handle: id,
                     kept: Some(attached.keeper(home.pd())),
                 };
@@ -417,7 +418,7 @@ impl Qp {
                         max_inline_data: options.inline,
                     },
                     all_signalled: options.all_signalled,
-                    keys: keys.unwrap_or_else(pollux_pmd_mlx::key::Keys::empty),
+                    keys: keys.unwrap_or_else(pollux_mlx5_common::key::Keys::empty),
                     user_handle: id,
                     kept: attached.keeper(home.pd()),
                 };

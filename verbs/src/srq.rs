@@ -1,6 +1,6 @@
 //! Shared receive queues: one store of receives for many queue pairs.
 
-use pollux_pmd_mlx::rdma::srq as mlx5_srq;
+use crate::provider::mlx5::srq as mlx5_srq;
 use pollux_uverbs::abi::queue::QuerySrqResp;
 use pollux_uverbs::{Driver as Data, SrqHandle};
 
@@ -9,8 +9,9 @@ use crate::context::Driver;
 use crate::cq::{COMPLETION_QUEUE, Cq};
 use crate::mr::{Attached, Piece};
 use crate::pd::Pd;
+use crate::provider::rxe;
 use crate::xrcd::Xrcd;
-use crate::{Context, VerbsError, rxe};
+use crate::{Context, VerbsError};
 
 #[derive(Debug)]
 pub(crate) enum Side {

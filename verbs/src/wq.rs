@@ -1,6 +1,6 @@
 //! Receive work queues, and packets spread over several of them by hash.
 
-use pollux_pmd_mlx::rdma::wq as mlx5_wq;
+use crate::provider::mlx5::wq as mlx5_wq;
 use pollux_uverbs::abi::flags::WqFlags;
 
 use crate::batch::Receives;

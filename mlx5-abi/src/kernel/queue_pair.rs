@@ -273,6 +273,9 @@ pub mod hash_function {
     pub const TOEPLITZ: u8 = 1 << 0;
 }
 
+/// Bytes of a hash key. Source: Linux `drivers/infiniband/hw/mlx5/qp.c`, `create_rss_raw_qp_tir`; rdma-core `providers/mlx5/verbs.c`.
+pub const HASH_KEY_BYTES: usize = 40;
+
 /// What is hashed. The kernel refuses IPv4 with IPv6, and TCP with UDP. Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `enum mlx5_rx_hash_fields`.
 pub mod hash_field {
     /// Source, IPv4.

@@ -39,15 +39,15 @@ use pollux_mlx5_abi::kernel::queue_pair::hash_field as kernel_field;
 use super::matching::IpVersions;
 use super::rule;
 use super::verbs::Verbs;
-use crate::MlxError;
-use crate::context::{Device, Pinning, RECORD_PAGE_BYTES};
-use crate::dbrec::DoorbellRecord;
-use crate::firmware::Firmware;
-use crate::object::{
-    Backend, CqSpec, FlowCounter, FlowRule, HashSpec, LroCaps, NumberedObject, Object, QueueState, RqSpec,
-    SendQueue, SqSpec,
+use crate::eth::backend::{
+    Backend, CqSpec, FlowCounter, FlowRule, HashSpec, LroCaps, QueueState, RqSpec, SendQueue, SqSpec,
 };
-use crate::uar::{Uar, page};
+use pollux_mlx5_common::MlxError;
+use pollux_mlx5_common::context::{Device, Pinning, RECORD_PAGE_BYTES};
+use pollux_mlx5_common::dbrec::DoorbellRecord;
+use pollux_mlx5_common::firmware::Firmware;
+use pollux_mlx5_common::object::{NumberedObject, Object};
+use pollux_mlx5_common::uar::{Uar, page};
 
 /// Bytes of a send block, as a power of two.
 const BLOCK_LOG2: u8 = 6;

@@ -13,7 +13,7 @@ use zerocopy::FromBytes;
 use super::parking::{Control, QueueHealth};
 use super::rq::Rq;
 use super::sq::Sq;
-use crate::cq::Cq;
+use pollux_mlx5_common::cq::Cq;
 
 /// Entries shown on each side of the place where the queue stands.
 const AROUND: u32 = 4;

@@ -7,9 +7,10 @@ use pollux_uverbs::abi::flow::{EthFilter, Ipv6Filter};
 use pollux_uverbs::flow::FlowSpec;
 
 use super::port::spread::{LEVELS, Spread};
-use crate::MlxError;
 use crate::devargs::Arguments;
-use crate::object::{Backend, FlowAction, FlowRule, Object};
+use crate::eth::backend::{Backend, FlowAction, FlowRule};
+use pollux_mlx5_common::MlxError;
+use pollux_mlx5_common::object::Object;
 
 /// What the port wants to receive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -31,10 +31,10 @@ use super::parts::{FLOW_TAG_FLAG, flow_tag};
 use super::port::TABLE_ENTRIES;
 use super::port::spread::{Kind, LEVELS, SpreadSpec};
 use super::rss;
-use crate::MlxError;
-use crate::object::{
-    Backend, FlowAction, FlowCounter, FlowRule, HASH_KEY_BYTES, HashSpec, NumberedObject, Object,
-};
+use crate::eth::backend::{Backend, FlowAction, FlowCounter, FlowRule, HashSpec};
+use pollux_mlx5_abi::kernel::queue_pair::HASH_KEY_BYTES;
+use pollux_mlx5_common::MlxError;
+use pollux_mlx5_common::object::{NumberedObject, Object};
 
 /// Largest mark. Source: see [`flow_tag`].
 const MARK_MAX: u32 = FLOW_TAG_FLAG - 2;

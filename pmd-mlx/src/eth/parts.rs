@@ -13,10 +13,10 @@ use pollux_mempool::MbufPool;
 use pollux_mlx5_abi::cqe::MiniFormat;
 use pollux_uverbs::event::CompChannel;
 
-pub use crate::cq::CqParts;
-use crate::dbrec::DoorbellRecord;
-use crate::mr::Buffers;
-use crate::uar::SendDoorbell;
+pub use pollux_mlx5_common::cq::CqParts;
+use pollux_mlx5_common::dbrec::DoorbellRecord;
+use pollux_mlx5_common::mr::Buffers;
+use pollux_mlx5_common::uar::SendDoorbell;
 
 /// What keeps the device's objects of a queue alive, and ends them.
 pub trait Hold: Send + fmt::Debug {
@@ -101,7 +101,7 @@ pub struct RqParts {
     pub wqes_log2: u8,
     /// Data segments of an entry, as a power of two: 0, or more where packets are scattered.
     pub segments_log2: u8,
-    /// The record for entries posted ([`FIRST`](crate::dbrec::FIRST)).
+    /// The record for entries posted ([`FIRST`](pollux_mlx5_common::dbrec::FIRST)).
     pub dbrec: DoorbellRecord,
     /// The device's number for it, for a dump.
     pub number: u32,
@@ -181,7 +181,7 @@ pub struct SqParts {
     pub ring: Zone,
     /// Blocks of 64 bytes, as a power of two.
     pub wqebbs_log2: u8,
-    /// The record for blocks posted ([`SECOND`](crate::dbrec::SECOND)).
+    /// The record for blocks posted ([`SECOND`](pollux_mlx5_common::dbrec::SECOND)).
     pub dbrec: DoorbellRecord,
     /// Where it rings.
     pub doorbell: SendDoorbell,

@@ -46,12 +46,14 @@ use super::rss::Hashing;
 use super::speed;
 use super::sq::Sq;
 use super::stats::Counted;
-use crate::clock::AdapterClock;
-use crate::context::{Device, PORT};
 use crate::devargs::Arguments;
-use crate::mr::Registry;
+use crate::eth::backend::{Backend, MergeSpec, SendQueue};
 use crate::netdev::Netdev;
-use crate::object::{Backend, HASH_KEY_BYTES, MergeSpec, NumberedObject, SendQueue};
+use pollux_mlx5_abi::kernel::queue_pair::HASH_KEY_BYTES;
+use pollux_mlx5_common::clock::{AdapterClock, Reading};
+use pollux_mlx5_common::context::{Device, PORT};
+use pollux_mlx5_common::mr::Registry;
+use pollux_mlx5_common::object::NumberedObject;
 
 pub use open::PortSpec;
 
@@ -238,7 +240,8 @@ impl Mlx5Port {
     }
 
     fn tell_gate(&self, gate: &Gate) -> Result<(), PortError> {
-        self.device()?.set_gate(gate);
+        let gate = gate.clone();
+        self.device()?.when_gone(move || gate.set_gone());
         Ok(())
     }
 }
@@ -466,7 +469,12 @@ impl PortDriver for Mlx5Port {
 
     fn clock(&mut self) -> Result<&mut dyn ClockDriver, PortError> {
         if self.clock.is_none() {
-            self.clock = Some(AdapterClock::open(self.device()?)?);
+            let clock = AdapterClock::open(self.device()?)
+                .map_err(|error| PortError::device("read the clock", error))?;
+            self.clock = clock;
+        }
+        if self.clock.is_none() {
+            return Err(PortError::unsupported("device clock", "the kernel does not tell where it is"));
         }
         Ok(self)
     }
@@ -487,7 +495,13 @@ impl PortDriver for Mlx5Port {
 impl ClockDriver for Mlx5Port {
     fn read_clock(&mut self) -> Result<DeviceClock, PortError> {
         let closed = || PortError::device("read the device's clock", Closed);
-        self.clock.as_ref().ok_or_else(closed)?.read()
+        let Reading { ticks, hz } = self
+            .clock
+            .as_ref()
+            .ok_or_else(closed)?
+            .read()
+            .map_err(|error| PortError::device("read the clock", error))?;
+        Ok(DeviceClock { ticks, hz })
     }
 }
 

@@ -30,10 +30,11 @@ use super::port::queue::{DeviceQueue, Queue};
 use super::port::{Slot, Slots, run};
 use super::rq::Rq;
 use super::sq::Sq;
-use crate::MlxError;
-use crate::clock::PortClock;
-use crate::context::Device;
-use crate::object::{NumberedObject, QueueState, SendQueue};
+use crate::eth::backend::{QueueState, SendQueue};
+use crate::patience::PortClock;
+use pollux_mlx5_common::MlxError;
+use pollux_mlx5_common::context::Device;
+use pollux_mlx5_common::object::NumberedObject;
 
 /// How often the queues are looked at.
 const PERIOD: Duration = Duration::from_millis(20);

@@ -32,10 +32,10 @@ use super::parking::{Nonsense, Trouble};
 use super::parts::{Hold, RqParts, RxFeatures};
 use super::rx::describe::{self, Descriptions};
 use super::rx::zip::{Kept, Zip};
-use crate::MlxError;
-use crate::cq::Cq;
-use crate::dbrec::{DoorbellRecord, FIRST};
-use crate::key::{Key, Keys};
+use pollux_mlx5_common::MlxError;
+use pollux_mlx5_common::cq::Cq;
+use pollux_mlx5_common::dbrec::{DoorbellRecord, FIRST};
+use pollux_mlx5_common::key::{Key, Keys};
 
 pub(crate) mod place;
 pub(crate) mod split;
@@ -452,7 +452,8 @@ impl Rq {
         let mut drained = 0;
         // A device that goes on completing must not keep us here.
         for _ in 0..2 * self.cq.entries() {
-            let Some(entry) = self.cq.peek(0) else { break };
+            // SAFETY: the ring is this queue's own, and the entry is read while it is there.
+            let Some(entry) = (unsafe { self.cq.peek(0) }) else { break };
             let (count, packets) = (self.cq.places(entry), self.packets(entry));
             self.counters.drop_for(RxDrop::Missed, u64::from(packets));
             let index = self.cq.consumer();
@@ -542,9 +543,9 @@ impl Rq {
     /// How many packets wait: completions that are ready, those inside compressed ones too.
     pub(super) fn waiting(&self) -> usize {
         let (mut at, mut packets) = (0, 0);
-        while at < self.cq.entries()
-            && let Some(entry) = self.cq.peek(at)
-        {
+        while at < self.cq.entries() {
+            // SAFETY: the ring is this queue's own, and the entry is read while it is there.
+            let Some(entry) = (unsafe { self.cq.peek(at) }) else { break };
             let places = self.cq.places(entry);
             at += places;
             packets += places;

@@ -16,7 +16,7 @@ use pollux_port::{HashAlgorithm, HashFields, PortError, QueueId, RssConfig, RssI
 
 use super::port::spread::{Kind, SpreadSpec};
 use super::port::{DEFAULT_KEY, Mlx5Port, TABLE_ENTRIES};
-use crate::object::HASH_KEY_BYTES;
+use pollux_mlx5_abi::kernel::queue_pair::HASH_KEY_BYTES;
 
 /// What is hashed where nobody says otherwise.
 pub const DEFAULT_FIELDS: HashFields = HashFields::IP.union(HashFields::TCP).union(HashFields::UDP);

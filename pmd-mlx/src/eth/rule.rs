@@ -7,10 +7,11 @@ use pollux_uverbs::abi::id;
 use pollux_uverbs::{Call, Value};
 
 use super::matching::{self, IpVersions};
-use crate::MlxError;
-use crate::context::Device;
-use crate::firmware::handle_of;
-use crate::object::{FlowAction, FlowRule, Id, Object};
+use crate::eth::backend::{FlowAction, FlowRule};
+use pollux_mlx5_common::MlxError;
+use pollux_mlx5_common::context::Device;
+use pollux_mlx5_common::firmware::handle_of;
+use pollux_mlx5_common::object::{Id, Object};
 
 /// Makes a rule. `versions` is asked where it has a header of IP.
 pub(super) fn create(

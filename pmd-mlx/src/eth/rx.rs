@@ -38,10 +38,10 @@ use pollux_uverbs::event::CompChannel;
 use super::parking::{Control, Nonsense, Running, Trouble};
 use super::parts::{RqParts, RxFeatures};
 use super::rq::Rq;
-use crate::MlxError;
-use crate::cq::Entry;
-use crate::key::Keys;
 use describe::Meta;
+use pollux_mlx5_common::MlxError;
+use pollux_mlx5_common::cq::Entry;
+use pollux_mlx5_common::key::Keys;
 
 pub(crate) mod describe;
 #[cfg(test)]
@@ -379,7 +379,8 @@ pub(super) fn plain<const F: u32>(rq: &mut Rq, out: &mut Out<'_>) -> Stop {
     let mut ahead = 0;
     let mut stop = Stop::Empty;
     while ahead < most {
-        let Some(entry) = rq.cq.peek(ahead) else { break };
+        // SAFETY: the ring is this queue's own, and the entry is read while it is there.
+        let Some(entry) = (unsafe { rq.cq.peek(ahead) }) else { break };
         let bytes = entry.byte_cnt();
         let strange = u32::from(entry.op_own() & KIND != PLAIN)
             | (u32::from(entry.wqe_counter()) ^ rq.taken.wrapping_add(ahead)) & rq.mask()
@@ -403,7 +404,7 @@ pub(super) fn plain<const F: u32>(rq: &mut Rq, out: &mut Out<'_>) -> Stop {
     rq.cq.consume(ahead);
     rq.taken = rq.taken.wrapping_add(ahead);
     // An empty ring with completions still coming is as strange as a strange completion.
-    if ahead == most && rq.posted == rq.taken && out.has_room() && rq.cq.peek(0).is_some() {
+    if ahead == most && rq.posted == rq.taken && out.has_room() && rq.cq.is_ready(rq.cq.consumer()) {
         stop = Stop::Special;
     }
     stop
@@ -425,7 +426,8 @@ impl Rq {
     #[cold]
     #[inline(never)]
     pub(super) fn special(&mut self) -> bool {
-        let Some(entry) = self.cq.peek(0) else { return false };
+        // SAFETY: the ring is this queue's own, and the entry is read while it is there.
+        let Some(entry) = (unsafe { self.cq.peek(0) }) else { return false };
         if !self.is_packet(entry) {
             return false;
         }

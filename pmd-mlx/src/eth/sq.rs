@@ -40,10 +40,10 @@ use pollux_port::{TxCounters, TxDrop, TxOffloads};
 
 use super::parking::{Nonsense, Trouble};
 use super::parts::{Hold, SqParts, TxFeatures, TxTunnels};
-use crate::cq::Cq;
-use crate::dbrec::{DoorbellRecord, SECOND};
-use crate::key::Keys;
-use crate::uar::SendDoorbell;
+use pollux_mlx5_common::cq::Cq;
+use pollux_mlx5_common::dbrec::{DoorbellRecord, SECOND};
+use pollux_mlx5_common::key::Keys;
+use pollux_mlx5_common::uar::SendDoorbell;
 
 /// Ask for a completion after so many packets. Source: DPDK `drivers/net/mlx5/mlx5_defs.h`, `MLX5_TX_COMP_THRESH`.
 const ASK_PACKETS: u32 = 32;
@@ -327,7 +327,8 @@ impl Sq {
         let asked = self.request_head.wrapping_sub(self.request_tail);
         // Completions seen, and requests that they answer.
         let (mut seen, mut done) = (0, 0);
-        while let Some(entry) = self.cq.peek(seen) {
+        // SAFETY: the ring is this queue's own, and the entry is read while it is there.
+        while let Some(entry) = unsafe { self.cq.peek(seen) } {
             let request = self.request(self.request_tail.wrapping_add(done));
             // A plain completion of sent work, for the entry that was asked for.
             let strange = entry.op_own() >> 2 != completion::REQUESTER << 2
@@ -359,7 +360,7 @@ impl Sq {
     /// order, so a later one says the same of those before it); else trouble.
     #[cold]
     #[inline(never)]
-    fn strange(&mut self, entry: crate::cq::Entry, done: u32, asked: u32) -> Option<u32> {
+    fn strange(&mut self, entry: pollux_mlx5_common::cq::Entry, done: u32, asked: u32) -> Option<u32> {
         if entry.op_own() >> 2 == completion::REQUESTER << 2 {
             let is_it =
                 |at: &u32| self.request(self.request_tail.wrapping_add(*at)).wqe == entry.wqe_counter();
@@ -502,7 +503,7 @@ impl Sq {
     pub fn drain(&mut self) -> u32 {
         let mut drained = 0;
         // A device that goes on completing must not keep us here.
-        while drained < 2 * self.cq.entries() && self.cq.peek(0).is_some() {
+        while drained < 2 * self.cq.entries() && self.cq.is_ready(self.cq.consumer()) {
             let index = self.cq.consumer();
             self.cq.invalidate(index, index.wrapping_add(1));
             self.cq.consume(1);

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use pollux_port::{RxCounters, RxDrop, TxCounters, TxDrop};
 
 use super::port::Slots;
+use crate::eth::backend::Backend;
 use crate::netdev::{Losses, Lost, Netdev};
-use crate::object::Backend;
 
 /// Names of statistics, and the interface's for them.
 const NAMES: &[(&str, &str)] = &[

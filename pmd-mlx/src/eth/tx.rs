@@ -41,7 +41,7 @@ use super::parking::Entered;
 use super::parking::{Control, Running};
 use super::parts::{SqParts, TxFeatures, TxTunnels};
 use super::sq::Sq;
-use crate::key::Keys;
+use pollux_mlx5_common::key::Keys;
 use tunnel::Places;
 
 mod tunnel;

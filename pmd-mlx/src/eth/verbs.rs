@@ -22,13 +22,14 @@ use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use super::matching::IpVersions;
 use super::rule;
-use crate::MlxError;
-use crate::context::{Device, PORT, Pinning};
-use crate::object::{
-    Backend, CqSpec, FlowAction, FlowCounter, FlowRule, HASH_KEY_BYTES, HashSpec, Id, NumberedObject, Object,
-    QueueState, RqSpec, SendQueue, SqSpec, other,
+use crate::eth::backend::{
+    Backend, CqSpec, FlowAction, FlowCounter, FlowRule, HashSpec, QueueState, RqSpec, SendQueue, SqSpec,
 };
-use crate::uar::{Uar, page};
+use pollux_mlx5_abi::kernel::queue_pair::HASH_KEY_BYTES;
+use pollux_mlx5_common::MlxError;
+use pollux_mlx5_common::context::{Device, PORT, Pinning};
+use pollux_mlx5_common::object::{Id, NumberedObject, Object, other};
+use pollux_mlx5_common::uar::{Uar, page};
 
 /// The back end over the kernel's own objects (`dv_flow_en=0`).
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use pollux_mlx5_model::fault::{EntryFault, FaultPlan, Flap, Moment, Refusal};
 use pollux_mlx5_model::time::{Clock, STEP};
 use pollux_mlx5_model::wire::{Cable, Impaired, Impairments};
 use pollux_mlx5_model::{DeviceConfig, Model, Traits, Visibility, watch};
-use pollux_pmd_mlx::clock::PortClock;
+use pollux_pmd_mlx::PortClock;
 use pollux_pmd_mlx::devargs::Compression;
 use pollux_pmd_mlx::{Arguments, Mlx5Port, PortSpec};
 use pollux_port::{Port, PortConfig, PortError, PortEvent, PortId, PortState, Queues, RxOffloads, RxSegment};

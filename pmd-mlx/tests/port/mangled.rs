@@ -8,13 +8,14 @@ use pollux_mlx5_abi::caps::{self, QueryHcaCapIn, QueryHcaCapOut, general::Genera
 use pollux_mlx5_abi::command::{header, opcode, status};
 use pollux_mlx5_abi::kernel::attribute::devx_other;
 use pollux_mlx5_abi::kernel::{method, object};
+use pollux_mlx5_common::MlxError;
+use pollux_mlx5_common::context::{Device, Opening};
 use pollux_mlx5_kernel::DoorProfile;
 use pollux_mlx5_model::wire::Cable;
 use pollux_mlx5_model::{Model, watch};
-use pollux_pmd_mlx::context::{Device, Opening};
+use pollux_pmd_mlx::Arguments;
+use pollux_pmd_mlx::eth::backend::{Backend, FlowAction, FlowRule};
 use pollux_pmd_mlx::eth::devx::Devx;
-use pollux_pmd_mlx::object::{Backend, FlowAction, FlowRule};
-use pollux_pmd_mlx::{Arguments, MlxError};
 use pollux_port::{PortConfig, PortError};
 use pollux_uverbs::abi::flow::Ipv4Filter;
 use pollux_uverbs::flow::FlowSpec;

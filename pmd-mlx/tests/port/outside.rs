@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use pollux_eal::memory::Memory;
 use pollux_mempool::{Burst, External, MbufPool};
+use pollux_mlx5_common::context::{Device, Opening};
+use pollux_mlx5_common::mr::{Kept, Registry};
 use pollux_mlx5_kernel::DoorProfile;
-use pollux_pmd_mlx::context::{Device, Opening};
-use pollux_pmd_mlx::mr::{Kept, Registry};
 use pollux_pmd_mlx::{Arguments, Mlx5Port, PortSpec};
 use pollux_port::{Port, PortConfig, PortId};
 

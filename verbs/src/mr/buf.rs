@@ -6,8 +6,8 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::provider::mlx5::post::Span;
 use pollux_eal::region::Zone;
-use pollux_pmd_mlx::rdma::post::Span;
 use pollux_uverbs::MrHandle;
 use pollux_uverbs::abi::flags::Access;
 use pollux_uverbs::mr::MrRequest;

@@ -1,8 +1,8 @@
 //! What requests take along.
 
+use crate::provider::mlx5::post::{Lend, Span, Use};
 use pollux_mempool::Mbuf;
-use pollux_pmd_mlx::key::Keys;
-use pollux_pmd_mlx::rdma::post::{Lend, Span, Use};
+use pollux_mlx5_common::key::Keys;
 
 use super::Buf;
 

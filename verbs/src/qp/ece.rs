@@ -4,7 +4,7 @@
 //! Source: rdma-core `libibverbs/man/ibv_set_ece.3.md` and `ibv_query_ece.3.md`; `providers/mlx5/verbs.c`, `mlx5_set_ece` and
 //! `mlx5_query_ece`; who tells whom and when: `librdmacm/cma.c`, `init_ece`, `set_local_ece` and `ucma_process_conn_resp_ece`.
 
-use pollux_pmd_mlx::rdma::ece;
+use crate::provider::mlx5::ece;
 
 use super::{Qp, Side};
 use crate::VerbsError;

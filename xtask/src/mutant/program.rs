@@ -13,7 +13,7 @@ use crate::run::{Outcome, output};
 use crate::trial::{self, End};
 
 /// Whose tests are tried: all that stand on the driver and can be run by anyone.
-const WHOLE: &[&str] = &["mlx5-kernel", "pmd-mlx", "verbs", "bringup"];
+const WHOLE: &[&str] = &["mlx5-kernel", "mlx5-common", "pmd-mlx", "verbs", "bringup"];
 
 /// Which programs are wanted.
 pub(super) enum Scope {

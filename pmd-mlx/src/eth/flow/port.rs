@@ -7,7 +7,7 @@ use pollux_port::{PortError, QueueId, RxOffloads};
 use super::{Place, Rules, info};
 use crate::eth::port::Mlx5Port;
 use crate::eth::port::spread::SpreadSpec;
-use crate::object::NumberedObject;
+use pollux_mlx5_common::object::NumberedObject;
 
 impl Mlx5Port {
     /// The receive queues, by number.

@@ -10,15 +10,16 @@ use pollux_uverbs::event::CompChannel;
 use super::plan::{self, RxPlan, TxPlan};
 use super::queue::DeviceQueue;
 use super::{Mlx5Port, Slot};
-use crate::MlxError;
-use crate::dbrec::DoorbellRecord;
 use crate::devargs::DoorbellMapping;
+use crate::eth::backend::{CqSpec, QueueState, RqSpec, SqSpec};
 use crate::eth::parts::{CqParts, RqParts, SqParts, StridingParts};
 use crate::eth::rx::RxQueue;
 use crate::eth::tx::TxQueue;
-use crate::key::Keys;
-use crate::object::{CqSpec, NumberedObject, QueueState, RqSpec, SqSpec};
-use crate::uar::Uar;
+use pollux_mlx5_common::MlxError;
+use pollux_mlx5_common::dbrec::DoorbellRecord;
+use pollux_mlx5_common::key::Keys;
+use pollux_mlx5_common::object::NumberedObject;
+use pollux_mlx5_common::uar::Uar;
 
 impl Mlx5Port {
     fn completion_queue(

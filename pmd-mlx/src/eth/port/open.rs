@@ -11,10 +11,8 @@ use pollux_uverbs::Channel;
 
 use super::spread::{LEVELS, SpreadSpec};
 use super::{DEFAULT_KEY, Mlx5Port, plan};
-use crate::MlxError;
-use crate::clock::PortClock;
-use crate::context::{Device, Opening};
 use crate::devargs::Arguments;
+use crate::eth::backend::Backend;
 use crate::eth::devx::Devx;
 use crate::eth::filter::{Filter, Wanted};
 use crate::eth::flow::Rules;
@@ -22,10 +20,12 @@ use crate::eth::recovery::{Watch, Watched};
 use crate::eth::rss::{self, Hashing};
 use crate::eth::stats::Counted;
 use crate::eth::verbs::{self, Verbs};
-use crate::mr::Registry;
 use crate::netdev::Netdev;
-use crate::object::Backend;
-use crate::processor::gains_from_relaxed_ordering;
+use crate::patience::PortClock;
+use pollux_mlx5_common::MlxError;
+use pollux_mlx5_common::context::{Device, Opening};
+use pollux_mlx5_common::mr::Registry;
+use pollux_mlx5_common::processor::gains_from_relaxed_ordering;
 
 /// Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/en_main.c`, `mlx5e_build_nic_netdev`, `watchdog_timeo`: 15 s.
 const TX_PATIENCE: Duration = Duration::from_secs(15);

@@ -11,13 +11,13 @@ use pollux_port::driver::{RxSetup, TxSetup};
 use pollux_port::{DescriptorLimits, PortConfig, PortError, PortInfo, RxOffloads, TxOffloads};
 use pollux_uverbs::abi::flags::{QpType, RawPacketCaps};
 
-use crate::context::Device;
 use crate::devargs::{Arguments, Compression};
+use crate::eth::backend::{Backend, LroCaps};
 use crate::eth::parts::{RxFeatures, SplitParts, TxFeatures, TxTunnels};
 use crate::eth::rq::{self, SEGMENTS_LOG2_MAX};
 use crate::eth::rx::join::HEADER_BYTES_MAX;
 use crate::netdev::Netdev;
-use crate::object::{Backend, LroCaps};
+use pollux_mlx5_common::context::Device;
 
 use super::{DRIVER, split, tunnels};
 

@@ -4,10 +4,11 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::MlxError;
-use crate::context::Device;
+use crate::eth::backend::{Backend, QueueState, SendQueue};
 use crate::eth::parts::Hold;
-use crate::object::{Backend, NumberedObject, QueueState, SendQueue};
+use pollux_mlx5_common::MlxError;
+use pollux_mlx5_common::context::Device;
+use pollux_mlx5_common::object::NumberedObject;
 
 /// What a queue is made of, receive or send.
 pub(crate) trait Queue: Clone + Send + fmt::Debug + 'static {

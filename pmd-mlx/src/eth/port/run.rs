@@ -13,11 +13,11 @@ use pollux_port::{Direction, PortError, QueueId};
 
 use super::queue::{DeviceQueue, Queue};
 use super::{Mlx5Port, Slot};
-use crate::MlxError;
+use crate::eth::backend::QueueState;
 use crate::eth::parking::Parked;
 use crate::eth::rq::Rq;
 use crate::eth::sq::Sq;
-use crate::object::QueueState;
+use pollux_mlx5_common::MlxError;
 
 /// The data half of a queue, empty and filled.
 pub(crate) trait Inside: Send + 'static {

@@ -5,9 +5,9 @@ use pollux_mlx5_abi::wqe::INVALID_LKEY;
 use pollux_port::driver::RxSetup;
 use pollux_port::{PortError, SplitInfo};
 
-use crate::context::Device;
 use crate::eth::parts::{SplitPart, SplitParts};
 use crate::eth::rq::SEGMENTS_LOG2_MAX;
+use pollux_mlx5_common::context::Device;
 
 /// Most parts of a packet: data segments of an entry.
 const PARTS_MAX: usize = 1 << SEGMENTS_LOG2_MAX;

@@ -7,8 +7,10 @@ use pollux_mlx5_abi::kernel::queue_pair::hash_field as field;
 use pollux_uverbs::abi::flow::{EthFilter, Ipv4Filter, TcpUdpFilter};
 use pollux_uverbs::flow::FlowSpec;
 
-use crate::MlxError;
-use crate::object::{Backend, HASH_KEY_BYTES, HashSpec, MergeSpec, NumberedObject, Object};
+use crate::eth::backend::{Backend, HashSpec, MergeSpec};
+use pollux_mlx5_abi::kernel::queue_pair::HASH_KEY_BYTES;
+use pollux_mlx5_common::MlxError;
+use pollux_mlx5_common::object::{NumberedObject, Object};
 
 /// A kind of packet, as far as hashing goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

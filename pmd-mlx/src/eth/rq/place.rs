@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use pollux_mempool::{Mbuf, MbufPool};
 
 use super::UNKNOWN;
-use crate::key::{Key, Keys};
+use pollux_mlx5_common::key::{Key, Keys};
 
 /// What leads from a pool's mbuf to the address and key of its room.
 #[derive(Clone, Copy, Debug, Default)]

@@ -20,7 +20,7 @@ use pollux_mlx5_abi::wqe::INVALID_LKEY;
 
 use super::{Place, Rq, Slot};
 use crate::eth::parts::SplitParts;
-use crate::key::Keys;
+use pollux_mlx5_common::key::Keys;
 
 /// What an entry is made of.
 pub(in crate::eth) struct Split {

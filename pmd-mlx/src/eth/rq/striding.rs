@@ -27,8 +27,8 @@ use pollux_mempool::{External, Mbuf, MbufPool};
 
 use super::{Slot, UNKNOWN};
 use crate::eth::parts::StridingParts;
-use crate::key::{Key, Keys};
-use crate::mr::Buffers;
+use pollux_mlx5_common::key::{Key, Keys};
+use pollux_mlx5_common::mr::Buffers;
 
 /// Mbufs taken from the pool at once, for packets to come.
 const STASH: usize = 32;

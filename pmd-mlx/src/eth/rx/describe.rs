@@ -22,9 +22,9 @@ use pollux_mlx5_abi::cqe::{packet, status};
 
 use super::join::Joined;
 use super::{HASH, LRO, MARK, TABLE, TIME, VLAN};
-use crate::cq::Entry;
 use crate::eth::parts::{FLOW_TAG_FLAG, RxFeatures};
 use crate::eth::rq::Rq;
+use pollux_mlx5_common::cq::Entry;
 
 const INDICES: usize = 1 << 12;
 

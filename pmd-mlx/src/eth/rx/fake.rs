@@ -15,11 +15,11 @@ use pollux_port::{Gate, PortId, QueueId, RxCounters, RxOffloads};
 use zerocopy::byteorder::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::cq::CqParts;
-use crate::dbrec::DoorbellRecords;
 use crate::eth::parts::{NoDevice, RqParts, RxFeatures, SplitPart, SplitParts, StridingParts};
 use crate::eth::rx::RxQueue;
-use crate::key::{KeyRange, KeyTable, Keys};
+use pollux_mlx5_common::cq::CqParts;
+use pollux_mlx5_common::dbrec::DoorbellRecords;
+use pollux_mlx5_common::key::{KeyRange, KeyTable, Keys};
 
 /// What differs between an address and the device's.
 pub(crate) const DELTA: u64 = 7 << 12;
@@ -162,7 +162,7 @@ pub(crate) fn rig(plan: &Plan, pool: &MbufPool) -> (RxQueue, Device, Arc<RxCount
 pub(crate) fn try_rig(
     plan: &Plan,
     pool: &MbufPool,
-) -> (Result<RxQueue, crate::MlxError>, Device, Arc<RxCounters>) {
+) -> (Result<RxQueue, pollux_mlx5_common::MlxError>, Device, Arc<RxCounters>) {
     let entry = if plan.striding.is_some() { 32 } else { 16 << plan.segments_log2 };
     let ring = zone(entry << plan.log);
     let strides = plan.striding.map_or(0, |(_, strides, ..)| strides);

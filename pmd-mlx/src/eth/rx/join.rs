@@ -7,7 +7,7 @@
 use pollux_mempool::{Mbuf, RxFlags, TxFlags, TxOffload};
 use pollux_mlx5_abi::cqe::{Layer4, lro, packet};
 
-use crate::cq::Entry;
+use pollux_mlx5_common::cq::Entry;
 
 /// Longest headers up to the end of TCP's: Ethernet, two tags, IPv6, TCP with all options. Source: DPDK
 /// `drivers/net/mlx5/mlx5_rxq.c`, `MLX5_MAX_LRO_HEADER_FIX`.

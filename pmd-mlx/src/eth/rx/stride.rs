@@ -9,9 +9,9 @@ use pollux_port::driver::Moved;
 use super::describe::Meta;
 use super::zip::{Mini, Zip};
 use super::{AHEAD, Out};
-use crate::cq::Entry;
 use crate::eth::parking::Nonsense;
 use crate::eth::rq::Rq;
+use pollux_mlx5_common::cq::Entry;
 
 /// Receives packets that share buffers.
 pub(super) fn burst<const F: u32>(rq: &mut Rq, burst: &mut Burst, max: usize) -> Moved {
@@ -25,7 +25,8 @@ pub(super) fn burst<const F: u32>(rq: &mut Rq, burst: &mut Burst, max: usize) ->
             from = rq.cq.consumer();
             continue;
         }
-        let Some(entry) = rq.cq.peek(0) else { break };
+        // SAFETY: the ring is this queue's own, and the entry is read while it is there.
+        let Some(entry) = (unsafe { rq.cq.peek(0) }) else { break };
         if !rq.is_packet(entry) {
             break;
         }

@@ -21,8 +21,8 @@ use pollux_port::driver::Moved;
 
 use super::describe::Meta;
 use super::{AHEAD, KIND, Out, PLAIN, Stop, plain, single_with};
-use crate::cq::Entry;
 use crate::eth::rq::Rq;
+use pollux_mlx5_common::cq::Entry;
 
 /// Where in an entry the dword with counter and `op_own` stands, and the 16 bytes that end with the byte count.
 const LAST: usize = 60;
@@ -91,7 +91,8 @@ macro_rules! groups {
                 }
                 bytes = _mm_add_epi32(bytes, all);
                 for next in 0..4 {
-                    let meta = Meta::read::<F>(rq, Entry::at(at[next]));
+                    // SAFETY: a place of the queue's own ring, read at once.
+                    let meta = Meta::read::<F>(rq, unsafe { Entry::at(at[next]) });
                     let words = _mm_or_si128(_mm_shuffle_epi8(counts[next], lengths), common);
                     // SAFETY: below `most`, so posted, and left behind below; the mbuf came of the pool by `alloc_raw`;
                     // the length is at most what fits behind the headroom.

@@ -16,9 +16,9 @@ use pollux_mlx5_abi::opcode::completion;
 
 use super::describe::Meta;
 use super::{HASH, MARK, Out, TABLE};
-use crate::cq::{Cq, Entry};
 use crate::eth::parking::Nonsense;
 use crate::eth::rq::Rq;
+use pollux_mlx5_common::cq::{Cq, Entry};
 
 /// How far a compressed session is. `count` 0: none is open.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,7 +47,8 @@ impl Title {
     pub(in crate::eth) fn entry(&self) -> Entry {
         match self {
             Self::Ring(entry) => *entry,
-            Self::Kept(copy) => Entry::at(NonNull::from(&copy.0).cast()),
+            // SAFETY: 64 bytes, aligned; they are read as long as this lives.
+            Self::Kept(copy) => unsafe { Entry::at(NonNull::from(&copy.0).cast()) },
         }
     }
 }
@@ -159,7 +160,8 @@ impl Rq {
     pub(in crate::eth) fn session_title(&self) -> Title {
         match self.title {
             Some(copy) => Title::Kept(copy),
-            None => Title::Ring(Entry::at(self.cq.place(self.cq.consumer()))),
+            // SAFETY: a place of the queue's own ring.
+            None => Title::Ring(unsafe { Entry::at(self.cq.place(self.cq.consumer())) }),
         }
     }
 
@@ -169,7 +171,8 @@ impl Rq {
         if self.cq.is_enhanced() && self.cq.consumer() != from {
             // Its place has not gone back yet.
             let last = self.cq.place(self.cq.consumer().wrapping_sub(1));
-            self.title = Some(Kept(Entry::at(last).copy()));
+            // SAFETY: a place of the queue's own ring, read at once.
+            self.title = Some(Kept(unsafe { Entry::at(last) }.copy()));
         }
     }
 

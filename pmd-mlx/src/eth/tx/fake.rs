@@ -15,12 +15,12 @@ use zerocopy::FromBytes;
 use zerocopy::IntoBytes;
 use zerocopy::byteorder::big_endian::U16;
 
-use crate::cq::CqParts;
-use crate::dbrec::DoorbellRecords;
 use crate::eth::parts::{KnownTunnels, NoDevice, SqParts, TxFeatures, TxTunnels};
 use crate::eth::rx::fake::{DELTA, keys, zone};
 use crate::eth::tx::TxQueue;
-use crate::uar::SendDoorbell;
+use pollux_mlx5_common::cq::CqParts;
+use pollux_mlx5_common::dbrec::DoorbellRecords;
+use pollux_mlx5_common::uar::SendDoorbell;
 
 /// How a queue under test is made.
 #[derive(Clone, Debug)]

@@ -1,0 +1,236 @@
+//! Completion queues: made, resized, and destroyed after the last queue pair that completes there.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pollux_eal::region::PAGE_BYTES;
+use pollux_mlx5_abi::kernel::completion_queue::{self, CreateCqAnswer, ResizeCq, cq_flag};
+use pollux_uverbs::abi::flags::CqFlags;
+use pollux_uverbs::cq::CqRequest;
+use pollux_uverbs::event::CompChannel;
+use pollux_uverbs::{CqHandle, Driver};
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::hca::Hca;
+use super::poll::{Poller, Target};
+use pollux_mlx5_common::MlxError;
+use pollux_mlx5_common::context::Pinning;
+use pollux_mlx5_common::cq::{Cq, CqParts, View};
+use pollux_mlx5_common::object::{Id, Object};
+use pollux_mlx5_common::uar::{Uar, page as page_of};
+
+/// What came and went, for the half that polls.
+#[derive(Debug)]
+pub(crate) enum Message<T> {
+    Came(Target<T>),
+    /// Its serial number, and the index in 24 bits before which its completions stand.
+    Went(u64, u32),
+}
+
+/// What of a completion queue stays until its last queue pair is gone.
+#[derive(Debug)]
+pub(crate) struct Home<T> {
+    object: Object,
+    pub(crate) version: AtomicU32,
+    messages: Mutex<Vec<Message<T>>>,
+    view: Mutex<View>,
+    /// What the half that polls left behind.
+    left: Mutex<Option<Cq>>,
+}
+
+/// Numbers of targets.
+static SERIAL: AtomicU64 = AtomicU64::new(0);
+
+/// A number never given before.
+pub(crate) fn serial() -> u64 {
+    SERIAL.fetch_add(1, Ordering::Relaxed)
+}
+
+/// What completion queue to make.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CqSpec<'a> {
+    /// Entries, at least.
+    pub entries: u32,
+    /// Bytes of one: 64 or 128.
+    pub entry_bytes: usize,
+    /// Where it tells that it has something.
+    pub channel: Option<&'a CompChannel>,
+    /// Completion vector.
+    pub vector: u32,
+    /// What its events carry.
+    pub user_handle: u64,
+    /// The device need not look whether there is room.
+    pub ignore_overrun: bool,
+}
+
+fn entries_log2(hca: &Hca, entries: u32) -> Result<u8, MlxError> {
+    let limit = hca.device.attributes.base.max_cqe.clamp(1, (1 << 22) - 1);
+    if entries == 0 || entries > limit {
+        return Err(MlxError::Queue {
+            queue: "completion queue".into(),
+            problem: format!("{entries} entries; the device allows 1 to {limit}"),
+        });
+    }
+    // One more than asked for, as the kernel counts.
+    Ok((entries + 1).next_power_of_two().trailing_zeros().max(2) as u8)
+}
+
+/// Makes a completion queue.
+///
+/// # Errors
+/// More entries than the device has, no memory, or what the kernel says.
+pub(crate) fn create<T>(hca: &Hca, spec: &CqSpec<'_>) -> Result<Poller<T>, MlxError> {
+    let device = &hca.device;
+    let log = entries_log2(hca, spec.entries)?;
+    let ring = device.zone("completions", (spec.entry_bytes << log).max(PAGE_BYTES))?;
+    let page = Uar::for_completions(device)?;
+    let mut parts = CqParts {
+        ring,
+        entries_log2: log,
+        cqe_bytes: spec.entry_bytes,
+        enhanced: false,
+        dbrec: device.record()?,
+        cqn: 0,
+        arm: None,
+    };
+    parts.freshen();
+    let driver = completion_queue::CreateCq {
+        buf_addr: parts.ring.base().as_ptr().addr() as u64,
+        db_addr: parts.dbrec.address(),
+        cqe_size: spec.entry_bytes as u32,
+        flags: if page.is_some() { cq_flag::UAR_PAGE_INDEX } else { 0 },
+        uar_page_index: page.as_ref().map_or(0, Uar::number) as u16,
+        ..completion_queue::CreateCq::default()
+    };
+    let mut flags = CqFlags::empty();
+    flags.set(CqFlags::IGNORE_OVERRUN, spec.ignore_overrun);
+    let request = CqRequest {
+        // The kernel adds one and rounds up to a power of two.
+        entries: (1 << log) - 1,
+        user_handle: spec.user_handle,
+        channel: spec.channel,
+        vector: spec.vector,
+        flags,
+    };
+    let bytes = parts.ring.bytes() as u64;
+    let mut answer = CreateCqAnswer::new_zeroed();
+    let made = device.pinning("make a completion queue", Pinning::Queue, bytes, |context| {
+        context.create_cq(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))
+    });
+    let object = Object::pinning(device, Id::Cq(made?.handle), page_of(page.as_ref()).collect(), bytes);
+    parts.cqn = answer.cqn;
+    parts.arm = Some(match &page {
+        Some(page) => page.arm(),
+        None => Uar::static_arm(device)?,
+    });
+    let cq = Cq::new(parts);
+    let home = Home {
+        view: Mutex::new(cq.view()),
+        object,
+        version: AtomicU32::new(0),
+        messages: Mutex::default(),
+        left: Mutex::default(),
+    };
+    Ok(Poller::new(cq, Arc::new(home), hca.indexed()))
+}
+
+impl<T> Home<T> {
+    pub(crate) fn handle(&self) -> CqHandle {
+        match self.object.id() {
+            Id::Cq(handle) => handle,
+            other => unreachable!("{other:?} is no completion queue"),
+        }
+    }
+
+    /// Tells the half that polls.
+    pub(crate) fn tell(&self, message: Message<T>) {
+        let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        messages.push(message);
+        // Release pairs with the Acquire of whoever polls.
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// Tells the half that polls that one is gone: the device has made its last completion.
+    pub(crate) fn tell_gone(&self, serial: u64) {
+        let end = super::poll::end_of(&self.view.lock().unwrap_or_else(PoisonError::into_inner));
+        self.tell(Message::Went(serial, end));
+    }
+
+    /// The ring that the device writes, to be changed.
+    pub(crate) fn view(&self) -> std::sync::MutexGuard<'_, View> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn take_messages(&self) -> Vec<Message<T>> {
+        std::mem::take(&mut *self.messages.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn leave(&self, cq: Cq) {
+        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(cq);
+    }
+}
+
+impl<T> Drop for Home<T> {
+    fn drop(&mut self) {
+        let destroyed = self.object.destroy_now();
+        let left = self.left.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if !destroyed {
+            // The device may still write to the ring.
+            std::mem::forget(left);
+        }
+    }
+}
+
+impl<T> Poller<T> {
+    /// The kernel's handle.
+    #[must_use]
+    pub(crate) fn handle(&self) -> CqHandle {
+        self.home().handle()
+    }
+
+    /// Completions that it has room for.
+    #[must_use]
+    pub(crate) fn capacity(&self) -> u32 {
+        self.cq.entries() - 1
+    }
+
+    /// Changes how many completions it has room for.
+    ///
+    /// # Errors
+    /// Too few for those that are there, too many for the device, or what the kernel says.
+    pub(crate) fn resize(&mut self, hca: &Hca, entries: u32) -> Result<(), MlxError> {
+        let log = entries_log2(hca, entries)?;
+        let (bytes, stride) = (self.cq.stride() << log, self.cq.stride());
+        let mut ring = hca.device.zone("completions", bytes.max(PAGE_BYTES))?;
+        for entry in 1..=1_usize << log {
+            ring.copy_in(entry * stride - 1, &[pollux_mlx5_abi::cqe::FRESH]);
+        }
+        let driver = ResizeCq {
+            buf_addr: ring.base().as_ptr().addr() as u64,
+            cqe_size: stride as u16,
+            ..ResizeCq::default()
+        };
+        hca.device
+            .context()
+            .resize_cq(self.handle(), (1 << log) - 1, Driver::new(driver.as_bytes(), &mut []))
+            .map_err(|error| {
+                hca.device.pinning_failed("resize a completion queue", Pinning::Queue, bytes as u64, error)
+            })?;
+        let home = Arc::clone(self.home());
+        let mut view = home.view();
+        match self.cq.move_to(ring, log) {
+            Ok(_old) => {
+                *view = self.cq.view();
+                Ok(())
+            }
+            Err(ring) => {
+                // Which of the two rings the device writes nobody knows: neither is freed. Queues on it end with an error.
+                std::mem::forget(ring);
+                Err(MlxError::Queue {
+                    queue: "completion queue".into(),
+                    problem: "the device did not say that it goes on in the new ring".into(),
+                })
+            }
+        }
+    }
+}

@@ -1,0 +1,391 @@
+//! Posting: entries of a queue pair's rings, and the batch that ends in one doorbell.
+//!
+//! ```text
+//!   batch.send(id)            a free entry is found; its control segment is left out
+//!        .inline / .piece     segments behind it, as they come
+//!   batch.write(..)           the entry before is closed: control segment, note
+//!   batch.ring()              note count with release; barrier; record; one store, or 64 bytes by BlueFlame
+//!   drop(batch)               nothing was counted: the device and the completions know of nothing
+//! ```
+//!
+//! Sources: rdma-core `providers/mlx5/qp.c`, `mlx5_send_wr_*`, `post_send_db`; `providers/mlx5/wqe.h`.
+#![expect(unsafe_code, reason = "writes entries that a device reads, and owns the memory that they name")]
+
+mod batch;
+pub(super) mod headers;
+mod receive;
+pub(crate) mod shared;
+pub(crate) mod track;
+mod window;
+
+use std::ptr::NonNull;
+
+use pollux_eal::barrier;
+use pollux_mlx5_abi::wqe::{AddressVector, BLOCK_BYTES, Completion, InlineHeader, SEGMENT_BYTES};
+
+pub(crate) use batch::Batch;
+pub(crate) use batch::State;
+use batch::op;
+use pollux_mlx5_common::dbrec::{DoorbellRecord, SECOND};
+use pollux_mlx5_common::key::Keys;
+use pollux_mlx5_common::uar::SendDoorbell;
+pub(crate) use receive::Receives;
+use track::Producer;
+pub(crate) use window::Window;
+
+/// A piece of memory as the device knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    /// Its address under the key.
+    pub address: u64,
+    /// The key.
+    pub lkey: u32,
+    /// Bytes.
+    pub bytes: u32,
+}
+
+/// What a device does with a piece of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// It reads what is in it.
+    Read,
+    /// It writes over what is in it.
+    Write,
+    /// It fills its room with a message.
+    Fill,
+}
+
+/// Memory that a request takes along.
+///
+/// # Safety
+/// The span that [`span`](Self::span) told stays mapped, registered and unused by anybody else until the value is dropped
+/// or used again; for [`Use::Read`] others may read it too. A value that is leaked leaves the memory so for ever.
+pub(crate) unsafe trait Lend: Send {
+    /// Where the device finds it; `None` if no key covers it, or it may not be used so.
+    fn span(&mut self, keys: &mut Keys, what_for: Use) -> Option<Span>;
+
+    /// Says that the device filled in the first `bytes` bytes of what was told for [`Use::Fill`].
+    fn filled(&mut self, bytes: u32);
+
+    /// Bytes that [`filled`](Self::filled) can take.
+    fn room(&self) -> u32;
+
+    /// What is in it: a card may want the first bytes of a frame beside its address.
+    fn bytes(&self) -> &[u8];
+}
+
+/// Memory that outlives every queue which it is posted to, and that nobody has a reference into.
+///
+/// # Safety
+/// The span stays mapped and registered until the device's queue is destroyed, and is never part of a Rust object that
+/// anybody refers to.
+pub(crate) unsafe trait Lasting {
+    /// Where the device finds it.
+    fn span(&self) -> Span;
+
+    /// Copies its first bytes, of which it has so many; `false` where the process cannot read them.
+    fn copy_first(&self, into: &mut [u8]) -> bool;
+}
+
+/// Why a request was not posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PostError {
+    /// No free entry.
+    #[error(
+        "the queue is full; poll its completions, and ask for one at least every so many requests as it has room for"
+    )]
+    Full,
+    /// More pieces of memory than an entry has room for.
+    #[error("more than {limit} pieces of memory in a request; the queue was made with that limit")]
+    Pieces {
+        /// The limit.
+        limit: u32,
+    },
+    /// More inline data than an entry has room for.
+    #[error("{bytes} bytes of inline data, the queue was made for {limit}")]
+    Inline {
+        /// How many.
+        bytes: usize,
+        /// The limit.
+        limit: u32,
+    },
+    /// An operation that the transport does not have.
+    #[error("{kind} queue pairs cannot {operation}")]
+    Operation {
+        /// The transport.
+        kind: Kind,
+        /// The operation.
+        operation: &'static str,
+    },
+    /// Memory without a key.
+    #[error("memory that is not registered with the queue's protection domain, or that others can see")]
+    Memory,
+    /// A request that lacks what its operation needs, or has what it cannot.
+    #[error("{0}")]
+    Incomplete(&'static str),
+}
+
+/// Transport of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Reliable connection.
+    Rc,
+    /// Unreliable connection.
+    Uc,
+    /// Unreliable datagram.
+    Ud,
+    /// Raw frames.
+    Raw,
+    /// Sender of XRC.
+    XrcSend,
+    /// Receiver of XRC.
+    XrcReceive,
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Rc => "RC",
+            Self::Uc => "UC",
+            Self::Ud => "UD",
+            Self::Raw => "RAW_PACKET",
+            Self::XrcSend => "XRC_SEND",
+            Self::XrcReceive => "XRC_RECV",
+        })
+    }
+}
+
+/// What of an entry depends on where it goes: the first segments behind the control segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    /// The vector, with the peer's queue key and number left out.
+    pub vector: AddressVector,
+}
+
+/// Limits of a queue pair's requests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Blocks of the longest send entry.
+    pub(crate) blocks: u32,
+    /// Pieces of a send.
+    pub(crate) send_pieces: u32,
+    /// Inline bytes of a send.
+    pub(crate) inline: u32,
+    /// Pieces of a receive.
+    pub(crate) recv_pieces: u32,
+    /// The device fills in the checksums of frames.
+    pub(crate) checksums: bool,
+    /// Bytes of a frame that stand in its entry.
+    pub(crate) headers: u32,
+}
+
+/// How every send entry of a queue pair begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opening {
+    /// Segments before those of the operation.
+    segments: u32,
+    state: State,
+    /// Operations that the transport has: bits of [`op`].
+    operations: u8,
+}
+
+impl Opening {
+    pub(crate) fn of(kind: Kind, all_signalled: bool, headers: u32) -> Self {
+        let connected = op::SEND | op::INVALIDATE | op::WRITE | op::BIND;
+        let (segments, state, operations) = match kind {
+            Kind::Rc => (1, 0, connected | op::READ | op::ATOMIC),
+            Kind::Uc => (1, 0, connected),
+            Kind::Ud => (4, State::LACKS, op::SEND),
+            Kind::XrcSend => (2, State::LACKS, connected | op::READ | op::ATOMIC),
+            // The Ethernet segment.
+            Kind::Raw if headers > 0 => (2, State::RAW | State::HEADERS, op::SEND),
+            Kind::Raw => (2, State::RAW, op::SEND),
+            Kind::XrcReceive => (0, 0, 0),
+        };
+        let signalled = if all_signalled { Completion::Always as u32 } else { 0 };
+        Self { segments, state: State(state | State::OPEN | signalled), operations }
+    }
+}
+
+/// The rings' places.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rings {
+    /// Of the send ring.
+    pub(crate) send: NonNull<u8>,
+    /// Its segments, less one: all ones.
+    pub(crate) send_mask: u32,
+    /// Of the receive ring.
+    pub(crate) recv: NonNull<u8>,
+    /// Its entries, as a power of two.
+    pub(crate) recv_log: u8,
+}
+
+/// The half of a queue pair that posts.
+pub(crate) struct Poster<T> {
+    pub(crate) rings: Rings,
+    pub(crate) send: Producer<T>,
+    pub(crate) recv: Option<Producer<T>>,
+    pub(crate) number: u32,
+    pub(crate) kind: Kind,
+    pub(crate) limits: Limits,
+    pub(crate) opening: Opening,
+    pub(crate) keys: Keys,
+    /// What the first entry of a batch begins with: whether it waits for one that changed keys.
+    pub(crate) before: State,
+    /// Why the batch is not posted whose state says that it failed.
+    pub(crate) failed: PostError,
+    pub(crate) doorbell: SendDoorbell,
+    pub(crate) record: DoorbellRecord,
+}
+
+// SAFETY: the rings belong to no thread; whoever made the poster keeps their memory.
+unsafe impl<T: Send> Send for Poster<T> {}
+
+impl<T> std::fmt::Debug for Poster<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Poster")
+            .field("number", &self.number)
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> Poster<T> {
+    /// Says that the device has no more to do with what is posted.
+    pub(crate) fn let_go(&self) {
+        self.send.let_go();
+        if let Some(recv) = &self.recv {
+            recv.let_go();
+        }
+    }
+}
+
+impl<T: Lend> Poster<T> {
+    /// Begins a batch of sends.
+    #[inline(always)]
+    pub(crate) fn batch(&mut self) -> Batch<'_, T> {
+        self.keys.follow();
+        if self.send.has_kept() {
+            // A batch was forgotten.
+            self.send.drop_kept();
+        }
+        let at = self.send.posted();
+        Batch {
+            at,
+            last: at,
+            count: 0,
+            id: 0,
+            segments: 0,
+            imm: 0,
+            state: self.before,
+            room: self.send.places() - self.limits.blocks,
+            poster: self,
+        }
+    }
+
+    /// Begins a list of receives. `None`: it receives through a shared queue, or not at all.
+    #[inline(always)]
+    pub(crate) fn receives(&mut self) -> Option<Receives<'_, T>> {
+        self.keys.follow();
+        let Self { recv, rings, limits, keys, record, .. } = self;
+        let recv = recv.as_mut()?;
+        Some(Receives::begin(recv, keys, record, *rings, limits.recv_pieces))
+    }
+
+    /// Turns BlueFlame off, or on again where the device has it; for comparison.
+    pub(crate) fn set_blueflame(&mut self, on: bool) {
+        self.doorbell.set_copies(on);
+    }
+
+    /// The place of a segment of the send ring, counted from its start and past its end.
+    #[inline(always)]
+    fn segment(&self, index: u32) -> *mut u8 {
+        let segment = (index & self.rings.send_mask) as usize;
+        // SAFETY: the masked index is below the number of segments that fill the ring.
+        unsafe { self.rings.send.as_ptr().add(segment * SEGMENT_BYTES) }
+    }
+
+    #[inline(always)]
+    fn write(&mut self, index: u32, words: [u64; 2]) {
+        // SAFETY: the segment is in the ring and not posted, so the device does not read it yet.
+        unsafe { self.segment(index).cast::<[u64; 2]>().write(words) };
+    }
+
+    /// Inline data of `bytes` at segment `index`, wrapping at the ring's end.
+    #[inline(always)]
+    fn write_inline(&mut self, index: u32, bytes: &[u8]) {
+        let header = InlineHeader::new(bytes.len() as u32);
+        let to = self.segment(index);
+        let behind = self.rings.send_mask - (index & self.rings.send_mask);
+        let room = behind as usize * SEGMENT_BYTES + SEGMENT_BYTES - 4;
+        // SAFETY: head and data lie in segments that were found free; what does not fit before the ring's end goes on at its
+        // start. A segment is 16 bytes, so the head always fits.
+        unsafe {
+            to.cast::<[u8; 4]>().write(zerocopy::transmute!(header));
+            if bytes.len() <= room {
+                copy_short(bytes.as_ptr(), to.add(4), bytes.len());
+            } else {
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.add(4), room);
+                let rest = bytes.as_ptr().add(room);
+                std::ptr::copy_nonoverlapping(rest, self.rings.send.as_ptr(), bytes.len() - room);
+            }
+        }
+    }
+
+    /// Tells the device of the entries up to `to`, the last of which begins at `last`.
+    #[inline(always)]
+    fn doorbell(&mut self, first: u32, last: u32, to: u32) {
+        barrier::to_device();
+        self.record.store(SECOND, to & 0xffff);
+        barrier::wc_flush();
+        let head = self.segment(last.wrapping_mul(4));
+        if self.doorbell.copies() && to.wrapping_sub(first) == 1 {
+            // SAFETY: a block of the ring, written by us alone.
+            let block = unsafe { head.cast::<[u8; BLOCK_BYTES]>().read() };
+            self.doorbell.copy(&block);
+        } else {
+            // SAFETY: as above.
+            self.doorbell.ring(unsafe { head.cast::<u64>().read() });
+        }
+    }
+}
+
+/// Copies the few bytes of an entry without a call: in words that overlap at the end. Bytes of a length that the compiler
+/// knows cost a move or two.
+///
+/// # Safety
+/// As [`std::ptr::copy_nonoverlapping`].
+#[inline(always)]
+unsafe fn copy_short(from: *const u8, to: *mut u8, bytes: usize) {
+    /// One word of `N` bytes, `at` from the start.
+    #[inline(always)]
+    unsafe fn word<const N: usize>(from: *const u8, to: *mut u8, at: usize) {
+        // SAFETY: by the caller, these bytes are among those to copy.
+        unsafe { to.add(at).cast::<[u8; N]>().write(from.add(at).cast::<[u8; N]>().read()) };
+    }
+    // SAFETY: each word lies within the bytes that the caller vouches for.
+    unsafe {
+        match bytes {
+            0..4 => (0..bytes).for_each(|at| word::<1>(from, to, at)),
+            4..8 => {
+                word::<4>(from, to, 0);
+                word::<4>(from, to, bytes - 4);
+            }
+            8 => word::<8>(from, to, 0),
+            9..16 => {
+                word::<8>(from, to, 0);
+                word::<8>(from, to, bytes - 8);
+            }
+            16..=64 => {
+                word::<16>(from, to, 0);
+                if bytes > 32 {
+                    word::<16>(from, to, 16);
+                    word::<16>(from, to, bytes - 32);
+                }
+                word::<16>(from, to, bytes - 16);
+            }
+            _ => std::ptr::copy_nonoverlapping(from, to, bytes),
+        }
+    }
+}

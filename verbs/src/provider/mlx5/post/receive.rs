@@ -1,0 +1,171 @@
+//! Receives of a queue pair's own ring: entries of as many segments as a receive has pieces, the last one marked where it is
+//! not full. Source: rdma-core `providers/mlx5/qp.c`, `mlx5_post_recv`.
+
+use pollux_eal::barrier;
+use pollux_mlx5_abi::wqe::{Data, INVALID_LKEY, SEGMENT_BYTES};
+
+use super::track::Producer;
+use super::{Lasting, Lend, PostError, Rings, Span, Use};
+use pollux_mlx5_common::dbrec::{DoorbellRecord, FIRST};
+use pollux_mlx5_common::key::Keys;
+
+/// Receives that go to the device together. Dropped, it posts nothing, and what it was given goes home.
+pub(crate) struct Receives<'q, T: Lend> {
+    recv: &'q mut Producer<T>,
+    keys: &'q mut Keys,
+    record: &'q mut DoorbellRecord,
+    rings: Rings,
+    pieces: u32,
+    /// Of all places, those that are taken when an entry still fits.
+    room: u32,
+    at: u32,
+    failed: Option<PostError>,
+}
+
+impl<T: Lend> std::fmt::Debug for Receives<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Receives").field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+impl<'q, T: Lend> Receives<'q, T> {
+    /// Into a ring whose entries have so many pieces.
+    #[inline(always)]
+    pub(in crate::provider::mlx5) fn begin(
+        recv: &'q mut Producer<T>,
+        keys: &'q mut Keys,
+        record: &'q mut DoorbellRecord,
+        rings: Rings,
+        pieces: u32,
+    ) -> Self {
+        // Of a list that was forgotten.
+        if recv.has_kept() {
+            recv.drop_kept();
+        }
+        let (room, at) = (recv.places() - 1, recv.posted());
+        Self { recv, keys, record, rings, pieces, room, at, failed: None }
+    }
+}
+
+impl<T: Lend> Receives<'_, T> {
+    /// A receive into one piece.
+    #[inline(always)]
+    pub(crate) fn piece(&mut self, id: u64, piece: T) -> &mut Self {
+        self.pieces(id, std::iter::once(piece))
+    }
+
+    /// A receive into several pieces, one after the other.
+    #[inline(always)]
+    pub(crate) fn pieces(&mut self, id: u64, pieces: impl IntoIterator<Item = T>) -> &mut Self {
+        let Some((before, mut at)) = self.open() else { return self };
+        for mut piece in pieces {
+            // One without room is kept as well, and takes no segment.
+            if self.recv.kept().wrapping_sub(before) == self.pieces {
+                return self.fail(PostError::Pieces { limit: self.pieces });
+            }
+            let Some(span) = piece.span(self.keys, Use::Fill) else { return self.fail(PostError::Memory) };
+            self.recv.keep(piece);
+            at = self.data(at, span);
+        }
+        self.end(id, before, at);
+        self
+    }
+
+    /// A receive into memory that outlives the queue.
+    #[inline(always)]
+    pub(crate) fn lasting(&mut self, id: u64, piece: &impl Lasting) -> &mut Self {
+        let Some((before, at)) = self.open() else { return self };
+        let at = self.data(at, piece.span());
+        self.end(id, before, at);
+        self
+    }
+
+    #[inline(always)]
+    fn open(&mut self) -> Option<(u32, u32)> {
+        if self.failed.is_some() {
+            return None;
+        }
+        if !self.recv.is_free(self.at, self.room) {
+            self.fail(PostError::Full);
+            return None;
+        }
+        Some((self.recv.kept(), 0))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn fail(&mut self, error: PostError) -> &mut Self {
+        self.failed.get_or_insert(error);
+        self
+    }
+
+    #[inline(always)]
+    fn data(&mut self, at: u32, span: Span) -> u32 {
+        if span.bytes == 0 {
+            return at;
+        }
+        self.write(at, Data::new(span.bytes, span.lkey, span.address));
+        at + 1
+    }
+
+    #[inline(always)]
+    fn end(&mut self, id: u64, before: u32, at: u32) {
+        if at < self.pieces {
+            self.write(at, Data::new(0, INVALID_LKEY, 0));
+        }
+        let end = self.at.wrapping_add(1);
+        self.recv.note(id, self.at, end, before);
+        self.at = end;
+    }
+
+    #[inline(always)]
+    fn write(&mut self, at: u32, data: Data) {
+        let entry = (self.at & ((1 << self.rings.recv_log) - 1)) as usize;
+        let segment = entry * self.pieces as usize + at as usize;
+        // SAFETY: `at` is below the pieces of an entry, and the masked index below the entries that fill the ring; the entry
+        // is not posted.
+        unsafe {
+            self.rings
+                .recv
+                .as_ptr()
+                .add(segment * SEGMENT_BYTES)
+                .cast::<[u64; 2]>()
+                .write(zerocopy::transmute!(data))
+        };
+    }
+
+    /// Posts them all, with one store to the record. How many they were.
+    ///
+    /// # Errors
+    /// What was wrong with the first that could not be posted; then none is, and what they took along goes home.
+    #[inline(always)]
+    pub(crate) fn ring(self) -> Result<u32, PostError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        let count = self.at.wrapping_sub(self.recv.posted());
+        if count != 0 {
+            self.recv.commit(self.at);
+            barrier::to_device();
+            self.record.store(FIRST, self.at & 0xffff);
+        }
+        Ok(count)
+    }
+
+    /// Posts nothing, and gives back what the requests took along.
+    pub(crate) fn abort(self, mut each: impl FnMut(T)) {
+        while let Some(token) = self.recv.take_back() {
+            each(token);
+        }
+    }
+}
+
+impl<T: Lend> Drop for Receives<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // After `ring` there are none.
+        if self.recv.has_kept() {
+            self.recv.drop_kept();
+        }
+    }
+}

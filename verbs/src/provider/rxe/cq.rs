@@ -1,0 +1,286 @@
+//! Completion queues of rxe.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::provider::mlx5::post::Lend;
+use pollux_uverbs::abi::flags::CqFlags;
+use pollux_uverbs::cq::CqRequest;
+use pollux_uverbs::event::CompChannel;
+use pollux_uverbs::{CqHandle, Driver as Data};
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::Rxe;
+use super::abi::{Completion, MapInfo, completed};
+use super::queue::Queue;
+use super::track::{Places, Taken, Track};
+use crate::mr::Piece;
+use crate::{VerbsError, WcOpcode, WcStatus};
+
+/// Where receives of a queue pair are noted.
+#[derive(Clone, Debug)]
+pub(super) enum Receives {
+    Own(Arc<Mutex<Track>>),
+    Shared(Arc<Mutex<Places>>),
+    None,
+}
+
+/// What a queue pair has posted.
+#[derive(Clone, Debug)]
+pub(super) struct Posted {
+    pub(super) sends: Arc<Mutex<Track>>,
+    pub(super) receives: Receives,
+}
+
+/// The kernel's queue. Queue pairs that complete there keep it.
+#[derive(Debug)]
+pub(crate) struct CqCore {
+    rxe: Rxe,
+    handle: CqHandle,
+    /// Queue pairs by their numbers.
+    pairs: Mutex<HashMap<u32, Posted>>,
+}
+
+impl CqCore {
+    pub(super) fn handle(&self) -> CqHandle {
+        self.handle
+    }
+
+    pub(super) fn add(&self, number: u32, posted: &Posted) {
+        self.pairs.lock().unwrap_or_else(PoisonError::into_inner).insert(number, posted.clone());
+    }
+
+    pub(super) fn remove(&self, number: u32) {
+        self.pairs.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+    }
+}
+
+impl Drop for CqCore {
+    fn drop(&mut self) {
+        if let Err(error) = self.rxe.context().destroy_cq(self.handle) {
+            tracing::warn!(target: "lib.verbs", "rxe: {error}");
+        }
+    }
+}
+
+/// What completion queue to make.
+pub(crate) struct CqSpec<'a> {
+    pub(crate) entries: u32,
+    pub(crate) channel: Option<&'a CompChannel>,
+    pub(crate) vector: u32,
+    pub(crate) user_handle: u64,
+    pub(crate) ignore_overrun: bool,
+}
+
+/// The half that polls.
+#[derive(Debug)]
+pub(crate) struct Poller {
+    core: Arc<CqCore>,
+    queue: Queue,
+    entries: u32,
+    taken: Taken,
+    strange: u64,
+}
+
+/// A completion that was taken out of the queue.
+#[derive(Debug)]
+pub(crate) struct Wc<'c> {
+    entry: Completion,
+    id: u64,
+    taken: &'c mut Taken,
+}
+
+impl Poller {
+    pub(crate) fn new(rxe: &Rxe, spec: &CqSpec<'_>) -> Result<Self, VerbsError> {
+        let mut flags = CqFlags::empty();
+        flags.set(CqFlags::IGNORE_OVERRUN, spec.ignore_overrun);
+        let request = CqRequest {
+            entries: spec.entries,
+            user_handle: spec.user_handle,
+            channel: spec.channel,
+            vector: spec.vector,
+            flags,
+        };
+        let mut info = MapInfo::new_zeroed();
+        let cq = rxe
+            .context()
+            .create_cq(&request, Data::new(&[], info.as_mut_bytes()))
+            .map_err(VerbsError::kernel("make a completion queue"))?;
+        let core = Arc::new(CqCore { rxe: rxe.clone(), handle: cq.handle, pairs: Mutex::default() });
+        let queue = Queue::map(rxe.context(), &info, size_of::<Completion>())?;
+        let entries = cq.entries.min(queue.capacity());
+        Ok(Self { core, queue, entries, taken: Taken::default(), strange: 0 })
+    }
+
+    pub(crate) fn core(&self) -> &Arc<CqCore> {
+        &self.core
+    }
+
+    pub(crate) fn handle(&self) -> CqHandle {
+        self.core.handle
+    }
+
+    pub(crate) fn capacity(&self) -> u32 {
+        self.entries
+    }
+
+    pub(crate) fn strange(&self) -> u64 {
+        self.strange
+    }
+
+    pub(crate) fn arm(&self, solicited_only: bool) -> Result<(), VerbsError> {
+        self.core
+            .rxe
+            .context()
+            .req_notify_cq(self.core.handle, solicited_only)
+            .map_err(VerbsError::kernel("arm a completion queue"))
+    }
+
+    /// Changes its size; what is in it goes over.
+    pub(crate) fn resize(&mut self, entries: u32) -> Result<(), VerbsError> {
+        let rxe = &self.core.rxe;
+        let mut info = MapInfo::new_zeroed();
+        let has = rxe
+            .context()
+            .resize_cq(self.core.handle, entries, Data::new(&[], info.as_mut_bytes()))
+            .map_err(VerbsError::kernel("resize a completion queue"))?;
+        self.queue = Queue::map(rxe.context(), &info, size_of::<Completion>())?;
+        self.entries = has.min(self.queue.capacity());
+        Ok(())
+    }
+
+    pub(crate) fn poll(&mut self, max: usize, mut each: impl FnMut(&mut Wc<'_>)) -> usize {
+        let mut consumer = self.queue.consumer();
+        let mut count = 0;
+        while count < max && consumer != self.queue.producer() {
+            let mut entry = Completion::new_zeroed();
+            self.queue.read(consumer, entry.as_mut_bytes());
+            consumer = self.queue.after(consumer, 1);
+            self.queue.set_consumer(consumer);
+            let Some(id) = self.find(&entry) else {
+                self.strange += 1;
+                continue;
+            };
+            count += 1;
+            each(&mut Wc { entry, id, taken: &mut self.taken });
+            self.taken.clear();
+        }
+        count
+    }
+
+    /// The user's word of a completion; what its request took along is in `taken` then.
+    fn find(&mut self, entry: &Completion) -> Option<u64> {
+        let pairs = self.core.pairs.lock().unwrap_or_else(PoisonError::into_inner);
+        let posted = pairs.get(&entry.qp_num)?;
+        let taken = &mut self.taken;
+        if !is_receive(entry) {
+            return posted.sends.lock().unwrap_or_else(PoisonError::into_inner).complete(entry.wr_id, taken);
+        }
+        let number = entry.wr_id & !RECEIVE;
+        let id = match &posted.receives {
+            Receives::Own(track) => {
+                track.lock().unwrap_or_else(PoisonError::into_inner).complete(number, taken)
+            }
+            Receives::Shared(places) => {
+                places.lock().unwrap_or_else(PoisonError::into_inner).complete(number, taken)
+            }
+            Receives::None => None,
+        };
+        // A message's bytes are in the pieces; those of a write are where the peer said.
+        let is_message = entry.status == 0 && entry.opcode == u32::from(WcOpcode::RECV.0);
+        fill(taken, if is_message { entry.byte_len } else { 0 });
+        id
+    }
+}
+
+/// In the word of an entry: it is a receive. What failed tells no operation.
+pub(super) const RECEIVE: u64 = 1 << 63;
+
+fn is_receive(entry: &Completion) -> bool {
+    entry.wr_id & RECEIVE != 0
+}
+
+/// Tells received pieces how much is in them.
+fn fill(taken: &mut Taken, bytes: u32) {
+    let mut left = bytes;
+    for piece in taken.iter_mut() {
+        let here = left.min(piece.room());
+        piece.filled(here);
+        left -= here;
+    }
+}
+
+impl Wc<'_> {
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(crate) fn status(&self) -> WcStatus {
+        u8::try_from(self.entry.status).map_or(WcStatus::GENERAL_ERR, WcStatus)
+    }
+
+    pub(crate) fn operation(&self) -> WcOpcode {
+        let told = WcOpcode(self.entry.opcode as u8);
+        if self.is_receive() && told != WcOpcode::RECV_RDMA_WITH_IMM { WcOpcode::RECV } else { told }
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.entry.qp_num
+    }
+
+    pub(crate) fn bytes(&self) -> u32 {
+        self.entry.byte_len
+    }
+
+    pub(crate) fn is_receive(&self) -> bool {
+        is_receive(&self.entry)
+    }
+
+    pub(crate) fn source(&self) -> u32 {
+        self.entry.src_qp
+    }
+
+    pub(crate) fn has_global_header(&self) -> bool {
+        self.entry.wc_flags & completed::GRH != 0
+    }
+
+    pub(crate) fn service_level(&self) -> u8 {
+        self.entry.sl
+    }
+
+    pub(crate) fn source_lid(&self) -> u16 {
+        self.entry.slid
+    }
+
+    /// rxe tells no time.
+    #[expect(clippy::unused_self, reason = "the other provider's has it in the entry")]
+    pub(crate) fn timestamp(&self) -> u64 {
+        0
+    }
+
+    /// rxe does not tell.
+    #[expect(clippy::unused_self, reason = "the other provider's has it in the entry")]
+    pub(crate) fn is_solicited(&self) -> bool {
+        false
+    }
+
+    pub(crate) fn imm(&self) -> Option<u32> {
+        (self.entry.wc_flags & completed::WITH_IMM != 0).then(|| u32::from_be_bytes(self.entry.ex))
+    }
+
+    pub(crate) fn invalidated(&self) -> Option<u32> {
+        (self.entry.wc_flags & completed::WITH_INVALIDATE != 0).then(|| u32::from_ne_bytes(self.entry.ex))
+    }
+
+    pub(crate) fn vendor_error(&self) -> u32 {
+        self.entry.vendor_err
+    }
+
+    pub(crate) fn left_of_request(&mut self) -> u32 {
+        self.taken.left_of_request()
+    }
+
+    pub(crate) fn take(&mut self) -> Option<Piece> {
+        self.taken.next()
+    }
+}

@@ -1,0 +1,127 @@
+//! Shared receive queues of rxe.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pollux_mlx5_common::key::Keys;
+use pollux_uverbs::srq::{SrqKind, SrqRequest};
+use pollux_uverbs::{Driver as Data, PdHandle, SrqHandle};
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::Rxe;
+use super::abi::{CreateSrqAnswer, ReceiveEntry};
+use super::queue::Queue;
+use super::receive::{Notes, Receives, Target};
+use super::track::Places;
+use crate::VerbsError;
+
+/// What shared receive queue to make.
+pub(crate) struct SrqSpec {
+    pub(crate) pd: PdHandle,
+    pub(crate) receives: u32,
+    pub(crate) pieces: u32,
+    pub(crate) limit: u32,
+    pub(crate) keys: Keys,
+    pub(crate) user_handle: u64,
+    /// What must not go before the kernel's queue does.
+    pub(crate) kept: Box<dyn Send>,
+}
+
+/// The kernel's queue. Queue pairs that receive through it keep it.
+pub(crate) struct SrqCore {
+    rxe: Rxe,
+    handle: SrqHandle,
+    number: u32,
+    places: Arc<Mutex<Places>>,
+    kept: Mutex<Option<Box<dyn Send>>>,
+}
+
+impl std::fmt::Debug for SrqCore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SrqCore").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl SrqCore {
+    pub(crate) fn handle(&self) -> SrqHandle {
+        self.handle
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    pub(super) fn places(&self) -> &Arc<Mutex<Places>> {
+        &self.places
+    }
+}
+
+impl Drop for SrqCore {
+    fn drop(&mut self) {
+        if let Err(error) = self.rxe.context().destroy_srq(self.handle) {
+            tracing::warn!(target: "lib.verbs", "rxe: {error}");
+            std::mem::forget(Arc::clone(&self.places));
+            std::mem::forget(self.kept.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+        }
+    }
+}
+
+/// The half that posts.
+#[derive(Debug)]
+pub(crate) struct Poster {
+    core: Arc<SrqCore>,
+    queue: Queue,
+    keys: Keys,
+    receives: u32,
+    pieces: u32,
+}
+
+impl Poster {
+    pub(crate) fn create(rxe: &Rxe, spec: SrqSpec) -> Result<Self, VerbsError> {
+        let request = SrqRequest {
+            pd: spec.pd,
+            kind: SrqKind::Basic,
+            max_wr: spec.receives,
+            max_sge: spec.pieces,
+            limit: spec.limit,
+            user_handle: spec.user_handle,
+        };
+        let mut answer = CreateSrqAnswer::new_zeroed();
+        let made = rxe
+            .context()
+            .create_srq(&request, Data::new(&[], answer.as_mut_bytes()))
+            .map_err(VerbsError::kernel("make a shared receive queue"))?;
+        let queue = match Queue::map(rxe.context(), &answer.queue, size_of::<ReceiveEntry>()) {
+            Ok(queue) => queue,
+            Err(error) => {
+                let _ = rxe.context().destroy_srq(made.handle);
+                return Err(error);
+            }
+        };
+        let core = Arc::new(SrqCore {
+            rxe: rxe.clone(),
+            handle: made.handle,
+            number: answer.number,
+            places: Arc::new(Mutex::new(Places::new(queue.capacity()))),
+            kept: Mutex::new(Some(spec.kept)),
+        });
+        let receives = made.max_wr.min(queue.capacity());
+        Ok(Self { core, queue, keys: spec.keys, receives, pieces: made.max_sge })
+    }
+
+    pub(crate) fn core(&self) -> &Arc<SrqCore> {
+        &self.core
+    }
+
+    pub(crate) fn sizes(&self) -> (u32, u32) {
+        (self.receives, self.pieces)
+    }
+
+    pub(crate) fn receives(&mut self) -> Receives<'_> {
+        Receives::new(Target {
+            queue: &self.queue,
+            notes: Notes::AnyOrder(&self.core.places),
+            keys: &mut self.keys,
+            pieces: self.pieces,
+        })
+    }
+}
