@@ -14,7 +14,7 @@ use crate::{Access, MwType};
 
 #[derive(Debug)]
 enum Side<'q> {
-    Mlx5(mlx5::Batch<'q, Piece>),
+    Mlx5(mlx5::Batch<'q>),
     Rxe(rxe::post::Batch<'q>),
 }
 
@@ -82,7 +82,7 @@ requests! {
 
 impl<'q> Batch<'q> {
     #[inline(always)]
-    pub(crate) fn mlx5(batch: mlx5::Batch<'q, Piece>, attached: &'q mut Attached) -> Self {
+    pub(crate) fn mlx5(batch: mlx5::Batch<'q>, attached: &'q mut Attached) -> Self {
         Self { side: Side::Mlx5(batch), attached, wrong: None }
     }
 
@@ -228,8 +228,8 @@ const FOREIGN: PostError = PostError::Incomplete(
 
 #[derive(Debug)]
 enum ReceiveSide<'q> {
-    Mlx5(mlx5::Receives<'q, Piece>),
-    Mlx5Shared(mlx5_srq::SrqReceives<'q, Piece>),
+    Mlx5(mlx5::Receives<'q>),
+    Mlx5Shared(mlx5_srq::SrqReceives<'q>),
     Rxe(rxe::receive::Receives<'q>),
 }
 
@@ -245,14 +245,11 @@ pub struct Receives<'q> {
 
 impl<'q> Receives<'q> {
     #[inline(always)]
-    pub(crate) fn mlx5(receives: mlx5::Receives<'q, Piece>, attached: &'q mut Attached) -> Self {
+    pub(crate) fn mlx5(receives: mlx5::Receives<'q>, attached: &'q mut Attached) -> Self {
         Self { side: ReceiveSide::Mlx5(receives), attached, wrong: None }
     }
 
-    pub(crate) fn mlx5_shared(
-        receives: mlx5_srq::SrqReceives<'q, Piece>,
-        attached: &'q mut Attached,
-    ) -> Self {
+    pub(crate) fn mlx5_shared(receives: mlx5_srq::SrqReceives<'q>, attached: &'q mut Attached) -> Self {
         Self { side: ReceiveSide::Mlx5Shared(receives), attached, wrong: None }
     }
 

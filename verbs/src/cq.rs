@@ -14,7 +14,7 @@ use crate::{Context, VerbsError, WcOpcode, WcStatus};
 
 #[derive(Debug)]
 pub(crate) enum Side {
-    Mlx5(mlx5_poll::Poller<Piece>),
+    Mlx5(mlx5_poll::Poller),
     Rxe(rxe::cq::Poller),
 }
 
@@ -111,7 +111,7 @@ impl Cq {
         &self.context
     }
 
-    pub(crate) fn mlx5(&self) -> Result<&mlx5_poll::Poller<Piece>, VerbsError> {
+    pub(crate) fn mlx5(&self) -> Result<&mlx5_poll::Poller, VerbsError> {
         match &self.side {
             Side::Mlx5(poller) => Ok(poller),
             Side::Rxe(_) => Err(foreign()),
@@ -216,7 +216,7 @@ impl Cq {
 }
 
 enum WcSide<'w, 'c> {
-    Mlx5(&'w mut mlx5_poll::Wc<'c, Piece>),
+    Mlx5(&'w mut mlx5_poll::Wc<'c>),
     Rxe(&'w mut rxe::cq::Wc<'c>),
 }
 

@@ -21,7 +21,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::provider::mlx5::post::{Lasting, Span};
+use crate::provider::mlx5::post::Span;
 use pollux_eal::region::Zone;
 use pollux_uverbs::abi::flags::Access;
 use pollux_uverbs::mr::{MrChange, MrRequest};
@@ -378,15 +378,18 @@ pub(crate) struct Held<'a> {
     span: Span,
 }
 
-// SAFETY: made by `Mr::span` alone, whose callers keep the region with the queue until the device's is destroyed
-// (`Attached`). Nobody has references into a region.
-unsafe impl Lasting for Held<'_> {
+/// Memory that outlives every queue which it is posted to, for which unsafe code of the rings relies on this: it is made by `Mr::span`
+/// alone, whose callers keep the region with the queue until the device's is destroyed (`Attached`). Nobody has references into a
+/// region.
+impl Held<'_> {
+    /// Where the device finds it.
     #[inline(always)]
-    fn span(&self) -> Span {
+    pub(crate) fn span(&self) -> Span {
         self.span
     }
 
-    fn copy_first(&self, into: &mut [u8]) -> bool {
+    /// Copies its first bytes, of which it has so many; `false` where the process cannot read them.
+    pub(crate) fn copy_first(&self, into: &mut [u8]) -> bool {
         let is_host = matches!(self.mr.0.memory, Memory::Zone(_));
         if is_host {
             self.mr.read(self.at, into);

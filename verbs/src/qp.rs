@@ -11,7 +11,7 @@ use crate::batch::{Batch, Receives};
 use crate::context::Driver;
 use crate::cq::{COMPLETION_QUEUE, Cq};
 use crate::flow::{Rule, RuleId, Rules};
-use crate::mr::{Attached, Piece};
+use crate::mr::Attached;
 use crate::pd::Pd;
 use crate::provider::rxe;
 use crate::srq::{self, Srq};
@@ -23,7 +23,7 @@ pub(crate) mod order;
 
 #[derive(Debug)]
 pub(crate) enum Side {
-    Mlx5(mlx5_qp::Qp<Piece>),
+    Mlx5(mlx5_qp::Qp),
     Rxe(rxe::qp::Qp),
 }
 

@@ -7,7 +7,7 @@ use pollux_uverbs::{Driver as Data, SrqHandle};
 use crate::batch::Receives;
 use crate::context::Driver;
 use crate::cq::{COMPLETION_QUEUE, Cq};
-use crate::mr::{Attached, Piece};
+use crate::mr::Attached;
 use crate::pd::Pd;
 use crate::provider::rxe;
 use crate::xrcd::Xrcd;
@@ -15,7 +15,7 @@ use crate::{Context, VerbsError};
 
 #[derive(Debug)]
 pub(crate) enum Side {
-    Mlx5(mlx5_srq::SrqPoster<Piece>),
+    Mlx5(mlx5_srq::SrqPoster),
     Rxe(rxe::srq::Poster),
 }
 

@@ -7,7 +7,7 @@ use crate::batch::Receives;
 use crate::context::Driver;
 use crate::cq::{COMPLETION_QUEUE, Cq};
 use crate::flow::{Rule, RuleId, Rules};
-use crate::mr::{Attached, Piece};
+use crate::mr::Attached;
 use crate::pd::Pd;
 use crate::{Context, HashFields, VerbsError, WqState};
 
@@ -36,7 +36,7 @@ impl WqOptions {
 /// destroyed after the last table that it is in, and what is still posted goes home then.
 #[derive(Debug)]
 pub struct Wq {
-    side: mlx5_wq::Wq<Piece>,
+    side: mlx5_wq::Wq,
     attached: Attached,
     id: u64,
     context: Context,
@@ -115,7 +115,7 @@ impl Wq {
 /// A table of receive work queues, over which packets are spread. It keeps them; clones are handles.
 #[derive(Clone, Debug)]
 pub struct WqTable {
-    side: mlx5_wq::WqTable<Piece>,
+    side: mlx5_wq::WqTable,
     pd: Pd,
 }
 
@@ -140,7 +140,7 @@ impl WqTable {
 pub struct HashQp {
     /// First, so that they are gone when the queue pair goes.
     rules: Rules,
-    side: mlx5_wq::HashQp<Piece>,
+    side: mlx5_wq::HashQp,
     /// The domain too.
     _table: WqTable,
 }

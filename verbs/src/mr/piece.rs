@@ -1,6 +1,6 @@
 //! What requests take along.
 
-use crate::provider::mlx5::post::{Lend, Span, Use};
+use crate::provider::mlx5::post::{Span, Use};
 use pollux_mempool::Mbuf;
 use pollux_mlx5_common::key::Keys;
 
@@ -56,20 +56,24 @@ impl From<Mbuf> for Piece {
     }
 }
 
-// SAFETY: a buffer is the one owner of its bytes, registered as long as it exists, and without rights for peers. An mbuf owns
-// its data room, which its pool's registration covers as long as the domain's key table says so, and the domain outlives the
-// queue; where others share the data they may only read it, so it is only read by the device as well (`is_sole`).
-unsafe impl Lend for Piece {
+/// What the device does with it. The span that is told stays mapped, registered and unused by anybody else until the piece is
+/// dropped or used again, for which unsafe code of the rings relies on this: a buffer is the one owner of its bytes, registered as
+/// long as it exists, and without rights for peers. An mbuf owns its data room, which its pool's registration covers as long as the
+/// domain's key table says so, and the domain outlives the queue; where others share the data they may only read it, so it is only
+/// read by the device as well (`is_sole`). A piece that is leaked leaves the memory so for ever.
+impl Piece {
+    /// Where the device finds it; `None` if no key covers it, or it may not be used so.
     #[inline(always)]
-    fn span(&mut self, keys: &mut Keys, what_for: Use) -> Option<Span> {
+    pub(crate) fn span(&mut self, keys: &mut Keys, what_for: Use) -> Option<Span> {
         match self {
             Self::Buf(buf) => Some(buf.span(what_for == Use::Fill)),
             Self::Mbuf(mbuf) => packet_span(mbuf, keys, what_for),
         }
     }
 
+    /// Says that the device filled in the first `bytes` bytes of what was told for [`Use::Fill`].
     #[inline(always)]
-    fn filled(&mut self, bytes: u32) {
+    pub(crate) fn filled(&mut self, bytes: u32) {
         match self {
             Self::Buf(buf) => {
                 buf.set_len(bytes as usize);
@@ -80,12 +84,9 @@ unsafe impl Lend for Piece {
         }
     }
 
-    fn bytes(&self) -> &[u8] {
-        Self::bytes(self)
-    }
-
+    /// Bytes that [`filled`](Self::filled) can take.
     #[inline(always)]
-    fn room(&self) -> u32 {
+    pub(crate) fn room(&self) -> u32 {
         match self {
             Self::Buf(buf) => buf.room() as u32,
             Self::Mbuf(mbuf) => (mbuf.room_bytes() - mbuf.headroom()) as u32,

@@ -8,8 +8,8 @@
 //!   qp  srq  wq  cq   objects of the kernel, and their rings
 //! ```
 //!
-//! Memory that a request names is moved into the queue ([`post::Lend`]) and comes back with the completion, or goes home when
-//! the device's queue is destroyed; or it outlives the queue ([`post::Lasting`]). Nothing else can be posted, so neither a
+//! Memory that a request names is moved into the queue ([`Piece`](crate::Piece)) and comes back with the completion, or goes home when
+//! the device's queue is destroyed; or it outlives the queue (a region, [`Mr`](crate::Mr)). Nothing else can be posted, so neither a
 //! forgotten queue nor one that is dropped early leaves the device with memory that somebody else uses. Where the kernel
 //! refuses to destroy a queue, its memory is never freed.
 

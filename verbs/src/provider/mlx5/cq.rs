@@ -21,18 +21,18 @@ use pollux_mlx5_common::uar::{Uar, page as page_of};
 
 /// What came and went, for the half that polls.
 #[derive(Debug)]
-pub(crate) enum Message<T> {
-    Came(Target<T>),
+pub(crate) enum Message {
+    Came(Target),
     /// Its serial number, and the index in 24 bits before which its completions stand.
     Went(u64, u32),
 }
 
 /// What of a completion queue stays until its last queue pair is gone.
 #[derive(Debug)]
-pub(crate) struct Home<T> {
+pub(crate) struct Home {
     object: Object,
     pub(crate) version: AtomicU32,
-    messages: Mutex<Vec<Message<T>>>,
+    messages: Mutex<Vec<Message>>,
     view: Mutex<View>,
     /// What the half that polls left behind.
     left: Mutex<Option<Cq>>,
@@ -79,7 +79,7 @@ fn entries_log2(hca: &Hca, entries: u32) -> Result<u8, MlxError> {
 ///
 /// # Errors
 /// More entries than the device has, no memory, or what the kernel says.
-pub(crate) fn create<T>(hca: &Hca, spec: &CqSpec<'_>) -> Result<Poller<T>, MlxError> {
+pub(crate) fn create(hca: &Hca, spec: &CqSpec<'_>) -> Result<Poller, MlxError> {
     let device = &hca.device;
     let log = entries_log2(hca, spec.entries)?;
     let ring = device.zone("completions", (spec.entry_bytes << log).max(PAGE_BYTES))?;
@@ -134,7 +134,7 @@ pub(crate) fn create<T>(hca: &Hca, spec: &CqSpec<'_>) -> Result<Poller<T>, MlxEr
     Ok(Poller::new(cq, Arc::new(home), hca.indexed()))
 }
 
-impl<T> Home<T> {
+impl Home {
     pub(crate) fn handle(&self) -> CqHandle {
         match self.object.id() {
             Id::Cq(handle) => handle,
@@ -143,7 +143,7 @@ impl<T> Home<T> {
     }
 
     /// Tells the half that polls.
-    pub(crate) fn tell(&self, message: Message<T>) {
+    pub(crate) fn tell(&self, message: Message) {
         let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
         messages.push(message);
         // Release pairs with the Acquire of whoever polls.
@@ -161,7 +161,7 @@ impl<T> Home<T> {
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn take_messages(&self) -> Vec<Message<T>> {
+    pub(crate) fn take_messages(&self) -> Vec<Message> {
         std::mem::take(&mut *self.messages.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -170,7 +170,7 @@ impl<T> Home<T> {
     }
 }
 
-impl<T> Drop for Home<T> {
+impl Drop for Home {
     fn drop(&mut self) {
         let destroyed = self.object.destroy_now();
         let left = self.left.get_mut().unwrap_or_else(PoisonError::into_inner).take();
@@ -181,7 +181,7 @@ impl<T> Drop for Home<T> {
     }
 }
 
-impl<T> Poller<T> {
+impl Poller {
     /// The kernel's handle.
     #[must_use]
     pub(crate) fn handle(&self) -> CqHandle {

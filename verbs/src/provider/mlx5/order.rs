@@ -9,7 +9,7 @@ use super::hca::Hca;
 use super::qp::Qp;
 use pollux_mlx5_common::firmware::Firmware;
 
-impl<T> Qp<T> {
+impl Qp {
     /// Whether the device writes the data of each message from its first byte to its last. It is asked by firmware commands;
     /// where they may not be given, or the device does not tell, nothing is promised (`false`).
     #[must_use]

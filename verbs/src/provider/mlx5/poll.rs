@@ -21,34 +21,34 @@ use pollux_mlx5_abi::syndrome::Syndrome;
 
 use super::cq::{Home, Message};
 use super::hca::Index;
-use super::post::Lend;
 use super::post::shared::{Claim, SharedConsumer};
 use super::post::track::{Consumer, Taken};
 use super::status::{WcOpcode, WcStatus};
+use crate::mr::Piece;
 use pollux_mlx5_common::cq::{Cq, Entry, View};
 
 /// The receive side of a queue pair, as its completion queue sees it.
 #[derive(Debug)]
-pub(crate) enum Receiver<T> {
+pub(crate) enum Receiver {
     /// It completes elsewhere, or does not receive.
     None,
     /// Its own.
-    Own(Consumer<T>),
+    Own(Consumer<Piece>),
     /// A shared one.
-    Shared(SharedConsumer<T>),
+    Shared(SharedConsumer<Piece>),
 }
 
 /// A queue pair or shared receive queue that completes here.
 #[derive(Debug)]
-pub(crate) struct Target<T> {
+pub(crate) struct Target {
     /// What completions call it.
     pub(crate) key: u32,
     /// Never used twice.
     pub(crate) serial: u64,
     /// Its number; 0 of a shared receive queue.
     pub(crate) number: u32,
-    pub(crate) send: Option<Consumer<T>>,
-    pub(crate) recv: Receiver<T>,
+    pub(crate) send: Option<Consumer<Piece>>,
+    pub(crate) recv: Receiver,
     /// It is gone, and known only up to here.
     pub(crate) until: Option<u32>,
     /// The name stays taken as long as it is known.
@@ -67,12 +67,12 @@ pub(crate) const SRQ_KEY: u32 = 1 << 31;
 
 /// The half of a completion queue that polls.
 #[derive(Debug)]
-pub(crate) struct Poller<T> {
+pub(crate) struct Poller {
     pub(crate) cq: ManuallyDrop<Cq>,
-    home: Arc<Home<T>>,
+    home: Arc<Home>,
     version: u32,
     indexed: bool,
-    targets: Vec<Target<T>>,
+    targets: Vec<Target>,
     /// Where the last one was found.
     last: usize,
     /// Some are known only up to here.
@@ -109,8 +109,8 @@ impl std::fmt::Display for Strange {
     }
 }
 
-impl<T> Poller<T> {
-    pub(crate) fn new(cq: Cq, home: Arc<Home<T>>, indexed: bool) -> Self {
+impl Poller {
+    pub(crate) fn new(cq: Cq, home: Arc<Home>, indexed: bool) -> Self {
         Self {
             cq: ManuallyDrop::new(cq),
             home,
@@ -123,7 +123,7 @@ impl<T> Poller<T> {
         }
     }
 
-    pub(crate) fn home(&self) -> &Arc<Home<T>> {
+    pub(crate) fn home(&self) -> &Arc<Home> {
         &self.home
     }
 
@@ -202,7 +202,7 @@ impl<T> Poller<T> {
         // consumed already.
         let index = self.cq.consumer().wrapping_sub(1);
         let before =
-            |target: &Target<T>| target.until.is_some_and(|until| (index.wrapping_sub(until) as i32) < 0);
+            |target: &Target| target.until.is_some_and(|until| (index.wrapping_sub(until) as i32) < 0);
         let (mut live, mut gone) = (None, None);
         for (at, target) in same.enumerate() {
             match target.until {
@@ -219,10 +219,10 @@ impl<T> Poller<T> {
     }
 }
 
-impl<T: Lend> Poller<T> {
+impl Poller {
     /// Takes up to `max` completions, calling `each` with every one. How many.
     #[inline]
-    pub(crate) fn poll(&mut self, max: usize, mut each: impl FnMut(&mut Wc<'_, T>)) -> usize {
+    pub(crate) fn poll(&mut self, max: usize, mut each: impl FnMut(&mut Wc<'_>)) -> usize {
         let mut taken = 0;
         let mut consumed = false;
         while taken < max {
@@ -252,7 +252,7 @@ impl<T: Lend> Poller<T> {
     }
 
     #[inline(always)]
-    fn completion(&mut self, entry: Entry) -> Option<Wc<'_, T>> {
+    fn completion(&mut self, entry: Entry) -> Option<Wc<'_>> {
         let op_own = entry.op_own();
         let opcode = op_own >> 4;
         let requester = opcode == completion::REQUESTER || opcode == completion::REQUESTER_ERROR;
@@ -319,7 +319,7 @@ fn nonsense<W>(strange: &mut Strange, entry: Entry) -> Option<W> {
     None
 }
 
-impl<T> Drop for Poller<T> {
+impl Drop for Poller {
     fn drop(&mut self) {
         if self.strange.count > 0 {
             tracing::warn!(target: "pmd.common.mlx5", "completion queue {:#x}: {}", self.cq.number(), self.strange);
@@ -330,26 +330,26 @@ impl<T> Drop for Poller<T> {
     }
 }
 
-enum From<'c, T> {
+enum From<'c> {
     /// With 1 if it invalidated a key.
-    Send(Taken<'c, T>, u32),
-    Own(Taken<'c, T>, u32),
-    Shared(Claim<'c, T>),
+    Send(Taken<'c, Piece>, u32),
+    Own(Taken<'c, Piece>, u32),
+    Shared(Claim<'c, Piece>),
 }
 
 /// A completion. Fields are read from the device's entry when they are asked for. What the request took along is there to be
 /// [taken](Self::take); the rest goes home.
-pub(crate) struct Wc<'c, T> {
+pub(crate) struct Wc<'c> {
     entry: Entry,
     opcode: u8,
     id: u64,
     number: u32,
-    from: From<'c, T>,
+    from: From<'c>,
     /// Bytes received that no piece has been told of, once the first was taken.
     left: Option<u32>,
 }
 
-impl<T> std::fmt::Debug for Wc<'_, T> {
+impl std::fmt::Debug for Wc<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Wc")
             .field("id", &self.id)
@@ -359,7 +359,7 @@ impl<T> std::fmt::Debug for Wc<'_, T> {
     }
 }
 
-impl<T: Lend> Wc<'_, T> {
+impl Wc<'_> {
     /// The word that the request was posted with.
     #[must_use]
     #[inline(always)]
@@ -531,7 +531,7 @@ impl<T: Lend> Wc<'_, T> {
     /// The next piece of what the request took along; of sends those of the requests before it as well that made no
     /// completion, in order. A received one has its length.
     #[inline]
-    pub(crate) fn take(&mut self) -> Option<T> {
+    pub(crate) fn take(&mut self) -> Option<Piece> {
         let mut piece = match &mut self.from {
             From::Send(taken, _) => return taken.next().map(|(_, piece)| piece),
             From::Own(taken, before) => loop {

@@ -18,6 +18,7 @@ pub(crate) mod shared;
 pub(crate) mod track;
 mod window;
 
+use crate::mr::Piece;
 use std::ptr::NonNull;
 
 use pollux_eal::barrier;
@@ -53,38 +54,6 @@ pub(crate) enum Use {
     Write,
     /// It fills its room with a message.
     Fill,
-}
-
-/// Memory that a request takes along.
-///
-/// # Safety
-/// The span that [`span`](Self::span) told stays mapped, registered and unused by anybody else until the value is dropped
-/// or used again; for [`Use::Read`] others may read it too. A value that is leaked leaves the memory so for ever.
-pub(crate) unsafe trait Lend: Send {
-    /// Where the device finds it; `None` if no key covers it, or it may not be used so.
-    fn span(&mut self, keys: &mut Keys, what_for: Use) -> Option<Span>;
-
-    /// Says that the device filled in the first `bytes` bytes of what was told for [`Use::Fill`].
-    fn filled(&mut self, bytes: u32);
-
-    /// Bytes that [`filled`](Self::filled) can take.
-    fn room(&self) -> u32;
-
-    /// What is in it: a card may want the first bytes of a frame beside its address.
-    fn bytes(&self) -> &[u8];
-}
-
-/// Memory that outlives every queue which it is posted to, and that nobody has a reference into.
-///
-/// # Safety
-/// The span stays mapped and registered until the device's queue is destroyed, and is never part of a Rust object that
-/// anybody refers to.
-pub(crate) unsafe trait Lasting {
-    /// Where the device finds it.
-    fn span(&self) -> Span;
-
-    /// Copies its first bytes, of which it has so many; `false` where the process cannot read them.
-    fn copy_first(&self, into: &mut [u8]) -> bool;
 }
 
 /// Why a request was not posted.
@@ -222,10 +191,10 @@ pub(crate) struct Rings {
 }
 
 /// The half of a queue pair that posts.
-pub(crate) struct Poster<T> {
+pub(crate) struct Poster {
     pub(crate) rings: Rings,
-    pub(crate) send: Producer<T>,
-    pub(crate) recv: Option<Producer<T>>,
+    pub(crate) send: Producer<Piece>,
+    pub(crate) recv: Option<Producer<Piece>>,
     pub(crate) number: u32,
     pub(crate) kind: Kind,
     pub(crate) limits: Limits,
@@ -240,9 +209,9 @@ pub(crate) struct Poster<T> {
 }
 
 // SAFETY: the rings belong to no thread; whoever made the poster keeps their memory.
-unsafe impl<T: Send> Send for Poster<T> {}
+unsafe impl Send for Poster {}
 
-impl<T> std::fmt::Debug for Poster<T> {
+impl std::fmt::Debug for Poster {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Poster")
             .field("number", &self.number)
@@ -251,7 +220,7 @@ impl<T> std::fmt::Debug for Poster<T> {
     }
 }
 
-impl<T> Poster<T> {
+impl Poster {
     /// Says that the device has no more to do with what is posted.
     pub(crate) fn let_go(&self) {
         self.send.let_go();
@@ -261,10 +230,10 @@ impl<T> Poster<T> {
     }
 }
 
-impl<T: Lend> Poster<T> {
+impl Poster {
     /// Begins a batch of sends.
     #[inline(always)]
-    pub(crate) fn batch(&mut self) -> Batch<'_, T> {
+    pub(crate) fn batch(&mut self) -> Batch<'_> {
         self.keys.follow();
         if self.send.has_kept() {
             // A batch was forgotten.
@@ -286,7 +255,7 @@ impl<T: Lend> Poster<T> {
 
     /// Begins a list of receives. `None`: it receives through a shared queue, or not at all.
     #[inline(always)]
-    pub(crate) fn receives(&mut self) -> Option<Receives<'_, T>> {
+    pub(crate) fn receives(&mut self) -> Option<Receives<'_>> {
         self.keys.follow();
         let Self { recv, rings, limits, keys, record, .. } = self;
         let recv = recv.as_mut()?;

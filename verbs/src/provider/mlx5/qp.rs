@@ -28,6 +28,7 @@ use super::post::headers;
 use super::post::track::{Consumer, track};
 use super::post::{Kind, Limits, Opening, PostError, Poster, Rings, State};
 use super::srq::Srq;
+use crate::mr::Piece;
 use pollux_mlx5_common::MlxError;
 use pollux_mlx5_common::context::Pinning;
 use pollux_mlx5_common::dbrec::{FIRST, SECOND};
@@ -40,17 +41,17 @@ use pollux_mlx5_common::uar::{Uar, page as page_of};
 const BIND_SEGMENTS: usize = 12;
 
 /// What queue pair to make.
-pub(crate) struct QpSpec<'a, T> {
+pub(crate) struct QpSpec<'a> {
     /// Its transport.
     pub kind: Kind,
     /// Where it belongs.
     pub home: QpHome,
     /// Where sends complete.
-    pub send_cq: Option<&'a Poller<T>>,
+    pub send_cq: Option<&'a Poller>,
     /// Where receives complete.
-    pub recv_cq: Option<&'a Poller<T>>,
+    pub recv_cq: Option<&'a Poller>,
     /// What it receives through, instead of a ring of its own.
-    pub srq: Option<&'a Srq<T>>,
+    pub srq: Option<&'a Srq>,
     /// Sends that it has room for.
     pub sends: u32,
     /// Receives that it has room for.
@@ -95,25 +96,25 @@ pub(crate) struct Sizes {
 }
 
 /// A queue pair. When it is dropped it is destroyed, and then its memory goes; if the kernel refuses, its memory stays.
-pub(crate) struct Qp<T> {
+pub(crate) struct Qp {
     /// Until it is dropped.
-    parts: Option<(Poster<T>, Zone)>,
+    parts: Option<(Poster, Zone)>,
     object: Object,
     sizes: Sizes,
     number: u32,
     kind: Kind,
     index: Option<Arc<Index>>,
-    homes: Vec<(Arc<Home<T>>, u64)>,
-    send_home: Option<Arc<Home<T>>>,
-    recv_home: Option<Arc<Home<T>>>,
-    srq: Option<Srq<T>>,
+    homes: Vec<(Arc<Home>, u64)>,
+    send_home: Option<Arc<Home>>,
+    recv_home: Option<Arc<Home>>,
+    srq: Option<Srq>,
     kept: Option<Box<dyn Send>>,
     /// Options of its connection: those that the next change asks for, those that the device told last.
     wanted: u32,
     told: u32,
 }
 
-impl<T> std::fmt::Debug for Qp<T> {
+impl std::fmt::Debug for Qp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Qp").field("number", &self.number).field("kind", &self.kind).finish_non_exhaustive()
     }
@@ -148,7 +149,7 @@ fn kernel_kind(kind: Kind) -> QpType {
 }
 
 /// Sizes of the rings for what was asked.
-fn sizes<T>(hca: &Hca, spec: &QpSpec<'_, T>) -> Result<Sizes, MlxError> {
+fn sizes(hca: &Hca, spec: &QpSpec<'_>) -> Result<Sizes, MlxError> {
     let answer = &hca.device.answer;
     let refuse = |problem: String| MlxError::Queue { queue: format!("{} queue pair", spec.kind), problem };
     let mut sizes = Sizes {
@@ -226,9 +227,9 @@ pub(super) fn log2(value: u32) -> u8 {
 }
 
 /// Tracks of both rings.
-type Sides<T> = (super::post::track::Producer<T>, Consumer<T>);
+type Sides = (super::post::track::Producer<Piece>, Consumer<Piece>);
 
-fn sides<T>(sizes: &Sizes) -> (Sides<T>, Option<Sides<T>>) {
+fn sides(sizes: &Sizes) -> (Sides, Option<Sides>) {
     // An entry is a block at least, however many of its pieces have no bytes and so no segment; a block has four segments.
     let pieces = log2(sizes.send_pieces.next_power_of_two()).max(2);
     let send = track(log2(sizes.send_blocks), log2(sizes.send_blocks) + pieces);
@@ -241,7 +242,7 @@ fn sides<T>(sizes: &Sizes) -> (Sides<T>, Option<Sides<T>>) {
 ///
 /// # Errors
 /// Sizes that the device does not have, no memory, or what the kernel says.
-pub(crate) fn create<T>(hca: &Hca, spec: QpSpec<'_, T>) -> Result<Qp<T>, MlxError> {
+pub(crate) fn create(hca: &Hca, spec: QpSpec<'_>) -> Result<Qp, MlxError> {
     let device = &hca.device;
     let sizes = sizes(hca, &spec)?;
     let recv_bytes = (sizes.receives * sizes.recv_pieces) as usize * SEGMENT_BYTES;
@@ -344,9 +345,9 @@ pub(crate) fn create<T>(hca: &Hca, spec: QpSpec<'_, T>) -> Result<Qp<T>, MlxErro
     Ok(qp)
 }
 
-impl<T> Qp<T> {
+impl Qp {
     /// Tells the completion queues of it.
-    fn enrol(&mut self, send: Consumer<T>, recv: Option<Consumer<T>>) {
+    fn enrol(&mut self, send: Consumer<Piece>, recv: Option<Consumer<Piece>>) {
         let key = self.index.as_ref().map_or(self.number, |index| index.value);
         let receiver = match (&self.srq, recv) {
             (Some(srq), _) => Receiver::Shared(srq.consumer()),
@@ -391,7 +392,7 @@ impl<T> Qp<T> {
 
     /// The half that posts.
     #[inline(always)]
-    pub(crate) fn poster(&mut self) -> &mut Poster<T> {
+    pub(crate) fn poster(&mut self) -> &mut Poster {
         match &mut self.parts {
             Some((poster, _)) => poster,
             None => unreachable!("it is there until the queue pair is dropped"),
@@ -478,7 +479,7 @@ impl<T> Qp<T> {
     }
 }
 
-impl<T> Drop for Qp<T> {
+impl Drop for Qp {
     fn drop(&mut self) {
         let destroyed = self.object.destroy_now();
         self.leave_homes();

@@ -24,7 +24,8 @@ use super::hca::{Hca, Index};
 use super::left::{Left, Parts};
 use super::poll::{Poller, Receiver, SRQ_KEY, Target};
 use super::post::shared::{SharedConsumer, SharedProducer, shared};
-use super::post::{Lasting, Lend, PostError, Span, Use};
+use super::post::{PostError, Span, Use};
+use crate::mr::{Held, Piece};
 use pollux_mlx5_common::MlxError;
 use pollux_mlx5_common::context::Pinning;
 use pollux_mlx5_common::dbrec::FIRST;
@@ -32,11 +33,11 @@ use pollux_mlx5_common::key::Keys;
 use pollux_mlx5_common::object::{Id, Object};
 
 /// What shared receive queue to make.
-pub(crate) struct SrqSpec<'a, T> {
+pub(crate) struct SrqSpec<'a> {
     /// Protection domain.
     pub pd: PdHandle,
     /// For XRC: the domain, and where it completes.
-    pub xrc: Option<(XrcdHandle, &'a Poller<T>)>,
+    pub xrc: Option<(XrcdHandle, &'a Poller)>,
     /// Receives that it has room for.
     pub receives: u32,
     /// Pieces of one.
@@ -53,27 +54,27 @@ pub(crate) struct SrqSpec<'a, T> {
 
 /// What a shared receive queue's queue pairs keep of it: it is destroyed, and its memory goes, after the last of them.
 #[derive(Debug)]
-pub(crate) struct Srq<T>(Arc<Core<T>>);
+pub(crate) struct Srq(Arc<Core>);
 
-impl<T> Clone for Srq<T> {
+impl Clone for Srq {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
 #[derive(Debug)]
-struct Core<T> {
+struct Core {
     object: Object,
     number: u32,
-    consumer: SharedConsumer<T>,
+    consumer: SharedConsumer<Piece>,
     /// Of an XRC one.
-    home: Option<(Arc<Home<T>>, u64)>,
+    home: Option<(Arc<Home>, u64)>,
     _index: Option<Arc<Index>>,
     /// What the half that posts left behind.
-    left: Left<SharedProducer<T>>,
+    left: Left<SharedProducer<Piece>>,
 }
 
-impl<T> Srq<T> {
+impl Srq {
     /// The kernel's handle.
     #[must_use]
     pub(crate) fn handle(&self) -> SrqHandle {
@@ -89,12 +90,12 @@ impl<T> Srq<T> {
         self.0.number
     }
 
-    pub(crate) fn consumer(&self) -> SharedConsumer<T> {
+    pub(crate) fn consumer(&self) -> SharedConsumer<Piece> {
         self.0.consumer.clone()
     }
 }
 
-impl<T> Drop for Core<T> {
+impl Drop for Core {
     fn drop(&mut self) {
         let destroyed = self.object.destroy_now();
         if let Some((home, serial)) = &self.home {
@@ -108,10 +109,10 @@ impl<T> Drop for Core<T> {
 }
 
 /// The half of a shared receive queue that posts.
-pub(crate) struct SrqPoster<T> {
-    srq: Srq<T>,
+pub(crate) struct SrqPoster {
+    srq: Srq,
     /// Until it is left behind.
-    parts: Option<Parts<SharedProducer<T>>>,
+    parts: Option<Parts<SharedProducer<Piece>>>,
     keys: Keys,
     entries: usize,
     pieces: usize,
@@ -124,7 +125,7 @@ pub(crate) struct SrqPoster<T> {
     posted: u32,
 }
 
-impl<T> std::fmt::Debug for SrqPoster<T> {
+impl std::fmt::Debug for SrqPoster {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SrqPoster")
             .field("srq", &self.srq.number())
@@ -137,7 +138,7 @@ impl<T> std::fmt::Debug for SrqPoster<T> {
 ///
 /// # Errors
 /// Sizes that the device does not have, no memory, or what the kernel says.
-pub(crate) fn create<T>(hca: &Hca, spec: SrqSpec<'_, T>) -> Result<SrqPoster<T>, MlxError> {
+pub(crate) fn create(hca: &Hca, spec: SrqSpec<'_>) -> Result<SrqPoster, MlxError> {
     let device = &hca.device;
     let refuse = |problem: String| MlxError::Queue { queue: "shared receive queue".into(), problem };
     // As the kernel counts.
@@ -227,10 +228,10 @@ fn link(zone: &mut Zone, stride: usize, entry: usize, next: usize) {
     zone.copy_in(entry * stride, segment.as_bytes());
 }
 
-impl<T> SrqPoster<T> {
+impl SrqPoster {
     /// What queue pairs keep of it.
     #[must_use]
-    pub(crate) fn srq(&self) -> &Srq<T> {
+    pub(crate) fn srq(&self) -> &Srq {
         &self.srq
     }
 
@@ -241,9 +242,9 @@ impl<T> SrqPoster<T> {
     }
 }
 
-impl<T: Lend> SrqPoster<T> {
+impl SrqPoster {
     /// Begins a list of receives.
-    pub(crate) fn receives(&mut self) -> SrqReceives<'_, T> {
+    pub(crate) fn receives(&mut self) -> SrqReceives<'_> {
         self.keys.follow();
         self.reclaim();
         let (at, next) = (self.head, self.posted);
@@ -270,34 +271,34 @@ impl<T: Lend> SrqPoster<T> {
     }
 }
 
-impl<T> Drop for SrqPoster<T> {
+impl Drop for SrqPoster {
     fn drop(&mut self) {
         self.srq.0.left.leave(self.parts.take());
     }
 }
 
 /// Receives that go to the device together. Dropped, it posts nothing, and what it was given goes home.
-pub(crate) struct SrqReceives<'q, T: Lend> {
-    poster: &'q mut SrqPoster<T>,
+pub(crate) struct SrqReceives<'q> {
+    poster: &'q mut SrqPoster,
     at: usize,
     next: u32,
     failed: Option<PostError>,
 }
 
-impl<T: Lend> std::fmt::Debug for SrqReceives<'_, T> {
+impl std::fmt::Debug for SrqReceives<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SrqReceives").field("poster", &self.poster).finish_non_exhaustive()
     }
 }
 
-impl<T: Lend> SrqReceives<'_, T> {
+impl SrqReceives<'_> {
     /// A receive into one piece.
-    pub(crate) fn piece(&mut self, id: u64, piece: T) -> &mut Self {
+    pub(crate) fn piece(&mut self, id: u64, piece: Piece) -> &mut Self {
         self.pieces(id, std::iter::once(piece))
     }
 
     /// A receive into several pieces, one after the other.
-    pub(crate) fn pieces(&mut self, id: u64, pieces: impl IntoIterator<Item = T>) -> &mut Self {
+    pub(crate) fn pieces(&mut self, id: u64, pieces: impl IntoIterator<Item = Piece>) -> &mut Self {
         if !self.begin() {
             return self;
         }
@@ -328,7 +329,7 @@ impl<T: Lend> SrqReceives<'_, T> {
     }
 
     /// A receive into memory that outlives the queue.
-    pub(crate) fn lasting(&mut self, id: u64, piece: &impl Lasting) -> &mut Self {
+    pub(crate) fn lasting(&mut self, id: u64, piece: &Held<'_>) -> &mut Self {
         if self.begin() {
             let at = self.data(0, piece.span());
             self.end(id, 0, at, None);
@@ -395,11 +396,11 @@ impl<T: Lend> SrqReceives<'_, T> {
     }
 
     /// Posts nothing, and gives back what the requests took along.
-    pub(crate) fn abort(mut self, each: impl FnMut(T)) {
+    pub(crate) fn abort(mut self, each: impl FnMut(Piece)) {
         self.take_back(each);
     }
 
-    fn take_back(&mut self, mut each: impl FnMut(T)) {
+    fn take_back(&mut self, mut each: impl FnMut(Piece)) {
         let mut place = self.poster.head;
         while place != self.at {
             let next = self.poster.next_of(place);
@@ -412,7 +413,7 @@ impl<T: Lend> SrqReceives<'_, T> {
     }
 }
 
-impl<T: Lend> Drop for SrqReceives<'_, T> {
+impl Drop for SrqReceives<'_> {
     fn drop(&mut self) {
         // After `ring` there is nothing between the two.
         self.take_back(drop);

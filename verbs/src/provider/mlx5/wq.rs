@@ -29,8 +29,9 @@ use super::hca::{Hca, Index};
 use super::left::{Left, Parts};
 use super::poll::{Poller, Receiver, Target};
 use super::post::track::{Consumer, Producer, track};
-use super::post::{Lend, Receives, Rings};
+use super::post::{Receives, Rings};
 use super::qp::{log2, receive_ring};
+use crate::mr::Piece;
 use pollux_mlx5_abi::kernel::queue_pair::HASH_KEY_BYTES;
 use pollux_mlx5_common::MlxError;
 use pollux_mlx5_common::context::Pinning;
@@ -67,11 +68,11 @@ bitflags::bitflags! {
 }
 
 /// What receive work queue to make.
-pub(crate) struct WqSpec<'a, T> {
+pub(crate) struct WqSpec<'a> {
     /// Protection domain.
     pub pd: PdHandle,
     /// Where it completes.
-    pub cq: &'a Poller<T>,
+    pub cq: &'a Poller,
     /// Receives that it has room for.
     pub receives: u32,
     /// Pieces of a receive.
@@ -88,18 +89,18 @@ pub(crate) struct WqSpec<'a, T> {
 
 /// What of a queue stays until the last table is gone.
 #[derive(Debug)]
-struct Core<T> {
+struct Core {
     object: Object,
     number: u32,
     index: Arc<Index>,
-    home: Arc<Home<T>>,
+    home: Arc<Home>,
     /// As whom the completion queue knows it.
     serial: AtomicU64,
     /// What the half that posts left behind.
-    left: Left<Producer<T>>,
+    left: Left<Producer<Piece>>,
 }
 
-impl<T> Core<T> {
+impl Core {
     fn handle(&self) -> WqHandle {
         match self.object.id() {
             Id::Wq(handle) => handle,
@@ -108,7 +109,7 @@ impl<T> Core<T> {
     }
 
     /// Tells the completion queue of it.
-    fn enrol(&self, consumer: Consumer<T>) {
+    fn enrol(&self, consumer: Consumer<Piece>) {
         let serial = serial();
         self.serial.store(serial, Ordering::Relaxed);
         self.home.tell(Message::Came(Target {
@@ -127,7 +128,7 @@ impl<T> Core<T> {
     }
 }
 
-impl<T> Drop for Core<T> {
+impl Drop for Core {
     fn drop(&mut self) {
         let destroyed = self.object.destroy_now();
         self.leave_home();
@@ -141,26 +142,26 @@ impl<T> Drop for Core<T> {
 
 /// A receive work queue: the half that posts. The device's is destroyed after the last table that it is in.
 #[derive(Debug)]
-pub(crate) struct Wq<T> {
-    core: Arc<Core<T>>,
+pub(crate) struct Wq {
+    core: Arc<Core>,
     /// Until it is left behind.
-    parts: Option<Parts<Producer<T>>>,
+    parts: Option<Parts<Producer<Piece>>>,
     keys: Keys,
     receives: u32,
     pieces: u32,
 }
 
 /// A ring's track: an entry never has more tokens than pieces.
-fn ring<T>(receives: u32, pieces: u32) -> (Producer<T>, Consumer<T>) {
+fn ring(receives: u32, pieces: u32) -> (Producer<Piece>, Consumer<Piece>) {
     track(log2(receives), log2(receives) + log2(pieces))
 }
 
-impl<T> Wq<T> {
+impl Wq {
     /// Makes a receive work queue, in state RESET.
     ///
     /// # Errors
     /// Sizes that the device does not have, no memory, or what the kernel says.
-    pub(crate) fn create(hca: &Hca, spec: WqSpec<'_, T>) -> Result<Self, MlxError> {
+    pub(crate) fn create(hca: &Hca, spec: WqSpec<'_>) -> Result<Self, MlxError> {
         let device = &hca.device;
         let refuse = |problem| MlxError::Queue { queue: "receive work queue".into(), problem };
         if !hca.indexed() {
@@ -223,7 +224,7 @@ impl<T> Wq<T> {
         (self.receives, self.pieces)
     }
 
-    fn parts(&mut self) -> &mut Parts<Producer<T>> {
+    fn parts(&mut self) -> &mut Parts<Producer<Piece>> {
         match &mut self.parts {
             Some(parts) => parts,
             None => unreachable!("they are there until the queue is dropped"),
@@ -255,10 +256,10 @@ impl<T> Wq<T> {
     }
 }
 
-impl<T: Lend> Wq<T> {
+impl Wq {
     /// Begins a list of receives.
     #[inline(always)]
-    pub(crate) fn receives(&mut self) -> Receives<'_, T> {
+    pub(crate) fn receives(&mut self) -> Receives<'_> {
         self.keys.follow();
         let Self { parts, keys, receives, pieces, .. } = self;
         let Some(Parts { producer, zone, record, .. }) = parts else {
@@ -269,7 +270,7 @@ impl<T: Lend> Wq<T> {
     }
 }
 
-impl<T> Drop for Wq<T> {
+impl Drop for Wq {
     fn drop(&mut self) {
         self.core.left.leave(self.parts.take());
     }
@@ -277,27 +278,27 @@ impl<T> Drop for Wq<T> {
 
 /// A table of receive work queues, over which packets are spread. Clones are handles.
 #[derive(Debug)]
-pub(crate) struct WqTable<T>(Arc<Table<T>>);
+pub(crate) struct WqTable(Arc<Table>);
 
-impl<T> Clone for WqTable<T> {
+impl Clone for WqTable {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
 #[derive(Debug)]
-struct Table<T> {
+struct Table {
     /// Destroyed before the queues are.
     object: Object,
-    _queues: Vec<Arc<Core<T>>>,
+    _queues: Vec<Arc<Core>>,
 }
 
-impl<T> WqTable<T> {
+impl WqTable {
     /// Makes a table with a place for each of these; one queue may have several places.
     ///
     /// # Errors
     /// No power of two of them, or more than the kernel takes; or what the kernel says.
-    pub(crate) fn create(hca: &Hca, queues: &[&Wq<T>]) -> Result<Self, MlxError> {
+    pub(crate) fn create(hca: &Hca, queues: &[&Wq]) -> Result<Self, MlxError> {
         let most = 1_usize << LOG_IND_TABLE_MAX;
         if !queues.len().is_power_of_two() || queues.len() > most {
             return Err(MlxError::Queue {
@@ -320,13 +321,13 @@ impl<T> WqTable<T> {
 
 /// A queue pair that neither sends nor has a ring: rules give it frames, and it spreads them over a table.
 #[derive(Debug)]
-pub(crate) struct HashQp<T> {
+pub(crate) struct HashQp {
     /// Destroyed before the table is.
     object: Object,
-    _table: WqTable<T>,
+    _table: WqTable,
 }
 
-impl<T> HashQp<T> {
+impl HashQp {
     /// Makes one that hashes these fields by Toeplitz with this key. With no fields every packet goes to the first place.
     ///
     /// # Errors
@@ -335,7 +336,7 @@ impl<T> HashQp<T> {
     pub(crate) fn create(
         hca: &Hca,
         pd: PdHandle,
-        table: &WqTable<T>,
+        table: &WqTable,
         fields: HashFields,
         key: &[u8; HASH_KEY_BYTES],
         user_handle: u64,

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::provider::mlx5::post::Lend;
 use pollux_uverbs::abi::flags::CqFlags;
 use pollux_uverbs::cq::CqRequest;
 use pollux_uverbs::event::CompChannel;

@@ -2,7 +2,7 @@
 
 use std::sync::{MutexGuard, PoisonError};
 
-use crate::provider::mlx5::post::{Kind, Lasting, Lend, PostError, Use};
+use crate::provider::mlx5::post::{Kind, PostError, Use};
 use pollux_uverbs::abi::flags::Access;
 use zerocopy::IntoBytes;
 

@@ -12,7 +12,8 @@ use pollux_mlx5_abi::wqe::{
 use zerocopy::byteorder::big_endian::{U32, U64};
 
 use super::headers::{self, HEADERS_MAX, HEADERS_MIN};
-use super::{Address, Lasting, Lend, PostError, Poster, Span, Use};
+use super::{Address, PostError, Poster, Span, Use};
+use crate::mr::{Held, Piece};
 
 /// Operations, as bits.
 pub(crate) mod op {
@@ -85,8 +86,8 @@ impl State {
 }
 
 /// Sends that go to the device together. Dropped, it posts nothing, and what it was given goes home.
-pub(crate) struct Batch<'q, T: Lend> {
-    pub(super) poster: &'q mut Poster<T>,
+pub(crate) struct Batch<'q> {
+    pub(super) poster: &'q mut Poster,
     /// Where the next entry begins, or the open one.
     pub(super) at: u32,
     /// Where the last closed one begins.
@@ -101,7 +102,7 @@ pub(crate) struct Batch<'q, T: Lend> {
     pub(super) state: State,
 }
 
-impl<T: Lend> std::fmt::Debug for Batch<'_, T> {
+impl std::fmt::Debug for Batch<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Batch")
             .field("poster", &self.poster)
@@ -110,7 +111,7 @@ impl<T: Lend> std::fmt::Debug for Batch<'_, T> {
     }
 }
 
-impl<T> Poster<T> {
+impl Poster {
     #[cold]
     #[inline(never)]
     fn fail(&mut self, error: PostError) {
@@ -124,7 +125,7 @@ impl<T> Poster<T> {
     }
 }
 
-impl<T: Lend> Batch<'_, T> {
+impl Batch<'_> {
     /// Nothing more is opened, so this comes once a batch at most.
     #[inline(always)]
     fn fail(&mut self, error: PostError) {
@@ -433,7 +434,7 @@ impl<T: Lend> Batch<'_, T> {
 
     /// A piece of memory that goes along and comes back with the completion.
     #[inline(always)]
-    pub(crate) fn piece(&mut self, mut piece: T) -> &mut Self {
+    pub(crate) fn piece(&mut self, mut piece: Piece) -> &mut Self {
         let may = self.may_have_piece();
         if !may && !self.state.has(State::HEADERS) {
             return self;
@@ -453,7 +454,7 @@ impl<T: Lend> Batch<'_, T> {
 
     /// A piece of memory that outlives the queue.
     #[inline(always)]
-    pub(crate) fn lasting(&mut self, piece: &impl Lasting) -> &mut Self {
+    pub(crate) fn lasting(&mut self, piece: &Held<'_>) -> &mut Self {
         if self.may_have_piece() {
             self.data(piece.span());
         } else if self.state.has(State::HEADERS) {
@@ -541,14 +542,14 @@ impl<T: Lend> Batch<'_, T> {
     }
 
     /// Posts nothing, and gives back what the requests took along.
-    pub(crate) fn abort(self, mut each: impl FnMut(T)) {
+    pub(crate) fn abort(self, mut each: impl FnMut(Piece)) {
         while let Some(token) = self.poster.send.take_back() {
             each(token);
         }
     }
 }
 
-impl<T: Lend> Drop for Batch<'_, T> {
+impl Drop for Batch<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         // After `ring` there are none.

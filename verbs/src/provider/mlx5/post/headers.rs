@@ -11,7 +11,7 @@ use std::mem::offset_of;
 
 use pollux_mlx5_abi::wqe::{Ethernet, SEGMENT_BYTES};
 
-use super::{Lend, Poster, Span};
+use super::{Poster, Span};
 
 /// Most bytes that a card wants: up to a TCP header.
 pub(super) const HEADERS_MAX: usize = 78;
@@ -34,7 +34,7 @@ impl Span {
     }
 }
 
-impl<T: Lend> Poster<T> {
+impl Poster {
     /// Copies on into the header of the entry at block `at` as long as it lacks bytes. How many of these went there, and how many
     /// there are.
     #[cold]

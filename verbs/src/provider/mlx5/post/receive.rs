@@ -5,13 +5,14 @@ use pollux_eal::barrier;
 use pollux_mlx5_abi::wqe::{Data, INVALID_LKEY, SEGMENT_BYTES};
 
 use super::track::Producer;
-use super::{Lasting, Lend, PostError, Rings, Span, Use};
+use super::{PostError, Rings, Span, Use};
+use crate::mr::{Held, Piece};
 use pollux_mlx5_common::dbrec::{DoorbellRecord, FIRST};
 use pollux_mlx5_common::key::Keys;
 
 /// Receives that go to the device together. Dropped, it posts nothing, and what it was given goes home.
-pub(crate) struct Receives<'q, T: Lend> {
-    recv: &'q mut Producer<T>,
+pub(crate) struct Receives<'q> {
+    recv: &'q mut Producer<Piece>,
     keys: &'q mut Keys,
     record: &'q mut DoorbellRecord,
     rings: Rings,
@@ -22,17 +23,17 @@ pub(crate) struct Receives<'q, T: Lend> {
     failed: Option<PostError>,
 }
 
-impl<T: Lend> std::fmt::Debug for Receives<'_, T> {
+impl std::fmt::Debug for Receives<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Receives").field("at", &self.at).finish_non_exhaustive()
     }
 }
 
-impl<'q, T: Lend> Receives<'q, T> {
+impl<'q> Receives<'q> {
     /// Into a ring whose entries have so many pieces.
     #[inline(always)]
     pub(in crate::provider::mlx5) fn begin(
-        recv: &'q mut Producer<T>,
+        recv: &'q mut Producer<Piece>,
         keys: &'q mut Keys,
         record: &'q mut DoorbellRecord,
         rings: Rings,
@@ -47,16 +48,16 @@ impl<'q, T: Lend> Receives<'q, T> {
     }
 }
 
-impl<T: Lend> Receives<'_, T> {
+impl Receives<'_> {
     /// A receive into one piece.
     #[inline(always)]
-    pub(crate) fn piece(&mut self, id: u64, piece: T) -> &mut Self {
+    pub(crate) fn piece(&mut self, id: u64, piece: Piece) -> &mut Self {
         self.pieces(id, std::iter::once(piece))
     }
 
     /// A receive into several pieces, one after the other.
     #[inline(always)]
-    pub(crate) fn pieces(&mut self, id: u64, pieces: impl IntoIterator<Item = T>) -> &mut Self {
+    pub(crate) fn pieces(&mut self, id: u64, pieces: impl IntoIterator<Item = Piece>) -> &mut Self {
         let Some((before, mut at)) = self.open() else { return self };
         for mut piece in pieces {
             // One without room is kept as well, and takes no segment.
@@ -73,7 +74,7 @@ impl<T: Lend> Receives<'_, T> {
 
     /// A receive into memory that outlives the queue.
     #[inline(always)]
-    pub(crate) fn lasting(&mut self, id: u64, piece: &impl Lasting) -> &mut Self {
+    pub(crate) fn lasting(&mut self, id: u64, piece: &Held<'_>) -> &mut Self {
         let Some((before, at)) = self.open() else { return self };
         let at = self.data(at, piece.span());
         self.end(id, before, at);
@@ -153,14 +154,14 @@ impl<T: Lend> Receives<'_, T> {
     }
 
     /// Posts nothing, and gives back what the requests took along.
-    pub(crate) fn abort(self, mut each: impl FnMut(T)) {
+    pub(crate) fn abort(self, mut each: impl FnMut(Piece)) {
         while let Some(token) = self.recv.take_back() {
             each(token);
         }
     }
 }
 
-impl<T: Lend> Drop for Receives<'_, T> {
+impl Drop for Receives<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         // After `ring` there are none.

@@ -7,7 +7,8 @@ use pollux_uverbs::abi::flags::Access;
 use zerocopy::byteorder::big_endian::{U16, U32, U64};
 
 use super::batch::{State, op};
-use super::{Batch, Lasting, Lend, Span};
+use super::{Batch, Span};
+use crate::mr::Held;
 
 /// How a memory window is bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +39,9 @@ impl Window {
     }
 }
 
-impl<T: Lend> Batch<'_, T> {
+impl Batch<'_> {
     /// Opens a window on a region to peers, or closes it where the piece is empty. What comes after it waits for it.
-    pub(crate) fn bind(&mut self, id: u64, window: &Window, piece: &impl Lasting) -> &mut Self {
+    pub(crate) fn bind(&mut self, id: u64, window: &Window, piece: &Held<'_>) -> &mut Self {
         self.change_key(id, window, piece.span(), false)
     }
 
