@@ -9,10 +9,12 @@
 mod bounds;
 mod model;
 mod peer;
+mod ping;
 mod processor;
 mod program;
 mod server;
 mod table;
+mod testpmd;
 
 use std::collections::BTreeMap;
 

@@ -1,13 +1,13 @@
 //! Whole programs: l2fwd against testpmd, trial by trial in turn.
 
-use std::io::{Read, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::peer::{EAL, Root};
+use super::peer::Root;
+use super::ping;
 use super::table::Pair;
+use super::testpmd::Testpmd;
 use crate::run::{Outcome, must, release_dir};
 
 /// How long each trial forwards.
@@ -24,6 +24,7 @@ pub(crate) fn measure(name: &str, root: Option<&Root>, trials: u32) -> Outcome<V
         "pcap_null" => pcap(root, trials.min(7)),
         "af_packet_veth" => kernel(root, trials.min(7), &Veth::make()?),
         "tap_kernel" => tap(root, trials.min(7)),
+        "ping_p99" => ping::measure(root, trials.min(7)),
         "start" => start(root, trials),
         _ => Err(format!("no program measures {name}")),
     }
@@ -40,7 +41,7 @@ fn l2fwd(lcores: &str, devices: &[&str], options: &[&str], time: Duration) -> Ou
     report(command.stderr(Stdio::piped()).output(), "l2fwd")
 }
 
-fn report(done: std::io::Result<std::process::Output>, what: &str) -> Outcome<serde_json::Value> {
+pub(super) fn report(done: std::io::Result<std::process::Output>, what: &str) -> Outcome<serde_json::Value> {
     let done = done.map_err(|why| format!("cannot start {what}: {why}"))?;
     let text = String::from_utf8_lossy(&done.stdout);
     text.lines().last().and_then(|line| serde_json::from_str(line).ok()).ok_or_else(|| {
@@ -60,7 +61,7 @@ fn cycles_per_packet(report: &serde_json::Value) -> Outcome<f64> {
 }
 
 /// Alternates the two sides; the first of each is not kept.
-fn alternate(
+pub(super) fn alternate(
     trials: u32,
     mut ours: impl FnMut() -> Outcome<f64>,
     mut peer: impl FnMut() -> Outcome<Option<f64>>,
@@ -322,98 +323,4 @@ fn start(root: Option<&Root>, trials: u32) -> Outcome<Vec<Pair>> {
 /// Wall-clock nanoseconds since 1970: the one clock that a parent and a child in C read alike without unsafe code here.
 fn wall_clock() -> u128 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos())
-}
-
-/// An interactive testpmd.
-struct Testpmd {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: Receiver<Vec<u8>>,
-}
-
-impl Testpmd {
-    fn start(root: &Root, devices: &[&str], mode: &str) -> Outcome<Self> {
-        Self::start_with(root, devices, mode, &[])
-    }
-
-    /// One forwarding lcore on CPU 1, cycles recorded.
-    fn start_with(root: &Root, devices: &[&str], mode: &str, more: &[&str]) -> Outcome<Self> {
-        let mode = format!("--forward-mode={mode}");
-        let options = [&["--record-core-cycles", &mode], more].concat();
-        Self::launch(root, &["-l", "0,1"], devices, &options)
-    }
-
-    /// Both lcores on one CPU, as a sender or receiver that leaves the other CPU to its partner.
-    fn two_on_one(root: &Root, cpu: &str, devices: &[&str], options: &[&str]) -> Outcome<Self> {
-        let prefix = format!("--file-prefix=plx{cpu}");
-        Self::launch(root, &["--lcores", &format!("0@{cpu},1@{cpu}"), &prefix], devices, options)
-    }
-
-    fn launch(root: &Root, lcores: &[&str], devices: &[&str], options: &[&str]) -> Outcome<Self> {
-        let fixed = ["--", "-i", "--nb-cores=1", "--total-num-mbufs=16384", "--burst=32"];
-        // Into a pipe testpmd would print its report after the prompt that follows it.
-        let unbuffered = ["-oL", "/usr/bin/dpdk-testpmd"];
-        let args = [&unbuffered, lcores, EAL, devices, &fixed, options].concat();
-        let mut child = root
-            .command("/usr/bin/stdbuf", &args)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|why| format!("cannot start testpmd: {why}"))?;
-        let input = child.stdin.take();
-        let (send, output) = channel();
-        if let Some(mut stdout) = child.stdout.take() {
-            std::thread::spawn(move || {
-                let mut piece = [0; 4096];
-                while let Ok(count @ 1..) = stdout.read(&mut piece) {
-                    if send.send(piece[..count].to_vec()).is_err() {
-                        break;
-                    }
-                }
-            });
-        }
-        let mut testpmd = Self { child, input, output };
-        testpmd.until_prompt()?;
-        Ok(testpmd)
-    }
-
-    /// Types one command and gives back all that is printed up to the next prompt.
-    fn command(&mut self, line: &str) -> Outcome<String> {
-        let input = self.input.as_mut().ok_or("testpmd takes no more commands")?;
-        writeln!(input, "{line}").and_then(|()| input.flush()).map_err(|why| format!("testpmd: {why}"))?;
-        self.until_prompt()
-    }
-
-    fn until_prompt(&mut self) -> Outcome<String> {
-        let mut said = Vec::new();
-        let deadline = Instant::now() + Duration::from_secs(30);
-        loop {
-            match self.output.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(piece) => said.extend(piece),
-                Err(RecvTimeoutError::Timeout) => return Err("testpmd shows no prompt".into()),
-                Err(RecvTimeoutError::Disconnected) => return Err("testpmd ended".into()),
-            }
-            let text = String::from_utf8_lossy(&said);
-            if text.trim_end().ends_with("testpmd>") {
-                return Ok(text.into_owned());
-            }
-        }
-    }
-}
-
-impl Drop for Testpmd {
-    fn drop(&mut self) {
-        if let Some(mut input) = self.input.take() {
-            drop(writeln!(input, "quit"));
-        }
-        for _ in 0..150 {
-            if matches!(self.child.try_wait(), Ok(Some(_))) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
 }

@@ -103,6 +103,7 @@ pub(crate) const PLAN: &[Plan] = &[
     program("pcap_null", "cycles/packet", 0.7),
     Plan { rate: true, ..program("af_packet_veth", "Mpps", 1.0) },
     Plan { rate: true, ..program("tap_kernel", "Mpps", 1.0) },
+    program("ping_p99", "ms", 1.0),
     program("start", "ms", 0.1),
     mlx5("mlx5_rxtx32"),
     mlx5("mlx5_compressed_fast"),

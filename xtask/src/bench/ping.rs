@@ -1,0 +1,129 @@
+//! Round trips through a forwarder on two lcores, a CPU each: the time that 99 of 100 pings stay below.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::peer::Root;
+use super::program::{alternate, report};
+use super::table::Pair;
+use super::testpmd::Testpmd;
+use crate::run::{Outcome, must, output, release_dir};
+
+/// Pings of a trial, one each millisecond.
+const PINGS: usize = 3000;
+/// Of l2fwd: until it forwards, and for the pings.
+const TRIAL: Duration = Duration::from_secs(8);
+
+const A: &str = "10.177.0.1/24";
+const B: &str = "10.177.0.2/24";
+
+/// Two hosts, each in a namespace of its own, whose links end here.
+struct Hosts {
+    names: [String; 2],
+    links: [String; 2],
+}
+
+impl Hosts {
+    fn make() -> Outcome<Self> {
+        let id = std::process::id() % 100_000;
+        let hosts = Self {
+            names: ["a", "b"].map(|end| format!("plxh{end}{id}")),
+            links: ["a", "b"].map(|end| format!("plxl{end}{id}")),
+        };
+        for ((name, link), address) in hosts.names.iter().zip(&hosts.links).zip([A, B]) {
+            let ip = |args: &[&str]| must(Command::new("ip").args(args));
+            ip(&["netns", "add", name])?;
+            ip(&["link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", name])?;
+            ip(&["link", "set", link, "up"])?;
+            ip(&["-n", name, "addr", "add", address, "dev", "eth0"])?;
+            ip(&["-n", name, "link", "set", "eth0", "up"])?;
+        }
+        Ok(hosts)
+    }
+
+    fn devices(&self) -> [String; 2] {
+        [0, 1].map(|end| format!("net_af_packet{end},iface={}", self.links[end]))
+    }
+
+    fn ping(&self, args: &[&str]) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.names[0], "ping"]).args(args).arg(B.trim_end_matches("/24"));
+        command
+    }
+
+    /// Waits until the other host answers, then pings it. Milliseconds.
+    fn p99(&self) -> Outcome<f64> {
+        let answered = (0..5).any(|_| {
+            self.ping(&["-c", "1", "-W", "1", "-q"]).output().is_ok_and(|done| done.status.success())
+        });
+        if !answered {
+            return Err("no ping came back through the forwarder".into());
+        }
+        let said = output(&mut self.ping(&["-i", "0.001", "-c", &PINGS.to_string()]))?;
+        percentile(&said, 99)
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for name in &self.names {
+            drop(Command::new("ip").args(["netns", "delete", name]).stderr(Stdio::null()).status());
+        }
+    }
+}
+
+/// Of what ping printed: the time that so many of 100 pings stayed below; one without an answer stayed below none.
+fn percentile(said: &str, of_100: usize) -> Outcome<f64> {
+    let times =
+        said.lines().filter_map(|line| line.split_once("time=")?.1.split_whitespace().next()?.parse().ok());
+    let mut times: Vec<f64> = times.collect();
+    times.sort_by(f64::total_cmp);
+    let at = (PINGS * of_100).div_ceil(100) - 1;
+    times.get(at).copied().ok_or_else(|| format!("{} of {PINGS} pings came back", times.len()))
+}
+
+pub(super) fn measure(root: Option<&Root>, trials: u32) -> Outcome<Vec<Pair>> {
+    let hosts = Hosts::make()?;
+    let devices = hosts.devices();
+    let devices = ["--vdev", &devices[0], "--vdev", &devices[1]];
+    alternate(
+        trials,
+        || {
+            let mut command = Command::new(release_dir().join("l2fwd"));
+            command.args(["-l", "0,1"]).args(devices).args([
+                "--",
+                "-P",
+                "-T",
+                "0",
+                "--json",
+                "--no-mac-updating",
+                "--duration",
+            ]);
+            command.arg(TRIAL.as_secs().to_string()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let l2fwd = command.spawn().map_err(|why| format!("cannot start l2fwd: {why}"))?;
+            let p99 = hosts.p99();
+            report(l2fwd.wait_with_output(), "l2fwd")?;
+            p99
+        },
+        || {
+            let Some(root) = root else { return Ok(None) };
+            let mut testpmd = Testpmd::on_two(root, &devices, &["--forward-mode=io"])?;
+            testpmd.command("start")?;
+            hosts.p99().map(Some)
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_did_not_come_back_counts() {
+        let line = |n: usize| format!("64 bytes from 10.177.0.2: icmp_seq={n} ttl=64 time=0.{n:04} ms\n");
+        let all: String = (1..=PINGS).map(line).collect();
+        assert_eq!(percentile(&all, 99), Ok(0.2970));
+        let some: String = (1..=PINGS * 98 / 100).map(line).collect();
+        assert!(percentile(&some, 99).is_err());
+    }
+}
