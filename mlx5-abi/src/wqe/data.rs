@@ -32,6 +32,13 @@ impl Data {
         Self { byte_count: U32::new(bytes & !INLINE), lkey: U32::new(lkey), addr: U64::new(addr) }
     }
 
+    /// The same bytes as two words, which two stores write; `lkey_be` as the device reads it, `addr` as the key knows it.
+    #[must_use]
+    #[inline]
+    pub const fn words(bytes: u32, lkey_be: u32, addr: u64) -> [u64; 2] {
+        [((bytes as u64) << 32 | lkey_be.to_be() as u64).to_be(), addr.to_be()]
+    }
+
     /// Bytes of the piece, 1 to 2^31. The highest bit of `byte_count` is no part of them: in a receive entry it asks for padding in
     /// front of a packet.
     /// Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/en_main.c`, `mlx5e_alloc_rq`, and `include/linux/mlx5/qp.h`,

@@ -75,6 +75,25 @@ pub const INSERT_VLAN: u16 = 1 << 15;
 pub const INSERT_SVLAN: u16 = 1 << 0;
 
 impl Ethernet {
+    /// The same bytes as two words, which two stores write. `offsets`: the four places of headers, as they stand.
+    #[must_use]
+    #[inline]
+    pub const fn words(
+        offsets: [u8; 4],
+        cs_flags: u8,
+        swp_flags: u8,
+        mss: u16,
+        inline: u16,
+        start: [u8; 2],
+    ) -> [u64; 2] {
+        let head = (u32::from_be_bytes(offsets) as u64) << 32
+            | (cs_flags as u64) << 24
+            | (swp_flags as u64) << 16
+            | mss as u64;
+        let tail = (inline as u64) << 16 | u16::from_be_bytes(start) as u64;
+        [head.to_be(), tail.to_be()]
+    }
+
     /// The tag to insert, if there is one.
     #[must_use]
     #[inline]

@@ -27,6 +27,27 @@ fn a_send_entry_is_these_bytes() {
 }
 
 #[test]
+fn words_are_the_same_bytes() {
+    let control = Control::new(send::SEND, 3, 0x0102, 0x0a_0b0c, 4, Completion::Always as u8, 0x1122_3344);
+    assert_eq!(control.words().as_bytes(), control.as_bytes());
+    let data = Data::new(42, 0x1234, 0x1_0000_0002);
+    assert_eq!(Data::words(42, 0x1234_u32.to_be(), 0x1_0000_0002).as_bytes(), data.as_bytes());
+    let ethernet = Ethernet {
+        swp_outer_l4_offset: 1,
+        swp_outer_l3_offset: 2,
+        swp_inner_l4_offset: 3,
+        swp_inner_l3_offset: 4,
+        cs_flags: 5,
+        swp_flags: 6,
+        mss: 0x0708.into(),
+        flow_table_metadata: 0.into(),
+        inline_hdr_sz: 0x090a.into(),
+        inline_hdr_start: [11, 12],
+    };
+    assert_eq!(Ethernet::words([1, 2, 3, 4], 5, 6, 0x0708, 0x090a, [11, 12]).as_bytes(), ethernet.as_bytes());
+}
+
+#[test]
 fn a_tag_takes_the_place_of_the_inline_header() {
     let ethernet = Ethernet {
         inline_hdr_sz: INSERT_VLAN.into(),

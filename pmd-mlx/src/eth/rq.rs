@@ -15,7 +15,7 @@
 //! `mlx5_rxq_initialize`.
 #![expect(unsafe_code, reason = "writes entries that a device reads, and owns mbufs by their addresses")]
 
-use std::mem::MaybeUninit;
+use std::mem::{MaybeUninit, offset_of};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -274,8 +274,8 @@ impl Rq {
             // SAFETY: the segment is in the ring; volatile stores bear a device that reads.
             unsafe {
                 let at = self.segment(slot);
-                at.cast::<u32>().write_volatile(bytes.to_be());
-                at.cast::<u32>().add(1).write_volatile(lkey_be);
+                at.add(offset_of!(Data, byte_count)).cast::<u32>().write_volatile(bytes.to_be());
+                at.add(offset_of!(Data, lkey)).cast::<u32>().write_volatile(lkey_be);
             }
         }
     }
@@ -296,9 +296,9 @@ impl Rq {
         // SAFETY: the segment is in the ring and not posted; volatile stores bear a device that reads.
         unsafe {
             if let Some(key) = key {
-                at.cast::<u32>().add(1).write_volatile(key.lkey_be);
+                at.add(offset_of!(Data, lkey)).cast::<u32>().write_volatile(key.lkey_be);
             }
-            at.cast::<u64>().add(1).write_volatile(address.to_be());
+            at.add(offset_of!(Data, addr)).cast::<u64>().write_volatile(address.to_be());
         }
     }
 

@@ -24,7 +24,7 @@
 #![expect(unsafe_code, reason = "writes entries that a device reads, and owns mbufs by their addresses")]
 
 use std::collections::VecDeque;
-use std::mem::{ManuallyDrop, MaybeUninit};
+use std::mem::{ManuallyDrop, MaybeUninit, offset_of};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ use pollux_mlx5_common::uar::SendDoorbell;
 /// Ask for a completion after so many packets. Source: DPDK `drivers/net/mlx5/mlx5_defs.h`, `MLX5_TX_COMP_THRESH`.
 const ASK_PACKETS: u32 = 32;
 /// The place of `fm_ce_se` in the control segment.
-const COMPLETION_AT: usize = 11;
+const COMPLETION_AT: usize = offset_of!(Control, fm_ce_se);
 
 /// A completion that was asked for.
 #[derive(Clone, Copy, Debug, Default)]

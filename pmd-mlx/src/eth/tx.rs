@@ -31,7 +31,7 @@ use pollux_eal::barrier;
 use pollux_mempool::{Burst, Mbuf, TxFlags};
 use pollux_mlx5_abi::opcode::send;
 use pollux_mlx5_abi::wqe::{
-    INLINE as INLINE_BIT, INSERT_VLAN, SEGMENTS_MAX, blocks, checksum, inline_segments,
+    self, Data, Ethernet, INLINE as INLINE_BIT, INSERT_VLAN, SEGMENTS_MAX, blocks, checksum, inline_segments,
 };
 use pollux_port::driver::{Moved, TxBurst, TxDescriptor, TxSetup};
 use pollux_port::{BadPacket, PortError, TxDrop, TxProblem};
@@ -323,33 +323,17 @@ fn tags_inline<const F: u32>(sq: &Sq, mbuf: &Mbuf) -> bool {
     F & INLINE != 0 && mbuf.data_len() as u32 <= sq.inline_max && mbuf.data_len() >= 14
 }
 
-/// The two words of a data segment.
-#[inline(always)]
-fn pointer(bytes: u32, lkey_be: u32, address: u64) -> [u64; 2] {
-    // Little-endian words as they stand in memory: the first has the byte count in front, then the key.
-    const { assert!(cfg!(target_endian = "little"), "words are put together for little-endian processors") };
-    [u64::from(bytes.to_be()) | u64::from(lkey_be) << 32, address.to_be()]
-}
-
 /// The two words of the control segment.
 #[inline(always)]
 fn control(sq: &Sq, opcode: u8, segments: u32) -> [u64; 2] {
-    let first = (sq.pi & 0xffff) << 8 | u32::from(opcode);
-    let second = sq.number << 8 | segments;
-    let head = u64::from(first.to_be()) | u64::from(second.to_be()) << 32;
-    [head, u64::from(sq.control_imm.to_be()) << 32]
+    wqe::Control::new(opcode, 0, sq.pi as u16, sq.number, segments as u8, 0, sq.control_imm).words()
 }
 
 /// The two words of the Ethernet segment: where headers are, checksums, size to cut to, and the inline header's length and first two
 /// bytes.
 #[inline(always)]
 fn ethernet(places: Places, checksums: u8, mss: u16, inline: u16, start: [u8; 2]) -> [u64; 2] {
-    let first = u64::from(places.offsets)
-        | u64::from(checksums) << 32
-        | u64::from(places.kinds) << 40
-        | u64::from(mss.to_be()) << 48;
-    let start = u16::from_ne_bytes(start);
-    [first, u64::from(inline.to_be()) << 32 | u64::from(start) << 48]
+    Ethernet::words(places.offsets.to_ne_bytes(), checksums, places.kinds, mss, inline, start)
 }
 
 /// Puts as many packets as belong together into one entry: how many, and their bytes. None when the first does not belong
@@ -393,7 +377,7 @@ fn many<const F: u32>(sq: &mut Sq, mbufs: &[Mbuf]) -> (usize, u64) {
             if used + 1 > room {
                 break;
             }
-            sq.write(start + used, pointer(len, key.lkey_be, address.wrapping_add(key.delta)));
+            sq.write(start + used, Data::words(len, key.lkey_be, address.wrapping_add(key.delta)));
             used += 1;
         }
         packets += 1;
@@ -506,7 +490,7 @@ fn one<const F: u32>(sq: &mut Sq, mbuf: &Mbuf) -> Fate {
             let Some(key) = sq.keys.find(address, u64::from(len - inline)) else {
                 return Fate::Dropped(TxDrop::Unregistered);
             };
-            sq.write(start + used, pointer(len - inline, key.lkey_be, address.wrapping_add(key.delta)));
+            sq.write(start + used, Data::words(len - inline, key.lkey_be, address.wrapping_add(key.delta)));
             used += 1;
         } else {
             let mut skip = inline as usize;
@@ -520,7 +504,7 @@ fn one<const F: u32>(sq: &mut Sq, mbuf: &Mbuf) -> Fate {
                 let Some(key) = sq.keys.find(address, bytes as u64) else {
                     return Fate::Dropped(TxDrop::Unregistered);
                 };
-                let words = pointer(bytes as u32, key.lkey_be, address.wrapping_add(key.delta));
+                let words = Data::words(bytes as u32, key.lkey_be, address.wrapping_add(key.delta));
                 sq.write(start + used, words);
                 used += 1;
             }

@@ -20,10 +20,12 @@
 #![expect(unsafe_code, reason = "buffers that a device writes, lent to mbufs")]
 
 use std::collections::VecDeque;
+use std::mem::offset_of;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use pollux_mempool::{External, Mbuf, MbufPool};
+use pollux_mlx5_abi::wqe::{Data, StridingReceive};
 
 use super::{Slot, UNKNOWN};
 use crate::eth::parts::StridingParts;
@@ -32,6 +34,8 @@ use pollux_mlx5_common::mr::Buffers;
 
 /// Mbufs taken from the pool at once, for packets to come.
 const STASH: usize = 32;
+/// Of an entry: where its one piece of memory stands.
+const DATA: usize = offset_of!(StridingReceive, data);
 /// How many lent buffers are looked at when a spare one is wanted.
 const LOOKS: usize = 8;
 
@@ -128,12 +132,12 @@ impl Striding {
         for entry in 0..entries {
             // SAFETY: the caller's promise; volatile stores bear a device that reads.
             unsafe {
-                let at = ring.add(entry * 32).cast::<u32>();
-                for word in 0..4 {
-                    at.add(word).write_volatile(0);
+                let at = ring.add(entry * size_of::<StridingReceive>());
+                for word in 0..DATA / 4 {
+                    at.cast::<u32>().add(word).write_volatile(0);
                 }
-                at.add(4).write_volatile(bytes.to_be());
-                at.add(5).write_volatile(self.key.lkey_be);
+                at.add(DATA + offset_of!(Data, byte_count)).cast::<u32>().write_volatile(bytes.to_be());
+                at.add(DATA + offset_of!(Data, lkey)).cast::<u32>().write_volatile(self.key.lkey_be);
             }
             self.write_entry(entry);
         }
@@ -146,7 +150,10 @@ impl Striding {
         let address = (buffer.base().as_ptr().addr() as u64).wrapping_add(self.key.delta);
         debug_assert!(entry < self.of_entry.len());
         // SAFETY: the ring has as many entries as `of_entry` (`write_ring`).
-        unsafe { self.ring.add(entry * 32 + 24).cast::<u64>().write_volatile(address.to_be()) };
+        unsafe {
+            let at = self.ring.add(entry * size_of::<StridingReceive>() + DATA + offset_of!(Data, addr));
+            at.cast::<u64>().write_volatile(address.to_be());
+        }
     }
 
     /// A buffer that nobody uses, set aside for the entry at hand so that its own may be lent. `false`: there is none.
