@@ -431,7 +431,7 @@ fn what_leaves_into_a_link_that_is_down_is_dropped_and_not_sent() {
     for wire in wires {
         let device = format!("mlx5_model1,{wire}");
         let devices = ["mlx5_model0,wire=source:1000:20000", &device];
-        let report = report(&Running::start(l2fwd(&devices, &["--duration", "0.5"])).finish(LIMIT));
+        let report = report(&Running::start(l2fwd(&devices, &["--duration", "1"])).finish(LIMIT));
         let (received, sent) = (count(&report, 0, "rx_packets"), count(&report, 1, "tx_packets"));
         let dropped = report["ports"][1]["dropped"]["tx_link_down"].as_u64().unwrap_or(0);
         // What is still in the ring when the report is made counts as sent.
@@ -474,7 +474,8 @@ fn a_full_disk_under_a_wire_is_told_once_and_its_frames_are_not_sent() {
     mount(&["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs"]);
     let file = folder.path().join("out.pcap");
     let wire = format!("mlx5_model1,wire=pcap::{}", file.display());
-    let options = ["--duration", "1"];
+    // The disk is full after a thousand frames, which a busy machine takes a while for.
+    let options = ["--duration", "3"];
     let done = Running::start(l2fwd(&["mlx5_model0,wire=source:1000:20000", &wire], &options)).finish(LIMIT);
     let written = std::fs::metadata(&file).map(|file| file.len());
     mount(&["umount"]);
