@@ -4,6 +4,7 @@
 mod device {
     pub(crate) mod rig;
 
+    mod capability;
     mod command;
     mod completion;
     mod fault;

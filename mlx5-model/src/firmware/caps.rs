@@ -1,12 +1,14 @@
 //! What the device can do, in the words of QUERY_HCA_CAP. What is not modelled is not claimed.
 
+mod second;
+
 use std::collections::BTreeMap;
 
 use pollux_mlx5_abi::caps::ethernet::{EthernetCaps, inline_mode, lro_size, min_inline};
 use pollux_mlx5_abi::caps::flow_table::{FlowTableFields, FlowTableNicCaps, FlowTableProperties};
 use pollux_mlx5_abi::caps::general::{GeneralCaps, port_type, stamps};
 use pollux_mlx5_abi::caps::roce::{AtomicCaps, RoceCaps, atomic, l3, version};
-use pollux_mlx5_abi::caps::{QueryHcaCapIn, QueryHcaCapOut, SetHcaCapIn, kind};
+use pollux_mlx5_abi::caps::{self, QueryHcaCapIn, QueryHcaCapOut, SetHcaCapIn, kind};
 use pollux_mlx5_abi::command::user::{capability, general_object, place};
 use pollux_mlx5_abi::command::wq::stamp;
 use pollux_mlx5_abi::command::{dct, opcode as op, order, source_port};
@@ -21,6 +23,7 @@ use crate::frame::VXLAN_PORTS_MAX;
 use crate::steering::rewrite::{CHANGES_MAX, HEADER_MAX};
 use crate::steering::{Counters, ENTRIES_MAX, LEVELS, REFORMATS_MAX, REWRITES_MAX};
 use crate::{rdma, receive};
+pub(super) use second::SoftwareId;
 
 /// What one card can and another cannot. Everything else is the same on all models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,6 +222,7 @@ impl Traits {
             blocks.insert(kind, whole);
         };
         put(kind::GENERAL, &self.general());
+        put(kind::GENERAL_2, &self.second());
         put(kind::ETHERNET_OFFLOADS, &self.ethernet());
         put(kind::ROCE, &self.roce());
         put(kind::FLOW_TABLE, &self.flow_table());
@@ -236,6 +240,7 @@ impl Traits {
         let mut caps = G::ZERO;
         let block = &mut caps;
         for (field, value) in [
+            (G::HCA_CAP_2, 1),
             (G::VHCA_ID, 1),
             (G::PORT_TYPE, port_type::ETH),
             (G::NUM_PORTS, 1),
@@ -594,11 +599,20 @@ impl Core {
             need!(call.output.len() > 16, BAD_OUTP_LEN_ERR, 17);
             let bytes = (call.output.len() - 16).min(QueryHcaCapOut::BYTES - 16);
             call.output[16..16 + bytes].copy_from_slice(&block[..bytes]);
+            if kind == kind::GENERAL_2
+                && call.op_mod & 1 == caps::NOW
+                && let Some(block) = call.output[16..].first_chunk_mut()
+            {
+                self.function.software_id.now(block);
+            }
             return Ok(());
         }
-        call.input::<{ SetHcaCapIn::BYTES }>()?;
+        let input: &[u8; SetHcaCapIn::BYTES] = call.input()?;
         need!(!self.function.is_running(), BAD_SYS_STATE_ERR, 16);
         need!(self.function.caps.contains_key(&kind), BAD_PARAM_ERR, 17);
+        if kind == kind::GENERAL_2 {
+            return self.function.software_id.ask(&self.traits.second(), input);
+        }
         // What is wanted is less than what is offered; the device goes on offering it all.
         Ok(())
     }

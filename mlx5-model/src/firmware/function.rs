@@ -8,6 +8,7 @@ use pollux_mlx5_abi::command::start::{
 };
 use pollux_mlx5_abi::command::{opcode as op, pages};
 
+use super::caps::SoftwareId;
 use super::{Call, No, Traits, need};
 use crate::device::core::Core;
 use crate::memory_keys::{NULL_KEY, RESERVED_KEY};
@@ -29,6 +30,7 @@ pub(crate) struct Function {
     pages: Vec<u64>,
     /// Capabilities in force, by kind.
     pub(super) caps: BTreeMap<u16, Vec<u8>>,
+    pub(super) software_id: SoftwareId,
     pub(super) guid: u64,
     pub(super) roce_enabled: bool,
     pub(super) min_inline: u32,
@@ -50,6 +52,7 @@ impl Function {
             issi: 0,
             pages: Vec::new(),
             caps: traits.blocks(),
+            software_id: SoftwareId::default(),
             // As an EUI-64. Source: RFC 4291, appendix A.
             guid: u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]),
             roce_enabled: false,
@@ -93,11 +96,13 @@ impl Core {
             op::DISABLE_HCA => {
                 need!(self.function.life == Life::Enabled, BAD_SYS_STATE_ERR, 16);
                 self.function.life = Life::Off;
+                self.function.software_id = SoftwareId::default();
                 self.function.issi = 0;
             }
             op::INIT_HCA => {
-                call.input::<{ InitHcaIn::BYTES }>()?;
+                let number = InitHcaIn::SW_VHCA_ID.get(call.input()?);
                 need!(self.function.life == Life::Enabled, BAD_SYS_STATE_ERR, 16);
+                self.function.software_id.start(number)?;
                 self.function.life = Life::Running;
             }
             op::TEARDOWN_HCA => {

@@ -4,7 +4,7 @@ use pollux_mlx5_abi::command::mkey::{CreateMkeyIn, MkeyContext, QueryMkeyOut, ac
 use pollux_mlx5_abi::command::user::place;
 use pollux_mlx5_abi::command::{opcode as op, status};
 
-use super::work::LOG_PAGE_MAX;
+use super::work::{LOG_PAGE_MAX, LOG_PAGE_MIN};
 use super::{Call, No, need, no};
 use crate::device::core::Core;
 use crate::memory_keys::{Key, Translation, pages_of, pieces_of};
@@ -108,7 +108,7 @@ impl Core {
             return Ok(pages_for(context, umem.log_page, offset.unwrap_or(0), umem.pages.clone()));
         }
         let log_page = MkeyContext::LOG_PAGE_SIZE.get(context);
-        need!((12..=LOG_PAGE_MAX).contains(&log_page), BAD_PARAM_ERR, 27);
+        need!((LOG_PAGE_MIN..=LOG_PAGE_MAX).contains(&log_page), BAD_PARAM_ERR, 27);
         let inside = start & ((1 << log_page) - 1);
         let count = (inside + length).div_ceil(1 << log_page);
         // Two addresses to an octword.
@@ -151,7 +151,7 @@ fn given(
     let inside = |log: u32| MkeyContext::START_ADDR.get(context) & ((1 << log) - 1);
     Ok(match mode {
         access_mode::MTT => {
-            let log = log.clamp(12, LOG_PAGE_MAX);
+            let log = log.clamp(LOG_PAGE_MIN, LOG_PAGE_MAX);
             let pages = pages_of(list).collect();
             Translation::Pages { log_page: log as u8, offset: inside(log), pages }
         }

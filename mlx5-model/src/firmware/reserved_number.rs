@@ -2,7 +2,7 @@
 //!
 //! They are a general object each. Source: rdma-core `providers/mlx5/mlx5.c`, `reserved_qpn_blk_alloc`, and
 //! `providers/mlx5/mlx5_ifc.h`, `MLX5_OBJ_TYPE_RESERVED_QPN`; that one object has one number is what
-//! `log_reserved_qpn_granularity` says where there is no second block of capabilities. DPDK does not use them.
+//! `log_reserved_qpn_granularity` says, which is 0 in the second block of capabilities. DPDK does not use them.
 
 use pollux_mlx5_abi::command::user::{GeneralObjectIn, general_object};
 use pollux_mlx5_abi::command::{opcode as op, status};

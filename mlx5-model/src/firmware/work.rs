@@ -11,6 +11,8 @@ use crate::memory_keys::Translation;
 use crate::receive::{Kind, Strides, WorkRing};
 
 /// Largest page that a ring or key is made of, as logarithm.
+/// Least log of a page of a key, which is what every system has.
+pub(super) const LOG_PAGE_MIN: u32 = 12;
 pub(super) const LOG_PAGE_MAX: u32 = 31 + 12;
 
 /// A ring and its doorbell record.
