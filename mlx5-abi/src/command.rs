@@ -37,9 +37,11 @@ pub mod counter;
 pub mod cq;
 pub mod dct;
 pub mod ece;
+pub mod environment;
 pub mod eq;
 pub mod flow;
 pub mod group;
+pub mod lag;
 pub mod management;
 pub mod matching;
 pub mod memory;
@@ -47,6 +49,7 @@ pub mod mkey;
 pub mod object;
 pub mod opcode;
 pub mod order;
+pub mod period_mode;
 pub mod qp;
 pub mod queue;
 pub mod register;
@@ -76,9 +79,11 @@ pub const LAYOUTS: &[&[Layout]] = &[
     counter::LAYOUTS,
     cq::LAYOUTS,
     dct::LAYOUTS,
+    environment::LAYOUTS,
     eq::LAYOUTS,
     flow::LAYOUTS,
     group::LAYOUTS,
+    lag::LAYOUTS,
     management::LAYOUTS,
     matching::LAYOUTS,
     memory::LAYOUTS,

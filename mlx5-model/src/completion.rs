@@ -55,6 +55,8 @@ pub(crate) struct Queue {
     /// Event moderation: so many completions, or so many microseconds after the first.
     pub(crate) max_count: u16,
     pub(crate) period_us: u16,
+    /// Each completion starts the time anew.
+    pub(crate) restarts: bool,
     pub(crate) produced: u32,
     pub(crate) consumed: u32,
     pub(crate) arm: Arm,
@@ -82,6 +84,7 @@ pub(crate) struct Make {
     pub(crate) enhanced: bool,
     pub(crate) max_count: u16,
     pub(crate) period_us: u16,
+    pub(crate) restarts: bool,
     pub(crate) context: [u8; 64],
 }
 
@@ -99,6 +102,7 @@ impl Queue {
             enhanced,
             max_count,
             period_us,
+            restarts,
             context,
         } = make;
         Self {
@@ -113,6 +117,7 @@ impl Queue {
             enhanced,
             max_count,
             period_us,
+            restarts,
             produced: 0,
             consumed: 0,
             arm: Arm::default(),
@@ -203,6 +208,8 @@ impl Queue {
 #[derive(Debug)]
 pub(crate) struct Completions {
     pub(crate) queues: Table<Queue>,
+    /// Queues that ran over.
+    pub(crate) overruns: u64,
     /// Queues with an open block, a held entry or a running timer, to be looked at when a step ends.
     open: Vec<u32>,
     /// When entries become visible.
@@ -211,7 +218,12 @@ pub(crate) struct Completions {
 
 impl Completions {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { queues: Table::new(0x400, limit), open: Vec::new(), visibility: Visibility::AtOnce }
+        Self {
+            queues: Table::new(0x400, limit),
+            overruns: 0,
+            open: Vec::new(),
+            visibility: Visibility::AtOnce,
+        }
     }
 
     /// Writes a completion to queue `cqn`. `solicited` asks for an event even of those who wait for solicited ones only.
@@ -269,6 +281,7 @@ impl Completions {
                 // What is in the open block had room and is written all the same.
                 let _ = queue.close(bus);
                 queue.dead = true;
+                self.overruns += 1;
                 events.completion_error(bus, cqn, OVERRUN);
                 return Err(Dead);
             }

@@ -38,16 +38,24 @@ impl Queue {
     }
 }
 
+/// Events that found their queue full, by what they told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Overruns {
+    pub(crate) completions: u64,
+    pub(crate) others: u64,
+}
+
 /// All event queues, and which interrupts fired in this step.
 #[derive(Debug)]
 pub(crate) struct Events {
     pub(crate) queues: Table<Queue>,
+    pub(crate) overruns: Overruns,
     fired: u64,
 }
 
 impl Events {
     pub(crate) fn new() -> Self {
-        Self { queues: Table::new(1, QUEUES_MAX), fired: 0 }
+        Self { queues: Table::new(1, QUEUES_MAX), overruns: Overruns::default(), fired: 0 }
     }
 
     /// Whether a queue asked for events of this kind.
@@ -68,6 +76,9 @@ impl Events {
         let Some(queue) = self.queues.get_mut(number) else { return };
         if queue.produced.wrapping_sub(queue.consumed) & INDEX_24 >= 1 << queue.log {
             queue.lost += 1;
+            let count =
+                if kind == event::COMP { &mut self.overruns.completions } else { &mut self.overruns.others };
+            *count += 1;
             return;
         }
         let mut entry = Eqe { kind, sub_type, ..Eqe::default() };

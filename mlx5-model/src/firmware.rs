@@ -7,6 +7,7 @@
 mod caps;
 mod completion;
 mod dynamic;
+mod environment;
 mod event;
 mod flow;
 mod function;
@@ -127,6 +128,7 @@ impl Core {
         }
         if let Some(refusal) = bus.faults.command(opcode) {
             command::answer(output, refusal.status, refusal.syndrome);
+            self.function.refusals += 1;
             return;
         }
         // What the kernel makes for all contexts: in number the kernel's own, as everybody may name those.
@@ -139,6 +141,7 @@ impl Core {
                 command::answer(output, status::OK, 0);
             }
             Err(No { status, check }) => {
+                self.function.refusals += 1;
                 output.fill(0);
                 command::answer(output, status, u32::from(opcode) << 16 | u32::from(check));
             }
@@ -283,6 +286,8 @@ impl Core {
             | op::DELETE_L2_TABLE_ENTRY
             | op::ADD_VXLAN_UDP_DPORT
             | op::DELETE_VXLAN_UDP_DPORT => self.port_command(opcode, call),
+            op::QUERY_VNIC_ENV => self.query_environment(call),
+            op::QUERY_LAG => self.query_lag(call),
             op::ACCESS_REG => self.register_command(bus, call),
             _ => Err(no(status::BAD_OP_ERR, 4)),
         }

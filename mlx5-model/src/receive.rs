@@ -79,6 +79,9 @@ pub(crate) struct QueueCounters {
     pub(crate) remote_access_errors: u64,
 }
 
+/// Sets of counters at most; the number has 8 bits.
+pub(crate) const COUNTER_SETS: usize = 255;
+
 /// All receive queues, the pools they share, the counters they count in.
 #[derive(Debug)]
 pub(crate) struct Receivers {
@@ -98,7 +101,7 @@ impl Receivers {
         Self {
             queues: Table::new(0x8000, limit),
             pools: Table::new(0x100, limit),
-            counters: Table::new(1, 255),
+            counters: Table::new(1, COUNTER_SETS),
             flushing: Vec::new(),
             joins: Joins::default(),
             entry: Some(Box::default()),

@@ -80,6 +80,8 @@ struct Scratch {
 #[derive(Debug)]
 pub(crate) struct Senders {
     pub(crate) queues: Table<Queue>,
+    /// Changes to the priority of queues.
+    pub(crate) priority_changes: u64,
     /// Queues with work, in turn.
     active: VecDeque<u32>,
     scratch: Scratch,
@@ -90,6 +92,7 @@ impl Senders {
         let room = |bytes| vec![0; bytes].into_boxed_slice();
         Self {
             queues: Table::new(0x1000, limit),
+            priority_changes: 0,
             active: VecDeque::new(),
             scratch: Scratch {
                 frame: room(GATHER_BYTES),

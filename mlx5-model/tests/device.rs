@@ -7,6 +7,7 @@ mod device {
     mod capability;
     mod command;
     mod completion;
+    mod environment;
     mod fault;
     mod fuzz;
     mod join;

@@ -3,8 +3,8 @@
 use super::opcode::*;
 use super::{CommandIn, CommandOut};
 use super::{
-    counter, cq, dct, eq, flow, group, memory, mkey, object, qp, register, rq, rqt, sq, srq, start, tir,
-    user, vport,
+    counter, cq, dct, environment, eq, flow, group, lag, memory, mkey, object, qp, register, rq, rqt, sq,
+    srq, start, tir, user, vport,
 };
 use crate::caps;
 use crate::layout::Layout;
@@ -118,6 +118,8 @@ pub fn form(opcode: u16) -> (&'static Layout, &'static Layout) {
         SET_ROCE_ADDRESS => (&vport::SetRoceAddressIn::LAYOUT, OUT),
         QUERY_ROCE_ADDRESS => (&vport::QueryRoceAddressIn::LAYOUT, &vport::QueryRoceAddressOut::LAYOUT),
         QUERY_HCA_VPORT_PKEY => (&vport::QueryHcaVportPkeyIn::LAYOUT, &vport::QueryHcaVportPkeyOut::LAYOUT),
+        QUERY_VNIC_ENV => (&environment::QueryVnicEnvIn::LAYOUT, &environment::QueryVnicEnvOut::LAYOUT),
+        QUERY_LAG => (IN, &lag::QueryLagOut::LAYOUT),
         ACCESS_REG => (&register::AccessRegisterIn::LAYOUT, &register::AccessRegisterOut::LAYOUT),
         CREATE_UCTX => (&user::CreateUctxIn::LAYOUT, &user::CreateUctxOut::LAYOUT),
         DESTROY_UCTX => (&user::DestroyUctxIn::LAYOUT, OUT),
@@ -162,8 +164,10 @@ pub fn nested(outer: &Layout, field: &str, bytes: usize) -> Option<&'static Layo
             "create_rqt_in" | "modify_rqt_in" => "rqtc",
             "create_tir_in" | "modify_tir_in" => "tirc",
             "create_tis_in" | "modify_tis_in" => "tisc",
+            "query_lag_out" => "lagc",
             _ => return None,
         },
+        "vport_env" => "vnic_diagnostic_statistics",
         other => other,
     };
     super::LAYOUTS.iter().copied().flatten().find(|layout| layout.name == name && layout.bytes == bytes)

@@ -11,7 +11,7 @@ use pollux_mlx5_abi::caps::roce::{AtomicCaps, RoceCaps, atomic, l3, version};
 use pollux_mlx5_abi::caps::{self, QueryHcaCapIn, QueryHcaCapOut, SetHcaCapIn, kind};
 use pollux_mlx5_abi::command::user::{capability, general_object, place};
 use pollux_mlx5_abi::command::wq::stamp;
-use pollux_mlx5_abi::command::{dct, opcode as op, order, source_port};
+use pollux_mlx5_abi::command::{dct, opcode as op, order, period_mode, source_port};
 use pollux_mlx5_abi::paging;
 use pollux_mlx5_abi::wqe::copy;
 
@@ -281,6 +281,8 @@ impl Traits {
             (G::CQ_RESIZE, self.cq_resize.into()),
             (G::IMAICL, 1),
             (G::CQ_MODERATION, 1),
+            (G::CQ_PERIOD_START_FROM_CQE, 1),
+            (period_mode::CAP, 1),
             (G::END_PAD, 1),
             (G::UMR_MODIFY_ENTITY_SIZE_DISABLED, (!self.change_keys).into()),
             (G::UMR_INDIRECT_MKEY_DISABLED, (!self.change_keys).into()),
@@ -301,6 +303,16 @@ impl Traits {
             (G::LOG_MAX_VLAN_LIST, 9),
             (G::LOG_MAX_L2_TABLE, 7),
             (G::VPORT_COUNTERS, 1),
+            (G::VNIC_ENV_QUEUE_COUNTERS, 1),
+            (G::VNIC_ENV_CQ_OVERRUN, 1),
+            (G::NIC_RECEIVE_STEERING_DISCARD, 1),
+            (G::RECEIVE_DISCARD_VPORT_DOWN, 1),
+            (G::TRANSMIT_DISCARD_VPORT_DOWN, 1),
+            (G::EQ_OVERRUN_COUNT, 1),
+            (G::INVALID_COMMAND_COUNT, 1),
+            (G::MAX_QP_CNT, receive::COUNTER_SETS as u32),
+            (G::OUT_OF_SEQ_CNT, 1),
+            (G::RETRANSMISSION_Q_COUNTERS, 1),
             (G::PCAM_REG, 1),
             (G::MCAM_REG, 1),
             (G::DISABLE_LOCAL_LB_UC, 1),

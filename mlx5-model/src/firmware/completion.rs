@@ -2,7 +2,7 @@
 
 use pollux_mlx5_abi::command::cq::{CqContext, CreateCqIn, ModifyCqIn, QueryCqOut, modify, stride};
 use pollux_mlx5_abi::command::user::place;
-use pollux_mlx5_abi::command::{opcode as op, status};
+use pollux_mlx5_abi::command::{opcode as op, period_mode, status};
 use pollux_mlx5_abi::cqe::{MiniFormat, layout};
 
 use super::work::{Place, quantized};
@@ -33,6 +33,7 @@ impl Core {
                 // Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `MLX5_CQC_STATUS_CQ_OVERFLOW`.
                 C::STATUS.set(&mut context, if queue.dead { 0x9 } else { 0 });
                 C::ST.set(&mut context, queue.arm.state());
+                C::CQ_PERIOD_MODE.set(&mut context, queue.restarts.into());
                 C::CQ_PERIOD.set(&mut context, queue.period_us.into());
                 C::CQ_MAX_COUNT.set(&mut context, queue.max_count.into());
                 C::CONSUMER_COUNTER.set(&mut context, queue.consumed & 0xff_ffff);
@@ -51,13 +52,23 @@ impl Core {
                     return self.resize_completion_queue(bus, call, number, &context, fields);
                 }
                 need!(call.op_mod == 0, BAD_PARAM_ERR, 17);
-                need!(fields & !(modify::PERIOD | modify::COUNT | modify::OVERRUN) == 0, BAD_PARAM_ERR, 18);
+                let known = modify::PERIOD | modify::COUNT | modify::OVERRUN | period_mode::PART;
+                need!(fields & !known == 0, BAD_PARAM_ERR, 18);
+                let mode = C::CQ_PERIOD_MODE.get(&context);
+                need!(
+                    fields & period_mode::PART == 0 || mode <= period_mode::FROM_COMPLETION,
+                    BAD_PARAM_ERR,
+                    30
+                );
                 let Some(queue) = self.completions.queues.get_mut(number) else { return Ok(()) };
                 if fields & modify::PERIOD != 0 {
                     queue.period_us = C::CQ_PERIOD.get(&context) as u16;
                 }
                 if fields & modify::COUNT != 0 {
                     queue.max_count = C::CQ_MAX_COUNT.get(&context) as u16;
+                }
+                if fields & period_mode::PART != 0 {
+                    queue.restarts = mode == period_mode::FROM_COMPLETION;
                 }
                 if fields & modify::OVERRUN != 0 {
                     queue.ignore_overrun = C::OI.is_set(&context);
@@ -129,6 +140,8 @@ impl Core {
         need!(log <= caps::LOG_CQ, BAD_PARAM_ERR, 17);
         need!(call.may_name(self.events.queues.owner(eqn)), BAD_RES_ERR, 18);
         need!(call.may_name(self.uars.owner(uar)), BAD_RES_ERR, 19);
+        let mode = C::CQ_PERIOD_MODE.get(&context);
+        need!(mode <= period_mode::FROM_COMPLETION, BAD_PARAM_ERR, 31);
         let compress = if C::CQE_COMP_EN.is_set(&context) {
             let upper = place::CQ_MINI_FORMAT_EXT.get(&context);
             let format = MiniFormat::of(C::MINI_CQE_RES_FORMAT.get(&context) | upper << 2);
@@ -170,6 +183,7 @@ impl Core {
             enhanced,
             max_count: C::CQ_MAX_COUNT.get(&context) as u16,
             period_us: C::CQ_PERIOD.get(&context) as u16,
+            restarts: mode == period_mode::FROM_COMPLETION,
             context,
         };
         need!(call.output.len() >= 16, BAD_OUTP_LEN_ERR, 23);

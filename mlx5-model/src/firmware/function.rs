@@ -31,6 +31,8 @@ pub(crate) struct Function {
     /// Capabilities in force, by kind.
     pub(super) caps: BTreeMap<u16, Vec<u8>>,
     pub(super) software_id: SoftwareId,
+    /// Commands that were refused.
+    pub(super) refusals: u64,
     pub(super) guid: u64,
     pub(super) roce_enabled: bool,
     pub(super) min_inline: u32,
@@ -53,6 +55,7 @@ impl Function {
             pages: Vec::new(),
             caps: traits.blocks(),
             software_id: SoftwareId::default(),
+            refusals: 0,
             // As an EUI-64. Source: RFC 4291, appendix A.
             guid: u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]),
             roce_enabled: false,

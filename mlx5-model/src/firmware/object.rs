@@ -11,6 +11,7 @@ use crate::device::core::Core;
 use crate::device::table::Table;
 use crate::rdma::state::Service;
 use crate::receive::{Pool, PoolKind, QueueCounters};
+use crate::send;
 
 /// Memory by number.
 #[derive(Clone, Debug)]
@@ -142,7 +143,11 @@ impl Core {
                 let context = ModifyTisIn::CTX.get(call.input()?);
                 need!(call.may_change(self.tises.owner(named)), BAD_RES_ERR, 16);
                 if let Some(tis) = self.tises.get_mut(named) {
-                    TisContext::PRIO.set(&mut tis.context, TisContext::PRIO.get(&context));
+                    let (old, new) = (TisContext::PRIO.get(&tis.context), TisContext::PRIO.get(&context));
+                    TisContext::PRIO.set(&mut tis.context, new);
+                    let its = |queue: &send::Queue| old != new && queue.tis == Some(named);
+                    let changed = self.senders.queues.iter().filter(|(_, queue)| its(queue)).count();
+                    self.senders.priority_changes += changed as u64;
                 }
                 Ok(())
             }

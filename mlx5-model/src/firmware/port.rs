@@ -43,7 +43,13 @@ impl Core {
                 let clear = QueryVportCounterIn::CLEAR.is_set(call.input()?);
                 let (counters, own) = (self.port.counters, self.port.loopback.counted);
                 if clear {
-                    self.port.counters = PortCounters::default();
+                    // What the vport's environment counts is not of these.
+                    self.port.counters = PortCounters {
+                        steering_discards: counters.steering_discards,
+                        sent_while_down: counters.sent_while_down,
+                        arrived_while_down: counters.arrived_while_down,
+                        ..PortCounters::default()
+                    };
                     self.port.loopback.counted = Way::default();
                 }
                 put_counters(call.output()?, &counters, &own);

@@ -10,8 +10,7 @@ use pollux_mlx5_model::{Device, DeviceConfig};
 use super::rig::{run, simple};
 
 fn block(device: &Device, kind: u16, when: u16) -> [u8; 256] {
-    let out =
-        run(device, op::QUERY_HCA_CAP, caps::op_mod(kind, when), &mut [0; 16], 4112).expect("accepted");
+    let out = run(device, op::QUERY_HCA_CAP, caps::op_mod(kind, when), &mut [0; 16], 4112).expect("accepted");
     *out[16..].first_chunk().expect("a block")
 }
 

@@ -1,5 +1,6 @@
+use pollux_mlx5_abi::caps::general::GeneralCaps;
 use pollux_mlx5_abi::command::cq::{CqContext, ModifyCqIn, QueryCqOut, modify, state, stride};
-use pollux_mlx5_abi::command::opcode as op;
+use pollux_mlx5_abi::command::{opcode as op, period_mode};
 use pollux_mlx5_abi::cqe::{
     Cqe64, FRESH, FRESH_PASS, MINIS, MiniCqe, MiniFormat, Validity, enhanced_minis, format, layout,
 };
@@ -518,4 +519,52 @@ fn the_clock_stands_in_completions_and_on_its_page() {
         assert_eq!(cq.poll(&rig).expect("a completion").timestamp.get(), turn * 1_234_567);
         assert_eq!(page.read64(0), Some((turn * 1_234_567).to_be()));
     }
+}
+
+/// By Linux's `DIM_CQ_PERIOD_MODE_START_FROM_CQE` each completion starts the time anew, as long as they come.
+#[test]
+fn the_time_starts_where_the_mode_says() {
+    let clock = Clock::stepped();
+    let rig = Rig::with(DeviceConfig { clock: clock.clone(), ..DeviceConfig::default() });
+    let mut cq = rig.cq_with(6, |context| {
+        CqContext::CQ_MAX_COUNT.set(context, 100);
+        CqContext::CQ_PERIOD.set(context, 16);
+        CqContext::CQ_PERIOD_MODE.set(context, period_mode::FROM_COMPLETION);
+    });
+    let mut sq = rig.sq(6, &cq);
+    let mut query = [0; 16];
+    query[8..12].copy_from_slice(&cq.number.to_be_bytes());
+    let mut mode = || {
+        let out = rig.must(op::QUERY_CQ, 0, &mut query, 272);
+        CqContext::CQ_PERIOD_MODE.get(QueryCqOut::CQ_CONTEXT.of(out.first_chunk().expect("an answer")))
+    };
+    assert_eq!(mode(), period_mode::FROM_COMPLETION);
+    let wait = |us| {
+        clock.advance(Duration::from_micros(us));
+        rig.settle();
+        events(&rig)
+    };
+    arm(&rig, &cq, 0, false);
+    for _ in 0..3 {
+        nop(&rig, &mut sq, 1);
+        assert!(wait(10).is_empty());
+    }
+    assert_eq!(wait(6), [cq.number], "16 us behind the last");
+    while cq.poll(&rig).is_some() {}
+    // The other mode, by a command while it works.
+    let mut input = ModifyCqIn::ZERO;
+    ModifyCqIn::CQN.set(&mut input, cq.number);
+    ModifyCqIn::MODIFY_FIELD_SELECT_RESIZE_FIELD_SELECT.set(&mut input, period_mode::PART);
+    rig.must(op::MODIFY_CQ, 0, &mut input, 16);
+    assert_eq!(mode(), period_mode::FROM_EVENT);
+    arm(&rig, &cq, 1, false);
+    nop(&rig, &mut sq, 1);
+    assert!(wait(10).is_empty());
+    nop(&rig, &mut sq, 1);
+    assert_eq!(wait(6), [cq.number], "16 us behind the first");
+    CqContext::CQ_PERIOD_MODE.set(ModifyCqIn::CQ_CONTEXT.of_mut(&mut input), 2);
+    assert!(rig.command(op::MODIFY_CQ, 0, &mut input, 16).is_err(), "there are two");
+    let out = rig.must(op::QUERY_HCA_CAP, 1, &mut [0; 16], 4112);
+    let caps: &[u8; 256] = out[16..].first_chunk().expect("a block");
+    assert!(period_mode::CAP.is_set(caps) && GeneralCaps::CQ_PERIOD_START_FROM_CQE.is_set(caps));
 }

@@ -25,6 +25,25 @@ for said in "0x11 (QSFP28)" "(No separable connector)" "100G Base-CR4" "Pollux" 
     if grep -qF "$said" /tmp/said; then ok "the module says $said"; else not_ok "the module says $said"; fi
 done
 
+# Frames to a stranger reach no rule: the vport's environment counts them, for the driver and for its reporter.
+missed=$(counter "$near" rx_steer_missed_packets)
+there ip neigh add 10.0.0.99 lladdr 02:00:00:00:00:99 dev "$far"
+there ping -q -c 5 -i 0.2 -W 1 10.0.0.99 >/dev/null 2>&1 || true
+missed=$(($(counter "$near" rx_steer_missed_packets) - missed))
+if [ $missed -ge 5 ]; then ok "$missed packets missed the rules"; else not_ok "$missed packets missed the rules"; fi
+devlink health diagnose "pci/$NEAR_PCI" reporter vnic >/tmp/said 2>&1 || true
+cat /tmp/said
+for name in total_error_queues comp_eq_overrun cq_overrun invalid_command nic_receive_steering_discard; do
+    if grep -q "$name" /tmp/said; then ok "the reporter has $name"; else not_ok "the reporter has $name"; fi
+done
+
+# Interrupts wait for so many microseconds, of the first packet's arrival or of the last one's.
+check "moderation" ethtool -C "$near" adaptive-rx off rx-usecs 50 rx-frames 64
+for mode in off on; do
+    check "time from each completion: $mode" ethtool --set-priv-flags "$near" rx_cqe_moder $mode
+    check "frames go on" ping -q -c 5 -i 0.2 -W 2 $FAR
+done
+
 # spread HASH: packets from many addresses reach both queues, and all of them are answered.
 spread() {
     check "the hash is $1" ethtool -X "$near" hfunc "$1"

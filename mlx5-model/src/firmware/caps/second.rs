@@ -8,8 +8,8 @@ use pollux_mlx5_abi::caps::SetHcaCapIn;
 use pollux_mlx5_abi::caps::general::GeneralCaps2;
 
 use super::Traits;
-use crate::firmware::{No, need};
 use crate::firmware::work::LOG_PAGE_MIN;
+use crate::firmware::{No, need};
 
 /// The number that software gives the function.
 #[derive(Clone, Copy, Debug, Default)]
