@@ -52,6 +52,7 @@ pub mod order;
 pub mod period_mode;
 pub mod qp;
 pub mod queue;
+pub mod rate;
 pub mod register;
 pub mod rewrite;
 pub mod rq;
@@ -91,6 +92,7 @@ pub const LAYOUTS: &[&[Layout]] = &[
     object::LAYOUTS,
     qp::LAYOUTS,
     qp::context::LAYOUTS,
+    rate::LAYOUTS,
     register::LAYOUTS,
     rewrite::LAYOUTS,
     rq::LAYOUTS,

@@ -24,6 +24,7 @@ use crate::neighbour::{Neighbours, ip, named_mac};
 use crate::own::OwnObjects;
 use crate::port::Port;
 use crate::profile::DoorProfile;
+use crate::rate::Rates;
 use crate::start::LentPages;
 use crate::steering::Steering;
 use crate::xrcd::XrcDomains;
@@ -59,6 +60,8 @@ pub(crate) struct Core {
     /// Pages that the firmware asked for while it runs and that it gets with the next call.
     pub(crate) pages_wanted: AtomicU32,
     pub(crate) pages: Mutex<LentPages>,
+    /// Rates that queues are held to.
+    pub(crate) rates: Rates,
     /// Objects that were still there when their context was closed.
     pub(crate) abandoned: AtomicUsize,
 }

@@ -20,6 +20,7 @@ use crate::loopback::LocalLoopback;
 use crate::neighbour::{Neighbours, Network};
 use crate::port::Port;
 use crate::profile::DoorProfile;
+use crate::rate::Rates;
 use crate::session::Door;
 use crate::start::{self, LentPages};
 use crate::steering::Steering;
@@ -142,6 +143,7 @@ impl Kernel {
             key_variant: AtomicU8::new(1),
             pages_wanted: AtomicU32::new(0),
             pages: Mutex::new(pages),
+            rates: Rates::default(),
             abandoned: AtomicUsize::new(0),
         });
         for vector in 0..core.firmware.queue.vectors() {

@@ -60,6 +60,7 @@ mod port;
 mod profile;
 mod qp;
 mod query;
+mod rate;
 mod ring;
 mod rwq_table;
 mod session;

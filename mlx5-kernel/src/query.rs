@@ -7,7 +7,7 @@ use pollux_mlx5_abi::caps::ethernet::EthernetCaps;
 use pollux_mlx5_abi::caps::general::GeneralCaps;
 use pollux_mlx5_abi::caps::roce::{AtomicCaps, DeviceMemoryCaps, QosCaps, atomic};
 use pollux_mlx5_abi::kernel::completion_queue::mini_format;
-use pollux_mlx5_abi::kernel::device::{DeviceAnswer, device_flag, multi_packet, parsing, tunnel};
+use pollux_mlx5_abi::kernel::device::{DeviceAnswer, device_flag, multi_packet, pacing, parsing, tunnel};
 use pollux_mlx5_abi::kernel::queue_pair::{hash_field as f, hash_function};
 use pollux_uverbs::abi::device::{
     CqModerationCaps, ExQueryDevice, ExQueryDeviceResp, QueryDeviceResp, QueryPort, RssCaps,
@@ -312,6 +312,10 @@ fn driver_answer(core: &Core, room: usize) -> Vec<u8> {
         answer.packet_pacing_caps.qp_rate_limit_max = caps.qos(QosCaps::PACKET_PACING_MAX_RATE);
         answer.packet_pacing_caps.qp_rate_limit_min = caps.qos(QosCaps::PACKET_PACING_MIN_RATE);
         answer.packet_pacing_caps.supported_qpts = raw;
+        let bursts = [QosCaps::PACKET_PACING_BURST_BOUND, QosCaps::PACKET_PACING_TYPICAL_SIZE];
+        if bursts.into_iter().all(|field| caps.qos(field) != 0) {
+            answer.packet_pacing_caps.cap_flags = pacing::SUPPORT_BURST;
+        }
     }
     let bit = |is: bool, bit: u32| if is { bit } else { 0 };
     answer.multi_pkt_send_wqes = bit(ethernet(EthernetCaps::MULTI_PKT_SEND_WQE), multi_packet::ALLOW_MPW)

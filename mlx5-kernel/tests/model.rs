@@ -27,5 +27,7 @@ mod matcher;
 mod memory;
 #[path = "model/queue.rs"]
 mod queue;
+#[path = "model/rate.rs"]
+mod rate;
 #[path = "model/transport.rs"]
 mod transport;

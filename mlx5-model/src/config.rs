@@ -142,10 +142,19 @@ impl Profile {
 }
 
 impl Traits {
+    /// Speed of the card that these are of, in kbit/s.
+    pub(crate) fn speed_kbps(&self) -> u32 {
+        self.profile().speed_mbps() * 1000
+    }
+
+    fn profile(&self) -> Profile {
+        let profile = Profile::ALL.into_iter().find(|profile| profile.pci_device() == self.pci_device);
+        profile.unwrap_or_default()
+    }
+
     /// Firmware version of the card that these are of, by its device number: major, minor, subminor.
     pub(crate) fn firmware(&self) -> (u16, u16, u16) {
-        let profile = Profile::ALL.into_iter().find(|profile| profile.pci_device() == self.pci_device);
-        profile.unwrap_or_default().firmware()
+        self.profile().firmware()
     }
 }
 

@@ -17,6 +17,7 @@ mod object;
 mod paging;
 mod port;
 pub(crate) mod qp;
+mod rate;
 mod receive;
 mod register;
 mod reserved;
@@ -287,6 +288,7 @@ impl Core {
             | op::ADD_VXLAN_UDP_DPORT
             | op::DELETE_VXLAN_UDP_DPORT => self.port_command(opcode, call),
             op::QUERY_VNIC_ENV => self.query_environment(call),
+            op::SET_PP_RATE_LIMIT => self.set_rate(bus, call),
             op::QUERY_LAG => self.query_lag(call),
             op::ACCESS_REG => self.register_command(bus, call),
             _ => Err(no(status::BAD_OP_ERR, 4)),

@@ -7,6 +7,7 @@
 mod cut;
 mod entry;
 mod offload;
+mod pace;
 mod parse;
 mod queue;
 pub(crate) mod reserved;
@@ -23,6 +24,7 @@ use crate::frame::Tunnels;
 use crate::memory_keys::Keys;
 use crate::port::{Origin, Port};
 use crate::steering::{Sent, Steering};
+pub(crate) use pace::{Pace, Rate};
 pub(crate) use parse::Parsing;
 pub(crate) use queue::{Make, Queue};
 
@@ -30,6 +32,10 @@ pub(crate) use queue::{Make, Queue};
 const GATHER_BYTES: usize = (1 << 16) + 256;
 /// Blocks that are read from the ring at once.
 const BATCH_BLOCKS: usize = 16;
+
+/// Rates that queues can be held to, with index 0, which is no limit. Source: as many as a ConnectX has by Linux' message "Rate limit:
+/// 127 rates are supported", `drivers/net/ethernet/mellanox/mlx5/core/rl.c`, `mlx5_init_rl_table`.
+pub(crate) const RATES: usize = 128;
 
 /// What else of the device a send queue works with.
 pub(crate) struct Around<'a, 'b> {
@@ -43,9 +49,21 @@ pub(crate) struct Around<'a, 'b> {
 }
 
 impl Around<'_, '_> {
-    /// Sends a frame of a queue by way of steering. False when the wire takes no more.
+    /// Sends a frame of a queue by way of steering. False when the wire takes no more, or the queue's rate lets none out now.
     #[inline]
     fn transmit(&mut self, queue: &Queue, frame: &[u8], origin: Origin) -> bool {
+        if !queue.pace.lets_out(self.bus.now) {
+            return false;
+        }
+        let sent = self.put_out(queue, frame, origin);
+        if sent {
+            queue.pace.spend(frame.len(), self.bus.now);
+        }
+        sent
+    }
+
+    #[inline]
+    fn put_out(&mut self, queue: &Queue, frame: &[u8], origin: Origin) -> bool {
         let domain = queue.transport_domain;
         if self.steering.lets_out() {
             return self.port.send_from(frame, origin, domain);
@@ -80,6 +98,8 @@ struct Scratch {
 #[derive(Debug)]
 pub(crate) struct Senders {
     pub(crate) queues: Table<Queue>,
+    /// Rates that queues are held to, by their index.
+    pub(crate) rates: [Option<Rate>; RATES],
     /// Changes to the priority of queues.
     pub(crate) priority_changes: u64,
     /// Queues with work, in turn.
@@ -92,6 +112,7 @@ impl Senders {
         let room = |bytes| vec![0; bytes].into_boxed_slice();
         Self {
             queues: Table::new(0x1000, limit),
+            rates: [None; RATES],
             priority_changes: 0,
             active: VecDeque::new(),
             scratch: Scratch {

@@ -15,6 +15,7 @@ mod device {
     mod memory_key;
     mod offload;
     mod order;
+    mod pace;
     mod receive;
     mod register;
     mod rewrite;

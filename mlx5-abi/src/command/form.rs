@@ -3,8 +3,8 @@
 use super::opcode::*;
 use super::{CommandIn, CommandOut};
 use super::{
-    counter, cq, dct, environment, eq, flow, group, lag, memory, mkey, object, qp, register, rq, rqt, sq,
-    srq, start, tir, user, vport,
+    counter, cq, dct, environment, eq, flow, group, lag, memory, mkey, object, qp, rate, register, rq, rqt,
+    sq, srq, start, tir, user, vport,
 };
 use crate::caps;
 use crate::layout::Layout;
@@ -119,6 +119,7 @@ pub fn form(opcode: u16) -> (&'static Layout, &'static Layout) {
         QUERY_ROCE_ADDRESS => (&vport::QueryRoceAddressIn::LAYOUT, &vport::QueryRoceAddressOut::LAYOUT),
         QUERY_HCA_VPORT_PKEY => (&vport::QueryHcaVportPkeyIn::LAYOUT, &vport::QueryHcaVportPkeyOut::LAYOUT),
         QUERY_VNIC_ENV => (&environment::QueryVnicEnvIn::LAYOUT, &environment::QueryVnicEnvOut::LAYOUT),
+        SET_PP_RATE_LIMIT => (&rate::SetPpRateLimitIn::LAYOUT, OUT),
         QUERY_LAG => (IN, &lag::QueryLagOut::LAYOUT),
         ACCESS_REG => (&register::AccessRegisterIn::LAYOUT, &register::AccessRegisterOut::LAYOUT),
         CREATE_UCTX => (&user::CreateUctxIn::LAYOUT, &user::CreateUctxOut::LAYOUT),
@@ -165,6 +166,7 @@ pub fn nested(outer: &Layout, field: &str, bytes: usize) -> Option<&'static Layo
             "create_tir_in" | "modify_tir_in" => "tirc",
             "create_tis_in" | "modify_tis_in" => "tisc",
             "query_lag_out" => "lagc",
+            "set_pp_rate_limit_in" => "set_pp_rate_limit_context",
             _ => return None,
         },
         "vport_env" => "vnic_diagnostic_statistics",

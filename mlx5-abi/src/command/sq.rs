@@ -71,3 +71,10 @@ pub mod state {
     /// All work is flushed with an error.
     pub const ERROR: u32 = 0x3;
 }
+
+/// Bits of MODIFY_SQ's mask. Source: DPDK `drivers/common/mlx5/mlx5_prm.h`, `MLX5_MODIFY_SQ_IN_MODIFY_BITMASK_*`; Linux
+/// `drivers/net/ethernet/mellanox/mlx5/core/en_main.c`, `mlx5e_modify_sq`.
+pub mod modify {
+    /// `packet_pacing_rate_limit_index`.
+    pub const RATE_LIMIT_INDEX: u64 = 1 << 0;
+}

@@ -61,7 +61,7 @@ pub struct PacingCaps {
     pub qp_rate_limit_max: u32,
     /// Mask of queue pair types.
     pub supported_qpts: u32,
-    /// Bit 0: bursts can be limited.
+    /// Of [`pacing`].
     pub cap_flags: u8,
     /// Reserved.
     pub reserved: [u8; 3],
@@ -155,6 +155,12 @@ pub struct DeviceAnswer {
 }
 
 const _: () = assert!(size_of::<DeviceAnswer>() == 104 && offset_of!(DeviceAnswer, reserved) == 102);
+
+/// What of rates can be asked for. Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `enum mlx5_ib_packet_pacing_cap_flags`.
+pub mod pacing {
+    /// The longest burst, and the usual packet.
+    pub const SUPPORT_BURST: u8 = 1 << 0;
+}
 
 /// Many frames in one send entry. Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `enum mlx5_ib_mpw_caps`.
 pub mod multi_packet {

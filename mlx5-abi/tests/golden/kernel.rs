@@ -104,6 +104,9 @@ fn flags(golden: &mut Golden) {
     numbers!(golden, pollux_mlx5_abi::kernel::context::clock {
         "MLX5_IB_CLOCK_INFO_KERNEL_UPDATING" = KERNEL_UPDATING;
     });
+    numbers!(golden, pollux_mlx5_abi::kernel::device::pacing {
+        "MLX5_IB_PP_SUPPORT_BURST" = SUPPORT_BURST;
+    });
     numbers!(golden, pollux_mlx5_abi::kernel::device::multi_packet {
         "MLX5_IB_ALLOW_MPW" = ALLOW_MPW;
         "MLX5_IB_SUPPORT_EMPW" = SUPPORT_EMPW;

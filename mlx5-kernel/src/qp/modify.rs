@@ -21,6 +21,7 @@ use crate::core::Core;
 use crate::firmware::begin;
 use crate::handle::Object;
 use crate::port::PORT;
+use crate::rate::RateLimit;
 use crate::session::Session;
 use crate::udata;
 
@@ -37,7 +38,7 @@ impl Session {
         if request.attr_mask & !OLD_MASK != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        self.change_qp(&request, command.driver_in).map(|_| ())
+        self.change_qp(&request, 0, command.driver_in).map(|_| ())
     }
 
     /// `EX_MODIFY_QP`.
@@ -46,7 +47,7 @@ impl Session {
         if request.base.attr_mask & !NEW_MASK != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        let ece_options = self.change_qp(&request.base, command.driver_in)?;
+        let ece_options = self.change_qp(&request.base, request.rate_limit, command.driver_in)?;
         let offset = offset_of!(ExModifyQpResp, response_length);
         udata::answer_counted(&mut command.core_out, ExModifyQpResp::default().as_bytes(), offset);
         let answer = ModifyQpAnswer { ece_options, ..ModifyQpAnswer::default() };
@@ -56,7 +57,7 @@ impl Session {
     }
 
     /// The answer is what became of the enhanced connection options.
-    fn change_qp(&mut self, request: &ModifyQp, driver: &[u8]) -> Result<u32, Errno> {
+    fn change_qp(&mut self, request: &ModifyQp, rate: u32, driver: &[u8]) -> Result<u32, Errno> {
         let driver: queue_pair::ModifyQp = udata::strict(driver, 0)?;
         if driver.comp_mask != 0 || driver.burst_info.reserved != 0 {
             return Err(Errno::EOPNOTSUPP);
@@ -85,10 +86,11 @@ impl Session {
         if !leads(QpType::RAW_PACKET, current, wanted, mask) {
             return Err(Errno::EINVAL);
         }
-        if mask.contains(QpMask::RATE_LIMIT) {
-            // No table of rates is kept.
-            return Err(Errno::EOPNOTSUPP);
-        }
+        let limit = if mask.contains(QpMask::RATE_LIMIT) {
+            Some(RateLimit::asked(&core, rate, &driver.burst_info)?)
+        } else {
+            None
+        };
         let states = match (current, wanted) {
             (QpState::RESET, QpState::RESET) => None,
             (QpState::RESET, QpState::INIT) => Some((rq::state::READY, sq::state::READY)),
@@ -98,6 +100,9 @@ impl Session {
         };
         if let Some(states) = states {
             raw.go(&core, qp.uid, states, false)?;
+        }
+        if let Some(limit) = limit {
+            raw.hold_to(&core, qp.uid, limit)?;
         }
         qp.state = wanted;
         Ok(0)

@@ -17,6 +17,7 @@ use crate::device::Rights;
 use crate::firmware::{SHORT, begin};
 use crate::loopback::User;
 use crate::pieces::Pieces;
+use crate::rate::RateLimit;
 use crate::ring::{Ring, offloads, stamp_format, tunnels, user_index};
 use crate::session::Session;
 use crate::uar::{NO_REGISTER, StaticRegisters};
@@ -37,6 +38,8 @@ pub(crate) struct RawQp {
     pieces: Pieces,
     sq_state: u32,
     rq_state: u32,
+    /// What the send queue is held to.
+    limit: RateLimit,
     _send: Option<Umem>,
     _receive: Option<Umem>,
     _record: Record,
@@ -95,8 +98,31 @@ impl RawQp {
             SqContext::STATE.set(ModifySqIn::CTX.of_mut(&mut input), sq_state);
             core.execute(&input, &mut [0; SHORT])?;
             self.sq_state = sq_state;
+            if sq_state != sq::state::READY && !self.limit.is_none() {
+                core.rates.give_back(core, std::mem::take(&mut self.limit));
+            }
         }
         Ok(())
+    }
+
+    /// Holds the send queue, which works, to another rate.
+    pub(super) fn hold_to(&mut self, core: &Core, uid: u16, limit: RateLimit) -> Result<(), Errno> {
+        let Some(sqn) = self.sqn.filter(|_| limit != self.limit) else { return Ok(()) };
+        let index = if limit.is_none() { 0 } else { core.rates.take(core, limit)? };
+        let mut input: [u8; ModifySqIn::BYTES] = begin(opcode::MODIFY_SQ, uid, 0);
+        ModifySqIn::SQ_STATE.set(&mut input, self.sq_state);
+        ModifySqIn::SQN.set(&mut input, sqn);
+        ModifySqIn::MODIFY_BITMASK.set(&mut input, sq::modify::RATE_LIMIT_INDEX);
+        let context = ModifySqIn::CTX.of_mut(&mut input);
+        SqContext::STATE.set(context, self.sq_state);
+        SqContext::PACKET_PACING_RATE_LIMIT_INDEX.set(context, index);
+        let done = core.execute(&input, &mut [0; SHORT]);
+        // The old one goes when the new one is in force.
+        let over = if done.is_ok() { std::mem::replace(&mut self.limit, limit) } else { limit };
+        if !over.is_none() {
+            core.rates.give_back(core, over);
+        }
+        done
     }
 
     /// Takes note of the states that the device told.
@@ -275,6 +301,7 @@ impl Session {
             pieces: Pieces::default(),
             sq_state: sq::state::RESET,
             rq_state: rq::state::RESET,
+            limit: RateLimit::default(),
             _send: None,
             _receive: None,
             _record: record,

@@ -231,7 +231,7 @@ impl Traits {
             put(kind::DEV_MEM, &super::lent::caps());
         }
         put(kind::ODP, &if self.on_demand_paging { paging() } else { [0; 256] });
-        put(kind::QOS, &[]);
+        put(kind::QOS, &self.qos());
         blocks
     }
 
@@ -245,6 +245,7 @@ impl Traits {
             (G::PORT_TYPE, port_type::ETH),
             (G::NUM_PORTS, 1),
             (G::ETH_NET_OFFLOADS, 1),
+            (G::QOS, 1),
             (G::NIC_FLOW_TABLE, 1),
             (G::ROCE, 1),
             (G::LOG_MAX_CQ, 14),

@@ -1,7 +1,7 @@
 //! Commands on send queues.
 
 use pollux_mlx5_abi::caps::ethernet::min_inline;
-use pollux_mlx5_abi::command::sq::{CreateSqIn, ModifySqIn, QuerySqOut, SqContext, state};
+use pollux_mlx5_abi::command::sq::{CreateSqIn, ModifySqIn, QuerySqOut, SqContext, modify, state};
 use pollux_mlx5_abi::command::wq::WorkQueue;
 use pollux_mlx5_abi::command::{opcode as op, status};
 use pollux_mlx5_abi::opcode::completion;
@@ -11,7 +11,7 @@ use crate::device::bus::Bus;
 use crate::device::core::Core;
 use crate::device::ring::send::SendRing;
 use crate::device::state::State;
-use crate::send::{self, Make, Parsing, Queue};
+use crate::send::{self, Make, Pace, Parsing, Queue};
 
 impl Core {
     pub(super) fn send_command(
@@ -23,7 +23,7 @@ impl Core {
         let number = call.named()?;
         let owner = self.senders.queues.owner(number);
         match opcode {
-            op::CREATE_SQ => self.create_send_queue(call),
+            op::CREATE_SQ => self.create_send_queue(bus, call),
             op::QUERY_SQ => {
                 need!(call.may_name(owner), BAD_RES_ERR, 16);
                 let Some(queue) = self.senders.queues.get(number) else { return Ok(()) };
@@ -55,6 +55,9 @@ impl Core {
         let context = ModifySqIn::CTX.get(input);
         let (from, to) = (ModifySqIn::SQ_STATE.get(input), SqContext::STATE.get(&context));
         need!(call.may_change(owner), BAD_RES_ERR, 16);
+        let held = ModifySqIn::MODIFY_BITMASK.get(input) & modify::RATE_LIMIT_INDEX != 0;
+        let index = SqContext::PACKET_PACING_RATE_LIMIT_INDEX.get(&context);
+        let rate = if held { self.rate(index)? } else { None };
         let Some(queue) = self.senders.queues.get_mut(number) else { return Ok(()) };
         need!(queue.state.may_be_called(from, self.traits.believes_ready), BAD_RES_STATE_ERR, 17);
         let Some(to) = State::of(to) else { return Err(no(status::BAD_PARAM_ERR, 18)) };
@@ -65,6 +68,10 @@ impl Core {
                 | (State::Error, State::Reset | State::Error)
         );
         need!(allowed, BAD_RES_STATE_ERR, 19);
+        if held {
+            SqContext::PACKET_PACING_RATE_LIMIT_INDEX.set(&mut queue.context, index);
+            queue.pace.hold_to(rate, bus.now);
+        }
         let leaves_reset = (queue.state, to) == (State::Reset, State::Ready);
         if queue.state != to {
             queue.become_state(to);
@@ -89,7 +96,7 @@ impl Core {
         Ok(())
     }
 
-    fn create_send_queue(&mut self, call: &mut Call<'_>) -> Result<(), No> {
+    fn create_send_queue(&mut self, bus: &Bus<'_>, call: &mut Call<'_>) -> Result<(), No> {
         use SqContext as S;
         let context = CreateSqIn::CTX.get(call.input()?);
         let (cqn, tis) = (S::CQN.get(&context), S::TIS_NUM_0.get(&context));
@@ -112,6 +119,8 @@ impl Core {
         need!(self.traits.software_parsing || !S::ALLOW_SWP.is_set(&context), BAD_PARAM_ERR, 28);
         let inline = S::MIN_WQE_INLINE_MODE.get(&context);
         need!(inline <= min_inline::TCP_UDP, BAD_PARAM_ERR, 24);
+        let mut pace = Pace::default();
+        pace.hold_to(self.rate(S::PACKET_PACING_RATE_LIMIT_INDEX.get(&context))?, bus.now);
         let (memory, log_blocks) = self.send_ring(call, ring, call.behind::<{ CreateSqIn::BYTES }>())?;
         let mut queue = Queue::new(Make {
             cqn,
@@ -133,6 +142,7 @@ impl Core {
             // Any memory that is pinned: the kernel's privilege.
             reserved_key: call.uid == 0 && S::RLKY.is_set(&context),
             flush: S::FLUSH_IN_ERROR_EN.is_set(&context),
+            pace,
             context,
         });
         need!(call.output.len() >= 16, BAD_OUTP_LEN_ERR, 25);

@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, FromZeros};
 
 use super::entry::Outcome;
 use super::parse::Parsing;
-use super::{Around, BATCH_BLOCKS, Scratch, entry, reserved};
+use super::{Around, BATCH_BLOCKS, Pace, Scratch, entry, reserved};
 use crate::device::ring::send::SendRing;
 use crate::device::state::State;
 use crate::device::violation::Violation;
@@ -42,6 +42,7 @@ pub(crate) struct Make {
     pub(crate) reserved_key: bool,
     /// What is posted in the error state makes completions.
     pub(crate) flush: bool,
+    pub(crate) pace: Pace,
     pub(crate) context: [u8; 240],
 }
 
@@ -67,6 +68,8 @@ pub(crate) struct Queue {
     pub(super) changes_keys: bool,
     reserved_key: bool,
     flush: bool,
+    /// How fast it may send.
+    pub(crate) pace: Pace,
     pub(crate) context: [u8; 240],
     /// The next entry was begun and waits for the wire: so many of its frames are out.
     begun: Option<usize>,
@@ -79,7 +82,8 @@ pub(crate) struct Queue {
 impl Queue {
     pub(crate) fn new(make: Make) -> Self {
         let Make { inserts_tags, parsing, changes_keys, reserved_key, transport_domain, .. } = make;
-        let Make { cqn, user_index, domain, tis, uar, ring, min_inline, multi, flush, context, .. } = make;
+        let Make { cqn, user_index, domain, tis, uar, ring, min_inline, multi, flush, pace, context, .. } =
+            make;
         Self {
             number: 0,
             state: State::Reset,
@@ -97,6 +101,7 @@ impl Queue {
             changes_keys,
             reserved_key,
             flush,
+            pace,
             context,
             begun: None,
             failed: false,
@@ -147,6 +152,9 @@ impl Queue {
         while self.has_work() && done < budget {
             if self.state == State::Error && (!self.flush || self.dead) {
                 self.ring.skip();
+                break;
+            }
+            if self.state == State::Ready && !self.pace.lets_out(around.bus.now) {
                 break;
             }
             let blocks = usize::from(self.ring.left()).min(BATCH_BLOCKS);

@@ -64,4 +64,20 @@ for last in $(seq 10 41); do ip -n far address add "10.0.0.$last/24" dev "$far";
 check "two queues" ethtool -L "$near" combined 2
 spread xor
 spread toeplitz
+
+# times: the least round trip of a long packet, in milliseconds.
+least() { ping -q -c 5 -i 0.1 -W 5 -s 60000 $FAR | sed -n 's|^r.* = \([0-9]*\).*|\1|p'; }
+
+# 8 Mbit/s are 60 KB in 60 ms, of which a card may send a burst at once.
+echo "without a limit: $(least) ms"
+for queue in /sys/class/net/"$near"/queues/tx-*; do
+    check "a rate for $(basename "$queue")" sh -c "echo 8 >$queue/tx_maxrate"
+done
+slow=$(least)
+if [ "${slow:-0}" -ge 45 ]; then ok "8 Mbit/s: $slow ms"; else not_ok "8 Mbit/s: $slow ms"; fi
+for queue in /sys/class/net/"$near"/queues/tx-*; do
+    check "no rate for $(basename "$queue")" sh -c "echo 0 >$queue/tx_maxrate"
+done
+fast=$(least)
+if [ "${fast:-99}" -lt "${slow:-0}" ]; then ok "and faster again: $fast ms"; else not_ok "and faster again: $fast ms"; fi
 finish
