@@ -128,13 +128,10 @@ impl Requester {
         }
     }
 
-    /// All of a connection is over, and another begins.
+    /// All of a dynamic connection is over: the next begins with all its patience. Nothing is repeated selectively on those.
     fn abandon(&mut self) {
         (self.retries, self.rnr_retries) = (self.max_retries, self.max_rnr_retries);
-        (self.gone_back, self.mending) = (None, false);
-        self.there.clear();
-        self.again.clear();
-        self.early.clear();
+        self.gone_back = None;
     }
 
     /// The next request to be flushed, its opcode and index.

@@ -7,8 +7,8 @@ use pollux_mlx5_abi::command::counter::{AllocQCounterOut, QueryQCounterIn, Query
 use pollux_mlx5_abi::command::dct::{
     CreateDctIn, DctContext, DestroyDctIn, QueryDctOut, state as target_state, stream,
 };
-use pollux_mlx5_abi::command::qp::TransitionIn;
 use pollux_mlx5_abi::command::qp::context::{QpContext, service, state};
+use pollux_mlx5_abi::command::qp::{TransitionIn, TransitionOut};
 use pollux_mlx5_abi::command::{Refused, opcode as op, source_port, status};
 use pollux_mlx5_abi::eqe::event;
 use pollux_mlx5_abi::opcode::{completion, send};
@@ -223,6 +223,23 @@ fn requests_go_to_many_targets_in_order() {
 }
 
 #[test]
+fn nothing_is_repeated_selectively() {
+    let ends = Ends::with(Impairments::default(), |traits| {
+        (traits.dynamic_connections, traits.selective_repeat) = (true, true);
+    });
+    let pool = Some(Shared::pool(&ends.a).number);
+    for (service, agreed) in [(service::RC, 0x3000_0001), (service::DCI, 0x3000_0000)] {
+        let pair = ends.a.pair(Plan { service, pool, ..Plan::default() });
+        ends.a.to_init(&pair);
+        let out = ends.a.transit_with(op::INIT2RTR_QP, pair.number, (0, 0x3000_0001), |context| {
+            QpContext::MTU.set(context, 3);
+        });
+        let out = out.expect("to RTR");
+        assert_eq!(TransitionOut::ECE.get(out.first_chunk().expect("an answer")), agreed);
+    }
+}
+
+#[test]
 fn a_target_on_the_same_device() {
     let ends = ends();
     let mut target = Target::new(&ends.a);
@@ -398,6 +415,29 @@ fn a_stream_fails_alone_until_it_is_mended() {
 }
 
 #[test]
+fn a_stream_behind_one_that_failed_has_all_its_patience() {
+    let ends = ends();
+    let mut target = Target::new(&ends.b);
+    let (here, there) = (ends.a.rig.room(0x1000), ends.b.rig.room(0x1000));
+    let mut a = initiator(&ends, Plan { rnr_retries: 2, ..Plan::default() }, streams);
+    let body = joined(&[to(&ends.b, target.number, KEY), data(ends.a.rig.lkey, here, 8)]);
+    post(&mut a, &ends.a, 1, send::SEND, &body);
+    let failed = (0..5000).find(|_| {
+        ends.step();
+        a.send_cq.peek(&ends.a.rig, 0).is_some()
+    });
+    assert!(failed.is_some());
+    assert_eq!(a.send_cq.error(&ends.a.rig).syndrome().code, S::RNR_RETRY_EXC_ERR);
+    post(&mut a, &ends.a, 2, send::SEND, &body);
+    ends.steps(5);
+    assert!(a.send_cq.poll(&ends.a.rig).is_none(), "it waits");
+    target.shared.post(&ends.b, there, 0x1000);
+    ends.steps(5000);
+    assert_eq!(a.done(&ends.a).opcode(), completion::REQUESTER);
+    assert!(target.cq.poll(&ends.b.rig).is_some());
+}
+
+#[test]
 fn without_streams_the_first_failure_is_the_last() {
     let ends = ends();
     let target = Target::new(&ends.b);
@@ -419,7 +459,7 @@ fn entries_that_make_no_sense_fail() {
     let mut compact = to(&ends.b, target.number, KEY);
     compact[8] = 0;
     let mut group = to(&ends.b, target.number, KEY);
-    group[32..].copy_from_slice(&[0xff; 16]);
+    group[44] = 224;
     for body in [compact[..16].to_vec(), joined(&[compact, local.clone()]), joined(&[group, local.clone()])] {
         let mut a = initiator(&ends, Plan::default(), |_| {});
         a.send(&ends.a, send::SEND, &body);

@@ -88,7 +88,6 @@ impl Initiator {
 
     /// The stream at work failed; whether the initiator goes on without it.
     pub(crate) fn fail(&mut self) -> bool {
-        self.peer = None;
         self.failed.insert(self.stream);
         self.failed.len() < self.failed_max
     }

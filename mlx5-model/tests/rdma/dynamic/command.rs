@@ -3,15 +3,18 @@
 use pollux_mlx5_abi::caps::general::GeneralCaps;
 use pollux_mlx5_abi::caps::roce::AtomicCaps;
 use pollux_mlx5_abi::caps::{QueryHcaCapIn, kind};
-use pollux_mlx5_abi::command::dct::{DATA_IN_ORDER, DctContext, state as target_state, stream};
-use pollux_mlx5_abi::command::{opcode as op, status};
+use pollux_mlx5_abi::command::dct::{CreateDctIn, DATA_IN_ORDER, DctContext, state as target_state, stream};
+use pollux_mlx5_abi::command::user::{CreateUctxIn, CreateUctxOut, DestroyUctxIn};
+use pollux_mlx5_abi::command::{self, opcode as op, status};
 use pollux_mlx5_abi::eqe::event;
 use pollux_mlx5_abi::opcode::send;
 use pollux_mlx5_abi::syndrome::Syndrome as S;
+use pollux_mlx5_kernel::CommandQueue;
 use pollux_mlx5_model::wire::Impairments;
 
 use super::{KEY, Target, context, create, ends, initiator, joined, named, to};
 use crate::rdma::node::{Ends, Plan, data};
+use crate::rdma::rig::number;
 use crate::rdma::shared::Shared;
 
 #[test]
@@ -122,4 +125,29 @@ fn cards_without_have_none_of_it() {
         let made = create(&ends.a, context(&ends.a, shared.number, cq.number), 16);
         assert_eq!(made.err().map(|refused| refused.status), (!can).then_some(status::BAD_OP_ERR));
     }
+}
+
+#[test]
+fn a_user_contexts_target_ends_with_it_and_has_no_key_for_all_memory() {
+    let ends = ends();
+    let node = &ends.b;
+    let out = node.rig.must(op::CREATE_UCTX, 0, &mut CreateUctxIn::ZERO.clone(), 16);
+    let uid = CreateUctxOut::UID.get(out.first_chunk().expect("an answer")) as u16;
+    let (shared, cq) = (Shared::pool(node), node.rig.cq(4));
+    let create = |all: u32| {
+        let mut context = context(node, shared.number, cq.number);
+        DctContext::RLKY.set(&mut context, all);
+        let (mut input, mut out) = (CreateDctIn::ZERO, [0; 16]);
+        CreateDctIn::DCT_CONTEXT_ENTRY.set(&mut input, context);
+        command::start(&mut input, op::CREATE_DCT, uid, 0);
+        node.rig.device.execute(&input, &mut out).expect("the device is there");
+        command::outcome(&out).map(|()| number(&out))
+    };
+    assert_eq!(create(1).expect_err("the kernel's").status, status::BAD_PARAM_ERR);
+    let target = create(0).expect("a target");
+    named(node, op::QUERY_DCT, target, 128).expect("it is there");
+    let mut end = DestroyUctxIn::ZERO;
+    DestroyUctxIn::UID.set(&mut end, uid.into());
+    node.rig.must(op::DESTROY_UCTX, 0, &mut end, 16);
+    assert_eq!(named(node, op::QUERY_DCT, target, 128).expect_err("gone").status, status::BAD_RES_ERR);
 }

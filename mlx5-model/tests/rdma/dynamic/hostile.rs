@@ -23,28 +23,53 @@ fn a_message_that_breaks_off_gives_its_receive_entry_back() {
     let mut target = Target::new(&ends.b);
     let (here, there) = (ends.a.rig.room(0x1000), ends.b.rig.room(0x4000));
     let mut a = initiator(&ends, Plan::default(), |_| {});
-    (0..3).for_each(|_| target.shared.post(&ends.b, there, 0x1000));
+    (0..5).for_each(|_| target.shared.post(&ends.b, there, 0x1000));
     let vector = to(&ends.b, target.number, KEY);
     a.send(&ends.a, send::SEND, &joined(&[vector.clone(), data(ends.a.rig.lkey, here, 3000)]));
     ends.steps(20);
     a.done(&ends.a);
     assert!(target.cq.poll(&ends.b.rig).is_some());
-    // The first packet of a later connection, and no other.
+    // The first packet of later connections, and no other.
     let seen = frames.lock().expect("whole").clone();
-    let mut first = seen.iter().find(|frame| frame[OPCODE] == 0xc0).expect("the first packet").clone();
-    first[HEADER + 8..HEADER + 16].copy_from_slice(&u64::MAX.to_be_bytes());
-    seal(&mut first);
-    ends.inject(first.clone());
-    ends.steps(5);
+    let first = seen.iter().find(|frame| frame[OPCODE] == 0xc0).expect("the first packet").clone();
+    let begin = |session: u64, change: &dyn Fn(&mut Vec<u8>)| {
+        let mut frame = first.clone();
+        frame[HEADER + 8..HEADER + 16].copy_from_slice(&session.to_be_bytes());
+        change(&mut frame);
+        seal(&mut frame);
+        ends.inject(frame);
+        ends.steps(5);
+    };
+    let flushed = |target: &mut Target| {
+        assert_eq!(target.cq.error(&ends.b.rig).syndrome().code, S::WR_FLUSH_ERR);
+        assert!(target.cq.poll(&ends.b.rig).is_none());
+    };
+    begin(u64::MAX - 2, &|_| {});
     assert!(target.cq.poll(&ends.b.rig).is_none(), "its entry is held");
+    // Another connection of the same initiator takes its place.
+    begin(u64::MAX - 1, &|_| {});
+    flushed(&mut target);
+    // What cannot follow ends the connection.
+    begin(u64::MAX - 1, &|frame| {
+        frame[OPCODE] = 0xc6;
+        frame[OPCODE + 11] = frame[OPCODE + 11].wrapping_add(1);
+    });
+    flushed(&mut target);
+    // Then it takes nothing any more, though it were whole and its turn.
+    begin(u64::MAX - 1, &|frame| {
+        frame[OPCODE] = 0xc4;
+        frame[OPCODE + 11] = frame[OPCODE + 11].wrapping_add(1);
+    });
+    assert!(target.cq.poll(&ends.b.rig).is_none());
+    begin(u64::MAX, &|_| {});
+    assert!(target.cq.poll(&ends.b.rig).is_none());
     // Whoever comes with an older one is not heard.
     a.send(&ends.a, send::SEND, &joined(&[vector, data(ends.a.rig.lkey, here, 30)]));
     ends.steps(5);
     assert!(target.cq.poll(&ends.b.rig).is_none());
     named(&ends.b, op::DRAIN_DCT, target.number, 16).expect("drains");
     ends.steps(3);
-    assert_eq!(target.cq.error(&ends.b.rig).syndrome().code, S::WR_FLUSH_ERR);
-    assert!(target.cq.poll(&ends.b.rig).is_none());
+    flushed(&mut target);
 }
 
 #[test]
