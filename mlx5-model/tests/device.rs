@@ -21,6 +21,7 @@ mod device {
     mod rewrite;
     mod rule;
     mod send;
+    mod spread;
     mod steering;
     mod striding;
     mod throughput;
