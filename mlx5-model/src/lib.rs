@@ -56,9 +56,9 @@
 //! when nothing is under way, or its initiator turns to another target.
 //!
 //! # What is not there
-//! Congestion control of RDMA, path migration, tag matching, signatures, faults of pages,
+//! Congestion control of RDMA, path migration, tag matching, signatures,
 //! queue pairs for raw frames (those are made of send and receive queues), atomics with masks;
-//! queue pair 1 is there, what manages connections is not. Steering of sent frames, header rewriting, tunnels but VXLAN,
+//! queue pair 1 is there, what manages connections is not. Steering by software beyond root tables, hairpin queues, tunnels but VXLAN,
 //! Geneve, GRE and IP in IP (others go where send entries say where headers are), checksums of outer UDP, the embedded switch. Capabilities do not claim them, and commands and entries that need them are refused.
 
 mod completion;
