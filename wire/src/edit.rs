@@ -22,6 +22,37 @@
 //! # Ok::<(), pollux_wire::WireError>(())
 //! ```
 
+/// The views of TCP and UDP in a packet, which has `carried`, `upper` and `open`.
+macro_rules! transports {
+    ($packet:ident) => {
+        impl $packet<'_> {
+            /// The ports, if it carries TCP or UDP.
+            #[inline]
+            #[must_use]
+            pub fn ports_mut(&mut self) -> Option<super::PortsMut<'_>> {
+                let (protocol, open) = (self.carried()?, self.open);
+                super::PortsMut::new(self.upper(protocol)?, protocol, open)
+            }
+
+            /// The UDP header.
+            #[inline]
+            #[must_use]
+            pub fn udp_mut(&mut self) -> Option<super::UdpMut<'_>> {
+                let open = self.open;
+                super::UdpMut::new(self.upper(IpProtocol::UDP)?, open)
+            }
+
+            /// The TCP header.
+            #[inline]
+            #[must_use]
+            pub fn tcp_mut(&mut self) -> Option<super::TcpMut<'_>> {
+                let open = self.open;
+                super::TcpMut::new(self.upper(IpProtocol::TCP)?, open)
+            }
+        }
+    };
+}
+
 mod icmp;
 mod ipv4;
 mod ipv6;

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::ops::Deref;
 
-use super::{Covering, IcmpMut, PortsMut, TcpMut, UdpMut, checksum_at, front_mut};
+use super::{Covering, IcmpMut, checksum_at, front_mut};
 use crate::{IpProtocol, Ipv4Header, checksum};
 
 /// An IPv4 packet whose header is changed in place. Reads as its [`Ipv4Header`].
@@ -101,6 +101,11 @@ impl<'a> Ipv4Mut<'a> {
         self.word(old.to_be_bytes(), to.to_be_bytes());
     }
 
+    #[inline]
+    fn carried(&self) -> Option<IpProtocol> {
+        Some(self.header.protocol())
+    }
+
     /// The transport header, if it is one of `protocol` and this is no later fragment.
     #[inline]
     fn upper(&mut self, protocol: IpProtocol) -> Option<&mut [u8]> {
@@ -111,30 +116,6 @@ impl<'a> Ipv4Mut<'a> {
         self.behind.get_mut(options..)
     }
 
-    /// The ports, if it carries TCP or UDP.
-    #[inline]
-    #[must_use]
-    pub fn ports_mut(&mut self) -> Option<PortsMut<'_>> {
-        let (protocol, open) = (self.header.protocol(), self.open);
-        PortsMut::new(self.upper(protocol)?, protocol, open)
-    }
-
-    /// The UDP header.
-    #[inline]
-    #[must_use]
-    pub fn udp_mut(&mut self) -> Option<UdpMut<'_>> {
-        let open = self.open;
-        UdpMut::new(self.upper(IpProtocol::UDP)?, open)
-    }
-
-    /// The TCP header.
-    #[inline]
-    #[must_use]
-    pub fn tcp_mut(&mut self) -> Option<TcpMut<'_>> {
-        let open = self.open;
-        TcpMut::new(self.upper(IpProtocol::TCP)?, open)
-    }
-
     /// The ICMP header.
     #[inline]
     #[must_use]
@@ -142,6 +123,8 @@ impl<'a> Ipv4Mut<'a> {
         IcmpMut::new(self.upper(IpProtocol::ICMP)?)
     }
 }
+
+transports!(Ipv4Mut);
 
 impl Deref for Ipv4Mut<'_> {
     type Target = Ipv4Header;

@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 use std::ops::Deref;
 
-use super::{Covering, Icmpv6Mut, PortsMut, TcpMut, UdpMut, checksum_at, front_mut};
+use super::{Covering, Icmpv6Mut, checksum_at, front_mut};
 use crate::{IpProtocol, Ipv6Header, ipv6};
 
 /// An IPv6 packet whose header is changed in place. Reads as its [`Ipv6Header`].
@@ -112,33 +112,14 @@ impl<'a> Ipv6Mut<'a> {
     }
 
     #[inline]
+    fn carried(&self) -> Option<IpProtocol> {
+        self.protocol()
+    }
+
+    #[inline]
     fn upper(&mut self, protocol: IpProtocol) -> Option<&mut [u8]> {
         let (at, _) = self.upper.filter(|(_, is)| *is == protocol)?;
         self.behind.get_mut(at..)
-    }
-
-    /// The ports, if it carries TCP or UDP.
-    #[inline]
-    #[must_use]
-    pub fn ports_mut(&mut self) -> Option<PortsMut<'_>> {
-        let (protocol, open) = (self.protocol()?, self.open);
-        PortsMut::new(self.upper(protocol)?, protocol, open)
-    }
-
-    /// The UDP header.
-    #[inline]
-    #[must_use]
-    pub fn udp_mut(&mut self) -> Option<UdpMut<'_>> {
-        let open = self.open;
-        UdpMut::new(self.upper(IpProtocol::UDP)?, open)
-    }
-
-    /// The TCP header.
-    #[inline]
-    #[must_use]
-    pub fn tcp_mut(&mut self) -> Option<TcpMut<'_>> {
-        let open = self.open;
-        TcpMut::new(self.upper(IpProtocol::TCP)?, open)
     }
 
     /// The ICMPv6 header.
@@ -148,6 +129,8 @@ impl<'a> Ipv6Mut<'a> {
         Icmpv6Mut::new(self.upper(IpProtocol::ICMPV6)?)
     }
 }
+
+transports!(Ipv6Mut);
 
 impl Deref for Ipv6Mut<'_> {
     type Target = Ipv6Header;
