@@ -111,7 +111,7 @@ impl Share {
     }
 
     /// So much less.
-    pub fn sub(&self, kind: Pinning, bytes: u64) {
+    pub(crate) fn sub(&self, kind: Pinning, bytes: u64) {
         for account in [&self.own, &PROCESS] {
             account.of(kind).fetch_sub(bytes, Ordering::Relaxed);
         }
@@ -129,12 +129,12 @@ impl Share {
     }
 
     /// What was lacking is asked for now.
-    pub fn asked_again(&self) {
+    pub(crate) fn asked_again(&self) {
         LACKING.fetch_sub(self.lacking.swap(0, Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// `wanted` more of a kind are not to be had: under `limit`, which is the device's own or the process's.
-    pub fn shortage(&self, kind: Pinning, wanted: u64, limit: u64, own: bool) -> Shortage {
+    pub(crate) fn shortage(&self, kind: Pinning, wanted: u64, limit: u64, own: bool) -> Shortage {
         let (pools, queues) = if own { self.own.both() } else { PROCESS.both() };
         let now = if kind == Pinning::Pool { 0 } else { wanted };
         let queues_to_come = self.planned.load(Ordering::Relaxed).saturating_sub(self.own.both().1 + now);

@@ -50,11 +50,11 @@ pub struct Object(Arc<Inner>);
 
 /// A handle that keeps nothing alive.
 #[derive(Clone)]
-pub struct WeakObject(Weak<Inner>);
+pub(crate) struct WeakObject(Weak<Inner>);
 
 impl WeakObject {
     /// The object, while somebody has a handle of it.
-    pub fn upgrade(&self) -> Option<Object> {
+    pub(crate) fn upgrade(&self) -> Option<Object> {
         self.0.upgrade().map(Object)
     }
 }
@@ -104,7 +104,7 @@ impl Object {
     }
 
     /// A handle that keeps nothing alive.
-    pub fn downgrade(&self) -> WeakObject {
+    pub(crate) fn downgrade(&self) -> WeakObject {
         WeakObject(Arc::downgrade(&self.0))
     }
 

@@ -45,7 +45,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 ///
 /// # Errors
 /// A length that cannot be.
-pub fn register_bytes(told: u32) -> Result<usize, String> {
+pub(crate) fn register_bytes(told: u32) -> Result<usize, String> {
     if told == 0 || REGISTER_BYTES.contains(&told) {
         return Ok(told as usize);
     }
@@ -130,12 +130,6 @@ impl SendDoorbell {
     /// Turns copying off, or on again where it can be done.
     pub fn set_copies(&mut self, on: bool) {
         self.copies = on && self.can_copy;
-    }
-
-    /// Whether other queues ring here too.
-    #[must_use]
-    pub fn is_shared(&self) -> bool {
-        matches!(self.held, Held::Shared(_))
     }
 
     /// Rings with the first 8 bytes of the last entry, as they stand in memory. The record was stored and flushed before.
