@@ -1,0 +1,209 @@
+//! A rate that is kept: a token bucket.
+//!
+//! ```
+//! use pollux_eal::clock::{Clock, Cycles};
+//! use pollux_eal::pacer::Pacer;
+//!
+//! let clock = Clock::get();
+//! // A million packets a second; what was missed is made up for by at most 64 at a time.
+//! let mut pacer = Pacer::new(&clock, 1_000_000, 64)?;
+//! let start = clock.now();
+//! assert_eq!(pacer.take(start, 32), 0); // it begins with nothing
+//! assert_eq!(pacer.take(start + clock.cycles(10_500), 32), 10);
+//! assert_eq!(pacer.take(start + clock.cycles(1_000_000_000), 100), 64);
+//! # Ok::<(), pollux_eal::pacer::RateError>(())
+//! ```
+
+use crate::clock::{Clock, Cycles};
+
+/// Bits behind the point of what a token costs in ticks: of 3 ticks a token they are right to 0.00003 %.
+const POINT: u32 = 20;
+/// The most that a bucket may hold, in ticks behind the point; what passed between two looks is cut to it.
+const MOST: u64 = 1 << 62;
+
+/// A rate or a burst that a bucket cannot have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RateError {
+    /// Too slow or too fast for the clock.
+    #[error("{rate} tokens a second cannot be kept by a clock of {hz} Hz: 1 to {hz} a second are possible")]
+    Rate {
+        /// What was asked for.
+        rate: u64,
+        /// The clock's.
+        hz: u64,
+    },
+    /// None, or more than the arithmetic holds.
+    #[error("a bucket of {burst} tokens cannot be kept at this rate: 1 to {most} are possible")]
+    Burst {
+        /// What was asked for.
+        burst: u64,
+        /// What can be.
+        most: u64,
+    },
+}
+
+/// Tokens that come at a rate; packets, bytes or whatever is paid with them. It holds at most so many as its burst, and begins
+/// empty, at the first look.
+#[derive(Clone, Debug)]
+pub struct Pacer {
+    /// What a token costs, in ticks.
+    cost: u64,
+    /// What is in the bucket, and fits there, in ticks.
+    credit: u64,
+    burst: u64,
+    last: Option<Cycles>,
+}
+
+impl Pacer {
+    /// `rate` tokens a second, of which at most `burst` are held.
+    ///
+    /// # Errors
+    /// A rate of 0 or above the clock's frequency; a burst of 0, or of more than the clock counts in some 20 minutes.
+    pub fn new(clock: &Clock, rate: u64, burst: u64) -> Result<Self, RateError> {
+        let hz = clock.hz();
+        if rate == 0 || rate > hz {
+            return Err(RateError::Rate { rate, hz });
+        }
+        // At most 255 GHz: 58 bits.
+        let cost = ((hz << POINT) + rate / 2) / rate;
+        match cost.checked_mul(burst).filter(|burst| (1..=MOST).contains(burst)) {
+            Some(burst) => Ok(Self { cost, credit: 0, burst, last: None }),
+            None => Err(RateError::Burst { burst, most: MOST / cost }),
+        }
+    }
+
+    /// Takes as many tokens as there are at `now`, up to `wanted`. Hot: a division.
+    #[inline]
+    pub fn take(&mut self, now: Cycles, wanted: u64) -> u64 {
+        self.fill(now);
+        let taken = wanted.min(self.credit / self.cost);
+        self.credit -= taken * self.cost;
+        taken
+    }
+
+    /// Takes `price` tokens if there are so many at `now`, else none. Never, where `price` is above the burst. Hot: a
+    /// multiplication.
+    #[inline]
+    pub fn pay(&mut self, now: Cycles, price: u64) -> bool {
+        self.fill(now);
+        match price.checked_mul(self.cost).and_then(|price| self.credit.checked_sub(price)) {
+            Some(left) => {
+                self.credit = left;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// How long from the last look until there is a token: 0 if there is one.
+    #[must_use]
+    pub fn until_next(&self) -> Cycles {
+        Cycles(self.cost.saturating_sub(self.credit).div_ceil(1 << POINT))
+    }
+
+    /// A moment before the last look adds nothing.
+    #[inline]
+    fn fill(&mut self, now: Cycles) {
+        let last = self.last.unwrap_or(now);
+        let passed = (now - last).0;
+        if passed > u64::MAX / 2 {
+            return;
+        }
+        self.last = Some(now);
+        self.credit = (self.credit + (passed.min(MOST >> POINT) << POINT)).min(self.burst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn clock() -> Clock {
+        Clock::get()
+    }
+
+    #[test]
+    fn a_rate_is_kept_to_a_millionth_however_often_it_is_asked() {
+        let clock = clock();
+        for (rate, step) in
+            [(1, 77_777), (999, 12_345), (1_000_003, 4_999), (14_880_952, 523), (clock.hz() / 3, 97)]
+        {
+            let mut pacer = Pacer::new(&clock, rate, rate + 2).expect("a rate that can be");
+            let (mut now, mut taken) = (Cycles(5), pacer.take(Cycles(5), 1));
+            assert_eq!(taken, 0, "it begins empty");
+            // Ten seconds of the slow ones, fewer of the fast ones.
+            let steps = (clock.hz() * 10 / step).min(3_000_000);
+            for _ in 0..steps {
+                now += Cycles(step);
+                taken += pacer.take(now, u64::MAX);
+            }
+            let right = u128::from(steps * step) * u128::from(rate) / u128::from(clock.hz());
+            let off = (taken as f64 - right as f64).abs();
+            assert!(off <= 1.0 + right as f64 / 1e6, "{rate} a second: {taken}, not {right}");
+        }
+    }
+
+    #[test]
+    fn what_is_missed_beyond_the_burst_is_gone() {
+        let clock = clock();
+        let mut pacer = Pacer::new(&clock, 1000, 8).expect("a rate that can be");
+        assert_eq!(pacer.take(Cycles(0), 100), 0);
+        assert_eq!(pacer.take(Cycles(u64::MAX / 4), 100), 8);
+        assert_eq!(pacer.take(Cycles(u64::MAX / 4), 100), 0);
+    }
+
+    #[test]
+    fn clocks_that_step_back_add_nothing_and_take_nothing() {
+        let clock = clock();
+        let mut pacer = Pacer::new(&clock, 1000, 8).expect("a rate that can be");
+        let second = Cycles(clock.hz());
+        assert_eq!(pacer.take(second, 1), 0);
+        assert_eq!(pacer.take(Cycles(0), 8), 0);
+        assert_eq!(pacer.take(second, 8), 0);
+        assert_eq!(pacer.take(second + second, 8), 8);
+    }
+
+    #[test]
+    fn a_price_is_paid_whole_or_not_at_all() {
+        let clock = clock();
+        let mut pacer = Pacer::new(&clock, 1_000_000_000, 3000).expect("a rate that can be");
+        let at = |us: u64| clock.cycles(us * 1000) + Cycles(1);
+        assert!(!pacer.pay(Cycles(0), 1500) && pacer.pay(Cycles(0), 0));
+        assert!(!pacer.pay(at(1), 1500));
+        assert!(pacer.pay(at(2), 1500) && !pacer.pay(at(2), 1500));
+        assert!(!pacer.pay(at(1_000_000), 3001) && pacer.pay(at(1_000_000), 3000));
+        assert!(!pacer.pay(at(1_000_000), u64::MAX));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let clock = clock();
+        let hz = clock.hz();
+        assert_eq!(Pacer::new(&clock, 0, 1).unwrap_err(), RateError::Rate { rate: 0, hz });
+        assert_eq!(Pacer::new(&clock, hz + 1, 1).unwrap_err(), RateError::Rate { rate: hz + 1, hz });
+        assert!(matches!(Pacer::new(&clock, 1, 0).unwrap_err(), RateError::Burst { burst: 0, .. }));
+        let Err(RateError::Burst { most, .. }) = Pacer::new(&clock, 1, u64::MAX) else {
+            panic!("it was taken")
+        };
+        assert!(Pacer::new(&clock, 1, most).is_ok() && Pacer::new(&clock, 1, most + 1).is_err());
+    }
+
+    proptest! {
+        /// Whoever waits as long as it says has a token then, and not a tick before.
+        #[test]
+        fn the_next_token_comes_when_it_says(rate in 1u64..1_000_000_000, passed in 0u64..10_000_000_000) {
+            let clock = clock();
+            let mut pacer = Pacer::new(&clock, rate.min(clock.hz()), 4).expect("a rate that can be");
+            prop_assert_eq!(pacer.take(Cycles(0), 1), 0);
+            pacer.take(Cycles(passed), 3);
+            let wait = pacer.until_next();
+            if wait.0 > 0 {
+                prop_assert_eq!(pacer.clone().take(Cycles(passed) + wait - Cycles(1), 1), 0);
+            }
+            prop_assert_eq!(pacer.take(Cycles(passed) + wait, 1), 1);
+        }
+    }
+}
