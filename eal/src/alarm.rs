@@ -81,6 +81,7 @@ impl Alarms {
     ///
     /// # Errors
     /// [`EalError::ShutDown`]; [`EalError::Thread`] when the first alarm cannot have its thread.
+    #[doc(alias = "rte_eal_alarm_set")]
     pub fn set(&self, delay: Duration, callback: impl FnOnce() + Send + 'static) -> Result<Alarm, EalError> {
         // The time is read before the lock is waited for, which can only make the alarm later.
         let due = Instant::now() + delay.min(FAR);
@@ -155,6 +156,7 @@ impl Alarms {
 impl Alarm {
     /// Takes the alarm back. If it is being called at this moment, waits until the call is over, so that what the callback
     /// uses may go when this returns; only inside that very call it does not wait.
+    #[doc(alias = "rte_eal_alarm_cancel")]
     pub fn cancel(&self) -> Cancel {
         let shared = &*self.alarms.0;
         let mut state = shared.state();

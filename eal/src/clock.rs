@@ -205,6 +205,8 @@ impl Clock {
 
     /// Ticks a second.
     #[must_use]
+    #[doc(alias = "rte_get_timer_hz")]
+    #[doc(alias = "rte_get_tsc_hz")]
     pub fn hz(&self) -> u64 {
         self.hz
     }
@@ -218,6 +220,8 @@ impl Clock {
     /// The moment in ticks. Hot: the counter and a branch that never changes.
     #[inline(always)]
     #[must_use]
+    #[doc(alias = "rte_get_timer_cycles")]
+    #[doc(alias = "rte_rdtsc")]
     pub fn now(&self) -> Cycles {
         Cycles(if self.tsc { cycles::now() } else { cycles::monotonic_ns() })
     }
@@ -267,6 +271,7 @@ impl Clock {
     }
 
     /// Waits, spinning, for at least this many microseconds.
+    #[doc(alias = "rte_delay_us_block")]
     pub fn delay_us(&self, us: u64) {
         self.delay(Nanos(us.saturating_mul(1000)));
     }

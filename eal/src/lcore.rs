@@ -166,6 +166,7 @@ thread_local! {
 
 /// The calling thread's lcore, if it is one (of any `Eal`).
 #[must_use]
+#[doc(alias = "rte_lcore_id")]
 pub fn current() -> Option<LcoreId> {
     CURRENT.get()
 }
@@ -303,6 +304,7 @@ impl LcoreContext {
 
     /// The same at this moment. The clock is read only if a timer is armed.
     #[inline(always)]
+    #[doc(alias = "rte_timer_manage")]
     pub fn run_timers(&self) -> usize {
         if self.timers_next.get() == u64::MAX && !self.member.timers.is_posted() {
             return 0;
@@ -380,12 +382,14 @@ impl Lcores {
 
     /// The main lcore.
     #[must_use]
+    #[doc(alias = "rte_get_main_lcore")]
     pub fn main(&self) -> LcoreId {
         self.0.main
     }
 
     /// How many lcores there are, of all roles.
     #[must_use]
+    #[doc(alias = "rte_lcore_count")]
     pub fn count(&self) -> usize {
         self.0.workers.len() + self.registry().threads.len()
     }
@@ -406,6 +410,7 @@ impl Lcores {
 
     /// The dataplane lcores, main included, ascending: where an application runs.
     #[must_use]
+    #[doc(alias = "RTE_LCORE_FOREACH_WORKER")]
     pub fn dataplane(&self) -> Vec<LcoreId> {
         self.with_role(LcoreRole::Dataplane)
     }

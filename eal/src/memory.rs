@@ -158,6 +158,7 @@ impl Memory {
     ///
     /// # Errors
     /// When an argument makes no sense, the name is taken, or the memory is not to be had; see [`MemoryError`].
+    #[doc(alias = "rte_memzone_reserve")]
     pub fn reserve(
         &self,
         name: &str,
@@ -204,12 +205,14 @@ impl Memory {
 
     /// The living zone of that name.
     #[must_use]
+    #[doc(alias = "rte_memzone_lookup")]
     pub fn lookup(&self, name: &str) -> Option<ZoneInfo> {
         report::zones(&self.regions_locked()).into_iter().find(|zone| zone.name == name)
     }
 
     /// Visits every living zone, by region and address. The zones are those at the time of the call; `visit` may reserve
     /// and drop.
+    #[doc(alias = "rte_memzone_walk")]
     pub fn walk(&self, visit: impl FnMut(&ZoneInfo)) {
         let zones = report::zones(&self.regions_locked());
         zones.iter().for_each(visit);

@@ -73,6 +73,7 @@ impl Eal {
     ///
     /// # Errors
     /// What cannot be had, in one line; nothing is left behind then.
+    #[doc(alias = "rte_eal_init")]
     pub fn init(spec: EalSpec) -> Result<Self, EalError> {
         Self::init_with_logs(spec, Logs::new)
     }
@@ -189,6 +190,7 @@ impl Eal {
     ///
     /// # Errors
     /// [`EalError::Thread`].
+    #[doc(alias = "rte_thread_create_internal_control")]
     pub fn control_thread<F, R>(&self, name: &str, work: F) -> Result<ControlThread<R>, EalError>
     where
         F: FnOnce(&StopFlag) -> R + Send + 'static,
@@ -233,6 +235,7 @@ impl Eal {
     ///
     /// # Errors
     /// As [`Lcores::launch`].
+    #[doc(alias = "rte_eal_remote_launch")]
     pub fn launch<F, R>(&self, lcore: LcoreId, work: F) -> Result<Launched<R>, EalError>
     where
         F: FnOnce(&LcoreContext) -> R + Send + 'static,
@@ -245,6 +248,7 @@ impl Eal {
     ///
     /// # Errors
     /// As [`Lcores::launch_all`].
+    #[doc(alias = "rte_eal_mp_remote_launch")]
     pub fn launch_all<F, R>(&self, main: Main, work: F) -> Result<Vec<Launched<R>>, EalError>
     where
         F: Fn(&LcoreContext) -> R + Send + Sync + 'static,
@@ -278,6 +282,7 @@ impl Eal {
     }
 
     /// Sleeps until nothing runs on any dataplane lcore.
+    #[doc(alias = "rte_eal_mp_wait_lcore")]
     pub fn wait_all(&self) {
         self.lcores.wait_all();
     }
@@ -288,6 +293,7 @@ impl Eal {
     /// In order: the stop flag is set; lcores and control threads have returned; service cores stop; exit handlers run, the
     /// last one first; alarms and interrupts end; all threads are joined, and with each lcore its timers go, uncalled; signals and the caller's CPUs are as before; memory
     /// goes with its last user.
+    #[doc(alias = "rte_eal_cleanup")]
     pub fn shutdown(mut self) -> Exit {
         let reason = self.reporter.stop.reason();
         self.end();

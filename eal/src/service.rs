@@ -127,6 +127,7 @@ impl Services {
     ///
     /// # Errors
     /// [`EalError::ShutDown`].
+    #[doc(alias = "rte_service_component_register")]
     pub fn register(
         &self,
         name: &str,
@@ -177,6 +178,7 @@ impl Services {
     ///
     /// # Errors
     /// [`EalError::UnknownService`], [`EalError::NoServiceCore`].
+    #[doc(alias = "rte_service_map_lcore_set")]
     pub fn map(&self, id: ServiceId, lcore: LcoreId, mapped: bool) -> Result<(), EalError> {
         self.get(id)?;
         let mut state = self.0.state();
@@ -216,6 +218,7 @@ impl Services {
     ///
     /// # Errors
     /// [`EalError::NoServiceCore`], [`EalError::ShutDown`].
+    #[doc(alias = "rte_service_lcore_start")]
     pub fn start_lcore(&self, lcore: LcoreId) -> Result<(), EalError> {
         let mut state = self.0.state();
         if state.down {

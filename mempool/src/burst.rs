@@ -190,6 +190,7 @@ impl Burst {
 
     /// Frees all in bulk.
     #[inline]
+    #[doc(alias = "rte_pktmbuf_free_bulk")]
     pub fn clear(&mut self) {
         let len = self.0.len();
         // SAFETY: `len` mbufs are freed and forgotten.

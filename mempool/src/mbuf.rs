@@ -309,6 +309,7 @@ impl Mbuf {
     /// This segment's data.
     #[inline(always)]
     #[must_use]
+    #[doc(alias = "rte_pktmbuf_mtod")]
     pub fn data(&self) -> &[u8] {
         // SAFETY: `data_off + data_len <= room` always, the room is mapped and initialised (zeroed when it was mapped),
         // and nobody writes it while a reference is held (see `data_mut`).
@@ -358,6 +359,7 @@ impl Mbuf {
     /// Bytes of data in this segment.
     #[inline(always)]
     #[must_use]
+    #[doc(alias = "rte_pktmbuf_data_len")]
     pub fn data_len(&self) -> usize {
         self.lengths().data_len as usize
     }
@@ -365,6 +367,7 @@ impl Mbuf {
     /// Bytes of data in all segments of the packet.
     #[inline(always)]
     #[must_use]
+    #[doc(alias = "rte_pktmbuf_pkt_len")]
     pub fn pkt_len(&self) -> u32 {
         self.lengths().pkt_len
     }
@@ -372,6 +375,7 @@ impl Mbuf {
     /// Bytes free before the data of this segment.
     #[inline(always)]
     #[must_use]
+    #[doc(alias = "rte_pktmbuf_headroom")]
     pub fn headroom(&self) -> usize {
         self.lengths().data_off as usize
     }
@@ -456,6 +460,7 @@ impl Mbuf {
     ///
     /// # Errors
     /// The buffer that was not taken.
+    #[doc(alias = "rte_pktmbuf_attach_extbuf")]
     pub fn attach_external(&mut self, external: External) -> Result<(), External> {
         let word = settled(home(self.0));
         let Ok(bytes) = u32::try_from(external.bytes()) else { return Err(external) };

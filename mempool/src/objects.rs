@@ -161,6 +161,7 @@ impl std::fmt::Debug for ObjectPoolBuilder {
 
 impl ObjectPool {
     /// Starts a pool of `count` objects of `object_bytes` bytes.
+    #[doc(alias = "rte_mempool_create")]
     pub fn builder(name: &str, object_bytes: usize, count: usize) -> ObjectPoolBuilder {
         ObjectPoolBuilder {
             name: name.into(),
@@ -196,6 +197,7 @@ impl ObjectPool {
 
     /// Takes as many objects as `to` has places; `None` and nothing taken when there are not so many.
     #[inline]
+    #[doc(alias = "rte_mempool_get_bulk")]
     pub fn get_bulk<'a>(&self, to: &'a mut [MaybeUninit<Object>]) -> Option<&'a mut [Object]> {
         let at = to.as_mut_ptr().cast::<Object>();
         // SAFETY: `to` has room, and is written when there were so many. A handle is held.
@@ -213,6 +215,7 @@ impl ObjectPool {
     /// # Safety
     /// They were taken from this pool, are not home, and nobody uses them afterwards.
     #[inline]
+    #[doc(alias = "rte_mempool_put_bulk")]
     pub unsafe fn put_bulk(&self, objects: &[Object]) {
         // SAFETY: passed on. This handle keeps the pool open.
         unsafe { Shared::give(self.0.pool(), objects.as_ptr(), objects.len()) }

@@ -28,6 +28,7 @@ impl MbufPool {
     /// Takes an empty mbuf: one segment, headroom in front. `None` when the pool is empty.
     #[inline]
     #[must_use]
+    #[doc(alias = "rte_pktmbuf_alloc")]
     pub fn alloc(&self) -> Option<Mbuf> {
         let mut spare = Object(NonNull::dangling());
         // SAFETY: there is room for one object, read at once; it is then this caller's.
@@ -40,6 +41,7 @@ impl MbufPool {
 
     /// Adds `count` empty mbufs to `burst`, or none and `false` when the pool has not so many or the burst no room.
     #[inline]
+    #[doc(alias = "rte_pktmbuf_alloc_bulk")]
     pub fn alloc_burst(&self, burst: &mut Burst, count: usize) -> bool {
         // SAFETY: a fresh mbuf is sound.
         unsafe { self.alloc_with(burst, count, |object| Mbuf::freshen(object, &self.0.shape.fresh)) }
@@ -146,12 +148,14 @@ impl MbufPool {
 
     /// Number of mbufs at home now. A passing figure while others use the pool.
     #[must_use]
+    #[doc(alias = "rte_mempool_avail_count")]
     pub fn available(&self) -> usize {
         self.0.at_home()
     }
 
     /// Number of mbufs that are out now. A passing figure while others use the pool.
     #[must_use]
+    #[doc(alias = "rte_mempool_in_use_count")]
     pub fn in_use(&self) -> usize {
         self.0.capacity.saturating_sub(self.0.at_home())
     }

@@ -33,6 +33,7 @@ impl TxBuffer {
 
     /// Adds one; sends when that makes a full burst. How many were sent.
     #[inline]
+    #[doc(alias = "rte_eth_tx_buffer")]
     pub fn buffer(&mut self, queue: &mut TxQueue, mbuf: Mbuf) -> usize {
         self.burst.push(mbuf);
         if self.burst.len() < self.size { 0 } else { self.flush(queue) }
@@ -40,6 +41,7 @@ impl TxBuffer {
 
     /// Sends what was gathered; how many. Empty afterwards.
     #[inline]
+    #[doc(alias = "rte_eth_tx_buffer_flush")]
     pub fn flush(&mut self, queue: &mut TxQueue) -> usize {
         if self.burst.is_empty() {
             return 0;

@@ -148,6 +148,7 @@ impl Port {
 
     /// What it is and what it can do.
     #[must_use]
+    #[doc(alias = "rte_eth_dev_info_get")]
     pub fn info(&self) -> PortInfo {
         self.driver.info()
     }
@@ -169,6 +170,7 @@ impl Port {
     /// # Errors
     /// When started, gone or closed; when a queue's value is alive; when a count is outside the port's limits;
     /// [`PortError::Offload`]; when the driver refuses.
+    #[doc(alias = "rte_eth_dev_configure")]
     pub fn configure(&mut self, mut config: PortConfig) -> Result<(), PortError> {
         self.must("configure", "stopped", |state| {
             matches!(state, PortState::Unconfigured | PortState::Configured | PortState::Stopped)
@@ -234,6 +236,7 @@ impl Port {
     /// # Errors
     /// When not configured or started; when the number is not configured; when the queue's value is alive; when the pool
     /// does not fit; [`PortError::Offload`]; when the driver refuses.
+    #[doc(alias = "rte_eth_rx_queue_setup")]
     pub fn rx_queue_setup(&mut self, queue: QueueId) -> Result<RxQueue, PortError> {
         let configured = self.config.rx_queues.get(usize::from(queue.0)).cloned();
         let config = configured.ok_or_else(|| self.no_queue(Direction::Rx, queue))?;
@@ -287,6 +290,7 @@ impl Port {
     ///
     /// # Errors
     /// As [`Port::rx_queue_setup`].
+    #[doc(alias = "rte_eth_tx_queue_setup")]
     pub fn tx_queue_setup(&mut self, queue: QueueId) -> Result<TxQueue, PortError> {
         let configured = self.config.tx_queues.get(usize::from(queue.0)).cloned();
         let config = configured.ok_or_else(|| self.no_queue(Direction::Tx, queue))?;
@@ -338,6 +342,7 @@ impl Port {
     ///
     /// # Errors
     /// When not configured, started already, gone or closed; when a queue is not set up; when the driver refuses.
+    #[doc(alias = "rte_eth_dev_start")]
     pub fn start(&mut self) -> Result<(), PortError> {
         self.must("start", "configured or stopped", |state| {
             matches!(state, PortState::Configured | PortState::Stopped)
@@ -374,6 +379,7 @@ impl Port {
     /// # Errors
     /// When not started; when the driver refuses; [`PortError::BurstUnderWay`] when a burst does not end. In the last two
     /// cases the port counts as stopped nevertheless.
+    #[doc(alias = "rte_eth_dev_stop")]
     pub fn stop(&mut self) -> Result<(), PortError> {
         if self.state != PortState::Started {
             return Err(self.wrong_state("stop", "started"));
@@ -410,6 +416,7 @@ impl Port {
     ///
     /// # Errors
     /// When started or closed already; when the driver refuses, in which case the port counts as closed nevertheless.
+    #[doc(alias = "rte_eth_dev_close")]
     pub fn close(&mut self) -> Result<(), PortError> {
         self.must("close", "stopped", |state| state != PortState::Closed)?;
         if self.state == PortState::Started {
@@ -426,6 +433,7 @@ impl Port {
     ///
     /// # Errors
     /// When gone or closed; when the driver refuses.
+    #[doc(alias = "rte_eth_dev_reset")]
     pub fn reset(&mut self) -> Result<(), PortError> {
         self.must("reset", "there and not closed", |state| {
             !matches!(state, PortState::Gone | PortState::Closed)
@@ -463,6 +471,7 @@ impl Port {
 
     /// The rx and tx descriptor counts nearest to those wanted that the port takes; 0 gives its default.
     #[must_use]
+    #[doc(alias = "rte_eth_dev_adjust_nb_rx_tx_desc")]
     pub fn adjust_descriptors(&self, rx: u16, tx: u16) -> (u16, u16) {
         (self.info.rx_descriptors.adjust(rx), self.info.tx_descriptors.adjust(tx))
     }

@@ -217,6 +217,7 @@ impl<W: Way> Queue<W> {
     ///
     /// # Errors
     /// [`PortError::Unsupported`] where the device does not tell.
+    #[doc(alias = "rte_eth_rx_queue_count")]
     pub fn queue_count(&self) -> Result<usize, PortError> {
         W::queue_count(&self.driver).map_err(|error| error.named(&self.parts.port_name))
     }
@@ -225,6 +226,8 @@ impl<W: Way> Queue<W> {
     ///
     /// # Errors
     /// [`PortError::Unsupported`] where the device does not tell.
+    #[doc(alias = "rte_eth_rx_descriptor_status")]
+    #[doc(alias = "rte_eth_tx_descriptor_status")]
     pub fn descriptor_status(&self, offset: usize) -> Result<W::Descriptor, PortError> {
         W::descriptor_status(&self.driver, offset).map_err(|error| error.named(&self.parts.port_name))
     }
@@ -235,6 +238,7 @@ impl RxQueue {
     ///
     /// Hot: one load, two stores, one dynamic call and the driver's work; neither allocates nor locks.
     #[inline]
+    #[doc(alias = "rte_eth_rx_burst")]
     pub fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> usize {
         self.at_work(0, |driver, counters, callbacks| {
             let before = burst.len();
@@ -301,6 +305,7 @@ impl TxQueue {
     ///
     /// Hot: one load, two stores, one dynamic call and the driver's work; neither allocates nor locks.
     #[inline]
+    #[doc(alias = "rte_eth_tx_burst")]
     pub fn tx_burst(&mut self, burst: &mut Burst) -> usize {
         self.at_work(0, |driver, counters, callbacks| {
             if let Some(callbacks) = callbacks {
@@ -335,6 +340,7 @@ impl TxQueue {
     ///
     /// # Errors
     /// The first packet that cannot be sent as it asks; those before it are ready.
+    #[doc(alias = "rte_eth_tx_prepare")]
     pub fn tx_prepare(&mut self, mbufs: &mut [Mbuf]) -> Result<(), BadPacket> {
         self.parts.rules.prepare(mbufs)?;
         self.driver.prepare(mbufs)
@@ -350,6 +356,7 @@ impl TxQueue {
     ///
     /// # Errors
     /// [`PortError::Unsupported`] where the driver holds none.
+    #[doc(alias = "rte_eth_tx_done_cleanup")]
     pub fn done_cleanup(&mut self, max: usize) -> Result<usize, PortError> {
         self.driver.done_cleanup(max).map_err(|error| error.named(&self.parts.port_name))
     }

@@ -56,6 +56,7 @@ pub type Consumer<T> = shared::Consumer<T, Mpmc>;
 ///
 /// # Errors
 /// [`RingError::Capacity`] and [`RingError::NoMemory`].
+#[doc(alias = "rte_ring_create")]
 pub fn ring<T>(capacity: usize) -> Result<(Producer<T>, Consumer<T>), RingError> {
     shared::ring_from(Plan::new(Kind::Mpmc, capacity))
 }

@@ -140,12 +140,16 @@ impl<T, D: Discipline> Producer<T, D> {
 
     /// Enqueues all elements of the source, or none.
     #[inline(always)]
+    #[doc(alias = "rte_ring_enqueue_bulk")]
+    #[doc(alias = "rte_ring_mp_enqueue_bulk")]
     pub fn enqueue_bulk(&self, source: impl Source<T>) -> Enqueued {
         self.enqueue_from(source, Want::Bulk)
     }
 
     /// Enqueues as many elements as fit, from the front of the source.
     #[inline(always)]
+    #[doc(alias = "rte_ring_enqueue_burst")]
+    #[doc(alias = "rte_ring_mp_enqueue_burst")]
     pub fn enqueue_burst(&self, source: impl Source<T>) -> Enqueued {
         self.enqueue_from(source, Want::Burst)
     }
@@ -219,12 +223,16 @@ impl<T, D: Discipline> Consumer<T, D> {
 
     /// Dequeues exactly `count` elements into the sink, or none: also when the sink has no room for so many.
     #[inline(always)]
+    #[doc(alias = "rte_ring_dequeue_bulk")]
+    #[doc(alias = "rte_ring_mc_dequeue_bulk")]
     pub fn dequeue_bulk(&self, sink: impl Sink<T>, count: usize) -> Dequeued {
         self.dequeue_to(sink, count, Want::Bulk)
     }
 
     /// Dequeues as many elements as there are and as fit, `max` at most.
     #[inline(always)]
+    #[doc(alias = "rte_ring_dequeue_burst")]
+    #[doc(alias = "rte_ring_mc_dequeue_burst")]
     pub fn dequeue_burst(&self, sink: impl Sink<T>, max: usize) -> Dequeued {
         self.dequeue_to(sink, max, Want::Burst)
     }

@@ -224,6 +224,7 @@ impl<T> Producer<T> {
 
     /// Enqueues as many elements as fit, from the front of the source.
     #[inline(always)]
+    #[doc(alias = "rte_ring_sp_enqueue_burst")]
     pub fn enqueue_burst(&mut self, source: impl Source<T>) -> Enqueued {
         self.enqueue_from(source, Want::Burst)
     }
@@ -269,6 +270,7 @@ impl<T> Producer<T> {
 
     /// Reserves room for exactly `count` elements in the ring's own storage. `None` when so many do not fit.
     #[inline(always)]
+    #[doc(alias = "rte_ring_enqueue_zc_bulk_start")]
     pub fn reserve_bulk(&mut self, count: usize) -> Option<Reserved<'_, T>> {
         let room = self.room(count);
         (count <= room).then(|| self.reserve(count, room))
@@ -377,6 +379,7 @@ impl<T> Consumer<T> {
 
     /// Dequeues as many elements as there are and as fit, `max` at most.
     #[inline(always)]
+    #[doc(alias = "rte_ring_sc_dequeue_burst")]
     pub fn dequeue_burst(&mut self, sink: impl Sink<T>, max: usize) -> Dequeued {
         self.dequeue_to(sink, max, Want::Burst)
     }
@@ -414,6 +417,7 @@ impl<T> Consumer<T> {
 
     /// Looks at exactly `count` elements where they lie. `None` when there are not so many.
     #[inline(always)]
+    #[doc(alias = "rte_ring_dequeue_bulk_start")]
     pub fn peek_bulk(&mut self, count: usize) -> Option<Peeked<'_, T>> {
         let room = self.room(count);
         (count <= room).then(|| self.peek(count, room))

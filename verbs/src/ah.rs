@@ -52,6 +52,7 @@ impl Path {
     /// Source: rdma-core `libibverbs/verbs.c`, `ibv_init_ah_from_wc`; with RoCE v2 over IPv4 the last 20 of the 40 bytes are
     /// its header.
     #[must_use]
+    #[doc(alias = "ibv_init_ah_from_wc")]
     pub fn back(wc: &Wc<'_, '_>, header: &[u8], gid_index: u8) -> Option<Self> {
         let header: &[u8; 40] = header.first_chunk()?;
         if !wc.has_global_header() {
@@ -117,6 +118,7 @@ impl Ah {
     ///
     /// # Errors
     /// A GID index without an entry, nobody who has the destination, or what the kernel says.
+    #[doc(alias = "ibv_create_ah")]
     pub fn new(pd: &Pd, path: &Path) -> Result<Self, VerbsError> {
         let (address, handle) = match pd.context().driver() {
             Driver::Mlx5(hca) => {

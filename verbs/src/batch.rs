@@ -197,6 +197,7 @@ impl<'q> Batch<'q> {
     /// # Errors
     /// What was wrong with the first that could not be posted; then none is, and what they were given goes home.
     #[inline(always)]
+    #[doc(alias = "ibv_wr_complete")]
     pub fn ring(self) -> Result<u32, PostError> {
         if let Some(wrong) = self.wrong {
             return Err(wrong);

@@ -110,6 +110,7 @@ pub struct Context(Arc<Inner>);
 ///
 /// # Errors
 /// No RDMA in this kernel, or a sysfs that is not as expected.
+#[doc(alias = "ibv_get_device_list")]
 pub fn devices(root: &Path) -> Result<Vec<Device>, VerbsError> {
     discovery::devices(root).map_err(VerbsError::Discovery)
 }
@@ -127,6 +128,7 @@ impl Context {
     ///
     /// # Errors
     /// A driver that is not known here, no right to open its file, or what the kernel says.
+    #[doc(alias = "ibv_open_device")]
     pub fn open_device(device: &Device, options: Options) -> Result<Self, VerbsError> {
         let channel = device.open().map_err(VerbsError::Discovery)?;
         Self::open_device_over(device, channel, options)
@@ -287,6 +289,8 @@ impl Context {
     ///
     /// # Errors
     /// What the kernel says.
+    #[doc(alias = "ibv_query_device")]
+    #[doc(alias = "ibv_query_device_ex")]
     pub fn device(&self) -> Result<DeviceAttributes, VerbsError> {
         self.uverbs().query_device(Data::none()).map_err(VerbsError::kernel("ask what the device can do"))
     }
@@ -304,6 +308,7 @@ impl Context {
     ///
     /// # Errors
     /// What the kernel says: `EINVAL` for a port that is not there.
+    #[doc(alias = "ibv_query_port")]
     pub fn port(&self, port: u8) -> Result<PortAttributes, VerbsError> {
         self.uverbs().query_port(port).map_err(VerbsError::kernel("ask for a port's state"))
     }
@@ -325,6 +330,7 @@ impl Context {
     ///
     /// # Errors
     /// What the kernel says: `EINVAL` for an index that is not there.
+    #[doc(alias = "ibv_query_gid")]
     pub fn gid(&self, port: u8, index: u32) -> Result<Option<Gid>, VerbsError> {
         self.uverbs().query_gid(port.into(), index).map_err(VerbsError::kernel("ask for a GID"))
     }
@@ -343,6 +349,7 @@ impl Context {
     ///
     /// # Errors
     /// An index that is not there, or what the kernel says.
+    #[doc(alias = "ibv_query_pkey")]
     pub fn pkey(&self, port: u8, index: u16) -> Result<u16, VerbsError> {
         let attributes = self.port(port)?.legacy_resp;
         if index >= attributes.pkey_tbl_len.max(1) {
@@ -389,6 +396,7 @@ impl Context {
     ///
     /// # Errors
     /// [`EIO`](pollux_uverbs::Errno::EIO) when the device was removed.
+    #[doc(alias = "ibv_get_async_event")]
     pub fn next_event(&self) -> Result<Option<Event>, VerbsError> {
         let event = self.uverbs().events().next().map_err(VerbsError::kernel("read events"))?;
         Ok(event.map(Event::from))

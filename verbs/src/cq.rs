@@ -65,6 +65,8 @@ impl Cq {
     ///
     /// # Errors
     /// More entries than the device has, no memory, a channel of another context ([`VerbsError::Foreign`]), or what the kernel says.
+    #[doc(alias = "ibv_create_cq")]
+    #[doc(alias = "ibv_create_cq_ex")]
     pub fn new(context: &Context, options: CqOptions) -> Result<Self, VerbsError> {
         let id = context.object_number();
         if let Some(channel) = &options.channel {
@@ -143,6 +145,8 @@ impl Cq {
 
     /// Takes up to `max` completions, calling `each` with every one. How many. No system call, no allocation, no lock.
     #[inline]
+    #[doc(alias = "ibv_poll_cq")]
+    #[doc(alias = "ibv_start_poll")]
     pub fn poll(&mut self, max: usize, mut each: impl FnMut(&mut Wc<'_, '_>)) -> usize {
         match &mut self.side {
             Side::Mlx5(poller) => poller.poll(max, |wc| each(&mut Wc(WcSide::Mlx5(wc)))),
@@ -155,6 +159,7 @@ impl Cq {
     ///
     /// # Errors
     /// It has no channel.
+    #[doc(alias = "ibv_req_notify_cq")]
     pub fn notify(&mut self, solicited_only: bool) -> Result<(), VerbsError> {
         let armed = self.channel.is_some()
             && match &mut self.side {
@@ -174,6 +179,7 @@ impl Cq {
     }
 
     /// Says that an event of it was read from the channel.
+    #[doc(alias = "ibv_ack_cq_events")]
     pub fn event_taken(&mut self) {
         match &mut self.side {
             Side::Mlx5(poller) => poller.event_taken(),
@@ -186,6 +192,7 @@ impl Cq {
     ///
     /// # Errors
     /// Too few for those that are there, too many for the device, or what the kernel says.
+    #[doc(alias = "ibv_resize_cq")]
     pub fn resize(&mut self, entries: u32) -> Result<(), VerbsError> {
         match (&mut self.side, self.context.driver()) {
             (Side::Mlx5(poller), Driver::Mlx5(hca)) => Ok(poller.resize(hca, entries)?),
@@ -198,6 +205,7 @@ impl Cq {
     ///
     /// # Errors
     /// What the kernel says.
+    #[doc(alias = "ibv_modify_cq")]
     pub fn moderate(&self, count: u16, period_us: u16) -> Result<(), VerbsError> {
         self.context
             .uverbs()

@@ -27,6 +27,7 @@ impl Dm {
     ///
     /// # Errors
     /// The device has none left, or what the kernel says.
+    #[doc(alias = "ibv_alloc_dm")]
     pub fn new(context: &Context, bytes: usize, log_align: u32) -> Result<Self, VerbsError> {
         let memory = match context.driver() {
             Driver::Mlx5(hca) => hca.device_memory(bytes, log_align)?,

@@ -102,6 +102,7 @@ impl CompletionChannel {
     ///
     /// # Errors
     /// What the kernel says.
+    #[doc(alias = "ibv_create_comp_channel")]
     pub fn new(context: &Context) -> Result<Self, VerbsError> {
         let channel = context
             .uverbs()
@@ -119,6 +120,7 @@ impl CompletionChannel {
     ///
     /// # Errors
     /// [`EIO`](pollux_uverbs::Errno::EIO) when the device was removed.
+    #[doc(alias = "ibv_get_cq_event")]
     pub fn next(&self) -> Result<Option<u64>, VerbsError> {
         self.channel.next().map_err(VerbsError::kernel("read completion events"))
     }

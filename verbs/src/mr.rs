@@ -74,6 +74,7 @@ impl Mr {
     ///
     /// # Errors
     /// What the kernel says, with the zone.
+    #[doc(alias = "ibv_reg_mr")]
     pub fn register(pd: &Pd, zone: Zone, access: Access) -> Result<Self, Box<(VerbsError, Zone)>> {
         let address = (zone.base().as_ptr().addr() as u64).wrapping_add(pd.delta());
         Self::register_at(pd, zone, address, access)
@@ -241,6 +242,7 @@ impl Mr {
     /// # Errors
     /// A queue, a window or another handle has it ([`VerbsError::InUse`]), a domain of another context ([`VerbsError::Foreign`]), or
     /// what the kernel says.
+    #[doc(alias = "ibv_rereg_mr")]
     pub fn reregister(&mut self, access: Option<Access>, pd: Option<&Pd>) -> Result<(), VerbsError> {
         let Some(inner) = Arc::get_mut(&mut self.0) else { return Err(IN_USE) };
         let Some(handle) = inner.handle else { return Err(IN_USE) };
@@ -304,6 +306,7 @@ impl Mr {
     /// # Errors
     /// A queue, a window or another handle has it ([`VerbsError::InUse`], with the handle), or what the kernel says; then the
     /// memory stays where it is for good.
+    #[doc(alias = "ibv_dereg_mr")]
     pub fn deregister(self) -> Result<Option<Zone>, Box<(VerbsError, Option<Self>)>> {
         let mut inner = match Arc::try_unwrap(self.0) {
             Ok(inner) => inner,

@@ -27,6 +27,7 @@ impl Mw {
     ///
     /// # Errors
     /// What the kernel says.
+    #[doc(alias = "ibv_alloc_mw")]
     pub fn new(pd: &Pd, kind: MwType) -> Result<Self, VerbsError> {
         let made = match pd.context().driver() {
             crate::context::Driver::Mlx5(_) | crate::context::Driver::Rxe(_) => {

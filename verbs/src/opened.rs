@@ -31,6 +31,7 @@ impl Qp {
     ///
     /// # Errors
     /// What the kernel says: `EINVAL` where the domain has none of that number.
+    #[doc(alias = "ibv_open_qp")]
     pub fn open(xrcd: &Xrcd, qpn: u32) -> Result<OpenedQp, VerbsError> {
         let id = xrcd.context().object_number();
         let opened = xrcd

@@ -43,6 +43,7 @@ impl Pd {
     ///
     /// # Errors
     /// What the kernel says.
+    #[doc(alias = "ibv_alloc_pd")]
     pub fn new(context: &Context) -> Result<Self, VerbsError> {
         Ok(Self::over(context, context.alloc_pd()?, false))
     }

@@ -319,6 +319,8 @@ impl Qp {
     /// # Errors
     /// Sizes that the device does not have, a transport that is made otherwise, a completion queue of another context
     /// ([`VerbsError::Foreign`]), or what the kernel says: `EPERM` for a raw one without CAP_NET_RAW.
+    #[doc(alias = "ibv_create_qp")]
+    #[doc(alias = "ibv_create_qp_ex")]
     pub fn new(pd: &Pd, send_cq: &Cq, recv_cq: &Cq, options: &QpOptions) -> Result<Self, VerbsError> {
         if options.kind == QpKind::XrcReceive {
             return Err(VerbsError::Unsupported {
@@ -504,6 +506,7 @@ impl Qp {
     ///
     /// # Errors
     /// A change that the state does not allow, an attribute that is missing or too much, or what the kernel says.
+    #[doc(alias = "ibv_modify_qp")]
     pub fn modify(&mut self, attributes: &QpAttributes) -> Result<(), VerbsError> {
         let mask = attributes.mask();
         let from = attributes.current.unwrap_or(self.state);
@@ -614,6 +617,7 @@ impl Qp {
     ///
     /// # Errors
     /// What the kernel says.
+    #[doc(alias = "ibv_query_qp")]
     pub fn query(&self) -> Result<QueryQpResp, VerbsError> {
         self.context()
             .uverbs()
@@ -625,6 +629,7 @@ impl Qp {
     ///
     /// # Errors
     /// What the kernel says.
+    #[doc(alias = "ibv_attach_mcast")]
     pub fn attach_multicast(&self, gid: [u8; 16], lid: u16) -> Result<(), VerbsError> {
         self.context()
             .uverbs()
@@ -648,6 +653,7 @@ impl Qp {
     /// # Errors
     /// What the kernel says: `EPERM` without CAP_NET_RAW, `EINVAL` for a queue pair that receives no frames or a rule that the
     /// device cannot hold, `EOPNOTSUPP` for a kind of rule that it does not have.
+    #[doc(alias = "ibv_create_flow")]
     pub fn steer(&mut self, rule: &Rule<'_>) -> Result<RuleId, VerbsError> {
         let handle = self.handle();
         self.rules.add(handle, rule)
@@ -663,6 +669,8 @@ impl Qp {
 
     /// Begins a batch of sends.
     #[inline(always)]
+    #[doc(alias = "ibv_post_send")]
+    #[doc(alias = "ibv_wr_start")]
     pub fn batch(&mut self) -> Batch<'_> {
         match &mut self.side {
             Side::Mlx5(qp) => Batch::mlx5(qp.poster().batch(), &mut self.attached),
@@ -672,6 +680,7 @@ impl Qp {
 
     /// Begins a list of receives. `None`: it receives through a shared queue, or not at all.
     #[inline(always)]
+    #[doc(alias = "ibv_post_recv")]
     pub fn receives(&mut self) -> Option<Receives<'_>> {
         match &mut self.side {
             Side::Mlx5(qp) => Some(Receives::mlx5(qp.poster().receives()?, &mut self.attached)),

@@ -54,6 +54,7 @@ impl Srq {
     ///
     /// # Errors
     /// Sizes that the device does not have, or what the kernel says.
+    #[doc(alias = "ibv_create_srq")]
     pub fn new(pd: &Pd, options: &SrqOptions) -> Result<Self, VerbsError> {
         Self::make(pd, None, options)
     }
@@ -146,6 +147,7 @@ impl Srq {
     ///
     /// # Errors
     /// What the kernel says.
+    #[doc(alias = "ibv_modify_srq")]
     pub fn set_limit(&self, limit: u32) -> Result<(), VerbsError> {
         self.pd
             .context()
@@ -167,6 +169,7 @@ impl Srq {
     }
 
     /// Begins a list of receives.
+    #[doc(alias = "ibv_post_srq_recv")]
     pub fn receives(&mut self) -> Receives<'_> {
         match &mut self.side {
             Side::Mlx5(poster) => Receives::mlx5_shared(poster.receives(), &mut self.attached),

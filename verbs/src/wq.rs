@@ -52,6 +52,7 @@ impl Wq {
     /// # Errors
     /// Sizes that the device does not have, a provider without them, a completion queue of another context
     /// ([`VerbsError::Foreign`]), or what the kernel says: `EOPNOTSUPP` for an option that the device lacks.
+    #[doc(alias = "ibv_create_wq")]
     pub fn new(pd: &Pd, cq: &Cq, options: &WqOptions) -> Result<Self, VerbsError> {
         let Driver::Mlx5(hca) = pd.context().driver() else {
             return Err(only_mlx5("receive work queue"));

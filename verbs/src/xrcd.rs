@@ -23,6 +23,7 @@ impl Xrcd {
     ///
     /// # Errors
     /// What the kernel says.
+    #[doc(alias = "ibv_open_xrcd")]
     pub fn new(context: &Context) -> Result<Self, VerbsError> {
         Self::open(context, &XrcdRequest::default())
     }

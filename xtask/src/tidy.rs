@@ -43,6 +43,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
+    ("pollux", &["bringup", "config", "eal", "mempool", "port", "port-soft", "ring", "verbs", "wire"]),
     ("apps", &["bringup", "config", "eal", "port", "mempool", "wire", "verbs"]),
     (
         "benches",

@@ -24,6 +24,7 @@ pub fn now() -> u64 {
 /// later ones; AMD's processors do the same where Linux has made `LFENCE` serialising, which it does at boot.
 #[inline(always)]
 #[must_use]
+#[doc(alias = "rte_rdtsc_precise")]
 pub fn now_precise() -> u64 {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 processor has these instructions, and Linux leaves them open to programs.

@@ -41,6 +41,7 @@ impl Lcores {
     /// # Errors
     /// [`EalError::AlreadyLcore`]; [`EalError::TooManyLcores`]; [`EalError::Refused`] when a callback does not accept it;
     /// [`EalError::ShutDown`] from a thread that ends.
+    #[doc(alias = "rte_thread_register")]
     pub fn register_this_thread(&self) -> Result<RegisteredThread, EalError> {
         if let Some(lcore) = super::current() {
             return Err(EalError::AlreadyLcore { lcore });

@@ -48,6 +48,7 @@ impl<R> Launched<R> {
     ///
     /// # Errors
     /// [`Panicked`] when it panicked instead.
+    #[doc(alias = "rte_eal_wait_lcore")]
     pub fn wait(self) -> Result<R, Panicked> {
         self.worker.wait_done(self.number, None);
         self.take()

@@ -72,6 +72,7 @@ impl Mbuf {
     /// Bytes free after the data of the last segment.
     #[inline]
     #[must_use]
+    #[doc(alias = "rte_pktmbuf_tailroom")]
     pub fn tailroom(&self) -> usize {
         if self.is_contiguous() {
             return self.tailroom_own();
@@ -84,6 +85,7 @@ impl Mbuf {
     /// the data is shared, or the packet would have 4 GiB.
     #[inline]
     #[must_use]
+    #[doc(alias = "rte_pktmbuf_append")]
     pub fn append(&mut self, bytes: usize) -> Option<&mut [u8]> {
         let pkt_len = u32::try_from(bytes).ok().and_then(|bytes| self.pkt_len().checked_add(bytes))?;
         let at = self.with_last(|last| {
@@ -109,6 +111,7 @@ impl Mbuf {
     /// shared, or the packet would have 4 GiB.
     #[inline]
     #[must_use]
+    #[doc(alias = "rte_pktmbuf_prepend")]
     pub fn prepend(&mut self, bytes: usize) -> Option<&mut [u8]> {
         if bytes > self.headroom() || !self.is_sole() {
             return None;
@@ -125,6 +128,7 @@ impl Mbuf {
 
     /// Drops `bytes` from the front of the first segment; `false` when it has fewer.
     #[inline]
+    #[doc(alias = "rte_pktmbuf_adj")]
     pub fn adj(&mut self, bytes: usize) -> bool {
         if bytes > self.data_len() {
             return false;
@@ -138,6 +142,7 @@ impl Mbuf {
 
     /// Drops `bytes` from the end of the last segment; `false` when it has fewer.
     #[inline]
+    #[doc(alias = "rte_pktmbuf_trim")]
     pub fn trim(&mut self, bytes: usize) -> bool {
         let done = self.with_last(|last| {
             if bytes > last.data_len() {
@@ -157,6 +162,7 @@ impl Mbuf {
     ///
     /// # Errors
     /// The packet that was not taken.
+    #[doc(alias = "rte_pktmbuf_chain")]
     pub fn chain(&mut self, tail: Mbuf) -> Result<(), Mbuf> {
         let segments = self.segment_count() + tail.segment_count();
         let bytes = u64::from(self.pkt_len()) + u64::from(tail.pkt_len());
@@ -215,6 +221,7 @@ impl Mbuf {
     /// empty or there are
     /// 65,535 already.
     #[must_use]
+    #[doc(alias = "rte_pktmbuf_clone")]
     pub fn clone_indirect(&self, pool: &MbufPool) -> Option<Mbuf> {
         let mut first: Option<Mbuf> = None;
         let mut source = Some(self.0);
@@ -279,6 +286,7 @@ impl Mbuf {
     /// A copy of the packet with data of its own, in as many mbufs of `pool` as it takes. `None` when `pool` has not
     /// so many.
     #[must_use]
+    #[doc(alias = "rte_pktmbuf_copy")]
     pub fn copy(&self, pool: &MbufPool) -> Option<Mbuf> {
         let mut copy = pool.alloc()?;
         for mut data in self.segments() {
@@ -305,6 +313,7 @@ impl Mbuf {
 
     /// Moves all data into the first segment; the others go home. `false` and no change when it has not so much
     /// tailroom or its data is shared.
+    #[doc(alias = "rte_pktmbuf_linearize")]
     pub fn linearize(&mut self) -> bool {
         if self.is_contiguous() {
             return true;

@@ -78,6 +78,7 @@ pub(crate) fn obtain(name: &str, count: usize, stride: usize, from: &From<'_>) -
 
 impl MbufPool {
     /// Starts a pool of `count` mbufs.
+    #[doc(alias = "rte_pktmbuf_pool_create")]
     pub fn builder(name: &str, count: usize) -> MbufPoolBuilder {
         MbufPoolBuilder {
             name: name.into(),

@@ -6,12 +6,14 @@ use std::borrow::Cow;
 
 impl Port {
     /// The basic numbers since the last reset.
+    #[doc(alias = "rte_eth_stats_get")]
     pub fn stats(&mut self) -> PortStats {
         let (rx, tx) = (self.rx.len(), self.tx.len());
         stats::basic(&self.xstats(), rx, tx)
     }
 
     /// All numbers since the last reset. A number's id is its place in this list.
+    #[doc(alias = "rte_eth_xstats_get")]
     pub fn xstats(&mut self) -> Vec<Xstat> {
         let raw = self.raw_stats();
         self.baseline.apply(raw)
@@ -28,6 +30,7 @@ impl Port {
     }
 
     /// The numbers of those ids, in that order; `None` for one that is not there.
+    #[doc(alias = "rte_eth_xstats_get_by_id")]
     pub fn xstats_by_id(&mut self, ids: &[usize]) -> Vec<Option<Xstat>> {
         let all = self.xstats();
         ids.iter().map(|id| all.get(*id).cloned()).collect()
@@ -69,6 +72,7 @@ impl Port {
     }
 
     /// Numbers count from here.
+    #[doc(alias = "rte_eth_stats_reset")]
     pub fn reset_stats(&mut self) {
         let raw = self.raw_stats();
         self.baseline.set(raw);

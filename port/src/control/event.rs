@@ -27,6 +27,7 @@ impl Port {
     }
 
     /// Runs `callback` for each event that [`Port::poll_event`] finds, behind those already there.
+    #[doc(alias = "rte_eth_dev_callback_register")]
     pub fn add_event_callback(&mut self, callback: EventCallback) -> EventCallbackId {
         self.events.add(callback)
     }

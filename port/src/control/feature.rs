@@ -47,6 +47,7 @@ impl Port {
     /// # Errors
     /// When not configured, gone or closed; [`PortError::Argument`] outside [`PortInfo::rss`](crate::PortInfo::rss);
     /// [`PortError::Unsupported`]; when the device refuses.
+    #[doc(alias = "rte_eth_dev_rss_hash_update")]
     pub fn set_rss(&mut self, config: &RssConfig) -> Result<(), PortError> {
         self.must_be_configured("change the RSS settings")?;
         self.check_rss(config)?;
@@ -69,6 +70,7 @@ impl Port {
     ///
     /// # Errors
     /// As [`Port::set_rss`]; when the length is another; when a queue is not configured.
+    #[doc(alias = "rte_eth_dev_rss_reta_update")]
     pub fn set_rss_table(&mut self, table: &[QueueId]) -> Result<(), PortError> {
         self.must_be_configured("change the redirection table")?;
         let entries = self.rss_info()?.table_entries as u64;
@@ -120,6 +122,7 @@ impl Port {
     ///
     /// # Errors
     /// When not configured, gone or closed; [`PortError::Offload`]; [`PortError::Unsupported`]; when the device refuses.
+    #[doc(alias = "rte_eth_dev_set_vlan_offload")]
     pub fn set_vlan_offloads(&mut self, on: RxOffloads) -> Result<(), PortError> {
         self.must_be_configured("change the VLAN offloads")?;
         let outside = on - RxOffloads::VLAN;
@@ -163,6 +166,7 @@ impl Port {
     /// # Errors
     /// When not configured, gone or closed; when the number is 4096 or more; [`PortError::Unsupported`], also while
     /// [`RxOffloads::VLAN_FILTER`] is off; when the device refuses.
+    #[doc(alias = "rte_eth_dev_vlan_filter")]
     pub fn set_vlan_filter(&mut self, vlan: u16, on: bool) -> Result<(), PortError> {
         self.must_be_configured("change the list of VLANs")?;
         self.within("VLAN", vlan.into(), 0, u64::from(VLANS) - 1)?;
@@ -252,6 +256,7 @@ impl Port {
     ///
     /// # Errors
     /// When gone or closed; [`PortError::Unsupported`]; when the device refuses.
+    #[doc(alias = "rte_eth_read_clock")]
     pub fn read_clock(&mut self) -> Result<DeviceClock, PortError> {
         self.must_be_there("read the clock")?;
         let read = self.driver.clock().and_then(|clock| clock.read_clock());
@@ -308,6 +313,7 @@ impl Port {
     ///
     /// # Errors
     /// When not started, gone or closed; when there is no such queue; [`PortError::Unsupported`]; when the device refuses.
+    #[doc(alias = "rte_eth_dev_rx_queue_start")]
     pub fn rx_queue_start(&mut self, queue: QueueId) -> Result<(), PortError> {
         self.run_queue(Direction::Rx, queue, true)
     }

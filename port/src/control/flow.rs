@@ -29,6 +29,7 @@ impl Port {
     /// # Errors
     /// When not configured, gone or closed; [`PortError::Flow`], which names the part of the rule that is at fault;
     /// [`PortError::Argument`] for an RSS action that the port cannot hash; [`PortError::Unsupported`]; what the device said.
+    #[doc(alias = "rte_flow_validate")]
     pub fn flow_validate(&mut self, rule: &FlowRule) -> Result<(), PortError> {
         let plan = self.flow_plan("check a flow rule", rule)?;
         let done = self.driver.flow().and_then(|flow| flow.validate(&plan));
@@ -39,6 +40,7 @@ impl Port {
     ///
     /// # Errors
     /// As [`Port::flow_validate`]; when the device has no room for it.
+    #[doc(alias = "rte_flow_create")]
     pub fn flow_create(&mut self, rule: &FlowRule) -> Result<FlowHandle, PortError> {
         let plan = self.flow_plan("make a flow rule", rule)?;
         let made = self.driver.flow().and_then(|flow| flow.create(&plan));
@@ -54,6 +56,7 @@ impl Port {
     /// # Errors
     /// When gone or closed; [`PortError::Flow`] when the port has no such rule; what the device said, in which case the rule
     /// stays.
+    #[doc(alias = "rte_flow_destroy")]
     pub fn flow_destroy(&mut self, handle: FlowHandle) -> Result<(), PortError> {
         self.must_be_there("destroy a flow rule")?;
         let (_, token) = self.flow_rule(handle)?;
@@ -68,6 +71,7 @@ impl Port {
     ///
     /// # Errors
     /// When gone or closed; [`PortError::Unsupported`]; the first thing that the device said, after all were tried.
+    #[doc(alias = "rte_flow_flush")]
     pub fn flow_flush(&mut self) -> Result<(), PortError> {
         self.must_be_there("flush flow rules")?;
         self.driver.flow().map(drop).map_err(|error| error.named(&self.name))?;
@@ -79,6 +83,7 @@ impl Port {
     ///
     /// # Errors
     /// When gone or closed; [`PortError::Flow`] when the port has no such rule, or it does not count; what the device said.
+    #[doc(alias = "rte_flow_query")]
     pub fn flow_query(&mut self, handle: FlowHandle, reset: bool) -> Result<FlowCount, PortError> {
         self.must_be_there("query a flow rule")?;
         let (rule, token) = self.flow_rule(handle)?;
@@ -101,6 +106,7 @@ impl Port {
     ///
     /// # Errors
     /// When gone or closed; [`PortError::Unsupported`]; what the device said.
+    #[doc(alias = "rte_flow_isolate")]
     pub fn flow_isolate(&mut self, on: bool) -> Result<(), PortError> {
         self.must_be_there("isolate the port")?;
         let done = self.driver.flow().and_then(|flow| flow.isolate(on));

@@ -4,6 +4,7 @@ use crate::{Fec, FecModes, Link, MacAddr, PortError, PortState, SpeedFec, SpeedL
 
 impl Port {
     /// The link now.
+    #[doc(alias = "rte_eth_link_get_nowait")]
     pub fn link(&mut self) -> Link {
         if matches!(self.state(), PortState::Gone | PortState::Closed) {
             return Link::default();
@@ -15,6 +16,7 @@ impl Port {
     ///
     /// # Errors
     /// When gone or closed; [`PortError::Unsupported`]; when the device refuses.
+    #[doc(alias = "rte_eth_dev_set_link_up")]
     pub fn set_link_up(&mut self, up: bool) -> Result<(), PortError> {
         self.must_be_there("set the link")?;
         self.driver.set_link_up(up).map_err(|error| error.named(&self.name))
@@ -83,6 +85,7 @@ impl Port {
     ///
     /// # Errors
     /// When gone or closed; when the device does not tell.
+    #[doc(alias = "rte_eth_dev_get_mtu")]
     pub fn mtu(&mut self) -> Result<u32, PortError> {
         self.must_be_there("read the MTU")?;
         self.driver.mtu().map_err(|error| error.named(&self.name))
@@ -92,6 +95,7 @@ impl Port {
     ///
     /// # Errors
     /// When gone or closed; outside the limits of [`Port::info`]; [`PortError::Unsupported`]; when the device refuses.
+    #[doc(alias = "rte_eth_dev_set_mtu")]
     pub fn set_mtu(&mut self, mtu: u32) -> Result<(), PortError> {
         self.must_be_there("set the MTU")?;
         self.within("MTU", mtu.into(), self.info.min_mtu.into(), self.info.max_mtu.into())?;
@@ -108,6 +112,7 @@ impl Port {
     ///
     /// # Errors
     /// When gone or closed; [`PortError::Unsupported`]; when the device refuses.
+    #[doc(alias = "rte_eth_promiscuous_enable")]
     pub fn set_promiscuous(&mut self, on: bool) -> Result<(), PortError> {
         self.must_be_there("set promiscuous mode")?;
         self.driver.set_promiscuous(on).map_err(|error| error.named(&self.name))?;
@@ -125,6 +130,7 @@ impl Port {
     ///
     /// # Errors
     /// When gone or closed; [`PortError::Unsupported`]; when the device refuses.
+    #[doc(alias = "rte_eth_allmulticast_enable")]
     pub fn set_all_multicast(&mut self, on: bool) -> Result<(), PortError> {
         self.must_be_there("set all-multicast mode")?;
         self.driver.set_all_multicast(on).map_err(|error| error.named(&self.name))?;
@@ -136,6 +142,7 @@ impl Port {
     ///
     /// # Errors
     /// When gone or closed; when the device does not tell.
+    #[doc(alias = "rte_eth_macaddr_get")]
     pub fn mac_address(&mut self) -> Result<MacAddr, PortError> {
         self.must_be_there("read the address")?;
         self.driver.mac_address().map_err(|error| error.named(&self.name))
@@ -145,6 +152,7 @@ impl Port {
     ///
     /// # Errors
     /// When gone or closed; when it is no unicast address; [`PortError::Unsupported`]; when the device refuses.
+    #[doc(alias = "rte_eth_dev_default_mac_addr_set")]
     pub fn set_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
         self.must_be_there("set the address")?;
         self.must_be_unicast(mac)?;
@@ -161,6 +169,7 @@ impl Port {
     ///
     /// # Errors
     /// When gone or closed; when it is no unicast address; past the limit; [`PortError::Unsupported`].
+    #[doc(alias = "rte_eth_dev_mac_addr_add")]
     pub fn add_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
         self.must_be_there("add an address")?;
         self.must_be_unicast(mac)?;
@@ -201,6 +210,7 @@ impl Port {
     ///
     /// # Errors
     /// When gone or closed; when one is no group address; past the limit; [`PortError::Unsupported`].
+    #[doc(alias = "rte_eth_dev_set_mc_addr_list")]
     pub fn set_multicast_list(&mut self, groups: &[MacAddr]) -> Result<(), PortError> {
         self.must_be_there("set the multicast list")?;
         if let Some(mac) = groups.iter().find(|mac| !mac.is_multicast()) {

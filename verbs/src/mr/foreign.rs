@@ -49,6 +49,7 @@ impl Mr {
     ///
     /// # Errors
     /// A driver that takes none, as that of rxe; or what the kernel says.
+    #[doc(alias = "ibv_reg_dmabuf_mr")]
     pub fn of_dmabuf(
         pd: &Pd,
         file: BorrowedFd<'_>,
@@ -96,6 +97,7 @@ impl Mr {
     ///
     /// # Errors
     /// A part that is not inside it; a driver that has no paging on demand; or what the kernel says.
+    #[doc(alias = "ibv_advise_mr")]
     pub fn advise(&self, range: Range<usize>, advice: Advice, flush: bool) -> Result<(), VerbsError> {
         let Some(bytes) = self.length_of(&range) else {
             return Err(VerbsError::Range {

@@ -88,6 +88,7 @@ impl Qp {
     ///
     /// # Errors
     /// Options of another vendor, or a device or a kernel that has nothing of this.
+    #[doc(alias = "ibv_set_ece")]
     pub fn set_ece(&mut self, ece: Ece) -> Result<(), VerbsError> {
         let here = match self.context().driver() {
             Driver::Mlx5(hca) => hca.has_ece(),

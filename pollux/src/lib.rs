@@ -1,0 +1,77 @@
+//! A poll-mode dataplane framework: one dependency for a program on it.
+//!
+//! ```text
+//!   your program ─► pollux::prelude     what nearly every program names
+//!                   pollux::bringup     command line and profile to a running EAL, ports, RDMA devices
+//!                   pollux::eal         lcores, memory, clock, timers, alarms, services, rcu, pacer, histogram
+//!                   pollux::port        ports, queues, offloads, flow rules; `port::driver` for a driver of your own
+//!                   pollux::mempool     pools, mbufs, bursts
+//!                   pollux::ring        lock-free rings
+//!                   pollux::wire        headers: read, built, changed in place with their checksums
+//!                   pollux::verbs       RDMA: protection domains, memory regions, queue pairs, completion queues
+//!                   pollux::config      what a command line or a profile says, as data
+//!                   pollux::soft        the software ports
+//! ```
+//!
+//! Whoever knows DPDK or rdma-core finds its functions by their names in the search of these pages (`rte_eth_rx_burst`,
+//! `ibv_post_send`), and side by side in `docs/from-dpdk.md`.
+//!
+//! A forwarder between the ports of its command line, two modelled ConnectX ports if it names none:
+//!
+//! ```
+//! use pollux::prelude::*;
+//!
+//! fn forward(lcore: &LcoreContext, mut ports: Vec<Queues>) -> u64 {
+//!     let (mut burst, mut sent) = (Burst::new(), 0);
+//!     while !lcore.stop_requested() {
+//!         for port in 0..ports.len() {
+//!             let peer = port ^ 1;
+//!             ports[port].rx[0].rx_burst(&mut burst, 32);
+//!             sent += ports[peer].tx[0].tx_burst(&mut burst) as u64;
+//!             burst.clear();
+//!         }
+//!     }
+//!     sent
+//! }
+//!
+//! # let arguments = ["forwarder", "-l", "0", "--no-huge", "--vdev", "net_null0", "--vdev", "net_null1"];
+//! # let line = CommandLine::parse(arguments.map(std::ffi::OsString::from))?;
+//! # #[cfg(any())]
+//! let line = CommandLine::parse(std::env::args_os())?;
+//! let mut bringup = Bringup::new(&line)?;
+//! let ids: Vec<PortId> = bringup.ports.iter().map(|port| port.id()).collect();
+//! let (queues, _pool) = bringup.start_ports(&ids, &PortRequest::new().lcores(1))?;
+//! let main = bringup.eal.lcores().main();
+//! let forwarding = bringup.eal.launch(main, move |lcore| forward(lcore, queues))?;
+//! std::thread::sleep(std::time::Duration::from_millis(10));
+//! bringup.eal.stop_flag().set();
+//! assert!(forwarding.wait()? > 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub use pollux_bringup as bringup;
+pub use pollux_config as config;
+pub use pollux_eal as eal;
+pub use pollux_mempool as mempool;
+pub use pollux_port as port;
+pub use pollux_port_soft as soft;
+pub use pollux_ring as ring;
+pub use pollux_verbs as verbs;
+pub use pollux_wire as wire;
+
+/// What nearly every program names.
+pub mod prelude {
+    pub use pollux_bringup::{Bringup, BringupError, PortRequest, RdmaBringup, RdmaDevice, program};
+    pub use pollux_config::CommandLine;
+    pub use pollux_eal::clock::{Clock, Cycles, Nanos};
+    pub use pollux_eal::pacer::Pacer;
+    pub use pollux_eal::rcu::{Publisher, Reader};
+    pub use pollux_eal::{Eal, LcoreContext, LcoreId, StopFlag, rcu};
+    pub use pollux_mempool::{Burst, Mbuf, MbufPool};
+    pub use pollux_port::{
+        MacAddr, PacketMut, Port, PortId, Queues, RxOffloads, RxQueue, TxOffloads, TxQueue,
+    };
+    pub use pollux_wire::build::Frame;
+}
