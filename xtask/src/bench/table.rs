@@ -97,6 +97,7 @@ pub(crate) const PLAN: &[Plan] = &[
     cycles("timer_expiry", "cycles/callback", 1.0),
     Plan { target: None, ..cycles("timer_expiry_random", "cycles/callback", 0.0) },
     cycles("null_rxtx32", "cycles/packet", 0.5),
+    Plan { target: None, most: Some(12.0), ..cycles("nat_rewrite", "cycles/packet", 0.0) },
     program("null_io", "cycles/packet", 0.6),
     program("null_macswap", "cycles/packet", 0.7),
     program("ring_io", "cycles/packet", 1.0),

@@ -2,12 +2,14 @@
 #![expect(unsafe_code, reason = "raw objects are given back to their pool")]
 
 use std::error::Error;
+use std::hint::black_box;
 use std::mem::MaybeUninit;
 
 use pollux_bringup::{Bringup, PortRequest};
 use pollux_mempool::{Burst, MbufPool, ObjectPool};
-use pollux_port::{PortId, RxQueue, TxQueue};
+use pollux_port::{PacketMut, PortId, RxQueue, TxQueue};
 use pollux_ring::{mpmc, spsc};
+use pollux_wire::build::Frame;
 
 use crate::{BURST, cycles, per};
 
@@ -58,6 +60,7 @@ impl Fixtures {
             "mbuf_bulk32" => self.bulk(),
             "mbuf_single" => self.single(),
             "null_rxtx32" => self.null(),
+            "nat_rewrite" => self.nat(),
             _ => return None,
         })
     }
@@ -67,8 +70,10 @@ impl Fixtures {
         let (from, mut to) = ([7; BURST], [0; BURST]);
         let start = cycles();
         for _ in 0..ROUNDS {
+            black_box(&from);
             assert_eq!(producer.enqueue_burst(&from).count, BURST);
             assert_eq!(consumer.dequeue_burst(&mut to, BURST).count, BURST);
+            black_box(&mut to);
         }
         per(start, ROUNDS * BURST)
     }
@@ -78,8 +83,10 @@ impl Fixtures {
         let (from, mut to) = ([7; BURST], [0; BURST]);
         let start = cycles();
         for _ in 0..ROUNDS {
+            black_box(&from);
             assert_eq!(producer.enqueue_burst(&from).count, BURST);
             assert_eq!(consumer.dequeue_burst(&mut to, BURST).count, BURST);
+            black_box(&mut to);
         }
         per(start, ROUNDS * BURST)
     }
@@ -111,6 +118,30 @@ impl Fixtures {
             assert!(self.mbufs.alloc().is_some());
         }
         per(start, ROUNDS * BURST)
+    }
+
+    /// Source address and source port of UDP over IPv4, as a translator changes them, on packets that stay in the cache.
+    fn nat(&self) -> f64 {
+        let frame =
+            Frame::ether([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1024, 9).payload(&[0; 18]);
+        let mut burst = Burst::new();
+        assert!(self.mbufs.alloc_burst(&mut burst, BURST));
+        for mbuf in burst.iter_mut() {
+            assert!(mbuf.append_slice(&frame));
+        }
+        let sources = [([192, 0, 2, 7], 5000), ([10, 0, 0, 1], 1024)];
+        let start = cycles();
+        for round in 0..ROUNDS {
+            let (address, port) = sources[round % 2];
+            for mbuf in burst.iter_mut() {
+                let mut ip = mbuf.ipv4_mut().expect("IPv4");
+                ip.set_src(address);
+                ip.udp_mut().expect("UDP").set_src_port(port);
+            }
+        }
+        let taken = per(start, ROUNDS * BURST);
+        assert!(burst.iter().all(|mbuf| mbuf.data() == &frame[..]), "an even number of changes");
+        taken
     }
 
     fn null(&mut self) -> f64 {

@@ -1,7 +1,7 @@
 //! Figures in which two lcores pass cache lines to each other.
 
 use std::error::Error;
-use std::hint::spin_loop;
+use std::hint::{black_box, spin_loop};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -66,6 +66,7 @@ fn pipe<const N: usize>(eal: &Eal, lcores: [LcoreId; 2]) -> Result<f64, Box<dyn 
         let elements = [7; N];
         let mut done = 0;
         while done < count {
+            black_box(&elements);
             let moved = producer.enqueue_burst(&elements).count;
             done += moved;
             if moved == 0 {
@@ -78,6 +79,7 @@ fn pipe<const N: usize>(eal: &Eal, lcores: [LcoreId; 2]) -> Result<f64, Box<dyn 
         let mut done = 0;
         while done < count {
             let moved = consumer.dequeue_burst(&mut elements, N).count;
+            black_box(&mut elements);
             done += moved;
             if moved == 0 {
                 spin_loop();
@@ -101,6 +103,7 @@ fn contend(eal: &Eal, lcores: [LcoreId; 2]) -> Result<f64, Box<dyn Error>> {
                 while consumer.dequeue_bulk(&mut elements, BURST).count == 0 {
                     spin_loop();
                 }
+                black_box(&mut elements);
             }
         }
     };
