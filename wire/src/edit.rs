@@ -64,7 +64,7 @@ mod udp;
 use zerocopy::big_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::checksum::TransportSum;
+use crate::checksum::{Sum, TransportSum};
 use crate::{EtherType, IpProtocol, vlan};
 
 pub use icmp::{IcmpMut, Icmpv6Mut};
@@ -147,6 +147,26 @@ struct Covering {
 }
 
 impl Covering {
+    /// Changes a port of the transport header at `upper` (its source port, or with `dst` the other), beside an address whose sum
+    /// changed by `address`: one update for both. `false`, and nothing changed: that header has no ports.
+    #[inline]
+    fn translate(self, behind: &mut [u8], upper: usize, dst: bool, port: u16, address: Sum) -> bool {
+        if self.protocol == IpProtocol::ICMPV6 {
+            return false;
+        }
+        let Some(header) = behind.get_mut(upper..self.at + 2) else { return false };
+        // UDP's is the shortest of those with ports: they are its first 4 bytes, and its checksum the last two.
+        let Some((before, field)) = header.split_last_chunk_mut::<2>() else { return false };
+        let Some(ports) = before.first_chunk_mut::<4>() else { return false };
+        let (at, new) = (if dst { 2 } else { 0 }, port.to_be_bytes());
+        let data = Sum::of(&new) - Sum::of(&ports[at..at + 2]);
+        ports[at..at + 2].copy_from_slice(&new);
+        let sum = u16::from_be_bytes(*field);
+        let state = TransportSum::of(self.protocol, sum, self.open);
+        *field = state.changed(sum, address, data).to_be_bytes();
+        true
+    }
+
     /// Lets it follow a change of addresses.
     #[inline]
     fn follow(self, behind: &mut [u8], old: &[u8], new: &[u8]) {

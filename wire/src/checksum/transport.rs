@@ -50,6 +50,19 @@ impl TransportSum {
         }
     }
 
+    /// The field after the sum of the addresses changed by `address` and that of what is behind the IP header by `data`: sums of the
+    /// new bytes less those of the old ones.
+    #[inline]
+    #[must_use]
+    pub fn changed(self, field: u16, address: Sum, data: Sum) -> u16 {
+        match self {
+            Self::Whole => (Sum::ZERO.add_word(!field) + address + data).checksum_udp(),
+            // The sum of something is never 0 in ones' complement: what is open stays apart from what is absent.
+            Self::Open => (Sum::ZERO.add_word(field) + address).fold(),
+            Self::Absent => field,
+        }
+    }
+
     /// The field after bytes of the pseudo-header, that is addresses, changed from `old` to `new`, of equal and even length.
     ///
     /// # Panics
@@ -57,12 +70,7 @@ impl TransportSum {
     #[inline]
     #[must_use]
     pub fn address_changed(self, field: u16, old: &[u8], new: &[u8]) -> u16 {
-        match self {
-            Self::Whole => changed(!field, old, new).checksum_udp(),
-            // The sum of something is never 0 in ones' complement: what is open stays apart from what is absent.
-            Self::Open => changed(field, old, new).fold(),
-            Self::Absent => field,
-        }
+        self.changed(field, difference(old, new), Sum::ZERO)
     }
 
     /// The field after bytes behind the IP header, that is ports, options or payload, changed from `old` to `new`, of equal and
@@ -74,15 +82,15 @@ impl TransportSum {
     #[must_use]
     pub fn data_changed(self, field: u16, old: &[u8], new: &[u8]) -> u16 {
         match self {
-            Self::Whole => self.address_changed(field, old, new),
+            Self::Whole => self.changed(field, Sum::ZERO, difference(old, new)),
             Self::Open | Self::Absent => field,
         }
     }
 }
 
-/// A sum after its bytes changed: the old ones leave by adding the complement of their sum, which is its negative.
+/// By how much a sum changes with its bytes.
 #[inline]
-fn changed(sum: u16, old: &[u8], new: &[u8]) -> Sum {
+fn difference(old: &[u8], new: &[u8]) -> Sum {
     debug_assert!(old.len() == new.len() && old.len().is_multiple_of(2), "whole words replace as many");
-    Sum::ZERO.add_word(sum).add_word(!Sum::of(old).fold()).add_bytes(new)
+    Sum::of(new) - Sum::of(old)
 }

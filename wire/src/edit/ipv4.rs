@@ -4,7 +4,8 @@ use std::net::Ipv4Addr;
 use std::ops::Deref;
 
 use super::{Covering, IcmpMut, checksum_at, front_mut};
-use crate::{IpProtocol, Ipv4Header, checksum};
+use crate::checksum::{self, Sum};
+use crate::{IpProtocol, Ipv4Header};
 
 /// An IPv4 packet whose header is changed in place. Reads as its [`Ipv4Header`].
 #[derive(Debug)]
@@ -46,6 +47,43 @@ impl<'a> Ipv4Mut<'a> {
         if let Some(covering) = self.covering {
             covering.follow(self.behind, &old, &new);
         }
+    }
+
+    /// Sets the source address and the source port, as a translator of addresses (NAT) does on the way out: less work than one after
+    /// the other. `false`, and nothing changed: no TCP or UDP (nor DCCP or UDP-Lite), or a fragment that is not the first.
+    #[inline]
+    pub fn translate_src(&mut self, to: impl Into<Ipv4Addr>, port: u16) -> bool {
+        let (old, new) = (self.header.src, to.into().octets());
+        let translated = self.translate(false, port, old, new);
+        if translated {
+            self.header.src = new;
+        }
+        translated
+    }
+
+    /// Sets the destination address and the destination port, as on the way back; as [`translate_src`](Self::translate_src).
+    #[inline]
+    pub fn translate_dst(&mut self, to: impl Into<Ipv4Addr>, port: u16) -> bool {
+        let (old, new) = (self.header.dst, to.into().octets());
+        let translated = self.translate(true, port, old, new);
+        if translated {
+            self.header.dst = new;
+        }
+        translated
+    }
+
+    /// A port, and what follows of it and of the address.
+    #[inline]
+    fn translate(&mut self, dst: bool, port: u16, old: [u8; 4], new: [u8; 4]) -> bool {
+        let Some(covering) = self.covering else { return false };
+        let change = Sum::of(&new) - Sum::of(&old);
+        let upper = self.header.header_bytes() - Ipv4Header::BYTES;
+        if !covering.translate(self.behind, upper, dst, port, change) {
+            return false;
+        }
+        let sum = Sum::ZERO.add_word(!self.header.checksum.get()) + change;
+        self.header.checksum.set(sum.checksum());
+        true
     }
 
     /// Sets the source address.

@@ -4,6 +4,7 @@ use std::net::Ipv6Addr;
 use std::ops::Deref;
 
 use super::{Covering, Icmpv6Mut, checksum_at, front_mut};
+use crate::checksum::Sum;
 use crate::{IpProtocol, Ipv6Header, ipv6};
 
 /// An IPv6 packet whose header is changed in place. Reads as its [`Ipv6Header`].
@@ -58,6 +59,41 @@ impl<'a> Ipv6Mut<'a> {
         if let Some(covering) = self.covering {
             covering.follow(self.behind, &old, &new);
         }
+    }
+
+    /// Sets the source address and the source port, as a translator of addresses (NAT) does on the way out: less work than one after
+    /// the other. `false`, and nothing changed: no TCP or UDP (nor DCCP or UDP-Lite), or a fragment that is not the first.
+    #[inline]
+    pub fn translate_src(&mut self, to: impl Into<Ipv6Addr>, port: u16) -> bool {
+        let (old, new) = (self.header.src, to.into().octets());
+        let translated = self.translate(false, port, old, new);
+        if translated {
+            self.header.src = new;
+        }
+        translated
+    }
+
+    /// Sets the destination address and the destination port, as on the way back; as [`translate_src`](Self::translate_src).
+    #[inline]
+    pub fn translate_dst(&mut self, to: impl Into<Ipv6Addr>, port: u16) -> bool {
+        let (old, new) = (self.header.dst, to.into().octets());
+        let translated = self.translate(true, port, old, new);
+        if translated {
+            self.header.dst = new;
+        }
+        translated
+    }
+
+    /// A port, and what follows of it and of the address.
+    #[inline]
+    fn translate(&mut self, dst: bool, port: u16, old: [u8; 16], new: [u8; 16]) -> bool {
+        let Some(covering) = self.covering else { return false };
+        let change = Sum::of(&new) - Sum::of(&old);
+        let upper = self.upper.map_or(0, |(at, _)| at);
+        if !covering.translate(self.behind, upper, dst, port, change) {
+            return false;
+        }
+        true
     }
 
     /// Sets the source address.

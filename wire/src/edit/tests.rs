@@ -79,7 +79,7 @@ proptest! {
         tcp: bool,
         state in prop_oneof![Just(State::Whole), Just(State::Open), Just(State::Absent)],
         payload in proptest::collection::vec(any::<u8>(), 0..64),
-        changes in proptest::collection::vec((0..14u8, any::<u128>()), 1..20),
+        changes in proptest::collection::vec((0..16u8, any::<u128>()), 1..20),
     ) {
         let state = if tcp && state == State::Absent { State::Whole } else { state };
         let open = state == State::Open;
@@ -98,6 +98,8 @@ proptest! {
                     3 => ip.set_traffic_class(value as u8),
                     4 => ip.set_flow_label(word),
                     5 => drop(ip.decrement_hop_limit()),
+                    14 => prop_assert!(ip.translate_src(value, half)),
+                    15 => prop_assert!(ip.translate_dst(value, half)),
                     12.. => either(which, half, ip.ports_mut()),
                     _ => ports(which, half, word, ip.udp_mut().map(Upper::Udp)),
                 }
@@ -114,6 +116,8 @@ proptest! {
                     3 => ip.set_tos(value as u8),
                     4 => ip.set_ident(half),
                     5 => drop(ip.decrement_ttl()),
+                    14 => prop_assert!(ip.translate_src(word, half)),
+                    15 => prop_assert!(ip.translate_dst(word, half)),
                     12.. => either(which, half, ip.ports_mut()),
                     _ => ports(which, half, word, ip.udp_mut().map(Upper::Udp)),
                 }
@@ -190,7 +194,7 @@ fn ports(which: u8, half: u16, word: u32, upper: Option<Upper<'_>>) {
 fn echo_messages_follow() {
     let mut frame = link(1).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).echo_request(1, 2, b"ping");
     let mut ip = ipv4_mut(&mut frame, false).expect("IPv4");
-    assert!(ip.ports_mut().is_none(), "ICMP has none");
+    assert!(ip.ports_mut().is_none() && !ip.translate_src([9; 4], 9), "ICMP has none");
     let (src, dst) = (ip.src(), ip.dst());
     ip.set_src(dst);
     ip.set_dst(src);
@@ -207,6 +211,7 @@ fn echo_messages_follow() {
     for open in [false, true] {
         let mut frame = link(0).ipv6(1, 2).echo_request(1, 2, b"ping");
         let mut ip = ipv6_mut(&mut frame, open).expect("IPv6");
+        assert!(!ip.translate_dst(9, 9), "ICMPv6 has none");
         ip.set_src(0xfd00_u128 << 112);
         let mut icmp = ip.icmpv6_mut().expect("ICMPv6");
         icmp.set_kind(crate::icmpv6::ECHO_REPLY, 0);
@@ -234,6 +239,7 @@ fn later_fragments_have_no_transport_header() {
         let mut ip = ipv4_mut(&mut frame, false).expect("IPv4");
         assert_eq!(ip.udp_mut().is_some(), has, "{flags_and_offset:x}");
         assert_eq!(ip.ports_mut().is_some(), has, "{flags_and_offset:x}");
+        assert_eq!(ip.translate_dst([5, 6, 7, 8], 9), has, "{flags_and_offset:x}");
         ip.set_src([1, 2, 3, 4]);
         assert!(Ipv4::new(&frame[14..]).expect("IPv4").checksum_ok());
         assert_eq!(frame[34..] == before[..], !has, "its payload is data: {flags_and_offset:x}");
@@ -244,6 +250,7 @@ fn later_fragments_have_no_transport_header() {
     let mut frame = link(0).ipv6(1, 2).payload(IpProtocol::FRAGMENT, &body);
     let mut ip = ipv6_mut(&mut frame, false).expect("IPv6");
     assert!(ip.udp_mut().is_none() && ip.ports_mut().is_none() && ip.protocol().is_none());
+    assert!(!ip.translate_src(9, 9));
     ip.set_src(9);
     assert_eq!(frame[54..], body);
 }
@@ -263,6 +270,9 @@ fn options_and_extension_headers_are_passed() {
     ip.set_dst([192, 0, 2, 1]);
     ip.udp_mut().expect("UDP").set_dst_port(9);
     check(&frame, State::Whole, "options");
+    assert!(ipv4_mut(&mut frame, false).expect("IPv4").translate_src([192, 0, 2, 9], 7));
+    assert_eq!(frame[38..42], [0, 7, 0, 9]);
+    check(&frame, State::Whole, "options, translated");
 
     let mut body = vec![17, 0, 1, 4, 0, 0, 0, 0];
     let datagram = link(0).ipv6(1, 2).udp(1, 2).payload(b"extension");
@@ -273,6 +283,9 @@ fn options_and_extension_headers_are_passed() {
     ip.set_dst(77);
     ip.ports_mut().expect("UDP").set_dst(9);
     check(&frame, State::Whole, "extension header");
+    assert!(ipv6_mut(&mut frame, false).expect("IPv6").translate_dst(78, 10));
+    assert_eq!(frame[62..66], [0, 1, 0, 10]);
+    check(&frame, State::Whole, "extension header, translated");
 }
 
 #[test]

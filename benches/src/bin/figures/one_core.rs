@@ -135,8 +135,7 @@ impl Fixtures {
             let (address, port) = sources[round % 2];
             for mbuf in burst.iter_mut() {
                 let mut ip = mbuf.ipv4_mut().expect("IPv4");
-                ip.set_src(address);
-                ip.udp_mut().expect("UDP").set_src_port(port);
+                assert!(ip.translate_src(address, port));
             }
         }
         let taken = per(start, ROUNDS * BURST);
