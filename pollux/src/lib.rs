@@ -73,5 +73,6 @@ pub mod prelude {
     pub use pollux_port::{
         MacAddr, PacketMut, Port, PortId, Queues, RxOffloads, RxQueue, TxOffloads, TxQueue,
     };
+    pub use pollux_verbs::{Endpoint, Mr, Pd};
     pub use pollux_wire::build::Frame;
 }

@@ -69,6 +69,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! Two processes of one program exchange these over any stream: [`Endpoint::pair`].
+//!
 //! # Memory
 //! There are two kinds, and the compiler keeps them apart.
 //!
@@ -170,6 +172,7 @@ mod batch;
 mod context;
 mod cq;
 mod dm;
+mod endpoint;
 mod error;
 pub mod event;
 mod flow;
@@ -178,6 +181,7 @@ mod mw;
 mod opened;
 mod packet;
 mod pd;
+mod port;
 mod provider;
 mod qp;
 mod srq;
@@ -194,6 +198,7 @@ pub use batch::{Batch, Receives};
 pub use context::{Context, Options, Provider, devices, find};
 pub use cq::{Cq, CqOptions, Wc};
 pub use dm::Dm;
+pub use endpoint::{Endpoint, EndpointOptions, PairError, RemoteMemory};
 pub use error::VerbsError;
 pub use event::{CompletionChannel, Element, Event};
 pub use flow::{Rule, RuleId};
@@ -211,6 +216,7 @@ pub use pollux_uverbs::event::AsyncKind;
 pub use pollux_uverbs::flow::FlowSpec;
 pub use pollux_uverbs::mw::MwType;
 pub use pollux_uverbs::{Errno, Gid};
+pub use port::{Mtu, PortState};
 pub use qp::ece::Ece;
 pub use qp::order::DataOrder;
 pub use qp::{Connection, Qp, QpAttributes, QpOptions, QpSizes};

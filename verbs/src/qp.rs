@@ -16,7 +16,7 @@ use crate::pd::Pd;
 use crate::provider::rxe;
 use crate::srq::{self, Srq};
 use crate::xrcd::Xrcd;
-use crate::{Context, QpKind, VerbsError, state};
+use crate::{Context, Mtu, QpKind, VerbsError, state};
 
 pub(crate) mod ece;
 pub(crate) mod order;
@@ -119,7 +119,7 @@ pub struct QpAttributes {
     /// Where it goes.
     pub path: Option<Path>,
     /// Longest packet, as code: 1 is 256 bytes, 5 is 4096.
-    pub mtu: Option<u8>,
+    pub mtu: Option<Mtu>,
     /// Time until a request is repeated: 4.096 microseconds times a power of two; 0 for ever.
     pub timeout: Option<u8>,
     /// Repetitions.
@@ -198,7 +198,7 @@ impl QpAttributes {
             pkey_index: self.pkey_index.unwrap_or(0),
             qp_state: self.state.map_or(0, |state| state.0),
             cur_qp_state: self.current.map_or(0, |state| state.0),
-            path_mtu: self.mtu.unwrap_or(0),
+            path_mtu: self.mtu.map_or(0, Mtu::code),
             path_mig_state: self.migration.unwrap_or(0),
             en_sqd_async_notify: u8::from(self.notify_drained.unwrap_or(false)),
             max_rd_atomic: self.max_rd_atomic.unwrap_or(0),
@@ -245,8 +245,8 @@ pub struct Connection {
     pub rq_psn: u32,
     /// First number of packets that go.
     pub sq_psn: u32,
-    /// Longest packet, as code: 1 is 256 bytes, 5 is 4096.
-    pub mtu: u8,
+    /// Path MTU: no end may send longer packets.
+    pub mtu: Mtu,
     /// Reads and atomics at once to the peer.
     pub max_rd_atomic: u8,
     /// Reads and atomics at once from the peer.
@@ -270,7 +270,7 @@ impl Connection {
             qpn,
             rq_psn: 0,
             sq_psn: 0,
-            mtu: 3,
+            mtu: Mtu::Bytes1024,
             max_rd_atomic: 1,
             max_dest_rd_atomic: 1,
             min_rnr_timer: 12,

@@ -17,6 +17,8 @@
 //! Two of our own ends compare their settings too. The version's last eight bytes are zero from the originals; ours carry a
 //! mark there, and when both do, each sends its settings as 512 bytes of `key=value` lines.
 
+use pollux_verbs::Mtu;
+
 use super::line::Patience;
 use super::{ExchangeError, Line, Side, line::Stop};
 
@@ -230,12 +232,13 @@ impl Line {
     ///
     /// # Errors
     /// [`ExchangeError`].
-    pub fn agree_mtu(&mut self, own: u8, stop: Stop<'_>) -> Result<u8, ExchangeError> {
-        let other = self.swap(&[b'0' + own, 0], MEETING, stop)?;
-        match other {
-            [digit @ b'1'..=b'5', 0] => Ok(own.min(digit - b'0')),
-            _ => Err(self.strange(&other, "an MTU")),
-        }
+    pub fn agree_mtu(&mut self, own: Mtu, stop: Stop<'_>) -> Result<Mtu, ExchangeError> {
+        let other = self.swap(&[b'0' + own.code(), 0], MEETING, stop)?;
+        let told = match other {
+            [digit, 0] => Mtu::from_code(digit.wrapping_sub(b'0')),
+            _ => None,
+        };
+        told.map(|told| own.min(told)).ok_or_else(|| self.strange(&other, "an MTU"))
     }
 
     /// Step 4, once. `patience` is whether the other end must come soon; it need not while it measures.
@@ -351,7 +354,7 @@ mod tests {
             });
             let met = client.meet(VERSION, &[("-s", "2".into())], 4096, NEVER).unwrap();
             assert_eq!(met, Met { version: "6.06".into(), cycle_buffer: 65536, cache_line: 64 });
-            assert_eq!(client.agree_mtu(5, NEVER).unwrap(), 3);
+            assert_eq!(client.agree_mtu(Mtu::Bytes4096, NEVER).unwrap(), Mtu::Bytes1024);
             assert_eq!(client.trade_keys(&keys(None), true, NEVER).unwrap(), keys(None));
             // The last three results never come.
             let error = client.trade_results(&Results::default(), NEVER).unwrap_err();

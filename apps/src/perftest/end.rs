@@ -5,7 +5,7 @@
 
 use pollux_bringup::{BringupError, RdmaDevice};
 use pollux_verbs::{
-    Access, Ah, Batch, Connection as Link, HashFields, HashQp, Mr, Path, Pd, Qp, QpAttributes, QpKind,
+    Access, Ah, Batch, Connection as Link, HashFields, HashQp, Mr, Mtu, Path, Pd, Qp, QpAttributes, QpKind,
     QpOptions, QpState, Rule, Srq, SrqOptions, VerbsError, Wq, WqOptions, WqState, WqTable,
 };
 use pollux_wire::toeplitz::DEFAULT_KEY;
@@ -325,7 +325,7 @@ impl End {
     ///
     /// # Errors
     /// What the device says.
-    pub fn connect(&mut self, port: u8, gid_index: u8, mtu: u8) -> Result<(), Failure> {
+    pub fn connect(&mut self, port: u8, gid_index: u8, mtu: Mtu) -> Result<(), Failure> {
         let options = &self.settings.options;
         // The other end answers as many at once as it says; this one may not be able to ask for so many.
         let most = self.mr.pd().context().device()?.base.max_qp_init_rd_atom.min(255);

@@ -10,6 +10,7 @@ use pollux_bringup::{BringupError, RdmaDevice, program};
 use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
 use pollux_eal::clock::Clock;
+use pollux_verbs::Mtu;
 
 use super::bandwidth::Progress;
 use super::counters::Counters;
@@ -79,7 +80,7 @@ pub fn check_file(options: &Options) -> Result<(), BringupError> {
 fn check(device: &RdmaDevice, settings: &Settings) -> Result<(), Failure> {
     let options = &settings.options;
     let (port, attributes) = device::port(device, options.ib_port)?;
-    let active = u64::from(device::mtu_bytes(attributes.legacy_resp.active_mtu));
+    let active = u64::from(device::active_mtu(&attributes).bytes());
     if let Some(mtu) = options.mtu {
         device::check_mtu(device, port, &attributes, mtu)?;
     }
@@ -144,7 +145,7 @@ struct Session<'a> {
     sends: bool,
     /// This end receives messages.
     receives: bool,
-    mtu: u8,
+    mtu: Mtu,
     gid_index: u8,
     /// Where the period before left off, of a run without an end.
     progress: Progress,
@@ -210,14 +211,14 @@ impl<'a> Session<'a> {
             line.meet(&options.peer_version, &settings.shared(), CYCLE, &stop)?
         };
         let wired = device::wait_active(device, port, Some(device::PATIENCE), &stop);
-        let active = wired.map_err(|failure| failure.of_peer(line.peer()))?.legacy_resp.active_mtu;
-        let own = options.mtu.map_or(active, device::mtu_code);
+        let active = device::active_mtu(&wired.map_err(|failure| failure.of_peer(line.peer()))?);
+        let own = options.mtu.map_or(active, Mtu::at_most);
         if own > active {
             // It was more before: see `check`.
-            device::check_mtu(device, port, &device.context.port(port)?, device::mtu_bytes(own).into())?;
+            device::check_mtu(device, port, &device.context.port(port)?, own.bytes().into())?;
         }
         let mtu = if options.dont_xchg_versions { own } else { line.agree_mtu(own, &stop)? };
-        let longest = u64::from(device::mtu_bytes(mtu));
+        let longest = u64::from(mtu.bytes());
         if settings.connection == Connection::Ud && settings.size > longest {
             if settings.size_chosen {
                 return Err(too_long(settings.size, longest));
@@ -261,7 +262,7 @@ impl<'a> Session<'a> {
             device: &self.device.name,
             sends: self.sends,
             receives: self.receives,
-            mtu: device::mtu_bytes(self.mtu),
+            mtu: self.mtu.bytes(),
             gid_index: self.gid_index.into(),
             outs: self.end.outs,
             forwarded: None,
@@ -338,7 +339,7 @@ impl<'a> Session<'a> {
 
     fn sizes(&self) -> Result<Vec<u64>, Failure> {
         let longest = match self.settings().connection {
-            Connection::Ud => u64::from(device::mtu_bytes(self.mtu)),
+            Connection::Ud => u64::from(self.mtu.bytes()),
             _ => u64::from(
                 self.device.context.port(self.settings().options.ib_port as u8)?.legacy_resp.max_msg_sz,
             ),

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use pollux_bringup::RdmaDevice;
 use pollux_eal::LcoreContext;
-use pollux_verbs::{Access, Connection, Mr, Path, Pd, Qp, QpKind, QpOptions, Srq, SrqOptions, WcStatus};
+use pollux_verbs::{Access, Connection, Mr, Mtu, Path, Pd, Qp, QpKind, QpOptions, Srq, SrqOptions, WcStatus};
 
 use super::check::{Checker, fill};
 use super::options::{Common, Volume};
@@ -178,7 +178,7 @@ impl<'a> End<'a> {
         own: &[Address],
         other: &[Address],
     ) -> Result<(), Failure> {
-        let mtu = device::mtu_code(self.plan.mtu);
+        let mtu = Mtu::at_most(self.plan.mtu);
         for (pair, (own, other)) in self.pairs.iter_mut().zip(own.iter().zip(other)) {
             let service_level = self.plan.common.sl as u8;
             let path = Path { port, service_level, lid: other.lid, ..Path::new(other.gid, gid_index) };

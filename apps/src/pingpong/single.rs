@@ -8,7 +8,7 @@ use std::time::Instant;
 use pollux_bringup::RdmaDevice;
 use pollux_eal::LcoreContext;
 use pollux_verbs::{
-    Access, Ah, Connection, Dm, Mr, Path, Pd, Qp, QpAttributes, QpKind, QpOptions, QpState, WcStatus,
+    Access, Ah, Connection, Dm, Mr, Mtu, Path, Pd, Qp, QpAttributes, QpKind, QpOptions, QpState, WcStatus,
 };
 
 use super::check::{Checker, fill};
@@ -172,7 +172,7 @@ impl<'a> End<'a> {
         let datagrams = *kind == QpKind::Ud;
         let size = common.size.unwrap_or(if datagrams { 1024 } else { 4096 });
         device::check_size(device, attributes, size)?;
-        let mtu = device::mtu_bytes(attributes.legacy_resp.active_mtu);
+        let mtu = device::active_mtu(attributes).bytes();
         if datagrams && size > u64::from(mtu) {
             return Err(Failure::Usage(format!(
                 "-s {size}: a datagram is one packet, and the port's MTU is {mtu}"
@@ -227,7 +227,7 @@ impl<'a> End<'a> {
             self.to = Some((Ah::new(pd, &path)?, other.qpn));
             return Ok(());
         }
-        let mtu = device::mtu_code(self.plan.mtu);
+        let mtu = Mtu::at_most(self.plan.mtu);
         let (rq_psn, sq_psn) = (other.psn, own.psn);
         self.qp.connect(&Connection { rq_psn, sq_psn, mtu, ..Connection::new(path, other.qpn) })?;
         Ok(())

@@ -8,7 +8,7 @@
 use pollux_bringup::RdmaDevice;
 use pollux_eal::LcoreContext;
 use pollux_verbs::{
-    Access, Connection, Mr, Path, Pd, Qp, QpKind, QpOptions, Srq, SrqOptions, WcStatus, Xrcd,
+    Access, Connection, Mr, Mtu, Path, Pd, Qp, QpKind, QpOptions, Srq, SrqOptions, WcStatus, Xrcd,
 };
 
 use super::options::Common;
@@ -196,7 +196,7 @@ impl<'a> End<'a> {
             lid: other.lid,
             ..Path::new(other.gid, gid_index)
         };
-        let mtu = device::mtu_code(self.plan.mtu);
+        let mtu = Mtu::at_most(self.plan.mtu);
         let (rq_psn, sq_psn) = (other.psn, own.psn);
         let to = |qpn| Connection { rq_psn, sq_psn, mtu, ..Connection::new(path, qpn) };
         let connected = peer.receive.connect(&to(other.send_qpn));

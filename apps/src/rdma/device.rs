@@ -4,28 +4,13 @@ use std::net::Ipv6Addr;
 use std::time::{Duration, Instant};
 
 use pollux_bringup::{BringupError, RdmaDevice};
-use pollux_verbs::{Gid, PortAttributes, QpOptions, VerbsError};
+use pollux_verbs::{Gid, Mtu, PortAttributes, PortState, QpOptions, VerbsError};
 
 use super::Failure;
 use crate::exchange::line::Stop;
 
-/// State of a port that carries data (rdma-core `libibverbs/verbs.h`, `IBV_PORT_ACTIVE`).
-const ACTIVE: u8 = 4;
-
 /// How long a port may take to come up once the other end is there.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Bytes of an MTU that verbs numbers from 1, 256, to 5, 4096.
-#[must_use]
-pub fn mtu_bytes(code: u8) -> u32 {
-    128 << code.clamp(1, 5)
-}
-
-/// The number of an MTU.
-#[must_use]
-pub fn mtu_code(bytes: u64) -> u8 {
-    (bytes.clamp(256, 4096).ilog2() - 7) as u8
-}
 
 /// A port of a device, from 1.
 ///
@@ -57,7 +42,7 @@ pub fn wait_active(
     let begin = Instant::now();
     loop {
         let attributes = device.context.port(port)?;
-        if attributes.legacy_resp.state == ACTIVE {
+        if PortState::from_code(attributes.legacy_resp.state) == PortState::Active {
             return Ok(attributes);
         }
         if stop() {
@@ -128,16 +113,7 @@ pub fn gid(
 /// # Errors
 /// The port has none.
 pub fn best_gid(device: &RdmaDevice, port: u8, ipv6: bool) -> Result<(u8, [u8; 16]), Failure> {
-    let all = device.context.gids()?;
-    let own = all.iter().filter(|gid| gid.port == u32::from(port));
-    let score = |gid: &Gid| {
-        let address = Ipv6Addr::from(gid.gid);
-        let mapped = address.to_ipv4_mapped();
-        let local = mapped.map_or(address.is_unicast_link_local(), |address| address.is_link_local());
-        100 * u32::from(mapped.is_none() == ipv6) + 10 * u32::from(!local) + gid.kind.0
-    };
-    // The first of the best.
-    let best = own.max_by_key(|gid| (score(gid), std::cmp::Reverse(gid.index)));
+    let best = device.context.best_gid(port, ipv6)?;
     match best.and_then(|gid| Some((u8::try_from(gid.index).ok()?, gid.gid))) {
         Some(best) => Ok(best),
         None => gid(device, port, None, "-x"),
@@ -169,6 +145,12 @@ pub fn check_depth(
     Ok(())
 }
 
+/// MTU of a port as it is set now.
+#[must_use]
+pub fn active_mtu(attributes: &PortAttributes) -> Mtu {
+    Mtu::from_code(attributes.legacy_resp.active_mtu).unwrap_or(Mtu::Bytes256)
+}
+
 /// Whether a path may have this MTU, in bytes: no larger one than its port's.
 ///
 /// # Errors
@@ -179,9 +161,8 @@ pub fn check_mtu(
     attributes: &PortAttributes,
     mtu: u64,
 ) -> Result<(), Failure> {
-    let active = attributes.legacy_resp.active_mtu;
-    if mtu_code(mtu) > active {
-        let most = mtu_bytes(active);
+    let most = active_mtu(attributes);
+    if Mtu::at_most(mtu) > most {
         return Err(Failure::Usage(format!(
             "-m {mtu}: the MTU of port {port} of {} is {most}: give {most} at most",
             device.name
@@ -233,16 +214,4 @@ pub fn too_many(error: VerbsError, wanted: usize, made: usize) -> Failure {
         "-q {wanted}: after {made} queue pairs: {}; give fewer",
         BringupError::from(error).line()
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn mtus_have_numbers() {
-        for (code, bytes) in [(1, 256), (2, 512), (3, 1024), (4, 2048), (5, 4096)] {
-            assert_eq!((mtu_bytes(code), mtu_code(bytes.into())), (bytes, code));
-        }
-    }
 }

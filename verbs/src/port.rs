@@ -1,0 +1,189 @@
+//! A port's state, its MTU and its GIDs, as types.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+
+use pollux_uverbs::Gid;
+
+use crate::event::port_state_str;
+use crate::{Context, VerbsError};
+
+/// Longest packet of a path, without headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+#[doc(alias = "ibv_mtu")]
+pub enum Mtu {
+    /// 256 bytes.
+    Bytes256 = 1,
+    /// 512 bytes.
+    Bytes512 = 2,
+    /// 1024 bytes.
+    Bytes1024 = 3,
+    /// 2048 bytes.
+    Bytes2048 = 4,
+    /// 4096 bytes.
+    Bytes4096 = 5,
+}
+
+impl Mtu {
+    /// All of them, in order.
+    pub const ALL: [Self; 5] =
+        [Self::Bytes256, Self::Bytes512, Self::Bytes1024, Self::Bytes2048, Self::Bytes4096];
+
+    /// The MTU of a code of verbs. Source: rdma-core `libibverbs/verbs.h`, `enum ibv_mtu`.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|mtu| mtu.code() == code)
+    }
+
+    /// The largest one of at most so many bytes; that of 256 for fewer.
+    #[must_use]
+    pub fn at_most(bytes: u64) -> Self {
+        Self::ALL.into_iter().rfind(|mtu| u64::from(mtu.bytes()) <= bytes).unwrap_or(Self::Bytes256)
+    }
+
+    /// Its code.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub const fn bytes(self) -> u32 {
+        128 << self as u8
+    }
+}
+
+impl fmt::Display for Mtu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.bytes().fmt(f)
+    }
+}
+
+/// State of a port. Source: rdma-core `libibverbs/verbs.h`, `enum ibv_port_state`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[doc(alias = "ibv_port_state")]
+pub enum PortState {
+    /// No link.
+    Down,
+    /// A link, no addresses yet.
+    Init,
+    /// Ready, not active yet.
+    Armed,
+    /// It carries data.
+    Active,
+    /// Active, and the link is away for a moment.
+    ActiveDefer,
+    /// Another code.
+    Other(u8),
+}
+
+impl PortState {
+    /// The state of a code of verbs.
+    #[must_use]
+    pub const fn from_code(code: u8) -> Self {
+        match code {
+            1 => Self::Down,
+            2 => Self::Init,
+            3 => Self::Armed,
+            4 => Self::Active,
+            5 => Self::ActiveDefer,
+            other => Self::Other(other),
+        }
+    }
+
+    /// Its code.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Down => 1,
+            Self::Init => 2,
+            Self::Armed => 3,
+            Self::Active => 4,
+            Self::ActiveDefer => 5,
+            Self::Other(other) => other,
+        }
+    }
+}
+
+impl fmt::Display for PortState {
+    /// In the words of rdma-core.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(port_state_str(self.code()))
+    }
+}
+
+/// How good a GID is for a connection by addresses of one kind.
+fn score(gid: &Gid, ipv6: bool) -> u32 {
+    let address = Ipv6Addr::from(gid.gid);
+    let mapped = address.to_ipv4_mapped();
+    let local = mapped.map_or(address.is_unicast_link_local(), |address| address.is_link_local());
+    100 * u32::from(mapped.is_none() == ipv6) + 10 * u32::from(!local) + gid.kind.0
+}
+
+impl Context {
+    /// State of a port, from 1.
+    ///
+    /// # Errors
+    /// What the kernel says: `EINVAL` for a port that is not there.
+    pub fn port_state(&self, port: u8) -> Result<PortState, VerbsError> {
+        Ok(PortState::from_code(self.port(port)?.legacy_resp.state))
+    }
+
+    /// MTU of a port as it is set now. A code that is none counts as 256 bytes, which every port has.
+    ///
+    /// # Errors
+    /// What the kernel says: `EINVAL` for a port that is not there.
+    pub fn active_mtu(&self, port: u8) -> Result<Mtu, VerbsError> {
+        Ok(Mtu::from_code(self.port(port)?.legacy_resp.active_mtu).unwrap_or(Mtu::Bytes256))
+    }
+
+    /// The first port that carries data.
+    ///
+    /// # Errors
+    /// None does, or what the kernel says.
+    pub fn active_port(&self) -> Result<u8, VerbsError> {
+        let ports = self.device()?.base.phys_port_cnt;
+        for port in 1..=ports {
+            if self.port_state(port)? == PortState::Active {
+                return Ok(port);
+            }
+        }
+        Err(VerbsError::Unsupported {
+            what: "a connection",
+            why: format!("no port of {} is active: see `ip link`, its cable and the switch", self.name()),
+        })
+    }
+
+    /// The GID to connect by where none is chosen: of an IPv4 address if there is one (with `ipv6`, of an IPv6 one), not of this link
+    /// alone if possible, RoCE v2 before v1, the first of the best. `None`: the port has none. Source: linux-rdma/perftest
+    /// `src/perftest_communication.c`, `compute_gid_score`.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn best_gid(&self, port: u8, ipv6: bool) -> Result<Option<Gid>, VerbsError> {
+        let all = self.gids()?;
+        let own = all.into_iter().filter(|gid| gid.port == u32::from(port));
+        Ok(own.max_by_key(|gid| (score(gid, ipv6), std::cmp::Reverse(gid.index))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_and_bytes_belong_together() {
+        for (code, bytes) in [(1, 256), (2, 512), (3, 1024), (4, 2048), (5, 4096)] {
+            let mtu = Mtu::from_code(code).expect("an MTU");
+            assert_eq!((mtu.code(), mtu.bytes(), Mtu::at_most(bytes.into())), (code, bytes, mtu));
+            assert_eq!(Mtu::at_most(u64::from(bytes) + 1), mtu);
+        }
+        assert_eq!((Mtu::from_code(0), Mtu::from_code(6)), (None, None));
+        assert_eq!((Mtu::at_most(0), Mtu::at_most(u64::MAX)), (Mtu::Bytes256, Mtu::Bytes4096));
+        assert!((0..=9).all(|code| PortState::from_code(code).code() == code));
+        assert_eq!(PortState::from_code(4), PortState::Active);
+    }
+}
