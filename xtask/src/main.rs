@@ -10,8 +10,10 @@
 //! - `golden`: what a C compiler makes of the mlx5 headers, compared with the committed files.
 //! - `vm`: jobs in a guest with a Debian kernel, under QEMU without KVM.
 //! - `bench`: our figures; `bench peers`: the same beside DPDK in one run.
+//! - `build-times`: what builds cost in processor time.
 
 mod bench;
+mod build_times;
 mod check;
 mod debian;
 mod golden;
@@ -62,6 +64,8 @@ enum Task {
     Vm(vm::Args),
     /// Measure: alone, or `bench peers` beside DPDK in the same run
     Bench(bench::Args),
+    /// What builds cost in processor time, also beside another commit
+    BuildTimes(build_times::Args),
 }
 
 fn main() -> ExitCode {
@@ -78,6 +82,7 @@ fn main() -> ExitCode {
         Task::Golden => golden::golden(),
         Task::Vm(args) => vm::vm(&args),
         Task::Bench(args) => bench::bench(&args),
+        Task::BuildTimes(args) => build_times::build_times(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
