@@ -15,6 +15,7 @@ mod program;
 mod server;
 mod table;
 mod testpmd;
+mod turn;
 
 use std::collections::BTreeMap;
 
@@ -97,6 +98,7 @@ pub(crate) fn bench(args: &Args) -> Outcome {
     model::measure(&plan, args.trials, args.quiet_retry, &mut measured, &mut failed);
     for step in &plan {
         let pairs = match step.from {
+            Source::App if step.name == "ping_p99" => ping::measure(root.as_ref(), args.trials.min(7)),
             Source::App => program::measure(step.name, root.as_ref(), args.trials),
             Source::Server | Source::Model(_) => {
                 measured.remove(step.name).ok_or_else(|| "not measured".into())

@@ -9,8 +9,6 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::run::Outcome;
-
 /// How long a child that was asked to end may take.
 const GRACE: Duration = Duration::from_secs(5);
 /// How often who waits looks.
@@ -22,7 +20,7 @@ static ASKED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 ///
 /// # Errors
 /// What the kernel says.
-pub(crate) fn listen() -> Outcome {
+pub(crate) fn listen() -> Result<(), String> {
     let asked = ASKED.get_or_init(Arc::default);
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(asked))
@@ -42,7 +40,7 @@ pub(crate) fn listening() -> bool {
 ///
 /// # Errors
 /// One line that says so.
-pub(crate) fn check() -> Outcome {
+pub(crate) fn check() -> Result<(), String> {
     let asked = ASKED.get().is_some_and(|asked| asked.load(Ordering::Relaxed));
     if asked { Err("interrupted: nothing is left running".into()) } else { Ok(()) }
 }

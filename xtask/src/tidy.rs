@@ -1,9 +1,11 @@
 //! The layout rules that a compiler does not check: who may depend on whom, where unsafe code may stand, what a
-//! source file must not be.
+//! source file must not be, and that files do not need each other in circles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+mod circle;
 
 use crate::mutant::{table, tree};
 use crate::run::{Outcome, root};
@@ -98,9 +100,11 @@ const LINES_MAX: usize = 900;
 /// Checks every rule and reports all that is wrong, not only the first.
 pub(crate) fn tidy() -> Outcome {
     let mut wrong = Vec::new();
+    let circles = circle::List::read()?;
     for (name, allowed) in MAY_DEPEND {
         dependencies(name, allowed, &mut wrong)?;
         sources(name, &mut wrong)?;
+        circle::check(name, &circles, &mut wrong)?;
     }
     unused(&mut wrong)?;
     // The table of broken rules speaks of the code as it is.

@@ -3,9 +3,9 @@
 use std::process::{Command, Stdio};
 
 use super::peer::Root;
-use super::program::{alternate, report};
 use super::table::Pair;
 use super::testpmd::Testpmd;
+use super::turn::{alternate, report};
 use crate::run::{Outcome, must, release_dir};
 
 /// Pings of a trial, one each millisecond.

@@ -5,9 +5,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::peer::Root;
-use super::ping;
 use super::table::Pair;
 use super::testpmd::Testpmd;
+use super::turn::{alternate, report};
 use crate::run::{Outcome, must, release_dir};
 
 /// How long each trial forwards.
@@ -24,7 +24,6 @@ pub(crate) fn measure(name: &str, root: Option<&Root>, trials: u32) -> Outcome<V
         "pcap_null" => pcap(root, trials.min(7)),
         "af_packet_veth" => kernel(root, trials.min(7), &Veth::make()?),
         "tap_kernel" => tap(root, trials.min(7)),
-        "ping_p99" => ping::measure(root, trials.min(7)),
         "start" => start(root, trials),
         _ => Err(format!("no program measures {name}")),
     }
@@ -41,15 +40,6 @@ fn l2fwd(lcores: &str, devices: &[&str], options: &[&str], time: Duration) -> Ou
     report(command.stderr(Stdio::piped()).output(), "l2fwd")
 }
 
-pub(super) fn report(done: std::io::Result<std::process::Output>, what: &str) -> Outcome<serde_json::Value> {
-    let done = done.map_err(|why| format!("cannot start {what}: {why}"))?;
-    let text = String::from_utf8_lossy(&done.stdout);
-    text.lines().last().and_then(|line| serde_json::from_str(line).ok()).ok_or_else(|| {
-        let said = String::from_utf8_lossy(&done.stderr);
-        format!("{what} gave no report: {}", said.lines().last().unwrap_or("it said nothing"))
-    })
-}
-
 fn cycles_per_packet(report: &serde_json::Value) -> Outcome<f64> {
     report["lcores"]
         .as_array()
@@ -59,29 +49,6 @@ fn cycles_per_packet(report: &serde_json::Value) -> Outcome<f64> {
         .find(|cycles| *cycles > 0.0)
         .ok_or_else(|| "l2fwd forwarded nothing".into())
 }
-
-/// Alternates the two sides; the first of each is not kept.
-pub(super) fn alternate(
-    trials: u32,
-    mut ours: impl FnMut() -> Outcome<f64>,
-    mut peer: impl FnMut() -> Outcome<Option<f64>>,
-) -> Outcome<Vec<Pair>> {
-    let mut pairs = Vec::new();
-    for trial in 0..=trials {
-        let pair = if trial % 2 == 0 {
-            let ours = ours()?;
-            Pair { ours, peer: peer()?, copy: None }
-        } else {
-            let peer = peer()?;
-            Pair { ours: ours()?, peer, copy: None }
-        };
-        if trial > 0 {
-            pairs.push(pair);
-        }
-    }
-    Ok(pairs)
-}
-
 /// Two ports that never run dry, forwarded by one lcore: busy cycles per packet as each program counts them itself.
 fn forwarding(
     root: Option<&Root>,
