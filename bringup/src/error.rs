@@ -1,8 +1,8 @@
 //! What can go wrong between a command line and running ports.
 
 use pollux_config::ConfigError;
-use pollux_eal::EalError;
 use pollux_eal::region::MemoryError;
+use pollux_eal::{EalError, Panicked};
 use pollux_mempool::PoolError;
 use pollux_port::PortError;
 use pollux_uverbs::{Errno, UverbsError};
@@ -145,6 +145,12 @@ impl BringupError {
             cause = error.source();
         }
         false
+    }
+}
+
+impl From<Panicked> for BringupError {
+    fn from(panicked: Panicked) -> Self {
+        Self::Runtime(panicked.to_string())
     }
 }
 

@@ -51,6 +51,7 @@
 
 #![forbid(unsafe_code)]
 
+pub use clap;
 pub use pollux_bringup as bringup;
 pub use pollux_config as config;
 pub use pollux_eal as eal;
@@ -63,6 +64,7 @@ pub use pollux_wire as wire;
 
 /// What nearly every program names.
 pub mod prelude {
+    pub use clap;
     pub use pollux_bringup::{Bringup, BringupError, PortRequest, RdmaBringup, RdmaDevice, program};
     pub use pollux_config::CommandLine;
     pub use pollux_eal::clock::{Clock, Cycles, Nanos};
@@ -71,7 +73,8 @@ pub mod prelude {
     pub use pollux_eal::{Eal, LcoreContext, LcoreId, StopFlag, rcu};
     pub use pollux_mempool::{Burst, Mbuf, MbufPool};
     pub use pollux_port::{
-        MacAddr, PacketMut, Port, PortId, Queues, RxOffloads, RxQueue, TxOffloads, TxQueue,
+        FrameSource, HashFields, MacAddr, PacketMut, Port, PortId, Queues, RssConfig, RxOffloads, RxQueue,
+        TxOffloads, TxQueue,
     };
     pub use pollux_verbs::{Endpoint, Mr, Pd};
     pub use pollux_wire::build::Frame;

@@ -17,11 +17,8 @@ use pollux_wire::edit::{self, ArpMut, EtherMut, Ipv4Mut, Ipv6Mut, VlanMut};
 ///
 /// /// Source NAT.
 /// fn translate(mbuf: &mut Mbuf, to: Ipv4Addr, port: u16) -> Option<()> {
-///     let mut ip = mbuf.ipv4_mut()?;
-///     // `None` for other packets, before anything is changed.
-///     ip.udp_mut()?.set_src_port(port);
-///     ip.set_src(to);
-///     Some(())
+///     // What is neither TCP nor UDP stays as it was.
+///     mbuf.ipv4_mut()?.translate_src(to, port).then_some(())
 /// }
 ///
 /// let pool = MbufPool::builder("packets", 512).build_anonymous()?;

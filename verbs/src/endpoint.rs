@@ -9,9 +9,11 @@
 //! For programs of which both ends are ours. Programs that meet those of rdma-core or perftest speak their text; see `apps`.
 
 use std::io::{self, Read, Write};
+use std::time::{Duration, Instant};
 
 use crate::{
-    Access, Connection, Context, Cq, CqOptions, Mr, Mtu, Path, Pd, Qp, QpKind, QpOptions, VerbsError,
+    Access, Connection, Context, Cq, CqOptions, Mr, Mtu, Path, Pd, PortState, Qp, QpKind, QpOptions,
+    VerbsError,
 };
 
 /// First bytes of what an end says: protocol and version.
@@ -54,11 +56,20 @@ pub struct EndpointOptions {
     pub inline: u32,
     /// Reads under way in each direction.
     pub reads: u8,
+    /// How long to wait for the port to become active: its link comes up with the other end's.
+    pub patience: Duration,
 }
 
 impl Default for EndpointOptions {
     fn default() -> Self {
-        Self { port: None, gid_index: None, depth: 128, inline: 0, reads: 1 }
+        Self {
+            port: None,
+            gid_index: None,
+            depth: 128,
+            inline: 0,
+            reads: 1,
+            patience: Duration::from_secs(5),
+        }
     }
 }
 
@@ -169,7 +180,7 @@ impl Endpoint {
         options: EndpointOptions,
     ) -> Result<Self, PairError> {
         let context = pd.context();
-        let port = options.port.map_or_else(|| context.active_port(), Ok)?;
+        let port = active_port(context, options)?;
         let (gid_index, gid) = own_gid(context, port, options.gid_index)?;
         let cq = Cq::new(context, CqOptions::new(2 * options.depth))?;
         let sizes = QpOptions::new(QpKind::Rc).depth(options.depth, options.depth).inline(options.inline);
@@ -212,6 +223,33 @@ impl Endpoint {
             return Err(PairError::Peer { what: "second message", value: ready.escape_ascii().to_string() });
         }
         Ok(Self { qp, cq, remote: peer.memory })
+    }
+}
+
+fn active_port(context: &Context, options: EndpointOptions) -> Result<u8, VerbsError> {
+    let end = Instant::now() + options.patience;
+    loop {
+        let active = match options.port {
+            Some(port) => {
+                context.port_state(port).map(|state| (state == PortState::Active).then_some(port))?
+            }
+            None => context.active_port()?,
+        };
+        match active {
+            Some(port) => return Ok(port),
+            None if Instant::now() < end => std::thread::sleep(Duration::from_millis(10)),
+            None => {
+                let which = options.port.map_or("no port".to_owned(), |port| format!("port {port}"));
+                let is = if options.port.is_some() { "is not" } else { "is" };
+                return Err(VerbsError::Unsupported {
+                    what: "a connection",
+                    why: format!(
+                        "{which} of {} {is} active: see `ip link`, its cable and the switch",
+                        context.name()
+                    ),
+                });
+            }
+        }
     }
 }
 

@@ -140,21 +140,17 @@ impl Context {
         Ok(Mtu::from_code(self.port(port)?.legacy_resp.active_mtu).unwrap_or(Mtu::Bytes256))
     }
 
-    /// The first port that carries data.
+    /// The first port that carries data; `None`: none does.
     ///
     /// # Errors
-    /// None does, or what the kernel says.
-    pub fn active_port(&self) -> Result<u8, VerbsError> {
-        let ports = self.device()?.base.phys_port_cnt;
-        for port in 1..=ports {
+    /// What the kernel says.
+    pub fn active_port(&self) -> Result<Option<u8>, VerbsError> {
+        for port in 1..=self.device()?.base.phys_port_cnt {
             if self.port_state(port)? == PortState::Active {
-                return Ok(port);
+                return Ok(Some(port));
             }
         }
-        Err(VerbsError::Unsupported {
-            what: "a connection",
-            why: format!("no port of {} is active: see `ip link`, its cable and the switch", self.name()),
-        })
+        Ok(None)
     }
 
     /// The GID to connect by where none is chosen: of an IPv4 address if there is one (with `ipv6`, of an IPv6 one), not of this link

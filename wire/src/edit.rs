@@ -34,6 +34,16 @@ macro_rules! transports {
                 super::PortsMut::new(self.upper(protocol)?, protocol, open)
             }
 
+            /// What flow it belongs to, if it carries TCP or UDP.
+            #[inline]
+            #[must_use]
+            pub fn five_tuple(&mut self) -> Option<crate::FiveTuple> {
+                let (src, dst, protocol) = (self.src(), self.dst(), self.carried()?);
+                let ports = self.ports_mut()?;
+                let (src, dst) = ((src, ports.src()).into(), (dst, ports.dst()).into());
+                Some(crate::FiveTuple { protocol, src, dst })
+            }
+
             /// The UDP header.
             #[inline]
             #[must_use]

@@ -7,6 +7,7 @@
 //! - `mutants`: that tests find each rule of the driver that is broken.
 //! - `nightly`: the long forms: seeds, relaxations, Miri, the thread sanitizer with a library of its own, virtual machines.
 //! - `unprivileged`, `quiet`: the apps as an ordinary user; no system call while they forward.
+//! - `examples`: the programs of `examples/` built as a user builds them, and run.
 //! - `golden`: what a C compiler makes of the mlx5 headers, compared with the committed files.
 //! - `vm`: jobs in a guest with a Debian kernel, under QEMU without KVM.
 //! - `bench`: our figures; `bench peers`: the same beside DPDK in one run.
@@ -16,6 +17,7 @@ mod bench;
 mod build_times;
 mod check;
 mod debian;
+mod example;
 mod golden;
 mod interrupt;
 mod mutant;
@@ -58,6 +60,8 @@ enum Task {
     Unprivileged,
     /// That no lcore makes a system call while it forwards (strace)
     Quiet,
+    /// Build the programs of `examples/`, which are no part of the workspace, and run them
+    Examples,
     /// Compare the golden files of mlx5 and RDMA layouts with the headers that Debian installs
     Golden,
     /// Run the jobs that need a kernel of their own in a virtual machine
@@ -79,6 +83,7 @@ fn main() -> ExitCode {
         Task::Sanitize => check::sanitize(),
         Task::Unprivileged => observe::unprivileged(),
         Task::Quiet => observe::quiet(),
+        Task::Examples => example::examples(),
         Task::Golden => golden::golden(),
         Task::Vm(args) => vm::vm(&args),
         Task::Bench(args) => bench::bench(&args),

@@ -104,7 +104,7 @@ fn ports_tell_state_mtu_and_a_gid() {
     let rig = Rig::stepped();
     let context = &rig.near.context;
     assert_eq!(context.port_state(1).expect("a port"), PortState::Active);
-    assert_eq!(context.active_port().expect("a port"), 1);
+    assert_eq!(context.active_port().expect("a port"), Some(1));
     assert!(context.active_mtu(1).expect("a port") >= Mtu::Bytes256);
     let best = context.best_gid(1, false).expect("GIDs").expect("one");
     assert!(context.gids().expect("GIDs").contains(&best));

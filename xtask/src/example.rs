@@ -1,0 +1,48 @@
+//! The programs of `examples/`: a workspace of their own, as a user's program is.
+
+use std::fs;
+
+use crate::run::{Outcome, cargo, must, root, target_dir};
+
+/// Formats, lints, builds and runs them; none has more lines than it may.
+pub(crate) fn examples() -> Outcome {
+    let folder = root().join("examples");
+    let target = target_dir().join("examples");
+    let here = |args: &[&str]| {
+        let mut command = cargo(args);
+        command.current_dir(&folder).env("CARGO_TARGET_DIR", &target);
+        command
+    };
+    must(&mut here(&["fmt", "--all", "--check"]))?;
+    must(&mut here(&["clippy", "--release", "--locked", "--", "-D", "warnings"]))?;
+    must(&mut here(&["build", "--release", "--locked"]))?;
+    let mut long = Vec::new();
+    for (name, most) in LINES {
+        let lines = lines(name)?;
+        eprintln!("xtask: examples: {name} has {lines} lines, at most {most}");
+        if lines > *most {
+            long.push(*name);
+        }
+    }
+    if !long.is_empty() {
+        return Err(format!("examples: longer than they may be: {}", long.join(", ")));
+    }
+    must(
+        cargo(&["test", "--package=pollux-tests", "--test=examples"])
+            .env("POLLUX_EXAMPLES", target.join("release")),
+    )
+}
+
+/// The most lines of each, without blanks and comments: half of what a stranger to these crates needed before they had one prelude.
+const LINES: &[(&str, usize)] = &[("firewall_nat", 197), ("generator", 118), ("rdma_copy", 118)];
+
+fn lines(name: &str) -> Outcome<usize> {
+    let folder = root().join("examples").join(name).join("src");
+    let entries = fs::read_dir(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+    let mut all = 0;
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        let text = fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))?;
+        all += text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//")).count();
+    }
+    Ok(all)
+}
