@@ -11,12 +11,19 @@ use pollux_uverbs::{Errno, WriteCall};
 use zerocopy::IntoBytes;
 
 use crate::handle::{Object, ObjectKind};
+use crate::pd::Pd;
 use crate::port::PORT;
 use crate::session::Session;
 
 /// An address handle. All it says stands in the program's send entries.
 #[derive(Debug)]
 pub(crate) struct Ah;
+
+impl Object for Ah {
+    fn kind(&self) -> ObjectKind {
+        ObjectKind::Ah
+    }
+}
 
 impl Session {
     /// `CREATE_AH`.
@@ -32,12 +39,12 @@ impl Session {
             return Err(Errno::EINVAL);
         }
         let core = Arc::clone(&self.core);
-        self.handles.pd(request.pd_handle)?;
+        self.handles.get::<Pd>(request.pd_handle)?;
         if let Some(neighbours) = &core.neighbours {
             neighbours.announce();
         }
         let dmac = core.destination(request.attr.grh.sgid_index, &request.attr.grh.dgid)?;
-        let ah_handle = self.handles.add(Object::Ah(Ah), &[request.pd_handle]);
+        let ah_handle = self.handles.add(Ah, &[request.pd_handle]);
         command.core_out.write(CreateAhResp { ah_handle }.as_bytes());
         if room > 0 {
             let answer = CreateAhAnswer { response_length: told as u32, dmac, reserved: [0; 6] };
@@ -49,6 +56,6 @@ impl Session {
     /// `DESTROY_AH`.
     pub(crate) fn destroy_ah(&mut self, command: &mut WriteCall<'_>) -> Result<(), Errno> {
         let request: DestroyAh = command.request()?;
-        self.destroy(request.ah_handle, ObjectKind::Ah).map(|_| ())
+        self.destroy::<Ah>(request.ah_handle).map(drop)
     }
 }

@@ -1,5 +1,7 @@
 //! Contexts: what opening the device gives. Source: Linux `drivers/infiniband/hw/mlx5/main.c`, `mlx5_ib_alloc_ucontext`.
 
+pub(crate) mod granted;
+
 use std::mem::offset_of;
 use std::sync::Arc;
 
@@ -23,39 +25,10 @@ use crate::event::file::FileKind;
 use crate::loopback::User;
 use crate::pieces::Pieces;
 use crate::session::Session;
-use crate::uar::{Maps, StaticRegisters};
+use crate::uar::map::Maps;
+use crate::uar::register::StaticRegisters;
 use crate::{start, udata};
-
-/// A context.
-#[derive(Debug)]
-pub(crate) struct Granted {
-    /// The user context of the firmware; 0 without DevX.
-    pub(crate) uid: u16,
-    /// Its transport domain.
-    pub(crate) domain: u32,
-    has_domain: bool,
-    pub(crate) cqe_version: u8,
-    /// BlueFlame registers of the static kind; none where UARs are allocated one by one.
-    pub(crate) registers: Option<StaticRegisters>,
-    pub(crate) maps: Maps,
-    pieces: Pieces,
-}
-
-impl Granted {
-    /// Ends the context on the device; its objects are gone.
-    pub(crate) fn end(mut self, core: &Core) {
-        self.pieces.abandon(core);
-        if self.has_domain {
-            core.loopback.leave(core, User::Context);
-        }
-        if let Some(registers) = &self.registers {
-            registers.end(core, self.uid);
-        }
-        if self.uid != 0 {
-            start::destroy_user_context(&core.firmware, self.uid);
-        }
-    }
-}
+use granted::Granted;
 
 impl Session {
     /// `DEVICE/GET_CONTEXT`.

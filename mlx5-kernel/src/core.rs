@@ -1,41 +1,36 @@
 //! What all contexts of a device share.
 
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pollux_uverbs::Errno;
 use pollux_uverbs::abi::flags::QpMask;
 use pollux_uverbs::abi::memory::CreateAh;
 use pollux_uverbs::abi::queue_pair::{ModifyQp, QpDest};
 use pollux_uverbs::abi::write;
-use pollux_uverbs::event::AsyncKind;
 use zerocopy::FromBytes;
 
-use crate::capability::Caps;
+use crate::adapter::Adapter;
 use crate::clock::Clock;
-use crate::device::DmaMemory;
-use crate::dm::DevicePages;
-use crate::event::Events;
+use crate::dm::page::DevicePages;
 use crate::event::queue::EventQueue;
-use crate::firmware::{Failure, Firmware, note_unanswered};
+use crate::firmware::note_unanswered;
 use crate::loopback::LocalLoopback;
 use crate::neighbour::{Neighbours, ip, named_mac};
-use crate::own::OwnObjects;
+use crate::own::{OwnNumbers, OwnObjects};
 use crate::port::Port;
 use crate::profile::DoorProfile;
 use crate::rate::Rates;
-use crate::start::LentPages;
+use crate::start::{self, LentPages};
 use crate::steering::Steering;
-use crate::xrcd::XrcDomains;
+use crate::xrcd::domain::XrcDomains;
 
 /// The device, its event queues and tables.
 #[derive(Debug)]
 pub(crate) struct Core {
-    pub(crate) firmware: Firmware,
-    pub(crate) memory: Arc<dyn DmaMemory>,
+    pub(crate) adapter: Adapter,
     pub(crate) profile: DoorProfile,
-    pub(crate) caps: Caps,
     pub(crate) port: Port,
     /// The kernel's own network at the port, where there is one.
     pub(crate) neighbours: Option<Arc<Neighbours>>,
@@ -44,7 +39,6 @@ pub(crate) struct Core {
     /// What queue pairs of XRC need beside their own parts; made with the first one.
     pub(crate) own: Mutex<Option<OwnObjects>>,
     pub(crate) loopback: LocalLoopback,
-    pub(crate) events: Events,
     pub(crate) steering: Mutex<Steering>,
     pub(crate) clock: Option<Clock>,
     /// The first takes asynchronous events, the others completions.
@@ -66,28 +60,15 @@ pub(crate) struct Core {
     pub(crate) abandoned: AtomicUsize,
 }
 
+impl Deref for Core {
+    type Target = Adapter;
+
+    fn deref(&self) -> &Adapter {
+        &self.adapter
+    }
+}
+
 impl Core {
-    /// Executes a command; a device that does not answer is dead from here on.
-    pub(crate) fn execute(&self, input: &[u8], output: &mut [u8]) -> Result<(), Errno> {
-        self.try_execute(input, output).map_err(Errno::from)
-    }
-
-    /// The same, with the firmware's own words.
-    pub(crate) fn try_execute(&self, input: &[u8], output: &mut [u8]) -> Result<(), Failure> {
-        let result = self.firmware.execute(input, output);
-        if matches!(result, Err(Failure::Gone)) {
-            self.fail();
-        }
-        result
-    }
-
-    /// The device is dead: everybody is told, once.
-    pub(crate) fn fail(&self) {
-        if self.firmware.set_gone() {
-            self.events.tell_everybody(AsyncKind::DEVICE_FATAL, 0);
-        }
-    }
-
     /// Interrupt `vector` fired. Called on the device's thread.
     pub(crate) fn interrupt(&self, vector: u32) {
         if self.firmware.queue.is_gone() {
@@ -95,7 +76,7 @@ impl Core {
         }
         for queue in self.queues.iter().filter(|queue| queue.vector == vector) {
             queue.service(|entry| {
-                if let Some(count) = crate::start::pages_requested(entry) {
+                if let Some(count) = start::pages_requested(entry) {
                     self.pages_wanted.store(count, Ordering::Relaxed);
                 }
                 if self.events.dispatch(entry) {
@@ -163,6 +144,49 @@ impl Core {
         let index = usize::try_from(vector).ok().and_then(|vector| vector.checked_add(1));
         index.and_then(|index| self.queues.get(index)).map(|queue| queue.eqn).ok_or(Errno::EINVAL)
     }
+
+    /// The numbers of the kernel's own objects, made now where nobody needed them before.
+    pub(crate) fn own_numbers(&self) -> Result<OwnNumbers, Errno> {
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = own.as_ref() {
+            return Ok(own.numbers);
+        }
+        let uar = self.queues.first().map_or(0, |queue| queue.uar());
+        let made = OwnObjects::make(self, uar, self.eqn(0)?)?;
+        let numbers = made.numbers;
+        *own = Some(made);
+        Ok(numbers)
+    }
+
+    /// Lends the pages that the firmware asked for meanwhile.
+    pub(crate) fn lend_requested(&self) {
+        let wanted = self.pages_wanted.swap(0, Ordering::Relaxed);
+        if wanted > 0 {
+            let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+            // What cannot be given is not given: the firmware refuses what it lacks the pages for.
+            let _ = pages.lend(&self.firmware, self.memory.as_ref(), wanted as usize);
+        }
+    }
+
+    /// Brings the function down; afterwards its pages can go.
+    fn stop(&self) {
+        let firmware = &self.firmware;
+        for vector in 0..firmware.queue.vectors() {
+            firmware.queue.on_interrupt(vector, Arc::new(|| {}));
+        }
+        self.xrc.end(self);
+        if let Some(own) = self.own.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            own.end(self);
+        }
+        self.port.end(firmware);
+        if self.general_uid != 0 {
+            start::destroy_user_context(firmware, self.general_uid);
+        }
+        for queue in self.queues.iter().rev() {
+            queue.destroy(firmware);
+        }
+        start::shut_down(firmware, &mut self.pages.lock().unwrap_or_else(PoisonError::into_inner));
+    }
 }
 
 /// What keeps the device up. Interrupts hold the [`Core`] alone, so that none of them brings the device down.
@@ -173,6 +197,6 @@ pub(crate) struct Life {
 
 impl Drop for Life {
     fn drop(&mut self) {
-        crate::start::stop(&self.core);
+        self.core.stop();
     }
 }

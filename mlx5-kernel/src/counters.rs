@@ -15,7 +15,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::core::Core;
 use crate::firmware::{SHORT, begin};
-use crate::handle::Object;
+use crate::handle::{Object, ObjectKind};
 use crate::session::Session;
 
 /// Most values of a set. Source: Linux `drivers/infiniband/hw/mlx5/counters.h`, `MAX_COUNTERS_NUM`: 65535 bytes of pairs.
@@ -28,8 +28,12 @@ pub(crate) struct Counters {
     values: Vec<Option<u32>>,
 }
 
-impl Counters {
-    pub(crate) fn end(&mut self, core: &Core) -> Result<(), Errno> {
+impl Object for Counters {
+    fn kind(&self) -> ObjectKind {
+        ObjectKind::Counters
+    }
+
+    fn end(&mut self, core: &Core, _: u16) -> Result<(), Errno> {
         if let Some(counter) = self.counter {
             let mut input: [u8; DeallocFlowCounterIn::BYTES] = begin(opcode::DEALLOC_FLOW_COUNTER, 0, 0);
             DeallocFlowCounterIn::FLOW_COUNTER_ID.set(&mut input, counter);
@@ -43,14 +47,14 @@ impl Counters {
 impl Session {
     /// `COUNTERS/CREATE`.
     pub(crate) fn create_counters(&mut self, call: &mut Call<'_>) -> Result<(), Errno> {
-        let handle = self.handles.add(Object::Counters(Counters::default()), &[]);
+        let handle = self.handles.add(Counters::default(), &[]);
         call.create(id::counters::create::HANDLE, handle)
     }
 
     /// `COUNTERS/READ`.
     pub(crate) fn read_counters(&mut self, call: &mut Call<'_>) -> Result<(), Errno> {
         use id::counters::read as a;
-        let counters = self.handles.counters(call.handle(a::HANDLE)?)?;
+        let counters = self.handles.get::<Counters>(call.handle(a::HANDLE)?)?;
         let room = call.output(a::BUFF).ok_or(Errno::EINVAL)?.room() / 8;
         // No rule counts there yet, or more is asked for than there is.
         if counters.values.is_empty() || room > counters.values.len() || room == 0 {
@@ -73,7 +77,7 @@ impl Session {
     pub(crate) fn bind_counters(&mut self, handle: u32, driver: &[u8]) -> Result<u32, Errno> {
         let described = describe(driver)?;
         let core = Arc::clone(&self.core);
-        let Object::Counters(counters) = self.handles.get_mut(handle)? else { return Err(Errno::EINVAL) };
+        let counters = self.handles.get_mut::<Counters>(handle)?;
         match described {
             Some(_) if !counters.values.is_empty() => return Err(Errno::EINVAL),
             Some(values) => counters.values = values,

@@ -3,9 +3,10 @@
 use std::mem::offset_of;
 use std::sync::Arc;
 
-use pollux_mlx5_abi::caps::general::GeneralCaps;
+use pollux_mlx5_abi::caps::general::{GeneralCaps, stamps};
 use pollux_mlx5_abi::command::cq::{CqContext, CreateCqIn, DestroyCqIn, ModifyCqIn, modify, stride};
 use pollux_mlx5_abi::command::opcode;
+use pollux_mlx5_abi::command::wq::stamp;
 use pollux_mlx5_abi::kernel::completion_queue::{CreateCq, ResizeCq, cq_flag, mini_format};
 use pollux_uverbs::abi::flags::CqFlags;
 use pollux_uverbs::abi::id;
@@ -74,8 +75,12 @@ struct Made {
     cqn: u32,
 }
 
-impl Cq {
-    pub(crate) fn end(&mut self, core: &Core, uid: u16) -> Result<(), Errno> {
+impl Object for Cq {
+    fn kind(&self) -> ObjectKind {
+        ObjectKind::Cq
+    }
+
+    fn end(&mut self, core: &Core, uid: u16) -> Result<(), Errno> {
         if self.lives {
             let mut input: [u8; DestroyCqIn::BYTES] = begin(opcode::DESTROY_CQ, uid, 0);
             DestroyCqIn::CQN.set(&mut input, self.cqn);
@@ -86,6 +91,12 @@ impl Cq {
         Ok(())
     }
 
+    fn parts(&self) -> Vec<(u16, u32)> {
+        vec![(opcode::CREATE_CQ, self.cqn)]
+    }
+}
+
+impl Cq {
     /// What its destruction answers; takes back what was not read.
     fn reported(&self) -> DestroyCqResp {
         DestroyCqResp {
@@ -257,7 +268,7 @@ impl Session {
                 events: Arc::clone(&cq.events),
             },
         );
-        let handle = self.handles.add(Object::Cq(cq), &[]);
+        let handle = self.handles.add(cq, &[]);
         Ok(Made { handle, entries: entries - 1, cqn })
     }
 
@@ -269,7 +280,7 @@ impl Session {
             return Err(Errno::ENOSYS);
         }
         let uid = self.uid();
-        let Object::Cq(cq) = self.handles.get_mut(request.cq_handle)? else { return Err(Errno::EINVAL) };
+        let cq = self.handles.get_mut::<Cq>(request.cq_handle)?;
         if request.cqe < 1 {
             return Err(Errno::EINVAL);
         }
@@ -311,7 +322,7 @@ impl Session {
         if request.attr_mask > 1 {
             return Err(Errno::EOPNOTSUPP);
         }
-        let cqn = self.handles.cq(request.cq_handle)?.cqn;
+        let cqn = self.handles.get::<Cq>(request.cq_handle)?.cqn;
         if !self.core.caps.has(GeneralCaps::CQ_MODERATION) {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -343,10 +354,22 @@ impl Session {
     }
 
     fn end_cq(&mut self, handle: u32) -> Result<DestroyCqResp, Errno> {
-        match self.destroy(handle, ObjectKind::Cq)? {
-            Object::Cq(cq) => Ok(cq.reported()),
-            _ => Err(Errno::EINVAL),
-        }
+        self.destroy::<Cq>(handle).map(|cq| cq.reported())
+    }
+}
+
+/// How a queue's completions are stamped, from what its completion queue asks for. Source: Linux
+/// `drivers/infiniband/hw/mlx5/qp.c`, `get_ts_format`; the codes: `include/linux/mlx5/mlx5_ifc.h`,
+/// `MLX5_TIMESTAMP_FORMAT_*`.
+pub(crate) fn stamp_format(cq: Option<&Cq>, offered: u32) -> Result<u32, Errno> {
+    use stamp::{DEFAULT, FREE_RUNNING, REAL_TIME};
+    let (runs_free, has_real_time) = (offered != stamps::REAL_TIME, offered != stamps::FREE_RUNNING);
+    match cq {
+        Some(cq) if cq.stamps_real_time && !has_real_time => Err(Errno::EOPNOTSUPP),
+        Some(cq) if cq.stamps_real_time => Ok(REAL_TIME),
+        Some(cq) if cq.stamps && !runs_free => Err(Errno::EOPNOTSUPP),
+        Some(cq) if cq.stamps => Ok(FREE_RUNNING),
+        _ => Ok(if runs_free { FREE_RUNNING } else { DEFAULT }),
     }
 }
 

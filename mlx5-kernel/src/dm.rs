@@ -1,7 +1,9 @@
 //! Memory of the device that it lends. Source: Linux `drivers/infiniband/hw/mlx5/dm.c`;
 //! `drivers/infiniband/core/uverbs_std_types_dm.c`.
 
-use std::sync::{Arc, Mutex, PoisonError};
+pub(crate) mod page;
+
+use std::sync::Arc;
 
 use pollux_mlx5_abi::caps::roce::DeviceMemoryCaps;
 use pollux_mlx5_abi::command::memory::{AllocMemicIn, AllocMemicOut, DeallocMemicIn};
@@ -14,17 +16,13 @@ use pollux_uverbs::{Call, Errno};
 
 use crate::core::Core;
 use crate::firmware::{SHORT, begin};
-use crate::handle::Object;
+use crate::handle::{Object, ObjectKind};
 use crate::session::Session;
 use crate::umem::PAGE;
 
 /// Pieces are whole units of so many bytes. Source: Linux `drivers/infiniband/hw/mlx5/mlx5_ib.h`,
 /// `MLX5_MEMIC_BASE_SIZE`; its logarithm is `MLX5_MEMIC_BASE_ALIGN`.
 const UNIT: u64 = 64;
-
-/// Which pages of the memory are given out: a page has one owner, for programs map whole pages.
-#[derive(Debug, Default)]
-pub(crate) struct DevicePages(Mutex<Vec<bool>>);
 
 /// A piece of the memory.
 #[derive(Debug)]
@@ -36,18 +34,26 @@ pub(crate) struct Dm {
     size: u64,
     first_page: usize,
     /// Its place among what can be mapped.
-    pub(crate) offset: u32,
+    offset: u32,
     lives: bool,
 }
 
-impl Dm {
-    pub(crate) fn end(&mut self, core: &Core) -> Result<(), Errno> {
+impl Object for Dm {
+    fn kind(&self) -> ObjectKind {
+        ObjectKind::Dm
+    }
+
+    fn end(&mut self, core: &Core, _: u16) -> Result<(), Errno> {
         if self.lives {
             give_back(core, self.address, self.size)?;
             core.device_pages.put(self.first_page, self.size.div_ceil(PAGE) as usize);
             self.lives = false;
         }
         Ok(())
+    }
+
+    fn offset(&self) -> Option<u32> {
+        Some(self.offset)
     }
 }
 
@@ -56,25 +62,6 @@ fn give_back(core: &Core, address: u64, size: u64) -> Result<(), Errno> {
     DeallocMemicIn::MEMIC_START_ADDR.set(&mut input, address);
     DeallocMemicIn::MEMIC_SIZE.set(&mut input, size as u32);
     core.execute(&input, &mut [0; SHORT])
-}
-
-impl DevicePages {
-    /// Takes the first `count` free pages in a row from `from` on, of `all`.
-    fn take(&self, from: usize, count: usize, all: usize) -> Option<usize> {
-        let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        used.resize(all, false);
-        let first =
-            (from..(all + 1).saturating_sub(count)).find(|at| !used[*at..at + count].contains(&true))?;
-        used[first..first + count].fill(true);
-        Some(first)
-    }
-
-    fn put(&self, first: usize, count: usize) {
-        let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pages) = used.get_mut(first..first + count) {
-            pages.fill(false);
-        }
-    }
 }
 
 impl Session {
@@ -114,7 +101,7 @@ impl Session {
             return Err(Errno::ENOMEM);
         };
         let dm = Dm { address, bytes, size, first_page, offset, lives: true };
-        let handle = self.handles.add(Object::Dm(dm), &[]);
+        let handle = self.handles.add(dm, &[]);
         call.create(a::HANDLE, handle)?;
         call.reply(alloc_dm::RESP_PAGE_INDEX, &(offset as u16))?;
         call.reply(alloc_dm::RESP_START_OFFSET, &(address % PAGE))

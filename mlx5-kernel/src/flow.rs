@@ -15,13 +15,13 @@ use zerocopy::IntoBytes;
 use crate::core::Core;
 use crate::handle::{Object, ObjectKind};
 use crate::port::PORT;
+use crate::qp::Qp;
 use crate::session::Session;
 use crate::steering::{
     Direction, LEFTOVERS, MULTICAST, Match, PRIORITIES, Rule, RuleKey, Target, criteria_of,
 };
 use crate::udata;
 use spec::Parsed;
-pub(crate) use spec::Versions;
 
 /// Longest spec. Source: Linux `drivers/infiniband/core/uverbs.h`, `struct ib_uverbs_flow_spec`.
 const SPEC_BYTES_MAX: usize = 88;
@@ -36,8 +36,14 @@ impl Flow {
     pub(crate) fn new(rules: Vec<RuleKey>) -> Self {
         Self { rules }
     }
+}
 
-    pub(crate) fn end(&mut self, core: &Core) -> Result<(), Errno> {
+impl Object for Flow {
+    fn kind(&self) -> ObjectKind {
+        ObjectKind::Flow
+    }
+
+    fn end(&mut self, core: &Core, _: u16) -> Result<(), Errno> {
         let mut steering = core.steering.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(rule) = self.rules.last() {
             steering.remove(core, rule)?;
@@ -72,7 +78,7 @@ impl Session {
         {
             return Err(Errno::EINVAL);
         }
-        let tirn = self.handles.qp(request.qp_handle)?.tirn().ok_or(Errno::EINVAL)?;
+        let tirn = self.handles.get::<Qp>(request.qp_handle)?.tirn().ok_or(Errno::EINVAL)?;
         let parsed = spec::parse(&specs[..bytes], count, self.core.caps.ip_versions())?;
         let mut parents = vec![request.qp_handle];
         let counter = match parsed.counters {
@@ -91,12 +97,12 @@ impl Session {
             match added {
                 Ok(key) => flow.rules.push(key),
                 Err(errno) => {
-                    let _ = flow.end(&core);
+                    let _ = flow.end(&core, self.uid());
                     return Err(errno);
                 }
             }
         }
-        let flow_handle = self.handles.add(Object::Flow(flow), &parents);
+        let flow_handle = self.handles.add(flow, &parents);
         command.core_out.write(CreateFlowResp { comp_mask: 0, flow_handle }.as_bytes());
         Ok(())
     }
@@ -107,7 +113,7 @@ impl Session {
         if request.comp_mask != 0 {
             return Err(Errno::EINVAL);
         }
-        self.destroy(request.flow_handle, ObjectKind::Flow).map(|_| ())
+        self.destroy::<Flow>(request.flow_handle).map(drop)
     }
 }
 

@@ -1,82 +1,70 @@
 //! The objects of a context, by handle.
 
+use std::any::Any;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use pollux_uverbs::Errno;
 
-use crate::ah::Ah;
-use crate::counters::Counters;
-use crate::cq::Cq;
-use crate::devx::object::DevxObject;
-use crate::devx::umem::DevxUmem;
-use crate::dm::Dm;
-use crate::flow::Flow;
-use crate::matcher::Matcher;
-use crate::mr::Mr;
-use crate::mw::Mw;
-use crate::pd::Pd;
-use crate::qp::Qp;
-use crate::rwq_table::RwqTable;
-use crate::srq::Srq;
-use crate::uar::Uar;
-use crate::wq::Wq;
-use crate::xrcd::Xrcd;
+use crate::core::Core;
 
-/// Declares the kinds of objects, and how one is found.
-macro_rules! objects {
-    ($($kind:ident: $type:ty $(, $get:ident)?;)*) => {
-        /// An object.
-        #[derive(Debug)]
-        pub(crate) enum Object {
-            $($kind($type),)*
-        }
+/// An object. Its own file says what it is; whoever holds handles knows no more of it than this.
+pub(crate) trait Object: Any + fmt::Debug + Send {
+    fn kind(&self) -> ObjectKind;
 
-        /// Its kind.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum ObjectKind {
-            $(
-                #[doc = concat!("`", stringify!($kind), "`.")]
-                $kind,
-            )*
-        }
+    /// Ends it on the device, on behalf of the user context `uid`. After a refusal it is still there.
+    fn end(&mut self, _core: &Core, _uid: u16) -> Result<(), Errno> {
+        Ok(())
+    }
 
-        impl Object {
-            pub(crate) fn kind(&self) -> ObjectKind {
-                match self { $(Self::$kind(_) => ObjectKind::$kind,)* }
-            }
-        }
+    /// What it is made of on the device and a program may name: the command that made it, and its number.
+    fn parts(&self) -> Vec<(u16, u32)> {
+        Vec::new()
+    }
 
-        impl Handles {
-            $($(
-                pub(crate) fn $get(&self, handle: u32) -> Result<&$type, Errno> {
-                    match self.get(handle)? {
-                        Object::$kind(object) => Ok(object),
-                        _ => Err(Errno::EINVAL),
-                    }
-                }
-            )?)*
-        }
-    };
+    /// Where it is in the device's file, for what can be mapped.
+    fn offset(&self) -> Option<u32> {
+        None
+    }
 }
 
-objects! {
-    Pd: Pd, pd;
-    Mr: Mr, mr;
-    Cq: Cq, cq;
-    Qp: Qp, qp;
-    Srq: Srq, srq;
-    Ah: Ah;
-    Dm: Dm, dm;
-    Mw: Mw;
-    Xrcd: Xrcd, xrcd;
-    Wq: Wq, wq;
-    RwqTable: RwqTable, rwq_table;
-    Flow: Flow;
-    Counters: Counters, counters;
-    Uar: Uar;
-    DevxObject: DevxObject, devx_object;
-    DevxUmem: DevxUmem;
-    Matcher: Matcher, matcher;
+/// The kind of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectKind {
+    /// A protection domain.
+    Pd,
+    /// A memory region.
+    Mr,
+    /// A completion queue.
+    Cq,
+    /// A queue pair.
+    Qp,
+    /// A shared receive queue.
+    Srq,
+    /// An address handle.
+    Ah,
+    /// Memory of the device.
+    Dm,
+    /// A memory window.
+    Mw,
+    /// An XRC domain.
+    Xrcd,
+    /// A work queue.
+    Wq,
+    /// A table of receive work queues.
+    RwqTable,
+    /// A flow rule.
+    Flow,
+    /// A set of counters.
+    Counters,
+    /// A doorbell page.
+    Uar,
+    /// An object of DevX.
+    DevxObject,
+    /// Memory of DevX.
+    DevxUmem,
+    /// A flow matcher.
+    Matcher,
 }
 
 /// All objects of a context. Handles are the smallest free numbers, of all kinds together, as the kernel gives them.
@@ -88,7 +76,7 @@ pub(crate) struct Handles {
 
 #[derive(Debug)]
 struct Entry {
-    object: Object,
+    object: Box<dyn Object>,
     /// Objects that cannot be without it.
     users: u32,
     /// Objects that it cannot be without.
@@ -99,7 +87,7 @@ struct Entry {
 
 impl Handles {
     /// Adds an object that needs `parents`.
-    pub(crate) fn add(&mut self, object: Object, parents: &[u32]) -> u32 {
+    pub(crate) fn add(&mut self, object: impl Object, parents: &[u32]) -> u32 {
         let taken = self.entries.keys().zip(0_u32..).take_while(|(handle, index)| *handle == index).count();
         // No more objects fit into memory than a u32 counts.
         let handle = taken as u32;
@@ -107,7 +95,7 @@ impl Handles {
         for parent in parents {
             self.hold(*parent);
         }
-        let parents = parents.to_vec();
+        let (object, parents) = (Box::new(object), parents.to_vec());
         self.entries.insert(handle, Entry { object, users: 0, parents, turn: self.made });
         handle
     }
@@ -126,17 +114,29 @@ impl Handles {
         }
     }
 
-    pub(crate) fn get(&self, handle: u32) -> Result<&Object, Errno> {
-        self.entries.get(&handle).map(|entry| &entry.object).ok_or(Errno::ENOENT)
+    /// An object of any kind.
+    pub(crate) fn any(&self, handle: u32) -> Result<&dyn Object, Errno> {
+        self.entries.get(&handle).map(|entry| entry.object.as_ref()).ok_or(Errno::ENOENT)
+    }
+
+    pub(crate) fn any_mut(&mut self, handle: u32) -> Result<&mut dyn Object, Errno> {
+        self.entries.get_mut(&handle).map(|entry| entry.object.as_mut()).ok_or(Errno::ENOENT)
+    }
+
+    /// An object of one kind; `EINVAL` when it is of another.
+    pub(crate) fn get<T: Object>(&self, handle: u32) -> Result<&T, Errno> {
+        let object: &dyn Any = self.any(handle)?;
+        object.downcast_ref().ok_or(Errno::EINVAL)
+    }
+
+    pub(crate) fn get_mut<T: Object>(&mut self, handle: u32) -> Result<&mut T, Errno> {
+        let object: &mut dyn Any = self.any_mut(handle)?;
+        object.downcast_mut().ok_or(Errno::EINVAL)
     }
 
     /// Whether other objects need it; `ENOENT` when it is not there.
     pub(crate) fn is_used(&self, handle: u32) -> Result<bool, Errno> {
         self.entries.get(&handle).map(|entry| entry.users > 0).ok_or(Errno::ENOENT)
-    }
-
-    pub(crate) fn get_mut(&mut self, handle: u32) -> Result<&mut Object, Errno> {
-        self.entries.get_mut(&handle).map(|entry| &mut entry.object).ok_or(Errno::ENOENT)
     }
 
     /// Replaces what it needs.
@@ -154,7 +154,7 @@ impl Handles {
         }
     }
 
-    pub(crate) fn remove(&mut self, handle: u32) -> Option<Object> {
+    pub(crate) fn remove(&mut self, handle: u32) -> Option<Box<dyn Object>> {
         let entry = self.entries.remove(&handle)?;
         for parent in entry.parents {
             self.release(parent);

@@ -7,11 +7,13 @@ use std::sync::{Arc, Mutex, Weak};
 use pollux_mlx5_abi::caps::general::GeneralCaps;
 use pollux_uverbs::{Channel, Errno};
 
+use crate::adapter::Adapter;
 use crate::capability::{self, Caps};
 use crate::clock::Clock;
 use crate::core::{Core, Life};
 use crate::device::{CommandQueue, DmaMemory};
-use crate::dm::DevicePages;
+use crate::dm::page::DevicePages;
+use crate::door::Door;
 use crate::error::KernelError;
 use crate::event::Events;
 use crate::event::queue::EventQueue;
@@ -21,10 +23,9 @@ use crate::neighbour::{Neighbours, Network};
 use crate::port::Port;
 use crate::profile::DoorProfile;
 use crate::rate::Rates;
-use crate::session::Door;
 use crate::start::{self, LentPages};
 use crate::steering::Steering;
-use crate::xrcd::XrcDomains;
+use crate::xrcd::domain::XrcDomains;
 
 /// Most completion vectors that are set up.
 const VECTORS_MAX: u32 = 16;
@@ -123,17 +124,14 @@ impl Kernel {
     ) -> Arc<Self> {
         let steering = Mutex::new(Steering::new(&loaded.caps));
         let core = Arc::new(Core {
-            firmware,
-            memory,
+            adapter: Adapter { firmware, memory, caps: loaded.caps, events: Events::default() },
             profile,
-            caps: loaded.caps,
             port: loaded.port,
             neighbours: loaded.neighbours,
             xrc: XrcDomains::default(),
             device_pages: DevicePages::default(),
             own: Mutex::default(),
             loopback: LocalLoopback::default(),
-            events: Events::default(),
             steering,
             clock: loaded.clock,
             queues: loaded.queues,

@@ -4,12 +4,16 @@
 //! ```text
 //!   pmd-mlx, verbs, foreign programs
 //!        │ uverbs::Channel: calls with the kernel's bytes
-//!   session: method │ write      attributes and lengths checked as Linux checks them, handles looked up
+//!   door: method │ write         attributes and lengths checked as Linux checks them, and who carries a call out
 //!        │
 //!   pd mr mw cq srq qp xrcd ah wq rwq_table                      one file a kind of object: the driver's part checked,
 //!   flow counters uar matcher devx                               memory pinned, commands made, answers told
+//!        │
+//!   session: handles             a context and its objects, of which it knows that they end, and not what they are
+//!        │
+//!   core: umem          steering      neighbour ◄── frames       tables shared by all contexts; who has which address
 //!        │                  │
-//!      umem             steering      neighbour ◄── frames       tables shared by all contexts; who has which address
+//!   adapter                 │
 //!        │                  │
 //!   firmware: commands  ────┘                event: event queues ──► descriptors of programs
 //!        │ CommandQueue                           ▲ interrupts
@@ -31,6 +35,7 @@
 //! paging on demand, changed headers and pacing, atomics with masks, congestion control. The port's addresses stay what they were
 //! made, so no event says that a GID changed.
 
+mod adapter;
 mod ah;
 mod capability;
 mod clock;
@@ -41,6 +46,7 @@ mod cq;
 mod device;
 mod devx;
 mod dm;
+mod door;
 mod error;
 mod event;
 mod firmware;

@@ -9,8 +9,8 @@ use pollux_mlx5_abi::command::opcode;
 use pollux_mlx5_abi::command::vport::{FieldSelect, ModifyNicVportContextIn, NicVportContext};
 use pollux_uverbs::Errno;
 
+use crate::adapter::Adapter;
 use crate::capability::Caps;
-use crate::core::Core;
 use crate::firmware::{Failure, Firmware, SHORT, begin};
 
 /// Who counts.
@@ -44,7 +44,7 @@ impl Users {
 
 impl LocalLoopback {
     /// One more.
-    pub(crate) fn enter(&self, core: &Core, user: User) -> Result<(), Errno> {
+    pub(crate) fn enter(&self, core: &Adapter, user: User) -> Result<(), Errno> {
         if user == User::Context && !can_turn(&core.caps) {
             return Ok(());
         }
@@ -61,7 +61,7 @@ impl LocalLoopback {
     }
 
     /// One less.
-    pub(crate) fn leave(&self, core: &Core, user: User) {
+    pub(crate) fn leave(&self, core: &Adapter, user: User) {
         if user == User::Context && !can_turn(&core.caps) {
             return;
         }

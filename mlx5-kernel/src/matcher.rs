@@ -11,8 +11,10 @@ use pollux_mlx5_abi::kernel::verbs::flow_table;
 use pollux_mlx5_abi::kernel::{flow_flag, flow_type};
 use pollux_uverbs::{Call, Errno, Value};
 
+use crate::devx::object::DevxObject;
 use crate::flow::Flow;
-use crate::handle::Object;
+use crate::handle::{Object, ObjectKind};
+use crate::qp::Qp;
 use crate::session::Session;
 use crate::steering::{Direction, MULTICAST, Match, PRIORITIES, Rule, Target};
 use crate::udata;
@@ -32,6 +34,12 @@ pub(crate) struct Matcher {
     kind: u32,
     priority: u16,
     direction: Direction,
+}
+
+impl Object for Matcher {
+    fn kind(&self) -> ObjectKind {
+        ObjectKind::Matcher
+    }
 }
 
 impl Session {
@@ -69,7 +77,7 @@ impl Session {
             (false, false) => Direction::Receive,
         };
         let matcher = Matcher { mask, enable, kind, priority, direction };
-        let handle = self.handles.add(Object::Matcher(matcher), &[]);
+        let handle = self.handles.add(matcher, &[]);
         call.create(m::CREATE_HANDLE, handle)
     }
 
@@ -79,7 +87,7 @@ impl Session {
             return Err(Errno::EPERM);
         }
         let matcher_handle = call.handle(c::MATCHER)?;
-        let matcher = self.handles.matcher(matcher_handle)?;
+        let matcher = self.handles.get::<Matcher>(matcher_handle)?;
         let mut parents = vec![matcher_handle];
         let (drops, targets) = self.destinations(call, matcher, &mut parents)?;
         let value = whole(call.input(c::MATCH_VALUE).unwrap_or_default())?;
@@ -119,7 +127,7 @@ impl Session {
         };
         let core = Arc::clone(&self.core);
         let key = core.steering.lock().unwrap_or_else(PoisonError::into_inner).add(&core, &rule)?;
-        let handle = self.handles.add(Object::Flow(Flow::new(vec![key])), &parents);
+        let handle = self.handles.add(Flow::new(vec![key]), &parents);
         call.create(c::HANDLE, handle)
     }
 
@@ -148,7 +156,7 @@ impl Session {
         let drops = flags != 0;
         let target = if let Some(handle) = devx {
             parents.push(handle);
-            let (made_by, number) = self.handles.devx_object(handle)?.identity();
+            let (made_by, number) = self.handles.get::<DevxObject>(handle)?.identity();
             match made_by {
                 opcode::CREATE_TIR => Target::Tir(number),
                 opcode::CREATE_FLOW_TABLE => Target::Table(number),
@@ -156,7 +164,7 @@ impl Session {
             }
         } else if let Some(handle) = qp {
             parents.push(handle);
-            Target::Tir(self.handles.qp(handle)?.tirn().ok_or(Errno::EINVAL)?)
+            Target::Tir(self.handles.get::<Qp>(handle)?.tirn().ok_or(Errno::EINVAL)?)
         } else {
             return Ok((drops, Vec::new()));
         };
@@ -175,7 +183,7 @@ impl Session {
             return Err(Errno::EINVAL);
         }
         let handle = u32::from_ne_bytes(*first);
-        let object = self.handles.devx_object(handle)?;
+        let object = self.handles.get::<DevxObject>(handle)?;
         let offset = match call.input(c::ARR_COUNTERS_DEVX_OFFSET) {
             Some(bytes) if bytes.len() == 4 => call.input_as(c::ARR_COUNTERS_DEVX_OFFSET)?,
             Some(_) => return Err(Errno::EINVAL),

@@ -9,9 +9,20 @@ use pollux_uverbs::abi::id;
 use pollux_uverbs::abi::object::{DRIVER_NAMESPACE, UHW_IN, UHW_OUT, driver};
 use pollux_uverbs::{Attribute, Call, Errno, Value};
 
-use crate::handle::{Object, ObjectKind};
+use crate::ah::Ah;
+use crate::counters::Counters;
+use crate::dm::Dm;
+use crate::flow::Flow;
+use crate::handle::ObjectKind;
+use crate::matcher::Matcher;
+use crate::mr::Mr;
+use crate::mw::Mw;
+use crate::pd::Pd;
 use crate::profile::DoorProfile;
+use crate::rwq_table::RwqTable;
 use crate::session::Session;
+use crate::uar::Uar;
+use crate::xrcd::Xrcd;
 
 /// What an attribute carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +95,7 @@ macro_rules! end {
         method!(
             $object,
             $method,
-            |session, call| session.destroy(call.handle($id)?, ObjectKind::$kind).map(|_| ()),
+            |session, call| session.destroy::<$kind>(call.handle($id)?).map(drop),
             [must($id, Carries::Object(ObjectKind::$kind))]
         )
     };
@@ -672,10 +683,10 @@ fn check_one(session: &Session, spec: AttributeSpec, attribute: &Attribute<'_>) 
         | (NewFd, Value::NewFd(_)) => Ok(()),
         (Out(least), Value::Out(output)) => long_enough(output.room(), least),
         (Obj(kind), Value::Handle(handle)) => {
-            let is = session.handles.get(*handle).map(Object::kind)? == kind;
+            let is = session.handles.any(*handle)?.kind() == kind;
             if is { Ok(()) } else { Err(Errno::EINVAL) }
         }
-        (AnyObject, Value::Handle(handle)) => session.handles.get(*handle).map(|_| ()),
+        (AnyObject, Value::Handle(handle)) => session.handles.any(*handle).map(|_| ()),
         (NoObject, Value::Handle(_)) => Err(Errno::ENOENT),
         _ => Err(Errno::EINVAL),
     }

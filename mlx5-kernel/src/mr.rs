@@ -13,8 +13,10 @@ use pollux_uverbs::{Call, Errno, WriteCall};
 use zerocopy::IntoBytes;
 
 use crate::core::Core;
+use crate::dm::Dm;
 use crate::firmware::{SHORT, begin};
 use crate::handle::{Object, ObjectKind};
+use crate::pd::Pd;
 use crate::session::Session;
 use crate::umem::{PAGE, Umem};
 
@@ -49,8 +51,12 @@ struct Wanted {
     access: Access,
 }
 
-impl Mr {
-    pub(crate) fn end(&mut self, core: &Core) -> Result<(), Errno> {
+impl Object for Mr {
+    fn kind(&self) -> ObjectKind {
+        ObjectKind::Mr
+    }
+
+    fn end(&mut self, core: &Core, _: u16) -> Result<(), Errno> {
         if let Some(index) = self.index {
             destroy_key(core, index)?;
             self.index = None;
@@ -173,7 +179,7 @@ impl Session {
             return Err(Errno::EINVAL);
         }
         check_access(wanted.access)?;
-        let pdn = self.handles.pd(wanted.pd)?.pdn;
+        let pdn = self.handles.get::<Pd>(wanted.pd)?.pdn;
         let rights = Umem::rights(wanted.access);
         let umem = Umem::pin(core.memory.as_ref(), wanted.start, wanted.length, rights)?;
         let (index, key) = create_key(&core, pdn, &umem, wanted.iova, wanted.access)?;
@@ -186,7 +192,7 @@ impl Session {
             iova: wanted.iova,
             access: wanted.access,
         };
-        Ok((self.handles.add(Object::Mr(mr), &[wanted.pd]), key))
+        Ok((self.handles.add(mr, &[wanted.pd]), key))
     }
 
     /// `REREG_MR`: a new key in place of the old one, as mlx5_ib does where the old one cannot be changed.
@@ -198,7 +204,7 @@ impl Session {
         if translation && (request.start == 0 || request.hca_va == 0 || request.length == 0 || misplaced) {
             return Err(Errno::EINVAL);
         }
-        let mr = self.handles.mr(request.mr_handle)?;
+        let mr = self.handles.get::<Mr>(request.mr_handle)?;
         let access = if flags.contains(Rereg::ACCESS) {
             Access::from_bits_retain(request.access_flags)
         } else {
@@ -212,14 +218,14 @@ impl Session {
             let umem = mr.umem.as_ref().ok_or(Errno::EINVAL)?;
             (umem.address, umem.bytes, mr.iova)
         };
-        let core = Arc::clone(&self.core);
-        let pdn = self.handles.pd(pd)?.pdn;
+        let (core, uid) = (Arc::clone(&self.core), self.uid());
+        let pdn = self.handles.get::<Pd>(pd)?.pdn;
         let umem = Umem::pin(core.memory.as_ref(), start, length, Umem::rights(access))?;
         let (index, key) = create_key(&core, pdn, &umem, iova, access)?;
         let bytes = umem.bytes;
         let fresh = Mr { index: Some(index), key, pd, umem: Some(umem), bytes, iova, access };
-        let Object::Mr(mr) = self.handles.get_mut(request.mr_handle)? else { return Err(Errno::EINVAL) };
-        if let Err(errno) = mr.end(&core) {
+        let mr = self.handles.get_mut::<Mr>(request.mr_handle)?;
+        if let Err(errno) = mr.end(&core, uid) {
             let _ = destroy_key(&core, index);
             return Err(errno);
         }
@@ -245,7 +251,7 @@ impl Session {
         }
         let (pd, dm) = (call.handle(a::PD_HANDLE)?, call.handle(a::DM_HANDLE)?);
         let (offset, bytes) = (call.number(a::OFFSET)?, call.number(a::LENGTH)?);
-        let memory = self.handles.dm(dm)?;
+        let memory = self.handles.get::<Dm>(dm)?;
         if offset.checked_add(bytes).is_none_or(|end| end > memory.bytes) {
             return Err(Errno::EINVAL);
         }
@@ -264,12 +270,12 @@ impl Session {
         MkeyContext::ACCESS_MODE_1_0.set(context, access_mode::MEMIC & 3);
         MkeyContext::ACCESS_MODE_4_2.set(context, access_mode::MEMIC >> 2);
         MkeyContext::QPN.set(context, 0xff_ffff);
-        MkeyContext::PD.set(context, self.handles.pd(pd)?.pdn);
+        MkeyContext::PD.set(context, self.handles.get::<Pd>(pd)?.pdn);
         MkeyContext::START_ADDR.set(context, memory.address + offset);
         MkeyContext::LEN.set(context, bytes);
         let (index, key) = make_key(&core, &mut input, &[])?;
         let mr = Mr { index: Some(index), key, pd, umem: None, bytes, iova: 0, access };
-        let handle = self.handles.add(Object::Mr(mr), &[pd, dm]);
+        let handle = self.handles.add(mr, &[pd, dm]);
         call.create(a::HANDLE, handle)?;
         call.reply(a::RESP_LKEY, &key)?;
         call.reply(a::RESP_RKEY, &key)
@@ -278,7 +284,7 @@ impl Session {
     /// `MR/QUERY_MR`.
     pub(crate) fn query_mr(&mut self, call: &mut Call<'_>) -> Result<(), Errno> {
         use id::mr::query as a;
-        let mr = self.handles.mr(call.handle(a::HANDLE)?)?;
+        let mr = self.handles.get::<Mr>(call.handle(a::HANDLE)?)?;
         let (key, length, iova) = (mr.key, mr.bytes, mr.iova);
         call.reply(a::RESP_LKEY, &key)?;
         call.reply(a::RESP_RKEY, &key)?;
@@ -292,6 +298,6 @@ impl Session {
     /// `DEREG_MR`.
     pub(crate) fn dereg_mr(&mut self, command: &mut WriteCall<'_>) -> Result<(), Errno> {
         let request: DeregMr = command.request()?;
-        self.destroy(request.mr_handle, ObjectKind::Mr).map(|_| ())
+        self.destroy::<Mr>(request.mr_handle).map(drop)
     }
 }

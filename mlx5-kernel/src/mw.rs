@@ -15,6 +15,7 @@ use crate::core::Core;
 use crate::firmware::begin;
 use crate::handle::{Object, ObjectKind};
 use crate::mr::{destroy_key, make_key};
+use crate::pd::Pd;
 use crate::session::Session;
 use crate::udata;
 
@@ -34,8 +35,12 @@ pub(crate) struct Mw {
     index: Option<u32>,
 }
 
-impl Mw {
-    pub(crate) fn end(&mut self, core: &Core) -> Result<(), Errno> {
+impl Object for Mw {
+    fn kind(&self) -> ObjectKind {
+        ObjectKind::Mw
+    }
+
+    fn end(&mut self, core: &Core, _: u16) -> Result<(), Errno> {
         if let Some(index) = self.index {
             destroy_key(core, index)?;
             self.index = None;
@@ -59,7 +64,7 @@ impl Session {
         if !core.caps.has(GeneralCaps::IMAICL) {
             return Err(Errno::EOPNOTSUPP);
         }
-        let pdn = self.handles.pd(request.pd_handle)?.pdn;
+        let pdn = self.handles.get::<Pd>(request.pd_handle)?.pdn;
         let mut input: [u8; CreateMkeyIn::BYTES] = begin(opcode::CREATE_MKEY, 0, 0);
         let context = CreateMkeyIn::MEMORY_KEY_MKEY_ENTRY.of_mut(&mut input);
         MkeyContext::FREE.set(context, 1);
@@ -72,7 +77,7 @@ impl Session {
         MkeyContext::EN_RINVAL.set(context, u32::from(request.mw_type == TYPE_2));
         MkeyContext::QPN.set(context, 0xff_ffff);
         let (index, rkey) = make_key(&core, &mut input, &[])?;
-        let mw_handle = self.handles.add(Object::Mw(Mw { index: Some(index) }), &[request.pd_handle]);
+        let mw_handle = self.handles.add(Mw { index: Some(index) }, &[request.pd_handle]);
         command.core_out.write(AllocMwResp { mw_handle, rkey }.as_bytes());
         Ok(())
     }
@@ -80,6 +85,6 @@ impl Session {
     /// `DEALLOC_MW`.
     pub(crate) fn dealloc_mw(&mut self, command: &mut WriteCall<'_>) -> Result<(), Errno> {
         let request: DeallocMw = command.request()?;
-        self.destroy(request.mw_handle, ObjectKind::Mw).map(|_| ())
+        self.destroy::<Mw>(request.mw_handle).map(drop)
     }
 }

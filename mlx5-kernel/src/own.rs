@@ -2,18 +2,17 @@
 //! shared receive queue where nothing is posted. Source: Linux `drivers/infiniband/hw/mlx5/main.c`,
 //! `mlx5_ib_dev_res_cq_init`, `mlx5_ib_dev_res_srq_init`.
 
-use std::sync::PoisonError;
-
 use pollux_eal::region::{Region, Zone};
 use pollux_mlx5_abi::command::cq::{CqContext, CreateCqIn};
 use pollux_mlx5_abi::command::opcode;
 use pollux_mlx5_abi::command::srq::{CreateXrcSrqIn, XrcSrqContext};
 use pollux_uverbs::Errno;
 
-use crate::core::Core;
+use crate::adapter::Adapter;
 use crate::device::{DmaMemory, Pinned, Rights};
 use crate::firmware::{SHORT, begin};
 use crate::pieces::Pieces;
+use crate::ring::DEFAULT_USER_INDEX;
 use crate::umem::PAGE;
 
 /// Entries of the two rings, as a logarithm.
@@ -45,7 +44,8 @@ pub(crate) struct OwnNumbers {
 }
 
 impl OwnObjects {
-    fn make(core: &Core) -> Result<Self, Errno> {
+    /// Makes them. `uar` and `eqn` are for the completion queue: a doorbell page, and where its events would go.
+    pub(crate) fn make(core: &Adapter, uar: u32, eqn: u8) -> Result<Self, Errno> {
         let region = Region::anonymous("mlx5 own objects", PAGE as usize).map_err(|_| Errno::ENOMEM)?;
         let mut page = region.into_zone();
         for entry in 0..1 << LOG_ENTRIES {
@@ -55,12 +55,17 @@ impl OwnObjects {
         let memory: &dyn DmaMemory = core.memory.as_ref();
         let pinned = memory.pin(address, PAGE, Rights::ReadWrite)?;
         let mut pieces = Pieces::default();
-        let numbers =
-            Self::make_pieces(core, &mut pieces, pinned.dma).inspect_err(|_| pieces.abandon(core))?;
+        let numbers = Self::make_pieces(core, &mut pieces, pinned.dma, (uar, eqn))
+            .inspect_err(|_| pieces.abandon(core))?;
         Ok(Self { numbers, pieces, _pinned: pinned, _page: page })
     }
 
-    fn make_pieces(core: &Core, pieces: &mut Pieces, page: u64) -> Result<OwnNumbers, Errno> {
+    fn make_pieces(
+        core: &Adapter,
+        pieces: &mut Pieces,
+        page: u64,
+        (uar, eqn): (u32, u8),
+    ) -> Result<OwnNumbers, Errno> {
         let plain = |code| begin::<SHORT>(code, 0, 0);
         let pdn = pieces.make(core, &plain(opcode::ALLOC_PD), opcode::DEALLOC_PD, 0)?;
         let receives = pieces.make(core, &plain(opcode::ALLOC_XRCD), opcode::DEALLOC_XRCD, 0)?;
@@ -68,8 +73,8 @@ impl OwnObjects {
         let mut head: [u8; CreateCqIn::BYTES] = begin(opcode::CREATE_CQ, 0, 0);
         let context = CreateCqIn::CQ_CONTEXT.of_mut(&mut head);
         CqContext::LOG_CQ_SIZE.set(context, LOG_ENTRIES);
-        CqContext::UAR_PAGE.set(context, core.queues.first().map_or(0, |queue| queue.uar()));
-        CqContext::C_EQN_OR_APU_ELEMENT.set(context, core.eqn(0)?.into());
+        CqContext::UAR_PAGE.set(context, uar);
+        CqContext::C_EQN_OR_APU_ELEMENT.set(context, eqn.into());
         CqContext::DBR_ADDR.set(context, page + RECORDS);
         let mut input = head.to_vec();
         input.extend_from_slice(&page.to_be_bytes());
@@ -82,7 +87,7 @@ impl OwnObjects {
         XrcSrqContext::XRCD.set(context, receives);
         XrcSrqContext::PAGE_OFFSET.set(context, (SHARED_RING / 64) as u32);
         XrcSrqContext::CQN.set(context, cqn);
-        XrcSrqContext::USER_INDEX.set(context, crate::ring::DEFAULT_USER_INDEX);
+        XrcSrqContext::USER_INDEX.set(context, DEFAULT_USER_INDEX);
         XrcSrqContext::PD.set(context, pdn);
         XrcSrqContext::DBR_ADDR_4.set(context, (page + RECORDS + 64) >> 2);
         let mut input = head.to_vec();
@@ -91,21 +96,7 @@ impl OwnObjects {
         Ok(OwnNumbers { pdn, cqn, xrcd, srqn })
     }
 
-    pub(crate) fn end(mut self, core: &Core) {
+    pub(crate) fn end(mut self, core: &Adapter) {
         self.pieces.abandon(core);
-    }
-}
-
-impl Core {
-    /// The numbers of the kernel's own objects, made now where nobody needed them before.
-    pub(crate) fn own_numbers(&self) -> Result<OwnNumbers, Errno> {
-        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(own) = own.as_ref() {
-            return Ok(own.numbers);
-        }
-        let made = OwnObjects::make(self)?;
-        let numbers = made.numbers;
-        *own = Some(made);
-        Ok(numbers)
     }
 }

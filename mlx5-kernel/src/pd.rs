@@ -21,8 +21,12 @@ pub(crate) struct Pd {
     pub(crate) pdn: u32,
 }
 
-impl Pd {
-    pub(crate) fn end(&self, core: &Core, uid: u16) -> Result<(), Errno> {
+impl Object for Pd {
+    fn kind(&self) -> ObjectKind {
+        ObjectKind::Pd
+    }
+
+    fn end(&mut self, core: &Core, uid: u16) -> Result<(), Errno> {
         let mut input: [u8; DeallocPdIn::BYTES] = begin(opcode::DEALLOC_PD, uid, 0);
         DeallocPdIn::PD.set(&mut input, self.pdn);
         core.execute(&input, &mut [0; SHORT])
@@ -37,7 +41,7 @@ impl Session {
         let mut output = AllocPdOut::ZERO;
         core.execute(&input, &mut output)?;
         let pdn = AllocPdOut::PD.get(&output);
-        let handle = self.handles.add(Object::Pd(Pd { pdn }), &[]);
+        let handle = self.handles.add(Pd { pdn }, &[]);
         command.core_out.write(AllocPdResp { pd_handle: handle }.as_bytes());
         udata::answer(Some(&mut command.driver_out), pdn.as_bytes());
         Ok(())
@@ -46,12 +50,12 @@ impl Session {
     /// `DEALLOC_PD`.
     pub(crate) fn dealloc_pd(&mut self, command: &mut WriteCall<'_>) -> Result<(), Errno> {
         let request: DeallocPd = command.request()?;
-        self.destroy(request.pd_handle, ObjectKind::Pd).map(|_| ())
+        self.destroy::<Pd>(request.pd_handle).map(drop)
     }
 
     /// The driver's `PD/QUERY`.
     pub(crate) fn query_pd(&mut self, call: &mut Call<'_>) -> Result<(), Errno> {
-        let pdn = self.handles.pd(call.handle(query_pd::HANDLE)?)?.pdn;
+        let pdn = self.handles.get::<Pd>(call.handle(query_pd::HANDLE)?)?.pdn;
         call.reply(query_pd::RESP_PDN, &pdn)
     }
 }

@@ -2,7 +2,7 @@
 
 use pollux_uverbs::Errno;
 
-use crate::core::Core;
+use crate::adapter::Adapter;
 use crate::firmware::{SHORT, naming, number};
 
 /// What was made for an object, in order; it is ended the other way round.
@@ -19,7 +19,7 @@ struct Piece {
 
 impl Pieces {
     /// Makes a piece; the answer is its number. `end` is the opcode that ends it, on behalf of `uid`.
-    pub(crate) fn make(&mut self, core: &Core, input: &[u8], end: u16, uid: u16) -> Result<u32, Errno> {
+    pub(crate) fn make(&mut self, core: &Adapter, input: &[u8], end: u16, uid: u16) -> Result<u32, Errno> {
         let mut output = [0; SHORT];
         core.execute(input, &mut output)?;
         let number = number(&output);
@@ -28,7 +28,7 @@ impl Pieces {
     }
 
     /// Ends what is left, youngest first. What was ended before a refusal stays ended.
-    pub(crate) fn end(&mut self, core: &Core) -> Result<(), Errno> {
+    pub(crate) fn end(&mut self, core: &Adapter) -> Result<(), Errno> {
         while let Some(piece) = self.0.last() {
             core.execute(&naming(piece.end, piece.uid, piece.number), &mut [0; SHORT])?;
             self.0.pop();
@@ -37,7 +37,7 @@ impl Pieces {
     }
 
     /// Ends what is left and takes no refusal.
-    pub(crate) fn abandon(&mut self, core: &Core) {
+    pub(crate) fn abandon(&mut self, core: &Adapter) {
         while let Some(piece) = self.0.pop() {
             let _ = core.execute(&naming(piece.end, piece.uid, piece.number), &mut [0; SHORT]);
         }

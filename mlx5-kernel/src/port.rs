@@ -19,8 +19,8 @@ use pollux_uverbs::abi::device::QueryPortResp;
 use pollux_uverbs::abi::flags::{GidType, LinkLayer, PortState};
 use pollux_uverbs::abi::ioctl_verbs::{GidEntry, QueryPortRespEx};
 
+use crate::adapter::Adapter;
 use crate::capability::Caps;
-use crate::core::Core;
 use crate::error::KernelError;
 use crate::firmware::{Failure, Firmware, SHORT, begin};
 use crate::loopback;
@@ -157,7 +157,7 @@ impl Port {
 
     /// Source: Linux `drivers/infiniband/hw/mlx5/main.c`, `mlx5_query_port_roce`. There is no interface of the kernel's
     /// behind the port: its state is the virtual port's, its MTU the one of the virtual port's context.
-    pub(crate) fn query(&self, core: &Core, port: u64) -> Result<QueryPortRespEx, Errno> {
+    pub(crate) fn query(&self, core: &Adapter, port: u64) -> Result<QueryPortRespEx, Errno> {
         if port != PORT {
             return Err(Errno::EINVAL);
         }
@@ -196,7 +196,7 @@ impl Port {
     /// What the port carries now, in units of 100 Mbit/s. Source: Linux `drivers/infiniband/hw/mlx5/main.c`,
     /// `mlx5_ib_query_port_speed_from_port`: that is what is told of a virtual port whose firmware sets it no speed of its own,
     /// as the model's does not.
-    pub(crate) fn speed(&self, core: &Core, port: u64) -> Result<u64, Errno> {
+    pub(crate) fn speed(&self, core: &Adapter, port: u64) -> Result<u64, Errno> {
         let told = self.query(core, port)?;
         if told.legacy_resp.state == PortState::DOWN.0 {
             return Ok(0);
@@ -204,7 +204,7 @@ impl Port {
         rate(told.legacy_resp.active_width, told.active_speed_ex).ok_or(Errno::EINVAL)
     }
 
-    pub(crate) fn out_of_buffer(&self, core: &Core) -> Result<u32, Errno> {
+    pub(crate) fn out_of_buffer(&self, core: &Adapter) -> Result<u32, Errno> {
         let set = self.counter_set.ok_or(Errno::EOPNOTSUPP)?;
         let mut input: [u8; QueryQCounterIn::BYTES] = begin(opcode::QUERY_Q_COUNTER, 0, 0);
         QueryQCounterIn::COUNTER_SET_ID.set(&mut input, set.into());
@@ -284,7 +284,7 @@ fn rate(width: u8, speed: u32) -> Option<u64> {
 }
 
 /// Lanes and speed of the link. Source: Linux `drivers/infiniband/hw/mlx5/main.c`, `translate_eth_proto_oper`.
-fn speed(core: &Core) -> Result<(u8, u16), Errno> {
+fn speed(core: &Adapter) -> Result<(u8, u16), Errno> {
     let mut head: [u8; AccessRegisterIn::BYTES] = begin(opcode::ACCESS_REG, 0, access::READ);
     AccessRegisterIn::REGISTER_ID.set(&mut head, id::PTYS.into());
     let mut register = Ptys::ZERO;

@@ -8,12 +8,14 @@ mod query;
 mod raw;
 mod rss;
 mod rules;
+pub(crate) mod shared;
 mod transition;
-pub(crate) mod transport;
+mod transport;
 
 use std::mem::offset_of;
 use std::sync::{Arc, Mutex};
 
+use pollux_mlx5_abi::command::opcode;
 use pollux_mlx5_abi::eqe::queue_kind;
 use pollux_mlx5_abi::kernel::queue_pair::CreateQpAnswer;
 use pollux_uverbs::abi::flags::{QpFlags, QpState, QpType};
@@ -31,11 +33,12 @@ use crate::event::{QueueTarget, reported};
 use crate::handle::{Object, ObjectKind};
 use crate::session::Session;
 use crate::udata;
-use crate::xrcd::XrcDomain;
+use crate::xrcd::Xrcd;
+use crate::xrcd::domain::XrcDomain;
 use group::Group;
 use raw::RawQp;
 use rss::RssQp;
-use transport::{TransportQp, locked};
+use shared::{TransportQp, locked};
 
 /// A queue pair.
 #[derive(Debug)]
@@ -127,8 +130,14 @@ impl Qp {
             Body::Transport { qp, .. } => vec![(queue_kind::QP, locked(qp).qpn)],
         }
     }
+}
 
-    pub(crate) fn end(&mut self, core: &Core) -> Result<(), Errno> {
+impl Object for Qp {
+    fn kind(&self) -> ObjectKind {
+        ObjectKind::Qp
+    }
+
+    fn end(&mut self, core: &Core, _: u16) -> Result<(), Errno> {
         self.leave_groups(core)?;
         match &mut self.body {
             Body::Raw(raw) => {
@@ -150,6 +159,22 @@ impl Qp {
             core.events.remove_queue(kind, number, &self.events);
         }
         Ok(())
+    }
+
+    fn parts(&self) -> Vec<(u16, u32)> {
+        match &self.body {
+            Body::Raw(raw) => [
+                (opcode::CREATE_RQ, raw.rqn),
+                (opcode::CREATE_SQ, raw.sqn),
+                (opcode::CREATE_TIR, raw.tirn),
+                (opcode::CREATE_TIS, raw.tisn),
+            ]
+            .into_iter()
+            .filter_map(|(code, number)| number.map(|number| (code, number)))
+            .collect(),
+            Body::Rss(rss) => vec![(opcode::CREATE_TIR, rss.tirn)],
+            Body::Transport { qp, .. } => vec![(opcode::CREATE_QP, locked(qp).qpn)],
+        }
     }
 }
 
@@ -321,7 +346,7 @@ impl Session {
                 },
             );
         }
-        Made { handle: self.handles.add(Object::Qp(qp), &parents), qpn, cap, answer }
+        Made { handle: self.handles.add(qp, &parents), qpn, cap, answer }
     }
 
     /// `OPEN_QP`: one more handle of a receiver of XRC. Source: Linux `drivers/infiniband/core/verbs.c`, `ib_open_qp`.
@@ -330,7 +355,7 @@ impl Session {
         if QpType(request.qp_type) != QpType::XRC_TGT {
             return Err(Errno::EINVAL);
         }
-        let domain = Arc::clone(&self.handles.xrcd(request.pd_handle)?.domain);
+        let domain = Arc::clone(&self.handles.get::<Xrcd>(request.pd_handle)?.domain);
         let qp = domain.receiver(request.qpn).ok_or(Errno::EINVAL)?;
         locked(&qp).handles += 1;
         let wanted = Wanted {
@@ -378,10 +403,10 @@ impl Session {
     }
 
     fn end_qp(&mut self, handle: u32) -> Result<DestroyQpResp, Errno> {
-        if !self.handles.qp(handle)?.groups.is_empty() {
+        if !self.handles.get::<Qp>(handle)?.groups.is_empty() {
             return Err(Errno::EBUSY);
         }
-        let Object::Qp(qp) = self.destroy(handle, ObjectKind::Qp)? else { return Err(Errno::EINVAL) };
+        let qp = self.destroy::<Qp>(handle)?;
         if let (Some(register), Some(granted)) = (qp.register, &mut self.granted)
             && let Some(registers) = &mut granted.registers
         {

@@ -13,7 +13,7 @@ use pollux_mlx5_abi::command::rate::{RateContext, SetPpRateLimitIn};
 use pollux_mlx5_abi::kernel::queue_pair::BurstInfo;
 use pollux_uverbs::Errno;
 
-use crate::core::Core;
+use crate::adapter::Adapter;
 use crate::firmware::{SHORT, begin};
 
 /// What a queue is held to; nothing but zeros is no limit.
@@ -26,7 +26,7 @@ pub(crate) struct RateLimit {
 
 impl RateLimit {
     /// What a program asks for.
-    pub(crate) fn asked(core: &Core, kbps: u32, burst: &BurstInfo) -> Result<Self, Errno> {
+    pub(crate) fn asked(core: &Adapter, kbps: u32, burst: &BurstInfo) -> Result<Self, Errno> {
         let refused = |asked, has| asked && (kbps == 0 || core.caps.qos(has) == 0);
         if refused(burst.max_burst_sz != 0, QosCaps::PACKET_PACING_BURST_BOUND)
             || refused(burst.typical_pkt_sz != 0, QosCaps::PACKET_PACING_TYPICAL_SIZE)
@@ -47,7 +47,7 @@ pub(crate) struct Rates(Mutex<Vec<(RateLimit, usize)>>);
 
 impl Rates {
     /// Has the device keep a rate; returns its index.
-    pub(crate) fn take(&self, core: &Core, wanted: RateLimit) -> Result<u32, Errno> {
+    pub(crate) fn take(&self, core: &Adapter, wanted: RateLimit) -> Result<u32, Errno> {
         let qos = |field| core.caps.qos(field);
         if !core.caps.has(GeneralCaps::QOS) || qos(QosCaps::PACKET_PACING) == 0 {
             return Err(Errno::EOPNOTSUPP);
@@ -78,7 +78,7 @@ impl Rates {
     }
 
     /// A queue is not held to it any more.
-    pub(crate) fn give_back(&self, core: &Core, old: RateLimit) {
+    pub(crate) fn give_back(&self, core: &Adapter, old: RateLimit) {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(slot) = entries.iter().position(|(rate, users)| *users > 0 && *rate == old) else { return };
         entries[slot].1 -= 1;
@@ -88,7 +88,7 @@ impl Rates {
     }
 }
 
-fn set(core: &Core, index: u32, rate: RateLimit) -> Result<(), Errno> {
+fn set(core: &Adapter, index: u32, rate: RateLimit) -> Result<(), Errno> {
     let mut input: [u8; SetPpRateLimitIn::BYTES] = begin(opcode::SET_PP_RATE_LIMIT, 0, 0);
     SetPpRateLimitIn::RATE_LIMIT_INDEX.set(&mut input, index);
     let context = SetPpRateLimitIn::CTX.of_mut(&mut input);

@@ -1,11 +1,10 @@
 //! What send and receive queues have in common.
 
-use pollux_mlx5_abi::caps::general::{GeneralCaps, stamps};
-use pollux_mlx5_abi::command::wq::{WorkQueue, stamp};
+use pollux_mlx5_abi::caps::general::GeneralCaps;
+use pollux_mlx5_abi::command::wq::WorkQueue;
 use pollux_uverbs::Errno;
 
-use crate::core::Core;
-use crate::cq::Cq;
+use crate::adapter::Adapter;
 use crate::umem::Umem;
 
 /// Bits of the place of a ring in its first page, in a work queue's context.
@@ -54,23 +53,8 @@ pub(crate) fn user_index(cqe_version: u8, wanted: u32) -> Result<u32, Errno> {
     Ok(wanted)
 }
 
-/// How a queue's completions are stamped, from what its completion queue asks for. Source: Linux
-/// `drivers/infiniband/hw/mlx5/qp.c`, `get_ts_format`; the codes: `include/linux/mlx5/mlx5_ifc.h`,
-/// `MLX5_TIMESTAMP_FORMAT_*`.
-pub(crate) fn stamp_format(cq: Option<&Cq>, offered: u32) -> Result<u32, Errno> {
-    use stamp::{DEFAULT, FREE_RUNNING, REAL_TIME};
-    let (runs_free, has_real_time) = (offered != stamps::REAL_TIME, offered != stamps::FREE_RUNNING);
-    match cq {
-        Some(cq) if cq.stamps_real_time && !has_real_time => Err(Errno::EOPNOTSUPP),
-        Some(cq) if cq.stamps_real_time => Ok(REAL_TIME),
-        Some(cq) if cq.stamps && !runs_free => Err(Errno::EOPNOTSUPP),
-        Some(cq) if cq.stamps => Ok(FREE_RUNNING),
-        _ => Ok(if runs_free { FREE_RUNNING } else { DEFAULT }),
-    }
-}
-
 /// Whether frames inside tunnels can be looked into.
-pub(crate) fn tunnels(core: &Core) -> bool {
+pub(crate) fn tunnels(core: &Adapter) -> bool {
     use pollux_mlx5_abi::caps::ethernet::EthernetCaps as E;
     [E::TUNNEL_STATELESS_VXLAN, E::TUNNEL_STATELESS_GRE, E::TUNNEL_STATELESS_GENEVE_RX]
         .into_iter()
@@ -79,7 +63,7 @@ pub(crate) fn tunnels(core: &Core) -> bool {
 
 /// Whether the device does offloads of frames, and this one.
 pub(crate) fn offloads(
-    core: &Core,
+    core: &Adapter,
     field: pollux_mlx5_abi::field::Field<{ pollux_mlx5_abi::caps::ethernet::EthernetCaps::BYTES }>,
 ) -> bool {
     core.caps.has(GeneralCaps::ETH_NET_OFFLOADS) && core.caps.has_ethernet(field)

@@ -18,6 +18,7 @@ use crate::handle::{Object, ObjectKind};
 use crate::pieces::Pieces;
 use crate::session::Session;
 use crate::udata;
+use crate::wq::Wq;
 
 /// A table.
 #[derive(Debug)]
@@ -27,9 +28,17 @@ pub(crate) struct RwqTable {
     pieces: Pieces,
 }
 
-impl RwqTable {
-    pub(crate) fn end(&mut self, core: &Core) -> Result<(), Errno> {
+impl Object for RwqTable {
+    fn kind(&self) -> ObjectKind {
+        ObjectKind::RwqTable
+    }
+
+    fn end(&mut self, core: &Core, _: u16) -> Result<(), Errno> {
         self.pieces.end(core)
+    }
+
+    fn parts(&self) -> Vec<(u16, u32)> {
+        vec![(opcode::CREATE_RQT, self.rqtn)]
     }
 }
 
@@ -66,12 +75,12 @@ impl Session {
         let mut parents = Vec::with_capacity(count);
         for raw in list.as_chunks::<4>().0 {
             let handle = u32::from_ne_bytes(*raw);
-            input.extend_from_slice(&self.handles.wq(handle)?.rqn.to_be_bytes());
+            input.extend_from_slice(&self.handles.get::<Wq>(handle)?.rqn.to_be_bytes());
             parents.push(handle);
         }
         let mut pieces = Pieces::default();
         let rqtn = pieces.make(&core, &input, opcode::DESTROY_RQT, self.uid())?;
-        let handle = self.handles.add(Object::RwqTable(RwqTable { rqtn, log_size, pieces }), &parents);
+        let handle = self.handles.add(RwqTable { rqtn, log_size, pieces }, &parents);
         let answer = ExCreateRwqIndTableResp {
             ind_tbl_handle: handle,
             ind_tbl_num: rqtn,
@@ -90,6 +99,6 @@ impl Session {
         if request.comp_mask != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        self.destroy(request.ind_tbl_handle, ObjectKind::RwqTable).map(|_| ())
+        self.destroy::<RwqTable>(request.ind_tbl_handle).map(drop)
     }
 }

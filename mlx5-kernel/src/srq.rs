@@ -22,16 +22,19 @@ use pollux_uverbs::{Call, Errno, WriteCall};
 use zerocopy::IntoBytes;
 
 use crate::core::Core;
+use crate::cq::Cq;
 use crate::device::Rights;
 use crate::event::file::{Count, EventFile};
 use crate::event::{QueueTarget, SHARED_RECEIVE_QUEUE, reported};
 use crate::firmware::{SHORT, begin};
 use crate::handle::{Object, ObjectKind};
+use crate::pd::Pd;
 use crate::pieces::Pieces;
 use crate::ring::{DEFAULT_USER_INDEX, OFFSET_BITS, user_index};
 use crate::session::Session;
 use crate::udata;
 use crate::umem::{Record, Umem};
+use crate::xrcd::Xrcd;
 
 /// Bytes in front of an entry's segments, and of a segment, as rdma-core `providers/mlx5/mlx5dv.h` has them in
 /// `struct mlx5_wqe_srq_next_seg` and `struct mlx5_wqe_data_seg`.
@@ -99,13 +102,23 @@ struct Shape<'a> {
     signed: bool,
 }
 
-impl Srq {
-    pub(crate) fn end(&mut self, core: &Core) -> Result<(), Errno> {
+impl Object for Srq {
+    fn kind(&self) -> ObjectKind {
+        ObjectKind::Srq
+    }
+
+    fn end(&mut self, core: &Core, _: u16) -> Result<(), Errno> {
         self.pieces.end(core)?;
         core.events.remove_queue(SHARED_RECEIVE_QUEUE, self.number, &self.events);
         Ok(())
     }
 
+    fn parts(&self) -> Vec<(u16, u32)> {
+        vec![(if self.is_xrc { opcode::CREATE_XRC_SRQ } else { opcode::CREATE_RMP }, self.number)]
+    }
+}
+
+impl Srq {
     /// An event comes when fewer than `limit` entries are left.
     fn arm(&self, core: &Core, limit: u32) -> Result<(), Errno> {
         if self.is_xrc {
@@ -245,7 +258,7 @@ impl Session {
             false => DEFAULT_USER_INDEX,
         };
         let uid = if is_xrc { 0 } else { granted.uid };
-        let pdn = self.handles.pd(wanted.pd)?.pdn;
+        let pdn = self.handles.get::<Pd>(wanted.pd)?.pdn;
         let memory = core.memory.as_ref();
         let bytes = u64::from(entries) * u64::from(entry);
         let umem = Umem::pin(memory, driver.buf_addr, bytes, Rights::Read)?;
@@ -263,8 +276,8 @@ impl Session {
         let number = if is_xrc {
             let (xrcd, cq) = (wanted.xrcd.ok_or(Errno::EINVAL)?, wanted.cq.ok_or(Errno::EINVAL)?);
             parents.extend([xrcd, cq]);
-            let domain = self.handles.xrcd(xrcd)?.domain.number;
-            let input = xrc_command(&shape, domain, self.handles.cq(cq)?.cqn, index)?;
+            let domain = self.handles.get::<Xrcd>(xrcd)?.domain.number;
+            let input = xrc_command(&shape, domain, self.handles.get::<Cq>(cq)?.cqn, index)?;
             pieces.make(&core, &input, opcode::DESTROY_XRC_SRQ, uid)?
         } else {
             pieces.make(&core, &pool_command(&shape, uid)?, opcode::DESTROY_RMP, uid)?
@@ -292,14 +305,14 @@ impl Session {
             file: wanted.file.clone(),
             events,
         };
-        let handle = self.handles.add(Object::Srq(srq), &parents);
+        let handle = self.handles.add(srq, &parents);
         Ok(Made { handle, max_wr: entries - 1, number })
     }
 
     /// `MODIFY_SRQ`: the limit alone, as mlx5_ib has it.
     pub(crate) fn modify_srq(&mut self, command: &mut WriteCall<'_>) -> Result<(), Errno> {
         let request: ModifySrq = command.request()?;
-        let srq = self.handles.srq(request.srq_handle)?;
+        let srq = self.handles.get::<Srq>(request.srq_handle)?;
         if request.attr_mask & change::MAX_WR != 0 {
             return Err(Errno::EINVAL);
         }
@@ -316,7 +329,7 @@ impl Session {
     /// `QUERY_SRQ`.
     pub(crate) fn query_srq(&mut self, command: &mut WriteCall<'_>) -> Result<(), Errno> {
         let request: QuerySrq = command.request()?;
-        let srq = self.handles.srq(request.srq_handle)?;
+        let srq = self.handles.get::<Srq>(request.srq_handle)?;
         let answer = QuerySrqResp {
             max_wr: srq.entries - 1,
             max_sge: srq.pieces_max,
@@ -342,12 +355,8 @@ impl Session {
     }
 
     fn end_srq(&mut self, handle: u32) -> Result<DestroySrqResp, Errno> {
-        match self.destroy(handle, ObjectKind::Srq)? {
-            Object::Srq(srq) => {
-                Ok(DestroySrqResp { events_reported: reported(srq.file.as_ref(), &srq.events) })
-            }
-            _ => Err(Errno::EINVAL),
-        }
+        let srq = self.destroy::<Srq>(handle)?;
+        Ok(DestroySrqResp { events_reported: reported(srq.file.as_ref(), &srq.events) })
     }
 }
 

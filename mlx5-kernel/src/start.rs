@@ -2,9 +2,6 @@
 //!
 //! The order is that of Linux `drivers/net/ethernet/mellanox/mlx5/core/main.c`, `mlx5_function_setup` and `mlx5_load`.
 
-use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
-
 use pollux_eal::region::{Region, Zone};
 use pollux_mlx5_abi::command::start::{
     DisableHcaIn, EnableHcaIn, InitHcaIn, ManagePagesIn, QueryIssiOut, QueryPagesIn, QueryPagesOut,
@@ -16,10 +13,9 @@ use pollux_mlx5_abi::eqe::{self, Eqe, event};
 use pollux_uverbs::Errno;
 use zerocopy::FromBytes;
 
-use crate::core::Core;
 use crate::device::{DmaMemory, Pinned, Rights};
 use crate::error::KernelError;
-use crate::firmware::{Firmware, SHORT, begin, naming};
+use crate::firmware::{Firmware, SHORT, begin};
 use crate::umem::PAGE;
 
 /// Most pages lent in one command.
@@ -38,7 +34,12 @@ impl LentPages {
     }
 
     /// Lends `count` more.
-    fn lend(&mut self, firmware: &Firmware, memory: &dyn DmaMemory, count: usize) -> Result<(), KernelError> {
+    pub(crate) fn lend(
+        &mut self,
+        firmware: &Firmware,
+        memory: &dyn DmaMemory,
+        count: usize,
+    ) -> Result<(), KernelError> {
         const WHAT: &str = "the firmware's pages";
         if count > PAGES_MAX.saturating_sub(self.count()) {
             return Err(KernelError::Unfit {
@@ -146,36 +147,6 @@ pub(crate) fn pages_requested(entry: &Eqe) -> Option<u32> {
     u32::try_from(request.num_pages.get().cast_signed()).ok()
 }
 
-/// Lends what was asked for meanwhile.
-pub(crate) fn lend_requested(core: &Core) {
-    let wanted = core.pages_wanted.swap(0, Ordering::Relaxed);
-    if wanted > 0 {
-        let mut pages = core.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        // What cannot be given is not given: the firmware refuses what it lacks the pages for.
-        let _ = pages.lend(&core.firmware, core.memory.as_ref(), wanted as usize);
-    }
-}
-
-/// Brings the function down; afterwards its pages can go.
-pub(crate) fn stop(core: &Core) {
-    for vector in 0..core.firmware.queue.vectors() {
-        core.firmware.queue.on_interrupt(vector, std::sync::Arc::new(|| {}));
-    }
-    let firmware = &core.firmware;
-    core.xrc.end(core);
-    if let Some(own) = core.own.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        own.end(core);
-    }
-    core.port.end(firmware);
-    if core.general_uid != 0 {
-        destroy_user_context(firmware, core.general_uid);
-    }
-    for queue in core.queues.iter().rev() {
-        queue.destroy(firmware);
-    }
-    shut_down(firmware, &mut core.pages.lock().unwrap_or_else(PoisonError::into_inner));
-}
-
 /// The end of what [`enable`] began.
 pub(crate) fn shut_down(firmware: &Firmware, pages: &mut LentPages) {
     let teardown: [u8; TeardownHcaIn::BYTES] = begin(opcode::TEARDOWN_HCA, 0, 0);
@@ -194,9 +165,4 @@ pub(crate) fn shut_down(firmware: &Firmware, pages: &mut LentPages) {
     let disable: [u8; DisableHcaIn::BYTES] = begin(opcode::DISABLE_HCA, 0, 0);
     let _ = firmware.execute(&disable, &mut [0; SHORT]);
     pages.0.clear();
-}
-
-/// Gives a UAR page back.
-pub(crate) fn free_uar(core: &Core, uid: u16, number: u32) {
-    let _ = core.execute(&naming(opcode::DEALLOC_UAR, uid, number), &mut [0; SHORT]);
 }

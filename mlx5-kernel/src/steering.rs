@@ -19,8 +19,8 @@ use pollux_mlx5_abi::command::flow::{Destination, action, criteria, destination,
 use pollux_mlx5_abi::command::matching::MatchParameters;
 use pollux_uverbs::Errno;
 
+use crate::adapter::Adapter;
 use crate::capability::Caps;
-use crate::core::Core;
 use table::{Entry, Table};
 
 /// Priorities that a program may name: 16, each for rules that trap and rules that do not. Source: Linux
@@ -167,7 +167,7 @@ impl Steering {
     }
 
     /// Adds a rule. One that matches the same as another leads to both.
-    pub(crate) fn add(&mut self, core: &Core, rule: &Rule) -> Result<RuleKey, Errno> {
+    pub(crate) fn add(&mut self, core: &Adapter, rule: &Rule) -> Result<RuleKey, Errno> {
         let limits = self.limits(rule.direction);
         let leads = rule.targets.iter().any(|target| *target != Target::Nothing);
         if !leads && rule.action & (action::DROP | action::ALLOW) == 0 {
@@ -211,7 +211,7 @@ impl Steering {
     }
 
     /// Removes a rule.
-    pub(crate) fn remove(&mut self, core: &Core, key: &RuleKey) -> Result<(), Errno> {
+    pub(crate) fn remove(&mut self, core: &Adapter, key: &RuleKey) -> Result<(), Errno> {
         let at = (key.direction, key.place);
         let behind = self.behind(at);
         if let Some(table) = self.tables.get_mut(&at) {
@@ -223,14 +223,14 @@ impl Steering {
     }
 
     /// Ends the last table where no rule leads there.
-    fn remove_end(&mut self, core: &Core) {
+    fn remove_end(&mut self, core: &Adapter) {
         if !self.tables.values().any(Table::passes_on) {
             self.remove_if_empty(core, (Direction::Receive, END));
         }
     }
 
     /// Makes a table and puts it into its chain.
-    fn add_table(&mut self, core: &Core, at: (Direction, u16), log_size: u32) -> Result<(), Errno> {
+    fn add_table(&mut self, core: &Adapter, at: (Direction, u16), log_size: u32) -> Result<(), Errno> {
         let next = self.next_of(at);
         let table = Table::create(core, at.0.table_type(), at.1, log_size, next)?;
         let id = table.id;
@@ -248,7 +248,7 @@ impl Steering {
     }
 
     /// Takes a table without rules out of its chain and ends it.
-    fn remove_if_empty(&mut self, core: &Core, at: (Direction, u16)) {
+    fn remove_if_empty(&mut self, core: &Adapter, at: (Direction, u16)) {
         if !self.tables.get(&at).is_some_and(Table::is_empty) {
             return;
         }
@@ -265,7 +265,7 @@ impl Steering {
     }
 
     /// Rules that look on lead to the table after theirs, which may be another one now.
-    fn refresh_before(&mut self, core: &Core, at: (Direction, u16)) {
+    fn refresh_before(&mut self, core: &Adapter, at: (Direction, u16)) {
         let Some(before) = self.tables.range((at.0, 0)..at).next_back().map(|(at, _)| *at) else { return };
         let behind = self.behind(before);
         if let Some(table) = self.tables.get(&before) {

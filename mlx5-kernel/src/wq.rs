@@ -18,13 +18,15 @@ use pollux_uverbs::{Call, Errno, Output, WriteCall};
 use zerocopy::IntoBytes;
 
 use crate::core::Core;
+use crate::cq::{Cq, stamp_format};
 use crate::device::Rights;
 use crate::event::file::{Count, EventFile};
 use crate::event::{QueueTarget, reported};
 use crate::firmware::{SHORT, begin};
 use crate::handle::{Object, ObjectKind};
+use crate::pd::Pd;
 use crate::pieces::Pieces;
-use crate::ring::{Ring, offloads, stamp_format, user_index};
+use crate::ring::{Ring, offloads, user_index};
 use crate::session::Session;
 use crate::udata;
 use crate::umem::{Record, Umem};
@@ -64,11 +66,19 @@ struct Wanted<'a> {
     driver_room: usize,
 }
 
-impl Wq {
-    pub(crate) fn end(&mut self, core: &Core) -> Result<(), Errno> {
+impl Object for Wq {
+    fn kind(&self) -> ObjectKind {
+        ObjectKind::Wq
+    }
+
+    fn end(&mut self, core: &Core, _: u16) -> Result<(), Errno> {
         self.pieces.end(core)?;
         core.events.remove_queue(queue_kind::RQ, self.rqn, &self.events);
         Ok(())
+    }
+
+    fn parts(&self) -> Vec<(u16, u32)> {
+        vec![(opcode::CREATE_RQ, self.rqn)]
     }
 }
 
@@ -146,8 +156,8 @@ impl Session {
         let bytes = 1_u64.checked_shl(driver.rq_wqe_shift).ok_or(Errno::EINVAL)?;
         let bytes = bytes.checked_mul(driver.rq_wqe_count.into()).filter(|bytes| *bytes < 1 << 40);
         let bytes = bytes.ok_or(Errno::EINVAL)?;
-        let pdn = self.handles.pd(wanted.pd)?.pdn;
-        let cq = self.handles.cq(wanted.cq)?;
+        let pdn = self.handles.get::<Pd>(wanted.pd)?.pdn;
+        let cq = self.handles.get::<Cq>(wanted.cq)?;
         let stamps = stamp_format(Some(cq), core.caps.general(GeneralCaps::RQ_TS_FORMAT))?;
         let memory = core.memory.as_ref();
         let umem = Umem::pin(memory, driver.buf_addr, bytes, Rights::Read)?;
@@ -200,7 +210,7 @@ impl Session {
         let state = WqState::RESET;
         let file = wanted.file.clone();
         let wq = Wq { rqn, uid, state, pieces, _ring: umem, _record: record, file, events };
-        Ok((self.handles.add(Object::Wq(wq), &[wanted.pd, wanted.cq]), rqn))
+        Ok((self.handles.add(wq, &[wanted.pd, wanted.cq]), rqn))
     }
 
     /// `EX_MODIFY_WQ`.
@@ -209,7 +219,7 @@ impl Session {
         let mask =
             WqMask::from_bits(request.attr_mask).filter(|mask| !mask.is_empty()).ok_or(Errno::EINVAL)?;
         let core = Arc::clone(&self.core);
-        let Object::Wq(wq) = self.handles.get_mut(request.wq_handle)? else { return Err(Errno::EINVAL) };
+        let wq = self.handles.get_mut::<Wq>(request.wq_handle)?;
         // Source: Linux `drivers/infiniband/core/uverbs_cmd.c`, `ib_uverbs_ex_modify_wq`.
         let current =
             if mask.contains(WqMask::CURR_STATE) { WqState(request.curr_wq_state) } else { wq.state };
@@ -282,10 +292,7 @@ impl Session {
     }
 
     fn end_wq(&mut self, handle: u32) -> Result<u32, Errno> {
-        match self.destroy(handle, ObjectKind::Wq)? {
-            Object::Wq(wq) => Ok(reported(wq.file.as_ref(), &wq.events)),
-            _ => Err(Errno::EINVAL),
-        }
+        self.destroy::<Wq>(handle).map(|wq| reported(wq.file.as_ref(), &wq.events))
     }
 }
 

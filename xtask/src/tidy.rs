@@ -76,7 +76,7 @@ const MAY_BE_UNSAFE: &[(&str, &[&str])] = &[
     ("eal", &["region", "mmio", "barrier", "hugepage", "lcore", "clock", "signal"]),
     ("frame-io", &[""]),
     ("uverbs", &["channel", "ioctl", "mr", "page", "trace", "ways"]),
-    ("mlx5-kernel", &["session"]),
+    ("mlx5-kernel", &["door"]),
     ("mlx5-common", &["context", "cq", "dbrec", "mr"]),
     ("pmd-mlx", &["eth/parking", "eth/port/open", "eth/sq", "eth/rq", "eth/rx", "eth/tx"]),
     ("verbs", &["context", "mr", "pd", "provider/mlx5/poll", "provider/mlx5/post", "provider/rxe"]),

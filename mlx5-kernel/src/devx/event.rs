@@ -10,6 +10,7 @@ use pollux_mlx5_abi::kernel::verbs::event_channel;
 use pollux_uverbs::{Call, Errno};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
+use crate::devx::object::DevxObject;
 use crate::event::Subscription;
 use crate::event::file::{Count, FileKind};
 use crate::session::Session;
@@ -55,7 +56,7 @@ impl Session {
             return Err(Errno::EINVAL);
         }
         let object = match call.find(a::OBJ_HANDLE) {
-            Some(_) => Some(self.handles.devx_object(call.handle(a::OBJ_HANDLE)?)?.identity()),
+            Some(_) => Some(self.handles.get::<DevxObject>(call.handle(a::OBJ_HANDLE)?)?.identity()),
             None => None,
         };
         let fd = call.descriptor(a::FD_HANDLE).ok_or(Errno::EINVAL)?;

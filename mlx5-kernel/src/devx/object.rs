@@ -52,7 +52,22 @@ impl DevxObject {
         self.bulk
     }
 
-    pub(crate) fn end(&mut self, core: &Core) -> Result<(), Errno> {
+    /// Whether a command names this object.
+    fn is_named(&self, input: &[u8], made_by: u16) -> bool {
+        let Some(head) = command::header(input) else { return false };
+        let general = self.made_by == code::CREATE_GENERAL_OBJECT;
+        // The low half of the second dword is the kind of a general object.
+        let kind_fits = !general || dword(input, 4).is_some_and(|word| word as u16 == self.kind);
+        self.made_by == made_by && kind_fits && number_named(head.opcode, input) == Some(self.number)
+    }
+}
+
+impl Object for DevxObject {
+    fn kind(&self) -> ObjectKind {
+        ObjectKind::DevxObject
+    }
+
+    fn end(&mut self, core: &Core, _: u16) -> Result<(), Errno> {
         if !self.end.is_empty() {
             core.execute(&self.end, &mut [0; SHORT])?;
             self.end.clear();
@@ -62,15 +77,6 @@ impl DevxObject {
             core.events.remove_cq(self.number);
         }
         Ok(())
-    }
-
-    /// Whether a command names this object.
-    fn is_named(&self, input: &[u8], made_by: u16) -> bool {
-        let Some(head) = command::header(input) else { return false };
-        let general = self.made_by == code::CREATE_GENERAL_OBJECT;
-        // The low half of the second dword is the kind of a general object.
-        let kind_fits = !general || dword(input, 4).is_some_and(|word| word as u16 == self.kind);
-        self.made_by == made_by && kind_fits && number_named(head.opcode, input) == Some(self.number)
     }
 }
 
@@ -149,13 +155,13 @@ impl Session {
                 },
             );
         }
-        let handle = self.handles.add(Object::DevxObject(object), &[]);
+        let handle = self.handles.add(object, &[]);
         call.create(devx_obj_create::HANDLE, handle)
     }
 
     /// `DEVX_OBJ/DESTROY`.
     pub(crate) fn devx_destroy(&mut self, call: &mut Call<'_>) -> Result<(), Errno> {
-        self.destroy(call.handle(devx_obj_destroy::HANDLE)?, ObjectKind::DevxObject).map(|_| ())
+        self.destroy::<DevxObject>(call.handle(devx_obj_destroy::HANDLE)?).map(drop)
     }
 
     /// `DEVX_OBJ/MODIFY`.
@@ -210,28 +216,12 @@ impl Session {
             return Err(Errno::EINVAL);
         }
         let named = number_named(opcode, &input);
-        let is = |maker: u16, number: Option<u32>| maker == made_by && number.is_some() && number == named;
-        let fits = match self.handles.get(handle)? {
-            Object::DevxObject(object) => object.is_named(&input, made_by),
-            Object::Cq(cq) => is(code::CREATE_CQ, Some(cq.cqn)),
-            Object::Wq(wq) => is(code::CREATE_RQ, Some(wq.rqn)),
-            Object::RwqTable(table) => is(code::CREATE_RQT, Some(table.rqtn)),
-            Object::Qp(qp) => match &qp.body {
-                crate::qp::Body::Raw(raw) => {
-                    is(code::CREATE_RQ, raw.rqn)
-                        || is(code::CREATE_SQ, raw.sqn)
-                        || is(code::CREATE_TIR, raw.tirn)
-                        || is(code::CREATE_TIS, raw.tisn)
-                }
-                crate::qp::Body::Rss(rss) => is(code::CREATE_TIR, Some(rss.tirn)),
-                crate::qp::Body::Transport { qp, .. } => {
-                    is(code::CREATE_QP, Some(crate::qp::transport::locked(qp).qpn))
-                }
-            },
-            Object::Srq(srq) => {
-                is(if srq.is_xrc { code::CREATE_XRC_SRQ } else { code::CREATE_RMP }, Some(srq.number))
+        let fits = match self.handles.get::<DevxObject>(handle) {
+            Ok(object) => object.is_named(&input, made_by),
+            Err(_) => {
+                let parts = self.handles.any(handle)?.parts();
+                named.is_some_and(|number| parts.contains(&(made_by, number)))
             }
-            _ => false,
         };
         if !fits {
             return Err(Errno::EINVAL);

@@ -22,8 +22,12 @@ pub(crate) struct DevxUmem {
     _memory: Umem,
 }
 
-impl DevxUmem {
-    pub(crate) fn end(&mut self, core: &Core, uid: u16) -> Result<(), Errno> {
+impl Object for DevxUmem {
+    fn kind(&self) -> ObjectKind {
+        ObjectKind::DevxUmem
+    }
+
+    fn end(&mut self, core: &Core, uid: u16) -> Result<(), Errno> {
         if let Some(number) = self.number {
             let mut input: [u8; DestroyUmemIn::BYTES] = begin(opcode::DESTROY_UMEM, uid, 0);
             DestroyUmemIn::UMEM_ID.set(&mut input, number);
@@ -74,13 +78,13 @@ impl Session {
         core.execute(&input, &mut output)?;
         let number = CreateUmemOut::UMEM_ID.get(&output);
         let umem = DevxUmem { number: Some(number), _memory: memory };
-        let handle = self.handles.add(Object::DevxUmem(umem), &[]);
+        let handle = self.handles.add(umem, &[]);
         call.create(a::HANDLE, handle)?;
         call.reply(a::OUT_ID, &number)
     }
 
     /// `DEVX_UMEM/DEREG`.
     pub(crate) fn devx_deregister(&mut self, call: &mut Call<'_>) -> Result<(), Errno> {
-        self.destroy(call.handle(devx_umem_dereg::HANDLE)?, ObjectKind::DevxUmem).map(|_| ())
+        self.destroy::<DevxUmem>(call.handle(devx_umem_dereg::HANDLE)?).map(drop)
     }
 }

@@ -9,6 +9,7 @@ use pollux_uverbs::abi::flow::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::capability::IpVersions;
 use crate::steering::Match;
 use crate::udata::{is_cleared, lenient};
 
@@ -37,7 +38,7 @@ pub(super) struct Parsed {
 type Headers = [u8; MatchHeaders::BYTES];
 
 /// Reads `count` specs that take up all of `bytes`.
-pub(super) fn parse(mut bytes: &[u8], count: usize, versions: Versions) -> Result<Parsed, Errno> {
+pub(super) fn parse(mut bytes: &[u8], count: usize, versions: IpVersions) -> Result<Parsed, Errno> {
     let mut parsed = Parsed {
         mask: Box::new([0; MatchParameters::BYTES]),
         value: Box::new([0; MatchParameters::BYTES]),
@@ -119,7 +120,7 @@ fn header(
     parsed: &mut Parsed,
     layers: &mut Layers,
     kind: u32,
-    (inner, versions): (bool, Versions),
+    (inner, versions): (bool, IpVersions),
     body: &[u8],
     first: bool,
 ) -> Result<(), Errno> {
@@ -143,7 +144,7 @@ fn header(
                 return Err(Errno::EOPNOTSUPP);
             }
             layers.ip = Some(ETHERTYPE_IPV4);
-            versions.set(inner, &mut mask, &mut value, 4);
+            set_version(versions, inner, &mut mask, &mut value, 4);
             for (side, from) in [(&mut mask, &bits), (&mut value, &fields)] {
                 MatchHeaders::SRC_IPV4.set(side, from.src_ip.get());
                 MatchHeaders::DST_IPV4.set(side, from.dst_ip.get());
@@ -160,7 +161,7 @@ fn header(
                 return Err(Errno::EOPNOTSUPP);
             }
             layers.ip = Some(ETHERTYPE_IPV6);
-            versions.set(inner, &mut mask, &mut value, 6);
+            set_version(versions, inner, &mut mask, &mut value, 6);
             for (side, from) in [(&mut mask, &bits), (&mut value, &fields)] {
                 MatchHeaders::SRC_IPV6.set(side, from.src_ip);
                 MatchHeaders::DST_IPV6.set(side, from.dst_ip);
@@ -223,25 +224,15 @@ fn ethernet(side: &mut Headers, from: &EthFilter, bits: &EthFilter) {
     }
 }
 
-/// Of the packet and of one inside a tunnel, whether the version in an IP header can be matched; else it is the Ethernet type.
-/// Source: Linux `drivers/infiniband/hw/mlx5/fs.c`, `parse_flow_attr`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Versions {
-    pub(crate) outer: bool,
-    pub(crate) inner: bool,
-}
-
-impl Versions {
-    fn set(self, inner: bool, mask: &mut Headers, value: &mut Headers, version: u32) {
-        let matched = if inner { self.inner } else { self.outer };
-        if matched {
-            MatchHeaders::IP_VERSION.set(mask, 0xf);
-            MatchHeaders::IP_VERSION.set(value, version);
-        } else {
-            MatchHeaders::ETHERTYPE.set(mask, 0xffff);
-            let kind = if version == 4 { ETHERTYPE_IPV4 } else { ETHERTYPE_IPV6 };
-            MatchHeaders::ETHERTYPE.set(value, kind.into());
-        }
+fn set_version(versions: IpVersions, inner: bool, mask: &mut Headers, value: &mut Headers, version: u32) {
+    let matched = if inner { versions.inner } else { versions.outer };
+    if matched {
+        MatchHeaders::IP_VERSION.set(mask, 0xf);
+        MatchHeaders::IP_VERSION.set(value, version);
+    } else {
+        MatchHeaders::ETHERTYPE.set(mask, 0xffff);
+        let kind = if version == 4 { ETHERTYPE_IPV4 } else { ETHERTYPE_IPV6 };
+        MatchHeaders::ETHERTYPE.set(value, kind.into());
     }
 }
 

@@ -10,11 +10,10 @@ use pollux_uverbs::abi::flags::QpType;
 use pollux_uverbs::abi::memory::AttachMcast;
 use pollux_uverbs::{Errno, WriteCall};
 
-use super::transport::locked;
+use super::shared::locked;
 use super::{Body, Qp};
 use crate::core::Core;
 use crate::firmware::{SHORT, begin};
-use crate::handle::Object;
 use crate::session::Session;
 
 /// A group that a queue pair hears: its GID, and the local identifier that it was told with.
@@ -72,7 +71,7 @@ impl Session {
 
     /// The queue pair that a request is about, which must be of datagrams, with its number; the GID must be a group's.
     fn datagrams(&mut self, request: &AttachMcast) -> Result<(&mut Qp, u32), Errno> {
-        let Object::Qp(qp) = self.handles.get_mut(request.qp_handle)? else { return Err(Errno::EINVAL) };
+        let qp = self.handles.get_mut::<Qp>(request.qp_handle)?;
         let qpn = match &qp.body {
             Body::Transport { qp, .. } => {
                 let inside = locked(qp);

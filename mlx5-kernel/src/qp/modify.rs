@@ -13,13 +13,12 @@ use pollux_uverbs::abi::queue_pair::{ExModifyQp, ExModifyQpResp, ModifyQp, Query
 use pollux_uverbs::{Errno, WriteCall};
 use zerocopy::IntoBytes;
 
-use super::Body;
 use super::raw::RawQp;
 use super::rules::leads;
-use super::transport::locked;
+use super::shared::locked;
+use super::{Body, Qp};
 use crate::core::Core;
 use crate::firmware::begin;
-use crate::handle::Object;
 use crate::port::PORT;
 use crate::rate::RateLimit;
 use crate::session::Session;
@@ -67,7 +66,7 @@ impl Session {
             return Err(Errno::EINVAL);
         }
         let core = Arc::clone(&self.core);
-        let Object::Qp(qp) = self.handles.get_mut(request.qp_handle)? else { return Err(Errno::EINVAL) };
+        let qp = self.handles.get_mut::<Qp>(request.qp_handle)?;
         let (current, wanted) = (QpState(request.cur_qp_state), QpState(request.qp_state));
         if mask.contains(QpMask::CUR_STATE) && current > QpState::ERR
             || mask.contains(QpMask::STATE) && wanted > QpState::ERR
@@ -112,7 +111,7 @@ impl Session {
     pub(crate) fn query_qp(&mut self, command: &mut WriteCall<'_>) -> Result<(), Errno> {
         let request: QueryQp = command.request()?;
         let core = Arc::clone(&self.core);
-        let Object::Qp(qp) = self.handles.get_mut(request.qp_handle)? else { return Err(Errno::EINVAL) };
+        let qp = self.handles.get_mut::<Qp>(request.qp_handle)?;
         if let Body::Transport { qp: inside, .. } = &qp.body {
             let sq_sig_all = u8::from(qp.signals_all);
             let answer = QueryQpResp { sq_sig_all, ..locked(inside).query(&core)? };

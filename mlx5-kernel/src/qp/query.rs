@@ -8,7 +8,7 @@ use pollux_uverbs::abi::flags::{Access, QpState, QpType};
 use pollux_uverbs::abi::queue_pair::QueryQpResp;
 
 use super::path;
-use super::transport::TransportQp;
+use super::shared::TransportQp;
 use crate::core::Core;
 use crate::firmware::begin;
 

@@ -13,14 +13,16 @@ use pollux_uverbs::abi::flags::{QpFlags, QpState};
 
 use super::{Body, Parts, Wanted};
 use crate::core::Core;
+use crate::cq::{Cq, stamp_format};
 use crate::device::Rights;
 use crate::firmware::{SHORT, begin};
 use crate::loopback::User;
+use crate::pd::Pd;
 use crate::pieces::Pieces;
 use crate::rate::RateLimit;
-use crate::ring::{Ring, offloads, stamp_format, tunnels, user_index};
+use crate::ring::{Ring, offloads, tunnels, user_index};
 use crate::session::Session;
-use crate::uar::{NO_REGISTER, StaticRegisters};
+use crate::uar::register::{NO_REGISTER, StaticRegisters};
 use crate::udata;
 use crate::umem::{Record, Umem};
 
@@ -278,9 +280,9 @@ impl Session {
         let send_cq = wanted.send_cq.or(wanted.recv_cq).ok_or(Errno::EINVAL)?;
         let recv_cq = wanted.recv_cq.unwrap_or(send_cq);
         let pd = wanted.pd.ok_or(Errno::EINVAL)?;
-        let pdn = self.handles.pd(pd)?.pdn;
-        self.handles.cq(send_cq)?;
-        self.handles.cq(recv_cq)?;
+        let pdn = self.handles.get::<Pd>(pd)?.pdn;
+        self.handles.get::<Cq>(send_cq)?;
+        self.handles.get::<Cq>(recv_cq)?;
         let record = self.records.pin(core.memory.as_ref(), driver.db_addr)?;
         let (uar, register) = self.register_of(&driver)?;
         let granted = self.granted()?;
@@ -308,10 +310,10 @@ impl Session {
         };
         let result = (|| {
             if has_send {
-                raw.make_send(core, &common, &driver, self.handles.cq(send_cq)?)?;
+                raw.make_send(core, &common, &driver, self.handles.get::<Cq>(send_cq)?)?;
             }
             if has_receive {
-                raw.make_receive(core, &common, &driver, self.handles.cq(recv_cq)?, wanted.flags)?;
+                raw.make_receive(core, &common, &driver, self.handles.get::<Cq>(recv_cq)?, wanted.flags)?;
             }
             Ok(())
         })();

@@ -15,8 +15,10 @@ use super::raw::{OwnFrames, self_loopback};
 use super::{Body, Parts, Wanted};
 use crate::core::Core;
 use crate::firmware::begin;
+use crate::pd::Pd;
 use crate::pieces::Pieces;
 use crate::ring::tunnels;
+use crate::rwq_table::RwqTable;
 use crate::session::Session;
 use crate::udata;
 
@@ -63,8 +65,8 @@ impl Session {
             return Err(Errno::EINVAL);
         }
         let pd = wanted.pd.ok_or(Errno::EINVAL)?;
-        self.handles.pd(pd)?;
-        let table_object = self.handles.rwq_table(table)?;
+        self.handles.get::<Pd>(pd)?;
+        let table_object = self.handles.get::<RwqTable>(table)?;
         let granted = self.granted()?;
         let mut input: [u8; CreateTirIn::BYTES] = begin(opcode::CREATE_TIR, granted.uid, 0);
         let context = CreateTirIn::CTX.of_mut(&mut input);

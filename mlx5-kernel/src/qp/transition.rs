@@ -14,7 +14,8 @@ use pollux_uverbs::abi::queue_pair::ModifyQp;
 
 use super::path::{self, Ends};
 use super::rules::leads;
-use super::transport::{TransportQp, service_of};
+use super::shared::TransportQp;
+use super::transport::service_of;
 use crate::core::Core;
 use crate::firmware::{SHORT, begin, naming};
 use crate::port::PORT;

@@ -2,7 +2,7 @@
 //! ring first. Source: Linux `drivers/infiniband/hw/mlx5/qp.c`, `create_user_qp`, `create_xrc_tgt_qp`, `destroy_qp_common`.
 
 use std::mem::offset_of;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use pollux_mlx5_abi::caps::general::GeneralCaps;
 use pollux_mlx5_abi::caps::roce::RoceCaps;
@@ -13,15 +13,20 @@ use pollux_mlx5_abi::kernel::queue_pair::{CreateQp, CreateQpAnswer, qp_flag};
 use pollux_uverbs::Errno;
 use pollux_uverbs::abi::flags::{Access, QpFlags, QpState, QpType};
 
+use super::shared::TransportQp;
 use super::{Body, Parts, Wanted};
 use crate::core::Core;
+use crate::cq::{Cq, stamp_format};
 use crate::device::Rights;
-use crate::firmware::{SHORT, begin, naming};
-use crate::ring::{DEFAULT_USER_INDEX, stamp_format, user_index};
+use crate::firmware::begin;
+use crate::pd::Pd;
+use crate::ring::{DEFAULT_USER_INDEX, user_index};
 use crate::session::Session;
-use crate::uar::{NO_REGISTER, StaticRegisters};
+use crate::srq::Srq;
+use crate::uar::register::{NO_REGISTER, StaticRegisters};
 use crate::udata;
-use crate::umem::{Record, Umem};
+use crate::umem::Umem;
+use crate::xrcd::Xrcd;
 
 /// Bits of the place of the rings in their first page.
 const OFFSET_BITS: u32 = 6;
@@ -43,35 +48,6 @@ mod scatter {
     pub(super) const REQUESTER_64: u32 = 0x22;
 }
 
-/// A queue pair on the device. Receivers of XRC are shared by all who opened them.
-#[derive(Debug)]
-pub(crate) struct TransportQp {
-    pub(crate) kind: QpType,
-    pub(crate) qpn: u32,
-    pub(super) uid: u16,
-    pub(super) state: QpState,
-    /// The port that it was given in INIT.
-    pub(super) port: u8,
-    /// Rights of the other side, and how many of its READs and atomics are served at once.
-    pub(super) access: Access,
-    pub(super) serves: u8,
-    pub(super) pdn: u32,
-    pub(super) send_cqn: u32,
-    pub(super) recv_cqn: u32,
-    pub(super) record: u64,
-    pub(super) receive_entries: u32,
-    pub(super) receive_pieces: u32,
-    /// Handles that it has.
-    pub(super) handles: u32,
-    _rings: Option<Umem>,
-    _record: Option<Record>,
-}
-
-/// The queue pair behind a lock: no change of it is left half done.
-pub(crate) fn locked(qp: &Arc<Mutex<TransportQp>>) -> MutexGuard<'_, TransportQp> {
-    qp.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The firmware's number of a kind; `None` for those that are not of a transport.
 pub(super) fn service_of(kind: QpType) -> Option<u32> {
     Some(match kind {
@@ -81,22 +57,6 @@ pub(super) fn service_of(kind: QpType) -> Option<u32> {
         QpType::XRC_INI | QpType::XRC_TGT => service::XRC,
         _ => return None,
     })
-}
-
-impl TransportQp {
-    /// A handle less; with the last one it ends on the device.
-    pub(super) fn end(&mut self, core: &Core) -> Result<(), Errno> {
-        if self.handles == 1 {
-            if self.state != QpState::RESET {
-                // What it refuses here it refuses there too.
-                let _ = core.execute(&naming(opcode::TO_RST_QP, self.uid, self.qpn), &mut [0; SHORT]);
-                self.state = QpState::RESET;
-            }
-            core.execute(&naming(opcode::DESTROY_QP, self.uid, self.qpn), &mut [0; SHORT])?;
-        }
-        self.handles = self.handles.saturating_sub(1);
-        Ok(())
-    }
 }
 
 impl Session {
@@ -143,7 +103,7 @@ impl Session {
         mut input: [u8; CreateQpIn::BYTES],
     ) -> Result<Parts, Errno> {
         let xrcd = wanted.xrcd.ok_or(Errno::EINVAL)?;
-        let domain = Arc::clone(&self.handles.xrcd(xrcd)?.domain);
+        let domain = Arc::clone(&self.handles.get::<Xrcd>(xrcd)?.domain);
         let own = core.own_numbers()?;
         let context = CreateQpIn::QPC.of_mut(&mut input);
         QpContext::PD.set(context, own.pdn);
@@ -214,10 +174,10 @@ impl Session {
         let srq = if initiates { None } else { wanted.srq };
         let mut parents = vec![pd, send_cq];
         parents.extend(recv_cq.into_iter().chain(srq));
-        let pdn = self.handles.pd(pd)?.pdn;
-        let send = self.handles.cq(send_cq)?;
+        let pdn = self.handles.get::<Pd>(pd)?.pdn;
+        let send = self.handles.get::<Cq>(send_cq)?;
         let send_cqn = send.cqn;
-        let receives = recv_cq.map(|cq| self.handles.cq(cq)).transpose()?;
+        let receives = recv_cq.map(|cq| self.handles.get::<Cq>(cq)).transpose()?;
         let recv_cqn = receives.map(|cq| cq.cqn);
         let granted = self.granted()?;
         let uid = if initiates { 0 } else { granted.uid };
@@ -256,7 +216,7 @@ impl Session {
                 QpContext::SRQN_RMPN_XRQN.set(context, own.srqn);
             }
             (false, Some(srq)) => {
-                let srq = self.handles.srq(srq)?;
+                let srq = self.handles.get::<Srq>(srq)?;
                 if srq.is_xrc {
                     return Err(Errno::EINVAL);
                 }

@@ -12,7 +12,7 @@ use pollux_mlx5_abi::command::opcode;
 use pollux_uverbs::Errno;
 
 use super::{Behind, Match, Rule, RuleKey, Target};
-use crate::core::Core;
+use crate::adapter::Adapter;
 use crate::firmware::{SHORT, begin};
 
 /// Groups that share a table's room evenly; later ones hold a single entry. Source: Linux
@@ -55,7 +55,7 @@ pub(super) struct Entry {
 
 impl Table {
     pub(super) fn create(
-        core: &Core,
+        core: &Adapter,
         kind: u32,
         level: u16,
         log_size: u32,
@@ -73,7 +73,7 @@ impl Table {
         Ok(Self { id, kind, size: 1 << log_size.min(24), groups: Vec::new() })
     }
 
-    pub(super) fn destroy(&self, core: &Core) {
+    pub(super) fn destroy(&self, core: &Adapter) {
         let mut input: [u8; DestroyFlowTableIn::BYTES] = begin(opcode::DESTROY_FLOW_TABLE, 0, 0);
         DestroyFlowTableIn::TABLE_TYPE.set(&mut input, self.kind);
         DestroyFlowTableIn::TABLE_ID.set(&mut input, self.id);
@@ -91,7 +91,7 @@ impl Table {
     }
 
     /// Adds a rule; the answer is its group and entry.
-    pub(super) fn add(&mut self, core: &Core, rule: &Rule, behind: Behind) -> Result<(u32, u32), Errno> {
+    pub(super) fn add(&mut self, core: &Adapter, rule: &Rule, behind: Behind) -> Result<(u32, u32), Errno> {
         let (table, kind) = (self.id, self.kind);
         let alike = |group: &Group| group.enable == rule.enable && group.mask == rule.mask;
         for group in self.groups.iter_mut().filter(|group| alike(group)) {
@@ -124,7 +124,7 @@ impl Table {
     }
 
     /// Takes a rule out.
-    pub(super) fn remove(&mut self, core: &Core, key: &RuleKey, behind: Behind) -> Result<(), Errno> {
+    pub(super) fn remove(&mut self, core: &Adapter, key: &RuleKey, behind: Behind) -> Result<(), Errno> {
         let (table, kind) = (self.id, self.kind);
         let Some(place) = self.groups.iter().position(|group| group.id == key.group) else { return Ok(()) };
         let group = &mut self.groups[place];
@@ -144,7 +144,7 @@ impl Table {
     }
 
     /// Writes entries that look on anew, after another table became the next one.
-    pub(super) fn refresh(&self, core: &Core, behind: Behind) {
+    pub(super) fn refresh(&self, core: &Adapter, behind: Behind) {
         for group in &self.groups {
             for (index, entry) in &group.entries {
                 if entry.targets.iter().any(|(target, _)| *target == Target::Next) {
@@ -154,7 +154,7 @@ impl Table {
         }
     }
 
-    fn add_group(&mut self, core: &Core, rule: &Rule) -> Result<usize, Errno> {
+    fn add_group(&mut self, core: &Adapter, rule: &Rule) -> Result<usize, Errno> {
         let large = (self.size / (LARGE_GROUPS + 1)).max(1);
         let count = if (self.groups.len() as u32) < LARGE_GROUPS { large } else { 1 };
         let (place, start) = self.room(count).ok_or(Errno::ENOSPC)?;
@@ -185,7 +185,7 @@ impl Table {
         (start.checked_add(count)? <= self.size).then_some((self.groups.len(), start))
     }
 
-    fn remove_group_if_empty(&mut self, core: &Core, place: usize) {
+    fn remove_group_if_empty(&mut self, core: &Adapter, place: usize) {
         if !self.groups[place].entries.is_empty() {
             return;
         }
@@ -240,7 +240,7 @@ impl Entry {
     /// Writes the entry: a new one, or where it leads and what counts it.
     fn write(
         &self,
-        core: &Core,
+        core: &Adapter,
         (kind, table, group, index): (u32, u32, u32, u32),
         behind: Behind,
         exists: bool,
@@ -293,7 +293,7 @@ fn write_miss(context: &mut [u8; FlowTableContext::BYTES], next: Option<u32>) {
 }
 
 /// Leads misses of a table elsewhere.
-pub(super) fn set_miss(core: &Core, kind: u32, table: u32, next: Option<u32>) -> Result<(), Errno> {
+pub(super) fn set_miss(core: &Adapter, kind: u32, table: u32, next: Option<u32>) -> Result<(), Errno> {
     let mut input: [u8; ModifyFlowTableIn::BYTES] = begin(opcode::MODIFY_FLOW_TABLE, 0, 0);
     ModifyFlowTableIn::TABLE_TYPE.set(&mut input, kind);
     ModifyFlowTableIn::TABLE_ID.set(&mut input, table);
@@ -303,7 +303,7 @@ pub(super) fn set_miss(core: &Core, kind: u32, table: u32, next: Option<u32>) ->
 }
 
 /// Makes a table the first one, or none.
-pub(super) fn set_root(core: &Core, kind: u32, table: u32, is_root: bool) -> Result<(), Errno> {
+pub(super) fn set_root(core: &Adapter, kind: u32, table: u32, is_root: bool) -> Result<(), Errno> {
     let mut input: [u8; SetFlowTableRootIn::BYTES] =
         begin(opcode::SET_FLOW_TABLE_ROOT, 0, u16::from(!is_root));
     SetFlowTableRootIn::TABLE_TYPE.set(&mut input, kind);
