@@ -5,7 +5,7 @@
 use crate::mac_from_name;
 use pollux_mempool::{BURST_MAX, Burst, MbufPool, PacketType, RxFlags};
 use pollux_port::driver::{
-    Moved, PortDriver, RxBurst, RxDescriptor, RxSetup, TxBurst, TxDescriptor, TxSetup,
+    InBurst, Moved, PortDriver, RxBurst, RxDescriptor, RxSetup, TxBurst, TxDescriptor, TxSetup,
 };
 use pollux_port::finish::FINISHED;
 use pollux_port::{Link, MacAddr, PortConfig, PortError, PortId, PortInfo, RxCounters, RxDrop};
@@ -184,7 +184,7 @@ impl NullRx {
 }
 
 impl RxBurst for NullRx {
-    fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> Moved {
+    fn rx_burst(&mut self, _: &InBurst<'_>, burst: &mut Burst, max: usize) -> Moved {
         let mut got = if self.spare.is_empty() { 0 } else { self.reuse(burst, max) };
         if got < max {
             got += self.pool.alloc_received(burst, max - got, self.size, self.port.0);
@@ -199,7 +199,7 @@ impl RxBurst for NullRx {
         Moved { packets: got, bytes: (got * self.size) as u64 }
     }
 
-    fn refill(&mut self, spare: &mut Burst) -> Result<usize, PortError> {
+    fn refill(&mut self, _: &InBurst<'_>, spare: &mut Burst) -> Result<usize, PortError> {
         if spare.iter().all(|mbuf| mbuf.is_plain_of(&self.pool)) {
             return Ok(spare.move_front(BURST_MAX, &mut self.spare));
         }
@@ -227,7 +227,7 @@ impl RxBurst for NullRx {
 struct SilentRx;
 
 impl RxBurst for SilentRx {
-    fn rx_burst(&mut self, _burst: &mut Burst, _max: usize) -> Moved {
+    fn rx_burst(&mut self, _: &InBurst<'_>, _burst: &mut Burst, _max: usize) -> Moved {
         Moved::NONE
     }
 
@@ -266,7 +266,7 @@ impl NullTx {
 }
 
 impl TxBurst for NullTx {
-    fn tx_burst(&mut self, burst: &mut Burst) -> Moved {
+    fn tx_burst(&mut self, _: &InBurst<'_>, burst: &mut Burst) -> Moved {
         if let Some(sink) = &mut self.sink {
             Self::drain(sink, burst);
         }
@@ -278,7 +278,7 @@ impl TxBurst for NullTx {
         moved
     }
 
-    fn recycle(&mut self, spare: &mut Burst) -> Result<usize, PortError> {
+    fn recycle(&mut self, _: &InBurst<'_>, spare: &mut Burst) -> Result<usize, PortError> {
         Ok(self.kept.get_or_insert_default().move_front(BURST_MAX, spare))
     }
 

@@ -11,7 +11,7 @@
 use crate::mac_from_name;
 use pollux_mempool::{Burst, Mbuf};
 use pollux_port::driver::{
-    Moved, PortDriver, RxBurst, RxDescriptor, RxSetup, TxBurst, TxDescriptor, TxSetup,
+    InBurst, Moved, PortDriver, RxBurst, RxDescriptor, RxSetup, TxBurst, TxDescriptor, TxSetup,
 };
 use pollux_port::finish::FINISHED;
 use pollux_port::{
@@ -287,7 +287,7 @@ impl RingRx {
 }
 
 impl RxBurst for RingRx {
-    fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> Moved {
+    fn rx_burst(&mut self, _: &InBurst<'_>, burst: &mut Burst, max: usize) -> Moved {
         let moved = self.dequeue(burst, max);
         if moved.packets == 0 && self.slots[self.at].is_fresh() {
             return self.renew(burst, max);
@@ -295,7 +295,7 @@ impl RxBurst for RingRx {
         moved
     }
 
-    fn refill(&mut self, _spare: &mut Burst) -> Result<usize, PortError> {
+    fn refill(&mut self, _: &InBurst<'_>, _spare: &mut Burst) -> Result<usize, PortError> {
         Err(PortError::unsupported("refill", "what is received are the sender's own mbufs"))
     }
 
@@ -335,7 +335,7 @@ struct RingTx {
 }
 
 impl TxBurst for RingTx {
-    fn tx_burst(&mut self, burst: &mut Burst) -> Moved {
+    fn tx_burst(&mut self, _: &InBurst<'_>, burst: &mut Burst) -> Moved {
         let Some(end) = &mut self.end else { return Moved::NONE };
         // Afterwards they are the receiver's.
         let all = Moved::of(burst);
@@ -346,7 +346,7 @@ impl TxBurst for RingTx {
         Moved { packets, bytes: all.bytes - Moved::of(burst).bytes }
     }
 
-    fn recycle(&mut self, _spare: &mut Burst) -> Result<usize, PortError> {
+    fn recycle(&mut self, _: &InBurst<'_>, _spare: &mut Burst) -> Result<usize, PortError> {
         Err(PortError::unsupported("recycle", "what is sent is the receiver's from then on"))
     }
 

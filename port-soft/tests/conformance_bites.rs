@@ -1,7 +1,7 @@
 //! The conformance list finds what it is there to find: a good port is made bad in one way at a time.
 use pollux_mempool::Burst;
 use pollux_port::conformance::{self, Check, Feed, Fixture, Subject};
-use pollux_port::driver::{Moved, RxBurst, RxSetup, TxBurst, TxSetup};
+use pollux_port::driver::{InBurst, Moved, RxBurst, RxSetup, TxBurst, TxSetup};
 use pollux_port::layer::{Layer, around};
 use pollux_port_soft::ring;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -40,9 +40,9 @@ struct BadRx {
 }
 
 impl RxBurst for BadRx {
-    fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> Moved {
+    fn rx_burst(&mut self, inside: &InBurst<'_>, burst: &mut Burst, max: usize) -> Moved {
         let before = burst.len();
-        let mut moved = self.inner.rx_burst(burst, max);
+        let mut moved = self.inner.rx_burst(inside, burst, max);
         if moved.packets == 0 {
             return moved;
         }
@@ -77,13 +77,13 @@ struct BadTx {
 }
 
 impl TxBurst for BadTx {
-    fn tx_burst(&mut self, burst: &mut Burst) -> Moved {
+    fn tx_burst(&mut self, inside: &InBurst<'_>, burst: &mut Burst) -> Moved {
         if self.defect == Defect::SendsIntoTheVoid {
             let moved = Moved::of(burst);
             burst.clear();
             return moved;
         }
-        let moved = self.inner.tx_burst(burst);
+        let moved = self.inner.tx_burst(inside, burst);
         if self.defect == Defect::TurnsTheRestRound {
             burst.reverse();
         }

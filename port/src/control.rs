@@ -7,19 +7,19 @@ mod flow;
 mod setting;
 mod split;
 
+use crate::burst::QueueOwner;
 use crate::config::Addresses;
 use crate::driver::{PortDriver, RxSetup, TxSetup};
 use crate::event::Events;
 use crate::finish::FinishTx;
 use crate::prepare::TxRules;
-use crate::queue::{Held, QueueParts};
-use crate::stats::Baseline;
+use crate::queue::QueueParts;
+use crate::stats::{Baseline, Counters};
 use crate::{
     Direction, Gate, PortConfig, PortError, PortId, PortInfo, PortState, QueueId, RxCounters, RxOffloads,
     RxQueue, RxQueueConfig, TxCounters, TxQueue, TxQueueConfig,
 };
 use flow::Flows;
-use pollux_atomic::AtomicBool;
 use pollux_eal::barrier;
 use pollux_mempool::ExternalMemory;
 use std::fmt;
@@ -32,7 +32,6 @@ pub const STOP_PATIENCE: Duration = Duration::from_secs(2);
 /// What the control handle keeps of a queue.
 struct QueueSlot<C> {
     counters: Arc<C>,
-    held: Arc<AtomicBool>,
     set_up: bool,
     /// Left out by the port's start, or stopped by itself since.
     stopped: bool,
@@ -40,11 +39,11 @@ struct QueueSlot<C> {
 
 impl<C: Default> Default for QueueSlot<C> {
     fn default() -> Self {
-        Self { counters: Arc::default(), held: Arc::default(), set_up: false, stopped: false }
+        Self { counters: Arc::default(), set_up: false, stopped: false }
     }
 }
 
-impl<C> QueueSlot<C> {
+impl<C: Counters> QueueSlot<C> {
     /// Takes the queue for a value that is about to be made; until the driver has agreed it counts as not set up.
     fn take(
         &mut self,
@@ -52,7 +51,7 @@ impl<C> QueueSlot<C> {
         direction: Direction,
         queue: QueueId,
     ) -> Result<QueueParts<C>, PortError> {
-        let held = Held::take(&self.held).ok_or_else(|| PortError::QueueHeld {
+        let owner = QueueOwner::take(self.counters.line()).ok_or_else(|| PortError::QueueHeld {
             port: port_name.to_string(),
             direction,
             queue,
@@ -65,7 +64,7 @@ impl<C> QueueSlot<C> {
             port_name: Arc::clone(port_name),
             queue,
             rules: TxRules::default(),
-            held,
+            owner,
         })
     }
 }
@@ -396,11 +395,11 @@ impl Port {
         // Pairs with the light one that each burst begins with: it saw the gate shut, or is seen here.
         barrier::heavy();
         let end = Instant::now() + STOP_PATIENCE;
-        let rx = self.rx.iter().map(|slot| slot.counters.at_work()).enumerate();
-        let tx = self.tx.iter().map(|slot| slot.counters.at_work()).enumerate();
+        let rx = self.rx.iter().map(|slot| slot.counters.line()).enumerate();
+        let tx = self.tx.iter().map(|slot| slot.counters.line()).enumerate();
         let all = rx.map(|slot| (Direction::Rx, slot)).chain(tx.map(|slot| (Direction::Tx, slot)));
-        for (direction, (number, at_work)) in all {
-            if !at_work.wait(end.saturating_duration_since(Instant::now())) {
+        for (direction, (number, line)) in all {
+            if !line.wait(end.saturating_duration_since(Instant::now())) {
                 return Err(PortError::BurstUnderWay {
                     port: self.name.to_string(),
                     direction,

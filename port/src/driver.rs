@@ -2,10 +2,15 @@
 //!
 //! The control handle calls [`PortDriver`] and checks states and limits before it does, so a driver sees only calls
 //! that are in order. The data halves move to lcores; each burst is one dynamic call.
+#[cfg(any(test, feature = "conformance"))]
+mod alone;
 mod feature;
 
+#[cfg(any(test, feature = "conformance"))]
+pub use alone::Alone;
 pub use feature::{ClockDriver, FlowDriver, RssDriver, VlanDriver};
 
+pub use crate::burst::{BurstWatch, InBurst, QueueOwner};
 use crate::config::PortConfig;
 use crate::link::{Fec, FecModes, SpeedFec, SpeedLanes};
 use crate::{
@@ -65,11 +70,15 @@ pub enum TxDescriptor {
 /// A burst writes to it. Unless the type fills cache lines of its own (`#[repr(align(128))]`, which covers the line that x86
 /// fetches along; or it has no bytes), the heap may put it beside a queue of another lcore, and each burst takes the line from
 /// the other: two lcores were seen to move a quarter of their packets. The conformance list checks it.
+///
+/// `inside` says that a burst of the queue is under way, for as long as it is borrowed. [`Port::stop`](crate::Port::stop)
+/// waits for it, and so does a driver that takes single queues from their lcores, by [`RxCounters::watch`]; others have no use
+/// for it. A layer passes it on.
 pub trait RxBurst: Send {
     /// Appends up to `max` received mbufs to `burst`. `max` never exceeds the room left in it.
     ///
     /// Hot: no lock, no allocation, no log; a system call only where packets come through the kernel.
-    fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> Moved;
+    fn rx_burst(&mut self, inside: &InBurst<'_>, burst: &mut Burst, max: usize) -> Moved;
 
     /// Called before the first burst after each start of the port.
     fn resume(&mut self) {}
@@ -81,8 +90,8 @@ pub trait RxBurst: Send {
     ///
     /// # Errors
     /// [`PortError::Unsupported`], with the reason.
-    fn refill(&mut self, spare: &mut Burst) -> Result<usize, PortError> {
-        let _ = spare;
+    fn refill(&mut self, inside: &InBurst<'_>, spare: &mut Burst) -> Result<usize, PortError> {
+        let _ = (inside, spare);
         Err(PortError::unsupported("refill", "the queue keeps no mbufs to receive into"))
     }
 
@@ -135,13 +144,13 @@ pub trait RxBurst: Send {
 /// Why most ports cannot wake anybody.
 const NO_INTERRUPT: &str = "the queue is only ever polled, or was not configured for interrupts";
 
-/// A driver's half of a tx queue. Lives on one lcore.
+/// A driver's half of a tx queue. Lives on one lcore; all said of [`RxBurst`] holds for it.
 pub trait TxBurst: Send {
     /// Takes as many mbufs as fit from the front of `burst`; what is left stays there.
     ///
     /// A packet that can never be sent is taken as well, counted as dropped with its reason and not in the answer.
     /// Hot, as [`RxBurst::rx_burst`].
-    fn tx_burst(&mut self, burst: &mut Burst) -> Moved;
+    fn tx_burst(&mut self, inside: &InBurst<'_>, burst: &mut Burst) -> Moved;
 
     /// Called before the first burst after each start of the port.
     fn resume(&mut self) {}
@@ -153,8 +162,8 @@ pub trait TxBurst: Send {
     ///
     /// # Errors
     /// [`PortError::Unsupported`], with the reason.
-    fn recycle(&mut self, spare: &mut Burst) -> Result<usize, PortError> {
-        let _ = spare;
+    fn recycle(&mut self, inside: &InBurst<'_>, spare: &mut Burst) -> Result<usize, PortError> {
+        let _ = (inside, spare);
         Err(PortError::unsupported("recycle", "the queue holds no mbuf after sending"))
     }
 
@@ -230,7 +239,7 @@ pub struct RxSetup {
     pub deferred_start: bool,
     /// It is to tell of arrivals. Never true where [`PortInfo::rx_interrupts`] is not.
     pub interrupts: bool,
-    /// Where to count drops. Packets and bytes are counted by the queue value.
+    /// Where to count drops, and what tells of bursts under way. Packets and bytes are counted by the queue value.
     pub counters: Arc<RxCounters>,
     /// To tell that the device is gone.
     pub gate: Gate,
@@ -251,7 +260,7 @@ pub struct TxSetup {
     pub finishing: bool,
     /// It stays stopped when the port starts. Never true where [`PortInfo::queue_control`] is not.
     pub deferred_start: bool,
-    /// Where to count drops.
+    /// Where to count drops, and what tells of bursts under way.
     pub counters: Arc<TxCounters>,
     /// To tell that the device is gone.
     pub gate: Gate,

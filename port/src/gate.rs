@@ -4,23 +4,11 @@
 //! which it last ran, so that the check is one comparison, and the first burst after a (re)start takes the slow path
 //! and wakes the driver's half of the queue.
 //!
-//! Stop waits for bursts under way. Both sides write one word and then read the other's, which needs a full barrier
-//! between the two on both sides, or one side's pays for both ([`barrier::heavy`]):
-//!
-//! ```text
-//!   queue, each burst              control handle, once a stop
-//!   at work = true                 gate = shut
-//!   barrier::light()               barrier::heavy()
-//!   gate still open? then work     wait while at work
-//!   at work = false
-//! ```
+//! Stop waits for bursts under way: see [`burst`](crate::burst).
 use crate::order;
 use crossbeam_utils::CachePadded;
-use pollux_atomic::{AtomicBool, AtomicU32, Ordering};
-#[cfg(not(loom))]
-use pollux_eal::barrier;
+use pollux_atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 const STATE: u32 = 0b11;
 const SHUT: u32 = 0;
@@ -97,72 +85,10 @@ impl Gate {
     }
 }
 
-/// Says that a queue's owner is inside a burst. One writer, the lcore that owns the queue.
-#[derive(Debug, Default)]
-pub struct AtWork(AtomicBool);
-
-/// A burst under way.
-pub(crate) struct Inside<'a>(&'a AtWork);
-
-impl AtWork {
-    /// Begins a burst, which ends with the answer's drop, by a panic too. To be called before the look at the gate.
-    #[inline(always)]
-    pub(crate) fn enter(&self) -> Inside<'_> {
-        self.0.store(true, Ordering::Relaxed);
-        barrier::light();
-        Inside(self)
-    }
-
-    /// For the model, to show what the barrier is for.
-    #[cfg(all(test, loom))]
-    fn enter_without_barrier(&self) -> Inside<'_> {
-        self.0.store(true, Ordering::Relaxed);
-        Inside(self)
-    }
-
-    #[inline]
-    fn is_at_work(&self) -> bool {
-        self.0.load(order::at_work_wait())
-    }
-
-    /// Waits until no burst is under way that began before the gate was shut, `longest` at most; false when that was not
-    /// enough. `barrier::heavy` stands between the shutting and this.
-    pub(crate) fn wait(&self, longest: Duration) -> bool {
-        let start = Instant::now();
-        while self.is_at_work() {
-            if start.elapsed() >= longest {
-                return false;
-            }
-            // Most bursts end within microseconds; one whose lcore shares this processor needs it.
-            if start.elapsed() < SPIN { std::hint::spin_loop() } else { std::thread::sleep(SPIN) }
-        }
-        true
-    }
-}
-
-/// How long to wait without going to sleep, and for how long at once then.
-const SPIN: Duration = Duration::from_micros(20);
-
-impl Drop for Inside<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        self.0.0.store(false, order::at_work_end());
-    }
-}
-
 impl Default for Gate {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// Both sides' barrier in one form that loom knows: which of them pays for it is not its business.
-#[cfg(loom)]
-mod barrier {
-    pub(super) fn light() {
-        pollux_atomic::fence(pollux_atomic::Ordering::SeqCst);
-    }
-    pub(super) use light as heavy;
 }
 
 #[cfg(all(test, loom))]
@@ -192,53 +118,6 @@ mod tests {
         let gate = Gate(Arc::new(CachePadded::new(AtomicU32::new(!STATE))));
         assert!(gate.open());
         assert_eq!(gate.passage(), Passage::Opened(OPEN));
-    }
-
-    #[test]
-    fn a_wait_ends_with_the_burst_or_with_its_limit() {
-        let at_work = AtWork::default();
-        assert!(at_work.wait(Duration::ZERO), "nobody is at work");
-        let inside = at_work.enter();
-        assert!(!at_work.wait(Duration::from_millis(1)), "somebody is");
-        drop(inside);
-        assert!(at_work.wait(Duration::ZERO));
-        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let _inside = at_work.enter();
-            std::panic::resume_unwind(Box::new("a callback's panic"));
-        }));
-        assert!(panicked.is_err() && at_work.wait(Duration::ZERO), "a panic ends the burst too");
-    }
-
-    /// The race that stop must win: once it has waited, nobody is inside, and nobody comes in any more.
-    #[test]
-    fn stress_nobody_is_inside_after_the_wait() {
-        for _ in 0..200 {
-            let (gate, at_work, inside) = (Gate::new(), AtWork::default(), AtomicU32::new(0));
-            gate.open();
-            let Passage::Opened(word) = gate.passage() else { panic!("open") };
-            std::thread::scope(|scope| {
-                let queue = scope.spawn(|| {
-                    let mut bursts = 0_u32;
-                    loop {
-                        let _inside = at_work.enter();
-                        if !gate.is(word) {
-                            return bursts;
-                        }
-                        inside.store(1, Ordering::Relaxed);
-                        bursts += 1;
-                        inside.store(0, Ordering::Relaxed);
-                    }
-                });
-                std::thread::yield_now();
-                gate.shut();
-                barrier::heavy();
-                assert!(at_work.wait(Duration::from_secs(5)));
-                for _ in 0..1000 {
-                    assert_eq!(inside.load(Ordering::Relaxed), 0, "inside after stop");
-                }
-                queue.join().expect("the loop ends");
-            });
-        }
     }
 
     #[test]

@@ -298,8 +298,8 @@ macro_rules! pass_rx {
             self.inner.resume();
         }
 
-        fn refill(&mut self, spare: &mut Burst) -> Result<usize, crate::PortError> {
-            self.inner.refill(spare)
+        fn refill(&mut self, inside: &InBurst<'_>, spare: &mut Burst) -> Result<usize, crate::PortError> {
+            self.inner.refill(inside, spare)
         }
 
         fn mode(&self) -> &'static str {
@@ -334,8 +334,8 @@ macro_rules! pass_tx {
             self.inner.resume();
         }
 
-        fn recycle(&mut self, spare: &mut Burst) -> Result<usize, crate::PortError> {
-            self.inner.recycle(spare)
+        fn recycle(&mut self, inside: &InBurst<'_>, spare: &mut Burst) -> Result<usize, crate::PortError> {
+            self.inner.recycle(inside, spare)
         }
 
         fn mode(&self) -> &'static str {

@@ -34,6 +34,7 @@
 //! }
 //! ```
 mod buffer;
+mod burst;
 mod config;
 #[cfg(feature = "conformance")]
 pub mod conformance;

@@ -1,34 +1,16 @@
 //! The queue values that an lcore owns: [`RxQueue`] and [`TxQueue`].
 mod callback;
 
+use crate::burst::{InBurst, QueueOwner};
 use crate::driver::{Moved, RxBurst, RxDescriptor, TxBurst, TxDescriptor};
-use crate::gate::{AtWork, Passage};
-use crate::order;
+use crate::gate::Passage;
 use crate::prepare::TxRules;
 use crate::{BadPacket, Gate, PortError, PortId, QueueId, RxCounters, TxCounters};
 use callback::Callbacks;
 pub use callback::{CallbackId, RxCallback, TxCallback};
-use pollux_atomic::{AtomicBool, Ordering};
 use pollux_mempool::{Burst, Mbuf};
 use std::fmt;
 use std::sync::Arc;
-
-/// Says "in use" to the control handle for as long as it lives.
-pub(crate) struct Held(Arc<AtomicBool>);
-
-impl Held {
-    /// `None` when another is alive.
-    pub(crate) fn take(flag: &Arc<AtomicBool>) -> Option<Self> {
-        let free = flag.compare_exchange(false, true, order::held_take(), Ordering::Relaxed).is_ok();
-        free.then(|| Self(Arc::clone(flag)))
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.0.store(false, order::held_end());
-    }
-}
 
 /// What both kinds of queue carry beside the driver's half.
 pub(crate) struct QueueParts<C> {
@@ -39,9 +21,8 @@ pub(crate) struct QueueParts<C> {
     pub(crate) queue: QueueId,
     /// For tx queues.
     pub(crate) rules: TxRules,
-    // Last, so that it says "free" only when all else is dropped; see `Queue`.
-    #[expect(dead_code, reason = "its drop is what it is for")]
-    pub(crate) held: Held,
+    // Last, so that it lets go only when all else is dropped; see `Queue`.
+    pub(crate) owner: QueueOwner,
 }
 
 /// What differs between the two kinds of queue. [`Rx`] and [`Tx`] are all there are.
@@ -59,7 +40,7 @@ impl Way for Rx {}
 impl Way for Tx {}
 
 mod way {
-    use super::{AtWork, PortError, Rx, RxBurst, RxCallback, RxCounters, RxDescriptor};
+    use super::{PortError, Rx, RxBurst, RxCallback, RxCounters, RxDescriptor};
     use super::{Tx, TxBurst, TxCallback, TxCounters, TxDescriptor};
 
     /// Where the drivers' two traits say the same under two names.
@@ -69,7 +50,6 @@ mod way {
         type Counters;
         type Callback;
         type Descriptor;
-        fn at_work(counters: &Self::Counters) -> &AtWork;
         fn resume(driver: &mut Self::Driver);
         fn mode(driver: &Self::Driver) -> &'static str;
         fn queue_count(driver: &Self::Driver) -> Result<usize, PortError>;
@@ -84,11 +64,6 @@ mod way {
                 type Counters = $counters;
                 type Callback = $callback;
                 type Descriptor = $descriptor;
-
-                #[inline(always)]
-                fn at_work(counters: &$counters) -> &AtWork {
-                    counters.at_work()
-                }
 
                 fn resume(driver: &mut Self::Driver) {
                     driver.resume();
@@ -149,15 +124,15 @@ impl<W: Way> Queue<W> {
     fn at_work<T>(
         &mut self,
         otherwise: T,
-        work: impl FnOnce(&mut W::Driver, &W::Counters, &mut Option<Box<Callbacks<W::Callback>>>) -> T,
+        work: impl FnOnce(&InBurst<'_>, &mut W::Driver, &mut Option<Box<Callbacks<W::Callback>>>) -> T,
     ) -> T {
         let Self { driver, known, callbacks, parts } = self;
         // First the word that says "at work", then the look at the gate; `Port::stop` does the opposite.
-        let _inside = W::at_work(&parts.counters).enter();
+        let inside = parts.owner.enter();
         if !parts.gate.is(*known) && !Self::wake(driver, &parts.gate, known) {
             return otherwise;
         }
-        work(driver, &parts.counters, callbacks)
+        work(&inside, driver, callbacks)
     }
 
     #[cold]
@@ -240,14 +215,15 @@ impl RxQueue {
     #[inline]
     #[doc(alias = "rte_eth_rx_burst")]
     pub fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> usize {
-        self.at_work(0, |driver, counters, callbacks| {
+        self.at_work(0, |inside, driver, callbacks| {
             let before = burst.len();
-            let Moved { packets, bytes } = driver.rx_burst(burst, max.min(burst.remaining_capacity()));
+            let max = max.min(burst.remaining_capacity());
+            let Moved { packets, bytes } = driver.rx_burst(inside, burst, max);
             debug_assert_eq!(burst.len(), before + packets, "the driver says what it appended");
             if packets == 0 {
                 return 0;
             }
-            counters.count(packets, bytes);
+            inside.count(packets, bytes);
             match callbacks {
                 None => packets,
                 Some(callbacks) => callbacks.after_rx(burst, before),
@@ -280,7 +256,7 @@ impl RxQueue {
     /// ```
     #[inline]
     pub fn refill(&mut self, spare: &mut Burst) -> Result<usize, PortError> {
-        let taken = self.at_work(Ok(0), |driver, _, _| driver.refill(spare));
+        let taken = self.at_work(Ok(0), |inside, driver, _| driver.refill(inside, spare));
         taken.map_err(|error| error.named(&self.parts.port_name))
     }
 
@@ -307,13 +283,13 @@ impl TxQueue {
     #[inline]
     #[doc(alias = "rte_eth_tx_burst")]
     pub fn tx_burst(&mut self, burst: &mut Burst) -> usize {
-        self.at_work(0, |driver, counters, callbacks| {
+        self.at_work(0, |inside, driver, callbacks| {
             if let Some(callbacks) = callbacks {
                 callbacks.before_tx(burst);
             }
             let before = burst.len();
-            let Moved { packets, bytes } = driver.tx_burst(burst);
-            counters.count(packets, bytes);
+            let Moved { packets, bytes } = driver.tx_burst(inside, burst);
+            inside.count(packets, bytes);
             before - burst.len()
         })
     }
@@ -328,7 +304,7 @@ impl TxQueue {
     /// [`PortError::Unsupported`], with the reason.
     #[inline]
     pub fn recycle(&mut self, spare: &mut Burst) -> Result<usize, PortError> {
-        let given = self.at_work(Ok(0), |driver, _, _| driver.recycle(spare));
+        let given = self.at_work(Ok(0), |inside, driver, _| driver.recycle(inside, spare));
         given.map_err(|error| error.named(&self.parts.port_name))
     }
 

@@ -3,10 +3,11 @@
 //! Packets and bytes are counted per queue by the lcore that owns the queue: plain loads and stores on a cache line of
 //! its own, read by the control handle at any time. Drops are rare and may be counted by either half. Nothing is ever
 //! set back: a reset remembers the values of that moment and subtracts them later.
-use crate::gate::AtWork;
+use crate::burst::{BurstLine, BurstWatch, QueueOwner};
 use crossbeam_utils::CachePadded;
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A count with one writer; anybody may read.
@@ -100,39 +101,44 @@ fn is_rx_error(reason: RxDrop) -> bool {
 /// What one rx queue counts.
 #[derive(Debug, Default)]
 pub struct RxCounters {
-    moved: CachePadded<Moving>,
+    moved: Arc<CachePadded<BurstLine>>,
     drops: [AtomicU64; RxDrop::ALL.len()],
 }
 
 /// What one tx queue counts.
 #[derive(Debug, Default)]
 pub struct TxCounters {
-    moved: CachePadded<Moving>,
+    moved: Arc<CachePadded<BurstLine>>,
     drops: [AtomicU64; TxDrop::ALL.len()],
     lost_packets: AtomicU64,
     lost_bytes: AtomicU64,
 }
 
-#[derive(Debug, Default)]
-struct Moving {
-    packets: Counter,
-    bytes: Counter,
-    /// On the same line, which the queue's owner has at hand anyway.
-    at_work: AtWork,
+/// What both kinds of counters have.
+pub(crate) trait Counters: Default {
+    /// What the queue's owner counts on.
+    fn line(&self) -> &Arc<CachePadded<BurstLine>>;
 }
 
 macro_rules! counters {
     ($name:ident, $reason:ident) => {
+        impl Counters for $name {
+            fn line(&self) -> &Arc<CachePadded<BurstLine>> {
+                &self.moved
+            }
+        }
+
         impl $name {
-            #[inline(always)]
-            pub(crate) fn count(&self, packets: usize, bytes: u64) {
-                self.moved.packets.add(packets as u64);
-                self.moved.bytes.add(bytes);
+            /// Takes the right to begin bursts that count here; `None` while another has it.
+            #[must_use]
+            pub fn own(&self) -> Option<QueueOwner> {
+                QueueOwner::take(&self.moved)
             }
 
-            #[inline(always)]
-            pub(crate) fn at_work(&self) -> &AtWork {
-                &self.moved.at_work
+            /// What tells a driver of bursts under way.
+            #[must_use]
+            pub fn watch(&self) -> BurstWatch {
+                BurstWatch::of(&self.moved)
             }
 
             /// Counts `n` packets dropped for `reason`. Any thread may call it; it is meant to be rare.
@@ -403,7 +409,7 @@ mod tests {
     #[test]
     fn errors_are_the_sum_of_their_reasons_and_a_reset_subtracts() {
         let (rx, tx) = (RxCounters::default(), TxCounters::default());
-        rx.count(3, 180);
+        rx.own().expect("free").enter().count(3, 180);
         rx.drop_for(RxDrop::NoMbuf, 2);
         rx.drop_for(RxDrop::Missed, 4);
         rx.drop_for(RxDrop::TooLong, 5);
@@ -422,7 +428,7 @@ mod tests {
         );
         assert_eq!(dropped(&all).iter().map(|d| d.packets).sum::<u64>(), 2 + 4 + 5 + 6 + 8 + 7);
         base.set(read());
-        rx.count(1, 60);
+        rx.own().expect("free").enter().count(1, 60);
         let stats = basic(&base.apply(read()), 1, 1);
         assert_eq!((stats.ipackets, stats.ibytes, stats.ierrors, stats.oerrors), (1, 60, 0, 0));
     }
@@ -430,7 +436,7 @@ mod tests {
     #[test]
     fn what_was_lost_on_its_way_was_not_sent() {
         let tx = TxCounters::default();
-        tx.count(5, 500);
+        tx.own().expect("free").enter().count(5, 500);
         tx.lose(TxDrop::Refused, 2, 160);
         assert_eq!((tx.packets(), tx.bytes(), tx.dropped(TxDrop::Refused)), (3, 340, 2));
     }

@@ -1,6 +1,6 @@
 //! What happens to a port by itself: the device goes, the link changes.
 use pollux_mempool::{Burst, MbufPool};
-use pollux_port::driver::{Moved, PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
+use pollux_port::driver::{InBurst, Moved, PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
 use pollux_port::{
     Gate, Link, MacAddr, Port, PortConfig, PortError, PortEvent, PortId, PortInfo, PortState, Ports, Queues,
 };
@@ -52,7 +52,7 @@ impl PortDriver for Device {
 }
 
 impl RxBurst for Half {
-    fn rx_burst(&mut self, burst: &mut Burst, _max: usize) -> Moved {
+    fn rx_burst(&mut self, _: &InBurst<'_>, burst: &mut Burst, _max: usize) -> Moved {
         if self.device.unplugged.load(Ordering::Relaxed) {
             self.gate.set_gone();
             return Moved::NONE;
@@ -72,7 +72,7 @@ impl RxBurst for Half {
 }
 
 impl TxBurst for Half {
-    fn tx_burst(&mut self, burst: &mut Burst) -> Moved {
+    fn tx_burst(&mut self, _: &InBurst<'_>, burst: &mut Burst) -> Moved {
         let moved = Moved::of(burst);
         burst.clear();
         moved

@@ -1,7 +1,8 @@
 //! What the control handle does with features that a driver has: what it keeps, what it asks the driver, what it undoes.
 use pollux_mempool::{Burst, External, ExternalMemory, MbufPool};
 use pollux_port::driver::{
-    ClockDriver, FlowDriver, Moved, PortDriver, RssDriver, RxBurst, RxSetup, TxBurst, TxSetup, VlanDriver,
+    ClockDriver, FlowDriver, InBurst, Moved, PortDriver, RssDriver, RxBurst, RxSetup, TxBurst, TxSetup,
+    VlanDriver,
 };
 use pollux_port::flow::{
     FlowAction, FlowActions, FlowCount, FlowFate, FlowInfo, FlowItems, FlowPart, FlowPlan, FlowRule,
@@ -192,7 +193,7 @@ impl ClockDriver for Able {
 struct Idle;
 
 impl RxBurst for Idle {
-    fn rx_burst(&mut self, _burst: &mut Burst, _max: usize) -> Moved {
+    fn rx_burst(&mut self, _: &InBurst<'_>, _burst: &mut Burst, _max: usize) -> Moved {
         Moved::NONE
     }
     fn mode(&self) -> &'static str {
@@ -201,7 +202,7 @@ impl RxBurst for Idle {
 }
 
 impl TxBurst for Idle {
-    fn tx_burst(&mut self, _burst: &mut Burst) -> Moved {
+    fn tx_burst(&mut self, _: &InBurst<'_>, _burst: &mut Burst) -> Moved {
         Moved::NONE
     }
     fn mode(&self) -> &'static str {

@@ -1,6 +1,6 @@
 //! Stopping a port while another lcore is inside a burst.
 use pollux_mempool::{Burst, MbufPool};
-use pollux_port::driver::{Moved, PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
+use pollux_port::driver::{InBurst, Moved, PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
 use pollux_port::{
     Direction, Link, MacAddr, Port, PortConfig, PortError, PortId, PortInfo, PortState, Queues, STOP_PATIENCE,
 };
@@ -67,7 +67,7 @@ impl PortDriver for Device {
 }
 
 impl RxBurst for Device {
-    fn rx_burst(&mut self, _burst: &mut Burst, _max: usize) -> Moved {
+    fn rx_burst(&mut self, _: &InBurst<'_>, _burst: &mut Burst, _max: usize) -> Moved {
         self.burst();
         Moved::NONE
     }
@@ -78,12 +78,12 @@ impl RxBurst for Device {
 }
 
 impl TxBurst for Device {
-    fn tx_burst(&mut self, _burst: &mut Burst) -> Moved {
+    fn tx_burst(&mut self, _: &InBurst<'_>, _burst: &mut Burst) -> Moved {
         self.burst();
         Moved::NONE
     }
 
-    fn recycle(&mut self, _spare: &mut Burst) -> Result<usize, PortError> {
+    fn recycle(&mut self, _: &InBurst<'_>, _spare: &mut Burst) -> Result<usize, PortError> {
         self.burst();
         Ok(0)
     }

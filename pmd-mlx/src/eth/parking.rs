@@ -12,31 +12,24 @@
 //! ```
 //!
 //! The lcore leaves RUNS by itself when something is wrong. The control side takes a queue out of RUNS as well, without
-//! waiting for the lcore to poll: each side writes one word and then reads the other's, as at a port's gate
-//! (`pollux_port::Gate`), the control side paying for both barriers.
+//! waiting for the lcore to poll: it waits for the burst under way alone, as a port that stops does, by
+//! [`BurstWatch`](pollux_port::driver::BurstWatch). A burst pays one load and two comparisons: that the burst is one of this queue
+//! is what [`InBurst`] proves. A call of the lcore outside of bursts takes the inside as the control side does, and gives it
+//! back (LENT): it counts as running.
 //!
-//! ```text
-//!   lcore, each burst                control side, seldom
-//!   inside = true                    RUNS ──► TAKEN
-//!   barrier::light()                 barrier::heavy()
-//!   still RUNS? then work            wait while inside
-//!   inside = false
-//! ```
-//!
-//! What one side did is handed over by a Release that the other's Acquire sees. A burst pays two stores and one load.
+//! What one side did is handed over by a Release that the other's Acquire sees.
 #![expect(unsafe_code, reason = "the inside of a queue moves between the lcore and the control thread")]
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::UnsafeCell;
 use std::fmt;
-use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use pollux_eal::barrier;
 use pollux_mlx5_abi::opcode::completion;
 use pollux_mlx5_abi::syndrome::Syndrome;
+use pollux_port::driver::{BurstWatch, InBurst};
 
 use super::parts::Hold;
 
@@ -44,9 +37,11 @@ const RUNS: u32 = 0;
 const PARKED: u32 = 1;
 const STOPPED: u32 = 2;
 const TAKEN: u32 = 3;
-const STATE: u32 = 3;
+/// It runs, and its lcore has the inside outside of a burst.
+const LENT: u32 = 4;
+const STATE: u32 = 7;
 /// The lcore's half is gone.
-const LEFT: u32 = 4;
+const LEFT: u32 = 8;
 
 /// Why a queue is parked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,7 +181,7 @@ impl QueueHealth {
     /// Whether bursts move packets.
     #[must_use]
     pub fn runs(&self) -> bool {
-        self.state.load(Ordering::Acquire) & STATE == RUNS
+        matches!(self.state.load(Ordering::Acquire) & STATE, RUNS | LENT)
     }
 
     /// Whether it was stopped, or was never started.
@@ -242,8 +237,8 @@ impl QueueHealth {
 
 struct Shared<T> {
     health: QueueHealth,
-    /// The lcore is inside, or about to see that it must not.
-    at_work: AtomicBool,
+    /// Tells of the lcore's bursts.
+    watch: BurstWatch,
     inside: UnsafeCell<Option<(T, Box<dyn Hold>)>>,
 }
 
@@ -251,6 +246,12 @@ struct Shared<T> {
 unsafe impl<T: Send> Sync for Shared<T> {}
 
 impl<T: Send + 'static> Shared<T> {
+    fn take(&self, from: u32, to: u32) -> Option<Parked<'_, T>> {
+        // AcqRel: what whoever had it did is seen.
+        let taken = self.health.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        taken.then(|| Parked { shared: self, back: from })
+    }
+
     /// Gives the inside to what ends the device's objects.
     ///
     /// # Safety
@@ -263,8 +264,8 @@ impl<T: Send + 'static> Shared<T> {
     }
 }
 
-/// The lcore's half. One thread at a time has it, so that `at_work` has one writer.
-pub(crate) struct Running<T: Send + 'static>(Arc<Shared<T>>, PhantomData<Cell<()>>);
+/// The lcore's half.
+pub(crate) struct Running<T: Send + 'static>(Arc<Shared<T>>);
 
 /// The inside of a queue that runs, in its lcore's hands.
 pub(crate) struct Entered<'a, T: Send + 'static>(&'a Shared<T>);
@@ -282,8 +283,8 @@ impl<T: Send + 'static> Deref for Entered<'_, T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: it was RUNS with `at_work` set (`enter`): whoever takes it waits until this value is dropped, and the
-        // lcore's other ways in need its half, which is borrowed.
+        // SAFETY: it was RUNS in a burst of this queue (`enter`), and the burst is borrowed: who takes the inside out of RUNS
+        // waits for the burst's end (`halt`), or needs the lcore's half (`take`), which is borrowed too.
         unsafe { &(*self.0.inside.get()).as_ref().unwrap_unchecked().0 }
     }
 }
@@ -296,38 +297,27 @@ impl<T: Send + 'static> DerefMut for Entered<'_, T> {
     }
 }
 
-impl<T: Send + 'static> Drop for Entered<'_, T> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        // Release pairs with the Acquire in `halt`.
-        self.0.at_work.store(false, Ordering::Release);
-    }
-}
-
 impl<T: Send + 'static> Running<T> {
-    pub(crate) fn new(inside: T, hold: Box<dyn Hold>) -> Self {
+    /// The half of a queue whose bursts `watch` tells of.
+    pub(crate) fn new(inside: T, hold: Box<dyn Hold>, watch: BurstWatch) -> Self {
         let inside = UnsafeCell::new(Some((inside, hold)));
-        let shared = Shared { health: QueueHealth::default(), at_work: AtomicBool::new(false), inside };
-        Self(Arc::new(shared), PhantomData)
+        Self(Arc::new(Shared { health: QueueHealth::default(), watch, inside }))
     }
 
-    /// The inside, if the queue runs. Hot: two stores and one load, with the drop of what is given.
+    /// The inside, if the queue runs. Hot: one load.
+    ///
+    /// # Panics
+    /// When `burst` is one of another queue, whose end nobody would wait for.
     #[inline(always)]
-    pub(crate) fn enter(&mut self) -> Option<Entered<'_, T>> {
-        self.0.at_work.store(true, Ordering::Relaxed);
-        barrier::light();
-        let entered = Entered(&self.0);
-        (self.0.health.state.load(Ordering::Acquire) == RUNS).then_some(entered)
+    pub(crate) fn enter<'a>(&'a mut self, burst: &'a InBurst<'_>) -> Option<Entered<'a, T>> {
+        assert!(self.0.watch.is_of(burst), "a queue is polled in bursts of its own");
+        (self.0.health.state.load(Ordering::Acquire) == RUNS).then_some(Entered(&self.0))
     }
 
-    /// Looks at the inside, if the queue runs.
-    pub(crate) fn look<R>(&self, look: impl FnOnce(&T) -> R) -> Option<R> {
-        let _looking = Looking::begin(&self.0.at_work);
-        if self.0.health.state.load(Ordering::Acquire) != RUNS {
-            return None;
-        }
-        // SAFETY: as in `Entered`: RUNS was seen with `at_work` set; `enter` needs `&mut self`.
-        unsafe { (*self.0.inside.get()).as_ref().map(|(inside, _)| look(inside)) }
+    /// The inside, if the queue runs, for a call that is no burst: bursts need the half that is borrowed here, and the control
+    /// side finds it taken. Dropping it lets the queue run on.
+    pub(crate) fn take(&self) -> Option<Parked<'_, T>> {
+        self.0.take(RUNS, LENT)
     }
 
     /// Hands the inside over to the control side, which may have taken it already.
@@ -340,23 +330,6 @@ impl<T: Send + 'static> Running<T> {
 
     pub(crate) fn control(&self) -> Control<T> {
         Control(Arc::clone(&self.0))
-    }
-}
-
-/// A look, by the lcore. One from within another leaves the word to that.
-struct Looking<'a>(&'a AtomicBool, bool);
-
-impl<'a> Looking<'a> {
-    fn begin(at_work: &'a AtomicBool) -> Self {
-        let before = at_work.swap(true, Ordering::Relaxed);
-        barrier::light();
-        Self(at_work, before)
-    }
-}
-
-impl Drop for Looking<'_> {
-    fn drop(&mut self) {
-        self.0.store(self.1, Ordering::Release);
     }
 }
 
@@ -408,22 +381,13 @@ impl<T: Send + 'static> Control<T> {
     /// Takes the inside of a parked queue. `None` when it is not parked, or somebody else has it.
     #[must_use]
     pub fn take(&self) -> Option<Parked<'_, T>> {
-        self.take_from(PARKED)
+        self.0.take(PARKED, TAKEN)
     }
 
     /// Takes the inside of a queue that is parked or stopped.
     #[must_use]
     pub fn take_any(&self) -> Option<Parked<'_, T>> {
-        self.take_from(PARKED).or_else(|| self.take_from(STOPPED))
-    }
-
-    fn take_from(&self, state: u32) -> Option<Parked<'_, T>> {
-        self.0
-            .health
-            .state
-            .compare_exchange(state, TAKEN, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
-            .then(|| Parked { shared: &*self.0, back: state })
+        self.take().or_else(|| self.0.take(STOPPED, TAKEN))
     }
 
     /// Takes the inside whatever the queue does; bursts move nothing from then on. One that is under way is waited for, and
@@ -438,16 +402,10 @@ impl<T: Send + 'static> Control<T> {
                 parked.back = PARKED;
                 return Some(parked);
             }
-            if let Some(mut running) = self.take_from(RUNS) {
-                // Pairs with the light one in `enter`: the burst saw that it was taken, or is seen here.
-                barrier::heavy();
-                // Acquire pairs with the Release in `Entered::drop`: what the burst did is seen after the wait.
-                while self.0.at_work.load(Ordering::Acquire) {
-                    if begun.elapsed() >= longest {
-                        running.run();
-                        return None;
-                    }
-                    std::thread::yield_now();
+            if let Some(mut running) = self.0.take(RUNS, TAKEN) {
+                if !self.0.watch.wait(longest.saturating_sub(begun.elapsed())) {
+                    running.run();
+                    return None;
                 }
                 running.back = PARKED;
                 return Some(running);
@@ -461,7 +419,7 @@ impl<T: Send + 'static> Control<T> {
     }
 }
 
-/// The inside of a queue that does not run. Dropping it leaves the queue as it was found.
+/// The inside of a queue, taken from whoever else may have it. Dropping it leaves the queue as it was found.
 pub struct Parked<'a, T: Send + 'static> {
     shared: &'a Shared<T>,
     /// The state that it is given back in.
@@ -485,6 +443,12 @@ impl<T: Send + 'static> Parked<'_, T> {
         self.back = STOPPED;
     }
 
+    /// Notes trouble and leaves the queue parked.
+    pub(crate) fn park(mut self, trouble: Trouble) {
+        self.note(trouble);
+        self.back = PARKED;
+    }
+
     /// Notes trouble that the control side found.
     pub(crate) fn note(&self, trouble: Trouble) {
         self.shared.health.note(trouble);
@@ -505,7 +469,8 @@ impl<T: Send + 'static> Deref for Parked<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: while it is TAKEN, this value is the only way to the inside, which is there until `give`.
+        // SAFETY: while it is TAKEN or LENT, this value is the only way to the inside, which is there until `end`; of bursts that found
+        // it RUNS none is left (`halt`), or none can be (`take`).
         unsafe { &(*self.shared.inside.get()).as_ref().unwrap_unchecked().0 }
     }
 }
@@ -540,6 +505,9 @@ impl<T: Send + 'static> fmt::Debug for Parked<'_, T> {
 mod tests {
     use super::super::parts::NoDevice;
     use super::*;
+    use pollux_port::RxCounters;
+    use pollux_port::driver::QueueOwner;
+    use std::sync::atomic::AtomicBool;
 
     struct Noisy(Arc<AtomicU32>, u32);
 
@@ -549,71 +517,93 @@ mod tests {
         }
     }
 
-    fn queue() -> (Running<Noisy>, Arc<AtomicU32>) {
-        let drops = Arc::new(AtomicU32::new(0));
-        (Running::new(Noisy(Arc::clone(&drops), 0), Box::new(NoDevice)), drops)
+    fn queue() -> (Running<Noisy>, QueueOwner, Arc<AtomicU32>) {
+        let (drops, counters) = (Arc::new(AtomicU32::new(0)), RxCounters::default());
+        let queue = Running::new(Noisy(Arc::clone(&drops), 0), Box::new(NoDevice), counters.watch());
+        (queue, counters.own().expect("nobody has it"), drops)
     }
 
     const LONG: Duration = Duration::from_secs(5);
 
     #[test]
     fn one_side_at_a_time() {
-        let (mut queue, _) = queue();
+        let (mut queue, mut owner, _) = queue();
         let control = queue.control();
         assert!(control.take().is_none() && control.take_any().is_none(), "it runs");
-        queue.enter().expect("it runs").1 = 5;
+        queue.enter(&owner.enter()).expect("it runs").1 = 5;
         let mut parked = control.halt(LONG).expect("nobody is inside");
-        assert!(queue.enter().is_none() && queue.look(|_| ()).is_none());
+        assert!(queue.enter(&owner.enter()).is_none() && queue.take().is_none());
         assert!(control.take_any().is_none() && control.halt(Duration::ZERO).is_none(), "taken once");
         parked.1 += 1;
         drop(parked);
-        assert!(queue.enter().is_none() && control.health().is_parked());
+        assert!(queue.enter(&owner.enter()).is_none() && control.health().is_parked());
         control.take().expect("parked").resume();
-        assert_eq!((queue.enter().map(|inside| inside.1), control.health().recovered()), (Some(6), 1));
+        assert_eq!((queue.take().map(|inside| inside.1), control.health().recovered()), (Some(6), 1));
         let trouble = Trouble::Failed(Syndrome { code: 4, vendor: 0x51 });
         queue.park(trouble);
-        assert!(queue.enter().is_none() && queue.look(|_| ()).is_none());
+        assert!(queue.enter(&owner.enter()).is_none() && queue.take().is_none());
         assert_eq!((control.health().trouble(), control.health().failed()), (Some(trouble), 1));
     }
 
     #[test]
     fn a_stopped_queue_is_mended_by_nobody_and_runs_again_when_it_is_let() {
-        let (mut queue, _) = queue();
+        let (mut queue, mut owner, _) = queue();
         let control = queue.control();
         control.halt(LONG).expect("idle").stop();
         assert!(control.health().is_stopped() && !control.health().is_parked());
-        assert!(control.take().is_none() && queue.enter().is_none());
+        assert!(control.take().is_none() && queue.enter(&owner.enter()).is_none());
         queue.park(Trouble::Silent);
         assert!(control.health().is_stopped(), "what does not run does not park");
         drop(control.take_any().expect("stopped"));
         assert!(control.health().is_stopped(), "a look changes nothing");
         control.take_any().expect("stopped").run();
-        assert!(queue.enter().is_some() && control.health().recovered() == 0);
+        assert!(queue.enter(&owner.enter()).is_some() && control.health().recovered() == 0);
     }
 
     #[test]
     fn a_burst_under_way_is_waited_for() {
-        let (mut queue, _) = queue();
+        let (mut queue, mut owner, _) = queue();
         let control = queue.control();
-        let inside = queue.enter().expect("it runs");
+        let burst = owner.enter();
+        assert!(queue.enter(&burst).is_some(), "it runs");
         assert!(control.halt(Duration::from_millis(1)).is_none(), "somebody is inside");
-        assert!(control.health().runs(), "and goes on");
-        drop(inside);
-        assert_eq!(queue.look(|inside| inside.1), Some(0));
+        assert!(control.health().runs() && queue.enter(&burst).is_some(), "and goes on");
+        drop(burst);
         control.halt(LONG).expect("nobody is").stop();
+    }
+
+    #[test]
+    fn a_call_outside_of_bursts_has_the_inside_to_itself() {
+        let (mut queue, mut owner, _) = queue();
+        let control = queue.control();
+        let taken = queue.take().expect("it runs");
+        assert!(queue.take().is_none() && control.take_any().is_none());
+        assert!(control.halt(Duration::ZERO).is_none());
+        assert!(control.health().runs(), "for whoever looks from outside");
+        drop(taken);
+        assert!(queue.enter(&owner.enter()).is_some(), "it runs on");
+        queue.take().expect("it runs").park(Trouble::Silent);
+        assert!(control.health().is_parked() && control.health().silent() == 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "in bursts of its own")]
+    fn a_burst_of_another_queue_lets_nobody_in() {
+        let ((mut queue, ..), (_, mut other, _)) = (queue(), queue());
+        let _inside = queue.enter(&other.enter());
     }
 
     /// The race that `halt` must win: once it has the inside, no burst touches it.
     #[test]
     fn stress_nobody_is_inside_while_it_is_taken() {
-        let (mut queue, _) = queue();
+        let (mut queue, mut owner, _) = queue();
         let (control, done) = (queue.control(), AtomicBool::new(false));
         std::thread::scope(|scope| {
-            let (done, lcore) = (&done, &mut queue);
+            let (done, lcore, owner) = (&done, &mut queue, &mut owner);
             scope.spawn(move || {
                 while !done.load(Ordering::Relaxed) {
                     // Not atomic on purpose: a count is lost where both are inside.
-                    if let Some(mut inside) = lcore.enter() {
+                    if let Some(mut inside) = lcore.enter(&owner.enter()) {
                         inside.1 = inside.1.wrapping_add(2);
                     }
                 }
@@ -631,14 +621,14 @@ mod tests {
 
     #[test]
     fn the_inside_is_dropped_once_whoever_has_it() {
-        let (running, drops) = queue();
+        let (running, _, drops) = queue();
         let control = running.control();
         drop(running);
         assert_eq!(drops.load(Ordering::Relaxed), 1);
         assert!(control.take().is_none() && control.is_left());
 
         for resume in [false, true] {
-            let (mut running, drops) = queue();
+            let (mut running, _, drops) = queue();
             let control = running.control();
             running.park(Trouble::Silent);
             let parked = control.take().expect("parked");

@@ -31,7 +31,7 @@ use pollux_mempool::{Burst, Mbuf};
 use pollux_mlx5_abi::cqe::format;
 use pollux_mlx5_abi::opcode::completion;
 use pollux_mlx5_abi::syndrome::Syndrome;
-use pollux_port::driver::{Moved, RxBurst, RxDescriptor, RxSetup};
+use pollux_port::driver::{InBurst, Moved, RxBurst, RxDescriptor, RxSetup};
 use pollux_port::{PortError, PowerMonitor, RxDrop};
 use pollux_uverbs::event::CompChannel;
 
@@ -130,6 +130,7 @@ impl RxQueue {
         let striding = parts.striding.is_some();
         let split = parts.split.is_some();
         let (width, crc) = (parts.simd, parts.crc_bytes > 0);
+        let watch = setup.counters.watch();
         let (rq, hold) = Rq::new(parts, setup, keys)?;
         let (burst, mode) = if striding {
             (pick!(stride::burst, set), "striding")
@@ -141,7 +142,7 @@ impl RxQueue {
             // The vector loops do not cut an FCS off.
             single_for(if crc { SimdWidth::Scalar } else { width }, set)
         };
-        Ok(Self { running: Running::new(rq, hold), events, burst, mode })
+        Ok(Self { running: Running::new(rq, hold, watch), events, burst, mode })
     }
 
     /// The handle for the control half.
@@ -159,7 +160,7 @@ impl RxQueue {
             ));
         };
         while events.next().map_err(|error| PortError::device("read completion events", error))?.is_some() {
-            if let Some(mut rq) = self.running.enter() {
+            if let Some(mut rq) = self.running.take() {
                 rq.cq.event_taken();
             }
         }
@@ -197,11 +198,10 @@ fn set_of(features: RxFeatures) -> usize {
 
 impl RxBurst for RxQueue {
     #[inline]
-    fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> Moved {
-        let Some(mut rq) = self.running.enter() else { return Moved::NONE };
+    fn rx_burst(&mut self, inside: &InBurst<'_>, burst: &mut Burst, max: usize) -> Moved {
+        let Some(mut rq) = self.running.enter(inside) else { return Moved::NONE };
         let moved = (self.burst)(&mut rq, burst, max);
         let trouble = rq.trouble;
-        drop(rq);
         if let Some(trouble) = trouble {
             self.running.park(trouble);
         }
@@ -213,11 +213,11 @@ impl RxBurst for RxQueue {
     }
 
     fn queue_count(&self) -> Result<usize, PortError> {
-        Ok(self.running.look(Rq::waiting).unwrap_or(0))
+        Ok(self.running.take().map_or(0, |rq| rq.waiting()))
     }
 
     fn descriptor_status(&self, offset: usize) -> Result<RxDescriptor, PortError> {
-        let seen = self.running.look(|rq| {
+        let seen = self.running.take().map(|rq| {
             let (posted, taken) = rq.indices();
             if offset < rq.waiting() {
                 RxDescriptor::Done
@@ -230,15 +230,15 @@ impl RxBurst for RxQueue {
         Ok(seen.unwrap_or(RxDescriptor::Unavailable))
     }
 
-    fn refill(&mut self, spare: &mut Burst) -> Result<usize, PortError> {
-        Ok(self.running.enter().map_or(0, |mut rq| rq.refill_with(spare)))
+    fn refill(&mut self, inside: &InBurst<'_>, spare: &mut Burst) -> Result<usize, PortError> {
+        Ok(self.running.enter(inside).map_or(0, |mut rq| rq.refill_with(spare)))
     }
 
     /// Arms the completion queue. The device looks at what was said to be consumed: where completions wait, the event comes
     /// at once.
     fn set_interrupt(&mut self, on: bool) -> Result<(), PortError> {
         self.take_events()?;
-        if on && let Some(mut rq) = self.running.enter() {
+        if on && let Some(mut rq) = self.running.take() {
             rq.cq.publish();
             if !rq.cq.arm(false) {
                 return Err(PortError::unsupported("rx interrupt", "the queue has no register to arm it by"));
@@ -256,7 +256,7 @@ impl RxBurst for RxQueue {
     fn power_monitor(&self) -> Result<PowerMonitor, PortError> {
         let halted =
             || PortError::unsupported("power monitor", "the queue is stopped, or parked after an error");
-        let (address, value, ready) = self.running.look(|rq| rq.cq.next_word()).ok_or_else(halted)?;
+        let (address, value, ready) = self.running.take().map(|rq| rq.cq.next_word()).ok_or_else(halted)?;
         // What is there already has arrived.
         let expected = u64::from(if ready { !value } else { value });
         Ok(PowerMonitor { address, bytes: 1, mask: 0xff, expected })

@@ -33,11 +33,11 @@ use pollux_mlx5_abi::opcode::send;
 use pollux_mlx5_abi::wqe::{
     self, Data, Ethernet, INLINE as INLINE_BIT, INSERT_VLAN, SEGMENTS_MAX, blocks, checksum, inline_segments,
 };
-use pollux_port::driver::{Moved, TxBurst, TxDescriptor, TxSetup};
+use pollux_port::driver::{InBurst, Moved, TxBurst, TxDescriptor, TxSetup};
 use pollux_port::{BadPacket, PortError, TxDrop, TxProblem};
 
 #[cfg(test)]
-use super::parking::Entered;
+use super::parking::Parked;
 use super::parking::{Control, Running};
 use super::parts::{SqParts, TxFeatures, TxTunnels};
 use super::sq::Sq;
@@ -135,7 +135,8 @@ impl TxQueue {
         let set = set_of(features);
         let tunnels = (SETS[set] & CHECKSUM != 0).then_some(parts.tunnels);
         let (sq, hold) = Sq::new(parts, setup, keys);
-        Self { running: Running::new(sq, hold), burst: FUNCTIONS[set], mode: MODES[set], tunnels }
+        let running = Running::new(sq, hold, setup.counters.watch());
+        Self { running, burst: FUNCTIONS[set], mode: MODES[set], tunnels }
     }
 
     /// The handle for the control half.
@@ -145,8 +146,8 @@ impl TxQueue {
     }
 
     #[cfg(test)]
-    pub(super) fn inside(&mut self) -> Entered<'_, Sq> {
-        self.running.enter().expect("it runs")
+    pub(super) fn inside(&self) -> Parked<'_, Sq> {
+        self.running.take().expect("it runs")
     }
 }
 
@@ -159,12 +160,11 @@ fn set_of(features: TxFeatures) -> usize {
 
 impl TxBurst for TxQueue {
     #[inline]
-    fn tx_burst(&mut self, burst: &mut Burst) -> Moved {
-        let Some(mut sq) = self.running.enter() else { return Moved::NONE };
+    fn tx_burst(&mut self, inside: &InBurst<'_>, burst: &mut Burst) -> Moved {
+        let Some(mut sq) = self.running.enter(inside) else { return Moved::NONE };
         let moved = (self.burst)(&mut sq, burst);
         let (trouble, (taken, given)) = (sq.trouble, sq.progress());
         sq.tell(taken, given);
-        drop(sq);
         if let Some(trouble) = trouble {
             self.running.park(trouble);
         }
@@ -189,28 +189,27 @@ impl TxBurst for TxQueue {
     fn done_cleanup(&mut self, max: usize) -> Result<usize, PortError> {
         // Completions free all they can; there is no freeing of a part.
         let _ = max;
-        let Some(mut sq) = self.running.enter() else { return Ok(0) };
+        let Some(mut sq) = self.running.take() else { return Ok(0) };
         let before = sq.pending();
         sq.reap();
         let freed = before - sq.pending();
         if sq.trouble.is_none() {
             sq.settle();
         }
-        let (trouble, (taken, given)) = (sq.trouble, sq.progress());
+        let (taken, given) = sq.progress();
         sq.tell(taken, given);
-        drop(sq);
-        if let Some(trouble) = trouble {
-            self.running.park(trouble);
+        if let Some(trouble) = sq.trouble {
+            sq.park(trouble);
         }
         Ok(freed as usize)
     }
 
     fn queue_count(&self) -> Result<usize, PortError> {
-        Ok(self.running.look(|sq| sq.pending() as usize).unwrap_or(0))
+        Ok(self.running.take().map_or(0, |sq| sq.pending() as usize))
     }
 
     fn descriptor_status(&self, offset: usize) -> Result<TxDescriptor, PortError> {
-        let seen = self.running.look(|sq| (sq.free_mbufs(), sq.pending()));
+        let seen = self.running.take().map(|sq| (sq.free_mbufs(), sq.pending()));
         let Some((free, pending)) = seen else { return Ok(TxDescriptor::Unavailable) };
         let (free, places) = (free as usize, (free + pending) as usize);
         Ok(if offset >= places {

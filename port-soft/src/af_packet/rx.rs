@@ -8,7 +8,7 @@ use pollux_frame_io::Trouble;
 use pollux_frame_io::packet_socket::{PacketRx, RxFrame};
 use pollux_frame_io::vnet::VlanTag;
 use pollux_mempool::{BURST_MAX, Burst, Mbuf, MbufPool};
-use pollux_port::driver::{Moved, RxBurst, RxDescriptor, RxSetup};
+use pollux_port::driver::{InBurst, Moved, RxBurst, RxDescriptor, RxSetup};
 use pollux_port::{Gate, PortError, PortId, RxCounters, RxDrop};
 
 use crate::chain::{self, Long};
@@ -132,7 +132,7 @@ fn put_back(mbuf: &mut Mbuf, tag: VlanTag) -> Option<u16> {
 }
 
 impl RxBurst for InterfaceRx {
-    fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> Moved {
+    fn rx_burst(&mut self, _: &InBurst<'_>, burst: &mut Burst, max: usize) -> Moved {
         let mut moved = Moved::NONE;
         while moved.packets < max && self.rx.is_ready() {
             // First an mbuf: without one the frame stays, and the kernel counts those that no longer fit.
@@ -165,7 +165,7 @@ impl RxBurst for InterfaceRx {
         moved
     }
 
-    fn refill(&mut self, _spare: &mut Burst) -> Result<usize, PortError> {
+    fn refill(&mut self, _: &InBurst<'_>, _spare: &mut Burst) -> Result<usize, PortError> {
         Err(PortError::unsupported("refill", "frames are copied into mbufs as they come: none waits for one"))
     }
 

@@ -9,7 +9,7 @@ use pollux_frame_io::interface::{FeaturePlaces, Interface};
 use pollux_frame_io::packet_socket::PacketTx;
 use pollux_frame_io::vnet::{Segmentation, VnetHeader};
 use pollux_mempool::{Burst, Mbuf};
-use pollux_port::driver::{Moved, TxBurst, TxDescriptor, TxSetup};
+use pollux_port::driver::{InBurst, Moved, TxBurst, TxDescriptor, TxSetup};
 use pollux_port::{Gate, PortError, TxCounters, TxDrop, TxOffloads};
 
 use super::Mtu;
@@ -184,7 +184,7 @@ impl InterfaceTx {
 }
 
 impl TxBurst for InterfaceTx {
-    fn tx_burst(&mut self, burst: &mut Burst) -> Moved {
+    fn tx_burst(&mut self, _: &InBurst<'_>, burst: &mut Burst) -> Moved {
         let mut moved = Moved::NONE;
         let mut taken = 0;
         for mbuf in burst.iter_mut() {
@@ -214,7 +214,7 @@ impl TxBurst for InterfaceTx {
         self.cutting.lacks
     }
 
-    fn recycle(&mut self, _spare: &mut Burst) -> Result<usize, PortError> {
+    fn recycle(&mut self, _: &InBurst<'_>, _spare: &mut Burst) -> Result<usize, PortError> {
         Err(PortError::unsupported("recycle", "frames are copied out: mbufs go home within the burst"))
     }
 

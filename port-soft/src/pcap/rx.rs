@@ -6,7 +6,7 @@ use std::time::Duration;
 use pollux_frame_io::FrameError;
 use pollux_frame_io::pcap::PcapReader;
 use pollux_mempool::{Burst, Mbuf, MbufPool};
-use pollux_port::driver::{Moved, RxBurst, RxDescriptor, RxSetup};
+use pollux_port::driver::{InBurst, Moved, RxBurst, RxDescriptor, RxSetup};
 use pollux_port::{PortError, PortId, RxCounters, RxDrop};
 
 use crate::chain;
@@ -105,7 +105,7 @@ fn put(pool: &MbufPool, scatter: bool, mbuf: &mut Mbuf, frame: &[u8], port: Port
 }
 
 impl RxBurst for ReplayRx {
-    fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> Moved {
+    fn rx_burst(&mut self, _: &InBurst<'_>, burst: &mut Burst, max: usize) -> Moved {
         if self.ended {
             return Moved::NONE;
         }
@@ -172,7 +172,7 @@ impl RxBurst for ReplayRx {
         }
     }
 
-    fn refill(&mut self, _spare: &mut Burst) -> Result<usize, PortError> {
+    fn refill(&mut self, _: &InBurst<'_>, _spare: &mut Burst) -> Result<usize, PortError> {
         Err(PortError::unsupported("refill", "frames are copied into mbufs as they come: none waits for one"))
     }
 
@@ -189,7 +189,7 @@ impl RxBurst for ReplayRx {
 pub(super) struct SilentRx;
 
 impl RxBurst for SilentRx {
-    fn rx_burst(&mut self, _burst: &mut Burst, _max: usize) -> Moved {
+    fn rx_burst(&mut self, _: &InBurst<'_>, _burst: &mut Burst, _max: usize) -> Moved {
         Moved::NONE
     }
 

@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 use pollux_frame_io::FrameError;
 use pollux_frame_io::pcap::{PcapBatch, PcapWriter, Timestamp};
 use pollux_mempool::{BURST_MAX, Burst, Mbuf};
-use pollux_port::driver::{Moved, TxBurst, TxSetup};
+use pollux_port::driver::{InBurst, Moved, TxBurst, TxSetup};
 use pollux_port::{PortError, TxCounters, TxDrop};
 
 use pollux_port::finish::Finisher;
@@ -104,7 +104,7 @@ impl FileTx {
 }
 
 impl TxBurst for FileTx {
-    fn tx_burst(&mut self, burst: &mut Burst) -> Moved {
+    fn tx_burst(&mut self, _: &InBurst<'_>, burst: &mut Burst) -> Moved {
         if burst.is_empty() {
             return Moved::NONE;
         }
@@ -142,7 +142,7 @@ impl TxBurst for FileTx {
         moved
     }
 
-    fn recycle(&mut self, _spare: &mut Burst) -> Result<usize, PortError> {
+    fn recycle(&mut self, _: &InBurst<'_>, _spare: &mut Burst) -> Result<usize, PortError> {
         Err(PortError::unsupported("recycle", "frames are copied out: mbufs go home within the burst"))
     }
 
@@ -155,7 +155,7 @@ impl TxBurst for FileTx {
 pub(super) struct DroppingTx;
 
 impl TxBurst for DroppingTx {
-    fn tx_burst(&mut self, burst: &mut Burst) -> Moved {
+    fn tx_burst(&mut self, _: &InBurst<'_>, burst: &mut Burst) -> Moved {
         let moved = Moved::of(burst);
         burst.clear();
         moved

@@ -6,7 +6,7 @@ use pollux_frame_io::Trouble;
 use pollux_frame_io::tap::{FRAME_BYTES_MAX, TapRx};
 use pollux_frame_io::vnet::VnetHeader;
 use pollux_mempool::{Burst, Mbuf, MbufPool};
-use pollux_port::driver::{Moved, RxBurst, RxSetup};
+use pollux_port::driver::{InBurst, Moved, RxBurst, RxSetup};
 use pollux_port::{Gate, PortError, PortId, RxCounters, RxDrop};
 
 use crate::chain::Long;
@@ -77,7 +77,7 @@ impl TapQueueRx {
 }
 
 impl RxBurst for TapQueueRx {
-    fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> Moved {
+    fn rx_burst(&mut self, _: &InBurst<'_>, burst: &mut Burst, max: usize) -> Moved {
         let mut moved = Moved::NONE;
         while moved.packets < max {
             let Some(mut mbuf) = self.spare.take().or_else(|| self.pool.alloc()) else {
@@ -106,7 +106,7 @@ impl RxBurst for TapQueueRx {
         moved
     }
 
-    fn refill(&mut self, _spare: &mut Burst) -> Result<usize, PortError> {
+    fn refill(&mut self, _: &InBurst<'_>, _spare: &mut Burst) -> Result<usize, PortError> {
         Err(PortError::unsupported("refill", "frames are copied into mbufs as they come: none waits for one"))
     }
 

@@ -6,7 +6,7 @@ use pollux_frame_io::Trouble;
 use pollux_frame_io::tap::TapTx;
 use pollux_frame_io::vnet::{VNET_BYTES, VnetHeader};
 use pollux_mempool::{Burst, Mbuf};
-use pollux_port::driver::{Moved, TxBurst, TxSetup};
+use pollux_port::driver::{InBurst, Moved, TxBurst, TxSetup};
 use pollux_port::{Gate, PortError, TxCounters, TxDrop};
 
 use crate::offload;
@@ -64,7 +64,7 @@ impl TapQueueTx {
 }
 
 impl TxBurst for TapQueueTx {
-    fn tx_burst(&mut self, burst: &mut Burst) -> Moved {
+    fn tx_burst(&mut self, _: &InBurst<'_>, burst: &mut Burst) -> Moved {
         let mut moved = Moved::NONE;
         let mut taken = 0;
         for mbuf in burst.iter_mut() {
@@ -88,7 +88,7 @@ impl TxBurst for TapQueueTx {
         moved
     }
 
-    fn recycle(&mut self, _spare: &mut Burst) -> Result<usize, PortError> {
+    fn recycle(&mut self, _: &InBurst<'_>, _spare: &mut Burst) -> Result<usize, PortError> {
         Err(PortError::unsupported("recycle", "frames are copied out: mbufs go home within the burst"))
     }
 

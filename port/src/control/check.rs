@@ -1,11 +1,11 @@
 //! What the control handle checks before it asks the driver.
 use super::Port;
 use crate::offload::names;
+use crate::stats::Counters;
 use crate::{
     DescriptorLimits, Direction, MacAddr, PortConfig, PortError, PortState, QueueId, RxOffloads,
     RxQueueConfig, TxOffloads,
 };
-use std::sync::atomic::Ordering;
 
 /// The shortest Ethernet frame, without its check sequence (IEEE 802.3, minFrameSize): what is joined is no shorter.
 const LRO_MIN: u32 = 60;
@@ -198,10 +198,10 @@ impl Port {
             direction,
             queue: QueueId(u16::try_from(number).unwrap_or(u16::MAX)),
         };
-        if let Some(number) = self.rx.iter().position(|slot| slot.held.load(Ordering::Acquire)) {
+        if let Some(number) = self.rx.iter().position(|slot| slot.counters.line().is_owned()) {
             return Err(held(Direction::Rx, number));
         }
-        if let Some(number) = self.tx.iter().position(|slot| slot.held.load(Ordering::Acquire)) {
+        if let Some(number) = self.tx.iter().position(|slot| slot.counters.line().is_owned()) {
             return Err(held(Direction::Tx, number));
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! The step between a tx queue and its driver.
 
 use super::{CUTS, Cut, Finisher, Place, Unfinishable, fill_in_place};
-use crate::driver::{Moved, TxBurst};
+use crate::driver::{InBurst, Moved, TxBurst};
 use crate::layer::pass_tx;
 use crate::prepare::needed;
 use crate::{PortInfo, TxCounters, TxDrop, TxOffloads};
@@ -96,7 +96,7 @@ impl FinishTx {
     }
 
     #[cold]
-    fn finish_and_send(&mut self, burst: &mut Burst) -> Moved {
+    fn finish_and_send(&mut self, inside: &InBurst<'_>, burst: &mut Burst) -> Moved {
         let mut moved = Moved::NONE;
         if let Some(under_way) = &self.under_way
             && !burst.first().is_some_and(|mbuf| under_way.is(mbuf))
@@ -110,7 +110,7 @@ impl FinishTx {
             let can = self.offloads - lacks;
             let taken = match burst.iter_mut().position(|mbuf| !self.passes(mbuf, can)) {
                 Some(0) => {
-                    if !self.send_front(burst, &mut moved) {
+                    if !self.send_front(inside, burst, &mut moved) {
                         return moved;
                     }
                     burst.free_front(1);
@@ -118,14 +118,14 @@ impl FinishTx {
                 }
                 Some(count) => {
                     let mut front = burst.take_front(count);
-                    self.pass(&mut front, &mut moved);
+                    self.pass(inside, &mut front, &mut moved);
                     let taken = front.is_empty();
                     burst.move_front(burst.len(), &mut front);
                     std::mem::swap(burst, &mut front);
                     taken
                 }
                 None => {
-                    self.pass(burst, &mut moved);
+                    self.pass(inside, burst, &mut moved);
                     burst.is_empty()
                 }
             };
@@ -137,14 +137,14 @@ impl FinishTx {
         moved
     }
 
-    fn pass(&mut self, burst: &mut Burst, moved: &mut Moved) {
-        let more = self.inner.tx_burst(burst);
+    fn pass(&mut self, inside: &InBurst<'_>, burst: &mut Burst, moved: &mut Moved) {
+        let more = self.inner.tx_burst(inside, burst);
         moved.packets += more.packets;
         moved.bytes += more.bytes;
     }
 
     /// Sends the frames of the first packet; false when it has to stay.
-    fn send_front(&mut self, burst: &mut Burst, moved: &mut Moved) -> bool {
+    fn send_front(&mut self, inside: &InBurst<'_>, burst: &mut Burst, moved: &mut Moved) -> bool {
         let Some(mbuf) = burst.first_mut() else { return true };
         if self.under_way.is_none() {
             match self.begin(mbuf) {
@@ -160,7 +160,7 @@ impl FinishTx {
         }
         loop {
             let mut out = std::mem::take(&mut self.out);
-            self.pass(&mut out, moved);
+            self.pass(inside, &mut out, moved);
             self.out = out;
             if !self.out.is_empty() {
                 return false;
@@ -262,11 +262,11 @@ fn fill(pool: &MbufPool, mut mbuf: Mbuf, bytes: &[u8]) -> Option<Mbuf> {
 
 impl TxBurst for FinishTx {
     #[inline]
-    fn tx_burst(&mut self, burst: &mut Burst) -> Moved {
+    fn tx_burst(&mut self, inside: &InBurst<'_>, burst: &mut Burst) -> Moved {
         if self.under_way.is_none() && !burst.iter().any(is_special) {
-            return self.inner.tx_burst(burst);
+            return self.inner.tx_burst(inside, burst);
         }
-        self.finish_and_send(burst)
+        self.finish_and_send(inside, burst)
     }
 
     pass_tx!();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::driver::{Moved, TxBurst};
+use crate::driver::{Alone, InBurst, Moved, TxBurst};
 use crate::{PortInfo, TxCounters, TxDrop};
 use pollux_mempool::{Burst, MbufPool, TxOffload};
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ struct Fake {
 }
 
 impl TxBurst for Fake {
-    fn tx_burst(&mut self, burst: &mut Burst) -> Moved {
+    fn tx_burst(&mut self, _: &InBurst<'_>, burst: &mut Burst) -> Moved {
         let mut moved = Moved::NONE;
         for mbuf in burst.iter().take(self.room) {
             let asks = crate::prepare::needed(mbuf.tx_flags(), 1);
@@ -43,7 +43,11 @@ impl TxBurst for Fake {
 }
 
 /// A queue that finishes, in front of a driver with that room which offers `offloads` and finds out that it lacks `finds_out`.
-fn queue(room: usize, offloads: TxOffloads, finds_out: TxOffloads) -> (FinishTx, Taken, Arc<TxCounters>) {
+fn queue(
+    room: usize,
+    offloads: TxOffloads,
+    finds_out: TxOffloads,
+) -> (Alone<FinishTx>, Taken, Arc<TxCounters>) {
     let info = PortInfo { max_tso_bytes: 30_000, max_tx_segments: 16, ..PortInfo::default() };
     queue_of(&info, room, offloads, finds_out)
 }
@@ -54,11 +58,12 @@ fn queue_of(
     room: usize,
     offloads: TxOffloads,
     finds_out: TxOffloads,
-) -> (FinishTx, Taken, Arc<TxCounters>) {
+) -> (Alone<FinishTx>, Taken, Arc<TxCounters>) {
     let taken = Taken::default();
     let fake = Fake { taken: Arc::clone(&taken), room, finds_out, lacks: TxOffloads::empty() };
     let counters = Arc::new(TxCounters::default());
-    (FinishTx::new(Box::new(fake), info, offloads, Arc::clone(&counters)), taken, counters)
+    let queue = FinishTx::new(Box::new(fake), info, offloads, Arc::clone(&counters));
+    (Alone::new(queue, counters.own().expect("free")), taken, counters)
 }
 
 fn pool() -> MbufPool {

@@ -1,53 +1,89 @@
-//! Every interleaving of a queue's bursts with the control handle, explored by loom: `cargo xtask loom`.
+//! Every interleaving of a queue's bursts with the control handle or with a driver that takes queues from their lcores,
+//! explored by loom: `cargo xtask loom`.
 //!
 //! What both sides touch under the gate's rules is a tracked cell, so that an access that the rules let race is found.
 
-use super::{AtWork, Gate, Passage, barrier};
-use crate::queue::Held;
+use super::{Gate, Passage};
+use crate::burst::{BurstLine, QueueOwner, barrier};
+use crossbeam_utils::CachePadded;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
-use pollux_atomic::{AtomicBool, explore};
+use pollux_atomic::{AtomicU32, Ordering, explore};
 
-#[derive(Default)]
-struct Port {
-    gate: Gate,
-    at_work: AtWork,
+/// What says whether the owner may work.
+#[derive(Clone)]
+enum Word {
+    /// The port's, and the one that is known of it.
+    Gate(Gate, u32),
+    /// A driver's, that is one while the queue runs.
+    Driver(std::sync::Arc<AtomicU32>),
 }
 
-/// One burst, as `Queue::at_work` begins it; tells whether it passed the gate.
-fn burst(port: &Port, known: &mut u32, data: &UnsafeCell<u32>, with_barrier: bool) -> bool {
-    let _inside = if with_barrier { port.at_work.enter() } else { port.at_work.enter_without_barrier() };
-    if !port.gate.is(*known) {
-        match port.gate.passage() {
-            Passage::Shut => return false,
-            Passage::Opened(word) => *known = word,
+impl Word {
+    fn of_gate() -> Self {
+        Self::Gate(Gate::new(), Gate::NEVER)
+    }
+
+    fn open(&self) {
+        match self {
+            Self::Gate(gate, _) => assert!(gate.open()),
+            Self::Driver(word) => word.store(1, Ordering::Release),
         }
     }
-    data.with_mut(drop);
-    true
+
+    fn close(&self) {
+        match self {
+            Self::Gate(gate, _) => assert!(gate.shut()),
+            Self::Driver(word) => assert_eq!(word.swap(0, Ordering::AcqRel), 1),
+        }
+    }
+
+    /// As `Queue::at_work` looks at the gate; as a driver does.
+    fn is_open(&mut self) -> bool {
+        match self {
+            Self::Gate(gate, known) if gate.is(*known) => true,
+            Self::Gate(gate, known) => match gate.passage() {
+                Passage::Shut => false,
+                Passage::Opened(word) => {
+                    *known = word;
+                    true
+                }
+            },
+            Self::Driver(word) => word.load(Ordering::Acquire) == 1,
+        }
+    }
 }
 
-fn shut_and_wait(with_barrier: bool) {
+/// One burst; tells whether it was let work.
+fn burst(owner: &mut QueueOwner, word: &mut Word, data: &UnsafeCell<u32>, with_barrier: bool) -> bool {
+    let _inside = if with_barrier { owner.enter() } else { owner.enter_without_barrier() };
+    word.is_open() && {
+        data.with_mut(drop);
+        true
+    }
+}
+
+fn close_and_wait(word: fn() -> Word, with_barrier: bool) {
     explore(4, move || {
-        let port = Arc::new(Port::default());
-        let data = Arc::new(UnsafeCell::new(0));
-        assert!(port.gate.open());
+        let line = std::sync::Arc::default();
+        let mut owner = QueueOwner::take(&line).expect("nobody has it");
+        let (word, data) = (word(), Arc::new(UnsafeCell::new(0)));
+        word.open();
         let queue = {
-            let (port, data) = (Arc::clone(&port), Arc::clone(&data));
+            let (mut word, data) = (word.clone(), Arc::clone(&data));
             thread::spawn(move || {
-                let mut known = Gate::NEVER;
-                let first = burst(&port, &mut known, &data, with_barrier);
+                let first = burst(&mut owner, &mut word, &data, with_barrier);
                 // Known now, so by the short way.
-                let second = burst(&port, &mut known, &data, with_barrier);
-                assert!(first || !second, "shut for good");
+                let second = burst(&mut owner, &mut word, &data, with_barrier);
+                assert!(first || !second, "closed for good");
             })
         };
-        assert!(port.gate.shut());
+        word.close();
         if with_barrier {
             barrier::heavy();
         }
-        while port.at_work.is_at_work() {
+        while line.is_at_work() {
             thread::yield_now();
         }
         data.with_mut(drop);
@@ -57,33 +93,43 @@ fn shut_and_wait(with_barrier: bool) {
 
 #[test]
 fn gate_shut_and_waited_for() {
-    shut_and_wait(true);
+    close_and_wait(Word::of_gate, true);
 }
 
 /// That the model sees what the barrier is for.
 #[test]
 #[should_panic(expected = "Concurrent")]
 fn gate_shut_without_a_barrier() {
-    shut_and_wait(false);
+    close_and_wait(Word::of_gate, false);
+}
+
+#[test]
+fn queue_taken_by_its_driver_and_waited_for() {
+    close_and_wait(|| Word::Driver(std::sync::Arc::default()), true);
+}
+
+#[test]
+#[should_panic(expected = "Concurrent")]
+fn queue_taken_by_its_driver_without_a_barrier() {
+    close_and_wait(|| Word::Driver(std::sync::Arc::default()), false);
 }
 
 #[test]
 fn gate_opened_brings_the_start() {
     explore(4, || {
-        let port = Arc::new(Port::default());
-        let data = Arc::new(UnsafeCell::new(0));
+        let mut owner = QueueOwner::take(&std::sync::Arc::default()).expect("nobody has it");
+        let (word, data) = (Word::of_gate(), Arc::new(UnsafeCell::new(0)));
         let queue = {
-            let (port, data) = (Arc::clone(&port), Arc::clone(&data));
+            let (mut word, data) = (word.clone(), Arc::clone(&data));
             thread::spawn(move || {
-                let mut known = Gate::NEVER;
                 for _ in 0..2 {
-                    burst(&port, &mut known, &data, true);
+                    burst(&mut owner, &mut word, &data, true);
                 }
             })
         };
         // What `start` writes before it opens.
         data.with_mut(drop);
-        assert!(port.gate.open());
+        word.open();
         queue.join().unwrap();
     });
 }
@@ -91,19 +137,19 @@ fn gate_opened_brings_the_start() {
 #[test]
 fn queue_from_owner_to_owner() {
     explore(4, || {
-        let flag = std::sync::Arc::new(AtomicBool::new(false));
+        let line = std::sync::Arc::default();
         let counted = Arc::new(UnsafeCell::new(0));
-        let use_it = |flag: &std::sync::Arc<AtomicBool>, counted: &UnsafeCell<u32>| {
-            if let Some(held) = Held::take(flag) {
+        let use_it = |line: &std::sync::Arc<CachePadded<BurstLine>>, counted: &UnsafeCell<u32>| {
+            if let Some(owner) = QueueOwner::take(line) {
                 counted.with_mut(drop);
-                drop(held);
+                drop(owner);
             }
         };
         let other = {
-            let (flag, counted) = (std::sync::Arc::clone(&flag), Arc::clone(&counted));
-            thread::spawn(move || use_it(&flag, &counted))
+            let (line, counted) = (std::sync::Arc::clone(&line), Arc::clone(&counted));
+            thread::spawn(move || use_it(&line, &counted))
         };
-        use_it(&flag, &counted);
+        use_it(&line, &counted);
         other.join().unwrap();
     });
 }

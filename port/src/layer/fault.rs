@@ -1,6 +1,6 @@
 //! A layer that does to packets what bad wires do. From a seed: the same calls meet the same faults.
 use super::{Layer, pass_rx, pass_tx};
-use crate::driver::{Moved, RxBurst, RxSetup, TxBurst, TxSetup};
+use crate::driver::{InBurst, Moved, RxBurst, RxSetup, TxBurst, TxSetup};
 use crate::{Direction, QueueId, RxDrop, TxDrop};
 use pollux_mempool::{BURST_MAX, Burst, Mbuf, MbufPool};
 use std::collections::VecDeque;
@@ -299,14 +299,14 @@ struct FaultyRx {
 }
 
 impl RxBurst for FaultyRx {
-    fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> Moved {
+    fn rx_burst(&mut self, inside: &InBurst<'_>, burst: &mut Burst, max: usize) -> Moved {
         let first = burst.len();
         let limit = first + max;
         self.mischief.release(burst, limit);
         if let Some(drought) = &mut self.drought {
             drought.begin(self.mischief.now);
         }
-        self.inner.rx_burst(&mut self.fresh, limit - burst.len());
+        self.inner.rx_burst(inside, &mut self.fresh, limit - burst.len());
         for mbuf in self.fresh.drain(..) {
             // A duplicate may have taken the last place.
             if burst.len() < limit {
@@ -335,10 +335,10 @@ struct FaultyTx {
 }
 
 impl TxBurst for FaultyTx {
-    fn tx_burst(&mut self, burst: &mut Burst) -> Moved {
+    fn tx_burst(&mut self, inside: &InBurst<'_>, burst: &mut Burst) -> Moved {
         let mut moved = Moved::NONE;
         if !self.ready.is_empty() {
-            moved = self.inner.tx_burst(&mut self.ready);
+            moved = self.inner.tx_burst(inside, &mut self.ready);
         }
         if self.ready.is_empty() {
             self.mischief.release(&mut self.ready, BURST_MAX);
@@ -350,7 +350,7 @@ impl TxBurst for FaultyTx {
                     self.mischief.hold(mbuf, 1, &mut self.ready, BURST_MAX);
                 }
             }
-            let more = self.inner.tx_burst(&mut self.ready);
+            let more = self.inner.tx_burst(inside, &mut self.ready);
             moved = Moved { packets: moved.packets + more.packets, bytes: moved.bytes + more.bytes };
         }
         let dropped = std::mem::take(&mut self.mischief.dropped);

@@ -5,7 +5,7 @@
 //! them. What a packet leaves to whoever sends it is done in the copy: checksums are complete and large packets cut, as on a
 //! wire.
 use super::{Layer, pass_rx, pass_tx};
-use crate::driver::{Moved, RxBurst, RxSetup, TxBurst, TxSetup};
+use crate::driver::{InBurst, Moved, RxBurst, RxSetup, TxBurst, TxSetup};
 use crate::finish::Finisher;
 use crate::{Direction, QueueId};
 use pollux_mempool::{Burst, Mbuf};
@@ -197,9 +197,9 @@ struct TeeRx {
 }
 
 impl RxBurst for TeeRx {
-    fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> Moved {
+    fn rx_burst(&mut self, inside: &InBurst<'_>, burst: &mut Burst, max: usize) -> Moved {
         let before = burst.len();
-        let moved = self.inner.rx_burst(burst, max);
+        let moved = self.inner.rx_burst(inside, burst, max);
         self.copier.gather(&burst[before..]);
         self.copier.write(moved.packets);
         moved
@@ -215,11 +215,11 @@ struct TeeTx {
 }
 
 impl TxBurst for TeeTx {
-    fn tx_burst(&mut self, burst: &mut Burst) -> Moved {
+    fn tx_burst(&mut self, inside: &InBurst<'_>, burst: &mut Burst) -> Moved {
         let before = burst.len();
         // Once the driver has them they are out of reach.
         self.copier.gather(burst);
-        let moved = self.inner.tx_burst(burst);
+        let moved = self.inner.tx_burst(inside, burst);
         self.copier.write(before - burst.len());
         moved
     }

@@ -1,6 +1,6 @@
 //! A layer that tells what passes, through `tracing`, target `pollux::port::trace`.
 use super::{Layer, pass_rx, pass_tx};
-use crate::driver::{Moved, RxBurst, RxSetup, TxBurst, TxSetup};
+use crate::driver::{InBurst, Moved, RxBurst, RxSetup, TxBurst, TxSetup};
 use crate::{Direction, MacAddr, QueueId};
 use pollux_mempool::{Burst, Mbuf};
 use std::fmt;
@@ -121,9 +121,9 @@ struct TracedRx {
 }
 
 impl RxBurst for TracedRx {
-    fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> Moved {
+    fn rx_burst(&mut self, inside: &InBurst<'_>, burst: &mut Burst, max: usize) -> Moved {
         let before = burst.len();
-        let moved = self.inner.rx_burst(burst, max);
+        let moved = self.inner.rx_burst(inside, burst, max);
         if self.trace.mode == TraceMode::Packets {
             burst[before..].iter().for_each(|mbuf| self.trace.tell(&PacketLine::of(mbuf)));
         }
@@ -142,13 +142,13 @@ struct TracedTx {
 }
 
 impl TxBurst for TracedTx {
-    fn tx_burst(&mut self, burst: &mut Burst) -> Moved {
+    fn tx_burst(&mut self, inside: &InBurst<'_>, burst: &mut Burst) -> Moved {
         let before = burst.len();
         if self.trace.mode == TraceMode::Packets {
             self.lines.clear();
             self.lines.extend(burst.iter().map(PacketLine::of));
         }
-        let moved = self.inner.tx_burst(burst);
+        let moved = self.inner.tx_burst(inside, burst);
         if self.trace.mode == TraceMode::Packets {
             self.lines[..before - burst.len()].iter().for_each(|line| self.trace.tell(line));
         }

@@ -10,7 +10,7 @@ use pollux_mlx5_abi::cqe::{Cqe64, MiniCqe, MiniFormat, Strides, format};
 use pollux_mlx5_abi::opcode::completion;
 use pollux_mlx5_abi::syndrome::Syndrome;
 use pollux_mlx5_abi::wqe::Data;
-use pollux_port::driver::RxSetup;
+use pollux_port::driver::{Alone, RxSetup};
 use pollux_port::{Gate, PortId, QueueId, RxCounters, RxOffloads};
 use zerocopy::byteorder::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
@@ -154,7 +154,7 @@ impl Say {
 }
 
 /// A queue and its device.
-pub(crate) fn rig(plan: &Plan, pool: &MbufPool) -> (RxQueue, Device, Arc<RxCounters>) {
+pub(crate) fn rig(plan: &Plan, pool: &MbufPool) -> (Alone<RxQueue>, Device, Arc<RxCounters>) {
     let (queue, device, counters) = try_rig(plan, pool);
     (queue.expect("queue"), device, counters)
 }
@@ -162,7 +162,7 @@ pub(crate) fn rig(plan: &Plan, pool: &MbufPool) -> (RxQueue, Device, Arc<RxCount
 pub(crate) fn try_rig(
     plan: &Plan,
     pool: &MbufPool,
-) -> (Result<RxQueue, pollux_mlx5_common::MlxError>, Device, Arc<RxCounters>) {
+) -> (Result<Alone<RxQueue>, pollux_mlx5_common::MlxError>, Device, Arc<RxCounters>) {
     let entry = if plan.striding.is_some() { 32 } else { 16 << plan.segments_log2 };
     let ring = zone(entry << plan.log);
     let strides = plan.striding.map_or(0, |(_, strides, ..)| strides);
@@ -238,7 +238,8 @@ pub(crate) fn try_rig(
         events: None,
         hold: Box::new(NoDevice),
     };
-    (RxQueue::new(parts, &setup, keys), device, counters)
+    let owner = counters.own().expect("nobody has it");
+    (RxQueue::new(parts, &setup, keys).map(|queue| Alone::new(queue, owner)), device, counters)
 }
 
 impl Device {

@@ -2,7 +2,7 @@ use pollux_mempool::dynamic::{Field, Flag};
 use pollux_mempool::{Burst, MbufPool, PoolRegion, RxFlags};
 use pollux_mlx5_abi::cqe::{Cqe64, MiniFormat};
 use pollux_port::RxDrop;
-use pollux_port::driver::{RxBurst, RxDescriptor};
+use pollux_port::driver::{Alone, RxBurst, RxDescriptor};
 use zerocopy::FromBytes;
 
 use super::fake::{DELTA, Plan, Say, failed, pool, rig, try_rig, zone};
@@ -65,7 +65,7 @@ fn got(burst: &Burst) -> Vec<Got> {
         .collect()
 }
 
-fn receive_all(queue: &mut RxQueue) -> Vec<Got> {
+fn receive_all(queue: &mut Alone<RxQueue>) -> Vec<Got> {
     let mut all = Vec::new();
     loop {
         let mut burst = Burst::new();

@@ -8,7 +8,7 @@ use pollux_mempool::MbufPool;
 use pollux_mlx5_abi::cqe::Cqe64;
 use pollux_mlx5_abi::opcode::{completion, send};
 use pollux_mlx5_abi::wqe::{Completion, Control, Data, Ethernet, INLINE as INLINE_BIT, blocks};
-use pollux_port::driver::TxSetup;
+use pollux_port::driver::{Alone, TxSetup};
 use pollux_port::{Gate, PortId, QueueId, TxCounters, TxOffloads};
 use pollux_uverbs::{Page, Protection};
 use zerocopy::FromBytes;
@@ -74,7 +74,7 @@ pub(crate) struct Device {
     pub(crate) entries: u32,
 }
 
-pub(crate) fn rig(plan: &Plan, pool: &MbufPool) -> (TxQueue, Device, Arc<TxCounters>) {
+pub(crate) fn rig(plan: &Plan, pool: &MbufPool) -> (Alone<TxQueue>, Device, Arc<TxCounters>) {
     let ring = zone(64 << plan.log);
     let cq_log = 4;
     let cq = zone(64 << cq_log);
@@ -130,7 +130,8 @@ pub(crate) fn rig(plan: &Plan, pool: &MbufPool) -> (TxQueue, Device, Arc<TxCount
         tunnels: plan.tunnels,
         hold: Box::new(NoDevice),
     };
-    (TxQueue::new(parts, &setup, keys(pool, &[])), device, counters)
+    let owner = counters.own().expect("nobody has it");
+    (Alone::new(TxQueue::new(parts, &setup, keys(pool, &[])), owner), device, counters)
 }
 
 impl Device {

@@ -32,7 +32,7 @@ fn run(plan: &Plan, pool: &MbufPool, acts: &[Act], start: u32) -> Vec<Got> {
         device.start_at(start, start);
     }
     let mut all = Vec::new();
-    let poll = |queue: &mut RxQueue, all: &mut Vec<Got>, max| {
+    let poll = |queue: &mut Alone<RxQueue>, all: &mut Vec<Got>, max| {
         let mut burst = Burst::new();
         queue.rx_burst(&mut burst, max);
         all.extend(got(&burst));
