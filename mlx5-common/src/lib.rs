@@ -3,6 +3,7 @@
 //! ```text
 //!   context ── object ── firmware      a device's context; what is made of it, and goes children first; commands by DevX
 //!      ├─ uar ── dbrec                 doorbell pages and registers; doorbell records
+//!      ├─ send_ring                    send rings as they are written and posted
 //!      ├─ cq                           completion queues as they are read
 //!      ├─ mr ── key ── memlock         memory that the device knows, found by address; what is pinned for it
 //!      └─ clock
@@ -23,6 +24,7 @@ pub mod memlock;
 pub mod mr;
 pub mod object;
 pub mod processor;
+pub mod send_ring;
 pub mod uar;
 
 pub use error::{MlxError, Shortage};

@@ -691,7 +691,7 @@ impl Qp {
     /// Turns the copying of small requests to the device off, or on again where it has a page for it.
     pub fn set_blueflame(&mut self, on: bool) {
         match &mut self.side {
-            Side::Mlx5(qp) => qp.poster().set_blueflame(on),
+            Side::Mlx5(qp) => qp.poster().ring.set_blueflame(on),
             // Its doorbell is a call.
             Side::Rxe(_) => {}
         }

@@ -77,7 +77,7 @@ const MAY_BE_UNSAFE: &[(&str, &[&str])] = &[
     ("frame-io", &[""]),
     ("uverbs", &["channel", "ioctl", "mr", "page", "trace", "ways"]),
     ("mlx5-kernel", &["door"]),
-    ("mlx5-common", &["context", "cq", "dbrec", "mr"]),
+    ("mlx5-common", &["context", "cq", "dbrec", "mr", "send_ring"]),
     ("pmd-mlx", &["eth/parking", "eth/port/open", "eth/sq", "eth/rq", "eth/rx", "eth/tx"]),
     ("verbs", &["context", "mr", "pd", "provider/mlx5/poll", "provider/mlx5/post", "provider/rxe"]),
     ("mlx5-model", &["memory"]),

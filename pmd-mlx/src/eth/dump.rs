@@ -45,13 +45,14 @@ pub(crate) fn tx(control: &Control<Sq>) -> String {
     let written = match control.take_any() {
         None => write!(text, "{}", Health(control.health(), None)),
         Some(sq) => {
-            let (pi, ci) = sq.indices();
-            write!(text, "number {:#x}, {} blocks, posted {pi}, done {ci}, ", sq.number(), sq.blocks())
+            let ring = sq.ring();
+            let (number, blocks, posted, done) = (ring.number(), ring.blocks(), ring.posted(), ring.done());
+            write!(text, "number {number:#x}, {blocks} blocks, posted {posted}, done {done}, ")
                 .and_then(|()| {
                     let health = Health(control.health(), Some(sq.state()));
                     write!(text, "{} packets pending; {health}", sq.pending())
                 })
-                .and_then(|()| blocks(&mut text, &sq, ci, pi))
+                .and_then(|()| self::blocks(&mut text, &sq, done, posted))
                 .and_then(|()| completions(&mut text, sq.cq()))
         }
     };

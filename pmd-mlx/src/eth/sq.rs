@@ -13,42 +13,33 @@
 //! `settle` asks by an entry that does nothing. Where nothing comes back for very long, the control half
 //! rouses the queue (`recovery`).
 //!
-//! **Doorbell.** Once a burst: barrier, record, flush of write combining, 8 bytes to the register: the head of the last
-//! entry. The device then fetches the entries. Where the register's page is write-combining (BlueFlame) and the burst is one
-//! block, the block itself is copied there, 64 bytes in one write on the bus: the device need not fetch it, which spares a
-//! round trip, about a microsecond of latency. With more than one block the device fetches anyway, in reads of many blocks,
-//! and the processor would pay for each copy; so bulk traffic rings with 8 bytes.
+//! Entries are written into the ring, and posted once a burst, by [`SendRing`].
 //!
-//! Sources: rdma-core `providers/mlx5/qp.c`, `post_send_db`; DPDK `drivers/net/mlx5/mlx5_tx.h`, `mlx5_tx_request_completion`,
-//! `mlx5_doorbell_ring`.
-#![expect(unsafe_code, reason = "writes entries that a device reads, and owns mbufs by their addresses")]
+//! Source: DPDK `drivers/net/mlx5/mlx5_tx.h`, `mlx5_tx_request_completion`.
+#![expect(unsafe_code, reason = "makes a ring that a device reads, and owns mbufs by their addresses")]
 
 use std::collections::VecDeque;
-use std::mem::{ManuallyDrop, MaybeUninit, offset_of};
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use pollux_eal::barrier;
 use pollux_eal::region::Zone;
 use pollux_mempool::{Mbuf, MbufPool};
 use pollux_mlx5_abi::cqe::CqeError;
-use pollux_mlx5_abi::opcode::completion;
+use pollux_mlx5_abi::opcode::{completion, send};
 use pollux_mlx5_abi::syndrome::Syndrome;
-use pollux_mlx5_abi::wqe::{BLOCK_BYTES, Completion, Control, SEGMENT_BYTES};
+use pollux_mlx5_abi::wqe::{BLOCK_BYTES, Completion, blocks};
 use pollux_port::driver::TxSetup;
 use pollux_port::{TxCounters, TxDrop, TxOffloads};
 
 use super::parking::{Nonsense, Trouble};
 use super::parts::{Hold, SqParts, TxFeatures, TxTunnels};
 use pollux_mlx5_common::cq::Cq;
-use pollux_mlx5_common::dbrec::{DoorbellRecord, SECOND};
 use pollux_mlx5_common::key::Keys;
-use pollux_mlx5_common::uar::SendDoorbell;
+use pollux_mlx5_common::send_ring::SendRing;
 
 /// Ask for a completion after so many packets. Source: DPDK `drivers/net/mlx5/mlx5_defs.h`, `MLX5_TX_COMP_THRESH`.
 const ASK_PACKETS: u32 = 32;
-/// The place of `fm_ce_se` in the control segment.
-const COMPLETION_AT: usize = offset_of!(Control, fm_ce_se);
 
 /// A completion that was asked for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,12 +55,9 @@ struct Request {
 /// The inside of a send queue. The lcore's half reaches it while the queue runs, the control half while it is
 /// [parked](super::parking).
 pub struct Sq {
-    ring: NonNull<u8>,
-    log: u8,
-    /// Blocks posted in all.
+    pub(super) ring: SendRing,
+    /// Blocks written in all.
     pub(super) pi: u32,
-    /// Blocks that are the device's no more, in all.
-    ci: u32,
     asked_pi: u32,
     /// Mbufs on their way, by their addresses.
     mbufs: Box<[MaybeUninit<NonNull<u8>>]>,
@@ -87,9 +75,8 @@ pub struct Sq {
     cq: Cq,
     pub(super) keys: Keys,
     /// The first block of the last entry.
-    pub(super) last: u32,
-    pub(super) number: u32,
-    pub(super) control_imm: u32,
+    last: u32,
+    control_imm: u32,
     pub(super) inline_min: u32,
     pub(super) inline_max: u32,
     pub(super) tso_bytes_max: u32,
@@ -99,22 +86,19 @@ pub struct Sq {
     fast_free: bool,
     /// Where mbufs go that are freed unseen.
     home: Option<MbufPool>,
-    dbrec: DoorbellRecord,
-    doorbell: SendDoorbell,
     pub(super) trouble: Option<Trouble>,
     pub(super) counters: Arc<TxCounters>,
-    _zone: Zone,
+    zone: Zone,
 }
 
-// SAFETY: ring and slots belong to no thread; the zone and the mbufs are this queue's own.
+// SAFETY: the slots belong to no thread; the mbufs are this queue's own.
 unsafe impl Send for Sq {}
 
 impl std::fmt::Debug for Sq {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Sq")
-            .field("number", &self.number)
+            .field("ring", &self.ring)
             .field("pi", &self.pi)
-            .field("ci", &self.ci)
             .field("head", &self.head)
             .field("tail", &self.tail)
             .field("cq", &self.cq)
@@ -129,11 +113,13 @@ impl Sq {
         let mbufs = usize::from(setup.descriptors).max(2).next_power_of_two();
         let cq = Cq::new(parts.cq);
         let requests = cq.entries() as usize;
+        let (base, log) = (parts.ring.base(), parts.wqebbs_log2);
+        // SAFETY: the zone is as long as the ring, as just asserted, and stays with it; entries name the memory of mbufs, which stay
+        // with the queue until the device is done with them, and of which its keys tell.
+        let ring = unsafe { SendRing::new(base, log, parts.number, parts.dbrec, parts.doorbell) };
         let this = Self {
-            ring: parts.ring.base(),
-            log: parts.wqebbs_log2,
+            ring,
             pi: 0,
-            ci: 0,
             asked_pi: 0,
             mbufs: vec![MaybeUninit::uninit(); mbufs].into_boxed_slice(),
             head: 0,
@@ -142,14 +128,13 @@ impl Sq {
             asked_head: 0,
             ask_packets: ASK_PACKETS.min(mbufs as u32 / 4),
             // An entry can be 16 blocks: in a small ring no block may wait unasked, or it could keep such an entry out.
-            ask_blocks: if parts.wqebbs_log2 < 7 { 0 } else { 1 << parts.wqebbs_log2 >> 3 },
+            ask_blocks: if log < 7 { 0 } else { 1 << log >> 3 },
             requests: vec![Request::default(); requests].into_boxed_slice(),
             request_head: 0,
             request_tail: 0,
             cq,
             keys,
             last: 0,
-            number: parts.number,
             control_imm: parts.control_imm,
             inline_min: parts.inline_min as u32,
             inline_max: parts.inline_max.min(super::tx::INLINE_BYTES_MAX) as u32,
@@ -159,26 +144,17 @@ impl Sq {
             vlan_by_device: parts.features.contains(TxFeatures::VLAN_BY_DEVICE),
             fast_free: parts.features.contains(TxFeatures::FAST_FREE),
             home: None,
-            dbrec: parts.dbrec,
-            doorbell: parts.doorbell,
             trouble: None,
             counters: Arc::clone(&setup.counters),
-            _zone: parts.ring,
+            zone: parts.ring,
         };
         (this, parts.hold)
-    }
-
-    /// Blocks in the ring.
-    #[must_use]
-    #[inline(always)]
-    pub fn blocks(&self) -> u32 {
-        1 << self.log
     }
 
     /// Blocks that can be written.
     #[inline(always)]
     pub(super) fn free_blocks(&self) -> u32 {
-        self.blocks() - self.pi.wrapping_sub(self.ci)
+        self.ring.free(self.pi)
     }
 
     /// Packets that can be taken.
@@ -232,23 +208,17 @@ impl Sq {
         (self.head, self.tail)
     }
 
-    /// Blocks posted, and given back, in all.
+    /// The ring, for a dump.
     #[must_use]
-    pub fn indices(&self) -> (u32, u32) {
-        (self.pi, self.ci)
-    }
-
-    /// The number that entries carry.
-    #[must_use]
-    pub fn number(&self) -> u32 {
-        self.number
+    pub fn ring(&self) -> &SendRing {
+        &self.ring
     }
 
     /// The block at a free-running index, for a dump.
     #[must_use]
     pub fn copy_block(&self, index: u32) -> [u8; BLOCK_BYTES] {
         let mut block = [0; BLOCK_BYTES];
-        self._zone.copy_out((index & (self.blocks() - 1)) as usize * BLOCK_BYTES, &mut block);
+        self.zone.copy_out((index & (self.ring.blocks() - 1)) as usize * BLOCK_BYTES, &mut block);
         block
     }
 
@@ -258,47 +228,18 @@ impl Sq {
         &self.cq
     }
 
-    /// The first segment of a block, given by its free-running index.
+    /// The first segment of the next entry, inside the ring: those behind it are counted up from there.
     #[inline(always)]
-    pub(super) fn first_segment(&self, block: u32) -> u32 {
-        (block & (self.blocks() - 1)) * 4
+    pub(super) fn start(&self) -> u32 {
+        SendRing::first_segment(self.pi & (self.ring.blocks() - 1))
     }
 
-    /// The place of a segment, counted from the ring's start and past its end.
+    /// Ends the entry whose other segments are written: its control segment.
     #[inline(always)]
-    pub(super) fn segment(&self, index: u32) -> *mut u8 {
-        let segment = (index & ((4 << self.log) - 1)) as usize;
-        // SAFETY: four segments a block; the masked index is below the number of segments that fill the ring.
-        unsafe { self.ring.as_ptr().add(segment * SEGMENT_BYTES) }
-    }
-
-    /// Writes the 16 bytes of a segment, as they stand in memory.
-    #[inline(always)]
-    pub(super) fn write(&mut self, index: u32, words: [u64; 2]) {
-        // SAFETY: the segment is in the ring and not posted, so the device does not read it yet.
-        unsafe { self.segment(index).cast::<[u64; 2]>().write(words) };
-    }
-
-    /// Copies `bytes` bytes to the ring, `skip` bytes behind the start of a segment, going on at the ring's start where it
-    /// ends.
-    ///
-    /// # Safety
-    /// The bytes at `from` can be read, and there are not more than the ring has free.
-    #[inline(always)]
-    pub(super) unsafe fn copy(&mut self, segment: u32, skip: usize, from: *const u8, bytes: usize) {
-        let to = self.segment(segment);
-        let before_end = self.ring.as_ptr().addr() + (BLOCK_BYTES << self.log) - to.addr() - skip;
-        // SAFETY: the first part ends at the ring's end at the latest, the second starts at its start; the caller knows
-        // that both are free.
-        unsafe {
-            if bytes <= before_end {
-                std::ptr::copy_nonoverlapping(from, to.add(skip), bytes);
-            } else {
-                std::ptr::copy_nonoverlapping(from, to.add(skip), before_end);
-                let rest = from.add(before_end);
-                std::ptr::copy_nonoverlapping(rest, self.ring.as_ptr(), bytes - before_end);
-            }
-        }
+    pub(super) fn close(&mut self, opcode: u8, segments: u32) {
+        self.ring.control(self.pi, opcode, segments, 0, self.control_imm);
+        self.last = self.pi;
+        self.pi = self.pi.wrapping_add(blocks(segments as usize) as u32);
     }
 
     /// Takes over the mbufs of the first `count` packets of a burst.
@@ -346,7 +287,7 @@ impl Sq {
             self.cq.publish();
             self.request_tail = self.request_tail.wrapping_add(done);
             let request = self.request(self.request_tail.wrapping_sub(1));
-            self.ci = request.blocks;
+            self.ring.give_back(request.blocks);
             self.free(request.mbufs);
         }
     }
@@ -423,30 +364,27 @@ impl Sq {
         }
     }
 
-    /// Ends a burst that posted entries from block `first` on: asks for a completion where it is time, and rings.
+    /// Ends a burst that wrote entries: asks for a completion where it is time, and posts them.
     #[inline(always)]
-    pub(super) fn finish(&mut self, first: u32) {
+    pub(super) fn finish(&mut self) {
         let asked = self.request_head.wrapping_sub(self.request_tail);
         let due = asked == 0
             || self.head.wrapping_sub(self.asked_head) >= self.ask_packets
             || self.pi.wrapping_sub(self.asked_pi) >= self.ask_blocks;
         if due && asked < self.cq.entries() {
-            // SAFETY: the last entry is in the ring and the device was not told of it yet.
-            unsafe {
-                self.segment(self.first_segment(self.last)).add(COMPLETION_AT).write(Completion::Always as u8)
-            };
+            self.ring.flag(self.last, Completion::Always as u8);
             let at = (self.request_head & (self.cq.entries() - 1)) as usize;
             self.requests[at] = Request { wqe: self.last as u16, blocks: self.pi, mbufs: self.head };
             self.request_head = self.request_head.wrapping_add(1);
             (self.asked_pi, self.asked_head) = (self.pi, self.head);
         }
-        self.ring_doorbell(first);
+        self.ring.post(self.last, self.pi);
     }
 
-    /// Ends a burst that posted nothing. Packets that were refused go home where nothing before them is under way.
+    /// Ends a burst that wrote nothing. Packets that were refused go home where nothing before them is under way.
     #[inline(always)]
     pub(super) fn finish_idle(&mut self) {
-        if self.ci == self.pi {
+        if self.ring.done() == self.pi {
             self.free(self.head);
             self.asked_head = self.head;
         }
@@ -455,16 +393,11 @@ impl Sq {
     /// Asks for a completion of what is under way and was not asked for, by an entry that does nothing.
     pub(super) fn settle(&mut self) {
         let asked = self.request_head != self.request_tail;
-        if asked || self.ci == self.pi || self.free_blocks() == 0 {
+        if asked || self.ring.done() == self.pi || self.free_blocks() == 0 {
             return;
         }
-        let nop = Control::nop(self.pi as u16, self.number, Completion::Always);
-        let words: [u64; 2] = zerocopy::transmute!(nop);
-        let first = self.pi;
-        self.write(self.first_segment(first), words);
-        self.last = first;
-        self.pi = first.wrapping_add(1);
-        self.finish(first);
+        self.close(send::NOP, 1);
+        self.finish();
     }
 
     /// For a queue of which nothing came back for long: fetches what the lcore did not, and asks for what it did not ask for.
@@ -481,22 +414,6 @@ impl Sq {
         let asked = self.request_head != self.request_tail;
         self.settle();
         !asked && self.request_head != self.request_tail
-    }
-
-    #[inline(always)]
-    fn ring_doorbell(&mut self, first: u32) {
-        barrier::to_device();
-        self.dbrec.store(SECOND, self.pi & 0xffff);
-        barrier::wc_flush();
-        let head = self.segment(self.first_segment(self.last));
-        if self.doorbell.copies() && self.pi.wrapping_sub(first) == 1 {
-            // SAFETY: a block of the ring, written by us alone.
-            let block = unsafe { head.cast::<[u8; BLOCK_BYTES]>().read() };
-            self.doorbell.copy(&block);
-        } else {
-            // SAFETY: as above.
-            self.doorbell.ring(unsafe { head.cast::<u64>().read() });
-        }
     }
 
     /// After the device's queue is in error: consumes all completions. How many.
@@ -520,18 +437,15 @@ impl Sq {
         self.counters.lose(TxDrop::Refused, u64::from(lost), bytes);
         self.free(self.head);
         self.dropped.clear();
-        (self.pi, self.ci, self.asked_pi, self.last) = (0, 0, 0, 0);
-        (self.head, self.tail, self.asked_head) = (0, 0, 0);
-        (self.request_head, self.request_tail) = (0, 0);
         self.trouble = None;
-        self.dbrec.store(SECOND, 0);
+        self.start_at(0);
         lost
     }
 
-    /// Starts all indices at `at`, so that tests see them wrap.
-    #[cfg(test)]
+    /// Starts all indices at `at`, with nothing posted; tests see them wrap.
     pub(super) fn start_at(&mut self, at: u32) {
-        (self.pi, self.ci, self.asked_pi, self.last) = (at, at, at, at);
+        self.ring.restart(at);
+        (self.pi, self.asked_pi, self.last) = (at, at, at);
         (self.head, self.tail, self.asked_head) = (at, at, at);
         (self.request_head, self.request_tail) = (at, at);
     }

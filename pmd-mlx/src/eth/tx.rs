@@ -31,7 +31,7 @@ use pollux_eal::barrier;
 use pollux_mempool::{Burst, Mbuf, TxFlags};
 use pollux_mlx5_abi::opcode::send;
 use pollux_mlx5_abi::wqe::{
-    self, Data, Ethernet, INLINE as INLINE_BIT, INSERT_VLAN, SEGMENTS_MAX, blocks, checksum, inline_segments,
+    Data, Ethernet, INSERT_VLAN, InlineHeader, SEGMENTS_MAX, blocks, checksum, inline_segments,
 };
 use pollux_port::driver::{InBurst, Moved, TxBurst, TxDescriptor, TxSetup};
 use pollux_port::{BadPacket, PortError, TxDrop, TxProblem};
@@ -240,7 +240,6 @@ fn burst<const F: u32>(sq: &mut Sq, burst: &mut Burst) -> Moved {
     if sq.trouble.is_some() {
         return Moved::NONE;
     }
-    let first = sq.pi;
     let most = burst.len().min(sq.free_mbufs() as usize);
     let (mut at, mut moved) = (0, Moved::NONE);
     while at < most {
@@ -273,10 +272,10 @@ fn burst<const F: u32>(sq: &mut Sq, burst: &mut Burst) -> Moved {
             sq.own(burst.as_ptr(), at as u32);
             burst.forget_front(at);
         }
-        if sq.pi == first {
+        if sq.pi == sq.ring.posted() {
             sq.finish_idle();
         } else {
-            sq.finish(first);
+            sq.finish();
         }
     }
     moved
@@ -322,12 +321,6 @@ fn tags_inline<const F: u32>(sq: &Sq, mbuf: &Mbuf) -> bool {
     F & INLINE != 0 && mbuf.data_len() as u32 <= sq.inline_max && mbuf.data_len() >= 14
 }
 
-/// The two words of the control segment.
-#[inline(always)]
-fn control(sq: &Sq, opcode: u8, segments: u32) -> [u64; 2] {
-    wqe::Control::new(opcode, 0, sq.pi as u16, sq.number, segments as u8, 0, sq.control_imm).words()
-}
-
 /// The two words of the Ethernet segment: where headers are, checksums, size to cut to, and the inline header's length and first two
 /// bytes.
 #[inline(always)]
@@ -340,7 +333,7 @@ fn ethernet(places: Places, checksums: u8, mss: u16, inline: u16, start: [u8; 2]
 #[inline(always)]
 fn many<const F: u32>(sq: &mut Sq, mbufs: &[Mbuf]) -> (usize, u64) {
     let room = (sq.free_blocks() * 4).min(MANY_SEGMENTS);
-    let start = sq.first_segment(sq.pi);
+    let start = sq.start();
     let sums = mbufs.first().map_or(0, |mbuf| checksums::<F>(mbuf.tx_flags()));
     let (mut used, mut packets, mut bytes) = (2, 0, 0);
     for mbuf in mbufs.iter().take(MANY_MAX) {
@@ -358,15 +351,15 @@ fn many<const F: u32>(sq: &mut Sq, mbufs: &[Mbuf]) -> (usize, u64) {
             if used + segments > room {
                 break;
             }
+            sq.ring.inline_head(start + used, inline);
             // SAFETY: the segments are free; the mbuf has `len` bytes, 14 at least where a tag is put in.
             unsafe {
-                sq.segment(start + used).cast::<u32>().write((inline | INLINE_BIT).to_be());
                 if tagged {
                     let mut packet = [MaybeUninit::<u8>::uninit(); INLINE_BYTES_MAX + 4];
                     let whole = tag(mbuf, inline as usize, &mut packet);
-                    sq.copy(start + used, 4, whole, inline as usize);
+                    sq.ring.copy(start + used, size_of::<InlineHeader>(), whole, inline as usize);
                 } else {
-                    sq.copy(start + used, 4, mbuf.data_ptr(), len as usize);
+                    sq.ring.copy(start + used, size_of::<InlineHeader>(), mbuf.data_ptr(), len as usize);
                 }
             }
             used += segments;
@@ -376,17 +369,15 @@ fn many<const F: u32>(sq: &mut Sq, mbufs: &[Mbuf]) -> (usize, u64) {
             if used + 1 > room {
                 break;
             }
-            sq.write(start + used, Data::words(len, key.lkey_be, address.wrapping_add(key.delta)));
+            sq.ring.write(start + used, Data::words(len, key.lkey_be, address.wrapping_add(key.delta)));
             used += 1;
         }
         packets += 1;
         bytes += u64::from(len);
     }
     if packets > 0 {
-        sq.write(start, control(sq, send::ENHANCED_MPSW, used));
-        sq.write(start + 1, ethernet(Places::default(), sums, 0, 0, [0; 2]));
-        sq.last = sq.pi;
-        sq.pi = sq.pi.wrapping_add(blocks(used as usize) as u32);
+        sq.ring.write(start + 1, ethernet(Places::default(), sums, 0, 0, [0; 2]));
+        sq.close(send::ENHANCED_MPSW, used);
     }
     (packets, bytes)
 }
@@ -479,9 +470,9 @@ fn one<const F: u32>(sq: &mut Sq, mbuf: &Mbuf) -> Fate {
     }
     let most = blocks((head_segments + pieces) as usize) as u32;
     if most > room {
-        return if most > sq.blocks() { Fate::Dropped(TxDrop::Malformed) } else { Fate::Full };
+        return if most > sq.ring.blocks() { Fate::Dropped(TxDrop::Malformed) } else { Fate::Full };
     }
-    let start = sq.first_segment(sq.pi);
+    let start = sq.start();
     let mut used = head_segments;
     if pieces > 0 {
         if contiguous {
@@ -489,7 +480,8 @@ fn one<const F: u32>(sq: &mut Sq, mbuf: &Mbuf) -> Fate {
             let Some(key) = sq.keys.find(address, u64::from(len - inline)) else {
                 return Fate::Dropped(TxDrop::Unregistered);
             };
-            sq.write(start + used, Data::words(len - inline, key.lkey_be, address.wrapping_add(key.delta)));
+            let words = Data::words(len - inline, key.lkey_be, address.wrapping_add(key.delta));
+            sq.ring.write(start + used, words);
             used += 1;
         } else {
             let mut skip = inline as usize;
@@ -504,7 +496,7 @@ fn one<const F: u32>(sq: &mut Sq, mbuf: &Mbuf) -> Fate {
                     return Fate::Dropped(TxDrop::Unregistered);
                 };
                 let words = Data::words(bytes as u32, key.lkey_be, address.wrapping_add(key.delta));
-                sq.write(start + used, words);
+                sq.ring.write(start + used, words);
                 used += 1;
             }
         }
@@ -526,16 +518,14 @@ fn one<const F: u32>(sq: &mut Sq, mbuf: &Mbuf) -> Fate {
             };
             first = [from.read(), if header > 1 { from.add(1).read() } else { 0 }];
             if header > 2 {
-                sq.copy(start + 2, 0, from.add(2), header as usize - 2);
+                sq.ring.copy(start + 2, 0, from.add(2), header as usize - 2);
             }
         }
     } else if by_device {
         (size, first) = (INSERT_VLAN, mbuf.vlan_tci().to_be_bytes());
     }
-    sq.write(start, control(sq, opcode, used));
-    sq.write(start + 1, ethernet(places, checksums::<F>(flags), mss, size, first));
-    sq.last = sq.pi;
-    sq.pi = sq.pi.wrapping_add(blocks(used as usize) as u32);
+    sq.ring.write(start + 1, ethernet(places, checksums::<F>(flags), mss, size, first));
+    sq.close(opcode, used);
     Fate::Sent
 }
 

@@ -3,8 +3,8 @@
 use pollux_mlx5_model::fault::FaultPlan;
 use pollux_tests::log::logged;
 use pollux_verbs::{
-    Access, AsyncKind, Connection, Cq, CqOptions, Element, Mr, Path, Pd, Qp, QpAttributes, QpKind, QpOptions,
-    QpState, WcStatus,
+    Access, AsyncKind, Connection, Cq, CqOptions, Element, Mr, Path, Pd, PostError, Qp, QpAttributes, QpKind,
+    QpOptions, QpState, WcStatus,
 };
 
 use crate::rig::{End, Rig, all_rights, connect, pattern};
@@ -15,6 +15,17 @@ fn options() -> QpOptions {
 
 fn state(end: &End) -> QpState {
     QpState(end.qp.query().expect("values").qp_state)
+}
+
+#[test]
+fn a_queue_pair_without_room_for_sends_takes_none() {
+    let rig = Rig::stepped();
+    // Its receives fill a page: there is nothing of its own behind them.
+    let mut end = rig.near.end(&QpOptions::new(QpKind::Rc).depth(0, 256));
+    let mut batch = end.qp.batch();
+    batch.send(1).signalled();
+    let why = batch.ring().expect_err("nothing is posted");
+    assert!(matches!(why, PostError::Incomplete(text) if text.contains("without room for sends")), "{why}");
 }
 
 #[test]

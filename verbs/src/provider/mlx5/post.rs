@@ -4,11 +4,11 @@
 //!   batch.send(id)            a free entry is found; its control segment is left out
 //!        .inline / .piece     segments behind it, as they come
 //!   batch.write(..)           the entry before is closed: control segment, note
-//!   batch.ring()              note count with release; barrier; record; one store, or 64 bytes by BlueFlame
+//!   batch.ring()              note count with release; post: fence, record, doorbell or BlueFlame
 //!   drop(batch)               nothing was counted: the device and the completions know of nothing
 //! ```
 //!
-//! Sources: rdma-core `providers/mlx5/qp.c`, `mlx5_send_wr_*`, `post_send_db`; `providers/mlx5/wqe.h`.
+//! The ring itself is [`SendRing`]. Sources: rdma-core `providers/mlx5/qp.c`, `mlx5_send_wr_*`; `providers/mlx5/wqe.h`.
 #![expect(unsafe_code, reason = "writes entries that a device reads, and owns the memory that they name")]
 
 mod batch;
@@ -21,14 +21,15 @@ mod window;
 use crate::mr::Piece;
 use std::ptr::NonNull;
 
-use pollux_eal::barrier;
-use pollux_mlx5_abi::wqe::{AddressVector, BLOCK_BYTES, Completion, InlineHeader, SEGMENT_BYTES};
+use pollux_eal::region::Zone;
+use pollux_mlx5_abi::wqe::{AddressVector, BLOCK_BYTES, Completion, InlineHeader};
 
 pub(crate) use batch::Batch;
 pub(crate) use batch::State;
 use batch::op;
-use pollux_mlx5_common::dbrec::{DoorbellRecord, SECOND};
+use pollux_mlx5_common::dbrec::DoorbellRecord;
 use pollux_mlx5_common::key::Keys;
+use pollux_mlx5_common::send_ring::SendRing;
 use pollux_mlx5_common::uar::SendDoorbell;
 pub(crate) use receive::Receives;
 use track::Producer;
@@ -141,8 +142,6 @@ pub(crate) struct Limits {
     pub(crate) send_pieces: u32,
     /// Inline bytes of a send.
     pub(crate) inline: u32,
-    /// Pieces of a receive.
-    pub(crate) recv_pieces: u32,
     /// The device fills in the checksums of frames.
     pub(crate) checksums: bool,
     /// Bytes of a frame that stand in its entry.
@@ -160,7 +159,7 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    pub(crate) fn of(kind: Kind, all_signalled: bool, headers: u32) -> Self {
+    pub(crate) fn of(kind: Kind, all_signalled: bool, headers: u32, sends: u32) -> Self {
         let connected = op::SEND | op::INVALIDATE | op::WRITE | op::BIND;
         let (segments, state, operations) = match kind {
             Kind::Rc => (1, 0, connected | op::READ | op::ATOMIC),
@@ -173,29 +172,28 @@ impl Opening {
             Kind::XrcReceive => (0, 0, 0),
         };
         let signalled = if all_signalled { Completion::Always as u32 } else { 0 };
+        // Without a ring nothing is begun.
+        let operations = if sends == 0 { 0 } else { operations };
         Self { segments, state: State(state | State::OPEN | signalled), operations }
     }
 }
 
-/// The rings' places.
+/// Where a receive ring is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rings {
-    /// Of the send ring.
-    pub(crate) send: NonNull<u8>,
-    /// Its segments, less one: all ones.
-    pub(crate) send_mask: u32,
-    /// Of the receive ring.
-    pub(crate) recv: NonNull<u8>,
+pub(crate) struct ReceiveRing {
+    pub(crate) base: NonNull<u8>,
     /// Its entries, as a power of two.
-    pub(crate) recv_log: u8,
+    pub(crate) log: u8,
+    /// Pieces of an entry.
+    pub(crate) pieces: u32,
 }
 
 /// The half of a queue pair that posts.
 pub(crate) struct Poster {
-    pub(crate) rings: Rings,
+    pub(crate) ring: SendRing,
     pub(crate) send: Producer<Piece>,
+    pub(crate) recv_ring: ReceiveRing,
     pub(crate) recv: Option<Producer<Piece>>,
-    pub(crate) number: u32,
     pub(crate) kind: Kind,
     pub(crate) limits: Limits,
     pub(crate) opening: Opening,
@@ -204,19 +202,32 @@ pub(crate) struct Poster {
     pub(crate) before: State,
     /// Why the batch is not posted whose state says that it failed.
     pub(crate) failed: PostError,
-    pub(crate) doorbell: SendDoorbell,
-    pub(crate) record: DoorbellRecord,
+    /// Both rings' memory.
+    pub(crate) _zone: Zone,
 }
 
-// SAFETY: the rings belong to no thread; whoever made the poster keeps their memory.
+/// The send ring in the zone that its poster keeps, `at` bytes from the zone's start on.
+pub(crate) fn send_ring(
+    zone: &Zone,
+    at: usize,
+    log: u8,
+    number: u32,
+    record: DoorbellRecord,
+    doorbell: SendDoorbell,
+) -> SendRing {
+    assert!(at + (BLOCK_BYTES << log) <= zone.bytes(), "a send ring outside its zone");
+    let base = zone.base().map_addr(|address| address.saturating_add(at));
+    // SAFETY: so many blocks stand there, as just asserted, in a zone that goes with the poster. Entries name the memory of pieces,
+    // which stay with the queue until they are done, and of regions, which it keeps.
+    unsafe { SendRing::new(base, log, number, record, doorbell) }
+}
+
+// SAFETY: the receive ring belongs to no thread; whoever made the poster keeps its memory.
 unsafe impl Send for Poster {}
 
 impl std::fmt::Debug for Poster {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Poster")
-            .field("number", &self.number)
-            .field("kind", &self.kind)
-            .finish_non_exhaustive()
+        f.debug_struct("Poster").field("ring", &self.ring).field("kind", &self.kind).finish_non_exhaustive()
     }
 }
 
@@ -239,7 +250,7 @@ impl Poster {
             // A batch was forgotten.
             self.send.drop_kept();
         }
-        let at = self.send.posted();
+        let at = self.ring.posted();
         Batch {
             at,
             last: at,
@@ -248,7 +259,7 @@ impl Poster {
             segments: 0,
             imm: 0,
             state: self.before,
-            room: self.send.places() - self.limits.blocks,
+            room: self.ring.blocks() - self.limits.blocks,
             poster: self,
         }
     }
@@ -257,65 +268,33 @@ impl Poster {
     #[inline(always)]
     pub(crate) fn receives(&mut self) -> Option<Receives<'_>> {
         self.keys.follow();
-        let Self { recv, rings, limits, keys, record, .. } = self;
-        let recv = recv.as_mut()?;
-        Some(Receives::begin(recv, keys, record, *rings, limits.recv_pieces))
+        let Self { ring, recv_ring, recv, keys, .. } = self;
+        Some(Receives::begin(recv.as_mut()?, keys, ring.record(), *recv_ring))
     }
 
-    /// Turns BlueFlame off, or on again where the device has it; for comparison.
-    pub(crate) fn set_blueflame(&mut self, on: bool) {
-        self.doorbell.set_copies(on);
-    }
-
-    /// The place of a segment of the send ring, counted from its start and past its end.
+    /// Whether no more than `taken` blocks before block `at` are under way. Hot: a comparison, and a load when that says no.
     #[inline(always)]
-    fn segment(&self, index: u32) -> *mut u8 {
-        let segment = (index & self.rings.send_mask) as usize;
-        // SAFETY: the masked index is below the number of segments that fill the ring.
-        unsafe { self.rings.send.as_ptr().add(segment * SEGMENT_BYTES) }
-    }
-
-    #[inline(always)]
-    fn write(&mut self, index: u32, words: [u64; 2]) {
-        // SAFETY: the segment is in the ring and not posted, so the device does not read it yet.
-        unsafe { self.segment(index).cast::<[u64; 2]>().write(words) };
+    fn has_room(&mut self, at: u32, taken: u32) -> bool {
+        if self.ring.has_room(at, taken) {
+            return true;
+        }
+        self.ring.give_back(self.send.done());
+        self.ring.has_room(at, taken)
     }
 
     /// Inline data of `bytes` at segment `index`, wrapping at the ring's end.
     #[inline(always)]
     fn write_inline(&mut self, index: u32, bytes: &[u8]) {
-        let header = InlineHeader::new(bytes.len() as u32);
-        let to = self.segment(index);
-        let behind = self.rings.send_mask - (index & self.rings.send_mask);
-        let room = behind as usize * SEGMENT_BYTES + SEGMENT_BYTES - 4;
-        // SAFETY: head and data lie in segments that were found free; what does not fit before the ring's end goes on at its
-        // start. A segment is 16 bytes, so the head always fits.
+        self.ring.inline_head(index, bytes.len() as u32);
+        let skip = size_of::<InlineHeader>();
+        // SAFETY: head and data lie in segments that were found free, and what `copy_short` writes ends at the ring's end at the
+        // latest.
         unsafe {
-            to.cast::<[u8; 4]>().write(zerocopy::transmute!(header));
-            if bytes.len() <= room {
-                copy_short(bytes.as_ptr(), to.add(4), bytes.len());
+            if bytes.len() <= self.ring.before_end(index) - skip {
+                copy_short(bytes.as_ptr(), self.ring.segment(index).add(skip), bytes.len());
             } else {
-                std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.add(4), room);
-                let rest = bytes.as_ptr().add(room);
-                std::ptr::copy_nonoverlapping(rest, self.rings.send.as_ptr(), bytes.len() - room);
+                self.ring.copy(index, skip, bytes.as_ptr(), bytes.len());
             }
-        }
-    }
-
-    /// Tells the device of the entries up to `to`, the last of which begins at `last`.
-    #[inline(always)]
-    fn doorbell(&mut self, first: u32, last: u32, to: u32) {
-        barrier::to_device();
-        self.record.store(SECOND, to & 0xffff);
-        barrier::wc_flush();
-        let head = self.segment(last.wrapping_mul(4));
-        if self.doorbell.copies() && to.wrapping_sub(first) == 1 {
-            // SAFETY: a block of the ring, written by us alone.
-            let block = unsafe { head.cast::<[u8; BLOCK_BYTES]>().read() };
-            self.doorbell.copy(&block);
-        } else {
-            // SAFETY: as above.
-            self.doorbell.ring(unsafe { head.cast::<u64>().read() });
         }
     }
 }

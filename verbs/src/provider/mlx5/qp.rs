@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use pollux_eal::region::{PAGE_BYTES, Zone};
+use pollux_eal::region::PAGE_BYTES;
 use pollux_mlx5_abi::command::ece;
 use pollux_mlx5_abi::kernel::context::ContextAnswer;
 use pollux_mlx5_abi::kernel::queue_pair::{self, CreateQpAnswer, ModifyQpAnswer, qp_flag};
@@ -24,14 +24,13 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::cq::{Home, Message, serial};
 use super::hca::{Hca, Index};
 use super::poll::{Poller, Receiver, Target};
-use super::post::headers;
 use super::post::track::{Consumer, track};
-use super::post::{Kind, Limits, Opening, PostError, Poster, Rings, State};
+use super::post::{Kind, Limits, Opening, PostError, Poster, ReceiveRing, State, headers, send_ring};
 use super::srq::Srq;
 use crate::mr::Piece;
 use pollux_mlx5_common::MlxError;
 use pollux_mlx5_common::context::Pinning;
-use pollux_mlx5_common::dbrec::{FIRST, SECOND};
+use pollux_mlx5_common::dbrec::FIRST;
 use pollux_mlx5_common::key::Keys;
 use pollux_mlx5_common::object::{Id, Object};
 use pollux_mlx5_common::uar::{Uar, page as page_of};
@@ -98,7 +97,7 @@ pub(crate) struct Sizes {
 /// A queue pair. When it is dropped it is destroyed, and then its memory goes; if the kernel refuses, its memory stays.
 pub(crate) struct Qp {
     /// Until it is dropped.
-    parts: Option<(Poster, Zone)>,
+    poster: Option<Poster>,
     object: Object,
     sizes: Sizes,
     number: u32,
@@ -249,7 +248,8 @@ pub(crate) fn create(hca: &Hca, spec: QpSpec<'_>) -> Result<Qp, MlxError> {
     // The send ring begins on a block, and the kernel knows it to come right behind.
     let recv_bytes = recv_bytes.next_multiple_of(BLOCK_BYTES);
     let send_at = if spec.kind == Kind::Raw { recv_bytes.next_multiple_of(PAGE_BYTES) } else { recv_bytes };
-    let bytes = (send_at + sizes.send_blocks as usize * BLOCK_BYTES).max(PAGE_BYTES);
+    // Without sends there is a block that nothing is written to.
+    let bytes = (send_at + sizes.send_blocks.max(1) as usize * BLOCK_BYTES).max(PAGE_BYTES);
     let mut zone = device.zone("queue pair", bytes)?;
     zone.clear();
     let record = device.record()?;
@@ -297,37 +297,29 @@ pub(crate) fn create(hca: &Hca, spec: QpSpec<'_>) -> Result<Qp, MlxError> {
     };
     let ((send, send_consumer), recv) = sides(&sizes);
     let (recv, recv_consumer) = recv.unzip();
-    let start = zone.base();
-    let send_base = start.map_addr(|address| address.saturating_add(send_at));
+    let ring = send_ring(&zone, send_at, log2(sizes.send_blocks), made.qpn, record, doorbell);
     let headers = frame_headers(hca, spec.kind);
     let poster = Poster {
-        rings: Rings {
-            send: send_base,
-            send_mask: (4 << log2(sizes.send_blocks)) - 1,
-            recv: start,
-            recv_log: log2(sizes.receives),
-        },
+        ring,
         send,
+        recv_ring: ReceiveRing { base: zone.base(), log: log2(sizes.receives), pieces: sizes.recv_pieces },
         recv,
-        number: made.qpn,
         kind: spec.kind,
         limits: Limits {
             blocks: sizes.entry_blocks,
             send_pieces: sizes.send_pieces,
             inline: sizes.inline,
-            recv_pieces: sizes.recv_pieces,
             checksums: device.does_checksums(),
             headers,
         },
-        opening: Opening::of(spec.kind, spec.all_signalled, headers),
+        opening: Opening::of(spec.kind, spec.all_signalled, headers, sizes.sends),
         keys: spec.keys,
         before: State::FIRST,
         failed: PostError::Full,
-        doorbell,
-        record,
+        _zone: zone,
     };
     let mut qp = Qp {
-        parts: Some((poster, zone)),
+        poster: Some(poster),
         object,
         sizes,
         number: made.qpn,
@@ -393,8 +385,8 @@ impl Qp {
     /// The half that posts.
     #[inline(always)]
     pub(crate) fn poster(&mut self) -> &mut Poster {
-        match &mut self.parts {
-            Some((poster, _)) => poster,
+        match &mut self.poster {
+            Some(poster) => poster,
             None => unreachable!("it is there until the queue pair is dropped"),
         }
     }
@@ -473,8 +465,8 @@ impl Qp {
         poster.send = send;
         poster.recv = recv;
         poster.before = State::FIRST;
-        poster.record.store(FIRST, 0);
-        poster.record.store(SECOND, 0);
+        poster.ring.record().store(FIRST, 0);
+        poster.ring.restart(0);
         self.enrol(send_consumer, recv_consumer);
     }
 }
@@ -483,14 +475,14 @@ impl Drop for Qp {
     fn drop(&mut self) {
         let destroyed = self.object.destroy_now();
         self.leave_homes();
-        let parts = self.parts.take();
+        let poster = self.poster.take();
         if destroyed {
-            if let Some((poster, _)) = &parts {
+            if let Some(poster) = &poster {
                 poster.let_go();
             }
         } else {
             // The device may still use all of it, and the queues that it completes on.
-            std::mem::forget(parts);
+            std::mem::forget(poster);
             std::mem::forget(self.send_home.take());
             std::mem::forget(self.recv_home.take());
             std::mem::forget(self.srq.take());

@@ -29,7 +29,7 @@ use super::hca::{Hca, Index};
 use super::left::{Left, Parts};
 use super::poll::{Poller, Receiver, Target};
 use super::post::track::{Consumer, Producer, track};
-use super::post::{Receives, Rings};
+use super::post::{ReceiveRing, Receives};
 use super::qp::{log2, receive_ring};
 use crate::mr::Piece;
 use pollux_mlx5_abi::kernel::queue_pair::HASH_KEY_BYTES;
@@ -265,8 +265,8 @@ impl Wq {
         let Some(Parts { producer, zone, record, .. }) = parts else {
             unreachable!("they are there until the queue is dropped")
         };
-        let rings = Rings { send: zone.base(), send_mask: 0, recv: zone.base(), recv_log: log2(*receives) };
-        Receives::begin(producer, keys, record, rings, *pieces)
+        let ring = ReceiveRing { base: zone.base(), log: log2(*receives), pieces: *pieces };
+        Receives::begin(producer, keys, record, ring)
     }
 }
 

@@ -6,9 +6,10 @@
 
 use pollux_mlx5_abi::opcode::send;
 use pollux_mlx5_abi::wqe::{
-    Atomic, Completion, Control, Data, EXTENDED_UD_AV, Ethernet, Fence, RemoteAddress, SOLICITED, Xrc,
-    blocks, checksum, inline_segments,
+    Atomic, Completion, Data, EXTENDED_UD_AV, Ethernet, Fence, RemoteAddress, SOLICITED, Xrc, blocks,
+    checksum, inline_segments,
 };
+use pollux_mlx5_common::send_ring::SendRing;
 use zerocopy::byteorder::big_endian::{U32, U64};
 
 use super::headers::{self, HEADERS_MAX, HEADERS_MIN};
@@ -121,7 +122,12 @@ impl Poster {
     #[cold]
     #[inline(never)]
     fn refuse(&mut self, operation: u8) {
-        self.fail(PostError::Operation { kind: self.kind, operation: op::name(operation) });
+        self.fail(match self.opening.operations {
+            0 if self.kind != super::Kind::XrcReceive => {
+                PostError::Incomplete("a send on a queue pair that was made without room for sends")
+            }
+            _ => PostError::Operation { kind: self.kind, operation: op::name(operation) },
+        });
     }
 }
 
@@ -150,7 +156,7 @@ impl Batch<'_> {
             self.state = State(State::FAILED);
             return;
         }
-        if !self.poster.send.is_free(self.at, self.room) {
+        if !self.poster.has_room(self.at, self.room) {
             self.fail(PostError::Full);
             return;
         }
@@ -158,7 +164,7 @@ impl Batch<'_> {
         (self.id, self.imm, self.segments) = (id, 0, opening.segments);
         self.state.0 = self.state.0 & State::WAITS | opening.state.0 | u32::from(opcode) << State::OPCODE;
         if self.state.has(State::RAW) {
-            self.poster.write(self.at.wrapping_mul(4).wrapping_add(1), [0; 2]);
+            self.poster.ring.write(self.segment(1), [0; 2]);
         }
     }
 
@@ -194,19 +200,22 @@ impl Batch<'_> {
             }
         }
         let (at, segments) = (self.at, self.segments);
-        let control =
-            Control::new(state.opcode(), 0, at as u16, self.poster.number, segments as u8, flags, self.imm);
-        self.poster.write(at.wrapping_mul(4), control.words());
+        self.poster.ring.control(at, state.opcode(), segments, flags, self.imm);
         let end = at.wrapping_add(blocks(segments as usize) as u32);
         self.poster.send.note(self.id, at, end, u32::from(state.has(State::INVALIDATES)));
         (self.last, self.at, self.state) = (at, end, next);
         self.count += 1;
     }
 
+    /// Of the open entry: one of its segments.
+    #[inline(always)]
+    fn segment(&self, at: u32) -> u32 {
+        SendRing::first_segment(self.at).wrapping_add(at)
+    }
+
     #[inline(always)]
     pub(super) fn push(&mut self, words: [u64; 2]) {
-        let index = self.at.wrapping_mul(4).wrapping_add(self.segments);
-        self.poster.write(index, words);
+        self.poster.ring.write(self.segment(self.segments), words);
         self.segments += 1;
     }
 
@@ -296,9 +305,8 @@ impl Batch<'_> {
         vector.key = U64::new(u64::from(qkey) << 32);
         vector.dqp_dct = U32::new(qpn & 0xff_ffff | EXTENDED_UD_AV);
         let words: [[u64; 2]; 3] = zerocopy::transmute!(vector);
-        let first = self.at.wrapping_mul(4).wrapping_add(1);
-        for (at, words) in words.into_iter().enumerate() {
-            self.poster.write(first.wrapping_add(at as u32), words);
+        for (at, words) in (1..).zip(words) {
+            self.poster.ring.write(self.segment(at), words);
         }
         self.state.0 &= !State::LACKS;
         self
@@ -316,7 +324,7 @@ impl Batch<'_> {
             return self;
         }
         let segment = Xrc { xrc_srqn: U32::new(srqn), reserved: [0; 12] };
-        self.poster.write(self.at.wrapping_mul(4).wrapping_add(1), zerocopy::transmute!(segment));
+        self.poster.ring.write(self.segment(1), zerocopy::transmute!(segment));
         self.state.0 &= !State::LACKS;
         self
     }
@@ -360,7 +368,7 @@ impl Batch<'_> {
             return self;
         }
         let segment = Ethernet { cs_flags, ..Ethernet::default() };
-        self.poster.write(self.at.wrapping_mul(4).wrapping_add(1), zerocopy::transmute!(segment));
+        self.poster.ring.write(self.segment(1), zerocopy::transmute!(segment));
         self
     }
 
@@ -411,8 +419,7 @@ impl Batch<'_> {
             return self;
         }
         if !bytes.is_empty() {
-            let index = self.at.wrapping_mul(4).wrapping_add(self.segments);
-            self.poster.write_inline(index, bytes);
+            self.poster.write_inline(self.segment(self.segments), bytes);
             self.segments += inline_segments(bytes.len()) as u32;
         }
         // No more of either kind: the room was counted for one.
@@ -425,8 +432,7 @@ impl Batch<'_> {
     fn inline_frame(&mut self, bytes: &[u8]) {
         let rest = &bytes[self.headers(bytes) as usize..];
         if !rest.is_empty() {
-            let index = self.at.wrapping_mul(4).wrapping_add(self.segments);
-            self.poster.write_rest(index, rest);
+            self.poster.write_rest(self.segment(self.segments), rest);
             self.segments += inline_segments(rest.len()) as u32;
         }
         self.state.0 |= State::BARE;
@@ -532,11 +538,11 @@ impl Batch<'_> {
         if self.state.has(State::FAILED) {
             return Err(self.poster.failed);
         }
-        let (first, to) = (self.poster.send.posted(), self.at);
-        if first != to {
+        let to = self.at;
+        if self.poster.ring.posted() != to {
             self.poster.before = self.state;
             self.poster.send.commit(to);
-            self.poster.doorbell(first, self.last, to);
+            self.poster.ring.post(self.last, to);
         }
         Ok(self.count)
     }

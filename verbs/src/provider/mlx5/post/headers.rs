@@ -10,6 +10,7 @@
 use std::mem::offset_of;
 
 use pollux_mlx5_abi::wqe::{Ethernet, SEGMENT_BYTES};
+use pollux_mlx5_common::send_ring::SendRing;
 
 use super::{Poster, Span};
 
@@ -47,7 +48,7 @@ impl Poster {
                 None => (1, offset_of!(Ethernet, inline_hdr_start) + place as usize),
                 Some(place) => (2 + place / SEGMENT_BYTES as u32, place as usize % SEGMENT_BYTES),
             };
-            let to = self.segment(at.wrapping_mul(4).wrapping_add(segment));
+            let to = self.ring.segment(SendRing::first_segment(at).wrapping_add(segment));
             // SAFETY: inside the segment, which is of an entry that was found free and is not posted.
             unsafe { to.add(offset).write(*byte) };
         }
@@ -88,6 +89,6 @@ impl Poster {
     }
 
     fn ethernet(&self, at: u32) -> *mut u8 {
-        self.segment(at.wrapping_mul(4).wrapping_add(1))
+        self.ring.segment(SendRing::first_segment(at).wrapping_add(1))
     }
 }

@@ -5,7 +5,7 @@ use pollux_eal::barrier;
 use pollux_mlx5_abi::wqe::{Data, INVALID_LKEY, SEGMENT_BYTES};
 
 use super::track::Producer;
-use super::{PostError, Rings, Span, Use};
+use super::{PostError, ReceiveRing, Span, Use};
 use crate::mr::{Held, Piece};
 use pollux_mlx5_common::dbrec::{DoorbellRecord, FIRST};
 use pollux_mlx5_common::key::Keys;
@@ -15,8 +15,7 @@ pub(crate) struct Receives<'q> {
     recv: &'q mut Producer<Piece>,
     keys: &'q mut Keys,
     record: &'q mut DoorbellRecord,
-    rings: Rings,
-    pieces: u32,
+    ring: ReceiveRing,
     /// Of all places, those that are taken when an entry still fits.
     room: u32,
     at: u32,
@@ -30,21 +29,19 @@ impl std::fmt::Debug for Receives<'_> {
 }
 
 impl<'q> Receives<'q> {
-    /// Into a ring whose entries have so many pieces.
     #[inline(always)]
     pub(in crate::provider::mlx5) fn begin(
         recv: &'q mut Producer<Piece>,
         keys: &'q mut Keys,
         record: &'q mut DoorbellRecord,
-        rings: Rings,
-        pieces: u32,
+        ring: ReceiveRing,
     ) -> Self {
         // Of a list that was forgotten.
         if recv.has_kept() {
             recv.drop_kept();
         }
         let (room, at) = (recv.places() - 1, recv.posted());
-        Self { recv, keys, record, rings, pieces, room, at, failed: None }
+        Self { recv, keys, record, ring, room, at, failed: None }
     }
 }
 
@@ -61,8 +58,8 @@ impl Receives<'_> {
         let Some((before, mut at)) = self.open() else { return self };
         for mut piece in pieces {
             // One without room is kept as well, and takes no segment.
-            if self.recv.kept().wrapping_sub(before) == self.pieces {
-                return self.fail(PostError::Pieces { limit: self.pieces });
+            if self.recv.kept().wrapping_sub(before) == self.ring.pieces {
+                return self.fail(PostError::Pieces { limit: self.ring.pieces });
             }
             let Some(span) = piece.span(self.keys, Use::Fill) else { return self.fail(PostError::Memory) };
             self.recv.keep(piece);
@@ -111,7 +108,7 @@ impl Receives<'_> {
 
     #[inline(always)]
     fn end(&mut self, id: u64, before: u32, at: u32) {
-        if at < self.pieces {
+        if at < self.ring.pieces {
             self.write(at, Data::new(0, INVALID_LKEY, 0));
         }
         let end = self.at.wrapping_add(1);
@@ -121,18 +118,14 @@ impl Receives<'_> {
 
     #[inline(always)]
     fn write(&mut self, at: u32, data: Data) {
-        let entry = (self.at & ((1 << self.rings.recv_log) - 1)) as usize;
-        let segment = entry * self.pieces as usize + at as usize;
+        let ReceiveRing { base, log, pieces } = self.ring;
+        let entry = (self.at & ((1 << log) - 1)) as usize;
+        let segment = entry * pieces as usize + at as usize;
         // SAFETY: `at` is below the pieces of an entry, and the masked index below the entries that fill the ring; the entry
         // is not posted.
-        unsafe {
-            self.rings
-                .recv
-                .as_ptr()
-                .add(segment * SEGMENT_BYTES)
-                .cast::<[u64; 2]>()
-                .write(zerocopy::transmute!(data))
-        };
+        let place = unsafe { base.add(segment * SEGMENT_BYTES) };
+        // SAFETY: as above.
+        unsafe { place.cast::<[u64; 2]>().write(zerocopy::transmute!(data)) };
     }
 
     /// Posts them all, with one store to the record. How many they were.

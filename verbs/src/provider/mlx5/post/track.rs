@@ -142,15 +142,21 @@ impl<T> Producer<T> {
         if at.wrapping_sub(self.done) <= room {
             return true;
         }
-        // Acquire pairs with the Release in `Taken`: tokens of these places have been read.
-        self.done = self.track.done.places.load(Ordering::Acquire);
+        self.done = self.done();
         at.wrapping_sub(self.done) <= room
+    }
+
+    /// Places done in all.
+    #[inline(always)]
+    pub(crate) fn done(&self) -> u32 {
+        // Acquire pairs with the Release in `Taken`: tokens of these places have been read.
+        self.track.done.places.load(Ordering::Acquire)
     }
 
     /// Entries that are not known to be done.
     #[cfg(test)]
     pub(crate) fn pending(&self) -> u32 {
-        self.posted.wrapping_sub(self.track.done.places.load(Ordering::Acquire))
+        self.posted.wrapping_sub(self.done())
     }
 
     /// Keeps a token of an entry whose places are free, until the entry is [committed](Self::commit) or it is

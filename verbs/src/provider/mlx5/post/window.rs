@@ -66,7 +66,7 @@ impl Batch<'_> {
             UmrControl { flags: umr_flag::TRANSLATION_OFFSET | umr_flag::INLINE, ..UmrControl::default() };
         let mut mask = mkey_mask::FREE | mkey_mask::KEY;
         let mut context = MkeyContext::default();
-        let own = if window.bound_to_queue { self.poster.number } else { 0xff_ffff };
+        let own = if window.bound_to_queue { self.poster.ring.number() } else { 0xff_ffff };
         if window.bound_to_queue {
             mask |= mkey_mask::QPN;
             control.flags |= if closes { umr_flag::CHECK_QPN } else { umr_flag::CHECK_FREE };
