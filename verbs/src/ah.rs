@@ -6,6 +6,7 @@ use pollux_uverbs::abi::memory::{AhAttr, GlobalRoute};
 
 use crate::context::Driver;
 use crate::pd::Pd;
+use crate::provider::Side;
 use crate::{VerbsError, Wc};
 
 /// A path to a peer.
@@ -95,18 +96,11 @@ impl Path {
     }
 }
 
-/// A path as requests carry it.
-#[derive(Debug)]
-pub(crate) enum Address {
-    Mlx5(Mlx5Address),
-    /// The kernel's number of it.
-    Rxe(u32),
-}
-
 /// An address handle: a path, ready to be posted.
 #[derive(Debug)]
 pub struct Ah {
-    pub(crate) address: Address,
+    /// As requests carry it: of rxe the kernel's number.
+    pub(crate) address: Side<Mlx5Address, u32>,
     /// The [serial](crate::Context::serial) of its context.
     pub(crate) context: u64,
     handle: Option<AhHandle>,
@@ -123,11 +117,11 @@ impl Ah {
         let (address, handle) = match pd.context().driver() {
             Driver::Mlx5(hca) => {
                 let (address, handle) = hca.address(pd.handle(), &path.attributes())?;
-                (Address::Mlx5(address), handle)
+                (Side::Mlx5(address), handle)
             }
             Driver::Rxe(rxe) => {
                 let (number, handle) = rxe.address(pd.handle(), &path.attributes())?;
-                (Address::Rxe(number), Some(handle))
+                (Side::Rxe(number), Some(handle))
             }
         };
         Ok(Self { address, context: pd.context().serial(), handle, pd: pd.clone() })

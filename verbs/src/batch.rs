@@ -3,20 +3,14 @@
 use std::ops::Range;
 
 use crate::provider::mlx5::post as mlx5;
-use crate::provider::mlx5::post::PostError;
 use crate::provider::mlx5::srq as mlx5_srq;
 
-use crate::ah::{Address, Ah};
+use crate::ah::Ah;
 use crate::mr::{Attached, Mr, Piece};
 use crate::mw::{Mw, next_rkey};
-use crate::provider::rxe;
+use crate::provider::request::{PostError, Window};
+use crate::provider::{Side, each, rxe};
 use crate::{Access, MwType};
-
-#[derive(Debug)]
-enum Side<'q> {
-    Mlx5(mlx5::Batch<'q>),
-    Rxe(rxe::post::Batch<'q>),
-}
 
 /// Sends that go to the device together, with one doorbell: [`ring`](Self::ring). Dropped without, none of them is posted, and
 /// what they were given goes home.
@@ -26,7 +20,7 @@ enum Side<'q> {
 #[derive(Debug)]
 #[must_use = "nothing is posted without `ring`"]
 pub struct Batch<'q> {
-    side: Side<'q>,
+    side: Side<mlx5::Batch<'q>, rxe::post::Batch<'q>>,
     attached: &'q mut Attached,
     /// What is wrong with the first piece or address that is of no use here.
     wrong: Option<PostError>,
@@ -38,10 +32,7 @@ macro_rules! requests {
             $($(#[$doc])*
             #[inline(always)]
             pub fn $name(&mut self, $($argument: $type),*) -> &mut Self {
-                match &mut self.side {
-                    Side::Mlx5(batch) => { batch.$name($($argument),*); }
-                    Side::Rxe(batch) => batch.$name($($argument),*),
-                }
+                each!(&mut self.side, batch => { batch.$name($($argument),*); });
                 self
             })*
         }
@@ -82,12 +73,8 @@ requests! {
 
 impl<'q> Batch<'q> {
     #[inline(always)]
-    pub(crate) fn mlx5(batch: mlx5::Batch<'q>, attached: &'q mut Attached) -> Self {
-        Self { side: Side::Mlx5(batch), attached, wrong: None }
-    }
-
-    pub(crate) fn rxe(batch: rxe::post::Batch<'q>, attached: &'q mut Attached) -> Self {
-        Self { side: Side::Rxe(batch), attached, wrong: None }
+    pub(crate) fn new(side: Side<mlx5::Batch<'q>, rxe::post::Batch<'q>>, attached: &'q mut Attached) -> Self {
+        Self { side, attached, wrong: None }
     }
 
     /// To whom a datagram goes.
@@ -95,10 +82,10 @@ impl<'q> Batch<'q> {
     pub fn to(&mut self, ah: &Ah, qpn: u32, qkey: u32) -> &mut Self {
         let ours = self.attached.is_of(ah.context);
         match (&mut self.side, &ah.address) {
-            (Side::Mlx5(batch), Address::Mlx5(address)) if ours => {
+            (Side::Mlx5(batch), Side::Mlx5(address)) if ours => {
                 batch.to(address, qpn, qkey);
             }
-            (Side::Rxe(batch), Address::Rxe(number)) if ours => batch.to(*number, qpn, qkey),
+            (Side::Rxe(batch), Side::Rxe(number)) if ours => batch.to(*number, qpn, qkey),
             _ => self.refuse(FOREIGN),
         }
         self
@@ -112,12 +99,7 @@ impl<'q> Batch<'q> {
             self.refuse(FOREIGN);
             return self;
         }
-        match &mut self.side {
-            Side::Mlx5(batch) => {
-                batch.piece(piece);
-            }
-            Side::Rxe(batch) => batch.piece(piece),
-        }
+        each!(&mut self.side, batch => { batch.piece(piece); });
         self
     }
 
@@ -138,12 +120,7 @@ impl<'q> Batch<'q> {
             self.refuse(FOREIGN);
             return self;
         }
-        match &mut self.side {
-            Side::Mlx5(batch) => {
-                batch.lasting(&held);
-            }
-            Side::Rxe(batch) => batch.lasting(&held),
-        }
+        each!(&mut self.side, batch => { batch.lasting(&held); });
         self
     }
 
@@ -166,19 +143,9 @@ impl<'q> Batch<'q> {
             return self;
         }
         let next = next_rkey(window.rkey());
-        match &mut self.side {
-            Side::Mlx5(batch) => {
-                let how = mlx5::Window {
-                    key: window.rkey(),
-                    next_key: next,
-                    bound_to_queue: window.kind() == MwType::Type2,
-                    access: mlx5::Window::access(access),
-                    zero_based: access.contains(Access::ZERO_BASED),
-                };
-                batch.bind(id, &how, &held);
-            }
-            Side::Rxe(batch) => batch.bind(id, (window.rkey(), next), &held, access),
-        }
+        let bound_to_queue = window.kind() == MwType::Type2;
+        let how = Window { key: window.rkey(), next_key: next, bound_to_queue, access };
+        each!(&mut self.side, batch => { batch.bind(id, &how, &held); });
         window.bind(mr, next);
         self
     }
@@ -186,10 +153,7 @@ impl<'q> Batch<'q> {
     /// Requests so far.
     #[must_use]
     pub fn count(&self) -> u32 {
-        match &self.side {
-            Side::Mlx5(batch) => batch.count(),
-            Side::Rxe(batch) => batch.count(),
-        }
+        each!(&self.side, batch => batch.count())
     }
 
     /// Posts them all, with one doorbell. How many they were.
@@ -202,19 +166,13 @@ impl<'q> Batch<'q> {
         if let Some(wrong) = self.wrong {
             return Err(wrong);
         }
-        match self.side {
-            Side::Mlx5(batch) => batch.ring(),
-            Side::Rxe(batch) => batch.ring(),
-        }
+        each!(self.side, batch => batch.ring())
     }
 
     /// Posts nothing, and gives back what the requests were given.
     pub fn abort(self) -> Vec<Piece> {
         let mut pieces = Vec::new();
-        match self.side {
-            Side::Mlx5(batch) => batch.abort(|piece| pieces.push(piece)),
-            Side::Rxe(batch) => batch.abort(|piece| pieces.push(piece)),
-        }
+        each!(self.side, batch => batch.abort(|piece| pieces.push(piece)));
         pieces.reverse();
         pieces
     }
@@ -227,11 +185,23 @@ const FOREIGN: PostError = PostError::Incomplete(
     "a memory region, window, buffer or address of another device, or of another context of the same one; make it of the queue's",
 );
 
+/// A list of receives, of a provider's own rings or of those that are shared.
 #[derive(Debug)]
-enum ReceiveSide<'q> {
+pub(crate) enum List<'q> {
     Mlx5(mlx5::Receives<'q>),
     Mlx5Shared(mlx5_srq::SrqReceives<'q>),
     Rxe(rxe::receive::Receives<'q>),
+}
+
+/// Does the same with whichever it is.
+macro_rules! each_list {
+    ($list:expr, $it:ident => $does:expr) => {
+        match $list {
+            List::Mlx5($it) => $does,
+            List::Mlx5Shared($it) => $does,
+            List::Rxe($it) => $does,
+        }
+    };
 }
 
 /// Receives that go to the device together: [`ring`](Self::ring). Dropped without, none of them is posted, and what they were
@@ -239,23 +209,15 @@ enum ReceiveSide<'q> {
 #[derive(Debug)]
 #[must_use = "nothing is posted without `ring`"]
 pub struct Receives<'q> {
-    side: ReceiveSide<'q>,
+    list: List<'q>,
     attached: &'q mut Attached,
     wrong: Option<PostError>,
 }
 
 impl<'q> Receives<'q> {
     #[inline(always)]
-    pub(crate) fn mlx5(receives: mlx5::Receives<'q>, attached: &'q mut Attached) -> Self {
-        Self { side: ReceiveSide::Mlx5(receives), attached, wrong: None }
-    }
-
-    pub(crate) fn mlx5_shared(receives: mlx5_srq::SrqReceives<'q>, attached: &'q mut Attached) -> Self {
-        Self { side: ReceiveSide::Mlx5Shared(receives), attached, wrong: None }
-    }
-
-    pub(crate) fn rxe(receives: rxe::receive::Receives<'q>, attached: &'q mut Attached) -> Self {
-        Self { side: ReceiveSide::Rxe(receives), attached, wrong: None }
+    pub(crate) fn new(list: List<'q>, attached: &'q mut Attached) -> Self {
+        Self { list, attached, wrong: None }
     }
 
     /// A receive into a buffer or mbuf. It comes back with the completion, and has the length of what was received.
@@ -266,15 +228,7 @@ impl<'q> Receives<'q> {
             self.refuse(FOREIGN);
             return self;
         }
-        match &mut self.side {
-            ReceiveSide::Mlx5(receives) => {
-                receives.piece(id, piece);
-            }
-            ReceiveSide::Mlx5Shared(receives) => {
-                receives.piece(id, piece);
-            }
-            ReceiveSide::Rxe(receives) => receives.piece(id, piece),
-        }
+        each_list!(&mut self.list, receives => { receives.piece(id, piece); });
         self
     }
 
@@ -295,15 +249,7 @@ impl<'q> Receives<'q> {
             }
             takes
         });
-        match &mut self.side {
-            ReceiveSide::Mlx5(receives) => {
-                receives.pieces(id, pieces);
-            }
-            ReceiveSide::Mlx5Shared(receives) => {
-                receives.pieces(id, pieces);
-            }
-            ReceiveSide::Rxe(receives) => receives.pieces(id, pieces),
-        }
+        each_list!(&mut self.list, receives => { receives.pieces(id, pieces); });
         self
     }
 
@@ -318,15 +264,7 @@ impl<'q> Receives<'q> {
             self.refuse(FOREIGN);
             return self;
         }
-        match &mut self.side {
-            ReceiveSide::Mlx5(receives) => {
-                receives.lasting(id, &held);
-            }
-            ReceiveSide::Mlx5Shared(receives) => {
-                receives.lasting(id, &held);
-            }
-            ReceiveSide::Rxe(receives) => receives.lasting(id, &held),
-        }
+        each_list!(&mut self.list, receives => { receives.lasting(id, &held); });
         self
     }
 
@@ -339,21 +277,13 @@ impl<'q> Receives<'q> {
         if let Some(wrong) = self.wrong {
             return Err(wrong);
         }
-        match self.side {
-            ReceiveSide::Mlx5(receives) => receives.ring(),
-            ReceiveSide::Mlx5Shared(receives) => receives.ring(),
-            ReceiveSide::Rxe(receives) => receives.ring(),
-        }
+        each_list!(self.list, receives => receives.ring())
     }
 
     /// Posts nothing, and gives back what the requests were given.
     pub fn abort(self) -> Vec<Piece> {
         let mut pieces = Vec::new();
-        match self.side {
-            ReceiveSide::Mlx5(receives) => receives.abort(|piece| pieces.push(piece)),
-            ReceiveSide::Mlx5Shared(receives) => receives.abort(|piece| pieces.push(piece)),
-            ReceiveSide::Rxe(receives) => receives.abort(|piece| pieces.push(piece)),
-        }
+        each_list!(self.list, receives => receives.abort(|piece| pieces.push(piece)));
         pieces
     }
 }

@@ -20,6 +20,7 @@ use pollux_uverbs::{Channel, Driver as Data, PdHandle, UverbsError};
 
 use crate::event::Event;
 use crate::provider::rxe::Rxe;
+use crate::provider::{Side, each};
 use crate::{DeviceAttributes, Gid, PortAttributes, VerbsError};
 
 /// Who drives a device.
@@ -84,11 +85,8 @@ impl Options {
     }
 }
 
-#[derive(Debug)]
-pub(crate) enum Driver {
-    Mlx5(Hca),
-    Rxe(Rxe),
-}
+/// An open device.
+pub(crate) type Driver = Side<Hca, Rxe>;
 
 #[derive(Debug)]
 struct Inner {
@@ -210,7 +208,7 @@ impl Context {
         // SAFETY: as the caller says.
         unsafe {
             match &self.0.driver {
-                Driver::Mlx5(hca) => hca.device().context().reg_mr(request, Data::none()),
+                Driver::Mlx5(hca) => hca.context().reg_mr(request, Data::none()),
                 Driver::Rxe(rxe) => rxe.context().reg_mr_by_command(request, Data::none()),
             }
         }
@@ -218,10 +216,7 @@ impl Context {
 
     /// The kernel's side of it, which is raw: not for users.
     pub(crate) fn uverbs(&self) -> &pollux_uverbs::Context {
-        match &self.0.driver {
-            Driver::Mlx5(hca) => hca.device().context(),
-            Driver::Rxe(rxe) => rxe.context(),
-        }
+        each!(&self.0.driver, device => device.context())
     }
 
     /// Who drives it.
@@ -279,10 +274,7 @@ impl Context {
     }
 
     pub(crate) fn alloc_pd(&self) -> Result<PdHandle, VerbsError> {
-        match &self.0.driver {
-            Driver::Mlx5(hca) => Ok(hca.alloc_pd()?),
-            Driver::Rxe(rxe) => rxe.alloc_pd(),
-        }
+        each!(&self.0.driver, device => Ok(device.alloc_pd()?))
     }
 
     /// What the device can do.
@@ -298,10 +290,7 @@ impl Context {
     /// What its Ethernet queues can do; nothing where only a vendor's answer would tell and there is none.
     #[must_use]
     pub fn frame_limits(&self) -> FrameLimits {
-        match &self.0.driver {
-            Driver::Mlx5(hca) => hca.frame_limits(),
-            Driver::Rxe(_) => FrameLimits::default(),
-        }
+        self.0.driver.if_mlx5().map(Hca::frame_limits).unwrap_or_default()
     }
 
     /// A port, from 1.
@@ -378,12 +367,8 @@ impl Context {
     /// Where the kernel or the device tells none.
     pub fn clock(&self) -> Result<AdapterClock, VerbsError> {
         let none = |why: &str| VerbsError::Unsupported { what: "device clock", why: why.into() };
-        match &self.0.driver {
-            Driver::Mlx5(hca) => {
-                AdapterClock::open(hca.device())?.ok_or_else(|| none("the kernel does not tell where it is"))
-            }
-            Driver::Rxe(_) => Err(none("rxe has none")),
-        }
+        let hca = self.0.driver.if_mlx5().ok_or_else(|| none("rxe has none"))?;
+        AdapterClock::open(hca.device())?.ok_or_else(|| none("the kernel does not tell where it is"))
     }
 
     /// Completion vectors (interrupts) that completion queues can be spread over.

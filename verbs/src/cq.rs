@@ -2,21 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::provider::mlx5::cq::{self as mlx5_cq, CqSpec};
 use crate::provider::mlx5::poll as mlx5_poll;
+use crate::provider::{Side, each, each_its_own, rxe};
 use pollux_uverbs::CqHandle;
+use pollux_uverbs::abi::flags::CqFlags;
+use pollux_uverbs::cq::CqRequest;
 
-use crate::context::Driver;
 use crate::event::CompletionChannel;
 use crate::mr::Piece;
-use crate::provider::rxe;
 use crate::{Context, VerbsError, WcOpcode, WcStatus};
-
-#[derive(Debug)]
-pub(crate) enum Side {
-    Mlx5(mlx5_poll::Poller),
-    Rxe(rxe::cq::Poller),
-}
 
 /// What completion queue to make.
 #[derive(Clone, Debug)]
@@ -54,7 +48,7 @@ pub(crate) const COMPLETION_QUEUE: &str = "a completion queue";
 /// complete here keep the device's part.
 #[derive(Debug)]
 pub struct Cq {
-    pub(crate) side: Side,
+    side: Side<mlx5_poll::Poller, rxe::cq::Poller>,
     id: u64,
     channel: Option<CompletionChannel>,
     context: Context,
@@ -72,28 +66,16 @@ impl Cq {
         if let Some(channel) = &options.channel {
             context.admit("a completion channel", channel.context())?;
         }
-        let channel = options.channel.as_ref().map(|channel| &*channel.channel);
-        let spec = CqSpec {
+        let mut flags = CqFlags::empty();
+        flags.set(CqFlags::IGNORE_OVERRUN, options.ignore_overrun);
+        let request = CqRequest {
             entries: options.entries,
-            entry_bytes: if options.wide { 128 } else { 64 },
-            channel,
-            vector: options.vector,
             user_handle: id,
-            ignore_overrun: options.ignore_overrun,
+            channel: options.channel.as_ref().map(|channel| &*channel.channel),
+            vector: options.vector,
+            flags,
         };
-        let side = match context.driver() {
-            Driver::Mlx5(hca) => Side::Mlx5(mlx5_cq::create(hca, &spec)?),
-            Driver::Rxe(device) => {
-                let spec = rxe::cq::CqSpec {
-                    entries: options.entries,
-                    channel,
-                    vector: options.vector,
-                    user_handle: id,
-                    ignore_overrun: options.ignore_overrun,
-                };
-                Side::Rxe(rxe::cq::Poller::new(device, &spec)?)
-            }
-        };
+        let side = each_its_own!(context.driver(), device => device.create_cq(&request, options.wide)?);
         Ok(Self { side, id, channel: options.channel, context: context.clone() })
     }
 
@@ -113,34 +95,22 @@ impl Cq {
         &self.context
     }
 
-    pub(crate) fn mlx5(&self) -> Result<&mlx5_poll::Poller, VerbsError> {
-        match &self.side {
-            Side::Mlx5(poller) => Ok(poller),
-            Side::Rxe(_) => Err(foreign()),
-        }
+    pub(crate) fn mlx5(&self) -> &mlx5_poll::Poller {
+        self.side.mlx5()
     }
 
-    pub(crate) fn rxe(&self) -> Result<&Arc<rxe::cq::CqCore>, VerbsError> {
-        match &self.side {
-            Side::Rxe(poller) => Ok(poller.core()),
-            Side::Mlx5(_) => Err(foreign()),
-        }
+    pub(crate) fn rxe(&self) -> &Arc<rxe::cq::CqCore> {
+        self.side.rxe().core()
     }
 
     pub(crate) fn handle(&self) -> CqHandle {
-        match &self.side {
-            Side::Mlx5(poller) => poller.handle(),
-            Side::Rxe(poller) => poller.handle(),
-        }
+        each!(&self.side, poller => poller.handle())
     }
 
     /// Completions that it has room for.
     #[must_use]
     pub fn entries(&self) -> u32 {
-        match &self.side {
-            Side::Mlx5(poller) => poller.capacity(),
-            Side::Rxe(poller) => poller.capacity(),
-        }
+        each!(&self.side, poller => poller.capacity())
     }
 
     /// Takes up to `max` completions, calling `each` with every one. How many. No system call, no allocation, no lock.
@@ -149,8 +119,8 @@ impl Cq {
     #[doc(alias = "ibv_start_poll")]
     pub fn poll(&mut self, max: usize, mut each: impl FnMut(&mut Wc<'_, '_>)) -> usize {
         match &mut self.side {
-            Side::Mlx5(poller) => poller.poll(max, |wc| each(&mut Wc(WcSide::Mlx5(wc)))),
-            Side::Rxe(poller) => poller.poll(max, |wc| each(&mut Wc(WcSide::Rxe(wc)))),
+            Side::Mlx5(poller) => poller.poll(max, |wc| each(&mut Wc(Side::Mlx5(wc)))),
+            Side::Rxe(poller) => poller.poll(max, |wc| each(&mut Wc(Side::Rxe(wc)))),
         }
     }
 
@@ -181,10 +151,9 @@ impl Cq {
     /// Says that an event of it was read from the channel.
     #[doc(alias = "ibv_ack_cq_events")]
     pub fn event_taken(&mut self) {
-        match &mut self.side {
-            Side::Mlx5(poller) => poller.event_taken(),
-            // The kernel counts what was read by itself.
-            Side::Rxe(_) => {}
+        // Of rxe's the kernel counts by itself what was read.
+        if let Side::Mlx5(poller) = &mut self.side {
+            poller.event_taken();
         }
     }
 
@@ -194,10 +163,9 @@ impl Cq {
     /// Too few for those that are there, too many for the device, or what the kernel says.
     #[doc(alias = "ibv_resize_cq")]
     pub fn resize(&mut self, entries: u32) -> Result<(), VerbsError> {
-        match (&mut self.side, self.context.driver()) {
-            (Side::Mlx5(poller), Driver::Mlx5(hca)) => Ok(poller.resize(hca, entries)?),
-            (Side::Rxe(poller), _) => poller.resize(entries),
-            (Side::Mlx5(_), Driver::Rxe(_)) => Err(foreign()),
+        match &mut self.side {
+            Side::Mlx5(poller) => Ok(poller.resize(self.context.driver().mlx5(), entries)?),
+            Side::Rxe(poller) => poller.resize(entries),
         }
     }
 
@@ -216,26 +184,13 @@ impl Cq {
     /// Completions that made no sense, or whose queue nobody knows, and were skipped.
     #[must_use]
     pub fn strange(&self) -> u64 {
-        match &self.side {
-            Side::Mlx5(poller) => poller.strange(),
-            Side::Rxe(poller) => poller.strange(),
-        }
+        each!(&self.side, poller => poller.strange())
     }
-}
-
-enum WcSide<'w, 'c> {
-    Mlx5(&'w mut mlx5_poll::Wc<'c>),
-    Rxe(&'w mut rxe::cq::Wc<'c>),
-}
-
-/// A queue of one device was given to another.
-fn foreign() -> VerbsError {
-    VerbsError::Unsupported { what: "completion queue", why: "it is of another device".into() }
 }
 
 /// A completion. Its fields are read from the device's entry when they are asked for. What the request took along is there to
 /// be [taken](Self::take); the rest goes home to its pools.
-pub struct Wc<'w, 'c>(WcSide<'w, 'c>);
+pub struct Wc<'w, 'c>(Side<&'w mut mlx5_poll::Wc<'c>, &'w mut rxe::cq::Wc<'c>>);
 
 impl std::fmt::Debug for Wc<'_, '_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -255,10 +210,7 @@ macro_rules! lazily {
             #[must_use]
             #[inline(always)]
             pub fn $name(&self) -> $type {
-                match &self.0 {
-                    WcSide::Mlx5(wc) => wc.$from(),
-                    WcSide::Rxe(wc) => wc.$from(),
-                }
+                each!(&self.0, wc => wc.$from())
             })*
         }
     };
@@ -289,6 +241,20 @@ lazily! {
     timestamp = timestamp: u64;
     /// Whether the sender asked for an event.
     is_solicited = is_solicited: bool;
+    /// Immediate data, if it carries some.
+    imm = imm: Option<u32>;
+    /// The key of ours that the message invalidated, if it did.
+    invalidated = invalidated: Option<u32>;
+    /// Of a received frame: the hash by which its queue was chosen; 0 where none was made.
+    rss_hash = rss_hash: u32;
+    /// Of a received frame: what the rule that took it [tagged](crate::FlowSpec::Tag) it with; 0 of others.
+    flow_tag = flow_tag: u32;
+    /// Of a received frame: the VLAN tag that the device took out.
+    vlan = vlan: Option<u16>;
+    /// Of a received frame: whether its checksums of IPv4 and of TCP or UDP are there and right. Of IPv6 that is not told.
+    are_checksums_ok = are_checksums_ok: bool;
+    /// The vendor's code of an error; 0 of a success.
+    vendor_error = vendor_error: u32;
 }
 
 impl Wc<'_, '_> {
@@ -299,91 +265,16 @@ impl Wc<'_, '_> {
         self.status() == WcStatus::SUCCESS
     }
 
-    /// Immediate data, if it carries some.
-    #[must_use]
-    #[inline(always)]
-    pub fn imm(&self) -> Option<u32> {
-        match &self.0 {
-            WcSide::Mlx5(wc) => wc.has_imm().then(|| wc.imm()),
-            WcSide::Rxe(wc) => wc.imm(),
-        }
-    }
-
-    /// The key of ours that the message invalidated, if it did.
-    #[must_use]
-    #[inline(always)]
-    pub fn invalidated(&self) -> Option<u32> {
-        match &self.0 {
-            WcSide::Mlx5(wc) => wc.has_invalidated().then(|| wc.imm()),
-            WcSide::Rxe(wc) => wc.invalidated(),
-        }
-    }
-
-    /// Of a received frame: the hash by which its queue was chosen; 0 where none was made.
-    #[must_use]
-    #[inline(always)]
-    pub fn rss_hash(&self) -> u32 {
-        match &self.0 {
-            WcSide::Mlx5(wc) => wc.rss_hash(),
-            WcSide::Rxe(_) => 0,
-        }
-    }
-
-    /// Of a received frame: what the rule that took it [tagged](crate::FlowSpec::Tag) it with; 0 of others.
-    #[must_use]
-    #[inline(always)]
-    pub fn flow_tag(&self) -> u32 {
-        match &self.0 {
-            WcSide::Mlx5(wc) => wc.flow_tag(),
-            WcSide::Rxe(_) => 0,
-        }
-    }
-
-    /// Of a received frame: the VLAN tag that the device took out.
-    #[must_use]
-    #[inline(always)]
-    pub fn vlan(&self) -> Option<u16> {
-        match &self.0 {
-            WcSide::Mlx5(wc) => wc.vlan(),
-            WcSide::Rxe(_) => None,
-        }
-    }
-
-    /// Of a received frame: whether its checksums of IPv4 and of TCP or UDP are there and right. Of IPv6 that is not told.
-    #[must_use]
-    #[inline(always)]
-    pub fn are_checksums_ok(&self) -> bool {
-        match &self.0 {
-            WcSide::Mlx5(wc) => wc.are_checksums_ok(),
-            WcSide::Rxe(_) => false,
-        }
-    }
-
-    /// The vendor's code of an error; 0 of a success.
-    #[must_use]
-    pub fn vendor_error(&self) -> u32 {
-        match &self.0 {
-            WcSide::Mlx5(wc) => wc.syndrome().map_or(0, |syndrome| syndrome.vendor.into()),
-            WcSide::Rxe(wc) => wc.vendor_error(),
-        }
-    }
-
     /// The next piece of what the request took along; of sends those of the requests before it as well that made no
     /// completion, in order. A received one has its length.
     #[inline]
     pub fn take(&mut self) -> Option<Piece> {
-        match &mut self.0 {
-            WcSide::Mlx5(wc) => wc.take(),
-            WcSide::Rxe(wc) => wc.take(),
-        }
+        each!(&mut self.0, wc => wc.take())
     }
 
     /// How many pieces are left of the request that the [next](Self::take) one is of.
     pub(crate) fn left_of_request(&mut self) -> u32 {
-        match &mut self.0 {
-            WcSide::Mlx5(wc) => wc.left_of_request(),
-            WcSide::Rxe(wc) => wc.left_of_request(),
-        }
+        each!(&mut self.0, wc => wc.left_of_request())
     }
 
     /// As [`take`](Self::take), of buffers alone: other pieces go home.

@@ -29,13 +29,11 @@ impl Dm {
     /// The device has none left, or what the kernel says.
     #[doc(alias = "ibv_alloc_dm")]
     pub fn new(context: &Context, bytes: usize, log_align: u32) -> Result<Self, VerbsError> {
-        let memory = match context.driver() {
-            Driver::Mlx5(hca) => hca.device_memory(bytes, log_align)?,
-            Driver::Rxe(_) => {
-                let why = "rxe has none; use memory of the host".into();
-                return Err(VerbsError::Unsupported { what: "device memory", why });
-            }
+        let Driver::Mlx5(hca) = context.driver() else {
+            let why = "rxe has none; use memory of the host".into();
+            return Err(VerbsError::Unsupported { what: "device memory", why });
         };
+        let memory = hca.device_memory(bytes, log_align)?;
         let (handle, bytes) = (memory.handle(), memory.bytes());
         Ok(Self(Arc::new(Inner { context: context.clone(), memory: Mutex::new(memory), handle, bytes })))
     }

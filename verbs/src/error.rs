@@ -1,6 +1,6 @@
 //! What can go wrong, in one line each.
 
-use crate::provider::mlx5::post::PostError;
+use crate::provider::request::PostError;
 use pollux_eal::region::MemoryError;
 use pollux_mlx5_common::MlxError;
 use pollux_uverbs::UverbsError;

@@ -21,7 +21,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::provider::mlx5::post::Span;
+use crate::provider::request::Span;
 use pollux_eal::region::Zone;
 use pollux_uverbs::abi::flags::Access;
 use pollux_uverbs::mr::{MrChange, MrRequest};

@@ -29,11 +29,7 @@ impl Mw {
     /// What the kernel says.
     #[doc(alias = "ibv_alloc_mw")]
     pub fn new(pd: &Pd, kind: MwType) -> Result<Self, VerbsError> {
-        let made = match pd.context().driver() {
-            crate::context::Driver::Mlx5(_) | crate::context::Driver::Rxe(_) => {
-                pd.context().uverbs().alloc_mw(pd.handle(), kind, Data::none())
-            }
-        };
+        let made = pd.context().uverbs().alloc_mw(pd.handle(), kind, Data::none());
         let made = made.map_err(VerbsError::kernel("make a memory window"))?;
         Ok(Self { pd: pd.clone(), handle: made.handle, kind, rkey: made.rkey, bound: Vec::new() })
     }

@@ -1,105 +1,26 @@
 //! Queue pairs: made, connected, asked, changed. What they post is in [`batch`](crate::Batch).
 
 use crate::provider::mlx5::qp as mlx5_qp;
-use pollux_uverbs::abi::flags::{Access, QpFlags, QpMask, QpState};
-use pollux_uverbs::abi::queue_pair::{ModifyQp, QpCap, QpDest, QueryQpResp};
+use crate::provider::{Ends, QueueBase, Side, each, each_its_own, rxe};
+use pollux_mlx5_common::key::Keys;
+use pollux_uverbs::QpHandle;
+use pollux_uverbs::abi::flags::{Access, QpMask, QpState};
+use pollux_uverbs::abi::queue_pair::{ModifyQp, QpDest, QueryQpResp};
 use pollux_uverbs::qp::QpHome;
-use pollux_uverbs::{Driver as Data, QpHandle};
 
 use crate::ah::Path;
-use crate::batch::{Batch, Receives};
-use crate::context::Driver;
+use crate::batch::{Batch, List, Receives};
 use crate::cq::{COMPLETION_QUEUE, Cq};
 use crate::flow::{Rule, RuleId, Rules};
 use crate::mr::Attached;
+use crate::options::{QpOptions, QpSizes};
 use crate::pd::Pd;
-use crate::provider::rxe;
-use crate::srq::{self, Srq};
+use crate::srq::Srq;
 use crate::xrcd::Xrcd;
 use crate::{Context, Mtu, QpKind, VerbsError, state};
 
 pub(crate) mod ece;
 pub(crate) mod order;
-
-#[derive(Debug)]
-pub(crate) enum Side {
-    Mlx5(mlx5_qp::Qp),
-    Rxe(rxe::qp::Qp),
-}
-
-/// What queue pair to make.
-#[derive(Clone, Copy, Debug)]
-pub struct QpOptions {
-    /// Its transport.
-    pub kind: QpKind,
-    /// Sends that it shall have room for.
-    pub sends: u32,
-    /// Receives that it shall have room for.
-    pub receives: u32,
-    /// Pieces of memory of a send.
-    pub send_pieces: u32,
-    /// Pieces of memory of a receive.
-    pub recv_pieces: u32,
-    /// Inline bytes of a send.
-    pub inline: u32,
-    /// Every send makes a completion; otherwise those that ask for one.
-    pub all_signalled: bool,
-    /// Multicasts that it sends do not come back to it.
-    pub block_loopback: bool,
-    /// Small requests are copied to the device instead of being fetched.
-    pub blueflame: bool,
-}
-
-impl QpOptions {
-    /// Of a transport: 128 sends and receives of one piece, nothing inline.
-    #[must_use]
-    pub fn new(kind: QpKind) -> Self {
-        Self {
-            kind,
-            sends: 128,
-            receives: 128,
-            send_pieces: 1,
-            recv_pieces: 1,
-            inline: 0,
-            all_signalled: false,
-            block_loopback: false,
-            blueflame: true,
-        }
-    }
-
-    /// With so many sends and receives.
-    #[must_use]
-    pub fn depth(self, sends: u32, receives: u32) -> Self {
-        Self { sends, receives, ..self }
-    }
-
-    /// With so many inline bytes.
-    #[must_use]
-    pub fn inline(self, inline: u32) -> Self {
-        Self { inline, ..self }
-    }
-
-    /// With so many pieces of memory in sends and receives.
-    #[must_use]
-    pub fn pieces(self, send_pieces: u32, recv_pieces: u32) -> Self {
-        Self { send_pieces, recv_pieces, ..self }
-    }
-}
-
-/// What a queue pair has room for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QpSizes {
-    /// Sends of the longest kind.
-    pub sends: u32,
-    /// Receives; 0 where it has a shared queue, or receives nothing.
-    pub receives: u32,
-    /// Pieces of a send.
-    pub send_pieces: u32,
-    /// Pieces of a receive.
-    pub recv_pieces: u32,
-    /// Inline bytes of a send.
-    pub inline: u32,
-}
 
 /// Attributes to change. What is `None` stays.
 #[derive(Clone, Copy, Debug, Default)]
@@ -213,11 +134,6 @@ impl QpAttributes {
     }
 }
 
-/// A shared receive queue of one device was given to another.
-fn foreign() -> VerbsError {
-    VerbsError::Unsupported { what: "shared receive queue", why: "it is of another device".into() }
-}
-
 fn destination(path: &Path) -> QpDest {
     QpDest {
         dgid: path.gid,
@@ -304,7 +220,7 @@ impl Home {
 pub struct Qp {
     /// First, so that they are gone when the queue pair goes.
     rules: Rules,
-    side: Side,
+    side: Side<mlx5_qp::Qp, rxe::qp::Qp>,
     attached: Attached,
     kind: QpKind,
     state: QpState,
@@ -372,59 +288,22 @@ impl Qp {
             context.admit("a shared receive queue", srq.context())?;
         }
         let id = context.object_number();
-        let mut flags = QpFlags::empty();
-        flags.set(QpFlags::BLOCK_MULTICAST_LOOPBACK, options.block_loopback);
         let attached = Attached::new(context);
+        let base = QueueBase {
+            keys: keys.unwrap_or_else(Keys::empty),
+            user_handle: id,
+            kept: attached.keeper(home.pd()),
+        };
         let side = match context.driver() {
-            Driver::Mlx5(hca) => {
-                let spec = mlx5_qp::QpSpec {
-                    kind: options.kind,
-                    home: kernel_home,
-                    send_cq: send_cq.map(Cq::mlx5).transpose()?,
-                    recv_cq: recv_cq.map(Cq::mlx5).transpose()?,
-                    srq: match srq.map(|srq| &srq.side) {
-                        Some(srq::Side::Mlx5(poster)) => Some(poster.srq()),
-                        Some(srq::Side::Rxe(_)) => return Err(foreign()),
-                        None => None,
-                    },
-                    sends: options.sends,
-                    receives: options.receives,
-                    send_pieces: options.send_pieces,
-                    recv_pieces: options.recv_pieces,
-                    inline: options.inline,
-                    all_signalled: options.all_signalled,
-                    flags,
-                    blueflame: options.blueflame,
-                    keys: keys.unwrap_or_else(pollux_mlx5_common::key::Keys::empty),
-                    user_handle: id,
-                    kept: Some(attached.keeper(home.pd())),
-                };
-                Side::Mlx5(mlx5_qp::create(hca, spec)?)
+            Side::Mlx5(hca) => {
+                let [send_cq, recv_cq] = [send_cq, recv_cq].map(|cq| cq.map(Cq::mlx5));
+                let ends = Ends { send_cq, recv_cq, srq: srq.map(Srq::mlx5) };
+                Side::Mlx5(hca.create_qp(kernel_home, ends, options, base)?)
             }
-            Driver::Rxe(device) => {
-                let spec = rxe::qp::QpSpec {
-                    kind: options.kind,
-                    home: kernel_home,
-                    send_cq: send_cq.map(Cq::rxe).transpose()?,
-                    recv_cq: recv_cq.map(Cq::rxe).transpose()?,
-                    srq: match srq.map(|srq| &srq.side) {
-                        Some(srq::Side::Rxe(poster)) => Some(poster.core()),
-                        Some(srq::Side::Mlx5(_)) => return Err(foreign()),
-                        None => None,
-                    },
-                    cap: QpCap {
-                        max_send_wr: options.sends,
-                        max_recv_wr: if srq.is_some() { 0 } else { options.receives },
-                        max_send_sge: options.send_pieces,
-                        max_recv_sge: options.recv_pieces,
-                        max_inline_data: options.inline,
-                    },
-                    all_signalled: options.all_signalled,
-                    keys: keys.unwrap_or_else(pollux_mlx5_common::key::Keys::empty),
-                    user_handle: id,
-                    kept: attached.keeper(home.pd()),
-                };
-                Side::Rxe(rxe::qp::Qp::create(device, spec)?)
+            Side::Rxe(rxe) => {
+                let [send_cq, recv_cq] = [send_cq, recv_cq].map(|cq| cq.map(Cq::rxe));
+                let ends = Ends { send_cq, recv_cq, srq: srq.map(Srq::rxe) };
+                Side::Rxe(rxe.create_qp(kernel_home, ends, options, base)?)
             }
         };
         let rules = Rules::new(context);
@@ -449,10 +328,7 @@ impl Qp {
     /// Its number.
     #[must_use]
     pub fn qpn(&self) -> u32 {
-        match &self.side {
-            Side::Mlx5(qp) => qp.number(),
-            Side::Rxe(qp) => qp.number(),
-        }
+        each!(&self.side, qp => qp.number())
     }
 
     /// Its transport.
@@ -470,35 +346,11 @@ impl Qp {
     /// What it has room for.
     #[must_use]
     pub fn sizes(&self) -> QpSizes {
-        match &self.side {
-            Side::Mlx5(qp) => {
-                let sizes = qp.sizes();
-                QpSizes {
-                    sends: sizes.sends,
-                    receives: sizes.receives,
-                    send_pieces: sizes.send_pieces,
-                    recv_pieces: sizes.recv_pieces,
-                    inline: sizes.inline,
-                }
-            }
-            Side::Rxe(qp) => {
-                let cap = qp.cap();
-                QpSizes {
-                    sends: cap.max_send_wr,
-                    receives: cap.max_recv_wr,
-                    send_pieces: cap.max_send_sge,
-                    recv_pieces: cap.max_recv_sge,
-                    inline: cap.max_inline_data,
-                }
-            }
-        }
+        each!(&self.side, qp => qp.sizes())
     }
 
     fn handle(&self) -> QpHandle {
-        match &self.side {
-            Side::Mlx5(qp) => qp.handle(),
-            Side::Rxe(qp) => qp.handle(),
-        }
+        each!(&self.side, qp => qp.handle())
     }
 
     /// Changes attributes, of which the state is one. To RESET, nothing is posted any more: what was goes home once the
@@ -512,21 +364,11 @@ impl Qp {
         let from = attributes.current.unwrap_or(self.state);
         let to = attributes.state.unwrap_or(from);
         state::check(self.kind, from, to, mask)?;
-        let (handle, values, rate) = (self.handle(), attributes.values(), attributes.rate_limit);
-        let done = match (&mut self.side, rate) {
-            (Side::Mlx5(qp), _) => qp.change(mask, &values, rate),
-            (Side::Rxe(_), Some(_)) => {
-                self.context().uverbs().modify_qp_extended(handle, mask, &values, rate, Data::none())
-            }
-            (Side::Rxe(_), None) => self.context().uverbs().modify_qp(handle, mask, &values, Data::none()),
-        };
-        done.map_err(VerbsError::kernel("change a queue pair"))?;
+        each!(&mut self.side, qp => qp.change(mask, &attributes.values(), attributes.rate_limit))
+            .map_err(VerbsError::kernel("change a queue pair"))?;
         self.state = to;
         if attributes.state == Some(QpState::RESET) {
-            match &mut self.side {
-                Side::Mlx5(qp) => qp.was_reset(),
-                Side::Rxe(qp) => qp.was_reset(),
-            }
+            each!(&mut self.side, qp => qp.was_reset());
         }
         Ok(())
     }
@@ -672,28 +514,25 @@ impl Qp {
     #[doc(alias = "ibv_post_send")]
     #[doc(alias = "ibv_wr_start")]
     pub fn batch(&mut self) -> Batch<'_> {
-        match &mut self.side {
-            Side::Mlx5(qp) => Batch::mlx5(qp.poster().batch(), &mut self.attached),
-            Side::Rxe(qp) => Batch::rxe(qp.batch(), &mut self.attached),
-        }
+        Batch::new(each_its_own!(&mut self.side, qp => qp.batch()), &mut self.attached)
     }
 
     /// Begins a list of receives. `None`: it receives through a shared queue, or not at all.
     #[inline(always)]
     #[doc(alias = "ibv_post_recv")]
     pub fn receives(&mut self) -> Option<Receives<'_>> {
-        match &mut self.side {
-            Side::Mlx5(qp) => Some(Receives::mlx5(qp.poster().receives()?, &mut self.attached)),
-            Side::Rxe(qp) => Some(Receives::rxe(qp.receives()?, &mut self.attached)),
-        }
+        let list = match &mut self.side {
+            Side::Mlx5(qp) => List::Mlx5(qp.poster().receives()?),
+            Side::Rxe(qp) => List::Rxe(qp.receives()?),
+        };
+        Some(Receives::new(list, &mut self.attached))
     }
 
     /// Turns the copying of small requests to the device off, or on again where it has a page for it.
     pub fn set_blueflame(&mut self, on: bool) {
-        match &mut self.side {
-            Side::Mlx5(qp) => qp.poster().ring.set_blueflame(on),
-            // Its doorbell is a call.
-            Side::Rxe(_) => {}
+        // The doorbell of rxe is a call.
+        if let Side::Mlx5(qp) = &mut self.side {
+            qp.poster().ring.set_blueflame(on);
         }
     }
 }

@@ -1,48 +1,25 @@
 //! Shared receive queues: one store of receives for many queue pairs.
 
+use std::sync::Arc;
+
 use crate::provider::mlx5::srq as mlx5_srq;
+use crate::provider::{QueueBase, Side, each, rxe};
 use pollux_uverbs::abi::queue::QuerySrqResp;
 use pollux_uverbs::{Driver as Data, SrqHandle};
 
-use crate::batch::Receives;
-use crate::context::Driver;
+use crate::batch::{List, Receives};
 use crate::cq::{COMPLETION_QUEUE, Cq};
 use crate::mr::Attached;
+use crate::options::SrqOptions;
 use crate::pd::Pd;
-use crate::provider::rxe;
 use crate::xrcd::Xrcd;
 use crate::{Context, VerbsError};
-
-#[derive(Debug)]
-pub(crate) enum Side {
-    Mlx5(mlx5_srq::SrqPoster),
-    Rxe(rxe::srq::Poster),
-}
-
-/// What shared receive queue to make.
-#[derive(Clone, Copy, Debug)]
-pub struct SrqOptions {
-    /// Receives that it shall have room for.
-    pub receives: u32,
-    /// Pieces of memory of one.
-    pub pieces: u32,
-    /// An event when fewer than so many are left; 0 for none.
-    pub limit: u32,
-}
-
-impl SrqOptions {
-    /// With room for so many receives of one piece.
-    #[must_use]
-    pub fn new(receives: u32) -> Self {
-        Self { receives, pieces: 1, limit: 0 }
-    }
-}
 
 /// A shared receive queue. It belongs to whoever posts; the device's is destroyed after the last queue pair that receives
 /// through it, and what is still posted goes home then.
 #[derive(Debug)]
 pub struct Srq {
-    pub(crate) side: Side,
+    side: Side<mlx5_srq::SrqPoster, rxe::srq::Poster>,
     attached: Attached,
     id: u64,
     pd: Pd,
@@ -74,36 +51,17 @@ impl Srq {
         }
         let id = pd.context().object_number();
         let attached = Attached::new(pd.context());
+        let base = QueueBase { keys: pd.keys(), user_handle: id, kept: attached.keeper(Some(pd)) };
         let side = match pd.context().driver() {
-            Driver::Mlx5(hca) => {
-                let spec = mlx5_srq::SrqSpec {
-                    pd: pd.handle(),
-                    xrc: xrc.map(|(xrcd, cq)| cq.mlx5().map(|cq| (xrcd.handle(), cq))).transpose()?,
-                    receives: options.receives,
-                    pieces: options.pieces,
-                    limit: options.limit,
-                    keys: pd.keys(),
-                    user_handle: id,
-                    kept: Some(attached.keeper(Some(pd))),
-                };
-                Side::Mlx5(mlx5_srq::create(hca, spec)?)
+            Side::Mlx5(hca) => {
+                let xrc = xrc.map(|(xrcd, cq)| (xrcd.handle(), cq.mlx5()));
+                Side::Mlx5(hca.create_srq(pd.handle(), xrc, options, base)?)
             }
-            Driver::Rxe(device) => {
-                if xrc.is_some() {
-                    let why = "rxe has no XRC".into();
-                    return Err(VerbsError::Unsupported { what: "shared receive queue", why });
-                }
-                let spec = rxe::srq::SrqSpec {
-                    pd: pd.handle(),
-                    receives: options.receives,
-                    pieces: options.pieces,
-                    limit: options.limit,
-                    keys: pd.keys(),
-                    user_handle: id,
-                    kept: attached.keeper(Some(pd)),
-                };
-                Side::Rxe(rxe::srq::Poster::create(device, spec)?)
+            Side::Rxe(_) if xrc.is_some() => {
+                let why = "rxe has no XRC".into();
+                return Err(VerbsError::Unsupported { what: "shared receive queue", why });
             }
+            Side::Rxe(rxe) => Side::Rxe(rxe.create_srq(pd.handle(), options, base)?),
         };
         Ok(Self { side, attached, id, pd: pd.clone(), _xrcd: xrc.map(|(xrcd, _)| xrcd.clone()) })
     }
@@ -117,19 +75,13 @@ impl Srq {
     /// Its number, by which requests of XRC name it.
     #[must_use]
     pub fn number(&self) -> u32 {
-        match &self.side {
-            Side::Mlx5(poster) => poster.srq().number(),
-            Side::Rxe(poster) => poster.core().number(),
-        }
+        each!(&self.side, poster => poster.srq().number())
     }
 
     /// Receives that it has room for, and pieces of one.
     #[must_use]
     pub fn sizes(&self) -> (u32, u32) {
-        match &self.side {
-            Side::Mlx5(poster) => poster.sizes(),
-            Side::Rxe(poster) => poster.sizes(),
-        }
+        each!(&self.side, poster => poster.sizes())
     }
 
     pub(crate) fn context(&self) -> &Context {
@@ -137,10 +89,15 @@ impl Srq {
     }
 
     fn handle(&self) -> SrqHandle {
-        match &self.side {
-            Side::Mlx5(poster) => poster.srq().handle(),
-            Side::Rxe(poster) => poster.core().handle(),
-        }
+        each!(&self.side, poster => poster.srq().handle())
+    }
+
+    pub(crate) fn mlx5(&self) -> &mlx5_srq::Srq {
+        self.side.mlx5().srq()
+    }
+
+    pub(crate) fn rxe(&self) -> &Arc<rxe::srq::SrqCore> {
+        self.side.rxe().srq()
     }
 
     /// Asks for one event when fewer than `limit` receives are left.
@@ -172,8 +129,8 @@ impl Srq {
     #[doc(alias = "ibv_post_srq_recv")]
     pub fn receives(&mut self) -> Receives<'_> {
         match &mut self.side {
-            Side::Mlx5(poster) => Receives::mlx5_shared(poster.receives(), &mut self.attached),
-            Side::Rxe(poster) => Receives::rxe(poster.receives(), &mut self.attached),
+            Side::Mlx5(poster) => Receives::new(List::Mlx5Shared(poster.receives()), &mut self.attached),
+            Side::Rxe(poster) => Receives::new(List::Rxe(poster.receives()), &mut self.attached),
         }
     }
 }

@@ -3,12 +3,13 @@
 use crate::provider::mlx5::wq as mlx5_wq;
 use pollux_uverbs::abi::flags::WqFlags;
 
-use crate::batch::Receives;
+use crate::batch::{List, Receives};
 use crate::context::Driver;
 use crate::cq::{COMPLETION_QUEUE, Cq};
 use crate::flow::{Rule, RuleId, Rules};
 use crate::mr::Attached;
 use crate::pd::Pd;
+use crate::provider::QueueBase;
 use crate::{Context, HashFields, VerbsError, WqState};
 
 /// What receive work queue to make.
@@ -63,17 +64,16 @@ impl Wq {
         let mut flags = WqFlags::empty();
         flags.set(WqFlags::CVLAN_STRIPPING, options.vlan_strip);
         flags.set(WqFlags::SCATTER_FCS, options.scatter_fcs);
+        let base = QueueBase { keys: pd.keys(), user_handle: id, kept: attached.keeper(Some(pd)) };
         let side = mlx5_wq::Wq::create(
             hca,
             mlx5_wq::WqSpec {
                 pd: pd.handle(),
-                cq: cq.mlx5()?,
+                cq: cq.mlx5(),
                 receives: options.receives,
                 pieces: options.pieces,
                 flags,
-                keys: pd.keys(),
-                user_handle: id,
-                kept: Some(attached.keeper(Some(pd))),
+                base,
             },
         )?;
         Ok(Self { side, attached, id, context: pd.context().clone() })
@@ -109,7 +109,7 @@ impl Wq {
     /// Begins a list of receives.
     #[inline(always)]
     pub fn receives(&mut self) -> Receives<'_> {
-        Receives::mlx5(self.side.receives(), &mut self.attached)
+        Receives::new(List::Mlx5(self.side.receives()), &mut self.attached)
     }
 }
 

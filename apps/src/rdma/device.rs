@@ -134,8 +134,8 @@ pub fn check_depth(
     let name = &device.name;
     let (sends, receives) = options;
     for (option, depth, most) in [
-        (sends, u64::from(qp.sends), limits.max_qp_wr),
-        (receives, u64::from(qp.receives), limits.max_qp_wr),
+        (sends, u64::from(qp.room.sends), limits.max_qp_wr),
+        (receives, u64::from(qp.room.receives), limits.max_qp_wr),
         ("completions", completions, limits.max_cqe),
     ] {
         if depth > u64::from(most) {

@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::provider::mlx5::post::Span;
+use crate::provider::request::Span;
 use pollux_eal::region::Zone;
 use pollux_uverbs::MrHandle;
 use pollux_uverbs::abi::flags::Access;

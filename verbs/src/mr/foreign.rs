@@ -12,6 +12,7 @@ use pollux_uverbs::mr::MrRequest;
 use super::{Memory, Mr, PIECE_BYTES};
 use crate::dm::Dm;
 use crate::pd::Pd;
+use crate::provider::mlx5::hca::Hca;
 use crate::{Context, VerbsError};
 
 impl Mr {
@@ -132,10 +133,7 @@ fn pieces(address: u64, bytes: usize, lkey: u32) -> Vec<Sge> {
 
 impl Context {
     fn null_key(&self) -> Option<u32> {
-        match self.driver() {
-            crate::context::Driver::Mlx5(hca) => hca.null_key(),
-            crate::context::Driver::Rxe(_) => None,
-        }
+        self.driver().if_mlx5().and_then(Hca::null_key)
     }
 }
 

@@ -1,6 +1,6 @@
 //! What requests take along.
 
-use crate::provider::mlx5::post::{Span, Use};
+use crate::provider::request::{Span, Use};
 use pollux_mempool::Mbuf;
 use pollux_mlx5_common::key::Keys;
 

@@ -6,9 +6,10 @@
 
 use crate::provider::mlx5::ece;
 
-use super::{Qp, Side};
+use super::Qp;
 use crate::VerbsError;
-use crate::context::Driver;
+use crate::provider::Side;
+use crate::provider::mlx5::hca::Hca;
 
 /// Options of a connection, and whose they are.
 ///
@@ -77,10 +78,7 @@ impl Qp {
     /// # Errors
     /// A device of a kind that has nothing of this.
     pub fn query_ece(&self) -> Result<Ece, VerbsError> {
-        match &self.side {
-            Side::Mlx5(qp) => Ok(Ece::mlx5(qp.options())),
-            Side::Rxe(_) => Err(no_options()),
-        }
+        self.side.if_mlx5().map(|qp| Ece::mlx5(qp.options())).ok_or_else(no_options)
     }
 
     /// Has the next change of state ask for what the peer has. What the device makes of it [is told](Self::query_ece) behind
@@ -90,10 +88,7 @@ impl Qp {
     /// Options of another vendor, or a device or a kernel that has nothing of this.
     #[doc(alias = "ibv_set_ece")]
     pub fn set_ece(&mut self, ece: Ece) -> Result<(), VerbsError> {
-        let here = match self.context().driver() {
-            Driver::Mlx5(hca) => hca.has_ece(),
-            Driver::Rxe(_) => false,
-        };
+        let here = self.context().driver().if_mlx5().is_some_and(Hca::has_ece);
         let Side::Mlx5(qp) = &mut self.side else { return Err(no_options()) };
         if !here {
             return Err(no_options());

@@ -3,9 +3,9 @@
 //! Source: rdma-core `libibverbs/verbs.c`, `ibv_query_qp_data_in_order`, and its page in `libibverbs/man`;
 //! `providers/mlx5/verbs.c`, `mlx5_query_qp_data_in_order`. The originals take an operation too, which neither mlx5 nor rxe looks at.
 
-use super::{Qp, Side};
+use super::Qp;
 use crate::QpState;
-use crate::context::Driver;
+use crate::provider::mlx5::qp as mlx5;
 
 /// What is promised of the data that messages bring; by default nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,10 +31,8 @@ impl Qp {
     /// What the device alone promises, whatever the processor and what lies between them do.
     #[must_use]
     pub fn device_data_in_order(&self) -> DataOrder {
-        let whole = match (&self.side, self.context().driver()) {
-            (Side::Mlx5(qp), Driver::Mlx5(hca)) => self.state == QpState::RTS && qp.is_in_order(hca),
-            _ => false,
-        };
+        let asked = |qp: &mlx5::Qp| self.state == QpState::RTS && qp.is_in_order();
+        let whole = self.side.if_mlx5().is_some_and(asked);
         DataOrder { whole_message: whole, aligned_128: whole }
     }
 }

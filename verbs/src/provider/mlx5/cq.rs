@@ -5,9 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pollux_eal::region::PAGE_BYTES;
 use pollux_mlx5_abi::kernel::completion_queue::{self, CreateCqAnswer, ResizeCq, cq_flag};
-use pollux_uverbs::abi::flags::CqFlags;
 use pollux_uverbs::cq::CqRequest;
-use pollux_uverbs::event::CompChannel;
 use pollux_uverbs::{CqHandle, Driver};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -46,23 +44,6 @@ pub(crate) fn serial() -> u64 {
     SERIAL.fetch_add(1, Ordering::Relaxed)
 }
 
-/// What completion queue to make.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CqSpec<'a> {
-    /// Entries, at least.
-    pub entries: u32,
-    /// Bytes of one: 64 or 128.
-    pub entry_bytes: usize,
-    /// Where it tells that it has something.
-    pub channel: Option<&'a CompChannel>,
-    /// Completion vector.
-    pub vector: u32,
-    /// What its events carry.
-    pub user_handle: u64,
-    /// The device need not look whether there is room.
-    pub ignore_overrun: bool,
-}
-
 fn entries_log2(hca: &Hca, entries: u32) -> Result<u8, MlxError> {
     let limit = hca.device.attributes.base.max_cqe.clamp(1, (1 << 22) - 1);
     if entries == 0 || entries > limit {
@@ -75,63 +56,58 @@ fn entries_log2(hca: &Hca, entries: u32) -> Result<u8, MlxError> {
     Ok((entries + 1).next_power_of_two().trailing_zeros().max(2) as u8)
 }
 
-/// Makes a completion queue.
-///
-/// # Errors
-/// More entries than the device has, no memory, or what the kernel says.
-pub(crate) fn create(hca: &Hca, spec: &CqSpec<'_>) -> Result<Poller, MlxError> {
-    let device = &hca.device;
-    let log = entries_log2(hca, spec.entries)?;
-    let ring = device.zone("completions", (spec.entry_bytes << log).max(PAGE_BYTES))?;
-    let page = Uar::for_completions(device)?;
-    let mut parts = CqParts {
-        ring,
-        entries_log2: log,
-        cqe_bytes: spec.entry_bytes,
-        enhanced: false,
-        dbrec: device.record()?,
-        cqn: 0,
-        arm: None,
-    };
-    parts.freshen();
-    let driver = completion_queue::CreateCq {
-        buf_addr: parts.ring.base().as_ptr().addr() as u64,
-        db_addr: parts.dbrec.address(),
-        cqe_size: spec.entry_bytes as u32,
-        flags: if page.is_some() { cq_flag::UAR_PAGE_INDEX } else { 0 },
-        uar_page_index: page.as_ref().map_or(0, Uar::number) as u16,
-        ..completion_queue::CreateCq::default()
-    };
-    let mut flags = CqFlags::empty();
-    flags.set(CqFlags::IGNORE_OVERRUN, spec.ignore_overrun);
-    let request = CqRequest {
+impl Hca {
+    /// Makes a completion queue, with completions of 128 bytes or of 64.
+    ///
+    /// # Errors
+    /// More entries than the device has, no memory, or what the kernel says.
+    pub(crate) fn create_cq(&self, request: &CqRequest<'_>, wide: bool) -> Result<Poller, MlxError> {
+        let device = &self.device;
+        let log = entries_log2(self, request.entries)?;
+        let cqe_bytes = if wide { 128 } else { 64 };
+        let ring = device.zone("completions", (cqe_bytes << log).max(PAGE_BYTES))?;
+        let page = Uar::for_completions(device)?;
+        let mut parts = CqParts {
+            ring,
+            entries_log2: log,
+            cqe_bytes,
+            enhanced: false,
+            dbrec: device.record()?,
+            cqn: 0,
+            arm: None,
+        };
+        parts.freshen();
+        let driver = completion_queue::CreateCq {
+            buf_addr: parts.ring.base().as_ptr().addr() as u64,
+            db_addr: parts.dbrec.address(),
+            cqe_size: cqe_bytes as u32,
+            flags: if page.is_some() { cq_flag::UAR_PAGE_INDEX } else { 0 },
+            uar_page_index: page.as_ref().map_or(0, Uar::number) as u16,
+            ..completion_queue::CreateCq::default()
+        };
         // The kernel adds one and rounds up to a power of two.
-        entries: (1 << log) - 1,
-        user_handle: spec.user_handle,
-        channel: spec.channel,
-        vector: spec.vector,
-        flags,
-    };
-    let bytes = parts.ring.bytes() as u64;
-    let mut answer = CreateCqAnswer::new_zeroed();
-    let made = device.pinning("make a completion queue", Pinning::Queue, bytes, |context| {
-        context.create_cq(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))
-    });
-    let object = Object::pinning(device, Id::Cq(made?.handle), page_of(page.as_ref()).collect(), bytes);
-    parts.cqn = answer.cqn;
-    parts.arm = Some(match &page {
-        Some(page) => page.arm(),
-        None => Uar::static_arm(device)?,
-    });
-    let cq = Cq::new(parts);
-    let home = Home {
-        view: Mutex::new(cq.view()),
-        object,
-        version: AtomicU32::new(0),
-        messages: Mutex::default(),
-        left: Mutex::default(),
-    };
-    Ok(Poller::new(cq, Arc::new(home), hca.indexed()))
+        let request = CqRequest { entries: (1 << log) - 1, ..*request };
+        let bytes = parts.ring.bytes() as u64;
+        let mut answer = CreateCqAnswer::new_zeroed();
+        let made = device.pinning("make a completion queue", Pinning::Queue, bytes, |context| {
+            context.create_cq(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))
+        });
+        let object = Object::pinning(device, Id::Cq(made?.handle), page_of(page.as_ref()).collect(), bytes);
+        parts.cqn = answer.cqn;
+        parts.arm = Some(match &page {
+            Some(page) => page.arm(),
+            None => Uar::static_arm(device)?,
+        });
+        let cq = Cq::new(parts);
+        let home = Home {
+            view: Mutex::new(cq.view()),
+            object,
+            version: AtomicU32::new(0),
+            messages: Mutex::default(),
+            left: Mutex::default(),
+        };
+        Ok(Poller::new(cq, Arc::new(home), self.indexed()))
+    }
 }
 
 impl Home {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pollux_mlx5_abi::kernel::context::{self, PdAnswer};
 use pollux_mlx5_abi::kernel::device::DeviceAnswer;
-use pollux_uverbs::{Driver, PdHandle};
+use pollux_uverbs::{Context, Driver, PdHandle};
 use zerocopy::{FromZeros, IntoBytes};
 
 use pollux_mlx5_common::MlxError;
@@ -69,6 +69,11 @@ impl Hca {
     #[must_use]
     pub(crate) fn device(&self) -> &Arc<Device> {
         &self.device
+    }
+
+    /// The kernel's side of it.
+    pub(crate) fn context(&self) -> &Context {
+        self.device.context()
     }
 
     /// Makes a protection domain.

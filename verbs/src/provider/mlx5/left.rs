@@ -13,7 +13,7 @@ pub(super) struct Parts<P> {
     pub(super) zone: Zone,
     pub(super) record: DoorbellRecord,
     /// Kept as long as the device may reach what is posted.
-    pub(super) _kept: Option<Box<dyn Send>>,
+    pub(super) _kept: Box<dyn Send>,
 }
 
 impl<P> fmt::Debug for Parts<P> {

@@ -5,7 +5,6 @@ use pollux_mlx5_abi::caps::kind;
 use pollux_mlx5_abi::command::qp::{QueryQpIn, QueryQpOut};
 use pollux_mlx5_abi::command::{opcode, order, start};
 
-use super::hca::Hca;
 use super::qp::Qp;
 use pollux_mlx5_common::firmware::Firmware;
 
@@ -13,11 +12,12 @@ impl Qp {
     /// Whether the device writes the data of each message from its first byte to its last. It is asked by firmware commands;
     /// where they may not be given, or the device does not tell, nothing is promised (`false`).
     #[must_use]
-    pub(crate) fn is_in_order(&self, hca: &Hca) -> bool {
-        if !hca.device().devx {
+    pub(crate) fn is_in_order(&self) -> bool {
+        let device = self.object().device();
+        if !device.devx {
             return false;
         }
-        let firmware = Firmware::new(hca.device());
+        let firmware = Firmware::new(device);
         if !firmware.capabilities(kind::GENERAL).is_ok_and(|caps| order::CAP.is_set(&caps)) {
             return false;
         }

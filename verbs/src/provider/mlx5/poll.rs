@@ -417,18 +417,27 @@ impl Wc<'_> {
         }
     }
 
-    /// Whether it carries immediate data.
+    /// Immediate data, if it carries some.
     #[must_use]
     #[inline(always)]
-    pub(crate) fn has_imm(&self) -> bool {
-        matches!(self.opcode, completion::RESPONDER_RDMA_WRITE_IMM | completion::RESPONDER_SEND_IMM)
+    pub(crate) fn imm(&self) -> Option<u32> {
+        let has =
+            matches!(self.opcode, completion::RESPONDER_RDMA_WRITE_IMM | completion::RESPONDER_SEND_IMM);
+        has.then(|| self.entry.imm_inval_pkey())
     }
 
-    /// Whether the message invalidated a key of ours.
+    /// The key of ours that the message invalidated, if it did.
     #[must_use]
     #[inline(always)]
-    pub(crate) fn has_invalidated(&self) -> bool {
-        self.opcode == completion::RESPONDER_SEND_INVAL
+    pub(crate) fn invalidated(&self) -> Option<u32> {
+        (self.opcode == completion::RESPONDER_SEND_INVAL).then(|| self.entry.imm_inval_pkey())
+    }
+
+    /// The vendor's code of an error; 0 of a success.
+    #[must_use]
+    #[inline(always)]
+    pub(crate) fn vendor_error(&self) -> u32 {
+        self.syndrome().map_or(0, |syndrome| syndrome.vendor.into())
     }
 
     /// Bytes received, or read from the peer.
@@ -436,13 +445,6 @@ impl Wc<'_> {
     #[inline(always)]
     pub(crate) fn bytes(&self) -> u32 {
         self.entry.byte_cnt()
-    }
-
-    /// Immediate data, or the key that the peer invalidated.
-    #[must_use]
-    #[inline(always)]
-    pub(crate) fn imm(&self) -> u32 {
-        self.entry.imm_inval_pkey()
     }
 
     /// The sender's queue pair, of a datagram.

@@ -24,6 +24,7 @@ use std::ptr::NonNull;
 use pollux_eal::region::Zone;
 use pollux_mlx5_abi::wqe::{AddressVector, BLOCK_BYTES, Completion, InlineHeader};
 
+pub(super) use crate::provider::request::{Kind, PostError, Span, Use};
 pub(crate) use batch::Batch;
 pub(crate) use batch::State;
 use batch::op;
@@ -33,98 +34,6 @@ use pollux_mlx5_common::send_ring::SendRing;
 use pollux_mlx5_common::uar::SendDoorbell;
 pub(crate) use receive::Receives;
 use track::Producer;
-pub(crate) use window::Window;
-
-/// A piece of memory as the device knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
-    /// Its address under the key.
-    pub address: u64,
-    /// The key.
-    pub lkey: u32,
-    /// Bytes.
-    pub bytes: u32,
-}
-
-/// What a device does with a piece of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
-    /// It reads what is in it.
-    Read,
-    /// It writes over what is in it.
-    Write,
-    /// It fills its room with a message.
-    Fill,
-}
-
-/// Why a request was not posted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PostError {
-    /// No free entry.
-    #[error(
-        "the queue is full; poll its completions, and ask for one at least every so many requests as it has room for"
-    )]
-    Full,
-    /// More pieces of memory than an entry has room for.
-    #[error("more than {limit} pieces of memory in a request; the queue was made with that limit")]
-    Pieces {
-        /// The limit.
-        limit: u32,
-    },
-    /// More inline data than an entry has room for.
-    #[error("{bytes} bytes of inline data, the queue was made for {limit}")]
-    Inline {
-        /// How many.
-        bytes: usize,
-        /// The limit.
-        limit: u32,
-    },
-    /// An operation that the transport does not have.
-    #[error("{kind} queue pairs cannot {operation}")]
-    Operation {
-        /// The transport.
-        kind: Kind,
-        /// The operation.
-        operation: &'static str,
-    },
-    /// Memory without a key.
-    #[error("memory that is not registered with the queue's protection domain, or that others can see")]
-    Memory,
-    /// A request that lacks what its operation needs, or has what it cannot.
-    #[error("{0}")]
-    Incomplete(&'static str),
-}
-
-/// Transport of a queue pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// Reliable connection.
-    Rc,
-    /// Unreliable connection.
-    Uc,
-    /// Unreliable datagram.
-    Ud,
-    /// Raw frames.
-    Raw,
-    /// Sender of XRC.
-    XrcSend,
-    /// Receiver of XRC.
-    XrcReceive,
-}
-
-impl std::fmt::Display for Kind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Rc => "RC",
-            Self::Uc => "UC",
-            Self::Ud => "UD",
-            Self::Raw => "RAW_PACKET",
-            Self::XrcSend => "XRC_SEND",
-            Self::XrcReceive => "XRC_RECV",
-        })
-    }
-}
 
 /// What of an entry depends on where it goes: the first segments behind the control segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

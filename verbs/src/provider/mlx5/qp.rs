@@ -15,8 +15,8 @@ use pollux_mlx5_abi::command::ece;
 use pollux_mlx5_abi::kernel::context::ContextAnswer;
 use pollux_mlx5_abi::kernel::queue_pair::{self, CreateQpAnswer, ModifyQpAnswer, qp_flag};
 use pollux_mlx5_abi::wqe::{BLOCK_BYTES, SEGMENT_BYTES, SEGMENTS_MAX, blocks, inline_segments};
-use pollux_uverbs::abi::flags::{QpFlags, QpMask, QpType};
-use pollux_uverbs::abi::queue_pair::{ModifyQp, QpCap};
+use pollux_uverbs::abi::flags::{QpFlags, QpMask};
+use pollux_uverbs::abi::queue_pair::ModifyQp;
 use pollux_uverbs::qp::{QpHome, QpRequest};
 use pollux_uverbs::{Driver, QpHandle, UverbsError};
 use zerocopy::{FromZeros, IntoBytes};
@@ -25,13 +25,14 @@ use super::cq::{Home, Message, serial};
 use super::hca::{Hca, Index};
 use super::poll::{Poller, Receiver, Target};
 use super::post::track::{Consumer, track};
-use super::post::{Kind, Limits, Opening, PostError, Poster, ReceiveRing, State, headers, send_ring};
+use super::post::{Batch, Kind, Limits, Opening, PostError, Poster, ReceiveRing, State, headers, send_ring};
 use super::srq::Srq;
 use crate::mr::Piece;
+use crate::options::{QpOptions, QpSizes};
+use crate::provider::{Ends, QueueBase};
 use pollux_mlx5_common::MlxError;
 use pollux_mlx5_common::context::Pinning;
 use pollux_mlx5_common::dbrec::FIRST;
-use pollux_mlx5_common::key::Keys;
 use pollux_mlx5_common::object::{Id, Object};
 use pollux_mlx5_common::uar::{Uar, page as page_of};
 
@@ -39,59 +40,15 @@ use pollux_mlx5_common::uar::{Uar, page as page_of};
 /// of its own.
 const BIND_SEGMENTS: usize = 12;
 
-/// What queue pair to make.
-pub(crate) struct QpSpec<'a> {
-    /// Its transport.
-    pub kind: Kind,
-    /// Where it belongs.
-    pub home: QpHome,
-    /// Where sends complete.
-    pub send_cq: Option<&'a Poller>,
-    /// Where receives complete.
-    pub recv_cq: Option<&'a Poller>,
-    /// What it receives through, instead of a ring of its own.
-    pub srq: Option<&'a Srq>,
-    /// Sends that it has room for.
-    pub sends: u32,
-    /// Receives that it has room for.
-    pub receives: u32,
-    /// Pieces of a send.
-    pub send_pieces: u32,
-    /// Pieces of a receive.
-    pub recv_pieces: u32,
-    /// Inline bytes of a send.
-    pub inline: u32,
-    /// Every send makes a completion.
-    pub all_signalled: bool,
-    /// Options for the kernel.
-    pub flags: QpFlags,
-    /// A page of its own to which entries can be copied.
-    pub blueflame: bool,
-    /// Keys of packet memory.
-    pub keys: Keys,
-    /// What its events carry.
-    pub user_handle: u64,
-    /// Kept until it is destroyed, and for ever if that fails.
-    pub kept: Option<Box<dyn Send>>,
-}
-
 /// What a queue pair was made with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sizes {
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    /// What users have of it.
+    room: QpSizes,
     /// Blocks of its send ring.
-    pub send_blocks: u32,
+    send_blocks: u32,
     /// Blocks of its longest entry.
-    pub entry_blocks: u32,
-    /// Longest sends that fit at once.
-    pub sends: u32,
-    /// Receives that fit at once.
-    pub receives: u32,
-    /// Pieces of a send.
-    pub send_pieces: u32,
-    /// Pieces of a receive.
-    pub recv_pieces: u32,
-    /// Inline bytes of a send.
-    pub inline: u32,
+    entry_blocks: u32,
 }
 
 /// A queue pair. When it is dropped it is destroyed, and then its memory goes; if the kernel refuses, its memory stays.
@@ -136,48 +93,30 @@ fn header_segments(kind: Kind, headers: u32) -> usize {
     }
 }
 
-fn kernel_kind(kind: Kind) -> QpType {
-    match kind {
-        Kind::Rc => QpType::RC,
-        Kind::Uc => QpType::UC,
-        Kind::Ud => QpType::UD,
-        Kind::Raw => QpType::RAW_PACKET,
-        Kind::XrcSend => QpType::XRC_INI,
-        Kind::XrcReceive => QpType::XRC_TGT,
-    }
-}
-
 /// Sizes of the rings for what was asked.
-fn sizes(hca: &Hca, spec: &QpSpec<'_>) -> Result<Sizes, MlxError> {
+fn sizes(hca: &Hca, kind: Kind, asked: &QpSizes, has_srq: bool) -> Result<Sizes, MlxError> {
     let answer = &hca.device.answer;
-    let refuse = |problem: String| MlxError::Queue { queue: format!("{} queue pair", spec.kind), problem };
-    let mut sizes = Sizes {
-        send_blocks: 0,
-        entry_blocks: 0,
-        sends: 0,
-        receives: 0,
-        send_pieces: 0,
-        recv_pieces: 0,
-        inline: 0,
-    };
-    if spec.kind != Kind::XrcReceive && spec.sends > 0 {
-        let header = 1 + header_segments(spec.kind, frame_headers(hca, spec.kind));
-        let pieces = spec.send_pieces.max(1) as usize;
-        let data = pieces.max(if spec.inline == 0 { 0 } else { inline_segments(spec.inline as usize) });
+    let refuse = |problem: String| MlxError::Queue { queue: format!("{kind} queue pair"), problem };
+    let room = QpSizes { sends: 0, receives: 0, send_pieces: 0, recv_pieces: 0, inline: 0 };
+    let mut sizes = Sizes { room, send_blocks: 0, entry_blocks: 0 };
+    if kind != Kind::XrcReceive && asked.sends > 0 {
+        let header = 1 + header_segments(kind, frame_headers(hca, kind));
+        let pieces = asked.send_pieces.max(1) as usize;
+        let data = pieces.max(if asked.inline == 0 { 0 } else { inline_segments(asked.inline as usize) });
         let segments = header + data;
         let limit = SEGMENTS_MAX.min(usize::from(answer.max_sq_desc_sz) / SEGMENT_BYTES);
         if segments > limit {
             return Err(refuse(format!(
                 "{pieces} pieces and {} inline bytes of a send; the device allows {} pieces or {} bytes",
-                spec.inline,
+                asked.inline,
                 limit.saturating_sub(header),
                 (limit.saturating_sub(header) * SEGMENT_BYTES).saturating_sub(4),
             )));
         }
-        let binds = matches!(spec.kind, Kind::Rc | Kind::Uc | Kind::XrcSend);
+        let binds = matches!(kind, Kind::Rc | Kind::Uc | Kind::XrcSend);
         let longest = segments.max(if binds { BIND_SEGMENTS.min(limit) } else { 0 });
         let blocks_each = blocks(longest) as u32;
-        let wanted = spec.sends.checked_mul(blocks(segments) as u32);
+        let wanted = asked.sends.checked_mul(blocks(segments) as u32);
         let most = answer.max_send_wqebb.min(1 << 15);
         // A send is begun where the longest one has room.
         let spare = blocks_each - blocks(segments) as u32;
@@ -187,21 +126,21 @@ fn sizes(hca: &Hca, spec: &QpSpec<'_>) -> Result<Sizes, MlxError> {
         let Some(total) = total else {
             return Err(refuse(format!(
                 "{} sends of {} blocks; the device has room for {most} blocks",
-                spec.sends,
+                asked.sends,
                 blocks(segments),
             )));
         };
         sizes.send_blocks = total;
         sizes.entry_blocks = blocks_each;
-        sizes.sends = (total - spare) / blocks(segments) as u32;
-        sizes.send_pieces = pieces as u32;
+        sizes.room.sends = (total - spare) / blocks(segments) as u32;
+        sizes.room.send_pieces = pieces as u32;
         // What is left over in the last segment is there to be used.
-        sizes.inline = if spec.inline == 0 { 0 } else { (data * SEGMENT_BYTES - 4) as u32 };
+        sizes.room.inline = if asked.inline == 0 { 0 } else { (data * SEGMENT_BYTES - 4) as u32 };
     }
-    let own = spec.srq.is_none() && !matches!(spec.kind, Kind::XrcSend | Kind::XrcReceive);
-    if own && spec.receives > 0 {
-        (sizes.receives, sizes.recv_pieces) =
-            receive_ring(answer, spec.receives, spec.recv_pieces).map_err(refuse)?;
+    let own = !has_srq && !matches!(kind, Kind::XrcSend | Kind::XrcReceive);
+    if own && asked.receives > 0 {
+        (sizes.room.receives, sizes.room.recv_pieces) =
+            receive_ring(answer, asked.receives, asked.recv_pieces).map_err(refuse)?;
     }
     Ok(sizes)
 }
@@ -230,111 +169,118 @@ type Sides = (super::post::track::Producer<Piece>, Consumer<Piece>);
 
 fn sides(sizes: &Sizes) -> (Sides, Option<Sides>) {
     // An entry is a block at least, however many of its pieces have no bytes and so no segment; a block has four segments.
-    let pieces = log2(sizes.send_pieces.next_power_of_two()).max(2);
+    let pieces = log2(sizes.room.send_pieces.next_power_of_two()).max(2);
     let send = track(log2(sizes.send_blocks), log2(sizes.send_blocks) + pieces);
-    let recv = (sizes.receives > 0)
-        .then(|| track(log2(sizes.receives), log2(sizes.receives) + log2(sizes.recv_pieces)));
+    let recv = (sizes.room.receives > 0)
+        .then(|| track(log2(sizes.room.receives), log2(sizes.room.receives) + log2(sizes.room.recv_pieces)));
     (send, recv)
 }
 
-/// Makes a queue pair, in state RESET.
-///
-/// # Errors
-/// Sizes that the device does not have, no memory, or what the kernel says.
-pub(crate) fn create(hca: &Hca, spec: QpSpec<'_>) -> Result<Qp, MlxError> {
-    let device = &hca.device;
-    let sizes = sizes(hca, &spec)?;
-    let recv_bytes = (sizes.receives * sizes.recv_pieces) as usize * SEGMENT_BYTES;
-    // The send ring begins on a block, and the kernel knows it to come right behind.
-    let recv_bytes = recv_bytes.next_multiple_of(BLOCK_BYTES);
-    let send_at = if spec.kind == Kind::Raw { recv_bytes.next_multiple_of(PAGE_BYTES) } else { recv_bytes };
-    // Without sends there is a block that nothing is written to.
-    let bytes = (send_at + sizes.send_blocks.max(1) as usize * BLOCK_BYTES).max(PAGE_BYTES);
-    let mut zone = device.zone("queue pair", bytes)?;
-    zone.clear();
-    let record = device.record()?;
-    let (page, doorbell) = Uar::for_sends(device, spec.blueflame)?.unzip();
-    let index = hca.indexed().then(|| Arc::new(hca.index()));
-    let base = zone.base().as_ptr().addr() as u64;
-    let driver = queue_pair::CreateQp {
-        buf_addr: base,
-        db_addr: record.address(),
-        sq_wqe_count: sizes.send_blocks,
-        rq_wqe_count: sizes.receives,
-        rq_wqe_shift: if sizes.receives == 0 { 0 } else { u32::from(log2(sizes.recv_pieces)) + 4 },
-        flags: if page.is_some() { qp_flag::UAR_PAGE_INDEX } else { 0 },
-        uidx: index.as_ref().map_or(0xff_ffff, |index| index.value),
-        bfreg_index: page.as_ref().map_or(0, Uar::number),
-        sq_buf_addr: if spec.kind == Kind::Raw { base + send_at as u64 } else { 0 },
-        ece_options: if hca.has_ece() { ece::BEGIN } else { 0 },
-        ..queue_pair::CreateQp::default()
-    };
-    let request = QpRequest {
-        send_cq: spec.send_cq.map(Poller::handle),
-        recv_cq: spec.recv_cq.map(Poller::handle),
-        srq: spec.srq.map(Srq::handle),
-        cap: QpCap {
-            max_send_wr: sizes.sends,
-            max_recv_wr: sizes.receives,
-            max_send_sge: sizes.send_pieces,
-            max_recv_sge: sizes.recv_pieces,
-            max_inline_data: sizes.inline,
-        },
-        sq_sig_all: spec.all_signalled,
-        flags: spec.flags,
-        user_handle: spec.user_handle,
-        ..QpRequest::new(kernel_kind(spec.kind), spec.home)
-    };
-    let mut answer = CreateQpAnswer::new_zeroed();
-    let made = device.pinning("make a queue pair", Pinning::Queue, bytes as u64, |context| {
-        context.create_qp(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))
-    })?;
-    let object = Object::pinning(device, Id::Qp(made.handle), page_of(page.as_ref()).collect(), bytes as u64);
-    // From here on whatever fails destroys it first, by the order in which these are dropped.
-    let doorbell = match doorbell {
-        Some(doorbell) => doorbell,
-        None => Uar::static_doorbell(device, answer.bfreg_index, spec.blueflame)?,
-    };
-    let ((send, send_consumer), recv) = sides(&sizes);
-    let (recv, recv_consumer) = recv.unzip();
-    let ring = send_ring(&zone, send_at, log2(sizes.send_blocks), made.qpn, record, doorbell);
-    let headers = frame_headers(hca, spec.kind);
-    let poster = Poster {
-        ring,
-        send,
-        recv_ring: ReceiveRing { base: zone.base(), log: log2(sizes.receives), pieces: sizes.recv_pieces },
-        recv,
-        kind: spec.kind,
-        limits: Limits {
-            blocks: sizes.entry_blocks,
-            send_pieces: sizes.send_pieces,
-            inline: sizes.inline,
-            checksums: device.does_checksums(),
-            headers,
-        },
-        opening: Opening::of(spec.kind, spec.all_signalled, headers, sizes.sends),
-        keys: spec.keys,
-        before: State::FIRST,
-        failed: PostError::Full,
-        _zone: zone,
-    };
-    let mut qp = Qp {
-        poster: Some(poster),
-        object,
-        sizes,
-        number: made.qpn,
-        kind: spec.kind,
-        index,
-        homes: Vec::new(),
-        send_home: spec.send_cq.map(|cq| Arc::clone(cq.home())),
-        recv_home: spec.recv_cq.map(|cq| Arc::clone(cq.home())),
-        srq: spec.srq.cloned(),
-        kept: spec.kept,
-        wanted: 0,
-        told: answer.ece_options,
-    };
-    qp.enrol(send_consumer, recv_consumer);
-    Ok(qp)
+impl Hca {
+    /// Makes a queue pair, in state RESET.
+    ///
+    /// # Errors
+    /// Sizes that the device does not have, no memory, or what the kernel says.
+    pub(crate) fn create_qp(
+        &self,
+        home: QpHome,
+        ends: Ends<'_, Poller, Srq>,
+        options: &QpOptions,
+        base: QueueBase,
+    ) -> Result<Qp, MlxError> {
+        let device = &self.device;
+        let &QpOptions { kind, all_signalled, blueflame, .. } = options;
+        let sizes = sizes(self, kind, &options.room, ends.srq.is_some())?;
+        let room = sizes.room;
+        let recv_bytes = (room.receives * room.recv_pieces) as usize * SEGMENT_BYTES;
+        // The send ring begins on a block, and the kernel knows it to come right behind.
+        let recv_bytes = recv_bytes.next_multiple_of(BLOCK_BYTES);
+        let send_at = if kind == Kind::Raw { recv_bytes.next_multiple_of(PAGE_BYTES) } else { recv_bytes };
+        // Without sends there is a block that nothing is written to.
+        let bytes = (send_at + sizes.send_blocks.max(1) as usize * BLOCK_BYTES).max(PAGE_BYTES);
+        let mut zone = device.zone("queue pair", bytes)?;
+        zone.clear();
+        let record = device.record()?;
+        let (page, doorbell) = Uar::for_sends(device, blueflame)?.unzip();
+        let index = self.indexed().then(|| Arc::new(self.index()));
+        let start = zone.base().as_ptr().addr() as u64;
+        let driver = queue_pair::CreateQp {
+            buf_addr: start,
+            db_addr: record.address(),
+            sq_wqe_count: sizes.send_blocks,
+            rq_wqe_count: room.receives,
+            rq_wqe_shift: if room.receives == 0 { 0 } else { u32::from(log2(room.recv_pieces)) + 4 },
+            flags: if page.is_some() { qp_flag::UAR_PAGE_INDEX } else { 0 },
+            uidx: index.as_ref().map_or(0xff_ffff, |index| index.value),
+            bfreg_index: page.as_ref().map_or(0, Uar::number),
+            sq_buf_addr: if kind == Kind::Raw { start + send_at as u64 } else { 0 },
+            ece_options: if self.has_ece() { ece::BEGIN } else { 0 },
+            ..queue_pair::CreateQp::default()
+        };
+        let mut flags = QpFlags::empty();
+        flags.set(QpFlags::BLOCK_MULTICAST_LOOPBACK, options.block_loopback);
+        let request = QpRequest {
+            send_cq: ends.send_cq.map(Poller::handle),
+            recv_cq: ends.recv_cq.map(Poller::handle),
+            srq: ends.srq.map(Srq::handle),
+            cap: room.cap(),
+            sq_sig_all: all_signalled,
+            flags,
+            user_handle: base.user_handle,
+            ..QpRequest::new(kind.qp_type(), home)
+        };
+        let mut answer = CreateQpAnswer::new_zeroed();
+        let made = device.pinning("make a queue pair", Pinning::Queue, bytes as u64, |context| {
+            context.create_qp(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))
+        })?;
+        let object =
+            Object::pinning(device, Id::Qp(made.handle), page_of(page.as_ref()).collect(), bytes as u64);
+        // From here on whatever fails destroys it first, by the order in which these are dropped.
+        let doorbell = match doorbell {
+            Some(doorbell) => doorbell,
+            None => Uar::static_doorbell(device, answer.bfreg_index, blueflame)?,
+        };
+        let ((send, send_consumer), recv) = sides(&sizes);
+        let (recv, recv_consumer) = recv.unzip();
+        let ring = send_ring(&zone, send_at, log2(sizes.send_blocks), made.qpn, record, doorbell);
+        let headers = frame_headers(self, kind);
+        let poster = Poster {
+            ring,
+            send,
+            recv_ring: ReceiveRing { base: zone.base(), log: log2(room.receives), pieces: room.recv_pieces },
+            recv,
+            kind,
+            limits: Limits {
+                blocks: sizes.entry_blocks,
+                send_pieces: room.send_pieces,
+                inline: room.inline,
+                checksums: device.does_checksums(),
+                headers,
+            },
+            opening: Opening::of(kind, all_signalled, headers, room.sends),
+            keys: base.keys,
+            before: State::FIRST,
+            failed: PostError::Full,
+            _zone: zone,
+        };
+        let mut qp = Qp {
+            poster: Some(poster),
+            object,
+            sizes,
+            number: made.qpn,
+            kind,
+            index,
+            homes: Vec::new(),
+            send_home: ends.send_cq.map(|cq| Arc::clone(cq.home())),
+            recv_home: ends.recv_cq.map(|cq| Arc::clone(cq.home())),
+            srq: ends.srq.cloned(),
+            kept: Some(base.kept),
+            wanted: 0,
+            told: answer.ece_options,
+        };
+        qp.enrol(send_consumer, recv_consumer);
+        Ok(qp)
+    }
 }
 
 impl Qp {
@@ -391,6 +337,12 @@ impl Qp {
         }
     }
 
+    /// Begins a batch of sends.
+    #[inline(always)]
+    pub(crate) fn batch(&mut self) -> Batch<'_> {
+        self.poster().batch()
+    }
+
     /// The kernel's handle.
     #[must_use]
     pub(crate) fn handle(&self) -> QpHandle {
@@ -412,8 +364,8 @@ impl Qp {
 
     /// What it was made with.
     #[must_use]
-    pub(crate) fn sizes(&self) -> Sizes {
-        self.sizes
+    pub(crate) fn sizes(&self) -> QpSizes {
+        self.sizes.room
     }
 
     /// Options of its connection for the next change to ask for; what was told before is forgotten. Source: rdma-core

@@ -26,31 +26,13 @@ use super::poll::{Poller, Receiver, SRQ_KEY, Target};
 use super::post::shared::{SharedConsumer, SharedProducer, shared};
 use super::post::{PostError, Span, Use};
 use crate::mr::{Held, Piece};
+use crate::options::SrqOptions;
+use crate::provider::QueueBase;
 use pollux_mlx5_common::MlxError;
 use pollux_mlx5_common::context::Pinning;
 use pollux_mlx5_common::dbrec::FIRST;
 use pollux_mlx5_common::key::Keys;
 use pollux_mlx5_common::object::{Id, Object};
-
-/// What shared receive queue to make.
-pub(crate) struct SrqSpec<'a> {
-    /// Protection domain.
-    pub pd: PdHandle,
-    /// For XRC: the domain, and where it completes.
-    pub xrc: Option<(XrcdHandle, &'a Poller)>,
-    /// Receives that it has room for.
-    pub receives: u32,
-    /// Pieces of one.
-    pub pieces: u32,
-    /// An event below so many; 0 for none.
-    pub limit: u32,
-    /// Keys of packet memory.
-    pub keys: Keys,
-    /// What its events carry.
-    pub user_handle: u64,
-    /// Kept until it is destroyed, and for ever if that fails.
-    pub kept: Option<Box<dyn Send>>,
-}
 
 /// What a shared receive queue's queue pairs keep of it: it is destroyed, and its memory goes, after the last of them.
 #[derive(Debug)]
@@ -134,93 +116,101 @@ impl std::fmt::Debug for SrqPoster {
     }
 }
 
-/// Makes a shared receive queue.
-///
-/// # Errors
-/// Sizes that the device does not have, no memory, or what the kernel says.
-pub(crate) fn create(hca: &Hca, spec: SrqSpec<'_>) -> Result<SrqPoster, MlxError> {
-    let device = &hca.device;
-    let refuse = |problem: String| MlxError::Queue { queue: "shared receive queue".into(), problem };
-    // As the kernel counts.
-    let entries = spec.receives.checked_add(1).and_then(u32::checked_next_power_of_two);
-    let most = device.answer.max_srq_recv_wr.min(1 << 15);
-    let Some(entries) = entries.filter(|entries| *entries <= most && spec.receives > 0) else {
-        return Err(refuse(format!(
-            "{} receives; the device allows 1 to {}",
-            spec.receives,
-            most.saturating_sub(1)
-        )));
-    };
-    let stride = ((1 + spec.pieces.max(1) as usize) * SEGMENT_BYTES).next_power_of_two();
-    if stride > usize::from(device.answer.max_rq_desc_sz).max(2 * SEGMENT_BYTES) {
-        let most = usize::from(device.answer.max_rq_desc_sz) / SEGMENT_BYTES;
-        return Err(refuse(format!(
-            "{} pieces of a receive; the device allows {}",
-            spec.pieces,
-            most.saturating_sub(1)
-        )));
-    }
-    let (entries, pieces) = (entries as usize, stride / SEGMENT_BYTES - 1);
-    let mut zone = device.zone("shared receive queue", (entries * stride).max(PAGE_BYTES))?;
-    zone.clear();
-    for entry in 0..entries - 1 {
-        link(&mut zone, stride, entry, entry + 1);
-    }
-    let record = device.record()?;
-    // Completions name the queue pair of a basic one, and an XRC one itself.
-    let index = (spec.xrc.is_some() && hca.indexed()).then(|| Arc::new(hca.index()));
-    let driver = CreateSrq {
-        buf_addr: zone.base().as_ptr().addr() as u64,
-        db_addr: record.address(),
-        uidx: index.as_ref().map_or(0xff_ffff, |index| index.value),
-        ..CreateSrq::default()
-    };
-    let request = SrqRequest {
-        pd: spec.pd,
-        kind: match spec.xrc {
-            None => SrqKind::Basic,
-            Some((xrcd, cq)) => SrqKind::Xrc { xrcd, cq: cq.handle() },
-        },
-        max_wr: entries as u32 - 1,
-        max_sge: pieces as u32,
-        limit: spec.limit,
-        user_handle: spec.user_handle,
-    };
-    let bytes = zone.bytes() as u64;
-    let mut answer = CreateSrqAnswer::new_zeroed();
-    let made = device.pinning("make a shared receive queue", Pinning::Queue, bytes, |context| {
-        context.create_srq(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))
-    })?;
-    let object = Object::pinning(device, Id::Srq(made.handle), Vec::new(), bytes);
-    let number = made.srqn.unwrap_or(answer.srqn);
-    let (producer, consumer) = shared(entries, pieces);
-    let home = spec.xrc.map(|(_, cq)| {
-        let serial = serial();
-        let target = Target {
-            key: index.as_ref().map_or(number | SRQ_KEY, |index| index.value),
-            serial,
-            number: 0,
-            send: None,
-            recv: Receiver::Shared(consumer.clone()),
-            until: None,
-            _index: index.clone(),
+impl Hca {
+    /// Makes a shared receive queue; for XRC with its domain, and where it completes.
+    ///
+    /// # Errors
+    /// Sizes that the device does not have, no memory, or what the kernel says.
+    pub(crate) fn create_srq(
+        &self,
+        pd: PdHandle,
+        xrc: Option<(XrcdHandle, &Poller)>,
+        options: &SrqOptions,
+        base: QueueBase,
+    ) -> Result<SrqPoster, MlxError> {
+        let device = &self.device;
+        let refuse = |problem: String| MlxError::Queue { queue: "shared receive queue".into(), problem };
+        // As the kernel counts.
+        let entries = options.receives.checked_add(1).and_then(u32::checked_next_power_of_two);
+        let most = device.answer.max_srq_recv_wr.min(1 << 15);
+        let Some(entries) = entries.filter(|entries| *entries <= most && options.receives > 0) else {
+            return Err(refuse(format!(
+                "{} receives; the device allows 1 to {}",
+                options.receives,
+                most.saturating_sub(1)
+            )));
         };
-        cq.home().tell(Message::Came(target));
-        (Arc::clone(cq.home()), serial)
-    });
-    let core = Core { object, number, consumer, home, _index: index, left: Left::default() };
-    Ok(SrqPoster {
-        srq: Srq(Arc::new(core)),
-        parts: Some(Parts { producer, zone, record, _kept: spec.kept }),
-        keys: spec.keys,
-        entries,
-        pieces,
-        stride,
-        head: 0,
-        tail: entries - 1,
-        free: entries,
-        posted: 0,
-    })
+        let stride = ((1 + options.pieces.max(1) as usize) * SEGMENT_BYTES).next_power_of_two();
+        if stride > usize::from(device.answer.max_rq_desc_sz).max(2 * SEGMENT_BYTES) {
+            let most = usize::from(device.answer.max_rq_desc_sz) / SEGMENT_BYTES;
+            return Err(refuse(format!(
+                "{} pieces of a receive; the device allows {}",
+                options.pieces,
+                most.saturating_sub(1)
+            )));
+        }
+        let (entries, pieces) = (entries as usize, stride / SEGMENT_BYTES - 1);
+        let mut zone = device.zone("shared receive queue", (entries * stride).max(PAGE_BYTES))?;
+        zone.clear();
+        for entry in 0..entries - 1 {
+            link(&mut zone, stride, entry, entry + 1);
+        }
+        let record = device.record()?;
+        // Completions name the queue pair of a basic one, and an XRC one itself.
+        let index = (xrc.is_some() && self.indexed()).then(|| Arc::new(self.index()));
+        let driver = CreateSrq {
+            buf_addr: zone.base().as_ptr().addr() as u64,
+            db_addr: record.address(),
+            uidx: index.as_ref().map_or(0xff_ffff, |index| index.value),
+            ..CreateSrq::default()
+        };
+        let request = SrqRequest {
+            pd,
+            kind: match xrc {
+                None => SrqKind::Basic,
+                Some((xrcd, cq)) => SrqKind::Xrc { xrcd, cq: cq.handle() },
+            },
+            max_wr: entries as u32 - 1,
+            max_sge: pieces as u32,
+            limit: options.limit,
+            user_handle: base.user_handle,
+        };
+        let bytes = zone.bytes() as u64;
+        let mut answer = CreateSrqAnswer::new_zeroed();
+        let made = device.pinning("make a shared receive queue", Pinning::Queue, bytes, |context| {
+            context.create_srq(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))
+        })?;
+        let object = Object::pinning(device, Id::Srq(made.handle), Vec::new(), bytes);
+        let number = made.srqn.unwrap_or(answer.srqn);
+        let (producer, consumer) = shared(entries, pieces);
+        let home = xrc.map(|(_, cq)| {
+            let serial = serial();
+            let target = Target {
+                key: index.as_ref().map_or(number | SRQ_KEY, |index| index.value),
+                serial,
+                number: 0,
+                send: None,
+                recv: Receiver::Shared(consumer.clone()),
+                until: None,
+                _index: index.clone(),
+            };
+            cq.home().tell(Message::Came(target));
+            (Arc::clone(cq.home()), serial)
+        });
+        let core = Core { object, number, consumer, home, _index: index, left: Left::default() };
+        Ok(SrqPoster {
+            srq: Srq(Arc::new(core)),
+            parts: Some(Parts { producer, zone, record, _kept: base.kept }),
+            keys: base.keys,
+            entries,
+            pieces,
+            stride,
+            head: 0,
+            tail: entries - 1,
+            free: entries,
+            posted: 0,
+        })
+    }
 }
 
 fn link(zone: &mut Zone, stride: usize, entry: usize, next: usize) {

@@ -32,6 +32,7 @@ use super::post::track::{Consumer, Producer, track};
 use super::post::{ReceiveRing, Receives};
 use super::qp::{log2, receive_ring};
 use crate::mr::Piece;
+use crate::provider::QueueBase;
 use pollux_mlx5_abi::kernel::queue_pair::HASH_KEY_BYTES;
 use pollux_mlx5_common::MlxError;
 use pollux_mlx5_common::context::Pinning;
@@ -79,12 +80,8 @@ pub(crate) struct WqSpec<'a> {
     pub pieces: u32,
     /// What the device does with each frame.
     pub flags: WqFlags,
-    /// Keys of packet memory.
-    pub keys: Keys,
-    /// What its events carry.
-    pub user_handle: u64,
-    /// Kept until it is destroyed, and for ever if that fails.
-    pub kept: Option<Box<dyn Send>>,
+    /// What every queue is made with.
+    pub base: QueueBase,
 }
 
 /// What of a queue stays until the last table is gone.
@@ -190,7 +187,7 @@ impl Wq {
             max_wr: receives,
             max_sge: pieces,
             flags: spec.flags,
-            user_handle: spec.user_handle,
+            user_handle: spec.base.user_handle,
         };
         let bytes = zone.bytes() as u64;
         let mut answer = CreateWqAnswer::new_zeroed();
@@ -208,8 +205,8 @@ impl Wq {
             left: Left::default(),
         };
         core.enrol(consumer);
-        let parts = Some(Parts { producer, zone, record, _kept: spec.kept });
-        Ok(Self { core: Arc::new(core), parts, keys: spec.keys, receives, pieces })
+        let parts = Some(Parts { producer, zone, record, _kept: spec.base.kept });
+        Ok(Self { core: Arc::new(core), parts, keys: spec.base.keys, receives, pieces })
     }
 
     /// Its number, which its completions carry.

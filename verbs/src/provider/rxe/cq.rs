@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pollux_uverbs::abi::flags::CqFlags;
 use pollux_uverbs::cq::CqRequest;
-use pollux_uverbs::event::CompChannel;
 use pollux_uverbs::{CqHandle, Driver as Data};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -62,15 +60,6 @@ impl Drop for CqCore {
     }
 }
 
-/// What completion queue to make.
-pub(crate) struct CqSpec<'a> {
-    pub(crate) entries: u32,
-    pub(crate) channel: Option<&'a CompChannel>,
-    pub(crate) vector: u32,
-    pub(crate) user_handle: u64,
-    pub(crate) ignore_overrun: bool,
-}
-
 /// The half that polls.
 #[derive(Debug)]
 pub(crate) struct Poller {
@@ -89,28 +78,22 @@ pub(crate) struct Wc<'c> {
     taken: &'c mut Taken,
 }
 
-impl Poller {
-    pub(crate) fn new(rxe: &Rxe, spec: &CqSpec<'_>) -> Result<Self, VerbsError> {
-        let mut flags = CqFlags::empty();
-        flags.set(CqFlags::IGNORE_OVERRUN, spec.ignore_overrun);
-        let request = CqRequest {
-            entries: spec.entries,
-            user_handle: spec.user_handle,
-            channel: spec.channel,
-            vector: spec.vector,
-            flags,
-        };
+impl Rxe {
+    /// Makes a completion queue; its completions are as long as they are.
+    pub(crate) fn create_cq(&self, request: &CqRequest<'_>, _wide: bool) -> Result<Poller, VerbsError> {
         let mut info = MapInfo::new_zeroed();
-        let cq = rxe
+        let cq = self
             .context()
-            .create_cq(&request, Data::new(&[], info.as_mut_bytes()))
+            .create_cq(request, Data::new(&[], info.as_mut_bytes()))
             .map_err(VerbsError::kernel("make a completion queue"))?;
-        let core = Arc::new(CqCore { rxe: rxe.clone(), handle: cq.handle, pairs: Mutex::default() });
-        let queue = Queue::map(rxe.context(), &info, size_of::<Completion>())?;
+        let core = Arc::new(CqCore { rxe: self.clone(), handle: cq.handle, pairs: Mutex::default() });
+        let queue = Queue::map(self.context(), &info, size_of::<Completion>())?;
         let entries = cq.entries.min(queue.capacity());
-        Ok(Self { core, queue, entries, taken: Taken::default(), strange: 0 })
+        Ok(Poller { core, queue, entries, taken: Taken::default(), strange: 0 })
     }
+}
 
+impl Poller {
     pub(crate) fn core(&self) -> &Arc<CqCore> {
         &self.core
     }
@@ -251,18 +234,6 @@ impl Wc<'_> {
         self.entry.slid
     }
 
-    /// rxe tells no time.
-    #[expect(clippy::unused_self, reason = "the other provider's has it in the entry")]
-    pub(crate) fn timestamp(&self) -> u64 {
-        0
-    }
-
-    /// rxe does not tell.
-    #[expect(clippy::unused_self, reason = "the other provider's has it in the entry")]
-    pub(crate) fn is_solicited(&self) -> bool {
-        false
-    }
-
     pub(crate) fn imm(&self) -> Option<u32> {
         (self.entry.wc_flags & completed::WITH_IMM != 0).then(|| u32::from_be_bytes(self.entry.ex))
     }
@@ -282,4 +253,24 @@ impl Wc<'_> {
     pub(crate) fn take(&mut self) -> Option<Piece> {
         self.taken.next()
     }
+}
+
+/// What the other provider's completions tell, and rxe's do not.
+macro_rules! untold {
+    ($($name:ident: $type:ty = $nothing:expr;)*) => {
+        impl Wc<'_> {
+            $(pub(crate) fn $name(&self) -> $type {
+                $nothing
+            })*
+        }
+    };
+}
+
+untold! {
+    timestamp: u64 = 0;
+    is_solicited: bool = false;
+    rss_hash: u32 = 0;
+    flow_tag: u32 = 0;
+    vlan: Option<u16> = None;
+    are_checksums_ok: bool = false;
 }

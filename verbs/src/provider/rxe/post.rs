@@ -2,8 +2,7 @@
 
 use std::sync::{MutexGuard, PoisonError};
 
-use crate::provider::mlx5::post::{Kind, PostError, Use};
-use pollux_uverbs::abi::flags::Access;
+use crate::provider::request::{Kind, PostError, Use, Window};
 use zerocopy::IntoBytes;
 
 use super::abi::{Atomic, Bind, Datagram, Dma, Remote, SendEntry, Sge, flag, opcode};
@@ -165,7 +164,7 @@ impl<'q> Batch<'q> {
     }
 
     /// Opens a window under its next key on a piece of a region.
-    pub(crate) fn bind(&mut self, id: u64, (key, next): (u32, u32), held: &Held, access: Access) {
+    pub(crate) fn bind(&mut self, id: u64, window: &Window, held: &Held) {
         if !matches!(self.qp.kind, Kind::Rc | Kind::Uc) {
             self.close();
             return self.operation("bind a window");
@@ -177,9 +176,9 @@ impl<'q> Batch<'q> {
             address: span.address,
             length: span.bytes.into(),
             mr_lkey: span.lkey,
-            mw_rkey: key,
-            rkey: next,
-            access: access.bits(),
+            mw_rkey: window.key,
+            rkey: window.next_key,
+            access: window.access.bits(),
         };
         request.entry.operation.as_mut_bytes()[..size_of::<Bind>()].copy_from_slice(bind.as_bytes());
     }
@@ -235,7 +234,7 @@ impl<'q> Batch<'q> {
     }
 
     pub(crate) fn inline(&mut self, bytes: &[u8]) {
-        let limit = self.qp.inline;
+        let limit = self.qp.room.inline;
         let Some(request) = &mut self.qp.written.open else { return };
         if request.writes || request.bare || !request.sges.is_empty() {
             return self
@@ -263,7 +262,7 @@ impl<'q> Batch<'q> {
     }
 
     fn add(&mut self, sge: Sge) {
-        let limit = self.qp.send_pieces;
+        let limit = self.qp.room.send_pieces;
         let Some(request) = &mut self.qp.written.open else { return };
         if request.bare || request.entry.send_flags & flag::INLINE != 0 {
             return self

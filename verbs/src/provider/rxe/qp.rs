@@ -2,16 +2,15 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::provider::mlx5::post::Kind;
 use pollux_mlx5_common::key::Keys;
-use pollux_uverbs::abi::flags::QpType;
-use pollux_uverbs::abi::queue_pair::QpCap;
+use pollux_uverbs::abi::flags::QpMask;
+use pollux_uverbs::abi::queue_pair::ModifyQp;
 use pollux_uverbs::qp::{QpHome, QpRequest};
-use pollux_uverbs::{Driver as Data, QpHandle};
+use pollux_uverbs::{Driver as Data, QpHandle, UverbsError};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::Rxe;
-use super::abi::{CreateQpAnswer, ReceiveEntry, SendEntry};
+use super::abi::{CreateQpAnswer, ReceiveEntry, SendEntry, Sge};
 use super::cq::{self, CqCore, Posted};
 use super::post::{Batch, Written};
 use super::queue::Queue;
@@ -19,21 +18,9 @@ use super::receive::{Notes, Receives, Target};
 use super::srq::SrqCore;
 use super::track::Track;
 use crate::VerbsError;
-
-/// What queue pair to make.
-pub(crate) struct QpSpec<'a> {
-    pub(crate) kind: Kind,
-    pub(crate) home: QpHome,
-    pub(crate) send_cq: Option<&'a Arc<CqCore>>,
-    pub(crate) recv_cq: Option<&'a Arc<CqCore>>,
-    pub(crate) srq: Option<&'a Arc<SrqCore>>,
-    pub(crate) cap: QpCap,
-    pub(crate) all_signalled: bool,
-    pub(crate) keys: Keys,
-    pub(crate) user_handle: u64,
-    /// What must not go before the kernel's queue pair does.
-    pub(crate) kept: Box<dyn Send>,
-}
+use crate::options::{QpOptions, QpSizes};
+use crate::provider::request::Kind;
+use crate::provider::{Ends, QueueBase};
 
 /// A queue pair.
 pub(crate) struct Qp {
@@ -41,9 +28,7 @@ pub(crate) struct Qp {
     handle: QpHandle,
     number: u32,
     pub(super) kind: Kind,
-    cap: QpCap,
-    pub(super) inline: u32,
-    pub(super) send_pieces: u32,
+    pub(super) room: QpSizes,
     pub(super) all_signalled: bool,
     pub(super) keys: Keys,
     pub(super) send_queue: Queue,
@@ -63,66 +48,63 @@ impl std::fmt::Debug for Qp {
     }
 }
 
-impl Qp {
-    pub(crate) fn create(rxe: &Rxe, spec: QpSpec<'_>) -> Result<Self, VerbsError> {
-        let kind = match spec.kind {
-            Kind::Rc => QpType::RC,
-            Kind::Uc => QpType::UC,
-            Kind::Ud => QpType::UD,
-            kind => {
-                return Err(VerbsError::Unsupported {
-                    what: "queue pair",
-                    why: format!("rxe has RC, UC and UD, not {kind}"),
-                });
-            }
+impl Rxe {
+    pub(crate) fn create_qp(
+        &self,
+        home: QpHome,
+        ends: Ends<'_, Arc<CqCore>, Arc<SrqCore>>,
+        options: &QpOptions,
+        base: QueueBase,
+    ) -> Result<Qp, VerbsError> {
+        let &QpOptions { kind, room, all_signalled, .. } = options;
+        let unsupported = |why: String| VerbsError::Unsupported { what: "queue pair", why };
+        if !matches!(kind, Kind::Rc | Kind::Uc | Kind::Ud) {
+            return Err(unsupported(format!("rxe has RC, UC and UD, not {kind}")));
+        }
+        let (Some(send_cq), Some(recv_cq), srq) = (ends.send_cq, ends.recv_cq, ends.srq) else {
+            return Err(unsupported("it has no completion queues".into()));
         };
-        let (Some(send_cq), Some(recv_cq)) = (spec.send_cq, spec.recv_cq) else {
-            return Err(VerbsError::Unsupported {
-                what: "queue pair",
-                why: "it has no completion queues".into(),
-            });
-        };
+        let room = QpSizes { receives: if srq.is_some() { 0 } else { room.receives }, ..room };
         let request = QpRequest {
             send_cq: Some(send_cq.handle()),
             recv_cq: Some(recv_cq.handle()),
-            srq: spec.srq.map(|srq| srq.handle()),
-            cap: spec.cap,
-            sq_sig_all: spec.all_signalled,
-            user_handle: spec.user_handle,
-            ..QpRequest::new(kind, spec.home)
+            srq: srq.map(|srq| srq.handle()),
+            cap: room.cap(),
+            sq_sig_all: all_signalled,
+            user_handle: base.user_handle,
+            ..QpRequest::new(kind.qp_type(), home)
         };
         let mut answer = CreateQpAnswer::new_zeroed();
-        let made = rxe
+        let made = self
             .context()
             .create_qp(&request, Data::new(&[], answer.as_mut_bytes()))
             .map_err(VerbsError::kernel("make a queue pair"))?;
         let queues = (|| {
-            let send = Queue::map(rxe.context(), &answer.send, size_of::<SendEntry>())?;
-            let has_receives = spec.srq.is_none() && spec.cap.max_recv_wr > 0;
-            let receive = has_receives
-                .then(|| Queue::map(rxe.context(), &answer.receive, size_of::<ReceiveEntry>()))
+            let send = Queue::map(self.context(), &answer.send, size_of::<SendEntry>())?;
+            let receive = (room.receives > 0)
+                .then(|| Queue::map(self.context(), &answer.receive, size_of::<ReceiveEntry>()))
                 .transpose()?;
             Ok((send, receive))
         })();
         let (send_queue, receive_queue) = match queues {
             Ok(queues) => queues,
             Err(error) => {
-                let _ = rxe.context().destroy_qp(made.handle);
+                let _ = self.context().destroy_qp(made.handle);
                 return Err(error);
             }
         };
         // What the kernel made room for, as far as the entries have it.
-        let room = (send_queue.entry_bytes() - size_of::<SendEntry>()) as u32;
-        let cap = QpCap {
-            max_send_wr: made.cap.max_send_wr.min(send_queue.capacity()),
-            max_recv_wr: receive_queue.as_ref().map_or(0, |queue| made.cap.max_recv_wr.min(queue.capacity())),
-            max_send_sge: made.cap.max_send_sge.min(room / 16),
-            max_inline_data: made.cap.max_inline_data.min(room),
-            ..made.cap
+        let (cap, bytes) = (made.cap, (send_queue.entry_bytes() - size_of::<SendEntry>()) as u32);
+        let room = QpSizes {
+            sends: cap.max_send_wr.min(send_queue.capacity()),
+            receives: receive_queue.as_ref().map_or(0, |queue| cap.max_recv_wr.min(queue.capacity())),
+            send_pieces: cap.max_send_sge.min(bytes / size_of::<Sge>() as u32),
+            recv_pieces: cap.max_recv_sge,
+            inline: cap.max_inline_data.min(bytes),
         };
         let sends = Arc::new(Mutex::new(Track::new(send_queue.capacity())));
         let receives = receive_queue.as_ref().map(|queue| Arc::new(Mutex::new(Track::new(queue.capacity()))));
-        let noted = match (&receives, spec.srq) {
+        let noted = match (&receives, srq) {
             (Some(track), _) => cq::Receives::Own(Arc::clone(track)),
             (None, Some(srq)) => cq::Receives::Shared(Arc::clone(srq.places())),
             (None, None) => cq::Receives::None,
@@ -130,16 +112,14 @@ impl Qp {
         let posted = Posted { sends: Arc::clone(&sends), receives: noted };
         send_cq.add(made.qpn, &posted);
         recv_cq.add(made.qpn, &posted);
-        Ok(Self {
-            rxe: rxe.clone(),
+        Ok(Qp {
+            rxe: self.clone(),
             handle: made.handle,
             number: made.qpn,
-            kind: spec.kind,
-            cap,
-            inline: cap.max_inline_data,
-            send_pieces: cap.max_send_sge,
-            all_signalled: spec.all_signalled,
-            keys: spec.keys,
+            kind,
+            room,
+            all_signalled,
+            keys: base.keys,
             send_queue,
             receive_queue,
             sends,
@@ -147,11 +127,13 @@ impl Qp {
             receives,
             send_cq: Arc::clone(send_cq),
             recv_cq: Arc::clone(recv_cq),
-            srq: spec.srq.cloned(),
-            kept: Some(spec.kept),
+            srq: srq.cloned(),
+            kept: Some(base.kept),
         })
     }
+}
 
+impl Qp {
     pub(crate) fn handle(&self) -> QpHandle {
         self.handle
     }
@@ -160,8 +142,21 @@ impl Qp {
         self.number
     }
 
-    pub(crate) fn cap(&self) -> QpCap {
-        self.cap
+    pub(crate) fn sizes(&self) -> QpSizes {
+        self.room
+    }
+
+    pub(crate) fn change(
+        &self,
+        mask: QpMask,
+        values: &ModifyQp,
+        rate_limit: Option<u32>,
+    ) -> Result<(), UverbsError> {
+        let context = self.rxe.context();
+        match rate_limit {
+            Some(_) => context.modify_qp_extended(self.handle, mask, values, rate_limit, Data::none()),
+            None => context.modify_qp(self.handle, mask, values, Data::none()),
+        }
     }
 
     pub(crate) fn batch(&mut self) -> Batch<'_> {
@@ -174,7 +169,7 @@ impl Qp {
             queue,
             notes: Notes::InOrder(track),
             keys: &mut self.keys,
-            pieces: self.cap.max_recv_sge,
+            pieces: self.room.recv_pieces,
         }))
     }
 

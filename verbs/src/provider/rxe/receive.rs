@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::provider::mlx5::post::{PostError, Use};
+use crate::provider::request::{PostError, Use};
 use pollux_mlx5_common::key::Keys;
 use zerocopy::IntoBytes;
 

@@ -13,18 +13,8 @@ use super::queue::Queue;
 use super::receive::{Notes, Receives, Target};
 use super::track::Places;
 use crate::VerbsError;
-
-/// What shared receive queue to make.
-pub(crate) struct SrqSpec {
-    pub(crate) pd: PdHandle,
-    pub(crate) receives: u32,
-    pub(crate) pieces: u32,
-    pub(crate) limit: u32,
-    pub(crate) keys: Keys,
-    pub(crate) user_handle: u64,
-    /// What must not go before the kernel's queue does.
-    pub(crate) kept: Box<dyn Send>,
-}
+use crate::options::SrqOptions;
+use crate::provider::QueueBase;
 
 /// The kernel's queue. Queue pairs that receive through it keep it.
 pub(crate) struct SrqCore {
@@ -75,40 +65,47 @@ pub(crate) struct Poster {
     pieces: u32,
 }
 
-impl Poster {
-    pub(crate) fn create(rxe: &Rxe, spec: SrqSpec) -> Result<Self, VerbsError> {
+impl Rxe {
+    pub(crate) fn create_srq(
+        &self,
+        pd: PdHandle,
+        options: &SrqOptions,
+        base: QueueBase,
+    ) -> Result<Poster, VerbsError> {
         let request = SrqRequest {
-            pd: spec.pd,
+            pd,
             kind: SrqKind::Basic,
-            max_wr: spec.receives,
-            max_sge: spec.pieces,
-            limit: spec.limit,
-            user_handle: spec.user_handle,
+            max_wr: options.receives,
+            max_sge: options.pieces,
+            limit: options.limit,
+            user_handle: base.user_handle,
         };
         let mut answer = CreateSrqAnswer::new_zeroed();
-        let made = rxe
+        let made = self
             .context()
             .create_srq(&request, Data::new(&[], answer.as_mut_bytes()))
             .map_err(VerbsError::kernel("make a shared receive queue"))?;
-        let queue = match Queue::map(rxe.context(), &answer.queue, size_of::<ReceiveEntry>()) {
+        let queue = match Queue::map(self.context(), &answer.queue, size_of::<ReceiveEntry>()) {
             Ok(queue) => queue,
             Err(error) => {
-                let _ = rxe.context().destroy_srq(made.handle);
+                let _ = self.context().destroy_srq(made.handle);
                 return Err(error);
             }
         };
         let core = Arc::new(SrqCore {
-            rxe: rxe.clone(),
+            rxe: self.clone(),
             handle: made.handle,
             number: answer.number,
             places: Arc::new(Mutex::new(Places::new(queue.capacity()))),
-            kept: Mutex::new(Some(spec.kept)),
+            kept: Mutex::new(Some(base.kept)),
         });
         let receives = made.max_wr.min(queue.capacity());
-        Ok(Self { core, queue, keys: spec.keys, receives, pieces: made.max_sge })
+        Ok(Poster { core, queue, keys: base.keys, receives, pieces: made.max_sge })
     }
+}
 
-    pub(crate) fn core(&self) -> &Arc<SrqCore> {
+impl Poster {
+    pub(crate) fn srq(&self) -> &Arc<SrqCore> {
         &self.core
     }
 

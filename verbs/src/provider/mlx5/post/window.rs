@@ -9,34 +9,17 @@ use zerocopy::byteorder::big_endian::{U16, U32, U64};
 use super::batch::{State, op};
 use super::{Batch, Span};
 use crate::mr::Held;
+use crate::provider::request::Window;
 
-/// How a memory window is bound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Window {
-    /// Its key now.
-    pub key: u32,
-    /// Its key afterwards: the low 8 bits count.
-    pub next_key: u32,
-    /// It serves the peer of this queue pair alone (type 2).
-    pub bound_to_queue: bool,
-    /// A mask of [`mkey_access`](pollux_mlx5_abi::wqe::mkey_access).
-    pub access: u8,
-    /// Its addresses begin at 0.
-    pub zero_based: bool,
-}
-
-impl Window {
-    /// The rights as an entry says them.
-    #[must_use]
-    pub(crate) fn access(access: Access) -> u8 {
-        let pairs = [
-            (Access::LOCAL_WRITE, mkey_access::LOCAL_WRITE),
-            (Access::REMOTE_WRITE, mkey_access::REMOTE_WRITE),
-            (Access::REMOTE_READ, mkey_access::REMOTE_READ),
-            (Access::REMOTE_ATOMIC, mkey_access::ATOMIC),
-        ];
-        pairs.into_iter().filter(|(right, _)| access.contains(*right)).fold(0, |all, (_, bit)| all | bit)
-    }
+/// Rights as an entry says them.
+fn rights(access: Access) -> u8 {
+    let pairs = [
+        (Access::LOCAL_WRITE, mkey_access::LOCAL_WRITE),
+        (Access::REMOTE_WRITE, mkey_access::REMOTE_WRITE),
+        (Access::REMOTE_READ, mkey_access::REMOTE_READ),
+        (Access::REMOTE_ATOMIC, mkey_access::ATOMIC),
+    ];
+    pairs.into_iter().filter(|(right, _)| access.contains(*right)).fold(0, |all, (_, bit)| all | bit)
 }
 
 impl Batch<'_> {
@@ -47,7 +30,7 @@ impl Batch<'_> {
 
     /// Invalidates a key of ours: that of a window of type 2. What comes after it waits for it.
     pub(crate) fn invalidate(&mut self, id: u64, key: u32) -> &mut Self {
-        let window = Window { key, next_key: 0, bound_to_queue: true, access: 0, zero_based: false };
+        let window = Window { key, next_key: 0, bound_to_queue: true, access: Access::empty() };
         self.change_key(id, &window, Span { address: 0, lkey: 0, bytes: 0 }, true)
     }
 
@@ -84,8 +67,9 @@ impl Batch<'_> {
             // One piece takes up a block of translation.
             control.klm_octowords = U16::new(4);
             context.qpn_mkey = U32::new(own << 8 | window.next_key & 0xff);
-            context.access_flags = window.access;
-            context.start_addr = U64::new(if window.zero_based { 0 } else { span.address });
+            context.access_flags = rights(window.access);
+            let zero_based = window.access.contains(Access::ZERO_BASED);
+            context.start_addr = U64::new(if zero_based { 0 } else { span.address });
             context.len = U64::new(span.bytes.into());
         }
         control.mkey_mask = U64::new(mask);
