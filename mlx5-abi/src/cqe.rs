@@ -40,7 +40,7 @@ mod error;
 mod mini;
 mod validity;
 
-pub use entry::{Cqe64, Cqe128, FLAGS_GRH, Layer3, Layer4, Strides, format, lro, packet, rss, status};
+pub use entry::{Cqe64, Cqe128, FLAGS_GRH, Layer3, Layer4, Strides, format, lro, packet, part, rss, status};
 pub use error::CqeError;
 pub use mini::{MINIS, MiniCqe, MiniFormat};
 pub use validity::Validity;

@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 
 use pollux_eal::barrier;
 use pollux_eal::region::Zone;
-use pollux_mlx5_abi::cqe::{self, Cqe64, CqeError, Validity};
+use pollux_mlx5_abi::cqe::{self, Cqe64, CqeError, Validity, part};
 use pollux_mlx5_abi::doorbell::{ArmWord, INDEX_24};
 use pollux_mlx5_abi::opcode::completion;
 use pollux_mlx5_abi::syndrome::Syndrome;
@@ -236,7 +236,7 @@ impl Cq {
     #[inline(always)]
     pub fn places(&self, entry: Entry) -> u32 {
         let op_own = entry.op_own();
-        if op_own >> 2 & 3 != cqe::format::COMPRESSED {
+        if part::format(op_own) != cqe::format::COMPRESSED {
             1
         } else if self.is_enhanced() {
             cqe::enhanced_minis(op_own).min(self.entries())
@@ -442,7 +442,35 @@ impl Entry {
     #[must_use]
     #[inline(always)]
     pub fn opcode(self) -> u8 {
-        self.op_own() >> 4
+        part::opcode(self.op_own())
+    }
+
+    /// One of [`cqe::format`].
+    #[must_use]
+    #[inline(always)]
+    pub fn format(self) -> u8 {
+        part::format(self.op_own())
+    }
+
+    /// The queue pair or send queue, or the tag of the rule that took a frame.
+    #[must_use]
+    #[inline(always)]
+    pub fn number(self) -> u32 {
+        part::number(self.sop_drop_qpn())
+    }
+
+    /// Of work that was sent: one of [`send`](pollux_mlx5_abi::opcode::send).
+    #[must_use]
+    #[inline(always)]
+    pub fn send_opcode(self) -> u8 {
+        part::send_opcode(self.sop_drop_qpn())
+    }
+
+    /// The shared receive queue, or what the user called the queue.
+    #[must_use]
+    #[inline(always)]
+    pub fn user_index(self) -> u32 {
+        part::user_index(self.srqn_uidx())
     }
 
     /// Of a failure: why.

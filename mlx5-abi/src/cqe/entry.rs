@@ -91,6 +91,66 @@ pub struct Cqe128 {
 
 const _: () = assert!(size_of::<Cqe128>() == 128 && offset_of!(Cqe128, entry) == 64);
 
+/// What stands in parts of an entry's fields, for who reads those one by one. Source: Linux `include/linux/mlx5/device.h`,
+/// `struct mlx5_cqe64` and what reads it; `drivers/infiniband/hw/mlx5/cq.c`, `handle_responder`.
+pub mod part {
+    /// In `op_own`: what the entry reports, one of [`completion`](crate::opcode::completion).
+    #[must_use]
+    #[inline]
+    pub const fn opcode(op_own: u8) -> u8 {
+        op_own >> 4
+    }
+
+    /// In `op_own`: one of [`format`](mod@super::format).
+    #[must_use]
+    #[inline]
+    pub const fn format(op_own: u8) -> u8 {
+        op_own >> 2 & 3
+    }
+
+    /// In `op_own`: whether an event was asked for.
+    #[must_use]
+    #[inline]
+    pub const fn solicited(op_own: u8) -> bool {
+        op_own & 2 != 0
+    }
+
+    /// In `sop_drop_qpn`: the queue pair or send queue, or the tag that a steering rule gave the frame; 0 where no rule did.
+    #[must_use]
+    #[inline]
+    pub const fn number(sop_drop_qpn: u32) -> u32 {
+        sop_drop_qpn & 0xff_ffff
+    }
+
+    /// In `sop_drop_qpn`: the opcode of the work that is done, one of [`send`](crate::opcode::send).
+    #[must_use]
+    #[inline]
+    pub const fn send_opcode(sop_drop_qpn: u32) -> u8 {
+        (sop_drop_qpn >> 24) as u8
+    }
+
+    /// In `srqn_uidx`: the shared receive queue, or what the user called the queue.
+    #[must_use]
+    #[inline]
+    pub const fn user_index(srqn_uidx: u32) -> u32 {
+        srqn_uidx & 0xff_ffff
+    }
+
+    /// In `flags_rqpn`: the sender's queue pair.
+    #[must_use]
+    #[inline]
+    pub const fn source(flags_rqpn: u32) -> u32 {
+        flags_rqpn & 0xff_ffff
+    }
+
+    /// In `flags_rqpn`: the service level.
+    #[must_use]
+    #[inline]
+    pub const fn service_level(flags_rqpn: u32) -> u8 {
+        (flags_rqpn >> 24 & 0xf) as u8
+    }
+}
+
 /// In `flags_rqpn`: which header stands before the payload, 2 bits from bit 28 on. Source: Linux
 /// `drivers/infiniband/hw/mlx5/cq.c`, where a receive completion is read.
 pub const FLAGS_GRH: u32 = 3 << 28;
@@ -244,21 +304,21 @@ impl Cqe64 {
     #[must_use]
     #[inline]
     pub const fn opcode(&self) -> u8 {
-        self.op_own >> 4
+        part::opcode(self.op_own)
     }
 
     /// One of [`format`](mod@format).
     #[must_use]
     #[inline]
     pub const fn format(&self) -> u8 {
-        self.op_own >> 2 & 3
+        part::format(self.op_own)
     }
 
     /// Whether an event was asked for.
     #[must_use]
     #[inline]
     pub const fn solicited(&self) -> bool {
-        self.op_own & 2 != 0
+        part::solicited(self.op_own)
     }
 
     /// The owner bit.
@@ -272,28 +332,28 @@ impl Cqe64 {
     #[must_use]
     #[inline]
     pub const fn qpn(&self) -> u32 {
-        self.sop_drop_qpn.get() & 0xff_ffff
+        part::number(self.sop_drop_qpn.get())
     }
 
     /// The tag that a steering rule gave the frame; 0 where no rule did.
     #[must_use]
     #[inline]
     pub const fn flow_tag(&self) -> u32 {
-        self.sop_drop_qpn.get() & 0xff_ffff
+        part::number(self.sop_drop_qpn.get())
     }
 
     /// Opcode of the work that is done: one of [`send`](crate::opcode::send).
     #[must_use]
     #[inline]
     pub const fn send_opcode(&self) -> u8 {
-        (self.sop_drop_qpn.get() >> 24) as u8
+        part::send_opcode(self.sop_drop_qpn.get())
     }
 
     /// Shared receive queue, or what the user called the queue.
     #[must_use]
     #[inline]
     pub const fn user_index(&self) -> u32 {
-        self.srqn_uidx.get() & 0xff_ffff
+        part::user_index(self.srqn_uidx.get())
     }
 
     /// Layer 3; `None` is a code that does not exist.

@@ -3,7 +3,7 @@ use std::mem::offset_of;
 use zerocopy::byteorder::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::Cqe64;
+use super::{Cqe64, part};
 use crate::opcode::completion;
 use crate::syndrome::Syndrome;
 
@@ -60,12 +60,12 @@ impl CqeError {
     /// Queue pair or queue.
     #[must_use]
     pub const fn qpn(&self) -> u32 {
-        self.s_wqe_opcode_qpn.get() & 0xff_ffff
+        part::number(self.s_wqe_opcode_qpn.get())
     }
 
     /// Opcode of the work that failed: one of [`send`](crate::opcode::send).
     #[must_use]
     pub const fn send_opcode(&self) -> u8 {
-        (self.s_wqe_opcode_qpn.get() >> 24) as u8
+        part::send_opcode(self.s_wqe_opcode_qpn.get())
     }
 }

@@ -457,7 +457,7 @@ impl Rq {
             let (count, packets) = (self.cq.places(entry), self.packets(entry));
             self.counters.drop_for(RxDrop::Missed, u64::from(packets));
             let index = self.cq.consumer();
-            let title = packets > 0 && entry.op_own() >> 2 & 3 == format::PLAIN;
+            let title = packets > 0 && entry.format() == format::PLAIN;
             self.cq.consume(count);
             if title {
                 self.keep_title(index);

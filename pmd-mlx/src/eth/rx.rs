@@ -490,7 +490,7 @@ impl Rq {
                 return false;
             }
         }
-        let kind = entry.op_own() >> 2 & 3;
+        let kind = entry.format();
         if kind != format::PLAIN && kind != format::COMPRESSED {
             self.nonsense(Nonsense::Format);
             return false;

@@ -158,7 +158,7 @@ impl Meta {
             meta.vlan = entry.vlan_info();
         }
         if F & MARK != 0 {
-            meta.tag(rq, entry.sop_drop_qpn() & 0xff_ffff);
+            meta.tag(rq, entry.number());
         }
         if F & TIME != 0 {
             meta.time = entry.timestamp();

@@ -30,7 +30,7 @@ pub(super) fn burst<const F: u32>(rq: &mut Rq, burst: &mut Burst, max: usize) ->
         if !rq.is_packet(entry) {
             break;
         }
-        if entry.op_own() >> 2 & 3 == format::COMPRESSED {
+        if entry.format() == format::COMPRESSED {
             rq.keep_title(from);
             from = rq.cq.consumer();
             if rq.open_zip(entry) && rq.striding_counter(rq.session_title().entry()) {

@@ -11,7 +11,7 @@
 use std::ptr::NonNull;
 
 use pollux_mempool::Mbuf;
-use pollux_mlx5_abi::cqe::{Cqe64, ENHANCED_MINIS, MINIS, MiniFormat, enhanced_minis, format};
+use pollux_mlx5_abi::cqe::{Cqe64, ENHANCED_MINIS, MINIS, MiniCqe, MiniFormat, enhanced_minis, format};
 use pollux_mlx5_abi::opcode::completion;
 
 use super::describe::Meta;
@@ -58,10 +58,7 @@ const MARKED_PASSES: u32 = 128;
 
 /// One compressed packet.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::eth) struct Mini {
-    head: u32,
-    byte_cnt: u32,
-}
+pub(in crate::eth) struct Mini(MiniCqe);
 
 impl Mini {
     /// Packet `at` of the session whose title is the next entry of `cq`.
@@ -70,23 +67,23 @@ impl Mini {
         let array = if at < MINIS as u32 { u32::from(!cq.is_enhanced()) } else { at & !(MINIS as u32 - 1) };
         let place = cq.place(cq.consumer().wrapping_add(array));
         // SAFETY: an array fills the 64 bytes of a place; volatile loads bear a device that does what it must not.
-        let (head, byte_cnt) = unsafe {
-            let mini = place.add((at as usize % MINIS) * 8).cast::<u32>();
-            (mini.read_volatile(), mini.add(1).read_volatile())
+        let words = unsafe {
+            let mini = place.add((at as usize % MINIS) * size_of::<MiniCqe>()).cast::<u32>();
+            [mini.read_volatile(), mini.add(1).read_volatile()]
         };
-        Self { head: u32::from_be(head), byte_cnt: u32::from_be(byte_cnt) }
+        Self(zerocopy::transmute!(words))
     }
 
     /// The byte count, as a full completion has it.
     #[inline(always)]
     pub(in crate::eth) fn byte_cnt(self, format: MiniFormat) -> u32 {
-        if format == MiniFormat::FlowTagStride { self.byte_cnt & 0xff_ffff } else { self.byte_cnt }
+        if format == MiniFormat::FlowTagStride { self.0.bytes_below_tag() } else { self.0.byte_cnt.get() }
     }
 
     /// The first stride, where the format has it.
     #[inline(always)]
     pub(in crate::eth) fn stride(self, format: MiniFormat) -> Option<u32> {
-        (!matches!(format, MiniFormat::Hash | MiniFormat::Checksum)).then_some(self.head & 0xffff)
+        (!matches!(format, MiniFormat::Hash | MiniFormat::Checksum)).then_some(self.0.stride_index().into())
     }
 
     /// Puts what differs from the title in its place.
@@ -99,14 +96,14 @@ impl Mini {
         meta: &mut Meta,
     ) {
         if F & HASH != 0 && format == MiniFormat::Hash {
-            meta.hash = self.head;
+            meta.hash = self.0.rx_hash();
         }
         if F & MARK != 0 && format == MiniFormat::FlowTagStride {
-            meta.tag(rq, (self.byte_cnt >> 24) << 16 | self.head >> 16);
+            meta.tag(rq, self.0.flow_tag());
         }
         if F & TABLE != 0 && format == MiniFormat::HeaderStride {
             // All but the two lowest bits of the byte; the rest is the title's.
-            let types = (self.head >> 24) as u8 & !3 | title.l4_l3_hdr_type() & 3;
+            let types = self.0.header_types() & !3 | title.l4_l3_hdr_type() & 3;
             meta.types(rq, title, types);
         }
     }
@@ -179,7 +176,7 @@ impl Rq {
     /// Whether an entry is an array of the enhanced layout. Its upper four bits are then no opcode.
     #[inline(always)]
     pub(in crate::eth) fn is_array(&self, entry: Entry) -> bool {
-        self.cq.is_enhanced() && entry.op_own() >> 2 & 3 == format::COMPRESSED
+        self.cq.is_enhanced() && entry.format() == format::COMPRESSED
     }
 
     /// Packets that an entry stands for: 0 for a failure.

@@ -15,7 +15,7 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pollux_mlx5_abi::cqe::{FLAGS_GRH, Layer3, OWNER, packet, status};
+use pollux_mlx5_abi::cqe::{FLAGS_GRH, Layer3, format, packet, part, status};
 use pollux_mlx5_abi::opcode::completion;
 use pollux_mlx5_abi::syndrome::Syndrome;
 
@@ -254,10 +254,9 @@ impl Poller {
     #[inline(always)]
     fn completion(&mut self, entry: Entry) -> Option<Wc<'_>> {
         let op_own = entry.op_own();
-        let opcode = op_own >> 4;
+        let opcode = part::opcode(op_own);
         let requester = opcode == completion::REQUESTER || opcode == completion::REQUESTER_ERROR;
-        let number = entry.sop_drop_qpn() & 0xff_ffff;
-        let index = entry.srqn_uidx() & 0xff_ffff;
+        let (number, index) = (entry.number(), entry.user_index());
         let key = if self.indexed { index } else { number };
         let mut found = self.find(key);
         if found.is_none() && !self.indexed && !requester && index != 0 {
@@ -276,7 +275,7 @@ impl Poller {
         }
         let counter = entry.wqe_counter();
         // Neither compressed nor with data in it: nobody asked for that.
-        let plain = op_own & 0xc == 0;
+        let plain = part::format(op_own) == format::PLAIN;
         let (id, from, number) = match opcode {
             completion::REQUESTER | completion::REQUESTER_ERROR => {
                 match target.send.as_mut().and_then(|send| Some((send.find(counter)?, send))) {
@@ -315,7 +314,7 @@ impl Poller {
 #[cold]
 #[inline(never)]
 fn nonsense<W>(strange: &mut Strange, entry: Entry) -> Option<W> {
-    strange.note(entry.opcode(), entry.sop_drop_qpn() & 0xff_ffff);
+    strange.note(entry.opcode(), entry.number());
     None
 }
 
@@ -378,7 +377,7 @@ impl Wc<'_> {
     #[must_use]
     #[inline(always)]
     pub(crate) fn send_opcode(&self) -> u8 {
-        (self.entry.sop_drop_qpn() >> 24) as u8
+        self.entry.send_opcode()
     }
 
     /// Whether it is a receive.
@@ -421,9 +420,9 @@ impl Wc<'_> {
     #[must_use]
     #[inline(always)]
     pub(crate) fn imm(&self) -> Option<u32> {
-        let has =
-            matches!(self.opcode, completion::RESPONDER_RDMA_WRITE_IMM | completion::RESPONDER_SEND_IMM);
-        has.then(|| self.entry.imm_inval_pkey())
+        use completion::{RESPONDER_RDMA_WRITE_IMM, RESPONDER_SEND_IMM};
+        let carries = matches!(self.opcode, RESPONDER_RDMA_WRITE_IMM | RESPONDER_SEND_IMM);
+        carries.then(|| self.entry.imm_inval_pkey())
     }
 
     /// The key of ours that the message invalidated, if it did.
@@ -451,7 +450,7 @@ impl Wc<'_> {
     #[must_use]
     #[inline(always)]
     pub(crate) fn source(&self) -> u32 {
-        self.entry.flags_rqpn() & 0xff_ffff
+        part::source(self.entry.flags_rqpn())
     }
 
     /// Whether 40 bytes of global header stand before a datagram.
@@ -465,7 +464,7 @@ impl Wc<'_> {
     #[must_use]
     #[inline(always)]
     pub(crate) fn service_level(&self) -> u8 {
-        (self.entry.flags_rqpn() >> 24 & 0xf) as u8
+        part::service_level(self.entry.flags_rqpn())
     }
 
     /// Local identifier of the sender.
@@ -486,7 +485,7 @@ impl Wc<'_> {
     #[must_use]
     #[inline(always)]
     pub(crate) fn is_solicited(&self) -> bool {
-        self.entry.op_own() & !OWNER & 2 != 0
+        part::solicited(self.entry.op_own())
     }
 
     /// The hash by which a frame's queue was chosen; 0 where none was made.
@@ -500,7 +499,7 @@ impl Wc<'_> {
     #[must_use]
     #[inline(always)]
     pub(crate) fn flow_tag(&self) -> u32 {
-        self.entry.sop_drop_qpn() & 0xff_ffff
+        self.entry.number()
     }
 
     /// The VLAN tag that the device took out of a frame.
