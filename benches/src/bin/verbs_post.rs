@@ -34,8 +34,8 @@ use pollux_eal::memory::Memory;
 use pollux_mlx5_model::Model;
 use pollux_mlx5_model::wire::Cable;
 use pollux_verbs::{
-    Access, Ah, Batch, Buf, Buffers, Connection, Context, Cq, CqOptions, Mr, Options, Path, Pd, Provider, Qp,
-    QpKind, QpOptions, Srq, SrqOptions, WcStatus,
+    Access, Ah, Batch, Buf, Buffers, Connection, Context, Cq, CqOptions, Mr, Mtu, Options, Path, Pd,
+    Provider, Qp, QpKind, QpOptions, Srq, SrqOptions, WcStatus,
 };
 
 const REQUESTS: usize = 32;
@@ -223,11 +223,11 @@ impl Ours {
                 sender.init(1, Access::REMOTE_WRITE)?;
                 receiver.init(1, Access::REMOTE_WRITE)?;
                 sender.connect(&Connection {
-                    mtu: 5,
+                    mtu: Mtu::Bytes4096,
                     ..Connection::new(Path::new(far.gid, 0), receiver.qpn())
                 })?;
                 receiver.connect(&Connection {
-                    mtu: 5,
+                    mtu: Mtu::Bytes4096,
                     ..Connection::new(Path::new(near.gid, 0), sender.qpn())
                 })?;
             }
