@@ -14,6 +14,7 @@ mod rdma {
     mod fuzz;
     mod local;
     mod paging;
+    mod privilege;
     mod registration;
     mod reserved;
     mod seeds;

@@ -81,6 +81,8 @@ impl Core {
         let Some(step) = transition(opcode, service) else { return Err(no(status::BAD_OP_ERR, 17)) };
         need!(pair.state == step.from, BAD_QP_STATE_ERR, 18);
         need!(mask & !step.optional == 0, BAD_PARAM_ERR, 19);
+        // The key for any memory is the kernel's, at whatever transition it is asked for.
+        need!(call.uid == 0 || !Q::RLKY.is_set(&context), BAD_PARAM_ERR, 31);
         let path = Q::PRIMARY_ADDRESS_PATH.of(&context);
         let port = AddressPath::VHCA_PORT_NUM.get(path);
         let domain = Q::PD.get(&context);
@@ -195,6 +197,8 @@ impl Core {
         };
         need!(self.traits.rdma, BAD_OP_ERR, 17);
         need!(!Q::WQ_SIGNATURE.is_set(&context), BAD_PARAM_ERR, 18);
+        // The key for any memory is the kernel's.
+        need!(call.uid == 0 || !Q::RLKY.is_set(&context), BAD_PARAM_ERR, 53);
         if service == Service::Initiator {
             need!(self.traits.dynamic_connections, BAD_OP_ERR, 32);
             let streams = Q::LOG_NUM_DCI_STREAM_CHANNELS.get(&context) <= STREAMS_MAX_LOG;

@@ -117,6 +117,8 @@ impl Core {
         need!(self.traits.change_keys || !S::REG_UMR.is_set(&context), BAD_PARAM_ERR, 23);
         need!(self.traits.stamps(S::TS_FORMAT.get(&context)), BAD_PARAM_ERR, 27);
         need!(self.traits.software_parsing || !S::ALLOW_SWP.is_set(&context), BAD_PARAM_ERR, 28);
+        // The key for any memory is the kernel's.
+        need!(call.uid == 0 || !S::RLKY.is_set(&context), BAD_PARAM_ERR, 29);
         let inline = S::MIN_WQE_INLINE_MODE.get(&context);
         need!(inline <= min_inline::TCP_UDP, BAD_PARAM_ERR, 24);
         let mut pace = Pace::default();
@@ -139,8 +141,7 @@ impl Core {
                 complemented: self.traits.parser_complements,
             },
             changes_keys: S::REG_UMR.is_set(&context),
-            // Any memory that is pinned: the kernel's privilege.
-            reserved_key: call.uid == 0 && S::RLKY.is_set(&context),
+            reserved_key: S::RLKY.is_set(&context),
             flush: S::FLUSH_IN_ERROR_EN.is_set(&context),
             pace,
             context,

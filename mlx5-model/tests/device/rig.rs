@@ -15,6 +15,7 @@ use pollux_mlx5_abi::command::object::AllocPdOut;
 use pollux_mlx5_abi::command::rq::{CreateRqIn, ModifyRqIn, RqContext};
 use pollux_mlx5_abi::command::sq::{CreateSqIn, ModifySqIn, SqContext};
 use pollux_mlx5_abi::command::tir::{CreateTirIn, CreateTisIn, TirContext, TisContext};
+use pollux_mlx5_abi::command::user::{CreateUctxIn, CreateUctxOut};
 use pollux_mlx5_abi::command::vport::{FieldSelect, ModifyNicVportContextIn, NicVportContext};
 use pollux_mlx5_abi::command::wq::{WorkQueue, kind};
 use pollux_mlx5_abi::command::{self, Refused, opcode as op};
@@ -237,6 +238,26 @@ impl Rig {
         output: usize,
     ) -> Result<Vec<u8>, Refused> {
         run(&self.device, opcode, op_mod, input, output)
+    }
+
+    /// The same of a user context.
+    pub(crate) fn command_as(
+        &self,
+        uid: u16,
+        opcode: u16,
+        input: &mut [u8],
+        output: usize,
+    ) -> Result<Vec<u8>, Refused> {
+        command::start(input, opcode, uid, 0);
+        let mut out = vec![0; output];
+        self.device.execute(input, &mut out).expect("the device is there");
+        command::outcome(&out).map(|()| out)
+    }
+
+    /// A user context.
+    pub(crate) fn user(&self) -> u16 {
+        let out = self.must(op::CREATE_UCTX, 0, &mut CreateUctxIn::ZERO.clone(), 16);
+        CreateUctxOut::UID.get(out.first_chunk().expect("an answer")) as u16
     }
 
     #[track_caller]

@@ -185,6 +185,16 @@ impl Node {
     }
 
     pub(crate) fn pair_with(&self, plan: Plan, change: impl FnOnce(&mut [u8; QpContext::BYTES])) -> Pair {
+        self.pair_as(0, plan, change).expect("a queue pair")
+    }
+
+    /// The same of a user context.
+    pub(crate) fn pair_as(
+        &self,
+        uid: u16,
+        plan: Plan,
+        change: impl FnOnce(&mut [u8; QpContext::BYTES]),
+    ) -> Result<Pair, Refused> {
         use QpContext as Q;
         let (send_cq, receive_cq) = (self.rig.cq(9), self.rig.cq(9));
         let log_bytes = 6;
@@ -216,15 +226,15 @@ impl Node {
         CreateQpIn::QPC.set(input.first_chunk_mut().expect("a command"), context);
         let pages = (bytes as u64).div_ceil(4096);
         input.extend((0..pages).flat_map(|page| (ring + page * 4096).to_be_bytes()));
-        let number = number(&self.rig.must(op::CREATE_QP, 0, &mut input, 16));
-        Pair {
+        let number = number(&self.rig.command_as(uid, op::CREATE_QP, &mut input, 16)?);
+        Ok(Pair {
             number,
             plan,
             sq: Sq::at(number, ring + receive_bytes as u64, record, LOG_RING),
             rq: Rq { number, ring, record, log: LOG_RING, log_bytes, posted: 0 },
             send_cq,
             receive_cq,
-        }
+        })
     }
 
     /// One transition.
