@@ -55,6 +55,8 @@
 //! manufacturers, and go between models alone. A request with a wrong key is answered as one that memory refuses. A connection ends
 //! when nothing is under way, or its initiator turns to another target.
 //!
+//! Of what a user context's queue may do to a key see `memory_keys/change.rs`: addresses of the bus come from the kernel's queues alone.
+//!
 //! # What is not there
 //! Congestion control of RDMA, path migration, tag matching, signatures,
 //! queue pairs for raw frames (those are made of send and receive queues), atomics with masks;

@@ -78,6 +78,8 @@ pub(crate) struct Who {
     pub(crate) pair: Option<u32>,
     /// The kernel's key for any memory may be used.
     pub(crate) reserved: bool,
+    /// The queue is the kernel's, not a user context's.
+    pub(crate) kernel: bool,
 }
 
 /// How deep keys may stand for keys.
@@ -192,7 +194,7 @@ impl Keys {
         if key == NULL_KEY && matches!(access, Access::Read | Access::Write) {
             return each(None, bytes as usize);
         }
-        let who = Who { domain, pair: None, reserved: false };
+        let who = Who { domain, pair: None, reserved: false, kernel: false };
         let (context, from, end) = self.covered(key, who, at, bytes.into(), access)?;
         if context.translation.is_indirect() {
             self.begin_walk();
@@ -425,7 +427,7 @@ mod tests {
         let (mut keys, flat) = keys();
         let once = of_pieces(&mut keys, flat, 0x10_0800, 1);
         let twice = of_pieces(&mut keys, once, 0, 1 << 16);
-        let who = Who { domain: 3, pair: None, reserved: false };
+        let who = Who { domain: 3, pair: None, reserved: false, kernel: false };
         assert_eq!(keys.check(once, who, 0, 1 << 16, Access::Read), Ok(()));
         // Each access has its own steps.
         assert_eq!(keys.check(once, who, 0, 1 << 16, Access::Read), Ok(()));

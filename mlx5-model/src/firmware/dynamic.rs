@@ -96,6 +96,7 @@ impl Core {
         let ece = Ece::new(self.traits.ece, false, Service::Target, D::ECE.get(&context));
         let mut pair = Qp::new(Make {
             service: Service::Target,
+            kernel: call.uid == 0,
             copies: false,
             domain,
             uar: 0,

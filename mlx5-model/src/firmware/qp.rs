@@ -279,7 +279,18 @@ impl Core {
         let selective = self.traits.selective_repeat && !service.is_dynamic();
         let ece = Ece::new(self.traits.ece, selective, service, CreateQpIn::ECE.get(input));
         let copies = self.traits.copies_memory && matches!(service, Service::Reliable | Service::Initiator);
-        let pair = Qp::new(Make { service, copies, domain, uar, send, source, user_index, context, ece });
+        let pair = Qp::new(Make {
+            service,
+            kernel: call.uid == 0,
+            copies,
+            domain,
+            uar,
+            send,
+            source,
+            user_index,
+            context,
+            ece,
+        });
         let number = self.rdma.insert(call.uid, pair).ok_or(no(status::NO_RES_ERR, 31))?;
         CreateQpOut::ECE.set(call.output()?, ece.agreed());
         call.answer_number(number)

@@ -142,6 +142,7 @@ impl Core {
             },
             changes_keys: S::REG_UMR.is_set(&context),
             reserved_key: S::RLKY.is_set(&context),
+            kernel: call.uid == 0,
             flush: S::FLUSH_IN_ERROR_EN.is_set(&context),
             pace,
             context,

@@ -1,5 +1,13 @@
 //! Work on memory keys that stands in a queue: changing them (UMR), binding memory windows, making them free. Queue pairs have such
 //! entries, and send queues that were made for them.
+//!
+//! A list of pages holds addresses of the bus, which reach all memory that the device does: lists, and the size of their pages, are taken
+//! from the kernel's queues alone, and for the kernel's keys alone (of keys that user contexts make see `CREATE_MKEY`). The kernel makes
+//! the keys of user contexts' memory with `umr_en` set and in their domains, so that without the first rule a program could give itself
+//! any memory by an entry of its own queue pair. No public source tells how cards keep it from that. Those that post such lists are
+//! the kernel's: Linux `drivers/infiniband/hw/mlx5/wr.c`, `set_reg_wr`; `umr.c`, `_mlx5r_umr_update_mr_pas`;
+//! `drivers/net/ethernet/mellanox/mlx5/core/en_rx.c`, `mlx5e_alloc_rx_mpwqe`. Programs lay keys over keys: rdma-core
+//! `providers/mlx5/qp.c`, `umr_sg_list_create`, `umr_strided_seg_create`; openucx/ucx `src/uct/ib/mlx5/dv/ib_mlx5dv_md.c`.
 
 use pollux_mlx5_abi::opcode::send;
 use pollux_mlx5_abi::wqe::{
@@ -73,6 +81,15 @@ pub(crate) fn change(
     {
         return Err(Refusal::Bind);
     }
+    // Addresses reach as far as the key says that their pages do.
+    let stretches = match &old.translation {
+        Translation::Physical => fields & (mask::LEN | mask::START_ADDR | mask::PAGE_SIZE) != 0,
+        Translation::Pages { .. } => fields & mask::PAGE_SIZE != 0,
+        _ => false,
+    };
+    if stretches && !who.kernel {
+        return Err(Refusal::Bind);
+    }
     let mut key = Key { translation: Translation::Physical, ..*old };
     apply(&mut key, fields, wanted);
     let entries = match usize::from(control.klm_octowords.get()) {
@@ -81,8 +98,9 @@ pub(crate) fn change(
             let list = list(keys, bus, who, flags, rest, units * 16)?;
             let begin = if flags & umr_flag::TRANSLATION_OFFSET != 0 { offset(control) } else { 0 };
             let entries = old.translation.entries(begin, &list, old.units).ok_or(Refusal::Bind)?;
-            // Programs that make keys by themselves give no addresses of the bus (see `CREATE_MKEY`).
-            let gives_addresses = entries.are_pages() && keys.table().owner(name >> 8) != Some(0);
+            // Addresses of the bus come from the kernel's queues alone, and go into its own keys.
+            let kernels = who.kernel && keys.table().owner(name >> 8) == Some(0);
+            let gives_addresses = entries.are_pages() && !kernels;
             let grows = entries.end().saturating_sub(old.translation.count());
             if gives_addresses || grows > 0 && keys.entries + grows > ENTRIES_OF_ALL {
                 return Err(Refusal::Bind);

@@ -58,6 +58,8 @@ pub(crate) struct Qp {
     pub(crate) xrc_domain: u32,
     /// The kernel's key for any memory may be used.
     pub(crate) reserved_key: bool,
+    /// It is no user context's.
+    kernel: bool,
     /// What it sends to a group does not come back to its own device.
     pub(crate) block_loopback: bool,
     /// What datagrams call it; 0: its number.
@@ -97,6 +99,8 @@ pub(crate) struct Qp {
 /// What a queue pair is made of.
 pub(crate) struct Make {
     pub(crate) service: Service,
+    /// It is no user context's.
+    pub(crate) kernel: bool,
     /// Its entries may copy memory.
     pub(crate) copies: bool,
     pub(crate) domain: u32,
@@ -111,7 +115,7 @@ pub(crate) struct Make {
 impl Qp {
     pub(crate) fn new(make: Make) -> Self {
         use QpContext as Q;
-        let Make { service, copies, domain, uar, send, source, user_index, context, ece } = make;
+        let Make { service, kernel, copies, domain, uar, send, source, user_index, context, ece } = make;
         let initiator = (service == Service::Initiator).then(|| Box::new(Initiator::new(&context)));
         Self {
             number: 0,
@@ -127,6 +131,7 @@ impl Qp {
             user_index,
             xrc_domain: Q::XRCD.get(&context),
             reserved_key: Q::RLKY.is_set(&context),
+            kernel,
             block_loopback: Q::BLOCK_LB_MC.is_set(&context),
             known_as: Q::DETH_SQPN.get(&context),
             counter_set: Q::COUNTER_SET_ID.get(&context),
@@ -438,7 +443,7 @@ impl Qp {
 
     /// On whose behalf it reaches memory.
     pub(crate) fn who(&self) -> Who {
-        Who { domain: self.domain, pair: Some(self.number), reserved: self.reserved_key }
+        Who { domain: self.domain, pair: Some(self.number), reserved: self.reserved_key, kernel: self.kernel }
     }
 
     /// Whether what is posted to it is flushed.

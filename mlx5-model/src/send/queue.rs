@@ -40,6 +40,8 @@ pub(crate) struct Make {
     pub(crate) changes_keys: bool,
     /// The kernel's key for any memory may be used.
     pub(crate) reserved_key: bool,
+    /// It is no user context's.
+    pub(crate) kernel: bool,
     /// What is posted in the error state makes completions.
     pub(crate) flush: bool,
     pub(crate) pace: Pace,
@@ -67,6 +69,7 @@ pub(crate) struct Queue {
     pub(super) parsing: Parsing,
     pub(super) changes_keys: bool,
     reserved_key: bool,
+    kernel: bool,
     flush: bool,
     /// How fast it may send.
     pub(crate) pace: Pace,
@@ -81,7 +84,7 @@ pub(crate) struct Queue {
 
 impl Queue {
     pub(crate) fn new(make: Make) -> Self {
-        let Make { inserts_tags, parsing, changes_keys, reserved_key, transport_domain, .. } = make;
+        let Make { inserts_tags, parsing, changes_keys, reserved_key, kernel, transport_domain, .. } = make;
         let Make { cqn, user_index, domain, tis, uar, ring, min_inline, multi, flush, pace, context, .. } =
             make;
         Self {
@@ -100,6 +103,7 @@ impl Queue {
             parsing,
             changes_keys,
             reserved_key,
+            kernel,
             flush,
             pace,
             context,
@@ -111,7 +115,7 @@ impl Queue {
 
     /// On whose behalf it reads lists of entries.
     pub(super) fn who(&self) -> Who {
-        Who { domain: self.domain, pair: None, reserved: self.reserved_key }
+        Who { domain: self.domain, pair: None, reserved: self.reserved_key, kernel: self.kernel }
     }
 
     pub(crate) fn has_work(&self) -> bool {

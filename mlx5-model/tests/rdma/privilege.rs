@@ -1,11 +1,18 @@
 //! What the kernel's queues may do and those of user contexts may not.
 
+use pollux_mlx5_abi::command::mkey::access_mode;
 use pollux_mlx5_abi::command::qp::TransitionIn;
 use pollux_mlx5_abi::command::qp::context::{AddressPath, QpContext as Q};
 use pollux_mlx5_abi::command::sq::SqContext;
 use pollux_mlx5_abi::command::{opcode as op, status};
+use pollux_mlx5_abi::cqe::CqeError;
+use pollux_mlx5_abi::syndrome::Syndrome as S;
+use pollux_mlx5_abi::wqe::{MkeyContext, UmrControl, mkey_access, mkey_mask as mask, umr_flag};
+use zerocopy::IntoBytes;
 
 use super::node::{Ends, Node, Pair, Plan};
+use super::registration::{Wanted, free_key, pages, pieces, post, register};
+use super::rig::HCA_DELTA;
 
 #[test]
 fn the_key_for_any_memory_is_the_kernels() {
@@ -51,4 +58,53 @@ fn no_transition_of_a_user_gives_the_key_for_any_memory() {
 
 fn made_by(node: &Node, uid: u16) -> Pair {
     node.pair_as(uid, Plan::default(), |_| {}).expect("a queue pair")
+}
+
+/// As the kernel makes them of user contexts' memory: keys of its own, in domains that the context's queues work in.
+#[test]
+fn addresses_of_pages_come_from_the_kernels_queues_alone() {
+    let ends = Ends::new();
+    let node = &ends.b;
+    let memory = node.rig.room(2 * 4096);
+    let below = node.key(memory, 8192, |_| {});
+    let wanted = |bytes| Wanted {
+        flags: umr_flag::CHECK_FREE | umr_flag::INLINE,
+        start: 0,
+        bytes,
+        log_page: 12,
+        variable: 1,
+    };
+    let outcome = |uid: u16, key: u32, body: &[u8]| {
+        let plan = Plan::default();
+        let (peer, mut pair) = (ends.a.pair(plan), made_by(node, uid));
+        node.connect(&pair, &ends.a, peer.number, &plan);
+        post(&mut pair, node, key, body);
+        ends.steps(3);
+        let entry = pair.send_cq.poll(&node.rig).expect("a completion");
+        CqeError::of(&entry).map_or(0, |error| error.syndrome().code)
+    };
+    let uid = node.rig.user();
+    let key = free_key(node, access_mode::MTT, 4, 12);
+    // Not in a row.
+    let given = [register(wanted(8192), 4), pages(&[memory + 4096, memory])].concat();
+    assert_eq!(outcome(uid, key, &given), S::MW_BIND_ERR);
+    assert_eq!(outcome(0, key, &given), 0);
+    // Nor does a user say that the pages are larger than they are. What else there is of the key, it may change.
+    let change = |fields: u64| {
+        let control =
+            UmrControl { flags: umr_flag::INLINE, mkey_mask: fields.into(), ..UmrControl::default() };
+        let context = MkeyContext {
+            access_flags: mkey_access::LOCAL_READ,
+            qpn_mkey: 0xffff_ff01.into(),
+            log_page_size: 30,
+            ..MkeyContext::default()
+        };
+        [control.as_bytes(), context.as_bytes()].concat()
+    };
+    assert_eq!(outcome(uid, key | 1, &change(mask::PAGE_SIZE)), S::MW_BIND_ERR);
+    assert_eq!(outcome(uid, key | 1, &change(mask::LR | mask::LW)), 0);
+    assert_eq!(outcome(0, key | 1, &change(mask::PAGE_SIZE)), 0);
+    // What stands for other keys reaches no more than those do.
+    let laid = [register(wanted(0x100), 4), pieces(&[(0x100, below, memory + HCA_DELTA)])].concat();
+    assert_eq!(outcome(uid, free_key(node, access_mode::KLM, 4, 12), &laid), 0);
 }

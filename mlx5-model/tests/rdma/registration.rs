@@ -17,7 +17,7 @@ use super::rig::{HCA_DELTA, number};
 const PAGE: u64 = 4096;
 
 /// A key of no memory, with room for so many units of 16 bytes.
-fn free_key(node: &Node, mode: u32, units: u32, log_page: u32) -> u32 {
+pub(super) fn free_key(node: &Node, mode: u32, units: u32, log_page: u32) -> u32 {
     let mut context = M::ZERO;
     for (field, value) in [
         (M::FREE, 1),
@@ -38,16 +38,16 @@ fn free_key(node: &Node, mode: u32, units: u32, log_page: u32) -> u32 {
 
 /// What an entry registers.
 #[derive(Clone, Copy)]
-struct Wanted {
-    flags: u8,
-    start: u64,
-    bytes: u64,
-    log_page: u8,
-    variable: u8,
+pub(super) struct Wanted {
+    pub(super) flags: u8,
+    pub(super) start: u64,
+    pub(super) bytes: u64,
+    pub(super) log_page: u8,
+    pub(super) variable: u8,
 }
 
 /// The head of an entry that registers memory for everything, as `set_reg_wr` has it.
-fn register(wanted: Wanted, units: u16) -> Vec<u8> {
+pub(super) fn register(wanted: Wanted, units: u16) -> Vec<u8> {
     let fields = mask::LEN
         | mask::PAGE_SIZE
         | mask::START_ADDR
@@ -80,13 +80,13 @@ fn register(wanted: Wanted, units: u16) -> Vec<u8> {
 }
 
 /// Addresses of pages, with the bits that say they may be written, filled up to 64 bytes.
-fn pages(list: &[u64]) -> Vec<u8> {
+pub(super) fn pages(list: &[u64]) -> Vec<u8> {
     let mut bytes: Vec<u8> = list.iter().flat_map(|page| (page | 3).to_be_bytes()).collect();
     bytes.resize(bytes.len().next_multiple_of(64), 0);
     bytes
 }
 
-fn post(pair: &mut Pair, node: &Node, key: u32, body: &[u8]) {
+pub(super) fn post(pair: &mut Pair, node: &Node, key: u32, body: &[u8]) {
     pair.post(node, send::UMR, 2 << 2, key, body);
     pair.sq.ring(&node.rig);
 }
@@ -241,7 +241,7 @@ fn a_revoked_key_is_of_another_domain_and_free() {
 }
 
 /// Pieces as KLMs, or as KSMs, which say nothing of bytes.
-fn pieces(list: &[(u32, u32, u64)]) -> Vec<u8> {
+pub(super) fn pieces(list: &[(u32, u32, u64)]) -> Vec<u8> {
     let piece = |(bytes, key, at): &(u32, u32, u64)| {
         [bytes.to_be_bytes(), key.to_be_bytes()].concat().into_iter().chain(at.to_be_bytes())
     };
