@@ -41,6 +41,7 @@ pub mod environment;
 pub mod eq;
 pub mod flow;
 pub mod group;
+pub mod hairpin;
 pub mod lag;
 pub mod management;
 pub mod matching;

@@ -126,6 +126,7 @@ fn the_commands_agree() {
 fn what_only_dpdk_names_agrees() {
     let mut golden = Golden::dpdk();
     command::places_by_umem(&mut golden);
+    command::hairpin_memory(&mut golden);
     golden.finish();
 }
 

@@ -1,6 +1,6 @@
 use pollux_mlx5_abi::command::flow::modify;
 use pollux_mlx5_abi::command::user::place;
-use pollux_mlx5_abi::command::{self, opcode, tir};
+use pollux_mlx5_abi::command::{self, hairpin, opcode, tir};
 
 use crate::{Golden, numbers};
 
@@ -60,6 +60,31 @@ pub(crate) fn places_by_umem(golden: &mut Golden) {
         "create_mkey_in.mkey_umem_offset" = MKEY_OFFSET;
         "cmd_hca_cap.mini_cqe_resp_l3_l4_tag" = CAP_MINI_HEADERS;
         "cmd_hca_cap.mini_cqe_resp_flow_tag" = CAP_MINI_FLOW_TAG;
+    }
+}
+
+/// Where the memory of hairpin queues is, of which only DPDK's header tells.
+pub(crate) fn hairpin_memory(golden: &mut Golden) {
+    for (name, bit, bits) in [
+        (
+            "cmd_hca_cap_2.hairpin_sq_wqe_bb_size",
+            hairpin::SQ_WQE_BB_SIZE.bit(),
+            hairpin::SQ_WQE_BB_SIZE.bits(),
+        ),
+        (
+            "cmd_hca_cap_2.hairpin_sq_wq_in_host_mem",
+            hairpin::SQ_WQ_IN_HOST_MEM.bit(),
+            hairpin::SQ_WQ_IN_HOST_MEM.bits(),
+        ),
+        (
+            "cmd_hca_cap_2.hairpin_data_buffer_locked",
+            hairpin::DATA_BUFFER_LOCKED.bit(),
+            hairpin::DATA_BUFFER_LOCKED.bits(),
+        ),
+        ("rqc.hairpin_data_buffer_type", hairpin::DATA_BUFFER_TYPE.bit(), hairpin::DATA_BUFFER_TYPE.bits()),
+        ("sqc.hairpin_wq_buffer_type", hairpin::WQ_BUFFER_TYPE.bit(), hairpin::WQ_BUFFER_TYPE.bits()),
+    ] {
+        golden.same("field", name, &[bit.into(), bits.into()]);
     }
 }
 

@@ -7,7 +7,7 @@
 //! [`source_port`], [`dct::stream`]; and [`FURTHER`].
 
 use pollux_mlx5_abi::command::user::place;
-use pollux_mlx5_abi::command::{self, CommandIn, dct, opcode as op, source_port};
+use pollux_mlx5_abi::command::{self, CommandIn, dct, hairpin, opcode as op, source_port};
 use pollux_mlx5_abi::layout::Layout;
 
 /// Blocks inside commands and inside each other that are taken apart.
@@ -31,10 +31,8 @@ const FURTHER: [(&str, u32, u32); 15] = [
     ("cqc", 384, 32),
     // non_wire, static_sq_wq
     ("sqc", 15, 2),
-    // hairpin_wq_buffer_type
-    ("sqc", 21, 3),
-    // hairpin_data_buffer_type
-    ("rqc", 21, 3),
+    ("sqc", hairpin::WQ_BUFFER_TYPE.bit(), hairpin::WQ_BUFFER_TYPE.bits()),
+    ("rqc", hairpin::DATA_BUFFER_TYPE.bit(), hairpin::DATA_BUFFER_TYPE.bits()),
     (
         "wq",
         place::WQ_RECORD_UMEM.bit(),
