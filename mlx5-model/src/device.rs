@@ -476,7 +476,11 @@ impl Device {
     pub fn is_pending(&self) -> bool {
         let inside = self.lock();
         let core = &inside.core;
-        core.port.is_pending() || core.tap.is_pending() || core.senders.is_active() || core.rdma.is_pending()
+        core.port.is_pending()
+            || core.tap.is_pending()
+            || core.senders.is_active()
+            || core.receivers.has_forwards()
+            || core.rdma.is_pending()
     }
 
     /// Whether a frame of a completed entry is still here because the wire, which is up, does not take it.

@@ -11,6 +11,7 @@ mod environment;
 mod event;
 mod flow;
 mod function;
+mod hairpin;
 mod key;
 mod lent;
 mod object;

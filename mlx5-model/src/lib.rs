@@ -55,12 +55,14 @@
 //! manufacturers, and go between models alone. A request with a wrong key is answered as one that memory refuses. A connection ends
 //! when nothing is under way, or its initiator turns to another target.
 //!
+//! Of hairpin queues see `hairpin.rs`: how much of a buffer a packet takes, what becomes of tags, who waits for whom.
+//!
 //! Of what a user context's queue may do to a key see `memory_keys/change.rs`: addresses of the bus come from the kernel's queues alone.
 //!
 //! # What is not there
 //! Congestion control of RDMA, path migration, tag matching, signatures,
 //! queue pairs for raw frames (those are made of send and receive queues), atomics with masks;
-//! queue pair 1 is there, what manages connections is not. Steering by software beyond root tables, hairpin queues, tunnels but VXLAN,
+//! queue pair 1 is there, what manages connections is not. Steering by software beyond root tables, tunnels but VXLAN,
 //! Geneve, GRE and IP in IP (others go where send entries say where headers are), checksums of outer UDP, the embedded switch. Capabilities do not claim them, and commands and entries that need them are refused.
 
 mod completion;
@@ -72,6 +74,7 @@ mod failure;
 pub mod fault;
 mod firmware;
 mod frame;
+mod hairpin;
 pub mod ledger;
 mod memory;
 mod memory_keys;

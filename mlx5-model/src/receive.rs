@@ -2,11 +2,14 @@
 
 mod check;
 mod fcs;
+mod hairpin;
 pub(crate) mod join;
 mod pool;
 mod queue;
 mod ring;
 mod scatter;
+
+use std::collections::VecDeque;
 
 use pollux_mlx5_abi::syndrome::Syndrome;
 
@@ -46,7 +49,7 @@ pub(crate) struct Arrival<'f> {
 /// What became of a frame at a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// It is in memory.
+    /// It is in memory; or a hairpin queue has it, or counted that it had no room.
     Yes,
     /// No buffer was posted.
     NoBuffer,
@@ -90,6 +93,12 @@ pub(crate) struct Receivers {
     pub(crate) counters: Table<QueueCounters>,
     /// Queues in error whose posted buffers are to be flushed.
     flushing: Vec<u32>,
+    /// Hairpin queues with packets that are to be sent, in turn.
+    forwarding: VecDeque<u32>,
+    /// Packets that those had no room for.
+    pub(crate) hairpin_drops: u64,
+    /// Room for the packet in turn of those.
+    packet: Vec<u8>,
     /// What is being joined.
     pub(crate) joins: Joins,
     /// Room for the entry in turn.
@@ -103,6 +112,9 @@ impl Receivers {
             pools: Table::new(0x100, limit),
             counters: Table::new(1, COUNTER_SETS),
             flushing: Vec::new(),
+            forwarding: VecDeque::new(),
+            hairpin_drops: 0,
+            packet: Vec::new(),
             joins: Joins::default(),
             entry: Some(Box::default()),
         }
@@ -136,7 +148,8 @@ impl Receivers {
             (taken, ready && queue.state == State::Error)
         });
         self.entry = Some(entry);
-        let Some((taken, failed)) = outcome else { return Taken::No };
+        // A queue without a ring, of its own or a pool's.
+        let Some((taken, failed)) = outcome else { return self.hold(number, arrival.frame) };
         if taken == Taken::Yes {
             around.bus.ledger.add_received(1);
         }

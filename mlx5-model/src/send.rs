@@ -6,6 +6,7 @@
 
 mod cut;
 mod entry;
+mod hairpin;
 mod offload;
 mod pace;
 mod parse;

@@ -10,6 +10,7 @@ mod device {
     mod environment;
     mod fault;
     mod fuzz;
+    mod hairpin;
     mod join;
     mod loopback;
     mod memory_key;

@@ -48,6 +48,7 @@ enum Ability {
     OnDemandPaging,
     PaddedCompletions,
     ChangePackets,
+    Hairpin,
     DynamicConnections,
 }
 
@@ -124,6 +125,7 @@ fn run(cli: &Cli) -> Result<(), Box<dyn Error>> {
                 on_demand_paging: cli.with.contains(&Ability::OnDemandPaging),
                 padded_completions: cli.with.contains(&Ability::PaddedCompletions),
                 change_packets: cli.with.contains(&Ability::ChangePackets),
+                hairpin: cli.with.contains(&Ability::Hairpin),
                 dynamic_connections: cli.with.contains(&Ability::DynamicConnections),
                 ..Traits::default()
             },

@@ -160,6 +160,7 @@ impl Core {
         let waits = self.port.waits();
         let Self { receivers, keys, completions, events, .. } = self;
         some |= receivers.deliver_due(&mut receive::Around { bus, keys, completions, events }, waits);
+        some |= self.forward(bus, budget) > 0;
         some |= self.with_rdma(bus, |rdma, around| rdma.run(around, budget)) > 0;
         let Self { receivers, keys, completions, events, .. } = self;
         some |= receivers.settle(&mut receive::Around { bus, keys, completions, events }, budget);
@@ -364,6 +365,16 @@ impl Core {
         count
     }
 
+    /// Sends what waits between hairpin queues.
+    fn forward(&mut self, bus: &mut Bus<'_>, budget: usize) -> usize {
+        if !self.receivers.has_forwards() {
+            return 0;
+        }
+        let Self { receivers, senders, keys, completions, events, port, tunnels, steering, .. } = self;
+        let mut around = send::Around { bus, keys, completions, events, port, tunnels, steering };
+        receivers.forward(senders, &mut around, budget)
+    }
+
     /// A frame was let in; `domain` is the transport domain of its sender if that is of this function.
     fn arrive(&mut self, bus: &mut Bus<'_>, frame: &[u8], waits: bool, domain: Option<u32>) -> Arrived {
         let headers = Headers::parse(frame, 0);
@@ -409,7 +420,9 @@ impl Core {
                 hash_kind: hash.kind,
                 joined: None,
             };
-            if let Some(merge) = tir.merge {
+            if let Some(merge) = tir.merge
+                && !receivers.is_hairpin(queue)
+            {
                 match keep(receivers, &mut around, (delivery.tir, queue), &arrival, &merge, waits) {
                     Kept::Yes => {
                         taken = true;

@@ -321,7 +321,7 @@ impl Core {
     /// All words of doorbell records.
     fn records(&self) -> impl Iterator<Item = (Owner, u64)> {
         let completions = self.completions.queues.iter();
-        let senders = self.senders.queues.iter();
+        let senders = self.senders.queues.iter().filter(|(_, queue)| queue.hairpin.is_none());
         let receivers = self.receivers.queues.iter();
         let pools = self.receivers.pools.iter();
         let pairs = self.rdma.pairs.iter();

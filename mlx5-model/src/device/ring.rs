@@ -31,6 +31,11 @@ impl Ring {
         Some(Self { translation: Translation::of_pages(log_page, offset, pages), bytes })
     }
 
+    /// A ring of nothing.
+    fn none() -> Self {
+        Self { translation: Translation::of_pages(12, 0, Vec::new()), bytes: 0 }
+    }
+
     /// Where the byte at `at`, which is inside the ring, is; and how many follow in a row.
     #[inline]
     pub(crate) fn place(&self, at: u64) -> Result<(u64, u64), Unreachable> {

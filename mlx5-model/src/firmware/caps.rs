@@ -22,7 +22,7 @@ use crate::event::QUEUES_MAX;
 use crate::frame::VXLAN_PORTS_MAX;
 use crate::steering::rewrite::{CHANGES_MAX, HEADER_MAX};
 use crate::steering::{Counters, ENTRIES_MAX, LEVELS, REFORMATS_MAX, REWRITES_MAX};
-use crate::{rdma, receive};
+use crate::{hairpin, rdma, receive};
 pub(super) use second::SoftwareId;
 
 /// What one card can and another cannot. Everything else is the same on all models.
@@ -55,6 +55,8 @@ pub struct Traits {
     /// Steering changes packets: fields of their headers, and tunnels that it takes off what is received and puts onto what is sent.
     /// Not of any card yet: Linux's drivers have not been held against it.
     pub change_packets: bool,
+    /// Hairpin queues: what steering gives to a receive queue goes out of a send queue, past software. Not of any card yet, as above.
+    pub hairpin: bool,
     /// Many frames in one send entry (enhanced).
     pub enhanced_multi_packet: bool,
     /// Layer 2 headers must be inline; otherwise the port's context says what must, at first nothing.
@@ -149,6 +151,7 @@ impl Default for Traits {
             short_striding: true,
             change_keys: true,
             change_packets: false,
+            hairpin: false,
             enhanced_multi_packet: true,
             needs_inline_l2: false,
             vlan_insert: true,
@@ -202,6 +205,8 @@ pub(super) const LOG_EQ: u32 = 20;
 pub(super) const LOG_RQT: u32 = 11;
 /// Size of a steering table as logarithm.
 pub(super) const LOG_FT: u32 = 24;
+/// Number of the function, by which others are told from it.
+pub(super) const VHCA_ID: u32 = 1;
 /// Bytes of a send entry at most: 16 blocks, of which 63 segments count.
 const SEND_ENTRY_BYTES_MAX: u32 = 1024;
 /// Bytes that a frame has at most before it is cut up, as logarithm.
@@ -241,7 +246,7 @@ impl Traits {
         let block = &mut caps;
         for (field, value) in [
             (G::HCA_CAP_2, 1),
-            (G::VHCA_ID, 1),
+            (G::VHCA_ID, VHCA_ID),
             (G::PORT_TYPE, port_type::ETH),
             (G::NUM_PORTS, 1),
             (G::ETH_NET_OFFLOADS, 1),
@@ -338,6 +343,18 @@ impl Traits {
             (G::UCTX_CAP, if self.devx { capability::RAW_TX } else { 0 }),
         ] {
             field.set(block, value);
+        }
+        if self.hairpin {
+            for (field, value) in [
+                (G::HAIRPIN, 1),
+                (G::LOG_MAX_HAIRPIN_QUEUES, hairpin::LOG_QUEUES),
+                (G::LOG_MIN_HAIRPIN_WQ_DATA_SZ, hairpin::LOG_BYTES_MIN),
+                (G::LOG_MAX_HAIRPIN_WQ_DATA_SZ, hairpin::LOG_BYTES_MAX),
+                (G::LOG_MAX_HAIRPIN_NUM_PACKETS, hairpin::LOG_PACKETS_MAX),
+                (G::VNIC_ENV_INT_RQ_OOB, 1),
+            ] {
+                field.set(block, value);
+            }
         }
         if !self.rdma {
             return caps;

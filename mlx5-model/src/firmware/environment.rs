@@ -44,6 +44,7 @@ impl Core {
             (V::ASYNC_EQ_OVERRUN, overruns.others),
             (V::COMP_EQ_OVERRUN, overruns.completions),
             (V::INVALID_COMMAND, self.function.refusals),
+            (V::INTERNAL_RQ_OUT_OF_BUFFER, self.receivers.hairpin_drops),
             (V::CQ_OVERRUN, self.completions.overruns),
         ] {
             field.set(&mut counters, value as u32);

@@ -5,7 +5,7 @@ use pollux_mlx5_abi::command::wq::WorkQueue;
 use pollux_mlx5_abi::command::{opcode as op, status};
 use pollux_mlx5_abi::opcode::completion;
 
-use super::{Call, No, need, no};
+use super::{Call, No, hairpin, need, no};
 use crate::device::bus::Bus;
 use crate::device::core::Core;
 use crate::device::state::State;
@@ -30,6 +30,9 @@ impl Core {
                 let mut context = queue.context;
                 RqContext::STATE.set(&mut context, queue.state.code());
                 WorkQueue::HW_COUNTER.set(RqContext::WQ.of_mut(&mut context), queue.hardware_counter());
+                if let Some(buffer) = &queue.hairpin {
+                    hairpin::show_sender(&mut context, buffer);
+                }
                 QueryRqOut::RQ_CONTEXT.set(call.output()?, context);
                 Ok(())
             }
@@ -76,6 +79,18 @@ impl Core {
                 | (State::Error, State::Reset | State::Error)
         );
         need!(allowed, BAD_RES_STATE_ERR, 19);
+        let leaves_reset = (queue.state, to) == (State::Reset, State::Ready);
+        let bound = if queue.hairpin.is_some() && leaves_reset {
+            Some(self.sender_to_bind(call, number, &context)?)
+        } else {
+            None
+        };
+        let Some(queue) = self.receivers.queues.get_mut(number) else { return Ok(()) };
+        if let Some(buffer) = &mut queue.hairpin
+            && bound.is_some()
+        {
+            buffer.peer = bound;
+        }
         if fields & modify::VSD != 0 {
             queue.keep_tag = RqContext::VSD.is_set(&context);
         }
@@ -85,7 +100,6 @@ impl Core {
         if fields & modify::COUNTER_SET_ID != 0 {
             queue.counter_set = set;
         }
-        let leaves_reset = (queue.state, to) == (State::Reset, State::Ready);
         if queue.state != to {
             queue.become_state(to);
             if leaves_reset && let Some(record) = queue.at_ready(bus) {
@@ -109,6 +123,9 @@ impl Core {
     fn create_receive_queue(&mut self, call: &mut Call<'_>) -> Result<(), No> {
         use RqContext as R;
         let context = CreateRqIn::CTX.get(call.input()?);
+        if R::HAIRPIN.is_set(&context) {
+            return self.create_hairpin_receiver(call, context);
+        }
         let (cqn, set) = (R::CQN.get(&context), R::COUNTER_SET_ID.get(&context));
         need!(R::STATE.get(&context) == state::RESET, BAD_PARAM_ERR, 16);
         need!(call.may_name(self.completions.queues.owner(cqn)), BAD_RES_ERR, 17);
@@ -133,6 +150,7 @@ impl Core {
             user_index: if self.traits.cqe_version == 0 { 0 } else { R::USER_INDEX.get(&context) },
             source,
             ring,
+            hairpin: None,
             keep_tag: R::VSD.is_set(&context),
             scatter_fcs: R::SCATTER_FCS.is_set(&context),
             flush: R::FLUSH_IN_ERROR_EN.is_set(&context),

@@ -6,7 +6,7 @@ use pollux_mlx5_abi::command::wq::WorkQueue;
 use pollux_mlx5_abi::command::{opcode as op, status};
 use pollux_mlx5_abi::opcode::completion;
 
-use super::{Call, No, need, no};
+use super::{Call, No, hairpin, need, no};
 use crate::device::bus::Bus;
 use crate::device::core::Core;
 use crate::device::ring::send::SendRing;
@@ -32,6 +32,9 @@ impl Core {
                 let ring = SqContext::WQ.of_mut(&mut context);
                 WorkQueue::HW_COUNTER.set(ring, queue.ring.next().into());
                 WorkQueue::SW_COUNTER.set(ring, queue.ring.posted().into());
+                if let Some(egress) = queue.hairpin {
+                    hairpin::show_receiver(&mut context, egress);
+                }
                 QuerySqOut::SQ_CONTEXT.set(call.output()?, context);
                 Ok(())
             }
@@ -68,11 +71,22 @@ impl Core {
                 | (State::Error, State::Reset | State::Error)
         );
         need!(allowed, BAD_RES_STATE_ERR, 19);
+        let leaves_reset = (queue.state, to) == (State::Reset, State::Ready);
+        let bound = if queue.hairpin.is_some() && leaves_reset {
+            Some(self.receiver_to_bind(call, number, &context)?)
+        } else {
+            None
+        };
+        let Some(queue) = self.senders.queues.get_mut(number) else { return Ok(()) };
+        if let Some(egress) = &mut queue.hairpin
+            && bound.is_some()
+        {
+            egress.peer = bound;
+        }
         if held {
             SqContext::PACKET_PACING_RATE_LIMIT_INDEX.set(&mut queue.context, index);
             queue.pace.hold_to(rate, bus.now);
         }
-        let leaves_reset = (queue.state, to) == (State::Reset, State::Ready);
         if queue.state != to {
             queue.become_state(to);
             if to == State::Reset {
@@ -83,6 +97,7 @@ impl Core {
             }
         }
         if leaves_reset
+            && queue.hairpin.is_none()
             && self.traits.send_record_at_ready
             && let Err(violation) = queue.ring.at_ready(bus, number)
         {
@@ -99,6 +114,9 @@ impl Core {
     fn create_send_queue(&mut self, bus: &Bus<'_>, call: &mut Call<'_>) -> Result<(), No> {
         use SqContext as S;
         let context = CreateSqIn::CTX.get(call.input()?);
+        if S::HAIRPIN.is_set(&context) {
+            return self.create_hairpin_sender(bus, call, context);
+        }
         let (cqn, tis) = (S::CQN.get(&context), S::TIS_NUM_0.get(&context));
         let ring = S::WQ.of(&context);
         let (domain, uar) = (WorkQueue::PD.get(ring), WorkQueue::UAR_PAGE.get(ring));
@@ -145,6 +163,7 @@ impl Core {
             kernel: call.uid == 0,
             flush: S::FLUSH_IN_ERROR_EN.is_set(&context),
             pace,
+            hairpin: None,
             context,
         });
         need!(call.output.len() >= 16, BAD_OUTP_LEN_ERR, 25);

@@ -15,6 +15,7 @@ use super::{Around, Arrival, Taken};
 use crate::device::bus::Bus;
 use crate::device::state::State;
 use crate::frame::be16;
+use crate::hairpin::Buffer;
 use crate::memory_keys::KeyError;
 
 /// Where a queue's buffers are posted.
@@ -30,6 +31,8 @@ pub(crate) struct Make {
     pub(crate) user_index: u32,
     pub(crate) source: Source,
     pub(crate) ring: Option<Box<WorkRing>>,
+    /// What a hairpin queue has in a ring's place.
+    pub(crate) hairpin: Option<Box<Buffer>>,
     /// VLAN tags stay in the frame.
     pub(crate) keep_tag: bool,
     pub(crate) scatter_fcs: bool,
@@ -47,6 +50,7 @@ pub(crate) struct Queue {
     pub(crate) user_index: u32,
     pub(crate) source: Source,
     pub(super) ring: Option<Box<WorkRing>>,
+    pub(crate) hairpin: Option<Box<Buffer>>,
     pub(crate) keep_tag: bool,
     pub(crate) scatter_fcs: bool,
     flush: bool,
@@ -63,7 +67,8 @@ const CUSTOMER_TAG: u16 = 0x8100;
 
 impl Queue {
     pub(crate) fn new(make: Make) -> Self {
-        let Make { cqn, user_index, source, ring, keep_tag, scatter_fcs, flush, counter_set, context } = make;
+        let Make { cqn, user_index, source, ring, hairpin, keep_tag, .. } = make;
+        let Make { scatter_fcs, flush, counter_set, context, .. } = make;
         Self {
             number: 0,
             state: State::Reset,
@@ -71,6 +76,7 @@ impl Queue {
             user_index,
             source,
             ring,
+            hairpin,
             keep_tag,
             scatter_fcs,
             flush,
@@ -91,6 +97,11 @@ impl Queue {
             && let Some(ring) = &mut self.ring
         {
             ring.reset();
+        }
+        match (&mut self.hairpin, state) {
+            (Some(buffer), State::Reset) => buffer.unbind(),
+            (Some(buffer), State::Error) => buffer.forget(),
+            _ => {}
         }
         self.dead = false;
         self.state = state;

@@ -14,6 +14,7 @@ use crate::device::ring::send::SendRing;
 use crate::device::state::State;
 use crate::device::violation::Violation;
 use crate::failure::Failure;
+use crate::hairpin::Egress;
 use crate::ledger::Crossing;
 use crate::memory::Unreachable;
 use crate::memory_keys::Who;
@@ -45,6 +46,8 @@ pub(crate) struct Make {
     /// What is posted in the error state makes completions.
     pub(crate) flush: bool,
     pub(crate) pace: Pace,
+    /// It sends what a receive queue was given, and has no ring.
+    pub(crate) hairpin: Option<Egress>,
     pub(crate) context: [u8; 240],
 }
 
@@ -73,6 +76,7 @@ pub(crate) struct Queue {
     flush: bool,
     /// How fast it may send.
     pub(crate) pace: Pace,
+    pub(crate) hairpin: Option<Egress>,
     pub(crate) context: [u8; 240],
     /// The next entry was begun and waits for the wire: so many of its frames are out.
     begun: Option<usize>,
@@ -84,7 +88,9 @@ pub(crate) struct Queue {
 
 impl Queue {
     pub(crate) fn new(make: Make) -> Self {
-        let Make { inserts_tags, parsing, changes_keys, reserved_key, kernel, transport_domain, .. } = make;
+        let Make {
+            inserts_tags, parsing, changes_keys, reserved_key, kernel, transport_domain, hairpin, ..
+        } = make;
         let Make { cqn, user_index, domain, tis, uar, ring, min_inline, multi, flush, pace, context, .. } =
             make;
         Self {
@@ -106,6 +112,7 @@ impl Queue {
             kernel,
             flush,
             pace,
+            hairpin,
             context,
             begun: None,
             failed: false,
@@ -127,6 +134,9 @@ impl Queue {
         if state == State::Reset {
             self.ring.reset();
             self.begun = None;
+            if let Some(egress) = &mut self.hairpin {
+                egress.peer = None;
+            }
         }
         if state == State::Ready {
             (self.failed, self.dead) = (false, false);

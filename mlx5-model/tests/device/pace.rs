@@ -17,7 +17,7 @@ use pollux_mlx5_model::time::Clock;
 use super::rig::{Rig, Sq, frame};
 use super::send::plain;
 
-fn set(rig: &Rig, index: u32, kbps: u32, burst: u32) -> u8 {
+pub(super) fn set(rig: &Rig, index: u32, kbps: u32, burst: u32) -> u8 {
     let mut input = SetPpRateLimitIn::ZERO;
     SetPpRateLimitIn::RATE_LIMIT_INDEX.set(&mut input, index);
     let context = SetPpRateLimitIn::CTX.of_mut(&mut input);

@@ -30,7 +30,7 @@ pub(super) fn arrive(rig: &Rig, frame: &[u8]) {
     rig.settle();
 }
 
-fn out_of_buffer(rig: &Rig, set: u32) -> u32 {
+pub(super) fn out_of_buffer(rig: &Rig, set: u32) -> u32 {
     let mut query = QueryQCounterIn::ZERO;
     QueryQCounterIn::COUNTER_SET_ID.set(&mut query, set);
     let out = rig.must(op::QUERY_Q_COUNTER, 0, &mut query, 256);

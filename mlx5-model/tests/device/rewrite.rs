@@ -29,7 +29,7 @@ fn changing() -> Rig {
     Rig::with(DeviceConfig { traits, ..DeviceConfig::default() })
 }
 
-fn set(of: u32, offset: u32, bits: u32, data: u32) -> [u8; 8] {
+pub(super) fn set(of: u32, offset: u32, bits: u32, data: u32) -> [u8; 8] {
     let mut action = SetAction::ZERO;
     for (field, value) in [
         (SetAction::ACTION_TYPE, change::SET),
@@ -66,7 +66,7 @@ fn copy((from, from_offset): (u32, u32), (to, to_offset): (u32, u32), bits: u32)
     action
 }
 
-fn changes(rig: &Rig, kind: u32, list: &[[u8; 8]]) -> Result<u32, u8> {
+pub(super) fn changes(rig: &Rig, kind: u32, list: &[[u8; 8]]) -> Result<u32, u8> {
     let mut input = AllocModifyHeaderIn::ZERO.to_vec();
     let head: &mut [u8; AllocModifyHeaderIn::BYTES] = input.first_chunk_mut().expect("a command");
     AllocModifyHeaderIn::TABLE_TYPE.set(head, kind);
@@ -92,16 +92,16 @@ fn header(rig: &Rig, kind: u32, bytes: &[u8]) -> Result<u32, u8> {
 
 /// What an entry does.
 #[derive(Clone, Copy, Debug, Default)]
-struct Does {
-    actions: u32,
-    changes: u32,
-    header: u32,
-    to: Option<(u32, u32)>,
-    counter: Option<u32>,
+pub(super) struct Does {
+    pub(super) actions: u32,
+    pub(super) changes: u32,
+    pub(super) header: u32,
+    pub(super) to: Option<(u32, u32)>,
+    pub(super) counter: Option<u32>,
 }
 
 /// A table of one group of one entry.
-fn table_with(
+pub(super) fn table_with(
     rig: &Rig,
     kind: u32,
     level: u32,
@@ -165,12 +165,12 @@ fn entry_of(
     made.map(|_| table).map_err(|refused| refused.status)
 }
 
-fn all(rig: &Rig, kind: u32, level: u32, does: Does) -> Result<u32, u8> {
+pub(super) fn all(rig: &Rig, kind: u32, level: u32, does: Does) -> Result<u32, u8> {
     table_with(rig, kind, level, 0, [0; 512], [0; 512], does)
 }
 
 /// A frame whose sums are right.
-fn summed(mut frame: Vec<u8>, l4: usize, at: usize) -> Vec<u8> {
+pub(super) fn summed(mut frame: Vec<u8>, l4: usize, at: usize) -> Vec<u8> {
     let v6 = frame[14] >> 4 == 6;
     let (addresses, protocol) = if v6 { (22..54, frame[20]) } else { (26..34, frame[23]) };
     if !v6 {

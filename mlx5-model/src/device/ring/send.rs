@@ -31,6 +31,11 @@ impl SendRing {
         Self { ring, log_blocks, record, next: 0, posted: 0, announced: 0, came_along: None }
     }
 
+    /// The ring of a queue that nothing is posted to.
+    pub(crate) fn none() -> Self {
+        Self::new(Ring::none(), 0, 0)
+    }
+
     /// Block of the next entry to begin.
     #[inline]
     pub(crate) fn next(&self) -> u16 {
