@@ -109,6 +109,14 @@ impl Call<'_> {
         owner.is_some_and(|owner| self.uid == 0 || owner == self.uid || owner == 0)
     }
 
+    /// Whether a queue or key of the caller may be in a protection domain of this owner: its own. In the kernel's are keys for all memory
+    /// (Linux `drivers/net/ethernet/mellanox/mlx5/core/en_common.c`, `mlx5e_create_mkey`). That programs have domains of their own:
+    /// `drivers/infiniband/hw/mlx5/main.c`, `mlx5_ib_alloc_pd`; that the firmware keeps them apart: commit a8b92ca1b0e5, "IB/mlx5:
+    /// Introduce DEVX".
+    fn may_work_in(&self, owner: Option<u16>) -> bool {
+        self.may_change(owner)
+    }
+
     /// Whether it may be changed or ended: the caller's own; the kernel's are the kernel's.
     fn may_change(&self, owner: Option<u16>) -> bool {
         owner.is_some_and(|owner| self.uid == 0 || owner == self.uid)

@@ -71,7 +71,7 @@ impl Core {
         use DctContext as D;
         let context = CreateDctIn::DCT_CONTEXT_ENTRY.get(call.input::<{ CreateDctIn::BYTES }>()?);
         let (domain, cqn, pool) = (D::PD.get(&context), D::CQN.get(&context), D::SRQN_XRQN.get(&context));
-        need!(call.may_name(self.domains.owner(domain)), BAD_RES_ERR, 20);
+        need!(call.may_work_in(self.domains.owner(domain)), BAD_RES_ERR, 20);
         need!(call.may_name(self.completions.queues.owner(cqn)), BAD_RES_ERR, 21);
         need!(call.may_name(self.receivers.pools.owner(pool)), BAD_RES_ERR, 22);
         let kind = self.receivers.pools.get(pool).map(|pool| pool.kind);

@@ -35,7 +35,7 @@ impl Core {
         let input: &[u8; CreateMkeyIn::BYTES] = call.input()?;
         let context = CreateMkeyIn::MEMORY_KEY_MKEY_ENTRY.get(input);
         let domain = M::PD.get(&context);
-        need!(call.may_name(self.domains.owner(domain)), BAD_RES_ERR, 17);
+        need!(call.may_work_in(self.domains.owner(domain)), BAD_RES_ERR, 17);
         need!(!M::BSF_EN.is_set(&context), BAD_PARAM_ERR, 18);
         let free = M::FREE.is_set(&context);
         let start = M::START_ADDR.get(&context);

@@ -197,8 +197,9 @@ impl Core {
         };
         need!(self.traits.rdma, BAD_OP_ERR, 17);
         need!(!Q::WQ_SIGNATURE.is_set(&context), BAD_PARAM_ERR, 18);
-        // The key for any memory is the kernel's.
+        // The key for any memory is the kernel's, and so is the queue pair that changes keys of all domains.
         need!(call.uid == 0 || !Q::RLKY.is_set(&context), BAD_PARAM_ERR, 53);
+        need!(call.uid == 0 || service != Service::Keys, BAD_PARAM_ERR, 54);
         if service == Service::Initiator {
             need!(self.traits.dynamic_connections, BAD_OP_ERR, 32);
             let streams = Q::LOG_NUM_DCI_STREAM_CHANNELS.get(&context) <= STREAMS_MAX_LOG;
@@ -207,7 +208,7 @@ impl Core {
         }
         let domain = Q::PD.get(&context);
         let late = domain == 0 && call.uid == 0;
-        need!(late || call.may_name(self.domains.owner(domain)), BAD_RES_ERR, 19);
+        need!(late || call.may_work_in(self.domains.owner(domain)), BAD_RES_ERR, 19);
         let (has_send, uar) = (!Q::NO_SQ.is_set(&context), Q::UAR_PAGE.get(&context));
         need!(!has_send || call.may_name(self.uars.owner(uar)), BAD_RES_ERR, 20);
         for cqn in [Q::CQN_SND.get(&context), Q::CQN_RCV.get(&context)] {

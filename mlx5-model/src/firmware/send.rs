@@ -126,7 +126,7 @@ impl Core {
         let tises = S::TIS_LST_SZ.get(&context);
         need!(tises <= 1, BAD_PARAM_ERR, 18);
         need!(tises == 0 || call.may_name(self.tises.owner(tis)), BAD_RES_ERR, 19);
-        need!(call.may_name(self.domains.owner(domain)), BAD_RES_ERR, 20);
+        need!(call.may_work_in(self.domains.owner(domain)), BAD_RES_ERR, 20);
         need!(call.may_name(self.uars.owner(uar)), BAD_RES_ERR, 21);
         // The flag is for the older form of such entries, which no card here has; Linux's network driver posts the
         // enhanced form to queues without it.

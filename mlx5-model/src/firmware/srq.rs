@@ -154,7 +154,7 @@ impl Core {
     ) -> Result<WorkRing, No> {
         need!(log <= caps::LOG_WQ, BAD_PARAM_ERR, 24);
         need!((5..=9).contains(&log_bytes), BAD_PARAM_ERR, 25);
-        need!(call.may_name(self.domains.owner(domain)), BAD_RES_ERR, 26);
+        need!(call.may_work_in(self.domains.owner(domain)), BAD_RES_ERR, 26);
         let ring = self.ring_at(call, place, 1 << (log + log_bytes))?;
         Ok(WorkRing::new(Kind::Linked, None, ring, log as u8, log_bytes as u8, record, domain, false))
     }

@@ -143,7 +143,7 @@ impl Core {
         need!(log <= caps::LOG_WQ, BAD_PARAM_ERR, 43);
         need!(!WorkQueue::WQ_SIGNATURE.is_set(queue), BAD_PARAM_ERR, 44);
         // Domain 0 is nobody's and holds no key: a queue that drops what it gets needs none.
-        need!(domain == 0 || call.may_name(self.domains.owner(domain)), BAD_RES_ERR, 45);
+        need!(domain == 0 || call.may_work_in(self.domains.owner(domain)), BAD_RES_ERR, 45);
         let (kind, striding) = match WorkQueue::WQ_TYPE.get(queue) {
             wq::kind::CYCLIC => (Kind::Cyclic, false),
             wq::kind::LINKED_LIST => (Kind::Linked, false),

@@ -265,7 +265,7 @@ fn user_contexts_have_their_own_objects() {
     CreateUctxIn::CAP.set(&mut create, 1 << 7);
     assert_eq!(refused(&rig, op::CREATE_UCTX, &mut create), status::BAD_PARAM_ERR);
     assert_eq!(as_user(&rig, 0x99, op::ALLOC_PD, &mut [0; 16]), Err(status::BAD_RES_ERR), "no such context");
-    let pd = number(&as_user(&rig, users[0], op::ALLOC_PD, &mut [0; 16]).expect("accepted"));
+    let pd = rig.domain_of(users[0]);
     assert_eq!(
         as_user(&rig, users[1], op::DEALLOC_PD, &mut named(pd)),
         Err(status::BAD_RES_ERR),

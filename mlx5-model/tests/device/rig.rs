@@ -260,6 +260,11 @@ impl Rig {
         CreateUctxOut::UID.get(out.first_chunk().expect("an answer")) as u16
     }
 
+    /// A protection domain of a user context.
+    pub(crate) fn domain_of(&self, uid: u16) -> u32 {
+        number(&self.command_as(uid, op::ALLOC_PD, &mut [0; 16], 16).expect("a domain"))
+    }
+
     #[track_caller]
     pub(crate) fn must(&self, opcode: u16, op_mod: u16, input: &mut [u8], output: usize) -> Vec<u8> {
         match self.command(opcode, op_mod, input, output) {

@@ -1,10 +1,12 @@
 //! What the kernel's queues may do and those of user contexts may not.
 
-use pollux_mlx5_abi::command::mkey::access_mode;
+use pollux_mlx5_abi::command::mkey::{CreateMkeyIn, MkeyContext as M, access_mode};
 use pollux_mlx5_abi::command::qp::TransitionIn;
-use pollux_mlx5_abi::command::qp::context::{AddressPath, QpContext as Q};
+use pollux_mlx5_abi::command::qp::context::{AddressPath, QpContext as Q, service};
+use pollux_mlx5_abi::command::rq::{CreateRqIn, RqContext};
 use pollux_mlx5_abi::command::sq::SqContext;
-use pollux_mlx5_abi::command::{opcode as op, status};
+use pollux_mlx5_abi::command::wq::{self, WorkQueue};
+use pollux_mlx5_abi::command::{Refused, opcode as op, status};
 use pollux_mlx5_abi::cqe::CqeError;
 use pollux_mlx5_abi::syndrome::Syndrome as S;
 use pollux_mlx5_abi::wqe::{MkeyContext, UmrControl, mkey_access, mkey_mask as mask, umr_flag};
@@ -12,13 +14,20 @@ use zerocopy::IntoBytes;
 
 use super::node::{Ends, Node, Pair, Plan};
 use super::registration::{Wanted, free_key, pages, pieces, post, register};
-use super::rig::HCA_DELTA;
+use super::rig::{HCA_DELTA, number};
+
+/// Two ends, and a user context of the second, in whose domain all is that is made there from now on.
+fn with_user() -> (Ends, u16) {
+    let mut ends = Ends::new();
+    let uid = ends.b.rig.user();
+    ends.b.rig.pd = ends.b.rig.domain_of(uid);
+    (ends, uid)
+}
 
 #[test]
 fn the_key_for_any_memory_is_the_kernels() {
-    let ends = Ends::new();
-    let node = &ends.a;
-    let uid = node.rig.user();
+    let (ends, uid) = with_user();
+    let node = &ends.b;
     let made = |uid, key: u32| {
         let made = node.pair_as(uid, Plan::default(), |context| Q::RLKY.set(context, key));
         made.map(|pair| pair.number).map_err(|refused| refused.status)
@@ -37,9 +46,8 @@ fn the_key_for_any_memory_is_the_kernels() {
 /// One that is made without it does not come by it later.
 #[test]
 fn no_transition_of_a_user_gives_the_key_for_any_memory() {
-    let ends = Ends::new();
-    let node = &ends.a;
-    let uid = node.rig.user();
+    let (ends, uid) = with_user();
+    let node = &ends.b;
     let number = made_by(node, uid).number;
     for opcode in [op::RST2INIT_QP, op::INIT2RTR_QP, op::RTR2RTS_QP, op::RTS2RTS_QP] {
         let moved = |key: u32| {
@@ -63,7 +71,7 @@ fn made_by(node: &Node, uid: u16) -> Pair {
 /// As the kernel makes them of user contexts' memory: keys of its own, in domains that the context's queues work in.
 #[test]
 fn addresses_of_pages_come_from_the_kernels_queues_alone() {
-    let ends = Ends::new();
+    let (ends, uid) = with_user();
     let node = &ends.b;
     let memory = node.rig.room(2 * 4096);
     let below = node.key(memory, 8192, |_| {});
@@ -83,7 +91,6 @@ fn addresses_of_pages_come_from_the_kernels_queues_alone() {
         let entry = pair.send_cq.poll(&node.rig).expect("a completion");
         CqeError::of(&entry).map_or(0, |error| error.syndrome().code)
     };
-    let uid = node.rig.user();
     let key = free_key(node, access_mode::MTT, 4, 12);
     // Not in a row.
     let given = [register(wanted(8192), 4), pages(&[memory + 4096, memory])].concat();
@@ -107,4 +114,79 @@ fn addresses_of_pages_come_from_the_kernels_queues_alone() {
     // What stands for other keys reaches no more than those do.
     let laid = [register(wanted(0x100), 4), pieces(&[(0x100, below, memory + HCA_DELTA)])].concat();
     assert_eq!(outcome(uid, free_key(node, access_mode::KLM, 4, 12), &laid), 0);
+}
+
+/// Whose entries change the keys of all domains.
+#[test]
+fn the_queue_pair_for_all_keys_is_the_kernels() {
+    let (ends, uid) = with_user();
+    let made = |uid, service| {
+        let made = ends.b.pair_as(uid, Plan::default(), |context| Q::ST.set(context, service));
+        made.map(|pair| pair.number).map_err(|refused| refused.status)
+    };
+    assert_eq!(made(uid, service::REG_UMR), Err(status::BAD_PARAM_ERR));
+    assert!(made(0, service::REG_UMR).is_ok() && made(uid, service::RC).is_ok());
+}
+
+/// There, any queue would reach what the kernel's keys do.
+#[test]
+fn no_queue_or_key_of_a_user_is_in_the_kernels_domain_or_anothers() {
+    type Make<'m> = &'m dyn Fn(u32) -> Result<u32, Refused>;
+    let (ends, uid) = with_user();
+    let node = &ends.b;
+    let (kernels, others) = (number(&node.rig.must(op::ALLOC_PD, 0, &mut [0; 16], 16)), node.rig.user());
+    let others = node.rig.domain_of(others);
+    let cq = node.rig.cq(4);
+    let (ring, record) = (node.rig.room(4096), node.rig.room(64));
+    let pair = |domain: u32| {
+        node.pair_as(uid, Plan::default(), |context| Q::PD.set(context, domain)).map(|pair| pair.number)
+    };
+    let send = |domain: u32| {
+        let change = |context: &mut [u8; SqContext::BYTES]| {
+            WorkQueue::PD.set(SqContext::WQ.of_mut(context), domain);
+        };
+        let mut input = node.rig.sq_input(4, &cq, ring, record, change);
+        node.rig.command_as(uid, op::CREATE_SQ, &mut input, 16).map(|out| number(&out))
+    };
+    let receive = |domain: u32| {
+        let mut input = CreateRqIn::ZERO.to_vec();
+        let context = CreateRqIn::CTX.of_mut(input.first_chunk_mut().expect("a command"));
+        RqContext::CQN.set(context, cq.number);
+        let queue = RqContext::WQ.of_mut(context);
+        for (field, value) in [
+            (WorkQueue::WQ_TYPE, wq::kind::CYCLIC),
+            (WorkQueue::PD, domain),
+            (WorkQueue::LOG_WQ_STRIDE, 4),
+            (WorkQueue::LOG_WQ_SZ, 4),
+        ] {
+            field.set(queue, value);
+        }
+        WorkQueue::DBR_ADDR.set(queue, record);
+        input.extend(ring.to_be_bytes());
+        node.rig.command_as(uid, op::CREATE_RQ, &mut input, 16).map(|out| number(&out))
+    };
+    let key = |domain: u32| {
+        let mut context = M::ZERO;
+        for (field, value) in [
+            (M::FREE, 1),
+            (M::UMR_EN, 1),
+            (M::ACCESS_MODE_1_0, access_mode::KLM),
+            (M::QPN, 0xff_ffff),
+            (M::PD, domain),
+            (M::TRANSLATIONS_OCTWORD_SIZE, 4),
+        ] {
+            field.set(&mut context, value);
+        }
+        let mut input = CreateMkeyIn::ZERO.to_vec();
+        CreateMkeyIn::MEMORY_KEY_MKEY_ENTRY.set(input.first_chunk_mut().expect("a command"), context);
+        node.rig.command_as(uid, op::CREATE_MKEY, &mut input, 16).map(|out| number(&out))
+    };
+    let all: [(&str, Make<'_>); 4] =
+        [("queue pair", &pair), ("send queue", &send), ("receive queue", &receive), ("key", &key)];
+    for (what, make) in all {
+        for domain in [kernels, others] {
+            assert_eq!(make(domain).expect_err(what).status, status::BAD_RES_ERR, "{what}");
+        }
+        make(node.rig.pd).expect(what);
+    }
 }
