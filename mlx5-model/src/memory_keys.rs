@@ -279,8 +279,11 @@ impl Keys {
         };
         let (mut at, mut hint) = (from, (0, 0));
         while at < end {
-            self.steps.set(self.steps.get().checked_sub(1).ok_or(KeyError::Bounds)?);
+            let first = hint.0;
             let piece = translation.under(at, &mut hint).ok_or(KeyError::Bounds)?;
+            // Those that were looked at on the way to it count, too.
+            let passed = (hint.0 - first + 1) as u32;
+            self.steps.set(self.steps.get().checked_sub(passed).ok_or(KeyError::Bounds)?);
             let run = piece.bytes.min(end - at);
             self.walk_deep(piece.key, who, piece.at, run, access, depth, each)?;
             at += run;
@@ -437,6 +440,16 @@ mod tests {
         // 4 billion pieces take more than this on any machine.
         assert!(begun.elapsed() < std::time::Duration::from_secs(5));
         assert_eq!(keys.check(twice, who, 5, 3, Access::Read), Ok(()));
+    }
+
+    #[test]
+    fn pieces_in_front_of_what_is_reached_are_passed_as_well() {
+        let (mut keys, flat) = keys();
+        let many = of_pieces(&mut keys, flat, 0x10_0800, 1);
+        let last = of_pieces(&mut keys, many, (1 << 16) - 1, 1);
+        let who = Who { domain: 3, pair: None, reserved: false, kernel: false };
+        assert_eq!(keys.check(last, who, 0, 8, Access::Read), Ok(()));
+        assert_eq!(keys.check(last, who, 0, 1 << 10, Access::Read), Err(KeyError::Bounds));
     }
 
     #[test]
