@@ -43,6 +43,7 @@ pub mod caps;
 pub mod command;
 pub mod cqe;
 pub mod doorbell;
+mod dump;
 pub mod eqe;
 pub mod field;
 pub mod kernel;
