@@ -44,6 +44,7 @@ mod ah;
 mod context;
 mod counters;
 mod dm;
+mod driver;
 mod errno;
 mod error;
 mod handle;
@@ -70,7 +71,8 @@ pub mod xrcd;
 
 pub use call::{Attribute, Call, Output, Value, WriteCall};
 pub use channel::{Channel, Route};
-pub use context::{Context, Driver};
+pub use context::Context;
+pub use driver::Driver;
 pub use errno::Errno;
 pub use error::{FIRMWARE_SAID, Operation, UverbsError};
 pub use handle::{

@@ -12,7 +12,7 @@ use crate::abi::object::{UHW_IN, UHW_OUT};
 use crate::abi::{id, write};
 use crate::call::{ATTRIBUTE_BYTES_MAX, Call, Output, WriteCall};
 use crate::channel::{Channel, Route};
-use crate::context::Driver;
+use crate::driver::Driver;
 use crate::{Errno, UverbsError};
 
 /// A channel, and what was found out about the kernel behind it.
