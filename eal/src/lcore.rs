@@ -14,13 +14,13 @@
 
 mod cpuset;
 mod foreign;
+mod id;
 mod launch;
 mod plan;
 pub(crate) mod slice;
 mod worker;
 
 use std::cell::Cell;
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,41 +36,10 @@ use crate::{EalError, SocketId, StopFlag};
 
 pub use cpuset::CpuSet;
 pub use foreign::{ChangeCallback, RegisteredThread};
+pub use id::{LcoreId, LcoreRole, current};
 pub use launch::{Launched, Main, Scope};
 pub(crate) use plan::{Plan, names};
 pub(crate) use worker::Worker;
-
-/// An lcore's number. By default the number of the CPU it runs on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LcoreId(pub u16);
-
-impl fmt::Display for LcoreId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// What an lcore is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LcoreRole {
-    /// Runs what the application launches (DPDK: RTE).
-    Dataplane,
-    /// Runs services.
-    Service,
-    /// A thread that the EAL did not make and that registered itself.
-    NonEal,
-}
-
-impl fmt::Display for LcoreRole {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Dataplane => "a dataplane lcore",
-            Self::Service => "a service core",
-            Self::NonEal => "a thread the EAL did not make",
-        })
-    }
-}
 
 /// What an lcore is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,17 +127,6 @@ impl Member {
             usage: self.usage(),
         }
     }
-}
-
-thread_local! {
-    static CURRENT: Cell<Option<LcoreId>> = const { Cell::new(None) };
-}
-
-/// The calling thread's lcore, if it is one (of any `Eal`).
-#[must_use]
-#[doc(alias = "rte_lcore_id")]
-pub fn current() -> Option<LcoreId> {
-    CURRENT.get()
 }
 
 /// A cache slot for the calling thread, which is lcore `id`.

@@ -61,6 +61,7 @@
 //! ```
 
 mod bucket;
+mod firing;
 mod handle;
 mod inbox;
 mod runner;
@@ -68,9 +69,11 @@ mod seat;
 mod shared;
 mod wheel;
 
-pub use handle::{Cancelled, Timer, TimerMaker};
-pub use runner::{Firing, LcoreTimers};
+pub use firing::Firing;
+pub use handle::{Timer, TimerMaker};
+pub use runner::LcoreTimers;
 pub(crate) use seat::Seat;
+pub use shared::Cancelled;
 pub use wheel::{Disarmed, TIMERS_MAX, TimerId, Timers, Wheel, WheelStats};
 
 /// Timers that each lcore of an [`Eal`](crate::Eal) has room for. Who needs more, such as one for each of a million flows,

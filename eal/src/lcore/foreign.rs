@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::fmt;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use super::{CURRENT, CpuSet, LcoreContext, LcoreId, LcoreInfo, LcoreRole, LcoreState, Lcores, Member};
+use super::id::CURRENT;
+use super::{CpuSet, LcoreContext, LcoreId, LcoreInfo, LcoreRole, LcoreState, Lcores, Member};
 use crate::EalError;
 use crate::slot::SlotLease;
 

@@ -6,7 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use super::{CURRENT, LcoreContext, LcoreRole, LcoreState, Member};
+use super::id::CURRENT;
+use super::{LcoreContext, LcoreRole, LcoreState, Member};
 use crate::EalError;
 use crate::panic::Reporter;
 

@@ -3,21 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::TimerError;
+use super::firing::Firing;
 use super::inbox::Inbox;
-use super::shared::{ARMED, MODE, Shared};
-use super::{Firing, TimerError, runner};
-
-/// What a cancel met.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cancelled {
-    /// It was armed, and the callback will not be called.
-    Prevented,
-    /// The callback is running now, on the lcore. It runs to its end, and it is the last: neither its own wish to be armed
-    /// again nor its period counts. From inside that very callback, this is always the answer.
-    Running,
-    /// It was neither armed nor running.
-    Idle,
-}
+use super::shared::{ARMED, Cancelled, MODE, Shared};
 
 /// Makes timers for one lcore. Cheap to clone, for any thread.
 #[derive(Clone)]
@@ -93,7 +82,7 @@ impl Timer {
     /// from that callback itself, it does not wait.
     pub fn cancel_and_wait(&mut self) -> Cancelled {
         let cancelled = self.shared.cancel();
-        if runner::is_current(&self.shared) {
+        if self.shared.is_current() {
             return cancelled;
         }
         let mut rounds = 0u32;

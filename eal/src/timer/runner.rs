@@ -1,62 +1,15 @@
 //! The lcore's half: runs the callbacks of all its timers from one wheel.
 
-use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::firing::Firing;
 use super::inbox::Inbox;
-use super::shared::{Callback, IDLE, MODE, Shared, lock};
+use super::shared::{CURRENT, Callback, IDLE, MODE, Shared, lock};
 use super::wheel::{TimerId, Wheel, WheelStats};
 use super::{TimerError, TimerMaker};
 use crate::panic::each;
-
-thread_local! {
-    /// The timer whose callback this thread is in.
-    static CURRENT: Cell<usize> = const { Cell::new(0) };
-}
-
-/// Whether this thread is in that timer's callback.
-pub(super) fn is_current(timer: &Arc<Shared>) -> bool {
-    CURRENT.get() == Arc::as_ptr(timer) as usize
-}
-
-/// What a callback sees, and may decide, of the firing it is called for.
-#[derive(Debug)]
-pub struct Firing {
-    now: u64,
-    deadline: u64,
-    again: Option<(u64, u64)>,
-}
-
-impl Firing {
-    /// The time given to `manage`.
-    #[must_use]
-    pub fn now(&self) -> u64 {
-        self.now
-    }
-
-    /// The time that this firing was armed for.
-    #[must_use]
-    pub fn deadline(&self) -> u64 {
-        self.deadline
-    }
-
-    /// Arms this timer again, once, at `deadline`; with the next `manage` at the earliest.
-    pub fn arm(&mut self, deadline: u64) {
-        self.again = Some((deadline, 0));
-    }
-
-    /// Arms this timer again, periodic.
-    pub fn arm_periodic(&mut self, first: u64, period: u64) {
-        self.again = Some((first, period.max(1)));
-    }
-
-    /// Does not arm this timer again: ends a periodic one.
-    pub fn stop(&mut self) {
-        self.again = None;
-    }
-}
 
 struct Entry {
     shared: Arc<Shared>,

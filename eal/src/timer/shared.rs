@@ -5,11 +5,12 @@
 //! version it knows, so a decision of the handle is in force the moment it is made, and the wheel may learn of it later, through
 //! the [inbox](super::inbox).
 
+use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pollux_atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use super::{Cancelled, Firing};
+use super::firing::Firing;
 use crate::order;
 
 /// `Shared::word`: running bit, two bits of mode, the rest is the version.
@@ -22,6 +23,23 @@ const WRITING: u64 = 0b100;
 const VERSION: u64 = 0b1000;
 
 pub(super) type Callback = Box<dyn FnMut(&mut Firing) + Send>;
+
+/// What a cancel met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancelled {
+    /// It was armed, and the callback will not be called.
+    Prevented,
+    /// The callback is running now, on the lcore. It runs to its end, and it is the last: neither its own wish to be armed
+    /// again nor its period counts. From inside that very callback, this is always the answer.
+    Running,
+    /// It was neither armed nor running.
+    Idle,
+}
+
+thread_local! {
+    /// The timer whose callback this thread is in, by its address.
+    pub(super) static CURRENT: Cell<usize> = const { Cell::new(0) };
+}
 
 pub(super) struct Shared {
     pub(super) word: AtomicU64,
@@ -106,6 +124,11 @@ impl Shared {
         self.deadline.store(deadline, order::timer_plan_write());
         self.period.store(period, order::timer_plan_write());
         self.set_mode(ARMED);
+    }
+
+    /// Whether this thread is in its callback.
+    pub(super) fn is_current(&self) -> bool {
+        CURRENT.get() == std::ptr::from_ref(self) as usize
     }
 
     /// Whether the callback is running. If not, all that it did is seen.
