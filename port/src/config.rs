@@ -2,7 +2,6 @@
 use crate::finish::CUT_BYTES_MAX;
 use crate::{MacAddr, RssConfig, RssInfo, RxOffloads, TxOffloads};
 use pollux_mempool::MbufPool;
-use std::fmt;
 
 /// How an rx queue is set up.
 #[derive(Clone, Debug)]
@@ -285,36 +284,6 @@ impl PortInfo {
         let all = offloads.contains(open) && !self.tx_offloads_vary;
         // Chains alone are for the driver to send or refuse.
         !(open - TxOffloads::MULTI_SEGS).is_empty() && !(all && (all_of_any_length || !cuts))
-    }
-}
-
-/// Where a port stands in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PortState {
-    /// Opened, nothing else.
-    Unconfigured,
-    /// Has queue counts and options; never started since.
-    Configured,
-    /// Packets flow.
-    Started,
-    /// Was started and is not now.
-    Stopped,
-    /// The device has disappeared; only stop and close are left.
-    Gone,
-    /// Ended.
-    Closed,
-}
-
-impl fmt::Display for PortState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unconfigured => "unconfigured",
-            Self::Configured => "configured",
-            Self::Started => "started",
-            Self::Stopped => "stopped",
-            Self::Gone => "gone",
-            Self::Closed => "closed",
-        })
     }
 }
 

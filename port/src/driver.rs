@@ -14,13 +14,26 @@ pub use crate::burst::{BurstWatch, InBurst, QueueOwner};
 use crate::config::PortConfig;
 use crate::link::{Fec, FecModes, SpeedFec, SpeedLanes};
 use crate::{
-    BadPacket, Direction, EventSink, Gate, Link, MacAddr, PortError, PortId, PortInfo, PowerMonitor, QueueId,
-    RxCounters, RxOffloads, RxSegment, TxCounters, TxOffloads,
+    BadPacket, Direction, EventSink, Gate, Link, MacAddr, PortError, PortId, PortInfo, QueueId, RxCounters,
+    RxOffloads, RxSegment, TxCounters, TxOffloads,
 };
 use pollux_mempool::{Burst, ExternalMemory, Mbuf, MbufPool};
 use std::borrow::Cow;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+
+/// A word in memory that changes when a packet arrives, for `umwait` and its like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PowerMonitor {
+    /// Where it stands; valid as long as the queue value is.
+    pub address: usize,
+    /// Its size in bytes: 1, 2, 4 or 8.
+    pub bytes: u8,
+    /// While `value & mask == expected` nothing has arrived.
+    pub mask: u64,
+    /// See [`PowerMonitor::mask`]. Both in the processor's byte order.
+    pub expected: u64,
+}
 
 /// What a burst moved. The queue value counts it, so a driver cannot forget to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -12,21 +12,8 @@
 //!
 //! Both calls belong to the queue's owner, as bursts do: arming a queue is a store next to its ring. The port must have been
 //! configured with [`PortConfig::rx_interrupts`](crate::PortConfig::rx_interrupts).
-use crate::{PortError, RxQueue};
+use crate::{PortError, PowerMonitor, RxQueue};
 use std::os::fd::BorrowedFd;
-
-/// A word in memory that changes when a packet arrives, for `umwait` and its like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PowerMonitor {
-    /// Where it stands; valid as long as the queue value is.
-    pub address: usize,
-    /// Its size in bytes: 1, 2, 4 or 8.
-    pub bytes: u8,
-    /// While `value & mask == expected` nothing has arrived.
-    pub mask: u64,
-    /// See [`PowerMonitor::mask`]. Both in the processor's byte order.
-    pub expected: u64,
-}
 
 impl RxQueue {
     /// An arrival from now on makes [`RxQueue::interrupt_fd`] readable.

@@ -59,20 +59,21 @@ mod prepare;
 mod queue;
 mod registry;
 mod rss;
+mod state;
 mod stats;
 mod timestamp;
 mod vlan;
 
 pub use buffer::{TxBuffer, TxErrorCallback};
 pub use config::{
-    DescriptorLimits, PortConfig, PortInfo, PortState, RxQueueConfig, RxSegment, SplitInfo, TxQueueConfig,
+    DescriptorLimits, PortConfig, PortInfo, RxQueueConfig, RxSegment, SplitInfo, TxQueueConfig,
 };
 pub use control::{Port, Queues, STOP_PATIENCE};
+pub use driver::PowerMonitor;
 pub use error::{Direction, PortError};
 pub use event::{EventCallback, EventCallbackId, EventSink, PortEvent};
 pub use gate::Gate;
 pub use id::{BadMacAddr, MacAddr, PortId, QueueId};
-pub use interrupt::PowerMonitor;
 pub use link::{Duplex, Fec, FecModes, Link, SpeedFec, SpeedLanes};
 pub use offload::{RxOffloads, TxOffloads};
 pub use owner::Owner;
@@ -81,6 +82,7 @@ pub use prepare::{BadPacket, TxProblem};
 pub use queue::{CallbackId, Queue, Rx, RxCallback, RxQueue, Tx, TxCallback, TxQueue, Way};
 pub use registry::Ports;
 pub use rss::{HashAlgorithm, HashFields, RssConfig, RssInfo};
+pub use state::PortState;
 pub use stats::{Dropped, PortStats, QueueStats, RxCounters, RxDrop, TxCounters, TxDrop, Xstat};
 pub use timestamp::{DeviceClock, RxTimestamp};
 pub use vlan::VlanTagPlace;

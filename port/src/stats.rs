@@ -3,28 +3,14 @@
 //! Packets and bytes are counted per queue by the lcore that owns the queue: plain loads and stores on a cache line of
 //! its own, read by the control handle at any time. Drops are rare and may be counted by either half. Nothing is ever
 //! set back: a reset remembers the values of that moment and subtracts them later.
+pub(crate) mod counter;
+
 use crate::burst::{BurstLine, BurstWatch, QueueOwner};
 use crossbeam_utils::CachePadded;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// A count with one writer; anybody may read.
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    /// Adds `n`. Only the owner of the queue calls this, so load and store need not be one operation.
-    #[inline(always)]
-    pub(crate) fn add(&self, n: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 macro_rules! reasons {
     ($(#[$outer:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal, $xstat:literal;)* }) => {
