@@ -218,3 +218,19 @@ fn the_loop_in_the_readme_is_the_one_of_skeleton() {
     let shown = readme.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a block");
     assert!(source.contains(shown), "{shown}");
 }
+
+#[test]
+fn the_code_in_drivers_is_that_of_the_example() {
+    let files = ["apps/examples/udp/main.rs", "apps/examples/udp/port.rs", "apps/tests/driver.rs"];
+    let sources = files.map(|file| read(&top().join(file)));
+    let page = read(&top().join("docs/drivers.md"));
+    let blocks: Vec<&str> =
+        page.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert!(blocks.len() > 5, "{} blocks", blocks.len());
+    for block in blocks {
+        assert!(sources.iter().any(|source| source.contains(block)), "{block}");
+    }
+    for (check, _) in pollux_port::conformance::ALL {
+        assert!(page.contains(&format!("`{check}`")), "docs/drivers.md does not name the check {check}");
+    }
+}

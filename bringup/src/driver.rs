@@ -1,57 +1,72 @@
-//! Every driver by its name.
+//! Every driver by its name: those of this workspace, and those that a program adds.
 
+mod entry;
 mod mlx5;
 mod soft;
 
 pub use mlx5::ModelNetdev;
 
+use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
-use pollux_config::{ConfigError, DeviceArg, DeviceSpec, PortSpec, nearest};
+use pollux_config::{ConfigError, DeviceArg, DeviceSpec, KeyReader, PortSpec, nearest};
 use pollux_eal::Eal;
 use pollux_mlx5_model::Model;
 use pollux_port::driver::PortDriver;
 use pollux_port::layer::{self, LayerSpec};
 use pollux_port::{PortError, PortInfo};
 
-use crate::{BringupError, RdmaDevice};
+use crate::error::BringupError;
+use crate::openable::{self, Openable};
+use crate::rdma::device::RdmaDevice;
+use entry::{Entry, Open, OpenRdma};
 
-pub(crate) use mlx5::OpenRdma;
-pub(crate) use mlx5::openable as mlx5_openable;
+pub(crate) use entry::Opened;
 
-/// Opens the device under the given name; its keys are read by then.
-type Open = Box<dyn FnOnce(&str, &Eal) -> Result<Opened, PortError>>;
-
-/// An open device.
-pub(crate) struct Opened {
-    pub(crate) driver: Box<dyn PortDriver>,
-    /// What stands in for hardware, if anything does.
-    pub(crate) model: Option<Arc<Model>>,
+/// The drivers that a program opens ports with: those of this workspace, and its own beside them.
+///
+/// A device is opened by the driver with whose name its own begins; if there are several, by that of the longest name.
+///
+/// ```
+/// use pollux_bringup::{Bringup, BringupError, Drivers};
+/// use pollux_config::CommandLine;
+/// use pollux_port_soft::null::{NullOptions, NullPort};
+///
+/// let mut drivers = Drivers::new();
+/// drivers.add(
+///     "net_fixed",
+///     |keys| Ok(keys.number("size", 64..=1518)?.unwrap_or(64)),
+///     |name, size, _| NullPort::new(name, NullOptions { size, ..NullOptions::default() }),
+/// )?;
+/// let line = CommandLine::parse(["app", "-l", "0", "--vdev", "net_fixed0,size=128"])?;
+/// let bringup = Bringup::with_drivers(&line, drivers)?;
+/// assert_eq!(bringup.ports.iter().next().map(|port| port.name()), Some("net_fixed0"));
+/// # Ok::<(), BringupError>(())
+/// ```
+#[derive(Clone)]
+pub struct Drivers {
+    built_in: Vec<Entry>,
+    own: Vec<Entry>,
 }
-
-/// A driver: the beginning of its devices' names, and what reads their keys.
-struct Driver {
-    name: &'static str,
-    read: fn(&DeviceArg) -> Result<Open, ConfigError>,
-}
-
-/// What reads the keys of hardware, which has no driver's name in its own.
-const HARDWARE: fn(&DeviceArg) -> Result<Open, ConfigError> = mlx5::real;
 
 /// The device model's driver.
 const MODEL: &str = "mlx5_model";
 
-const DRIVERS: &[Driver] = &[
-    Driver { name: "net_null", read: soft::null },
-    Driver { name: "net_ring", read: soft::ring },
-    Driver { name: "net_pcap", read: soft::pcap },
-    Driver { name: "net_af_packet", read: soft::af_packet },
-    Driver { name: "net_tap", read: soft::tap },
-    Driver { name: MODEL, read: mlx5::model },
-];
-
 /// Drivers whose ports have as many queues as an argument says, that argument, and the most that it takes.
 const QUEUE_KEYS: &[(&str, &str, u16)] = &[("net_af_packet", "qpairs", 256)];
+
+/// Looks for the devices of one driver. `root` is `/` but for tests. It opens nothing for good and cannot fail: what it may
+/// not look at is not there.
+type Finder = fn(root: &Path) -> Vec<Openable>;
+
+/// Hardware first, for it is what `-a` opens.
+const FINDERS: &[Finder] = &[mlx5::openable, openable::interfaces];
+
+/// The devices of this machine that some driver opens.
+pub(crate) fn openable() -> Vec<Openable> {
+    FINDERS.iter().flat_map(|find| find(Path::new("/"))).collect()
+}
 
 /// A device whose arguments are in order and that is not open yet.
 pub(crate) struct Prepared {
@@ -75,34 +90,153 @@ pub(crate) fn usual_ports() -> Result<Vec<PortSpec>, ConfigError> {
         .collect()
 }
 
-/// Finds the device's driver and reads its keys. What was named by `-a` has a name of hardware's.
-pub(crate) fn prepare(device: &DeviceArg, devices: &DeviceSpec) -> Result<Prepared, BringupError> {
-    let allowed = devices.allow.contains(device);
-    // As in DPDK, a device's name begins with its driver's.
-    let named = DRIVERS.iter().find(|driver| device.name.starts_with(driver.name)).map(|driver| driver.read);
-    let names = || DRIVERS.iter().map(|driver| driver.name);
-    let nearest = nearest(&device.driver, names());
-    // Systems call RDMA devices as they like (`rocep3s0f0`), and interfaces.
-    let hardware = device.driver == "pci" || device.name.starts_with("mlx5_") || allowed && nearest.is_none();
-    let Some(read) = named.or(hardware.then_some(HARDWARE)) else {
-        return Err(BringupError::UnknownDriver {
-            device: device.name.clone(),
-            nearest: nearest.map(str::to_owned),
-            drivers: names().collect::<Vec<_>>().join(", "),
-        });
-    };
-    if named.is_none() {
-        check_hardware(device, devices)?;
+impl Default for Drivers {
+    fn default() -> Self {
+        Self::new()
     }
-    // Layers go round any driver, so their keys are not the driver's business.
-    let (layers, device) = LayerSpec::take(device)?;
-    let open = read(&device).map_err(with_layers)?;
-    Ok(Prepared { open, layers })
 }
 
-/// Whether no driver of software's has the device.
-pub(crate) fn is_hardware(device: &DeviceArg) -> bool {
-    DRIVERS.iter().all(|driver| !device.name.starts_with(driver.name))
+impl fmt::Debug for Drivers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.names()).finish()
+    }
+}
+
+impl Drivers {
+    /// Those of this workspace.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut built_in = soft::entries();
+        built_in.push(Entry { name: MODEL.into(), read: Arc::new(mlx5::model) });
+        Self { built_in, own: Vec::new() }
+    }
+
+    /// Adds a driver by its name, `net_udp`: devices whose names begin so, `net_udp0`, are opened by it, whether `--vdev`, a profile or
+    /// [`Bringup::reopen`](crate::Bringup::reopen) names them.
+    ///
+    /// `read` takes the device's keys before any memory or thread is made, so that a mistake is one line; a key that it did not ask
+    /// for is refused by name. `open` opens the device under its name, with what `read` made of the keys. The layers' keys (`fault`,
+    /// `tee`, `trace`) go to the layers and never come to `read`.
+    ///
+    /// # Errors
+    /// [`BringupError::Driver`]: the name is none, is added twice, or its devices would be taken for those of a built-in driver.
+    pub fn add<O, D>(
+        &mut self,
+        name: &str,
+        read: impl Fn(&mut KeyReader<'_>) -> Result<O, ConfigError> + Send + Sync + 'static,
+        open: impl Fn(&str, O, &Eal) -> Result<D, PortError> + Send + Sync + 'static,
+    ) -> Result<&mut Self, BringupError>
+    where
+        O: 'static,
+        D: PortDriver + 'static,
+    {
+        self.check_name(name).map_err(|problem| BringupError::Driver { name: name.into(), problem })?;
+        self.own.push(Entry::of_port(name, read, open));
+        Ok(self)
+    }
+
+    /// All names, built-in ones first.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries().map(|entry| &*entry.name)
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.built_in.iter().chain(&self.own)
+    }
+
+    /// Whether a driver of a program's own may be called so.
+    fn check_name(&self, name: &str) -> Result<(), String> {
+        // Hardware is called mlx5_0, 0000:03:00.0, ens3f0; a device's number ends its name.
+        let plain = |rest: &str| {
+            let letters = rest.bytes().all(|one| matches!(one, b'a'..=b'z' | b'0'..=b'9' | b'_'));
+            letters && rest.bytes().next_back().is_some_and(|last| !last.is_ascii_digit())
+        };
+        if !name.strip_prefix("net_").is_some_and(plain) {
+            let allowed = "is no driver's name: net_, then lowercase letters, digits and '_', no digit at the end, such as net_udp";
+            return Err(allowed.into());
+        }
+        let hides = |entry: &&Entry| entry.name.starts_with(name) || name.starts_with(&entry.name);
+        if let Some(entry) = self.built_in.iter().find(hides) {
+            return Err(format!(
+                "hides the built-in driver '{}', with which its devices' names would begin, too: choose another name",
+                entry.name
+            ));
+        }
+        if self.names().any(|other| other == name) {
+            return Err("is added twice: give each driver a name of its own".into());
+        }
+        Ok(())
+    }
+
+    /// The driver of a device. As in DPDK, a device's name begins with its driver's.
+    fn find(&self, device: &DeviceArg) -> Option<&Entry> {
+        let named = self.entries().filter(|entry| device.name.starts_with(&entry.name));
+        named.max_by_key(|entry| entry.name.len())
+    }
+
+    /// Finds the device's driver and reads its keys. What was named by `-a` has a name of hardware's.
+    pub(crate) fn prepare(&self, device: &DeviceArg, devices: &DeviceSpec) -> Result<Prepared, BringupError> {
+        let allowed = devices.allow.contains(device);
+        let named = self.find(device);
+        let nearest = nearest(&device.driver, self.names());
+        // Systems call RDMA devices as they like (`rocep3s0f0`), and interfaces.
+        let hardware =
+            device.driver == "pci" || device.name.starts_with("mlx5_") || allowed && nearest.is_none();
+        if named.is_none() && !hardware {
+            return Err(BringupError::UnknownDriver {
+                device: device.name.clone(),
+                nearest: nearest.map(str::to_owned),
+                drivers: self.names().collect::<Vec<_>>().join(", "),
+            });
+        }
+        if named.is_none() {
+            check_hardware(device, devices)?;
+        }
+        // Layers go round any driver, so their keys are not the driver's business.
+        let (layers, device) = LayerSpec::take(device)?;
+        let open = match named {
+            Some(entry) => (entry.read)(&device),
+            None => mlx5::real(&device),
+        };
+        Ok(Prepared { open: open.map_err(with_layers)?, layers })
+    }
+
+    /// Whether no driver of software's has the device.
+    pub(crate) fn is_hardware(&self, device: &DeviceArg) -> bool {
+        self.find(device).is_none()
+    }
+
+    /// Finds what opens the device as one of RDMA and reads its keys.
+    pub(crate) fn prepare_rdma(
+        &self,
+        device: &DeviceArg,
+        devices: &DeviceSpec,
+    ) -> Result<OpenRdma, BringupError> {
+        match self.find(device) {
+            Some(entry) if entry.name == MODEL => Ok(mlx5::model_rdma(device)?),
+            Some(_) => Err(BringupError::Usage(format!(
+                "device '{}' is a port of frames alone: RDMA runs on mlx5_model0 and its like, or on a device of the kernel's, by -a",
+                device.name
+            ))),
+            None => {
+                check_hardware(device, devices)?;
+                Ok(mlx5::real_rdma(device)?)
+            }
+        }
+    }
+
+    /// The RDMA side of a device whose port is open.
+    pub(crate) fn rdma_beside(
+        &self,
+        device: &DeviceArg,
+        model: Option<&Arc<Model>>,
+        eal: &Eal,
+    ) -> Result<RdmaDevice, BringupError> {
+        match model {
+            Some(model) => mlx5::rdma_of_model(&device.name, model, eal),
+            None => self.prepare_rdma(device, &eal.spec().devices)?(&device.name, eal),
+        }
+    }
 }
 
 /// Refuses more queues than the port has, before memory is made for them, and says where an argument gives it more.
@@ -133,33 +267,6 @@ fn check_hardware(device: &DeviceArg, devices: &DeviceSpec) -> Result<(), Config
     Err(ConfigError::Device { text: device.name.clone(), problem })
 }
 
-/// Finds what opens the device as one of RDMA and reads its keys.
-pub(crate) fn prepare_rdma(device: &DeviceArg, devices: &DeviceSpec) -> Result<OpenRdma, BringupError> {
-    if device.name.starts_with(MODEL) {
-        return Ok(mlx5::model_rdma(device)?);
-    }
-    if DRIVERS.iter().any(|driver| device.name.starts_with(driver.name)) {
-        return Err(BringupError::Usage(format!(
-            "device '{}' is a port of frames alone: RDMA runs on mlx5_model0 and its like, or on a device of the kernel's, by -a",
-            device.name
-        )));
-    }
-    check_hardware(device, devices)?;
-    Ok(mlx5::real_rdma(device)?)
-}
-
-/// The RDMA side of a device whose port is open.
-pub(crate) fn rdma_beside(
-    device: &DeviceArg,
-    model: Option<&Arc<Model>>,
-    eal: &Eal,
-) -> Result<RdmaDevice, BringupError> {
-    match model {
-        Some(model) => mlx5::rdma_of_model(&device.name, model, eal),
-        None => prepare_rdma(device, &eal.spec().devices)?(&device.name, eal),
-    }
-}
-
 /// A key that a driver does not know may have been meant for a layer.
 fn with_layers(error: ConfigError) -> ConfigError {
     let ConfigError::UnknownKey { device, key, nearest: near, allowed } = error else { return error };
@@ -170,10 +277,13 @@ fn with_layers(error: ConfigError) -> ConfigError {
 
 #[cfg(test)]
 mod tests {
+    use pollux_port_soft::null::{NullOptions, NullPort};
+
     use super::*;
 
     fn refusal(text: &str) -> String {
-        prepare(&text.parse().unwrap(), &DeviceSpec::default())
+        Drivers::new()
+            .prepare(&text.parse().unwrap(), &DeviceSpec::default())
             .err()
             .map(|error| error.line())
             .unwrap_or_else(|| "accepted".into())
@@ -184,7 +294,7 @@ mod tests {
         let allowed = |text: &str| {
             let device: DeviceArg = text.parse().expect("a device");
             let devices = DeviceSpec { allow: vec![device.clone()], ..DeviceSpec::default() };
-            prepare(&device, &devices).is_ok()
+            Drivers::new().prepare(&device, &devices).is_ok()
         };
         assert!(allowed("rocep3s0f0,mprq_en=1") && allowed("ens3f0np0") && allowed("net_null0"));
         assert!(!allowed("net_nul0"));
@@ -228,6 +338,11 @@ mod tests {
                 "device 'net_pcap0': iface=eth0: stands for both directions: leave out the other keys or use rx_iface and \
                  tx_iface",
             ),
+            (
+                "net_pcap0,rx_pacp=a",
+                "device 'net_pcap0': unknown key 'rx_pacp', did you mean 'rx_pcap'?; allowed: rx_pcap, rx_iface, rx_iface_in, \
+                 tx_pcap, tx_iface, iface, infinite_rx, phy_mac; with any driver: fault, tee, trace",
+            ),
             ("net_pcap0,rx_pcap=", "device 'net_pcap0': rx_pcap=: has no value: write rx_pcap=VALUE"),
             ("net_af_packet0", "device 'net_af_packet0': needs iface=: such as iface=eth0"),
             (
@@ -254,6 +369,88 @@ mod tests {
             let same = if text.starts_with("mlx5_") { said.starts_with(expected) } else { said == expected };
             assert!(same, "{text}: {said}");
         }
+    }
+
+    /// A driver whose devices have one key.
+    fn add<'a>(drivers: &'a mut Drivers, name: &str) -> Result<&'a mut Drivers, BringupError> {
+        let open = |name: &str, _: Option<bool>, _: &Eal| NullPort::new(name, NullOptions::default());
+        drivers.add(name, |keys| keys.flag("loud"), open)
+    }
+
+    #[test]
+    fn a_driver_that_is_added_reads_its_own_keys() {
+        let mut drivers = Drivers::new();
+        add(&mut drivers, "net_own").and_then(|drivers| add(drivers, "net_own_fast")).expect("two names");
+        let said = |text: &str| {
+            let prepared = drivers.prepare(&text.parse().expect("a device"), &DeviceSpec::default());
+            prepared.err().map(|error| error.line()).unwrap_or_else(|| "accepted".into())
+        };
+        for accepted in
+            ["net_own0", "net_own", "net_own1,loud=1,trace=summary", "net_own_fast0,loud=0", "net_null0"]
+        {
+            assert_eq!(said(accepted), "accepted", "{accepted}");
+        }
+        assert_eq!(
+            said("net_own0,laud=1"),
+            "device 'net_own0': unknown key 'laud', did you mean 'loud'?; allowed: loud; with any driver: fault, tee, trace"
+        );
+        assert_eq!(said("net_own0,loud=2"), "device 'net_own0': loud=2: is neither 0 nor 1");
+        assert_eq!(
+            said("net_onw0"),
+            "device 'net_onw0': no such driver, did you mean 'net_own'?; drivers: net_null, net_ring, net_pcap, net_af_packet, \
+             net_tap, mlx5_model, net_own, net_own_fast"
+        );
+        let device: DeviceArg = "net_own0".parse().expect("a device");
+        assert!(!drivers.is_hardware(&device) && Drivers::new().is_hardware(&device));
+        let refused = drivers.prepare_rdma(&device, &DeviceSpec::default()).err().expect("frames alone");
+        assert!(
+            refused.line().starts_with("device 'net_own0' is a port of frames alone"),
+            "{}",
+            refused.line()
+        );
+    }
+
+    #[test]
+    fn the_longest_name_has_the_device() {
+        let mut drivers = Drivers::new();
+        let open = |name: &str, (), _: &Eal| NullPort::new(name, NullOptions::default());
+        drivers.add("net_own", |keys| keys.flag("a").map(drop), open).expect("a name");
+        drivers.add("net_own_b", |keys| keys.flag("b").map(drop), open).expect("a name");
+        let takes =
+            |text: &str| drivers.prepare(&text.parse().expect("a device"), &DeviceSpec::default()).is_ok();
+        assert!(takes("net_own0,a=1") && takes("net_own_b0,b=1") && takes("net_own_a0,a=1"));
+        assert!(!takes("net_own0,b=1") && !takes("net_own_b0,a=1"));
+    }
+
+    #[test]
+    fn names_of_drivers_are_plain_and_their_own() {
+        let mut drivers = Drivers::new();
+        let before = drivers.names().count();
+        add(&mut drivers, "net_own").expect("a name");
+        let mut said =
+            |name: &str| add(&mut drivers, name).err().map(|error| error.line()).unwrap_or_default();
+        assert_eq!(said("net_own"), "driver 'net_own': is added twice: give each driver a name of its own");
+        for (name, hidden) in [
+            ("net_null", "net_null"),
+            ("net_null_fast", "net_null"),
+            ("net_ta", "net_tap"),
+            ("net_n", "net_null"),
+        ] {
+            assert_eq!(
+                said(name),
+                format!(
+                    "driver '{name}': hides the built-in driver '{hidden}', with which its devices' names would begin, too: \
+                     choose another name"
+                )
+            );
+        }
+        for name in ["", "udp", "net_", "net_udp6", "net_Udp", "net_u-p", "mlx5", "mlx5_model"] {
+            assert!(
+                said(name).starts_with(&format!("driver '{name}': is no driver's name: net_, then")),
+                "{name}"
+            );
+        }
+        assert_eq!(drivers.names().count(), before + 1, "what is refused is not added");
     }
 
     #[test]

@@ -40,6 +40,14 @@ pub enum BringupError {
         /// All drivers.
         drivers: String,
     },
+    /// A driver of the program's own that cannot be added.
+    #[error("driver '{name}': {problem}")]
+    Driver {
+        /// The name under which it was to be added.
+        name: String,
+        /// What is wrong, what is allowed.
+        problem: String,
+    },
     /// Fewer mbufs than the queues may hold at once.
     #[error(
         "a pool of {has} mbufs is too small for the queues: they hold up to {needs} ({parts}); give --mbufs {needs} or \
@@ -105,6 +113,8 @@ impl BringupError {
             ),
             Self::Port(error) => !matches!(error, PortError::Device { .. } | PortError::State { .. }),
             Self::Pool(error) => matches!(error, PoolError::OutOfRange { .. }),
+            // The program is at fault that adds it.
+            Self::Driver { .. } => false,
             Self::Memory(_) | Self::Verbs(_) | Self::Runtime(_) => false,
         };
         if usage { 2 } else { 1 }

@@ -120,8 +120,11 @@ mod tests {
     }
 
     fn refused_below(root: &Path, texts: &[&str]) -> Option<String> {
+        let drivers = crate::Drivers::new();
         let devices: Vec<DeviceArg> = texts.iter().map(|text| text.parse().expect("a device")).collect();
-        check_below(root, devices.iter(), crate::driver::is_hardware).err().map(|error| error.to_string())
+        check_below(root, devices.iter(), |device| drivers.is_hardware(device))
+            .err()
+            .map(|error| error.to_string())
     }
 
     /// One function as sysfs shows it: by its RDMA name, its uverbs file, its PCI address, its interface.

@@ -37,7 +37,7 @@ use driver::Opened;
 use pollux_mlx5_model::Model;
 use tracing::subscriber::DefaultGuard;
 
-pub use driver::ModelNetdev;
+pub use driver::{Drivers, ModelNetdev};
 pub use error::BringupError;
 pub use ledger::{Crossing, PortLedger};
 pub use pool::{Needs, PoolOptions};
@@ -55,6 +55,7 @@ pub struct Bringup {
     /// What stands in for hardware, by port.
     models: Vec<Option<Arc<Model>>>,
     specs: Vec<PortSpec>,
+    drivers: Drivers,
     line: CommandLine,
     pool_options: PoolOptions,
     /// In debug mode, those that were made.
@@ -74,6 +75,14 @@ impl Bringup {
     /// # Errors
     /// [`BringupError`], one line; nothing is left behind.
     pub fn new(line: &CommandLine) -> Result<Self, BringupError> {
+        Self::with_drivers(line, Drivers::new())
+    }
+
+    /// As [`new`](Self::new), with drivers of the program's own beside the built-in ones.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_drivers(line: &CommandLine, drivers: Drivers) -> Result<Self, BringupError> {
         let _starting = program::start_up(&line.program)?;
         let mut specs = line.ports.clone();
         let mut notices = Vec::new();
@@ -84,13 +93,13 @@ impl Bringup {
             specs = driver::usual_ports()?;
             let what = "no device named, so two ports of the mlx5 device model, each with a source of 64-byte frames on its \
                         wire (--vdev names others)";
-            notices = vec![what.into(), openable::line(&openable::all())];
+            notices = vec![what.into(), openable::line(&driver::openable())];
         }
         // What the drivers refuse is known before threads and memory are made.
-        let prepared = specs.iter().map(|spec| driver::prepare(&spec.device, &line.eal.devices));
+        let prepared = specs.iter().map(|spec| drivers.prepare(&spec.device, &line.eal.devices));
         let opened: Vec<_> = prepared.collect::<Result<_, _>>()?;
         file::check(specs.iter().map(|spec| &spec.device))?;
-        interface::check(specs.iter().map(|spec| &spec.device), driver::is_hardware)?;
+        interface::check(specs.iter().map(|spec| &spec.device), |device| drivers.is_hardware(device))?;
         pollux_eal::simd::limit(line.eal.simd_bits_max);
         pollux_wire::simd::limit(line.eal.simd_bits_max);
         let eal = Eal::init(line.eal.clone())?;
@@ -109,6 +118,7 @@ impl Bringup {
             ports,
             models,
             specs,
+            drivers,
             line,
             pool_options,
             watched,
@@ -202,7 +212,7 @@ impl Bringup {
         if let Some(model) = self.models.get_mut(usize::from(id.0)) {
             *model = None;
         }
-        let prepared = driver::prepare(&device, &self.line.eal.devices)?;
+        let prepared = self.drivers.prepare(&device, &self.line.eal.devices)?;
         let Opened { driver, model } = prepared.open(name, &self.eal).map_err(|error| error.named(name))?;
         self.ports.put_back(id, name, driver)?;
         if let Some(place) = self.models.get_mut(usize::from(id.0)) {
@@ -227,7 +237,7 @@ impl Bringup {
     pub fn rdma(&self, id: PortId) -> Result<RdmaDevice, BringupError> {
         let device = &self.spec(id)?.device;
         let model = self.models.get(usize::from(id.0)).and_then(Option::as_ref);
-        driver::rdma_beside(device, model, &self.eal)
+        self.drivers.rdma_beside(device, model, &self.eal)
     }
 
     /// What a port made PCIe carry so far; none where nobody counts it, as on hardware and on ports without a device.

@@ -1,6 +1,4 @@
 //! What a user who named no device could have named: the devices of this machine that some driver opens.
-//!
-//! A driver for hardware adds its [`Finder`] to [`FINDERS`].
 
 use std::fs;
 use std::path::Path;
@@ -14,20 +12,8 @@ pub(crate) struct Openable {
     pub(crate) also: Option<String>,
 }
 
-/// Looks for the devices of one driver. `root` is `/` but for tests. It opens nothing for good and cannot fail: what it may
-/// not look at is not there.
-pub(crate) type Finder = fn(root: &Path) -> Vec<Openable>;
-
-/// Hardware first, for it is what `-a` opens.
-const FINDERS: &[Finder] = &[crate::driver::mlx5_openable, interfaces];
-
 /// More would not be read.
 const SHOWN_MAX: usize = 8;
-
-/// All devices of this machine.
-pub(crate) fn all() -> Vec<Openable> {
-    FINDERS.iter().flat_map(|find| find(Path::new("/"))).collect()
-}
 
 /// The one line about them.
 pub(crate) fn line(all: &[Openable]) -> String {
@@ -46,7 +32,7 @@ pub(crate) fn line(all: &[Openable]) -> String {
 }
 
 /// The network interfaces on which `net_af_packet` receives: Ethernet, up, not the loopback.
-fn interfaces(root: &Path) -> Vec<Openable> {
+pub(crate) fn interfaces(root: &Path) -> Vec<Openable> {
     let Ok(entries) = fs::read_dir(root.join("sys/class/net")) else { return Vec::new() };
     let mut names: Vec<String> = entries
         .filter_map(|entry| {

@@ -1,46 +1,17 @@
 //! RDMA programs: a running EAL and contexts of the devices that the command line names, without ports.
 
+pub(crate) mod device;
+
 use std::path::Path;
-use std::sync::Arc;
 
 use pollux_config::{CommandLine, DeviceArg, PortSpec};
 use pollux_eal::Eal;
-use pollux_mlx5_model::Model;
-use pollux_verbs::Context;
 use tracing::subscriber::DefaultGuard;
 
-use crate::{BringupError, PortLedger, driver, file, interface, program};
+use crate::driver::Drivers;
+use crate::{BringupError, file, interface, program};
 
-/// An RDMA device of a program.
-#[derive(Debug)]
-pub struct RdmaDevice {
-    /// As the command line calls it; a real one as the kernel does.
-    pub name: String,
-    /// The open device.
-    pub context: Context,
-    pub(crate) model: Option<Arc<Model>>,
-    pub(crate) sysfs: Option<std::path::PathBuf>,
-}
-
-impl RdmaDevice {
-    /// What it made PCIe carry so far; none where nobody counts it, as on hardware.
-    #[must_use]
-    pub fn ledger(&self) -> Option<PortLedger> {
-        Some(PortLedger::new(&self.model.as_ref()?.ledger()))
-    }
-
-    /// Where its frames go, of a model.
-    #[must_use]
-    pub fn wire(&self) -> Option<String> {
-        Some(self.model.as_ref()?.wire().to_owned())
-    }
-
-    /// Where sysfs describes it, of a real one.
-    #[must_use]
-    pub fn sysfs(&self) -> Option<&Path> {
-        self.sysfs.as_deref()
-    }
-}
+pub use device::RdmaDevice;
 
 /// A running EAL and RDMA devices. Dropped in this order: devices, then the EAL.
 #[derive(Debug)]
@@ -60,13 +31,14 @@ impl RdmaBringup {
     /// [`BringupError`], one line: no device at all is one, with what could be named.
     pub fn new(line: &CommandLine, also: Option<&str>) -> Result<Self, BringupError> {
         let _starting = program::start_up(&line.program)?;
+        let drivers = Drivers::new();
         let mut specs = line.ports.clone();
         if let Some(also) = also
             && !specs.iter().any(|spec| spec.device.name == also)
         {
             let device: DeviceArg = also.parse()?;
             line.eal.devices.check_blocked(&device)?;
-            check_there(&device, &specs)?;
+            check_there(&drivers, &device, &specs)?;
             specs.push(PortSpec::new(device));
         }
         if specs.is_empty() {
@@ -74,10 +46,10 @@ impl RdmaBringup {
         }
         let prepared: Vec<_> = specs
             .iter()
-            .map(|spec| driver::prepare_rdma(&spec.device, &line.eal.devices))
+            .map(|spec| drivers.prepare_rdma(&spec.device, &line.eal.devices))
             .collect::<Result<_, _>>()?;
         file::check(specs.iter().map(|spec| &spec.device))?;
-        interface::check(specs.iter().map(|spec| &spec.device), driver::is_hardware)?;
+        interface::check(specs.iter().map(|spec| &spec.device), |device| drivers.is_hardware(device))?;
         pollux_eal::simd::limit(line.eal.simd_bits_max);
         pollux_wire::simd::limit(line.eal.simd_bits_max);
         let eal = Eal::init(line.eal.clone())?;
@@ -111,9 +83,9 @@ pub fn present() -> Vec<pollux_verbs::Device> {
 }
 
 /// Beside devices that the line names, one of the kernel's that is not there is a slip of the pen: what could be meant is told.
-fn check_there(device: &DeviceArg, named: &[PortSpec]) -> Result<(), BringupError> {
+fn check_there(drivers: &Drivers, device: &DeviceArg, named: &[PortSpec]) -> Result<(), BringupError> {
     let there = || pollux_verbs::find(Path::new("/"), &device.name).is_ok();
-    if named.is_empty() || !driver::is_hardware(device) || there() {
+    if named.is_empty() || !drivers.is_hardware(device) || there() {
         return Ok(());
     }
     let named: Vec<&str> = named.iter().map(|spec| spec.device.name.as_str()).collect();

@@ -179,11 +179,7 @@ impl<'a> KeyReader<'a> {
     /// # Errors
     /// [`ConfigError::MissingKey`], or as [`KeyReader::text`].
     pub fn required(&mut self, key: &'static str, mend: &str) -> Result<&'a str, ConfigError> {
-        self.text(key)?.ok_or_else(|| ConfigError::MissingKey {
-            device: self.device.name.clone(),
-            key: key.into(),
-            mend: format!("such as {mend}"),
-        })
+        self.text(key)?.ok_or_else(|| self.missing(key, mend))
     }
 
     /// A whole number within `range`, decimal or `0x` hexadecimal.
@@ -258,6 +254,15 @@ impl<'a> KeyReader<'a> {
         if parts.next().is_some() { Err(wrong()) } else { Ok(Some(mac)) }
     }
 
+    /// That a key is missing which must be there; `mend` is an example of it, `iface=eth0`.
+    pub fn missing(&self, key: &str, mend: &str) -> ConfigError {
+        ConfigError::MissingKey {
+            device: self.device.name.clone(),
+            key: key.into(),
+            mend: format!("such as {mend}"),
+        }
+    }
+
     /// An error about one key, for checks that only the driver can make.
     pub fn bad(&self, key: &str, value: &str, problem: impl Into<String>) -> ConfigError {
         ConfigError::KeyValue {
@@ -268,12 +273,12 @@ impl<'a> KeyReader<'a> {
         }
     }
 
-    /// Ends the reading.
+    /// Ends the reading: all keys that the device takes were asked for.
     ///
     /// # Errors
     /// [`ConfigError::UnknownKey`] for the first key that was not asked for, naming those that were.
-    pub fn finish(self) -> Result<(), ConfigError> {
-        let known = self.known;
+    pub fn finish(&self) -> Result<(), ConfigError> {
+        let known = &self.known;
         let Some((key, _)) = self.device.args.iter().find(|(key, _)| !known.contains(&key.as_str())) else {
             return Ok(());
         };

@@ -15,13 +15,11 @@ use pollux_pmd_mlx::eth::port::{Mlx5Port, PortSpec};
 use pollux_port::PortError;
 use pollux_verbs::{Context, Options, Provider, VerbsError};
 
-use super::{Open, Opened};
-use crate::{BringupError, RdmaDevice};
+use super::entry::{Open, OpenRdma, Opened};
+use crate::error::BringupError;
+use crate::rdma::device::RdmaDevice;
 pub use model::ModelNetdev;
-pub(crate) use real::openable;
-
-/// Opens an RDMA device under the given name; its keys are read by then.
-pub(crate) type OpenRdma = Box<dyn FnOnce(&str, &Eal) -> Result<RdmaDevice, BringupError>>;
+pub(super) use real::openable;
 
 /// A port of the device model.
 pub(super) fn model(device: &DeviceArg) -> Result<Open, ConfigError> {

@@ -1,43 +1,38 @@
 //! The keys of the ports in software: DPDK's names, read into each driver's options.
 
-use pollux_config::{ConfigError, DeviceArg, KeyReader};
+use pollux_config::{ConfigError, KeyReader};
 use pollux_port_soft::af_packet::{AfPacketPort, Fanout, PacketOptions};
 use pollux_port_soft::null::{self, NullOptions, NullPort};
 use pollux_port_soft::pcap::{PcapOptions, PcapPort, PcapSink, PcapSource};
 use pollux_port_soft::ring;
 use pollux_port_soft::tap::{TapOptions, TapPort};
 
-use pollux_port::driver::PortDriver;
+use super::entry::Entry;
 
-use super::{Open, Opened};
-
-/// A port with no device behind it.
-fn opened(driver: impl PortDriver + 'static) -> Opened {
-    Opened { driver: Box::new(driver), model: None }
+/// The drivers.
+pub(super) fn entries() -> Vec<Entry> {
+    vec![
+        Entry::of_port("net_null", null, |name, options, _| NullPort::new(name, options)),
+        Entry::of_port("net_ring", |_| Ok(()), |name, (), _| Ok(ring::looped(name))),
+        Entry::of_port("net_pcap", pcap, |name, options, _| PcapPort::new(name, &options)),
+        Entry::of_port("net_af_packet", af_packet, |_, options, _| AfPacketPort::new(options)),
+        Entry::of_port("net_tap", tap, |_, options, _| TapPort::new(&options)),
+    ]
 }
 
-pub(super) fn null(device: &DeviceArg) -> Result<Open, ConfigError> {
-    let mut keys = device.keys();
+fn null(keys: &mut KeyReader<'_>) -> Result<NullOptions, ConfigError> {
     let usual = NullOptions::default();
-    let options = NullOptions {
+    Ok(NullOptions {
         size: keys.number("size", null::SIZE_MIN as u64..=null::SIZE_MAX as u64)?.unwrap_or(usual.size),
         copy: keys.flag("copy")?.unwrap_or(usual.copy),
         no_rx: keys.flag("no-rx")?.unwrap_or(usual.no_rx),
-    };
-    keys.finish()?;
-    Ok(Box::new(move |name, _| Ok(opened(NullPort::new(name, options)?))))
+    })
 }
 
-pub(super) fn ring(device: &DeviceArg) -> Result<Open, ConfigError> {
-    device.keys().finish()?;
-    Ok(Box::new(|name, _| Ok(opened(ring::looped(name)))))
-}
-
-pub(super) fn pcap(device: &DeviceArg) -> Result<Open, ConfigError> {
-    let mut keys = device.keys();
+fn pcap(keys: &mut KeyReader<'_>) -> Result<PcapOptions, ConfigError> {
     let sources = keys.several(&["rx_pcap", "rx_iface", "rx_iface_in"]);
     let sinks = keys.several(&["tx_pcap", "tx_iface"]);
-    let interface = interface(&mut keys)?;
+    let interface = interface(keys)?;
     let options = PcapOptions {
         rx: sources
             .iter()
@@ -66,18 +61,15 @@ pub(super) fn pcap(device: &DeviceArg) -> Result<Open, ConfigError> {
         let problem = "stands for both directions: leave out the other keys or use rx_iface and tx_iface";
         return Err(keys.bad("iface", interface, problem));
     }
+    // A key that was meant to be one of these is told of first.
     keys.finish()?;
     if !named && interface.is_none() {
-        return Err(ConfigError::MissingKey {
-            device: device.name.clone(),
-            key: "rx_pcap".into(),
-            mend: "such as rx_pcap=in.pcap, tx_pcap=out.pcap or iface=eth0".into(),
-        });
+        return Err(keys.missing("rx_pcap", "rx_pcap=in.pcap, tx_pcap=out.pcap or iface=eth0"));
     }
-    Ok(Box::new(move |name, _| Ok(opened(PcapPort::new(name, &options)?))))
+    Ok(options)
 }
 
-pub(super) fn af_packet(device: &DeviceArg) -> Result<Open, ConfigError> {
+fn af_packet(keys: &mut KeyReader<'_>) -> Result<PacketOptions, ConfigError> {
     const FANOUTS: [(&str, Fanout); 6] = [
         ("hash", Fanout::Hash),
         ("lb", Fanout::LoadBalance),
@@ -86,9 +78,8 @@ pub(super) fn af_packet(device: &DeviceArg) -> Result<Open, ConfigError> {
         ("rnd", Fanout::Random),
         ("qm", Fanout::QueueMapping),
     ];
-    let mut keys = device.keys();
     let interface = keys.required("iface", "iface=eth0")?;
-    check_interface(&keys, interface)?;
+    check_interface(keys, interface)?;
     let usual = PacketOptions::new(interface);
     let queues = keys.number("qpairs", 1..=256)?.unwrap_or(usual.queues);
     let options = PacketOptions {
@@ -113,15 +104,13 @@ pub(super) fn af_packet(device: &DeviceArg) -> Result<Open, ConfigError> {
         let problem = format!("is not a multiple of 4096 with room for a frame (framesz): at least {blocks}");
         return Err(keys.bad("blocksz", &options.block_bytes.to_string(), problem));
     }
-    keys.finish()?;
-    Ok(Box::new(move |_, _| Ok(opened(AfPacketPort::new(options)?))))
+    Ok(options)
 }
 
-pub(super) fn tap(device: &DeviceArg) -> Result<Open, ConfigError> {
-    let mut keys = device.keys();
+fn tap(keys: &mut KeyReader<'_>) -> Result<TapOptions, ConfigError> {
     let usual = TapOptions::default();
     let options = TapOptions {
-        interface: interface(&mut keys)?.map_or(usual.interface, str::to_owned),
+        interface: interface(keys)?.map_or(usual.interface, str::to_owned),
         mac: keys.mac("mac")?,
     };
     // The first byte's lowest bit says that an address stands for several stations (IEEE 802).
@@ -133,8 +122,7 @@ pub(super) fn tap(device: &DeviceArg) -> Result<Open, ConfigError> {
             "is a multicast address: the first byte must be even, such as 02",
         ));
     }
-    keys.finish()?;
-    Ok(Box::new(move |_, _| Ok(opened(TapPort::new(&options)?))))
+    Ok(options)
 }
 
 fn interface<'a>(keys: &mut KeyReader<'a>) -> Result<Option<&'a str>, ConfigError> {

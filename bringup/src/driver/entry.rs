@@ -1,0 +1,61 @@
+//! A driver in the table: a name, what reads the keys of its devices, and how these are opened once there is an EAL.
+
+use std::sync::Arc;
+
+use pollux_config::{ConfigError, DeviceArg, KeyReader};
+use pollux_eal::Eal;
+use pollux_mlx5_model::Model;
+use pollux_port::PortError;
+use pollux_port::driver::PortDriver;
+
+use crate::error::BringupError;
+use crate::rdma::device::RdmaDevice;
+
+/// Reads a device's keys.
+type Read = dyn Fn(&DeviceArg) -> Result<Open, ConfigError> + Send + Sync;
+
+/// Opens the device under the given name; its keys are read by then.
+pub(super) type Open = Box<dyn FnOnce(&str, &Eal) -> Result<Opened, PortError>>;
+
+/// Opens an RDMA device under the given name; its keys are read by then.
+pub(crate) type OpenRdma = Box<dyn FnOnce(&str, &Eal) -> Result<RdmaDevice, BringupError>>;
+
+/// An open device.
+pub(crate) struct Opened {
+    pub(crate) driver: Box<dyn PortDriver>,
+    /// What stands in for hardware, if anything does.
+    pub(crate) model: Option<Arc<Model>>,
+}
+
+/// A driver.
+#[derive(Clone)]
+pub(super) struct Entry {
+    /// The beginning of its devices' names.
+    pub(super) name: String,
+    pub(super) read: Arc<Read>,
+}
+
+impl Entry {
+    /// A driver whose ports have no model behind them: `read` takes the keys, those that it leaves are refused.
+    pub(super) fn of_port<O, D>(
+        name: &str,
+        read: impl Fn(&mut KeyReader<'_>) -> Result<O, ConfigError> + Send + Sync + 'static,
+        open: impl Fn(&str, O, &Eal) -> Result<D, PortError> + Send + Sync + 'static,
+    ) -> Self
+    where
+        O: 'static,
+        D: PortDriver + 'static,
+    {
+        let open = Arc::new(open);
+        let read = move |device: &DeviceArg| -> Result<Open, ConfigError> {
+            let mut keys = device.keys();
+            let options = read(&mut keys)?;
+            keys.finish()?;
+            let open = Arc::clone(&open);
+            Ok(Box::new(move |name, eal| {
+                Ok(Opened { driver: Box::new(open(name, options, eal)?), model: None })
+            }))
+        };
+        Self { name: name.into(), read: Arc::new(read) }
+    }
+}
