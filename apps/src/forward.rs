@@ -4,10 +4,10 @@
 //! clock is read but the TSC, at most once a round.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use pollux_eal::LcoreContext;
 use pollux_eal::clock::{Nanos, cycles};
+use pollux_kit::{Lost, Retry};
 use pollux_mempool::Burst;
 use pollux_port::{MacAddr, QueueId, RxQueue, TxQueue};
 
@@ -74,24 +74,6 @@ pub(crate) fn swapped(addresses: [u8; 12]) -> [u8; 12] {
     new
 }
 
-/// Packets that a path had to let go. Written by its lcore, read by the report.
-#[derive(Debug, Default)]
-pub struct Lost {
-    tx_full: AtomicU64,
-    port_gone: AtomicU64,
-}
-
-impl Lost {
-    /// By reason: the destination took nothing for too long; it disappeared.
-    #[must_use]
-    pub fn by_reason(&self) -> [(&'static str, u64); 2] {
-        [
-            ("tx full", self.tx_full.load(Ordering::Relaxed)),
-            ("port gone", self.port_gone.load(Ordering::Relaxed)),
-        ]
-    }
-}
-
 /// What a step consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -121,10 +103,7 @@ pub struct Path {
     tx: TxQueue,
     edit: Edit,
     burst: Burst,
-    /// When the destination first refused what is in `burst`.
-    held_since: Option<u64>,
-    patience: Nanos,
-    lost: Arc<Lost>,
+    retry: Retry,
 }
 
 impl Path {
@@ -132,7 +111,7 @@ impl Path {
     /// queue holds what comes meanwhile.
     #[must_use]
     pub fn new(rx: RxQueue, tx: TxQueue, edit: Edit, patience: Nanos) -> Self {
-        Self { rx, tx, edit, burst: Burst::new(), held_since: None, patience, lost: Arc::default() }
+        Self { rx, tx, edit, burst: Burst::new(), retry: Retry::new(patience) }
     }
 
     /// The number of the queue that it polls.
@@ -144,7 +123,7 @@ impl Path {
     /// What it had to let go.
     #[must_use]
     pub fn lost(&self) -> Arc<Lost> {
-        Arc::clone(&self.lost)
+        self.retry.lost()
     }
 
     /// Sends packets of its own, such as the first ones of a ring; what does not fit stays in `burst`.
@@ -163,7 +142,7 @@ impl Path {
     #[inline]
     pub fn step_with(&mut self, lcore: &LcoreContext, laps: &mut impl Laps) -> usize {
         if !self.burst.is_empty() {
-            return self.retry(lcore);
+            return self.retry.send(lcore, &mut self.tx, &mut self.burst);
         }
         laps.begin();
         let received = self.rx.rx_burst(&mut self.burst, BURST);
@@ -177,35 +156,9 @@ impl Path {
         received
     }
 
-    /// Sends what the destination did not take; lets it go when it never will.
-    #[cold]
-    fn retry(&mut self, lcore: &LcoreContext) -> usize {
-        let sent = self.tx.tx_burst(&mut self.burst);
-        if sent > 0 {
-            self.held_since = None;
-            return sent;
-        }
-        let now = cycles::now();
-        let since = *self.held_since.get_or_insert(now);
-        if self.tx.is_gone() {
-            self.let_go(|lost| &lost.port_gone);
-        } else if now.wrapping_sub(since) > lcore.clock().cycles(self.patience).0 {
-            self.let_go(|lost| &lost.tx_full);
-        }
-        0
-    }
-
-    fn let_go(&mut self, reason: impl Fn(&Lost) -> &AtomicU64) {
-        reason(&self.lost).fetch_add(self.burst.len() as u64, Ordering::Relaxed);
-        self.burst.clear();
-        self.held_since = None;
-    }
-
     /// Empties its hands when the loop ends, with the patience that it has while it goes round.
     pub fn finish(&mut self, lcore: &LcoreContext) {
-        while !self.burst.is_empty() {
-            self.retry(lcore);
-        }
+        self.retry.finish(lcore, &mut self.tx, &mut self.burst);
     }
 }
 

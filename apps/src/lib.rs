@@ -3,7 +3,7 @@
 //! ```text
 //!   src/bin/APP/main.rs       arguments, bring-up, launch, report
 //!   src/bin/APP/forward.rs    the loop; l2fwd's is src/forward.rs, so that benches run the very same code
-//!   src/                      what the apps share: options, pairs of ports, counts, the table, the JSON report
+//!   ../kit                    what all share: options, pairs of ports, counts, the table, the JSON report
 //!   src/exchange/             how the ends of an RDMA program meet, in the words of rdma-core's pingpongs and of perftest
 //!   src/{pingpong,perftest}/  options, checks and reports of those two families
 //! ```
@@ -17,15 +17,8 @@
 
 #![forbid(unsafe_code)]
 
-pub mod counts;
 pub mod exchange;
 pub mod forward;
-pub mod number;
-pub mod options;
-pub mod pairs;
 pub mod perftest;
 pub mod pingpong;
 pub mod rdma;
-pub mod report;
-pub mod table;
-pub mod watch;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   info      what a device is, in lines
-//!   program   the frame: a device, an lcore, the console, the end
+//!   program   the frame: a device, an lcore, the end
 //!   appointment  the other end, as long as it was not met
 //!   device    which device, port and GID; what is wrong with it
 //!   endless   waits that see a signal, and an end that is gone

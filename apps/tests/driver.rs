@@ -1,4 +1,6 @@
 //! The driver of `examples/udp`: it conforms, and command line, profile and a second opening reach it.
+//!
+//! It takes nothing of the workspace but its libraries: `cargo xtask outside` runs it from without.
 
 #[path = "../examples/udp/port.rs"]
 mod port;
@@ -8,10 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pollux_bringup::{Bringup, BringupError, Drivers, PortRequest};
-use pollux_config::CommandLine;
-use pollux_mempool::Burst;
-use pollux_port::PortId;
+use pollux::prelude::*;
 use pollux_port::conformance::{Feed, Fixture, Subject, run};
 use port::{UdpOptions, UdpPort};
 

@@ -3,6 +3,7 @@
 //! ```text
 //!   your program ─► pollux::prelude     what nearly every program names
 //!                   pollux::bringup     command line and profile to a running EAL, ports, RDMA devices
+//!                   pollux::kit         options, waiting for the end, counts, table and JSON report
 //!                   pollux::eal         lcores, memory, clock, timers, alarms, services, rcu, pacer, histogram
 //!                   pollux::port        ports, queues, offloads, flow rules; `port::driver` for a driver of your own
 //!                   pollux::mempool     pools, mbufs, bursts
@@ -55,6 +56,7 @@ pub use clap;
 pub use pollux_bringup as bringup;
 pub use pollux_config as config;
 pub use pollux_eal as eal;
+pub use pollux_kit as kit;
 pub use pollux_mempool as mempool;
 pub use pollux_port as port;
 pub use pollux_port_soft as soft;
@@ -65,7 +67,7 @@ pub use pollux_wire as wire;
 /// What nearly every program names.
 pub mod prelude {
     pub use clap;
-    pub use pollux_bringup::{Bringup, BringupError, PortRequest, RdmaBringup, RdmaDevice, program};
+    pub use pollux_bringup::{Bringup, BringupError, Drivers, PortRequest, RdmaBringup, RdmaDevice, program};
     pub use pollux_config::CommandLine;
     pub use pollux_eal::clock::{Clock, Cycles, Nanos};
     pub use pollux_eal::pacer::Pacer;

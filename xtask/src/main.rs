@@ -8,6 +8,7 @@
 //! - `nightly`: the long forms: seeds, relaxations, Miri, the thread sanitizer with a library of its own, virtual machines.
 //! - `unprivileged`, `quiet`: the apps as an ordinary user; no system call while they forward.
 //! - `examples`: the programs of `examples/` built as a user builds them, and run.
+//! - `outside`: README.md's program and a driver of its own, built and run outside of the workspace without the network.
 //! - `golden`: what a C compiler makes of the mlx5 headers, compared with the committed files.
 //! - `vm`: jobs in a guest with a Debian kernel, under QEMU without KVM.
 //! - `bench`: our figures; `bench peers`: the same beside DPDK in one run.
@@ -23,6 +24,7 @@ mod interrupt;
 mod mutant;
 mod nightly;
 mod observe;
+mod outside;
 mod relax;
 mod run;
 mod tidy;
@@ -62,6 +64,8 @@ enum Task {
     Quiet,
     /// Build the programs of `examples/`, which are no part of the workspace, and run them
     Examples,
+    /// Build and run the skeleton and a driver of one's own outside of the workspace, offline, as README.md and docs/drivers.md say
+    Outside,
     /// Compare the golden files of mlx5 and RDMA layouts with the headers that Debian installs
     Golden,
     /// Run the jobs that need a kernel of their own in a virtual machine
@@ -84,6 +88,7 @@ fn main() -> ExitCode {
         Task::Unprivileged => observe::unprivileged(),
         Task::Quiet => observe::quiet(),
         Task::Examples => example::examples(),
+        Task::Outside => outside::outside(),
         Task::Golden => golden::golden(),
         Task::Vm(args) => vm::vm(&args),
         Task::Bench(args) => bench::bench(&args),

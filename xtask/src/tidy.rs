@@ -45,8 +45,9 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
-    ("pollux", &["bringup", "config", "eal", "mempool", "port", "port-soft", "ring", "verbs", "wire"]),
-    ("apps", &["bringup", "config", "eal", "port", "mempool", "wire", "verbs"]),
+    ("kit", &["bringup", "eal", "mempool", "port"]),
+    ("pollux", &["bringup", "config", "eal", "kit", "mempool", "port", "port-soft", "ring", "verbs", "wire"]),
+    ("apps", &["bringup", "config", "eal", "kit", "port", "mempool", "wire", "verbs"]),
     (
         "benches",
         &[

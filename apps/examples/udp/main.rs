@@ -13,17 +13,12 @@ mod port;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use pollux_apps::counts::Meter;
-use pollux_apps::options::RunOptions;
-use pollux_apps::watch::{Watch, joined};
-use pollux_bringup::{Bringup, BringupError, Drivers, program};
-use pollux_config::CommandLine;
-use pollux_port::PortId;
+use pollux::kit::{Meter, RunOptions, Watch, joined};
+use pollux::prelude::*;
 use port::{UdpOptions, UdpPort};
 
 /// udp: a forwarder between the ports of each pair, with the driver net_udp.
-#[derive(Parser)]
+#[derive(clap::Parser)]
 struct Options {
     #[command(flatten)]
     run: RunOptions,

@@ -6,11 +6,11 @@ use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-use pollux_config::{ConfigError, KeyReader};
-use pollux_eal::Eal;
-use pollux_mempool::{Burst, Mbuf, MbufPool};
-use pollux_port::driver::{InBurst, Moved, PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
-use pollux_port::{
+use pollux::config::{ConfigError, KeyReader};
+use pollux::eal::Eal;
+use pollux::mempool::{Burst, Mbuf, MbufPool};
+use pollux::port::driver::{InBurst, Moved, PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
+use pollux::port::{
     Link, MacAddr, PortConfig, PortError, PortId, PortInfo, RxCounters, RxDrop, TxCounters, TxDrop,
     TxOffloads,
 };

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use pollux_apps::rdma::program::Console;
 use pollux_bringup::{BringupError, RdmaBringup, program};
 use pollux_eal::event::EventSet;
+use pollux_kit::Console;
 use pollux_verbs::{AsyncKind, Element};
 
 /// asyncwatch: what happens to a device, as it happens; as rdma-core's ibv_asyncwatch. Ctrl-C ends it.

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use pollux_apps::rdma::program::Console;
 use pollux_bringup::{BringupError, RdmaBringup, present, program};
+use pollux_kit::Console;
 
 /// device_list: the RDMA devices of this machine, and those that --vdev names; as rdma-core's ibv_devices.
 #[derive(Parser)]

@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use pollux_apps::number::within;
 use pollux_apps::rdma::info::Info;
-use pollux_apps::rdma::program::Console;
 use pollux_bringup::{BringupError, RdmaBringup, RdmaDevice, present, program};
 use pollux_config::CommandLine;
+use pollux_kit::Console;
+use pollux_kit::number::within;
 
 /// devinfo: what RDMA devices are and can do; as rdma-core's ibv_devinfo. Without a name, all that the kernel has.
 #[derive(Parser)]

@@ -8,21 +8,19 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use pollux_apps::counts::{Counted, Meter};
 use pollux_apps::forward::{self, Edit, Path};
-use pollux_apps::number::{size, within};
-use pollux_apps::options::RunOptions;
-use pollux_apps::pairs::hops;
 use pollux_apps::perftest::options::Options as TestOptions;
 use pollux_apps::perftest::session;
 use pollux_apps::perftest::settings::{Kind, Settings, Test, Verb};
 use pollux_apps::rdma::{Appointment, Failure};
-use pollux_apps::watch::{Watch, joined};
 use pollux_bringup::program::{self, say};
 use pollux_bringup::{Bringup, BringupError, RdmaDevice};
 use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
 use pollux_eal::clock::Nanos;
+use pollux_kit::number::{size, within};
+use pollux_kit::pairs::hops;
+use pollux_kit::{Counted, Meter, RunOptions, Watch, joined};
 use pollux_port::PortId;
 
 /// How long a burst waits for a full destination.

@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use pollux_apps::number::within;
 use pollux_apps::pingpong::options::{Common, Paging, Path, Volume};
 use pollux_apps::pingpong::shared::{self, Plan, QPS_MAX};
 use pollux_bringup::program;
+use pollux_kit::number::within;
 
 /// srq_pingpong: messages to and fro over several reliable connections that share a receive queue. One end waits, the other names
 /// it; rdma-core's ibv_srq_pingpong can be either.

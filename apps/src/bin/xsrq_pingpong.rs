@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use pollux_apps::number::within;
 use pollux_apps::pingpong::options::{Common, Paging, Path};
 use pollux_apps::pingpong::xrc::{self, Plan};
 use pollux_bringup::program;
+use pollux_kit::number::within;
 
 /// xsrq_pingpong: messages to and fro over extended reliable connections (XRC), into a receive queue that the sender names. One end
 /// waits, the others name it; rdma-core's ibv_xsrq_pingpong can be any of them.

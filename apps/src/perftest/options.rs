@@ -2,9 +2,10 @@
 //!
 //! Source of names, ranges and defaults: linux-rdma/perftest `src/perftest_parameters.{c,h}`.
 
+use pollux_kit::number::{number, size, within};
+
 use super::absent::Absent;
 use crate::exchange::perftest::version;
-use crate::number::{number, size, within};
 
 /// As typed; what they come to together is [`Settings`](super::settings::Settings).
 #[derive(clap::Args, Clone, Debug, Default)]

@@ -2,6 +2,7 @@
 
 use pollux_bringup::RdmaDevice;
 use pollux_eal::clock::Clock;
+use pollux_kit::Console;
 use serde_json::{Value, json};
 
 use super::counters::Counters;
@@ -11,7 +12,6 @@ use super::settings::Settings;
 use super::{json as file, latency, statistic};
 use crate::exchange::perftest::Results;
 use crate::rdma::Failure;
-use crate::rdma::program::Console;
 
 /// The rows of a test so far.
 #[derive(Debug)]

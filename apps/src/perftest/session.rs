@@ -10,6 +10,7 @@ use pollux_bringup::{BringupError, RdmaDevice, program};
 use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
 use pollux_eal::clock::Clock;
+use pollux_kit::Console;
 use pollux_verbs::Mtu;
 
 use super::bandwidth::Progress;
@@ -24,7 +25,6 @@ use super::{bandwidth, latency, statistic, validate};
 use crate::exchange::perftest::{Keys, Met, Results, VERSION};
 use crate::exchange::{Line, Side};
 use crate::rdma::endless::Watch;
-use crate::rdma::program::Console;
 use crate::rdma::{Appointment, Failure, device};
 
 /// Small messages go round in this many bytes, as perftest's do in a page.

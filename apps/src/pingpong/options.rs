@@ -5,9 +5,9 @@
 use pollux_bringup::{BringupError, RdmaDevice};
 use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
+use pollux_kit::number::{number, size, within};
 
 use crate::exchange::line::Patience;
-use crate::number::{number, size, within};
 use crate::rdma::{Appointment, Failure, device, program};
 
 /// What all of them have.

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use pollux_bringup::RdmaDevice;
 use pollux_eal::LcoreContext;
+use pollux_kit::Console;
 use pollux_verbs::{Access, Connection, Mr, Mtu, Path, Pd, Qp, QpKind, QpOptions, Srq, SrqOptions, WcStatus};
 
 use super::check::{Checker, fill};
@@ -15,7 +16,6 @@ use super::report::{self, Outcome};
 use super::{PATIENCE, first_psn, wire_up};
 use crate::exchange::pingpong::{Address, SRQ_ADDRESSES};
 use crate::rdma::endless::Watch;
-use crate::rdma::program::Console;
 use crate::rdma::queue::Queue;
 use crate::rdma::{Appointment, Failure, device};
 
@@ -127,7 +127,7 @@ pub fn run(
         let bad: u64 = checkers.iter().map(Checker::bad).sum();
         return Err(Failure::Error(format!("{bad} messages were not what the other end sent")));
     }
-    console.json(|| outcome.json("srq_pingpong", &device.name))
+    Ok(console.json(|| outcome.json("srq_pingpong", &device.name))?)
 }
 
 impl<'a> End<'a> {

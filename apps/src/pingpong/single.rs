@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use pollux_bringup::RdmaDevice;
 use pollux_eal::LcoreContext;
+use pollux_kit::Console;
 use pollux_verbs::{
     Access, Ah, Connection, Dm, Mr, Mtu, Path, Pd, Qp, QpAttributes, QpKind, QpOptions, QpState, WcStatus,
 };
@@ -17,7 +18,6 @@ use super::report::{self, Outcome, Ticks};
 use super::{PATIENCE, first_psn, wire_up};
 use crate::exchange::pingpong::Address;
 use crate::rdma::endless::Watch;
-use crate::rdma::program::Console;
 use crate::rdma::queue::Queue;
 use crate::rdma::{Appointment, Failure, device};
 
@@ -158,7 +158,7 @@ pub fn run(
         console.print(&lines);
         return Err(Failure::Error(format!("{} messages were not what the other end sent", checker.bad())));
     }
-    console.json(|| outcome.json(app, &device.name))
+    Ok(console.json(|| outcome.json(app, &device.name))?)
 }
 
 impl<'a> End<'a> {

@@ -7,6 +7,7 @@
 
 use pollux_bringup::RdmaDevice;
 use pollux_eal::LcoreContext;
+use pollux_kit::Console;
 use pollux_verbs::{
     Access, Connection, Mr, Mtu, Path, Pd, Qp, QpKind, QpOptions, Srq, SrqOptions, WcStatus, Xrcd,
 };
@@ -16,7 +17,6 @@ use super::{PATIENCE, first_psn, wire_up};
 use crate::exchange::Line;
 use crate::exchange::pingpong::XsrqAddress;
 use crate::rdma::endless::Watch;
-use crate::rdma::program::Console;
 use crate::rdma::queue::Queue;
 use crate::rdma::{Appointment, Failure, device};
 
@@ -122,8 +122,9 @@ pub fn run(
     }
     console.print("success\n");
     let (app, size, messages) = ("xsrq_pingpong", end.size, plan.clients * plan.tests);
-    console
-        .json(|| serde_json::json!({ "app": app, "device": device.name, "size": size, "messages": messages }))
+    let report =
+        || serde_json::json!({ "app": app, "device": device.name, "size": size, "messages": messages });
+    Ok(console.json(report)?)
 }
 
 impl<'a> End<'a> {

@@ -78,15 +78,21 @@ impl From<ExchangeError> for Failure {
     }
 }
 
+impl From<BringupError> for Failure {
+    fn from(error: BringupError) -> Self {
+        Self::Error(error.line())
+    }
+}
+
 impl From<VerbsError> for Failure {
     fn from(error: VerbsError) -> Self {
-        Self::Error(BringupError::from(error).line())
+        BringupError::from(error).into()
     }
 }
 
 impl From<EalError> for Failure {
     fn from(error: EalError) -> Self {
-        Self::Error(BringupError::from(error).line())
+        BringupError::from(error).into()
     }
 }
 

@@ -1,6 +1,4 @@
-//! The frame of an RDMA program: a device, an lcore of its own, a console, the end.
-
-use std::io::Write;
+//! The frame of an RDMA program: a device, an lcore of its own, the end.
 
 use pollux_bringup::program::say;
 use pollux_bringup::{BringupError, RdmaBringup, RdmaDevice};
@@ -8,41 +6,6 @@ use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
 
 use super::Failure;
-
-/// Where lines go: standard output, which `--json` keeps for its one line.
-#[derive(Clone, Copy, Debug)]
-pub struct Console {
-    /// Standard output is for the JSON line alone.
-    pub json: bool,
-}
-
-impl Console {
-    /// Prints whole lines at once, so that two programs' do not mix. A reader that went away is no error.
-    pub fn print(self, text: &str) {
-        let _ = if self.json {
-            std::io::stderr().write_all(text.as_bytes())
-        } else {
-            let mut out = std::io::stdout().lock();
-            out.write_all(text.as_bytes()).and_then(|()| out.flush())
-        };
-    }
-
-    /// The JSON line, if it is wanted.
-    ///
-    /// # Errors
-    /// Standard output does not take it, as on a full disk.
-    pub fn json(self, report: impl FnOnce() -> serde_json::Value) -> Result<(), Failure> {
-        if !self.json {
-            return Ok(());
-        }
-        match std::io::stdout().write_all(format!("{}\n", report()).as_bytes()) {
-            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                Err(Failure::Error(format!("cannot write the report to standard output: {error}")))
-            }
-            _ => Ok(()),
-        }
-    }
-}
 
 /// Brings up the devices and runs `work` on the main lcore, on the device that `wanted` names, or the first.
 ///

@@ -4,16 +4,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use pollux_apps::counts::{Counted, Meter};
 use pollux_apps::forward::{self, BURST, Edit, Path};
-use pollux_apps::options::{RunOptions, at_least_one};
-use pollux_apps::pairs::{Hop, PortMap, PortMask, deal, hops};
-use pollux_apps::watch::{Watch, joined};
 use pollux_bringup::program::{self, say};
 use pollux_bringup::{Bringup, BringupError, PortRequest};
 use pollux_config::CommandLine;
 use pollux_eal::clock::Nanos;
 use pollux_eal::lcore::LcoreId;
+use pollux_kit::number::at_least_one;
+use pollux_kit::pairs::{Hop, PortMap, PortMask, deal, hops};
+use pollux_kit::{Counted, Meter, RunOptions, Watch, joined};
 use pollux_mempool::{Burst, MbufPool};
 use pollux_port::{PortId, Queues};
 

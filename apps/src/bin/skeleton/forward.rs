@@ -1,8 +1,6 @@
 //! skeleton's loop.
 
-use pollux_eal::LcoreContext;
-use pollux_mempool::Burst;
-use pollux_port::Queues;
+use pollux::prelude::*;
 
 /// Forwards between the ports of each pair until asked to stop.
 pub(crate) fn run(lcore: &LcoreContext, mut ports: Vec<Queues>) {

@@ -7,16 +7,11 @@ mod forward;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use pollux_apps::counts::Meter;
-use pollux_apps::options::RunOptions;
-use pollux_apps::watch::{Watch, joined};
-use pollux_bringup::{Bringup, BringupError, program};
-use pollux_config::CommandLine;
-use pollux_port::PortId;
+use pollux::kit::{Meter, RunOptions, Watch, joined};
+use pollux::prelude::*;
 
 /// skeleton: the smallest forwarder. What one port of a pair receives, the other one sends.
-#[derive(Parser)]
+#[derive(clap::Parser)]
 #[command(after_help = "The loop is a screen long: apps/src/bin/skeleton/forward.rs.")]
 struct Options {
     #[command(flatten)]

@@ -4,9 +4,9 @@
 
 use std::net::IpAddr;
 
+use pollux_kit::number::{number, within};
 use pollux_wire::MacAddress;
 
-use crate::number::{number, within};
 use crate::perftest::options::Options;
 
 /// As typed; what they come to together is a [`Plan`](super::plan::Plan).

@@ -6,6 +6,7 @@ use pollux_bringup::{BringupError, RdmaDevice, program};
 use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
 use pollux_eal::clock::Clock;
+use pollux_kit::Console;
 use pollux_verbs::{FlowType, Rule, VerbsError};
 
 use super::forward::Forwarder;
@@ -23,7 +24,6 @@ use crate::perftest::report::Report;
 use crate::perftest::settings::{Extent, Kind};
 use crate::perftest::{bandwidth, latency, session, statistic};
 use crate::rdma::endless::Watch;
-use crate::rdma::program::Console;
 use crate::rdma::{Failure, device};
 
 /// Runs one of the two tests.

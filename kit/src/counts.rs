@@ -8,7 +8,7 @@ use pollux_bringup::{Bringup, PortLedger};
 use pollux_eal::lcore::LcoreId;
 use pollux_port::{Port, PortId, PortState, QueueId};
 
-use crate::forward::Lost;
+use crate::retry::Lost;
 
 /// One port.
 #[derive(Clone, Debug, Default, PartialEq)]

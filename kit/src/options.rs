@@ -1,6 +1,8 @@
-//! Options that all apps have.
+//! Options that all forwarders have.
 
 use pollux_bringup::{PortRequest, ReceiveRequest};
+
+use crate::number::{at_least_one, seconds};
 
 /// How long to run, what to report, how much to set aside.
 #[derive(clap::Args, Clone, Debug, Default, PartialEq)]
@@ -53,26 +55,6 @@ impl RunOptions {
                 lro_bytes: self.max_lro_pkt_size,
             })
     }
-}
-
-/// A time above zero.
-///
-/// # Errors
-/// A sentence when it is none.
-pub fn seconds(text: &str) -> Result<f64, String> {
-    // The longest time: a thousand years, well inside what the clock counts.
-    let time = text.parse().ok().filter(|time| (1e-6..3e10).contains(time));
-    time.ok_or_else(|| "is not a time in seconds above 0, such as 10 or 0.5".into())
-}
-
-/// A count from 1 to what no machine has.
-///
-/// # Errors
-/// A sentence when it is none.
-pub fn at_least_one(text: &str) -> Result<usize, String> {
-    const MOST: usize = 1 << 31;
-    let count = text.parse().ok().filter(|count| (1..=MOST).contains(count));
-    count.ok_or_else(|| format!("is not a whole number from 1 to {MOST}"))
 }
 
 fn bytes(text: &str) -> Result<u16, String> {

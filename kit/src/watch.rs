@@ -1,6 +1,6 @@
 //! The control thread of an app: waits, tells what happens to ports, prints the table, ends with the report.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use pollux_bringup::program::say;
@@ -8,9 +8,11 @@ use pollux_bringup::{Bringup, BringupError};
 use pollux_eal::lcore::Launched;
 use pollux_port::{PortEvent, PortState};
 
+use crate::console::{self, Console};
 use crate::counts::{Counts, Meter};
 use crate::options::RunOptions;
-use crate::{report, table};
+use crate::report::json;
+use crate::table::table;
 
 /// How often ports are asked whether anything happened to them.
 const EVENT_PERIOD: Duration = Duration::from_millis(200);
@@ -50,7 +52,7 @@ impl Watch<'_> {
             {
                 let counts = meter.read(bringup);
                 // One table that nobody took is no reason to stop forwarding; the report will tell.
-                let _ = self.show(&table::table(self.app, &counts, &counts.since(&before)));
+                let _ = self.show(&table(self.app, &counts, &counts.since(&before)));
                 before = counts;
                 next_table = Some(due + if due < start + period { period - (due - start) } else { period });
             }
@@ -100,31 +102,16 @@ impl Watch<'_> {
     /// # Errors
     /// [`BringupError::Runtime`] when standard output does not take it, as on a full disk.
     pub fn report(&self, counts: &Counts) -> Result<(), BringupError> {
-        let shown = self.show(&table::table(self.app, counts, counts));
-        let shown = if self.options.json {
-            // The table went to standard error, which need not be read.
-            std::io::stdout().write_all(format!("{}\n", report::json(self.app, counts)).as_bytes())
-        } else {
-            shown
-        };
-        match shown {
-            // A reader that went away is no error of ours.
-            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                let problem = format!("cannot write the report to standard output: {error}");
-                Err(BringupError::Runtime(problem))
-            }
-            _ => Ok(()),
-        }
+        let shown = self.show(&table(self.app, counts, counts));
+        // With a JSON line the table went to standard error, which need not be read.
+        console::told(if self.options.json { console::line(&json(self.app, counts)) } else { shown })
     }
 
     /// Standard output belongs to the JSON line when there is one.
     fn show(&self, text: &str) -> std::io::Result<()> {
-        let gap = if std::io::stdout().is_terminal() { "\n" } else { "" };
-        if self.options.json {
-            std::io::stderr().write_all(text.as_bytes())
-        } else {
-            std::io::stdout().write_all(format!("{gap}{text}").as_bytes())
-        }
+        let console = Console { json: self.options.json };
+        let gap = if !console.json && std::io::stdout().is_terminal() { "\n" } else { "" };
+        console.write(&format!("{gap}{text}"))
     }
 }
 

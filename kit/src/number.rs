@@ -1,6 +1,6 @@
-//! Numbers as C programs take them: decimal, or hexadecimal behind `0x`.
+//! Numbers that options take, as C programs read them; each refusal is what clap puts behind the option.
 
-/// A whole number.
+/// A whole number, decimal or hexadecimal behind `0x`.
 ///
 /// # Errors
 /// A sentence when it is none.
@@ -40,6 +40,26 @@ pub fn size(text: &str) -> Result<u64, String> {
         .and_then(|number| number.checked_mul(unit))
         .filter(|bytes| (1..=MOST).contains(bytes))
         .ok_or_else(|| format!("is not a number of bytes from 1 to {MOST}, such as 64, 4K or 1M"))
+}
+
+/// A time above zero.
+///
+/// # Errors
+/// A sentence when it is none.
+pub fn seconds(text: &str) -> Result<f64, String> {
+    // The longest time: a thousand years, well inside what the clock counts.
+    let time = text.parse().ok().filter(|time| (1e-6..3e10).contains(time));
+    time.ok_or_else(|| "is not a time in seconds above 0, such as 10 or 0.5".into())
+}
+
+/// A count from 1 to what no machine has.
+///
+/// # Errors
+/// A sentence when it is none.
+pub fn at_least_one(text: &str) -> Result<usize, String> {
+    const MOST: usize = 1 << 31;
+    let count = text.parse().ok().filter(|count| (1..=MOST).contains(count));
+    count.ok_or_else(|| format!("is not a whole number from 1 to {MOST}"))
 }
 
 #[cfg(test)]

@@ -1,0 +1,71 @@
+//! What a program needs besides its loop: options, waiting, counting, reports.
+//!
+//! ```text
+//!   RunOptions --port_request--> Bringup::start_ports --> queues --> the loop, on its lcores
+//!       |                                                              |  Retry: a destination that is full
+//!       '--> Watch::until_end, on the main thread                      '--> counters of ports, queues, lcores
+//!                 |  events of ports, the duration, a signal                     |
+//!                 '--> table, JSON report <-- Counts <-- Meter::read ------------'
+//! ```
+//!
+//! Called by the apps, and by programs outside of this workspace; calls `bringup`, `port` and `eal`, and no app.
+//!
+//! - [`RunOptions`]: the options that all forwarders have; [`number`], [`pairs`]: what other options are made of.
+//! - [`Watch`]: the control thread, until the end and the report; [`joined`] for the lcores behind it.
+//! - [`Meter`] and [`Counts`]: what ports and lcores counted; [`table()`] and [`json()`] show it.
+//! - [`Retry`]: a burst that a destination did not take, tried again with patience; [`Lost`] counts what was let go.
+//! - [`Console`]: where lines go when `--json` keeps standard output for itself.
+//!
+//! A whole program, between two ports without devices, for a tenth of a second:
+//!
+//! ```
+//! use pollux_bringup::{Bringup, BringupError};
+//! use pollux_config::CommandLine;
+//! use pollux_kit::{Meter, RunOptions, Watch, joined};
+//! use pollux_mempool::Burst;
+//! use pollux_port::PortId;
+//!
+//! let line = CommandLine::parse(["app", "-l", "0", "--vdev", "net_null0", "--vdev", "net_null1"])?;
+//! let options = RunOptions { duration: Some(0.1), ..RunOptions::default() };
+//! let mut bringup = Bringup::new(&line)?;
+//! let ids = [PortId(0), PortId(1)];
+//! let (mut queues, _pool) = bringup.start_ports(&ids, &options.port_request(1))?;
+//! let main = bringup.eal.lcores().main();
+//! let forwarding = bringup.eal.launch(main, move |lcore| {
+//!     let mut burst = Burst::new();
+//!     while !lcore.stop_requested() {
+//!         queues[0].rx[0].rx_burst(&mut burst, 32);
+//!         queues[1].tx[0].tx_burst(&mut burst);
+//!         burst.clear();
+//!     }
+//! })?;
+//! let meter = Meter::of_ports(&ids);
+//! let watch = Watch { app: "app", options: &options, period: None };
+//! watch.until_end(&mut bringup, &meter)?;
+//! bringup.eal.stop_flag().set();
+//! joined(forwarding)?;
+//! let counts = meter.read(&mut bringup);
+//! assert!(counts.ports[1].tx_packets > 0);
+//! watch.report(&counts)?;
+//! # Ok::<(), BringupError>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod console;
+mod counts;
+pub mod number;
+mod options;
+pub mod pairs;
+mod report;
+mod retry;
+mod table;
+mod watch;
+
+pub use console::Console;
+pub use counts::{Counted, Counts, LcoreCounts, Meter, PortCounts};
+pub use options::RunOptions;
+pub use report::json;
+pub use retry::{Lost, Retry};
+pub use table::table;
+pub use watch::{Watch, joined};
