@@ -51,6 +51,7 @@ pub mod object;
 pub mod opcode;
 pub mod order;
 pub mod period_mode;
+pub mod psv;
 pub mod qp;
 pub mod queue;
 pub mod rate;
@@ -91,6 +92,7 @@ pub const LAYOUTS: &[&[Layout]] = &[
     memory::LAYOUTS,
     mkey::LAYOUTS,
     object::LAYOUTS,
+    psv::LAYOUTS,
     qp::LAYOUTS,
     qp::context::LAYOUTS,
     rate::LAYOUTS,

@@ -38,11 +38,13 @@
 mod entry;
 mod error;
 mod mini;
+mod signature;
 mod validity;
 
 pub use entry::{Cqe64, Cqe128, FLAGS_GRH, Layer3, Layer4, Strides, format, lro, packet, part, rss, status};
 pub use error::CqeError;
 pub use mini::{MINIS, MiniCqe, MiniFormat};
+pub use signature::{CqeSignature, signature_domain, signature_error};
 pub use validity::Validity;
 
 /// The owner bit of an entry's last byte. Source: rdma-core `providers/mlx5/mlx5dv.h`, `MLX5_CQE_OWNER_MASK`.

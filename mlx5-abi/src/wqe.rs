@@ -12,6 +12,7 @@
 //!  compare and swap     Control | RemoteAddress | Atomic | Data (where the old value goes)
 //!  datagram             Control | AddressVector | Data ...
 //!  memory key (UMR)     Control | UmrControl | MkeyContext | entries of the translation ...
+//!  signatures            ... | translation | Bsf, then Control | SetPsv            see [`signature`]
 //!  nothing (NOP)        Control
 //! ```
 //!
@@ -25,6 +26,7 @@ mod data;
 mod ethernet;
 mod memory;
 mod remote;
+pub mod signature;
 
 pub use address::{AddressVector, EXTENDED_UD_AV, GRH_PRESENT};
 pub use control::{Completion, Control, Fence, SIGNATURE_OFF, SOLICITED};

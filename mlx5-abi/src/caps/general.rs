@@ -102,6 +102,7 @@ layouts! {
         SIGERR_CQE: field(0x40, 13, 13),
         WQ_SIGNATURE: field(0x40, 11, 11),
         SCTR_DATA_CQE: field(0x40, 10, 10),
+        SHO: field(0x40, 8, 8),
         DCT: field(0x40, 5, 5),
         QOS: field(0x40, 4, 4),
         ETH_NET_OFFLOADS: field(0x40, 3, 3),

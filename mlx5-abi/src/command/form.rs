@@ -3,8 +3,8 @@
 use super::opcode::*;
 use super::{CommandIn, CommandOut};
 use super::{
-    counter, cq, dct, environment, eq, flow, group, lag, memory, mkey, object, qp, rate, register, rq, rqt,
-    sq, srq, start, tir, user, vport,
+    counter, cq, dct, environment, eq, flow, group, lag, memory, mkey, object, psv, qp, rate, register, rq,
+    rqt, sq, srq, start, tir, user, vport,
 };
 use crate::caps;
 use crate::layout::Layout;
@@ -85,6 +85,8 @@ pub fn form(opcode: u16) -> (&'static Layout, &'static Layout) {
         QUERY_XRC_SRQ => (&srq::QueryXrcSrqIn::LAYOUT, &srq::QueryXrcSrqOut::LAYOUT),
         ARM_XRC_SRQ => (&srq::ArmXrcSrqIn::LAYOUT, OUT),
         DESTROY_XRC_SRQ => (&srq::DestroyXrcSrqIn::LAYOUT, OUT),
+        CREATE_PSV => (&psv::CreatePsvIn::LAYOUT, &psv::CreatePsvOut::LAYOUT),
+        DESTROY_PSV => (&psv::DestroyPsvIn::LAYOUT, OUT),
         CREATE_DCT => (&dct::CreateDctIn::LAYOUT, &dct::CreateDctOut::LAYOUT),
         DRAIN_DCT => (&dct::DrainDctIn::LAYOUT, OUT),
         DESTROY_DCT => (&dct::DestroyDctIn::LAYOUT, OUT),

@@ -57,6 +57,8 @@ pub mod mkey_mask {
     pub const PD: u64 = 1 << 7;
     /// Remote invalidation.
     pub const EN_RINVAL: u64 = 1 << 8;
+    /// The count of errors of signatures that is waited for.
+    pub const EN_SIGERR: u64 = 1 << 9;
     /// Signature part.
     pub const BSF_EN: u64 = 1 << 12;
     /// Variable part of the key.

@@ -167,6 +167,7 @@ pub(crate) fn linux(golden: &mut Golden) {
         "MLX5_MKEY_MASK_START_ADDR" = START_ADDR;
         "MLX5_MKEY_MASK_PD" = PD;
         "MLX5_MKEY_MASK_EN_RINVAL" = EN_RINVAL;
+        "MLX5_MKEY_MASK_EN_SIGERR" = EN_SIGERR;
         "MLX5_MKEY_MASK_BSF_EN" = BSF_EN;
         "MLX5_MKEY_MASK_KEY" = KEY;
         "MLX5_MKEY_MASK_QPN" = QPN;

@@ -48,10 +48,14 @@ pub(crate) fn linux(golden: &mut Golden) {
     same!(golden, wqe::MaskedAtomic, "mlx5_wqe_masked_atomic_seg", { swap_add, compare, swap_add_mask, compare_mask });
     same!(golden, wqe::Xrc, "mlx5_wqe_xrc_seg", { xrc_srqn });
     same!(golden, wqe::UmrControl, "mlx5_wqe_umr_ctrl_seg", { flags, klm_octowords = "xlt_octowords", translation_offset = "xlt_offset", mkey_mask, xlt_offset_47_16 });
+    same!(golden, wqe::signature::SetPsv, "mlx5_seg_set_psv", { psv_index = "psv_num", syndrome, status });
+    same!(golden, wqe::signature::BsfInline, "mlx5_bsf_inl", { vld_refresh, dif_apptag, dif_reftag, sig_type, rp_inv_seed, dif_inc_ref_guard_check, dif_app_bitmask_check });
+    same!(golden, wqe::signature::Bsf, "mlx5_bsf", { bsf_size_sbs = "basic.bsf_size_sbs", check_byte_mask = "basic.check_byte_mask", wire = "basic.wire.bs_selector", mem = "basic.mem.bs_selector", raw_data_size = "basic.raw_data_size", w_bfs_psv = "basic.w_bfs_psv", m_bfs_psv = "basic.m_bfs_psv", t_init_gen_pro_size = "ext.t_init_gen_pro_size", rsvd_epi_size = "ext.rsvd_epi_size", w_tfs_psv = "ext.w_tfs_psv", m_tfs_psv = "ext.m_tfs_psv", w_inl, m_inl });
     same!(golden, wqe::MkeyContext, "mlx5_mkey_seg", { free = "status", access_flags = "flags", sf = "version", qpn_mkey = "qpn_mkey7_0", flags_pd, start_addr, len, bsf_octword_size = "bsfs_octo_size", translations_octword_size = "xlt_oct_size", log_page_size = "log2_page_size" });
     same!(golden, cqe::Cqe64, "mlx5_cqe64", { pkt_info = "tls_outer_l3_tunneled", wqe_id, lro_tcppsh_abort_dupack = "lro.tcppsh_abort_dupack", lro_min_ttl = "lro.min_ttl", lro_tcp_win = "lro.tcp_win", lro_ack_seq_num = "lro.ack_seq_num", rss_hash_result, rss_hash_type, ml_path, check_sum, slid, flags_rqpn, hds_ip_ext, l4_l3_hdr_type, vlan_info, srqn_uidx = "srqn", imm_inval_pkey = "immediate", byte_cnt, timestamp = "timestamp_h..timestamp_l", sop_drop_qpn, wqe_counter, signature, op_own });
     same!(golden, cqe::Cqe128, "mlx5_cqe128", { inline = "inl_grh", entry = "cqe64" });
     same!(golden, cqe::CqeError, "mlx5_err_cqe", { srqn, vendor_err_synd, syndrome, s_wqe_opcode_qpn, wqe_counter, signature, op_own });
+    same!(golden, cqe::CqeSignature, "mlx5_sig_err_cqe", { expected_trans_sig, actual_trans_sig, expected_reftag, actual_reftag, syndrome, mkey, err_offset, qpn, signature, op_own });
     same!(golden, cqe::MiniCqe, "mlx5_mini_cqe8", { head = "rx_hash_result", byte_cnt });
     same!(golden, eqe::Eqe, "mlx5_eqe", { kind = "type", sub_type, data, signature, owner });
     same!(golden, eqe::Completion, "mlx5_eqe_comp", { cqn });

@@ -206,6 +206,9 @@ pub mod optional {
     pub const RRA_MAX: u32 = 1 << 9;
     /// Path migration.
     pub const PM_STATE: u32 = 1 << 10;
+    /// The send queue is drained when a signature does not fit. Source: rdma-core `providers/mlx5/mlx5_ifc.h`,
+    /// `MLX5_QPC_OPT_MASK_INIT2INIT_DRAIN_SIGERR`, and `providers/mlx5/mlx5.c`, `mlx5_modify_qp_drain_sigerr`.
+    pub const DRAIN_SIGERR: u32 = 1 << 11;
     /// Transport retries.
     pub const RETRY_COUNT: u32 = 1 << 12;
     /// Receiver-not-ready retries.
