@@ -25,6 +25,7 @@ mod reserved;
 pub(crate) mod reserved_number;
 mod rewrite;
 mod send;
+mod signature;
 mod spread;
 mod srq;
 mod work;
@@ -259,6 +260,7 @@ impl Core {
             | op::QUERY_DCT
             | op::ARM_DCT_FOR_KEY_VIOLATION
             | op::DESTROY_DCT => self.target_command(opcode, call),
+            op::CREATE_PSV | op::DESTROY_PSV => self.signature_command(opcode, call),
             op::CREATE_TIR
             | op::QUERY_TIR
             | op::MODIFY_TIR

@@ -57,10 +57,12 @@
 //!
 //! Of hairpin queues see `hairpin.rs`: how much of a buffer a packet takes, what becomes of tags, who waits for whom.
 //!
+//! Of signatures see `memory_keys/signature.rs`: what a block's signature depends on, where errors are reported, what is refused.
+//!
 //! Of what a user context's queue may do to a key see `memory_keys/change.rs`: addresses of the bus come from the kernel's queues alone.
 //!
 //! # What is not there
-//! Congestion control of RDMA, path migration, tag matching, signatures,
+//! Congestion control of RDMA, path migration, tag matching,
 //! queue pairs for raw frames (those are made of send and receive queues), atomics with masks;
 //! queue pair 1 is there, what manages connections is not. Steering by software beyond root tables, tunnels but VXLAN,
 //! Geneve, GRE and IP in IP (others go where send entries say where headers are), checksums of outer UDP, the embedded switch. Capabilities do not claim them, and commands and entries that need them are refused.

@@ -8,14 +8,16 @@ pub(crate) mod absent;
 mod change;
 mod pattern;
 mod reach;
+pub(crate) mod signature;
 mod translation;
 
 use std::cell::Cell;
 
 use crate::device::table::Table;
 use absent::{Absent, AbsentPages};
-pub(crate) use change::{Refusal, change};
+pub(crate) use change::change;
 pub(crate) use reach::{read, write};
+use signature::{Signatures, Signing};
 pub(crate) use translation::{Translation, pages_of, pieces_of};
 
 /// Why a key refused.
@@ -33,6 +35,8 @@ pub(crate) enum KeyError {
     Unpinned,
     /// A page of it is not there, now.
     Absent,
+    /// It has signatures, and cannot be used like this, or lacks what they need.
+    Signature,
 }
 
 impl KeyError {
@@ -45,7 +49,25 @@ impl KeyError {
             Self::Right => 0x54,
             Self::Unpinned => 0x55,
             Self::Absent => 0x56,
+            Self::Signature => 0x57,
         }
+    }
+}
+
+/// Why an entry changed no key, or set no signature variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Segments that make no sense.
+    Segments,
+    /// What cannot be changed as asked.
+    Bind,
+    /// The list of a key's translation cannot be read.
+    Key(KeyError),
+}
+
+impl From<KeyError> for Refusal {
+    fn from(error: KeyError) -> Self {
+        Self::Key(error)
     }
 }
 
@@ -110,6 +132,8 @@ pub(crate) struct Key {
     pub(crate) translation: Translation,
     /// Room for its translation, in units of 16 bytes.
     pub(crate) units: u64,
+    /// Of a key that was made for signatures.
+    pub(crate) signing: Option<Box<Signing>>,
     /// The context as it was made, for queries.
     pub(crate) context: [u8; 64],
 }
@@ -127,6 +151,7 @@ pub(crate) struct Keys {
     /// Entries of all translations. Looking at every key for each that grows would be a guest's way to keep the device busy.
     entries: usize,
     pub(crate) absent: AbsentPages,
+    pub(crate) signatures: Signatures,
     /// Pieces that the access at work may still pass.
     steps: Cell<u32>,
 }
@@ -137,6 +162,7 @@ impl Keys {
             table: Table::new(0x10, limit),
             entries: 0,
             absent: AbsentPages::default(),
+            signatures: Signatures::new(),
             steps: Cell::new(STEPS_MAX),
         }
     }
@@ -226,7 +252,33 @@ impl Keys {
         bytes: u64,
         access: Access,
     ) -> Result<(), KeyError> {
+        if self.has_signatures(key) {
+            let context = self.allowed(key, who, access)?;
+            let (from, end) = signature::span(context, at, bytes)?;
+            self.begin_walk();
+            return self.walk_inside(context, who, from, end, access, &mut |_, _| Ok(()));
+        }
         self.walk_for(key, who, at, bytes, access, &mut |_, _| Ok(()))
+    }
+
+    /// Whether a key's data has signatures.
+    #[inline]
+    fn has_signatures(&self, key: u32) -> bool {
+        self.table.get(key >> 8).is_some_and(Key::has_signatures)
+    }
+
+    /// Walks bytes `from..end` of a key's memory, counted from its start, whatever it says of signatures.
+    fn walk_inside(
+        &self,
+        context: &Key,
+        who: Who,
+        from: u64,
+        end: u64,
+        access: Access,
+        each: &mut dyn FnMut(Option<u64>, usize) -> Result<(), KeyError>,
+    ) -> Result<(), KeyError> {
+        // Keys with signatures are made of pieces, and of nothing else.
+        self.walk_under(&context.translation, who, from, end, access, 1, each)
     }
 
     #[expect(clippy::too_many_arguments, reason = "an access, and how deep it is")]
@@ -322,6 +374,21 @@ impl Keys {
         bytes: u64,
         access: Access,
     ) -> Result<(&Key, u64, u64), KeyError> {
+        let context = self.allowed(key, who, access)?;
+        if context.has_signatures() {
+            return Err(KeyError::Signature);
+        }
+        let from = at.checked_sub(context.start).ok_or(KeyError::Bounds)?;
+        let end = from.checked_add(bytes).ok_or(KeyError::Bounds)?;
+        if end > context.length {
+            return Err(KeyError::Bounds);
+        }
+        Ok((context, from, end))
+    }
+
+    /// The key, if it allows an access.
+    #[inline]
+    fn allowed(&self, key: u32, who: Who, access: Access) -> Result<&Key, KeyError> {
         let context = self.table.get(key >> 8).ok_or(KeyError::Unknown)?;
         if context.variable != key as u8 || context.free {
             return Err(KeyError::Unknown);
@@ -339,19 +406,16 @@ impl Keys {
             Access::RemoteWrite => context.remote_write,
             Access::Atomic => context.atomic,
         };
-        if !allowed {
-            return Err(KeyError::Right);
-        }
-        let from = at.checked_sub(context.start).ok_or(KeyError::Bounds)?;
-        let end = from.checked_add(bytes).ok_or(KeyError::Bounds)?;
-        if end > context.length {
-            return Err(KeyError::Bounds);
-        }
-        Ok((context, from, end))
+        if allowed { Ok(context) } else { Err(KeyError::Right) }
     }
 }
 
 impl Key {
+    #[inline]
+    fn has_signatures(&self) -> bool {
+        self.signing.as_deref().is_some_and(Signing::is_on)
+    }
+
     #[inline]
     fn walk(
         &self,
@@ -394,6 +458,7 @@ mod tests {
             queue: None,
             translation: Translation::of_pages(12, 0x800, vec![0x7000, 0x9000, 0xa000]),
             units: 2,
+            signing: None,
             context: [0; 64],
         };
         let index = keys.insert(0, key).expect("room");

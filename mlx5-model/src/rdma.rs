@@ -18,6 +18,7 @@ pub(crate) mod path;
 mod qp;
 mod requester;
 mod responder;
+mod signature;
 pub(crate) mod state;
 mod work;
 

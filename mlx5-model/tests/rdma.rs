@@ -19,6 +19,7 @@ mod rdma {
     mod reserved;
     mod seeds;
     mod shared;
+    mod signature;
     mod transition;
     mod transport;
     mod window;

@@ -50,6 +50,7 @@ enum Ability {
     ChangePackets,
     Hairpin,
     DynamicConnections,
+    Signatures,
 }
 
 fn main() -> ExitCode {
@@ -127,6 +128,7 @@ fn run(cli: &Cli) -> Result<(), Box<dyn Error>> {
                 change_packets: cli.with.contains(&Ability::ChangePackets),
                 hairpin: cli.with.contains(&Ability::Hairpin),
                 dynamic_connections: cli.with.contains(&Ability::DynamicConnections),
+                signatures: cli.with.contains(&Ability::Signatures),
                 ..Traits::default()
             },
             clock: clock.clone(),

@@ -11,7 +11,7 @@ use pollux_mlx5_abi::caps::roce::{AtomicCaps, RoceCaps, atomic, l3, version};
 use pollux_mlx5_abi::caps::{self, QueryHcaCapIn, QueryHcaCapOut, SetHcaCapIn, kind};
 use pollux_mlx5_abi::command::user::{capability, general_object, place};
 use pollux_mlx5_abi::command::wq::stamp;
-use pollux_mlx5_abi::command::{dct, opcode as op, order, period_mode, source_port};
+use pollux_mlx5_abi::command::{dct, opcode as op, order, period_mode, psv, source_port};
 use pollux_mlx5_abi::paging;
 use pollux_mlx5_abi::wqe::copy;
 
@@ -106,6 +106,9 @@ pub struct Traits {
     /// Dynamic connections (DC): initiators, their streams, and targets. Cards from ConnectX-4 on have them; a driver that is to see
     /// them asks for them here.
     pub dynamic_connections: bool,
+    /// Data of keys has signatures, which are checked, made and stripped (signature handover): T10-DIF and CRCs over blocks. Cards from
+    /// Connect-IB on have them, not all of them all kinds; a driver that is to see them asks for them here.
+    pub signatures: bool,
     /// Two ends agree on options of their connection (ECE).
     pub ece: bool,
     /// Contexts of queue pairs tell that data is written in order, as it is: what comes early is kept until its turn, and
@@ -176,6 +179,7 @@ impl Default for Traits {
             device_memory: true,
             selective_repeat: false,
             dynamic_connections: false,
+            signatures: false,
             ece: true,
             data_in_order: true,
             copies_memory: true,
@@ -400,6 +404,17 @@ impl Traits {
             ] {
                 field.set(&mut caps, value);
             }
+        }
+        for field in [
+            G::SHO,
+            G::SIGERR_CQE,
+            G::DRAIN_SIGERR,
+            psv::cap::DOMAIN_AND_TYPE,
+            psv::cap::BLOCK_4048,
+            psv::cap::CRC32C,
+            psv::cap::CRC64_XP10,
+        ] {
+            field.set(&mut caps, self.signatures.into());
         }
         if self.devx {
             G::GENERAL_OBJ_TYPES.set(&mut caps, 1 << general_object::RESERVED_QPN);

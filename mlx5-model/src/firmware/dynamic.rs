@@ -98,6 +98,7 @@ impl Core {
             service: Service::Target,
             kernel: call.uid == 0,
             copies: false,
+            signs: false,
             domain,
             uar: 0,
             send: None,

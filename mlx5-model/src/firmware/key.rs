@@ -7,10 +7,14 @@ use pollux_mlx5_abi::command::{opcode as op, status};
 use super::work::{LOG_PAGE_MAX, LOG_PAGE_MIN};
 use super::{Call, No, need, no};
 use crate::device::core::Core;
+use crate::memory_keys::signature::Signing;
 use crate::memory_keys::{Key, Translation, pages_of, pieces_of};
 
 /// A key that any queue may use. Source: Linux `drivers/infiniband/hw/mlx5/mr.c`, where `qpn` is set.
 const ANY_QUEUE: u32 = 0xff_ffff;
+/// Room for the signature part of a key at most, in units of 16 bytes: that of encryption is as long and stands behind it. Source:
+/// rdma-core `providers/mlx5/verbs.c`, `_mlx5dv_create_mkey`, `bsf_size`.
+const SIGNATURE_UNITS_MAX: u32 = 8;
 
 impl Core {
     pub(super) fn key_command(&mut self, opcode: u16, call: &mut Call<'_>) -> Result<(), No> {
@@ -36,12 +40,23 @@ impl Core {
         let context = CreateMkeyIn::MEMORY_KEY_MKEY_ENTRY.get(input);
         let domain = M::PD.get(&context);
         need!(call.may_work_in(self.domains.owner(domain)), BAD_RES_ERR, 17);
-        need!(!M::BSF_EN.is_set(&context), BAD_PARAM_ERR, 18);
         let free = M::FREE.is_set(&context);
         let start = M::START_ADDR.get(&context);
         let all = M::LENGTH64.is_set(&context);
         let length = if all { u64::MAX } else { M::LEN.get(&context) };
         let mode = M::ACCESS_MODE_1_0.get(&context) | M::ACCESS_MODE_4_2.get(&context) << 2;
+        // Signatures are for keys of pieces, with room for all that they need. Source: rdma-core `providers/mlx5/verbs.c`,
+        // `_mlx5dv_create_mkey`; Linux `drivers/infiniband/hw/mlx5/mr.c`, `mlx5_alloc_integrity_descs`.
+        let signs = M::BSF_EN.is_set(&context);
+        let signature_units = M::BSF_OCTWORD_SIZE.get(&context);
+        need!(
+            !signs
+                || self.traits.signatures
+                    && matches!(mode, access_mode::KLM | access_mode::KSM)
+                    && (1..=SIGNATURE_UNITS_MAX).contains(&signature_units),
+            BAD_PARAM_ERR,
+            18
+        );
         // Linux hands the length of a key for lent memory on as the program gave it, and programs give 0. Source: Linux
         // `drivers/infiniband/hw/mlx5/mr.c`, `mlx5_ib_reg_dm_mr`.
         let may_be_empty = free || mode == access_mode::MEMIC;
@@ -82,6 +97,8 @@ impl Core {
             queue: (queue != ANY_QUEUE).then_some(queue),
             translation,
             units: M::TRANSLATIONS_OCTWORD_SIZE.get(&context).into(),
+            signing: signs
+                .then(|| Box::new(Signing::new(signature_units, M::EXPECTED_SIGERR_COUNT.is_set(&context)))),
             context,
         };
         need!(call.output.len() >= 16, BAD_OUTP_LEN_ERR, 23);

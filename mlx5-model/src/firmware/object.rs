@@ -65,6 +65,7 @@ impl Core {
                 need!(call.may_change(self.domains.owner(named)), BAD_RES_ERR, 9);
                 let used = self.senders.queues.iter().any(|(_, queue)| queue.domain == named)
                     || self.keys.table().iter().any(|(_, key)| key.domain == named)
+                    || self.keys.signatures.variables.iter().any(|(_, variable)| variable.domain == named)
                     || self.receivers.uses_domain(named)
                     || self.rdma.pairs.iter().any(|(_, pair)| pair.domain == named);
                 need!(!used, RES_BUSY, 16);
@@ -228,6 +229,7 @@ impl Core {
             self.completions.queues,
             self.events.queues,
             self.keys,
+            self.keys.signatures.variables,
             self.tises,
             self.umems,
             self.domains,

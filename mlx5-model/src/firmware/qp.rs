@@ -1,7 +1,7 @@
 //! Commands on queue pairs and multicast groups.
 
 use pollux_mlx5_abi::command::group::AttachToMcgIn;
-use pollux_mlx5_abi::command::qp::context::{AddressPath, QpContext, receive};
+use pollux_mlx5_abi::command::qp::context::{AddressPath, QpContext, optional, receive};
 use pollux_mlx5_abi::command::qp::{CreateQpIn, CreateQpOut, QueryQpOut, TransitionIn, TransitionOut};
 use pollux_mlx5_abi::command::user::place;
 use pollux_mlx5_abi::command::{dct, opcode as op, order, source_port, status};
@@ -80,7 +80,10 @@ impl Core {
         let service = pair.service;
         let Some(step) = transition(opcode, service) else { return Err(no(status::BAD_OP_ERR, 17)) };
         need!(pair.state == step.from, BAD_QP_STATE_ERR, 18);
-        need!(mask & !step.optional == 0, BAD_PARAM_ERR, 19);
+        // Source: rdma-core `providers/mlx5/mlx5.c`, `mlx5_modify_qp_drain_sigerr`.
+        let drains = self.traits.signatures && opcode == op::INIT2INIT_QP && service.is_reliable();
+        let further = if drains { optional::DRAIN_SIGERR } else { 0 };
+        need!(mask & !(step.optional | further) == 0, BAD_PARAM_ERR, 19);
         // The key for any memory is the kernel's, at whatever transition it is asked for.
         need!(call.uid == 0 || !Q::RLKY.is_set(&context), BAD_PARAM_ERR, 31);
         let path = Q::PRIMARY_ADDRESS_PATH.of(&context);
@@ -280,10 +283,12 @@ impl Core {
         let selective = self.traits.selective_repeat && !service.is_dynamic();
         let ece = Ece::new(self.traits.ece, selective, service, CreateQpIn::ECE.get(input));
         let copies = self.traits.copies_memory && matches!(service, Service::Reliable | Service::Initiator);
+        let signs = self.traits.signatures && (service.is_connected() || service == Service::Initiator);
         let pair = Qp::new(Make {
             service,
             kernel: call.uid == 0,
             copies,
+            signs,
             domain,
             uar,
             send,

@@ -16,7 +16,7 @@ use pollux_mlx5_abi::wqe::{
 use zerocopy::FromBytes;
 
 use super::translation::{Entries, Translation};
-use super::{Access, Key, KeyError, Keys, Who, read};
+use super::{Access, Key, KeyError, Keys, Refusal, Who, read, signature};
 use crate::device::bus::Bus;
 
 /// Entries of all keys at most that queues write: some 400 MB.
@@ -28,23 +28,6 @@ const REMOTE_INVALIDATE: u32 = 1 << 24;
 const ALL_ADDRESSES: u32 = 1 << 31;
 /// A key that any queue pair may use.
 const ANY: u32 = 0xff_ffff;
-
-/// Why an entry did not change a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// Segments that make no sense.
-    Segments,
-    /// A key that cannot be changed as asked.
-    Bind,
-    /// The list of its translation cannot be read.
-    Key(KeyError),
-}
-
-impl From<KeyError> for Refusal {
-    fn from(error: KeyError) -> Self {
-        Self::Key(error)
-    }
-}
 
 /// Does what an entry asks of the key `name`: `segments` stand behind its control segment. The kernel's own queue works for all
 /// domains.
@@ -90,8 +73,9 @@ pub(crate) fn change(
     if stretches && !who.kernel {
         return Err(Refusal::Bind);
     }
-    let mut key = Key { translation: Translation::Physical, ..*old };
+    let mut key = Key { translation: Translation::Physical, signing: None, ..*old };
     apply(&mut key, fields, wanted);
+    key.signing = signature::change(keys, old, key.domain, control, wanted, rest)?;
     let entries = match usize::from(control.klm_octowords.get()) {
         0 => None,
         units => {

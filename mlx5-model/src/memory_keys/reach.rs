@@ -1,6 +1,6 @@
 //! Copies in and out of the memory behind keys, for queue pairs and for lists of entries.
 
-use super::{Access, KeyError, Keys, Who};
+use super::{Access, KeyError, Keys, Who, signature};
 use crate::device::bus::Bus;
 use crate::ledger::Crossing;
 
@@ -14,6 +14,9 @@ pub(crate) fn read(
     access: Access,
     into: &mut [u8],
 ) -> Result<(), KeyError> {
+    if keys.has_signatures(key) {
+        return signature::gather(bus, keys, who, key, at, access, into);
+    }
     let mut done = 0;
     keys.walk_for(key, who, at, into.len() as u64, access, &mut |address, run| {
         let piece = &mut into[done..done + run];
@@ -38,6 +41,9 @@ pub(crate) fn write(
     access: Access,
     data: &[u8],
 ) -> Result<(), KeyError> {
+    if keys.has_signatures(key) {
+        return signature::scatter(bus, keys, who, key, at, access, data);
+    }
     let mut done = 0;
     keys.walk_for(key, who, at, data.len() as u64, access, &mut |address, run| {
         if let Some(address) = address {

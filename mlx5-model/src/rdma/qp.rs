@@ -46,6 +46,10 @@ pub(crate) struct Qp {
     pub(crate) service: Service,
     /// Its entries may copy memory.
     pub(crate) copies: bool,
+    /// Its entries may set signature variables.
+    pub(crate) signs: bool,
+    /// Its send queue is drained when a signature does not fit.
+    pub(crate) drains: bool,
     pub(crate) state: State,
     pub(crate) domain: u32,
     pub(crate) uar: u32,
@@ -103,6 +107,8 @@ pub(crate) struct Make {
     pub(crate) kernel: bool,
     /// Its entries may copy memory.
     pub(crate) copies: bool,
+    /// Its entries may set signature variables.
+    pub(crate) signs: bool,
     pub(crate) domain: u32,
     pub(crate) uar: u32,
     pub(crate) send: Option<SendRing>,
@@ -115,12 +121,15 @@ pub(crate) struct Make {
 impl Qp {
     pub(crate) fn new(make: Make) -> Self {
         use QpContext as Q;
-        let Make { service, kernel, copies, domain, uar, send, source, user_index, context, ece } = make;
+        let Make { service, kernel, copies, signs, domain, uar, .. } = make;
+        let Make { send, source, user_index, context, ece, .. } = make;
         let initiator = (service == Service::Initiator).then(|| Box::new(Initiator::new(&context)));
         Self {
             number: 0,
             service,
             copies,
+            signs,
+            drains: signs && Q::DRAIN_SIGERR.is_set(&context),
             state: State::Reset,
             domain,
             uar,
@@ -215,6 +224,13 @@ impl Qp {
                 let psn = Q::NEXT_SEND_PSN.get(context);
                 self.requester.begin(psn, self.retries, self.rnr_retries);
             }
+            (State::Drained, State::Send) => {
+                // Software may have written other entries in the place of those that wait. Source: rdma-core `providers/mlx5/qp.c`,
+                // `mlx5dv_qp_cancel_posted_send_wrs`.
+                if let Some(send) = &mut self.send {
+                    send.forget_came_along();
+                }
+            }
             _ => {}
         }
     }
@@ -258,6 +274,10 @@ impl Qp {
         if on(optional::RNR_TIMEOUT) {
             Q::MIN_RNR_NAK.set(ours, Q::MIN_RNR_NAK.get(context));
             self.rnr_timer = Q::MIN_RNR_NAK.get(context) as u8;
+        }
+        if on(optional::DRAIN_SIGERR) {
+            Q::DRAIN_SIGERR.set(ours, Q::DRAIN_SIGERR.get(context));
+            self.drains = Q::DRAIN_SIGERR.is_set(context);
         }
         if on(optional::COUNTER_SET_ID) {
             Q::COUNTER_SET_ID.set(ours, Q::COUNTER_SET_ID.get(context));

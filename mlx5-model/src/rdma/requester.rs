@@ -20,7 +20,7 @@ use super::packet::source_port;
 use super::qp::Qp;
 use super::state::{Service, State};
 use super::work::{self, Kind, Request};
-use super::{Around, Desk, Sent, copy, paging};
+use super::{Around, Desk, Sent, copy, paging, signature};
 use crate::device::violation::Violation;
 use crate::failure::Failure;
 use crate::memory_keys::change;
@@ -269,6 +269,9 @@ fn carry_out(pair: &Qp, around: &mut Around<'_, '_>, request: &Request) -> Resul
         return change(around.keys, around.bus, pair.who(), any_domain, opcode, name, segments)
             .map_err(Failure::from);
     }
+    if request.sets_signature() {
+        return signature::set(pair, around, request);
+    }
     if request.opcode == send::MMO { copy::carry_out(pair, around, request) } else { Ok(()) }
 }
 
@@ -314,6 +317,7 @@ fn begin_one(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &mut Desk, turn: 
     }
     if request.failed.is_none() {
         let outcome = carry_out(pair, around, &request);
+        signature::report_sent(pair, around);
         // What it reads or writes is not all there: it stays posted until it is.
         if outcome == Err(Failure::ABSENT) && paging::asks(pair, around) {
             (pair.paging.sender_waits, pair.paging.begun) = (true, true);
@@ -321,7 +325,7 @@ fn begin_one(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &mut Desk, turn: 
         }
         request.failed = outcome.err();
     }
-    pair.requester.changed_key = request.changes_key();
+    pair.requester.changed_key = request.changes_key() || request.sets_signature();
     if let Some(ring) = &mut pair.send {
         ring.advance(blocks);
     }
@@ -451,6 +455,7 @@ fn send_one(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &mut Desk) -> Step
     };
     let block = pair.block_loopback.then_some(pair.number);
     let sent = desk.send(around, &path, port, BthRepr { qp: remote, ..bth }, &extension, bytes, block, fill);
+    signature::report_sent(pair, around);
     if sent == Err(Failure::ABSENT) && paging::asks(pair, around) {
         pair.paging.sender_waits = true;
         return Step::Stuck;

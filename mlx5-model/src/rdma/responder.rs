@@ -21,7 +21,7 @@ use super::packet::{Extension, Incoming, PARTITION, source_port};
 use super::qp::{Qp, Source};
 use super::requester::{Turn, after, distance};
 use super::state::{Service, State};
-use super::{Around, Desk, Sent, paging};
+use super::{Around, Desk, Sent, paging, signature};
 use crate::failure::Failure;
 use crate::firmware::qp::NO_USER_INDEX;
 use crate::memory_keys::{Access, KeyError, Who, read, write};
@@ -481,6 +481,8 @@ pub(crate) fn run(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &mut Desk, b
                 })
             }
         };
+        let cqn = pair.cqn_receive;
+        signature::report_received(pair, around, cqn);
         match sent {
             Ok(Sent::Yes) => turn.done += 1,
             Ok(Sent::Busy) => {

@@ -116,6 +116,12 @@ impl Request {
         matches!(self.opcode, send::UMR | send::LOCAL_INVAL)
     }
 
+    /// It sets a signature variable. Whoever uses a key of it next waits as for the key: rdma-core `providers/mlx5/qp.c`,
+    /// `mlx5_umr_set_psv`; Linux `drivers/infiniband/hw/mlx5/wr.c`, `handle_reg_mr_integrity`.
+    pub(crate) fn sets_signature(&self) -> bool {
+        self.opcode == send::SET_PSV
+    }
+
     fn note(&mut self, reserved: Option<usize>) {
         self.reserved = self.reserved.or(reserved);
     }
@@ -281,6 +287,10 @@ fn take_apart(pair: &Qp, modifier: u8, request: &mut Request, body: &[u8]) -> Re
             if request.opcode == send::UMR {
                 request.note(reserved::in_umr(body));
             }
+            request.segments = body.to_vec();
+            return Ok(());
+        }
+        send::SET_PSV if pair.signs => {
             request.segments = body.to_vec();
             return Ok(());
         }

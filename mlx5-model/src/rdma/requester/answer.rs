@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::rdma::packet::Incoming;
 use crate::rdma::qp::Qp;
 use crate::rdma::work::{Kind, Request};
-use crate::rdma::{Around, paging};
+use crate::rdma::{Around, paging, signature};
 
 /// An answer of the peer.
 pub(crate) fn answer(pair: &mut Qp, around: &mut Around<'_, '_>, packet: &Incoming<'_>) {
@@ -249,6 +249,7 @@ fn place(pair: &mut Qp, around: &mut Around<'_, '_>, at: usize, psn: u32, payloa
         }
     }
     pair.requester.skip_sent();
+    signature::report_sent(pair, around);
 }
 
 /// Whether an answer is as good as lost, since where it was to go is not all there, and is asked for again when it is late.

@@ -9,11 +9,11 @@ use pollux_wire::roce::{Deth, MASK_24};
 use super::request::{carry_out, complete, split_off};
 use super::{Done, Origin, Problem, Refusal, scatter, take_entry};
 use crate::frame::Ip;
-use crate::rdma::Around;
 use crate::rdma::packet::{GLOBAL_BYTES, Incoming};
 use crate::rdma::qp::Qp;
 use crate::rdma::requester::after;
 use crate::rdma::state::{Service, State};
+use crate::rdma::{Around, signature};
 
 /// Key of queue pair 1. Source: InfiniBand Architecture Specification, volume 1, 3.5.3.
 const MANAGEMENT_KEY: u32 = 0x8001_0000;
@@ -85,6 +85,7 @@ pub(crate) fn datagram(pair: &mut Qp, around: &mut Around<'_, '_>, packet: &Inco
             Err(Problem::Key(error)) => Some(Why { code: Why::LOCAL_PROT_ERR, vendor: error.vendor() }),
         };
     }
+    signature::report_received(pair, around, origin.cqn);
     if let Some(report) = problem {
         pair.state = State::Error;
         pair.report_receive(around, origin.cqn, origin.name, entry.index, report);

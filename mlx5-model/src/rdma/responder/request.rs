@@ -10,10 +10,10 @@ use zerocopy::FromZeros;
 
 use super::{Answer, Done, Message, Origin, Refusal, origin, scatter, take_entry};
 use crate::memory_keys::{Access, Who, read, write};
-use crate::rdma::Around;
 use crate::rdma::qp::Qp;
 use crate::rdma::requester::after;
 use crate::rdma::state::Service;
+use crate::rdma::{Around, signature};
 use crate::receive::Entry;
 
 /// Carries out a packet whose turn it is, of either kind of connection.
@@ -106,6 +106,7 @@ fn take_send(
     if let Some(entry) = &pair.responder.held {
         scatter(around, origin.who, entry, done, payload).map_err(Refusal::of_scatter)?;
     }
+    signature::report_received(pair, around, origin.cqn);
     if shape.last && shape.invalidate {
         let key = extra.unwrap_or(0);
         if !around.keys.invalidate(key, origin.who) {
@@ -221,6 +222,7 @@ fn take_write(
         let report = Why { code: Why::LOCAL_ACCESS_ERR, vendor: 0x55 };
         return Err(Refusal { report: Some(report), ..Refusal::ACCESS });
     }
+    signature::report_received(pair, around, origin.cqn);
     pair.responder.expected = after(bth.psn, 1);
     if !shape.last {
         pair.responder.message =
