@@ -1,12 +1,8 @@
 //! The RDMA programs, two processes each, on device models joined by a unix wire; mistakes and ends.
 
-#[path = "rdma/mistakes.rs"]
 mod mistakes;
-#[path = "rdma/place.rs"]
 mod place;
-#[path = "rdma/raw_ethernet.rs"]
 mod raw_ethernet;
-#[path = "rdma/strangers.rs"]
 mod strangers;
 
 use std::process::Command;

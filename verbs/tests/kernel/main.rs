@@ -2,9 +2,7 @@
 
 #![expect(unsafe_code, reason = "who takes over a region promises that nobody refers into it")]
 
-#[path = "kernel/mlx5.rs"]
 mod mlx5;
-#[path = "kernel/pingpong.rs"]
 mod pingpong;
 
 use std::os::fd::{AsFd, AsRawFd};
