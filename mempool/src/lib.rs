@@ -47,6 +47,7 @@
 mod area;
 mod audit;
 mod backend;
+mod builder;
 mod burst;
 mod cache;
 #[cfg(doctest)]
@@ -71,6 +72,7 @@ mod loom_tests;
 pub use area::{Area, PoolRegion};
 pub use audit::Fault;
 pub use backend::Backend;
+pub use builder::{COUNT_MAX, PoolBuilder};
 pub use burst::{BURST_MAX, Burst};
 pub use cache::CACHE_MAX;
 pub use error::PoolError;
@@ -80,8 +82,8 @@ pub use mbuf::flag::{RxFlags, TxFlags, TxOffload};
 pub use mbuf::packet_type::PacketType;
 pub use mbuf::{Flaw, Mbuf, Segments};
 pub use object::Object;
-pub use objects::{OBJECT_BYTES_MAX, ObjectPool, ObjectPoolBuilder};
-pub use pool::{COUNT_MAX, DATA_ROOM, DATA_ROOM_MAX, HEADROOM, MbufPool, MbufPoolBuilder};
+pub use objects::{OBJECT_BYTES_MAX, ObjectPool, ObjectPoolBuilder, Objects};
+pub use pool::{DATA_ROOM, DATA_ROOM_MAX, HEADROOM, MbufPool, MbufPoolBuilder, Mbufs};
 pub use registry::POOLS_MAX;
 pub use stats::PoolStats;
 pub use user_cache::{MbufCache, UserCache};

@@ -4,17 +4,14 @@
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-use pollux_eal::memory::Memory;
-use pollux_eal::topology::SocketId;
-
-use crate::audit::{Fault, GUARD_BYTES};
+use crate::audit::Fault;
+use crate::builder::contents::{Contents, Layout};
+use crate::builder::{PoolBuilder, Range};
 use crate::cache::copy_objects;
-use crate::pool::COUNT_MAX;
-use crate::pool::builder::{From, cache_size, check, obtain};
 use crate::shared::{Handle, Plan, Shared};
 use crate::stats::{PoolStats, stats};
 use crate::user_cache::UserCache;
-use crate::{Area, Backend, Object, PoolError, PoolRegion};
+use crate::{Area, Object, PoolError, PoolRegion};
 
 /// Largest object in bytes.
 pub const OBJECT_BYTES_MAX: usize = 1 << 30;
@@ -31,118 +28,49 @@ pub struct ObjectPool(Handle);
 type Construct = Box<dyn FnMut(usize, NonNull<u8>)>;
 
 /// What an object pool is made from; see [`ObjectPool::builder`].
-#[must_use]
-pub struct ObjectPoolBuilder {
-    name: String,
-    object_bytes: usize,
-    count: usize,
+pub type ObjectPoolBuilder = PoolBuilder<Objects>;
+
+/// Objects of one size.
+pub struct Objects {
+    bytes: usize,
     align: usize,
-    cache: Option<usize>,
-    backend: Backend,
-    debug: bool,
-    socket: Option<SocketId>,
     construct: Option<Construct>,
 }
 
 impl ObjectPoolBuilder {
     /// The alignment of each object, a power of two; a cache line (64) if not set, so that no two share one.
     pub fn align(mut self, bytes: usize) -> Self {
-        self.align = bytes;
-        self
-    }
-
-    /// Objects that each slot's cache holds nominally; as [`MbufPoolBuilder::cache`](crate::MbufPoolBuilder::cache).
-    pub fn cache(mut self, count: usize) -> Self {
-        self.cache = Some(count);
-        self
-    }
-
-    /// The structure behind the caches.
-    pub fn backend(mut self, backend: Backend) -> Self {
-        self.backend = backend;
-        self
-    }
-
-    /// Watches for objects that come back twice or are written out of bounds ([`ObjectPool::faults`]). Slow: no caches
-    /// are used.
-    pub fn debug(mut self, on: bool) -> Self {
-        self.debug = on;
-        self
-    }
-
-    /// The NUMA node that the memory is to be on.
-    pub fn socket(mut self, socket: Option<SocketId>) -> Self {
-        self.socket = socket;
+        self.contents.align = bytes;
         self
     }
 
     /// Runs once on each object, with its index and address, when the pool is made.
     pub fn constructor(mut self, construct: impl FnMut(usize, NonNull<u8>) + 'static) -> Self {
-        self.construct = Some(Box::new(construct));
+        self.contents.construct = Some(Box::new(construct));
         self
     }
+}
 
-    fn stride(&self) -> usize {
-        let guard = if self.debug { GUARD_BYTES } else { 0 };
-        (self.object_bytes + guard).next_multiple_of(self.align)
-    }
+impl Contents for Objects {
+    type Pool = ObjectPool;
+    const COUNTED: &'static str = "number of objects";
 
-    fn check(&self) -> Result<usize, PoolError> {
-        let check = |what, value, least, most| check(&self.name, what, value, least, most);
-        check("number of objects", self.count, 1, COUNT_MAX)?;
-        check("object size", self.object_bytes, 1, OBJECT_BYTES_MAX)?;
+    fn check(&self, range: &Range<'_>) -> Result<(), PoolError> {
+        range.check("object size", self.bytes, 1, OBJECT_BYTES_MAX)?;
         if !self.align.is_power_of_two() {
-            let what = "alignment (a power of two)";
-            return Err(PoolError::OutOfRange {
-                name: self.name.clone(),
-                what,
-                value: self.align,
-                least: 1,
-                most: ALIGN_MAX,
-            });
+            return Err(range.wrong("alignment (a power of two)", self.align, 1, ALIGN_MAX));
         }
-        check("alignment", self.align, 1, ALIGN_MAX)?;
-        cache_size(&self.name, self.cache, self.count)
+        range.check("alignment", self.align, 1, ALIGN_MAX)
     }
 
-    /// Makes the pool in `memory`.
-    ///
-    /// # Errors
-    /// When a size is out of range, the memory cannot be had, or there are too many pools.
-    pub fn build(self, memory: &Memory) -> Result<ObjectPool, PoolError> {
-        self.check()?;
-        let area = obtain(&self.name, self.count, self.stride(), &From::Memory(memory, self.socket))?;
-        self.build_over(vec![area])
+    fn layout(&self, guard_bytes: usize) -> Layout {
+        let Self { bytes, align, .. } = *self;
+        // What `check` refuses has a stride as well.
+        let stride = bytes.saturating_add(guard_bytes).div_ceil(align.max(1)).saturating_mul(align);
+        Layout { bytes, stride, align }
     }
 
-    /// Makes the pool in ordinary pages of its own.
-    ///
-    /// # Errors
-    /// As [`build`](Self::build).
-    pub fn build_anonymous(self) -> Result<ObjectPool, PoolError> {
-        self.check()?;
-        let area = obtain(&self.name, self.count, self.stride(), &From::Anonymous)?;
-        self.build_over(vec![area])
-    }
-
-    /// Makes the pool in memory given, which it owns from then on. Each area takes as many objects as fit.
-    ///
-    /// # Errors
-    /// When a size is out of range, the areas are too small, or there are too many pools.
-    pub fn build_over(self, areas: Vec<Area>) -> Result<ObjectPool, PoolError> {
-        let cache_size = self.check()?;
-        let stride = self.stride();
-        let plan = Plan {
-            name: self.name,
-            capacity: self.count,
-            object_bytes: self.object_bytes,
-            stride,
-            align: self.align,
-            cache_size,
-            backend: self.backend,
-            watched: self.debug,
-            mbuf: None,
-        };
+    fn open(self, plan: Plan, areas: Vec<Area>) -> Result<ObjectPool, PoolError> {
         let mut construct = self.construct;
         let construct = move |index, address| {
             if let Some(construct) = &mut construct {
@@ -153,27 +81,11 @@ impl ObjectPoolBuilder {
     }
 }
 
-impl std::fmt::Debug for ObjectPoolBuilder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ObjectPoolBuilder").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
 impl ObjectPool {
     /// Starts a pool of `count` objects of `object_bytes` bytes.
     #[doc(alias = "rte_mempool_create")]
     pub fn builder(name: &str, object_bytes: usize, count: usize) -> ObjectPoolBuilder {
-        ObjectPoolBuilder {
-            name: name.into(),
-            object_bytes,
-            count,
-            align: 64,
-            cache: None,
-            backend: Backend::default(),
-            debug: false,
-            socket: None,
-            construct: None,
-        }
+        PoolBuilder::new(name, count, Objects { bytes: object_bytes, align: 64, construct: None })
     }
 
     /// Takes an object; `None` when the pool is empty.

@@ -11,9 +11,9 @@ use crate::stats::{PoolStats, stats};
 use crate::user_cache::MbufCache;
 use crate::{Burst, Mbuf, Object, PoolRegion};
 
-pub(crate) mod builder;
+mod builder;
 
-pub use builder::{COUNT_MAX, DATA_ROOM, DATA_ROOM_MAX, HEADROOM, MbufPoolBuilder};
+pub use builder::{DATA_ROOM, DATA_ROOM_MAX, HEADROOM, MbufPoolBuilder, Mbufs};
 
 /// A pool of mbufs of one size. Clones are handles of the same pool; mbufs that are out when the last handle goes keep
 /// the memory until they are home.

@@ -84,7 +84,7 @@ pub(crate) struct ExternalSlot(UnsafeCell<Option<Arc<Owner>>>);
 unsafe impl Sync for ExternalSlot {}
 
 /// What a pool is made from.
-pub(crate) struct Plan {
+pub struct Plan {
     pub(crate) name: String,
     pub(crate) capacity: usize,
     /// Bytes from an object's start to what lies behind it; guard bytes come there.
