@@ -5,7 +5,7 @@
 //! here, the rest stays there.
 //!
 //! ```text
-//!   bringup ── PortSpec: channel, interface, arguments, memory
+//!   bringup ── Mlx5Spec: channel, interface, arguments, memory
 //!        │
 //!   Mlx5Port (eth::port) ── context ── uar ── dbrec ── mr, key          one device, its doorbells, records and memory
 //!        │        │  └───── netdev                                      address, MTU, link: the kernel's interface
@@ -91,6 +91,6 @@ pub mod netdev;
 mod patience;
 
 pub use devargs::Arguments;
-pub use eth::port::{Mlx5Port, PortSpec};
+pub use eth::port::{Mlx5Port, Mlx5Spec};
 pub use netdev::{KernelNetdev, Netdev};
 pub use patience::PortClock;

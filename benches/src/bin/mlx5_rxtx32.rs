@@ -31,7 +31,7 @@ use pollux_mempool::{Burst, MbufPool, TxFlags};
 use pollux_mlx5_model::Model;
 use pollux_mlx5_model::wire::{Sent, Wire};
 use pollux_pmd_mlx::devargs::Compression;
-use pollux_pmd_mlx::{Arguments, Mlx5Port, PortSpec};
+use pollux_pmd_mlx::{Arguments, Mlx5Port, Mlx5Spec};
 use pollux_port::{Port, PortConfig, PortId, RxOffloads, RxQueue, RxSegment, TxOffloads, TxQueue};
 
 const BURST: usize = 32;
@@ -276,10 +276,10 @@ fn run(row: &Row, overhead: u64) -> Result<Measured, Box<dyn Error>> {
     let model = Model::builder("mlx5_bench0").mac([2, 0, 0, 0, 0, 1]).plugged(wire).stepped().build()?;
     let model = Arc::new(model);
     let memory = Memory::ordinary();
-    let spec = PortSpec {
+    let spec = Mlx5Spec {
         arguments: row.arguments.clone(),
         watch: false,
-        ..PortSpec::new(model.open(), Arc::new(ModelNetdev::new(&model)), memory.clone())
+        ..Mlx5Spec::new(model.open(), Arc::new(ModelNetdev::new(&model)), memory.clone())
     };
     let pool = MbufPool::builder("bench", 4095).data_room(row.room).cache(256).build_anonymous()?;
     let mut port = Port::new(PortId(0), "mlx5_bench0", Box::new(Mlx5Port::open(spec)?));

@@ -17,7 +17,7 @@ use pollux_eal::memory::Memory;
 use pollux_mempool::{Burst, MbufPool};
 use pollux_mlx5_model::Model;
 use pollux_mlx5_model::wire::WireSpec;
-use pollux_pmd_mlx::{Mlx5Port, PortSpec};
+use pollux_pmd_mlx::{Mlx5Port, Mlx5Spec};
 use pollux_port::{Port, PortConfig, PortId};
 
 /// After this a packet will never come.
@@ -33,7 +33,7 @@ fn trial() -> Result<(Instant, Steps), Box<dyn Error>> {
         Arc::new(Model::builder("mlx5_bench0").wire(WireSpec::Source { size: 64, rate: None }).build()?);
     done("model");
     let netdev = Arc::new(ModelNetdev::new(&model));
-    let driver = Mlx5Port::open(PortSpec::new(model.open(), netdev, Memory::ordinary()))?;
+    let driver = Mlx5Port::open(Mlx5Spec::new(model.open(), netdev, Memory::ordinary()))?;
     let mut port = Port::new(PortId(0), "mlx5_bench0", Box::new(driver));
     done("open");
     let pool = MbufPool::builder("start", 4095).cache(256).build_anonymous()?;

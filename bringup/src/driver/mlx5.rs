@@ -11,7 +11,7 @@ use pollux_config::{ConfigError, DeviceArg};
 use pollux_eal::Eal;
 use pollux_mlx5_model::Model;
 use pollux_pmd_mlx::devargs::Arguments;
-use pollux_pmd_mlx::eth::port::{Mlx5Port, PortSpec};
+use pollux_pmd_mlx::eth::port::{Mlx5Port, Mlx5Spec};
 use pollux_port::PortError;
 use pollux_verbs::{Context, Options, Provider, VerbsError};
 
@@ -30,10 +30,10 @@ pub(super) fn model(device: &DeviceArg) -> Result<Open, ConfigError> {
         let memlock = keys.faults.memlock;
         let model = model::make(name, keys).map_err(|error| PortError::device("make the model", error))?;
         let netdev = ModelNetdev::new(&model);
-        let spec = PortSpec {
+        let spec = Mlx5Spec {
             arguments,
             memlock,
-            ..PortSpec::new(trace::traced(model.open(), name)?, Arc::new(netdev), eal.memory().clone())
+            ..Mlx5Spec::new(trace::traced(model.open(), name)?, Arc::new(netdev), eal.memory().clone())
         };
         Ok(Opened { driver: Box::new(Mlx5Port::open(spec)?), model: Some(model) })
     }))
@@ -44,10 +44,10 @@ pub(super) fn real(device: &DeviceArg) -> Result<Open, ConfigError> {
     let arguments = Arguments::parse(device)?;
     Ok(Box::new(move |name, eal| {
         let found = real::find(name)?;
-        let spec = PortSpec {
+        let spec = Mlx5Spec {
             arguments,
             socket: found.socket,
-            ..PortSpec::new(found.channel, found.netdev, eal.memory().clone())
+            ..Mlx5Spec::new(found.channel, found.netdev, eal.memory().clone())
         };
         Ok(Opened { driver: Box::new(Mlx5Port::open(spec)?), model: None })
     }))

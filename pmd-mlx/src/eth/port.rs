@@ -55,7 +55,7 @@ use pollux_mlx5_common::context::{Device, PORT};
 use pollux_mlx5_common::mr::Registry;
 use pollux_mlx5_common::object::NumberedObject;
 
-pub use open::PortSpec;
+pub use open::Mlx5Spec;
 
 /// The driver's name in device arguments and port information.
 pub const DRIVER: &str = "mlx5_pci";

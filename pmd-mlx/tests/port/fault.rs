@@ -15,7 +15,7 @@ use pollux_mlx5_model::wire::{Cable, Impaired, Impairments};
 use pollux_mlx5_model::{DeviceConfig, Model, Traits, Visibility, watch};
 use pollux_pmd_mlx::PortClock;
 use pollux_pmd_mlx::devargs::Compression;
-use pollux_pmd_mlx::{Arguments, Mlx5Port, PortSpec};
+use pollux_pmd_mlx::{Arguments, Mlx5Port, Mlx5Spec};
 use pollux_port::{Port, PortConfig, PortError, PortEvent, PortId, PortState, Queues, RxOffloads, RxSegment};
 use pollux_uverbs::Channel;
 
@@ -123,7 +123,7 @@ fn look(clock: &Clock, ports: [&mut Port; 2]) {
 /// A port that goes by a clock of the test's.
 pub(crate) fn timed(station: &Station, clock: &Clock, arguments: Arguments) -> Port {
     let clock = clock.clone();
-    let spec = PortSpec { clock: PortClock::of(move || clock.now()), ..station.spec(arguments) };
+    let spec = Mlx5Spec { clock: PortClock::of(move || clock.now()), ..station.spec(arguments) };
     Port::new(PortId(0), station.device.name(), Box::new(Mlx5Port::open(spec).expect("a port")))
 }
 
@@ -255,7 +255,7 @@ pub(crate) fn behind(
         virtual_function: true,
         _model: None,
     });
-    let spec = PortSpec { arguments, watch: false, ..PortSpec::new(channel, netdev, Memory::ordinary()) };
+    let spec = Mlx5Spec { arguments, watch: false, ..Mlx5Spec::new(channel, netdev, Memory::ordinary()) };
     Mlx5Port::open(spec).map(|driver| Port::new(PortId(0), model.name(), Box::new(driver)))
 }
 

@@ -7,7 +7,7 @@ use pollux_mempool::{Burst, MbufPool};
 use pollux_mlx5_kernel::{DoorProfile, Kernel};
 use pollux_mlx5_model::wire::{Cable, Unpaused, Wire};
 use pollux_mlx5_model::{Device, DeviceConfig, Visibility, Watched, watch};
-use pollux_pmd_mlx::{Arguments, Mlx5Port, Netdev, PortSpec};
+use pollux_pmd_mlx::{Arguments, Mlx5Port, Netdev, Mlx5Spec};
 use pollux_port::{Port, PortId, Queues};
 use pollux_uverbs::Channel;
 
@@ -47,13 +47,13 @@ impl Station {
         })
     }
 
-    pub(crate) fn spec(&self, arguments: Arguments) -> PortSpec {
+    pub(crate) fn spec(&self, arguments: Arguments) -> Mlx5Spec {
         let channel: Arc<dyn Channel> = self.kernel.open();
-        PortSpec {
+        Mlx5Spec {
             arguments,
             watch: false,
             address_shift_pages: SHIFT_PAGES,
-            ..PortSpec::new(channel, self.netdev(), Memory::ordinary())
+            ..Mlx5Spec::new(channel, self.netdev(), Memory::ordinary())
         }
     }
 

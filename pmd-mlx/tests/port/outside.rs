@@ -9,7 +9,7 @@ use pollux_mempool::{Burst, External, MbufPool};
 use pollux_mlx5_common::context::{Device, Opening};
 use pollux_mlx5_common::mr::{Kept, Registry};
 use pollux_mlx5_kernel::DoorProfile;
-use pollux_pmd_mlx::{Arguments, Mlx5Port, PortSpec};
+use pollux_pmd_mlx::{Arguments, Mlx5Port, Mlx5Spec};
 use pollux_port::{Port, PortConfig, PortId};
 
 use crate::harness::{A, B, Pair, burst, frame, pool, received};
@@ -23,7 +23,7 @@ fn memory_of_the_eal_is_registered_when_a_packet_brings_it() {
             let memory = Memory::ordinary();
             let arguments =
                 Arguments { register_pools: false, register_regions, devx, ..Arguments::default() };
-            let spec = PortSpec { memory: memory.clone(), ..pair.a.spec(arguments.clone()) };
+            let spec = Mlx5Spec { memory: memory.clone(), ..pair.a.spec(arguments.clone()) };
             let mut a = Port::new(PortId(0), "mlx5_model0", Box::new(Mlx5Port::open(spec).expect("a port")));
             let mut b = pair.b.open(arguments);
             let (known, to) = (pool("known", 2047), pool("to", 2047));

@@ -7,7 +7,7 @@ use pollux_mlx5_kernel::DoorProfile;
 use pollux_mlx5_model::fault::{EntryFault, FaultPlan};
 use pollux_mlx5_model::{DeviceConfig, Traits};
 use pollux_pmd_mlx::devargs::{Compression, DoorbellMapping};
-use pollux_pmd_mlx::{Arguments, Mlx5Port, PortSpec};
+use pollux_pmd_mlx::{Arguments, Mlx5Port, Mlx5Spec};
 use pollux_port::{Port, PortConfig, PortId, PortState, TxOffloads};
 
 use crate::harness::{A, B, Pair, burst, frame, pool, received};
@@ -158,7 +158,7 @@ fn a_port_is_watched_on_a_thread_of_its_own() {
     let plan = FaultPlan { send_errors: vec![failing], ..FaultPlan::default() };
     let pair = Pair::with(DoorProfile::default(), |config| DeviceConfig { faults: plan.clone(), ..config });
     let pool = pool("p", 4096);
-    let spec = PortSpec { watch: true, ..pair.a.spec(Arguments::default()) };
+    let spec = Mlx5Spec { watch: true, ..pair.a.spec(Arguments::default()) };
     let mut a = Port::new(PortId(0), "watched", Box::new(Mlx5Port::open(spec).expect("a port")));
     let mut b = pair.b.open(Arguments::default());
     let mut queues_a = a.bring_up(PortConfig::queues(1, 1, &pool)).expect("up");

@@ -8,7 +8,7 @@ use pollux_mlx5_kernel::DoorProfile;
 use pollux_mlx5_model::fault::{EntryFault, FaultPlan, OddCompletion, Refusal};
 use pollux_mlx5_model::time::Clock;
 use pollux_mlx5_model::{DeviceConfig, Traits};
-use pollux_pmd_mlx::{Arguments, Mlx5Port, PortSpec};
+use pollux_pmd_mlx::{Arguments, Mlx5Port, Mlx5Spec};
 use pollux_port::{
     Direction, Port, PortConfig, PortError, PortEvent, PortId, PortState, QueueId, Queues, RxOffloads,
 };
@@ -404,7 +404,7 @@ fn too_little_locked_memory_is_said_with_the_sum() {
         let pair =
             Pair::with(DoorProfile::default(), |config| DeviceConfig { memlock: Some(limit), ..config });
         let large = pool("large", 4096);
-        let spec = PortSpec { memlock: Some(limit), ..pair.a.spec(arguments) };
+        let spec = Mlx5Spec { memlock: Some(limit), ..pair.a.spec(arguments) };
         let driver = Mlx5Port::open(spec).expect("a port");
         let mut port = Port::new(PortId(0), "mlx5_model0", Box::new(driver));
         let error = port.bring_up(PortConfig::queues(1, 1, &large)).expect_err("too much");

@@ -7,7 +7,7 @@ use pollux_eal::memory::Memory;
 use pollux_mempool::{Burst, Mbuf, MbufPool};
 use pollux_mlx5_model::wire::{Cable, Sent, Wire};
 use pollux_mlx5_model::{Model, Watched, watch};
-use pollux_pmd_mlx::{Arguments, Mlx5Port, PortSpec};
+use pollux_pmd_mlx::{Arguments, Mlx5Port, Mlx5Spec};
 use pollux_port::{Port, PortConfig, PortId, Queues};
 
 use crate::packet::Packet;
@@ -60,11 +60,11 @@ impl Rig {
             virtual_function: false,
             _model: None,
         };
-        let spec = PortSpec {
+        let spec = Mlx5Spec {
             arguments: Arguments { devx: way == Way::Devx, ..Arguments::default() },
             watch: false,
             address_shift_pages: SHIFT_PAGES,
-            ..PortSpec::new(model.open(), Arc::new(netdev), Memory::ordinary())
+            ..Mlx5Spec::new(model.open(), Arc::new(netdev), Memory::ordinary())
         };
         let driver = Mlx5Port::open(spec).expect("the model opens");
         let mut port = Port::new(PortId(0), "mlx5_model0", Box::new(driver));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pollux_eal::memory::Memory;
 use pollux_mlx5_model::Model;
 use pollux_pmd_mlx::devargs::Arguments;
-use pollux_pmd_mlx::eth::port::{Mlx5Port, PortSpec};
+use pollux_pmd_mlx::eth::port::{Mlx5Port, Mlx5Spec};
 
 use netdev::ModelNetdev;
 
@@ -20,10 +20,10 @@ pub(crate) fn port(model: &Arc<Model>, arguments: Arguments) -> Box<Mlx5Port> {
         virtual_function: false,
         _model: Some(Arc::clone(model)),
     };
-    let spec = PortSpec {
+    let spec = Mlx5Spec {
         arguments,
         address_shift_pages: 5,
-        ..PortSpec::new(model.open(), Arc::new(netdev), Memory::ordinary())
+        ..Mlx5Spec::new(model.open(), Arc::new(netdev), Memory::ordinary())
     };
     Box::new(
         Mlx5Port::open(spec)

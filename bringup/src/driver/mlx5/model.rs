@@ -108,7 +108,7 @@ mod tests {
     use pollux_eal::memory::Memory;
     use pollux_mempool::{Burst, MbufPool};
     use pollux_pmd_mlx::devargs::Arguments;
-    use pollux_pmd_mlx::eth::port::{Mlx5Port, PortSpec};
+    use pollux_pmd_mlx::eth::port::{Mlx5Port, Mlx5Spec};
     use pollux_port::{Port, PortConfig, PortId};
 
     use super::*;
@@ -120,7 +120,7 @@ mod tests {
         let arguments = Arguments::parse(&rest).expect(text);
         let model = make("mlx5_model0", keys).expect("a model");
         let netdev = Arc::new(ModelNetdev::new(&model));
-        let spec = PortSpec { arguments, ..PortSpec::new(model.open(), netdev, Memory::ordinary()) };
+        let spec = Mlx5Spec { arguments, ..Mlx5Spec::new(model.open(), netdev, Memory::ordinary()) };
         let told = |error: pollux_port::PortError| {
             let source = std::error::Error::source(&error).map_or_else(String::new, ToString::to_string);
             format!("{error}: {source}")

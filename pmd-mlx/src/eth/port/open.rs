@@ -32,7 +32,7 @@ const TX_PATIENCE: Duration = Duration::from_secs(15);
 
 /// What a port is opened with.
 #[derive(Debug)]
-pub struct PortSpec {
+pub struct Mlx5Spec {
     /// The device.
     pub channel: Arc<dyn Channel>,
     /// The interface behind it.
@@ -55,7 +55,7 @@ pub struct PortSpec {
     pub address_shift_pages: u64,
 }
 
-impl PortSpec {
+impl Mlx5Spec {
     /// A port over a channel, with default arguments.
     #[must_use]
     pub fn new(channel: Arc<dyn Channel>, netdev: Arc<dyn Netdev>, memory: Memory) -> Self {
@@ -80,7 +80,7 @@ impl Mlx5Port {
     ///
     /// # Errors
     /// What the kernel says, a device that is none of this driver's, an interface that does not tell its address.
-    pub fn open(spec: PortSpec) -> Result<Self, PortError> {
+    pub fn open(spec: Mlx5Spec) -> Result<Self, PortError> {
         let opening = Opening {
             devx: spec.arguments.devx,
             relaxed_ordering: spec.arguments.relaxed_ordering && gains_from_relaxed_ordering(),
