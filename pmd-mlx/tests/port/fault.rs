@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use pollux_bringup::ModelNetdev;
 use pollux_eal::memory::Memory;
 use pollux_mempool::MbufPool;
 use pollux_mlx5_abi::command::{opcode, status};
@@ -19,7 +20,7 @@ use pollux_pmd_mlx::{Arguments, Mlx5Port, Mlx5Spec};
 use pollux_port::{Port, PortConfig, PortError, PortEvent, PortId, PortState, Queues, RxOffloads, RxSegment};
 use pollux_uverbs::Channel;
 
-use crate::harness::{A, B, ModelNetdev, Pair, Station, burst, config, frame, pool, received};
+use crate::harness::{A, B, Pair, Station, burst, config, frame, pool, received};
 use crate::trouble::whole;
 
 /// Runs that repeat, and one that does not; or the one of `POLLUX_SEED`.
@@ -249,12 +250,7 @@ pub(crate) fn behind(
     channel: Arc<dyn Channel>,
     arguments: Arguments,
 ) -> Result<Port, PortError> {
-    let netdev = Arc::new(ModelNetdev {
-        device: Arc::clone(model.device()),
-        kernel: Arc::clone(model.kernel()),
-        virtual_function: true,
-        _model: None,
-    });
+    let netdev = Arc::new(ModelNetdev::of_virtual_function(model.device(), model.kernel()));
     let spec = Mlx5Spec { arguments, watch: false, ..Mlx5Spec::new(channel, netdev, Memory::ordinary()) };
     Mlx5Port::open(spec).map(|driver| Port::new(PortId(0), model.name(), Box::new(driver)))
 }

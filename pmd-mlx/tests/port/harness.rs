@@ -2,19 +2,15 @@
 
 use std::sync::Arc;
 
+use pollux_bringup::ModelNetdev;
 use pollux_eal::memory::Memory;
 use pollux_mempool::{Burst, MbufPool};
 use pollux_mlx5_kernel::{DoorProfile, Kernel};
 use pollux_mlx5_model::wire::{Cable, Unpaused, Wire};
 use pollux_mlx5_model::{Device, DeviceConfig, Visibility, Watched, watch};
-use pollux_pmd_mlx::{Arguments, Mlx5Port, Netdev, Mlx5Spec};
+use pollux_pmd_mlx::{Arguments, Mlx5Port, Mlx5Spec, Netdev};
 use pollux_port::{Port, PortId, Queues};
 use pollux_uverbs::Channel;
-
-pub(crate) use netdev::ModelNetdev;
-
-#[path = "../support/netdev.rs"]
-mod netdev;
 
 /// How the driver's addresses differ from the process's, in pages.
 pub(crate) const SHIFT_PAGES: u64 = 0x1_2345;
@@ -39,12 +35,7 @@ impl Station {
     }
 
     pub(crate) fn netdev(&self) -> Arc<dyn Netdev> {
-        Arc::new(ModelNetdev {
-            device: Arc::clone(&self.device),
-            kernel: Arc::clone(&self.kernel),
-            virtual_function: true,
-            _model: None,
-        })
+        Arc::new(ModelNetdev::of_virtual_function(&self.device, &self.kernel))
     }
 
     pub(crate) fn spec(&self, arguments: Arguments) -> Mlx5Spec {

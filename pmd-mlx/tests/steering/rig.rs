@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use pollux_bringup::ModelNetdev;
 use pollux_eal::memory::Memory;
 use pollux_mempool::{Burst, Mbuf, MbufPool};
 use pollux_mlx5_model::wire::{Cable, Sent, Wire};
@@ -11,10 +12,6 @@ use pollux_pmd_mlx::{Arguments, Mlx5Port, Mlx5Spec};
 use pollux_port::{Port, PortConfig, PortId, Queues};
 
 use crate::packet::Packet;
-use netdev::ModelNetdev;
-
-#[path = "../support/netdev.rs"]
-mod netdev;
 
 /// Address of the port.
 pub(crate) const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -39,7 +36,7 @@ pub(crate) struct Rig {
     pub(crate) port: Port,
     /// Ends before the registers are unmapped: the next device may have their addresses.
     _watched: Watched,
-    model: Model,
+    model: Arc<Model>,
     wire: Cable,
     pub(crate) pool: MbufPool,
 }
@@ -52,19 +49,14 @@ impl Rig {
     pub(crate) fn new(way: Way, queues: usize, change: impl FnOnce(&mut PortConfig)) -> Self {
         let (near, wire) = Cable::pair();
         let model = Model::builder("steering").mac(OWN).plugged(near).stepped().build().expect("a model");
+        let model = Arc::new(model);
         model.device().set_promiscuous(true);
         let _watched = watch(model.device(), |_| {});
-        let netdev = ModelNetdev {
-            device: Arc::clone(model.device()),
-            kernel: Arc::clone(model.kernel()),
-            virtual_function: false,
-            _model: None,
-        };
         let spec = Mlx5Spec {
             arguments: Arguments { devx: way == Way::Devx, ..Arguments::default() },
             watch: false,
             address_shift_pages: SHIFT_PAGES,
-            ..Mlx5Spec::new(model.open(), Arc::new(netdev), Memory::ordinary())
+            ..Mlx5Spec::new(model.open(), Arc::new(ModelNetdev::new(&model)), Memory::ordinary())
         };
         let driver = Mlx5Port::open(spec).expect("the model opens");
         let mut port = Port::new(PortId(0), "mlx5_model0", Box::new(driver));

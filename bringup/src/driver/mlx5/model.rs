@@ -3,7 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use pollux_mlx5_model::{Model, ModelError, Traffic};
+use pollux_mlx5_kernel::Kernel;
+use pollux_mlx5_model::{Device, Model, ModelError, Traffic};
 use pollux_pmd_mlx::netdev::{Losses, Lost, Netdev};
 use pollux_port::{Link, MacAddr};
 
@@ -35,39 +36,54 @@ pub(super) fn make(name: &str, keys: ModelKeys) -> Result<Arc<Model>, ModelError
     builder.build().map(Arc::new)
 }
 
-/// The interface that a kernel would have beside a model's port. The model lives as long as it does.
+/// The interface that a kernel would have beside a model's port.
 #[derive(Debug)]
-pub struct ModelNetdev(Arc<Model>);
+pub struct ModelNetdev {
+    device: Arc<Device>,
+    kernel: Arc<Kernel>,
+    speed_mbps: u32,
+    virtual_function: bool,
+    #[expect(dead_code, reason = "the model lives as long as its interface")]
+    model: Option<Arc<Model>>,
+}
 
 impl ModelNetdev {
-    /// Of that model.
+    /// Of that model, which lives as long as it does.
     #[must_use]
     pub fn new(model: &Arc<Model>) -> Self {
-        Self(Arc::clone(model))
+        let speed_mbps = model.profile().speed_mbps();
+        let (device, kernel) = (Arc::clone(model.device()), Arc::clone(model.kernel()));
+        Self { device, kernel, speed_mbps, virtual_function: false, model: Some(Arc::clone(model)) }
+    }
+
+    /// Of a virtual function, in front of which an embedded switch filters addresses: of a device that somebody else steps.
+    #[must_use]
+    pub fn of_virtual_function(device: &Arc<Device>, kernel: &Arc<Kernel>) -> Self {
+        let (device, kernel) = (Arc::clone(device), Arc::clone(kernel));
+        Self { device, kernel, speed_mbps: 100_000, virtual_function: true, model: None }
     }
 }
 
 impl Netdev for ModelNetdev {
     fn name(&self) -> String {
-        self.0.name().to_owned()
+        self.device.name().to_owned()
     }
 
     fn mac(&self) -> io::Result<MacAddr> {
-        Ok(self.0.device().mac().into())
+        Ok(self.device.mac().into())
     }
 
     fn set_mac(&self, mac: MacAddr) -> io::Result<()> {
-        self.0.device().set_mac(mac.0);
+        self.device.set_mac(mac.0);
         Ok(())
     }
 
     fn mtu(&self) -> io::Result<u32> {
-        Ok(self.0.device().mtu().into())
+        Ok(self.device.mtu().into())
     }
 
     fn set_mtu(&self, mtu: u32) -> io::Result<()> {
-        let fits =
-            u16::try_from(mtu).is_ok_and(|mtu| u32::from(mtu) >= MTU_MIN && self.0.device().set_mtu(mtu));
+        let fits = u16::try_from(mtu).is_ok_and(|mtu| u32::from(mtu) >= MTU_MIN && self.device.set_mtu(mtu));
         if fits {
             Ok(())
         } else {
@@ -80,11 +96,29 @@ impl Netdev for ModelNetdev {
     }
 
     fn link(&self) -> io::Result<Link> {
-        Ok(Link::fixed(self.0.device().link_is_up(), self.0.profile().speed_mbps()))
+        Ok(Link::fixed(self.device.link_is_up(), self.speed_mbps))
+    }
+
+    fn is_virtual_function(&self) -> bool {
+        self.virtual_function
+    }
+
+    fn set_promiscuous(&self, on: bool) -> io::Result<()> {
+        self.device.set_promiscuous(on);
+        Ok(())
+    }
+
+    fn set_all_multicast(&self, on: bool) -> io::Result<()> {
+        self.device.set_all_multicast(on);
+        Ok(())
+    }
+
+    fn set_further_mac(&self, mac: MacAddr, wanted: bool) -> io::Result<bool> {
+        Ok(self.device.set_further_mac(mac.0, wanted))
     }
 
     fn losses(&self) -> Losses {
-        let counters = self.0.device().port_counters();
+        let counters = self.device.port_counters();
         let lost = |traffic: Traffic| Lost { packets: traffic.packets, bytes: traffic.bytes };
         Losses {
             rx_too_long: counters.too_long,
@@ -94,11 +128,11 @@ impl Netdev for ModelNetdev {
     }
 
     fn out_of_buffer(&self) -> Option<u64> {
-        self.0.kernel().out_of_buffer().ok().map(u64::from)
+        self.kernel.out_of_buffer().ok().map(u64::from)
     }
 
     fn set_up(&self, up: bool) -> io::Result<()> {
-        self.0.device().set_link(up);
+        self.device.set_link(up);
         Ok(())
     }
 }

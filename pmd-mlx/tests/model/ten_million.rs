@@ -1,8 +1,5 @@
 //! Many packets from one model port to another: in order, none lost, none altered, every buffer back home.
 
-#[path = "support/model.rs"]
-mod model;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -52,7 +49,7 @@ fn many_packets_cross_in_order_and_whole() {
         .map(|(name, end)| Arc::new(Model::builder(name).plugged(end).build().expect("a model")));
     let models = [Arc::clone(&a), Arc::clone(&b)];
     let mut ports = [(0, a), (1, b)].map(|(number, model)| {
-        Port::new(PortId(number), "mlx5_model", model::port(&model, Arguments::default()))
+        Port::new(PortId(number), "mlx5_model", crate::port(&model, Arguments::default()))
     });
     let mut queues =
         ports.each_mut().map(|port| port.bring_up(PortConfig::queues(1, 1, &pool)).expect("a port"));

@@ -1,9 +1,6 @@
 //! The conformance list of ports on the device model: every card, cards and kernels that lack something, every way of moving
 //! packets, both kinds of objects; a peer and a source on the wire.
 
-#[path = "support/model.rs"]
-mod model;
-
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pollux_mlx5_kernel::DoorProfile;
@@ -25,7 +22,7 @@ impl Fixture for Peer {
     fn open(&self) -> Subject {
         let (near, far) = Cable::pair();
         let model = (self.build)(Model::builder("mlx5_model0")).plugged(near).build().expect("a model");
-        let driver = model::port(&Arc::new(model), self.arguments.clone());
+        let driver = crate::port(&Arc::new(model), self.arguments.clone());
         let far = Arc::new(Mutex::new(far));
         let giver = Arc::clone(&far);
         let give = move |frame: &[u8]| {
@@ -58,7 +55,7 @@ impl Fixture for Sourced {
             .wire(WireSpec::Source { size: 64, rate: None })
             .build()
             .expect("a model");
-        let driver = model::port(&Arc::new(model), Arguments { devx: self.devx, ..Arguments::default() });
+        let driver = crate::port(&Arc::new(model), Arguments { devx: self.devx, ..Arguments::default() });
         Subject { name: "mlx5_model0".into(), driver, feed: Feed::Endless(64), sent: None }
     }
 }
