@@ -100,15 +100,7 @@ layouts! {
     }
 }
 
-/// States of a receive queue. Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `MLX5_RQC_STATE_*`.
-pub mod state {
-    /// Packets are dropped.
-    pub const RESET: u32 = 0x0;
-    /// Packets are taken.
-    pub const READY: u32 = 0x1;
-    /// All buffers are flushed with an error.
-    pub const ERROR: u32 = 0x3;
-}
+pub use super::wq::state;
 
 /// `mem_rq_type`. Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `MLX5_RQC_MEM_RQ_TYPE_*`.
 pub mod memory {

@@ -62,15 +62,7 @@ layouts! {
     }
 }
 
-/// States of a send queue. Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `MLX5_SQC_STATE_*`.
-pub mod state {
-    /// Nothing runs.
-    pub const RESET: u32 = 0x0;
-    /// Work is done.
-    pub const READY: u32 = 0x1;
-    /// All work is flushed with an error.
-    pub const ERROR: u32 = 0x3;
-}
+pub use super::wq::state;
 
 /// Bits of MODIFY_SQ's mask. Source: DPDK `drivers/common/mlx5/mlx5_prm.h`, `MLX5_MODIFY_SQ_IN_MODIFY_BITMASK_*`; Linux
 /// `drivers/net/ethernet/mellanox/mlx5/core/en_main.c`, `mlx5e_modify_sq`.

@@ -37,6 +37,17 @@ layouts! {
     }
 }
 
+/// States of a send queue and of a receive queue. Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `MLX5_SQC_STATE_*`,
+/// `MLX5_RQC_STATE_*`.
+pub mod state {
+    /// Nothing runs; packets that arrive are dropped.
+    pub const RESET: u32 = 0x0;
+    /// Work is done.
+    pub const READY: u32 = 0x1;
+    /// All that is posted is flushed with an error.
+    pub const ERROR: u32 = 0x3;
+}
+
 /// `wq_type`. Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `MLX5_WQ_TYPE_*`.
 pub mod kind {
     /// Entries lead to the next one by a segment.

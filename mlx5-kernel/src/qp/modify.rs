@@ -5,8 +5,9 @@ use std::mem::offset_of;
 use std::sync::Arc;
 
 use pollux_mlx5_abi::command::opcode;
-use pollux_mlx5_abi::command::rq::{self, QueryRqIn, QueryRqOut, RqContext};
-use pollux_mlx5_abi::command::sq::{self, QuerySqIn, QuerySqOut, SqContext};
+use pollux_mlx5_abi::command::rq::{QueryRqIn, QueryRqOut, RqContext};
+use pollux_mlx5_abi::command::sq::{QuerySqIn, QuerySqOut, SqContext};
+use pollux_mlx5_abi::command::wq::state;
 use pollux_mlx5_abi::kernel::queue_pair::{self, ModifyQpAnswer};
 use pollux_uverbs::abi::flags::{QpMask, QpState, QpType};
 use pollux_uverbs::abi::queue_pair::{ExModifyQp, ExModifyQpResp, ModifyQp, QueryQp, QueryQpResp};
@@ -90,15 +91,15 @@ impl Session {
         } else {
             None
         };
-        let states = match (current, wanted) {
+        let of_queues = match (current, wanted) {
             (QpState::RESET, QpState::RESET) => None,
-            (QpState::RESET, QpState::INIT) => Some((rq::state::READY, sq::state::READY)),
-            (_, QpState::ERR) => Some((rq::state::ERROR, sq::state::ERROR)),
-            (_, QpState::RESET) => Some((rq::state::RESET, sq::state::RESET)),
+            (QpState::RESET, QpState::INIT) => Some(state::READY),
+            (_, QpState::ERR) => Some(state::ERROR),
+            (_, QpState::RESET) => Some(state::RESET),
             _ => None,
         };
-        if let Some(states) = states {
-            raw.go(&core, qp.uid, states, false)?;
+        if let Some(of_queues) = of_queues {
+            raw.go(&core, qp.uid, of_queues, false)?;
         }
         if let Some(limit) = limit {
             raw.hold_to(&core, qp.uid, limit)?;
@@ -161,19 +162,18 @@ fn observe(core: &Core, uid: u16, raw: &mut RawQp, known: QpState) -> Result<QpS
         None => None,
     };
     raw.observed(rq_state, sq_state);
-    // The numbers of states are the same for both kinds of queues. What is not there agrees with what is.
-    let rq_is = |state| rq_state.is_none_or(|own| own == state);
-    let sq_is = |state| sq_state.is_none_or(|own| own == state);
+    // What is not there agrees with what is.
+    let both_are = |state| rq_state.is_none_or(|own| own == state) && sq_state.is_none_or(|own| own == state);
     if rq_state.is_none() && sq_state.is_some() {
         // Of a send queue alone it keeps to what was asked for.
         Ok(known)
-    } else if rq_is(rq::state::RESET) && sq_is(sq::state::RESET) {
+    } else if both_are(state::RESET) {
         Ok(QpState::RESET)
-    } else if rq_is(rq::state::READY) && sq_is(sq::state::READY) {
+    } else if both_are(state::READY) {
         Ok(known)
-    } else if rq_is(rq::state::ERROR) && sq_is(sq::state::ERROR) {
+    } else if both_are(state::ERROR) {
         Ok(QpState::ERR)
-    } else if rq_state == Some(rq::state::READY) && sq_state == Some(sq::state::ERROR) {
+    } else if (rq_state, sq_state) == (Some(state::READY), Some(state::ERROR)) {
         Ok(QpState::SQE)
     } else {
         Err(Errno::EINVAL)

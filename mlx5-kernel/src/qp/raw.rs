@@ -6,7 +6,7 @@ use pollux_mlx5_abi::command::opcode;
 use pollux_mlx5_abi::command::rq::{self, CreateRqIn, ModifyRqIn, RqContext};
 use pollux_mlx5_abi::command::sq::{self, CreateSqIn, ModifySqIn, SqContext};
 use pollux_mlx5_abi::command::tir::{CreateTirIn, CreateTisIn, TirContext, TisContext, dispatch, loopback};
-use pollux_mlx5_abi::command::wq::{WorkQueue, end_padding, kind};
+use pollux_mlx5_abi::command::wq::{WorkQueue, end_padding, kind, state};
 use pollux_mlx5_abi::kernel::queue_pair::{CreateQp, CreateQpAnswer, qp_answer, qp_flag};
 use pollux_uverbs::Errno;
 use pollux_uverbs::abi::flags::{QpFlags, QpState};
@@ -62,7 +62,7 @@ impl RawQp {
         if state != QpState::RESET {
             // One that is refused this is destroyed all the same. Source: Linux `drivers/infiniband/hw/mlx5/qp.c`,
             // `destroy_qp_common`.
-            let _refused = self.go(core, uid, (rq::state::RESET, sq::state::RESET), true);
+            let _refused = self.go(core, uid, state::RESET, true);
         }
         self.pieces.end(core)?;
         self.takes_own.end(core);
@@ -70,37 +70,31 @@ impl RawQp {
     }
 
     /// Takes both queues to a state; `counters` with the set of counters that a receive queue gets.
-    pub(super) fn go(
-        &mut self,
-        core: &Core,
-        uid: u16,
-        (rq_state, sq_state): (u32, u32),
-        ending: bool,
-    ) -> Result<(), Errno> {
+    pub(super) fn go(&mut self, core: &Core, uid: u16, to: u32, ending: bool) -> Result<(), Errno> {
         if let Some(rqn) = self.rqn {
             let mut input: [u8; ModifyRqIn::BYTES] = begin(opcode::MODIFY_RQ, uid, 0);
             ModifyRqIn::RQ_STATE.set(&mut input, self.rq_state);
             ModifyRqIn::RQN.set(&mut input, rqn);
             if !ending
-                && rq_state == rq::state::READY
+                && to == state::READY
                 && core.caps.has(GeneralCaps::MODIFY_RQ_COUNTER_SET_ID)
                 && let Some(set) = core.port.counter_set
             {
                 ModifyRqIn::MODIFY_BITMASK.set(&mut input, rq::modify::COUNTER_SET_ID);
                 RqContext::COUNTER_SET_ID.set(ModifyRqIn::CTX.of_mut(&mut input), set.into());
             }
-            RqContext::STATE.set(ModifyRqIn::CTX.of_mut(&mut input), rq_state);
+            RqContext::STATE.set(ModifyRqIn::CTX.of_mut(&mut input), to);
             core.execute(&input, &mut [0; SHORT])?;
-            self.rq_state = rq_state;
+            self.rq_state = to;
         }
         if let Some(sqn) = self.sqn {
             let mut input: [u8; ModifySqIn::BYTES] = begin(opcode::MODIFY_SQ, uid, 0);
             ModifySqIn::SQ_STATE.set(&mut input, self.sq_state);
             ModifySqIn::SQN.set(&mut input, sqn);
-            SqContext::STATE.set(ModifySqIn::CTX.of_mut(&mut input), sq_state);
+            SqContext::STATE.set(ModifySqIn::CTX.of_mut(&mut input), to);
             core.execute(&input, &mut [0; SHORT])?;
-            self.sq_state = sq_state;
-            if sq_state != sq::state::READY && !self.limit.is_none() {
+            self.sq_state = to;
+            if to != state::READY && !self.limit.is_none() {
                 core.rates.give_back(core, std::mem::take(&mut self.limit));
             }
         }
@@ -153,7 +147,7 @@ impl RawQp {
         SqContext::FLUSH_IN_ERROR_EN.set(context, 1);
         SqContext::ALLOW_MULTI_PKT_SEND_WQE.set(context, packs.into());
         SqContext::ALLOW_SWP.set(context, offloads(core, EthernetCaps::SWP).into());
-        SqContext::STATE.set(context, sq::state::RESET);
+        SqContext::STATE.set(context, state::RESET);
         SqContext::TS_FORMAT
             .set(context, stamp_format(Some(cq), core.caps.general(GeneralCaps::SQ_TS_FORMAT))?);
         SqContext::USER_INDEX.set(context, common.user_index);
@@ -191,7 +185,7 @@ impl RawQp {
         let context = CreateRqIn::CTX.of_mut(&mut head);
         RqContext::VSD.set(context, u32::from(!flags.contains(QpFlags::CVLAN_STRIPPING)));
         RqContext::MEM_RQ_TYPE.set(context, rq::memory::INLINE);
-        RqContext::STATE.set(context, rq::state::RESET);
+        RqContext::STATE.set(context, state::RESET);
         RqContext::FLUSH_IN_ERROR_EN.set(context, 1);
         RqContext::TS_FORMAT
             .set(context, stamp_format(Some(cq), core.caps.general(GeneralCaps::RQ_TS_FORMAT))?);
@@ -301,8 +295,8 @@ impl Session {
             tisn: None,
             takes_own: OwnFrames::default(),
             pieces: Pieces::default(),
-            sq_state: sq::state::RESET,
-            rq_state: rq::state::RESET,
+            sq_state: state::RESET,
+            rq_state: state::RESET,
             limit: RateLimit::default(),
             _send: None,
             _receive: None,

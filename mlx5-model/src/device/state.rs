@@ -1,8 +1,7 @@
 //! The states of a work queue, which send and receive queues share.
 
-use pollux_mlx5_abi::command::{rq, sq};
+use pollux_mlx5_abi::command::wq::state;
 
-/// Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `MLX5_SQC_STATE_*` and `MLX5_RQC_STATE_*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Reset,
@@ -10,19 +9,13 @@ pub(crate) enum State {
     Error,
 }
 
-const _: () = assert!(
-    sq::state::RESET == rq::state::RESET
-        && sq::state::READY == rq::state::READY
-        && sq::state::ERROR == rq::state::ERROR
-);
-
 impl State {
     /// As contexts of both kinds of queue say it.
     pub(crate) fn code(self) -> u32 {
         match self {
-            Self::Reset => sq::state::RESET,
-            Self::Ready => sq::state::READY,
-            Self::Error => sq::state::ERROR,
+            Self::Reset => state::RESET,
+            Self::Ready => state::READY,
+            Self::Error => state::ERROR,
         }
     }
 
@@ -30,6 +23,16 @@ impl State {
     /// on a card that believes that.
     pub(crate) fn may_be_called(self, code: u32, believes_ready: bool) -> bool {
         code == self.code() || believes_ready && self == Self::Error && code == Self::Ready.code()
+    }
+
+    /// Whether a command takes a queue in this state to `to`.
+    pub(crate) fn leads_to(self, to: Self) -> bool {
+        matches!(
+            (self, to),
+            (Self::Reset, Self::Ready | Self::Reset)
+                | (Self::Ready, Self::Ready | Self::Error | Self::Reset)
+                | (Self::Error, Self::Reset | Self::Error)
+        )
     }
 
     pub(crate) fn of(code: u32) -> Option<Self> {

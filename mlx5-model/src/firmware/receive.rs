@@ -72,13 +72,7 @@ impl Core {
         let Some(queue) = self.receivers.queues.get_mut(number) else { return Ok(()) };
         need!(queue.state.may_be_called(from, self.traits.believes_ready), BAD_RES_STATE_ERR, 17);
         let Some(to) = State::of(to) else { return Err(no(status::BAD_PARAM_ERR, 18)) };
-        let allowed = matches!(
-            (queue.state, to),
-            (State::Reset, State::Ready | State::Reset)
-                | (State::Ready, State::Ready | State::Error | State::Reset)
-                | (State::Error, State::Reset | State::Error)
-        );
-        need!(allowed, BAD_RES_STATE_ERR, 19);
+        need!(queue.state.leads_to(to), BAD_RES_STATE_ERR, 19);
         let leaves_reset = (queue.state, to) == (State::Reset, State::Ready);
         let bound = if queue.hairpin.is_some() && leaves_reset {
             Some(self.sender_to_bind(call, number, &context)?)

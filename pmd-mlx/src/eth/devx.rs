@@ -23,9 +23,7 @@ use pollux_mlx5_abi::command::rq::{
     self, CreateRqIn, CreateRqOut, ModifyRqIn, QueryRqIn, QueryRqOut, RqContext,
 };
 use pollux_mlx5_abi::command::rqt::{CreateRqtIn, CreateRqtOut, RqtContext};
-use pollux_mlx5_abi::command::sq::{
-    self, CreateSqIn, CreateSqOut, ModifySqIn, QuerySqIn, QuerySqOut, SqContext,
-};
+use pollux_mlx5_abi::command::sq::{CreateSqIn, CreateSqOut, ModifySqIn, QuerySqIn, QuerySqOut, SqContext};
 use pollux_mlx5_abi::command::tir::{
     CreateTirIn, CreateTirOut, CreateTisIn, CreateTisOut, HashFields, TirContext, TisContext, dispatch, hash,
     hash_field, merge, protocol,
@@ -260,20 +258,17 @@ const KNOWN_STAMPS: [u32; 3] = [stamps::FREE_RUNNING, stamps::REAL_TIME, stamps:
 /// All states of a queue.
 const STATES: [QueueState; 3] = [QueueState::Reset, QueueState::Ready, QueueState::Error];
 
-fn rq_state(state: QueueState) -> u32 {
+/// A state as contexts of send and receive queues have it.
+fn code(state: QueueState) -> u32 {
     match state {
-        QueueState::Reset => rq::state::RESET,
-        QueueState::Ready => rq::state::READY,
-        QueueState::Error => rq::state::ERROR,
+        QueueState::Reset => wq::state::RESET,
+        QueueState::Ready => wq::state::READY,
+        QueueState::Error => wq::state::ERROR,
     }
 }
 
-fn sq_state(state: QueueState) -> u32 {
-    match state {
-        QueueState::Reset => sq::state::RESET,
-        QueueState::Ready => sq::state::READY,
-        QueueState::Error => sq::state::ERROR,
-    }
+fn state_of(context_state: u32) -> Option<QueueState> {
+    STATES.into_iter().find(|state| code(*state) == context_state)
 }
 
 impl Backend for Devx {
@@ -342,7 +337,7 @@ impl Backend for Devx {
         RqContext::DELAY_DROP_EN.set(context, spec.delay_drop.into());
         RqContext::FLUSH_IN_ERROR_EN.set(context, 1);
         RqContext::MEM_RQ_TYPE.set(context, rq::memory::INLINE);
-        RqContext::STATE.set(context, rq::state::RESET);
+        RqContext::STATE.set(context, wq::state::RESET);
         RqContext::TS_FORMAT.set(context, stamp_format(self.stamps.0));
         RqContext::USER_INDEX.set(context, spec.user_index);
         RqContext::CQN.set(context, spec.cq.number);
@@ -373,9 +368,9 @@ impl Backend for Devx {
     fn modify_rq(&self, rq: &NumberedObject, from: QueueState, to: QueueState) -> Result<(), MlxError> {
         let mut input = ModifyRqIn::ZERO;
         start(&mut input, opcode::MODIFY_RQ, 0, 0);
-        ModifyRqIn::RQ_STATE.set(&mut input, rq_state(from));
+        ModifyRqIn::RQ_STATE.set(&mut input, code(from));
         ModifyRqIn::RQN.set(&mut input, rq.number);
-        RqContext::STATE.set(ModifyRqIn::CTX.of_mut(&mut input), rq_state(to));
+        RqContext::STATE.set(ModifyRqIn::CTX.of_mut(&mut input), code(to));
         self.firmware.modify("change the state of a receive queue", &rq.object, &input)
     }
 
@@ -385,18 +380,17 @@ impl Backend for Devx {
         QueryRqIn::RQN.set(&mut input, rq.number);
         let mut output = QueryRqOut::ZERO;
         self.firmware.query("ask for the state of a receive queue", &rq.object, &input, &mut output)?;
-        let code = RqContext::STATE.get(QueryRqOut::RQ_CONTEXT.of(&output));
-        Ok(STATES.into_iter().find(|state| rq_state(*state) == code))
+        Ok(state_of(RqContext::STATE.get(QueryRqOut::RQ_CONTEXT.of(&output))))
     }
 
     fn set_vlan_strip(&self, rq: &NumberedObject, state: QueueState, on: bool) -> Result<(), MlxError> {
         let mut input = ModifyRqIn::ZERO;
         start(&mut input, opcode::MODIFY_RQ, 0, 0);
-        ModifyRqIn::RQ_STATE.set(&mut input, rq_state(state));
+        ModifyRqIn::RQ_STATE.set(&mut input, code(state));
         ModifyRqIn::RQN.set(&mut input, rq.number);
         ModifyRqIn::MODIFY_BITMASK.set(&mut input, rq::modify::VSD);
         let context = ModifyRqIn::CTX.of_mut(&mut input);
-        RqContext::STATE.set(context, rq_state(state));
+        RqContext::STATE.set(context, code(state));
         RqContext::VSD.set(context, u32::from(!on));
         self.firmware.modify("change VLAN stripping", &rq.object, &input)
     }
@@ -410,7 +404,7 @@ impl Backend for Devx {
         SqContext::ALLOW_MULTI_PKT_SEND_WQE.set(context, spec.multi_packet.into());
         SqContext::MIN_WQE_INLINE_MODE.set(context, self.inline_mode());
         SqContext::ALLOW_SWP.set(context, spec.software_parsing.into());
-        SqContext::STATE.set(context, sq::state::RESET);
+        SqContext::STATE.set(context, wq::state::RESET);
         SqContext::TS_FORMAT.set(context, stamp_format(self.stamps.1));
         SqContext::USER_INDEX.set(context, spec.user_index);
         SqContext::CQN.set(context, spec.cq.number);
@@ -430,9 +424,9 @@ impl Backend for Devx {
     fn modify_sq(&self, sq: &SendQueue, from: QueueState, to: QueueState) -> Result<(), MlxError> {
         let mut input = ModifySqIn::ZERO;
         start(&mut input, opcode::MODIFY_SQ, 0, 0);
-        ModifySqIn::SQ_STATE.set(&mut input, sq_state(from));
+        ModifySqIn::SQ_STATE.set(&mut input, code(from));
         ModifySqIn::SQN.set(&mut input, sq.number);
-        SqContext::STATE.set(ModifySqIn::CTX.of_mut(&mut input), sq_state(to));
+        SqContext::STATE.set(ModifySqIn::CTX.of_mut(&mut input), code(to));
         self.firmware.modify("change the state of a send queue", &sq.object, &input)
     }
 
@@ -442,8 +436,7 @@ impl Backend for Devx {
         QuerySqIn::SQN.set(&mut input, sq.number);
         let mut output = QuerySqOut::ZERO;
         self.firmware.query("ask for the state of a send queue", &sq.object, &input, &mut output)?;
-        let code = SqContext::STATE.get(QuerySqOut::SQ_CONTEXT.of(&output));
-        Ok(STATES.into_iter().find(|state| sq_state(*state) == code))
+        Ok(state_of(SqContext::STATE.get(QuerySqOut::SQ_CONTEXT.of(&output))))
     }
 
     fn create_table(&self, queues: &[&NumberedObject]) -> Result<NumberedObject, MlxError> {
