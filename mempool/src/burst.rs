@@ -137,17 +137,6 @@ impl Burst {
         }
     }
 
-    /// Gives the first `count` mbufs away through `give`, which is called with each one's address, as
-    /// [`Mbuf::into_raw`]; the others move up. Tells how many.
-    #[inline]
-    pub fn give_front(&mut self, count: usize, mut give: impl FnMut(Mbuf)) -> usize {
-        let count = count.min(self.len());
-        for mbuf in self.0.drain(..count) {
-            give(mbuf);
-        }
-        count
-    }
-
     /// The room behind the mbufs, for a port that fills it in place; [`filled`](Self::filled) says how far.
     #[inline(always)]
     #[must_use]

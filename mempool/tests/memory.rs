@@ -202,6 +202,8 @@ fn a_fresh_mbuf_tells_nothing_of_the_last_packet() {
         (mbuf.port(), mbuf.data_len(), mbuf.headroom(), mbuf.packet_type()),
         (3, 60, 0, PacketType(0x11))
     );
+    mbuf.set_packet_type(PacketType(0x21));
+    assert_eq!((mbuf.packet_type(), mbuf.data_len()), (PacketType(0x21), 60));
     let offload = TxOffload {
         l2_len: 14,
         l3_len: 20,

@@ -12,7 +12,7 @@ use pollux_eal::mmio;
 use pollux_eal::region::Zone;
 
 /// Bytes that a record takes up: a cache line.
-pub const RECORD_BYTES: usize = 64;
+pub(crate) const RECORD_BYTES: usize = 64;
 
 /// A zone of records. Clones are handles of the same zone.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ pub enum Pinning {
 
 /// Bytes that are pinned.
 #[derive(Debug, Default)]
-pub struct Account {
+pub(crate) struct Account {
     pools: AtomicU64,
     queues: AtomicU64,
 }
@@ -36,7 +36,7 @@ impl Account {
     }
 
     /// What there is for packets, and for queues.
-    pub fn both(&self) -> (u64, u64) {
+    pub(crate) fn both(&self) -> (u64, u64) {
         (self.pools.load(Ordering::Relaxed), self.queues.load(Ordering::Relaxed))
     }
 }

@@ -185,7 +185,7 @@ impl Arm {
 
 /// A page that is mapped, and what queues have of it.
 #[derive(Debug)]
-pub struct UarPage {
+pub(crate) struct UarPage {
     number: u32,
     /// Work may be copied there.
     blueflame: bool,

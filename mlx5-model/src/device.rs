@@ -614,10 +614,3 @@ impl CommandQueue for Device {
         Self::is_gone(self)
     }
 }
-
-/// The opcode's name, for logs of commands.
-#[must_use]
-pub fn command_name(input: &[u8]) -> Option<&'static str> {
-    let code = input.first_chunk::<2>()?;
-    opcode::name(u16::from_be_bytes(*code))
-}

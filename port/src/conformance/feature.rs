@@ -203,6 +203,7 @@ pub fn queue_start_and_stop(fixture: &dyn Fixture) {
     if !rig.tx.is_empty() {
         let done = works(&name, "stopping a tx queue", rig.port.tx_queue_stop(first())).is_some();
         assert_eq!(done, able, "what a port states is so");
+        assert_eq!(rig.port.tx_queue_running(first()).ok(), Some(!able));
         if able {
             let mut burst = rig.burst(1, 100);
             assert_eq!(rig.tx[0].tx_burst(&mut burst), 0, "a stopped queue takes nothing");

@@ -13,11 +13,6 @@ impl Ports {
         self.iter_all().find(|port| port.name() == name)
     }
 
-    /// The port of that name.
-    pub fn by_name_mut(&mut self, name: &str) -> Option<&mut Port> {
-        self.iter_all_mut().find(|port| port.name() == name)
-    }
-
     /// The port that `text` means: a name, or else a number.
     ///
     /// # Errors

@@ -16,15 +16,6 @@ pub enum Piece {
 }
 
 impl Piece {
-    /// The buffer, if it is one.
-    #[must_use]
-    pub fn into_buf(self) -> Option<Buf> {
-        match self {
-            Self::Buf(buf) => Some(buf),
-            Self::Mbuf(_) => None,
-        }
-    }
-
     /// The mbuf, if it is one.
     #[must_use]
     pub fn into_mbuf(self) -> Option<Mbuf> {
