@@ -48,3 +48,8 @@ fn forward(lcore: &LcoreContext) -> u64 {
     }
     rounds
 }
+
+#[test]
+fn runs() {
+    main().expect("runs");
+}

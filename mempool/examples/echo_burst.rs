@@ -35,3 +35,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("in use: {}", pool.in_use());
     Ok(())
 }
+
+#[test]
+fn runs() {
+    main().expect("runs");
+}

@@ -49,3 +49,8 @@ fn main() -> Result<(), RingError> {
     println!("{NUMBERS} numbers from thread to thread, {nanos:.2} ns each");
     Ok(())
 }
+
+#[test]
+fn runs() {
+    main().expect("runs");
+}
