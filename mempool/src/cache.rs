@@ -7,10 +7,9 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pollux_eal::{barrier, slot};
+use pollux_eal::slot;
 
 use crate::Object;
-use crate::registry::{reclaim_closed, was_closed};
 use length::Length;
 
 pub(crate) mod length;
@@ -99,25 +98,6 @@ pub(crate) struct Room {
     pub(crate) to: *mut Object,
     pub(crate) len: usize,
     pub(crate) pool: u16,
-}
-
-impl Room {
-    /// Makes the objects that were written count, and ends the pool if they were the last ones out of a closed one. Hot: a
-    /// store, and a load from a line that changes when a pool ends.
-    ///
-    /// # Safety
-    /// All of them were written, and the pool was not used by this thread since `Shared::room`. If the pool is closed it
-    /// is not used afterwards.
-    #[inline(always)]
-    pub(crate) unsafe fn publish(self) {
-        // SAFETY: the cache is this thread's, of a pool that lives until here (caller).
-        unsafe { (*self.cache).len.publish(self.len) };
-        // Its other side is in `registry::close`: either the sum taken there has this store, or the mark is seen here.
-        barrier::light();
-        if was_closed(self.pool) {
-            reclaim_closed();
-        }
-    }
 }
 
 /// Adds one to a counter that only this thread writes.

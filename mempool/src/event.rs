@@ -30,12 +30,12 @@ pub enum PoolEvent {
     Destroyed(Arc<PoolInfo>),
 }
 
-type Callback = Arc<dyn Fn(&PoolEvent) + Send + Sync>;
+pub(crate) type Callback = Arc<dyn Fn(&PoolEvent) + Send + Sync>;
 
 /// The subscribers. Its lock orders the events: it is held from the change of the registry until all are told.
 pub(crate) struct Subscribers {
-    next: u64,
-    callbacks: Vec<(u64, Callback)>,
+    pub(crate) next: u64,
+    pub(crate) callbacks: Vec<(u64, Callback)>,
 }
 
 static SUBSCRIBERS: Mutex<Subscribers> = Mutex::new(Subscribers { next: 0, callbacks: Vec::new() });
@@ -53,7 +53,7 @@ pub(crate) fn subscribers() -> MutexGuard<'static, Subscribers> {
     SUBSCRIBERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn tell(callback: &Callback, event: &PoolEvent) {
+pub(crate) fn tell(callback: &Callback, event: &PoolEvent) {
     struct Reset;
     impl Drop for Reset {
         fn drop(&mut self) {
@@ -108,47 +108,5 @@ pub(crate) fn go_on_with(panic: Option<Panic>) {
         Some(panic) if std::thread::panicking() => dispose(panic),
         Some(panic) => resume_unwind(panic),
         None => {}
-    }
-}
-
-/// Calls `callback` for each pool that lives now ([`PoolEvent::Created`]), and from then on for each that is made or
-/// ends, in order, until the subscription is dropped. It runs on the thread that makes the pool, or that brings the last
-/// object of a closed one home.
-///
-/// When a callback panics, the others are told all the same; then the panic goes on in whoever made the pool, which ends
-/// with it, or brought the object home. A callback may free objects. It may not make a pool ([`PoolError::InsideEvent`](crate::PoolError::InsideEvent)).
-///
-/// # Panics
-/// When called from within a callback.
-pub fn subscribe(callback: impl Fn(&PoolEvent) + Send + Sync + 'static) -> Subscription {
-    assert!(!telling(), "a pool event callback may not subscribe");
-    let callback: Callback = Arc::new(callback);
-    let mut subscribers = subscribers();
-    for info in crate::registry::living() {
-        tell(&callback, &PoolEvent::Created(info));
-    }
-    let id = subscribers.next;
-    subscribers.next += 1;
-    subscribers.callbacks.push((id, callback));
-    drop(subscribers);
-    // The callback may have freed objects of closed pools.
-    crate::registry::reclaim_closed();
-    Subscription(id)
-}
-
-/// A hold on [`subscribe`]d events; dropping it ends them. When the drop has returned, no callback runs any more.
-#[derive(Debug)]
-#[must_use = "dropping it ends the subscription"]
-pub struct Subscription(u64);
-
-impl Drop for Subscription {
-    fn drop(&mut self) {
-        assert!(!telling(), "a pool event callback may not end a subscription");
-        let mut subscribers = subscribers();
-        let gone = subscribers.callbacks.iter().position(|(id, _)| *id == self.0);
-        let gone = gone.map(|at| subscribers.callbacks.remove(at));
-        drop(subscribers);
-        // What the callback owns may free objects.
-        drop(gone);
     }
 }

@@ -64,6 +64,7 @@ mod pool;
 mod registry;
 mod shared;
 mod stats;
+mod subscription;
 mod user_cache;
 
 #[cfg(all(test, loom))]
@@ -76,7 +77,7 @@ pub use builder::{COUNT_MAX, PoolBuilder};
 pub use burst::{BURST_MAX, Burst};
 pub use cache::CACHE_MAX;
 pub use error::PoolError;
-pub use event::{PoolEvent, PoolInfo, Subscription, subscribe};
+pub use event::{PoolEvent, PoolInfo};
 pub use external::{External, ExternalMemory};
 pub use mbuf::flag::{RxFlags, TxFlags, TxOffload};
 pub use mbuf::packet_type::PacketType;
@@ -86,4 +87,5 @@ pub use objects::{OBJECT_BYTES_MAX, ObjectPool, ObjectPoolBuilder, Objects};
 pub use pool::{DATA_ROOM, DATA_ROOM_MAX, HEADROOM, MbufPool, MbufPoolBuilder, Mbufs};
 pub use registry::POOLS_MAX;
 pub use stats::PoolStats;
+pub use subscription::{Subscription, subscribe};
 pub use user_cache::{MbufCache, UserCache};

@@ -3,12 +3,11 @@
 
 use std::ptr::NonNull;
 
-use pollux_atomic::{AtomicU64, Ordering};
+use pollux_atomic::Ordering;
 
 use crate::registry::pool_of_object;
-use crate::shared::Handle;
 use crate::shared::MbufShape;
-use crate::{External, MbufPool, Object};
+use crate::{External, Object};
 
 mod chain;
 mod check;
@@ -23,7 +22,7 @@ pub use chain::Segments;
 pub use check::Flaw;
 use flag::RxFlags;
 pub(crate) use free::{all_plain_of, free_bulk};
-use header::{Cold, EXTERNAL, HEADER_BYTES, Header, INDIRECT, Lengths, Marks, REFERENCES};
+use header::{EXTERNAL, HEADER_BYTES, Header, INDIRECT, Lengths, Marks, REFERENCES, cold, distance, home};
 use packet_type::PacketType;
 use reference::settled;
 
@@ -45,20 +44,8 @@ unsafe impl Send for Mbuf {}
 unsafe impl Sync for Mbuf {}
 
 #[inline(always)]
-fn home<'a>(header: NonNull<Header>) -> &'a AtomicU64 {
-    // SAFETY: headers are valid as long as their pool, which is as long as an object is out. Callers hold one.
-    unsafe { &(*header.as_ptr()).home }
-}
-
-#[inline(always)]
 fn pool_number(home: u64) -> u16 {
     (home >> 32) as u16
-}
-
-#[inline(always)]
-fn cold(header: NonNull<Header>) -> *mut Cold {
-    // SAFETY: the second line follows the first in every object of an mbuf pool.
-    unsafe { header.as_ptr().add(1).cast() }
 }
 
 /// The header `distance` bytes from `header`, which may lie in another region.
@@ -67,11 +54,6 @@ fn header_at(header: NonNull<Header>, distance: i64) -> NonNull<Header> {
     let address = header.as_ptr().expose_provenance().wrapping_add_signed(distance as isize);
     // SAFETY: distances are made by `distance` from a header that is not null, and lead back to it.
     unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(address)) }
-}
-
-#[inline(always)]
-fn distance(from: NonNull<Header>, to: *mut u8) -> i64 {
-    to.expose_provenance().wrapping_sub(from.as_ptr().addr()) as i64
 }
 
 impl Mbuf {
@@ -191,56 +173,6 @@ impl Mbuf {
         unsafe { free_bulk(raws.as_ptr().cast(), raws.len()) }
     }
 
-    /// Makes the header that the constructor of a pool writes.
-    ///
-    /// # Safety
-    /// `at` is valid for writes of `HEADER_BYTES` and aligned to 64.
-    pub(crate) unsafe fn construct(
-        at: NonNull<u8>,
-        pool: u16,
-        index: u32,
-        room: NonNull<u8>,
-        room_bytes: u32,
-    ) {
-        let header = at.cast::<Header>();
-        let room_at = distance(header, room.as_ptr());
-        // SAFETY: the caller's promise.
-        unsafe {
-            header.write(Header {
-                home: AtomicU64::new(u64::from(pool) << 32 | 1),
-                room_at,
-                lengths: Lengths::fresh(0),
-                marks: Marks::fresh(),
-                rss_hash: 0,
-                mark: 0,
-                vlan_tci: 0,
-                vlan_tci_outer: 0,
-                room: room_bytes,
-            });
-            cold(header).write(Cold {
-                next: 0,
-                attached: 0,
-                tx_offload: 0,
-                index,
-                cookie: header::COOKIE,
-                dynamic: [0; header::DYNAMIC_BYTES],
-            });
-        }
-    }
-
-    /// Whether the header at `at` is that of mbuf `index` of a pool, at rest.
-    ///
-    /// # Safety
-    /// `at` is a place of an mbuf pool, and the caller owns it.
-    pub(crate) unsafe fn header_is_whole(at: NonNull<u8>, pool: u16, index: u32) -> bool {
-        let header = at.cast::<Header>();
-        // SAFETY: the caller's promise.
-        let (cookie, found) = unsafe { ((*cold(header)).cookie, (*cold(header)).index) };
-        home(header).load(Ordering::Relaxed) == u64::from(pool) << 32 | 1
-            && cookie == header::COOKIE
-            && found == index
-    }
-
     /// Makes an object fresh from its pool an empty mbuf: two stores of 16 bytes.
     ///
     /// # Safety
@@ -336,13 +268,11 @@ impl Mbuf {
         if home & (REFERENCES | INDIRECT) == 1 { true } else { self.is_sole_elsewhere(home) }
     }
 
-    /// Whether it is one segment of `pool` that shows its own data room and that nobody else refers to: what a port can
-    /// receive into once its packet is sent.
+    /// Whether it is one segment of the pool with this number, shows its own data room, and nobody else refers to it.
     #[inline(always)]
-    #[must_use]
-    pub fn is_plain_of(&self, pool: &crate::MbufPool) -> bool {
+    pub(crate) fn is_plain_in(&self, pool: u16) -> bool {
         // No flag set, one reference. Acquire as in `is_sole`.
-        settled(home(self.0)) == u64::from(pool.id()) << 32 | 1
+        settled(home(self.0)) == u64::from(pool) << 32 | 1
     }
 
     #[cold]
@@ -511,14 +441,6 @@ impl Mbuf {
         let number = pool_number(home(self.0).load(Ordering::Relaxed));
         // SAFETY: an mbuf is out, for as long as it is borrowed, and its pool lives.
         unsafe { &pool_of_object(number).as_ref().shape }
-    }
-
-    /// The pool it goes home to; `None` when all the pool's handles are gone.
-    #[must_use]
-    pub fn pool(&self) -> Option<MbufPool> {
-        let id = pool_number(home(self.0).load(Ordering::Relaxed));
-        // SAFETY: an mbuf is out.
-        unsafe { Handle::of_object(id) }.map(MbufPool::from_handle)
     }
 
     /// Number of its pool.

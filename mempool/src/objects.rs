@@ -77,7 +77,7 @@ impl Contents for Objects {
                 construct(index, address);
             }
         };
-        Shared::open(plan, areas, construct).map(ObjectPool)
+        Handle::open(plan, areas, construct).map(ObjectPool)
     }
 }
 
@@ -211,15 +211,8 @@ impl ObjectPool {
 
     /// Looks at the guards of all objects, at home or out, in debug mode, and gives all misuse that was caught so far.
     pub fn audit(&self) -> Vec<Fault> {
-        audit(&self.0)
+        self.0.audit()
     }
-}
-
-pub(crate) fn audit(shared: &Shared) -> Vec<Fault> {
-    shared.watch.as_ref().map_or_else(Vec::new, |watch| {
-        watch.audit(&shared.info.name, |index| shared.places.address(index));
-        watch.faults()
-    })
 }
 
 impl std::fmt::Debug for ObjectPool {

@@ -21,10 +21,6 @@ pub use builder::{DATA_ROOM, DATA_ROOM_MAX, HEADROOM, MbufPoolBuilder, Mbufs};
 pub struct MbufPool(pub(crate) Handle);
 
 impl MbufPool {
-    pub(crate) fn from_handle(handle: Handle) -> Self {
-        Self(handle)
-    }
-
     /// Takes an empty mbuf: one segment, headroom in front. `None` when the pool is empty.
     #[inline]
     #[must_use]
@@ -246,7 +242,24 @@ impl MbufPool {
 
     /// Looks at the guards of all mbufs, at home or out, in debug mode, and gives all misuse that was caught so far.
     pub fn audit(&self) -> Vec<Fault> {
-        crate::objects::audit(&self.0)
+        self.0.audit()
+    }
+}
+
+impl Mbuf {
+    /// Whether it is one segment of `pool` that shows its own data room and that nobody else refers to: what a port can
+    /// receive into once its packet is sent.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_plain_of(&self, pool: &MbufPool) -> bool {
+        self.is_plain_in(pool.id())
+    }
+
+    /// The pool it goes home to; `None` when all the pool's handles are gone.
+    #[must_use]
+    pub fn pool(&self) -> Option<MbufPool> {
+        // SAFETY: an mbuf is out.
+        unsafe { Handle::of_object(self.pool_id()) }.map(MbufPool)
     }
 }
 

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pollux_eal::barrier;
 
-use crate::event::{PoolEvent, PoolInfo, first_of, go_on_with, subscribers, telling};
-use crate::shared::{Handle, Shared};
+use crate::event::{Panic, PoolEvent, PoolInfo, first_of, go_on_with, subscribers, telling};
+use crate::shared::Shared;
 
 /// How many pools may live at once in the process.
 pub const POOLS_MAX: usize = 1 << 16;
@@ -86,8 +86,8 @@ impl Number {
         self.0
     }
 
-    /// Enters the pool and tells the subscribers.
-    pub(crate) fn enter(self, shared: Box<Shared>) -> Handle {
+    /// Enters the pool and tells the subscribers; what one of them panicked with is to go on once the pool has its handle.
+    pub(crate) fn enter(self, shared: Box<Shared>) -> (NonNull<Shared>, Option<Panic>) {
         let id = self.0;
         std::mem::forget(self);
         let subscribers = subscribers();
@@ -95,14 +95,7 @@ impl Number {
         let shared = NonNull::from(Box::leak(shared));
         POOLS[id as usize].store(shared.as_ptr(), Ordering::Release);
         registry().live.push(id);
-        let panic = subscribers.tell_all(&PoolEvent::Created(info));
-        drop(subscribers);
-        let handle = Handle::first(shared);
-        // A callback may have freed objects of closed pools.
-        reclaim_closed();
-        // The pool ends with the handle then.
-        go_on_with(panic);
-        handle
+        (shared, subscribers.tell_all(&PoolEvent::Created(info)))
     }
 }
 

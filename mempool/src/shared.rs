@@ -22,12 +22,12 @@ use crate::area::{Area, Places};
 use crate::audit::{Fault, Watch};
 use crate::backend::{Backend, Store};
 use crate::cache::{Caches, Moves, PLACES, Room, SlotCache, bump, copy_objects};
-use crate::event::{PoolInfo, telling};
+use crate::event::PoolInfo;
 use crate::external::Owner;
-use crate::mbuf::header::Lengths;
-use crate::registry::{Number, flush_slot, is_closed, reclaim_closed};
-use crate::{Mbuf, Object, PoolError};
+use crate::mbuf::header::{Header, Lengths};
+use crate::{Object, PoolError};
 
+mod give;
 mod handle;
 pub(crate) mod passage;
 
@@ -106,16 +106,14 @@ pub(crate) struct MbufPlan {
 }
 
 impl Shared {
-    /// Lays objects out over `areas`, runs `construct(index, address)` on each and opens the pool.
-    pub(crate) fn open(
+    /// Lays objects out over `areas` and runs `construct(index, address)` on each.
+    pub(crate) fn new(
         plan: Plan,
         areas: Vec<Area>,
+        id: u16,
         mut construct: impl FnMut(usize, NonNull<u8>),
-    ) -> Result<Handle, PoolError> {
+    ) -> Result<Box<Self>, PoolError> {
         let Plan { name, capacity, object_bytes, stride, align, cache_size, backend, watched, mbuf } = plan;
-        if telling() {
-            return Err(PoolError::InsideEvent { name });
-        }
         let lay = |areas, stride, align| {
             Places::lay(areas, capacity, stride, align).map_err(|fit| PoolError::AreasTooSmall {
                 name: name.clone(),
@@ -132,12 +130,6 @@ impl Shared {
             count: capacity,
             source,
         })?;
-        slot::on_release(flush_slot);
-        reclaim_closed();
-        let Some(number) = Number::reserve() else {
-            return Err(PoolError::TooManyPools { name, limit: crate::POOLS_MAX });
-        };
-        let id = number.get();
         let regions = places.describe(rooms.is_none()).chain(rooms.iter().flat_map(|at| at.describe(true)));
         let info = PoolInfo { id, regions: regions.collect(), name: name.clone(), mbufs: shape.is_some() };
         // What is watched goes through the back end each time.
@@ -172,7 +164,7 @@ impl Shared {
             if shape.is_some() {
                 let room = shared.data_room(index);
                 // SAFETY: `stride` bytes at `address` are the pool's, aligned to 64 as `align` and `stride` are.
-                unsafe { Mbuf::construct(address, id, index as u32, room, shared.shape.room) };
+                unsafe { Header::construct(address, id, index as u32, room, shared.shape.room) };
             }
             construct(index, address);
             if let Some(watch) = &shared.watch {
@@ -180,7 +172,7 @@ impl Shared {
             }
             shared.store.give(&[Object(address)]);
         }
-        Ok(number.enter(shared))
+        Ok(shared)
     }
 
     /// The data room of mbuf `index`.
@@ -331,74 +323,6 @@ impl Shared {
         }
     }
 
-    /// Puts `count` objects back.
-    ///
-    /// # Safety
-    /// The pool lives. The objects are of it, out, and the caller's; they are not used afterwards. If the pool is closed, it is not
-    /// used afterwards either: with the last object home, this call or another thread ends it. So it takes a pointer, for what a
-    /// reference is passed as must live until the call returns.
-    #[inline(always)]
-    pub(crate) unsafe fn give(this: NonNull<Self>, objects: *const Object, count: usize) {
-        // SAFETY: the pool lives until the objects are home (caller); no reference to it is used after they are published.
-        let (room, moves) = unsafe { (this.as_ref().room(count), this.as_ref().moves) };
-        match room {
-            // SAFETY: there is room for `count`, and all are written before they are published.
-            Some(room) => unsafe {
-                copy_objects(moves, objects, room.to, count);
-                room.publish();
-            },
-            // SAFETY: passed on.
-            None => unsafe { Self::give_slow(this, objects, count) },
-        }
-    }
-
-    /// # Safety
-    /// As for [`give`](Self::give).
-    #[cold]
-    #[inline(never)]
-    unsafe fn give_slow(this: NonNull<Self>, objects: *const Object, count: usize) {
-        // SAFETY: the pool lives until the objects are home and the passage is left (caller). The passage alone holds a reference
-        // then, to atomics, which may go while one of their own calls returns.
-        let id = unsafe { this.as_ref().id };
-        // SAFETY: as above; passed on.
-        let passage = unsafe {
-            let passage = this.as_ref().passages.enter();
-            this.as_ref().give_inside(objects, count);
-            passage
-        };
-        drop(passage);
-        // The pool may be gone from here on.
-        if is_closed(id) {
-            reclaim_closed();
-        }
-    }
-
-    /// What [`give_slow`](Self::give_slow) does within its passage.
-    ///
-    /// # Safety
-    /// As for [`give`](Self::give).
-    unsafe fn give_inside(&self, objects: *const Object, count: usize) {
-        let id = self.id;
-        // SAFETY: the caller's objects.
-        let objects = unsafe { std::slice::from_raw_parts(objects, count) };
-        let size = self.cache_size as usize;
-        match self.caches.own() {
-            // SAFETY: the cache is this thread's, `keep <= len <= PLACES`, and `keep + count <= 1.5 * size`.
-            Some(cache) if size > 0 && count <= size && !is_closed(id) => unsafe {
-                let len = (*cache).len.own();
-                let at = SlotCache::objects(cache);
-                bump(&(*cache).flushes);
-                // Keep the most recently used half: its memory is the warmest.
-                let keep = len.min(size / 2);
-                self.settle(std::slice::from_raw_parts(at, len - keep));
-                std::ptr::copy(at.add(len - keep), at, keep);
-                copy_objects(self.moves, objects.as_ptr(), at.add(keep), count);
-                (*cache).len.publish(keep + count);
-            },
-            _ => self.settle(objects),
-        }
-    }
-
     /// Puts objects to the back end, past all caches, on behalf of whoever holds a handle.
     ///
     /// # Safety
@@ -432,7 +356,7 @@ impl Shared {
             return false;
         };
         // SAFETY: a place of this pool; mbuf pools have headers there.
-        if self.info.mbufs && !unsafe { Mbuf::header_is_whole(object.0, self.id, index as u32) } {
+        if self.info.mbufs && !unsafe { Header::is_whole(object.0, self.id, index as u32) } {
             watch.report(&self.info.name, Fault::HeaderOverwritten { index });
             return false;
         }
@@ -473,6 +397,14 @@ impl Shared {
             // SAFETY: the slot is this thread's.
             unsafe { self.flush(slot) };
         }
+    }
+
+    /// Looks at the guards of all objects, where the pool is watched, and gives all misuse that was caught so far.
+    pub(crate) fn audit(&self) -> Vec<Fault> {
+        self.watch.as_ref().map_or_else(Vec::new, |watch| {
+            watch.audit(&self.info.name, |index| self.places.address(index));
+            watch.faults()
+        })
     }
 
     /// Whether every object of this closed pool is home and no thread is inside it any more.

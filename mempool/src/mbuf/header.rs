@@ -2,10 +2,13 @@
 //!
 //! No field is an address: data, next segment and attached mbuf are found by their distance from the header, so the
 //! header means the same to every process that maps the regions at the same distances from one another.
+#![expect(unsafe_code, reason = "writes headers in pinned memory")]
 
-use pollux_atomic::AtomicU64;
 #[cfg(not(loom))]
 use std::mem::offset_of;
+use std::ptr::NonNull;
+
+use pollux_atomic::{AtomicU64, Ordering};
 
 use super::flag::{RxFlags, TxFlags};
 use super::packet_type::PacketType;
@@ -89,6 +92,75 @@ const _: () = {
     assert!(offset_of!(Header, lengths) == 16 && size_of::<Lengths>() == 16);
     assert!(offset_of!(Header, marks) == 32 && size_of::<Marks>() == 16);
 };
+
+#[inline(always)]
+pub(super) fn home<'a>(header: NonNull<Header>) -> &'a AtomicU64 {
+    // SAFETY: headers are valid as long as their pool, which is as long as an object is out. Callers hold one.
+    unsafe { &(*header.as_ptr()).home }
+}
+
+#[inline(always)]
+pub(super) fn cold(header: NonNull<Header>) -> *mut Cold {
+    // SAFETY: the second line follows the first in every object of an mbuf pool.
+    unsafe { header.as_ptr().add(1).cast() }
+}
+
+#[inline(always)]
+pub(super) fn distance(from: NonNull<Header>, to: *mut u8) -> i64 {
+    to.expose_provenance().wrapping_sub(from.as_ptr().addr()) as i64
+}
+
+impl Header {
+    /// Makes the header that the constructor of a pool writes.
+    ///
+    /// # Safety
+    /// `at` is valid for writes of `HEADER_BYTES` and aligned to 64.
+    pub(crate) unsafe fn construct(
+        at: NonNull<u8>,
+        pool: u16,
+        index: u32,
+        room: NonNull<u8>,
+        room_bytes: u32,
+    ) {
+        let header = at.cast::<Header>();
+        let room_at = distance(header, room.as_ptr());
+        // SAFETY: the caller's promise.
+        unsafe {
+            header.write(Header {
+                home: AtomicU64::new(u64::from(pool) << 32 | 1),
+                room_at,
+                lengths: Lengths::fresh(0),
+                marks: Marks::fresh(),
+                rss_hash: 0,
+                mark: 0,
+                vlan_tci: 0,
+                vlan_tci_outer: 0,
+                room: room_bytes,
+            });
+            cold(header).write(Cold {
+                next: 0,
+                attached: 0,
+                tx_offload: 0,
+                index,
+                cookie: COOKIE,
+                dynamic: [0; DYNAMIC_BYTES],
+            });
+        }
+    }
+
+    /// Whether the header at `at` is that of mbuf `index` of a pool, at rest.
+    ///
+    /// # Safety
+    /// `at` is a place of an mbuf pool, and the caller owns it.
+    pub(crate) unsafe fn is_whole(at: NonNull<u8>, pool: u16, index: u32) -> bool {
+        let header = at.cast::<Header>();
+        // SAFETY: the caller's promise.
+        let (cookie, found) = unsafe { ((*cold(header)).cookie, (*cold(header)).index) };
+        home(header).load(Ordering::Relaxed) == u64::from(pool) << 32 | 1
+            && cookie == COOKIE
+            && found == index
+    }
+}
 
 pub(crate) const PORT_NONE: u16 = u16::MAX;
 

@@ -4,7 +4,7 @@ use super::MbufPool;
 use crate::builder::contents::{Contents, Layout};
 use crate::builder::{PoolBuilder, Range};
 use crate::mbuf::header::{HEADER_BYTES, Lengths};
-use crate::shared::{MbufPlan, MbufShape, Plan, Shared};
+use crate::shared::{Handle, MbufPlan, MbufShape, Plan};
 use crate::{Area, PoolError};
 
 /// Largest data room, headroom included, in bytes.
@@ -99,6 +99,6 @@ impl Contents for Mbufs {
             room_at: self.room_at() as u32,
         };
         let mbuf = Some(MbufPlan { shape, apart: self.apart });
-        Shared::open(Plan { mbuf, ..plan }, areas, |_, _| ()).map(MbufPool)
+        Handle::open(Plan { mbuf, ..plan }, areas, |_, _| ()).map(MbufPool)
     }
 }

@@ -4,8 +4,12 @@
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
-use super::Shared;
-use crate::registry::{close, pool_of_object};
+use pollux_eal::slot;
+
+use super::{Plan, Shared};
+use crate::event::{go_on_with, telling};
+use crate::registry::{Number, POOLS_MAX, close, flush_slot, pool_of_object, reclaim_closed};
+use crate::{Area, PoolError};
 
 /// A counted hold on a pool: while one exists, objects can be taken out.
 pub(crate) struct Handle(NonNull<Shared>);
@@ -21,9 +25,29 @@ const _: () = {
 };
 
 impl Handle {
-    /// The hold that a new pool is made with.
-    pub(crate) fn first(shared: NonNull<Shared>) -> Self {
-        Self(shared)
+    /// Lays objects out over `areas`, runs `construct(index, address)` on each and opens the pool.
+    pub(crate) fn open(
+        plan: Plan,
+        areas: Vec<Area>,
+        construct: impl FnMut(usize, NonNull<u8>),
+    ) -> Result<Self, PoolError> {
+        if telling() {
+            return Err(PoolError::InsideEvent { name: plan.name });
+        }
+        slot::on_release(flush_slot);
+        reclaim_closed();
+        let Some(number) = Number::reserve() else {
+            return Err(PoolError::TooManyPools { name: plan.name, limit: POOLS_MAX });
+        };
+        let shared = Shared::new(plan, areas, number.get(), construct)?;
+        // With the hold that a new pool is made with.
+        let (shared, panic) = number.enter(shared);
+        let handle = Self(shared);
+        // A callback may have freed objects of closed pools.
+        reclaim_closed();
+        // The pool ends with the handle then.
+        go_on_with(panic);
+        Ok(handle)
     }
 
     /// A new handle of the pool that an object is of, if the pool still has one.
@@ -82,8 +106,7 @@ impl Drop for Handle {
 mod tests {
     use pollux_eal::slot;
 
-    use crate::event::subscribe;
-    use crate::{MbufPool, Object, PoolEvent};
+    use crate::{MbufPool, Object, PoolEvent, subscribe};
     use std::mem::MaybeUninit;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
