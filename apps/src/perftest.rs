@@ -17,6 +17,7 @@ pub mod json;
 pub mod latency;
 pub mod load;
 pub mod options;
+pub mod pattern;
 pub mod raw;
 pub mod report;
 pub mod session;

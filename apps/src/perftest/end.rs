@@ -11,8 +11,8 @@ use pollux_verbs::{
 use pollux_wire::toeplitz::DEFAULT_KEY;
 
 use super::options::{Atomic, Connection};
+use super::pattern::{Compared, pattern};
 use super::settings::{Kind, Settings, Verb};
-use super::validate::{Compared, pattern};
 use crate::exchange::perftest::{Keys, Met};
 use crate::pingpong::first_psn;
 use crate::rdma::queue::Queue;
