@@ -28,7 +28,7 @@ use pollux_port::flow::{FlowActions, FlowCount, FlowFate, FlowInfo, FlowItems, F
 
 use self::spec::{Part, parts};
 use super::parts::{FLOW_TAG_FLAG, flow_tag};
-use super::port::TABLE_ENTRIES;
+use super::port::spread::TABLE_ENTRIES;
 use super::port::spread::{Kind, LEVELS, SpreadSpec};
 use super::rss;
 use crate::eth::backend::{Backend, FlowAction, FlowCounter, FlowRule, HashSpec};

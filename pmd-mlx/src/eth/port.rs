@@ -9,20 +9,20 @@
 //! ```
 
 mod address;
+mod hash;
 mod make;
 mod open;
 pub(crate) mod plan;
 pub(crate) mod queue;
 pub(crate) mod run;
+pub(crate) mod slot;
 mod split;
 pub mod spread;
 mod tunnels;
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use pollux_mempool::{ExternalMemory, Subscription};
 use pollux_port::driver::{
@@ -34,22 +34,18 @@ use pollux_port::{
 };
 
 use self::plan::{RxPlan, TxPlan};
-use self::queue::DeviceQueue;
+use self::slot::Slots;
 use self::spread::{Spread, SpreadSpec};
 use super::dump;
 use super::filter::{Filter, Wanted};
 use super::flow::Rules;
-use super::parking::Control;
 use super::recovery::{Watch, Watched};
-use super::rq::Rq;
 use super::rss::Hashing;
 use super::speed;
-use super::sq::Sq;
 use super::stats::Counted;
 use crate::devargs::Arguments;
-use crate::eth::backend::{Backend, MergeSpec, SendQueue};
+use crate::eth::backend::{Backend, MergeSpec};
 use crate::netdev::Netdev;
-use pollux_mlx5_abi::kernel::queue_pair::HASH_KEY_BYTES;
 use pollux_mlx5_common::clock::{AdapterClock, Reading};
 use pollux_mlx5_common::context::{Device, PORT};
 use pollux_mlx5_common::mr::Registry;
@@ -59,38 +55,6 @@ pub use open::Mlx5Spec;
 
 /// The driver's name in device arguments and port information.
 pub const DRIVER: &str = "mlx5_pci";
-
-/// Entries of the table that packets are spread over. Source: DPDK's default for this driver is as many; every device
-/// has room for them.
-pub const TABLE_ENTRIES: usize = 128;
-
-/// The key that packets are hashed with at first. Source: DPDK `drivers/net/mlx5/mlx5_rxq.c`, `mlx5_rss_hash_default_key`.
-pub const DEFAULT_KEY: [u8; HASH_KEY_BYTES] = [
-    0x2c, 0xc6, 0x81, 0xd1, 0x5b, 0xdb, 0xf4, 0xf7, 0xfc, 0xa2, 0x83, 0x19, 0xdb, 0x1a, 0x3e, 0x94, 0x6b,
-    0x9e, 0x38, 0xd9, 0x2c, 0x9c, 0x03, 0xd1, 0xad, 0x99, 0x44, 0xa7, 0xd9, 0x56, 0x3d, 0x59, 0x06, 0x3c,
-    0x25, 0xf3, 0xfc, 0x1f, 0xdc, 0x2a,
-];
-
-/// A queue as the port keeps it: its objects, and the way to its data half.
-#[derive(Debug)]
-pub(crate) struct Slot<Q, I> {
-    pub(crate) number: u16,
-    pub(crate) queue: Arc<DeviceQueue<Q>>,
-    pub(crate) control: Control<I>,
-    /// It stays stopped when the port starts.
-    pub(crate) deferred: bool,
-    /// It could not be set to work again after an error.
-    pub(crate) failed: AtomicBool,
-    /// Since when nothing has come back of a send queue, and how much had by then.
-    pub(crate) silence: Option<(u32, Duration)>,
-}
-
-/// The queues that are set up.
-#[derive(Debug, Default)]
-pub(crate) struct Slots {
-    pub(crate) rx: Vec<Option<Slot<NumberedObject, Rq>>>,
-    pub(crate) tx: Vec<Option<Slot<SendQueue, Sq>>>,
-}
 
 /// A ConnectX port.
 pub struct Mlx5Port {

@@ -31,7 +31,7 @@ use pollux_port::{RxCounters, RxDrop, RxOffloads};
 use super::parking::{Nonsense, Trouble};
 use super::parts::{Hold, RqParts, RxFeatures};
 use super::rx::describe::{self, Descriptions};
-use super::rx::zip::{Kept, Zip};
+use super::rx::title::{Kept, Zip};
 use pollux_mlx5_common::MlxError;
 use pollux_mlx5_common::cq::Cq;
 use pollux_mlx5_common::dbrec::{DoorbellRecord, FIRST};

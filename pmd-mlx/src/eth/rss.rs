@@ -11,11 +11,9 @@
 //! `create_rss_raw_qp_tir`). Both directions of a flow meet in one queue with `pollux_wire::toeplitz::SYMMETRIC_KEY`.
 
 use pollux_mlx5_abi::kernel::queue_pair::hash_field as field;
-use pollux_port::driver::RssDriver;
-use pollux_port::{HashAlgorithm, HashFields, PortError, QueueId, RssConfig, RssInfo};
+use pollux_port::{HashAlgorithm, HashFields, PortError, RssConfig, RssInfo};
 
-use super::port::spread::{Kind, SpreadSpec};
-use super::port::{DEFAULT_KEY, Mlx5Port, TABLE_ENTRIES};
+use super::port::spread::{DEFAULT_KEY, Kind, SpreadSpec, TABLE_ENTRIES};
 use pollux_mlx5_abi::kernel::queue_pair::HASH_KEY_BYTES;
 
 /// What is hashed where nobody says otherwise.
@@ -104,35 +102,6 @@ impl Hashing {
         let key = config.and_then(|config| config.key.as_deref()).and_then(|key| key.try_into().ok());
         let spec = SpreadSpec { table, key: key.unwrap_or(DEFAULT_KEY), kinds: kinds(fields)?, merge: None };
         Ok((Self { fields }, spec))
-    }
-}
-
-impl RssDriver for Mlx5Port {
-    fn rss(&self) -> RssConfig {
-        RssConfig {
-            fields: self.hashing.fields,
-            key: Some(self.spread_spec.key.to_vec()),
-            algorithm: HashAlgorithm::Toeplitz,
-        }
-    }
-
-    fn set_rss(&mut self, config: &RssConfig) -> Result<(), PortError> {
-        let mut spec = SpreadSpec { kinds: kinds(config.fields)?, ..self.spread_spec.clone() };
-        if let Some(key) = config.key.as_deref().and_then(|key| key.try_into().ok()) {
-            spec.key = key;
-        }
-        self.respread(spec)?;
-        self.hashing.fields = config.fields;
-        Ok(())
-    }
-
-    fn table(&self) -> Vec<QueueId> {
-        self.spread_spec.table.iter().map(|queue| QueueId(*queue)).collect()
-    }
-
-    fn set_table(&mut self, table: &[QueueId]) -> Result<(), PortError> {
-        let table = table.iter().map(|queue| queue.0).collect();
-        self.respread(SpreadSpec { table, ..self.spread_spec.clone() })
     }
 }
 

@@ -38,7 +38,7 @@ use pollux_uverbs::event::CompChannel;
 use super::parking::{Control, Nonsense, Running, Trouble};
 use super::parts::{RqParts, RxFeatures};
 use super::rq::Rq;
-use describe::Meta;
+use meta::Meta;
 use pollux_mlx5_common::MlxError;
 use pollux_mlx5_common::cq::Entry;
 use pollux_mlx5_common::key::Keys;
@@ -47,9 +47,11 @@ pub(crate) mod describe;
 #[cfg(test)]
 pub(crate) mod fake;
 pub(crate) mod join;
+mod meta;
 mod scatter;
 mod split;
 mod stride;
+pub(crate) mod title;
 #[cfg(target_arch = "x86_64")]
 mod vector;
 pub(crate) mod zip;

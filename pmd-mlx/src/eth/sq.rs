@@ -38,6 +38,10 @@ use pollux_mlx5_common::cq::Cq;
 use pollux_mlx5_common::key::Keys;
 use pollux_mlx5_common::send_ring::SendRing;
 
+/// Most bytes inline in one entry: what its segments leave room for. Source: DPDK `doc/guides/nics/mlx5.rst`,
+/// `txq_inline_max`.
+pub(super) const INLINE_BYTES_MAX: usize = 930;
+
 /// Ask for a completion after so many packets. Source: DPDK `drivers/net/mlx5/mlx5_defs.h`, `MLX5_TX_COMP_THRESH`.
 const ASK_PACKETS: u32 = 32;
 
@@ -137,9 +141,9 @@ impl Sq {
             last: 0,
             control_imm: parts.control_imm,
             inline_min: parts.inline_min as u32,
-            inline_max: parts.inline_max.min(super::tx::INLINE_BYTES_MAX) as u32,
+            inline_max: parts.inline_max.min(INLINE_BYTES_MAX) as u32,
             tso_bytes_max: parts.tso_bytes_max as u32,
-            tso_header_max: parts.tso_header_max.min(super::tx::INLINE_BYTES_MAX) as u32,
+            tso_header_max: parts.tso_header_max.min(INLINE_BYTES_MAX) as u32,
             tunnels: parts.tunnels,
             vlan_by_device: parts.features.contains(TxFeatures::VLAN_BY_DEVICE),
             fast_free: parts.features.contains(TxFeatures::FAST_FREE),

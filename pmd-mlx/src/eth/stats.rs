@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use pollux_port::{RxCounters, RxDrop, TxCounters, TxDrop};
 
-use super::port::Slots;
+use super::port::slot::Slots;
 use crate::eth::backend::Backend;
 use crate::netdev::{Losses, Lost, Netdev};
 

@@ -40,7 +40,7 @@ use pollux_port::{BadPacket, PortError, TxDrop, TxProblem};
 use super::parking::Parked;
 use super::parking::{Control, Running};
 use super::parts::{SqParts, TxFeatures, TxTunnels};
-use super::sq::Sq;
+use super::sq::{INLINE_BYTES_MAX, Sq};
 use pollux_mlx5_common::key::Keys;
 use tunnel::Places;
 
@@ -77,9 +77,6 @@ const SETS: [u32; 10] = [
 const MANY_MAX: usize = 32;
 /// Most segments of an entry with many packets: whole blocks.
 const MANY_SEGMENTS: u32 = 60;
-/// Most bytes inline in one entry: what its segments leave room for. Source: DPDK `doc/guides/nics/mlx5.rst`,
-/// `txq_inline_max`.
-pub(super) const INLINE_BYTES_MAX: usize = 930;
 /// Fewest bytes of an inline header that has a tag in it: two addresses, the tag, the type.
 const TAGGED: u32 = 18;
 

@@ -7,9 +7,10 @@ use pollux_mlx5_abi::cqe::MiniFormat;
 use pollux_port::driver::{RxBurst, RxSetup, TxBurst, TxSetup};
 use pollux_uverbs::event::CompChannel;
 
+use super::Mlx5Port;
 use super::plan::{self, RxPlan, TxPlan};
 use super::queue::DeviceQueue;
-use super::{Mlx5Port, Slot};
+use super::slot::Slot;
 use crate::devargs::DoorbellMapping;
 use crate::eth::backend::{CqSpec, QueueState, RqSpec, SqSpec};
 use crate::eth::parts::{CqParts, RqParts, SqParts, StridingParts};

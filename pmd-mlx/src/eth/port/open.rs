@@ -9,8 +9,9 @@ use pollux_eal::topology::SocketId;
 use pollux_port::{PortError, PortInfo};
 use pollux_uverbs::Channel;
 
+use super::spread::DEFAULT_KEY;
 use super::spread::{LEVELS, SpreadSpec};
-use super::{DEFAULT_KEY, Mlx5Port, plan};
+use super::{Mlx5Port, plan};
 use crate::devargs::Arguments;
 use crate::eth::backend::Backend;
 use crate::eth::devx::Devx;

@@ -9,7 +9,7 @@ use pollux_mlx5_abi::kernel::device::multi_packet;
 use pollux_mlx5_abi::wqe::{SEGMENT_BYTES, SEGMENTS_MAX};
 use pollux_port::driver::{RxSetup, TxSetup};
 use pollux_port::{DescriptorLimits, PortConfig, PortError, PortInfo, RxOffloads, TxOffloads};
-use pollux_uverbs::abi::flags::{QpType, RawPacketCaps};
+use pollux_uverbs::abi::flags::RawPacketCaps;
 
 use crate::devargs::{Arguments, Compression};
 use crate::eth::backend::{Backend, LroCaps};
@@ -19,6 +19,7 @@ use crate::eth::rx::join::HEADER_BYTES_MAX;
 use crate::netdev::Netdev;
 use pollux_mlx5_common::context::Device;
 
+use super::tunnels::raw;
 use super::{DRIVER, split, tunnels};
 
 /// Bytes of a frame around its payload: addresses, type and two VLAN tags.
@@ -44,10 +45,6 @@ const MTU_MAX: u32 = 9978;
 /// `MLX5_EMPW_DEF_INLINE_LEN`.
 const INLINE_DEFAULT: usize = 290;
 const INLINE_MULTI_DEFAULT: usize = 268;
-
-pub(super) fn raw(mask: u32) -> bool {
-    mask & 1 << QpType::RAW_PACKET.0 != 0
-}
 
 fn log2(count: usize) -> u8 {
     count.next_power_of_two().ilog2() as u8

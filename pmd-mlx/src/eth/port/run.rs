@@ -11,8 +11,9 @@ use std::sync::atomic::Ordering;
 use pollux_port::STOP_PATIENCE;
 use pollux_port::{Direction, PortError, QueueId};
 
+use super::Mlx5Port;
 use super::queue::{DeviceQueue, Queue};
-use super::{Mlx5Port, Slot};
+use super::slot::Slot;
 use crate::eth::backend::QueueState;
 use crate::eth::parking::Parked;
 use crate::eth::rq::Rq;

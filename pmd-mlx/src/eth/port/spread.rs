@@ -12,6 +12,17 @@ use pollux_mlx5_abi::kernel::queue_pair::HASH_KEY_BYTES;
 use pollux_mlx5_common::MlxError;
 use pollux_mlx5_common::object::{NumberedObject, Object};
 
+/// Entries of the table that packets are spread over. Source: DPDK's default for this driver is as many; every device
+/// has room for them.
+pub const TABLE_ENTRIES: usize = 128;
+
+/// The key that packets are hashed with at first. Source: DPDK `drivers/net/mlx5/mlx5_rxq.c`, `mlx5_rss_hash_default_key`.
+pub const DEFAULT_KEY: [u8; HASH_KEY_BYTES] = [
+    0x2c, 0xc6, 0x81, 0xd1, 0x5b, 0xdb, 0xf4, 0xf7, 0xfc, 0xa2, 0x83, 0x19, 0xdb, 0x1a, 0x3e, 0x94, 0x6b,
+    0x9e, 0x38, 0xd9, 0x2c, 0x9c, 0x03, 0xd1, 0xad, 0x99, 0x44, 0xa7, 0xd9, 0x56, 0x3d, 0x59, 0x06, 0x3c,
+    0x25, 0xf3, 0xfc, 0x1f, 0xdc, 0x2a,
+];
+
 /// A kind of packet, as far as hashing goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {

@@ -2,10 +2,15 @@
 
 use pollux_mlx5_abi::kernel::device::{parsing, tunnel};
 use pollux_port::TxOffloads;
+use pollux_uverbs::abi::flags::QpType;
 
-use super::plan::raw;
 use crate::eth::parts::{KnownTunnels, TxTunnels};
 use pollux_mlx5_common::context::Device;
+
+/// Whether a mask of queue pairs' kinds has the raw ones.
+pub(super) fn raw(mask: u32) -> bool {
+    mask & 1 << QpType::RAW_PACKET.0 != 0
+}
 
 /// What a port offers besides `plain`, what it does outside tunnels. No device fills in outer UDP checksums, and IP in IP is no offload of its
 /// own: to be cut, it is marked as any tunnel over IP. Source: DPDK `drivers/net/mlx5/mlx5_txq.c`, `mlx5_get_tx_port_offloads`.

@@ -10,7 +10,7 @@ use pollux_mempool::{Burst, Mbuf, PacketType, RxFlags};
 use pollux_port::RxDrop;
 use pollux_port::driver::Moved;
 
-use super::describe::Meta;
+use super::meta::Meta;
 use super::zip::Mini;
 use super::{AHEAD, KIND, Out, PLAIN};
 use crate::eth::parking::Nonsense;

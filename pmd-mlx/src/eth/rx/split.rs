@@ -11,7 +11,7 @@ use pollux_port::RxDrop;
 use pollux_port::driver::Moved;
 
 use super::Out;
-use super::describe::Meta;
+use super::meta::Meta;
 use super::scatter::{SEGMENTS_MAX, burst_with};
 use crate::eth::rq::{Rq, Slot};
 

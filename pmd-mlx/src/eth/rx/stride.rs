@@ -6,8 +6,9 @@ use pollux_mlx5_abi::cqe::{Strides, format};
 use pollux_port::RxDrop;
 use pollux_port::driver::Moved;
 
-use super::describe::Meta;
-use super::zip::{Mini, Zip};
+use super::meta::Meta;
+use super::title::Zip;
+use super::zip::Mini;
 use super::{AHEAD, Out};
 use crate::eth::parking::Nonsense;
 use crate::eth::rq::Rq;

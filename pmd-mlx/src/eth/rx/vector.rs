@@ -19,7 +19,7 @@ use pollux_eal::barrier;
 use pollux_mempool::{Burst, Mbuf};
 use pollux_port::driver::Moved;
 
-use super::describe::Meta;
+use super::meta::Meta;
 use super::{AHEAD, KIND, Out, PLAIN, Stop, plain, single_with};
 use crate::eth::rq::Rq;
 use pollux_mlx5_common::cq::Entry;

@@ -8,50 +8,16 @@
 //! `mlx5e_decompress_cqes_cont`.
 #![expect(unsafe_code, reason = "reads arrays that a device writes, and takes mbufs by their addresses")]
 
-use std::ptr::NonNull;
-
 use pollux_mempool::Mbuf;
-use pollux_mlx5_abi::cqe::{Cqe64, ENHANCED_MINIS, MINIS, MiniCqe, MiniFormat, enhanced_minis, format};
+use pollux_mlx5_abi::cqe::{ENHANCED_MINIS, MINIS, MiniCqe, MiniFormat, enhanced_minis, format};
 use pollux_mlx5_abi::opcode::completion;
 
-use super::describe::Meta;
+use super::meta::Meta;
+use super::title::{Kept, Title, Zip};
 use super::{HASH, MARK, Out, TABLE};
 use crate::eth::parking::Nonsense;
 use crate::eth::rq::Rq;
 use pollux_mlx5_common::cq::{Cq, Entry};
-
-/// How far a compressed session is. `count` 0: none is open.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::eth) struct Zip {
-    /// Packets in all.
-    pub(in crate::eth) count: u32,
-    /// Packets fetched.
-    pub(in crate::eth) done: u32,
-}
-
-/// What a session's packets have in common: the completion at the start of the session, or a copy of it.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::eth) enum Title {
-    Ring(Entry),
-    Kept(Kept),
-}
-
-/// A copy of an entry, aligned as its fields are.
-#[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-pub(in crate::eth) struct Kept(pub(in crate::eth) Cqe64);
-
-impl Title {
-    /// The title as an entry, as long as this lives.
-    #[inline(always)]
-    pub(in crate::eth) fn entry(&self) -> Entry {
-        match self {
-            Self::Ring(entry) => *entry,
-            // SAFETY: 64 bytes, aligned; they are read as long as this lives.
-            Self::Kept(copy) => unsafe { Entry::at(NonNull::from(&copy.0).cast()) },
-        }
-    }
-}
 
 /// Of the enhanced layout: holes are marked in one pass out of so many.
 const MARKED_PASSES: u32 = 128;
