@@ -20,9 +20,7 @@ pub use line::{Line, Listener, Side};
 #[non_exhaustive]
 pub enum ExchangeError {
     /// Nobody listens there.
-    #[error(
-        "cannot connect to {host}:{port}: {source}; is the other end running, without a host name, with the same -p?"
-    )]
+    #[error("cannot connect to {host}:{port}: {source}; start the server first, with the same -p")]
     Connect {
         /// Where.
         host: String,
@@ -32,7 +30,7 @@ pub enum ExchangeError {
         source: std::io::Error,
     },
     /// The name has no address.
-    #[error("'{host}' has no address: {source}; name the other end by its host name or IP address")]
+    #[error("cannot resolve '{host}': {source}; give the server's host name or IP address")]
     Resolve {
         /// The name.
         host: String,
@@ -40,7 +38,7 @@ pub enum ExchangeError {
         source: std::io::Error,
     },
     /// The TCP port is taken.
-    #[error("cannot listen on TCP port {port}: {source}; -p takes another one, at both ends")]
+    #[error("cannot listen on TCP port {port}: {source}; choose another port with -p at both ends")]
     Listen {
         /// The port.
         port: u16,
@@ -48,7 +46,7 @@ pub enum ExchangeError {
         source: std::io::Error,
     },
     /// The connection broke.
-    #[error("the connection to {peer} broke while {what}: {source}")]
+    #[error("connection to {peer} lost while {what}: {source}")]
     Broken {
         /// The other end.
         peer: String,
@@ -59,7 +57,7 @@ pub enum ExchangeError {
     },
     /// The other end went away.
     #[error(
-        "{peer} ended while {what}; it may have refused our options: look at its last line, and give both ends the same ones"
+        "{peer} closed the connection while {what}; it may have rejected the options: see its last line and give both ends the same ones"
     )]
     Closed {
         /// The other end.
@@ -68,7 +66,7 @@ pub enum ExchangeError {
         what: &'static str,
     },
     /// The other end says nothing.
-    #[error("{peer} said nothing for {seconds} seconds while {what}; is it the same program?")]
+    #[error("no answer from {peer} for {seconds} seconds while {what}; run the same program at both ends")]
     Silent {
         /// The other end.
         peer: String,
@@ -78,7 +76,7 @@ pub enum ExchangeError {
         seconds: u64,
     },
     /// The other end is another program.
-    #[error("{peer} is not the other end of this program: it said {said:?} where {expected} is due")]
+    #[error("{peer}: unexpected message {said:?}, expected {expected}; run the same program at both ends")]
     Strange {
         /// The other end.
         peer: String,
@@ -88,9 +86,7 @@ pub enum ExchangeError {
         expected: &'static str,
     },
     /// The other end's perftest is too old, or says what it is in a way that nobody reads.
-    #[error(
-        "{peer} runs perftest {theirs} and this end speaks {ours}: they do not understand each other; perftest 5.70 or newer does"
-    )]
+    #[error("{peer}: perftest {theirs} is incompatible with {ours}; run perftest 5.70 or newer")]
     Version {
         /// The other end.
         peer: String,
@@ -100,7 +96,7 @@ pub enum ExchangeError {
         ours: String,
     },
     /// The two ends were told different things.
-    #[error("the two ends disagree about {what}: {ours} here, {theirs} at {peer}; give both the same")]
+    #[error("{what} differs: {ours} here, {theirs} at {peer}; give both ends the same")]
     Differ {
         /// The other end.
         peer: String,

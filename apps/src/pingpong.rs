@@ -20,7 +20,7 @@ use pollux_bringup::RdmaDevice;
 use crate::exchange::line::Stop;
 use crate::rdma::{Failure, device};
 
-/// How long nothing may come when the other end has hung up. The originals hang up before they begin.
+/// How long nothing may come when the peer closed the connection. The originals hang up before they begin.
 pub const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A sequence number to begin with, 24 bits, from the clock: two runs differ.

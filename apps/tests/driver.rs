@@ -123,7 +123,7 @@ fn what_is_typed_wrongly_is_one_line() {
         ),
         (
             &*format!("{good},pear=1"),
-            "device 'net_udp0': unknown key 'pear', did you mean 'peer'?; allowed: local, peer; with any driver: fault, tee, \
+            "device 'net_udp0': unknown key 'pear', did you mean 'peer'?; allowed: local, peer; with all drivers: fault, tee, \
              trace"
                 .to_owned(),
         ),

@@ -29,16 +29,16 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
             2,
             "unknown option '--duration': it is an app option, write it after '--': -- --duration",
         ),
-        (&["--vdev", "net_bogus0"], 2, "device 'net_bogus0': no such driver; drivers: net_"),
+        (&["--vdev", "net_bogus0"], 2, "device 'net_bogus0': unknown driver; drivers: net_"),
         (
             &["--vdev", "net_nul0"],
             2,
-            "device 'net_nul0': no such driver, did you mean 'net_null'?; drivers: net_",
+            "device 'net_nul0': unknown driver, did you mean 'net_null'?; drivers: net_",
         ),
         (
             &["--vdev", "net_null0,sise=64"],
             2,
-            "device 'net_null0': unknown key 'sise', did you mean 'size'?; allowed: size, copy, no-rx; with any driver: fault, tee, trace",
+            "device 'net_null0': unknown key 'sise', did you mean 'size'?; allowed: size, copy, no-rx; with all drivers: fault, tee, trace",
         ),
         (
             &["--vdev", "net_null0,size=0"],
@@ -48,7 +48,7 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
         (
             &["--vdev", "net_ring0,size=3"],
             2,
-            "device 'net_ring0': unknown key 'size'; allowed: none; with any driver: fault, tee, trace",
+            "device 'net_ring0': unknown key 'size'; allowed: none; with all drivers: fault, tee, trace",
         ),
         (
             &["-l", NO_CPU],
@@ -68,7 +68,7 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
         (
             &["--proc-type", "secondary"],
             2,
-            "option '--proc-type': 'secondary' does not exist yet: leave it out, each process runs by itself",
+            "option '--proc-type': 'secondary' is not supported yet: leave it out; every process is a primary one",
         ),
         (
             &["-l", "0", "--", "-p", "8"],
@@ -78,7 +78,7 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
         (
             &["-l", "0", "--", "-p", "0"],
             2,
-            "option '-p': '0' names no port: bit 0 is port 0, so 3 is ports 0 and 1",
+            "option '-p': '0' selects no port: bit 0 is port 0, so 3 selects ports 0 and 1",
         ),
         (&["-l", "0", "--", "-p", "zz"], 2, "option '-p': 'zz' is not a hexadecimal port mask such as 3"),
         (
@@ -94,7 +94,7 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
         (
             &["-l", "0", "--", "-q", "1"],
             2,
-            "-q 1 asks for 2 lcores for 2 rx queues, and there are 1: give -q 2 or more lcores with -l",
+            "-q 1 requires 2 lcores for 2 rx queues, but there are 1: give -q 2 or more lcores with -l",
         ),
         (&["-l", "0", "--", "--rxq", "0"], 2, "option '--rxq': '0' is not a whole number from 1 to 1024"),
         (&["-l", "0", "--", "--txq", "x"], 2, "option '--txq': 'x' is not a whole number from 1 to 1024"),
@@ -112,7 +112,7 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
         (
             &["-l", "0", "--", "-p", "fffffffffffffffffffffffffffffffff"],
             2,
-            "option '-p': 'fffffffffffffffffffffffffffffffff' names ports beyond 127: at most 32 hexadecimal digits",
+            "option '-p': 'fffffffffffffffffffffffffffffffff' selects a port above 127: give at most 32 hexadecimal digits",
         ),
         (
             &["-l", "0", "--", "--portmap", "(0,70000)"],
@@ -122,7 +122,7 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
         (
             &["-l", "0", "--", "--mac-updating", "--no-mac-updating"],
             2,
-            "options '--mac-updating' and '--no-mac-updating' exclude each other: keep one",
+            "options '--mac-updating' and '--no-mac-updating' cannot be combined: keep one",
         ),
         (
             &["--vdev", "net_tap0,mac=01:00:00:00:00:00"],
@@ -132,14 +132,14 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
         (
             &["--vdev", "net_null0,tee=/tmp/a", "--vdev", "net_null1,tee=/tmp/../tmp/a"],
             2,
-            "device 'net_null1': tee=/tmp/../tmp/a: is also tee of 'net_null0', and writing empties a file first: \
-             name another file",
+            "device 'net_null1': tee=/tmp/../tmp/a: is also tee of 'net_null0', and opening it for writing would truncate it: \
+             use a different file",
         ),
         (
             &["--vdev", "net_null0,fault=x"],
             2,
             "device 'net_null0': fault=x: has a part \"x\" without ':'; allowed are drop, duplicate, reorder, corrupt and \
-             delay (a share from 0 to 1), bursts, pool-empty (rx calls AT/FOR), seed and on (rx, tx, both), such as [drop:0.01,seed:7]",
+             delay (between 0 and 1), bursts, pool-empty (rx calls AT/FOR), seed and on (rx, tx, both), such as [drop:0.01,seed:7]",
         ),
         (
             &["--mbuf-pool-ops-name", "bucket"],
@@ -149,20 +149,20 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
         (
             &["--no-pci", "-a", "mlx5_0"],
             2,
-            "options '--no-pci' and '-a' exclude each other: -a opens hardware; a device in software is opened with --vdev",
+            "options '--no-pci' and '-a' cannot be combined: -a opens hardware; use --vdev for virtual devices",
         ),
         (
             &["--no-pci", "--vdev", "mlx5_0"],
             2,
-            "device 'mlx5_0': is hardware, and --no-pci opens none: leave one of them out",
+            "device 'mlx5_0': is hardware, which --no-pci disables: leave one of them out",
         ),
         (
             &["-l", "0", "--vdev", "net_ring0", "--", "--max-lro-pkt-size", "9000"],
             2,
-            "--max-lro-pkt-size 9000 is of packets joined by LRO: give --enable-lro, too",
+            "--max-lro-pkt-size 9000 requires --enable-lro: give both",
         ),
         // What is deprecated is no second line where there is an error.
-        (&["-c", "1", "--vdev", "net_bogus0"], 2, "device 'net_bogus0': no such driver; drivers: net_"),
+        (&["-c", "1", "--vdev", "net_bogus0"], 2, "device 'net_bogus0': unknown driver; drivers: net_"),
         (
             &["-c", "1", "-n", "4", "--", "-p", "8"],
             2,
@@ -171,7 +171,7 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
         (
             &["--profile", "/dev/zero"],
             2,
-            "profile '/dev/zero': cannot be read: it is longer than a profile may be, 1 MiB",
+            "profile '/dev/zero': cannot be read: the file is larger than the limit of 1 MiB",
         ),
         (
             &["-l", "0", "--", "-T", "86401"],
@@ -186,7 +186,7 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
         (
             &["-l", "0", "--", "--mbufs", "100"],
             2,
-            "a pool of 100 mbufs is too small for the queues: they hold up to ",
+            "mbuf pool is too small (100 mbufs): the queues need up to ",
         ),
         (
             &["-l", "0", "--vdev", "net_ring0", "--", "--txd", "65535"],
@@ -227,31 +227,28 @@ const VALUES: &[(&[&str], &str)] = &[
     (&["--", "--rxd", "0"], "option '--rxd': '0' is not a whole number from 1 to 65535"),
     (&["--", "--txd", "70000"], "option '--txd': '70000' is not a whole number from 1 to 65535"),
     (&["--", "--rxpkts", "a,b"], "option '--rxpkts': 'a' is not a whole number from 0 to 65535"),
-    (
-        &["--", "--mbuf-size", "256"],
-        "--mbuf-size and --rxoffs are of parts that packets are split into: give --rxpkts, too",
-    ),
+    (&["--", "--mbuf-size", "256"], "--mbuf-size and --rxoffs require --rxpkts: give both"),
     (
         &["--", "--rxpkts", "64", "--mbuf-size", "10"],
-        "--mbuf-size 10 has no room for data behind the headroom of 128 bytes: give at least 129, or 0 to drop the part",
+        "--mbuf-size 10 leaves no room for data after the headroom of 128 bytes: give at least 129, or 0 to discard the segment",
     ),
     (
         &["--", "--portmap", "(0,1),(0,1)"],
-        "option '--portmap': '(0,1),(0,1)' names port 0 twice: each port stands in one pair",
+        "option '--portmap': '(0,1),(0,1)' names port 0 twice: a port can be in only one pair",
     ),
-    (&["--", "-Pp0"], "option '-p': '0' names no port: bit 0 is port 0, so 3 is ports 0 and 1"),
+    (&["--", "-Pp0"], "option '-p': '0' selects no port: bit 0 is port 0, so 3 selects ports 0 and 1"),
     (
         &["--", "--portmask=0"],
-        "option '--portmask': '0' names no port: bit 0 is port 0, so 3 is ports 0 and 1",
+        "option '--portmask': '0' selects no port: bit 0 is port 0, so 3 selects ports 0 and 1",
     ),
-    (&["--", "stray"], "argument 'stray' belongs to no option: options begin with '-', --help lists them"),
+    (&["--", "stray"], "argument 'stray' is not an option: options begin with '-', --help lists them"),
     (&["--txd", "5"], "unknown option '--txd': it is an app option, write it after '--': -- --txd"),
     (&["-l", "1"], "option '-l' is given twice: give it once"),
-    (&["-S", "1", "-s", "2"], "options '-S' and '-s' exclude each other: keep -S"),
-    (&["-d", "mlx5_0"], "option '-d': 'mlx5_0' names no file of a driver; a device is opened with -a mlx5_0"),
+    (&["-S", "1", "-s", "2"], "options '-S' and '-s' cannot be combined: keep -S"),
+    (&["-d", "mlx5_0"], "option '-d': 'mlx5_0' is not a driver file; to open a device, write -a mlx5_0"),
     (
         &["--log-level", "[,debug"],
-        "option '--log-level': '[' is no pattern: found unclosed character class; write PATTERN:LEVEL",
+        "option '--log-level': '[' is not a valid pattern: found unclosed character class; write PATTERN:LEVEL",
     ),
     (
         &["--numa-mem", "64,x"],
@@ -259,7 +256,7 @@ const VALUES: &[(&[&str], &str)] = &[
     ),
     (
         &["--iova-mode", "pa"],
-        "--iova-mode pa cannot be had: every device here takes virtual addresses; say --iova-mode va",
+        "--iova-mode pa is not supported: all devices use virtual addresses; give --iova-mode va",
     ),
     (
         &["--huge-dir", "/"],
@@ -269,7 +266,7 @@ const VALUES: &[(&[&str], &str)] = &[
     (&["--vdev", "net_null0,trace=2"], "device 'net_null0': trace=2: is not one of 0, 1, summary"),
     (
         &["--vdev", "net_null0,fault=[drop:2]"],
-        "device 'net_null0': fault=[drop:2]: gives drop as \"2\", which is not a share from 0 to 1",
+        "device 'net_null0': fault=[drop:2]: gives drop as \"2\"; it must be between 0 and 1",
     ),
     (
         &["--vdev", "net_pcap0"],
@@ -277,7 +274,7 @@ const VALUES: &[(&[&str], &str)] = &[
     ),
     (
         &["--vdev", "net_pcap0,iface=lo,rx_pcap=/a"],
-        "device 'net_pcap0': iface=lo: stands for both directions: leave out the other keys",
+        "device 'net_pcap0': iface=lo: sets both directions: leave out the other keys",
     ),
     (&["--vdev", "net_af_packet0"], "device 'net_af_packet0': needs iface=: such as iface=eth0"),
     (
@@ -306,11 +303,11 @@ const VALUES: &[(&[&str], &str)] = &[
     ),
     (
         &["--vdev", "net_af_packet0,iface=lo", "--vdev", "mlx5_model0,wire=iface:lo"],
-        "device 'mlx5_model0': wire=iface:lo: is also an interface of 'net_af_packet0': give each port its own",
+        "device 'mlx5_model0': wire=iface:lo: is also used by 'net_af_packet0': give each port its own interface",
     ),
     (
         &["--vdev", "net_tap0,iface=abcdefghijklmnopq"],
-        "device 'net_tap0': iface=abcdefghijklmnopq: is no interface name: up to 15 bytes",
+        "device 'net_tap0': iface=abcdefghijklmnopq: is not an interface name: give up to 15 bytes",
     ),
     (
         &["--vdev", "net_tap0,mac=zz"],
@@ -335,7 +332,7 @@ const VALUES: &[(&[&str], &str)] = &[
     ),
     (
         &["--vdev", "mlx5_model0,mac=01:02:03:04:05:06"],
-        "device 'mlx5_model0': mac=01:02:03:04:05:06: is no station's address",
+        "device 'mlx5_model0': mac=01:02:03:04:05:06: is not a unicast address",
     ),
     (
         &["--vdev", "mlx5_model0,ip=1.2.3"],
@@ -343,17 +340,17 @@ const VALUES: &[(&[&str], &str)] = &[
     ),
     (
         &["--vdev", "mlx5_model0,loss=2"],
-        "device 'mlx5_model0': loss=2: is not a share from 0 to 1, such as 0.01",
+        "device 'mlx5_model0': loss=2: must be between 0 and 1, such as 0.01",
     ),
     (
         &["--vdev", "mlx5_model0,memlock=x"],
-        "device 'mlx5_model0': memlock=x: is neither 'none', nor 'process' (its own limit), nor a number of bytes",
+        "device 'mlx5_model0': memlock=x: must be 'none', 'process' (the process's own limit) or a number of bytes",
     ),
     (
         &["--vdev", "mlx5_model0,kernel=2.6"],
         "device 'mlx5_model0': kernel=2.6: is not one of newest, 6.12, 5.4",
     ),
-    (&["--vdev", "mlx5_model0,mprq_en=2"], "device 'mlx5_model0': mprq_en=2: is neither 0 nor 1"),
+    (&["--vdev", "mlx5_model0,mprq_en=2"], "device 'mlx5_model0': mprq_en=2: must be 0 or 1"),
     (&["--vdev", "mlx5_model0,cqe_size=100"], "device 'mlx5_model0': cqe_size=100: is not one of 64, 128"),
 ];
 
@@ -388,7 +385,7 @@ fn help_is_as_wide_as_the_terminal() {
     assert!((67..=100).contains(&widest(&help(None))));
     assert!(
         help(Some("200"))
-            .contains("net_af_packet, net_tap, mlx5_model; such as --vdev net_af_packet0,iface=eth0")
+            .contains("driver name, number, devargs, such as net_af_packet0,iface=eth0 or net_null0,size=64")
     );
 }
 
@@ -402,7 +399,7 @@ fn too_few_file_descriptors_are_told_as_such() {
         let said = String::from_utf8(output.stderr).unwrap();
         let mend = format!("{limit} are allowed; `ulimit -n 1024` allows more");
         let told = said.contains(&format!("too few file descriptors to look for huge pages: {mend}"))
-            || said.contains(&format!("{limit} file descriptors are allowed; `ulimit -n 1024` allows more"));
+            || said.contains(&format!("the limit is {limit} open files; raise it with `ulimit -n 1024`"));
         // With a few more it runs, and has nothing to say of them.
         let enough = output.status.success() && !said.contains("file descriptors");
         assert!(told || (limit > 7 && enough), "limit {limit}: {:?} {said}", output.status);
@@ -458,7 +455,7 @@ fn bytes_that_are_no_text_are_shown_with_their_argument() {
     let output = output.unwrap();
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(said, "l2fwd: argument 'net_null\u{fffd}' is not UTF-8: write it in UTF-8\n");
+    assert_eq!(said, "l2fwd: argument 'net_null\u{fffd}' is not valid UTF-8\n");
 }
 
 /// A capture without frames. Source: the-tcpdump-group/libpcap `pcap/pcap.h`.
@@ -479,7 +476,7 @@ fn a_capture_that_is_read_is_never_overwritten() {
         let args: Vec<&str> = devices.iter().flat_map(|device| ["--vdev", device]).collect();
         let (code, said) = refused(&args);
         assert_eq!(code, Some(2), "{said}");
-        assert!(said.contains("writing empties a file first: name another file"), "{said}");
+        assert!(said.contains("opening it for writing would truncate it: use a different file"), "{said}");
         assert_eq!(std::fs::metadata(path).unwrap().len(), 40, "{devices:?}");
     }
 }

@@ -223,17 +223,17 @@ fn mistakes_are_one_line() {
             1,
             "cannot open /nowhere/in.pcap".to_owned(),
         ),
-        (vec!["mlx5_model0,core=900".to_owned()], 2, "core=900: is no CPU that this process may use: choose one of ".to_owned()),
+        (vec!["mlx5_model0,core=900".to_owned()], 2, "core=900: is not a CPU this process may use: choose one of ".to_owned()),
         (vec!["mlx5_model0,fault_plan=[refuse:0x102/1/0x04]".to_owned()], 1, "INIT_HCA".to_owned()),
         (
             vec!["mlx5_model0,fault_plan=[refuse:0x904/1/0x03/0x1234]".to_owned()],
             1,
-            "cannot make a send queue: CREATE_SQ: BAD_PARAM_ERR (0x3), syndrome 0x1234".to_owned(),
+            "cannot create a send queue: CREATE_SQ: BAD_PARAM_ERR (0x3), syndrome 0x1234".to_owned(),
         ),
         (
             vec!["mlx5_model0,fault_plan=[refuse:0x908/1/0x0f/0x1234]".to_owned()],
             1,
-            "cannot make a receive queue: CREATE_RQ: NO_RES_ERR (0xf), syndrome 0x1234".to_owned(),
+            "cannot create a receive queue: CREATE_RQ: NO_RES_ERR (0xf), syndrome 0x1234".to_owned(),
         ),
         (
             vec!["mlx5_model0,fault_plan=[memlock:3145728]".to_owned()],
@@ -244,7 +244,7 @@ fn mistakes_are_one_line() {
         (
             vec!["mlx5_model0,dv_flow_en=0,fault_plan=[refuse:0x904/1/0x03/0x1234]".to_owned()],
             1,
-            "cannot make a send queue of 1024 blocks of 64 bytes: QP/CREATE: EINVAL (a value was not accepted); the firmware \
+            "cannot create a send queue of 1024 blocks of 64 bytes: QP/CREATE: EINVAL (a value was not accepted); the firmware \
              said to CREATE_SQ: BAD_PARAM_ERR (0x3), syndrome 0x1234: "
                 .to_owned(),
         ),

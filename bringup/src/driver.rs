@@ -215,7 +215,7 @@ impl Drivers {
         match self.find(device) {
             Some(entry) if entry.name == MODEL => Ok(mlx5::model_rdma(device)?),
             Some(_) => Err(BringupError::Usage(format!(
-                "device '{}' is a port of frames alone: RDMA runs on mlx5_model0 and its like, or on a device of the kernel's, by -a",
+                "device '{}' does not support RDMA: use --vdev mlx5_model0, or an RDMA device of the kernel with -a",
                 device.name
             ))),
             None => {
@@ -252,7 +252,7 @@ pub(crate) fn check_queues(spec: &PortSpec, info: &PortInfo) -> Result<(), Bring
                 None => format!("ask for at most {most}"),
             };
             Err(BringupError::Usage(format!(
-                "port {name}: {wanted} {way} queues are asked for and it has {most}: {mend}"
+                "port {name}: {wanted} {way} queues requested, but it has {most}: {mend}"
             )))
         }
     }
@@ -263,7 +263,7 @@ fn check_hardware(device: &DeviceArg, devices: &DeviceSpec) -> Result<(), Config
     if !devices.no_pci {
         return Ok(());
     }
-    let problem = "is hardware, and --no-pci opens none: leave one of them out".into();
+    let problem = "is hardware, which --no-pci disables: leave one of them out".into();
     Err(ConfigError::Device { text: device.name.clone(), problem })
 }
 
@@ -271,7 +271,7 @@ fn check_hardware(device: &DeviceArg, devices: &DeviceSpec) -> Result<(), Config
 fn with_layers(error: ConfigError) -> ConfigError {
     let ConfigError::UnknownKey { device, key, nearest: near, allowed } = error else { return error };
     let near = near.or_else(|| nearest(&key, layer::KEYS).map(str::to_owned));
-    let allowed = format!("{allowed}; with any driver: {}", layer::KEYS.join(", "));
+    let allowed = format!("{allowed}; with all drivers: {}", layer::KEYS.join(", "));
     ConfigError::UnknownKey { device, key, nearest: near, allowed }
 }
 
@@ -298,7 +298,7 @@ mod tests {
         };
         assert!(allowed("rocep3s0f0,mprq_en=1") && allowed("ens3f0np0") && allowed("net_null0"));
         assert!(!allowed("net_nul0"));
-        assert!(refusal("rocep3s0f0").contains("no such driver"), "by --vdev");
+        assert!(refusal("rocep3s0f0").contains("unknown driver"), "by --vdev");
     }
 
     #[test]
@@ -326,7 +326,7 @@ mod tests {
             ("mlx5_0,wire=null", "device 'mlx5_0': unknown key 'wire'"),
             (
                 "net_nul0",
-                "device 'net_nul0': no such driver, did you mean 'net_null'?; drivers: net_null, net_ring, net_pcap, \
+                "device 'net_nul0': unknown driver, did you mean 'net_null'?; drivers: net_null, net_ring, net_pcap, \
                  net_af_packet, net_tap, mlx5_model",
             ),
             (
@@ -335,13 +335,13 @@ mod tests {
             ),
             (
                 "net_pcap0,iface=eth0,rx_pcap=a",
-                "device 'net_pcap0': iface=eth0: stands for both directions: leave out the other keys or use rx_iface and \
+                "device 'net_pcap0': iface=eth0: sets both directions: leave out the other keys, or use rx_iface and \
                  tx_iface",
             ),
             (
                 "net_pcap0,rx_pacp=a",
                 "device 'net_pcap0': unknown key 'rx_pacp', did you mean 'rx_pcap'?; allowed: rx_pcap, rx_iface, rx_iface_in, \
-                 tx_pcap, tx_iface, iface, infinite_rx, phy_mac; with any driver: fault, tee, trace",
+                 tx_pcap, tx_iface, iface, infinite_rx, phy_mac; with all drivers: fault, tee, trace",
             ),
             ("net_pcap0,rx_pcap=", "device 'net_pcap0': rx_pcap=: has no value: write rx_pcap=VALUE"),
             ("net_af_packet0", "device 'net_af_packet0': needs iface=: such as iface=eth0"),
@@ -355,12 +355,12 @@ mod tests {
             ),
             (
                 "net_tap0,iface=a-name-that-is-too-long",
-                "device 'net_tap0': iface=a-name-that-is-too-long: is no interface name: up to 15 bytes without '/' and \
-                 blanks",
+                "device 'net_tap0': iface=a-name-that-is-too-long: is not an interface name: give up to 15 bytes without '/' and \
+                 spaces",
             ),
             (
                 "net_ring0,size=3",
-                "device 'net_ring0': unknown key 'size'; allowed: none; with any driver: fault, tee, trace",
+                "device 'net_ring0': unknown key 'size'; allowed: none; with all drivers: fault, tee, trace",
             ),
         ];
         for (text, expected) in table {
@@ -392,9 +392,9 @@ mod tests {
         }
         assert_eq!(
             said("net_own0,laud=1"),
-            "device 'net_own0': unknown key 'laud', did you mean 'loud'?; allowed: loud; with any driver: fault, tee, trace"
+            "device 'net_own0': unknown key 'laud', did you mean 'loud'?; allowed: loud; with all drivers: fault, tee, trace"
         );
-        assert_eq!(said("net_own0,loud=2"), "device 'net_own0': loud=2: is neither 0 nor 1");
+        assert_eq!(said("net_own0,loud=2"), "device 'net_own0': loud=2: must be 0 or 1");
         assert_eq!(
             said("net_onw0"),
             "device 'net_onw0': no such driver, did you mean 'net_own'?; drivers: net_null, net_ring, net_pcap, net_af_packet, \
@@ -462,10 +462,10 @@ mod tests {
         let line = check_queues(&spec, &info("net_af_packet")).expect_err("one queue").line();
         assert_eq!(
             line,
-            "port net_af_packet0: 2 rx queues are asked for and it has 1: write qpairs=2 in its device argument"
+            "port net_af_packet0: 2 rx queues requested, but it has 1: write qpairs=2 in its device argument"
         );
         let line = check_queues(&spec, &info("net_null")).expect_err("one queue").line();
-        assert!(line.ends_with("2 rx queues are asked for and it has 1: ask for at most 1"), "{line}");
+        assert!(line.ends_with("2 rx queues requested, but it has 1: ask for at most 1"), "{line}");
         spec.queues.rx_queues = 300;
         let line = check_queues(&spec, &info("net_af_packet")).expect_err("no argument gives as many").line();
         assert!(line.ends_with("it has 1: ask for at most 1"), "{line}");

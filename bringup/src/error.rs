@@ -8,7 +8,7 @@ use pollux_port::PortError;
 use pollux_uverbs::{Errno, UverbsError};
 use pollux_verbs::VerbsError;
 
-/// Why a program did not come up, or did not go on.
+/// Errors of starting up and running a program.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BringupError {
@@ -30,12 +30,12 @@ pub enum BringupError {
     /// Memory for the pool.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// The device's driver is not known.
-    #[error("device '{device}': no such driver{}; drivers: {drivers}", near(.nearest.as_deref()))]
+    /// Unknown driver.
+    #[error("device '{device}': unknown driver{}; drivers: {drivers}", near(.nearest.as_deref()))]
     UnknownDriver {
         /// The device's name.
         device: String,
-        /// The driver that is spelt most like it.
+        /// The nearest driver name.
         nearest: Option<String>,
         /// All drivers.
         drivers: String,
@@ -50,33 +50,33 @@ pub enum BringupError {
     },
     /// Fewer mbufs than the queues may hold at once.
     #[error(
-        "a pool of {has} mbufs is too small for the queues: they hold up to {needs} ({parts}); give --mbufs {needs} or \
+        "mbuf pool is too small ({has} mbufs): the queues need up to {needs} ({parts}); give --mbufs {needs} or \
          leave it out"
     )]
     PoolTooSmall {
-        /// What was asked for.
+        /// Requested number of mbufs.
         has: usize,
-        /// What is needed.
+        /// Required number of mbufs.
         needs: usize,
-        /// What it is needed for.
+        /// What requires them.
         parts: String,
     },
-    /// A port number that is not there.
-    #[error("there is no port {port}")]
+    /// No such port.
+    #[error("no port {port}")]
     NoPort {
         /// The number.
         port: u16,
     },
-    /// The app's own options contradict what there is.
+    /// Invalid application options.
     #[error("{0}")]
     Usage(String),
-    /// A signal came while the program started up.
-    #[error("ended by signal {signal} while it started up")]
+    /// A signal terminated the program during startup.
+    #[error("terminated by signal {signal} during startup")]
     Signal {
         /// Its number.
         signal: i32,
     },
-    /// The app could not go on.
+    /// The application failed while running.
     #[error("{0}")]
     Runtime(String),
 }
@@ -86,7 +86,7 @@ fn near(nearest: Option<&str>) -> String {
 }
 
 impl BringupError {
-    /// 2 when what was typed is at fault, 1 when the machine is.
+    /// Returns the exit status: 2 for errors of usage, 1 for all others.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         let usage = match self {
@@ -120,7 +120,7 @@ impl BringupError {
         if usage { 2 } else { 1 }
     }
 
-    /// The error and its causes on one line.
+    /// Returns the error and its causes on one line.
     #[must_use]
     pub fn line(&self) -> String {
         let mut line = self.to_string();
@@ -136,7 +136,7 @@ impl BringupError {
         if self.lacks_descriptors() {
             let limit = pollux_eal::hugepage::open_file_limit();
             line = format!(
-                "{line}: {limit} file descriptors are allowed; {} allows more",
+                "{line}: the limit is {limit} open files; raise it with {}",
                 pollux_eal::hugepage::RAISE_OPEN_FILES
             );
         }
@@ -195,7 +195,7 @@ mod tests {
             line.starts_with("profile 'a': cannot be read: Too many open files (os error 24): "),
             "{line}"
         );
-        assert!(line.ends_with(" file descriptors are allowed; `ulimit -n 1024` allows more"), "{line}");
+        assert!(line.ends_with(" open files; raise it with `ulimit -n 1024`"), "{line}");
         assert_eq!(BringupError::Runtime("no port is left".into()).exit_code(), 1);
     }
 }

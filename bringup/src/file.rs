@@ -41,7 +41,7 @@ pub(crate) fn check<'a>(devices: impl Iterator<Item = &'a DeviceArg>) -> Result<
                     key: key.into(),
                     value: value.into(),
                     problem: format!(
-                        "is also {other_key} of '{other_device}', and writing empties a file first: name another file"
+                        "is also {other_key} of '{other_device}', and opening it for writing would truncate it: use a different file"
                     ),
                 });
             }

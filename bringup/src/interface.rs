@@ -97,14 +97,14 @@ fn check_below<'a>(
 
 fn twice(device: &DeviceArg, key: &str, value: &str, owner: &str) -> ConfigError {
     if key.is_empty() {
-        let problem = format!("is the same device as '{owner}': name each device once");
+        let problem = format!("is the same device as '{owner}': give each device only once");
         return ConfigError::Device { text: device.name.clone(), problem };
     }
     ConfigError::KeyValue {
         device: device.name.clone(),
         key: key.into(),
         value: value.into(),
-        problem: format!("is also an interface of '{owner}': give each port its own"),
+        problem: format!("is also used by '{owner}': give each port its own interface"),
     }
 }
 
@@ -157,7 +157,7 @@ mod tests {
                 assert_eq!(
                     refused_below(root.path(), &[first, second]),
                     Some(format!(
-                        "device '{second}': is the same device as '{first}': name each device once"
+                        "device '{second}': is the same device as '{first}': give each device only once"
                     ))
                 );
             }
@@ -187,7 +187,7 @@ mod tests {
         let [by_other, by_own, apart] = refusals.join().expect("no panic");
         let told = |name| {
             format!(
-                "device 'mlx5_model1': wire=iface:{name}: is also an interface of 'net_af_packet0': give each port its own"
+                "device 'mlx5_model1': wire=iface:{name}: is also used by 'net_af_packet0': give each port its own interface"
             )
         };
         assert_eq!((by_other, by_own, apart), (Some(told("leftother")), Some(told("left0")), None));
@@ -208,7 +208,9 @@ mod tests {
                     let line = refused(&[first, second]).unwrap_or_else(|| panic!("{first} {second}"));
                     let owner = first.split(',').next().unwrap_or_default();
                     assert!(
-                        line.ends_with(&format!("is also an interface of '{owner}': give each port its own")),
+                        line.ends_with(&format!(
+                            "is also used by '{owner}': give each port its own interface"
+                        )),
                         "{line}"
                     );
                 }
@@ -228,7 +230,7 @@ mod tests {
             assert_eq!(
                 refused(&[&taps[0], &taps[1]]).as_deref(),
                 Some(&*format!(
-                    "device 'net_tap1': iface={name}: is also an interface of 'net_tap0': give each port its own"
+                    "device 'net_tap1': iface={name}: is also used by 'net_tap0': give each port its own interface"
                 ))
             );
         }

@@ -2,36 +2,36 @@
 
 use pollux_mlx5_model::ledger::{self, Total};
 
-/// What one kind of transfer came to.
+/// PCIe transfers of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crossing {
-    /// Its name: `doorbell`, `completion`.
+    /// Name: `doorbell`, `completion`.
     pub name: &'static str,
-    /// Transfers.
+    /// Number of transfers.
     pub transfers: u64,
-    /// Bytes of theirs, without the bus's own.
+    /// Payload bytes, without PCIe overhead.
     pub bytes: u64,
-    /// Packets on the bus, requests to read among them.
+    /// PCIe packets (TLPs), read requests included.
     pub bus_packets: u64,
 }
 
-/// What a port made PCIe carry. See `pollux_mlx5_model::ledger` for what is counted and how.
+/// PCIe traffic of a port. See `pollux_mlx5_model::ledger` for what is counted and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortLedger {
     /// Network packets sent.
     pub packets_sent: u64,
     /// Network packets received.
     pub packets_received: u64,
-    /// Bytes on the bus towards the device, overhead included.
+    /// Bytes on PCIe to the device, overhead included.
     pub bytes_to_device: u64,
-    /// Bytes on the bus towards memory, overhead included.
+    /// Bytes on PCIe from the device, overhead included.
     pub bytes_from_device: u64,
-    /// The transfers of which there were any.
+    /// Transfers by kind, without kinds that did not occur.
     pub crossings: Vec<Crossing>,
 }
 
 impl PortLedger {
-    /// Most bytes in one packet on the bus, as the ledger counts.
+    /// PCIe maximum payload size assumed by the ledger, in bytes.
     pub const MAX_PAYLOAD: u64 = ledger::MAX_PAYLOAD;
 
     pub(crate) fn new(total: &Total) -> Self {

@@ -50,7 +50,7 @@ pub use request::PortRequest;
 /// Dropped in this order: ports, then the EAL.
 #[derive(Debug)]
 pub struct Bringup {
-    /// The ports, numbered in the order in which the command line names them.
+    /// The ports, numbered in the order of the command line.
     pub ports: Ports,
     /// What stands in for hardware, by port.
     models: Vec<Option<Arc<Model>>>,
@@ -70,7 +70,7 @@ pub struct Bringup {
 }
 
 impl Bringup {
-    /// Starts an EAL and opens the ports that `line` names, two of the device model if it names none; none is configured yet.
+    /// Starts an EAL and opens, without configuring them, the ports named by `line`, or two ports of the device model without any.
     ///
     /// # Errors
     /// [`BringupError`], one line; nothing is left behind.
@@ -221,7 +221,7 @@ impl Bringup {
         Ok(())
     }
 
-    /// What the command line or the profile says of a port.
+    /// Returns the configuration of a port from the command line or the profile.
     ///
     /// # Errors
     /// [`BringupError::NoPort`].
@@ -240,14 +240,14 @@ impl Bringup {
         self.drivers.rdma_beside(device, model, &self.eal)
     }
 
-    /// What a port made PCIe carry so far; none where nobody counts it, as on hardware and on ports without a device.
+    /// Returns the PCIe traffic of a port so far; `None` on hardware and on ports without a device, where it is not counted.
     #[must_use]
     pub fn ledger(&self, id: PortId) -> Option<PortLedger> {
         let model = self.models.get(usize::from(id.0))?.as_ref()?;
         Some(PortLedger::new(&model.ledger()))
     }
 
-    /// A port's own Ethernet address.
+    /// Returns the MAC address of a port.
     ///
     /// # Errors
     /// [`BringupError`] when there is no such port or it does not tell.

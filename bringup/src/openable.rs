@@ -18,7 +18,7 @@ const SHOWN_MAX: usize = 8;
 /// The one line about them.
 pub(crate) fn line(all: &[Openable]) -> String {
     if all.is_empty() {
-        return "no device was found here that -a or --vdev net_af_packet0,iface=NAME could open".into();
+        return "no usable device found for -a or --vdev net_af_packet0,iface=NAME".into();
     }
     let shown = all.iter().take(SHOWN_MAX).map(|one| match &one.also {
         Some(name) => format!("{} ({name})", one.option),
@@ -28,7 +28,7 @@ pub(crate) fn line(all: &[Openable]) -> String {
         0 => String::new(),
         rest => format!(" and {rest} more"),
     };
-    format!("found here and could be opened: {}{rest}", shown.collect::<Vec<_>>().join(", "))
+    format!("available devices: {}{rest}", shown.collect::<Vec<_>>().join(", "))
 }
 
 /// The network interfaces on which `net_af_packet` receives: Ethernet, up, not the loopback.
@@ -79,15 +79,12 @@ mod tests {
 
     #[test]
     fn the_line_lists_what_there_is_and_says_so_when_there_is_nothing() {
-        assert_eq!(
-            line(&[]),
-            "no device was found here that -a or --vdev net_af_packet0,iface=NAME could open"
-        );
+        assert_eq!(line(&[]), "no usable device found for -a or --vdev net_af_packet0,iface=NAME");
         let card = Openable { option: "-a 0000:03:00.0".into(), also: Some("mlx5_0".into()) };
         let plain = Openable { option: "--vdev net_af_packet0,iface=eth0".into(), also: None };
         assert_eq!(
             line(&[card, plain.clone()]),
-            "found here and could be opened: -a 0000:03:00.0 (mlx5_0), --vdev net_af_packet0,iface=eth0"
+            "available devices: -a 0000:03:00.0 (mlx5_0), --vdev net_af_packet0,iface=eth0"
         );
         let many = vec![plain; SHOWN_MAX + 3];
         assert!(line(&many).ends_with("iface=eth0 and 3 more"), "{}", line(&many));

@@ -38,7 +38,7 @@ impl PoolOptions {
             None => Ok((with(Backend::default()), None)),
             // The other name that DPDK has for a stack (`drivers/mempool/stack`).
             Some("lf_stack") => {
-                let warning = format!("option '{OPTION}': there is no lock-free stack: 'stack' serves");
+                let warning = format!("option '{OPTION}': there is no lock-free stack; 'stack' is used");
                 Ok((with(Backend::Stack), Some(warning)))
             }
             Some(name) => match Backend::by_name(name) {
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(
             error.line(),
             format!(
-                "a pool of {} mbufs is too small for the queues: they hold up to {enough} (rx queues 128, tx queues 512, \
+                "mbuf pool is too small ({} mbufs): the queues need up to {enough} (rx queues 128, tx queues 512, \
                  caches 768, bursts 128); give --mbufs {enough} or leave it out",
                 enough - 1
             )

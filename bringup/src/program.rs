@@ -80,7 +80,7 @@ pub fn say(line: std::fmt::Arguments<'_>) {
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-/// One line on standard output. A reader that went away, such as `| head`, is no error.
+/// Prints one line on standard output. A closed pipe, such as `| head`, is not an error.
 pub fn tell(line: std::fmt::Arguments<'_>) {
     print(&format!("{line}\n"));
 }

@@ -16,7 +16,7 @@ pub use device::RdmaDevice;
 /// A running EAL and RDMA devices. Dropped in this order: devices, then the EAL.
 #[derive(Debug)]
 pub struct RdmaBringup {
-    /// In the order in which the command line names them.
+    /// The devices in the order of the command line.
     pub devices: Vec<RdmaDevice>,
     /// Lcores, memory, clock. SIGINT, SIGTERM and SIGHUP set its stop flag.
     pub eal: Eal,
@@ -71,18 +71,18 @@ fn without_pools(line: &CommandLine) -> CommandLine {
     let pools = &line.eal.pools;
     let given = [("--mbuf-pool-ops-name", pools.backend.is_some()), ("--mempool-debug", pools.debug)];
     for (option, _) in given.into_iter().filter(|(_, given)| *given) {
-        line.warnings.push(format!("option '{option}' has no effect: this program has no pools of mbufs"));
+        line.warnings.push(format!("option '{option}' has no effect: this program uses no mbuf pools"));
     }
     line
 }
 
-/// The RDMA devices that the kernel has, whether or not this runtime drives them.
+/// Returns all RDMA devices of the kernel, supported or not.
 #[must_use]
 pub fn present() -> Vec<pollux_verbs::Device> {
     pollux_verbs::devices(Path::new("/")).unwrap_or_default()
 }
 
-/// Beside devices that the line names, one of the kernel's that is not there is a slip of the pen: what could be meant is told.
+/// If the command line names devices, a further kernel device that does not exist is likely a typo: suggests the nearest name.
 fn check_there(drivers: &Drivers, device: &DeviceArg, named: &[PortSpec]) -> Result<(), BringupError> {
     let there = || pollux_verbs::find(Path::new("/"), &device.name).is_ok();
     if named.is_empty() || !drivers.is_hardware(device) || there() {
@@ -92,7 +92,7 @@ fn check_there(drivers: &Drivers, device: &DeviceArg, named: &[PortSpec]) -> Res
     let meant = pollux_config::nearest(&device.name, named.iter().copied());
     let meant = meant.map(|name| format!(", did you mean '{name}'?")).unwrap_or_default();
     Err(BringupError::Usage(format!(
-        "device '{}': no such device{meant}; --vdev and -a name {}, and the kernel has {}",
+        "device '{}': no such device{meant}; devices named by --vdev and -a: {}; devices of the kernel: {}",
         device.name,
         named.join(", "),
         here()
@@ -108,7 +108,7 @@ fn here() -> String {
 /// What to say when no device is named.
 fn none_named() -> BringupError {
     BringupError::Usage(format!(
-        "no device is named: --vdev mlx5_model0 makes one in software, -a and -d open the kernel's, which has {}",
+        "no device given: use --vdev mlx5_model0 for a device model, or -a or -d for a device of the kernel: {}",
         here()
     ))
 }

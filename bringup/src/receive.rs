@@ -7,20 +7,20 @@ use pollux_port::{PortConfig, RxOffloads, RxQueueConfig, RxSegment};
 use crate::pool::PoolOptions;
 use crate::{BringupError, pool};
 
-/// What is wanted of receiving. Words and meanings are testpmd's.
+/// Receive options: buffer split and LRO, with the names and meanings of testpmd.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReceiveRequest {
     /// Bytes of each part that packets are split into (`--rxpkts`); 0: as many as an mbuf has room for. None: they are not
     /// split.
     pub lengths: Vec<u16>,
-    /// How far into its mbuf's room each part begins (`--rxoffs`); none: at once.
+    /// Data offset of each segment (`--rxoffs`); empty: 0.
     pub offsets: Vec<u16>,
     /// Bytes of an mbuf of each part, headroom included (`--mbuf-size`), the last of them for all parts behind; 0: the part
     /// is dropped. None: mbufs of the usual size.
     pub sizes: Vec<u16>,
-    /// TCP segments are joined (`--enable-lro`).
+    /// Enable LRO (`--enable-lro`).
     pub lro: bool,
-    /// The longest packet joined of them (`--max-lro-pkt-size`); none: what the profile says, or as long as the port can.
+    /// Maximum size of an LRO packet (`--max-lro-pkt-size`); `None`: from the profile, else the port's maximum.
     pub lro_bytes: Option<u32>,
 }
 
@@ -34,28 +34,27 @@ impl ReceiveRequest {
     ) -> Result<Vec<RxSegment>, BringupError> {
         if let Some(bytes) = self.lro_bytes.filter(|_| !self.lro) {
             return Err(BringupError::Usage(format!(
-                "--max-lro-pkt-size {bytes} is of packets joined by LRO: give --enable-lro, too"
+                "--max-lro-pkt-size {bytes} requires --enable-lro: give both"
             )));
         }
         if self.lengths.is_empty() {
             if self.sizes.is_empty() && self.offsets.is_empty() {
                 return Ok(Vec::new());
             }
-            let problem =
-                "--mbuf-size and --rxoffs are of parts that packets are split into: give --rxpkts, too";
+            let problem = "--mbuf-size and --rxoffs require --rxpkts: give both";
             return Err(BringupError::Usage(problem.into()));
         }
         let count = self.lengths.len().max(self.sizes.len());
         if self.offsets.len() > count {
             return Err(BringupError::Usage(format!(
-                "--rxoffs has {} offsets for {count} parts: give one a part, or fewer",
+                "--rxoffs has {} offsets for {count} segments: give at most one per segment",
                 self.offsets.len()
             )));
         }
         let least = pollux_mempool::HEADROOM + 1;
         if let Some(small) = self.sizes.iter().find(|size| (1..least).contains(&usize::from(**size))) {
             return Err(BringupError::Usage(format!(
-                "--mbuf-size {small} has no room for data behind the headroom of {} bytes: give at least {least}, or 0 to drop the part",
+                "--mbuf-size {small} leaves no room for data after the headroom of {} bytes: give at least {least}, or 0 to discard the segment",
                 least - 1
             )));
         }
@@ -107,7 +106,7 @@ mod tests {
             request.segments(&Memory::ordinary(), &usual, PoolOptions::default())
         };
         let error = parts(&[64, 0], &[0, 0, 32], &[]).expect_err("a third").line();
-        assert_eq!(error, "--rxoffs has 3 offsets for 2 parts: give one a part, or fewer");
+        assert_eq!(error, "--rxoffs has 3 offsets for 2 segments: give at most one per segment");
         parts(&[], &[32], &[]).expect_err("no parts at all");
         let offsets = |parts: Vec<RxSegment>| parts.iter().map(|part| part.offset).collect::<Vec<_>>();
         assert_eq!(parts(&[64, 0], &[0, 32], &[]).map(offsets).expect("parts"), [0, 32]);

@@ -40,52 +40,52 @@ pub struct PortRequest {
 }
 
 impl PortRequest {
-    /// Nothing beyond command line and profile, for one polling lcore.
+    /// Creates a request without settings of its own, for one polling lcore.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Lcores that will poll the ports: each has a cache in the pool.
+    /// Sets the number of polling lcores, each of which has a cache in the pool.
     pub fn lcores(self, lcores: usize) -> Self {
         Self { lcores, ..self }
     }
 
-    /// So many rx and so many tx queues on each port; 0: none.
+    /// Sets the number of rx queues and of tx queues per port; 0: none.
     pub fn queues(self, count: u16) -> Self {
         self.rx_queues(count).tx_queues(count)
     }
 
-    /// Rx queues of each port.
+    /// Sets the number of rx queues per port.
     pub fn rx_queues(self, count: u16) -> Self {
         Self { rx_queues: Some(count), ..self }
     }
 
-    /// Tx queues of each port.
+    /// Sets the number of tx queues per port.
     pub fn tx_queues(self, count: u16) -> Self {
         Self { tx_queues: Some(count), ..self }
     }
 
-    /// Descriptors of each rx queue; 0: what the profile or the driver says.
+    /// Sets the descriptors per rx queue; 0 selects those of the profile or the driver.
     pub fn rx_descriptors(self, count: u16) -> Self {
         Self { rx_descriptors: (count > 0).then_some(count), ..self }
     }
 
-    /// Descriptors of each tx queue; 0: what the profile or the driver says.
+    /// Sets the descriptors per tx queue; 0 selects those of the profile or the driver.
     pub fn tx_descriptors(self, count: u16) -> Self {
         Self { tx_descriptors: (count > 0).then_some(count), ..self }
     }
 
-    /// Mbufs of the pool; 0: as many as the queues need.
+    /// Sets the number of mbufs of the pool; 0: as many as the queues need.
     pub fn mbufs(self, count: usize) -> Self {
         Self { mbufs: count, ..self }
     }
 
-    /// The largest frame's payload, in bytes.
+    /// Sets the MTU in bytes.
     pub fn mtu(self, bytes: u32) -> Self {
         Self { mtu: Some(bytes), ..self }
     }
 
-    /// Whether frames for other addresses are received. A port without an address filter receives them anyway.
+    /// Enables or disables promiscuous mode. Ports without an address filter always receive all frames.
     pub fn promiscuous(self, on: bool) -> Self {
         Self { promiscuous: Some(on), ..self }
     }
@@ -96,12 +96,12 @@ impl PortRequest {
         Self { neighbours_by_kernel: Some(on), ..self }
     }
 
-    /// How received packets are spread over queues. Without it the driver's best serves.
+    /// Sets the RSS configuration. Without it the driver's default is used.
     pub fn rss(self, rss: RssConfig) -> Self {
         Self { rss: Some(rss), ..self }
     }
 
-    /// What the ports do to received packets. A port that cannot is refused.
+    /// Sets the rx offloads. A port that does not support them is an error.
     pub fn rx(self, offloads: RxOffloads) -> Self {
         Self { rx: offloads, ..self }
     }
@@ -112,17 +112,17 @@ impl PortRequest {
         Self { tx: offloads, ..self }
     }
 
-    /// Rx queues can tell of arrivals, so that their lcores may sleep (`RxQueue::enable_interrupt`).
+    /// Enables rx interrupts, so that lcores may sleep (`RxQueue::enable_interrupt`).
     pub fn rx_interrupts(self, on: bool) -> Self {
         Self { rx_interrupts: on, ..self }
     }
 
-    /// Parts that packets are received in, and TCP segments that are joined.
+    /// Sets buffer split and LRO.
     pub fn receive(self, receive: ReceiveRequest) -> Self {
         Self { receive, ..self }
     }
 
-    /// The queues of a port of which the command line or a profile says `spec`.
+    /// Returns the queues of a port whose command line or profile says `spec`.
     pub fn queues_of(&self, spec: &QueueSpec) -> QueueSpec {
         QueueSpec {
             rx_queues: self.rx_queues.unwrap_or(spec.rx_queues),

@@ -15,32 +15,32 @@ use crate::profile::{Profile, Setting};
 use crate::{ConfigError, EalSpec, PortSpec};
 use options::EalOptions;
 
-/// A command line taken apart: the EAL half as data, the app half as it was, a profile merged under both.
+/// A parsed command line: EAL options as data, application arguments unparsed, with a profile merged into both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandLine {
-    /// The program's name, for messages.
+    /// Program name, used in messages.
     pub program: String,
-    /// The EAL half.
+    /// EAL options.
     pub eal: EalSpec,
-    /// The ports to open: those of `-a`, then those of `--vdev`, as DPDK numbers them; or the profile's.
+    /// Ports to open, in DPDK's numbering order: those of `-a`, then those of `--vdev`; without either, those of the profile.
     pub ports: Vec<PortSpec>,
-    /// All that follows `--`, after what the profile says.
+    /// Application arguments: those of the profile, then those after `--`.
     pub app: Vec<OsString>,
-    /// Options that were accepted and do nothing, or that are deprecated; one line each.
+    /// Warnings about options that have no effect or are deprecated, one line each.
     pub warnings: Vec<String>,
 }
 
-/// What a command line asks for.
+/// Result of parsing a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parsed<A> {
-    /// Run, with both halves.
+    /// Run the application with these EAL and application options.
     Run(Box<CommandLine>, A),
-    /// Print this and end with status 0: `--help`, `--version`.
+    /// Print this text and exit with status 0 (`--help`, `--version`).
     Print(String),
 }
 
 impl CommandLine {
-    /// Reads a whole command line, the program's name first, and the profile that it names.
+    /// Parses a complete command line, program name included, and the profile it names.
     ///
     /// `--help` and `--version` are for [`CommandLine::parse_with`], which knows the app's half; they are refused here.
     ///
@@ -54,12 +54,12 @@ impl CommandLine {
         match Self::parse_with::<NoOptions, _, _>(args)? {
             Parsed::Run(line, NoOptions { rest: _ }) => Ok(*line),
             Parsed::Print(_) => {
-                Err(ConfigError::usage("--help", "is answered by the program, not by its EAL options"))
+                Err(ConfigError::usage("--help", "is handled by the program, not by its EAL options"))
             }
         }
     }
 
-    /// Reads a whole command line, the app's half by its own clap options `A`, and the profile that it names.
+    /// Parses a complete command line, the application options with the clap parser `A`, and the profile it names.
     ///
     /// `A`'s clap `about` is the first paragraph of `--help`, its `after_help` the last one.
     ///
@@ -115,7 +115,7 @@ struct NoOptions {
     rest: Vec<OsString>,
 }
 
-/// The program's name, the EAL half, the app half.
+/// Splits a command line into program name, EAL arguments and application arguments.
 fn split<I, T>(args: I) -> (String, Vec<OsString>, Vec<OsString>)
 where
     I: IntoIterator<Item = T>,

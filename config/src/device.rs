@@ -6,21 +6,21 @@ use std::str::FromStr;
 
 use crate::ConfigError;
 
-/// Which devices to open and which to leave alone.
+/// Devices to open and devices to block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceSpec {
-    /// `--vdev`: devices in software, in the order given.
+    /// `--vdev`: virtual devices, in the order given.
     pub vdevs: Vec<DeviceArg>,
     /// `-a`: hardware to open.
     pub allow: Vec<DeviceArg>,
-    /// `-b`: hardware to leave alone.
+    /// `-b`: devices that must not be opened.
     pub block: Vec<String>,
-    /// `--no-pci`: no hardware at all.
+    /// `--no-pci`: open no PCI device.
     pub no_pci: bool,
 }
 
 impl DeviceSpec {
-    /// Refuses a device that `-b` names.
+    /// Returns an error if `-b` blocks the device.
     ///
     /// # Errors
     /// [`ConfigError::Device`].
@@ -29,24 +29,24 @@ impl DeviceSpec {
         if !blocked {
             return Ok(());
         }
-        let problem = "is also refused by -b: take it out of -b, or do not name it".into();
+        let problem = "is blocked by -b: remove it from -b, or do not use it".into();
         Err(ConfigError::Device { text: device.name.clone(), problem })
     }
 }
 
-/// One device as typed: `NAME[,KEY=VALUE...]`.
+/// A device argument (devargs): `NAME[,KEY=VALUE...]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceArg {
-    /// The name without the number at its end: `net_null`; `pci` for a PCI address.
+    /// Driver name, which is the device name without its number: `net_null`; `pci` for a PCI address.
     pub driver: String,
-    /// `net_null0`, `0000:03:00.0`.
+    /// Device name: `net_null0`, `0000:03:00.0`.
     pub name: String,
     /// Keys and values in the order given; a key without `=` has an empty value.
     pub args: Vec<(String, String)>,
 }
 
 impl DeviceArg {
-    /// The arguments, to be read key by key.
+    /// Returns a reader for the keys.
     pub fn keys(&self) -> KeyReader<'_> {
         KeyReader { device: self, known: Vec::new() }
     }
@@ -66,7 +66,7 @@ impl FromStr for DeviceArg {
         }
         if let Some(mark) = name.chars().find(|&mark| !named(mark)) {
             return Err(fail(&format!(
-                "'{}' may not stand in a name: write NAME[,KEY=VALUE...], such as net_null0,size=64",
+                "'{}' is not allowed in a name: write NAME[,KEY=VALUE...], such as net_null0,size=64",
                 mark.escape_default()
             )));
         }
@@ -74,7 +74,7 @@ impl FromStr for DeviceArg {
         for part in parts {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             if key.trim().is_empty() {
-                return Err(fail("has a ',' with no key after it: write NAME[,KEY=VALUE...]"));
+                return Err(fail("has a ',' without a key after it: write NAME[,KEY=VALUE...]"));
             }
             args.push((key.trim().to_owned(), value.to_owned()));
         }
@@ -128,7 +128,7 @@ fn is_pci_address(name: &str) -> bool {
         }
 }
 
-/// Reads a device's keys by type; [`KeyReader::finish`] refuses the keys that nobody asked for.
+/// Reads the keys of a device argument by type; [`KeyReader::finish`] rejects unknown keys.
 ///
 /// ```
 /// use pollux_config::DeviceArg;
@@ -148,20 +148,20 @@ pub struct KeyReader<'a> {
 }
 
 impl<'a> KeyReader<'a> {
-    /// Every value of a key that may be given several times, in the order given.
+    /// Returns all values of a key that may be repeated, in the order given.
     pub fn all(&mut self, key: &'static str) -> Vec<&'a str> {
         self.known.push(key);
         self.device.args.iter().filter(|(name, _)| name == key).map(|(_, value)| value.as_str()).collect()
     }
 
-    /// The values of several keys that may each be given several times, with their keys, in the order given.
+    /// Returns the keys and values of several repeatable keys, in the order given.
     pub fn several(&mut self, keys: &[&'static str]) -> Vec<(&'a str, &'a str)> {
         self.known.extend(keys);
         let wanted = self.device.args.iter().filter(|(name, _)| keys.contains(&name.as_str()));
         wanted.map(|(key, value)| (key.as_str(), value.as_str())).collect()
     }
 
-    /// The value as text; an empty one is refused.
+    /// Returns the value as text; an empty value is an error.
     ///
     /// # Errors
     /// [`ConfigError::KeyValue`] when given twice or empty.
@@ -174,7 +174,7 @@ impl<'a> KeyReader<'a> {
         }
     }
 
-    /// The value of a key that must be there; `mend` is an example of it, `iface=eth0`.
+    /// Returns the value of a required key; `mend` is an example for the error message, `iface=eth0`.
     ///
     /// # Errors
     /// [`ConfigError::MissingKey`], or as [`KeyReader::text`].
@@ -182,7 +182,7 @@ impl<'a> KeyReader<'a> {
         self.text(key)?.ok_or_else(|| self.missing(key, mend))
     }
 
-    /// A whole number within `range`, decimal or `0x` hexadecimal.
+    /// Returns an integer within `range`, written in decimal or with `0x` in hexadecimal.
     ///
     /// # Errors
     /// [`ConfigError::KeyValue`] when it is none or out of range.
@@ -205,17 +205,17 @@ impl<'a> KeyReader<'a> {
         number.map(Some).ok_or_else(|| self.bad(key, text, wanted()))
     }
 
-    /// A fraction from 0 to 1.
+    /// Returns a fraction between 0 and 1.
     ///
     /// # Errors
     /// [`ConfigError::KeyValue`] when it is none.
     pub fn share(&mut self, key: &'static str) -> Result<Option<f64>, ConfigError> {
         let Some(text) = self.text(key)? else { return Ok(None) };
         let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
-        share.map(Some).ok_or_else(|| self.bad(key, text, "is not a share from 0 to 1, such as 0.01"))
+        share.map(Some).ok_or_else(|| self.bad(key, text, "must be between 0 and 1, such as 0.01"))
     }
 
-    /// `1` or `0`.
+    /// Returns a boolean, written `1` or `0`.
     ///
     /// # Errors
     /// [`ConfigError::KeyValue`] when it is neither.
@@ -224,11 +224,11 @@ impl<'a> KeyReader<'a> {
             None => Ok(None),
             Some("1") => Ok(Some(true)),
             Some("0") => Ok(Some(false)),
-            Some(other) => Err(self.bad(key, other, "is neither 0 nor 1")),
+            Some(other) => Err(self.bad(key, other, "must be 0 or 1")),
         }
     }
 
-    /// One of the given words; returns the word's place.
+    /// Returns the index of the value in `words`.
     ///
     /// # Errors
     /// [`ConfigError::KeyValue`] when it is none of them.
@@ -238,7 +238,7 @@ impl<'a> KeyReader<'a> {
         place.map(Some).ok_or_else(|| self.bad(key, text, format!("is not one of {}", words.join(", "))))
     }
 
-    /// An Ethernet address, `02:00:00:00:00:01`.
+    /// Returns an Ethernet address, `02:00:00:00:00:01`.
     ///
     /// # Errors
     /// [`ConfigError::KeyValue`] when it is none.
@@ -291,7 +291,7 @@ impl<'a> KeyReader<'a> {
     }
 }
 
-/// The word that is spelt most like `typed`, if one is near enough to be what was meant.
+/// Returns the word closest to `typed` in spelling, if any is close enough.
 pub fn nearest<'w>(typed: &str, words: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
     words
         .into_iter()

@@ -4,77 +4,77 @@ use std::path::PathBuf;
 
 use crate::{DeviceSpec, LcoreMap, LcoreSet, LogSpec};
 
-/// Everything that the EAL half of a command line can say.
+/// All EAL options of a command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EalSpec {
-    /// `-l`; none: one lcore for each CPU that the process may run on.
+    /// `-l`; `None`: one lcore per CPU in the process's affinity mask.
     pub lcores: Option<LcoreMap>,
-    /// `--main-lcore`; none: the lowest.
+    /// `--main-lcore`; `None`: the lowest lcore.
     pub main_lcore: Option<u16>,
-    /// `-S`: lcores that run services.
+    /// `-S`: service cores.
     pub service_lcores: LcoreSet,
     /// Memory.
     pub memory: MemorySpec,
     /// `--iova-mode`.
     pub iova: IovaMode,
-    /// Names that this process goes by.
+    /// Process type and file prefix.
     pub process: ProcessSpec,
-    /// The log.
+    /// Logging options.
     pub log: LogSpec,
-    /// `--telemetry`, `--no-telemetry`; none: as the app likes.
+    /// `--telemetry`, `--no-telemetry`; `None`: the application decides.
     pub telemetry: Option<bool>,
-    /// Devices to open and to leave alone.
+    /// Devices to open and devices to block.
     pub devices: DeviceSpec,
-    /// Pools of packet buffers.
+    /// Mbuf pool options.
     pub pools: PoolSpec,
-    /// `--force-max-simd-bitwidth`: the widest vectors that may be used, in bits; 0: no limit.
+    /// `--force-max-simd-bitwidth`: maximum SIMD bitwidth; 0 is unlimited.
     pub simd_bits_max: u32,
 }
 
-/// How the pools of packet buffers are made.
+/// Mbuf pool options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolSpec {
-    /// `--mbuf-pool-ops-name`: what holds the objects that are in no cache, under DPDK's name; none: the usual one.
+    /// `--mbuf-pool-ops-name`: DPDK name of the mempool backend; `None`: the default.
     pub backend: Option<String>,
-    /// `--mempool-debug`: watch for double frees and overruns.
+    /// `--mempool-debug`: detect double frees and overruns.
     pub debug: bool,
 }
 
-/// How much memory, where, and of what kind. Sizes are in MiB, as DPDK's are.
+/// Memory options. Sizes are in MiB, as in DPDK.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemorySpec {
-    /// `-m`: set aside at start.
+    /// `-m`: memory to reserve at startup.
     pub initial_mib: Option<u64>,
-    /// `--numa-mem`: the same for each NUMA node, node 0 first.
+    /// `--numa-mem`: memory to reserve at startup on each NUMA node, node 0 first.
     pub numa_mib: Vec<u64>,
-    /// `--numa-limit`: no more than this on each node; 0: no limit.
+    /// `--numa-limit`: limit of each NUMA node; 0 is unlimited.
     pub numa_limit_mib: Vec<u64>,
-    /// `--no-huge`: ordinary pages only.
+    /// `--no-huge`: use regular pages instead of hugepages.
     pub no_huge: bool,
-    /// `--huge-dir`: the hugetlbfs mount to use.
+    /// `--huge-dir`: hugetlbfs mount point to use.
     pub huge_dir: Option<PathBuf>,
     /// `--huge-unlink`.
     pub huge_unlink: HugeUnlink,
-    /// `--in-memory`: no files at all.
+    /// `--in-memory`: create no files.
     pub in_memory: bool,
 }
 
-/// When files in a hugetlbfs are removed.
+/// When hugepage files are unlinked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HugeUnlink {
-    /// Those of earlier runs, at start.
+    /// At startup, those left by earlier runs.
     #[default]
     Existing,
-    /// Each as soon as it is mapped.
+    /// Always: each one as soon as it is mapped.
     Always,
     /// Never.
     Never,
 }
 
-/// The addresses that devices are given.
+/// IOVA mode: the kind of address given to devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IovaMode {
-    /// As the devices need; all devices so far take virtual addresses.
+    /// Chosen from the devices; all current devices use virtual addresses.
     #[default]
     Auto,
     /// Virtual addresses.
@@ -83,7 +83,7 @@ pub enum IovaMode {
     Physical,
 }
 
-/// What this process is to others.
+/// Process type and file prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessSpec {
     /// `--proc-type`.
@@ -98,12 +98,12 @@ impl Default for ProcessSpec {
     }
 }
 
-/// Whether a process owns its memory. Secondary processes are refused when the options are read.
+/// Process type. Secondary processes are not supported and are rejected by the parser.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProcessType {
-    /// It does.
+    /// Primary process: it owns its memory.
     #[default]
     Primary,
-    /// Primary, as no other kind exists.
+    /// Always primary, since secondary processes are not supported.
     Auto,
 }

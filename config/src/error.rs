@@ -2,39 +2,39 @@
 
 use std::path::PathBuf;
 
-/// A mistake in options, device arguments or a profile. Each prints as one line.
+/// An error in options, device arguments or a profile. Displays as one line.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// An option that neither half of the command line knows.
+    /// Unknown option.
     #[error("unknown option '{option}': {hint}")]
     UnknownOption {
         /// As typed.
         option: String,
-        /// A near miss, or where the options are listed.
+        /// The nearest option, or a pointer to `--help`.
         hint: String,
     },
-    /// A word that belongs to no option.
-    #[error("argument '{text}' belongs to no option: options begin with '-', --help lists them")]
+    /// Positional argument where none is allowed.
+    #[error("argument '{text}' is not an option: options begin with '-', --help lists them")]
     Stray {
         /// As typed.
         text: String,
     },
-    /// A word with bytes that are no text.
-    #[error("argument '{text}' is not UTF-8: write it in UTF-8")]
+    /// Argument that is not valid UTF-8.
+    #[error("argument '{text}' is not valid UTF-8")]
     NotText {
-        /// As typed, as far as it can be shown.
+        /// As typed, with invalid bytes replaced.
         text: String,
     },
-    /// An option without its value, given twice, or with a value that it does not take.
+    /// Option without its value, given twice, or with a value that it does not take.
     #[error("option '{option}' {problem}")]
     Usage {
         /// The option.
         option: String,
-        /// What is wrong and how to mend it.
+        /// What is wrong and how to fix it.
         problem: String,
     },
-    /// An option whose value is not understood.
+    /// Invalid option value.
     #[error("option '{option}': '{value}' {problem}")]
     Value {
         /// The option.
@@ -44,29 +44,29 @@ pub enum ConfigError {
         /// What is wrong, what is allowed.
         problem: String,
     },
-    /// Two options that contradict each other.
-    #[error("options '{first}' and '{second}' exclude each other: {mend}")]
+    /// Options that cannot be combined.
+    #[error("options '{first}' and '{second}' cannot be combined: {mend}")]
     Conflict {
-        /// One of them.
+        /// First option.
         first: String,
-        /// The other.
+        /// Second option.
         second: String,
-        /// Which to keep.
+        /// How to resolve the conflict.
         mend: String,
     },
-    /// A key that the device does not know.
+    /// Unknown device argument key.
     #[error("device '{device}': unknown key '{key}'{}; allowed: {allowed}", near(.nearest.as_deref()))]
     UnknownKey {
         /// The device, `net_null0`.
         device: String,
         /// The key as typed.
         key: String,
-        /// The allowed key that is spelt most like it.
+        /// The nearest allowed key.
         nearest: Option<String>,
         /// All allowed keys.
         allowed: String,
     },
-    /// A device argument whose value is not understood, missing or given twice.
+    /// Invalid, missing or repeated value of a device argument key.
     #[error("device '{device}': {key}={value}: {problem}")]
     KeyValue {
         /// The device.
@@ -78,7 +78,7 @@ pub enum ConfigError {
         /// What is wrong, what is allowed.
         problem: String,
     },
-    /// A device argument that is needed and was not given.
+    /// Missing required key.
     #[error("device '{device}': needs {key}=: {mend}")]
     MissingKey {
         /// The device.
@@ -88,7 +88,7 @@ pub enum ConfigError {
         /// An example.
         mend: String,
     },
-    /// A device argument that cannot be taken apart.
+    /// Malformed device argument.
     #[error("device '{text}': {problem}")]
     Device {
         /// As typed.
@@ -96,7 +96,7 @@ pub enum ConfigError {
         /// What is wrong.
         problem: String,
     },
-    /// A profile that cannot be read.
+    /// The profile cannot be read.
     #[error("profile '{}': cannot be read", path.display())]
     ProfileRead {
         /// The file.
@@ -104,14 +104,14 @@ pub enum ConfigError {
         /// Why.
         source: std::io::Error,
     },
-    /// A profile that is not as it should be.
+    /// Invalid profile.
     #[error("profile '{}', line {line}, column {column}: {problem}", path.display())]
     Profile {
         /// The file.
         path: PathBuf,
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
-        /// From 1, in characters.
+        /// Column in characters, from 1.
         column: usize,
         /// What is wrong.
         problem: String,

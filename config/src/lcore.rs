@@ -3,37 +3,37 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Lcore numbers are below this.
+/// Maximum number of lcores; lcore IDs are below this.
 pub const LCORE_MAX: u16 = 1024;
-/// CPU numbers are below this, the size of the kernel's `cpu_set_t`.
+/// Maximum number of CPUs; CPU numbers are below this, the size of the kernel's `cpu_set_t`.
 pub const CPU_MAX: u16 = 1024;
 
-/// A set of lcore or CPU numbers, sorted, without doubles. Prints as `0-3,5`.
+/// A set of lcore or CPU numbers, sorted, without duplicates. Displays as `0-3,5`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LcoreSet(Vec<u16>);
 
 impl LcoreSet {
-    /// The members, ascending.
+    /// Returns the members in ascending order.
     pub fn as_slice(&self) -> &[u16] {
         &self.0
     }
 
-    /// Whether `id` is in the set.
+    /// Returns whether `id` is in the set.
     pub fn contains(&self, id: u16) -> bool {
         self.0.binary_search(&id).is_ok()
     }
 
-    /// How many members.
+    /// Returns the number of members.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// From DPDK's hexadecimal mask, `0x1f` or `1f`: bit 0 is lcore 0.
+    /// Parses a DPDK hexadecimal mask, `0x1f` or `1f`: bit 0 is lcore 0.
     ///
     /// # Errors
     /// A sentence about the text when it is no mask or has no bit set.
@@ -45,7 +45,7 @@ impl LcoreSet {
             for bit in (0..4).filter(|bit| value >> bit & 1 == 1) {
                 let id = place * 4 + bit;
                 if id >= usize::from(LCORE_MAX) {
-                    return Err(format!("has bit {id} set; the highest is {}", LCORE_MAX - 1));
+                    return Err(format!("has bit {id} set; the highest allowed is {}", LCORE_MAX - 1));
                 }
                 ids.push(id as u16);
             }
@@ -69,7 +69,7 @@ impl FromIterator<u16> for LcoreSet {
 impl FromStr for LcoreSet {
     type Err = String;
 
-    /// Reads `0-3,5`.
+    /// Parses `0-3,5`.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut cursor = Cursor::new(text);
         let mut ids = Vec::new();
@@ -78,7 +78,7 @@ impl FromStr for LcoreSet {
             if cursor.end() {
                 return Ok(ids.into_iter().collect());
             }
-            cursor.expect(',', "',' and a further number")?;
+            cursor.expect(',', "',' and another number")?;
         }
     }
 }
@@ -101,13 +101,13 @@ impl fmt::Display for LcoreSet {
 /// One lcore and the CPUs that its thread may run on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LcoreEntry {
-    /// The lcore's number, below [`LCORE_MAX`].
+    /// Lcore ID, below [`LCORE_MAX`].
     pub lcore: u16,
     /// The CPUs, below [`CPU_MAX`]; never empty.
     pub cpus: LcoreSet,
 }
 
-/// The lcores of one EAL, ascending, each named once.
+/// The lcores of one EAL, in ascending order, each once.
 ///
 /// Reads both of DPDK's forms: a list `0-3,5`, where lcore N runs on CPU N, and a map `LCORES[@CPUS][,...]`, where each
 /// side is a number, a range or a group in parentheses: `0@1,1@0`, `(0-3)@(0-1)`. A group without `@` shares its CPUs:
@@ -116,23 +116,23 @@ pub struct LcoreEntry {
 pub struct LcoreMap(Vec<LcoreEntry>);
 
 impl LcoreMap {
-    /// The entries, ascending by lcore; never empty.
+    /// Returns the entries in ascending order of lcore; never empty.
     pub fn entries(&self) -> &[LcoreEntry] {
         &self.0
     }
 
-    /// Whether `lcore` is one of them.
+    /// Returns whether `lcore` is in the map.
     pub fn contains(&self, lcore: u16) -> bool {
         self.0.iter().any(|entry| entry.lcore == lcore)
     }
 
-    /// Lcore N on CPU N for each N in `set`; none if the set is empty.
+    /// Maps lcore N to CPU N for each N in `set`; `None` if the set is empty.
     pub fn identity(set: &LcoreSet) -> Option<Self> {
         let entry = |&id: &u16| LcoreEntry { lcore: id, cpus: LcoreSet(vec![id]) };
         (!set.is_empty()).then(|| Self(set.as_slice().iter().map(entry).collect()))
     }
 
-    /// The same CPUs under consecutive lcore numbers from `base` on (DPDK's `--remap-lcore-ids`); none if they would
+    /// Renumbers the lcores consecutively from `base` (DPDK's `--remap-lcore-ids`); `None` if they would
     /// pass [`LCORE_MAX`].
     pub fn remapped(&self, base: u16) -> Option<Self> {
         let end = self.0.len() + usize::from(base);
@@ -160,7 +160,7 @@ impl FromStr for LcoreMap {
             if cursor.end() {
                 break;
             }
-            cursor.expect(',', "',' and a further lcore")?;
+            cursor.expect(',', "',' and another lcore")?;
         }
         entries.sort_unstable_by_key(|entry| entry.lcore);
         Ok(Self(entries))
@@ -212,9 +212,9 @@ impl<'a> Cursor<'a> {
     fn unexpected(&self, meaning: &str) -> String {
         match self.rest.chars().next() {
             Some(found) => {
-                format!("has '{found}' where {meaning} should stand; forms: 0-3,5 or '(0-3)@(0-1)'")
+                format!("has '{found}' where {meaning} is expected; forms: 0-3,5 or '(0-3)@(0-1)'")
             }
-            None => format!("ends where {meaning} should stand; forms: 0-3,5 or '(0-3)@(0-1)'"),
+            None => format!("ends where {meaning} is expected; forms: 0-3,5 or '(0-3)@(0-1)'"),
         }
     }
 
@@ -234,7 +234,7 @@ impl<'a> Cursor<'a> {
         let first = self.number(limit)?;
         let last = if self.take('-') { self.number(limit)? } else { first };
         if last < first {
-            return Err(format!("has the range {first}-{last}, which runs backwards: write {last}-{first}"));
+            return Err(format!("has the range {first}-{last}, which is reversed: write {last}-{first}"));
         }
         ids.extend(first..=last);
         Ok(())
@@ -251,6 +251,6 @@ impl<'a> Cursor<'a> {
             .parse()
             .ok()
             .filter(|&number| number < limit)
-            .ok_or_else(|| format!("names number {digits}; the highest is {}", limit - 1))
+            .ok_or_else(|| format!("contains {digits}; the maximum is {}", limit - 1))
     }
 }

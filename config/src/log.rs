@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// DPDK's log levels, the most urgent first.
+/// DPDK's log levels, most severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum LogLevel {
@@ -26,7 +26,7 @@ pub enum LogLevel {
 }
 
 impl LogLevel {
-    /// All levels, the most urgent first.
+    /// All levels, most severe first.
     pub const ALL: [Self; 8] = [
         Self::Emergency,
         Self::Alert,
@@ -38,7 +38,7 @@ impl LogLevel {
         Self::Debug,
     ];
 
-    /// DPDK's name.
+    /// Returns DPDK's name of the level.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Emergency => "emergency",
@@ -62,7 +62,7 @@ impl fmt::Display for LogLevel {
 impl FromStr for LogLevel {
     type Err = String;
 
-    /// A name, the beginning of one (`warn`), or a number from 1 to 8, as in DPDK.
+    /// Parses a name, a prefix of one (`warn`), or a number from 1 to 8, as in DPDK.
     fn from_str(text: &str) -> Result<Self, String> {
         let wanted = text.to_ascii_lowercase();
         Self::ALL
@@ -72,12 +72,12 @@ impl FromStr for LogLevel {
                     || (!wanted.is_empty() && level.name().starts_with(&wanted))
             })
             .ok_or_else(|| {
-                format!("is no level: use one of {}, or 1 to 8", Self::ALL.map(Self::name).join(", "))
+                format!("is not a log level: use one of {}, or 1 to 8", Self::ALL.map(Self::name).join(", "))
             })
     }
 }
 
-/// The components that a filter speaks of.
+/// The log components a filter applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogPattern {
     /// Every component.
@@ -88,12 +88,12 @@ pub enum LogPattern {
     Regex(String),
 }
 
-/// One `--log-level`.
+/// One `--log-level` option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFilter {
-    /// Whom it concerns.
+    /// Components the filter applies to.
     pub pattern: LogPattern,
-    /// This level and the more urgent ones are logged.
+    /// Messages of this level and more severe ones are logged.
     pub level: LogLevel,
 }
 
@@ -107,7 +107,7 @@ impl FromStr for LogFilter {
             return Ok(Self { pattern: LogPattern::All, level: text.parse()? });
         };
         if pattern.is_empty() {
-            return Err("names no component: write LEVEL, PATTERN:LEVEL or REGEX,LEVEL".into());
+            return Err("has an empty pattern: write LEVEL, PATTERN:LEVEL or REGEX,LEVEL".into());
         }
         let comma = text.as_bytes()[pattern.len()] == b',';
         let pattern =
@@ -126,15 +126,15 @@ impl fmt::Display for LogFilter {
     }
 }
 
-/// Colours in the log.
+/// When log output is colored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogColor {
-    /// When it goes to a terminal, unless `NO_COLOR` is set or `TERM` is `dumb`.
+    /// On a terminal, unless `NO_COLOR` is set or `TERM` is `dumb`.
     #[default]
     Auto,
-    /// Yes.
+    /// Always.
     Always,
-    /// No.
+    /// Never.
     Never,
 }
 
@@ -151,15 +151,15 @@ impl FromStr for LogColor {
     }
 }
 
-/// The time in front of each line of the log.
+/// Timestamp format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogTimestamp {
     /// None.
     #[default]
     Off,
-    /// Seconds since the start.
+    /// Seconds since startup.
     Seconds,
-    /// Seconds since the line before.
+    /// Seconds since the previous line.
     Delta,
     /// Wall clock, hours and minutes at each change and the delta in between.
     Reltime,
@@ -185,15 +185,15 @@ impl FromStr for LogTimestamp {
     }
 }
 
-/// The log of one process.
+/// Logging options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogSpec {
-    /// In the order given; later ones win.
+    /// Filters in the order given; later ones override earlier ones.
     pub filters: Vec<LogFilter>,
-    /// Colours.
+    /// `--log-color`.
     pub color: LogColor,
-    /// Times.
+    /// `--log-timestamp`.
     pub timestamp: LogTimestamp,
-    /// `--log-level help`: list the components and stop.
+    /// `--log-level help`: list levels and components, then exit.
     pub help: bool,
 }

@@ -2,25 +2,25 @@
 
 use crate::DeviceArg;
 
-/// One port: a device and how it is set up.
+/// Configuration of one port: its device and its settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortSpec {
     /// The device.
     pub device: DeviceArg,
     /// Its queues.
     pub queues: QueueSpec,
-    /// The largest frame's payload; none: as it is.
+    /// MTU in bytes; `None` leaves it unchanged.
     pub mtu: Option<u32>,
-    /// Receive all frames, whomever they are for; none: as it is.
+    /// Promiscuous mode; `None` leaves it unchanged.
     pub promiscuous: Option<bool>,
-    /// Frames longer than a buffer arrive in several; none: where the port can do that.
+    /// Scattered rx: frames longer than one mbuf arrive as a chain; `None`: where the port supports it.
     pub scatter: Option<bool>,
-    /// The longest packet joined of several that is received, in bytes; none: as long as the port makes them.
+    /// Maximum size of an LRO packet in bytes; `None`: the port's maximum.
     pub max_lro: Option<u32>,
 }
 
 impl PortSpec {
-    /// `device` with one queue each way, all else left as it is.
+    /// Creates a configuration of `device` with one rx and one tx queue, everything else unchanged.
     pub fn new(device: DeviceArg) -> Self {
         Self {
             device,
@@ -33,21 +33,21 @@ impl PortSpec {
     }
 }
 
-/// How many queues a port has, and how deep they are.
+/// Numbers of queues and descriptors of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueSpec {
-    /// Receive queues.
+    /// Number of rx queues.
     pub rx_queues: u16,
-    /// Transmit queues.
+    /// Number of tx queues.
     pub tx_queues: u16,
-    /// Descriptors of each receive queue; 0: the driver's default.
+    /// Descriptors per rx queue; 0 selects the driver's default.
     pub rx_descriptors: u16,
-    /// Descriptors of each transmit queue; 0: the driver's default.
+    /// Descriptors per tx queue; 0 selects the driver's default.
     pub tx_descriptors: u16,
 }
 
 impl Default for QueueSpec {
-    /// One queue each way, as deep as the driver likes.
+    /// One rx and one tx queue with the driver's default number of descriptors.
     fn default() -> Self {
         Self { rx_queues: 1, tx_queues: 1, rx_descriptors: 0, tx_descriptors: 0 }
     }

@@ -64,7 +64,7 @@ pub(crate) struct Profile {
     pub(crate) ports: Vec<PortSpec>,
 }
 
-/// One key of `[eal]` or `[app]`.
+/// One key of the tables `[eal]` or `[app]`.
 #[derive(Debug)]
 pub(crate) struct Setting {
     /// The long option's name.
@@ -85,7 +85,7 @@ impl Profile {
         // A device or a pipe may never end.
         file.take(LARGEST + 1).read_to_string(&mut text).map_err(unreadable)?;
         if text.len() as u64 > LARGEST {
-            let problem = format!("it is longer than a profile may be, {} MiB", LARGEST >> 20);
+            let problem = format!("the file is larger than the limit of {} MiB", LARGEST >> 20);
             return Err(unreadable(std::io::Error::other(problem)));
         }
         Self::parse(path, text)
@@ -149,7 +149,7 @@ impl Profile {
         };
         if ["profile", "help", "version"].contains(&key.get_ref().as_str()) {
             let problem = format!(
-                "key '{}' has no place in a profile: use {option} on the command line",
+                "key '{}' is not allowed in a profile: use {option} on the command line",
                 key.get_ref()
             );
             return Err(self.error(key.span().start, &problem));
@@ -162,7 +162,7 @@ impl Profile {
         };
         let words = words.ok_or_else(|| {
             let problem = format!(
-                "'{}' is a {}; an option's value is a string, a number, true, false or a list of strings",
+                "'{}' is a {}; allowed are a string, a number, true, false or a list of strings",
                 key.get_ref(),
                 value.get_ref().type_str()
             );
@@ -186,7 +186,7 @@ impl Profile {
             tx_descriptors: table.tx_descriptors.unwrap_or(usual.tx_descriptors),
         };
         if queues.rx_queues == 0 || queues.tx_queues == 0 {
-            return Err(self.error(place, "a port has from 1 to 65535 queues each way"));
+            return Err(self.error(place, "the number of rx or tx queues must be from 1 to 65535"));
         }
         Ok(PortSpec {
             device,

@@ -139,7 +139,7 @@ fn options_that_mean_nothing_here_are_accepted_with_one_line_each() {
         "4",
     ]);
     assert_eq!(line.warnings.len(), 15, "{:#?}", line.warnings);
-    assert_eq!(line.warnings[0], "option '-n' has no effect: memory is laid out as the machine allows");
+    assert_eq!(line.warnings[0], "option '-n' has no effect: the memory layout is chosen automatically");
     assert_eq!(line.warnings[13], "option '-c' is deprecated: write -l 0-1");
     assert_eq!(line.warnings[14], "option '-s' is deprecated: write -S 2");
 }

@@ -60,14 +60,14 @@ pub struct Alarm {
     key: Key,
 }
 
-/// What [`Alarm::cancel`] found.
+/// Result of [`Alarm::cancel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancel {
-    /// It will not be called.
+    /// The callback will not run.
     Cancelled,
-    /// It was called, and the call is over; or it was cancelled before.
+    /// The callback has finished, or the alarm was cancelled before.
     TooLate,
-    /// It is being called, and the caller is that call.
+    /// The caller is the running callback itself.
     InCallback,
 }
 
@@ -106,7 +106,7 @@ impl Alarms {
         Ok(Alarm { alarms: self.clone(), key })
     }
 
-    /// How many are yet to be called.
+    /// Returns the number of pending alarms.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.0.state().pending.len()

@@ -4,14 +4,14 @@ use std::io;
 
 use crate::lcore::{CpuSet, LcoreId};
 
-/// Why the EAL could not do what was asked.
+/// EAL errors.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EalError {
     /// The kernel does not say on which CPUs this process may run.
     #[error("cannot read the CPU affinity of this process")]
     Affinity {
-        /// The kernel's answer.
+        /// Error of the kernel.
         source: io::Error,
     },
 
@@ -25,7 +25,7 @@ pub enum EalError {
         lcore: LcoreId,
         /// The CPU it needs.
         cpu: u16,
-        /// What the process may use.
+        /// CPUs that the process may use.
         allowed: CpuSet,
     },
 
@@ -37,11 +37,11 @@ pub enum EalError {
     },
 
     /// An lcore was given no CPU to run on.
-    #[error("lcore {lcore} is given no CPU; name at least one of {allowed}")]
+    #[error("lcore {lcore} has no CPU; assign at least one of {allowed}")]
     LcoreWithoutCpu {
         /// The lcore.
         lcore: LcoreId,
-        /// What the process may use.
+        /// CPUs that the process may use.
         allowed: CpuSet,
     },
 
@@ -57,9 +57,9 @@ pub enum EalError {
     /// The main lcore is not among the lcores of the application.
     #[error("main lcore {main} is not among the lcores of the application ({lcores}); name one of them")]
     MainLcore {
-        /// What was asked for.
+        /// What was requested.
         main: LcoreId,
-        /// What there is.
+        /// What exists.
         lcores: String,
     },
 
@@ -70,29 +70,29 @@ pub enum EalError {
         thread: String,
         /// Where it should run.
         cpus: CpuSet,
-        /// The kernel's answer.
+        /// Error of the kernel.
         source: io::Error,
     },
 
-    /// A thread could not be made.
+    /// A thread could not be created.
     #[error("cannot start thread {thread}")]
     Thread {
         /// Its name.
         thread: String,
-        /// The kernel's answer.
+        /// Error of the kernel.
         source: io::Error,
     },
 
     /// No such lcore.
     #[error("there is no lcore {lcore}; there are {lcores}")]
     UnknownLcore {
-        /// What was asked for.
+        /// What was requested.
         lcore: LcoreId,
-        /// What there is.
+        /// What exists.
         lcores: String,
     },
 
-    /// The lcore runs something already.
+    /// The lcore is busy.
     #[error("lcore {lcore} is running; wait for it before launching on it again")]
     LcoreBusy {
         /// The lcore.
@@ -110,19 +110,19 @@ pub enum EalError {
         action: &'static str,
     },
 
-    /// Memory is not to be had.
+    /// Memory could not be reserved.
     #[error(transparent)]
     Memory(#[from] crate::region::MemoryError),
 
     /// A thread that is an lcore cannot become one more.
-    #[error("this thread is lcore {lcore} already")]
+    #[error("this thread is already lcore {lcore}")]
     AlreadyLcore {
         /// What it is.
         lcore: LcoreId,
     },
 
     /// All lcore numbers are taken.
-    #[error("all {limit} lcore numbers are taken; drop the registration of a thread that needs none")]
+    #[error("all {limit} lcore IDs are in use; unregister a thread that no longer needs one")]
     TooManyLcores {
         /// How many there are.
         limit: u16,
@@ -137,10 +137,10 @@ pub enum EalError {
         reason: String,
     },
 
-    /// The EAL is going down and takes nothing new.
-    #[error("the EAL is shut down; {subject} is refused")]
+    /// The EAL is shut down.
+    #[error("the EAL is shut down; cannot accept {subject}")]
     ShutDown {
-        /// What was asked for.
+        /// What was requested.
         subject: &'static str,
     },
 
@@ -154,15 +154,15 @@ pub enum EalError {
     /// Not a service core.
     #[error("{asked} needs a service core; service cores: {cores}")]
     NoServiceCore {
-        /// What was asked for.
+        /// What was requested.
         asked: String,
-        /// What there is.
+        /// What exists.
         cores: String,
     },
 
     /// A log pattern that cannot be understood.
     #[error(
-        "option '--log-level': '{pattern}' is no pattern: {source}; write PATTERN:LEVEL, where * and ? stand for others, or REGEX,LEVEL"
+        "option '--log-level': '{pattern}' is not a valid pattern: {source}; write PATTERN:LEVEL with wildcards * and ?, or REGEX,LEVEL"
     )]
     LogPattern {
         /// As given.
@@ -176,7 +176,7 @@ pub enum EalError {
     Signal {
         /// Its number.
         signal: i32,
-        /// The kernel's answer.
+        /// Error of the kernel.
         source: io::Error,
     },
 
@@ -185,7 +185,7 @@ pub enum EalError {
     Event {
         /// What was tried.
         action: &'static str,
-        /// The kernel's answer.
+        /// Error of the kernel.
         source: io::Error,
     },
 }

@@ -19,7 +19,7 @@ impl EventFd {
     /// [`EalError::Event`] when no file is to be had.
     pub fn new() -> Result<Self, EalError> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let file = eventfd(0, flags).map_err(failed("make an event file"))?;
+        let file = eventfd(0, flags).map_err(failed("create an event file"))?;
         Ok(Self(file))
     }
 
@@ -89,7 +89,7 @@ impl EventSet {
     /// # Errors
     /// [`EalError::Event`] when no file is to be had.
     pub fn new() -> Result<Self, EalError> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("make an event set"))?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("create an event set"))?;
         Ok(Self { epoll, found: Vec::with_capacity(READY_MAX) })
     }
 

@@ -111,8 +111,8 @@ pub struct Interrupt {
 
 impl Interrupts {
     pub(crate) fn new(controls: Controls) -> Result<Self, EalError> {
-        let epoll =
-            epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("make an event set for interrupts"))?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
+            .map_err(failed("create an event set for interrupts"))?;
         let quit = EventFd::new()?;
         let data = epoll::EventData::new_u64(QUIT);
         epoll::add(&epoll, &quit, data, epoll::EventFlags::IN)
@@ -167,7 +167,7 @@ impl Interrupts {
             match epoll::wait(&shared.epoll, rustix::buffer::spare_capacity(&mut events), None) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => {
-                    tracing::error!(target: "lib.eal", "waiting for interrupts failed: {errno}; there will be no more");
+                    tracing::error!(target: "lib.eal", "waiting for interrupts failed: {errno}; no more interrupts will be delivered");
                     return;
                 }
             }

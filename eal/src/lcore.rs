@@ -44,20 +44,20 @@ pub(crate) use worker::Worker;
 /// What an lcore is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LcoreState {
-    /// Nothing.
+    /// Idle.
     Wait,
     /// Something that was launched on it; or, a registered thread, whatever its owner made it for.
     Running,
-    /// Nothing any more: what it ran has returned, and nobody has taken the result yet.
+    /// The launched function has returned, and its result was not collected yet.
     Finished,
 }
 
-/// Cycles that an lcore spent, as its loop reports them.
+/// Cycles spent by an lcore, as reported by its loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// On packets, or whatever counts as work.
+    /// Busy cycles.
     pub busy: u64,
-    /// All of them.
+    /// All cycles.
     pub total: u64,
 }
 
@@ -67,21 +67,21 @@ struct UsageCounters {
     total: AtomicU64,
 }
 
-/// What is known of an lcore, as others see it.
+/// Information about an lcore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LcoreInfo {
-    /// Its number.
+    /// Lcore ID.
     pub id: LcoreId,
-    /// What it is for.
+    /// The role of the lcore.
     pub role: LcoreRole,
-    /// Where it may run.
+    /// CPU affinity.
     pub cpus: CpuSet,
     /// The NUMA node of its first CPU.
     pub socket: SocketId,
     /// What it is doing.
     pub state: LcoreState,
-    /// What its loop reported.
+    /// Cycles reported by its loop.
     pub usage: Usage,
 }
 
@@ -168,13 +168,13 @@ impl LcoreContext {
         Self { member, stop, slot, timers_next: Cell::new(u64::MAX), _on_this_thread: PhantomData }
     }
 
-    /// This lcore's number.
+    /// Returns the lcore ID.
     #[must_use]
     pub fn id(&self) -> LcoreId {
         self.member.id
     }
 
-    /// What it is for.
+    /// Returns the role of the lcore.
     #[must_use]
     pub fn role(&self) -> LcoreRole {
         self.member.role
@@ -186,7 +186,7 @@ impl LcoreContext {
         self.member.socket
     }
 
-    /// Where it may run.
+    /// Returns the CPU affinity of the lcore.
     #[must_use]
     pub fn cpus(&self) -> &CpuSet {
         &self.member.cpus
@@ -198,20 +198,20 @@ impl LcoreContext {
         self.slot
     }
 
-    /// Whether to return soon. Hot: one relaxed load.
+    /// Returns whether the loop should end. Hot: one relaxed load.
     #[inline(always)]
     #[must_use]
     pub fn stop_requested(&self) -> bool {
         self.stop.is_set()
     }
 
-    /// The flag behind [`stop_requested`](Self::stop_requested).
+    /// Returns the flag behind [`stop_requested`](Self::stop_requested).
     #[must_use]
     pub fn stop_flag(&self) -> &StopFlag {
         &self.stop
     }
 
-    /// Counts cycles spent working. Hot: loads and stores of this thread's own line.
+    /// Adds busy cycles. Hot: loads and stores of this thread's own cache line.
     #[inline(always)]
     pub fn busy(&self, cycles: u64) {
         self.idle(cycles);
@@ -220,14 +220,14 @@ impl LcoreContext {
         busy.store(busy.load(Ordering::Relaxed).wrapping_add(cycles), Ordering::Release);
     }
 
-    /// Counts cycles spent looking for work in vain.
+    /// Adds idle cycles, spent polling without result.
     #[inline(always)]
     pub fn idle(&self, cycles: u64) {
         let total = &self.member.usage.total;
         total.store(total.load(Ordering::Relaxed).wrapping_add(cycles), Ordering::Relaxed);
     }
 
-    /// Its own counters.
+    /// Returns the cycles reported so far.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.member.usage()
@@ -242,7 +242,7 @@ impl LcoreContext {
         self.member.timers.clock()
     }
 
-    /// Makes timers that run here. Their unit is this clock's cycle.
+    /// Returns a maker of timers that run on this lcore, in cycles of this clock.
     #[must_use]
     pub fn timers(&self) -> TimerMaker {
         self.member.timers.maker()
@@ -260,7 +260,7 @@ impl LcoreContext {
         }
     }
 
-    /// The same at this moment. The clock is read only if a timer is armed.
+    /// Like [`manage_timers`](Self::manage_timers), at the current time. Reads the clock only if a timer is armed.
     #[inline(always)]
     #[doc(alias = "rte_timer_manage")]
     pub fn run_timers(&self) -> usize {
@@ -338,21 +338,21 @@ impl Lcores {
         self.0.workers.iter().for_each(|worker| worker.join());
     }
 
-    /// The main lcore.
+    /// Returns the main lcore.
     #[must_use]
     #[doc(alias = "rte_get_main_lcore")]
     pub fn main(&self) -> LcoreId {
         self.0.main
     }
 
-    /// How many lcores there are, of all roles.
+    /// Returns the number of lcores of all roles.
     #[must_use]
     #[doc(alias = "rte_lcore_count")]
     pub fn count(&self) -> usize {
         self.0.workers.len() + self.registry().threads.len()
     }
 
-    /// All lcores, ascending, those that the EAL did not make last.
+    /// Returns all lcores in ascending order, with registered threads last.
     #[must_use]
     pub fn all(&self) -> Vec<LcoreInfo> {
         let made = self.0.workers.iter().map(|worker| worker.member.info(worker.state()));
@@ -360,26 +360,26 @@ impl Lcores {
         made.chain(registered.iter().map(|member| member.info(LcoreState::Running))).collect()
     }
 
-    /// The lcores of one role, ascending.
+    /// Returns the lcores of one role in ascending order.
     #[must_use]
     pub fn with_role(&self, role: LcoreRole) -> Vec<LcoreId> {
         self.all().into_iter().filter(|lcore| lcore.role == role).map(|lcore| lcore.id).collect()
     }
 
-    /// The dataplane lcores, main included, ascending: where an application runs.
+    /// Returns the dataplane lcores, main lcore included, in ascending order.
     #[must_use]
     #[doc(alias = "RTE_LCORE_FOREACH_WORKER")]
     pub fn dataplane(&self) -> Vec<LcoreId> {
         self.with_role(LcoreRole::Dataplane)
     }
 
-    /// One lcore.
+    /// Returns information about one lcore.
     #[must_use]
     pub fn get(&self, id: LcoreId) -> Option<LcoreInfo> {
         self.all().into_iter().find(|lcore| lcore.id == id)
     }
 
-    /// What an lcore's loop reported of itself.
+    /// Returns the cycles reported by the loop of an lcore.
     #[must_use]
     pub fn usage(&self, id: LcoreId) -> Option<Usage> {
         self.get(id).map(|lcore| lcore.usage)

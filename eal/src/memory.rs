@@ -37,12 +37,12 @@ use crate::region::{MemoryError, Region, Zone, current_cpu};
 use crate::topology::{SocketId, Topology};
 pub use report::{MemoryStats, RegionStats, ZoneInfo};
 
-/// The most that one zone may have: half of what x86-64 gives a program with four levels of page tables.
+/// Maximum size of a zone: half of the x86-64 address space with four-level page tables.
 const BYTES_MAX: usize = 1 << 46;
-/// The largest alignment and boundary.
+/// Maximum alignment and boundary.
 const ALIGN_MAX: usize = 1 << 30;
 
-/// Whether ordinary pages are locked against swapping. Huge pages never swap.
+/// Whether regular pages are locked in memory. Hugepages are never swapped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PageLock {
     /// Lock them where `RLIMIT_MEMLOCK` allows.
@@ -50,18 +50,18 @@ pub enum PageLock {
     WherePossible,
     /// Lock them, or fail.
     Required,
-    /// Leave them.
+    /// Do not lock them.
     Never,
 }
 
-/// How the memory of an `Eal` is to be.
+/// Memory options of an `Eal`.
 #[derive(Clone, Debug)]
 pub struct MemoryOptions {
-    /// What the command line says.
+    /// Options of the command line.
     pub spec: MemorySpec,
     /// `--file-prefix`: part of the names that `/proc/PID/maps` shows.
     pub file_prefix: String,
-    /// Locking of ordinary pages.
+    /// Locking of regular pages.
     pub lock: PageLock,
     /// Keep the file behind each region, so that another process can be given it ([`Region::fd`]). Ordinary pages then
     /// come from a memfd, which transparent huge pages seldom back. A forked child holds such files until it ends.
@@ -82,16 +82,16 @@ impl Default for MemoryOptions {
     }
 }
 
-/// What a zone is to be.
+/// Parameters of a memory zone.
 #[derive(Clone, Copy, Debug)]
 pub struct ZoneRequest {
-    /// How long, at least 1.
+    /// Size, at least 1.
     pub bytes: usize,
     /// Its address is a multiple of this power of two. Every zone is aligned to 64.
     pub align: usize,
-    /// It crosses no multiple of this power of two, which is no smaller than the zone.
+    /// The zone does not cross a multiple of this power of two, which must be at least the size of the zone.
     pub bound: Option<usize>,
-    /// The NUMA node; none: the caller's if it has room, else any.
+    /// NUMA node; `None`: that of the caller if it has room, else any.
     pub socket: Option<SocketId>,
 }
 
@@ -114,7 +114,7 @@ struct Shared {
 }
 
 impl Memory {
-    /// Sets aside what the options ask for; the rest grows on demand.
+    /// Reserves the memory requested by the options; more is mapped on demand.
     ///
     /// # Errors
     /// When memory asked for at start is not to be had (found out before any of it is mapped, where that can be),
@@ -132,14 +132,14 @@ impl Memory {
             },
         };
         if spec.huge_unlink == HugeUnlink::Never {
-            tracing::warn!(target: "lib.eal", "--huge-unlink=never means nothing here: huge pages have no names");
+            tracing::warn!(target: "lib.eal", "--huge-unlink=never has no effect: these hugepages have no file names");
         }
         let memory = Self::over(options, topology, dir_page_size);
         memory.set_aside()?;
         Ok(memory)
     }
 
-    /// Memory of ordinary pages, grown on demand and not locked, for tests and programs that have no `Eal`.
+    /// Creates memory of regular pages, mapped on demand and not locked, for tests and programs without an `Eal`.
     #[must_use]
     pub fn ordinary() -> Self {
         let spec = MemorySpec { no_huge: true, ..MemorySpec::default() };
@@ -154,7 +154,7 @@ impl Memory {
         Self(Arc::new(Shared { options, topology, dir_page_size, regions, told, told_unbound }))
     }
 
-    /// Reserves `bytes`, all zero, at a multiple of `align`, under a name that no other living zone of this memory has.
+    /// Reserves a zone of `bytes` zeroed bytes, aligned to `align`, under a name unique among the existing zones.
     ///
     /// # Errors
     /// When an argument makes no sense, the name is taken, or the memory is not to be had; see [`MemoryError`].
@@ -169,7 +169,7 @@ impl Memory {
         self.reserve_as(name, &ZoneRequest { bytes, align, bound: None, socket })
     }
 
-    /// [`reserve`](Self::reserve) with every wish that a zone can have.
+    /// Like [`reserve`](Self::reserve), with all parameters.
     ///
     /// # Errors
     /// As [`reserve`](Self::reserve).
@@ -203,7 +203,7 @@ impl Memory {
         self.reserve_new(&mut regions, name, request, &sockets)
     }
 
-    /// The living zone of that name.
+    /// Returns the zone with this name.
     #[must_use]
     #[doc(alias = "rte_memzone_lookup")]
     pub fn lookup(&self, name: &str) -> Option<ZoneInfo> {
@@ -218,26 +218,26 @@ impl Memory {
         zones.iter().for_each(visit);
     }
 
-    /// Every region there is, in the order they were made. A device registers each once.
+    /// Returns all regions in order of creation. A device registers each of them once.
     #[must_use]
     pub fn regions(&self) -> Vec<Region> {
         self.regions_locked().clone()
     }
 
-    /// The region that holds an address, if there is one: a lock, and no allocation.
+    /// Returns the region that contains an address, if any. Takes a lock, does not allocate.
     #[must_use]
     pub fn region_of(&self, address: usize) -> Option<Region> {
         let holds = |region: &&Region| address.wrapping_sub(region.base().as_ptr().addr()) < region.bytes();
         self.regions_locked().iter().find(holds).cloned()
     }
 
-    /// How much there is, is used and is free; printed, it is the table of regions and zones.
+    /// Returns the memory statistics; they display as a table of regions and zones.
     #[must_use]
     pub fn stats(&self) -> MemoryStats {
         MemoryStats::of(&self.regions_locked())
     }
 
-    /// The nodes that zones can be asked of.
+    /// Returns the NUMA topology.
     #[must_use]
     pub fn topology(&self) -> &Topology {
         &self.0.topology
@@ -250,7 +250,7 @@ impl Memory {
         Err(MemoryError::NoSocket { name: name.to_owned(), socket, present: self.0.topology.describe() })
     }
 
-    /// All nodes, the calling thread's first.
+    /// Returns all NUMA nodes, the calling thread's first.
     fn sockets_near(&self) -> Vec<SocketId> {
         let mut sockets: Vec<SocketId> = self.0.topology.nodes().iter().map(|node| node.id).collect();
         if sockets.len() > 1
@@ -271,7 +271,7 @@ impl Memory {
         if !self.0.told_unbound.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 target: "lib.eal",
-                "memory is not bound to NUMA nodes: mbind says {error}; a container needs CAP_SYS_NICE for it"
+                "memory is not bound to NUMA nodes: mbind failed: {error}; a container needs CAP_SYS_NICE"
             );
         }
     }

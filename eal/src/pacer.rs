@@ -26,7 +26,9 @@ const MOST: u64 = 1 << 62;
 #[non_exhaustive]
 pub enum RateError {
     /// Too slow or too fast for the clock.
-    #[error("{rate} tokens a second cannot be kept by a clock of {hz} Hz: 1 to {hz} a second are possible")]
+    #[error(
+        "rate of {rate} tokens per second is out of range for a clock of {hz} Hz: must be from 1 to {hz}"
+    )]
     Rate {
         /// What was asked for.
         rate: u64,
@@ -34,7 +36,7 @@ pub enum RateError {
         hz: u64,
     },
     /// None, or more than the arithmetic holds.
-    #[error("a bucket of {burst} tokens cannot be kept at this rate: 1 to {most} are possible")]
+    #[error("burst of {burst} tokens is out of range at this rate: must be from 1 to {most}")]
     Burst {
         /// What was asked for.
         burst: u64,

@@ -23,7 +23,7 @@ use crate::{EalError, Panicked, StopFlag};
 
 type ExitHandler = (String, Box<dyn FnOnce() + Send>);
 
-/// One environment: lcores, memory, clock, timers, logs. A value: several may live in one process and share nothing.
+/// An environment: lcores, memory, clock, timers, logs. It is a value; several can exist in one process and share nothing.
 pub struct Eal {
     spec: EalSpec,
     reporter: Reporter,
@@ -49,18 +49,18 @@ impl fmt::Debug for Eal {
     }
 }
 
-/// How an `Eal` ended.
+/// Result of shutting down an `Eal`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Exit {
-    /// Why it was asked to stop; `None` when it was simply shut down. A panic comes before all others.
+    /// Why it was stopped; `None` after a plain shutdown. A panic takes precedence over other reasons.
     pub reason: Option<StopReason>,
-    /// What panicked, in order.
+    /// The panics, in order.
     pub panics: Vec<Panicked>,
 }
 
 impl Exit {
-    /// What the process should exit with: 0, or 1 after a panic. A signal is an ordinary end.
+    /// Returns the exit status for the process: 0, or 1 after a panic. A signal is a normal exit.
     #[must_use]
     pub fn code(&self) -> u8 {
         u8::from(!self.panics.is_empty())
@@ -68,7 +68,7 @@ impl Exit {
 }
 
 impl Eal {
-    /// Makes everything that `spec` asks for. The calling thread becomes the control context and is moved off the
+    /// Initializes the environment from `spec`. The calling thread becomes the control thread and is moved off the
     /// lcores' CPUs, if the process may use others.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Eal {
         Self::init_with_logs(spec, Logs::new)
     }
 
-    /// The same, with a log that goes elsewhere than standard error; see [`Logs::to`].
+    /// Like [`Eal::init`], with log output other than standard error; see [`Logs::to`].
     ///
     /// # Errors
     /// As [`Eal::init`].
@@ -128,13 +128,13 @@ impl Eal {
         })
     }
 
-    /// What it was made from.
+    /// Returns the specification it was initialized from.
     #[must_use]
     pub fn spec(&self) -> &EalSpec {
         &self.spec
     }
 
-    /// Its memory.
+    /// Returns the memory.
     #[must_use]
     pub fn memory(&self) -> &Memory {
         &self.memory
@@ -147,7 +147,7 @@ impl Eal {
         self.clock.get()
     }
 
-    /// Makes timers that run on an lcore, for any thread. See [`Lcores::timers`].
+    /// Returns a maker of timers that run on an lcore, usable on any thread. See [`Lcores::timers`].
     ///
     /// # Errors
     /// As [`Lcores::timers`].
@@ -155,25 +155,25 @@ impl Eal {
         self.lcores.timers(lcore)
     }
 
-    /// Alarms, called on `control-alarm`.
+    /// Returns the alarms, whose callbacks run on the thread `control-alarm`.
     #[must_use]
     pub fn alarms(&self) -> &Alarms {
         &self.alarms
     }
 
-    /// Interrupts, called on `control-intr`.
+    /// Returns the interrupts, whose callbacks run on the thread `control-intr`.
     #[must_use]
     pub fn interrupts(&self) -> &Interrupts {
         &self.interrupts
     }
 
-    /// Services, and the service cores that run them.
+    /// Returns the services and the service cores that run them.
     #[must_use]
     pub fn services(&self) -> &Services {
         &self.services
     }
 
-    /// The log.
+    /// Returns the logs.
     #[must_use]
     pub fn logs(&self) -> &Logs {
         &self.logs
@@ -225,7 +225,7 @@ impl Eal {
         self.reporter.stop.clone()
     }
 
-    /// The lcores.
+    /// Returns the lcores.
     #[must_use]
     pub fn lcores(&self) -> &Lcores {
         &self.lcores
@@ -265,7 +265,7 @@ impl Eal {
         self.lcores.scope(body)
     }
 
-    /// What an lcore is doing.
+    /// Returns the state of an lcore.
     ///
     /// # Errors
     /// [`EalError::UnknownLcore`].
@@ -273,7 +273,7 @@ impl Eal {
         self.lcores.state(lcore)
     }
 
-    /// Sleeps until nothing runs on an lcore.
+    /// Waits until an lcore is idle.
     ///
     /// # Errors
     /// As [`Lcores::wait`].
@@ -281,7 +281,7 @@ impl Eal {
         self.lcores.wait(lcore)
     }
 
-    /// Sleeps until nothing runs on any dataplane lcore.
+    /// Waits until all dataplane lcores are idle.
     #[doc(alias = "rte_eal_mp_wait_lcore")]
     pub fn wait_all(&self) {
         self.lcores.wait_all();

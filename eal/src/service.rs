@@ -26,31 +26,31 @@ use crate::EalError;
 use crate::lcore::{LcoreId, LcoreRole, Lcores};
 use crate::panic::Reporter;
 
-/// A service, by number; never used twice in one `Eal`.
+/// Service ID; never reused within one `Eal`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServiceId(u32);
 
-/// What a call of a service came to.
+/// Result of one call of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// There was something to do.
+    /// The call did work.
     Done,
-    /// There was nothing.
+    /// There was nothing to do.
     Idle,
 }
 
-/// What a service has done so far.
+/// Statistics of a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServiceStats {
-    /// How often it was called.
+    /// Number of calls.
     pub calls: u64,
-    /// How often there was nothing to do.
+    /// Number of calls without work.
     pub idle_calls: u64,
-    /// Cycles spent in the other calls.
+    /// Cycles spent in calls with work.
     pub cycles: u64,
 }
 
-/// What is known of a service.
+/// Information about a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServiceInfo {
@@ -62,7 +62,7 @@ pub struct ServiceInfo {
     pub running: bool,
     /// The cores it is mapped to.
     pub lcores: Vec<LcoreId>,
-    /// What it has done.
+    /// Statistics.
     pub stats: ServiceStats,
 }
 
@@ -116,7 +116,7 @@ impl Services {
         }))
     }
 
-    /// The service cores.
+    /// Returns the service cores.
     #[must_use]
     pub fn lcores(&self) -> Vec<LcoreId> {
         self.0.state().cores.iter().map(Core::lcore).collect()
@@ -174,7 +174,7 @@ impl Services {
         Ok(())
     }
 
-    /// Puts a service on a core or takes it off.
+    /// Maps a service to a service core, or unmaps it.
     ///
     /// # Errors
     /// [`EalError::UnknownService`], [`EalError::NoServiceCore`].
@@ -192,7 +192,7 @@ impl Services {
         Ok(())
     }
 
-    /// Lets a service be called.
+    /// Starts a service.
     ///
     /// # Errors
     /// [`EalError::UnknownService`].
@@ -214,7 +214,7 @@ impl Services {
         Ok(())
     }
 
-    /// Lets a service core run.
+    /// Starts a service core.
     ///
     /// # Errors
     /// [`EalError::NoServiceCore`], [`EalError::ShutDown`].
@@ -265,7 +265,7 @@ impl Services {
         lcores.into_iter().try_for_each(|lcore| self.start_lcore(lcore))
     }
 
-    /// Whether a service is started and on a core that runs.
+    /// Returns whether a service is started and mapped to a running core.
     ///
     /// # Errors
     /// [`EalError::UnknownService`].
@@ -283,7 +283,7 @@ impl Services {
         Ok(self.get(id)?.call_once(&self.0.reporter))
     }
 
-    /// What a service has done.
+    /// Returns the statistics of a service.
     ///
     /// # Errors
     /// [`EalError::UnknownService`].
@@ -291,7 +291,7 @@ impl Services {
         Ok(self.get(id)?.stats())
     }
 
-    /// How many rounds a service core has made.
+    /// Returns the number of loops of a service core.
     ///
     /// # Errors
     /// [`EalError::NoServiceCore`].
@@ -299,7 +299,7 @@ impl Services {
         Ok(core_of(&mut self.0.state().cores, lcore)?.rounds())
     }
 
-    /// All services.
+    /// Returns all services.
     #[must_use]
     pub fn list(&self) -> Vec<ServiceInfo> {
         let state = self.0.state();

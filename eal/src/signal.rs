@@ -73,7 +73,7 @@ impl StartUp {
             if signal == SIGHUP && disposition(signal).map_err(refused)? == libc::SIG_IGN {
                 continue;
             }
-            let line = format!("{program}: ended by {name} while it started up\n").into_bytes();
+            let line = format!("{program}: terminated by {name} during startup\n").into_bytes();
             let ended = move || {
                 // SAFETY: the bytes are the closure's own, which lives as long as it is registered.
                 unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };

@@ -16,7 +16,7 @@ use pollux_atomic::{AtomicU64, Ordering};
 use crate::order;
 use crate::panic::each;
 
-/// How many threads of the process can hold a slot at once.
+/// Number of cache slots: how many threads of the process can hold one at a time.
 pub const SLOTS: usize = 128;
 
 const NONE: usize = usize::MAX;
@@ -45,7 +45,7 @@ impl Drop for ThreadEnd {
     }
 }
 
-/// The calling thread's slot, if it holds one. Hot: one thread-local load.
+/// Returns the slot of the calling thread, if it holds one. Hot: one thread-local load.
 #[inline(always)]
 #[must_use]
 pub fn current() -> Option<usize> {
@@ -63,7 +63,7 @@ pub struct SlotLease {
 }
 
 impl SlotLease {
-    /// The slot that is held.
+    /// Returns the slot.
     #[must_use]
     pub fn slot(&self) -> usize {
         self.slot

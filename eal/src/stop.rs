@@ -10,7 +10,7 @@ use crossbeam_utils::CachePadded;
 use crate::EalError;
 use crate::event::EventFd;
 
-/// Why a stop was asked for.
+/// Reason of a stop request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StopReason {
@@ -18,7 +18,7 @@ pub enum StopReason {
     Asked,
     /// A thread of this `Eal` panicked.
     Panic,
-    /// A signal came; its number.
+    /// A signal with this number was received.
     Signal(i32),
 }
 
@@ -66,14 +66,14 @@ impl StopFlag {
         Ok(Self(Arc::new(Stop { reason: CachePadded::new(AtomicU32::new(RUNNING)), event: EventFd::new()? })))
     }
 
-    /// Whether to stop. Hot: one relaxed load. It orders nothing else.
+    /// Returns whether a stop was requested. Hot: one relaxed load, without ordering of other memory.
     #[inline(always)]
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.0.reason.load(Ordering::Relaxed) != RUNNING
     }
 
-    /// Asks all to stop.
+    /// Requests a stop.
     pub fn set(&self) {
         self.set_because(StopReason::Asked);
     }
@@ -91,13 +91,13 @@ impl StopFlag {
         first
     }
 
-    /// Why, if it is set.
+    /// Returns the reason, if the flag is set.
     #[must_use]
     pub fn reason(&self) -> Option<StopReason> {
         StopReason::from_code(self.0.reason.load(Ordering::Relaxed))
     }
 
-    /// Sleeps until the flag is set or `timeout` has passed; whether it is set.
+    /// Waits until the flag is set or `timeout` has passed, and returns whether it is set.
     #[must_use]
     pub fn wait(&self, timeout: Duration) -> bool {
         self.is_set() || self.0.event.wait(timeout) && self.is_set()

@@ -80,23 +80,23 @@ pub use wheel::{Disarmed, TIMERS_MAX, TimerId, Timers, Wheel, WheelStats};
 /// has a [`Wheel`] of its own.
 pub const TIMERS_PER_LCORE: usize = 1 << 16;
 
-/// What can go wrong with timers.
+/// Timer errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TimerError {
-    /// A wheel of an impossible size.
-    #[error("timer wheel for {capacity} timers, allowed is 1 to {TIMERS_MAX}")]
+    /// Capacity out of range.
+    #[error("timer wheel capacity {capacity}: must be from 1 to {TIMERS_MAX}")]
     Capacity {
-        /// Timers asked for.
+        /// Requested capacity.
         capacity: usize,
     },
-    /// No room for another timer.
+    /// The wheel is full.
     #[error("timer wheel is full with {capacity} timers: remove some, or make it larger")]
     Full {
-        /// Timers it has room for.
+        /// Capacity of the wheel.
         capacity: usize,
     },
-    /// The lcore's side was dropped.
-    #[error("the lcore's timers are gone: its loop has ended")]
+    /// The timers of the lcore were dropped.
+    #[error("the timers of the lcore no longer exist: its loop has ended")]
     Gone,
 }

@@ -401,7 +401,7 @@ fn a_directory_of_huge_pages_never_has_a_file() {
     assert_eq!(directory.path().read_dir().expect("it reads").count(), 0, "no file has a name");
     let error = memory.reserve("more", 64 * MIB, 64, None).expect_err("the directory was demanded");
     let text = error.to_string();
-    assert!(text.contains("cannot have 64 MiB") && text.contains("pages of 2 MiB free"), "{text}");
+    assert!(text.contains("cannot allocate 64 MiB") && text.contains("pages of 2 MiB free"), "{text}");
     assert!(text.contains("nr_hugepages"), "{text}");
     drop((zone, memory));
     // SAFETY: as above.

@@ -7,34 +7,35 @@ use crate::number::{at_least_one, seconds};
 /// How long to run, what to report, how much to set aside.
 #[derive(clap::Args, Clone, Debug, Default, PartialEq)]
 pub struct RunOptions {
-    /// Stop after this many seconds, with the final report
+    /// Run for S seconds, then print the final report [default: until Ctrl-C]
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub duration: Option<f64>,
-    /// Print the final report as one JSON object, the last line of standard output
+    /// Print the final report as one line of JSON, the last line of standard output
     #[arg(long)]
     pub json: bool,
-    /// Packet buffers in all [default: as many as the queues need]
+    /// Total number of mbufs [default: as many as the queues need]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub mbufs: Option<usize>,
-    /// Descriptors of each rx queue [default: the driver's]
+    /// Descriptors per rx queue [default: set by the driver]
     #[arg(long, value_name = "N", value_parser = descriptors)]
     pub rxd: Option<u16>,
-    /// Descriptors of each tx queue [default: the driver's]
+    /// Descriptors per tx queue [default: set by the driver]
     #[arg(long, value_name = "N", value_parser = descriptors)]
     pub txd: Option<u16>,
-    /// Split received packets into parts of so many bytes, an mbuf or more each; 0: as many as one has room for
+    /// Buffer split: segment lengths in bytes, each segment in mbufs of its own; 0 fills an mbuf
     #[arg(long, value_name = "X[,Y]", value_delimiter = ',', value_parser = bytes)]
     pub rxpkts: Vec<u16>,
-    /// How far into its mbuf's room each part begins [default: at once]
+    /// Buffer split: data offset of each segment in its mbuf, in bytes, after the headroom [default: 0]
     #[arg(long, value_name = "X[,Y]", value_delimiter = ',', value_parser = bytes)]
     pub rxoffs: Vec<u16>,
-    /// Bytes of an mbuf of each part, headroom included, the last for all behind; 0: the part is dropped [default: the usual]
+    /// Buffer split: mbuf size of each segment in bytes, headroom included; the last one applies to the rest; 0 discards the segment
+    /// [default: that of unsplit packets]
     #[arg(long, value_name = "N[,N1]", value_delimiter = ',', value_parser = bytes)]
     pub mbuf_size: Vec<u16>,
-    /// Join received TCP segments
+    /// Enable TCP large receive offload (LRO)
     #[arg(long)]
     pub enable_lro: bool,
-    /// The longest packet joined of TCP segments, in bytes [default: as long as the port can]
+    /// Maximum size of an LRO packet in bytes [default: the port's maximum]
     #[arg(long, value_name = "N", value_parser = joined)]
     pub max_lro_pkt_size: Option<u32>,
 }

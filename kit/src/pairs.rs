@@ -14,10 +14,10 @@ impl FromStr for PortMask {
         // `from_str_radix` would take a sign too.
         let plain = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
         match u128::from_str_radix(digits, 16) {
-            Ok(0) => Err("names no port: bit 0 is port 0, so 3 is ports 0 and 1".into()),
+            Ok(0) => Err("selects no port: bit 0 is port 0, so 3 selects ports 0 and 1".into()),
             Ok(mask) if plain => Ok(Self(mask)),
             Err(_) if plain && digits.len() > 32 => {
-                Err("names ports beyond 127: at most 32 hexadecimal digits".into())
+                Err("selects a port above 127: give at most 32 hexadecimal digits".into())
             }
             _ => Err("is not a hexadecimal port mask such as 3".into()),
         }
@@ -55,7 +55,7 @@ impl FromStr for PortMap {
             let (first, second) = (port(first)?, port(second)?);
             for port in [first, second] {
                 if pairs.iter().any(|&(a, b)| a == port || b == port) {
-                    return Err(format!("names port {port} twice: each port stands in one pair"));
+                    return Err(format!("names port {port} twice: a port can be in only one pair"));
                 }
             }
             pairs.push((first, second));
@@ -145,7 +145,7 @@ pub fn deal(count: usize, lcores: usize, each: Option<usize>) -> Result<Vec<usiz
     let needed = count.div_ceil(per_lcore);
     if needed > lcores {
         return Err(format!(
-            "-q {per_lcore} asks for {needed} lcores for {count} rx queues, and there are {lcores}: give -q {} or more lcores \
+            "-q {per_lcore} requires {needed} lcores for {count} rx queues, but there are {lcores}: give -q {} or more lcores \
              with -l",
             count.div_ceil(lcores.max(1))
         ));
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(deal(2, 8, None), Ok(vec![1, 1]));
         assert_eq!(deal(4, 4, Some(3)), Ok(vec![3, 1]));
         let refusal =
-            "-q 1 asks for 4 lcores for 4 rx queues, and there are 2: give -q 2 or more lcores with -l";
+            "-q 1 requires 4 lcores for 4 rx queues, but there are 2: give -q 2 or more lcores with -l";
         assert_eq!(deal(4, 2, Some(1)), Err(refusal.into()));
     }
 }

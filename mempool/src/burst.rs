@@ -7,7 +7,7 @@ use pollux_ring::{Sink, Source};
 use crate::Mbuf;
 use crate::mbuf::free_bulk;
 
-/// How many mbufs a burst holds at most.
+/// Capacity of a burst.
 pub const BURST_MAX: usize = 64;
 
 /// Up to [`BURST_MAX`] owned mbufs. Dropping or clearing it frees them in bulk.
@@ -15,28 +15,28 @@ pub const BURST_MAX: usize = 64;
 pub struct Burst(pub(crate) ArrayVec<Mbuf, BURST_MAX>);
 
 impl Burst {
-    /// An empty burst.
+    /// Creates an empty burst.
     #[inline]
     #[must_use]
     pub fn new() -> Self {
         Self(ArrayVec::new())
     }
 
-    /// How many more mbufs it can hold.
+    /// Returns how many more mbufs it can hold.
     #[inline]
     #[must_use]
     pub fn remaining_capacity(&self) -> usize {
         self.0.remaining_capacity()
     }
 
-    /// Whether it holds [`BURST_MAX`] mbufs.
+    /// Returns whether it holds [`BURST_MAX`] mbufs.
     #[inline]
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.0.is_full()
     }
 
-    /// Adds an mbuf at the end.
+    /// Appends an mbuf.
     ///
     /// # Panics
     /// When the burst is full; [`try_push`](Self::try_push) does not.
@@ -45,7 +45,7 @@ impl Burst {
         self.0.push(mbuf);
     }
 
-    /// Adds an mbuf at the end, or gives it back when the burst is full.
+    /// Appends an mbuf, or returns it if the burst is full.
     ///
     /// # Errors
     /// The mbuf that found no room.
@@ -54,31 +54,31 @@ impl Burst {
         self.0.try_push(mbuf).map_err(|full| full.element())
     }
 
-    /// Takes the last mbuf.
+    /// Removes and returns the last mbuf.
     #[inline]
     pub fn pop(&mut self) -> Option<Mbuf> {
         self.0.pop()
     }
 
-    /// Takes mbuf `index`; the last one takes its place. `None` when there is none.
+    /// Removes and returns mbuf `index`; the last one takes its place. `None` if there is none.
     #[inline]
     pub fn swap_remove(&mut self, index: usize) -> Option<Mbuf> {
         self.0.swap_pop(index)
     }
 
-    /// Takes mbuf `index`; those after it move up. `None` when there is none.
+    /// Removes and returns mbuf `index`; those after it move up. `None` if there is none.
     #[inline]
     pub fn remove(&mut self, index: usize) -> Option<Mbuf> {
         self.0.pop_at(index)
     }
 
-    /// Frees the mbufs that `keep` refuses.
+    /// Keeps the mbufs for which `keep` returns true and frees the others.
     #[inline]
     pub fn retain(&mut self, keep: impl FnMut(&mut Mbuf) -> bool) {
         self.0.retain(keep);
     }
 
-    /// Takes the mbufs in `range`; those after it move up.
+    /// Removes the mbufs in `range`; those after it move up.
     ///
     /// # Panics
     /// When the range goes past the end.
@@ -90,7 +90,7 @@ impl Burst {
         self.0.drain(range)
     }
 
-    /// Takes the first `count` mbufs, or as many as there are; the others move up.
+    /// Removes and returns the first `count` mbufs, or as many as there are; the others move up.
     #[inline]
     #[must_use]
     pub fn take_front(&mut self, count: usize) -> Self {
@@ -177,7 +177,7 @@ impl Burst {
         }
     }
 
-    /// Frees all in bulk.
+    /// Frees all mbufs in bulk.
     #[inline]
     #[doc(alias = "rte_pktmbuf_free_bulk")]
     pub fn clear(&mut self) {

@@ -3,76 +3,76 @@
 use pollux_eal::region::MemoryError;
 use pollux_ring::RingError;
 
-/// What can go wrong while a pool or a dynamic field is set up. Nothing here happens on the data path.
+/// Errors of creating a pool or a dynamic field. None of them occurs on the data path.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolError {
-    /// A count, size or option is outside what is allowed.
-    #[error("pool {name}: {what} is {value}, allowed is {least} to {most}")]
+    /// A count, size or option is out of range.
+    #[error("pool {name}: {what} is {value}, must be from {least} to {most}")]
     OutOfRange {
         /// The pool.
         name: String,
         /// The option.
         what: &'static str,
-        /// What was asked for.
+        /// Requested value.
         value: usize,
-        /// The least that is accepted.
+        /// Minimum.
         least: usize,
-        /// The most that is accepted.
+        /// Maximum.
         most: usize,
     },
     /// The memory given holds fewer objects than asked for.
     #[error(
-        "pool {name}: the memory given holds {fit} pieces of {stride} bytes, {count} are wanted; give more or ask for fewer"
+        "pool {name}: the given memory holds {fit} objects of {stride} bytes, but {count} are required; give more memory or fewer objects"
     )]
     AreasTooSmall {
         /// The pool.
         name: String,
-        /// How many fit.
+        /// Number of objects that fit.
         fit: usize,
-        /// How many were asked for.
+        /// Requested number of objects.
         count: usize,
-        /// Bytes that one takes.
+        /// Size of an object in bytes.
         stride: usize,
     },
-    /// Every pool number is in use.
+    /// All pool IDs are in use.
     #[error("pool {name}: all {limit} pool numbers are in use; drop a pool first")]
     TooManyPools {
         /// The pool.
         name: String,
-        /// How many pools there can be.
+        /// Maximum number of pools.
         limit: usize,
     },
-    /// Memory could not be had.
+    /// Memory could not be allocated.
     #[error("pool {name}: no memory for {count} objects of {stride} bytes")]
     Memory {
         /// The pool.
         name: String,
-        /// How many objects were asked for.
+        /// Requested number of objects.
         count: usize,
-        /// Bytes that one object takes.
+        /// Size of an object in bytes.
         stride: usize,
         /// The reason.
         source: MemoryError,
     },
-    /// The back end could not be made.
+    /// The backend could not be created.
     #[error("pool {name}: no back end for {count} objects")]
     Backend {
         /// The pool.
         name: String,
-        /// How many objects were asked for.
+        /// Requested number of objects.
         count: usize,
         /// The reason.
         source: RingError,
     },
-    /// A pool was made from within a pool event callback.
-    #[error("pool {name}: a pool event callback may not make a pool")]
+    /// A pool event callback tried to create a pool.
+    #[error("pool {name}: a pool event callback must not create a pool")]
     InsideEvent {
         /// The pool.
         name: String,
     },
     /// A dynamic field was registered again with another size.
-    #[error("dynamic field {name}: registered with {registered} bytes, asked for with {bytes}")]
+    #[error("dynamic field {name}: requested with {bytes} bytes, but already registered with {registered}")]
     FieldSize {
         /// The field.
         name: String,
@@ -82,7 +82,7 @@ pub enum PoolError {
         bytes: usize,
     },
     /// There is no room for another dynamic field or flag.
-    #[error("dynamic {what} {name}: no room left in the mbuf for another one")]
+    #[error("dynamic {what} {name}: no space left in the mbuf")]
     NoDynamicRoom {
         /// Its name.
         name: String,

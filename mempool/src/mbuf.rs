@@ -64,7 +64,7 @@ impl Mbuf {
         Self(header)
     }
 
-    /// Gives ownership away as an address, to a device's ring say. The mbuf stays out until [`Mbuf::from_raw`].
+    /// Converts the mbuf to a raw address, such as for a device's ring. It stays allocated until [`Mbuf::from_raw`].
     #[inline(always)]
     #[must_use]
     pub fn into_raw(self) -> NonNull<u8> {
@@ -73,7 +73,7 @@ impl Mbuf {
         raw
     }
 
-    /// Takes back what [`Mbuf::into_raw`] gave away.
+    /// Converts a raw address from [`Mbuf::into_raw`] back to the mbuf.
     ///
     /// # Safety
     /// `raw` came from `into_raw` (or from [`MbufPool::address_of`] and its kin for an mbuf that was given away), and
@@ -155,7 +155,7 @@ impl Mbuf {
         mbuf
     }
 
-    /// Address of the header, for a prefetch.
+    /// Returns the address of the header, for prefetching.
     #[inline(always)]
     #[must_use]
     pub fn header_ptr(&self) -> *const u8 {
@@ -212,7 +212,7 @@ impl Mbuf {
         unsafe { &mut (*self.0.as_ptr()).marks }
     }
 
-    /// Bytes in the data room, headroom included.
+    /// Returns the size of the data room in bytes, headroom included.
     #[inline(always)]
     #[must_use]
     pub fn room_bytes(&self) -> usize {
@@ -238,7 +238,7 @@ impl Mbuf {
         self.room_ptr().wrapping_add(self.lengths().data_off as usize)
     }
 
-    /// This segment's data.
+    /// Returns the data of this segment.
     #[inline(always)]
     #[must_use]
     #[doc(alias = "rte_pktmbuf_mtod")]
@@ -248,7 +248,7 @@ impl Mbuf {
         unsafe { std::slice::from_raw_parts(self.data_ptr(), self.lengths().data_len as usize) }
     }
 
-    /// This segment's data, to be changed; `None` if a clone or another holder of an external buffer sees it too.
+    /// Returns the data of this segment for writing; `None` if a clone or another holder of an external buffer shares it.
     #[inline(always)]
     #[must_use]
     pub fn data_mut(&mut self) -> Option<&mut [u8]> {
@@ -259,7 +259,7 @@ impl Mbuf {
         Some(unsafe { std::slice::from_raw_parts_mut(self.data_ptr(), self.lengths().data_len as usize) })
     }
 
-    /// Whether nobody else refers to this segment's data, so that it may be written.
+    /// Returns whether the data of this segment is not shared and may be written.
     #[inline(always)]
     #[must_use]
     pub fn is_sole(&self) -> bool {
@@ -286,7 +286,7 @@ impl Mbuf {
         settled(home(direct)) & REFERENCES == 1
     }
 
-    /// Bytes of data in this segment.
+    /// Returns the data length of this segment in bytes.
     #[inline(always)]
     #[must_use]
     #[doc(alias = "rte_pktmbuf_data_len")]
@@ -294,7 +294,7 @@ impl Mbuf {
         self.lengths().data_len as usize
     }
 
-    /// Bytes of data in all segments of the packet.
+    /// Returns the packet length: the data of all segments, in bytes.
     #[inline(always)]
     #[must_use]
     #[doc(alias = "rte_pktmbuf_pkt_len")]
@@ -302,7 +302,7 @@ impl Mbuf {
         self.lengths().pkt_len
     }
 
-    /// Bytes free before the data of this segment.
+    /// Returns the headroom of this segment in bytes.
     #[inline(always)]
     #[must_use]
     #[doc(alias = "rte_pktmbuf_headroom")]
@@ -310,7 +310,7 @@ impl Mbuf {
         self.lengths().data_off as usize
     }
 
-    /// Bytes free after the data of this segment.
+    /// Returns the tailroom of this segment in bytes.
     #[inline(always)]
     #[must_use]
     pub fn tailroom_own(&self) -> usize {
@@ -318,14 +318,14 @@ impl Mbuf {
         self.room_bytes() - lengths.data_off as usize - lengths.data_len as usize
     }
 
-    /// How many segments the packet has.
+    /// Returns the number of segments of the packet.
     #[inline(always)]
     #[must_use]
     pub fn segment_count(&self) -> usize {
         self.lengths().segments.into()
     }
 
-    /// Whether the packet is one segment.
+    /// Returns whether the packet has a single segment.
     #[inline(always)]
     #[must_use]
     pub fn is_contiguous(&self) -> bool {
@@ -375,7 +375,7 @@ impl Mbuf {
         self.set_data(self.headroom(), len)
     }
 
-    /// Makes it an empty mbuf of one segment again, as from the pool: segments after the first go home.
+    /// Resets it to an empty mbuf of one segment, as from the pool; further segments are freed.
     pub fn reset(&mut self) {
         drop(self.split_rest());
         let headroom = self.shape().fresh.data_off;
@@ -412,7 +412,7 @@ impl Mbuf {
         Ok(())
     }
 
-    /// The pool's private area of this mbuf.
+    /// Returns the private area of this mbuf.
     #[inline]
     #[must_use]
     pub fn private(&self) -> &[u8] {
@@ -421,7 +421,7 @@ impl Mbuf {
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast::<u8>().add(HEADER_BYTES), bytes) }
     }
 
-    /// The pool's private area of this mbuf, to be changed.
+    /// Returns the private area of this mbuf for writing.
     #[inline]
     #[must_use]
     pub fn private_mut(&mut self) -> &mut [u8] {
@@ -435,7 +435,7 @@ impl Mbuf {
         self.shape().private_bytes as usize
     }
 
-    /// How the mbufs of its pool are made.
+    /// Returns the layout of the mbufs of its pool.
     #[inline]
     fn shape(&self) -> &MbufShape {
         let number = pool_number(home(self.0).load(Ordering::Relaxed));
@@ -443,7 +443,7 @@ impl Mbuf {
         unsafe { &pool_of_object(number).as_ref().shape }
     }
 
-    /// Number of its pool.
+    /// Returns the ID of its pool.
     #[inline]
     #[must_use]
     pub fn pool_id(&self) -> u16 {

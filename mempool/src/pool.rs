@@ -21,7 +21,7 @@ pub use builder::{DATA_ROOM, DATA_ROOM_MAX, HEADROOM, MbufPoolBuilder, Mbufs};
 pub struct MbufPool(pub(crate) Handle);
 
 impl MbufPool {
-    /// Takes an empty mbuf: one segment, headroom in front. `None` when the pool is empty.
+    /// Allocates an empty mbuf of one segment, with headroom. `None` if the pool is empty.
     #[inline]
     #[must_use]
     #[doc(alias = "rte_pktmbuf_alloc")]
@@ -35,7 +35,7 @@ impl MbufPool {
         }
     }
 
-    /// Adds `count` empty mbufs to `burst`, or none and `false` when the pool has not so many or the burst no room.
+    /// Allocates `count` empty mbufs into `burst`; none and `false` if the pool has fewer or the burst lacks room.
     #[inline]
     #[doc(alias = "rte_pktmbuf_alloc_bulk")]
     pub fn alloc_burst(&self, burst: &mut Burst, count: usize) -> bool {
@@ -43,7 +43,7 @@ impl MbufPool {
         unsafe { self.alloc_with(burst, count, |object| Mbuf::freshen(object, &self.0.shape.fresh)) }
     }
 
-    /// Adds up to `count` empty mbufs to `burst`: as many as the pool has and the burst has room for. Tells how many.
+    /// Allocates up to `count` empty mbufs into `burst`, limited by the pool and the burst's room. Returns their number.
     #[inline]
     pub fn alloc_up_to(&self, burst: &mut Burst, count: usize) -> usize {
         // SAFETY: a fresh mbuf is sound.
@@ -132,7 +132,7 @@ impl MbufPool {
         true
     }
 
-    /// Takes home mbufs of this pool that were given away by [`Mbuf::into_raw`], without a look at their headers.
+    /// Frees mbufs of this pool that were converted by [`Mbuf::into_raw`], without reading their headers.
     ///
     /// # Safety
     /// Each is of this pool, one segment, shows its own data room and has one owner, who gives it up here.
@@ -142,63 +142,63 @@ impl MbufPool {
         unsafe { Shared::give(self.0.pool(), raws.as_ptr().cast(), raws.len()) }
     }
 
-    /// Number of mbufs at home now. A passing figure while others use the pool.
+    /// Returns the number of free mbufs. A snapshot while other threads use the pool.
     #[must_use]
     #[doc(alias = "rte_mempool_avail_count")]
     pub fn available(&self) -> usize {
         self.0.at_home()
     }
 
-    /// Number of mbufs that are out now. A passing figure while others use the pool.
+    /// Returns the number of allocated mbufs. A snapshot while other threads use the pool.
     #[must_use]
     #[doc(alias = "rte_mempool_in_use_count")]
     pub fn in_use(&self) -> usize {
         self.0.capacity.saturating_sub(self.0.at_home())
     }
 
-    /// Number of mbufs in the pool.
+    /// Returns the number of mbufs of the pool.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.0.capacity
     }
 
-    /// The pool's name.
+    /// Returns the name of the pool.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.info.name
     }
 
-    /// The pool's number; it may be another pool's once this one is gone.
+    /// Returns the pool ID; it may be reused after the pool is gone.
     #[must_use]
     pub fn id(&self) -> u16 {
         self.0.id
     }
 
-    /// Bytes of data room of each mbuf, headroom included.
+    /// Returns the data room of each mbuf in bytes, headroom included.
     #[must_use]
     pub fn data_room(&self) -> usize {
         self.0.shape.room as usize
     }
 
-    /// Bytes left free before the data of a fresh mbuf.
+    /// Returns the headroom of a new mbuf in bytes.
     #[must_use]
     pub fn headroom(&self) -> usize {
         self.0.shape.fresh.data_off as usize
     }
 
-    /// The structure behind the caches.
+    /// Returns the backend behind the caches.
     #[must_use]
     pub fn backend(&self) -> Backend {
         self.0.backend
     }
 
-    /// Mbufs that each slot's cache holds nominally.
+    /// Returns the nominal size of each cache.
     #[must_use]
     pub fn cache_size(&self) -> usize {
         self.0.cache_size()
     }
 
-    /// The memory that the pool uses. A device that reads or writes its mbufs registers this.
+    /// Returns the memory of the pool, to be registered with devices.
     #[must_use]
     pub fn regions(&self) -> Vec<PoolRegion> {
         self.0.info.regions.clone()
@@ -223,24 +223,24 @@ impl MbufPool {
         MbufCache::new(self.0.clone(), size)
     }
 
-    /// Moves what the calling thread's cache holds to the back end, for other threads to take.
+    /// Flushes the calling thread's cache to the backend, for other threads to use.
     pub fn flush_cache(&self) {
         self.0.flush_own();
     }
 
-    /// What the pool counted.
+    /// Returns the statistics of the pool.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         stats(&self.0)
     }
 
-    /// Misuse that debug mode caught so far. Empty without debug mode.
+    /// Returns the faults detected by debug mode so far. Empty without debug mode.
     #[must_use]
     pub fn faults(&self) -> Vec<Fault> {
         self.0.watch.as_ref().map_or_else(Vec::new, |watch| watch.faults())
     }
 
-    /// Looks at the guards of all mbufs, at home or out, in debug mode, and gives all misuse that was caught so far.
+    /// Checks the guards of all mbufs in debug mode and returns all faults detected so far.
     pub fn audit(&self) -> Vec<Fault> {
         self.0.audit()
     }
@@ -255,7 +255,7 @@ impl Mbuf {
         self.is_plain_in(pool.id())
     }
 
-    /// The pool it goes home to; `None` when all the pool's handles are gone.
+    /// Returns the pool it belongs to; `None` if all handles of the pool were dropped.
     #[must_use]
     pub fn pool(&self) -> Option<MbufPool> {
         // SAFETY: an mbuf is out.

@@ -343,7 +343,7 @@ impl Shared {
         }
         let fit = self.store.give(objects);
         if fit < objects.len() {
-            // More came back than the pool has: somebody gave an object back twice through the unsafe doors.
+            // More came back than the pool has: somebody gave an object back twice through the unsafe API.
             self.overflows.fetch_add((objects.len() - fit) as u64, Ordering::Relaxed);
         }
     }

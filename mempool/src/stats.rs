@@ -4,30 +4,30 @@ use std::sync::atomic::Ordering;
 
 use crate::shared::Shared;
 
-/// What a pool counted since it was made. All of it is counted off the fast path.
+/// Statistics of a pool since its creation, all counted off the fast path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolStats {
     /// Objects in the pool.
     pub capacity: usize,
-    /// Objects at home: in the back end or a cache.
+    /// Free objects, in the backend or a cache.
     pub available: usize,
     /// Objects in the caches of all slots.
     pub cached: usize,
-    /// Times that a cache was filled from the back end.
+    /// Number of cache refills from the backend.
     pub refills: u64,
-    /// Times that a cache was emptied to the back end.
+    /// Number of cache flushes to the backend.
     pub flushes: u64,
-    /// Gets that failed because there were not enough objects.
+    /// Number of allocations that failed for lack of objects.
     pub failures: u64,
-    /// Objects that came back when all were home: somebody gave one back twice through an unsafe door. A back end of
+    /// Objects that came back when all were home: somebody gave one back twice through the unsafe API. A back end of
     /// [`RingRts`](crate::Backend::RingRts), which has room for more, does not notice before that is full too.
     pub overflows: u64,
-    /// Objects taken out, in debug mode.
+    /// Objects allocated, in debug mode.
     pub taken: u64,
-    /// Objects given back, in debug mode.
+    /// Objects freed, in debug mode.
     pub given: u64,
-    /// Misuse caught, in debug mode.
+    /// Faults detected, in debug mode.
     pub faults: u64,
 }
 

@@ -133,7 +133,7 @@ impl Device {
                 call.out(attribute::query_context::RESP_UCTX, room);
             })
         };
-        let (context, call) = imported.map_err(MlxError::verbs("take part in a context"))?;
+        let (context, call) = imported.map_err(MlxError::verbs("import a context"))?;
         drop(call);
         Self::over(name, (context, answer, opening.devx), opening)
     }
@@ -153,8 +153,8 @@ impl Device {
         let mut mlx5 = DeviceAnswer::new_zeroed();
         let attributes = context
             .query_device(Driver::new(&[], mlx5.as_mut_bytes()))
-            .map_err(MlxError::verbs("ask what the device can do"))?;
-        let port = context.query_port(PORT).map_err(MlxError::verbs("ask for the port's state"))?;
+            .map_err(MlxError::verbs("query the device"))?;
+        let port = context.query_port(PORT).map_err(MlxError::verbs("query the port"))?;
         let layer = LinkLayer(port.legacy_resp.link_layer);
         if layer != LinkLayer::ETHERNET {
             return Err(refuse(format!(
@@ -182,7 +182,7 @@ impl Device {
         let mut pd_answer = PdAnswer::new_zeroed();
         let pd = context
             .alloc_pd(Driver::new(&[], pd_answer.as_mut_bytes()))
-            .map_err(MlxError::verbs("make a protection domain"))?;
+            .map_err(MlxError::verbs("allocate a protection domain"))?;
         let pdn = match number(&name, "a protection domain", pd_answer.pdn) {
             Ok(pdn) => pdn,
             Err(error) => {

@@ -71,7 +71,7 @@ impl Firmware {
         start(&mut input, opcode::QUERY_HCA_CAP, 0, caps::op_mod(kind, caps::NOW));
         let mut call = Call::named(object::DEVX, method::devx::OTHER, "DEVX/OTHER");
         call.bytes(a::CMD_IN, &input).answer(a::CMD_OUT, QueryHcaCapOut::BYTES);
-        let what = "ask what the device can do";
+        let what = "query the device";
         let output = self.carry(what, &mut call, &input, a::CMD_OUT)?;
         let block = output.first_chunk().map(|output| QueryHcaCapOut::CAPABILITY.of(output));
         let block = block.and_then(|block| block.first_chunk().copied());
@@ -183,6 +183,6 @@ pub fn handle_of(target: &Object) -> u32 {
     match target.id() {
         Id::Devx(handle) | Id::Matcher(handle) => handle,
         Id::Qp(handle) => handle.0,
-        other => unreachable!("{other:?} is no object of the firmware"),
+        other => unreachable!("{other:?} is not a firmware object"),
     }
 }

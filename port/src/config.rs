@@ -3,17 +3,17 @@ use crate::finish::CUT_BYTES_MAX;
 use crate::{MacAddr, RssConfig, RssInfo, RxOffloads, TxOffloads};
 use pollux_mempool::MbufPool;
 
-/// How an rx queue is set up.
+/// Configuration of an rx queue.
 #[derive(Clone, Debug)]
 pub struct RxQueueConfig {
-    /// Ring size; 0 takes the driver's default.
+    /// Number of descriptors; 0 selects the driver's default.
     pub descriptors: u16,
-    /// Where mbufs come from.
+    /// Pool of its mbufs.
     pub pool: MbufPool,
     /// The parts that each packet is split into, from its beginning on, in place of mbufs of `pool` alone; for queues of
     /// which [`RxOffloads::BUFFER_SPLIT`] is asked. None: packets are not split.
     pub segments: Vec<RxSegment>,
-    /// What this queue does besides what [`PortConfig::rx_offloads`] asks of all.
+    /// Rx offloads of this queue, in addition to [`PortConfig::rx_offloads`].
     pub offloads: RxOffloads,
     /// [`Port::start`](crate::Port::start) leaves it stopped; [`Port::rx_queue_start`](crate::Port::rx_queue_start) starts
     /// it. Only where [`PortInfo::queue_control`].
@@ -21,7 +21,7 @@ pub struct RxQueueConfig {
 }
 
 impl RxQueueConfig {
-    /// The driver's default ring size, mbufs from `pool`.
+    /// The driver's default number of descriptors, with mbufs from `pool`.
     #[must_use]
     pub fn new(pool: MbufPool) -> Self {
         let (segments, offloads) = (Vec::new(), RxOffloads::empty());
@@ -45,51 +45,51 @@ pub struct RxSegment {
     pub offset: u16,
 }
 
-/// What a port can do to packets that it splits.
+/// Buffer split capabilities of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SplitInfo {
-    /// Most parts.
+    /// Maximum number of segments.
     pub max_segments: u16,
-    /// Parts can come from different pools.
+    /// Segments can use different pools.
     pub multi_pools: bool,
-    /// Parts can begin elsewhere than at the beginning of the room.
+    /// Segments can have data offsets.
     pub offsets: bool,
-    /// Where they do, a multiple of so many bytes away from it.
+    /// Alignment of the data offsets, in bytes.
     pub offset_align: u16,
-    /// Parts can be left out.
+    /// Segments can be discarded.
     pub selective: bool,
 }
 
-/// How a tx queue is set up.
+/// Configuration of a tx queue.
 #[derive(Clone, Debug, Default)]
 pub struct TxQueueConfig {
-    /// Ring size; 0 takes the driver's default.
+    /// Number of descriptors; 0 selects the driver's default.
     pub descriptors: u16,
-    /// What this queue does besides what [`PortConfig::tx_offloads`] asks of all.
+    /// Tx offloads of this queue, in addition to [`PortConfig::tx_offloads`].
     pub offloads: TxOffloads,
     /// As [`RxQueueConfig::deferred_start`].
     pub deferred_start: bool,
 }
 
-/// How a port is set up: one entry per queue, and options that stay as they are when `None`.
+/// Configuration of a port: one entry per queue, and settings that stay unchanged when `None`.
 #[derive(Clone, Debug, Default)]
 pub struct PortConfig {
     /// Rx queues.
     pub rx_queues: Vec<RxQueueConfig>,
     /// Tx queues.
     pub tx_queues: Vec<TxQueueConfig>,
-    /// Largest payload of a frame, in bytes.
+    /// MTU in bytes.
     pub mtu: Option<u32>,
-    /// Receive whatever the destination. A port without an address filter ignores it, for it does so anyway.
+    /// Promiscuous mode. Ports without an address filter ignore it; they always receive all frames.
     pub promiscuous: Option<bool>,
-    /// Receive all multicast. As above.
+    /// All-multicast mode. Ports without an address filter ignore it.
     pub all_multicast: Option<bool>,
     /// Leave packets that find the addresses of neighbours (ARP, neighbour discovery) to the kernel, whose RDMA needs them, even where
     /// all others are received. A port whose kernel sees them anyway, or that has none, ignores it.
     pub neighbours_by_kernel: Option<bool>,
-    /// What every rx queue does; of [`PortInfo::rx_offloads`].
+    /// Rx offloads of all rx queues, out of [`PortInfo::rx_offloads`].
     pub rx_offloads: RxOffloads,
-    /// What every tx queue does; of [`PortInfo::tx_offloads`].
+    /// Tx offloads of all tx queues, out of [`PortInfo::tx_offloads`].
     pub tx_offloads: TxOffloads,
     /// What packets to be sent may ask for, whoever received them: the ports' [`PortInfo::rx_open`] together. What of it the port
     /// offers is added to `tx_offloads`; the rest is done in software in front of the driver ([`finish`](crate::finish)), with
@@ -101,9 +101,9 @@ pub struct PortConfig {
     /// The longest packet joined of several that is received; a longer one is dropped and counted as too long. `None`: as
     /// long as the port makes them.
     pub max_lro_bytes: Option<u32>,
-    /// How received packets are spread over queues. `None`: as the driver finds best; `Some` with no fields: not at all.
+    /// RSS configuration. `None` selects the driver's default; `Some` without fields disables RSS.
     pub rss: Option<RssConfig>,
-    /// Rx queues can tell of arrivals, so that their lcores may sleep; see [`RxQueue::enable_interrupt`](crate::RxQueue).
+    /// Enables rx interrupts, so that lcores may sleep; see [`RxQueue::enable_interrupt`](crate::RxQueue).
     pub rx_interrupts: bool,
 }
 
@@ -119,18 +119,18 @@ impl PortConfig {
     }
 }
 
-/// Limits on a descriptor count.
+/// Limits of a descriptor count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DescriptorLimits {
-    /// Fewest.
+    /// Minimum.
     pub min: u16,
-    /// Most.
+    /// Maximum.
     pub max: u16,
-    /// The count is a multiple of this.
+    /// Alignment: counts are multiples of this.
     pub align: u16,
-    /// Any count inside the limits serves, and the ring has the next power of two.
+    /// Any count inside the limits is accepted and rounded up to the next power of two.
     pub power_of_two: bool,
-    /// What a port takes when not told.
+    /// Default.
     pub default: u16,
 }
 
@@ -153,7 +153,7 @@ impl DescriptorLimits {
         count.checked_next_power_of_two().map_or(largest, |rounded| rounded.min(largest))
     }
 
-    /// True when a port takes this count.
+    /// Returns whether the port accepts this count.
     #[must_use]
     pub fn allow(&self, count: u16) -> bool {
         count != 0 && self.inside(count) == count
@@ -168,68 +168,68 @@ impl DescriptorLimits {
     }
 }
 
-/// What a port is and what it can do.
+/// Capabilities and limits of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortInfo {
-    /// The driver's name, as in a device argument: `net_null`.
+    /// Driver name, as in a device argument: `net_null`.
     pub driver: &'static str,
-    /// What stands behind the port, where there is something: an interface, a file.
+    /// The interface or file behind the port, if any.
     pub device: Option<String>,
-    /// Most rx queues; 0 for a port that only sends.
+    /// Maximum number of rx queues; 0 for a transmit-only port.
     pub max_rx_queues: u16,
-    /// Most tx queues; 0 for a port that only receives.
+    /// Maximum number of tx queues; 0 for a receive-only port.
     pub max_tx_queues: u16,
-    /// Limits on an rx ring.
+    /// Limits of the rx descriptor count.
     pub rx_descriptors: DescriptorLimits,
-    /// Limits on a tx ring.
+    /// Limits of the tx descriptor count.
     pub tx_descriptors: DescriptorLimits,
-    /// Smallest MTU.
+    /// Minimum MTU.
     pub min_mtu: u32,
-    /// Largest MTU.
+    /// Maximum MTU.
     pub max_mtu: u32,
-    /// Fewest bytes an rx mbuf must have after the headroom.
+    /// Minimum data room of an rx mbuf after the headroom, in bytes.
     pub min_rx_room: usize,
     /// An rx queue holds one mbuf a descriptor while it waits, so that its pool must have as many.
     pub rx_holds_mbufs: bool,
-    /// Unicast addresses the port can have, its own included.
+    /// Maximum number of MAC addresses, the port's own included.
     pub max_mac_addresses: usize,
-    /// Longest list of multicast addresses.
+    /// Maximum length of the multicast address list.
     pub max_multicast_addresses: usize,
-    /// The number of the kernel's interface behind the port.
+    /// Index of the kernel interface behind the port.
     pub interface_index: Option<u32>,
-    /// NUMA node of the device, where that is known.
+    /// NUMA node of the device, if known.
     pub socket: Option<u32>,
-    /// All that the port can do on receive.
+    /// Rx offload capabilities of the port.
     pub rx_offloads: RxOffloads,
-    /// Of these, what one rx queue can do while another does not.
+    /// Those of them that can be enabled per rx queue.
     pub rx_queue_offloads: RxOffloads,
-    /// All that the port can do on transmit.
+    /// Tx offload capabilities of the port.
     pub tx_offloads: TxOffloads,
-    /// Of these, what one tx queue can do while another does not.
+    /// Those of them that can be enabled per tx queue.
     pub tx_queue_offloads: TxOffloads,
     /// The device may cease to do some of `tx_offloads` while the port runs ([`TxBurst::lacks`](crate::driver::TxBurst::lacks)).
     pub tx_offloads_vary: bool,
     /// What received packets may ask of whoever sends them on: checksums that a sender on the same machine left open, packets
     /// that are still to be cut. A port that hands on packets as another one received them has none of its own.
     pub rx_open: TxOffloads,
-    /// Most bytes of a packet that the port cuts into segments, headers included; 0 where it cuts none.
+    /// Maximum size of a TSO packet in bytes, headers included; 0 without TSO.
     pub max_tso_bytes: u32,
-    /// Longest headers, those of a tunnel included, in front of a payload that the device cuts.
+    /// Maximum length of the headers of a TSO packet in bytes, tunnel headers included.
     pub max_tso_header_bytes: u16,
-    /// Most bytes of a packet that the port joins of segments; 0 where it joins none.
+    /// Maximum size of an LRO packet in bytes; 0 without LRO.
     pub max_lro_bytes: u32,
-    /// How packets are split; `None` where they are not ([`RxOffloads::BUFFER_SPLIT`]).
+    /// Buffer split capabilities; `None` without [`RxOffloads::BUFFER_SPLIT`].
     pub split: Option<SplitInfo>,
-    /// Most mbufs of one packet on transmit.
+    /// Maximum number of segments (mbufs) of a transmitted packet.
     pub max_tx_segments: u16,
     /// [`TxQueue::tx_prepare`](crate::TxQueue::tx_prepare) writes the sum of the pseudo-header, length included, to where a
     /// TCP or UDP checksum is to be filled in: the port counts on it.
     pub tx_pseudo_sums: bool,
-    /// Spreads received packets by a hash; `None`: it has none.
+    /// RSS capabilities; `None` without RSS.
     pub rss: Option<RssInfo>,
-    /// Queues stop and start by themselves, and may be left stopped by [`Port::start`](crate::Port::start).
+    /// Queues can be started and stopped individually, and deferred at [`Port::start`](crate::Port::start).
     pub queue_control: bool,
-    /// Rx queues can tell of arrivals.
+    /// Rx interrupts are supported.
     pub rx_interrupts: bool,
     /// Bytes of the longest received frame besides the MTU's payload: headers, tags, check sequence. `None`: frames come in
     /// whatever their length, as from a file or joined by a kernel.

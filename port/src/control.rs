@@ -26,14 +26,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long [`Port::stop`] waits for bursts under way: long for a burst, even one whose lcore has lost its processor.
+/// How long [`Port::stop`] waits for running bursts: long enough even for an lcore that was preempted.
 pub const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What the control handle keeps of a queue.
 struct QueueSlot<C> {
     counters: Arc<C>,
     set_up: bool,
-    /// Left out by the port's start, or stopped by itself since.
+    /// Deferred at port start, or stopped individually since.
     stopped: bool,
 }
 
@@ -69,7 +69,7 @@ impl<C: Counters> QueueSlot<C> {
     }
 }
 
-/// All queues of a port, as [`Port::bring_up`] gives them.
+/// All queues of a port, returned by [`Port::bring_up`].
 #[derive(Debug, Default)]
 pub struct Queues {
     /// By number.
@@ -78,7 +78,7 @@ pub struct Queues {
     pub tx: Vec<TxQueue>,
 }
 
-/// The control handle of a port: its life, its link, its addresses, its statistics.
+/// The control handle of a port: state, link, addresses, statistics, settings.
 ///
 /// ```text
 /// Unconfigured --configure--> Configured --start--> Started <--stop/start--> Stopped --close--> Closed
@@ -102,12 +102,12 @@ pub struct Port {
     addresses: Addresses,
     events: Events,
     flows: Flows,
-    /// Memory that is no pool's and that the device was told of.
+    /// Registered memory outside of mempools.
     memory: Vec<ExternalMemory>,
 }
 
 impl Port {
-    /// A port that belongs to no [`Ports`](crate::Ports).
+    /// Creates a port outside of any [`Ports`](crate::Ports).
     #[must_use]
     pub fn new(id: PortId, name: &str, mut driver: Box<dyn PortDriver>) -> Self {
         let events = Events::default();
@@ -133,38 +133,38 @@ impl Port {
         }
     }
 
-    /// Its number.
+    /// Returns the port ID.
     #[must_use]
     pub fn id(&self) -> PortId {
         self.id
     }
 
-    /// Its name, as in the device argument: `net_null0`.
+    /// Returns the device name: `net_null0`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it is and what it can do.
+    /// Returns the port's capabilities and limits.
     #[must_use]
     #[doc(alias = "rte_eth_dev_info_get")]
     pub fn info(&self) -> PortInfo {
         self.driver.info()
     }
 
-    /// Where it stands in its life.
+    /// Returns the port's state.
     #[must_use]
     pub fn state(&self) -> PortState {
         if self.state != PortState::Closed && self.gate.is_gone() { PortState::Gone } else { self.state }
     }
 
-    /// What it was configured with.
+    /// Returns the current configuration.
     #[must_use]
     pub fn config(&self) -> &PortConfig {
         &self.config
     }
 
-    /// Takes queue counts and options. Queues set up before must have been dropped; all are to be set up anew.
+    /// Configures the port. All queue values must have been dropped; every queue must be set up again.
     ///
     /// # Errors
     /// When started, gone or closed; when a queue's value is alive; when a count is outside the port's limits;
@@ -230,7 +230,7 @@ impl Port {
         Ok(())
     }
 
-    /// Sets up an rx queue as configured and gives its value.
+    /// Sets up an rx queue as configured and returns it.
     ///
     /// # Errors
     /// When not configured or started; when the number is not configured; when the queue's value is alive; when the pool
@@ -242,7 +242,7 @@ impl Port {
         self.rx_queue_setup_with(queue, config)
     }
 
-    /// Sets up an rx queue otherwise than configured and gives its value.
+    /// Sets up an rx queue with a configuration of its own and returns it.
     ///
     /// # Errors
     /// As [`Port::rx_queue_setup`].
@@ -285,7 +285,7 @@ impl Port {
         Ok(RxQueue::new(driver, parts))
     }
 
-    /// Sets up a tx queue as configured and gives its value.
+    /// Sets up a tx queue as configured and returns it.
     ///
     /// # Errors
     /// As [`Port::rx_queue_setup`].
@@ -296,7 +296,7 @@ impl Port {
         self.tx_queue_setup_with(queue, config)
     }
 
-    /// Sets up a tx queue otherwise than configured and gives its value.
+    /// Sets up a tx queue with a configuration of its own and returns it.
     ///
     /// # Errors
     /// As [`Port::rx_queue_setup`].
@@ -337,7 +337,7 @@ impl Port {
         Ok(TxQueue::new(driver, parts))
     }
 
-    /// Lets packets flow: queue values, wherever they are, work from their next burst on.
+    /// Starts the port: all queues, on any lcore, move packets from their next burst on.
     ///
     /// # Errors
     /// When not configured, started already, gone or closed; when a queue is not set up; when the driver refuses.
@@ -370,7 +370,7 @@ impl Port {
         Ok(())
     }
 
-    /// Ends the flow: when this returns no burst is under way on any lcore, and none that begins later moves anything.
+    /// Stops the port: when this returns, no burst is running on any lcore, and later bursts move no packets.
     ///
     /// It waits for bursts under way, [`STOP_PATIENCE`] at most. A callback on a queue must not stop the queue's port: it
     /// would wait for itself.
@@ -411,7 +411,7 @@ impl Port {
         Ok(())
     }
 
-    /// Ends the port. Queue values that are alive stay valid and move nothing.
+    /// Closes the port. Existing queue values stay valid and move no packets.
     ///
     /// # Errors
     /// When started or closed already; when the driver refuses, in which case the port counts as closed nevertheless.
@@ -428,7 +428,7 @@ impl Port {
         closed
     }
 
-    /// Sets the device back to how it was when it was opened, stopping it where needed. It is to be configured anew.
+    /// Resets the device to its initial state, stopping the port if necessary. The port must be configured again.
     ///
     /// # Errors
     /// When gone or closed; when the driver refuses.
@@ -452,7 +452,7 @@ impl Port {
         Ok(())
     }
 
-    /// Configures, sets up every queue and starts: what an application does when it has nothing special in mind.
+    /// Configures the port, sets up all queues and starts it.
     ///
     /// # Errors
     /// As [`Port::configure`], [`Port::rx_queue_setup`] and [`Port::start`].
@@ -468,7 +468,7 @@ impl Port {
         Ok(queues)
     }
 
-    /// The rx and tx descriptor counts nearest to those wanted that the port takes; 0 gives its default.
+    /// Returns the nearest rx and tx descriptor counts that the port supports; 0 selects its defaults.
     #[must_use]
     #[doc(alias = "rte_eth_dev_adjust_nb_rx_tx_desc")]
     pub fn adjust_descriptors(&self, rx: u16, tx: u16) -> (u16, u16) {

@@ -2,12 +2,12 @@
 use crate::flow::FlowPart;
 use crate::{PortState, QueueId};
 
-/// Which half of a port.
+/// Direction: rx or tx.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// From the wire.
+    /// Receive.
     Rx,
-    /// To the wire.
+    /// Transmit.
     Tx,
 }
 
@@ -29,7 +29,7 @@ impl std::fmt::Display for Of<'_> {
     }
 }
 
-/// Why an operation on a port was refused or failed.
+/// Errors of port operations.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PortError {
@@ -38,24 +38,24 @@ pub enum PortError {
     State {
         /// The port's name.
         port: String,
-        /// What was asked for.
+        /// Requested operation.
         operation: &'static str,
-        /// What the port is.
+        /// Current state.
         state: PortState,
-        /// What it would have to be.
+        /// Required state.
         allowed: &'static str,
     },
-    /// This kind of port does not do that.
+    /// The operation is not supported by this port.
     #[error("{of}{operation} is not supported: {reason}", of = Of(port))]
     Unsupported {
         /// The port's name.
         port: String,
-        /// What was asked for.
+        /// Requested operation.
         operation: &'static str,
         /// Why this port lacks it.
         reason: String,
     },
-    /// A number outside what the port allows.
+    /// A value is outside the limits of the port.
     #[error("{of}{what} {value} is outside {min} to {max}", of = Of(port))]
     Limit {
         /// The port's name.
@@ -85,7 +85,7 @@ pub enum PortError {
         /// Those offered.
         offered: String,
     },
-    /// A flow rule that the port does not take.
+    /// The port does not support the flow rule.
     #[error("{of}flow rule, {part}: {reason}", of = Of(port))]
     Flow {
         /// The port's name.
@@ -96,7 +96,7 @@ pub enum PortError {
         reason: String,
     },
     /// A queue number past those configured.
-    #[error("{of}there is no {direction} queue {queue}; {configured} are configured", of = Of(port))]
+    #[error("{of}no {direction} queue {queue}; {configured} are configured", of = Of(port))]
     NoQueue {
         /// The port's name.
         port: String,
@@ -129,7 +129,7 @@ pub enum PortError {
     },
     /// A burst that began before the port was stopped has not ended.
     #[error(
-        "{of}a burst on {direction} queue {queue} is still under way {} ms after the stop; let its lcore go on, and \
+        "{of}a burst on {direction} queue {queue} is still running {} ms after the stop; let its lcore continue, and \
          do not stop a port from its own queue's callback", .waited.as_millis(), of = Of(port))]
     BurstUnderWay {
         /// The port's name.
@@ -188,7 +188,7 @@ pub enum PortError {
         name: String,
     },
     /// Two ports of one number.
-    #[error("number {number} is that of port {name}; take that one out before another is put in its place")]
+    #[error("number {number} is that of port {name}; remove that port first")]
     NumberTaken {
         /// The number.
         number: u16,
@@ -196,7 +196,7 @@ pub enum PortError {
         name: String,
     },
     /// The port belongs to somebody else.
-    #[error("port {port} belongs to {owner}; it is to let go of it first")]
+    #[error("port {port} is owned by {owner}; its owner must release it first")]
     Owned {
         /// The port's name.
         port: String,
@@ -204,7 +204,7 @@ pub enum PortError {
         owner: String,
     },
     /// No port of that number or name.
-    #[error("there is no port {wanted}; there are: {present}")]
+    #[error("no port {wanted}; ports: {present}")]
     NoPort {
         /// What was looked for.
         wanted: String,
@@ -223,7 +223,7 @@ pub enum PortError {
         /// What is allowed.
         expected: String,
     },
-    /// The device or the kernel said no.
+    /// The device or the kernel returned an error.
     #[error("{of}cannot {operation}", of = Of(port))]
     Device {
         /// The port's name.
@@ -257,7 +257,7 @@ impl PortError {
         Self::Flow { port: String::new(), part, reason: reason.into() }
     }
 
-    /// True for [`PortError::Unsupported`]: the caller can do without.
+    /// Returns whether this is [`PortError::Unsupported`].
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         matches!(self, Self::Unsupported { .. })

@@ -9,44 +9,44 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Something that happened to a port by itself.
+/// An event of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PortEvent {
-    /// The link changed.
+    /// The link status changed.
     Link(Link),
-    /// The device disappeared.
+    /// The device was removed.
     Removed,
-    /// The device wants [`Port::reset`](crate::Port::reset); until then nothing moves.
+    /// The device requires [`Port::reset`](crate::Port::reset); until then no packets move.
     ResetWanted,
     /// The driver found the device in error and is at work on it. Bursts move nothing meanwhile; the application may go on
     /// calling them, but not change the port's configuration.
     Recovering,
-    /// Done: everything is as it was before [`PortEvent::Recovering`].
+    /// Recovery succeeded; the port works as before [`PortEvent::Recovering`].
     Recovered,
-    /// In vain; only stop and close are left.
+    /// Recovery failed; only stop and close are possible.
     RecoveryFailed,
-    /// The device stopped or started a queue by itself.
+    /// The device started or stopped a queue on its own.
     QueueState {
-        /// Its half.
+        /// Rx or tx.
         direction: Direction,
         /// The queue.
         queue: QueueId,
-        /// It moves packets.
+        /// The queue is running.
         running: bool,
     },
-    /// So many events were lost, because nobody asked for them.
+    /// This many events were lost, because they were not polled in time.
     Lost(u64),
 }
 
 /// Runs on the thread that calls [`Port::poll_event`](crate::Port::poll_event).
 pub type EventCallback = Box<dyn FnMut(PortId, PortEvent) + Send>;
 
-/// Names one event callback of a port.
+/// Identifies an event callback of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EventCallbackId(u64);
 
-/// Events that wait at most; a driver that tells more loses the oldest.
+/// Maximum number of pending events; beyond it the oldest are lost.
 const WAITING_MAX: usize = 256;
 
 #[derive(Debug, Default)]

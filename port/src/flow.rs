@@ -41,18 +41,18 @@ pub use plan::{FlowFate, FlowPlan, L3, L4, Masked, Pattern};
 use crate::PortId;
 use std::fmt;
 
-/// Where a rule stands.
+/// Attributes of a flow rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowAttributes {
-    /// Group 0 is looked at first; others only where a rule jumps to them.
+    /// Group. Lookup starts in group 0 and continues in others by jumps.
     pub group: u32,
-    /// 0 is the highest.
+    /// Priority; 0 is the highest.
     pub priority: u32,
-    /// For received packets.
+    /// Applies to received packets.
     pub ingress: bool,
-    /// For packets to be sent.
+    /// Applies to transmitted packets.
     pub egress: bool,
-    /// In the switch between ports.
+    /// Applies to the switch between ports.
     pub transfer: bool,
 }
 
@@ -63,46 +63,46 @@ impl Default for FlowAttributes {
     }
 }
 
-/// A rule as an application writes it.
+/// A flow rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlowRule {
     /// Where it stands.
     pub attributes: FlowAttributes,
     /// What it matches, from the outside in. Empty: every packet.
     pub pattern: Vec<FlowItem>,
-    /// What becomes of a packet that matches: one fate, and what is done on the way.
+    /// Actions on matching packets: exactly one fate action, and any others.
     pub actions: Vec<FlowAction>,
 }
 
 impl FlowRule {
-    /// No item, no action yet.
+    /// Creates a rule without pattern and actions.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With a further item.
+    /// Appends a pattern item.
     #[must_use]
     pub fn item(mut self, item: FlowItem) -> Self {
         self.pattern.push(item);
         self
     }
 
-    /// With a further action.
+    /// Appends an action.
     #[must_use]
     pub fn action(mut self, action: FlowAction) -> Self {
         self.actions.push(action);
         self
     }
 
-    /// In this group.
+    /// Sets the group.
     #[must_use]
     pub fn group(mut self, group: u32) -> Self {
         self.attributes.group = group;
         self
     }
 
-    /// At this priority.
+    /// Sets the priority.
     #[must_use]
     pub fn priority(mut self, priority: u32) -> Self {
         self.attributes.priority = priority;
@@ -110,7 +110,7 @@ impl FlowRule {
     }
 }
 
-/// What rules a port takes.
+/// Flow rule capabilities of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowInfo {
     /// Groups, from 0.
@@ -125,7 +125,7 @@ pub struct FlowInfo {
     pub mark_max: u32,
 }
 
-/// Names a rule of one port.
+/// Identifies a flow rule of one port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FlowHandle {
     pub(crate) port: PortId,
@@ -138,7 +138,7 @@ impl fmt::Display for FlowHandle {
     }
 }
 
-/// What a rule with [`FlowAction::Count`] has seen.
+/// Counter of a rule with [`FlowAction::Count`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowCount {
     /// Packets that matched.

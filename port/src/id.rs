@@ -2,7 +2,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A port's number: assigned by [`Ports`](crate::Ports) in order of creation, never used twice there.
+/// Port ID, assigned by [`Ports`](crate::Ports) in order of creation and not reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PortId(pub u16);
 
@@ -12,7 +12,7 @@ impl fmt::Display for PortId {
     }
 }
 
-/// A queue's number within its port and direction, from 0.
+/// Queue ID within its port and direction, from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueueId(pub u16);
 
@@ -27,19 +27,19 @@ impl fmt::Display for QueueId {
 pub struct MacAddr(pub [u8; 6]);
 
 impl MacAddr {
-    /// The group bit: multicast, and broadcast as well.
+    /// Returns whether it is a multicast or the broadcast address.
     #[must_use]
     pub fn is_multicast(self) -> bool {
         self.0[0] & 1 != 0
     }
 
-    /// All six bytes are zero.
+    /// Returns whether all bytes are zero.
     #[must_use]
     pub fn is_zero(self) -> bool {
         self.0 == [0; 6]
     }
 
-    /// Neither zero nor a group address: what a port can be called.
+    /// Returns whether it is a valid unicast address: neither zero nor multicast.
     #[must_use]
     pub fn is_unicast(self) -> bool {
         !self.is_multicast() && !self.is_zero()
@@ -59,9 +59,9 @@ impl fmt::Display for MacAddr {
     }
 }
 
-/// The text is not six hexadecimal bytes with colons between.
+/// The text is not six hexadecimal bytes separated by colons.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("\"{0}\" is not an Ethernet address; it is written like 02:00:00:00:00:01")]
+#[error("\"{0}\" is not an Ethernet address, such as 02:00:00:00:00:01")]
 pub struct BadMacAddr(String);
 
 impl FromStr for MacAddr {

@@ -16,7 +16,7 @@ use crate::{PortError, PowerMonitor, RxQueue};
 use std::os::fd::BorrowedFd;
 
 impl RxQueue {
-    /// An arrival from now on makes [`RxQueue::interrupt_fd`] readable.
+    /// Enables the rx interrupt: the next packet makes [`RxQueue::interrupt_fd`] readable.
     ///
     /// # Errors
     /// [`PortError::Unsupported`], also when the port was not configured for interrupts; what the device said.
@@ -24,7 +24,7 @@ impl RxQueue {
         self.driver_mut().set_interrupt(true).map_err(|error| error.named(self.port_name()))
     }
 
-    /// Arrivals are not told any more, and what was told is taken off the descriptor.
+    /// Disables the rx interrupt and clears a pending one.
     ///
     /// # Errors
     /// As [`RxQueue::enable_interrupt`].

@@ -1,28 +1,28 @@
 //! What a port says of its link.
 use std::fmt;
 
-/// Whether both ends may speak at once.
+/// Duplex mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Duplex {
-    /// One at a time.
+    /// Half duplex.
     Half,
-    /// Both at once.
+    /// Full duplex.
     #[default]
     Full,
 }
 
-/// A link's state.
+/// Link status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Link {
-    /// Frames can pass.
+    /// The link is up.
     pub up: bool,
-    /// Megabits per second; `None` when nobody knows.
+    /// Speed in Mbit/s; `None` if unknown.
     pub speed_mbps: Option<u32>,
-    /// Half or full.
+    /// Duplex mode.
     pub duplex: Duplex,
     /// The speed was negotiated rather than fixed.
     pub autoneg: bool,
-    /// Over how many lanes it runs; `None` when nobody tells.
+    /// Number of lanes; `None` if unknown.
     pub lanes: Option<u16>,
 }
 
@@ -32,7 +32,7 @@ bitflags::bitflags! {
     pub struct FecModes: u32 {
         /// None.
         const OFF = 1;
-        /// As both ends agree.
+        /// Negotiated with the link partner.
         const AUTO = 2;
         /// Firecode, IEEE 802.3 clause 74.
         const BASER = 4;
@@ -53,22 +53,22 @@ impl fmt::Display for FecModes {
 /// A port's forward error correction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Fec {
-    /// What was asked for: one of these.
+    /// Configured modes, of which the link uses one.
     pub configured: FecModes,
-    /// What the link uses; empty when it is down or nobody tells.
+    /// Active mode; empty if the link is down or the mode is unknown.
     pub active: FecModes,
 }
 
-/// The error corrections that a port has at a speed.
+/// FEC modes supported at a speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SpeedFec {
-    /// Megabits per second; `None` for whichever speed it has.
+    /// Speed in Mbit/s; `None` for any speed.
     pub speed_mbps: Option<u32>,
     /// Which.
     pub modes: FecModes,
 }
 
-/// The numbers of lanes over which a port can run at a speed.
+/// Numbers of lanes supported at a speed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SpeedLanes {
     /// Megabits per second.
@@ -78,7 +78,7 @@ pub struct SpeedLanes {
 }
 
 impl Link {
-    /// An up, full-duplex link of fixed speed, as soft ports have it.
+    /// Creates the status of a full-duplex link of fixed speed, as for software ports.
     #[must_use]
     pub fn fixed(up: bool, speed_mbps: u32) -> Self {
         Self { up, speed_mbps: Some(speed_mbps), duplex: Duplex::Full, autoneg: false, lanes: None }

@@ -15,10 +15,10 @@
 use bitflags::{Flags, bitflags};
 
 bitflags! {
-    /// What a port does on receive.
+    /// Rx offloads.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct RxOffloads: u64 {
-        /// Takes the VLAN tag out of the data and into `vlan_tci`.
+        /// Strips the VLAN tag into `vlan_tci`.
         const VLAN_STRIP = 1 << 0;
         /// Says that the IPv4 header checksum is good, or that it is bad. A port may say nothing of a bad one, or of one that
         /// it cannot judge: then it is to be checked. mlx5 never says bad, here and below. Source: DPDK
@@ -30,19 +30,19 @@ bitflags! {
         const TCP_CKSUM = 1 << 3;
         /// Joins TCP segments of one flow into one packet.
         const TCP_LRO = 1 << 4;
-        /// Takes two VLAN tags out of the data.
+        /// Strips two VLAN tags.
         const QINQ_STRIP = 1 << 5;
         /// Says whether the outer IPv4 header checksum of a tunnelled packet is bad.
         const OUTER_IPV4_CKSUM = 1 << 6;
-        /// Takes the MACsec header off.
+        /// Strips the MACsec header.
         const MACSEC_STRIP = 1 << 7;
         /// Receives only the VLANs in the port's list.
         const VLAN_FILTER = 1 << 9;
         /// Filters by the outer of two tags.
         const VLAN_EXTEND = 1 << 10;
-        /// Spreads a packet that is longer than an mbuf over several.
+        /// Scatters a packet that is longer than an mbuf over several.
         const SCATTER = 1 << 13;
-        /// Notes the time of arrival in the packet's dynamic field.
+        /// Writes the rx timestamp to the packet's dynamic field.
         const TIMESTAMP = 1 << 14;
         /// Decrypts.
         const SECURITY = 1 << 15;
@@ -68,10 +68,10 @@ impl RxOffloads {
 }
 
 bitflags! {
-    /// What a port does on transmit, for packets whose flags ask for it.
+    /// Tx offloads, applied to packets whose flags request them.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct TxOffloads: u64 {
-        /// Puts in a VLAN tag.
+        /// Inserts a VLAN tag.
         const VLAN_INSERT = 1 << 0;
         /// Fills in the IPv4 header checksum.
         const IPV4_CKSUM = 1 << 1;
@@ -81,23 +81,23 @@ bitflags! {
         const TCP_CKSUM = 1 << 3;
         /// Fills in the SCTP checksum.
         const SCTP_CKSUM = 1 << 4;
-        /// Cuts TCP payload into segments.
+        /// TCP segmentation offload (TSO).
         const TCP_TSO = 1 << 5;
-        /// Cuts UDP payload into datagrams.
+        /// UDP segmentation offload.
         const UDP_TSO = 1 << 6;
         /// Fills in the outer IPv4 header checksum of a tunnelled packet.
         const OUTER_IPV4_CKSUM = 1 << 7;
-        /// Puts in two VLAN tags.
+        /// Inserts two VLAN tags.
         const QINQ_INSERT = 1 << 8;
-        /// Cuts TCP inside VXLAN.
+        /// TSO inside VXLAN.
         const VXLAN_TNL_TSO = 1 << 9;
-        /// Cuts TCP inside GRE.
+        /// TSO inside GRE.
         const GRE_TNL_TSO = 1 << 10;
-        /// Cuts TCP inside IP.
+        /// TSO inside IP in IP.
         const IPIP_TNL_TSO = 1 << 11;
-        /// Cuts TCP inside GENEVE.
+        /// TSO inside GENEVE.
         const GENEVE_TNL_TSO = 1 << 12;
-        /// Puts in a MACsec header.
+        /// Inserts a MACsec header.
         const MACSEC_INSERT = 1 << 13;
         /// Lets several lcores send on one queue. No port here: a queue is a value with one owner.
         const MT_LOCKFREE = 1 << 14;
@@ -107,13 +107,13 @@ bitflags! {
         const MBUF_FAST_FREE = 1 << 16;
         /// Encrypts.
         const SECURITY = 1 << 17;
-        /// Cuts TCP inside any tunnel over UDP.
+        /// TSO inside any UDP tunnel.
         const UDP_TNL_TSO = 1 << 18;
-        /// Cuts TCP inside any tunnel over IP.
+        /// TSO inside any IP tunnel.
         const IP_TNL_TSO = 1 << 19;
         /// Fills in the outer UDP checksum of a tunnelled packet.
         const OUTER_UDP_CKSUM = 1 << 20;
-        /// Sends at the time noted in the packet's dynamic field.
+        /// Sends at the timestamp in the packet's dynamic field.
         const SEND_ON_TIMESTAMP = 1 << 21;
     }
 }

@@ -7,24 +7,24 @@ use pollux_wire::{IpProtocol, checksum};
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Why a packet cannot be sent as it asks.
+/// Why a packet cannot be sent with the offloads it requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TxProblem {
-    /// It asks for what its queue was not set up to do.
+    /// It requests an offload that is not enabled on its queue.
     Offload(TxOffloads),
     /// Its flags ask for things that do not go together, or leave out what is needed.
     Flags(&'static str),
-    /// The lengths of its headers make no sense.
+    /// Its header lengths are inconsistent.
     Lengths(TxOffload),
-    /// It is to be cut and is too long for that.
+    /// It is too long for TSO.
     TooLong {
         /// Its bytes.
         bytes: u32,
         /// The most.
         max: u32,
     },
-    /// It has too many mbufs.
+    /// It has too many segments (mbufs).
     TooManySegments {
         /// Its mbufs.
         segments: usize,
@@ -41,13 +41,13 @@ impl fmt::Display for TxProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Offload(missing) => {
-                write!(f, "it asks for {}, which its queue was not set up to do", offload::names(missing))
+                write!(f, "it requests {}, which is not enabled on its queue", offload::names(missing))
             }
             Self::Flags(what) | Self::Driver(what) => f.write_str(what),
             Self::Lengths(TxOffload { l2_len, l3_len, l4_len, .. }) => {
                 write!(f, "headers of {l2_len}, {l3_len} and {l4_len} bytes do not fit it")
             }
-            Self::TooLong { bytes, max } => write!(f, "{bytes} bytes to be cut, {max} at most"),
+            Self::TooLong { bytes, max } => write!(f, "{bytes} bytes to segment (TSO), at most {max}"),
             Self::TooManySegments { segments, max } => write!(f, "{segments} mbufs, {max} at most"),
             Self::Shared => f.write_str("its headers are shared with another mbuf; copy them first"),
         }
@@ -191,13 +191,13 @@ fn agree(flags: TxFlags) -> Result<(), TxProblem> {
     let problem = if v4 && v6 {
         "it is marked as both IPv4 and IPv6"
     } else if flags.contains(TxFlags::IP_CHECKSUM) && !v4 {
-        "it asks for an IPv4 header checksum and is not marked as IPv4"
+        "it requests an IPv4 header checksum but is not marked as IPv4"
     } else if flags.contains(CUTS) {
-        "it asks to be cut as TCP and as UDP"
+        "it requests both TCP and UDP segmentation"
     } else if (flags.intersects(CUTS) || !l4.is_empty()) && !v4 && !v6 {
-        "it asks for a checksum of layer 4 and is marked as neither IPv4 nor IPv6"
+        "it requests an L4 checksum but is marked as neither IPv4 nor IPv6"
     } else if v4 && flags.intersects(CUTS) && !flags.contains(TxFlags::IP_CHECKSUM) {
-        "it is to be cut over IPv4 and does not ask for header checksums"
+        "it requests segmentation over IPv4 without the IPv4 header checksum"
     } else {
         return Ok(());
     };
@@ -243,7 +243,7 @@ fn lengths(mbuf: &Mbuf, flags: TxFlags) -> Result<Place, TxProblem> {
             return bad;
         }
         if offload.tso_segment_bytes == 0 {
-            return Err(TxProblem::Flags("it is to be cut into segments of 0 bytes"));
+            return Err(TxProblem::Flags("it requests segmentation with a segment size of 0 bytes"));
         }
     }
     Ok(Place { l3, l4 })

@@ -87,17 +87,17 @@ mod way {
     way!(Tx, "TxQueue", TxBurst, TxCounters, TxCallback, TxDescriptor);
 }
 
-/// A port's rx queue: a value that moves to one lcore, where `&mut` is its lock.
+/// An rx queue of a port. It is moved to the lcore that polls it; `&mut` guarantees exclusive access.
 ///
 /// It outlives stop and start of the port; while the port is stopped or gone, bursts bring nothing.
 pub type RxQueue = Queue<Rx>;
 
-/// A port's tx queue: a value that moves to one lcore, where `&mut` is its lock.
+/// A tx queue of a port. It is moved to the lcore that polls it; `&mut` guarantees exclusive access.
 ///
 /// It outlives stop and start of the port; while the port is stopped or gone, bursts take nothing.
 pub type TxQueue = Queue<Tx>;
 
-/// A queue of either kind: [`RxQueue`] or [`TxQueue`].
+/// A queue, either an [`RxQueue`] or a [`TxQueue`].
 pub struct Queue<W: Way> {
     driver: Box<W::Driver>,
     known: u32,
@@ -147,48 +147,48 @@ impl<W: Way> Queue<W> {
         }
     }
 
-    /// Takes a callback off; false when it is not there.
+    /// Removes a callback; returns false if there is no such callback.
     pub fn remove_callback(&mut self, id: CallbackId) -> bool {
         Callbacks::remove(&mut self.callbacks, id)
     }
 
-    /// The port's number.
+    /// Returns the port ID.
     #[must_use]
     pub fn port(&self) -> PortId {
         self.parts.port
     }
 
-    /// The port's name.
+    /// Returns the port name.
     #[must_use]
     pub fn port_name(&self) -> &str {
         &self.parts.port_name
     }
 
-    /// The queue's number.
+    /// Returns the queue ID.
     #[must_use]
     pub fn queue(&self) -> QueueId {
         self.parts.queue
     }
 
-    /// What the queue counts.
+    /// Returns the queue's counters.
     #[must_use]
     pub fn counters(&self) -> &W::Counters {
         &self.parts.counters
     }
 
-    /// The device has disappeared; no burst will ever move anything.
+    /// Returns whether the device was removed; bursts move no packets any more.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.parts.gate.is_gone()
     }
 
-    /// Which of its ways of receiving or sending the driver chose.
+    /// Returns the name of the driver's rx or tx burst function in use.
     #[must_use]
     pub fn burst_mode(&self) -> &'static str {
         W::mode(&self.driver)
     }
 
-    /// Packets that wait in the queue.
+    /// Returns the number of used descriptors: packets that wait in the queue.
     ///
     /// # Errors
     /// [`PortError::Unsupported`] where the device does not tell.
@@ -197,7 +197,7 @@ impl<W: Way> Queue<W> {
         W::queue_count(&self.driver).map_err(|error| error.named(&self.parts.port_name))
     }
 
-    /// State of the descriptor `offset` places behind the next one to be fetched, or to be filled.
+    /// Returns the state of the descriptor `offset` entries after the next one to receive or to fill.
     ///
     /// # Errors
     /// [`PortError::Unsupported`] where the device does not tell.
@@ -209,7 +209,7 @@ impl<W: Way> Queue<W> {
 }
 
 impl RxQueue {
-    /// Appends up to `max` received mbufs to `burst`, as far as there is room; how many.
+    /// Receives up to `max` mbufs, appends them to `burst` as far as there is room, and returns their number.
     ///
     /// Hot: one load, two stores, one dynamic call and the driver's work; neither allocates nor locks.
     #[inline]
@@ -260,7 +260,7 @@ impl RxQueue {
         taken.map_err(|error| error.named(&self.parts.port_name))
     }
 
-    /// Runs `callback` after each burst that brought something, behind those already there.
+    /// Adds a callback that runs after each non-empty burst, after those added earlier.
     ///
     /// Packets are counted before the callbacks run, so one that drops some does not change the port's statistics.
     pub fn add_callback(&mut self, callback: RxCallback) -> CallbackId {
@@ -277,7 +277,7 @@ impl RxQueue {
 }
 
 impl TxQueue {
-    /// Sends mbufs from the front of `burst`; how many left it. What does not fit stays with the caller, in order.
+    /// Sends mbufs from the front of `burst` and returns how many were taken. The rest stays in `burst`, in order.
     ///
     /// Hot: one load, two stores, one dynamic call and the driver's work; neither allocates nor locks.
     #[inline]
@@ -322,13 +322,13 @@ impl TxQueue {
         self.driver.prepare(mbufs)
     }
 
-    /// Runs `callback` before each burst is sent, behind those already there. What was left of an earlier burst is seen
+    /// Adds a callback that runs before each burst is sent, after those added earlier. Unsent packets are seen
     /// again with the next.
     pub fn add_callback(&mut self, callback: TxCallback) -> CallbackId {
         Callbacks::add(&mut self.callbacks, callback)
     }
 
-    /// Frees up to `max` mbufs that are sent but still held (0: all); how many were freed.
+    /// Frees up to `max` sent mbufs (0: all) that the driver still holds, and returns their number.
     ///
     /// # Errors
     /// [`PortError::Unsupported`] where the driver holds none.

@@ -4,7 +4,7 @@ mod find;
 use crate::driver::PortDriver;
 use crate::{Owner, Port, PortError, PortId};
 
-/// Ports in order of creation, found by number or by name.
+/// Ports in order of creation, found by ID or by name.
 ///
 /// A part of the program that builds a port out of others (a bond, say) makes itself their [`Owner`]; who goes round all
 /// ports with [`Ports::iter`] then passes them over, as DPDK's `RTE_ETH_FOREACH_DEV` does. Nothing else is held back: a
@@ -23,13 +23,13 @@ struct Entry {
 }
 
 impl Ports {
-    /// None yet.
+    /// Creates an empty registry.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes a port of a driver and gives it the next number.
+    /// Adds a port with this driver under the next port ID.
     ///
     /// # Errors
     /// [`PortError::NameTaken`]; [`PortError::Limit`] when all numbers are used up.
@@ -49,7 +49,7 @@ impl Ports {
         Ok(id)
     }
 
-    /// Makes a port under the number and name of one that was [taken out](Self::remove): its device was opened again.
+    /// Adds a port under the ID and name of one that was [removed](Self::remove), after its device was opened again.
     ///
     /// # Errors
     /// [`PortError::NameTaken`]; [`PortError::NumberTaken`]; [`PortError::NoPort`] for a number that no port ever had.
@@ -68,68 +68,68 @@ impl Ports {
         Ok(())
     }
 
-    /// Takes a port out. Its number is not used again, unless it is [put back](Self::put_back).
+    /// Removes a port. Its ID is not reused, unless it is [put back](Self::put_back).
     pub fn remove(&mut self, id: PortId) -> Option<Port> {
         let place = self.place(id)?;
         Some(self.list.remove(place).port)
     }
 
-    /// The port of that number.
+    /// Returns the port with this ID.
     #[must_use]
     pub fn get(&self, id: PortId) -> Option<&Port> {
         self.iter_all().find(|port| port.id() == id)
     }
 
-    /// The port of that number.
+    /// Returns the port with this ID.
     pub fn get_mut(&mut self, id: PortId) -> Option<&mut Port> {
         self.iter_all_mut().find(|port| port.id() == id)
     }
 
-    /// Those that nobody owns, in order of creation.
+    /// Returns the ports without an owner, in order of creation.
     pub fn iter(&self) -> impl Iterator<Item = &Port> {
         self.list.iter().filter(|entry| entry.owner.is_none()).map(|entry| &entry.port)
     }
 
-    /// Those that nobody owns, in order of creation.
+    /// Returns the ports without an owner, in order of creation.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Port> {
         self.list.iter_mut().filter(|entry| entry.owner.is_none()).map(|entry| &mut entry.port)
     }
 
-    /// Those of one owner, in order of creation.
+    /// Returns the ports of one owner, in order of creation.
     pub fn iter_owned_by(&self, owner: &Owner) -> impl Iterator<Item = &Port> {
         let owned = self.list.iter().filter(|entry| entry.owner.as_ref() == Some(owner));
         owned.map(|entry| &entry.port)
     }
 
-    /// All, whoever owns them, in order of creation.
+    /// Returns all ports, with any owner, in order of creation.
     pub fn iter_all(&self) -> impl ExactSizeIterator<Item = &Port> {
         self.list.iter().map(|entry| &entry.port)
     }
 
-    /// All, whoever owns them, in order of creation.
+    /// Returns all ports, with any owner, in order of creation.
     pub fn iter_all_mut(&mut self) -> impl ExactSizeIterator<Item = &mut Port> {
         self.list.iter_mut().map(|entry| &mut entry.port)
     }
 
-    /// How many there are, whoever owns them.
+    /// Returns the number of ports, with any owner.
     #[must_use]
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// There is none.
+    /// Returns whether there is no port.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// A new owner, whose number nobody had before. Names need not differ.
+    /// Creates an owner with a unique ID. Names need not be unique.
     pub fn new_owner(&mut self, name: &str) -> Owner {
         self.next_owner += 1;
         Owner { id: self.next_owner, name: name.into() }
     }
 
-    /// Who owns a port.
+    /// Returns the owner of a port.
     ///
     /// # Errors
     /// [`PortError::NoPort`].
@@ -138,7 +138,7 @@ impl Ports {
         Ok(self.list[place].owner.as_ref())
     }
 
-    /// Makes a port `owner`'s. It is no error when it is already.
+    /// Sets the owner of a port. Setting the same owner again has no effect.
     ///
     /// # Errors
     /// [`PortError::NoPort`]; [`PortError::Owned`] when it is another's.
@@ -156,7 +156,7 @@ impl Ports {
         }
     }
 
-    /// Lets go of a port that is `owner`'s. It is no error when nobody owns it.
+    /// Removes `owner` from a port. It has no effect on a port without an owner.
     ///
     /// # Errors
     /// As [`Ports::set_owner`].
@@ -168,7 +168,7 @@ impl Ports {
         Ok(())
     }
 
-    /// Lets go of all of an owner's ports; how many there were.
+    /// Deletes an owner, releases its ports and returns their number.
     pub fn delete_owner(&mut self, owner: Owner) -> usize {
         let owned = self.list.iter_mut().filter(|entry| entry.owner.as_ref() == Some(&owner));
         owned.map(|entry| entry.owner = None).count()

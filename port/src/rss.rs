@@ -10,7 +10,7 @@ use bitflags::bitflags;
 use std::fmt;
 
 bitflags! {
-    /// Which packets are hashed, and by what. A packet of none of these kinds goes to the queue of hash 0.
+    /// RSS hash fields (DPDK: `RTE_ETH_RSS_*`). A packet without any of them goes to the queue of hash 0.
     ///
     /// `IPV4`, `FRAG_IPV4` and `NONFRAG_IPV4_OTHER` hash the addresses, those with `TCP`, `UDP` or `SCTP` addresses and
     /// ports; the same for IPv6. The `ONLY` bits narrow that to one side.
@@ -100,7 +100,7 @@ impl HashFields {
     pub const L4_SIDES: Self = Self::L4_SRC_ONLY.union(Self::L4_DST_ONLY);
 }
 
-/// How fields become a hash.
+/// RSS hash function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HashAlgorithm {
@@ -127,10 +127,10 @@ impl fmt::Display for HashAlgorithm {
     }
 }
 
-/// How received packets are spread.
+/// RSS configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RssConfig {
-    /// What is hashed. Empty: nothing, all goes to the queue that stands first in the table.
+    /// Hash fields. Empty disables hashing: all packets go to the queue of the first RETA entry.
     pub fields: HashFields,
     /// The key; `None` leaves it as it is, the driver's own at first. As many bytes as [`RssInfo::key_bytes`].
     pub key: Option<Vec<u8>>,
@@ -139,23 +139,23 @@ pub struct RssConfig {
 }
 
 impl RssConfig {
-    /// Toeplitz over these fields, the key as it is.
+    /// Creates a configuration with Toeplitz over these fields and the current key.
     #[must_use]
     pub fn new(fields: HashFields) -> Self {
         Self { fields, ..Self::default() }
     }
 }
 
-/// What a port can hash.
+/// RSS capabilities of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RssInfo {
-    /// Of which fields.
+    /// Supported hash fields.
     pub fields: HashFields,
-    /// Bytes of the key.
+    /// Length of the hash key in bytes.
     pub key_bytes: usize,
     /// Entries of the redirection table; a power of two.
     pub table_entries: usize,
-    /// By which algorithms.
+    /// Supported hash functions.
     pub algorithms: &'static [HashAlgorithm],
 }
 
@@ -190,7 +190,7 @@ impl RssInfo {
         Ok(())
     }
 
-    /// A table that spreads evenly over `queues` queues, from 0 up. Empty when there is no queue.
+    /// Returns a RETA that distributes evenly over queues 0 to `queues` - 1. Empty without queues.
     #[must_use]
     pub fn even_table(&self, queues: u16) -> Vec<QueueId> {
         let all = (0..queues).map(QueueId).cycle();

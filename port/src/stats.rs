@@ -23,13 +23,13 @@ macro_rules! reasons {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// The reason in words, for a report.
+            /// Returns a description of the reason, for reports.
             #[must_use]
             pub fn text(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
             }
 
-            /// The name it has among the xstats.
+            /// Returns the name of the xstat.
             #[must_use]
             pub fn xstat_name(self) -> &'static str {
                 match self { $(Self::$variant => $xstat,)* }
@@ -47,7 +47,7 @@ reasons! {
         NoMbuf = "no mbuf", "rx_mbuf_allocation_errors";
         /// The frame is longer than the buffers or the MTU allow.
         TooLong = "too long", "rx_too_long_errors";
-        /// The frame or what describes it makes no sense.
+        /// The frame or its descriptor is malformed.
         Malformed = "malformed", "rx_malformed_errors";
         /// The queue splits packets, and all of this one lies in parts that have no pool.
         Unwanted = "in unwanted parts", "rx_unwanted_drops";
@@ -84,14 +84,14 @@ fn is_rx_error(reason: RxDrop) -> bool {
     has_own_xstat(reason) && reason != RxDrop::Unwanted
 }
 
-/// What one rx queue counts.
+/// Counters of one rx queue.
 #[derive(Debug, Default)]
 pub struct RxCounters {
     moved: Arc<CachePadded<BurstLine>>,
     drops: [AtomicU64; RxDrop::ALL.len()],
 }
 
-/// What one tx queue counts.
+/// Counters of one tx queue.
 #[derive(Debug, Default)]
 pub struct TxCounters {
     moved: Arc<CachePadded<BurstLine>>,
@@ -133,7 +133,7 @@ macro_rules! counters {
                 self.drops[reason as usize].fetch_add(n, Ordering::Relaxed);
             }
 
-            /// Packets dropped for `reason`.
+            /// Returns the number of packets dropped for `reason`.
             #[must_use]
             pub fn dropped(&self, reason: $reason) -> u64 {
                 self.drops[reason as usize].load(Ordering::Relaxed)
@@ -220,7 +220,7 @@ pub struct PortStats {
 /// One extended statistic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Xstat {
-    /// Its number: its place in the list, the same until the port is configured anew.
+    /// ID: its index in the list, the same until the port is reconfigured.
     pub id: usize,
     /// Its name, unique on the port.
     pub name: Cow<'static, str>,
@@ -228,14 +228,14 @@ pub struct Xstat {
     pub value: u64,
 }
 
-/// A number of packets that a port dropped, and why.
+/// A number of dropped packets and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropped {
     /// Received or sent.
     pub direction: crate::Direction,
     /// The reason in words.
     pub reason: &'static str,
-    /// How many since the last reset.
+    /// Number of packets since the last reset.
     pub packets: u64,
 }
 

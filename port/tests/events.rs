@@ -168,13 +168,13 @@ fn ports_are_found_by_name_and_number_and_numbers_are_not_reused() {
     assert_eq!(ports.find("b0").ok(), Some(second));
     assert_eq!(ports.find("0").ok(), Some(first));
     let text = ports.find("c0").expect_err("no such port").to_string();
-    assert_eq!(text, "there is no port c0; there are: a0, b0");
+    assert_eq!(text, "no port c0; ports: a0, b0");
     drop(ports.remove(first));
     assert!(ports.get(first).is_none() && ports.by_name("a0").is_none());
     assert_eq!(ports.add("a0", device()).ok(), Some(PortId(2)));
     assert_eq!(ports.iter().map(|port| port.id().0).collect::<Vec<_>>(), [1, 2]);
     let text = ports.put_back(second, "d0", device()).expect_err("b0 has it").to_string();
-    assert_eq!(text, "number 1 is that of port b0; take that one out before another is put in its place");
+    assert_eq!(text, "number 1 is that of port b0; remove that port first");
     assert!(matches!(ports.put_back(first, "b0", device()), Err(PortError::NameTaken { .. })));
     ports.put_back(first, "d0", device()).expect("both are free");
     assert_eq!(ports.iter().map(|port| port.id().0).collect::<Vec<_>>(), [0, 1, 2]);

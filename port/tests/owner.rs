@@ -70,7 +70,7 @@ fn owned_ports_are_passed_over_by_others_and_by_no_one_else() {
 
     for refused in [ports.set_owner(a1, &probe), ports.unset_owner(a1, &probe)] {
         let error = refused.expect_err("another's").to_string();
-        assert_eq!(error, "port net_a1 belongs to bond (owner 1); it is to let go of it first");
+        assert_eq!(error, "port net_a1 is owned by bond (owner 1); its owner must release it first");
     }
     ports.unset_owner(a1, &bond).expect("its own");
     ports.unset_owner(a1, &bond).expect("nobody's by now");
@@ -84,7 +84,7 @@ fn owned_ports_are_passed_over_by_others_and_by_no_one_else() {
     ports.remove(a1).expect("there");
     assert!(ids(ports.iter_owned_by(&probe)).is_empty(), "a port that is gone is nobody's");
     let error = ports.set_owner(a1, &third).expect_err("gone").to_string();
-    assert_eq!(error, "there is no port 1; there are: net_a0, net_b0, net_b1");
+    assert_eq!(error, "no port 1; ports: net_a0, net_b0, net_b1");
 }
 
 #[test]
@@ -108,8 +108,8 @@ fn ports_are_found_by_what_a_device_argument_says() {
     }
     let refusals = [
         ("", "device '': has no name"),
-        ("colour=red", "colour=red: no such condition; there are: driver, mac, name"),
-        ("class=crypto", "no such condition"),
+        ("colour=red", "colour=red: unknown condition; conditions: driver, mac, name"),
+        ("class=crypto", "unknown condition"),
         ("driver=net_a,mac=2", "\"2\" is not an Ethernet address"),
     ];
     for (text, part) in refusals {

@@ -2,31 +2,31 @@
 
 macro_rules! counts {
     () => {
-        /// How many elements the ring holds when it is full.
+        /// Returns the capacity in elements.
         #[must_use]
         pub fn capacity(&self) -> usize {
             self.core.capacity() as usize
         }
 
-        /// How many elements are inside, as a moment saw it.
+        /// Returns the number of elements in the ring, a snapshot.
         #[must_use]
         pub fn count(&self) -> usize {
             self.core.count()
         }
 
-        /// How many more elements fit, as a moment saw it.
+        /// Returns the number of free entries, a snapshot.
         #[must_use]
         pub fn free(&self) -> usize {
             self.capacity() - self.count()
         }
 
-        /// Whether no element is inside, as a moment saw it.
+        /// Returns whether the ring is empty, a snapshot.
         #[must_use]
         pub fn is_empty(&self) -> bool {
             self.count() == 0
         }
 
-        /// Whether no element fits, as a moment saw it.
+        /// Returns whether the ring is full, a snapshot.
         #[must_use]
         pub fn is_full(&self) -> bool {
             self.free() == 0

@@ -1,23 +1,23 @@
 //! What can go wrong when a ring is made.
 
-/// Why a ring could not be made, attached or reset.
+/// Errors of creating, attaching or resetting a ring.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RingError {
     /// The capacity is zero or too large.
-    #[error("ring capacity {capacity} does not fit: it must be 1 to {max} elements of {element_bytes} bytes")]
+    #[error("ring capacity {capacity}: must be from 1 to {max} elements of {element_bytes} bytes")]
     Capacity {
-        /// What was asked for.
+        /// Requested value.
         capacity: usize,
-        /// The largest capacity for elements of this size.
+        /// Maximum capacity for elements of this size.
         max: usize,
         /// Size of one element.
         element_bytes: usize,
     },
     /// The head-tail distance of an RTS ring is zero or larger than the ring.
-    #[error("head-tail distance {distance} does not fit: it must be 1 to the capacity, {capacity}")]
+    #[error("head-tail distance {distance}: must be from 1 to the capacity, {capacity}")]
     Distance {
-        /// What was asked for.
+        /// Requested value.
         distance: usize,
         /// The ring's capacity.
         capacity: usize,
@@ -25,7 +25,7 @@ pub enum RingError {
     /// The allocator has no memory for the ring.
     #[error("no memory for a ring of {bytes} bytes: make it smaller or free memory")]
     NoMemory {
-        /// What was asked for.
+        /// Requested value.
         bytes: usize,
     },
     /// The region is too small for the ring.
@@ -46,20 +46,20 @@ pub enum RingError {
         /// The alignment needed; see [`region_align`](crate::region_align).
         align: usize,
     },
-    /// There is no ring in the region, or not the one that was expected.
-    #[error("no such ring in the region: {field} is {found:#x}, must be {expected:#x}")]
+    /// The region contains no ring, or another one than expected.
+    #[error("the region does not contain this ring: {field} is {found:#x}, must be {expected:#x}")]
     Header {
         /// The field of the header that differs.
         field: &'static str,
-        /// What stands there.
+        /// Value found.
         found: u64,
-        /// What must stand there.
+        /// Value expected.
         expected: u64,
     },
-    /// A reset needs both ends of one ring and nobody else on it.
-    #[error("ring cannot be reset: {holders} ends hold it, must be exactly its producer and its consumer")]
+    /// A reset requires exactly one producer and one consumer, both of this ring.
+    #[error("cannot reset the ring: {holders} ends exist, must be exactly one producer and one consumer")]
     NotExclusive {
-        /// How many ends hold the producer's ring.
+        /// Number of ends of the producer's ring.
         holders: usize,
     },
 }

@@ -93,7 +93,7 @@ impl<T> Slots<'_, T> {
     }
 }
 
-/// Room in a ring, to write elements in place: made by `reserve_bulk` and `reserve_burst`.
+/// Reserved entries of a ring, for writing in place; returned by `reserve_bulk` and `reserve_burst`.
 ///
 /// Elements are appended by [`push`](Reserved::push), [`push_slice`](Reserved::push_slice) or through
 /// [`spans`](Reserved::spans). [`finish`](Reserved::finish) publishes what was written; without it the ring stays as it
@@ -113,19 +113,19 @@ impl<'a, T> Reserved<'a, T> {
         Reserved { hold, slots: Slots { spans, done: 0, _slots: PhantomData }, left }
     }
 
-    /// How many more elements fit.
+    /// Returns the number of entries not written yet.
     #[must_use]
     pub fn room(&self) -> usize {
         self.slots.left()
     }
 
-    /// How many elements were written.
+    /// Returns the number of elements written.
     #[must_use]
     pub fn written(&self) -> usize {
         self.slots.done
     }
 
-    /// Appends one element.
+    /// Appends an element.
     ///
     /// # Errors
     /// Gives the element back when the room is used up.
@@ -140,7 +140,7 @@ impl<'a, T> Reserved<'a, T> {
         Ok(())
     }
 
-    /// Appends as many elements as fit; says how many.
+    /// Appends as many elements as fit and returns their number.
     #[inline]
     pub fn push_slice(&mut self, values: &[T]) -> usize
     where
@@ -171,7 +171,7 @@ impl<'a, T> Reserved<'a, T> {
         }
     }
 
-    /// Says that the first `count` slots of the [`spans`](Reserved::spans) were written.
+    /// Marks the first `count` entries of the [`spans`](Reserved::spans) as written.
     ///
     /// # Panics
     /// When `count` is more than the room.
@@ -184,7 +184,7 @@ impl<'a, T> Reserved<'a, T> {
         self.slots.done += count;
     }
 
-    /// Publishes what was written, and gives the rest of the room back.
+    /// Publishes the written elements and releases the rest.
     #[inline(always)]
     pub fn finish(mut self) -> Enqueued {
         let count = mem::take(&mut self.slots.done);
@@ -203,7 +203,7 @@ impl<'a, T> Reserved<'a, T> {
         self.finish()
     }
 
-    /// Leaves the ring as it was; what was written is dropped. The same as dropping the guard.
+    /// Aborts the reservation and drops the written elements, like dropping the guard.
     pub fn abort(self) {}
 }
 
@@ -227,7 +227,7 @@ impl<T> fmt::Debug for Reserved<'_, T> {
     }
 }
 
-/// Elements at the front of a ring, to look at in place: made by `peek_bulk` and `peek_burst`.
+/// Elements at the head of a ring, for reading in place; returned by `peek_bulk` and `peek_burst`.
 ///
 /// What is taken or discarded is gone at once, and its slots are free when the guard ends, at the latest; the others stay in
 /// the ring, as if never seen. A guard that is forgotten (`mem::forget`) leaves an SP/SC ring as a dropped one does. An HTS
@@ -247,19 +247,19 @@ impl<'a, T> Peeked<'a, T> {
         Peeked { hold, slots: Slots { spans, done: 0, _slots: PhantomData }, left }
     }
 
-    /// How many elements are here and not yet taken.
+    /// Returns the number of elements not taken yet.
     #[must_use]
     pub fn len(&self) -> usize {
         self.slots.left()
     }
 
-    /// Whether all were taken, or there were none.
+    /// Returns whether no elements are left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The elements that were not yet taken, in order, where they lie in the ring.
+    /// Returns the elements not taken yet, in order, in place.
     #[inline(always)]
     #[must_use]
     pub fn spans(&self) -> (&[T], &[T]) {
@@ -273,13 +273,13 @@ impl<'a, T> Peeked<'a, T> {
         }
     }
 
-    /// The elements that were not yet taken, one after the other.
+    /// Iterates over the elements not taken yet.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         let (first, second) = self.spans();
         first.iter().chain(second)
     }
 
-    /// Takes the first element out.
+    /// Dequeues the first element.
     #[inline]
     pub fn take(&mut self) -> Option<T> {
         if self.is_empty() {
@@ -291,7 +291,7 @@ impl<'a, T> Peeked<'a, T> {
         Some(element)
     }
 
-    /// Takes the first elements out, `max` at most and as many as fit; says how many.
+    /// Dequeues up to `max` elements, as many as fit into the sink, and returns their number.
     #[inline]
     pub fn take_into(&mut self, mut sink: impl Sink<T>, max: usize) -> usize {
         let (dst, room) = sink.room();
@@ -308,7 +308,7 @@ impl<'a, T> Peeked<'a, T> {
         count
     }
 
-    /// Drops the first elements, `max` at most; says how many. Free of charge for elements without a destructor.
+    /// Drops up to `max` elements and returns their number. Costs nothing for elements without a destructor.
     #[inline]
     pub fn discard(&mut self, max: usize) -> usize {
         let count = max.min(self.len());
@@ -322,7 +322,7 @@ impl<'a, T> Peeked<'a, T> {
         count
     }
 
-    /// Ends the look and says what was taken, and what is still inside.
+    /// Finishes and returns how many elements were taken and how many are left in the ring.
     #[inline]
     pub fn finish(self) -> Dequeued {
         Dequeued { count: self.slots.done, used: self.left + self.slots.left() }

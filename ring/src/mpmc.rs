@@ -52,7 +52,7 @@ pub type Producer<T> = shared::Producer<T, Mpmc>;
 /// A consumer of an MP/MC ring.
 pub type Consumer<T> = shared::Consumer<T, Mpmc>;
 
-/// A ring that holds exactly `capacity` elements, in memory of its own.
+/// Creates a ring of exactly `capacity` elements in newly allocated memory.
 ///
 /// # Errors
 /// [`RingError::Capacity`] and [`RingError::NoMemory`].
@@ -61,7 +61,7 @@ pub fn ring<T>(capacity: usize) -> Result<(Producer<T>, Consumer<T>), RingError>
     shared::ring_from(Plan::new(Kind::Mpmc, capacity))
 }
 
-/// A new ring in memory that was given; what stood there is overwritten.
+/// Creates a ring in the given memory, overwriting its contents.
 ///
 /// # Errors
 /// [`RingError::Capacity`], [`RingError::RegionTooSmall`] and [`RingError::Misaligned`].
@@ -72,7 +72,7 @@ pub fn in_region<T: Plain>(
     shared::in_region(span, Plan::new(Kind::Mpmc, capacity))
 }
 
-/// The ends of a ring that was laid in the region, perhaps by another process.
+/// Attaches to an existing ring in a region, possibly created by another process.
 ///
 /// # Errors
 /// [`RingError::Header`], [`RingError::RegionTooSmall`] and [`RingError::Misaligned`].

@@ -38,7 +38,7 @@ pub type Producer<T> = shared::Producer<T, Rts>;
 /// A consumer of an RTS ring.
 pub type Consumer<T> = shared::Consumer<T, Rts>;
 
-/// A ring that holds exactly `capacity` elements, in memory of its own.
+/// Creates a ring of exactly `capacity` elements in newly allocated memory.
 ///
 /// # Errors
 /// [`RingError::Capacity`] and [`RingError::NoMemory`].
@@ -46,7 +46,7 @@ pub fn ring<T>(capacity: usize) -> Result<(Producer<T>, Consumer<T>), RingError>
     shared::ring_from(Plan::new(Kind::Rts, capacity))
 }
 
-/// A new ring in memory that was given; what stood there is overwritten.
+/// Creates a ring in the given memory, overwriting its contents.
 ///
 /// # Errors
 /// [`RingError::Capacity`], [`RingError::RegionTooSmall`] and [`RingError::Misaligned`].
@@ -57,7 +57,7 @@ pub fn in_region<T: Plain>(
     shared::in_region(span, Plan::new(Kind::Rts, capacity))
 }
 
-/// The ends of a ring that was laid in the region, perhaps by another process.
+/// Attaches to an existing ring in a region, possibly created by another process.
 ///
 /// # Errors
 /// [`RingError::Header`], [`RingError::RegionTooSmall`] and [`RingError::Misaligned`].

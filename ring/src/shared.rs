@@ -55,13 +55,13 @@ mod discipline {
     }
 }
 
-/// A producer's end. Clones feed the same ring.
+/// A producer end. Clones are producers of the same ring.
 pub struct Producer<T, D: Discipline> {
     pub(crate) core: Core<T>,
     _discipline: PhantomData<D>,
 }
 
-/// A consumer's end. Clones drain the same ring.
+/// A consumer end. Clones are consumers of the same ring.
 pub struct Consumer<T, D: Discipline> {
     pub(crate) core: Core<T>,
     _discipline: PhantomData<D>,
@@ -268,7 +268,7 @@ impl<T, D: Discipline> Consumer<T, D> {
         unsafe { self.dequeue_raw(dst, count, Want::Burst) }
     }
 
-    /// Drops what is inside, up to one ring full; says how many elements that were.
+    /// Drops the elements in the ring, at most one ring full, and returns their number.
     pub fn clear(&self) -> usize {
         (0..self.capacity()).map_while(|_| self.dequeue()).count()
     }

@@ -71,7 +71,7 @@ pub struct Consumer<T> {
     pace: Pace,
 }
 
-/// A ring that holds exactly `capacity` elements, in memory of its own.
+/// Creates a ring of exactly `capacity` elements in newly allocated memory.
 ///
 /// # Errors
 /// [`RingError::Capacity`] and [`RingError::NoMemory`].
@@ -83,7 +83,7 @@ pub(crate) fn ring_from<T>(plan: Plan) -> Result<(Producer<T>, Consumer<T>), Rin
     Ok(ends(Core::heap(&plan)?))
 }
 
-/// A new ring in memory that was given; what stood there is overwritten.
+/// Creates a ring in the given memory, overwriting its contents.
 ///
 /// # Errors
 /// [`RingError::Capacity`], [`RingError::RegionTooSmall`] and [`RingError::Misaligned`].
@@ -94,7 +94,7 @@ pub fn in_region<T: Plain>(
     Ok(ends(Core::region(&Plan::new(Kind::Spsc, capacity), span)?))
 }
 
-/// The producer of a ring that was laid in the region, perhaps by another process.
+/// Attaches to the producer end of an existing ring in a region, possibly created by another process.
 ///
 /// # Safety
 /// No other producer of this ring lives, in any process.
@@ -105,7 +105,7 @@ pub unsafe fn attach_producer<T: Plain>(span: RegionSpan) -> Result<Producer<T>,
     Ok(Producer::new(Core::attach(Kind::Spsc, span)?))
 }
 
-/// The consumer of a ring that was laid in the region, perhaps by another process.
+/// Attaches to the consumer end of an existing ring in a region, possibly created by another process.
 ///
 /// # Safety
 /// No other consumer of this ring lives, in any process.
@@ -438,7 +438,7 @@ impl<T> Consumer<T> {
         unsafe { Peeked::new(&self.core, hold, count, room - count) }
     }
 
-    /// Drops what is inside; says how many elements that were.
+    /// Drops all elements and returns their number.
     pub fn clear(&mut self) -> usize {
         self.peek_burst(usize::MAX).discard(usize::MAX)
     }

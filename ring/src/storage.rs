@@ -35,7 +35,7 @@ plain!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize f32 f64);
 // SAFETY: an array is its elements side by side.
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 
-/// How many bytes a region must have for a ring of `capacity` elements.
+/// Returns the size of a region for a ring of `capacity` elements, in bytes.
 ///
 /// # Errors
 /// [`RingError::Capacity`] when no ring can be that large.
@@ -43,13 +43,13 @@ pub fn region_bytes<T>(capacity: usize) -> Result<usize, RingError> {
     Ok(Header::layout::<T>(capacity)?.0.size())
 }
 
-/// The alignment that a region must have for a ring of `T`.
+/// Returns the alignment of a region for a ring of `T`, in bytes.
 #[must_use]
 pub const fn region_align<T>() -> usize {
     if align_of::<T>() > align_of::<Header>() { align_of::<T>() } else { align_of::<Header>() }
 }
 
-/// A piece of memory to lay a ring in, and whatever keeps it mapped.
+/// Memory for a ring, and the owner that keeps it mapped.
 pub struct RegionSpan {
     base: NonNull<u8>,
     bytes: usize,

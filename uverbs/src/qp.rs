@@ -254,7 +254,7 @@ impl Context {
         self.write(write::QUERY_QP, &request, Driver::none())
     }
 
-    /// Lets a queue pair hear a multicast group.
+    /// Attaches a queue pair to a multicast group.
     ///
     /// # Errors
     /// What the kernel says.

@@ -40,34 +40,34 @@ macro_rules! requests {
 }
 
 requests! {
-    /// A message.
+    /// Send.
     send(id: u64);
-    /// A message that invalidates a key of the peer.
+    /// Send with invalidate of a key of the peer.
     send_invalidate(id: u64, rkey: u32);
-    /// Writes to the peer's memory.
+    /// RDMA write.
     write(id: u64, address: u64, rkey: u32);
-    /// Reads the peer's memory into the pieces, over the bytes that they have.
+    /// RDMA read into the pieces, replacing their data.
     read(id: u64, address: u64, rkey: u32);
     /// Puts `swap` in the place of 8 bytes of the peer's memory if they are `compare`; what they were goes to the one piece
     /// of 8 bytes, in the processor's order.
     compare_swap(id: u64, address: u64, rkey: u32, compare: u64, swap: u64);
-    /// Adds to 8 bytes of the peer's memory; what they were goes to the one piece of 8 bytes, in the processor's order.
+    /// Atomic fetch and add on 8 bytes; the previous value goes to the one piece of 8 bytes, in host byte order.
     fetch_add(id: u64, address: u64, rkey: u32, add: u64);
-    /// Invalidates a key of ours.
+    /// Local invalidate of a key.
     invalidate(id: u64, key: u32);
-    /// To which of the peer's shared receive queues a request of XRC goes.
+    /// Sets the peer's shared receive queue (SRQN) of an XRC request.
     to_srq(number: u32);
-    /// 4 bytes that go along, of a message or a write.
+    /// Sets immediate data of a send or write.
     imm(value: u32);
-    /// It makes a completion. Requests before it that make none are done when it is.
+    /// Requests a CQE (`IBV_SEND_SIGNALED`). It also completes the unsignaled requests before it.
     signalled();
-    /// The peer is asked to raise an event.
+    /// Requests a solicited event at the peer (`IBV_SEND_SOLICITED`).
     solicited();
-    /// It waits for reads and atomics before it.
+    /// Waits for earlier reads and atomics (`IBV_SEND_FENCE`).
     fenced();
-    /// The device fills in a frame's checksums, if it can: IPv4's, and TCP's or UDP's.
+    /// Enables IPv4, TCP and UDP checksum offload for a raw frame (`IBV_SEND_IP_CSUM`).
     checksums();
-    /// The bytes stand in the request: they are copied now.
+    /// Sends the bytes as inline data (`IBV_SEND_INLINE`); they are copied immediately.
     inline(bytes: &[u8]);
 }
 
@@ -77,7 +77,7 @@ impl<'q> Batch<'q> {
         Self { side, attached, wrong: None }
     }
 
-    /// To whom a datagram goes.
+    /// Sets the destination of a datagram.
     #[inline(always)]
     pub fn to(&mut self, ah: &Ah, qpn: u32, qkey: u32) -> &mut Self {
         let ours = self.attached.is_of(ah.context);
@@ -91,7 +91,7 @@ impl<'q> Batch<'q> {
         self
     }
 
-    /// A buffer or mbuf that goes along, and comes back with the completion.
+    /// Adds a buffer or mbuf as an SGE; it is returned with the completion.
     #[inline(always)]
     pub fn piece(&mut self, piece: impl Into<Piece>) -> &mut Self {
         let piece = piece.into();
@@ -150,13 +150,13 @@ impl<'q> Batch<'q> {
         self
     }
 
-    /// Requests so far.
+    /// Returns the number of requests in the batch.
     #[must_use]
     pub fn count(&self) -> u32 {
         each!(&self.side, batch => batch.count())
     }
 
-    /// Posts them all, with one doorbell. How many they were.
+    /// Posts all requests with one doorbell and returns their number.
     ///
     /// # Errors
     /// What was wrong with the first that could not be posted; then none is, and what they were given goes home.
@@ -169,7 +169,7 @@ impl<'q> Batch<'q> {
         each!(self.side, batch => batch.ring())
     }
 
-    /// Posts nothing, and gives back what the requests were given.
+    /// Aborts without posting and returns the pieces of the requests.
     pub fn abort(self) -> Vec<Piece> {
         let mut pieces = Vec::new();
         each!(self.side, batch => batch.abort(|piece| pieces.push(piece)));
@@ -220,7 +220,7 @@ impl<'q> Receives<'q> {
         Self { list, attached, wrong: None }
     }
 
-    /// A receive into a buffer or mbuf. It comes back with the completion, and has the length of what was received.
+    /// Adds a receive into a buffer or mbuf. It is returned with the completion, with the received length.
     #[inline(always)]
     pub fn piece(&mut self, id: u64, piece: impl Into<Piece>) -> &mut Self {
         let piece = piece.into();
@@ -238,7 +238,7 @@ impl<'q> Receives<'q> {
         self.wrong.get_or_insert(wrong);
     }
 
-    /// A receive into several, one after the other.
+    /// Adds a receive with a list of SGEs.
     #[inline(always)]
     pub fn pieces<P: Into<Piece>>(&mut self, id: u64, pieces: impl IntoIterator<Item = P>) -> &mut Self {
         let (attached, wrong) = (&*self.attached, &mut self.wrong);
@@ -268,7 +268,7 @@ impl<'q> Receives<'q> {
         self
     }
 
-    /// Posts them all. How many they were.
+    /// Posts all receives and returns their number.
     ///
     /// # Errors
     /// What was wrong with the first that could not be posted; then none is, and what they were given goes home.
@@ -280,7 +280,7 @@ impl<'q> Receives<'q> {
         each_list!(self.list, receives => receives.ring())
     }
 
-    /// Posts nothing, and gives back what the requests were given.
+    /// Aborts without posting and returns the pieces of the requests.
     pub fn abort(self) -> Vec<Piece> {
         let mut pieces = Vec::new();
         each_list!(self.list, receives => receives.abort(|piece| pieces.push(piece)));

@@ -23,7 +23,7 @@ use crate::provider::rxe::Rxe;
 use crate::provider::{Side, each};
 use crate::{DeviceAttributes, Gid, PortAttributes, VerbsError};
 
-/// Who drives a device.
+/// The provider of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Provider {
@@ -50,7 +50,7 @@ impl Provider {
     }
 }
 
-/// How to open a device.
+/// Options for opening a device.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Where rings and buffers come from.
@@ -122,7 +122,7 @@ pub fn find(root: &Path, wanted: &str) -> Result<Device, VerbsError> {
 }
 
 impl Context {
-    /// Opens a device of the kernel's.
+    /// Opens a device of the kernel.
     ///
     /// # Errors
     /// A driver that is not known here, no right to open its file, or what the kernel says.
@@ -183,8 +183,8 @@ impl Context {
             // Linux `drivers/infiniband/core/uverbs_std_types_device.c`, `UVERBS_METHOD_QUERY_CONTEXT`: a driver must know how.
             Provider::Rxe => {
                 return Err(VerbsError::Unsupported {
-                    what: "taking part in somebody else's context",
-                    why: "the kernel's rxe has no such thing; open the device once more".into(),
+                    what: "importing a context",
+                    why: "rxe does not support it; open the device again".into(),
                 });
             }
         };
@@ -219,7 +219,7 @@ impl Context {
         each!(&self.0.driver, device => device.context())
     }
 
-    /// Who drives it.
+    /// Returns the provider.
     #[must_use]
     pub fn provider(&self) -> Provider {
         match self.0.driver {
@@ -228,13 +228,13 @@ impl Context {
         }
     }
 
-    /// What it is, for messages.
+    /// Returns a description for messages.
     #[must_use]
     pub fn name(&self) -> String {
         self.uverbs().channel().describe()
     }
 
-    /// How it was opened.
+    /// Returns the options it was opened with.
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.0.options
@@ -262,7 +262,7 @@ impl Context {
     /// Memory of the context's own kind: where queues and buffers are reserved too. It is not registered.
     ///
     /// # Errors
-    /// No memory.
+    /// Memory could not be allocated.
     pub fn reserve(&self, bytes: usize) -> Result<Zone, VerbsError> {
         let name = format!("verbs {:p} {}", Arc::as_ptr(&self.0), self.object_number());
         let memory = &self.0.options.memory;
@@ -277,14 +277,14 @@ impl Context {
         each!(&self.0.driver, device => Ok(device.alloc_pd()?))
     }
 
-    /// What the device can do.
+    /// Queries the device attributes.
     ///
     /// # Errors
     /// What the kernel says.
     #[doc(alias = "ibv_query_device")]
     #[doc(alias = "ibv_query_device_ex")]
     pub fn device(&self) -> Result<DeviceAttributes, VerbsError> {
-        self.uverbs().query_device(Data::none()).map_err(VerbsError::kernel("ask what the device can do"))
+        self.uverbs().query_device(Data::none()).map_err(VerbsError::kernel("query the device"))
     }
 
     /// What its Ethernet queues can do; nothing where only a vendor's answer would tell and there is none.
@@ -293,13 +293,13 @@ impl Context {
         self.0.driver.if_mlx5().map(Hca::frame_limits).unwrap_or_default()
     }
 
-    /// A port, from 1.
+    /// Queries the attributes of a port; ports are numbered from 1.
     ///
     /// # Errors
     /// What the kernel says: `EINVAL` for a port that is not there.
     #[doc(alias = "ibv_query_port")]
     pub fn port(&self, port: u8) -> Result<PortAttributes, VerbsError> {
-        self.uverbs().query_port(port).map_err(VerbsError::kernel("ask for a port's state"))
+        self.uverbs().query_port(port).map_err(VerbsError::kernel("query a port"))
     }
 
     /// Mbit/s that a port carries now: 0 while it is down, less than its link where it is held back, more where links are joined.
@@ -311,25 +311,25 @@ impl Context {
     /// What the kernel says: `EINVAL` for a port that is not there.
     pub fn port_speed_mbps(&self, port: u8) -> Result<Option<u64>, VerbsError> {
         let told = self.uverbs().query_port_speed(port.into());
-        let told = told.map_err(VerbsError::kernel("ask for a port's speed"))?;
+        let told = told.map_err(VerbsError::kernel("query the speed of a port"))?;
         Ok(told.map(|hundreds| hundreds.saturating_mul(100)))
     }
 
-    /// An entry of a port's GID table; `None` where it is empty.
+    /// Queries an entry of a port's GID table; `None` if it is empty.
     ///
     /// # Errors
     /// What the kernel says: `EINVAL` for an index that is not there.
     #[doc(alias = "ibv_query_gid")]
     pub fn gid(&self, port: u8, index: u32) -> Result<Option<Gid>, VerbsError> {
-        self.uverbs().query_gid(port.into(), index).map_err(VerbsError::kernel("ask for a GID"))
+        self.uverbs().query_gid(port.into(), index).map_err(VerbsError::kernel("query a GID"))
     }
 
-    /// All entries of all ports that are not empty.
+    /// Queries all non-empty entries of the GID tables.
     ///
     /// # Errors
     /// What the kernel says.
     pub fn gids(&self) -> Result<Vec<Gid>, VerbsError> {
-        self.uverbs().query_gid_table().map_err(VerbsError::kernel("ask for the GIDs"))
+        self.uverbs().query_gid_table().map_err(VerbsError::kernel("query the GID table"))
     }
 
     /// An entry of a port's table of partition keys. Ports of Ethernet have the default one alone; of others sysfs tells it.
@@ -371,13 +371,13 @@ impl Context {
         AdapterClock::open(hca.device())?.ok_or_else(|| none("the kernel does not tell where it is"))
     }
 
-    /// Completion vectors (interrupts) that completion queues can be spread over.
+    /// Returns the number of completion vectors.
     #[must_use]
     pub fn comp_vectors(&self) -> u32 {
         self.uverbs().comp_vectors()
     }
 
-    /// The next asynchronous event, if there is one; never waits.
+    /// Returns the next asynchronous event, if any, without waiting.
     ///
     /// # Errors
     /// [`EIO`](pollux_uverbs::Errno::EIO) when the device was removed.
@@ -387,7 +387,7 @@ impl Context {
         Ok(event.map(Event::from))
     }
 
-    /// What becomes readable when there is an event.
+    /// Returns the file descriptor that becomes readable when there is an event.
     #[must_use]
     pub fn events_fd(&self) -> BorrowedFd<'_> {
         self.uverbs().events().as_fd()

@@ -12,29 +12,29 @@ use crate::event::CompletionChannel;
 use crate::mr::Piece;
 use crate::{Context, VerbsError, WcOpcode, WcStatus};
 
-/// What completion queue to make.
+/// Creation parameters of a completion queue.
 #[derive(Clone, Debug)]
 pub struct CqOptions {
-    /// Completions that it shall have room for.
+    /// Number of CQEs.
     pub entries: u32,
-    /// Where it tells that it has something.
+    /// Completion channel for its events.
     pub channel: Option<CompletionChannel>,
     /// Completion vector, below [`Context::comp_vectors`].
     pub vector: u32,
-    /// Completions of 128 bytes, of which the processor's caches take two lines at once.
+    /// Uses CQEs of 128 bytes.
     pub wide: bool,
-    /// The device need not look whether there is room.
+    /// Ignores CQ overrun (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`).
     pub ignore_overrun: bool,
 }
 
 impl CqOptions {
-    /// A queue with room for so many completions, and nothing else.
+    /// Creates parameters with this number of CQEs.
     #[must_use]
     pub fn new(entries: u32) -> Self {
         Self { entries, channel: None, vector: 0, wide: false, ignore_overrun: false }
     }
 
-    /// With a channel.
+    /// Sets the completion channel.
     #[must_use]
     pub fn channel(self, channel: &CompletionChannel) -> Self {
         Self { channel: Some(channel.clone()), ..self }
@@ -55,7 +55,7 @@ pub struct Cq {
 }
 
 impl Cq {
-    /// A completion queue of a device.
+    /// Creates a completion queue.
     ///
     /// # Errors
     /// More entries than the device has, no memory, a channel of another context ([`VerbsError::Foreign`]), or what the kernel says.
@@ -79,13 +79,13 @@ impl Cq {
         Ok(Self { side, id, channel: options.channel, context: context.clone() })
     }
 
-    /// What events call it.
+    /// Returns the ID by which events refer to it.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Its channel, if it has one.
+    /// Returns its completion channel, if any.
     #[must_use]
     pub fn channel(&self) -> Option<&CompletionChannel> {
         self.channel.as_ref()
@@ -107,13 +107,13 @@ impl Cq {
         each!(&self.side, poller => poller.handle())
     }
 
-    /// Completions that it has room for.
+    /// Returns its size in CQEs.
     #[must_use]
     pub fn entries(&self) -> u32 {
         each!(&self.side, poller => poller.capacity())
     }
 
-    /// Takes up to `max` completions, calling `each` with every one. How many. No system call, no allocation, no lock.
+    /// Polls up to `max` completions, calls `each` for every one and returns their number. No system call, allocation or lock.
     #[inline]
     #[doc(alias = "ibv_poll_cq")]
     #[doc(alias = "ibv_start_poll")]
@@ -148,7 +148,7 @@ impl Cq {
         })
     }
 
-    /// Says that an event of it was read from the channel.
+    /// Acknowledges an event of this queue that was read from the channel.
     #[doc(alias = "ibv_ack_cq_events")]
     pub fn event_taken(&mut self) {
         // Of rxe's the kernel counts by itself what was read.
@@ -157,7 +157,7 @@ impl Cq {
         }
     }
 
-    /// Changes how many completions it has room for. None is lost.
+    /// Resizes the queue. No completion is lost.
     ///
     /// # Errors
     /// Too few for those that are there, too many for the device, or what the kernel says.
@@ -169,7 +169,7 @@ impl Cq {
         }
     }
 
-    /// Has events come after `count` completions or `period_us` microseconds only.
+    /// Sets CQ moderation: an event after `count` completions or `period_us` microseconds.
     ///
     /// # Errors
     /// What the kernel says.
@@ -178,10 +178,10 @@ impl Cq {
         self.context
             .uverbs()
             .moderate_cq(self.handle(), count, period_us)
-            .map_err(VerbsError::kernel("moderate a completion queue"))
+            .map_err(VerbsError::kernel("set CQ moderation"))
     }
 
-    /// Completions that made no sense, or whose queue nobody knows, and were skipped.
+    /// Returns the number of skipped completions: malformed ones and those of unknown queues.
     #[must_use]
     pub fn strange(&self) -> u64 {
         each!(&self.side, poller => poller.strange())
@@ -217,48 +217,48 @@ macro_rules! lazily {
 }
 
 lazily! {
-    /// The word that the request was posted with.
+    /// The ID of the work request (`wr_id`).
     id = id: u64;
-    /// How it ended.
+    /// Status.
     status = status: WcStatus;
-    /// What it is of. Of a failed receive it says nothing but that.
+    /// Opcode. For a failed receive it only tells that it was a receive.
     opcode = operation: WcOpcode;
-    /// The queue pair's number.
+    /// QP number.
     qpn = number: u32;
-    /// Bytes received (with the 40 bytes of header of a datagram), read or swapped.
+    /// Bytes received (for UD including the 40-byte GRH), read or swapped.
     bytes = bytes: u32;
     /// Whether it is a receive.
     is_receive = is_receive: bool;
-    /// The sender's queue pair, of a datagram.
+    /// Source QP number of a datagram.
     source_qpn = source: u32;
-    /// Whether 40 bytes of header stand before a datagram.
+    /// Whether a 40-byte GRH precedes a datagram (`IBV_WC_GRH`).
     has_global_header = has_global_header: bool;
     /// Service level.
     service_level = service_level: u8;
-    /// Local identifier of the sender.
+    /// Source LID.
     source_lid = source_lid: u16;
-    /// When it happened, in ticks of the device.
+    /// Completion timestamp, in ticks of the device clock.
     timestamp = timestamp: u64;
-    /// Whether the sender asked for an event.
+    /// Whether the sender requested a solicited event.
     is_solicited = is_solicited: bool;
-    /// Immediate data, if it carries some.
+    /// Returns the immediate data, if any.
     imm = imm: Option<u32>;
-    /// The key of ours that the message invalidated, if it did.
+    /// Returns the local key invalidated by the message, if any.
     invalidated = invalidated: Option<u32>;
-    /// Of a received frame: the hash by which its queue was chosen; 0 where none was made.
+    /// Returns the RSS hash of a received frame; 0 without RSS.
     rss_hash = rss_hash: u32;
     /// Of a received frame: what the rule that took it [tagged](crate::FlowSpec::Tag) it with; 0 of others.
     flow_tag = flow_tag: u32;
-    /// Of a received frame: the VLAN tag that the device took out.
+    /// Returns the VLAN tag that the device stripped from a received frame.
     vlan = vlan: Option<u16>;
     /// Of a received frame: whether its checksums of IPv4 and of TCP or UDP are there and right. Of IPv6 that is not told.
     are_checksums_ok = are_checksums_ok: bool;
-    /// The vendor's code of an error; 0 of a success.
+    /// Returns the vendor error code; 0 on success.
     vendor_error = vendor_error: u32;
 }
 
 impl Wc<'_, '_> {
-    /// Whether it went well.
+    /// Returns whether the status is success.
     #[must_use]
     #[inline(always)]
     pub fn is_ok(&self) -> bool {

@@ -30,7 +30,7 @@ impl Dm {
     #[doc(alias = "ibv_alloc_dm")]
     pub fn new(context: &Context, bytes: usize, log_align: u32) -> Result<Self, VerbsError> {
         let Driver::Mlx5(hca) = context.driver() else {
-            let why = "rxe has none; use memory of the host".into();
+            let why = "rxe has no device memory; use host memory".into();
             return Err(VerbsError::Unsupported { what: "device memory", why });
         };
         let memory = hca.device_memory(bytes, log_align)?;
@@ -53,7 +53,7 @@ impl Dm {
     }
 
     fn refused(at: usize, bytes: usize) -> VerbsError {
-        let allowed = format!("{bytes} bytes there are not words of 4 bytes inside it");
+        let allowed = format!("{bytes} bytes at this offset must be inside it and a multiple of 4");
         VerbsError::Range { what: "device memory at", value: at as u64, allowed }
     }
 
@@ -67,7 +67,7 @@ impl Dm {
         let offset = self.0.memory.lock().unwrap_or_else(PoisonError::into_inner).offset();
         self.0.context.uverbs().export_dmabuf(offset).map_err(|error| {
             if !error.says_unsupported() {
-                return VerbsError::kernel("make a dma-buf of device memory")(error);
+                return VerbsError::kernel("export device memory as a dma-buf")(error);
             }
             let why = format!("it takes Linux 7.0, built with CONFIG_PCI_P2PDMA; this one says: {error}");
             VerbsError::Unsupported { what: "dma-buf of device memory", why }

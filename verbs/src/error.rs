@@ -7,11 +7,11 @@ use pollux_uverbs::UverbsError;
 
 use crate::QpState;
 
-/// Why something could not be made, changed or asked for.
+/// Errors of verbs.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerbsError {
-    /// The kernel, or the model in its place, refused.
+    /// The kernel, or the model in its place, returned an error.
     #[error("cannot {what}: {source}")]
     Kernel {
         /// What was being done.
@@ -19,13 +19,13 @@ pub enum VerbsError {
         /// The answer.
         source: UverbsError,
     },
-    /// The mlx5 provider could not.
+    /// An error of the mlx5 provider.
     #[error(transparent)]
     Mlx5(#[from] MlxError),
     /// A request could not be posted.
     #[error(transparent)]
     Post(#[from] PostError),
-    /// No memory.
+    /// Memory could not be allocated.
     #[error("cannot {what}: {source}")]
     Memory {
         /// What was being done.
@@ -33,29 +33,29 @@ pub enum VerbsError {
         /// Why not.
         source: MemoryError,
     },
-    /// Something that this device or this kind of object does not have.
+    /// Not supported by this device or kind of object.
     #[error("{what}: {why}")]
     Unsupported {
         /// What was asked for.
         what: &'static str,
-        /// Why it is not to be had, and what is.
+        /// The reason, and the alternative.
         why: String,
     },
-    /// A change of a queue pair that its state does not allow.
-    #[error("a {kind} queue pair cannot go from {from} to {to}{}", missing(.lacks, .surplus))]
+    /// QP state transition that is not allowed.
+    #[error("cannot modify a {kind} QP from {from} to {to}{}", missing(.lacks, .surplus))]
     Transition {
-        /// Its transport.
+        /// Transport type.
         kind: &'static str,
-        /// Where it is.
+        /// Current state.
         from: QpState,
-        /// Where it was to go.
+        /// Requested state.
         to: QpState,
-        /// Attributes that the change needs and that were not given.
+        /// Missing required attributes.
         lacks: Vec<&'static str>,
-        /// Attributes that were given and have no place in it.
+        /// Attributes that are not allowed in this transition.
         surplus: Vec<&'static str>,
     },
-    /// Somebody still uses it.
+    /// The object is still in use.
     #[error("{what} is still in use: {by}")]
     InUse {
         /// What.
@@ -64,7 +64,7 @@ pub enum VerbsError {
         by: &'static str,
     },
     /// An object of one context was given to an object of another.
-    #[error("{what} of {of} cannot be used with {here}: both must be made of one Context")]
+    #[error("{what} of {of} cannot be used with {here}: both must belong to the same Context")]
     Foreign {
         /// What was given.
         what: &'static str,
@@ -87,14 +87,14 @@ pub enum VerbsError {
     #[error(transparent)]
     Discovery(UverbsError),
     /// A device whose driver is not known here.
-    #[error("{device} has the driver {driver}; mlx5_core and rxe are known")]
+    #[error("{device} has driver {driver}; supported drivers: mlx5_core, rxe")]
     Driver {
         /// The device.
         device: String,
         /// Its driver.
         driver: String,
     },
-    /// A wait for events failed.
+    /// Waiting for events failed.
     #[error("cannot wait for events: {0}")]
     Wait(std::io::Error),
 }
@@ -115,7 +115,7 @@ impl VerbsError {
         move |source| Self::Kernel { what, source }
     }
 
-    /// The kernel's error number, if it is one of its refusals.
+    /// Returns the errno, if the kernel returned the error.
     #[must_use]
     pub fn errno(&self) -> Option<pollux_uverbs::Errno> {
         match self {

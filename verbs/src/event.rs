@@ -107,7 +107,7 @@ impl CompletionChannel {
         let channel = context
             .uverbs()
             .create_comp_channel()
-            .map_err(VerbsError::kernel("make a completion channel"))?;
+            .map_err(VerbsError::kernel("create a completion channel"))?;
         Ok(Self { channel: Arc::new(channel), context: context.clone() })
     }
 

@@ -52,7 +52,7 @@ impl Rules {
             .context
             .uverbs()
             .create_flow(&rule, Data::none())
-            .map_err(VerbsError::kernel("make a flow rule"))?;
+            .map_err(VerbsError::kernel("create a flow rule"))?;
         self.handles.push(handle);
         Ok(RuleId { rules: self.serial, handle })
     }
@@ -70,7 +70,7 @@ impl Rules {
         self.context
             .uverbs()
             .destroy_flow(self.handles[at])
-            .map_err(VerbsError::kernel("take a flow rule back"))?;
+            .map_err(VerbsError::kernel("destroy a flow rule"))?;
         self.handles.remove(at);
         Ok(())
     }

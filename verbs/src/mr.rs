@@ -111,7 +111,7 @@ impl Mr {
         Ok(Self::made(pd, memory, Some(made.handle), (made.lkey, made.rkey), address, bytes, access))
     }
 
-    /// Reserves memory, zeroed, and registers it.
+    /// Allocates zeroed memory and registers it.
     ///
     /// # Errors
     /// No memory, or what the kernel says.
@@ -141,37 +141,37 @@ impl Mr {
         Self(Arc::new(Inner { pd, memory, handle, lkey, rkey, address, bytes, access, number, ended }))
     }
 
-    /// Its protection domain.
+    /// Returns its protection domain.
     #[must_use]
     pub fn pd(&self) -> &Pd {
         &self.0.pd
     }
 
-    /// The key for this side.
+    /// Returns the local key.
     #[must_use]
     pub fn lkey(&self) -> u32 {
         self.0.lkey
     }
 
-    /// The key for peers.
+    /// Returns the remote key.
     #[must_use]
     pub fn rkey(&self) -> u32 {
         self.0.rkey
     }
 
-    /// The first byte, as requests and peers call it.
+    /// Returns the address of the first byte, as used by work requests and peers.
     #[must_use]
     pub fn address(&self) -> u64 {
         self.0.address
     }
 
-    /// Its length.
+    /// Returns its length in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.0.bytes
     }
 
-    /// Who may do what.
+    /// Returns its access rights.
     #[must_use]
     pub fn access(&self) -> Access {
         self.0.access
@@ -237,7 +237,7 @@ impl Mr {
         self.memory().aligned(at).store(value, Ordering::Release);
     }
 
-    /// Gives a region other rights, or another domain. The keys may change.
+    /// Reregisters the region with other access rights or another protection domain. The keys may change.
     ///
     /// # Errors
     /// A queue, a window or another handle has it ([`VerbsError::InUse`]), a domain of another context ([`VerbsError::Foreign`]), or
@@ -252,7 +252,7 @@ impl Mr {
         let change = MrChange { translation: None, pd: pd.map(Pd::handle), access };
         // SAFETY: its memory stays what it is, and no queue has the region.
         let made = unsafe { inner.pd.context().uverbs().rereg_mr(handle, &change, Data::none()) }
-            .map_err(VerbsError::kernel("change a memory region"))?;
+            .map_err(VerbsError::kernel("reregister a memory region"))?;
         (inner.lkey, inner.rkey) = (made.lkey, made.rkey);
         if let Some(access) = access {
             inner.access = access;
@@ -264,7 +264,7 @@ impl Mr {
         Ok(())
     }
 
-    /// Puts another zone behind a region, under its own address, and gives back the one before. The keys may change.
+    /// Reregisters the region with another zone at its own address, and returns the previous zone. The keys may change.
     ///
     /// # Errors
     /// A queue, a window or another handle has it ([`VerbsError::InUse`]) or it is zero-based ([`VerbsError::Unsupported`]),
@@ -296,12 +296,12 @@ impl Mr {
             }
             Err(error) => {
                 std::mem::forget(zone);
-                Err(Box::new((VerbsError::kernel("change a memory region")(error), None)))
+                Err(Box::new((VerbsError::kernel("reregister a memory region")(error), None)))
             }
         }
     }
 
-    /// Deregisters it and gives back its memory.
+    /// Deregisters the region and returns its memory.
     ///
     /// # Errors
     /// A queue, a window or another handle has it ([`VerbsError::InUse`], with the handle), or what the kernel says; then the

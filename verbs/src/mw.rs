@@ -30,7 +30,7 @@ impl Mw {
     #[doc(alias = "ibv_alloc_mw")]
     pub fn new(pd: &Pd, kind: MwType) -> Result<Self, VerbsError> {
         let made = pd.context().uverbs().alloc_mw(pd.handle(), kind, Data::none());
-        let made = made.map_err(VerbsError::kernel("make a memory window"))?;
+        let made = made.map_err(VerbsError::kernel("allocate a memory window"))?;
         Ok(Self { pd: pd.clone(), handle: made.handle, kind, rkey: made.rkey, bound: Vec::new() })
     }
 

@@ -62,9 +62,7 @@ impl OpenedQp {
     /// What the kernel says.
     pub fn query(&self) -> Result<QueryQpResp, VerbsError> {
         let context = self.xrcd.context().uverbs();
-        context
-            .query_qp(self.handle, QpMask::all())
-            .map_err(VerbsError::kernel("ask for a queue pair's values"))
+        context.query_qp(self.handle, QpMask::all()).map_err(VerbsError::kernel("query a queue pair"))
     }
 
     /// Changes attributes, for all who have it.
@@ -81,7 +79,7 @@ impl OpenedQp {
         let context = self.xrcd.context().uverbs();
         context
             .modify_qp(self.handle, mask, &attributes.values(), Data::none())
-            .map_err(VerbsError::kernel("change a queue pair"))
+            .map_err(VerbsError::kernel("modify a queue pair"))
     }
 }
 

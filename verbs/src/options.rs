@@ -4,23 +4,23 @@ use pollux_uverbs::abi::queue_pair::QpCap;
 
 use crate::provider::request::Kind as QpKind;
 
-/// What queue pair to make.
+/// Creation parameters of a queue pair.
 #[derive(Clone, Copy, Debug)]
 pub struct QpOptions {
-    /// Its transport.
+    /// Transport type.
     pub kind: QpKind,
-    /// What it shall have room for, at least.
+    /// Minimum capacities.
     pub room: QpSizes,
-    /// Every send makes a completion; otherwise those that ask for one.
+    /// Every send generates a CQE (`sq_sig_all`); otherwise only signaled ones.
     pub all_signalled: bool,
-    /// Multicasts that it sends do not come back to it.
+    /// Blocks loopback of its own multicast packets (`IBV_QP_CREATE_BLOCK_SELF_MCAST_LB`).
     pub block_loopback: bool,
-    /// Small requests are copied to the device instead of being fetched.
+    /// Writes small WQEs directly to the device (BlueFlame) instead of letting it fetch them.
     pub blueflame: bool,
 }
 
 impl QpOptions {
-    /// Of a transport: 128 sends and receives of one piece, nothing inline.
+    /// Creates parameters with 128 sends and 128 receives of one SGE and no inline data.
     #[must_use]
     pub fn new(kind: QpKind) -> Self {
         Self {
@@ -32,37 +32,37 @@ impl QpOptions {
         }
     }
 
-    /// With so many sends and receives.
+    /// Sets the queue depths.
     #[must_use]
     pub fn depth(self, sends: u32, receives: u32) -> Self {
         Self { room: QpSizes { sends, receives, ..self.room }, ..self }
     }
 
-    /// With so many inline bytes.
+    /// Sets the inline data per send.
     #[must_use]
     pub fn inline(self, inline: u32) -> Self {
         Self { room: QpSizes { inline, ..self.room }, ..self }
     }
 
-    /// With so many pieces of memory in sends and receives.
+    /// Sets the SGEs per send and per receive.
     #[must_use]
     pub fn pieces(self, send_pieces: u32, recv_pieces: u32) -> Self {
         Self { room: QpSizes { send_pieces, recv_pieces, ..self.room }, ..self }
     }
 }
 
-/// What a queue pair has room for.
+/// Capacities of a queue pair, requested or actual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpSizes {
-    /// Sends of the longest kind.
+    /// Sends, if all have the maximum size.
     pub sends: u32,
     /// Receives; 0 where it has a shared queue, or receives nothing.
     pub receives: u32,
-    /// Pieces of a send.
+    /// SGEs per send.
     pub send_pieces: u32,
-    /// Pieces of a receive.
+    /// SGEs per receive.
     pub recv_pieces: u32,
-    /// Inline bytes of a send.
+    /// Inline data per send, in bytes (`max_inline_data`).
     pub inline: u32,
 }
 
@@ -79,19 +79,19 @@ impl QpSizes {
     }
 }
 
-/// What shared receive queue to make.
+/// Creation parameters of a shared receive queue.
 #[derive(Clone, Copy, Debug)]
 pub struct SrqOptions {
     /// Receives that it shall have room for.
     pub receives: u32,
-    /// Pieces of memory of one.
+    /// SGEs per receive (`max_sge`).
     pub pieces: u32,
-    /// An event when fewer than so many are left; 0 for none.
+    /// SRQ limit: an event is raised when fewer receives are left; 0 disables it.
     pub limit: u32,
 }
 
 impl SrqOptions {
-    /// With room for so many receives of one piece.
+    /// Creates parameters with this depth and one SGE per receive.
     #[must_use]
     pub fn new(receives: u32) -> Self {
         Self { receives, pieces: 1, limit: 0 }

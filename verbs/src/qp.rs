@@ -22,55 +22,55 @@ use crate::{Context, Mtu, QpKind, VerbsError, state};
 pub(crate) mod ece;
 pub(crate) mod order;
 
-/// Attributes to change. What is `None` stays.
+/// Attributes for [`Qp::modify`]. Those that are `None` stay unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QpAttributes {
-    /// The state to go to.
+    /// Next state.
     pub state: Option<QpState>,
-    /// The state that it is in, where that may not be known.
+    /// Assumed current state (`IBV_QP_CUR_STATE`).
     pub current: Option<QpState>,
-    /// What peers may do.
+    /// Remote access rights.
     pub access: Option<Access>,
-    /// Partition key, by index.
+    /// P_Key index.
     pub pkey_index: Option<u16>,
     /// Port, from 1.
     pub port: Option<u8>,
-    /// Queue key.
+    /// Q_Key.
     pub qkey: Option<u32>,
-    /// Where it goes.
+    /// Address vector of the path to the peer.
     pub path: Option<Path>,
-    /// Longest packet, as code: 1 is 256 bytes, 5 is 4096.
+    /// Path MTU.
     pub mtu: Option<Mtu>,
-    /// Time until a request is repeated: 4.096 microseconds times a power of two; 0 for ever.
+    /// ACK timeout, 4.096 us x 2^n; 0 disables it.
     pub timeout: Option<u8>,
-    /// Repetitions.
+    /// Retry count.
     pub retries: Option<u8>,
-    /// Repetitions because the peer had no receive; 7 without end.
+    /// RNR retry count; 7 is infinite.
     pub rnr_retries: Option<u8>,
-    /// First number of packets that come.
+    /// Initial PSN expected from the peer.
     pub rq_psn: Option<u32>,
-    /// First number of packets that go.
+    /// Initial PSN of the send queue.
     pub sq_psn: Option<u32>,
-    /// Reads and atomics at once to the peer.
+    /// Outstanding RDMA reads and atomics as initiator.
     pub max_rd_atomic: Option<u8>,
-    /// Reads and atomics at once from the peer.
+    /// Outstanding RDMA reads and atomics as responder.
     pub max_dest_rd_atomic: Option<u8>,
-    /// How long a peer shall wait that met no receive, as code.
+    /// Minimum RNR NAK timer, as code.
     pub min_rnr_timer: Option<u8>,
-    /// The peer's queue pair.
+    /// QP number of the peer.
     pub dest_qpn: Option<u32>,
-    /// Another path, its partition key and its timeout.
+    /// Alternate path, its P_Key index and its ACK timeout.
     pub alternate: Option<(Path, u16, u8)>,
-    /// State of migration: 0 migrated, 1 to be rearmed, 2 armed.
+    /// Path migration state: 0 migrated, 1 rearm, 2 armed.
     pub migration: Option<u8>,
-    /// An event when all sends are done, on the way to SQD.
+    /// Requests the event `SQ_DRAINED` in the transition to SQD.
     pub notify_drained: Option<bool>,
-    /// Rate in kbit/s.
+    /// Rate limit in kbit/s.
     pub rate_limit: Option<u32>,
 }
 
 impl QpAttributes {
-    /// To a state, with nothing else.
+    /// Only the next state.
     #[must_use]
     pub fn state(state: QpState) -> Self {
         Self { state: Some(state), ..Self::default() }
@@ -150,35 +150,35 @@ fn destination(path: &Path) -> QpDest {
     }
 }
 
-/// What a connection is made with, beside the two ends. The values are those of rdma-core's examples.
+/// Parameters of a connection. The defaults are those of rdma-core's examples.
 #[derive(Clone, Copy, Debug)]
 pub struct Connection {
-    /// Where the peer is.
+    /// Address vector of the path to the peer.
     pub path: Path,
-    /// The peer's queue pair.
+    /// QP number of the peer.
     pub qpn: u32,
-    /// First number of packets that come.
+    /// Initial PSN expected from the peer.
     pub rq_psn: u32,
-    /// First number of packets that go.
+    /// Initial PSN of the send queue.
     pub sq_psn: u32,
-    /// Path MTU: no end may send longer packets.
+    /// Path MTU.
     pub mtu: Mtu,
-    /// Reads and atomics at once to the peer.
+    /// Outstanding RDMA reads and atomics as initiator.
     pub max_rd_atomic: u8,
-    /// Reads and atomics at once from the peer.
+    /// Outstanding RDMA reads and atomics as responder.
     pub max_dest_rd_atomic: u8,
-    /// How long a peer shall wait that met no receive, as code.
+    /// Minimum RNR NAK timer, as code.
     pub min_rnr_timer: u8,
-    /// Time until a request is repeated.
+    /// ACK timeout, 4.096 us x 2^n; 0 disables it.
     pub timeout: u8,
-    /// Repetitions.
+    /// Retry count.
     pub retries: u8,
-    /// Repetitions because the peer had no receive.
+    /// RNR retry count; 7 is infinite.
     pub rnr_retries: u8,
 }
 
 impl Connection {
-    /// To a queue pair of a peer.
+    /// Creates the parameters of a connection to a QP of the peer.
     #[must_use]
     pub fn new(path: Path, qpn: u32) -> Self {
         Self {
@@ -247,7 +247,7 @@ impl Qp {
         Self::make(Home::Pd(pd.clone()), Some(send_cq), Some(recv_cq), None, options)
     }
 
-    /// A queue pair that receives through a shared queue.
+    /// Creates a queue pair that receives from a shared receive queue.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -261,7 +261,7 @@ impl Qp {
         Self::make(Home::Pd(pd.clone()), Some(send_cq), Some(recv_cq), Some(srq), options)
     }
 
-    /// The receiving end of XRC: messages name the shared receive queue that takes them.
+    /// Creates an XRC receive QP: each message names its shared receive queue.
     ///
     /// # Errors
     /// What the kernel says.
@@ -310,7 +310,7 @@ impl Qp {
         Ok(Self { rules, side, attached, kind: options.kind, state: QpState::RESET, id, home })
     }
 
-    /// The device.
+    /// Returns the context.
     #[must_use]
     pub fn context(&self) -> &Context {
         match &self.home {
@@ -319,31 +319,31 @@ impl Qp {
         }
     }
 
-    /// What events call it.
+    /// Returns the ID by which events refer to it.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Its number.
+    /// Returns the QP number.
     #[must_use]
     pub fn qpn(&self) -> u32 {
         each!(&self.side, qp => qp.number())
     }
 
-    /// Its transport.
+    /// Transport type.
     #[must_use]
     pub fn kind(&self) -> QpKind {
         self.kind
     }
 
-    /// The state that it was taken to last. An error may have taken it to another: [`query`](Self::query) tells.
+    /// Returns the state set last. After an error the device may be in another one; see [`query`](Self::query).
     #[must_use]
     pub fn state(&self) -> QpState {
         self.state
     }
 
-    /// What it has room for.
+    /// Returns the actual capacities.
     #[must_use]
     pub fn sizes(&self) -> QpSizes {
         each!(&self.side, qp => qp.sizes())
@@ -365,7 +365,7 @@ impl Qp {
         let to = attributes.state.unwrap_or(from);
         state::check(self.kind, from, to, mask)?;
         each!(&mut self.side, qp => qp.change(mask, &attributes.values(), attributes.rate_limit))
-            .map_err(VerbsError::kernel("change a queue pair"))?;
+            .map_err(VerbsError::kernel("modify a queue pair"))?;
         self.state = to;
         if attributes.state == Some(QpState::RESET) {
             each!(&mut self.side, qp => qp.was_reset());
@@ -373,7 +373,7 @@ impl Qp {
         Ok(())
     }
 
-    /// To INIT, on a port, with what peers may do. Receives can be posted from here on.
+    /// Modifies the QP to INIT, with a port and remote access rights. Receives can be posted from then on.
     ///
     /// # Errors
     /// As [`modify`](Self::modify).
@@ -388,7 +388,7 @@ impl Qp {
         self.modify(&attributes)
     }
 
-    /// A datagram queue pair to INIT, RTR and RTS: it takes datagrams with this queue key.
+    /// Modifies a UD QP to INIT, RTR and RTS, with a Q_Key.
     ///
     /// # Errors
     /// As [`modify`](Self::modify).
@@ -403,7 +403,7 @@ impl Qp {
         self.modify(&QpAttributes { sq_psn: Some(sq_psn), ..QpAttributes::state(QpState::RTS) })
     }
 
-    /// A queue pair of raw frames from INIT to RTR and RTS: it has no peer.
+    /// Modifies a raw packet QP from INIT to RTR and RTS.
     ///
     /// # Errors
     /// As [`modify`](Self::modify).
@@ -412,7 +412,7 @@ impl Qp {
         self.modify(&QpAttributes::state(QpState::RTS))
     }
 
-    /// From INIT to RTR: it receives from the peer.
+    /// Modifies the QP from INIT to RTR: it can receive from the peer.
     ///
     /// # Errors
     /// As [`modify`](Self::modify).
@@ -430,7 +430,7 @@ impl Qp {
         })
     }
 
-    /// From RTR to RTS: it sends.
+    /// Modifies the QP from RTR to RTS: it can send.
     ///
     /// # Errors
     /// As [`modify`](Self::modify).
@@ -446,7 +446,7 @@ impl Qp {
         })
     }
 
-    /// From INIT to RTR and RTS.
+    /// Modifies the QP from INIT to RTR and RTS.
     ///
     /// # Errors
     /// As [`modify`](Self::modify).
@@ -455,7 +455,7 @@ impl Qp {
         self.ready_to_send(connection)
     }
 
-    /// Asks the device for its values, the state among them.
+    /// Queries the attributes, the state among them, from the device.
     ///
     /// # Errors
     /// What the kernel says.
@@ -464,10 +464,10 @@ impl Qp {
         self.context()
             .uverbs()
             .query_qp(self.handle(), QpMask::all())
-            .map_err(VerbsError::kernel("ask for a queue pair's values"))
+            .map_err(VerbsError::kernel("query a queue pair"))
     }
 
-    /// Lets a datagram queue pair hear a multicast group.
+    /// Attaches a UD QP to a multicast group.
     ///
     /// # Errors
     /// What the kernel says.
@@ -476,10 +476,10 @@ impl Qp {
         self.context()
             .uverbs()
             .attach_mcast(self.handle(), gid, lid)
-            .map_err(VerbsError::kernel("hear a multicast group"))
+            .map_err(VerbsError::kernel("attach to a multicast group"))
     }
 
-    /// Undoes [`attach_multicast`](Self::attach_multicast). A queue pair that hears one cannot be destroyed.
+    /// Detaches the QP from a multicast group. A QP cannot be destroyed while attached.
     ///
     /// # Errors
     /// What the kernel says.
@@ -487,10 +487,10 @@ impl Qp {
         self.context()
             .uverbs()
             .detach_mcast(self.handle(), gid, lid)
-            .map_err(VerbsError::kernel("hear a multicast group no more"))
+            .map_err(VerbsError::kernel("detach from a multicast group"))
     }
 
-    /// Gives a raw queue pair the frames that match a rule. The rule goes with the queue pair, or before.
+    /// Creates a flow steering rule that delivers matching frames to this raw packet QP, destroyed with it at the latest.
     ///
     /// # Errors
     /// What the kernel says: `EPERM` without CAP_NET_RAW, `EINVAL` for a queue pair that receives no frames or a rule that the
@@ -501,7 +501,7 @@ impl Qp {
         self.rules.add(handle, rule)
     }
 
-    /// Takes a rule back: what matched goes where it went before.
+    /// Destroys a flow steering rule.
     ///
     /// # Errors
     /// It is none of this queue pair's, or what the kernel says.
@@ -509,7 +509,7 @@ impl Qp {
         self.rules.remove(rule)
     }
 
-    /// Begins a batch of sends.
+    /// Starts a batch of sends.
     #[inline(always)]
     #[doc(alias = "ibv_post_send")]
     #[doc(alias = "ibv_wr_start")]
@@ -517,7 +517,7 @@ impl Qp {
         Batch::new(each_its_own!(&mut self.side, qp => qp.batch()), &mut self.attached)
     }
 
-    /// Begins a list of receives. `None`: it receives through a shared queue, or not at all.
+    /// Starts a batch of receives. `None` if the QP has no receive queue of its own.
     #[inline(always)]
     #[doc(alias = "ibv_post_recv")]
     pub fn receives(&mut self) -> Option<Receives<'_>> {

@@ -27,7 +27,7 @@ pub struct Srq {
 }
 
 impl Srq {
-    /// A shared receive queue of a domain.
+    /// Creates a shared receive queue.
     ///
     /// # Errors
     /// Sizes that the device does not have, or what the kernel says.
@@ -36,7 +36,7 @@ impl Srq {
         Self::make(pd, None, options)
     }
 
-    /// A shared receive queue for XRC, which completes in a queue of its own.
+    /// Creates an XRC shared receive queue with its own CQ.
     ///
     /// # Errors
     /// As [`new`](Self::new); and a domain or completion queue of another context ([`VerbsError::Foreign`]).
@@ -66,19 +66,19 @@ impl Srq {
         Ok(Self { side, attached, id, pd: pd.clone(), _xrcd: xrc.map(|(xrcd, _)| xrcd.clone()) })
     }
 
-    /// What events call it.
+    /// Returns the ID by which events refer to it.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Its number, by which requests of XRC name it.
+    /// Returns the SRQ number used in XRC requests.
     #[must_use]
     pub fn number(&self) -> u32 {
         each!(&self.side, poster => poster.srq().number())
     }
 
-    /// Receives that it has room for, and pieces of one.
+    /// Returns its depth and the SGEs per receive.
     #[must_use]
     pub fn sizes(&self) -> (u32, u32) {
         each!(&self.side, poster => poster.sizes())
@@ -100,7 +100,7 @@ impl Srq {
         self.side.rxe().srq()
     }
 
-    /// Asks for one event when fewer than `limit` receives are left.
+    /// Arms the SRQ limit: one event when fewer than `limit` receives are left.
     ///
     /// # Errors
     /// What the kernel says.
@@ -113,7 +113,7 @@ impl Srq {
             .map_err(VerbsError::kernel("set the limit of a shared receive queue"))
     }
 
-    /// Asks the device for its values.
+    /// Queries the attributes from the device.
     ///
     /// # Errors
     /// What the kernel says.
@@ -122,10 +122,10 @@ impl Srq {
             .context()
             .uverbs()
             .query_srq(self.handle())
-            .map_err(VerbsError::kernel("ask for a shared receive queue's values"))
+            .map_err(VerbsError::kernel("query a shared receive queue"))
     }
 
-    /// Begins a list of receives.
+    /// Starts a batch of receives.
     #[doc(alias = "ibv_post_srq_recv")]
     pub fn receives(&mut self) -> Receives<'_> {
         match &mut self.side {

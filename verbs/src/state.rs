@@ -104,7 +104,7 @@ mod tests {
             check(QpKind::Rc, QpState::RESET, QpState::INIT, given).expect_err("no access, but a queue key");
         assert_eq!(
             error.to_string(),
-            "a RC queue pair cannot go from RESET to INIT; it needs ACCESS_FLAGS; it takes no QKEY"
+            "cannot modify a RC QP from RESET to INIT; it needs ACCESS_FLAGS; it takes no QKEY"
         );
         assert!(check(QpKind::Ud, QpState::RESET, QpState::INIT, given).is_ok());
     }

@@ -127,7 +127,7 @@ impl WqTable {
     /// No power of two of them, one of another context ([`VerbsError::Foreign`]), a provider without them, or what the kernel says.
     pub fn new(pd: &Pd, queues: &[&Wq]) -> Result<Self, VerbsError> {
         let Driver::Mlx5(hca) = pd.context().driver() else {
-            return Err(only_mlx5("table of receive work queues"));
+            return Err(only_mlx5("receive work queue indirection table"));
         };
         queues.iter().try_for_each(|queue| pd.context().admit("a receive work queue", &queue.context))?;
         let sides: Vec<_> = queues.iter().map(|queue| &queue.side).collect();
@@ -158,7 +158,7 @@ impl HashQp {
     pub fn new(table: &WqTable, fields: HashFields, key: &[u8; 40]) -> Result<Self, VerbsError> {
         let context = table.pd.context();
         let Driver::Mlx5(hca) = context.driver() else {
-            return Err(only_mlx5("queue pair that spreads packets"));
+            return Err(only_mlx5("RSS queue pair"));
         };
         let id = context.object_number();
         let side = mlx5_wq::HashQp::create(hca, table.pd.handle(), &table.side, fields, key, id)?;

@@ -32,27 +32,27 @@ use table::{Figure, Pair, Plan, Report, Source};
 pub(crate) struct Args {
     #[command(subcommand)]
     beside: Option<Beside>,
-    /// One JSON object a figure on standard output instead of the table
+    /// Print one line of JSON per figure instead of the table
     #[arg(long, global = true)]
     json: bool,
-    /// Only figures whose name contains this word
+    /// Run only the figures whose names contain WORD
     #[arg(long, global = true, value_name = "WORD")]
     only: Option<String>,
-    /// Trials of each side, at least 5 (the million-timer figure always takes 5)
+    /// Trials per side, 5 to 1000 (the million-timer figure always takes 5)
     #[arg(long, global = true, default_value_t = 15, value_parser = clap::value_parser!(u32).range(5..=1000))]
     trials: u32,
-    /// Take a figure on device models again, after a pause, when others disturbed it: more than one involuntary switch in 100
-    /// rounds, or 1 % of the time stolen
+    /// Repeat a device-model figure after a pause when it was disturbed: more than one involuntary context switch per 100
+    /// rounds, or 1 % steal time
     #[arg(long, global = true)]
     quiet_retry: bool,
-    /// Tell of bounds that were missed, but do not fail for them: for a look at another machine, or a busy one
+    /// Report missed bounds without failing, for another machine or a busy one
     #[arg(long, global = true)]
     report_only: bool,
 }
 
 #[derive(Subcommand)]
 enum Beside {
-    /// DPDK 25.11 or newer from Debian sid, in a root cached outside the tree
+    /// Compare with DPDK 25.11 or newer from Debian sid, in a root cached outside the tree
     Peers,
 }
 

@@ -44,35 +44,35 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Formatting, clippy with warnings denied, layout rules, documentation, tests
+    /// Run formatting, clippy with warnings denied, tidy, documentation and tests
     Check,
-    /// The layout rules alone
+    /// Check the workspace rules: dependencies, unsafe code, dead files, words
     Tidy,
     /// Model-check the lock-free code with loom
     Loom,
-    /// Weaken each named memory ordering, and see that its loom model fails
+    /// Weaken each named memory ordering and check that its loom model fails
     Relaxations,
-    /// Break each rule of the driver in turn, and see that a test finds it
+    /// Apply each mutation of the driver in turn and check that a test fails
     Mutants(mutant::Args),
-    /// The long forms: many seeds, relaxations, mutants, Miri and the thread sanitizer where a toolchain has them, `--vm`
+    /// Run the long tests: many seeds, relaxations, mutants, Miri and the thread sanitizer where the toolchain has them, `--vm`
     Nightly(nightly::Args),
-    /// Run the unit tests of the unsafe crates under the address sanitizer, of the rings under the thread sanitizer
+    /// Run the unit tests of crates with unsafe code under the address sanitizer, those of the rings under the thread sanitizer
     Sanitize,
-    /// The unit tests and l2fwd as a user with no rights
+    /// Run the unit tests and l2fwd as an unprivileged user
     Unprivileged,
-    /// That no lcore makes a system call while it forwards (strace)
+    /// Check with strace that no lcore makes a system call while it forwards
     Quiet,
-    /// Build the programs of `examples/`, which are no part of the workspace, and run them
+    /// Build and run the programs of `examples/`, which are outside the workspace
     Examples,
     /// Build and run the skeleton and a driver of one's own outside of the workspace, offline, as README.md and docs/drivers.md say
     Outside,
-    /// Compare the golden files of mlx5 and RDMA layouts with the headers that Debian installs
+    /// Compare the golden files of mlx5 and RDMA layouts with Debian's installed headers
     Golden,
-    /// Run the jobs that need a kernel of their own in a virtual machine
+    /// Run the jobs that need their own kernel in a virtual machine
     Vm(vm::Args),
-    /// Measure: alone, or `bench peers` beside DPDK in the same run
+    /// Run the benchmarks; `bench peers` interleaves them with DPDK's
     Bench(bench::Args),
-    /// What builds cost in processor time, also beside another commit
+    /// Measure the processor time of builds, optionally compared with another commit
     BuildTimes(build_times::Args),
 }
 

@@ -22,12 +22,12 @@ use crate::trial::{End, Failure, Tally, rounded};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only these (all, if none is named)
+    /// Mutants to run [default: all]
     names: Vec<String>,
-    /// Only those that every change is held against
+    /// Run only the subset that every change must pass
     #[arg(long, conflicts_with = "names")]
     named: bool,
-    /// Only say what they are
+    /// List the mutants and exit
     #[arg(long)]
     list: bool,
 }

@@ -8,10 +8,10 @@ use crate::{mutant, relax, vm};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Also the jobs in virtual machines, on every kernel there is (hours)
+    /// Also run the virtual-machine jobs on every kernel (hours)
     #[arg(long)]
     vm: bool,
-    /// Seeds for the tests that draw their scenes by seed
+    /// Number of seeds for the seeded tests
     #[arg(long, default_value_t = 10_000)]
     seeds: u32,
 }

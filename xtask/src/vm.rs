@@ -38,28 +38,28 @@ const HOSTILE_ROUNDS: &str = "10000000";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Every kernel (the release's own and the newest of the archive), the long jobs, ten million steps of a hostile driver
+    /// Run on every kernel (the release's and the newest in the archive), with the long jobs and ten million fuzzing steps
     #[arg(long)]
     all: bool,
-    /// On the newest kernel of the archive alone
+    /// Run on the newest kernel in the archive only
     #[arg(long, conflicts_with_all = ["all", "record"])]
     newest: bool,
-    /// Only the job of this name, or the jobs whose names contain it
+    /// Run only the job named TEXT, or the jobs whose names contain it
     #[arg(long, value_name = "TEXT", default_value = "")]
     job: String,
-    /// Of a job's tests in `tests/tests/guest`, only those whose name contains this
+    /// Run only the tests in `tests/tests/guest` whose names contain TEXT
     #[arg(long, value_name = "TEXT")]
     test: Option<String>,
-    /// Have the devices of the jobs write every command to their log; twice: every doorbell and interrupt too
+    /// Log every command of the device models; given twice, also every doorbell and interrupt
     #[arg(long, action = clap::ArgAction::Count)]
     trace: u8,
-    /// How long the job `mlx5-soak` works, with `--all` or by its name
+    /// Duration of the job `mlx5-soak`, in minutes (with `--all` or by name)
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     minutes: u64,
-    /// Give guests, and each step of their tests, so many times their usual time, on a machine that is slow
+    /// Multiply all timeouts of guests and their tests by FACTOR, for slow machines
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = patience)]
     patience: f64,
-    /// Write Linux's answers down anew, in `mlx5-kernel/tests/golden`, instead of comparing them
+    /// Record Linux's answers in `mlx5-kernel/tests/golden` instead of comparing them
     #[arg(long, conflicts_with_all = ["all", "job", "test"])]
     record: bool,
 }

@@ -10,10 +10,10 @@ use pollux_eal::event::EventSet;
 use pollux_kit::Console;
 use pollux_verbs::{AsyncKind, Element};
 
-/// asyncwatch: what happens to a device, as it happens; as rdma-core's ibv_asyncwatch. Ctrl-C ends it.
+/// asyncwatch: prints the asynchronous events of an RDMA device, like rdma-core's ibv_asyncwatch. Stop it with Ctrl-C.
 #[derive(Parser)]
 struct Options {
-    /// This device [default: the first that --vdev or -a names]
+    /// RDMA device to watch [default: the first one named by --vdev or -a]
     #[arg(short = 'd', long, value_name = "DEV")]
     ib_dev: Option<String>,
 }

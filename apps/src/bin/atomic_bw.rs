@@ -8,7 +8,8 @@ use pollux_apps::perftest::session;
 use pollux_apps::perftest::settings::{Kind, Test, Verb};
 use pollux_bringup::program;
 
-/// atomic_bw: how much, of atomic operations on the other end's memory. One end waits, the other names it; perftest's ib_atomic_bw can be either.
+/// atomic_bw: RDMA atomic bandwidth test. Start the server, then the client with the server's address. Interoperates with
+/// perftest's ib_atomic_bw.
 #[derive(Parser)]
 #[command(after_help = "The loop is one page: apps/src/perftest/bandwidth.rs.")]
 struct AtomicBandwidth {

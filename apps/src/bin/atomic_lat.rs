@@ -8,7 +8,8 @@ use pollux_apps::perftest::session;
 use pollux_apps::perftest::settings::{Kind, Test, Verb};
 use pollux_bringup::program;
 
-/// atomic_lat: how soon, of atomic operations on the other end's memory. One end waits, the other names it; perftest's ib_atomic_lat can be either.
+/// atomic_lat: RDMA atomic latency test. Start the server, then the client with the server's address. Interoperates with
+/// perftest's ib_atomic_lat.
 #[derive(Parser)]
 #[command(after_help = "The loop is one page: apps/src/perftest/latency.rs.")]
 struct AtomicLatency {

@@ -6,7 +6,7 @@ use clap::Parser;
 use pollux_bringup::{BringupError, RdmaBringup, present, program};
 use pollux_kit::Console;
 
-/// device_list: the RDMA devices of this machine, and those that --vdev names; as rdma-core's ibv_devices.
+/// device_list: lists the RDMA devices of this host and those named by --vdev, like rdma-core's ibv_devices.
 #[derive(Parser)]
 struct Options {}
 

@@ -9,19 +9,20 @@ use pollux_config::CommandLine;
 use pollux_kit::Console;
 use pollux_kit::number::within;
 
-/// devinfo: what RDMA devices are and can do; as rdma-core's ibv_devinfo. Without a name, all that the kernel has.
+/// devinfo: prints the attributes of RDMA devices, like rdma-core's ibv_devinfo. Without a device name it prints all devices
+/// of the kernel.
 #[derive(Parser)]
 struct Options {
-    /// This device [default: those that --vdev and -a name, or all of the kernel's]
+    /// RDMA device to query [default: those named by --vdev and -a, else all devices of the kernel]
     #[arg(short = 'd', long, value_name = "DEV")]
     ib_dev: Option<String>,
-    /// This port [default: all]
+    /// Device port to query [default: all]
     #[arg(short = 'i', long, value_name = "PORT", value_parser = |text: &str| within(text, 1, 255))]
     ib_port: Option<u64>,
-    /// Names alone
+    /// List device names only
     #[arg(short = 'l', long)]
     list: bool,
-    /// All attributes
+    /// Print all attributes
     #[arg(short = 'v', long)]
     verbose: bool,
 }

@@ -26,18 +26,18 @@ use pollux_port::PortId;
 /// How long a burst waits for a full destination.
 const PATIENCE: Nanos = Nanos(10_000_000);
 
-/// forward_and_serve: forwards packets between ports, and lets clients of read_bw, read_lat or write_bw into memory of this process,
-/// through the first of the same ports.
+/// forward_and_serve: forwards packets between ports and, on the first of the same ports, serves RDMA clients (read_bw, read_lat
+/// or write_bw) from memory of this process.
 #[derive(Parser)]
 #[command(after_help = "The loop is l2fwd's: apps/src/forward.rs. Needs two lcores: -l 0,1.")]
 struct Options {
-    /// What clients do: read or write
+    /// RDMA operation of the clients: read or write
     #[arg(long, value_name = "WHAT", default_value = "read")]
     serve: Serve,
-    /// Bytes of a client's messages, as its -s
+    /// Message size of the clients (their -s), in bytes
     #[arg(short = 's', long, value_name = "BYTES", default_value = "65536", value_parser = size)]
     size: u64,
-    /// TCP port at which clients come
+    /// TCP port to listen on for clients
     #[arg(short = 'p', long, value_name = "PORT", default_value = "18515", value_parser = |text: &str| within(text, 1, 65535))]
     port: u64,
     #[command(flatten)]
@@ -58,7 +58,9 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     let mut bringup = Bringup::new(line)?;
     let lcores = bringup.eal.lcores().dataplane();
     let [forwarder, server, ..] = lcores[..] else {
-        return Err(BringupError::Usage("one lcore forwards and one serves: give two, -l 0,1".into()));
+        return Err(BringupError::Usage(
+            "two lcores are required, one to forward and one to serve: give -l 0,1".into(),
+        ));
     };
     let names: Vec<String> = bringup.ports.iter_all().map(|port| port.name().to_owned()).collect();
     let (hops, _) = hops(&names, None, None).map_err(BringupError::Usage)?;
@@ -96,7 +98,7 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     let name = device.name.clone();
     let serving = bringup.eal.launch(server, move |lcore| serve(lcore, &device, &settings, &appointment))?;
     say(format_args!(
-        "forward_and_serve: forwarding on lcore {forwarder}, clients come to {name} by TCP port {}",
+        "forward_and_serve: forwarding on lcore {forwarder}, serving clients of {name} on TCP port {}",
         options.port
     ));
 

@@ -8,7 +8,8 @@ use pollux_apps::perftest::raw::session;
 use pollux_apps::perftest::settings::Kind;
 use pollux_bringup::program;
 
-/// raw_ethernet_bw: how much, of whole Ethernet frames. Start the end with --server first, then the one with --client; perftest's raw_ethernet_bw can be either.
+/// raw_ethernet_bw: raw Ethernet bandwidth test. Start --server first, then --client. Interoperates with perftest's
+/// raw_ethernet_bw.
 #[derive(Parser)]
 #[command(after_help = "The loop is one page: apps/src/perftest/bandwidth.rs.")]
 struct RawEthernetBandwidth {

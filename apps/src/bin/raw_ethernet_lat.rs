@@ -8,7 +8,8 @@ use pollux_apps::perftest::raw::session;
 use pollux_apps::perftest::settings::Kind;
 use pollux_bringup::program;
 
-/// raw_ethernet_lat: how soon, of whole Ethernet frames. Start the end with --server first, then the one with --client; perftest's raw_ethernet_lat can be either.
+/// raw_ethernet_lat: raw Ethernet latency test. Start --server first, then --client. Interoperates with perftest's
+/// raw_ethernet_lat.
 #[derive(Parser)]
 #[command(after_help = "The loop is one page: apps/src/perftest/latency.rs.")]
 struct RawEthernetLatency {

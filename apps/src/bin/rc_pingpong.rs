@@ -8,8 +8,8 @@ use pollux_apps::pingpong::single::{self, Plan};
 use pollux_bringup::program;
 use pollux_verbs::QpKind;
 
-/// rc_pingpong: messages to and fro over a reliable connection. One end waits, the other names it; rdma-core's
-/// ibv_rc_pingpong can be either.
+/// rc_pingpong: ping-pong test over a reliable connection (RC). Start the server, then the client with the server's address.
+/// Interoperates with rdma-core's ibv_rc_pingpong.
 #[derive(Parser)]
 #[command(after_help = "The loop is one page: apps/src/pingpong/single.rs.")]
 struct Options {
@@ -19,13 +19,13 @@ struct Options {
     volume: Volume,
     #[command(flatten)]
     path: Path,
-    /// Read the device's time of each receive
+    /// Read completion timestamps of the device
     #[arg(short = 't', long)]
     ts: bool,
-    /// Send from and receive into memory on the device
+    /// Use device memory for the message buffer
     #[arg(short = 'j', long)]
     dm: bool,
-    /// Accepted: requests are always posted in batches
+    /// No effect: WQEs are always posted in batches
     #[arg(short = 'N', long = "new_send")]
     new_send: bool,
     #[command(flatten)]

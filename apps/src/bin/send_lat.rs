@@ -8,7 +8,8 @@ use pollux_apps::perftest::session;
 use pollux_apps::perftest::settings::{Kind, Test, Verb};
 use pollux_bringup::program;
 
-/// send_lat: how soon, of messages that the other end receives. One end waits, the other names it; perftest's ib_send_lat can be either.
+/// send_lat: send/receive latency test. Start the server, then the client with the server's address. Interoperates with
+/// perftest's ib_send_lat.
 #[derive(Parser)]
 #[command(after_help = "The loop is one page: apps/src/perftest/latency.rs.")]
 struct SendLatency {

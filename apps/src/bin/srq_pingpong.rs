@@ -8,8 +8,8 @@ use pollux_apps::pingpong::shared::{self, Plan, QPS_MAX};
 use pollux_bringup::program;
 use pollux_kit::number::within;
 
-/// srq_pingpong: messages to and fro over several reliable connections that share a receive queue. One end waits, the other names
-/// it; rdma-core's ibv_srq_pingpong can be either.
+/// srq_pingpong: ping-pong test over several RC QPs with one shared receive queue. Start the server, then the client with the
+/// server's address. Interoperates with rdma-core's ibv_srq_pingpong.
 #[derive(Parser)]
 #[command(after_help = "The loop is one page: apps/src/pingpong/shared.rs.")]
 struct Options {
@@ -19,10 +19,10 @@ struct Options {
     volume: Volume,
     #[command(flatten)]
     path: Path,
-    /// Queue pairs
+    /// Number of QPs
     #[arg(short = 'q', long, value_name = "N", default_value = "16", value_parser = |text: &str| within(text, 1, QPS_MAX))]
     num_qp: u64,
-    /// Refused: paging on demand is absent
+    /// Not supported: on-demand paging (ODP)
     #[arg(short = 'o', long)]
     odp: bool,
 }

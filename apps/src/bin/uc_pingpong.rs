@@ -8,8 +8,8 @@ use pollux_apps::pingpong::single::{self, Plan};
 use pollux_bringup::program;
 use pollux_verbs::QpKind;
 
-/// uc_pingpong: messages to and fro over an unreliable connection. One end waits, the other names it; rdma-core's
-/// ibv_uc_pingpong can be either.
+/// uc_pingpong: ping-pong test over an unreliable connection (UC). Start the server, then the client with the server's address.
+/// Interoperates with rdma-core's ibv_uc_pingpong.
 #[derive(Parser)]
 #[command(after_help = "The loop is one page: apps/src/pingpong/single.rs.")]
 struct Options {

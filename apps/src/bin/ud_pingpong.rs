@@ -8,8 +8,8 @@ use pollux_apps::pingpong::single::{self, Plan};
 use pollux_bringup::program;
 use pollux_verbs::QpKind;
 
-/// ud_pingpong: messages to and fro over datagrams. One end waits, the other names it; rdma-core's
-/// ibv_ud_pingpong can be either.
+/// ud_pingpong: ping-pong test over unreliable datagrams (UD). Start the server, then the client with the server's address.
+/// Interoperates with rdma-core's ibv_ud_pingpong.
 #[derive(Parser)]
 #[command(after_help = "The loop is one page: apps/src/pingpong/single.rs.")]
 struct Options {

@@ -8,7 +8,8 @@ use pollux_apps::perftest::session;
 use pollux_apps::perftest::settings::{Kind, Test, Verb};
 use pollux_bringup::program;
 
-/// write_lat: how soon, of writes into the other end's memory. One end waits, the other names it; perftest's ib_write_lat can be either.
+/// write_lat: RDMA write latency test. Start the server, then the client with the server's address. Interoperates with
+/// perftest's ib_write_lat.
 #[derive(Parser)]
 #[command(after_help = "The loop is one page: apps/src/perftest/latency.rs.")]
 struct WriteLatency {

@@ -8,8 +8,8 @@ use pollux_apps::pingpong::xrc::{self, Plan};
 use pollux_bringup::program;
 use pollux_kit::number::within;
 
-/// xsrq_pingpong: messages to and fro over extended reliable connections (XRC), into a receive queue that the sender names. One end
-/// waits, the others name it; rdma-core's ibv_xsrq_pingpong can be any of them.
+/// xsrq_pingpong: ping-pong test over extended reliable connections (XRC). Start the server, then each client with the server's
+/// address. Interoperates with rdma-core's ibv_xsrq_pingpong.
 #[derive(Parser)]
 #[command(after_help = "The loop is one page: apps/src/pingpong/xrc.rs.")]
 struct Options {
@@ -17,13 +17,13 @@ struct Options {
     common: Common,
     #[command(flatten)]
     path: Path,
-    /// Clients to wait for, at the server
+    /// Number of clients the server waits for
     #[arg(short = 'c', long, value_name = "N", default_value = "1", value_parser = |text: &str| within(text, 1, 1024))]
     clients: u64,
-    /// Messages to each client
+    /// Number of messages to each client
     #[arg(short = 'n', long = "num_tests", value_name = "N", default_value = "5", value_parser = |text: &str| within(text, 1, 1 << 20))]
     tests: u64,
-    /// Refused: paging on demand is absent
+    /// Not supported: on-demand paging (ODP)
     #[arg(short = 'o', long)]
     odp: bool,
 }

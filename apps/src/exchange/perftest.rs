@@ -33,9 +33,9 @@ const COMPARES: u32 = 628;
 /// In the last bytes of the version: this end compares settings as ours do.
 const MARK: &[u8; 8] = b"pollux1\0";
 
-const MEETING: &str = "telling each other the settings";
-const TOLD: &str = "telling each other the keys";
-const RESULTS: &str = "telling each other the results";
+const MEETING: &str = "exchanging settings";
+const TOLD: &str = "exchanging keys";
+const RESULTS: &str = "exchanging results";
 
 /// perftest reads its versions as decimal fractions; in hundredths.
 fn hundredths(text: &str) -> Option<u32> {
@@ -52,7 +52,7 @@ pub fn version(text: &str) -> Result<String, String> {
     if known && text.len() < 8 {
         return Ok(text.to_owned());
     }
-    Err(format!("is not a version from 5.70 to {VERSION}; perftest 6.28 and newer talk with {VERSION}"))
+    Err(format!("must be from 5.70 to {VERSION}; perftest 6.28 and newer accept {VERSION}"))
 }
 
 /// What the two ends have found out about each other before any queue pair exists.
@@ -255,7 +255,7 @@ impl Line {
         let patience = if soon { due } else { alone };
         self.receive(
             &mut other,
-            if soon { TOLD } else { "waiting for its part of the test" },
+            if soon { TOLD } else { "waiting for the peer to finish its part of the test" },
             patience,
             stop,
         )?;
@@ -370,17 +370,17 @@ mod tests {
             let heard = scope
                 .spawn(move || server.meet(VERSION, &settings("64"), 4096, NEVER).unwrap_err().to_string());
             let said = client.meet(VERSION, &settings("128"), 4096, NEVER).unwrap_err().to_string();
-            assert!(said.starts_with("the two ends disagree about -s: 128 here, 64 at 127.0.0.1:"), "{said}");
+            assert!(said.starts_with("-s differs: 128 here, 64 at 127.0.0.1:"), "{said}");
             let heard = heard.join().unwrap();
-            assert!(heard.starts_with("the two ends disagree about -s: 64 here, 128 at"), "{heard}");
+            assert!(heard.starts_with("-s differs: 64 here, 128 at"), "{heard}");
         });
     }
 
     #[test]
     fn old_versions_and_other_programs_are_named() {
         for (answer, expected) in [
-            (b"5.60\0\0\0\0\0\0\0\0\0\0\0\0", "runs perftest 5.60 and this end speaks 6.27"),
-            (b"SSH-2.0-OpenSSH_", r#"it said "SSH-2.0-OpenSSH_" where perftest's version is due"#),
+            (b"5.60\0\0\0\0\0\0\0\0\0\0\0\0", "perftest 5.60 is incompatible with 6.27"),
+            (b"SSH-2.0-OpenSSH_", r#"unexpected message "SSH-2.0-OpenSSH_", expected perftest's version"#),
         ] {
             let (mut client, mut server) = pair();
             server.send(answer, "").unwrap();
@@ -388,7 +388,7 @@ mod tests {
             assert!(error.contains(expected), "{error}");
         }
         assert!(version("6.06").is_ok() && version(VERSION).is_ok());
-        assert!(version("6.28").is_err_and(|line| line.contains("talk with 6.27")));
+        assert!(version("6.28").is_err_and(|line| line.contains("accept 6.27")));
         assert!(version("5.6").is_err() && version("new").is_err() && version("NaN").is_err());
     }
 

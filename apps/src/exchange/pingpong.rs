@@ -132,7 +132,7 @@ fn unhex(text: &str) -> Option<[u8; 16]> {
     u128::from_str_radix(digits, 16).ok().map(u128::to_be_bytes)
 }
 
-const TOLD: &str = "telling each other the addresses";
+const TOLD: &str = "exchanging addresses";
 
 impl Line {
     /// An address, and whether an end of ours wrote it.
@@ -181,7 +181,7 @@ impl Line {
             connect(&other)?;
             say(self)?;
             let mut done = [0; 5];
-            self.receive(&mut done, "waiting for the client to be done", self.patience().due, stop)?;
+            self.receive(&mut done, "waiting for the client to finish", self.patience().due, stop)?;
             if &done != b"done\0" {
                 return Err(self.strange(&done, "'done'").into());
             }
@@ -206,7 +206,7 @@ impl Line {
     /// # Errors
     /// [`ExchangeError`].
     pub fn say_end(&mut self) -> Result<(), ExchangeError> {
-        self.send(b"END\0", "saying that all is over")
+        self.send(b"END\0", "announcing the end of the test")
     }
 
     /// Waits until all is over at the other end of an XSRQ run.
@@ -215,7 +215,7 @@ impl Line {
     /// [`ExchangeError`].
     pub fn hear_end(&mut self, stop: Stop<'_>) -> Result<(), ExchangeError> {
         let mut end = [0; 4];
-        self.receive(&mut end, "waiting for the other end to be done", self.patience().due, stop)?;
+        self.receive(&mut end, "waiting for the peer to finish", self.patience().due, stop)?;
         if &end == b"END\0" { Ok(()) } else { Err(self.strange(&end, "'END'")) }
     }
 }
@@ -270,12 +270,9 @@ mod tests {
             let said = client
                 .trade_addresses::<ExchangeError>(&[address], &options("20"), NEVER, |_| Ok(()))
                 .unwrap_err();
-            assert!(said.to_string().starts_with("the two ends disagree about -n: 20 here, 10 at"), "{said}");
+            assert!(said.to_string().starts_with("-n differs: 20 here, 10 at"), "{said}");
             let heard = heard.join().unwrap();
-            assert!(
-                heard.to_string().starts_with("the two ends disagree about -n: 10 here, 20 at"),
-                "{heard}"
-            );
+            assert!(heard.to_string().starts_with("-n differs: 10 here, 20 at"), "{heard}");
         });
         // An original: small letters, and nothing but `done` behind.
         let (mut client, mut server) = pair();
@@ -335,7 +332,7 @@ mod tests {
             .trade_addresses::<ExchangeError>(&[Address::default()], &[], NEVER, |_| Ok(()))
             .unwrap_err();
         let line = error.to_string();
-        assert!(line.contains(r#"it said "GET / HTTP/1.1\r\nHost: localhost"#), "{line}");
+        assert!(line.contains(r#"unexpected message "GET / HTTP/1.1\r\nHost: localhost"#), "{line}");
         assert_eq!(line.lines().count(), 1);
     }
 }

@@ -26,37 +26,37 @@ const fn short(short: char, lacking: Lacking) -> Lacking {
     Lacking { short: Some(short), ..lacking }
 }
 
-const ONE_PORT: &str = "a test has one port; run another one on the other port";
-const ACCELERATOR: &str = "memory of accelerators is absent here";
-const ENCRYPTION: &str = "encryption by the device is absent here";
-const DC: &str = "DC is absent here; -c has RC, UC and UD";
-const OWN_MEMORY: &str = "messages come from memory of the program's own";
-const CONNECTION_MANAGEMENT: &str = "it is for -R, and connection management is absent here";
-const NO_IMMEDIATE: &str = "messages carry no immediate data here";
-const ORDER: &str = "packets are placed in their order here";
-const HINTS: &str = "hints to the memory controller are absent here";
-const POLLS: &str = "completions are taken up to 32 at once here";
+const ONE_PORT: &str = "a test uses one port; run a second test on the other port";
+const ACCELERATOR: &str = "accelerator memory is not supported";
+const ENCRYPTION: &str = "encryption offload is not supported";
+const DC: &str = "DC is not supported; use -c RC, UC or UD";
+const OWN_MEMORY: &str = "message buffers are always allocated by the program";
+const CONNECTION_MANAGEMENT: &str = "it requires -R, and RDMA CM is not supported";
+const NO_IMMEDIATE: &str = "immediate data is not supported";
+const ORDER: &str = "out-of-order placement is not supported";
+const HINTS: &str = "PCIe TPH hints are not supported";
+const POLLS: &str = "the CQ is always polled for up to 32 completions";
 
 /// All of them.
 const LACKING: &[Lacking] = &[
     short('O', flag("dualport", ONE_PORT)),
     flag("report-per-port", ONE_PORT),
-    short('X', value("vector", "completion queues raise events on the first vector here")),
-    value("force-link", "a port's link is what it is, Ethernet here"),
+    short('X', value("vector", "completion events always use vector 0")),
+    value("force-link", "the link type is always Ethernet"),
     flag("use-null-mr", OWN_MEMORY),
     value("mmap", OWN_MEMORY),
     value("mmap-offset", OWN_MEMORY),
-    value("payload_file_path", "what messages carry is not chosen here; --data_validation compares it"),
-    flag("odp", "nothing pages memory in on demand here; memory is registered and stays"),
-    flag("use_hugepages", "the EAL half says which memory there is: huge pages unless --no-huge"),
-    flag("mr_per_qp", "one region serves all queue pairs here"),
-    value("pkey_index", "RoCE has one partition key"),
-    value("dlid", "Ethernet has no local identifiers"),
+    value("payload_file_path", "the payload cannot be chosen; --data_validation verifies it"),
+    flag("odp", "on-demand paging is not supported; memory is registered and pinned"),
+    flag("use_hugepages", "hugepages are used unless the EAL option --no-huge is given"),
+    flag("mr_per_qp", "one memory region serves all QPs"),
+    value("pkey_index", "RoCE uses only the default P_Key"),
+    value("dlid", "Ethernet ports have no LID"),
     value("retry_count", CONNECTION_MANAGEMENT),
-    value("bind_source_ip", "the routing table says where the ends' connection comes from"),
-    flag("use_old_post_send", "there is one way to post here"),
-    value("wait_destroy", "the ends are gone when the test is"),
-    value("reply_every", "each message is answered here"),
+    value("bind_source_ip", "the source address is chosen by the routing table"),
+    flag("use_old_post_send", "WQEs are posted in only one way"),
+    value("wait_destroy", "resources are destroyed when the test ends"),
+    value("reply_every", "every message is answered"),
     flag("write_with_imm", NO_IMMEDIATE),
     flag("send_with_imm", NO_IMMEDIATE),
     flag("unsolicited_write", NO_IMMEDIATE),
@@ -66,15 +66,15 @@ const LACKING: &[Lacking] = &[
     flag("use_ooo", ORDER),
     flag("no_ddp", ORDER),
     flag("no_enhanced_reorder", ORDER),
-    value("congest_type", "control of congestion is absent here"),
+    value("congest_type", "congestion control is not supported"),
     value("cqe_poll", POLLS),
     flag("disable_dynamic_polling", POLLS),
-    flag("disable_numa", "-l of the EAL half, or --pin_cores, says where a test runs"),
-    flag("data_validation_debug", "--data_validation counts what is wrong here"),
+    flag("disable_numa", "the CPUs are chosen by the EAL option -l or by --pin_cores"),
+    flag("data_validation_debug", "--data_validation reports the number of wrong bytes"),
     value("tph_mem", HINTS),
     value("cpu_id", HINTS),
     value("ph", HINTS),
-    flag("sig_offload", "signatures by the device are absent here"),
+    flag("sig_offload", "signature offload is not supported"),
     flag("sig_before", ENCRYPTION),
     flag("aes_xts", ENCRYPTION),
     flag("encrypt_on_tx", ENCRYPTION),
@@ -176,7 +176,10 @@ mod tests {
                 let options = Line::try_parse_from(&words).expect("it is known").options;
                 let test = Test { verb: Verb::Write, kind: Kind::Bandwidth };
                 let error = Settings::new(test, options).expect_err("it is refused");
-                assert_eq!(error, format!("--{} is not for write_bw: {}", lacking.name, lacking.why));
+                assert_eq!(
+                    error,
+                    format!("--{} is not supported by write_bw: {}", lacking.name, lacking.why)
+                );
                 let raw = RawLine::try_parse_from(&words).expect("it is known").options;
                 assert_eq!(raw.base.absent.given(), Some((lacking.name, lacking.why)));
             }

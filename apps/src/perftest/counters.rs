@@ -26,7 +26,7 @@ impl Counters {
         }
         let Some(folder) = device.sysfs() else {
             return Err(Failure::Usage(format!(
-                "-W: {} has no counters in sysfs; the device model counts in --json's ledger",
+                "-W: {} has no counters in sysfs; for the device model, see the ledger in the output of --json",
                 device.name
             )));
         };
@@ -39,7 +39,7 @@ impl Counters {
             match read(&path) {
                 Some(value) => Ok((name.clone(), path, value)),
                 None => Err(Failure::Usage(format!(
-                    "-W {name}: there is no counter {}; `ls` shows which there are",
+                    "-W {name}: no such counter, {}; list the directory to see the counters",
                     path.display()
                 ))),
             }
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(counters.rise(), "\tcounters/port_rcv_data=8\n\n");
         let missing = Counters::of(folder.path().to_owned(), &["hw_counters/none".to_owned()]);
         assert!(
-            matches!(missing, Err(Failure::Usage(line)) if line.contains("-W hw_counters/none: there is no counter"))
+            matches!(missing, Err(Failure::Usage(line)) if line.contains("-W hw_counters/none: no such counter"))
         );
     }
 }

@@ -83,7 +83,7 @@ impl Shape {
         let beyond = |option: &str, wanted: u64, most: u32| {
             let name = &device.name;
             Err(Failure::Usage(format!(
-                "{option} {wanted} is beyond {name}, which has {most}: give {most} at most"
+                "{option} {wanted} exceeds the limit of {name} ({most}): give at most {most}"
             )))
         };
         let most = limits.max_qp_rd_atom.min(255);
@@ -305,7 +305,7 @@ impl End {
         })
     }
 
-    /// Has its queue pairs hear a multicast group, and be told of by its name.
+    /// Has its queue pairs attach to a multicast group, and be told of by its name.
     ///
     /// # Errors
     /// What the device says.

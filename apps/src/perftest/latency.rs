@@ -48,7 +48,7 @@ impl Course {
         let mut posted = Vec::new();
         if goal != u64::MAX && posted.try_reserve_exact(goal as usize).is_err() {
             return Err(Failure::Usage(format!(
-                "-n {goal}: this machine has no memory for the times of so many messages: give fewer, or -D"
+                "-n {goal}: not enough memory to record every sample: give fewer iterations, or -D"
             )));
         }
         Ok(Self { goal, window, gap, posted, counted: 0 })

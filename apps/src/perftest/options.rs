@@ -10,215 +10,216 @@ use crate::exchange::perftest::version;
 /// As typed; what they come to together is [`Settings`](super::settings::Settings).
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Options {
-    /// Sizes from 2 to 2^23 bytes, one after the other; UD ends at the MTU
+    /// Run all message sizes from 2 to 2^23 bytes; on UD up to the MTU
     #[arg(short = 'a', long)]
     pub all: bool,
-    /// CMP_AND_SWAP or FETCH_AND_ADD (atomic tests) [default: FETCH_AND_ADD]
+    /// Atomic operation: CMP_AND_SWAP or FETCH_AND_ADD (atomic tests) [default: FETCH_AND_ADD]
     #[arg(short = 'A', long = "atomic_type", value_name = "TYPE")]
     pub atomic_type: Option<Atomic>,
-    /// Both ends send at once (bandwidth)
+    /// Measure bidirectional bandwidth: both ends send at the same time
     #[arg(short = 'b', long)]
     pub bidirectional: bool,
-    /// RC, UC or UD
+    /// QP transport: RC, UC or UD
     #[arg(short = 'c', long, value_name = "TYPE", default_value = "RC")]
     pub connection: Connection,
-    /// Times in cycles (latency)
+    /// Report times in CPU cycles instead of microseconds (latency)
     #[arg(short = 'C', long)]
     pub report_cycles: bool,
-    /// Use this device [default: the first that --vdev or -a names]
+    /// RDMA device to use [default: the first one named by --vdev or -a]
     #[arg(short = 'd', long, value_name = "DEV")]
     pub ib_dev: Option<String>,
-    /// Run for this many seconds instead of a number of iterations
+    /// Test duration in seconds, instead of a number of iterations
     #[arg(short = 'D', long = "duration", value_name = "S", value_parser = |text: &str| within(text, 1, 86_400))]
     pub seconds: Option<u64>,
-    /// Sleep on completion events instead of polling
+    /// Wait for CQ events instead of polling
     #[arg(short = 'e', long)]
     pub events: bool,
-    /// Seconds at either end of --duration that are not measured [default: a quarter]
+    /// Warm-up and cool-down of --duration that are not measured, in seconds each [default: a quarter of --duration]
     #[arg(short = 'f', long, value_name = "S", value_parser = |text: &str| within(text, 0, 86_400))]
     pub margin: Option<u64>,
-    /// Send to a multicast group; queue pairs are UD then (send tests; of send_lat each end hears a group of its own)
+    /// Send to a multicast group over UD (send tests; in send_lat each end joins a group of its own)
     #[arg(short = 'g', long)]
     pub mcg: bool,
-    /// The group that this end hears, or sends to, as 16 numbers with colons between them [default: perftest's, 255:1:0:0:0:2:201:133:0:0:0:0:0:0:0:0, the client's of send_lat the next]
+    /// Multicast GID, as 16 decimal bytes separated by colons [default: perftest's, 255:1:0:0:0:2:201:133:0:0:0:0:0:0:0:0; the
+    /// client of send_lat uses the one after it]
     #[arg(short = 'M', long = "MGID", value_name = "GID", value_parser = group)]
     pub mgid: Option<[u8; 16]>,
-    /// Refused: connection management is absent
+    /// Not supported: RDMA CM is not implemented
     #[arg(short = 'R', long = "rdma_cm")]
     pub rdma_cm: bool,
-    /// Refused: connection management is absent
+    /// Not supported: RDMA CM is not implemented
     #[arg(short = 'z', long = "comm_rdma_cm")]
     pub comm_rdma_cm: bool,
-    /// Print by how much these counters of the port rose, by their names in sysfs, such as counters/port_xmit_data
+    /// Report the change of these port counters over the test, by sysfs name: counters/port_xmit_data,..
     #[arg(short = 'W', long = "report-counters", value_name = "NAMES", value_delimiter = ',')]
     pub counters: Vec<String>,
-    /// Accepted; nothing here depends on the frequency of a core
+    /// No effect: results do not depend on the CPU frequency
     #[arg(short = 'F', long = "CPU-freq")]
     pub cpu_freq: bool,
-    /// Print all results, sorted (latency)
+    /// Print every sample, sorted (latency)
     #[arg(short = 'H', long, alias = "report-histogrm")]
     pub report_histogram: bool,
-    /// Port of the device
+    /// Device port
     #[arg(short = 'i', long, value_name = "PORT", default_value = "1", value_parser = |text: &str| within(text, 1, 255))]
     pub ib_port: u64,
-    /// Largest message that travels inside its work request [default: 0; latency 220 (write), 236 (send), 188 (send on UD)]
+    /// Largest message to send inline in the WQE, in bytes [default: 0; latency: 220 (write), 236 (send), 188 (send on UD)]
     #[arg(short = 'I', long = "inline_size", value_name = "BYTES", value_parser = |text: &str| within(text, 0, 1024))]
     pub inline: Option<u64>,
-    /// Post this many sends at once, with one doorbell (bandwidth)
+    /// Number of send WQEs to post with one doorbell (bandwidth)
     #[arg(short = 'l', long = "post_list", value_name = "N", default_value = "1", value_parser = |text: &str| within(text, 1, 1024))]
     pub post_list: u64,
-    /// Post this many receives at once (bandwidth)
+    /// Number of receive WQEs to post at once (bandwidth)
     #[arg(long = "recv_post_list", value_name = "N", default_value = "1", value_parser = |text: &str| within(text, 1, 1024))]
     pub recv_post_list: u64,
-    /// Path MTU: 256 to 4096 [default: the port's]
+    /// Path MTU in bytes: 256, 512, 1024, 2048 or 4096 [default: the port's active MTU]
     #[arg(short = 'm', long, value_name = "BYTES", value_parser = number)]
     pub mtu: Option<u64>,
-    /// Exchanges, 5 at least [default: 1000; 5000 for write_bw]
+    /// Number of iterations, at least 5 [default: 1000; write_bw: 5000]
     #[arg(short = 'n', long, value_name = "N", value_parser = |text: &str| within(text, 5, 1 << 32))]
     pub iters: Option<u64>,
-    /// Do not look for the peak (bandwidth) [default: look, up to 20000 iterations]
+    /// Do not compute peak bandwidth (bandwidth) [default: compute it up to 20000 iterations]
     #[arg(short = 'N', long = "noPeak")]
     pub no_peak: bool,
-    /// READs or atomics under way at once [default: the device's most]
+    /// Outstanding RDMA reads or atomics per QP [default: the device's maximum]
     #[arg(short = 'o', long, value_name = "N", value_parser = |text: &str| within(text, 1, 255))]
     pub outs: Option<u64>,
-    /// TCP port over which the ends meet
+    /// TCP port for the connection between server and client
     #[arg(short = 'p', long, value_name = "PORT", default_value = "18515", value_parser = |text: &str| within(text, 1, 65535))]
     pub port: u64,
-    /// Seconds that the other end may be silent when something of it is due; 0: for ever [default: 60, and 3600 beyond -D while a server of
-    /// a read, write or atomic test sees nothing of it; raw_ethernet: for ever]
+    /// Seconds to wait for the peer before giving up; 0 waits forever [default: 60; the server of a read, write or atomic test allows the
+    /// test itself 3600 beyond -D; raw_ethernet: 0]
     #[arg(long = "peer-timeout", value_name = "SECONDS", value_parser = |text: &str| within(text, 0, 86400))]
     pub peer_timeout: Option<u64>,
-    /// Queue pairs (bandwidth)
+    /// Number of QPs (bandwidth)
     #[arg(short = 'q', long, value_name = "N", default_value = "1", value_parser = |text: &str| within(text, 1, 16384))]
     pub qp: u64,
-    /// One completion for this many sends [default: 100; 1 above 8192 bytes]
+    /// Send WQEs per CQE [default: 100; 1 for messages above 8192 bytes]
     #[arg(short = 'Q', long = "cq-mod", value_name = "N", value_parser = |text: &str| within(text, 1, 1024))]
     pub cq_mod: Option<u64>,
-    /// Receives posted at a time (send tests) [default: 512]
+    /// Receive queue depth, in WQEs (send tests) [default: 512]
     #[arg(short = 'r', long, value_name = "N", value_parser = |text: &str| within(text, 1, 16384))]
     pub rx_depth: Option<u64>,
-    /// Bytes of a message, also as 4K or 1M [default: 65536; latency 2; atomic 8]
+    /// Message size in bytes; suffixes K and M are accepted [default: 65536; latency: 2; atomic: 8]
     #[arg(short = 's', long, value_name = "BYTES", value_parser = size)]
     pub size: Option<u64>,
-    /// Service level
+    /// Service level, 0 to 15
     #[arg(short = 'S', long, value_name = "SL", default_value = "0", value_parser = |text: &str| within(text, 0, 15))]
     pub sl: u64,
-    /// Sends under way at once [default: 128; latency 1]
+    /// Send queue depth: outstanding WQEs per QP [default: 128; latency: 1]
     #[arg(short = 't', long, value_name = "N", value_parser = |text: &str| within(text, 1, 15000))]
     pub tx_depth: Option<u64>,
-    /// Time until a resend: 4.096 us times 2 to this power
+    /// ACK timeout exponent N: 4.096 us x 2^N; 0 disables it
     #[arg(short = 'u', long, value_name = "EXPONENT", default_value = "14", value_parser = |text: &str| within(text, 0, 31))]
     pub qp_timeout: u64,
-    /// Print all results in their order (latency)
+    /// Print every sample in the order measured (latency)
     #[arg(short = 'U', long)]
     pub report_unsorted: bool,
-    /// Print the version that the other end is told, and end
+    /// Print the perftest version announced to the peer, and exit
     #[arg(short = 'V', long)]
     pub version: bool,
-    /// End with an error below this average bandwidth, in the unit shown
+    /// Exit with an error if the average bandwidth is below N, in the unit reported
     #[arg(short = 'w', long = "limit_bw", value_name = "N", value_parser = above_zero)]
     pub limit_bw: Option<f64>,
-    /// GID of this index [default: the first of an IPv4 address, or else of a global IPv6 one, or else any]
+    /// GID table index [default: the first entry with an IPv4 address, else with a global IPv6 address, else any]
     #[arg(short = 'x', long, value_name = "INDEX", value_parser = |text: &str| within(text, 0, 255))]
     pub gid_index: Option<u64>,
-    /// End with an error below this many millions of messages a second
+    /// Exit with an error if the message rate is below N million messages per second
     #[arg(short = 'y', long = "limit_msgrate", value_name = "N", value_parser = above_zero)]
     pub limit_msgrate: Option<f64>,
-    /// Save the report as JSON
+    /// Write the report to a JSON file
     #[arg(long = "out_json")]
     pub out_json: bool,
-    /// Where [default: perftest_out.json]
+    /// File for --out_json [default: perftest_out.json]
     #[arg(long = "out_json_file", value_name = "FILE")]
     pub out_json_file: Option<String>,
-    /// Show how busy this machine's CPUs were (with --duration)
+    /// Report the CPU utilization of this host (with --duration)
     #[arg(long = "cpu_util")]
     pub cpu_util: bool,
-    /// Print one number only: bandwidth, message_rate or latency
+    /// Print a single number: bandwidth, message_rate or latency
     #[arg(long, value_name = "WHAT")]
     pub output: Option<Output>,
-    /// One shared receive queue for all queue pairs (send tests)
+    /// Use one shared receive queue for all QPs (send tests)
     #[arg(long = "use-srq")]
     pub use_srq: bool,
-    /// Gbit/s instead of MiB/s
+    /// Report bandwidth in Gbit/s instead of MiB/s
     #[arg(long = "report_gbits")]
     pub report_gbits: bool,
-    /// Print both ends' results (with -b)
+    /// Report the results of both ends separately (with -b)
     #[arg(long = "report-both")]
     pub report_both: bool,
-    /// The server sends
+    /// Reverse the direction: the server sends to the client
     #[arg(long)]
     pub reversed: bool,
-    /// A report every --duration seconds until stopped
+    /// Run until stopped, with a report every --duration seconds
     #[arg(long = "run_infinitely")]
     pub run_infinitely: bool,
-    /// Traffic class
+    /// Traffic class, 0 to 255
     #[arg(long, value_name = "N", default_value = "0", value_parser = |text: &str| within(text, 0, 255))]
     pub tclass: u64,
-    /// Flow labels, to queue pairs in turn; packets of RoCE come from the UDP port that follows from each [default: made of the queue pairs' numbers]
+    /// GRH flow labels, assigned to the QPs in turn; the RoCE v2 UDP source port is derived from them [default: from the QP numbers]
     #[arg(long = "flow_label", value_name = "LABELS", value_delimiter = ',', value_parser = |text: &str| within(text, 0, 0xf_ffff))]
     pub flow_label: Vec<u64>,
-    /// Type of service: refused, it goes with -R
+    /// Type of service; not supported: it requires -R
     #[arg(short = 'T', long, value_name = "N", hide = true, value_parser = |text: &str| within(text, 0, 255))]
     pub tos: Option<u64>,
-    /// Time to live: refused, frames alone have one
+    /// Time to live; raw Ethernet tests only
     #[arg(short = 'L', long = "hop_limit", value_name = "N", hide = true, value_parser = |text: &str| within(text, 0, 255))]
     pub hop_limit: Option<u64>,
-    /// Send as much as may be under way on each queue pair once, before anything is measured (write_bw, read_bw, atomic_bw)
+    /// Send one full send queue on each QP before measuring (write_bw, read_bw, atomic_bw)
     #[arg(long = "perform_warm_up")]
     pub perform_warm_up: bool,
-    /// Send no faster, in --rate_units (client of a bandwidth test)
+    /// Limit the send rate to N --rate_units (client of a bandwidth test)
     #[arg(long = "rate_limit", value_name = "N", value_parser = above_zero)]
     pub rate_limit: Option<f64>,
-    /// Of --rate_limit: M (MiB/s), g (Gbit/s) or p (messages a second) [default: g]
+    /// Unit of --rate_limit: M (MiB/s), g (Gbit/s) or p (messages per second) [default: g]
     #[arg(long = "rate_units", value_name = "U")]
     pub rate_units: Option<RateUnit>,
-    /// How the rate is kept: SW; the others, by the device, are refused
+    /// Rate limiter: SW. HW and PP (limits of the device) are not supported
     #[arg(long = "rate_limit_type", value_name = "TYPE", default_value = "SW")]
     pub rate_limit_type: RateLimitType,
-    /// Refused: it goes with a rate that the device keeps
+    /// Not supported: it requires a rate limit of the device
     #[arg(long = "typical_pkt_size", value_name = "BYTES", value_parser = size)]
     pub typical_pkt_size: Option<u64>,
-    /// Messages between two pauses of --rate_limit [default: 1, or -l's]
+    /// Messages per burst under --rate_limit [default: -l, or 1]
     #[arg(long = "burst_size", value_name = "N", value_parser = |text: &str| within(text, 1, 15000))]
     pub burst_size: Option<u64>,
-    /// Run on these cores, the first one polls; as -l in the EAL half
+    /// CPUs to run on, as a list; the first one polls. Same as -l of the EAL options
     #[arg(long = "pin_cores", value_name = "CPUS")]
     pub pin_cores: Option<String>,
-    /// Run on the cores of this NUMA node
+    /// Run on the CPUs of this NUMA node
     #[arg(long = "numa_node", value_name = "NODE", value_parser = |text: &str| within(text, 0, 1023))]
     pub numa_node: Option<u64>,
-    /// Compare every byte that is moved (write_bw and read_bw on RC, at both ends)
+    /// Verify every byte transferred (write_bw and read_bw on RC; give it at both ends)
     #[arg(long = "data_validation")]
     pub data_validation: bool,
-    /// Prefer the GID of an IPv6 address
+    /// Prefer a GID with an IPv6 address
     #[arg(long)]
     pub ipv6: bool,
-    /// Accepted; HOST may be of either kind, and so may a client
+    /// No effect: IPv4 and IPv6 addresses are both accepted
     #[arg(long = "ipv6-addr")]
     pub ipv6_addr: bool,
-    /// Accepted; nothing here locks
+    /// No effect: the data path takes no locks
     #[arg(long = "no_lock")]
     pub no_lock: bool,
-    /// Accepted; no memory here is registered for relaxed order
+    /// No effect: memory is never registered with relaxed ordering
     #[arg(long = "disable_pcie_relaxed")]
     pub disable_pcie_relaxed: bool,
-    /// Microseconds between two posts (latency)
+    /// Pause between two messages, in microseconds (latency)
     #[arg(long = "latency_gap", value_name = "US", value_parser = |text: &str| within(text, 0, 86_400_000_000))]
     pub latency_gap: Option<u64>,
-    /// Exchange neither versions nor MTU; needs the same at the other end
+    /// Skip the exchange of versions and MTU; give it at both ends
     #[arg(long = "dont_xchg_versions")]
     pub dont_xchg_versions: bool,
-    /// Tell the other end that we are this version of perftest
+    /// perftest version to announce to the peer
     #[arg(long = "peer-version", value_name = "VERSION", default_value = crate::exchange::perftest::VERSION, value_parser = version)]
     pub peer_version: String,
-    /// What the original has and this family has not.
+    /// Options of perftest that are not supported.
     #[command(flatten)]
     pub absent: Absent,
-    /// Print the final report as one JSON object, the last line of standard output
+    /// Print the final report as one line of JSON, the last line of standard output
     #[arg(long)]
     pub json: bool,
-    /// The other end; none: wait for one
+    /// Server to connect to; without it, run as the server
     #[arg(value_name = "HOST")]
     pub host: Option<String>,
 }
@@ -247,13 +248,14 @@ fn group(text: &str) -> Result<[u8; 16], String> {
     let bytes: Option<Vec<u8>> =
         text.split(':').map(|part| number(part).ok().and_then(|byte| u8::try_from(byte).ok())).collect();
     let gid: Option<[u8; 16]> = bytes.and_then(|bytes| bytes.try_into().ok());
-    gid.filter(|gid| gid[0] == 0xff)
-        .ok_or_else(|| "is no multicast GID: 16 numbers up to 255 with colons, the first of them 255".into())
+    gid.filter(|gid| gid[0] == 0xff).ok_or_else(|| {
+        "is not a multicast GID: give 16 decimal bytes separated by colons, the first one 255".into()
+    })
 }
 
 fn above_zero(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number: &f64| *number > 0.0 && number.is_finite());
-    number.ok_or_else(|| "is not a number above zero".into())
+    number.ok_or_else(|| "must be a number above 0".into())
 }
 
 /// Type of queue pair.

@@ -121,7 +121,7 @@ impl Report {
         if let Some(name) = options.report_file() {
             let text = format!("{:#}\n", file::file(settings, facts, &self.rows));
             std::fs::write(name, text)
-                .map_err(|error| Failure::Error(format!("cannot write {name}: {error}")))?;
+                .map_err(|error| Failure::Error(format!("cannot write '{name}': {error}")))?;
         }
         self.console.json(|| {
             let ledger = device.ledger().map(|ledger| {
@@ -141,7 +141,7 @@ impl Report {
             if let Some(limit) = limit.filter(|limit| value < *limit)
                 && !self.rows.is_empty()
             {
-                return Err(Failure::Error(format!("the {what}, {value:.3}, is below {option} {limit}")));
+                return Err(Failure::Error(format!("{what} {value:.3} is below {option} {limit}")));
             }
         }
         Ok(())

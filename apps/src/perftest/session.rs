@@ -73,7 +73,9 @@ pub fn check_file(options: &Options) -> Result<(), BringupError> {
         }
         other => other.map(drop),
     };
-    opened.map_err(|error| BringupError::Usage(format!("--out_json_file {name}: cannot be written: {error}")))
+    opened.map_err(|error| {
+        BringupError::Usage(format!("--out_json_file {name}: cannot write the file: {error}"))
+    })
 }
 
 /// What both ends' options ask of the device and its port, as far as it is known before the other end is.
@@ -92,7 +94,7 @@ fn check(device: &RdmaDevice, settings: &Settings) -> Result<(), Failure> {
 }
 
 fn too_long(size: u64, mtu: u64) -> Failure {
-    Failure::Usage(format!("-s {size}: a datagram is one packet, and the MTU is {mtu}: give {mtu} at most"))
+    Failure::Usage(format!("-s {size}: a UD message is at most one MTU ({mtu}): give at most {mtu}"))
 }
 
 /// Waits for one client of a test whose server does nothing, and serves it; tells what the client found. Nothing is printed.
@@ -119,16 +121,16 @@ fn place(line: &mut CommandLine, options: &Options) -> Result<(), BringupError> 
         (None, Some(node)) => {
             let path = format!("/sys/devices/system/node/node{node}/cpulist");
             let cpus = std::fs::read_to_string(path).map_err(|_| {
-                BringupError::Usage(format!(
-                    "--numa_node {node}: this machine has no such node; `lscpu` lists them"
-                ))
+                BringupError::Usage(format!("--numa_node {node}: no such NUMA node; `lscpu` lists them"))
             })?;
             (format!("--numa_node {node}"), cpus.trim().to_owned())
         }
         (None, None) => return Ok(()),
     };
     if line.eal.lcores.is_some() {
-        return Err(BringupError::Usage(format!("{option} and -l both say where to run: give one of them")));
+        return Err(BringupError::Usage(format!(
+            "{option} and -l both choose the CPUs: give only one of them"
+        )));
     }
     line.eal.lcores =
         Some(cpus.parse().map_err(|problem| BringupError::Usage(format!("{option}: {problem}")))?);
@@ -301,7 +303,8 @@ impl<'a> Session<'a> {
         if group && self.sends && self.receives && self.end.own[0].gid == self.end.other[0].gid {
             // Each would take its own messages for the other one's.
             return Err(Failure::Peer(
-                "both ends hear the same group: give each another -M, or leave it out at both".into(),
+                "both ends use the same multicast group: give each a different -M, or leave it out at both"
+                    .into(),
             ));
         }
         let port = self.settings().options.ib_port as u8;
@@ -472,14 +475,14 @@ impl<'a> Session<'a> {
         self.report.note("bytes_wrong", compared.wrong.into());
         if self.full() {
             let text =
-                format!(" Data validation: {} bytes compared, {} wrong\n", compared.bytes, compared.wrong);
+                format!(" Data validation: {} bytes verified, {} wrong\n", compared.bytes, compared.wrong);
             self.console.print(&text);
         }
         self.step(true)?;
         self.results(&results)?;
         if compared.wrong > 0 {
             return Err(Failure::Error(format!(
-                "{} of {} bytes were not what they should be",
+                "data validation failed: {} of {} bytes are wrong",
                 compared.wrong, compared.bytes
             )));
         }

@@ -161,7 +161,7 @@ impl Settings {
             let margin = options.margin.unwrap_or(total / 4);
             if total <= 2 * margin {
                 return Err(format!(
-                    "--duration {total} leaves nothing between two margins of {margin} seconds (-f)"
+                    "--duration {total} is too short for two margins of {margin} seconds (-f): give more than their sum"
                 ));
             }
             Extent::Seconds { total, margin }
@@ -205,7 +205,7 @@ impl Settings {
         }
         if verb == Verb::Send && options.recv_post_list > rx_depth {
             return Err(format!(
-                "--recv_post_list {} is more than are posted, -r {rx_depth}: give no more",
+                "--recv_post_list {} exceeds the receive queue depth, -r {rx_depth}: give at most {rx_depth}",
                 options.recv_post_list
             ));
         }
@@ -213,7 +213,7 @@ impl Settings {
         let qps = options.qp as usize;
         if options.use_srq && (qps as u64) > rx_depth {
             return Err(format!(
-                "-r {rx_depth} is too few receives on one shared queue for -q {qps}: give at least as many"
+                "-r {rx_depth} is too small for -q {qps} on one shared receive queue: give at least {qps}"
             ));
         }
         let inline = match (options.inline, kind, verb) {
@@ -326,172 +326,168 @@ fn refuse(test: Test, options: &Options) -> Result<(), String> {
     let (bandwidth, latency) = (kind == Kind::Bandwidth, kind == Kind::Latency);
     let one_sided = verb != Verb::Send;
     let wrong = [
-        (options.all && verb == Verb::Atomic, "-a", "an atomic operation has eight bytes"),
+        (options.all && verb == Verb::Atomic, "-a", "the size of an atomic operation is 8 bytes"),
         (
             options.size.is_some_and(|size| size != 8) && verb == Verb::Atomic,
             "-s",
-            "an atomic operation has eight bytes",
+            "the size of an atomic operation is 8 bytes",
         ),
-        (options.all && options.size.is_some(), "-a with -s", "all sizes are run: leave one of them out"),
+        (options.all && options.size.is_some(), "-a with -s", "-a runs all sizes; give only one of them"),
         (
             options.iters.is_some() && (options.seconds.is_some() || options.run_infinitely),
             "-n with -D or --run_infinitely",
-            "one of them says when it ends",
+            "give only one of them",
         ),
-        (options.margin.is_some() && options.seconds.is_none(), "-f", "it goes with -D"),
-        (options.out_json_file.is_some() && !options.out_json, "--out_json_file", "it goes with --out_json"),
+        (options.margin.is_some() && options.seconds.is_none(), "-f", "it requires -D"),
+        (options.out_json_file.is_some() && !options.out_json, "--out_json_file", "it requires --out_json"),
         (
             options.rate_units.is_some() && options.rate_limit.is_none(),
             "--rate_units",
-            "it goes with --rate_limit",
+            "it requires --rate_limit",
         ),
         (
             bandwidth && options.output == Some(Output::Latency),
             "--output latency",
-            "it prints bandwidth or message_rate",
+            "use bandwidth or message_rate",
         ),
         (
             latency && matches!(options.output, Some(Output::Bandwidth | Output::MessageRate)),
             "--output bandwidth or message_rate",
-            "it prints latency",
+            "use latency",
         ),
-        (options.atomic_type.is_some() && verb != Verb::Atomic, "-A", "only atomic tests have it"),
+        (options.atomic_type.is_some() && verb != Verb::Atomic, "-A", "only atomic tests support it"),
         (
             options.inline.is_some_and(|bytes| bytes > 0) && matches!(verb, Verb::Read | Verb::Atomic),
             "-I",
-            "nothing is sent that could be inline",
+            "reads and atomics carry no inline data",
         ),
         (
             options.outs.is_some() && !matches!(verb, Verb::Read | Verb::Atomic),
             "-o",
-            "only READs and atomics have it",
+            "only read and atomic tests support it",
         ),
-        (options.use_srq && one_sided, "--use-srq", "only send tests receive"),
-        (options.rx_depth.is_some() && one_sided, "-r", "only send tests receive"),
+        (options.use_srq && one_sided, "--use-srq", "only send tests post receives"),
+        (options.rx_depth.is_some() && one_sided, "-r", "only send tests post receives"),
         (
             connection == Connection::Ud && one_sided,
             "-c UD",
-            "datagrams can only be sent: use RC, or UC for writes",
+            "UD supports only sends; use RC, or UC for writes",
         ),
         (
             connection == Connection::Uc && matches!(verb, Verb::Read | Verb::Atomic),
             "-c UC",
-            "it needs answers, and only RC has them",
+            "reads and atomics require RC",
         ),
-        (options.rdma_cm, "-R", "connection management is absent here; leave it out at both ends"),
-        (options.comm_rdma_cm, "-z", "connection management is absent here; leave it out at both ends"),
-        (options.mcg && (one_sided || connection == Connection::RawEth), "-g", "only send tests have it"),
+        (options.rdma_cm, "-R", "RDMA CM is not supported; leave it out at both ends"),
+        (options.comm_rdma_cm, "-z", "RDMA CM is not supported; leave it out at both ends"),
+        (options.mcg && (one_sided || connection == Connection::RawEth), "-g", "only send tests support it"),
         (
             options.mcg && (options.bidirectional || options.reversed),
             "-g with -b or --reversed",
-            "it goes one way",
+            "multicast is one-way",
         ),
-        (options.mcg && options.qp > 1, "-g with -q", "a group has one queue pair at each end"),
-        (options.mgid.is_some() && !options.mcg, "-M", "it goes with -g"),
+        (options.mcg && options.qp > 1, "-g with -q", "multicast uses one QP at each end"),
+        (options.mgid.is_some() && !options.mcg, "-M", "it requires -g"),
         (
             options.perform_warm_up && (latency || verb == Verb::Send),
             "--perform_warm_up",
-            "only write_bw, read_bw and atomic_bw have it",
+            "only write_bw, read_bw and atomic_bw support it",
         ),
         (
             options.perform_warm_up && (options.data_validation || options.run_infinitely),
             "--perform_warm_up with --data_validation or --run_infinitely",
-            "what ends again and again, or never, has no beginning to be kept out of its figures",
+            "the options cannot be combined",
         ),
         (
             options.tos.is_some() && connection != Connection::RawEth,
             "-T",
-            "it is for -R, and connection management is absent here; --tclass sets the traffic class",
+            "it requires -R, and RDMA CM is not supported; --tclass sets the traffic class",
         ),
         (
             options.hop_limit.is_some() && connection != Connection::RawEth,
             "-L",
-            "only raw Ethernet tests have it",
+            "only raw Ethernet tests support it",
         ),
         (
             options.data_validation && (latency || !matches!(verb, Verb::Write | Verb::Read)),
             "--data_validation",
-            "only write_bw and read_bw have it",
+            "only write_bw and read_bw support it",
         ),
-        (options.data_validation && connection != Connection::Rc, "--data_validation", "it needs -c RC"),
+        (options.data_validation && connection != Connection::Rc, "--data_validation", "it requires -c RC"),
         (
             options.data_validation && (options.all || options.bidirectional || options.post_list > 1),
             "--data_validation with -a, -b or -l",
-            "it compares messages of one size, one way, posted by itself",
+            "validation supports one size, one direction and -l 1",
         ),
         (
             options.data_validation && (options.seconds.is_some() || options.run_infinitely),
             "--data_validation with -D",
-            "it runs a number of iterations",
+            "validation runs a fixed number of iterations, -n",
         ),
-        (options.bidirectional && latency, "-b", "only bandwidth tests have it"),
-        (options.reversed && latency, "--reversed", "only bandwidth tests have it"),
-        (options.run_infinitely && latency, "--run_infinitely", "only bandwidth tests have it"),
+        (options.bidirectional && latency, "-b", "only bandwidth tests support it"),
+        (options.reversed && latency, "--reversed", "only bandwidth tests support it"),
+        (options.run_infinitely && latency, "--run_infinitely", "only bandwidth tests support it"),
         (
             options.run_infinitely && options.bidirectional && verb == Verb::Send,
             "--run_infinitely with -b",
-            "only tests whose other end receives nothing have it",
+            "only tests without receives support it",
         ),
-        (options.qp > 1 && latency, "-q", "a latency test has one queue pair"),
-        (options.post_list > 1 && latency, "-l", "only bandwidth tests have it"),
-        (options.recv_post_list > 1 && latency, "--recv_post_list", "only bandwidth tests have it"),
-        (options.rate_limit.is_some() && latency, "--rate_limit", "only bandwidth tests have it"),
-        (options.report_histogram && bandwidth, "-H", "only latency tests have it"),
-        (options.report_unsorted && bandwidth, "-U", "only latency tests have it"),
-        (options.report_cycles && bandwidth, "-C", "only latency tests have it"),
-        (options.latency_gap.is_some() && bandwidth, "--latency_gap", "only latency tests have it"),
-        (options.all && options.seconds.is_some(), "-a with -D", "sizes are run by number of iterations"),
+        (options.qp > 1 && latency, "-q", "latency tests use one QP"),
+        (options.post_list > 1 && latency, "-l", "only bandwidth tests support it"),
+        (options.recv_post_list > 1 && latency, "--recv_post_list", "only bandwidth tests support it"),
+        (options.rate_limit.is_some() && latency, "--rate_limit", "only bandwidth tests support it"),
+        (options.report_histogram && bandwidth, "-H", "only latency tests support it"),
+        (options.report_unsorted && bandwidth, "-U", "only latency tests support it"),
+        (options.report_cycles && bandwidth, "-C", "only latency tests support it"),
+        (options.latency_gap.is_some() && bandwidth, "--latency_gap", "only latency tests support it"),
+        (options.all && options.seconds.is_some(), "-a with -D", "-a runs a fixed number of iterations, -n"),
         (
             options.events && verb == Verb::Write && latency,
             "-e",
-            "write_lat looks at memory, which has no events",
+            "write_lat polls memory and has no completion events",
         ),
         (
             options.events && (options.seconds.is_some() || options.run_infinitely),
             "-e with -D",
-            "nothing would wake it in time",
+            "completion events are not supported with a duration",
         ),
         (
             options.rate_limit_type != RateLimitType::Software,
             "--rate_limit_type HW or PP",
-            "the program keeps the rate here; leave it out, or give SW",
+            "only SW is supported; leave it out",
         ),
         (
             options.typical_pkt_size.is_some(),
             "--typical_pkt_size",
-            "it is for rates that a device keeps, and the program keeps them here",
+            "it requires --rate_limit_type HW or PP, which are not supported",
         ),
         (
             options.burst_size.is_some() && options.rate_limit.is_none(),
             "--burst_size",
-            "it goes with --rate_limit",
+            "it requires --rate_limit",
         ),
-        (options.cpu_util && options.seconds.is_none(), "--cpu_util", "it goes with --duration"),
-        (options.report_both && !options.bidirectional, "--report-both", "it goes with -b"),
-        (
-            options.bidirectional && options.reversed,
-            "-b with --reversed",
-            "both directions are both directions",
-        ),
+        (options.cpu_util && options.seconds.is_none(), "--cpu_util", "it requires --duration"),
+        (options.report_both && !options.bidirectional, "--report-both", "it requires -b"),
+        (options.bidirectional && options.reversed, "-b with --reversed", "give only one of them"),
         (
             options.pin_cores.is_some() && options.numa_node.is_some(),
             "--pin_cores with --numa_node",
-            "one of them says where to run",
+            "give only one of them",
         ),
     ];
     for (is_wrong, option, why) in wrong {
         if is_wrong {
-            return Err(format!("{option} is not for {name}: {why}"));
+            return Err(format!("{option} is not supported by {name}: {why}"));
         }
     }
     if let Some((option, why)) = options.absent.given() {
-        return Err(format!("--{option} is not for {name}: {why}"));
+        return Err(format!("--{option} is not supported by {name}: {why}"));
     }
     if let Some(mtu) = options.mtu
         && connection != Connection::RawEth
         && !matches!(mtu, 256 | 512 | 1024 | 2048 | 4096)
     {
-        return Err(format!("-m {mtu} is no MTU of RDMA: choose 256, 512, 1024, 2048 or 4096"));
+        return Err(format!("-m {mtu} is not an RDMA MTU: choose 256, 512, 1024, 2048 or 4096"));
     }
     Ok(())
 }
@@ -551,37 +547,57 @@ mod tests {
         use Kind::{Bandwidth, Latency};
         use Verb::{Atomic, Read, Send, Write};
         for (verb, kind, line, expected) in [
-            (Atomic, Bandwidth, "-s 16", "-s is not for atomic_bw: an atomic operation has eight bytes"),
-            (Read, Bandwidth, "-c UC", "-c UC is not for read_bw: it needs answers"),
-            (Write, Bandwidth, "-c UD", "-c UD is not for write_bw"),
-            (Send, Latency, "-q 2", "-q is not for send_lat: a latency test has one queue pair"),
+            (
+                Atomic,
+                Bandwidth,
+                "-s 16",
+                "-s is not supported by atomic_bw: the size of an atomic operation is 8 bytes",
+            ),
+            (Read, Bandwidth, "-c UC", "-c UC is not supported by read_bw: reads and atomics require RC"),
+            (Write, Bandwidth, "-c UD", "-c UD is not supported by write_bw"),
+            (Send, Latency, "-q 2", "-q is not supported by send_lat: latency tests use one QP"),
             (Send, Bandwidth, "-n 1000 -l 3", "-n 1000 is not a multiple of -l 3"),
             (Send, Bandwidth, "-l 4 -Q 3", "-l 4 is not a multiple of -Q 3"),
-            (Send, Bandwidth, "-m 1500", "-m 1500 is no MTU of RDMA"),
-            (Send, Bandwidth, "-D 4 -f 2", "--duration 4 leaves nothing between two margins of 2 seconds"),
-            (Send, Bandwidth, "--use-srq -q 8 -r 4", "-r 4 is too few receives"),
+            (Send, Bandwidth, "-m 1500", "-m 1500 is not an RDMA MTU"),
+            (Send, Bandwidth, "-D 4 -f 2", "--duration 4 is too short for two margins of 2 seconds"),
+            (
+                Send,
+                Bandwidth,
+                "--use-srq -q 8 -r 4",
+                "-r 4 is too small for -q 8 on one shared receive queue",
+            ),
             (Send, Bandwidth, "-n 4", "is not a whole number from 5 to"),
-            (Send, Bandwidth, "--peer-version 6.28", "talk with 6.27"),
-            (Send, Bandwidth, "--rate_limit 1 --rate_limit_type PP", "--rate_limit_type HW or PP is not for"),
-            (Read, Latency, "-R", "-R is not for read_lat: connection management is absent here"),
-            (Write, Bandwidth, "-g", "-g is not for write_bw: only send tests have it"),
-            (Send, Bandwidth, "-g -q 2", "-g with -q is not for send_bw"),
-            (Send, Bandwidth, "--perform_warm_up", "--perform_warm_up is not for send_bw: only write_bw"),
-            (Read, Latency, "--perform_warm_up", "--perform_warm_up is not for read_lat"),
-            (Read, Bandwidth, "--perform_warm_up --run_infinitely", "has no beginning to be kept out"),
+            (Send, Bandwidth, "--peer-version 6.28", "accept 6.27"),
+            (
+                Send,
+                Bandwidth,
+                "--rate_limit 1 --rate_limit_type PP",
+                "--rate_limit_type HW or PP is not supported by",
+            ),
+            (Read, Latency, "-R", "-R is not supported by read_lat: RDMA CM is not supported"),
+            (Write, Bandwidth, "-g", "-g is not supported by write_bw: only send tests support it"),
+            (Send, Bandwidth, "-g -q 2", "-g with -q is not supported by send_bw"),
+            (
+                Send,
+                Bandwidth,
+                "--perform_warm_up",
+                "--perform_warm_up is not supported by send_bw: only write_bw",
+            ),
+            (Read, Latency, "--perform_warm_up", "--perform_warm_up is not supported by read_lat"),
+            (Read, Bandwidth, "--perform_warm_up --run_infinitely", "the options cannot be combined"),
             (Send, Bandwidth, "--flow_label 1,1048576", "is not a whole number from 0 to 1048575"),
-            (Send, Bandwidth, "-T 4", "-T is not for send_bw: it is for -R"),
-            (Write, Bandwidth, "-L 4", "-L is not for write_bw: only raw Ethernet"),
-            (Write, Bandwidth, "-O", "--dualport is not for write_bw: a test has one port"),
-            (Write, Bandwidth, "--mmap=/dev/zero", "--mmap is not for write_bw: "),
-            (Send, Latency, "--use_cuda 0", "--use_cuda is not for send_lat: memory of accelerators"),
+            (Send, Bandwidth, "-T 4", "-T is not supported by send_bw: it requires -R"),
+            (Write, Bandwidth, "-L 4", "-L is not supported by write_bw: only raw Ethernet"),
+            (Write, Bandwidth, "-O", "--dualport is not supported by write_bw: a test uses one port"),
+            (Write, Bandwidth, "--mmap=/dev/zero", "--mmap is not supported by write_bw: "),
+            (Send, Latency, "--use_cuda 0", "--use_cuda is not supported by send_lat: accelerator memory"),
             (
                 Send,
                 Bandwidth,
                 "-M 255:1:0:0:0:2:201:133:0:0:0:0:0:0:0:9",
-                "-M is not for send_bw: it goes with -g",
+                "-M is not supported by send_bw: it requires -g",
             ),
-            (Send, Bandwidth, "-g -M 1:2", "is no multicast GID: 16 numbers up to 255"),
+            (Send, Bandwidth, "-g -M 1:2", "is not a multicast GID: give 16 decimal bytes"),
         ] {
             let error = settled(verb, kind, line).unwrap_err();
             assert!(error.contains(expected), "{line}: {error}");

@@ -25,7 +25,7 @@ const TAKEN: usize = 32;
 /// A completion that is an error, a stop, another end that is gone.
 pub fn run(end: &mut End, watch: &mut Watch<'_>) -> Result<(Run, Compared), Failure> {
     let Extent::Iterations(goal) = end.settings.extent else {
-        return Err(Failure::Usage("--data_validation runs a number of iterations, -n".into()));
+        return Err(Failure::Usage("--data_validation runs a fixed number of iterations: give -n".into()));
     };
     let (slots, qps) = (end.settings.tx_depth as u64, end.settings.qps);
     let mut compared = Compared::default();

@@ -13,35 +13,34 @@ use crate::rdma::{Appointment, Failure, device, program};
 /// What all of them have.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Common {
-    /// Listen on or connect to this TCP port
+    /// TCP port to listen on, or to connect to
     #[arg(short = 'p', long, value_name = "PORT", default_value = "18515", value_parser = |text: &str| within(text, 1, 65535))]
     pub port: u64,
-    /// Use this device [default: the first that --vdev or -a names]
+    /// RDMA device to use [default: the first one named by --vdev or -a]
     #[arg(short = 'd', long, value_name = "DEV")]
     pub ib_dev: Option<String>,
-    /// Port of the device
+    /// Device port
     #[arg(short = 'i', long, value_name = "PORT", default_value = "1", value_parser = |text: &str| within(text, 1, 255))]
     pub ib_port: u64,
-    /// Bytes of a message [default: 4096; ud_pingpong 1024]
+    /// Message size in bytes [default: 4096; ud_pingpong: 1024]
     #[arg(short = 's', long, value_name = "BYTES", value_parser = size)]
     pub size: Option<u64>,
-    /// Service level
+    /// Service level, 0 to 15
     #[arg(short = 'l', long, value_name = "SL", default_value = "0", value_parser = |text: &str| within(text, 0, 15))]
     pub sl: u64,
-    /// Sleep on completion events instead of polling
+    /// Wait for CQ events instead of polling
     #[arg(short = 'e', long)]
     pub events: bool,
-    /// GID of this index; RoCE needs one
+    /// Local GID table index; required on RoCE
     #[arg(short = 'g', long, value_name = "INDEX", value_parser = |text: &str| within(text, 0, 255))]
     pub gid_idx: Option<u64>,
-    /// Seconds that the other end may be silent when something of it is due, after it connected or while messages go to and fro; 0:
-    /// for ever
+    /// Seconds to wait for the peer, once connected, before giving up; 0 waits forever
     #[arg(long = "peer-timeout", value_name = "SECONDS", default_value = "60", value_parser = |text: &str| within(text, 0, 86400))]
     pub peer_timeout: u64,
-    /// Print the final report as one JSON object, the last line of standard output
+    /// Print the final report as one line of JSON, the last line of standard output
     #[arg(long)]
     pub json: bool,
-    /// The other end; none: wait for one
+    /// Server to connect to; without it, run as the server
     #[arg(value_name = "HOST")]
     pub host: Option<String>,
 }
@@ -69,13 +68,13 @@ impl Common {
 /// What all but XSRQ's have.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Volume {
-    /// Receives posted at a time
+    /// Receive queue depth, in WQEs
     #[arg(short = 'r', long, value_name = "N", default_value = "500", value_parser = |text: &str| within(text, 1, 1 << 24))]
     pub rx_depth: u64,
-    /// Exchanges
+    /// Number of exchanges
     #[arg(short = 'n', long, value_name = "N", default_value = "1000", value_parser = |text: &str| within(text, 1, 1 << 40))]
     pub iters: u64,
-    /// Compare each message with what it should be, byte by byte
+    /// Validate every received buffer
     #[arg(short = 'c', long)]
     pub chk: bool,
 }
@@ -100,16 +99,16 @@ pub struct Path {
 /// What the originals can and this runtime cannot: the options are there, so that the line about them says why.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub struct Paging {
-    /// Refused: paging on demand is absent
+    /// Not supported: on-demand paging (ODP)
     #[arg(short = 'o', long)]
     pub odp: bool,
-    /// Refused: paging on demand is absent
+    /// Not supported: on-demand paging (ODP)
     #[arg(short = 'O', long)]
     pub iodp: bool,
-    /// Refused: paging on demand is absent
+    /// Not supported: on-demand paging (ODP)
     #[arg(short = 'P', long)]
     pub prefetch: bool,
-    /// Refused: memory of confidential guests is absent
+    /// Not supported: unprotected memory of confidential guests
     #[arg(short = 'U', long = "allow-cc-unprotected")]
     pub unprotected: bool,
 }
@@ -119,15 +118,15 @@ impl Paging {
     fn check(self, line: &CommandLine) -> Result<(), BringupError> {
         let device = line.ports.first().map_or("the device", |port| &port.device.name);
         let wanted = [
-            (self.odp, "-o", "pages memory in on demand"),
-            (self.iodp, "-O", "pages memory in on demand"),
-            (self.prefetch, "-P", "pages memory in on demand"),
-            (self.unprotected, "-U", "has memory of confidential guests"),
+            (self.odp, "-o", "on-demand paging"),
+            (self.iodp, "-O", "on-demand paging"),
+            (self.prefetch, "-P", "on-demand paging"),
+            (self.unprotected, "-U", "unprotected memory of confidential guests"),
         ];
         match wanted.into_iter().find(|(wanted, ..)| *wanted) {
-            Some((_, option, what)) => Err(BringupError::Usage(format!(
-                "{option}: nothing {what} here, {device} neither; memory is registered and stays: leave it out"
-            ))),
+            Some((_, option, what)) => {
+                Err(BringupError::Usage(format!("{option}: {device} does not support {what}: leave it out")))
+            }
             None => Ok(()),
         }
     }
@@ -135,7 +134,7 @@ impl Paging {
 
 fn mtu(text: &str) -> Result<u64, String> {
     let known = number(text).ok().filter(|mtu| matches!(mtu, 256 | 512 | 1024 | 2048 | 4096));
-    known.ok_or_else(|| "is no MTU of RDMA: choose 256, 512, 1024, 2048 or 4096".into())
+    known.ok_or_else(|| "is not an RDMA MTU: choose 256, 512, 1024, 2048 or 4096".into())
 }
 
 #[cfg(test)]

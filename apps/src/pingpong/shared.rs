@@ -74,7 +74,7 @@ pub fn run(
     let Plan { common, volume, .. } = plan;
     if plan.qps > volume.rx_depth {
         return Err(Failure::Usage(format!(
-            "-r {} is too few receives for -q {}: each queue pair needs one",
+            "-r {} is too small for -q {}: each QP needs at least one receive",
             volume.rx_depth, plan.qps
         )));
     }
@@ -99,7 +99,7 @@ pub fn run(
             let theirs = other.iter().filter(|address| address.qpn != 0).count();
             if theirs != used {
                 return Err(Failure::Peer(format!(
-                    "the other end has {theirs} queue pairs and this one {used}: give both the same -q"
+                    "the peer uses {theirs} QPs, this end {used}: give both ends the same -q"
                 )));
             }
             device::check_kinds(gid, other[0].gid, &peer, "-g")?;
@@ -125,7 +125,7 @@ pub fn run(
     if !lines.is_empty() {
         console.print(&lines);
         let bad: u64 = checkers.iter().map(Checker::bad).sum();
-        return Err(Failure::Error(format!("{bad} messages were not what the other end sent")));
+        return Err(Failure::Error(format!("{bad} messages differ from what the peer sent")));
     }
     Ok(console.json(|| outcome.json("srq_pingpong", &device.name))?)
 }
@@ -147,9 +147,7 @@ impl<'a> End<'a> {
         let most = device.context.device()?.base.max_srq_wr;
         if volume.rx_depth > u64::from(most) {
             let name = &device.name;
-            return Err(Failure::Usage(format!(
-                "-r {slots} is beyond {name}, whose shared queues have {most}"
-            )));
+            return Err(Failure::Usage(format!("-r {slots} exceeds the SRQ limit of {name} ({most})")));
         }
         let pd = Pd::new(&device.context)?;
         // Slots to receive in, then one a queue pair to send from.
@@ -248,9 +246,7 @@ impl<'a> End<'a> {
                     self.pairs.iter().position(|pair| pair.qp.qpn() == qpn)
                 };
                 let Some(number) = number else {
-                    return Err(Failure::Error(format!(
-                        "a message came for queue pair {qpn:#08x}, which is none of ours"
-                    )));
+                    return Err(Failure::Error(format!("received a message for unknown QP {qpn:#08x}")));
                 };
                 if id & SEND != 0 {
                     sent += 1;

@@ -156,7 +156,7 @@ pub fn run(
     console.print(&outcome.lines());
     if let Some((checker, lines)) = checker.as_ref().and_then(|checker| Some((checker, checker.lines()?))) {
         console.print(&lines);
-        return Err(Failure::Error(format!("{} messages were not what the other end sent", checker.bad())));
+        return Err(Failure::Error(format!("{} messages differ from what the peer sent", checker.bad())));
     }
     Ok(console.json(|| outcome.json(app, &device.name))?)
 }
@@ -175,7 +175,7 @@ impl<'a> End<'a> {
         let mtu = device::active_mtu(attributes).bytes();
         if datagrams && size > u64::from(mtu) {
             return Err(Failure::Usage(format!(
-                "-s {size}: a datagram is one packet, and the port's MTU is {mtu}"
+                "-s {size}: a UD message is at most one MTU ({mtu}): give at most {mtu}"
             )));
         }
         let size = size as usize;
@@ -193,9 +193,9 @@ impl<'a> End<'a> {
             if bytes as u64 > most {
                 let name = &device.name;
                 return Err(Failure::Usage(if most == 0 {
-                    format!("-j: {name} has no memory of its own: leave it out")
+                    format!("-j: {name} has no device memory: leave -j out")
                 } else {
-                    format!("-s {size} is beyond {name}, whose own memory (-j) has {most} bytes")
+                    format!("-s {size} exceeds the device memory of {name} (-j), {most} bytes")
                 }));
             }
             let dm = Dm::new(&device.context, bytes, 0)?;

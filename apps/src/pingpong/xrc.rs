@@ -136,7 +136,7 @@ impl<'a> End<'a> {
         if *clients > 1 && device.wire().is_some() {
             let name = &device.name;
             return Err(Failure::Usage(format!(
-                "-c {clients}: {name} is a model, which one other end's reaches; give -c 1"
+                "-c {clients}: the wire of the model {name} reaches only one peer; give -c 1"
             )));
         }
         let size = common.size.unwrap_or(4096);

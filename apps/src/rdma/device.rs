@@ -52,10 +52,10 @@ pub fn wait_active(
             let why = match device.wire() {
                 Some(wire) => {
                     format!(
-                        "nobody is at the other end of its wire, {wire}; the two ends name the same sockets in opposite order"
+                        "no peer on its wire, {wire}; the two ends must name the same sockets in opposite order"
                     )
                 }
-                None => "see `ip link`, its cable and the switch".into(),
+                None => "check `ip link`, the cable and the switch".into(),
             };
             return Err(Failure::Error(format!("port {port} of {} is down: {why}", device.name)));
         }
@@ -72,7 +72,7 @@ pub fn check_wire(device: &RdmaDevice) -> Result<(), Failure> {
         Some(wire) if !["unix:", "iface:"].iter().any(|kind| wire.starts_with(kind)) => {
             let name = &device.name;
             Err(Failure::Usage(format!(
-                "{name}: no other end can reach it, for its wire ({wire}) leads to no other process; give it one, as --vdev {name},wire=unix:/tmp/a:/tmp/b, and the other end wire=unix:/tmp/b:/tmp/a"
+                "{name}: its wire ({wire}) does not connect to another process; use --vdev {name},wire=unix:/tmp/a:/tmp/b, and wire=unix:/tmp/b:/tmp/a at the other end"
             )))
         }
         _ => Ok(()),
@@ -102,8 +102,8 @@ pub fn gid(
     let name = &device.name;
     let list = if list.is_empty() { "none".to_owned() } else { list.join(", ") };
     Err(Failure::Usage(match index {
-        Some(index) => format!("{option} {index}: port {port} of {name} has no such GID; it has {list}"),
-        None => format!("RoCE needs a GID, and none was chosen; port {port} of {name} has {list}"),
+        Some(index) => format!("{option} {index}: port {port} of {name} has no such GID; available: {list}"),
+        None => format!("RoCE requires a GID index; available on port {port} of {name}: {list}"),
     }))
 }
 
@@ -139,7 +139,7 @@ pub fn check_depth(
         ("completions", completions, limits.max_cqe),
     ] {
         if depth > u64::from(most) {
-            return Err(Failure::Usage(format!("{option} {depth} is beyond {name}, which has {most}")));
+            return Err(Failure::Usage(format!("{option} {depth} exceeds the limit of {name} ({most})")));
         }
     }
     Ok(())
@@ -164,7 +164,7 @@ pub fn check_mtu(
     let most = active_mtu(attributes);
     if Mtu::at_most(mtu) > most {
         return Err(Failure::Usage(format!(
-            "-m {mtu}: the MTU of port {port} of {} is {most}: give {most} at most",
+            "-m {mtu} exceeds the MTU of port {port} of {} ({most}): give at most {most}",
             device.name
         )));
     }
@@ -185,7 +185,7 @@ pub fn check_kinds(own: [u8; 16], other: [u8; 16], peer: &str, option: &str) -> 
         return Ok(());
     }
     Err(Failure::Peer(format!(
-        "the GIDs are of different kinds, {own} here and {other} at {peer}: choose them by {option} at both ends"
+        "GID types differ: {own} here, {other} at {peer}; choose GIDs of one type with {option} at both ends"
     )))
 }
 
@@ -197,7 +197,7 @@ pub fn check_size(device: &RdmaDevice, port: &PortAttributes, size: u64) -> Resu
     let most = port.legacy_resp.max_msg_sz;
     if size > u64::from(most) {
         return Err(Failure::Usage(format!(
-            "-s {size}: the longest message of {} has {most} bytes",
+            "-s {size} exceeds the maximum message size of {} ({most})",
             device.name
         )));
     }
@@ -211,7 +211,7 @@ pub fn too_many(error: VerbsError, wanted: usize, made: usize) -> Failure {
         return error.into();
     }
     Failure::Error(format!(
-        "-q {wanted}: after {made} queue pairs: {}; give fewer",
+        "-q {wanted}: only {made} QPs could be created: {}; give fewer",
         BringupError::from(error).line()
     ))
 }

@@ -22,7 +22,7 @@ const ASK: Duration = Duration::from_millis(50);
 pub struct Watch<'a> {
     lcore: &'a LcoreContext,
     line: Option<&'a Line>,
-    /// How long nothing may come once the other end has hung up. perftest's stay connected; rdma-core's pingpongs hang up before
+    /// How long nothing may come once the peer closed the connection. perftest's stay connected; rdma-core's pingpongs hang up before
     /// they begin.
     patience: Duration,
     /// How long nothing may come in any case.
@@ -96,16 +96,17 @@ impl<'a> Watch<'a> {
         }
         self.asked = Some(now);
         if let Some(limit) = self.limit.filter(|limit| now - since >= *limit) {
-            let who =
-                self.line.map_or("nothing came".into(), |line| format!("nothing came of {}", line.peer()));
+            let who = self
+                .line
+                .map_or("nothing received".into(), |line| format!("nothing received from {}", line.peer()));
             let seconds = limit.as_secs();
             return Err(Failure::Error(format!(
-                "{who} for {seconds} seconds; --peer-timeout allows another time, 0 for ever"
+                "{who} for {seconds} seconds; --peer-timeout sets this limit, 0 waits forever"
             )));
         }
         match self.line {
             Some(line) if now - since >= self.patience && line.is_closed() => Err(Failure::Error(format!(
-                "no more came, and {} has hung up: it ended, or was told another number of messages",
+                "{} closed the connection before sending all messages; give both ends the same number of messages",
                 line.peer()
             ))),
             _ => Ok(()),

@@ -46,19 +46,17 @@ impl Failure {
     pub fn completion(status: WcStatus, id: u64) -> Self {
         let meaning = match status {
             WcStatus::LOC_LEN_ERR => {
-                ": a message was longer than the receive posted for it; give both ends the same -s"
+                ": a message was longer than the posted receive; give both ends the same -s"
             }
             WcStatus::REM_INV_REQ_ERR => {
-                ": the other end could not take the message, which was longer than its receive; give both ends the same -s"
+                ": the message was longer than the peer's posted receive; give both ends the same -s"
             }
-            WcStatus::RETRY_EXC_ERR => {
-                ": the other end answers no more; it ended, or the way to it is broken"
-            }
-            WcStatus::RNR_RETRY_EXC_ERR => ": the other end posted no receive for too long",
+            WcStatus::RETRY_EXC_ERR => ": no ACK from the peer; it has exited or is unreachable",
+            WcStatus::RNR_RETRY_EXC_ERR => ": the peer posted no receive in time",
             WcStatus::REM_ACCESS_ERR => {
-                ": the other end does not allow that; was it started for the same test, with the same -s?"
+                ": the peer denied the access; run the same test with the same -s at both ends"
             }
-            WcStatus::LOC_PROT_ERR => ": memory that is not registered for this",
+            WcStatus::LOC_PROT_ERR => ": the buffer is not registered for this access",
             _ => "",
         };
         Self::Error(format!("Failed status {status} ({}) for wr_id {id}{meaning}", status.0))

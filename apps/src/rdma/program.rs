@@ -39,7 +39,7 @@ fn suggest(program: &str) {
         ));
     };
     let gid = if program.ends_with("pingpong") { " -g 0" } else { "" };
-    say(format_args!("{program}: on any machine two models meet, in two shells:"));
+    say(format_args!("{program}: to run on any machine between two device models, start in two shells:"));
     command(0, "a", "b", gid.to_owned());
     command(1, "b", "a", format!("{gid} 127.0.0.1"));
 }

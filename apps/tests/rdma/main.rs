@@ -187,13 +187,13 @@ fn ends_with_different_options_both_say_so() {
             TESTS[0],
             "-s 64",
             "-s 128",
-            "the two ends disagree about -s: 64 here, 128 at 127.0.0.1",
-            "the two ends disagree about -s: 128 here, 64 at 127.0.0.1",
+            "-s differs: 64 here, 128 at 127.0.0.1",
+            "-s differs: 128 here, 64 at 127.0.0.1",
         ),
-        (PINGPONGS[3], "-g 0 -q 4", "-g 0 -q 5", "has 5 queue pairs and this one 4", ""),
-        (PINGPONGS[2], "-g 0 -n 1000000", "-g 0 -n 10", "disagree about -n", "disagree about -n"),
-        (PINGPONGS[0], "-g 0 -n 20", "-g 0 -n 10", "disagree about -n", "disagree about -n"),
-        (PINGPONGS[3], "-g 0 -n 20", "-g 0 -n 30", "disagree about -n", "disagree about -n"),
+        (PINGPONGS[3], "-g 0 -q 4", "-g 0 -q 5", "the peer uses 5 QPs, this end 4", ""),
+        (PINGPONGS[2], "-g 0 -n 1000000", "-g 0 -n 10", "-n differs", "-n differs"),
+        (PINGPONGS[0], "-g 0 -n 20", "-g 0 -n 10", "-n differs", "-n differs"),
+        (PINGPONGS[3], "-g 0 -n 20", "-g 0 -n 30", "-n differs", "-n differs"),
     ] {
         let place = Place::new();
         let server = place.server(program, one);
@@ -219,7 +219,7 @@ fn every_byte_is_compared_where_that_is_wanted() {
     let place = Place::new();
     let server = place.server(TESTS[4].0, "-n 70");
     let client = place.client(TESTS[4].0, "--data_validation -n 70").finish(LIMIT);
-    let expected = "the two ends disagree about --data_validation";
+    let expected = "--data_validation differs";
     assert!(line(&client).contains(expected), "{}", line(&client));
     refused(server, expected);
 }
@@ -250,8 +250,8 @@ fn a_group_hears_what_is_sent_to_it() {
     let place = Place::new();
     let server = place.server(TESTS[1].0, &group(5));
     let client = place.client(TESTS[1].0, &group(5)).finish(LIMIT);
-    assert!(line(&client).contains("both ends hear the same group"), "{}", line(&client));
-    refused(server, "both ends hear the same group");
+    assert!(line(&client).contains("both ends use the same multicast group"), "{}", line(&client));
+    refused(server, "both ends use the same multicast group");
 }
 
 /// What goes before the measurement crosses the bus and is not counted.
@@ -442,7 +442,7 @@ fn one_process_forwards_packets_and_answers_reads_on_one_port() {
         command.args(["-l", "0,1", "--vdev", &device, "--vdev", "mlx5_model1,wire=source:64", "--"]);
         command.args(["--json", "--serve", what, "-s", "4096", "-p", &place.port.to_string()]);
         let mut both = Running::start(command);
-        both.wait_for("clients come to mlx5_model0");
+        both.wait_for("serving clients of mlx5_model0");
         for _ in 0..2 {
             let client = place.client(program, "-s 4096 -n 100").finish(LIMIT);
             assert_eq!(report(&client)["results"][0]["n_iterations"], 100);

@@ -126,11 +126,7 @@ fn a_client_without_a_peer_prints_that_alone() {
         let mut command = place.command(program, ["a", "b"], "");
         command.args(format!("{CLIENT} {options}").split_whitespace());
         let end = Running::start(command).finish(LIMIT);
-        assert!(
-            line(&end).contains("port 1 of mlx5_model0 is down: nobody is at the other end"),
-            "{}",
-            line(&end)
-        );
+        assert!(line(&end).contains("port 1 of mlx5_model0 is down: no peer on its wire"), "{}", line(&end));
         assert_eq!(end.messages().len(), 1, "{}", end.stderr.join("\n"));
     }
 }
@@ -172,7 +168,7 @@ fn a_server_gives_up_where_it_was_told_to() {
     // Somebody is on the wire, and says nothing.
     let _other = Running::start(command);
     let server = server.finish(LIMIT);
-    assert!(line(&server).contains("nothing came for 1 seconds"), "{}", line(&server));
+    assert!(line(&server).contains("nothing received for 1 seconds"), "{}", line(&server));
 }
 
 #[test]
@@ -268,10 +264,10 @@ fn frames_are_what_tshark_says() {
 fn mistakes_are_one_line() {
     for (options, code, expected) in [
         ("", 2, "choose one of --server and --client"),
-        ("--client -B 02:00:00:00:00:0b", 2, "-E is missing: the other end's MAC address"),
+        ("--client -B 02:00:00:00:00:0b", 2, "-E is missing: give the destination MAC address"),
         ("--client -B 02:00", 2, "is not a MAC address, such as 02:00:00:00:00:01"),
-        ("CLIENT -s 2000", 2, "-s 2000: a message is one frame, and the longest has 1518 bytes"),
-        ("CLIENT -K 5 -k 6", 2, "-K and -k need IP addresses"),
+        ("CLIENT -s 2000", 2, "-s 2000: the maximum frame size is 1518 bytes"),
+        ("CLIENT -K 5 -k 6", 2, "-K and -k require IP addresses"),
         (
             "CLIENT -j 300.0.0.1",
             2,
@@ -280,12 +276,12 @@ fn mistakes_are_one_line() {
         (
             "CLIENT -J 10.0.0.1",
             2,
-            "-J 10.0.0.1 goes with -j, the client's IP address, which is missing: give both, such as -j 10.0.0.2",
+            "-J 10.0.0.1 requires -j, the client's IP address: give both, such as -j 10.0.0.2",
         ),
         ("CLIENT -R", 2, "-R"),
         ("CLIENT -i 3", 2, "-i 3: mlx5_model0 has one port, -i 1"),
-        ("SERVER --sniffer", 1, "--sniffer: mlx5_model0 has no such rule; leave it out"),
-        ("CLIENT", 1, "port 1 of mlx5_model0 is down: nobody is at the other end of its wire"),
+        ("SERVER --sniffer", 1, "--sniffer: mlx5_model0 does not support this steering rule; leave it out"),
+        ("CLIENT", 1, "port 1 of mlx5_model0 is down: no peer on its wire"),
     ] {
         let place = Place::new();
         let mut command = place.command(BANDWIDTH, ["a", "b"], "");

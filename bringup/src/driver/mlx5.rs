@@ -28,7 +28,7 @@ pub(super) fn model(device: &DeviceArg) -> Result<Open, ConfigError> {
     let arguments = Arguments::parse(&rest).map_err(keys::with_own)?;
     Ok(Box::new(move |name, eal| {
         let memlock = keys.faults.memlock;
-        let model = model::make(name, keys).map_err(|error| PortError::device("make the model", error))?;
+        let model = model::make(name, keys).map_err(|error| PortError::device("create the model", error))?;
         let netdev = ModelNetdev::new(&model);
         let spec = Mlx5Spec {
             arguments,
@@ -60,7 +60,7 @@ pub(super) fn model_rdma(device: &DeviceArg) -> Result<OpenRdma, ConfigError> {
     Arguments::parse(&rest).map_err(keys::with_own)?;
     Ok(Box::new(move |name, eal| {
         let model = model::make(name, keys)
-            .map_err(|error| PortError::device("make the model", error).named(name))?;
+            .map_err(|error| PortError::device("create the model", error).named(name))?;
         rdma_of_model(name, &model, eal)
     }))
 }

@@ -58,7 +58,7 @@ fn pcap(keys: &mut KeyReader<'_>) -> Result<PcapOptions, ConfigError> {
     }
     let named = !sources.is_empty() || !sinks.is_empty();
     if let Some(interface) = interface.filter(|_| named) {
-        let problem = "stands for both directions: leave out the other keys or use rx_iface and tx_iface";
+        let problem = "sets both directions: leave out the other keys, or use rx_iface and tx_iface";
         return Err(keys.bad("iface", interface, problem));
     }
     // A key that was meant to be one of these is told of first.
@@ -137,5 +137,5 @@ fn check_interface(keys: &KeyReader<'_>, name: &str) -> Result<(), ConfigError> 
     if plain {
         return Ok(());
     }
-    Err(keys.bad("iface", name, "is no interface name: up to 15 bytes without '/' and blanks"))
+    Err(keys.bad("iface", name, "is not an interface name: give up to 15 bytes without '/' and spaces"))
 }

@@ -17,98 +17,98 @@ use idle::IdleOptions;
 /// Values stay text here, so that the messages about them are ours.
 #[derive(clap::Parser, Debug, Default)]
 pub(super) struct EalOptions {
-    /// Lcores: a list (0-3,5: lcore N on CPU N) or a map ('(0-3)@(0-1)', 0@1,1@0)
+    /// Lcores to run on: a list of CPUs (0-3,5) or a map of lcores to CPUs ('(0-3)@(0-1)', 0@1,1@0)
     #[arg(short = 'l', long, value_name = "LIST")]
     lcores: Option<String>,
-    /// Lcores as a hexadecimal mask; deprecated, use -l
+    /// Hexadecimal bitmask of lcores; deprecated, use -l
     #[arg(short = 'c', long, value_name = "MASK")]
     coremask: Option<String>,
-    /// The lcore of the main thread [default: the lowest]
+    /// Main lcore ID [default: the lowest lcore]
     #[arg(long, value_name = "LCORE")]
     main_lcore: Option<String>,
-    /// Number the lcores anew, from 0 or from the given number on
+    /// Renumber the lcores consecutively from FIRST [default: 0]
     #[arg(short = 'R', long, value_name = "FIRST", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
     remap_lcore_ids: Option<String>,
-    /// Lcores that run services
+    /// Lcores to use as service cores
     #[arg(short = 'S', long, value_name = "LIST")]
     service_corelist: Option<String>,
-    /// Service lcores as a hexadecimal mask; deprecated, use -S
+    /// Hexadecimal bitmask of service cores; deprecated, use -S
     #[arg(short = 's', long, value_name = "MASK")]
     service_coremask: Option<String>,
-    /// MiB of memory to set aside at start
+    /// Memory to reserve at startup, in MiB
     #[arg(short = 'm', long, value_name = "MIB")]
     memory_size: Option<String>,
-    /// The same for each NUMA node: 512,512
+    /// Memory to reserve at startup on each NUMA node, in MiB: 512,512
     #[arg(long, alias = "socket-mem", value_name = "MIB,..")]
     numa_mem: Option<String>,
-    /// No more than this on each NUMA node; 0: no limit
+    /// Memory limit of each NUMA node, in MiB; 0 is unlimited
     #[arg(long, alias = "socket-limit", value_name = "MIB,..")]
     numa_limit: Option<String>,
-    /// The hugetlbfs mount to use
+    /// hugetlbfs mount point to use
     #[arg(long, value_name = "DIR")]
     huge_dir: Option<PathBuf>,
-    /// When to remove huge page files: existing, always, never
+    /// Hugepage files to unlink: existing ones at startup, all of them (always), or none (never) [default: existing]
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "always")]
     huge_unlink: Option<String>,
-    /// Ordinary pages only
+    /// Use regular pages instead of hugepages
     #[arg(long)]
     no_huge: bool,
-    /// No files in any file system
+    /// Create no files in any file system
     #[arg(long)]
     in_memory: bool,
-    /// What holds the packet buffers that no lcore's cache has: ring_mp_mc, ring_mt_rts, ring_mt_hts, ring_sp_sc, stack
+    /// Default mempool backend for mbufs: ring_mp_mc, ring_mt_rts, ring_mt_hts, ring_sp_sc or stack [default: ring_mp_mc]
     #[arg(long, value_name = "NAME")]
     mbuf_pool_ops_name: Option<String>,
-    /// Watch packet buffers for double frees and overruns, and log each; slow
+    /// Detect and log double frees and overruns of mbufs; slow
     #[arg(long)]
     mempool_debug: bool,
-    /// Widest vectors to use: 64 (none), 128, 256, 512; 0: no limit
+    /// Maximum SIMD bitwidth: 64 (scalar), 128, 256 or 512; 0 is unlimited [default: 0]
     #[arg(long, value_name = "BITS")]
     force_max_simd_bitwidth: Option<String>,
-    /// Tells processes apart; different prefixes share nothing [default: rte]
+    /// Prefix of hugepage file names; processes with different prefixes share nothing [default: rte]
     #[arg(long, value_name = "PREFIX")]
     file_prefix: Option<String>,
-    /// primary or auto; secondary does not exist yet
+    /// Process type: primary or auto; secondary is not supported [default: primary]
     #[arg(long, value_name = "TYPE")]
     proc_type: Option<String>,
-    /// Open this device: a PCI address or an RDMA device [,KEY=VALUE..]
+    /// Open this device, a PCI address or an RDMA device name, with devargs: DEVICE[,KEY=VALUE..]. May be repeated
     #[arg(short = 'a', long, value_name = "DEVICE")]
     allow: Vec<String>,
-    /// Refuse to open this device, whoever names it; none is opened that is not named
+    /// Never open this device, even if it is named elsewhere; only named devices are opened. May be repeated
     #[arg(short = 'b', long, value_name = "DEVICE")]
     block: Vec<String>,
-    /// Open a device in software, DRIVER and a number: net_null, net_ring, net_pcap, net_af_packet, net_tap, mlx5_model; such
-    /// as --vdev net_af_packet0,iface=eth0 --vdev net_null0,size=64. An unknown key lists those that the driver has
+    /// Create a virtual device: driver name, number, devargs, such as net_af_packet0,iface=eth0 or net_null0,size=64. Drivers:
+    /// net_null, net_ring, net_pcap, net_af_packet, net_tap, mlx5_model. May be repeated
     #[arg(long, value_name = "DEVICE")]
     vdev: Vec<String>,
-    /// Open no hardware
+    /// Disable PCI devices
     #[arg(long)]
     no_pci: bool,
-    /// Addresses for devices: va or pa
+    /// IOVA mode: va or pa [default: chosen at startup]
     #[arg(long, value_name = "MODE")]
     iova_mode: Option<String>,
-    /// LEVEL, PATTERN:LEVEL or REGEX,LEVEL; 'help' lists levels and components
+    /// Log level: LEVEL, PATTERN:LEVEL or REGEX,LEVEL; 'help' lists levels and components. May be repeated
     #[arg(long, value_name = "FILTER")]
     log_level: Vec<String>,
-    /// Colours in the log: auto (on a terminal, but for NO_COLOR and TERM=dumb), always, never
+    /// Color log output: auto (on a terminal, unless NO_COLOR or TERM=dumb is set), always or never [default: auto]
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "always")]
     log_color: Option<String>,
-    /// Times in the log: notime, time, delta, reltime, ctime, iso
+    /// Timestamp format of the log: notime, time, delta, reltime, ctime or iso [default: notime]
     #[arg(long, value_name = "KIND", num_args = 0..=1, require_equals = true, default_missing_value = "time")]
     log_timestamp: Option<String>,
-    /// No effect: there is no telemetry socket yet
+    /// No effect: telemetry is not supported yet
     #[arg(long)]
     telemetry: bool,
-    /// No telemetry socket, as is so anyway
+    /// Disable telemetry (the default)
     #[arg(long)]
     no_telemetry: bool,
-    /// Read a TOML profile; options given here win over it
+    /// Read options from a TOML profile; the command line overrides it
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
     /// Print the version
     #[arg(short = 'v', long)]
     pub(super) version: bool,
-    /// Print this page
+    /// Print this help
     #[arg(short = 'h', long)]
     pub(super) help: bool,
     #[command(flatten)]
@@ -133,12 +133,13 @@ impl EalOptions {
         let paths = self.idle.driver_path.iter().filter(|path| !path.contains(['/', '.']));
         for name in paths {
             if app_has_it {
-                let problem =
-                    format!("names no file of a driver; an RDMA device is named behind '--': -- -d {name}");
+                let problem = format!(
+                    "is not a driver file; to name an RDMA device, write -d after '--': -- -d {name}"
+                );
                 return Err(ConfigError::value("-d", name, problem));
             }
             if DEVICES.iter().any(|begin| name.starts_with(begin)) {
-                let problem = format!("names no file of a driver; a device is opened with -a {name}");
+                let problem = format!("is not a driver file; to open a device, write -a {name}");
                 return Err(ConfigError::value("-d", name, problem));
             }
         }
@@ -151,7 +152,7 @@ impl EalOptions {
         let mut warnings: Vec<String> =
             idle.map(|(option, why)| format!("option '{option}' has no effect: {why}")).collect();
         if self.telemetry {
-            warnings.push("option '--telemetry' has no effect: there is no telemetry socket yet".into());
+            warnings.push("option '--telemetry' has no effect: telemetry is not supported yet".into());
         }
         self.check_conflicts()?;
         let lcores = self.lcore_map(&mut warnings)?;
@@ -189,9 +190,9 @@ impl EalOptions {
         let fail = |problem: &str| ConfigError::value("-R", first, problem);
         let base = first.parse().map_err(|_| fail("is not an lcore number"))?;
         let Some(map) = map else {
-            return Err(ConfigError::usage("-R", "numbers the lcores of -l anew: give -l too"));
+            return Err(ConfigError::usage("-R", "requires -l: give both"));
         };
-        map.remapped(base).map(Some).ok_or_else(|| fail("leaves no room for all lcores below 1024"))
+        map.remapped(base).map(Some).ok_or_else(|| fail("is too high: lcore IDs must stay below 1024"))
     }
 
     fn services(&self, warnings: &mut Vec<String>) -> Result<LcoreSet, ConfigError> {
@@ -237,7 +238,7 @@ impl EalOptions {
         };
         let initial = self.memory_size.as_deref().map(|text| mebibytes("-m", text)).transpose()?;
         if initial == Some(0) {
-            return Err(ConfigError::value("-m", "0", "is no memory at all: give MiB, such as 512"));
+            return Err(ConfigError::value("-m", "0", "must be at least 1 MiB, such as 512"));
         }
         Ok(MemorySpec {
             initial_mib: initial,
@@ -264,7 +265,7 @@ impl EalOptions {
             None | Some("primary") => ProcessType::Primary,
             Some("auto") => ProcessType::Auto,
             Some("secondary") => {
-                let problem = "does not exist yet: leave it out, each process runs by itself";
+                let problem = "is not supported yet: leave it out; every process is a primary one";
                 return Err(ConfigError::value("--proc-type", "secondary", problem));
             }
             Some(other) => {
@@ -318,7 +319,7 @@ impl EalOptions {
         let bits =
             bits.filter(|bits: &u32| *bits == 0 || bits.is_power_of_two() && (64..=32_768).contains(bits));
         bits.ok_or_else(|| {
-            let problem = "is no vector width: write 64 (no vectors), 128, 256 or 512; 0 is no limit";
+            let problem = "is not a SIMD bitwidth: use 64 (scalar), 128, 256 or 512; 0 is unlimited";
             ConfigError::value("--force-max-simd-bitwidth", text, problem)
         })
     }
@@ -332,7 +333,7 @@ impl EalOptions {
             if vdevs[..place].iter().any(|earlier| earlier.name == device.name) {
                 return Err(ConfigError::Device {
                     text: device.to_string(),
-                    problem: "is given twice: number devices apart, such as net_null0 and net_null1".into(),
+                    problem: "is given twice: use different numbers, such as net_null0 and net_null1".into(),
                 });
             }
         }

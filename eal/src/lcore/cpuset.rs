@@ -11,7 +11,7 @@ use pollux_config::LcoreSet;
 pub struct CpuSet(LcoreSet);
 
 impl CpuSet {
-    /// The CPUs on which the calling thread may run.
+    /// Returns the CPU affinity of the calling thread.
     ///
     /// # Errors
     /// The kernel's answer; it refuses when the machine has more CPUs than [`pollux_config::CPU_MAX`].
@@ -20,7 +20,7 @@ impl CpuSet {
         Ok(cpus.into_iter().filter_map(|cpu| u16::try_from(cpu.id).ok()).collect())
     }
 
-    /// Lets the calling thread run on these CPUs only.
+    /// Pins the calling thread to these CPUs.
     ///
     /// # Errors
     /// The kernel's answer, when no CPU of the set exists or none is allowed to the process.
@@ -37,31 +37,31 @@ impl CpuSet {
         }
     }
 
-    /// The CPUs, ascending.
+    /// Returns the CPUs in ascending order.
     #[must_use]
     pub fn as_slice(&self) -> &[u16] {
         self.0.as_slice()
     }
 
-    /// Whether a CPU is in the set.
+    /// Returns whether the CPU is in the set.
     #[must_use]
     pub fn contains(&self, cpu: u16) -> bool {
         self.0.contains(cpu)
     }
 
-    /// How many CPUs are in the set.
+    /// Returns the number of CPUs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether the set is empty.
+    /// Returns whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What is in this set and not in `other`.
+    /// Returns the CPUs that are in this set but not in `other`.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         self.as_slice().iter().copied().filter(|&cpu| !other.contains(cpu)).collect()

@@ -13,18 +13,18 @@ use crate::panic::{Panicked, Reporter};
 use crate::stop::StopReason;
 use crate::{EalError, StopFlag};
 
-/// Whether a launch on all lcores takes the main lcore too.
+/// Whether a launch on all lcores includes the main lcore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Main {
-    /// It does (DPDK: `CALL_MAIN`).
+    /// Include it (DPDK: `CALL_MAIN`).
     Call,
-    /// It does not (DPDK: `SKIP_MAIN`).
+    /// Skip it (DPDK: `SKIP_MAIN`).
     Skip,
 }
 
 type Outcome<R> = Arc<Mutex<Option<Result<R, Panicked>>>>;
 
-/// Something launched on an lcore. Dropping it lets it run on and its result go.
+/// A function launched on an lcore. Dropping the handle detaches it and discards its result.
 pub struct Launched<R> {
     worker: Arc<Worker>,
     number: u64,
@@ -32,19 +32,19 @@ pub struct Launched<R> {
 }
 
 impl<R> Launched<R> {
-    /// Where it runs.
+    /// Returns the lcore it runs on.
     #[must_use]
     pub fn lcore(&self) -> LcoreId {
         self.worker.member.id
     }
 
-    /// Whether it has returned or panicked.
+    /// Returns whether it has returned or panicked.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.worker.is_done(self.number)
     }
 
-    /// Sleeps until it has returned; the lcore can be launched on again then.
+    /// Waits until it returns; the lcore can then be launched on again.
     ///
     /// # Errors
     /// [`Panicked`] when it panicked instead.
@@ -54,7 +54,7 @@ impl<R> Launched<R> {
         self.take()
     }
 
-    /// The same, for `timeout` at most.
+    /// Like [`wait`](Self::wait), for at most `timeout`.
     ///
     /// # Errors
     /// Itself, when it still runs.
@@ -137,7 +137,7 @@ impl Lcores {
         self.dataplane().into_iter().filter(wanted).map(launch).collect()
     }
 
-    /// What an lcore is doing.
+    /// Returns the state of an lcore.
     ///
     /// # Errors
     /// [`EalError::UnknownLcore`].
@@ -145,7 +145,7 @@ impl Lcores {
         Ok(self.worker(lcore)?.state())
     }
 
-    /// Sleeps until nothing runs on an lcore. Results stay with their [`Launched`].
+    /// Waits until an lcore is idle. Results stay with their [`Launched`].
     ///
     /// # Errors
     /// [`EalError::UnknownLcore`]; [`EalError::LcoreBusy`] when the caller is that lcore.
@@ -158,7 +158,7 @@ impl Lcores {
         Ok(())
     }
 
-    /// Sleeps until nothing runs on any dataplane lcore (but the calling one).
+    /// Waits until all dataplane lcores, except the calling one, are idle.
     pub fn wait_all(&self) {
         let dataplane = self.0.workers.iter().filter(|worker| worker.member.role == LcoreRole::Dataplane);
         dataplane.filter(|worker| !worker.is_this_thread()).for_each(|worker| worker.wait_idle());
@@ -233,7 +233,7 @@ impl<'scope> Scope<'scope, '_> {
         self.jobs().pop()
     }
 
-    /// The flag that work should look at.
+    /// Returns the stop flag, which launched functions should check.
     #[must_use]
     pub fn stop_flag(&self) -> &StopFlag {
         &self.lcores.0.reporter.stop

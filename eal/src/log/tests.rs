@@ -152,7 +152,7 @@ fn a_broken_pattern_is_one_clear_line() {
     let refused = Logs::new(&spec(&["lib.(eal,debug"])).expect_err("a parenthesis is open");
     let line = refused.to_string();
     assert!(
-        line.starts_with("option '--log-level': 'lib.(eal' is no pattern: ") && !line.contains('\n'),
+        line.starts_with("option '--log-level': 'lib.(eal' is not a valid pattern: ") && !line.contains('\n'),
         "{line}"
     );
 }

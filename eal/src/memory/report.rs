@@ -6,56 +6,56 @@ use crate::hugepage::Bytes;
 use crate::region::{Region, RegionId};
 use crate::topology::SocketId;
 
-/// A living zone, as seen by those who do not own it.
+/// Information about an existing zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneInfo {
     /// Its name.
     pub name: String,
     /// Address of its first byte.
     pub address: usize,
-    /// Length, as asked for.
+    /// Size as requested.
     pub bytes: usize,
-    /// The region it is part of.
+    /// The region that contains it.
     pub region: RegionId,
-    /// The NUMA node of its pages.
+    /// NUMA node of its pages.
     pub socket: Option<SocketId>,
-    /// Bytes a page.
+    /// Page size in bytes.
     pub page_size: usize,
 }
 
-/// A region's share of the statistics.
+/// Statistics of one region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionStats {
     /// Its number.
     pub id: RegionId,
     /// Address of its first byte.
     pub address: usize,
-    /// Length.
+    /// Size in bytes.
     pub bytes: usize,
-    /// Bytes in no zone.
+    /// Free bytes.
     pub free: usize,
-    /// The longest run of them.
+    /// Largest contiguous free block in bytes.
     pub free_run_max: usize,
-    /// Bytes a page.
+    /// Page size in bytes.
     pub page_size: usize,
-    /// The NUMA node of its pages.
+    /// NUMA node of its pages.
     pub socket: Option<SocketId>,
-    /// Whether its pages stay in memory.
+    /// Whether its pages are locked.
     pub locked: bool,
 }
 
-/// How much there is, is used and is free. Displays as a table.
+/// Memory statistics. Displays as a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStats {
     /// Bytes mapped.
     pub bytes: usize,
     /// Bytes in zones, each rounded up to 64.
     pub used: usize,
-    /// Bytes in none.
+    /// Free bytes.
     pub free: usize,
-    /// Every region, in the order they were made.
+    /// All regions in order of creation.
     pub regions: Vec<RegionStats>,
-    /// Every zone, by region and address.
+    /// All zones by region and address.
     pub zones: Vec<ZoneInfo>,
 }
 

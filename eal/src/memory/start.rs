@@ -5,7 +5,7 @@ use crate::SocketId;
 use crate::hugepage;
 use crate::region::{MemoryError, PAGE_BYTES, THP_BYTES};
 
-const NAME: &str = "the memory set aside at start";
+const NAME: &str = "the memory reserved at startup";
 
 /// A node, and how many bytes it is to give.
 type Share = (SocketId, usize);

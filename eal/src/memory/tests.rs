@@ -190,7 +190,7 @@ fn what_cannot_be_set_aside_in_full_is_not_begun() {
         ("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "8\n"),
     ]);
     let asked = |spec| message(Memory::new(under(pages.path(), spec)));
-    let line = "cannot populate 100 MiB for the memory set aside at start: 20 MiB are available (free huge pages, and \
+    let line = "cannot populate 100 MiB for the memory reserved at startup: 20 MiB are available (free huge pages, and \
                 MemAvailable in /proc/meminfo); ask for less or free some";
     assert_eq!(asked(MemorySpec { initial_mib: Some(100), ..MemorySpec::default() }), line);
     assert_eq!(asked(MemorySpec { numa_mib: vec![100], ..MemorySpec::default() }), line);

@@ -146,7 +146,7 @@ pub enum MemoryError {
         present: String,
     },
     /// Huge pages were demanded and there are too few.
-    #[error("cannot have {} of huge pages for {name}: {free}; {mend}", Bytes(*.bytes))]
+    #[error("cannot allocate {} of hugepages for {name}: {free}; {mend}", Bytes(*.bytes))]
     NoHugePages {
         /// What the memory was for.
         name: String,
@@ -173,7 +173,7 @@ pub enum MemoryError {
     },
     /// `--iova-mode pa`.
     #[error(
-        "--iova-mode pa cannot be had: every device here takes virtual addresses; say --iova-mode va, or leave it out"
+        "--iova-mode pa is not supported: all devices use virtual addresses; give --iova-mode va, or leave it out"
     )]
     PhysicalIova,
 }

@@ -8,14 +8,14 @@ use super::firing::Firing;
 use super::inbox::Inbox;
 use super::shared::{ARMED, Cancelled, MODE, Shared};
 
-/// Makes timers for one lcore. Cheap to clone, for any thread.
+/// Creates timers for one lcore, on any thread. Cheap to clone.
 #[derive(Clone)]
 pub struct TimerMaker {
     pub(super) inbox: Arc<Inbox>,
 }
 
 impl TimerMaker {
-    /// A new timer, not armed, whose callback runs on this maker's lcore. Allocates; arming it later does not.
+    /// Creates a disarmed timer whose callback runs on the lcore of this maker. Allocates; arming it does not.
     ///
     /// # Errors
     /// The lcore's wheel is full, or gone.
@@ -32,7 +32,7 @@ impl std::fmt::Debug for TimerMaker {
     }
 }
 
-/// A timer of an lcore, held anywhere.
+/// A timer that fires on an lcore. The handle may live on any thread.
 ///
 /// Its calls take `&mut self`, so they do not race with one another; this is how they meet the lcore:
 ///
@@ -52,7 +52,7 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// Arms it to fire once at `deadline`, in the units of the lcore's wheel.
+    /// Arms the timer to fire once at `deadline`, in units of the lcore's timer wheel.
     ///
     /// # Errors
     /// The lcore's timers are gone.
@@ -60,7 +60,7 @@ impl Timer {
         self.set(deadline, 0)
     }
 
-    /// Arms it to fire at `first` and then every `period` (at least 1), without drift.
+    /// Arms the timer to fire at `first` and then every `period` (at least 1), without drift.
     ///
     /// # Errors
     /// The lcore's timers are gone.
@@ -73,7 +73,7 @@ impl Timer {
         self.inbox.post(&self.shared)
     }
 
-    /// Stops it from firing; does not wait. In force when it returns.
+    /// Cancels the timer without waiting for a running callback. Effective on return.
     pub fn cancel(&mut self) -> Cancelled {
         self.shared.cancel()
     }
@@ -94,13 +94,13 @@ impl Timer {
         cancelled
     }
 
-    /// Whether it is armed, or will be when the running callback ends.
+    /// Returns whether the timer is armed, or will be after its running callback.
     #[must_use]
     pub fn is_armed(&self) -> bool {
         self.shared.word.load(Ordering::Acquire) & MODE == ARMED
     }
 
-    /// Lets it run on without a handle: a single shot ends after its callback, a periodic one when that says so.
+    /// Detaches the timer: a one-shot timer ends after its callback, a periodic one when its callback stops it.
     pub fn detach(mut self) {
         self.detached = true;
     }

@@ -54,13 +54,13 @@ impl LcoreTimers {
         })
     }
 
-    /// Makes timers for this lcore, on any thread.
+    /// Returns a maker of timers for this lcore, usable on any thread.
     #[must_use]
     pub fn maker(&self) -> TimerMaker {
         TimerMaker { inbox: Arc::clone(&self.inbox) }
     }
 
-    /// Calls the callbacks of all timers that are due; tells how many. Hot: one load and one comparison when idle.
+    /// Runs the callbacks of all expired timers and returns their number. Hot: one load and one comparison when idle.
     #[inline(always)]
     pub fn manage(&mut self, now: u64) -> usize {
         if self.inbox.is_posted() {

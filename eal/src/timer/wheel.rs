@@ -13,27 +13,27 @@ pub struct TimerId {
     generation: u32,
 }
 
-/// What became of a request to disarm.
+/// Result of disarming a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disarmed {
-    /// It was armed and will not fire.
+    /// The timer was armed and will not fire.
     Prevented,
     /// It was not armed: never, already disarmed, or a single shot that has fired (or is firing: in its own callback).
     Idle,
-    /// No such timer: it was removed.
+    /// There is no such timer; it was removed.
     Gone,
 }
 
-/// Counts since the wheel was made.
+/// Counters of a timer wheel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WheelStats {
-    /// Timers that exist.
+    /// Number of timers.
     pub timers: usize,
-    /// Timers that are armed.
+    /// Number of armed timers.
     pub armed: usize,
-    /// Most timers there can be.
+    /// Maximum number of timers.
     pub capacity: usize,
-    /// Callbacks called.
+    /// Number of callbacks run.
     pub fired: u64,
     /// Timers moved to a finer bucket or, re-armed to a later deadline, to where they belong.
     pub moved: u64,
@@ -137,7 +137,7 @@ impl<T: Copy> Wheel<T> {
         })
     }
 
-    /// Calls `handler(timers, id, payload)` for every timer whose deadline is not after `now`; tells how many.
+    /// Calls `handler(timers, id, payload)` for every timer expired at `now` and returns their number.
     ///
     /// Hot: one comparison when nothing is due. `now` must come from the clock of the deadlines; a `now` before an
     /// earlier one does nothing.
@@ -164,7 +164,7 @@ impl<T: Copy> Wheel<T> {
         self.timers.turn(now, limit, handler)
     }
 
-    /// A time before which nothing comes due: how long a loop may sleep. `None` when no timer is armed.
+    /// Returns a time before which no timer expires, up to which a loop may sleep. `None` if no timer is armed.
     #[must_use]
     pub fn next(&self) -> Option<u64> {
         (self.timers.stats.armed != 0).then_some(self.timers.next)
@@ -186,7 +186,7 @@ impl<T> DerefMut for Wheel<T> {
 }
 
 impl<T: Copy> Timers<T> {
-    /// A new timer, not armed.
+    /// Adds a disarmed timer.
     ///
     /// # Errors
     /// As many timers exist as the wheel has room for.
@@ -252,7 +252,7 @@ impl<T: Copy> Timers<T> {
         set
     }
 
-    /// Stops a timer from firing. It stays and can be armed again.
+    /// Disarms a timer. It stays and can be armed again.
     pub fn disarm(&mut self, id: TimerId) -> Disarmed {
         let Some(node) = self.node(id) else { return Disarmed::Gone };
         let (bucket, pos) = (node.bucket, node.pos);
@@ -265,12 +265,12 @@ impl<T: Copy> Timers<T> {
         Disarmed::Prevented
     }
 
-    /// The payload, to read or change.
+    /// Returns the payload of a timer.
     pub fn payload(&mut self, id: TimerId) -> Option<&mut T> {
         self.node(id).map(|node| &mut node.payload)
     }
 
-    /// When an armed timer is to fire next.
+    /// Returns the next deadline of an armed timer.
     #[must_use]
     pub fn deadline(&self, id: TimerId) -> Option<u64> {
         let node = self.nodes.get(id.index as usize)?;
@@ -278,7 +278,7 @@ impl<T: Copy> Timers<T> {
         (node.generation == id.generation && node.bucket != IDLE).then_some(deadline)
     }
 
-    /// The `now` of the running, or the last, `manage`.
+    /// Returns the `now` of the current or the last `manage`.
     #[must_use]
     pub fn now(&self) -> u64 {
         self.now
@@ -290,7 +290,7 @@ impl<T: Copy> Timers<T> {
         1 << self.shift
     }
 
-    /// Counts.
+    /// Returns the counters.
     #[must_use]
     pub fn stats(&self) -> WheelStats {
         self.stats

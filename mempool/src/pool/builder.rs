@@ -7,11 +7,11 @@ use crate::mbuf::header::{HEADER_BYTES, Lengths};
 use crate::shared::{Handle, MbufPlan, MbufShape, Plan};
 use crate::{Area, PoolError};
 
-/// Largest data room, headroom included, in bytes.
+/// Maximum data room in bytes, headroom included.
 pub const DATA_ROOM_MAX: usize = 1 << 30;
-/// Usual headroom in bytes.
+/// Default headroom in bytes.
 pub const HEADROOM: usize = 128;
-/// Usual data room in bytes: the headroom and a frame of up to 2 KiB.
+/// Default data room in bytes: the headroom and a frame of up to 2 KiB.
 pub const DATA_ROOM: usize = HEADROOM + 2048;
 
 /// Where headers, private areas and data rooms start, so that no two mbufs share a cache line.
@@ -30,7 +30,7 @@ pub struct Mbufs {
 }
 
 impl MbufPool {
-    /// Starts a pool of `count` mbufs.
+    /// Starts the parameters of a pool of `count` mbufs.
     #[doc(alias = "rte_pktmbuf_pool_create")]
     pub fn builder(name: &str, count: usize) -> MbufPoolBuilder {
         let mbufs = Mbufs { data_room: DATA_ROOM, headroom: HEADROOM, private_bytes: 0, apart: None };
@@ -39,19 +39,19 @@ impl MbufPool {
 }
 
 impl MbufPoolBuilder {
-    /// Bytes of data room of each mbuf, headroom included; 2,176 if not set.
+    /// Sets the data room of each mbuf in bytes, headroom included [default: 2176].
     pub fn data_room(mut self, bytes: usize) -> Self {
         self.contents.data_room = bytes;
         self
     }
 
-    /// Bytes left free before the data of a fresh mbuf; 128 if not set.
+    /// Sets the headroom in bytes [default: 128].
     pub fn headroom(mut self, bytes: usize) -> Self {
         self.contents.headroom = bytes;
         self
     }
 
-    /// Bytes of private area between header and data room.
+    /// Sets the size of the private area between header and data room, in bytes [default: 0].
     pub fn private_bytes(mut self, bytes: usize) -> Self {
         self.contents.private_bytes = bytes;
         self

@@ -59,7 +59,7 @@ layouts! {
         CQ_CONTEXT: run(0x10, 64),
     }
 
-    /// Ends a completion queue.
+    /// Destroys a completion queue.
     DestroyCqIn = "destroy_cq_in" [16] {
         CQN: field(0x08, 23, 0),
     }

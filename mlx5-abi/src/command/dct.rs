@@ -60,7 +60,7 @@ layouts! {
         DCTN: field(0x08, 23, 0),
     }
 
-    /// Ends a target that is drained.
+    /// Destroys a target that is drained.
     DestroyDctIn = "destroy_dct_in" [16] {
         DCTN: field(0x08, 23, 0),
     }

@@ -42,7 +42,7 @@ layouts! {
         EQ_CONTEXT_ENTRY: run(0x10, 64),
     }
 
-    /// Ends an event queue.
+    /// Destroys an event queue.
     DestroyEqIn = "destroy_eq_in" [16] {
         EQ_NUMBER: field(0x08, 7, 0),
     }

@@ -52,7 +52,7 @@ layouts! {
         FLOW_TABLE_CONTEXT: run(0x18, 40),
     }
 
-    /// Ends a table.
+    /// Destroys a table.
     DestroyFlowTableIn = "destroy_flow_table_in" [64] {
         OTHER_VPORT: field(0x08, 31, 31),
         VPORT_NUMBER: field(0x08, 15, 0),
@@ -93,7 +93,7 @@ layouts! {
         GROUP_ID: field(0x08, 23, 0),
     }
 
-    /// Ends a group.
+    /// Destroys a group.
     DestroyFlowGroupIn = "destroy_flow_group_in" [64] {
         OTHER_VPORT: field(0x08, 31, 31),
         VPORT_NUMBER: field(0x08, 15, 0),
@@ -128,7 +128,7 @@ layouts! {
         FLOW_CONTEXT: run(0x40, 768),
     }
 
-    /// Ends an entry.
+    /// Destroys an entry.
     DeleteFlowEntryIn = "delete_fte_in" [64] {
         OTHER_VPORT: field(0x08, 31, 31),
         VPORT_NUMBER: field(0x08, 15, 0),

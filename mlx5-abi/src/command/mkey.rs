@@ -58,7 +58,7 @@ layouts! {
         MEMORY_KEY_MKEY_ENTRY: run(0x10, 64),
     }
 
-    /// Ends a key.
+    /// Destroys a key.
     DestroyMkeyIn = "destroy_mkey_in" [16] {
         MKEY_INDEX: field(0x08, 23, 0),
     }

@@ -14,7 +14,7 @@ layouts! {
         MODIFY_HEADER_ID: field(0x08, 31, 0),
     }
 
-    /// Ends a list.
+    /// Destroys a list.
     DeallocModifyHeaderIn = "dealloc_modify_header_context_in" [16] {
         MODIFY_HEADER_ID: field(0x08, 31, 0),
     }

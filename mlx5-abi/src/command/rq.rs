@@ -54,7 +54,7 @@ layouts! {
         RQ_CONTEXT: run(0x20, 240),
     }
 
-    /// Ends a receive queue.
+    /// Destroys a receive queue.
     DestroyRqIn = "destroy_rq_in" [16] {
         RQN: field(0x08, 23, 0),
     }
@@ -94,7 +94,7 @@ layouts! {
         RMP_CONTEXT: run(0x20, 240),
     }
 
-    /// Ends a pool.
+    /// Destroys a pool.
     DestroyRmpIn = "destroy_rmp_in" [16] {
         RMPN: field(0x08, 23, 0),
     }

@@ -38,7 +38,7 @@ layouts! {
         RQT_CONTEXT: run(0x20, 240),
     }
 
-    /// Ends a table.
+    /// Destroys a table.
     DestroyRqtIn = "destroy_rqt_in" [16] {
         RQTN: field(0x08, 23, 0),
     }

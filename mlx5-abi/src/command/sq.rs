@@ -56,7 +56,7 @@ layouts! {
         SQ_CONTEXT: run(0x20, 240),
     }
 
-    /// Ends a send queue.
+    /// Destroys a send queue.
     DestroySqIn = "destroy_sq_in" [16] {
         SQN: field(0x08, 23, 0),
     }

@@ -47,7 +47,7 @@ layouts! {
         LWM: field(0x0c, 15, 0),
     }
 
-    /// Ends a shared receive queue.
+    /// Destroys a shared receive queue.
     DestroySrqIn = "destroy_srq_in" [16] {
         SRQN: field(0x08, 23, 0),
     }
@@ -101,7 +101,7 @@ layouts! {
         LWM: field(0x0c, 15, 0),
     }
 
-    /// Ends an XRC shared receive queue.
+    /// Destroys an XRC shared receive queue.
     DestroyXrcSrqIn = "destroy_xrc_srq_in" [16] {
         XRC_SRQN: field(0x08, 23, 0),
     }

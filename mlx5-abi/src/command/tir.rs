@@ -56,7 +56,7 @@ layouts! {
         TIR_CONTEXT: run(0x20, 240),
     }
 
-    /// Ends a TIR.
+    /// Destroys a TIR.
     DestroyTirIn = "destroy_tir_in" [16] {
         TIRN: field(0x08, 23, 0),
     }
@@ -99,7 +99,7 @@ layouts! {
         TIS_CONTEXT: run(0x10, 160),
     }
 
-    /// Ends a TIS.
+    /// Destroys a TIS.
     DestroyTisIn = "destroy_tis_in" [16] {
         TISN: field(0x08, 23, 0),
     }

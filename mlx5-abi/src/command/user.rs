@@ -16,7 +16,7 @@ layouts! {
         UID: field(0x08, 15, 0),
     }
 
-    /// Ends a user context and all that carries its number.
+    /// Destroys a user context and all that carries its number.
     DestroyUctxIn = "destroy_uctx_in" [16] {
         UID: field(0x08, 15, 0),
     }
@@ -39,7 +39,7 @@ layouts! {
         UMEM_ID: field(0x08, 23, 0),
     }
 
-    /// Ends a memory region.
+    /// Destroys a memory region.
     DestroyUmemIn = "destroy_umem_in" [16] {
         UMEM_ID: field(0x08, 23, 0),
     }

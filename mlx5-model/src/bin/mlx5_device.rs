@@ -20,29 +20,29 @@ use pollux_mlx5_model::{Device, DeviceConfig, GuestMemory, Traits};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// A ConnectX adapter in software, as a PCI function that a virtual machine can have.
+/// Software model of a ConnectX adapter, served as a PCI function over vfio-user for a virtual machine.
 #[derive(Parser)]
 #[command(name = "mlx5-device")]
 struct Cli {
-    /// Socket of a device, once for each; a stale one is taken over, and all are removed at the end
+    /// vfio-user socket of a device, once per device; a stale socket is replaced, and all are removed at exit
     #[arg(long, required = true, value_name = "PATH")]
     socket: Vec<PathBuf>,
-    /// Its wire, in the same order: cable:NAME, unix:LOCAL:PEER, iface:NAME, pcap:IN:OUT, source:SIZE or null
+    /// Link of each device, in the order of --socket: cable:NAME, unix:LOCAL:PEER, iface:NAME, pcap:IN:OUT, source:SIZE or null
     #[arg(long, required = true, value_name = "WIRE")]
     wire: Vec<WireSpec>,
-    /// What the cards can beside what all can, any number of them
+    /// Optional capabilities to enable on all devices, separated by commas
     #[arg(long, value_name = "ABILITY", value_delimiter = ',')]
     with: Vec<Ability>,
-    /// Take orders from standard input, a line each: `fatal N [SYNDROME]`, device N's firmware fails (N from 0); `remove N`, it
-    /// is gone
+    /// Read commands from standard input, one per line: `fatal N [SYNDROME]` makes the firmware of device N fail (N from 0);
+    /// `remove N` unplugs device N
     #[arg(long)]
     console: bool,
-    /// Write every command to standard error; twice: every doorbell and interrupt too
+    /// Log every command to standard error; given twice, also every doorbell and interrupt
     #[arg(long, action = clap::ArgAction::Count)]
     trace: u8,
 }
 
-/// What cards need not be able to do.
+/// Optional capabilities of a device.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Ability {
     OnDemandPaging,

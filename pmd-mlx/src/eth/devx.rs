@@ -110,14 +110,14 @@ impl Devx {
         let eqn = firmware.event_queue(0)?;
         let mut input = CommandIn::ZERO;
         start(&mut input, opcode::ALLOC_TRANSPORT_DOMAIN, 0, 0);
-        let domain = firmware.create("make a transport domain", &input, Vec::new(), |output| {
+        let domain = firmware.create("allocate a transport domain", &input, Vec::new(), |output| {
             AllocTransportDomainOut::TRANSPORT_DOMAIN.get(output)
         })?;
         let mut input = CreateTisIn::ZERO;
         start(&mut input, opcode::CREATE_TIS, 0, 0);
         TisContext::TRANSPORT_DOMAIN.set(CreateTisIn::CTX.of_mut(&mut input), domain.number);
         let over = vec![domain.object.clone()];
-        let tis = firmware.create("make a TIS", &input, over, |output| CreateTisOut::TISN.get(output))?;
+        let tis = firmware.create("create a TIS", &input, over, |output| CreateTisOut::TISN.get(output))?;
         let counters = Self::counters(&firmware);
         Ok(Self {
             firmware,
@@ -143,7 +143,7 @@ impl Devx {
     fn counters(firmware: &Firmware) -> Option<NumberedObject> {
         let mut input = CommandIn::ZERO;
         start(&mut input, opcode::ALLOC_Q_COUNTER, 0, 0);
-        let made = firmware.create("make a set of queue counters", &input, Vec::new(), |output| {
+        let made = firmware.create("allocate a queue counter set", &input, Vec::new(), |output| {
             counter::AllocQCounterOut::COUNTER_SET_ID.get(output)
         });
         made.map_err(|error| tracing::debug!(target: "pmd.net.mlx5", "{error}")).ok()
@@ -324,7 +324,7 @@ impl Backend for Devx {
         place::CQ_UMEM.set(&mut input, ring.number);
         place::CQ_OFFSET.set(&mut input, 0);
         let over = [ring.object, records.object].into_iter().chain(page(spec.uar)).collect();
-        self.firmware.create("make a completion queue", &input, over, |output| CreateCqOut::CQN.get(output))
+        self.firmware.create("create a completion queue", &input, over, |output| CreateCqOut::CQN.get(output))
     }
 
     fn create_rq(&self, spec: &RqSpec<'_>) -> Result<NumberedObject, MlxError> {
@@ -362,7 +362,7 @@ impl Backend for Devx {
             WorkQueue::LOG_WQE_STRIDE_SIZE.set(queue, bytes);
             WorkQueue::TWO_BYTE_SHIFT_EN.set(queue, shift.into());
         }
-        self.firmware.create("make a receive queue", &input, over, |output| CreateRqOut::RQN.get(output))
+        self.firmware.create("create a receive queue", &input, over, |output| CreateRqOut::RQN.get(output))
     }
 
     fn modify_rq(&self, rq: &NumberedObject, from: QueueState, to: QueueState) -> Result<(), MlxError> {
@@ -416,8 +416,9 @@ impl Backend for Devx {
         WorkQueue::UAR_PAGE.set(queue, self.page(spec.uar)?);
         let over = [spec.cq.object.clone(), ring.object, records.object, self.tis.object.clone()];
         let over = over.into_iter().chain(page(spec.uar)).collect();
-        let made =
-            self.firmware.create("make a send queue", &input, over, |output| CreateSqOut::SQN.get(output))?;
+        let made = self
+            .firmware
+            .create("create a send queue", &input, over, |output| CreateSqOut::SQN.get(output))?;
         Ok(SendQueue { object: made.object, number: made.number, control_imm: 0, register: 0 })
     }
 
@@ -448,8 +449,9 @@ impl Backend for Devx {
         let mut input = input.to_vec();
         input.extend(queues.iter().flat_map(|queue| queue.number.to_be_bytes()));
         let over = queues.iter().map(|queue| queue.object.clone()).collect();
-        self.firmware
-            .create("make a table of receive queues", &input, over, |output| CreateRqtOut::RQTN.get(output))
+        self.firmware.create("create a receive queue indirection table", &input, over, |output| {
+            CreateRqtOut::RQTN.get(output)
+        })
     }
 
     fn create_hash(
@@ -480,13 +482,13 @@ impl Backend for Devx {
             }
         }
         let over = vec![table.object.clone(), self.domain.object.clone()];
-        self.firmware.create("make a hash queue", &input, over, |output| CreateTirOut::TIRN.get(output))
+        self.firmware.create("create an RSS queue", &input, over, |output| CreateTirOut::TIRN.get(output))
     }
 
     fn create_counter(&self) -> Result<FlowCounter, MlxError> {
         let mut input = counter::AllocFlowCounterIn::ZERO;
         start(&mut input, opcode::ALLOC_FLOW_COUNTER, 0, 0);
-        let made = self.firmware.create("make a flow counter", &input, Vec::new(), |output| {
+        let made = self.firmware.create("create a flow counter", &input, Vec::new(), |output| {
             counter::AllocFlowCounterOut::FLOW_COUNTER_ID.get(output)
         })?;
         Ok(FlowCounter { object: made.object, number: made.number })

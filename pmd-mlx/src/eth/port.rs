@@ -157,7 +157,7 @@ impl Mlx5Port {
             return Ok(());
         }
         let spread = Spread::new(&**backend, &self.spread_spec, &queues)
-            .map_err(|error| PortError::device("spread packets over the queues", error))?;
+            .map_err(|error| PortError::device("set up RSS", error))?;
         self.spread = Some(spread);
         let done = self.refilter();
         if done.is_err() {

@@ -221,7 +221,7 @@ impl Watch {
             // Signals are for the threads that wait for them.
             let _unchanged = pollux_eal::signal::keep_off_this_thread();
             if let Err(error) = watch(&watched, &ending) {
-                tracing::error!(target: "pmd.net.mlx5", "{}: nobody watches the device any more: {error}", watched.device.name());
+                tracing::error!(target: "pmd.net.mlx5", "{}: the event thread has stopped: {error}", watched.device.name());
             }
         })?;
         Ok(Self { stop, thread: Some(thread) })

@@ -42,7 +42,7 @@ pub(super) fn create(
     }
     over.extend(rule.counter.map(|counter| counter.object.clone()));
     let made = device.context().call(&mut call).and_then(|()| call.created(a::HANDLE));
-    let handle = made.map_err(|error| device.failed("make a flow rule", error))?;
+    let handle = made.map_err(|error| device.failed("create a flow rule", error))?;
     Ok(Object::over(device, Id::Mlx5Flow(handle), over))
 }
 
@@ -56,6 +56,6 @@ fn matcher(device: &Arc<Device>, mask: &[u8], criteria: u8, priority: u16) -> Re
         .attribute(a::FLOW_TYPE, Value::Element(flow_type::NORMAL as u8, &priority))
         .bytes(a::MATCH_CRITERIA, &criteria);
     let made = device.context().call(&mut call).and_then(|()| call.created(a::CREATE_HANDLE));
-    let handle = made.map_err(|error| device.failed("make a flow matcher", error))?;
+    let handle = made.map_err(|error| device.failed("create a flow matcher", error))?;
     Ok(Object::new(device, Id::Matcher(handle)))
 }

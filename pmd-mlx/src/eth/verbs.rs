@@ -49,21 +49,21 @@ impl Verbs {
     fn cq_handle(object: &NumberedObject) -> CqHandle {
         match object.object.id() {
             Id::Cq(handle) => handle,
-            other => unreachable!("{other:?} is no completion queue of the kernel"),
+            other => unreachable!("{other:?} is not a completion queue of the kernel"),
         }
     }
 
     fn wq_handle(object: &NumberedObject) -> WqHandle {
         match object.object.id() {
             Id::Wq(handle) => handle,
-            other => unreachable!("{other:?} is no work queue of the kernel"),
+            other => unreachable!("{other:?} is not a work queue of the kernel"),
         }
     }
 
     fn qp_handle(object: &Object) -> QpHandle {
         match object.id() {
             Id::Qp(handle) => handle,
-            other => unreachable!("{other:?} is no queue pair of the kernel"),
+            other => unreachable!("{other:?} is not a queue pair of the kernel"),
         }
     }
 
@@ -104,7 +104,7 @@ impl Verbs {
         };
         let bytes = spec.ring.bytes() as u64;
         let mut answer = CreateCqAnswer::new_zeroed();
-        let cq = self.device.pinning("make a completion queue", Pinning::Queue, bytes, |context| {
+        let cq = self.device.pinning("create a completion queue", Pinning::Queue, bytes, |context| {
             context.create_cq(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))
         });
         let cq = cq.map_err(|error| {
@@ -226,7 +226,7 @@ impl Backend for Verbs {
         };
         let bytes = spec.ring.bytes() as u64;
         let mut answer = CreateWqAnswer::new_zeroed();
-        let wq = self.device.pinning("make a receive queue", Pinning::Queue, bytes, |context| {
+        let wq = self.device.pinning("create a receive queue", Pinning::Queue, bytes, |context| {
             context.create_wq(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))
         });
         let wq = wq.map_err(|error| {
@@ -258,7 +258,7 @@ impl Backend for Verbs {
         self.device
             .context()
             .modify_wq(Self::wq_handle(rq), &change, Driver::new(driver.as_bytes(), &mut []))
-            .map_err(self.refused("change the state of a receive queue"))
+            .map_err(self.refused("modify a receive queue"))
     }
 
     fn set_vlan_strip(&self, rq: &NumberedObject, _state: QueueState, on: bool) -> Result<(), MlxError> {
@@ -292,7 +292,7 @@ impl Backend for Verbs {
         };
         let bytes = spec.ring.bytes() as u64;
         let mut answer = CreateQpAnswer::new_zeroed();
-        let qp = self.device.pinning("make a send queue", Pinning::Queue, bytes, |context| {
+        let qp = self.device.pinning("create a send queue", Pinning::Queue, bytes, |context| {
             context.create_qp(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))
         });
         let qp =
@@ -306,7 +306,7 @@ impl Backend for Verbs {
 
     fn modify_sq(&self, sq: &SendQueue, _from: QueueState, to: QueueState) -> Result<(), MlxError> {
         let qp = Self::qp_handle(&sq.object);
-        let what = "change the state of a send queue";
+        let what = "modify a send queue";
         let state = |state: QpState| ModifyQp { qp_state: state.0, ..ModifyQp::default() };
         match to {
             QueueState::Reset => self.step(qp, what, QpMask::empty(), state(QpState::RESET)),
@@ -326,7 +326,7 @@ impl Backend for Verbs {
     fn sq_state(&self, sq: &SendQueue) -> Result<Option<QueueState>, MlxError> {
         let qp = Self::qp_handle(&sq.object);
         let asked = self.device.context().query_qp(qp, QpMask::STATE);
-        asked.map_err(self.refused("ask for the state of a send queue")).map(|_| None)
+        asked.map_err(self.refused("query a send queue")).map(|_| None)
     }
 
     fn create_table(&self, queues: &[&NumberedObject]) -> Result<NumberedObject, MlxError> {
@@ -336,7 +336,7 @@ impl Backend for Verbs {
             .device
             .context()
             .create_rwq_ind_table(&handles, Driver::new(&[], answer.as_mut_bytes()))
-            .map_err(self.refused("make a table of receive queues"))?;
+            .map_err(self.refused("create a receive queue indirection table"))?;
         let over = queues.iter().map(|queue| queue.object.clone()).collect();
         let object = Object::over(&self.device, Id::Table(table.handle), over);
         Ok(NumberedObject { object, number: table.number })
@@ -365,14 +365,14 @@ impl Backend for Verbs {
             .device
             .context()
             .create_qp(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))
-            .map_err(self.refused("make a hash queue"))?;
+            .map_err(self.refused("create an RSS queue"))?;
         let object = Object::over(&self.device, Id::Qp(qp.handle), vec![table.object.clone()]);
         Ok(NumberedObject { object, number: answer.tirn })
     }
 
     fn create_counter(&self) -> Result<FlowCounter, MlxError> {
         let handle =
-            self.device.context().create_counters(|_| {}).map_err(self.refused("make a flow counter"))?;
+            self.device.context().create_counters(|_| {}).map_err(self.refused("create a flow counter"))?;
         Ok(FlowCounter { object: Object::new(&self.device, Id::Counters(handle)), number: 0 })
     }
 
@@ -433,7 +433,7 @@ impl Backend for Verbs {
             Driver::none()
         };
         let made = self.device.context().create_flow(&rule, data);
-        let handle = made.map_err(self.refused("make a flow rule"))?;
+        let handle = made.map_err(self.refused("create a flow rule"))?;
         Ok(Object::over(&self.device, Id::Flow(handle), over))
     }
 }

@@ -224,7 +224,7 @@ fn said(kind: u16, spoil: fn(&mut Output<'_>)) -> Result<(), MlxError> {
 #[test]
 fn a_question_that_is_not_answered_is_not_taken_for_no() {
     assert!(said(kind::GENERAL, |_| ()).is_ok());
-    let refused = "cannot ask what the device can do: QUERY_HCA_CAP: INT_ERR (0x1), syndrome 0xbad: the firmware failed; \
+    let refused = "cannot query the device: QUERY_HCA_CAP: INT_ERR (0x1), syndrome 0xbad: the firmware failed; \
                    reset the function, and update the firmware if it happens again";
     let short =
         "mlx5_9: QUERY_HCA_CAP: an answer of 64 bytes, 4112 are needed; update the kernel or the firmware";

@@ -450,7 +450,7 @@ fn a_refused_command_is_decoded() {
     // A transport interface both back ends need: the firmware's gives way to the kernel's, which is refused as well.
     let said = refused(opcode::CREATE_TIS, &firmware).expect_err("refused to both");
     assert!(
-        said.contains("cannot make a send queue") && said.contains("CREATE_TIS: NO_RES_ERR (0xf)"),
+        said.contains("cannot create a send queue") && said.contains("CREATE_TIS: NO_RES_ERR (0xf)"),
         "{said}"
     );
 }

@@ -5,38 +5,38 @@ use crate::{PortError, PortState};
 use std::borrow::Cow;
 
 impl Port {
-    /// The basic numbers since the last reset.
+    /// Returns the basic statistics since the last reset.
     #[doc(alias = "rte_eth_stats_get")]
     pub fn stats(&mut self) -> PortStats {
         let (rx, tx) = (self.rx.len(), self.tx.len());
         stats::basic(&self.xstats(), rx, tx)
     }
 
-    /// All numbers since the last reset. A number's id is its place in this list.
+    /// Returns the extended statistics since the last reset. The ID of an xstat is its index in this list.
     #[doc(alias = "rte_eth_xstats_get")]
     pub fn xstats(&mut self) -> Vec<Xstat> {
         let raw = self.raw_stats();
         self.baseline.apply(raw)
     }
 
-    /// The names of the xstats, by id.
+    /// Returns the names of the xstats, indexed by ID.
     pub fn xstat_names(&mut self) -> Vec<String> {
         self.raw_stats().into_iter().map(|(name, _)| name.into_owned()).collect()
     }
 
-    /// The number of that name.
+    /// Returns the xstat with this name.
     pub fn xstat(&mut self, name: &str) -> Option<Xstat> {
         self.xstats().into_iter().find(|xstat| xstat.name == name)
     }
 
-    /// The numbers of those ids, in that order; `None` for one that is not there.
+    /// Returns the xstats with these IDs, in order; `None` for an unknown ID.
     #[doc(alias = "rte_eth_xstats_get_by_id")]
     pub fn xstats_by_id(&mut self, ids: &[usize]) -> Vec<Option<Xstat>> {
         let all = self.xstats();
         ids.iter().map(|id| all.get(*id).cloned()).collect()
     }
 
-    /// Lets one number stand still (`on` false) or go on from where it stood. A device that has few counters may use the
+    /// Disables an xstat (its value freezes) or enables it again. A device that has few counters may use the
     /// one that is freed for another. What happens while a number is off is never counted.
     ///
     /// The numbers of [`PortStats`] are always on: counting them costs nothing.
@@ -60,18 +60,18 @@ impl Port {
         Ok(())
     }
 
-    /// Whether a number is counted; `None` when there is no such id.
+    /// Returns whether an xstat is enabled; `None` for an unknown ID.
     pub fn xstat_enabled(&mut self, id: usize) -> Option<bool> {
         let raw = self.raw_stats();
         raw.get(id).map(|(name, _)| self.baseline.is_on(name))
     }
 
-    /// What the port dropped since the last reset, by reason; reasons that never occurred are left out.
+    /// Returns the packets dropped since the last reset, by reason; reasons that never occurred are left out.
     pub fn dropped(&mut self) -> Vec<Dropped> {
         stats::dropped(&self.xstats())
     }
 
-    /// Numbers count from here.
+    /// Resets all statistics to zero.
     #[doc(alias = "rte_eth_stats_reset")]
     pub fn reset_stats(&mut self) {
         let raw = self.raw_stats();

@@ -26,13 +26,13 @@ impl Port {
         before.is_some_and(|before| before != link).then_some(PortEvent::Link(link))
     }
 
-    /// Runs `callback` for each event that [`Port::poll_event`] finds, behind those already there.
+    /// Adds a callback for the events found by [`Port::poll_event`], called after those added earlier.
     #[doc(alias = "rte_eth_dev_callback_register")]
     pub fn add_event_callback(&mut self, callback: EventCallback) -> EventCallbackId {
         self.events.add(callback)
     }
 
-    /// Takes a callback off; false when it is not there.
+    /// Removes a callback; returns false if there is no such callback.
     pub fn remove_event_callback(&mut self, id: EventCallbackId) -> bool {
         self.events.remove(id)
     }

@@ -33,7 +33,7 @@ impl Port {
         self.driver.dump_queue(direction, queue).map_err(|error| error.named(&self.name))
     }
 
-    /// What is hashed to spread received packets, with the key in use.
+    /// Returns the RSS configuration, with the key in use.
     ///
     /// # Errors
     /// When not configured, gone or closed; [`PortError::Unsupported`].
@@ -42,7 +42,7 @@ impl Port {
         self.driver.rss().map(|rss| rss.rss()).map_err(|error| error.named(&self.name))
     }
 
-    /// Changes it, also while packets flow: each is spread the old way or the new.
+    /// Changes the RSS configuration, also on a started port; each packet is distributed by the old or the new one.
     ///
     /// # Errors
     /// When not configured, gone or closed; [`PortError::Argument`] outside [`PortInfo::rss`](crate::PortInfo::rss);
@@ -57,7 +57,7 @@ impl Port {
         Ok(())
     }
 
-    /// The redirection table: the queue for each hash, as many entries as [`RssInfo::table_entries`].
+    /// Returns the RSS redirection table (RETA), which has [`RssInfo::table_entries`] entries.
     ///
     /// # Errors
     /// As [`Port::rss`].
@@ -66,7 +66,7 @@ impl Port {
         self.driver.rss().map(|rss| rss.table()).map_err(|error| error.named(&self.name))
     }
 
-    /// Changes all of it, also while packets flow.
+    /// Replaces the RETA, also on a started port.
     ///
     /// # Errors
     /// As [`Port::set_rss`]; when the length is another; when a queue is not configured.
@@ -82,7 +82,7 @@ impl Port {
         done.map_err(|error| error.named(&self.name))
     }
 
-    /// Changes some entries of it, by place.
+    /// Updates single entries of the RETA, by index.
     ///
     /// # Errors
     /// As [`Port::set_rss_table`]; when a place is past the end.
@@ -112,13 +112,13 @@ impl Port {
         self.rss_info()?.check(config).map_err(|error| error.named(&self.name))
     }
 
-    /// Which of [`RxOffloads::VLAN`] all rx queues do now.
+    /// Returns the VLAN offloads ([`RxOffloads::VLAN`]) that are enabled on all rx queues.
     #[must_use]
     pub fn vlan_offloads(&self) -> RxOffloads {
         self.config.rx_offloads & RxOffloads::VLAN
     }
 
-    /// Changes that: strip, filter, extend, strip of two tags.
+    /// Sets the VLAN offloads: strip, filter, extend, QinQ strip.
     ///
     /// # Errors
     /// When not configured, gone or closed; [`PortError::Offload`]; [`PortError::Unsupported`]; when the device refuses.
@@ -141,7 +141,7 @@ impl Port {
         Ok(())
     }
 
-    /// Takes tags out on one rx queue, or not.
+    /// Enables or disables VLAN strip on one rx queue.
     ///
     /// # Errors
     /// When not configured, gone or closed; when there is no such queue; [`PortError::Unsupported`]; when the device refuses.
@@ -161,7 +161,7 @@ impl Port {
         &self.addresses.vlans
     }
 
-    /// Receives frames of this VLAN, or no longer. Adding one twice is adding it once, and so is taking it out.
+    /// Adds a VLAN to the filter or removes it. Repeating either has no effect.
     ///
     /// # Errors
     /// When not configured, gone or closed; when the number is 4096 or more; [`PortError::Unsupported`], also while
@@ -188,7 +188,7 @@ impl Port {
         Ok(())
     }
 
-    /// Changes the ether type by which a tag is known.
+    /// Sets the EtherType (TPID) of a VLAN tag.
     ///
     /// # Errors
     /// When not configured, gone or closed; [`PortError::Unsupported`]; when the device refuses.
@@ -198,7 +198,7 @@ impl Port {
         done.map_err(|error| error.named(&self.name))
     }
 
-    /// Puts this tag into every frame sent without one; `None`: no longer.
+    /// Sets the port VLAN (PVID), inserted into every frame sent without a tag; `None` disables it.
     ///
     /// # Errors
     /// As [`Port::set_vlan_ether_type`].
@@ -252,7 +252,7 @@ impl Port {
         }
     }
 
-    /// Reads the clock that [`RxOffloads::TIMESTAMP`] is taken from.
+    /// Reads the device clock, the source of [`RxOffloads::TIMESTAMP`].
     ///
     /// # Errors
     /// When gone or closed; [`PortError::Unsupported`]; when the device refuses.
@@ -263,7 +263,7 @@ impl Port {
         read.map_err(|error| error.named(&self.name))
     }
 
-    /// Takes the time of PTP packets, or no longer.
+    /// Enables or disables timestamping of PTP packets.
     ///
     /// # Errors
     /// As [`Port::read_clock`].
@@ -273,7 +273,7 @@ impl Port {
         done.map_err(|error| error.named(&self.name))
     }
 
-    /// The clock's time of day, from its own beginning.
+    /// Returns the time of the device clock, relative to its own epoch.
     ///
     /// # Errors
     /// As [`Port::read_clock`].
@@ -283,7 +283,7 @@ impl Port {
         read.map_err(|error| error.named(&self.name))
     }
 
-    /// Moves the clock by so many nanoseconds.
+    /// Adjusts the device clock by `nanos` nanoseconds.
     ///
     /// # Errors
     /// As [`Port::read_clock`].
@@ -293,7 +293,7 @@ impl Port {
         done.map_err(|error| error.named(&self.name))
     }
 
-    /// Whether an rx queue moves packets: the port is started and the queue was neither left out nor stopped.
+    /// Returns whether an rx queue is running: the port is started, and the queue is neither deferred nor stopped.
     ///
     /// # Errors
     /// When there is no such queue.
@@ -309,7 +309,7 @@ impl Port {
         self.running(Direction::Tx, queue)
     }
 
-    /// Starts an rx queue that [`Port::start`] left out or that was stopped. Starting one that runs changes nothing.
+    /// Starts an rx queue that is deferred or stopped. Starting a running queue has no effect.
     ///
     /// # Errors
     /// When not started, gone or closed; when there is no such queue; [`PortError::Unsupported`]; when the device refuses.
@@ -318,7 +318,7 @@ impl Port {
         self.run_queue(Direction::Rx, queue, true)
     }
 
-    /// Stops an rx queue while the others go on. Packets that wait in it may be lost; its bursts bring nothing.
+    /// Stops one rx queue. Packets waiting in it may be lost; its bursts return nothing.
     ///
     /// # Errors
     /// As [`Port::rx_queue_start`].
@@ -334,7 +334,7 @@ impl Port {
         self.run_queue(Direction::Tx, queue, true)
     }
 
-    /// Stops a tx queue while the others go on. Its bursts take nothing.
+    /// Stops one tx queue. Its bursts send nothing.
     ///
     /// # Errors
     /// As [`Port::rx_queue_start`].

@@ -15,7 +15,7 @@ pub(super) struct Flows {
 }
 
 impl Port {
-    /// What rules the port takes.
+    /// Returns which flow rules the port supports.
     ///
     /// # Errors
     /// When gone or closed; [`PortError::Unsupported`].
@@ -24,7 +24,7 @@ impl Port {
         self.driver.flow().map(|flow| flow.flow_info()).map_err(|error| error.named(&self.name))
     }
 
-    /// Whether [`Port::flow_create`] would take this rule now. Changes nothing.
+    /// Checks whether [`Port::flow_create`] would accept this rule now, without creating it.
     ///
     /// # Errors
     /// When not configured, gone or closed; [`PortError::Flow`], which names the part of the rule that is at fault;
@@ -36,13 +36,13 @@ impl Port {
         done.map_err(|error| error.named(&self.name))
     }
 
-    /// Makes a rule. It holds until it is destroyed, the port is configured anew, reset or closed; over stop and start too.
+    /// Creates a flow rule. It survives stop and start, until it is destroyed or the port is reconfigured, reset or closed.
     ///
     /// # Errors
     /// As [`Port::flow_validate`]; when the device has no room for it.
     #[doc(alias = "rte_flow_create")]
     pub fn flow_create(&mut self, rule: &FlowRule) -> Result<FlowHandle, PortError> {
-        let plan = self.flow_plan("make a flow rule", rule)?;
+        let plan = self.flow_plan("create a flow rule", rule)?;
         let made = self.driver.flow().and_then(|flow| flow.create(&plan));
         let token = made.map_err(|error| error.named(&self.name))?;
         let number = self.flows.next;
@@ -51,7 +51,7 @@ impl Port {
         Ok(FlowHandle { port: self.id, number })
     }
 
-    /// Ends a rule.
+    /// Destroys a flow rule.
     ///
     /// # Errors
     /// When gone or closed; [`PortError::Flow`] when the port has no such rule; what the device said, in which case the rule
@@ -67,7 +67,7 @@ impl Port {
         Ok(())
     }
 
-    /// Ends all rules. Those that the port's filters stand for stay.
+    /// Destroys all flow rules. Rules that implement the port's filters stay.
     ///
     /// # Errors
     /// When gone or closed; [`PortError::Unsupported`]; the first thing that the device said, after all were tried.
@@ -79,7 +79,7 @@ impl Port {
         handles.into_iter().map(|handle| self.flow_destroy(handle)).fold(Ok(()), Result::and)
     }
 
-    /// What a counting rule has seen since it was made, or since it was last set back; sets it back afterwards if `reset`.
+    /// Returns the counter of a rule with a count action, and resets it if `reset` is set.
     ///
     /// # Errors
     /// When gone or closed; [`PortError::Flow`] when the port has no such rule, or it does not count; what the device said.
@@ -96,13 +96,13 @@ impl Port {
         asked.map_err(|error| error.named(&self.name))
     }
 
-    /// The rules, in the order in which they were made.
+    /// Returns the flow rules in order of creation.
     pub fn flow_rules(&self) -> impl Iterator<Item = (FlowHandle, &FlowRule)> {
         let port = self.id;
         self.flows.rules.iter().map(move |(&number, (rule, _))| (FlowHandle { port, number }, rule))
     }
 
-    /// Receives only what rules direct to a queue, or, as at first, all that the port's filters let in as well.
+    /// Enables flow isolated mode, in which only flow rules deliver packets, or disables it (the default).
     ///
     /// # Errors
     /// When gone or closed; [`PortError::Unsupported`]; what the device said.
@@ -115,7 +115,7 @@ impl Port {
         Ok(())
     }
 
-    /// Whether it does.
+    /// Returns whether flow isolated mode is enabled.
     #[must_use]
     pub fn flow_isolated(&self) -> bool {
         self.flows.isolated

@@ -3,7 +3,7 @@ use super::Port;
 use crate::{Fec, FecModes, Link, MacAddr, PortError, PortState, SpeedFec, SpeedLanes};
 
 impl Port {
-    /// The link now.
+    /// Returns the link status.
     #[doc(alias = "rte_eth_link_get_nowait")]
     pub fn link(&mut self) -> Link {
         if matches!(self.state(), PortState::Gone | PortState::Closed) {
@@ -12,7 +12,7 @@ impl Port {
         self.driver.link()
     }
 
-    /// Takes the link up or down.
+    /// Sets the link up or down.
     ///
     /// # Errors
     /// When gone or closed; [`PortError::Unsupported`]; when the device refuses.
@@ -22,7 +22,7 @@ impl Port {
         self.driver.set_link_up(up).map_err(|error| error.named(&self.name))
     }
 
-    /// Over how many lanes the link can run, by speed. [`Link::lanes`] says over how many it does.
+    /// Returns the supported numbers of lanes, by speed. [`Link::lanes`] is the current number.
     ///
     /// # Errors
     /// When gone or closed; [`PortError::Unsupported`]; when the device refuses.
@@ -31,7 +31,7 @@ impl Port {
         self.driver.lane_capabilities().map_err(|error| error.named(&self.name))
     }
 
-    /// Changes the number of lanes.
+    /// Sets the number of lanes.
     ///
     /// # Errors
     /// When gone or closed; for 0 lanes; [`PortError::Unsupported`]; when the device refuses.
@@ -41,7 +41,7 @@ impl Port {
         self.driver.set_lanes(lanes).map_err(|error| error.named(&self.name))
     }
 
-    /// Which forward error corrections the link can use, by speed.
+    /// Returns the supported FEC modes, by speed.
     ///
     /// # Errors
     /// When gone or closed; [`PortError::Unsupported`]; when the device refuses.
@@ -50,7 +50,7 @@ impl Port {
         self.driver.fec_capabilities().map_err(|error| error.named(&self.name))
     }
 
-    /// The forward error correction asked for and that in use.
+    /// Returns the configured FEC modes and the active one.
     ///
     /// # Errors
     /// When gone or closed; [`PortError::Unsupported`]; when the device refuses.
@@ -59,7 +59,7 @@ impl Port {
         self.driver.fec().map_err(|error| error.named(&self.name))
     }
 
-    /// Asks for one of these error corrections, for any that both ends have with [`FecModes::AUTO`].
+    /// Sets the FEC modes to choose from; [`FecModes::AUTO`] allows any mode that both link partners support.
     ///
     /// # Errors
     /// When gone or closed; for no mode, and for [`FecModes::OFF`] among others; [`PortError::Unsupported`]; when the
@@ -81,7 +81,7 @@ impl Port {
         self.driver.set_fec(modes).map_err(|error| error.named(&self.name))
     }
 
-    /// The largest payload of a frame, in bytes.
+    /// Returns the MTU in bytes.
     ///
     /// # Errors
     /// When gone or closed; when the device does not tell.
@@ -91,7 +91,7 @@ impl Port {
         self.driver.mtu().map_err(|error| error.named(&self.name))
     }
 
-    /// Changes it.
+    /// Sets the MTU.
     ///
     /// # Errors
     /// When gone or closed; outside the limits of [`Port::info`]; [`PortError::Unsupported`]; when the device refuses.
@@ -102,13 +102,13 @@ impl Port {
         self.driver.set_mtu(mtu).map_err(|error| error.named(&self.name))
     }
 
-    /// Promiscuous mode was switched on.
+    /// Returns whether promiscuous mode is enabled.
     #[must_use]
     pub fn promiscuous(&self) -> bool {
         self.promiscuous
     }
 
-    /// Receives frames whatever their destination, or not.
+    /// Enables or disables promiscuous mode.
     ///
     /// # Errors
     /// When gone or closed; [`PortError::Unsupported`]; when the device refuses.
@@ -120,13 +120,13 @@ impl Port {
         Ok(())
     }
 
-    /// All-multicast mode was switched on.
+    /// Returns whether all-multicast mode is enabled.
     #[must_use]
     pub fn all_multicast(&self) -> bool {
         self.all_multicast
     }
 
-    /// Receives all multicast frames, or not.
+    /// Enables or disables all-multicast mode.
     ///
     /// # Errors
     /// When gone or closed; [`PortError::Unsupported`]; when the device refuses.
@@ -138,7 +138,7 @@ impl Port {
         Ok(())
     }
 
-    /// The port's own address.
+    /// Returns the port's MAC address.
     ///
     /// # Errors
     /// When gone or closed; when the device does not tell.
@@ -148,7 +148,7 @@ impl Port {
         self.driver.mac_address().map_err(|error| error.named(&self.name))
     }
 
-    /// Changes it.
+    /// Sets the MAC address of the port.
     ///
     /// # Errors
     /// When gone or closed; when it is no unicast address; [`PortError::Unsupported`]; when the device refuses.
@@ -159,13 +159,13 @@ impl Port {
         self.driver.set_mac_address(mac).map_err(|error| error.named(&self.name))
     }
 
-    /// The addresses added to the port's own.
+    /// Returns the additional MAC addresses.
     #[must_use]
     pub fn further_mac_addresses(&self) -> &[MacAddr] {
         &self.addresses.further
     }
 
-    /// Receives frames to a further address. Adding one twice is adding it once.
+    /// Adds a MAC address. Adding it again has no effect.
     ///
     /// # Errors
     /// When gone or closed; when it is no unicast address; past the limit; [`PortError::Unsupported`].
@@ -186,7 +186,7 @@ impl Port {
         Ok(())
     }
 
-    /// Takes an added address back.
+    /// Removes an additional MAC address.
     ///
     /// # Errors
     /// When gone or closed; when it was not added; when the device refuses.
@@ -200,13 +200,13 @@ impl Port {
         Ok(())
     }
 
-    /// The multicast groups that were asked for.
+    /// Returns the multicast address list.
     #[must_use]
     pub fn multicast_list(&self) -> &[MacAddr] {
         &self.addresses.multicast
     }
 
-    /// Receives frames to exactly these groups.
+    /// Replaces the multicast address list.
     ///
     /// # Errors
     /// When gone or closed; when one is no group address; past the limit; [`PortError::Unsupported`].

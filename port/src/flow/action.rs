@@ -2,14 +2,14 @@
 use crate::{HashAlgorithm, HashFields, QueueId};
 use bitflags::bitflags;
 
-/// Spreads what a rule matches over queues of its own.
+/// RSS action: distributes matching packets over a set of queues.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FlowRss {
     /// The queues, in order; at least one.
     pub queues: Vec<QueueId>,
-    /// What is hashed; empty takes the port's own.
+    /// Hash fields; empty selects those of the port.
     pub fields: HashFields,
-    /// The key; `None` takes the port's own.
+    /// Hash key; `None` selects that of the port.
     pub key: Option<Vec<u8>>,
     /// The algorithm.
     pub algorithm: HashAlgorithm,
@@ -19,27 +19,27 @@ pub struct FlowRss {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FlowAction {
-    /// To this queue. A fate.
+    /// Delivers to this queue (fate).
     Queue(QueueId),
-    /// Spread over several queues. A fate.
+    /// Distributes over several queues by RSS (fate).
     Rss(FlowRss),
-    /// Nowhere. A fate.
+    /// Drops the packet (fate).
     Drop,
-    /// To the rules of another group. A fate.
+    /// Jumps to another group (fate).
     Jump(u32),
-    /// On to the rules behind. A fate.
+    /// Continues with the following rules (fate).
     PassThru,
-    /// The number goes with the packet: [`Mbuf::mark`](pollux_mempool::Mbuf::mark).
+    /// Sets the mark of the packet: [`Mbuf::mark`](pollux_mempool::Mbuf::mark).
     Mark(u32),
-    /// The packet's flag says that a rule matched.
+    /// Sets the packet flag for a matched rule.
     Flag,
-    /// Packets and bytes are counted; see [`Port::flow_query`](crate::Port::flow_query).
+    /// Counts packets and bytes; see [`Port::flow_query`](crate::Port::flow_query).
     Count,
     /// The rule is reported when nothing matched it for so many seconds.
     Age(u32),
-    /// The outer VLAN tag is taken out.
+    /// Removes the outer VLAN tag.
     PopVlan,
-    /// A VLAN tag with this ether type is put in.
+    /// Inserts a VLAN tag with this EtherType.
     PushVlan(u16),
 }
 

@@ -54,7 +54,7 @@ impl Default for FaultPlan {
 }
 
 /// What a fault's text is made of.
-const ALLOWED: &str = "allowed are drop, duplicate, reorder, corrupt and delay (a share from 0 to 1), bursts, pool-empty \
+const ALLOWED: &str = "allowed are drop, duplicate, reorder, corrupt and delay (between 0 and 1), bursts, pool-empty \
                        (rx calls AT/FOR), seed and on (rx, tx, both), such as [drop:0.01,seed:7]";
 
 impl FaultPlan {
@@ -71,7 +71,7 @@ impl FaultPlan {
                 .ok_or_else(|| format!("has a part \"{part}\" without ':'; {ALLOWED}"))?;
             let share = || {
                 let share: Option<f64> = value.parse().ok().filter(|share| (0.0..=1.0).contains(share));
-                share.ok_or_else(|| format!("gives {key} as \"{value}\", which is not a share from 0 to 1"))
+                share.ok_or_else(|| format!("gives {key} as \"{value}\"; it must be between 0 and 1"))
             };
             match key {
                 "drop" => plan.drop = share()?,

@@ -85,7 +85,7 @@ fn the_first_bad_packet_is_named_and_those_before_it_are_ready() {
     ask(&mut burst[1], TxFlags::IPV4 | TxFlags::SCTP_CHECKSUM, 0, 0);
     let bad = rules().prepare(&mut burst).expect_err("no SCTP");
     assert_eq!(bad, BadPacket { index: 1, problem: TxProblem::Offload(TxOffloads::SCTP_CKSUM) });
-    assert_eq!(bad.to_string(), "packet 1: it asks for SCTP_CKSUM, which its queue was not set up to do");
+    assert_eq!(bad.to_string(), "packet 1: it requests SCTP_CKSUM, which is not enabled on its queue");
     assert_eq!(burst[0].data()[40..42], [0x14, 0x1c]);
 }
 

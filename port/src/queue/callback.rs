@@ -1,7 +1,7 @@
 //! What an application hangs onto a queue.
 use pollux_mempool::Burst;
 
-/// Names one callback on a queue.
+/// Identifies a callback of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CallbackId(u64);
 

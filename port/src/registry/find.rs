@@ -64,7 +64,7 @@ impl<'a> Wanted<'a> {
             }
             "class" if value == "eth" => {}
             _ => {
-                let problem = format!("no such condition; there are: {}", KEYS.join(", "));
+                let problem = format!("unknown condition; conditions: {}", KEYS.join(", "));
                 return Err(wrong(key, value, problem));
             }
         }

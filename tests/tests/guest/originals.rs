@@ -155,7 +155,7 @@ impl Meeting for Within<'_> {
     }
 }
 
-/// Messages to and fro, counted by both ends.
+/// Ping-pong messages, counted by both ends.
 fn pingpong(meeting: &dyn Meeting, name: &str, sizes: &[usize], more: &[&str]) {
     for size in sizes {
         let bytes = size.to_string();

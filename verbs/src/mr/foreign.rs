@@ -80,13 +80,10 @@ impl Mr {
     /// # Safety
     /// The region's memory is not what this process has references into: what is posted with its keys reads and writes there.
     pub unsafe fn import(pd: &Pd, handle: MrHandle, access: Access) -> Result<Self, VerbsError> {
-        let known = pd
-            .context()
-            .uverbs()
-            .query_mr(handle)
-            .map_err(VerbsError::kernel("ask for a region of somebody else's"))?;
+        let known =
+            pd.context().uverbs().query_mr(handle).map_err(VerbsError::kernel("import a memory region"))?;
         let address = known.iova.ok_or_else(|| VerbsError::Unsupported {
-            what: "region of somebody else's",
+            what: "imported memory region",
             why: "this kernel does not tell its address".into(),
         })?;
         let keys = (known.lkey, known.rkey);

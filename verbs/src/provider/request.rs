@@ -29,18 +29,16 @@ pub(crate) enum Use {
 #[non_exhaustive]
 pub enum PostError {
     /// No free entry.
-    #[error(
-        "the queue is full; poll its completions, and ask for one at least every so many requests as it has room for"
-    )]
+    #[error("the queue is full; poll its CQ, and request a CQE at least once per queue depth")]
     Full,
     /// More pieces of memory than an entry has room for.
-    #[error("more than {limit} pieces of memory in a request; the queue was made with that limit")]
+    #[error("more than {limit} SGEs in a work request: the queue was created with that limit")]
     Pieces {
         /// The limit.
         limit: u32,
     },
     /// More inline data than an entry has room for.
-    #[error("{bytes} bytes of inline data, the queue was made for {limit}")]
+    #[error("{bytes} bytes of inline data: the queue was created with a limit of {limit}")]
     Inline {
         /// How many.
         bytes: usize,
@@ -48,7 +46,7 @@ pub enum PostError {
         limit: u32,
     },
     /// An operation that the transport does not have.
-    #[error("{kind} queue pairs cannot {operation}")]
+    #[error("{kind} QPs do not support this operation: {operation}")]
     Operation {
         /// The transport.
         kind: Kind,
@@ -56,7 +54,7 @@ pub enum PostError {
         operation: &'static str,
     },
     /// Memory without a key.
-    #[error("memory that is not registered with the queue's protection domain, or that others can see")]
+    #[error("memory that is not registered in the queue's protection domain, or that is shared")]
     Memory,
     /// A request that lacks what its operation needs, or has what it cannot.
     #[error("{0}")]

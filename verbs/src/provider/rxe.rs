@@ -51,7 +51,7 @@ impl Rxe {
     }
 
     pub(crate) fn alloc_pd(&self) -> Result<PdHandle, VerbsError> {
-        self.context.alloc_pd(Data::none()).map_err(VerbsError::kernel("make a protection domain"))
+        self.context.alloc_pd(Data::none()).map_err(VerbsError::kernel("allocate a protection domain"))
     }
 
     /// An address handle, and the number by which requests name it.
@@ -60,7 +60,7 @@ impl Rxe {
         let handle = self
             .context
             .create_ah(pd, attributes, Data::new(&[], answer.as_mut_bytes()))
-            .map_err(VerbsError::kernel("make an address handle"))?;
+            .map_err(VerbsError::kernel("create an address handle"))?;
         if answer.ah_num == 0 {
             let _ = self.context.destroy_ah(handle);
             return Err(VerbsError::Unsupported {

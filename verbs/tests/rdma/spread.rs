@@ -297,7 +297,7 @@ fn what_cannot_be_is_said() {
     let error = WqTable::new(&rig.far.pd, &[&wq, &wq, &wq]).expect_err("three").to_string();
     assert!(error.contains("3 places; a power of two"), "{error}");
     let error = Wq::new(&rig.far.pd, &cq, &WqOptions::new(1 << 20)).expect_err("too deep").to_string();
-    assert!(error.contains("1048576 receives; the device allows"), "{error}");
+    assert!(error.contains("receive queue depth 1048576; the device allows"), "{error}");
     let table = WqTable::new(&rig.far.pd, &[&wq]).expect("a table");
     let mixed = tcp_over_ipv4() | HashFields::SRC_IPV6;
     assert!(HashQp::new(&table, mixed, &KEY).is_err());

@@ -21,38 +21,38 @@ use pollux_port::{PortId, Queues};
 /// the start, when that thread has had the core to itself and others come first, or beside other programs.
 const PATIENCE: Nanos = Nanos(100_000_000);
 
-/// l2fwd: forwards Ethernet frames between pairs of ports, a burst in, a burst out.
+/// l2fwd: forwards Ethernet frames in bursts between pairs of ports.
 #[derive(Parser, Debug)]
 #[command(after_help = "The loop is one page: apps/src/forward.rs.")]
 struct Options {
-    /// Ports to use, a hexadecimal mask: 3 is ports 0 and 1 [default: all]
+    /// Hexadecimal bitmask of the ports to use: 3 is ports 0 and 1 [default: all]
     #[arg(short = 'p', long, value_name = "PORTMASK")]
     portmask: Option<PortMask>,
-    /// Receive all frames, whomever they are for
+    /// Enable promiscuous mode
     #[arg(short = 'P', long)]
     promiscuous: bool,
-    /// Rx queues that one lcore polls [default: as few as the lcores allow]
+    /// Maximum number of rx queues per lcore [default: spread over all lcores]
     #[arg(short = 'q', long, value_name = "NQ", value_parser = at_least_one)]
     queues_per_lcore: Option<usize>,
-    /// Seconds between tables; 0: only the last one
+    /// Statistics period in seconds, 0 to 86400; 0 prints only the final table
     #[arg(short = 'T', long, value_name = "PERIOD", default_value = "10", value_parser = period)]
     period: u32,
-    /// Pairs of ports: (0,1),(2,3) [default: neighbours]
+    /// Port pairs to forward between: (0,1),(2,3) [default: adjacent ports]
     #[arg(long, value_name = "PAIRS")]
     portmap: Option<PortMap>,
-    /// Leave the frames' addresses as they are
+    /// Disable MAC address updating
     #[arg(long)]
     no_mac_updating: bool,
-    /// Write the addresses, as is the default
+    /// Enable MAC address updating (the default)
     #[arg(long, conflicts_with = "no_mac_updating", hide = true)]
     mac_updating: bool,
-    /// Send this many bursts of 64-byte frames from each port first: rings that loop have something to pass round
-    #[arg(long, value_name = "BURSTS", value_parser = bursts)]
+    /// Send N bursts of 64-byte frames from each port at start, to fill ports that are looped back
+    #[arg(long, value_name = "N", value_parser = bursts)]
     prime: Option<usize>,
-    /// Rx queues of each port, spread by RSS; each is forwarded by one lcore [default: the profile's, or 1]
+    /// Rx queues per port, filled by RSS [default: from the profile, else 1]
     #[arg(long, value_name = "N", value_parser = queues)]
     rxq: Option<u16>,
-    /// Tx queues of each port [default: as many as --rxq, else the profile's, or 1]
+    /// Tx queues per port [default: same as --rxq, else from the profile, else 1]
     #[arg(long, value_name = "N", value_parser = queues)]
     txq: Option<u16>,
     #[command(flatten)]
@@ -140,7 +140,11 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
         }
         launched.push(bringup.eal.launch(lcore, move |lcore| forward::run(lcore, &mut own))?);
     }
-    say(format_args!("l2fwd: forwarding on {} of {} lcores; Ctrl-C ends it", launched.len(), lcores.len()));
+    say(format_args!(
+        "l2fwd: forwarding on {} of {} lcores; press Ctrl-C to stop",
+        launched.len(),
+        lcores.len()
+    ));
 
     let meter = Meter::new(counted);
     let period = (options.period > 0).then(|| Duration::from_secs(options.period.into()));
@@ -166,7 +170,7 @@ fn paths(
         let place = hops.iter().position(|other| other.from == hop.to);
         for rx in rx {
             let Some(tx) = place.and_then(|place| tx[place].next()) else {
-                let problem = "has fewer tx queues than its source has rx queues: give it as many, by --txq or in the profile";
+                let problem = "has fewer tx queues than its source port has rx queues: set as many with --txq or in the profile";
                 return Err(BringupError::Usage(format!("port {} {problem}", hop.to)));
             };
             paths.push((Path::new(rx, tx, edit, PATIENCE), *hop));

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use pollux::kit::{Meter, RunOptions, Watch, joined};
 use pollux::prelude::*;
 
-/// skeleton: the smallest forwarder. What one port of a pair receives, the other one sends.
+/// skeleton: the minimal forwarder. Sends what one port of a pair receives out of the other one.
 #[derive(clap::Parser)]
 #[command(after_help = "The loop is a screen long: apps/src/bin/skeleton/forward.rs.")]
 struct Options {
@@ -28,7 +28,7 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     let ids: Vec<PortId> = bringup.ports.iter().map(|port| port.id()).collect();
     if !ids.len().is_multiple_of(2) {
         return Err(BringupError::Usage(format!(
-            "an odd number of ports, {}, makes no pairs: name one more or one less",
+            "odd number of ports ({}), but ports are forwarded in pairs: add or remove one",
             ids.len()
         )));
     }

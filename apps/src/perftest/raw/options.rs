@@ -17,15 +17,15 @@ use crate::perftest::options::Options;
     mut_arg("connection", |arg| arg.hide(true)),
     mut_arg("data_validation", |arg| arg.hide(true)),
     mut_arg("dont_xchg_versions", |arg| arg.hide(true)),
-    mut_arg("flow_label", |arg| arg.help("Flow labels of IPv6 headers, to flows in turn; the server takes these alone [default: 0, and any]")),
+    mut_arg("flow_label", |arg| arg.help("IPv6 flow labels, assigned to the flows in turn; the server accepts only these [default: send 0, accept any]")),
     mut_arg("gid_index", |arg| arg.hide(true)),
-    mut_arg("hop_limit", |arg| arg.hide(false).help("Time to live of IP headers [default: 64]")),
+    mut_arg("hop_limit", |arg| arg.hide(false).help("TTL or hop limit of the IP header [default: 64]")),
     mut_arg("host", |arg| arg.hide(true)),
     mut_arg("ipv6", |arg| arg.hide(true)),
     mut_arg("ipv6_addr", |arg| arg.hide(true)),
     mut_arg("mcg", |arg| arg.hide(true)),
     mut_arg("mgid", |arg| arg.hide(true)),
-    mut_arg("mtu", |arg| arg.help("Longest frame, 64 to 9600 bytes with its check sequence [default: 1518]")),
+    mut_arg("mtu", |arg| arg.help("Maximum frame size, 64 to 9600 bytes including the FCS [default: 1518]")),
     mut_arg("numa_node", |arg| arg.hide(true)),
     mut_arg("outs", |arg| arg.hide(true)),
     mut_arg("peer_version", |arg| arg.hide(true)),
@@ -35,86 +35,86 @@ use crate::perftest::options::Options;
     mut_arg("qp_timeout", |arg| arg.hide(true)),
     mut_arg("report_both", |arg| arg.hide(true)),
     mut_arg("reversed", |arg| arg.hide(true)),
-    mut_arg("size", |arg| arg.help("Bytes of a frame with its check sequence, 64 at least [default: the longest; latency 64]")),
+    mut_arg("size", |arg| arg.help("Frame size in bytes including the FCS, at least 64 [default: the maximum; latency: 64]")),
     mut_arg("sl", |arg| arg.hide(true)),
     mut_arg("tclass", |arg| arg.hide(true)),
-    mut_arg("tos", |arg| arg.hide(false).help("Type of service of IP headers")),
+    mut_arg("tos", |arg| arg.hide(false).help("Type of service of the IP header")),
     mut_arg("use_srq", |arg| arg.hide(true)),
 )]
 pub struct RawOptions {
     /// Options of all tests.
     #[command(flatten)]
     pub base: Options,
-    /// This end receives, or is the second of a latency test
+    /// Run as the server: receive, or answer in a latency test
     #[arg(short = 'Z', long)]
     pub server: bool,
-    /// This end sends, or is the first of a latency test
+    /// Run as the client: send, or begin in a latency test
     #[arg(short = 'P', long)]
     pub client: bool,
-    /// Our MAC address
+    /// Source MAC address; required
     #[arg(short = 'B', long = "source_mac", visible_alias = "local_mac", value_name = "MAC", value_parser = mac)]
     pub source_mac: Option<MacAddress>,
-    /// The other end's MAC address
+    /// Destination MAC address; required where this end sends
     #[arg(short = 'E', long = "dest_mac", visible_alias = "remote_mac", value_name = "MAC", value_parser = mac)]
     pub dest_mac: Option<MacAddress>,
-    /// The server's IP address, at both ends; frames have an IP header then
+    /// IP address of the server, at both ends; adds an IP header
     #[arg(short = 'J', long = "dest_ip", value_name = "IP", value_parser = ip)]
     pub dest_ip: Option<IpAddr>,
-    /// The client's IP address, at both ends
+    /// IP address of the client, at both ends
     #[arg(short = 'j', long = "source_ip", value_name = "IP", value_parser = ip)]
     pub source_ip: Option<IpAddr>,
-    /// The server's UDP port, at both ends; frames have a UDP header then
+    /// UDP or TCP port of the server, at both ends; adds a UDP header, or TCP with --tcp
     #[arg(short = 'K', long = "dest_port", value_name = "PORT", value_parser = port)]
     pub dest_port: Option<u16>,
-    /// The client's UDP port, at both ends
+    /// UDP or TCP port of the client, at both ends
     #[arg(short = 'k', long = "source_port", value_name = "PORT", value_parser = port)]
     pub source_port: Option<u16>,
-    /// This end's IP address, instead of -J and -j
+    /// Local IP address, instead of -J and -j
     #[arg(long = "local_ip", value_name = "IP", value_parser = ip)]
     pub local_ip: Option<IpAddr>,
-    /// The other end's IP address
+    /// Remote IP address, instead of -J and -j
     #[arg(long = "remote_ip", value_name = "IP", value_parser = ip)]
     pub remote_ip: Option<IpAddr>,
-    /// This end's UDP port, instead of -K and -k
+    /// Local UDP or TCP port, instead of -K and -k
     #[arg(long = "local_port", value_name = "PORT", value_parser = port)]
     pub local_port: Option<u16>,
-    /// The other end's UDP port
+    /// Remote UDP or TCP port, instead of -K and -k
     #[arg(long = "remote_port", value_name = "PORT", value_parser = port)]
     pub remote_port: Option<u16>,
-    /// Ethertype, as 0x88b5 [default: IP's, or without IP the length]
+    /// EtherType in hexadecimal, such as 0x88b5 [default: that of IP; without IP, the length]
     #[arg(short = 'Y', long, value_name = "TYPE", value_parser = ethertype)]
     pub ethertype: Option<u16>,
-    /// Frames carry a VLAN tag, of VLAN 1
+    /// Add a VLAN tag with VLAN ID 1
     #[arg(long = "vlan_en")]
     pub vlan: bool,
-    /// Its priority, 0 to 7, or 8 for another one in each frame; turns --vlan_en on [default: 1]
+    /// VLAN priority, 0 to 7; 8 changes it with every frame. Implies --vlan_en [default: 1]
     #[arg(long = "vlan_pcp", value_name = "PCP", value_parser = |text: &str| within(text, 0, 8))]
     pub vlan_pcp: Option<u64>,
-    /// TCP headers instead of UDP
+    /// Use TCP headers instead of UDP
     #[arg(long)]
     pub tcp: bool,
-    /// The IP addresses are IPv6
+    /// Use IPv6 headers and addresses
     #[arg(long = "raw_ipv6")]
     pub raw_ipv6: bool,
-    /// To the multicast address of -J, one way (bandwidth)
+    /// Send to the multicast address given by -J, one way (bandwidth)
     #[arg(long = "raw_mcast")]
     pub raw_mcast: bool,
-    /// UDP or TCP flows, of the ports from -K and -k on
+    /// Number of UDP or TCP flows; each takes the next ports from -K and -k on
     #[arg(long, value_name = "N", default_value = "1", value_parser = |text: &str| within(text, 1, 1024))]
     pub flows: u64,
-    /// Frames of a flow before the next one's turn
+    /// Frames to send on one flow before the next one
     #[arg(long = "flows_burst", value_name = "N", default_value = "1", value_parser = |text: &str| within(text, 1, 65535))]
     pub flows_burst: u64,
-    /// Take what no other rule takes as well
+    /// Also receive frames that match no other steering rule
     #[arg(long)]
     pub promiscuous: bool,
-    /// Take a copy of everything
+    /// Receive a copy of all traffic of the port
     #[arg(long)]
     pub sniffer: bool,
-    /// Send back what comes, its addresses exchanged (bandwidth; the other end runs -b)
+    /// Forward received frames back with their MAC addresses swapped (bandwidth; run the peer with -b)
     #[arg(short = 'v', long = "mac_fwd")]
     pub mac_fwd: bool,
-    /// Spread what comes over -q queues by a hash of addresses and ports, whoever sends it (server, bandwidth; -q 2 or more)
+    /// Distribute received frames over -q queues by RSS on addresses and ports (server, bandwidth; requires -q 2 or more)
     #[arg(short = 'G', long = "use_rss")]
     pub use_rss: bool,
 }

@@ -76,21 +76,25 @@ impl Plan {
         let (ips, ports) = ends(role, &options)?;
         let duplex = options.base.bidirectional || options.mac_fwd || kind == Kind::Latency;
         let Some(own) = options.source_mac else {
-            return Err("-B is missing: our MAC address, such as -B 02:00:00:00:00:01".into());
+            return Err("-B is missing: give the source MAC address, such as -B 02:00:00:00:00:01".into());
         };
         if own.0[0] & 1 != 0 {
             return Err(format!(
-                "-B {own} is a group's address: the first byte of a station's is even, such as 02"
+                "-B {own} is a multicast address: the first byte of a unicast address is even, such as 02"
             ));
         }
         let mut multicast = None;
         let mut to = options.dest_mac;
         if options.raw_mcast {
             let Some((IpAddr::V4(address), _)) = ips else {
-                return Err("--raw_mcast needs -J and -j: the IPv4 address of the group, and ours".into());
+                return Err(
+                    "--raw_mcast requires -J and -j: the IPv4 addresses of the group and of this end".into(),
+                );
             };
             if !address.is_multicast() {
-                return Err(format!("-J {address} is no multicast address, 224.0.0.0 to 239.255.255.255"));
+                return Err(format!(
+                    "-J {address} is not a multicast address (224.0.0.0 to 239.255.255.255)"
+                ));
             }
             to = Some(group(address));
             multicast = to;
@@ -100,13 +104,17 @@ impl Plan {
             // It sends nothing.
             (None, Role::Server) if !duplex || options.mac_fwd => MacAddress([0; 6]),
             _ => {
-                return Err("-E is missing: the other end's MAC address, such as -E 02:00:00:00:00:02".into());
+                return Err(
+                    "-E is missing: give the destination MAC address, such as -E 02:00:00:00:00:02".into()
+                );
             }
         };
 
         let mtu = options.base.mtu.unwrap_or(MTU);
         if !(MTU_MIN..=MTU_MAX).contains(&mtu) {
-            return Err(format!("-m {mtu} is no longest frame from {MTU_MIN} to {MTU_MAX} bytes"));
+            return Err(format!(
+                "-m {mtu}: the maximum frame size must be from {MTU_MIN} to {MTU_MAX} bytes"
+            ));
         }
         let mut base = options.base.clone();
         base.connection = Connection::RawEth;
@@ -122,7 +130,7 @@ impl Plan {
         if settings.size > mtu {
             if let Some(chosen) = chosen {
                 return Err(format!(
-                    "-s {chosen}: a message is one frame, and the longest has {mtu} bytes (-m, up to {MTU_MAX})"
+                    "-s {chosen}: the maximum frame size is {mtu} bytes; raise it with -m, up to {MTU_MAX}"
                 ));
             }
             changes.push(format!(" Max msg size in RawEth is MTU {mtu}\n Changing msg size to this MTU"));
@@ -155,7 +163,10 @@ impl Plan {
         };
         let least = headers.bytes() as u64 + CHECK_BYTES;
         if settings.size < least {
-            return Err(format!("-s {}: the headers of a frame alone have {least} bytes", settings.size));
+            return Err(format!(
+                "-s {}: the headers alone take {least} bytes: give at least {least}",
+                settings.size
+            ));
         }
         let flows = Flows { count: options.flows, burst: options.flows_burst };
         check_flows(&settings, flows, ports, spread.is_some())?;
@@ -205,17 +216,21 @@ fn hashed(
     tcp: bool,
 ) -> Result<HashFields, String> {
     if role == Role::Client {
-        return Err("-G is for the end that receives: give it to --server".into());
+        return Err("-G is supported only with --server".into());
     }
     let addresses = match ips {
-        None => return Err("-G needs -J and -j (or --local_ip and --remote_ip): addresses are hashed".into()),
+        None => {
+            return Err(
+                "-G requires IP addresses to hash: give -J and -j, or --local_ip and --remote_ip".into()
+            );
+        }
         Some((IpAddr::V4(_), _)) => HashFields::SRC_IPV4 | HashFields::DST_IPV4,
         Some((IpAddr::V6(_), _)) => HashFields::SRC_IPV6 | HashFields::DST_IPV6,
     };
     // As the original has it.
     *queues = (*queues).max(2);
     if !queues.is_power_of_two() {
-        return Err(format!("-q {queues} with -G is no power of two, which a table of queues is"));
+        return Err(format!("-q {queues} with -G: the number of RSS queues must be a power of two"));
     }
     let ports = match (ports, tcp) {
         (None, _) => HashFields::empty(),
@@ -233,23 +248,23 @@ fn check_flows(
 ) -> Result<(), String> {
     let qps = settings.qps as u64;
     if flows.count == 1 && flows.burst > 1 {
-        return Err("--flows_burst goes with --flows".into());
+        return Err("--flows_burst requires --flows".into());
     }
     if qps > 1 && ports.is_none() && !spread {
-        return Err(format!("-q {qps} needs {PORTS}: rules tell queue pairs apart by their ports"));
+        return Err(format!("-q {qps} requires {PORTS}: steering rules select the QP by port"));
     }
     if flows.count > 1 {
         if ports.is_none() {
-            return Err(format!("--flows {} needs {PORTS}: flows differ in their ports", flows.count));
+            return Err(format!("--flows {} requires {PORTS}: flows differ in their ports", flows.count));
         }
         if settings.bidirectional {
-            return Err("--flows with -b: flows go one way".into());
+            return Err("--flows with -b: flows are one-way; give only one of them".into());
         }
         if let Extent::Iterations(iterations) = settings.extent
             && iterations < flows.count * flows.burst
         {
             return Err(format!(
-                "-n {iterations} is not one round of --flows {} by --flows_burst {}",
+                "-n {iterations} is less than one round of --flows {} x --flows_burst {}: give at least their product",
                 flows.count, flows.burst
             ));
         }
@@ -257,7 +272,10 @@ fn check_flows(
     if let Some((server, client)) = ports {
         let last = u64::from(server.max(client)) + flows.count * qps - 1;
         if last > 65535 {
-            return Err(format!("--flows {} and -q {qps} end at port {last}, beyond 65535", flows.count));
+            return Err(format!(
+                "--flows {} and -q {qps} need ports up to {last}, above 65535: lower them, or -K and -k",
+                flows.count
+            ));
         }
     }
     Ok(())
@@ -298,8 +316,12 @@ fn ends(role: Role, options: &RawOptions) -> Result<Ends, String> {
     let ips = both(ip_names, turned, ips, whose.map(|whose| format!("{whose} IP address")), examples)?;
     for address in ips.iter().flat_map(|(one, two)| [one, two]) {
         match (address, options.raw_ipv6) {
-            (IpAddr::V6(_), false) => return Err(format!("{address} is IPv6, which --raw_ipv6 asks for")),
-            (IpAddr::V4(_), true) => return Err(format!("{address} is IPv4, and --raw_ipv6 asks for IPv6")),
+            (IpAddr::V6(_), false) => {
+                return Err(format!("{address} is an IPv6 address: give --raw_ipv6 too"));
+            }
+            (IpAddr::V4(_), true) => {
+                return Err(format!("{address} is an IPv4 address, but --raw_ipv6 requires IPv6"));
+            }
             _ => {}
         }
     }
@@ -307,7 +329,7 @@ fn ends(role: Role, options: &RawOptions) -> Result<Ends, String> {
         both(port_names, turned, ports, whose.map(|whose| format!("{whose} port")), ["5000", "6000"])?;
     if ports.is_some() && ips.is_none() {
         let ([one, two], [ip, other_ip]) = (port_names, ip_names);
-        return Err(format!("{one} and {two} need IP addresses: {ip} and {other_ip}"));
+        return Err(format!("{one} and {two} require IP addresses: give {ip} and {other_ip}"));
     }
     Ok((ips, ports))
 }
@@ -323,9 +345,7 @@ fn both<T: std::fmt::Display>(
     let missing = |there: usize, value: T| {
         let (has, lacks) = (names[there], names[1 - there]);
         let (what, example) = (&whats[1 - there], examples[1 - there]);
-        Err(format!(
-            "{has} {value} goes with {lacks}, {what}, which is missing: give both, such as {lacks} {example}"
-        ))
+        Err(format!("{has} {value} requires {lacks}, {what}: give both, such as {lacks} {example}"))
     };
     match options {
         (None, None) => Ok(None),
@@ -344,57 +364,57 @@ fn refuse(kind: Kind, options: &RawOptions) -> Result<(), String> {
         (
             base.host.is_some(),
             "a host name",
-            "the ends do not meet before: --server or --client says which this is",
+            "the two ends do not connect; give --server or --client instead",
         ),
-        (base.all, "-a", "frames are built for one size"),
-        (base.connection != Connection::Rc, "-c", "its queue pairs are raw"),
+        (base.all, "-a", "only one frame size per run is supported"),
+        (base.connection != Connection::Rc, "-c", "it always uses raw packet QPs"),
         (
             base.gid_index.is_some() || base.ipv6,
             "-x and --ipv6",
-            "frames have no GID; --raw_ipv6 is for frames",
+            "raw frames have no GID; use --raw_ipv6 for IPv6 headers",
         ),
-        (base.use_srq, "--use-srq", "raw queue pairs have no shared receive queue"),
-        (base.reversed, "--reversed", "--server and --client say who sends"),
-        (base.report_both, "--report-both", "the ends do not tell each other what they found"),
+        (base.use_srq, "--use-srq", "raw packet QPs have no shared receive queue"),
+        (base.reversed, "--reversed", "--client sends and --server receives"),
+        (base.report_both, "--report-both", "the two ends do not exchange results"),
         (
             base.pin_cores.is_some() || base.numa_node.is_some(),
             "--pin_cores and --numa_node",
-            "-l says where it runs",
+            "the CPUs are chosen by the EAL option -l",
         ),
         (
             !base.flow_label.is_empty() && !options.raw_ipv6,
             "--flow_label",
-            "it is for IPv6 headers, --raw_ipv6",
+            "it requires IPv6 headers, --raw_ipv6",
         ),
-        (base.dont_xchg_versions, "--dont_xchg_versions", "the ends exchange nothing"),
-        (options.use_rss && latency, "-G", "only bandwidth tests have it"),
+        (base.dont_xchg_versions, "--dont_xchg_versions", "the two ends exchange no settings"),
+        (options.use_rss && latency, "-G", "only bandwidth tests support it"),
         (options.use_rss && (base.bidirectional || options.mac_fwd), "-G with -b or -v", "it only receives"),
-        (options.raw_mcast && latency, "--raw_mcast", "only bandwidth tests have it"),
+        (options.raw_mcast && latency, "--raw_mcast", "only bandwidth tests support it"),
         (
             options.raw_mcast && (base.bidirectional || options.mac_fwd),
             "--raw_mcast with -b",
-            "multicasts go one way",
+            "multicast is one-way",
         ),
-        (options.mac_fwd && latency, "-v", "only bandwidth tests have it"),
+        (options.mac_fwd && latency, "-v", "only bandwidth tests support it"),
         (
             options.mac_fwd && (base.seconds.is_some() || base.run_infinitely),
             "-v with -D",
-            "it forwards a number of frames, -n",
+            "it forwards a fixed number of frames, -n",
         ),
-        (options.mac_fwd && base.qp > 1, "-v with -q", "it forwards on one queue pair"),
+        (options.mac_fwd && base.qp > 1, "-v with -q", "it forwards on one QP"),
         (
             options.tcp && options.dest_port.or(options.local_port).is_none(),
             "--tcp",
-            "it needs ports: -K and -k, or --local_port and --remote_port",
+            "it requires ports: -K and -k, or --local_port and --remote_port",
         ),
         (
             options.ethertype.is_some() && (options.dest_ip.is_some() || options.local_ip.is_some()),
             "-Y",
-            "with IP addresses the type is IP's",
+            "with IP addresses the EtherType is that of IP",
         ),
     ];
     match wrong.into_iter().find(|(is_wrong, ..)| *is_wrong) {
-        Some((_, option, why)) => Err(format!("{option} is not for {name}: {why}")),
+        Some((_, option, why)) => Err(format!("{option} is not supported by {name}: {why}")),
         None => Ok(()),
     }
 }
@@ -478,51 +498,71 @@ mod tests {
             (
                 Bandwidth,
                 "--client MACS -J 10.0.0.1",
-                "-J 10.0.0.1 goes with -j, the client's IP address, which is missing: give both, such as -j 10.0.0.2",
+                "-J 10.0.0.1 requires -j, the client's IP address: give both, such as -j 10.0.0.2",
             ),
-            (Bandwidth, "--client MACS -K 5 -k 6", "-K and -k need IP addresses: -J and -j"),
+            (Bandwidth, "--client MACS -K 5 -k 6", "-K and -k require IP addresses: give -J and -j"),
             (
                 Bandwidth,
                 "--client MACS --remote_ip 10.0.0.1",
-                "--remote_ip 10.0.0.1 goes with --local_ip, this end's IP address, which is missing: give both, such as --local_ip 10.0.0.1",
+                "--remote_ip 10.0.0.1 requires --local_ip, this end's IP address: give both, such as --local_ip 10.0.0.1",
             ),
             (
                 Bandwidth,
                 "--client MACS --local_port 5 --remote_port 6",
-                "--local_port and --remote_port need IP addresses: --local_ip and --remote_ip",
+                "--local_port and --remote_port require IP addresses: give --local_ip and --remote_ip",
             ),
             (Bandwidth, "--client MACS --local_ip 1.1.1.1 -J 1.1.1.1", "but not both"),
-            (Bandwidth, "--client MACS -J 10.0.0.1 -j ::1", "::1 is IPv6, which --raw_ipv6 asks for"),
-            (Bandwidth, "--client MACS --raw_ipv6 -J 10.0.0.1 -j ::1", "10.0.0.1 is IPv4"),
-            (Bandwidth, "--client MACS --tcp", "--tcp is not for raw_ethernet_bw: it needs ports"),
-            (Bandwidth, "--client MACS -s 2000", "-s 2000: a message is one frame, and the longest has 1518"),
-            (Bandwidth, "--client MACS -m 20000", "-m 20000 is no longest frame from 64 to 9600"),
-            (Bandwidth, "--client MACS -q 2", "-q 2 needs -K and -k"),
-            (Bandwidth, "--client MACS --flows 4", "--flows 4 needs -K and -k"),
-            (Bandwidth, "--client MACS --flows_burst 4", "--flows_burst goes with --flows"),
-            (Bandwidth, "--client MACS -J 1.1.1.1 -j 1.1.1.2 -K 65535 -k 1 --flows 2", "end at port 65536"),
-            (Bandwidth, "--client MACS -a", "-a is not for raw_ethernet_bw"),
-            (Bandwidth, "--client MACS --flow_label 5", "it is for IPv6 headers, --raw_ipv6"),
-            (Latency, "--client MACS --reply_every 2", "--reply_every is not for raw_ethernet_lat: each"),
-            (Bandwidth, "--client MACS -G", "-G is for the end that receives"),
-            (Bandwidth, "--server MACS -G", "-G needs -J and -j"),
-            (Bandwidth, "--server MACS -G -q 3 -J 1.1.1.1 -j 1.1.1.2", "-q 3 with -G is no power of two"),
+            (Bandwidth, "--client MACS -J 10.0.0.1 -j ::1", "::1 is an IPv6 address: give --raw_ipv6 too"),
+            (Bandwidth, "--client MACS --raw_ipv6 -J 10.0.0.1 -j ::1", "10.0.0.1 is an IPv4 address"),
+            (
+                Bandwidth,
+                "--client MACS --tcp",
+                "--tcp is not supported by raw_ethernet_bw: it requires ports",
+            ),
+            (Bandwidth, "--client MACS -s 2000", "-s 2000: the maximum frame size is 1518"),
+            (Bandwidth, "--client MACS -m 20000", "-m 20000: the maximum frame size must be from 64 to 9600"),
+            (Bandwidth, "--client MACS -q 2", "-q 2 requires -K and -k"),
+            (Bandwidth, "--client MACS --flows 4", "--flows 4 requires -K and -k"),
+            (Bandwidth, "--client MACS --flows_burst 4", "--flows_burst requires --flows"),
+            (
+                Bandwidth,
+                "--client MACS -J 1.1.1.1 -j 1.1.1.2 -K 65535 -k 1 --flows 2",
+                "need ports up to 65536",
+            ),
+            (Bandwidth, "--client MACS -a", "-a is not supported by raw_ethernet_bw"),
+            (Bandwidth, "--client MACS --flow_label 5", "it requires IPv6 headers, --raw_ipv6"),
+            (
+                Latency,
+                "--client MACS --reply_every 2",
+                "--reply_every is not supported by raw_ethernet_lat: every",
+            ),
+            (Bandwidth, "--client MACS -G", "-G is supported only with --server"),
+            (Bandwidth, "--server MACS -G", "-G requires IP addresses to hash: give -J and -j"),
+            (
+                Bandwidth,
+                "--server MACS -G -q 3 -J 1.1.1.1 -j 1.1.1.2",
+                "-q 3 with -G: the number of RSS queues must be a power of two",
+            ),
             (
                 Bandwidth,
                 "--server MACS -G -b",
-                "-G with -b or -v is not for raw_ethernet_bw: it only receives",
+                "-G with -b or -v is not supported by raw_ethernet_bw: it only receives",
             ),
-            (Latency, "--server MACS -G", "-G is not for raw_ethernet_lat"),
+            (Latency, "--server MACS -G", "-G is not supported by raw_ethernet_lat"),
             (Bandwidth, "--client MACS -Y 0x12", "is not an ethertype"),
-            (Bandwidth, "--client MACS --raw_mcast", "--raw_mcast needs -J and -j"),
-            (Bandwidth, "--client MACS --raw_mcast -J 10.0.0.1 -j 10.0.0.2", "-J 10.0.0.1 is no multicast"),
-            (Latency, "--client MACS -v", "-v is not for raw_ethernet_lat: only bandwidth"),
+            (Bandwidth, "--client MACS --raw_mcast", "--raw_mcast requires -J and -j"),
+            (
+                Bandwidth,
+                "--client MACS --raw_mcast -J 10.0.0.1 -j 10.0.0.2",
+                "-J 10.0.0.1 is not a multicast",
+            ),
+            (Latency, "--client MACS -v", "-v is not supported by raw_ethernet_lat: only bandwidth"),
             (
                 Bandwidth,
                 "--client MACS -s 64 --raw_ipv6 -J ::1 -j ::2 -K 1 -k 2 --tcp",
-                "-s 64: the headers of a frame alone have 78 bytes",
+                "-s 64: the headers alone take 78 bytes",
             ),
-            (Bandwidth, "--client MACS 127.0.0.1", "a host name is not for raw_ethernet_bw"),
+            (Bandwidth, "--client MACS 127.0.0.1", "a host name is not supported by raw_ethernet_bw"),
             (Bandwidth, "--client MACS --local_port 5 -K 6", "but not both"),
         ] {
             let error = planned(kind, &line.replace("MACS", MACS)).unwrap_err();

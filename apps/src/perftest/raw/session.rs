@@ -206,11 +206,11 @@ fn steer(
 fn refused(device: &RdmaDevice, option: &str, error: VerbsError) -> Failure {
     let name = &device.name;
     match error.errno() {
-        Some(pollux_verbs::Errno::EPERM) => Failure::Error(format!(
-            "{option}: {name} takes rules for frames from programs with CAP_NET_RAW alone: run it as root"
-        )),
+        Some(pollux_verbs::Errno::EPERM) => {
+            Failure::Error(format!("{option}: {name} requires CAP_NET_RAW to steer raw frames: run as root"))
+        }
         Some(pollux_verbs::Errno::EOPNOTSUPP) => {
-            Failure::Error(format!("{option}: {name} has no such rule; leave it out"))
+            Failure::Error(format!("{option}: {name} does not support this steering rule; leave it out"))
         }
         _ => Failure::Error(format!("{option}: {}", BringupError::from(error).line())),
     }

@@ -15,7 +15,7 @@ use crate::link::Link;
 pub(crate) const MESSAGE: usize = 16 * 1024;
 /// Messages under way: half a megabyte, as much as the model's window of 512 packets of 1024 bytes.
 pub(crate) const DEPTH: usize = 32;
-/// Time until a request is repeated: 4.096 us times 2 to this power, about a millisecond.
+/// ACK timeout exponent: 4.096 us x 2^n, about a millisecond.
 const TIMEOUT: u8 = 8;
 /// A run that takes longer, in steps, is stuck.
 const STEPS_MAX: u64 = 20_000_000;

@@ -140,8 +140,7 @@ impl ModelKeys {
         if allowed.as_slice().contains(&core) {
             return Ok(());
         }
-        let problem =
-            format!("is no CPU that this process may use: choose one of {allowed}, or leave it out");
+        let problem = format!("is not a CPU this process may use: choose one of {allowed}, or leave it out");
         Err(device.keys().bad("core", &core.to_string(), problem))
     }
 
@@ -153,7 +152,7 @@ impl ModelKeys {
         let profile: Profile = parsed(&mut keys, "device")?.unwrap_or_default();
         let core = keys.number("core", 0..=u64::from(pollux_config::CPU_MAX) - 1)?;
         if let Some(1) = keys.choice("mode", &["threaded", "stepped"])? {
-            let problem = "is for tests, which make the steps themselves; no app does: leave it out";
+            let problem = "is supported only in tests: leave it out";
             return Err(keys.bad("mode", "stepped", problem));
         }
         let usual = Impairments::default();
@@ -170,7 +169,7 @@ impl ModelKeys {
             None | Some("none") => false,
             Some("process") => true,
             Some(text) => {
-                let problem = "is neither 'none', nor 'process' (its own limit), nor a number of bytes";
+                let problem = "must be 'none', 'process' (the process's own limit) or a number of bytes";
                 faults.memlock = Some(text.parse().map_err(|_| keys.bad("memlock", text, problem))?);
                 false
             }
@@ -235,7 +234,7 @@ fn unicast(keys: &mut KeyReader<'_>) -> Result<Option<[u8; 6]>, ConfigError> {
     match mac {
         Some(mac) if mac[0] & 1 == 1 || mac == [0; 6] => {
             let text = mac.map(|byte| format!("{byte:02x}")).join(":");
-            let problem = "is no station's address: the first byte must be even and not all may be zero, such as \
+            let problem = "is not a unicast address: the first byte must be even, and not all bytes zero, such as \
                            02:00:00:00:00:01";
             Err(keys.bad("mac", &text, problem))
         }
@@ -368,24 +367,21 @@ mod tests {
                 "wire=source:1: frames have 60 to 16384 bytes, FCS not counted; wires: cable:NAME, source:SIZE[:RATE], null, pcap:IN:OUT, iface:NAME, unix:LOCAL:PEER",
             ),
             ("device=cx3", "device=cx3: is not one of cx4lx, cx5, cx6dx, cx7"),
-            ("loss=2", "loss=2: is not a share from 0 to 1, such as 0.01"),
+            ("loss=2", "loss=2: must be between 0 and 1, such as 0.01"),
             ("delay=x", "delay=x: is not a whole number from 0 to 1000000"),
             (
                 "mac=01:00:00:00:00:01",
-                "mac=01:00:00:00:00:01: is no station's address: the first byte must be even and not all may be zero, such as 02:00:00:00:00:01",
+                "mac=01:00:00:00:00:01: is not a unicast address: the first byte must be even, and not all bytes zero, such as 02:00:00:00:00:01",
             ),
             ("fault_plan=[seed:x]", "fault_plan=[seed:x]: 'seed:x': write it as seed:7"),
-            (
-                "mode=stepped",
-                "mode=stepped: is for tests, which make the steps themselves; no app does: leave it out",
-            ),
+            ("mode=stepped", "mode=stepped: is supported only in tests: leave it out"),
             ("core=99999", "core=99999: is not a whole number from 0 to 1023"),
             ("kernel=2.6", "kernel=2.6: is not one of newest, 6.12, 5.4"),
             (
                 "memlock=8M",
-                "memlock=8M: is neither 'none', nor 'process' (its own limit), nor a number of bytes",
+                "memlock=8M: must be 'none', 'process' (the process's own limit) or a number of bytes",
             ),
-            ("has_empw=yes", "has_empw=yes: is neither 0 nor 1"),
+            ("has_empw=yes", "has_empw=yes: must be 0 or 1"),
             ("cqe_version=2", "cqe_version=2: is not a whole number from 0 to 1"),
             ("seed=1,seed=2", "seed=2: is given twice: give it once"),
         ] {

@@ -199,6 +199,6 @@ mod tests {
         ways("cqe_version=0").expect("queues of the firmware");
         // mlx5_ib makes no raw queue pairs on such a card.
         let refused = ways("cqe_version=0,dv_flow_en=0").expect_err("queues of the kernel");
-        assert!(refused.contains("make a hash queue: QP/CREATE: EINVAL"), "{refused}");
+        assert!(refused.contains("create an RSS queue: QP/CREATE: EINVAL"), "{refused}");
     }
 }

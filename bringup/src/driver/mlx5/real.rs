@@ -41,7 +41,7 @@ pub(super) fn find(name: &str) -> Result<Found, PortError> {
 fn find_below(root: &Path, name: &str) -> Result<Found, PortError> {
     let device = discovery::find(root, name).map_err(|error| {
         if matches!(error, UverbsError::NoDevice { .. }) && !has_any(root) {
-            let mend = "a ConnectX shows up there once its driver is loaded: `modprobe mlx5_ib`";
+            let mend = "ConnectX devices appear once their driver is loaded: `modprobe mlx5_ib`";
             return PortError::device("find the device", Unfit(format!("{error}; {mend}")));
         }
         PortError::device("find the device", error)
@@ -65,7 +65,7 @@ fn check(device: &Device) -> Result<(), Unfit> {
     if device.driver_id() != Some(driver::MLX5) {
         let other = device.driver.as_deref().unwrap_or("software in the kernel");
         return Err(Unfit(format!(
-            "{name} is driven by {other}, not by mlx5_core: name a ConnectX-4 Lx or newer"
+            "{name} is bound to {other}, not to mlx5_core: use a ConnectX-4 Lx or newer"
         )));
     }
     Ok(())
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(line(&device("mlx5_0", Some("mlx5_core"))), Ok(()));
         assert_eq!(
             line(&device("mlx4_0", Some("mlx4_core"))),
-            Err("mlx4_0 is driven by mlx4_core, not by mlx5_core: name a ConnectX-4 Lx or newer".into())
+            Err("mlx4_0 is bound to mlx4_core, not to mlx5_core: use a ConnectX-4 Lx or newer".into())
         );
         assert!(line(&device("rxe0", None)).is_err_and(|error| error.contains("software in the kernel")));
     }

@@ -3,7 +3,7 @@
 use super::EalOptions;
 use crate::ConfigError;
 
-/// Options that exclude each other, by field: one of them on the command line sets aside the others in a profile.
+/// Options that cannot be combined, by field: one of them on the command line sets aside the others in a profile.
 pub(in crate::command_line) const RIVALS: [&[&str]; 8] = [
     &["lcores", "coremask"],
     &["service_corelist", "service_coremask"],
@@ -43,14 +43,14 @@ impl EalOptions {
                 !self.allow.is_empty(),
                 "-b",
                 !self.block.is_empty(),
-                "devices are only opened when named, so -b is not needed",
+                "only named devices are opened, so leave -b out",
             ),
             (
                 "--no-pci",
                 self.no_pci,
                 "-a",
                 !self.allow.is_empty(),
-                "-a opens hardware; a device in software is opened with --vdev",
+                "-a opens hardware; use --vdev for virtual devices",
             ),
         ];
         match pairs.into_iter().find(|(_, first, _, second, _)| *first && *second) {

@@ -48,22 +48,22 @@ pub(super) struct IdleOptions {
 impl IdleOptions {
     /// Those that were given, and why each does nothing.
     pub(super) fn given(&self) -> Vec<(&'static str, &'static str)> {
-        const MEMORY: &str = "memory is laid out as the machine allows";
+        const MEMORY: &str = "the memory layout is chosen automatically";
         const DEVICES: &str = "no kernel driver is replaced";
-        const TRACE: &str = "there is no trace recorder";
+        const TRACE: &str = "tracing is not supported";
         let all = [
             (self.memory_channels.is_some(), "-n", MEMORY),
             (self.memory_ranks.is_some(), "-r", MEMORY),
-            (!self.driver_path.is_empty(), "-d", "drivers are built in"),
+            (!self.driver_path.is_empty(), "-d", "all drivers are built in"),
             (self.no_auto_probing, "-A", "devices are only opened when named"),
             (self.base_virtaddr.is_some(), "--base-virtaddr", MEMORY),
             (self.create_uio_dev, "--create-uio-dev", DEVICES),
-            (self.huge_worker_stack.is_some(), "--huge-worker-stack", "lcore stacks are ordinary memory"),
+            (self.huge_worker_stack.is_some(), "--huge-worker-stack", "lcore stacks use regular pages"),
             (self.legacy_mem, "--legacy-mem", MEMORY),
             (self.match_allocations, "--match-allocations", MEMORY),
             (self.no_hpet, "--no-hpet", "the HPET is never used"),
-            (self.no_shconf, "--no-shconf", "processes share nothing"),
-            (self.single_file_segments, "--single-file-segments", "each region is one file anyway"),
+            (self.no_shconf, "--no-shconf", "nothing is shared between processes"),
+            (self.single_file_segments, "--single-file-segments", "each region is always a single file"),
             (self.syslog.is_some(), "--syslog", "the log goes to standard error"),
             (!self.trace.is_empty(), "--trace", TRACE),
             (self.trace_bufsz.is_some(), "--trace-bufsz", TRACE),
@@ -71,7 +71,7 @@ impl IdleOptions {
             (self.trace_mode.is_some(), "--trace-mode", TRACE),
             (self.vfio_intr.is_some(), "--vfio-intr", DEVICES),
             (self.vfio_vf_token.is_some(), "--vfio-vf-token", DEVICES),
-            (self.vmware_tsc_map, "--vmware-tsc-map", "the clock is chosen by the CPU"),
+            (self.vmware_tsc_map, "--vmware-tsc-map", "the clock source is chosen automatically"),
         ];
         all.into_iter().filter(|(given, ..)| *given).map(|(_, option, why)| (option, why)).collect()
     }

@@ -124,7 +124,7 @@ fn contradictions_are_refused() {
             let line = parse(&args).expect_err("a contradiction").to_string();
             let spelt = |args: &[&str]| args[0].split('=').next().unwrap_or_default().to_owned();
             let both = [spelt(first), spelt(second)].iter().all(|name| line.contains(&format!("'{name}'")));
-            assert!(line.starts_with("options '") && line.contains("exclude each other: ") && both, "{line}");
+            assert!(line.starts_with("options '") && line.contains("cannot be combined: ") && both, "{line}");
         }
         parse(first).expect("one alone");
         parse(second).expect("one alone");
@@ -132,7 +132,7 @@ fn contradictions_are_refused() {
     let line = parse(&["-l", "0", "--main-lcore", "1"]).expect_err("not among them").to_string();
     assert!(line.starts_with("option '--main-lcore': '1' is not among the lcores 0"), "{line}");
     let line = parse(&["-b", "net_null0", "--vdev", "net_null0"]).expect_err("blocked").to_string();
-    assert_eq!(line, "device 'net_null0': is also refused by -b: take it out of -b, or do not name it");
+    assert_eq!(line, "device 'net_null0': is blocked by -b: remove it from -b, or do not use it");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn vector_widths_are_checked() {
     }
     for text in ["32", "100", "65536", "x", "-1"] {
         let line = parse(&["--force-max-simd-bitwidth", text]).expect_err(text).to_string();
-        let wanted = format!("option '--force-max-simd-bitwidth': '{text}' is no vector width");
+        let wanted = format!("option '--force-max-simd-bitwidth': '{text}' is not a SIMD bitwidth");
         assert!(line.starts_with(&wanted), "{line}");
     }
 }
@@ -151,7 +151,7 @@ fn vector_widths_are_checked() {
 #[test]
 fn a_device_behind_the_drivers_option_is_told_its_place() {
     let line = parse(&["-d", "mlx5_0"]).expect_err("a device").to_string();
-    assert_eq!(line, "option '-d': 'mlx5_0' names no file of a driver; a device is opened with -a mlx5_0");
+    assert_eq!(line, "option '-d': 'mlx5_0' is not a driver file; to open a device, write -a mlx5_0");
     for path in ["librte_net_mlx5.so", "/usr/lib/dpdk", "./mlx5_0"] {
         assert_eq!(parse(&["-d", path]).expect(path).warnings.len(), 1);
     }

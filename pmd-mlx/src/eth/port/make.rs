@@ -62,7 +62,7 @@ impl Mlx5Port {
         }
         let page = Uar::for_completions(device)?;
         let events = if setup.interrupts {
-            let verbs = MlxError::verbs("make a completion channel");
+            let verbs = MlxError::verbs("create a completion channel");
             Some(device.context().create_comp_channel().map_err(verbs)?)
         } else {
             None

@@ -34,7 +34,7 @@ impl Hca {
         pd: PdHandle,
         attributes: &AhAttr,
     ) -> Result<(Address, Option<AhHandle>), MlxError> {
-        let what = "make an address handle";
+        let what = "create an address handle";
         let device = &self.device;
         let grh = &attributes.grh;
         let gid = device

@@ -89,7 +89,7 @@ impl Hca {
         let request = CqRequest { entries: (1 << log) - 1, ..*request };
         let bytes = parts.ring.bytes() as u64;
         let mut answer = CreateCqAnswer::new_zeroed();
-        let made = device.pinning("make a completion queue", Pinning::Queue, bytes, |context| {
+        let made = device.pinning("create a completion queue", Pinning::Queue, bytes, |context| {
             context.create_cq(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))
         });
         let object = Object::pinning(device, Id::Cq(made?.handle), page_of(page.as_ref()).collect(), bytes);

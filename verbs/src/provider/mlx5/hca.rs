@@ -85,7 +85,7 @@ impl Hca {
         self.device
             .context()
             .alloc_pd(Driver::new(&[], answer.as_mut_bytes()))
-            .map_err(|error| self.device.failed("make a protection domain", error))
+            .map_err(|error| self.device.failed("allocate a protection domain", error))
     }
 
     /// The key of reads and writes that lead nowhere, where the device has one. Source: rdma-core

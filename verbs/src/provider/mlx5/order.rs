@@ -24,7 +24,7 @@ impl Qp {
         let (mut input, mut output) = (QueryQpIn::ZERO, QueryQpOut::ZERO);
         start(&mut input, opcode::QUERY_QP, 0, 0);
         QueryQpIn::QPN.set(&mut input, self.number());
-        let told = firmware.query("ask for a queue pair's context", self.object(), &input, &mut output);
+        let told = firmware.query("query the context of a queue pair", self.object(), &input, &mut output);
         told.is_ok() && order::QPC.is_set(QueryQpOut::QPC.of(&output))
     }
 }

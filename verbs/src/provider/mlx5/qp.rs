@@ -107,7 +107,7 @@ fn sizes(hca: &Hca, kind: Kind, asked: &QpSizes, has_srq: bool) -> Result<Sizes,
         let limit = SEGMENTS_MAX.min(usize::from(answer.max_sq_desc_sz) / SEGMENT_BYTES);
         if segments > limit {
             return Err(refuse(format!(
-                "{pieces} pieces and {} inline bytes of a send; the device allows {} pieces or {} bytes",
+                "{pieces} SGEs and {} inline bytes per send; the device allows {} SGEs or {} bytes",
                 asked.inline,
                 limit.saturating_sub(header),
                 (limit.saturating_sub(header) * SEGMENT_BYTES).saturating_sub(4),
@@ -150,13 +150,14 @@ pub(super) fn receive_ring(answer: &ContextAnswer, receives: u32, pieces: u32) -
     let pieces = pieces.max(1).checked_next_power_of_two().unwrap_or(u32::MAX);
     if u64::from(pieces) * SEGMENT_BYTES as u64 > u64::from(answer.max_rq_desc_sz).max(SEGMENT_BYTES as u64) {
         let most = usize::from(answer.max_rq_desc_sz) / SEGMENT_BYTES;
-        return Err(format!("{pieces} pieces of a receive; the device allows {most}"));
+        return Err(format!("{pieces} SGEs per receive; the device allows {most}"));
     }
     // The ring is a block long at least (rdma-core `providers/mlx5/verbs.c`, `mlx5_calc_rq_size`).
     let fewest = (BLOCK_BYTES / (pieces as usize * SEGMENT_BYTES)) as u32;
     let most = answer.max_recv_wr.min(1 << 15);
     let entries = receives.max(fewest).checked_next_power_of_two().filter(|entries| *entries <= most);
-    let entries = entries.ok_or_else(|| format!("{receives} receives; the device allows {most}"))?;
+    let entries =
+        entries.ok_or_else(|| format!("receive queue depth {receives}; the device allows {most}"))?;
     Ok((entries, pieces))
 }
 
@@ -230,7 +231,7 @@ impl Hca {
             ..QpRequest::new(kind.qp_type(), home)
         };
         let mut answer = CreateQpAnswer::new_zeroed();
-        let made = device.pinning("make a queue pair", Pinning::Queue, bytes as u64, |context| {
+        let made = device.pinning("create a queue pair", Pinning::Queue, bytes as u64, |context| {
             context.create_qp(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))
         })?;
         let object =

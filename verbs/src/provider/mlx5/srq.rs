@@ -135,7 +135,7 @@ impl Hca {
         let most = device.answer.max_srq_recv_wr.min(1 << 15);
         let Some(entries) = entries.filter(|entries| *entries <= most && options.receives > 0) else {
             return Err(refuse(format!(
-                "{} receives; the device allows 1 to {}",
+                "depth {}; the device allows 1 to {}",
                 options.receives,
                 most.saturating_sub(1)
             )));
@@ -144,7 +144,7 @@ impl Hca {
         if stride > usize::from(device.answer.max_rq_desc_sz).max(2 * SEGMENT_BYTES) {
             let most = usize::from(device.answer.max_rq_desc_sz) / SEGMENT_BYTES;
             return Err(refuse(format!(
-                "{} pieces of a receive; the device allows {}",
+                "{} SGEs per receive; the device allows {}",
                 options.pieces,
                 most.saturating_sub(1)
             )));
@@ -177,7 +177,7 @@ impl Hca {
         };
         let bytes = zone.bytes() as u64;
         let mut answer = CreateSrqAnswer::new_zeroed();
-        let made = device.pinning("make a shared receive queue", Pinning::Queue, bytes, |context| {
+        let made = device.pinning("create a shared receive queue", Pinning::Queue, bytes, |context| {
             context.create_srq(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))
         })?;
         let object = Object::pinning(device, Id::Srq(made.handle), Vec::new(), bytes);

@@ -191,7 +191,7 @@ impl Wq {
         };
         let bytes = zone.bytes() as u64;
         let mut answer = CreateWqAnswer::new_zeroed();
-        let made = device.pinning("make a receive work queue", Pinning::Queue, bytes, |context| {
+        let made = device.pinning("create a receive work queue", Pinning::Queue, bytes, |context| {
             context.create_wq(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))
         })?;
         let object = Object::pinning(device, Id::Wq(made.handle), Vec::new(), bytes);
@@ -239,7 +239,7 @@ impl Wq {
         device
             .context()
             .modify_wq(self.core.handle(), &change, Driver::new(ModifyWq::default().as_bytes(), &mut []))
-            .map_err(|error| device.failed("change the state of a receive work queue", error))?;
+            .map_err(|error| device.failed("modify a receive work queue", error))?;
         if to == WqState::RESET {
             self.core.leave_home();
             let (producer, consumer) = ring(self.receives, self.pieces);
@@ -299,7 +299,7 @@ impl WqTable {
         let most = 1_usize << LOG_IND_TABLE_MAX;
         if !queues.len().is_power_of_two() || queues.len() > most {
             return Err(MlxError::Queue {
-                queue: "table of receive work queues".into(),
+                queue: "receive work queue indirection table".into(),
                 problem: format!("{} places; a power of two up to {most} is allowed", queues.len()),
             });
         }
@@ -309,7 +309,7 @@ impl WqTable {
         let made = device
             .context()
             .create_rwq_ind_table(&handles, Driver::new(&[], answer.as_mut_bytes()))
-            .map_err(|error| device.failed("make a table of receive work queues", error))?;
+            .map_err(|error| device.failed("create a receive work queue indirection table", error))?;
         let object = Object::new(device, Id::Table(made.handle));
         let queues = queues.iter().map(|queue| Arc::clone(&queue.core)).collect();
         Ok(Self(Arc::new(Table { object, _queues: queues })))
@@ -356,7 +356,7 @@ impl HashQp {
         let made = device
             .context()
             .create_qp(&request, Driver::new(driver.as_bytes(), answer.as_mut_bytes()))
-            .map_err(|error| device.failed("make a queue pair that spreads packets", error))?;
+            .map_err(|error| device.failed("create an RSS queue pair", error))?;
         Ok(Self { object: Object::new(device, Id::Qp(made.handle)), _table: table.clone() })
     }
 

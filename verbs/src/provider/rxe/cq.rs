@@ -85,7 +85,7 @@ impl Rxe {
         let cq = self
             .context()
             .create_cq(request, Data::new(&[], info.as_mut_bytes()))
-            .map_err(VerbsError::kernel("make a completion queue"))?;
+            .map_err(VerbsError::kernel("create a completion queue"))?;
         let core = Arc::new(CqCore { rxe: self.clone(), handle: cq.handle, pairs: Mutex::default() });
         let queue = Queue::map(self.context(), &info, size_of::<Completion>())?;
         let entries = cq.entries.min(queue.capacity());

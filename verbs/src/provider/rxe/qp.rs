@@ -78,7 +78,7 @@ impl Rxe {
         let made = self
             .context()
             .create_qp(&request, Data::new(&[], answer.as_mut_bytes()))
-            .map_err(VerbsError::kernel("make a queue pair"))?;
+            .map_err(VerbsError::kernel("create a queue pair"))?;
         let queues = (|| {
             let send = Queue::map(self.context(), &answer.send, size_of::<SendEntry>())?;
             let receive = (room.receives > 0)

@@ -84,7 +84,7 @@ impl Rxe {
         let made = self
             .context()
             .create_srq(&request, Data::new(&[], answer.as_mut_bytes()))
-            .map_err(VerbsError::kernel("make a shared receive queue"))?;
+            .map_err(VerbsError::kernel("create a shared receive queue"))?;
         let queue = match Queue::map(self.context(), &answer.queue, size_of::<ReceiveEntry>()) {
             Ok(queue) => queue,
             Err(error) => {

@@ -378,7 +378,7 @@ impl Batch<'_> {
         self
     }
 
-    /// It makes a completion. Those before it that were not asked to are done when it is.
+    /// Requests a CQE, which also completes the unsignaled requests before it.
     #[inline(always)]
     pub(crate) fn signalled(&mut self) -> &mut Self {
         self.flag(Completion::Always as u8)
