@@ -397,7 +397,7 @@ mod tests {
         assert_eq!(said("net_own0,loud=2"), "device 'net_own0': loud=2: must be 0 or 1");
         assert_eq!(
             said("net_onw0"),
-            "device 'net_onw0': no such driver, did you mean 'net_own'?; drivers: net_null, net_ring, net_pcap, net_af_packet, \
+            "device 'net_onw0': unknown driver, did you mean 'net_own'?; drivers: net_null, net_ring, net_pcap, net_af_packet, \
              net_tap, mlx5_model, net_own, net_own_fast"
         );
         let device: DeviceArg = "net_own0".parse().expect("a device");

@@ -133,7 +133,7 @@ pub(crate) struct Port {
     /// As last told to software.
     pub(crate) told_up: bool,
     /// What the wire's other end sees. A wire is lit from the first.
-    pub(crate) shines: bool,
+    pub(crate) carrier: bool,
     /// Only what the function asked for in its context is let in: it stands behind the e-switch, as virtual functions do.
     filters: bool,
     pub(crate) promiscuous: bool,
@@ -161,7 +161,7 @@ impl Port {
             admin_up: true,
             held_down: false,
             told_up: false,
-            shines: true,
+            carrier: true,
             filters: traits.filters_vport,
             promiscuous: false,
             promiscuous_unicast: false,
@@ -180,7 +180,7 @@ impl Port {
     /// The wire, for the port that takes this one's place, and whether its light is on.
     pub(crate) fn take_wire(&mut self) -> (Box<dyn Wire>, bool) {
         let nothing: Box<dyn Wire> = Box::<Null>::default();
-        (std::mem::replace(&mut self.wire, nothing), self.shines)
+        (std::mem::replace(&mut self.wire, nothing), self.carrier)
     }
 
     pub(crate) fn is_up(&self) -> bool {
@@ -199,8 +199,8 @@ impl Port {
 
     /// Turns the light on or off that the wire's other end sees.
     pub(crate) fn shine(&mut self, on: bool) {
-        if self.shines != on {
-            self.shines = on;
+        if self.carrier != on {
+            self.carrier = on;
             self.wire.shine(on);
         }
     }

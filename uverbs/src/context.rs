@@ -14,7 +14,7 @@ use crate::call::Call;
 use crate::channel::{Channel, Route};
 use crate::event::AsyncEvents;
 use crate::page::{Page, Protection};
-use crate::ways::Ways;
+use crate::routes::CommandRoutes;
 use crate::{Driver, Operation, UverbsError};
 
 /// A device that was opened: every object is made through it and dies with it.
@@ -31,7 +31,7 @@ use crate::{Driver, Operation, UverbsError};
 /// ```
 #[derive(Debug)]
 pub struct Context {
-    ways: Ways,
+    routes: CommandRoutes,
     comp_vectors: u32,
     core_support: CoreSupport,
     events: AsyncEvents,
@@ -54,19 +54,19 @@ impl Context {
         driver: u32,
         mut data: Driver<'_>,
     ) -> Result<Self, UverbsError> {
-        let ways = Ways::new(channel, driver);
+        let routes = CommandRoutes::new(channel, driver);
         let mut call = Call::new(id::device::OBJECT, id::device::get_context::METHOD);
         call.answer(id::device::get_context::NUM_COMP_VECTORS, 4);
         call.answer(id::device::get_context::CORE_SUPPORT, 8);
-        Ways::attach(&mut call, data.reborrow());
-        let (comp_vectors, core_support, events) = if ways.native(&mut call)? {
+        CommandRoutes::attach(&mut call, data.reborrow());
+        let (comp_vectors, core_support, events) = if routes.native(&mut call)? {
             let comp_vectors = call.get(id::device::get_context::NUM_COMP_VECTORS)?;
             let core_support = call.get(id::device::get_context::CORE_SUPPORT)?;
-            (comp_vectors, core_support, alloc_events(&ways)?)
+            (comp_vectors, core_support, alloc_events(&routes)?)
         } else {
             drop(call);
             let (answer, fd): (GetContextResp, _) =
-                ways.write(write::GET_CONTEXT, &GetContext::default(), data)?;
+                routes.write(write::GET_CONTEXT, &GetContext::default(), data)?;
             let fd = fd.ok_or(UverbsError::Unexpected {
                 operation: Operation::Write { command: write::GET_CONTEXT },
                 attribute: "async_fd".into(),
@@ -75,7 +75,7 @@ impl Context {
             })?;
             (answer.num_comp_vectors, 0, AsyncEvents::new(fd)?)
         };
-        Ok(Self::new(ways, comp_vectors, core_support, events))
+        Ok(Self::new(routes, comp_vectors, core_support, events))
     }
 
     /// Takes part in a context that somebody else opened, over a duplicate of its file's descriptor. `extend` adds the
@@ -92,19 +92,19 @@ impl Context {
         extend: impl FnOnce(&mut Call<'a>),
     ) -> Result<(Self, Call<'a>), UverbsError> {
         use id::device::query_context as a;
-        let ways = Ways::new(channel, driver);
-        let events = alloc_events(&ways)?;
+        let routes = CommandRoutes::new(channel, driver);
+        let events = alloc_events(&routes)?;
         let mut call = Call::new(id::device::OBJECT, a::METHOD);
         call.answer(a::NUM_COMP_VECTORS, 4).answer(a::CORE_SUPPORT, 8);
         extend(&mut call);
-        ways.must(&mut call)?;
-        let context = Self::new(ways, call.get(a::NUM_COMP_VECTORS)?, call.get(a::CORE_SUPPORT)?, events);
+        routes.must(&mut call)?;
+        let context = Self::new(routes, call.get(a::NUM_COMP_VECTORS)?, call.get(a::CORE_SUPPORT)?, events);
         Ok((context, call))
     }
 
-    fn new(ways: Ways, comp_vectors: u32, core_support: u64, events: AsyncEvents) -> Self {
+    fn new(routes: CommandRoutes, comp_vectors: u32, core_support: u64, events: AsyncEvents) -> Self {
         let core_support = CoreSupport::from_bits_retain(core_support);
-        Self { ways, comp_vectors, core_support, events, sysfs: None }
+        Self { routes, comp_vectors, core_support, events, sysfs: None }
     }
 
     /// Tells where sysfs describes the device (`/sys/class/infiniband/mlx5_0`), for what old kernels tell nowhere else.
@@ -116,13 +116,13 @@ impl Context {
     /// The channel.
     #[must_use]
     pub fn channel(&self) -> &Arc<dyn Channel> {
-        &self.ways.channel
+        &self.routes.channel
     }
 
     /// The kernel driver's number.
     #[must_use]
     pub fn driver(&self) -> u32 {
-        self.ways.driver
+        self.routes.driver
     }
 
     /// Completion vectors (interrupts) to choose from.
@@ -146,13 +146,13 @@ impl Context {
     /// How write commands travel here.
     #[must_use]
     pub fn route(&self) -> Route {
-        self.ways.route
+        self.routes.route
     }
 
     /// Whether a method was found to be absent.
     #[must_use]
     pub fn lacks(&self, object: u16, method: u16) -> bool {
-        self.ways.lacks(object, method)
+        self.routes.lacks(object, method)
     }
 
     /// Calls a method that has no older form, such as a driver's own ([`Call::named`]).
@@ -161,7 +161,7 @@ impl Context {
     /// [`UverbsError::TooLarge`] when the ABI cannot carry it, [`UverbsError::Refused`] with what the kernel says;
     /// [`UverbsError::says_unsupported`] tells whether the method is not there. Outputs that were written before are there.
     pub fn call(&self, call: &mut Call<'_>) -> Result<(), UverbsError> {
-        self.ways.must(call)
+        self.routes.must(call)
     }
 
     /// Maps pages of the device.
@@ -169,7 +169,7 @@ impl Context {
     /// # Errors
     /// [`UverbsError::Refused`] with what mmap(2) says.
     pub fn map(&self, offset: u64, bytes: usize, protection: Protection) -> Result<Page, UverbsError> {
-        self.ways.channel.map(offset, bytes, protection).map_err(|errno| UverbsError::Refused {
+        self.routes.channel.map(offset, bytes, protection).map_err(|errno| UverbsError::Refused {
             operation: Operation::Map { offset },
             errno,
             words: None,
@@ -186,8 +186,8 @@ impl Context {
 
     /// Calls a method with the driver's part; `false` when the kernel lacks it, and the older form is to be used.
     pub(crate) fn native<'a>(&self, call: &mut Call<'a>, driver: Driver<'a>) -> Result<bool, UverbsError> {
-        Ways::attach(call, driver);
-        self.ways.native(call)
+        CommandRoutes::attach(call, driver);
+        self.routes.native(call)
     }
 
     /// Makes a write command whose answer is an `A`.
@@ -196,7 +196,7 @@ impl Context {
         R: IntoBytes + Immutable + ?Sized,
         A: FromBytes + IntoBytes,
     {
-        self.ways.write(command, request, driver).map(|(answer, _)| answer)
+        self.routes.write(command, request, driver).map(|(answer, _)| answer)
     }
 
     /// Makes a write command that has no answer of its own.
@@ -222,7 +222,7 @@ impl Context {
         R: IntoBytes + Immutable,
         A: FromBytes + IntoBytes,
     {
-        self.ways.write(command, request, Driver::none())
+        self.routes.write(command, request, Driver::none())
     }
 
     /// Destroys an object by the method for it, or by its older command.
@@ -266,10 +266,10 @@ impl Context {
 }
 
 /// Asks for the descriptor of a context's events.
-fn alloc_events(ways: &Ways) -> Result<AsyncEvents, UverbsError> {
+fn alloc_events(routes: &CommandRoutes) -> Result<AsyncEvents, UverbsError> {
     let mut call = Call::new(id::async_event::OBJECT, id::async_event::alloc::METHOD);
     call.new_fd(id::async_event::alloc::FD_HANDLE);
-    ways.must(&mut call)?;
+    routes.must(&mut call)?;
     AsyncEvents::new(call.created_fd(id::async_event::alloc::FD_HANDLE)?)
 }
 

@@ -52,7 +52,7 @@ mod ioctl;
 mod page;
 mod pd;
 mod query;
-mod ways;
+mod routes;
 
 pub mod abi;
 pub mod call;

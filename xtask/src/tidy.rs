@@ -1,11 +1,12 @@
 //! The layout rules that a compiler does not check: who may depend on whom, where unsafe code may stand, what a
-//! source file must not be, and that files do not need each other in circles.
+//! source file must not be, that files do not need each other in circles, and which words were replaced.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 mod circle;
+mod words;
 
 use crate::mutant::{table, tree};
 use crate::run::{Outcome, root};
@@ -76,7 +77,7 @@ const MAY_BE_UNSAFE: &[(&str, &[&str])] = &[
     ("mempool", &[""]),
     ("eal", &["region", "mmio", "barrier", "hugepage", "lcore", "clock", "signal"]),
     ("frame-io", &[""]),
-    ("uverbs", &["channel", "ioctl", "mr", "page", "trace", "ways"]),
+    ("uverbs", &["channel", "ioctl", "mr", "page", "routes", "trace"]),
     ("mlx5-kernel", &["door"]),
     ("mlx5-common", &["context", "cq", "dbrec", "mr", "send_ring"]),
     ("pmd-mlx", &["eth/parking", "eth/port/open", "eth/sq", "eth/rq", "eth/rx", "eth/tx"]),
@@ -108,6 +109,7 @@ pub(crate) fn tidy() -> Outcome {
         circle::check(name, &circles, &mut wrong)?;
     }
     unused(&mut wrong)?;
+    words::check(&mut wrong)?;
     // The table of broken rules speaks of the code as it is.
     wrong.extend(tree::faults(&table::read()?));
     if wrong.is_empty() {

@@ -117,14 +117,14 @@ impl Core {
         let port = &mut self.port;
         let (permanent, mtu, counters) = (port.permanent, port.mtu, port.counters);
         let own = port.loopback.counted;
-        let (wire, shines) = port.take_wire();
+        let (wire, carrier) = port.take_wire();
         let tap = std::mem::take(&mut self.tap);
         let violations = std::mem::take(&mut self.violations);
         let (base, visibility) = (self.lent.base, self.completions.visibility());
         *self = Self::new(self.traits, permanent, mtu, self.strict, wire);
         self.port.counters = counters;
         self.port.loopback.counted = own;
-        self.port.shines = shines;
+        self.port.carrier = carrier;
         self.tap = tap;
         self.violations = violations;
         self.lent.base = base;

@@ -1,4 +1,4 @@
-//! The ways that a command can take, and which of them are closed.
+//! The routes that a command can take, and which of them are closed.
 #![expect(unsafe_code, reason = "calls of a channel are raw")]
 
 use std::collections::HashSet;
@@ -17,7 +17,7 @@ use crate::{Errno, UverbsError};
 
 /// A channel, and what was found out about the kernel behind it.
 #[derive(Debug)]
-pub(crate) struct Ways {
+pub(crate) struct CommandRoutes {
     pub(crate) channel: Arc<dyn Channel>,
     pub(crate) driver: u32,
     pub(crate) route: Route,
@@ -25,7 +25,7 @@ pub(crate) struct Ways {
     no_methods: AtomicBool,
 }
 
-impl Ways {
+impl CommandRoutes {
     /// Finds out how write commands travel: the method for them, called with a command that is too short, must complain of
     /// that and not of itself. Source: rdma-core `libibverbs/device.c`, `has_ioctl_write`.
     pub(crate) fn new(channel: Arc<dyn Channel>, driver: u32) -> Self {
