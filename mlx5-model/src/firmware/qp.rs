@@ -286,7 +286,9 @@ impl Core {
         let signs = self.traits.signatures && (service.is_connected() || service == Service::Initiator);
         let pair = Qp::new(Make {
             service,
-            kernel: call.uid == 0,
+            // Linux makes programs' initiators of XRC without their context's number: `drivers/infiniband/hw/mlx5/qp.c`,
+            // `create_user_qp`.
+            kernel: call.uid == 0 && service != Service::Xrc,
             copies,
             signs,
             domain,

@@ -82,19 +82,22 @@ fn addresses_of_pages_come_from_the_kernels_queues_alone() {
         log_page: 12,
         variable: 1,
     };
-    let outcome = |uid: u16, key: u32, body: &[u8]| {
-        let plan = Plan::default();
-        let (peer, mut pair) = (ends.a.pair(plan), made_by(node, uid));
+    let of = |service: u32, uid: u16, key: u32, body: &[u8]| {
+        let plan = Plan { service, xrc_domain: ends.domain(service), ..Plan::default() };
+        let (peer, mut pair) = (ends.a.pair(plan), node.pair_as(uid, plan, |_| {}).expect("a queue pair"));
         node.connect(&pair, &ends.a, peer.number, &plan);
         post(&mut pair, node, key, body);
         ends.steps(3);
         let entry = pair.send_cq.poll(&node.rig).expect("a completion");
         CqeError::of(&entry).map_or(0, |error| error.syndrome().code)
     };
+    let outcome = |uid: u16, key: u32, body: &[u8]| of(service::RC, uid, key, body);
     let key = free_key(node, access_mode::MTT, 4, 12);
     // Not in a row.
     let given = [register(wanted(8192), 4), pages(&[memory + 4096, memory])].concat();
     assert_eq!(outcome(uid, key, &given), S::MW_BIND_ERR);
+    // Programs have the kernel's number there.
+    assert_eq!(of(service::XRC, 0, key, &given), S::MW_BIND_ERR);
     assert_eq!(outcome(0, key, &given), 0);
     // Nor does a user say that the pages are larger than they are. What else there is of the key, it may change.
     let change = |fields: u64| {
