@@ -213,7 +213,8 @@ mod tests {
         drop(reader);
         for value in 1..=10_000 {
             publisher.publish(counted(value, &all));
-            assert!(publisher.held() <= 2);
+            // Two of each reader: the one that it leaves, and the one that it takes meanwhile.
+            assert!(publisher.held() <= 4);
         }
         for reader in readers {
             assert_eq!(reader.join().expect("no panic").get().0, 10_000);
