@@ -13,6 +13,7 @@
 //! - `vm`: jobs in a guest with a Debian kernel, under QEMU without KVM.
 //! - `bench`: our figures; `bench peers`: the same beside DPDK in one run.
 //! - `build-times`: what builds cost in processor time.
+//! - `lines`: how much source there is outside of tests.
 
 mod bench;
 mod build_times;
@@ -21,6 +22,7 @@ mod debian;
 mod example;
 mod golden;
 mod interrupt;
+mod lines;
 mod mutant;
 mod nightly;
 mod observe;
@@ -74,6 +76,8 @@ enum Task {
     Bench(bench::Args),
     /// Measure the processor time of builds, optionally compared with another commit
     BuildTimes(build_times::Args),
+    /// How much source there is outside of tests, also beside another commit
+    Lines(lines::Args),
 }
 
 fn main() -> ExitCode {
@@ -93,6 +97,7 @@ fn main() -> ExitCode {
         Task::Vm(args) => vm::vm(&args),
         Task::Bench(args) => bench::bench(&args),
         Task::BuildTimes(args) => build_times::build_times(&args),
+        Task::Lines(args) => lines::lines(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
