@@ -27,10 +27,7 @@ pub(crate) fn examples() -> Outcome {
     if !long.is_empty() {
         return Err(format!("examples: longer than they may be: {}", long.join(", ")));
     }
-    must(
-        cargo(&["test", "--package=pollux-tests", "--test=examples"])
-            .env("POLLUX_EXAMPLES", target.join("release")),
-    )
+    must(cargo(&["test", "--workspace", "--test=examples"]).env("POLLUX_EXAMPLES", target.join("release")))
 }
 
 /// The most lines of each, without blanks and comments: half of what a stranger to these crates needed before they had one prelude.
