@@ -76,7 +76,7 @@ impl Mbuf {
     /// Converts a raw address from [`Mbuf::into_raw`] back to the mbuf.
     ///
     /// # Safety
-    /// `raw` came from `into_raw` (or from [`MbufPool::address_of`] and its kin for an mbuf that was given away), and
+    /// `raw` came from `into_raw` (or from [`MbufPool::address_of`](crate::MbufPool::address_of) and its kin for an mbuf that was given away), and
     /// was not taken back since. Nothing else, no device either, reads or writes the mbuf any more.
     #[inline(always)]
     #[must_use]
@@ -84,7 +84,7 @@ impl Mbuf {
         Self(raw.cast())
     }
 
-    /// Takes back an mbuf that [`MbufPool::alloc_raw`] gave out, or makes one given away by
+    /// Takes back an mbuf that [`MbufPool::alloc_raw`](crate::MbufPool::alloc_raw) gave out, or makes one given away by
     /// [`into_raw`](Self::into_raw) fresh: one segment, empty.
     ///
     /// # Safety
@@ -102,12 +102,12 @@ impl Mbuf {
         Self(header)
     }
 
-    /// Takes back an mbuf that [`MbufPool::alloc_raw`] gave out, and says at once what a port received into it: as
+    /// Takes back an mbuf that [`MbufPool::alloc_raw`](crate::MbufPool::alloc_raw) gave out, and says at once what a port received into it: as
     /// [`adopt`](Self::adopt) and [`set_received`](Self::set_received), without a look at what the header said before: two
     /// stores of 16 bytes.
     ///
     /// # Safety
-    /// As for [`adopt`](Self::adopt); `offset + len` is at most the pool's [`data_room`](MbufPool::data_room).
+    /// As for [`adopt`](Self::adopt); `offset + len` is at most the pool's [`data_room`](crate::MbufPool::data_room).
     #[inline(always)]
     #[must_use]
     pub unsafe fn adopt_received(

@@ -122,7 +122,7 @@ impl Share {
         self.planned.store(self.own.both().1 + bytes, Ordering::Relaxed);
     }
 
-    /// A pool was refused `bytes`: a queue that needs it will ask again, and then [nothing](Self::asked_again) is lacking.
+    /// A pool was refused `bytes`: a queue that needs it will ask again, and then nothing is lacking (`asked_again`).
     pub fn lack(&self, bytes: u64) {
         self.lacking.fetch_add(bytes, Ordering::Relaxed);
         LACKING.fetch_add(bytes, Ordering::Relaxed);

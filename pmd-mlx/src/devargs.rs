@@ -344,7 +344,7 @@ mod tests {
             ("class=vdpa", "is not eth"),
             ("allow_duplicate_pattern=0", "as they come"),
             ("cqe_size=32", "is not one of 64, 128"),
-            ("rx_vec_en=yes", "neither 0 nor 1"),
+            ("rx_vec_en=yes", "must be 0 or 1"),
         ] {
             let refused = parse(&format!("mlx5_0,{text}")).expect_err(text);
             assert!(refused.contains(why), "{text}: {refused}");

@@ -162,7 +162,7 @@ fn generator_measures_what_comes_back() {
     let (code, told, said) = run("-l 0 --no-huge --vdev net_null0,no-rx=1 -- --rate 1000 --duration 1");
     assert!(code == Some(0) && told.contains("received 0, lost "), "{told}{said}");
     let (code, _, said) = run("-l 0 --no-huge --vdev net_ring0 -- --rate 0");
-    assert!(code == Some(2) && said.contains("0 tokens a second"), "{said}");
+    assert!(code == Some(2) && said.contains("0 tokens per second"), "{said}");
 }
 
 #[test]

@@ -13,7 +13,7 @@
 //!
 //! The lcore leaves RUNS by itself when something is wrong. The control side takes a queue out of RUNS as well, without
 //! waiting for the lcore to poll: it waits for the burst under way alone, as a port that stops does, by
-//! [`BurstWatch`](pollux_port::driver::BurstWatch). A burst pays one load and two comparisons: that the burst is one of this queue
+//! [`BurstWatch`]. A burst pays one load and two comparisons: that the burst is one of this queue
 //! is what [`InBurst`] proves. A call of the lcore outside of bursts takes the inside as the control side does, and gives it
 //! back (LENT): it counts as running.
 //!

@@ -63,9 +63,9 @@ fn sizes_beyond_the_device_are_refused_in_one_line() {
     let cq = side.cq(64);
     for (options, words) in [
         (QpOptions::new(QpKind::Rc).depth(1 << 20, 1), "sends"),
-        (QpOptions::new(QpKind::Rc).depth(1, 1 << 20), "receives"),
+        (QpOptions::new(QpKind::Rc).depth(1, 1 << 20), "receive queue depth"),
         (QpOptions::new(QpKind::Rc).inline(5000), "inline bytes"),
-        (QpOptions::new(QpKind::Rc).pieces(100, 1), "pieces"),
+        (QpOptions::new(QpKind::Rc).pieces(100, 1), "SGEs"),
     ] {
         let error = Qp::new(&side.pd, &cq, &cq, &options).expect_err("too much").to_string();
         assert!(error.contains(words) && !error.contains('\n'), "{error}");
@@ -73,7 +73,7 @@ fn sizes_beyond_the_device_are_refused_in_one_line() {
     let error = Cq::new(&side.context, CqOptions::new(u32::MAX)).expect_err("too much").to_string();
     assert!(error.contains("entries; the device allows"), "{error}");
     let error = Srq::new(&side.pd, &SrqOptions::new(0)).expect_err("nothing").to_string();
-    assert!(error.contains("0 receives"), "{error}");
+    assert!(error.contains("depth 0; "), "{error}");
 }
 
 #[test]

@@ -601,7 +601,7 @@ fn packets_of_several_segments_go_whole() {
     // More segments than the queue pair was made for.
     let mut batch = near.qp.batch();
     batch.send(5).packet(chain(&[&b"a"[..]; 5]));
-    assert!(batch.ring().expect_err("too many").to_string().contains("more than 4 pieces"));
+    assert!(batch.ring().expect_err("too many").to_string().contains("more than 4 SGEs"));
     assert_eq!(pool.available(), 64);
     rig.is_clean();
 }

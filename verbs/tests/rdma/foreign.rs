@@ -53,7 +53,9 @@ fn made(here: &Side, other: &Side) -> (Vec<&'static str>, Vec<&'static str>) {
     let is_refused = |(_, outcome): &&(&str, Result<(), VerbsError>)| {
         let refused = matches!(outcome, Err(VerbsError::Foreign { .. }));
         refused
-            && outcome.as_ref().is_err_and(|error| error.to_string().ends_with("must be made of one Context"))
+            && outcome
+                .as_ref()
+                .is_err_and(|error| error.to_string().ends_with("must belong to the same Context"))
     };
     let names = |refused: bool| {
         outcomes.iter().filter(|one| is_refused(one) == refused).map(|(name, _)| *name).collect::<Vec<_>>()

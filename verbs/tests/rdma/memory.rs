@@ -216,7 +216,7 @@ fn a_batch_that_is_not_rung_posts_nothing() {
             &|batch| {
                 let _ = batch.send(1).piece(buf(b"a")).piece(buf(b"b")).piece(buf(b"c"));
             },
-            "more than 2 pieces",
+            "more than 2 SGEs",
         ),
         (
             &|batch| {
