@@ -188,9 +188,14 @@ impl Wanted {
 
 /// Variables of the node's domain.
 fn variables(node: &Node, count: u32) -> Vec<u32> {
+    variables_of(node, node.rig.pd, count)
+}
+
+/// Variables of any domain.
+fn variables_of(node: &Node, domain: u32, count: u32) -> Vec<u32> {
     let mut input = CreatePsvIn::ZERO;
     CreatePsvIn::NUM_PSV.set(&mut input, count);
-    CreatePsvIn::PD.set(&mut input, node.rig.pd);
+    CreatePsvIn::PD.set(&mut input, domain);
     let out = node.rig.must(op::CREATE_PSV, 0, &mut input, CreatePsvOut::BYTES);
     let out = out.first_chunk().expect("an answer");
     use CreatePsvOut as P;

@@ -9,9 +9,9 @@ use pollux_mlx5_abi::wqe::signature::{ALL_DATA, Bsf, SAME_STRUCTURE, format, siz
 use pollux_mlx5_abi::wqe::{Atomic, RemoteAddress, umr_flag};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::{CRC32C, DIF, Side, Signed, Wanted, ends, error, go, set, text};
+use super::{CRC32C, DIF, Side, Signed, Wanted, ends, error, go, set, text, variables_of};
 use crate::rdma::node::{Ends, Pair, Plan, data, remote};
-use crate::rdma::rig::HCA_DELTA;
+use crate::rdma::rig::{HCA_DELTA, number};
 
 /// An entry with a changed signature part: what it fails with, 0 for nothing.
 fn lay(change: impl FnOnce(&mut Bsf)) -> u8 {
@@ -95,6 +95,25 @@ fn an_entry_without_room_for_its_signature_part_is_refused() {
 }
 
 #[test]
+fn a_key_takes_variables_of_its_own_domain_alone() {
+    let ends = ends();
+    let other = number(&ends.a.rig.must(op::ALLOC_PD, 0, &mut [0; 16], 16));
+    for (domain, code) in [(ends.a.rig.pd, 0), (other, S::MW_BIND_ERR)] {
+        let (mut a, _b) = ends.connected(Plan::default());
+        let mut key = Signed::new(&ends.a);
+        key.memory = variables_of(&ends.a, domain, 1)[0];
+        let here = ends.a.rig.room(4096);
+        let bsf = Wanted { memory: Some(DIF), wire: Some(DIF), copy: Some(0), ..Wanted::default() }.bsf(&key);
+        let body = key.entry(&[(2080, ends.a.rig.lkey, here + HCA_DELTA)], Some(&bsf));
+        a.post(&ends.a, opcode::UMR, 2 << 2, key.key, &body);
+        a.sq.ring(&ends.a.rig);
+        ends.steps(3);
+        let entry = a.send_cq.poll(&ends.a.rig).expect("a completion");
+        assert_eq!(CqeError::of(&entry).map_or(0, |error| error.syndrome().code), code);
+    }
+}
+
+#[test]
 fn a_variable_is_set_by_its_own_domain_alone() {
     let ends = ends();
     for (number, code) in [(0, S::MW_BIND_ERR), (0xff_ffff, S::MW_BIND_ERR), (u32::MAX, S::MW_BIND_ERR)] {
@@ -103,6 +122,16 @@ fn a_variable_is_set_by_its_own_domain_alone() {
         a.sq.ring(&ends.a.rig);
         ends.steps(3);
         assert_eq!(a.send_cq.error(&ends.a.rig).syndrome().code, code);
+    }
+    // One that is there: of the queue's domain, and of another.
+    let other = number(&ends.a.rig.must(op::ALLOC_PD, 0, &mut [0; 16], 16));
+    for (domain, code) in [(ends.a.rig.pd, 0), (other, S::MW_BIND_ERR)] {
+        let (mut a, _b) = ends.connected(Plan::default());
+        set(&mut a, &ends.a, variables_of(&ends.a, domain, 1)[0], 7);
+        a.sq.ring(&ends.a.rig);
+        ends.steps(3);
+        let entry = a.send_cq.poll(&ends.a.rig).expect("a completion");
+        assert_eq!(CqeError::of(&entry).map_or(0, |error| error.syndrome().code), code);
     }
     let (mut a, _b) = ends.connected(Plan::default());
     go(&mut a, &ends.a, opcode::SET_PSV, &[]);
