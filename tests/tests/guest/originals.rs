@@ -180,13 +180,13 @@ fn row(end: &Finished, size: usize, iterations: u32) -> Vec<f64> {
     found
 }
 
-/// What came of runs in which the original knew how fast its processor counts. It measures that as it starts, and where others use
+/// What came of a run in which the original knew how fast its processor counts. It measures that as it starts, and where others use
 /// the machine meanwhile it gives up, and all its rates are 0.00. Source: perftest `src/get_clock.c`, `sample_get_cpu_mhz`.
-fn measured(runs: impl Fn() -> [[Finished; 2]; 2]) -> [[Finished; 2]; 2] {
+fn measured<const ENDS: usize>(runs: impl Fn() -> [Finished; ENDS]) -> [Finished; ENDS] {
     let unknown = |end: &Finished| end.stderr.iter().any(|line| line.contains("Correlation coefficient r^2"));
-    let tries = std::iter::repeat_with(runs).take(5);
-    let mut known = tries.filter(|ends| !ends.as_flattened().iter().any(unknown));
-    known.next().expect("one run of five in which the machine is quiet for long enough")
+    let mut tries = std::iter::repeat_with(runs).take(5);
+    let known = tries.find(|ends| !ends.iter().any(unknown));
+    known.expect("one run of five in which the machine is quiet for long enough")
 }
 
 /// `reports`: how many ends print a report, of which the server is the second.
@@ -198,7 +198,11 @@ fn perftest(meeting: &dyn Meeting, name: &str, sizes: &[usize], more: &[&str], r
         // An atomic operation has its size.
         let sized: &[&str] = if name.starts_with("atomic") { &[] } else { &["-s", &bytes] };
         let words = [&["-n", "200", "-F"], sized, more].concat();
-        for ends in measured(|| meeting.both_roles(name, &format!("ib_{name}"), "-x", &words)) {
+        let both = || {
+            let [[a, b], [c, d]] = meeting.both_roles(name, &format!("ib_{name}"), "-x", &words);
+            [a, b, c, d]
+        };
+        for ends in measured(both).chunks(2) {
             for end in ends.iter().rev().take(reports) {
                 let row = row(end, size, iterations);
                 // The averages.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::{Device, LIMIT, Program, row};
+use super::super::{Device, LIMIT, Program, measured, row};
 use super::devices;
 use crate::bed::{here, read, run, wait};
 
@@ -43,12 +43,14 @@ fn run_pair([(server, to_server), (client, to_client)]: [(Program, &[&str]); 2],
     let usual = ["-n", "200", "-F", "-s", &bytes];
     let to_receive = ["--server", "-B", &near, "-E", &far];
     let to_send = ["--client", "-B", &far, "-E", &near];
-    let receiver = server.start(first, &[&to_receive, &usual, to_server].concat(), None);
-    wait("a queue pair that receives", LIMIT, || receives(first).then_some(()));
-    // The original posts its receives right after that.
-    std::thread::sleep(Duration::from_millis(500));
-    let sender = client.start(second, &[&to_send, &usual, to_client].concat(), None);
-    let ends = [sender, receiver].map(|end| end.finish(LIMIT));
+    let ends = measured(|| {
+        let receiver = server.start(first, &[&to_receive, &usual, to_server].concat(), None);
+        wait("a queue pair that receives", LIMIT, || receives(first).then_some(()));
+        // The original posts its receives right after that.
+        std::thread::sleep(Duration::from_millis(500));
+        let sender = client.start(second, &[&to_send, &usual, to_client].concat(), None);
+        [sender, receiver].map(|end| end.finish(LIMIT))
+    });
     for (end, (program, more)) in ends.iter().zip([(&client, to_client), (&server, to_server)]) {
         let path = program.0.display();
         println!("{path} {more:?}: {}\n{}{}", end.status, end.stdout, end.stderr.join("\n"));
