@@ -34,6 +34,24 @@ impl Sum {
         Sum(sum_bytes(bytes))
     }
 
+    /// By how much a sum changes when bytes at an even offset do, of equal length: the new ones less the old ones.
+    ///
+    /// # Panics
+    /// In debug builds, if the lengths differ.
+    #[inline]
+    #[must_use]
+    pub fn of_change(old: &[u8], new: &[u8]) -> Sum {
+        debug_assert_eq!(old.len(), new.len());
+        // The complement of a number of 16 or 32 bits is its negative, too. Sums of these have no carry, which the compiler sees.
+        if let (Ok(old), Ok(new)) = (<[u8; 4]>::try_from(old), <[u8; 4]>::try_from(new)) {
+            return Sum(u64::from(u32::from_ne_bytes(new)) + u64::from(!u32::from_ne_bytes(old)));
+        }
+        if let (Ok(old), Ok(new)) = (<[u8; 2]>::try_from(old), <[u8; 2]>::try_from(new)) {
+            return Sum(u64::from(u16::from_ne_bytes(new)) + u64::from(!u16::from_ne_bytes(old)));
+        }
+        Sum::of(new) - Sum::of(old)
+    }
+
     /// Adds bytes that start at an even offset of what is summed.
     #[inline]
     #[must_use]
@@ -231,8 +249,7 @@ pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
 #[inline]
 #[must_use]
 pub fn update_bytes(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
-    debug_assert_eq!(old.len(), new.len());
-    (Sum::ZERO.add_word(!checksum) - Sum::of(old) + Sum::of(new)).checksum()
+    (Sum::ZERO.add_word(!checksum) + Sum::of_change(old, new)).checksum()
 }
 
 /// Completes a partial checksum, as a frame from or for the kernel with `VIRTIO_NET_HDR_F_NEEDS_CSUM` carries it.

@@ -169,7 +169,7 @@ impl Covering {
         let Some((before, field)) = header.split_last_chunk_mut::<2>() else { return false };
         let Some(ports) = before.first_chunk_mut::<4>() else { return false };
         let (at, new) = (if dst { 2 } else { 0 }, port.to_be_bytes());
-        let data = Sum::of(&new) - Sum::of(&ports[at..at + 2]);
+        let data = Sum::of_change(&ports[at..at + 2], &new);
         ports[at..at + 2].copy_from_slice(&new);
         let sum = u16::from_be_bytes(*field);
         let state = TransportSum::of(self.protocol, sum, self.open);

@@ -66,31 +66,24 @@ impl TransportSum {
     /// The field after bytes of the pseudo-header, that is addresses, changed from `old` to `new`, of equal and even length.
     ///
     /// # Panics
-    /// In debug builds, if the lengths differ or are odd.
+    /// In debug builds, if the lengths differ.
     #[inline]
     #[must_use]
     pub fn address_changed(self, field: u16, old: &[u8], new: &[u8]) -> u16 {
-        self.changed(field, difference(old, new), Sum::ZERO)
+        self.changed(field, Sum::of_change(old, new), Sum::ZERO)
     }
 
     /// The field after bytes behind the IP header, that is ports, options or payload, changed from `old` to `new`, of equal and
     /// even length, at an even offset.
     ///
     /// # Panics
-    /// In debug builds, if the lengths differ or are odd.
+    /// In debug builds, if the lengths differ.
     #[inline]
     #[must_use]
     pub fn data_changed(self, field: u16, old: &[u8], new: &[u8]) -> u16 {
         match self {
-            Self::Whole => self.changed(field, Sum::ZERO, difference(old, new)),
+            Self::Whole => self.changed(field, Sum::ZERO, Sum::of_change(old, new)),
             Self::Open | Self::Absent => field,
         }
     }
-}
-
-/// By how much a sum changes with its bytes.
-#[inline]
-fn difference(old: &[u8], new: &[u8]) -> Sum {
-    debug_assert!(old.len() == new.len() && old.len().is_multiple_of(2), "whole words replace as many");
-    Sum::of(new) - Sum::of(old)
 }

@@ -76,7 +76,7 @@ impl<'a> Ipv4Mut<'a> {
     #[inline]
     fn translate(&mut self, dst: bool, port: u16, old: [u8; 4], new: [u8; 4]) -> bool {
         let Some(covering) = self.covering else { return false };
-        let change = Sum::of(&new) - Sum::of(&old);
+        let change = Sum::of_change(&old, &new);
         let upper = self.header.header_bytes() - Ipv4Header::BYTES;
         if !covering.translate(self.behind, upper, dst, port, change) {
             return false;

@@ -88,7 +88,7 @@ impl<'a> Ipv6Mut<'a> {
     #[inline]
     fn translate(&mut self, dst: bool, port: u16, old: [u8; 16], new: [u8; 16]) -> bool {
         let Some(covering) = self.covering else { return false };
-        let change = Sum::of(&new) - Sum::of(&old);
+        let change = Sum::of_change(&old, &new);
         let upper = self.upper.map_or(0, |(at, _)| at);
         if !covering.translate(self.behind, upper, dst, port, change) {
             return false;
