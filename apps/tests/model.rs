@@ -417,6 +417,8 @@ fn a_model_goes_by_the_limit_of_its_process_if_told_to() {
 
 #[test]
 fn what_leaves_into_a_link_that_is_down_is_dropped_and_not_sent() {
+    /// Descriptors of a tx queue, where nobody says how many.
+    const RING: u64 = 1024;
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).display().to_string();
     let unix = format!("wire=unix:{}:{}", path("own"), path("peer"));
@@ -434,8 +436,8 @@ fn what_leaves_into_a_link_that_is_down_is_dropped_and_not_sent() {
         let report = report(&Running::start(l2fwd(&devices, &["--duration", "1"])).finish(LIMIT));
         let (received, sent) = (count(&report, 0, "rx_packets"), count(&report, 1, "tx_packets"));
         let dropped = report["ports"][1]["dropped"]["tx_link_down"].as_u64().unwrap_or(0);
-        // What is still in the ring when the report is made counts as sent.
-        assert!(received > 100 && sent <= 64 && received - dropped <= 64, "{device}: {report}");
+        // What is still in the ring when the report is made counts as sent: a whole ring of it where others use the machine.
+        assert!(received > 2 * RING && sent <= RING && received - dropped <= RING, "{device}: {report}");
     }
 }
 
