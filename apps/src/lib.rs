@@ -1,9 +1,8 @@
-//! Forwarding applications, one small binary each: `skeleton` and `l2fwd`.
+//! Programs, one small binary each: the forwarders `skeleton` and `l2fwd`, and those of RDMA.
 //!
 //! ```text
-//!   src/bin/APP/main.rs       arguments, bring-up, launch, report
-//!   src/bin/APP/forward.rs    the loop; l2fwd's is src/forward.rs, so that benches run the very same code
-//!   ../kit                    what all share: options, pairs of ports, counts, the table, the JSON report
+//!   src/bin/APP.rs            options and the order of things
+//!   ../kit                    what forwarders share: l2fwd and its loop, options, pairs of ports, counts, the table, the JSON report
 //!   src/exchange/             how the ends of an RDMA program meet, in the words of rdma-core's pingpongs and of perftest
 //!   src/{pingpong,perftest}/  options, checks and reports of those two families
 //! ```
@@ -18,7 +17,6 @@
 #![forbid(unsafe_code)]
 
 pub mod exchange;
-pub mod forward;
 pub mod perftest;
 pub mod pingpong;
 pub mod rdma;

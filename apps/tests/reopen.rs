@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use pollux_apps::forward::{Edit, Path};
 use pollux_bringup::{Bringup, PortRequest, ReceiveRequest};
 use pollux_config::CommandLine;
 use pollux_eal::clock::Nanos;
+use pollux_kit::forward::{Edit, Path};
 use pollux_mempool::MbufPool;
 use pollux_port::{PortEvent, PortId, PortState};
 

@@ -182,6 +182,19 @@ impl<'a> KeyReader<'a> {
         self.text(key)?.ok_or_else(|| self.missing(key, mend))
     }
 
+    /// Returns the value of a required key as whatever it is the text of, such as a socket's address; `example` is a value for the error
+    /// message.
+    ///
+    /// # Errors
+    /// [`ConfigError::MissingKey`]; [`ConfigError::KeyValue`] when it is none.
+    pub fn parsed<T>(&mut self, key: &'static str, example: &str) -> Result<T, ConfigError>
+    where
+        T: FromStr,
+    {
+        let text = self.required(key, &format!("{key}={example}"))?;
+        text.parse().map_err(|_| self.bad(key, text, format!("cannot be read: write it like {example}")))
+    }
+
     /// Returns an integer within `range`, written in decimal or with `0x` in hexadecimal.
     ///
     /// # Errors

@@ -14,6 +14,7 @@
 //! - [`Watch`]: the control thread, until the end and the report; [`joined`] for the lcores behind it.
 //! - [`Meter`] and [`Counts`]: what ports and lcores counted; [`table()`] and [`json()`] show it.
 //! - [`Retry`]: a burst that a destination did not take, tried again with patience; [`Lost`] counts what was let go.
+//! - [`l2fwd`]: the whole of a forwarder, for programs that only add drivers; [`forward`]: its loop, one page.
 //! - [`Console`]: where lines go when `--json` keeps standard output for itself.
 //!
 //! A whole program, between two ports without devices, for a tenth of a second:
@@ -54,6 +55,8 @@
 
 mod console;
 mod counts;
+pub mod forward;
+pub mod l2fwd;
 pub mod number;
 mod options;
 pub mod pairs;

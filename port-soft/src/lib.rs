@@ -26,6 +26,7 @@
 //! ```
 pub mod af_packet;
 mod chain;
+pub mod datagram;
 mod lend;
 pub mod null;
 mod offload;

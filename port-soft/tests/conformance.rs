@@ -1,13 +1,18 @@
-//! The conformance list on null and ring ports, plain and under layers.
+//! The conformance list on null, ring and datagram ports, plain and under layers.
+
+use std::io;
+use std::os::unix::net::UnixDatagram;
+use std::sync::{Arc, Mutex};
+
 use pollux_port::conformance::{Feed, Fixture, Subject, run};
 use pollux_port::driver::PortDriver;
 use pollux_port::layer::fault::FaultPlan;
 use pollux_port::layer::tee::{FrameSink, SeenFrame};
 use pollux_port::layer::tracer::TraceMode;
 use pollux_port::layer::{LayerSpec, wrap};
+use pollux_port_soft::datagram::{DatagramPort, Datagrams};
 use pollux_port_soft::null::{NullOptions, NullPort};
 use pollux_port_soft::ring;
-use std::sync::{Arc, Mutex};
 
 struct Null(NullOptions);
 
@@ -50,6 +55,52 @@ impl Fixture for Looped {
 #[test]
 fn looped_ring() {
     run(&Looped);
+}
+
+struct Socket(UnixDatagram);
+
+impl Datagrams for Socket {
+    fn receive(&self, room: &mut [u8]) -> io::Result<usize> {
+        self.0.recv(room)
+    }
+
+    fn send(&self, frame: &[u8]) -> io::Result<()> {
+        self.0.send(frame).map(drop)
+    }
+}
+
+/// The port at one end, a plain socket at the other. Of a Unix socket nothing is lost.
+struct Facing {
+    mtu: u32,
+}
+
+impl Fixture for Facing {
+    fn open(&self) -> Subject {
+        let (near, far) = UnixDatagram::pair().expect("sockets");
+        for end in [&near, &far] {
+            end.set_nonblocking(true).expect("polls");
+        }
+        let port = DatagramPort::new("net_test", "net_test0", Socket(near)).mtu(self.mtu);
+        let far = Arc::new(far);
+        let giver = Arc::clone(&far);
+        let give =
+            move |frame: &[u8]| assert_eq!(giver.send(frame).expect("the kernel takes it"), frame.len());
+        let sent = move || {
+            let mut room = [0; 16_384];
+            std::iter::from_fn(|| far.recv(&mut room).ok().map(|bytes| room[..bytes].to_vec())).collect()
+        };
+        Subject {
+            name: "net_test0".into(),
+            driver: Box::new(port),
+            feed: Feed::Given(Box::new(give)),
+            sent: Some(Box::new(sent)),
+        }
+    }
+}
+
+#[test]
+fn datagram() {
+    run(&Facing { mtu: 1500 });
 }
 
 /// A sink that keeps nothing: the layer is what is tested.

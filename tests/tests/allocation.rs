@@ -5,9 +5,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::Duration;
 
-use pollux_apps::forward::{self, Edit, Path};
 use pollux_bringup::{Bringup, PortRequest};
 use pollux_config::CommandLine;
+use pollux_kit::forward::{self, Edit, Path};
 use pollux_port::{MacAddr, PortId};
 
 thread_local! {

@@ -1,7 +1,7 @@
 //! The programs of `examples/`, as a user runs them. `cargo xtask examples` builds them and says where they are.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -200,4 +200,42 @@ fn rdma_copy_writes_reads_back_and_compares() {
         server.stdout,
         server.stderr
     );
+}
+
+#[test]
+fn net_udp_is_a_cable_between_two_processes() {
+    let Some(program) = example("net_udp") else { return };
+    // Free ports, until the programs take them.
+    let sockets = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("a free UDP port"));
+    let [a, b] = sockets.map(|socket| socket.local_addr().expect("bound"));
+    let start = |lcore: &str, local: SocketAddr, peer: SocketAddr, null: &str| {
+        let mut command = Command::new(&program);
+        command.args(["-l", lcore, "--no-huge", "--vdev", &format!("net_udp0,local={local},peer={peer}")]);
+        command.args(["--vdev", null, "--", "--no-mac-updating", "-T", "0", "--json"]);
+        let mut running = Running::start(with_default_signals(&command));
+        running.wait_for("forwarding");
+        running
+    };
+    let receiver = start("0", a, b, "net_null0,no-rx=1");
+    let sender = start("1", b, a, "net_null0,size=200");
+    std::thread::sleep(patient(Duration::from_secs(1)));
+    let sent = sender.interrupt().report();
+    let received = receiver.interrupt().report();
+    let count = |report: &serde_json::Value, port: usize, what: &str| {
+        report["ports"][port][what].as_u64().unwrap_or_else(|| panic!("{report}"))
+    };
+    let (sent, received) = ((count(&sent, 0, "tx_packets"), count(&sent, 0, "tx_bytes")), received);
+    let (arrived, bytes) = (count(&received, 0, "rx_packets"), count(&received, 0, "rx_bytes"));
+    // UDP drops what the receiver's socket has no room for.
+    assert!(arrived > 100 && arrived <= sent.0, "{arrived} of {}", sent.0);
+    assert_eq!((bytes, sent.1), (200 * arrived, 200 * sent.0));
+    assert_eq!(count(&received, 1, "tx_packets"), arrived);
+
+    let done = Command::new(&program)
+        .args(["--no-huge", "--vdev", "net_udp0,local=here"])
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(2), "{said}");
+    assert!(said.trim_end().ends_with("local=here: cannot be read: write it like 127.0.0.1:4000"), "{said}");
 }

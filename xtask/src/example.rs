@@ -1,7 +1,8 @@
-//! The programs of `examples/`: a workspace of their own, as a user's program is.
+//! The programs of `examples/`, a workspace of their own as a user's program is, and README.md's program in a folder of its own.
 
 use std::fs;
 
+use crate::outside;
 use crate::run::{Outcome, cargo, must, root, target_dir};
 
 /// Formats, lints, builds and runs them; none has more lines than it may.
@@ -14,8 +15,10 @@ pub(crate) fn examples() -> Outcome {
         command
     };
     must(&mut here(&["fmt", "--all", "--check"]))?;
-    must(&mut here(&["clippy", "--release", "--locked", "--", "-D", "warnings"]))?;
+    must(&mut here(&["clippy", "--release", "--locked", "--all-targets", "--", "-D", "warnings"]))?;
     must(&mut here(&["build", "--release", "--locked"]))?;
+    must(&mut here(&["test", "--release", "--locked"]))?;
+    outside::outside(&target)?;
     let mut long = Vec::new();
     for (name, most) in LINES {
         let lines = lines(name)?;
@@ -31,7 +34,8 @@ pub(crate) fn examples() -> Outcome {
 }
 
 /// The most lines of each, without blanks and comments: half of what a stranger to these crates needed before they had one prelude.
-const LINES: &[(&str, usize)] = &[("firewall_nat", 197), ("generator", 118), ("rdma_copy", 118)];
+const LINES: &[(&str, usize)] =
+    &[("firewall_nat", 197), ("generator", 118), ("net_udp", 103), ("rdma_copy", 118)];
 
 fn lines(name: &str) -> Outcome<usize> {
     let folder = root().join("examples").join(name).join("src");

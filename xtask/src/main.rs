@@ -64,10 +64,8 @@ enum Task {
     Unprivileged,
     /// Check with strace that no lcore makes a system call while it forwards
     Quiet,
-    /// Build and run the programs of `examples/`, which are outside the workspace
+    /// Build, test and run the programs of `examples/`, and README.md's program, outside the workspace and offline
     Examples,
-    /// Build and run the skeleton and a driver of one's own outside of the workspace, offline, as README.md and docs/drivers.md say
-    Outside,
     /// Compare the golden files of mlx5 and RDMA layouts with Debian's installed headers
     Golden,
     /// Run the jobs that need their own kernel in a virtual machine
@@ -92,7 +90,6 @@ fn main() -> ExitCode {
         Task::Unprivileged => observe::unprivileged(),
         Task::Quiet => observe::quiet(),
         Task::Examples => example::examples(),
-        Task::Outside => outside::outside(),
         Task::Golden => golden::golden(),
         Task::Vm(args) => vm::vm(&args),
         Task::Bench(args) => bench::bench(&args),

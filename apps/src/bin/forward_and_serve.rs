@@ -8,7 +8,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use pollux_apps::forward::{self, Edit, Path};
 use pollux_apps::perftest::options::Options as TestOptions;
 use pollux_apps::perftest::session;
 use pollux_apps::perftest::settings::{Kind, Settings, Test, Verb};
@@ -18,6 +17,7 @@ use pollux_bringup::{Bringup, BringupError, RdmaDevice};
 use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
 use pollux_eal::clock::Nanos;
+use pollux_kit::forward::{self, Edit, Path};
 use pollux_kit::number::{size, within};
 use pollux_kit::pairs::hops;
 use pollux_kit::{Counted, Meter, RunOptions, Watch, joined};
@@ -29,7 +29,7 @@ const PATIENCE: Nanos = Nanos(10_000_000);
 /// forward_and_serve: forwards packets between ports and, on the first of the same ports, serves RDMA clients (read_bw, read_lat
 /// or write_bw) from memory of this process.
 #[derive(Parser)]
-#[command(after_help = "The loop is l2fwd's: apps/src/forward.rs. Needs two lcores: -l 0,1.")]
+#[command(after_help = "The loop is l2fwd's: kit/src/forward.rs. Needs two lcores: -l 0,1.")]
 struct Options {
     /// RDMA operation of the clients: read or write
     #[arg(long, value_name = "WHAT", default_value = "read")]

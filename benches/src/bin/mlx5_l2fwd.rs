@@ -1,7 +1,7 @@
 //! l2fwd between two ports of the threaded device model on two cores: packets a second, where the cycles go, and whether a packet
 //! is lost below that rate.
 //!
-//! It is l2fwd's own loop (`pollux_apps::forward`), an lcore on each of the first two CPUs, with a source of 64-byte frames on each
+//! It is l2fwd's own loop (`pollux_kit::forward`), an lcore on each of the first two CPUs, with a source of 64-byte frames on each
 //! model's wire. The models' thread has no core of its own: it shares the two with the lcores, as `cargo run --bin l2fwd` does.
 //!
 //! **Rate.** Packets that both ports sent, by their counters, over the time between the lcores' start and end.
@@ -21,11 +21,11 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use pollux_apps::forward::{self, Edit, Laps, Part, Path};
 use pollux_bringup::program::tell;
 use pollux_bringup::{Bringup, PortRequest};
 use pollux_config::CommandLine;
 use pollux_eal::clock::{Clock, Nanos, cycles};
+use pollux_kit::forward::{self, Edit, Laps, Part, Path};
 use pollux_port::PortId;
 
 /// A part that takes longer was interrupted.

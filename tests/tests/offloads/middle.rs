@@ -7,11 +7,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use pollux_apps::forward::{self, Edit, Path};
 use pollux_bringup::{Bringup, PortRequest};
 use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
 use pollux_eal::clock::Nanos;
+use pollux_kit::forward::{self, Edit, Path};
 use pollux_port::{PortId, Queues};
 use pollux_tests::netns::{Namespace, join, must};
 use pollux_tests::patience::patient;

@@ -7,7 +7,6 @@ use pollux_eal::clock::cycles;
 use pollux_verbs::{Buf, Buffers, Cq, CqOptions, Pd, Piece, PostError, Qp, QpKind, QpOptions, WcStatus};
 
 use super::frame::CHECK_BYTES;
-use crate::forward::swapped;
 use crate::perftest::bandwidth::Run;
 use crate::perftest::settings::{Extent, Settings};
 use crate::perftest::statistic::Moments;
@@ -15,6 +14,7 @@ use crate::rdma::Failure;
 use crate::rdma::endless::Watch;
 use crate::rdma::queue::Queue;
 use pollux_bringup::RdmaDevice;
+use pollux_kit::forward::swapped;
 
 /// Completions taken at once.
 const TAKEN: usize = 32;

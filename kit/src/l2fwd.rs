@@ -1,20 +1,21 @@
-//! l2fwd: forwards Ethernet frames between pairs of ports.
+//! l2fwd: forwards Ethernet frames between pairs of ports. The program `l2fwd` is [`run`] with the drivers that there are; a program with
+//! drivers of its own is `run` with those.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use pollux_apps::forward::{self, BURST, Edit, Path};
-use pollux_bringup::program::{self, say};
-use pollux_bringup::{Bringup, BringupError, PortRequest};
+use pollux_bringup::program::say;
+use pollux_bringup::{Bringup, BringupError, Drivers, PortRequest};
 use pollux_config::CommandLine;
 use pollux_eal::clock::Nanos;
 use pollux_eal::lcore::LcoreId;
-use pollux_kit::number::at_least_one;
-use pollux_kit::pairs::{Hop, PortMap, PortMask, deal, hops};
-use pollux_kit::{Counted, Meter, RunOptions, Watch, joined};
 use pollux_mempool::{Burst, MbufPool};
 use pollux_port::{PortId, Queues};
+
+use crate::forward::{self, BURST, Edit, Path};
+use crate::number::at_least_one;
+use crate::pairs::{Hop, PortMap, PortMask, deal, hops};
+use crate::{Counted, Meter, RunOptions, Watch, joined};
 
 /// How long a burst waits for a full destination before it is let go. Meanwhile the source's own queue fills. Longer than the
 /// thread of a device model waits for a core that it shares with an lcore: some milliseconds on an idle machine, above 10 at
@@ -23,8 +24,8 @@ const PATIENCE: Nanos = Nanos(100_000_000);
 
 /// l2fwd: forwards Ethernet frames in bursts between pairs of ports.
 #[derive(Parser, Debug)]
-#[command(after_help = "The loop is one page: apps/src/forward.rs.")]
-struct Options {
+#[command(after_help = "The loop is one page: kit/src/forward.rs.")]
+pub struct Options {
     /// Hexadecimal bitmask of the ports to use: 3 is ports 0 and 1 [default: all]
     #[arg(short = 'p', long, value_name = "PORTMASK")]
     portmask: Option<PortMask>,
@@ -92,12 +93,13 @@ fn bursts(text: &str) -> Result<usize, String> {
     bursts.ok_or_else(|| "is not a whole number from 1 to 1024".into())
 }
 
-fn main() -> ExitCode {
-    program::main(run)
-}
-
-fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
-    let mut bringup = Bringup::new(line)?;
+/// Forwards between the ports of the command line until the end, and prints the table or the report.
+///
+/// # Errors
+/// What was typed wrongly, and what went wrong while running: [`program::main`](pollux_bringup::program::main) turns it into one line and an
+/// exit code.
+pub fn run(line: &CommandLine, options: Options, drivers: Drivers) -> Result<(), BringupError> {
+    let mut bringup = Bringup::with_drivers(line, drivers)?;
     // By number, whoever owns them.
     let names: Vec<String> = bringup.ports.iter_all().map(|port| port.name().to_owned()).collect();
     let devices: Vec<Option<String>> = bringup.ports.iter_all().map(|port| port.info().device).collect();

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use pollux_eal::LcoreContext;
 use pollux_eal::clock::{Nanos, cycles};
-use pollux_kit::{Lost, Retry};
 use pollux_mempool::Burst;
 use pollux_port::{MacAddr, QueueId, RxQueue, TxQueue};
+
+use crate::{Lost, Retry};
 
 /// Packets taken at once, as in DPDK's l2fwd and testpmd.
 pub const BURST: usize = 32;
@@ -62,7 +63,8 @@ impl Edit {
 
 /// The two halves of twelve bytes exchanged, in two registers: a rotation of 96 bits by 48.
 #[inline(always)]
-pub(crate) fn swapped(addresses: [u8; 12]) -> [u8; 12] {
+#[must_use]
+pub fn swapped(addresses: [u8; 12]) -> [u8; 12] {
     let [a, b, c, d, e, f, g, h, tail @ ..] = addresses;
     let low = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
     let high = u32::from_le_bytes(tail);

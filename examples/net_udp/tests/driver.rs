@@ -1,18 +1,14 @@
-//! The driver of `examples/udp`: it conforms, and command line, profile and a second opening reach it.
-//!
-//! It takes nothing of the workspace but its libraries: `cargo xtask outside` runs it from without.
-
-#[path = "../examples/udp/port.rs"]
-mod port;
+//! The driver conforms, and command line, profile and a second opening reach it.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use net_udp::UdpOptions;
+use pollux::port::conformance::{Feed, Fixture, Subject, run};
+use pollux::port::driver::PortDriver;
 use pollux::prelude::*;
-use pollux_port::conformance::{Feed, Fixture, Subject, run};
-use port::{UdpOptions, UdpPort};
 
 /// The port at one end, a plain socket at the other.
 struct Facing;
@@ -21,8 +17,10 @@ impl Fixture for Facing {
     fn open(&self) -> Subject {
         let far = UdpSocket::bind("127.0.0.1:0").expect("a free UDP port");
         let peer = far.local_addr().expect("bound");
-        let port = UdpPort::new(UdpOptions { local: ([127, 0, 0, 1], 0).into(), peer }).expect("opens");
-        far.connect(port.local()).expect("connects");
+        let options = UdpOptions { local: ([127, 0, 0, 1], 0).into(), peer };
+        let port = net_udp::open("net_udp0", options).expect("opens");
+        let local = port.info().device.expect("the address");
+        far.connect(local).expect("connects");
         far.set_nonblocking(true).expect("polls");
         let far = Arc::new(far);
         let giver = Arc::clone(&far);
@@ -48,10 +46,8 @@ fn it_conforms() {
 }
 
 fn open(args: &[&str]) -> Result<Bringup, BringupError> {
-    let mut drivers = Drivers::new();
-    drivers.add("net_udp", UdpOptions::read, UdpPort::open)?;
     let line = CommandLine::parse(["driver", "-l", "0"].iter().chain(args))?;
-    Bringup::with_drivers(&line, drivers)
+    Bringup::with_drivers(&line, net_udp::drivers()?)
 }
 
 /// Two devices at the ends of one cable.
@@ -114,7 +110,7 @@ fn what_is_typed_wrongly_is_one_line() {
         ),
         (
             "net_udp0,local=here,peer=127.0.0.1:4001",
-            "device 'net_udp0': local=here: is not ADDRESS:PORT, such as 127.0.0.1:4000 or [::1]:4000".to_owned(),
+            "device 'net_udp0': local=here: cannot be read: write it like 127.0.0.1:4000".to_owned(),
         ),
         (
             "net_udp0,local=127.0.0.1:4000,peer=[::1]:4001",
