@@ -286,9 +286,7 @@ impl Core {
         let signs = self.traits.signatures && (service.is_connected() || service == Service::Initiator);
         let pair = Qp::new(Make {
             service,
-            // Linux makes programs' initiators of XRC without their context's number: `drivers/infiniband/hw/mlx5/qp.c`,
-            // `create_user_qp`.
-            kernel: call.uid == 0 && service != Service::Xrc,
+            kernel: call.uid == 0 && Q::FRE.is_set(&context),
             copies,
             signs,
             domain,

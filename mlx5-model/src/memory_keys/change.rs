@@ -4,8 +4,12 @@
 //! A list of pages holds addresses of the bus, which reach all memory that the device does: lists, and the size of their pages, are taken
 //! from the kernel's queues alone, and for the kernel's keys alone (of keys that user contexts make see `CREATE_MKEY`). The kernel makes
 //! the keys of user contexts' memory with `umr_en` set and in their domains, so that without the first rule a program could give itself
-//! any memory by an entry of its own queue pair. No public source tells how cards keep it from that. Those that post such lists are
-//! the kernel's: Linux `drivers/infiniband/hw/mlx5/wr.c`, `set_reg_wr`; `umr.c`, `_mlx5r_umr_update_mr_pas`;
+//! any memory by an entry of its own queue pair. A queue pair is the kernel's where its maker enabled fast registration: Linux does so for
+//! all of the kernel's (the one of service `REG_UMR` too) and for no program's, of which some have the kernel's number as their context's
+//! (without DEVX, and XRC initiators). Source: Linux `drivers/infiniband/hw/mlx5/qp.c`, `_create_kernel_qp`, `create_user_qp`, and
+//! `drivers/infiniband/hw/mlx4/qp.c`, `__mlx4_ib_modify_qp`. A send queue has no such mark from Linux, which asks `reg_umr` for it
+//! (`drivers/net/ethernet/mellanox/mlx5/core/en/params.c`, `mlx5e_build_icosq_param`); there the context's number counts.
+//! Those that post such lists: Linux `drivers/infiniband/hw/mlx5/wr.c`, `set_reg_wr`; `umr.c`, `_mlx5r_umr_update_mr_pas`;
 //! `drivers/net/ethernet/mellanox/mlx5/core/en_rx.c`, `mlx5e_alloc_rx_mpwqe`. Programs lay keys over keys: rdma-core
 //! `providers/mlx5/qp.c`, `umr_sg_list_create`, `umr_strided_seg_create`; openucx/ucx `src/uct/ib/mlx5/dv/ib_mlx5dv_md.c`.
 

@@ -62,7 +62,7 @@ pub(crate) struct Qp {
     pub(crate) xrc_domain: u32,
     /// The kernel's key for any memory may be used.
     pub(crate) reserved_key: bool,
-    /// It is no user context's.
+    /// The kernel made it for its own work: it is no user context's, and may register memory.
     kernel: bool,
     /// What it sends to a group does not come back to its own device.
     pub(crate) block_loopback: bool,
@@ -103,7 +103,7 @@ pub(crate) struct Qp {
 /// What a queue pair is made of.
 pub(crate) struct Make {
     pub(crate) service: Service,
-    /// It is no user context's.
+    /// The kernel made it for its own work: it is no user context's, and may register memory.
     pub(crate) kernel: bool,
     /// Its entries may copy memory.
     pub(crate) copies: bool,

@@ -21,6 +21,7 @@ pub(crate) const UD: Plan = Plan {
     xrc_domain: 0,
     qkey: 0x1122,
     options: 0,
+    registers: false,
 };
 
 fn join(node: &Node, opcode: u16, number: u32, gid: [u8; 16]) -> Result<Vec<u8>, u8> {

@@ -83,8 +83,12 @@ fn entries_of_any_bytes_are_survived() {
         let mut chance = Chance::new(seed);
         let ends = Ends::new();
         let service = [service::RC, service::UC, service::UD, service::XRC][chance.below(4) as usize];
-        let (mut a, _b) =
-            ends.connected(Plan { service, xrc_domain: ends.domain(service), ..Plan::default() });
+        let (mut a, _b) = ends.connected(Plan {
+            service,
+            xrc_domain: ends.domain(service),
+            registers: seed % 2 == 0,
+            ..Plan::default()
+        });
         let opcodes = [
             send::NOP,
             send::SEND_INVAL,

@@ -55,6 +55,8 @@ pub(crate) struct Plan {
     pub(crate) qkey: u32,
     /// Options of its connection that it asks for; 0: none.
     pub(crate) options: u32,
+    /// Fast registration, which the kernel has for its own queue pairs.
+    pub(crate) registers: bool,
 }
 
 impl Default for Plan {
@@ -73,7 +75,15 @@ impl Default for Plan {
             xrc_domain: 0,
             qkey: 0x1122,
             options: 0,
+            registers: false,
         }
+    }
+}
+
+impl Plan {
+    /// A queue pair of the kernel's own.
+    pub(crate) fn of_kernel() -> Self {
+        Self { registers: true, ..Self::default() }
     }
 }
 
@@ -211,6 +221,7 @@ impl Node {
         Q::USER_INDEX.set(&mut context, USER_INDEX);
         Q::DBR_ADDR.set(&mut context, record);
         Q::XRCD.set(&mut context, plan.xrc_domain);
+        Q::FRE.set(&mut context, plan.registers.into());
         match plan.pool {
             Some(pool) => {
                 Q::RQ_TYPE.set(&mut context, receive::SRQ);

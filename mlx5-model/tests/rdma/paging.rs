@@ -112,8 +112,8 @@ fn work_waits_for_pages_on_either_side() {
     for opcode in [send::SEND, send::RDMA_WRITE, send::RDMA_READ, send::ATOMIC_FA] {
         for far in [false, true] {
             let ends = ends();
-            let (mut a, mut b) = ends.connected(Plan::default());
-            let (mut helper_a, mut helper_b) = ends.connected(Plan::default());
+            let (mut a, mut b) = ends.connected(Plan::of_kernel());
+            let (mut helper_a, mut helper_b) = ends.connected(Plan::of_kernel());
             let (here, there) = (pages(&ends.a), pages(&ends.b));
             let bytes: u32 = if opcode == send::ATOMIC_FA { 8 } else { 3 * PAGE as u32 };
             let (mut here_key, mut there_key) = (ends.a.rig.lkey, ends.b.key(there, 8 * PAGE, |_| {}));
@@ -158,8 +158,8 @@ fn work_waits_for_pages_on_either_side() {
 #[test]
 fn a_page_that_may_only_be_read_is_asked_for_to_be_written() {
     let ends = ends();
-    let (mut a, mut b) = ends.connected(Plan::default());
-    let (mut helper, _other) = ends.connected(Plan::default());
+    let (mut a, mut b) = ends.connected(Plan::of_kernel());
+    let (mut helper, _other) = ends.connected(Plan::of_kernel());
     let (here, there) = (pages(&ends.a), pages(&ends.b));
     let key = empty(&ends, &mut helper, &ends.a, here);
     // As Linux has pages that nobody wrote to: one of zeros for all.
@@ -185,8 +185,8 @@ fn a_page_that_may_only_be_read_is_asked_for_to_be_written() {
 #[test]
 fn what_does_not_come_fails_the_work() {
     let ends = ends();
-    let (mut a, _b) = ends.connected(Plan::default());
-    let (mut helper, _other) = ends.connected(Plan::default());
+    let (mut a, _b) = ends.connected(Plan::of_kernel());
+    let (mut helper, _other) = ends.connected(Plan::of_kernel());
     let here = pages(&ends.a);
     let key = empty(&ends, &mut helper, &ends.a, here);
     a.send(&ends.a, send::SEND, &data(key, here, 64));
@@ -200,9 +200,9 @@ fn what_does_not_come_fails_the_work() {
 #[test]
 fn the_same_is_asked_once() {
     let ends = ends();
-    let (mut a, _b) = ends.connected(Plan::default());
-    let (mut c, _d) = ends.connected(Plan::default());
-    let (mut helper, _other) = ends.connected(Plan::default());
+    let (mut a, _b) = ends.connected(Plan::of_kernel());
+    let (mut c, _d) = ends.connected(Plan::of_kernel());
+    let (mut helper, _other) = ends.connected(Plan::of_kernel());
     let here = pages(&ends.a);
     let key = empty(&ends, &mut helper, &ends.a, here);
     for pair in [&mut a, &mut c] {
@@ -221,8 +221,8 @@ fn the_same_is_asked_once() {
 #[test]
 fn what_is_refused_fails_its_own_work_alone() {
     let ends = ends();
-    let (mut a, mut b) = ends.connected(Plan::default());
-    let (mut helper, _other) = ends.connected(Plan::default());
+    let (mut a, mut b) = ends.connected(Plan::of_kernel());
+    let (mut helper, _other) = ends.connected(Plan::of_kernel());
     let (from, to, there) = (pages(&ends.a), pages(&ends.a), ends.b.rig.room(4096));
     let from_key = empty(&ends, &mut helper, &ends.a, from);
     let to_key = empty(&ends, &mut helper, &ends.a, to);
@@ -247,7 +247,7 @@ fn what_is_answered_after_a_reset_is_nobodys() {
     let ends = ends();
     let plan = Plan::default();
     let (mut a, b) = ends.connected(plan);
-    let (mut helper, _other) = ends.connected(Plan::default());
+    let (mut helper, _other) = ends.connected(Plan::of_kernel());
     let here = pages(&ends.a);
     let key = empty(&ends, &mut helper, &ends.a, here);
     let peer = ends.b.rig.lkey;
@@ -273,8 +273,8 @@ fn what_is_answered_after_a_reset_is_nobodys() {
 fn copies_wait_for_pages() {
     for refused in [false, true] {
         let ends = ends();
-        let (mut a, _b) = ends.connected(Plan::default());
-        let (mut helper, _other) = ends.connected(Plan::default());
+        let (mut a, _b) = ends.connected(Plan::of_kernel());
+        let (mut helper, _other) = ends.connected(Plan::of_kernel());
         let (from, to) = (pages(&ends.a), ends.a.rig.room(4096));
         let key = empty(&ends, &mut helper, &ends.a, from);
         copying(&mut a, &ends.a, copy::MODIFIER, (from, key), (to, ends.a.rig.lkey), 64);
@@ -299,8 +299,8 @@ fn copies_wait_for_pages() {
 #[test]
 fn changes_of_keys_wait_for_their_list() {
     let ends = ends();
-    let (mut a, _b) = ends.connected(Plan::default());
-    let (mut helper, _other) = ends.connected(Plan::default());
+    let (mut a, _b) = ends.connected(Plan::of_kernel());
+    let (mut helper, _other) = ends.connected(Plan::of_kernel());
     let (list, memory) = (pages(&ends.a), pages(&ends.a));
     let listed = empty(&ends, &mut helper, &ends.a, list);
     let changed = empty(&ends, &mut helper, &ends.a, memory);

@@ -10,7 +10,7 @@ use pollux_mlx5_abi::command::{Refused, opcode as op, status};
 use pollux_mlx5_abi::cqe::CqeError;
 use pollux_mlx5_abi::syndrome::Syndrome as S;
 use pollux_mlx5_abi::wqe::{MkeyContext, UmrControl, mkey_access, mkey_mask as mask, umr_flag};
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::node::{Ends, Node, Pair, Plan};
 use super::registration::{Wanted, free_key, pages, pieces, post, register};
@@ -82,8 +82,8 @@ fn addresses_of_pages_come_from_the_kernels_queues_alone() {
         log_page: 12,
         variable: 1,
     };
-    let of = |service: u32, uid: u16, key: u32, body: &[u8]| {
-        let plan = Plan { service, xrc_domain: ends.domain(service), ..Plan::default() };
+    let of = |service: u32, registers: bool, uid: u16, key: u32, body: &[u8]| {
+        let plan = Plan { service, xrc_domain: ends.domain(service), registers, ..Plan::default() };
         let (peer, mut pair) = (ends.a.pair(plan), node.pair_as(uid, plan, |_| {}).expect("a queue pair"));
         node.connect(&pair, &ends.a, peer.number, &plan);
         post(&mut pair, node, key, body);
@@ -91,13 +91,22 @@ fn addresses_of_pages_come_from_the_kernels_queues_alone() {
         let entry = pair.send_cq.poll(&node.rig).expect("a completion");
         CqeError::of(&entry).map_or(0, |error| error.syndrome().code)
     };
-    let outcome = |uid: u16, key: u32, body: &[u8]| of(service::RC, uid, key, body);
+    let outcome = |uid: u16, key: u32, body: &[u8]| of(service::RC, true, uid, key, body);
     let key = free_key(node, access_mode::MTT, 4, 12);
     // Not in a row.
     let given = [register(wanted(8192), 4), pages(&[memory + 4096, memory])].concat();
     assert_eq!(outcome(uid, key, &given), S::MW_BIND_ERR);
-    // Programs have the kernel's number there.
-    assert_eq!(of(service::XRC, 0, key, &given), S::MW_BIND_ERR);
+    // Without the size of the pages it is the list alone.
+    let fields =
+        mask::LEN | mask::START_ADDR | mask::KEY | mask::FREE | mask::LR | mask::LW | mask::RR | mask::RW;
+    let mut list_alone = given.clone();
+    UmrControl::mut_from_prefix(&mut list_alone).expect("an entry").0.mkey_mask.set(fields);
+    assert_eq!(outcome(uid, key, &list_alone), S::MW_BIND_ERR);
+    // Programs without DEVX, and those' initiators of XRC, have the kernel's number.
+    for service in [service::RC, service::XRC] {
+        assert_eq!(of(service, false, 0, key, &given), S::MW_BIND_ERR);
+        assert_eq!(of(service, false, 0, key, &list_alone), S::MW_BIND_ERR);
+    }
     assert_eq!(outcome(0, key, &given), 0);
     // Nor does a user say that the pages are larger than they are. What else there is of the key, it may change.
     let change = |fields: u64| {

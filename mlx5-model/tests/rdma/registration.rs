@@ -105,7 +105,7 @@ fn writes(ends: &Ends, a: &mut Pair, key: u32, at: u64, bytes: &[u8]) -> bool {
 #[test]
 fn pages_are_registered_and_invalidated() {
     let ends = Ends::new();
-    let (mut a, mut b) = ends.connected(Plan::default());
+    let (mut a, mut b) = ends.connected(Plan::of_kernel());
     let memory = ends.b.rig.room(8 * PAGE as usize);
     let key = free_key(&ends.b, access_mode::MTT, 4, 0);
     let wanted = Wanted {
@@ -151,7 +151,7 @@ fn pages_are_registered_and_invalidated() {
 #[track_caller]
 fn refused(units: u32, change: impl FnOnce(&mut Wanted) -> u16) -> u8 {
     let ends = Ends::new();
-    let (_, mut b) = ends.connected(Plan::default());
+    let (_, mut b) = ends.connected(Plan::of_kernel());
     let memory = ends.b.rig.room(PAGE as usize);
     let key = free_key(&ends.b, access_mode::MTT, units, 12);
     let mut wanted = Wanted {
@@ -188,7 +188,7 @@ fn an_entry_says_what_a_key_must_be() {
 #[test]
 fn a_long_list_comes_in_parts() {
     let ends = Ends::new();
-    let (mut a, mut b) = ends.connected(Plan::default());
+    let (mut a, mut b) = ends.connected(Plan::of_kernel());
     let memory = ends.b.rig.room(2 * PAGE as usize);
     // Further in than 16 bits of units of 16 bytes reach.
     let units = 0x1_0008;
@@ -217,7 +217,7 @@ fn a_long_list_comes_in_parts() {
 #[test]
 fn a_revoked_key_is_of_another_domain_and_free() {
     let ends = Ends::new();
-    let (mut a, mut b) = ends.connected(Plan::default());
+    let (mut a, mut b) = ends.connected(Plan::of_kernel());
     let memory = ends.b.rig.room(PAGE as usize);
     let key = ends.b.key(memory, PAGE, |context| M::UMR_EN.set(context, 1));
     let at = memory + HCA_DELTA;
@@ -254,7 +254,7 @@ pub(super) fn pieces(list: &[(u32, u32, u64)]) -> Vec<u8> {
 fn pieces_of_other_keys_have_their_own_sizes_or_one_size() {
     for mode in [access_mode::KLM, access_mode::KSM] {
         let ends = Ends::new();
-        let (mut a, mut b) = ends.connected(Plan::default());
+        let (mut a, mut b) = ends.connected(Plan::of_kernel());
         let memory = ends.b.rig.room(2 * PAGE as usize);
         let below = ends.b.key(memory, 2 * PAGE, |_| {});
         let key = free_key(&ends.b, mode, 4, 0);

@@ -173,7 +173,7 @@ fn pages_that_are_not_there_are_refused() {
     let ends = Ends::with(Impairments::default(), |traits| {
         (traits.dynamic_connections, traits.on_demand_paging) = (true, true);
     });
-    let (mut near, mut far) = ends.connected(Plan::default());
+    let (mut near, mut far) = ends.connected(Plan::of_kernel());
     let target = Target::new(&ends.b);
     let (here, there) = (pages(&ends.a), pages(&ends.b));
     let absent = (empty(&ends, &mut near, &ends.a, here), empty(&ends, &mut far, &ends.b, there));

@@ -141,6 +141,7 @@ impl Hostile {
             Q::CQN_SND.set(&mut context, cq);
             Q::CQN_RCV.set(&mut context, cq);
             Q::DBR_ADDR.set(&mut context, record);
+            Q::FRE.set(&mut context, 1);
             match (kind, index) {
                 (service::XRC, _) => {
                     Q::XRCD.set(&mut context, xrc_domain);
