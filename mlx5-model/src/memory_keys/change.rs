@@ -68,13 +68,15 @@ pub(crate) fn change(
     {
         return Err(Refusal::Bind);
     }
-    // Addresses reach as far as the key says that their pages do.
+    // Addresses reach as far as the key says that their pages do, and from the domain that the key is of: queues of user contexts keep
+    // to their own. Source: Linux `drivers/infiniband/hw/mlx5/umr.c`, `get_umr_update_pd_mask`; rdma-core `providers/mlx5/qp.c` asks for
+    // no other domain.
     let stretches = match &old.translation {
         Translation::Physical => fields & (mask::LEN | mask::START_ADDR | mask::PAGE_SIZE) != 0,
         Translation::Pages { .. } => fields & mask::PAGE_SIZE != 0,
         _ => false,
     };
-    if stretches && !who.kernel {
+    if (stretches || fields & mask::PD != 0) && !who.kernel {
         return Err(Refusal::Bind);
     }
     let mut key = Key { translation: Translation::Physical, signing: None, ..*old };

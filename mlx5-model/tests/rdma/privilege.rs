@@ -116,6 +116,7 @@ fn addresses_of_pages_come_from_the_kernels_queues_alone() {
             access_flags: mkey_access::LOCAL_READ,
             qpn_mkey: 0xffff_ff01.into(),
             log_page_size: 30,
+            flags_pd: node.rig.pd.into(),
             ..MkeyContext::default()
         };
         [control.as_bytes(), context.as_bytes()].concat()
@@ -123,6 +124,10 @@ fn addresses_of_pages_come_from_the_kernels_queues_alone() {
     assert_eq!(outcome(uid, key | 1, &change(mask::PAGE_SIZE)), S::MW_BIND_ERR);
     assert_eq!(outcome(uid, key | 1, &change(mask::LR | mask::LW)), 0);
     assert_eq!(outcome(0, key | 1, &change(mask::PAGE_SIZE)), 0);
+    // Nor that the key is of another domain, be it the user's own.
+    assert_eq!(outcome(uid, key | 1, &change(mask::PD)), S::MW_BIND_ERR);
+    assert_eq!(of(service::RC, false, 0, key | 1, &change(mask::PD)), S::MW_BIND_ERR);
+    assert_eq!(outcome(0, key | 1, &change(mask::PD)), 0);
     // What stands for other keys reaches no more than those do.
     let laid = [register(wanted(0x100), 4), pieces(&[(0x100, below, memory + HCA_DELTA)])].concat();
     assert_eq!(outcome(uid, free_key(node, access_mode::KLM, 4, 12), &laid), 0);
