@@ -25,7 +25,7 @@
 //! ```
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 #[derive(Debug)]
 struct Shared<T> {
@@ -74,8 +74,8 @@ impl<T> Publisher<T> {
         self.held();
     }
 
-    /// Frees what no reader has any more. How many old values readers still have: at most one a reader, and 0 once every one has
-    /// passed.
+    /// Frees what no reader has any more. How many old values are still held: by readers, one each, two while one passes, and none once
+    /// every one has passed; and by whoever asked for the [`newest`](Self::newest).
     #[doc(alias = "rte_rcu_qsbr_check")]
     pub fn held(&mut self) -> usize {
         self.replaced.retain_mut(|value| Arc::get_mut(value).is_none());
@@ -97,9 +97,15 @@ impl<T> Publisher<T> {
         Arc::clone(&self.current())
     }
 
-    /// Nothing panics while it is locked.
+    /// Nothing panics while it is locked. It does not sleep on the lock: a reader that has it would have to wake it, by a system call.
     fn current(&self) -> MutexGuard<'_, Arc<T>> {
-        self.shared.current.lock().unwrap_or_else(PoisonError::into_inner)
+        loop {
+            match self.shared.current.try_lock() {
+                Ok(current) => return current,
+                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+            }
+        }
     }
 }
 
