@@ -216,6 +216,23 @@ impl Context {
         self.write_only(write::MODIFY_QP, &request, driver)
     }
 
+    /// Changes a queue pair by the call that every kernel has; if a rate is given, by the extended one, which has a field for it.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn change_qp(
+        &self,
+        qp: QpHandle,
+        mask: QpMask,
+        values: &ModifyQp,
+        rate_limit: Option<u32>,
+    ) -> Result<(), UverbsError> {
+        match rate_limit {
+            Some(_) => self.modify_qp_extended(qp, mask, values, rate_limit, Driver::none()),
+            None => self.modify_qp(qp, mask, values, Driver::none()),
+        }
+    }
+
     /// Changes a queue pair, its rate (in kbit/s) or driver's values that want an answer among it.
     ///
     /// # Errors

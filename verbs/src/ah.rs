@@ -4,7 +4,6 @@ use crate::provider::mlx5::post::Address as Mlx5Address;
 use pollux_uverbs::AhHandle;
 use pollux_uverbs::abi::memory::{AhAttr, GlobalRoute};
 
-use crate::context::Driver;
 use crate::pd::Pd;
 use crate::provider::Side;
 use crate::{VerbsError, Wc};
@@ -115,11 +114,11 @@ impl Ah {
     #[doc(alias = "ibv_create_ah")]
     pub fn new(pd: &Pd, path: &Path) -> Result<Self, VerbsError> {
         let (address, handle) = match pd.context().driver() {
-            Driver::Mlx5(hca) => {
+            Side::Mlx5(hca) => {
                 let (address, handle) = hca.address(pd.handle(), &path.attributes())?;
                 (Side::Mlx5(address), handle)
             }
-            Driver::Rxe(rxe) => {
+            Side::Rxe(rxe) => {
                 let (number, handle) = rxe.address(pd.handle(), &path.attributes())?;
                 (Side::Rxe(number), Some(handle))
             }

@@ -16,7 +16,7 @@ use pollux_uverbs::abi::flags::LinkLayer;
 use pollux_uverbs::abi::object::driver;
 use pollux_uverbs::discovery::{self, Device};
 use pollux_uverbs::mr::{Mr as Registered, MrRequest};
-use pollux_uverbs::{Channel, Driver as Data, PdHandle, UverbsError};
+use pollux_uverbs::{Channel, Driver, PdHandle, UverbsError};
 
 use crate::event::Event;
 use crate::provider::rxe::Rxe;
@@ -85,12 +85,9 @@ impl Options {
     }
 }
 
-/// An open device.
-pub(crate) type Driver = Side<Hca, Rxe>;
-
 #[derive(Debug)]
 struct Inner {
-    driver: Driver,
+    driver: Side<Hca, Rxe>,
     options: Options,
     /// No other context of the process has it.
     serial: u64,
@@ -155,9 +152,9 @@ impl Context {
             Provider::Mlx5 => {
                 // SAFETY: it stays in this crate, whose objects are of one context and give way to their own memory alone.
                 let device = unsafe { Mlx5Device::open(channel, options.opening())? };
-                Driver::Mlx5(Hca::new(device))
+                Side::Mlx5(Hca::new(device))
             }
-            Provider::Rxe => Driver::Rxe(Rxe::open(channel)?),
+            Provider::Rxe => Side::Rxe(Rxe::open(channel)?),
         };
         Ok(Self::over(driver, options))
     }
@@ -178,7 +175,7 @@ impl Context {
             Provider::Mlx5 => {
                 // SAFETY: as in `open`.
                 let device = unsafe { Mlx5Device::import(channel, options.opening())? };
-                Driver::Mlx5(Hca::new(device))
+                Side::Mlx5(Hca::new(device))
             }
             // Linux `drivers/infiniband/core/uverbs_std_types_device.c`, `UVERBS_METHOD_QUERY_CONTEXT`: a driver must know how.
             Provider::Rxe => {
@@ -191,12 +188,12 @@ impl Context {
         Ok(Self::over(driver, options))
     }
 
-    fn over(driver: Driver, options: Options) -> Self {
+    fn over(driver: Side<Hca, Rxe>, options: Options) -> Self {
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         Self(Arc::new(Inner { driver, options, serial, objects: AtomicU64::new(1) }))
     }
 
-    pub(crate) fn driver(&self) -> &Driver {
+    pub(crate) fn driver(&self) -> &Side<Hca, Rxe> {
         &self.0.driver
     }
 
@@ -208,8 +205,8 @@ impl Context {
         // SAFETY: as the caller says.
         unsafe {
             match &self.0.driver {
-                Driver::Mlx5(hca) => hca.context().reg_mr(request, Data::none()),
-                Driver::Rxe(rxe) => rxe.context().reg_mr_by_command(request, Data::none()),
+                Side::Mlx5(hca) => hca.context().reg_mr(request, Driver::none()),
+                Side::Rxe(rxe) => rxe.context().reg_mr_by_command(request, Driver::none()),
             }
         }
     }
@@ -223,8 +220,8 @@ impl Context {
     #[must_use]
     pub fn provider(&self) -> Provider {
         match self.0.driver {
-            Driver::Mlx5(_) => Provider::Mlx5,
-            Driver::Rxe(_) => Provider::Rxe,
+            Side::Mlx5(_) => Provider::Mlx5,
+            Side::Rxe(_) => Provider::Rxe,
         }
     }
 
@@ -284,7 +281,7 @@ impl Context {
     #[doc(alias = "ibv_query_device")]
     #[doc(alias = "ibv_query_device_ex")]
     pub fn device(&self) -> Result<DeviceAttributes, VerbsError> {
-        self.uverbs().query_device(Data::none()).map_err(VerbsError::kernel("query the device"))
+        self.uverbs().query_device(Driver::none()).map_err(VerbsError::kernel("query the device"))
     }
 
     /// What its Ethernet queues can do; nothing where only a vendor's answer would tell and there is none.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::provider::mlx5::dm::DeviceMemory;
 use pollux_uverbs::DmHandle;
 
-use crate::context::Driver;
+use crate::provider::Side;
 use crate::{Context, VerbsError};
 
 /// Memory on the device: copied to and from here, and, once [registered](crate::Mr::of_device), named by requests. Clones are
@@ -29,7 +29,7 @@ impl Dm {
     /// The device has none left, or what the kernel says.
     #[doc(alias = "ibv_alloc_dm")]
     pub fn new(context: &Context, bytes: usize, log_align: u32) -> Result<Self, VerbsError> {
-        let Driver::Mlx5(hca) = context.driver() else {
+        let Side::Mlx5(hca) = context.driver() else {
             let why = "rxe has no device memory; use host memory".into();
             return Err(VerbsError::Unsupported { what: "device memory", why });
         };

@@ -172,7 +172,7 @@ impl Endpoint {
     /// [`pair`](Self::pair) with choices.
     ///
     /// # Errors
-    /// As [`pair`](Self::pair), and a port, GID index or sizes that the device does not have.
+    /// As [`pair`](Self::pair), a port, GID index or sizes that the device does not have, and memory of another domain.
     pub fn pair_with(
         pd: &Pd,
         memory: Option<&Mr>,
@@ -180,11 +180,22 @@ impl Endpoint {
         options: EndpointOptions,
     ) -> Result<Self, PairError> {
         let context = pd.context();
+        if let Some(mr) = memory {
+            context.admit("a memory region", mr.pd().context())?;
+            if !mr.pd().is(pd) {
+                let why = "the memory region is of another protection domain than the queue pair".into();
+                return Err(VerbsError::Unsupported { what: "a connection", why }.into());
+            }
+        }
         let port = active_port(context, options)?;
         let (gid_index, gid) = own_gid(context, port, options.gid_index)?;
-        let cq = Cq::new(context, CqOptions::new(2 * options.depth))?;
+        let mut cq = Cq::new(context, CqOptions::new(options.depth.saturating_mul(2)))?;
         let sizes = QpOptions::new(QpKind::Rc).depth(options.depth, options.depth).inline(options.inline);
         let mut qp = Qp::new(pd, &cq, &cq, &sizes)?;
+        // The device rounds the rings up: whoever posts until they are full must not overrun the completion queue.
+        if qp.completions() > cq.entries() {
+            cq.resize(qp.completions())?;
+        }
         qp.init(port, memory.map_or(Access::empty(), Mr::access))?;
 
         let own = Hello {
@@ -227,7 +238,7 @@ impl Endpoint {
 }
 
 fn active_port(context: &Context, options: EndpointOptions) -> Result<u8, VerbsError> {
-    let end = Instant::now() + options.patience;
+    let begin = Instant::now();
     loop {
         let active = match options.port {
             Some(port) => {
@@ -237,7 +248,7 @@ fn active_port(context: &Context, options: EndpointOptions) -> Result<u8, VerbsE
         };
         match active {
             Some(port) => return Ok(port),
-            None if Instant::now() < end => std::thread::sleep(Duration::from_millis(10)),
+            None if begin.elapsed() < options.patience => std::thread::sleep(Duration::from_millis(10)),
             None => {
                 let which = options.port.map_or("no port".to_owned(), |port| format!("port {port}"));
                 let is = if options.port.is_some() { "is not" } else { "is" };

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pollux_uverbs::abi::flags::{FlowFlags, FlowType};
 use pollux_uverbs::flow::{FlowRule, FlowSpec};
-use pollux_uverbs::{Driver as Data, FlowHandle, QpHandle};
+use pollux_uverbs::{Driver, FlowHandle, QpHandle};
 
 use crate::{Context, VerbsError};
 
@@ -51,7 +51,7 @@ impl Rules {
         let handle = self
             .context
             .uverbs()
-            .create_flow(&rule, Data::none())
+            .create_flow(&rule, Driver::none())
             .map_err(VerbsError::kernel("create a flow rule"))?;
         self.handles.push(handle);
         Ok(RuleId { rules: self.serial, handle })

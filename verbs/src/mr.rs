@@ -25,7 +25,7 @@ use crate::provider::request::Span;
 use pollux_eal::region::Zone;
 use pollux_uverbs::abi::flags::Access;
 use pollux_uverbs::mr::{MrChange, MrRequest};
-use pollux_uverbs::{Driver as Data, MrHandle};
+use pollux_uverbs::{Driver, MrHandle};
 
 use crate::VerbsError;
 use crate::dm::Dm;
@@ -251,7 +251,7 @@ impl Mr {
         }
         let change = MrChange { translation: None, pd: pd.map(Pd::handle), access };
         // SAFETY: its memory stays what it is, and no queue has the region.
-        let made = unsafe { inner.pd.context().uverbs().rereg_mr(handle, &change, Data::none()) }
+        let made = unsafe { inner.pd.context().uverbs().rereg_mr(handle, &change, Driver::none()) }
             .map_err(VerbsError::kernel("reregister a memory region"))?;
         (inner.lkey, inner.rkey) = (made.lkey, made.rkey);
         if let Some(access) = access {
@@ -287,7 +287,7 @@ impl Mr {
         let change =
             MrChange { translation: Some((start, zone.bytes() as u64, address)), pd: None, access: None };
         // SAFETY: as in `register_at`; both zones stay where they are until it is known which one the device has.
-        match unsafe { inner.pd.context().uverbs().rereg_mr(handle, &change, Data::none()) } {
+        match unsafe { inner.pd.context().uverbs().rereg_mr(handle, &change, Driver::none()) } {
             Ok(made) => {
                 (inner.lkey, inner.rkey) = (made.lkey, made.rkey);
                 (inner.address, inner.bytes) = (address, zone.bytes());

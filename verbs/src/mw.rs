@@ -1,7 +1,7 @@
 //! Memory windows: parts of regions opened to peers by a request, and closed by another.
 
 use pollux_uverbs::mw::MwType;
-use pollux_uverbs::{Driver as Data, MwHandle};
+use pollux_uverbs::{Driver, MwHandle};
 
 use crate::pd::Pd;
 use crate::{Context, Mr, VerbsError};
@@ -29,7 +29,7 @@ impl Mw {
     /// What the kernel says.
     #[doc(alias = "ibv_alloc_mw")]
     pub fn new(pd: &Pd, kind: MwType) -> Result<Self, VerbsError> {
-        let made = pd.context().uverbs().alloc_mw(pd.handle(), kind, Data::none());
+        let made = pd.context().uverbs().alloc_mw(pd.handle(), kind, Driver::none());
         let made = made.map_err(VerbsError::kernel("allocate a memory window"))?;
         Ok(Self { pd: pd.clone(), handle: made.handle, kind, rkey: made.rkey, bound: Vec::new() })
     }

@@ -2,7 +2,7 @@
 
 use pollux_uverbs::abi::flags::{QpMask, QpState, QpType};
 use pollux_uverbs::abi::queue_pair::QueryQpResp;
-use pollux_uverbs::{Driver as Data, QpHandle};
+use pollux_uverbs::{Driver, QpHandle};
 
 use crate::xrcd::Xrcd;
 use crate::{Qp, QpAttributes, QpKind, VerbsError, state};
@@ -37,7 +37,7 @@ impl Qp {
         let opened = xrcd
             .context()
             .uverbs()
-            .open_qp(xrcd.handle(), qpn, QpType::XRC_TGT, id, Data::none())
+            .open_qp(xrcd.handle(), qpn, QpType::XRC_TGT, id, Driver::none())
             .map_err(VerbsError::kernel("open a queue pair of an XRC domain"))?;
         Ok(OpenedQp { xrcd: xrcd.clone(), handle: opened.handle, qpn: opened.qpn, id })
     }
@@ -78,7 +78,7 @@ impl OpenedQp {
         state::check(QpKind::XrcReceive, from, attributes.state.unwrap_or(from), mask)?;
         let context = self.xrcd.context().uverbs();
         context
-            .modify_qp(self.handle, mask, &attributes.values(), Data::none())
+            .modify_qp(self.handle, mask, &attributes.values(), Driver::none())
             .map_err(VerbsError::kernel("modify a queue pair"))
     }
 }

@@ -1,5 +1,6 @@
 //! A port's state, its MTU and its GIDs, as types.
 
+use std::cmp::Reverse;
 use std::fmt;
 use std::net::Ipv6Addr;
 
@@ -123,6 +124,12 @@ fn score(gid: &Gid, ipv6: bool) -> u32 {
     100 * u32::from(mapped.is_none() == ipv6) + 10 * u32::from(!local) + gid.kind.0
 }
 
+/// See [`Context::best_gid`].
+fn best_of(gids: impl IntoIterator<Item = Gid>, port: u8, ipv6: bool) -> Option<Gid> {
+    let own = gids.into_iter().filter(|gid| gid.port == u32::from(port));
+    own.max_by_key(|gid| (score(gid, ipv6), Reverse(gid.index)))
+}
+
 impl Context {
     /// State of a port, from 1.
     ///
@@ -160,14 +167,14 @@ impl Context {
     /// # Errors
     /// What the kernel says.
     pub fn best_gid(&self, port: u8, ipv6: bool) -> Result<Option<Gid>, VerbsError> {
-        let all = self.gids()?;
-        let own = all.into_iter().filter(|gid| gid.port == u32::from(port));
-        Ok(own.max_by_key(|gid| (score(gid, ipv6), std::cmp::Reverse(gid.index))))
+        Ok(best_of(self.gids()?, port, ipv6))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use pollux_uverbs::abi::flags::GidType;
+
     use super::*;
 
     #[test]
@@ -181,5 +188,40 @@ mod tests {
         assert_eq!((Mtu::at_most(0), Mtu::at_most(u64::MAX)), (Mtu::Bytes256, Mtu::Bytes4096));
         assert!((0..=9).all(|code| PortState::from_code(code).code() == code));
         assert_eq!(PortState::from_code(4), PortState::Active);
+    }
+
+    #[test]
+    fn the_best_gid_is_of_the_wanted_kind_then_far_reaching_then_v2_then_first() {
+        const LINK: &str = "fe80::1";
+        const GLOBAL: &str = "2001:db8::1";
+        const V4: &str = "::ffff:192.0.2.1";
+        const V4_LINK: &str = "::ffff:169.254.0.1";
+        let (v1, v2) = (GidType::ROCE_V1, GidType::ROCE_V2);
+        let gid = |index, (address, kind): (&str, GidType)| Gid {
+            gid: address.parse::<Ipv6Addr>().expect("an address").octets(),
+            index,
+            port: 1,
+            kind,
+            ifindex: None,
+        };
+        for (gids, best) in [
+            // An IPv4 address, even one of the link, before any other; an IPv6 one where that is wanted.
+            (&[(GLOBAL, v2), (V4_LINK, v1)][..], [1, 0]),
+            // One that reaches beyond the link, by whichever version.
+            (&[(LINK, v2), (GLOBAL, v1)], [1, 1]),
+            (&[(V4_LINK, v2), (V4, v1)], [1, 1]),
+            // Version 2.
+            (&[(V4, v1), (V4, v2)], [1, 1]),
+            // The first of two alike.
+            (&[(V4, v2), (V4, v2)], [0, 0]),
+        ] {
+            let all: Vec<Gid> = (0..).zip(gids).map(|(index, one)| gid(index, *one)).collect();
+            for (ipv6, best) in [false, true].into_iter().zip(best) {
+                let other = Gid { port: 2, ..gid(9, if ipv6 { (GLOBAL, v2) } else { (V4, v2) }) };
+                let found = best_of(all.iter().copied().chain([other]), 1, ipv6);
+                assert_eq!(found.map(|gid| gid.index), Some(best), "{gids:?}, IPv6 {ipv6}");
+            }
+        }
+        assert_eq!(best_of([gid(0, (V4, v2))], 2, false), None);
     }
 }

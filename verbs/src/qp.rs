@@ -349,6 +349,13 @@ impl Qp {
         each!(&self.side, qp => qp.sizes())
     }
 
+    /// Returns the most completions that it can leave unpolled: what a completion queue that serves it alone must hold. More than
+    /// sends and receives together where its entries vary in length.
+    #[must_use]
+    pub fn completions(&self) -> u32 {
+        each!(&self.side, qp => qp.completions())
+    }
+
     fn handle(&self) -> QpHandle {
         each!(&self.side, qp => qp.handle())
     }
@@ -532,7 +539,7 @@ impl Qp {
     pub fn set_blueflame(&mut self, on: bool) {
         // The doorbell of rxe is a call.
         if let Side::Mlx5(qp) = &mut self.side {
-            qp.poster().ring.set_blueflame(on);
+            qp.poster().set_blueflame(on);
         }
     }
 }

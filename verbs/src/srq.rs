@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::provider::mlx5::srq as mlx5_srq;
 use crate::provider::{QueueBase, Side, each, rxe};
 use pollux_uverbs::abi::queue::QuerySrqResp;
-use pollux_uverbs::{Driver as Data, SrqHandle};
+use pollux_uverbs::{Driver, SrqHandle};
 
 use crate::batch::{List, Receives};
 use crate::cq::{COMPLETION_QUEUE, Cq};
@@ -109,7 +109,7 @@ impl Srq {
         self.pd
             .context()
             .uverbs()
-            .modify_srq(self.handle(), None, Some(limit), Data::none())
+            .modify_srq(self.handle(), None, Some(limit), Driver::none())
             .map_err(VerbsError::kernel("set the limit of a shared receive queue"))
     }
 

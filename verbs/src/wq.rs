@@ -4,12 +4,12 @@ use crate::provider::mlx5::wq as mlx5_wq;
 use pollux_uverbs::abi::flags::WqFlags;
 
 use crate::batch::{List, Receives};
-use crate::context::Driver;
 use crate::cq::{COMPLETION_QUEUE, Cq};
 use crate::flow::{Rule, RuleId, Rules};
 use crate::mr::Attached;
 use crate::pd::Pd;
 use crate::provider::QueueBase;
+use crate::provider::Side;
 use crate::{Context, HashFields, VerbsError, WqState};
 
 /// What receive work queue to make.
@@ -55,7 +55,7 @@ impl Wq {
     /// ([`VerbsError::Foreign`]), or what the kernel says: `EOPNOTSUPP` for an option that the device lacks.
     #[doc(alias = "ibv_create_wq")]
     pub fn new(pd: &Pd, cq: &Cq, options: &WqOptions) -> Result<Self, VerbsError> {
-        let Driver::Mlx5(hca) = pd.context().driver() else {
+        let Side::Mlx5(hca) = pd.context().driver() else {
             return Err(only_mlx5("receive work queue"));
         };
         pd.context().admit(COMPLETION_QUEUE, cq.context())?;
@@ -126,7 +126,7 @@ impl WqTable {
     /// # Errors
     /// No power of two of them, one of another context ([`VerbsError::Foreign`]), a provider without them, or what the kernel says.
     pub fn new(pd: &Pd, queues: &[&Wq]) -> Result<Self, VerbsError> {
-        let Driver::Mlx5(hca) = pd.context().driver() else {
+        let Side::Mlx5(hca) = pd.context().driver() else {
             return Err(only_mlx5("receive work queue indirection table"));
         };
         queues.iter().try_for_each(|queue| pd.context().admit("a receive work queue", &queue.context))?;
@@ -157,7 +157,7 @@ impl HashQp {
     /// `EPERM` without CAP_NET_RAW.
     pub fn new(table: &WqTable, fields: HashFields, key: &[u8; 40]) -> Result<Self, VerbsError> {
         let context = table.pd.context();
-        let Driver::Mlx5(hca) = context.driver() else {
+        let Side::Mlx5(hca) = context.driver() else {
             return Err(only_mlx5("RSS queue pair"));
         };
         let id = context.object_number();

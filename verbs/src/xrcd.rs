@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use pollux_uverbs::xrcd::XrcdRequest;
-use pollux_uverbs::{Driver as Data, XrcdHandle};
+use pollux_uverbs::{Driver, XrcdHandle};
 
 use crate::{Context, VerbsError};
 
@@ -39,7 +39,7 @@ impl Xrcd {
     fn open(context: &Context, request: &XrcdRequest<'_>) -> Result<Self, VerbsError> {
         let handle = context
             .uverbs()
-            .open_xrcd(request, Data::none())
+            .open_xrcd(request, Driver::none())
             .map_err(VerbsError::kernel("open an XRC domain"))?;
         Ok(Self(Arc::new(Inner { context: context.clone(), handle })))
     }

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use pollux_uverbs::abi::memory::AhAttr;
 use pollux_uverbs::abi::object::driver;
-use pollux_uverbs::{AhHandle, Channel, Context, Driver as Data, PdHandle};
+use pollux_uverbs::{AhHandle, Channel, Context, Driver, PdHandle};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::VerbsError;
@@ -41,7 +41,7 @@ pub(crate) struct Rxe {
 impl Rxe {
     pub(crate) fn open(channel: Arc<dyn Channel>) -> Result<Self, VerbsError> {
         // SAFETY: it is the device's alone, whose objects name memory of their own.
-        let context = unsafe { Context::open(channel, driver::RXE, Data::none()) }
+        let context = unsafe { Context::open(channel, driver::RXE, Driver::none()) }
             .map_err(VerbsError::kernel("open an rxe device"))?;
         Ok(Self { context: Arc::new(context) })
     }
@@ -51,7 +51,7 @@ impl Rxe {
     }
 
     pub(crate) fn alloc_pd(&self) -> Result<PdHandle, VerbsError> {
-        self.context.alloc_pd(Data::none()).map_err(VerbsError::kernel("allocate a protection domain"))
+        self.context.alloc_pd(Driver::none()).map_err(VerbsError::kernel("allocate a protection domain"))
     }
 
     /// An address handle, and the number by which requests name it.
@@ -59,7 +59,7 @@ impl Rxe {
         let mut answer = abi::CreateAhAnswer::new_zeroed();
         let handle = self
             .context
-            .create_ah(pd, attributes, Data::new(&[], answer.as_mut_bytes()))
+            .create_ah(pd, attributes, Driver::new(&[], answer.as_mut_bytes()))
             .map_err(VerbsError::kernel("create an address handle"))?;
         if answer.ah_num == 0 {
             let _ = self.context.destroy_ah(handle);

@@ -3,8 +3,11 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::thread;
+use std::time::{Duration, Instant};
 
-use pollux_verbs::{Endpoint, EndpointOptions, Mr, Mtu, PairError, PortState, QpState, VerbsError};
+use pollux_verbs::{
+    Endpoint, EndpointOptions, Mr, Mtu, PairError, Pd, Piece, PortState, QpAttributes, QpState, VerbsError,
+};
 
 use crate::rig::{Rig, Side, all_rights};
 
@@ -96,7 +99,70 @@ fn what_the_device_does_not_have_is_told() {
     let gid = refused(EndpointOptions { gid_index: Some(77), ..options() });
     assert!(gid.contains("has no GID 77"), "{gid}");
     refused(EndpointOptions { port: Some(9), ..options() });
-    refused(EndpointOptions { depth: u32::MAX / 4, ..options() });
+    for depth in [u32::MAX / 4, u32::MAX] {
+        refused(EndpointOptions { depth, ..options() });
+    }
+}
+
+#[test]
+fn memory_of_another_domain_or_device_is_refused() {
+    let rig = Rig::stepped();
+    let (mut here, _there) = UnixStream::pair().expect("a stream");
+    let mut refused = |mr: &Mr| match Endpoint::pair(&rig.near.pd, Some(mr), &mut here) {
+        Err(PairError::Verbs(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    assert!(matches!(refused(&memory(&rig.far)), VerbsError::Foreign { .. }));
+    let other = Pd::new(&rig.near.context).expect("a domain");
+    let mr = Mr::allocate(&other, 4096, all_rights()).expect("a region");
+    assert!(refused(&mr).to_string().contains("of another protection domain"));
+}
+
+/// Whatever sizes the device rounds the rings up to, all that they hold fits the completion queue.
+#[test]
+fn rings_posted_until_they_are_full_do_not_overrun_the_completion_queue() {
+    for (depth, inline) in [(16, 0), (31, 0), (63, 0), (43, 128)] {
+        let rig = Rig::threaded();
+        let (mut here, mut there) = UnixStream::pair().expect("a stream");
+        let options =
+            EndpointOptions { depth, inline, patience: Duration::MAX, ..EndpointOptions::default() };
+        let [mut near, mut far] = thread::scope(|scope| {
+            let far = scope.spawn(|| Endpoint::pair_with(&rig.far.pd, None, &mut there, options));
+            let near = Endpoint::pair_with(&rig.near.pd, None, &mut here, options);
+            [near, far.join().expect("no panic")].map(|end| end.expect("a connection"))
+        });
+        let [mut receives, mut sends] = [0, 0];
+        for end in [&mut near, &mut far] {
+            loop {
+                let mut list = end.qp.receives().expect("a ring of its own");
+                list.pieces::<Piece>(0, []);
+                if list.ring().is_err() {
+                    break;
+                }
+                receives += 1;
+            }
+        }
+        for end in [&mut near, &mut far] {
+            loop {
+                let mut batch = end.qp.batch();
+                batch.write(0, 0, 0).signalled();
+                if batch.ring().is_err() {
+                    break;
+                }
+                sends += 1;
+            }
+        }
+        assert!(sends >= 2 * depth && receives >= 2 * depth, "{sends} sends, {receives} receives");
+        // The receives are flushed.
+        for end in [&mut near, &mut far] {
+            end.qp.modify(&QpAttributes::state(QpState::ERR)).expect("an error state");
+        }
+        let (mut seen, end) = (0, Instant::now() + Duration::from_secs(20));
+        while seen < sends + receives {
+            assert!(Instant::now() < end, "depth {depth}: {seen} of {} completions", sends + receives);
+            seen += (near.cq.poll(64, |_| ()) + far.cq.poll(64, |_| ())) as u32;
+        }
+    }
 }
 
 #[test]
@@ -105,7 +171,7 @@ fn ports_tell_state_mtu_and_a_gid() {
     let context = &rig.near.context;
     assert_eq!(context.port_state(1).expect("a port"), PortState::Active);
     assert_eq!(context.active_port().expect("a port"), Some(1));
-    assert!(context.active_mtu(1).expect("a port") >= Mtu::Bytes256);
+    assert_eq!(context.active_mtu(1).expect("a port"), Mtu::Bytes1024, "what an Ethernet MTU of 1500 leaves");
     let best = context.best_gid(1, false).expect("GIDs").expect("one");
     assert!(context.gids().expect("GIDs").contains(&best));
     assert!(matches!(context.port_state(9), Err(VerbsError::Kernel { .. })));

@@ -282,7 +282,7 @@ impl Poller {
                     Some((note, send)) if plain => {
                         (note.id, From::Send(send.take(&note), note.extra), target.number)
                     }
-                    _ => return nonsense(strange, entry),
+                    _ => return malformed(strange, entry),
                 }
             }
             completion::RESPONDER_RDMA_WRITE_IMM
@@ -302,10 +302,10 @@ impl Poller {
                 };
                 match own {
                     Some(own) if plain => own,
-                    _ => return nonsense(strange, entry),
+                    _ => return malformed(strange, entry),
                 }
             }
-            _ => return nonsense(strange, entry),
+            _ => return malformed(strange, entry),
         };
         Some(Wc { entry, opcode, id, number, from, left: None })
     }
@@ -313,7 +313,7 @@ impl Poller {
 
 #[cold]
 #[inline(never)]
-fn nonsense<W>(strange: &mut Strange, entry: Entry) -> Option<W> {
+fn malformed<W>(strange: &mut Strange, entry: Entry) -> Option<W> {
     strange.note(entry.opcode(), entry.number());
     None
 }

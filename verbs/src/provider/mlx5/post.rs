@@ -19,7 +19,6 @@ pub(crate) mod track;
 mod window;
 
 use crate::mr::Piece;
-use std::ptr::NonNull;
 
 use pollux_eal::region::Zone;
 use pollux_mlx5_abi::wqe::{AddressVector, BLOCK_BYTES, Completion, InlineHeader};
@@ -28,11 +27,11 @@ pub(super) use crate::provider::request::{Kind, PostError, Span, Use};
 pub(crate) use batch::Batch;
 pub(crate) use batch::State;
 use batch::op;
-use pollux_mlx5_common::dbrec::DoorbellRecord;
+use pollux_mlx5_common::dbrec::{DoorbellRecord, FIRST};
 use pollux_mlx5_common::key::Keys;
 use pollux_mlx5_common::send_ring::SendRing;
 use pollux_mlx5_common::uar::SendDoorbell;
-pub(crate) use receive::Receives;
+pub(crate) use receive::{ReceiveRing, Receives};
 use track::Producer;
 
 /// What of an entry depends on where it goes: the first segments behind the control segment.
@@ -87,21 +86,25 @@ impl Opening {
     }
 }
 
-/// Where a receive ring is.
+/// Where the rings stand in the zone of a queue pair: the receive ring at its start.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ReceiveRing {
-    pub(crate) base: NonNull<u8>,
-    /// Its entries, as a power of two.
-    pub(crate) log: u8,
-    /// Pieces of an entry.
-    pub(crate) pieces: u32,
+pub(crate) struct Layout {
+    /// Where the send ring begins, in bytes.
+    pub(crate) send_at: usize,
+    /// Its blocks, as a power of two.
+    pub(crate) send_log: u8,
+    /// Receives, as a power of two.
+    pub(crate) recv_log: u8,
+    /// Pieces of a receive; 0: there are none.
+    pub(crate) recv_pieces: u32,
 }
 
 /// The half of a queue pair that posts.
 pub(crate) struct Poster {
-    pub(crate) ring: SendRing,
+    ring: SendRing,
     pub(crate) send: Producer<Piece>,
-    pub(crate) recv_ring: ReceiveRing,
+    /// It owns the zone, in which the send ring stands behind it.
+    recv_ring: ReceiveRing,
     pub(crate) recv: Option<Producer<Piece>>,
     pub(crate) kind: Kind,
     pub(crate) limits: Limits,
@@ -111,28 +114,17 @@ pub(crate) struct Poster {
     pub(crate) before: State,
     /// Why the batch is not posted whose state says that it failed.
     pub(crate) failed: PostError,
-    /// Both rings' memory.
-    pub(crate) _zone: Zone,
 }
 
-/// The send ring in the zone that its poster keeps, `at` bytes from the zone's start on.
-pub(crate) fn send_ring(
-    zone: &Zone,
-    at: usize,
-    log: u8,
-    number: u32,
-    record: DoorbellRecord,
-    doorbell: SendDoorbell,
-) -> SendRing {
-    assert!(at + (BLOCK_BYTES << log) <= zone.bytes(), "a send ring outside its zone");
-    let base = zone.base().map_addr(|address| address.saturating_add(at));
-    // SAFETY: so many blocks stand there, as just asserted, in a zone that goes with the poster. Entries name the memory of pieces,
-    // which stay with the queue until they are done, and of regions, which it keeps.
-    unsafe { SendRing::new(base, log, number, record, doorbell) }
+/// What of a queue pair its poster is made of, beside its rings.
+pub(crate) struct Parts {
+    pub(crate) send: Producer<Piece>,
+    pub(crate) recv: Option<Producer<Piece>>,
+    pub(crate) kind: Kind,
+    pub(crate) limits: Limits,
+    pub(crate) opening: Opening,
+    pub(crate) keys: Keys,
 }
-
-// SAFETY: the receive ring belongs to no thread; whoever made the poster keeps its memory.
-unsafe impl Send for Poster {}
 
 impl std::fmt::Debug for Poster {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -141,6 +133,31 @@ impl std::fmt::Debug for Poster {
 }
 
 impl Poster {
+    /// A poster over rings in `zone`, of the queue pair that the device calls `number`.
+    ///
+    /// # Panics
+    /// When the rings do not fit the zone: it is our mistake.
+    pub(crate) fn new(
+        zone: Zone,
+        layout: Layout,
+        number: u32,
+        record: DoorbellRecord,
+        doorbell: SendDoorbell,
+        parts: Parts,
+    ) -> Self {
+        let Layout { send_at, send_log, recv_log, recv_pieces } = layout;
+        assert!(ReceiveRing::bytes(recv_log, recv_pieces) <= send_at, "a receive ring in the send ring");
+        assert!(send_at + (BLOCK_BYTES << send_log) <= zone.bytes(), "a send ring outside its zone");
+        let base = zone.base().map_addr(|address| address.saturating_add(send_at));
+        // SAFETY: so many blocks stand there, as just asserted, in a zone that the poster's receive ring keeps. Entries name the memory of
+        // pieces, which stay with the queue until they are done, and of regions, which it keeps.
+        let ring = unsafe { SendRing::new(base, send_log, number, record, doorbell) };
+        let recv_ring = ReceiveRing::new(zone, recv_log, recv_pieces);
+        let Parts { send, recv, kind, limits, opening, keys } = parts;
+        let (before, failed) = (State::FIRST, PostError::Full);
+        Self { ring, send, recv_ring, recv, kind, limits, opening, keys, before, failed }
+    }
+
     /// Says that the device has no more to do with what is posted.
     pub(crate) fn let_go(&self) {
         self.send.let_go();
@@ -148,9 +165,20 @@ impl Poster {
             recv.let_go();
         }
     }
-}
 
-impl Poster {
+    /// After the device's queue was reset: nothing is posted, by other tracks.
+    pub(crate) fn restart(&mut self, send: Producer<Piece>, recv: Option<Producer<Piece>>) {
+        self.let_go();
+        (self.send, self.recv, self.before) = (send, recv, State::FIRST);
+        self.ring.record().store(FIRST, 0);
+        self.ring.restart(0);
+    }
+
+    /// Turns BlueFlame off, or on again where the register can do it.
+    pub(crate) fn set_blueflame(&mut self, on: bool) {
+        self.ring.set_blueflame(on);
+    }
+
     /// Begins a batch of sends.
     #[inline(always)]
     pub(crate) fn batch(&mut self) -> Batch<'_> {
@@ -178,7 +206,7 @@ impl Poster {
     pub(crate) fn receives(&mut self) -> Option<Receives<'_>> {
         self.keys.follow();
         let Self { ring, recv_ring, recv, keys, .. } = self;
-        Some(Receives::begin(recv.as_mut()?, keys, ring.record(), *recv_ring))
+        Some(Receives::begin(recv.as_mut()?, keys, ring.record(), recv_ring))
     }
 
     /// Whether no more than `taken` blocks before block `at` are under way. Hot: a comparison, and a load when that says no.

@@ -25,14 +25,13 @@ use super::cq::{Home, Message, serial};
 use super::hca::{Hca, Index};
 use super::poll::{Poller, Receiver, Target};
 use super::post::track::{Consumer, track};
-use super::post::{Batch, Kind, Limits, Opening, PostError, Poster, ReceiveRing, State, headers, send_ring};
+use super::post::{Batch, Kind, Layout, Limits, Opening, Parts, Poster, headers};
 use super::srq::Srq;
 use crate::mr::Piece;
 use crate::options::{QpOptions, QpSizes};
 use crate::provider::{Ends, QueueBase};
 use pollux_mlx5_common::MlxError;
 use pollux_mlx5_common::context::Pinning;
-use pollux_mlx5_common::dbrec::FIRST;
 use pollux_mlx5_common::object::{Id, Object};
 use pollux_mlx5_common::uar::{Uar, page as page_of};
 
@@ -243,12 +242,9 @@ impl Hca {
         };
         let ((send, send_consumer), recv) = sides(&sizes);
         let (recv, recv_consumer) = recv.unzip();
-        let ring = send_ring(&zone, send_at, log2(sizes.send_blocks), made.qpn, record, doorbell);
         let headers = frame_headers(self, kind);
-        let poster = Poster {
-            ring,
+        let parts = Parts {
             send,
-            recv_ring: ReceiveRing { base: zone.base(), log: log2(room.receives), pieces: room.recv_pieces },
             recv,
             kind,
             limits: Limits {
@@ -260,10 +256,14 @@ impl Hca {
             },
             opening: Opening::of(kind, all_signalled, headers, room.sends),
             keys: base.keys,
-            before: State::FIRST,
-            failed: PostError::Full,
-            _zone: zone,
         };
+        let layout = Layout {
+            send_at,
+            send_log: log2(sizes.send_blocks),
+            recv_log: log2(room.receives),
+            recv_pieces: room.recv_pieces,
+        };
+        let poster = Poster::new(zone, layout, made.qpn, record, doorbell, parts);
         let mut qp = Qp {
             poster: Some(poster),
             object,
@@ -369,6 +369,11 @@ impl Qp {
         self.sizes.room
     }
 
+    /// The most completions that can be unpolled: the shortest send is a block.
+    pub(crate) fn completions(&self) -> u32 {
+        self.sizes.send_blocks + self.sizes.room.receives
+    }
+
     /// Options of its connection for the next change to ask for; what was told before is forgotten. Source: rdma-core
     /// `providers/mlx5/verbs.c`, `mlx5_set_ece`.
     pub(crate) fn set_options(&mut self, options: u32) {
@@ -394,10 +399,7 @@ impl Qp {
     ) -> Result<(), UverbsError> {
         let (handle, context) = (self.handle(), self.object.device().context());
         if self.wanted == 0 {
-            return match rate_limit {
-                Some(_) => context.modify_qp_extended(handle, mask, values, rate_limit, Driver::none()),
-                None => context.modify_qp(handle, mask, values, Driver::none()),
-            };
+            return context.change_qp(handle, mask, values, rate_limit);
         }
         let request = queue_pair::ModifyQp { ece_options: self.wanted, ..queue_pair::ModifyQp::default() };
         let mut answer = ModifyQpAnswer::default();
@@ -413,13 +415,7 @@ impl Qp {
         self.leave_homes();
         let ((send, send_consumer), recv) = sides(&self.sizes);
         let (recv, recv_consumer) = recv.unzip();
-        let poster = self.poster();
-        poster.let_go();
-        poster.send = send;
-        poster.recv = recv;
-        poster.before = State::FIRST;
-        poster.ring.record().store(FIRST, 0);
-        poster.ring.restart(0);
+        self.poster().restart(send, recv);
         self.enrol(send_consumer, recv_consumer);
     }
 }

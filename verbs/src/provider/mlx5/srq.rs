@@ -53,7 +53,7 @@ struct Core {
     home: Option<(Arc<Home>, u64)>,
     _index: Option<Arc<Index>>,
     /// What the half that posts left behind.
-    left: Left<SharedProducer<Piece>>,
+    left: Left<SharedProducer<Piece>, Zone>,
 }
 
 impl Srq {
@@ -83,7 +83,7 @@ impl Drop for Core {
         if let Some((home, serial)) = &self.home {
             home.tell_gone(*serial);
         }
-        self.left.settle(destroyed, SharedProducer::let_go);
+        self.left.release(destroyed, SharedProducer::let_go);
         if !destroyed {
             std::mem::forget(self.home.take());
         }
@@ -94,7 +94,7 @@ impl Drop for Core {
 pub(crate) struct SrqPoster {
     srq: Srq,
     /// Until it is left behind.
-    parts: Option<Parts<SharedProducer<Piece>>>,
+    parts: Option<Parts<SharedProducer<Piece>, Zone>>,
     keys: Keys,
     entries: usize,
     pieces: usize,
@@ -200,7 +200,7 @@ impl Hca {
         let core = Core { object, number, consumer, home, _index: index, left: Left::default() };
         Ok(SrqPoster {
             srq: Srq(Arc::new(core)),
-            parts: Some(Parts { producer, zone, record, _kept: base.kept }),
+            parts: Some(Parts { producer, memory: zone, record, _kept: base.kept }),
             keys: base.keys,
             entries,
             pieces,
@@ -244,7 +244,7 @@ impl SrqPoster {
     /// Links what was given back behind the tail.
     fn reclaim(&mut self) {
         let Self { parts, tail, free, stride, .. } = self;
-        let Some(Parts { producer, zone, .. }) = parts else { return };
+        let Some(Parts { producer, memory: zone, .. }) = parts else { return };
         producer.take_freed(|place| {
             link(zone, *stride, *tail, place);
             *tail = place;
@@ -255,7 +255,7 @@ impl SrqPoster {
     fn next_of(&self, entry: usize) -> usize {
         let mut segment = NextSegment::default();
         if let Some(parts) = &self.parts {
-            parts.zone.copy_out(entry * self.stride, segment.as_mut_bytes());
+            parts.memory.copy_out(entry * self.stride, segment.as_mut_bytes());
         }
         usize::from(segment.next_wqe_index.get()) % self.entries
     }
@@ -345,7 +345,7 @@ impl SrqReceives<'_> {
     fn write(&mut self, at: usize, data: Data) {
         let offset = self.at * self.poster.stride + (1 + at) * SEGMENT_BYTES;
         if let Some(parts) = &mut self.poster.parts {
-            parts.zone.copy_in(offset, data.as_bytes());
+            parts.memory.copy_in(offset, data.as_bytes());
         }
     }
 

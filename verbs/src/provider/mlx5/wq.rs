@@ -94,7 +94,7 @@ struct Core {
     /// As whom the completion queue knows it.
     serial: AtomicU64,
     /// What the half that posts left behind.
-    left: Left<Producer<Piece>>,
+    left: Left<Producer<Piece>, ReceiveRing>,
 }
 
 impl Core {
@@ -129,7 +129,7 @@ impl Drop for Core {
     fn drop(&mut self) {
         let destroyed = self.object.destroy_now();
         self.leave_home();
-        self.left.settle(destroyed, Producer::let_go);
+        self.left.release(destroyed, Producer::let_go);
         if !destroyed {
             // The device may still use the queue that it completes on.
             std::mem::forget(Arc::clone(&self.home));
@@ -142,7 +142,7 @@ impl Drop for Core {
 pub(crate) struct Wq {
     core: Arc<Core>,
     /// Until it is left behind.
-    parts: Option<Parts<Producer<Piece>>>,
+    parts: Option<Parts<Producer<Piece>, ReceiveRing>>,
     keys: Keys,
     receives: u32,
     pieces: u32,
@@ -205,7 +205,8 @@ impl Wq {
             left: Left::default(),
         };
         core.enrol(consumer);
-        let parts = Some(Parts { producer, zone, record, _kept: spec.base.kept });
+        let memory = ReceiveRing::new(zone, log2(receives), pieces);
+        let parts = Some(Parts { producer, memory, record, _kept: spec.base.kept });
         Ok(Self { core: Arc::new(core), parts, keys: spec.base.keys, receives, pieces })
     }
 
@@ -221,7 +222,7 @@ impl Wq {
         (self.receives, self.pieces)
     }
 
-    fn parts(&mut self) -> &mut Parts<Producer<Piece>> {
+    fn parts(&mut self) -> &mut Parts<Producer<Piece>, ReceiveRing> {
         match &mut self.parts {
             Some(parts) => parts,
             None => unreachable!("they are there until the queue is dropped"),
@@ -258,12 +259,11 @@ impl Wq {
     #[inline(always)]
     pub(crate) fn receives(&mut self) -> Receives<'_> {
         self.keys.follow();
-        let Self { parts, keys, receives, pieces, .. } = self;
-        let Some(Parts { producer, zone, record, .. }) = parts else {
+        let Self { parts, keys, .. } = self;
+        let Some(Parts { producer, memory, record, .. }) = parts else {
             unreachable!("they are there until the queue is dropped")
         };
-        let ring = ReceiveRing { base: zone.base(), log: log2(*receives), pieces: *pieces };
-        Receives::begin(producer, keys, record, ring)
+        Receives::begin(producer, keys, record, memory)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pollux_uverbs::cq::CqRequest;
-use pollux_uverbs::{CqHandle, Driver as Data};
+use pollux_uverbs::{CqHandle, Driver};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::Rxe;
@@ -84,7 +84,7 @@ impl Rxe {
         let mut info = MapInfo::new_zeroed();
         let cq = self
             .context()
-            .create_cq(request, Data::new(&[], info.as_mut_bytes()))
+            .create_cq(request, Driver::new(&[], info.as_mut_bytes()))
             .map_err(VerbsError::kernel("create a completion queue"))?;
         let core = Arc::new(CqCore { rxe: self.clone(), handle: cq.handle, pairs: Mutex::default() });
         let queue = Queue::map(self.context(), &info, size_of::<Completion>())?;
@@ -124,7 +124,7 @@ impl Poller {
         let mut info = MapInfo::new_zeroed();
         let has = rxe
             .context()
-            .resize_cq(self.core.handle, entries, Data::new(&[], info.as_mut_bytes()))
+            .resize_cq(self.core.handle, entries, Driver::new(&[], info.as_mut_bytes()))
             .map_err(VerbsError::kernel("resize a completion queue"))?;
         self.queue = Queue::map(rxe.context(), &info, size_of::<Completion>())?;
         self.entries = has.min(self.queue.capacity());

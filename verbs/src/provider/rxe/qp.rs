@@ -6,7 +6,7 @@ use pollux_mlx5_common::key::Keys;
 use pollux_uverbs::abi::flags::QpMask;
 use pollux_uverbs::abi::queue_pair::ModifyQp;
 use pollux_uverbs::qp::{QpHome, QpRequest};
-use pollux_uverbs::{Driver as Data, QpHandle, UverbsError};
+use pollux_uverbs::{Driver, QpHandle, UverbsError};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::Rxe;
@@ -77,7 +77,7 @@ impl Rxe {
         let mut answer = CreateQpAnswer::new_zeroed();
         let made = self
             .context()
-            .create_qp(&request, Data::new(&[], answer.as_mut_bytes()))
+            .create_qp(&request, Driver::new(&[], answer.as_mut_bytes()))
             .map_err(VerbsError::kernel("create a queue pair"))?;
         let queues = (|| {
             let send = Queue::map(self.context(), &answer.send, size_of::<SendEntry>())?;
@@ -146,17 +146,18 @@ impl Qp {
         self.room
     }
 
+    /// The most completions that can be unpolled: both queues full.
+    pub(crate) fn completions(&self) -> u32 {
+        self.send_queue.capacity() + self.receive_queue.as_ref().map_or(0, Queue::capacity)
+    }
+
     pub(crate) fn change(
         &self,
         mask: QpMask,
         values: &ModifyQp,
         rate_limit: Option<u32>,
     ) -> Result<(), UverbsError> {
-        let context = self.rxe.context();
-        match rate_limit {
-            Some(_) => context.modify_qp_extended(self.handle, mask, values, rate_limit, Data::none()),
-            None => context.modify_qp(self.handle, mask, values, Data::none()),
-        }
+        self.rxe.context().change_qp(self.handle, mask, values, rate_limit)
     }
 
     pub(crate) fn batch(&mut self) -> Batch<'_> {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pollux_mlx5_common::key::Keys;
 use pollux_uverbs::srq::{SrqKind, SrqRequest};
-use pollux_uverbs::{Driver as Data, PdHandle, SrqHandle};
+use pollux_uverbs::{Driver, PdHandle, SrqHandle};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::Rxe;
@@ -83,7 +83,7 @@ impl Rxe {
         let mut answer = CreateSrqAnswer::new_zeroed();
         let made = self
             .context()
-            .create_srq(&request, Data::new(&[], answer.as_mut_bytes()))
+            .create_srq(&request, Driver::new(&[], answer.as_mut_bytes()))
             .map_err(VerbsError::kernel("create a shared receive queue"))?;
         let queue = match Queue::map(self.context(), &answer.queue, size_of::<ReceiveEntry>()) {
             Ok(queue) => queue,

@@ -1,21 +1,58 @@
 //! Receives of a queue pair's own ring: entries of as many segments as a receive has pieces, the last one marked where it is
 //! not full. Source: rdma-core `providers/mlx5/qp.c`, `mlx5_post_recv`.
 
+use std::ptr::NonNull;
+
 use pollux_eal::barrier;
+use pollux_eal::region::Zone;
 use pollux_mlx5_abi::wqe::{Data, INVALID_LKEY, SEGMENT_BYTES};
 
 use super::track::Producer;
-use super::{PostError, ReceiveRing, Span, Use};
+use super::{PostError, Span, Use};
 use crate::mr::{Held, Piece};
 use pollux_mlx5_common::dbrec::{DoorbellRecord, FIRST};
 use pollux_mlx5_common::key::Keys;
+
+/// A receive ring, at the start of the memory that it owns.
+#[derive(Debug)]
+pub(crate) struct ReceiveRing {
+    place: Place,
+    _zone: Zone,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    base: NonNull<u8>,
+    /// Its entries, as a power of two.
+    log: u8,
+    /// Pieces of an entry.
+    pieces: u32,
+}
+
+// SAFETY: the memory is the zone's, which belongs to no thread.
+unsafe impl Send for ReceiveRing {}
+
+impl ReceiveRing {
+    /// A ring of `1 << log` entries of `pieces` segments.
+    ///
+    /// # Panics
+    /// When it does not fit the zone: it is our mistake.
+    pub(crate) fn new(zone: Zone, log: u8, pieces: u32) -> Self {
+        assert!(Self::bytes(log, pieces) <= zone.bytes(), "a receive ring outside its zone");
+        Self { place: Place { base: zone.base(), log, pieces }, _zone: zone }
+    }
+
+    pub(crate) fn bytes(log: u8, pieces: u32) -> usize {
+        (pieces as usize * SEGMENT_BYTES) << log
+    }
+}
 
 /// Receives that go to the device together. Dropped, it posts nothing, and what it was given goes home.
 pub(crate) struct Receives<'q> {
     recv: &'q mut Producer<Piece>,
     keys: &'q mut Keys,
     record: &'q mut DoorbellRecord,
-    ring: ReceiveRing,
+    ring: Place,
     /// Of all places, those that are taken when an entry still fits.
     room: u32,
     at: u32,
@@ -34,14 +71,14 @@ impl<'q> Receives<'q> {
         recv: &'q mut Producer<Piece>,
         keys: &'q mut Keys,
         record: &'q mut DoorbellRecord,
-        ring: ReceiveRing,
+        ring: &ReceiveRing,
     ) -> Self {
         // Of a list that was forgotten.
         if recv.has_kept() {
             recv.drop_kept();
         }
         let (room, at) = (recv.places() - 1, recv.posted());
-        Self { recv, keys, record, ring, room, at, failed: None }
+        Self { recv, keys, record, ring: ring.place, room, at, failed: None }
     }
 }
 
@@ -118,7 +155,7 @@ impl Receives<'_> {
 
     #[inline(always)]
     fn write(&mut self, at: u32, data: Data) {
-        let ReceiveRing { base, log, pieces } = self.ring;
+        let Place { base, log, pieces } = self.ring;
         let entry = (self.at & ((1 << log) - 1)) as usize;
         let segment = entry * pieces as usize + at as usize;
         // SAFETY: `at` is below the pieces of an entry, and the masked index below the entries that fill the ring; the entry
