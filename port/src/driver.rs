@@ -456,7 +456,7 @@ pub trait PortDriver: Send {
         Err(PortError::unsupported("rx queue start", QUEUES_GO_TOGETHER))
     }
 
-    /// Ends that. A burst may be under way; packets that wait in the queue may be lost.
+    /// Ends that, once the burst under way has ended ([`BurstWatch`]); packets that wait in the queue may be lost.
     fn rx_queue_stop(&mut self, queue: QueueId) -> Result<(), PortError> {
         let _ = queue;
         Err(PortError::unsupported("rx queue stop", QUEUES_GO_TOGETHER))
@@ -468,7 +468,7 @@ pub trait PortDriver: Send {
         Err(PortError::unsupported("tx queue start", QUEUES_GO_TOGETHER))
     }
 
-    /// Ends that. A burst may be under way; mbufs given to the device come home.
+    /// Ends that, once the burst under way has ended; mbufs given to the device come home.
     fn tx_queue_stop(&mut self, queue: QueueId) -> Result<(), PortError> {
         let _ = queue;
         Err(PortError::unsupported("tx queue stop", QUEUES_GO_TOGETHER))

@@ -133,11 +133,11 @@ pub const HEADER_INLINE: Bytes = Bytes::sending(
 );
 
 /// Control, Ethernet, 32 pointers.
-pub const MANY: Bytes =
+pub const MPW: Bytes =
     Bytes::sending("eMPW by pointers", &[(1, 1 + 1 + BURST)], &[(1, 2 + 32)], BURST * PACKET);
 
 /// Packets with their length in front in 5 segments each; 11 fit beside control and Ethernet into 60.
-pub const MANY_INLINE: Bytes = Bytes::sending(
+pub const MPW_INLINE: Bytes = Bytes::sending(
     "eMPW inlined",
     &[(2, 2 + 11 * 5), (1, 2 + 10 * 5)],
     &[(2, 2 + 11 * 80 / 16), (1, 2 + 10 * 80 / 16)],

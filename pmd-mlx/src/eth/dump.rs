@@ -72,10 +72,10 @@ impl fmt::Display for Health<'_> {
             Some(trouble) => write!(f, "{trouble}")?,
             None => f.write_str("none")?,
         }
-        let (failed, nonsense, recovered) = (health.failed(), health.nonsense(), health.recovered());
+        let (failed, malformed, recovered) = (health.failed(), health.malformed(), health.recovered());
         write!(
             f,
-            " ({failed} failed, {nonsense} senseless, {} silent, {recovered} recovered)",
+            " ({failed} failed, {malformed} malformed, {} silent, {recovered} recovered)",
             health.silent()
         )
     }

@@ -13,7 +13,7 @@
 //!
 //! The lcore leaves RUNS by itself when something is wrong. The control side takes a queue out of RUNS as well, without
 //! waiting for the lcore to poll: it waits for the burst under way alone, as a port that stops does, by
-//! [`BurstWatch`]. A burst pays one load and two comparisons: that the burst is one of this queue
+//! [`BurstWatch`]. A burst pays two loads and two comparisons: that the burst is one of this queue
 //! is what [`InBurst`] proves. A call of the lcore outside of bursts takes the inside as the control side does, and gives it
 //! back (LENT): it counts as running.
 //!
@@ -48,15 +48,15 @@ const LEFT: u32 = 8;
 pub enum Trouble {
     /// A completion said that work failed.
     Failed(Syndrome),
-    /// A completion made no sense; what of it.
-    Nonsense(Nonsense),
+    /// A malformed CQE: what of it.
+    Malformed(MalformedCqe),
     /// Nothing came back of what was sent, for too long.
     Silent,
 }
 
-/// What of a completion made no sense.
+/// What of a CQE is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nonsense {
+pub enum MalformedCqe {
     /// An opcode that this queue never gets: which.
     Opcode(u8),
     /// A format that this queue does not have.
@@ -73,7 +73,7 @@ pub enum Nonsense {
     Untitled,
 }
 
-impl Nonsense {
+impl MalformedCqe {
     const PLAIN: [Self; 6] =
         [Self::Format, Self::Counter, Self::Length, Self::Stride, Self::Minis, Self::Untitled];
 
@@ -93,7 +93,7 @@ impl Nonsense {
     }
 }
 
-impl fmt::Display for Nonsense {
+impl fmt::Display for MalformedCqe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Opcode(opcode) => {
@@ -114,7 +114,7 @@ impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(syndrome) => write!(f, "error completion: {syndrome}"),
-            Self::Nonsense(what) => write!(f, "completion with {what}"),
+            Self::Malformed(what) => write!(f, "completion with {what}"),
             Self::Silent => f.write_str("no completion comes of what was sent"),
         }
     }
@@ -129,7 +129,7 @@ impl Trouble {
                 "if it goes on, see what the program sends, or whether its memory stays registered"
             }
             // Compression is the youngest part of the layout, and the one that options turn off.
-            Self::Nonsense(_) => "if it goes on, update the firmware, or try rxq_cqe_comp_en=0",
+            Self::Malformed(_) => "if it goes on, update the firmware, or try rxq_cqe_comp_en=0",
             Self::Silent => "if it goes on, `devlink health show` tells how the firmware is",
         }
     }
@@ -137,7 +137,7 @@ impl Trouble {
     fn pack(self) -> u32 {
         match self {
             Self::Failed(syndrome) => 1 << 16 | u32::from(syndrome.vendor) << 8 | u32::from(syndrome.code),
-            Self::Nonsense(what) => 2 << 16 | what.pack(),
+            Self::Malformed(what) => 2 << 16 | what.pack(),
             Self::Silent => 3 << 16,
         }
     }
@@ -145,7 +145,7 @@ impl Trouble {
     fn unpack(bits: u32) -> Option<Self> {
         match bits >> 16 {
             1 => Some(Self::Failed(Syndrome { code: bits as u8, vendor: (bits >> 8) as u8 })),
-            2 => Nonsense::unpack(bits & 0xffff).map(Self::Nonsense),
+            2 => MalformedCqe::unpack(bits & 0xffff).map(Self::Malformed),
             3 => Some(Self::Silent),
             _ => None,
         }
@@ -158,7 +158,7 @@ pub struct QueueHealth {
     state: AtomicU32,
     trouble: AtomicU32,
     failed: AtomicU64,
-    nonsense: AtomicU64,
+    malformed: AtomicU64,
     silent: AtomicU64,
     recovered: AtomicU64,
     /// Of a send queue, how many packets it took in all (above) and has given back: written by whoever has the inside.
@@ -196,10 +196,10 @@ impl QueueHealth {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Completions that made no sense.
+    /// Malformed CQEs.
     #[must_use]
-    pub fn nonsense(&self) -> u64 {
-        self.nonsense.load(Ordering::Relaxed)
+    pub fn malformed(&self) -> u64 {
+        self.malformed.load(Ordering::Relaxed)
     }
 
     /// How often nothing came back of what was sent.
@@ -229,18 +229,23 @@ impl QueueHealth {
         self.trouble.store(trouble.pack(), Ordering::Relaxed);
         match trouble {
             Trouble::Failed(_) => self.failed.fetch_add(1, Ordering::Relaxed),
-            Trouble::Nonsense(_) => self.nonsense.fetch_add(1, Ordering::Relaxed),
+            Trouble::Malformed(_) => self.malformed.fetch_add(1, Ordering::Relaxed),
             Trouble::Silent => self.silent.fetch_add(1, Ordering::Relaxed),
         };
     }
 }
 
+/// On cache lines of its own, and the next ones that x86 fetches along: each burst writes to it, and the heap may put another
+/// lcore's queue beside it.
+#[repr(align(128))]
 struct Shared<T> {
     health: QueueHealth,
     /// Tells of the lcore's bursts.
     watch: BurstWatch,
     inside: UnsafeCell<Option<(T, Box<dyn Hold>)>>,
 }
+
+const _: () = assert!(align_of::<Shared<()>>() >= 128, "queues of two lcores would share cache lines");
 
 // SAFETY: the inside is reached by whoever the state says, one at a time, and handed over by Release and Acquire.
 unsafe impl<T: Send> Sync for Shared<T> {}
@@ -304,7 +309,7 @@ impl<T: Send + 'static> Running<T> {
         Self(Arc::new(Shared { health: QueueHealth::default(), watch, inside }))
     }
 
-    /// The inside, if the queue runs. Hot: one load.
+    /// The inside, if the queue runs. Hot: two loads, two comparisons.
     ///
     /// # Panics
     /// When `burst` is one of another queue, whose end nobody would wait for.
@@ -593,29 +598,46 @@ mod tests {
         let _inside = queue.enter(&other.enter());
     }
 
+    /// How often each side counts while it is inside.
+    const TURNS: u32 = 100;
+
     /// The race that `halt` must win: once it has the inside, no burst touches it.
     #[test]
     fn stress_nobody_is_inside_while_it_is_taken() {
         let (mut queue, mut owner, _) = queue();
-        let (control, done) = (queue.control(), AtomicBool::new(false));
+        let (control, done, begun) = (queue.control(), AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {
-            let (done, lcore, owner) = (&done, &mut queue, &mut owner);
-            scope.spawn(move || {
+            let (done, begun, lcore, owner) = (&done, &begun, &mut queue, &mut owner);
+            // Not atomic on purpose: counts are lost where both are inside.
+            let count = |inside: &mut Noisy| {
+                for _ in 0..TURNS {
+                    inside.1 = std::hint::black_box(inside.1).wrapping_add(1);
+                }
+            };
+            let entries = scope.spawn(move || {
+                let mut entries = 0_u32;
                 while !done.load(Ordering::Relaxed) {
-                    // Not atomic on purpose: a count is lost where both are inside.
                     if let Some(mut inside) = lcore.enter(&owner.enter()) {
-                        inside.1 = inside.1.wrapping_add(2);
+                        count(&mut inside);
+                        entries = entries.wrapping_add(1);
+                        begun.store(true, Ordering::Relaxed);
                     }
                 }
+                entries
             });
             for _ in 0..2000 {
+                // Each time the lcore is at work again.
+                while !begun.swap(false, Ordering::Relaxed) {
+                    std::thread::yield_now();
+                }
                 let mut parked = control.halt(LONG).expect("bursts end");
-                let before = parked.1;
-                std::hint::black_box(&mut *parked);
-                assert_eq!(parked.1, before, "moved while it was taken");
+                count(&mut parked);
                 parked.run();
             }
             done.store(true, Ordering::Relaxed);
+            let entries = entries.join().expect("no panic").wrapping_add(2000);
+            let all = control.halt(LONG).expect("nobody is inside").1;
+            assert_eq!(all, entries.wrapping_mul(TURNS), "both were inside");
         });
     }
 
@@ -646,14 +668,14 @@ mod tests {
 
     #[test]
     fn every_trouble_is_told() {
-        let opcodes = [0, 6, 0xf].map(Nonsense::Opcode);
-        let all = Nonsense::PLAIN.into_iter().chain(opcodes).map(Trouble::Nonsense);
+        let opcodes = [0, 6, 0xf].map(MalformedCqe::Opcode);
+        let all = MalformedCqe::PLAIN.into_iter().chain(opcodes).map(Trouble::Malformed);
         let failed = Trouble::Failed(Syndrome { code: 0x22, vendor: 0x99 });
         for trouble in all.chain([failed, Trouble::Silent]) {
             assert_eq!(Trouble::unpack(trouble.pack()), Some(trouble), "{trouble}");
         }
         assert_eq!(Trouble::unpack(0), None);
-        let said = Trouble::Nonsense(Nonsense::Opcode(7));
+        let said = Trouble::Malformed(MalformedCqe::Opcode(7));
         assert_eq!(said.to_string(), "completion with opcode 0x7 (unknown), which this queue never gets");
         assert!(said.advice().contains("rxq_cqe_comp_en=0"));
     }

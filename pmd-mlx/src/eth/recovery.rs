@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A send queue of which nothing comes back, for as long as the port was opened to be patient
-//! ([`Mlx5Spec::tx_patience`](super::port::Mlx5Spec::tx_patience)), is taken from its lcore for a moment and roused: completions
+//! ([`Mlx5Spec::tx_patience`](super::port::Mlx5Spec::tx_patience)), is taken from its lcore for a moment and kicked: completions
 //! that the lcore did not fetch, because it sends no more, are fetched; what was not asked for is asked for. Where that brings
 //! nothing, completions are lost, and the queue goes the same way as one in error. DPDK's driver has nothing like it; the
 //! kernel's does: Linux `drivers/net/ethernet/mellanox/mlx5/core/en/reporter_tx.c`, `mlx5e_tx_reporter_timeout_recover`.
@@ -113,10 +113,10 @@ impl Watched {
         }
         slot.silence = None;
         let Some(mut sq) = slot.control.halt(PATIENCE) else { return };
-        let roused = sq.rouse();
+        let kicked = sq.kick();
         let (taken, given) = sq.progress();
         sq.tell(taken, given);
-        if roused {
+        if kicked {
             sq.run();
         } else {
             // Dropped, it is parked.

@@ -28,7 +28,7 @@ use pollux_mlx5_abi::wqe::{Data, INVALID_LKEY};
 use pollux_port::driver::RxSetup;
 use pollux_port::{RxCounters, RxDrop, RxOffloads};
 
-use super::parking::{Nonsense, Trouble};
+use super::parking::{MalformedCqe, Trouble};
 use super::parts::{Hold, RqParts, RxFeatures};
 use super::rx::describe::{self, Descriptions};
 use super::rx::title::{Kept, Zip};
@@ -424,8 +424,8 @@ impl Rq {
 
     /// Remembers that a completion made no sense; the burst ends there.
     #[cold]
-    pub(super) fn nonsense(&mut self, what: Nonsense) {
-        self.trouble = Some(Trouble::Nonsense(what));
+    pub(super) fn malformed(&mut self, what: MalformedCqe) {
+        self.trouble = Some(Trouble::Malformed(what));
     }
 
     /// The completion queue, for a dump.

@@ -35,7 +35,7 @@ use pollux_port::driver::{InBurst, Moved, RxBurst, RxDescriptor, RxSetup};
 use pollux_port::{PortError, PowerMonitor, RxDrop};
 use pollux_uverbs::event::CompChannel;
 
-use super::parking::{Control, Nonsense, Running, Trouble};
+use super::parking::{Control, MalformedCqe, Running, Trouble};
 use super::parts::{RqParts, RxFeatures};
 use super::rq::Rq;
 use meta::Meta;
@@ -438,7 +438,7 @@ impl Rq {
         }
         let next = self.taken & self.mask();
         if self.posted == self.taken || u32::from(entry.wqe_counter()) & self.mask() != next {
-            self.nonsense(Nonsense::Counter);
+            self.malformed(MalformedCqe::Counter);
             return false;
         }
         if entry.op_own() & KIND != PLAIN {
@@ -446,7 +446,7 @@ impl Rq {
         }
         let bytes = entry.byte_cnt();
         if bytes.wrapping_sub(1) >= self.capacity {
-            self.nonsense(Nonsense::Length);
+            self.malformed(MalformedCqe::Length);
             return false;
         }
         if bytes > self.longest {
@@ -488,13 +488,13 @@ impl Rq {
                 return false;
             }
             opcode => {
-                self.nonsense(Nonsense::Opcode(opcode));
+                self.malformed(MalformedCqe::Opcode(opcode));
                 return false;
             }
         }
         let kind = entry.format();
         if kind != format::PLAIN && kind != format::COMPRESSED {
-            self.nonsense(Nonsense::Format);
+            self.malformed(MalformedCqe::Format);
             return false;
         }
         true

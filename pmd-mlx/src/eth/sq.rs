@@ -11,7 +11,7 @@
 //! ring went out since the last, or when no completion is under way at all. A completion frees all mbufs up to its entry at
 //! once. A few packets sent while a completion was under way may so wait for the next burst; where there is none,
 //! `settle` asks by an entry that does nothing. Where nothing comes back for very long, the control half
-//! rouses the queue (`recovery`).
+//! kicks the queue (`recovery`).
 //!
 //! Entries are written into the ring, and posted once a burst, by [`SendRing`].
 //!
@@ -32,7 +32,7 @@ use pollux_mlx5_abi::wqe::{BLOCK_BYTES, Completion, blocks};
 use pollux_port::driver::TxSetup;
 use pollux_port::{TxCounters, TxDrop, TxOffloads};
 
-use super::parking::{Nonsense, Trouble};
+use super::parking::{MalformedCqe, Trouble};
 use super::parts::{Hold, SqParts, TxFeatures, TxTunnels};
 use pollux_mlx5_common::cq::Cq;
 use pollux_mlx5_common::key::Keys;
@@ -320,9 +320,9 @@ impl Sq {
                 let syndrome = CqeError::of(&copy).map(CqeError::syndrome);
                 Trouble::Failed(syndrome.unwrap_or(Syndrome { code: 0, vendor: 0 }))
             }
-            completion::REQUESTER if copy.format() != 0 => Trouble::Nonsense(Nonsense::Format),
-            completion::REQUESTER => Trouble::Nonsense(Nonsense::Counter),
-            opcode => Trouble::Nonsense(Nonsense::Opcode(opcode)),
+            completion::REQUESTER if copy.format() != 0 => Trouble::Malformed(MalformedCqe::Format),
+            completion::REQUESTER => Trouble::Malformed(MalformedCqe::Counter),
+            opcode => Trouble::Malformed(MalformedCqe::Opcode(opcode)),
         });
         None
     }
@@ -406,7 +406,7 @@ impl Sq {
 
     /// For a queue of which nothing came back for long: fetches what the lcore did not, and asks for what it did not ask for.
     /// False when there is nothing to be fetched and something was asked for: the device is silent.
-    pub(super) fn rouse(&mut self) -> bool {
+    pub(super) fn kick(&mut self) -> bool {
         let before = self.tail;
         self.reap();
         if self.trouble.is_some() {

@@ -160,7 +160,7 @@ impl Counted {
         for (half, (queue, health)) in halves {
             for (name, value) in [
                 ("error_completions", health.map_or(0, |health| health.failed())),
-                ("bad_completions", health.map_or(0, |health| health.nonsense())),
+                ("bad_completions", health.map_or(0, |health| health.malformed())),
                 ("recoveries", health.map_or(0, |health| health.recovered())),
             ] {
                 list.push((format!("{half}_q{queue}_{name}").into(), value));

@@ -57,26 +57,26 @@ const TSO: u32 = TxFeatures::TSO.bits();
 /// Short packets inline.
 const INLINE: u32 = TxFeatures::INLINE.bits();
 /// Many packets an entry.
-const MANY: u32 = TxFeatures::MULTI_PACKET.bits();
+const MPW: u32 = TxFeatures::MULTI_PACKET.bits();
 
 /// The sets for which there are functions, the small ones first.
 const SETS: [u32; 10] = [
     0,
-    MANY,
+    MPW,
     CHECKSUM,
-    MANY | CHECKSUM,
-    MANY | INLINE,
-    MANY | INLINE | CHECKSUM | VLAN,
+    MPW | CHECKSUM,
+    MPW | INLINE,
+    MPW | INLINE | CHECKSUM | VLAN,
     MULTI | CHECKSUM,
-    MANY | MULTI | CHECKSUM,
+    MPW | MULTI | CHECKSUM,
     MULTI | CHECKSUM | VLAN | TSO | INLINE,
-    MANY | MULTI | CHECKSUM | VLAN | TSO | INLINE,
+    MPW | MULTI | CHECKSUM | VLAN | TSO | INLINE,
 ];
 
 /// Most packets of an entry. Source: DPDK `drivers/net/mlx5/mlx5_tx.h`, `MLX5_EMPW_MAX_PACKETS`.
-const MANY_MAX: usize = 32;
+const MPW_MAX: usize = 32;
 /// Most segments of an entry with many packets: whole blocks.
-const MANY_SEGMENTS: u32 = 60;
+const MPW_SEGMENTS: u32 = 60;
 /// Fewest bytes of an inline header that has a tag in it: two addresses, the tag, the type.
 const TAGGED: u32 = 18;
 
@@ -150,9 +150,9 @@ impl TxQueue {
 
 /// The smallest set that has all of these, and packets together only if that was asked for.
 fn set_of(features: TxFeatures) -> usize {
-    let need = features.bits() & (MULTI | CHECKSUM | VLAN | TSO | INLINE | MANY);
-    let fits = |set: &u32| set & need == need && (set ^ need) & MANY == 0;
-    SETS.iter().position(fits).unwrap_or(if need & MANY == 0 { 8 } else { 9 })
+    let need = features.bits() & (MULTI | CHECKSUM | VLAN | TSO | INLINE | MPW);
+    let fits = |set: &u32| set & need == need && (set ^ need) & MPW == 0;
+    SETS.iter().position(fits).unwrap_or(if need & MPW == 0 { 8 } else { 9 })
 }
 
 impl TxBurst for TxQueue {
@@ -240,7 +240,7 @@ fn burst<const F: u32>(sq: &mut Sq, burst: &mut Burst) -> Moved {
     let most = burst.len().min(sq.free_mbufs() as usize);
     let (mut at, mut moved) = (0, Moved::NONE);
     while at < most {
-        if F & MANY != 0 {
+        if F & MPW != 0 {
             let (packets, bytes) = many::<F>(sq, &burst[at..most]);
             at += packets;
             moved.packets += packets;
@@ -329,11 +329,11 @@ fn ethernet(places: Places, checksums: u8, mss: u16, inline: u16, start: [u8; 2]
 /// or there is no room.
 #[inline(always)]
 fn many<const F: u32>(sq: &mut Sq, mbufs: &[Mbuf]) -> (usize, u64) {
-    let room = (sq.free_blocks() * 4).min(MANY_SEGMENTS);
+    let room = (sq.free_blocks() * 4).min(MPW_SEGMENTS);
     let start = sq.start();
     let sums = mbufs.first().map_or(0, |mbuf| checksums::<F>(mbuf.tx_flags()));
     let (mut used, mut packets, mut bytes) = (2, 0, 0);
-    for mbuf in mbufs.iter().take(MANY_MAX) {
+    for mbuf in mbufs.iter().take(MPW_MAX) {
         if packets + 4 < mbufs.len() {
             barrier::prefetch_read(mbufs[packets + 4].header_ptr());
         }

@@ -78,9 +78,9 @@ fn sending() -> Vec<Way> {
         // Entries of up to (128 + 32) / 64 blocks, rounded to a power of two.
         way(bytes::PLAIN_INLINE, inline(plain), "plain, full", 4),
         way(bytes::HEADER_INLINE, Arguments { inline_min: Some(18), ..base() }, "plain", 1),
-        way(bytes::MANY, base(), "empw", 1),
+        way(bytes::MPW, base(), "empw", 1),
         way(
-            bytes::MANY_INLINE,
+            bytes::MPW_INLINE,
             Arguments { inline_queues_min: 1, inline_multi_max: Some(128), ..base() },
             "empw, inline",
             4,

@@ -318,10 +318,11 @@ impl Port {
         self.run_queue(Direction::Rx, queue, true)
     }
 
-    /// Stops one rx queue. Packets waiting in it may be lost; its bursts return nothing.
+    /// Stops one rx queue. Packets waiting in it may be lost; its bursts return nothing. Waits for the burst under way, as
+    /// [`Port::stop`] does: a callback on the queue must not stop it, for it would wait for itself.
     ///
     /// # Errors
-    /// As [`Port::rx_queue_start`].
+    /// As [`Port::rx_queue_start`]; [`PortError::BurstUnderWay`] when the burst does not end.
     pub fn rx_queue_stop(&mut self, queue: QueueId) -> Result<(), PortError> {
         self.run_queue(Direction::Rx, queue, false)
     }
@@ -334,10 +335,10 @@ impl Port {
         self.run_queue(Direction::Tx, queue, true)
     }
 
-    /// Stops one tx queue. Its bursts send nothing.
+    /// Stops one tx queue. Its bursts send nothing. Waits as [`Port::rx_queue_stop`] does.
     ///
     /// # Errors
-    /// As [`Port::rx_queue_start`].
+    /// As [`Port::rx_queue_stop`].
     pub fn tx_queue_stop(&mut self, queue: QueueId) -> Result<(), PortError> {
         self.run_queue(Direction::Tx, queue, false)
     }

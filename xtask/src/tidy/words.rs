@@ -47,6 +47,9 @@ const REPLACED: &[(&str, &str)] = &[
     ("Takes home mbufs", "Frees mbufs"),
     ("Wishes", "PortRequest"),
     ("shines", "carrier"),
+    ("Nonsense", "MalformedCqe"),
+    ("rouse", "kick"),
+    ("roused", "kicked"),
 ];
 
 /// Adds a fault for each replaced phrase in a source or document of the workspace.

@@ -46,7 +46,7 @@ pub struct Mlx5Spec {
     pub socket: Option<SocketId>,
     /// Watch the device on a thread of its own. Without, control calls look: [`Mlx5Port::look`], link, statistics.
     pub watch: bool,
-    /// How long nothing may come back of what a send queue was given, before it is roused, and reset if that is in vain.
+    /// How long nothing may come back of what a send queue was given, before it is kicked, and reset if that is in vain.
     pub tx_patience: Duration,
     /// The clock by which that is. The machine's but in tests.
     pub clock: PortClock,

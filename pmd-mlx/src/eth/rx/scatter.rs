@@ -13,7 +13,7 @@ use pollux_port::driver::Moved;
 use super::meta::Meta;
 use super::zip::Mini;
 use super::{AHEAD, KIND, Out, PLAIN};
-use crate::eth::parking::Nonsense;
+use crate::eth::parking::MalformedCqe;
 use crate::eth::rq::{Rq, SEGMENTS_LOG2_MAX, Slot};
 
 /// Most data segments of an entry, as the queue's constructor checks.
@@ -89,7 +89,7 @@ fn unzip<const F: u32>(rq: &mut Rq, out: &mut Out<'_>, take: &impl Fn(&mut Rq, &
         let mini = Mini::read(&rq.cq, rq.zip.done);
         let bytes = mini.byte_cnt(format);
         if bytes.wrapping_sub(1) >= rq.capacity {
-            return rq.nonsense(Nonsense::Length);
+            return rq.malformed(MalformedCqe::Length);
         }
         let mut meta = common;
         mini.describe::<F>(rq, title, format, &mut meta);

@@ -10,7 +10,7 @@ use super::meta::Meta;
 use super::title::Zip;
 use super::zip::Mini;
 use super::{AHEAD, Out};
-use crate::eth::parking::Nonsense;
+use crate::eth::parking::MalformedCqe;
 use crate::eth::rq::Rq;
 use pollux_mlx5_common::cq::Entry;
 
@@ -68,7 +68,7 @@ impl Rq {
     fn striding_counter(&mut self, entry: Entry) -> bool {
         let strange = (u32::from(entry.wqe_id()) ^ self.taken) & self.mask() != 0;
         if strange {
-            self.nonsense(Nonsense::Counter);
+            self.malformed(MalformedCqe::Counter);
         }
         strange
     }
@@ -111,11 +111,11 @@ fn take<const F: u32>(
     let first = striding.used;
     let offset = (first << striding.stride_log2) + striding.shift;
     if stride.is_some_and(|stride| stride != first) || count == 0 || count > striding.strides() - first {
-        rq.nonsense(Nonsense::Stride);
+        rq.malformed(MalformedCqe::Stride);
         return false;
     }
     if !filler && (bytes == 0 || bytes + striding.shift > count << striding.stride_log2) {
-        rq.nonsense(Nonsense::Length);
+        rq.malformed(MalformedCqe::Length);
         return false;
     }
     let len = bytes.saturating_sub(rq.crc);

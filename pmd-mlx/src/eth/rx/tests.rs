@@ -7,7 +7,7 @@ use zerocopy::FromBytes;
 
 use super::fake::{DELTA, Plan, Say, failed, pool, rig, try_rig, zone};
 use super::*;
-use crate::eth::parking::{Nonsense, Trouble};
+use crate::eth::parking::{MalformedCqe, Trouble};
 
 mod joined;
 mod parts;
@@ -447,32 +447,32 @@ fn an_error_parks_the_queue_and_recovery_brings_it_back() {
 }
 
 #[test]
-fn nonsense_parks_and_says_what() {
+fn a_malformed_cqe_parks_and_says_what() {
     type Spoil = fn(&mut Cqe64) -> u8;
-    let cases: [(Spoil, Nonsense); 6] = [
-        (|_| 0x60, Nonsense::Opcode(6)),
-        (|_| 0x20 | 1 << 2, Nonsense::Format),
-        (|_| 0x20 | 2 << 2, Nonsense::Format),
+    let cases: [(Spoil, MalformedCqe); 6] = [
+        (|_| 0x60, MalformedCqe::Opcode(6)),
+        (|_| 0x20 | 1 << 2, MalformedCqe::Format),
+        (|_| 0x20 | 2 << 2, MalformedCqe::Format),
         (
             |entry| {
                 entry.wqe_counter.set(9);
                 0x20
             },
-            Nonsense::Counter,
+            MalformedCqe::Counter,
         ),
         (
             |entry| {
                 entry.byte_cnt.set(1 << 20);
                 0x20
             },
-            Nonsense::Length,
+            MalformedCqe::Length,
         ),
         (
             |entry| {
                 entry.byte_cnt.set(0);
                 0x20
             },
-            Nonsense::Length,
+            MalformedCqe::Length,
         ),
     ];
     for simd in WIDTHS {
@@ -486,8 +486,8 @@ fn nonsense_parks_and_says_what() {
             device.complete_at(0, entry, kind);
             assert_eq!(receive_all(&mut queue), []);
             let control = queue.control();
-            assert_eq!(control.health().trouble(), Some(Trouble::Nonsense(what)));
-            assert_eq!(control.health().nonsense(), 1);
+            assert_eq!(control.health().trouble(), Some(Trouble::Malformed(what)));
+            assert_eq!(control.health().malformed(), 1);
         }
     }
     // More in a session than are posted.
@@ -499,9 +499,9 @@ fn nonsense_parks_and_says_what() {
     entry.wqe_counter.set(0);
     device.complete_at(0, entry, 0x20 | 3 << 2);
     assert_eq!(receive_all(&mut queue), []);
-    assert_eq!(queue.control().health().trouble(), Some(Trouble::Nonsense(Nonsense::Minis)));
+    assert_eq!(queue.control().health().trouble(), Some(Trouble::Malformed(MalformedCqe::Minis)));
     // Of the enhanced layout: an array of more than there is room for, and one without a title.
-    for (first, minis, what) in [(true, 8, Nonsense::Minis), (false, 7, Nonsense::Untitled)] {
+    for (first, minis, what) in [(true, 8, MalformedCqe::Minis), (false, 7, MalformedCqe::Untitled)] {
         let plan = Plan { enhanced: true, ..plan.clone() };
         let (mut queue, mut device, _) = rig(&plan, &pool);
         if first {
@@ -509,7 +509,7 @@ fn nonsense_parks_and_says_what() {
         }
         device.complete_at(0, Cqe64::fresh(), (minis - 1) << 4 | 3 << 2);
         assert_eq!(receive_all(&mut queue).len(), usize::from(first));
-        assert_eq!(queue.control().health().trouble(), Some(Trouble::Nonsense(what)));
+        assert_eq!(queue.control().health().trouble(), Some(Trouble::Malformed(what)));
     }
 }
 

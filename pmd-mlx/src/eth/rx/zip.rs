@@ -15,7 +15,7 @@ use pollux_mlx5_abi::opcode::completion;
 use super::meta::Meta;
 use super::title::{Kept, Title, Zip};
 use super::{HASH, MARK, Out, TABLE};
-use crate::eth::parking::Nonsense;
+use crate::eth::parking::MalformedCqe;
 use crate::eth::rq::Rq;
 use pollux_mlx5_common::cq::{Cq, Entry};
 
@@ -87,17 +87,17 @@ impl Rq {
             title.byte_cnt()
         };
         if self.compressed.is_none() {
-            self.nonsense(Nonsense::Format);
+            self.malformed(MalformedCqe::Format);
             return false;
         }
         if self.cq.is_enhanced() && self.title.is_none() {
-            self.nonsense(Nonsense::Untitled);
+            self.malformed(MalformedCqe::Untitled);
             return false;
         }
         let posted = self.posted.wrapping_sub(self.taken);
         let most = if self.striding.is_some() { self.cq.entries() } else { posted };
         if count == 0 || count > most.min(self.cq.entries()) {
-            self.nonsense(Nonsense::Minis);
+            self.malformed(MalformedCqe::Minis);
             return false;
         }
         self.zip = Zip { count, done: 0 };
@@ -161,7 +161,7 @@ impl Rq {
             let mini = Mini::read(&self.cq, self.zip.done);
             let bytes = mini.byte_cnt(format);
             if bytes.wrapping_sub(1) >= self.capacity {
-                return self.nonsense(Nonsense::Length);
+                return self.malformed(MalformedCqe::Length);
             }
             let mut meta = common;
             mini.describe::<F>(self, title, format, &mut meta);

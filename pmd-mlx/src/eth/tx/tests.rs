@@ -7,7 +7,7 @@ use zerocopy::FromBytes;
 
 use super::fake::{Frame, Plan, rig};
 use super::*;
-use crate::eth::parking::{Nonsense, Trouble};
+use crate::eth::parking::{MalformedCqe, Trouble};
 use crate::eth::rx::fake::{DELTA, pool};
 
 mod tunnel;
@@ -367,9 +367,12 @@ fn what_was_dropped_when_it_was_taken_is_not_counted_again_when_the_queue_is_res
 }
 
 #[test]
-fn nonsense_parks_and_says_what() {
-    let cases =
-        [(0x20_u8, 0, Nonsense::Opcode(2)), (0x0c, 0, Nonsense::Format), (0x00, 7, Nonsense::Counter)];
+fn a_malformed_cqe_parks_and_says_what() {
+    let cases = [
+        (0x20_u8, 0, MalformedCqe::Opcode(2)),
+        (0x0c, 0, MalformedCqe::Format),
+        (0x00, 7, MalformedCqe::Counter),
+    ];
     for (kind, wqe, what) in cases {
         let pool = pool(64);
         let (mut queue, mut device, _) = rig(&Plan::default(), &pool);
@@ -378,7 +381,7 @@ fn nonsense_parks_and_says_what() {
         entry.wqe_counter.set(wqe);
         device.write(entry, kind);
         queue.tx_burst(&mut Burst::new());
-        assert_eq!(queue.control().health().trouble(), Some(Trouble::Nonsense(what)));
+        assert_eq!(queue.control().health().trouble(), Some(Trouble::Malformed(what)));
         drop(queue);
         assert_eq!(pool.in_use(), 0);
     }
@@ -387,7 +390,7 @@ fn nonsense_parks_and_says_what() {
     let (mut queue, mut device, _) = rig(&Plan::default(), &pool);
     device.complete(0);
     queue.tx_burst(&mut Burst::new());
-    assert_eq!(queue.control().health().trouble(), Some(Trouble::Nonsense(Nonsense::Counter)));
+    assert_eq!(queue.control().health().trouble(), Some(Trouble::Malformed(MalformedCqe::Counter)));
 }
 
 /// A packet of a property test: lengths of its mbufs, and what it asks for.
