@@ -18,6 +18,7 @@ use pollux_port::layer::{self, LayerSpec};
 use pollux_port::{PortError, PortInfo};
 
 use crate::error::BringupError;
+use crate::exclusive::{Exclusive, Keys};
 use crate::openable::{self, Openable};
 use crate::rdma::device::RdmaDevice;
 use entry::{Entry, Open, OpenRdma};
@@ -107,7 +108,8 @@ impl Drivers {
     #[must_use]
     pub fn new() -> Self {
         let mut built_in = soft::entries();
-        built_in.push(Entry { name: MODEL.into(), read: Arc::new(mlx5::model) });
+        let exclusive = &[("wire", Exclusive::WIRE)];
+        built_in.push(Entry { name: MODEL.into(), read: Arc::new(mlx5::model), exclusive });
         Self { built_in, own: Vec::new() }
     }
 
@@ -132,6 +134,36 @@ impl Drivers {
     {
         self.check_name(name).map_err(|problem| BringupError::Driver { name: name.into(), problem })?;
         self.own.push(Entry::of_port(name, read, open));
+        Ok(self)
+    }
+
+    /// Says which keys of a driver that was added name what two ports cannot share: an interface, a file. Two devices that name the same
+    /// one, be it by another driver's key, are refused before either is opened. Without this, keys name nothing of the kind, and two ports
+    /// may, say, have a queue each of one interface.
+    ///
+    /// ```
+    /// # use pollux_bringup::{BringupError, Drivers, Exclusive};
+    /// # use pollux_port_soft::null::{NullOptions, NullPort};
+    /// # let mut drivers = Drivers::new();
+    /// drivers
+    ///     .add("net_own", |keys| keys.text("iface").map(drop), |name, (), _| NullPort::new(name, NullOptions::default()))?
+    ///     .exclusive("net_own", &[("iface", Exclusive::INTERFACE)])?;
+    /// # Ok::<(), BringupError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`BringupError::Driver`]: no driver of that name was added.
+    pub fn exclusive(
+        &mut self,
+        name: &str,
+        keys: &'static [(&'static str, Exclusive)],
+    ) -> Result<&mut Self, BringupError> {
+        let added = self.own.iter_mut().find(|entry| entry.name == name);
+        let Some(entry) = added else {
+            let problem = "is not added: add it before its exclusive keys are named".into();
+            return Err(BringupError::Driver { name: name.into(), problem });
+        };
+        entry.exclusive = keys;
         Ok(self)
     }
 
@@ -206,6 +238,11 @@ impl Drivers {
         self.find(device).is_none()
     }
 
+    /// The keys of the device's driver that name what two ports cannot share; none where no driver of software's has the device.
+    pub(crate) fn exclusive_keys(&self, device: &DeviceArg) -> Option<Keys> {
+        self.find(device).map(|entry| entry.exclusive)
+    }
+
     /// Finds what opens the device as one of RDMA and reads its keys.
     pub(crate) fn prepare_rdma(
         &self,
@@ -277,9 +314,11 @@ fn with_layers(error: ConfigError) -> ConfigError {
 
 #[cfg(test)]
 mod tests {
+    use pollux_config::CommandLine;
     use pollux_port_soft::null::{NullOptions, NullPort};
 
     use super::*;
+    use crate::Bringup;
 
     fn refusal(text: &str) -> String {
         Drivers::new()
@@ -404,6 +443,44 @@ mod tests {
         assert!(!drivers.is_hardware(&device) && Drivers::new().is_hardware(&device));
         let refused = drivers.prepare_rdma(&device, &DeviceSpec::default()).err().expect("frames alone");
         assert!(refused.line().starts_with("device 'net_own0' does not support RDMA"), "{}", refused.line());
+    }
+
+    #[test]
+    fn a_driver_of_ones_own_says_which_keys_are_exclusive() {
+        let mut drivers = Drivers::new();
+        let open = |name: &str, (), _: &Eal| NullPort::new(name, NullOptions::default());
+        let read = |keys: &mut KeyReader<'_>| {
+            ["iface", "queue", "tx_pcap"].into_iter().try_for_each(|key| keys.text(key).map(drop))
+        };
+        drivers.add("net_xdp", read, open).expect("a name");
+        let said = |drivers: &Drivers, devices: [&str; 2]| {
+            let [one, other] = devices.map(|device| format!("--vdev {device}"));
+            let line = format!("own -l 0 --no-huge {one} {other}");
+            let line = CommandLine::parse(line.split(' ')).expect("a line");
+            let opened = Bringup::with_drivers(&line, drivers.clone());
+            opened.err().map(|error| error.line()).unwrap_or_else(|| "accepted".into())
+        };
+        let queues = ["net_xdp0,iface=lo,queue=0,tx_pcap=h6same", "net_xdp1,iface=lo,queue=1,tx_pcap=h6same"];
+        let packets = ["net_xdp0,iface=lo", "net_pcap1,iface=lo"];
+        let files = ["net_xdp0,tx_pcap=h6same", "net_xdp1,tx_pcap=h6same"];
+        assert_eq!(said(&drivers, queues), "accepted", "its keys are its own business");
+
+        let keys = &[("iface", Exclusive::INTERFACE), ("tx_pcap", Exclusive::WRITTEN_FILE)];
+        drivers.exclusive("net_xdp", keys).expect("an added driver");
+        for (devices, refusal) in [
+            (queues, "device 'net_xdp1': tx_pcap=h6same: is also tx_pcap of 'net_xdp0', "),
+            (
+                ["net_xdp0,iface=lo", "net_xdp1,iface=lo"],
+                "device 'net_xdp1': iface=lo: is also used by 'net_xdp0': ",
+            ),
+            (packets, "device 'net_pcap1': iface=lo: is also used by 'net_xdp0': "),
+            (files, "device 'net_xdp1': tx_pcap=h6same: is also tx_pcap of 'net_xdp0', "),
+        ] {
+            let line = said(&drivers, devices);
+            assert!(line.starts_with(refusal), "{devices:?}: {line}");
+        }
+        let refused = drivers.exclusive("net_pcap", &[]).expect_err("a built-in driver").line();
+        assert!(refused.starts_with("driver 'net_pcap': is not added"), "{refused}");
     }
 
     #[test]

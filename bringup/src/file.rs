@@ -4,34 +4,38 @@ use std::path::{Path, PathBuf};
 
 use pollux_config::{ConfigError, DeviceArg};
 
-/// Keys whose value is a file that is read, and those whose file is written.
-const READ: [&str; 1] = ["rx_pcap"];
-const WRITTEN: [&str; 2] = ["tx_pcap", "tee"];
+use crate::exclusive::{Keys, Kind};
 
-/// The files that a key names, and whether they are written.
-fn files<'a>((key, value): &'a (String, String)) -> Vec<(&'a str, &'a str, &'a str, bool)> {
+/// The layer's key whose file is written, around any driver.
+const TEE: &str = "tee";
+
+/// The files that an argument names, and whether they are written. `keys` are those of the device's driver.
+fn files<'a>((key, value): &'a (String, String), keys: Keys) -> Vec<(&'a str, &'a str, &'a str, bool)> {
     let named = |name: &'a str, written| (key.as_str(), value.as_str(), name, written);
-    if WRITTEN.contains(&key.as_str()) {
+    if key == TEE {
         return vec![named(value, true)];
     }
-    if READ.contains(&key.as_str()) {
-        return vec![named(value, false)];
+    match keys.iter().find(|(name, _)| name == key).map(|(_, named)| named.0) {
+        Some(Kind::File { written }) => vec![named(value, written)],
+        // A pair of files, each of which may be left out.
+        Some(Kind::Wire) => {
+            let pair = value.strip_prefix("pcap:").and_then(|pair| pair.split_once(':'));
+            let both = pair.into_iter().flat_map(|(input, output)| [(input, false), (output, true)]);
+            both.filter(|(name, _)| !name.is_empty()).map(|(name, written)| named(name, written)).collect()
+        }
+        _ => Vec::new(),
     }
-    // A model's wire that is a pair of files.
-    let pair = value.strip_prefix("pcap:").filter(|_| key == "wire").and_then(|pair| pair.split_once(':'));
-    let both = pair.map(|(input, output)| [(input, false), (output, true)]);
-    both.into_iter()
-        .flatten()
-        .filter(|(name, _)| !name.is_empty())
-        .map(|(name, written)| named(name, written))
-        .collect()
 }
 
-/// Compares the files of all devices, before any is opened.
-pub(crate) fn check<'a>(devices: impl Iterator<Item = &'a DeviceArg>) -> Result<(), ConfigError> {
+/// Compares the files of all devices, before any is opened. `keys` tells those of a device's driver, none of hardware.
+pub(crate) fn check<'a>(
+    devices: impl Iterator<Item = &'a DeviceArg>,
+    keys: impl Fn(&DeviceArg) -> Option<Keys>,
+) -> Result<(), ConfigError> {
     let mut seen: Vec<(PathBuf, bool, &str, &str)> = Vec::new();
     for device in devices {
-        for (key, value, name, written) in device.args.iter().flat_map(files) {
+        let own = keys(device).unwrap_or_default();
+        for (key, value, name, written) in device.args.iter().flat_map(|argument| files(argument, own)) {
             let Some(file) = identity(Path::new(name)) else { continue };
             let clash =
                 seen.iter().find(|(other, other_written, ..)| *other == file && (written || *other_written));

@@ -7,6 +7,8 @@ use std::path::Path;
 use pollux_config::{ConfigError, DeviceArg};
 use pollux_frame_io::interface::Interface;
 
+use crate::exclusive::{Keys, Kind, Taken};
+
 /// One end of something that carries frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum End {
@@ -20,15 +22,6 @@ enum End {
     Function(String),
 }
 
-/// What a device takes of an end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Taken {
-    rx: bool,
-    tx: bool,
-}
-
-const BOTH: Taken = Taken { rx: true, tx: true };
-
 fn interface(name: &str) -> End {
     // By number, for an interface has other names, too.
     match Interface::find(name) {
@@ -37,52 +30,46 @@ fn interface(name: &str) -> End {
     }
 }
 
-/// The ends that a device takes, each with the key and value that name it; a function's name stands for both. What sysfs says stands
-/// below `root`.
-fn ends<'a>(device: &'a DeviceArg, is_hardware: bool, root: &Path) -> Vec<(&'a str, &'a str, End, Taken)> {
-    if is_hardware {
+/// The ends that a device takes, each with the key and value that name it; a function's name stands for both. `keys` are the driver's,
+/// none for hardware. What sysfs says stands below `root`.
+fn ends<'a>(device: &'a DeviceArg, keys: Option<Keys>, root: &Path) -> Vec<(&'a str, &'a str, End, Taken)> {
+    let Some(keys) = keys else {
         let found = pollux_uverbs::discovery::find(root, &device.name);
         let name = found.map_or_else(|_| device.name.clone(), |found| found.ibdev);
-        return vec![("", "", End::Function(name), BOTH)];
-    }
+        return vec![("", "", End::Function(name), Taken::BOTH)];
+    };
     let one = |(key, value): &'a (String, String)| {
         let (key, value) = (key.as_str(), value.as_str());
-        let taken = match key {
-            "iface" => BOTH,
-            "rx_iface" | "rx_iface_in" => Taken { rx: true, tx: false },
-            "tx_iface" => Taken { rx: false, tx: true },
-            "wire" => {
-                let name = value.strip_prefix("iface:")?;
-                return Some((key, value, interface(name), BOTH));
-            }
-            _ => return None,
-        };
-        if device.driver == "net_tap" {
+        let (_, named) = keys.iter().find(|(name, _)| *name == key)?;
+        let (end, taken) = match named.0 {
+            Kind::Interface(taken) => (interface(value), taken),
+            Kind::Wire => (interface(value.strip_prefix("iface:")?), Taken::BOTH),
             // The kernel counts such names up.
-            let named = !value.contains('%');
-            return named.then(|| (key, value, End::Tap(value.to_owned()), taken));
-        }
-        Some((key, value, interface(value), taken))
+            Kind::Tap if value.contains('%') => return None,
+            Kind::Tap => (End::Tap(value.to_owned()), Taken::BOTH),
+            Kind::File { .. } => return None,
+        };
+        Some((key, value, end, taken))
     };
     device.args.iter().filter_map(one).collect()
 }
 
-/// Compares what all devices take, before any is opened. `is_hardware` tells which have no driver of software's.
+/// Compares what all devices take, before any is opened. `keys` tells those of a device's driver, none of hardware.
 pub(crate) fn check<'a>(
     devices: impl Iterator<Item = &'a DeviceArg>,
-    is_hardware: impl Fn(&DeviceArg) -> bool,
+    keys: impl Fn(&DeviceArg) -> Option<Keys>,
 ) -> Result<(), ConfigError> {
-    check_below(Path::new("/"), devices, is_hardware)
+    check_below(Path::new("/"), devices, keys)
 }
 
 fn check_below<'a>(
     root: &Path,
     devices: impl Iterator<Item = &'a DeviceArg>,
-    is_hardware: impl Fn(&DeviceArg) -> bool,
+    keys: impl Fn(&DeviceArg) -> Option<Keys>,
 ) -> Result<(), ConfigError> {
     let mut seen: Vec<(End, Taken, &str)> = Vec::new();
     for device in devices {
-        for (key, value, end, taken) in ends(device, is_hardware(device), root) {
+        for (key, value, end, taken) in ends(device, keys(device), root) {
             let clash = seen.iter().find(|(other, by, owner)| {
                 *other == end && *owner != device.name && (by.rx && taken.rx || by.tx && taken.tx)
             });
@@ -122,7 +109,7 @@ mod tests {
     fn refused_below(root: &Path, texts: &[&str]) -> Option<String> {
         let drivers = crate::Drivers::new();
         let devices: Vec<DeviceArg> = texts.iter().map(|text| text.parse().expect("a device")).collect();
-        check_below(root, devices.iter(), |device| drivers.is_hardware(device))
+        check_below(root, devices.iter(), |device| drivers.exclusive_keys(device))
             .err()
             .map(|error| error.to_string())
     }

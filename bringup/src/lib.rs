@@ -14,6 +14,7 @@
 
 mod driver;
 mod error;
+mod exclusive;
 mod file;
 mod interface;
 mod ledger;
@@ -39,6 +40,7 @@ use tracing::subscriber::DefaultGuard;
 
 pub use driver::{Drivers, ModelNetdev};
 pub use error::BringupError;
+pub use exclusive::Exclusive;
 pub use ledger::{Crossing, PortLedger};
 pub use pool::{Needs, PoolOptions};
 pub use rdma::{RdmaBringup, RdmaDevice, present};
@@ -98,8 +100,8 @@ impl Bringup {
         // What the drivers refuse is known before threads and memory are made.
         let prepared = specs.iter().map(|spec| drivers.prepare(&spec.device, &line.eal.devices));
         let opened: Vec<_> = prepared.collect::<Result<_, _>>()?;
-        file::check(specs.iter().map(|spec| &spec.device))?;
-        interface::check(specs.iter().map(|spec| &spec.device), |device| drivers.is_hardware(device))?;
+        file::check(specs.iter().map(|spec| &spec.device), |device| drivers.exclusive_keys(device))?;
+        interface::check(specs.iter().map(|spec| &spec.device), |device| drivers.exclusive_keys(device))?;
         pollux_eal::simd::limit(line.eal.simd_bits_max);
         pollux_wire::simd::limit(line.eal.simd_bits_max);
         let eal = Eal::init(line.eal.clone())?;

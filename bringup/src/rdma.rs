@@ -48,8 +48,8 @@ impl RdmaBringup {
             .iter()
             .map(|spec| drivers.prepare_rdma(&spec.device, &line.eal.devices))
             .collect::<Result<_, _>>()?;
-        file::check(specs.iter().map(|spec| &spec.device))?;
-        interface::check(specs.iter().map(|spec| &spec.device), |device| drivers.is_hardware(device))?;
+        file::check(specs.iter().map(|spec| &spec.device), |device| drivers.exclusive_keys(device))?;
+        interface::check(specs.iter().map(|spec| &spec.device), |device| drivers.exclusive_keys(device))?;
         pollux_eal::simd::limit(line.eal.simd_bits_max);
         pollux_wire::simd::limit(line.eal.simd_bits_max);
         let eal = Eal::init(line.eal.clone())?;

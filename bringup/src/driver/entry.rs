@@ -9,6 +9,7 @@ use pollux_port::PortError;
 use pollux_port::driver::PortDriver;
 
 use crate::error::BringupError;
+use crate::exclusive::Keys;
 use crate::rdma::device::RdmaDevice;
 
 /// Reads a device's keys.
@@ -33,6 +34,8 @@ pub(super) struct Entry {
     /// The beginning of its devices' names.
     pub(super) name: String,
     pub(super) read: Arc<Read>,
+    /// Which keys name what two ports cannot share.
+    pub(super) exclusive: Keys,
 }
 
 impl Entry {
@@ -56,6 +59,11 @@ impl Entry {
                 Ok(Opened { driver: Box::new(open(name, options, eal)?), model: None })
             }))
         };
-        Self { name: name.into(), read: Arc::new(read) }
+        Self { name: name.into(), read: Arc::new(read), exclusive: &[] }
+    }
+
+    /// The same, with keys that name what two ports cannot share.
+    pub(super) fn exclusive(self, keys: Keys) -> Self {
+        Self { exclusive: keys, ..self }
     }
 }

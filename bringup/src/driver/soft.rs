@@ -8,15 +8,25 @@ use pollux_port_soft::ring;
 use pollux_port_soft::tap::{TapOptions, TapPort};
 
 use super::entry::Entry;
+use crate::exclusive::Exclusive;
 
 /// The drivers.
 pub(super) fn entries() -> Vec<Entry> {
     vec![
         Entry::of_port("net_null", null, |name, options, _| NullPort::new(name, options)),
         Entry::of_port("net_ring", |_| Ok(()), |name, (), _| Ok(ring::looped(name))),
-        Entry::of_port("net_pcap", pcap, |name, options, _| PcapPort::new(name, &options)),
-        Entry::of_port("net_af_packet", af_packet, |_, options, _| AfPacketPort::new(options)),
-        Entry::of_port("net_tap", tap, |_, options, _| TapPort::new(&options)),
+        Entry::of_port("net_pcap", pcap, |name, options, _| PcapPort::new(name, &options)).exclusive(&[
+            ("rx_pcap", Exclusive::READ_FILE),
+            ("tx_pcap", Exclusive::WRITTEN_FILE),
+            ("iface", Exclusive::INTERFACE),
+            ("rx_iface", Exclusive::RX_INTERFACE),
+            ("rx_iface_in", Exclusive::RX_INTERFACE),
+            ("tx_iface", Exclusive::TX_INTERFACE),
+        ]),
+        Entry::of_port("net_af_packet", af_packet, |_, options, _| AfPacketPort::new(options))
+            .exclusive(&[("iface", Exclusive::INTERFACE)]),
+        Entry::of_port("net_tap", tap, |_, options, _| TapPort::new(&options))
+            .exclusive(&[("iface", Exclusive::TAP)]),
     ]
 }
 
