@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pollux_eal::LcoreContext;
-use pollux_eal::clock::{Nanos, cycles};
+use pollux_eal::clock::{Cycles, Nanos};
 use pollux_mempool::Burst;
 use pollux_port::TxQueue;
 
@@ -27,7 +27,7 @@ impl Lost {
 }
 
 /// Tries a burst again that its destination did not take, and lets it go when it never will: after a time in which nothing was
-/// taken, or when the port is gone. Meanwhile the source's own queue holds what comes.
+/// taken, or when the port is gone. Meanwhile the source's own queue holds what comes. One for each destination and its burst.
 ///
 /// ```no_run
 /// # use pollux_eal::LcoreContext;
@@ -47,7 +47,7 @@ impl Lost {
 #[derive(Debug)]
 pub struct Retry {
     /// When the destination first refused what is in the burst.
-    held_since: Option<u64>,
+    held_since: Option<Cycles>,
     patience: Nanos,
     lost: Arc<Lost>,
 }
@@ -67,19 +67,27 @@ impl Retry {
 
     /// Sends what was not taken before; how many packets were taken now. After the patience the burst is emptied.
     ///
+    /// An empty burst ends the wait, and the next one has the whole patience: who empties a burst that is held back calls this once
+    /// more.
+    ///
     /// Neither allocates nor locks; meant for the rare round in which something was left.
     #[cold]
     pub fn send(&mut self, lcore: &LcoreContext, tx: &mut TxQueue, burst: &mut Burst) -> usize {
+        if burst.is_empty() {
+            self.held_since = None;
+            return 0;
+        }
         let sent = tx.tx_burst(burst);
         if sent > 0 {
             self.held_since = None;
             return sent;
         }
-        let now = cycles::now();
+        let clock = lcore.clock();
+        let now = clock.now();
         let since = *self.held_since.get_or_insert(now);
         if tx.is_gone() {
             self.let_go(burst, |lost| &lost.port_gone);
-        } else if now.wrapping_sub(since) > lcore.clock().cycles(self.patience).0 {
+        } else if now - since > clock.cycles(self.patience) {
             self.let_go(burst, |lost| &lost.tx_full);
         }
         0
@@ -141,5 +149,31 @@ mod tests {
         let sent = bringup.eal.launch(main, work).expect("launched").wait().expect("no panic");
         assert_eq!(sent, (3, 0));
         assert_eq!(lost.by_reason(), [("tx full", 5), ("port gone", 0)], "nothing more");
+    }
+    #[test]
+    fn a_burst_after_one_that_was_emptied_has_the_whole_patience() {
+        let line =
+            CommandLine::parse(["retry", "-l", "0", "--no-huge", "--vdev", "net_null0"]).expect("a line");
+        let mut bringup = Bringup::new(&line).unwrap_or_else(|error| panic!("{}", error.line()));
+        let (mut queues, pool) = bringup.start_ports(&[PortId(0)], &PortRequest::new()).expect("up");
+        let mut tx = queues.remove(0).tx.remove(0);
+        let patience = Duration::from_millis(50);
+        let mut retry = Retry::new(patience.into());
+        let lost = retry.lost();
+        bringup.ports.get_mut(PortId(0)).expect("a port").stop().expect("stops");
+        let main = bringup.eal.lcores().main();
+        let work = move |lcore: &LcoreContext| {
+            let mut burst = Burst::new();
+            pool.alloc_up_to(&mut burst, 5);
+            let first = (retry.send(lcore, &mut tx, &mut burst), burst.len());
+            burst.clear();
+            let none = retry.send(lcore, &mut tx, &mut burst);
+            std::thread::sleep(2 * patience);
+            pool.alloc_up_to(&mut burst, 3);
+            (first, none, retry.send(lcore, &mut tx, &mut burst), burst.len())
+        };
+        let done = bringup.eal.launch(main, work).expect("launched").wait().expect("no panic");
+        assert_eq!(done, ((0, 5), 0, 0, 3), "the second is held back, too");
+        assert_eq!(lost.by_reason(), [("tx full", 0), ("port gone", 0)]);
     }
 }
