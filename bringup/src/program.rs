@@ -85,8 +85,8 @@ pub fn tell(line: std::fmt::Arguments<'_>) {
     print(&format!("{line}\n"));
 }
 
-fn print(text: &str) {
-    // A reader that went away, such as `| head`, is no error.
+/// Prints whole lines on standard output, in one piece; they end in a newline. As with [`tell`], a closed pipe is not an error.
+pub fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 

@@ -1,5 +1,6 @@
 //! Where lines go.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 
 use pollux_bringup::BringupError;
@@ -27,11 +28,11 @@ impl Console {
         out.flush()
     }
 
-    /// The JSON line, if it is wanted.
+    /// The JSON line, if it is wanted: what `report` makes shows it, on one line, as `serde_json::Value` does.
     ///
     /// # Errors
     /// [`BringupError::Runtime`]: standard output does not take it, as on a full disk. A reader that went away is no error.
-    pub fn json(self, report: impl FnOnce() -> serde_json::Value) -> Result<(), BringupError> {
+    pub fn json<D: Display>(self, report: impl FnOnce() -> D) -> Result<(), BringupError> {
         if self.json { told(line(&report().to_string())) } else { Ok(()) }
     }
 }

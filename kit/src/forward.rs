@@ -5,11 +5,13 @@
 
 use std::sync::Arc;
 
+use pollux_bringup::BringupError;
 use pollux_eal::LcoreContext;
 use pollux_eal::clock::{Nanos, cycles};
 use pollux_mempool::Burst;
-use pollux_port::{MacAddr, QueueId, RxQueue, TxQueue};
+use pollux_port::{MacAddr, QueueId, Queues, RxQueue, TxQueue};
 
+use crate::pairs::Hop;
 use crate::{Lost, Retry};
 
 /// Packets taken at once, as in DPDK's l2fwd and testpmd.
@@ -164,6 +166,34 @@ impl Path {
     }
 }
 
+/// Joins each rx queue to the tx queue of the same number at its port's destination. `queues` are those of the hops' sources, in their
+/// order; `edit` says what becomes of the packets of a hop.
+///
+/// # Errors
+/// [`BringupError::Usage`]: a destination has fewer tx queues than its source has rx queues, or no queues here. What `edit` answers.
+pub fn paths(
+    hops: &[Hop],
+    queues: Vec<Queues>,
+    patience: Nanos,
+    mut edit: impl FnMut(Hop) -> Result<Edit, BringupError>,
+) -> Result<Vec<(Path, Hop)>, BringupError> {
+    let (rx, mut tx): (Vec<_>, Vec<_>) =
+        queues.into_iter().map(|queues| (queues.rx, queues.tx.into_iter())).unzip();
+    let mut paths = Vec::new();
+    for (&hop, rx) in hops.iter().zip(rx) {
+        let edit = edit(hop)?;
+        let place = hops.iter().position(|other| other.from == hop.to);
+        for rx in rx {
+            let Some(tx) = place.and_then(|place| tx[place].next()) else {
+                let problem = "has fewer tx queues than its source port has rx queues: set as many with --txq (l2fwd) or in the profile";
+                return Err(BringupError::Usage(format!("port {} {problem}", hop.to)));
+            };
+            paths.push((Path::new(rx, tx, edit, patience), hop));
+        }
+    }
+    Ok(paths)
+}
+
 /// Goes round the paths until asked to stop.
 pub fn run(lcore: &LcoreContext, paths: &mut [Path]) {
     run_with(lcore, paths, &mut ());
@@ -199,6 +229,10 @@ pub fn run_with(lcore: &LcoreContext, paths: &mut [Path], laps: &mut impl Laps) 
 
 #[cfg(test)]
 mod tests {
+    use pollux_bringup::{Bringup, PortRequest};
+    use pollux_config::CommandLine;
+    use pollux_port::PortId;
+
     use super::*;
 
     #[test]
@@ -212,5 +246,28 @@ mod tests {
     fn rewriting_is_dpdks() {
         let edit = Edit::l2fwd(3, MacAddr([2, 1, 2, 3, 4, 5]));
         assert_eq!(edit, Edit::Rewrite([2, 0, 0, 0, 0, 3, 2, 1, 2, 3, 4, 5]));
+    }
+
+    #[test]
+    fn no_rx_queue_is_left_without_a_path() {
+        let hops = [Hop { from: 0, to: 1 }, Hop { from: 1, to: 0 }];
+        let joined = |tx_queues| {
+            let line = "paths -l 0 --no-huge --vdev net_null0 --vdev net_null1";
+            let line = CommandLine::parse(line.split(' ')).expect("a line");
+            let mut bringup = Bringup::new(&line).unwrap_or_else(|error| panic!("{}", error.line()));
+            let request = PortRequest::new().queues(2).tx_queues(tx_queues);
+            let (queues, _pool) = bringup.start_ports(&[PortId(0), PortId(1)], &request).expect("up");
+            let mut asked = Vec::new();
+            let paths = paths(&hops, queues, Nanos(1), |hop| {
+                asked.push(hop.from);
+                Ok(Edit::Keep)
+            });
+            let paths = paths.map_err(|error| error.line())?;
+            assert_eq!(asked, [0, 1], "once a hop");
+            Ok::<_, String>(paths.iter().map(|(path, hop)| (hop.from, path.queue().0)).collect::<Vec<_>>())
+        };
+        assert_eq!(joined(2), Ok(vec![(0, 0), (0, 1), (1, 0), (1, 1)]));
+        let refusal = joined(1).expect_err("rx queue 1 has nowhere to send");
+        assert!(refusal.starts_with("port 1 has fewer tx queues than its source port"), "{refusal}");
     }
 }

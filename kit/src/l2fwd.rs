@@ -10,12 +10,12 @@ use pollux_config::CommandLine;
 use pollux_eal::clock::Nanos;
 use pollux_eal::lcore::LcoreId;
 use pollux_mempool::{Burst, MbufPool};
-use pollux_port::{PortId, Queues};
+use pollux_port::PortId;
 
-use crate::forward::{self, BURST, Edit, Path};
+use crate::forward::{self, BURST, Edit, Path, paths};
 use crate::number::at_least_one;
 use crate::pairs::{Hop, PortMap, PortMask, deal, hops};
-use crate::{Counted, Meter, RunOptions, Watch, joined};
+use crate::{Counted, Meter, RunOptions, Watch};
 
 /// How long a burst waits for a full destination before it is let go. Meanwhile the source's own queue fills. Longer than the
 /// thread of a device model waits for a core that it shares with an lcore: some milliseconds on an idle machine, above 10 at
@@ -118,7 +118,10 @@ pub fn run(line: &CommandLine, options: Options, drivers: Drivers) -> Result<(),
     if let Some(notice) = notice {
         say(format_args!("l2fwd: {notice}"));
     }
-    let mut paths = paths(&mut bringup, &hops, queues, options.no_mac_updating)?;
+    let mut paths = paths(&hops, queues, PATIENCE, |hop| match options.no_mac_updating {
+        true => Ok(Edit::Keep),
+        false => Ok(Edit::l2fwd(hop.to, bringup.mac(PortId(hop.to))?)),
+    })?;
     for (path, _) in &mut paths {
         prime(path, &pool, options.prime.unwrap_or(0));
     }
@@ -153,32 +156,9 @@ pub fn run(line: &CommandLine, options: Options, drivers: Drivers) -> Result<(),
     let watch = Watch { app: "l2fwd", options: &options.run, period };
     let end = watch.until_end(&mut bringup, &meter);
     bringup.eal.stop_flag().set();
-    let end = launched.into_iter().map(joined).fold(end, Result::and);
+    let end =
+        launched.into_iter().fold(end, |end, launched| end.and(launched.wait().map_err(BringupError::from)));
     end.and(watch.report(&meter.read(&mut bringup)))
-}
-
-/// Joins each rx queue to the tx queue of the same number at its port's destination.
-fn paths(
-    bringup: &mut Bringup,
-    hops: &[Hop],
-    queues: Vec<Queues>,
-    keep: bool,
-) -> Result<Vec<(Path, Hop)>, BringupError> {
-    let (rx, mut tx): (Vec<_>, Vec<_>) =
-        queues.into_iter().map(|queues| (queues.rx, queues.tx.into_iter())).unzip();
-    let mut paths = Vec::new();
-    for (hop, rx) in hops.iter().zip(rx) {
-        let edit = if keep { Edit::Keep } else { Edit::l2fwd(hop.to, bringup.mac(PortId(hop.to))?) };
-        let place = hops.iter().position(|other| other.from == hop.to);
-        for rx in rx {
-            let Some(tx) = place.and_then(|place| tx[place].next()) else {
-                let problem = "has fewer tx queues than its source port has rx queues: set as many with --txq or in the profile";
-                return Err(BringupError::Usage(format!("port {} {problem}", hop.to)));
-            };
-            paths.push((Path::new(rx, tx, edit, PATIENCE), *hop));
-        }
-    }
-    Ok(paths)
 }
 
 /// Sends frames of the local experimental EtherType (IEEE 802: 0x88b5) to nobody in particular.

@@ -11,7 +11,7 @@
 //! Called by the apps, and by programs outside of this workspace; calls `bringup`, `port` and `eal`, and no app.
 //!
 //! - [`RunOptions`]: the options that all forwarders have; [`number`], [`pairs`]: what other options are made of.
-//! - [`Watch`]: the control thread, until the end and the report; [`joined`] for the lcores behind it.
+//! - [`Watch`]: the control thread, until the end and the report.
 //! - [`Meter`] and [`Counts`]: what ports and lcores counted; [`table()`] and [`json()`] show it.
 //! - [`Retry`]: a burst that a destination did not take, tried again with patience; [`Lost`] counts what was let go.
 //! - [`l2fwd`]: the whole of a forwarder, for programs that only add drivers; [`forward`]: its loop, one page.
@@ -22,7 +22,7 @@
 //! ```
 //! use pollux_bringup::{Bringup, BringupError};
 //! use pollux_config::CommandLine;
-//! use pollux_kit::{Meter, RunOptions, Watch, joined};
+//! use pollux_kit::{Meter, RunOptions, Watch};
 //! use pollux_mempool::Burst;
 //! use pollux_port::PortId;
 //!
@@ -44,7 +44,7 @@
 //! let watch = Watch { app: "app", options: &options, period: None };
 //! watch.until_end(&mut bringup, &meter)?;
 //! bringup.eal.stop_flag().set();
-//! joined(forwarding)?;
+//! forwarding.wait()?;
 //! let counts = meter.read(&mut bringup);
 //! assert!(counts.ports[1].tx_packets > 0);
 //! watch.report(&counts)?;
@@ -71,4 +71,4 @@ pub use options::RunOptions;
 pub use report::json;
 pub use retry::{Lost, Retry};
 pub use table::table;
-pub use watch::{Watch, joined};
+pub use watch::Watch;

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use pollux_bringup::program::say;
 use pollux_bringup::{Bringup, BringupError};
-use pollux_eal::lcore::Launched;
 use pollux_port::{PortEvent, PortState};
 
 use crate::console::{self, Console};
@@ -113,12 +112,4 @@ impl Watch<'_> {
         let gap = if !console.json && std::io::stdout().is_terminal() { "\n" } else { "" };
         console.write(&format!("{gap}{text}"))
     }
-}
-
-/// Waits for what was launched.
-///
-/// # Errors
-/// [`BringupError::Runtime`] when it panicked.
-pub fn joined(launched: Launched<()>) -> Result<(), BringupError> {
-    launched.wait().map_err(|panicked| BringupError::Runtime(panicked.to_string()))
 }

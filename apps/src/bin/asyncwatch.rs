@@ -7,7 +7,6 @@ use std::time::Duration;
 use clap::Parser;
 use pollux_bringup::{BringupError, RdmaBringup, program};
 use pollux_eal::event::EventSet;
-use pollux_kit::Console;
 use pollux_verbs::{AsyncKind, Element};
 
 /// asyncwatch: prints the asynchronous events of an RDMA device, like rdma-core's ibv_asyncwatch. Stop it with Ctrl-C.
@@ -24,8 +23,8 @@ fn main() -> ExitCode {
         let wanted = |name: &str| options.ib_dev.as_ref().is_none_or(|wanted| name == wanted);
         let device =
             devices.iter().find(|device| wanted(&device.name)).unwrap_or(&devices[devices.len() - 1]);
-        let (context, console) = (&device.context, Console { json: false });
-        console.print(&format!("{}: async event FD {}\n", device.name, context.events_fd().as_raw_fd()));
+        let context = &device.context;
+        program::tell(format_args!("{}: async event FD {}", device.name, context.events_fd().as_raw_fd()));
         let stop = eal.stop_flag();
         let mut set = EventSet::new()?;
         set.add(context.events_fd(), 0)?;
@@ -36,7 +35,7 @@ fn main() -> ExitCode {
                 let port = if let Element::Port(port) = event.element { port } else { 0 };
                 let name =
                     event.kind.name().map_or("unexpected".to_owned(), |name| format!("IBV_EVENT_{name}"));
-                console.print(&format!("  event_type {name} ({}), port {port}\n", event.kind.0));
+                program::tell(format_args!("  event_type {name} ({}), port {port}", event.kind.0));
                 if event.kind == AsyncKind::DEVICE_FATAL {
                     return Err(BringupError::Runtime(format!("{} is gone", device.name)));
                 }

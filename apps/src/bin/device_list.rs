@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use pollux_bringup::{BringupError, RdmaBringup, present, program};
-use pollux_kit::Console;
 
 /// device_list: lists the RDMA devices of this host and those named by --vdev, like rdma-core's ibv_devices.
 #[derive(Parser)]
@@ -22,7 +21,7 @@ fn main() -> ExitCode {
             }
         }
         let rows: String = all.iter().map(|(name, guid)| format!("    {name:<16}\t{guid:016x}\n")).collect();
-        Console { json: false }.print(&format!(
+        program::print(&format!(
             "    {:<16}\t   node GUID\n    {:<16}\t----------------\n{rows}",
             "device", "------"
         ));

@@ -3,11 +3,10 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use pollux_apps::number::within;
 use pollux_apps::rdma::info::Info;
 use pollux_bringup::{BringupError, RdmaBringup, RdmaDevice, present, program};
 use pollux_config::CommandLine;
-use pollux_kit::Console;
-use pollux_kit::number::within;
 
 /// devinfo: prints the attributes of RDMA devices, like rdma-core's ibv_devinfo. Without a device name it prints all devices
 /// of the kernel.
@@ -32,7 +31,6 @@ fn main() -> ExitCode {
 }
 
 fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
-    let console = Console { json: false };
     let mut line = line.clone();
     let named = !line.ports.is_empty();
     let here: Vec<String> = present().into_iter().map(|device| device.ibdev).collect();
@@ -42,7 +40,7 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
         names.extend(more.filter(|name| !names.contains(name)).collect::<Vec<_>>());
         let plural = if names.len() == 1 { "" } else { "s" };
         let rows: String = names.iter().map(|name| format!("\t{name}\n")).collect();
-        console.print(&format!("{} HCA{plural} found:\n{rows}\n", names.len()));
+        program::print(&format!("{} HCA{plural} found:\n{rows}\n", names.len()));
         return Ok(());
     }
     if !named && options.ib_dev.is_none() {
@@ -54,12 +52,12 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     // `-d` chooses one of several.
     let wanted = |device: &&RdmaDevice| options.ib_dev.as_ref().is_none_or(|name| device.name == *name);
     for device in devices.iter().filter(wanted) {
-        show(device, &options, console)?;
+        show(device, &options)?;
     }
     Ok(())
 }
 
-fn show(device: &RdmaDevice, options: &Options, console: Console) -> Result<(), BringupError> {
+fn show(device: &RdmaDevice, options: &Options) -> Result<(), BringupError> {
     let attributes = device.context.device()?;
     let count = attributes.base.phys_port_cnt;
     let only = options.ib_port.and_then(|port| u8::try_from(port).ok());
@@ -81,6 +79,6 @@ fn show(device: &RdmaDevice, options: &Options, console: Console) -> Result<(), 
         vectors: device.context.comp_vectors(),
     };
     let board = info.board.as_ref().map(|board| board.trim().to_owned());
-    console.print(&Info { board, ..info }.lines(options.verbose, only));
+    program::print(&Info { board, ..info }.lines(options.verbose, only));
     Ok(())
 }

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use pollux_apps::number::{size, within};
 use pollux_apps::perftest::options::Options as TestOptions;
 use pollux_apps::perftest::session;
 use pollux_apps::perftest::settings::{Kind, Settings, Test, Verb};
@@ -18,16 +19,15 @@ use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
 use pollux_eal::clock::Nanos;
 use pollux_kit::forward::{self, Edit, Path};
-use pollux_kit::number::{size, within};
 use pollux_kit::pairs::hops;
-use pollux_kit::{Counted, Meter, RunOptions, Watch, joined};
+use pollux_kit::{Counted, Meter, RunOptions, Watch};
 use pollux_port::PortId;
 
 /// How long a burst waits for a full destination.
 const PATIENCE: Nanos = Nanos(10_000_000);
 
-/// forward_and_serve: forwards packets between ports and, on the first of the same ports, serves RDMA clients (read_bw, read_lat
-/// or write_bw) from memory of this process.
+/// forward_and_serve: forwards packets between ports and, on the first of the same ports, serves RDMA clients (read_bw or write_bw)
+/// from memory of this process.
 #[derive(Parser)]
 #[command(after_help = "The loop is l2fwd's: kit/src/forward.rs. Needs two lcores: -l 0,1.")]
 struct Options {
@@ -70,24 +70,16 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     // Clients of the RDMA device find it by its kernel.
     let request = options.run.port_request(1).promiscuous(true).neighbours_by_kernel(true);
     let (queues, _pool) = bringup.start_ports(&ids, &request)?;
-    let (rx, mut tx): (Vec<_>, Vec<_>) =
-        queues.into_iter().map(|queues| (queues.rx, queues.tx.into_iter())).unzip();
-    let (mut paths, mut counted) = (Vec::new(), Vec::new());
-    for (hop, rx) in hops.iter().zip(rx) {
-        let place = hops.iter().position(|other| other.from == hop.to);
-        for rx in rx {
-            let Some(tx) = place.and_then(|place| tx[place].next()) else { continue };
-            let path = Path::new(rx, tx, Edit::Keep, PATIENCE);
-            counted.push(Counted {
-                from: PortId(hop.from),
-                queue: path.queue(),
-                to: PortId(hop.to),
-                lcore: forwarder,
-                lost: path.lost(),
-            });
-            paths.push(path);
-        }
-    }
+    let paths = forward::paths(&hops, queues, PATIENCE, |_| Ok(Edit::Keep))?;
+    let counted = paths.iter().map(|(path, hop)| Counted {
+        from: PortId(hop.from),
+        queue: path.queue(),
+        to: PortId(hop.to),
+        lcore: forwarder,
+        lost: path.lost(),
+    });
+    let meter = Meter::new(counted.collect());
+    let mut paths: Vec<Path> = paths.into_iter().map(|(path, _)| path).collect();
     let settings = settings(&options)?;
     let appointment = session::appointment(&settings);
     // A port that is taken is told before anything is forwarded.
@@ -102,12 +94,12 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
         options.port
     ));
 
-    let meter = Meter::new(counted);
     let watch =
         Watch { app: "forward_and_serve", options: &options.run, period: Some(Duration::from_secs(10)) };
     let end = watch.until_end(&mut bringup, &meter);
     bringup.eal.stop_flag().set();
-    let end = end.and(joined(forwarding)).and(joined(serving));
+    let (forwarding, serving) = (forwarding.wait(), serving.wait());
+    let end = end.and(forwarding.map_err(BringupError::from)).and(serving.map_err(BringupError::from));
     end.and(watch.report(&meter.read(&mut bringup)))
 }
 

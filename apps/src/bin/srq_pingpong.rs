@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use pollux_apps::number::within;
 use pollux_apps::pingpong::options::{Common, Paging, Path, Volume};
 use pollux_apps::pingpong::shared::{self, Plan, QPS_MAX};
 use pollux_bringup::program;
-use pollux_kit::number::within;
 
 /// srq_pingpong: ping-pong test over several RC QPs with one shared receive queue. Start the server, then the client with the
 /// server's address. Interoperates with rdma-core's ibv_srq_pingpong.

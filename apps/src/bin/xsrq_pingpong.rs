@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use pollux_apps::number::within;
 use pollux_apps::pingpong::options::{Common, Paging, Path};
 use pollux_apps::pingpong::xrc::{self, Plan};
 use pollux_bringup::program;
-use pollux_kit::number::within;
 
 /// xsrq_pingpong: ping-pong test over extended reliable connections (XRC). Start the server, then each client with the server's
 /// address. Interoperates with rdma-core's ibv_xsrq_pingpong.

@@ -2,7 +2,7 @@
 //!
 //! Source of names, ranges and defaults: linux-rdma/perftest `src/perftest_parameters.{c,h}`.
 
-use pollux_kit::number::{number, size, within};
+use crate::number::{number, size, within};
 
 use super::absent::Absent;
 use crate::exchange::perftest::version;

@@ -36,7 +36,7 @@ const CYCLE: u32 = 4096;
 /// One line.
 pub fn run(test: Test, line: &CommandLine, options: Options) -> Result<(), BringupError> {
     if options.version {
-        Console { json: false }.print(&format!("Version: {VERSION}\n"));
+        program::tell(format_args!("Version: {VERSION}"));
         return Ok(());
     }
     let mut line = line.clone();

@@ -2,10 +2,10 @@
 //!
 //! Source of names and defaults: rdma-core `libibverbs/examples/{rc,uc,ud,srq,xsrq}_pingpong.c`.
 
+use crate::number::{number, size, within};
 use pollux_bringup::{BringupError, RdmaDevice};
 use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
-use pollux_kit::number::{number, size, within};
 
 use crate::exchange::line::Patience;
 use crate::rdma::{Appointment, Failure, device, program};

@@ -7,7 +7,7 @@ mod forward;
 
 use std::process::ExitCode;
 
-use pollux::kit::{Meter, RunOptions, Watch, joined};
+use pollux::kit::{Meter, RunOptions, Watch};
 use pollux::prelude::*;
 
 /// skeleton: the minimal forwarder. Sends what one port of a pair receives out of the other one.
@@ -43,6 +43,6 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     let watch = Watch { app: "skeleton", options: &options.run, period: None };
     let end = watch.until_end(&mut bringup, &meter);
     bringup.eal.stop_flag().set();
-    let end = end.and(joined(forwarding));
+    let end = end.and(forwarding.wait().map_err(BringupError::from));
     end.and(watch.report(&meter.read(&mut bringup)))
 }

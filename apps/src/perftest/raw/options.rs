@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use pollux_kit::number::{number, within};
+use crate::number::{number, within};
 use pollux_wire::MacAddress;
 
 use crate::perftest::options::Options;

@@ -32,7 +32,7 @@ use crate::rdma::{Failure, device};
 /// One line.
 pub fn run(kind: Kind, line: &CommandLine, options: RawOptions) -> Result<(), BringupError> {
     if options.base.version {
-        Console { json: false }.print(&format!("Version: {VERSION}\n"));
+        program::tell(format_args!("Version: {VERSION}"));
         return Ok(());
     }
     let wanted = options.base.ib_dev.clone();
