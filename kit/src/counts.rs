@@ -82,27 +82,28 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What happened since `earlier`.
+    /// What happened since `earlier`. A count that is below the earlier one was reset in between, or its port opened again: then nothing
+    /// is known of the span, and it is 0.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut span = self.clone();
         span.seconds -= earlier.seconds;
         for port in &mut span.ports {
             let Some(before) = earlier.ports.iter().find(|before| before.id == port.id) else { continue };
-            port.rx_packets -= before.rx_packets;
-            port.rx_bytes -= before.rx_bytes;
+            port.rx_packets = port.rx_packets.saturating_sub(before.rx_packets);
+            port.rx_bytes = port.rx_bytes.saturating_sub(before.rx_bytes);
             // What was sent earlier may have turned out to be lost since.
             port.tx_packets = port.tx_packets.saturating_sub(before.tx_packets);
             port.tx_bytes = port.tx_bytes.saturating_sub(before.tx_bytes);
             for (reason, count) in &mut port.dropped {
-                *count -= before.dropped.get(reason).copied().unwrap_or(0);
+                *count = count.saturating_sub(before.dropped.get(reason).copied().unwrap_or(0));
             }
         }
         for lcore in &mut span.lcores {
             let Some(before) = earlier.lcores.iter().find(|before| before.id == lcore.id) else { continue };
-            lcore.packets -= before.packets;
-            lcore.busy_cycles -= before.busy_cycles;
-            lcore.total_cycles -= before.total_cycles;
+            lcore.packets = lcore.packets.saturating_sub(before.packets);
+            lcore.busy_cycles = lcore.busy_cycles.saturating_sub(before.busy_cycles);
+            lcore.total_cycles = lcore.total_cycles.saturating_sub(before.total_cycles);
         }
         span
     }
@@ -132,10 +133,11 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Counts ports and the lcores of `paths`. Time counts from here.
+    /// Counts the ports at both ends of `paths`, and their lcores. Time counts from here.
     #[must_use]
     pub fn new(paths: Vec<Counted>) -> Self {
-        let mut ports: Vec<PortId> = paths.iter().map(|path| path.from).collect();
+        let mut ports: Vec<PortId> = paths.iter().flat_map(|path| [path.from, path.to]).collect();
+        ports.sort_unstable();
         ports.dedup();
         Self { start: Instant::now(), ports, paths }
     }
@@ -173,13 +175,14 @@ impl Meter {
                 });
                 lcores.len() - 1
             });
-            if lcores[place].ports.last() != Some(&path.from.0) {
+            if !lcores[place].ports.contains(&path.from.0) {
                 lcores[place].ports.push(path.from.0);
             }
             let queues =
                 bringup.ports.get_mut(path.from).map(|port| port.stats().rx_queues).unwrap_or_default();
             lcores[place].packets += queues.get(usize::from(path.queue.0)).map_or(0, |queue| queue.packets);
         }
+        lcores.sort_unstable_by_key(|lcore| lcore.id);
         Counts { seconds, ports, lcores }
     }
 
@@ -213,7 +216,14 @@ impl Meter {
 
 #[cfg(test)]
 mod tests {
+    use pollux_bringup::PortRequest;
+    use pollux_config::CommandLine;
+    use pollux_eal::LcoreContext;
+    use pollux_eal::clock::Nanos;
+
     use super::*;
+    use crate::forward::{Edit, paths};
+    use crate::pairs::Hop;
 
     #[test]
     fn a_span_is_the_difference() {
@@ -234,5 +244,81 @@ mod tests {
         assert_eq!((span.seconds, span.ports[0].rx_packets, span.ports[0].dropped["tx full"]), (2.0, 20, 3));
         assert_eq!((span.lcores[0].cycles_per_packet(), span.lcores[0].busy()), (20.0, 0.0));
         assert_eq!((late.lcores[0].busy(), LcoreCounts::default().cycles_per_packet()), (0.5, 0.0));
+    }
+    #[test]
+    fn what_was_reset_in_between_counts_as_nothing() {
+        let port = |count| PortCounts {
+            rx_packets: count,
+            rx_bytes: 60 * count,
+            tx_packets: count,
+            tx_bytes: 60 * count,
+            dropped: [("rx no mbuf".to_owned(), count)].into(),
+            ..PortCounts::default()
+        };
+        let lcore = |count| LcoreCounts {
+            packets: count,
+            busy_cycles: count,
+            total_cycles: count,
+            ..LcoreCounts::default()
+        };
+        let counts = |count| Counts { seconds: 0.0, ports: vec![port(count)], lcores: vec![lcore(count)] };
+        assert_eq!(counts(3).since(&counts(10)), counts(0));
+    }
+
+    fn counted(from: u16, to: u16, lcore: u16) -> Counted {
+        Counted {
+            from: PortId(from),
+            queue: QueueId(0),
+            to: PortId(to),
+            lcore: LcoreId(lcore),
+            lost: Arc::default(),
+        }
+    }
+
+    #[test]
+    fn ports_of_paths_in_any_order_are_counted_once() {
+        let meter = Meter::new(vec![counted(3, 2, 0), counted(0, 1, 0), counted(3, 2, 1), counted(1, 0, 1)]);
+        assert_eq!(meter.ports(), [0, 1, 2, 3].map(PortId));
+    }
+
+    #[test]
+    fn the_destination_of_a_one_way_path_is_counted_with_what_it_refused() {
+        let line = "meter -l 0 --no-huge --vdev net_null0 --vdev net_null1";
+        let line = CommandLine::parse(line.split(' ')).expect("a line");
+        let mut bringup = Bringup::new(&line).unwrap_or_else(|error| panic!("{}", error.line()));
+        let ids = [PortId(0), PortId(1)];
+        let (queues, _pool) = bringup.start_ports(&ids, &PortRequest::new()).expect("up");
+        let both = [Hop { from: 0, to: 1 }, Hop { from: 1, to: 0 }];
+        let mut paths = paths(&both, queues, Nanos(1), |_| Ok(Edit::Keep)).expect("two paths");
+        let (mut path, _) = paths.remove(0);
+        let main = bringup.eal.lcores().main();
+        let meter = Meter::new(vec![Counted { lost: path.lost(), ..counted(0, 1, main.0) }]);
+        // A port that stands still takes nothing.
+        bringup.ports.get_mut(PortId(1)).expect("a port").stop().expect("stops");
+        let work = move |lcore: &LcoreContext| {
+            let held = path.step(lcore);
+            path.finish(lcore);
+            held as u64
+        };
+        let held = bringup.eal.launch(main, work).expect("launched").wait().expect("no panic");
+        let counts = meter.read(&mut bringup);
+        let seen: Vec<_> = counts
+            .ports
+            .iter()
+            .map(|port| (port.id, port.to, port.dropped.get("tx full").copied()))
+            .collect();
+        assert_eq!(seen, [(0, Some(1), None), (1, None, Some(held))]);
+        assert!(held > 0 && counts.lcores[0].ports == [0], "{counts:?}");
+    }
+
+    #[test]
+    fn an_lcore_is_one_and_names_each_port_once() {
+        let line = "meter -l 0 --no-huge --vdev net_null0 --vdev net_null1";
+        let line = CommandLine::parse(line.split(' ')).expect("a line");
+        let mut bringup = Bringup::new(&line).unwrap_or_else(|error| panic!("{}", error.line()));
+        let order = [counted(0, 1, 1), counted(0, 1, 0), counted(1, 0, 0), counted(0, 1, 0)];
+        let lcores = Meter::new(order.to_vec()).read(&mut bringup).lcores;
+        let seen: Vec<_> = lcores.into_iter().map(|lcore| (lcore.id, lcore.ports)).collect();
+        assert_eq!(seen, [(0, vec![0, 1]), (1, vec![0])]);
     }
 }
