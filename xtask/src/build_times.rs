@@ -86,6 +86,13 @@ const TESTS: &[Step] = &[
     },
 ];
 
+impl Step {
+    /// Whether it took no longer than it may, and no larger share of what it took beside.
+    fn is_met(&self, taken: f64, ratio: Option<f64>) -> bool {
+        taken <= self.most && ratio.zip(self.ratio).is_none_or(|(ratio, most)| ratio <= most)
+    }
+}
+
 /// A tree with a target directory of its own.
 struct Tree {
     source: PathBuf,
@@ -103,6 +110,7 @@ pub(crate) fn build_times(args: &Args) -> Outcome {
         "{:<30} {:>9} {:>9} {:>9} {:>9} {:>7} {:>7}",
         "name", "cpu s", "elapsed s", "at most", "beside", "ratio", "at most"
     )];
+    let mut missed = Vec::new();
     for step in BUILDS.iter().chain(if args.tests { TESTS } else { &[] }) {
         let (cpu, elapsed) = here.take(step)?;
         let other = match &beside {
@@ -111,7 +119,10 @@ pub(crate) fn build_times(args: &Args) -> Outcome {
         };
         let taken = if step.elapsed { elapsed } else { cpu };
         let ratio = other.map(|other| taken / other);
-        let met = taken <= step.most && ratio.zip(step.ratio).is_none_or(|(ratio, most)| ratio <= most);
+        let met = step.is_met(taken, ratio);
+        if !met {
+            missed.push(step.name);
+        }
         let or_dash =
             |value: Option<f64>, digits: usize| value.map_or("-".into(), |value| format!("{value:.digits$}"));
         report.push(format!(
@@ -133,7 +144,12 @@ pub(crate) fn build_times(args: &Args) -> Outcome {
         )?;
     }
     println!("{}", report.join("\n"));
-    Ok(())
+    verdict(&missed)
+}
+
+/// What a run comes to of which these steps took longer than they may.
+fn verdict(missed: &[&str]) -> Outcome {
+    if missed.is_empty() { Ok(()) } else { Err(format!("build-times: missed: {}", missed.join("; "))) }
 }
 
 /// Another commit in a work tree of its own, which an earlier run may have left.
@@ -193,6 +209,22 @@ fn children_ticks(stat: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_step_that_takes_too_long_is_an_error_by_name() {
+        let step = Step {
+            name: "it",
+            args: &[],
+            prepare: Prepare::Nothing,
+            elapsed: false,
+            most: 2.0,
+            ratio: Some(0.5),
+        };
+        assert!(step.is_met(2.0, Some(0.5)) && step.is_met(2.0, None));
+        assert!(!step.is_met(2.1, None) && !step.is_met(2.0, Some(0.6)));
+        assert_eq!(verdict(&[]), Ok(()));
+        assert_eq!(verdict(&["one", "two"]), Err("build-times: missed: one; two".into()));
+    }
 
     #[test]
     fn ticks_of_children_stand_behind_the_name() {
