@@ -48,7 +48,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     ),
     ("kit", &["bringup", "config", "eal", "mempool", "port"]),
     ("pollux", &["bringup", "config", "eal", "kit", "mempool", "port", "port-soft", "ring", "verbs", "wire"]),
-    ("apps", &["bringup", "config", "eal", "kit", "port", "wire", "verbs"]),
+    ("apps", &["bringup", "config", "eal", "kit", "pollux", "port", "wire", "verbs"]),
     (
         "benches",
         &[
@@ -108,6 +108,7 @@ pub(crate) fn tidy() -> Outcome {
         sources(name, &mut wrong)?;
         circle::check(name, &circles, &mut wrong)?;
     }
+    wrong.extend(circles.strangers(MAY_DEPEND.iter().map(|(name, _)| *name)));
     unused(&mut wrong)?;
     words::check(&mut wrong)?;
     // The table of broken rules speaks of the code as it is.
@@ -178,11 +179,16 @@ fn names(code: &str, dependency: &str) -> bool {
     code.lines().any(words)
 }
 
+/// The folder of a crate of ours; none for others'.
+fn folder_of(dependency: &str) -> Option<&str> {
+    if dependency == "pollux" { Some(dependency) } else { dependency.strip_prefix("pollux-") }
+}
+
 fn dependencies(name: &str, allowed: &[&str], wrong: &mut Vec<String>) -> Outcome {
     let manifest = manifest(name)?;
     let named = manifest.get("dependencies").and_then(toml::Value::as_table).into_iter().flatten();
     for (dependency, _) in named {
-        if let Some(other) = dependency.strip_prefix("pollux-")
+        if let Some(other) = folder_of(dependency)
             && !allowed.contains(&other)
         {
             wrong.push(format!("{name} depends on {other}; the dependency table allows it {allowed:?}"));
@@ -295,6 +301,14 @@ fn rust_files(dir: &Path, into: &mut Vec<PathBuf>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ours_are_told_from_others() {
+        assert_eq!(
+            ["pollux", "pollux-mlx5-abi", "polluxes", "libc"].map(folder_of),
+            [Some("pollux"), Some("mlx5-abi"), None, None]
+        );
+    }
 
     #[test]
     fn a_dependency_is_used_where_code_names_it() {
