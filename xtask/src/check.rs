@@ -22,7 +22,6 @@ pub(crate) const LOOM_CRATES: &[&str] = &["ring", "eal", "mempool", "port"];
 pub(crate) fn loom_cargo(package: &str, test: &str) -> Command {
     let mut command = cargo(&["test", "--lib", "--package", &format!("pollux-{package}"), test]);
     command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target_dir().join("loom"));
-    // Thin link-time optimisation of the release profile gains a model nothing, and takes minutes.
     command.env("CARGO_PROFILE_TEST_OPT_LEVEL", "3");
     command
 }
