@@ -77,10 +77,11 @@ const READY_MAX: usize = 64;
 
 /// Files that one thread waits for: receive queues in interrupt mode, the stop flag, a socket.
 ///
-/// Each has a token, chosen by the caller, by which it is reported. Files are reported as long as they are readable.
+/// Each has a token, chosen by the caller, by which it is reported. Files are reported as long as they are readable. The set is made
+/// where the files are opened, and moves to the thread that waits.
 pub struct EventSet {
     epoll: OwnedFd,
-    found: Vec<epoll::Event>,
+    found: Vec<Ready>,
 }
 
 impl EventSet {
@@ -118,23 +119,26 @@ impl EventSet {
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<impl Iterator<Item = Ready> + '_, EalError> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         self.found.clear();
-        loop {
-            let room = rustix::buffer::spare_capacity(&mut self.found);
-            match epoll::wait(&self.epoll, room, remaining(deadline).as_ref()) {
+        // The kernel's events stay on this stack: their token may be a pointer, which would tie the set to its thread.
+        let none = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
+        let mut events = [none; READY_MAX];
+        let count = loop {
+            match epoll::wait(&self.epoll, &mut events, remaining(deadline).as_ref()) {
                 Ok(0) if deadline.is_none_or(|deadline| Instant::now() < deadline) => {}
-                Ok(_) => break,
+                Ok(count) => break count,
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(failed("wait for events")(errno)),
             }
-        }
-        Ok(self.found.iter().map(|event| {
+        };
+        self.found.extend(events[..count].iter().map(|event| {
             let flags = event.flags;
             Ready {
                 token: event.data.u64(),
                 readable: flags.contains(epoll::EventFlags::IN),
                 hangup: flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR),
             }
-        }))
+        }));
+        Ok(self.found.drain(..))
     }
 }
 
@@ -152,4 +156,25 @@ pub(crate) fn remaining(deadline: Option<Instant>) -> Option<Timespec> {
 
 pub(crate) fn failed(action: &'static str) -> impl FnOnce(Errno) -> EalError {
     move |errno| EalError::Event { action, source: errno.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_moves_to_the_thread_that_waits() {
+        let file = std::sync::Arc::new(EventFd::new().expect("an event file"));
+        let mut set = EventSet::new().expect("an event set");
+        set.add(&*file, 7).expect("added");
+        let waiting = std::thread::spawn(move || {
+            let ready = set.wait(Some(Duration::from_secs(60))).expect("waits").next();
+            // What was found is gone by the next wait.
+            let none = set.wait(Some(Duration::ZERO)).map(Iterator::count);
+            (ready, none.expect("waits"))
+        });
+        file.signal();
+        let ready = Ready { token: 7, readable: true, hangup: false };
+        assert_eq!(waiting.join().expect("no panic"), (Some(ready), 1), "still readable");
+    }
 }

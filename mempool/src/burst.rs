@@ -39,8 +39,9 @@ impl Burst {
     /// Appends an mbuf.
     ///
     /// # Panics
-    /// When the burst is full; [`try_push`](Self::try_push) does not.
+    /// When the burst is full, at the place of the call; [`try_push`](Self::try_push) does not.
     #[inline]
+    #[track_caller]
     pub fn push(&mut self, mbuf: Mbuf) {
         self.0.push(mbuf);
     }

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use pollux_mempool::{Area, External, Mbuf, MbufPool, ObjectPool, PoolEvent, subscribe};
+use pollux_mempool::{Area, BURST_MAX, Burst, External, Mbuf, MbufPool, ObjectPool, PoolEvent, subscribe};
 
 /// Tells when it is dropped, as the keeper of an area is when the pool lets go of it.
 struct Tell(Arc<AtomicUsize>);
@@ -84,4 +84,31 @@ fn an_event_callback_that_panics_harms_neither_pools_nor_other_callbacks() {
     assert!(catch_unwind(AssertUnwindSafe(|| drop(pool))).is_err());
     assert_eq!(take(), [("gone", "ill ended".into()), ("gone", "ill kept".into())]);
     drop((bad, good));
+}
+
+#[test]
+fn a_push_into_a_full_burst_tells_who_pushed() {
+    let pool = MbufPool::builder("full", 2 * BURST_MAX).build_anonymous().expect("pages");
+    let mut burst = Burst::new();
+    pool.alloc_up_to(&mut burst, BURST_MAX);
+    let place = Arc::new(Mutex::new(None));
+    let (told, own) = (Arc::clone(&place), std::thread::current().id());
+    let usual = Arc::new(std::panic::take_hook());
+    let others = Arc::clone(&usual);
+    std::panic::set_hook(Box::new(move |panic| {
+        // Other tests panic, too, meanwhile.
+        if std::thread::current().id() != own {
+            return others(panic);
+        }
+        *told.lock().expect("nobody panics with it") = panic.location().map(|place| (place.file().to_owned(), place.line()));
+    }));
+    let one = pool.alloc().expect("some are left");
+    let line = line!() + 1;
+    let pushed = catch_unwind(AssertUnwindSafe(|| burst.push(one)));
+    drop(std::panic::take_hook());
+    std::panic::set_hook(Box::new(move |panic| usual(panic)));
+    assert!(pushed.is_err());
+    assert_eq!(*place.lock().expect("nobody panics with it"), Some((file!().to_owned(), line)));
+    drop(burst);
+    assert_eq!(pool.in_use(), 0);
 }
