@@ -32,7 +32,7 @@ use std::sync::Arc;
 use pollux_config::{CommandLine, PortSpec};
 use pollux_eal::{Eal, StopReason};
 use pollux_mempool::MbufPool;
-use pollux_port::{MacAddr, PortConfig, PortId, Ports, Queues, RxQueueConfig, TxQueueConfig};
+use pollux_port::{MacAddress, PortConfig, PortId, Ports, Queues, RxQueueConfig, TxQueueConfig};
 
 use driver::Opened;
 use pollux_mlx5_model::Model;
@@ -253,7 +253,7 @@ impl Bringup {
     ///
     /// # Errors
     /// [`BringupError`] when there is no such port or it does not tell.
-    pub fn mac(&mut self, id: PortId) -> Result<MacAddr, BringupError> {
+    pub fn mac(&mut self, id: PortId) -> Result<MacAddress, BringupError> {
         let port = self.ports.get_mut(id).ok_or(BringupError::NoPort { port: id.0 })?;
         Ok(port.mac_address()?)
     }

@@ -9,7 +9,7 @@ use pollux_bringup::BringupError;
 use pollux_eal::LcoreContext;
 use pollux_eal::clock::{Nanos, cycles};
 use pollux_mempool::Burst;
-use pollux_port::{MacAddr, QueueId, Queues, RxQueue, TxQueue};
+use pollux_port::{MacAddress, QueueId, Queues, RxQueue, TxQueue};
 
 use crate::pairs::Hop;
 use crate::{Lost, Retry};
@@ -34,7 +34,7 @@ pub enum Edit {
 impl Edit {
     /// What DPDK's l2fwd writes: to `02:00:00:00:00:<port>`, from the address of the port that sends.
     #[must_use]
-    pub fn l2fwd(port: u16, address: MacAddr) -> Self {
+    pub fn l2fwd(port: u16, address: MacAddress) -> Self {
         let mut head = [2, 0, 0, 0, 0, port.to_le_bytes()[0], 0, 0, 0, 0, 0, 0];
         head[6..].copy_from_slice(&address.0);
         Self::Rewrite(head)
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn rewriting_is_dpdks() {
-        let edit = Edit::l2fwd(3, MacAddr([2, 1, 2, 3, 4, 5]));
+        let edit = Edit::l2fwd(3, MacAddress([2, 1, 2, 3, 4, 5]));
         assert_eq!(edit, Edit::Rewrite([2, 0, 0, 0, 0, 3, 2, 1, 2, 3, 4, 5]));
     }
 

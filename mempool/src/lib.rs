@@ -80,7 +80,6 @@ pub use error::PoolError;
 pub use event::{PoolEvent, PoolInfo};
 pub use external::{External, ExternalMemory};
 pub use mbuf::flag::{RxFlags, TxFlags, TxOffload};
-pub use mbuf::packet_type::PacketType;
 pub use mbuf::{Flaw, Mbuf, Segments};
 pub use object::Object;
 pub use objects::{OBJECT_BYTES_MAX, ObjectPool, ObjectPoolBuilder, Objects};
@@ -89,3 +88,6 @@ pub use registry::POOLS_MAX;
 pub use stats::PoolStats;
 pub use subscription::{Subscription, subscribe};
 pub use user_cache::{MbufCache, UserCache};
+
+/// The kind of a packet, which a port that finds it out puts into the mbuf.
+pub use pollux_wire::PacketType;

@@ -4,6 +4,7 @@
 use std::ptr::NonNull;
 
 use pollux_atomic::Ordering;
+use pollux_wire::PacketType;
 
 use crate::registry::pool_of_object;
 use crate::shared::MbufShape;
@@ -15,7 +16,6 @@ pub(crate) mod flag;
 mod free;
 pub(crate) mod header;
 mod mark;
-pub(crate) mod packet_type;
 pub(crate) mod reference;
 
 pub use chain::Segments;
@@ -23,7 +23,6 @@ pub use check::Flaw;
 use flag::RxFlags;
 pub(crate) use free::{all_plain_of, free_bulk};
 use header::{EXTERNAL, HEADER_BYTES, Header, INDIRECT, Lengths, Marks, REFERENCES, cold, distance, home};
-use packet_type::PacketType;
 use reference::settled;
 
 /// An owned packet buffer: one pointer to a header in pinned memory. Dropping it, on whatever thread, takes it (and the

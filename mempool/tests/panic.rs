@@ -100,7 +100,8 @@ fn a_push_into_a_full_burst_tells_who_pushed() {
         if std::thread::current().id() != own {
             return others(panic);
         }
-        *told.lock().expect("nobody panics with it") = panic.location().map(|place| (place.file().to_owned(), place.line()));
+        *told.lock().expect("nobody panics with it") =
+            panic.location().map(|place| (place.file().to_owned(), place.line()));
     }));
     let one = pool.alloc().expect("some are left");
     let line = line!() + 1;

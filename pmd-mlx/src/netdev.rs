@@ -9,7 +9,7 @@ mod kernel;
 use std::fmt;
 use std::io;
 
-use pollux_port::{Link, MacAddr};
+use pollux_port::{Link, MacAddress};
 
 pub use kernel::{KernelNetdev, NetdevError};
 
@@ -52,10 +52,10 @@ pub trait Netdev: Send + Sync + fmt::Debug {
     }
 
     /// Its address.
-    fn mac(&self) -> io::Result<MacAddr>;
+    fn mac(&self) -> io::Result<MacAddress>;
 
     /// Changes it.
-    fn set_mac(&self, mac: MacAddr) -> io::Result<()> {
+    fn set_mac(&self, mac: MacAddress) -> io::Result<()> {
         let _ = mac;
         Err(unsupported("its address is fixed"))
     }
@@ -103,7 +103,7 @@ pub trait Netdev: Send + Sync + fmt::Debug {
 
     /// Lets frames to a further address or group through to this function, or no more. The answer is whether that changed
     /// anything: what the interface has already is not the port's to take away.
-    fn set_further_mac(&self, mac: MacAddr, wanted: bool) -> io::Result<bool> {
+    fn set_further_mac(&self, mac: MacAddress, wanted: bool) -> io::Result<bool> {
         let _ = (mac, wanted);
         Ok(false)
     }

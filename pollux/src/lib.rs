@@ -75,7 +75,7 @@ pub mod prelude {
     pub use pollux_eal::{Eal, LcoreContext, LcoreId, StopFlag, rcu};
     pub use pollux_mempool::{Burst, Mbuf, MbufPool};
     pub use pollux_port::{
-        FrameSource, HashFields, MacAddr, PacketMut, Port, PortId, Queues, RssConfig, RxOffloads, RxQueue,
+        FrameSource, HashFields, MacAddress, PacketMut, Port, PortId, Queues, RssConfig, RxOffloads, RxQueue,
         TxOffloads, TxQueue,
     };
     pub use pollux_verbs::{Endpoint, Mr, Pd};

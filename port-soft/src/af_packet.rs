@@ -29,7 +29,7 @@ use pollux_frame_io::{FrameError, interface};
 use pollux_port::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
 use pollux_port::finish::CUT_BYTES_MAX;
 use pollux_port::{
-    DescriptorLimits, Duplex, Fec, FecModes, Gate, Link, MacAddr, PortConfig, PortError, PortInfo,
+    DescriptorLimits, Duplex, Fec, FecModes, Gate, Link, MacAddress, PortConfig, PortError, PortInfo,
     RxCounters, RxDrop, RxOffloads, SpeedFec, SpeedLanes,
 };
 
@@ -173,9 +173,9 @@ impl Wire {
         Ok(())
     }
 
-    pub(crate) fn mac(&self) -> Result<MacAddr, PortError> {
+    pub(crate) fn mac(&self) -> Result<MacAddress, PortError> {
         let state = self.control.state().map_err(|error| self.failed("read the address of", error))?;
-        Ok(MacAddr(state.mac))
+        Ok(MacAddress(state.mac))
     }
 
     /// The error corrections that the interface can use at the speed it has.
@@ -388,11 +388,11 @@ impl PortDriver for AfPacketPort {
         done.map_err(|error| self.wire.failed("set all-multicast mode of", error))
     }
 
-    fn mac_address(&mut self) -> Result<MacAddr, PortError> {
+    fn mac_address(&mut self) -> Result<MacAddress, PortError> {
         self.wire.mac()
     }
 
-    fn set_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+    fn set_mac_address(&mut self, mac: MacAddress) -> Result<(), PortError> {
         let done = self.wire.control.interface().set_mac(mac.0);
         done.map_err(|error| self.wire.failed("set the address of", error))
     }

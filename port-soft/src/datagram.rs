@@ -9,7 +9,7 @@ use std::sync::Arc;
 use pollux_mempool::Burst;
 use pollux_port::driver::{InBurst, Moved, PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
 use pollux_port::{
-    FrameSource, Gate, Link, MacAddr, PortConfig, PortError, PortInfo, RxDrop, TxDrop, TxOffloads,
+    FrameSource, Gate, Link, MacAddress, PortConfig, PortError, PortInfo, RxDrop, TxDrop, TxOffloads,
 };
 
 use crate::mac_from_name;
@@ -43,7 +43,7 @@ pub struct DatagramPort<D> {
     datagrams: Arc<D>,
     driver: &'static str,
     device: Option<String>,
-    mac: MacAddr,
+    mac: MacAddress,
     mtu: u32,
     started: bool,
 }
@@ -64,7 +64,7 @@ impl<D: Datagrams> DatagramPort<D> {
 
     /// Gives it another address. Two ports on one link need two: the name may be the same at both ends.
     #[must_use]
-    pub fn mac(mut self, mac: MacAddr) -> Self {
+    pub fn mac(mut self, mac: MacAddress) -> Self {
         self.mac = mac;
         self
     }
@@ -131,7 +131,7 @@ impl<D: Datagrams> PortDriver for DatagramPort<D> {
         Ok(self.mtu)
     }
 
-    fn mac_address(&mut self) -> Result<MacAddr, PortError> {
+    fn mac_address(&mut self) -> Result<MacAddress, PortError> {
         Ok(self.mac)
     }
 }

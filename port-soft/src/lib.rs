@@ -35,19 +35,19 @@ pub mod ring;
 pub mod tap;
 pub mod tee;
 
-use pollux_port::MacAddr;
+use pollux_port::MacAddress;
 
 /// A locally administered address made from a port's name, for ports that have none of their own: the same name gives
 /// the same address in every run.
 #[must_use]
-pub fn mac_from_name(name: &str) -> MacAddr {
+pub fn mac_from_name(name: &str) -> MacAddress {
     // FNV-1a, 64 bit: offset basis and prime from draft-eastlake-fnv.
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
     let [_, _, b, c, d, e, f, g] = hash.to_be_bytes();
     // IEEE 802: bit 1 of the first byte is "locally administered", bit 0 "group".
-    MacAddr([b & 0xfc | 0x02, c, d, e, f, g])
+    MacAddress([b & 0xfc | 0x02, c, d, e, f, g])
 }
 
 #[cfg(test)]
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn names_give_unicast_addresses_of_their_own() {
-        let macs: std::collections::HashSet<MacAddr> =
+        let macs: std::collections::HashSet<MacAddress> =
             (0..64).map(|n| mac_from_name(&format!("net_null{n}"))).collect();
         assert_eq!(macs.len(), 64);
         assert!(macs.iter().all(|mac| mac.is_unicast()));

@@ -8,7 +8,7 @@ use pollux_port::driver::{
     InBurst, Moved, PortDriver, RxBurst, RxDescriptor, RxSetup, TxBurst, TxDescriptor, TxSetup,
 };
 use pollux_port::finish::FINISHED;
-use pollux_port::{Link, MacAddr, PortConfig, PortError, PortId, PortInfo, RxCounters, RxDrop};
+use pollux_port::{Link, MacAddress, PortConfig, PortError, PortId, PortInfo, RxCounters, RxDrop};
 use std::sync::Arc;
 
 /// Shortest frame: an Ethernet header.
@@ -37,7 +37,7 @@ impl Default for NullOptions {
 #[derive(Debug)]
 pub struct NullPort {
     options: NullOptions,
-    mac: MacAddr,
+    mac: MacAddress,
     mtu: u32,
     started: bool,
 }
@@ -131,11 +131,11 @@ impl PortDriver for NullPort {
         Ok(())
     }
 
-    fn mac_address(&mut self) -> Result<MacAddr, PortError> {
+    fn mac_address(&mut self) -> Result<MacAddress, PortError> {
         Ok(self.mac)
     }
 
-    fn set_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+    fn set_mac_address(&mut self, mac: MacAddress) -> Result<(), PortError> {
         self.mac = mac;
         Ok(())
     }

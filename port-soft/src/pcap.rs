@@ -22,7 +22,7 @@ use pollux_frame_io::packet_socket::PacketOptions;
 use pollux_frame_io::pcap::{PcapFormat, PcapReader, PcapWriter};
 use pollux_port::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
 use pollux_port::finish::{CUT_BYTES_MAX, FINISHED};
-use pollux_port::{Link, MacAddr, PortConfig, PortError, PortInfo, RxOffloads, TxOffloads};
+use pollux_port::{Link, MacAddress, PortConfig, PortError, PortInfo, RxOffloads, TxOffloads};
 
 use crate::af_packet::{JOINED_MAX, Wire, refused};
 use crate::lend::Shelf;
@@ -87,7 +87,7 @@ pub struct PcapPort {
     sinks: Vec<Sink>,
     wires: Vec<Wire>,
     device: Option<String>,
-    mac: MacAddr,
+    mac: MacAddress,
     mtu: u32,
     started: bool,
 }
@@ -326,11 +326,11 @@ impl PortDriver for PcapPort {
         })
     }
 
-    fn mac_address(&mut self) -> Result<MacAddr, PortError> {
+    fn mac_address(&mut self) -> Result<MacAddress, PortError> {
         Ok(self.mac)
     }
 
-    fn set_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+    fn set_mac_address(&mut self, mac: MacAddress) -> Result<(), PortError> {
         self.mac = mac;
         Ok(())
     }

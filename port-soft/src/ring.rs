@@ -15,7 +15,7 @@ use pollux_port::driver::{
 };
 use pollux_port::finish::FINISHED;
 use pollux_port::{
-    DescriptorLimits, Link, MacAddr, PortConfig, PortError, PortInfo, RxCounters, RxDrop, RxOffloads,
+    DescriptorLimits, Link, MacAddress, PortConfig, PortError, PortInfo, RxCounters, RxDrop, RxOffloads,
 };
 use pollux_ring::spsc::{Consumer, Producer};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -84,7 +84,7 @@ enum TxEnds {
 /// A ring port's control half.
 #[derive(Debug)]
 pub struct RingPort {
-    mac: MacAddr,
+    mac: MacAddress,
     mtu: u32,
     started: bool,
     rx: RxSlots,
@@ -231,11 +231,11 @@ impl PortDriver for RingPort {
         Ok(())
     }
 
-    fn mac_address(&mut self) -> Result<MacAddr, PortError> {
+    fn mac_address(&mut self) -> Result<MacAddress, PortError> {
         Ok(self.mac)
     }
 
-    fn set_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+    fn set_mac_address(&mut self, mac: MacAddress) -> Result<(), PortError> {
         self.mac = mac;
         Ok(())
     }

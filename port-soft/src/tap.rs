@@ -16,7 +16,7 @@ use pollux_frame_io::interface::InterfaceState;
 use pollux_frame_io::tap::{Tap, TapControl, TapRx, TapTx};
 use pollux_port::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
 use pollux_port::finish::CUT_BYTES_MAX;
-use pollux_port::{Gate, Link, MacAddr, PortConfig, PortError, PortInfo, RxCounters, RxDrop, RxOffloads};
+use pollux_port::{Gate, Link, MacAddress, PortConfig, PortError, PortInfo, RxCounters, RxDrop, RxOffloads};
 
 use crate::af_packet::{JOINED_MAX, refused};
 use crate::lend::Shelf;
@@ -237,11 +237,11 @@ impl PortDriver for TapPort {
         Ok(())
     }
 
-    fn mac_address(&mut self) -> Result<MacAddr, PortError> {
-        self.ask("read the address of", TapControl::mac).map(MacAddr)
+    fn mac_address(&mut self) -> Result<MacAddress, PortError> {
+        self.ask("read the address of", TapControl::mac).map(MacAddress)
     }
 
-    fn set_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+    fn set_mac_address(&mut self, mac: MacAddress) -> Result<(), PortError> {
         self.ask("set the address of", |control| control.set_mac(mac.0))
     }
 }

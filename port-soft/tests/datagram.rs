@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex};
 
 use pollux_mempool::{Burst, MbufPool};
-use pollux_port::{FrameSource, MacAddr, Port, PortConfig, PortEvent, PortId, Queues};
+use pollux_port::{FrameSource, MacAddress, Port, PortConfig, PortEvent, PortId, Queues};
 use pollux_port_soft::datagram::{DatagramPort, Datagrams};
 
 /// What each call is answered: the length of a frame, or an error.
@@ -42,7 +42,7 @@ struct Rig {
 fn rig(mbufs: usize) -> Rig {
     let (rx, tx) = (Plan::default(), Plan::default());
     let planned = Planned { rx: Arc::clone(&rx), tx: Arc::clone(&tx) };
-    let mac = MacAddr([2, 0, 0, 0, 0, 7]);
+    let mac = MacAddress([2, 0, 0, 0, 0, 7]);
     let driver = DatagramPort::new("net_test", "net_test0", planned).mtu(1000).mac(mac).device("a plan");
     let pool = MbufPool::builder("datagram", mbufs).build_anonymous().expect("memory");
     let mut port = Port::new(PortId(0), "net_test0", Box::new(driver));

@@ -1,6 +1,6 @@
 //! What a port is told and what it says of itself: plain data.
 use crate::finish::CUT_BYTES_MAX;
-use crate::{MacAddr, RssConfig, RssInfo, RxOffloads, TxOffloads};
+use crate::{MacAddress, RssConfig, RssInfo, RxOffloads, TxOffloads};
 use pollux_mempool::MbufPool;
 
 /// Configuration of an rx queue.
@@ -290,8 +290,8 @@ impl PortInfo {
 /// The addresses a port was given beside its own.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
-    pub(crate) further: Vec<MacAddr>,
-    pub(crate) multicast: Vec<MacAddr>,
+    pub(crate) further: Vec<MacAddress>,
+    pub(crate) multicast: Vec<MacAddress>,
     /// Ascending.
     pub(crate) vlans: Vec<u16>,
 }

@@ -14,8 +14,8 @@ pub use crate::burst::{BurstWatch, InBurst, QueueOwner};
 use crate::config::PortConfig;
 use crate::link::{Fec, FecModes, SpeedFec, SpeedLanes};
 use crate::{
-    BadPacket, Direction, EventSink, Gate, Link, MacAddr, PortError, PortId, PortInfo, QueueId, RxCounters,
-    RxOffloads, RxSegment, TxCounters, TxOffloads,
+    BadPacket, Direction, EventSink, Gate, Link, MacAddress, PortError, PortId, PortInfo, QueueId,
+    RxCounters, RxOffloads, RxSegment, TxCounters, TxOffloads,
 };
 use pollux_mempool::{Burst, ExternalMemory, Mbuf, MbufPool};
 use std::borrow::Cow;
@@ -405,28 +405,28 @@ pub trait PortDriver: Send {
     }
 
     /// The port's own address.
-    fn mac_address(&mut self) -> Result<MacAddr, PortError>;
+    fn mac_address(&mut self) -> Result<MacAddress, PortError>;
 
     /// Changes it; always a unicast address.
-    fn set_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+    fn set_mac_address(&mut self, mac: MacAddress) -> Result<(), PortError> {
         let _ = mac;
         Err(PortError::unsupported("address change", "the device's address is fixed"))
     }
 
     /// Receives frames to a further address, not yet known.
-    fn add_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+    fn add_mac_address(&mut self, mac: MacAddress) -> Result<(), PortError> {
         let _ = mac;
         Err(PortError::unsupported("further addresses", "the device has no address filter"))
     }
 
     /// Takes an added address back.
-    fn remove_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+    fn remove_mac_address(&mut self, mac: MacAddress) -> Result<(), PortError> {
         let _ = mac;
         Err(PortError::unsupported("further addresses", "the device has no address filter"))
     }
 
     /// Receives frames to exactly these groups.
-    fn set_multicast_list(&mut self, groups: &[MacAddr]) -> Result<(), PortError> {
+    fn set_multicast_list(&mut self, groups: &[MacAddress]) -> Result<(), PortError> {
         let _ = groups;
         Err(PortError::unsupported("multicast list", "the device has no address filter"))
     }

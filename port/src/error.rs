@@ -177,7 +177,7 @@ pub enum PortError {
         /// The port's name.
         port: String,
         /// The address.
-        mac: crate::MacAddr,
+        mac: crate::MacAddress,
         /// What is asked for.
         expected: &'static str,
     },

@@ -21,7 +21,7 @@ use crate::driver::{
     ClockDriver, FlowDriver, PortDriver, RssDriver, RxBurst, RxSetup, TxBurst, TxSetup, VlanDriver,
 };
 use crate::link::{Fec, FecModes, SpeedFec, SpeedLanes};
-use crate::{Direction, EventSink, Link, MacAddr, PortError, PortInfo, QueueId};
+use crate::{Direction, EventSink, Link, MacAddress, PortError, PortInfo, QueueId};
 use fault::FaultPlan;
 use pollux_config::{ConfigError, DeviceArg, KeyReader};
 use pollux_mempool::ExternalMemory;
@@ -226,23 +226,23 @@ impl PortDriver for Layered {
         self.driver.set_neighbours_by_kernel(on)
     }
 
-    fn mac_address(&mut self) -> Result<MacAddr, PortError> {
+    fn mac_address(&mut self) -> Result<MacAddress, PortError> {
         self.driver.mac_address()
     }
 
-    fn set_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+    fn set_mac_address(&mut self, mac: MacAddress) -> Result<(), PortError> {
         self.driver.set_mac_address(mac)
     }
 
-    fn add_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+    fn add_mac_address(&mut self, mac: MacAddress) -> Result<(), PortError> {
         self.driver.add_mac_address(mac)
     }
 
-    fn remove_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+    fn remove_mac_address(&mut self, mac: MacAddress) -> Result<(), PortError> {
         self.driver.remove_mac_address(mac)
     }
 
-    fn set_multicast_list(&mut self, groups: &[MacAddr]) -> Result<(), PortError> {
+    fn set_multicast_list(&mut self, groups: &[MacAddress]) -> Result<(), PortError> {
         self.driver.set_multicast_list(groups)
     }
 

@@ -73,7 +73,7 @@ pub use driver::PowerMonitor;
 pub use error::{Direction, PortError};
 pub use event::{EventCallback, EventCallbackId, EventSink, PortEvent};
 pub use gate::Gate;
-pub use id::{BadMacAddr, MacAddr, PortId, QueueId};
+pub use id::{PortId, QueueId};
 pub use link::{Duplex, Fec, FecModes, Link, SpeedFec, SpeedLanes};
 pub use offload::{RxOffloads, TxOffloads};
 pub use owner::Owner;
@@ -86,3 +86,6 @@ pub use state::PortState;
 pub use stats::{Dropped, PortStats, QueueStats, RxCounters, RxDrop, TxCounters, TxDrop, Xstat};
 pub use timestamp::{DeviceClock, RxTimestamp};
 pub use vlan::VlanTagPlace;
+
+/// The address of a port.
+pub use pollux_wire::MacAddress;

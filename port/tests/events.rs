@@ -2,7 +2,8 @@
 use pollux_mempool::{Burst, MbufPool};
 use pollux_port::driver::{InBurst, Moved, PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
 use pollux_port::{
-    Gate, Link, MacAddr, Port, PortConfig, PortError, PortEvent, PortId, PortInfo, PortState, Ports, Queues,
+    Gate, Link, MacAddress, Port, PortConfig, PortError, PortEvent, PortId, PortInfo, PortState, Ports,
+    Queues,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -46,8 +47,8 @@ impl PortDriver for Device {
         Ok(1500)
     }
 
-    fn mac_address(&mut self) -> Result<MacAddr, PortError> {
-        Ok(MacAddr([2, 0, 0, 0, 0, 1]))
+    fn mac_address(&mut self) -> Result<MacAddress, PortError> {
+        Ok(MacAddress([2, 0, 0, 0, 0, 1]))
     }
 }
 

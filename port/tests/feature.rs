@@ -8,8 +8,8 @@ use pollux_port::flow::{
     FlowAction, FlowActions, FlowCount, FlowFate, FlowInfo, FlowItems, FlowPart, FlowPlan, FlowRule,
 };
 use pollux_port::{
-    DeviceClock, EventSink, HashAlgorithm, HashFields, Link, MacAddr, Port, PortConfig, PortError, PortEvent,
-    PortId, PortInfo, QueueId, RssConfig, RssInfo, RxOffloads,
+    DeviceClock, EventSink, HashAlgorithm, HashFields, Link, MacAddress, Port, PortConfig, PortError,
+    PortEvent, PortId, PortInfo, QueueId, RssConfig, RssInfo, RxOffloads,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -97,8 +97,8 @@ impl PortDriver for Able {
     fn mtu(&mut self) -> Result<u32, PortError> {
         Ok(1500)
     }
-    fn mac_address(&mut self) -> Result<MacAddr, PortError> {
-        Ok(MacAddr([2, 0, 0, 0, 0, 1]))
+    fn mac_address(&mut self) -> Result<MacAddress, PortError> {
+        Ok(MacAddress([2, 0, 0, 0, 0, 1]))
     }
     fn register_memory(&mut self, memory: &ExternalMemory) -> Result<(), PortError> {
         self.log.call(format!("register {}", memory.bytes()))

@@ -1,6 +1,6 @@
 //! Ports that belong to somebody, and ports found by what they are.
 use pollux_port::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
-use pollux_port::{Link, MacAddr, Port, PortConfig, PortError, PortId, PortInfo, Ports};
+use pollux_port::{Link, MacAddress, Port, PortConfig, PortError, PortId, PortInfo, Ports};
 
 /// A device with an address and nothing else.
 struct Device(&'static str, u8);
@@ -30,10 +30,10 @@ impl PortDriver for Device {
         Ok(1500)
     }
 
-    fn mac_address(&mut self) -> Result<MacAddr, PortError> {
+    fn mac_address(&mut self) -> Result<MacAddress, PortError> {
         match self.1 {
             0 => Err(PortError::unsupported("reading the address", "there is none")),
-            last => Ok(MacAddr([2, 0, 0, 0, 0, last])),
+            last => Ok(MacAddress([2, 0, 0, 0, 0, last])),
         }
     }
 }

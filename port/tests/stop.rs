@@ -2,7 +2,8 @@
 use pollux_mempool::{Burst, MbufPool};
 use pollux_port::driver::{InBurst, Moved, PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
 use pollux_port::{
-    Direction, Link, MacAddr, Port, PortConfig, PortError, PortId, PortInfo, PortState, Queues, STOP_PATIENCE,
+    Direction, Link, MacAddress, Port, PortConfig, PortError, PortId, PortInfo, PortState, Queues,
+    STOP_PATIENCE,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -61,8 +62,8 @@ impl PortDriver for Device {
         Ok(1500)
     }
 
-    fn mac_address(&mut self) -> Result<MacAddr, PortError> {
-        Ok(MacAddr([2, 0, 0, 0, 0, 1]))
+    fn mac_address(&mut self) -> Result<MacAddress, PortError> {
+        Ok(MacAddress([2, 0, 0, 0, 0, 1]))
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pollux_bringup::{Bringup, PortRequest};
 use pollux_config::CommandLine;
 use pollux_kit::forward::{self, Edit, Path};
-use pollux_port::{MacAddr, PortId};
+use pollux_port::{MacAddress, PortId};
 
 thread_local! {
     /// Requests of this thread; no destructor, so that the allocator may use it at any time.
@@ -71,7 +71,7 @@ fn forwarded(devices: [&str; 2], edit: Edit) -> (u64, u64) {
 
 #[test]
 fn forwarding_asks_for_no_memory() {
-    let rewrite = Edit::l2fwd(1, MacAddr([2, 0, 0, 0, 0, 9]));
+    let rewrite = Edit::l2fwd(1, MacAddress([2, 0, 0, 0, 0, 9]));
     for devices in [["net_null0", "net_null1"], ["net_ring0", "net_ring1"]] {
         for edit in [Edit::Keep, rewrite, Edit::Swap] {
             let (packets, requests) = forwarded(devices, edit);

@@ -78,7 +78,7 @@ impl fmt::Debug for MacAddress {
 
 /// Text that is not a MAC address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("MAC address is {0:?}, allowed is six pairs of hex digits with colons, as 02:00:00:00:00:01")]
+#[error("{0:?} is not an Ethernet address, such as 02:00:00:00:00:01")]
 pub struct MacAddressError(String);
 
 impl FromStr for MacAddress {
@@ -89,7 +89,8 @@ impl FromStr for MacAddress {
         let mut bytes = [0; 6];
         let mut parts = text.split([':', '-']);
         for byte in &mut bytes {
-            let part = parts.next().filter(|p| p.len() == 2 && p.bytes().all(|b| b.is_ascii_hexdigit()));
+            let part =
+                parts.next().filter(|p| matches!(p.len(), 1 | 2) && p.bytes().all(|b| b.is_ascii_hexdigit()));
             *byte = u8::from_str_radix(part.ok_or_else(wrong)?, 16).map_err(|_| wrong())?;
         }
         if parts.next().is_some() { Err(wrong()) } else { Ok(MacAddress(bytes)) }

@@ -6,8 +6,10 @@ use std::fmt;
 
 use crate::{EtherHeader, EtherType, IpProtocol, Ipv4Header, Ipv6Header, TcpHeader, ipv6, vlan};
 
-/// Layers of a frame: a number each for layer 2, 3 and 4. Zero means unknown.
+/// Layers of a frame: a number each for layer 2, 3 and 4, for the tunnel, and for the layers inside of it. Zero means unknown. The parser here
+/// looks at the outer layers alone; a NIC may tell of all.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[repr(transparent)]
 pub struct PacketType(pub u32);
 
 impl PacketType {
@@ -19,6 +21,14 @@ impl PacketType {
     pub const L3_MASK: u32 = 0x0f0;
     /// Mask of layer 4.
     pub const L4_MASK: u32 = 0xf00;
+    /// Mask of the tunnel.
+    pub const TUNNEL_MASK: u32 = 0x0000_f000;
+    /// Mask of layer 2 inside the tunnel.
+    pub const INNER_L2_MASK: u32 = 0x000f_0000;
+    /// Mask of layer 3 inside the tunnel.
+    pub const INNER_L3_MASK: u32 = 0x00f0_0000;
+    /// Mask of layer 4 inside the tunnel.
+    pub const INNER_L4_MASK: u32 = 0x0f00_0000;
 
     /// Layer 2: Ethernet.
     pub const L2_ETHER: u32 = 0x001;
@@ -70,6 +80,20 @@ impl PacketType {
     pub const L4_IGMP: u32 = 0x700;
     /// Layer 4: ESP. Reported by NICs; the parser finds [`L4_OTHER`](Self::L4_OTHER).
     pub const L4_ESP: u32 = 0x800;
+
+    /// The layers in `mask`.
+    #[inline]
+    #[must_use]
+    pub const fn layers(self, mask: u32) -> u32 {
+        self.0 & mask
+    }
+
+    /// Whether it is a tunnelled packet.
+    #[inline]
+    #[must_use]
+    pub const fn is_tunnel(self) -> bool {
+        self.0 & (Self::TUNNEL_MASK | Self::INNER_L2_MASK | Self::INNER_L3_MASK | Self::INNER_L4_MASK) != 0
+    }
 
     /// Layer 2 alone.
     #[must_use]
@@ -289,6 +313,31 @@ fn parse_l4(protocol: IpProtocol, rest: &[u8], parsed: &mut Parsed) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The masks as `RTE_PTYPE_*_MASK` has them, and the macro `RTE_ETH_IS_TUNNEL_PKT`.
+    #[test]
+    fn masks_are_those_of_dpdk() {
+        let masks = [
+            (PacketType::L2_MASK, 0x0000_000f),
+            (PacketType::L3_MASK, 0x0000_00f0),
+            (PacketType::L4_MASK, 0x0000_0f00),
+            (PacketType::TUNNEL_MASK, 0x0000_f000),
+            (PacketType::INNER_L2_MASK, 0x000f_0000),
+            (PacketType::INNER_L3_MASK, 0x00f0_0000),
+            (PacketType::INNER_L4_MASK, 0x0f00_0000),
+        ];
+        for (ours, dpdk) in masks {
+            assert_eq!(ours, dpdk);
+            assert_eq!(PacketType(dpdk).is_tunnel(), dpdk > 0xfff, "0x{dpdk:x}");
+        }
+        // RTE_PTYPE_ALL_MASK.
+        assert_eq!(masks.iter().fold(0, |all, (mask, _)| all | mask), 0x0fff_ffff);
+        let vxlan = PacketType(0x0120_3211);
+        assert_eq!(
+            (vxlan.layers(PacketType::TUNNEL_MASK), vxlan.layers(PacketType::L4_MASK)),
+            (0x3000, 0x200)
+        );
+    }
 
     fn frame(parts: &[&[u8]]) -> Vec<u8> {
         let mut frame = vec![2; 12];

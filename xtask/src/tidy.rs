@@ -19,7 +19,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("mlx5-abi", &[]),
     ("eal", &["atomic", "config"]),
-    ("mempool", &["atomic", "eal", "ring"]),
+    ("mempool", &["atomic", "eal", "ring", "wire"]),
     ("frame-io", &["eal"]),
     ("uverbs", &["eal"]),
     ("port", &["atomic", "config", "eal", "mempool", "wire"]),

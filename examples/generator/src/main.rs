@@ -24,7 +24,7 @@ struct Options {
     size: u16,
     /// Destination MAC address
     #[arg(long, value_name = "MAC", default_value = "ff:ff:ff:ff:ff:ff")]
-    mac: MacAddr,
+    mac: MacAddress,
     /// Destination address
     #[arg(long, value_name = "ADDRESS", default_value = "192.0.2.2")]
     address: Ipv4Addr,
@@ -72,7 +72,7 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
 }
 
 /// The template: UDP without a checksum, which each packet's own bytes would change.
-fn frame(options: &Options, mac: MacAddr) -> Vec<u8> {
+fn frame(options: &Options, mac: MacAddress) -> Vec<u8> {
     let payload = vec![0; usize::from(options.size) - HEADERS];
     let ether = Frame::ether(mac.0, options.mac.0);
     let mut frame = ether.ipv4([192, 0, 2, 1], options.address).udp(5000, 5000).payload(&payload).to_vec();

@@ -61,7 +61,7 @@ pub fn open(name: &str, UdpOptions { local, peer }: UdpOptions) -> Result<Datagr
     let local = socket.local_addr().map_err(|why| PortError::device("read the address", why))?;
     // Locally administered (IEEE 802), and another for each UDP port of a machine: both ends may be called net_udp0.
     let [high, low] = local.port().to_be_bytes();
-    let mac = MacAddr([0x02, b'u', b'd', b'p', high, low]);
+    let mac = MacAddress([0x02, b'u', b'd', b'p', high, low]);
     Ok(DatagramPort::new("net_udp", name, Udp(socket)).device(local.to_string()).mac(mac))
 }
 

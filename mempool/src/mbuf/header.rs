@@ -9,9 +9,9 @@ use std::mem::offset_of;
 use std::ptr::NonNull;
 
 use pollux_atomic::{AtomicU64, Ordering};
+use pollux_wire::PacketType;
 
 use super::flag::{RxFlags, TxFlags};
-use super::packet_type::PacketType;
 
 /// `home` of an mbuf is `pool number << 32 | kind | references`.
 pub(crate) const REFERENCES: u64 = 0xffff;

@@ -1,8 +1,9 @@
 //! What is known of a packet besides its data.
 #![expect(unsafe_code, reason = "reads and writes headers in pinned memory")]
 
+use pollux_wire::PacketType;
+
 use super::flag::{RxFlags, TxFlags, TxOffload};
-use super::packet_type::PacketType;
 use super::{Mbuf, cold};
 use crate::dynamic::{Field, Flag, Plain};
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use pollux_port::MacAddr;
+use pollux_port::MacAddress;
 use pollux_uverbs::abi::flow::{EthFilter, Ipv6Filter};
 use pollux_uverbs::flow::FlowSpec;
 
@@ -16,11 +16,11 @@ use pollux_mlx5_common::object::Object;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// Its own address.
-    pub mac: MacAddr,
+    pub mac: MacAddress,
     /// Further addresses.
-    pub further: Vec<MacAddr>,
+    pub further: Vec<MacAddress>,
     /// Groups.
-    pub groups: Vec<MacAddr>,
+    pub groups: Vec<MacAddress>,
     /// Everything.
     pub promiscuous: bool,
     /// Every group.
@@ -46,7 +46,7 @@ const GROUP: [u8; 6] = [1, 0, 0, 0, 0, 0];
 
 impl Wanted {
     /// Its own address and broadcasts, and what the port's arguments say.
-    pub fn new(mac: MacAddr, arguments: &Arguments) -> Self {
+    pub fn new(mac: MacAddress, arguments: &Arguments) -> Self {
         Self { mac, neighbours_by_kernel: arguments.neighbours_by_kernel, ..Self::default() }
     }
 
@@ -180,9 +180,9 @@ mod tests {
 
     fn wanted() -> Wanted {
         Wanted {
-            mac: MacAddr([2, 0, 0, 0, 0, 1]),
-            further: vec![MacAddr([2, 0, 0, 0, 0, 2])],
-            groups: vec![MacAddr([1, 0, 0x5e, 0, 0, 1])],
+            mac: MacAddress([2, 0, 0, 0, 0, 1]),
+            further: vec![MacAddress([2, 0, 0, 0, 0, 2])],
+            groups: vec![MacAddress([1, 0, 0x5e, 0, 0, 1])],
             ..Wanted::default()
         }
     }

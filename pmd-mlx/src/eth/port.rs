@@ -29,7 +29,7 @@ use pollux_port::driver::{
     ClockDriver, FlowDriver, PortDriver, RssDriver, RxBurst, RxSetup, TxBurst, TxSetup, VlanDriver,
 };
 use pollux_port::{
-    DeviceClock, Direction, EventSink, Gate, Link, MacAddr, PortConfig, PortError, PortInfo, QueueId,
+    DeviceClock, Direction, EventSink, Gate, Link, MacAddress, PortConfig, PortError, PortInfo, QueueId,
     RxOffloads,
 };
 
@@ -81,7 +81,7 @@ pub struct Mlx5Port {
     pub(super) spread_spec: SpreadSpec,
     pub(super) hashing: Hashing,
     /// Further addresses and groups that were told to the interface, which had not got them by itself.
-    told: Vec<MacAddr>,
+    told: Vec<MacAddress>,
     /// Which rx queues were set up to take VLAN tags out.
     pub(super) strips: Vec<bool>,
     /// The VLANs that are let in, also while the filter is off.
@@ -410,24 +410,24 @@ impl PortDriver for Mlx5Port {
         self.wants_all_multicast(on)
     }
 
-    fn mac_address(&mut self) -> Result<MacAddr, PortError> {
+    fn mac_address(&mut self) -> Result<MacAddress, PortError> {
         self.netdev.mac().map_err(self.netdev_error("read the address"))
     }
 
-    fn set_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+    fn set_mac_address(&mut self, mac: MacAddress) -> Result<(), PortError> {
         self.netdev.set_mac(mac).map_err(self.netdev_error("change the address"))?;
         self.want(|wanted| wanted.mac = mac)
     }
 
-    fn add_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+    fn add_mac_address(&mut self, mac: MacAddress) -> Result<(), PortError> {
         self.add_further(mac)
     }
 
-    fn remove_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+    fn remove_mac_address(&mut self, mac: MacAddress) -> Result<(), PortError> {
         self.remove_further(mac)
     }
 
-    fn set_multicast_list(&mut self, groups: &[MacAddr]) -> Result<(), PortError> {
+    fn set_multicast_list(&mut self, groups: &[MacAddress]) -> Result<(), PortError> {
         self.set_groups(groups)
     }
 

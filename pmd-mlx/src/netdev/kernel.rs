@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use pollux_frame_io::FrameError;
 use pollux_frame_io::interface::Interface;
-use pollux_port::{Duplex, Link, MacAddr};
+use pollux_port::{Duplex, Link, MacAddress};
 use pollux_uverbs::discovery;
 
 use super::{Losses, Netdev};
@@ -114,11 +114,11 @@ impl Netdev for KernelNetdev {
         Some(self.interface.index())
     }
 
-    fn mac(&self) -> io::Result<MacAddr> {
+    fn mac(&self) -> io::Result<MacAddress> {
         Ok(self.interface.state()?.mac.into())
     }
 
-    fn set_mac(&self, mac: MacAddr) -> io::Result<()> {
+    fn set_mac(&self, mac: MacAddress) -> io::Result<()> {
         self.interface.set_mac(mac.0)
     }
 
@@ -159,7 +159,7 @@ impl Netdev for KernelNetdev {
         self.interface.set_all_multicast(on)
     }
 
-    fn set_further_mac(&self, mac: MacAddr, wanted: bool) -> io::Result<bool> {
+    fn set_further_mac(&self, mac: MacAddress, wanted: bool) -> io::Result<bool> {
         self.interface.set_further_mac(mac.0, wanted)
     }
 
@@ -238,7 +238,7 @@ mod tests {
     fn the_loopback_tells_what_it_is() {
         let netdev = KernelNetdev::find("lo").expect("every namespace has one");
         assert_eq!((netdev.name().as_str(), netdev.index().is_some()), ("lo", true));
-        assert_eq!(netdev.mac().expect("state"), MacAddr([0; 6]));
+        assert_eq!(netdev.mac().expect("state"), MacAddress([0; 6]));
         assert!(!netdev.is_virtual_function() && netdev.out_of_buffer().is_none());
         netdev.link().expect("state");
         KernelNetdev::find("no-such-interface").expect_err("not there");

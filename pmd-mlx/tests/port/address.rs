@@ -3,7 +3,7 @@
 use pollux_mlx5_kernel::DoorProfile;
 use pollux_mlx5_model::{DeviceConfig, Traits};
 use pollux_pmd_mlx::Arguments;
-use pollux_port::{MacAddr, PortConfig};
+use pollux_port::{MacAddress, PortConfig};
 
 use crate::harness::{A, Pair, burst, frame, pool, received};
 
@@ -39,12 +39,12 @@ fn groups_and_further_addresses_are_told_to_the_interface_of_a_virtual_function(
         let told = netlink || !virtual_function;
         assert!(comes([0xff; 6]));
         assert_eq!(GROUPS.map(&mut comes), [false; 3], "no rule is for them");
-        let list = |numbers: &[usize]| numbers.iter().map(|at| MacAddr(GROUPS[*at])).collect::<Vec<_>>();
+        let list = |numbers: &[usize]| numbers.iter().map(|at| MacAddress(GROUPS[*at])).collect::<Vec<_>>();
         b.set_multicast_list(&list(&[0, 2])).expect("listed");
         assert_eq!(GROUPS.map(&mut comes), [told, false, true]);
         b.set_multicast_list(&list(&[1, 2])).expect("listed");
         assert_eq!(GROUPS.map(&mut comes), [false, told, true]);
-        b.add_mac_address(MacAddr(FURTHER)).expect("added");
+        b.add_mac_address(MacAddress(FURTHER)).expect("added");
         assert_eq!(comes(FURTHER), told);
         b.set_multicast_list(&[]).expect("emptied");
         assert_eq!(GROUPS.map(&mut comes), [false; 3]);

@@ -5,7 +5,7 @@ use pollux_port::flow::{
     EthFields, FlowAction, FlowHandle, FlowItem, FlowRss, FlowRule, Ipv4Fields, Ipv6Fields, ItemMatch,
     TcpFields, UdpFields, VlanFields,
 };
-use pollux_port::{HashFields, MacAddr, PortError, QueueId, RssConfig, RxOffloads};
+use pollux_port::{HashFields, MacAddress, PortError, QueueId, RssConfig, RxOffloads};
 
 use crate::packet::{Dice, Net, Packet, Transport};
 use crate::rig::{OWN, Rig, Way};
@@ -26,9 +26,9 @@ fn udp_to(dst: u16) -> FlowItem {
 /// Whether a rule's item takes a packet, told from the packet and not from its bytes.
 fn takes(item: &FlowItem, packet: &Packet) -> bool {
     match item {
-        FlowItem::Eth(wanted) => {
-            wanted.spec.is_none_or(|spec| wanted.mask != Some(only_dst()) || spec.dst == MacAddr(packet.dst))
-        }
+        FlowItem::Eth(wanted) => wanted
+            .spec
+            .is_none_or(|spec| wanted.mask != Some(only_dst()) || spec.dst == MacAddress(packet.dst)),
         FlowItem::Vlan(wanted) => {
             let tci = wanted.spec.expect("given").tci & 0xfff;
             packet.vlan.is_some_and(|vlan| vlan & 0xfff == tci)
@@ -58,7 +58,7 @@ fn takes(item: &FlowItem, packet: &Packet) -> bool {
 }
 
 fn only_dst() -> EthFields {
-    EthFields { dst: MacAddr([0xff; 6]), ..EthFields::NONE }
+    EthFields { dst: MacAddress([0xff; 6]), ..EthFields::NONE }
 }
 
 /// What becomes of a packet: the first rule that takes it, in order of priority.
@@ -274,7 +274,7 @@ fn only_frames_to_the_port_come_in_without_a_rule() {
     for way in Way::BOTH {
         let mut rig = plain(way);
         let foreign = Packet { dst: [2, 0, 0, 0, 0, 9], ..Packet::other() };
-        let to = EthFields { dst: MacAddr(foreign.dst), ..EthFields::NONE };
+        let to = EthFields { dst: MacAddress(foreign.dst), ..EthFields::NONE };
         assert_eq!(rig.queue_of(&foreign), None);
         let rule = FlowRule::new().item(FlowItem::Eth(ItemMatch::masked(to, only_dst()))).action(queue(3));
         rig.port.flow_create(&rule).expect("a rule");

@@ -1,6 +1,6 @@
 //! Checks of the control handle.
 use super::{Fixture, Rig, config, first, new_pool, opened, refused_for_state, works};
-use crate::{FecModes, MacAddr, PortConfig, PortError, PortState, QueueId, Queues, RxDrop, RxQueueConfig};
+use crate::{FecModes, MacAddress, PortConfig, PortError, PortState, QueueId, Queues, RxDrop, RxQueueConfig};
 
 /// The port knows itself, and what it says can be true.
 pub fn information(fixture: &dyn Fixture) {
@@ -282,11 +282,11 @@ pub fn filters(fixture: &dyn Fixture) {
 pub fn addresses(fixture: &dyn Fixture) {
     let mut rig = Rig::new(fixture, 1);
     let name = rig.port.name().to_owned();
-    let group = MacAddr([0x01, 0x00, 0x5e, 0, 0, 1]);
-    let (one, two) = (MacAddr([2, 0, 0, 0, 0x55, 1]), MacAddr([2, 0, 0, 0, 0x55, 2]));
+    let group = MacAddress([0x01, 0x00, 0x5e, 0, 0, 1]);
+    let (one, two) = (MacAddress([2, 0, 0, 0, 0x55, 1]), MacAddress([2, 0, 0, 0, 0x55, 2]));
     if let Some(own) = works(&name, "reading the address", rig.port.mac_address()) {
         assert!(own.is_unicast(), "{own}");
-        for bad in [group, MacAddr([0; 6])] {
+        for bad in [group, MacAddress([0; 6])] {
             let refused = rig.port.set_mac_address(bad);
             assert!(matches!(refused, Err(PortError::Address { .. })), "{bad}: {refused:?}");
         }

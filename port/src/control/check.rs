@@ -3,7 +3,7 @@ use super::Port;
 use crate::offload::names;
 use crate::stats::Counters;
 use crate::{
-    DescriptorLimits, Direction, MacAddr, PortConfig, PortError, PortState, QueueId, RxOffloads,
+    DescriptorLimits, Direction, MacAddress, PortConfig, PortError, PortState, QueueId, RxOffloads,
     RxQueueConfig, TxOffloads,
 };
 
@@ -42,11 +42,11 @@ impl Port {
         PortError::State { port: self.name.to_string(), operation, state: self.state(), allowed }
     }
 
-    pub(super) fn must_be_unicast(&self, mac: MacAddr) -> Result<(), PortError> {
+    pub(super) fn must_be_unicast(&self, mac: MacAddress) -> Result<(), PortError> {
         if mac.is_unicast() { Ok(()) } else { Err(self.bad_address(mac, "a unicast address")) }
     }
 
-    pub(super) fn bad_address(&self, mac: MacAddr, expected: &'static str) -> PortError {
+    pub(super) fn bad_address(&self, mac: MacAddress, expected: &'static str) -> PortError {
         PortError::Address { port: self.name.to_string(), mac, expected }
     }
 

@@ -1,6 +1,6 @@
 //! What can be set on a port at any time: link, MTU, filters, addresses.
 use super::Port;
-use crate::{Fec, FecModes, Link, MacAddr, PortError, PortState, SpeedFec, SpeedLanes};
+use crate::{Fec, FecModes, Link, MacAddress, PortError, PortState, SpeedFec, SpeedLanes};
 
 impl Port {
     /// Returns the link status.
@@ -143,7 +143,7 @@ impl Port {
     /// # Errors
     /// When gone or closed; when the device does not tell.
     #[doc(alias = "rte_eth_macaddr_get")]
-    pub fn mac_address(&mut self) -> Result<MacAddr, PortError> {
+    pub fn mac_address(&mut self) -> Result<MacAddress, PortError> {
         self.must_be_there("read the address")?;
         self.driver.mac_address().map_err(|error| error.named(&self.name))
     }
@@ -153,7 +153,7 @@ impl Port {
     /// # Errors
     /// When gone or closed; when it is no unicast address; [`PortError::Unsupported`]; when the device refuses.
     #[doc(alias = "rte_eth_dev_default_mac_addr_set")]
-    pub fn set_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+    pub fn set_mac_address(&mut self, mac: MacAddress) -> Result<(), PortError> {
         self.must_be_there("set the address")?;
         self.must_be_unicast(mac)?;
         self.driver.set_mac_address(mac).map_err(|error| error.named(&self.name))
@@ -161,7 +161,7 @@ impl Port {
 
     /// Returns the additional MAC addresses.
     #[must_use]
-    pub fn further_mac_addresses(&self) -> &[MacAddr] {
+    pub fn further_mac_addresses(&self) -> &[MacAddress] {
         &self.addresses.further
     }
 
@@ -170,7 +170,7 @@ impl Port {
     /// # Errors
     /// When gone or closed; when it is no unicast address; past the limit; [`PortError::Unsupported`].
     #[doc(alias = "rte_eth_dev_mac_addr_add")]
-    pub fn add_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+    pub fn add_mac_address(&mut self, mac: MacAddress) -> Result<(), PortError> {
         self.must_be_there("add an address")?;
         self.must_be_unicast(mac)?;
         if self.addresses.further.contains(&mac) {
@@ -190,7 +190,7 @@ impl Port {
     ///
     /// # Errors
     /// When gone or closed; when it was not added; when the device refuses.
-    pub fn remove_mac_address(&mut self, mac: MacAddr) -> Result<(), PortError> {
+    pub fn remove_mac_address(&mut self, mac: MacAddress) -> Result<(), PortError> {
         self.must_be_there("remove an address")?;
         let Some(place) = self.addresses.further.iter().position(|known| *known == mac) else {
             return Err(self.bad_address(mac, "one of the added addresses"));
@@ -202,7 +202,7 @@ impl Port {
 
     /// Returns the multicast address list.
     #[must_use]
-    pub fn multicast_list(&self) -> &[MacAddr] {
+    pub fn multicast_list(&self) -> &[MacAddress] {
         &self.addresses.multicast
     }
 
@@ -211,7 +211,7 @@ impl Port {
     /// # Errors
     /// When gone or closed; when one is no group address; past the limit; [`PortError::Unsupported`].
     #[doc(alias = "rte_eth_dev_set_mc_addr_list")]
-    pub fn set_multicast_list(&mut self, groups: &[MacAddr]) -> Result<(), PortError> {
+    pub fn set_multicast_list(&mut self, groups: &[MacAddress]) -> Result<(), PortError> {
         self.must_be_there("set the multicast list")?;
         if let Some(mac) = groups.iter().find(|mac| !mac.is_multicast()) {
             return Err(self.bad_address(*mac, "a multicast address"));

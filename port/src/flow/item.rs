@@ -1,5 +1,5 @@
 //! What a rule matches: headers, field by field.
-use crate::MacAddr;
+use crate::MacAddress;
 use bitflags::bitflags;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -87,10 +87,10 @@ macro_rules! bits {
 }
 bits!(u8 u16 u32);
 
-impl Bits for MacAddr {
-    const NONE: Self = MacAddr([0; 6]);
+impl Bits for MacAddress {
+    const NONE: Self = MacAddress([0; 6]);
     fn and(self, mask: Self) -> Self {
-        MacAddr(std::array::from_fn(|at| self.0[at] & mask.0[at]))
+        MacAddress(std::array::from_fn(|at| self.0[at] & mask.0[at]))
     }
 }
 
@@ -108,7 +108,7 @@ impl Bits for Ipv6Addr {
     }
 }
 
-const ANY_MAC: MacAddr = MacAddr([0xff; 6]);
+const ANY_MAC: MacAddress = MacAddress([0xff; 6]);
 const ANY_V4: Ipv4Addr = Ipv4Addr::BROADCAST;
 const ANY_V6: Ipv6Addr = Ipv6Addr::from_bits(u128::MAX);
 
@@ -117,9 +117,9 @@ fields! {
     /// An Ethernet header. By default both addresses count.
     EthFields default Self { dst: ANY_MAC, src: ANY_MAC, ether_type: 0 };
     /// Destination.
-    dst: MacAddr,
+    dst: MacAddress,
     /// Source.
-    src: MacAddr,
+    src: MacAddress,
     /// What follows: of an untagged frame the layer 3 protocol, of a tagged one the tag's.
     ether_type: u16,
 }

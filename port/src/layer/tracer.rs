@@ -1,7 +1,7 @@
 //! A layer that tells what passes, through `tracing`, target `pollux::port::trace`.
 use super::{Layer, pass_rx, pass_tx};
 use crate::driver::{InBurst, Moved, RxBurst, RxSetup, TxBurst, TxSetup};
-use crate::{Direction, MacAddr, QueueId};
+use crate::{Direction, MacAddress, QueueId};
 use pollux_mempool::{Burst, Mbuf};
 use std::fmt;
 
@@ -91,12 +91,12 @@ impl Drop for Trace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PacketLine {
     bytes: u32,
-    addresses: Option<(MacAddr, MacAddr, u16)>,
+    addresses: Option<(MacAddress, MacAddress, u16)>,
 }
 
 impl PacketLine {
     fn of(mbuf: &Mbuf) -> Self {
-        let address = |bytes: &[u8; 14], at: usize| MacAddr(std::array::from_fn(|byte| bytes[at + byte]));
+        let address = |bytes: &[u8; 14], at: usize| MacAddress(std::array::from_fn(|byte| bytes[at + byte]));
         let addresses = mbuf.data().first_chunk::<14>().map(|header| {
             (address(header, 6), address(header, 0), u16::from_be_bytes([header[12], header[13]]))
         });
@@ -167,7 +167,7 @@ mod tests {
     fn a_line_says_who_to_whom_and_what() {
         let line = PacketLine {
             bytes: 64,
-            addresses: Some((MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([0xff; 6]), 0x0806)),
+            addresses: Some((MacAddress([2, 0, 0, 0, 0, 1]), MacAddress([0xff; 6]), 0x0806)),
         };
         assert_eq!(line.to_string(), "64 bytes, 02:00:00:00:00:01 > ff:ff:ff:ff:ff:ff, type 0x0806");
         let short = PacketLine { bytes: 3, addresses: None };

@@ -1,6 +1,6 @@
 //! Ports by name, and by what a device argument says of them.
 use super::Ports;
-use crate::{MacAddr, Port, PortError, PortId};
+use crate::{MacAddress, Port, PortError, PortId};
 use pollux_config::DeviceArg;
 
 /// The keys of [`Ports::matching`].
@@ -49,7 +49,7 @@ impl Ports {
 struct Wanted<'a> {
     name: Option<&'a str>,
     driver: Option<&'a str>,
-    mac: Option<MacAddr>,
+    mac: Option<MacAddress>,
 }
 
 impl<'a> Wanted<'a> {

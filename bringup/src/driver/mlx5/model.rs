@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pollux_mlx5_kernel::Kernel;
 use pollux_mlx5_model::{Device, Model, ModelError, Traffic};
 use pollux_pmd_mlx::netdev::{Losses, Lost, Netdev};
-use pollux_port::{Link, MacAddr};
+use pollux_port::{Link, MacAddress};
 
 use super::keys::ModelKeys;
 
@@ -69,11 +69,11 @@ impl Netdev for ModelNetdev {
         self.device.name().to_owned()
     }
 
-    fn mac(&self) -> io::Result<MacAddr> {
+    fn mac(&self) -> io::Result<MacAddress> {
         Ok(self.device.mac().into())
     }
 
-    fn set_mac(&self, mac: MacAddr) -> io::Result<()> {
+    fn set_mac(&self, mac: MacAddress) -> io::Result<()> {
         self.device.set_mac(mac.0);
         Ok(())
     }
@@ -113,7 +113,7 @@ impl Netdev for ModelNetdev {
         Ok(())
     }
 
-    fn set_further_mac(&self, mac: MacAddr, wanted: bool) -> io::Result<bool> {
+    fn set_further_mac(&self, mac: MacAddress, wanted: bool) -> io::Result<bool> {
         Ok(self.device.set_further_mac(mac.0, wanted))
     }
 

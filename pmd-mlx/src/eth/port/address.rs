@@ -5,7 +5,7 @@
 //! `drivers/net/mlx5/mlx5_mac.c`, `mlx5_set_mc_addr_list`; `drivers/net/mlx5/linux/mlx5_os.c`, `mlx5_os_mac_addr_add`,
 //! `mlx5_os_mac_addr_flush`.
 
-use pollux_port::{MacAddr, PortError};
+use pollux_port::{MacAddress, PortError};
 
 use super::Mlx5Port;
 
@@ -16,7 +16,7 @@ impl Mlx5Port {
     }
 
     /// Tells the interface of an address, and remembers it if it was new there.
-    fn tell(&mut self, mac: MacAddr) -> Result<(), PortError> {
+    fn tell(&mut self, mac: MacAddress) -> Result<(), PortError> {
         if self.tells_netdev() && !self.told.contains(&mac) {
             let told = self.netdev.set_further_mac(mac, true);
             if told.map_err(self.netdev_error("add an address"))? {
@@ -27,7 +27,7 @@ impl Mlx5Port {
     }
 
     /// Takes back what was told of an address.
-    fn untell(&mut self, mac: MacAddr) -> Result<(), PortError> {
+    fn untell(&mut self, mac: MacAddress) -> Result<(), PortError> {
         if self.told.contains(&mac) {
             let told = self.netdev.set_further_mac(mac, false);
             told.map_err(self.netdev_error("remove an address"))?;
@@ -50,7 +50,7 @@ impl Mlx5Port {
         self.want(|wanted| wanted.all_multicast = on)
     }
 
-    pub(super) fn add_further(&mut self, mac: MacAddr) -> Result<(), PortError> {
+    pub(super) fn add_further(&mut self, mac: MacAddress) -> Result<(), PortError> {
         self.tell(mac)?;
         let done = self.want(|wanted| wanted.further.push(mac));
         if done.is_err() {
@@ -59,14 +59,14 @@ impl Mlx5Port {
         done
     }
 
-    pub(super) fn remove_further(&mut self, mac: MacAddr) -> Result<(), PortError> {
+    pub(super) fn remove_further(&mut self, mac: MacAddress) -> Result<(), PortError> {
         self.want(|wanted| wanted.further.retain(|other| *other != mac))?;
         self.untell(mac)
     }
 
     /// The groups that are let in from now on. What is new is told before rules are made for it, what goes is taken back after
     /// its rules are gone.
-    pub(super) fn set_groups(&mut self, groups: &[MacAddr]) -> Result<(), PortError> {
+    pub(super) fn set_groups(&mut self, groups: &[MacAddress]) -> Result<(), PortError> {
         let before = self.wanted.groups.clone();
         let done = groups
             .iter()

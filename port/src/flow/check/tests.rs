@@ -1,6 +1,6 @@
 use super::*;
 use crate::flow::{EthFields, FlowItems, FlowRss, Ipv4Fields, Ipv6Fields, TcpFields, UdpFields, VlanFields};
-use crate::{HashAlgorithm, HashFields, MacAddr};
+use crate::{HashAlgorithm, HashFields, MacAddress};
 
 const LIMITS: FlowLimits = FlowLimits {
     flow: FlowInfo {
@@ -41,10 +41,10 @@ fn udp(dst: u16) -> FlowItem {
 
 #[test]
 fn a_rule_becomes_a_plan_with_values_under_their_masks() {
-    let dst = MacAddr([2, 0, 0, 0, 0, 9]);
+    let dst = MacAddress([2, 0, 0, 0, 0, 9]);
     let eth = EthFields { dst, ether_type: 0x8100, ..EthFields::NONE };
     let items = [
-        FlowItem::Eth(ItemMatch::masked(eth, EthFields { dst: MacAddr([0xff; 6]), ..EthFields::NONE })),
+        FlowItem::Eth(ItemMatch::masked(eth, EthFields { dst: MacAddress([0xff; 6]), ..EthFields::NONE })),
         // Default mask: the number alone.
         FlowItem::Vlan(ItemMatch::exactly(VlanFields { tci: 0xe123, inner_type: 0x86dd })),
         FlowItem::Ipv6(ItemMatch::any()),

@@ -1,7 +1,7 @@
 use pollux_port::flow::{
     EthFields, FlowFate, FlowRss, Ipv4Fields, Ipv6Fields, TcpFields, UdpFields, VlanFields,
 };
-use pollux_port::{MacAddr, QueueId};
+use pollux_port::{MacAddress, QueueId};
 use pollux_uverbs::flow::FlowSpec;
 
 use super::*;
@@ -30,11 +30,11 @@ fn udp() -> L4 {
 
 #[test]
 fn headers_are_said_field_by_field() {
-    let dst = MacAddr([2, 0, 0, 0, 0, 1]);
+    let dst = MacAddress([2, 0, 0, 0, 0, 1]);
     let pattern = Pattern {
         eth: Masked {
             spec: EthFields { dst, ether_type: 0x8100, ..EthFields::NONE },
-            mask: EthFields { dst: MacAddr([0xff; 6]), ether_type: 0xffff, ..EthFields::NONE },
+            mask: EthFields { dst: MacAddress([0xff; 6]), ether_type: 0xffff, ..EthFields::NONE },
         },
         vlan: Some(Masked {
             spec: VlanFields { tci: 7, inner_type: 0x0800 },
