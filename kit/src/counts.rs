@@ -155,9 +155,9 @@ impl Meter {
     }
 
     /// The counts now.
-    pub fn read(&self, bringup: &mut Bringup) -> Counts {
+    pub fn read(&self, bringup: &Bringup) -> Counts {
         let seconds = self.start.elapsed().as_secs_f64();
-        let ports = bringup.ports.iter_mut().filter(|port| self.ports.contains(&port.id()));
+        let ports = bringup.ports.iter().filter(|port| self.ports.contains(&port.id()));
         let mut ports: Vec<PortCounts> = ports.map(|port| self.port(port)).collect();
         for port in &mut ports {
             port.ledger = bringup.ledger(PortId(port.id));
@@ -178,15 +178,14 @@ impl Meter {
             if !lcores[place].ports.contains(&path.from.0) {
                 lcores[place].ports.push(path.from.0);
             }
-            let queues =
-                bringup.ports.get_mut(path.from).map(|port| port.stats().rx_queues).unwrap_or_default();
+            let queues = bringup.ports.get(path.from).map(|port| port.stats().rx_queues).unwrap_or_default();
             lcores[place].packets += queues.get(usize::from(path.queue.0)).map_or(0, |queue| queue.packets);
         }
         lcores.sort_unstable_by_key(|lcore| lcore.id);
         Counts { seconds, ports, lcores }
     }
 
-    fn port(&self, port: &mut Port) -> PortCounts {
+    fn port(&self, port: &Port) -> PortCounts {
         let stats = port.stats();
         let mut dropped: BTreeMap<String, u64> = BTreeMap::new();
         for drop in port.dropped() {

@@ -158,7 +158,7 @@ pub fn run(line: &CommandLine, options: Options, drivers: Drivers) -> Result<(),
     bringup.eal.stop_flag().set();
     let end =
         launched.into_iter().fold(end, |end, launched| end.and(launched.wait().map_err(BringupError::from)));
-    end.and(watch.report(&meter.read(&mut bringup)))
+    end.and(watch.report(&meter.read(&bringup)))
 }
 
 /// Sends frames of the local experimental EtherType (IEEE 802: 0x88b5) to nobody in particular.

@@ -45,7 +45,7 @@
 //! watch.until_end(&mut bringup, &meter)?;
 //! bringup.eal.stop_flag().set();
 //! forwarding.wait()?;
-//! let counts = meter.read(&mut bringup);
+//! let counts = meter.read(&bringup);
 //! assert!(counts.ports[1].tx_packets > 0);
 //! watch.report(&counts)?;
 //! # Ok::<(), BringupError>(())

@@ -19,6 +19,7 @@ mod rx;
 mod tx;
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -74,7 +75,8 @@ pub(crate) struct Wire {
     pub(crate) mtu: Mtu,
     /// Set by the first queue; tells when the interface disappears.
     gate: Option<Gate>,
-    counters: Vec<Option<(Arc<RxCounters>, u64)>>,
+    /// Where each queue's losses are counted, and how many the kernel had told of.
+    counters: Vec<Option<(Arc<RxCounters>, Cell<u64>)>>,
 }
 
 impl Wire {
@@ -108,7 +110,7 @@ impl Wire {
         let rx = self.pairs.get(pair).and_then(|pair| pair.rx.lend()).ok_or_else(in_use)?;
         self.gate.get_or_insert_with(|| setup.gate.clone());
         let dropped = self.control.statistics(pair).dropped;
-        self.counters[pair] = Some((setup.counters.clone(), dropped));
+        self.counters[pair] = Some((setup.counters.clone(), Cell::new(dropped)));
         Ok(InterfaceRx::new(rx, setup, self.control.interface().found_as()))
     }
 
@@ -118,13 +120,12 @@ impl Wire {
         InterfaceTx::new(tx, setup, self.mtu.clone(), self.control.interface())
     }
 
-    pub(crate) fn update_counters(&mut self) {
-        for (pair, entry) in self.counters.iter_mut().enumerate() {
+    pub(crate) fn update_counters(&self) {
+        for (pair, entry) in self.counters.iter().enumerate() {
             if let Some((counters, seen)) = entry {
                 let dropped = self.control.statistics(pair).dropped;
-                if dropped > *seen {
-                    counters.drop_for(RxDrop::Missed, dropped - *seen);
-                    *seen = dropped;
+                if dropped > seen.get() {
+                    counters.drop_for(RxDrop::Missed, dropped - seen.replace(dropped));
                 }
             }
         }
@@ -332,11 +333,11 @@ impl PortDriver for AfPacketPort {
         self.wire.admit(false)
     }
 
-    fn update_counters(&mut self) {
+    fn update_counters(&self) {
         self.wire.update_counters();
     }
 
-    fn xstats(&mut self) -> Vec<(Cow<'static, str>, u64)> {
+    fn xstats(&self) -> Vec<(Cow<'static, str>, u64)> {
         let offered = (0..self.wire.pairs.len()).map(|pair| self.wire.control.statistics(pair).offered);
         vec![("rx_kernel_packets".into(), offered.sum())]
     }

@@ -289,8 +289,8 @@ impl PortDriver for PcapPort {
         Ok(())
     }
 
-    fn update_counters(&mut self) {
-        self.wires().for_each(Wire::update_counters);
+    fn update_counters(&self) {
+        self.wires.iter().for_each(Wire::update_counters);
         self.files().for_each(CaptureFile::settle);
     }
 

@@ -9,6 +9,7 @@
 mod rx;
 mod tx;
 
+use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 
@@ -60,7 +61,7 @@ pub struct TapPort {
     name: String,
     gate: Option<Gate>,
     /// Where the kernel's drops are counted, and how many of them are.
-    counters: Option<(Arc<RxCounters>, u64)>,
+    counters: Option<(Arc<RxCounters>, Cell<u64>)>,
     started: bool,
     carrier: bool,
 }
@@ -160,7 +161,7 @@ impl PortDriver for TapPort {
         if setup.queue.0 == 0 {
             // What was dropped while nobody listened is not missed.
             let seen = self.ask("read the counts of", TapControl::dropped)?;
-            self.counters = Some((setup.counters.clone(), seen));
+            self.counters = Some((setup.counters.clone(), Cell::new(seen)));
         }
         let rx = self.pair(setup.queue.0)?.rx.lend();
         let rx = rx.ok_or_else(|| PortError::device("set up the queue", "it is in use"))?;
@@ -198,13 +199,12 @@ impl PortDriver for TapPort {
         Ok(())
     }
 
-    fn update_counters(&mut self) {
+    fn update_counters(&self) {
         let Some(Ok(dropped)) = self.control.as_ref().map(TapControl::dropped) else { return };
-        if let Some((counters, seen)) = &mut self.counters
-            && dropped > *seen
+        if let Some((counters, seen)) = &self.counters
+            && dropped > seen.get()
         {
-            counters.drop_for(RxDrop::Missed, dropped - *seen);
-            *seen = dropped;
+            counters.drop_for(RxDrop::Missed, dropped - seen.replace(dropped));
         }
     }
 

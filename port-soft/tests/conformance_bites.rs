@@ -29,7 +29,7 @@ impl Layer for Bad {
         Box::new(BadTx { inner, defect: self.0 })
     }
 
-    fn xstats(&mut self) -> Vec<(std::borrow::Cow<'static, str>, u64)> {
+    fn xstats(&self) -> Vec<(std::borrow::Cow<'static, str>, u64)> {
         if self.0 == Defect::ReusesAnXstatName { vec![("rx_good_packets".into(), 0)] } else { Vec::new() }
     }
 }

@@ -233,7 +233,7 @@ fn tags_and_long_frames_are_whole_in_mbufs() {
     let work = host.enter(|| {
         let pool = pool();
         let (mut out, mut a) = start("va", af_packet("va"), 1, &pool);
-        let (mut port, mut b) = start("vb", af_packet("vb"), 1, &pool);
+        let (port, mut b) = start("vb", af_packet("vb"), 1, &pool);
         assert_eq!(out.mtu().expect("there"), 9000);
         let mut burst = Burst::new();
         for (number, bytes) in [60usize, 1514, 3000, 9006].into_iter().enumerate() {

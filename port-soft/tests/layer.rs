@@ -31,7 +31,7 @@ fn frame(number: u16) -> [u8; 60] {
 /// Sends numbered frames ten at a time and gives what comes back, with the packets counted on the way.
 fn pass(plan: &FaultPlan) -> (Vec<Vec<u8>>, u64, u64) {
     let pool = MbufPool::builder("layer", 4096).build_anonymous().expect("memory");
-    let (mut port, Queues { mut rx, mut tx }) =
+    let (port, Queues { mut rx, mut tx }) =
         open(|driver| around(driver, Faults::new(plan.clone())), &pool);
     let (mut out, mut got, mut came) = (Burst::new(), Burst::new(), Vec::new());
     for number in 0..FRAMES {
@@ -144,7 +144,7 @@ fn a_tee_sees_what_was_taken_and_what_came() {
     let pool = MbufPool::builder("tee", 64).build_anonymous().expect("memory");
     let kept = Arc::new(Mutex::new(Kept::default()));
     let tee = Tee::with_clock("net_ring0", kept.clone(), || Duration::from_secs(5));
-    let (mut port, Queues { mut rx, mut tx }) = open(|driver| around(driver, tee), &pool);
+    let (port, Queues { mut rx, mut tx }) = open(|driver| around(driver, tee), &pool);
     let mut burst = Burst::new();
     for number in 0..3 {
         let mut mbuf = pool.alloc().expect("enough mbufs");

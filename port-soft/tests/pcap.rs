@@ -127,7 +127,7 @@ fn an_empty_pool_loses_nothing() {
     let path = dir.path().join("a.pcap");
     capture(&path, 0..100);
     let pool = MbufPool::builder("small", 8).cache(0).build_anonymous().expect("memory");
-    let (mut port, mut queues) = open(&files(&[&path], &[]), 1, &pool);
+    let (port, mut queues) = open(&files(&[&path], &[]), 1, &pool);
     let mut got = 0;
     let mut burst = Burst::new();
     while queues.rx[0].rx_burst(&mut burst, 32) > 0 {

@@ -323,11 +323,11 @@ pub trait PortDriver: Send {
     }
 
     /// Brings counters that the device or kernel keeps up to date, before they are read.
-    fn update_counters(&mut self) {}
+    fn update_counters(&self) {}
 
     /// The driver's own statistics: name and value since the device was opened. Names never clash with those that every
     /// port has and stay the same until the port is configured anew.
-    fn xstats(&mut self) -> Vec<(Cow<'static, str>, u64)> {
+    fn xstats(&self) -> Vec<(Cow<'static, str>, u64)> {
         Vec::new()
     }
 

@@ -39,7 +39,7 @@ pub trait Layer: Send {
     fn tx(&mut self, setup: &TxSetup, inner: Box<dyn TxBurst>) -> Box<dyn TxBurst>;
 
     /// Its own statistics, as [`PortDriver::xstats`].
-    fn xstats(&mut self) -> Vec<(Cow<'static, str>, u64)> {
+    fn xstats(&self) -> Vec<(Cow<'static, str>, u64)> {
         Vec::new()
     }
 }
@@ -160,7 +160,7 @@ impl PortDriver for Layered {
         self.driver.reset()
     }
 
-    fn update_counters(&mut self) {
+    fn update_counters(&self) {
         self.driver.update_counters();
     }
 
@@ -168,7 +168,7 @@ impl PortDriver for Layered {
         self.driver.dump_queue(direction, queue)
     }
 
-    fn xstats(&mut self) -> Vec<(Cow<'static, str>, u64)> {
+    fn xstats(&self) -> Vec<(Cow<'static, str>, u64)> {
         let mut all = self.driver.xstats();
         all.extend(self.layer.xstats());
         all

@@ -100,7 +100,7 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     bringup.eal.stop_flag().set();
     let (forwarding, serving) = (forwarding.wait(), serving.wait());
     let end = end.and(forwarding.map_err(BringupError::from)).and(serving.map_err(BringupError::from));
-    end.and(watch.report(&meter.read(&mut bringup)))
+    end.and(watch.report(&meter.read(&bringup)))
 }
 
 fn settings(options: &Options) -> Result<Settings, BringupError> {

@@ -21,6 +21,7 @@ pub mod spread;
 mod tunnels;
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -73,7 +74,7 @@ pub struct Mlx5Port {
     netdev: Arc<dyn Netdev>,
     arguments: Arguments,
     info: PortInfo,
-    counted: Counted,
+    counted: RefCell<Counted>,
     clock: Option<AdapterClock>,
     /// First of the priorities of default rules.
     pub(super) priority: u16,
@@ -224,7 +225,7 @@ impl PortDriver for Mlx5Port {
         self.rules.clear();
         self.unspread();
         self.destroy_queues();
-        self.counted.configured(self.backend.as_deref(), &*self.netdev);
+        self.counted.get_mut().configured(self.backend.as_deref(), &*self.netdev);
         self.queues_mtu = None;
         self.rx_queues = config.rx_queues.len();
         self.tx_queues = config.tx_queues.len();
@@ -260,7 +261,7 @@ impl PortDriver for Mlx5Port {
         if let Some(merge) = &mut self.spread_spec.merge {
             merge.bytes_max = merge.bytes_max.min(plan.frame_bytes_max);
         }
-        self.counted.queue(&setup.counters);
+        self.counted.get_mut().queue(&setup.counters);
         self.queues_mtu = Some(self.queues_mtu.map_or(mtu, |known| known.min(mtu)));
         self.make_rx(&setup, plan).map_err(|error| PortError::device("set up an rx queue", error))
     }
@@ -269,7 +270,7 @@ impl PortDriver for Mlx5Port {
         self.tell_gate(&setup.gate)?;
         let (device, backend, _) = self.parts()?;
         let plan = TxPlan::new(device, &self.arguments, &**backend, &setup, self.tx_queues)?;
-        self.counted.sender(&setup.counters);
+        self.counted.get_mut().sender(&setup.counters);
         self.make_tx(&setup, &plan).map_err(|error| PortError::device("set up a tx queue", error))
     }
 
@@ -350,11 +351,11 @@ impl PortDriver for Mlx5Port {
         }
     }
 
-    fn update_counters(&mut self) {
+    fn update_counters(&self) {
         if self.watch.is_none() {
             self.look();
         }
-        self.counted.update(self.backend.as_deref(), &*self.netdev);
+        self.counted.borrow_mut().update(self.backend.as_deref(), &*self.netdev);
     }
 
     fn dump_queue(&mut self, direction: Direction, queue: QueueId) -> Result<String, PortError> {
@@ -366,8 +367,8 @@ impl PortDriver for Mlx5Port {
         told.ok_or_else(|| PortError::QueueNotSetUp { port: String::new(), direction, queue })
     }
 
-    fn xstats(&mut self) -> Vec<(Cow<'static, str>, u64)> {
-        self.counted.list(&*self.netdev, &self.slots())
+    fn xstats(&self) -> Vec<(Cow<'static, str>, u64)> {
+        self.counted.borrow().list(&*self.netdev, &self.slots())
     }
 
     fn link(&mut self) -> Link {

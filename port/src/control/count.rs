@@ -7,31 +7,31 @@ use std::borrow::Cow;
 impl Port {
     /// Returns the basic statistics since the last reset.
     #[doc(alias = "rte_eth_stats_get")]
-    pub fn stats(&mut self) -> PortStats {
+    pub fn stats(&self) -> PortStats {
         let (rx, tx) = (self.rx.len(), self.tx.len());
         stats::basic(&self.xstats(), rx, tx)
     }
 
     /// Returns the extended statistics since the last reset. The ID of an xstat is its index in this list.
     #[doc(alias = "rte_eth_xstats_get")]
-    pub fn xstats(&mut self) -> Vec<Xstat> {
+    pub fn xstats(&self) -> Vec<Xstat> {
         let raw = self.raw_stats();
         self.baseline.apply(raw)
     }
 
     /// Returns the names of the xstats, indexed by ID.
-    pub fn xstat_names(&mut self) -> Vec<String> {
+    pub fn xstat_names(&self) -> Vec<String> {
         self.raw_stats().into_iter().map(|(name, _)| name.into_owned()).collect()
     }
 
     /// Returns the xstat with this name.
-    pub fn xstat(&mut self, name: &str) -> Option<Xstat> {
+    pub fn xstat(&self, name: &str) -> Option<Xstat> {
         self.xstats().into_iter().find(|xstat| xstat.name == name)
     }
 
     /// Returns the xstats with these IDs, in order; `None` for an unknown ID.
     #[doc(alias = "rte_eth_xstats_get_by_id")]
-    pub fn xstats_by_id(&mut self, ids: &[usize]) -> Vec<Option<Xstat>> {
+    pub fn xstats_by_id(&self, ids: &[usize]) -> Vec<Option<Xstat>> {
         let all = self.xstats();
         ids.iter().map(|id| all.get(*id).cloned()).collect()
     }
@@ -61,13 +61,13 @@ impl Port {
     }
 
     /// Returns whether an xstat is enabled; `None` for an unknown ID.
-    pub fn xstat_enabled(&mut self, id: usize) -> Option<bool> {
+    pub fn xstat_enabled(&self, id: usize) -> Option<bool> {
         let raw = self.raw_stats();
         raw.get(id).map(|(name, _)| self.baseline.is_on(name))
     }
 
     /// Returns the packets dropped since the last reset, by reason; reasons that never occurred are left out.
-    pub fn dropped(&mut self) -> Vec<Dropped> {
+    pub fn dropped(&self) -> Vec<Dropped> {
         stats::dropped(&self.xstats())
     }
 
@@ -78,7 +78,7 @@ impl Port {
         self.baseline.set(raw);
     }
 
-    fn raw_stats(&mut self) -> Vec<(Cow<'static, str>, u64)> {
+    fn raw_stats(&self) -> Vec<(Cow<'static, str>, u64)> {
         if self.state != PortState::Closed {
             self.driver.update_counters();
         }

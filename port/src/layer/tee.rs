@@ -114,7 +114,7 @@ impl Layer for Tee {
         Box::new(TeeTx { inner, copier })
     }
 
-    fn xstats(&mut self) -> Vec<(Cow<'static, str>, u64)> {
+    fn xstats(&self) -> Vec<(Cow<'static, str>, u64)> {
         self.shared.settle(&mut *self.shared.sink());
         vec![
             ("tee_frames".into(), self.shared.written.load(Ordering::Relaxed)),

@@ -44,5 +44,5 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     let end = watch.until_end(&mut bringup, &meter);
     bringup.eal.stop_flag().set();
     let end = end.and(forwarding.wait().map_err(BringupError::from));
-    end.and(watch.report(&meter.read(&mut bringup)))
+    end.and(watch.report(&meter.read(&bringup)))
 }

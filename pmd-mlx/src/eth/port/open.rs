@@ -1,6 +1,7 @@
 //! Opening: from a channel and an interface to a port without queues.
 #![expect(unsafe_code, reason = "opens a device")]
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +20,6 @@ use crate::eth::filter::{Filter, Wanted};
 use crate::eth::flow::Rules;
 use crate::eth::recovery::{Watch, Watched};
 use crate::eth::rss::{self, Hashing};
-use crate::eth::stats::Counted;
 use crate::eth::verbs::{self, Verbs};
 use crate::netdev::Netdev;
 use crate::patience::PortClock;
@@ -127,7 +127,7 @@ impl Mlx5Port {
             netdev: spec.netdev,
             arguments: spec.arguments,
             info,
-            counted: Counted::default(),
+            counted: RefCell::default(),
             clock: None,
             priority: highest + 1 - LEVELS,
             wanted,
