@@ -31,8 +31,7 @@ fn frame(number: u16) -> [u8; 60] {
 /// Sends numbered frames ten at a time and gives what comes back, with the packets counted on the way.
 fn pass(plan: &FaultPlan) -> (Vec<Vec<u8>>, u64, u64) {
     let pool = MbufPool::builder("layer", 4096).build_anonymous().expect("memory");
-    let (port, Queues { mut rx, mut tx }) =
-        open(|driver| around(driver, Faults::new(plan.clone())), &pool);
+    let (port, Queues { mut rx, mut tx }) = open(|driver| around(driver, Faults::new(plan.clone())), &pool);
     let (mut out, mut got, mut came) = (Burst::new(), Burst::new(), Vec::new());
     for number in 0..FRAMES {
         let mut mbuf = pool.alloc().expect("enough mbufs");

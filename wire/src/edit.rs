@@ -22,10 +22,16 @@
 //! # Ok::<(), pollux_wire::WireError>(())
 //! ```
 
-/// The views of TCP and UDP in a packet, which has `carried`, `upper` and `open`.
+/// The views of TCP and UDP in a packet, which has `carried`, `upper_at`, `behind` and `open`.
 macro_rules! transports {
     ($packet:ident) => {
         impl $packet<'_> {
+            #[inline]
+            fn upper(&mut self, protocol: IpProtocol) -> Option<&mut [u8]> {
+                let at = self.upper_at(protocol)?;
+                self.behind.get_mut(at..)
+            }
+
             /// The ports, if it carries TCP or UDP.
             #[inline]
             #[must_use]
@@ -37,10 +43,12 @@ macro_rules! transports {
             /// What flow it belongs to, if it carries TCP or UDP.
             #[inline]
             #[must_use]
-            pub fn five_tuple(&mut self) -> Option<crate::FiveTuple> {
-                let (src, dst, protocol) = (self.src(), self.dst(), self.carried()?);
-                let ports = self.ports_mut()?;
-                let (src, dst) = ((src, ports.src()).into(), (dst, ports.dst()).into());
+            pub fn five_tuple(&self) -> Option<crate::FiveTuple> {
+                let protocol =
+                    self.carried().filter(|one| matches!(*one, IpProtocol::TCP | IpProtocol::UDP))?;
+                let &[a, b, c, d] = self.behind.get(self.upper_at(protocol)?..)?.first_chunk()?;
+                let (from, to) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+                let (src, dst) = ((self.src(), from).into(), (self.dst(), to).into());
                 Some(crate::FiveTuple { protocol, src, dst })
             }
 

@@ -257,11 +257,14 @@ mod tests {
     fn mac_text_round_trips_and_refuses_junk() {
         let mac: MacAddress = "02:ab:CD:00:00:01".parse().unwrap();
         assert_eq!(mac.to_string(), "02:ab:cd:00:00:01");
+        // A leading zero may be left out, as DPDK's programs allow.
+        assert_eq!("2:ab:cd:0:0:1".parse(), Ok(mac));
         for bad in [
             "",
             "02:ab:cd:00:00",
             "02:ab:cd:00:00:01:02",
-            "2:ab:cd:00:00:01",
+            "002:ab:cd:00:00:01",
+            ":ab:cd:00:00:01",
             "+2:ab:cd:00:00:01",
             "zz:ab:cd:00:00:01",
         ] {

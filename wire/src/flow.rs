@@ -12,7 +12,7 @@ use crate::IpProtocol;
 /// use pollux_wire::{FiveTuple, edit};
 ///
 /// let mut frame = Frame::ether([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1024, 9).payload(b"");
-/// let flow: FiveTuple = edit::ipv4_mut(&mut frame, false).and_then(|mut ip| ip.five_tuple()).expect("UDP");
+/// let flow: FiveTuple = edit::ipv4_mut(&mut frame, false).and_then(|ip| ip.five_tuple()).expect("UDP");
 /// assert_eq!(flow.to_string(), "UDP 10.0.0.1:1024 to 10.0.0.2:9");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

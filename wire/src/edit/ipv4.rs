@@ -52,35 +52,29 @@ impl<'a> Ipv4Mut<'a> {
     /// Sets the source address and the source port, as a translator of addresses (NAT) does on the way out: less work than one after
     /// the other. `false`, and nothing changed: no TCP or UDP (nor DCCP or UDP-Lite), or a fragment that is not the first.
     #[inline]
+    #[must_use]
     pub fn translate_src(&mut self, to: impl Into<Ipv4Addr>, port: u16) -> bool {
-        let (old, new) = (self.header.src, to.into().octets());
-        let translated = self.translate(false, port, old, new);
-        if translated {
-            self.header.src = new;
-        }
-        translated
+        self.translate(false, to.into().octets(), port)
     }
 
     /// Sets the destination address and the destination port, as on the way back; as [`translate_src`](Self::translate_src).
     #[inline]
+    #[must_use]
     pub fn translate_dst(&mut self, to: impl Into<Ipv4Addr>, port: u16) -> bool {
-        let (old, new) = (self.header.dst, to.into().octets());
-        let translated = self.translate(true, port, old, new);
-        if translated {
-            self.header.dst = new;
-        }
-        translated
+        self.translate(true, to.into().octets(), port)
     }
 
-    /// A port, and what follows of it and of the address.
+    /// Address and port, and what follows of them.
     #[inline]
-    fn translate(&mut self, dst: bool, port: u16, old: [u8; 4], new: [u8; 4]) -> bool {
+    fn translate(&mut self, dst: bool, to: [u8; 4], port: u16) -> bool {
         let Some(covering) = self.covering else { return false };
-        let change = Sum::of_change(&old, &new);
         let upper = self.header.header_bytes() - Ipv4Header::BYTES;
+        let field = if dst { &mut self.header.dst } else { &mut self.header.src };
+        let change = Sum::of_change(field, &to);
         if !covering.translate(self.behind, upper, dst, port, change) {
             return false;
         }
+        *field = to;
         let sum = Sum::ZERO.add_word(!self.header.checksum.get()) + change;
         self.header.checksum.set(sum.checksum());
         true
@@ -144,14 +138,11 @@ impl<'a> Ipv4Mut<'a> {
         Some(self.header.protocol())
     }
 
-    /// The transport header, if it is one of `protocol` and this is no later fragment.
+    /// Where behind the header the transport header stands, if it is one of `protocol` and this is no later fragment.
     #[inline]
-    fn upper(&mut self, protocol: IpProtocol) -> Option<&mut [u8]> {
-        if self.header.protocol() != protocol || self.header.fragment_offset() != 0 {
-            return None;
-        }
-        let options = self.header.header_bytes() - Ipv4Header::BYTES;
-        self.behind.get_mut(options..)
+    fn upper_at(&self, protocol: IpProtocol) -> Option<usize> {
+        let is_there = self.header.protocol() == protocol && self.header.fragment_offset() == 0;
+        is_there.then(|| self.header.header_bytes() - Ipv4Header::BYTES)
     }
 
     /// The ICMP header.

@@ -64,35 +64,29 @@ impl<'a> Ipv6Mut<'a> {
     /// Sets the source address and the source port, as a translator of addresses (NAT) does on the way out: less work than one after
     /// the other. `false`, and nothing changed: no TCP or UDP (nor DCCP or UDP-Lite), or a fragment that is not the first.
     #[inline]
+    #[must_use]
     pub fn translate_src(&mut self, to: impl Into<Ipv6Addr>, port: u16) -> bool {
-        let (old, new) = (self.header.src, to.into().octets());
-        let translated = self.translate(false, port, old, new);
-        if translated {
-            self.header.src = new;
-        }
-        translated
+        self.translate(false, to.into().octets(), port)
     }
 
     /// Sets the destination address and the destination port, as on the way back; as [`translate_src`](Self::translate_src).
     #[inline]
+    #[must_use]
     pub fn translate_dst(&mut self, to: impl Into<Ipv6Addr>, port: u16) -> bool {
-        let (old, new) = (self.header.dst, to.into().octets());
-        let translated = self.translate(true, port, old, new);
-        if translated {
-            self.header.dst = new;
-        }
-        translated
+        self.translate(true, to.into().octets(), port)
     }
 
-    /// A port, and what follows of it and of the address.
+    /// Address and port, and what follows of them.
     #[inline]
-    fn translate(&mut self, dst: bool, port: u16, old: [u8; 16], new: [u8; 16]) -> bool {
+    fn translate(&mut self, dst: bool, to: [u8; 16], port: u16) -> bool {
         let Some(covering) = self.covering else { return false };
-        let change = Sum::of_change(&old, &new);
         let upper = self.upper.map_or(0, |(at, _)| at);
+        let field = if dst { &mut self.header.dst } else { &mut self.header.src };
+        let change = Sum::of_change(field, &to);
         if !covering.translate(self.behind, upper, dst, port, change) {
             return false;
         }
+        *field = to;
         true
     }
 
@@ -153,9 +147,8 @@ impl<'a> Ipv6Mut<'a> {
     }
 
     #[inline]
-    fn upper(&mut self, protocol: IpProtocol) -> Option<&mut [u8]> {
-        let (at, _) = self.upper.filter(|(_, is)| *is == protocol)?;
-        self.behind.get_mut(at..)
+    fn upper_at(&self, protocol: IpProtocol) -> Option<usize> {
+        self.upper.filter(|(_, is)| *is == protocol).map(|(at, _)| at)
     }
 
     /// The ICMPv6 header.

@@ -148,10 +148,14 @@ proptest! {
             ports(6, 1, 2, ip.udp_mut().map(Upper::Udp));
             ports(6, 1, 2, ip.tcp_mut().map(Upper::Tcp));
             let _ = ip.ports_mut().map(|mut ports| ports.set_dst(3));
+            prop_assert_eq!(ip.five_tuple().map(|flow| flow.src.port()), ip.ports_mut().map(|ports| ports.src()));
+            let _ = (ip.translate_src([1, 2, 3, 4], 5), ip.translate_dst([6, 7, 8, 9], 10));
             let _ = ip.icmp_mut().map(|mut icmp| icmp.set_kind(0, 0));
         }
         if let Some(mut ip) = ipv6_mut(&mut bytes, open) {
             ip.set_dst(5);
+            prop_assert_eq!(ip.five_tuple().map(|flow| flow.dst.port()), ip.ports_mut().map(|ports| ports.dst()));
+            let _ = (ip.translate_src(1, 2), ip.translate_dst(3, 4));
             ports(6, 1, 2, ip.udp_mut().map(Upper::Udp));
             let _ = ip.icmpv6_mut().map(|mut icmp| icmp.set_word(9));
         }
@@ -195,6 +199,7 @@ fn echo_messages_follow() {
     let mut frame = link(1).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).echo_request(1, 2, b"ping");
     let mut ip = ipv4_mut(&mut frame, false).expect("IPv4");
     assert!(ip.ports_mut().is_none() && !ip.translate_src([9; 4], 9), "ICMP has none");
+    assert_eq!(ip.five_tuple(), None);
     let (src, dst) = (ip.src(), ip.dst());
     ip.set_src(dst);
     ip.set_dst(src);
@@ -239,6 +244,7 @@ fn later_fragments_have_no_transport_header() {
         let mut ip = ipv4_mut(&mut frame, false).expect("IPv4");
         assert_eq!(ip.udp_mut().is_some(), has, "{flags_and_offset:x}");
         assert_eq!(ip.ports_mut().is_some(), has, "{flags_and_offset:x}");
+        assert_eq!(ip.five_tuple().is_some(), has, "{flags_and_offset:x}");
         assert_eq!(ip.translate_dst([5, 6, 7, 8], 9), has, "{flags_and_offset:x}");
         ip.set_src([1, 2, 3, 4]);
         assert!(Ipv4::new(&frame[14..]).expect("IPv4").checksum_ok());
@@ -250,7 +256,7 @@ fn later_fragments_have_no_transport_header() {
     let mut frame = link(0).ipv6(1, 2).payload(IpProtocol::FRAGMENT, &body);
     let mut ip = ipv6_mut(&mut frame, false).expect("IPv6");
     assert!(ip.udp_mut().is_none() && ip.ports_mut().is_none() && ip.protocol().is_none());
-    assert!(!ip.translate_src(9, 9));
+    assert!(!ip.translate_src(9, 9) && ip.five_tuple().is_none());
     ip.set_src(9);
     assert_eq!(frame[54..], body);
 }
@@ -269,6 +275,8 @@ fn options_and_extension_headers_are_passed() {
     let mut ip = ipv4_mut(&mut frame, false).expect("IPv4");
     ip.set_dst([192, 0, 2, 1]);
     ip.udp_mut().expect("UDP").set_dst_port(9);
+    let flow = ip.five_tuple().expect("UDP");
+    assert_eq!(flow.to_string(), "UDP 10.0.0.1:1 to 192.0.2.1:9");
     check(&frame, State::Whole, "options");
     assert!(ipv4_mut(&mut frame, false).expect("IPv4").translate_src([192, 0, 2, 9], 7));
     assert_eq!(frame[38..42], [0, 7, 0, 9]);
@@ -282,6 +290,7 @@ fn options_and_extension_headers_are_passed() {
     assert_eq!(ip.protocol(), Some(IpProtocol::UDP));
     ip.set_dst(77);
     ip.ports_mut().expect("UDP").set_dst(9);
+    assert_eq!(ip.five_tuple().expect("UDP").to_string(), "UDP [::1]:1 to [::4d]:9");
     check(&frame, State::Whole, "extension header");
     assert!(ipv6_mut(&mut frame, false).expect("IPv6").translate_dst(78, 10));
     assert_eq!(frame[62..66], [0, 1, 0, 10]);
