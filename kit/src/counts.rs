@@ -300,7 +300,7 @@ mod tests {
             held as u64
         };
         let held = bringup.eal.launch(main, work).expect("launched").wait().expect("no panic");
-        let counts = meter.read(&mut bringup);
+        let counts = meter.read(&bringup);
         let seen: Vec<_> = counts
             .ports
             .iter()
@@ -314,9 +314,9 @@ mod tests {
     fn an_lcore_is_one_and_names_each_port_once() {
         let line = "meter -l 0 --no-huge --vdev net_null0 --vdev net_null1";
         let line = CommandLine::parse(line.split(' ')).expect("a line");
-        let mut bringup = Bringup::new(&line).unwrap_or_else(|error| panic!("{}", error.line()));
+        let bringup = Bringup::new(&line).unwrap_or_else(|error| panic!("{}", error.line()));
         let order = [counted(0, 1, 1), counted(0, 1, 0), counted(1, 0, 0), counted(0, 1, 0)];
-        let lcores = Meter::new(order.to_vec()).read(&mut bringup).lcores;
+        let lcores = Meter::new(order.to_vec()).read(&bringup).lcores;
         let seen: Vec<_> = lcores.into_iter().map(|lcore| (lcore.id, lcore.ports)).collect();
         assert_eq!(seen, [(0, vec![0, 1]), (1, vec![0])]);
     }

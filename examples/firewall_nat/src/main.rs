@@ -109,7 +109,7 @@ fn outwards(mbuf: &mut Mbuf, rules: &Rules, nat: &Nat) -> Option<()> {
     let mut ip = mbuf.ipv4_mut()?;
     let flow = rules.allow(ip.five_tuple()?)?;
     let port = nat.outer_port(&flow, mac)?;
-    ip.translate_src(nat.address, port);
+    ip.translate_src(nat.address, port).then_some(())?;
     mbuf.ether_mut()?.set_src(nat.mac);
     Some(())
 }
@@ -118,7 +118,7 @@ fn outwards(mbuf: &mut Mbuf, rules: &Rules, nat: &Nat) -> Option<()> {
 fn inwards(mbuf: &mut Mbuf, rules: &Rules, nat: &Nat) -> Option<()> {
     let mut ip = mbuf.ipv4_mut()?;
     let (mac, address, port) = nat.inner(&ip.five_tuple()?)?;
-    ip.translate_dst(address, port);
+    ip.translate_dst(address, port).then_some(())?;
     rules.allow(ip.five_tuple()?)?;
     mbuf.ether_mut()?.set_dst(mac);
     Some(())
