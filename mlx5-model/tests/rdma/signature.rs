@@ -238,6 +238,19 @@ impl Signed {
 
     /// The entry that lays the key over memory and says what its signatures are.
     fn entry(&self, pieces: &[(u32, u32, u64)], bsf: Option<&Bsf>) -> Vec<u8> {
+        let list = pieces
+            .iter()
+            .flat_map(|(bytes, key, at)| {
+                let klm = Klm { byte_count: (*bytes).into(), mkey: (*key).into(), address: (*at).into() };
+                klm.as_bytes().to_vec()
+            })
+            .collect();
+        let bytes = pieces.iter().map(|(bytes, ..)| u64::from(*bytes)).sum();
+        self.entry_of(list, bytes, bsf)
+    }
+
+    /// The same with a list as it stands there, and the key's length.
+    fn entry_of(&self, mut list: Vec<u8>, bytes: u64, bsf: Option<&Bsf>) -> Vec<u8> {
         let mut fields = mask::FREE
             | mask::KEY
             | mask::LEN
@@ -247,16 +260,9 @@ impl Signed {
             | mask::A
             | mask::EN_SIGERR
             | mask::BSF_EN;
-        if pieces.is_empty() {
+        if list.is_empty() {
             fields &= !mask::LEN;
         }
-        let mut list: Vec<u8> = pieces
-            .iter()
-            .flat_map(|(bytes, key, at)| {
-                let klm = Klm { byte_count: (*bytes).into(), mkey: (*key).into(), address: (*at).into() };
-                klm.as_bytes().to_vec()
-            })
-            .collect();
         list.resize(list.len().next_multiple_of(64), 0);
         let control = UmrControl {
             flags: umr_flag::INLINE,
@@ -265,7 +271,6 @@ impl Signed {
             mkey_mask: fields.into(),
             ..UmrControl::default()
         };
-        let bytes: u64 = pieces.iter().map(|(bytes, ..)| u64::from(*bytes)).sum();
         let context = MkeyContext {
             access_flags: mkey_access::LOCAL_WRITE
                 | mkey_access::REMOTE_READ
@@ -283,8 +288,12 @@ impl Signed {
     /// Lays the key over `bytes` bytes at `at`, and sets the variables.
     fn lay(&self, ends: &Ends, node: &Node, pair: &mut Pair, at: u64, bytes: usize, wanted: Wanted) {
         let pieces = [(bytes as u32, node.rig.lkey, at + HCA_DELTA)];
-        let body = self.entry(&pieces, Some(&wanted.bsf(self)));
-        pair.post(node, opcode::UMR, Completion::OnError as u8, self.key, &body);
+        self.lay_by(ends, node, pair, &self.entry(&pieces, Some(&wanted.bsf(self))), wanted);
+    }
+
+    /// The same by an entry that was made for it.
+    fn lay_by(&self, ends: &Ends, node: &Node, pair: &mut Pair, body: &[u8], wanted: Wanted) {
+        pair.post(node, opcode::UMR, Completion::OnError as u8, self.key, body);
         let sides = [(wanted.memory, self.memory), (wanted.wire, self.wire)];
         for (side, variable) in sides {
             set(pair, node, variable, side.map_or(0, |side| side.from));

@@ -167,15 +167,16 @@ fn atomic_answer(pair: &mut Qp, around: &mut Around<'_, '_>, psn: u32, original:
     }
     // In memory the value is in the host's order.
     let outcome = request.scatter(around.bus, around.keys, who, 0, &original.to_le_bytes());
-    match outcome {
-        Ok(()) => (request.confirmed, request.sent) = (1, 1),
-        Err(error) => {
-            let failure = error.into();
-            if is_lost(pair, around, failure) {
-                return;
-            }
-            fail_at(pair, psn, failure);
+    if outcome.is_ok() {
+        (request.confirmed, request.sent) = (1, 1);
+    }
+    signature::report_sent(pair, around);
+    if let Err(error) = outcome {
+        let failure = error.into();
+        if is_lost(pair, around, failure) {
+            return;
         }
+        fail_at(pair, psn, failure);
     }
     pair.requester.skip_sent();
     let (now, waits) = (around.bus.now, timeout(pair));

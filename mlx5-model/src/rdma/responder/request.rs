@@ -103,10 +103,12 @@ fn take_send(
     if done + payload.len() as u64 > 1 << pair.log_message_max {
         return Err(Refusal::local(Nak::InvalidRequest, Why::LOCAL_LENGTH_ERR, 0x71));
     }
-    if let Some(entry) = &pair.responder.held {
-        scatter(around, origin.who, entry, done, payload).map_err(Refusal::of_scatter)?;
-    }
+    let put = match &pair.responder.held {
+        Some(entry) => scatter(around, origin.who, entry, done, payload),
+        None => Ok(()),
+    };
     signature::report_received(pair, around, origin.cqn);
+    put.map_err(Refusal::of_scatter)?;
     if shape.last && shape.invalidate {
         let key = extra.unwrap_or(0);
         if !around.keys.invalidate(key, origin.who) {
@@ -216,13 +218,15 @@ fn take_write(
             }
         }
     }
-    if length > 0
-        && write(around.bus, around.keys, origin.who, key, at, Access::RemoteWrite, payload).is_err()
-    {
-        let report = Why { code: Why::LOCAL_ACCESS_ERR, vendor: 0x55 };
-        return Err(Refusal { report: Some(report), ..Refusal::ACCESS });
-    }
+    let put = match length {
+        0 => Ok(()),
+        _ => write(around.bus, around.keys, origin.who, key, at, Access::RemoteWrite, payload),
+    };
     signature::report_received(pair, around, origin.cqn);
+    put.map_err(|_| {
+        let report = Why { code: Why::LOCAL_ACCESS_ERR, vendor: 0x55 };
+        Refusal { report: Some(report), ..Refusal::ACCESS }
+    })?;
     pair.responder.expected = after(bth.psn, 1);
     if !shape.last {
         pair.responder.message =

@@ -2,7 +2,8 @@
 
 use pollux_mlx5_abi::cqe::{signature_domain, signature_error};
 use pollux_mlx5_abi::opcode::send as opcode;
-use pollux_mlx5_abi::wqe::{Data, INVALID_LKEY, RemoteAddress};
+use pollux_mlx5_abi::syndrome::Syndrome as S;
+use pollux_mlx5_abi::wqe::{Atomic, Data, INVALID_LKEY, RemoteAddress};
 use zerocopy::IntoBytes;
 
 use super::{CHECKSUM, CRC32, CRC32C, CRC64, DIF, Side, Signed, Wanted, ends, error, go, text};
@@ -170,4 +171,52 @@ fn a_peer_that_reads_what_is_wrong_tells_its_owner() {
     a.send(&ends.a, opcode::RDMA_READ, &body);
     ends.steps(10);
     a.send_cq.error(&ends.a.rig);
+}
+
+/// The access that comes upon it fails further on, where memory is not pinned.
+#[test]
+fn what_is_found_is_told_in_front_of_what_fails_behind_it() {
+    const NOWHERE: u64 = 0x10_0000;
+    for (what, answer) in [(opcode::SEND, S::REMOTE_OP_ERR), (opcode::RDMA_WRITE_IMM, S::REMOTE_ACCESS_ERR)] {
+        let ends = ends();
+        let (mut a, mut b) = ends.connected(Plan { mtu: 5, ..Plan::default() });
+        let mut wire = DIF.signed(&text(1024));
+        wire[512] ^= 1;
+        let (here, memory) = (ends.a.rig.room(wire.len()), ends.b.rig.room(512));
+        ends.a.rig.write(here, &wire);
+        let key = Signed::new(&ends.b);
+        let wanted = Wanted { wire: Some(DIF), ..Wanted::default() };
+        let pieces = [
+            (512, ends.b.rig.lkey, memory + HCA_DELTA),
+            (512, ends.b.key(NOWHERE, 4096, |_| {}), NOWHERE + HCA_DELTA),
+        ];
+        let entry = key.entry(&pieces, Some(&wanted.bsf(&key)));
+        key.lay_by(&ends, &ends.b, &mut b, &entry, wanted);
+        let source = data(ends.a.rig.lkey, here, wire.len() as u32);
+        let last = Data::new(0, INVALID_LKEY, 0);
+        b.rq.post(&ends.b.rig, &[Data::new(wire.len() as u32, key.key, 0), last]);
+        let body = if what == opcode::SEND { source } else { [there(key.key, 0), source].concat() };
+        a.send(&ends.a, what, &body);
+        ends.steps(20);
+        let found = error(&mut b.receive_cq, &ends.b);
+        assert_eq!((found.syndrome.get(), found.err_offset.get()), (signature_error::GUARD, 0));
+        b.receive_cq.error(&ends.b.rig);
+        assert_eq!(a.send_cq.error(&ends.a.rig).syndrome().code, answer);
+    }
+}
+
+/// Where a signature is to come, a value comes.
+#[test]
+fn what_an_atomic_brings_is_checked_and_told_with_it() {
+    let ends = ends();
+    let (mut a, _b) = ends.connected(Plan::default());
+    let (memory, value) = (ends.a.rig.room(512), ends.b.rig.room(8));
+    let key = Signed::new(&ends.a);
+    key.lay(&ends, &ends.a, &mut a, memory, 512, Wanted { wire: Some(DIF), ..Wanted::default() });
+    let atomic = Atomic { swap_add: 1.into(), compare: 0.into() };
+    let far = remote(ends.b.key(value, 4096, |_| {}), value);
+    go(&mut a, &ends.a, opcode::ATOMIC_FA, &[&far, atomic.as_bytes(), &key.at(512, 8)].concat());
+    ends.steps(10);
+    assert_eq!(error(&mut a.send_cq, &ends.a).syndrome.get(), signature_error::GUARD);
+    assert_eq!(a.done(&ends.a).send_opcode(), opcode::ATOMIC_FA);
 }
