@@ -1,5 +1,7 @@
 //! Commands on memory keys.
 
+use std::ops::RangeInclusive;
+
 use pollux_mlx5_abi::command::mkey::{CreateMkeyIn, MkeyContext, QueryMkeyOut, access_mode};
 use pollux_mlx5_abi::command::user::place;
 use pollux_mlx5_abi::command::{opcode as op, status};
@@ -12,9 +14,9 @@ use crate::memory_keys::{Key, Translation, pages_of, pieces_of};
 
 /// A key that any queue may use. Source: Linux `drivers/infiniband/hw/mlx5/mr.c`, where `qpn` is set.
 const ANY_QUEUE: u32 = 0xff_ffff;
-/// Room for the signature part of a key at most, in units of 16 bytes: that of encryption is as long and stands behind it. Source:
-/// rdma-core `providers/mlx5/verbs.c`, `_mlx5dv_create_mkey`, `bsf_size`.
-const SIGNATURE_UNITS_MAX: u32 = 8;
+/// Room for the signature part of a key, in units of 16 bytes: for one, or for that of encryption too, which is as long and stands
+/// behind it. Source: rdma-core `providers/mlx5/verbs.c`, `_mlx5dv_create_mkey`, `bsf_size`.
+const SIGNATURE_UNITS: RangeInclusive<u32> = 4..=8;
 
 impl Core {
     pub(super) fn key_command(&mut self, opcode: u16, call: &mut Call<'_>) -> Result<(), No> {
@@ -53,7 +55,7 @@ impl Core {
             !signs
                 || self.traits.signatures
                     && matches!(mode, access_mode::KLM | access_mode::KSM)
-                    && (1..=SIGNATURE_UNITS_MAX).contains(&signature_units),
+                    && SIGNATURE_UNITS.contains(&signature_units),
             BAD_PARAM_ERR,
             18
         );

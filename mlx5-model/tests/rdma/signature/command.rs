@@ -103,12 +103,13 @@ fn a_user_contexts_variables_are_its_own_and_end_with_it() {
 fn a_key_for_signatures_is_of_pieces_and_has_room_for_them() {
     type Change = fn(&mut [u8; M::BYTES]);
     let ends = ends();
-    let cases: [(Change, bool); 6] = [
+    let cases: [(Change, bool); 7] = [
         (|_| {}, true),
         (|context| M::BSF_OCTWORD_SIZE.set(context, 8), true),
         (|context| M::ACCESS_MODE_1_0.set(context, access_mode::KSM), true),
         (|context| M::ACCESS_MODE_1_0.set(context, access_mode::MTT), false),
         (|context| M::BSF_OCTWORD_SIZE.set(context, 0), false),
+        (|context| M::BSF_OCTWORD_SIZE.set(context, 3), false),
         (|context| M::BSF_OCTWORD_SIZE.set(context, u32::MAX), false),
     ];
     for (index, (change, good)) in cases.into_iter().enumerate() {
