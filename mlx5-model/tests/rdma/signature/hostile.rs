@@ -2,16 +2,20 @@
 
 use pollux_mlx5_abi::command::opcode as op;
 use pollux_mlx5_abi::command::psv::DestroyPsvIn;
+use pollux_mlx5_abi::command::qp::context::QpContext;
 use pollux_mlx5_abi::cqe::CqeError;
 use pollux_mlx5_abi::opcode::send as opcode;
 use pollux_mlx5_abi::syndrome::Syndrome as S;
 use pollux_mlx5_abi::wqe::signature::{ALL_DATA, Bsf, SAME_STRUCTURE, format, size};
-use pollux_mlx5_abi::wqe::{Atomic, RemoteAddress, umr_flag};
+use pollux_mlx5_abi::wqe::{Atomic, MkeyContext, RemoteAddress, UmrControl, mkey_mask as mask, umr_flag};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{CRC32C, DIF, Side, Signed, Wanted, ends, error, go, set, text, variables_of};
 use crate::rdma::node::{Ends, Pair, Plan, data, remote};
 use crate::rdma::rig::{HCA_DELTA, number};
+
+/// The key that reads as zeros in every domain.
+const NULL_KEY: u32 = 0x200;
 
 /// An entry with a changed signature part: what it fails with, 0 for nothing.
 fn lay(change: impl FnOnce(&mut Bsf)) -> u8 {
@@ -72,11 +76,13 @@ fn an_entry_without_room_for_its_signature_part_is_refused() {
         (2, S::MW_BIND_ERR),
         (3, S::MW_BIND_ERR),
         (4, S::MW_BIND_ERR),
+        (5, 0),
     ] {
         let (mut a, _b) = ends.connected(Plan::default());
+        let here = ends.a.rig.room(4096);
         let mut key = Signed::new(&ends.a);
         let bsf = Wanted { memory: Some(CRC32C), ..Wanted::default() }.bsf(&key);
-        let mut body = key.entry(&[(516, ends.a.rig.lkey, HCA_DELTA)], Some(&bsf));
+        let mut body = key.entry(&[(516, ends.a.rig.lkey, here + HCA_DELTA)], Some(&bsf));
         match which {
             // It ends before, or stands elsewhere.
             0 => body.truncate(body.len() - 16),
@@ -85,12 +91,14 @@ fn an_entry_without_room_for_its_signature_part_is_refused() {
             2 => body[6..8].copy_from_slice(&1_u16.to_be_bytes()),
             3 => body[6..8].copy_from_slice(&8_u16.to_be_bytes()),
             // A key that was not made for it.
-            _ => key.key = ends.a.key_of_pieces(false),
+            4 => key.key = ends.a.key_of_pieces(false),
+            _ => {}
         }
         a.post(&ends.a, opcode::UMR, 2 << 2, key.key, &body);
         a.sq.ring(&ends.a.rig);
         ends.steps(3);
-        assert_eq!(a.send_cq.error(&ends.a.rig).syndrome().code, code, "{which}");
+        let entry = a.send_cq.poll(&ends.a.rig).expect("a completion");
+        assert_eq!(CqeError::of(&entry).map_or(0, |error| error.syndrome().code), code, "{which}");
     }
 }
 
@@ -149,6 +157,9 @@ fn send(ends: &Ends, body: &[u8]) -> u8 {
     a.send_cq.error(&ends.a.rig).syndrome().code
 }
 
+/// Whose sum with the signatures in front of it is more than 64 bits hold, and what is left of that is a place in any key.
+const WRAPS: u64 = 0xfe03_f80f_e03f_8200;
+
 #[test]
 fn keys_that_lack_what_signatures_need_are_of_no_use() {
     let ends = ends();
@@ -162,9 +173,16 @@ fn keys_that_lack_what_signatures_need_are_of_no_use() {
     short.lay(&ends, &ends.a, &mut a, here, 1024, wanted);
     assert_eq!(send(&ends, &short.at(0, 1024)), S::LOCAL_PROT_ERR);
     // Further than any key reaches.
-    for at in [u64::MAX, u64::MAX - 511, 1 << 63, 1 << 48] {
+    for at in [u64::MAX, u64::MAX - 511, 1 << 63, 1 << 48, WRAPS] {
         assert_eq!(send(&ends, &short.at(at, 512)), S::LOCAL_PROT_ERR, "{at:#x}");
     }
+    // Shorter than what it is made of, by one byte of the last signature.
+    let cut = Signed::new(&ends.a);
+    let mut body = cut.entry(&[(1032, lkey, here + HCA_DELTA)], Some(&wanted.bsf(&cut)));
+    let (_, behind) = UmrControl::mut_from_prefix(&mut body).expect("an entry");
+    MkeyContext::mut_from_prefix(behind).expect("an entry").0.len.set(1031);
+    go_change(&mut a, &ends, cut.key, &body);
+    assert_eq!(send(&ends, &cut.at(0, 1024)), S::LOCAL_PROT_ERR);
     // More data than it is said to have.
     let bounded = Signed::new(&ends.a);
     let mut bsf = wanted.bsf(&bounded);
@@ -186,6 +204,36 @@ fn keys_that_lack_what_signatures_need_are_of_no_use() {
     body[6..8].fill(0);
     go_change(&mut a, &ends, silent.key, &body);
     assert_eq!(send(&ends, &silent.at(0, 8)), S::LOCAL_PROT_ERR);
+}
+
+/// The kernel moves a key whose variables stay where they are; memory that is everybody's goes with it.
+#[test]
+fn a_key_that_left_its_variables_domain_is_of_no_use() {
+    let ends = ends();
+    let (mut kernels, _) = ends.connected(Plan::of_kernel());
+    let key = Signed::new(&ends.a);
+    let wanted = Wanted { memory: Some(CRC32C), check: 0, ..Wanted::default() };
+    let wanted = Wanted { wire: Some(CRC32C), ..wanted };
+    let body = key.entry(&[(1032, NULL_KEY, 0)], Some(&wanted.bsf(&key)));
+    key.lay_by(&ends, &ends.a, &mut kernels, &body, wanted);
+    let other = number(&ends.a.rig.must(op::ALLOC_PD, 0, &mut [0; 16], 16));
+    let send = |domain: u32| {
+        let plan = Plan::default();
+        let mut a = ends.a.pair_with(plan, |context| QpContext::PD.set(context, domain));
+        let mut b = ends.b.pair(plan);
+        ends.a.connect(&a, &ends.b, b.number, &plan);
+        ends.b.connect(&b, &ends.a, a.number, &plan);
+        b.receive(&ends.b, ends.b.rig.lkey, ends.b.rig.room(4096), 4096);
+        go(&mut a, &ends.a, opcode::SEND, &key.at(0, 516));
+        ends.steps(20);
+        let entry = a.send_cq.poll(&ends.a.rig).expect("a completion");
+        CqeError::of(&entry).map(|error| (error.syndrome().code, error.syndrome().vendor))
+    };
+    assert_eq!(send(ends.a.rig.pd), None);
+    let control = UmrControl { mkey_mask: mask::PD.into(), ..UmrControl::default() };
+    let context = MkeyContext { flags_pd: other.into(), ..MkeyContext::default() };
+    go_change(&mut kernels, &ends, key.key, &[control.as_bytes(), context.as_bytes()].concat());
+    assert_eq!(send(other), Some((S::LOCAL_PROT_ERR, 0x57)));
 }
 
 fn go_change(pair: &mut Pair, ends: &Ends, key: u32, body: &[u8]) {
