@@ -6,6 +6,7 @@
 
 pub(crate) mod absent;
 mod change;
+mod copy;
 mod pattern;
 mod reach;
 pub(crate) mod signature;

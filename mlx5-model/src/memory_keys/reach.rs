@@ -1,8 +1,9 @@
 //! Copies in and out of the memory behind keys, for queue pairs and for lists of entries.
 
-use super::{Access, KeyError, Keys, Who, signature};
+use super::copy::{reader, writer};
+use super::signature::Signed;
+use super::{Access, KeyError, Keys, Who};
 use crate::device::bus::Bus;
-use crate::ledger::Crossing;
 
 /// Reads memory behind a key.
 pub(crate) fn read(
@@ -14,21 +15,11 @@ pub(crate) fn read(
     access: Access,
     into: &mut [u8],
 ) -> Result<(), KeyError> {
+    let bytes = into.len() as u64;
     if keys.has_signatures(key) {
-        return signature::gather(bus, keys, who, key, at, access, into);
+        return Signed::new(bus, keys, who, key, at, access, bytes)?.read_out(into);
     }
-    let mut done = 0;
-    keys.walk_for(key, who, at, into.len() as u64, access, &mut |address, run| {
-        let piece = &mut into[done..done + run];
-        match address {
-            Some(address) => {
-                bus.read(Crossing::SendPayload, address, piece).map_err(|_| KeyError::Unpinned)?;
-            }
-            None => piece.fill(0),
-        }
-        done += run;
-        Ok(())
-    })
+    keys.walk_for(key, who, at, bytes, access, &mut reader(bus, into))
 }
 
 /// Writes memory behind a key.
@@ -41,16 +32,9 @@ pub(crate) fn write(
     access: Access,
     data: &[u8],
 ) -> Result<(), KeyError> {
+    let bytes = data.len() as u64;
     if keys.has_signatures(key) {
-        return signature::scatter(bus, keys, who, key, at, access, data);
+        return Signed::new(bus, keys, who, key, at, access, bytes)?.take_in(data);
     }
-    let mut done = 0;
-    keys.walk_for(key, who, at, data.len() as u64, access, &mut |address, run| {
-        if let Some(address) = address {
-            bus.write(Crossing::ReceivePayload, address, &data[done..done + run])
-                .map_err(|_| KeyError::Unpinned)?;
-        }
-        done += run;
-        Ok(())
-    })
+    keys.walk_for(key, who, at, bytes, access, &mut writer(bus, data))
 }

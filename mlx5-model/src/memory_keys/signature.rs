@@ -39,7 +39,7 @@ use zerocopy::{FromBytes, FromZeros};
 
 use super::{Key, Keys, Refusal, Who};
 use crate::device::table::Table;
-pub(super) use crossing::{gather, scatter, span};
+pub(super) use crossing::{Signed, span};
 use plan::Plan;
 
 /// In `flags_pd`: the key has a signature part, and the count of its errors to come next. Source: rdma-core `providers/mlx5/wqe.h`,

@@ -9,64 +9,47 @@ use super::guard::Bytes;
 use super::plan::{Domain, Place, Plan, copy, place, raw_before, signed};
 use super::{Found, Part, Signing};
 use crate::device::bus::Bus;
-use crate::ledger::Crossing;
+use crate::memory_keys::copy::{reader, writer};
 use crate::memory_keys::{Access, Key, KeyError, Keys, Who};
 
-/// Bytes of a block at most.
+/// Bytes of a block at most: of those that [`block::bytes`](pollux_mlx5_abi::wqe::signature::block::bytes) knows.
 const BLOCK_MAX: usize = 4160;
 
-/// A key's memory, and what its signatures are.
-struct Signed<'a, 'b> {
+/// An access to a key's memory, and what its signatures are.
+pub(in crate::memory_keys) struct Signed<'a, 'b> {
     bus: &'a Bus<'b>,
     keys: &'a Keys,
     who: Who,
     name: u32,
     key: &'a Key,
     signing: &'a Signing,
-    plan: Plan,
+    plan: &'a Plan,
+    /// Where on the wire it begins, counted from the key's start.
+    from: u64,
     writes: bool,
+}
+
+fn plan_of(key: &Key) -> Result<(&Signing, &Plan), KeyError> {
+    let signing = key.signing.as_deref().ok_or(KeyError::Signature)?;
+    Ok((signing, signing.plan.as_ref().ok_or(KeyError::Signature)?))
 }
 
 /// The bytes of memory that an access takes, counted from the key's start: an access to `bytes` bytes of the wire at `at`.
 pub(in crate::memory_keys) fn span(key: &Key, at: u64, bytes: u64) -> Result<(u64, u64), KeyError> {
-    let signing = key.signing.as_deref().ok_or(KeyError::Signature)?;
-    let plan = signing.plan.ok_or(KeyError::Signature)?;
+    let (_, plan) = plan_of(key)?;
+    span_by(plan, key, at, bytes)
+}
+
+fn span_by(plan: &Plan, key: &Key, at: u64, bytes: u64) -> Result<(u64, u64), KeyError> {
     let from = at.checked_sub(key.start).ok_or(KeyError::Bounds)?;
     let end = from.checked_add(bytes).ok_or(KeyError::Bounds)?;
     let (start, end) = plan.span(from, end).ok_or(KeyError::Bounds)?;
     if end > key.length { Err(KeyError::Bounds) } else { Ok((start, end)) }
 }
 
-/// Reads what goes out by a key with signatures.
-pub(in crate::memory_keys) fn gather(
-    bus: &Bus<'_>,
-    keys: &Keys,
-    who: Who,
-    name: u32,
-    at: u64,
-    access: Access,
-    into: &mut [u8],
-) -> Result<(), KeyError> {
-    let signed = Signed::new(bus, keys, who, name, at, access, into.len() as u64)?;
-    signed.read_out(at - signed.key.start, into)
-}
-
-/// Writes what came in by a key with signatures.
-pub(in crate::memory_keys) fn scatter(
-    bus: &Bus<'_>,
-    keys: &Keys,
-    who: Who,
-    name: u32,
-    at: u64,
-    access: Access,
-    data: &[u8],
-) -> Result<(), KeyError> {
-    let signed = Signed::new(bus, keys, who, name, at, access, data.len() as u64)?;
-    signed.take_in(at - signed.key.start, data)
-}
-
 impl<'a, 'b> Signed<'a, 'b> {
-    fn new(
+    /// An access to `bytes` bytes of the wire at `at` of the key `name`.
+    pub(in crate::memory_keys) fn new(
         bus: &'a Bus<'b>,
         keys: &'a Keys,
         who: Who,
@@ -80,27 +63,26 @@ impl<'a, 'b> Signed<'a, 'b> {
         if access == Access::Atomic {
             return Err(KeyError::Right);
         }
-        span(key, at, bytes)?;
-        let signing = key.signing.as_deref().ok_or(KeyError::Signature)?;
-        let plan = signing.plan.ok_or(KeyError::Signature)?;
+        let (signing, plan) = plan_of(key)?;
+        span_by(plan, key, at, bytes)?;
         keys.begin_walk();
-        Ok(Self { bus, keys, who, name, key, signing, plan, writes: access.writes() })
+        let (from, writes) = (at - key.start, access.writes());
+        Ok(Self { bus, keys, who, name, key, signing, plan, from, writes })
     }
 
-    fn read_out(&self, from: u64, into: &mut [u8]) -> Result<(), KeyError> {
-        let wire = self.plan.wire;
+    /// Reads what goes out.
+    pub(in crate::memory_keys) fn read_out(&self, into: &mut [u8]) -> Result<(), KeyError> {
+        let (wire, from) = (self.plan.wire.as_ref(), self.from);
         let mut done = 0;
         while done < into.len() {
             let left = into.len() - done;
-            match place(wire.as_ref(), from + done as u64) {
+            match place(wire, from + done as u64) {
                 Place::Data(raw, more) => {
                     let run = more.min(left as u64) as usize;
                     self.read(raw, &mut into[done..done + run])?;
                     done += run;
                 }
-                Place::Signature(index, byte) => {
-                    // A plain domain has none.
-                    let Some(wire) = &wire else { return Err(KeyError::Signature) };
+                Place::Signature(wire, index, byte) => {
                     let made = self.make(wire, index)?;
                     let whole = match &self.plan.memory {
                         Some(memory) if self.plan.same && self.plan.copy != 0 => {
@@ -120,7 +102,7 @@ impl<'a, 'b> Signed<'a, 'b> {
             return Ok(());
         }
         // Blocks whose last byte is among these.
-        let raw = |at| raw_before(wire.as_ref(), at);
+        let raw = |at| raw_before(wire, at);
         let (first, end) = (raw(from) / memory.block, raw(from + into.len() as u64) / memory.block);
         for index in first..end {
             let found = self.stored(memory, index)?;
@@ -129,23 +111,23 @@ impl<'a, 'b> Signed<'a, 'b> {
         Ok(())
     }
 
-    fn take_in(&self, from: u64, data: &[u8]) -> Result<(), KeyError> {
-        let wire = self.plan.wire;
+    /// Writes what came in.
+    pub(in crate::memory_keys) fn take_in(&self, data: &[u8]) -> Result<(), KeyError> {
+        let (wire, from) = (self.plan.wire.as_ref(), self.from);
         let mut part = self.signing.part.get();
         if part.next != from {
-            let begun = matches!(place(wire.as_ref(), from), Place::Signature(_, 1..));
+            let begun = matches!(place(wire, from), Place::Signature(_, _, 1..));
             part = Part { next: from, bytes: [0; 8], lacks: begun };
         }
         let mut rest = data;
         while !rest.is_empty() {
-            match place(wire.as_ref(), part.next) {
+            match place(wire, part.next) {
                 Place::Data(raw, more) => {
                     let (now, behind) = rest.split_at(more.min(rest.len() as u64) as usize);
                     self.write(raw, now)?;
                     (rest, part.next) = (behind, part.next + now.len() as u64);
                 }
-                Place::Signature(index, byte) => {
-                    let Some(wire) = &wire else { return Err(KeyError::Signature) };
+                Place::Signature(wire, index, byte) => {
                     let room = &mut part.bytes[byte as usize..wire.kind.bytes() as usize];
                     let (now, behind) = rest.split_at(room.len().min(rest.len()));
                     room[..now.len()].copy_from_slice(now);
@@ -222,7 +204,7 @@ impl<'a, 'b> Signed<'a, 'b> {
             return Err(KeyError::Signature);
         }
         let mut room = [0; BLOCK_MAX];
-        let data = room.get_mut(..domain.block as usize).ok_or(KeyError::Signature)?;
+        let data = &mut room[..domain.block as usize];
         self.read(index * domain.block, data)?;
         Ok(domain.sign(variable.value, index, data))
     }
@@ -265,32 +247,12 @@ impl<'a, 'b> Signed<'a, 'b> {
     /// Bytes of memory as they are, by the right that the access takes: what was written is read again.
     fn load(&self, at: u64, into: &mut [u8]) -> Result<(), KeyError> {
         let access = if self.writes { Access::Write } else { Access::Read };
-        let mut done = 0;
         let end = at + into.len() as u64;
-        self.keys.walk_inside(self.key, self.who, at, end, access, &mut |address, run| {
-            let piece = &mut into[done..done + run];
-            match address {
-                Some(address) => {
-                    self.bus.read(Crossing::SendPayload, address, piece).map_err(|_| KeyError::Unpinned)?;
-                }
-                None => piece.fill(0),
-            }
-            done += run;
-            Ok(())
-        })
+        self.keys.walk_inside(self.key, self.who, at, end, access, &mut reader(self.bus, into))
     }
 
     fn save(&self, at: u64, data: &[u8]) -> Result<(), KeyError> {
-        let mut done = 0;
         let end = at + data.len() as u64;
-        self.keys.walk_inside(self.key, self.who, at, end, Access::Write, &mut |address, run| {
-            if let Some(address) = address {
-                self.bus
-                    .write(Crossing::ReceivePayload, address, &data[done..done + run])
-                    .map_err(|_| KeyError::Unpinned)?;
-            }
-            done += run;
-            Ok(())
-        })
+        self.keys.walk_inside(self.key, self.who, at, end, Access::Write, &mut writer(self.bus, data))
     }
 }

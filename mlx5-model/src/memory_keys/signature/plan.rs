@@ -42,11 +42,11 @@ pub(super) struct Plan {
 
 /// What stands at a place of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Place<'a> {
     /// Data: where without signatures, and how many more of the block.
     Data(u64, u64),
-    /// A signature: of which block, and which byte of it.
-    Signature(u64, u64),
+    /// A signature of a domain: of which block, and which byte of it.
+    Signature(&'a Domain, u64, u64),
 }
 
 impl Plan {
@@ -91,7 +91,7 @@ impl Plan {
     /// there are not so many.
     pub(super) fn span(&self, from: u64, end: u64) -> Option<(u64, u64)> {
         // No key is longer, and no sum below runs over.
-        if end > 1 << 48 || from > end {
+        if end > 1 << 48 {
             return None;
         }
         let raw_end = raw_before(self.wire.as_ref(), end);
@@ -181,21 +181,20 @@ impl Domain {
 }
 
 /// What stands at a place.
-pub(super) fn place(domain: Option<&Domain>, at: u64) -> Place {
+pub(super) fn place(domain: Option<&Domain>, at: u64) -> Place<'_> {
     let Some(domain) = domain else { return Place::Data(at, u64::MAX - at) };
     let (index, inside) = (at / domain.stride(), at % domain.stride());
     match inside.checked_sub(domain.block) {
         None => Place::Data(index * domain.block + inside, domain.block - inside),
-        Some(byte) => Place::Signature(index, byte),
+        Some(byte) => Place::Signature(domain, index, byte),
     }
 }
 
 /// Bytes of data in front of a place.
 pub(super) fn raw_before(domain: Option<&Domain>, at: u64) -> u64 {
-    match (domain, place(domain, at)) {
-        (Some(domain), Place::Signature(index, _)) => (index + 1) * domain.block,
-        (_, Place::Data(raw, _)) => raw,
-        (None, Place::Signature(..)) => at,
+    match place(domain, at) {
+        Place::Data(raw, _) => raw,
+        Place::Signature(domain, index, _) => (index + 1) * domain.block,
     }
 }
 
