@@ -116,8 +116,14 @@ impl<'a, 'b> Signed<'a, 'b> {
         let (wire, from) = (self.plan.wire.as_ref(), self.from);
         let mut part = self.signing.part.get();
         if part.next != from {
-            let begun = matches!(place(wire, from), Place::Signature(_, _, 1..));
-            part = Part { next: from, bytes: [0; 8], lacks: begun };
+            part = Part { next: from, bytes: [0; 8], lacks: false };
+            if let Place::Signature(_, index, 1..) = place(wire, from) {
+                part.lacks = true;
+                // What memory has of it stays as it is.
+                if let Some(memory) = self.plan.memory.as_ref().filter(|_| self.plan.same) {
+                    part.bytes = self.stored(memory, index)?;
+                }
+            }
         }
         let mut rest = data;
         while !rest.is_empty() {

@@ -173,6 +173,29 @@ fn a_peer_that_reads_what_is_wrong_tells_its_owner() {
     a.send_cq.error(&ends.a.rig);
 }
 
+/// A peer writes the front of a signature, something else, and the rest.
+#[test]
+fn what_memory_has_of_a_signature_stays_where_its_front_was_not_seen() {
+    let ends = ends();
+    let (mut a, mut b) = ends.connected(Plan::default());
+    let wire = DIF.signed(&text(1024));
+    let (here, memory) = (ends.a.rig.room(wire.len()), ends.b.rig.room(wire.len()));
+    ends.a.rig.write(here, &wire);
+    ends.b.rig.write(memory, &[0xee; 1040]);
+    let key = Signed::new(&ends.b);
+    let wanted = Wanted { memory: Some(DIF), wire: Some(DIF), copy: Some(0xff), ..Wanted::default() };
+    key.lay(&ends, &ends.b, &mut b, memory, wire.len(), wanted);
+    for (from, bytes) in [(0, 514), (600, 8), (514, 6)] {
+        let body = [there(key.key, from), data(ends.a.rig.lkey, here + from, bytes)].concat();
+        a.send(&ends.a, opcode::RDMA_WRITE, &body);
+        ends.steps(10);
+        assert_eq!(a.done(&ends.a).opcode(), 0);
+    }
+    let expected = [&wire[..512], &[0xee; 2], &wire[514..520]].concat();
+    assert_eq!(ends.b.rig.read(memory, 520), expected);
+    assert!(b.receive_cq.poll(&ends.b.rig).is_none(), "nobody can tell");
+}
+
 /// The access that comes upon it fails further on, where memory is not pinned.
 #[test]
 fn what_is_found_is_told_in_front_of_what_fails_behind_it() {
