@@ -225,7 +225,7 @@ impl Keys {
         let (context, from, end) = self.covered(key, who, at, bytes.into(), access)?;
         if context.translation.is_indirect() {
             self.begin_walk();
-            return self.walk_under(&context.translation, who, from, end, access, 1, &mut each);
+            return self.walk_under(&context.translation, who, from, end, access, 1, &mut (0, 0), &mut each);
         }
         context.walk(from, end, access.writes(), &mut each)
     }
@@ -257,7 +257,7 @@ impl Keys {
             let context = self.allowed(key, who, access)?;
             let (from, end) = signature::span(context, at, bytes)?;
             self.begin_walk();
-            return self.walk_inside(context, who, from, end, access, &mut |_, _| Ok(()));
+            return self.walk_inside(context, who, from, end, access, &mut (0, 0), &mut |_, _| Ok(()));
         }
         self.walk_for(key, who, at, bytes, access, &mut |_, _| Ok(()))
     }
@@ -268,7 +268,9 @@ impl Keys {
         self.table.get(key >> 8).is_some_and(Key::has_signatures)
     }
 
-    /// Walks bytes `from..end` of a key's memory, counted from its start, whatever it says of signatures.
+    /// Walks bytes `from..end` of a key's memory, counted from its start, whatever it says of signatures. `hint` is the piece to look
+    /// from, and how many bytes stand before it; afterwards the last one.
+    #[expect(clippy::too_many_arguments, reason = "an access, and where to look")]
     fn walk_inside(
         &self,
         context: &Key,
@@ -276,10 +278,11 @@ impl Keys {
         from: u64,
         end: u64,
         access: Access,
+        hint: &mut (usize, u64),
         each: &mut dyn FnMut(Option<u64>, usize) -> Result<(), KeyError>,
     ) -> Result<(), KeyError> {
         // Keys with signatures are made of pieces, and of nothing else.
-        self.walk_under(&context.translation, who, from, end, access, 1, each)
+        self.walk_under(&context.translation, who, from, end, access, 1, hint, each)
     }
 
     #[expect(clippy::too_many_arguments, reason = "an access, and how deep it is")]
@@ -302,7 +305,16 @@ impl Keys {
         }
         let (context, from, end) = self.covered(key, who, at, bytes, access)?;
         if context.translation.is_indirect() {
-            return self.walk_under(&context.translation, who, from, end, access, depth + 1, each);
+            return self.walk_under(
+                &context.translation,
+                who,
+                from,
+                end,
+                access,
+                depth + 1,
+                &mut (0, 0),
+                each,
+            );
         }
         context.walk(from, end, access.writes(), each).inspect_err(|error| {
             if *error == KeyError::Absent {
@@ -311,7 +323,8 @@ impl Keys {
         })
     }
 
-    /// Bytes `from..end` of a key that stands for others. Those need the right that the access takes on this side.
+    /// Bytes `from..end` of a key that stands for others. Those need the right that the access takes on this side. `hint` is the piece
+    /// to look from, as for [`Translation::under`].
     #[expect(clippy::too_many_arguments, reason = "an access, and how deep it is")]
     fn walk_under(
         &self,
@@ -321,6 +334,7 @@ impl Keys {
         end: u64,
         access: Access,
         depth: u8,
+        hint: &mut (usize, u64),
         each: &mut dyn FnMut(Option<u64>, usize) -> Result<(), KeyError>,
     ) -> Result<(), KeyError> {
         if depth > DEPTH_MAX {
@@ -330,12 +344,12 @@ impl Keys {
             Access::Read | Access::RemoteRead => Access::Read,
             Access::Write | Access::RemoteWrite | Access::Atomic => Access::Write,
         };
-        let (mut at, mut hint) = (from, (0, 0));
+        let mut at = from;
         while at < end {
             let first = hint.0;
-            let piece = translation.under(at, &mut hint).ok_or(KeyError::Bounds)?;
+            let piece = translation.under(at, hint).ok_or(KeyError::Bounds)?;
             // Those that were looked at on the way to it count, too.
-            let passed = (hint.0 - first + 1) as u32;
+            let passed = (hint.0.abs_diff(first) + 1) as u32;
             self.steps.set(self.steps.get().checked_sub(passed).ok_or(KeyError::Bounds)?);
             let run = piece.bytes.min(end - at);
             self.walk_deep(piece.key, who, piece.at, run, access, depth, each)?;
@@ -516,6 +530,22 @@ mod tests {
         let who = Who { domain: 3, pair: None, reserved: false, kernel: false };
         assert_eq!(keys.check(last, who, 0, 8, Access::Read), Ok(()));
         assert_eq!(keys.check(last, who, 0, 1 << 10, Access::Read), Err(KeyError::Bounds));
+    }
+
+    #[test]
+    fn a_walk_goes_on_or_back_from_where_the_one_before_ended() {
+        let (mut keys, flat) = keys();
+        let many = of_pieces(&mut keys, flat, 0x10_0800, 1);
+        let context = keys.table().get(many >> 8).expect("a key");
+        let who = Who { domain: 3, pair: None, reserved: false, kernel: false };
+        let mut hint = (0, 0);
+        for (from, end, most) in [(60_000, 60_001, 60_001), (59_998, 60_000, 6), (60_003, 60_004, 6)] {
+            keys.begin_walk();
+            let walked =
+                keys.walk_inside(context, who, from, end, Access::Read, &mut hint, &mut |_, _| Ok(()));
+            assert_eq!((walked, hint), (Ok(()), (end as usize - 1, end - 1)));
+            assert!(STEPS_MAX - keys.steps.get() <= most, "{from}");
+        }
     }
 
     #[test]

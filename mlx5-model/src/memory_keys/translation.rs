@@ -103,18 +103,24 @@ impl Translation {
     }
 
     /// The piece of another key where the byte at `at` is: what is left of it from there, its key, and where in that it is. `None`
-    /// where there is none, or this stands for no keys. `hint` is the piece to look from, and how many bytes stand before it.
+    /// where there is none, or this stands for no keys. `hint` is the piece to look from, on or back, and how many bytes stand before it.
     pub(super) fn under(&self, at: u64, hint: &mut (usize, u64)) -> Option<Piece> {
         match self {
-            Self::Pieces(pieces) => loop {
-                let piece = pieces.get(hint.0)?;
-                let inside = at - hint.1;
-                if inside < piece.bytes {
-                    let at = piece.at.checked_add(inside)?;
-                    return Some(Piece { bytes: piece.bytes - inside, key: piece.key, at });
+            Self::Pieces(pieces) => {
+                while at < hint.1 {
+                    let before = hint.0.checked_sub(1)?;
+                    *hint = (before, hint.1 - pieces.get(before)?.bytes);
                 }
-                *hint = (hint.0 + 1, hint.1 + piece.bytes);
-            },
+                loop {
+                    let piece = pieces.get(hint.0)?;
+                    let inside = at - hint.1;
+                    if inside < piece.bytes {
+                        let at = piece.at.checked_add(inside)?;
+                        return Some(Piece { bytes: piece.bytes - inside, key: piece.key, at });
+                    }
+                    *hint = (hint.0 + 1, hint.1 + piece.bytes);
+                }
+            }
             Self::Blocks { log_bytes, offset, blocks } => {
                 let at = at.checked_add(*offset)?;
                 let inside = at & ((1 << log_bytes) - 1);

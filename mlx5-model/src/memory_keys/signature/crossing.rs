@@ -3,6 +3,8 @@
 //! Sending reads memory alone, so that a packet that goes out again is the same. Receiving writes data as it comes, and looks at a block
 //! in memory when the last of it is there; only signatures of the wire, which memory need not have, are kept until they are whole.
 
+use std::cell::Cell;
+
 use pollux_mlx5_abi::cqe::signature_domain;
 
 use super::guard::Bytes;
@@ -27,6 +29,9 @@ pub(in crate::memory_keys) struct Signed<'a, 'b> {
     /// Where on the wire it begins, counted from the key's start.
     from: u64,
     writes: bool,
+    /// The piece that was reached last, and how many bytes stand before it: an access goes over its blocks more than once, and would
+    /// pass all the pieces in front of them each time.
+    hint: Cell<(usize, u64)>,
 }
 
 fn plan_of(key: &Key) -> Result<(&Signing, &Plan), KeyError> {
@@ -67,7 +72,7 @@ impl<'a, 'b> Signed<'a, 'b> {
         span_by(plan, key, at, bytes)?;
         keys.begin_walk();
         let (from, writes) = (at - key.start, access.writes());
-        Ok(Self { bus, keys, who, name, key, signing, plan, from, writes })
+        Ok(Self { bus, keys, who, name, key, signing, plan, from, writes, hint: Cell::default() })
     }
 
     /// Reads what goes out.
@@ -253,12 +258,24 @@ impl<'a, 'b> Signed<'a, 'b> {
     /// Bytes of memory as they are, by the right that the access takes: what was written is read again.
     fn load(&self, at: u64, into: &mut [u8]) -> Result<(), KeyError> {
         let access = if self.writes { Access::Write } else { Access::Read };
-        let end = at + into.len() as u64;
-        self.keys.walk_inside(self.key, self.who, at, end, access, &mut reader(self.bus, into))
+        self.walk(at, into.len(), access, &mut reader(self.bus, into))
     }
 
     fn save(&self, at: u64, data: &[u8]) -> Result<(), KeyError> {
-        let end = at + data.len() as u64;
-        self.keys.walk_inside(self.key, self.who, at, end, Access::Write, &mut writer(self.bus, data))
+        self.walk(at, data.len(), Access::Write, &mut writer(self.bus, data))
+    }
+
+    fn walk(
+        &self,
+        at: u64,
+        bytes: usize,
+        access: Access,
+        each: &mut dyn FnMut(Option<u64>, usize) -> Result<(), KeyError>,
+    ) -> Result<(), KeyError> {
+        let mut hint = self.hint.get();
+        let end = at + bytes as u64;
+        let walked = self.keys.walk_inside(self.key, self.who, at, end, access, &mut hint, each);
+        self.hint.set(hint);
+        walked
     }
 }

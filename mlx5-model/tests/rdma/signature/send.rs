@@ -3,9 +3,12 @@
 use pollux_mlx5_abi::cqe::{CqeSignature, signature_domain, signature_error};
 use pollux_mlx5_abi::opcode::send as opcode;
 use pollux_mlx5_abi::wqe::signature::check;
+use pollux_mlx5_abi::wqe::{RepeatBlock, RepeatEntry};
+use zerocopy::IntoBytes;
 
 use super::{CHECKSUM, CRC32, CRC32C, CRC64, DIF, Side, Signed, Wanted, ends, error, go, text};
 use crate::rdma::node::{Plan, remote};
+use crate::rdma::rig::HCA_DELTA;
 
 /// Has memory with signatures written to a peer without; which completion of a signature came, if any did.
 fn strip(side: Side, checked: u8, spoil: impl FnOnce(&mut Vec<u8>)) -> Option<(CqeSignature, u32, u32)> {
@@ -205,4 +208,40 @@ fn the_first_error_alone_is_reported_until_an_entry_says_that_it_was_seen() {
         assert_eq!(a.done(&ends.a).opcode(), 0);
         assert!(a.send_cq.poll(&ends.a.rig).is_none());
     }
+}
+
+/// As many as a key may have, each a block and its signature: an access goes over its blocks more than once, and passes those in front
+/// of them but once.
+#[test]
+fn blocks_behind_many_pieces_are_reached() {
+    const PIECES: u32 = 1 << 16;
+    let ends = ends();
+    let (mut a, mut b) = ends.connected(Plan { mtu: 5, ..Plan::default() });
+    let (raw, here, there) = (text(512), ends.a.rig.room(516), ends.b.rig.room(4096));
+    ends.a.rig.write(here, &CRC32C.signed(&raw));
+    let key = Signed::new(&ends.a);
+    let wanted = Wanted { memory: Some(CRC32C), ..Wanted::default() };
+    // All of them are one.
+    let head = RepeatBlock {
+        byte_count: 516.into(),
+        op: 0x400.into(),
+        repeat_count: PIECES.into(),
+        num_ent: 1.into(),
+        ..RepeatBlock::default()
+    };
+    let entry = RepeatEntry {
+        stride: 0.into(),
+        byte_count: 516.into(),
+        memkey: ends.a.rig.lkey.into(),
+        va: (here + HCA_DELTA).into(),
+    };
+    let list = [head.as_bytes(), entry.as_bytes()].concat();
+    let body = key.entry_of(list, 516 * u64::from(PIECES), Some(&wanted.bsf(&key)));
+    key.lay_by(&ends, &ends.a, &mut a, &body, wanted);
+    b.receive(&ends.b, ends.b.rig.lkey, there, 4096);
+    go(&mut a, &ends.a, opcode::SEND, &key.at(512 * u64::from(PIECES - 8), 4096));
+    ends.steps(20);
+    assert_eq!(a.done(&ends.a).opcode(), 0);
+    b.came(&ends.b);
+    assert_eq!(ends.b.rig.read(there, 4096), raw.repeat(8));
 }
