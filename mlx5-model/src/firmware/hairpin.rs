@@ -112,37 +112,43 @@ impl Core {
         call.answer_number(number)
     }
 
-    /// The send queue that receive queue `number` is to be bound to, as the context says it. Whoever binds two queues has the right to
-    /// both: what one is given the other sends.
-    pub(super) fn sender_to_bind(
-        &self,
+    /// Binds receive queue `number`, if it is a hairpin's, to the send queue that the context names. Whoever binds two queues has the
+    /// right to both: what one is given the other sends.
+    pub(super) fn bind_receiver(
+        &mut self,
         call: &Call<'_>,
         number: u32,
         context: &[u8; RqContext::BYTES],
-    ) -> Result<u32, No> {
+    ) -> Result<(), No> {
+        let buffer = self.receivers.queues.get_mut(number).and_then(|queue| queue.hairpin.as_deref_mut());
+        let Some(buffer) = buffer else { return Ok(()) };
         let peer = RqContext::HAIRPIN_PEER_SQ.get(context);
         need!(RqContext::HAIRPIN_PEER_VHCA.get(context) == VHCA_ID, BAD_PARAM_ERR, 66);
         need!(call.may_change(self.senders.queues.owner(peer)), BAD_RES_ERR, 67);
         let egress = self.senders.queues.get(peer).and_then(|queue| queue.hairpin);
         let egress = egress.ok_or(no(status::BAD_PARAM_ERR, 68))?;
         need!(egress.peer.is_none_or(|bound| bound == number), BAD_RES_STATE_ERR, 69);
-        Ok(peer)
+        buffer.peer = Some(peer);
+        Ok(())
     }
 
-    /// The receive queue that send queue `number` is to be bound to, likewise.
-    pub(super) fn receiver_to_bind(
-        &self,
+    /// Binds send queue `number` to the receive queue that the context names, likewise.
+    pub(super) fn bind_sender(
+        &mut self,
         call: &Call<'_>,
         number: u32,
         context: &[u8; SqContext::BYTES],
-    ) -> Result<u32, No> {
+    ) -> Result<(), No> {
+        let egress = self.senders.queues.get_mut(number).and_then(|queue| queue.hairpin.as_mut());
+        let Some(egress) = egress else { return Ok(()) };
         let peer = SqContext::HAIRPIN_PEER_RQ.get(context);
         need!(SqContext::HAIRPIN_PEER_VHCA.get(context) == VHCA_ID, BAD_PARAM_ERR, 66);
         need!(call.may_change(self.receivers.queues.owner(peer)), BAD_RES_ERR, 67);
         let buffer = self.receivers.queues.get(peer).and_then(|queue| queue.hairpin.as_deref());
         let buffer = buffer.ok_or(no(status::BAD_PARAM_ERR, 68))?;
         need!(buffer.peer.is_none_or(|bound| bound == number), BAD_RES_STATE_ERR, 69);
-        Ok(peer)
+        egress.peer = Some(peer);
+        Ok(())
     }
 }
 

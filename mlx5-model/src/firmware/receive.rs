@@ -74,17 +74,10 @@ impl Core {
         let Some(to) = State::of(to) else { return Err(no(status::BAD_PARAM_ERR, 18)) };
         need!(queue.state.leads_to(to), BAD_RES_STATE_ERR, 19);
         let leaves_reset = (queue.state, to) == (State::Reset, State::Ready);
-        let bound = if queue.hairpin.is_some() && leaves_reset {
-            Some(self.sender_to_bind(call, number, &context)?)
-        } else {
-            None
-        };
-        let Some(queue) = self.receivers.queues.get_mut(number) else { return Ok(()) };
-        if let Some(buffer) = &mut queue.hairpin
-            && bound.is_some()
-        {
-            buffer.peer = bound;
+        if leaves_reset {
+            self.bind_receiver(call, number, &context)?;
         }
+        let Some(queue) = self.receivers.queues.get_mut(number) else { return Ok(()) };
         if fields & modify::VSD != 0 {
             queue.keep_tag = RqContext::VSD.is_set(&context);
         }

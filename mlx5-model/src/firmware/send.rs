@@ -66,17 +66,10 @@ impl Core {
         let Some(to) = State::of(to) else { return Err(no(status::BAD_PARAM_ERR, 18)) };
         need!(queue.state.leads_to(to), BAD_RES_STATE_ERR, 19);
         let leaves_reset = (queue.state, to) == (State::Reset, State::Ready);
-        let bound = if queue.hairpin.is_some() && leaves_reset {
-            Some(self.receiver_to_bind(call, number, &context)?)
-        } else {
-            None
-        };
-        let Some(queue) = self.senders.queues.get_mut(number) else { return Ok(()) };
-        if let Some(egress) = &mut queue.hairpin
-            && bound.is_some()
-        {
-            egress.peer = bound;
+        if leaves_reset {
+            self.bind_sender(call, number, &context)?;
         }
+        let Some(queue) = self.senders.queues.get_mut(number) else { return Ok(()) };
         if held {
             SqContext::PACKET_PACING_RATE_LIMIT_INDEX.set(&mut queue.context, index);
             queue.pace.hold_to(rate, bus.now);
