@@ -7,12 +7,7 @@ use pollux_mlx5_abi::command::{opcode as op, status};
 use pollux_mlx5_model::wire::Null;
 use pollux_mlx5_model::{Device, DeviceConfig};
 
-use super::rig::{run, simple};
-
-fn block(device: &Device, kind: u16, when: u16) -> [u8; 256] {
-    let out = run(device, op::QUERY_HCA_CAP, caps::op_mod(kind, when), &mut [0; 16], 4112).expect("accepted");
-    *out[16..].first_chunk().expect("a block")
-}
+use super::rig::{block, run, simple};
 
 fn second(device: &Device, when: u16) -> (u32, u32) {
     let caps = block(device, kind::GENERAL_2, when);

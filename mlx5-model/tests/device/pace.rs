@@ -14,7 +14,7 @@ use pollux_mlx5_model::DeviceConfig;
 use pollux_mlx5_model::config::Profile;
 use pollux_mlx5_model::time::Clock;
 
-use super::rig::{Rig, Sq, frame};
+use super::rig::{Rig, Sq, block, frame};
 use super::send::plain;
 
 pub(super) fn set(rig: &Rig, index: u32, kbps: u32, burst: u32) -> u8 {
@@ -56,10 +56,7 @@ fn stepped() -> (Clock, Rig) {
 fn the_card_says_which_rates_it_keeps() {
     for profile in Profile::ALL {
         let rig = Rig::with(DeviceConfig { traits: profile.traits(), ..DeviceConfig::default() });
-        let block = |kind| -> [u8; 256] {
-            let out = rig.must(op::QUERY_HCA_CAP, caps::op_mod(kind, caps::NOW), &mut [0; 16], 4112);
-            *out[16..].first_chunk().expect("a block")
-        };
+        let block = |kind| block(&rig.device, kind, caps::NOW);
         let qos = block(kind::QOS);
         assert!(GeneralCaps::QOS.is_set(&block(kind::GENERAL)) && QosCaps::PACKET_PACING.is_set(&qos));
         let (most, least) =

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use pollux_eal::region::{Region, Zone};
+use pollux_mlx5_abi::caps;
 use pollux_mlx5_abi::command::cq::{CqContext, CreateCqIn};
 use pollux_mlx5_abi::command::eq::{CreateEqIn, EqContext};
 use pollux_mlx5_abi::command::flow::{
@@ -676,6 +677,12 @@ pub(crate) fn run(
     let mut out = vec![0; output];
     device.execute(input, &mut out).expect("the device is there");
     command::outcome(&out).map(|()| out)
+}
+
+/// A block of capabilities, those of now or those at most.
+pub(crate) fn block(device: &Device, kind: u16, when: u16) -> [u8; 256] {
+    let out = run(device, op::QUERY_HCA_CAP, caps::op_mod(kind, when), &mut [0; 16], 4112).expect("accepted");
+    *out[16..].first_chunk().expect("a block")
 }
 
 pub(crate) fn simple(device: &Device, opcode: u16) -> Vec<u8> {
