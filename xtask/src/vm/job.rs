@@ -195,6 +195,8 @@ fn built(args: &[&str]) -> Outcome<String> {
             .args(["--target", TARGET, "--message-format", "json-render-diagnostics"])
             .env("CARGO_TARGET_DIR", target_dir().join("guest"))
             .env("CARGO_PROFILE_TEST_STRIP", "debuginfo")
+            // The guest's processor is emulated.
+            .env("CARGO_PROFILE_TEST_OPT_LEVEL", "2")
             .env("RUSTFLAGS", "-C target-feature=+crt-static"),
     )
 }
