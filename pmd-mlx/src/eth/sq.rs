@@ -232,12 +232,6 @@ impl Sq {
         &self.cq
     }
 
-    /// The first segment of the next entry, inside the ring: those behind it are counted up from there.
-    #[inline(always)]
-    pub(super) fn start(&self) -> u32 {
-        SendRing::first_segment(self.pi & (self.ring.blocks() - 1))
-    }
-
     /// Ends the entry whose other segments are written: its control segment.
     #[inline(always)]
     pub(super) fn close(&mut self, opcode: u8, segments: u32) {

@@ -42,6 +42,7 @@ use super::parking::{Control, Running};
 use super::parts::{SqParts, TxFeatures, TxTunnels};
 use super::sq::{INLINE_BYTES_MAX, Sq};
 use pollux_mlx5_common::key::Keys;
+use pollux_mlx5_common::send_ring::SendRing;
 use tunnel::Places;
 
 mod tunnel;
@@ -330,7 +331,7 @@ fn ethernet(places: Places, checksums: u8, mss: u16, inline: u16, start: [u8; 2]
 #[inline(always)]
 fn many<const F: u32>(sq: &mut Sq, mbufs: &[Mbuf]) -> (usize, u64) {
     let room = (sq.free_blocks() * 4).min(MPW_SEGMENTS);
-    let start = sq.start();
+    let start = SendRing::first_segment(sq.pi);
     let sums = mbufs.first().map_or(0, |mbuf| checksums::<F>(mbuf.tx_flags()));
     let (mut used, mut packets, mut bytes) = (2, 0, 0);
     for mbuf in mbufs.iter().take(MPW_MAX) {
@@ -348,15 +349,20 @@ fn many<const F: u32>(sq: &mut Sq, mbufs: &[Mbuf]) -> (usize, u64) {
             if used + segments > room {
                 break;
             }
-            sq.ring.inline_head(start + used, inline);
+            sq.ring.inline_head(start.wrapping_add(used), inline);
             // SAFETY: the segments are free; the mbuf has `len` bytes, 14 at least where a tag is put in.
             unsafe {
                 if tagged {
                     let mut packet = [MaybeUninit::<u8>::uninit(); INLINE_BYTES_MAX + 4];
                     let whole = tag(mbuf, inline as usize, &mut packet);
-                    sq.ring.copy(start + used, size_of::<InlineHeader>(), whole, inline as usize);
+                    sq.ring.copy(start.wrapping_add(used), size_of::<InlineHeader>(), whole, inline as usize);
                 } else {
-                    sq.ring.copy(start + used, size_of::<InlineHeader>(), mbuf.data_ptr(), len as usize);
+                    sq.ring.copy(
+                        start.wrapping_add(used),
+                        size_of::<InlineHeader>(),
+                        mbuf.data_ptr(),
+                        len as usize,
+                    );
                 }
             }
             used += segments;
@@ -366,14 +372,17 @@ fn many<const F: u32>(sq: &mut Sq, mbufs: &[Mbuf]) -> (usize, u64) {
             if used + 1 > room {
                 break;
             }
-            sq.ring.write(start + used, Data::words(len, key.lkey_be, address.wrapping_add(key.delta)));
+            sq.ring.write(
+                start.wrapping_add(used),
+                Data::words(len, key.lkey_be, address.wrapping_add(key.delta)),
+            );
             used += 1;
         }
         packets += 1;
         bytes += u64::from(len);
     }
     if packets > 0 {
-        sq.ring.write(start + 1, ethernet(Places::default(), sums, 0, 0, [0; 2]));
+        sq.ring.write(start.wrapping_add(1), ethernet(Places::default(), sums, 0, 0, [0; 2]));
         sq.close(send::ENHANCED_MPSW, used);
     }
     (packets, bytes)
@@ -469,7 +478,7 @@ fn one<const F: u32>(sq: &mut Sq, mbuf: &Mbuf) -> Fate {
     if most > room {
         return if most > sq.ring.blocks() { Fate::Dropped(TxDrop::Malformed) } else { Fate::Full };
     }
-    let start = sq.start();
+    let start = SendRing::first_segment(sq.pi);
     let mut used = head_segments;
     if pieces > 0 {
         if contiguous {
@@ -478,7 +487,7 @@ fn one<const F: u32>(sq: &mut Sq, mbuf: &Mbuf) -> Fate {
                 return Fate::Dropped(TxDrop::Unregistered);
             };
             let words = Data::words(len - inline, key.lkey_be, address.wrapping_add(key.delta));
-            sq.ring.write(start + used, words);
+            sq.ring.write(start.wrapping_add(used), words);
             used += 1;
         } else {
             let mut skip = inline as usize;
@@ -493,7 +502,7 @@ fn one<const F: u32>(sq: &mut Sq, mbuf: &Mbuf) -> Fate {
                     return Fate::Dropped(TxDrop::Unregistered);
                 };
                 let words = Data::words(bytes as u32, key.lkey_be, address.wrapping_add(key.delta));
-                sq.ring.write(start + used, words);
+                sq.ring.write(start.wrapping_add(used), words);
                 used += 1;
             }
         }
@@ -515,13 +524,13 @@ fn one<const F: u32>(sq: &mut Sq, mbuf: &Mbuf) -> Fate {
             };
             first = [from.read(), if header > 1 { from.add(1).read() } else { 0 }];
             if header > 2 {
-                sq.ring.copy(start + 2, 0, from.add(2), header as usize - 2);
+                sq.ring.copy(start.wrapping_add(2), 0, from.add(2), header as usize - 2);
             }
         }
     } else if by_device {
         (size, first) = (INSERT_VLAN, mbuf.vlan_tci().to_be_bytes());
     }
-    sq.ring.write(start + 1, ethernet(places, checksums::<F>(flags), mss, size, first));
+    sq.ring.write(start.wrapping_add(1), ethernet(places, checksums::<F>(flags), mss, size, first));
     sq.close(opcode, used);
     Fate::Sent
 }

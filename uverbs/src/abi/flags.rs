@@ -290,3 +290,10 @@ codes! {
         PREFETCH = 0 "fetch for reading", PREFETCH_WRITE = 1 "fetch for writing", PREFETCH_NO_FAULT = 2 "fetch what is present",
     }
 }
+impl QpType {
+    /// Whether a mask of kinds, a bit each, has this one.
+    #[must_use]
+    pub fn is_in(self, mask: u32) -> bool {
+        mask.checked_shr(self.0.into()).unwrap_or(0) & 1 != 0
+    }
+}

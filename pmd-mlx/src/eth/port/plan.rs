@@ -19,8 +19,8 @@ use crate::eth::rx::join::HEADER_BYTES_MAX;
 use crate::netdev::Netdev;
 use pollux_mlx5_common::context::Device;
 
-use super::tunnels::raw;
 use super::{DRIVER, split, tunnels};
+use pollux_uverbs::abi::flags::QpType;
 
 /// Bytes of a frame around its payload: addresses, type and two VLAN tags.
 const FRAME_HEADER_BYTES: usize = 14 + 2 * 4;
@@ -55,7 +55,11 @@ pub(crate) fn info(device: &Device, backend: &dyn Backend, netdev: &dyn Netdev) 
     let caps = RawPacketCaps::from_bits_retain(device.attributes.raw_packet_caps);
     let checksums = device.does_checksums();
     let strip = caps.contains(RawPacketCaps::CVLAN_STRIPPING);
-    let tso = if raw(device.mlx5.tso_caps.supported_qpts) { device.mlx5.tso_caps.max_tso } else { 0 };
+    let tso = if QpType::RAW_PACKET.is_in(device.mlx5.tso_caps.supported_qpts) {
+        device.mlx5.tso_caps.max_tso
+    } else {
+        0
+    };
     let mut rx = RxOffloads::SCATTER | RxOffloads::RSS_HASH | RxOffloads::VLAN_FILTER;
     rx.set(RxOffloads::CHECKSUM, checksums);
     rx.set(RxOffloads::VLAN_STRIP, strip);
@@ -316,7 +320,7 @@ fn striding(
         return Ok(None);
     }
     let caps = &device.mlx5.striding_rq_caps;
-    if !raw(caps.supported_qpts) {
+    if !QpType::RAW_PACKET.is_in(caps.supported_qpts) {
         return Err("the device has no striding receive queues".into());
     }
     // Bounds that contradict each other come of no device that has striding queues.

@@ -7,11 +7,6 @@ use pollux_uverbs::abi::flags::QpType;
 use crate::eth::parts::{KnownTunnels, TxTunnels};
 use pollux_mlx5_common::context::Device;
 
-/// Whether a mask of queue pairs' kinds has the raw ones.
-pub(super) fn raw(mask: u32) -> bool {
-    mask & 1 << QpType::RAW_PACKET.0 != 0
-}
-
 /// What a port offers besides `plain`, what it does outside tunnels. No device fills in outer UDP checksums, and IP in IP is no offload of its
 /// own: to be cut, it is marked as any tunnel over IP. Source: DPDK `drivers/net/mlx5/mlx5_txq.c`, `mlx5_get_tx_port_offloads`.
 pub(super) fn offered(device: &Device, plain: TxOffloads) -> TxOffloads {
@@ -53,5 +48,5 @@ fn known(device: &Device) -> KnownTunnels {
 /// What entries may tell for: a mask of [`parsing`].
 fn told(device: &Device) -> u32 {
     let caps = &device.mlx5.sw_parsing_caps;
-    if raw(caps.supported_qpts) { caps.sw_parsing_offloads } else { 0 }
+    if QpType::RAW_PACKET.is_in(caps.supported_qpts) { caps.sw_parsing_offloads } else { 0 }
 }
