@@ -107,6 +107,15 @@ fn firewall_nat_translates_tcp_and_drops_by_rules_that_change() {
     std::thread::sleep(patient(Duration::from_millis(500)));
     assert_eq!(echo(&inner, &outer, "10.77.0.2", 7002, 100).as_deref(), Ok("10.77.0.99"));
 
+    // Another change within a tick of the file system's clock.
+    let when = std::fs::metadata(&rules).and_then(|about| about.modified()).expect("the file");
+    let next = folder.path().join("next");
+    std::fs::write(&next, "drop tcp 10.77.0.1 * 10.77.0.2 7003\n").expect("a file");
+    std::fs::File::open(&next).and_then(|file| file.set_modified(when)).expect("its time");
+    std::fs::rename(&next, &rules).expect("the file");
+    std::thread::sleep(patient(Duration::from_millis(500)));
+    echo(&inner, &outer, "10.77.0.2", 7003, 100).expect_err("the rule drops it");
+
     let finished = running.interrupt();
     assert!(finished.status.success(), "{:?}", finished.stderr);
     assert!(
@@ -166,6 +175,32 @@ fn generator_measures_what_comes_back() {
 }
 
 #[test]
+fn generator_counts_a_packet_once_however_often_it_comes_back() {
+    let Some(program) = example("generator") else { return };
+    let Some(reflector) = example("net_udp") else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let [a, b] = ["a", "b"].map(|name| folder.path().join(name).display().to_string());
+    let start = |program: &Path, lcore: &str, wire: &str, args: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(["-l", lcore, "--no-huge", "--vdev", &format!("mlx5_model0,wire=unix:{wire}"), "--"]);
+        command.args(args);
+        Running::start(with_default_signals(&command))
+    };
+    // One port sends to itself.
+    let mut back = start(&reflector, "1", &format!("{b}:{a}"), &["-P", "--no-mac-updating", "-T", "0"]);
+    back.wait_for("forwarding on");
+    let wire = format!("{a}:{b},dup=0.5,loss=0.1,seed=3");
+    let done = start(&program, "0", &wire, &["--rate", "5000", "--duration", "1"]).finish(patient(LIMIT));
+    drop(back.interrupt());
+    assert!(done.status.success(), "{:?}", done.stderr);
+    let numbers: Vec<u64> =
+        done.stdout.split(|at: char| !at.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect();
+    let [sent, received, lost, ..] = numbers[..] else { panic!("{}", done.stdout) };
+    assert!(sent > 2_000 && received > sent / 2 && received + lost == sent, "{}", done.stdout);
+    assert!(lost > sent / 20, "copies stand for none that were lost: {}", done.stdout);
+}
+
+#[test]
 fn rdma_copy_writes_reads_back_and_compares() {
     let Some(program) = example("rdma_copy") else { return };
     let folder = tempfile::tempdir().expect("a folder");
@@ -200,6 +235,20 @@ fn rdma_copy_writes_reads_back_and_compares() {
         server.stdout,
         server.stderr
     );
+}
+
+#[test]
+fn rdma_copy_ends_with_the_first_signal_while_it_waits() {
+    let Some(program) = example("rdma_copy") else { return };
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
+    let mut command = Command::new(&program);
+    command
+        .args(["-l", "0", "--no-huge", "--vdev", "mlx5_model0", "--", "--listen", "--size", "1"])
+        .arg(port.to_string());
+    let mut server = Running::start(with_default_signals(&command));
+    server.wait_for("waiting at");
+    let ended = server.interrupt();
+    assert!(ended.status.success() && ended.stdout.is_empty(), "{}{:?}", ended.stdout, ended.stderr);
 }
 
 #[test]

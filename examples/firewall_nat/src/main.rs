@@ -36,6 +36,8 @@ fn main() -> ExitCode {
 }
 
 fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
+    // Before they are read: what changes while they are is read again.
+    let mut seen = rules::changed(&options.rules);
     let (mut publisher, reader) = rcu::published(Rules::read(&options.rules).map_err(BringupError::Usage)?);
     let mut bringup = Bringup::new(line)?;
     let ids = [PortId(0), PortId(1)];
@@ -55,9 +57,7 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     drop(reader);
     program::say(format_args!("firewall_nat: forwarding on {count} lcores"));
 
-    let mut seen = rules::changed(&options.rules);
-    while !bringup.eal.stop_flag().is_set() {
-        std::thread::sleep(Duration::from_millis(100));
+    while !bringup.eal.stop_flag().wait(Duration::from_millis(100)) {
         let now = rules::changed(&options.rules);
         if now != seen {
             seen = now;

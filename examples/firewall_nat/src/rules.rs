@@ -14,9 +14,9 @@ type End = (Option<IpAddr>, Option<u16>);
 #[derive(Debug)]
 pub(crate) struct Rules(Vec<(Option<IpProtocol>, End, End)>);
 
-/// When the file changed last.
-pub(crate) fn changed(file: &Path) -> Option<SystemTime> {
-    std::fs::metadata(file).and_then(|about| about.modified()).ok()
+/// When the file changed last, and its length: two changes within a tick of the kernel's clock have one time.
+pub(crate) fn changed(file: &Path) -> Option<(SystemTime, u64)> {
+    std::fs::metadata(file).and_then(|about| Ok((about.modified()?, about.len()))).ok()
 }
 
 fn matches<T: PartialEq>(wanted: Option<T>, value: T) -> bool {

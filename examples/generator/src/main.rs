@@ -30,14 +30,15 @@ struct Options {
     address: Ipv4Addr,
 }
 
-/// Ethernet, IPv4 and UDP; then a mark, the packet's number and when it was sent, 4, 8 and 8 bytes, of which 18 bytes of payload have
-/// room for the mark, 6 bytes of number and 8 of time.
+/// Ethernet, IPv4 and UDP; then a mark, the packet's number and when it was sent: 4, 6 and 8 bytes, all of the shortest payload.
 const HEADERS: usize = 14 + 20 + 8;
 const MARK: &[u8; 4] = b"plxg";
 /// How long what is under way may take to come back when all is sent.
 const LAST: Duration = Duration::from_millis(200);
 /// Sent at once at most, after a delay.
 const BURST: u64 = 32;
+/// Of so many packets, the last ones sent, it is known whether they came back: who comes later than that counts as lost.
+const RECENT: u64 = 1 << 22;
 
 fn main() -> ExitCode {
     program::main(run)
@@ -94,6 +95,7 @@ fn generate(
     let (start, whole) = (clock.now(), clock.cycles(seconds));
     let end = whole + clock.cycles(LAST);
     let (mut sent, mut received) = (0, 0);
+    let mut returned = vec![false; RECENT as usize];
     while !lcore.stop_requested() && clock.now() - start < end {
         let now = clock.now();
         if now - start < whole {
@@ -102,6 +104,7 @@ fn generate(
                 let Some(data) = mbuf.data_mut() else { continue };
                 data[HEADERS + 4..HEADERS + 10].copy_from_slice(&u64::to_be_bytes(number)[2..]);
                 data[HEADERS + 10..HEADERS + 18].copy_from_slice(&now.0.to_be_bytes());
+                returned[(number % RECENT) as usize] = false;
             }
             sent += port.tx[0].tx_burst(&mut burst) as u64;
             burst.clear();
@@ -109,14 +112,23 @@ fn generate(
         port.rx[0].rx_burst(&mut burst, 32);
         let now = clock.now();
         for mbuf in burst.iter() {
-            if let Some((MARK, rest)) = mbuf.data().get(HEADERS..).and_then(<[u8]>::split_first_chunk::<4>)
-                && let Some(then) = rest.get(6..14).and_then(|then| then.first_chunk())
-            {
+            let Some((number, then)) = mbuf.data().get(HEADERS..).and_then(stamp) else { continue };
+            // A copy of one that is here already is not another.
+            let is_recent = number < sent && sent - number <= RECENT;
+            if is_recent && !std::mem::replace(&mut returned[(number % RECENT) as usize], true) {
                 received += 1;
-                recorder.record(now.0.saturating_sub(u64::from_be_bytes(*then)));
+                recorder.record(now.0.saturating_sub(then));
             }
         }
         burst.clear();
     }
     (sent, received)
+}
+
+/// The number of a packet of ours, and when it was sent.
+fn stamp(payload: &[u8]) -> Option<(u64, u64)> {
+    let (MARK, rest) = payload.split_first_chunk()? else { return None };
+    let (number, rest) = rest.split_first_chunk::<6>()?;
+    let number = number.iter().fold(0, |all, byte| all << 8 | u64::from(*byte));
+    Some((number, u64::from_be_bytes(*rest.first_chunk()?)))
 }
