@@ -33,7 +33,7 @@ pub(crate) fn examples() -> Outcome {
     must(cargo(&["test", "--workspace", "--test=examples"]).env("POLLUX_EXAMPLES", target.join("release")))
 }
 
-/// The most lines of each, without blanks and comments: half of what a stranger to these crates needed before they had one prelude.
+/// The most lines of each, without blanks and comments.
 const LINES: &[(&str, usize)] =
     &[("firewall_nat", 197), ("generator", 118), ("net_udp", 103), ("rdma_copy", 118)];
 
