@@ -368,7 +368,7 @@ impl Lcores {
 
     /// Returns the dataplane lcores, main lcore included, in ascending order.
     #[must_use]
-    #[doc(alias = "RTE_LCORE_FOREACH_WORKER")]
+    #[doc(alias = "RTE_LCORE_FOREACH")]
     pub fn dataplane(&self) -> Vec<LcoreId> {
         self.with_role(LcoreRole::Dataplane)
     }
