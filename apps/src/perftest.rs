@@ -19,6 +19,7 @@ pub mod load;
 pub mod options;
 pub mod pattern;
 pub mod raw;
+pub mod refusal;
 pub mod report;
 pub mod session;
 pub mod settings;

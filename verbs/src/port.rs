@@ -7,7 +7,7 @@ use std::net::Ipv6Addr;
 use pollux_uverbs::Gid;
 
 use crate::event::port_state_str;
-use crate::{Context, VerbsError};
+use crate::{Context, PortAttributes, VerbsError};
 
 /// Longest packet of a path, without headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,6 +35,18 @@ impl Mtu {
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|mtu| mtu.code() == code)
+    }
+
+    /// The MTU of exactly so many bytes.
+    #[must_use]
+    pub fn from_bytes(bytes: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|mtu| u64::from(mtu.bytes()) == bytes)
+    }
+
+    /// What a port's attributes say that it has now; 256 bytes where they say none.
+    #[must_use]
+    pub fn active(attributes: &PortAttributes) -> Self {
+        Self::from_code(attributes.legacy_resp.active_mtu).unwrap_or(Self::Bytes256)
     }
 
     /// The largest one of at most so many bytes; that of 256 for fewer.
@@ -144,7 +156,7 @@ impl Context {
     /// # Errors
     /// What the kernel says: `EINVAL` for a port that is not there.
     pub fn active_mtu(&self, port: u8) -> Result<Mtu, VerbsError> {
-        Ok(Mtu::from_code(self.port(port)?.legacy_resp.active_mtu).unwrap_or(Mtu::Bytes256))
+        Ok(Mtu::active(&self.port(port)?))
     }
 
     /// The first port that carries data; `None`: none does.
@@ -183,6 +195,10 @@ mod tests {
             let mtu = Mtu::from_code(code).expect("an MTU");
             assert_eq!((mtu.code(), mtu.bytes(), Mtu::at_most(bytes.into())), (code, bytes, mtu));
             assert_eq!(Mtu::at_most(u64::from(bytes) + 1), mtu);
+            assert_eq!(
+                (Mtu::from_bytes(bytes.into()), Mtu::from_bytes(u64::from(bytes) + 1)),
+                (Some(mtu), None)
+            );
         }
         assert_eq!((Mtu::from_code(0), Mtu::from_code(6)), (None, None));
         assert_eq!((Mtu::at_most(0), Mtu::at_most(u64::MAX)), (Mtu::Bytes256, Mtu::Bytes4096));

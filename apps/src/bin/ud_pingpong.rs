@@ -6,7 +6,7 @@ use clap::Parser;
 use pollux_apps::pingpong::options::{Common, Paging, Volume};
 use pollux_apps::pingpong::single::{self, Plan};
 use pollux_bringup::program;
-use pollux_verbs::QpKind;
+use pollux_verbs::{Mtu, QpKind};
 
 /// ud_pingpong: ping-pong test over unreliable datagrams (UD). Start the server, then the client with the server's address.
 /// Interoperates with rdma-core's ibv_ud_pingpong.
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
                 common: options.common,
                 volume: options.volume,
                 // The port's: a datagram is one packet.
-                mtu: 4096,
+                mtu: Mtu::Bytes4096,
                 timestamps: false,
                 device_memory: false,
             };

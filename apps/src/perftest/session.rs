@@ -82,11 +82,10 @@ pub fn check_file(options: &Options) -> Result<(), BringupError> {
 fn check(device: &RdmaDevice, settings: &Settings) -> Result<(), Failure> {
     let options = &settings.options;
     let (port, attributes) = device::port(device, options.ib_port)?;
-    let active = u64::from(device::active_mtu(&attributes).bytes());
-    if let Some(mtu) = options.mtu {
+    if let Some(mtu) = settings.mtu {
         device::check_mtu(device, port, &attributes, mtu)?;
     }
-    let most = options.mtu.unwrap_or(active);
+    let most = u64::from(settings.mtu.unwrap_or(Mtu::active(&attributes)).bytes());
     if settings.connection == Connection::Ud && settings.size_chosen && settings.size > most {
         return Err(too_long(settings.size, most));
     }
@@ -213,11 +212,11 @@ impl<'a> Session<'a> {
             line.meet(&options.peer_version, &settings.shared(), CYCLE, &stop)?
         };
         let wired = device::wait_active(device, port, Some(device::PATIENCE), &stop);
-        let active = device::active_mtu(&wired.map_err(|failure| failure.of_peer(line.peer()))?);
-        let own = options.mtu.map_or(active, Mtu::at_most);
+        let active = Mtu::active(&wired.map_err(|failure| failure.of_peer(line.peer()))?);
+        let own = settings.mtu.unwrap_or(active);
         if own > active {
             // It was more before: see `check`.
-            device::check_mtu(device, port, &device.context.port(port)?, own.bytes().into())?;
+            device::check_mtu(device, port, &device.context.port(port)?, own)?;
         }
         let mtu = if options.dont_xchg_versions { own } else { line.agree_mtu(own, &stop)? };
         let longest = u64::from(mtu.bytes());

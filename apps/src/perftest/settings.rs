@@ -5,7 +5,10 @@
 
 use std::time::Duration;
 
+use pollux_verbs::Mtu;
+
 use super::options::{Atomic, Connection, Options, Output, RateLimitType};
+use super::refusal::Refusal::{self, Conflict, Requires, Unsupported};
 use crate::exchange::line::Patience;
 
 /// What is done in each iteration.
@@ -88,6 +91,8 @@ pub struct Settings {
     pub test: Test,
     /// Type of queue pair.
     pub connection: Connection,
+    /// MTU of the path, if the user chose it; raw Ethernet has none.
+    pub mtu: Option<Mtu>,
     /// Bytes of a message; with [`all`](Self::all), of the largest.
     pub size: u64,
     /// Whether the user chose the size.
@@ -230,6 +235,7 @@ impl Settings {
         Ok(Self {
             test,
             connection: options.connection,
+            mtu: options.mtu.and_then(Mtu::from_bytes),
             size,
             size_chosen: chosen.is_some(),
             all: options.all,
@@ -326,166 +332,175 @@ fn refuse(test: Test, options: &Options) -> Result<(), String> {
     let (bandwidth, latency) = (kind == Kind::Bandwidth, kind == Kind::Latency);
     let one_sided = verb != Verb::Send;
     let wrong = [
-        (options.all && verb == Verb::Atomic, "-a", "the size of an atomic operation is 8 bytes"),
+        (
+            options.all && verb == Verb::Atomic,
+            Unsupported("-a", "the size of an atomic operation is 8 bytes"),
+        ),
         (
             options.size.is_some_and(|size| size != 8) && verb == Verb::Atomic,
-            "-s",
-            "the size of an atomic operation is 8 bytes",
+            Unsupported("-s", "the size of an atomic operation is 8 bytes"),
         ),
-        (options.all && options.size.is_some(), "-a with -s", "-a runs all sizes; give only one of them"),
+        (
+            options.all && options.size.is_some(),
+            Conflict("-a", "-s", "-a runs all sizes; give only one of them"),
+        ),
         (
             options.iters.is_some() && (options.seconds.is_some() || options.run_infinitely),
-            "-n with -D or --run_infinitely",
-            "give only one of them",
+            Conflict("-n", "-D or --run_infinitely", "give only one of them"),
         ),
-        (options.margin.is_some() && options.seconds.is_none(), "-f", "it requires -D"),
-        (options.out_json_file.is_some() && !options.out_json, "--out_json_file", "it requires --out_json"),
+        (options.margin.is_some() && options.seconds.is_none(), Requires("-f", "-D")),
+        (options.out_json_file.is_some() && !options.out_json, Requires("--out_json_file", "--out_json")),
         (
             options.rate_units.is_some() && options.rate_limit.is_none(),
-            "--rate_units",
-            "it requires --rate_limit",
+            Requires("--rate_units", "--rate_limit"),
         ),
         (
             bandwidth && options.output == Some(Output::Latency),
-            "--output latency",
-            "use bandwidth or message_rate",
+            Unsupported("--output latency", "use bandwidth or message_rate"),
         ),
         (
             latency && matches!(options.output, Some(Output::Bandwidth | Output::MessageRate)),
-            "--output bandwidth or message_rate",
-            "use latency",
+            Unsupported("--output bandwidth or message_rate", "use latency"),
         ),
-        (options.atomic_type.is_some() && verb != Verb::Atomic, "-A", "only atomic tests support it"),
+        (
+            options.atomic_type.is_some() && verb != Verb::Atomic,
+            Unsupported("-A", "only atomic tests support it"),
+        ),
         (
             options.inline.is_some_and(|bytes| bytes > 0) && matches!(verb, Verb::Read | Verb::Atomic),
-            "-I",
-            "reads and atomics carry no inline data",
+            Unsupported("-I", "reads and atomics carry no inline data"),
         ),
         (
             options.outs.is_some() && !matches!(verb, Verb::Read | Verb::Atomic),
-            "-o",
-            "only read and atomic tests support it",
+            Unsupported("-o", "only read and atomic tests support it"),
         ),
-        (options.use_srq && one_sided, "--use-srq", "only send tests post receives"),
-        (options.rx_depth.is_some() && one_sided, "-r", "only send tests post receives"),
+        (options.use_srq && one_sided, Unsupported("--use-srq", "only send tests post receives")),
+        (options.rx_depth.is_some() && one_sided, Unsupported("-r", "only send tests post receives")),
         (
             connection == Connection::Ud && one_sided,
-            "-c UD",
-            "UD supports only sends; use RC, or UC for writes",
+            Unsupported("-c UD", "UD supports only sends; use RC, or UC for writes"),
         ),
         (
             connection == Connection::Uc && matches!(verb, Verb::Read | Verb::Atomic),
-            "-c UC",
-            "reads and atomics require RC",
+            Unsupported("-c UC", "reads and atomics require RC"),
         ),
-        (options.rdma_cm, "-R", "RDMA CM is not supported; leave it out at both ends"),
-        (options.comm_rdma_cm, "-z", "RDMA CM is not supported; leave it out at both ends"),
-        (options.mcg && (one_sided || connection == Connection::RawEth), "-g", "only send tests support it"),
+        (options.rdma_cm, Unsupported("-R", "RDMA CM is not supported; leave it out at both ends")),
+        (options.comm_rdma_cm, Unsupported("-z", "RDMA CM is not supported; leave it out at both ends")),
+        (
+            options.mcg && (one_sided || connection == Connection::RawEth),
+            Unsupported("-g", "only send tests support it"),
+        ),
         (
             options.mcg && (options.bidirectional || options.reversed),
-            "-g with -b or --reversed",
-            "multicast is one-way",
+            Conflict("-g", "-b or --reversed", "multicast is one-way"),
         ),
-        (options.mcg && options.qp > 1, "-g with -q", "multicast uses one QP at each end"),
-        (options.mgid.is_some() && !options.mcg, "-M", "it requires -g"),
+        (options.mcg && options.qp > 1, Conflict("-g", "-q", "multicast uses one QP at each end")),
+        (options.mgid.is_some() && !options.mcg, Requires("-M", "-g")),
         (
             options.perform_warm_up && (latency || verb == Verb::Send),
-            "--perform_warm_up",
-            "only write_bw, read_bw and atomic_bw support it",
+            Unsupported("--perform_warm_up", "only write_bw, read_bw and atomic_bw support it"),
         ),
         (
             options.perform_warm_up && (options.data_validation || options.run_infinitely),
-            "--perform_warm_up with --data_validation or --run_infinitely",
-            "the options cannot be combined",
+            Conflict("--perform_warm_up", "--data_validation or --run_infinitely", "give only one of them"),
         ),
         (
             options.tos.is_some() && connection != Connection::RawEth,
-            "-T",
-            "it requires -R, and RDMA CM is not supported; --tclass sets the traffic class",
+            Unsupported(
+                "-T",
+                "it requires -R, and RDMA CM is not supported; --tclass sets the traffic class",
+            ),
         ),
         (
             options.hop_limit.is_some() && connection != Connection::RawEth,
-            "-L",
-            "only raw Ethernet tests support it",
+            Unsupported("-L", "only raw Ethernet tests support it"),
         ),
         (
             options.data_validation && (latency || !matches!(verb, Verb::Write | Verb::Read)),
-            "--data_validation",
-            "only write_bw and read_bw support it",
+            Unsupported("--data_validation", "only write_bw and read_bw support it"),
         ),
-        (options.data_validation && connection != Connection::Rc, "--data_validation", "it requires -c RC"),
+        (options.data_validation && connection != Connection::Rc, Requires("--data_validation", "-c RC")),
         (
             options.data_validation && (options.all || options.bidirectional || options.post_list > 1),
-            "--data_validation with -a, -b or -l",
-            "validation supports one size, one direction and -l 1",
+            Conflict(
+                "--data_validation",
+                "-a, -b or -l",
+                "validation supports one size, one direction and -l 1",
+            ),
         ),
         (
             options.data_validation && (options.seconds.is_some() || options.run_infinitely),
-            "--data_validation with -D",
-            "validation runs a fixed number of iterations, -n",
+            Conflict("--data_validation", "-D", "validation runs a fixed number of iterations, -n"),
         ),
-        (options.bidirectional && latency, "-b", "only bandwidth tests support it"),
-        (options.reversed && latency, "--reversed", "only bandwidth tests support it"),
-        (options.run_infinitely && latency, "--run_infinitely", "only bandwidth tests support it"),
+        (options.bidirectional && latency, Unsupported("-b", "only bandwidth tests support it")),
+        (options.reversed && latency, Unsupported("--reversed", "only bandwidth tests support it")),
+        (
+            options.run_infinitely && latency,
+            Unsupported("--run_infinitely", "only bandwidth tests support it"),
+        ),
         (
             options.run_infinitely && options.bidirectional && verb == Verb::Send,
-            "--run_infinitely with -b",
-            "only tests without receives support it",
+            Conflict("--run_infinitely", "-b", "only tests without receives support it"),
         ),
-        (options.qp > 1 && latency, "-q", "latency tests use one QP"),
-        (options.post_list > 1 && latency, "-l", "only bandwidth tests support it"),
-        (options.recv_post_list > 1 && latency, "--recv_post_list", "only bandwidth tests support it"),
-        (options.rate_limit.is_some() && latency, "--rate_limit", "only bandwidth tests support it"),
-        (options.report_histogram && bandwidth, "-H", "only latency tests support it"),
-        (options.report_unsorted && bandwidth, "-U", "only latency tests support it"),
-        (options.report_cycles && bandwidth, "-C", "only latency tests support it"),
-        (options.latency_gap.is_some() && bandwidth, "--latency_gap", "only latency tests support it"),
-        (options.all && options.seconds.is_some(), "-a with -D", "-a runs a fixed number of iterations, -n"),
+        (options.qp > 1 && latency, Unsupported("-q", "latency tests use one QP")),
+        (options.post_list > 1 && latency, Unsupported("-l", "only bandwidth tests support it")),
+        (
+            options.recv_post_list > 1 && latency,
+            Unsupported("--recv_post_list", "only bandwidth tests support it"),
+        ),
+        (
+            options.rate_limit.is_some() && latency,
+            Unsupported("--rate_limit", "only bandwidth tests support it"),
+        ),
+        (options.report_histogram && bandwidth, Unsupported("-H", "only latency tests support it")),
+        (options.report_unsorted && bandwidth, Unsupported("-U", "only latency tests support it")),
+        (options.report_cycles && bandwidth, Unsupported("-C", "only latency tests support it")),
+        (
+            options.latency_gap.is_some() && bandwidth,
+            Unsupported("--latency_gap", "only latency tests support it"),
+        ),
+        (
+            options.all && options.seconds.is_some(),
+            Conflict("-a", "-D", "-a runs a fixed number of iterations, -n"),
+        ),
         (
             options.events && verb == Verb::Write && latency,
-            "-e",
-            "write_lat polls memory and has no completion events",
+            Unsupported("-e", "write_lat polls memory and has no completion events"),
         ),
         (
             options.events && (options.seconds.is_some() || options.run_infinitely),
-            "-e with -D",
-            "completion events are not supported with a duration",
+            Conflict("-e", "-D", "completion events are not supported with a duration"),
         ),
         (
             options.rate_limit_type != RateLimitType::Software,
-            "--rate_limit_type HW or PP",
-            "only SW is supported; leave it out",
+            Unsupported("--rate_limit_type HW or PP", "only SW is supported; leave it out"),
         ),
         (
             options.typical_pkt_size.is_some(),
-            "--typical_pkt_size",
-            "it requires --rate_limit_type HW or PP, which are not supported",
+            Unsupported(
+                "--typical_pkt_size",
+                "it requires --rate_limit_type HW or PP, which are not supported",
+            ),
         ),
         (
             options.burst_size.is_some() && options.rate_limit.is_none(),
-            "--burst_size",
-            "it requires --rate_limit",
+            Requires("--burst_size", "--rate_limit"),
         ),
-        (options.cpu_util && options.seconds.is_none(), "--cpu_util", "it requires --duration"),
-        (options.report_both && !options.bidirectional, "--report-both", "it requires -b"),
-        (options.bidirectional && options.reversed, "-b with --reversed", "give only one of them"),
+        (options.cpu_util && options.seconds.is_none(), Requires("--cpu_util", "--duration")),
+        (options.report_both && !options.bidirectional, Requires("--report-both", "-b")),
+        (options.bidirectional && options.reversed, Conflict("-b", "--reversed", "give only one of them")),
         (
             options.pin_cores.is_some() && options.numa_node.is_some(),
-            "--pin_cores with --numa_node",
-            "give only one of them",
+            Conflict("--pin_cores", "--numa_node", "give only one of them"),
         ),
     ];
-    for (is_wrong, option, why) in wrong {
-        if is_wrong {
-            return Err(format!("{option} is not supported by {name}: {why}"));
-        }
-    }
+    Refusal::first(name, wrong)?;
     if let Some((option, why)) = options.absent.given() {
         return Err(format!("--{option} is not supported by {name}: {why}"));
     }
     if let Some(mtu) = options.mtu
         && connection != Connection::RawEth
-        && !matches!(mtu, 256 | 512 | 1024 | 2048 | 4096)
+        && Mtu::from_bytes(mtu).is_none()
     {
         return Err(format!("-m {mtu} is not an RDMA MTU: choose 256, 512, 1024, 2048 or 4096"));
     }
@@ -544,62 +559,53 @@ mod tests {
 
     #[test]
     fn what_does_not_go_together_is_one_line() {
-        use Kind::{Bandwidth, Latency};
-        use Verb::{Atomic, Read, Send, Write};
-        for (verb, kind, line, expected) in [
+        const ATOMIC_BW: Test = Test { verb: Verb::Atomic, kind: Kind::Bandwidth };
+        const READ_BW: Test = Test { verb: Verb::Read, kind: Kind::Bandwidth };
+        const READ_LAT: Test = Test { verb: Verb::Read, kind: Kind::Latency };
+        const SEND_BW: Test = Test { verb: Verb::Send, kind: Kind::Bandwidth };
+        const SEND_LAT: Test = Test { verb: Verb::Send, kind: Kind::Latency };
+        const WRITE_BW: Test = Test { verb: Verb::Write, kind: Kind::Bandwidth };
+        for (test, line, expected) in [
             (
-                Atomic,
-                Bandwidth,
+                ATOMIC_BW,
                 "-s 16",
                 "-s is not supported by atomic_bw: the size of an atomic operation is 8 bytes",
             ),
-            (Read, Bandwidth, "-c UC", "-c UC is not supported by read_bw: reads and atomics require RC"),
-            (Write, Bandwidth, "-c UD", "-c UD is not supported by write_bw"),
-            (Send, Latency, "-q 2", "-q is not supported by send_lat: latency tests use one QP"),
-            (Send, Bandwidth, "-n 1000 -l 3", "-n 1000 is not a multiple of -l 3"),
-            (Send, Bandwidth, "-l 4 -Q 3", "-l 4 is not a multiple of -Q 3"),
-            (Send, Bandwidth, "-m 1500", "-m 1500 is not an RDMA MTU"),
-            (Send, Bandwidth, "-D 4 -f 2", "--duration 4 is too short for two margins of 2 seconds"),
+            (READ_BW, "-c UC", "-c UC is not supported by read_bw: reads and atomics require RC"),
+            (WRITE_BW, "-c UD", "-c UD is not supported by write_bw"),
+            (SEND_LAT, "-q 2", "-q is not supported by send_lat: latency tests use one QP"),
+            (SEND_BW, "-n 1000 -l 3", "-n 1000 is not a multiple of -l 3"),
+            (SEND_BW, "-l 4 -Q 3", "-l 4 is not a multiple of -Q 3"),
+            (SEND_BW, "-m 1500", "-m 1500 is not an RDMA MTU"),
+            (SEND_BW, "-D 4 -f 2", "--duration 4 is too short for two margins of 2 seconds"),
+            (SEND_BW, "--use-srq -q 8 -r 4", "-r 4 is too small for -q 8 on one shared receive queue"),
+            (SEND_BW, "-n 4", "is not a whole number from 5 to"),
+            (SEND_BW, "--peer-version 6.28", "accept 6.27"),
             (
-                Send,
-                Bandwidth,
-                "--use-srq -q 8 -r 4",
-                "-r 4 is too small for -q 8 on one shared receive queue",
-            ),
-            (Send, Bandwidth, "-n 4", "is not a whole number from 5 to"),
-            (Send, Bandwidth, "--peer-version 6.28", "accept 6.27"),
-            (
-                Send,
-                Bandwidth,
+                SEND_BW,
                 "--rate_limit 1 --rate_limit_type PP",
                 "--rate_limit_type HW or PP is not supported by",
             ),
-            (Read, Latency, "-R", "-R is not supported by read_lat: RDMA CM is not supported"),
-            (Write, Bandwidth, "-g", "-g is not supported by write_bw: only send tests support it"),
-            (Send, Bandwidth, "-g -q 2", "-g with -q is not supported by send_bw"),
+            (READ_LAT, "-R", "-R is not supported by read_lat: RDMA CM is not supported"),
+            (WRITE_BW, "-g", "-g is not supported by write_bw: only send tests support it"),
+            (SEND_BW, "-g -q 2", "-g cannot be combined with -q: multicast"),
+            (SEND_BW, "--perform_warm_up", "--perform_warm_up is not supported by send_bw: only write_bw"),
+            (READ_LAT, "--perform_warm_up", "--perform_warm_up is not supported by read_lat"),
             (
-                Send,
-                Bandwidth,
-                "--perform_warm_up",
-                "--perform_warm_up is not supported by send_bw: only write_bw",
+                READ_BW,
+                "--perform_warm_up --run_infinitely",
+                "cannot be combined with --data_validation or --run_infinitely",
             ),
-            (Read, Latency, "--perform_warm_up", "--perform_warm_up is not supported by read_lat"),
-            (Read, Bandwidth, "--perform_warm_up --run_infinitely", "the options cannot be combined"),
-            (Send, Bandwidth, "--flow_label 1,1048576", "is not a whole number from 0 to 1048575"),
-            (Send, Bandwidth, "-T 4", "-T is not supported by send_bw: it requires -R"),
-            (Write, Bandwidth, "-L 4", "-L is not supported by write_bw: only raw Ethernet"),
-            (Write, Bandwidth, "-O", "--dualport is not supported by write_bw: a test uses one port"),
-            (Write, Bandwidth, "--mmap=/dev/zero", "--mmap is not supported by write_bw: "),
-            (Send, Latency, "--use_cuda 0", "--use_cuda is not supported by send_lat: accelerator memory"),
-            (
-                Send,
-                Bandwidth,
-                "-M 255:1:0:0:0:2:201:133:0:0:0:0:0:0:0:9",
-                "-M is not supported by send_bw: it requires -g",
-            ),
-            (Send, Bandwidth, "-g -M 1:2", "is not a multicast GID: give 16 decimal bytes"),
+            (SEND_BW, "--flow_label 1,1048576", "is not a whole number from 0 to 1048575"),
+            (SEND_BW, "-T 4", "-T is not supported by send_bw: it requires -R"),
+            (WRITE_BW, "-L 4", "-L is not supported by write_bw: only raw Ethernet"),
+            (WRITE_BW, "-O", "--dualport is not supported by write_bw: a test uses one port"),
+            (WRITE_BW, "--mmap=/dev/zero", "--mmap is not supported by write_bw: "),
+            (SEND_LAT, "--use_cuda 0", "--use_cuda is not supported by send_lat: accelerator memory"),
+            (SEND_BW, "-M 255:1:0:0:0:2:201:133:0:0:0:0:0:0:0:9", "-M requires -g"),
+            (SEND_BW, "-g -M 1:2", "is not a multicast GID: give 16 decimal bytes"),
         ] {
-            let error = settled(verb, kind, line).unwrap_err();
+            let error = settled(test.verb, test.kind, line).unwrap_err();
             assert!(error.contains(expected), "{line}: {error}");
         }
     }

@@ -2,12 +2,13 @@
 //!
 //! Source of names and defaults: rdma-core `libibverbs/examples/{rc,uc,ud,srq,xsrq}_pingpong.c`.
 
-use crate::number::{number, size, within};
 use pollux_bringup::{BringupError, RdmaDevice};
 use pollux_config::CommandLine;
 use pollux_eal::LcoreContext;
+use pollux_verbs::Mtu;
 
 use crate::exchange::line::Patience;
+use crate::number::{number, size, within};
 use crate::rdma::{Appointment, Failure, device, program};
 
 /// What all of them have.
@@ -89,11 +90,11 @@ impl Volume {
 }
 
 /// What all but UD's have.
-#[derive(clap::Args, Clone, Debug, Default)]
+#[derive(clap::Args, Clone, Debug)]
 pub struct Path {
     /// Path MTU: 256, 512, 1024, 2048 or 4096
     #[arg(short = 'm', long, value_name = "BYTES", default_value = "1024", value_parser = mtu)]
-    pub mtu: u64,
+    pub mtu: Mtu,
 }
 
 /// What the originals can and this runtime cannot: the options are there, so that the line about them says why.
@@ -132,8 +133,8 @@ impl Paging {
     }
 }
 
-fn mtu(text: &str) -> Result<u64, String> {
-    let known = number(text).ok().filter(|mtu| matches!(mtu, 256 | 512 | 1024 | 2048 | 4096));
+fn mtu(text: &str) -> Result<Mtu, String> {
+    let known = number(text).ok().and_then(Mtu::from_bytes);
     known.ok_or_else(|| "is not an RDMA MTU: choose 256, 512, 1024, 2048 or 4096".into())
 }
 
@@ -159,7 +160,7 @@ mod tests {
         assert_eq!((line.common.gid_idx, line.common.size, line.common.port), (Some(0), Some(64), 18515));
         assert_eq!(
             (line.volume.iters, line.volume.rx_depth, line.volume.chk, line.path.mtu),
-            (1000, 500, true, 2048)
+            (1000, 500, true, Mtu::Bytes2048)
         );
         assert_eq!(line.common.host.as_deref(), Some("127.0.0.1"));
         let error = Line::try_parse_from("rc -m 1500".split(' ')).err().expect("no MTU").to_string();

@@ -33,7 +33,7 @@ pub struct Plan {
     /// How much.
     pub volume: Volume,
     /// Path MTU in bytes.
-    pub mtu: u64,
+    pub mtu: Mtu,
     /// Queue pairs.
     pub qps: u64,
 }
@@ -176,7 +176,7 @@ impl<'a> End<'a> {
         own: &[Address],
         other: &[Address],
     ) -> Result<(), Failure> {
-        let mtu = Mtu::at_most(self.plan.mtu);
+        let mtu = self.plan.mtu;
         for (pair, (own, other)) in self.pairs.iter_mut().zip(own.iter().zip(other)) {
             let service_level = self.plan.common.sl as u8;
             let path = Path { port, service_level, lid: other.lid, ..Path::new(other.gid, gid_index) };

@@ -42,7 +42,7 @@ pub struct Plan {
     /// How much.
     pub volume: Volume,
     /// Path MTU in bytes; UD has the port's.
-    pub mtu: u64,
+    pub mtu: Mtu,
     /// Read the device's time of each receive.
     pub timestamps: bool,
     /// Use memory on the device.
@@ -172,7 +172,7 @@ impl<'a> End<'a> {
         let datagrams = *kind == QpKind::Ud;
         let size = common.size.unwrap_or(if datagrams { 1024 } else { 4096 });
         device::check_size(device, attributes, size)?;
-        let mtu = device::active_mtu(attributes).bytes();
+        let mtu = Mtu::active(attributes).bytes();
         if datagrams && size > u64::from(mtu) {
             return Err(Failure::Usage(format!(
                 "-s {size}: a UD message is at most one MTU ({mtu}): give at most {mtu}"
@@ -227,7 +227,7 @@ impl<'a> End<'a> {
             self.to = Some((Ah::new(pd, &path)?, other.qpn));
             return Ok(());
         }
-        let mtu = Mtu::at_most(self.plan.mtu);
+        let mtu = self.plan.mtu;
         let (rq_psn, sq_psn) = (other.psn, own.psn);
         self.qp.connect(&Connection { rq_psn, sq_psn, mtu, ..Connection::new(path, other.qpn) })?;
         Ok(())

@@ -29,7 +29,7 @@ pub struct Plan {
     /// The options of all.
     pub common: Common,
     /// Path MTU in bytes.
-    pub mtu: u64,
+    pub mtu: Mtu,
     /// Clients of the server; of a client, 1.
     pub clients: u64,
     /// Messages to each client.
@@ -197,7 +197,7 @@ impl<'a> End<'a> {
             lid: other.lid,
             ..Path::new(other.gid, gid_index)
         };
-        let mtu = Mtu::at_most(self.plan.mtu);
+        let mtu = self.plan.mtu;
         let (rq_psn, sq_psn) = (other.psn, own.psn);
         let to = |qpn| Connection { rq_psn, sq_psn, mtu, ..Connection::new(path, qpn) };
         let connected = peer.receive.connect(&to(other.send_qpn));

@@ -145,13 +145,7 @@ pub fn check_depth(
     Ok(())
 }
 
-/// MTU of a port as it is set now.
-#[must_use]
-pub fn active_mtu(attributes: &PortAttributes) -> Mtu {
-    Mtu::from_code(attributes.legacy_resp.active_mtu).unwrap_or(Mtu::Bytes256)
-}
-
-/// Whether a path may have this MTU, in bytes: no larger one than its port's.
+/// Whether a path may have this MTU: no larger one than its port's.
 ///
 /// # Errors
 /// It may not.
@@ -159,10 +153,10 @@ pub fn check_mtu(
     device: &RdmaDevice,
     port: u8,
     attributes: &PortAttributes,
-    mtu: u64,
+    mtu: Mtu,
 ) -> Result<(), Failure> {
-    let most = active_mtu(attributes);
-    if Mtu::at_most(mtu) > most {
+    let most = Mtu::active(attributes);
+    if mtu > most {
         return Err(Failure::Usage(format!(
             "-m {mtu} exceeds the MTU of port {port} of {} ({most}): give at most {most}",
             device.name

@@ -114,7 +114,7 @@ pub struct RawOptions {
     /// Forward received frames back with their MAC addresses swapped (bandwidth; run the peer with -b)
     #[arg(short = 'v', long = "mac_fwd")]
     pub mac_fwd: bool,
-    /// Distribute received frames over -q queues by RSS on addresses and ports (server, bandwidth; requires -q 2 or more)
+    /// Distribute received frames over -q queues by RSS on addresses and ports (server, bandwidth): a power of two, at least 2
     #[arg(short = 'G', long = "use_rss")]
     pub use_rss: bool,
 }

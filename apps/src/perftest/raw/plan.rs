@@ -12,6 +12,7 @@ use super::frame::{CHECK_BYTES, Headers, group};
 use super::options::RawOptions;
 use crate::perftest::end::Flows;
 use crate::perftest::options::Connection;
+use crate::perftest::refusal::Refusal::{self, Conflict, Requires, Unsupported};
 use crate::perftest::settings::{Extent, Kind, Settings, Test, Verb};
 
 /// The longest frame when none is chosen, and the bounds of what may be.
@@ -363,60 +364,52 @@ fn refuse(kind: Kind, options: &RawOptions) -> Result<(), String> {
     let wrong = [
         (
             base.host.is_some(),
-            "a host name",
-            "the two ends do not connect; give --server or --client instead",
+            Unsupported("a host name", "the two ends do not connect; give --server or --client instead"),
         ),
-        (base.all, "-a", "only one frame size per run is supported"),
-        (base.connection != Connection::Rc, "-c", "it always uses raw packet QPs"),
+        (base.all, Unsupported("-a", "only one frame size per run is supported")),
+        (base.connection != Connection::Rc, Unsupported("-c", "it always uses raw packet QPs")),
         (
             base.gid_index.is_some() || base.ipv6,
-            "-x and --ipv6",
-            "raw frames have no GID; use --raw_ipv6 for IPv6 headers",
+            Unsupported("-x or --ipv6", "raw frames have no GID; use --raw_ipv6 for IPv6 headers"),
         ),
-        (base.use_srq, "--use-srq", "raw packet QPs have no shared receive queue"),
-        (base.reversed, "--reversed", "--client sends and --server receives"),
-        (base.report_both, "--report-both", "the two ends do not exchange results"),
+        (base.use_srq, Unsupported("--use-srq", "raw packet QPs have no shared receive queue")),
+        (base.reversed, Unsupported("--reversed", "--client sends and --server receives")),
+        (base.report_both, Unsupported("--report-both", "the two ends do not exchange results")),
         (
             base.pin_cores.is_some() || base.numa_node.is_some(),
-            "--pin_cores and --numa_node",
-            "the CPUs are chosen by the EAL option -l",
+            Unsupported("--pin_cores or --numa_node", "the CPUs are chosen by the EAL option -l"),
         ),
         (
             !base.flow_label.is_empty() && !options.raw_ipv6,
-            "--flow_label",
-            "it requires IPv6 headers, --raw_ipv6",
+            Requires("--flow_label", "IPv6 headers, --raw_ipv6"),
         ),
-        (base.dont_xchg_versions, "--dont_xchg_versions", "the two ends exchange no settings"),
-        (options.use_rss && latency, "-G", "only bandwidth tests support it"),
-        (options.use_rss && (base.bidirectional || options.mac_fwd), "-G with -b or -v", "it only receives"),
-        (options.raw_mcast && latency, "--raw_mcast", "only bandwidth tests support it"),
+        (base.dont_xchg_versions, Unsupported("--dont_xchg_versions", "the two ends exchange no settings")),
+        (options.use_rss && latency, Unsupported("-G", "only bandwidth tests support it")),
+        (
+            options.use_rss && (base.bidirectional || options.mac_fwd),
+            Conflict("-G", "-b or -v", "it only receives"),
+        ),
+        (options.raw_mcast && latency, Unsupported("--raw_mcast", "only bandwidth tests support it")),
         (
             options.raw_mcast && (base.bidirectional || options.mac_fwd),
-            "--raw_mcast with -b",
-            "multicast is one-way",
+            Conflict("--raw_mcast", "-b or -v", "multicast is one-way"),
         ),
-        (options.mac_fwd && latency, "-v", "only bandwidth tests support it"),
+        (options.mac_fwd && latency, Unsupported("-v", "only bandwidth tests support it")),
         (
             options.mac_fwd && (base.seconds.is_some() || base.run_infinitely),
-            "-v with -D",
-            "it forwards a fixed number of frames, -n",
+            Conflict("-v", "-D", "it forwards a fixed number of frames, -n"),
         ),
-        (options.mac_fwd && base.qp > 1, "-v with -q", "it forwards on one QP"),
+        (options.mac_fwd && base.qp > 1, Conflict("-v", "-q", "it forwards on one QP")),
         (
             options.tcp && options.dest_port.or(options.local_port).is_none(),
-            "--tcp",
-            "it requires ports: -K and -k, or --local_port and --remote_port",
+            Requires("--tcp", "ports: -K and -k, or --local_port and --remote_port"),
         ),
         (
             options.ethertype.is_some() && (options.dest_ip.is_some() || options.local_ip.is_some()),
-            "-Y",
-            "with IP addresses the EtherType is that of IP",
+            Conflict("-Y", "IP addresses", "the EtherType is that of IP"),
         ),
     ];
-    match wrong.into_iter().find(|(is_wrong, ..)| *is_wrong) {
-        Some((_, option, why)) => Err(format!("{option} is not supported by {name}: {why}")),
-        None => Ok(()),
-    }
+    Refusal::first(name, wrong)
 }
 
 #[cfg(test)]
@@ -514,11 +507,7 @@ mod tests {
             (Bandwidth, "--client MACS --local_ip 1.1.1.1 -J 1.1.1.1", "but not both"),
             (Bandwidth, "--client MACS -J 10.0.0.1 -j ::1", "::1 is an IPv6 address: give --raw_ipv6 too"),
             (Bandwidth, "--client MACS --raw_ipv6 -J 10.0.0.1 -j ::1", "10.0.0.1 is an IPv4 address"),
-            (
-                Bandwidth,
-                "--client MACS --tcp",
-                "--tcp is not supported by raw_ethernet_bw: it requires ports",
-            ),
+            (Bandwidth, "--client MACS --tcp", "--tcp requires ports: -K and -k"),
             (Bandwidth, "--client MACS -s 2000", "-s 2000: the maximum frame size is 1518"),
             (Bandwidth, "--client MACS -m 20000", "-m 20000: the maximum frame size must be from 64 to 9600"),
             (Bandwidth, "--client MACS -q 2", "-q 2 requires -K and -k"),
@@ -530,7 +519,7 @@ mod tests {
                 "need ports up to 65536",
             ),
             (Bandwidth, "--client MACS -a", "-a is not supported by raw_ethernet_bw"),
-            (Bandwidth, "--client MACS --flow_label 5", "it requires IPv6 headers, --raw_ipv6"),
+            (Bandwidth, "--client MACS --flow_label 5", "--flow_label requires IPv6 headers, --raw_ipv6"),
             (
                 Latency,
                 "--client MACS --reply_every 2",
@@ -543,11 +532,7 @@ mod tests {
                 "--server MACS -G -q 3 -J 1.1.1.1 -j 1.1.1.2",
                 "-q 3 with -G: the number of RSS queues must be a power of two",
             ),
-            (
-                Bandwidth,
-                "--server MACS -G -b",
-                "-G with -b or -v is not supported by raw_ethernet_bw: it only receives",
-            ),
+            (Bandwidth, "--server MACS -G -b", "-G cannot be combined with -b or -v: it only receives"),
             (Latency, "--server MACS -G", "-G is not supported by raw_ethernet_lat"),
             (Bandwidth, "--client MACS -Y 0x12", "is not an ethertype"),
             (Bandwidth, "--client MACS --raw_mcast", "--raw_mcast requires -J and -j"),
