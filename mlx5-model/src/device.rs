@@ -428,7 +428,7 @@ impl Device {
         self.act(inside, |core, bus| core.events.raise(bus, kind, 0, data));
     }
 
-    /// As after a function-level reset: all that commands made is gone; the wire, its light and what was counted stay.
+    /// As after a function-level reset: all that commands made is gone; the wire, its carrier and what was counted stay.
     pub fn reset(&self) {
         let mut inside = self.lock();
         inside.late.forget();
@@ -440,7 +440,7 @@ impl Device {
     pub fn remove(&self) {
         let mut inside = self.lock();
         if !self.gone.swap(true, Ordering::Release) {
-            inside.core.port.shine(false);
+            inside.core.port.set_carrier(false);
             drop(inside);
             self.interrupt(u64::MAX);
         }

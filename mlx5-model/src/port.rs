@@ -132,7 +132,7 @@ pub(crate) struct Port {
     pub(crate) held_down: bool,
     /// As last told to software.
     pub(crate) told_up: bool,
-    /// What the wire's other end sees. A wire is lit from the first.
+    /// What the wire's other end sees; there is carrier from the first.
     pub(crate) carrier: bool,
     /// Only what the function asked for in its context is let in: it stands behind the e-switch, as virtual functions do.
     filters: bool,
@@ -177,7 +177,7 @@ impl Port {
         }
     }
 
-    /// The wire, for the port that takes this one's place, and whether its light is on.
+    /// The wire, for the port that takes this one's place, and whether it has carrier.
     pub(crate) fn take_wire(&mut self) -> (Box<dyn Wire>, bool) {
         let nothing: Box<dyn Wire> = Box::<Null>::default();
         (std::mem::replace(&mut self.wire, nothing), self.carrier)
@@ -189,7 +189,7 @@ impl Port {
 
     /// What the wire does by itself, once a step; true when it took a frame that had waited.
     pub(crate) fn poll(&mut self) -> bool {
-        self.shine(!self.is_held_down());
+        self.set_carrier(!self.is_held_down());
         self.wire.poll();
         let Traffic { packets, bytes } = self.wire.take_lost();
         self.counters.refused.packets += packets;
@@ -197,11 +197,11 @@ impl Port {
         self.waiting.is_some() && self.send_waiting()
     }
 
-    /// Turns the light on or off that the wire's other end sees.
-    pub(crate) fn shine(&mut self, on: bool) {
+    /// Sets the carrier that the wire's other end sees.
+    pub(crate) fn set_carrier(&mut self, on: bool) {
         if self.carrier != on {
             self.carrier = on;
-            self.wire.shine(on);
+            self.wire.set_carrier(on);
         }
     }
 

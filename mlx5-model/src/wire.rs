@@ -63,12 +63,12 @@ pub trait Wire: Send + fmt::Debug {
     /// length. A longer frame is cut off and its whole length returned, so that the port can count it as too long.
     fn receive(&mut self, room: &mut [u8]) -> Option<usize>;
 
-    /// Whether the other end is there, and sends light.
+    /// Whether the other end is there, and has carrier.
     fn is_up(&self) -> bool;
 
-    /// Turns this end's light on (it is from the first) or off: a port that is held down, or a device that is gone, is seen by
+    /// Sets this end's carrier (it is on from the first): a port that is held down, or a device that is gone, is seen by
     /// the other end as loss of carrier, where the wire carries such a thing.
-    fn shine(&mut self, _on: bool) {}
+    fn set_carrier(&mut self, _on: bool) {}
 
     /// A frame was to be sent, and is lost because the other end was not [there](Self::is_up).
     fn lost(&mut self) {}
@@ -134,8 +134,8 @@ impl Wire for Unpaused {
         self.0.is_up()
     }
 
-    fn shine(&mut self, on: bool) {
-        self.0.shine(on);
+    fn set_carrier(&mut self, on: bool) {
+        self.0.set_carrier(on);
     }
 
     fn lost(&mut self) {

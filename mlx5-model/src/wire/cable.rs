@@ -2,8 +2,8 @@
 //!
 //! Each way has a batch that the sender fills and the receiver takes whole: the lock is taken once a frame on one side and
 //! once a batch on the other, and an empty batch is seen without it. A full batch makes the sender wait, so nothing is lost.
-//! What is sent while the other end is not there is lost, as without light in the fibre; each end sees whether the other one
-//! sends light.
+//! What is sent while the other end is not there is lost; each end sees whether the other one
+//! has carrier.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -63,9 +63,9 @@ struct Shared {
     ends: Mutex<[bool; 2]>,
     /// Both are.
     up: AtomicBool,
-    /// Which ends are dark.
-    dark: [AtomicBool; 2],
-    /// Frames for each end that the other one did not send, because there was no light.
+    /// Which ends have no carrier.
+    without_carrier: [AtomicBool; 2],
+    /// Frames for each end that the other one did not send, because there was no carrier.
     missed: [AtomicU64; 2],
     /// Lane *n* leads to end *n*.
     lanes: [Lane; 2],
@@ -77,7 +77,7 @@ impl Shared {
             name: name.into(),
             ends: Mutex::default(),
             up: AtomicBool::new(false),
-            dark: Default::default(),
+            without_carrier: Default::default(),
             missed: Default::default(),
             lanes: Default::default(),
         })
@@ -181,11 +181,12 @@ impl Wire for Cable {
     }
 
     fn is_up(&self) -> bool {
-        self.shared.up.load(Ordering::Acquire) && !self.shared.dark[1 - self.end].load(Ordering::Acquire)
+        self.shared.up.load(Ordering::Acquire)
+            && !self.shared.without_carrier[1 - self.end].load(Ordering::Acquire)
     }
 
-    fn shine(&mut self, on: bool) {
-        self.shared.dark[self.end].store(!on, Ordering::Release);
+    fn set_carrier(&mut self, on: bool) {
+        self.shared.without_carrier[self.end].store(!on, Ordering::Release);
     }
 
     fn lost(&mut self) {
@@ -214,8 +215,8 @@ impl Drop for Cable {
         let mut ends = locked(&self.shared.ends);
         ends[self.end] = false;
         self.shared.up.store(false, Ordering::Release);
-        // The next device here begins with its light on.
-        self.shared.dark[self.end].store(false, Ordering::Release);
+        // The next device here begins with carrier.
+        self.shared.without_carrier[self.end].store(false, Ordering::Release);
         drop(ends);
         self.shared.lanes[self.end].clear();
     }
@@ -293,22 +294,22 @@ mod tests {
     }
 
     #[test]
-    fn each_end_sees_the_others_light() {
+    fn each_end_sees_the_others_carrier() {
         let (mut a, mut b) = Cable::pair();
-        b.shine(false);
-        assert!(!a.is_up() && b.is_up(), "the dark end sees light");
+        b.set_carrier(false);
+        assert!(!a.is_up() && b.is_up(), "the end without carrier sees the other's");
         assert_eq!((a.send(&[1; 60]), b.send(&[2; 60])), (Sent::Lost, Sent::Yes));
         a.lost();
         assert_eq!((a.missed(), b.missed()), (0, 2), "what b would have got");
         assert_eq!((take(&mut a), take(&mut b)), (Some(vec![2; 60]), None));
-        b.shine(true);
+        b.set_carrier(true);
         assert!(a.is_up());
-        a.shine(false);
+        a.set_carrier(false);
         let shared = Arc::clone(&a.shared);
         drop(a);
         b.lost();
         let next = shared.end().expect("a free end");
-        assert!(b.is_up(), "another device begins with its light on");
+        assert!(b.is_up(), "another device begins with carrier");
         assert_eq!(next.missed(), 0, "what the one before it, or nobody, would have got");
     }
 

@@ -205,8 +205,8 @@ impl Wire for Impaired {
         self.inner.is_up()
     }
 
-    fn shine(&mut self, on: bool) {
-        self.inner.shine(on);
+    fn set_carrier(&mut self, on: bool) {
+        self.inner.set_carrier(on);
     }
 
     fn lost(&mut self) {

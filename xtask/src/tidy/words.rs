@@ -47,6 +47,7 @@ const REPLACED: &[(&str, &str)] = &[
     ("Takes home mbufs", "Frees mbufs"),
     ("Wishes", "PortRequest"),
     ("shines", "carrier"),
+    ("its light is on", "it has carrier"),
     ("Nonsense", "MalformedCqe"),
     ("rouse", "kick"),
     ("roused", "kicked"),
