@@ -13,7 +13,6 @@ use crate::clock::Clock;
 use crate::core::{Core, Life};
 use crate::device::{CommandQueue, DmaMemory};
 use crate::dm::page::DevicePages;
-use crate::door::Door;
 use crate::error::KernelError;
 use crate::event::Events;
 use crate::event::queue::EventQueue;
@@ -25,6 +24,7 @@ use crate::profile::DoorProfile;
 use crate::rate::Rates;
 use crate::start::{self, LentPages};
 use crate::steering::Steering;
+use crate::uverbs_channel::UverbsChannel;
 use crate::xrcd::domain::XrcDomains;
 
 /// Most completion vectors that are set up.
@@ -159,7 +159,7 @@ impl Kernel {
     /// Opens a channel: what opening the device's file is. Dropping its last handle destroys what was made through it.
     #[must_use]
     pub fn open(&self) -> Arc<dyn Channel> {
-        Arc::new(Door::new(Arc::clone(&self.life)))
+        Arc::new(UverbsChannel::new(Arc::clone(&self.life)))
     }
 
     /// The device was taken away: contexts are told `DEVICE_FATAL`, and every call from here on is `EIO`.

@@ -4,7 +4,7 @@
 //! ```text
 //!   pmd-mlx, verbs, foreign programs
 //!        │ uverbs::Channel: calls with the kernel's bytes
-//!   door: method │ write         attributes and lengths checked as Linux checks them, and who carries a call out
+//!   uverbs_channel: method │ write   attributes and lengths checked as Linux checks them, and who carries a call out
 //!        │
 //!   pd mr mw cq srq qp xrcd ah wq rwq_table                      one file a kind of object: the driver's part checked,
 //!   flow counters uar matcher devx                               memory pinned, commands made, answers told
@@ -46,7 +46,6 @@ mod cq;
 mod device;
 mod devx;
 mod dm;
-mod door;
 mod error;
 mod event;
 mod firmware;
@@ -76,6 +75,7 @@ mod steering;
 mod uar;
 mod udata;
 mod umem;
+mod uverbs_channel;
 mod wq;
 mod write;
 mod xrcd;

@@ -78,7 +78,7 @@ const MAY_BE_UNSAFE: &[(&str, &[&str])] = &[
     ("eal", &["region", "mmio", "barrier", "hugepage", "lcore", "clock", "signal"]),
     ("frame-io", &[""]),
     ("uverbs", &["channel", "ioctl", "mr", "page", "routes", "trace"]),
-    ("mlx5-kernel", &["door"]),
+    ("mlx5-kernel", &["uverbs_channel"]),
     ("mlx5-common", &["context", "cq", "dbrec", "mr", "send_ring"]),
     ("pmd-mlx", &["eth/parking", "eth/port/open", "eth/sq", "eth/rq", "eth/rx", "eth/tx"]),
     ("verbs", &["context", "mr", "pd", "provider/mlx5/poll", "provider/mlx5/post", "provider/rxe"]),

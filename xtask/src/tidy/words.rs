@@ -48,6 +48,7 @@ const REPLACED: &[(&str, &str)] = &[
     ("Wishes", "PortRequest"),
     ("shines", "carrier"),
     ("its light is on", "it has carrier"),
+    ("door to a context", "uverbs channel"),
     ("Nonsense", "MalformedCqe"),
     ("rouse", "kick"),
     ("roused", "kicked"),

@@ -1,4 +1,4 @@
-//! The door to a context: a channel, and how its calls reach what carries them out.
+//! A uverbs channel to the device: how its calls reach what carries them out.
 #![expect(unsafe_code, reason = "the calls of a channel are raw, whoever answers them")]
 
 use std::fmt;
@@ -11,13 +11,13 @@ use crate::core::Life;
 use crate::session::Session;
 use crate::{firmware, method, write};
 
-/// A channel to the device.
-pub(crate) struct Door {
+/// What opening the device's file gives, with its session behind a lock.
+pub(crate) struct UverbsChannel {
     session: Mutex<Session>,
     life: Arc<Life>,
 }
 
-impl Door {
+impl UverbsChannel {
     pub(crate) fn new(life: Arc<Life>) -> Self {
         Self { session: Mutex::new(Session::new(Arc::clone(&life.core))), life }
     }
@@ -38,7 +38,7 @@ impl Door {
     }
 }
 
-impl Channel for Door {
+impl Channel for UverbsChannel {
     unsafe fn call(&self, call: &mut Call<'_>) -> Result<(), Errno> {
         use id::device::invoke_write as a;
         if (call.object, call.method) == (id::device::OBJECT, a::METHOD)
@@ -73,13 +73,13 @@ impl Channel for Door {
     }
 }
 
-impl fmt::Debug for Door {
+impl fmt::Debug for UverbsChannel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Door").field("mac", &self.life.core.port.mac).finish_non_exhaustive()
+        f.debug_struct("UverbsChannel").field("mac", &self.life.core.port.mac).finish_non_exhaustive()
     }
 }
 
-impl Drop for Door {
+impl Drop for UverbsChannel {
     fn drop(&mut self) {
         self.session.get_mut().unwrap_or_else(PoisonError::into_inner).close();
     }
