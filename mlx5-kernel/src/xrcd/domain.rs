@@ -8,7 +8,7 @@ use rustix::fs::OFlags;
 
 use crate::adapter::Adapter;
 use crate::firmware::{SHORT, begin, naming, number};
-use crate::qp::shared::TransportQp;
+use crate::qp::shared::{TransportQp, locked};
 
 /// A domain on the device.
 #[derive(Debug)]
@@ -31,8 +31,7 @@ impl XrcDomain {
 
     /// A receiver by its number.
     pub(crate) fn receiver(&self, qpn: u32) -> Option<Arc<Mutex<TransportQp>>> {
-        let is = |qp: &&Arc<Mutex<TransportQp>>| qp.lock().unwrap_or_else(PoisonError::into_inner).qpn == qpn;
-        self.receivers().iter().find(is).cloned()
+        self.receivers().iter().find(|qp| locked(qp).qpn == qpn).cloned()
     }
 
     pub(crate) fn remove_receiver(&self, qp: &Arc<Mutex<TransportQp>>) {
