@@ -44,14 +44,14 @@ impl Users {
 
 impl LocalLoopback {
     /// One more.
-    pub(crate) fn enter(&self, core: &Adapter, user: User) -> Result<(), Errno> {
-        if user == User::Context && !can_turn(&core.caps) {
+    pub(crate) fn enter(&self, adapter: &Adapter, user: User) -> Result<(), Errno> {
+        if user == User::Context && !can_turn(&adapter.caps) {
             return Ok(());
         }
         let mut users = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *users.count(user) += 1;
         if !users.is_on && (users.contexts == 2 || users.pairs == 1) {
-            if let Err(failure) = turn(&core.firmware, &core.caps, true) {
+            if let Err(failure) = turn(&adapter.firmware, &adapter.caps, true) {
                 *users.count(user) -= 1;
                 return Err(failure.into());
             }
@@ -61,15 +61,15 @@ impl LocalLoopback {
     }
 
     /// One less.
-    pub(crate) fn leave(&self, core: &Adapter, user: User) {
-        if user == User::Context && !can_turn(&core.caps) {
+    pub(crate) fn leave(&self, adapter: &Adapter, user: User) {
+        if user == User::Context && !can_turn(&adapter.caps) {
             return;
         }
         let mut users = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *users.count(user) -= 1;
         if users.is_on && users.contexts == 1 && users.pairs == 0 {
             // Nobody is there to be told.
-            let _ = turn(&core.firmware, &core.caps, false);
+            let _ = turn(&adapter.firmware, &adapter.caps, false);
             users.is_on = false;
         }
     }

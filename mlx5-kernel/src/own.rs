@@ -45,31 +45,31 @@ pub(crate) struct OwnNumbers {
 
 impl OwnObjects {
     /// Makes them. `uar` and `eqn` are for the completion queue: a doorbell page, and where its events would go.
-    pub(crate) fn make(core: &Adapter, uar: u32, eqn: u8) -> Result<Self, Errno> {
+    pub(crate) fn make(adapter: &Adapter, uar: u32, eqn: u8) -> Result<Self, Errno> {
         let region = Region::anonymous("mlx5 own objects", PAGE as usize).map_err(|_| Errno::ENOMEM)?;
         let mut page = region.into_zone();
         for entry in 0..1 << LOG_ENTRIES {
             page.copy_in(entry * 64 + 63, &[pollux_mlx5_abi::cqe::FRESH]);
         }
         let address = page.base().as_ptr().expose_provenance() as u64;
-        let memory: &dyn DmaMemory = core.memory.as_ref();
+        let memory: &dyn DmaMemory = adapter.memory.as_ref();
         let pinned = memory.pin(address, PAGE, Rights::ReadWrite)?;
         let mut pieces = Pieces::default();
-        let numbers = Self::make_pieces(core, &mut pieces, pinned.dma, (uar, eqn))
-            .inspect_err(|_| pieces.abandon(core))?;
+        let numbers = Self::make_pieces(adapter, &mut pieces, pinned.dma, (uar, eqn))
+            .inspect_err(|_| pieces.abandon(adapter))?;
         Ok(Self { numbers, pieces, _pinned: pinned, _page: page })
     }
 
     fn make_pieces(
-        core: &Adapter,
+        adapter: &Adapter,
         pieces: &mut Pieces,
         page: u64,
         (uar, eqn): (u32, u8),
     ) -> Result<OwnNumbers, Errno> {
         let plain = |code| begin::<SHORT>(code, 0, 0);
-        let pdn = pieces.make(core, &plain(opcode::ALLOC_PD), opcode::DEALLOC_PD, 0)?;
-        let receives = pieces.make(core, &plain(opcode::ALLOC_XRCD), opcode::DEALLOC_XRCD, 0)?;
-        let xrcd = pieces.make(core, &plain(opcode::ALLOC_XRCD), opcode::DEALLOC_XRCD, 0)?;
+        let pdn = pieces.make(adapter, &plain(opcode::ALLOC_PD), opcode::DEALLOC_PD, 0)?;
+        let receives = pieces.make(adapter, &plain(opcode::ALLOC_XRCD), opcode::DEALLOC_XRCD, 0)?;
+        let xrcd = pieces.make(adapter, &plain(opcode::ALLOC_XRCD), opcode::DEALLOC_XRCD, 0)?;
         let mut head: [u8; CreateCqIn::BYTES] = begin(opcode::CREATE_CQ, 0, 0);
         let context = CreateCqIn::CQ_CONTEXT.of_mut(&mut head);
         CqContext::LOG_CQ_SIZE.set(context, LOG_ENTRIES);
@@ -78,7 +78,7 @@ impl OwnObjects {
         CqContext::DBR_ADDR.set(context, page + RECORDS);
         let mut input = head.to_vec();
         input.extend_from_slice(&page.to_be_bytes());
-        let cqn = pieces.make(core, &input, opcode::DESTROY_CQ, 0)?;
+        let cqn = pieces.make(adapter, &input, opcode::DESTROY_CQ, 0)?;
         let mut head: [u8; CreateXrcSrqIn::BYTES] = begin(opcode::CREATE_XRC_SRQ, 0, 0);
         let context = CreateXrcSrqIn::XRC_SRQ_CONTEXT_ENTRY.of_mut(&mut head);
         XrcSrqContext::LOG_XRC_SRQ_SIZE.set(context, LOG_ENTRIES);
@@ -92,11 +92,11 @@ impl OwnObjects {
         XrcSrqContext::DBR_ADDR_4.set(context, (page + RECORDS + 64) >> 2);
         let mut input = head.to_vec();
         input.extend_from_slice(&page.to_be_bytes());
-        let srqn = pieces.make(core, &input, opcode::DESTROY_XRC_SRQ, 0)?;
+        let srqn = pieces.make(adapter, &input, opcode::DESTROY_XRC_SRQ, 0)?;
         Ok(OwnNumbers { pdn, cqn, xrcd, srqn })
     }
 
-    pub(crate) fn end(mut self, core: &Adapter) {
-        self.pieces.abandon(core);
+    pub(crate) fn end(mut self, adapter: &Adapter) {
+        self.pieces.abandon(adapter);
     }
 }

@@ -157,26 +157,26 @@ impl Port {
 
     /// Source: Linux `drivers/infiniband/hw/mlx5/main.c`, `mlx5_query_port_roce`. There is no interface of the kernel's
     /// behind the port: its state is the virtual port's, its MTU the one of the virtual port's context.
-    pub(crate) fn query(&self, core: &Adapter, port: u64) -> Result<QueryPortRespEx, Errno> {
+    pub(crate) fn query(&self, adapter: &Adapter, port: u64) -> Result<QueryPortRespEx, Errno> {
         if port != PORT {
             return Err(Errno::EINVAL);
         }
-        let (width, speed) = speed(core)?;
+        let (width, speed) = speed(adapter)?;
         let mut vport = QueryNicVportContextOut::ZERO;
         let query: [u8; QueryNicVportContextIn::BYTES] = begin(opcode::QUERY_NIC_VPORT_CONTEXT, 0, 0);
-        core.execute(&query, &mut vport)?;
+        adapter.execute(&query, &mut vport)?;
         let context = QueryNicVportContextOut::NIC_VPORT_CONTEXT.of(&vport);
         let mtu = NicVportContext::MTU.get(context);
         let mut answer = QueryVportStateOut::ZERO;
         let query: [u8; QueryVportStateIn::BYTES] = begin(opcode::QUERY_VPORT_STATE, 0, 0);
-        core.execute(&query, &mut answer)?;
+        adapter.execute(&query, &mut answer)?;
         let up = QueryVportStateOut::STATE.get(&answer) == state::UP;
         let legacy_resp = QueryPortResp {
             // CM is supported. Source: Linux `include/rdma/ib_verbs.h`, `IB_PORT_CM_SUP`, and `IB_UVERBS_PCF_IP_BASED_GIDS`.
             port_cap_flags: if self.roce { 1 << 16 | 1 << 26 } else { 0 },
-            max_msg_sz: 1_u32.checked_shl(core.caps.general(GeneralCaps::LOG_MAX_MSG)).unwrap_or(u32::MAX),
+            max_msg_sz: 1_u32.checked_shl(adapter.caps.general(GeneralCaps::LOG_MAX_MSG)).unwrap_or(u32::MAX),
             qkey_viol_cntr: NicVportContext::QKEY_VIOLATION_COUNTER.get(context),
-            gid_tbl_len: self.gid_table_len(&core.caps),
+            gid_tbl_len: self.gid_table_len(&adapter.caps),
             pkey_tbl_len: 1,
             state: if up { PortState::ACTIVE } else { PortState::DOWN }.0,
             max_mtu: 5,
@@ -196,20 +196,20 @@ impl Port {
     /// What the port carries now, in units of 100 Mbit/s. Source: Linux `drivers/infiniband/hw/mlx5/main.c`,
     /// `mlx5_ib_query_port_speed_from_port`: that is what is told of a virtual port whose firmware sets it no speed of its own,
     /// as the model's does not.
-    pub(crate) fn speed(&self, core: &Adapter, port: u64) -> Result<u64, Errno> {
-        let told = self.query(core, port)?;
+    pub(crate) fn speed(&self, adapter: &Adapter, port: u64) -> Result<u64, Errno> {
+        let told = self.query(adapter, port)?;
         if told.legacy_resp.state == PortState::DOWN.0 {
             return Ok(0);
         }
         rate(told.legacy_resp.active_width, told.active_speed_ex).ok_or(Errno::EINVAL)
     }
 
-    pub(crate) fn out_of_buffer(&self, core: &Adapter) -> Result<u32, Errno> {
+    pub(crate) fn out_of_buffer(&self, adapter: &Adapter) -> Result<u32, Errno> {
         let set = self.counter_set.ok_or(Errno::EOPNOTSUPP)?;
         let mut input: [u8; QueryQCounterIn::BYTES] = begin(opcode::QUERY_Q_COUNTER, 0, 0);
         QueryQCounterIn::COUNTER_SET_ID.set(&mut input, set.into());
         let mut output = QueryQCounterOut::ZERO;
-        core.execute(&input, &mut output)?;
+        adapter.execute(&input, &mut output)?;
         Ok(QueryQCounterOut::OUT_OF_BUFFER.get(&output))
     }
 }
@@ -284,7 +284,7 @@ fn rate(width: u8, speed: u32) -> Option<u64> {
 }
 
 /// Lanes and speed of the link. Source: Linux `drivers/infiniband/hw/mlx5/main.c`, `translate_eth_proto_oper`.
-fn speed(core: &Adapter) -> Result<(u8, u16), Errno> {
+fn speed(adapter: &Adapter) -> Result<(u8, u16), Errno> {
     let mut head: [u8; AccessRegisterIn::BYTES] = begin(opcode::ACCESS_REG, 0, access::READ);
     AccessRegisterIn::REGISTER_ID.set(&mut head, id::PTYS.into());
     let mut register = Ptys::ZERO;
@@ -292,7 +292,7 @@ fn speed(core: &Adapter) -> Result<(u8, u16), Errno> {
     Ptys::PROTO_MASK.set(&mut register, protocol::EN);
     let input = [head.as_slice(), &register].concat();
     let mut output = [0; AccessRegisterOut::BYTES + Ptys::BYTES];
-    core.execute(&input, &mut output)?;
+    adapter.execute(&input, &mut output)?;
     register.copy_from_slice(&output[AccessRegisterOut::BYTES..]);
     let extended = Ptys::EXT_ETH_PROTO_CAPABILITY.is_set(&register);
     let operating =

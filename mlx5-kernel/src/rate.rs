@@ -26,8 +26,8 @@ pub(crate) struct RateLimit {
 
 impl RateLimit {
     /// What a program asks for.
-    pub(crate) fn asked(core: &Adapter, kbps: u32, burst: &BurstInfo) -> Result<Self, Errno> {
-        let refused = |asked, has| asked && (kbps == 0 || core.caps.qos(has) == 0);
+    pub(crate) fn asked(adapter: &Adapter, kbps: u32, burst: &BurstInfo) -> Result<Self, Errno> {
+        let refused = |asked, has| asked && (kbps == 0 || adapter.caps.qos(has) == 0);
         if refused(burst.max_burst_sz != 0, QosCaps::PACKET_PACING_BURST_BOUND)
             || refused(burst.typical_pkt_sz != 0, QosCaps::PACKET_PACING_TYPICAL_SIZE)
         {
@@ -47,9 +47,9 @@ pub(crate) struct Rates(Mutex<Vec<(RateLimit, usize)>>);
 
 impl Rates {
     /// Has the device keep a rate; returns its index.
-    pub(crate) fn take(&self, core: &Adapter, wanted: RateLimit) -> Result<u32, Errno> {
-        let qos = |field| core.caps.qos(field);
-        if !core.caps.has(GeneralCaps::QOS) || qos(QosCaps::PACKET_PACING) == 0 {
+    pub(crate) fn take(&self, adapter: &Adapter, wanted: RateLimit) -> Result<u32, Errno> {
+        let qos = |field| adapter.caps.qos(field);
+        if !adapter.caps.has(GeneralCaps::QOS) || qos(QosCaps::PACKET_PACING) == 0 {
             return Err(Errno::EOPNOTSUPP);
         }
         let range = qos(QosCaps::PACKET_PACING_MIN_RATE)..=qos(QosCaps::PACKET_PACING_MAX_RATE);
@@ -69,7 +69,7 @@ impl Rates {
         };
         let index = slot as u32 + 1;
         if shared.is_none() {
-            set(core, index, wanted)?;
+            set(adapter, index, wanted)?;
         }
         let (rate, users) = &mut entries[slot];
         *rate = wanted;
@@ -78,22 +78,22 @@ impl Rates {
     }
 
     /// A queue is not held to it any more.
-    pub(crate) fn give_back(&self, core: &Adapter, old: RateLimit) {
+    pub(crate) fn give_back(&self, adapter: &Adapter, old: RateLimit) {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(slot) = entries.iter().position(|(rate, users)| *users > 0 && *rate == old) else { return };
         entries[slot].1 -= 1;
         if entries[slot].1 == 0 {
-            let _ = set(core, slot as u32 + 1, RateLimit::default());
+            let _ = set(adapter, slot as u32 + 1, RateLimit::default());
         }
     }
 }
 
-fn set(core: &Adapter, index: u32, rate: RateLimit) -> Result<(), Errno> {
+fn set(adapter: &Adapter, index: u32, rate: RateLimit) -> Result<(), Errno> {
     let mut input: [u8; SetPpRateLimitIn::BYTES] = begin(opcode::SET_PP_RATE_LIMIT, 0, 0);
     SetPpRateLimitIn::RATE_LIMIT_INDEX.set(&mut input, index);
     let context = SetPpRateLimitIn::CTX.of_mut(&mut input);
     RateContext::RATE_LIMIT.set(context, rate.kbps);
     RateContext::BURST_UPPER_BOUND.set(context, rate.burst_bytes);
     RateContext::TYPICAL_PACKET_SIZE.set(context, rate.packet_bytes.into());
-    core.execute(&input, &mut [0; SHORT])
+    adapter.execute(&input, &mut [0; SHORT])
 }

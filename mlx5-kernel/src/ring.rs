@@ -54,17 +54,17 @@ pub(crate) fn user_index(cqe_version: u8, wanted: u32) -> Result<u32, Errno> {
 }
 
 /// Whether frames inside tunnels can be looked into.
-pub(crate) fn tunnels(core: &Adapter) -> bool {
+pub(crate) fn tunnels(adapter: &Adapter) -> bool {
     use pollux_mlx5_abi::caps::ethernet::EthernetCaps as E;
     [E::TUNNEL_STATELESS_VXLAN, E::TUNNEL_STATELESS_GRE, E::TUNNEL_STATELESS_GENEVE_RX]
         .into_iter()
-        .any(|field| core.caps.has_ethernet(field))
+        .any(|field| adapter.caps.has_ethernet(field))
 }
 
 /// Whether the device does offloads of frames, and this one.
 pub(crate) fn offloads(
-    core: &Adapter,
+    adapter: &Adapter,
     field: pollux_mlx5_abi::field::Field<{ pollux_mlx5_abi::caps::ethernet::EthernetCaps::BYTES }>,
 ) -> bool {
-    core.caps.has(GeneralCaps::ETH_NET_OFFLOADS) && core.caps.has_ethernet(field)
+    adapter.caps.has(GeneralCaps::ETH_NET_OFFLOADS) && adapter.caps.has_ethernet(field)
 }

@@ -167,7 +167,7 @@ impl Steering {
     }
 
     /// Adds a rule. One that matches the same as another leads to both.
-    pub(crate) fn add(&mut self, core: &Adapter, rule: &Rule) -> Result<RuleKey, Errno> {
+    pub(crate) fn add(&mut self, adapter: &Adapter, rule: &Rule) -> Result<RuleKey, Errno> {
         let limits = self.limits(rule.direction);
         let leads = rule.targets.iter().any(|target| *target != Target::Nothing);
         if !leads && rule.action & (action::DROP | action::ALLOW) == 0 {
@@ -183,72 +183,72 @@ impl Steering {
         }
         let at = (rule.direction, rule.place);
         if !self.tables.contains_key(&at) {
-            self.add_table(core, at, limits.log_size)?;
+            self.add_table(adapter, at, limits.log_size)?;
         }
         let end = (rule.direction, END);
         if rule.targets.iter().any(|target| target.passes_on())
             && rule.direction == Direction::Receive
             && u32::from(END) <= limits.level_max
             && !self.tables.contains_key(&end)
-            && let Err(errno) = self.add_table(core, end, 0)
+            && let Err(errno) = self.add_table(adapter, end, 0)
         {
-            self.remove_if_empty(core, at);
+            self.remove_if_empty(adapter, at);
             return Err(errno);
         }
         let behind = self.behind(at);
         let Some(table) = self.tables.get_mut(&at) else { return Err(Errno::EINVAL) };
-        match table.add(core, rule, behind) {
+        match table.add(adapter, rule, behind) {
             Ok((group, index)) => {
                 let targets = rule.targets.clone();
                 Ok(RuleKey { direction: rule.direction, place: rule.place, group, index, targets })
             }
             Err(errno) => {
-                self.remove_if_empty(core, at);
-                self.remove_end(core);
+                self.remove_if_empty(adapter, at);
+                self.remove_end(adapter);
                 Err(errno)
             }
         }
     }
 
     /// Removes a rule.
-    pub(crate) fn remove(&mut self, core: &Adapter, key: &RuleKey) -> Result<(), Errno> {
+    pub(crate) fn remove(&mut self, adapter: &Adapter, key: &RuleKey) -> Result<(), Errno> {
         let at = (key.direction, key.place);
         let behind = self.behind(at);
         if let Some(table) = self.tables.get_mut(&at) {
-            table.remove(core, key, behind)?;
+            table.remove(adapter, key, behind)?;
         }
-        self.remove_if_empty(core, at);
-        self.remove_end(core);
+        self.remove_if_empty(adapter, at);
+        self.remove_end(adapter);
         Ok(())
     }
 
     /// Ends the last table where no rule leads there.
-    fn remove_end(&mut self, core: &Adapter) {
+    fn remove_end(&mut self, adapter: &Adapter) {
         if !self.tables.values().any(Table::passes_on) {
-            self.remove_if_empty(core, (Direction::Receive, END));
+            self.remove_if_empty(adapter, (Direction::Receive, END));
         }
     }
 
     /// Makes a table and puts it into its chain.
-    fn add_table(&mut self, core: &Adapter, at: (Direction, u16), log_size: u32) -> Result<(), Errno> {
+    fn add_table(&mut self, adapter: &Adapter, at: (Direction, u16), log_size: u32) -> Result<(), Errno> {
         let next = self.next_of(at);
-        let table = Table::create(core, at.0.table_type(), at.1, log_size, next)?;
+        let table = Table::create(adapter, at.0.table_type(), at.1, log_size, next)?;
         let id = table.id;
         let linked = match self.previous_of(at) {
-            Some(previous) => table::set_miss(core, at.0.table_type(), previous, Some(id)),
-            None => table::set_root(core, at.0.table_type(), id, true),
+            Some(previous) => table::set_miss(adapter, at.0.table_type(), previous, Some(id)),
+            None => table::set_root(adapter, at.0.table_type(), id, true),
         };
         if let Err(errno) = linked {
-            table.destroy(core);
+            table.destroy(adapter);
             return Err(errno);
         }
         self.tables.insert(at, table);
-        self.refresh_before(core, at);
+        self.refresh_before(adapter, at);
         Ok(())
     }
 
     /// Takes a table without rules out of its chain and ends it.
-    fn remove_if_empty(&mut self, core: &Adapter, at: (Direction, u16)) {
+    fn remove_if_empty(&mut self, adapter: &Adapter, at: (Direction, u16)) {
         if !self.tables.get(&at).is_some_and(Table::is_empty) {
             return;
         }
@@ -256,20 +256,20 @@ impl Steering {
         let next = self.next_of(at);
         // Whatever is refused here: the table has no entry, and who comes to it goes on to the next.
         let _ = match (self.previous_of(at), next) {
-            (Some(previous), next) => table::set_miss(core, at.0.table_type(), previous, next),
-            (None, Some(next)) => table::set_root(core, at.0.table_type(), next, true),
-            (None, None) => table::set_root(core, at.0.table_type(), table.id, false),
+            (Some(previous), next) => table::set_miss(adapter, at.0.table_type(), previous, next),
+            (None, Some(next)) => table::set_root(adapter, at.0.table_type(), next, true),
+            (None, None) => table::set_root(adapter, at.0.table_type(), table.id, false),
         };
-        self.refresh_before(core, at);
-        table.destroy(core);
+        self.refresh_before(adapter, at);
+        table.destroy(adapter);
     }
 
     /// Rules that look on lead to the table after theirs, which may be another one now.
-    fn refresh_before(&mut self, core: &Adapter, at: (Direction, u16)) {
+    fn refresh_before(&mut self, adapter: &Adapter, at: (Direction, u16)) {
         let Some(before) = self.tables.range((at.0, 0)..at).next_back().map(|(at, _)| *at) else { return };
         let behind = self.behind(before);
         if let Some(table) = self.tables.get(&before) {
-            table.refresh(core, behind);
+            table.refresh(adapter, behind);
         }
     }
 

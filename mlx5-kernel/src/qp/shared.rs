@@ -41,14 +41,14 @@ pub(crate) fn locked(qp: &Arc<Mutex<TransportQp>>) -> MutexGuard<'_, TransportQp
 
 impl TransportQp {
     /// A handle less; with the last one it ends on the device.
-    pub(super) fn end(&mut self, core: &Adapter) -> Result<(), Errno> {
+    pub(super) fn end(&mut self, adapter: &Adapter) -> Result<(), Errno> {
         if self.handles == 1 {
             if self.state != QpState::RESET {
                 // What it refuses here it refuses there too.
-                let _ = core.execute(&naming(opcode::TO_RST_QP, self.uid, self.qpn), &mut [0; SHORT]);
+                let _ = adapter.execute(&naming(opcode::TO_RST_QP, self.uid, self.qpn), &mut [0; SHORT]);
                 self.state = QpState::RESET;
             }
-            core.execute(&naming(opcode::DESTROY_QP, self.uid, self.qpn), &mut [0; SHORT])?;
+            adapter.execute(&naming(opcode::DESTROY_QP, self.uid, self.qpn), &mut [0; SHORT])?;
         }
         self.handles = self.handles.saturating_sub(1);
         Ok(())

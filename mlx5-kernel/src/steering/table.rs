@@ -55,7 +55,7 @@ pub(super) struct Entry {
 
 impl Table {
     pub(super) fn create(
-        core: &Adapter,
+        adapter: &Adapter,
         kind: u32,
         level: u16,
         log_size: u32,
@@ -68,16 +68,16 @@ impl Table {
         FlowTableContext::LOG_SIZE.set(context, log_size);
         write_miss(context, next);
         let mut output = CreateFlowTableOut::ZERO;
-        core.execute(&input, &mut output)?;
+        adapter.execute(&input, &mut output)?;
         let id = CreateFlowTableOut::TABLE_ID.get(&output);
         Ok(Self { id, kind, size: 1 << log_size.min(24), groups: Vec::new() })
     }
 
-    pub(super) fn destroy(&self, core: &Adapter) {
+    pub(super) fn destroy(&self, adapter: &Adapter) {
         let mut input: [u8; DestroyFlowTableIn::BYTES] = begin(opcode::DESTROY_FLOW_TABLE, 0, 0);
         DestroyFlowTableIn::TABLE_TYPE.set(&mut input, self.kind);
         DestroyFlowTableIn::TABLE_ID.set(&mut input, self.id);
-        let _ = core.execute(&input, &mut [0; SHORT]);
+        let _ = adapter.execute(&input, &mut [0; SHORT]);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -91,7 +91,12 @@ impl Table {
     }
 
     /// Adds a rule; the answer is its group and entry.
-    pub(super) fn add(&mut self, core: &Adapter, rule: &Rule, behind: Behind) -> Result<(u32, u32), Errno> {
+    pub(super) fn add(
+        &mut self,
+        adapter: &Adapter,
+        rule: &Rule,
+        behind: Behind,
+    ) -> Result<(u32, u32), Errno> {
         let (table, kind) = (self.id, self.kind);
         let alike = |group: &Group| group.enable == rule.enable && group.mask == rule.mask;
         for group in self.groups.iter_mut().filter(|group| alike(group)) {
@@ -100,7 +105,7 @@ impl Table {
                 group.entries.iter_mut().find(|(_, entry)| entry.value == rule.value)
             {
                 entry.join(rule)?;
-                if let Err(errno) = entry.write(core, (kind, table, id, *index), behind, true) {
+                if let Err(errno) = entry.write(adapter, (kind, table, id, *index), behind, true) {
                     entry.leave(&rule.targets);
                     return Err(errno);
                 }
@@ -110,13 +115,13 @@ impl Table {
         let place = self.groups.iter().position(|group| alike(group) && group.free().is_some());
         let place = match place {
             Some(place) => place,
-            None => self.add_group(core, rule)?,
+            None => self.add_group(adapter, rule)?,
         };
         let group = &mut self.groups[place];
         let index = group.free().ok_or(Errno::ENOSPC)?;
         let entry = Entry::new(rule);
-        if let Err(errno) = entry.write(core, (kind, table, group.id, index), behind, false) {
-            self.remove_group_if_empty(core, place);
+        if let Err(errno) = entry.write(adapter, (kind, table, group.id, index), behind, false) {
+            self.remove_group_if_empty(adapter, place);
             return Err(errno);
         }
         group.entries.insert(index, entry);
@@ -124,7 +129,7 @@ impl Table {
     }
 
     /// Takes a rule out.
-    pub(super) fn remove(&mut self, core: &Adapter, key: &RuleKey, behind: Behind) -> Result<(), Errno> {
+    pub(super) fn remove(&mut self, adapter: &Adapter, key: &RuleKey, behind: Behind) -> Result<(), Errno> {
         let (table, kind) = (self.id, self.kind);
         let Some(place) = self.groups.iter().position(|group| group.id == key.group) else { return Ok(()) };
         let group = &mut self.groups[place];
@@ -135,26 +140,26 @@ impl Table {
             DeleteFlowEntryIn::TABLE_TYPE.set(&mut input, kind);
             DeleteFlowEntryIn::TABLE_ID.set(&mut input, table);
             DeleteFlowEntryIn::FLOW_INDEX.set(&mut input, key.index);
-            core.execute(&input, &mut [0; SHORT])?;
+            adapter.execute(&input, &mut [0; SHORT])?;
             group.entries.remove(&key.index);
-            self.remove_group_if_empty(core, place);
+            self.remove_group_if_empty(adapter, place);
             return Ok(());
         }
-        entry.write(core, (kind, table, key.group, key.index), behind, true)
+        entry.write(adapter, (kind, table, key.group, key.index), behind, true)
     }
 
     /// Writes entries that look on anew, after another table became the next one.
-    pub(super) fn refresh(&self, core: &Adapter, behind: Behind) {
+    pub(super) fn refresh(&self, adapter: &Adapter, behind: Behind) {
         for group in &self.groups {
             for (index, entry) in &group.entries {
                 if entry.targets.iter().any(|(target, _)| *target == Target::Next) {
-                    let _ = entry.write(core, (self.kind, self.id, group.id, *index), behind, true);
+                    let _ = entry.write(adapter, (self.kind, self.id, group.id, *index), behind, true);
                 }
             }
         }
     }
 
-    fn add_group(&mut self, core: &Adapter, rule: &Rule) -> Result<usize, Errno> {
+    fn add_group(&mut self, adapter: &Adapter, rule: &Rule) -> Result<usize, Errno> {
         let large = (self.size / (LARGE_GROUPS + 1)).max(1);
         let count = if (self.groups.len() as u32) < LARGE_GROUPS { large } else { 1 };
         let (place, start) = self.room(count).ok_or(Errno::ENOSPC)?;
@@ -166,7 +171,7 @@ impl Table {
         CreateFlowGroupIn::MATCH_CRITERIA_ENABLE.set(&mut input, rule.enable.into());
         CreateFlowGroupIn::MATCH_CRITERIA.set(&mut input, *rule.mask);
         let mut output = CreateFlowGroupOut::ZERO;
-        core.execute(input.as_slice(), &mut output)?;
+        adapter.execute(input.as_slice(), &mut output)?;
         let id = CreateFlowGroupOut::GROUP_ID.get(&output);
         let (enable, mask) = (rule.enable, rule.mask.clone());
         self.groups.insert(place, Group { id, start, count, enable, mask, entries: BTreeMap::new() });
@@ -185,7 +190,7 @@ impl Table {
         (start.checked_add(count)? <= self.size).then_some((self.groups.len(), start))
     }
 
-    fn remove_group_if_empty(&mut self, core: &Adapter, place: usize) {
+    fn remove_group_if_empty(&mut self, adapter: &Adapter, place: usize) {
         if !self.groups[place].entries.is_empty() {
             return;
         }
@@ -194,7 +199,7 @@ impl Table {
         DestroyFlowGroupIn::TABLE_TYPE.set(&mut input, self.kind);
         DestroyFlowGroupIn::TABLE_ID.set(&mut input, self.id);
         DestroyFlowGroupIn::GROUP_ID.set(&mut input, group.id);
-        let _ = core.execute(&input, &mut [0; SHORT]);
+        let _ = adapter.execute(&input, &mut [0; SHORT]);
     }
 }
 
@@ -240,7 +245,7 @@ impl Entry {
     /// Writes the entry: a new one, or where it leads and what counts it.
     fn write(
         &self,
-        core: &Adapter,
+        adapter: &Adapter,
         (kind, table, group, index): (u32, u32, u32, u32),
         behind: Behind,
         exists: bool,
@@ -281,7 +286,7 @@ impl Entry {
             FlowCounter::FLOW_COUNTER_ID.set(&mut block, counter);
             input.extend_from_slice(&block);
         }
-        core.execute(&input, &mut [0; SHORT])
+        adapter.execute(&input, &mut [0; SHORT])
     }
 }
 
@@ -293,20 +298,20 @@ fn write_miss(context: &mut [u8; FlowTableContext::BYTES], next: Option<u32>) {
 }
 
 /// Leads misses of a table elsewhere.
-pub(super) fn set_miss(core: &Adapter, kind: u32, table: u32, next: Option<u32>) -> Result<(), Errno> {
+pub(super) fn set_miss(adapter: &Adapter, kind: u32, table: u32, next: Option<u32>) -> Result<(), Errno> {
     let mut input: [u8; ModifyFlowTableIn::BYTES] = begin(opcode::MODIFY_FLOW_TABLE, 0, 0);
     ModifyFlowTableIn::TABLE_TYPE.set(&mut input, kind);
     ModifyFlowTableIn::TABLE_ID.set(&mut input, table);
     ModifyFlowTableIn::MODIFY_FIELD_SELECT.set(&mut input, 1);
     write_miss(ModifyFlowTableIn::FLOW_TABLE_CONTEXT.of_mut(&mut input), next);
-    core.execute(&input, &mut [0; SHORT])
+    adapter.execute(&input, &mut [0; SHORT])
 }
 
 /// Makes a table the first one, or none.
-pub(super) fn set_root(core: &Adapter, kind: u32, table: u32, is_root: bool) -> Result<(), Errno> {
+pub(super) fn set_root(adapter: &Adapter, kind: u32, table: u32, is_root: bool) -> Result<(), Errno> {
     let mut input: [u8; SetFlowTableRootIn::BYTES] =
         begin(opcode::SET_FLOW_TABLE_ROOT, 0, u16::from(!is_root));
     SetFlowTableRootIn::TABLE_TYPE.set(&mut input, kind);
     SetFlowTableRootIn::TABLE_ID.set(&mut input, table);
-    core.execute(&input, &mut [0; SHORT])
+    adapter.execute(&input, &mut [0; SHORT])
 }

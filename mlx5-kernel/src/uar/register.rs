@@ -36,7 +36,7 @@ pub(crate) struct StaticRegisters {
 
 impl StaticRegisters {
     pub(crate) fn new(
-        core: &Adapter,
+        adapter: &Adapter,
         uid: u16,
         request: &ContextRequest,
         second: bool,
@@ -55,10 +55,10 @@ impl StaticRegisters {
         let fixed = (count / per_page) as usize;
         let mut pages = Vec::new();
         for _ in 0..fixed {
-            match alloc(core, uid) {
+            match alloc(adapter, uid) {
                 Ok(uar) => pages.push(Some(uar)),
                 Err(errno) => {
-                    pages.into_iter().flatten().for_each(|uar| free(core, uid, uar));
+                    pages.into_iter().flatten().for_each(|uar| free(adapter, uid, uar));
                     return Err(errno);
                 }
             }
@@ -131,29 +131,29 @@ impl StaticRegisters {
     }
 
     /// Makes a page by mapping it; each can be mapped once.
-    pub(super) fn map_dynamic(&mut self, core: &Adapter, uid: u16, index: u16) -> Result<u32, Errno> {
+    pub(super) fn map_dynamic(&mut self, adapter: &Adapter, uid: u16, index: u16) -> Result<u32, Errno> {
         let place = self.pages.get_mut(self.fixed + usize::from(index)).ok_or(Errno::EINVAL)?;
         if place.is_some() {
             return Err(Errno::EINVAL);
         }
-        let uar = alloc(core, uid)?;
+        let uar = alloc(adapter, uid)?;
         *place = Some(uar);
         Ok(uar)
     }
 
-    pub(crate) fn end(&self, core: &Adapter, uid: u16) {
-        self.pages.iter().flatten().for_each(|uar| free(core, uid, *uar));
+    pub(crate) fn end(&self, adapter: &Adapter, uid: u16) {
+        self.pages.iter().flatten().for_each(|uar| free(adapter, uid, *uar));
     }
 }
 
-pub(super) fn alloc(core: &Adapter, uid: u16) -> Result<u32, Errno> {
+pub(super) fn alloc(adapter: &Adapter, uid: u16) -> Result<u32, Errno> {
     let input: [u8; SHORT] = begin(opcode::ALLOC_UAR, uid, 0);
     let mut output = AllocUarOut::ZERO;
-    core.execute(&input, &mut output)?;
+    adapter.execute(&input, &mut output)?;
     Ok(AllocUarOut::UAR.get(&output))
 }
 
 /// Gives a UAR page back.
-pub(super) fn free(core: &Adapter, uid: u16, number: u32) {
-    let _ = core.execute(&naming(opcode::DEALLOC_UAR, uid, number), &mut [0; SHORT]);
+pub(super) fn free(adapter: &Adapter, uid: u16, number: u32) {
+    let _ = adapter.execute(&naming(opcode::DEALLOC_UAR, uid, number), &mut [0; SHORT]);
 }

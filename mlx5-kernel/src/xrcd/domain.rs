@@ -51,7 +51,7 @@ impl XrcDomains {
 
     pub(super) fn open(
         &self,
-        core: &Adapter,
+        adapter: &Adapter,
         inode: Option<(u64, u64)>,
         flags: OFlags,
     ) -> Result<Arc<XrcDomain>, Errno> {
@@ -68,7 +68,7 @@ impl XrcDomains {
             return Err(Errno::EAGAIN);
         }
         let mut output = [0; SHORT];
-        core.execute(&begin::<SHORT>(opcode::ALLOC_XRCD, 0, 0), &mut output)?;
+        adapter.execute(&begin::<SHORT>(opcode::ALLOC_XRCD, 0, 0), &mut output)?;
         let number = number(&output);
         let domain = Arc::new(XrcDomain { number, inode, receivers: Mutex::default() });
         list.push((Arc::clone(&domain), 1));
@@ -76,7 +76,7 @@ impl XrcDomains {
     }
 
     /// A handle less; with the last one the domain ends.
-    pub(super) fn close(&self, core: &Adapter, domain: &Arc<XrcDomain>) -> Result<(), Errno> {
+    pub(super) fn close(&self, adapter: &Adapter, domain: &Arc<XrcDomain>) -> Result<(), Errno> {
         let mut list = self.list();
         let Some(place) = list.iter().position(|(other, _)| Arc::ptr_eq(other, domain)) else {
             return Ok(());
@@ -85,15 +85,15 @@ impl XrcDomains {
             list[place].1 -= 1;
             return Ok(());
         }
-        core.execute(&naming(opcode::DEALLOC_XRCD, 0, domain.number), &mut [0; SHORT])?;
+        adapter.execute(&naming(opcode::DEALLOC_XRCD, 0, domain.number), &mut [0; SHORT])?;
         list.swap_remove(place);
         Ok(())
     }
 
     /// Ends what is left of domains when the device stops.
-    pub(crate) fn end(&self, core: &Adapter) {
+    pub(crate) fn end(&self, adapter: &Adapter) {
         for (domain, _) in self.list().drain(..) {
-            let _ = core.execute(&naming(opcode::DEALLOC_XRCD, 0, domain.number), &mut [0; SHORT]);
+            let _ = adapter.execute(&naming(opcode::DEALLOC_XRCD, 0, domain.number), &mut [0; SHORT]);
         }
     }
 }
