@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use pollux_mlx5_abi::caps::general::GeneralCaps;
 use pollux_mlx5_abi::command::opcode;
-use pollux_mlx5_abi::command::rq::{CreateRmpIn, ModifyRmpIn, QueryRmpIn, QueryRmpOut, RmpContext, state};
+use pollux_mlx5_abi::command::rq::{CreateRmpIn, ModifyRmpIn, QueryRmpIn, QueryRmpOut, RmpContext};
 use pollux_mlx5_abi::command::srq::{
     ArmXrcSrqIn, CreateXrcSrqIn, QueryXrcSrqIn, QueryXrcSrqOut, XrcSrqContext,
 };
-use pollux_mlx5_abi::command::wq::WorkQueue;
+use pollux_mlx5_abi::command::wq::{WorkQueue, state};
 use pollux_mlx5_abi::kernel::queue_pair::{self, CreateSrqAnswer};
 use pollux_uverbs::abi::flags::SrqType;
 use pollux_uverbs::abi::id;

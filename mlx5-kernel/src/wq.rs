@@ -6,8 +6,10 @@ use std::sync::Arc;
 use pollux_mlx5_abi::caps::ethernet::EthernetCaps;
 use pollux_mlx5_abi::caps::general::GeneralCaps;
 use pollux_mlx5_abi::command::opcode;
-use pollux_mlx5_abi::command::rq::{CreateRqIn, ModifyRqIn, RqContext, memory, modify, state};
-use pollux_mlx5_abi::command::wq::{LOG_STRIDE_BYTES_BASE, LOG_STRIDES_BASE, WorkQueue, end_padding, kind};
+use pollux_mlx5_abi::command::rq::{CreateRqIn, ModifyRqIn, RqContext, memory, modify};
+use pollux_mlx5_abi::command::wq::{
+    LOG_STRIDE_BYTES_BASE, LOG_STRIDES_BASE, WorkQueue, end_padding, kind, state,
+};
 use pollux_mlx5_abi::eqe::queue_kind;
 use pollux_mlx5_abi::kernel::work_queue::{CreateWq, CreateWqAnswer, ModifyWq, wq_mask};
 use pollux_uverbs::abi::flags::{WqFlags, WqMask, WqState};

@@ -100,8 +100,6 @@ layouts! {
     }
 }
 
-pub use super::wq::state;
-
 /// `mem_rq_type`. Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `MLX5_RQC_MEM_RQ_TYPE_*`.
 pub mod memory {
     /// The ring is in the context.

@@ -62,8 +62,6 @@ layouts! {
     }
 }
 
-pub use super::wq::state;
-
 /// Bits of MODIFY_SQ's mask. Source: DPDK `drivers/common/mlx5/mlx5_prm.h`, `MLX5_MODIFY_SQ_IN_MODIFY_BITMASK_*`; Linux
 /// `drivers/net/ethernet/mellanox/mlx5/core/en_main.c`, `mlx5e_modify_sq`.
 pub mod modify {

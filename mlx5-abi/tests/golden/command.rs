@@ -116,12 +116,12 @@ fn codes(golden: &mut Golden) {
         "MLX5_WQ_END_PAD_MODE_NONE" = NONE;
         "MLX5_WQ_END_PAD_MODE_ALIGN" = ALIGN;
     });
-    numbers!(golden, pollux_mlx5_abi::command::sq::state {
+    numbers!(golden, pollux_mlx5_abi::command::wq::state {
         "MLX5_SQC_STATE_RST" = RESET;
         "MLX5_SQC_STATE_RDY" = READY;
         "MLX5_SQC_STATE_ERR" = ERROR;
     });
-    numbers!(golden, pollux_mlx5_abi::command::rq::state {
+    numbers!(golden, pollux_mlx5_abi::command::wq::state {
         "MLX5_RQC_STATE_RST" = RESET;
         "MLX5_RQC_STATE_RDY" = READY;
         "MLX5_RQC_STATE_ERR" = ERROR;

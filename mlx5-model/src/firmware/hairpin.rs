@@ -1,10 +1,10 @@
 //! Commands on hairpin queues, where they differ from those on others: how they are made, and bound to each other.
 
 use pollux_mlx5_abi::command::hairpin::{DATA_BUFFER_TYPE, INTERNAL_BUFFER, WQ_BUFFER_TYPE};
-use pollux_mlx5_abi::command::rq::{RqContext, memory, state};
+use pollux_mlx5_abi::command::rq::{RqContext, memory};
 use pollux_mlx5_abi::command::sq::SqContext;
 use pollux_mlx5_abi::command::status;
-use pollux_mlx5_abi::command::wq::WorkQueue;
+use pollux_mlx5_abi::command::wq::{WorkQueue, state};
 
 use super::caps::VHCA_ID;
 use super::{Call, No, need, no};

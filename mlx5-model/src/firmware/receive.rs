@@ -1,7 +1,7 @@
 //! Commands on receive queues.
 
-use pollux_mlx5_abi::command::rq::{CreateRqIn, ModifyRqIn, QueryRqOut, RqContext, memory, modify, state};
-use pollux_mlx5_abi::command::wq::WorkQueue;
+use pollux_mlx5_abi::command::rq::{CreateRqIn, ModifyRqIn, QueryRqOut, RqContext, memory, modify};
+use pollux_mlx5_abi::command::wq::{WorkQueue, state};
 use pollux_mlx5_abi::command::{opcode as op, status};
 use pollux_mlx5_abi::opcode::completion;
 

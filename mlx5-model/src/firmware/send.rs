@@ -1,8 +1,8 @@
 //! Commands on send queues.
 
 use pollux_mlx5_abi::caps::ethernet::min_inline;
-use pollux_mlx5_abi::command::sq::{CreateSqIn, ModifySqIn, QuerySqOut, SqContext, modify, state};
-use pollux_mlx5_abi::command::wq::WorkQueue;
+use pollux_mlx5_abi::command::sq::{CreateSqIn, ModifySqIn, QuerySqOut, SqContext, modify};
+use pollux_mlx5_abi::command::wq::{WorkQueue, state};
 use pollux_mlx5_abi::command::{opcode as op, status};
 use pollux_mlx5_abi::opcode::completion;
 
