@@ -7,13 +7,13 @@
 use crate::layout::layouts;
 
 layouts! {
-    /// So many, of a protection domain.
+    /// Creates up to four PSVs in a protection domain.
     CreatePsvIn = "create_psv_in" [16] {
         NUM_PSV: field(0x08, 31, 28),
         PD: field(0x08, 23, 0),
     }
 
-    /// The numbers.
+    /// Their indices.
     CreatePsvOut = "create_psv_out" [32] {
         PSV0_INDEX: field(0x10, 23, 0),
         PSV1_INDEX: field(0x14, 23, 0),
@@ -21,15 +21,15 @@ layouts! {
         PSV3_INDEX: field(0x1c, 23, 0),
     }
 
-    /// Ends one.
+    /// Destroys a PSV.
     DestroyPsvIn = "destroy_psv_in" [16] {
         PSVN: field(0x08, 23, 0),
     }
 }
 
-/// Variables that one command makes at most. Source: Linux `include/linux/mlx5/device.h`, `MLX5_MAX_PSVS`; the fields of
+/// PSVs that one command creates at most. Source: Linux `include/linux/mlx5/device.h`, `MLX5_MAX_PSVS`; the fields of
 /// [`CreatePsvOut`].
-pub const MOST: u32 = 4;
+pub const PSVS_MAX: u32 = 4;
 
 /// In [`GeneralCaps`](crate::caps::general::GeneralCaps), beside `SHO`: which signatures there are.
 ///
@@ -43,7 +43,7 @@ pub mod cap {
     pub const CRC32C: Field<256> = Field::new(0x28, 23, 23);
     /// Blocks of 4048 bytes.
     pub const BLOCK_4048: Field<256> = Field::new(0x3c, 15, 15);
-    /// Completions say whose signature did not fit. Without, rdma-core has no signatures at all.
+    /// Completions say which signature mismatched. Without, rdma-core has no signatures at all.
     pub const DOMAIN_AND_TYPE: Field<256> = Field::new(0x90, 31, 31);
 }
 

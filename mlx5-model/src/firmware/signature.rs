@@ -1,6 +1,6 @@
 //! Commands on signature variables.
 
-use pollux_mlx5_abi::command::psv::{CreatePsvIn, CreatePsvOut, MOST};
+use pollux_mlx5_abi::command::psv::{CreatePsvIn, CreatePsvOut, PSVS_MAX};
 use pollux_mlx5_abi::command::{opcode as op, status};
 
 use super::{Call, No, need, no};
@@ -18,7 +18,7 @@ impl Core {
         }
         let input: &[u8; CreatePsvIn::BYTES] = call.input()?;
         let (count, domain) = (CreatePsvIn::NUM_PSV.get(input), CreatePsvIn::PD.get(input));
-        need!((1..=MOST).contains(&count), BAD_PARAM_ERR, 18);
+        need!((1..=PSVS_MAX).contains(&count), BAD_PARAM_ERR, 18);
         need!(call.may_work_in(self.domains.owner(domain)), BAD_RES_ERR, 19);
         let uid = call.uid;
         let out: &mut [u8; CreatePsvOut::BYTES] = call.output()?;

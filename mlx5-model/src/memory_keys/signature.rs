@@ -13,7 +13,7 @@
 //! `reg_mr_sig_err` with `build_traffic_elements`; Linux `drivers/infiniband/core/rw.c`, `rdma_rw_ctx_signature_init`, and
 //! `drivers/infiniband/ulp/isert/ib_isert.c` of older kernels, `isert_reg_sig_mr`.
 //!
-//! A signature that does not fit changes nothing in the transfer. The first one of a key is reported by a completion
+//! A mismatch changes nothing in the transfer. The first one of a key is reported by a completion
 //! ([`CqeSignature`](pollux_mlx5_abi::cqe::CqeSignature)), and then no other until an entry says that it was seen: the key counts its
 //! errors by one bit, and the entry says by `expected_sigerr_count` which count is the next to come. Source: Linux
 //! `drivers/infiniband/hw/mlx5/mr.c`, `mlx5_alloc_integrity_descs`, and `wr.c`, `set_sig_mkey_segment`; rdma-core
@@ -85,7 +85,7 @@ pub(crate) struct Variable {
     value: u64,
 }
 
-/// A signature that did not fit.
+/// A mismatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     /// The queue pair on whose behalf memory was reached.

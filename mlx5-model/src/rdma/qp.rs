@@ -48,7 +48,7 @@ pub(crate) struct Qp {
     pub(crate) copies: bool,
     /// Its entries may set signature variables.
     pub(crate) signs: bool,
-    /// Its send queue is drained when a signature does not fit.
+    /// Its send queue is drained at a signature mismatch.
     pub(crate) drains: bool,
     pub(crate) state: State,
     pub(crate) domain: u32,

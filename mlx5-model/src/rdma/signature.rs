@@ -1,4 +1,4 @@
-//! Signatures that queue pairs have to do with: entries that set their variables, and completions of those that did not fit.
+//! Signatures that queue pairs have to do with: entries that set their variables, and completions of mismatches.
 //!
 //! A completion of a signature comes in front of that of the work, and a queue pair that was made so then drains its send queue: what is
 //! begun ends, what is not waits. Source: rdma-core `providers/mlx5/cq.c`, `mlx5_parse_cqe`, and
@@ -15,7 +15,7 @@ pub(super) fn set(pair: &Qp, around: &mut Around<'_, '_>, request: &Request) -> 
     around.keys.signatures.set(pair.who(), &request.segments).map_err(Failure::from)
 }
 
-/// Reports signatures that did not fit in work of the pair's own.
+/// Reports mismatches in work of the pair's own.
 pub(super) fn report_sent(pair: &mut Qp, around: &mut Around<'_, '_>) {
     let cqn = pair.cqn_send;
     if report(pair, around, cqn) && pair.drains && pair.state == State::Send {

@@ -233,7 +233,7 @@ impl<'a, 'b> Signed<'a, 'b> {
         self.save(at, &bytes[..memory.kind.bytes() as usize])
     }
 
-    /// Compares a block's signature with what its data asks for, and notes the key's first that does not fit.
+    /// Compares a block's signature with what its data asks for, and notes the key's first mismatch.
     fn check(&self, domain: &Domain, of: u8, index: u64, found: Bytes) -> Result<(), KeyError> {
         let computed = self.make(domain, index)?;
         let Some(syndrome) = domain.compare(self.plan.check, found, computed) else { return Ok(()) };
