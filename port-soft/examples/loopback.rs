@@ -1,6 +1,7 @@
 //! A looped ring port: what is sent comes back. No device, no privileges.
 //!
 //! `cargo run --example loopback -p pollux-port-soft`
+
 use pollux_mempool::{Burst, MbufPool};
 use pollux_port::{PortConfig, Ports, Queues};
 use pollux_port_soft::ring;

@@ -2,6 +2,7 @@
 //!
 //! Rx fills a burst with mbufs of a fixed length from the queue's pool; tx counts and frees. With `copy` both move the
 //! bytes as well. Buffers can be recycled past the pool (`TxQueue::recycle`, `RxQueue::refill`). The names, keys and defaults are those of DPDK's null driver (guides/nics/null.rst).
+
 use crate::mac_from_name;
 use pollux_mempool::{BURST_MAX, Burst, MbufPool, PacketType, RxFlags};
 use pollux_port::driver::{

@@ -8,6 +8,7 @@
 //!
 //! A tx queue makes its ring when it is set up, as deep as its descriptor count; the rx queue of the same number takes
 //! the other end. Mbufs pass as they are: no copy, and the receiver sees the sender's pool and port number.
+
 use crate::mac_from_name;
 use pollux_mempool::{Burst, Mbuf};
 use pollux_port::driver::{

@@ -1,4 +1,5 @@
 //! Where a tee around a port writes: a capture file.
+
 use pollux_frame_io::FrameError;
 use pollux_frame_io::pcap::{PcapFormat, PcapWriter, Timestamp};
 use pollux_port::layer::tee::{FrameSink, SeenFrame, SharedSink};

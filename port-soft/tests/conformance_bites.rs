@@ -1,4 +1,5 @@
 //! The conformance list finds what it is there to find: a good port is made bad in one way at a time.
+
 use pollux_mempool::Burst;
 use pollux_port::conformance::{self, Check, Feed, Fixture, Subject};
 use pollux_port::driver::{InBurst, Moved, RxBurst, RxSetup, TxBurst, TxSetup};

@@ -1,4 +1,5 @@
 //! Layers around a looped ring: what went in is compared with what comes out.
+
 use pollux_frame_io::pcap::PcapReader;
 use pollux_mempool::{Burst, MbufPool};
 use pollux_port::driver::PortDriver;

@@ -1,4 +1,5 @@
 //! What is special about `net_null`.
+
 use pollux_mempool::{Burst, MbufPool};
 use pollux_port::driver::PortDriver;
 use pollux_port::{Port, PortConfig, PortError, PortId, Queues, RxDrop};

@@ -1,4 +1,5 @@
 //! What is special about `net_ring`.
+
 use pollux_mempool::{Burst, Mbuf, MbufPool};
 use pollux_port::driver::PortDriver;
 use pollux_port::{Port, PortConfig, PortError, PortId, QueueId, Queues, TxQueueConfig};

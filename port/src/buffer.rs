@@ -1,4 +1,5 @@
 //! Gathers mbufs until a burst is worth sending.
+
 use crate::TxQueue;
 use pollux_mempool::{BURST_MAX, Burst, Mbuf};
 use std::fmt;

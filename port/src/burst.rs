@@ -15,6 +15,7 @@
 //!
 //! [`InBurst`] is the proof, to the compiler too, that the left side is between its first line and its last.
 //! `gate/loom_tests.rs` explores both.
+
 use crate::order;
 use crate::stats::counter::Counter;
 use crossbeam_utils::CachePadded;

@@ -1,4 +1,5 @@
 //! What a port is told and what it says of itself: plain data.
+
 use crate::finish::CUT_BYTES_MAX;
 use crate::{MacAddress, RssConfig, RssInfo, RxOffloads, TxOffloads};
 use pollux_mempool::MbufPool;

@@ -1,4 +1,5 @@
 //! What can go wrong with a port.
+
 use crate::flow::FlowPart;
 use crate::{PortState, QueueId};
 

@@ -4,6 +4,7 @@
 //!   driver, control half --EventSink::post--> queue --Port::poll_event--> callbacks, then the caller
 //!                                  link, loss of the device: seen by poll_event itself
 //! ```
+
 use crate::{Direction, Link, PortId, QueueId};
 use std::collections::VecDeque;
 use std::fmt;

@@ -5,6 +5,7 @@
 //! and wakes the driver's half of the queue.
 //!
 //! Stop waits for bursts under way: see [`burst`](crate::burst).
+
 use crate::order;
 use crossbeam_utils::CachePadded;
 use pollux_atomic::{AtomicU32, Ordering};

@@ -1,4 +1,5 @@
 //! Numbers that name a port and a queue.
+
 use std::fmt;
 
 /// Port ID, assigned by [`Ports`](crate::Ports) in order of creation and not reused.

@@ -12,6 +12,7 @@
 //!
 //! Both calls belong to the queue's owner, as bursts do: arming a queue is a store next to its ring. The port must have been
 //! configured with [`PortConfig::rx_interrupts`](crate::PortConfig::rx_interrupts).
+
 use crate::{PortError, PowerMonitor, RxQueue};
 use std::os::fd::BorrowedFd;
 

@@ -1,4 +1,5 @@
 //! What a port says of its link.
+
 use std::fmt;
 
 /// Duplex mode.

@@ -12,6 +12,7 @@
 //! `RTE_ETH_TX_OFFLOAD_*`). Asking turns an offload on; a port that was not asked may do it all the same where that costs
 //! nothing, and an mbuf's flags always tell what was done to it. A packet that asks, by its
 //! [`TxFlags`](pollux_mempool::TxFlags), for what its queue was not set up to do may leave unfinished.
+
 use bitflags::{Flags, bitflags};
 
 bitflags! {

@@ -1,4 +1,5 @@
 //! Who may use a port, when several parts of a program share the ports of one [`Ports`](crate::Ports).
+
 use std::fmt;
 
 /// A part of a program that ports can belong to. Made by [`Ports::new_owner`](crate::Ports::new_owner); its number is never

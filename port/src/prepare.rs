@@ -1,4 +1,5 @@
 //! What packets ask of a sender, checked and made ready before they are sent.
+
 use crate::finish::{CUT_BYTES_MAX, FINISHED};
 use crate::offload;
 use crate::{PortInfo, TxOffloads};

@@ -5,6 +5,7 @@
 //! ```
 //!
 //! Names and bits are DPDK's (`lib/ethdev/rte_ethdev.h`, `RTE_ETH_RSS_*` and `enum rte_eth_hash_function`).
+
 use crate::{PortError, QueueId, offload};
 use bitflags::bitflags;
 use std::fmt;

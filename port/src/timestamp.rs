@@ -1,4 +1,5 @@
 //! Times of arrival, and the clock that they are taken from.
+
 use pollux_mempool::dynamic::{Field, Flag};
 use pollux_mempool::{Mbuf, PoolError};
 use std::time::Duration;

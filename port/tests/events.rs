@@ -1,4 +1,5 @@
 //! What happens to a port by itself: the device goes, the link changes.
+
 use pollux_mempool::{Burst, MbufPool};
 use pollux_port::driver::{InBurst, Moved, PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
 use pollux_port::{

@@ -1,4 +1,5 @@
 //! What the control handle does with features that a driver has: what it keeps, what it asks the driver, what it undoes.
+
 use pollux_mempool::{Burst, External, ExternalMemory, MbufPool};
 use pollux_port::driver::{
     ClockDriver, FlowDriver, InBurst, Moved, PortDriver, RssDriver, RxBurst, RxSetup, TxBurst, TxSetup,

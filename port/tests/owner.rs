@@ -1,4 +1,5 @@
 //! Ports that belong to somebody, and ports found by what they are.
+
 use pollux_port::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
 use pollux_port::{Link, MacAddress, Port, PortConfig, PortError, PortId, PortInfo, Ports};
 

@@ -1,4 +1,5 @@
 //! Stopping a port while another lcore is inside a burst.
+
 use pollux_mempool::{Burst, MbufPool};
 use pollux_port::driver::{InBurst, Moved, PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
 use pollux_port::{

@@ -1,4 +1,5 @@
 //! Checks of the control handle.
+
 use super::{Fixture, Rig, config, first, new_pool, opened, refused_for_state, works};
 use crate::{FecModes, MacAddress, PortConfig, PortError, PortState, QueueId, Queues, RxDrop, RxQueueConfig};
 

@@ -1,4 +1,5 @@
 //! Checks of what some ports have and others lack: each works, or is refused with a reason.
+
 use super::{Feed, Fixture, Rig, config, first, new_pool, opened, works};
 use crate::flow::{FlowAction, FlowItem, FlowPart, FlowRule, Ipv4Fields, ItemMatch, TcpFields, UdpFields};
 use crate::{

@@ -1,4 +1,5 @@
 //! Checks of offloads.
+
 use super::{Feed, Fixture, Rig, config, first, new_pool, opened};
 use crate::{Direction, PortConfig, PortError, RxOffloads, RxQueueConfig, TxOffloads, TxQueueConfig};
 

@@ -1,4 +1,5 @@
 //! Checks of packets that arrive in parts, and of packets that are joined of several.
+
 use super::{Feed, Fixture, POOL, Rig, config, first, frame, new_pool, opened, whole};
 use crate::{PortConfig, PortError, RxOffloads, RxQueueConfig, RxSegment};
 use pollux_mempool::{Burst, MbufPool};

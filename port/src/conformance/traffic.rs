@@ -1,4 +1,5 @@
 //! Checks of what passes through queues.
+
 use super::{Feed, Fixture, POOL, Received, Rig, config, frame, new_pool, opened, send, tag, whole, works};
 use crate::driver::{RxDescriptor, TxDescriptor};
 use crate::{PortConfig, PortError, Queues, RxOffloads, RxQueue, TxBuffer, TxQueue};

@@ -1,4 +1,5 @@
 //! What the control handle checks before it asks the driver.
+
 use super::Port;
 use crate::offload::names;
 use crate::stats::Counters;

@@ -1,4 +1,5 @@
 //! The control handle's statistics.
+
 use super::Port;
 use crate::stats::{self, Dropped, PortStats, Xstat};
 use crate::{PortError, PortState};

@@ -1,4 +1,5 @@
 //! What a port tells of itself.
+
 use super::Port;
 use crate::{EventCallback, EventCallbackId, PortEvent, PortState};
 

@@ -1,4 +1,5 @@
 //! What some ports have and others lack: RSS, VLAN tags, a clock, queues that stop by themselves.
+
 use super::Port;
 use crate::vlan::VLANS;
 use crate::{

@@ -1,4 +1,5 @@
 //! Flow rules of a port.
+
 use super::Port;
 use crate::PortError;
 use crate::flow::check::FlowLimits;

@@ -1,4 +1,5 @@
 //! What can be set on a port at any time: link, MTU, filters, addresses.
+
 use super::Port;
 use crate::{Fec, FecModes, Link, MacAddress, PortError, PortState, SpeedFec, SpeedLanes};
 

@@ -1,4 +1,5 @@
 //! What the control handle checks of the parts that packets are split into.
+
 use super::Port;
 use crate::{PortError, RxOffloads, RxQueueConfig, RxSegment, SplitInfo};
 

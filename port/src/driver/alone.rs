@@ -1,4 +1,5 @@
 //! A driver's half of a queue without a port around it, for the driver's own tests.
+
 use super::{Moved, QueueOwner, RxBurst, TxBurst};
 use crate::PortError;
 use pollux_mempool::Burst;

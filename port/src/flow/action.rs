@@ -1,4 +1,5 @@
 //! What becomes of a packet that a rule matches.
+
 use crate::{HashAlgorithm, HashFields, QueueId};
 use bitflags::bitflags;
 

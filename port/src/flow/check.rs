@@ -1,4 +1,5 @@
 //! From an application's rule to a driver's plan.
+
 use super::item::Fields;
 use super::{
     FlowAction, FlowActions, FlowAttributes, FlowFate, FlowInfo, FlowItem, FlowPart, FlowPlan, FlowRule,

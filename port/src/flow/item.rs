@@ -1,4 +1,5 @@
 //! What a rule matches: headers, field by field.
+
 use crate::MacAddress;
 use bitflags::bitflags;
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -1,4 +1,5 @@
 //! A rule as a driver sees it: checked, masked, without contradiction.
+
 use super::{EthFields, FlowRss, Ipv4Fields, Ipv6Fields, TcpFields, UdpFields, VlanFields};
 use crate::QueueId;
 

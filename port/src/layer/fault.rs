@@ -1,4 +1,5 @@
 //! A layer that does to packets what bad wires do. From a seed: the same calls meet the same faults.
+
 use super::{Layer, pass_rx, pass_tx};
 use crate::driver::{InBurst, Moved, RxBurst, RxSetup, TxBurst, TxSetup};
 use crate::{Direction, QueueId, RxDrop, TxDrop};

@@ -4,6 +4,7 @@
 //! written as they pass between application and driver: on rx after the driver gave them, on tx once the driver took
 //! them. What a packet leaves to whoever sends it is done in the copy: checksums are complete and large packets cut, as on a
 //! wire.
+
 use super::{Layer, pass_rx, pass_tx};
 use crate::driver::{InBurst, Moved, RxBurst, RxSetup, TxBurst, TxSetup};
 use crate::finish::Finisher;

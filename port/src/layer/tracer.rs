@@ -1,4 +1,5 @@
 //! A layer that tells what passes, through `tracing`, target `pollux::port::trace`.
+
 use super::{Layer, pass_rx, pass_tx};
 use crate::driver::{InBurst, Moved, RxBurst, RxSetup, TxBurst, TxSetup};
 use crate::{Direction, MacAddress, QueueId};

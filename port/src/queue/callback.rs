@@ -1,4 +1,5 @@
 //! What an application hangs onto a queue.
+
 use pollux_mempool::Burst;
 
 /// Identifies a callback of a queue.

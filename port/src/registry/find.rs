@@ -1,4 +1,5 @@
 //! Ports by name, and by what a device argument says of them.
+
 use super::Ports;
 use crate::{MacAddress, Port, PortError, PortId};
 use pollux_config::DeviceArg;
