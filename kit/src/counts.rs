@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use pollux_bringup::{Bringup, PortLedger};
 use pollux_eal::lcore::LcoreId;
-use pollux_port::{Port, PortId, PortState, QueueId};
+use pollux_port::{Port, PortId, PortState, PortStats, QueueId};
 
 use crate::retry::Lost;
 
@@ -158,10 +158,12 @@ impl Meter {
     pub fn read(&self, bringup: &Bringup) -> Counts {
         let seconds = self.start.elapsed().as_secs_f64();
         let ports = bringup.ports.iter().filter(|port| self.ports.contains(&port.id()));
-        let mut ports: Vec<PortCounts> = ports.map(|port| self.port(port)).collect();
-        for port in &mut ports {
-            port.ledger = bringup.ledger(PortId(port.id));
-        }
+        // Once a port, however many paths begin there: the kernel or the device may be asked.
+        let stats: Vec<(&Port, PortStats)> = ports.map(|port| (port, port.stats())).collect();
+        let counts = |(port, stats): &(&Port, PortStats)| PortCounts {
+            ledger: bringup.ledger(port.id()),
+            ..self.port(port, stats)
+        };
         let mut lcores: Vec<LcoreCounts> = Vec::new();
         for path in &self.paths {
             let known = lcores.iter().position(|lcore| lcore.id == path.lcore.0);
@@ -178,15 +180,15 @@ impl Meter {
             if !lcores[place].ports.contains(&path.from.0) {
                 lcores[place].ports.push(path.from.0);
             }
-            let queues = bringup.ports.get(path.from).map(|port| port.stats().rx_queues).unwrap_or_default();
-            lcores[place].packets += queues.get(usize::from(path.queue.0)).map_or(0, |queue| queue.packets);
+            let source = stats.iter().find(|(port, _)| port.id() == path.from);
+            let queue = source.and_then(|(_, stats)| stats.rx_queues.get(usize::from(path.queue.0)));
+            lcores[place].packets += queue.map_or(0, |queue| queue.packets);
         }
         lcores.sort_unstable_by_key(|lcore| lcore.id);
-        Counts { seconds, ports, lcores }
+        Counts { seconds, ports: stats.iter().map(counts).collect(), lcores }
     }
 
-    fn port(&self, port: &Port) -> PortCounts {
-        let stats = port.stats();
+    fn port(&self, port: &Port, stats: &PortStats) -> PortCounts {
         let mut dropped: BTreeMap<String, u64> = BTreeMap::new();
         for drop in port.dropped() {
             *dropped.entry(format!("{} {}", drop.direction, drop.reason)).or_default() += drop.packets;
@@ -244,6 +246,7 @@ mod tests {
         assert_eq!((span.lcores[0].cycles_per_packet(), span.lcores[0].busy()), (20.0, 0.0));
         assert_eq!((late.lcores[0].busy(), LcoreCounts::default().cycles_per_packet()), (0.5, 0.0));
     }
+
     #[test]
     fn what_was_reset_in_between_counts_as_nothing() {
         let port = |count| PortCounts {

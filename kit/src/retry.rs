@@ -113,20 +113,26 @@ mod tests {
 
     use pollux_bringup::{Bringup, PortRequest};
     use pollux_config::CommandLine;
+    use pollux_mempool::MbufPool;
     use pollux_port::PortId;
 
     use super::*;
 
-    #[test]
-    fn a_burst_waits_for_its_destination_and_no_longer_than_allowed() {
-        let line = CommandLine::parse(["retry", "-l", "0", "--vdev", "net_null0"]).expect("a line");
+    /// A tx queue that takes nothing: its port stands still.
+    fn standing_still() -> (Bringup, TxQueue, MbufPool) {
+        let line = ["retry", "-l", "0", "--no-huge", "--vdev", "net_null0"];
+        let line = CommandLine::parse(line).expect("a line");
         let mut bringup = Bringup::new(&line).unwrap_or_else(|error| panic!("{}", error.line()));
         let (mut queues, pool) = bringup.start_ports(&[PortId(0)], &PortRequest::new()).expect("up");
-        let mut tx = queues.remove(0).tx.remove(0);
+        bringup.ports.get_mut(PortId(0)).expect("a port").stop().expect("stops");
+        (bringup, queues.remove(0).tx.remove(0), pool)
+    }
+
+    #[test]
+    fn a_burst_waits_for_its_destination_and_no_longer_than_allowed() {
+        let (mut bringup, mut tx, pool) = standing_still();
         let mut retry = Retry::new(Nanos(20_000_000));
         let lost = retry.lost();
-        // A port that stands still takes nothing.
-        bringup.ports.get_mut(PortId(0)).expect("a port").stop().expect("stops");
         let main = bringup.eal.lcores().main();
         let work = move |lcore: &LcoreContext| {
             let mut burst = Burst::new();
@@ -150,17 +156,13 @@ mod tests {
         assert_eq!(sent, (3, 0));
         assert_eq!(lost.by_reason(), [("tx full", 5), ("port gone", 0)], "nothing more");
     }
+
     #[test]
     fn a_burst_after_one_that_was_emptied_has_the_whole_patience() {
-        let line =
-            CommandLine::parse(["retry", "-l", "0", "--no-huge", "--vdev", "net_null0"]).expect("a line");
-        let mut bringup = Bringup::new(&line).unwrap_or_else(|error| panic!("{}", error.line()));
-        let (mut queues, pool) = bringup.start_ports(&[PortId(0)], &PortRequest::new()).expect("up");
-        let mut tx = queues.remove(0).tx.remove(0);
+        let (bringup, mut tx, pool) = standing_still();
         let patience = Duration::from_millis(50);
         let mut retry = Retry::new(patience.into());
         let lost = retry.lost();
-        bringup.ports.get_mut(PortId(0)).expect("a port").stop().expect("stops");
         let main = bringup.eal.lcores().main();
         let work = move |lcore: &LcoreContext| {
             let mut burst = Burst::new();
