@@ -81,7 +81,6 @@ const READY_MAX: usize = 64;
 /// where the files are opened, and moves to the thread that waits.
 pub struct EventSet {
     epoll: OwnedFd,
-    found: Vec<Ready>,
 }
 
 impl EventSet {
@@ -91,7 +90,7 @@ impl EventSet {
     /// [`EalError::Event`] when no file is to be had.
     pub fn new() -> Result<Self, EalError> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("create an event set"))?;
-        Ok(Self { epoll, found: Vec::with_capacity(READY_MAX) })
+        Ok(Self { epoll })
     }
 
     /// Adds a file. It leaves the set by [`EventSet::remove`], or when its last copy is closed.
@@ -116,9 +115,11 @@ impl EventSet {
     ///
     /// # Errors
     /// [`EalError::Event`], which the kernel has no reason to give.
-    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<impl Iterator<Item = Ready> + '_, EalError> {
+    pub fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+    ) -> Result<impl Iterator<Item = Ready> + use<>, EalError> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        self.found.clear();
         // The kernel's events stay on this stack: their token may be a pointer, which would tie the set to its thread.
         let none = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
         let mut events = [none; READY_MAX];
@@ -130,15 +131,14 @@ impl EventSet {
                 Err(errno) => return Err(failed("wait for events")(errno)),
             }
         };
-        self.found.extend(events[..count].iter().map(|event| {
+        Ok(events.into_iter().take(count).map(|event| {
             let flags = event.flags;
             Ready {
                 token: event.data.u64(),
                 readable: flags.contains(epoll::EventFlags::IN),
                 hangup: flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR),
             }
-        }));
-        Ok(self.found.drain(..))
+        }))
     }
 }
 
@@ -169,9 +169,8 @@ mod tests {
         set.add(&*file, 7).expect("added");
         let waiting = std::thread::spawn(move || {
             let ready = set.wait(Some(Duration::from_secs(60))).expect("waits").next();
-            // What was found is gone by the next wait.
-            let none = set.wait(Some(Duration::ZERO)).map(Iterator::count);
-            (ready, none.expect("waits"))
+            let again = set.wait(Some(Duration::ZERO)).map(Iterator::count);
+            (ready, again.expect("waits"))
         });
         file.signal();
         let ready = Ready { token: 7, readable: true, hangup: false };
