@@ -342,7 +342,7 @@ impl PortDriver for AfPacketPort {
         vec![("rx_kernel_packets".into(), offered.sum())]
     }
 
-    fn link(&mut self) -> Link {
+    fn link(&mut self, _started: bool) -> Link {
         self.wire.link()
     }
 

@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use pollux_mempool::Burst;
 use pollux_port::driver::{InBurst, Moved, PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
-use pollux_port::{
-    FrameSource, Gate, Link, MacAddress, PortConfig, PortError, PortInfo, RxDrop, TxDrop, TxOffloads,
-};
+use pollux_port::{FrameSource, Gate, Link, MacAddress, PortError, PortInfo, RxDrop, TxDrop, TxOffloads};
 
 use crate::mac_from_name;
 
@@ -45,14 +43,13 @@ pub struct DatagramPort<D> {
     device: Option<String>,
     mac: MacAddress,
     mtu: u32,
-    started: bool,
 }
 
 impl<D: Datagrams> DatagramPort<D> {
     /// A port of the driver of that name, with an MTU of 1500 and an address made from the port's own name.
     pub fn new(driver: &'static str, name: &str, datagrams: D) -> Self {
         let mac = mac_from_name(name);
-        Self { datagrams: Arc::new(datagrams), driver, device: None, mac, mtu: 1500, started: false }
+        Self { datagrams: Arc::new(datagrams), driver, device: None, mac, mtu: 1500 }
     }
 
     /// Names what the port stands on, for people.
@@ -98,10 +95,6 @@ impl<D: Datagrams> PortDriver for DatagramPort<D> {
         }
     }
 
-    fn configure(&mut self, _config: &PortConfig) -> Result<(), PortError> {
-        Ok(())
-    }
-
     fn rx_queue_setup(&mut self, setup: RxSetup) -> Result<Box<dyn RxBurst>, PortError> {
         // One byte more than the longest frame, so that a longer one shows.
         let room = vec![0; self.frame_max() + 1].into_boxed_slice();
@@ -113,18 +106,8 @@ impl<D: Datagrams> PortDriver for DatagramPort<D> {
         Ok(Box::new(DatagramTx { datagrams: Arc::clone(&self.datagrams), setup, room }))
     }
 
-    fn start(&mut self) -> Result<(), PortError> {
-        self.started = true;
-        Ok(())
-    }
-
-    fn stop(&mut self) -> Result<(), PortError> {
-        self.started = false;
-        Ok(())
-    }
-
-    fn link(&mut self) -> Link {
-        Link { up: self.started, speed_mbps: None, ..Link::default() }
+    fn link(&mut self, started: bool) -> Link {
+        Link { up: started, speed_mbps: None, ..Link::default() }
     }
 
     fn mtu(&mut self) -> Result<u32, PortError> {

@@ -9,7 +9,7 @@ use pollux_port::driver::{
     InBurst, Moved, PortDriver, RxBurst, RxDescriptor, RxSetup, TxBurst, TxDescriptor, TxSetup,
 };
 use pollux_port::finish::FINISHED;
-use pollux_port::{Link, MacAddress, PortConfig, PortError, PortId, PortInfo, RxCounters, RxDrop};
+use pollux_port::{Link, MacAddress, PortError, PortId, PortInfo, RxCounters, RxDrop};
 use std::sync::Arc;
 
 /// Shortest frame: an Ethernet header.
@@ -40,7 +40,6 @@ pub struct NullPort {
     options: NullOptions,
     mac: MacAddress,
     mtu: u32,
-    started: bool,
 }
 
 impl NullPort {
@@ -58,7 +57,7 @@ impl NullPort {
                 max: SIZE_MAX as u64,
             });
         }
-        Ok(Self { options, mac: mac_from_name(name), mtu: 1500, started: false })
+        Ok(Self { options, mac: mac_from_name(name), mtu: 1500 })
     }
 }
 
@@ -75,10 +74,6 @@ impl PortDriver for NullPort {
             max_tso_bytes: u32::MAX,
             ..PortInfo::default()
         }
-    }
-
-    fn configure(&mut self, _config: &PortConfig) -> Result<(), PortError> {
-        Ok(())
     }
 
     fn rx_queue_setup(&mut self, setup: RxSetup) -> Result<Box<dyn RxBurst>, PortError> {
@@ -100,18 +95,8 @@ impl PortDriver for NullPort {
         Ok(Box::new(NullTx { sink, kept: None }))
     }
 
-    fn start(&mut self) -> Result<(), PortError> {
-        self.started = true;
-        Ok(())
-    }
-
-    fn stop(&mut self) -> Result<(), PortError> {
-        self.started = false;
-        Ok(())
-    }
-
-    fn link(&mut self) -> Link {
-        Link::fixed(self.started, 10_000)
+    fn link(&mut self, started: bool) -> Link {
+        Link::fixed(started, 10_000)
     }
 
     fn mtu(&mut self) -> Result<u32, PortError> {

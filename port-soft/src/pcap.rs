@@ -89,7 +89,6 @@ pub struct PcapPort {
     device: Option<String>,
     mac: MacAddress,
     mtu: u32,
-    started: bool,
 }
 
 impl PcapPort {
@@ -105,7 +104,6 @@ impl PcapPort {
             device: None,
             mac: mac_from_name(name),
             mtu: 1500,
-            started: false,
         };
         if let Some(interface) = &options.interface {
             let wire = port.open_wire(interface, 1, false)?;
@@ -270,12 +268,10 @@ impl PortDriver for PcapPort {
     }
 
     fn start(&mut self) -> Result<(), PortError> {
-        self.started = true;
         self.wires().try_for_each(|wire| wire.admit(true))
     }
 
     fn stop(&mut self) -> Result<(), PortError> {
-        self.started = false;
         self.wires().try_for_each(|wire| wire.admit(false))?;
         // A file that takes no more is told of, and no reason not to stop.
         self.files().for_each(CaptureFile::flush);
@@ -294,8 +290,7 @@ impl PortDriver for PcapPort {
         self.files().for_each(CaptureFile::settle);
     }
 
-    fn link(&mut self) -> Link {
-        let started = self.started;
+    fn link(&mut self, started: bool) -> Link {
         match self.wires.first_mut() {
             Some(wire) => wire.link(),
             None => Link::fixed(started, 10_000),

@@ -15,9 +15,7 @@ use pollux_port::driver::{
     InBurst, Moved, PortDriver, RxBurst, RxDescriptor, RxSetup, TxBurst, TxDescriptor, TxSetup,
 };
 use pollux_port::finish::FINISHED;
-use pollux_port::{
-    DescriptorLimits, Link, MacAddress, PortConfig, PortError, PortInfo, RxCounters, RxDrop, RxOffloads,
-};
+use pollux_port::{DescriptorLimits, Link, MacAddress, PortError, PortInfo, RxCounters, RxDrop, RxOffloads};
 use pollux_ring::spsc::{Consumer, Producer};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -87,7 +85,6 @@ enum TxEnds {
 pub struct RingPort {
     mac: MacAddress,
     mtu: u32,
-    started: bool,
     rx: RxSlots,
     tx: TxEnds,
 }
@@ -138,7 +135,7 @@ pub fn from_rings(
 
 impl RingPort {
     fn new(name: &str, rx: RxSlots, tx: TxEnds) -> Self {
-        Self { mac: mac_from_name(name), mtu: 1500, started: false, rx, tx }
+        Self { mac: mac_from_name(name), mtu: 1500, rx, tx }
     }
 }
 
@@ -166,10 +163,6 @@ impl PortDriver for RingPort {
         }
     }
 
-    fn configure(&mut self, _config: &PortConfig) -> Result<(), PortError> {
-        Ok(())
-    }
-
     fn rx_queue_setup(&mut self, setup: RxSetup) -> Result<Box<dyn RxBurst>, PortError> {
         let slots = Arc::clone(&self.rx);
         let at = usize::from(setup.queue.0);
@@ -193,24 +186,14 @@ impl PortDriver for RingPort {
         }
     }
 
-    fn start(&mut self) -> Result<(), PortError> {
-        self.started = true;
-        Ok(())
-    }
-
-    fn stop(&mut self) -> Result<(), PortError> {
-        self.started = false;
-        Ok(())
-    }
-
     fn close(&mut self) -> Result<(), PortError> {
         // What waits in rings that nobody will read goes home.
         self.rx.iter().for_each(|slot| drop(slot.take()));
         Ok(())
     }
 
-    fn link(&mut self) -> Link {
-        Link::fixed(self.started, 10_000)
+    fn link(&mut self, started: bool) -> Link {
+        Link::fixed(started, 10_000)
     }
 
     fn mtu(&mut self) -> Result<u32, PortError> {

@@ -62,7 +62,6 @@ pub struct TapPort {
     gate: Option<Gate>,
     /// Where the kernel's drops are counted, and how many of them are.
     counters: Option<(Arc<RxCounters>, Cell<u64>)>,
-    started: bool,
     carrier: bool,
 }
 
@@ -82,7 +81,6 @@ impl TapPort {
             name,
             gate: None,
             counters: None,
-            started: false,
             carrier: false,
         })
     }
@@ -179,12 +177,11 @@ impl PortDriver for TapPort {
             control.set_up(true)?;
             control.set_carrier(true)
         })?;
-        (self.started, self.carrier) = (true, true);
+        self.carrier = true;
         Ok(())
     }
 
     fn stop(&mut self) -> Result<(), PortError> {
-        self.started = false;
         match self.ask("stop", |control| control.set_carrier(false)) {
             // What is gone has stopped.
             Err(_) if self.gate.as_ref().is_some_and(Gate::is_gone) => Ok(()),
@@ -208,9 +205,9 @@ impl PortDriver for TapPort {
         }
     }
 
-    fn link(&mut self) -> Link {
+    fn link(&mut self, started: bool) -> Link {
         // The kernel's own word on the carrier lags behind.
-        let up = self.started && self.carrier && self.state().is_ok_and(|state| state.up);
+        let up = started && self.carrier && self.state().is_ok_and(|state| state.up);
         Link { up, speed_mbps: None, ..Link::default() }
     }
 

@@ -366,7 +366,7 @@ impl Port {
         for (slot, config) in self.tx.iter_mut().zip(&self.config.tx_queues) {
             slot.stopped = config.deferred_start;
         }
-        self.events.last_link = Some(self.driver.link());
+        self.events.last_link = Some(self.driver.link(true));
         Ok(())
     }
 

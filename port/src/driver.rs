@@ -293,7 +293,10 @@ pub trait PortDriver: Send {
 
     /// Takes queue counts and options, checked against [`PortDriver::info`]. Queues of an earlier configuration are
     /// dropped by now.
-    fn configure(&mut self, config: &PortConfig) -> Result<(), PortError>;
+    fn configure(&mut self, config: &PortConfig) -> Result<(), PortError> {
+        let _ = config;
+        Ok(())
+    }
 
     /// Makes the data half of an rx queue. An earlier one of this number is dropped by now.
     fn rx_queue_setup(&mut self, setup: RxSetup) -> Result<Box<dyn RxBurst>, PortError>;
@@ -338,8 +341,8 @@ pub trait PortDriver: Send {
         Ok(())
     }
 
-    /// The link now.
-    fn link(&mut self) -> Link;
+    /// The link now, of a port that is `started` or not: one without a wire is up while it is.
+    fn link(&mut self, started: bool) -> Link;
 
     /// Over how many lanes the link can run, by speed.
     fn lane_capabilities(&mut self) -> Result<Vec<SpeedLanes>, PortError> {

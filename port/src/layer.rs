@@ -178,8 +178,8 @@ impl PortDriver for Layered {
         self.driver.set_xstat_enabled(name, on)
     }
 
-    fn link(&mut self) -> Link {
-        self.driver.link()
+    fn link(&mut self, started: bool) -> Link {
+        self.driver.link(started)
     }
 
     fn lane_capabilities(&mut self) -> Result<Vec<SpeedLanes>, PortError> {

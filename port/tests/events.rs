@@ -28,10 +28,6 @@ impl PortDriver for Device {
         PortInfo { driver: "test_device", ..PortInfo::default() }
     }
 
-    fn configure(&mut self, _config: &PortConfig) -> Result<(), PortError> {
-        Ok(())
-    }
-
     fn rx_queue_setup(&mut self, setup: RxSetup) -> Result<Box<dyn RxBurst>, PortError> {
         Ok(Box::new(Half { device: self.clone(), pool: Some(setup.pool), gate: setup.gate }))
     }
@@ -40,7 +36,7 @@ impl PortDriver for Device {
         Ok(Box::new(Half { device: self.clone(), pool: None, gate: setup.gate }))
     }
 
-    fn link(&mut self) -> Link {
+    fn link(&mut self, _started: bool) -> Link {
         Link::fixed(self.link_up.load(Ordering::Relaxed), 1000)
     }
 

@@ -92,7 +92,7 @@ impl PortDriver for Able {
         self.log.call(format!("tx {}", setup.queue))?;
         Ok(Box::new(Idle))
     }
-    fn link(&mut self) -> Link {
+    fn link(&mut self, _started: bool) -> Link {
         Link::fixed(true, 1000)
     }
     fn mtu(&mut self) -> Result<u32, PortError> {

@@ -1,7 +1,7 @@
 //! Ports that belong to somebody, and ports found by what they are.
 
 use pollux_port::driver::{PortDriver, RxBurst, RxSetup, TxBurst, TxSetup};
-use pollux_port::{Link, MacAddress, Port, PortConfig, PortError, PortId, PortInfo, Ports};
+use pollux_port::{Link, MacAddress, Port, PortError, PortId, PortInfo, Ports};
 
 /// A device with an address and nothing else.
 struct Device(&'static str, u8);
@@ -9,10 +9,6 @@ struct Device(&'static str, u8);
 impl PortDriver for Device {
     fn info(&self) -> PortInfo {
         PortInfo { driver: self.0, ..PortInfo::default() }
-    }
-
-    fn configure(&mut self, _config: &PortConfig) -> Result<(), PortError> {
-        Ok(())
     }
 
     fn rx_queue_setup(&mut self, _setup: RxSetup) -> Result<Box<dyn RxBurst>, PortError> {
@@ -23,7 +19,7 @@ impl PortDriver for Device {
         Err(PortError::unsupported("a tx queue", "nothing is ever sent"))
     }
 
-    fn link(&mut self) -> Link {
+    fn link(&mut self, _started: bool) -> Link {
         Link::default()
     }
 

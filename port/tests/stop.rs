@@ -36,10 +36,6 @@ impl PortDriver for Device {
         PortInfo { driver: "test_device", ..PortInfo::default() }
     }
 
-    fn configure(&mut self, _config: &PortConfig) -> Result<(), PortError> {
-        Ok(())
-    }
-
     fn rx_queue_setup(&mut self, _setup: RxSetup) -> Result<Box<dyn RxBurst>, PortError> {
         Ok(Box::new(self.clone()))
     }
@@ -55,7 +51,7 @@ impl PortDriver for Device {
         Ok(())
     }
 
-    fn link(&mut self) -> Link {
+    fn link(&mut self, _started: bool) -> Link {
         Link::default()
     }
 

@@ -371,7 +371,7 @@ impl PortDriver for Mlx5Port {
         self.counted.borrow().list(&*self.netdev, &self.slots())
     }
 
-    fn link(&mut self) -> Link {
+    fn link(&mut self, _started: bool) -> Link {
         if self.watch.is_none() {
             self.look();
         }

@@ -22,7 +22,7 @@ impl Port {
         if self.state() == PortState::Gone {
             return (!std::mem::replace(&mut self.events.told_gone, true)).then_some(PortEvent::Removed);
         }
-        let link = self.driver.link();
+        let link = self.link();
         let before = self.events.last_link.replace(link);
         before.is_some_and(|before| before != link).then_some(PortEvent::Link(link))
     }

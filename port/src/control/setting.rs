@@ -10,7 +10,7 @@ impl Port {
         if matches!(self.state(), PortState::Gone | PortState::Closed) {
             return Link::default();
         }
-        self.driver.link()
+        self.driver.link(self.state == PortState::Started)
     }
 
     /// Sets the link up or down.
