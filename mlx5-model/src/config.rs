@@ -121,6 +121,9 @@ impl Profile {
             // Source: DPDK's guide `mlx5.rst`, "LRO", requirements: from ConnectX-5 on.
             lro: !old,
             short_striding: new,
+            // Source: Linux's merge of "mlx5e-pedit" (header rewrite of ConnectX-5); DPDK's guide `mlx5.rst`, "Supported hardware
+            // offloads", encapsulation and header rewrite: from ConnectX-5 on.
+            change_packets: !old,
             // Source: DPDK's guide `mlx5.rst`, "GENEVE", requirements: from ConnectX-5 on.
             geneve: !old,
             // Assumed: no public source tells which cards have it; that of `saeedtx/mlx5ctl:README.md` does, which names none.

@@ -101,9 +101,10 @@ pub struct PortCounters {
     pub arrived_while_down: u64,
     /// Let in, but no steering rule or no ready queue took it.
     pub steering_discards: u64,
-    /// Received or sent, and led through more flow tables than the device follows for one frame: cut off there, a frame to be sent
-    /// dropped.
-    pub steering_ended: u64,
+    /// Received, and led through more flow tables than the device follows for one frame: cut off there.
+    pub rx_steering_ended: u64,
+    /// To be sent, and led through so many: dropped.
+    pub tx_steering_ended: u64,
     /// RoCE packets to the device whose CRC was wrong, dropped.
     pub roce_damaged: u64,
 }

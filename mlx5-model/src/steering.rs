@@ -113,14 +113,18 @@ impl Counters {
 
 /// Counts a frame whose way was ended, and tells of the first one.
 #[cold]
-fn note_end(port: &mut PortCounters) {
-    if port.steering_ended == 0 {
+fn note_end(way: Way, port: &mut PortCounters) {
+    let (count, name) = match way {
+        Way::In => (&mut port.rx_steering_ended, "rx_steering_ended"),
+        Way::Out => (&mut port.tx_steering_ended, "tx_steering_ended"),
+    };
+    if *count == 0 {
         tracing::warn!(
             target: "model.steering",
-            "flow tables lead a frame further than the device follows: it is cut off there, and counted (steering_ended)"
+            "flow tables lead a frame further than the device follows: it is cut off there, and counted ({name})"
         );
     }
-    port.steering_ended += 1;
+    *count += 1;
 }
 
 /// All of steering.
@@ -145,8 +149,8 @@ pub(crate) struct Steering {
     passed: Vec<u32>,
     /// Room for [`Walk`].
     branches: Vec<Branch>,
-    /// Whether the way of the frame that was looked at last was ended.
-    ended: bool,
+    /// The way of the frame that was looked at last, if it was ended.
+    ended: Option<Way>,
 }
 
 impl Steering {
@@ -166,7 +170,7 @@ impl Steering {
             came_through: false,
             passed: Vec::new(),
             branches: Vec::new(),
-            ended: false,
+            ended: None,
         }
     }
 
@@ -176,21 +180,22 @@ impl Steering {
     pub(crate) fn classify(&mut self, frame: &[u8], headers: &Headers, tunnels: &Tunnels) {
         self.deliveries.clear();
         self.passed.clear();
-        self.ended = false;
+        self.ended = None;
         self.came_through = self.root.is_none();
         if let Some(root) = self.root {
-            (_, self.came_through) = self.walk(root, &mut Packet::new(frame, headers, tunnels, 0), tunnels);
+            (_, self.came_through) =
+                self.walk(Way::In, root, &mut Packet::new(frame, headers, tunnels, 0), tunnels);
         }
     }
 
     /// What becomes of the frame if it is sent, and whether it came through if it was received.
-    fn walk(&mut self, root: u32, packet: &mut Packet<'_>, tunnels: &Tunnels) -> (Sent, bool) {
+    fn walk(&mut self, way: Way, root: u32, packet: &mut Packet<'_>, tunnels: &Tunnels) -> (Sent, bool) {
         let Self { tables, passed, deliveries, branches, .. } = self;
         let mut walk =
             Walk { tables, tunnels, passed, deliveries, branches, sent: Sent::Dropped, through: false };
         let done = walk.from(root, packet);
         let found = (walk.sent, walk.through);
-        self.ended = done.is_err();
+        self.ended = done.is_err().then_some(way);
         found
     }
 
@@ -203,17 +208,17 @@ impl Steering {
     /// What becomes of a frame that queue `number` sends. It counts as one that is received does.
     pub(crate) fn leave(&mut self, frame: &[u8], number: u32, tunnels: &Tunnels) -> Sent {
         self.passed.clear();
-        self.ended = false;
+        self.ended = None;
         let Some(root) = self.root_out else { return Sent::AsItIs };
         let headers = Headers::parse(frame, 0);
-        self.walk(root, &mut Packet::new(frame, &headers, tunnels, number), tunnels).0
+        self.walk(Way::Out, root, &mut Packet::new(frame, &headers, tunnels, number), tunnels).0
     }
 
     /// Counts the frame that was classified last, where entries count it, and whether its way was ended.
     #[inline]
     pub(crate) fn count(&mut self, bytes: usize, port: &mut PortCounters) {
-        if self.ended {
-            note_end(port);
+        if let Some(way) = self.ended {
+            note_end(way, port);
         }
         for counter in &self.passed {
             if let Some(traffic) = self.counters.get_mut(*counter) {

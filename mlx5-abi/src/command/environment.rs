@@ -37,3 +37,18 @@ layouts! {
         ETH_WQE_TOO_SMALL: field(0x44, 31, 0),
     }
 }
+
+/// Counters of packets that steering gave up, which Linux has from 6.5 on.
+///
+/// Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `mlx5_ifc_cmd_hca_cap_bits.vnic_env_cnt_steering_fail` and
+/// `mlx5_ifc_vnic_diagnostic_statistics_bits`; `drivers/net/ethernet/mellanox/mlx5/core/diag/reporter_vnic.c`.
+pub mod steering_failures {
+    use crate::field::{Field, Wide};
+
+    /// In [`GeneralCaps`](crate::caps::general::GeneralCaps): they are counted.
+    pub const CAP: Field<256> = Field::new(0x64, 8, 8);
+    /// In a [`VnicEnvironment`](super::VnicEnvironment): packets that the function was to send.
+    pub const GENERATED: Wide<512> = Wide::new(0x60, 63, 0);
+    /// There: packets that it received.
+    pub const HANDLED: Wide<512> = Wide::new(0x68, 63, 0);
+}

@@ -47,7 +47,6 @@ struct Cli {
 enum Ability {
     OnDemandPaging,
     PaddedCompletions,
-    ChangePackets,
     Hairpin,
     DynamicConnections,
     Signatures,
@@ -125,7 +124,6 @@ fn run(cli: &Cli) -> Result<(), Box<dyn Error>> {
                 send_record_at_ready: false,
                 on_demand_paging: cli.with.contains(&Ability::OnDemandPaging),
                 padded_completions: cli.with.contains(&Ability::PaddedCompletions),
-                change_packets: cli.with.contains(&Ability::ChangePackets),
                 hairpin: cli.with.contains(&Ability::Hairpin),
                 dynamic_connections: cli.with.contains(&Ability::DynamicConnections),
                 signatures: cli.with.contains(&Ability::Signatures),

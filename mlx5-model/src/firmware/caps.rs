@@ -9,6 +9,7 @@ use pollux_mlx5_abi::caps::flow_table::{FlowTableFields, FlowTableNicCaps, FlowT
 use pollux_mlx5_abi::caps::general::{GeneralCaps, port_type, stamps};
 use pollux_mlx5_abi::caps::roce::{AtomicCaps, RoceCaps, atomic, l3, version};
 use pollux_mlx5_abi::caps::{self, QueryHcaCapIn, QueryHcaCapOut, SetHcaCapIn, kind};
+use pollux_mlx5_abi::command::environment::steering_failures;
 use pollux_mlx5_abi::command::user::{capability, general_object, place};
 use pollux_mlx5_abi::command::wq::stamp;
 use pollux_mlx5_abi::command::{dct, opcode as op, order, period_mode, psv, source_port};
@@ -53,9 +54,9 @@ pub struct Traits {
     /// it (UMR). Without, entries bind memory windows alone.
     pub change_keys: bool,
     /// Steering changes packets: fields of their headers, and tunnels that it takes off what is received and puts onto what is sent.
-    /// Not of any card yet: Linux's drivers have not been held against it.
     pub change_packets: bool,
-    /// Hairpin queues: what steering gives to a receive queue goes out of a send queue, past software. Not of any card yet, as above.
+    /// Hairpin queues: what steering gives to a receive queue goes out of a send queue, past software. Not of any
+    /// card yet: Linux's drivers have not been held against it.
     pub hairpin: bool,
     /// Many frames in one send entry (enhanced).
     pub enhanced_multi_packet: bool,
@@ -153,7 +154,7 @@ impl Default for Traits {
             striding_rq: true,
             short_striding: true,
             change_keys: true,
-            change_packets: false,
+            change_packets: true,
             hairpin: false,
             enhanced_multi_packet: true,
             needs_inline_l2: false,
@@ -320,6 +321,7 @@ impl Traits {
             (G::TRANSMIT_DISCARD_VPORT_DOWN, 1),
             (G::EQ_OVERRUN_COUNT, 1),
             (G::INVALID_COMMAND_COUNT, 1),
+            (steering_failures::CAP, 1),
             (G::MAX_QP_CNT, receive::COUNTER_SETS as u32),
             (G::OUT_OF_SEQ_CNT, 1),
             (G::RETRANSMISSION_Q_COUNTERS, 1),

@@ -4,7 +4,9 @@
 //! `Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst`, `rx_steer_missed_packets`; who reads them:
 //! `drivers/net/ethernet/mellanox/mlx5/core/diag/reporter_vnic.c` and `en_stats.c`.
 
-use pollux_mlx5_abi::command::environment::{QueryVnicEnvIn, QueryVnicEnvOut, VnicEnvironment};
+use pollux_mlx5_abi::command::environment::{
+    QueryVnicEnvIn, QueryVnicEnvOut, VnicEnvironment, steering_failures,
+};
 use pollux_mlx5_abi::command::lag::{LagContext, QueryLagOut};
 
 use super::{Call, No, need};
@@ -13,7 +15,7 @@ use crate::device::state::State;
 use crate::rdma::state;
 
 /// As many bytes of the block have counters that anybody names.
-const COUNTERS_BYTES: usize = 0x48;
+const COUNTERS_BYTES: usize = 0x70;
 
 impl Core {
     /// The function has one port, and is no master of others: nothing is bonded. Source: Linux
@@ -37,6 +39,8 @@ impl Core {
         V::NIC_RECEIVE_STEERING_DISCARD.set(&mut counters, port.steering_discards);
         V::RECEIVE_DISCARD_VPORT_DOWN.set(&mut counters, self.port.kept_out());
         V::TRANSMIT_DISCARD_VPORT_DOWN.set(&mut counters, port.sent_while_down);
+        steering_failures::GENERATED.set(&mut counters, port.tx_steering_ended);
+        steering_failures::HANDLED.set(&mut counters, port.rx_steering_ended);
         // Counters of 32 bits, which run over.
         for (field, value) in [
             (V::TOTAL_ERROR_QUEUES, self.queues_in_error() as u64),

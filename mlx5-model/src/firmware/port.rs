@@ -46,6 +46,8 @@ impl Core {
                     // What the vport's environment counts is not of these.
                     self.port.counters = PortCounters {
                         steering_discards: counters.steering_discards,
+                        rx_steering_ended: counters.rx_steering_ended,
+                        tx_steering_ended: counters.tx_steering_ended,
                         sent_while_down: counters.sent_while_down,
                         arrived_while_down: counters.arrived_while_down,
                         ..PortCounters::default()

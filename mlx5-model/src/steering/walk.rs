@@ -11,9 +11,8 @@
 //! | [`DELIVERIES_MAX`] | copies that are delivered | sixteen entries of as many destinations as they can have |
 //!
 //! Where one is reached the walk ends: what was delivered so far stays delivered, a frame to be sent is not sent, and the port counts
-//! it in [`PortCounters::steering_ended`](crate::PortCounters::steering_ended). Cards count that as
-//! `handled_pkt_steering_fail` or `generated_pkt_steering_fail`; their bounds are not known. Source of those: Linux
-//! `Documentation/networking/devlink/mlx5.rst`, `include/linux/mlx5/mlx5_ifc.h`, `struct mlx5_ifc_vnic_diagnostic_statistics_bits`.
+//! it, as cards do (`handled_pkt_steering_fail` of QUERY_VNIC_ENV, and `generated_pkt_steering_fail`); their bounds are not known.
+//! Source: Linux `Documentation/networking/devlink/mlx5.rst`, "vnic reporter".
 
 use std::sync::Arc;
 

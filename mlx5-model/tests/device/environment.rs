@@ -3,7 +3,9 @@
 use pollux_mlx5_abi::caps::general::GeneralCaps as G;
 use pollux_mlx5_abi::caps::{self, kind};
 use pollux_mlx5_abi::command::counter::QueryVportCounterIn;
-use pollux_mlx5_abi::command::environment::{QueryVnicEnvIn, QueryVnicEnvOut, VnicEnvironment as V};
+use pollux_mlx5_abi::command::environment::{
+    QueryVnicEnvIn, QueryVnicEnvOut, VnicEnvironment as V, steering_failures,
+};
 use pollux_mlx5_abi::command::lag::{LagContext, QueryLagOut};
 use pollux_mlx5_abi::command::register::{AccessRegisterIn, Paos, access, id};
 use pollux_mlx5_abi::command::tir::{ModifyTisIn, TisContext};
@@ -14,9 +16,16 @@ use pollux_mlx5_abi::wqe::Completion;
 use super::rig::{Rig, frame};
 use super::send::plain;
 
-fn counters(rig: &Rig) -> [u8; V::BYTES] {
+pub(super) fn counters(rig: &Rig) -> [u8; V::BYTES] {
     let out = rig.must(op::QUERY_VNIC_ENV, 0, &mut QueryVnicEnvIn::ZERO.clone(), QueryVnicEnvOut::BYTES);
     QueryVnicEnvOut::VPORT_ENV.get(out.first_chunk().expect("an answer"))
+}
+
+/// Clears the vport's own counters.
+pub(super) fn clear_vport(rig: &Rig) {
+    let mut clear = QueryVportCounterIn::ZERO;
+    QueryVportCounterIn::CLEAR.set(&mut clear, 1);
+    rig.must(op::QUERY_VPORT_COUNTER, 0, &mut clear, 528);
 }
 
 fn nothing_is_wrong(rig: &Rig) -> bool {
@@ -36,6 +45,7 @@ fn what_is_counted_is_announced() {
         G::TRANSMIT_DISCARD_VPORT_DOWN,
         G::EQ_OVERRUN_COUNT,
         G::INVALID_COMMAND_COUNT,
+        steering_failures::CAP,
     ] {
         assert!(field.is_set(caps));
     }
@@ -63,9 +73,7 @@ fn packets_that_nobody_wants_are_counted() {
     rig.settle();
     assert_eq!(V::NIC_RECEIVE_STEERING_DISCARD.get(&counters(&rig)), 3);
     // They stay when the vport's own counters are cleared.
-    let mut clear = QueryVportCounterIn::ZERO;
-    QueryVportCounterIn::CLEAR.set(&mut clear, 1);
-    rig.must(op::QUERY_VPORT_COUNTER, 0, &mut clear, 528);
+    clear_vport(&rig);
     assert_eq!(V::NIC_RECEIVE_STEERING_DISCARD.get(&counters(&rig)), 3);
 }
 

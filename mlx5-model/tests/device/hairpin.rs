@@ -25,7 +25,7 @@ fn rig() -> Rig {
 }
 
 fn rig_by(clock: Clock) -> Rig {
-    let traits = Traits { hairpin: true, change_packets: true, ..Traits::default() };
+    let traits = Traits { hairpin: true, ..Traits::default() };
     Rig::with(DeviceConfig { traits, clock, ..DeviceConfig::default() })
 }
 

@@ -23,9 +23,9 @@ use super::receive::{arrive, buffer};
 use super::rig::{Cq, Rig, Sq, number};
 use super::send::plain;
 
-/// A card that changes packets.
-fn changing() -> Rig {
-    let traits = Traits { change_packets: true, ..Traits::default() };
+/// A card that changes no packets.
+fn unchanging() -> Rig {
+    let traits = Traits { change_packets: false, ..Traits::default() };
     Rig::with(DeviceConfig { traits, ..DeviceConfig::default() })
 }
 
@@ -187,7 +187,7 @@ pub(super) fn summed(mut frame: Vec<u8>, l4: usize, at: usize) -> Vec<u8> {
 
 /// A queue that receives what a list of changes left of a frame.
 fn received(list: &[[u8; 8]], frame: &[u8]) -> Vec<u8> {
-    let rig = changing();
+    let rig = Rig::new();
     let mut cq = rig.cq(6);
     let mut rq = rig.rq(4, 4, &cq);
     let (at, data) = buffer(&rig, 2048);
@@ -268,7 +268,7 @@ fn flagged(rig: &Rig, kind: u32, flags: &[pollux_mlx5_abi::field::Field<40>]) ->
 #[test]
 fn a_table_lets_its_entries_do_what_its_flags_say() {
     use FlowTableContext as F;
-    let rig = changing();
+    let rig = Rig::new();
     let bare = header(&rig, reformat::L3_TUNNEL_TO_L2, &[0; 14]).expect("a header");
     let around = header(&rig, reformat::L2_TO_L2_TUNNEL, &[0; 20]).expect("a header");
     let list = changes(&rig, table::NIC_RX, &[add(field::IP_TTL, 1)]).expect("a list");
@@ -306,12 +306,12 @@ fn a_table_lets_its_entries_do_what_its_flags_say() {
     ] {
         assert_eq!(flagged(&rig, kind, &[flag]), Err(status::BAD_PARAM_ERR));
     }
-    assert_eq!(flagged(&Rig::new(), table::NIC_RX, &[F::DECAP_EN]), Err(status::BAD_PARAM_ERR));
+    assert_eq!(flagged(&unchanging(), table::NIC_RX, &[F::DECAP_EN]), Err(status::BAD_PARAM_ERR));
 }
 
 #[test]
 fn lists_and_headers_are_checked() {
-    let rig = changing();
+    let rig = Rig::new();
     let refused = |list: &[[u8; 8]]| changes(&rig, table::NIC_RX, list);
     assert_eq!(refused(&[]), Err(status::BAD_PARAM_ERR));
     assert_eq!(refused(&[set(0x49, 0, 32, 0)]), Err(status::BAD_PARAM_ERR), "a register that no table reads");
@@ -327,7 +327,7 @@ fn lists_and_headers_are_checked() {
     assert!(all(&rig, table::NIC_TX, 0, does).is_ok());
     let does = Does { actions: action::ALLOW | action::DECAP, ..Does::default() };
     assert_eq!(all(&rig, table::NIC_TX, 0, does), Err(status::BAD_PARAM_ERR));
-    let rig = Rig::new();
+    let rig = unchanging();
     assert_eq!(changes(&rig, table::NIC_RX, &[add(field::IP_TTL, 1)]), Err(status::BAD_OP_ERR));
 }
 
@@ -365,7 +365,7 @@ fn ipv4_over(protocol: u8, behind: &[u8]) -> Vec<u8> {
 
 #[test]
 fn what_is_sent_passes_tables_of_its_own() {
-    let rig = changing();
+    let rig = Rig::new();
     let mut cq = rig.cq(6);
     let (mut first, mut second) = (rig.sq(6, &cq), rig.sq(6, &cq));
     let frame = summed([&l2(0x800, &[])[..], &ipv4(17, &udp(64))].concat(), 34, 6);
@@ -427,7 +427,7 @@ fn what_is_sent_passes_tables_of_its_own() {
 
 #[test]
 fn what_gets_too_long_is_counted() {
-    let rig = changing();
+    let rig = Rig::new();
     let mut cq = rig.cq(6);
     let mut sq = rig.sq(6, &cq);
     let header = header(&rig, reformat::L2_TO_L2_TUNNEL, &vxlan()).expect("a header");
@@ -467,7 +467,7 @@ fn tunnels_come_off_and_a_packet_gets_another_header() {
         ("GRE", &gre, true, frame.clone()),
         ("IP in IP", &bare, false, [&new[..12], &[8, 0], &frame[14..]].concat()),
     ] {
-        let rig = changing();
+        let rig = Rig::new();
         let mut cq = rig.cq(6);
         let mut rq = rig.rq(4, 4, &cq);
         let (at, data) = buffer(&rig, 2048);
@@ -485,7 +485,7 @@ fn tunnels_come_off_and_a_packet_gets_another_header() {
         assert_eq!(rig.read(at, bytes as usize), expected, "{what}");
     }
     // The same onto what is sent: the frame's own header goes.
-    let rig = changing();
+    let rig = Rig::new();
     let mut cq = rig.cq(6);
     let mut sq = rig.sq(6, &cq);
     let outer = [&l2(0x800, &[])[..], &ipv4_over(4, &[])].concat();

@@ -1,7 +1,9 @@
+use super::environment::{clear_vport, counters};
 use super::receive::{arrive, buffer};
 use super::rig::{Cq, Rig, Rq, frame, number};
 use super::send::plain;
 use pollux_mlx5_abi::command::counter::{AllocFlowCounterIn, QueryFlowCounterIn, TrafficCounter};
+use pollux_mlx5_abi::command::environment::steering_failures;
 use pollux_mlx5_abi::command::flow::{
     CreateFlowGroupIn, CreateFlowTableIn, DeleteFlowEntryIn, DestroyFlowGroupIn, FlowContext,
     FlowTableContext, ModifyFlowTableIn, SetFlowEntryIn, criteria, destination, table,
@@ -352,7 +354,7 @@ fn each_path_passes_all_the_levels() {
     for (cq, _) in &mut queues {
         assert!(cq.poll(&rig).is_some());
     }
-    assert_eq!(rig.device.port_counters().steering_ended, 0);
+    assert_eq!(rig.device.port_counters().rx_steering_ended, 0);
     let mut input = CreateFlowTableIn::ZERO;
     let context = CreateFlowTableIn::FLOW_TABLE_CONTEXT.of_mut(&mut input);
     FlowTableContext::LEVEL.set(context, 128);
@@ -376,7 +378,7 @@ fn destinations_that_multiply_come_to_an_end() {
     rig.root(twice(table::NIC_RX, last));
     arrive(&rig, &frame(64, 0));
     assert!(queues[0].0.poll(&rig).is_some(), "what was delivered so far");
-    assert_eq!(rig.device.port_counters().steering_ended, 1);
+    assert_eq!(rig.device.port_counters().rx_steering_ended, 1);
     let mut query = QueryFlowCounterIn::ZERO;
     QueryFlowCounterIn::FLOW_COUNTER_ID.set(&mut query, counter);
     let out = rig.must(op::QUERY_FLOW_COUNTER, 0, &mut query, 32);
@@ -390,12 +392,12 @@ fn destinations_that_multiply_come_to_an_end() {
     let mut to = vec![(destination::FLOW_TABLE, fan(1, 64)); 16];
     rig.root(all(&rig, table::NIC_RX, 0, &to, &[]));
     arrive(&rig, &frame(64, 0));
-    assert_eq!(rig.device.port_counters().steering_ended, 1);
+    assert_eq!(rig.device.port_counters().rx_steering_ended, 1);
     to.push((destination::TIR, tir));
     to.rotate_right(1);
     rig.root(all(&rig, table::NIC_RX, 0, &to, &[]));
     arrive(&rig, &frame(64, 0));
-    assert_eq!(rig.device.port_counters().steering_ended, 2);
+    assert_eq!(rig.device.port_counters().rx_steering_ended, 2);
 
     // Nothing of it is sent.
     let cq = rig.cq(6);
@@ -407,7 +409,12 @@ fn destinations_that_multiply_come_to_an_end() {
     sq.ring(&rig);
     rig.settle();
     assert!(rig.wire.ends().sent.is_empty());
-    assert_eq!(rig.device.port_counters().steering_ended, 3);
+    assert_eq!(rig.device.port_counters().tx_steering_ended, 1);
+    // They stay when the vport's own counters are cleared.
+    clear_vport(&rig);
+    let counted = counters(&rig);
+    assert_eq!(steering_failures::HANDLED.get(&counted), 2);
+    assert_eq!(steering_failures::GENERATED.get(&counted), 1);
 }
 
 #[test]
@@ -439,7 +446,7 @@ fn groups_that_a_frame_is_compared_with_are_bounded() {
     for (from, ended) in [(2, 0), (1, 1)] {
         rig.root(tables[from]);
         assert_eq!(taker(&rig, &mut queues, &frame(64, 0)).is_none(), ended == 1);
-        assert_eq!(rig.device.port_counters().steering_ended, ended);
+        assert_eq!(rig.device.port_counters().rx_steering_ended, ended);
     }
     // All tables together have a limit, too, and groups that end make room.
     let others: Vec<u32> = (6..16).map(full).collect();
