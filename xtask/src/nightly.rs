@@ -18,7 +18,7 @@ pub(crate) struct Args {
 
 /// Tests that draw their scenes: as many seeds as `POLLUX_SEEDS` says, or cases as `PROPTEST_CASES`.
 const SEEDED: &[&[&str]] = &[
-    &["--package=pollux-mlx5-model", "--test=rdma", "seeds"],
+    &["--package=pollux-mlx5-model", "--test=device", "seeds"],
     &["--package=pollux-ring", "--lib", "oracle"],
     &["--package=pollux-ring", "--lib", "guards_agree"],
     &["--package=pollux-mempool", "--test=model"],

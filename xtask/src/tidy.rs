@@ -231,11 +231,6 @@ fn sources(name: &str, wrong: &mut Vec<String>) -> Outcome {
             .filter_map(|rest| rest.strip_suffix(';'))
             .map(str::to_owned);
         modules.entry(module_dir(file)).or_default().extend(declared);
-        let elsewhere = text.lines().filter_map(|line| line.strip_prefix("#[path = \"")?.strip_suffix("\"]"));
-        for path in elsewhere.map(|path| file.with_file_name(path)) {
-            let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            modules.entry(path.parent().unwrap_or(&src).to_path_buf()).or_default().insert(stem);
-        }
     }
     let listed = MAY_BE_UNSAFE.iter().find(|(crate_name, _)| *crate_name == name);
     unsafe_code(name, listed.map_or(&[], |(_, stems)| stems), &with_unsafe, wrong);

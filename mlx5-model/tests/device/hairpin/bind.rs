@@ -15,7 +15,7 @@ use super::{
     DOWN, Pair, UP, VHCA, come, destroy_sender, frames, gone, move_receiver, move_sender, query_receiver,
     query_sender, receiver, rig, room, sender, sizes, through,
 };
-use crate::device::rig::{Rig, block};
+use crate::rig::{Rig, block};
 
 #[test]
 fn the_card_says_what_it_has_room_for() {

@@ -15,11 +15,11 @@ use super::{
     DOWN, Pair, UP, VHCA, come, counter_set, destroy_sender, dropped, frames, gone, move_receiver,
     move_sender, query_receiver, query_sender, receiver, rig, rig_by, room, sender, through,
 };
-use crate::device::offload::{ipv4, l2, tcp, udp};
-use crate::device::pace::set as set_rate;
-use crate::device::receive::out_of_buffer;
-use crate::device::rewrite::{Does, all, changes, set, summed, table_with};
-use crate::device::rig::{Rig, frame, simple};
+use crate::offload::{ipv4, l2, tcp, udp};
+use crate::pace::set as set_rate;
+use crate::receive::out_of_buffer;
+use crate::rewrite::{Does, all, changes, set, summed, table_with};
+use crate::rig::{Rig, frame, simple};
 
 #[test]
 fn what_comes_in_goes_out_unchanged_and_in_order() {

@@ -15,7 +15,7 @@ use pollux_mlx5_abi::wqe::{Data, NextSegment, Xrc};
 use zerocopy::IntoBytes;
 
 use super::node::{Ends, Node, Plan, data, remote};
-use super::rig::{Cq, HCA_DELTA, number};
+use crate::rig::{Cq, HCA_DELTA, number};
 
 const LOG: u32 = 5;
 const LOG_BYTES: u32 = 6;
@@ -176,7 +176,7 @@ fn xrc_requests_name_their_queue() {
         QpContext::LOG_RQ_SIZE.set(context, 0);
     });
     // Without a ring of its own for receiving, that for sending begins the buffer.
-    a.sq = super::rig::Sq::at(a.number, a.rq.ring, a.rq.record, super::node::LOG_RING);
+    a.sq = crate::rig::Sq::at(a.number, a.rq.ring, a.rq.record, super::node::LOG_RING);
     let b = ends.b.pair_with(plan(there), |context| {
         none(context);
         QpContext::NO_SQ.set(context, 1);

@@ -12,7 +12,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::{CRC32C, DIF, Side, Signed, Wanted, ends, error, go, set, text, variables_of};
 use crate::rdma::node::{Ends, Pair, Plan, data, remote};
-use crate::rdma::rig::{HCA_DELTA, number};
+use crate::rig::{HCA_DELTA, number};
 
 /// The key that reads as zeros in every domain.
 const NULL_KEY: u32 = 0x200;

@@ -8,7 +8,7 @@ use zerocopy::IntoBytes;
 
 use super::{CHECKSUM, CRC32, CRC32C, CRC64, DIF, Side, Signed, Wanted, ends, error, go, text};
 use crate::rdma::node::{Plan, remote};
-use crate::rdma::rig::HCA_DELTA;
+use crate::rig::HCA_DELTA;
 
 /// Has memory with signatures written to a peer without; which completion of a signature came, if any did.
 fn strip(side: Side, checked: u8, spoil: impl FnOnce(&mut Vec<u8>)) -> Option<(CqeSignature, u32, u32)> {

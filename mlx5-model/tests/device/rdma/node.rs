@@ -15,7 +15,7 @@ use pollux_mlx5_model::wire::{Cable, Impaired, Impairments, Sent, Wire};
 use pollux_mlx5_model::{DeviceConfig, Traits};
 use zerocopy::IntoBytes;
 
-use super::rig::{Cq, HCA_DELTA, Hand, Rig, Rq, Sq, number};
+use crate::rig::{Cq, HCA_DELTA, Hand, Rig, Rq, Sq, number};
 
 /// A device with an address.
 pub(crate) struct Node {

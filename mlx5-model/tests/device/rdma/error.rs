@@ -12,7 +12,7 @@ use zerocopy::IntoBytes;
 
 use super::fuzz::seal;
 use super::node::{Ends, Node, Pair, Plan, data, remote};
-use super::rig::number;
+use crate::rig::number;
 
 /// Memory on both sides and keys for it.
 struct Memory {

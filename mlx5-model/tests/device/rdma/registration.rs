@@ -12,7 +12,7 @@ use pollux_mlx5_abi::wqe::{
 use zerocopy::IntoBytes;
 
 use super::node::{Ends, Node, Pair, Plan, data};
-use super::rig::{HCA_DELTA, number};
+use crate::rig::{HCA_DELTA, number};
 
 const PAGE: u64 = 4096;
 

@@ -18,8 +18,8 @@ use pollux_mlx5_model::wire::Impairments;
 use zerocopy::IntoBytes;
 
 use super::node::{Ends, Node, Pair, Plan, data, remote};
-use super::rig::{Cq, number};
 use super::shared::Shared;
+use crate::rig::{Cq, number};
 
 const KEY: u64 = 0x1122_3344_5566_7788;
 const NAME: u32 = 0x55;
@@ -323,7 +323,7 @@ fn a_request_that_fails_ends_its_connection_alone() {
     assert_eq!((error.syndrome().code, error.qpn()), (S::LOCAL_LENGTH_ERR, target.number));
     // From ERR over RESET it comes back, and reaches the same target.
     ends.a.end(op::TO_RST_QP, bad.number).expect("to RESET");
-    bad.sq = super::rig::Sq::at(bad.number, bad.sq.ring, bad.sq.record, bad.sq.log);
+    bad.sq = crate::rig::Sq::at(bad.number, bad.sq.ring, bad.sq.record, bad.sq.log);
     ends.a.rig.write(bad.sq.record, &[0; 8]);
     ready(&ends, &bad);
     target.shared.post(&ends.b, there, 0x1000);

@@ -15,7 +15,7 @@ use pollux_mlx5_abi::wqe::{
 use zerocopy::IntoBytes;
 
 use super::node::{Ends, Node, Pair, Plan, data, remote};
-use super::rig::HCA_DELTA;
+use crate::rig::HCA_DELTA;
 
 /// The entry that copies, as rdma-core's driver writes it.
 pub(crate) fn copying(

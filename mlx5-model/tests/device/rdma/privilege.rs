@@ -14,7 +14,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::node::{Ends, Node, Pair, Plan};
 use super::registration::{Wanted, free_key, pages, pieces, post, register};
-use super::rig::{HCA_DELTA, number};
+use crate::rig::{HCA_DELTA, number};
 
 /// Two ends, and a user context of the second, in whose domain all is that is made there from now on.
 fn with_user() -> (Ends, u16) {

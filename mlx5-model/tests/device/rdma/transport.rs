@@ -125,7 +125,7 @@ fn there_are_so_many_queue_pairs() {
         }
     };
     assert_eq!(refused.status, status::NO_RES_ERR);
-    ends.a.end(op::DESTROY_QP, super::rig::number(&last)).expect("there");
+    ends.a.end(op::DESTROY_QP, crate::rig::number(&last)).expect("there");
     ends.a.rig.must(op::CREATE_QP, 0, &mut input, 16);
     // What queue pairs report to stays.
     let mut destroy = [0; 16];

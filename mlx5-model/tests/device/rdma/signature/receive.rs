@@ -8,7 +8,7 @@ use zerocopy::IntoBytes;
 
 use super::{CHECKSUM, CRC32, CRC32C, CRC64, DIF, Side, Signed, Wanted, ends, error, go, text};
 use crate::rdma::node::{Plan, data, remote};
-use crate::rdma::rig::HCA_DELTA;
+use crate::rig::HCA_DELTA;
 
 fn there(key: u32, at: u64) -> Vec<u8> {
     RemoteAddress::new(at, key).as_bytes().to_vec()

@@ -21,7 +21,7 @@ use pollux_mlx5_model::wire::Impairments;
 use zerocopy::IntoBytes;
 
 use super::node::{Ends, Node, Pair};
-use super::rig::{Cq, HCA_DELTA, number};
+use crate::rig::{Cq, HCA_DELTA, number};
 
 /// Two cards with signatures.
 fn ends() -> Ends {

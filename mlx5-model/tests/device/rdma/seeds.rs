@@ -11,8 +11,8 @@ use pollux_mlx5_model::wire::Impairments;
 use zerocopy::IntoBytes;
 
 use super::node::{Ends, Pair, Plan, data, remote};
-use super::rig::HCA_DELTA;
 use super::shared::Shared;
+use crate::rig::HCA_DELTA;
 
 /// The same sequence for the same seed: xorshift64*.
 pub(crate) struct Chance(u64);

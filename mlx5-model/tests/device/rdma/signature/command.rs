@@ -16,7 +16,7 @@ use zerocopy::IntoBytes;
 
 use super::{context, create, ends, go, variables};
 use crate::rdma::node::{Ends, Node, Plan};
-use crate::rdma::rig::number;
+use crate::rig::number;
 
 fn make(node: &Node, count: u32, domain: u32, bytes: usize) -> Result<Vec<u8>, Refused> {
     let mut input = CreatePsvIn::ZERO;

@@ -14,8 +14,8 @@ use pollux_mlx5_model::wire::Impairments;
 
 use super::{KEY, Target, context, create, ends, initiator, joined, named, to};
 use crate::rdma::node::{Ends, Plan, data};
-use crate::rdma::rig::number;
 use crate::rdma::shared::Shared;
+use crate::rig::number;
 
 #[test]
 fn a_target_is_drained_before_it_ends() {

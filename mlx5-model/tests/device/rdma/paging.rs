@@ -16,7 +16,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::local::copying;
 use super::node::{Ends, Node, Pair, Plan, data, remote};
-use super::rig::{HCA_DELTA, number};
+use crate::rig::{HCA_DELTA, number};
 
 const PAGE: u64 = 4096;
 

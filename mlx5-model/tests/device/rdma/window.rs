@@ -14,7 +14,7 @@ use pollux_mlx5_kernel::CommandQueue;
 use zerocopy::IntoBytes;
 
 use super::node::{Ends, Node, Pair, Plan, data, remote};
-use super::rig::{HCA_DELTA, number};
+use crate::rig::{HCA_DELTA, number};
 
 /// The entry that binds a window, or with no bytes makes it free, as rdma-core's driver writes it.
 #[expect(clippy::too_many_arguments, reason = "what a window is bound to")]
