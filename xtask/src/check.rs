@@ -17,10 +17,11 @@ pub(crate) fn check() -> Outcome {
 /// The crates that have loom models.
 pub(crate) const LOOM_CRATES: &[&str] = &["ring", "eal", "mempool", "port"];
 
-/// Cargo for those loom models of a crate whose names have `test` in them. They get a target directory of their own: `--cfg loom`
+/// Cargo for those loom models of crates whose names have `test` in them. They get a target directory of their own: `--cfg loom`
 /// rebuilds everything.
-pub(crate) fn loom_cargo(package: &str, test: &str) -> Command {
-    let mut command = cargo(&["test", "--lib", "--package", &format!("pollux-{package}"), test]);
+pub(crate) fn loom_cargo(packages: &[&str], test: &str) -> Command {
+    let mut command = cargo(&["test", "--lib", test]);
+    command.args(packages.iter().map(|package| format!("--package=pollux-{package}")));
     command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target_dir().join("loom"));
     command.env("CARGO_PROFILE_TEST_OPT_LEVEL", "3");
     command
@@ -28,7 +29,7 @@ pub(crate) fn loom_cargo(package: &str, test: &str) -> Command {
 
 /// The loom models.
 pub(crate) fn loom() -> Outcome {
-    LOOM_CRATES.iter().try_for_each(|package| must(&mut loom_cargo(package, "loom_tests")))
+    must(&mut loom_cargo(LOOM_CRATES, "loom_tests"))
 }
 
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -51,14 +52,13 @@ pub(crate) fn sanitize() -> Outcome {
             flags.push_str(" -Cunsafe-allow-abi-mismatch=sanitizer");
             // The tests in which threads meet: the others' libraries share what only locks protect.
             command.args(["--", "stress", "--test-threads=1"]);
+            // Suppressions name functions that are inlined: a stack has their paths in full debug information alone.
+            command.env("CARGO_PROFILE_DEV_DEBUG", "full").env("CARGO_PROFILE_TEST_DEBUG", "full");
         }
         must(
             command
                 .env("RUSTC_BOOTSTRAP", "1")
                 .env("RUSTFLAGS", flags)
-                // Suppressions name functions that are inlined: a stack has their paths in full debug information alone.
-                .env("CARGO_PROFILE_DEV_DEBUG", "full")
-                .env("CARGO_PROFILE_TEST_DEBUG", "full")
                 .env("TSAN_OPTIONS", format!("suppressions={}", root().join("xtask/tsan.supp").display()))
                 .env("CARGO_TARGET_DIR", target_dir().join(sanitizer)),
         )?;

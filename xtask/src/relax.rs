@@ -37,7 +37,7 @@ pub(crate) fn relaxations() -> Outcome {
     let mut all = Vec::new();
     for package in LOOM_CRATES {
         let text =
-            output(loom_cargo(package, "relaxations").args(["--", "--nocapture", "--test-threads=1"]))?;
+            output(loom_cargo(&[package], "relaxations").args(["--", "--nocapture", "--test-threads=1"]))?;
         let before = all.len();
         all.extend(text.lines().filter_map(|line| parse(package, line)));
         if all.len() == before {
@@ -92,7 +92,7 @@ fn parse(package: &'static str, line: &str) -> Option<Relaxation> {
 
 /// Runs the tests whose names have `test` in them with one ordering weakened.
 fn weakened(package: &str, test: &str, relax: &str) -> Outcome<End> {
-    let trial = trial::run(loom_cargo(package, test).env("POLLUX_RELAX", relax), PATIENCE)?;
+    let trial = trial::run(loom_cargo(&[package], test).env("POLLUX_RELAX", relax), PATIENCE)?;
     if !trial.said.contains("running ") {
         return Err(format!("pollux-{package}: no model ran: {}", trial.said));
     }

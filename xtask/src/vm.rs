@@ -30,7 +30,7 @@ use crate::interrupt;
 use crate::run::{Outcome, cargo, must, target_dir};
 use bed::Bed;
 use guest::Guest;
-use job::{Job, Settings};
+use job::{Extent, Job, Settings};
 use kernel::Kernel;
 
 /// What a hostile driver does with `--all`.
@@ -41,6 +41,9 @@ pub(crate) struct Args {
     /// Run on every kernel (the release's and the newest in the archive), with the long jobs and ten million fuzzing steps
     #[arg(long)]
     all: bool,
+    /// Run the shortest job of each kind only
+    #[arg(long, conflicts_with_all = ["all", "record"])]
+    short: bool,
     /// Run on the newest kernel in the archive only
     #[arg(long, conflicts_with_all = ["all", "record"])]
     newest: bool,
@@ -69,6 +72,7 @@ impl Args {
     pub(crate) fn all() -> Self {
         Self {
             all: true,
+            short: false,
             newest: false,
             job: String::new(),
             test: None,
@@ -99,7 +103,12 @@ pub(crate) fn vm(args: &Args) -> Outcome {
 
 fn jobs(args: &Args) -> Outcome {
     let begin = Instant::now();
-    let mut jobs = job::chosen(&args.job, args.all)?;
+    let extent = match (args.short, args.all) {
+        (true, _) => Extent::Short,
+        (_, true) => Extent::All,
+        _ => Extent::Usual,
+    };
+    let mut jobs = job::chosen(&args.job, extent)?;
     if args.record {
         jobs.retain(|job| job.records);
     }

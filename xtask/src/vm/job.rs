@@ -44,6 +44,8 @@ pub(crate) struct Job {
     abrupt: bool,
     /// Runs with `--all` or by its name alone, as long as `--minutes` says beside its own time.
     pub(crate) long: bool,
+    /// Runs with `--short` too: a minute at most, and no other job tries the same sooner.
+    pub(crate) short: bool,
     /// Its tests send records of Linux's answers, see [`super::record`].
     pub(crate) records: bool,
 }
@@ -122,18 +124,32 @@ impl Settings<'_> {
     }
 }
 
-/// The jobs that are asked for by `text`: the one of that name, else those whose names contain it, without the long ones where there
-/// are others, unless `long`.
+/// How many of the jobs run of which none is named.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    Short,
+    Usual,
+    All,
+}
+
+/// The jobs that are asked for by `text`: the one of that name, else those of the extent whose names contain it, else all whose names
+/// contain it.
 ///
 /// # Errors
 /// When there is none.
-pub(crate) fn chosen(text: &str, long: bool) -> Outcome<Vec<Job>> {
+pub(crate) fn chosen(text: &str, extent: Extent) -> Outcome<Vec<Job>> {
     let mut all = list::all();
     all.extend(witness::all()?);
     let exact = |job: &Job| job.name == text;
-    let usual = |job: &Job| job.name.contains(text) && (long || !job.long);
     let named = |job: &Job| job.name.contains(text);
-    // Long ones alone last.
+    let usual = |job: &Job| {
+        named(job)
+            && match extent {
+                Extent::Short => job.short,
+                Extent::Usual => !job.long,
+                Extent::All => true,
+            }
+    };
     let choices: [&dyn Fn(&Job) -> bool; 3] = [&exact, &usual, &named];
     let Some(choice) = choices.into_iter().find(|choice| all.iter().any(choice)) else {
         let names: Vec<_> = all.iter().map(|job| job.name).collect();
@@ -219,17 +235,22 @@ mod tests {
 
     #[test]
     fn a_name_is_that_job_and_else_a_part_of_names() {
-        let names = |text: &str, long: bool| -> Vec<&str> {
-            chosen(text, long).expect("some").iter().map(|job| job.name).collect()
+        let names = |text: &str, extent| -> Vec<&str> {
+            chosen(text, extent).expect("some").iter().map(|job| job.name).collect()
         };
-        assert_eq!(names("verbs-rxe", false), ["verbs-rxe"]);
-        assert!(names("rxe", false).len() > 2);
-        assert!(!names("", false).contains(&"mlx5-soak"));
-        assert!(names("", true).contains(&"mlx5-soak"));
-        assert_eq!(names("mlx5-soak", false), ["mlx5-soak"], "who asks by name means it");
-        assert_eq!(names("soak", false), ["mlx5-soak"], "by a part of it, too");
-        assert!(!names("mlx5", false).contains(&"mlx5-soak"), "not among others");
-        let why = chosen("verbs-on-the-moon", true).err().expect("none");
+        assert_eq!(names("verbs-rxe", Extent::Usual), ["verbs-rxe"]);
+        assert!(names("rxe", Extent::Usual).len() > 2);
+        assert!(!names("", Extent::Usual).contains(&"mlx5-soak"));
+        assert!(names("", Extent::All).contains(&"mlx5-soak"));
+        let short = names("", Extent::Short);
+        assert!(
+            short.contains(&"verbs-rxe") && !short.contains(&"mlx5-soak") && short.len() < 12,
+            "{short:?}"
+        );
+        assert_eq!(names("mlx5-soak", Extent::Usual), ["mlx5-soak"], "who asks by name means it");
+        assert_eq!(names("soak", Extent::Usual), ["mlx5-soak"], "by a part of it, too");
+        assert!(!names("mlx5", Extent::Usual).contains(&"mlx5-soak"), "not among others");
+        let why = chosen("verbs-on-the-moon", Extent::All).err().expect("none");
         assert!(why.starts_with("no job's name contains 'verbs-on-the-moon'; jobs: uverbs-rxe, "), "{why}");
     }
 
@@ -256,7 +277,7 @@ mod tests {
 
     #[test]
     fn what_a_job_begins_with_comes_first() {
-        let jobs = chosen("verbs-rxe", false).expect("it");
+        let jobs = chosen("verbs-rxe", Extent::Usual).expect("it");
         let said: serde_json::Value = serde_json::from_str(&USUAL.describe(&jobs)).expect("JSON");
         let commands = said[0]["commands"].as_array().expect("commands");
         assert_eq!(commands.len(), jobs[0].setup.len() + jobs[0].commands.len());
@@ -269,7 +290,7 @@ mod tests {
 
     #[test]
     fn settings_reach_the_guest() {
-        let jobs = chosen("mlx5-soak", true).expect("it");
+        let jobs = chosen("mlx5-soak", Extent::All).expect("it");
         let said = USUAL.describe(&jobs);
         assert!(said.contains("\"POLLUX_SOAK_MINUTES\":\"3\"") && !said.contains("POLLUX_RECORD"), "{said}");
         assert!(said.contains("\"POLLUX_PATIENCE\":\"1\""), "{said}");

@@ -68,6 +68,7 @@ pub(crate) fn all() -> Vec<Job> {
     vec![
         Job {
             name: "uverbs-rxe",
+            short: true,
             setup: RXE,
             commands: &[
                 &["ip", "address", "add", "10.0.0.2/24", "dev", "v1"],
@@ -79,6 +80,7 @@ pub(crate) fn all() -> Vec<Job> {
         },
         Job {
             name: "verbs-rxe",
+            short: true,
             setup: RXE,
             commands: &[&[
                 "POLLUX_REQUIRE=rxe",
@@ -93,6 +95,7 @@ pub(crate) fn all() -> Vec<Job> {
         },
         Job {
             name: "verbs-mlx5",
+            short: true,
             wires: CABLE,
             commands: &[
                 &["modprobe", "ib_uverbs"],
@@ -145,13 +148,14 @@ pub(crate) fn all() -> Vec<Job> {
         tests!("mlx5-net", "net::", CABLE, 240),
         Job { records: true, ..tests!("mlx5-ib", "ib::", CABLE, 120) },
         tests!("mlx5-forward", "forward::", HOST, 240),
-        Job { records: true, ..tests!("mlx5-record", "record::", HOST, 120) },
-        tests!("mlx5-control", "control::", CABLE, 240),
+        Job { records: true, short: true, ..tests!("mlx5-record", "record::", HOST, 120) },
+        Job { short: true, ..tests!("mlx5-control", "control::", CABLE, 240) },
         Job { reports: &["health recovery"], warns: &["mlx5"], ..tests!("mlx5-reset", "reset::", HOST, 300) },
         Job {
             reports: &["Fatal error"],
             warns: &["mlx5"],
             abrupt: true,
+            short: true,
             ..tests!("mlx5-gone", "gone::", CABLE, 60)
         },
         Job { long: true, ..tests!("mlx5-soak", "soak::", HOST, 180) },

@@ -35,6 +35,9 @@ struct Description {
     /// Runs with `--all` or by its name alone.
     #[serde(default)]
     long: bool,
+    /// Runs with `--short` too.
+    #[serde(default)]
+    short: bool,
     /// Parts of lines that the kernel's log may warn with.
     #[serde(default)]
     warns: Vec<String>,
@@ -78,7 +81,7 @@ fn job(folder: &Path) -> Outcome<Job> {
     let (path, script) = (folder.join("job.toml"), folder.join(SCRIPT));
     let text =
         std::fs::read_to_string(&path).map_err(|why| format!("cannot read {}: {why}", path.display()))?;
-    let Description { packages, modules, wires, with, seconds, long, warns } =
+    let Description { packages, modules, wires, with, seconds, long, short, warns } =
         toml::from_str(&text).map_err(|why| format!("{}: {}", path.display(), why.message()))?;
     if !script.is_file() {
         return Err(format!("{} is not there: a witness is job.toml and {SCRIPT}", script.display()));
@@ -102,6 +105,7 @@ fn job(folder: &Path) -> Outcome<Job> {
         with: words(with),
         seconds,
         long,
+        short,
         tests: true,
         ..Job::default()
     })
