@@ -8,7 +8,7 @@ use pollux_uverbs::CqHandle;
 use pollux_uverbs::abi::flags::CqFlags;
 use pollux_uverbs::cq::CqRequest;
 
-use crate::event::CompletionChannel;
+use crate::comp_channel::CompletionChannel;
 use crate::mr::Piece;
 use crate::{Context, VerbsError, WcOpcode, WcStatus};
 

@@ -169,6 +169,7 @@
 
 mod ah;
 mod batch;
+mod comp_channel;
 mod context;
 mod cq;
 mod dm;
@@ -196,12 +197,13 @@ pub use crate::provider::mlx5::wq::HashFields;
 pub use crate::provider::request::{Kind as QpKind, PostError};
 pub use ah::{Ah, Path};
 pub use batch::{Batch, Receives};
+pub use comp_channel::CompletionChannel;
 pub use context::{Context, Options, Provider, devices, find};
 pub use cq::{Cq, CqOptions, Wc};
 pub use dm::Dm;
 pub use endpoint::{Endpoint, EndpointOptions, PairError, RemoteMemory};
 pub use error::VerbsError;
-pub use event::{CompletionChannel, Element, Event};
+pub use event::{Element, Event};
 pub use flow::{Rule, RuleId};
 pub use mr::{Buf, Buffers, Mr, Piece};
 pub use mw::{Mw, next_rkey};
