@@ -1,7 +1,6 @@
 //! Completion queues: made, resized, and destroyed after the last queue pair that completes there.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use pollux_eal::region::PAGE_BYTES;
 use pollux_mlx5_abi::kernel::completion_queue::{self, CreateCqAnswer, ResizeCq, cq_flag};
@@ -10,39 +9,13 @@ use pollux_uverbs::{CqHandle, Driver};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::hca::Hca;
-use super::poll::{Poller, Target};
+use super::poll::Poller;
+use super::poll::home::Home;
 use pollux_mlx5_common::MlxError;
 use pollux_mlx5_common::context::Pinning;
-use pollux_mlx5_common::cq::{Cq, CqParts, View};
+use pollux_mlx5_common::cq::{Cq, CqParts};
 use pollux_mlx5_common::object::{Id, Object};
 use pollux_mlx5_common::uar::{Uar, page as page_of};
-
-/// What came and went, for the half that polls.
-#[derive(Debug)]
-pub(crate) enum Message {
-    Came(Target),
-    /// Its serial number, and the index in 24 bits before which its completions stand.
-    Went(u64, u32),
-}
-
-/// What of a completion queue stays until its last queue pair is gone.
-#[derive(Debug)]
-pub(crate) struct Home {
-    object: Object,
-    pub(crate) version: AtomicU32,
-    messages: Mutex<Vec<Message>>,
-    view: Mutex<View>,
-    /// What the half that polls left behind.
-    left: Mutex<Option<Cq>>,
-}
-
-/// Numbers of targets.
-static SERIAL: AtomicU64 = AtomicU64::new(0);
-
-/// A number never given before.
-pub(crate) fn serial() -> u64 {
-    SERIAL.fetch_add(1, Ordering::Relaxed)
-}
 
 fn entries_log2(hca: &Hca, entries: u32) -> Result<u8, MlxError> {
     let limit = hca.device.attributes.base.max_cqe.clamp(1, (1 << 22) - 1);
@@ -99,61 +72,8 @@ impl Hca {
             None => Uar::static_arm(device)?,
         });
         let cq = Cq::new(parts);
-        let home = Home {
-            view: Mutex::new(cq.view()),
-            object,
-            version: AtomicU32::new(0),
-            messages: Mutex::default(),
-            left: Mutex::default(),
-        };
-        Ok(Poller::new(cq, Arc::new(home), self.indexed()))
-    }
-}
-
-impl Home {
-    pub(crate) fn handle(&self) -> CqHandle {
-        match self.object.id() {
-            Id::Cq(handle) => handle,
-            other => unreachable!("{other:?} is no completion queue"),
-        }
-    }
-
-    /// Tells the half that polls.
-    pub(crate) fn tell(&self, message: Message) {
-        let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
-        messages.push(message);
-        // Release pairs with the Acquire of whoever polls.
-        self.version.fetch_add(1, Ordering::Release);
-    }
-
-    /// Tells the half that polls that one is gone: the device has made its last completion.
-    pub(crate) fn tell_gone(&self, serial: u64) {
-        let end = super::poll::end_of(&self.view.lock().unwrap_or_else(PoisonError::into_inner));
-        self.tell(Message::Went(serial, end));
-    }
-
-    /// The ring that the device writes, to be changed.
-    pub(crate) fn view(&self) -> std::sync::MutexGuard<'_, View> {
-        self.view.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn take_messages(&self) -> Vec<Message> {
-        std::mem::take(&mut *self.messages.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    pub(crate) fn leave(&self, cq: Cq) {
-        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(cq);
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        let destroyed = self.object.destroy_now();
-        let left = self.left.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if !destroyed {
-            // The device may still write to the ring.
-            std::mem::forget(left);
-        }
+        let home = Arc::new(Home::new(object, cq.view()));
+        Ok(Poller::new(cq, home, self.indexed()))
     }
 }
 

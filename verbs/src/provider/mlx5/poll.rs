@@ -9,7 +9,13 @@
 //! Queue pairs come and go by messages, of which a version tells: it is looked at once a completion, so that one of a queue
 //! made a moment ago finds it. A queue pair that was destroyed stays known until the completions that it had made are
 //! passed; they are skipped. No system call, no allocation (messages apart), no lock.
-#![expect(unsafe_code, reason = "hands the ring over when it is dropped, and looks at it from outside")]
+#![expect(
+    unsafe_code,
+    reason = "reads entries that the device writes, and hands the ring over when it is dropped"
+)]
+
+pub(super) mod home;
+pub(super) mod target;
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -19,51 +25,13 @@ use pollux_mlx5_abi::cqe::{FLAGS_GRH, Layer3, format, packet, part, status};
 use pollux_mlx5_abi::opcode::completion;
 use pollux_mlx5_abi::syndrome::Syndrome;
 
-use super::cq::{Home, Message};
-use super::hca::Index;
-use super::post::shared::{Claim, SharedConsumer};
-use super::post::track::{Consumer, Taken};
+use super::post::shared::Claim;
+use super::post::track::Taken;
 use super::status::{WcOpcode, WcStatus};
 use crate::mr::Piece;
-use pollux_mlx5_common::cq::{Cq, Entry, View};
-
-/// The receive side of a queue pair, as its completion queue sees it.
-#[derive(Debug)]
-pub(crate) enum Receiver {
-    /// It completes elsewhere, or does not receive.
-    None,
-    /// Its own.
-    Own(Consumer<Piece>),
-    /// A shared one.
-    Shared(SharedConsumer<Piece>),
-}
-
-/// A queue pair or shared receive queue that completes here.
-#[derive(Debug)]
-pub(crate) struct Target {
-    /// What completions call it.
-    pub(crate) key: u32,
-    /// Never used twice.
-    pub(crate) serial: u64,
-    /// Its number; 0 of a shared receive queue.
-    pub(crate) number: u32,
-    pub(crate) send: Option<Consumer<Piece>>,
-    pub(crate) recv: Receiver,
-    /// It is gone, and known only up to here.
-    pub(crate) until: Option<u32>,
-    /// The name stays taken as long as it is known.
-    pub(crate) _index: Option<Arc<Index>>,
-}
-
-/// How far the device has got in a ring.
-pub(crate) fn end_of(view: &View) -> u32 {
-    // SAFETY: the view is that of the ring which the queue has now, under the lock under which it changes; ring and record are
-    // the poller's or were left to its home, and neither frees them before the home goes.
-    unsafe { view.end() }
-}
-
-/// In the key of a shared receive queue, where completions give its number.
-pub(crate) const SRQ_KEY: u32 = 1 << 31;
+use home::{Home, Message};
+use pollux_mlx5_common::cq::{Cq, Entry};
+use target::{Receiver, SRQ_KEY, Target};
 
 /// The half of a completion queue that polls.
 #[derive(Debug)]

@@ -21,9 +21,10 @@ use pollux_uverbs::qp::{QpHome, QpRequest};
 use pollux_uverbs::{Driver, QpHandle, UverbsError};
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::cq::{Home, Message, serial};
 use super::hca::{Hca, Index};
-use super::poll::{Poller, Receiver, Target};
+use super::poll::Poller;
+use super::poll::home::{Home, Message};
+use super::poll::target::{Receiver, Target, serial};
 use super::post::track::{Consumer, track};
 use super::post::{Batch, Kind, Layout, Limits, Opening, Parts, Poster, headers};
 use super::srq::Srq;

@@ -19,10 +19,11 @@ use pollux_uverbs::{Driver, PdHandle, SrqHandle, XrcdHandle};
 use zerocopy::byteorder::big_endian::U16;
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::cq::{Home, Message, serial};
 use super::hca::{Hca, Index};
 use super::left::{Left, Parts};
-use super::poll::{Poller, Receiver, SRQ_KEY, Target};
+use super::poll::Poller;
+use super::poll::home::{Home, Message};
+use super::poll::target::{Receiver, SRQ_KEY, Target, serial};
 use super::post::shared::{SharedConsumer, SharedProducer, shared};
 use super::post::{PostError, Span, Use};
 use crate::mr::{Held, Piece};

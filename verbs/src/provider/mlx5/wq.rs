@@ -24,10 +24,11 @@ use pollux_uverbs::wq::{LOG_IND_TABLE_MAX, WqChange, WqRequest};
 use pollux_uverbs::{Driver, PdHandle, QpHandle, WqHandle};
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::cq::{Home, Message, serial};
 use super::hca::{Hca, Index};
 use super::left::{Left, Parts};
-use super::poll::{Poller, Receiver, Target};
+use super::poll::Poller;
+use super::poll::home::{Home, Message};
+use super::poll::target::{Receiver, Target, serial};
 use super::post::track::{Consumer, Producer, track};
 use super::post::{ReceiveRing, Receives};
 use super::qp::{log2, receive_ring};
