@@ -22,6 +22,7 @@ mod queue;
 pub(crate) mod receive;
 pub(crate) mod srq;
 mod track;
+mod written;
 
 use std::sync::Arc;
 

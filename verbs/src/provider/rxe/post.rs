@@ -8,33 +8,10 @@ use zerocopy::IntoBytes;
 use super::abi::{Atomic, Bind, Datagram, Dma, Remote, SendEntry, Sge, flag, opcode};
 use super::qp::Qp;
 use super::track::{Note, Track};
+use super::written::Request;
 use crate::mr::{Held, Piece};
 
-/// The request that is being written.
-#[derive(Debug)]
-struct Request {
-    entry: SendEntry,
-    note: Note,
-    sges: Vec<Sge>,
-    inline: Vec<u8>,
-    /// The kernel writes its pieces.
-    writes: bool,
-    /// A datagram without an address.
-    lacks: bool,
-    /// It has no data.
-    bare: bool,
-}
-
-/// What a batch has written down so far.
-#[derive(Debug, Default)]
-pub(super) struct Written {
-    closed: Vec<Note>,
-    open: Option<Request>,
-    failed: Option<PostError>,
-}
-
-/// Sends that go to the kernel together. Dropped, it posts nothing, and what it was given goes home. All of it stands in the
-/// queue pair: a batch of either provider is small enough for registers.
+/// Sends that go to the kernel together. Dropped, it posts nothing, and what it was given goes home.
 #[derive(Debug)]
 pub(crate) struct Batch<'q> {
     qp: &'q mut Qp,
@@ -43,28 +20,20 @@ pub(crate) struct Batch<'q> {
 impl Drop for Batch<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.qp.forget_written();
+        self.qp.written.forget();
     }
 }
 
 impl Qp {
-    /// Drops what no doorbell told of.
-    #[inline(never)]
-    fn forget_written(&mut self) {
-        self.written.closed.clear();
-        self.written.open = None;
-        self.written.failed = None;
+    pub(crate) fn batch(&mut self) -> Batch<'_> {
+        self.keys.follow();
+        // Of a batch that was forgotten.
+        self.written.forget();
+        Batch { qp: self }
     }
 }
 
-impl<'q> Batch<'q> {
-    pub(super) fn new(qp: &'q mut Qp) -> Self {
-        qp.keys.follow();
-        // Of a batch that was forgotten.
-        qp.forget_written();
-        Self { qp }
-    }
-
+impl Batch<'_> {
     fn fail(&mut self, error: PostError) {
         self.qp.written.open = None;
         self.qp.written.failed.get_or_insert(error);

@@ -12,11 +12,11 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::Rxe;
 use super::abi::{CreateQpAnswer, ReceiveEntry, SendEntry, Sge};
 use super::cq::{self, CqCore, Posted};
-use super::post::{Batch, Written};
 use super::queue::Queue;
 use super::receive::{Notes, Receives, Target};
 use super::srq::SrqCore;
 use super::track::Track;
+use super::written::Written;
 use crate::VerbsError;
 use crate::options::{QpOptions, QpSizes};
 use crate::provider::request::Kind;
@@ -158,10 +158,6 @@ impl Qp {
         rate_limit: Option<u32>,
     ) -> Result<(), UverbsError> {
         self.rxe.context().change_qp(self.handle, mask, values, rate_limit)
-    }
-
-    pub(crate) fn batch(&mut self) -> Batch<'_> {
-        Batch::new(self)
     }
 
     pub(crate) fn receives(&mut self) -> Option<Receives<'_>> {
