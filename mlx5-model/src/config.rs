@@ -17,7 +17,7 @@ use std::str::FromStr;
 use pollux_mlx5_abi::command::register::{ext_link_mode, link_mode};
 
 use crate::ModelError;
-use crate::firmware::Traits;
+use crate::card::Traits;
 
 /// Which card.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

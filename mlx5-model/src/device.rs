@@ -6,13 +6,15 @@
 pub(crate) mod blue_flame;
 pub(crate) mod bus;
 pub(crate) mod core;
+pub(crate) mod function;
 pub(crate) mod late;
-pub(crate) mod order;
+pub(crate) mod lent;
+pub(crate) mod object;
 pub(crate) mod ring;
-mod shared;
 pub(crate) mod state;
 pub(crate) mod table;
 pub(crate) mod tap;
+pub(crate) mod uar;
 pub(crate) mod violation;
 #[cfg(feature = "trace")]
 mod watch;
@@ -24,14 +26,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pollux_eal::region::MemoryError;
 use pollux_mlx5_abi::command::opcode;
-use pollux_mlx5_abi::doorbell::uar;
+use pollux_mlx5_abi::doorbell::uar::PAGE_BYTES;
 use pollux_mlx5_kernel::{CommandQueue, FrameListener, Gone, Identity, InterruptHandler};
 use pollux_uverbs::{Page, Protection};
 
+use crate::card::Traits;
 pub use crate::completion::Visibility;
 use crate::event::VECTORS;
 use crate::fault::{FaultPlan, Faults};
-use crate::firmware::{FIRST_UAR, LENT_BYTES, LENT_OFFSET, Traits, UARS};
 use crate::ledger::Ledger;
 use crate::memory::{Bar, GuestMemory, Host, OWN, ProcessMemory};
 use crate::port::PortCounters;
@@ -39,14 +41,13 @@ use crate::time::Clock;
 use crate::wire::Wire;
 use bus::Bus;
 use core::Core;
+pub use core::Fence;
 use late::Late;
-pub use order::Fence;
+use lent::{BYTES as LENT_BYTES, OFFSET as LENT_OFFSET};
+use uar::{FIRST_UAR, UARS};
 pub use violation::{Before, Violation};
 #[cfg(feature = "trace")]
 pub use watch::{Watched, watch, watch_as};
-
-/// Ticks of the device's clock in a microsecond: it runs at 1 GHz, `device_frequency_khz`.
-pub(crate) const TICKS_PER_US: u64 = 1000;
 
 /// What a device is.
 #[derive(Debug)]
@@ -152,9 +153,9 @@ impl Device {
         let limit = [memlock, faults.memlock()].into_iter().flatten().min();
         let memory = ProcessMemory::new(limit);
         let bar = Bar::new(&name, UARS + 1)?;
-        let pages = LENT_BYTES as usize / uar::PAGE_BYTES;
+        let pages = LENT_BYTES as usize / PAGE_BYTES;
         let lent = traits.device_memory.then(|| Bar::new(&name, pages)).transpose()?;
-        let mut core = Core::new(traits, mac, mtu, strict, wire);
+        let mut core = Core::new(traits, traits.blocks(), mac, mtu, strict, wire);
         if guest.is_some() {
             core.violations.tell_as(&name);
         }
@@ -338,7 +339,7 @@ impl Device {
     pub fn registers(&self) -> Range<usize> {
         let Some(page) = self.bar.page(1, Protection::ReadWrite) else { return 0..0 };
         let start = page.base().as_ptr().addr();
-        start..start + UARS * uar::PAGE_BYTES
+        start..start + UARS * PAGE_BYTES
     }
 
     /// A store to a register, by address, of those in [`registers`](Self::registers), with the barrier that the thread passed
@@ -348,7 +349,7 @@ impl Device {
         let registers = self.registers();
         let Some(inside) = self.present().filter(|_| registers.contains(&address)) else { return true };
         let at = address - registers.start;
-        let place = (FIRST_UAR + (at / uar::PAGE_BYTES) as u32, at % uar::PAGE_BYTES);
+        let place = (FIRST_UAR + (at / PAGE_BYTES) as u32, at % PAGE_BYTES);
         self.act(inside, |core, bus| core.ordered_store(bus, &self.bar, place, bytes, fence))
     }
 
@@ -390,7 +391,7 @@ impl Device {
         let registers = self.registers();
         if registers.contains(&address) {
             let at = address - registers.start;
-            self.doorbell_store(FIRST_UAR + (at / uar::PAGE_BYTES) as u32, at % uar::PAGE_BYTES, bytes);
+            self.doorbell_store(FIRST_UAR + (at / PAGE_BYTES) as u32, at % PAGE_BYTES, bytes);
         }
     }
 

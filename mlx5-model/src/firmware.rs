@@ -17,12 +17,12 @@ mod lent;
 mod object;
 mod paging;
 mod port;
-pub(crate) mod qp;
+mod qp;
 mod rate;
 mod receive;
 mod register;
 mod reserved;
-pub(crate) mod reserved_number;
+mod reserved_number;
 mod rewrite;
 mod send;
 mod signature;
@@ -35,18 +35,10 @@ use pollux_mlx5_abi::command::{self, Header, opcode as op, status};
 use crate::device::bus::Bus;
 use crate::device::core::Core;
 use crate::device::violation::Violation;
-pub use caps::Traits;
-pub(crate) use function::Function;
-pub(crate) use lent::{BYTES as LENT_BYTES, Lent, OFFSET as LENT_OFFSET};
-pub(crate) use object::{Tis, Umem};
 
-/// Number of the first UAR: the page's index in BAR 0, behind the initialization segment and what else stands there.
-pub(crate) const FIRST_UAR: u32 = 0x100;
 /// Owner of what the kernel makes for every user context. Source: Linux `include/linux/mlx5/driver.h`,
 /// `MLX5_SHARED_RESOURCE_UID`.
 const SHARED_RESOURCE_UID: u16 = 0xffff;
-/// UARs of a device.
-pub(crate) const UARS: usize = 256;
 
 /// A command is refused: with which status, by which check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

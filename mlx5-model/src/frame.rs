@@ -7,6 +7,9 @@ use pollux_wire::ptype::{self, PacketType, Parsed};
 
 pub(crate) use tunnel::{Tunnels, VXLAN_PORTS_MAX};
 
+/// Bytes of a VLAN tag; a send queue keeps room for one in front of a frame.
+pub(crate) const TAG_BYTES: usize = 4;
+
 /// The IP version of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Ip {

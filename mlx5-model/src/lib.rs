@@ -67,6 +67,7 @@
 //! queue pair 1 is there, what manages connections is not. Steering by software beyond root tables, tunnels but VXLAN,
 //! Geneve, GRE and IP in IP (others go where send entries say where headers are), checksums of outer UDP, the embedded switch. Capabilities do not claim them, and commands and entries that need them are refused.
 
+mod card;
 mod completion;
 pub mod config;
 pub mod device;
@@ -92,11 +93,11 @@ mod steering;
 pub mod time;
 pub mod wire;
 
+pub use card::Traits;
 pub use device::{Before, Device, DeviceConfig, Fence, Violation, Visibility};
 #[cfg(feature = "trace")]
 pub use device::{Watched, watch, watch_as};
 pub use error::ModelError;
-pub use firmware::Traits;
 pub use memory::{GuestMemory, ProcessMemory};
 pub use model::{Builder, Model};
 pub use port::{MTU_MAX, PortCounters, Traffic, Way};

@@ -12,6 +12,7 @@ mod pace;
 mod parse;
 mod queue;
 pub(crate) mod reserved;
+mod run;
 
 use std::collections::VecDeque;
 

@@ -8,9 +8,10 @@
 //!   root table of what is sent ─► entry ─► ... ─► the wire; so does what no entry takes
 //! ```
 //!
-//! Rules are a guest's: what they make one frame cost is bounded ([`walk`]), and so is what they keep ([`ENTRIES_MAX`],
+//! Rules are a guest's: what they make one frame cost is bounded ([`budget`]), and so is what they keep ([`ENTRIES_MAX`],
 //! [`GROUPS_HELD_MAX`]).
 
+mod budget;
 mod hash;
 mod matching;
 pub(crate) mod rewrite;
@@ -22,12 +23,12 @@ use std::sync::Arc;
 use crate::device::table::Table;
 use crate::frame::{Headers, Tunnels};
 use crate::port::{PortCounters, Traffic};
+pub(crate) use budget::LEVELS;
 pub(crate) use hash::{Dispatch, Fields as HashFields, Function as HashFunction, Tir};
 pub(crate) use matching::Mask;
 use matching::Packet;
 use rewrite::{Reformat, Rewrite};
 pub(crate) use table::{Allows, Changes, Destination, Entry, FlowTable, GROUPS_MAX, Group, Miss, Way};
-pub(crate) use walk::LEVELS;
 use walk::{Branch, Walk};
 
 /// Lists of changes, and headers to put on or take off: `log_max_modify_header_context`, `log_max_packet_reformat_context`.

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 /// How far a step moves a stepped model's clock.
 pub const STEP: Duration = Duration::from_micros(1);
+/// Ticks of the device's clock in a microsecond: it runs at 1 GHz, `device_frequency_khz`.
+pub(crate) const TICKS_PER_US: u64 = 1000;
 
 /// A clock that starts at zero. Clones show the same time.
 #[derive(Clone, Debug)]

@@ -103,7 +103,7 @@ impl Queue {
             return false;
         }
         if (self.arm.deadline.is_none() || self.restarts) && self.period_us > 0 {
-            self.arm.deadline = Some(bus.now + u64::from(self.period_us) * crate::device::TICKS_PER_US);
+            self.arm.deadline = Some(bus.now + u64::from(self.period_us) * crate::time::TICKS_PER_US);
         }
         self.arm.deadline.is_some()
     }

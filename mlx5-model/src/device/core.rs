@@ -1,17 +1,25 @@
 //! What is inside: all objects, and one turn of the work on them.
 
+mod order;
+mod shared;
+
+use std::collections::BTreeMap;
+
 use pollux_mlx5_abi::doorbell::uar;
 use pollux_mlx5_abi::wqe::BLOCK_BYTES;
 
 use super::blue_flame::Turns;
 use super::bus::Bus;
-use super::order::Order;
+use super::function::Function;
+use super::lent::Lent;
+use super::object::{Tis, Umem};
 use super::table::Table;
 use super::tap::Tap;
+use super::uar::{FIRST_UAR, UARS};
 use super::violation::{Violation, Violations};
+use crate::card::Traits;
 use crate::completion::Completions;
 use crate::event::Events;
-use crate::firmware::{FIRST_UAR, Function, Lent, Tis, Traits, UARS, Umem, reserved_number};
 use crate::frame::{Headers, Tunnels};
 use crate::ledger::Crossing;
 use crate::memory::Bar;
@@ -22,7 +30,10 @@ use crate::receive::join::{Merge, Offer};
 use crate::receive::{self, Arrival, Checked, Receivers, Taken};
 use crate::send::{self, Senders};
 use crate::steering::{Dispatch, Steering};
+use crate::time::TICKS_PER_US;
 use crate::wire::Wire;
+pub use order::Fence;
+use order::Order;
 
 /// All of the device but its registers.
 #[derive(Debug)]
@@ -64,7 +75,10 @@ pub(crate) struct Core {
 }
 
 /// Ticks without a command after which a driver is taken to have set the device up: 20 ms.
-const SET_UP_TICKS: u64 = 20_000 * super::TICKS_PER_US;
+const SET_UP_TICKS: u64 = 20_000 * TICKS_PER_US;
+
+/// Numbers that no queue pair gets: the first, far behind what queue pairs get, and how many there are at a time.
+const RESERVED_PAIRS: (u32, usize) = (0x80_0000, 1 << 12);
 
 /// What became of a frame that was let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,14 +92,22 @@ enum Arrived {
 }
 
 impl Core {
-    pub(crate) fn new(traits: Traits, mac: [u8; 6], mtu: u16, strict: bool, wire: Box<dyn Wire>) -> Self {
+    /// `caps`: the capabilities that the firmware tells, by kind.
+    pub(crate) fn new(
+        traits: Traits,
+        caps: BTreeMap<u16, Vec<u8>>,
+        mac: [u8; 6],
+        mtu: u16,
+        strict: bool,
+        wire: Box<dyn Wire>,
+    ) -> Self {
         Self {
-            function: Function::new(&traits, mac),
+            function: Function::new(&traits, caps, mac),
             strict,
             uars: Table::new(FIRST_UAR, traits.uars.min(UARS)),
             domains: Table::new(0x10, 1 << 12),
             transport_domains: Table::new(0x10, 1 << 12),
-            reserved_pairs: Table::new(reserved_number::FIRST, reserved_number::MOST),
+            reserved_pairs: Table::new(RESERVED_PAIRS.0, RESERVED_PAIRS.1),
             xrc_domains: Table::new(1, 1 << 12),
             users: Table::new(1, 1 << 10),
             umems: Table::new(1, 1 << 14),
@@ -121,7 +143,8 @@ impl Core {
         let tap = std::mem::take(&mut self.tap);
         let violations = std::mem::take(&mut self.violations);
         let (base, visibility) = (self.lent.base, self.completions.visibility());
-        *self = Self::new(self.traits, permanent, mtu, self.strict, wire);
+        let caps = std::mem::take(&mut self.function.caps);
+        *self = Self::new(self.traits, caps, permanent, mtu, self.strict, wire);
         self.port.counters = counters;
         self.port.loopback.counted = own;
         self.port.carrier = carrier;

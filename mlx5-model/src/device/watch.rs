@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use pollux_eal::mmio::trace::{self, Observation, Observer, Store};
 
-use super::order::Fence;
+use super::core::Fence;
 use super::{Device, Visibility};
 
 /// Holds the watch in place.

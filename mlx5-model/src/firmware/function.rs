@@ -1,42 +1,15 @@
 //! The function's life: enabling, pages, initialization, and what it says of itself.
 
-use std::collections::BTreeMap;
-
 use pollux_mlx5_abi::command::start::{
     AdapterParameters, InitHcaIn, ManagePagesIn, ManagePagesOut, QueryAdapterOut, QueryIssiOut, QueryPagesIn,
     QueryPagesOut, QuerySpecialContextsOut, SetIssiIn, TeardownHcaOut, page_phase, page_request,
 };
 use pollux_mlx5_abi::command::{opcode as op, pages};
 
-use super::caps::SoftwareId;
-use super::{Call, No, Traits, need};
+use super::{Call, No, need};
 use crate::device::core::Core;
+use crate::device::function::{Function, Life, SoftwareId};
 use crate::memory_keys::{NULL_KEY, RESERVED_KEY};
-
-/// How far the function has come up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Life {
-    Off,
-    Enabled,
-    Running,
-}
-
-/// The function as a whole.
-#[derive(Debug)]
-pub(crate) struct Function {
-    life: Life,
-    issi: u32,
-    /// Pages that the host lent.
-    pages: Vec<u64>,
-    /// Capabilities in force, by kind.
-    pub(super) caps: BTreeMap<u16, Vec<u8>>,
-    pub(super) software_id: SoftwareId,
-    /// Commands that were refused.
-    pub(super) refusals: u64,
-    pub(super) guid: u64,
-    pub(super) roce_enabled: bool,
-    pub(super) min_inline: u32,
-}
 
 /// The newest interface revision spoken: 1, as current firmware. Source: Linux `main.c`, `mlx5_core_set_issi`.
 const ISSI: u32 = 1;
@@ -47,22 +20,6 @@ const INIT_PAGES: u32 = 8;
 const PAGES_MAX: usize = 1 << 16;
 
 impl Function {
-    pub(crate) fn new(traits: &Traits, mac: [u8; 6]) -> Self {
-        let [a, b, c, d, e, f] = mac;
-        Self {
-            life: Life::Off,
-            issi: 0,
-            pages: Vec::new(),
-            caps: traits.blocks(),
-            software_id: SoftwareId::default(),
-            refusals: 0,
-            // As an EUI-64. Source: RFC 4291, appendix A.
-            guid: u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]),
-            roce_enabled: false,
-            min_inline: traits.min_inline(),
-        }
-    }
-
     /// Commands on objects only run between INIT_HCA and TEARDOWN_HCA.
     pub(super) fn allows(&self, opcode: u16) -> Result<(), No> {
         let needed = match opcode {
@@ -82,10 +39,6 @@ impl Function {
         };
         need!(self.life >= needed, BAD_SYS_STATE_ERR, 5);
         Ok(())
-    }
-
-    pub(super) fn is_running(&self) -> bool {
-        self.life == Life::Running
     }
 }
 

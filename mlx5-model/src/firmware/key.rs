@@ -6,7 +6,8 @@ use pollux_mlx5_abi::command::mkey::{CreateMkeyIn, MkeyContext, QueryMkeyOut, ac
 use pollux_mlx5_abi::command::user::place;
 use pollux_mlx5_abi::command::{opcode as op, status};
 
-use super::work::{LOG_PAGE_MAX, LOG_PAGE_MIN};
+use super::caps::LOG_PAGE_MIN;
+use super::work::LOG_PAGE_MAX;
 use super::{Call, No, need, no};
 use crate::device::core::Core;
 use crate::memory_keys::signature::Signing;

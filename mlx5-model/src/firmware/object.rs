@@ -8,25 +8,11 @@ use pollux_mlx5_abi::command::{opcode as op, pages, status};
 
 use super::{Call, No, need, no};
 use crate::device::core::Core;
+use crate::device::object::{Tis, Umem};
 use crate::device::table::Table;
 use crate::rdma::state::Service;
 use crate::receive::{Pool, PoolKind, QueueCounters};
 use crate::send;
-
-/// Memory by number.
-#[derive(Clone, Debug)]
-pub(crate) struct Umem {
-    pub(super) log_page: u8,
-    pub(super) offset: u64,
-    pub(super) pages: Vec<u64>,
-}
-
-/// What a send queue's packets have in common.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Tis {
-    pub(crate) transport_domain: u32,
-    pub(super) context: [u8; 160],
-}
 
 /// Pages of a umem at most: 1 TiB of 4 KiB pages would not be a command any more.
 const UMEM_PAGES_MAX: u64 = 1 << 20;

@@ -20,7 +20,7 @@ use crate::receive::{Kind, PoolKind, WorkRing};
 
 /// A user index that asks for completions of the older form. Source: Linux `drivers/infiniband/hw/mlx5/qp.c`, where
 /// `user_index` is set.
-pub(crate) const NO_USER_INDEX: u32 = 0xff_ffff;
+pub(super) const NO_USER_INDEX: u32 = 0xff_ffff;
 
 impl Core {
     pub(super) fn pair_command(&mut self, bus: &Bus<'_>, opcode: u16, call: &mut Call<'_>) -> Result<(), No> {

@@ -9,7 +9,8 @@ use pollux_mlx5_abi::command::rate::{RateContext, SetPpRateLimitIn};
 use pollux_mlx5_abi::command::sq::SqContext;
 use pollux_mlx5_abi::command::status;
 
-use super::{Call, No, Traits, need, no};
+use super::{Call, No, need, no};
+use crate::card::Traits;
 use crate::device::bus::Bus;
 use crate::device::core::Core;
 use crate::send::{RATES, Rate};

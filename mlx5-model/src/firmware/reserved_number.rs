@@ -10,11 +10,6 @@ use pollux_mlx5_abi::command::{opcode as op, status};
 use super::{Call, No, need, no};
 use crate::device::core::Core;
 
-/// First of them: far behind what queue pairs get.
-pub(crate) const FIRST: u32 = 0x80_0000;
-/// Most at a time.
-pub(crate) const MOST: usize = 1 << 12;
-
 impl Core {
     pub(super) fn general_object_command(&mut self, opcode: u16, call: &mut Call<'_>) -> Result<(), No> {
         let input: &[u8; GeneralObjectIn::BYTES] = call.input()?;

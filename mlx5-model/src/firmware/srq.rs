@@ -138,8 +138,8 @@ impl Core {
         let (log, log_stride) = (X::LOG_XRC_SRQ_SIZE.get(&context), X::LOG_RQ_STRIDE.get(&context) + 4);
         let ring = self.linked_ring(call, &place, log, log_stride, X::PD.get(&context), record)?;
         // Completions of version 0 know no names.
-        let user_index =
-            if self.traits.cqe_version == 0 { NO_USER_INDEX } else { X::USER_INDEX.get(&context) };
+        let named = X::USER_INDEX.get(&context);
+        let user_index = (self.traits.cqe_version > 0 && named != NO_USER_INDEX).then_some(named);
         self.insert_pool(call, PoolKind::Xrc { domain, cqn, user_index }, ring, X::LWM.get(&context))
     }
 
@@ -185,7 +185,7 @@ impl Core {
                 X::LOG_RQ_STRIDE.set(&mut context, log_bytes - 4);
                 X::XRCD.set(&mut context, domain);
                 X::CQN.set(&mut context, cqn);
-                X::USER_INDEX.set(&mut context, user_index);
+                X::USER_INDEX.set(&mut context, user_index.unwrap_or(NO_USER_INDEX));
                 X::PD.set(&mut context, ring.domain);
                 X::LWM.set(&mut context, limit);
                 X::DBR_ADDR_4.set(&mut context, ring.record >> 2);

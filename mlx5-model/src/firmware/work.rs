@@ -7,12 +7,9 @@ use pollux_mlx5_abi::command::wq::{self, WorkQueue};
 use super::{Call, No, caps, need};
 use crate::device::core::Core;
 use crate::device::ring::Ring;
-use crate::memory_keys::Translation;
 use crate::receive::{Kind, Strides, WorkRing};
 
 /// Largest page that a ring or key is made of, as logarithm.
-/// Least log of a page of a key, which is what every system has.
-pub(super) const LOG_PAGE_MIN: u32 = 12;
 pub(super) const LOG_PAGE_MAX: u32 = 31 + 12;
 
 /// A ring and its doorbell record.
@@ -172,23 +169,5 @@ impl Core {
         let log_bytes = WorkQueue::LOG_WQE_STRIDE_SIZE.get(queue) + wq::LOG_STRIDE_BYTES_BASE;
         need!(log_count + log_bytes <= 30, BAD_PARAM_ERR, 51);
         Ok(Strides { log_bytes, log_count, shift: WorkQueue::TWO_BYTE_SHIFT_EN.is_set(queue) })
-    }
-}
-
-impl super::Umem {
-    /// The ring of `bytes` bytes at `offset`.
-    fn ring(&self, offset: u64, bytes: u64) -> Option<Ring> {
-        Ring::new(self.pages.clone(), self.log_page, self.offset.checked_add(offset)?, bytes)
-    }
-
-    /// The device's address of `bytes` bytes at `offset`, if they lie in one piece.
-    fn address(&self, offset: u64, bytes: u64) -> Option<u64> {
-        let end = self.offset.checked_add(offset)?.checked_add(bytes)?;
-        if end > (self.pages.len() as u64) << self.log_page {
-            return None;
-        }
-        let translation = Translation::of_pages(self.log_page, self.offset, self.pages.clone());
-        let (address, run) = translation.piece(0, offset)?;
-        (run >= bytes).then_some(address)
     }
 }

@@ -3,7 +3,7 @@
 use pollux_wire::EtherType;
 
 use super::{Headers, Ip, Transport, be16};
-use crate::firmware::Traits;
+use crate::card::Traits;
 
 /// UDP port of VXLAN, which a card knows without being told. Source: RFC 7348, section 5; Linux
 /// `drivers/net/ethernet/mellanox/mlx5/core/lib/vxlan.c`, `mlx5_vxlan_create`.

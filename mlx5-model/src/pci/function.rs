@@ -14,7 +14,8 @@ use super::command_ring::{self, LOG_ENTRIES, LOG_STRIDE, NotFetched};
 use super::config_space::ConfigSpace;
 use super::write_combining::WriteCombining;
 use crate::device::Device;
-use crate::firmware::{FIRST_UAR, LENT_BYTES, LENT_OFFSET};
+use crate::device::lent::{BYTES as LENT_BYTES, OFFSET as LENT_OFFSET};
+use crate::device::uar::FIRST_UAR;
 
 /// Bytes of BAR 0: the initialization segment, behind it the UARs, and then memory that the device lends.
 pub(super) const BAR_BYTES: u64 = 32 << 20;

@@ -12,8 +12,8 @@ use pollux_mlx5_kernel::CommandQueue;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::{Function, Health};
+use crate::device::lent::{BYTES as LENT_BYTES, OFFSET as LENT_OFFSET};
 use crate::device::{Device, DeviceConfig};
-use crate::firmware::{LENT_BYTES, LENT_OFFSET};
 use crate::memory::{GuestMemory, sealed};
 use crate::wire::Null;
 

@@ -23,7 +23,6 @@ use super::requester::{Turn, after, distance};
 use super::state::{Service, State};
 use super::{Around, Desk, Sent, paging, signature};
 use crate::failure::Failure;
-use crate::firmware::qp::NO_USER_INDEX;
 use crate::memory_keys::{Access, KeyError, Who, read, write};
 use crate::receive::{Entry, PoolKind};
 pub(crate) use loose::datagram;
@@ -378,7 +377,7 @@ fn origin(pair: &Qp, around: &Around<'_, '_>, rest: &[u8]) -> Result<Origin, Ref
         return Err(Refusal::INVALID);
     }
     // The queue's own name, whether the queue pair has one or not: its kernel makes a receiver without.
-    let name = if user_index == NO_USER_INDEX { number } else { user_index };
+    let name = user_index.unwrap_or(number);
     let who = Who { domain: pool.ring.domain, ..pair.who() };
     Ok(Origin { pool: Some(number), cqn, name, who })
 }

@@ -15,8 +15,8 @@ use pollux_mlx5_abi::cqe::status;
 use pollux_wire::checksum::Sum;
 
 use super::{Arrival, Checked};
-use crate::device::TICKS_PER_US;
 use crate::frame::{Headers, Ip, Transport, be16};
+use crate::time::TICKS_PER_US;
 
 /// How a TIR's packets are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

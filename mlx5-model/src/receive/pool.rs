@@ -14,8 +14,8 @@ pub(crate) enum PoolKind {
     Memory,
     /// For queue pairs.
     Shared,
-    /// For the queue pairs of an XRC domain; it has its completion queue itself.
-    Xrc { domain: u32, cqn: u32, user_index: u32 },
+    /// For the queue pairs of an XRC domain; it has its completion queue itself, and perhaps a name in completions.
+    Xrc { domain: u32, cqn: u32, user_index: Option<u32> },
 }
 
 /// A pool.

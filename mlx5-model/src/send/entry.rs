@@ -10,6 +10,7 @@ use super::parse::Parser;
 use super::queue::Queue;
 use super::{Around, Scratch};
 use crate::failure::Failure;
+use crate::frame::TAG_BYTES;
 use crate::ledger::Crossing;
 use crate::memory_keys::{Access, KeyError, change};
 use crate::port::Origin;
@@ -146,9 +147,9 @@ fn one_frame(
     let most = if cut { scratch.frame.len() } else { around.port.frame_bytes_max() };
     let inline = ethernet.inline_bytes();
     let mut gather = Gather {
-        frame: &mut scratch.frame[offload::TAG_BYTES..],
+        frame: &mut scratch.frame[TAG_BYTES..],
         bytes: 0,
-        most: most.min(super::GATHER_BYTES - offload::TAG_BYTES),
+        most: most.min(super::GATHER_BYTES - TAG_BYTES),
     };
     if inline > 0 {
         let first = inline.min(2);
@@ -163,8 +164,8 @@ fn one_frame(
     if length < 14 {
         return Err(Failure::LENGTH);
     }
-    offload::check_inline(&scratch.frame[offload::TAG_BYTES..][..length], inline, queue.min_inline)?;
-    let start = offload::TAG_BYTES;
+    offload::check_inline(&scratch.frame[TAG_BYTES..][..length], inline, queue.min_inline)?;
+    let start = TAG_BYTES;
     let parser = Parser { tunnels: around.tunnels, parsing: queue.parsing };
     if !cut {
         let frame = offload::finish(&parser, &mut scratch.frame[..start + length], ethernet)?;
@@ -216,7 +217,7 @@ fn many_frames(
     }
     let most = around.port.frame_bytes_max();
     let parser = Parser { tunnels: around.tunnels, parsing: queue.parsing };
-    let start = offload::TAG_BYTES;
+    let start = TAG_BYTES;
     let mut index = 0;
     while !rest.is_empty() {
         if index < sent {

@@ -6,10 +6,7 @@ use pollux_wire::checksum::Sum;
 
 use super::parse::{self, Found, Parser};
 use crate::failure::Failure;
-use crate::frame::{Headers, Ip, Transport, be16, is_tag};
-
-/// Bytes of a VLAN tag; room for one is kept in front of a frame.
-pub(super) const TAG_BYTES: usize = 4;
+use crate::frame::{Headers, Ip, TAG_BYTES, Transport, be16, is_tag};
 
 /// Whether enough of the frame's headers was inline for a device that parses nothing else.
 pub(super) fn check_inline(frame: &[u8], inline: usize, mode: u32) -> Result<(), Failure> {

@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 
-use crate::device::TICKS_PER_US;
+use crate::time::TICKS_PER_US;
 
 /// Bytes of a burst where software leaves it to the card. The model's own number; no public source tells that of a card.
 const BURST_BYTES: u32 = 8192;

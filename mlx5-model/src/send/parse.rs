@@ -10,9 +10,8 @@
 use pollux_mlx5_abi::wqe::{Ethernet, checksum, parse};
 use pollux_wire::EtherType;
 
-use super::offload::TAG_BYTES;
 use crate::failure::Failure;
-use crate::frame::{Headers, Transport, Tunnels};
+use crate::frame::{Headers, TAG_BYTES, Transport, Tunnels};
 
 const INNER: u8 = checksum::L3_INNER | checksum::L4_INNER;
 const KINDS: u8 = parse::INNER_L3_IPV6 | parse::INNER_L4_UDP | parse::OUTER_L3_IPV6 | parse::OUTER_L4_UDP;

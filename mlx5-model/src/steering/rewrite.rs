@@ -283,7 +283,7 @@ fn encapsulate(header: &[u8], rest: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::firmware::Traits;
+    use crate::card::Traits;
     use crate::random::Random;
 
     /// Ethernet, IPv4 and UDP to the port of VXLAN, the tunnel's header, and the same again.

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use super::budget::{Budget, Ended};
 use super::matching::{Mask, Packet};
 use super::rewrite::{Reformat, Rewrite, decapsulate};
-use super::walk::{Budget, Ended};
 use crate::frame::Tunnels;
 
 /// Which packets a table looks at.

@@ -1,45 +1,13 @@
 //! A frame's way through tables.
-//!
-//! # Bounds
-//! Rules are a guest's, and an entry may lead to many tables, each of whose entries does again. What one frame costs stays bounded:
-//!
-//! | bound | of | why that much |
-//! |---|---|---|
-//! | [`LEVELS`] | tables on one path | `max_ft_level`: packets only go to higher levels |
-//! | [`TABLES_MAX`] | tables on all paths of a frame | eight whole paths; each may change the frame, which copies it |
-//! | [`GROUPS_PASSED_MAX`] | groups that a frame is compared with | four tables of as many groups as they can have |
-//! | [`DELIVERIES_MAX`] | copies that are delivered | sixteen entries of as many destinations as they can have |
-//!
-//! Where one is reached the walk ends: what was delivered so far stays delivered, a frame to be sent is not sent, and the port counts
-//! it, as cards do (`handled_pkt_steering_fail` of QUERY_VNIC_ENV, and `generated_pkt_steering_fail`); their bounds are not known.
-//! Source: Linux `Documentation/networking/devlink/mlx5.rst`, "vnic reporter".
 
 use std::sync::Arc;
 
+use super::budget::{Budget, Ended, LEVELS};
 use super::matching::Packet;
 use super::table::{Destination, Entry, FlowTable, Miss, Way};
 use super::{Delivery, Sent};
 use crate::device::table::Table;
 use crate::frame::{Headers, Tunnels};
-
-/// Levels of tables: `max_ft_level`. Source: Linux `include/linux/mlx5/mlx5_ifc.h`, `struct mlx5_ifc_flow_table_prop_layout_bits`;
-/// rdma-core `providers/mlx5/dr_table.c`, `dr_table_create_devx_tbl`, which takes the level below it as the last one. Linux 6.12's receive
-/// tree ends at level 66.
-pub(crate) const LEVELS: u32 = 128;
-/// Tables that a frame passes on all its paths together.
-pub(crate) const TABLES_MAX: usize = 1024;
-/// Groups that it is compared with there.
-pub(crate) const GROUPS_PASSED_MAX: usize = 1 << 14;
-/// Copies of it that are delivered.
-pub(crate) const DELIVERIES_MAX: usize = 1024;
-
-/// What a frame may still cost.
-#[derive(Debug)]
-pub(super) struct Budget {
-    tables: usize,
-    pub(super) groups: usize,
-    deliveries: usize,
-}
 
 /// A table that a frame comes to.
 #[derive(Debug)]
@@ -51,9 +19,6 @@ pub(super) struct Branch {
     /// The frame as it was changed on its way.
     changed: Option<Arc<[u8]>>,
 }
-
-/// The walk is at its end: a bound was reached.
-pub(super) struct Ended;
 
 /// What a walk adds to.
 pub(super) struct Walk<'s> {
@@ -72,7 +37,7 @@ pub(super) struct Walk<'s> {
 impl Walk<'_> {
     /// Takes a frame through the tables from `root` on.
     pub(super) fn from(&mut self, root: u32, packet: &mut Packet<'_>) -> Result<(), Ended> {
-        let mut budget = Budget { tables: TABLES_MAX, groups: GROUPS_PASSED_MAX, deliveries: DELIVERIES_MAX };
+        let mut budget = Budget::new();
         self.branches.clear();
         self.branches.push(Branch { table: root, passed: 0, tag: 0, changed: None });
         while let Some(branch) = self.branches.pop() {

@@ -7,18 +7,10 @@
 use pollux_mlx5_abi::caps::SetHcaCapIn;
 use pollux_mlx5_abi::caps::general::GeneralCaps2;
 
-use super::Traits;
-use crate::firmware::work::LOG_PAGE_MIN;
+use super::LOG_PAGE_MIN;
+use crate::card::Traits;
+use crate::device::function::SoftwareId;
 use crate::firmware::{No, need};
-
-/// The number that software gives the function.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::firmware) struct SoftwareId {
-    /// It was asked that there be one.
-    asked: bool,
-    /// 0: none was given.
-    given: u32,
-}
 
 impl SoftwareId {
     /// The function starts with this number.

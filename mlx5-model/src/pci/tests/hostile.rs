@@ -19,7 +19,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use self::rdma::Rdma;
 use super::{Guest, MAILBOXES, MARGIN, MEMORY, QUEUE, entry};
-use crate::firmware::FIRST_UAR;
+use crate::device::uar::FIRST_UAR;
 use crate::random::Random;
 
 /// Rounds of the hostile driver; `POLLUX_HOSTILE_ROUNDS` asks for another number.

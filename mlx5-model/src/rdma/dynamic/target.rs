@@ -9,7 +9,6 @@ use pollux_wire::roce::{Aeth, BthRepr, MASK_24, Nak, Syndrome};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{Header, TRANSPORT};
-use crate::device::TICKS_PER_US;
 use crate::failure::Failure;
 use crate::rdma::packet::{Extension, Incoming, PARTITION, source_port};
 use crate::rdma::path::Path;
@@ -18,6 +17,7 @@ use crate::rdma::requester::Turn;
 use crate::rdma::responder::{self, Responder};
 use crate::rdma::state::State;
 use crate::rdma::{Around, Desk, Sent};
+use crate::time::TICKS_PER_US;
 
 /// Targets of a device at most.
 pub(crate) const TARGETS_MAX: usize = 256;

@@ -4,12 +4,12 @@ use pollux_wire::roce::operation::{self, Class};
 use pollux_wire::roce::{Aeth, AtomicAckEth, NOT_READY_10US, Nak, Syndrome};
 
 use super::{EARLY_MAX, PSN_MASK, Requester, WINDOW, after, distance, fail_at, timeout};
-use crate::device::TICKS_PER_US;
 use crate::failure::Failure;
 use crate::rdma::packet::Incoming;
 use crate::rdma::qp::Qp;
 use crate::rdma::work::{Kind, Request};
 use crate::rdma::{Around, paging, signature};
+use crate::time::TICKS_PER_US;
 
 /// An answer of the peer.
 pub(crate) fn answer(pair: &mut Qp, around: &mut Around<'_, '_>, packet: &Incoming<'_>) {

@@ -3,8 +3,8 @@
 //! they were written before the doorbell was, and tell the same. A queue
 //! whose doorbell is still to come begins a little early by that.
 
-use super::bus::Bus;
-use super::core::Core;
+use super::Core;
+use crate::device::bus::Bus;
 use crate::device::state::State;
 
 impl Core {

@@ -18,15 +18,16 @@ use pollux_mlx5_abi::command::opcode as op;
 use pollux_mlx5_abi::doorbell::uar;
 use pollux_mlx5_abi::wqe::BLOCK_BYTES;
 
-use super::bus::Bus;
-use super::core::Core;
-use super::ring::Piece;
-use super::state::State;
-use super::violation::{Before, Violation};
-use crate::firmware::FIRST_UAR;
+use super::Core;
+use crate::device::bus::Bus;
+use crate::device::ring::Piece;
+use crate::device::state::State;
+use crate::device::uar::FIRST_UAR;
+use crate::device::violation::{Before, Violation};
 use crate::memory::{Bar, Unreachable};
 use crate::rdma::Source;
 use crate::receive::WorkRing;
+use crate::time::TICKS_PER_US;
 
 /// The strongest barrier of a thread since its last store to a register or a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,7 +68,7 @@ struct Held {
 
 /// Ticks after which a store that waits for its thread's flush is one that was forgotten: a second. Between store and flush a thread
 /// may lose its processor, but not for so long.
-const FLUSH_TICKS: u64 = 1_000_000 * super::TICKS_PER_US;
+const FLUSH_TICKS: u64 = 1_000_000 * TICKS_PER_US;
 
 #[derive(Debug)]
 struct Fresh {
@@ -127,7 +128,7 @@ impl Owner {
 
 impl Core {
     /// A store to a register, seen as it was made, with the barrier before it. False while it is on its way.
-    pub(super) fn ordered_store(
+    pub(in crate::device) fn ordered_store(
         &mut self,
         bus: &mut Bus<'_>,
         bar: &Bar,
@@ -171,7 +172,7 @@ impl Core {
 
     /// This thread turned to something else: a doorbell that it has not flushed may stay where it is. So it may where another thread
     /// does the device's steps, and time goes by.
-    pub(super) fn check_held(&mut self, bus: &mut Bus<'_>) {
+    pub(in crate::device) fn check_held(&mut self, bus: &mut Bus<'_>) {
         if self.order.held.is_empty() {
             return;
         }
@@ -188,7 +189,7 @@ impl Core {
     }
 
     /// This thread's stores to write-combining pages arrive.
-    pub(super) fn flush(&mut self, bus: &mut Bus<'_>, bar: &Bar) {
+    pub(in crate::device) fn flush(&mut self, bus: &mut Bus<'_>, bar: &Bar) {
         let thread = thread::current().id();
         let arrived: Vec<_> = self.order.held.extract_if(.., |held| held.thread == thread).collect();
         for Held { page, offset, bytes, .. } in arrived {
@@ -197,7 +198,12 @@ impl Core {
     }
 
     /// A store to a doorbell record, seen as it was made: the device looks at once. False when it is no record of this device's.
-    pub(super) fn ordered_record(&mut self, bus: &mut Bus<'_>, address: u64, fence: Fence) -> bool {
+    pub(in crate::device) fn ordered_record(
+        &mut self,
+        bus: &mut Bus<'_>,
+        address: u64,
+        fence: Fence,
+    ) -> bool {
         let Some(owner) = self.owner_of(address) else { return false };
         self.check_fresh(bus);
         let told = match owner {
@@ -281,7 +287,7 @@ impl Core {
     }
 
     /// Entries are still as they were when the record told of them.
-    pub(super) fn check_fresh(&mut self, bus: &mut Bus<'_>) {
+    pub(in crate::device) fn check_fresh(&mut self, bus: &mut Bus<'_>) {
         for Fresh { queue, sends, address, bytes } in std::mem::take(&mut self.order.fresh) {
             let mut now = vec![0; bytes.len()];
             if bus.host.read(address, &mut now).is_ok() && now != bytes {
