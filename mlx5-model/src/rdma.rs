@@ -12,10 +12,13 @@
 mod copy;
 pub(crate) mod dynamic;
 pub(crate) mod ece;
+mod flush;
 mod packet;
 mod paging;
 pub(crate) mod path;
+mod psn;
 mod qp;
+mod request;
 mod requester;
 mod responder;
 mod signature;
@@ -35,13 +38,13 @@ use crate::event::Events;
 use crate::failure::Failure;
 use crate::frame::Headers;
 use crate::memory_keys::Keys;
+use crate::memory_keys::absent::Absent;
 use crate::port::{Origin, Port};
 use crate::receive::{Pool, QueueCounters};
 pub(crate) use copy::LOG_BYTES_MAX as COPY_LOG_BYTES_MAX;
 use packet::{Extension, FRAME_MAX, Incoming};
 use path::{Addresses, Path, is_group};
 pub(crate) use qp::{Make, Qp, Rights, Source};
-use requester::Turn;
 use state::{Service, State};
 
 /// Number of the first queue pair: one space with send queues, whose doorbells name them the same way.
@@ -73,6 +76,15 @@ enum Sent {
     Yes,
     /// Not now.
     Busy,
+}
+
+/// What a turn came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Turn {
+    /// Packets sent, entries completed without one.
+    pub(crate) done: usize,
+    /// There is more that could go on at once.
+    pub(crate) more: bool,
 }
 
 /// What all queue pairs share for sending.
@@ -225,6 +237,17 @@ impl Rdma {
             pair.state = State::Error;
         }
         self.wake(number);
+    }
+
+    /// The host answered queue pairs that wait for a page.
+    pub(crate) fn paged(&mut self, pairs: &[u32], absent: Absent, refused: bool) {
+        for &number in pairs {
+            let Some(pair) = self.pairs.get_mut(number) else { continue };
+            if pair.paging.answered(absent, refused) && pair.state.receives() {
+                pair.responder.ask_again();
+            }
+            self.wake(number);
+        }
     }
 
     /// There may be work on a queue pair.

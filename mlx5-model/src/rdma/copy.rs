@@ -6,7 +6,7 @@ use zerocopy::FromBytes;
 
 use super::Around;
 use super::qp::Qp;
-use super::work::Request;
+use super::request::Request;
 use crate::failure::Failure;
 use crate::memory_keys::{Access, read, write};
 

@@ -14,17 +14,27 @@
 //! not mixed. A path's MTU is that of both ends, as of reliable connections, and pages that are not there are refused: capabilities
 //! do not say that they are asked for.
 
+mod connection;
 mod initiator;
 pub(super) mod target;
 
 use zerocopy::network_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-pub(crate) use initiator::{FAILED_MAX_LOG, Initiator, Peer, STREAMS_MAX_LOG};
-pub(crate) use target::{TARGETS_MAX, Target};
+use super::path::Path;
+pub(crate) use connection::{TARGETS_MAX, Target};
+pub(crate) use initiator::{FAILED_MAX_LOG, Initiator, STREAMS_MAX_LOG};
 
 /// The transport's part of an opcode.
 pub(crate) const TRANSPORT: u8 = 0xc0;
+
+/// Where a request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub(crate) path: Path,
+    pub(crate) target: u32,
+    pub(crate) key: u64,
+}
 
 /// What a request is part of.
 #[repr(C)]

@@ -5,8 +5,8 @@
 //! `mlx5_ib_mr_memory_pfault_handler`, for what is asked and answered; InfiniBand Architecture Specification, volume 1, 9.7.5
 //! for packets that are lost.
 
-use super::qp::Qp;
-use super::{Around, Rdma};
+use super::Around;
+use super::state::Service;
 use crate::memory_keys::absent::Absent;
 
 /// What a queue pair waits for.
@@ -22,34 +22,28 @@ pub(crate) struct Paging {
     refused: Vec<Absent>,
 }
 
-/// An access failed; true when it came upon a page that is not there and the host was asked for it.
-pub(super) fn asks(pair: &mut Qp, around: &mut Around<'_, '_>) -> bool {
-    let Some(absent) = around.keys.absent.take_found() else { return false };
-    // No capability says that such pages may be used over dynamic connections.
-    if pair.service.is_dynamic() {
-        return false;
-    }
-    if let Some(at) = pair.paging.refused.iter().position(|refused| *refused == absent) {
-        pair.paging.refused.swap_remove(at);
-        return false;
-    }
-    around.keys.absent.ask(around.bus, around.events, absent, pair.number)
-}
-
-impl Rdma {
-    /// The host answered queue pairs that wait.
-    pub(crate) fn paged(&mut self, pairs: &[u32], absent: Absent, refused: bool) {
-        for &number in pairs {
-            let Some(pair) = self.pairs.get_mut(number) else { continue };
-            pair.paging.refused.retain(|known| *known != absent);
-            if refused {
-                pair.paging.refused.push(absent);
-            }
-            pair.paging.sender_waits = false;
-            if std::mem::take(&mut pair.paging.receiver_waits) && pair.state.receives() {
-                pair.responder.ask_again();
-            }
-            self.wake(number);
+impl Paging {
+    /// An access of queue pair `number` failed; true when it came upon a page that is not there and the host was asked for it.
+    pub(super) fn asks(&mut self, around: &mut Around<'_, '_>, service: Service, number: u32) -> bool {
+        let Some(absent) = around.keys.absent.take_found() else { return false };
+        // No capability says that such pages may be used over dynamic connections.
+        if service.is_dynamic() {
+            return false;
         }
+        if let Some(at) = self.refused.iter().position(|refused| *refused == absent) {
+            self.refused.swap_remove(at);
+            return false;
+        }
+        around.keys.absent.ask(around.bus, around.events, absent, number)
+    }
+
+    /// The host answered: work goes on. True when a receiver waited.
+    pub(super) fn answered(&mut self, absent: Absent, refused: bool) -> bool {
+        self.refused.retain(|known| *known != absent);
+        if refused {
+            self.refused.push(absent);
+        }
+        self.sender_waits = false;
+        std::mem::take(&mut self.receiver_waits)
     }
 }

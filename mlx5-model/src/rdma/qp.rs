@@ -14,13 +14,12 @@ use super::path::Path;
 use super::requester::Requester;
 use super::responder::Responder;
 use super::state::{Service, State};
-use super::work;
 use crate::device::bus::Bus;
 use crate::device::ring::send::SendRing;
 use crate::device::violation::Violation;
 use crate::failure::Failure;
 use crate::memory_keys::Who;
-use crate::receive::{Entry, WorkRing};
+use crate::receive::WorkRing;
 
 /// Where a queue pair's receive entries are posted.
 #[derive(Debug)]
@@ -413,52 +412,9 @@ impl Qp {
         }
     }
 
-    /// Flushes what is posted: the sending side, and in the error state the receiving side too. Returns how many entries.
-    pub(crate) fn flush(&mut self, around: &mut Around<'_, '_>, budget: usize) -> usize {
-        let mut count = 0;
-        while count < budget && !self.dead {
-            if let Some((opcode, index)) = self.requester.take_unfinished() {
-                self.report_send(around, opcode, index, Failure::FLUSHED);
-            } else if self.has_posted() {
-                let Some(ring) = &self.send else { break };
-                let (request, blocks) = work::next(self, ring, around.bus);
-                if let Some(ring) = &mut self.send {
-                    ring.advance(blocks);
-                }
-                self.report_send(around, request.opcode, request.index, Failure::FLUSHED);
-            } else {
-                break;
-            }
-            count += 1;
-        }
-        if self.state != State::Error {
-            return count;
-        }
-        let name = self.user_index.or(self.pool()).unwrap_or(0);
-        if let Some(entry) = self.responder.take_held()
-            && !self.dead
-        {
-            self.report_receive(around, self.cqn_receive, name, entry.index, Failure::FLUSHED.0);
-            count += 1;
-        }
-        if !self.told_last && self.pool().is_some() && self.service != Service::Xrc {
-            around.events.queue_error(around.bus, event::SRQ_LAST_WQE, queue_kind::QP, self.number);
-        }
-        self.told_last = true;
-        let Source::Own(ring) = &mut self.source else { return count };
-        if !matches!(ring.left(around.bus), Ok(1..)) {
-            return count;
-        }
-        let mut entry = Box::<Entry>::default();
-        while count < budget && !self.dead {
-            let Source::Own(ring) = &mut self.source else { break };
-            if ring.take(around.bus, &mut entry) != Ok(true) {
-                break;
-            }
-            self.report_receive(around, self.cqn_receive, name, entry.index, Failure::FLUSHED.0);
-            count += 1;
-        }
-        count
+    /// An access failed; true when it came upon a page that is not there and the host was asked for it.
+    pub(super) fn asks_for_pages(&mut self, around: &mut Around<'_, '_>) -> bool {
+        self.paging.asks(around, self.service, self.number)
     }
 
     /// On whose behalf it reaches memory.

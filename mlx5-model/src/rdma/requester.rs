@@ -6,8 +6,7 @@
 
 mod answer;
 mod headers;
-
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod progress;
 
 use pollux_mlx5_abi::cqe::Cqe64;
 use pollux_mlx5_abi::eqe::{event, queue_kind};
@@ -17,198 +16,24 @@ use pollux_wire::roce::BthRepr;
 use zerocopy::FromZeros;
 
 use super::packet::source_port;
+use super::psn::{after, distance};
 use super::qp::Qp;
+use super::request::{Kind, Request};
 use super::state::{Service, State};
-use super::work::{self, Kind, Request};
-use super::{Around, Desk, Sent, copy, paging, signature};
+use super::{Around, Desk, Sent, Turn, copy, signature, work};
 use crate::device::violation::Violation;
 use crate::failure::Failure;
 use crate::memory_keys::change;
 pub(crate) use answer::answer;
 use headers::headers;
+pub(crate) use progress::Requester;
 
-/// Sequence numbers have so many bits.
-pub(crate) const PSN_MASK: u32 = 0xff_ffff;
 /// Packets under way at most.
 const WINDOW: i32 = 512;
 /// Requests under way at most; the ring bounds them too.
 const REQUESTS_MAX: usize = 1 << 12;
 /// Answers kept that came before their turn.
 const EARLY_MAX: usize = 512;
-
-/// From `from` to `to`, round the end of sequence numbers.
-pub(crate) fn distance(from: u32, to: u32) -> i32 {
-    (to.wrapping_sub(from) << 8) as i32 >> 8
-}
-
-/// `psn` and so many more.
-pub(crate) fn after(psn: u32, more: u32) -> u32 {
-    psn.wrapping_add(more) & PSN_MASK
-}
-
-/// What a queue pair has asked for and what became of it.
-#[derive(Debug, Default)]
-pub(crate) struct Requester {
-    /// Of the next request.
-    next_psn: u32,
-    /// Behind the last packet that was ever sent.
-    sent_end: u32,
-    /// Begun, the oldest first.
-    requests: VecDeque<Request>,
-    /// The first of them that is not sent whole.
-    cursor: usize,
-    max_retries: u8,
-    max_rnr_retries: u8,
-    retries: u8,
-    rnr_retries: u8,
-    /// When the peer has not answered in time.
-    deadline: Option<u64>,
-    /// Until when the peer asked to be left alone.
-    wait: Option<u64>,
-    /// Sending went back to here, and nothing was confirmed since.
-    gone_back: Option<u32>,
-    /// With selective repeat: packets behind the first unconfirmed one that the peer has, and those sent again.
-    there: BTreeSet<u32>,
-    again: BTreeSet<u32>,
-    /// The entry begun last changes a memory key.
-    changed_key: bool,
-    /// Only those of `again` go out until new ones are reached.
-    mending: bool,
-    /// The same of answers to reads: what came early.
-    early: BTreeMap<u32, Vec<u8>>,
-}
-
-/// What a turn came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Turn {
-    /// Packets sent, entries completed without one.
-    pub(crate) done: usize,
-    /// There is more that could go on at once.
-    pub(crate) more: bool,
-}
-
-impl Requester {
-    /// Sending begins.
-    pub(crate) fn begin(&mut self, psn: u32, retries: u8, rnr_retries: u8) {
-        *self = Self {
-            next_psn: psn,
-            sent_end: psn,
-            max_retries: retries,
-            max_rnr_retries: rnr_retries,
-            retries,
-            rnr_retries,
-            ..Self::default()
-        };
-    }
-
-    pub(crate) fn next_psn(&self) -> u32 {
-        self.next_psn
-    }
-
-    pub(crate) fn last_acked(&self) -> u32 {
-        after(self.unconfirmed(), PSN_MASK)
-    }
-
-    /// The first sequence number that the peer has not confirmed.
-    fn unconfirmed(&self) -> u32 {
-        let open = self.requests.iter().find(|request| request.confirmed < request.packets);
-        open.map_or(self.next_psn, |request| after(request.first, request.confirmed))
-    }
-
-    /// Whether nothing is under way.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.requests.is_empty()
-    }
-
-    /// When it has to be looked at again.
-    pub(crate) fn due(&self) -> Option<u64> {
-        match (self.deadline, self.wait) {
-            (Some(deadline), Some(wait)) => Some(deadline.min(wait)),
-            (deadline, wait) => deadline.or(wait),
-        }
-    }
-
-    /// All of a dynamic connection is over: the next begins with all its patience. Nothing is repeated selectively on those.
-    fn abandon(&mut self) {
-        (self.retries, self.rnr_retries) = (self.max_retries, self.max_rnr_retries);
-        self.gone_back = None;
-    }
-
-    /// The next request to be flushed, its opcode and index.
-    pub(crate) fn take_unfinished(&mut self) -> Option<(u8, u16)> {
-        (self.deadline, self.wait) = (None, None);
-        self.cursor = 0;
-        self.requests.pop_front().map(|request| (request.opcode, request.index))
-    }
-
-    /// Reads and atomics that the peer works on.
-    fn fetches(&self) -> usize {
-        self.requests.iter().filter(|request| request.is_fetch() && request.sent > request.confirmed).count()
-    }
-
-    /// Sending begins again at `psn`.
-    fn go_back(&mut self, psn: u32) {
-        self.cursor = self.requests.len();
-        for (index, request) in self.requests.iter_mut().enumerate().rev() {
-            let packet = distance(request.first, psn).max(0) as u32;
-            if packet >= request.packets {
-                if request.packets > 0 {
-                    break;
-                }
-                continue;
-            }
-            request.sent = request.confirmed.max(packet);
-            self.cursor = index;
-        }
-        self.again.clear();
-        self.mending = false;
-        self.skip_sent();
-    }
-
-    fn skip_sent(&mut self) {
-        while self.requests.get(self.cursor).is_some_and(|request| request.sent >= request.packets) {
-            self.cursor += 1;
-        }
-    }
-
-    /// Something was confirmed: patience begins anew.
-    fn progress(&mut self, now: u64, timeout: Option<u64>) {
-        (self.retries, self.rnr_retries) = (self.max_retries, self.max_rnr_retries);
-        self.gone_back = None;
-        self.arm(now, timeout);
-        let unconfirmed = self.unconfirmed();
-        self.there.retain(|psn| distance(unconfirmed, *psn) >= 0);
-        self.again.retain(|psn| distance(unconfirmed, *psn) >= 0);
-    }
-
-    fn arm(&mut self, now: u64, timeout: Option<u64>) {
-        let open = distance(self.unconfirmed(), self.sent_end) > 0;
-        self.deadline = timeout.filter(|_| open).map(|timeout| now.saturating_add(timeout));
-    }
-
-    /// All up to and with `psn` is confirmed. `Err`: a read or atomic among it was never answered; from there on again.
-    fn confirm(&mut self, psn: u32) -> Result<bool, u32> {
-        let mut some = false;
-        for request in &mut self.requests {
-            let covered = distance(request.first, psn) + 1;
-            if covered <= 0 && request.packets > 0 {
-                break;
-            }
-            let covered = (covered as u32).min(request.packets);
-            if request.confirmed >= covered {
-                continue;
-            }
-            if request.is_fetch() {
-                return Err(after(request.first, request.confirmed));
-            }
-            request.confirmed = covered;
-            request.sent = request.sent.max(covered);
-            some = true;
-        }
-        self.skip_sent();
-        Ok(some)
-    }
-}
 
 /// How long answers may take: `None` for ever. Source: InfiniBand Architecture Specification, volume 1, 9.7.6.1.3.
 fn timeout(pair: &Qp) -> Option<u64> {
@@ -319,7 +144,7 @@ fn begin_one(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &mut Desk, turn: 
         let outcome = carry_out(pair, around, &request);
         signature::report_sent(pair, around);
         // What it reads or writes is not all there: it stays posted until it is.
-        if outcome == Err(Failure::ABSENT) && paging::asks(pair, around) {
+        if outcome == Err(Failure::ABSENT) && pair.asks_for_pages(around) {
             (pair.paging.sender_waits, pair.paging.begun) = (true, true);
             return false;
         }
@@ -456,7 +281,7 @@ fn send_one(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &mut Desk) -> Step
     let block = pair.block_loopback.then_some(pair.number);
     let sent = desk.send(around, &path, port, BthRepr { qp: remote, ..bth }, &extension, bytes, block, fill);
     signature::report_sent(pair, around);
-    if sent == Err(Failure::ABSENT) && paging::asks(pair, around) {
+    if sent == Err(Failure::ABSENT) && pair.asks_for_pages(around) {
         pair.paging.sender_waits = true;
         return Step::Stuck;
     }

@@ -5,9 +5,8 @@
 //! again. What the peer is told waits in a line and goes out in order, as the wire takes it.
 
 mod loose;
+mod progress;
 mod request;
-
-use std::collections::{BTreeMap, VecDeque};
 
 use pollux_mlx5_abi::eqe::event;
 use pollux_mlx5_abi::syndrome::Syndrome as Why;
@@ -18,138 +17,21 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::dynamic;
 use super::packet::{Extension, Incoming, PARTITION, source_port};
+use super::psn::{after, distance};
 use super::qp::{Qp, Source};
-use super::requester::{Turn, after, distance};
 use super::state::{Service, State};
-use super::{Around, Desk, Sent, paging, signature};
+use super::{Around, Desk, Sent, Turn, signature};
 use crate::failure::Failure;
 use crate::memory_keys::{Access, KeyError, Who, read, write};
 use crate::receive::{Entry, PoolKind};
 pub(crate) use loose::datagram;
 use loose::unreliable;
+pub(crate) use progress::Responder;
+use progress::{Answer, Message};
 use request::{carry_out, reading};
 
 /// Packets kept that came too early, with selective repeat.
 const EARLY_MAX: usize = 512;
-/// Answers that wait at most; a peer that asks for more is not answered.
-const ANSWERS_MAX: usize = 256;
-
-/// The message that packets belong to now.
-#[derive(Clone, Copy, Debug)]
-enum Message {
-    /// So many bytes are in the entry held.
-    Send {
-        done: u64,
-    },
-    Write {
-        key: u32,
-        at: u64,
-        left: u64,
-        bytes: u64,
-    },
-}
-
-/// What the peer is told.
-#[derive(Clone, Copy, Debug)]
-enum Answer {
-    Say {
-        psn: u32,
-        syndrome: Syndrome,
-        messages: u32,
-    },
-    Atomic {
-        psn: u32,
-        original: u64,
-        messages: u32,
-        again: bool,
-    },
-    Read {
-        psn: u32,
-        key: u32,
-        at: u64,
-        bytes: u64,
-        sent: u32,
-        packets: u32,
-        who: Who,
-        messages: u32,
-        again: bool,
-    },
-}
-
-/// What came from the peer, and what it is still to be told.
-#[derive(Debug, Default)]
-pub(crate) struct Responder {
-    expected: u32,
-    messages: u32,
-    /// The peer was told that a packet is missing, or that no receive is posted.
-    told: bool,
-    message: Option<Message>,
-    /// The receive entry of the message, and the pool that it came from.
-    held: Option<Box<Entry>>,
-    answers: VecDeque<Answer>,
-    /// Atomics done last, to be answered again.
-    atomics: VecDeque<(u32, u64)>,
-    early: BTreeMap<u32, (BthRepr, Vec<u8>)>,
-    established: bool,
-}
-
-impl Responder {
-    /// Receiving begins.
-    pub(crate) fn begin(&mut self, psn: u32) {
-        *self = Self { expected: psn, ..Self::default() };
-    }
-
-    /// Whether nothing waits to be said.
-    pub(crate) fn has_nothing_to_say(&self) -> bool {
-        self.answers.is_empty()
-    }
-
-    /// Whether no message is under way either.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.answers.is_empty() && self.message.is_none() && self.held.is_none()
-    }
-
-    pub(crate) fn expected(&self) -> u32 {
-        self.expected
-    }
-
-    /// Messages taken so far.
-    pub(crate) fn messages(&self) -> u32 {
-        self.messages
-    }
-
-    /// The entry of a message that will not end.
-    pub(crate) fn take_held(&mut self) -> Option<Box<Entry>> {
-        self.message = None;
-        self.held.take()
-    }
-
-    /// All up to and with `psn` is well: one word for what follows each other.
-    fn acknowledge(&mut self, psn: u32) {
-        let messages = self.messages;
-        match self.answers.back_mut() {
-            Some(Answer::Say { psn: last, syndrome: Syndrome::Ack(_), messages: count }) => {
-                if distance(*last, psn) > 0 {
-                    (*last, *count) = (psn, messages);
-                }
-            }
-            _ => self.push(Answer::Say { psn, syndrome: Syndrome::ACK, messages }),
-        }
-    }
-
-    /// The packet whose turn it is was not taken: it is to come again.
-    pub(crate) fn ask_again(&mut self) {
-        let (psn, messages) = (self.expected, self.messages);
-        self.told = true;
-        self.push(Answer::Say { psn, syndrome: Syndrome::Nak(Nak::Sequence), messages });
-    }
-
-    fn push(&mut self, answer: Answer) {
-        if self.answers.len() < ANSWERS_MAX {
-            self.answers.push_back(answer);
-        }
-    }
-}
 
 /// A request that is refused.
 struct Refusal {
@@ -315,7 +197,7 @@ fn in_turn(pair: &mut Qp, around: &mut Around<'_, '_>, bth: BthRepr, rest: &[u8]
         Some(shape) => carry_out(pair, around, bth, shape, rest),
         None => Err(Refusal::INVALID),
     };
-    let outcome = if outcome.is_err() && paging::asks(pair, around) { Ok(Done::Awaited) } else { outcome };
+    let outcome = if outcome.is_err() && pair.asks_for_pages(around) { Ok(Done::Awaited) } else { outcome };
     match outcome {
         Ok(Done::Taken) => {
             pair.responder.told = false;
@@ -488,7 +370,7 @@ pub(crate) fn run(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &mut Desk, b
                 turn.more = true;
                 break;
             }
-            Err(Failure::ABSENT) if paging::asks(pair, around) => {
+            Err(Failure::ABSENT) if pair.asks_for_pages(around) => {
                 pair.paging.sender_waits = true;
                 break;
             }

@@ -6,8 +6,8 @@
 
 use super::Around;
 use super::qp::Qp;
+use super::request::Request;
 use super::state::State;
-use super::work::Request;
 use crate::failure::Failure;
 
 /// Sets a signature variable.

@@ -4,21 +4,12 @@ use std::collections::BTreeSet;
 
 use pollux_mlx5_abi::command::qp::context::QpContext;
 
-use super::Header;
-use crate::rdma::path::Path;
-use crate::rdma::work::Request;
+use super::{Header, Peer};
+use crate::rdma::request::Request;
 
 /// Streams at once, and streams that fail before the whole initiator does, as logarithms.
 pub(crate) const STREAMS_MAX_LOG: u32 = 6;
 pub(crate) const FAILED_MAX_LOG: u32 = 6;
-
-/// Where a request goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Peer {
-    pub(crate) path: Path,
-    pub(crate) target: u32,
-    pub(crate) key: u64,
-}
 
 /// What a queue pair has that is one.
 #[derive(Debug)]

@@ -1,6 +1,5 @@
-//! The end that receives: what it keeps of each initiator that is connected.
+//! The end that receives: requests of initiators, and what they are answered.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::mem::swap;
 
 use pollux_mlx5_abi::eqe::{self, event};
@@ -8,95 +7,15 @@ use pollux_wire::roce::operation::{self, Class};
 use pollux_wire::roce::{Aeth, BthRepr, MASK_24, Nak, Syndrome};
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::connection::{Connection, IDLE, Refused, Target};
 use super::{Header, TRANSPORT};
 use crate::failure::Failure;
 use crate::rdma::packet::{Extension, Incoming, PARTITION, source_port};
 use crate::rdma::path::Path;
 use crate::rdma::qp::Qp;
-use crate::rdma::requester::Turn;
 use crate::rdma::responder::{self, Responder};
 use crate::rdma::state::State;
-use crate::rdma::{Around, Desk, Sent};
-use crate::time::TICKS_PER_US;
-
-/// Targets of a device at most.
-pub(crate) const TARGETS_MAX: usize = 256;
-/// Connections of a target at most.
-const CONNECTIONS_MAX: usize = 64;
-/// One that was not used for so long gives way to another: whoever goes on begins a new one.
-const IDLE: u64 = 1_000_000 * TICKS_PER_US;
-/// Initiators at most that are told at once that they are not connected.
-const REFUSED_MAX: usize = 64;
-
-/// A connection.
-#[derive(Debug)]
-struct Connection {
-    session: u64,
-    path: Path,
-    responder: Responder,
-    used: u64,
-    /// A request of it was refused: it takes no other.
-    over: bool,
-}
-
-/// What a request without a connection is answered.
-#[derive(Clone, Copy, Debug)]
-struct Refused {
-    path: Path,
-    source: u32,
-    psn: u32,
-    syndrome: Syndrome,
-}
-
-/// What a queue pair has that is a target.
-#[derive(Debug)]
-pub(crate) struct Target {
-    key: u64,
-    /// Requests with another key.
-    pub(crate) violations: u32,
-    /// The next one makes an event.
-    pub(crate) armed: bool,
-    /// By initiator: its address and its number.
-    connections: BTreeMap<([u8; 16], u32), Connection>,
-    refused: VecDeque<Refused>,
-    /// As it was made.
-    pub(crate) context: [u8; 64],
-}
-
-impl Target {
-    pub(crate) fn new(key: u64, context: [u8; 64]) -> Self {
-        Self {
-            key,
-            violations: 0,
-            armed: false,
-            connections: BTreeMap::new(),
-            refused: VecDeque::new(),
-            context,
-        }
-    }
-
-    fn refuse(&mut self, refused: Refused) {
-        if self.refused.len() < REFUSED_MAX {
-            self.refused.push_back(refused);
-        }
-    }
-
-    /// Makes room for one more connection; false when all are in use.
-    fn make_room(&mut self, now: u64) -> bool {
-        if self.connections.len() < CONNECTIONS_MAX {
-            return true;
-        }
-        let unused = |connection: &Connection| {
-            connection.responder.is_idle() && now.saturating_sub(connection.used) >= IDLE
-        };
-        let oldest = self.connections.iter().filter(|(_, connection)| unused(connection));
-        let Some(from) = oldest.min_by_key(|(_, connection)| connection.used).map(|(from, _)| *from) else {
-            return false;
-        };
-        self.connections.remove(&from);
-        true
-    }
-}
+use crate::rdma::{Around, Desk, Sent, Turn};
 
 fn raise(around: &mut Around<'_, '_>, kind: u8, number: u32) {
     let data = eqe::Target { dctn: number.into(), ..Default::default() };

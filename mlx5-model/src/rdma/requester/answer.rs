@@ -3,12 +3,13 @@
 use pollux_wire::roce::operation::{self, Class};
 use pollux_wire::roce::{Aeth, AtomicAckEth, NOT_READY_10US, Nak, Syndrome};
 
-use super::{EARLY_MAX, PSN_MASK, Requester, WINDOW, after, distance, fail_at, timeout};
+use super::{EARLY_MAX, Requester, WINDOW, fail_at, timeout};
 use crate::failure::Failure;
 use crate::rdma::packet::Incoming;
+use crate::rdma::psn::{PSN_MASK, after, distance};
 use crate::rdma::qp::Qp;
-use crate::rdma::work::{Kind, Request};
-use crate::rdma::{Around, paging, signature};
+use crate::rdma::request::{Kind, Request};
+use crate::rdma::{Around, signature};
 use crate::time::TICKS_PER_US;
 
 /// An answer of the peer.
@@ -255,5 +256,5 @@ fn place(pair: &mut Qp, around: &mut Around<'_, '_>, at: usize, psn: u32, payloa
 
 /// Whether an answer is as good as lost, since where it was to go is not all there, and is asked for again when it is late.
 fn is_lost(pair: &mut Qp, around: &mut Around<'_, '_>, failure: Failure) -> bool {
-    failure == Failure::ABSENT && paging::asks(pair, around)
+    failure == Failure::ABSENT && pair.asks_for_pages(around)
 }

@@ -8,8 +8,8 @@ use zerocopy::IntoBytes;
 use crate::rdma::dynamic;
 use crate::rdma::packet::{Extension, PARTITION};
 use crate::rdma::qp::Qp;
+use crate::rdma::request::{Kind, Request};
 use crate::rdma::state::Service;
-use crate::rdma::work::{Kind, Request};
 
 /// After so many packets an answer is asked for, beside each message's end.
 const ASK_EVERY: u32 = 64;

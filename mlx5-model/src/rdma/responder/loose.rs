@@ -10,8 +10,8 @@ use super::request::{carry_out, complete, split_off};
 use super::{Done, Origin, Problem, Refusal, scatter, take_entry};
 use crate::frame::Ip;
 use crate::rdma::packet::{GLOBAL_BYTES, Incoming};
+use crate::rdma::psn::after;
 use crate::rdma::qp::Qp;
-use crate::rdma::requester::after;
 use crate::rdma::state::{Service, State};
 use crate::rdma::{Around, signature};
 

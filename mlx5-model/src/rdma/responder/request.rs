@@ -10,8 +10,8 @@ use zerocopy::FromZeros;
 
 use super::{Answer, Done, Message, Origin, Refusal, origin, scatter, take_entry};
 use crate::memory_keys::{Access, Who, read, write};
+use crate::rdma::psn::after;
 use crate::rdma::qp::Qp;
-use crate::rdma::requester::after;
 use crate::rdma::state::Service;
 use crate::rdma::{Around, signature};
 use crate::receive::Entry;
