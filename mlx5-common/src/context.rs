@@ -23,7 +23,6 @@ use crate::MlxError;
 use crate::dbrec::{DoorbellRecord, DoorbellRecords};
 use crate::memlock;
 pub use crate::memlock::Pinning;
-use crate::uar::{self, Uars};
 
 /// The one port of an Ethernet function.
 pub const PORT: u8 = 1;
@@ -31,6 +30,9 @@ pub const PORT: u8 = 1;
 /// The newest layout of completions that this driver knows, and asks for. Source: rdma-core `providers/mlx5/mlx5.c`,
 /// `mlx5_set_context`.
 const CQE_VERSION_MAX: u8 = 1;
+
+/// Sizes of a BlueFlame register that two registers of a page have room for, with an entry's block in each half.
+const REGISTER_BYTES: [usize; 4] = [128, 256, 512, 1024];
 
 /// BlueFlame registers asked for of the static kind: a queue each, the first of them serves nobody alone.
 const STATIC_REGISTERS: u32 = 128;
@@ -94,10 +96,8 @@ pub struct Device {
     gone: AtomicBool,
     when_gone: Mutex<Option<Told>>,
     remains: Mutex<Vec<Box<dyn Send>>>,
-    /// Of one BlueFlame register; 0: there are none.
+    /// Of one BlueFlame register; 0: there are none, and a queue rings at one place.
     pub register_bytes: usize,
-    /// Doorbell pages that were allocated.
-    pub uars: Uars,
 }
 
 impl Device {
@@ -164,8 +164,13 @@ impl Device {
         if answer.max_send_wqebb == 0 || answer.max_recv_wr == 0 {
             return Err(unfit("its rings have no entries".into(), "the kernel or the firmware"));
         }
-        let register_bytes = uar::register_bytes(answer.bf_reg_size)
-            .map_err(|problem| unfit(problem, "this driver, which knows no other"))?;
+        let register_bytes = answer.bf_reg_size as usize;
+        if register_bytes != 0 && !REGISTER_BYTES.contains(&register_bytes) {
+            let problem = format!(
+                "BlueFlame registers of {register_bytes} bytes, 0 or one of {REGISTER_BYTES:?} expected"
+            );
+            return Err(unfit(problem, "this driver, which knows no other"));
+        }
         if answer.cqe_version > CQE_VERSION_MAX {
             let problem =
                 format!("completions of version {}, 0 to {CQE_VERSION_MAX} expected", answer.cqe_version);
@@ -208,7 +213,6 @@ impl Device {
             when_gone: Mutex::default(),
             remains: Mutex::default(),
             register_bytes,
-            uars: Uars::default(),
         }))
     }
 

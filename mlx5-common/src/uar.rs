@@ -34,22 +34,8 @@ const HOST_PAGE_BYTES: u64 = 4096;
 /// Bytes at the start of a page in which completion queues are armed.
 const ARM_BYTES: usize = 0x40;
 
-/// Sizes of a BlueFlame register that two registers of a page have room for, with an entry's block in each half.
-const REGISTER_BYTES: [u32; 4] = [128, 256, 512, 1024];
-
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// How long a BlueFlame register is, as the kernel tells; 0: there are none, and a queue rings at one place.
-///
-/// # Errors
-/// A length that cannot be.
-pub(crate) fn register_bytes(told: u32) -> Result<usize, String> {
-    if told == 0 || REGISTER_BYTES.contains(&told) {
-        return Ok(told as usize);
-    }
-    Err(format!("BlueFlame registers of {told} bytes, 0 or one of {REGISTER_BYTES:?} expected"))
 }
 
 /// A register at which send queues ring.
@@ -251,9 +237,13 @@ impl UarPage {
     }
 }
 
-/// Pages of a device that are mapped.
-#[derive(Debug, Default)]
-pub struct Uars(Mutex<Vec<Weak<UarPage>>>);
+/// The doorbell pages of a device, and which of them queues share: so a device has one of these.
+#[derive(Debug)]
+pub struct Uars {
+    device: Arc<Device>,
+    /// Those that are mapped.
+    pages: Mutex<Vec<Weak<UarPage>>>,
+}
 
 /// A doorbell page, for the queue that is to name it.
 #[derive(Debug)]
@@ -262,23 +252,35 @@ pub struct Uar {
     object: Option<Object>,
 }
 
-impl Uar {
+impl Uars {
+    /// Of a device whose queues have no pages yet.
+    #[must_use]
+    pub fn new(device: &Arc<Device>) -> Self {
+        Self { device: Arc::clone(device), pages: Mutex::default() }
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
     /// A page to arm a completion queue at: one of its own, or another's where none is left. `None`: this kernel has the static
     /// kind.
     ///
     /// # Errors
     /// What the kernel says, where no queue has a page yet.
-    pub fn for_completions(device: &Arc<Device>) -> Result<Option<Self>, MlxError> {
-        if device.answer.tot_bfregs != 0 {
+    pub fn for_completions(&self) -> Result<Option<Uar>, MlxError> {
+        if self.device.answer.tot_bfregs != 0 {
             return Ok(None);
         }
-        let mut pages = locked(&device.uars.0);
-        match Self::allocate(device, false) {
+        let mut pages = locked(&self.pages);
+        match self.allocate(false) {
             Ok(made) => Ok(Some(made.listed(&mut pages))),
             Err(error) => {
                 // The page of the fewest: each queue on it keeps a handle.
                 let least = living(&mut pages).into_iter().min_by_key(|uar| Arc::strong_count(&uar.page));
-                shared(device, least, error).map(Some)
+                shared(&self.device, least, error).map(Some)
             }
         }
     }
@@ -288,19 +290,17 @@ impl Uar {
     ///
     /// # Errors
     /// What the kernel says, where no queue has a page yet.
-    pub fn for_sends(
-        device: &Arc<Device>,
-        blueflame: bool,
-    ) -> Result<Option<(Self, SendDoorbell)>, MlxError> {
+    pub fn for_sends(&self, blueflame: bool) -> Result<Option<(Uar, SendDoorbell)>, MlxError> {
+        let device = &self.device;
         if device.answer.tot_bfregs != 0 {
             return Ok(None);
         }
-        let mut pages = locked(&device.uars.0);
-        let mut made = Self::allocate(device, blueflame && device.register_bytes > 0);
+        let mut pages = locked(&self.pages);
+        let mut made = self.allocate(blueflame && device.register_bytes > 0);
         if blueflame && let Err(error) = &made {
             // No write combining on this bus, or no page left.
             tracing::debug!(target: "pmd.common.mlx5", "{}: no BlueFlame page: {error}", device.name());
-            made = Self::allocate(device, false);
+            made = self.allocate(false);
         }
         let error = match made {
             Ok(made) => {
@@ -336,8 +336,9 @@ impl Uar {
         shared(device, Some(uar.again()), error).map(|uar| Some((uar, doorbell)))
     }
 
-    fn allocate(device: &Arc<Device>, blueflame: bool) -> Result<Self, MlxError> {
+    fn allocate(&self, blueflame: bool) -> Result<Uar, MlxError> {
         use attribute::uar_alloc as a;
+        let device = &self.device;
         let mut call = Call::named(object::UAR, method::uar::ALLOC, "UAR/ALLOC");
         call.new_object(a::HANDLE)
             .u64(a::TYPE, if blueflame { verbs::uar_type::BF } else { verbs::uar_type::NC })
@@ -359,9 +360,79 @@ impl Uar {
             .context()
             .map(offset, bytes as usize, Protection::Write)
             .map_err(|error| device.failed("map a doorbell page", error))?;
-        Self::over(device, (number, 0), page, (blueflame, blueflame), Some(object))
+        Uar::over(device, (number, 0), page, (blueflame, blueflame), Some(object))
     }
 
+    /// The page of the static kind that has BlueFlame register `register`, which the kernel gave a send queue, or with
+    /// `None` the page at which completion queues are armed.
+    fn of_static(&self, register: Option<u32>, blueflame: bool) -> Result<(Uar, usize), MlxError> {
+        let device = &self.device;
+        let register = register.unwrap_or(0);
+        let answer = &device.answer;
+        // Users count four registers a page, of which the kernel gives out two, and counts these alone in its total. Source:
+        // Linux `drivers/infiniband/hw/mlx5/qp.c`, `adjust_bfregn`.
+        let (number, within) = (register / uar::REGISTERS_ALL as u32, register as usize % uar::REGISTERS_ALL);
+        if number >= answer.tot_bfregs.div_ceil(uar::REGISTERS as u32) || within >= uar::REGISTERS {
+            let problem = format!(
+                "BlueFlame register {register} of {} on pages of {}",
+                answer.tot_bfregs,
+                uar::REGISTERS_ALL
+            );
+            return Err(device.answered("QP/CREATE", problem, "the kernel"));
+        }
+        let uars = answer.num_uars_per_page.max(1);
+        let index = u16::try_from(number / uars).unwrap_or(u16::MAX);
+        let start = (number % uars) as usize * uar::PAGE_BYTES;
+        let map = |command| {
+            let offset = mmap::offset(command, index, HOST_PAGE_BYTES);
+            device.context().map(offset, HOST_PAGE_BYTES as usize, Protection::Write)
+        };
+        // Register 0 is for doorbells alone. Source: Linux `drivers/infiniband/hw/mlx5/qp.c`,
+        // `NUM_NON_BLUE_FLAME_BFREGS`.
+        let copies = blueflame && register != 0 && device.register_bytes > 0;
+        let mut pages = locked(&self.pages);
+        let known = |uar: &Uar| uar.page.number == number && uar.page.blueflame == copies;
+        if let Some(uar) = living(&mut pages).into_iter().find(known) {
+            return Ok((uar, within));
+        }
+        let (page, kinds) = match copies.then(|| map(mmap::WC_PAGE)) {
+            Some(Ok(page)) => (page, (true, true)),
+            // The kernel combines stores to a regular page where it can, and does not say whether it does. Source: Linux
+            // `drivers/infiniband/hw/mlx5/main.c`, `uar_mmap`, `MLX5_IB_MMAP_REGULAR_PAGE`.
+            _ if blueflame => {
+                (map(mmap::REGULAR_PAGE).map_err(|error| failed(device, error))?, (false, true))
+            }
+            _ => (map(mmap::NC_PAGE).map_err(|error| failed(device, error))?, (false, false)),
+        };
+        Ok((Uar::over(device, (number, start), page, kinds, None)?.listed(&mut pages), within))
+    }
+
+    /// The arm register of a completion queue that named no page: the kernel's static kind has one for all.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn static_arm(&self) -> Result<Arm, MlxError> {
+        // With the first register, as rdma-core: `providers/mlx5/mlx5.c`, `mlx5_set_context`, `cq_uar_reg`.
+        Ok(self.of_static(None, true)?.0.arm())
+    }
+
+    /// The register that the kernel gave a send queue, of the static kind. The first is shared by those for which there is no
+    /// other.
+    ///
+    /// # Errors
+    /// What the kernel says; a register that it cannot have given.
+    pub fn static_doorbell(&self, register: u32, blueflame: bool) -> Result<SendDoorbell, MlxError> {
+        let (uar, within) = self.of_static(Some(register), blueflame)?;
+        let held = if register == 0 {
+            uar.page.share(within, || uar.page.take(within))?
+        } else {
+            Held::Own(uar.page.take(within)?)
+        };
+        Ok(uar.page.doorbell(held, blueflame))
+    }
+}
+
+impl Uar {
     fn over(
         device: &Arc<Device>,
         (number, start): (u32, usize),
@@ -387,81 +458,6 @@ impl Uar {
         // Queues without a data half have nothing else of the page.
         let object = object.map(|object| object.keeping(Arc::clone(&page)));
         Ok(Self { page, object })
-    }
-
-    /// The page of the static kind that has BlueFlame register `register`, which the kernel gave a send queue, or with
-    /// `None` the page at which completion queues are armed.
-    fn of_static(
-        device: &Arc<Device>,
-        register: Option<u32>,
-        blueflame: bool,
-    ) -> Result<(Self, usize), MlxError> {
-        let register = register.unwrap_or(0);
-        let answer = &device.answer;
-        // Users count four registers a page, of which the kernel gives out two, and counts these alone in its total. Source:
-        // Linux `drivers/infiniband/hw/mlx5/qp.c`, `adjust_bfregn`.
-        let (number, within) = (register / uar::REGISTERS_ALL as u32, register as usize % uar::REGISTERS_ALL);
-        if number >= answer.tot_bfregs.div_ceil(uar::REGISTERS as u32) || within >= uar::REGISTERS {
-            let problem = format!(
-                "BlueFlame register {register} of {} on pages of {}",
-                answer.tot_bfregs,
-                uar::REGISTERS_ALL
-            );
-            return Err(device.answered("QP/CREATE", problem, "the kernel"));
-        }
-        let uars = answer.num_uars_per_page.max(1);
-        let index = u16::try_from(number / uars).unwrap_or(u16::MAX);
-        let start = (number % uars) as usize * uar::PAGE_BYTES;
-        let map = |command| {
-            let offset = mmap::offset(command, index, HOST_PAGE_BYTES);
-            device.context().map(offset, HOST_PAGE_BYTES as usize, Protection::Write)
-        };
-        // Register 0 is for doorbells alone. Source: Linux `drivers/infiniband/hw/mlx5/qp.c`,
-        // `NUM_NON_BLUE_FLAME_BFREGS`.
-        let copies = blueflame && register != 0 && device.register_bytes > 0;
-        let mut pages = locked(&device.uars.0);
-        let known = |uar: &Self| uar.page.number == number && uar.page.blueflame == copies;
-        if let Some(uar) = living(&mut pages).into_iter().find(known) {
-            return Ok((uar, within));
-        }
-        let (page, kinds) = match copies.then(|| map(mmap::WC_PAGE)) {
-            Some(Ok(page)) => (page, (true, true)),
-            // The kernel combines stores to a regular page where it can, and does not say whether it does. Source: Linux
-            // `drivers/infiniband/hw/mlx5/main.c`, `uar_mmap`, `MLX5_IB_MMAP_REGULAR_PAGE`.
-            _ if blueflame => {
-                (map(mmap::REGULAR_PAGE).map_err(|error| failed(device, error))?, (false, true))
-            }
-            _ => (map(mmap::NC_PAGE).map_err(|error| failed(device, error))?, (false, false)),
-        };
-        Ok((Self::over(device, (number, start), page, kinds, None)?.listed(&mut pages), within))
-    }
-
-    /// The arm register of a completion queue that named no page: the kernel's static kind has one for all.
-    ///
-    /// # Errors
-    /// What the kernel says.
-    pub fn static_arm(device: &Arc<Device>) -> Result<Arm, MlxError> {
-        // With the first register, as rdma-core: `providers/mlx5/mlx5.c`, `mlx5_set_context`, `cq_uar_reg`.
-        Ok(Self::of_static(device, None, true)?.0.arm())
-    }
-
-    /// The register that the kernel gave a send queue, of the static kind. The first is shared by those for which there is no
-    /// other.
-    ///
-    /// # Errors
-    /// What the kernel says; a register that it cannot have given.
-    pub fn static_doorbell(
-        device: &Arc<Device>,
-        register: u32,
-        blueflame: bool,
-    ) -> Result<SendDoorbell, MlxError> {
-        let (uar, within) = Self::of_static(device, Some(register), blueflame)?;
-        let held = if register == 0 {
-            uar.page.share(within, || uar.page.take(within))?
-        } else {
-            Held::Own(uar.page.take(within)?)
-        };
-        Ok(uar.page.doorbell(held, blueflame))
     }
 
     /// Its number, by which queues name it.

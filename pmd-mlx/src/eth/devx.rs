@@ -45,7 +45,7 @@ use pollux_mlx5_common::context::{Device, Pinning, RECORD_PAGE_BYTES};
 use pollux_mlx5_common::dbrec::DoorbellRecord;
 use pollux_mlx5_common::firmware::Firmware;
 use pollux_mlx5_common::object::{NumberedObject, Object};
-use pollux_mlx5_common::uar::{Uar, page};
+use pollux_mlx5_common::uar::{Uar, Uars, page};
 
 /// Bytes of a send block, as a power of two.
 const BLOCK_LOG2: u8 = 6;
@@ -81,11 +81,12 @@ pub struct Devx {
 }
 
 impl Devx {
-    /// Over a device that was opened with the right to send commands.
+    /// Over the device that has these doorbell pages, which was opened with the right to send commands.
     ///
     /// # Errors
     /// What the kernel or the firmware says: then the device is used through the kernel's objects.
-    pub fn new(device: &Arc<Device>) -> Result<Self, MlxError> {
+    pub fn new(uars: &Arc<Uars>) -> Result<Self, MlxError> {
+        let device = uars.device();
         if device.answer.tot_bfregs != 0 {
             // The firmware's queues name their page by its own number, which such a kernel does not tell.
             let problem = "its kernel chooses the doorbell pages of queues itself".into();
@@ -131,7 +132,7 @@ impl Devx {
             stamps,
             has_flow_tables: GeneralCaps::NIC_FLOW_TABLE.is_set(&caps),
             ip_versions: OnceLock::new(),
-            verbs: Verbs::new(Arc::clone(device)),
+            verbs: Verbs::new(Arc::clone(uars)),
             eqn,
             domain,
             tis,

@@ -51,6 +51,7 @@ use pollux_mlx5_common::clock::{AdapterClock, Reading};
 use pollux_mlx5_common::context::{Device, PORT};
 use pollux_mlx5_common::mr::Registry;
 use pollux_mlx5_common::object::NumberedObject;
+use pollux_mlx5_common::uar::Uars;
 
 pub use open::Mlx5Spec;
 
@@ -70,6 +71,7 @@ pub struct Mlx5Port {
     _pools: Option<Subscription>,
     registry: Option<Arc<Registry>>,
     pub(super) backend: Option<Arc<dyn Backend>>,
+    uars: Option<Arc<Uars>>,
     device: Option<Arc<Device>>,
     netdev: Arc<dyn Netdev>,
     arguments: Arguments,
@@ -320,6 +322,7 @@ impl PortDriver for Mlx5Port {
         self._pools = None;
         self.registry = None;
         self.backend = None;
+        self.uars = None;
         self.device = None;
         Ok(())
     }

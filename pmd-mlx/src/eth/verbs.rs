@@ -29,21 +29,22 @@ use pollux_mlx5_abi::kernel::queue_pair::HASH_KEY_BYTES;
 use pollux_mlx5_common::MlxError;
 use pollux_mlx5_common::context::{Device, PORT, Pinning};
 use pollux_mlx5_common::object::{Id, NumberedObject, Object, other};
-use pollux_mlx5_common::uar::{Uar, page};
+use pollux_mlx5_common::uar::{Uar, Uars, page};
 
 /// The back end over the kernel's own objects (`dv_flow_en=0`).
 #[derive(Debug)]
 pub struct Verbs {
     device: Arc<Device>,
+    uars: Arc<Uars>,
     /// Where rules that drop lead, for a rule of the kernel needs a queue pair: made when the first of them is.
     sink: Mutex<Option<Object>>,
 }
 
 impl Verbs {
-    /// Over a device.
+    /// Over the device that has these doorbell pages.
     #[must_use]
-    pub fn new(device: Arc<Device>) -> Self {
-        Self { device, sink: Mutex::default() }
+    pub fn new(uars: Arc<Uars>) -> Self {
+        Self { device: Arc::clone(uars.device()), uars, sink: Mutex::default() }
     }
 
     fn cq_handle(object: &NumberedObject) -> CqHandle {
@@ -124,7 +125,7 @@ impl Verbs {
             ring.copy_in(entry * 64 + 63, &[pollux_mlx5_abi::cqe::FRESH]);
         }
         let (cq_record, record) = (self.device.record()?, self.device.record()?);
-        let page = Uar::for_completions(&self.device)?;
+        let page = self.uars.for_completions()?;
         let spec = CqSpec {
             ring: &ring,
             entries_log2: 2,

@@ -10,6 +10,7 @@ use pollux_mlx5_abi::kernel::attribute::devx_other;
 use pollux_mlx5_abi::kernel::{method, object};
 use pollux_mlx5_common::MlxError;
 use pollux_mlx5_common::context::{Device, Opening};
+use pollux_mlx5_common::uar::Uars;
 use pollux_mlx5_kernel::DoorProfile;
 use pollux_mlx5_model::wire::Cable;
 use pollux_mlx5_model::{Model, watch};
@@ -209,7 +210,7 @@ fn said(kind: u16, spoil: fn(&mut Output<'_>)) -> Result<(), MlxError> {
     let done = {
         // SAFETY: no memory is told to it, and no handle of another.
         let device = unsafe { Device::open(Arc::new(channel), opening) }.expect("a device");
-        Devx::new(&device).and_then(|devx| {
+        Devx::new(&Arc::new(Uars::new(&device))).and_then(|devx| {
             let any = Ipv4Filter::default();
             let items = [FlowSpec::Ipv4 { value: any, mask: any, inner: false }];
             let rule =

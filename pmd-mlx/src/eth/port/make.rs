@@ -60,7 +60,8 @@ impl Mlx5Port {
         for pool in plan.split.iter().flat_map(|split| &split.parts).filter_map(|part| part.pool.as_ref()) {
             registry.add_pool(pool)?;
         }
-        let page = Uar::for_completions(device)?;
+        let uars = self.uars.as_ref().expect("open");
+        let page = uars.for_completions()?;
         let events = if setup.interrupts {
             let verbs = MlxError::verbs("create a completion channel");
             Some(device.context().create_comp_channel().map_err(verbs)?)
@@ -76,7 +77,7 @@ impl Mlx5Port {
         )?;
         cq_parts.arm = Some(match &page {
             Some(page) => page.arm(),
-            None => Uar::static_arm(device)?,
+            None => uars.static_arm()?,
         });
         let ring = device.zone("rx ring", 1 << (plan.wqes_log2 + plan.wqe_bytes_log2))?;
         let record: DoorbellRecord = device.record()?;
@@ -152,7 +153,8 @@ impl Mlx5Port {
         let (device, backend) = (self.device.as_ref().expect("open"), self.backend.as_ref().expect("open"));
         let registry = self.registry.as_ref().expect("open");
         let blueflame = self.arguments.doorbell != DoorbellMapping::NonCached;
-        let (page, doorbell) = Uar::for_sends(device, blueflame)?.unzip();
+        let uars = self.uars.as_ref().expect("open");
+        let (page, doorbell) = uars.for_sends(blueflame)?.unzip();
         let (mut cq_parts, cq) =
             self.completion_queue("tx completions", plan.cqes_log2, page.as_ref(), (None, false), None)?;
         let ring = device.zone("tx ring", 64 << plan.wqebbs_log2)?;
@@ -170,7 +172,7 @@ impl Mlx5Port {
         })?;
         let doorbell = match doorbell {
             Some(doorbell) => doorbell,
-            None => Uar::static_doorbell(device, sq.register, blueflame)?,
+            None => uars.static_doorbell(sq.register, blueflame)?,
         };
         cq_parts.arm = page.as_ref().map(Uar::arm);
         let (number, control_imm) = (sq.number, sq.control_imm);

@@ -27,6 +27,7 @@ use pollux_mlx5_common::MlxError;
 use pollux_mlx5_common::context::{Device, Opening};
 use pollux_mlx5_common::mr::Registry;
 use pollux_mlx5_common::processor::gains_from_relaxed_ordering;
+use pollux_mlx5_common::uar::Uars;
 
 /// Source: Linux `drivers/net/ethernet/mellanox/mlx5/core/en_main.c`, `mlx5e_build_nic_netdev`, `watchdog_timeo`: 15 s.
 const TX_PATIENCE: Duration = Duration::from_secs(15);
@@ -94,7 +95,8 @@ impl Mlx5Port {
         let open = |error: MlxError| PortError::device("open the device", error);
         // SAFETY: the port has it for itself: no part of it is handed out.
         let device = unsafe { Device::open(spec.channel, opening) }.map_err(open)?;
-        let backend = backend(&device, spec.arguments.devx);
+        let uars = Arc::new(Uars::new(&device));
+        let backend = backend(&uars, spec.arguments.devx);
         let highest = verbs::priorities(&*backend).map_err(open)?;
         let registry = Registry::new(Arc::clone(&device));
         let pools = spec.arguments.register_pools.then(|| registry.follow_pools());
@@ -123,6 +125,7 @@ impl Mlx5Port {
             _pools: pools,
             registry: Some(registry),
             backend: Some(backend),
+            uars: Some(uars),
             device: Some(device),
             netdev: spec.netdev,
             arguments: spec.arguments,
@@ -145,10 +148,11 @@ impl Mlx5Port {
 }
 
 /// The firmware's objects where they were asked for and may be had, else the kernel's.
-fn backend(device: &Arc<Device>, devx: bool) -> Arc<dyn Backend> {
+fn backend(uars: &Arc<Uars>, devx: bool) -> Arc<dyn Backend> {
+    let device = uars.device();
     if devx {
         let made = if device.devx {
-            Devx::new(device).map_err(|error| error.to_string())
+            Devx::new(uars).map_err(|error| error.to_string())
         } else {
             Err("the device or its kernel gives no right to it".into())
         };
@@ -162,5 +166,5 @@ fn backend(device: &Arc<Device>, devx: bool) -> Arc<dyn Backend> {
             }
         }
     }
-    Arc::new(Verbs::new(Arc::clone(device)))
+    Arc::new(Verbs::new(Arc::clone(uars)))
 }

@@ -39,7 +39,7 @@ impl Hca {
         let log = entries_log2(self, request.entries)?;
         let cqe_bytes = if wide { 128 } else { 64 };
         let ring = device.zone("completions", (cqe_bytes << log).max(PAGE_BYTES))?;
-        let page = Uar::for_completions(device)?;
+        let page = self.uars.for_completions()?;
         let mut parts = CqParts {
             ring,
             entries_log2: log,
@@ -69,7 +69,7 @@ impl Hca {
         parts.cqn = answer.cqn;
         parts.arm = Some(match &page {
             Some(page) => page.arm(),
-            None => Uar::static_arm(device)?,
+            None => self.uars.static_arm()?,
         });
         let cq = Cq::new(parts);
         let home = Arc::new(Home::new(object, cq.view()));

@@ -9,11 +9,13 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use pollux_mlx5_common::MlxError;
 use pollux_mlx5_common::context::Device;
+use pollux_mlx5_common::uar::Uars;
 
 /// An open device, for RDMA.
 #[derive(Clone, Debug)]
 pub(crate) struct Hca {
     pub(crate) device: Arc<Device>,
+    pub(crate) uars: Arc<Uars>,
     indices: Arc<Mutex<Indices>>,
 }
 
@@ -62,7 +64,8 @@ impl Hca {
     /// Over an open device.
     #[must_use]
     pub(crate) fn new(device: Arc<Device>) -> Self {
-        Self { device, indices: Arc::default() }
+        let uars = Arc::new(Uars::new(&device));
+        Self { device, uars, indices: Arc::default() }
     }
 
     /// The device.

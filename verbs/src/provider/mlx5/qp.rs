@@ -202,7 +202,7 @@ impl Hca {
         let mut zone = device.zone("queue pair", bytes)?;
         zone.clear();
         let record = device.record()?;
-        let (page, doorbell) = Uar::for_sends(device, blueflame)?.unzip();
+        let (page, doorbell) = self.uars.for_sends(blueflame)?.unzip();
         let index = self.indexed().then(|| Arc::new(self.index()));
         let start = zone.base().as_ptr().addr() as u64;
         let driver = queue_pair::CreateQp {
@@ -239,7 +239,7 @@ impl Hca {
         // From here on whatever fails destroys it first, by the order in which these are dropped.
         let doorbell = match doorbell {
             Some(doorbell) => doorbell,
-            None => Uar::static_doorbell(device, answer.bfreg_index, blueflame)?,
+            None => self.uars.static_doorbell(answer.bfreg_index, blueflame)?,
         };
         let ((send, send_consumer), recv) = sides(&sizes);
         let (recv, recv_consumer) = recv.unzip();
