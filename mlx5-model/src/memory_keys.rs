@@ -8,6 +8,7 @@ pub(crate) mod absent;
 mod change;
 mod copy;
 mod pattern;
+mod piece;
 mod reach;
 pub(crate) mod signature;
 mod translation;
@@ -17,9 +18,10 @@ use std::cell::Cell;
 use crate::device::table::Table;
 use absent::{Absent, AbsentPages};
 pub(crate) use change::change;
+pub(crate) use piece::pieces_of;
 pub(crate) use reach::{read, write};
 use signature::{Signatures, Signing};
-pub(crate) use translation::{Translation, pages_of, pieces_of};
+pub(crate) use translation::{Translation, pages_of};
 
 /// Why a key refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -452,7 +454,7 @@ impl Key {
 
 #[cfg(test)]
 mod tests {
-    use super::translation::Piece;
+    use super::piece::Piece;
     use super::*;
 
     fn keys() -> (Keys, u32) {

@@ -3,7 +3,7 @@
 use pollux_mlx5_abi::wqe::{RepeatBlock, RepeatEntry};
 use zerocopy::FromBytes;
 
-use super::translation::Piece;
+use super::piece::Piece;
 
 /// What stands in the place of a key in the head of a pattern. Source: rdma-core `providers/mlx5/qp.c`,
 /// `umr_strided_seg_create`; Linux `include/linux/mlx5/qp.h`, `struct mlx5_stride_block_ctrl_seg`, and

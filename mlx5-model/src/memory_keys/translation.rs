@@ -1,9 +1,8 @@
 //! What a key stands for: addresses, pages, or pieces of other keys.
 
 use pollux_mlx5_abi::paging::{PRESENT, READ};
-use pollux_mlx5_abi::wqe::Klm;
-use zerocopy::FromBytes;
 
+use super::piece::{Piece, pieces_of};
 use super::{KeyError, pattern};
 
 /// Pages, or pieces of one size, of a key at most, whatever its context has room for.
@@ -31,14 +30,6 @@ pub(crate) enum Translation {
     /// Under other keys, in pieces of one size, the first begun `offset` bytes in (KSM). What a piece says of its own bytes does not
     /// count.
     Blocks { log_bytes: u8, offset: u64, blocks: Vec<Piece> },
-}
-
-/// A piece of a key that stands for other keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
-    pub(crate) bytes: u64,
-    pub(crate) key: u32,
-    pub(crate) at: u64,
 }
 
 /// Entries that are to be written, from the one at `begin` on.
@@ -231,10 +222,6 @@ impl Entries {
     }
 }
 
-impl Piece {
-    const NONE: Self = Self { bytes: 0, key: 0, at: 0 };
-}
-
 fn put<T: Copy>(entries: &mut Vec<T>, begin: usize, list: &[T], none: T) {
     entries.resize(entries.len().max(begin + list.len()), none);
     entries[begin..][..list.len()].copy_from_slice(list);
@@ -255,13 +242,5 @@ fn entered(list: &[u8]) -> impl Iterator<Item = u64> {
             READ => entry & !0xfff | READ_ONLY,
             _ => entry & !0xfff,
         }
-    })
-}
-
-/// Pieces as they stand in memory.
-pub(crate) fn pieces_of(list: &[u8]) -> impl Iterator<Item = Piece> {
-    list.as_chunks::<16>().0.iter().map(|bytes| match Klm::ref_from_bytes(bytes) {
-        Ok(klm) => Piece { bytes: klm.byte_count.get().into(), key: klm.mkey.get(), at: klm.address.get() },
-        Err(_) => Piece::NONE,
     })
 }
