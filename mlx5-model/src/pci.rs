@@ -17,6 +17,7 @@ mod config_space;
 mod function;
 mod server;
 mod session;
+mod step;
 mod vectors;
 mod vfio_user;
 mod write_combining;

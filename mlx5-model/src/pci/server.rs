@@ -14,12 +14,12 @@ use rustix::net::{Shutdown, shutdown};
 
 use super::function::{Function, Health};
 use super::session::Session;
+use super::step::All;
 use super::vfio_user::{Broken, Connection};
-use super::write_combining::WriteCombining;
 use crate::ModelError;
 use crate::device::Device;
 use crate::memory::GuestMemory;
-use crate::time::worker::{self, Steps};
+use crate::time::worker;
 
 /// Why functions are not served.
 #[derive(Debug, thiserror::Error)]
@@ -63,9 +63,6 @@ pub struct Slot {
     /// Its firmware's health.
     pub health: Health,
 }
-
-/// Frames of each direction that a device moves in one step.
-const BUDGET: usize = 64;
 
 /// How long a connection may take to say which protocol it speaks.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -147,10 +144,7 @@ pub fn serve(slots: Vec<Slot>, stop: &Stop) -> Result<(), ServeError> {
             (function, slot.memory)
         })
         .collect();
-    let all = All(functions
-        .iter()
-        .map(|(function, _)| (Arc::clone(function.device()), Arc::clone(function.combining())))
-        .collect());
+    let all = All::new(functions.iter().map(|(function, _)| function));
     let _running = worker::run(Arc::new(all.clone()), None).map_err(ServeError::Thread)?;
     // When one cannot be started, those that were are stopped.
     std::thread::scope(|scope| {
@@ -179,36 +173,6 @@ pub fn serve(slots: Vec<Slot>, stop: &Stop) -> Result<(), ServeError> {
             outcome.and(ended)
         })
     })
-}
-
-/// A device, and the stores to it that wait for more.
-type Stepped = (Arc<Device>, Arc<WriteCombining>);
-
-/// Every device of the process, stepped together.
-#[derive(Clone, Debug)]
-pub(super) struct All(Arc<[Stepped]>);
-
-impl All {
-    /// One step of each; whether one of them had work.
-    pub(super) fn step_all(&self) -> bool {
-        self.0.iter().fold(false, |some, (device, combining)| {
-            for (page, offset, bytes) in combining.waited(false) {
-                device.doorbell_store(page, offset, &bytes);
-            }
-            // What waits is looked at again at once.
-            device.step(BUDGET) | combining.is_pending() | some
-        })
-    }
-}
-
-impl Steps for All {
-    fn step(&self) -> bool {
-        self.step_all()
-    }
-
-    fn name(&self) -> String {
-        self.0.iter().map(|(device, _)| device.name()).collect::<Vec<_>>().join(", ")
-    }
 }
 
 /// Serves one function until a machine has used and left it.

@@ -17,7 +17,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::config_space;
 use super::function::{BAR_BYTES, Function};
-use super::server::All;
+use super::step::All;
 use super::vectors::Vectors;
 use super::vfio_user::{
     Broken, Connection, DATA_MAX, DESCRIPTORS_MAX, DeviceInfo, DmaMap, DmaUnmap, IrqInfo, IrqSet,
