@@ -19,6 +19,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::device::bus::Bus;
 use crate::device::ring::Ring;
 use crate::device::table::Table;
+use crate::device::visibility::Visibility;
 use crate::event::Events;
 use crate::fault;
 use crate::ledger::Crossing;
@@ -26,7 +27,6 @@ pub(crate) use arm::Arm;
 pub(crate) use compress::BLOCK_MAX;
 use compress::Block;
 use unseen::Unseen;
-pub use unseen::Visibility;
 
 /// In the event of a failed queue: it ran over. Source: Linux `include/linux/mlx5/device.h`, `MLX5_EVENT_CQ_ERR_*` beside
 /// `struct mlx5_eqe_cq_err`.

@@ -16,6 +16,7 @@ pub(crate) mod table;
 pub(crate) mod tap;
 pub(crate) mod uar;
 pub(crate) mod violation;
+pub(crate) mod visibility;
 #[cfg(feature = "trace")]
 mod watch;
 
@@ -31,7 +32,6 @@ use pollux_mlx5_kernel::{CommandQueue, FrameListener, Gone, Identity, InterruptH
 use pollux_uverbs::{Page, Protection};
 
 use crate::card::Traits;
-pub use crate::completion::Visibility;
 use crate::event::VECTORS;
 use crate::fault::{FaultPlan, Faults};
 use crate::ledger::Ledger;
@@ -46,6 +46,7 @@ use late::Late;
 use lent::{BYTES as LENT_BYTES, OFFSET as LENT_OFFSET};
 use uar::{FIRST_UAR, UARS};
 pub use violation::{Before, Violation};
+pub use visibility::Visibility;
 #[cfg(feature = "trace")]
 pub use watch::{Watched, watch, watch_as};
 

@@ -15,35 +15,10 @@ use zerocopy::IntoBytes;
 
 use super::{Completions, Queue};
 use crate::device::bus::Bus;
+use crate::device::visibility::Visibility;
 use crate::ledger::Crossing;
 use crate::memory::Unreachable;
 use crate::random::Random;
-
-/// When what the device writes becomes visible to software.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Visibility {
-    /// All at once.
-    #[default]
-    AtOnce,
-    /// Of a completion the word by which it is ready, and the rest at software's barrier; what is given back is overwritten at once.
-    ReadyWordFirst,
-    /// Of completions any of the other words as early as that one, the rest and received frames at software's barrier; what is given
-    /// back is overwritten, or not yet. By seed.
-    AnyOrder(u64),
-}
-
-impl Visibility {
-    fn unseen(self, queue: u64) -> Option<Unseen> {
-        match self {
-            Self::AtOnce => None,
-            Self::ReadyWordFirst => Some(Unseen::default()),
-            Self::AnyOrder(seed) => {
-                let random = Some(Random::new(seed ^ queue << 32));
-                Some(Unseen { random, ..Unseen::default() })
-            }
-        }
-    }
-}
 
 /// The word by which an entry tells that it is ready, with the count of the work entry; a load sees all of it or nothing.
 const READY_BYTES: usize = 4;
@@ -60,6 +35,18 @@ pub(super) struct Unseen {
 }
 
 impl Unseen {
+    /// Of a queue; `None` where all is visible at once.
+    fn new(visibility: Visibility, queue: u64) -> Option<Self> {
+        match visibility {
+            Visibility::AtOnce => None,
+            Visibility::ReadyWordFirst => Some(Self::default()),
+            Visibility::AnyOrder(seed) => {
+                let random = Some(Random::new(seed ^ queue << 32));
+                Some(Self { random, ..Self::default() })
+            }
+        }
+    }
+
     /// Writes the last bytes of an entry, or of an array of short ones.
     pub(super) fn publish(&mut self, bus: &Bus<'_>, at: u64, entry: &Cqe64) -> Result<(), Unreachable> {
         /// Eight bytes each, the last of them four.
@@ -134,7 +121,7 @@ impl Completions {
         self.visibility = visibility;
         for number in self.queues.numbers() {
             if let Some(queue) = self.queues.get_mut(number) {
-                queue.unseen = visibility.unseen(number.into());
+                queue.unseen = Unseen::new(visibility, number.into());
             }
         }
     }
@@ -151,7 +138,7 @@ impl Completions {
 
     /// A new queue, which does as the others; its number.
     pub(crate) fn insert(&mut self, owner: u16, mut queue: Queue) -> Option<u32> {
-        queue.unseen = self.visibility.unseen(self.queues.numbers().end.into());
+        queue.unseen = Unseen::new(self.visibility, self.queues.numbers().end.into());
         self.queues.insert(owner, queue)
     }
 

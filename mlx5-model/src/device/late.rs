@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 
-use super::Visibility;
+use super::visibility::Visibility;
 use crate::memory::{Host, Unreachable};
 use crate::random::Random;
 
