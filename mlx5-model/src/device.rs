@@ -567,6 +567,8 @@ impl CommandQueue for Device {
         self.act(inside, |core, bus| {
             if !only_asks(input) {
                 core.last_command = bus.now;
+                // Stores that were made before the command come before it.
+                core.scan(bus, &self.bar);
             }
             // Before it ends a queue, whose memory is somebody else's then.
             core.check_fresh(bus);

@@ -50,6 +50,11 @@ impl Arm {
 }
 
 impl Queue {
+    /// What its record says now arms nothing: nobody has rung for it.
+    pub(crate) fn begin_unarmed(&mut self, bus: &Bus<'_>) {
+        self.arm.word = bus.host.load32(self.record + 4).unwrap_or_default();
+    }
+
     /// Software rang the arm register with `word`, which its record must repeat.
     pub(crate) fn arm(&mut self, bus: &Bus<'_>, events: &mut Events, cqn: u32, word: u32) -> bool {
         let Ok(record) = bus.record(self.record + 4) else { return false };

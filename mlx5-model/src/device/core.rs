@@ -192,7 +192,7 @@ impl Core {
     }
 
     /// Looks at the registers of all pages that are given out.
-    fn scan(&mut self, bus: &mut Bus<'_>, bar: &Bar) -> bool {
+    pub(super) fn scan(&mut self, bus: &mut Bus<'_>, bar: &Bar) -> bool {
         let mut some = false;
         for number in self.uars.numbers() {
             if self.uars.get(number).is_none() {

@@ -25,7 +25,7 @@ impl Core {
         let number = call.named()?;
         let owner = self.completions.queues.owner(number);
         match opcode {
-            op::CREATE_CQ => self.create_completion_queue(call),
+            op::CREATE_CQ => self.create_completion_queue(bus, call),
             op::QUERY_CQ => {
                 need!(call.may_name(owner), BAD_RES_ERR, 16);
                 let Some(queue) = self.completions.queues.get(number) else { return Ok(()) };
@@ -124,7 +124,7 @@ impl Core {
         Ok(())
     }
 
-    fn create_completion_queue(&mut self, call: &mut Call<'_>) -> Result<(), No> {
+    fn create_completion_queue(&mut self, bus: &Bus<'_>, call: &mut Call<'_>) -> Result<(), No> {
         use CqContext as C;
         let input: &[u8; CreateCqIn::BYTES] = call.input()?;
         let context = CreateCqIn::CQ_CONTEXT.get(input);
@@ -187,7 +187,9 @@ impl Core {
             context,
         };
         need!(call.output.len() >= 16, BAD_OUTP_LEN_ERR, 23);
-        let number = self.completions.insert(call.uid, Queue::new(make)).ok_or(no(status::NO_RES_ERR, 24))?;
+        let mut queue = Queue::new(make);
+        queue.begin_unarmed(bus);
+        let number = self.completions.insert(call.uid, queue).ok_or(no(status::NO_RES_ERR, 24))?;
         call.answer_number(number)
     }
 }

@@ -1,5 +1,5 @@
 use pollux_mlx5_abi::caps::general::GeneralCaps;
-use pollux_mlx5_abi::command::cq::{CqContext, ModifyCqIn, QueryCqOut, modify, state, stride};
+use pollux_mlx5_abi::command::cq::{CqContext, DestroyCqIn, ModifyCqIn, QueryCqOut, modify, state, stride};
 use pollux_mlx5_abi::command::{opcode as op, period_mode};
 use pollux_mlx5_abi::cqe::{
     Cqe64, FRESH, FRESH_PASS, MINIS, MiniCqe, MiniFormat, Validity, enhanced_minis, format, layout,
@@ -178,7 +178,7 @@ fn who_waits_for_solicited_ones_is_not_woken_by_others() {
 fn an_arm_that_another_came_over_is_not_lost() {
     let rig = Rig::new();
     let mut queues = [rig.cq(6), rig.cq(6)];
-    for sequence in 1..=3 {
+    for sequence in 0..=3 {
         // The second takes the first one's place in the register.
         queues.iter().for_each(|cq| arm_quietly(&rig, cq, sequence));
         rig.settle();
@@ -195,6 +195,18 @@ fn an_arm_that_another_came_over_is_not_lost() {
         rig.arm_events();
     }
     assert_eq!(rig.device.violations().1, 0);
+}
+
+#[test]
+fn a_store_before_a_command_comes_before_it() {
+    let rig = Rig::new();
+    let cq = rig.cq(6);
+    arm_quietly(&rig, &cq, 0);
+    let mut input = DestroyCqIn::ZERO;
+    DestroyCqIn::CQN.set(&mut input, cq.number);
+    rig.must(op::DESTROY_CQ, 0, &mut input, 16);
+    rig.settle();
+    assert_eq!(rig.device.violations().1, 0, "the queue was there");
 }
 
 #[test]

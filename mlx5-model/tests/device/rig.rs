@@ -379,6 +379,8 @@ impl Rig {
             self.write(ring + entry * entry_bytes - 1, &[FRESH]);
         }
         let record = self.room(64);
+        // An arm word that nobody writes: the first one that somebody does may be 0.
+        self.write(record + 4, &[0xff; 4]);
         CqContext::DBR_ADDR.set(&mut context, record);
         let mut input = CreateCqIn::ZERO.to_vec();
         CreateCqIn::CQ_CONTEXT.set(input.first_chunk_mut().expect("a command"), context);
