@@ -46,6 +46,8 @@ fn blocks(text: &str) -> Vec<Vec<&str>> {
 enum Way<'a> {
     /// A program of ours, its arguments, and whether it is run by root.
     Program(&'a str, Vec<&'a str>, bool),
+    /// A program that is not ours, on the device model, with these arguments of `mlx5-run`.
+    OnModel(Vec<&'a str>),
     /// Cargo builds these packages, or tests: as was done for this test to run.
     Cargo(Vec<&'a str>),
 }
@@ -55,6 +57,9 @@ fn way(line: &str) -> Way<'_> {
     let root = words[0] == "sudo";
     if root {
         words.remove(0);
+    }
+    if words[0] == "target/release/mlx5-run" {
+        return Way::OnModel(words[1..].to_vec());
     }
     if let Some(program) = words[0].strip_prefix("target/release/") {
         return Way::Program(program, words[1..].to_vec(), root);
@@ -135,6 +140,44 @@ fn pair(lines: [&str; 2], ends: [(&str, Vec<&str>); 2]) {
     succeeded(&server.finish(LIMIT), lines[0]);
 }
 
+/// A client on the device model, and the server that it reaches; without a server, a program that ends by itself.
+fn on_model(server: Option<&[&str]>, client: &[&str]) {
+    if !require(&[Need::RdmaCore]) {
+        return;
+    }
+    let links = tempfile::tempdir().expect("a folder");
+    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    let port = free.expect("a free port").port().to_string();
+    let start = |args: &[&str]| {
+        let mut args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        if server.is_some() {
+            // Before the server's name, which is last.
+            let end = args.len() - usize::from(args.last().is_some_and(|last| last == LOCAL));
+            args.splice(end..end, ["-p".to_owned(), port.clone()]);
+        }
+        let mut command = command("mlx5-run", &args);
+        command.env("XDG_RUNTIME_DIR", links.path());
+        Running::start(from_default_signals(&command))
+    };
+    let running = server.map(|args| (args, start(args)));
+    // What these programs say comes late through a pipe: a client that comes before its server listens is refused, and tries again.
+    let deadline = std::time::Instant::now() + LIMIT;
+    loop {
+        let end = start(client).finish(LIMIT);
+        if end.status.success() || running.is_none() || std::time::Instant::now() > deadline {
+            succeeded(&end, &client.join(" "));
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    if let Some((args, server)) = running {
+        succeeded(&server.finish(LIMIT), &args.join(" "));
+    }
+}
+
+/// Where clients of documents find their servers.
+const LOCAL: &str = "127.0.0.1";
+
 /// Between two hosts, whose names for their interfaces are the document's.
 fn between_hosts(line: &str, program: &str, args: &[&str]) {
     if !require(&[Need::Root, Need::Net]) {
@@ -162,6 +205,9 @@ fn each_command_runs_as_it_stands() {
         for block in blocks(&text) {
             let ways: Vec<(&str, Way<'_>)> = block.iter().map(|line| (*line, way(line))).collect();
             let mut first = None;
+            let clients =
+                block.iter().filter(|line| line.contains("mlx5-run") && line.ends_with(LOCAL)).count();
+            let mut server = None;
             for (line, way) in ways {
                 ran += 1;
                 match way {
@@ -175,11 +221,13 @@ fn each_command_runs_as_it_stands() {
                         None => first = Some((line, (program, args))),
                         Some((other, end)) => pair([other, line], [end, (program, args)]),
                     },
+                    Way::OnModel(args) if clients > 0 && !line.ends_with(LOCAL) => server = Some(args),
+                    Way::OnModel(args) => on_model(server.take().as_deref(), &args),
                     Way::Program(program, args, true) => between_hosts(line, program, &args),
                     Way::Program(program, args, false) => alone(line, program, &args),
                 }
             }
-            assert!(first.is_none(), "{document}: an end without the other");
+            assert!(first.is_none() && server.is_none(), "{document}: an end without the other");
         }
     }
     assert!(ran >= 10, "{ran} commands in all documents");

@@ -81,13 +81,22 @@ impl Profile {
     }
 
     /// Board id (PSID) of a card of the kind.
-    const fn psid(self) -> [u8; 16] {
+    #[must_use]
+    pub const fn board(self) -> &'static str {
         match self {
-            Self::ConnectX4Lx => *b"MT_2420110034\0\0\0",
-            Self::ConnectX5 => *b"MT_0000000080\0\0\0",
-            Self::ConnectX6Dx => *b"MT_0000000359\0\0\0",
-            Self::ConnectX7 => *b"MT_0000000838\0\0\0",
+            Self::ConnectX4Lx => "MT_2420110034",
+            Self::ConnectX5 => "MT_0000000080",
+            Self::ConnectX6Dx => "MT_0000000359",
+            Self::ConnectX7 => "MT_0000000838",
         }
+    }
+
+    /// The same, filled up with zeros.
+    fn psid(self) -> [u8; 16] {
+        let mut psid = [0; 16];
+        let board = self.board().as_bytes();
+        psid[..board.len()].copy_from_slice(board);
+        psid
     }
 
     const fn link_modes(self) -> (u32, u32) {

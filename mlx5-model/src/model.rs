@@ -290,6 +290,18 @@ impl Model {
         }
     }
 
+    /// The address of the port of a model of that name, or whose end of its wire has that name.
+    #[must_use]
+    pub fn mac_of(name: &str) -> [u8; 6] {
+        network::mac(name)
+    }
+
+    /// The same for its IPv4 address.
+    #[must_use]
+    pub fn address_of(name: &str) -> InterfaceAddress {
+        network::address(name)
+    }
+
     /// A new channel: what opening the device's file is.
     #[must_use]
     pub fn open(&self) -> Arc<dyn Channel> {

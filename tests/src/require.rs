@@ -22,6 +22,8 @@ pub enum Need {
     Tshark,
     /// Debian's Python with scapy.
     Scapy,
+    /// Programs of rdma-core and perftest.
+    RdmaCore,
     /// An RDMA device of the kernel's rdma_rxe.
     Rxe,
     /// An RDMA device of the kernel's mlx5, to itself: it may carry somebody's connection, so it is there only where `POLLUX_REQUIRE`
@@ -37,6 +39,7 @@ impl Need {
             Self::Root | Self::HugePages => "root",
             Self::Guest => "guest",
             Self::Net | Self::Tshark | Self::Scapy => "net",
+            Self::RdmaCore => "rdma-core",
             Self::Rxe => "rxe",
             Self::Mlx5 => "mlx5",
         }
@@ -65,6 +68,10 @@ impl Need {
                 let has = Command::new(PYTHON).args(["-c", "import scapy.contrib.roce"]).output();
                 (!has.is_ok_and(|out| out.status.success())).then(|| "needs Debian's python3-scapy".into())
             }
+            Self::RdmaCore => ["ibv_rc_pingpong", "ib_send_bw"]
+                .iter()
+                .find(|program| !runs(program))
+                .map(|program| format!("needs the program {program} (Debian's ibverbs-utils and perftest)")),
             Self::Rxe => (!has_rdma(Path::new("/"), None)).then(|| "needs a device of rdma_rxe".into()),
             Self::Mlx5 => {
                 let there = self.is_required() && has_rdma(Path::new("/"), Some("mlx5_core"));

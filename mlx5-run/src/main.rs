@@ -1,0 +1,158 @@
+//! `mlx5-run`: runs a program on RDMA devices in software.
+
+mod link;
+mod program;
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use clap::Parser;
+use pollux_mlx5_model::config::Profile;
+use pollux_mlx5_model::fault::FaultPlan;
+use pollux_mlx5_model::wire::WireSpec;
+use pollux_mlx5_run::plan::{DevicePlan, Plan, VARIABLE};
+use pollux_mlx5_run::sysfs;
+
+use link::Link;
+
+/// Most devices of a program.
+const PORTS_MAX: usize = 8;
+
+/// Run a program on ConnectX devices in software: each process that opens one gets a device of its own.
+///
+/// The port of a program that names no wire is one end of the link "default": the next program that is run so has the other end.
+#[derive(Parser)]
+#[command(name = "mlx5-run", version)]
+struct Cli {
+    /// Card of the devices: cx4lx, cx5, cx6dx or cx7
+    #[arg(long, value_name = "CARD", default_value_t)]
+    device: Profile,
+    /// Number of devices, each with one port
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=PORTS_MAX as i64))]
+    ports: u8,
+    /// Wire of a port, given once for each, as of mlx5-device: cable:NAME, unix:LOCAL:PEER, null, ...
+    #[arg(long, value_name = "WIRE")]
+    wire: Vec<WireSpec>,
+    /// Link that the port is one end of, given once for each port; its two ends find each other by NAME
+    #[arg(long, value_name = "NAME", conflicts_with = "wire")]
+    link: Vec<String>,
+    /// Share of the frames sent that are lost, 0 to 1
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
+    loss: f64,
+    /// Share of the frames sent that the next one overtakes
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
+    reorder: f64,
+    /// Share of the frames sent that arrive twice
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
+    duplicate: f64,
+    /// Where chance begins: the same seed gives the same losses
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// What goes wrong in the devices, such as send-error:100/0x04 or flap:10ms/5ms
+    #[arg(long, value_name = "PLAN", value_parser = fault_plan)]
+    fault_plan: Option<String>,
+    /// Program to run, with its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    program: Vec<String>,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "must be between 0 and 1".into())
+}
+
+fn fault_plan(text: &str) -> Result<String, String> {
+    text.parse::<FaultPlan>().map(|_| text.to_owned()).map_err(|why| why.to_string())
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(&cli) {
+        Ok(code) => code,
+        Err(why) => {
+            eprintln!("mlx5-run: {why}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<ExitCode, String> {
+    let Some(path) = program::find(&cli.program[0]) else {
+        let place = if cli.program[0].contains('/') { "" } else { " in PATH" };
+        eprintln!("mlx5-run: there is no program {}{place}", cli.program[0]);
+        return Ok(ExitCode::from(program::NOT_FOUND));
+    };
+    program::takes_libraries(&path)?;
+    let library = library()?;
+    let (plan, links) = plan(cli)?;
+    // It goes with this process, and with it what it describes.
+    let folder = tempfile::Builder::new().prefix("mlx5-run-").tempdir();
+    let folder = folder.map_err(|why| format!("cannot make a folder for the devices: {why}"))?;
+    let plan = Plan { sysfs: folder.path().join("sys"), ..plan };
+    sysfs::write(&plan)
+        .map_err(|why| format!("cannot describe the devices in {}: {why}", plan.sysfs.display()))?;
+    let mut command = Command::new(&path);
+    command.args(&cli.program[1..]).env(VARIABLE, plan.text()).env("SYSFS_PATH", &plan.sysfs);
+    command.env("LD_PRELOAD", preload(&library));
+    let ended = program::run(command, &cli.program[0]);
+    drop(links);
+    ended
+}
+
+/// The library that is loaded into programs, which stands beside this program, or where cargo leaves it for tests.
+fn library() -> Result<PathBuf, String> {
+    const NAME: &str = "libpollux_mlx5_run.so";
+    let own = std::env::current_exe().map_err(|why| format!("cannot tell where mlx5-run stands: {why}"))?;
+    let places = [own.with_file_name(NAME), own.with_file_name("deps").join(NAME)];
+    let found = places.iter().find(|place| place.is_file()).cloned();
+    found.ok_or_else(|| {
+        format!("{} is not there: `cargo build --release -p pollux-mlx5-run` makes it", places[0].display())
+    })
+}
+
+/// With what is to be loaded already behind it.
+fn preload(library: &std::path::Path) -> std::ffi::OsString {
+    let mut all = library.as_os_str().to_owned();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        all.push(":");
+        all.push(others);
+    }
+    all
+}
+
+/// What the program shall find, and the ends of links that it holds meanwhile.
+fn plan(cli: &Cli) -> Result<(Plan, Vec<Link>), String> {
+    let ports = usize::from(cli.ports);
+    let (wires, names) = (cli.wire.len(), cli.link.len());
+    if wires > 0 && wires != ports || names > 0 && names != ports {
+        let (option, count) = if wires > 0 { ("--wire", wires) } else { ("--link", names) };
+        return Err(format!("{count} of {option} for {ports} ports: give one for each, or none"));
+    }
+    let mut links = Vec::new();
+    let mut devices = Vec::new();
+    for port in 0..ports {
+        let usual = if port == 0 { "default".to_owned() } else { format!("default{port}") };
+        let (wire, end) = match cli.wire.get(port) {
+            // Other programs may have the same wire.
+            Some(wire) => (wire.to_string(), format!("{wire} {port} {}", std::process::id())),
+            None => {
+                let link = Link::take(cli.link.get(port).unwrap_or(&usual))?;
+                let wire = link.wire();
+                links.push(link);
+                (wire.clone(), wire)
+            }
+        };
+        devices.push(DevicePlan {
+            card: cli.device.to_string(),
+            end,
+            switched: cli.wire.is_empty(),
+            wire,
+            faults: cli.fault_plan.clone().unwrap_or_default(),
+            loss: cli.loss,
+            reorder: cli.reorder,
+            duplicate: cli.duplicate,
+            seed: cli.seed,
+        });
+    }
+    Ok((Plan { sysfs: PathBuf::new(), devices }, links))
+}

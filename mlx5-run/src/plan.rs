@@ -1,0 +1,133 @@
+//! What a program finds: which devices there are, and where the files stand that describe them.
+//!
+//! The launcher makes a plan and gives it to the library in the program's environment, so that programs which the program starts find
+//! the same devices.
+
+use std::path::PathBuf;
+
+use pollux_mlx5_model::config::Profile;
+use pollux_mlx5_model::fault::FaultPlan;
+use pollux_mlx5_model::time::Clock;
+use pollux_mlx5_model::wire::{Impairments, Switched, WireSpec};
+use pollux_mlx5_model::{Model, ModelError};
+use serde::{Deserialize, Serialize};
+
+/// The variable of the environment that has the plan, as JSON.
+pub const VARIABLE: &str = "MLX5_RUN";
+
+/// All devices of a program.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The folder that stands for `/sys`.
+    pub sysfs: PathBuf,
+    /// The devices, by the numbers of their files.
+    pub devices: Vec<DevicePlan>,
+}
+
+/// A device with one port.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DevicePlan {
+    /// Which card, as [`Profile`] names it.
+    pub card: String,
+    /// The name that the port's addresses are made from, which no other port on the wire has.
+    pub end: String,
+    /// Where its frames go, as [`WireSpec`] writes it.
+    pub wire: String,
+    /// Whether the port's link is up with nobody at the other end.
+    pub switched: bool,
+    /// What goes wrong in it, as [`FaultPlan`] writes it; nothing if empty.
+    pub faults: String,
+    /// Share of the frames that it sends which are lost.
+    pub loss: f64,
+    /// Share which the next one overtakes.
+    pub reorder: f64,
+    /// Share which arrive twice.
+    pub duplicate: f64,
+    /// What chance begins with.
+    pub seed: u64,
+}
+
+impl Plan {
+    /// Major number of the devices' files, and the minor number of the first one. Source: Linux
+    /// `drivers/infiniband/core/uverbs_main.c`, `IB_UVERBS_MAJOR`, `IB_UVERBS_BASE_MINOR`.
+    pub const FIRST_FILE: (u32, u32) = (231, 192);
+
+    /// The plan in the environment, if there is one.
+    #[must_use]
+    pub fn of_environment() -> Option<Self> {
+        serde_json::from_str(&std::env::var(VARIABLE).ok()?).ok()
+    }
+
+    /// As it stands in the environment.
+    #[must_use]
+    pub fn text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// The number of the device whose file has that path.
+    #[must_use]
+    pub fn by_file(&self, path: &str) -> Option<usize> {
+        let number = path.strip_prefix("/dev/infiniband/uverbs")?.parse().ok()?;
+        (number < self.devices.len()).then_some(number)
+    }
+}
+
+impl DevicePlan {
+    /// The card.
+    #[must_use]
+    pub fn profile(&self) -> Profile {
+        self.card.parse().unwrap_or_default()
+    }
+
+    /// The port's address.
+    #[must_use]
+    pub fn mac(&self) -> [u8; 6] {
+        Model::mac_of(&self.end)
+    }
+
+    /// Makes the device, with a thread that steps it.
+    ///
+    /// # Errors
+    /// The wire's, the fault plan's, the firmware's.
+    pub fn build(&self, number: usize) -> Result<Model, ModelError> {
+        let impairments = Impairments {
+            loss: self.loss,
+            reorder: self.reorder,
+            dup: self.duplicate,
+            seed: self.seed,
+            ..Impairments::default()
+        };
+        let wire: WireSpec = self.wire.parse()?;
+        let mac = self.mac();
+        let faults: FaultPlan =
+            if self.faults.is_empty() { FaultPlan::default() } else { self.faults.parse()? };
+        let builder = Model::builder(&device_name(number));
+        let builder = if self.switched {
+            builder.plugged(Switched(wire.open(mac, Impairments::default(), &Clock::machine())?))
+        } else {
+            builder.wire(wire)
+        };
+        builder
+            .profile(self.card.parse()?)
+            // Other people's drivers ring as they like, and recover a send queue as Linux's network driver does.
+            .strict(false)
+            .traits(|traits| traits.send_record_at_ready = false)
+            .impairments(impairments)
+            .mac(mac)
+            .ip(Model::address_of(&self.end))
+            .faults(faults)
+            .build()
+    }
+}
+
+/// What RDMA programs call a device.
+#[must_use]
+pub fn device_name(number: usize) -> String {
+    format!("mlx5_{number}")
+}
+
+/// Its place on the PCI bus.
+#[must_use]
+pub fn pci_address(number: usize) -> String {
+    format!("0000:{:02x}:00.0", 0xc1 + number)
+}

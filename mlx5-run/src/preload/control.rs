@@ -1,0 +1,51 @@
+//! ioctl(2) on a device's file, and the sockets that would tell of the kernel's devices.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use libc::{c_int, c_ulong, c_void};
+use pollux_uverbs::Errno;
+use pollux_uverbs::abi::frame::RDMA_VERBS_IOCTL;
+
+use super::errno::fail;
+use super::real::real;
+use super::{frame, opened};
+
+/// As ioctl(2).
+///
+/// # Safety
+/// As the C library's; what an RDMA program says of its memory must be true as it must be to a kernel.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+    if let Some((_, channel)) = opened::find(fd) {
+        if request != c_ulong::from(RDMA_VERBS_IOCTL) {
+            return fail(Errno::ENOTTY);
+        }
+        let address = argument.expose_provenance() as u64;
+        let answer = channel.and_then(|channel| {
+            // SAFETY: as the caller says.
+            let done = catch_unwind(AssertUnwindSafe(|| unsafe { frame::carry_out(&*channel, address) }));
+            done.unwrap_or(Err(Errno::EIO))
+        });
+        return match answer {
+            Ok(()) => 0,
+            Err(errno) => fail(errno),
+        };
+    }
+    // SAFETY: the program's arguments.
+    unsafe { real!(c"ioctl": fn(c_int, c_ulong, *mut c_void) -> c_int, fd, request, argument) }
+}
+
+/// As socket(2), but there is no RDMA netlink: a kernel that has it would say that it has no devices, and nobody would look further.
+/// Source: rdma-core `libibverbs/init.c`, `ibverbs_get_device_list`.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    const RDMA: c_int = 20;
+    if domain == libc::AF_NETLINK && protocol == RDMA && opened::plan().is_some() {
+        return fail(Errno::EPROTONOSUPPORT);
+    }
+    // SAFETY: the program's arguments.
+    unsafe { real!(c"socket": fn(c_int, c_int, c_int) -> c_int, domain, kind, protocol) }
+}

@@ -1,0 +1,311 @@
+//! Files by path and by descriptor: those of the devices, and what describes them, stand in for what the program names.
+
+use std::ffi::{CStr, CString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::plan::Plan;
+use libc::{DIR, FILE, c_char, c_int, c_uint, mode_t, size_t, ssize_t};
+use pollux_uverbs::Errno;
+
+use super::errno::{self, fail};
+use super::opened;
+use super::real::real;
+
+/// Where a path leads.
+enum Place {
+    /// A device's file.
+    Device(&'static Plan, usize),
+    /// A file of the folder that stands for `/sys`.
+    Ours(CString),
+    /// Somewhere else.
+    Elsewhere,
+}
+
+/// Parts of `/sys` that are the plan's alone.
+const WHOLE: &[&str] =
+    &["class/infiniband", "class/infiniband_verbs", "bus/pci/devices", "bus/pci/drivers/mlx5_core"];
+
+fn place(path: *const c_char) -> Place {
+    let Some(plan) = opened::plan() else { return Place::Elsewhere };
+    if path.is_null() {
+        return Place::Elsewhere;
+    }
+    // SAFETY: a path of the program's, which the C library would read as far as its zero too.
+    let path = unsafe { CStr::from_ptr(path) };
+    let Ok(text) = path.to_str() else { return Place::Elsewhere };
+    if let Some(number) = plan.by_file(text) {
+        return Place::Device(plan, number);
+    }
+    let Some(below) = text.strip_prefix("/sys/") else { return Place::Elsewhere };
+    let ours = plan.sysfs.join(below);
+    let whole = WHOLE.iter().any(|part| Path::new(below).starts_with(part));
+    if !whole && !exists(&ours) {
+        return Place::Elsewhere;
+    }
+    CString::new(ours.as_os_str().as_bytes()).map_or(Place::Elsewhere, Place::Ours)
+}
+
+fn exists(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    // SAFETY: a path that ends with a zero.
+    unsafe { real!(c"access": fn(*const c_char, c_int) -> c_int, path.as_ptr(), libc::F_OK) == 0 }
+}
+
+/// The path that a function goes on with.
+fn lead(path: *const c_char, room: &mut Option<CString>) -> *const c_char {
+    match place(path) {
+        Place::Ours(ours) => room.insert(ours).as_ptr(),
+        Place::Device(..) | Place::Elsewhere => path,
+    }
+}
+
+fn open_device(plan: &Plan, number: usize, flags: c_int) -> c_int {
+    match std::panic::catch_unwind(|| opened::open(plan, number, flags & libc::O_CLOEXEC != 0)) {
+        Ok(Ok(fd)) => fd,
+        Ok(Err(errno)) => fail(errno),
+        Err(_) => fail(Errno::EIO),
+    }
+}
+
+/// Functions that open a file by its path, with the flags behind it, and a mode for files that are made.
+macro_rules! opens {
+    ($($name:ident, $real:literal);+ $(;)?) => {$(
+        /// As open(2).
+        ///
+        /// # Safety
+        /// As the C library's.
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+            let mut room = None;
+            if let Place::Device(plan, number) = place(path) {
+                return open_device(plan, number, flags);
+            }
+            // SAFETY: the program's arguments, or a path of ours.
+            unsafe { real!($real: fn(*const c_char, c_int, mode_t) -> c_int, lead(path, &mut room), flags, mode) }
+        }
+    )+};
+}
+
+opens! {
+    open, c"open";
+    open64, c"open64";
+    __open_2, c"__open_2";
+    __open64_2, c"__open64_2";
+}
+
+/// The same, relative to a folder.
+macro_rules! opens_at {
+    ($($name:ident, $real:literal);+ $(;)?) => {$(
+        /// As openat(2).
+        ///
+        /// # Safety
+        /// As the C library's.
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $name(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+            let mut room = None;
+            if let Place::Device(plan, number) = place(path) {
+                return open_device(plan, number, flags);
+            }
+            // SAFETY: the program's arguments, or a path of ours.
+            unsafe {
+                real!($real: fn(c_int, *const c_char, c_int, mode_t) -> c_int, folder, lead(path, &mut room), flags, mode)
+            }
+        }
+    )+};
+}
+
+opens_at! {
+    openat, c"openat";
+    openat64, c"openat64";
+    __openat_2, c"__openat_2";
+    __openat64_2, c"__openat64_2";
+}
+
+/// Makes what stat tells of a descriptor's or a path's file that of a device's.
+fn as_device(number: usize, into: *mut libc::stat) {
+    let (major, first) = Plan::FIRST_FILE;
+    // SAFETY: room of the program's that the C library has just written.
+    unsafe {
+        (*into).st_mode = libc::S_IFCHR | 0o666;
+        (*into).st_rdev = libc::makedev(major, first + u32::try_from(number).unwrap_or(0));
+    }
+}
+
+/// Functions that tell about a file by its path.
+macro_rules! tells {
+    ($($name:ident, $real:literal);+ $(;)?) => {$(
+        /// As stat(2).
+        ///
+        /// # Safety
+        /// As the C library's.
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $name(path: *const c_char, into: *mut libc::stat) -> c_int {
+            let mut room = None;
+            if let Place::Device(_, number) = place(path) {
+                // Where it would stand is a file for the rest.
+                // SAFETY: the program's room, and a path of ours.
+                let status = unsafe {
+                    real!($real: fn(*const c_char, *mut libc::stat) -> c_int, c"/dev/null".as_ptr(), into)
+                };
+                if status == 0 {
+                    as_device(number, into);
+                }
+                return status;
+            }
+            // SAFETY: the program's arguments, or a path of ours.
+            unsafe { real!($real: fn(*const c_char, *mut libc::stat) -> c_int, lead(path, &mut room), into) }
+        }
+    )+};
+}
+
+tells! {
+    stat, c"stat";
+    stat64, c"stat64";
+    lstat, c"lstat";
+    lstat64, c"lstat64";
+}
+
+/// Functions that tell about a descriptor's file.
+macro_rules! tells_by_descriptor {
+    ($($name:ident, $real:literal);+ $(;)?) => {$(
+        /// As fstat(2).
+        ///
+        /// # Safety
+        /// As the C library's.
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $name(fd: c_int, into: *mut libc::stat) -> c_int {
+            // SAFETY: the program's arguments.
+            let status = unsafe { real!($real: fn(c_int, *mut libc::stat) -> c_int, fd, into) };
+            if status == 0
+                && let Some((number, _)) = opened::find(fd)
+            {
+                as_device(number, into);
+            }
+            status
+        }
+    )+};
+}
+
+tells_by_descriptor! {
+    fstat, c"fstat";
+    fstat64, c"fstat64";
+}
+
+/// As access(2).
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn access(path: *const c_char, rights: c_int) -> c_int {
+    let mut room = None;
+    if let Place::Device(..) = place(path) {
+        return 0;
+    }
+    // SAFETY: the program's arguments, or a path of ours.
+    unsafe { real!(c"access": fn(*const c_char, c_int) -> c_int, lead(path, &mut room), rights) }
+}
+
+/// As opendir(3).
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
+    let mut room = None;
+    // SAFETY: the program's argument, or a path of ours.
+    unsafe { real!(c"opendir": fn(*const c_char) -> *mut DIR, lead(path, &mut room)) }
+}
+
+/// As readlink(2).
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn readlink(path: *const c_char, into: *mut c_char, bytes: size_t) -> ssize_t {
+    let mut room = None;
+    // SAFETY: the program's arguments, or a path of ours.
+    unsafe {
+        real!(c"readlink": fn(*const c_char, *mut c_char, size_t) -> ssize_t, lead(path, &mut room), into, bytes)
+    }
+}
+
+/// Functions that open a stream.
+macro_rules! streams {
+    ($($name:ident, $real:literal);+ $(;)?) => {$(
+        /// As fopen(3).
+        ///
+        /// # Safety
+        /// As the C library's.
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut FILE {
+            let mut room = None;
+            // SAFETY: the program's arguments, or a path of ours.
+            unsafe { real!($real: fn(*const c_char, *const c_char) -> *mut FILE, lead(path, &mut room), mode) }
+        }
+    )+};
+}
+
+streams! {
+    fopen, c"fopen";
+    fopen64, c"fopen64";
+}
+
+/// As close(2): with a file's last descriptor all that was made through it goes.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn close(fd: c_int) -> c_int {
+    let is_ours = opened::find(fd).is_some();
+    // SAFETY: the program's argument.
+    let status = unsafe { real!(c"close": fn(c_int) -> c_int, fd) };
+    if is_ours {
+        let told = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
+        let _panicked = std::panic::catch_unwind(opened::end_closed);
+        errno::set(told);
+    }
+    status
+}
+
+/// As statx(2), which tells of a device's file only that it is there and what it is.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn statx(
+    folder: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mask: c_uint,
+    into: *mut libc::statx,
+) -> c_int {
+    let mut room = None;
+    let by_path = place(path);
+    let number = match &by_path {
+        Place::Device(_, number) => Some(*number),
+        // An empty path means the descriptor's own file.
+        Place::Elsewhere if flags & libc::AT_EMPTY_PATH != 0 => {
+            opened::find(folder).map(|(number, _)| number)
+        }
+        _ => None,
+    };
+    let (folder, path) = match by_path {
+        Place::Device(..) => (libc::AT_FDCWD, c"/dev/null".as_ptr()),
+        _ => (folder, lead(path, &mut room)),
+    };
+    // SAFETY: the program's arguments, or a path of ours.
+    let status = unsafe {
+        real!(c"statx": fn(c_int, *const c_char, c_int, c_uint, *mut libc::statx) -> c_int, folder, path, flags, mask, into)
+    };
+    if let (0, Some(number)) = (status, number) {
+        let (major, first) = Plan::FIRST_FILE;
+        // SAFETY: room of the program's that the C library has just written.
+        unsafe {
+            (*into).stx_mode = (libc::S_IFCHR | 0o666) as u16;
+            (*into).stx_rdev_major = major;
+            (*into).stx_rdev_minor = first + u32::try_from(number).unwrap_or(0);
+        }
+    }
+    status
+}

@@ -1,0 +1,113 @@
+//! Pages of a device in the program's address space.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use libc::{c_int, c_void, off_t, size_t};
+use pollux_uverbs::{Errno, Page, Protection};
+
+use super::errno::{fail, set};
+use super::opened;
+use super::real::real;
+
+/// Pages that the program has, by address.
+static PAGES: Mutex<BTreeMap<usize, Page>> = Mutex::new(BTreeMap::new());
+/// How many.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+fn map(
+    fd: c_int,
+    hint: *mut c_void,
+    bytes: usize,
+    rights: c_int,
+    flags: c_int,
+    offset: off_t,
+) -> Option<Result<*mut c_void, Errno>> {
+    if flags & libc::MAP_ANONYMOUS != 0 {
+        return None;
+    }
+    let (_, channel) = opened::find(fd)?;
+    let mapped = || {
+        let channel = channel?;
+        // Pages stand where the device has them.
+        if flags & libc::MAP_FIXED != 0 && !hint.is_null() || flags & libc::MAP_SHARED == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let protection = match rights {
+            libc::PROT_READ => Protection::Read,
+            libc::PROT_WRITE => Protection::Write,
+            _ => Protection::ReadWrite,
+        };
+        let page = channel.map(u64::try_from(offset).map_err(|_| Errno::EINVAL)?, bytes, protection)?;
+        let base = page.base();
+        let mut pages = PAGES.lock().unwrap_or_else(PoisonError::into_inner);
+        pages.insert(base.as_ptr().addr(), page);
+        COUNT.store(pages.len(), Ordering::Release);
+        Ok(base.as_ptr().cast())
+    };
+    Some(catch_unwind(AssertUnwindSafe(mapped)).unwrap_or(Err(Errno::EIO)))
+}
+
+/// Functions that map a file.
+macro_rules! maps {
+    ($($name:ident, $real:literal);+ $(;)?) => {$(
+        /// As mmap(2).
+        ///
+        /// # Safety
+        /// As the C library's.
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $name(
+            hint: *mut c_void,
+            bytes: size_t,
+            rights: c_int,
+            flags: c_int,
+            fd: c_int,
+            offset: off_t,
+        ) -> *mut c_void {
+            match map(fd, hint, bytes, rights, flags, offset) {
+                Some(Ok(base)) => base,
+                Some(Err(errno)) => {
+                    set(errno.0);
+                    libc::MAP_FAILED
+                }
+                // SAFETY: the program's arguments.
+                None => unsafe {
+                    real!($real: fn(*mut c_void, size_t, c_int, c_int, c_int, off_t) -> *mut c_void,
+                        hint, bytes, rights, flags, fd, offset)
+                },
+            }
+        }
+    )+};
+}
+
+maps! {
+    mmap, c"mmap";
+    mmap64, c"mmap64";
+}
+
+/// As munmap(2).
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn munmap(base: *mut c_void, bytes: size_t) -> c_int {
+    if COUNT.load(Ordering::Acquire) > 0 {
+        let mut pages = PAGES.lock().unwrap_or_else(PoisonError::into_inner);
+        let whole = pages.get(&base.addr()).map(|page| page.bytes() == bytes);
+        let page = (whole == Some(true)).then(|| pages.remove(&base.addr())).flatten();
+        COUNT.store(pages.len(), Ordering::Release);
+        drop(pages);
+        match whole {
+            Some(true) => {
+                drop(page);
+                return 0;
+            }
+            Some(false) => return fail(Errno::EINVAL),
+            None => {}
+        }
+    }
+    // SAFETY: the program's arguments.
+    unsafe { real!(c"munmap": fn(*mut c_void, size_t) -> c_int, base, bytes) }
+}

@@ -1,0 +1,163 @@
+//! What a program may do wrong, by a client of this test's own: the test program itself, run by `mlx5-run`, which opens the device as
+//! one of the kernel's and finds it answered in its own process.
+#![expect(unsafe_code, reason = "system calls with arguments that are wrong")]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::path::Path;
+
+use pollux_uverbs::KernelFile;
+use pollux_uverbs::abi::frame::{IoctlAttribute, IoctlHeader, MANDATORY, RDMA_VERBS_IOCTL};
+use pollux_uverbs::abi::id::device;
+use pollux_uverbs::abi::object::{UHW_IN, driver};
+use zerocopy::IntoBytes;
+
+use super::bed::{Bed, start, wait};
+
+/// Set in the client.
+const CLIENT: &str = "POLLUX_CLIENT";
+const FILE: &str = "/dev/infiniband/uverbs0";
+
+/// Whether this is the client; else the test of that name is run as one, under `mlx5-run`.
+fn is_client(test: &str) -> bool {
+    if std::env::var_os(CLIENT).is_some() {
+        return true;
+    }
+    let bed = Bed::new();
+    let own = std::env::current_exe().expect("a path");
+    let test = format!("client::{test}");
+    let mut command = bed.command(&[], &[&own.to_string_lossy(), "--exact", &test, "--nocapture"]);
+    let ended = wait(start(command.env(CLIENT, "1")));
+    assert_eq!(ended.status, Some(0), "{}", ended.said);
+    assert!(ended.said.contains("1 passed"), "{}", ended.said);
+    false
+}
+
+fn opened() -> File {
+    File::options().read(true).write(true).open(FILE).expect("a device")
+}
+
+/// The error number of an ioctl on the device's file; 0 for none.
+fn ioctl(fd: RawFd, request: u32, argument: usize) -> i32 {
+    let argument = std::ptr::with_exposed_provenance_mut::<libc::c_void>(argument);
+    // SAFETY: nothing that is named there is anybody's memory, or it is a frame of this test's.
+    let status = unsafe { libc::ioctl(fd, libc::Ioctl::from(request), argument) };
+    if status < 0 { io::Error::last_os_error().raw_os_error().unwrap_or(-1) } else { 0 }
+}
+
+/// A frame of one attribute.
+fn frame(object: u16, method: u16, attribute: IoctlAttribute) -> Vec<u8> {
+    let header = IoctlHeader {
+        length: 40,
+        object_id: object,
+        method_id: method,
+        num_attrs: 1,
+        driver_id: driver::MLX5,
+        ..IoctlHeader::default()
+    };
+    [header.as_bytes(), attribute.as_bytes()].concat()
+}
+
+fn call(fd: RawFd, frame: &[u8]) -> i32 {
+    ioctl(fd, RDMA_VERBS_IOCTL, frame.as_ptr().expose_provenance())
+}
+
+/// What rdma-core asks first: whether write commands can be tunnelled. Source: rdma-core `libibverbs/cmd_fallback.c`, `has_ioctl_write`.
+fn probe() -> Vec<u8> {
+    let attribute = IoctlAttribute {
+        attr_id: device::invoke_write::WRITE_CMD,
+        len: 8,
+        flags: MANDATORY,
+        data: 0,
+        ..IoctlAttribute::default()
+    };
+    frame(device::OBJECT, device::invoke_write::METHOD, attribute)
+}
+
+#[test]
+fn what_is_wrong_is_the_kernels_errno() {
+    if !is_client("what_is_wrong_is_the_kernels_errno") {
+        return;
+    }
+    let file = opened();
+    let fd = file.as_raw_fd();
+    assert_eq!(ioctl(fd, RDMA_VERBS_IOCTL, 8), libc::EFAULT, "a frame that is not there");
+    assert_eq!(ioctl(fd, RDMA_VERBS_IOCTL, usize::MAX - 100), libc::EFAULT);
+    assert_eq!(ioctl(fd, 0x5401, 8), libc::ENOTTY, "another ioctl");
+    let mut short = probe();
+    short[0] = 39;
+    assert_eq!(call(fd, &short), libc::EINVAL, "a length that is not its attributes'");
+    let mut reserved = probe();
+    reserved[8] = 1;
+    assert_eq!(call(fd, &reserved), libc::EPROTONOSUPPORT);
+    let unknown =
+        frame(0x7777, 0, IoctlAttribute { attr_id: 1, flags: MANDATORY, ..IoctlAttribute::default() });
+    assert_eq!(call(fd, &unknown), libc::EPROTONOSUPPORT);
+    let far =
+        IoctlAttribute { attr_id: UHW_IN, len: 32, flags: MANDATORY, data: 8, ..IoctlAttribute::default() };
+    assert_eq!(call(fd, &frame(device::OBJECT, device::get_context::METHOD, far)), libc::EFAULT);
+    // What it is asked first still gets its answer.
+    assert!(!matches!(call(fd, &probe()), 0 | libc::EPROTONOSUPPORT | libc::ENOTTY | libc::EIO));
+    for (offset, flags) in [(0x7000_0000, libc::MAP_SHARED), (0, libc::MAP_PRIVATE)] {
+        // SAFETY: a mapping that is refused.
+        let mapped = unsafe { libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_WRITE, flags, fd, offset) };
+        assert_eq!(mapped, libc::MAP_FAILED);
+    }
+}
+
+#[test]
+fn the_file_is_a_device_for_our_own_driver() {
+    if !is_client("the_file_is_a_device_for_our_own_driver") {
+        return;
+    }
+    let file = KernelFile::open(Path::new(FILE), Some((231, 192))).expect("that device");
+    assert_eq!(pollux_uverbs::Channel::describe(&file), FILE);
+    assert!(KernelFile::open(Path::new(FILE), Some((231, 193))).is_err(), "another number");
+    assert!(KernelFile::open(Path::new("/dev/infiniband/uverbs1"), None).is_err(), "there is one");
+    let said = std::fs::read_to_string("/sys/class/infiniband_verbs/uverbs0/ibdev").expect("sysfs");
+    assert_eq!(said, "mlx5_0\n");
+    assert!(Path::new("/sys/class/infiniband/mlx5_0").exists());
+    assert!(Path::new("/sys/devices/system/cpu").exists(), "the rest of sysfs");
+}
+
+#[test]
+fn copies_of_a_descriptor_are_the_same_file() {
+    if !is_client("copies_of_a_descriptor_are_the_same_file") {
+        return;
+    }
+    let file = opened();
+    let copy = file.try_clone().expect("a copy");
+    drop(file);
+    let answer = call(copy.as_raw_fd(), &probe());
+    assert!(!matches!(answer, libc::EIO | libc::ENOTTY | libc::EBADF), "{answer}");
+    // SAFETY: the test's own number, which it closes.
+    drop(unsafe { File::from_raw_fd(std::os::fd::IntoRawFd::into_raw_fd(copy)) });
+    drop(opened());
+}
+
+#[test]
+fn a_child_has_not_its_parents_device() {
+    if !is_client("a_child_has_not_its_parents_device") {
+        return;
+    }
+    let file = opened();
+    let (fd, frame) = (file.as_raw_fd(), probe());
+    let before = call(fd, &frame);
+    for _ in 0..20 {
+        // SAFETY: the child makes calls of this library's alone, and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let is_right = call(fd, &frame) == libc::EIO;
+            // SAFETY: ends the child without what its parent has registered.
+            unsafe { libc::close(fd) };
+            // SAFETY: as above.
+            unsafe { libc::_exit(i32::from(!is_right)) };
+        }
+        let mut status = 0;
+        // SAFETY: a child of this process, and room for its status.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0, "EIO in the child");
+        assert_eq!(call(fd, &frame), before, "the parent's is as it was");
+    }
+}

@@ -1,0 +1,91 @@
+//! `mlx5-run` itself: what it refuses, and how it ends.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::bed::{Bed, Ended, start, wait};
+
+#[test]
+fn what_it_cannot_run_is_one_line() {
+    let bed = Bed::new();
+    for (options, program, status, line) in [
+        (&[][..], &["there-is-none"][..], 127, "mlx5-run: there is no program there-is-none in PATH"),
+        (&[], &["./there-is-none"], 127, "mlx5-run: there is no program ./there-is-none"),
+        (
+            &["--ports", "2", "--wire", "null"],
+            &["true"],
+            1,
+            "mlx5-run: 1 of --wire for 2 ports: give one for each, or none",
+        ),
+        (
+            &["--link", "a/b"],
+            &["true"],
+            1,
+            "mlx5-run: --link 'a/b': must be 1 to 40 letters, digits, '-', '_' or '.'",
+        ),
+        (
+            &["--link", "a", "--link", "b"],
+            &["true"],
+            1,
+            "mlx5-run: 2 of --link for 1 ports: give one for each, or none",
+        ),
+    ] {
+        let Ended { status: ended, said } = bed.run(options, program);
+        assert_eq!((ended, said.trim_end()), (Some(status), line), "{options:?} {program:?}");
+    }
+    for (options, part) in [
+        (["--device", "cx9"], "is not one of cx4lx, cx5, cx6dx, cx7"),
+        (["--loss", "2"], "must be between 0 and 1"),
+        (["--fault-plan", "bad"], "a plan has these parts: seed, "),
+        (["--ports", "0"], "0 is not in 1..=8"),
+        (["--wire", "string"], "there is no such wire"),
+    ] {
+        let Ended { status, said } = bed.run(&options, &["true"]);
+        assert_eq!(status, Some(2), "{options:?}: {said}");
+        assert!(said.contains(part), "{options:?}: {said}");
+    }
+    // A program that loads no libraries; glibc's own is one.
+    if std::path::Path::new("/sbin/ldconfig").exists() {
+        let said = bed.run(&[], &["/sbin/ldconfig", "--version"]).said;
+        assert_eq!(said, "mlx5-run: /sbin/ldconfig is linked statically: no library can be loaded into it\n");
+    }
+    assert_eq!(bed.left(), [""; 0]);
+}
+
+#[test]
+fn its_status_is_its_programs() {
+    let bed = Bed::new();
+    assert_eq!(bed.run(&[], &["sh", "-c", "exit 7"]).status, Some(7));
+    assert_eq!(bed.run(&[], &["sh", "-c", "kill -9 $$"]).status, Some(137));
+    assert_eq!(bed.left(), [""; 0]);
+}
+
+#[test]
+fn a_signal_ends_its_program_and_nothing_is_left() {
+    let bed = Bed::new();
+    let child = start(&mut bed.command(&[], &["sh", "-c", "echo $$; exec sleep 50"]));
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(bed.left().len(), 1, "the folder of its devices");
+    let begin = Instant::now();
+    let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill runs");
+    assert!(sent.success());
+    let ended = wait(child);
+    assert!(begin.elapsed() < Duration::from_secs(10), "at once");
+    assert_eq!(ended.status, Some(128 + 15), "{}", ended.said);
+    assert!(!std::path::Path::new(&format!("/proc/{}", ended.said.trim())).exists(), "its program has ended");
+    assert_eq!(bed.left(), [""; 0]);
+}
+
+#[test]
+fn a_link_has_two_ends() {
+    let bed = Bed::new();
+    let mut held = [0, 1].map(|_| Some(start(&mut bed.command(&["--link", "two"], &["sleep", "3"]))));
+    std::thread::sleep(Duration::from_millis(500));
+    let third = bed.run(&["--link", "two"], &["true"]);
+    assert_eq!(third.status, Some(1));
+    assert!(third.said.starts_with("mlx5-run: both ends of the link 'two' are taken"), "{}", third.said);
+    for child in held.iter_mut().filter_map(Option::take) {
+        assert_eq!(wait(child).status, Some(0));
+    }
+    assert_eq!(bed.run(&["--link", "two"], &["true"]).status, Some(0), "they are free again");
+}

@@ -1,0 +1,8 @@
+//! Programs that nobody here wrote, straight from Debian's packages, on devices of `mlx5-run`; and `mlx5-run` itself.
+
+mod bed;
+
+mod client;
+mod launcher;
+mod perftest;
+mod pingpong;
