@@ -105,13 +105,11 @@ const LINES_MAX: usize = 900;
 /// Checks every rule and reports all that is wrong, not only the first.
 pub(crate) fn tidy() -> Outcome {
     let mut wrong = Vec::new();
-    let circles = circle::List::read()?;
     for (name, allowed) in MAY_DEPEND {
         dependencies(name, allowed, &mut wrong)?;
         sources(name, &mut wrong)?;
-        circle::check(name, &circles, &mut wrong)?;
+        circle::check(name, &mut wrong)?;
     }
-    wrong.extend(circles.strangers(MAY_DEPEND.iter().map(|(name, _)| *name)));
     unused(&mut wrong)?;
     words::check(&mut wrong)?;
     // The table of broken rules speaks of the code as it is.

@@ -6,94 +6,25 @@
 //! define: it is a part of them. A circle is files each of which uses, directly or over others, each of the others.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fs;
 use std::path::Path;
-
-use serde::Deserialize;
 
 mod code;
 
 use crate::run::{Outcome, root};
 use code::Name;
 
-/// A circle that is not cut yet.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Allowed {
-    #[serde(rename = "crate")]
-    crate_name: String,
-    /// As paths in its `src`, without `.rs`, with everything below.
-    files: Vec<String>,
-    /// The reason why it still stands.
-    #[serde(rename = "why")]
-    _why: String,
-}
-
-/// `xtask/circles.toml`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct List {
-    #[serde(default)]
-    circle: Vec<Allowed>,
-}
-
-impl List {
-    pub(super) fn read() -> Outcome<Self> {
-        let path = root().join("xtask/circles.toml");
-        let text =
-            fs::read_to_string(&path).map_err(|why| format!("cannot read {}: {why}", path.display()))?;
-        toml::from_str(&text).map_err(|why| format!("{}: {why}", path.display()))
-    }
-
-    /// Entries of crates that are none of `crates`.
-    pub(super) fn strangers<'a>(&self, crates: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
-        let strange =
-            self.circle.iter().filter(|circle| !crates.clone().any(|name| name == circle.crate_name));
-        strange.map(|circle| format!("xtask/circles.toml: there is no crate {}", circle.crate_name)).collect()
-    }
-}
-
-impl Allowed {
-    /// Whether it is this circle: all files of the circle stand in it, and each that is listed takes part. So a circle that is new is
-    /// not taken for part of a larger one whose folders it lies in.
-    fn is_of(&self, circle: &BTreeSet<String>) -> bool {
-        circle.iter().all(|stem| self.files.iter().any(|at| stands(stem, at)))
-            && self.files.iter().all(|at| circle.iter().any(|stem| stands(stem, at)))
-    }
-}
-
 /// The names of one file's things that another file's code has, by user and used.
 type Uses = BTreeMap<usize, BTreeMap<usize, Vec<Name>>>;
 
-/// Finds the circles of a crate that are not allowed, and what is allowed without need.
-pub(super) fn check(crate_name: &str, list: &List, wrong: &mut Vec<String>) -> Outcome {
+/// Finds the circles of a crate.
+pub(super) fn check(crate_name: &str, wrong: &mut Vec<String>) -> Outcome {
     let src = root().join(crate_name).join("src");
-    let allowed: Vec<_> = list.circle.iter().filter(|circle| circle.crate_name == crate_name).collect();
-    let mut used = vec![false; allowed.len()];
     for start in code::roots(&src)? {
         let (files, uses) = code::uses(&start)?;
         let shown: Vec<_> = files.iter().map(|file| stem(&src, file)).collect();
-        for circle in circles(&uses) {
-            let stems: BTreeSet<String> = circle.iter().map(|file| shown[*file].clone()).collect();
-            match allowed.iter().position(|entry| entry.is_of(&stems)) {
-                Some(place) => used[place] = true,
-                None => wrong.push(report(crate_name, &shown, &uses, &circle)),
-            }
-        }
+        wrong.extend(circles(&uses).iter().map(|circle| report(crate_name, &shown, &uses, circle)));
     }
-    let idle = allowed.iter().zip(used).filter(|(_, used)| !used);
-    wrong.extend(idle.map(|(entry, _)| {
-        format!(
-            "xtask/circles.toml: {crate_name}: there is no circle of exactly {}; take off the list what is cut",
-            entry.files.join(" ")
-        )
-    }));
     Ok(())
-}
-
-/// Whether the file `stem` is the one at `at`, or below it.
-fn stands(stem: &str, at: &str) -> bool {
-    stem.strip_prefix(at).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn stem(src: &Path, file: &Path) -> String {
@@ -196,35 +127,6 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         uses.iter().flat_map(of).collect()
-    }
-
-    #[test]
-    fn a_listed_file_stands_for_what_is_below_it() {
-        assert!(stands("rdma", "rdma") && stands("rdma/qp", "rdma"));
-        assert!(!stands("rdma", "rdma/qp") && !stands("rdmas", "rdma"));
-    }
-
-    #[test]
-    fn an_entry_is_one_circle_of_all_that_it_lists() {
-        let allowed = |crate_name: &str, files: &[&str]| Allowed {
-            crate_name: crate_name.into(),
-            files: files.iter().map(|file| (*file).to_owned()).collect(),
-            _why: String::new(),
-        };
-        let is_of = |files: &[&str], circle: &[&str]| {
-            allowed("it", files).is_of(&circle.iter().map(|stem| (*stem).to_owned()).collect())
-        };
-        assert!(is_of(&["rdma", "send/queue"], &["rdma/qp", "rdma/request", "send/queue"]));
-        assert!(
-            !is_of(&["rdma", "send/queue"], &["rdma/qp", "send/queue", "wire"]),
-            "a file that is not listed"
-        );
-        assert!(!is_of(&["rdma", "send/queue"], &["rdma/qp", "rdma/request"]), "another circle below");
-        let list = List { circle: vec![allowed("eal", &[]), allowed("ael", &[])] };
-        assert_eq!(
-            list.strangers(["eal", "port"].into_iter()),
-            ["xtask/circles.toml: there is no crate ael"]
-        );
     }
 
     const LIB: (&str, &str) = ("lib.rs", "mod a;\nmod b;\npub use a::A;\n");
