@@ -145,7 +145,6 @@ fn plan(cli: &Cli) -> Result<(Plan, Vec<Link>), String> {
         devices.push(DevicePlan {
             card: cli.device.to_string(),
             end,
-            switched: cli.wire.is_empty(),
             wire,
             faults: cli.fault_plan.clone().unwrap_or_default(),
             loss: cli.loss,

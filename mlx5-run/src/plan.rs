@@ -33,8 +33,6 @@ pub struct DevicePlan {
     pub end: String,
     /// Where its frames go, as [`WireSpec`] writes it.
     pub wire: String,
-    /// Whether the port's link is up with nobody at the other end.
-    pub switched: bool,
     /// What goes wrong in it, as [`FaultPlan`] writes it; nothing if empty.
     pub faults: String,
     /// Share of the frames that it sends which are lost.
@@ -101,13 +99,10 @@ impl DevicePlan {
         let mac = self.mac();
         let faults: FaultPlan =
             if self.faults.is_empty() { FaultPlan::default() } else { self.faults.parse()? };
-        let builder = Model::builder(&device_name(number));
-        let builder = if self.switched {
-            builder.plugged(Switched(wire.open(mac, Impairments::default(), &Clock::machine())?))
-        } else {
-            builder.wire(wire)
-        };
-        builder
+        // As behind a switch: a server that starts first finds its port up.
+        let wire = Switched(wire.open(mac, Impairments::default(), &Clock::machine())?);
+        Model::builder(&device_name(number))
+            .plugged(wire)
             .profile(self.card.parse()?)
             // Other people's drivers ring as they like, and recover a send queue as Linux's network driver does.
             .strict(false)

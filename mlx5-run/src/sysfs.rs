@@ -133,7 +133,6 @@ mod tests {
             card: "cx5".into(),
             end: "a".into(),
             wire: "null".into(),
-            switched: true,
             faults: String::new(),
             loss: 0.0,
             reorder: 0.0,

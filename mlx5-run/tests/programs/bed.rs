@@ -25,6 +25,11 @@ impl Bed {
         Self { runtime: tempfile::tempdir().expect("a folder") }
     }
 
+    /// The folder.
+    pub(crate) fn path(&self) -> &std::path::Path {
+        self.runtime.path()
+    }
+
     /// `mlx5-run` with these options, and a program behind them.
     pub(crate) fn command(&self, options: &[&str], program: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mlx5-run"));
@@ -69,13 +74,13 @@ impl Bed {
 }
 
 /// A port that nobody has.
-fn free_port() -> String {
+pub(crate) fn free_port() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("its number").port().to_string()
 }
 
 /// Waits until a server listens, without a word to it: it may take the first who comes for its client.
-fn until_listening(port: &str) {
+pub(crate) fn until_listening(port: &str) {
     let wanted = format!(":{:04X}", port.parse::<u16>().expect("a number"));
     let deadline = Instant::now() + PATIENCE;
     let listens = |line: &str| {

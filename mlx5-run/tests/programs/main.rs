@@ -4,5 +4,6 @@ mod bed;
 
 mod client;
 mod launcher;
+mod ours;
 mod perftest;
 mod pingpong;
