@@ -1,8 +1,10 @@
 //! perftest's programs.
 
+use std::time::Duration;
+
 use pollux_tests::require::{Need, require};
 
-use super::bed::Bed;
+use super::bed::{Bed, start, wait};
 
 #[test]
 fn each_program_of_perftest_measures() {
@@ -48,6 +50,33 @@ fn what_is_lost_is_sent_again() {
             let program = [program, "-d", "mlx5_0", "-n", "100", "-s", "20000"];
             let said = bed.must(&options, &program, "-p");
             assert!(said[0].contains(" 20000      100 "), "{impairment:?}: {}", said[0]);
+        }
+    }
+}
+
+#[test]
+fn raw_packets_reach_the_other_end() {
+    if !require(&[Need::RdmaCore]) {
+        return;
+    }
+    let bed = Bed::new();
+    const SERVER: &str = "02:00:00:00:00:0a";
+    const CLIENT: &str = "02:00:00:00:00:0b";
+    for program in ["raw_ethernet_bw", "raw_ethernet_lat"] {
+        let end = |role: &str, own: &str, other: &str| {
+            let words = [program, role, "-d", "mlx5_0", "-n", "500", "-s", "1024", "-B", own, "-E", other];
+            start(&mut bed.command(&[], &words))
+        };
+        let server = end("--server", SERVER, CLIENT);
+        // It says nothing, and the client asks nobody: what is sent before it listens is lost, and then it waits.
+        std::thread::sleep(Duration::from_secs(2));
+        for ended in [wait(end("--client", CLIENT, SERVER)), wait(server)] {
+            assert_eq!(ended.status, Some(0), "{program}: {}", ended.said);
+            assert!(
+                ended.said.contains("1024       500 ") || ended.said.contains("1024    500 "),
+                "{}",
+                ended.said
+            );
         }
     }
 }
