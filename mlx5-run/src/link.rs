@@ -45,6 +45,13 @@ impl Link {
     }
 }
 
+impl Drop for Link {
+    /// The program that had the socket has ended, and may have left it.
+    fn drop(&mut self) {
+        let _gone = fs::remove_file(&self.own);
+    }
+}
+
 /// The user's own folder for sockets.
 fn folder() -> Result<PathBuf, String> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_dir());

@@ -88,4 +88,11 @@ fn a_link_has_two_ends() {
         assert_eq!(wait(child).status, Some(0));
     }
     assert_eq!(bed.run(&["--link", "two"], &["true"]).status, Some(0), "they are free again");
+    // A program that opens its device and dies leaves no socket.
+    let child = ["sh", "-c", "exec 3<>/dev/infiniband/uverbs0; kill -9 $$"];
+    assert_eq!(bed.run(&["--link", "two"], &child).status, Some(137));
+    let left = std::fs::read_dir(bed.path().join("mlx5-run")).expect("links");
+    let mut left: Vec<_> = left.map(|entry| entry.expect("a name").file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["two.a.lock", "two.b.lock"]);
 }
