@@ -2,7 +2,7 @@
 
 use pollux_tests::require::{Need, require};
 
-use super::bed::Bed;
+use super::bed::{Bed, Ended};
 
 #[test]
 fn devices_are_listed_and_described() {
@@ -66,4 +66,16 @@ fn datagrams_that_are_lost_are_missed() {
     let program = ["timeout", "5", "ibv_ud_pingpong", "-g", "1", "-n", "1000"];
     let [client, server] = Bed::new().pair(&["--loss", "0.2"], &program, "-p");
     assert_ne!((client.status, server.status), (Some(0), Some(0)), "{} {}", client.said, server.said);
+}
+
+#[test]
+fn what_happens_to_a_port_is_told() {
+    if !require(&[Need::RdmaCore]) {
+        return;
+    }
+    let watch = ["timeout", "3", "stdbuf", "-oL", "ibv_asyncwatch", "-d", "mlx5_0"];
+    let Ended { status, said } = Bed::new().run(&["--fault-plan", "flap:300ms/100ms"], &watch);
+    assert_eq!(status, Some(124), "it waits without end: {said}");
+    let at = |event: &str| said.find(event).unwrap_or_else(|| panic!("no {event} in {said}"));
+    assert!(at("IBV_EVENT_PORT_ERR (10), port 1") < at("IBV_EVENT_PORT_ACTIVE (9), port 1"), "{said}");
 }
