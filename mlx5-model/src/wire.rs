@@ -150,6 +150,18 @@ impl Wire for Switched {
         self.0.waits()
     }
 
+    fn missed(&self) -> u64 {
+        self.0.missed()
+    }
+
+    fn is_endless(&self) -> bool {
+        self.0.is_endless()
+    }
+
+    fn is_stored(&self) -> bool {
+        self.0.is_stored()
+    }
+
     fn describe(&self) -> String {
         self.0.describe()
     }
