@@ -8,6 +8,7 @@
 //!          describes the devices         mlx5-model in the program's process ── wire ──► another program's
 //! ```
 
+pub mod interface;
 pub mod plan;
 mod preload;
 pub mod sysfs;

@@ -4,6 +4,7 @@
 //!   program ── open, stat ──► file       a path of the plan's, else the C library
 //!           ── ioctl ───────► control ──► frame: attributes from the program's memory ──► opened ──► uverbs::Channel
 //!           ── mmap, munmap ► map        pages of the device's registers
+//!           ── about network interfaces ──► netdev
 //!           ── close ───────► file       with its last descriptor all that was made through it goes
 //!                             real       what the C library has under these names
 //! ```
@@ -22,5 +23,6 @@ mod file;
 mod frame;
 mod inode;
 mod map;
+mod netdev;
 mod opened;
 mod real;

@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use crate::interface;
 use crate::plan::{DevicePlan, Plan, device_name, pci_address};
 
 /// Version of the uverbs interface, and of mlx5's part of it. Source: Linux `include/uapi/rdma/ib_user_verbs.h`,
@@ -31,7 +32,8 @@ pub fn write(plan: &Plan) -> io::Result<()> {
         fs::create_dir_all(root.join(class))?;
     }
     put(&root.join("class/infiniband_verbs"), "abi_version", ABI_VERSION)?;
-    plan.devices.iter().enumerate().try_for_each(|(number, device)| describe(root, number, device))
+    plan.devices.iter().enumerate().try_for_each(|(number, device)| describe(root, number, device))?;
+    interface::write(plan)
 }
 
 fn put(folder: &Path, name: &str, content: &str) -> io::Result<()> {

@@ -24,6 +24,8 @@ pub enum Need {
     Scapy,
     /// Programs of rdma-core and perftest.
     RdmaCore,
+    /// DPDK's testpmd, with its mlx5 driver.
+    Dpdk,
     /// An RDMA device of the kernel's rdma_rxe.
     Rxe,
     /// An RDMA device of the kernel's mlx5, to itself: it may carry somebody's connection, so it is there only where `POLLUX_REQUIRE`
@@ -40,6 +42,7 @@ impl Need {
             Self::Guest => "guest",
             Self::Net | Self::Tshark | Self::Scapy => "net",
             Self::RdmaCore => "rdma-core",
+            Self::Dpdk => "dpdk",
             Self::Rxe => "rxe",
             Self::Mlx5 => "mlx5",
         }
@@ -72,6 +75,10 @@ impl Need {
                 .iter()
                 .find(|program| !runs(program))
                 .map(|program| format!("needs the program {program} (Debian's ibverbs-utils and perftest)")),
+            Self::Dpdk => ["dpdk-testpmd", "stdbuf", "timeout"]
+                .iter()
+                .find(|program| !runs(program))
+                .map(|program| format!("needs the program {program} (Debian's dpdk-dev)")),
             Self::Rxe => (!has_rdma(Path::new("/"), None)).then(|| "needs a device of rdma_rxe".into()),
             Self::Mlx5 => {
                 let there = self.is_required() && has_rdma(Path::new("/"), Some("mlx5_core"));

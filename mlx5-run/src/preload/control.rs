@@ -8,7 +8,7 @@ use pollux_uverbs::abi::frame::RDMA_VERBS_IOCTL;
 
 use super::errno::fail;
 use super::real::real;
-use super::{frame, opened};
+use super::{frame, netdev, opened};
 
 /// As ioctl(2).
 ///
@@ -26,6 +26,12 @@ pub(crate) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mu
             let done = catch_unwind(AssertUnwindSafe(|| unsafe { frame::carry_out(&*channel, address) }));
             done.unwrap_or(Err(Errno::EIO))
         });
+        return match answer {
+            Ok(()) => 0,
+            Err(errno) => fail(errno),
+        };
+    }
+    if let Some(answer) = netdev::request::answer(request, argument.expose_provenance() as u64) {
         return match answer {
             Ok(()) => 0,
             Err(errno) => fail(errno),

@@ -9,8 +9,8 @@ use libc::{DIR, FILE, c_char, c_int, c_uint, mode_t, size_t, ssize_t};
 use pollux_uverbs::Errno;
 
 use super::errno::{self, fail};
-use super::opened;
 use super::real::real;
+use super::{netdev, opened};
 
 /// Where a path leads.
 enum Place {
@@ -37,12 +37,17 @@ fn place(path: *const c_char) -> Place {
     if let Some(number) = plan.by_file(text) {
         return Place::Device(plan, number);
     }
-    let Some(below) = text.strip_prefix("/sys/") else { return Place::Elsewhere };
+    let Some(below) = text.strip_prefix("/sys/") else {
+        // Programs that know the folder name its files.
+        netdev::live::bring(plan, Path::new(text));
+        return Place::Elsewhere;
+    };
     let ours = plan.sysfs.join(below);
     let whole = WHOLE.iter().any(|part| Path::new(below).starts_with(part));
     if !whole && !exists(&ours) {
         return Place::Elsewhere;
     }
+    netdev::live::bring(plan, &ours);
     CString::new(ours.as_os_str().as_bytes()).map_or(Place::Elsewhere, Place::Ours)
 }
 
@@ -258,6 +263,7 @@ streams! {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn close(fd: c_int) -> c_int {
     let is_ours = opened::find(fd).is_some();
+    netdev::netlink::closed(fd);
     // SAFETY: the program's argument.
     let status = unsafe { real!(c"close": fn(c_int) -> c_int, fd) };
     if is_ours {

@@ -70,7 +70,7 @@ pub(crate) fn open(plan: &Plan, number: usize, close_on_exec: bool) -> Result<Ra
     let model = device(plan, number)?;
     let (ours, theirs) = UnixStream::pair()?;
     let (ours, theirs) = (OwnedFd::from(ours), OwnedFd::from(theirs));
-    let ours = high(&ours)?;
+    let ours = high(ours.as_raw_fd())?;
     if !close_on_exec {
         // SAFETY: a descriptor that is ours.
         unsafe { libc::fcntl(theirs.as_raw_fd(), libc::F_SETFD, 0) };
@@ -84,11 +84,11 @@ pub(crate) fn open(plan: &Plan, number: usize, close_on_exec: bool) -> Result<Ra
 }
 
 /// The same descriptor where programs that count on small numbers are not disturbed.
-fn high(fd: &OwnedFd) -> Result<OwnedFd, Errno> {
+pub(crate) fn high(fd: RawFd) -> Result<OwnedFd, Errno> {
     const FIRST: libc::c_int = 900;
     for first in [FIRST, 0] {
-        // SAFETY: a descriptor that is ours.
-        let copy = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, first) };
+        // SAFETY: a number of a descriptor, which the kernel looks up.
+        let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, first) };
         if copy >= 0 {
             // SAFETY: a new descriptor, which nobody else knows.
             return Ok(unsafe { OwnedFd::from_raw_fd(copy) });
@@ -97,7 +97,8 @@ fn high(fd: &OwnedFd) -> Result<OwnedFd, Errno> {
     Err(io::Error::last_os_error().into())
 }
 
-fn device(plan: &Plan, number: usize) -> Result<Arc<Model>, Errno> {
+/// A device, which is made if it is not there yet.
+pub(crate) fn device(plan: &Plan, number: usize) -> Result<Arc<Model>, Errno> {
     let mut devices = locked(&DEVICES);
     if let Some((_, model)) = devices.iter().find(|(device, _)| *device == number) {
         return Ok(Arc::clone(model));
@@ -110,6 +111,11 @@ fn device(plan: &Plan, number: usize) -> Result<Arc<Model>, Errno> {
     let model = Arc::new(model);
     devices.push((number, Arc::clone(&model)));
     Ok(model)
+}
+
+/// Whether a device is there in this process.
+pub(crate) fn is_made(number: usize) -> bool {
+    locked(&DEVICES).iter().any(|(device, _)| *device == number)
 }
 
 /// Who answers a file's calls, if anybody does here.

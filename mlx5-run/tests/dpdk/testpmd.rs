@@ -1,0 +1,181 @@
+//! Debian's testpmd on devices of `mlx5-run`, told what to do at its prompt.
+
+use std::io::{Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a word of it may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long it may live, in seconds, whatever becomes of the test.
+const LIFE: &str = "60";
+
+/// One at a time: its two lcores and the model's thread spin, on machines of two CPUs.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// What a testpmd is started with.
+#[derive(Default)]
+pub(crate) struct Start<'a> {
+    /// Which card, if not the usual one.
+    pub(crate) card: &'a str,
+    /// What is behind each port.
+    pub(crate) wires: &'a [&'a str],
+    /// Arguments of each device.
+    pub(crate) device: &'a str,
+    /// Options of testpmd's own.
+    pub(crate) options: &'a [&'a str],
+}
+
+/// One that runs.
+pub(crate) struct Testpmd {
+    child: Child,
+    input: ChildStdin,
+    output: Receiver<Vec<u8>>,
+    said: String,
+    unread: String,
+    _runtime: tempfile::TempDir,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Testpmd {
+    /// Starts one, up to its first prompt.
+    pub(crate) fn start(start: &Start<'_>) -> Self {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let runtime = tempfile::tempdir().expect("a folder");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mlx5-run"));
+        command.args(["--ports", &start.wires.len().to_string()]);
+        if !start.card.is_empty() {
+            command.args(["--device", start.card]);
+        }
+        for wire in start.wires {
+            command.args(["--wire", wire]);
+        }
+        // Into a pipe testpmd would print its report after the prompt that follows it.
+        command.args(["--", "timeout", "-k", "5", LIFE, "stdbuf", "-oL", "dpdk-testpmd"]);
+        command.args(["--no-huge", "-m", "256", "-l", "0,1"]);
+        for number in 0..start.wires.len() {
+            command.args(["-a", &format!("0000:{:02x}:00.0,{}", 0xc1 + number, start.device)]);
+        }
+        command.args(["--", "-i", "--no-mlockall", "--total-num-mbufs=8192", "--rxd=256", "--txd=256"]);
+        command.args(start.options);
+        // Where it leaves files of its own.
+        command.env("RUNTIME_DIRECTORY", runtime.path()).env("TMPDIR", runtime.path());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("mlx5-run runs");
+        let input = child.stdin.take().expect("a pipe");
+        let (send, output) = channel();
+        let streams: [Box<dyn Read + Send>; 2] =
+            [Box::new(child.stdout.take().expect("a pipe")), Box::new(child.stderr.take().expect("a pipe"))];
+        for mut stream in streams {
+            let send = send.clone();
+            std::thread::spawn(move || {
+                let mut piece = [0; 4096];
+                while let Ok(count @ 1..) = stream.read(&mut piece) {
+                    if send.send(piece[..count].to_vec()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        let mut testpmd = Self {
+            child,
+            input,
+            output,
+            said: String::new(),
+            unread: String::new(),
+            _runtime: runtime,
+            _alone: alone,
+        };
+        testpmd.until("testpmd> ");
+        testpmd
+    }
+
+    /// Reads on until it has said this, and gives what it said up to there.
+    pub(crate) fn until(&mut self, wanted: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        let mut told = String::new();
+        loop {
+            let whole = std::mem::take(&mut self.unread) + &told;
+            if let Some(at) = whole.find(wanted) {
+                let (now, later) = whole.split_at(at + wanted.len());
+                self.said.push_str(now);
+                self.unread = later.to_owned();
+                return now.to_owned();
+            }
+            told = whole;
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.output.recv_timeout(left) {
+                Ok(piece) => told.push_str(&String::from_utf8_lossy(&piece)),
+                Err(why) => {
+                    let ended = why == RecvTimeoutError::Disconnected;
+                    panic!("testpmd never says {wanted:?} (ended: {ended}): {}{told}", self.said);
+                }
+            }
+        }
+    }
+
+    /// Gives a command.
+    pub(crate) fn give(&mut self, command: &str) {
+        writeln!(self.input, "{command}").expect("it reads");
+    }
+
+    /// Gives a command, and what was said up to the prompt behind it.
+    pub(crate) fn tell(&mut self, command: &str) -> String {
+        // A comment, which is repeated when all before it is done.
+        const DONE: &str = "# that was all";
+        self.give(command);
+        self.give(DONE);
+        self.until(DONE)
+    }
+
+    /// Gives a command until what it says is as it shall be.
+    pub(crate) fn tell_until(&mut self, command: &str, good: impl Fn(&str) -> bool) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let told = self.tell(command);
+            if good(&told) {
+                return told;
+            }
+            assert!(Instant::now() < deadline, "{command} says for long: {told}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Ends it, which it must do well: all that it said.
+    pub(crate) fn quit(mut self) -> String {
+        self.give("quit");
+        self.until("Bye...");
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                break status;
+            }
+            assert!(Instant::now() < deadline, "testpmd does not end: {}", self.said);
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        // What is told at the very end.
+        self.said.push_str(&std::mem::take(&mut self.unread));
+        self.said.extend(self.output.iter().map(|piece| String::from_utf8_lossy(&piece).into_owned()));
+        assert!(status.success(), "{status}: {}", self.said);
+        assert!(!self.said.contains("broke a rule"), "{}", self.said);
+        std::mem::take(&mut self.said)
+    }
+}
+
+impl Drop for Testpmd {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            // The launcher hands it on, and ends with its program.
+            let _sent = Command::new("kill").arg(self.child.id().to_string()).status();
+            let _ended = self.child.wait();
+        }
+    }
+}
+
+/// The number behind a word in what testpmd said.
+pub(crate) fn number(said: &str, word: &str) -> u64 {
+    let behind = said.split_once(word).unwrap_or_else(|| panic!("no {word} in {said}")).1;
+    let number = behind.split_whitespace().next().and_then(|text| text.parse().ok());
+    number.unwrap_or_else(|| panic!("no number behind {word} in {said}"))
+}
