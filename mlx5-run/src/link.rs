@@ -1,8 +1,8 @@
 //! Links between two programs: a pair of sockets by name, of which each program takes an end that is free.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -54,8 +54,11 @@ impl Drop for Link {
 
 /// The user's own folder for sockets.
 fn folder() -> Result<PathBuf, String> {
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_dir());
     let user = rustix::process::getuid().as_raw();
+    let is_own =
+        |folder: &Path| fs::metadata(folder).is_ok_and(|found| found.is_dir() && found.uid() == user);
+    // A shell that became another user may still name the first one's.
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| is_own(folder));
     let folder = runtime.map_or_else(
         || std::env::temp_dir().join(format!("mlx5-run-links-{user}")),
         |runtime| runtime.join("mlx5-run"),
@@ -63,9 +66,8 @@ fn folder() -> Result<PathBuf, String> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
     made.map_err(|why| format!("cannot make the folder of links {}: {why}", folder.display()))?;
     // In a folder that all may write to, somebody else may have made it.
-    let owner = fs::metadata(&folder).map(|folder| std::os::unix::fs::MetadataExt::uid(&folder));
-    match owner {
-        Ok(owner) if owner == user => Ok(folder),
-        _ => Err(format!("{} is another user's: set XDG_RUNTIME_DIR", folder.display())),
+    if is_own(&folder) {
+        return Ok(folder);
     }
+    Err(format!("{} is another user's: set XDG_RUNTIME_DIR to a folder of your own", folder.display()))
 }

@@ -57,6 +57,7 @@ pub(crate) fn unprivileged() -> Outcome {
         return Err("this task becomes another user: it needs root".into());
     }
     must(&mut cargo(&["build", "--release", "--package", "pollux-apps", "--bin", "l2fwd"]))?;
+    must(&mut cargo(&["build", "--release", "--package", "pollux-mlx5-run"]))?;
     // All of them: packages alone would be built with other features, and anew.
     let messages = output(&mut cargo(&["test", "--workspace", "--no-run", "--message-format=json"]))?;
     let open = Open::make()?;
@@ -82,7 +83,15 @@ pub(crate) fn unprivileged() -> Outcome {
     if moved == 0 {
         return Err(format!("l2fwd moved nothing: {report}"));
     }
-    eprintln!("xtask: as nobody: {count} test programs passed, l2fwd moved {moved} packets in a second");
+    let mlx5_run = open.copy(&release_dir().join("mlx5-run"))?;
+    open.copy(&release_dir().join("libpollux_mlx5_run.so"))?;
+    let described = output(as_nobody(&mlx5_run).args(["--", "ibv_devinfo"]))?;
+    if !described.contains("PORT_ACTIVE") {
+        return Err(format!("ibv_devinfo on mlx5-run finds no port that is up: {described}"));
+    }
+    eprintln!(
+        "xtask: as nobody: {count} test programs passed, l2fwd moved {moved} packets in a second, ibv_devinfo found mlx5_0"
+    );
     Ok(())
 }
 
