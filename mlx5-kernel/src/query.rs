@@ -136,7 +136,12 @@ impl Session {
             return Err(Errno::EINVAL);
         }
         let gids = self.core.port.gids();
-        let count = gids.len().min(room / size);
+        let count = gids.len();
+        // All or none. Source: Linux `drivers/infiniband/core/uverbs_std_types_device.c`, the handler of this method, which wants room for
+        // one at least; `drivers/infiniband/core/cache.c`, `rdma_query_gid_table`; rdma-core `tests/test_device.py`.
+        if room < size || room / size < count {
+            return Err(Errno::EINVAL);
+        }
         let mut entries = Vec::with_capacity(count * size);
         for entry in &gids[..count] {
             let bytes = GidEntry::as_bytes(entry);

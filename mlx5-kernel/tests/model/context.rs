@@ -8,7 +8,7 @@ use pollux_mlx5_kernel::DoorProfile;
 use pollux_mlx5_model::{DeviceConfig, Traits};
 use pollux_uverbs::abi::flags::{LinkLayer, PortState};
 use pollux_uverbs::event::AsyncKind;
-use pollux_uverbs::{Driver, Errno, Protection};
+use pollux_uverbs::{Call, Driver, Errno, Protection};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::bench::{Bench, errno};
@@ -69,6 +69,13 @@ fn queries_answer_what_the_device_is() {
     let first = opened.context.query_gid(1, 0).expect("an entry").expect("it is there");
     assert_eq!(first.gid, [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, 1]);
     assert_eq!(table.first(), Some(&first));
+    for room in [0, size_of_val(table.as_slice()) - 1] {
+        use pollux_uverbs::abi::id::device::{OBJECT, query_gid_table as a};
+        let mut call = Call::new(OBJECT, a::METHOD);
+        call.u64(a::ENTRY_SIZE, size_of_val(&first) as u64).u32(a::FLAGS, 0);
+        call.answer(a::RESP_ENTRIES, room).answer(a::RESP_NUM_ENTRIES, 8);
+        assert_eq!(errno(opened.context.call(&mut call)), Errno::EINVAL, "room for {room} bytes");
+    }
     assert_eq!(opened.context.query_gid(1, port.gid_tbl_len - 1).expect("an entry"), None);
     drop(opened);
     bench.close();
