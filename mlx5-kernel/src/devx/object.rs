@@ -6,6 +6,7 @@ use pollux_mlx5_abi::command::flow::{
     CreateFlowGroupIn, CreateFlowTableIn, DeleteFlowEntryIn, DestroyFlowGroupIn, DestroyFlowTableIn,
     SetFlowEntryIn,
 };
+use pollux_mlx5_abi::command::psv::CreatePsvIn;
 use pollux_mlx5_abi::command::{self, opcode as code};
 use pollux_mlx5_abi::kernel::attribute::{
     devx_obj_create, devx_obj_destroy, devx_obj_modify, devx_obj_query, devx_obj_query_async as asynchronous,
@@ -134,6 +135,12 @@ impl Session {
         let uid = self.devx_uid(opcode)?;
         let head = command::header(&input).ok_or(Errno::EINVAL)?;
         let how = ending(opcode, head.op_mod).ok_or(Errno::EINVAL)?;
+        // An object is one thing, and would end one.
+        if opcode == code::CREATE_PSV
+            && input.first_chunk().map(|input| CreatePsvIn::NUM_PSV.get(input)) != Some(1)
+        {
+            return Err(Errno::EINVAL);
+        }
         stamp(&mut input, uid);
         set_umem_valid(&mut input);
         let core = Arc::clone(&self.core);

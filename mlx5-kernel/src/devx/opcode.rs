@@ -2,6 +2,7 @@
 //! `devx_is_obj_create_cmd` and around.
 
 use pollux_mlx5_abi::command::opcode::*;
+use pollux_mlx5_abi::command::psv::CreatePsvOut;
 use pollux_mlx5_abi::command::{self};
 
 /// First and last-but-one of the commands that no list names. Source: Linux `include/linux/mlx5/mlx5_ifc.h`,
@@ -43,6 +44,7 @@ pub(crate) fn ending(code: u16, op_mod: u16) -> Option<Ending> {
         CREATE_SRQ => Ending::Short(DESTROY_SRQ),
         CREATE_XRC_SRQ => Ending::Short(DESTROY_XRC_SRQ),
         ALLOC_XRCD => Ending::Short(DEALLOC_XRCD),
+        CREATE_PSV => Ending::Short(DESTROY_PSV),
         CREATE_FLOW_TABLE => Ending::Table,
         CREATE_FLOW_GROUP => Ending::Group,
         SET_FLOW_TABLE_ENTRY if op_mod == 0 => Ending::Entry,
@@ -124,6 +126,7 @@ pub(crate) fn number_made(code: u16, input: &[u8], output: &[u8]) -> Option<u32>
         | ALLOC_PACKET_REFORMAT_CONTEXT
         | ALLOC_MODIFY_HEADER_CONTEXT => dword(output, 8),
         ALLOC_Q_COUNTER => dword(output, 8).map(|word| word & 0xff),
+        CREATE_PSV => output.first_chunk().map(|output| CreatePsvOut::PSV0_INDEX.get(output)),
         _ => dword(output, 8).map(|word| word & 0xff_ffff),
     }
 }

@@ -160,3 +160,32 @@ fn without_the_right_no_command_passes() {
     drop(opened);
     bench.close();
 }
+
+#[test]
+fn one_signature_variable_is_an_object() {
+    use pollux_mlx5_abi::command::psv::{CreatePsvIn, CreatePsvOut, DestroyPsvIn};
+    use pollux_mlx5_model::{DeviceConfig, Traits};
+    let traits = Traits { signatures: true, ..Traits::default() };
+    let bench = Bench::with(DoorProfile::default(), DeviceConfig { traits, ..DeviceConfig::default() });
+    let before = bench.watch.left();
+    let opened = bench.open();
+    let mut input = CreatePsvIn::ZERO;
+    start(&mut input, op::CREATE_PSV, 0, 0);
+    CreatePsvIn::PD.set(&mut input, opened.pdn);
+    for (count, allowed) in [(0, false), (2, false), (1, true)] {
+        CreatePsvIn::NUM_PSV.set(&mut input, count);
+        let mut output = CreatePsvOut::ZERO;
+        let made = create(&opened, &input, &mut output);
+        if !allowed {
+            assert_eq!(errno(made), Errno::EINVAL, "{count} of them could not be ended as one");
+            continue;
+        }
+        opened.must(destroy(&opened, opened.must(made)));
+        let ended = bench.watch.done(op::DESTROY_PSV).pop().expect("it was ended");
+        let number = DestroyPsvIn::PSVN.get(ended.input.first_chunk().expect("a command"));
+        assert_eq!(number, CreatePsvOut::PSV0_INDEX.get(&output));
+    }
+    drop(opened);
+    assert_eq!(bench.watch.left(), before);
+    bench.close();
+}
