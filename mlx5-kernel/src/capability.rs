@@ -28,6 +28,7 @@ pub(crate) struct Caps {
     qos: Box<[u8; QosCaps::BYTES]>,
     atomic: Box<[u8; AtomicCaps::BYTES]>,
     memory: Box<[u8; DeviceMemoryCaps::BYTES]>,
+    encapsulates: bool,
     receive: [u8; FlowTableProperties::BYTES],
     transmit: [u8; FlowTableProperties::BYTES],
 }
@@ -56,12 +57,14 @@ impl Caps {
             Box::new(DeviceMemoryCaps::ZERO)
         };
         let (mut receive, mut transmit) = (FlowTableProperties::ZERO, FlowTableProperties::ZERO);
+        let mut encapsulates = false;
         if has(GeneralCaps::NIC_FLOW_TABLE) {
             let steering: Box<[u8; FlowTableNicCaps::BYTES]> = block(firmware, kind::FLOW_TABLE)?;
             receive = FlowTableNicCaps::FLOW_TABLE_PROPERTIES_NIC_RECEIVE.get(&steering);
             transmit = FlowTableNicCaps::FLOW_TABLE_PROPERTIES_NIC_TRANSMIT.get(&steering);
+            encapsulates = FlowTableNicCaps::ENCAP_GENERAL_HEADER.is_set(&steering);
         }
-        Ok(Self { general, ethernet, roce, qos, atomic, memory, receive, transmit })
+        Ok(Self { general, ethernet, roce, qos, atomic, memory, encapsulates, receive, transmit })
     }
 
     pub(crate) fn general(&self, field: Field<{ GeneralCaps::BYTES }>) -> u32 {
@@ -113,6 +116,11 @@ impl Caps {
 
     pub(crate) fn receive(&self) -> &[u8; FlowTableProperties::BYTES] {
         &self.receive
+    }
+
+    /// Whether steering of what is sent puts any header in front.
+    pub(crate) fn encapsulates(&self) -> bool {
+        self.encapsulates
     }
 
     pub(crate) fn transmit(&self) -> &[u8; FlowTableProperties::BYTES] {

@@ -144,6 +144,7 @@ fn rules(
         action: if parsed.drops { action::DROP } else { 0 },
         targets: Vec::new(),
         counter,
+        changes: Vec::new(),
     };
     if parsed.drops {
         rule.targets.push(Target::Nothing);

@@ -65,6 +65,8 @@ pub enum ObjectKind {
     DevxUmem,
     /// A flow matcher.
     Matcher,
+    /// Something that flows do to packets.
+    FlowAction,
 }
 
 /// All objects of a context. Handles are the smallest free numbers, of all kinds together, as the kernel gives them.

@@ -7,7 +7,7 @@
 //!   uverbs_channel: method │ write   attributes and lengths checked as Linux checks them, and who carries a call out
 //!        │
 //!   pd mr mw cq srq qp xrcd ah wq rwq_table                      one file a kind of object: the driver's part checked,
-//!   flow counters uar matcher devx                               memory pinned, commands made, answers told
+//!   flow flow_action counters uar matcher devx                   memory pinned, commands made, answers told
 //!        │
 //!   session: handles             a context and its objects, of which it knows that they end, and not what they are
 //!        │
@@ -32,7 +32,7 @@
 //! up its own context, for three seconds at most.
 //!
 //! RoCE is version 2 alone. Absent: queue pair 1 and connection management, dynamically connected queue pairs, tag matching,
-//! paging on demand, changed headers and pacing, atomics with masks, congestion control. The port's addresses stay what they were
+//! paging on demand, pacing, atomics with masks, congestion control. The port's addresses stay what they were
 //! made, so no event says that a GID changed.
 
 mod adapter;
@@ -50,6 +50,7 @@ mod error;
 mod event;
 mod firmware;
 mod flow;
+mod flow_action;
 mod handle;
 mod kernel;
 mod loopback;

@@ -13,15 +13,20 @@ use pollux_uverbs::{Call, Errno, Value};
 
 use crate::devx::object::DevxObject;
 use crate::flow::Flow;
+use crate::flow_action::FlowAction;
 use crate::handle::{Object, ObjectKind};
 use crate::qp::Qp;
 use crate::session::Session;
-use crate::steering::{Direction, MULTICAST, Match, PRIORITIES, Rule, Target};
+use crate::steering::{Direction, MULTICAST, Match, PRIORITIES, PacketChange, Rule, Target};
 use crate::udata;
 
 /// Longest mask or value that the driver's call takes. Source: rdma-core
 /// `kernel-headers/rdma/mlx5_user_ioctl_cmds.h`, `MLX5_IB_DW_MATCH_PARAM`.
 const MATCH_BYTES_MAX: usize = pollux_mlx5_abi::kernel::MATCH_DWORDS * 4;
+
+/// Most objects that a flow names which do something to packets. Source: Linux `drivers/infiniband/hw/mlx5/fs.c`,
+/// `MLX5_IB_CREATE_FLOW_MAX_FLOW_ACTIONS`.
+const FLOW_ACTIONS_MAX: usize = 2;
 
 /// Bit of a matcher's flags: what is sent. Source: Linux `include/rdma/ib_verbs.h`, `IB_FLOW_ATTR_FLAGS_EGRESS`.
 const EGRESS: u64 = 1 << 2;
@@ -92,10 +97,7 @@ impl Session {
         let (drops, targets) = self.destinations(call, matcher, &mut parents)?;
         let value = whole(call.input(c::MATCH_VALUE).unwrap_or_default())?;
         let counter = self.devx_counter(call, &mut parents)?;
-        if call.input(c::ARR_FLOW_ACTIONS).is_some_and(|list| !list.is_empty()) {
-            // No header is changed here, so none of its objects can exist.
-            return Err(Errno::ENOENT);
-        }
+        let changes = self.changes(call, &mut parents)?;
         let tag = match call.find(c::TAG) {
             Some(_) => Some(call.number(c::TAG)?).filter(|tag| *tag < 1 << 24).map(|tag| tag as u32),
             None => None,
@@ -124,6 +126,7 @@ impl Session {
             },
             targets: if targets.is_empty() { vec![Target::Nothing] } else { targets },
             counter,
+            changes,
         };
         let core = Arc::clone(&self.core);
         let key = core.steering.lock().unwrap_or_else(PoisonError::into_inner).add(&core, &rule)?;
@@ -172,6 +175,25 @@ impl Session {
             return Err(Errno::EINVAL);
         }
         Ok((drops, vec![target]))
+    }
+
+    /// What a flow does to packets: objects of different kinds.
+    fn changes(&self, call: &Call<'_>, parents: &mut Vec<u32>) -> Result<Vec<PacketChange>, Errno> {
+        let list = call.input(c::ARR_FLOW_ACTIONS).unwrap_or_default();
+        let (handles, rest) = list.as_chunks::<4>();
+        if !rest.is_empty() || handles.len() > FLOW_ACTIONS_MAX {
+            return Err(Errno::EINVAL);
+        }
+        let mut changes: Vec<PacketChange> = Vec::new();
+        for handle in handles.iter().map(|bytes| u32::from_ne_bytes(*bytes)) {
+            let change = self.handles.get::<FlowAction>(handle)?.change();
+            if changes.iter().any(|other| other.bit() == change.bit()) {
+                return Err(Errno::EINVAL);
+            }
+            changes.push(change);
+            parents.push(handle);
+        }
+        Ok(changes)
     }
 
     /// The counter that a flow names: one object, and which of its many.

@@ -13,6 +13,7 @@ use crate::ah::Ah;
 use crate::counters::Counters;
 use crate::dm::Dm;
 use crate::flow::Flow;
+use crate::flow_action::FlowAction;
 use crate::handle::ObjectKind;
 use crate::matcher::Matcher;
 use crate::mr::Mr;
@@ -384,14 +385,33 @@ const METHODS: &[Method] = &[
         Session::destroy_wq,
         [must(id::wq::destroy::HANDLE, Obj(K::Wq)), must(id::wq::destroy::RESP, Out(4)),]
     ),
-    method!(
+    end!(
         id::flow_action::OBJECT,
         id::flow_action::destroy::METHOD,
-        nothing,
-        [must(id::flow_action::destroy::HANDLE, NoObject),]
+        FlowAction,
+        id::flow_action::destroy::HANDLE
     ),
-    lacking!(id::flow_action::OBJECT, m::flow_action::CREATE_MODIFY_HEADER),
-    lacking!(id::flow_action::OBJECT, m::flow_action::CREATE_PACKET_REFORMAT),
+    method!(
+        id::flow_action::OBJECT,
+        m::flow_action::CREATE_MODIFY_HEADER,
+        Session::create_modify_header,
+        [
+            must(x::create_modify_header::HANDLE, New),
+            must(x::create_modify_header::ACTIONS_PRM, In(8)),
+            must(x::create_modify_header::FT_TYPE, Number),
+        ]
+    ),
+    method!(
+        id::flow_action::OBJECT,
+        m::flow_action::CREATE_PACKET_REFORMAT,
+        Session::create_packet_reformat,
+        [
+            must(x::create_packet_reformat::HANDLE, New),
+            must(x::create_packet_reformat::TYPE, Number),
+            must(x::create_packet_reformat::FT_TYPE, Number),
+            may(x::create_packet_reformat::DATA_BUF, In(1)),
+        ]
+    ),
     method!(
         id::dm::OBJECT,
         id::dm::alloc::METHOD,
@@ -579,11 +599,6 @@ const METHODS: &[Method] = &[
     lacking!(o::VAR, m::var::ALLOC),
     lacking!(o::STEERING_ANCHOR, m::steering_anchor::CREATE),
 ];
-
-/// Methods on objects of which there are none: the check of their handle says so.
-fn nothing(_: &mut Session, _: &mut Call<'_>) -> Result<(), Errno> {
-    Err(Errno::ENOENT)
-}
 
 /// The attributes of a method, for doors that read the frames of foreign programs: what an attribute's data are depends on
 /// what it carries. `None` when there is no such method here.

@@ -175,6 +175,7 @@ impl Session {
             object::DEVX_OBJ => K::DevxObject,
             object::DEVX_UMEM => K::DevxUmem,
             object::FLOW_MATCHER => K::Matcher,
+            id::flow_action::OBJECT => K::FlowAction,
             _ => return Err(Errno::EINVAL),
         };
         let room = call.output(a::HANDLES_LIST).ok_or(Errno::EINVAL)?.room();

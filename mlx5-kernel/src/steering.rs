@@ -81,6 +81,28 @@ impl Target {
     }
 }
 
+/// What a rule does to packets beside where it leads them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PacketChange {
+    /// Changes fields, by the list of that number.
+    Fields(u32),
+    /// Puts on, or replaces, headers by the context of that number.
+    Reformat(u32),
+    /// Takes a tunnel's headers off, which needs nothing of the device.
+    Decapsulate,
+}
+
+impl PacketChange {
+    /// Its bit of an entry's actions.
+    pub(crate) const fn bit(self) -> u32 {
+        match self {
+            Self::Fields(_) => action::MOD_HDR,
+            Self::Reformat(_) => action::PACKET_REFORMAT,
+            Self::Decapsulate => action::DECAP,
+        }
+    }
+}
+
 /// The tables behind one.
 #[derive(Clone, Copy, Debug)]
 struct Behind {
@@ -104,6 +126,8 @@ pub(crate) struct Rule {
     pub(crate) action: u32,
     pub(crate) targets: Vec<Target>,
     pub(crate) counter: Option<u32>,
+    /// What it does to packets.
+    pub(crate) changes: Vec<PacketChange>,
 }
 
 /// What finds a rule again.
@@ -124,6 +148,14 @@ pub(crate) struct Steering {
     send: Limits,
 }
 
+/// What entries of a table may do to packets. Source: Linux `drivers/infiniband/hw/mlx5/fs.c`, `get_flow_table`, and
+/// `drivers/net/ethernet/mellanox/mlx5/core/fs_cmd.c`, `mlx5_cmd_create_flow_table`, which ask for all that the device can.
+#[derive(Clone, Copy, Debug, Default)]
+struct TableFlags {
+    decapsulate: bool,
+    reformat: bool,
+}
+
 /// What the device can in one direction.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
@@ -131,16 +163,24 @@ struct Limits {
     log_size: u32,
     level_max: u32,
     counts: bool,
+    flags: TableFlags,
 }
 
 impl Limits {
-    fn new(block: &[u8; FlowTableProperties::BYTES]) -> Self {
+    fn new(direction: Direction, block: &[u8; FlowTableProperties::BYTES]) -> Self {
         type P = FlowTableProperties;
         Self {
             works: P::FT_SUPPORT.is_set(block),
             log_size: P::LOG_MAX_FT_SIZE.get(block).min(LOG_SIZE),
             level_max: P::MAX_FT_LEVEL.get(block),
             counts: P::FLOW_COUNTER.is_set(block),
+            flags: match direction {
+                Direction::Receive => TableFlags {
+                    decapsulate: P::DECAP.is_set(block),
+                    reformat: P::REFORMAT_L3_TUNNEL_TO_L2.is_set(block),
+                },
+                Direction::Send => TableFlags { decapsulate: false, reformat: P::REFORMAT.is_set(block) },
+            },
         }
     }
 }
@@ -149,8 +189,8 @@ impl Steering {
     pub(crate) fn new(caps: &Caps) -> Self {
         Self {
             tables: BTreeMap::new(),
-            receive: Limits::new(caps.receive()),
-            send: Limits::new(caps.transmit()),
+            receive: Limits::new(Direction::Receive, caps.receive()),
+            send: Limits::new(Direction::Send, caps.transmit()),
         }
     }
 
@@ -232,7 +272,8 @@ impl Steering {
     /// Makes a table and puts it into its chain.
     fn add_table(&mut self, adapter: &Adapter, at: (Direction, u16), log_size: u32) -> Result<(), Errno> {
         let next = self.next_of(at);
-        let table = Table::create(adapter, at.0.table_type(), at.1, log_size, next)?;
+        let flags = if at.1 <= MULTICAST { self.limits(at.0).flags } else { TableFlags::default() };
+        let table = Table::create(adapter, at.0.table_type(), (at.1, flags), log_size, next)?;
         let id = table.id;
         let linked = match self.previous_of(at) {
             Some(previous) => table::set_miss(adapter, at.0.table_type(), previous, Some(id)),

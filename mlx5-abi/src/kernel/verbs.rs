@@ -90,6 +90,19 @@ pub mod flow_table {
     pub const RDMA_TX: u64 = 4;
 }
 
+/// What becomes of a packet's headers. Source: rdma-core `kernel-headers/rdma/mlx5_user_ioctl_verbs.h`,
+/// `enum mlx5_ib_uapi_flow_action_packet_reformat_type`; Linux `include/uapi/rdma/mlx5_user_ioctl_verbs.h`, the same.
+pub mod packet_reformat {
+    /// A tunnel's headers off.
+    pub const L2_TUNNEL_TO_L2: u64 = 0;
+    /// A tunnel's headers in front of a frame.
+    pub const L2_TO_L2_TUNNEL: u64 = 1;
+    /// A tunnel's headers off, a frame's header in front of the packet.
+    pub const L3_TUNNEL_TO_L2: u64 = 2;
+    /// The frame's header off, a tunnel's in front of the packet.
+    pub const L2_TO_L3_TUNNEL: u64 = 3;
+}
+
 /// Kinds of device memory. Source: rdma-core `kernel-headers/rdma/mlx5_user_ioctl_verbs.h`, `enum mlx5_ib_uapi_dm_type`.
 pub mod device_memory {
     /// Memory for users.

@@ -11,7 +11,7 @@ use pollux_mlx5_abi::command::flow::{
 use pollux_mlx5_abi::command::opcode;
 use pollux_uverbs::Errno;
 
-use super::{Behind, Match, Rule, RuleKey, Target};
+use super::{Behind, Match, PacketChange, Rule, RuleKey, TableFlags, Target};
 use crate::adapter::Adapter;
 use crate::firmware::{SHORT, begin};
 
@@ -49,6 +49,7 @@ pub(super) struct Entry {
     tag: Option<u32>,
     action: u32,
     counter: Option<u32>,
+    changes: Vec<PacketChange>,
     /// Where it leads, and for how many rules.
     pub(super) targets: Vec<(Target, u32)>,
 }
@@ -57,13 +58,15 @@ impl Table {
     pub(super) fn create(
         adapter: &Adapter,
         kind: u32,
-        level: u16,
+        (level, flags): (u16, TableFlags),
         log_size: u32,
         next: Option<u32>,
     ) -> Result<Self, Errno> {
         let mut input: [u8; CreateFlowTableIn::BYTES] = begin(opcode::CREATE_FLOW_TABLE, 0, 0);
         CreateFlowTableIn::TABLE_TYPE.set(&mut input, kind);
         let context = CreateFlowTableIn::FLOW_TABLE_CONTEXT.of_mut(&mut input);
+        FlowTableContext::DECAP_EN.set(context, flags.decapsulate.into());
+        FlowTableContext::REFORMAT_EN.set(context, flags.reformat.into());
         FlowTableContext::LEVEL.set(context, u32::from(level));
         FlowTableContext::LOG_SIZE.set(context, log_size);
         write_miss(context, next);
@@ -213,13 +216,14 @@ impl Entry {
     fn new(rule: &Rule) -> Self {
         let targets = rule.targets.iter().map(|target| (*target, 1)).collect();
         let value = rule.value.clone();
-        Self { value, tag: rule.tag, action: rule.action, counter: rule.counter, targets }
+        let changes = rule.changes.clone();
+        Self { value, tag: rule.tag, action: rule.action, counter: rule.counter, changes, targets }
     }
 
     /// One more rule that matches the same. Source of what is refused: Linux
     /// `drivers/net/ethernet/mellanox/mlx5/core/fs_core.c`, `check_conflicting_ftes`.
     fn join(&mut self, rule: &Rule) -> Result<(), Errno> {
-        if self.action != rule.action || self.tag != rule.tag {
+        if self.action != rule.action || self.tag != rule.tag || self.changes != rule.changes {
             return Err(Errno::EEXIST);
         }
         for target in &rule.targets {
@@ -267,6 +271,7 @@ impl Entry {
         if self.counter.is_some() {
             actions |= action::COUNT;
         }
+        actions |= self.changes.iter().fold(0, |bits, change| bits | change.bit());
         if actions & (action::FWD_DEST | action::DROP | action::ALLOW) == 0 {
             // A rule that looks on where nothing comes after.
             actions |= action::DROP;
@@ -275,6 +280,13 @@ impl Entry {
         FlowContext::GROUP_ID.set(context, group);
         FlowContext::FLOW_TAG.set(context, self.tag.unwrap_or(0));
         FlowContext::ACTION.set(context, actions);
+        for change in &self.changes {
+            match *change {
+                PacketChange::Fields(number) => FlowContext::MODIFY_HEADER_ID.set(context, number),
+                PacketChange::Reformat(number) => FlowContext::PACKET_REFORMAT_ID.set(context, number),
+                PacketChange::Decapsulate => {}
+            }
+        }
         FlowContext::MATCH_VALUE.set(context, *self.value);
         let leads = if actions & action::FWD_DEST != 0 { destinations } else { Vec::new() };
         FlowContext::DESTINATION_LIST_SIZE.set(context, leads.len() as u32);

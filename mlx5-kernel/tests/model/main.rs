@@ -8,6 +8,7 @@ mod door;
 mod event;
 mod fault;
 mod flow;
+mod flow_action;
 mod fuzz;
 mod golden;
 mod loopback;
