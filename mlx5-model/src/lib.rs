@@ -67,6 +67,7 @@
 //! queue pair 1 is there, what manages connections is not. Steering by software beyond root tables, tunnels but VXLAN,
 //! Geneve, GRE and IP in IP (others go where send entries say where headers are), checksums of outer UDP, the embedded switch. Capabilities do not claim them, and commands and entries that need them are refused.
 
+mod ability;
 mod card;
 mod completion;
 pub mod config;
@@ -93,6 +94,7 @@ mod steering;
 pub mod time;
 pub mod wire;
 
+pub use ability::Ability;
 pub use card::Traits;
 pub use device::{Before, Device, DeviceConfig, Fence, Violation, Visibility};
 #[cfg(feature = "trace")]

@@ -119,6 +119,7 @@ mod tests {
             card: "cx5".into(),
             end: "a".into(),
             wire: "null".into(),
+            with: Vec::new(),
             faults: String::new(),
             loss: 0.0,
             reorder: 0.0,

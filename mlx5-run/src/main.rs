@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use clap::Parser;
+use pollux_mlx5_model::Ability;
 use pollux_mlx5_model::config::Profile;
 use pollux_mlx5_model::fault::FaultPlan;
 use pollux_mlx5_model::wire::WireSpec;
@@ -48,6 +49,10 @@ struct Cli {
     /// Where chance begins: the same seed gives the same losses
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Optional capabilities to enable on all devices, separated by commas, as of mlx5-device: on-demand-paging,
+    /// padded-completions, hairpin, dynamic-connections or signatures
+    #[arg(long, value_name = "ABILITY", value_delimiter = ',')]
+    with: Vec<Ability>,
     /// What goes wrong in the devices, such as send-error:100/0x04 or flap:10ms/5ms
     #[arg(long, value_name = "PLAN", value_parser = fault_plan)]
     fault_plan: Option<String>,
@@ -146,6 +151,7 @@ fn plan(cli: &Cli) -> Result<(Plan, Vec<Link>), String> {
             card: cli.device.to_string(),
             end,
             wire,
+            with: cli.with.iter().map(ToString::to_string).collect(),
             faults: cli.fault_plan.clone().unwrap_or_default(),
             loss: cli.loss,
             reorder: cli.reorder,

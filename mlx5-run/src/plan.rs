@@ -9,7 +9,7 @@ use pollux_mlx5_model::config::Profile;
 use pollux_mlx5_model::fault::FaultPlan;
 use pollux_mlx5_model::time::Clock;
 use pollux_mlx5_model::wire::{Impairments, Switched, WireSpec};
-use pollux_mlx5_model::{Model, ModelError};
+use pollux_mlx5_model::{Ability, Model, ModelError, Traits};
 use serde::{Deserialize, Serialize};
 
 /// The variable of the environment that has the plan, as JSON.
@@ -33,6 +33,9 @@ pub struct DevicePlan {
     pub end: String,
     /// Where its frames go, as [`WireSpec`] writes it.
     pub wire: String,
+    /// Optional capabilities, as [`Ability`] names them.
+    #[serde(default)]
+    pub with: Vec<String>,
     /// What goes wrong in it, as [`FaultPlan`] writes it; nothing if empty.
     pub faults: String,
     /// Share of the frames that it sends which are lost.
@@ -83,6 +86,10 @@ impl DevicePlan {
         Model::mac_of(&self.end)
     }
 
+    fn abilities(&self) -> Result<Vec<Ability>, ModelError> {
+        self.with.iter().map(|word| word.parse()).collect()
+    }
+
     /// Makes the device, with a thread that steps it.
     ///
     /// # Errors
@@ -96,6 +103,7 @@ impl DevicePlan {
             ..Impairments::default()
         };
         let wire: WireSpec = self.wire.parse()?;
+        let with = self.abilities()?;
         let mac = self.mac();
         let faults: FaultPlan =
             if self.faults.is_empty() { FaultPlan::default() } else { self.faults.parse()? };
@@ -104,15 +112,22 @@ impl DevicePlan {
         Model::builder(&device_name(number))
             .plugged(wire)
             .profile(self.card.parse()?)
-            // Other people's drivers ring as they like, and recover a send queue as Linux's network driver does.
+            // Other people's drivers ring as they like.
             .strict(false)
-            .traits(|traits| traits.send_record_at_ready = false)
+            .traits(|traits| adapt(traits, &with))
             .impairments(impairments)
             .mac(mac)
             .ip(Model::address_of(&self.end))
             .faults(faults)
             .build()
     }
+}
+
+/// Makes what a card has what this one has.
+fn adapt(traits: &mut Traits, with: &[Ability]) {
+    // Other people's drivers recover a send queue as Linux's network driver does.
+    traits.send_record_at_ready = false;
+    with.iter().for_each(|ability| ability.enable(traits));
 }
 
 /// What RDMA programs call a device.
@@ -125,4 +140,33 @@ pub fn device_name(number: usize) -> String {
 #[must_use]
 pub fn pci_address(number: usize) -> String {
     format!("0000:{:02x}:00.0", 0xc1 + number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_has_the_abilities_of_its_plan() {
+        let described = |with: &[&str]| DevicePlan {
+            card: "cx7".into(),
+            end: "a".into(),
+            wire: "null".into(),
+            with: with.iter().map(ToString::to_string).collect(),
+            faults: String::new(),
+            loss: 0.0,
+            reorder: 0.0,
+            duplicate: 0.0,
+            seed: 1,
+        };
+        for with in [&[][..], &["signatures", "hairpin"]] {
+            let device = described(with);
+            device.build(0).expect("a device");
+            let mut traits = device.profile().traits();
+            adapt(&mut traits, &device.abilities().expect("known"));
+            assert_eq!([traits.signatures, traits.hairpin], [!with.is_empty(); 2]);
+            assert!(!traits.on_demand_paging && !traits.send_record_at_ready);
+        }
+        assert!(described(&["lasers"]).build(0).is_err());
+    }
 }

@@ -16,7 +16,7 @@ use clap::Parser;
 use pollux_mlx5_model::pci::{self, Health, Slot, Stop};
 use pollux_mlx5_model::time::Clock;
 use pollux_mlx5_model::wire::{Impairments, WireSpec};
-use pollux_mlx5_model::{Device, DeviceConfig, GuestMemory, Traits};
+use pollux_mlx5_model::{Ability, Device, DeviceConfig, GuestMemory, Traits};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -30,7 +30,8 @@ struct Cli {
     /// Link of each device, in the order of --socket: cable:NAME, unix:LOCAL:PEER, iface:NAME, pcap:IN:OUT, source:SIZE or null
     #[arg(long, required = true, value_name = "WIRE")]
     wire: Vec<WireSpec>,
-    /// Optional capabilities to enable on all devices, separated by commas
+    /// Optional capabilities to enable on all devices, separated by commas: on-demand-paging, padded-completions, hairpin,
+    /// dynamic-connections or signatures
     #[arg(long, value_name = "ABILITY", value_delimiter = ',')]
     with: Vec<Ability>,
     /// Read commands from standard input, one per line: `fatal N [SYNDROME]` makes the firmware of device N fail (N from 0);
@@ -40,16 +41,6 @@ struct Cli {
     /// Log every command to standard error; given twice, also every doorbell and interrupt
     #[arg(long, action = clap::ArgAction::Count)]
     trace: u8,
-}
-
-/// Optional capabilities of a device.
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Ability {
-    OnDemandPaging,
-    PaddedCompletions,
-    Hairpin,
-    DynamicConnections,
-    Signatures,
 }
 
 fn main() -> ExitCode {
@@ -115,20 +106,15 @@ fn run(cli: &Cli) -> Result<(), Box<dyn Error>> {
     let mut slots = Vec::new();
     for (index, (path, wire)) in cli.socket.iter().zip(&cli.wire).enumerate() {
         let clock = Clock::machine();
+        // Other people's drivers recover a send queue as Linux's network driver does.
+        let mut traits = Traits { send_record_at_ready: false, ..Traits::default() };
+        cli.with.iter().for_each(|ability| ability.enable(&mut traits));
         let config = DeviceConfig {
             name: format!("mlx5-device {}", path.display()),
             mac: [0x0c, 0x42, 0xa1, 0, 0, u8::try_from(index + 1)?],
-            // Other people's drivers ring as they like, and recover a send queue as Linux's network driver does.
+            // Other people's drivers ring as they like.
             strict: false,
-            traits: Traits {
-                send_record_at_ready: false,
-                on_demand_paging: cli.with.contains(&Ability::OnDemandPaging),
-                padded_completions: cli.with.contains(&Ability::PaddedCompletions),
-                hairpin: cli.with.contains(&Ability::Hairpin),
-                dynamic_connections: cli.with.contains(&Ability::DynamicConnections),
-                signatures: cli.with.contains(&Ability::Signatures),
-                ..Traits::default()
-            },
+            traits,
             clock: clock.clone(),
             ..DeviceConfig::default()
         };

@@ -39,6 +39,7 @@ fn what_it_cannot_run_is_one_line() {
         (["--fault-plan", "bad"], "a plan has these parts: seed, "),
         (["--ports", "0"], "0 is not in 1..=8"),
         (["--wire", "string"], "there is no such wire"),
+        (["--with", "hairpin,lasers"], "with=lasers: is not one of on-demand-paging, "),
     ] {
         let Ended { status, said } = bed.run(&options, &["true"]);
         assert_eq!(status, Some(2), "{options:?}: {said}");
