@@ -12,9 +12,9 @@ use super::errno::{fail, set};
 use super::opened;
 use super::real::real;
 
-/// Pages that the program has, by address.
-static PAGES: Mutex<BTreeMap<usize, Page>> = Mutex::new(BTreeMap::new());
-/// How many.
+/// Pages that the program has, by address: some as often as it has mapped them, for a device's clock stands in one place.
+static PAGES: Mutex<BTreeMap<usize, Vec<Page>>> = Mutex::new(BTreeMap::new());
+/// At how many addresses.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 fn map(
@@ -43,7 +43,7 @@ fn map(
         let page = channel.map(u64::try_from(offset).map_err(|_| Errno::EINVAL)?, bytes, protection)?;
         let base = page.base();
         let mut pages = PAGES.lock().unwrap_or_else(PoisonError::into_inner);
-        pages.insert(base.as_ptr().addr(), page);
+        pages.entry(base.as_ptr().addr()).or_default().push(page);
         COUNT.store(pages.len(), Ordering::Release);
         Ok(base.as_ptr().cast())
     };
@@ -95,8 +95,18 @@ maps! {
 pub(crate) unsafe extern "C" fn munmap(base: *mut c_void, bytes: size_t) -> c_int {
     if COUNT.load(Ordering::Acquire) > 0 {
         let mut pages = PAGES.lock().unwrap_or_else(PoisonError::into_inner);
-        let whole = pages.get(&base.addr()).map(|page| page.bytes() == bytes);
-        let page = (whole == Some(true)).then(|| pages.remove(&base.addr())).flatten();
+        let mapped = pages.get_mut(&base.addr());
+        let taken = mapped.map(|mapped| {
+            let index = mapped.iter().position(|page| page.bytes() == bytes)?;
+            Some((mapped.swap_remove(index), mapped.is_empty()))
+        });
+        let whole = taken.as_ref().map(Option::is_some);
+        let page = taken.flatten().map(|(page, last)| {
+            if last {
+                pages.remove(&base.addr());
+            }
+            page
+        });
         COUNT.store(pages.len(), Ordering::Release);
         drop(pages);
         match whole {

@@ -6,12 +6,13 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::path::Path;
+use std::sync::Arc;
 
-use pollux_uverbs::KernelFile;
 use pollux_uverbs::abi::frame::{IoctlAttribute, IoctlHeader, MANDATORY, RDMA_VERBS_IOCTL};
 use pollux_uverbs::abi::id::device;
 use pollux_uverbs::abi::object::{UHW_IN, driver};
-use zerocopy::IntoBytes;
+use pollux_uverbs::{Context, Driver, KernelFile, Page, Protection};
+use zerocopy::{FromZeros, IntoBytes};
 
 use super::bed::{Bed, start, wait};
 
@@ -160,4 +161,39 @@ fn a_child_has_not_its_parents_device() {
         assert_eq!(status, 0, "EIO in the child");
         assert_eq!(call(fd, &frame), before, "the parent's is as it was");
     }
+}
+
+/// A context of our own, and the clock's page mapped for it.
+fn context_with_clock() -> (Context, Page) {
+    use pollux_mlx5_abi::kernel::context::{ContextAnswer, ContextRequest, library};
+    use pollux_mlx5_abi::kernel::mmap;
+    let file = KernelFile::open(Path::new(FILE), None).expect("a device");
+    let request = ContextRequest {
+        total_num_bfregs: 16,
+        num_low_latency_bfregs: 4,
+        lib_caps: library::UAR_4K,
+        ..ContextRequest::default()
+    };
+    let mut answer = ContextAnswer::new_zeroed();
+    let data = Driver::new(request.as_bytes(), answer.as_mut_bytes());
+    // SAFETY: nothing is made in it.
+    let context = unsafe { Context::open(Arc::new(file), driver::MLX5, data).expect("a context") };
+    let place = mmap::offset(mmap::CORE_CLOCK, 0, 4096);
+    let page = context.map(place, 4096, Protection::Read).expect("the clock");
+    (context, page)
+}
+
+#[test]
+fn a_page_is_there_until_the_last_who_mapped_it_lets_go() {
+    if !is_client("a_page_is_there_until_the_last_who_mapped_it_lets_go") {
+        return;
+    }
+    let (one, two) = (context_with_clock(), context_with_clock());
+    drop(one);
+    // The device goes on to write it.
+    let three = context_with_clock();
+    assert_eq!(two.1.base(), three.1.base(), "it stands where the device has it");
+    two.1.read64(0).expect("in the page");
+    drop(two);
+    three.1.read64(0).expect("in the page");
 }
