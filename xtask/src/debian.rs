@@ -70,31 +70,83 @@ pub(crate) fn source(package: &str, folder: &Path) -> Outcome<(PathBuf, String)>
     }
 }
 
-/// Has apt fetch it, with lists and sources of our own: those of the machine need not name sources.
-fn fetch_source(package: &str, folder: &Path) -> Outcome {
-    let lists = folder.join("lists");
-    let named = folder.join("sources.list");
-    std::fs::create_dir_all(lists.join("partial"))
-        .map_err(|why| format!("cannot make {}: {why}", lists.display()))?;
-    let release = std::fs::read_to_string("/etc/os-release")
+/// Unpacks `package`, the libraries that it and libibverbs name, and `beside` into `folder`, whose file `version` then has the
+/// package's. Nothing is installed.
+///
+/// # Errors
+/// One line when the archive cannot be reached, or has no such package.
+pub(crate) fn unpack(package: &str, beside: &[&str], folder: &Path) -> Outcome {
+    let apt = Apt::new(&folder.join("apt"), "deb")?;
+    must(apt.command("apt-get").arg("update"))?;
+    let mut names = vec![package.to_owned(), "libibverbs1".into()];
+    names.extend(beside.iter().map(|name| (*name).to_owned()));
+    let named = output(apt.command("apt-cache").args(["depends", "--important", package, "libibverbs1"]))?;
+    let wanted = |name: &&str| (name.starts_with("lib") || *name == "ibverbs-providers") && *name != "libc6";
+    names.extend(named.split_whitespace().filter(wanted).map(str::to_owned));
+    names.sort();
+    names.dedup();
+    must(apt.command("apt-get").arg("download").args(&names))?;
+    let archives = std::fs::read_dir(&apt.folder);
+    let archives = archives.map_err(|why| format!("cannot read {}: {why}", apt.folder.display()))?;
+    for archive in
+        archives.flatten().map(|entry| entry.path()).filter(|path| path.extension() == Some("deb".as_ref()))
+    {
+        must(Command::new("dpkg").arg("-x").arg(&archive).arg(folder))?;
+        let says = |field: &str| output(Command::new("dpkg-deb").arg("--field").arg(&archive).arg(field));
+        if says("Package")?.trim() == package {
+            let path = folder.join("version");
+            std::fs::write(&path, says("Version")?)
+                .map_err(|why| format!("cannot write {}: {why}", path.display()))?;
+        }
+    }
+    std::fs::remove_dir_all(&apt.folder)
+        .map_err(|why| format!("cannot remove {}: {why}", apt.folder.display()))
+}
+
+/// This machine's release, by its name.
+pub(crate) fn release() -> Outcome<String> {
+    std::fs::read_to_string("/etc/os-release")
         .ok()
         .and_then(|text| {
             text.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=").map(str::to_owned))
         })
-        .ok_or("no VERSION_CODENAME in /etc/os-release")?;
-    std::fs::write(&named, format!("deb-src {} {release} main\n", archive()?))
-        .map_err(|why| format!("cannot write {}: {why}", named.display()))?;
-    let apt = || {
-        let mut command = Command::new("apt-get");
-        command.arg("--quiet=2").current_dir(folder);
-        command.arg("-o").arg(format!("Dir::Etc::SourceList={}", named.display()));
+        .ok_or_else(|| "no VERSION_CODENAME in /etc/os-release".into())
+}
+
+/// apt with lists, sources and a cache of our own, which no right of root is needed for: those of the machine need not name what we want.
+struct Apt {
+    folder: PathBuf,
+    sources: PathBuf,
+}
+
+impl Apt {
+    /// `kind` is `deb` or `deb-src`.
+    fn new(folder: &Path, kind: &str) -> Outcome<Self> {
+        let (lists, sources) = (folder.join("lists"), folder.join("sources.list"));
+        std::fs::create_dir_all(lists.join("partial"))
+            .map_err(|why| format!("cannot make {}: {why}", lists.display()))?;
+        std::fs::write(&sources, format!("{kind} {} {} main\n", archive()?, release()?))
+            .map_err(|why| format!("cannot write {}: {why}", sources.display()))?;
+        Ok(Self { folder: folder.to_owned(), sources })
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.arg("--quiet=2").current_dir(&self.folder);
+        command.arg("-o").arg(format!("Dir::Etc::SourceList={}", self.sources.display()));
         command.args(["-o", "Dir::Etc::SourceParts=/dev/null", "-o", "APT::Sandbox::User=root"]);
         command.args(["-o", "Acquire::Check-Valid-Until=false"]);
-        command.arg("-o").arg(format!("Dir::State::Lists={}", lists.display()));
+        command.arg("-o").arg(format!("Dir::State::Lists={}", self.folder.join("lists").display()));
+        command.arg("-o").arg(format!("Dir::Cache={}", self.folder.join("cache").display()));
         command
-    };
-    must(apt().arg("update"))?;
-    must(apt().args(["source", "--download-only", package]))
+    }
+}
+
+/// Has apt fetch it.
+fn fetch_source(package: &str, folder: &Path) -> Outcome {
+    let apt = Apt::new(folder, "deb-src")?;
+    must(apt.command("apt-get").arg("update"))?;
+    must(apt.command("apt-get").args(["source", "--download-only", package]))
 }
 
 /// The upstream archive in `folder` that was fetched last.

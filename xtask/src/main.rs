@@ -11,6 +11,7 @@
 //! - `outside`: README.md's program and a driver of its own, built and run outside of the workspace without the network.
 //! - `golden`: what a C compiler makes of the mlx5 headers, compared with the committed files.
 //! - `vm`: jobs in a guest with a Debian kernel, under QEMU without KVM.
+//! - `witness`: rdma-core's test suite on our devices, under `mlx5-run`.
 //! - `bench`: our figures; `bench peers`: the same beside DPDK in one run.
 //! - `build-times`: what builds cost in processor time.
 //! - `lines`: how much source there is outside of tests.
@@ -32,6 +33,7 @@ mod run;
 mod tidy;
 mod trial;
 mod vm;
+mod witness;
 
 use std::process::ExitCode;
 
@@ -70,6 +72,8 @@ enum Task {
     Golden,
     /// Run the jobs that need their own kernel in a virtual machine
     Vm(vm::Args),
+    /// Run another project's test suite under `mlx5-run`, on devices in software
+    Witness(witness::Args),
     /// Run the benchmarks; `bench peers` interleaves them with DPDK's
     Bench(bench::Args),
     /// Measure the processor time of builds, optionally compared with another commit
@@ -92,6 +96,7 @@ fn main() -> ExitCode {
         Task::Examples => example::examples(),
         Task::Golden => golden::golden(),
         Task::Vm(args) => vm::vm(&args),
+        Task::Witness(args) => witness::witness(&args),
         Task::Bench(args) => bench::bench(&args),
         Task::BuildTimes(args) => build_times::build_times(&args),
         Task::Lines(args) => lines::lines(&args),
