@@ -104,12 +104,13 @@ fn run(cli: &Cli) -> Result<ExitCode, String> {
     ended
 }
 
-/// The library that is loaded into programs, which stands beside this program, or where cargo leaves it for tests.
+/// The library that is loaded into programs, which stands beside this program, or where cargo leaves it for tests: the newer one.
 fn library() -> Result<PathBuf, String> {
     const NAME: &str = "libpollux_mlx5_run.so";
     let own = std::env::current_exe().map_err(|why| format!("cannot tell where mlx5-run stands: {why}"))?;
     let places = [own.with_file_name(NAME), own.with_file_name("deps").join(NAME)];
-    let found = places.iter().find(|place| place.is_file()).cloned();
+    let made = |place: &PathBuf| place.metadata().and_then(|file| file.modified()).ok();
+    let found = places.iter().filter(|place| place.is_file()).max_by_key(|place| made(place)).cloned();
     found.ok_or_else(|| {
         format!("{} is not there: `cargo build --release -p pollux-mlx5-run` makes it", places[0].display())
     })
