@@ -22,7 +22,7 @@ use crate::ledger::Total;
 use crate::network::Station;
 use crate::time::worker::{self, Running, Steps};
 use crate::time::{Clock, STEP};
-use crate::wire::{Impaired, Impairments, Unpaused, Wire, WireSpec};
+use crate::wire::{Altered, Impaired, Impairments, Wire, WireSpec};
 use crate::{ModelError, network};
 
 /// Frames of each direction that one step moves at most.
@@ -180,7 +180,7 @@ impl Builder {
             Plug::Open(wire) if self.impairments.is_none() => wire,
             Plug::Open(wire) => Box::new(Impaired::new(wire, self.impairments, &clock)),
         };
-        let wire = if self.pause { wire } else { Box::new(Unpaused(wire)) };
+        let wire = if self.pause { wire } else { Box::new(Altered::unpaused(wire)) };
         let wire_name = wire.describe();
         let mut faults = self.faults;
         let memlock = faults.memlock.take();

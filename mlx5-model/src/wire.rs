@@ -113,111 +113,87 @@ pub trait Wire: Send + fmt::Debug {
     fn describe(&self) -> String;
 }
 
-/// A wire with a switch in between: the link is up whether or not somebody is at the other end, and what is sent to nobody is lost
-/// on the way.
+/// A wire of which one thing is otherwise: what is behind it, or whether the other end is made to wait.
 #[derive(Debug)]
-pub struct Switched(pub Box<dyn Wire>);
+pub struct Altered {
+    wire: Box<dyn Wire>,
+    waits: bool,
+    switched: bool,
+}
 
-impl Wire for Switched {
+impl Altered {
+    /// The other end is not made to wait: what finds no receive slot is dropped, as without pause frames.
+    #[must_use]
+    pub fn unpaused(wire: Box<dyn Wire>) -> Self {
+        Self { waits: false, ..Self::as_it_is(wire) }
+    }
+
+    /// With a switch in between: the link is up whether or not somebody is at the other end, and what is sent to nobody is lost on the
+    /// way.
+    #[must_use]
+    pub fn switched(wire: Box<dyn Wire>) -> Self {
+        Self { switched: true, ..Self::as_it_is(wire) }
+    }
+
+    fn as_it_is(wire: Box<dyn Wire>) -> Self {
+        Self { wire, waits: true, switched: false }
+    }
+}
+
+impl Wire for Altered {
     fn poll(&mut self) {
-        self.0.poll();
+        self.wire.poll();
     }
 
     fn send(&mut self, frame: &[u8]) -> Sent {
-        match self.0.send(frame) {
-            Sent::Lost => Sent::Yes,
+        match self.wire.send(frame) {
+            Sent::Lost if self.switched => Sent::Yes,
             sent => sent,
         }
     }
 
     fn receive(&mut self, room: &mut [u8]) -> Option<usize> {
-        self.0.receive(room)
+        self.wire.receive(room)
     }
 
     fn is_up(&self) -> bool {
-        true
+        self.switched || self.wire.is_up()
     }
 
     fn set_carrier(&mut self, on: bool) {
-        self.0.set_carrier(on);
-    }
-
-    fn is_pending(&self) -> bool {
-        self.0.is_pending()
-    }
-
-    fn waits(&self) -> bool {
-        self.0.waits()
-    }
-
-    fn missed(&self) -> u64 {
-        self.0.missed()
-    }
-
-    fn is_endless(&self) -> bool {
-        self.0.is_endless()
-    }
-
-    fn is_stored(&self) -> bool {
-        self.0.is_stored()
-    }
-
-    fn describe(&self) -> String {
-        self.0.describe()
-    }
-}
-
-/// A wire whose other end is not made to wait: what finds no receive slot is dropped, as without pause frames.
-#[derive(Debug)]
-pub struct Unpaused(pub Box<dyn Wire>);
-
-impl Wire for Unpaused {
-    fn poll(&mut self) {
-        self.0.poll();
-    }
-
-    fn send(&mut self, frame: &[u8]) -> Sent {
-        self.0.send(frame)
-    }
-
-    fn receive(&mut self, room: &mut [u8]) -> Option<usize> {
-        self.0.receive(room)
-    }
-
-    fn is_up(&self) -> bool {
-        self.0.is_up()
-    }
-
-    fn set_carrier(&mut self, on: bool) {
-        self.0.set_carrier(on);
+        self.wire.set_carrier(on);
     }
 
     fn lost(&mut self) {
-        self.0.lost();
+        self.wire.lost();
     }
 
     fn missed(&self) -> u64 {
-        self.0.missed()
+        self.wire.missed()
     }
 
     fn take_lost(&mut self) -> Traffic {
-        self.0.take_lost()
+        self.wire.take_lost()
     }
 
     fn is_pending(&self) -> bool {
-        self.0.is_pending()
+        self.wire.is_pending()
+    }
+
+    fn waits(&self) -> bool {
+        self.waits && self.wire.waits()
     }
 
     fn is_endless(&self) -> bool {
-        self.0.is_endless()
+        self.wire.is_endless()
     }
 
     fn is_stored(&self) -> bool {
-        self.0.is_stored()
+        self.wire.is_stored()
     }
 
     fn describe(&self) -> String {
-        self.0.describe()
+        self.wire.describe()
     }
 }
 

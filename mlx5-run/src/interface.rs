@@ -115,17 +115,7 @@ mod tests {
     use crate::sysfs;
 
     fn plan(sysfs: &Path) -> Plan {
-        let device = DevicePlan {
-            card: "cx5".into(),
-            end: "a".into(),
-            wire: "null".into(),
-            with: Vec::new(),
-            faults: String::new(),
-            loss: 0.0,
-            reorder: 0.0,
-            duplicate: 0.0,
-            seed: 1,
-        };
+        let device = DevicePlan::of_a_test("cx5");
         Plan { sysfs: sysfs.to_owned(), devices: vec![device.clone(), device] }
     }
 

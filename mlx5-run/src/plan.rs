@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use pollux_mlx5_model::config::Profile;
 use pollux_mlx5_model::fault::FaultPlan;
 use pollux_mlx5_model::time::Clock;
-use pollux_mlx5_model::wire::{Impairments, Switched, WireSpec};
+use pollux_mlx5_model::wire::{Altered, Impairments, WireSpec};
 use pollux_mlx5_model::{Ability, Model, ModelError, Traits};
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +34,6 @@ pub struct DevicePlan {
     /// Where its frames go, as [`WireSpec`] writes it.
     pub wire: String,
     /// Optional capabilities, as [`Ability`] names them.
-    #[serde(default)]
     pub with: Vec<String>,
     /// What goes wrong in it, as [`FaultPlan`] writes it; nothing if empty.
     pub faults: String,
@@ -108,7 +107,7 @@ impl DevicePlan {
         let faults: FaultPlan =
             if self.faults.is_empty() { FaultPlan::default() } else { self.faults.parse()? };
         // As behind a switch: a server that starts first finds its port up.
-        let wire = Switched(wire.open(mac, Impairments::default(), &Clock::machine())?);
+        let wire = Altered::switched(wire.open(mac, Impairments::default(), &Clock::machine())?);
         Model::builder(&device_name(number))
             .plugged(wire)
             .profile(self.card.parse()?)
@@ -143,21 +142,32 @@ pub fn pci_address(number: usize) -> String {
 }
 
 #[cfg(test)]
+impl DevicePlan {
+    /// A card on no wire.
+    pub(crate) fn of_a_test(card: &str) -> Self {
+        Self {
+            card: card.into(),
+            end: "a".into(),
+            wire: "null".into(),
+            with: Vec::new(),
+            faults: String::new(),
+            loss: 0.0,
+            reorder: 0.0,
+            duplicate: 0.0,
+            seed: 1,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_device_has_the_abilities_of_its_plan() {
         let described = |with: &[&str]| DevicePlan {
-            card: "cx7".into(),
-            end: "a".into(),
-            wire: "null".into(),
             with: with.iter().map(ToString::to_string).collect(),
-            faults: String::new(),
-            loss: 0.0,
-            reorder: 0.0,
-            duplicate: 0.0,
-            seed: 1,
+            ..DevicePlan::of_a_test("cx7")
         };
         for with in [&[][..], &["signatures", "hairpin"]] {
             let device = described(with);

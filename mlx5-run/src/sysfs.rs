@@ -131,17 +131,7 @@ mod tests {
     #[test]
     fn links_lead_where_libibverbs_follows_them() {
         let folder = tempfile::tempdir().expect("a folder");
-        let device = DevicePlan {
-            card: "cx5".into(),
-            end: "a".into(),
-            wire: "null".into(),
-            with: Vec::new(),
-            faults: String::new(),
-            loss: 0.0,
-            reorder: 0.0,
-            duplicate: 0.0,
-            seed: 1,
-        };
+        let device = DevicePlan::of_a_test("cx5");
         let plan = Plan { sysfs: folder.path().to_owned(), devices: vec![device.clone(), device] };
         write(&plan).expect("written");
         let read = |path: &str| fs::read_to_string(folder.path().join(path)).expect(path);

@@ -6,7 +6,7 @@ use pollux_bringup::ModelNetdev;
 use pollux_eal::memory::Memory;
 use pollux_mempool::{Burst, MbufPool};
 use pollux_mlx5_kernel::{DoorProfile, Kernel};
-use pollux_mlx5_model::wire::{Cable, Unpaused, Wire};
+use pollux_mlx5_model::wire::{Altered, Cable, Wire};
 use pollux_mlx5_model::{Device, DeviceConfig, Visibility, Watched, watch};
 use pollux_pmd_mlx::{Arguments, Mlx5Port, Mlx5Spec, Netdev};
 use pollux_port::{Port, PortId, Queues};
@@ -97,8 +97,8 @@ impl Pair {
     pub(crate) fn hasty() -> Self {
         let (left, right) = Cable::pair();
         let door = DoorProfile::default();
-        let a = Station::new(config("mlx5_model0", 1), Unpaused(Box::new(left)), door);
-        let b = Station::new(config("mlx5_model1", 2), Unpaused(Box::new(right)), door);
+        let a = Station::new(config("mlx5_model0", 1), Altered::unpaused(Box::new(left)), door);
+        let b = Station::new(config("mlx5_model1", 2), Altered::unpaused(Box::new(right)), door);
         Self { a, b }
     }
 
