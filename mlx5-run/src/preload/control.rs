@@ -6,7 +6,7 @@ use libc::{c_int, c_ulong, c_void};
 use pollux_uverbs::Errno;
 use pollux_uverbs::abi::frame::RDMA_VERBS_IOCTL;
 
-use super::errno::fail;
+use super::errno::{fail, status};
 use super::real::real;
 use super::{frame, netdev, opened};
 
@@ -26,16 +26,10 @@ pub(crate) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mu
             let done = catch_unwind(AssertUnwindSafe(|| unsafe { frame::carry_out(&*channel, address) }));
             done.unwrap_or(Err(Errno::EIO))
         });
-        return match answer {
-            Ok(()) => 0,
-            Err(errno) => fail(errno),
-        };
+        return status(answer);
     }
     if let Some(answer) = netdev::request::answer(request, argument.expose_provenance() as u64) {
-        return match answer {
-            Ok(()) => 0,
-            Err(errno) => fail(errno),
-        };
+        return status(answer);
     }
     // SAFETY: the program's arguments.
     unsafe { real!(c"ioctl": fn(c_int, c_ulong, *mut c_void) -> c_int, fd, request, argument) }

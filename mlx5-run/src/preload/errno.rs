@@ -8,6 +8,11 @@ pub(crate) fn fail(errno: Errno) -> libc::c_int {
     -1
 }
 
+/// What a function returns that only succeeds or fails.
+pub(crate) fn status(answer: Result<(), Errno>) -> libc::c_int {
+    answer.map_or_else(fail, |()| 0)
+}
+
 /// Sets `errno`.
 pub(crate) fn set(errno: i32) {
     // SAFETY: the place is this thread's own.

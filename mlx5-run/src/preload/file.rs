@@ -57,11 +57,13 @@ fn exists(path: &Path) -> bool {
     unsafe { real!(c"access": fn(*const c_char, c_int) -> c_int, path.as_ptr(), libc::F_OK) == 0 }
 }
 
-/// The path that a function goes on with.
-fn lead(path: *const c_char, room: &mut Option<CString>) -> *const c_char {
-    match place(path) {
-        Place::Ours(ours) => room.insert(ours).as_ptr(),
-        Place::Device(..) | Place::Elsewhere => path,
+impl Place {
+    /// The path that a function goes on with, of what the program named.
+    fn path(&self, named: *const c_char) -> *const c_char {
+        match self {
+            Self::Ours(ours) => ours.as_ptr(),
+            Self::Device(..) | Self::Elsewhere => named,
+        }
     }
 }
 
@@ -82,12 +84,12 @@ macro_rules! opens {
         /// As the C library's.
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-            let mut room = None;
-            if let Place::Device(plan, number) = place(path) {
+            let place = place(path);
+            if let Place::Device(plan, number) = place {
                 return open_device(plan, number, flags);
             }
             // SAFETY: the program's arguments, or a path of ours.
-            unsafe { real!($real: fn(*const c_char, c_int, mode_t) -> c_int, lead(path, &mut room), flags, mode) }
+            unsafe { real!($real: fn(*const c_char, c_int, mode_t) -> c_int, place.path(path), flags, mode) }
         }
     )+};
 }
@@ -108,13 +110,13 @@ macro_rules! opens_at {
         /// As the C library's.
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-            let mut room = None;
-            if let Place::Device(plan, number) = place(path) {
+            let place = place(path);
+            if let Place::Device(plan, number) = place {
                 return open_device(plan, number, flags);
             }
             // SAFETY: the program's arguments, or a path of ours.
             unsafe {
-                real!($real: fn(c_int, *const c_char, c_int, mode_t) -> c_int, folder, lead(path, &mut room), flags, mode)
+                real!($real: fn(c_int, *const c_char, c_int, mode_t) -> c_int, folder, place.path(path), flags, mode)
             }
         }
     )+};
@@ -146,8 +148,8 @@ macro_rules! tells {
         /// As the C library's.
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name(path: *const c_char, into: *mut libc::stat) -> c_int {
-            let mut room = None;
-            if let Place::Device(_, number) = place(path) {
+            let place = place(path);
+            if let Place::Device(_, number) = place {
                 // Where it would stand is a file for the rest.
                 // SAFETY: the program's room, and a path of ours.
                 let status = unsafe {
@@ -159,7 +161,7 @@ macro_rules! tells {
                 return status;
             }
             // SAFETY: the program's arguments, or a path of ours.
-            unsafe { real!($real: fn(*const c_char, *mut libc::stat) -> c_int, lead(path, &mut room), into) }
+            unsafe { real!($real: fn(*const c_char, *mut libc::stat) -> c_int, place.path(path), into) }
         }
     )+};
 }
@@ -203,12 +205,12 @@ tells_by_descriptor! {
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn access(path: *const c_char, rights: c_int) -> c_int {
-    let mut room = None;
-    if let Place::Device(..) = place(path) {
+    let place = place(path);
+    if let Place::Device(..) = place {
         return 0;
     }
     // SAFETY: the program's arguments, or a path of ours.
-    unsafe { real!(c"access": fn(*const c_char, c_int) -> c_int, lead(path, &mut room), rights) }
+    unsafe { real!(c"access": fn(*const c_char, c_int) -> c_int, place.path(path), rights) }
 }
 
 /// As opendir(3).
@@ -217,9 +219,9 @@ pub(crate) unsafe extern "C" fn access(path: *const c_char, rights: c_int) -> c_
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
-    let mut room = None;
+    let place = place(path);
     // SAFETY: the program's argument, or a path of ours.
-    unsafe { real!(c"opendir": fn(*const c_char) -> *mut DIR, lead(path, &mut room)) }
+    unsafe { real!(c"opendir": fn(*const c_char) -> *mut DIR, place.path(path)) }
 }
 
 /// As readlink(2).
@@ -228,10 +230,10 @@ pub(crate) unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn readlink(path: *const c_char, into: *mut c_char, bytes: size_t) -> ssize_t {
-    let mut room = None;
+    let place = place(path);
     // SAFETY: the program's arguments, or a path of ours.
     unsafe {
-        real!(c"readlink": fn(*const c_char, *mut c_char, size_t) -> ssize_t, lead(path, &mut room), into, bytes)
+        real!(c"readlink": fn(*const c_char, *mut c_char, size_t) -> ssize_t, place.path(path), into, bytes)
     }
 }
 
@@ -244,9 +246,9 @@ macro_rules! streams {
         /// As the C library's.
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut FILE {
-            let mut room = None;
+            let place = place(path);
             // SAFETY: the program's arguments, or a path of ours.
-            unsafe { real!($real: fn(*const c_char, *const c_char) -> *mut FILE, lead(path, &mut room), mode) }
+            unsafe { real!($real: fn(*const c_char, *const c_char) -> *mut FILE, place.path(path), mode) }
         }
     )+};
 }
@@ -286,7 +288,6 @@ pub(crate) unsafe extern "C" fn statx(
     mask: c_uint,
     into: *mut libc::statx,
 ) -> c_int {
-    let mut room = None;
     let by_path = place(path);
     let number = match &by_path {
         Place::Device(_, number) => Some(*number),
@@ -296,9 +297,9 @@ pub(crate) unsafe extern "C" fn statx(
         }
         _ => None,
     };
-    let (folder, path) = match by_path {
+    let (folder, path) = match &by_path {
         Place::Device(..) => (libc::AT_FDCWD, c"/dev/null".as_ptr()),
-        _ => (folder, lead(path, &mut room)),
+        _ => (folder, by_path.path(path)),
     };
     // SAFETY: the program's arguments, or a path of ours.
     let status = unsafe {

@@ -46,9 +46,7 @@ const MODE_200GBASE_CR4: usize = 66;
 
 /// Answers a command that stands at that address.
 pub(super) fn carry_out(netdev: &Netdev, address: u64) -> Result<(), Errno> {
-    let mut number = [0; 4];
-    client::read(address, &mut number)?;
-    match u32::from_ne_bytes(number) {
+    match word(address)? {
         command::GDRVINFO => client::write(address + 4, &driver(netdev)[4..]),
         command::GLINK => client::write(address + 4, &u32::from(netdev.is_running()).to_ne_bytes()),
         command::GLINKSETTINGS => link_settings(netdev, address),
