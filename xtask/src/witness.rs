@@ -1,4 +1,4 @@
-//! `cargo xtask witness --pyverbs`: rdma-core's own test suite on our devices, in a process of this machine.
+//! `cargo xtask witness`: rdma-core's own test suite on our devices, in a process of this machine.
 //!
 //! ```text
 //!   Debian's python3-pyverbs ── suite ──► cache     (the tests come with it, and are never committed)
@@ -38,9 +38,6 @@ const WITH: &str = "on-demand-paging,padded-completions,dynamic-connections,sign
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Run rdma-core's test suite, which Debian has in python3-pyverbs
-    #[arg(long, required = true)]
-    pyverbs: bool,
     /// Run only the tests whose names contain TEXT
     #[arg(long, value_name = "TEXT", conflicts_with = "record")]
     test: Option<String>,
@@ -50,9 +47,6 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn witness(args: &Args) -> Outcome {
-    if !args.pyverbs {
-        return Err("there is one witness: --pyverbs".into());
-    }
     interrupt::listen()?;
     must(&mut cargo(&["build", "--release", "--package", "pollux-mlx5-run"]))?;
     let suite = Suite::fetch(&debian::cache_dir()?)?;

@@ -114,11 +114,7 @@ impl fmt::Display for Table {
             |wanted: fn(&Verdict) -> bool| self.tests.values().filter(|verdict| wanted(verdict)).count();
         let passed = count(|verdict| *verdict == Verdict::Passed);
         let skipped = count(|verdict| matches!(verdict, Verdict::Skipped(_)));
-        writeln!(
-            f,
-            "{HEAD}{}) under mlx5-run, as `cargo xtask witness --pyverbs --record` wrote them:",
-            self.version
-        )?;
+        writeln!(f, "{HEAD}{}) under mlx5-run, as `cargo xtask witness --record` wrote them:", self.version)?;
         writeln!(
             f,
             "# {passed} passed, {} failing, {skipped} skipped.",
