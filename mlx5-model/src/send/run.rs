@@ -147,20 +147,7 @@ impl Queue {
         let counter = self.ring.next();
         let Syndrome { code, vendor } = failure.0;
         tracing::info!(target: "model.send", queue = self.number, entry = counter, opcode, code, vendor, "failed");
-        let pushed = around.completions.push_error(
-            around.bus,
-            around.events,
-            self.cqn,
-            completion::REQUESTER_ERROR,
-            self.number,
-            opcode,
-            self.user_index,
-            counter,
-            failure.0,
-        );
-        if pushed.is_err() {
-            self.die(around);
-        }
+        self.report(around, opcode, counter, failure);
         // The failed entry has its completion; only those behind it are flushed.
         let head = self.ring.head(around.bus, counter);
         let segments = head.map_or(1, |head| usize::from(head[7] & 0x3f));
@@ -175,16 +162,21 @@ impl Queue {
             return;
         }
         self.failed = true;
+        self.report(around, control.opcode(), counter, Failure::FLUSHED);
+    }
+
+    /// Completes an entry in error.
+    fn report(&mut self, around: &mut Around<'_, '_>, opcode: u8, counter: u16, failure: Failure) {
         let pushed = around.completions.push_error(
             around.bus,
             around.events,
             self.cqn,
             completion::REQUESTER_ERROR,
             self.number,
-            control.opcode(),
+            opcode,
             self.user_index,
             counter,
-            Failure::FLUSHED.0,
+            failure.0,
         );
         if pushed.is_err() {
             self.die(around);
