@@ -168,6 +168,7 @@ fn serialized(header: NetlinkHeader, payload: NetlinkPayload<RouteNetlinkMessage
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::DevicePlan;
 
     /// Against the C structs of `include/uapi/linux/{netlink,rtnetlink}.h`, by hand (little-endian hosts).
     fn request(kind: u8, flags: u16, index: u32) -> Vec<u8> {
@@ -181,11 +182,7 @@ mod tests {
     #[test]
     fn a_request_is_ours_by_the_number_of_the_interface() {
         const GETLINK: u8 = 18;
-        let plan: Plan = serde_json::from_str(
-            r#"{"sysfs":"/nowhere","devices":[{"card":"cx5","end":"a","wire":"null","faults":"","loss":0,"reorder":0,
-                "duplicate":0,"seed":1}]}"#,
-        )
-        .expect("a plan");
+        let plan = Plan { sysfs: "/nowhere".into(), devices: vec![DevicePlan::of_a_test("cx5")] };
         let ours = |index| {
             let bytes = request(GETLINK, 1, index);
             let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&bytes).expect("a request");
