@@ -1,12 +1,14 @@
 //! What the programs of figures share: cold cache lines, a plain copy loop as the yardstick of a machine, and whether the
 //! machine was quiet while they timed.
 
+mod beside;
 mod cold;
 mod column;
 mod copy;
 mod quiet;
 mod trial;
 
+pub use beside::Means;
 pub use cold::Cold;
 pub use column::{Column, Plan, Timed, columns};
 pub use copy::CopyLoop;

@@ -56,6 +56,9 @@ struct Cli {
     /// What goes wrong in the devices, such as send-error:100/0x04 or flap:10ms/5ms
     #[arg(long, value_name = "PLAN", value_parser = fault_plan)]
     fault_plan: Option<String>,
+    /// Let the devices work only when the program says so, by the functions of mlx5_run.h
+    #[arg(long)]
+    stepped: bool,
     /// Program to run, with its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     program: Vec<String>,
@@ -160,5 +163,5 @@ fn plan(cli: &Cli) -> Result<(Plan, Vec<Link>), String> {
             seed: cli.seed,
         });
     }
-    Ok((Plan { sysfs: PathBuf::new(), devices }, links))
+    Ok((Plan { sysfs: PathBuf::new(), devices, stepped: cli.stepped }, links))
 }

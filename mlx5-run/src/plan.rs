@@ -22,6 +22,8 @@ pub struct Plan {
     pub sysfs: PathBuf,
     /// The devices, by the numbers of their files.
     pub devices: Vec<DevicePlan>,
+    /// Whether they work only when the program lets them.
+    pub stepped: bool,
 }
 
 /// A device with one port.
@@ -89,11 +91,11 @@ impl DevicePlan {
         self.with.iter().map(|word| word.parse()).collect()
     }
 
-    /// Makes the device, with a thread that steps it.
+    /// Makes the device, with a thread that steps it unless the caller will.
     ///
     /// # Errors
     /// The wire's, the fault plan's, the firmware's.
-    pub fn build(&self, number: usize) -> Result<Model, ModelError> {
+    pub fn build(&self, number: usize, stepped: bool) -> Result<Model, ModelError> {
         let impairments = Impairments {
             loss: self.loss,
             reorder: self.reorder,
@@ -108,7 +110,9 @@ impl DevicePlan {
             if self.faults.is_empty() { FaultPlan::default() } else { self.faults.parse()? };
         // As behind a switch: a server that starts first finds its port up.
         let wire = Altered::switched(wire.open(mac, Impairments::default(), &Clock::machine())?);
-        Model::builder(&device_name(number))
+        let builder = Model::builder(&device_name(number));
+        let builder = if stepped { builder.stepped() } else { builder };
+        builder
             .plugged(wire)
             .profile(self.card.parse()?)
             // Other people's drivers ring as they like.
@@ -171,12 +175,12 @@ mod tests {
         };
         for with in [&[][..], &["signatures", "hairpin"]] {
             let device = described(with);
-            device.build(0).expect("a device");
+            device.build(0, false).expect("a device");
             let mut traits = device.profile().traits();
             adapt(&mut traits, &device.abilities().expect("known"));
             assert_eq!([traits.signatures, traits.hairpin], [!with.is_empty(); 2]);
             assert!(!traits.on_demand_paging && !traits.send_record_at_ready);
         }
-        assert!(described(&["lasers"]).build(0).is_err());
+        assert!(described(&["lasers"]).build(0, false).is_err());
     }
 }

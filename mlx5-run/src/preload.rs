@@ -6,6 +6,7 @@
 //!           ── mmap, munmap ► map        pages of the device's registers
 //!           ── about network interfaces ──► netdev
 //!           ── close ───────► file       with its last descriptor all that was made through it goes
+//!   mlx5_run_... ────────► asked       of include/mlx5_run.h: steps, ends of wires, bytes of the bus
 //!                             real       what the C library has under these names
 //! ```
 //!
@@ -16,6 +17,7 @@
 #![expect(unsafe_code, reason = "stands in for functions of the C library, whose arguments are raw")]
 
 mod arm;
+mod asked;
 mod client;
 mod control;
 mod errno;

@@ -4,7 +4,8 @@
 //! the libdpdk of a Debian sid root made for the purpose. Both wait on a pipe while the other is timed, and trials
 //! alternate one by one, because a shared machine drifts by more than the differences that are looked for. Whole
 //! programs (l2fwd against testpmd) alternate in the same way. The mlx5 driver, packets and RDMA, is measured on the device
-//! model, with no peer beside it, against bounds in cycles and milliseconds.
+//! model, against bounds in cycles and milliseconds; `bench witness` measures it beside DPDK's driver and libmlx5, which run on the
+//! same model.
 
 mod bounds;
 mod model;
@@ -16,6 +17,7 @@ mod server;
 mod table;
 mod testpmd;
 mod turn;
+mod witness;
 
 use std::collections::BTreeMap;
 
@@ -63,6 +65,8 @@ impl Args {
 enum Beside {
     /// Compare with DPDK 25.11 or newer from Debian sid, in a root cached outside the tree
     Peers,
+    /// Compare our mlx5 driver and verbs with DPDK's and libmlx5 on the device model, in the same root
+    Witness,
 }
 
 /// Runs the plan and prints what came of it.
@@ -70,26 +74,13 @@ enum Beside {
 /// The task fails when a figure with a bound, or beside a peer one with a target, could not be measured, so that nobody
 /// takes a short table for a whole one; and when a bound was missed on a quiet machine, unless it is to report only.
 pub(crate) fn bench(args: &Args) -> Outcome {
-    must(&mut cargo(&[
-        "build",
-        "--release",
-        "--package",
-        "pollux-apps",
-        "--package",
-        "pollux-benches",
-        "--bin",
-        "l2fwd",
-        "--bin",
-        "figures",
-        "--bin",
-        "mlx5_rxtx32",
-        "--bin",
-        "mlx5_start",
-        "--bin",
-        "verbs_post",
-        "--bin",
-        "mlx5_l2fwd",
-    ]))?;
+    if matches!(args.beside, Some(Beside::Witness)) {
+        return witness::bench(args);
+    }
+    build(
+        &["pollux-apps", "pollux-benches"],
+        &["l2fwd", "figures", "mlx5_rxtx32", "mlx5_start", "verbs_post", "mlx5_l2fwd"],
+    )?;
     let bounds = Bounds::read(table::is_on_models)?;
     let plan: Vec<Plan> = table::PLAN
         .iter()
@@ -98,7 +89,7 @@ pub(crate) fn bench(args: &Args) -> Outcome {
         .collect();
     let root = match args.beside {
         Some(Beside::Peers) => Some(Root::prepare()?),
-        None => None,
+        Some(Beside::Witness) | None => None,
     };
     let mut report = Report::new(root.as_ref().map(|root| root.version.clone()));
     let mut measured = micro(&plan, root.as_ref(), args.trials(), &mut report)?;
@@ -109,7 +100,7 @@ pub(crate) fn bench(args: &Args) -> Outcome {
         let pairs = match step.from {
             Source::App if step.name == "ping_p99" => ping::measure(root.as_ref(), args.trials().min(7)),
             Source::App => program::measure(step.name, root.as_ref(), args.trials()),
-            Source::Server | Source::Model(_) => {
+            Source::Server | Source::Model(_) | Source::Witness => {
                 measured.remove(step.name).ok_or_else(|| "not measured".into())
             }
         };
@@ -131,6 +122,14 @@ pub(crate) fn bench(args: &Args) -> Outcome {
         failed.push(format!("over their bounds of benches/bounds.toml: {}", broken.join(", ")));
     }
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+}
+
+/// Builds programs as the README builds them.
+fn build(packages: &[&str], programs: &[&str]) -> Outcome {
+    let mut args = vec!["build", "--release"];
+    args.extend(packages.iter().flat_map(|package| ["--package", *package]));
+    args.extend(programs.iter().flat_map(|program| ["--bin", *program]));
+    must(&mut cargo(&args))
 }
 
 /// All figures of the two pipe servers, trial by trial in turn.

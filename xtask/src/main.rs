@@ -12,7 +12,8 @@
 //! - `golden`: what a C compiler makes of the mlx5 headers, compared with the committed files.
 //! - `vm`: jobs in a guest with a Debian kernel, under QEMU without KVM.
 //! - `witness`: rdma-core's test suite on our devices, under `mlx5-run`.
-//! - `bench`: our figures; `bench peers`: the same beside DPDK in one run.
+//! - `bench`: our figures; `bench peers`: the same beside DPDK in one run; `bench witness`: our mlx5 driver and verbs beside DPDK's driver
+//!   and libmlx5, on the same device model.
 //! - `build-times`: what builds cost in processor time.
 //! - `lines`: how much source there is outside of tests.
 

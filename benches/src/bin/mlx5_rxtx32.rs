@@ -14,22 +14,21 @@
 //!
 //! `cargo run --release -p pollux-benches --bin mlx5_rxtx32 [-- ROW]`: all rows, or those whose name contains ROW.
 //! `mlx5_rxtx32 --trial [WORD]` is for `cargo xtask bench`: a line a figure whose name contains WORD, its name and its
-//! [`Trial`].
+//! [`Trial`]. `mlx5_rxtx32 --beside FIGURE` is for `cargo xtask bench witness`: the [`Means`] of one figure, warm.
 #![expect(unsafe_code, reason = "names the memory whose cache lines are flushed")]
 
 use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use pollux_benches::{Cold, Column, Plan, Timed, Trial, columns, two_reads};
+use pollux_benches::{Cold, Column, Means, Plan, Timed, Trial, columns, two_reads};
 use pollux_bringup::ModelNetdev;
 use pollux_bringup::program::tell;
 use pollux_eal::clock::cycles::now_precise;
 use pollux_eal::memory::Memory;
 use pollux_mempool::{Burst, MbufPool, TxFlags};
 use pollux_mlx5_model::Model;
-use pollux_mlx5_model::wire::{Sent, Wire};
+use pollux_mlx5_model::wire::{Cable, Sent, Wire};
 use pollux_pmd_mlx::devargs::Compression;
 use pollux_pmd_mlx::{Arguments, Mlx5Port, Mlx5Spec};
 use pollux_port::{Port, PortConfig, PortId, RxOffloads, RxQueue, RxSegment, TxOffloads, TxQueue};
@@ -39,46 +38,37 @@ const BYTES: usize = 64;
 const ROUNDS: usize = 4000;
 const WARM_UP: usize = 200;
 
-/// Gives as many frames as it is told to, and swallows what is sent.
-#[derive(Debug)]
+/// The other end of the wire, which gives frames and takes what the port sends.
 struct Feed {
-    allowed: Arc<AtomicUsize>,
-    swallowed: Arc<AtomicUsize>,
+    wire: Cable,
     next: u32,
     tagged: bool,
 }
 
-impl Wire for Feed {
-    fn send(&mut self, _frame: &[u8]) -> Sent {
-        self.swallowed.fetch_add(1, Ordering::Relaxed);
-        Sent::Yes
-    }
-
-    fn receive(&mut self, room: &mut [u8]) -> Option<usize> {
-        if self.allowed.load(Ordering::Relaxed) == 0 {
-            return None;
+impl Feed {
+    fn give(&mut self, count: usize) -> Result<(), Box<dyn Error>> {
+        for _ in 0..count {
+            self.next = self.next.wrapping_add(1);
+            let [.., c, d] = self.next.to_be_bytes();
+            // UDP over IPv4 from a thousand addresses, so that hashes differ.
+            let mut frame = vec![0x02, 0, 0, 0, 0, 1, 0x02, 0, 0, 0, 0, 9];
+            if self.tagged {
+                frame.extend([0x81, 0, 0, 7]);
+            }
+            frame.extend([8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, c & 3, d, 10, 1, 0, 1]);
+            frame.extend([4, 0, 4, 1, 0, 26, 0, 0]);
+            frame.resize(BYTES, 0);
+            if self.wire.send(&frame) != Sent::Yes {
+                return Err("the wire takes no frame".into());
+            }
         }
-        self.allowed.fetch_sub(1, Ordering::Relaxed);
-        self.next = self.next.wrapping_add(1);
-        let [.., c, d] = self.next.to_be_bytes();
-        // UDP over IPv4 from a thousand addresses, so that hashes differ.
-        let mut frame = vec![0x02, 0, 0, 0, 0, 1, 0x02, 0, 0, 0, 0, 9];
-        if self.tagged {
-            frame.extend([0x81, 0, 0, 7]);
-        }
-        frame.extend([8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, c & 3, d, 10, 1, 0, 1]);
-        frame.extend([4, 0, 4, 1, 0, 26, 0, 0]);
-        frame.resize(BYTES, 0);
-        room[..BYTES].copy_from_slice(&frame);
-        Some(BYTES)
+        Ok(())
     }
 
-    fn is_up(&self) -> bool {
-        true
-    }
-
-    fn describe(&self) -> String {
-        "feed".into()
+    /// How many frames came.
+    fn take(&mut self) -> usize {
+        let mut room = [0; 2048];
+        std::iter::from_fn(|| self.wire.receive(&mut room)).count()
     }
 }
 
@@ -192,6 +182,16 @@ fn rows() -> Vec<Row> {
             row.tx = TxOffloads::CHECKSUM;
             row.flags = TxFlags::IPV4 | TxFlags::IP_CHECKSUM | TxFlags::UDP_CHECKSUM;
         }),
+        Row::with(
+            "mlx5_offloads",
+            "vector, checksum, hash, VLAN strip; eMPW, checksum, VLAN insert",
+            |row| {
+                row.rx = checks | RxOffloads::VLAN_STRIP;
+                row.tx = TxOffloads::CHECKSUM | TxOffloads::VLAN_INSERT;
+                row.flags = TxFlags::IPV4 | TxFlags::IP_CHECKSUM | TxFlags::UDP_CHECKSUM | TxFlags::VLAN;
+                row.tagged = true;
+            },
+        ),
         Row::with("mlx5_tx_segments_idle", "vector; eMPW, multi-segment on, unused", |row| {
             row.tx = TxOffloads::MULTI_SEGS
         }),
@@ -220,18 +220,17 @@ struct Measured {
 struct Bursts<'a> {
     row: &'a Row,
     model: &'a Model,
-    allowed: &'a AtomicUsize,
+    feed: Feed,
     rx: &'a mut RxQueue,
     tx: &'a mut TxQueue,
-    sent: usize,
 }
 
 impl Timed for Bursts<'_> {
     type Error = Box<dyn Error>;
 
     fn round(&mut self, chill: &dyn Fn()) -> Result<[u64; 2], Box<dyn Error>> {
-        let Self { row, model, allowed, rx, tx, .. } = self;
-        allowed.store(BURST, Ordering::Relaxed);
+        let Self { row, model, feed, rx, tx } = self;
+        feed.give(BURST)?;
         model.settle();
         let mut burst = Burst::new();
         chill();
@@ -255,7 +254,10 @@ impl Timed for Bursts<'_> {
             return Err(format!("{}: {sent} sent, mode {}", row.name, tx.burst_mode()).into());
         }
         model.settle();
-        self.sent += sent;
+        let came = feed.take();
+        if came != BURST {
+            return Err(format!("{}: {came} packets on the wire", row.name).into());
+        }
         Ok([received, transmitted])
     }
 
@@ -265,15 +267,17 @@ impl Timed for Bursts<'_> {
     }
 }
 
-fn run(row: &Row, overhead: u64) -> Result<Measured, Box<dyn Error>> {
-    let (allowed, swallowed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let wire = Feed {
-        allowed: Arc::clone(&allowed),
-        swallowed: Arc::clone(&swallowed),
-        next: 0,
-        tagged: row.tagged,
-    };
-    let model = Model::builder("mlx5_bench0").mac([2, 0, 0, 0, 0, 1]).plugged(wire).stepped().build()?;
+const fn plan(overhead: u64) -> Plan {
+    Plan { rounds: ROUNDS, warm_up: WARM_UP, operations: BURST, overhead }
+}
+
+/// Opens a port as the row has it, and takes what is wanted of its bursts; how its queues receive and send.
+fn run<T>(
+    row: &Row,
+    take: impl FnOnce(&mut Bursts<'_>, &Cold) -> Result<T, Box<dyn Error>>,
+) -> Result<(T, String), Box<dyn Error>> {
+    let (near, far) = Cable::pair();
+    let model = Model::builder("mlx5_bench0").mac([2, 0, 0, 0, 0, 1]).plugged(near).stepped().build()?;
     let model = Arc::new(model);
     let memory = Memory::ordinary();
     let spec = Mlx5Spec {
@@ -305,20 +309,21 @@ fn run(row: &Row, overhead: u64) -> Result<Measured, Box<dyn Error>> {
             lines.range(room.as_ptr().addr() + pool.headroom(), 1);
         }
     }
-    let plan = Plan { rounds: ROUNDS, warm_up: WARM_UP, operations: BURST, overhead };
-    let mut bursts = Bursts { row, model: &model, allowed: &allowed, rx, tx, sent: 0 };
-    let (columns, bytes) = columns(plan, &lines, &mut bursts)?;
+    let feed = Feed { wire: far, next: 0, tagged: row.tagged };
+    let mut bursts = Bursts { row, model: &model, feed, rx, tx };
+    let taken = take(&mut bursts, &lines)?;
     let modes = format!("{} / {}", bursts.rx.burst_mode(), bursts.tx.burst_mode());
-    let packets = swallowed.load(Ordering::Relaxed);
-    if packets != bursts.sent {
-        return Err(format!("{}: {packets} packets on the wire", row.name).into());
-    }
     let (violation, violations) = model.device().violations();
     if violations != 0 {
         return Err(
             format!("{}: {violations} rules of doorbells broken, first {violation:?}", row.name).into()
         );
     }
+    Ok((taken, modes))
+}
+
+fn measure(row: &Row, overhead: u64) -> Result<Measured, Box<dyn Error>> {
+    let ((columns, bytes), modes) = run(row, |bursts, lines| columns(plan(overhead), lines, bursts))?;
     Ok(Measured { modes, columns, bytes })
 }
 
@@ -330,15 +335,24 @@ fn line(row: &Row, measured: &Measured) -> String {
 fn table() -> Result<(), Box<dyn Error>> {
     let mut wanted = std::env::args().skip(1).peekable();
     let trial = wanted.next_if_eq("--trial").is_some();
+    let beside = wanted.next_if_eq("--beside").is_some();
     let wanted = wanted.next().unwrap_or_default();
     // Pools have caches for threads with a slot.
     let _slot = pollux_eal::slot::lease().ok_or("no slot is free")?;
     let overhead = two_reads();
     if trial {
         for row in rows().iter().filter(|row| row.figure.contains(&wanted)) {
-            let trial = Trial::of(&run(row, overhead)?.columns);
+            let trial = Trial::of(&measure(row, overhead)?.columns);
             tell(format_args!("{} {trial}", row.figure));
         }
+        return Ok(());
+    }
+    if beside {
+        let rows = rows();
+        let row = rows.iter().find(|row| row.figure == wanted);
+        let row = row.ok_or_else(|| format!("there is no row {wanted}"))?;
+        let (means, modes) = run(row, |bursts, _| Means::take(plan(overhead), bursts))?;
+        tell(format_args!("{means} modes {modes}"));
         return Ok(());
     }
     tell(format_args!(
@@ -348,7 +362,7 @@ fn table() -> Result<(), Box<dyn Error>> {
         "row, modes | warm: rx tx sum (10%..90%) sum/copy loop | cold: the same | bytes on PCIe for a packet, both ways"
     ));
     for row in rows().iter().filter(|row| row.name.contains(&wanted)) {
-        match run(row, overhead) {
+        match measure(row, overhead) {
             Ok(measured) => tell(format_args!("{}", line(row, &measured))),
             Err(why) => tell(format_args!("{:<42} not measured: {why}", row.name)),
         }

@@ -5,11 +5,14 @@
 //! One process, no EAL: the time is taken around the calls themselves. The model has a thread of its own, as in an application.
 //!
 //! `cargo run --release -p pollux-benches --bin mlx5_start [-- TRIALS]`: a line a trial, its parts beside it.
+//!
+//! With `FIRST_PACKET_FROM` in the environment (wall clock, ns) it makes one trial and prints how many milliseconds have passed since then,
+//! as the peer's program does.
 
 use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use pollux_bringup::ModelNetdev;
 use pollux_bringup::program::tell;
@@ -53,6 +56,16 @@ fn trial() -> Result<(Instant, Steps), Box<dyn Error>> {
 }
 
 fn trials() -> Result<(), Box<dyn Error>> {
+    if let Ok(from) = std::env::var("FIRST_PACKET_FROM") {
+        let from = Duration::from_nanos(from.parse()?);
+        let _slot = pollux_eal::slot::lease().ok_or("no slot is free")?;
+        let (_, steps) = trial()?;
+        // All is taken down again since.
+        let later = steps.last().map_or(Duration::ZERO, |(_, packet)| packet.elapsed());
+        let passed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.saturating_sub(from + later);
+        tell(format_args!("start {:.4}", passed.as_secs_f64() * 1e3));
+        return Ok(());
+    }
     let count = std::env::args().nth(1).map_or(Ok(5), |count| count.parse::<u32>())?;
     let _slot = pollux_eal::slot::lease().ok_or("no slot is free")?;
     for _ in 0..count {

@@ -22,12 +22,13 @@
 //!
 //! `cargo run --release -p pollux-benches --bin verbs_post [-- ROW]`: all rows, or those whose name contains ROW.
 //! `verbs_post --trial [WORD]` is for `cargo xtask bench`: a line a figure whose name contains WORD, its name and its [`Trial`].
+//! `verbs_post --beside FIGURE` is for `cargo xtask bench witness`: the [`Means`] of one figure, warm.
 #![expect(unsafe_code, reason = "names the memory whose cache lines are flushed")]
 
 use std::error::Error;
 use std::process::ExitCode;
 
-use pollux_benches::{Cold, Column, Plan, Timed, Trial, columns, two_reads};
+use pollux_benches::{Cold, Column, Means, Plan, Timed, Trial, columns, two_reads};
 use pollux_bringup::program::tell;
 use pollux_eal::clock::cycles::now_precise;
 use pollux_eal::memory::Memory;
@@ -83,6 +84,8 @@ struct Row {
     peers: usize,
     /// Receives go through a shared queue.
     shared: bool,
+    /// Completions that a call of poll takes at most.
+    poll_most: usize,
 }
 
 impl Row {
@@ -99,6 +102,7 @@ impl Row {
             blueflame: false,
             peers: 1,
             shared: false,
+            poll_most: 64,
         };
         change(&mut row);
         row
@@ -115,6 +119,9 @@ fn rows() -> Vec<Row> {
         Row::with("verbs_send64_region", "inline off: RC SEND 64 B, region", |row| row.data = Data::Region),
         Row::with("verbs_send64_signalled", "selective off: RC SEND 64 B, inline, each signalled", |row| {
             row.signal_every = 1;
+        }),
+        Row::with("verbs_send64_polled_singly", "RC SEND 64 B, each signalled and polled by a call", |row| {
+            (row.signal_every, row.poll_most) = (1, 1);
         }),
         Row::with("verbs_write8_batch4", "batching: RC WRITE 8 B, inline, batch 4", |row| {
             (row.operation, row.bytes, row.batch) = (Operation::Write, 8, 4);
@@ -398,15 +405,23 @@ impl Library for Ours {
             Operation::Receive => (&mut self.held, &mut self.far.cq),
             _ => (&mut self.held, &mut self.near.cq),
         };
-        let takes = self.row.data == Data::Buffer;
-        cq.poll(64, |wc| {
-            debug_assert_eq!(wc.status(), WcStatus::SUCCESS);
-            if takes {
-                while let Some(buf) = wc.take_buf() {
-                    held.push(buf);
+        let (takes, most) = (self.row.data == Data::Buffer, self.row.poll_most);
+        let mut done = 0;
+        loop {
+            let taken = cq.poll(most, |wc| {
+                debug_assert_eq!(wc.status(), WcStatus::SUCCESS);
+                if takes {
+                    while let Some(buf) = wc.take_buf() {
+                        held.push(buf);
+                    }
                 }
+            });
+            done += taken;
+            // Another call would find nothing.
+            if taken < most || done == REQUESTS {
+                return done;
             }
-        })
+        }
     }
 }
 
@@ -458,8 +473,15 @@ impl Timed for Ours {
     }
 }
 
-/// What a row came to, warm and cold; and bytes on the bus for a request.
-fn run(row: Row, overhead: u64) -> Result<([Column; 2], f64), Box<dyn Error>> {
+const fn plan(overhead: u64) -> Plan {
+    Plan { rounds: ROUNDS, warm_up: WARM_UP, operations: REQUESTS, overhead }
+}
+
+/// Takes what is wanted of a row's rounds.
+fn run<T>(
+    row: Row,
+    take: impl FnOnce(&mut Ours, &Cold) -> Result<T, Box<dyn Error>>,
+) -> Result<T, Box<dyn Error>> {
     let mut library = Ours::new(row)?;
     let mut lines = Cold::new();
     // SAFETY: rings, records, regions and buffers live as long as the ends.
@@ -468,27 +490,41 @@ fn run(row: Row, overhead: u64) -> Result<([Column; 2], f64), Box<dyn Error>> {
             lines.zones(&end.memory);
         }
     }
-    let plan = Plan { rounds: ROUNDS, warm_up: WARM_UP, operations: REQUESTS, overhead };
-    let measured = columns(plan, &lines, &mut library)?;
+    let taken = take(&mut library, &lines)?;
     for end in [&library.near, &library.far] {
         let (violation, violations) = end.model.device().violations();
         if violations != 0 {
             return Err(format!("{}: {violations} rules broken, first {violation:?}", row.name).into());
         }
     }
-    Ok(measured)
+    Ok(taken)
+}
+
+/// What a row came to, warm and cold; and bytes on the bus for a request.
+fn measure(row: Row, overhead: u64) -> Result<([Column; 2], f64), Box<dyn Error>> {
+    run(row, |library, lines| columns(plan(overhead), lines, library))
 }
 
 fn table() -> Result<(), Box<dyn Error>> {
     let mut wanted = std::env::args().skip(1).peekable();
     let trial = wanted.next_if_eq("--trial").is_some();
+    let beside = wanted.next_if_eq("--beside").is_some();
     let wanted = wanted.next().unwrap_or_default();
     let overhead = two_reads();
     if trial {
         for row in rows().into_iter().filter(|row| row.figure.contains(&wanted)) {
-            let trial = Trial::of(&run(row, overhead)?.0);
+            let trial = Trial::of(&measure(row, overhead)?.0);
             tell(format_args!("{} {trial}", row.figure));
         }
+        return Ok(());
+    }
+    if beside {
+        let row = rows().into_iter().find(|row| row.figure == wanted);
+        let row = row.ok_or_else(|| format!("there is no row {wanted}"))?;
+        let means = run(row, |library, _| Means::take(plan(overhead), library))?;
+        // The second part by completions, as the peer has it.
+        let second = means.second * row.signal_every as f64;
+        tell(format_args!("{}", Means { second, ..means }));
         return Ok(());
     }
     tell(format_args!(
@@ -498,7 +534,7 @@ fn table() -> Result<(), Box<dyn Error>> {
         "row | warm: post poll sum (10%..90%) sum/copy loop | cold: the same | bytes on PCIe for a request, both ways"
     ));
     for row in rows().into_iter().filter(|row| row.name.contains(&wanted) || row.figure.contains(&wanted)) {
-        match run(row, overhead) {
+        match measure(row, overhead) {
             Ok(([warm, cold], bytes)) => {
                 tell(format_args!("{:<62} | {warm} | {cold} | {bytes:.1}", row.name));
             }

@@ -104,7 +104,7 @@ pub(crate) fn device(plan: &Plan, number: usize) -> Result<Arc<Model>, Errno> {
         return Ok(Arc::clone(model));
     }
     let described = plan.devices.get(number).ok_or(Errno::ENODEV)?;
-    let model = described.build(number).map_err(|why| {
+    let model = described.build(number, plan.stepped).map_err(|why| {
         eprintln!("mlx5-run: {}: {why}", device_name(number));
         Errno::EIO
     })?;
@@ -113,9 +113,14 @@ pub(crate) fn device(plan: &Plan, number: usize) -> Result<Arc<Model>, Errno> {
     Ok(model)
 }
 
-/// Whether a device is there in this process.
-pub(crate) fn is_made(number: usize) -> bool {
-    locked(&DEVICES).iter().any(|(device, _)| *device == number)
+/// A device that is there in this process already.
+pub(crate) fn made(number: usize) -> Option<Arc<Model>> {
+    locked(&DEVICES).iter().find(|(device, _)| *device == number).map(|(_, model)| Arc::clone(model))
+}
+
+/// All of them.
+pub(crate) fn all_made() -> Vec<Arc<Model>> {
+    locked(&DEVICES).iter().map(|(_, model)| Arc::clone(model)).collect()
 }
 
 /// Who answers a file's calls, if anybody does here.

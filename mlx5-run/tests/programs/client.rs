@@ -20,15 +20,18 @@ use super::bed::{Bed, start, wait};
 const CLIENT: &str = "POLLUX_CLIENT";
 const FILE: &str = "/dev/infiniband/uverbs0";
 
-/// Whether this is the client; else the test of that name is run as one, under `mlx5-run`.
 fn is_client(test: &str) -> bool {
+    is_client_with(&[], &format!("client::{test}"))
+}
+
+/// Whether this is the client; else the test of that name is run as one, under `mlx5-run` with these options.
+pub(crate) fn is_client_with(options: &[&str], test: &str) -> bool {
     if std::env::var_os(CLIENT).is_some() {
         return true;
     }
     let bed = Bed::new();
     let own = std::env::current_exe().expect("a path");
-    let test = format!("client::{test}");
-    let mut command = bed.command(&[], &[&own.to_string_lossy(), "--exact", &test, "--nocapture"]);
+    let mut command = bed.command(options, &[&own.to_string_lossy(), "--exact", test, "--nocapture"]);
     let ended = wait(start(command.env(CLIENT, "1")));
     assert_eq!(ended.status, Some(0), "{}", ended.said);
     assert!(ended.said.contains("1 passed"), "{}", ended.said);

@@ -7,3 +7,4 @@ mod launcher;
 mod ours;
 mod perftest;
 mod pingpong;
+mod stepped;

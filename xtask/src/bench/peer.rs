@@ -11,6 +11,29 @@ const PACKAGES: &str = "dpdk,dpdk-dev,libdpdk-dev,gcc,libc6-dev,pkgconf";
 const HUGE_PAGES: u32 = 1024;
 const NR_HUGEPAGES: &str = "/proc/sys/vm/nr_hugepages";
 
+/// The peer's programs.
+const SOURCES: [&str; 5] = [
+    "benches/peer/figures.c",
+    "benches/peer/mlx5.c",
+    "benches/peer/rdma.c",
+    "benches/peer/cycles.h",
+    "mlx5-run/include/mlx5_run.h",
+];
+/// How each is compiled: with Debian's packages, as their pkg-config says.
+const COMPILED: [&str; 3] = [
+    "-DALLOW_EXPERIMENTAL_API $(pkgconf --cflags libdpdk) figures.c -o figures $(pkgconf --libs libdpdk)",
+    "-DALLOW_EXPERIMENTAL_API $(pkgconf --cflags libdpdk) mlx5.c -o mlx5 $(pkgconf --libs libdpdk)",
+    "rdma.c -o rdma $(pkgconf --libs libibverbs)",
+];
+
+/// Copies a file into a folder.
+fn take(file: &Path, folder: &Path) -> Outcome {
+    let name = file.file_name().ok_or_else(|| format!("{} is no file", file.display()))?;
+    std::fs::copy(file, folder.join(name))
+        .map(|_| ())
+        .map_err(|why| format!("cannot copy {}: {why}", file.display()))
+}
+
 pub(crate) struct Root {
     path: PathBuf,
     /// Name and version of the package that is measured.
@@ -32,14 +55,13 @@ impl Root {
         let inside = path.join("pollux");
         std::fs::create_dir_all(&inside)
             .map_err(|why| format!("cannot write {}: {why}", inside.display()))?;
-        let source = root().join("benches/peer/figures.c");
-        std::fs::copy(&source, inside.join("figures.c"))
-            .map_err(|why| format!("cannot copy {}: {why}", source.display()))?;
-        must(Command::new("chroot").arg(&path).args([
-            "sh",
-            "-c",
-            "cd /pollux && gcc -O3 -Wall -Wextra -Werror -DALLOW_EXPERIMENTAL_API $(pkgconf --cflags libdpdk) figures.c -o figures $(pkgconf --libs libdpdk)",
-        ]))?;
+        for source in SOURCES {
+            take(&root().join(source), &inside)?;
+        }
+        for compiler in COMPILED {
+            let line = format!("cd /pollux && gcc -O3 -Wall -Wextra -Werror {compiler}");
+            must(Command::new("chroot").arg(&path).args(["sh", "-c", &line]))?;
+        }
         let version = output(Command::new("chroot").arg(&path).args([
             "dpkg-query",
             "--show",
@@ -67,6 +89,11 @@ impl Root {
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-c", MOUNT_AND_GO, "sh"]).arg(&self.path).arg(program).args(args);
         command
+    }
+
+    /// Takes a program of ours into the root.
+    pub(crate) fn take(&self, file: &Path) -> Outcome {
+        take(file, &self.path.join("pollux"))
     }
 
     /// The root's folder as seen from outside.

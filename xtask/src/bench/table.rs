@@ -35,6 +35,8 @@ pub(crate) enum Source {
     App,
     /// A program that runs on device models, with no peer.
     Model(&'static Model),
+    /// Programs on device models, ours and the peer's, by [`witness`](super::witness).
+    Witness,
 }
 
 /// A program on device models, which prints a line a figure: its name and its value.
@@ -55,7 +57,7 @@ static START: Model = Model { program: "mlx5_start", args: &["1"], by_name: fals
 static L2FWD: Model = Model { program: "mlx5_l2fwd", args: &["1"], by_name: false, runs: 3 };
 static POST: Model = Model { program: "verbs_post", args: &["--trial"], by_name: true, runs: 5 };
 
-const fn cycles(name: &'static str, unit: &'static str, target: f64) -> Plan {
+pub(crate) const fn cycles(name: &'static str, unit: &'static str, target: f64) -> Plan {
     Plan { name, unit, target: Some(target), most: None, from: Source::Server, two_cores: false, rate: false }
 }
 
@@ -312,6 +314,12 @@ impl Report {
             })
             .map(|figure| figure.name)
             .collect()
+    }
+
+    /// Names of the figures that missed the ratio to reach.
+    pub(crate) fn behind(&self) -> Vec<&'static str> {
+        let behind = |figure: &&Figure| figure.target.is_some() && figure.held() == Some(false);
+        self.figures.iter().filter(behind).map(|figure| figure.name).collect()
     }
 
     /// Names of the figures that missed a bound of their own while the machine was quiet.

@@ -13,7 +13,7 @@ use crate::plan::Plan;
 pub(crate) fn bring(plan: &Plan, path: &Path) {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let Some((number, name)) = which(plan, path) else { return };
-    if !opened::is_made(number) {
+    if opened::made(number).is_none() {
         return;
     }
     let Some(content) = Netdev::of(number).ok().and_then(|netdev| content(&netdev, &name)) else { return };

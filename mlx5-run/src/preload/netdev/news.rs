@@ -97,7 +97,7 @@ fn watch() {
 /// The interfaces whose devices are there.
 fn there() -> impl Iterator<Item = Netdev> {
     let count = opened::plan().map_or(0, |plan| plan.devices.len());
-    (0..count).filter(|number| opened::is_made(*number)).filter_map(|number| Netdev::of(number).ok())
+    (0..count).filter(|number| opened::made(*number).is_some()).filter_map(|number| Netdev::of(number).ok())
 }
 
 /// The interfaces that are not as they were seen last. One that was not there before is no change.
