@@ -48,6 +48,19 @@ impl Region {
     /// # Errors
     /// [`MemoryError::Map`] or [`MemoryError::Populate`] when the kernel refuses.
     pub fn anonymous(name: &str, bytes: usize) -> Result<Self, MemoryError> {
+        Self::ordinary(name, bytes, Backing::Anonymous)
+    }
+
+    /// The same, of a file in memory that other processes can be given and that forked children keep: registers of a device that is
+    /// software, as a device's own stay mapped in a child.
+    ///
+    /// # Errors
+    /// As [`anonymous`](Self::anonymous).
+    pub fn shared(name: &str, bytes: usize) -> Result<Self, MemoryError> {
+        Self::ordinary(name, bytes, Backing::Registers)
+    }
+
+    fn ordinary(name: &str, bytes: usize, backing: Backing<'_>) -> Result<Self, MemoryError> {
         let refused = |source| MemoryError::Map {
             name: name.to_owned(),
             bytes,
@@ -59,13 +72,13 @@ impl Region {
         let rounded = rounded.ok_or_else(|| refused(std::io::ErrorKind::OutOfMemory.into()))?;
         let wanted = Wanted {
             label: name,
-            backing: Backing::Anonymous,
+            backing,
             bytes: rounded,
             page_size: PAGE_BYTES,
             align: if rounded >= THP_BYTES { THP_BYTES } else { PAGE_BYTES },
             node: None,
             lock: false,
-            keep_fd: false,
+            keep_fd: matches!(backing, Backing::Registers),
         };
         match Mapping::new(&wanted) {
             Ok(mapping) => Ok(Self::over(mapping, name, PAGE_BYTES, None)),

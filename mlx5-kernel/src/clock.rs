@@ -40,7 +40,7 @@ struct State {
 impl Clock {
     /// Over the device's page of ticks, which run at `khz`.
     pub(crate) fn new(ticks: Page, khz: u32) -> Result<Self, KernelError> {
-        let region = Region::anonymous("mlx5 clock info", PAGE as usize)
+        let region = Region::shared("mlx5 clock info", PAGE as usize)
             .map_err(|source| KernelError::Memory { what: "the page about the clock", source })?;
         let info = Arc::new(region.into_zone());
         let page = Page::of_zone(Arc::clone(&info), 0, PAGE as usize, Protection::ReadWrite);

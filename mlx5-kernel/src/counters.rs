@@ -75,7 +75,7 @@ impl Session {
 
     /// Binds a set to a rule: the device's counter, made by the first rule, which also says which value is what.
     pub(crate) fn bind_counters(&mut self, handle: u32, driver: &[u8]) -> Result<u32, Errno> {
-        let described = describe(driver)?;
+        let described = describe(&self.core.memory.caller_folder(), driver)?;
         let core = Arc::clone(&self.core);
         let counters = self.handles.get_mut::<Counters>(handle)?;
         match described {
@@ -111,7 +111,7 @@ fn read(core: &Core, counter: u32) -> Result<(u64, u64), Errno> {
 }
 
 /// What the driver's part of a rule says about its counters: at most one list, which leads to places in the program's memory.
-fn describe(driver: &[u8]) -> Result<Option<Vec<Option<u32>>>, Errno> {
+fn describe(process: &str, driver: &[u8]) -> Result<Option<Vec<Option<u32>>>, Errno> {
     if driver.is_empty() {
         return Ok(None);
     }
@@ -126,8 +126,8 @@ fn describe(driver: &[u8]) -> Result<Option<Vec<Option<u32>>>, Errno> {
         return Err(Errno::EINVAL);
     }
     let mut places = vec![CounterPlace::default(); list.ncounters as usize];
-    // Memory of this process, read as the kernel reads it: an address that is not mapped is an error.
-    let memory = File::open("/proc/self/mem").map_err(Errno::from)?;
+    // Memory of the process that calls, read as the kernel reads it: an address that is not mapped is an error.
+    let memory = File::open(format!("{process}/mem")).map_err(Errno::from)?;
     memory.read_exact_at(places.as_mut_bytes(), list.counters_data).map_err(|_| Errno::EFAULT)?;
     let mut values = Vec::new();
     for CounterPlace { description, index } in places {

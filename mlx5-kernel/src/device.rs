@@ -89,6 +89,24 @@ pub trait DmaMemory: Send + Sync + fmt::Debug {
     /// # Errors
     /// `EFAULT` when some of it is not mapped with these rights, `ENOMEM` past the limit of locked memory, `EPERM` where that is 0.
     fn pin(&self, address: u64, bytes: u64, rights: Rights) -> Result<Pinned, Errno>;
+
+    /// The same for memory that a call names, which is the [caller's](Self::caller).
+    ///
+    /// # Errors
+    /// As [`pin`](Self::pin).
+    fn pin_of_caller(&self, address: u64, bytes: u64, rights: Rights) -> Result<Pinned, Errno> {
+        self.pin(address, bytes, rights)
+    }
+
+    /// The process whose addresses and descriptors this thread's calls name, if it is another one than this.
+    fn caller(&self) -> Option<u32> {
+        None
+    }
+
+    /// The folder of `/proc` that describes the [caller](Self::caller).
+    fn caller_folder(&self) -> String {
+        self.caller().map_or_else(|| "/proc/self".into(), |process| format!("/proc/{process}"))
+    }
 }
 
 /// A pinned range. Dropping it takes the device's access away.

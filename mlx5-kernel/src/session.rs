@@ -75,7 +75,8 @@ impl Session {
 
     /// The same for a descriptor's number.
     pub(crate) fn file_by_number(&self, fd: i32, kind: FileKind) -> Result<Arc<EventFile>, Errno> {
-        let file = self.files.iter().find(|file| file.is_number(fd)).ok_or(Errno::EBADF)?;
+        let process = self.core.memory.caller_folder();
+        let file = self.files.iter().find(|file| file.is_number(&process, fd)).ok_or(Errno::EBADF)?;
         if file.kind == kind { Ok(Arc::clone(file)) } else { Err(Errno::EINVAL) }
     }
 

@@ -44,7 +44,7 @@ impl Umem {
         if bytes == 0 || end.checked_next_multiple_of(PAGE).is_none() {
             return Err(Errno::EINVAL);
         }
-        let pinned = memory.pin(address, bytes, rights)?;
+        let pinned = memory.pin_of_caller(address, bytes, rights)?;
         Ok(Self { pinned, address, bytes })
     }
 
@@ -108,23 +108,27 @@ pub(crate) struct Record {
     pub(crate) dma: u64,
 }
 
-/// The pages of a context's doorbell records: one that holds several is pinned once. The context's lock is around it; who pins
+/// The pages of a context's doorbell records, by process and address: one that holds several is pinned once. The context's lock is around it; who pins
 /// has borrowed other parts of the context.
 #[derive(Debug, Default)]
-pub(crate) struct RecordPages(RefCell<HashMap<u64, Weak<Umem>>>);
+pub(crate) struct RecordPages(RefCell<HashMap<Place, Weak<Umem>>>);
+
+/// The process, if it is another one, and the address there.
+type Place = (Option<u32>, u64);
 
 impl RecordPages {
     /// Pins the page of the record at `address`, if it is not. Source: Linux `drivers/infiniband/hw/mlx5/doorbell.c`,
     /// `mlx5_ib_db_map_user`.
     pub(crate) fn pin(&self, memory: &dyn DmaMemory, address: u64) -> Result<Record, Errno> {
         let start = address & !(PAGE - 1);
+        let place = (memory.caller(), start);
         let mut pages = self.0.borrow_mut();
-        let page = match pages.get(&start).and_then(Weak::upgrade) {
+        let page = match pages.get(&place).and_then(Weak::upgrade) {
             Some(page) => page,
             None => {
                 let page = Arc::new(Umem::pin(memory, start, PAGE, Rights::Read)?);
                 pages.retain(|_, page| page.strong_count() > 0);
-                pages.insert(start, Arc::downgrade(&page));
+                pages.insert(place, Arc::downgrade(&page));
                 page
             }
         };

@@ -51,7 +51,8 @@ impl Session {
         let inode = if fd == -1 {
             None
         } else {
-            let file = fs::metadata(format!("/proc/self/fd/{fd}")).map_err(|_| Errno::EBADF)?;
+            let file =
+                fs::metadata(format!("{}/fd/{fd}", core.memory.caller_folder())).map_err(|_| Errno::EBADF)?;
             Some((file.st_dev(), file.st_ino()))
         };
         let domain = core.xrc.open(&core, inode, OFlags::from_bits_retain(request.oflags))?;

@@ -100,6 +100,6 @@ pub use device::{Before, Device, DeviceConfig, Fence, Violation, Visibility};
 #[cfg(feature = "trace")]
 pub use device::{Watched, watch, watch_as};
 pub use error::ModelError;
-pub use memory::{GuestMemory, ProcessMemory};
+pub use memory::{GuestMemory, ProcessMemory, for_process};
 pub use model::{Builder, Model};
 pub use port::{MTU_MAX, PortCounters, Traffic, Way};

@@ -2,7 +2,8 @@
 //!
 //! In process a device address is the process's address. A copy goes through words that are loaded and stored atomically,
 //! so that a driver's thread that writes at the same time is a race of values and never of Rust references. Everything else
-//! in the core sees [`Host`], so that a guest's memory can take this one's place.
+//! in the core sees [`Host`], so that a guest's memory can take this one's place. What another process has registered, a forked child
+//! by its parent's file, is copied by system calls.
 //!
 //! Who takes memory away under a pin (`munmap` before the registration is dropped) breaks the contract of
 //! [`DmaMemory`](pollux_mlx5_kernel::DmaMemory); a kernel would have kept the pages.
@@ -14,6 +15,7 @@ mod guest;
 mod limit;
 mod pins;
 mod probe;
+mod process;
 mod registers;
 
 use std::cell::Cell;
@@ -27,6 +29,7 @@ pub use guest::GuestMemory;
 pub(crate) use guest::sealed;
 pub(crate) use guest::{OWN, PIECES_MAX};
 use pins::{Cover, Pins};
+pub use process::for_process;
 pub(crate) use registers::Bar;
 
 /// The device asked for an address that is not pinned, or not with that right, or not aligned as that access must be.
@@ -76,6 +79,11 @@ impl ProcessMemory {
         self.pins.read().unwrap_or_else(PoisonError::into_inner).bytes()
     }
 
+    /// Another process has ended: what it has pinned is not there any more, whoever else has its number.
+    pub(crate) fn forget_process(&self, process: i32) {
+        self.pins.write().unwrap_or_else(PoisonError::into_inner).others.forget(process);
+    }
+
     /// Lets the device reach memory of its own, which lives as long as it does.
     pub(crate) fn add_own(&self, start: u64, bytes: u64) {
         self.pins.write().unwrap_or_else(PoisonError::into_inner).set_own(start, start + bytes);
@@ -101,17 +109,43 @@ impl Drop for Hold {
     }
 }
 
-impl DmaMemory for ProcessMemory {
-    fn pin(&self, address: u64, bytes: u64, rights: Rights) -> Result<Pinned, Errno> {
+impl ProcessMemory {
+    /// Pins what was found there, of this process or another.
+    fn pin_in(
+        &self,
+        process: Option<i32>,
+        address: u64,
+        bytes: u64,
+        rights: Rights,
+    ) -> Result<Pinned, Errno> {
         let end = address.checked_add(bytes).ok_or(Errno::EFAULT)?;
         if bytes == 0 {
             return Err(Errno::EINVAL);
         }
-        probe::mapped(address, end, rights)?;
+        match process {
+            None => probe::mapped(address, end, rights)?,
+            Some(process) => probe::mapped_in(process, address, end, rights)?,
+        }
         let mut pins = self.pins.write().unwrap_or_else(PoisonError::into_inner);
-        let id = pins.add(address, end, rights == Rights::ReadWrite)?;
+        let place = process.map_or(Ok(0), |process| pins.place_of(process))?;
+        let id = pins.add(place + address, place + end, rights == Rights::ReadWrite)?;
         drop(pins);
-        Ok(Pinned { dma: address, address, bytes, hold: Box::new(Hold { pins: Arc::clone(&self.pins), id }) })
+        let hold = Box::new(Hold { pins: Arc::clone(&self.pins), id });
+        Ok(Pinned { dma: place + address, address, bytes, hold })
+    }
+}
+
+impl DmaMemory for ProcessMemory {
+    fn pin(&self, address: u64, bytes: u64, rights: Rights) -> Result<Pinned, Errno> {
+        self.pin_in(None, address, bytes, rights)
+    }
+
+    fn pin_of_caller(&self, address: u64, bytes: u64, rights: Rights) -> Result<Pinned, Errno> {
+        self.pin_in(process::caller(), address, bytes, rights)
+    }
+
+    fn caller(&self) -> Option<u32> {
+        process::caller().map(i32::cast_unsigned)
     }
 }
 
@@ -166,9 +200,22 @@ impl Session<'_> {
     }
 }
 
+impl Session<'_> {
+    /// Whose memory an access is to that is not to this process's, and where it is there, once all of it is found pinned.
+    #[cold]
+    fn other(&self, at: u64, bytes: usize, write: bool) -> Result<(i32, usize), Unreachable> {
+        self.pieces(at, bytes, write, |_, _, _| {})?;
+        self.pins.others.find(at).ok_or(Unreachable)
+    }
+}
+
 impl Host for Session<'_> {
     #[inline]
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Unreachable> {
+        if process::is_other(at) {
+            let (process, at) = self.other(at, into.len(), false)?;
+            return file::read(process, at, into);
+        }
         self.pieces(at, into.len(), false, |at, done, bytes| {
             // SAFETY: `run` found the piece pinned: mapped and readable when it was pinned, and by the contract of
             // `DmaMemory` until the pin is dropped, which the session's guard keeps from happening now.
@@ -178,6 +225,11 @@ impl Host for Session<'_> {
 
     #[inline]
     fn write(&self, at: u64, from: &[u8]) -> Result<(), Unreachable> {
+        if process::is_other(at) {
+            let (process, at) = self.other(at, from.len(), true)?;
+            // SAFETY: registered by that process for the device to write.
+            return unsafe { file::write(process, at, from) };
+        }
         self.pieces(at, from.len(), true, |at, done, bytes| {
             // SAFETY: as in `read`, and pinned for writing.
             unsafe { copy::to_host(at as usize, &from[done..done + bytes]) };
@@ -189,6 +241,11 @@ impl Host for Session<'_> {
         let Some((body, tail)) = from.split_last_chunk::<8>() else { return Err(Unreachable) };
         if !(at | from.len() as u64).is_multiple_of(8) || self.run(at, from.len(), true)? != from.len() {
             return Err(Unreachable);
+        }
+        if process::is_other(at) {
+            let (process, at) = self.other(at, from.len(), true)?;
+            // SAFETY: as in `write`.
+            return unsafe { file::publish(process, at, from) };
         }
         // SAFETY: as in `write`; the last word is aligned, as just checked.
         unsafe {
@@ -202,6 +259,10 @@ impl Host for Session<'_> {
     fn load32(&self, at: u64) -> Result<u32, Unreachable> {
         if !at.is_multiple_of(4) || self.run(at, 4, false)? != 4 {
             return Err(Unreachable);
+        }
+        if process::is_other(at) {
+            let (process, at) = self.other(at, 4, false)?;
+            return Ok(u32::from_be_bytes(file::load(process, at)?));
         }
         // SAFETY: as in `read`, and aligned, as just checked.
         Ok(u32::from_be_bytes(unsafe { copy::acquire32(at as usize) }))

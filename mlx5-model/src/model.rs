@@ -327,6 +327,11 @@ impl Model {
         steps
     }
 
+    /// Another process whose calls were made [here](crate::for_process) has ended: the device reaches its memory no more.
+    pub fn forget_process(&self, process: i32) {
+        self.device.memory().forget_process(process);
+    }
+
     /// The device itself.
     #[must_use]
     pub fn device(&self) -> &Arc<Device> {

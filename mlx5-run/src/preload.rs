@@ -5,6 +5,7 @@
 //!           ── ioctl ───────► control ──► frame: attributes from the program's memory ──► opened ──► uverbs::Channel
 //!           ── mmap, munmap ► map        pages of the device's registers
 //!           ── about network interfaces ──► netdev
+//!           ── fork ────────► fork       children ask their parent: service there, parent here
 //!           ── close ───────► file       with its last descriptor all that was made through it goes
 //!   mlx5_run_... ────────► asked       of include/mlx5_run.h: steps, ends of wires, bytes of the bus
 //!                             real       what the C library has under these names
@@ -13,18 +14,26 @@
 //! All functions here have names of the C library's. What is not about a device of the plan is passed on as it came; without a plan
 //! in the environment, all of it. A program that makes system calls by itself, or is linked statically, is not met.
 //!
-//! A process that forks keeps its device; in the child, what it had open answers `EIO`, and what it opens anew is a device of its own.
+//! A process that forks keeps its devices, and its children ask it: their calls are carried out where the device is,
+//! with the memory and descriptors of the child, and pages of the device are the same in both.
 #![expect(unsafe_code, reason = "stands in for functions of the C library, whose arguments are raw")]
 
 mod arm;
 mod asked;
 mod client;
 mod control;
+mod descriptor;
 mod errno;
 mod file;
+mod fork;
 mod frame;
 mod inode;
+mod letter;
 mod map;
 mod netdev;
 mod opened;
+mod pages;
+mod parent;
 mod real;
+mod service;
+mod thread;

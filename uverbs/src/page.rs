@@ -98,6 +98,18 @@ impl Page {
         self.bytes
     }
 
+    /// The file behind a model's memory, and where in it the page begins, for another process to map it.
+    ///
+    /// # Safety
+    /// As of [`Region::fd`](pollux_eal::region::Region::fd): through the descriptor nobody does but what may be done to this page.
+    #[must_use]
+    pub unsafe fn file(&self) -> Option<(BorrowedFd<'_>, u64)> {
+        let region = self.zone.as_ref()?.region();
+        // SAFETY: by the caller.
+        let fd = unsafe { region.fd()? };
+        Some((fd, (self.base.as_ptr().addr() - region.base().as_ptr().addr()) as u64))
+    }
+
     /// The same, of which no more may be done than `protection` says: a model's page as the one who maps it asked for it.
     #[must_use]
     pub fn limited_to(mut self, protection: Protection) -> Self {

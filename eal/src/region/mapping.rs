@@ -33,6 +33,8 @@ pub(crate) enum Backing<'a> {
     Anonymous,
     /// Ordinary pages of a memfd, so that another process can be given them.
     Memfd,
+    /// The same, kept by forked children.
+    Registers,
     /// Huge pages of a memfd.
     HugeMemfd,
     /// Huge pages of a nameless file in a hugetlbfs mount.
@@ -120,7 +122,9 @@ impl Mapping {
         let mut mapping = Self { base, bytes: wanted.bytes, fd, locked: Locked::NotAsked };
         // Before any page exists: a child must never see the bytes that a device may be writing, and copy-on-write in
         // the parent would take the pages away from under the device.
-        mapping.advise(libc::MADV_DONTFORK).map_err(Refused::Map)?;
+        if !matches!(wanted.backing, Backing::Registers) {
+            mapping.advise(libc::MADV_DONTFORK).map_err(Refused::Map)?;
+        }
         if let Some(node) = wanted.node {
             mapping.bind(node).map_err(Refused::Bind)?;
         }
@@ -215,7 +219,7 @@ fn check(answer: i32) -> io::Result<()> {
 fn open_backing(wanted: &Wanted<'_>) -> io::Result<Option<OwnedFd>> {
     let fd = match wanted.backing {
         Backing::Anonymous => return Ok(None),
-        Backing::Memfd => memfd(wanted.label, MemfdFlags::empty())?,
+        Backing::Memfd | Backing::Registers => memfd(wanted.label, MemfdFlags::empty())?,
         Backing::HugeMemfd => {
             let size = wanted.page_size.trailing_zeros() << libc::MFD_HUGE_SHIFT;
             memfd(wanted.label, MemfdFlags::HUGETLB | MemfdFlags::from_bits_retain(size))?
@@ -223,7 +227,7 @@ fn open_backing(wanted: &Wanted<'_>) -> io::Result<Option<OwnedFd>> {
         Backing::HugeDir(dir) => nameless_file(dir)?,
     };
     ftruncate(&fd, wanted.bytes as u64)?;
-    if matches!(wanted.backing, Backing::Memfd | Backing::HugeMemfd) {
+    if matches!(wanted.backing, Backing::Memfd | Backing::Registers | Backing::HugeMemfd) {
         // Nobody who is given the descriptor can make the file shorter under us, which would be a SIGBUS.
         fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     }

@@ -8,8 +8,9 @@ use pollux_mlx5_abi::eqe::event;
 use pollux_mlx5_abi::kernel::attribute::{devx_async_event_fd_alloc as alloc, devx_subscribe_event as a};
 use pollux_mlx5_abi::kernel::verbs::event_channel;
 use pollux_uverbs::{Call, Errno};
-use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
+use crate::device::DmaMemory;
 use crate::devx::object::DevxObject;
 use crate::event::Subscription;
 use crate::event::file::{Count, FileKind};
@@ -62,7 +63,7 @@ impl Session {
         let fd = call.descriptor(a::FD_HANDLE).ok_or(Errno::EINVAL)?;
         let file = self.file(fd, |kind| matches!(kind, FileKind::DevxEvent { .. }))?;
         let redirect = match call.find(a::FD_NUM) {
-            Some(_) => Some(counter(call.input_as(a::FD_NUM)?)?),
+            Some(_) => Some(counter(self.core.memory.as_ref(), call.input_as(a::FD_NUM)?)?),
             None => None,
         };
         let cookie = match call.find(a::COOKIE) {
@@ -95,14 +96,16 @@ impl Session {
     }
 }
 
-/// A handle of the counter behind a descriptor of this process.
-fn counter(fd: i32) -> Result<OwnedFd, Errno> {
-    let link = fs::read_link(format!("/proc/self/fd/{fd}")).map_err(|_| Errno::EBADF)?;
+/// A handle of the counter behind a descriptor of the process that calls.
+fn counter(memory: &dyn DmaMemory, fd: i32) -> Result<OwnedFd, Errno> {
+    let link = fs::read_link(format!("{}/fd/{fd}", memory.caller_folder())).map_err(|_| Errno::EBADF)?;
     if link.to_str() != Some("anon_inode:[eventfd]") {
         return Err(Errno::EINVAL);
     }
     // A number is all that the call has; the kernel's way to another process's descriptor serves for one's own.
     let errno = |error: rustix::io::Errno| Errno(error.raw_os_error());
-    let own = pidfd_open(getpid(), PidfdFlags::empty()).map_err(errno)?;
-    pidfd_getfd(own, fd, PidfdGetfdFlags::empty()).map_err(errno)
+    let caller =
+        memory.caller().and_then(|process| Pid::from_raw(process.cast_signed())).unwrap_or_else(getpid);
+    let process = pidfd_open(caller, PidfdFlags::empty()).map_err(errno)?;
+    pidfd_getfd(process, fd, PidfdGetfdFlags::empty()).map_err(errno)
 }

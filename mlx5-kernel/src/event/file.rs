@@ -79,9 +79,9 @@ impl EventFile {
         identity(fd).is_ok_and(|other| other == self.identity)
     }
 
-    /// Whether descriptor number `fd` of this process is a handle of the user's end.
-    pub(crate) fn is_number(&self, fd: i32) -> bool {
-        fs::metadata(format!("/proc/self/fd/{fd}"))
+    /// Whether descriptor number `fd` of the process with that folder of `/proc` is a handle of the user's end.
+    pub(crate) fn is_number(&self, process: &str, fd: i32) -> bool {
+        fs::metadata(format!("{process}/fd/{fd}"))
             .is_ok_and(|file| (file.st_dev(), file.st_ino()) == self.identity)
     }
 

@@ -1,4 +1,5 @@
-//! Whether memory of another process's file can be touched directly, and how it is touched where it cannot.
+//! Whether memory of another process's file can be touched directly, and how it is touched where it cannot; and how another process's
+//! own memory is.
 //!
 //! Who holds a file can make it shorter after it was mapped here, and a touch of what is gone is a SIGBUS, the end of every
 //! device of the process. So memory is touched directly only where the kernel rules that out: an ordinary memfd that is sealed
@@ -51,27 +52,32 @@ pub(super) fn reach(file: &File) -> io::Result<Reach> {
     Ok(if sealed && system == TMPFS { Reach::Direct } else { Reach::SystemCall })
 }
 
-/// Copies from `at`.
-pub(super) fn read(at: usize, into: &mut [u8]) -> Result<(), Unreachable> {
+/// This process.
+pub(super) fn own() -> i32 {
+    // SAFETY: it asks for a number.
+    unsafe { libc::getpid() }
+}
+
+/// Copies from `at` of a process.
+pub(super) fn read(process: i32, at: usize, into: &mut [u8]) -> Result<(), Unreachable> {
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let remote = libc::iovec { iov_base: std::ptr::with_exposed_provenance_mut(at), iov_len: into.len() };
     // SAFETY: the kernel writes at most `into.len()` bytes at `into`, which is borrowed mutably for the call, and checks every
     // byte at `at` that it reads.
-    let copied =
-        unsafe { libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0) };
+    let copied = unsafe { libc::process_vm_readv(process, &raw const local, 1, &raw const remote, 1, 0) };
     all(copied, into.len())
 }
 
-/// Copies to `at`.
+/// Copies to `at` of a process.
 ///
 /// # Safety
-/// `from.len()` bytes at `at` are a mapping that holds no Rust object; whether they are there is checked.
-pub(super) unsafe fn write(at: usize, from: &[u8]) -> Result<(), Unreachable> {
+/// `from.len()` bytes at `at` are a mapping that holds no Rust object, or what that process registered for a device to write; whether
+/// they are there is checked.
+pub(super) unsafe fn write(process: i32, at: usize, from: &[u8]) -> Result<(), Unreachable> {
     let local = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
     let remote = libc::iovec { iov_base: std::ptr::with_exposed_provenance_mut(at), iov_len: from.len() };
     // SAFETY: the kernel only reads `from`, and writes where the caller says that nothing of ours is.
-    let copied =
-        unsafe { libc::process_vm_writev(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0) };
+    let copied = unsafe { libc::process_vm_writev(process, &raw const local, 1, &raw const remote, 1, 0) };
     all(copied, from.len())
 }
 
@@ -79,22 +85,22 @@ pub(super) unsafe fn write(at: usize, from: &[u8]) -> Result<(), Unreachable> {
 ///
 /// # Safety
 /// As [`write`].
-pub(super) unsafe fn publish(at: usize, from: &[u8]) -> Result<(), Unreachable> {
+pub(super) unsafe fn publish(process: i32, at: usize, from: &[u8]) -> Result<(), Unreachable> {
     let (body, last) = from.split_at(from.len().saturating_sub(1));
     // SAFETY: by the caller.
-    unsafe { write(at, body)? };
+    unsafe { write(process, at, body)? };
     fence(Ordering::Release);
     // SAFETY: by the caller.
-    unsafe { write(at + body.len(), last) }
+    unsafe { write(process, at + body.len(), last) }
 }
 
 /// Loads 4 bytes before all loads after it.
-pub(super) fn load(at: usize) -> Result<[u8; 4], Unreachable> {
+pub(super) fn load(process: i32, at: usize) -> Result<[u8; 4], Unreachable> {
     let (mut one, mut two) = ([0; 4], [0; 4]);
     // The kernel may copy byte by byte: two copies that agree are one value. A guest that stores all the time gets the last.
     for _ in 0..4 {
-        read(at, &mut one)?;
-        read(at, &mut two)?;
+        read(process, at, &mut one)?;
+        read(process, at, &mut two)?;
         if one == two {
             break;
         }

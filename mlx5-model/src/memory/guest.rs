@@ -11,7 +11,7 @@ use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use memmap2::{MmapOptions, MmapRaw};
 
-use super::file::{self, Reach};
+use super::file::{self, Reach, own};
 use super::{Bar, Host, Unreachable, copy};
 
 /// Where the device has memory of its own, beyond every address of a guest's.
@@ -78,7 +78,7 @@ impl GuestMemory {
         let mapping = if write { options.map_raw(file) } else { options.map_raw_read_only(file) }?;
         if reach == Reach::SystemCall {
             // Some sandboxes forbid these calls: better known now than at the first doorbell.
-            file::read(mapping.as_ptr().expose_provenance(), &mut [0])
+            file::read(own(), mapping.as_ptr().expose_provenance(), &mut [0])
                 .map_err(|_| wrong("the memory is not there, or process_vm_readv(2) is forbidden"))?;
             tracing::warn!(
                 target: "model.pci",
@@ -184,7 +184,7 @@ impl Host for GuestSession<'_> {
                     unsafe { copy::from_host(place.at, into) };
                     Ok(())
                 }
-                Reach::SystemCall => file::read(place.at, into),
+                Reach::SystemCall => file::read(own(), place.at, into),
             }
         })
     }
@@ -199,7 +199,7 @@ impl Host for GuestSession<'_> {
                     Ok(())
                 }
                 // SAFETY: `run` found the bytes in a mapping of the guest's file, where no Rust object is.
-                Reach::SystemCall => unsafe { file::write(place.at, from) },
+                Reach::SystemCall => unsafe { file::write(own(), place.at, from) },
             }
         })
     }
@@ -220,7 +220,7 @@ impl Host for GuestSession<'_> {
                 Ok(())
             }
             // SAFETY: as in `write`.
-            Reach::SystemCall => unsafe { file::publish(place.at, from) },
+            Reach::SystemCall => unsafe { file::publish(own(), place.at, from) },
         }
     }
 
@@ -232,7 +232,7 @@ impl Host for GuestSession<'_> {
         let bytes = match place.reach {
             // SAFETY: as in `read`, and aligned, as just checked.
             Reach::Direct => unsafe { copy::acquire32(place.at) },
-            Reach::SystemCall => file::load(place.at)?,
+            Reach::SystemCall => file::load(own(), place.at)?,
         };
         Ok(u32::from_be_bytes(bytes))
     }

@@ -3,6 +3,7 @@
 use pollux_uverbs::Errno;
 
 use super::limit::Charge;
+use super::process::Others;
 
 /// A piece of memory with the same right everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub(super) struct Pins {
     /// Memory of the device itself, which is not accounted and stays.
     own: Option<Cover>,
     covers: Vec<Cover>,
+    /// Other processes that have pinned memory of theirs.
+    pub(super) others: Others,
     next: u64,
     /// Most bytes that may be pinned.
     limit: Option<u64>,
@@ -64,6 +67,13 @@ impl Pins {
         self.pins.push(Pin { id: self.next, range, _charge: charge });
         self.cover_again();
         Ok(self.next)
+    }
+
+    /// Where the device finds the memory of another process: that behind its first address.
+    pub(super) fn place_of(&mut self, process: i32) -> Result<u64, Errno> {
+        let pins = &self.pins;
+        self.others
+            .place(process, |from, to| pins.iter().any(|pin| from <= pin.range.start && pin.range.start < to))
     }
 
     /// Memory of the device itself.

@@ -28,15 +28,21 @@ pub(super) fn mapped(start: u64, end: u64, rights: Rights) -> Result<(), Errno> 
         match std::io::Error::last_os_error().raw_os_error() {
             Some(libc::EAGAIN | libc::EINTR) => {}
             // Either the advice is not known or a page does not have the right: the map tells.
-            Some(libc::EINVAL) => return in_map(first, last, rights),
+            Some(libc::EINVAL) => return in_map("self", first, last, rights),
             _ => return Err(Errno::EFAULT),
         }
     }
 }
 
-/// The same by `/proc/self/maps`. Source: proc_pid_maps(5).
-fn in_map(first: u64, last: u64, rights: Rights) -> Result<(), Errno> {
-    let maps = fs::read_to_string("/proc/self/maps").map_err(|_| Errno::EFAULT)?;
+/// The same for another process, whose pages are faulted in as they are copied.
+pub(super) fn mapped_in(process: i32, start: u64, end: u64, rights: Rights) -> Result<(), Errno> {
+    let last = end.checked_next_multiple_of(PAGE).ok_or(Errno::EFAULT)?;
+    in_map(&process.to_string(), start / PAGE * PAGE, last, rights)
+}
+
+/// The same by `/proc/PID/maps`. Source: proc_pid_maps(5).
+fn in_map(process: &str, first: u64, last: u64, rights: Rights) -> Result<(), Errno> {
+    let maps = fs::read_to_string(format!("/proc/{process}/maps")).map_err(|_| Errno::EFAULT)?;
     let mut from = first;
     for line in maps.lines() {
         let mut words = line.split(' ');
@@ -69,9 +75,9 @@ mod tests {
         let at = page.as_ptr().expose_provenance() as u64;
         for rights in [Rights::Read, Rights::ReadWrite] {
             assert_eq!(mapped(at, at + 8192, rights), Ok(()));
-            assert_eq!(in_map(at, at + 8192, rights), Ok(()));
+            assert_eq!(in_map("self", at, at + 8192, rights), Ok(()));
             assert_eq!(mapped(0, 8192, rights), Err(Errno::EFAULT));
-            assert_eq!(in_map(0, 8192, rights), Err(Errno::EFAULT));
+            assert_eq!(in_map("self", 0, 8192, rights), Err(Errno::EFAULT));
             assert_eq!(mapped(u64::MAX - 4096, u64::MAX, rights), Err(Errno::EFAULT));
         }
         let text = b"text".as_ptr().expose_provenance() as u64;

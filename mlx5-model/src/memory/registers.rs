@@ -16,7 +16,7 @@ pub(crate) struct Bar {
 
 impl Bar {
     pub(crate) fn new(name: &str, pages: usize) -> Result<Self, MemoryError> {
-        let zone = Region::anonymous(&format!("{name} registers"), pages * PAGE_BYTES)?.into_zone();
+        let zone = Region::shared(&format!("{name} registers"), pages * PAGE_BYTES)?.into_zone();
         Ok(Self { zone: Arc::new(zone) })
     }
 

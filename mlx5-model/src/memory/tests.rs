@@ -1,7 +1,7 @@
 use pollux_mlx5_kernel::{DmaMemory, Rights};
 use pollux_uverbs::Errno;
 
-use super::{Host, ProcessMemory, Unreachable};
+use super::{Host, ProcessMemory, Unreachable, for_process};
 
 fn address(bytes: &[u8]) -> u64 {
     bytes.as_ptr().expose_provenance() as u64
@@ -80,4 +80,56 @@ fn the_last_word_is_published_whole() {
     assert_eq!(session.publish(at, &[7; 4]), Err(Unreachable));
     assert_eq!(session.load32(at + 2), Err(Unreachable));
     assert_eq!(session.load32(at + 128), Err(Unreachable));
+}
+
+#[test]
+fn another_process_s_memory_is_reached_until_that_ends() {
+    // What it has that this one knows of: where its program, and its stack, stand.
+    let mut other = std::process::Command::new("sleep").arg("60").spawn().expect("sleep runs");
+    let process = other.id().cast_signed();
+    let maps = loop {
+        let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).expect("a map");
+        if maps.contains("libc.so") {
+            break maps;
+        }
+        std::thread::yield_now();
+    };
+    let start = |of: &str, mode: &str| {
+        let line = maps.lines().find(|line| line.contains(of) && line.contains(mode)).expect("mapped");
+        u64::from_str_radix(line.split('-').next().expect("a start"), 16).expect("an address")
+    };
+    let memory = ProcessMemory::new(None);
+    let (code, stack) = (start("libc.so", "r--p"), start("[stack]", "rw-p"));
+    for_process(process, || {
+        assert_eq!(memory.caller(), Some(other.id()));
+        assert_eq!(memory.pin_of_caller(8, 8, Rights::Read).expect_err("not there"), Errno::EFAULT);
+        assert_eq!(
+            memory.pin_of_caller(code, 64, Rights::ReadWrite).expect_err("not writable"),
+            Errno::EFAULT
+        );
+    });
+    let (code, pin) = for_process(process, || {
+        let pin = |at, rights| memory.pin_of_caller(at, 64, rights).expect("there");
+        (pin(code, Rights::Read), pin(stack, Rights::ReadWrite))
+    });
+    assert_eq!(memory.caller(), None);
+    assert_ne!(pin.dma, pin.address, "it is not this process's");
+    let session = memory.session();
+    let mut head = [0; 4];
+    session.read(code.dma, &mut head).expect("pinned");
+    assert_eq!(&head, b"\x7fELF");
+    assert_eq!(session.load32(code.dma), Ok(0x7f45_4c46));
+    assert_eq!(session.write(code.dma, &head), Err(Unreachable));
+    session.write(pin.dma + 8, b"abcdefgh").expect("writable");
+    session.publish(pin.dma + 16, b"ijklmnop").expect("writable");
+    let mut seen = [0; 16];
+    session.read(pin.dma + 8, &mut seen).expect("pinned");
+    assert_eq!(&seen, b"abcdefghijklmnop");
+    assert_eq!(session.read(pin.dma + 56, &mut seen), Err(Unreachable), "past its end");
+    drop(session);
+    other.kill().expect("it runs");
+    other.wait().expect("it has ended");
+    assert_eq!(memory.session().read(pin.dma, &mut seen), Err(Unreachable));
+    memory.forget_process(process);
+    assert_eq!(memory.session().load32(code.dma), Err(Unreachable));
 }

@@ -34,8 +34,11 @@ pub(crate) trait Steps: Send + Sync {
     fn name(&self) -> String;
 }
 
-/// The threads by core.
-static WORKERS: Mutex<Option<HashMap<Option<u16>, Arc<Worker>>>> = Mutex::new(None);
+/// Process and core of a thread: a forked child has none of its parent's.
+type Place = (u32, Option<u16>);
+
+/// The threads.
+static WORKERS: Mutex<Option<HashMap<Place, Arc<Worker>>>> = Mutex::new(None);
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -90,7 +93,8 @@ pub(crate) fn run(model: Arc<dyn Steps>, core: Option<u16>) -> Result<Running, M
     // Held to the end, so that a thread that ends and one that begins do not meet.
     let mut guard = locked(&WORKERS);
     let workers = guard.get_or_insert_default();
-    let worker = match workers.get(&core) {
+    let key = (std::process::id(), core);
+    let worker = match workers.get(&key) {
         Some(worker) => Arc::clone(worker),
         None => {
             let worker = Arc::new(Worker {
@@ -100,7 +104,7 @@ pub(crate) fn run(model: Arc<dyn Steps>, core: Option<u16>) -> Result<Running, M
             });
             let thread = start(&worker, core)?;
             locked(&worker.list).thread = Some(thread);
-            workers.insert(core, Arc::clone(&worker));
+            workers.insert(key, Arc::clone(&worker));
             worker
         }
     };
@@ -226,7 +230,7 @@ impl Drop for Running {
             list.thread.as_ref().is_some_and(|thread| thread.thread().id() == std::thread::current().id());
         let ended = if list.ended { list.thread.take() } else { None };
         if ended.is_some() {
-            guard.as_mut().and_then(|workers| workers.remove(&self.core));
+            guard.as_mut().and_then(|workers| workers.remove(&(std::process::id(), self.core)));
         }
         drop(guard);
         if own {

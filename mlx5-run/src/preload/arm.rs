@@ -11,13 +11,13 @@ use pollux_uverbs::abi::object::UHW_IN;
 use pollux_uverbs::abi::{id, write};
 use zerocopy::FromBytes;
 
-use super::client;
+use super::client::Client;
 
 /// An arm word that no software writes: its sequence number has 2 bits, of 4.
 const NEVER_ARMED: u32 = u32::MAX;
 
-/// Marks the record of the queue that a call makes, if it makes one.
-pub(super) fn mark(call: &Call<'_>) {
+/// Marks the record of the queue that a process's call makes, if it makes one.
+pub(super) fn mark(client: Client, call: &Call<'_>) {
     use id::device::invoke_write as tunnelled;
     let makes = match (call.object, call.method) {
         (id::cq::OBJECT, id::cq::create::METHOD) => true,
@@ -34,7 +34,7 @@ pub(super) fn mark(call: &Call<'_>) {
     let arm = asked.db_addr.wrapping_add(4);
     let mut now = [0; 4];
     // Of a record that is not there the call itself tells.
-    if client::read(arm, &mut now).is_ok() && now == [0; 4] {
-        let _unwritable = client::write(arm, &NEVER_ARMED.to_be_bytes());
+    if client.read(arm, &mut now).is_ok() && now == [0; 4] {
+        let _unwritable = client.write(arm, &NEVER_ARMED.to_be_bytes());
     }
 }

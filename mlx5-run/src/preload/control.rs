@@ -3,12 +3,14 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use libc::{c_int, c_ulong, c_void};
-use pollux_uverbs::Errno;
 use pollux_uverbs::abi::frame::RDMA_VERBS_IOCTL;
+use pollux_uverbs::{Channel, Errno};
 
+use super::client::Client;
 use super::errno::{fail, status};
+use super::opened::Answers;
 use super::real::real;
-use super::{frame, netdev, opened};
+use super::{frame, netdev, opened, parent};
 
 /// As ioctl(2).
 ///
@@ -16,23 +18,37 @@ use super::{frame, netdev, opened};
 /// As the C library's; what an RDMA program says of its memory must be true as it must be to a kernel.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
-    if let Some((_, channel)) = opened::find(fd) {
+    if let Some((_, answers)) = opened::find(fd) {
         if request != c_ulong::from(RDMA_VERBS_IOCTL) {
             return fail(Errno::ENOTTY);
         }
         let address = argument.expose_provenance() as u64;
-        let answer = channel.and_then(|channel| {
+        let answer = || match answers {
             // SAFETY: as the caller says.
-            let done = catch_unwind(AssertUnwindSafe(|| unsafe { frame::carry_out(&*channel, address) }));
-            done.unwrap_or(Err(Errno::EIO))
-        });
-        return status(answer);
+            Answers::Channel(channel) => unsafe { carry_out(&*channel, address) },
+            Answers::Parent(inode) => parent::ioctl(inode, address),
+        };
+        return status(catch_unwind(AssertUnwindSafe(answer)).unwrap_or(Err(Errno::EIO)));
     }
     if let Some(answer) = netdev::request::answer(request, argument.expose_provenance() as u64) {
         return status(answer);
     }
     // SAFETY: the program's arguments.
     unsafe { real!(c"ioctl": fn(c_int, c_ulong, *mut c_void) -> c_int, fd, request, argument) }
+}
+
+/// Carries out an ioctl of this process's here.
+///
+/// # Safety
+/// As [`frame::carry_out`].
+unsafe fn carry_out(channel: &dyn Channel, address: u64) -> Result<(), Errno> {
+    let mut made = Vec::new();
+    // SAFETY: as the caller says.
+    let done = unsafe { frame::carry_out(channel, Client::own(), address, &mut made) };
+    for (place, fd) in made {
+        Client::hand_over(place, fd)?;
+    }
+    done
 }
 
 /// As socket(2), but there is no RDMA netlink: a kernel that has it would say that it has no devices, and nobody would look further.

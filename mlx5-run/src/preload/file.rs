@@ -10,7 +10,7 @@ use pollux_uverbs::Errno;
 
 use super::errno::{self, fail};
 use super::real::real;
-use super::{netdev, opened};
+use super::{fork, netdev, opened};
 
 /// Where a path leads.
 enum Place {
@@ -68,6 +68,7 @@ impl Place {
 }
 
 fn open_device(plan: &Plan, number: usize, flags: c_int) -> c_int {
+    fork::hear();
     match std::panic::catch_unwind(|| opened::open(plan, number, flags & libc::O_CLOEXEC != 0)) {
         Ok(Ok(fd)) => fd,
         Ok(Err(errno)) => fail(errno),

@@ -1,21 +1,16 @@
 //! Pages of a device in the program's address space.
 
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::Ordering;
 
 use libc::{c_int, c_void, off_t, size_t};
-use pollux_uverbs::{Errno, Page, Protection};
+use pollux_uverbs::Errno;
 
 use super::errno::{fail, set};
-use super::opened;
+use super::opened::{self, Answers};
+use super::pages::{self, COUNT, protection};
+use super::parent;
 use super::real::real;
-
-/// Pages that the program has, by address: some as often as it has mapped them, for a device's clock stands in one place.
-static PAGES: Mutex<BTreeMap<usize, Vec<Page>>> = Mutex::new(BTreeMap::new());
-/// At how many addresses.
-static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 fn map(
     fd: c_int,
@@ -28,21 +23,21 @@ fn map(
     if flags & libc::MAP_ANONYMOUS != 0 {
         return None;
     }
-    let (_, channel) = opened::find(fd)?;
+    let (_, answers) = opened::find(fd)?;
     let mapped = || {
-        let channel = channel?;
+        let offset = u64::try_from(offset).map_err(|_| Errno::EINVAL)?;
+        let channel = match answers {
+            Answers::Channel(channel) => channel,
+            Answers::Parent(_) if flags & libc::MAP_SHARED == 0 => return Err(Errno::EINVAL),
+            Answers::Parent(inode) => return parent::map(inode, hint, bytes, rights, flags, offset),
+        };
         // Pages stand where the device has them.
         if flags & libc::MAP_FIXED != 0 && !hint.is_null() || flags & libc::MAP_SHARED == 0 {
             return Err(Errno::EINVAL);
         }
-        let protection = match rights {
-            libc::PROT_READ => Protection::Read,
-            libc::PROT_WRITE => Protection::Write,
-            _ => Protection::ReadWrite,
-        };
-        let page = channel.map(u64::try_from(offset).map_err(|_| Errno::EINVAL)?, bytes, protection)?;
+        let page = channel.map(offset, bytes, protection(rights))?;
         let base = page.base();
-        let mut pages = PAGES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pages = pages::lock();
         pages.entry(base.as_ptr().addr()).or_default().push(page);
         COUNT.store(pages.len(), Ordering::Release);
         Ok(base.as_ptr().cast())
@@ -94,7 +89,7 @@ maps! {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn munmap(base: *mut c_void, bytes: size_t) -> c_int {
     if COUNT.load(Ordering::Acquire) > 0 {
-        let mut pages = PAGES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pages = pages::lock();
         let mapped = pages.get_mut(&base.addr());
         let taken = mapped.map(|mapped| {
             let index = mapped.iter().position(|page| page.bytes() == bytes)?;

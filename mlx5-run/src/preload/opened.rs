@@ -1,11 +1,11 @@
 //! The devices of this process, and the files of theirs that it has open.
 //!
 //! A file is one end of a pair of sockets, so that it can be duplicated, handed to children and waited for as any descriptor; the other
-//! end, which is kept here, tells when the last copy is closed. Which file a descriptor is of is told by its inode.
+//! end, which is kept here, tells when the last copy is closed, in whichever process. Which file a descriptor is of is told by its inode.
+//!
+//! In a forked child the files that it has from its parent are answered there ([`parent`]).
 
-use std::cell::RefCell;
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
@@ -14,16 +14,23 @@ use crate::plan::{Plan, device_name};
 use pollux_mlx5_model::Model;
 use pollux_uverbs::{Channel, Errno};
 
+use super::descriptor::raised;
 use super::inode;
+use super::parent::{self, Role};
 
 /// An open file of a device.
 pub(crate) struct Opened {
     inode: u64,
     pub(crate) device: usize,
-    pub(crate) channel: Arc<dyn Channel>,
-    /// Whether this process had it open before a fork that made it.
-    inherited: bool,
-    other_end: OwnedFd,
+    behind: Behind,
+}
+
+/// Who answers a file's calls.
+enum Behind {
+    /// A device of this process's.
+    Own { channel: Arc<dyn Channel>, other_end: Arc<OwnedFd> },
+    /// The process that has the device, of which this one is a child.
+    Parent,
 }
 
 /// A device of this process: its number, and the model of it.
@@ -35,14 +42,6 @@ static FILES: Mutex<Vec<Opened>> = Mutex::new(Vec::new());
 /// How many files there are: most programs have none, and most calls are not about one.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static REGISTERED: Once = Once::new();
-
-thread_local! {
-    /// What the thread that forks holds meanwhile, so that both processes find it whole.
-    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
-}
-
-/// Devices and files, by the one thread that forks.
-type Held = (MutexGuard<'static, Vec<Device>>, MutexGuard<'static, Vec<Opened>>);
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -63,42 +62,52 @@ pub(crate) fn open(plan: &Plan, number: usize, close_on_exec: bool) -> Result<Ra
     REGISTERED.call_once(|| {
         // SAFETY: functions of this library, which is never unloaded.
         unsafe {
-            libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child));
             libc::atexit(at_exit);
         }
     });
-    let model = device(plan, number)?;
-    let (ours, theirs) = UnixStream::pair()?;
-    let (ours, theirs) = (OwnedFd::from(ours), OwnedFd::from(theirs));
-    let ours = high(ours.as_raw_fd())?;
+    let (file, inode) = match parent::open(number) {
+        Some(opened) => {
+            let (file, inode) = opened?;
+            add(Opened { inode, device: number, behind: Behind::Parent });
+            (file, inode)
+        }
+        None => {
+            parent::lock().settle()?;
+            make(plan, number)?
+        }
+    };
+    debug_assert_eq!(inode::of(file.as_raw_fd()), Some(inode), "the file that was made");
     if !close_on_exec {
         // SAFETY: a descriptor that is ours.
-        unsafe { libc::fcntl(theirs.as_raw_fd(), libc::F_SETFD, 0) };
+        unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0) };
     }
-    let inode = inode::of(theirs.as_raw_fd()).ok_or(Errno::EIO)?;
-    let channel = model.open();
-    let mut files = locked(&FILES);
-    files.push(Opened { inode, device: number, channel, inherited: false, other_end: ours });
-    COUNT.store(files.len(), Ordering::Release);
-    Ok(std::os::fd::IntoRawFd::into_raw_fd(theirs))
+    Ok(file.into_raw_fd())
 }
 
-/// The same descriptor where programs that count on small numbers are not disturbed.
-pub(crate) fn high(fd: RawFd) -> Result<OwnedFd, Errno> {
-    const FIRST: libc::c_int = 900;
-    for first in [FIRST, 0] {
-        // SAFETY: a number of a descriptor, which the kernel looks up.
-        let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, first) };
-        if copy >= 0 {
-            // SAFETY: a new descriptor, which nobody else knows.
-            return Ok(unsafe { OwnedFd::from_raw_fd(copy) });
-        }
-    }
-    Err(io::Error::last_os_error().into())
+/// Makes a file of a device of this process's, and the device if there is none yet; and the file's inode.
+pub(super) fn make(plan: &Plan, number: usize) -> Result<(OwnedFd, u64), Errno> {
+    let model = device(plan, number)?;
+    let (ours, theirs) = UnixStream::pair()?;
+    let other_end = Arc::new(raised(ours.into())?);
+    let theirs = OwnedFd::from(theirs);
+    let inode = inode::of(theirs.as_raw_fd()).ok_or(Errno::EIO)?;
+    let behind = Behind::Own { channel: model.open(), other_end };
+    add(Opened { inode, device: number, behind });
+    Ok((theirs, inode))
+}
+
+fn add(file: Opened) {
+    let mut files = locked(&FILES);
+    files.push(file);
+    COUNT.store(files.len(), Ordering::Release);
 }
 
 /// A device, which is made if it is not there yet.
 pub(crate) fn device(plan: &Plan, number: usize) -> Result<Arc<Model>, Errno> {
+    if matches!(*parent::lock(), Role::Child { .. }) {
+        // They are its parent's, and so are their wires.
+        return Err(Errno::EIO);
+    }
     let mut devices = locked(&DEVICES);
     if let Some((_, model)) = devices.iter().find(|(device, _)| *device == number) {
         return Ok(Arc::clone(model));
@@ -123,10 +132,42 @@ pub(crate) fn all_made() -> Vec<Arc<Model>> {
     locked(&DEVICES).iter().map(|(_, model)| Arc::clone(model)).collect()
 }
 
-/// Who answers a file's calls, if anybody does here.
-pub(crate) type Answers = Result<Arc<dyn Channel>, Errno>;
+/// Devices and files, held by the thread that forks, so that both processes find them whole.
+pub(super) struct Held {
+    devices: MutexGuard<'static, Vec<Device>>,
+    files: MutexGuard<'static, Vec<Opened>>,
+}
 
-/// The device whose file a descriptor is, and its channel unless the file came over a fork.
+pub(super) fn hold() -> Held {
+    Held { devices: locked(&DEVICES), files: locked(&FILES) }
+}
+
+impl Held {
+    /// In a child, where there are no threads but the one that forked: devices are stepped, and files answered, where they were. The
+    /// answer is what it closes once nothing is held: this library looks at what is closed.
+    pub(super) fn leave_to_parent(&mut self) -> Vec<Arc<OwnedFd>> {
+        let mut closed = Vec::new();
+        for file in self.files.iter_mut() {
+            if let Behind::Own { channel, other_end } = std::mem::replace(&mut file.behind, Behind::Parent) {
+                // What was made through it is not this process's to end.
+                std::mem::forget(channel);
+                closed.push(other_end);
+            }
+        }
+        self.devices.drain(..).for_each(std::mem::forget);
+        closed
+    }
+}
+
+/// Who answers a file's calls.
+pub(crate) enum Answers {
+    /// A device of this process's.
+    Channel(Arc<dyn Channel>),
+    /// The process that has the device, which knows the file by its inode.
+    Parent(u64),
+}
+
+/// The device whose file a descriptor is, and who answers.
 pub(crate) fn find(fd: RawFd) -> Option<(usize, Answers)> {
     if !any() {
         return None;
@@ -134,30 +175,49 @@ pub(crate) fn find(fd: RawFd) -> Option<(usize, Answers)> {
     let inode = inode::of(fd)?;
     let files = locked(&FILES);
     let file = files.iter().find(|file| file.inode == inode)?;
-    let channel = if file.inherited { Err(Errno::EIO) } else { Ok(Arc::clone(&file.channel)) };
-    Some((file.device, channel))
+    let answers = match &file.behind {
+        Behind::Own { channel, .. } => Answers::Channel(Arc::clone(channel)),
+        Behind::Parent => Answers::Parent(inode),
+    };
+    Some((file.device, answers))
+}
+
+/// The channel of a file of this process's devices.
+pub(super) fn by_inode(inode: u64) -> Option<Arc<dyn Channel>> {
+    let files = locked(&FILES);
+    files.iter().find(|file| file.inode == inode).and_then(|file| match &file.behind {
+        Behind::Own { channel, .. } => Some(Arc::clone(channel)),
+        Behind::Parent => None,
+    })
+}
+
+/// What tells that files of this process's devices are closed.
+pub(super) fn other_ends() -> Vec<Arc<OwnedFd>> {
+    let files = locked(&FILES);
+    let ends = files.iter().filter_map(|file| match &file.behind {
+        Behind::Own { other_end, .. } => Some(Arc::clone(other_end)),
+        Behind::Parent => None,
+    });
+    ends.collect()
+}
+
+/// A process whose calls were answered here has ended: devices reach its memory no more.
+pub(super) fn forget_process(process: i32) {
+    locked(&DEVICES).iter().for_each(|(_, model)| model.forget_process(process));
 }
 
 /// Ends the files whose last descriptor is closed.
 pub(crate) fn end_closed() {
-    let mut ended = Vec::new();
     let mut files = locked(&FILES);
-    let mut index = 0;
-    while index < files.len() {
-        if is_closed(&files[index].other_end) {
-            ended.push(files.swap_remove(index));
-        } else {
-            index += 1;
-        }
-    }
+    let is_closed = |file: &mut Opened| match &file.behind {
+        Behind::Own { other_end, .. } => is_closed(other_end),
+        Behind::Parent => false,
+    };
+    let ended: Vec<Opened> = files.extract_if(.., is_closed).collect();
     COUNT.store(files.len(), Ordering::Release);
     drop(files);
-    for file in ended {
-        if file.inherited {
-            // What it made is in another process.
-            std::mem::forget(file);
-        }
-    }
+    // What was made through them goes with their channels.
+    drop(ended);
 }
 
 fn is_closed(end: &OwnedFd) -> bool {
@@ -165,23 +225,6 @@ fn is_closed(end: &OwnedFd) -> bool {
     // SAFETY: one entry, which is ours.
     let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
     found == 1 && poll.revents & libc::POLLHUP != 0
-}
-
-extern "C" fn before_fork() {
-    HELD.with_borrow_mut(|held| *held = Some((locked(&DEVICES), locked(&FILES))));
-}
-
-extern "C" fn in_parent() {
-    drop(HELD.take());
-}
-
-/// In the child there are no threads but the one that forked: its parent's devices are not stepped here, and what was made on them is
-/// not the child's to end.
-extern "C" fn in_child() {
-    if let Some((mut devices, mut files)) = HELD.take() {
-        files.iter_mut().for_each(|file| file.inherited = true);
-        devices.drain(..).for_each(std::mem::forget);
-    }
 }
 
 /// Tells what the program did that a real device would not have borne, or not always.

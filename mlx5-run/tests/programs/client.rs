@@ -18,7 +18,7 @@ use super::bed::{Bed, start, wait};
 
 /// Set in the client.
 const CLIENT: &str = "POLLUX_CLIENT";
-const FILE: &str = "/dev/infiniband/uverbs0";
+pub(crate) const FILE: &str = "/dev/infiniband/uverbs0";
 
 fn is_client(test: &str) -> bool {
     is_client_with(&[], &format!("client::{test}"))
@@ -138,32 +138,6 @@ fn copies_of_a_descriptor_are_the_same_file() {
     // SAFETY: the test's own number, which it closes.
     drop(unsafe { File::from_raw_fd(std::os::fd::IntoRawFd::into_raw_fd(copy)) });
     drop(opened());
-}
-
-#[test]
-fn a_child_has_not_its_parents_device() {
-    if !is_client("a_child_has_not_its_parents_device") {
-        return;
-    }
-    let file = opened();
-    let (fd, frame) = (file.as_raw_fd(), probe());
-    let before = call(fd, &frame);
-    for _ in 0..20 {
-        // SAFETY: the child makes calls of this library's alone, and ends.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            let is_right = call(fd, &frame) == libc::EIO;
-            // SAFETY: ends the child without what its parent has registered.
-            unsafe { libc::close(fd) };
-            // SAFETY: as above.
-            unsafe { libc::_exit(i32::from(!is_right)) };
-        }
-        let mut status = 0;
-        // SAFETY: a child of this process, and room for its status.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        assert_eq!(status, 0, "EIO in the child");
-        assert_eq!(call(fd, &frame), before, "the parent's is as it was");
-    }
 }
 
 /// A context of our own, and the clock's page mapped for it.

@@ -3,6 +3,7 @@
 mod bed;
 
 mod client;
+mod fork;
 mod launcher;
 mod ours;
 mod perftest;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use libc::c_int;
 
-use super::super::{inode, opened};
+use super::super::{descriptor, inode, opened, thread};
 use super::{Netdev, message, waiting};
 
 /// How long a change may go unseen.
@@ -34,7 +34,7 @@ fn news() -> MutexGuard<'static, News> {
 
 /// A socket listens from now on.
 pub(super) fn listen(fd: RawFd) {
-    let (Some(inode), Ok(copy)) = (inode::of(fd), opened::high(fd)) else { return };
+    let (Some(inode), Ok(copy)) = (inode::of(fd), descriptor::high(fd)) else { return };
     let mut news = news();
     // What changes from here on counts; others may have to be told of more.
     for netdev in there() {
@@ -43,23 +43,8 @@ pub(super) fn listen(fd: RawFd) {
     news.listeners.push((inode, copy));
     drop(news);
     STARTED.call_once(|| {
-        let name = "mlx5-run-news".to_owned();
-        // The program's signals are its own threads' to take.
-        let before = block_signals();
-        let _without = std::thread::Builder::new().name(name).spawn(watch);
-        // SAFETY: the mask that this thread had.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
+        thread::start("mlx5-run-news", watch);
     });
-}
-
-fn block_signals() -> libc::sigset_t {
-    // SAFETY: sets of signals, which are numbers alone; one is filled, and the other written.
-    unsafe {
-        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        before
-    }
 }
 
 /// Whether anybody has listened.

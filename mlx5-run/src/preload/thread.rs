@@ -1,0 +1,15 @@
+//! Threads of this library's own in a program.
+
+/// Starts one, which gets none of the program's signals: they are its own threads' to take.
+pub(super) fn start(name: &str, body: impl FnOnce() + Send + 'static) {
+    // SAFETY: sets of signals, which are numbers alone; one is filled, and the other written.
+    let before = unsafe {
+        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        before
+    };
+    let _without = std::thread::Builder::new().name(name.to_owned()).spawn(body);
+    // SAFETY: the mask that this thread had.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
+}
