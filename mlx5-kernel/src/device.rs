@@ -22,6 +22,14 @@ pub trait CommandQueue: Send + Sync + fmt::Debug {
     /// [`Gone`] when the device answers no more.
     fn execute(&self, input: &[u8], output: &mut [u8]) -> Result<(), Gone>;
 
+    /// Gives a key that this side has made the rights and the protection domain of `context`, a key's context as `CREATE_MKEY` has it.
+    /// No command does that: Linux posts a work entry to a queue of its own (`drivers/infiniband/hw/mlx5/umr.c`,
+    /// `mlx5r_umr_rereg_pd_access`), and a device in process does it without. `false` where there is no such way: then a key is
+    /// made anew.
+    fn set_key_rights(&self, _index: u32, _context: &[u8; 64]) -> bool {
+        false
+    }
+
     /// The 4096 bytes of registers of a UAR that `ALLOC_UAR` gave out, to be mapped. `None` when there is no such UAR, or
     /// when it shall be write-combining and the device's bus cannot do that.
     fn uar(&self, number: u32, write_combining: bool) -> Option<Page>;

@@ -95,6 +95,18 @@ fn create_key(core: &Core, pdn: u32, umem: &Umem, iova: u64, access: Access) -> 
     let mut head: [u8; CreateMkeyIn::BYTES] = begin(opcode::CREATE_MKEY, 0, 0);
     CreateMkeyIn::TRANSLATIONS_OCTWORD_ACTUAL_SIZE.set(&mut head, octwords);
     let context = CreateMkeyIn::MEMORY_KEY_MKEY_ENTRY.of_mut(&mut head);
+    set_rights(core, context, pdn, access);
+    MkeyContext::ACCESS_MODE_1_0.set(context, access_mode::MTT);
+    MkeyContext::QPN.set(context, 0xff_ffff);
+    MkeyContext::START_ADDR.set(context, iova);
+    MkeyContext::LEN.set(context, umem.bytes);
+    MkeyContext::TRANSLATIONS_OCTWORD_SIZE.set(context, octwords);
+    MkeyContext::LOG_PAGE_SIZE.set(context, log_page);
+    make_key(core, &mut head, &pages)
+}
+
+/// Sets what a key allows, and to which domain.
+fn set_rights(core: &Core, context: &mut [u8; 64], pdn: u32, access: Access) {
     let caps = &core.caps;
     let relaxed = access.contains(Access::RELAXED_ORDERING);
     for (field, on) in [
@@ -108,14 +120,7 @@ fn create_key(core: &Core, pdn: u32, umem: &Umem, iova: u64, access: Access) -> 
     ] {
         field.set(context, on.into());
     }
-    MkeyContext::ACCESS_MODE_1_0.set(context, access_mode::MTT);
-    MkeyContext::QPN.set(context, 0xff_ffff);
     MkeyContext::PD.set(context, pdn);
-    MkeyContext::START_ADDR.set(context, iova);
-    MkeyContext::LEN.set(context, umem.bytes);
-    MkeyContext::TRANSLATIONS_OCTWORD_SIZE.set(context, octwords);
-    MkeyContext::LOG_PAGE_SIZE.set(context, log_page);
-    make_key(core, &mut head, &pages)
 }
 
 /// Makes a key with this context, and this translation behind it: index, and the key with its variable bits.
@@ -195,7 +200,8 @@ impl Session {
         Ok((self.handles.add(mr, &[wanted.pd]), key))
     }
 
-    /// `REREG_MR`: a new key in place of the old one, as mlx5_ib does where the old one cannot be changed.
+    /// `REREG_MR`: the same key where only rights or the domain change, and the device has a way to; else a new one in its place, as
+    /// mlx5_ib does where the old one cannot be changed. Source: Linux `drivers/infiniband/hw/mlx5/mr.c`, `mlx5_ib_rereg_user_mr`.
     pub(crate) fn rereg_mr(&mut self, command: &mut WriteCall<'_>) -> Result<(), Errno> {
         let request: ReregMr = command.request()?;
         let flags = Rereg::from_bits(request.flags).filter(|flags| !flags.is_empty()).ok_or(Errno::EINVAL)?;
@@ -212,6 +218,12 @@ impl Session {
         };
         check_access(access)?;
         let pd = if flags.contains(Rereg::PD) { request.pd_handle } else { mr.pd };
+        if !translation && self.change_rights(request.mr_handle, pd, access)? {
+            let key = self.handles.get::<Mr>(request.mr_handle)?.key;
+            command.core_out.write(ReregMrResp { lkey: key, rkey: key }.as_bytes());
+            return Ok(());
+        }
+        let mr = self.handles.get::<Mr>(request.mr_handle)?;
         let (start, length, iova) = if translation {
             (request.start, request.length, request.hca_va)
         } else {
@@ -233,6 +245,39 @@ impl Session {
         self.handles.adopt(request.mr_handle, &[pd]);
         command.core_out.write(ReregMrResp { lkey: key, rkey: key }.as_bytes());
         Ok(())
+    }
+
+    /// Gives a region other rights, or another domain, under its key; `false` where that cannot be done. Source of what can be: Linux
+    /// `drivers/infiniband/hw/mlx5/umr.c`, `mlx5r_umr_can_reconfig`.
+    fn change_rights(&mut self, handle: u32, pd: u32, access: Access) -> Result<bool, Errno> {
+        let core = Arc::clone(&self.core);
+        let pdn = self.handles.get::<Pd>(pd)?.pdn;
+        let mr = self.handles.get::<Mr>(handle)?;
+        let (Some(index), Some(umem)) = (mr.index, &mr.umem) else { return Ok(false) };
+        let changes = mr.access ^ access;
+        let fixed = core.caps.has(GeneralCaps::UMR_MODIFY_ATOMIC_DISABLED);
+        if changes.contains(Access::RELAXED_ORDERING) || changes.contains(Access::REMOTE_ATOMIC) && fixed {
+            return Ok(false);
+        }
+        let rights = Umem::rights(access);
+        let again = match rights == Umem::rights(mr.access) {
+            true => None,
+            false => Some(Umem::pin(core.memory.as_ref(), umem.address, umem.bytes, rights)?),
+        };
+        // Another process's memory at that address is not what the key leads to.
+        if again.as_ref().is_some_and(|again| again.dma() != umem.dma()) {
+            return Ok(false);
+        }
+        let mut context = [0; 64];
+        set_rights(&core, &mut context, pdn, access);
+        if !core.firmware.queue.set_key_rights(index, &context) {
+            return Ok(false);
+        }
+        let mr = self.handles.get_mut::<Mr>(handle)?;
+        mr.umem = again.or(mr.umem.take());
+        (mr.pd, mr.access) = (pd, access);
+        self.handles.adopt(handle, &[pd]);
+        Ok(true)
     }
 
     /// `MR/DM_MR_REG`: memory of the device, in which addresses count from 0.

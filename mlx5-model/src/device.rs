@@ -28,14 +28,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pollux_eal::region::MemoryError;
 use pollux_mlx5_abi::command::opcode;
 use pollux_mlx5_abi::doorbell::uar::PAGE_BYTES;
+use pollux_mlx5_abi::wqe::MkeyContext;
 use pollux_mlx5_kernel::{CommandQueue, FrameListener, Gone, Identity, InterruptHandler};
 use pollux_uverbs::{Page, Protection};
+use zerocopy::FromBytes;
 
 use crate::card::Traits;
 use crate::event::VECTORS;
 use crate::fault::{FaultPlan, Faults};
 use crate::ledger::Ledger;
 use crate::memory::{Bar, GuestMemory, Host, OWN, ProcessMemory};
+use crate::memory_keys::set_rights;
 use crate::port::PortCounters;
 use crate::time::Clock;
 use crate::wire::Wire;
@@ -576,6 +579,17 @@ impl CommandQueue for Device {
             core.execute(bus, input, output);
         });
         Ok(())
+    }
+
+    fn set_key_rights(&self, index: u32, context: &[u8; 64]) -> bool {
+        let Some(inside) = self.present() else { return false };
+        let Ok(context) = MkeyContext::ref_from_bytes(context) else { return false };
+        self.act(inside, |core, bus| {
+            // What was asked for before goes by the rights of before.
+            core.scan(bus, &self.bar);
+            bus.late.settle(bus.host);
+            set_rights(&mut core.keys, index, context)
+        })
     }
 
     fn uar(&self, number: u32, write_combining: bool) -> Option<Page> {

@@ -115,6 +115,16 @@ pub(crate) fn change(
     Ok(())
 }
 
+/// Gives a key of the kernel's the rights and the domain of a context, as an entry of the kernel's own queue would; whether it is one.
+pub(crate) fn set_rights(keys: &mut Keys, index: u32, wanted: &MkeyContext) -> bool {
+    const RIGHTS: u64 = mask::LR | mask::LW | mask::RR | mask::RW | mask::A;
+    if keys.table().owner(index) != Some(0) {
+        return false;
+    }
+    keys.replace(index, |key| apply(key, RIGHTS | mask::PD, wanted));
+    true
+}
+
 /// Where the entries of a translation go, in units of 16 bytes.
 fn offset(control: &UmrControl) -> u64 {
     u64::from(control.xlt_offset_47_16.get()) << 16 | u64::from(control.translation_offset.get())

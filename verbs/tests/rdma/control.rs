@@ -124,6 +124,33 @@ fn regions_change_rights_and_memory_while_nobody_has_them() {
 }
 
 #[test]
+fn a_region_keeps_its_keys_when_its_rights_change() {
+    let rig = Rig::stepped();
+    let mut mr = Mr::allocate(&rig.far.pd, 4096, all_rights()).expect("memory");
+    let (address, keys) = (mr.address(), (mr.lkey(), mr.rkey()));
+    let another = Pd::new(&rig.far.context).expect("a domain");
+    let read_only = Access::LOCAL_WRITE | Access::REMOTE_READ;
+    // What its peer writes fails where the rights, or the domain, do not go with the queue pair.
+    for (access, pd, status) in [
+        (None, None, WcStatus::SUCCESS),
+        (Some(read_only), None, WcStatus::REM_ACCESS_ERR),
+        (Some(all_rights()), None, WcStatus::SUCCESS),
+        (None, Some(&another), WcStatus::REM_ACCESS_ERR),
+        (None, Some(&rig.far.pd), WcStatus::SUCCESS),
+    ] {
+        if access.is_some() || pd.is_some() {
+            mr.reregister(access, pd).expect("nobody has it");
+        }
+        assert_eq!((mr.lkey(), mr.rkey()), keys, "{access:?}");
+        let (mut near, _far) = rig.pair(&QpOptions::new(QpKind::Rc).inline(64));
+        let mut batch = near.qp.batch();
+        batch.write(1, address, keys.1).inline(b"written").signalled();
+        batch.ring().expect("posted");
+        assert_eq!(rig.completions(&mut near.cq, 1)[0].status, status, "{access:?}");
+    }
+}
+
+#[test]
 fn regions_are_read_and_written_by_copies() {
     let rig = Rig::stepped();
     let mr = Mr::allocate(&rig.near.pd, 4096, all_rights()).expect("memory");
