@@ -1,10 +1,10 @@
 //! Links between two programs: a pair of sockets by name, of which each program takes an end that is free.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use crate::lease::Lease;
 
 /// Most characters of a name: the path of a socket has 108.
 const NAME_MAX: usize = 40;
@@ -14,7 +14,7 @@ const NAME_MAX: usize = 40;
 pub(crate) struct Link {
     own: PathBuf,
     peer: PathBuf,
-    _lock: File,
+    _lease: Lease,
 }
 
 impl Link {
@@ -25,13 +25,13 @@ impl Link {
             return Err(format!("--link '{name}': must be 1 to {NAME_MAX} letters, digits, '-', '_' or '.'"));
         }
         let folder = folder()?;
+        remove_left(&folder);
         for (own, peer) in [("a", "b"), ("b", "a")] {
             let path = folder.join(format!("{name}.{own}.lock"));
-            let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
-            let lock = lock.map_err(|why| format!("cannot open {}: {why}", path.display()))?;
-            if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            let lease = Lease::take(&path).map_err(|why| format!("cannot hold {}: {why}", path.display()))?;
+            if let Some(lease) = lease {
                 let end = |end| folder.join(format!("{name}.{end}"));
-                return Ok(Self { own: end(own), peer: end(peer), _lock: lock });
+                return Ok(Self { own: end(own), peer: end(peer), _lease: lease });
             }
         }
         Err(format!(
@@ -49,6 +49,18 @@ impl Drop for Link {
     /// The program that had the socket has ended, and may have left it.
     fn drop(&mut self) {
         let _gone = fs::remove_file(&self.own);
+    }
+}
+
+/// Removes sockets of ends that nobody has: who had them was killed.
+fn remove_left(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for socket in entries.flatten().map(|entry| entry.path()) {
+        let end = socket.extension().is_some_and(|end| end == "a" || end == "b");
+        let lock = || PathBuf::from(format!("{}.lock", socket.display()));
+        if end && let Ok(Some(_held)) = Lease::take(&lock()) {
+            let _left = fs::remove_file(&socket);
+        }
     }
 }
 

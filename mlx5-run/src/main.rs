@@ -1,5 +1,6 @@
 //! `mlx5-run`: runs a program on RDMA devices in software.
 
+mod lease;
 mod link;
 mod program;
 
@@ -14,6 +15,7 @@ use pollux_mlx5_model::wire::WireSpec;
 use pollux_mlx5_run::plan::{DevicePlan, Plan, VARIABLE};
 use pollux_mlx5_run::sysfs;
 
+use lease::Folder;
 use link::Link;
 
 /// Most devices of a program.
@@ -94,7 +96,7 @@ fn run(cli: &Cli) -> Result<ExitCode, String> {
     let library = library()?;
     let (plan, links) = plan(cli)?;
     // It goes with this process, and with it what it describes.
-    let folder = tempfile::Builder::new().prefix("mlx5-run-").tempdir();
+    let folder = Folder::make();
     let folder = folder.map_err(|why| format!("cannot make a folder for the devices: {why}"))?;
     let plan = Plan { sysfs: folder.path().join("sys"), ..plan };
     sysfs::write(&plan)

@@ -1,5 +1,6 @@
 //! `mlx5-run` itself: what it refuses, and how it ends.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -75,6 +76,36 @@ fn a_signal_ends_its_program_and_nothing_is_left() {
     assert_eq!(ended.status, Some(128 + 15), "{}", ended.said);
     assert!(!std::path::Path::new(&format!("/proc/{}", ended.said.trim())).exists(), "its program has ended");
     assert_eq!(bed.left(), [""; 0]);
+}
+
+#[test]
+fn what_a_killed_launcher_leaves_goes_with_the_next_run() {
+    let bed = Bed::new();
+    let links = || {
+        let entries = std::fs::read_dir(bed.path().join("mlx5-run")).expect("links");
+        let names = entries.map(|entry| entry.expect("a name").file_name().to_string_lossy().into_owned());
+        names.filter(|name| !name.ends_with(".lock")).collect::<Vec<_>>()
+    };
+    let opens = "exec 3<>/dev/infiniband/uverbs0; echo $$; exec sleep 50";
+    let mut launcher = start(&mut bed.command(&["--link", "left"], &["sh", "-c", opens]));
+    let mut said = String::new();
+    let out = launcher.stdout.as_mut().expect("a pipe");
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut said).expect("its number");
+    launcher.kill().expect("it runs");
+    launcher.wait().expect("it has ended");
+    assert_eq!((bed.left().len(), links()), (1, vec!["left.a".to_owned()]));
+    // Its program runs on, and what it stands on stays.
+    assert_eq!(bed.run(&["--link", "another"], &["true"]).status, Some(0));
+    assert_eq!((bed.left().len(), links()), (1, vec!["left.a".to_owned()]));
+    assert_eq!(bed.run(&["--link", "left"], &["true"]).status, Some(0), "at the other end");
+    let killed = Command::new("kill").args(["-9", said.trim()]).status().expect("kill runs");
+    assert!(killed.success());
+    let gone = Instant::now() + Duration::from_secs(10);
+    while Path::new(&format!("/proc/{}", said.trim())).exists() && Instant::now() < gone {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(bed.run(&["--link", "another"], &["true"]).status, Some(0));
+    assert_eq!((bed.left(), links()), (vec![], vec![]));
 }
 
 #[test]
