@@ -69,8 +69,11 @@ const _: () = assert!(
 pub struct Cq {
     /// The last 64 bytes of entry 0.
     base: NonNull<u8>,
-    stride: usize,
+    /// Bytes of an entry, as a power of two.
+    stride_log: u8,
     log: u8,
+    /// Entries in the ring, less one.
+    mask: u32,
     validity: Validity,
     /// Entries consumed in all.
     consumer: u32,
@@ -143,7 +146,8 @@ impl Cq {
         // SAFETY: an entry is 64 bytes or more.
         let base = unsafe { parts.ring.base().add(bytes - 64) };
         let validity = if parts.enhanced { Validity::ENHANCED } else { Validity::BASIC };
-        Self { base, stride: bytes, log: parts.entries_log2, validity, consumer: 0, arm_sequence: 0, parts }
+        let (log, stride_log) = (parts.entries_log2, bytes.ilog2() as u8);
+        Self { base, stride_log, log, mask: (1 << log) - 1, validity, consumer: 0, arm_sequence: 0, parts }
     }
 
     /// The device's number for it.
@@ -175,9 +179,9 @@ impl Cq {
     /// The last 64 bytes of the place of a free-running index.
     #[inline(always)]
     pub fn place(&self, index: u32) -> NonNull<u8> {
-        let slot = (index & ((1 << self.log) - 1)) as usize;
+        let slot = (index & self.mask) as usize;
         // SAFETY: `slot` is below the number of entries, which fill the ring (`new`).
-        unsafe { self.base.add(slot * self.stride) }
+        unsafe { self.base.add(slot << self.stride_log) }
     }
 
     /// How its entries say that they are ready.
@@ -208,12 +212,14 @@ impl Cq {
     #[inline(always)]
     pub unsafe fn peek(&self, ahead: u32) -> Option<Entry> {
         let index = self.consumer.wrapping_add(ahead);
-        if !self.is_ready(index) {
+        let place = self.place(index);
+        // SAFETY: `place` is an entry's.
+        if !self.validity.is_ready(unsafe { last_word(place) }, index, self.log) {
             return None;
         }
         barrier::from_device();
         // SAFETY: `place` is an entry's; the ring, by the caller.
-        Some(unsafe { Entry::at(self.place(index)) })
+        Some(unsafe { Entry::at(place) })
     }
 
     /// Asks for the line of the place `ahead` behind the first that was not consumed: the device has written it past this
@@ -266,9 +272,17 @@ impl Cq {
         let mut index = from;
         while index != to {
             let parity = (index >> self.log & 1) as u8;
-            // SAFETY: inside the ring; the device writes there only when the place has been given back.
-            unsafe { self.place(index).add(OP_OWN).write_volatile(completion::INVALID << 4 | parity) };
-            index = index.wrapping_add(1);
+            // Up to the end of the ring, where the parity changes.
+            let run = (self.entries() - (index & (self.entries() - 1))).min(to.wrapping_sub(index));
+            let first = self.place(index);
+            for place in 0..run as usize {
+                // SAFETY: inside the ring; the device writes there only when the place has been given back.
+                unsafe {
+                    let op_own = first.add((place << self.stride_log) + OP_OWN);
+                    op_own.write_volatile(completion::INVALID << 4 | parity);
+                }
+            }
+            index = index.wrapping_add(run);
         }
     }
 
@@ -284,12 +298,12 @@ impl Cq {
     /// [move](Self::move_to).
     pub fn view(&self) -> View {
         let consumer = self.parts.dbrec.place(FIRST);
-        View { base: self.base, stride: self.stride, log: self.log, validity: self.validity, consumer }
+        View { base: self.base, stride: self.stride(), log: self.log, validity: self.validity, consumer }
     }
 
     /// The number of 64 or 128 bytes that an entry has.
     pub fn stride(&self) -> usize {
-        self.stride
+        1 << self.stride_log
     }
 
     /// Goes on in another ring, with what the old one holds up to the entry that says so. That entry's place goes with it:
@@ -302,7 +316,7 @@ impl Cq {
     /// # Panics
     /// When the ring is shorter than its entries, or the queue has the enhanced layout: it is our mistake.
     pub fn move_to(&mut self, mut ring: Zone, log: u8) -> Result<Zone, Zone> {
-        assert!(ring.bytes() >= self.stride << log, "a ring shorter than its entries");
+        assert!(ring.bytes() >= self.stride() << log, "a ring shorter than its entries");
         assert!(!self.is_enhanced(), "entries that say a pass of this ring");
         let mut index = self.consumer;
         loop {
@@ -320,11 +334,11 @@ impl Cq {
             }
             entry.op_own = entry.op_own & !cqe::OWNER | (index >> log & 1) as u8;
             let slot = (index & ((1 << log) - 1)) as usize;
-            ring.copy_in(slot * self.stride + self.stride - 64, entry.as_bytes());
+            ring.copy_in(slot * self.stride() + self.stride() - 64, entry.as_bytes());
         }
         // SAFETY: an entry is 64 bytes or more.
-        self.base = unsafe { ring.base().add(self.stride - 64) };
-        self.log = log;
+        self.base = unsafe { ring.base().add(self.stride() - 64) };
+        (self.log, self.mask) = (log, (1 << log) - 1);
         self.consumer = self.consumer.wrapping_add(1);
         self.parts.entries_log2 = log;
         let old = std::mem::replace(&mut self.parts.ring, ring);

@@ -157,26 +157,36 @@ impl Rq {
         let title = self.session_title();
         let title = title.entry();
         let common = Meta::read::<F>(self, title);
-        while self.zip.done < self.zip.count && out.has_room() {
-            let mini = Mini::read(&self.cq, self.zip.done);
+        // As many entries are posted as the session has packets (`open_zip`).
+        let Zip { done, count } = self.zip;
+        let most = (out.left() as u32).min(count - done);
+        let mut trouble = None;
+        let mut ahead = 0;
+        while ahead < most {
+            let mini = Mini::read(&self.cq, done + ahead);
             let bytes = mini.byte_cnt(format);
-            if bytes.wrapping_sub(1) >= self.capacity {
-                return self.malformed(MalformedCqe::Length);
-            }
-            let mut meta = common;
-            mini.describe::<F>(self, title, format, &mut meta);
-            // SAFETY: as many entries are posted as the session has packets (`open_zip`); the slot is left behind.
-            let raw = unsafe { self.raw(0) };
-            self.taken = self.taken.wrapping_add(1);
-            self.zip.done += 1;
-            if bytes > self.longest {
-                // SAFETY: the mbuf's slot was just left behind.
+            // SAFETY: posted, and left behind below.
+            let raw = unsafe { self.raw(ahead) };
+            if bytes.wrapping_sub(1) >= self.longest {
+                if bytes.wrapping_sub(1) >= self.capacity {
+                    trouble = Some(MalformedCqe::Length);
+                    break;
+                }
+                // SAFETY: the mbuf's slot is left behind below.
                 unsafe { Mbuf::free_raw(&[raw]) };
                 self.too_long();
-                continue;
+            } else {
+                let mut meta = common;
+                mini.describe::<F>(self, title, format, &mut meta);
+                // SAFETY: the mbuf came of the pool by `alloc_raw`, and the data is inside the room, as just checked.
+                unsafe { out.push::<F>(self, raw, bytes, &meta) };
             }
-            // SAFETY: the mbuf came of the pool by `alloc_raw`, and the data is inside the room, as just checked.
-            unsafe { out.push::<F>(self, raw, bytes, &meta) };
+            ahead += 1;
+        }
+        self.taken = self.taken.wrapping_add(ahead);
+        self.zip.done += ahead;
+        if let Some(trouble) = trouble {
+            return self.malformed(trouble);
         }
         if self.zip.done == self.zip.count {
             self.close_zip();
