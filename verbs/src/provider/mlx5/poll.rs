@@ -202,7 +202,11 @@ impl Poller {
             if self.home.version.load(Ordering::Acquire) != self.version {
                 self.follow();
             }
-            if let Some(mut wc) = self.completion(entry) {
+            // Apart from the rest, so that what most completions are stays in registers.
+            if let Some(mut wc) = self.sent(entry) {
+                taken += 1;
+                each(&mut wc);
+            } else if let Some(mut wc) = self.completion(entry) {
                 taken += 1;
                 each(&mut wc);
             }
@@ -219,7 +223,33 @@ impl Poller {
         taken
     }
 
+    /// A request that was carried out. None of anything else, and of what a queue pair left that is gone.
     #[inline(always)]
+    fn sent(&mut self, entry: Entry) -> Option<Wc<'_>> {
+        let op_own = entry.op_own();
+        if part::opcode(op_own) != completion::REQUESTER || part::format(op_own) != format::PLAIN {
+            return None;
+        }
+        let key = if self.indexed { entry.user_index() } else { entry.number() };
+        let at = self.find(key)?;
+        let target = &mut self.targets[at];
+        if target.until.is_some() {
+            return None;
+        }
+        let send = target.send.as_mut()?;
+        let note = send.find(entry.wqe_counter())?;
+        let from = From::Send(send.take(&note), note.extra);
+        Some(Wc {
+            entry,
+            opcode: completion::REQUESTER,
+            id: note.id,
+            number: target.number,
+            from,
+            left: None,
+        })
+    }
+
+    #[inline(never)]
     fn completion(&mut self, entry: Entry) -> Option<Wc<'_>> {
         let op_own = entry.op_own();
         let opcode = part::opcode(op_own);
