@@ -18,6 +18,7 @@ use crate::event::queue::EventQueue;
 use crate::firmware::note_unanswered;
 use crate::loopback::LocalLoopback;
 use crate::neighbour::{Neighbours, ip, named_mac};
+use crate::object_counts::ObjectCounts;
 use crate::own::{OwnNumbers, OwnObjects};
 use crate::port::Port;
 use crate::profile::DoorProfile;
@@ -58,6 +59,8 @@ pub(crate) struct Core {
     pub(crate) rates: Rates,
     /// Objects that were still there when their context was closed.
     pub(crate) abandoned: AtomicUsize,
+    /// What all contexts made.
+    pub(crate) objects: Arc<ObjectCounts>,
 }
 
 impl Deref for Core {

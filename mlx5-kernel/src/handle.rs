@@ -3,10 +3,13 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use pollux_uverbs::Errno;
 
 use crate::core::Core;
+use crate::object_counts::ObjectCounts;
 
 /// An object. Its own file says what it is; whoever holds handles knows no more of it than this.
 pub(crate) trait Object: Any + fmt::Debug + Send {
@@ -74,6 +77,7 @@ pub enum ObjectKind {
 pub(crate) struct Handles {
     entries: BTreeMap<u32, Entry>,
     made: u64,
+    counts: Arc<ObjectCounts>,
 }
 
 #[derive(Debug)]
@@ -88,12 +92,19 @@ struct Entry {
 }
 
 impl Handles {
+    /// None yet; they count there.
+    pub(crate) fn counted(counts: &Arc<ObjectCounts>) -> Self {
+        Self { counts: Arc::clone(counts), ..Self::default() }
+    }
+
     /// Adds an object that needs `parents`.
     pub(crate) fn add(&mut self, object: impl Object, parents: &[u32]) -> u32 {
         let taken = self.entries.keys().zip(0_u32..).take_while(|(handle, index)| *handle == index).count();
         // No more objects fit into memory than a u32 counts.
         let handle = taken as u32;
         self.made += 1;
+        self.counts.made.fetch_add(1, Ordering::Relaxed);
+        self.counts.living.fetch_add(1, Ordering::Relaxed);
         for parent in parents {
             self.hold(*parent);
         }
@@ -158,6 +169,7 @@ impl Handles {
 
     pub(crate) fn remove(&mut self, handle: u32) -> Option<Box<dyn Object>> {
         let entry = self.entries.remove(&handle)?;
+        self.counts.living.fetch_sub(1, Ordering::Relaxed);
         for parent in entry.parents {
             self.release(parent);
         }

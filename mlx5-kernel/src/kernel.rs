@@ -143,6 +143,7 @@ impl Kernel {
             pages: Mutex::new(pages),
             rates: Rates::default(),
             abandoned: AtomicUsize::new(0),
+            objects: Arc::default(),
         });
         for vector in 0..core.firmware.queue.vectors() {
             let weak: Weak<Core> = Arc::downgrade(&core);
@@ -186,6 +187,13 @@ impl Kernel {
     #[must_use]
     pub fn abandoned(&self) -> usize {
         self.life.core.abandoned.load(Ordering::Relaxed)
+    }
+
+    /// Objects that programs made so far, and how many of those are there.
+    #[must_use]
+    pub fn objects(&self) -> (u64, u64) {
+        let objects = &self.life.core.objects;
+        (objects.made.load(Ordering::Relaxed), objects.living.load(Ordering::Relaxed))
     }
 
     /// The port's own MAC address.

@@ -59,6 +59,7 @@ mod method;
 mod mr;
 mod mw;
 mod neighbour;
+mod object_counts;
 mod own;
 mod pd;
 mod pieces;

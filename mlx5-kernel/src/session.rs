@@ -27,10 +27,11 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(core: Arc<Core>) -> Self {
+        let handles = Handles::counted(&core.objects);
         Self {
             core,
             granted: None,
-            handles: Handles::default(),
+            handles,
             records: RecordPages::default(),
             files: Vec::new(),
             default_file: None,

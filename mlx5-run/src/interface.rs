@@ -116,7 +116,7 @@ mod tests {
 
     fn plan(sysfs: &Path) -> Plan {
         let device = DevicePlan::of_a_test("cx5");
-        Plan { sysfs: sysfs.to_owned(), devices: vec![device.clone(), device], stepped: false }
+        Plan::of_a_test(sysfs, vec![device.clone(), device])
     }
 
     #[test]

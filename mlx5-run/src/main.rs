@@ -6,13 +6,14 @@ mod program;
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 use clap::Parser;
 use pollux_mlx5_model::Ability;
 use pollux_mlx5_model::config::Profile;
 use pollux_mlx5_model::fault::FaultPlan;
 use pollux_mlx5_model::wire::WireSpec;
-use pollux_mlx5_run::plan::{DevicePlan, Plan, VARIABLE};
+use pollux_mlx5_run::plan::{DevicePlan, Plan, Summary, VARIABLE};
 use pollux_mlx5_run::sysfs;
 
 use lease::Folder;
@@ -39,15 +40,18 @@ struct Cli {
     /// Link that the port is one end of, given once for each port; its two ends find each other by NAME
     #[arg(long, value_name = "NAME", conflicts_with = "wire")]
     link: Vec<String>,
-    /// Share of the frames sent that are lost, 0 to 1
+    /// Share of the frames sent, and of those received, that are lost, 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     loss: f64,
-    /// Share of the frames sent that the next one overtakes
+    /// Share that the next one overtakes
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     reorder: f64,
-    /// Share of the frames sent that arrive twice
+    /// Share that arrives twice
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     duplicate: f64,
+    /// How much later each frame arrives, such as 200us or 5ms
+    #[arg(long, value_name = "TIME", default_value = "0us", value_parser = time)]
+    delay: Duration,
     /// Where chance begins: the same seed gives the same losses
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -58,6 +62,9 @@ struct Cli {
     /// What goes wrong in the devices, such as send-error:100/0x04 or flap:10ms/5ms
     #[arg(long, value_name = "PLAN", value_parser = fault_plan)]
     fault_plan: Option<String>,
+    /// Tell at the program's end what the devices saw: as text, or as a line of JSON for each device
+    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_value = "rules", default_missing_value = "text")]
+    summary: Summary,
     /// Let the devices work only when the program says so, by the functions of mlx5_run.h
     #[arg(long)]
     stepped: bool,
@@ -69,6 +76,20 @@ struct Cli {
 fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
     share.ok_or_else(|| "must be between 0 and 1".into())
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "us" => 1,
+        "ms" => 1000,
+        "s" => 1_000_000,
+        _ => 0,
+    };
+    let most = Duration::from_secs(1);
+    let time = digits.parse().ok().and_then(|count: u64| count.checked_mul(unit)).map(Duration::from_micros);
+    time.filter(|time| unit != 0 && *time <= most)
+        .ok_or_else(|| "must be a time up to 1s, such as 200us or 5ms".into())
 }
 
 fn fault_plan(text: &str) -> Result<String, String> {
@@ -162,8 +183,10 @@ fn plan(cli: &Cli) -> Result<(Plan, Vec<Link>), String> {
             loss: cli.loss,
             reorder: cli.reorder,
             duplicate: cli.duplicate,
+            // A second at most.
+            delay_us: cli.delay.as_micros() as u64,
             seed: cli.seed,
         });
     }
-    Ok((Plan { sysfs: PathBuf::new(), devices, stepped: cli.stepped }, links))
+    Ok((Plan { sysfs: PathBuf::new(), devices, stepped: cli.stepped, summary: cli.summary }, links))
 }

@@ -4,6 +4,7 @@
 //! the same devices.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use pollux_mlx5_model::config::Profile;
 use pollux_mlx5_model::fault::FaultPlan;
@@ -24,6 +25,20 @@ pub struct Plan {
     pub devices: Vec<DevicePlan>,
     /// Whether they work only when the program lets them.
     pub stepped: bool,
+    /// What is told of them when the program ends.
+    pub summary: Summary,
+}
+
+/// What is told of devices when the program ends, on standard error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+pub enum Summary {
+    /// The rules that the program broke.
+    #[default]
+    Rules,
+    /// Those, and lines of what each device saw.
+    Text,
+    /// Those, and a line of JSON for each device.
+    Json,
 }
 
 /// A device with one port.
@@ -39,12 +54,14 @@ pub struct DevicePlan {
     pub with: Vec<String>,
     /// What goes wrong in it, as [`FaultPlan`] writes it; nothing if empty.
     pub faults: String,
-    /// Share of the frames that it sends which are lost.
+    /// Share of the frames that it sends or receives which are lost.
     pub loss: f64,
     /// Share which the next one overtakes.
     pub reorder: f64,
     /// Share which arrive twice.
     pub duplicate: f64,
+    /// How much later each arrives, in microseconds.
+    pub delay_us: u64,
     /// What chance begins with.
     pub seed: u64,
 }
@@ -100,6 +117,7 @@ impl DevicePlan {
             loss: self.loss,
             reorder: self.reorder,
             dup: self.duplicate,
+            delay: Duration::from_micros(self.delay_us),
             seed: self.seed,
             ..Impairments::default()
         };
@@ -146,6 +164,13 @@ pub fn pci_address(number: usize) -> String {
 }
 
 #[cfg(test)]
+impl Plan {
+    pub(crate) fn of_a_test(sysfs: &std::path::Path, devices: Vec<DevicePlan>) -> Self {
+        Self { sysfs: sysfs.to_owned(), devices, stepped: false, summary: Summary::Rules }
+    }
+}
+
+#[cfg(test)]
 impl DevicePlan {
     /// A card on no wire.
     pub(crate) fn of_a_test(card: &str) -> Self {
@@ -158,6 +183,7 @@ impl DevicePlan {
             loss: 0.0,
             reorder: 0.0,
             duplicate: 0.0,
+            delay_us: 0,
             seed: 1,
         }
     }

@@ -36,4 +36,5 @@ mod pages;
 mod parent;
 mod real;
 mod service;
+mod summary;
 mod thread;

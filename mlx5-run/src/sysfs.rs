@@ -132,8 +132,7 @@ mod tests {
     fn links_lead_where_libibverbs_follows_them() {
         let folder = tempfile::tempdir().expect("a folder");
         let device = DevicePlan::of_a_test("cx5");
-        let plan =
-            Plan { sysfs: folder.path().to_owned(), devices: vec![device.clone(), device], stepped: false };
+        let plan = Plan::of_a_test(folder.path(), vec![device.clone(), device]);
         write(&plan).expect("written");
         let read = |path: &str| fs::read_to_string(folder.path().join(path)).expect(path);
         assert_eq!(read("class/infiniband_verbs/uverbs1/ibdev"), "mlx5_1\n");

@@ -10,13 +10,14 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 
-use crate::plan::{Plan, device_name};
+use crate::plan::{Plan, Summary, device_name};
 use pollux_mlx5_model::Model;
 use pollux_uverbs::{Channel, Errno};
 
 use super::descriptor::raised;
 use super::inode;
 use super::parent::{self, Role};
+use super::summary;
 
 /// An open file of a device.
 pub(crate) struct Opened {
@@ -227,15 +228,10 @@ fn is_closed(end: &OwnedFd) -> bool {
     found == 1 && poll.revents & libc::POLLHUP != 0
 }
 
-/// Tells what the program did that a real device would not have borne, or not always.
+/// Tells what the devices saw.
 extern "C" fn at_exit() {
+    let form = plan().map_or(Summary::Rules, |plan| plan.summary);
     for (number, model) in locked(&DEVICES).iter() {
-        let (first, count) = model.device().violations();
-        for violation in first.iter().take(3) {
-            eprintln!("mlx5-run: {}: the program broke a rule: {violation}", device_name(*number));
-        }
-        if count > 3 {
-            eprintln!("mlx5-run: {}: {count} broken rules in all", device_name(*number));
-        }
+        summary::tell(*number, model, form);
     }
 }

@@ -8,4 +8,6 @@ mod launcher;
 mod ours;
 mod perftest;
 mod pingpong;
+mod seed;
 mod stepped;
+mod summary;

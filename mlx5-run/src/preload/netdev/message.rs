@@ -182,8 +182,7 @@ mod tests {
     #[test]
     fn a_request_is_ours_by_the_number_of_the_interface() {
         const GETLINK: u8 = 18;
-        let plan =
-            Plan { sysfs: "/nowhere".into(), devices: vec![DevicePlan::of_a_test("cx5")], stepped: false };
+        let plan = Plan::of_a_test(std::path::Path::new("/nowhere"), vec![DevicePlan::of_a_test("cx5")]);
         let ours = |index| {
             let bytes = request(GETLINK, 1, index);
             let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&bytes).expect("a request");
