@@ -1,8 +1,12 @@
 //! Descriptors of this library's own in a program.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
+use libc::c_uint;
 use pollux_uverbs::Errno;
 
 /// The same descriptor where programs that count on small numbers are not disturbed.
@@ -19,7 +23,72 @@ pub(crate) fn high(fd: RawFd) -> Result<OwnedFd, Errno> {
     Err(io::Error::last_os_error().into())
 }
 
-/// A descriptor moved there.
-pub(super) fn raised(fd: OwnedFd) -> Result<OwnedFd, Errno> {
-    high(fd.as_raw_fd())
+/// Most descriptors that are kept from the program.
+const KEPT_MAX: usize = 256;
+/// Numbers of them; 0 where there is none. No lock: a process may fork at any time.
+static KEPT: [AtomicI32; KEPT_MAX] = [const { AtomicI32::new(0) }; KEPT_MAX];
+/// Places that were ever taken.
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+/// A descriptor of this library's own: programs that close what they find do not close it.
+#[derive(Debug)]
+pub(super) struct Kept(ManuallyDrop<OwnedFd>);
+
+impl Kept {
+    /// Moves a descriptor out of the program's way.
+    pub(super) fn new(fd: OwnedFd) -> Result<Self, Errno> {
+        let fd = high(fd.as_raw_fd())?;
+        let number = fd.as_raw_fd();
+        let free = |place: &&AtomicI32| {
+            place.compare_exchange(0, number, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        // Beyond those places one is the program's to close.
+        if let Some(place) = KEPT.iter().position(|place| free(&place)) {
+            USED.fetch_max(place + 1, Ordering::AcqRel);
+        }
+        Ok(Self(ManuallyDrop::new(fd)))
+    }
+}
+
+impl Deref for Kept {
+    type Target = OwnedFd;
+
+    fn deref(&self) -> &OwnedFd {
+        &self.0
+    }
+}
+
+impl AsFd for Kept {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let number = self.0.as_raw_fd();
+        for place in kept() {
+            let _other = place.compare_exchange(number, 0, Ordering::AcqRel, Ordering::Relaxed);
+        }
+        // SAFETY: it is not used again.
+        drop(unsafe { ManuallyDrop::take(&mut self.0) });
+    }
+}
+
+fn kept() -> &'static [AtomicI32] {
+    &KEPT[..USED.load(Ordering::Acquire)]
+}
+
+/// Whether a descriptor is this library's own.
+pub(super) fn is_kept(fd: RawFd) -> bool {
+    fd > 0 && kept().iter().any(|place| place.load(Ordering::Acquire) == fd)
+}
+
+/// Those of a range of numbers that are, in order.
+pub(super) fn kept_in(first: c_uint, last: c_uint) -> Vec<c_uint> {
+    let numbers = kept().iter().map(|place| place.load(Ordering::Acquire)).filter(|number| *number > 0);
+    let mut all: Vec<c_uint> =
+        numbers.map(i32::cast_unsigned).filter(|number| (first..=last).contains(number)).collect();
+    all.sort_unstable();
+    all
 }

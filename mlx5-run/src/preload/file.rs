@@ -10,7 +10,7 @@ use pollux_uverbs::Errno;
 
 use super::errno::{self, fail};
 use super::real::real;
-use super::{fork, netdev, opened};
+use super::{descriptor, fork, netdev, opened};
 
 /// Where a path leads.
 enum Place {
@@ -265,6 +265,10 @@ streams! {
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn close(fd: c_int) -> c_int {
+    if descriptor::is_kept(fd) {
+        // The program has none of that number.
+        return fail(Errno::EBADF);
+    }
     let is_ours = opened::find(fd).is_some();
     netdev::netlink::closed(fd);
     // SAFETY: the program's argument.
@@ -275,6 +279,42 @@ pub(crate) unsafe extern "C" fn close(fd: c_int) -> c_int {
         errno::set(told);
     }
     status
+}
+
+/// As close_range(2), but for descriptors that are not the program's.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    // SAFETY: the program's arguments, or a part of the range.
+    let real = |first: c_uint, last: c_uint| unsafe {
+        real!(c"close_range": fn(c_uint, c_uint, c_int) -> c_int, first, last, flags)
+    };
+    let mut from = first;
+    for kept in descriptor::kept_in(first, last) {
+        if from < kept && real(from, kept - 1) != 0 {
+            return -1;
+        }
+        from = kept + 1;
+    }
+    let status = if from <= last || first > last { real(from, last) } else { 0 };
+    if opened::any() {
+        let told = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
+        let _panicked = std::panic::catch_unwind(opened::end_closed);
+        errno::set(told);
+    }
+    status
+}
+
+/// As closefrom(3).
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn closefrom(first: c_int) {
+    // SAFETY: the program's argument.
+    let _status = unsafe { close_range(first.max(0).cast_unsigned(), c_uint::MAX, 0) };
 }
 
 /// As statx(2), which tells of a device's file only that it is there and what it is.

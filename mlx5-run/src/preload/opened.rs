@@ -14,7 +14,7 @@ use crate::plan::{Plan, Summary, device_name};
 use pollux_mlx5_model::Model;
 use pollux_uverbs::{Channel, Errno};
 
-use super::descriptor::raised;
+use super::descriptor::Kept;
 use super::inode;
 use super::parent::{self, Role};
 use super::summary;
@@ -29,7 +29,7 @@ pub(crate) struct Opened {
 /// Who answers a file's calls.
 enum Behind {
     /// A device of this process's.
-    Own { channel: Arc<dyn Channel>, other_end: Arc<OwnedFd> },
+    Own { channel: Arc<dyn Channel>, other_end: Arc<Kept> },
     /// The process that has the device, of which this one is a child.
     Parent,
 }
@@ -89,7 +89,7 @@ pub(crate) fn open(plan: &Plan, number: usize, close_on_exec: bool) -> Result<Ra
 pub(super) fn make(plan: &Plan, number: usize) -> Result<(OwnedFd, u64), Errno> {
     let model = device(plan, number)?;
     let (ours, theirs) = UnixStream::pair()?;
-    let other_end = Arc::new(raised(ours.into())?);
+    let other_end = Arc::new(Kept::new(ours.into())?);
     let theirs = OwnedFd::from(theirs);
     let inode = inode::of(theirs.as_raw_fd()).ok_or(Errno::EIO)?;
     let behind = Behind::Own { channel: model.open(), other_end };
@@ -146,7 +146,7 @@ pub(super) fn hold() -> Held {
 impl Held {
     /// In a child, where there are no threads but the one that forked: devices are stepped, and files answered, where they were. The
     /// answer is what it closes once nothing is held: this library looks at what is closed.
-    pub(super) fn leave_to_parent(&mut self) -> Vec<Arc<OwnedFd>> {
+    pub(super) fn leave_to_parent(&mut self) -> Vec<Arc<Kept>> {
         let mut closed = Vec::new();
         for file in self.files.iter_mut() {
             if let Behind::Own { channel, other_end } = std::mem::replace(&mut file.behind, Behind::Parent) {
@@ -193,7 +193,7 @@ pub(super) fn by_inode(inode: u64) -> Option<Arc<dyn Channel>> {
 }
 
 /// What tells that files of this process's devices are closed.
-pub(super) fn other_ends() -> Vec<Arc<OwnedFd>> {
+pub(super) fn other_ends() -> Vec<Arc<Kept>> {
     let files = locked(&FILES);
     let ends = files.iter().filter_map(|file| match &file.behind {
         Behind::Own { other_end, .. } => Some(Arc::clone(other_end)),
@@ -221,7 +221,7 @@ pub(crate) fn end_closed() {
     drop(ended);
 }
 
-fn is_closed(end: &OwnedFd) -> bool {
+fn is_closed(end: &Kept) -> bool {
     let mut poll = libc::pollfd { fd: end.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one entry, which is ours.
     let found = unsafe { libc::poll(&raw mut poll, 1, 0) };

@@ -8,7 +8,7 @@ use pollux_uverbs::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt::socket_peercred};
 
 use super::client::Client;
-use super::descriptor::raised;
+use super::descriptor::Kept;
 use super::letter::{self, Letter, NUMBERS, ask};
 use super::real::real;
 
@@ -17,9 +17,9 @@ pub(super) enum Role {
     /// No device was opened.
     None,
     /// The devices are in this process. Children ask by `ask`; who answers has `asked` until it starts.
-    Host { ask: OwnedFd, asked: Option<OwnedFd> },
+    Host { ask: Kept, asked: Option<Kept> },
     /// They are in the process that answers; the second is this process's own way to it.
-    Child { ask: OwnedFd, connection: Option<OwnedFd> },
+    Child { ask: Kept, connection: Option<Kept> },
 }
 
 static ROLE: Mutex<Role> = Mutex::new(Role::None);
@@ -28,10 +28,10 @@ pub(super) fn lock() -> MutexGuard<'static, Role> {
     ROLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
+fn pair() -> Result<(Kept, Kept), Errno> {
     let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
     let (one, two) = pair.map_err(|error| Errno(error.raw_os_error()))?;
-    Ok((raised(one)?, raised(two)?))
+    Ok((Kept::new(one)?, Kept::new(two)?))
 }
 
 impl Role {
@@ -45,7 +45,7 @@ impl Role {
     }
 
     /// After a fork, in the parent. The answer is by what children ask, unless somebody answers that already.
-    pub(super) fn forked(&mut self) -> Option<OwnedFd> {
+    pub(super) fn forked(&mut self) -> Option<Kept> {
         let Self::Host { ask, asked } = self else { return None };
         if asked.is_none() {
             // There are other files to wait for, perhaps.
@@ -55,7 +55,7 @@ impl Role {
     }
 
     /// After a fork, in the child. The answer is what it closes.
-    pub(super) fn inherit(&mut self) -> Option<OwnedFd> {
+    pub(super) fn inherit(&mut self) -> Option<Kept> {
         match std::mem::replace(self, Self::None) {
             Self::None => None,
             Self::Host { ask, asked } => {
@@ -76,11 +76,7 @@ impl Role {
     }
 }
 
-fn exchange(
-    ask: &OwnedFd,
-    connection: &mut Option<OwnedFd>,
-    numbers: [u64; NUMBERS],
-) -> Result<Letter, Errno> {
+fn exchange(ask: &Kept, connection: &mut Option<Kept>, numbers: [u64; NUMBERS]) -> Result<Letter, Errno> {
     let socket = match connection {
         Some(socket) => socket,
         None => {

@@ -11,23 +11,23 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::sockopt::socket_peercred;
 
 use super::client::Client;
-use super::descriptor::raised;
+use super::descriptor::Kept;
 use super::letter::{self, DESCRIPTORS, Letter, NUMBERS, ask};
 use super::pages::protection;
 use super::{frame, opened, thread};
 
 /// A process whose calls come by a socket of its own.
 struct Caller {
-    socket: OwnedFd,
+    socket: Kept,
     process: i32,
 }
 
 /// Begins to answer what is asked of this process, in a thread that gets none of the program's signals.
-pub(super) fn start(asked: OwnedFd) {
+pub(super) fn start(asked: Kept) {
     thread::start("mlx5-run", move || answer_all(&asked));
 }
 
-fn answer_all(asked: &OwnedFd) {
+fn answer_all(asked: &Kept) {
     let mut callers: Vec<Caller> = Vec::new();
     loop {
         let files = opened::other_ends();
@@ -63,7 +63,7 @@ fn answer_all(asked: &OwnedFd) {
 fn caller(letter: Letter) -> Option<Caller> {
     let socket = letter.descriptors.into_iter().next().filter(|_| letter.numbers[0] == ask::CONNECT)?;
     let process = socket_peercred(&socket).ok()?.pid.as_raw_pid();
-    Some(Caller { socket: raised(socket).ok()?, process })
+    Some(Caller { socket: Kept::new(socket).ok()?, process })
 }
 
 /// Answers one call; whether there may be more.

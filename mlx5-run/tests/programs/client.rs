@@ -126,6 +126,52 @@ fn the_file_is_a_device_for_our_own_driver() {
 }
 
 #[test]
+fn a_program_that_closes_everything_closes_nothing_of_the_door() {
+    if !is_client("a_program_that_closes_everything_closes_nothing_of_the_door") {
+        return;
+    }
+    let open = || {
+        // SAFETY: a path that ends with a zero.
+        let fd = unsafe { libc::open(c"/dev/infiniband/uverbs0".as_ptr(), libc::O_RDWR) };
+        assert!(fd >= 0, "a device");
+        fd
+    };
+    let first = open();
+    for fd in 500..4096 {
+        // SAFETY: none of these is this test's.
+        unsafe { libc::close(fd) };
+    }
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::close_range(500, u32::MAX, 0) }, 0);
+    assert!(
+        !matches!(call(first, &probe()), 0 | libc::EIO | libc::ENOTTY | libc::EBADF),
+        "the file is as it was"
+    );
+    // SAFETY: the test's own.
+    assert_eq!(unsafe { libc::close_range(first.cast_unsigned(), first.cast_unsigned(), 0) }, 0);
+    assert_eq!(call(first, &probe()), libc::EBADF);
+    assert!(!matches!(call(open(), &probe()), 0 | libc::EIO | libc::ENOTTY | libc::EBADF), "another one");
+}
+
+#[test]
+fn no_room_for_descriptors_is_an_error() {
+    if !is_client("no_room_for_descriptors_is_an_error") {
+        return;
+    }
+    let limit = |most| {
+        let limit = libc::rlimit { rlim_cur: most, rlim_max: 1024 };
+        // SAFETY: a limit of this process's.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+    };
+    for most in 3..16 {
+        limit(most);
+        let _refused = File::options().read(true).write(true).open(FILE);
+    }
+    limit(1024);
+    drop(opened());
+}
+
+#[test]
 fn copies_of_a_descriptor_are_the_same_file() {
     if !is_client("copies_of_a_descriptor_are_the_same_file") {
         return;

@@ -37,6 +37,8 @@ fn what_it_cannot_run_is_one_line() {
     for (options, part) in [
         (["--device", "cx9"], "is not one of cx4lx, cx5, cx6dx, cx7"),
         (["--loss", "2"], "must be between 0 and 1"),
+        (["--delay", "5"], "must be a time up to 1s, such as 200us or 5ms"),
+        (["--delay", "2s"], "must be a time up to 1s, such as 200us or 5ms"),
         (["--fault-plan", "bad"], "a plan has these parts: seed, "),
         (["--ports", "0"], "0 is not in 1..=8"),
         (["--wire", "string"], "there is no such wire"),
