@@ -199,8 +199,13 @@ impl Cq {
     /// Whether the entry at a free-running index is ready.
     #[inline(always)]
     pub fn is_ready(&self, index: u32) -> bool {
-        // SAFETY: `place` is an entry's.
-        let word = unsafe { last_word(self.place(index)) };
+        self.is_ready_at(self.place(index), index)
+    }
+
+    #[inline(always)]
+    fn is_ready_at(&self, place: NonNull<u8>, index: u32) -> bool {
+        // SAFETY: the callers' places are entries'.
+        let word = unsafe { last_word(place) };
         self.validity.is_ready(word, index, self.log)
     }
 
@@ -213,8 +218,7 @@ impl Cq {
     pub unsafe fn peek(&self, ahead: u32) -> Option<Entry> {
         let index = self.consumer.wrapping_add(ahead);
         let place = self.place(index);
-        // SAFETY: `place` is an entry's.
-        if !self.validity.is_ready(unsafe { last_word(place) }, index, self.log) {
+        if !self.is_ready_at(place, index) {
             return None;
         }
         barrier::from_device();
