@@ -142,8 +142,8 @@ impl RawQp {
         let umem = Umem::pin(core.memory.as_ref(), driver.sq_buf_addr, bytes, Rights::Read)?;
         let mut head: [u8; CreateSqIn::BYTES] = begin(opcode::CREATE_SQ, common.uid, 0);
         let context = CreateSqIn::CTX.of_mut(&mut head);
-        let packs = core.caps.has_ethernet(EthernetCaps::MULTI_PKT_SEND_WQE)
-            || core.caps.has_ethernet(EthernetCaps::ENHANCED_MULTI_PKT_SEND_WQE);
+        // By the older capability alone, also for the newer way of packing.
+        let packs = core.caps.has_ethernet(EthernetCaps::MULTI_PKT_SEND_WQE);
         SqContext::FLUSH_IN_ERROR_EN.set(context, 1);
         SqContext::ALLOW_MULTI_PKT_SEND_WQE.set(context, packs.into());
         SqContext::ALLOW_SWP.set(context, offloads(core, EthernetCaps::SWP).into());

@@ -1,6 +1,7 @@
 //! Completion queues, work queues, tables of them, queue pairs.
 
 use pollux_mlx5_abi::command::opcode as op;
+use pollux_mlx5_abi::command::sq::{CreateSqIn, SqContext};
 use pollux_mlx5_abi::kernel::completion_queue::{CreateCq, ResizeCq};
 use pollux_mlx5_abi::kernel::queue_pair::{hash_field, qp_answer};
 use pollux_mlx5_abi::kernel::work_queue::wq_mask;
@@ -238,4 +239,20 @@ fn a_device_that_cannot_move_a_completion_queue_is_not_asked() {
     assert!(bench.watch.done(op::MODIFY_CQ).is_empty());
     drop((opened, made));
     bench.close();
+}
+
+#[test]
+fn a_send_queue_takes_entries_of_many_packets_where_the_device_does() {
+    for packs in [false, true] {
+        let traits = Traits { enhanced_multi_packet: packs, ..Traits::default() };
+        let bench = Bench::with(DoorProfile::default(), DeviceConfig { traits, ..DeviceConfig::default() });
+        let opened = bench.open();
+        let cq = opened.cq(6, None);
+        let made = opened.raw(cq.cq.handle);
+        let done = bench.watch.done(op::CREATE_SQ);
+        let input = done[0].input.first_chunk().expect("whole");
+        assert_eq!(SqContext::ALLOW_MULTI_PKT_SEND_WQE.is_set(&CreateSqIn::CTX.get(input)), packs);
+        drop((made, cq, opened));
+        bench.close();
+    }
 }

@@ -266,6 +266,10 @@ impl Traits {
             (E::SELF_LB_EN_MODIFIABLE, 1),
             (E::SCATTER_FCS, 1),
             (E::CQE_CHECKSUM_FULL, 1),
+            // Both: queues are allowed by the first, and it is by both that drivers pack. Source: Linux
+            // `drivers/infiniband/hw/mlx5/qp.c`, `create_raw_packet_qp_sq`; DPDK `drivers/net/mlx5/linux/mlx5_os.c`,
+            // `mlx5_os_capabilities_prepare`, and `doc/guides/nics/mlx5.rst`, `txq_mpw_en`, on which cards.
+            (E::MULTI_PKT_SEND_WQE, self.enhanced_multi_packet.into()),
             (E::ENHANCED_MULTI_PKT_SEND_WQE, self.enhanced_multi_packet.into()),
             (E::LRO_CAP, self.lro.into()),
             (E::LRO_PSH_FLAG, self.lro.into()),
