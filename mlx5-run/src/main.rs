@@ -62,7 +62,7 @@ struct Cli {
     /// What goes wrong in the devices, such as send-error:100/0x04 or flap:10ms/5ms
     #[arg(long, value_name = "PLAN", value_parser = fault_plan)]
     fault_plan: Option<String>,
-    /// Tell at the program's end what the devices saw: as text, or as a line of JSON for each device
+    /// Tell at the program's end what the devices saw: as text, as a line of JSON for each device, or what crossed PCIe
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_value = "rules", default_missing_value = "text")]
     summary: Summary,
     /// Let the devices work only when the program says so, by the functions of mlx5_run.h

@@ -39,6 +39,8 @@ pub enum Summary {
     Text,
     /// Those, and a line of JSON for each device.
     Json,
+    /// Those, and what crossed PCIe for each packet, kind by kind.
+    Pcie,
 }
 
 /// A device with one port.

@@ -39,10 +39,11 @@ pub(super) fn tell(number: usize, model: &Model, form: Summary) {
     if count > 3 {
         eprintln!("mlx5-run: {name}: {count} broken rules in all");
     }
-    let seen = || Seen::of(name, model, count);
+    let seen = || Seen::of(name.clone(), model, count);
     match form {
         Summary::Rules => {}
         Summary::Text => seen().lines().iter().for_each(|line| eprintln!("mlx5-run: {line}")),
+        Summary::Pcie => eprintln!("mlx5-run: {name}: {}", model.ledger()),
         Summary::Json => eprintln!("{}", serde_json::to_string(&seen()).unwrap_or_default()),
     }
 }
