@@ -1,4 +1,4 @@
-//! Debian's testpmd on devices of `mlx5-run`, told what to do at its prompt.
+//! A testpmd on devices of `mlx5-run`, told what to do at its prompt.
 
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -6,8 +6,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::release;
+
 /// How long a word of it may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// How long it may live, in seconds, whatever becomes of the test.
 const LIFE: &str = "60";
 
@@ -15,7 +17,7 @@ const LIFE: &str = "60";
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// What a testpmd is started with.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Start<'a> {
     /// Which card, if not the usual one.
     pub(crate) card: &'a str,
@@ -23,16 +25,26 @@ pub(crate) struct Start<'a> {
     pub(crate) wires: &'a [&'a str],
     /// Arguments of each device.
     pub(crate) device: &'a str,
+    /// What DPDK tells of itself, an option of its own; nothing if empty.
+    pub(crate) words: &'a str,
     /// Options of testpmd's own.
     pub(crate) options: &'a [&'a str],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stream {
+    Output,
+    Error,
 }
 
 /// One that runs.
 pub(crate) struct Testpmd {
     child: Child,
     input: ChildStdin,
-    output: Receiver<Vec<u8>>,
+    output: Receiver<(Stream, Vec<u8>)>,
     said: String,
+    /// On standard error, which nobody waits for.
+    errors: String,
     unread: String,
     _runtime: tempfile::TempDir,
     _alone: MutexGuard<'static, ()>,
@@ -52,12 +64,22 @@ impl Testpmd {
             command.args(["--wire", wire]);
         }
         // Into a pipe testpmd would print its report after the prompt that follows it.
-        command.args(["--", "timeout", "-k", "5", LIFE, "stdbuf", "-oL", "dpdk-testpmd"]);
-        command.args(["--no-huge", "-m", "256", "-l", "0,1"]);
+        command.args(["--summary=pcie", "--", "timeout", "-k", "5", LIFE, "stdbuf", "-oL"]);
+        command.args(release::program("dpdk-testpmd"));
+        command.args(["-v", "--no-huge", "-m", "256", "-l", "0,1"]);
+        command.args((!start.words.is_empty()).then_some(start.words));
         for number in 0..start.wires.len() {
             command.args(["-a", &format!("0000:{:02x}:00.0,{}", 0xc1 + number, start.device)]);
         }
-        command.args(["--", "-i", "--no-mlockall", "--total-num-mbufs=8192", "--rxd=256", "--txd=256"]);
+        command.args([
+            "--",
+            "-i",
+            "--no-mlockall",
+            "--no-flush-rx",
+            "--total-num-mbufs=8192",
+            "--rxd=256",
+            "--txd=256",
+        ]);
         command.args(start.options);
         // Where it leaves files of its own.
         command.env("RUNTIME_DIRECTORY", runtime.path()).env("TMPDIR", runtime.path());
@@ -65,14 +87,16 @@ impl Testpmd {
         let mut child = command.spawn().expect("mlx5-run runs");
         let input = child.stdin.take().expect("a pipe");
         let (send, output) = channel();
-        let streams: [Box<dyn Read + Send>; 2] =
-            [Box::new(child.stdout.take().expect("a pipe")), Box::new(child.stderr.take().expect("a pipe"))];
-        for mut stream in streams {
+        let streams: [(Stream, Box<dyn Read + Send>); 2] = [
+            (Stream::Output, Box::new(child.stdout.take().expect("a pipe"))),
+            (Stream::Error, Box::new(child.stderr.take().expect("a pipe"))),
+        ];
+        for (which, mut stream) in streams {
             let send = send.clone();
             std::thread::spawn(move || {
                 let mut piece = [0; 4096];
                 while let Ok(count @ 1..) = stream.read(&mut piece) {
-                    if send.send(piece[..count].to_vec()).is_err() {
+                    if send.send((which, piece[..count].to_vec())).is_err() {
                         return;
                     }
                 }
@@ -83,6 +107,7 @@ impl Testpmd {
             input,
             output,
             said: String::new(),
+            errors: String::new(),
             unread: String::new(),
             _runtime: runtime,
             _alone: alone,
@@ -106,10 +131,14 @@ impl Testpmd {
             told = whole;
             let left = deadline.saturating_duration_since(Instant::now());
             match self.output.recv_timeout(left) {
-                Ok(piece) => told.push_str(&String::from_utf8_lossy(&piece)),
+                Ok((Stream::Output, piece)) => told.push_str(&String::from_utf8_lossy(&piece)),
+                Ok((Stream::Error, piece)) => self.errors.push_str(&String::from_utf8_lossy(&piece)),
                 Err(why) => {
                     let ended = why == RecvTimeoutError::Disconnected;
-                    panic!("testpmd never says {wanted:?} (ended: {ended}): {}{told}", self.said);
+                    panic!(
+                        "testpmd never says {wanted:?} (ended: {ended}): {}{told}{}",
+                        self.said, self.errors
+                    );
                 }
             }
         }
@@ -137,7 +166,7 @@ impl Testpmd {
             if good(&told) {
                 return told;
             }
-            assert!(Instant::now() < deadline, "{command} says for long: {told}");
+            assert!(Instant::now() < deadline, "{command} says for long: {told}; before: {}", self.said);
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -156,7 +185,16 @@ impl Testpmd {
         };
         // What is told at the very end.
         self.said.push_str(&std::mem::take(&mut self.unread));
-        self.said.extend(self.output.iter().map(|piece| String::from_utf8_lossy(&piece).into_owned()));
+        for (which, piece) in self.output.iter() {
+            let said = if which == Stream::Output { &mut self.said } else { &mut self.errors };
+            said.push_str(&String::from_utf8_lossy(&piece));
+        }
+        self.said.push_str(&self.errors);
+        if release::is_new() {
+            let version = self.said.split_once("RTE Version: 'DPDK ").expect("a version").1;
+            let year = version.split('.').next().and_then(|text| text.parse::<u32>().ok());
+            assert!(year.is_some_and(|year| year >= 24), "{}", self.said);
+        }
         assert!(status.success(), "{status}: {}", self.said);
         assert!(!self.said.contains("broke a rule"), "{}", self.said);
         std::mem::take(&mut self.said)
@@ -171,6 +209,15 @@ impl Drop for Testpmd {
             let _ended = self.child.wait();
         }
     }
+}
+
+/// What crossed PCIe of a device, of one kind and for each packet: transfers, and bytes of theirs.
+pub(crate) fn pcie(said: &str, device: usize, kind: &str) -> [f64; 2] {
+    let (_, behind) = said.split_once(&format!("mlx5-run: mlx5_{device}: PCIe of ")).expect("it is told");
+    let of_device = behind.split("mlx5-run: ").next().unwrap_or_default();
+    let line = of_device.lines().find_map(|line| line.trim().strip_prefix(kind)).unwrap_or("0 0");
+    let mut numbers = line.split_whitespace().map(|word| word.parse().expect("a number"));
+    [(); 2].map(|()| numbers.next().expect("two"))
 }
 
 /// The number behind a word in what testpmd said.
