@@ -55,6 +55,20 @@ pub(crate) fn bootstrap(path: &Path, recipe: &Recipe<'_>) -> Outcome {
     std::fs::rename(&half, path).map_err(|why| format!("cannot rename {}: {why}", half.display()))
 }
 
+/// A root of Debian sid with the newest DPDK and a compiler for it; it is made if the cache has none.
+///
+/// # Errors
+/// Those of [`bootstrap`], and one line for a user who may not make it.
+pub(crate) fn newest_dpdk() -> Outcome<PathBuf> {
+    const PACKAGES: &str = "dpdk,dpdk-dev,libdpdk-dev,gcc,libc6-dev,pkgconf";
+    let path = cache_dir()?.join("peers-sid");
+    if !path.join("usr/bin/dpdk-testpmd").exists() {
+        needs_root("DPDK of another release")?;
+        bootstrap(&path, &Recipe { suites: &["sid"], packages: PACKAGES })?;
+    }
+    Ok(path)
+}
+
 /// Fetches the source of `package` as this machine's release has it into `folder`, once for each version: where its
 /// upstream archive is, and its version.
 ///

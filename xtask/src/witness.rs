@@ -1,11 +1,13 @@
-//! `cargo xtask witness`: rdma-core's own test suite on our devices, in a process of this machine.
+//! `cargo xtask witness`: rdma-core's own test suite and DPDK's newest driver on our devices, in processes of this machine.
 //!
 //! ```text
 //!   Debian's python3-pyverbs ── suite ──► cache     (the tests come with it, and are never committed)
 //!   mlx5-run ── native.py TEST.. ──► report, a line of JSON a test ──► table ── beside tests/witness/pyverbs/native.txt
 //! ```
 //!
-//! The virtual machine's job of the same name runs the suite over Linux's mlx5_ib; here `mlx5-kernel` answers in its stead.
+//! DPDK comes from a root of Debian sid; the tests of `mlx5-run` that run this machine's are run with that one.
+//!
+//! The virtual machine's job `pyverbs` runs the suite over Linux's mlx5_ib; here `mlx5-kernel` answers in its stead.
 
 mod report;
 mod suite;
@@ -38,7 +40,7 @@ const WITH: &str = "on-demand-paging,padded-completions,dynamic-connections,sign
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Run only the tests whose names contain TEXT
+    /// Run only rdma-core's tests whose names contain TEXT
     #[arg(long, value_name = "TEXT", conflicts_with = "record")]
     test: Option<String>,
     /// Write the table of results anew instead of comparing with it
@@ -48,6 +50,17 @@ pub(crate) struct Args {
 
 pub(crate) fn witness(args: &Args) -> Outcome {
     interrupt::listen()?;
+    pyverbs(args)?;
+    if args.test.is_none() && !args.record { dpdk() } else { Ok(()) }
+}
+
+/// Where it has its root, the tests find no reason to be skipped.
+fn dpdk() -> Outcome {
+    let root = debian::newest_dpdk()?;
+    must(cargo(&["test", "--workspace", "--test", "dpdk"]).env("POLLUX_DPDK_ROOT", root))
+}
+
+fn pyverbs(args: &Args) -> Outcome {
     must(&mut cargo(&["build", "--release", "--package", "pollux-mlx5-run"]))?;
     let suite = Suite::fetch(&debian::cache_dir()?)?;
     let run = Run::new(suite)?;

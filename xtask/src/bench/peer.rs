@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::debian::{self, Recipe};
+use crate::debian;
 use crate::run::{Outcome, must, output, root};
 
-const PACKAGES: &str = "dpdk,dpdk-dev,libdpdk-dev,gcc,libc6-dev,pkgconf";
 /// Huge pages of 2 MiB that both sides find reserved; raised to this for the run, as each side needs some.
 const HUGE_PAGES: u32 = 1024;
 const NR_HUGEPAGES: &str = "/proc/sys/vm/nr_hugepages";
@@ -48,10 +47,7 @@ impl Root {
     /// One line when there is no privilege, no `mmdebstrap`, no package registry or no huge page.
     pub(crate) fn prepare() -> Outcome<Self> {
         debian::needs_root("bench peers")?;
-        let path = debian::cache_dir()?.join("peers-sid");
-        if !path.join("usr/bin/dpdk-testpmd").exists() {
-            debian::bootstrap(&path, &Recipe { suites: &["sid"], packages: PACKAGES })?;
-        }
+        let path = debian::newest_dpdk()?;
         let inside = path.join("pollux");
         std::fs::create_dir_all(&inside)
             .map_err(|why| format!("cannot write {}: {why}", inside.display()))?;
