@@ -9,9 +9,35 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use libc::c_uint;
 use pollux_uverbs::Errno;
 
+/// Programs that count on small numbers have those below.
+const FIRST: libc::c_int = 900;
+
+/// Makes what has descriptors of its own, such as a device with its wire, so that they have none of the small numbers: a program that puts
+/// a file on a number of its choice, as a shell does, would end them.
+pub(super) fn high_inside<T>(make: impl FnOnce() -> T) -> T {
+    let mut small = Vec::new();
+    // SAFETY: no arguments but numbers.
+    let mut next = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
+    while (0..FIRST).contains(&next) {
+        // SAFETY: new, and nobody else knows it.
+        small.push(unsafe { OwnedFd::from_raw_fd(next) });
+        // SAFETY: a descriptor that is ours.
+        next = unsafe { libc::fcntl(next, libc::F_DUPFD_CLOEXEC, 0) };
+    }
+    if next < 0 {
+        // The program may not have so many: what is made has what it finds.
+        small.clear();
+    } else {
+        // SAFETY: as above.
+        small.push(unsafe { OwnedFd::from_raw_fd(next) });
+    }
+    let made = make();
+    drop(small);
+    made
+}
+
 /// The same descriptor where programs that count on small numbers are not disturbed.
 pub(crate) fn high(fd: RawFd) -> Result<OwnedFd, Errno> {
-    const FIRST: libc::c_int = 900;
     for first in [FIRST, 0] {
         // SAFETY: a number of a descriptor, which the kernel looks up.
         let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, first) };

@@ -5,6 +5,7 @@
 //!
 //! In a forked child the files that it has from its parent are answered there ([`parent`]).
 
+use std::error::Error;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +15,7 @@ use crate::plan::{Plan, Summary, device_name};
 use pollux_mlx5_model::Model;
 use pollux_uverbs::{Channel, Errno};
 
-use super::descriptor::Kept;
+use super::descriptor::{self, Kept};
 use super::inode;
 use super::parent::{self, Role};
 use super::summary;
@@ -114,8 +115,10 @@ pub(crate) fn device(plan: &Plan, number: usize) -> Result<Arc<Model>, Errno> {
         return Ok(Arc::clone(model));
     }
     let described = plan.devices.get(number).ok_or(Errno::ENODEV)?;
-    let model = described.build(number, plan.stepped).map_err(|why| {
-        eprintln!("mlx5-run: {}: {why}", device_name(number));
+    let model = descriptor::high_inside(|| described.build(number, plan.stepped)).map_err(|why| {
+        let causes = std::iter::successors(Some(&why as &dyn Error), |&why| why.source());
+        let words: Vec<String> = causes.map(ToString::to_string).collect();
+        eprintln!("mlx5-run: {}: {}", device_name(number), words.join(": "));
         Errno::EIO
     })?;
     let model = Arc::new(model);

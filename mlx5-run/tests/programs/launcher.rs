@@ -111,6 +111,20 @@ fn what_a_killed_launcher_leaves_goes_with_the_next_run() {
 }
 
 #[test]
+fn a_wire_outlasts_what_a_program_does_with_small_numbers() {
+    let bed = Bed::new();
+    let [own, peer] = ["own", "peer"].map(|end| bed.path().join(end).to_string_lossy().into_owned());
+    let wire = format!("unix:{own}:{peer}");
+    let opens = "exec 3<>/dev/infiniband/uverbs0 4</dev/null 5</dev/null 6</dev/null 7</dev/null 8</dev/null";
+    let first = start(&mut bed.command(&["--wire", &wire], &["sh", "-c", &format!("{opens}; sleep 3")]));
+    std::thread::sleep(Duration::from_millis(1000));
+    let second = bed.run(&["--wire", &wire], &["sh", "-c", opens]);
+    assert!(second.said.contains("another process has this socket open"), "{}", second.said);
+    assert_ne!(second.status, Some(0), "{}", second.said);
+    assert_eq!(wait(first).status, Some(0));
+}
+
+#[test]
 fn a_link_has_two_ends() {
     let bed = Bed::new();
     let mut held = [0, 1].map(|_| Some(start(&mut bed.command(&["--link", "two"], &["sleep", "3"]))));
