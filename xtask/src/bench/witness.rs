@@ -139,7 +139,8 @@ pub(super) fn bench(args: &Args) -> Outcome {
 }
 
 fn measure(row: &Row, root: &Root, args: &Args) -> Outcome<Vec<Pair>> {
-    let sweep = if args.once { 1 } else { SWEPT };
+    // Once: no mode is looked for, the first is taken.
+    let sweep = if args.once { 0 } else { SWEPT };
     let ours = best(row, "ours", row.ours, sweep, |mode| said(mode.command(row.part), row.part))?;
     let theirs = best(row, "peer", row.theirs, sweep, |mode| said(mode.command(root, row.part), row.part))?;
     alternate(
@@ -158,7 +159,7 @@ fn best<'a, T: std::fmt::Display>(
     mut run: impl FnMut(&T) -> Outcome<f64>,
 ) -> Outcome<&'a T> {
     let [first, others @ ..] = modes else { return Err("no mode".into()) };
-    if others.is_empty() {
+    if others.is_empty() || trials == 0 {
         return Ok(first);
     }
     let mut best = None;
