@@ -12,20 +12,25 @@ const GROUP: [u8; 6] = [0x01, 0x00, 0x5e, 0, 0, 1];
 const OTHER_GROUP: [u8; 6] = [0x01, 0x00, 0x5e, 0, 0, 2];
 const GROUP_OF_IPV6: [u8; 6] = [0x33, 0x33, 0, 0, 0, 1];
 
+/// A lane that forwards, and a frame to its own address that comes after all others.
+fn forwarding(way: &str) -> (Lane, Vec<u8>) {
+    let mut lane = Lane::start(&Start { device: way, options: &["--forward-mode=io"], ..Start::default() });
+    lane.testpmd.tell("start");
+    let mut last = packet::udp_from(1, 100);
+    last[..6].copy_from_slice(&lane.mac);
+    (lane, last)
+}
+
 #[test]
 fn only_what_was_asked_for_comes_in() {
     if !release::is_there() {
         return;
     }
     for way in WAYS {
-        let mut lane =
-            Lane::start(&Start { device: way, options: &["--forward-mode=io"], ..Start::default() });
-        lane.testpmd.tell("start");
+        let (mut lane, last) = forwarding(way);
         let own = lane.mac;
         let targets = [own, SOMEBODY, ELSE, EVERYBODY, GROUP, OTHER_GROUP, GROUP_OF_IPV6];
         let always = [own, EVERYBODY, GROUP_OF_IPV6];
-        let mut last = packet::udp_from(1, 100);
-        last[..6].copy_from_slice(&own);
         for (commands, further) in [
             (&["set promisc 0 on"][..], &targets[..]),
             (&["set promisc 0 off"], &[]),
@@ -59,14 +64,10 @@ fn only_asked_for_vlans_come_in() {
         return;
     }
     for way in WAYS {
-        let mut lane =
-            Lane::start(&Start { device: way, options: &["--forward-mode=io"], ..Start::default() });
-        lane.testpmd.tell("start");
+        let (mut lane, last) = forwarding(way);
         lane.testpmd.tell("set promisc 0 off");
         let plain = packet::udp_to(lane.mac);
         let frames = [plain.clone(), packet::tag(&plain, 5), packet::tag(&plain, 6)];
-        let mut last = packet::udp_from(1, 100);
-        last[..6].copy_from_slice(&lane.mac);
         for (commands, wanted) in [
             (&[][..], &[0, 1, 2][..]),
             (&["vlan set filter on 0", "rx_vlan add 5 0"], &[1]),
