@@ -277,7 +277,7 @@ impl Cq {
         while index != to {
             let parity = (index >> self.log & 1) as u8;
             // Up to the end of the ring, where the parity changes.
-            let run = (self.entries() - (index & (self.entries() - 1))).min(to.wrapping_sub(index));
+            let run = (self.entries() - (index & self.mask)).min(to.wrapping_sub(index));
             let first = self.place(index);
             for place in 0..run as usize {
                 // SAFETY: inside the ring; the device writes there only when the place has been given back.
