@@ -91,19 +91,22 @@ const ROWS: &[Row] = &[
     row("dpdk_mlx5_pcie", 1.0, Part::Bytes, mode::OURS_COMPRESSED, mode::DPDK_COMPRESSED),
     row("dpdk_mlx5_pcie_mprq", 1.0, Part::Bytes, mode::OURS_STRIDING, mode::DPDK_STRIDING),
     row("dpdk_mlx5_start", 0.2, Part::Start, mode::OURS_START, mode::DPDK_START),
-    row("libmlx5_send", 0.8, Part::First, &[Ours::verbs("verbs_send64")], mode::SEND),
-    row("libmlx5_send_single", 0.8, Part::First, &[Ours::verbs("verbs_send64_single")], mode::SEND_SINGLE),
-    row("libmlx5_write", 0.8, Part::First, &[Ours::verbs("verbs_write8")], mode::WRITE),
-    row("libmlx5_write_single", 0.8, Part::First, mode::OUR_WRITE_SINGLE, mode::WRITE_SINGLE),
-    row("libmlx5_poll", 0.8, Part::Second, &[Ours::verbs("verbs_send64_signalled")], mode::POLL),
+    row("libmlx5_send", 0.8, Part::First, &[Ours::verbs("verbs_send64")], &mode::SEND),
+    row("libmlx5_send_single", 0.8, Part::First, &[Ours::verbs("verbs_send64_single")], &mode::SEND_SINGLE),
+    row("libmlx5_write", 0.8, Part::First, &[Ours::verbs("verbs_write8")], &mode::WRITE),
+    row("libmlx5_write_single", 0.8, Part::First, mode::OUR_WRITE_SINGLE, &mode::WRITE_SINGLE),
+    row("libmlx5_poll", 0.8, Part::Second, &[Ours::verbs("verbs_send64_signalled")], &mode::POLL),
     row(
         "libmlx5_poll_single",
         0.8,
         Part::Second,
         &[Ours::verbs("verbs_send64_polled_singly")],
-        mode::POLL_SINGLE,
+        &mode::POLL_SINGLE,
     ),
-    Row { target: None, ..row("libmlx5_pcie", 1.0, Part::Bytes, &[Ours::verbs("verbs_send64")], mode::SEND) },
+    Row {
+        target: None,
+        ..row("libmlx5_pcie", 1.0, Part::Bytes, &[Ours::verbs("verbs_send64")], &mode::SEND)
+    },
 ];
 
 /// Measures all rows, or those whose names have the word.

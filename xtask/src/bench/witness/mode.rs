@@ -42,8 +42,8 @@ impl fmt::Display for Ours {
 pub(super) enum Theirs {
     /// DPDK's driver, by its device arguments and the offloads of `benches/peer/mlx5.c`.
     Dpdk { arguments: &'static str, words: &'static [&'static str] },
-    /// libmlx5, by the words of `benches/peer/rdma.c`; without locks where a program has one thread.
-    Rdma { words: &'static [&'static str], locks: bool },
+    /// libmlx5, by the words of `benches/peer/rdma.c`, the last apart; without locks where a program has one thread.
+    Rdma { words: &'static [&'static str], calls: &'static str, locks: bool },
 }
 
 impl Theirs {
@@ -67,7 +67,7 @@ impl Theirs {
                 let command = root.command("/pollux/mlx5-run", &args);
                 if part == Part::Start { timed_inside(root, &args) } else { command }
             }
-            Self::Rdma { words, locks } => {
+            Self::Rdma { words, calls, locks } => {
                 args.extend([
                     "--ports",
                     "2",
@@ -79,8 +79,9 @@ impl Theirs {
                     "/pollux/rdma",
                 ]);
                 args.extend(*words);
+                args.push(calls);
                 let mut command = root.command("/pollux/mlx5-run", &args);
-                // Source: rdma-core `providers/mlx5/mlx5.c`, `get_num_low_lat_uuars` and its neighbours, which read the environment.
+                // Source: rdma-core `providers/mlx5/mlx5.c`, `single_threaded_app`.
                 command.env("MLX5_SINGLE_THREADED", if *locks { "0" } else { "1" });
                 command
             }
@@ -101,8 +102,8 @@ impl fmt::Display for Theirs {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Dpdk { arguments, words } => write!(out, "{arguments} {}", words.join(" ")),
-            Self::Rdma { words, locks } => {
-                write!(out, "{}{}", words.join(" "), if *locks { "" } else { ", without locks" })
+            Self::Rdma { words, calls, locks } => {
+                write!(out, "{} {calls}{}", words.join(" "), if *locks { "" } else { ", without locks" })
             }
         }
     }
@@ -112,8 +113,14 @@ const fn dpdk(arguments: &'static str, words: &'static [&'static str]) -> Theirs
     Theirs::Dpdk { arguments, words }
 }
 
-const fn rdma(words: &'static [&'static str], locks: bool) -> Theirs {
-    Theirs::Rdma { words, locks }
+/// All ways to make the same requests.
+const fn ways(words: &'static [&'static str]) -> [Theirs; 4] {
+    [
+        Theirs::Rdma { words, calls: "post", locks: true },
+        Theirs::Rdma { words, calls: "post", locks: false },
+        Theirs::Rdma { words, calls: "wr", locks: true },
+        Theirs::Rdma { words, calls: "wr", locks: false },
+    ]
 }
 
 const FREE: &[&str] = &["fast-free"];
@@ -172,49 +179,16 @@ pub(super) const OURS_START: &[Ours] = &[Ours { program: "mlx5_start", figure: "
 pub(super) const DPDK_START: &[Theirs] =
     &[dpdk("0000:c1:00.0", FREE), dpdk("0000:c1:00.0,dv_flow_en=0", FREE)];
 
-pub(super) const SEND: &[Theirs] = &[
-    rdma(&["send", "32", "32", "32", "post"], true),
-    rdma(&["send", "32", "32", "32", "post"], false),
-    rdma(&["send", "32", "32", "32", "wr"], true),
-    rdma(&["send", "32", "32", "32", "wr"], false),
-];
+/// Messages of 64 bytes: with one doorbell for 32 of them, and one for each.
+pub(super) const SEND: [Theirs; 4] = ways(&["send", "32", "32", "32"]);
+pub(super) const SEND_SINGLE: [Theirs; 4] = ways(&["send", "1", "32", "32"]);
 
-pub(super) const SEND_SINGLE: &[Theirs] = &[
-    rdma(&["send", "1", "32", "32", "post"], true),
-    rdma(&["send", "1", "32", "32", "post"], false),
-    rdma(&["send", "1", "32", "32", "wr"], true),
-    rdma(&["send", "1", "32", "32", "wr"], false),
-];
-
-pub(super) const WRITE: &[Theirs] = &[
-    rdma(&["write", "32", "32", "32", "post"], true),
-    rdma(&["write", "32", "32", "32", "post"], false),
-    rdma(&["write", "32", "32", "32", "wr"], true),
-    rdma(&["write", "32", "32", "32", "wr"], false),
-];
+pub(super) const WRITE: [Theirs; 4] = ways(&["write", "32", "32", "32"]);
+pub(super) const WRITE_SINGLE: [Theirs; 4] = ways(&["write", "1", "32", "32"]);
 
 pub(super) const OUR_WRITE_SINGLE: &[Ours] =
     &[Ours::verbs("verbs_write8_single"), Ours::verbs("verbs_write8_blueflame")];
 
-pub(super) const WRITE_SINGLE: &[Theirs] = &[
-    rdma(&["write", "1", "32", "32", "post"], true),
-    rdma(&["write", "1", "32", "32", "post"], false),
-    rdma(&["write", "1", "32", "32", "wr"], true),
-    rdma(&["write", "1", "32", "32", "wr"], false),
-];
-
-/// Of 32 completions, all by one call.
-pub(super) const POLL: &[Theirs] = &[
-    rdma(&["send", "32", "1", "32", "post"], true),
-    rdma(&["send", "32", "1", "32", "post"], false),
-    rdma(&["send", "32", "1", "32", "wr"], true),
-    rdma(&["send", "32", "1", "32", "wr"], false),
-];
-
-/// Each by a call.
-pub(super) const POLL_SINGLE: &[Theirs] = &[
-    rdma(&["send", "32", "1", "1", "post"], true),
-    rdma(&["send", "32", "1", "1", "post"], false),
-    rdma(&["send", "32", "1", "1", "wr"], true),
-    rdma(&["send", "32", "1", "1", "wr"], false),
-];
+/// Of 32 completions: all by one call, and each by a call.
+pub(super) const POLL: [Theirs; 4] = ways(&["send", "32", "1", "32"]);
+pub(super) const POLL_SINGLE: [Theirs; 4] = ways(&["send", "32", "1", "1"]);
