@@ -46,6 +46,7 @@ pub use pool::{Needs, PoolOptions};
 pub use rdma::{RdmaBringup, RdmaDevice, present};
 pub use receive::ReceiveRequest;
 pub use request::PortRequest;
+pub use transmit::needed_for;
 
 /// A running EAL and the ports of one program, opened and numbered.
 ///
@@ -192,10 +193,16 @@ impl Bringup {
         }
         self.started = true;
         program::warn(&self.line);
+        self.say_notices();
+        Ok((all, pool))
+    }
+
+    /// Says, once, which ports were opened where none was named. [`start_ports`](Self::start_ports) does; a program that brings its ports up
+    /// on its own calls it.
+    pub fn say_notices(&mut self) {
         for notice in self.notices.drain(..) {
             program::say(format_args!("{}: {notice}", self.line.program));
         }
-        Ok((all, pool))
     }
 
     /// Closes a port, whatever became of its device, and opens the device that was named for it again, under the same number and

@@ -140,7 +140,22 @@ impl Needs {
             return Err(BringupError::PoolTooSmall { has: wanted, needs, parts });
         }
         let count = if wanted == 0 { needs } else { wanted };
+        self.pool_of(memory, count, 0, options)
+    }
+
+    /// A pool of exactly `count` mbufs, be they too few, of `bytes` bytes each, headroom included; 0: as many as the ports need.
+    ///
+    /// # Errors
+    /// What the pool says.
+    pub fn pool_of(
+        &self,
+        memory: &Memory,
+        count: usize,
+        bytes: u16,
+        options: PoolOptions,
+    ) -> Result<MbufPool, BringupError> {
         let room = pollux_mempool::DATA_ROOM.max(pollux_mempool::HEADROOM + self.room);
+        let room = if bytes == 0 { room } else { bytes.into() };
         fresh(memory, "mbufs", count, room, options)
     }
 }

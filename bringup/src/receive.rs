@@ -26,7 +26,10 @@ pub struct ReceiveRequest {
 
 impl ReceiveRequest {
     /// The parts that packets are split into, `usual` being the pool of those without a size of their own.
-    pub(crate) fn segments(
+    ///
+    /// # Errors
+    /// [`BringupError::Usage`] for parts that make no sense; what a pool says.
+    pub fn segments(
         &self,
         memory: &Memory,
         usual: &MbufPool,
@@ -76,7 +79,7 @@ impl ReceiveRequest {
     }
 
     /// Puts it into a port's configuration.
-    pub(crate) fn put(&self, segments: &[RxSegment], config: &mut PortConfig) {
+    pub fn put(&self, segments: &[RxSegment], config: &mut PortConfig) {
         let each = |queue: &mut RxQueueConfig| queue.segments = segments.to_vec();
         config.rx_queues.iter_mut().for_each(each);
         if !segments.is_empty() {

@@ -6,7 +6,7 @@ use pollux_port::{Port, PortConfig, PortError, RxOffloads, TxOffloads};
 ///
 /// # Errors
 /// The port is gone, or does not tell its MTU.
-pub(crate) fn needed_for(port: &mut Port, config: &PortConfig) -> Result<TxOffloads, PortError> {
+pub fn needed_for(port: &mut Port, config: &PortConfig) -> Result<TxOffloads, PortError> {
     // What the port cannot help: senders on the same machine leave checksums and cutting to it.
     let mut needed = if config.rx_queues.is_empty() { TxOffloads::empty() } else { port.info().rx_open };
     needed.set(TxOffloads::MULTI_SEGS, port.may_receive_chains(config)?);

@@ -1,0 +1,449 @@
+//! A running testpmd: ports, settings, and the forwarding that is under way.
+//!
+//! ```text
+//!   prompt --command--> Session --start--> lanes, an engine each --> lcores
+//!                          ^                                          |
+//!                          '--stop-- queues come back, counts shown --'
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use pollux_bringup::Bringup;
+use pollux_eal::lcore::{Launched, LcoreId};
+use pollux_kit::Console;
+use pollux_port::{MacAddress, PortId, PortState};
+
+use crate::engine::{
+    Csum, Ends, Engine, FiveTupleSwap, Flowgen, IcmpEcho, Io, Mac, MacSwap, Mode, Noisy, NoisySettings,
+    RxOnly, TxOnly, TxSettings, TxSplit,
+};
+use crate::forward;
+use crate::lane::{Lane, LaneView, RECORD_BURSTS, STOP, Switches, TxRetry, VERBOSE};
+use crate::ports::Ports;
+use crate::topology::Topology;
+
+/// What commands set and `start` reads.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The engine.
+    pub mode: Mode,
+    /// Full tx queues are tried again.
+    pub retry: bool,
+    /// Microseconds between tries.
+    pub retry_delay_us: u32,
+    /// Tries.
+    pub retry_tries: u32,
+    /// Packets a burst.
+    pub burst: usize,
+    /// How ports are joined.
+    pub topology: Topology,
+    /// Forwarding ports, in order.
+    pub ports: Vec<u16>,
+    /// Lcores that may forward.
+    pub lcores: Vec<LcoreId>,
+    /// How many of them do.
+    pub nb_cores: usize,
+    /// Addresses that ports send to.
+    pub peers: BTreeMap<u16, MacAddress>,
+    /// What `txonly` and `flowgen` make.
+    pub tx: TxPlan,
+    /// What `noisy` does.
+    pub noisy: NoisySettings,
+    /// `set verbose`.
+    pub verbose: u32,
+    /// `set record-core-cycles`.
+    pub record_cycles: bool,
+    /// `set record-burst-stats`.
+    pub record_bursts: bool,
+    /// Packets received before `start` are dropped.
+    pub flush_rx: bool,
+    /// Extended statistics shown with each port's.
+    pub xstats: Vec<String>,
+    /// `show port xstats` leaves out zeros.
+    pub hide_zero: bool,
+}
+
+/// What packets are made of, without the pool that they come from.
+#[derive(Clone, Debug)]
+pub struct TxPlan {
+    /// Bytes of each segment.
+    pub segments: Vec<u16>,
+    /// How many of them a packet has.
+    pub split: TxSplit,
+    /// Number of source ports.
+    pub multi_flow: Option<u16>,
+    /// Addresses.
+    pub ip: (std::net::Ipv4Addr, std::net::Ipv4Addr),
+    /// UDP ports.
+    pub udp: (u16, u16),
+    /// Flows of `flowgen`.
+    pub flows: u32,
+    /// Copies of each packet of `flowgen`.
+    pub clones: usize,
+}
+
+/// Forwarding, under way or the last one.
+#[derive(Debug)]
+pub struct Run {
+    /// Its engine.
+    pub mode: Mode,
+    /// Its streams.
+    pub lanes: Vec<LaneView>,
+    /// By lcore, the streams' places in `lanes`.
+    pub shares: Vec<(LcoreId, Vec<usize>)>,
+    launched: Vec<Launched<Vec<Lane>>>,
+}
+
+/// A running testpmd.
+pub struct Session {
+    /// EAL and ports.
+    pub bringup: Bringup,
+    /// What is wanted of the ports, and their queues.
+    pub ports: Ports,
+    /// What commands set.
+    pub settings: Settings,
+    /// Forwarding, under way or the last one.
+    pub run: Option<Run>,
+    /// The prompt ends.
+    pub quit: bool,
+    /// Where lines go.
+    pub console: Console,
+    switches: Switches,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("settings", &self.settings)
+            .field("run", &self.run)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One stream as it is planned: where it receives and sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The port that receives, and the one that sends.
+    pub ports: (u16, u16),
+    /// The queue of both.
+    pub queue: u16,
+    /// Place of the lcore.
+    pub lcore: usize,
+}
+
+impl Session {
+    /// A session over ports that are brought up.
+    #[must_use]
+    pub fn new(bringup: Bringup, ports: Ports, settings: Settings, console: Console) -> Self {
+        let switches = Arc::new(AtomicU32::new(0));
+        Self { bringup, ports, settings, run: None, quit: false, console, switches }
+    }
+
+    /// Whether packets are being forwarded.
+    #[must_use]
+    pub fn is_forwarding(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| !run.launched.is_empty())
+    }
+
+    /// The address that packets sent by that port are for.
+    #[must_use]
+    pub fn peer(&self, port: u16) -> MacAddress {
+        let usual = || MacAddress([2, 0, 0, 0, 0, port.to_le_bytes()[0]]);
+        self.settings.peers.get(&port).copied().unwrap_or_else(usual)
+    }
+
+    /// The streams that `start` would make. As many queues as both ports of a pair have; dealt to the lcores in turn.
+    #[must_use]
+    pub fn plan(&self, mode: Mode) -> Vec<Plan> {
+        let ports = &self.settings.ports;
+        let topology = if mode.loops() { Topology::Loop } else { self.settings.topology };
+        let mut plans = Vec::new();
+        let queues = |port: u16| self.ports.get(port).map_or((0, 0), |slot| (slot.wants.rxq, slot.wants.txq));
+        for (place, &from) in ports.iter().enumerate() {
+            let to = ports[topology.to(place, ports.len())];
+            for queue in 0..queues(from).0.min(queues(to).1) {
+                plans.push(Plan { ports: (from, to), queue, lcore: 0 });
+            }
+        }
+        // Streams of one queue are a block, as testpmd deals them: port after port.
+        let lcores = self.settings.nb_cores.min(self.settings.lcores.len()).min(plans.len()).max(1);
+        let (each, more) = (plans.len() / lcores, plans.len() % lcores);
+        let mut next = 0;
+        for lcore in 0..lcores {
+            // The last ones take what is left, one each.
+            let share = each + usize::from(lcore >= lcores - more);
+            for plan in &mut plans[next..next + share] {
+                plan.lcore = lcore;
+            }
+            next += share;
+        }
+        plans
+    }
+
+    /// The number of lcores that would forward.
+    #[must_use]
+    pub fn forwarding_lcores(&self) -> usize {
+        self.plan(self.settings.mode).iter().map(|plan| plan.lcore + 1).max().unwrap_or(0)
+    }
+
+    /// Tells the loops what they record and print.
+    pub fn set_switches(&self) {
+        let mut word = self.settings.verbose & VERBOSE;
+        if self.settings.record_bursts {
+            word |= RECORD_BURSTS;
+        }
+        self.switches.store(word, Ordering::Relaxed);
+    }
+
+    /// Starts forwarding; the lines that say what.
+    ///
+    /// # Errors
+    /// A line: it runs already, a port is not started, there is nothing to forward between.
+    pub fn start(&mut self) -> Result<String, String> {
+        self.start_mode(self.settings.mode)
+    }
+
+    /// Starts forwarding by an engine other than the one that is set, as `start tx_first` does.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_mode(&mut self, mode: Mode) -> Result<String, String> {
+        if self.is_forwarding() {
+            return Err("Packet forwarding already started".into());
+        }
+        for &id in &self.settings.ports {
+            let slot = self.ports.get(id)?;
+            let state = self.bringup.ports.get(slot.id).map(pollux_port::Port::state);
+            if state != Some(PortState::Started) {
+                return Err(format!("Not all ports were started: start port {id} first"));
+            }
+        }
+        let plans = self.plan(mode);
+        if plans.is_empty() {
+            return Err(
+                "No stream: a port that receives and one that sends are needed, with a queue each".into()
+            );
+        }
+        self.set_switches();
+        if self.settings.flush_rx && mode != Mode::TxOnly {
+            self.flush();
+        }
+        let told = crate::text::streams(self, mode);
+        for &id in &self.settings.ports.clone() {
+            let stats = self.bringup.ports.get(PortId(id)).map(pollux_port::Port::stats).unwrap_or_default();
+            self.ports.get_mut(id)?.begun = stats;
+        }
+        match mode {
+            Mode::Io => self.launch(mode, &plans, |_, _| Ok(Io))?,
+            Mode::Mac => self.launch(mode, &plans, |session, plan| {
+                Ok(Mac::new(&session.ends(plan)?, session.marks(plan)?))
+            })?,
+            Mode::MacSwap => {
+                self.launch(mode, &plans, |session, plan| Ok(MacSwap::new(session.marks(plan)?)))?
+            }
+            Mode::FiveTupleSwap => {
+                self.launch(mode, &plans, |session, plan| Ok(FiveTupleSwap::new(session.marks(plan)?)))?;
+            }
+            Mode::RxOnly => self.launch(mode, &plans, |_, _| Ok(RxOnly))?,
+            Mode::TxOnly => self.launch(mode, &plans, |session, plan| {
+                let lcore = session.settings.lcores[plan.lcore].0.to_le_bytes()[0];
+                Ok(TxOnly::new(&session.ends(plan)?, session.marks(plan)?, session.tx()?, lcore))
+            })?,
+            Mode::Flowgen => self.launch(mode, &plans, |session, plan| {
+                Ok(Flowgen::new(session.marks(plan)?, session.tx()?))
+            })?,
+            Mode::Csum => self.launch(mode, &plans, |session, plan| {
+                let csum = session.ports.get(plan.ports.1)?.csum;
+                Ok(Csum::new(&session.ends(plan)?, session.marks(plan)?, csum))
+            })?,
+            Mode::IcmpEcho => {
+                self.launch(mode, &plans, |session, plan| Ok(IcmpEcho::new(&session.ends(plan)?)))?
+            }
+            Mode::Noisy => self.launch(mode, &plans, |session, plan| {
+                let hz = session.bringup.eal.clock().hz();
+                Ok(Noisy::new(&session.ends(plan)?, session.marks(plan)?, session.settings.noisy, hz))
+            })?,
+        }
+        Ok(told)
+    }
+
+    fn ends(&mut self, plan: &Plan) -> Result<Ends, String> {
+        let source = self.bringup.mac(PortId(plan.ports.1)).map_err(|error| error.line())?;
+        Ok(Ends { source, peer: self.peer(plan.ports.1) })
+    }
+
+    fn marks(&self, plan: &Plan) -> Result<crate::engine::Marks, String> {
+        Ok(self.ports.get(plan.ports.1)?.marks)
+    }
+
+    fn tx(&self) -> Result<TxSettings, String> {
+        let pool = self.ports.pool.clone().ok_or("No mbuf pool: start a port first")?;
+        let plan = self.settings.tx.clone();
+        let (segments, split, multi_flow) = (plan.segments, plan.split, plan.multi_flow);
+        Ok(TxSettings {
+            pool,
+            segments,
+            split,
+            multi_flow,
+            ip: plan.ip,
+            udp: plan.udp,
+            flows: plan.flows,
+            clones: plan.clones,
+        })
+    }
+
+    /// Drops what was received before.
+    fn flush(&mut self) {
+        const ROUNDS: usize = 64;
+        let mut burst = pollux_mempool::Burst::new();
+        for &id in &self.settings.ports {
+            let Ok(slot) = self.ports.get_mut(id) else { continue };
+            for queue in slot.rx.iter_mut().flatten() {
+                // What never ends, a port that makes its packets, is not emptied.
+                for _ in 0..ROUNDS {
+                    let received = queue.rx_burst(&mut burst, pollux_mempool::BURST_MAX);
+                    burst.clear();
+                    if received == 0 {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends `bursts` bursts of made packets on each stream, then starts forwarding (`start tx_first`).
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_tx_first(&mut self, bursts: u32) -> Result<String, String> {
+        if self.is_forwarding() {
+            return Err("Packet forwarding already started".into());
+        }
+        if self.settings.flush_rx {
+            self.flush();
+        }
+        for plan in self.plan(Mode::TxOnly) {
+            let mut engine = TxOnly::new(&self.ends(&plan)?, self.marks(&plan)?, self.tx()?, 0);
+            let queue = usize::from(plan.queue);
+            let rx = self.ports.get_mut(plan.ports.0)?.rx.get_mut(queue).and_then(Option::take);
+            let tx = self.ports.get_mut(plan.ports.1)?.tx.get_mut(queue).and_then(Option::take);
+            let (Some(rx), Some(tx)) = (rx, tx) else {
+                return Err(format!("port {}: queue {queue} is not set up", plan.ports.0));
+            };
+            let (mut lane, _) = Lane::new(
+                rx,
+                tx,
+                self.settings.burst,
+                TxRetry::default(),
+                self.console,
+                Arc::clone(&self.switches),
+            );
+            for _ in 0..bursts {
+                engine.round(&mut lane);
+            }
+            self.give_back(lane);
+        }
+        let flush = std::mem::replace(&mut self.settings.flush_rx, false);
+        let told = self.start();
+        self.settings.flush_rx = flush;
+        told
+    }
+
+    /// Takes the queues of the streams, and launches their loops.
+    fn launch<E: Engine>(
+        &mut self,
+        mode: Mode,
+        plans: &[Plan],
+        mut make: impl FnMut(&mut Self, &Plan) -> Result<E, String>,
+    ) -> Result<(), String> {
+        let engines = plans.iter().map(|plan| make(self, plan)).collect::<Result<Vec<_>, _>>()?;
+        let retry = TxRetry {
+            tries: if self.settings.retry { self.settings.retry_tries } else { 0 },
+            delay: u64::from(self.settings.retry_delay_us) * (self.bringup.eal.clock().hz() / 1_000_000),
+        };
+        let there = |slots: &Ports, plan: &Plan| {
+            let queue = usize::from(plan.queue);
+            let rx = slots.get(plan.ports.0).ok()?.rx.get(queue)?.is_some();
+            (rx && slots.get(plan.ports.1).ok()?.tx.get(queue)?.is_some()).then_some(())
+        };
+        if let Some(plan) = plans.iter().find(|plan| there(&self.ports, plan).is_none()) {
+            return Err(format!("port {}: queue {} is not set up", plan.ports.0, plan.queue));
+        }
+        let (mut views, mut shares): (Vec<LaneView>, Vec<(LcoreId, Vec<usize>)>) = Default::default();
+        let mut work: Vec<Vec<(Lane, E)>> = Vec::new();
+        for (plan, engine) in plans.iter().zip(engines) {
+            let queue = usize::from(plan.queue);
+            let rx = self.ports.get_mut(plan.ports.0)?.rx.get_mut(queue).and_then(Option::take);
+            let tx = self.ports.get_mut(plan.ports.1)?.tx.get_mut(queue).and_then(Option::take);
+            let (Some(rx), Some(tx)) = (rx, tx) else { unreachable!("looked at above") };
+            let (lane, view) =
+                Lane::new(rx, tx, self.settings.burst, retry, self.console, Arc::clone(&self.switches));
+            if work.len() <= plan.lcore {
+                work.resize_with(plan.lcore + 1, Vec::new);
+                shares.push((self.settings.lcores[plan.lcore], Vec::new()));
+            }
+            shares[plan.lcore].1.push(views.len());
+            work[plan.lcore].push((lane, engine));
+            views.push(view);
+        }
+        let mut run = Run { mode, lanes: views, shares, launched: Vec::new() };
+        for (lcore, lanes) in run.shares.iter().map(|(lcore, _)| *lcore).zip(work) {
+            let launched = self.bringup.eal.launch(lcore, move |context| forward::run(context, lanes));
+            run.launched.push(launched.map_err(|error| error.to_string())?);
+        }
+        self.run = Some(run);
+        Ok(())
+    }
+
+    /// Stops forwarding and takes the queues back; the lines that say what was forwarded.
+    ///
+    /// # Errors
+    /// A line: nothing is being forwarded, an lcore panicked.
+    pub fn stop(&mut self) -> Result<String, String> {
+        let launched = self.run.as_mut().map(|run| std::mem::take(&mut run.launched)).unwrap_or_default();
+        if launched.is_empty() {
+            return Err("Packet forwarding not started".into());
+        }
+        self.switches.fetch_or(STOP, Ordering::Relaxed);
+        let mut failed = None;
+        for launched in launched {
+            match launched.wait() {
+                Ok(lanes) => lanes.into_iter().for_each(|lane| self.give_back(lane)),
+                Err(panicked) => failed = Some(panicked.to_string()),
+            }
+        }
+        self.set_switches();
+        if let Some(why) = failed {
+            return Err(why);
+        }
+        let mut told = String::from("Telling cores to stop...\nWaiting for lcores to finish...\n");
+        told += &crate::text::forward_stats(self);
+        told += "\nDone.\n";
+        Ok(told)
+    }
+
+    fn give_back(&mut self, lane: Lane) {
+        let (rx, tx) = lane.into_queues();
+        let (from, to) = (rx.port().0, tx.port().0);
+        let queue = usize::from(rx.queue().0);
+        if let Some(place) = self.ports.get_mut(from).ok().and_then(|slot| slot.rx.get_mut(queue)) {
+            *place = Some(rx);
+        }
+        let queue = usize::from(tx.queue().0);
+        if let Some(place) = self.ports.get_mut(to).ok().and_then(|slot| slot.tx.get_mut(queue)) {
+            *place = Some(tx);
+        }
+    }
+
+    /// Forgets what was forwarded so far (`clear fwd stats all`).
+    pub fn clear_forward_stats(&mut self) {
+        for slot in &mut self.ports.slots {
+            slot.begun = self.bringup.ports.get(slot.id).map(pollux_port::Port::stats).unwrap_or_default();
+        }
+        if let Some(run) = &mut self.run {
+            run.lanes.iter_mut().for_each(LaneView::clear);
+        }
+    }
+}
