@@ -7,6 +7,7 @@ mod flow;
 mod port;
 mod setting;
 
+pub(crate) use control::{start, stop};
 pub(crate) use setting::check_segments;
 
 use crate::grammar::{Command, complete, parse};

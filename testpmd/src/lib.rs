@@ -59,13 +59,18 @@ pub fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
     ran.and(closed)
 }
 
+/// `--tx-first`.
+fn tx_first(session: &mut Session) -> Result<(), String> {
+    session.start_tx_first(1)
+}
+
 fn drive(session: &mut Session, options: &Options, end: Option<Instant>) -> Result<(), BringupError> {
     let file = options.cmdline_file.as_deref().or(options.cmdline_file_noecho.as_deref());
     if let Some(path) = file {
         console::file(session, path, options.cmdline_file.is_some()).map_err(BringupError::Usage)?;
     }
     let begin = |session: &mut Session| {
-        let told = if options.tx_first { session.start_tx_first(1) } else { session.start() };
+        let told = command::start(session, if options.tx_first { tx_first } else { Session::start });
         told.map(|text| session.console.print(&text)).map_err(BringupError::Runtime)
     };
     if options.interactive {
@@ -141,7 +146,7 @@ pub fn events(session: &mut Session) {
 fn finish(session: &mut Session, options: &Options, report: &report::Report) -> Result<(), BringupError> {
     let mut failed = None;
     if session.is_forwarding() {
-        match session.stop() {
+        match command::stop(session) {
             Ok(text) => session.console.print(&text),
             Err(why) => failed = Some(BringupError::Runtime(why)),
         }

@@ -197,19 +197,12 @@ impl Session {
         self.switches.store(word, Ordering::Relaxed);
     }
 
-    /// Starts forwarding; the lines that say what.
+    /// Starts forwarding.
     ///
     /// # Errors
     /// A line: it runs already, a port is not started, there is nothing to forward between.
-    pub fn start(&mut self) -> Result<String, String> {
-        self.start_mode(self.settings.mode)
-    }
-
-    /// Starts forwarding by an engine other than the one that is set, as `start tx_first` does.
-    ///
-    /// # Errors
-    /// As [`start`](Self::start).
-    pub fn start_mode(&mut self, mode: Mode) -> Result<String, String> {
+    pub fn start(&mut self) -> Result<(), String> {
+        let mode = self.settings.mode;
         if self.is_forwarding() {
             return Err("Packet forwarding already started".into());
         }
@@ -230,7 +223,6 @@ impl Session {
         if self.settings.flush_rx && mode != Mode::TxOnly {
             self.flush();
         }
-        let told = crate::text::streams(self, mode);
         for &id in &self.settings.ports.clone() {
             let stats = self.bringup.ports.get(PortId(id)).map(pollux_port::Port::stats).unwrap_or_default();
             self.ports.get_mut(id)?.begun = stats;
@@ -266,7 +258,7 @@ impl Session {
                 Ok(Noisy::new(&session.ends(plan)?, session.marks(plan)?, session.settings.noisy, hz))
             })?,
         }
-        Ok(told)
+        Ok(())
     }
 
     fn ends(&mut self, plan: &Plan) -> Result<Ends, String> {
@@ -317,7 +309,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`start`](Self::start).
-    pub fn start_tx_first(&mut self, bursts: u32) -> Result<String, String> {
+    pub fn start_tx_first(&mut self, bursts: u32) -> Result<(), String> {
         if self.is_forwarding() {
             return Err("Packet forwarding already started".into());
         }
@@ -346,9 +338,9 @@ impl Session {
             self.give_back(lane);
         }
         let flush = std::mem::replace(&mut self.settings.flush_rx, false);
-        let told = self.start();
+        let started = self.start();
         self.settings.flush_rx = flush;
-        told
+        started
     }
 
     /// Takes the queues of the streams, and launches their loops.
@@ -397,11 +389,11 @@ impl Session {
         Ok(())
     }
 
-    /// Stops forwarding and takes the queues back; the lines that say what was forwarded.
+    /// Stops forwarding and takes the queues back.
     ///
     /// # Errors
     /// A line: nothing is being forwarded, an lcore panicked.
-    pub fn stop(&mut self) -> Result<String, String> {
+    pub fn stop(&mut self) -> Result<(), String> {
         let launched = self.run.as_mut().map(|run| std::mem::take(&mut run.launched)).unwrap_or_default();
         if launched.is_empty() {
             return Err("Packet forwarding not started".into());
@@ -415,13 +407,7 @@ impl Session {
             }
         }
         self.set_switches();
-        if let Some(why) = failed {
-            return Err(why);
-        }
-        let mut told = String::from("Telling cores to stop...\nWaiting for lcores to finish...\n");
-        told += &crate::text::forward_stats(self);
-        told += "\nDone.\n";
-        Ok(told)
+        failed.map_or(Ok(()), Err)
     }
 
     fn give_back(&mut self, lane: Lane) {

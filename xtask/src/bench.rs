@@ -79,7 +79,7 @@ pub(crate) fn bench(args: &Args) -> Outcome {
     }
     build(
         &["pollux-apps", "pollux-benches"],
-        &["l2fwd", "figures", "mlx5_rxtx32", "mlx5_start", "verbs_post", "mlx5_l2fwd"],
+        &["l2fwd", "testpmd", "figures", "mlx5_rxtx32", "mlx5_start", "verbs_post", "mlx5_l2fwd"],
     )?;
     let bounds = Bounds::read(table::is_on_models)?;
     let plan: Vec<Plan> = table::PLAN

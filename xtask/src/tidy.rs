@@ -50,6 +50,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     ("kit", &["bringup", "config", "eal", "mempool", "port"]),
     ("pollux", &["bringup", "config", "eal", "kit", "mempool", "port", "port-soft", "ring", "verbs", "wire"]),
     ("apps", &["bringup", "config", "eal", "kit", "pollux", "port", "wire", "verbs"]),
+    ("testpmd", &["bringup", "config", "eal", "kit", "mempool", "port", "wire"]),
     (
         "benches",
         &[

@@ -3,22 +3,23 @@
 use crate::engine::Mode;
 use crate::grammar::{Args, Command, Section, help};
 use crate::session::Session;
+use crate::text;
 
 const fn command(syntax: &'static str, help: &'static str, run: crate::grammar::Handler) -> Command {
     Command { syntax, help, section: Section::Control, run, rest: None }
 }
 
 pub(super) const COMMANDS: &[Command] = &[
-    command("start", "Start packet forwarding.", |session, _| session.start()),
+    command("start", "Start packet forwarding.", |session, _| start(session, Session::start)),
     command("start tx_first", "Send one burst of packets, then start packet forwarding.", |session, _| {
-        session.start_tx_first(1)
+        start(session, |session| session.start_tx_first(1))
     }),
     command(
         "start tx_first <bursts>",
         "Send so many bursts of packets, then start packet forwarding.",
         tx_first,
     ),
-    command("stop", "Stop packet forwarding and show its statistics.", |session, _| session.stop()),
+    command("stop", "Stop packet forwarding and show its statistics.", |session, _| stop(session)),
     command("quit", "Stop forwarding, close all ports and end the program.", |session, _| {
         session.quit = true;
         Ok(String::new())
@@ -35,11 +36,33 @@ pub(super) const COMMANDS: &[Command] = &[
     }),
 ];
 
+/// Starts forwarding in one of the ways; the lines that say what.
+///
+/// # Errors
+/// A line: it runs already, a port is not started, there is nothing to forward between.
+pub(crate) fn start(
+    session: &mut Session,
+    begin: impl FnOnce(&mut Session) -> Result<(), String>,
+) -> Result<String, String> {
+    let told = text::streams(session, session.settings.mode);
+    begin(session).map(|()| told)
+}
+
+/// Stops forwarding; the lines that say what was forwarded.
+///
+/// # Errors
+/// A line: nothing is being forwarded, an lcore panicked.
+pub(crate) fn stop(session: &mut Session) -> Result<String, String> {
+    session.stop()?;
+    let stats = text::forward_stats(session);
+    Ok(format!("Telling cores to stop...\nWaiting for lcores to finish...\n{stats}\nDone.\n"))
+}
+
 fn tx_first(session: &mut Session, args: &Args) -> Result<String, String> {
     // More than this only delays the prompt.
     const MOST: u64 = 100_000;
     match args.number(0) {
-        bursts @ 1..=MOST => session.start_tx_first(bursts as u32),
+        bursts @ 1..=MOST => start(session, |session| session.start_tx_first(bursts as u32)),
         bursts => Err(format!("start tx_first: {bursts} bursts: give 1 to {MOST}")),
     }
 }

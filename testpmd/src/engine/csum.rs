@@ -5,7 +5,7 @@
 use pollux_mempool::{Mbuf, RxFlags, TxFlags, TxOffload};
 use pollux_wire::checksum::{Sum, crc32c, pseudo_v4, pseudo_v6};
 use pollux_wire::ptype::{self, Parsed};
-use pollux_wire::{IpProtocol, Ipv4Header, Ipv6Header};
+use pollux_wire::{EtherType, IpProtocol, Ipv4Header, Ipv6Header};
 use zerocopy::FromBytes;
 
 use super::{Ends, Engine, Marks};
@@ -41,22 +41,25 @@ impl Csum {
         Self { head: ends.head(), marks, settings }
     }
 
-    /// Sets the addresses, and the sums or what is asked of the port.
+    /// Sets the addresses, and the sums or what is asked of the port; whether anything is asked.
     #[inline]
-    fn edit(&self, mbuf: &mut Mbuf) {
-        let Some(data) = mbuf.data_mut() else { return };
+    fn edit(&self, mbuf: &mut Mbuf) -> bool {
+        let Some(data) = mbuf.data_mut() else { return false };
         if let Some(addresses) = data.first_chunk_mut::<12>() {
             *addresses = self.head;
+        }
+        if !may_be_ip(data) {
+            return false;
         }
         let parsed = ptype::parse(data);
         if parsed.ptype.l3() == 0 || mbuf.tx_flags().intersects(CUTS) {
             // Not IP, or a packet that is to be cut as its sender asked.
-            return;
+            return !mbuf.tx_flags().is_empty();
         }
-        self.sums(mbuf, &parsed);
+        self.sums(mbuf, &parsed)
     }
 
-    fn sums(&self, mbuf: &mut Mbuf, parsed: &Parsed) {
+    fn sums(&self, mbuf: &mut Mbuf, parsed: &Parsed) -> bool {
         let (l3, l4) = (usize::from(parsed.l2_len), usize::from(parsed.l2_len + parsed.l3_len));
         let v4 = parsed.ptype.is_ipv4();
         let protocol = IpProtocol(parsed.protocol);
@@ -114,7 +117,16 @@ impl Csum {
                 ..TxOffload::default()
             });
         }
+        asks || !kept.is_empty()
     }
+}
+
+/// Whether an Ethernet frame carries IP, or tags behind which it may.
+#[inline(always)]
+fn may_be_ip(data: &[u8]) -> bool {
+    let Some(&[high, low]) = data.get(12..14) else { return false };
+    let kind = EtherType(u16::from_be_bytes([high, low]));
+    kind == EtherType::IPV4 || kind == EtherType::IPV6 || kind.is_vlan()
 }
 
 const CUTS: TxFlags = TxFlags::TCP_SEGMENTATION.union(TxFlags::UDP_SEGMENTATION);
@@ -126,16 +138,17 @@ impl Engine for Csum {
         if received == 0 {
             return 0;
         }
+        let mut asks = !self.marks.flags.is_empty();
         for at in 0..lane.burst.len() {
             let flags = lane.burst[at].rx_flags();
             if flags.intersects(TOLD) {
                 count(&lane.counters, flags);
             }
-            self.edit(&mut lane.burst[at]);
+            asks |= self.edit(&mut lane.burst[at]);
         }
         self.marks.put(lane.packets());
         // What cannot be sent as it asks is dropped.
-        while let Err(bad) = lane.tx.tx_prepare(&mut lane.burst) {
+        while asks && let Err(bad) = lane.tx.tx_prepare(&mut lane.burst) {
             drop(lane.burst.remove(bad.index));
             add(&lane.counters.dropped, 1);
         }

@@ -1,4 +1,4 @@
-//! Whole programs: l2fwd against testpmd, trial by trial in turn.
+//! Whole programs: l2fwd and testpmd against DPDK's testpmd, trial by trial in turn.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -25,6 +25,7 @@ pub(crate) fn measure(name: &str, root: Option<&Root>, trials: u32) -> Outcome<V
         "af_packet_veth" => kernel(root, trials.min(7), &Veth::make()?),
         "tap_kernel" => tap(root, trials.min(7)),
         "start" => start(root, trials),
+        _ if let Some(mode) = name.strip_prefix("testpmd_") => engine(root, trials, mode),
         _ => Err(format!("no program measures {name}")),
     }
 }
@@ -70,6 +71,19 @@ fn forwarding(
             testpmd.command("stop").and_then(|said| testpmd_cycles(&said)).map(Some)
         },
     )
+}
+
+/// An engine of testpmd beside the same of DPDK's, between two null ports on one lcore: busy cycles per packet as each program
+/// counts them.
+fn engine(root: Option<&Root>, trials: u32, mode: &str) -> Outcome<Vec<Pair>> {
+    let trial = |testpmd: &mut Testpmd| {
+        testpmd.command("start")?;
+        std::thread::sleep(TRIAL);
+        testpmd_cycles(&testpmd.command("stop")?)
+    };
+    let mut ours = Testpmd::ours(NULLS, mode)?;
+    let mut theirs = root.map(|root| Testpmd::start(root, NULLS, mode)).transpose()?;
+    alternate(trials, || trial(&mut ours), || theirs.as_mut().map(trial).transpose())
 }
 
 fn testpmd_cycles(said: &str) -> Outcome<f64> {

@@ -1,12 +1,15 @@
-//! testpmd, told what to do at its prompt.
+//! testpmd, ours or DPDK's, told what to do at its prompt: both speak the same.
 
 use std::io::{Read, Write};
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use super::peer::{EAL, Root};
-use crate::run::Outcome;
+use crate::run::{Outcome, release_dir};
+
+/// What both are told.
+const FIXED: &[&str] = &["--", "-i", "--nb-cores=1", "--total-num-mbufs=16384", "--burst=32"];
 
 /// An interactive testpmd.
 pub(super) struct Testpmd {
@@ -39,13 +42,24 @@ impl Testpmd {
         Self::launch(root, &["--lcores", "2@0,0@0,1@1", "--main-lcore", "2"], devices, &options)
     }
 
+    /// Ours, under the options of [`start`](Self::start).
+    pub(super) fn ours(devices: &[&str], mode: &str) -> Outcome<Self> {
+        let mode = format!("--forward-mode={mode}");
+        let options = ["--record-core-cycles", &mode];
+        let mut command = Command::new(release_dir().join("testpmd"));
+        command.args(["-l", "0,1"]).args(devices).args(FIXED).args(options);
+        Self::over(command)
+    }
+
     fn launch(root: &Root, lcores: &[&str], devices: &[&str], options: &[&str]) -> Outcome<Self> {
-        let fixed = ["--", "-i", "--nb-cores=1", "--total-num-mbufs=16384", "--burst=32"];
         // Into a pipe testpmd would print its report after the prompt that follows it.
         let unbuffered = ["-oL", "/usr/bin/dpdk-testpmd"];
-        let args = [&unbuffered, lcores, EAL, devices, &fixed, options].concat();
-        let mut child = root
-            .command("/usr/bin/stdbuf", &args)
+        let args = [&unbuffered, lcores, EAL, devices, FIXED, options].concat();
+        Self::over(root.command("/usr/bin/stdbuf", &args))
+    }
+
+    fn over(mut command: Command) -> Outcome<Self> {
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -1,0 +1,351 @@
+//! testpmd as a user runs it: its prompt, its output, its bad inputs.
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use pollux_tests::capture;
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+const NULLS: [&str; 6] = ["-l", "0,1", "--vdev", "net_null0", "--vdev", "net_null1"];
+
+fn testpmd(eal: &[&str], options: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_testpmd"));
+    command.arg("--no-huge").args(eal).arg("--").args(options);
+    command
+}
+
+/// What it says to these lines, typed at its prompt.
+fn typed(eal: &[&str], options: &[&str], lines: &str) -> Output {
+    let mut command = testpmd(eal, &[&["-i"], options].concat());
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("testpmd");
+    let mut input = child.stdin.take().expect("a pipe");
+    let lines = lines.to_owned();
+    let writer = std::thread::spawn(move || drop(input.write_all(lines.as_bytes())));
+    let output = child.wait_with_output().expect("its end");
+    writer.join().expect("a writer");
+    output
+}
+
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The number behind a label, the first time that it occurs.
+fn number(text: &str, label: &str) -> u64 {
+    let behind = text.split(label).nth(1).unwrap_or_else(|| panic!("no {label} in {text}"));
+    behind
+        .split_whitespace()
+        .next()
+        .and_then(|word| word.parse().ok())
+        .unwrap_or_else(|| panic!("{label}: {behind}"))
+}
+
+#[test]
+fn every_engine_forwards_and_stops_and_the_queues_come_back() {
+    if !two_cpus() {
+        return;
+    }
+    let mut lines = String::new();
+    for mode in ["io", "mac", "macswap", "flowgen", "rxonly", "txonly", "csum", "icmpecho", "noisy", "5tswap"]
+    {
+        let _ = write!(lines, "set fwd {mode}\nstart\nstop\nstart\nshow fwd stats all\nstop\n");
+    }
+    let said = text(&typed(&NULLS, &["--record-core-cycles", "--record-burst-stats"], &(lines + "quit\n")));
+    assert_eq!(said.matches("Done.\n").count(), 20, "{said}");
+    assert!(!said.contains("not set up") && !said.contains("Bad arguments"), "{said}");
+    assert!(said.contains("total 5tswap packets="), "{said}");
+    assert!(said.trim_end().ends_with("Bye..."), "{said}");
+}
+
+/// A file received on port 0 leaves port 1 as the engine has it, byte for byte.
+#[test]
+fn what_leaves_is_what_the_engine_makes_of_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (input, output) = (folder.path().join("in.pcap"), folder.path().join("out.pcap"));
+    let frames: Vec<Vec<u8>> = (0..100u8).map(frame).collect();
+    std::fs::write(&input, capture::capture(&frames)).expect("a file");
+    let peer = [2, 0, 0, 0, 0, 0x77];
+    let swapped = |frame: &[u8]| [&frame[6..12], &frame[..6], &frame[12..]].concat();
+    type Make<'a> = Box<dyn Fn(&[u8]) -> Vec<u8> + 'a>;
+    let table: [(&str, Make<'_>); 4] = [
+        ("io", Box::new(|frame| frame.to_vec())),
+        ("macswap", Box::new(swapped)),
+        ("mac", Box::new(|frame| [&peer[..], &[0xaa; 6], &frame[12..]].concat())),
+        (
+            "5tswap",
+            Box::new(|frame| {
+                let mut frame = swapped(frame);
+                frame[26..34].rotate_left(4);
+                frame[34..38].rotate_left(2);
+                frame
+            }),
+        ),
+    ];
+    for (mode, make) in &table {
+        let device = |file: &std::path::Path, key: &str| format!("{key}={}", file.display());
+        let source = format!("net_pcap0,{}", device(&input, "rx_pcap"));
+        let sink = format!("net_pcap1,{}", device(&output, "tx_pcap"));
+        let options = [
+            &format!("--forward-mode={mode}") as &str,
+            "--eth-peer=1,02:00:00:00:00:77",
+            "--no-flush-rx",
+            "--duration=0.5",
+            "--json",
+        ];
+        let ran =
+            testpmd(&["-l", "0", "--vdev", &source, "--vdev", &sink], &options).output().expect("testpmd");
+        assert!(ran.status.success(), "{mode}: {}", String::from_utf8_lossy(&ran.stderr));
+        let left = capture::frames(&std::fs::read(&output).expect("a file"));
+        assert_eq!(left.len(), frames.len(), "{mode}");
+        for (frame, left) in frames.iter().zip(&left) {
+            let mut wanted = make(frame);
+            if *mode == "mac" {
+                wanted[6..12].copy_from_slice(&left[6..12]);
+                assert_ne!(left[6..12], frame[6..12], "the address of the port");
+            }
+            assert_eq!(*left, wanted, "{mode}");
+        }
+        let last = String::from_utf8_lossy(&ran.stdout).into_owned();
+        let report: serde_json::Value = serde_json::from_str(last.trim()).expect("one line of JSON alone");
+        assert_eq!(report["ports"][0]["rx_packets"], 100, "{report}");
+        assert_eq!(report["streams"][0]["tx_packets"], 100, "{report}");
+        assert!(report["streams"][0]["latency_ns"]["p99"].as_u64().is_some(), "{report}");
+    }
+}
+
+/// A UDP datagram with sums that are right.
+fn frame(number: u8) -> Vec<u8> {
+    use pollux_wire::build::Frame;
+    let frame = Frame::ether([2, 0, 0, 0, 0, number], [4, 0, 0, 0, 0, number])
+        .ipv4([10, 0, 0, number], [10, 1, 0, 9]);
+    frame.udp(1000 + u16::from(number), 9).payload(b"some data").to_vec()
+}
+
+#[test]
+fn ports_are_configured_anew_between_runs() {
+    if !two_cpus() {
+        return;
+    }
+    let lines = "port config all rxq 2\nport stop all\nport config all rxq 2\nport config all txq 2\nport config all rxd 256\n\
+                 port start all\nshow config fwd\nshow rxq info 0 1\nstart\nport stop 0\nstop\nport stop 0\nport config 0 txq 1 ring_size 128\n\
+                 port start 0\nshow txq info 0 1\nshow txq info 0 0\nstart\nstop\nport close all\nstart\nquit\n";
+    let said = text(&typed(&NULLS, &[], lines));
+    assert!(said.contains("Please stop all ports first"), "{said}");
+    assert!(said.contains("cores=1 - streams=4"), "{said}");
+    assert!(said.contains("Number of RXDs: 256"), "{said}");
+    assert!(said.contains("Please remove port 0 from forwarding configuration."), "{said}");
+    assert!(said.contains("Number of TXDs: 128") && said.contains("Number of TXDs: 1024"), "{said}");
+    assert_eq!(said.matches("Done.\n").count(), 2, "{said}");
+    assert!(said.contains("No stream:"), "nothing is left to forward between: {said}");
+}
+
+/// Flow rules, RSS and checksums by the port, on the device model.
+#[test]
+fn the_drivers_features_are_reached_by_commands() {
+    if !two_cpus() {
+        return;
+    }
+    let lines = "flow create 0 ingress pattern eth / ipv4 / udp / end actions count / queue index 1 / end\nstart\nflow list 0\n\
+                 flow validate 0 ingress pattern eth / end actions queue index 9 / end\nshow port 0 rss-hash\n\
+                 show port 0 rss reta 128 (0x3)\nstop\nflow query 0 0 count\nflow destroy 0 rule 0\nflow destroy 0 rule 0\nmac_addr add 0 02:00:00:00:00:99\nshow port 0 macs\n\
+                 port stop 0\ncsum set udp hw 0\ntso set 1000 0\ntx_vlan set 0 5\nport start 0\nshow port 0 tx_offload configuration\nset fwd csum\nstart\nstop\nport 0 rxq 1 stop\nshow rxq info 0 1\nquit\n";
+    let said = text(&typed(
+        &["-l", "0,1", "--vdev", "mlx5_model0,wire=source:64", "--vdev", "mlx5_model1,wire=source:64"],
+        &["--rxq=2", "--txq=2"],
+        lines,
+    ));
+    for wanted in [
+        "Flow rule #0 created",
+        "0\t0\t0\ti--\tETH IPV4 UDP => COUNT QUEUE",
+        "RSS functions:\n  ipv4",
+        "RSS RETA configuration: hash index=1, queue=1",
+        "Flow rule #0 destroyed",
+        "Flow rule #0 not found",
+        "Number of MAC address added: 2",
+        "UDP checksum offload is hw",
+        "TSO segment size for non-tunneled packets is 1000",
+        "VLAN_INSERT",
+        "Rx queue state: stopped",
+    ] {
+        assert!(said.contains(wanted), "no {wanted:?} in {said}");
+    }
+    assert!(said.contains("port_flow_complain(): Caught PMD error"), "queue 9 is none: {said}");
+    assert!(number(&said, " hits: ") > 0, "{said}");
+}
+
+/// What DPDK's own test suite looks for (`dts/api/testpmd/types.py`, `dts/api/testpmd/__init__.py`).
+#[test]
+fn output_has_what_dpdks_test_suite_reads() {
+    let lines = "show port info all\nshow port stats all\nshow device info all\nset fwd mac\nset verbose 1\nset promisc all on\n\
+                 show rxq info 0 0\nshow port 0 rx_offload capabilities\nclear port stats all\nmac_addr add 0 02:00:00:00:00:01:02\nquit\n";
+    let said = text(&typed(&["-l", "0", "--vdev", "net_null0"], &[], lines));
+    for wanted in [
+        "********************* Infos for port 0  *********************",
+        "Device name: net_null0\nDriver name: net_null\n",
+        "Connect to socket: 0\n",
+        "Link status: up\nLink speed: 10 Gbps\nLink duplex: full-duplex\nAutoneg status: Off\n",
+        "VLAN offload: \n  strip off, filter off, extend off, qinq strip off\n",
+        "Current number of RX queues: 1\nMax possible RX queues: 1024\n",
+        "Max segment number per MTU/TSO: ",
+        "Device capabilities: 0x0( )",
+        "Device error handling mode: none",
+        "Device private info:\n",
+        "######################## NIC statistics for port 0  ########################",
+        "Rx-pps:            0          Rx-bps:            0",
+        "Set mac packet forwarding mode",
+        "Change verbose level from 0 to 1",
+        "Rx queue state: started",
+        "Rx Offloading Capabilities of port 0 :\n  Per Queue :",
+        "NIC statistics for port 0 cleared",
+        "Bad arguments",
+        "Port 0 is closed",
+        "Bye...",
+    ] {
+        assert!(said.contains(wanted), "no {wanted:?} in {said}");
+    }
+}
+
+#[test]
+fn options_that_cannot_be_are_one_line() {
+    for (options, wanted) in [
+        (&["--burst=65"][..], "--burst"),
+        (&["--forward-mode=fast"], "io, mac, macswap"),
+        (&["--nb-cores=9"], "option '--nb-cores': 9: there are 1"),
+        (&["--portmask=0x8"], "option '--portmask': port 3 is not there"),
+        (&["--portlist=0,0"], "names port 0 twice"),
+        (&["--txpkts=20"], "first segment of 20 bytes: must hold the headers of 42 bytes"),
+        (&["--noisy-lkup-num-reads=1"], "--noisy-lkup-memory"),
+        (&["--rxq=0"], "from 1 to 1024"),
+        (&["--rxq=2000"], "from 1 to 1024"),
+        (&["--eth-peer=0"], "02:00:00:00:00:01"),
+        (&["--cmdline-file=/nowhere/at/all"], "/nowhere/at/all"),
+        (&["--rx-offloads=0x8000000"], "offload"),
+    ] {
+        let output = testpmd(&["-l", "0", "--vdev", "net_null0"], options).output().expect("testpmd");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && output.status.code().is_some(), "{options:?}: {}", output.status);
+        assert!(said.contains(wanted), "{options:?}: {said}");
+        assert!(!said.contains("panicked"), "{options:?}: {said}");
+    }
+}
+
+#[test]
+fn a_signal_ends_the_prompt_with_the_statistics() {
+    let mut command = testpmd(&["-l", "0", "--vdev", "net_null0"], &["-i", "-a"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("testpmd");
+    std::thread::sleep(Duration::from_millis(700));
+    let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+    assert!(killed.is_ok_and(|status| status.success()));
+    let begin = Instant::now();
+    // Its input stays open: it must not wait for that.
+    let input = child.stdin.take();
+    let output = child.wait_with_output().expect("its end");
+    drop(input);
+    assert!(begin.elapsed() < Duration::from_secs(10));
+    let said = text(&output);
+    assert!(said.contains("Accumulated forward statistics") && said.contains("Bye..."), "{said}");
+}
+
+/// Words of the grammar in any order, and things that are none.
+#[test]
+fn ten_thousand_lines_are_obeyed_or_refused() {
+    let words: Vec<String> = {
+        let table = pollux_testpmd::command::table();
+        let syntax = table.iter().flat_map(|command| command.syntax.split([' ', '|', '(', ')']));
+        let mut words: Vec<String> = syntax.filter(|word| !word.is_empty()).map(str::to_owned).collect();
+        words.extend(
+            [
+                "0",
+                "1",
+                "9",
+                "-1",
+                "65536",
+                "0x3",
+                "18446744073709551616",
+                "all",
+                "\u{1f980}",
+                "(0,1)",
+                "((",
+                "02:00:00:00:00:01",
+                "end",
+                "/",
+                "eth",
+                "ipv4",
+                "is",
+                "drop",
+                "64,64",
+                "#",
+                "10.0.0.1",
+            ]
+            .map(str::to_owned),
+        );
+        // These end the session, or read files; they have tests of their own.
+        words.retain(|word| !matches!(word.as_str(), "quit" | "load" | "close"));
+        words
+    };
+    let mut runner =
+        TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]));
+    let any = proptest::collection::vec(proptest::sample::select(words), 1..8);
+    // Whole commands, some words of which are others.
+    let table = pollux_testpmd::command::table();
+    let whole: Vec<String> = table
+        .iter()
+        .filter(|command| !["quit", "load", "close"].iter().any(|word| command.syntax.contains(word)))
+        .map(|command| {
+            let words = command.syntax.split(' ').map(|word| match word.as_bytes()[0] {
+                b'(' => word.trim_matches(['(', ')']).split('|').next().unwrap_or_default(),
+                b'<' => "1",
+                _ => word,
+            });
+            words.collect::<Vec<_>>().join(" ")
+        })
+        .collect();
+    let mutated = (
+        proptest::sample::select(whole),
+        0..12usize,
+        proptest::sample::select(vec!["", "0", "all", "x", "99999999999", "(", "on"]),
+    )
+        .prop_map(|(line, place, word)| {
+            let words = line.split(' ').enumerate().map(|(at, own)| if at == place { word } else { own });
+            words.collect::<Vec<_>>().join(" ")
+        });
+    let (mut lines, mut count) = (String::new(), 0);
+    while count < 10_000 {
+        let line = match count % 2 {
+            0 => any.new_tree(&mut runner).expect("words").current().join(" "),
+            _ => mutated.new_tree(&mut runner).expect("a line").current(),
+        };
+        // Bursts without number would only take time.
+        if line.starts_with("start tx_first") || line.contains("vlan add all") || line.contains("vlan rm all")
+        {
+            continue;
+        }
+        lines += &line;
+        lines.push('\n');
+        count += 1;
+    }
+    let begin = Instant::now();
+    let output = typed(
+        &["-l", "0", "--vdev", "net_null0", "--vdev", "net_null1"],
+        &[],
+        &(lines + "stop\nstart\nstop\nquit\n"),
+    );
+    let said = text(&output);
+    assert!(begin.elapsed() < Duration::from_secs(300));
+    assert!(!said.contains("panicked") && !String::from_utf8_lossy(&output.stderr).contains("panicked"));
+    assert!(said.matches("testpmd> ").count() >= 10_000);
+    assert!(said.trim_end().ends_with("Bye..."));
+}
+
+fn two_cpus() -> bool {
+    let there = std::thread::available_parallelism().is_ok_and(|count| count.get() > 1);
+    if !there {
+        eprintln!("skipped: two CPUs are needed");
+    }
+    there
+}
