@@ -13,6 +13,7 @@ use std::path::Path;
 pub(crate) use available::{address_space, available};
 pub(crate) use dir::page_size_of_mount;
 
+use crate::sysfs;
 use crate::topology::SocketId;
 
 /// The kernel's pool of huge pages of one size.
@@ -43,7 +44,7 @@ impl HugePool {
                 let kib: usize =
                     name.to_str()?.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
                 let count = |file: &str| -> Option<usize> {
-                    fs::read_to_string(entry.path().join(file)).ok()?.trim().parse().ok()
+                    sysfs::read(&entry.path().join(file)).ok()?.trim().parse().ok()
                 };
                 // A node's directory has neither reservations nor overcommit.
                 let reserved = count("resv_hugepages").unwrap_or(0);
@@ -52,7 +53,7 @@ impl HugePool {
                 Some(Self {
                     page_size: kib.checked_mul(1024)?,
                     total: count("nr_hugepages")?,
-                    free: count("free_hugepages")?.saturating_sub(reserved) + grow,
+                    free: count("free_hugepages")?.saturating_sub(reserved).saturating_add(grow),
                 })
             })
             .collect();

@@ -74,6 +74,7 @@ pub mod service;
 pub mod signal;
 pub mod simd;
 pub mod slot;
+pub mod sysfs;
 pub mod timer;
 pub mod topology;
 

@@ -6,8 +6,9 @@
 //! Source: Linux `Documentation/ABI/stable/sysfs-devices-node`, `Documentation/admin-guide/cputopology.rst`.
 
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
+
+use crate::sysfs;
 
 /// A NUMA node, by the number Linux gives it (DPDK calls it a socket).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,7 +42,7 @@ impl Topology {
     #[must_use]
     pub fn read(root: &Path) -> Self {
         let directory = root.join("sys/devices/system/node");
-        let list = |path: PathBuf| fs::read_to_string(path).ok().and_then(|text| parse_list(&text));
+        let list = |path: PathBuf| sysfs::read(&path).ok().and_then(|text| parse_list(&text));
         let mut nodes: Vec<Node> = list(directory.join("online"))
             .unwrap_or_default()
             .into_iter()
@@ -85,7 +86,7 @@ impl Topology {
     #[must_use]
     pub fn siblings(&self, cpu: u16) -> Vec<u16> {
         let path = self.root.join(format!("sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"));
-        fs::read_to_string(path).ok().and_then(|text| parse_list(&text)).unwrap_or_else(|| vec![cpu])
+        sysfs::read(&path).ok().and_then(|text| parse_list(&text)).unwrap_or_else(|| vec![cpu])
     }
 
     /// The node numbers, as a person reads them: `node 0` or `nodes 0, 1`.
@@ -97,17 +98,25 @@ impl Topology {
 }
 
 /// Reads Linux's list format: `0-3,8`, ascending, empty for none. `None` for anything else.
-fn parse_list(text: &str) -> Option<Vec<u16>> {
-    let mut numbers = Vec::new();
+#[must_use]
+pub fn parse_list(text: &str) -> Option<Vec<u16>> {
+    let mut numbers: Vec<u16> = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        numbers.extend(first.parse::<u16>().ok()?..=last.parse::<u16>().ok()?);
+        let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+        // Ascending, so that no text makes more numbers than there are.
+        if first > last || numbers.last().is_some_and(|before| *before >= first) {
+            return None;
+        }
+        numbers.extend(first..=last);
     }
     Some(numbers)
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::fs;
+
     use super::*;
 
     /// A tree of files, to stand for `/`.
@@ -125,7 +134,7 @@ pub(crate) mod tests {
     fn lists_read_as_linux_writes_them() {
         assert_eq!(parse_list("0-3,8,10-11\n"), Some(vec![0, 1, 2, 3, 8, 10, 11]));
         assert_eq!(parse_list("\n"), Some(vec![]));
-        for bad in ["a", "1-", "-1", "1-2-3", "70000"] {
+        for bad in ["a", "1-", "-1", "1-2-3", "70000", "3-1", "1,1", "0-9,5"] {
             assert_eq!(parse_list(bad), None, "{bad}");
         }
     }

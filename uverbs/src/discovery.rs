@@ -283,11 +283,11 @@ fn link_name(path: &Path) -> Option<String> {
 }
 
 fn optional(path: &Path) -> Option<String> {
-    fs::read_to_string(path).ok().map(|text| text.trim_end().to_owned())
+    pollux_eal::sysfs::read(path).ok().map(|text| text.trim_end().to_owned())
 }
 
 fn read(path: &Path) -> Result<String, UverbsError> {
-    match fs::read_to_string(path) {
+    match pollux_eal::sysfs::read(path) {
         Ok(text) => Ok(text.trim_end().to_owned()),
         Err(error) => Err(sysfs(path, error)),
     }

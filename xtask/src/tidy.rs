@@ -22,6 +22,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     ("mempool", &["atomic", "eal", "ring", "wire"]),
     ("frame-io", &["eal"]),
     ("uverbs", &["eal"]),
+    ("doctor", &["config", "eal", "uverbs"]),
     ("port", &["atomic", "config", "eal", "mempool", "wire"]),
     ("port-soft", &["config", "port", "mempool", "ring", "frame-io", "eal", "wire"]),
     ("mlx5-kernel", &["uverbs", "mlx5-abi", "eal", "wire"]),
