@@ -127,7 +127,7 @@ impl Findings {
     }
 
     pub(crate) fn gap(&mut self, check: &'static Check, gap: &Gap) {
-        self.unknown(check, gap.to_string());
+        self.unknown(check, format!("{gap}."));
     }
 
     fn add(&mut self, check: &'static Check, severity: Severity, what: &str, mend: Option<Mend>) {

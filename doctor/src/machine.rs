@@ -5,6 +5,7 @@ use pollux_eal::topology::Topology;
 use pollux_uverbs::UverbsError;
 
 use crate::card::{self, Card};
+use crate::finding::Mend;
 use crate::process::Process;
 use crate::root::Root;
 
@@ -43,24 +44,13 @@ pub(crate) enum Container {
 }
 
 impl Container {
-    /// Its name.
-    #[must_use]
-    pub(crate) fn name(self) -> &'static str {
+    /// What it is, in words.
+    pub(crate) fn described(self) -> &'static str {
         match self {
-            Self::Docker => "Docker",
-            Self::Podman => "Podman",
-            Self::Kubernetes => "Kubernetes",
+            Self::Docker => "a container of Docker",
+            Self::Podman => "a container of Podman",
+            Self::Kubernetes => "a pod of Kubernetes",
             Self::Other => "a container",
-        }
-    }
-
-    /// The program whose `run` takes options such as `--device`.
-    #[must_use]
-    pub(crate) fn program(self) -> Option<&'static str> {
-        match self {
-            Self::Docker => Some("docker"),
-            Self::Podman => Some("podman"),
-            Self::Kubernetes | Self::Other => None,
         }
     }
 }
@@ -77,7 +67,7 @@ pub(crate) struct Isolation {
 }
 
 impl Isolation {
-    /// Source: Linux `Documentation/ABI/testing/sysfs-devices-system-cpu` (`isolated`, `nohz_full`);
+    /// Source: Linux `drivers/base/cpu.c` (`isolated`, `nohz_full`);
     /// `Documentation/admin-guide/kernel-parameters.txt` (`rcu_nocbs`, which stands only in the command line).
     fn read(root: &Root) -> Self {
         let list = |name: &str| root.cpus(&format!("sys/devices/system/cpu/{name}")).unwrap_or_default();
@@ -121,10 +111,14 @@ impl Machine {
         self.lcores.clone().unwrap_or_else(|| self.topology.cpus())
     }
 
-    /// How to give the container more, else what the machine itself needs.
-    pub(crate) fn docker_or(&self, option: &str, otherwise: crate::Mend) -> crate::Mend {
-        match self.container.and_then(Container::program) {
-            Some(program) => crate::Mend::user(format!("{program} run {option} ...")),
+    /// How to start the container so that it has more: an option of `docker run`, what a pod asks for, in words what any other
+    /// needs; outside of containers, what the machine needs.
+    pub(crate) fn started_with(&self, option: &str, pod: &str, words: &str, otherwise: Mend) -> Mend {
+        match self.container {
+            Some(Container::Docker) => Mend::user(format!("docker run {option} ...")),
+            Some(Container::Podman) => Mend::user(format!("podman run {option} ...")),
+            Some(Container::Kubernetes) => Mend::action(format!("In the pod's specification: {pod}.")),
+            Some(Container::Other) => Mend::action(format!("Start the container with {words}.")),
             None => otherwise,
         }
     }

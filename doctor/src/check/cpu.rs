@@ -92,10 +92,16 @@ fn allowed(machine: &Machine, out: &mut Findings) {
     let what = format!("This process may not use {}: it has {}.", processors(&lost), list(&usable));
     let (offline, masked): (Vec<u16>, Vec<u16>) = lost.iter().partition(|cpu| !online.contains(cpu));
     let mend = if masked.is_empty() {
-        Mend::action(format!("Name others: {} {} not online.", list(&offline), if offline.len() == 1 { "is" } else { "are" }))
+        Mend::action(format!(
+            "Name others: {} {} not online.",
+            list(&offline),
+            if offline.len() == 1 { "is" } else { "are" }
+        ))
     } else {
-        machine.docker_or(
+        machine.started_with(
             &format!("--cpuset-cpus={}", list(lcores)),
+            super::system::WHOLE_PROCESSORS,
+            "these processors in its cpuset",
             Mend::user(format!("taskset -pc {} $$", list(lcores))),
         )
     };
@@ -199,8 +205,11 @@ fn governor(machine: &Machine, out: &mut Findings) {
     if kinds.is_empty() {
         return out.ok(&GOVERNOR, "The kernel does not set the frequency (a guest, or cpufreq is off).");
     }
-    let slow: Vec<u16> =
-        kinds.iter().filter(|((name, _), _)| name != "performance").flat_map(|(_, cpus)| cpus.clone()).collect();
+    let slow: Vec<u16> = kinds
+        .iter()
+        .filter(|((name, _), _)| name != "performance")
+        .flat_map(|(_, cpus)| cpus.clone())
+        .collect();
     let described: Vec<String> = kinds
         .iter()
         .map(|((governor, driver), cpus)| {
@@ -213,7 +222,10 @@ fn governor(machine: &Machine, out: &mut Findings) {
         return out.ok(&GOVERNOR, what);
     }
     let files = if machine.lcores.is_some() {
-        format!("for c in {}; do echo performance > /{FOLDER}/cpu$c/cpufreq/scaling_governor; done", spaced(&slow))
+        format!(
+            "for c in {}; do echo performance > /{FOLDER}/cpu$c/cpufreq/scaling_governor; done",
+            spaced(&slow)
+        )
     } else {
         format!("echo performance | tee /{FOLDER}/cpu*/cpufreq/scaling_governor")
     };
@@ -247,9 +259,10 @@ fn idle(machine: &Machine, out: &mut Findings) {
     let mut deepest: Option<(u64, String)> = None;
     for state in 0..STATES_MAX {
         let folder = format!("{FOLDER}/cpu{cpu}/cpuidle/state{state}");
-        let (Ok(name), Ok(latency)) =
-            (machine.root.text(&format!("{folder}/name")), machine.root.number::<u64>(&format!("{folder}/latency")))
-        else {
+        let (Ok(name), Ok(latency)) = (
+            machine.root.text(&format!("{folder}/name")),
+            machine.root.number::<u64>(&format!("{folder}/latency")),
+        ) else {
             continue;
         };
         let enabled = machine.root.number::<u8>(&format!("{folder}/disable")).map_or(true, |off| off == 0);

@@ -97,10 +97,14 @@ pub(super) fn check(machine: &Machine, card: &Card, out: &mut Findings) {
         None if card.driver.as_deref() == Some("mlx5_core") && super::kernel::has(machine, "mlx5_ib") => {
             let what = "mlx5_core has the card, but there is no RDMA device of it.";
             let mend = match &machine.container {
-                Some(_) => "Start the container in the machine's network namespace, or give it the RDMA device: \
-                            `rdma system` tells whether devices are shared or exclusive to a namespace.",
-                None => "`rdma system` and `devlink dev param show` tell whether RDMA is exclusive to another network \
-                         namespace or switched off, `dmesg | grep mlx5` whether the driver failed.",
+                Some(_) => {
+                    "Start the container in the machine's network namespace, or give it the RDMA device: \
+                            `rdma system` tells whether devices are shared or exclusive to a namespace."
+                }
+                None => {
+                    "`rdma system` and `devlink dev param show` tell whether RDMA is exclusive to another network \
+                         namespace or switched off, `dmesg | grep mlx5` whether the driver failed."
+                }
             };
             out.problem(&RDMA, what, Mend::action(mend));
         }
@@ -128,10 +132,8 @@ fn driver(machine: &Machine, card: &Card, out: &mut Findings) {
             let mend = format!("echo {address} > {pci_drivers}/mlx5_core/bind");
             out.problem(&DRIVER, format!("No driver has the card at {pci}."), Mend::root(mend));
         }
-        None => {
-            let mend = Mend::root("modprobe mlx5_core");
-            out.problem(&DRIVER, format!("No driver has the card at {pci}."), mend);
-        }
+        // kernel.modules says so.
+        None => {}
     }
 }
 
@@ -144,14 +146,7 @@ fn file(machine: &Machine, device: &Device, out: &mut Findings) {
             let (major, minor) = device.number;
             let make =
                 format!("mkdir -p /dev/infiniband && mknod -m 0666 {} c {major} {minor}", quoted(&name));
-            let mend = match machine.container {
-                Some(crate::machine::Container::Kubernetes) => Mend::action(
-                    "Let an RDMA device plugin give the pod the device (resources.limits), as \
-                     k8s-rdma-shared-dev-plugin does.",
-                ),
-                _ => machine.docker_or(&format!("--device={}", quoted(&name)), Mend::root(make)),
-            };
-            return out.problem(&FILE, what, mend);
+            return out.problem(&FILE, what, given(machine, &name, Mend::root(make)));
         }
         Err(error) => return out.unknown(&FILE, format!("{name} cannot be looked at: {}.", error.kind())),
     };
@@ -162,7 +157,7 @@ fn file(machine: &Machine, device: &Device, out: &mut Findings) {
         let (major, minor) = device.number;
         let path = quoted(&name);
         let mend = Mend::root(format!("rm -r {path}; mknod -m 0666 {path} c {major} {minor}"));
-        return out.problem(&FILE, what, machine.docker_or(&format!("--device={path}"), mend));
+        return out.problem(&FILE, what, given(machine, &name, mend));
     }
     let mode = metadata.mode() & 0o777;
     match opens(&machine.process, metadata.uid(), metadata.gid(), mode) {
@@ -178,13 +173,21 @@ fn file(machine: &Machine, device: &Device, out: &mut Findings) {
         && machine.root.is_own()
         && let Err(error) = device.open()
     {
-        let mend = machine.docker_or(
-            &format!("--device={}", quoted(&name)),
-            Mend::action("`dmesg | tail` shows what the kernel says of it."),
-        );
+        let mend = Mend::action("`dmesg | tail` shows what the kernel says of it.");
+        let mend = given(machine, &name, mend);
         return out.problem(&FILE, format!("{error}."), mend);
     }
     out.ok(&FILE, format!("{name} opens for reading and writing."));
+}
+
+/// How a container gets a device; elsewhere, `otherwise`.
+fn given(machine: &Machine, device: &str, otherwise: Mend) -> Mend {
+    machine.started_with(
+        &format!("--device={}", quoted(device)),
+        "the resource of an RDMA device plugin (k8s-rdma-shared-dev-plugin, sriov-network-device-plugin) in resources.limits",
+        &format!("the device {device}"),
+        otherwise,
+    )
 }
 
 /// Whether the process may read and write a file; `None` if it is not known who it is. Source: path_resolution(7).
@@ -214,10 +217,8 @@ fn firmware(card: &Card, device: &Device, out: &mut Findings) {
     let oldest = OLDEST.iter().find(|oldest| oldest.0 == major);
     match oldest {
         Some(&oldest) if (major, minor, sub) < oldest => {
-            let what = format!(
-                "Firmware {text}; DPDK asks for {}.{}.{:04} or newer.",
-                oldest.0, oldest.1, oldest.2
-            );
+            let what =
+                format!("Firmware {text}; DPDK asks for {}.{}.{:04} or newer.", oldest.0, oldest.1, oldest.2);
             let pci = quoted(card.pci.as_deref().unwrap_or("PCI_ADDRESS"));
             out.advice(&FIRMWARE, what, Mend::root(format!("mlxfwmanager --online --update -d {pci}")));
         }

@@ -85,23 +85,25 @@ fn modules(machine: &Machine, out: &mut Findings) {
         .filter(|module| listed(machine, "modules.dep", module) == Some(false))
         .collect();
     let what = format!("Not loaded: {}.", missing.join(", "));
+    let load = format!("modprobe -a {}", missing.join(" "));
     let mend = if !absent.is_empty() {
-        package(machine, &absent)
+        package(machine, &absent, &load)
     } else if machine.container.is_some() {
-        Mend::action(format!("On the machine outside of the container: `modprobe -a {}`", missing.join(" ")))
+        Mend::action(format!("On the machine, outside of the container: `{load}`."))
     } else {
-        Mend::root(format!("modprobe -a {}", missing.join(" ")))
+        Mend::root(load)
     };
     out.problem(&MODULES, what, mend);
 }
 
 /// What installs modules that this kernel's package lacks, where the distribution is known to keep them in another.
-fn package(machine: &Machine, absent: &[&str]) -> Mend {
+fn package(machine: &Machine, absent: &[&str], load: &str) -> Mend {
     let release = machine.root.text(RELEASE).unwrap_or_default();
     let system = machine.root.text("etc/os-release").unwrap_or_default();
     let id = system.lines().find_map(|line| line.strip_prefix("ID=")).map(|id| id.trim_matches('"'));
     if id == Some("ubuntu") {
-        return Mend::root(format!("apt install {}", quoted(&format!("linux-modules-extra-{release}"))));
+        let name = quoted(&format!("linux-modules-extra-{release}"));
+        return Mend::root(format!("apt install {name} && {load}"));
     }
     Mend::action(format!(
         "This kernel was installed without {}: install its package of further modules, or another kernel.",

@@ -5,7 +5,7 @@ use pollux_eal::hugepage::{Bytes, HugePool};
 
 use crate::finding::{Check, Findings, Mend};
 use crate::machine::Machine;
-use crate::process::Capability;
+use crate::process::{Capability, Limit};
 
 /// Huge pages that a mapping made now can have.
 static HUGE_PAGES: Check = Check {
@@ -43,7 +43,7 @@ static TRANSPARENT: Check = Check {
 static SWAP: Check = Check {
     id: "memory.swap",
     title: "swap",
-    why: "Memory that is neither huge nor locked can be swapped out; the next packet waits for a disk.",
+    why: "The EAL locks memory where the limit allows; what is neither locked nor huge can be swapped out, and the next packet waits for a disk.",
     source: "Linux Documentation/filesystems/proc.rst; mlock(2)",
 };
 
@@ -132,24 +132,35 @@ fn locked(machine: &Machine, out: &mut Findings) {
     if machine.cards.is_empty() {
         return out.ok(&LOCKED, format!("The limit is {amount}; only cards need locked memory."));
     }
-    let raise = if limit.hard.is_none() {
-        Mend::user("ulimit -l unlimited")
-    } else {
-        Mend::user("sudo prlimit --pid $$ --memlock=unlimited")
+    let lasting = match machine.container {
+        None => {
+            " For a systemd unit LimitMEMLOCK=infinity lifts it, for logins a line `* - memlock unlimited` in \
+              /etc/security/limits.conf."
+        }
+        Some(_) => "",
     };
-    let mend = machine.docker_or("--ulimit memlock=-1", raise);
-    let unit = "LimitMEMLOCK=infinity raises it for a systemd unit, a line `* - memlock unlimited` in \
-                /etc/security/limits.conf for logins";
     if soft < L2FWD_BYTES {
         let least = Bytes(L2FWD_BYTES as usize);
-        out.problem(
-            &LOCKED,
-            format!("The limit is {amount}; l2fwd pins {least} for one card. {unit}."),
-            mend,
-        );
+        let what = format!("The limit is {amount}; l2fwd pins {least} for one card.{lasting}");
+        out.problem(&LOCKED, what, raise(machine, *limit));
     } else {
-        out.advice(&LOCKED, format!("The limit is {amount}, which larger pools exceed. {unit}."), mend);
+        let what = format!("The limit is {amount}, which larger pools exceed.{lasting}");
+        out.advice(&LOCKED, what, raise(machine, *limit));
     }
+}
+
+/// Lifts the limit on locked memory: of a container, of a shell that may do so itself, of one that may not.
+fn raise(machine: &Machine, limit: Limit) -> Mend {
+    let shell = match limit.hard {
+        None => "ulimit -l unlimited",
+        Some(_) => "sudo prlimit --pid $$ --memlock=unlimited",
+    };
+    machine.started_with(
+        "--ulimit memlock=-1",
+        "`capabilities: {add: [IPC_LOCK]}` in securityContext, which lifts the limit",
+        "no limit on locked memory (RLIMIT_MEMLOCK)",
+        Mend::user(shell),
+    )
 }
 
 fn transparent(machine: &Machine, out: &mut Findings) {
@@ -182,12 +193,14 @@ fn swap(machine: &Machine, out: &mut Findings) {
     if text.lines().skip(1).all(|line| line.trim().is_empty()) {
         return out.ok(&SWAP, "No swap is in use.");
     }
-    let locks = machine.process.locked.as_ref().is_ok_and(|limit| limit.soft.is_none())
-        || machine.process.may(Capability::IpcLock) == Ok(true);
-    if locks {
-        out.ok(&SWAP, "Swap is on; this process can lock its memory.");
+    let limit = match &machine.process.locked {
+        Ok(limit) => *limit,
+        Err(gap) => return out.gap(&SWAP, gap),
+    };
+    if limit.soft.is_none() || machine.process.may(Capability::IpcLock) == Ok(true) {
+        out.ok(&SWAP, "Swap is on; this process may lock its memory.");
     } else {
-        let what = "Swap is on, and this process can lock little memory.";
-        out.advice(&SWAP, what, Mend::root("swapoff -a"));
+        let what = "Swap is on, and this process may not lock all its memory.";
+        out.advice(&SWAP, what, raise(machine, limit));
     }
 }

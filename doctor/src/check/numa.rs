@@ -49,8 +49,9 @@ pub(super) fn check(machine: &Machine, card: &Card, out: &mut Findings) -> Optio
         let place = nodes.iter().position(|local| local.id.0 == node)?;
         text.split_whitespace().nth(place)?.parse::<u32>().ok()
     });
-    let distance = distance.map_or_else(String::new, |distance| format!(" (distance {distance}, 10 is local)"));
-    let what = format!("The card is on node {node}; {} are not{distance}.", processors(&far));
+    let distance =
+        distance.map_or_else(String::new, |distance| format!(" (distance {distance}, 10 is local)"));
+    let what = format!("The card is on node {node}; lcores on another one: {}{distance}.", list(&far));
     let mend = if local.cpus.is_empty() {
         Mend::action("Its node has no processors: use the nearest one, which `numactl --hardware` shows.")
     } else {

@@ -107,7 +107,16 @@ fn interface(machine: &Machine, card: &Card, out: &mut Findings) {
     let mend = Mend::action(
         "Run where the interface is: `lsns -t net` lists network namespaces, `nsenter --net=FILE` enters one.",
     );
-    out.problem(&INTERFACE, what, machine.docker_or("--network=host", mend));
+    out.problem(
+        &INTERFACE,
+        what,
+        machine.started_with(
+            "--network=host",
+            "`hostNetwork: true`, or an annotation for a network of the host-device or SR-IOV plugin",
+            "the network namespace of the machine, or with the interface",
+            mend,
+        ),
+    );
 }
 
 fn link(machine: &Machine, card: &Card, name: &str, out: &mut Findings) {
@@ -141,8 +150,7 @@ fn link(machine: &Machine, card: &Card, name: &str, out: &mut Findings) {
     }
     let port = card.device.as_ref().and_then(|device| device.ports.first());
     if let Some(state) = port.and_then(|port| port.state).filter(|state| *state != PortState::ACTIVE) {
-        let what =
-            format!("The interface {name} has a carrier, and the RDMA port is in state {}.", state.0);
+        let what = format!("The interface {name} has a carrier, and the RDMA port is in state {}.", state.0);
         let mend = Mend::root(format!("ip link set dev {interface} down && ip link set dev {interface} up"));
         return out.advice(&LINK, what, mend);
     }
@@ -161,8 +169,7 @@ fn mtu(machine: &Machine, name: &str, out: &mut Findings) {
 
 fn roce(machine: &Machine, card: &Card, device: &Device, out: &mut Findings) {
     let Some(port) = device.ports.first() else { return };
-    let folder =
-        format!("sys/class/infiniband/{}/ports/{}/gid_attrs/types", device.ibdev, port.number);
+    let folder = format!("sys/class/infiniband/{}/ports/{}/gid_attrs/types", device.ibdev, port.number);
     if let Err(gap) = machine.root.names(&folder) {
         return out.gap(&ROCE, &gap);
     }

@@ -72,7 +72,7 @@ fn raw(machine: &Machine, out: &mut Findings) {
                     Mend::root("setcap cap_net_raw,cap_ipc_lock+ep target/release/l2fwd"),
                 )
             };
-            out.problem(&RAW, what, machine.docker_or("--cap-add=NET_RAW --cap-add=IPC_LOCK", mend));
+            out.problem(&RAW, what, granted(machine, &["NET_RAW", "IPC_LOCK"], mend));
         }
     }
 }
@@ -86,10 +86,21 @@ fn admin(machine: &Machine, out: &mut Findings) {
         Err(gap) => out.gap(&ADMIN, &gap),
         Ok(false) => {
             let mend = Mend::root("setcap cap_net_raw,cap_net_admin,cap_ipc_lock+ep target/release/l2fwd");
-            let mend = machine.docker_or("--cap-add=NET_ADMIN", mend);
-            out.advice(&ADMIN, "This process lacks CAP_NET_ADMIN.", mend);
+            out.advice(&ADMIN, "This process lacks CAP_NET_ADMIN.", granted(machine, &["NET_ADMIN"], mend));
         }
     }
+}
+
+/// How a container gets rights; elsewhere, `otherwise`.
+pub(super) fn granted(machine: &Machine, rights: &[&str], otherwise: Mend) -> Mend {
+    let options: Vec<String> = rights.iter().map(|right| format!("--cap-add={right}")).collect();
+    let named = rights.join(", ");
+    machine.started_with(
+        &options.join(" "),
+        &format!("`capabilities: {{add: [{named}]}}` in securityContext"),
+        &format!("the capabilities {named}"),
+        otherwise,
+    )
 }
 
 fn ptrace(machine: &Machine, out: &mut Findings) {
@@ -108,7 +119,11 @@ fn ptrace(machine: &Machine, out: &mut Findings) {
     } else {
         Mend::action("A scope of 3 stays until the next boot; boot with another one in /etc/sysctl.d.")
     };
-    out.advice(&PTRACE, format!("ptrace_scope is {scope}: under mlx5-run, forked children cannot use their devices."), mend);
+    out.advice(
+        &PTRACE,
+        format!("ptrace_scope is {scope}: under mlx5-run, forked children cannot use their devices."),
+        mend,
+    );
 }
 
 fn perf(machine: &Machine, out: &mut Findings) {

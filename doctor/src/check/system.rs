@@ -33,7 +33,7 @@ static HUGETLB: Check = Check {
     id: "system.hugetlb",
     title: "limit of the control group on huge pages",
     why: "Huge pages beyond the limit kill the program with SIGBUS or are refused.",
-    source: "Linux Documentation/admin-guide/cgroup-v2.rst (HugeTLB)",
+    source: "Linux Documentation/admin-guide/cgroup-v2.rst (HugeTLB), Documentation/admin-guide/cgroup-v1/hugetlb.rst",
 };
 
 /// Limits on processor time.
@@ -49,7 +49,7 @@ pub(super) static ALL: &[&Check] = &[&CONTAINER, &HUGETLB, &QUOTA, &IRQBALANCE, 
 pub(super) fn check(machine: &Machine, out: &mut Findings) {
     match machine.container {
         Some(container) => {
-            out.ok(&CONTAINER, format!("This is {}.", described(container)));
+            out.ok(&CONTAINER, format!("This is {}.", container.described()));
         }
         None => out.ok(&CONTAINER, "No sign of a container."),
     }
@@ -60,13 +60,9 @@ pub(super) fn check(machine: &Machine, out: &mut Findings) {
     autogroup(machine, out);
 }
 
-fn described(container: Container) -> String {
-    match container {
-        Container::Kubernetes => "a pod of Kubernetes".into(),
-        Container::Other => "a container".into(),
-        known => format!("a container of {}", known.name()),
-    }
-}
+/// How a pod gets processors of its own. Source: Kubernetes documentation, "Control CPU Management Policies on the Node".
+pub(super) const WHOLE_PROCESSORS: &str = "a whole number of cpu in resources.limits and as many in requests, on a node whose \
+                                           kubelet has the static CPU manager policy";
 
 const CGROUP: &str = "sys/fs/cgroup";
 
@@ -78,8 +74,11 @@ fn groups(root: &Root) -> Vec<String> {
     let text = root.text("proc/self/cgroup").unwrap_or_default();
     // Version 2: `0::/user.slice/session.scope`. In a container the path may lead out of what is mounted (`/../..`).
     let path = text.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
-    let parts: Vec<&str> =
-        path.split('/').filter(|part| !part.is_empty() && *part != ".." && *part != ".").take(LEVELS_MAX).collect();
+    let parts: Vec<&str> = path
+        .split('/')
+        .filter(|part| !part.is_empty() && *part != ".." && *part != ".")
+        .take(LEVELS_MAX)
+        .collect();
     (0..=parts.len())
         .rev()
         .map(|count| {
@@ -101,10 +100,10 @@ fn hugetlb(machine: &Machine, groups: &[String], out: &mut Findings) {
             some = true;
             if limit < size {
                 let what = format!("The control group allows no huge page of {name}: /{file} is {limit}.");
+                let kind = if name == "2MB" { "2Mi" } else { "1Gi" };
                 let mend = match machine.container {
                     Some(Container::Kubernetes) => Mend::action(format!(
-                        "Ask for them in the pod: resources.limits `hugepages-{}: 1Gi`, and as much in requests.",
-                        if name == "2MB" { "2Mi" } else { "1Gi" }
+                        "In the pod's specification: `hugepages-{kind}: 1Gi` in resources.limits and in requests."
                     )),
                     Some(_) => Mend::action("Start the container without a limit on huge pages."),
                     None => Mend::root(format!("echo max > /{file}")),
@@ -133,18 +132,14 @@ fn quota(machine: &Machine, groups: &[String], out: &mut Findings) {
     match told.or_else(older) {
         Some((quota, period)) if period > 0 => {
             let what = format!("The control group has {:.2} processors' time.", quota as f64 / period as f64);
-            let mend = match machine.container {
-                Some(Container::Kubernetes) => Mend::action(
-                    "Give the pod whole processors: integer cpu limits equal to its requests, and the kubelet's static CPU \
-                     manager policy.",
+            let mend = machine.started_with(
+                "--cpuset-cpus=LCORES",
+                WHOLE_PROCESSORS,
+                "processors of its own (a cpuset), not with a share of them",
+                Mend::action(
+                    "Take CPUQuota= out of the unit or slice; `systemctl status` shows which it is.",
                 ),
-                Some(Container::Other) => Mend::action("Give the container processors (a cpuset), not a share of them."),
-                Some(container) => Mend::user(format!(
-                    "{} run --cpuset-cpus=LCORES ...   # instead of --cpus",
-                    container.program().unwrap_or_default()
-                )),
-                None => Mend::action("Take CPUQuota= out of the unit or slice; `systemctl status` shows which it is."),
-            };
+            );
             out.advice(&QUOTA, what, mend);
         }
         _ => out.ok(&QUOTA, "No limit on processor time."),

@@ -23,6 +23,11 @@ impl Report {
     pub fn text(&self, style: Style) -> String {
         let mut out = String::new();
         let shown = |finding: &&Finding| style.all || finding.severity != Severity::Ok;
+        // Which cards there are, or what works without one.
+        if let Some(cards) = self.findings.iter().find(|finding| is_ok(finding, PRESENT) && !style.all) {
+            wrap(&mut out, &cards.what, "");
+            out.push('\n');
+        }
         for finding in self.findings.iter().filter(shown) {
             describe(&mut out, finding, style);
         }
@@ -35,12 +40,13 @@ impl Report {
         let bad = |id: &str| {
             self.findings.iter().any(|finding| finding.check.id == id && finding.severity != Severity::Ok)
         };
-        fine.retain(|id| !bad(id));
+        fine.retain(|id| !bad(id) && *id != PRESENT);
         if !style.all && !fine.is_empty() {
             wrap(&mut out, &format!("fine: {}", fine.join(" ")), "      ");
             out.push('\n');
         }
-        let word = |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
+        let word =
+            |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
         let verdict = if self.has_problem() { "" } else { "; nothing stops the dataplane" };
         let summary = format!(
             "{}, {}, {} unknown, {} ok{verdict}",
@@ -54,6 +60,13 @@ impl Report {
     }
 }
 
+/// The check that tells which cards there are.
+const PRESENT: &str = "device.present";
+
+fn is_ok(finding: &Finding, id: &str) -> bool {
+    finding.check.id == id && finding.severity == Severity::Ok
+}
+
 /// What a check is, for `--explain`.
 #[must_use]
 pub(crate) fn explain(check: &Check) -> String {
@@ -65,7 +78,8 @@ pub(crate) fn explain(check: &Check) -> String {
 
 fn describe(out: &mut String, finding: &Finding, style: Style) {
     let name = finding.severity.name();
-    let name = if style.colour { format!("\x1b[1;{}m{name}\x1b[0m", colour(finding.severity)) } else { name.into() };
+    let name =
+        if style.colour { format!("\x1b[1;{}m{name}\x1b[0m", colour(finding.severity)) } else { name.into() };
     let card = finding.card.as_ref().map_or_else(String::new, |card| format!("  {card}"));
     let _ = writeln!(out, "{name}: {}{card}", finding.check.id);
     indented(out, &finding.what);

@@ -54,9 +54,12 @@ fn nothing_is_there() {
     survives(tempfile::tempdir().expect("a folder").path());
 }
 
+/// What takes a file's place, by name, and how it is made.
+type Kind = (&'static str, fn(&Path));
+
 #[test]
 fn every_file_is_something_else() {
-    let kinds: [(&str, fn(&Path)); 8] = [
+    let kinds: [Kind; 8] = [
         ("garbage", |path| fs::write(path, [0xff, 0x00, 0x1b, 0x5b, 0x32, 0x4a, 0xc3]).expect("a file")),
         ("empty", |path| fs::write(path, "").expect("a file")),
         ("long", |path| fs::write(path, "9".repeat(100_000)).expect("a file")),
@@ -89,7 +92,13 @@ fn any_file_is_missing() {
 
 #[test]
 fn folders_lead_in_circles() {
-    for folder in ["sys/class/net", "sys/bus/pci/devices", "sys/class/infiniband", "proc/self", "sys/kernel/mm/hugepages"] {
+    for folder in [
+        "sys/class/net",
+        "sys/bus/pci/devices",
+        "sys/class/infiniband",
+        "proc/self",
+        "sys/kernel/mm/hugepages",
+    ] {
         let tree = Tree::of("healthy");
         fs::remove_dir_all(tree.path().join(folder)).expect("a folder");
         symlink(".", tree.place(folder)).expect("a link");
@@ -119,9 +128,35 @@ fn names_are_no_commands() {
 /// Values that files have, and some that none has.
 fn content() -> impl Strategy<Value = Vec<u8>> {
     let words = prop::sample::select(vec![
-        "0", "1", "-1", "255", "18446744073709551615", "99999999999999999999", "0-65535", "3-0", "0,0", "0x", "0xffffffff",
-        "max", "unlimited", "[always]", "Unknown", "16.0 GT/s PCIe", "-1.0 GT/s", "NaN GT/s", "1e308 GT/s", "4: ACTIVE",
-        "InfiniBand", "mlx5_0", "../..", "0::/../..", "22.41", "22.41.99999999999", ":", "=", "",
+        "0",
+        "1",
+        "-1",
+        "255",
+        "18446744073709551615",
+        "99999999999999999999",
+        "0-65535",
+        "3-0",
+        "0,0",
+        "0x",
+        "0xffffffff",
+        "max",
+        "unlimited",
+        "[always]",
+        "Unknown",
+        "16.0 GT/s PCIe",
+        "-1.0 GT/s",
+        "NaN GT/s",
+        "1e308 GT/s",
+        "4: ACTIVE",
+        "InfiniBand",
+        "mlx5_0",
+        "../..",
+        "0::/../..",
+        "22.41",
+        "22.41.99999999999",
+        ":",
+        "=",
+        "",
     ]);
     prop_oneof![
         3 => prop::collection::vec(words, 0..4).prop_map(|words| words.join(" ").into_bytes()),
@@ -134,7 +169,8 @@ fn content() -> impl Strategy<Value = Vec<u8>> {
 fn any_content_of_files_ends_in_a_report() {
     // The same cases in each run.
     let seed = TestRng::from_seed(RngAlgorithm::ChaCha, &[17; 32]);
-    let mut runner = TestRunner::new_with_rng(Config { cases: 300, failure_persistence: None, ..Config::default() }, seed);
+    let mut runner =
+        TestRunner::new_with_rng(Config { cases: 300, failure_persistence: None, ..Config::default() }, seed);
     let tree = Tree::of("healthy");
     let all = files(tree.path());
     let changes = prop::collection::vec((prop::sample::select(all), content()), 1..12);

@@ -15,7 +15,8 @@ pub(crate) struct End {
 /// Runs `doctor --root ROOT OPTIONS`.
 pub(crate) fn doctor(root: &Path, options: &[String]) -> End {
     let mut command = Command::new(env!("CARGO_BIN_EXE_doctor"));
-    let output = command.arg("--root").arg(root).args(options).stdin(Stdio::null()).output().expect("it runs");
+    let output =
+        command.arg("--root").arg(root).args(options).stdin(Stdio::null()).output().expect("it runs");
     End {
         status: output.status.code().expect("no signal ended it"),
         stdout: String::from_utf8(output.stdout).expect("UTF-8"),
@@ -74,8 +75,14 @@ fn mistakes_are_one_line_and_status_2() {
         missing.stderr,
         "doctor: --root /there/is/none: not a directory; name one that holds `sys`, `proc` and `dev`\n"
     );
-    let refused: [&[&str]; 6] =
-        [&["--lcores", "a"], &["--lcores", "3-1x"], &["--lcores", "99999"], &["--json", "--all"], &["--explain", "x"], &["y"]];
+    let refused: [&[&str]; 6] = [
+        &["--lcores", "a"],
+        &["--lcores", "3-1x"],
+        &["--lcores", "99999"],
+        &["--json", "--all"],
+        &["--explain", "x"],
+        &["y"],
+    ];
     for options in refused {
         let end = with(&none, options);
         assert_eq!((end.status, end.stdout.as_str()), (2, ""), "{options:?}");

@@ -79,7 +79,8 @@ impl Tree {
             }
             ["mode", mode, path] => {
                 let mode = u32::from_str_radix(mode, 8).expect("an octal number");
-                fs::set_permissions(self.path().join(path), fs::Permissions::from_mode(mode)).expect("a mode");
+                fs::set_permissions(self.path().join(path), fs::Permissions::from_mode(mode))
+                    .expect("a mode");
             }
             ["-", path] => self.remove(path),
             [path, "->", target] => {
@@ -117,7 +118,9 @@ fn bytes(words: &[&str]) -> Vec<u8> {
     let hex = |text: &str| -> Vec<u8> {
         text.as_bytes()
             .chunks(2)
-            .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).expect("ASCII"), 16).expect("hexadecimal"))
+            .map(|pair| {
+                u8::from_str_radix(std::str::from_utf8(pair).expect("ASCII"), 16).expect("hexadecimal")
+            })
             .collect()
     };
     words
