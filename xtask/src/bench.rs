@@ -78,7 +78,7 @@ pub(crate) fn bench(args: &Args) -> Outcome {
         return witness::bench(args);
     }
     build(
-        &["pollux-apps", "pollux-benches"],
+        &["pollux-apps", "pollux-benches", "pollux-testpmd"],
         &["l2fwd", "testpmd", "figures", "mlx5_rxtx32", "mlx5_start", "verbs_post", "mlx5_l2fwd"],
     )?;
     let bounds = Bounds::read(table::is_on_models)?;
