@@ -1,7 +1,7 @@
 //! testpmd as a user runs it: its prompt, its output, its bad inputs.
 
 use std::fmt::Write as _;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -94,7 +94,7 @@ fn what_leaves_is_what_the_engine_makes_of_it() {
             &format!("--forward-mode={mode}") as &str,
             "--eth-peer=1,02:00:00:00:00:77",
             "--no-flush-rx",
-            "--duration=0.5",
+            "--duration=2",
             "--json",
         ];
         let ran =
@@ -144,38 +144,96 @@ fn ports_are_configured_anew_between_runs() {
     assert!(said.contains("No stream:"), "nothing is left to forward between: {said}");
 }
 
+/// A session that is typed line by line, each after the answer to the last.
+struct Typist {
+    child: std::process::Child,
+    input: std::process::ChildStdin,
+    output: std::process::ChildStdout,
+}
+
+impl Typist {
+    fn start(eal: &[&str], options: &[&str]) -> Self {
+        let mut command = testpmd(eal, &[&["-i"], options].concat());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("testpmd");
+        let (input, output) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
+        let mut typist = Self { child, input, output };
+        typist.answer();
+        typist
+    }
+
+    /// What is printed up to the next prompt.
+    fn answer(&mut self) -> String {
+        let (mut said, mut byte) = (Vec::new(), [0]);
+        while !said.ends_with(b"testpmd> ") {
+            assert_eq!(self.output.read(&mut byte).expect("a pipe"), 1, "{}", String::from_utf8_lossy(&said));
+            said.push(byte[0]);
+        }
+        String::from_utf8_lossy(&said).into_owned()
+    }
+
+    fn line(&mut self, line: &str) -> String {
+        writeln!(self.input, "{line}").expect("a pipe");
+        self.answer()
+    }
+
+    fn quit(mut self) {
+        writeln!(self.input, "quit").expect("a pipe");
+        std::io::copy(&mut self.output, &mut std::io::sink()).expect("a pipe");
+        assert!(self.child.wait().expect("its end").success());
+    }
+}
+
 /// Flow rules, RSS and checksums by the port, on the device model.
 #[test]
 fn the_drivers_features_are_reached_by_commands() {
     if !two_cpus() {
         return;
     }
-    let lines = "flow create 0 ingress pattern eth / ipv4 / udp / end actions count / queue index 1 / end\nstart\nflow list 0\n\
-                 flow validate 0 ingress pattern eth / end actions queue index 9 / end\nshow port 0 rss-hash\n\
-                 show port 0 rss reta 128 (0x3)\nstop\nflow query 0 0 count\nflow destroy 0 rule 0\nflow destroy 0 rule 0\nmac_addr add 0 02:00:00:00:00:99\nshow port 0 macs\n\
-                 port stop 0\ncsum set udp hw 0\ntso set 1000 0\ntx_vlan set 0 5\nport start 0\nshow port 0 tx_offload configuration\nset fwd csum\nstart\nstop\nport 0 rxq 1 stop\nshow rxq info 0 1\nquit\n";
-    let said = text(&typed(
-        &["-l", "0,1", "--vdev", "mlx5_model0,wire=source:64", "--vdev", "mlx5_model1,wire=source:64"],
-        &["--rxq=2", "--txq=2"],
-        lines,
-    ));
-    for wanted in [
-        "Flow rule #0 created",
-        "0\t0\t0\ti--\tETH IPV4 UDP => COUNT QUEUE",
-        "RSS functions:\n  ipv4",
-        "RSS RETA configuration: hash index=1, queue=1",
-        "Flow rule #0 destroyed",
-        "Flow rule #0 not found",
-        "Number of MAC address added: 2",
-        "UDP checksum offload is hw",
-        "TSO segment size for non-tunneled packets is 1000",
-        "VLAN_INSERT",
-        "Rx queue state: stopped",
+    let eal = ["-l", "0,1", "--vdev", "mlx5_model0,wire=source:64", "--vdev", "mlx5_model1,wire=source:64"];
+    let mut typist = Typist::start(&eal, &["--rxq=2", "--txq=2"]);
+    let rule = "flow create 0 ingress pattern eth / ipv4 / udp / end actions count / queue index 1 / end";
+    for (line, wanted) in [
+        (rule, "Flow rule #0 created"),
+        ("start", "streams=4"),
+        ("flow list 0", "0\t0\t0\ti--\tETH IPV4 UDP => COUNT QUEUE"),
+        (
+            "flow validate 0 ingress pattern eth / end actions queue index 9 / end",
+            "port_flow_complain(): Caught PMD error",
+        ),
+        ("show port 0 rss-hash", "RSS functions:\n  ipv4"),
+        ("show port 0 rss reta 128 (0x3)", "RSS RETA configuration: hash index=1, queue=1"),
     ] {
-        assert!(said.contains(wanted), "no {wanted:?} in {said}");
+        let said = typist.line(line);
+        assert!(said.contains(wanted), "{line}: {said}");
     }
-    assert!(said.contains("port_flow_complain(): Caught PMD error"), "queue 9 is none: {said}");
-    assert!(number(&said, " hits: ") > 0, "{said}");
+    // The device works beside other tests.
+    let end = Instant::now() + pollux_tests::patience::patient(Duration::from_secs(10));
+    while number(&typist.line("flow query 0 0 count"), " hits: ") == 0 {
+        assert!(Instant::now() < end, "no packet was counted");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    for (line, wanted) in [
+        ("stop", "Done."),
+        ("flow destroy 0 rule 0", "Flow rule #0 destroyed"),
+        ("flow destroy 0 rule 0", "Flow rule #0 not found"),
+        ("mac_addr add 0 02:00:00:00:00:99", ""),
+        ("show port 0 macs", "Number of MAC address added: 2"),
+        ("port stop 0", "Done"),
+        ("csum set udp hw 0", "UDP checksum offload is hw"),
+        ("tso set 1000 0", "TSO segment size for non-tunneled packets is 1000"),
+        ("tx_vlan set 0 5", ""),
+        ("port start 0", "Configuring Port 0"),
+        ("show port 0 tx_offload configuration", "VLAN_INSERT"),
+        ("set fwd csum", "Set csum packet forwarding mode"),
+        ("start", "csum packet forwarding"),
+        ("stop", "Done."),
+        ("port 0 rxq 1 stop", ""),
+        ("show rxq info 0 1", "Rx queue state: stopped"),
+    ] {
+        let said = typist.line(line);
+        assert!(said.contains(wanted), "{line}: {said}");
+    }
+    typist.quit();
 }
 
 /// What DPDK's own test suite looks for (`dts/api/testpmd/types.py`, `dts/api/testpmd/__init__.py`).
@@ -236,18 +294,13 @@ fn options_that_cannot_be_are_one_line() {
 
 #[test]
 fn a_signal_ends_the_prompt_with_the_statistics() {
-    let mut command = testpmd(&["-l", "0", "--vdev", "net_null0"], &["-i", "-a"]);
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("testpmd");
-    std::thread::sleep(Duration::from_millis(700));
-    let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+    let mut typist = Typist::start(&["-l", "0", "--vdev", "net_null0"], &["-a"]);
+    let killed = Command::new("kill").args(["-TERM", &typist.child.id().to_string()]).status();
     assert!(killed.is_ok_and(|status| status.success()));
-    let begin = Instant::now();
     // Its input stays open: it must not wait for that.
-    let input = child.stdin.take();
-    let output = child.wait_with_output().expect("its end");
-    drop(input);
-    assert!(begin.elapsed() < Duration::from_secs(10));
-    let said = text(&output);
+    let mut said = String::new();
+    typist.output.read_to_string(&mut said).expect("a pipe");
+    assert!(typist.child.wait().expect("its end").success());
     assert!(said.contains("Accumulated forward statistics") && said.contains("Bye..."), "{said}");
 }
 
