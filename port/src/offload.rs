@@ -104,7 +104,8 @@ bitflags! {
         const MT_LOCKFREE = 1 << 14;
         /// Sends packets of several mbufs.
         const MULTI_SEGS = 1 << 15;
-        /// Is told that all mbufs of the queue come of one pool and have one owner, and frees them the faster for it.
+        /// Is told that all mbufs of the queue come of one pool, have one owner and one segment, and frees them the faster for
+        /// it. A queue that sees another kind frees as if this were off from then on.
         const MBUF_FAST_FREE = 1 << 16;
         /// Encrypts.
         const SECURITY = 1 << 17;

@@ -73,7 +73,7 @@ bitflags! {
         const INLINE = 1 << 4;
         /// Several packets an entry (enhanced multi-packet write).
         const MULTI_PACKET = 1 << 5;
-        /// All mbufs are of one pool, one segment and one owner each: they go home unseen.
+        /// Mbufs go home unseen while all are of one pool, one segment and one owner each.
         const FAST_FREE = 1 << 6;
         /// The device inserts VLAN tags; else they are inserted in the inlined header.
         const VLAN_BY_DEVICE = 1 << 7;

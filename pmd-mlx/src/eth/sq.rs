@@ -87,8 +87,8 @@ pub struct Sq {
     pub(super) tso_header_max: u32,
     pub(super) vlan_by_device: bool,
     pub(super) tunnels: TxTunnels,
+    /// Whether all mbufs on their way are plain ones of `home`, so that they go back unseen.
     fast_free: bool,
-    /// Where mbufs go that are freed unseen.
     home: Option<MbufPool>,
     pub(super) trouble: Option<Trouble>,
     pub(super) counters: Arc<TxCounters>,
@@ -260,6 +260,37 @@ impl Sq {
         self.head = self.head.wrapping_add(count);
     }
 
+    /// Looks at mbufs that the queue is about to own: freeing unseen ends for good where one is not a plain one of the pool that
+    /// the first one came from. Their headers are hot here and cold when they are free; what is plain stays so, as no one else can
+    /// name it.
+    #[inline(always)]
+    pub(super) fn admit(&mut self, mbufs: &[Mbuf]) {
+        if !self.fast_free {
+            return;
+        }
+        let plain = match &self.home {
+            Some(pool) => mbufs.iter().fold(true, |plain, mbuf| plain & mbuf.is_plain_of(pool)),
+            None => false,
+        };
+        if !plain {
+            self.find_home(mbufs);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_home(&mut self, mbufs: &[Mbuf]) {
+        if self.home.is_none() {
+            self.home = mbufs.first().and_then(Mbuf::pool);
+        }
+        self.fast_free =
+            self.home.as_ref().is_some_and(|pool| mbufs.iter().all(|mbuf| mbuf.is_plain_of(pool)));
+        if !self.fast_free {
+            // The pool may end before this queue does.
+            self.home = None;
+        }
+    }
+
     /// Takes completions and frees what they say is sent.
     #[inline(always)]
     pub(super) fn reap(&mut self) {
@@ -331,34 +362,13 @@ impl Sq {
             // SAFETY: from `tail` up to `head` there are mbufs; they are left behind by the last line.
             unsafe {
                 let raws = std::slice::from_raw_parts(self.mbufs.as_ptr().add(at).cast(), count);
-                if self.fast_free {
-                    self.free_fast(raws.as_ptr(), count);
-                } else {
-                    Mbuf::free_raw(raws);
+                match &self.home {
+                    // `admit` saw each.
+                    Some(pool) if self.fast_free => pool.give_raw(raws),
+                    _ => Mbuf::free_raw(raws),
                 }
             }
             self.tail = self.tail.wrapping_add(count as u32);
-        }
-    }
-
-    /// Frees mbufs that are all of one pool, plain and sole, without a look at them.
-    ///
-    /// # Safety
-    /// They are, and the caller forgets them.
-    #[inline(always)]
-    unsafe fn free_fast(&mut self, raws: *const NonNull<u8>, count: usize) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            if self.home.is_none() {
-                let first = ManuallyDrop::new(Mbuf::from_raw(*raws));
-                self.home = first.pool();
-            }
-            let raws = std::slice::from_raw_parts(raws, count);
-            match &self.home {
-                Some(pool) => pool.give_raw(raws),
-                // All handles of the pool are gone.
-                None => Mbuf::free_raw(raws),
-            }
         }
     }
 

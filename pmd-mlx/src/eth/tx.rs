@@ -273,6 +273,7 @@ fn burst<const F: u32>(sq: &mut Sq, burst: &mut Burst) -> Moved {
         at += 1;
     }
     if at > 0 {
+        sq.admit(&burst[..at]);
         // SAFETY: `at` is at most the number of free places, and the burst forgets these mbufs at once.
         unsafe {
             sq.own(burst.as_ptr(), at as u32);

@@ -106,6 +106,71 @@ fn the_header_that_the_device_must_see_stands_inline() {
     assert_eq!(pool.in_use(), 0);
 }
 
+/// Sends plain mbufs, then those that `odd` makes, then plain ones again, on a queue told that all are plain: all must go home.
+fn all_come_home(odd: impl Fn(&MbufPool, &mut Burst)) {
+    let pool = pool(64);
+    let features = TxFeatures::FAST_FREE | TxFeatures::MULTI_SEGMENT | TxFeatures::MULTI_PACKET;
+    let (mut queue, mut device, _) = rig(&Plan { features, ..Plan::default() }, &pool);
+    let plain = |burst: &mut Burst| (1..4).for_each(|seed| burst.push(packet(&pool, &bytes(seed, 60))));
+    let rounds: [&dyn Fn(&mut Burst); 4] = [&plain, &plain, &|burst: &mut Burst| odd(&pool, burst), &plain];
+    for fill in rounds {
+        let mut burst = Burst::new();
+        fill(&mut burst);
+        queue.tx_burst(&mut burst);
+        assert!(burst.is_empty());
+        device.send();
+    }
+    queue.tx_burst(&mut Burst::new());
+    assert_eq!((pool.in_use(), pool.available()), (0, 64));
+    // Each is there once, and fresh.
+    let all: Vec<_> = (0..64).map(|_| pool.alloc().expect("it came home")).collect();
+    assert!(all.iter().all(|mbuf| mbuf.is_plain_of(&pool)));
+    let places: std::collections::HashSet<_> = all.iter().map(Mbuf::data_ptr).collect();
+    assert_eq!(places.len(), 64);
+}
+
+#[test]
+fn a_chain_comes_home_whole_from_a_queue_told_of_plain_ones() {
+    all_come_home(|pool, burst| {
+        burst.push(packet(pool, &bytes(1, 60)));
+        let mut chain = packet(pool, &bytes(2, 60));
+        assert!(chain.chain(packet(pool, &bytes(3, 60))).is_ok());
+        burst.push(chain);
+    });
+}
+
+#[test]
+fn a_clone_comes_home_once_from_a_queue_told_of_plain_ones() {
+    all_come_home(|pool, burst| {
+        let whole = packet(pool, &bytes(1, 60));
+        burst.push(whole.clone_indirect(pool).expect("an mbuf"));
+        burst.push(whole);
+    });
+}
+
+#[test]
+fn an_mbuf_of_another_pool_goes_to_that_pool() {
+    let other = pool(16);
+    // The device does not know this pool: the packet is dropped, and owned all the same.
+    all_come_home(|_, burst| burst.push(packet(&other, &bytes(1, 60))));
+    assert_eq!((other.in_use(), other.available()), (0, 16));
+}
+
+#[test]
+fn a_pool_without_handles_gets_its_mbufs_back() {
+    let known = pool(16);
+    let (mut queue, mut device, _) =
+        rig(&Plan { features: TxFeatures::FAST_FREE, ..Plan::default() }, &known);
+    let gone = pool(16);
+    let mut burst = burst_of(&gone, &[bytes(1, 60), bytes(2, 60)]);
+    drop(gone);
+    burst.push(packet(&known, &bytes(3, 60)));
+    queue.tx_burst(&mut burst);
+    device.send();
+    queue.tx_burst(&mut burst);
+    assert_eq!((burst.len(), known.in_use()), (0, 0));
+}
+
 fn with_tag(frame: &[u8], tci: u16) -> Vec<u8> {
     let tci = tci.to_be_bytes();
     [&frame[..12], &[0x81, 0, tci[0], tci[1]], &frame[12..]].concat()
@@ -451,9 +516,7 @@ proptest! {
         let mut features = all();
         features.set(TxFeatures::MULTI_PACKET, many);
         features.set(TxFeatures::VLAN_BY_DEVICE, by_device);
-        // Chains are not plain: what is freed unseen must be.
-        let chains = wishes.iter().any(|wish| wish.parts.len() > 1);
-        features.set(TxFeatures::FAST_FREE, fast && !chains);
+        features.set(TxFeatures::FAST_FREE, fast);
         let plan =
             Plan { log: 6, descriptors: 64, inline_min, inline_max, features, blueflame, ..Plan::default() };
         let (mut queue, mut device, counters) = rig(&plan, &pool);
