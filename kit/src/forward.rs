@@ -8,7 +8,7 @@ use std::sync::Arc;
 use pollux_bringup::BringupError;
 use pollux_eal::LcoreContext;
 use pollux_eal::clock::{Nanos, cycles};
-use pollux_mempool::Burst;
+use pollux_mempool::{Burst, Mbuf};
 use pollux_port::{MacAddress, QueueId, Queues, RxQueue, TxQueue};
 
 use crate::pairs::Hop;
@@ -40,20 +40,20 @@ impl Edit {
         Self::Rewrite(head)
     }
 
-    /// Frames too short to have addresses, or shared with another holder, stay as they are.
-    #[inline]
-    fn apply(self, burst: &mut Burst) {
+    /// Edits packets. Frames too short to have addresses, or shared with another holder, stay as they are.
+    #[inline(always)]
+    pub fn apply(self, packets: &mut [Mbuf]) {
         match self {
             Self::Keep => {}
             Self::Rewrite(head) => {
-                for mbuf in burst {
+                for mbuf in packets {
                     if let Some(addresses) = mbuf.data_mut().and_then(|data| data.first_chunk_mut::<12>()) {
                         *addresses = head;
                     }
                 }
             }
             Self::Swap => {
-                for mbuf in burst {
+                for mbuf in packets {
                     if let Some(addresses) = mbuf.data_mut().and_then(|data| data.first_chunk_mut::<12>()) {
                         *addresses = swapped(*addresses);
                     }

@@ -4,7 +4,7 @@ use pollux_eal::LcoreContext;
 use pollux_eal::clock::cycles;
 
 use crate::engine::Engine;
-use crate::lane::{Lane, add};
+use crate::lane::{Count, Lane};
 
 /// Goes round the streams; gives them back at the end.
 pub fn run<E: Engine>(lcore: &LcoreContext, mut streams: Vec<(Lane, E)>) -> Vec<Lane> {
@@ -20,7 +20,7 @@ pub fn run<E: Engine>(lcore: &LcoreContext, mut streams: Vec<(Lane, E)>) -> Vec<
             let spent = now.wrapping_sub(mark);
             mark = now;
             if moved != 0 {
-                add(&lane.counters.cycles, spent);
+                lane.counters.add(Count::Cycles, spent);
                 lcore.busy(spent);
             } else {
                 lcore.idle(spent);

@@ -1,15 +1,19 @@
 //! One stream: from an rx queue to a tx queue, with what is counted on the way.
 
+mod counters;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use pollux_eal::clock::cycles;
 use pollux_eal::histogram::{self, Counts, Histogram, Recorder};
 use pollux_kit::Console;
-use pollux_mempool::{BURST_MAX, Burst, Mbuf};
+use pollux_mempool::{Burst, Mbuf};
 use pollux_port::{PortId, QueueId, RxQueue, TxQueue};
 
 use crate::verbose;
+
+pub use counters::{Count, LaneCounters, LaneCounts};
 
 /// Ends the loops of all lcores.
 pub const STOP: u32 = 1 << 31;
@@ -23,59 +27,6 @@ const VERBOSE_TX: u32 = 2;
 
 /// What the prompt tells the loops while they run: one word that each reads once a round.
 pub type Switches = Arc<AtomicU32>;
-
-/// What one stream counted. Its lcore alone writes, others read.
-#[derive(Debug)]
-pub struct LaneCounters {
-    /// Packets received.
-    pub rx_packets: AtomicU64,
-    /// Packets sent.
-    pub tx_packets: AtomicU64,
-    /// Packets that the tx queue did not take.
-    pub dropped: AtomicU64,
-    /// Received with a wrong IP header checksum; the engine `csum` counts them.
-    pub bad_ip: AtomicU64,
-    /// Received with a wrong TCP or UDP checksum.
-    pub bad_l4: AtomicU64,
-    /// Received with a wrong outer IP header checksum.
-    pub bad_outer_ip: AtomicU64,
-    /// Received with a wrong outer UDP checksum.
-    pub bad_outer_l4: AtomicU64,
-    /// Packets joined by GRO or received as LRO packets.
-    pub joined: AtomicU64,
-    /// Cycles of rounds with packets.
-    pub cycles: AtomicU64,
-    /// Rx bursts by their number of packets.
-    pub rx_bursts: Box<[AtomicU64]>,
-    /// Tx bursts by their number of packets.
-    pub tx_bursts: Box<[AtomicU64]>,
-}
-
-impl Default for LaneCounters {
-    fn default() -> Self {
-        let bursts = || (0..=BURST_MAX).map(|_| AtomicU64::new(0)).collect();
-        let zero = || AtomicU64::new(0);
-        Self {
-            rx_packets: zero(),
-            tx_packets: zero(),
-            dropped: zero(),
-            bad_ip: zero(),
-            bad_l4: zero(),
-            bad_outer_ip: zero(),
-            bad_outer_l4: zero(),
-            joined: zero(),
-            cycles: zero(),
-            rx_bursts: bursts(),
-            tx_bursts: bursts(),
-        }
-    }
-}
-
-/// Adds to a counter that this thread alone writes.
-#[inline(always)]
-pub fn add(counter: &AtomicU64, count: u64) {
-    counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
-}
 
 /// A full tx queue is tried again (`set fwd MODE retry`): the number of tries, and TSC cycles between them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -121,73 +72,11 @@ pub struct LaneView {
     residence_cleared: Counts,
 }
 
-/// What a stream counted, at one moment.
-#[derive(Clone, Debug, Default)]
-pub struct LaneCounts {
-    /// Packets received.
-    pub rx_packets: u64,
-    /// Packets sent.
-    pub tx_packets: u64,
-    /// Packets that the tx queue did not take.
-    pub dropped: u64,
-    /// Received with a wrong IP header checksum.
-    pub bad_ip: u64,
-    /// Received with a wrong TCP or UDP checksum.
-    pub bad_l4: u64,
-    /// Received with a wrong outer IP header checksum.
-    pub bad_outer_ip: u64,
-    /// Received with a wrong outer UDP checksum.
-    pub bad_outer_l4: u64,
-    /// Cycles of rounds with packets.
-    pub cycles: u64,
-    /// Rx bursts by their number of packets.
-    pub rx_bursts: Vec<u64>,
-    /// Tx bursts by their number of packets.
-    pub tx_bursts: Vec<u64>,
-}
-
-impl LaneCounters {
-    /// All of them now.
-    #[must_use]
-    pub fn read(&self) -> LaneCounts {
-        let at = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        LaneCounts {
-            rx_packets: at(&self.rx_packets),
-            tx_packets: at(&self.tx_packets),
-            dropped: at(&self.dropped),
-            bad_ip: at(&self.bad_ip),
-            bad_l4: at(&self.bad_l4),
-            bad_outer_ip: at(&self.bad_outer_ip),
-            bad_outer_l4: at(&self.bad_outer_l4),
-            cycles: at(&self.cycles),
-            rx_bursts: self.rx_bursts.iter().map(at).collect(),
-            tx_bursts: self.tx_bursts.iter().map(at).collect(),
-        }
-    }
-}
-
 impl LaneView {
     /// What it counted since it began, or was cleared.
     #[must_use]
     pub fn counts(&self) -> LaneCounts {
-        let (mut now, base) = (self.counters.read(), &self.cleared);
-        for (count, base) in [
-            (&mut now.rx_packets, base.rx_packets),
-            (&mut now.tx_packets, base.tx_packets),
-            (&mut now.dropped, base.dropped),
-            (&mut now.bad_ip, base.bad_ip),
-            (&mut now.bad_l4, base.bad_l4),
-            (&mut now.bad_outer_ip, base.bad_outer_ip),
-            (&mut now.bad_outer_l4, base.bad_outer_l4),
-            (&mut now.cycles, base.cycles),
-        ] {
-            *count = count.wrapping_sub(base);
-        }
-        let bursts = now.rx_bursts.iter_mut().zip(&base.rx_bursts);
-        for (count, base) in bursts.chain(now.tx_bursts.iter_mut().zip(&base.tx_bursts)) {
-            *count = count.wrapping_sub(*base);
-        }
-        now
+        self.counters.read().since(&self.cleared)
     }
 
     /// Cycles from the end of the rx burst to the end of the tx burst, of each packet.
@@ -257,7 +146,7 @@ impl Lane {
         }
         if received != 0 {
             self.received_at = cycles::now();
-            add(&self.counters.rx_packets, received as u64);
+            self.counters.add(Count::RxPackets, received as u64);
         }
         received
     }
@@ -265,7 +154,7 @@ impl Lane {
     #[cold]
     fn received(&self, count: usize) {
         if self.seen & RECORD_BURSTS != 0 {
-            add(&self.counters.rx_bursts[count], 1);
+            self.counters.rx_burst(count);
         }
         if self.seen & VERBOSE & VERBOSE_RX != 0 && count > 0 {
             self.console.print(&verbose::text(
@@ -277,15 +166,49 @@ impl Lane {
         }
     }
 
+    /// A round of an engine that edits packets where they are: a burst in, `edit`, a burst out; the packets that moved.
+    #[inline(always)]
+    pub fn forward(&mut self, edit: impl FnOnce(&mut [Mbuf])) -> usize {
+        let received = self.receive();
+        if received != 0 {
+            edit(&mut self.burst);
+            self.send();
+        }
+        received
+    }
+
     /// Marks now as the time at which packets that it makes itself begin.
     #[inline(always)]
     pub fn made(&mut self) {
         self.received_at = cycles::now();
     }
 
+    /// When the last burst was received, in cycles: for who keeps packets and sends them later.
+    #[must_use]
+    pub fn received_at(&self) -> u64 {
+        self.received_at
+    }
+
     /// Sends the burst; what the queue does not take is tried again if that is wanted, and then dropped and counted. The number sent.
     #[inline(always)]
     pub fn send(&mut self) -> usize {
+        let sent = self.transmit();
+        self.residence.record_many(cycles::now().wrapping_sub(self.received_at), sent as u64);
+        sent
+    }
+
+    /// The same for packets that were kept: `arrived` says when each was received.
+    pub fn send_kept(&mut self, arrived: &[u64]) -> usize {
+        let sent = self.transmit();
+        let now = cycles::now();
+        for at in arrived.iter().take(sent) {
+            self.residence.record_many(now.wrapping_sub(*at), 1);
+        }
+        sent
+    }
+
+    #[inline(always)]
+    fn transmit(&mut self) -> usize {
         let wanted = self.burst.len();
         if self.seen != 0 {
             self.sending();
@@ -295,10 +218,9 @@ impl Lane {
             sent += self.full();
         }
         if self.seen & RECORD_BURSTS != 0 {
-            add(&self.counters.tx_bursts[sent], 1);
+            self.counters.tx_burst(sent);
         }
-        self.residence.record_many(cycles::now().wrapping_sub(self.received_at), sent as u64);
-        add(&self.counters.tx_packets, sent as u64);
+        self.counters.add(Count::TxPackets, sent as u64);
         sent
     }
 
@@ -327,7 +249,7 @@ impl Lane {
                 break;
             }
         }
-        add(&self.counters.dropped, self.burst.len() as u64);
+        self.counters.add(Count::Dropped, self.burst.len() as u64);
         self.burst.clear();
         sent
     }

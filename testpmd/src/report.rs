@@ -4,6 +4,7 @@ use pollux_kit::{Counts, LcoreCounts, Meter, json};
 use pollux_port::PortId;
 use serde_json::{Value, json as value};
 
+use crate::lane::Count;
 use crate::session::Session;
 
 /// What is counted from the start of the program on.
@@ -41,7 +42,7 @@ fn lcores(session: &Session) -> Vec<LcoreCounts> {
             ports.dedup();
             let packets = |lane: &crate::lane::LaneView| {
                 let counts = lane.counts();
-                counts.rx_packets.max(counts.tx_packets)
+                counts.of(Count::RxPackets).max(counts.of(Count::TxPackets))
             };
             LcoreCounts {
                 id: lcore.0,
@@ -64,10 +65,10 @@ fn streams(session: &Session) -> Value {
             "rx_port": lane.from.0.0,
             "tx_port": lane.to.0.0,
             "queue": lane.from.1.0,
-            "rx_packets": counts.rx_packets,
-            "tx_packets": counts.tx_packets,
-            "tx_dropped": counts.dropped,
-            "busy_cycles": counts.cycles,
+            "rx_packets": counts.of(Count::RxPackets),
+            "tx_packets": counts.of(Count::TxPackets),
+            "tx_dropped": counts.of(Count::Dropped),
+            "busy_cycles": counts.of(Count::Cycles),
             "latency_ns": { "p50": nanos(0.5), "p99": nanos(0.99), "p999": nanos(0.999), "max": nanos(1.0) },
         })
     });

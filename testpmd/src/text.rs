@@ -7,7 +7,7 @@ use std::time::Instant;
 use pollux_port::{Direction, HashFields, Link, Port, PortId, PortStats, QueueId, RxOffloads, TxOffloads};
 
 use crate::engine::{Mode, TxSplit};
-use crate::lane::LaneCounts;
+use crate::lane::{Count, LaneCounts};
 use crate::ports::no_port;
 use crate::session::Session;
 use crate::verbose::upper;
@@ -31,7 +31,7 @@ pub fn forward_stats(session: &Session) -> String {
     let many = run.lanes.len() > session.settings.ports.len();
     if many {
         for (lane, count) in run.lanes.iter().zip(&counts) {
-            if count.rx_packets + count.tx_packets + count.dropped == 0 {
+            if count.of(Count::RxPackets) + count.of(Count::TxPackets) + count.of(Count::Dropped) == 0 {
                 continue;
             }
             let _ = writeln!(
@@ -42,21 +42,25 @@ pub fn forward_stats(session: &Session) -> String {
             let _ = write!(
                 text,
                 "  RX-packets: {:<14} TX-packets: {:<14} TX-dropped: {:<14}",
-                count.rx_packets, count.tx_packets, count.dropped
+                count.of(Count::RxPackets),
+                count.of(Count::TxPackets),
+                count.of(Count::Dropped)
             );
             if run.mode == Mode::Csum {
                 let _ = writeln!(
                     text,
                     "  RX- bad IP checksum: {:<14}  Rx- bad L4 checksum: {:<14} Rx- bad outer L4 checksum: {:<14}",
-                    count.bad_ip, count.bad_l4, count.bad_outer_l4
+                    count.of(Count::BadIp),
+                    count.of(Count::BadL4),
+                    count.of(Count::BadOuterL4)
                 );
-                let _ = writeln!(text, " RX- bad outer IP checksum: {:<14}", count.bad_outer_ip);
+                let _ = writeln!(text, " RX- bad outer IP checksum: {:<14}", count.of(Count::BadOuterIp));
             } else {
                 text.push('\n');
             }
             if session.settings.record_bursts {
-                text += &bursts("RX", &count.rx_bursts);
-                text += &bursts("TX", &count.tx_bursts);
+                text += &bursts("RX", count.rx_bursts());
+                text += &bursts("TX", count.tx_bursts());
             }
         }
     }
@@ -76,7 +80,7 @@ pub fn forward_stats(session: &Session) -> String {
                 .zip(&counts)
                 .filter(move |(lane, _)| (if end == Direction::Rx { lane.from } else { lane.to }).0.0 == id)
         };
-        let dropped = failed + of(Direction::Tx).map(|(_, count)| count.dropped).sum::<u64>();
+        let dropped = failed + of(Direction::Tx).map(|(_, count)| count.of(Count::Dropped)).sum::<u64>();
         for (sum, count) in all.iter_mut().zip([received, missed, sent, dropped, empty]) {
             *sum += count;
         }
@@ -87,16 +91,15 @@ pub fn forward_stats(session: &Session) -> String {
             received + missed
         );
         if run.mode == Mode::Csum {
-            let sum =
-                |pick: fn(&LaneCounts) -> u64| of(Direction::Rx).map(|(_, count)| pick(count)).sum::<u64>();
+            let sum = |what: Count| of(Direction::Rx).map(|(_, count)| count.of(what)).sum::<u64>();
             let _ = writeln!(
                 text,
                 "  Bad-ipcsum: {:<14} Bad-l4csum: {:<14}Bad-outer-l4csum: {:<14}",
-                sum(|count| count.bad_ip),
-                sum(|count| count.bad_l4),
-                sum(|count| count.bad_outer_l4)
+                sum(Count::BadIp),
+                sum(Count::BadL4),
+                sum(Count::BadOuterL4)
             );
-            let _ = writeln!(text, "  Bad-outer-ipcsum: {:<14}", sum(|count| count.bad_outer_ip));
+            let _ = writeln!(text, "  Bad-outer-ipcsum: {:<14}", sum(Count::BadOuterIp));
         }
         if errors + empty > 0 {
             let _ = writeln!(text, "  RX-error: {errors}\n  RX-nombufs: {empty:<14}");
@@ -105,10 +108,10 @@ pub fn forward_stats(session: &Session) -> String {
             writeln!(text, "  TX-packets: {sent:<14} TX-dropped: {dropped:<14}TX-total: {}", sent + dropped);
         if session.settings.record_bursts && !many {
             if let Some((_, count)) = of(Direction::Rx).next() {
-                text += &bursts("RX", &count.rx_bursts);
+                text += &bursts("RX", count.rx_bursts());
             }
             if let Some((_, count)) = of(Direction::Tx).next() {
-                text += &bursts("TX", &count.tx_bursts);
+                text += &bursts("TX", count.tx_bursts());
             }
         }
         let _ = writeln!(text, "  {FORWARD}--------------------------------{FORWARD}");
@@ -128,7 +131,7 @@ pub fn forward_stats(session: &Session) -> String {
     if session.settings.record_cycles && received + sent > 0 {
         let makes = matches!(run.mode, Mode::TxOnly | Mode::Flowgen);
         let packets = if makes { sent } else { received };
-        let cycles: u64 = counts.iter().map(|count| count.cycles).sum();
+        let cycles: u64 = counts.iter().map(|count| count.of(Count::Cycles)).sum();
         let _ = writeln!(
             text,
             "\n  CPU cycles/packet={:.2} (busy cycles={cycles} / total {} packets={packets}) at {} MHz Clock",

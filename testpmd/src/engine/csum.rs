@@ -9,7 +9,7 @@ use pollux_wire::{EtherType, IpProtocol, Ipv4Header, Ipv6Header};
 use zerocopy::FromBytes;
 
 use super::{Ends, Engine, Marks};
-use crate::lane::{Lane, LaneCounters, add};
+use crate::lane::{Count, Lane, LaneCounters};
 
 /// What the port that sends is to do (`csum set`, `tso set`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -150,7 +150,7 @@ impl Engine for Csum {
         // What cannot be sent as it asks is dropped.
         while asks && let Err(bad) = lane.tx.tx_prepare(&mut lane.burst) {
             drop(lane.burst.remove(bad.index));
-            add(&lane.counters.dropped, 1);
+            lane.counters.add(Count::Dropped, 1);
         }
         lane.send();
         received
@@ -161,19 +161,17 @@ impl Engine for Csum {
 const TOLD: RxFlags = RxFlags::IP_CHECKSUM_BAD
     .union(RxFlags::L4_CHECKSUM_BAD)
     .union(RxFlags::OUTER_IP_CHECKSUM_BAD)
-    .union(RxFlags::OUTER_L4_CHECKSUM_BAD)
-    .union(RxFlags::LRO);
+    .union(RxFlags::OUTER_L4_CHECKSUM_BAD);
 
 #[cold]
 fn count(counters: &LaneCounters, flags: RxFlags) {
     // Both bits together say that it is not known.
     let bad = |bad: RxFlags, none: RxFlags| u64::from(flags & none == bad);
-    add(&counters.bad_ip, bad(RxFlags::IP_CHECKSUM_BAD, RxFlags::IP_CHECKSUM_NONE));
-    add(&counters.bad_l4, bad(RxFlags::L4_CHECKSUM_BAD, RxFlags::L4_CHECKSUM_NONE));
-    add(&counters.bad_outer_ip, u64::from(flags.contains(RxFlags::OUTER_IP_CHECKSUM_BAD)));
+    counters.add(Count::BadIp, bad(RxFlags::IP_CHECKSUM_BAD, RxFlags::IP_CHECKSUM_NONE));
+    counters.add(Count::BadL4, bad(RxFlags::L4_CHECKSUM_BAD, RxFlags::L4_CHECKSUM_NONE));
+    counters.add(Count::BadOuterIp, u64::from(flags.contains(RxFlags::OUTER_IP_CHECKSUM_BAD)));
     let outer = RxFlags::OUTER_L4_CHECKSUM_BAD | RxFlags::OUTER_L4_CHECKSUM_GOOD;
-    add(&counters.bad_outer_l4, bad(RxFlags::OUTER_L4_CHECKSUM_BAD, outer));
-    add(&counters.joined, u64::from(flags.contains(RxFlags::LRO)));
+    counters.add(Count::BadOuterL4, bad(RxFlags::OUTER_L4_CHECKSUM_BAD, outer));
 }
 
 /// Writes two bytes, if the first segment has them.

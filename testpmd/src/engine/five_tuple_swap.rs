@@ -42,13 +42,10 @@ impl FiveTupleSwap {
 impl Engine for FiveTupleSwap {
     #[inline]
     fn round(&mut self, lane: &mut Lane) -> usize {
-        let received = lane.receive();
-        if received != 0 {
-            Self::edit(lane.packets());
-            self.marks.put(lane.packets());
-            lane.send();
-        }
-        received
+        lane.forward(|packets| {
+            Self::edit(packets);
+            self.marks.put(packets);
+        })
     }
 }
 

@@ -1,7 +1,6 @@
 //! macswap: packets go back where they came from.
 
-use pollux_kit::forward::swapped;
-use pollux_mempool::Mbuf;
+use pollux_kit::forward::Edit;
 
 use super::{Engine, Marks};
 use crate::lane::Lane;
@@ -18,27 +17,14 @@ impl MacSwap {
     pub fn new(marks: Marks) -> Self {
         Self { marks }
     }
-
-    /// Exchanges both addresses.
-    #[inline(always)]
-    pub(super) fn edit(packets: &mut [Mbuf]) {
-        for mbuf in packets {
-            if let Some(addresses) = mbuf.data_mut().and_then(|data| data.first_chunk_mut::<12>()) {
-                *addresses = swapped(*addresses);
-            }
-        }
-    }
 }
 
 impl Engine for MacSwap {
     #[inline]
     fn round(&mut self, lane: &mut Lane) -> usize {
-        let received = lane.receive();
-        if received != 0 {
-            Self::edit(lane.packets());
-            self.marks.put(lane.packets());
-            lane.send();
-        }
-        received
+        lane.forward(|packets| {
+            Edit::Swap.apply(packets);
+            self.marks.put(packets);
+        })
     }
 }

@@ -4,10 +4,11 @@
 use std::collections::VecDeque;
 
 use pollux_eal::clock::cycles;
+use pollux_kit::forward::Edit;
 use pollux_mempool::{BURST_MAX, Mbuf};
 
-use super::{Ends, Engine, FiveTupleSwap, Mac, MacSwap, Marks, Noise};
-use crate::lane::{Lane, add};
+use super::{Ends, Engine, FiveTupleSwap, Marks, Noise};
+use crate::lane::{Count, Lane};
 
 /// What becomes of the packets themselves (`--noisy-forward-mode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,7 +64,10 @@ pub struct Noisy {
     head: [u8; 12],
     marks: Marks,
     memory: Vec<u8>,
-    kept: VecDeque<Mbuf>,
+    /// Packets, and when each was received.
+    kept: VecDeque<(Mbuf, u64)>,
+    /// When those of the burst that is about to be sent were.
+    arrived: Vec<u64>,
     noise: Noise,
     /// Cycles after which what is kept leaves.
     patience: u64,
@@ -81,6 +85,7 @@ impl Noisy {
             memory: vec![0; settings.memory_bytes],
             // Room for what comes in one burst beyond.
             kept: VecDeque::with_capacity(settings.buffer + BURST_MAX),
+            arrived: Vec::with_capacity(BURST_MAX),
             noise: Noise::new(0x706f_6c6c_7578),
             patience: hz / 1000 * settings.flush_ms,
             since: cycles::now(),
@@ -90,8 +95,8 @@ impl Noisy {
     fn edit(&mut self, packets: &mut [Mbuf]) {
         match self.settings.forward {
             NoisyForward::Io => {}
-            NoisyForward::Mac => Mac::edit(self.head, packets),
-            NoisyForward::MacSwap => MacSwap::edit(packets),
+            NoisyForward::Mac => Edit::Rewrite(self.head).apply(packets),
+            NoisyForward::MacSwap => Edit::Swap.apply(packets),
             NoisyForward::FiveTupleSwap => FiveTupleSwap::edit(packets),
         }
         self.marks.put(packets);
@@ -121,14 +126,14 @@ impl Noisy {
     fn release(&mut self, lane: &mut Lane, count: usize) -> usize {
         let mut moved = 0;
         while moved < count && !self.kept.is_empty() {
-            while let Some(mbuf) = (!lane.burst.is_full() && lane.burst.len() + moved < count)
-                .then(|| self.kept.pop_front())
-                .flatten()
-            {
+            let burst = (count - moved).min(BURST_MAX).min(self.kept.len());
+            self.arrived.clear();
+            for (mbuf, at) in self.kept.drain(..burst) {
                 lane.burst.push(mbuf);
+                self.arrived.push(at);
             }
-            moved += lane.burst.len();
-            lane.send();
+            moved += burst;
+            lane.send_kept(&self.arrived);
         }
         moved
     }
@@ -150,9 +155,8 @@ impl Engine for Noisy {
             }
             return received;
         }
-        for mbuf in lane.burst.drain(..) {
-            self.kept.push_back(mbuf);
-        }
+        let at = lane.received_at();
+        self.kept.extend(lane.burst.drain(..).map(|mbuf| (mbuf, at)));
         let beyond = self.kept.len().saturating_sub(self.settings.buffer);
         let mut moved = self.release(lane, beyond);
         if moved != 0 {
@@ -166,7 +170,7 @@ impl Engine for Noisy {
 
     fn finish(&mut self, lane: &mut Lane) {
         // Not sent: whoever stops forwarding wants it stopped.
-        add(&lane.counters.dropped, self.kept.len() as u64);
+        lane.counters.add(Count::Dropped, self.kept.len() as u64);
         self.kept.clear();
     }
 }

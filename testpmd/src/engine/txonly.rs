@@ -1,6 +1,6 @@
 //! txonly: UDP datagrams to the discard port (RFC 863), between test addresses (RFC 2544).
 
-use pollux_mempool::{Mbuf, TxFlags};
+use pollux_mempool::Mbuf;
 use pollux_wire::build::Frame;
 use pollux_wire::checksum;
 
@@ -104,16 +104,6 @@ impl Engine for TxOnly {
         }
         while lane.burst.len() > whole {
             drop(lane.burst.pop());
-        }
-        if self.marks.flags.contains(TxFlags::IP_CHECKSUM) {
-            for mbuf in lane.packets() {
-                mbuf.set_tx_offload(pollux_mempool::TxOffload {
-                    l2_len: 14,
-                    l3_len: 20,
-                    l4_len: 8,
-                    ..Default::default()
-                });
-            }
         }
         self.marks.put(lane.packets());
         lane.send()
