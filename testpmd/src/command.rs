@@ -8,7 +8,6 @@ mod port;
 mod setting;
 
 pub(crate) use control::{start, stop};
-pub(crate) use setting::check_segments;
 
 use crate::grammar::{Command, complete, parse};
 use crate::session::Session;

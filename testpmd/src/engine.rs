@@ -8,12 +8,11 @@ mod io;
 mod mac;
 mod macswap;
 mod noisy;
+mod packets;
 mod rxonly;
 mod txonly;
 
-use std::net::Ipv4Addr;
-
-use pollux_mempool::{Mbuf, MbufPool, TxFlags};
+use pollux_mempool::{Mbuf, TxFlags};
 use pollux_port::MacAddress;
 
 use crate::lane::Lane;
@@ -26,8 +25,10 @@ pub use io::Io;
 pub use mac::Mac;
 pub use macswap::MacSwap;
 pub use noisy::{Noisy, NoisyForward, NoisySettings};
+pub(crate) use packets::room;
+pub use packets::{TxPlan, TxSettings, TxSplit};
 pub use rxonly::RxOnly;
-pub use txonly::{HEADERS, TxOnly};
+pub use txonly::TxOnly;
 
 /// One way to forward. Each stream has a value of its own.
 pub trait Engine: Send + 'static {
@@ -157,47 +158,6 @@ impl Marks {
             mbuf.set_vlan_tci(self.tci);
             mbuf.set_vlan_tci_outer(self.tci_outer);
         }
-    }
-}
-
-/// How `set txsplit` divides packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TxSplit {
-    /// All segments of `--txpkts`.
-    #[default]
-    Off,
-    /// The same; DPDK makes a copy of its headers, for which packets here are not shared.
-    On,
-    /// A random number of them.
-    Random,
-}
-
-/// What the engines that make packets make.
-#[derive(Clone, Debug)]
-pub struct TxSettings {
-    /// Where packets come from.
-    pub pool: MbufPool,
-    /// Bytes of each segment (`--txpkts`).
-    pub segments: Vec<u16>,
-    /// How many of the segments a packet has.
-    pub split: TxSplit,
-    /// Different source ports (`--txonly-multi-flow`): their number.
-    pub multi_flow: Option<u16>,
-    /// Source and destination (`--tx-ip`).
-    pub ip: (Ipv4Addr, Ipv4Addr),
-    /// Source and destination (`--tx-udp`).
-    pub udp: (u16, u16),
-    /// Flows of `flowgen` (`--flowgen-flows`).
-    pub flows: u32,
-    /// Copies of each packet of `flowgen` (`--flowgen-clones`).
-    pub clones: usize,
-}
-
-impl TxSettings {
-    /// Bytes of a whole packet.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.segments.iter().map(|&bytes| usize::from(bytes)).sum()
     }
 }
 

@@ -15,7 +15,7 @@
 //! - [`lane`], [`forward`]: a stream's two queues and its counters; the loop of an lcore.
 //! - [`session`], [`ports`]: what is wanted, what is there, start and stop.
 //! - [`grammar`], [`command`], [`console`]: the prompt.
-//! - [`text`], [`verbose`]: what is printed.
+//! - [`text`], [`verbose`], [`hash`]: what is printed.
 
 #![forbid(unsafe_code)]
 
@@ -24,6 +24,7 @@ pub mod console;
 pub mod engine;
 pub mod forward;
 pub mod grammar;
+pub mod hash;
 pub mod lane;
 mod options;
 pub mod ports;

@@ -68,12 +68,12 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub eth_peers_configfile: Option<PathBuf>,
 
-    /// Rx queues per port
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = queues)]
-    pub rxq: u16,
-    /// Tx queues per port
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = queues)]
-    pub txq: u16,
+    /// Rx queues per port [default: set by the profile, else 1]
+    #[arg(long, value_name = "N", value_parser = queues)]
+    pub rxq: Option<u16>,
+    /// Tx queues per port [default: set by the profile, else 1]
+    #[arg(long, value_name = "N", value_parser = queues)]
+    pub txq: Option<u16>,
     /// Descriptors per rx queue [default: set by the driver]
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub rxd: u16,
@@ -101,7 +101,7 @@ pub struct Options {
     /// Keep packets that were received before forwarding starts
     #[arg(long)]
     pub no_flush_rx: bool,
-    /// Do not wait for the links at start
+    /// Do not wait for the links when ports start
     #[arg(long)]
     pub disable_link_check: bool,
 

@@ -8,7 +8,7 @@ use pollux_config::QueueSpec;
 use pollux_mempool::MbufPool;
 use pollux_port::{
     Port, PortConfig, PortId, PortState, PortStats, QueueId, RssConfig, RxOffloads, RxQueue, RxQueueConfig,
-    TxOffloads, TxQueue, TxQueueConfig,
+    RxSegment, TxOffloads, TxQueue, TxQueueConfig,
 };
 
 use crate::engine::{CsumSettings, Marks};
@@ -74,8 +74,6 @@ pub struct PortSlot {
     pub begun: PortStats,
     /// Its counts when they were shown the last time.
     pub shown: Option<(Instant, PortStats)>,
-    /// The offload flags of the whole port, as it was last configured.
-    pub closed: bool,
 }
 
 impl PortSlot {
@@ -92,7 +90,6 @@ impl PortSlot {
             marks: Marks::default(),
             begun: PortStats::default(),
             shown: None,
-            closed: false,
         }
     }
 }
@@ -134,8 +131,8 @@ impl Ports {
     /// What the pool needs for all that is wanted.
     fn needs(&self, bringup: &Bringup) -> Needs {
         let mut needs = Needs::for_lcores(self.lcores);
-        for slot in self.slots.iter().filter(|slot| !slot.closed) {
-            let Some(port) = bringup.ports.get(slot.id) else { continue };
+        for slot in &self.slots {
+            let Some(port) = bringup.ports.get(slot.id).filter(|port| !is_closed(port)) else { continue };
             let wants = &slot.wants;
             let most = |own: &BTreeMap<u16, QueueWants>, usual: u16| {
                 own.values().map(|queue| queue.descriptors).max().unwrap_or(0).max(usual)
@@ -178,13 +175,12 @@ impl Ports {
     /// The first port that refuses.
     pub fn start(&mut self, bringup: &mut Bringup, ids: &[u16]) -> Result<String, String> {
         let pool = self.pool(bringup).map_err(|error| error.line())?;
-        let (options, _) = PoolOptions::new(&bringup.eal.spec().pools).map_err(|error| error.to_string())?;
-        let memory = bringup.eal.memory();
-        let segments = self.receive.segments(memory, &pool, options).map_err(|error| error.line())?;
         let mut configs = BTreeMap::new();
         let mut open = TxOffloads::empty();
-        for slot in self.slots.iter().filter(|slot| !slot.closed) {
-            let Some(port) = bringup.ports.get_mut(slot.id) else { continue };
+        let anew = ids.iter().any(|id| self.get(*id).is_ok_and(|slot| slot.stale));
+        let segments = if anew { self.segments(bringup, &pool)? } else { Vec::new() };
+        for slot in self.slots.iter().filter(|_| anew) {
+            let Some(port) = bringup.ports.get_mut(slot.id).filter(|port| !is_closed(port)) else { continue };
             let mut config = config(&slot.wants, port, &pool);
             self.receive.put(&segments, &mut config);
             if port.state() != PortState::Gone {
@@ -213,6 +209,19 @@ impl Ports {
         }
         Ok(told)
     }
+}
+
+impl Ports {
+    /// What buffer split receives into.
+    fn segments(&self, bringup: &Bringup, pool: &MbufPool) -> Result<Vec<RxSegment>, String> {
+        let (options, _) = PoolOptions::new(&bringup.eal.spec().pools).map_err(|error| error.to_string())?;
+        self.receive.segments(bringup.eal.memory(), pool, options).map_err(|error| error.line())
+    }
+}
+
+/// Closed for good.
+pub(crate) fn is_closed(port: &Port) -> bool {
+    port.state() == PortState::Closed
 }
 
 impl PortSlot {

@@ -9,15 +9,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use pollux_bringup::Bringup;
 use pollux_eal::lcore::{Launched, LcoreId};
 use pollux_kit::Console;
+use pollux_mempool::MbufPool;
 use pollux_port::{MacAddress, PortId, PortState};
 
 use crate::engine::{
     Csum, Ends, Engine, FiveTupleSwap, Flowgen, IcmpEcho, Io, Mac, MacSwap, Mode, Noisy, NoisySettings,
-    RxOnly, TxOnly, TxSettings, TxSplit,
+    RxOnly, TxOnly, TxPlan, TxSettings,
 };
 use crate::forward;
 use crate::lane::{Lane, LaneView, RECORD_BURSTS, STOP, Switches, TxRetry, VERBOSE};
@@ -59,29 +61,12 @@ pub struct Settings {
     pub record_bursts: bool,
     /// Packets received before `start` are dropped.
     pub flush_rx: bool,
+    /// Links are waited for when ports start.
+    pub link_check: bool,
     /// Extended statistics shown with each port's.
     pub xstats: Vec<String>,
     /// `show port xstats` leaves out zeros.
     pub hide_zero: bool,
-}
-
-/// What packets are made of, without the pool that they come from.
-#[derive(Clone, Debug)]
-pub struct TxPlan {
-    /// Bytes of each segment.
-    pub segments: Vec<u16>,
-    /// How many of them a packet has.
-    pub split: TxSplit,
-    /// Number of source ports.
-    pub multi_flow: Option<u16>,
-    /// Addresses.
-    pub ip: (std::net::Ipv4Addr, std::net::Ipv4Addr),
-    /// UDP ports.
-    pub udp: (u16, u16),
-    /// Flows of `flowgen`.
-    pub flows: u32,
-    /// Copies of each packet of `flowgen`.
-    pub clones: usize,
 }
 
 /// Forwarding, under way or the last one.
@@ -206,13 +191,7 @@ impl Session {
         if self.is_forwarding() {
             return Err("Packet forwarding already started".into());
         }
-        for &id in &self.settings.ports {
-            let slot = self.ports.get(id)?;
-            let state = self.bringup.ports.get(slot.id).map(pollux_port::Port::state);
-            if state != Some(PortState::Started) {
-                return Err(format!("Not all ports were started: start port {id} first"));
-            }
-        }
+        self.ready()?;
         let plans = self.plan(mode);
         if plans.is_empty() {
             return Err(
@@ -241,10 +220,16 @@ impl Session {
             Mode::RxOnly => self.launch(mode, &plans, |_, _| Ok(RxOnly))?,
             Mode::TxOnly => self.launch(mode, &plans, |session, plan| {
                 let lcore = session.settings.lcores[plan.lcore].0.to_le_bytes()[0];
-                Ok(TxOnly::new(&session.ends(plan)?, session.marks(plan)?, session.tx()?, lcore))
+                Ok(TxOnly::new(
+                    &session.ends(plan)?,
+                    session.marks(plan)?,
+                    TxSettings::txonly(session.pool()?, session.settings.tx.clone())?,
+                    lcore,
+                ))
             })?,
             Mode::Flowgen => self.launch(mode, &plans, |session, plan| {
-                Ok(Flowgen::new(session.marks(plan)?, session.tx()?))
+                let made = TxSettings::flowgen(session.pool()?, session.settings.tx.clone())?;
+                Ok(Flowgen::new(session.marks(plan)?, made))
             })?,
             Mode::Csum => self.launch(mode, &plans, |session, plan| {
                 let csum = session.ports.get(plan.ports.1)?.csum;
@@ -270,20 +255,20 @@ impl Session {
         Ok(self.ports.get(plan.ports.1)?.marks)
     }
 
-    fn tx(&self) -> Result<TxSettings, String> {
-        let pool = self.ports.pool.clone().ok_or("No mbuf pool: start a port first")?;
-        let plan = self.settings.tx.clone();
-        let (segments, split, multi_flow) = (plan.segments, plan.split, plan.multi_flow);
-        Ok(TxSettings {
-            pool,
-            segments,
-            split,
-            multi_flow,
-            ip: plan.ip,
-            udp: plan.udp,
-            flows: plan.flows,
-            clones: plan.clones,
-        })
+    fn pool(&self) -> Result<MbufPool, String> {
+        self.ports.pool.clone().ok_or_else(|| "No mbuf pool: start a port first".into())
+    }
+
+    /// Whether all forwarding ports are started.
+    fn ready(&self) -> Result<(), String> {
+        for &id in &self.settings.ports {
+            let slot = self.ports.get(id)?;
+            let state = self.bringup.ports.get(slot.id).map(pollux_port::Port::state);
+            if state != Some(PortState::Started) {
+                return Err(format!("Not all ports were started: start port {id} first"));
+            }
+        }
+        Ok(())
     }
 
     /// Drops what was received before.
@@ -313,25 +298,18 @@ impl Session {
         if self.is_forwarding() {
             return Err("Packet forwarding already started".into());
         }
+        self.ready()?;
         if self.settings.flush_rx {
             self.flush();
         }
-        for plan in self.plan(Mode::TxOnly) {
-            let mut engine = TxOnly::new(&self.ends(&plan)?, self.marks(&plan)?, self.tx()?, 0);
-            let queue = usize::from(plan.queue);
-            let rx = self.ports.get_mut(plan.ports.0)?.rx.get_mut(queue).and_then(Option::take);
-            let tx = self.ports.get_mut(plan.ports.1)?.tx.get_mut(queue).and_then(Option::take);
-            let (Some(rx), Some(tx)) = (rx, tx) else {
-                return Err(format!("port {}: queue {queue} is not set up", plan.ports.0));
-            };
-            let (mut lane, _) = Lane::new(
-                rx,
-                tx,
-                self.settings.burst,
-                TxRetry::default(),
-                self.console,
-                Arc::clone(&self.switches),
-            );
+        let plans = self.plan(Mode::TxOnly);
+        let made = TxSettings::txonly(self.pool()?, self.settings.tx.clone())?;
+        let engines = plans.iter().map(|plan| {
+            let (ends, marks) = (self.ends(plan)?, self.marks(plan)?);
+            Ok(TxOnly::new(&ends, marks, made.clone(), 0))
+        });
+        let engines = engines.collect::<Result<Vec<_>, String>>()?;
+        for ((mut lane, _), mut engine) in self.lanes(&plans, TxRetry::default())?.into_iter().zip(engines) {
             for _ in 0..bursts {
                 engine.round(&mut lane);
             }
@@ -355,23 +333,10 @@ impl Session {
             tries: if self.settings.retry { self.settings.retry_tries } else { 0 },
             delay: u64::from(self.settings.retry_delay_us) * (self.bringup.eal.clock().hz() / 1_000_000),
         };
-        let there = |slots: &Ports, plan: &Plan| {
-            let queue = usize::from(plan.queue);
-            let rx = slots.get(plan.ports.0).ok()?.rx.get(queue)?.is_some();
-            (rx && slots.get(plan.ports.1).ok()?.tx.get(queue)?.is_some()).then_some(())
-        };
-        if let Some(plan) = plans.iter().find(|plan| there(&self.ports, plan).is_none()) {
-            return Err(format!("port {}: queue {} is not set up", plan.ports.0, plan.queue));
-        }
+        let lanes = self.lanes(plans, retry)?;
         let (mut views, mut shares): (Vec<LaneView>, Vec<(LcoreId, Vec<usize>)>) = Default::default();
         let mut work: Vec<Vec<(Lane, E)>> = Vec::new();
-        for (plan, engine) in plans.iter().zip(engines) {
-            let queue = usize::from(plan.queue);
-            let rx = self.ports.get_mut(plan.ports.0)?.rx.get_mut(queue).and_then(Option::take);
-            let tx = self.ports.get_mut(plan.ports.1)?.tx.get_mut(queue).and_then(Option::take);
-            let (Some(rx), Some(tx)) = (rx, tx) else { unreachable!("looked at above") };
-            let (lane, view) =
-                Lane::new(rx, tx, self.settings.burst, retry, self.console, Arc::clone(&self.switches));
+        for ((plan, engine), (lane, view)) in plans.iter().zip(engines).zip(lanes) {
             if work.len() <= plan.lcore {
                 work.resize_with(plan.lcore + 1, Vec::new);
                 shares.push((self.settings.lcores[plan.lcore], Vec::new()));
@@ -380,13 +345,49 @@ impl Session {
             work[plan.lcore].push((lane, engine));
             views.push(view);
         }
-        let mut run = Run { mode, lanes: views, shares, launched: Vec::new() };
-        for (lcore, lanes) in run.shares.iter().map(|(lcore, _)| *lcore).zip(work) {
-            let launched = self.bringup.eal.launch(lcore, move |context| forward::run(context, lanes));
-            run.launched.push(launched.map_err(|error| error.to_string())?);
+        let lcores: Vec<LcoreId> = shares.iter().map(|(lcore, _)| *lcore).collect();
+        let run = self.run.insert(Run { mode, lanes: views, shares, launched: Vec::new() });
+        for (lcore, lanes) in lcores.into_iter().zip(work) {
+            match self.bringup.eal.launch(lcore, move |context| forward::run(context, lanes)) {
+                Ok(launched) => run.launched.push(launched),
+                Err(error) => {
+                    // Those that run give their queues back.
+                    let _ = self.stop();
+                    return Err(error.to_string());
+                }
+            }
         }
-        self.run = Some(run);
         Ok(())
+    }
+
+    /// Takes the queues of these streams, all or none.
+    fn lanes(&mut self, plans: &[Plan], retry: TxRetry) -> Result<Vec<(Lane, LaneView)>, String> {
+        let mut lanes = Vec::with_capacity(plans.len());
+        for plan in plans {
+            match self.lane(plan, retry) {
+                Ok(lane) => lanes.push(lane),
+                Err(why) => {
+                    lanes.into_iter().for_each(|(lane, _)| self.give_back(lane));
+                    return Err(why);
+                }
+            }
+        }
+        Ok(lanes)
+    }
+
+    fn lane(&mut self, plan: &Plan, retry: TxRetry) -> Result<(Lane, LaneView), String> {
+        let ((from, to), queue) = (plan.ports, usize::from(plan.queue));
+        let missing = |port: u16| {
+            format!("port {port}: queue {queue} is not set up: port stop {port}, then port start {port}")
+        };
+        if !self.ports.get(to)?.tx.get(queue).is_some_and(Option::is_some) {
+            return Err(missing(to));
+        }
+        let rx = self.ports.get_mut(from)?.rx.get_mut(queue).and_then(Option::take);
+        let rx = rx.ok_or_else(|| missing(from))?;
+        let tx = self.ports.get_mut(to)?.tx.get_mut(queue).and_then(Option::take);
+        let tx = tx.ok_or_else(|| missing(to))?;
+        Ok(Lane::new(rx, tx, self.settings.burst, retry, self.console, Arc::clone(&self.switches)))
     }
 
     /// Stops forwarding and takes the queues back.
@@ -407,7 +408,24 @@ impl Session {
             }
         }
         self.set_switches();
+        // What an lcore that panicked held is gone: those ports are to be set up anew.
+        for slot in &mut self.ports.slots {
+            slot.stale |= slot.rx.iter().any(Option::is_none) || slot.tx.iter().any(Option::is_none);
+        }
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Waits until the links of all started ports are up, for as long as DPDK's testpmd does; a signal ends it.
+    pub fn wait_for_links(&mut self) {
+        const PATIENCE: Duration = Duration::from_secs(9);
+        let end = Instant::now() + PATIENCE;
+        let stop = self.bringup.eal.stop_flag();
+        let up = |port: &mut pollux_port::Port| port.state() != PortState::Started || port.link().up;
+        while self.settings.link_check && Instant::now() < end && !self.bringup.ports.iter_all_mut().all(up) {
+            if stop.wait(Duration::from_millis(50)) {
+                return;
+            }
+        }
     }
 
     fn give_back(&mut self, lane: Lane) {

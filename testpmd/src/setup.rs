@@ -1,7 +1,6 @@
 //! From options to a session whose ports are started.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
 use pollux_bringup::program::say;
 use pollux_bringup::{Bringup, BringupError, ReceiveRequest};
@@ -10,14 +9,10 @@ use pollux_eal::lcore::LcoreId;
 use pollux_kit::Console;
 use pollux_port::{HashFields, RssConfig, RxOffloads, TxOffloads};
 
-use crate::command::check_segments;
-use crate::engine::{NoisySettings, TxSplit};
+use crate::engine::{NoisySettings, TxPlan, TxSplit};
 use crate::options::{Options, peers_of_file};
 use crate::ports::{PortSlot, Ports, Wants};
-use crate::session::{Session, Settings, TxPlan};
-
-/// How long links are waited for: as long as DPDK's testpmd does.
-const LINK_PATIENCE: Duration = Duration::from_secs(9);
+use crate::session::{Session, Settings};
 
 /// Bytes of a frame beside its MTU: Ethernet header and check sequence.
 const AROUND: u32 = 18;
@@ -28,7 +23,7 @@ const AROUND: u32 = 18;
 /// What was typed wrongly, what the ports refuse.
 pub(crate) fn session(line: &CommandLine, options: &Options) -> Result<Session, BringupError> {
     let console = Console { json: options.json };
-    check_segments(&options.txpkts, usize::from(u16::MAX)).map_err(|why| usage("--txpkts", &why))?;
+    TxPlan::check(&options.txpkts, usize::from(u16::MAX)).map_err(|why| usage("--txpkts", &why))?;
     let noisy = noisy(options)?;
     let peers = peers(options)?;
     let mut bringup = Bringup::new(line)?;
@@ -88,6 +83,7 @@ pub(crate) fn session(line: &CommandLine, options: &Options) -> Result<Session, 
         record_cycles: options.record_core_cycles,
         record_bursts: options.record_burst_stats,
         flush_rx: !options.no_flush_rx,
+        link_check: !options.disable_link_check,
         xstats: options.display_xstats.clone(),
         hide_zero: false,
     };
@@ -98,9 +94,7 @@ pub(crate) fn session(line: &CommandLine, options: &Options) -> Result<Session, 
     let ids: Vec<u16> = session.ports.slots.iter().map(|slot| slot.id.0).collect();
     let told = session.ports.start(&mut session.bringup, &ids).map_err(BringupError::Runtime)?;
     console.print(&format!("{told}Checking link statuses...\n"));
-    if !options.disable_link_check {
-        wait_for_links(&mut session);
-    }
+    session.wait_for_links();
     console.print("Done\n");
     Ok(session)
 }
@@ -210,8 +204,8 @@ fn wants(options: &Options, info: &pollux_port::PortInfo, spec: &pollux_config::
     let fields = if options.rss_udp { HashFields::IP | HashFields::UDP } else { HashFields::IP };
     let or = |option: u16, spec: u16| if option == 0 { spec } else { option };
     Wants {
-        rxq: options.rxq.max(spec.queues.rx_queues.min(if options.rxq == 1 { u16::MAX } else { 0 })),
-        txq: options.txq.max(spec.queues.tx_queues.min(if options.txq == 1 { u16::MAX } else { 0 })),
+        rxq: options.rxq.unwrap_or(spec.queues.rx_queues),
+        txq: options.txq.unwrap_or(spec.queues.tx_queues),
         rxd: or(options.rxd, spec.queues.rx_descriptors),
         txd: or(options.txd, spec.queues.tx_descriptors),
         rx,
@@ -220,16 +214,5 @@ fn wants(options: &Options, info: &pollux_port::PortInfo, spec: &pollux_config::
         rss: (!options.disable_rss).then(|| RssConfig::new(fields)),
         promiscuous: spec.promiscuous.unwrap_or(true),
         ..Wants::default()
-    }
-}
-
-fn wait_for_links(session: &mut Session) {
-    let end = Instant::now() + LINK_PATIENCE;
-    let stop = session.bringup.eal.stop_flag();
-    while Instant::now() < end && !stop.is_set() {
-        if session.bringup.ports.iter_all_mut().all(|port| port.link().up) {
-            return;
-        }
-        let _ended = stop.wait(Duration::from_millis(50));
     }
 }

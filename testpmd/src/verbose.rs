@@ -104,84 +104,64 @@ pub fn upper(mac: MacAddress) -> String {
     mac.to_string().to_uppercase()
 }
 
-/// DPDK's names (`lib/mbuf/rte_mbuf.c`, `rte_get_rx_ol_flag_list`).
+/// What `flags` says of a checksum: two bits, good and bad.
+fn sum(name: &str, both: &str, good: bool, bad: bool) -> String {
+    let state = ["UNKNOWN", "GOOD", "BAD", both][usize::from(good) | usize::from(bad) << 1];
+    format!("RTE_MBUF_F_RX_{name}_CKSUM_{state} ")
+}
+
+/// DPDK's names, in its order (`lib/mbuf/rte_mbuf.c`, `rte_get_rx_ol_flag_list`).
 fn rx_flags(flags: RxFlags) -> String {
-    let sum = |good: RxFlags, bad: RxFlags, name: &'static [&'static str; 4]| {
-        name[usize::from(flags.contains(good)) | usize::from(flags.contains(bad)) << 1]
+    let has = |table: &[(RxFlags, &str)]| -> String {
+        let held = table.iter().filter(|(flag, _)| flags.contains(*flag));
+        held.map(|(_, name)| format!("RTE_MBUF_F_RX_{name} ")).collect()
     };
-    let has = |flag: RxFlags, name: &'static str| if flags.contains(flag) { name } else { "" };
-    let names = [
-        has(RxFlags::VLAN, "RTE_MBUF_F_RX_VLAN"),
-        has(RxFlags::RSS_HASH, "RTE_MBUF_F_RX_RSS_HASH"),
-        has(RxFlags::FLOW, "RTE_MBUF_F_RX_FDIR"),
-        sum(
-            RxFlags::L4_CHECKSUM_GOOD,
-            RxFlags::L4_CHECKSUM_BAD,
-            &[
-                "RTE_MBUF_F_RX_L4_CKSUM_UNKNOWN",
-                "RTE_MBUF_F_RX_L4_CKSUM_GOOD",
-                "RTE_MBUF_F_RX_L4_CKSUM_BAD",
-                "RTE_MBUF_F_RX_L4_CKSUM_NONE",
-            ],
-        ),
-        sum(
-            RxFlags::IP_CHECKSUM_GOOD,
-            RxFlags::IP_CHECKSUM_BAD,
-            &[
-                "RTE_MBUF_F_RX_IP_CKSUM_UNKNOWN",
-                "RTE_MBUF_F_RX_IP_CKSUM_GOOD",
-                "RTE_MBUF_F_RX_IP_CKSUM_BAD",
-                "RTE_MBUF_F_RX_IP_CKSUM_NONE",
-            ],
-        ),
-        has(RxFlags::OUTER_IP_CHECKSUM_BAD, "RTE_MBUF_F_RX_OUTER_IP_CKSUM_BAD"),
-        has(RxFlags::VLAN_STRIPPED, "RTE_MBUF_F_RX_VLAN_STRIPPED"),
-        has(RxFlags::PTP, "RTE_MBUF_F_RX_IEEE1588_PTP"),
-        has(RxFlags::PTP_TIMESTAMP, "RTE_MBUF_F_RX_IEEE1588_TMST"),
-        has(RxFlags::MARK, "RTE_MBUF_F_RX_FDIR_ID"),
-        has(RxFlags::QINQ_STRIPPED, "RTE_MBUF_F_RX_QINQ_STRIPPED"),
-        has(RxFlags::QINQ, "RTE_MBUF_F_RX_QINQ"),
-        has(RxFlags::LRO, "RTE_MBUF_F_RX_LRO"),
-        sum(
-            RxFlags::OUTER_L4_CHECKSUM_GOOD,
-            RxFlags::OUTER_L4_CHECKSUM_BAD,
-            &[
-                "RTE_MBUF_F_RX_OUTER_L4_CKSUM_UNKNOWN",
-                "RTE_MBUF_F_RX_OUTER_L4_CKSUM_GOOD",
-                "RTE_MBUF_F_RX_OUTER_L4_CKSUM_BAD",
-                "RTE_MBUF_F_RX_OUTER_L4_CKSUM_INVALID",
-            ],
-        ),
-    ];
-    joined(&names)
+    let state = |name: &str, both: &str, good: RxFlags, bad: RxFlags| {
+        sum(name, both, flags.contains(good), flags.contains(bad))
+    };
+    let outer = RxFlags::OUTER_L4_CHECKSUM_GOOD;
+    [
+        has(&[(RxFlags::VLAN, "VLAN"), (RxFlags::RSS_HASH, "RSS_HASH"), (RxFlags::FLOW, "FDIR")]),
+        state("L4", "NONE", RxFlags::L4_CHECKSUM_GOOD, RxFlags::L4_CHECKSUM_BAD),
+        state("IP", "NONE", RxFlags::IP_CHECKSUM_GOOD, RxFlags::IP_CHECKSUM_BAD),
+        has(&[
+            (RxFlags::OUTER_IP_CHECKSUM_BAD, "OUTER_IP_CKSUM_BAD"),
+            (RxFlags::VLAN_STRIPPED, "VLAN_STRIPPED"),
+            (RxFlags::PTP, "IEEE1588_PTP"),
+            (RxFlags::PTP_TIMESTAMP, "IEEE1588_TMST"),
+            (RxFlags::MARK, "FDIR_ID"),
+            (RxFlags::QINQ_STRIPPED, "QINQ_STRIPPED"),
+            (RxFlags::QINQ, "QINQ"),
+            (RxFlags::LRO, "LRO"),
+        ]),
+        state("OUTER_L4", "INVALID", outer, RxFlags::OUTER_L4_CHECKSUM_BAD),
+    ]
+    .concat()
 }
 
-/// DPDK's names (`rte_get_tx_ol_flag_list`).
+/// DPDK's names, in its order (`rte_get_tx_ol_flag_list`).
 fn tx_flags(flags: TxFlags) -> String {
-    let has = |flag: TxFlags, name: &'static str| if flags.contains(flag) { name } else { "" };
     let l4 = match flags & TxFlags::L4_MASK {
-        TxFlags::TCP_CHECKSUM => "RTE_MBUF_F_TX_TCP_CKSUM",
-        TxFlags::UDP_CHECKSUM => "RTE_MBUF_F_TX_UDP_CKSUM",
-        TxFlags::SCTP_CHECKSUM => "RTE_MBUF_F_TX_SCTP_CKSUM",
-        _ => "RTE_MBUF_F_TX_L4_NO_CKSUM",
+        TxFlags::TCP_CHECKSUM => "TCP_CKSUM",
+        TxFlags::UDP_CHECKSUM => "UDP_CKSUM",
+        TxFlags::SCTP_CHECKSUM => "SCTP_CKSUM",
+        _ => "L4_NO_CKSUM",
     };
-    let names = [
-        has(TxFlags::VLAN, "RTE_MBUF_F_TX_VLAN"),
-        has(TxFlags::IP_CHECKSUM, "RTE_MBUF_F_TX_IP_CKSUM"),
-        l4,
-        has(TxFlags::TCP_SEGMENTATION, "RTE_MBUF_F_TX_TCP_SEG"),
-        has(TxFlags::IPV4, "RTE_MBUF_F_TX_IPV4"),
-        has(TxFlags::IPV6, "RTE_MBUF_F_TX_IPV6"),
-        has(TxFlags::OUTER_IP_CHECKSUM, "RTE_MBUF_F_TX_OUTER_IP_CKSUM"),
-        has(TxFlags::OUTER_IPV4, "RTE_MBUF_F_TX_OUTER_IPV4"),
-        has(TxFlags::OUTER_IPV6, "RTE_MBUF_F_TX_OUTER_IPV6"),
-        has(TxFlags::QINQ, "RTE_MBUF_F_TX_QINQ"),
-        has(TxFlags::UDP_SEGMENTATION, "RTE_MBUF_F_TX_UDP_SEG"),
-        has(TxFlags::OUTER_UDP_CHECKSUM, "RTE_MBUF_F_TX_OUTER_UDP_CKSUM"),
+    let table = [
+        (TxFlags::VLAN, "VLAN"),
+        (TxFlags::IP_CHECKSUM, "IP_CKSUM"),
+        (TxFlags::empty(), l4),
+        (TxFlags::TCP_SEGMENTATION, "TCP_SEG"),
+        (TxFlags::IPV4, "IPV4"),
+        (TxFlags::IPV6, "IPV6"),
+        (TxFlags::OUTER_IP_CHECKSUM, "OUTER_IP_CKSUM"),
+        (TxFlags::OUTER_IPV4, "OUTER_IPV4"),
+        (TxFlags::OUTER_IPV6, "OUTER_IPV6"),
+        (TxFlags::QINQ, "QINQ"),
+        (TxFlags::UDP_SEGMENTATION, "UDP_SEG"),
+        (TxFlags::OUTER_UDP_CHECKSUM, "OUTER_UDP_CKSUM"),
     ];
-    joined(&names)
-}
-
-fn joined(names: &[&str]) -> String {
-    names.iter().filter(|name| !name.is_empty()).map(|name| format!("{name} ")).collect()
+    // Nothing is held by every packet.
+    let held = table.iter().filter(|(flag, _)| flags.contains(*flag));
+    held.map(|(_, name)| format!("RTE_MBUF_F_TX_{name} ")).collect()
 }

@@ -296,6 +296,11 @@ fn options_that_cannot_be_are_one_line() {
         (&["--portmask=0x8"], "option '--portmask': port 3 is not there"),
         (&["--portlist=0,0"], "names port 0 twice"),
         (&["--txpkts=20"], "first segment of 20 bytes: must hold the headers of 42 bytes"),
+        (&["--forward-mode=txonly", "--txpkts=4000"], "segment of 4000 bytes: must be between 1 and 2048"),
+        (
+            &["--forward-mode=flowgen", "--txpkts=2000,1000"],
+            "packet of 2996 bytes: flowgen makes one segment",
+        ),
         (&["--noisy-lkup-num-reads=1"], "--noisy-lkup-memory"),
         (&["--rxq=0"], "from 1 to 1024"),
         (&["--rxq=2000"], "from 1 to 1024"),
@@ -309,6 +314,35 @@ fn options_that_cannot_be_are_one_line() {
         assert!(said.contains(wanted), "{options:?}: {said}");
         assert!(!said.contains("panicked"), "{options:?}: {said}");
     }
+}
+
+/// The last line of a run without a prompt.
+fn report(eal: &[&str], options: &[&str]) -> serde_json::Value {
+    let ran = testpmd(eal, &[options, &["--duration=1", "--json"]].concat()).output().expect("testpmd");
+    assert!(ran.status.success(), "{options:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    serde_json::from_slice(&ran.stdout).expect("one line of JSON alone")
+}
+
+#[test]
+fn packets_as_long_as_an_mbuf_are_made() {
+    for mode in ["txonly", "flowgen"] {
+        let mode = format!("--forward-mode={mode}");
+        let options = [&mode as &str, "--mbuf-size=8192", "--txpkts=4000"];
+        let report = report(&["-l", "0", "--vdev", "net_null0"], &options);
+        assert!(report["streams"][0]["tx_packets"].as_u64() > Some(0), "{mode}: {report}");
+    }
+}
+
+/// Packets that `noisy` keeps wait for as many rounds as it keeps bursts, and their latency says so.
+#[test]
+fn kept_packets_have_the_latency_of_their_wait() {
+    let median = |kept: &str| {
+        let options = ["--forward-mode=noisy", "--total-num-mbufs=50000", kept];
+        let report = report(&["-l", "0", "--vdev", "net_null0"], &options);
+        report["streams"][0]["latency_ns"]["p50"].as_u64().unwrap_or_else(|| panic!("{report}"))
+    };
+    let (at_once, kept) = (median("--noisy-tx-sw-buffer-size=0"), median("--noisy-tx-sw-buffer-size=32000"));
+    assert!(kept > 20 * at_once, "1000 bursts are kept: {kept} ns, {at_once} ns where none are");
 }
 
 #[test]

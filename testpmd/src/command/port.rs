@@ -1,12 +1,12 @@
 //! Ports and queues: start, stop, close, reset, and how they are configured.
 
-use pollux_port::{PortState, QueueId, RssConfig, RxOffloads, TxOffloads};
+use pollux_port::{PortId, PortState, QueueId, RssConfig, RxOffloads, TxOffloads};
 
 use super::port_of;
 use crate::grammar::{Args, Command, Section, number};
-use crate::ports::{PortSlot, QueueWants, Wants};
+use crate::hash;
+use crate::ports::{PortSlot, QueueWants, Wants, is_closed};
 use crate::session::Session;
-use crate::text::hash_by_name;
 
 const fn command(syntax: &'static str, help: &'static str, run: crate::grammar::Handler) -> Command {
     Command { syntax, help, section: Section::Ports, run, rest: None }
@@ -79,9 +79,10 @@ fn quiet(session: &Session, ids: &[u16]) -> Result<(), String> {
 fn start(session: &mut Session, args: &Args) -> Result<String, String> {
     let ids: Vec<u16> = args.ports(0, session)?;
     let all = ids.len() > 1;
-    let ids: Vec<u16> =
-        ids.into_iter().filter(|id| !(all && session.ports.get(*id).is_ok_and(|slot| slot.closed))).collect();
+    let closed = |id: &u16| session.bringup.ports.get(PortId(*id)).is_some_and(is_closed);
+    let ids: Vec<u16> = ids.into_iter().filter(|id| !(all && closed(id))).collect();
     let told = session.ports.start(&mut session.bringup, &ids)?;
+    session.wait_for_links();
     Ok(format!("{told}Checking link statuses...\nDone\n"))
 }
 
@@ -103,11 +104,11 @@ fn close(session: &mut Session, args: &Args) -> Result<String, String> {
     let mut told = String::from("Closing ports...\n");
     for id in ids {
         let slot = session.ports.get_mut(id)?;
-        if slot.closed {
+        if session.bringup.ports.get(slot.id).is_none_or(is_closed) {
             told += &format!("Port {id} is already closed\n");
             continue;
         }
-        (slot.rx, slot.tx, slot.closed) = (Vec::new(), Vec::new(), true);
+        (slot.rx, slot.tx) = (Vec::new(), Vec::new());
         session.settings.ports.retain(|port| *port != id);
         let port = port_of(session, id)?;
         if port.state() == PortState::Started {
@@ -203,7 +204,7 @@ fn max_pkt_len(session: &mut Session, args: &Args) -> Result<String, String> {
 }
 
 fn rss(session: &mut Session, args: &Args) -> Result<String, String> {
-    let fields = hash_by_name(args.word(0)).ok_or_else(|| format!("Unknown parameter {}", args.word(0)))?;
+    let fields = hash::by_name(args.word(0)).ok_or_else(|| format!("Unknown parameter {}", args.word(0)))?;
     let mut told = String::new();
     for id in session.ports.slots.iter().map(|slot| slot.id.0).collect::<Vec<_>>() {
         let Some(info) = port_of(session, id)?.info().rss else {
@@ -256,7 +257,7 @@ fn reta(session: &mut Session, args: &Args) -> Result<String, String> {
 
 fn rss_key(session: &mut Session, args: &Args) -> Result<String, String> {
     let (id, digits) = (args.port(0), args.word(2));
-    let fields = hash_by_name(args.word(1)).ok_or_else(|| format!("Unknown parameter {}", args.word(1)))?;
+    let fields = hash::by_name(args.word(1)).ok_or_else(|| format!("Unknown parameter {}", args.word(1)))?;
     let plain = digits.len().is_multiple_of(2) && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     if !plain {
         return Err(format!("key '{digits}': must be an even number of hexadecimal digits"));

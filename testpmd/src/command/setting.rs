@@ -4,8 +4,7 @@ use pollux_eal::lcore::LcoreId;
 use pollux_mempool::BURST_MAX;
 
 use super::port_of;
-use crate::engine::HEADERS;
-use crate::engine::{Mode, TxSplit};
+use crate::engine::{Mode, TxPlan, TxSplit, room};
 use crate::grammar::{Args, Command, Section, number};
 use crate::options;
 use crate::session::Session;
@@ -72,7 +71,10 @@ pub(super) const COMMANDS: &[Command] = &[
             Ok(String::new())
         },
     ),
-    command("set link_check (on|off)", "Wait for the links at start.", |_, _| Ok(String::new())),
+    command("set link_check (on|off)", "Wait for the links when ports start.", |session, args| {
+        session.settings.link_check = args.is_on(0);
+        Ok(String::new())
+    }),
     command("set link-up port <port>", "Set a link up.", |session, args| link(session, args.port(0), true)),
     command("set link-down port <port>", "Set a link down.", |session, args| {
         link(session, args.port(0), false)
@@ -123,31 +125,6 @@ fn burst(session: &mut Session, args: &Args) -> Result<String, String> {
     }
 }
 
-/// Segments that can be made: each fits into an mbuf, the first holds the headers.
-///
-/// # Errors
-/// What cannot be.
-pub(crate) fn check_segments(segments: &[u16], room: usize) -> Result<(), String> {
-    const MOST: usize = 255;
-    let first = segments.first().copied().unwrap_or(0);
-    if usize::from(first) < HEADERS {
-        return Err(format!("first segment of {first} bytes: must hold the headers of {HEADERS} bytes"));
-    }
-    if segments.len() > MOST {
-        return Err(format!("{} segments: at most {MOST}", segments.len()));
-    }
-    if let Some(size) = segments.iter().find(|size| usize::from(**size) > room || **size == 0) {
-        return Err(format!(
-            "segment of {size} bytes: must be between 1 and {room}, the data room of an mbuf"
-        ));
-    }
-    let bytes: usize = segments.iter().map(|&size| usize::from(size)).sum();
-    if bytes > usize::from(u16::MAX) {
-        return Err(format!("packet of {bytes} bytes: at most {}", u16::MAX));
-    }
-    Ok(())
-}
-
 fn txpkts(session: &mut Session, args: &Args) -> Result<String, String> {
     let sizes: Option<Vec<u16>> = args
         .word(0)
@@ -156,12 +133,7 @@ fn txpkts(session: &mut Session, args: &Args) -> Result<String, String> {
         .collect();
     let sizes = sizes
         .ok_or_else(|| format!("'{}' is not a list of segment sizes such as 64 or 40,60", args.word(0)))?;
-    let room = session
-        .ports
-        .pool
-        .as_ref()
-        .map_or(pollux_mempool::DATA_ROOM, |pool| pool.data_room() - pool.headroom());
-    check_segments(&sizes, room)?;
+    TxPlan::check(&sizes, session.ports.pool.as_ref().map_or(usize::from(u16::MAX), room))?;
     session.settings.tx.segments = sizes;
     Ok(String::new())
 }

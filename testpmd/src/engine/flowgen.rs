@@ -3,8 +3,8 @@
 use pollux_wire::build::Frame;
 use pollux_wire::checksum;
 
-use super::txonly::HEADERS;
-use super::{Engine, Marks, TxSettings};
+use super::packets::{HEADERS, TxSettings};
+use super::{Engine, Marks};
 use crate::lane::Lane;
 
 /// The first flow's addresses and the ports of all (DPDK: `app/test-pmd/flowgen.c`).
@@ -13,8 +13,6 @@ const DESTINATION: [u8; 4] = [10, 253, 0, 0];
 const PORTS: (u16, u16) = (1000, 1001);
 const MAC_SOURCE: [u8; 6] = [0, 1, 2, 3, 4, 0];
 const MAC_DESTINATION: [u8; 6] = [0, 1, 2, 3, 4, 1];
-/// `--txpkts` counts the check sequence here.
-const FCS: usize = 4;
 
 /// The engine `flowgen`.
 #[derive(Debug)]
@@ -32,7 +30,7 @@ impl Flowgen {
     /// For a stream.
     #[must_use]
     pub fn new(marks: Marks, settings: TxSettings) -> Self {
-        let bytes = (settings.bytes() - FCS).max(HEADERS);
+        let bytes = settings.plan.flowgen_bytes();
         let frame = Frame::ether(MAC_SOURCE, MAC_DESTINATION).ipv4(SOURCE, DESTINATION);
         let frame = frame.udp(PORTS.0, PORTS.1).payload(&vec![0; bytes - HEADERS]);
         let mut headers = [0; HEADERS];
@@ -56,8 +54,8 @@ impl Flowgen {
     #[inline(always)]
     fn step(&mut self, count: u32) {
         self.next += count;
-        if self.next >= self.settings.flows {
-            self.next %= self.settings.flows;
+        if self.next >= self.settings.plan.flows {
+            self.next %= self.settings.plan.flows;
         }
     }
 }
@@ -69,7 +67,7 @@ impl Engine for Flowgen {
         lane.burst.clear();
         lane.made();
         // A packet and its copies.
-        let each = (self.settings.clones + 1).min(lane.size);
+        let each = (self.settings.plan.clones + 1).min(lane.size);
         let wanted = lane.size.div_ceil(each);
         self.settings.pool.alloc_received(&mut lane.burst, wanted, self.bytes, u16::MAX);
         for at in 0..lane.burst.len() {
@@ -87,7 +85,7 @@ impl Engine for Flowgen {
         let sent = lane.send();
         if sent < made {
             // The flows of those that were not taken come again.
-            let flows = self.settings.flows;
+            let flows = self.settings.plan.flows;
             self.step(flows - ((made - sent) as u32 / each as u32) % flows);
         }
         sent

@@ -4,11 +4,9 @@ use pollux_mempool::Mbuf;
 use pollux_wire::build::Frame;
 use pollux_wire::checksum;
 
-use super::{Ends, Engine, Marks, Noise, TxSettings, TxSplit};
+use super::packets::{HEADERS, TxSettings, TxSplit};
+use super::{Ends, Engine, Marks, Noise};
 use crate::lane::Lane;
-
-/// Bytes of the headers that each packet has: Ethernet, IPv4, UDP.
-pub const HEADERS: usize = 14 + 20 + 8;
 
 /// The lowest of the source ports that flows differ in (DPDK: `app/test-pmd/txonly.c`).
 const FIRST_FLOW: u16 = 0xc0;
@@ -29,8 +27,8 @@ impl TxOnly {
     /// For a stream with these ends, on an lcore of that number.
     #[must_use]
     pub fn new(ends: &Ends, marks: Marks, settings: TxSettings, lcore: u8) -> Self {
-        let (ip, udp) = (settings.ip, settings.udp);
-        let payload = vec![0; settings.bytes().saturating_sub(HEADERS)];
+        let (ip, udp) = (settings.plan.ip, settings.plan.udp);
+        let payload = vec![0; settings.plan.bytes().saturating_sub(HEADERS)];
         let frame = Frame::ether(ends.source, ends.peer).ipv4(ip.0, ip.1).udp(udp.0, udp.1).payload(&payload);
         let mut headers = [0; HEADERS];
         headers.copy_from_slice(&frame[..HEADERS]);
@@ -42,18 +40,18 @@ impl TxOnly {
     /// Chains the further segments; false: the pool is empty.
     #[cold]
     fn chain(&mut self, mbuf: &mut Mbuf) -> bool {
-        let most = self.settings.segments.len();
-        let count = match self.settings.split {
+        let most = self.settings.plan.segments.len();
+        let count = match self.settings.plan.split {
             TxSplit::Off | TxSplit::On => most,
             TxSplit::Random => 1 + (self.noise.draw() % most as u64) as usize,
         };
-        for &bytes in &self.settings.segments[1..count] {
+        for &bytes in &self.settings.plan.segments[1..count] {
             let Some(mut tail) = self.settings.pool.alloc() else { return false };
             if !tail.set_len(usize::from(bytes)) || mbuf.chain(tail).is_err() {
                 return false;
             }
         }
-        if self.settings.split == TxSplit::Random {
+        if self.settings.plan.split == TxSplit::Random {
             let bytes = mbuf.pkt_len() as usize;
             if let Some(headers) = mbuf.data_mut().and_then(|data| data.first_chunk_mut::<HEADERS>()) {
                 set_length(headers, bytes);
@@ -85,19 +83,19 @@ impl Engine for TxOnly {
     #[inline]
     fn round(&mut self, lane: &mut Lane) -> usize {
         lane.made();
-        let first = usize::from(self.settings.segments[0]);
+        let first = usize::from(self.settings.plan.segments[0]);
         self.settings.pool.alloc_received(&mut lane.burst, lane.size, first, u16::MAX);
         let mut headers = self.headers;
         let mut whole = 0;
         for at in 0..lane.burst.len() {
-            if let Some(flows) = self.settings.multi_flow {
+            if let Some(flows) = self.settings.plan.multi_flow {
                 self.vary(&mut headers, flows);
             }
             let mbuf = &mut lane.burst[at];
             if let Some(front) = mbuf.data_mut().and_then(|data| data.first_chunk_mut::<HEADERS>()) {
                 *front = headers;
             }
-            if self.settings.segments.len() > 1 && !self.chain(mbuf) {
+            if self.settings.plan.segments.len() > 1 && !self.chain(mbuf) {
                 break;
             }
             whole += 1;

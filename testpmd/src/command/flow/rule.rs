@@ -11,7 +11,7 @@ use pollux_port::{HashAlgorithm, HashFields, QueueId};
 
 use super::fields::Named;
 use crate::grammar::number;
-use crate::text::{HASH_GROUPS, HASH_NAMES, hash_by_name};
+use crate::hash;
 
 const ITEMS: [&str; 9] = ["void", "eth", "vlan", "ipv4", "ipv6", "tcp", "udp", "/", "end"];
 const ACTIONS: [&str; 14] = [
@@ -231,12 +231,12 @@ fn rss(reader: &mut Reader<'_>) -> Result<FlowRss, Stop> {
                 reader.one_of(&["end"])?;
             }
             "types" => {
-                let names = HASH_GROUPS.iter().chain(&HASH_NAMES).map(|(name, _)| *name);
+                let names = hash::GROUPS.iter().chain(&hash::NAMES).map(|(name, _)| *name);
                 let names: Vec<&str> = names.chain(["end"]).collect();
                 loop {
                     match reader.one_of(&names)? {
                         "end" => break,
-                        name => rss.fields |= hash_by_name(name).unwrap_or_default(),
+                        name => rss.fields |= hash::by_name(name).unwrap_or_default(),
                     }
                 }
             }
