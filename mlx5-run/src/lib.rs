@@ -7,8 +7,12 @@
 //!      └── sysfs: a folder that              ▼
 //!          describes the devices         mlx5-model in the program's process ── wire ──► another program's
 //! ```
+//!
+//! Programs that share devices are attached to a daemon, `mlx5-run --serve`, which has them in its own process.
 
 pub mod interface;
 pub mod plan;
 mod preload;
 pub mod sysfs;
+
+pub use preload::{Daemon, plan_of};

@@ -3,8 +3,9 @@
 mod lease;
 mod link;
 mod program;
+mod serve;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use pollux_mlx5_model::config::Profile;
 use pollux_mlx5_model::fault::FaultPlan;
 use pollux_mlx5_model::wire::WireSpec;
 use pollux_mlx5_run::plan::{DevicePlan, Plan, Summary, VARIABLE};
-use pollux_mlx5_run::sysfs;
+use pollux_mlx5_run::{plan_of, sysfs};
 
 use lease::Folder;
 use link::Link;
@@ -22,7 +23,26 @@ use link::Link;
 /// Most devices of a program.
 const PORTS_MAX: usize = 8;
 
-/// Run a program on ConnectX devices in software: each process that opens one gets a device of its own.
+/// Options of devices, which a daemon's have from the daemon's own command line.
+const OF_DEVICES: [&str; 14] = [
+    "serve",
+    "device",
+    "ports",
+    "wire",
+    "link",
+    "loss",
+    "reorder",
+    "duplicate",
+    "delay",
+    "seed",
+    "with",
+    "fault_plan",
+    "summary",
+    "stepped",
+];
+
+/// Run a program on ConnectX devices in software: each process that opens one gets a device of its own, unless it is attached to a
+/// daemon.
 ///
 /// The port of a program that names no wire is one end of the link "default": the next program that is run so has the other end.
 #[derive(Parser)]
@@ -68,8 +88,14 @@ struct Cli {
     /// Let the devices work only when the program says so, by the functions of mlx5_run.h
     #[arg(long)]
     stepped: bool,
+    /// Run no program, but a daemon with the devices, which programs share that are attached to SOCKET; SIGTERM ends it
+    #[arg(long, value_name = "SOCKET")]
+    serve: Option<PathBuf>,
+    /// Run the program on the devices of the daemon at SOCKET
+    #[arg(long, value_name = "SOCKET", conflicts_with_all = OF_DEVICES)]
+    attach: Option<PathBuf>,
     /// Program to run, with its arguments
-    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    #[arg(last = true, required_unless_present = "serve", conflicts_with = "serve", value_name = "PROGRAM")]
     program: Vec<String>,
 }
 
@@ -108,6 +134,12 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<ExitCode, String> {
+    if let Some(socket) = &cli.serve {
+        let (plan, links) = plan(cli)?;
+        serve::run(socket, plan)?;
+        drop(links);
+        return Ok(ExitCode::SUCCESS);
+    }
     let Some(path) = program::find(&cli.program[0]) else {
         let place = if cli.program[0].contains('/') { "" } else { " in PATH" };
         eprintln!("mlx5-run: there is no program {}{place}", cli.program[0]);
@@ -115,7 +147,10 @@ fn run(cli: &Cli) -> Result<ExitCode, String> {
     };
     program::takes_libraries(&path)?;
     let library = library()?;
-    let (plan, links) = plan(cli)?;
+    let (plan, links) = match &cli.attach {
+        Some(socket) => (attached(socket)?, Vec::new()),
+        None => plan(cli)?,
+    };
     // It goes with this process, and with it what it describes.
     let folder = Folder::make();
     let folder = folder.map_err(|why| format!("cannot make a folder for the devices: {why}"))?;
@@ -143,13 +178,21 @@ fn library() -> Result<PathBuf, String> {
 }
 
 /// With what is to be loaded already behind it.
-fn preload(library: &std::path::Path) -> std::ffi::OsString {
+fn preload(library: &Path) -> std::ffi::OsString {
     let mut all = library.as_os_str().to_owned();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
         all.push(":");
         all.push(others);
     }
     all
+}
+
+/// The plan of a daemon's devices.
+fn attached(socket: &Path) -> Result<Plan, String> {
+    // Programs change their folder.
+    let socket =
+        std::path::absolute(socket).map_err(|why| format!("--attach '{}': {why}", socket.display()))?;
+    plan_of(&socket).map_err(|why| format!("cannot attach to {why}"))
 }
 
 /// What the program shall find, and the ends of links that it holds meanwhile.
@@ -188,5 +231,6 @@ fn plan(cli: &Cli) -> Result<(Plan, Vec<Link>), String> {
             seed: cli.seed,
         });
     }
-    Ok((Plan { sysfs: PathBuf::new(), devices, stepped: cli.stepped, summary: cli.summary }, links))
+    let (sysfs, stepped, summary) = (PathBuf::from("/sys"), cli.stepped, cli.summary);
+    Ok((Plan { sysfs, devices, stepped, summary, daemon: None }, links))
 }

@@ -27,6 +27,9 @@ pub struct Plan {
     pub stepped: bool,
     /// What is told of them when the program ends.
     pub summary: Summary,
+    /// The socket of the daemon that has them; none where each program has its own.
+    #[serde(default)]
+    pub daemon: Option<PathBuf>,
 }
 
 /// What is told of devices when the program ends, on standard error.
@@ -168,7 +171,7 @@ pub fn pci_address(number: usize) -> String {
 #[cfg(test)]
 impl Plan {
     pub(crate) fn of_a_test(sysfs: &std::path::Path, devices: Vec<DevicePlan>) -> Self {
-        Self { sysfs: sysfs.to_owned(), devices, stepped: false, summary: Summary::Rules }
+        Self { sysfs: sysfs.to_owned(), devices, stepped: false, summary: Summary::Rules, daemon: None }
     }
 }
 

@@ -5,7 +5,7 @@
 //!           ── ioctl ───────► control ──► frame: attributes from the program's memory ──► opened ──► uverbs::Channel
 //!           ── mmap, munmap ► map        pages of the device's registers
 //!           ── about network interfaces ──► netdev
-//!           ── fork ────────► fork       children ask their parent: service there, parent here
+//!           ── fork ────────► fork       children ask their parent: service there, host here
 //!           ── close ───────► file       with its last descriptor all that was made through it goes
 //!   mlx5_run_... ────────► asked       of include/mlx5_run.h: steps, ends of wires, bytes of the bus
 //!                             real       what the C library has under these names
@@ -15,26 +15,32 @@
 //! in the environment, all of it. A program that makes system calls by itself, or is linked statically, is not met.
 //!
 //! A process that forks keeps its devices, and its children ask it: their calls are carried out where the device is,
-//! with the memory and descriptors of the child, and pages of the device are the same in both.
+//! with the memory and descriptors of the child, and pages of the device are the same in both. A daemon's devices are asked the same way
+//! by programs that are attached to it, over a socket that has a path.
 #![expect(unsafe_code, reason = "stands in for functions of the C library, whose arguments are raw")]
 
 mod arm;
 mod asked;
+mod attach;
 mod client;
 mod control;
+mod daemon;
 mod descriptor;
 mod errno;
 mod file;
 mod fork;
 mod frame;
+mod host;
 mod inode;
 mod letter;
 mod map;
 mod netdev;
 mod opened;
 mod pages;
-mod parent;
 mod real;
 mod service;
 mod summary;
 mod thread;
+
+pub use attach::plan_of;
+pub use daemon::Daemon;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, Mode, fchmod, flock};
+use rustix::io::ioctl_fionbio;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
@@ -60,6 +61,19 @@ impl SocketFile {
         };
         let (socket, file) = Self::make(path, SocketType::STREAM, ready)?;
         Ok((socket.into(), file))
+    }
+
+    /// Binds a socket of packets that keep their order (`SOCK_SEQPACKET`) to `path` and listens; otherwise as
+    /// [`datagram`](Self::datagram). accept(2) on it never waits.
+    ///
+    /// # Errors
+    /// As [`datagram`](Self::datagram).
+    pub fn packet_listener(path: &Path) -> Result<(OwnedFd, Self), FrameError> {
+        let failed = |why: rustix::io::Errno| refused("listening on a socket", path, why.into());
+        Self::make(path, SocketType::SEQPACKET, |socket| {
+            ioctl_fionbio(socket, true).map_err(failed)?;
+            listen(socket, BACKLOG).map_err(failed)
+        })
     }
 
     /// Where it is.

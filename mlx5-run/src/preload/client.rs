@@ -1,7 +1,7 @@
 //! The memory of a process that calls, by addresses that it may have wrong: copied by the kernel, which answers `EFAULT` where there is
 //! none; and its descriptors.
 
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use libc::pid_t;
 use pollux_uverbs::Errno;
@@ -75,6 +75,17 @@ impl Client {
         // SAFETY: as above.
         made(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) })
     }
+}
+
+/// The process at the other end of a socket, and its user, as they were when it was made. None for a process that has no number here:
+/// it is in a container of its own. Source: unix(7), `SO_PEERCRED`; pid_namespaces(7).
+pub(super) fn peer(socket: impl AsFd) -> Option<(pid_t, libc::uid_t)> {
+    let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
+    let (fd, place) = (socket.as_fd().as_raw_fd(), (&raw mut found).cast());
+    // SAFETY: room for three numbers, which is as long as it is said.
+    let status = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, place, &raw mut bytes) };
+    (status == 0 && found.pid > 0).then_some((found.pid, found.uid))
 }
 
 /// Copies from this process's memory.

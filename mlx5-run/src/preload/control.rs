@@ -10,7 +10,7 @@ use super::client::Client;
 use super::errno::{fail, status};
 use super::opened::Answers;
 use super::real::real;
-use super::{frame, netdev, opened, parent};
+use super::{frame, host, netdev, opened};
 
 /// As ioctl(2).
 ///
@@ -26,7 +26,7 @@ pub(crate) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mu
         let answer = || match answers {
             // SAFETY: as the caller says.
             Answers::Channel(channel) => unsafe { carry_out(&*channel, address) },
-            Answers::Parent(inode) => parent::ioctl(inode, address),
+            Answers::Host(inode) => host::ioctl(inode, address),
         };
         return status(catch_unwind(AssertUnwindSafe(answer)).unwrap_or(Err(Errno::EIO)));
     }

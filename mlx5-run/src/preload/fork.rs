@@ -1,15 +1,16 @@
 //! What becomes of devices when the program forks.
 
 use std::cell::RefCell;
-use std::sync::{Arc, MutexGuard, Once};
+use std::sync::{MutexGuard, Once};
 
+use super::host::{self, Role};
+use super::netdev::{self, Quiet};
 use super::opened::{self, Held};
 use super::pages::{self, Pages};
-use super::parent::{self, Role};
 use super::service;
 
 /// What the thread that forks holds meanwhile, in the order in which it is taken.
-type Whole = (MutexGuard<'static, Role>, Held, MutexGuard<'static, Pages>);
+type Whole = (MutexGuard<'static, Role>, Held, MutexGuard<'static, Pages>, Quiet);
 
 thread_local! {
     static HELD: RefCell<Option<Whole>> = const { RefCell::new(None) };
@@ -25,12 +26,12 @@ pub(super) fn hear() {
 }
 
 extern "C" fn before() {
-    HELD.with_borrow_mut(|held| *held = Some((parent::lock(), opened::hold(), pages::lock())));
+    HELD.with_borrow_mut(|held| *held = Some((host::lock(), opened::hold(), pages::lock(), netdev::hold())));
 }
 
 extern "C" fn in_parent() {
-    if let Some((mut role, files, pages)) = HELD.take() {
-        drop((files, pages));
+    if let Some((mut role, files, pages, quiet)) = HELD.take() {
+        drop((files, pages, quiet));
         let asked = role.forked();
         drop(role);
         asked.into_iter().for_each(service::start);
@@ -38,9 +39,10 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
-    let Some((mut role, mut files, pages)) = HELD.take() else { return };
-    let mut closed = files.leave_to_parent();
-    closed.extend(role.inherit().map(Arc::new));
-    drop((role, files, pages));
+    let Some((mut role, mut files, pages, mut quiet)) = HELD.take() else { return };
+    files.leave_to_host();
+    let closed = (quiet.leave(), role.inherit());
+    drop((role, files, pages, quiet));
+    // This library looks at what is closed.
     drop(closed);
 }

@@ -7,9 +7,9 @@ use libc::{c_int, c_void, off_t, size_t};
 use pollux_uverbs::Errno;
 
 use super::errno::{fail, set};
+use super::host;
 use super::opened::{self, Answers};
 use super::pages::{self, COUNT, protection};
-use super::parent;
 use super::real::real;
 
 fn map(
@@ -28,8 +28,8 @@ fn map(
         let offset = u64::try_from(offset).map_err(|_| Errno::EINVAL)?;
         let channel = match answers {
             Answers::Channel(channel) => channel,
-            Answers::Parent(_) if flags & libc::MAP_SHARED == 0 => return Err(Errno::EINVAL),
-            Answers::Parent(inode) => return parent::map(inode, hint, bytes, rights, flags, offset),
+            Answers::Host(_) if flags & libc::MAP_SHARED == 0 => return Err(Errno::EINVAL),
+            Answers::Host(inode) => return host::map(inode, hint, bytes, rights, flags, offset),
         };
         // Pages stand where the device has them.
         if flags & libc::MAP_FIXED != 0 && !hint.is_null() || flags & libc::MAP_SHARED == 0 {

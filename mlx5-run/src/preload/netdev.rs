@@ -12,20 +12,22 @@
 //!   open of /sys ────────► live        files whose content changes
 //! ```
 //!
-//! Behind all of it is the port of the device's model. The interface itself keeps only what a kernel keeps of one: its flags.
+//! Behind all of it is the port of the device's model, in whichever process that is: requests are told apart here, and carried out there.
+//! The interface itself keeps only what a kernel keeps of one: its flags.
 
 mod ethtool;
 pub(crate) mod live;
-mod message;
+pub(crate) mod message;
 mod name;
 pub(crate) mod netlink;
-mod news;
+pub(crate) mod news;
 pub(crate) mod request;
 mod statistic;
 mod waiting;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libc::c_int;
 use pollux_mlx5_model::Model;
@@ -35,6 +37,25 @@ use crate::interface;
 use crate::plan::DevicePlan;
 
 use super::opened;
+
+/// What is known of sockets, held by the thread that forks, so that a child finds it whole.
+pub(super) struct Quiet {
+    news: MutexGuard<'static, news::News>,
+    waiting: MutexGuard<'static, waiting::Messages>,
+}
+
+pub(super) fn hold() -> Quiet {
+    Quiet { news: news::lock(), waiting: waiting::lock() }
+}
+
+impl Quiet {
+    /// In a child: what its parent's sockets are told is told there. The answer is what the child closes once nothing is held.
+    pub(super) fn leave(&mut self) -> Vec<OwnedFd> {
+        self.waiting.clear();
+        waiting::forget_all();
+        self.news.leave()
+    }
+}
 
 /// Flags that programs set.
 const SETTABLE: c_int = libc::IFF_UP | libc::IFF_PROMISC | libc::IFF_ALLMULTI;

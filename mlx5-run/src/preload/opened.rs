@@ -3,7 +3,8 @@
 //! A file is one end of a pair of sockets, so that it can be duplicated, handed to children and waited for as any descriptor; the other
 //! end, which is kept here, tells when the last copy is closed, in whichever process. Which file a descriptor is of is told by its inode.
 //!
-//! In a forked child the files that it has from its parent are answered there ([`parent`]).
+//! Files of devices that another process has are answered there ([`host`]): those of a forked child by its parent, and all files of a
+//! program that is attached to a daemon.
 
 use std::error::Error;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -16,8 +17,9 @@ use pollux_mlx5_model::Model;
 use pollux_uverbs::{Channel, Errno};
 
 use super::descriptor::{self, Kept};
+use super::fork;
+use super::host::{self, Role};
 use super::inode;
-use super::parent::{self, Role};
 use super::summary;
 
 /// An open file of a device.
@@ -25,20 +27,23 @@ pub(crate) struct Opened {
     inode: u64,
     pub(crate) device: usize,
     behind: Behind,
+    other_end: Arc<Kept>,
 }
 
 /// Who answers a file's calls.
 enum Behind {
     /// A device of this process's.
-    Own { channel: Arc<dyn Channel>, other_end: Arc<Kept> },
-    /// The process that has the device, of which this one is a child.
-    Parent,
+    Own(Arc<dyn Channel>),
+    /// The process that has the device.
+    Host,
 }
 
 /// A device of this process: its number, and the model of it.
 type Device = (usize, Arc<Model>);
 
 static PLAN: OnceLock<Option<Plan>> = OnceLock::new();
+/// That of a daemon.
+static SERVED: OnceLock<Plan> = OnceLock::new();
 static DEVICES: Mutex<Vec<Device>> = Mutex::new(Vec::new());
 static FILES: Mutex<Vec<Opened>> = Mutex::new(Vec::new());
 /// How many files there are: most programs have none, and most calls are not about one.
@@ -49,9 +54,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the launcher said; nothing in a program that it did not start.
+/// What the launcher said, or the daemon serves; nothing in other programs.
 pub(crate) fn plan() -> Option<&'static Plan> {
-    PLAN.get_or_init(Plan::of_environment).as_ref()
+    SERVED.get().or_else(|| PLAN.get_or_init(Plan::of_environment).as_ref())
 }
 
 /// Whether there are any.
@@ -67,15 +72,16 @@ pub(crate) fn open(plan: &Plan, number: usize, close_on_exec: bool) -> Result<Ra
             libc::atexit(at_exit);
         }
     });
-    let (file, inode) = match parent::open(number) {
+    let (file, inode) = match host::open(number) {
         Some(opened) => {
-            let (file, inode) = opened?;
-            add(Opened { inode, device: number, behind: Behind::Parent });
+            let (file, other_end, inode) = opened?;
+            add(Opened { inode, device: number, behind: Behind::Host, other_end: Arc::new(other_end) });
             (file, inode)
         }
         None => {
-            parent::lock().settle()?;
-            make(plan, number)?
+            host::lock().settle()?;
+            let made = make(plan, number)?;
+            (made.file, made.inode)
         }
     };
     debug_assert_eq!(inode::of(file.as_raw_fd()), Some(inode), "the file that was made");
@@ -86,16 +92,24 @@ pub(crate) fn open(plan: &Plan, number: usize, close_on_exec: bool) -> Result<Ra
     Ok(file.into_raw_fd())
 }
 
-/// Makes a file of a device of this process's, and the device if there is none yet; and the file's inode.
-pub(super) fn make(plan: &Plan, number: usize) -> Result<(OwnedFd, u64), Errno> {
+/// A file that was made.
+pub(super) struct Made {
+    pub(super) file: OwnedFd,
+    /// What tells when it is closed.
+    pub(super) other_end: Arc<Kept>,
+    pub(super) inode: u64,
+}
+
+/// Makes a file of a device of this process's, and the device if there is none yet.
+pub(super) fn make(plan: &Plan, number: usize) -> Result<Made, Errno> {
     let model = device(plan, number)?;
     let (ours, theirs) = UnixStream::pair()?;
     let other_end = Arc::new(Kept::new(ours.into())?);
-    let theirs = OwnedFd::from(theirs);
-    let inode = inode::of(theirs.as_raw_fd()).ok_or(Errno::EIO)?;
-    let behind = Behind::Own { channel: model.open(), other_end };
-    add(Opened { inode, device: number, behind });
-    Ok((theirs, inode))
+    let file = OwnedFd::from(theirs);
+    let inode = inode::of(file.as_raw_fd()).ok_or(Errno::EIO)?;
+    let behind = Behind::Own(model.open());
+    add(Opened { inode, device: number, behind, other_end: Arc::clone(&other_end) });
+    Ok(Made { file, other_end, inode })
 }
 
 fn add(file: Opened) {
@@ -106,24 +120,53 @@ fn add(file: Opened) {
 
 /// A device, which is made if it is not there yet.
 pub(crate) fn device(plan: &Plan, number: usize) -> Result<Arc<Model>, Errno> {
-    if matches!(*parent::lock(), Role::Child { .. }) {
-        // They are its parent's, and so are their wires.
+    if matches!(*host::lock(), Role::Client { .. }) {
+        // They are the host's, and so are their wires.
         return Err(Errno::EIO);
     }
+    if plan.devices.len() <= number {
+        return Err(Errno::ENODEV);
+    }
+    // A child does not take them for its own.
+    fork::hear();
+    built(plan, number).map_err(|why| {
+        eprintln!("mlx5-run: {why}");
+        Errno::EIO
+    })
+}
+
+/// The same, or a line that says why it cannot be made.
+pub(super) fn built(plan: &Plan, number: usize) -> Result<Arc<Model>, String> {
     let mut devices = locked(&DEVICES);
     if let Some((_, model)) = devices.iter().find(|(device, _)| *device == number) {
         return Ok(Arc::clone(model));
     }
-    let described = plan.devices.get(number).ok_or(Errno::ENODEV)?;
+    let name = device_name(number);
+    let described = plan.devices.get(number).ok_or_else(|| format!("{name}: there is none"))?;
     let model = descriptor::high_inside(|| described.build(number, plan.stepped)).map_err(|why| {
         let causes = std::iter::successors(Some(&why as &dyn Error), |&why| why.source());
         let words: Vec<String> = causes.map(ToString::to_string).collect();
-        eprintln!("mlx5-run: {}: {}", device_name(number), words.join(": "));
-        Errno::EIO
+        format!("{name}: {}", words.join(": "))
     })?;
     let model = Arc::new(model);
     devices.push((number, Arc::clone(&model)));
     Ok(model)
+}
+
+/// From now on this process has the devices of that plan, whatever its environment says. None if it has others already.
+pub(super) fn serve(plan: Plan) -> Option<&'static Plan> {
+    SERVED.set(plan).ok()?;
+    SERVED.get()
+}
+
+/// Ends all files and devices of this process, and tells what those saw.
+pub(super) fn end_all() {
+    let files = std::mem::take(&mut *locked(&FILES));
+    COUNT.store(0, Ordering::Release);
+    drop(files);
+    at_exit();
+    let devices = std::mem::take(&mut *locked(&DEVICES));
+    drop(devices);
 }
 
 /// A device that is there in this process already.
@@ -147,19 +190,13 @@ pub(super) fn hold() -> Held {
 }
 
 impl Held {
-    /// In a child, where there are no threads but the one that forked: devices are stepped, and files answered, where they were. The
-    /// answer is what it closes once nothing is held: this library looks at what is closed.
-    pub(super) fn leave_to_parent(&mut self) -> Vec<Arc<Kept>> {
-        let mut closed = Vec::new();
+    /// In a child, where there are no threads but the one that forked: devices are stepped, and files answered, where they were.
+    pub(super) fn leave_to_host(&mut self) {
         for file in self.files.iter_mut() {
-            if let Behind::Own { channel, other_end } = std::mem::replace(&mut file.behind, Behind::Parent) {
-                // What was made through it is not this process's to end.
-                std::mem::forget(channel);
-                closed.push(other_end);
-            }
+            // What was made through it is not this process's to end.
+            std::mem::forget(std::mem::replace(&mut file.behind, Behind::Host));
         }
         self.devices.drain(..).for_each(std::mem::forget);
-        closed
     }
 }
 
@@ -168,7 +205,7 @@ pub(crate) enum Answers {
     /// A device of this process's.
     Channel(Arc<dyn Channel>),
     /// The process that has the device, which knows the file by its inode.
-    Parent(u64),
+    Host(u64),
 }
 
 /// The device whose file a descriptor is, and who answers.
@@ -180,8 +217,8 @@ pub(crate) fn find(fd: RawFd) -> Option<(usize, Answers)> {
     let files = locked(&FILES);
     let file = files.iter().find(|file| file.inode == inode)?;
     let answers = match &file.behind {
-        Behind::Own { channel, .. } => Answers::Channel(Arc::clone(channel)),
-        Behind::Parent => Answers::Parent(inode),
+        Behind::Own(channel) => Answers::Channel(Arc::clone(channel)),
+        Behind::Host => Answers::Host(inode),
     };
     Some((file.device, answers))
 }
@@ -190,19 +227,16 @@ pub(crate) fn find(fd: RawFd) -> Option<(usize, Answers)> {
 pub(super) fn by_inode(inode: u64) -> Option<Arc<dyn Channel>> {
     let files = locked(&FILES);
     files.iter().find(|file| file.inode == inode).and_then(|file| match &file.behind {
-        Behind::Own { channel, .. } => Some(Arc::clone(channel)),
-        Behind::Parent => None,
+        Behind::Own(channel) => Some(Arc::clone(channel)),
+        Behind::Host => None,
     })
 }
 
 /// What tells that files of this process's devices are closed.
 pub(super) fn other_ends() -> Vec<Arc<Kept>> {
     let files = locked(&FILES);
-    let ends = files.iter().filter_map(|file| match &file.behind {
-        Behind::Own { other_end, .. } => Some(Arc::clone(other_end)),
-        Behind::Parent => None,
-    });
-    ends.collect()
+    let own = files.iter().filter(|file| matches!(file.behind, Behind::Own(_)));
+    own.map(|file| Arc::clone(&file.other_end)).collect()
 }
 
 /// A process whose calls were answered here has ended: devices reach its memory no more.
@@ -213,11 +247,7 @@ pub(super) fn forget_process(process: i32) {
 /// Ends the files whose last descriptor is closed.
 pub(crate) fn end_closed() {
     let mut files = locked(&FILES);
-    let is_closed = |file: &mut Opened| match &file.behind {
-        Behind::Own { other_end, .. } => is_closed(other_end),
-        Behind::Parent => false,
-    };
-    let ended: Vec<Opened> = files.extract_if(.., is_closed).collect();
+    let ended: Vec<Opened> = files.extract_if(.., |file| is_closed(&file.other_end)).collect();
     COUNT.store(files.len(), Ordering::Release);
     drop(files);
     // What was made through them goes with their channels.

@@ -5,7 +5,7 @@
 use pollux_mlx5_abi::command::register::link_mode;
 use pollux_uverbs::Errno;
 
-use super::super::client;
+use super::super::client::Client;
 use super::Netdev;
 use super::statistic::{ALL, NAME_BYTES};
 use crate::plan::pci_address;
@@ -44,26 +44,26 @@ const MODES: [(u32, usize); 3] =
 const AUTONEGOTIATION: usize = 6;
 const MODE_200GBASE_CR4: usize = 66;
 
-/// Answers a command that stands at that address.
-pub(super) fn carry_out(netdev: &Netdev, address: u64) -> Result<(), Errno> {
-    match word(address)? {
-        command::GDRVINFO => client::write(address + 4, &driver(netdev)[4..]),
-        command::GLINK => client::write(address + 4, &u32::from(netdev.is_running()).to_ne_bytes()),
-        command::GLINKSETTINGS => link_settings(netdev, address),
+/// Answers a command that stands at that address of the client's.
+pub(super) fn carry_out(netdev: &Netdev, client: Client, address: u64) -> Result<(), Errno> {
+    match word(client, address)? {
+        command::GDRVINFO => client.write(address + 4, &driver(netdev)[4..]),
+        command::GLINK => client.write(address + 4, &u32::from(netdev.is_running()).to_ne_bytes()),
+        command::GLINKSETTINGS => link_settings(netdev, client, address),
         // Nobody pauses, and nobody agrees on it. The driver has no flags of its own.
-        command::GPAUSEPARAM => client::write(address + 4, &[0; 12]),
-        command::GPFLAGS => client::write(address + 4, &[0; 4]),
-        command::GSTRINGS => names(address),
-        command::GSTATS => statistics(netdev, address),
-        command::GPERMADDR => permanent(netdev, address),
-        command::GSSET_INFO => sets(address),
+        command::GPAUSEPARAM => client.write(address + 4, &[0; 12]),
+        command::GPFLAGS => client.write(address + 4, &[0; 4]),
+        command::GSTRINGS => names(client, address),
+        command::GSTATS => statistics(netdev, client, address),
+        command::GPERMADDR => permanent(netdev, client, address),
+        command::GSSET_INFO => sets(client, address),
         _ => Err(Errno::EOPNOTSUPP),
     }
 }
 
-fn word(address: u64) -> Result<u32, Errno> {
+fn word(client: Client, address: u64) -> Result<u32, Errno> {
     let mut bytes = [0; 4];
-    client::read(address, &mut bytes)?;
+    client.read(address, &mut bytes)?;
     Ok(u32::from_ne_bytes(bytes))
 }
 
@@ -90,16 +90,16 @@ fn count() -> u32 {
 }
 
 /// `struct ethtool_link_settings`. Who does not know how long masks are is told, as a negative number, and asks again.
-fn link_settings(netdev: &Netdev, address: u64) -> Result<(), Errno> {
+fn link_settings(netdev: &Netdev, client: Client, address: u64) -> Result<(), Errno> {
     const WORDS_AT: usize = 15;
     let mut given = [0; LINK_SETTINGS];
-    client::read(address, &mut given)?;
+    client.read(address, &mut given)?;
     let mut told = [0; LINK_SETTINGS + 3 * 4 * MODE_WORDS];
     told[..4].copy_from_slice(&given[..4]);
     let words = i8::try_from(MODE_WORDS).unwrap_or(0);
     if given[WORDS_AT] != words.cast_unsigned() {
         told[WORDS_AT] = (-words).cast_unsigned();
-        return client::write(address, &told[..LINK_SETTINGS]);
+        return client.write(address, &told[..LINK_SETTINGS]);
     }
     let profile = netdev.described.profile();
     let running = netdev.is_running();
@@ -116,7 +116,7 @@ fn link_settings(netdev: &Netdev, address: u64) -> Result<(), Errno> {
         let at = LINK_SETTINGS + mask * bytes.len();
         told[at..at + bytes.len()].copy_from_slice(&bytes);
     }
-    client::write(address, &told)
+    client.write(address, &told)
 }
 
 fn modes(device: u32, speed_mbps: u32) -> [u32; MODE_WORDS] {
@@ -130,43 +130,43 @@ fn modes(device: u32, speed_mbps: u32) -> [u32; MODE_WORDS] {
 }
 
 /// `struct ethtool_gstrings`.
-fn names(address: u64) -> Result<(), Errno> {
-    match word(address + 4)? {
+fn names(client: Client, address: u64) -> Result<(), Errno> {
+    match word(client, address + 4)? {
         STATISTICS => {
-            client::write(address + 8, &count().to_ne_bytes())?;
+            client.write(address + 8, &count().to_ne_bytes())?;
             let mut names = vec![0; ALL.len() * NAME_BYTES];
             for (place, (name, _)) in names.chunks_exact_mut(NAME_BYTES).zip(ALL) {
                 place[..name.len()].copy_from_slice(name.as_bytes());
             }
-            client::write(address + 12, &names)
+            client.write(address + 12, &names)
         }
-        DRIVER_FLAGS => client::write(address + 8, &[0; 4]),
+        DRIVER_FLAGS => client.write(address + 8, &[0; 4]),
         _ => Err(Errno::EINVAL),
     }
 }
 
 /// `struct ethtool_stats`.
-fn statistics(netdev: &Netdev, address: u64) -> Result<(), Errno> {
+fn statistics(netdev: &Netdev, client: Client, address: u64) -> Result<(), Errno> {
     let port = netdev.model.device().port_counters();
     let values: Vec<u8> = ALL.iter().flat_map(|(_, value)| value(&port).to_ne_bytes()).collect();
-    client::write(address + 4, &count().to_ne_bytes())?;
-    client::write(address + 8, &values)
+    client.write(address + 4, &count().to_ne_bytes())?;
+    client.write(address + 8, &values)
 }
 
 /// `struct ethtool_perm_addr`.
-fn permanent(netdev: &Netdev, address: u64) -> Result<(), Errno> {
+fn permanent(netdev: &Netdev, client: Client, address: u64) -> Result<(), Errno> {
     let mac = netdev.described.mac();
-    if word(address + 4)? < mac.len() as u32 {
+    if word(client, address + 4)? < mac.len() as u32 {
         return Err(Errno::EINVAL);
     }
-    client::write(address + 4, &(mac.len() as u32).to_ne_bytes())?;
-    client::write(address + 8, &mac)
+    client.write(address + 4, &(mac.len() as u32).to_ne_bytes())?;
+    client.write(address + 8, &mac)
 }
 
 /// `struct ethtool_sset_info`: of the sets that are asked for, which there are, and how many names each has.
-fn sets(address: u64) -> Result<(), Errno> {
+fn sets(client: Client, address: u64) -> Result<(), Errno> {
     let mut asked = [0; 8];
-    client::read(address + 8, &mut asked)?;
+    client.read(address + 8, &mut asked)?;
     let asked = u64::from_ne_bytes(asked);
     let there =
         [(STATISTICS, count()), (DRIVER_FLAGS, 0)].into_iter().filter(|(set, _)| asked & 1 << set != 0);
@@ -174,8 +174,8 @@ fn sets(address: u64) -> Result<(), Errno> {
         counts.extend_from_slice(&count.to_ne_bytes());
         (mask | 1 << set, counts)
     });
-    client::write(address + 8, &mask.to_ne_bytes())?;
-    client::write(address + 16, &counts)
+    client.write(address + 8, &mask.to_ne_bytes())?;
+    client.write(address + 16, &counts)
 }
 
 #[cfg(test)]

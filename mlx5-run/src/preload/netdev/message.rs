@@ -5,7 +5,7 @@
 use std::num::NonZeroI32;
 
 use netlink_packet_core::{
-    ErrorMessage, NLM_F_ACK, NLM_F_DUMP, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    ErrorMessage, NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMessage, State};
@@ -13,6 +13,8 @@ use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourMessage};
 use pollux_mlx5_model::MTU_MAX;
 use pollux_uverbs::Errno;
 
+use super::super::host;
+use super::super::letter::ask;
 use super::Netdev;
 use crate::interface;
 use crate::plan::Plan;
@@ -21,18 +23,50 @@ use crate::plan::Plan;
 const MTU_MIN: u32 = 68;
 
 /// What a request is answered with, if it is about an interface of ours; `port` is the number of the socket that it came through.
-pub(super) fn answer(plan: &Plan, bytes: &[u8], port: u32) -> Option<Vec<Vec<u8>>> {
+pub(crate) fn answer(plan: &Plan, bytes: &[u8], port: u32) -> Option<Vec<Vec<u8>>> {
     let request = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes).ok()?;
     let header = request.header;
     let NetlinkPayload::InnerMessage(request) = request.payload else { return None };
     let number = subject(plan, &request)?;
-    let done = Netdev::of(number).and_then(|netdev| carry_out(&netdev, &request, header.flags));
+    let place = [bytes.as_ptr().expose_provenance() as u64, bytes.len() as u64, port.into()];
+    let done = match host::ask_for_bytes(ask::NETLINK, &place) {
+        Some(Ok(told)) => return Some(apart(&told)),
+        Some(Err(errno)) => Err(errno),
+        None => Netdev::of(number).and_then(|netdev| carry_out(&netdev, &request, header.flags)),
+    };
     Some(answers(done, header, port, bytes))
 }
 
-/// What those who listen are told of an interface that has changed.
-pub(super) fn news(netdev: &Netdev) -> Vec<u8> {
-    serialized(NetlinkHeader::default(), NetlinkPayload::from(RouteNetlinkMessage::NewLink(link(netdev))))
+/// Messages one behind the other, each at a multiple of 4 bytes.
+pub(crate) fn together(messages: Vec<Vec<u8>>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for message in messages {
+        bytes.extend_from_slice(&message);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+    }
+    bytes
+}
+
+/// Messages that stand one behind the other. Source: netlink(7), `NLMSG_NEXT`.
+fn apart(mut bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut messages = Vec::new();
+    while let Some((length, _)) = bytes.split_first_chunk::<4>() {
+        let length = u32::from_ne_bytes(*length) as usize;
+        let Some(message) = bytes.get(..length).filter(|_| length >= 16) else { break };
+        messages.push(message.to_vec());
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    messages
+}
+
+/// What those who listen are told of an interface that has changed: what they would be told if they asked.
+pub(super) fn news(plan: &Plan, number: usize) -> Option<Vec<u8>> {
+    let mut link = LinkMessage::default();
+    link.header.index = interface::index(number);
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST;
+    let question = serialized(header, NetlinkPayload::from(RouteNetlinkMessage::GetLink(link)));
+    answer(plan, &question, 0)?.into_iter().next()
 }
 
 /// The device whose interface a request is about.
@@ -190,6 +224,20 @@ mod tests {
             subject(&plan, &message)
         };
         assert_eq!((ours(interface::index(0)), ours(interface::index(1)), ours(1)), (Some(0), None, None));
+    }
+
+    #[test]
+    fn messages_of_another_process_are_told_apart() {
+        let message = |length: u32| {
+            let bytes = length.to_ne_bytes().into_iter().chain(5..);
+            bytes.take((length as usize).next_multiple_of(4)).collect::<Vec<u8>>()
+        };
+        let both = [message(18), message(16)].concat();
+        assert_eq!(apart(&both), [message(18)[..18].to_vec(), message(16)]);
+        assert_eq!(apart(&together(apart(&both))), apart(&both));
+        assert!(apart(&message(3)).is_empty(), "too short");
+        assert!(apart(&message(40)[..36]).is_empty(), "cut off");
+        assert!(apart(&[]).is_empty());
     }
 
     #[test]

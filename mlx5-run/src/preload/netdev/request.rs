@@ -5,7 +5,9 @@
 use libc::c_ulong;
 use pollux_uverbs::Errno;
 
-use super::super::{client, opened};
+use super::super::client::{self, Client};
+use super::super::letter::ask;
+use super::super::{host, opened};
 use super::{Netdev, ethtool};
 use crate::interface;
 
@@ -30,7 +32,8 @@ pub(crate) fn answer(request: c_ulong, address: u64) -> Option<Result<(), Errno>
         let name = bytes[..NAME_BYTES].split(|byte| *byte == 0).next()?;
         interface::by_name(plan, std::str::from_utf8(name).ok()?)?
     };
-    Some(carry_out(number, request, address, &mut bytes))
+    let asked = host::ask(ask::NETDEV, &[number as u64, request, address]);
+    Some(asked.map_or_else(|| carry_out(Client::own(), number, request, address), |answer| answer.map(drop)))
 }
 
 fn number_of(bytes: &[u8; BYTES]) -> i32 {
@@ -38,9 +41,12 @@ fn number_of(bytes: &[u8; BYTES]) -> i32 {
     i32::from_ne_bytes([union[0], union[1], union[2], union[3]])
 }
 
-fn carry_out(number: usize, request: c_ulong, address: u64, bytes: &mut [u8; BYTES]) -> Result<(), Errno> {
+/// Carries out a request about the interface of a device of this process's, whose structure is at an address of the client's.
+pub(crate) fn carry_out(client: Client, number: usize, request: c_ulong, address: u64) -> Result<(), Errno> {
     let netdev = Netdev::of(number)?;
-    let given = number_of(bytes);
+    let mut bytes = [0; BYTES];
+    client.read(address, &mut bytes)?;
+    let given = number_of(&bytes);
     let union = &mut bytes[NAME_BYTES..];
     match request {
         libc::SIOCGIFNAME => {
@@ -80,7 +86,7 @@ fn carry_out(number: usize, request: c_ulong, address: u64, bytes: &mut [u8; BYT
             let data = u64::from_ne_bytes([
                 union[0], union[1], union[2], union[3], union[4], union[5], union[6], union[7],
             ]);
-            return ethtool::carry_out(&netdev, data);
+            return ethtool::carry_out(&netdev, client, data);
         }
         // It has no address of IP: no socket goes through it.
         libc::SIOCGIFADDR | libc::SIOCGIFNETMASK | libc::SIOCGIFBRDADDR => {
@@ -88,5 +94,5 @@ fn carry_out(number: usize, request: c_ulong, address: u64, bytes: &mut [u8; BYT
         }
         _ => return Err(Errno::EOPNOTSUPP),
     }
-    client::write(address, bytes)
+    client.write(address, &bytes)
 }

@@ -23,20 +23,20 @@ const HEADER: usize = 16;
 const NOTHING: u16 = libc::NLMSG_NOOP as u16;
 const ACKNOWLEDGEMENT: u16 = libc::NLMSG_ERROR as u16;
 
-type Messages = VecDeque<(u64, Vec<u8>)>;
+pub(super) type Messages = VecDeque<(u64, Vec<u8>)>;
 
 /// Each for the socket of that inode.
 static WAITING: Mutex<Messages> = Mutex::new(VecDeque::new());
 /// How many: none, at nearly all times.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-fn waiting() -> MutexGuard<'static, Messages> {
+pub(super) fn lock() -> MutexGuard<'static, Messages> {
     WAITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Puts a message behind what the kernel has for a socket.
 pub(super) fn put(fd: RawFd, inode: u64, message: Vec<u8>) -> Result<(), Errno> {
-    let mut waiting = waiting();
+    let mut waiting = lock();
     waiting.push_back((inode, message));
     COUNT.store(waiting.len(), Ordering::Release);
     let mut request = [0; HEADER];
@@ -61,10 +61,10 @@ pub(super) fn next(fd: RawFd, stays: bool, flags: c_int) -> Option<Vec<u8>> {
         return None;
     }
     let inode = inode::of(fd)?;
-    if !waiting().iter().any(|(socket, _)| *socket == inode) || !is_marked(fd, flags & libc::MSG_DONTWAIT) {
+    if !lock().iter().any(|(socket, _)| *socket == inode) || !is_marked(fd, flags & libc::MSG_DONTWAIT) {
         return None;
     }
-    let mut waiting = waiting();
+    let mut waiting = lock();
     let at = waiting.iter().position(|(socket, _)| *socket == inode)?;
     if stays {
         return waiting.get(at).map(|(_, message)| message.clone());
@@ -91,9 +91,14 @@ pub(super) fn any() -> bool {
     COUNT.load(Ordering::Acquire) > 0
 }
 
+/// Nothing waits any more: a child has what it had from its parent cleared.
+pub(super) fn forget_all() {
+    COUNT.store(0, Ordering::Release);
+}
+
 /// Forgets what waits for a socket.
 pub(super) fn forget(inode: u64) {
-    let mut waiting = waiting();
+    let mut waiting = lock();
     waiting.retain(|(socket, _)| *socket != inode);
     COUNT.store(waiting.len(), Ordering::Release);
 }
