@@ -37,6 +37,7 @@ mod map;
 mod netdev;
 mod opened;
 mod pages;
+mod planned;
 mod real;
 mod service;
 mod summary;

@@ -14,7 +14,7 @@ use pollux_uverbs::Errno;
 use super::client::{self, Client};
 use super::errno::{fail, status};
 use super::letter::ask;
-use super::{host, opened};
+use super::{host, opened, planned};
 
 /// Ends of cables, and who took each, by their numbers. Those of processes that have ended are no more.
 static ENDS: Mutex<Vec<Option<(Client, Cable)>>> = Mutex::new(Vec::new());
@@ -50,7 +50,7 @@ pub(crate) extern "C" fn mlx5_run_step() -> c_int {
 
 /// Lets the devices of this process work: how many steps had something to do.
 pub(super) fn step() -> Result<u64, Errno> {
-    if !opened::plan().is_some_and(|plan| plan.stepped) {
+    if !planned::plan().is_some_and(|plan| plan.stepped) {
         return Err(Errno::EPERM);
     }
     let settle = || {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -13,8 +14,11 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 
 use super::descriptor::Kept;
 use super::letter::{self, ask};
-use super::{client, host, opened, thread};
+use super::{client, thread};
 use crate::plan::Plan;
+
+/// Whether the program has files of devices open, as far as it ever had one.
+static STILL_OPEN: OnceLock<fn() -> bool> = OnceLock::new();
 
 /// How long a program has, whose daemon has ended, to find that by itself.
 const GRACE: Duration = Duration::from_secs(2);
@@ -76,7 +80,7 @@ pub(super) fn greet(socket: &Kept, host: i32) -> Result<(), Refusal> {
     unsafe { libc::prctl(libc::PR_SET_PTRACER, host, 0, 0, 0) };
     let mark = Box::new(std::hint::black_box(0x6d6c_7835_7275_6e21_u64 ^ u64::from(std::process::id())));
     let place = std::ptr::from_ref(&*mark).expose_provenance() as u64;
-    match host::answered(socket, [ask::GREET, letter::VERSION, place, *mark, 0, 0]) {
+    match letter::answered(socket, [ask::GREET, letter::VERSION, place, *mark, 0, 0]) {
         Ok(_) => Ok(()),
         Err(Errno(libc::EACCES)) => Err(Refusal::User),
         Err(Errno(libc::EPERM)) => Err(Refusal::Memory),
@@ -113,6 +117,11 @@ pub(super) fn connected(path: &Path) -> Result<Kept, Errno> {
     Ok(socket)
 }
 
+/// What is looked at when a daemon has ended: whether the program has files of its devices open.
+pub(super) fn at_daemons_end(still_open: fn() -> bool) {
+    STILL_OPEN.get_or_init(|| still_open);
+}
+
 /// Waits for the end of the daemon. A program that polls its queues would never hear of it.
 fn watch(connection: BorrowedFd<'_>, path: &Path) {
     loop {
@@ -123,8 +132,7 @@ fn watch(connection: BorrowedFd<'_>, path: &Path) {
     }
     eprintln!("mlx5-run: the daemon at {} has ended, and its devices with it", path.display());
     std::thread::sleep(GRACE);
-    opened::end_closed();
-    if opened::any() {
+    if STILL_OPEN.get().is_some_and(|still_open| still_open()) {
         eprintln!("mlx5-run: this program still has them open: it is terminated");
         // SAFETY: a signal to this process.
         unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
@@ -140,7 +148,7 @@ pub fn plan_of(path: &Path) -> Result<Plan, String> {
     let socket = reach(path).map_err(refused)?;
     let mut room = vec![0_u8; PLAN_BYTES];
     let place = room.as_mut_ptr().expose_provenance() as u64;
-    let answer = host::answered(&socket, [ask::PLAN, place, PLAN_BYTES as u64, 0, 0, 0]);
+    let answer = letter::answered(&socket, [ask::PLAN, place, PLAN_BYTES as u64, 0, 0, 0]);
     let bytes = answer.ok().and_then(|answer| usize::try_from(answer.numbers[1]).ok());
     let bytes = bytes.filter(|bytes| *bytes <= PLAN_BYTES).ok_or_else(|| refused(Refusal::Silent))?;
     let mut text = vec![0; bytes];

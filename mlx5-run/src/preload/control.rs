@@ -10,7 +10,7 @@ use super::client::Client;
 use super::errno::{fail, status};
 use super::opened::Answers;
 use super::real::real;
-use super::{frame, host, netdev, opened};
+use super::{frame, host, netdev, opened, planned};
 
 /// As ioctl(2).
 ///
@@ -59,7 +59,7 @@ unsafe fn carry_out(channel: &dyn Channel, address: u64) -> Result<(), Errno> {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     const RDMA: c_int = 20;
-    if domain == libc::AF_NETLINK && protocol == RDMA && opened::plan().is_some() {
+    if domain == libc::AF_NETLINK && protocol == RDMA && planned::plan().is_some() {
         return fail(Errno::EPROTONOSUPPORT);
     }
     // SAFETY: the program's arguments.

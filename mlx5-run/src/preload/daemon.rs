@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use super::{opened, service};
+use super::{opened, planned, service};
 use crate::plan::Plan;
 
 /// Devices for other processes, made and not answered yet.
@@ -15,7 +15,7 @@ impl Daemon {
     /// # Errors
     /// A line that says which device cannot be made, and why.
     pub fn new(plan: Plan) -> Result<Self, String> {
-        let plan = opened::serve(plan).ok_or("this process serves devices already")?;
+        let plan = planned::serve(plan).ok_or("this process serves devices already")?;
         let daemon = Self(());
         (0..plan.devices.len()).try_for_each(|number| opened::built(plan, number).map(drop))?;
         Ok(daemon)

@@ -10,7 +10,7 @@ use pollux_uverbs::Errno;
 
 use super::errno::{self, fail};
 use super::real::real;
-use super::{descriptor, fork, netdev, opened};
+use super::{descriptor, netdev, opened, planned};
 
 /// Where a path leads.
 enum Place {
@@ -27,7 +27,7 @@ const WHOLE: &[&str] =
     &["class/infiniband", "class/infiniband_verbs", "bus/pci/devices", "bus/pci/drivers/mlx5_core"];
 
 fn place(path: *const c_char) -> Place {
-    let Some(plan) = opened::plan() else { return Place::Elsewhere };
+    let Some(plan) = planned::plan() else { return Place::Elsewhere };
     if path.is_null() {
         return Place::Elsewhere;
     }
@@ -68,7 +68,6 @@ impl Place {
 }
 
 fn open_device(plan: &Plan, number: usize, flags: c_int) -> c_int {
-    fork::hear();
     match std::panic::catch_unwind(|| opened::open(plan, number, flags & libc::O_CLOEXEC != 0)) {
         Ok(Ok(fd)) => fd,
         Ok(Err(errno)) => fail(errno),

@@ -1,13 +1,14 @@
 //! What becomes of devices when the program forks.
 
 use std::cell::RefCell;
-use std::sync::{MutexGuard, Once};
+use std::sync::MutexGuard;
 
 use super::host::{self, Role};
 use super::netdev::{self, Quiet};
 use super::opened::{self, Held};
 use super::pages::{self, Pages};
 use super::service;
+use crate::plan::VARIABLE;
 
 /// What the thread that forks holds meanwhile, in the order in which it is taken.
 type Whole = (MutexGuard<'static, Role>, Held, MutexGuard<'static, Pages>, Quiet);
@@ -16,13 +17,17 @@ thread_local! {
     static HELD: RefCell<Option<Whole>> = const { RefCell::new(None) };
 }
 
-/// From now on forks are heard of.
-pub(super) fn hear() {
-    static ONCE: Once = Once::new();
-    // SAFETY: functions of this library, which is never unloaded.
-    ONCE.call_once(|| unsafe {
-        libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child));
-    });
+/// Run when the library is loaded, before the program: no call of the program's needs to see to it.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = hear;
+
+/// From now on forks are heard of, in programs of the launcher's.
+extern "C" fn hear() {
+    if std::env::var_os(VARIABLE).is_some() {
+        // SAFETY: functions of this library, which is never unloaded.
+        unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+    }
 }
 
 extern "C" fn before() {

@@ -13,7 +13,7 @@ use super::client::{self, Client};
 use super::descriptor::Kept;
 use super::letter::{self, Letter, NUMBERS, ask};
 use super::real::real;
-use super::{attach, fork, opened};
+use super::{attach, planned};
 
 /// Most bytes of what is answered in this process's memory, other than by ioctl.
 const ROOM: usize = 1 << 16;
@@ -41,7 +41,7 @@ static ROLE: Mutex<Role> = Mutex::new(Role::None);
 pub(super) fn lock() -> MutexGuard<'static, Role> {
     let mut role = ROLE.lock().unwrap_or_else(PoisonError::into_inner);
     if matches!(*role, Role::None)
-        && let Some(path) = opened::plan().and_then(|plan| plan.daemon.as_ref())
+        && let Some(path) = planned::plan().and_then(|plan| plan.daemon.as_ref())
     {
         *role = Role::Client { way: Way::Daemon(path.clone()), connection: None };
     }
@@ -98,8 +98,6 @@ impl Role {
 
 /// Makes a connection, by which the host answers.
 fn connect(way: &Way) -> Result<Kept, Errno> {
-    // A child has its own.
-    fork::hear();
     match way {
         Way::Parent(ask) => {
             let (ours, theirs) = pair()?;
@@ -124,22 +122,7 @@ fn exchange(way: &Way, connection: &mut Option<Kept>, numbers: [u64; NUMBERS]) -
         Some(socket) => socket,
         None => connection.insert(connect(way)?),
     };
-    answered(&*socket, numbers)
-}
-
-/// Sends a request and waits for its answer; `EIO` where nobody answers any more.
-pub(super) fn answered(socket: &Kept, numbers: [u64; NUMBERS]) -> Result<Letter, Errno> {
-    letter::send(socket, numbers, &[]).map_err(|_| Errno::EIO)?;
-    let answer = letter::receive(socket).ok_or(Errno::EIO)?;
-    match i32::try_from(answer.numbers[0]) {
-        Ok(0) => Ok(answer),
-        Ok(errno) => {
-            // What a call made before it failed is nobody's.
-            drop(answer.descriptors);
-            Err(Errno(errno))
-        }
-        Err(_) => Err(Errno::EIO),
-    }
+    letter::answered(&*socket, numbers)
 }
 
 /// Asks the host for something that is answered in numbers; none where the devices are this process's own.

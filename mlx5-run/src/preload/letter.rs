@@ -117,3 +117,18 @@ pub(super) fn receive(socket: impl AsFd) -> Option<Letter> {
         received.bytes == size_of_val(&letter.numbers) && !received.flags.contains(ReturnFlags::TRUNC);
     whole.then_some(letter)
 }
+
+/// Sends a request and waits for its answer; `EIO` where nobody answers any more.
+pub(super) fn answered(socket: impl AsFd, numbers: [u64; NUMBERS]) -> Result<Letter, Errno> {
+    send(&socket, numbers, &[]).map_err(|_| Errno::EIO)?;
+    let answer = receive(&socket).ok_or(Errno::EIO)?;
+    match i32::try_from(answer.numbers[0]) {
+        Ok(0) => Ok(answer),
+        Ok(errno) => {
+            // What a call made before it failed is nobody's.
+            drop(answer.descriptors);
+            Err(Errno(errno))
+        }
+        Err(_) => Err(Errno::EIO),
+    }
+}

@@ -36,7 +36,7 @@ use pollux_uverbs::Errno;
 use crate::interface;
 use crate::plan::DevicePlan;
 
-use super::opened;
+use super::{opened, planned};
 
 /// What is known of sockets, held by the thread that forks, so that a child finds it whole.
 pub(super) struct Quiet {
@@ -73,7 +73,7 @@ pub(crate) struct Netdev {
 impl Netdev {
     /// The interface of a device; the device is made if it is not there yet.
     fn of(number: usize) -> Result<Self, Errno> {
-        let plan = opened::plan().ok_or(Errno::ENODEV)?;
+        let plan = planned::plan().ok_or(Errno::ENODEV)?;
         let described = plan.devices.get(number).ok_or(Errno::ENODEV)?;
         Ok(Self { number, described, model: opened::device(plan, number)? })
     }

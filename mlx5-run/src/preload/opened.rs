@@ -10,16 +10,17 @@ use std::error::Error;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use crate::plan::{Plan, Summary, device_name};
 use pollux_mlx5_model::Model;
 use pollux_uverbs::{Channel, Errno};
 
+use super::attach;
 use super::descriptor::{self, Kept};
-use super::fork;
 use super::host::{self, Role};
 use super::inode;
+use super::planned;
 use super::summary;
 
 /// An open file of a device.
@@ -41,9 +42,6 @@ enum Behind {
 /// A device of this process: its number, and the model of it.
 type Device = (usize, Arc<Model>);
 
-static PLAN: OnceLock<Option<Plan>> = OnceLock::new();
-/// That of a daemon.
-static SERVED: OnceLock<Plan> = OnceLock::new();
 static DEVICES: Mutex<Vec<Device>> = Mutex::new(Vec::new());
 static FILES: Mutex<Vec<Opened>> = Mutex::new(Vec::new());
 /// How many files there are: most programs have none, and most calls are not about one.
@@ -52,11 +50,6 @@ static REGISTERED: Once = Once::new();
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What the launcher said, or the daemon serves; nothing in other programs.
-pub(crate) fn plan() -> Option<&'static Plan> {
-    SERVED.get().or_else(|| PLAN.get_or_init(Plan::of_environment).as_ref())
 }
 
 /// Whether there are any.
@@ -72,6 +65,7 @@ pub(crate) fn open(plan: &Plan, number: usize, close_on_exec: bool) -> Result<Ra
             libc::atexit(at_exit);
         }
     });
+    attach::at_daemons_end(still_open);
     let (file, inode) = match host::open(number) {
         Some(opened) => {
             let (file, other_end, inode) = opened?;
@@ -127,8 +121,6 @@ pub(crate) fn device(plan: &Plan, number: usize) -> Result<Arc<Model>, Errno> {
     if plan.devices.len() <= number {
         return Err(Errno::ENODEV);
     }
-    // A child does not take them for its own.
-    fork::hear();
     built(plan, number).map_err(|why| {
         eprintln!("mlx5-run: {why}");
         Errno::EIO
@@ -151,12 +143,6 @@ pub(super) fn built(plan: &Plan, number: usize) -> Result<Arc<Model>, String> {
     let model = Arc::new(model);
     devices.push((number, Arc::clone(&model)));
     Ok(model)
-}
-
-/// From now on this process has the devices of that plan, whatever its environment says. None if it has others already.
-pub(super) fn serve(plan: Plan) -> Option<&'static Plan> {
-    SERVED.set(plan).ok()?;
-    SERVED.get()
 }
 
 /// Ends all files and devices of this process, and tells what those saw.
@@ -254,6 +240,12 @@ pub(crate) fn end_closed() {
     drop(ended);
 }
 
+/// Whether the program has any file open still.
+fn still_open() -> bool {
+    end_closed();
+    any()
+}
+
 fn is_closed(end: &Kept) -> bool {
     let mut poll = libc::pollfd { fd: end.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one entry, which is ours.
@@ -263,7 +255,7 @@ fn is_closed(end: &Kept) -> bool {
 
 /// Tells what the devices saw.
 extern "C" fn at_exit() {
-    let form = plan().map_or(Summary::Rules, |plan| plan.summary);
+    let form = planned::plan().map_or(Summary::Rules, |plan| plan.summary);
     for (number, model) in locked(&DEVICES).iter() {
         summary::tell(*number, model, form);
     }

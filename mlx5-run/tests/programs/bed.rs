@@ -32,8 +32,15 @@ impl Bed {
 
     /// `mlx5-run` with these options, and a program behind them.
     pub(crate) fn command(&self, options: &[&str], program: &[&str]) -> Command {
+        let mut command = self.launcher(options);
+        command.arg("--").args(program);
+        command
+    }
+
+    /// `mlx5-run` with these arguments.
+    pub(crate) fn launcher(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mlx5-run"));
-        command.args(options).arg("--").args(program);
+        command.args(arguments);
         command.env("XDG_RUNTIME_DIR", self.runtime.path()).env("TMPDIR", self.runtime.path());
         command.stdin(Stdio::null());
         command

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use pollux_uverbs::abi::frame::{IoctlAttribute, IoctlHeader, MANDATORY, RDMA_VERBS_IOCTL};
@@ -24,15 +25,25 @@ fn is_client(test: &str) -> bool {
     is_client_with(&[], &format!("client::{test}"))
 }
 
-/// Whether this is the client; else the test of that name is run as one, under `mlx5-run` with these options.
-pub(crate) fn is_client_with(options: &[&str], test: &str) -> bool {
-    if std::env::var_os(CLIENT).is_some() {
-        return true;
-    }
-    let bed = Bed::new();
+/// Whether this is the client, started by a test.
+pub(crate) fn is_started() -> bool {
+    std::env::var_os(CLIENT).is_some()
+}
+
+/// The test of that name as a client, under `mlx5-run` with these options.
+pub(crate) fn client(bed: &Bed, options: &[&str], test: &str) -> Command {
     let own = std::env::current_exe().expect("a path");
     let mut command = bed.command(options, &[&own.to_string_lossy(), "--exact", test, "--nocapture"]);
-    let ended = wait(start(command.env(CLIENT, "1")));
+    command.env(CLIENT, "1");
+    command
+}
+
+/// Whether this is the client; else the test of that name is run as one, under `mlx5-run` with these options.
+pub(crate) fn is_client_with(options: &[&str], test: &str) -> bool {
+    if is_started() {
+        return true;
+    }
+    let ended = wait(start(&mut client(&Bed::new(), options, test)));
     assert_eq!(ended.status, Some(0), "{}", ended.said);
     assert!(ended.said.contains("1 passed"), "{}", ended.said);
     false

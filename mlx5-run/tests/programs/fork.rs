@@ -18,11 +18,11 @@ use super::client::{FILE, is_client_with};
 const BYTES: usize = 8192;
 const RIGHTS: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ);
 
-fn file() -> Arc<KernelFile> {
+pub(crate) fn file() -> Arc<KernelFile> {
     Arc::new(KernelFile::open(Path::new(FILE), None).expect("a device"))
 }
 
-fn context(file: Arc<KernelFile>) -> Context {
+pub(crate) fn context(file: Arc<KernelFile>) -> Context {
     Context::open(file, Provider::Mlx5, Options::default()).expect("a context")
 }
 
@@ -81,7 +81,7 @@ impl Loop {
 }
 
 /// Does something in a child, and says which one.
-fn fork(what: impl FnOnce()) -> libc::pid_t {
+pub(crate) fn fork(what: impl FnOnce()) -> libc::pid_t {
     // SAFETY: the child ends without what its parent has registered, and no other thread holds what it needs.
     let child = unsafe { libc::fork() };
     if child == 0 {
@@ -94,7 +94,7 @@ fn fork(what: impl FnOnce()) -> libc::pid_t {
 }
 
 /// How a child ended, as waitpid(2) says it.
-fn end(child: libc::pid_t) -> i32 {
+pub(crate) fn end(child: libc::pid_t) -> i32 {
     let mut status = 0;
     // SAFETY: a child of this process, and room for its status.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);

@@ -3,6 +3,7 @@
 mod bed;
 
 mod client;
+mod daemon;
 mod fork;
 mod launcher;
 mod ours;

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use libc::{c_char, c_uint};
 
-use super::super::opened;
+use super::super::planned;
 use super::super::real::real;
 use crate::interface;
 
@@ -14,7 +14,7 @@ use crate::interface;
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn if_nametoindex(name: *const c_char) -> c_uint {
-    if let Some(plan) = opened::plan()
+    if let Some(plan) = planned::plan()
         && !name.is_null()
     {
         // SAFETY: a name of the program's, which the C library would read as far as its zero too.
@@ -33,7 +33,7 @@ pub(crate) unsafe extern "C" fn if_nametoindex(name: *const c_char) -> c_uint {
 /// As the C library's: there is room for `IF_NAMESIZE` characters.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn if_indextoname(index: c_uint, into: *mut c_char) -> *mut c_char {
-    let number = opened::plan().and_then(|plan| interface::by_index(plan, index));
+    let number = planned::plan().and_then(|plan| interface::by_index(plan, index));
     if let Some(number) = number.filter(|_| !into.is_null()) {
         let name = interface::name(number);
         // SAFETY: the program's room, which the name fits into with its zero.

@@ -11,7 +11,7 @@ use pollux_uverbs::Errno;
 
 use super::super::errno::fail;
 use super::super::real::real;
-use super::super::{client, inode, opened};
+use super::super::{client, inode, planned};
 use super::{message, news, waiting};
 
 /// Longest request that is looked at.
@@ -85,7 +85,7 @@ fn gather(message: &msghdr) -> Option<Vec<u8>> {
 
 /// Takes a request that is ours to answer: how long it is.
 fn take(fd: c_int, message: &msghdr) -> Option<Result<usize, Errno>> {
-    let plan = opened::plan()?;
+    let plan = planned::plan()?;
     if !is_route(fd) {
         return None;
     }
@@ -105,7 +105,7 @@ pub(crate) unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, bytes:
     // SAFETY: the program's arguments.
     let status =
         unsafe { real!(c"bind": fn(c_int, *const sockaddr, socklen_t) -> c_int, fd, address, bytes) };
-    if status == 0 && opened::plan().is_some() && is_route(fd) {
+    if status == 0 && planned::plan().is_some() && is_route(fd) {
         let mut own = [0; size_of::<sockaddr_nl>()];
         let whole =
             bytes as usize >= own.len() && client::read(address.expose_provenance() as u64, &mut own).is_ok();
@@ -123,7 +123,7 @@ pub(crate) unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, bytes:
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
-    if opened::plan().is_some() && !message.is_null() {
+    if planned::plan().is_some() && !message.is_null() {
         // SAFETY: the program's message, which the C library would read too.
         let header = unsafe { &*message };
         let taken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| take(fd, header)));

@@ -12,7 +12,7 @@ use libc::c_int;
 use pollux_uverbs::Errno;
 
 use super::super::letter::ask;
-use super::super::{descriptor, host, inode, opened, thread};
+use super::super::{descriptor, host, inode, opened, planned, thread};
 use super::{Netdev, message, waiting};
 
 /// How long a change may go unseen.
@@ -75,7 +75,7 @@ pub(super) fn closed(inode: u64) {
 }
 
 fn watch() {
-    let Some(plan) = opened::plan() else { return };
+    let Some(plan) = planned::plan() else { return };
     loop {
         std::thread::sleep(PAUSE);
         let listeners = lock().listeners.clone();
@@ -96,7 +96,7 @@ fn watch() {
 
 /// The interfaces whose devices are there, as they are.
 fn there() -> Vec<(usize, Seen)> {
-    let count = opened::plan().map_or(0, |plan| plan.devices.len());
+    let count = planned::plan().map_or(0, |plan| plan.devices.len());
     (0..count).filter_map(|number| Some((number, seen(number)?))).collect()
 }
 

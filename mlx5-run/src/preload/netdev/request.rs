@@ -7,7 +7,7 @@ use pollux_uverbs::Errno;
 
 use super::super::client::{self, Client};
 use super::super::letter::ask;
-use super::super::{host, opened};
+use super::super::{host, planned};
 use super::{Netdev, ethtool};
 use crate::interface;
 
@@ -23,7 +23,7 @@ pub(crate) fn answer(request: c_ulong, address: u64) -> Option<Result<(), Errno>
     if !(0x8900..0x8a00).contains(&request) {
         return None;
     }
-    let plan = opened::plan()?;
+    let plan = planned::plan()?;
     let mut bytes = [0; BYTES];
     client::read(address, &mut bytes).ok()?;
     let number = if request == libc::SIOCGIFNAME {

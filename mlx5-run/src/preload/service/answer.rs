@@ -12,7 +12,7 @@ use super::super::descriptor::Kept;
 use super::super::letter::{self, DESCRIPTORS, NUMBERS, ask};
 use super::super::netdev::{live, message, news, request};
 use super::super::pages::protection;
-use super::super::{asked, frame, opened};
+use super::super::{asked, frame, opened, planned};
 
 /// Most bytes of a name or a request that are read.
 const BYTES_MAX: u64 = 4096;
@@ -45,7 +45,7 @@ impl Answer {
         let [kind, a, b, c, d, e] = asked;
         match kind {
             ask::OPEN => {
-                let plan = opened::plan().ok_or(Errno::ENODEV)?;
+                let plan = planned::plan().ok_or(Errno::ENODEV)?;
                 let made = opened::make(plan, device(a)?)?;
                 self.numbers[1] = made.inode;
                 self.descriptors.push(made.file);
@@ -55,14 +55,14 @@ impl Answer {
             ask::IOCTL => self.ioctl(a, b, process),
             ask::MAP => self.map(a, b, c, d),
             ask::PLAN => {
-                let text = opened::plan().ok_or(Errno::ENODEV)?.text();
+                let text = planned::plan().ok_or(Errno::ENODEV)?.text();
                 self.put(client, text.as_bytes(), a, b)
             }
             ask::NETDEV => request::carry_out(client, device(a)?, b, c),
             ask::NETLINK => {
                 let request = bytes(client, a, b)?;
                 let port = u32::try_from(c).map_err(|_| Errno::EINVAL)?;
-                let plan = opened::plan().ok_or(Errno::ENODEV)?;
+                let plan = planned::plan().ok_or(Errno::ENODEV)?;
                 let answers = message::answer(plan, &request, port).ok_or(Errno::EOPNOTSUPP)?;
                 self.put(client, &message::together(answers), d, e)
             }
