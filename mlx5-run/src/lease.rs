@@ -9,12 +9,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use pollux_mlx5_run::DESCRIPTORS_FROM;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use tempfile::TempDir;
 
-/// The first descriptor that is looked at for a lease: programs count on small ones.
-const FIRST: i32 = 900;
 /// The file of a folder's lease.
 const LOCK: &str = "lock";
 /// How folders' names begin.
@@ -38,7 +37,7 @@ impl Lease {
             return Ok(None);
         }
         // Where there are no descriptors so high, any.
-        let held = fcntl_dupfd_cloexec(file, FIRST).or_else(|_| fcntl_dupfd_cloexec(file, 3))?;
+        let held = fcntl_dupfd_cloexec(file, DESCRIPTORS_FROM).or_else(|_| fcntl_dupfd_cloexec(file, 3))?;
         fcntl_setfd(&held, FdFlags::empty())?;
         Ok(Some(Self { _file: held }))
     }

@@ -16,3 +16,6 @@ mod preload;
 pub mod sysfs;
 
 pub use preload::{Daemon, plan_of};
+
+/// Descriptors that are not a program's own are from here on: programs count on small numbers, and choose some themselves.
+pub const DESCRIPTORS_FROM: i32 = 900;

@@ -195,6 +195,30 @@ fn attached(socket: &Path) -> Result<Plan, String> {
     plan_of(&socket).map_err(|why| format!("cannot attach to {why}"))
 }
 
+/// What only so many ports can have: a socket or an interface one of them, a cable two.
+fn check_wires(wires: &[WireSpec]) -> Result<(), String> {
+    for (port, wire) in wires.iter().enumerate() {
+        let (most, what) = match wire {
+            WireSpec::Datagrams { local, .. } => (1, format!("the socket {}", local.display())),
+            WireSpec::Interface(name) => (1, format!("the interface {name}")),
+            WireSpec::Cable(_) => (2, "both ends of it".to_owned()),
+            _ => continue,
+        };
+        let same = |other: &&WireSpec| match (wire, other) {
+            (WireSpec::Datagrams { local: one, .. }, WireSpec::Datagrams { local: other, .. }) => {
+                one == other
+            }
+            (one, other) => one == *other,
+        };
+        if wires[..port].iter().filter(same).count() >= most {
+            return Err(format!(
+                "--wire '{wire}' of port {port}: ports before it have {what}: name another one"
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// What the program shall find, and the ends of links that it holds meanwhile.
 fn plan(cli: &Cli) -> Result<(Plan, Vec<Link>), String> {
     let ports = usize::from(cli.ports);
@@ -203,6 +227,7 @@ fn plan(cli: &Cli) -> Result<(Plan, Vec<Link>), String> {
         let (option, count) = if wires > 0 { ("--wire", wires) } else { ("--link", names) };
         return Err(format!("{count} of {option} for {ports} ports: give one for each, or none"));
     }
+    check_wires(&cli.wire)?;
     let mut links = Vec::new();
     let mut devices = Vec::new();
     for port in 0..ports {

@@ -4,21 +4,22 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 use libc::c_uint;
 use pollux_uverbs::Errno;
 
-/// Programs that count on small numbers have those below.
-const FIRST: libc::c_int = 900;
+use crate::DESCRIPTORS_FROM;
 
 /// Makes what has descriptors of its own, such as a device with its wire, so that they have none of the small numbers: a program that puts
-/// a file on a number of its choice, as a shell does, would end them.
+/// a file on a number of its choice, as a shell does, would end them. Wires' sockets and devices' memory among
+/// them are kept from the program for as long as it lives.
 pub(super) fn high_inside<T>(make: impl FnOnce() -> T) -> T {
     let mut small = Vec::new();
     // SAFETY: no arguments but numbers.
     let mut next = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
-    while (0..FIRST).contains(&next) {
+    while (0..DESCRIPTORS_FROM).contains(&next) {
         // SAFETY: new, and nobody else knows it.
         small.push(unsafe { OwnedFd::from_raw_fd(next) });
         // SAFETY: a descriptor that is ours.
@@ -31,14 +32,45 @@ pub(super) fn high_inside<T>(make: impl FnOnce() -> T) -> T {
         // SAFETY: as above.
         small.push(unsafe { OwnedFd::from_raw_fd(next) });
     }
+    let before = of_devices();
     let made = make();
     drop(small);
+    of_devices().into_iter().filter(|fd| !before.contains(fd)).for_each(keep);
     made
+}
+
+/// The descriptors from [`DESCRIPTORS_FROM`] on that are of a kind that devices have. Other threads of the program may make some of
+/// their own at the same time, and rarely of these.
+fn of_devices() -> Vec<RawFd> {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
+    let entries = entries.filter_map(|entry| {
+        let entry = entry.ok()?;
+        let fd = entry.file_name().to_str()?.parse().ok().filter(|fd| *fd >= DESCRIPTORS_FROM)?;
+        let is_memory = std::fs::read_link(entry.path())
+            .is_ok_and(|file| file.as_os_str().as_bytes().starts_with(b"/memfd:mlx5"));
+        (is_memory || is_wires(fd)).then_some(fd)
+    });
+    entries.collect()
+}
+
+/// Whether a descriptor is a socket as wires have: datagrams of this machine's, or frames of an interface's.
+fn is_wires(fd: RawFd) -> bool {
+    let option = |name| {
+        let (mut value, mut bytes) = (0, size_of::<libc::c_int>() as libc::socklen_t);
+        let place = (&raw mut value).cast();
+        // SAFETY: room for a number, which is as long as it is said.
+        let status = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, name, place, &raw mut bytes) };
+        (status == 0).then_some(value)
+    };
+    match option(libc::SO_DOMAIN) {
+        Some(libc::AF_UNIX) => option(libc::SO_TYPE) == Some(libc::SOCK_DGRAM),
+        domain => domain == Some(libc::AF_PACKET),
+    }
 }
 
 /// The same descriptor where programs that count on small numbers are not disturbed.
 pub(crate) fn high(fd: RawFd) -> Result<OwnedFd, Errno> {
-    for first in [FIRST, 0] {
+    for first in [DESCRIPTORS_FROM, 0] {
         // SAFETY: a number of a descriptor, which the kernel looks up.
         let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, first) };
         if copy >= 0 {
@@ -60,18 +92,20 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 #[derive(Debug)]
 pub(super) struct Kept(ManuallyDrop<OwnedFd>);
 
+/// Keeps a descriptor from the program. Beyond so many places one is the program's to close.
+fn keep(number: RawFd) {
+    let free =
+        |place: &&AtomicI32| place.compare_exchange(0, number, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+    if let Some(place) = KEPT.iter().position(|place| free(&place)) {
+        USED.fetch_max(place + 1, Ordering::AcqRel);
+    }
+}
+
 impl Kept {
     /// Moves a descriptor out of the program's way.
     pub(super) fn new(fd: OwnedFd) -> Result<Self, Errno> {
         let fd = high(fd.as_raw_fd())?;
-        let number = fd.as_raw_fd();
-        let free = |place: &&AtomicI32| {
-            place.compare_exchange(0, number, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        };
-        // Beyond those places one is the program's to close.
-        if let Some(place) = KEPT.iter().position(|place| free(&place)) {
-            USED.fetch_max(place + 1, Ordering::AcqRel);
-        }
+        keep(fd.as_raw_fd());
         Ok(Self(ManuallyDrop::new(fd)))
     }
 }

@@ -27,8 +27,13 @@ fn forwarded(report: &str, port: usize) -> [u64; 2] {
 
 /// Lets frames go round over a cable, and holds what both ports counted against each other.
 fn circulate(card: &str, device: &str, options: &[&str], queues: u64) {
-    let wires = ["cable:a", "cable:a"];
-    let mut testpmd = Testpmd::start(&Start { card, wires: &wires, device, options, ..Start::default() });
+    circulate_on(&Start { card, device, options, ..Start::default() }, queues);
+}
+
+/// The same; on what wires is said here.
+fn circulate_on(start: &Start<'_>, queues: u64) {
+    let Start { card, device, options, .. } = *start;
+    let mut testpmd = Testpmd::start(&Start { wires: &["cable:a", "cable:a"], ..*start });
     // Cards from ConnectX-5 on take many packets in a send entry.
     let (queue, packs) = (testpmd.tell("show txq info 0 0"), card != "cx4lx");
     assert_eq!(queue.contains("Burst mode: Enhanced MPW"), packs, "{card}: {queue}");
@@ -67,6 +72,21 @@ fn frames_go_round_over_a_cable() {
             circulate(card, way, &["--forward-mode=io"], 1);
         }
         circulate("", way, &["--forward-mode=macswap", "--rxq=2", "--txq=2"], 2);
+    }
+}
+
+/// The same where the devices are in another process, which reaches testpmd's memory by system calls.
+#[test]
+fn frames_go_round_over_a_daemons_cable() {
+    if !release::is_there() {
+        return;
+    }
+    for way in WAYS {
+        for (options, queues) in
+            [(&["--forward-mode=io"][..], 1), (&["--forward-mode=csum", "--rxq=2", "--txq=2"], 2)]
+        {
+            circulate_on(&Start { device: way, options, attached: true, ..Start::default() }, queues);
+        }
     }
 }
 

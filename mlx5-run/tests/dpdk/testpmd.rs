@@ -29,6 +29,8 @@ pub(crate) struct Start<'a> {
     pub(crate) words: &'a str,
     /// Options of testpmd's own.
     pub(crate) options: &'a [&'a str],
+    /// The devices are a daemon's.
+    pub(crate) attached: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,8 +48,21 @@ pub(crate) struct Testpmd {
     /// On standard error, which nobody waits for.
     errors: String,
     unread: String,
+    daemon: Option<Child>,
     _runtime: tempfile::TempDir,
     _alone: MutexGuard<'static, ()>,
+}
+
+/// Options of `mlx5-run`'s about devices.
+fn devices(start: &Start<'_>) -> Vec<String> {
+    let mut options = vec!["--ports".to_owned(), start.wires.len().to_string()];
+    if !start.card.is_empty() {
+        options.extend(["--device".to_owned(), start.card.to_owned()]);
+    }
+    for wire in start.wires {
+        options.extend(["--wire".to_owned(), (*wire).to_owned()]);
+    }
+    options
 }
 
 impl Testpmd {
@@ -56,15 +71,23 @@ impl Testpmd {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let runtime = tempfile::tempdir().expect("a folder");
         let mut command = Command::new(env!("CARGO_BIN_EXE_mlx5-run"));
-        command.args(["--ports", &start.wires.len().to_string()]);
-        if !start.card.is_empty() {
-            command.args(["--device", start.card]);
-        }
-        for wire in start.wires {
-            command.args(["--wire", wire]);
+        let socket = runtime.path().join("daemon");
+        let daemon = start.attached.then(|| {
+            let mut daemon = Command::new("timeout");
+            daemon.args(["-k", "5", LIFE, env!("CARGO_BIN_EXE_mlx5-run"), "--serve"]).arg(&socket);
+            daemon.args(devices(start)).stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("a daemon")
+        });
+        if daemon.is_some() {
+            let deadline = Instant::now() + PATIENCE;
+            while !socket.exists() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            command.arg("--attach").arg(&socket);
+        } else {
+            command.args(devices(start)).arg("--summary=pcie");
         }
         // Into a pipe testpmd would print its report after the prompt that follows it.
-        command.args(["--summary=pcie", "--", "timeout", "-k", "5", LIFE, "stdbuf", "-oL"]);
+        command.args(["--", "timeout", "-k", "5", LIFE, "stdbuf", "-oL"]);
         command.args(release::program("dpdk-testpmd"));
         command.args(["-v", "--no-huge", "-m", "256", "-l", "0,1"]);
         command.args((!start.words.is_empty()).then_some(start.words));
@@ -109,6 +132,7 @@ impl Testpmd {
             said: String::new(),
             errors: String::new(),
             unread: String::new(),
+            daemon,
             _runtime: runtime,
             _alone: alone,
         };
@@ -207,6 +231,10 @@ impl Drop for Testpmd {
             // The launcher hands it on, and ends with its program.
             let _sent = Command::new("kill").arg(self.child.id().to_string()).status();
             let _ended = self.child.wait();
+        }
+        if let Some(daemon) = &mut self.daemon {
+            let _sent = Command::new("kill").arg(daemon.id().to_string()).status();
+            let _ended = daemon.wait();
         }
     }
 }

@@ -141,6 +141,18 @@ fn a_program_that_closes_everything_closes_nothing_of_the_door() {
     if !is_client("a_program_that_closes_everything_closes_nothing_of_the_door") {
         return;
     }
+    // The wire is a link's: a socket that has a path.
+    let wires = || {
+        let bound = std::fs::read_to_string("/proc/net/unix").expect("sockets");
+        let inodes: Vec<_> = bound
+            .lines()
+            .filter(|line| line.contains("/mlx5-run/"))
+            .filter_map(|line| line.split_whitespace().nth(6).map(|inode| format!("socket:[{inode}]")))
+            .collect();
+        let entries = std::fs::read_dir("/proc/self/fd").expect("descriptors");
+        let links = entries.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+        links.filter(|link| inodes.iter().any(|inode| link.as_os_str() == inode.as_str())).count()
+    };
     let open = || {
         // SAFETY: a path that ends with a zero.
         let fd = unsafe { libc::open(c"/dev/infiniband/uverbs0".as_ptr(), libc::O_RDWR) };
@@ -148,12 +160,14 @@ fn a_program_that_closes_everything_closes_nothing_of_the_door() {
         fd
     };
     let first = open();
+    assert_eq!(wires(), 1, "the wire's socket");
     for fd in 500..4096 {
         // SAFETY: none of these is this test's.
         unsafe { libc::close(fd) };
     }
     // SAFETY: as above.
     assert_eq!(unsafe { libc::close_range(500, u32::MAX, 0) }, 0);
+    assert_eq!(wires(), 1, "it is there still");
     assert!(
         !matches!(call(first, &probe()), 0 | libc::EIO | libc::ENOTTY | libc::EBADF),
         "the file is as it was"

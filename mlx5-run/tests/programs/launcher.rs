@@ -19,6 +19,18 @@ fn what_it_cannot_run_is_one_line() {
             "mlx5-run: 1 of --wire for 2 ports: give one for each, or none",
         ),
         (
+            &["--ports", "2", "--wire", "unix:a:b", "--wire", "unix:a:c"],
+            &["true"],
+            1,
+            "mlx5-run: --wire 'unix:a:c' of port 1: ports before it have the socket a: name another one",
+        ),
+        (
+            &["--ports", "3", "--wire", "cable:a", "--wire", "cable:a", "--wire", "cable:a"],
+            &["true"],
+            1,
+            "mlx5-run: --wire 'cable:a' of port 2: ports before it have both ends of it: name another one",
+        ),
+        (
             &["--link", "a/b"],
             &["true"],
             1,
