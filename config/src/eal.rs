@@ -21,7 +21,8 @@ pub struct EalSpec {
     pub process: ProcessSpec,
     /// Logging options.
     pub log: LogSpec,
-    /// `--telemetry`, `--no-telemetry`; `None`: the application decides.
+    /// `--telemetry`, `--no-telemetry`; `None`: the application decides. `bringup` has it on; an `Eal` made without it has the commands
+    /// and no socket.
     pub telemetry: Option<bool>,
     /// Devices to open and devices to block.
     pub devices: DeviceSpec,

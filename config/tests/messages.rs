@@ -113,7 +113,7 @@ fn each_bad_command_line_gives_one_exact_line() {
         (&["--proc-type", "tertiary"], "option '--proc-type': 'tertiary' is not one of primary, auto"),
         (
             &["--file-prefix", "a/b"],
-            "option '--file-prefix': 'a/b' must not be empty or contain '/' or '%': it becomes a file name",
+            "option '--file-prefix': 'a/b' must not be empty, '.' or '..', or contain '/' or '%': it becomes a file name",
         ),
         (
             &["--log-level", "loud"],

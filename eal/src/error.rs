@@ -74,6 +74,24 @@ pub enum EalError {
         source: io::Error,
     },
 
+    /// A telemetry command could not be registered.
+    #[error("telemetry command '{command}' {problem}")]
+    TelemetryCommand {
+        /// The command.
+        command: String,
+        /// Why not.
+        problem: &'static str,
+    },
+
+    /// The telemetry socket could not be made.
+    #[error("{}", path.display())]
+    TelemetrySocket {
+        /// The path at which it failed: that of the socket or a directory.
+        path: std::path::PathBuf,
+        /// What is wrong there.
+        source: io::Error,
+    },
+
     /// A thread could not be created.
     #[error("cannot start thread {thread}")]
     Thread {

@@ -75,6 +75,7 @@ pub mod signal;
 pub mod simd;
 pub mod slot;
 pub mod sysfs;
+pub mod telemetry;
 pub mod timer;
 pub mod topology;
 

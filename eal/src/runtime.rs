@@ -18,6 +18,7 @@ use crate::panic::Reporter;
 use crate::service::Services;
 use crate::signal::Subscription;
 use crate::stop::StopReason;
+use crate::telemetry::{self, Telemetry};
 use crate::timer::TimerMaker;
 use crate::{EalError, Panicked, StopFlag};
 
@@ -32,6 +33,7 @@ pub struct Eal {
     services: Services,
     alarms: Alarms,
     interrupts: Interrupts,
+    telemetry: Telemetry,
     exit_handlers: Mutex<Vec<ExitHandler>>,
     signals: Mutex<Option<Subscription>>,
     off_lcores: Option<OffLcores>,
@@ -110,12 +112,13 @@ impl Eal {
         );
         let off_lcores = OffLcores::this_thread(&plan.control, &allowed)?;
         let lcores = Lcores::start(plan, memory.topology(), &clock, reporter.clone(), logs.dispatch())?;
-        drop(guard);
-        Ok(Self {
-            spec,
+        let telemetry = Telemetry::new(controls.clone());
+        telemetry::register_views(&telemetry, &lcores, &memory)?;
+        let eal = Self {
             services: Services::new(&lcores, reporter.clone()),
             alarms: Alarms::new(controls.clone()),
             interrupts,
+            telemetry,
             reporter,
             lcores,
             controls,
@@ -125,7 +128,23 @@ impl Eal {
             logs,
             clock,
             memory,
-        })
+            spec,
+        };
+        if eal.spec.telemetry == Some(true) {
+            eal.serve_telemetry();
+        }
+        drop(guard);
+        Ok(eal)
+    }
+
+    /// A program that cannot be asked runs all the same, and says why in one line.
+    fn serve_telemetry(&self) {
+        let directory = Telemetry::directory(&self.spec.process.file_prefix);
+        if let Err(error) = self.telemetry.serve(&directory) {
+            let cause =
+                std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
+            tracing::warn!(target: "lib.telemetry", "no telemetry: {error}{cause} (--no-telemetry does without)");
+        }
     }
 
     /// Returns the specification it was initialized from.
@@ -165,6 +184,12 @@ impl Eal {
     #[must_use]
     pub fn interrupts(&self) -> &Interrupts {
         &self.interrupts
+    }
+
+    /// Returns the telemetry: commands by which scripts ask this `Eal`, on a socket if [`EalSpec::telemetry`] asks for one.
+    #[must_use]
+    pub fn telemetry(&self) -> &Telemetry {
+        &self.telemetry
     }
 
     /// Returns the services and the service cores that run them.
@@ -290,7 +315,7 @@ impl Eal {
     /// Stops everything and says how it ended. Dropping an `Eal` does the same, on any thread. On a thread of its own, as a
     /// callback that holds the last of several owners does it, that thread alone is not waited for: it ends when it returns.
     ///
-    /// In order: the stop flag is set; lcores and control threads have returned; service cores stop; exit handlers run, the
+    /// In order: the stop flag is set; lcores and control threads have returned; service cores stop; telemetry ends; exit handlers run, the
     /// last one first; alarms and interrupts end; all threads are joined, and with each lcore its timers go, uncalled; signals and the caller's CPUs are as before; memory
     /// goes with its last user.
     #[doc(alias = "rte_eal_cleanup")]
@@ -308,6 +333,7 @@ impl Eal {
         self.lcores.wait_all();
         self.controls.wait_all();
         self.services.end();
+        self.telemetry.end();
         while let Some((name, handler)) = self.next_exit_handler() {
             if self.reporter.guard(handler).is_err() {
                 tracing::error!(target: "lib.eal", "exit handler {name} did not finish; going on with the next");

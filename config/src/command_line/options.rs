@@ -96,10 +96,10 @@ pub(super) struct EalOptions {
     /// Timestamp format of the log: notime, time, delta, reltime, ctime or iso [default: notime]
     #[arg(long, value_name = "KIND", num_args = 0..=1, require_equals = true, default_missing_value = "time")]
     log_timestamp: Option<String>,
-    /// No effect: telemetry is not supported yet
+    /// Enable telemetry: the socket that dpdk-telemetry.py connects to (the default)
     #[arg(long)]
     telemetry: bool,
-    /// Disable telemetry (the default)
+    /// Disable telemetry
     #[arg(long)]
     no_telemetry: bool,
     /// Read options from a TOML profile; the command line overrides it
@@ -151,9 +151,6 @@ impl EalOptions {
         let idle = self.idle.given().into_iter();
         let mut warnings: Vec<String> =
             idle.map(|(option, why)| format!("option '{option}' has no effect: {why}")).collect();
-        if self.telemetry {
-            warnings.push("option '--telemetry' has no effect: telemetry is not supported yet".into());
-        }
         self.check_conflicts()?;
         let lcores = self.lcore_map(&mut warnings)?;
         let service_lcores = self.services(&mut warnings)?;
@@ -273,8 +270,8 @@ impl EalOptions {
             }
         };
         let prefix = self.file_prefix.as_deref().unwrap_or("rte");
-        if prefix.is_empty() || prefix.contains(['/', '%', '\0']) {
-            let problem = "must not be empty or contain '/' or '%': it becomes a file name";
+        if matches!(prefix, "" | "." | "..") || prefix.contains(['/', '%', '\0']) {
+            let problem = "must not be empty, '.' or '..', or contain '/' or '%': it becomes a file name";
             return Err(ConfigError::value("--file-prefix", prefix, problem));
         }
         Ok(ProcessSpec { kind, file_prefix: prefix.into() })
@@ -303,7 +300,7 @@ impl EalOptions {
         Ok(log)
     }
 
-    /// None: as the app likes.
+    /// None: as the program likes; those of bring-up have it on.
     fn telemetry(&self) -> Option<bool> {
         (self.telemetry || self.no_telemetry).then_some(self.telemetry)
     }

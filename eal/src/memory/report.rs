@@ -36,6 +36,8 @@ pub struct RegionStats {
     pub free: usize,
     /// Largest contiguous free block in bytes.
     pub free_run_max: usize,
+    /// Number of contiguous free blocks.
+    pub free_runs: usize,
     /// Page size in bytes.
     pub page_size: usize,
     /// NUMA node of its pages.
@@ -80,9 +82,9 @@ impl MemoryStats {
     pub(super) fn of(regions: &[Region]) -> Self {
         let mut stats = Self { zones: zones(regions), ..Self::default() };
         for region in regions {
-            let (free, free_run_max) = {
+            let (free, free_run_max, free_runs) = {
                 let list = region.free_list();
-                (list.free_bytes(), list.largest_hole())
+                (list.free_bytes(), list.largest_hole(), list.holes())
             };
             stats.bytes += region.bytes();
             stats.free += free;
@@ -92,6 +94,7 @@ impl MemoryStats {
                 bytes: region.bytes(),
                 free,
                 free_run_max,
+                free_runs,
                 page_size: region.page_size(),
                 socket: region.socket(),
                 locked: region.locked(),

@@ -56,6 +56,10 @@ impl FreeList {
         self.holes.values().map(|hole| hole.bytes).max().unwrap_or(0)
     }
 
+    pub(crate) fn holes(&self) -> usize {
+        self.holes.len()
+    }
+
     pub(crate) fn taken(&self) -> &BTreeMap<usize, Taken> {
         &self.taken
     }

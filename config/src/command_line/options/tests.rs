@@ -62,7 +62,7 @@ const ALL: &[(&str, &[&str], Effect)] = &[
     ("service-coremask", &["-s", "2"], Both),
     ("single-file-segments", &["--single-file-segments"], Warns),
     ("syslog", &["--syslog"], Warns),
-    ("telemetry", &["--telemetry"], Both),
+    ("telemetry", &["--telemetry"], Acts),
     ("trace", &["--trace", "a"], Warns),
     ("trace-bufsz", &["--trace-bufsz", "1M"], Warns),
     ("trace-dir", &["--trace-dir", "/tmp"], Warns),
