@@ -25,6 +25,7 @@ pub mod program;
 mod rdma;
 mod receive;
 mod request;
+mod telemetry;
 mod transmit;
 
 use std::sync::Arc;
@@ -57,6 +58,8 @@ pub struct Bringup {
     pub ports: Ports,
     /// What stands in for hardware, by port.
     models: Vec<Option<Arc<Model>>>,
+    /// The same for telemetry.
+    modelled: telemetry::Models,
     specs: Vec<PortSpec>,
     drivers: Drivers,
     line: CommandLine,
@@ -105,21 +108,24 @@ impl Bringup {
         interface::check(specs.iter().map(|spec| &spec.device), |device| drivers.exclusive_keys(device))?;
         pollux_eal::simd::limit(line.eal.simd_bits_max);
         pollux_wire::simd::limit(line.eal.simd_bits_max);
-        let eal = Eal::init(line.eal.clone())?;
+        let eal = Eal::init(telemetry::with_default(line.eal.clone()))?;
         let logs = eal.enter_logs();
         eal.handle_signals()?;
         let mut ports = Ports::new();
-        let mut models = Vec::new();
+        let (mut models, modelled) = (Vec::new(), telemetry::Models::default());
+        telemetry::register(&eal, &line, &ports.views(), &modelled)?;
         for (spec, prepared) in specs.iter().zip(opened) {
             let name = &spec.device.name;
             let Opened { driver, model } = prepared.open(name, &eal).map_err(|error| error.named(name))?;
             ports.add(name, driver)?;
+            modelled.put(name, model.as_ref());
             models.push(model);
         }
         let watched = Vec::new();
         Ok(Self {
             ports,
             models,
+            modelled,
             specs,
             drivers,
             line,
@@ -224,6 +230,7 @@ impl Bringup {
         let prepared = self.drivers.prepare(&device, &self.line.eal.devices)?;
         let Opened { driver, model } = prepared.open(name, &self.eal).map_err(|error| error.named(name))?;
         self.ports.put_back(id, name, driver)?;
+        self.modelled.put(name, model.as_ref());
         if let Some(place) = self.models.get_mut(usize::from(id.0)) {
             *place = model;
         }

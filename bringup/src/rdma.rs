@@ -9,7 +9,7 @@ use pollux_eal::Eal;
 use tracing::subscriber::DefaultGuard;
 
 use crate::driver::Drivers;
-use crate::{BringupError, file, interface, program};
+use crate::{BringupError, file, interface, program, telemetry};
 
 pub use device::RdmaDevice;
 
@@ -52,14 +52,15 @@ impl RdmaBringup {
         interface::check(specs.iter().map(|spec| &spec.device), |device| drivers.exclusive_keys(device))?;
         pollux_eal::simd::limit(line.eal.simd_bits_max);
         pollux_wire::simd::limit(line.eal.simd_bits_max);
-        let eal = Eal::init(line.eal.clone())?;
+        let eal = Eal::init(telemetry::with_default(line.eal.clone()))?;
         let logs = eal.enter_logs();
         eal.handle_signals()?;
-        let devices = specs
+        let devices: Vec<RdmaDevice> = specs
             .iter()
             .zip(prepared)
             .map(|(spec, open)| open(&spec.device.name, &eal))
             .collect::<Result<_, _>>()?;
+        telemetry::register_for_rdma(&eal, line, &devices)?;
         program::warn(&without_pools(line));
         Ok(Self { devices, eal, _logs: logs })
     }

@@ -26,8 +26,19 @@ pub struct CommandLine {
     pub ports: Vec<PortSpec>,
     /// Application arguments: those of the profile, then those after `--`.
     pub app: Vec<OsString>,
+    /// The arguments as they were typed.
+    pub arguments: Arguments,
     /// Warnings about options that have no effect or are deprecated, one line each.
     pub warnings: Vec<String>,
+}
+
+/// The arguments of a command line as they were typed, without what a profile adds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Arguments {
+    /// The program, then those before `--`.
+    pub eal: Vec<OsString>,
+    /// Those after `--`.
+    pub app: Vec<OsString>,
 }
 
 /// Result of parsing a command line.
@@ -71,7 +82,9 @@ impl CommandLine {
         I: IntoIterator<Item = T>,
         T: Into<OsString>,
     {
-        let (program, mut eal, mut app) = split(args);
+        let arguments = split(args);
+        let program = program_name(&arguments);
+        let (mut eal, mut app) = (arguments.eal.get(1..).unwrap_or_default().to_vec(), arguments.app.clone());
         if app.iter().any(|arg| arg == "--help" || arg == "-h") {
             return Ok(Parsed::Print(help::<A>(&program)));
         }
@@ -104,7 +117,7 @@ impl CommandLine {
             eal.devices.check_blocked(&port.device)?;
         }
         let own = take::<A>(matches::<A>(&app, &[])?)?;
-        Ok(Parsed::Run(Box::new(Self { program, eal, ports, app, warnings }), own))
+        Ok(Parsed::Run(Box::new(Self { program, eal, ports, app, arguments, warnings }), own))
     }
 }
 
@@ -115,17 +128,22 @@ struct NoOptions {
     rest: Vec<OsString>,
 }
 
-/// Splits a command line into program name, EAL arguments and application arguments.
-fn split<I, T>(args: I) -> (String, Vec<OsString>, Vec<OsString>)
+/// Splits a command line into EAL arguments, the program first, and application arguments.
+fn split<I, T>(args: I) -> Arguments
 where
     I: IntoIterator<Item = T>,
     T: Into<OsString>,
 {
     let mut args = args.into_iter().map(Into::into);
-    let program = args.next().map(PathBuf::from).unwrap_or_default();
-    let program = program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let eal = args.by_ref().take_while(|arg| arg != "--").collect();
-    (program, eal, args.collect())
+    let program = args.next();
+    let eal = program.into_iter().chain(args.by_ref().take_while(|arg| arg != "--")).collect();
+    Arguments { eal, app: args.collect() }
+}
+
+/// The file name of the program.
+fn program_name(arguments: &Arguments) -> String {
+    let path = arguments.eal.first().map(PathBuf::from).unwrap_or_default();
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// One half through clap, its report made one line. `other_half` are the options of the half behind `--`.

@@ -32,7 +32,7 @@ mod log;
 mod port;
 mod profile;
 
-pub use command_line::{CommandLine, Parsed};
+pub use command_line::{Arguments, CommandLine, Parsed};
 pub use device::{DeviceArg, DeviceSpec, KeyReader, nearest};
 pub use eal::{EalSpec, HugeUnlink, IovaMode, MemorySpec, PoolSpec, ProcessSpec, ProcessType};
 pub use error::ConfigError;

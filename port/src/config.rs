@@ -289,7 +289,7 @@ impl PortInfo {
 }
 
 /// The addresses a port was given beside its own.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Addresses {
     pub(crate) further: Vec<MacAddress>,
     pub(crate) multicast: Vec<MacAddress>,

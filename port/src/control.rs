@@ -7,17 +7,16 @@ mod flow;
 mod setting;
 mod split;
 
-use crate::burst::QueueOwner;
-use crate::config::Addresses;
 use crate::driver::{PortDriver, RxSetup, TxSetup};
 use crate::event::Events;
 use crate::finish::FinishTx;
 use crate::prepare::TxRules;
-use crate::queue::QueueParts;
-use crate::stats::{Baseline, Counters};
+use crate::slot::QueueSlot;
+use crate::stats::Counters;
+use crate::view::{PortView, Published, SharedDriver, Shown};
 use crate::{
-    Direction, Gate, PortConfig, PortError, PortId, PortInfo, PortState, QueueId, RxCounters, RxOffloads,
-    RxQueue, RxQueueConfig, TxCounters, TxQueue, TxQueueConfig,
+    Direction, Gate, PortConfig, PortError, PortId, PortInfo, PortState, QueueId, RxOffloads, RxQueue,
+    RxQueueConfig, TxQueue, TxQueueConfig,
 };
 use flow::Flows;
 use pollux_eal::barrier;
@@ -28,46 +27,6 @@ use std::time::{Duration, Instant};
 
 /// How long [`Port::stop`] waits for running bursts: long enough even for an lcore that was preempted.
 pub const STOP_PATIENCE: Duration = Duration::from_secs(2);
-
-/// What the control handle keeps of a queue.
-struct QueueSlot<C> {
-    counters: Arc<C>,
-    set_up: bool,
-    /// Deferred at port start, or stopped individually since.
-    stopped: bool,
-}
-
-impl<C: Default> Default for QueueSlot<C> {
-    fn default() -> Self {
-        Self { counters: Arc::default(), set_up: false, stopped: false }
-    }
-}
-
-impl<C: Counters> QueueSlot<C> {
-    /// Takes the queue for a value that is about to be made; until the driver has agreed it counts as not set up.
-    fn take(
-        &mut self,
-        (port, port_name, gate): (PortId, &Arc<str>, &Gate),
-        direction: Direction,
-        queue: QueueId,
-    ) -> Result<QueueParts<C>, PortError> {
-        let owner = QueueOwner::take(self.counters.line()).ok_or_else(|| PortError::QueueHeld {
-            port: port_name.to_string(),
-            direction,
-            queue,
-        })?;
-        self.set_up = false;
-        Ok(QueueParts {
-            gate: gate.clone(),
-            counters: Arc::clone(&self.counters),
-            port,
-            port_name: Arc::clone(port_name),
-            queue,
-            rules: TxRules::default(),
-            owner,
-        })
-    }
-}
 
 /// All queues of a port, returned by [`Port::bring_up`].
 #[derive(Debug, Default)]
@@ -89,17 +48,10 @@ pub struct Queues {
 pub struct Port {
     id: PortId,
     name: Arc<str>,
-    driver: Box<dyn PortDriver>,
+    driver: SharedDriver,
     info: PortInfo,
-    state: PortState,
-    config: PortConfig,
     gate: Gate,
-    rx: Vec<QueueSlot<RxCounters>>,
-    tx: Vec<QueueSlot<TxCounters>>,
-    baseline: Baseline,
-    promiscuous: bool,
-    all_multicast: bool,
-    addresses: Addresses,
+    shown: Published<Shown>,
     events: Events,
     flows: Flows,
     /// Registered memory outside of mempools.
@@ -116,17 +68,10 @@ impl Port {
         Self {
             id,
             name: name.into(),
-            driver,
+            driver: SharedDriver::new(driver),
             info,
-            state: PortState::Unconfigured,
-            config: PortConfig::default(),
             gate: Gate::new(),
-            rx: Vec::new(),
-            tx: Vec::new(),
-            baseline: Baseline::default(),
-            promiscuous: false,
-            all_multicast: false,
-            addresses: Addresses::default(),
+            shown: Published::new(),
             events,
             flows: Flows::default(),
             memory: Vec::new(),
@@ -149,19 +94,25 @@ impl Port {
     #[must_use]
     #[doc(alias = "rte_eth_dev_info_get")]
     pub fn info(&self) -> PortInfo {
-        self.driver.info()
+        self.driver.lock().info()
     }
 
     /// Returns the port's state.
     #[must_use]
     pub fn state(&self) -> PortState {
-        if self.state != PortState::Closed && self.gate.is_gone() { PortState::Gone } else { self.state }
+        self.shown.state(&self.gate)
+    }
+
+    /// Returns a view of the port for other threads. It is valid as long as the port, and keeps nothing alive.
+    #[must_use]
+    pub fn view(&self) -> PortView {
+        PortView::new(self.id, &self.name, &self.gate, &self.driver, &self.shown)
     }
 
     /// Returns the current configuration.
     #[must_use]
     pub fn config(&self) -> &PortConfig {
-        &self.config
+        &self.shown.config
     }
 
     /// Configures the port. All queue values must have been dropped; every queue must be set up again.
@@ -198,16 +149,20 @@ impl Port {
         self.check_long_packets(&config)?;
         self.check_features(&config)?;
         self.flows_end()?;
-        self.driver.configure(&config).map_err(|error| error.named(&self.name))?;
-        self.state = PortState::Configured;
-        self.rx.iter_mut().for_each(|slot| slot.set_up = false);
-        self.tx.iter_mut().for_each(|slot| slot.set_up = false);
+        self.driver.lock().configure(&config).map_err(|error| error.named(&self.name))?;
+        let mut shown = self.shown.edit();
+        shown.state = PortState::Configured;
+        shown.rx.iter_mut().for_each(|slot| slot.set_up = false);
+        shown.tx.iter_mut().for_each(|slot| slot.set_up = false);
         // Slots never go away: their counts are part of the port's totals.
-        self.rx.resize_with(self.rx.len().max(config.rx_queues.len()), QueueSlot::default);
-        self.tx.resize_with(self.tx.len().max(config.tx_queues.len()), QueueSlot::default);
-        self.config = config;
-        self.addresses.vlans.clear();
-        if let Some(mtu) = self.config.mtu
+        let (rx, tx) = (config.rx_queues.len(), config.tx_queues.len());
+        let (all_rx, all_tx) = (shown.rx.len().max(rx), shown.tx.len().max(tx));
+        shown.rx.resize_with(all_rx, QueueSlot::default);
+        shown.tx.resize_with(all_tx, QueueSlot::default);
+        shown.config = config;
+        shown.addresses.vlans.clear();
+        drop(shown);
+        if let Some(mtu) = self.shown.config.mtu
             && self.mtu()? != mtu
         {
             self.set_mtu(mtu)?;
@@ -217,14 +172,14 @@ impl Port {
             Err(error) if error.is_unsupported() => Ok(()),
             other => other,
         };
-        if let Some(on) = self.config.promiscuous {
+        if let Some(on) = self.shown.config.promiscuous {
             lenient(self.set_promiscuous(on))?;
         }
-        if let Some(on) = self.config.all_multicast {
+        if let Some(on) = self.shown.config.all_multicast {
             lenient(self.set_all_multicast(on))?;
         }
-        if let Some(on) = self.config.neighbours_by_kernel {
-            let set = self.driver.set_neighbours_by_kernel(on);
+        if let Some(on) = self.shown.config.neighbours_by_kernel {
+            let set = self.driver.lock().set_neighbours_by_kernel(on);
             lenient(set.map_err(|error| error.named(&self.name)))?;
         }
         Ok(())
@@ -237,7 +192,7 @@ impl Port {
     /// does not fit; [`PortError::Offload`]; when the driver refuses.
     #[doc(alias = "rte_eth_rx_queue_setup")]
     pub fn rx_queue_setup(&mut self, queue: QueueId) -> Result<RxQueue, PortError> {
-        let configured = self.config.rx_queues.get(usize::from(queue.0)).cloned();
+        let configured = self.shown.config.rx_queues.get(usize::from(queue.0)).cloned();
         let config = configured.ok_or_else(|| self.no_queue(Direction::Rx, queue))?;
         self.rx_queue_setup_with(queue, config)
     }
@@ -252,18 +207,20 @@ impl Port {
         mut config: RxQueueConfig,
     ) -> Result<RxQueue, PortError> {
         self.must_be_set_up_able("set up an rx queue")?;
-        if usize::from(queue.0) >= self.config.rx_queues.len() {
+        if usize::from(queue.0) >= self.shown.config.rx_queues.len() {
             return Err(self.no_queue(Direction::Rx, queue));
         }
         config.descriptors = self.rx_descriptors(config.descriptors)?;
-        self.check_rx_queue_offloads(queue.0.into(), config.offloads, self.config.rx_offloads)?;
+        self.check_rx_queue_offloads(queue.0.into(), config.offloads, self.shown.config.rx_offloads)?;
         self.check_deferred(config.deferred_start)?;
-        let offloads = self.config.rx_offloads | config.offloads;
-        self.check_segments(&config, offloads, self.config.scatter)?;
+        let offloads = self.shown.config.rx_offloads | config.offloads;
+        self.check_segments(&config, offloads, self.shown.config.scatter)?;
         self.check_pool(queue, &config)?;
         // Parts of a packet are a chain.
         let scatter = self.scatters(config.offloads) || !config.segments.is_empty();
-        let slot = &mut self.rx[usize::from(queue.0)];
+        let mut shown = self.shown.edit();
+        let Shown { rx, config: of_port, .. } = &mut *shown;
+        let slot = &mut rx[usize::from(queue.0)];
         let parts = slot.take((self.id, &self.name, &self.gate), Direction::Rx, queue)?;
         let setup = RxSetup {
             port: self.id,
@@ -273,15 +230,15 @@ impl Port {
             segments: config.segments.clone(),
             offloads,
             scatter,
-            max_lro_bytes: self.config.max_lro_bytes.unwrap_or(self.info.max_lro_bytes),
+            max_lro_bytes: of_port.max_lro_bytes.unwrap_or(self.info.max_lro_bytes),
             deferred_start: config.deferred_start,
-            interrupts: self.config.rx_interrupts,
+            interrupts: of_port.rx_interrupts,
             counters: Arc::clone(&parts.counters),
             gate: self.gate.clone(),
         };
-        let driver = self.driver.rx_queue_setup(setup).map_err(|error| error.named(&self.name))?;
-        slot.set_up = true;
-        self.config.rx_queues[usize::from(queue.0)] = config;
+        let driver = self.driver.lock().rx_queue_setup(setup).map_err(|error| error.named(&self.name))?;
+        (slot.set_up, slot.mode) = (true, Some(driver.mode()));
+        of_port.rx_queues[usize::from(queue.0)] = config;
         Ok(RxQueue::new(driver, parts))
     }
 
@@ -291,7 +248,7 @@ impl Port {
     /// As [`Port::rx_queue_setup`].
     #[doc(alias = "rte_eth_tx_queue_setup")]
     pub fn tx_queue_setup(&mut self, queue: QueueId) -> Result<TxQueue, PortError> {
-        let configured = self.config.tx_queues.get(usize::from(queue.0)).cloned();
+        let configured = self.shown.config.tx_queues.get(usize::from(queue.0)).cloned();
         let config = configured.ok_or_else(|| self.no_queue(Direction::Tx, queue))?;
         self.tx_queue_setup_with(queue, config)
     }
@@ -306,16 +263,18 @@ impl Port {
         mut config: TxQueueConfig,
     ) -> Result<TxQueue, PortError> {
         self.must_be_set_up_able("set up a tx queue")?;
-        if usize::from(queue.0) >= self.config.tx_queues.len() {
+        if usize::from(queue.0) >= self.shown.config.tx_queues.len() {
             return Err(self.no_queue(Direction::Tx, queue));
         }
         config.descriptors = self.tx_descriptors(config.descriptors)?;
-        self.check_tx_queue_offloads(queue.0.into(), config.offloads, self.config.tx_offloads)?;
+        self.check_tx_queue_offloads(queue.0.into(), config.offloads, self.shown.config.tx_offloads)?;
         self.check_deferred(config.deferred_start)?;
-        let slot = &mut self.tx[usize::from(queue.0)];
+        let mut shown = self.shown.edit();
+        let Shown { tx, config: of_port, .. } = &mut *shown;
+        let slot = &mut tx[usize::from(queue.0)];
         let mut parts = slot.take((self.id, &self.name, &self.gate), Direction::Tx, queue)?;
-        let offloads = self.config.tx_offloads | config.offloads;
-        let finishing = self.info.leaves_open(self.config.open, offloads);
+        let offloads = of_port.tx_offloads | config.offloads;
+        let finishing = self.info.leaves_open(of_port.open, offloads);
         let setup = TxSetup {
             port: self.id,
             queue,
@@ -326,14 +285,14 @@ impl Port {
             counters: Arc::clone(&parts.counters),
             gate: self.gate.clone(),
         };
-        let mut driver = self.driver.tx_queue_setup(setup).map_err(|error| error.named(&self.name))?;
-        slot.set_up = true;
+        let mut driver = self.driver.lock().tx_queue_setup(setup).map_err(|error| error.named(&self.name))?;
+        (slot.set_up, slot.mode) = (true, Some(driver.mode()));
         parts.rules = TxRules::new(&self.info, offloads);
         if finishing {
             parts.rules = TxRules::finishing(&self.info, offloads);
             driver = Box::new(FinishTx::new(driver, &self.info, offloads, Arc::clone(&parts.counters)));
         }
-        self.config.tx_queues[usize::from(queue.0)] = config;
+        of_port.tx_queues[usize::from(queue.0)] = config;
         Ok(TxQueue::new(driver, parts))
     }
 
@@ -351,22 +310,29 @@ impl Port {
             direction,
             queue: QueueId(u16::try_from(number).unwrap_or(u16::MAX)),
         };
-        if let Some(number) = self.rx[..self.config.rx_queues.len()].iter().position(|slot| !slot.set_up) {
+        if let Some(number) =
+            self.shown.rx[..self.shown.config.rx_queues.len()].iter().position(|slot| !slot.set_up)
+        {
             return Err(missing(Direction::Rx, number));
         }
-        if let Some(number) = self.tx[..self.config.tx_queues.len()].iter().position(|slot| !slot.set_up) {
+        if let Some(number) =
+            self.shown.tx[..self.shown.config.tx_queues.len()].iter().position(|slot| !slot.set_up)
+        {
             return Err(missing(Direction::Tx, number));
         }
-        self.driver.start().map_err(|error| error.named(&self.name))?;
-        self.state = PortState::Started;
+        self.driver.lock().start().map_err(|error| error.named(&self.name))?;
+        let mut shown = self.shown.edit();
+        shown.state = PortState::Started;
         self.gate.open();
-        for (slot, config) in self.rx.iter_mut().zip(&self.config.rx_queues) {
+        let Shown { rx, tx, config, .. } = &mut *shown;
+        for (slot, config) in rx.iter_mut().zip(&config.rx_queues) {
             slot.stopped = config.deferred_start;
         }
-        for (slot, config) in self.tx.iter_mut().zip(&self.config.tx_queues) {
+        for (slot, config) in tx.iter_mut().zip(&config.tx_queues) {
             slot.stopped = config.deferred_start;
         }
-        self.events.last_link = Some(self.driver.link(true));
+        drop(shown);
+        self.events.last_link = Some(self.driver.lock().link(true));
         Ok(())
     }
 
@@ -380,13 +346,13 @@ impl Port {
     /// cases the port counts as stopped nevertheless.
     #[doc(alias = "rte_eth_dev_stop")]
     pub fn stop(&mut self) -> Result<(), PortError> {
-        if self.state != PortState::Started {
+        if self.shown.state != PortState::Started {
             return Err(self.wrong_state("stop", "started"));
         }
         self.gate.shut();
-        self.state = PortState::Stopped;
+        self.shown.edit().state = PortState::Stopped;
         let waited = self.wait_for_bursts();
-        let stopped = self.driver.stop().map_err(|error| error.named(&self.name));
+        let stopped = self.driver.lock().stop().map_err(|error| error.named(&self.name));
         waited.and(stopped)
     }
 
@@ -395,8 +361,8 @@ impl Port {
         // Pairs with the light one that each burst begins with: it saw the gate shut, or is seen here.
         barrier::heavy();
         let end = Instant::now() + STOP_PATIENCE;
-        let rx = self.rx.iter().map(|slot| slot.counters.line()).enumerate();
-        let tx = self.tx.iter().map(|slot| slot.counters.line()).enumerate();
+        let rx = self.shown.rx.iter().map(|slot| slot.counters.line()).enumerate();
+        let tx = self.shown.tx.iter().map(|slot| slot.counters.line()).enumerate();
         let all = rx.map(|slot| (Direction::Rx, slot)).chain(tx.map(|slot| (Direction::Tx, slot)));
         for (direction, (number, line)) in all {
             if !line.wait(end.saturating_duration_since(Instant::now())) {
@@ -418,12 +384,12 @@ impl Port {
     #[doc(alias = "rte_eth_dev_close")]
     pub fn close(&mut self) -> Result<(), PortError> {
         self.must("close", "stopped", |state| state != PortState::Closed)?;
-        if self.state == PortState::Started {
+        if self.shown.state == PortState::Started {
             return Err(self.wrong_state("close", "stopped"));
         }
-        self.state = PortState::Closed;
+        self.shown.edit().state = PortState::Closed;
         self.flows_forget();
-        let closed = self.driver.close().map_err(|error| error.named(&self.name));
+        let closed = self.driver.lock().close().map_err(|error| error.named(&self.name));
         self.memory.clear();
         closed
     }
@@ -437,17 +403,17 @@ impl Port {
         self.must("reset", "there and not closed", |state| {
             !matches!(state, PortState::Gone | PortState::Closed)
         })?;
-        if self.state == PortState::Started {
+        if self.shown.state == PortState::Started {
             self.stop()?;
         }
-        self.driver.reset().map_err(|error| error.named(&self.name))?;
-        self.state = PortState::Unconfigured;
-        self.config = PortConfig::default();
-        self.rx.iter_mut().for_each(|slot| slot.set_up = false);
-        self.tx.iter_mut().for_each(|slot| slot.set_up = false);
-        self.promiscuous = false;
-        self.all_multicast = false;
-        self.addresses = Addresses::default();
+        self.driver.lock().reset().map_err(|error| error.named(&self.name))?;
+        let mut shown = self.shown.edit();
+        let (rx, tx) = (std::mem::take(&mut shown.rx), std::mem::take(&mut shown.tx));
+        // What was counted stays.
+        *shown = Shown { rx, tx, baseline: shown.baseline.clone(), ..Shown::default() };
+        shown.rx.iter_mut().for_each(|slot| slot.set_up = false);
+        shown.tx.iter_mut().for_each(|slot| slot.set_up = false);
+        drop(shown);
         self.flows_forget();
         Ok(())
     }
@@ -479,12 +445,13 @@ impl Port {
 impl Drop for Port {
     fn drop(&mut self) {
         // Errors have nowhere to go here, and both calls end the port whatever the driver answers.
-        if self.state == PortState::Started {
+        if self.shown.state == PortState::Started {
             let _ = self.stop();
         }
-        if self.state != PortState::Closed {
+        if self.shown.state != PortState::Closed {
             let _ = self.close();
         }
+        self.driver.end();
     }
 }
 

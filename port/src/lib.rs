@@ -59,9 +59,11 @@ mod prepare;
 mod queue;
 mod registry;
 mod rss;
+mod slot;
 mod state;
 mod stats;
 mod timestamp;
+mod view;
 mod vlan;
 
 pub use buffer::{TxBuffer, TxErrorCallback};
@@ -85,6 +87,7 @@ pub use rss::{HashAlgorithm, HashFields, RssConfig, RssInfo};
 pub use state::PortState;
 pub use stats::{Dropped, PortStats, QueueStats, RxCounters, RxDrop, TxCounters, TxDrop, Xstat};
 pub use timestamp::{DeviceClock, RxTimestamp};
+pub use view::{PortView, PortViews, QueueView};
 pub use vlan::VlanTagPlace;
 
 /// The address of a port.

@@ -2,6 +2,7 @@
 mod find;
 
 use crate::driver::PortDriver;
+use crate::view::PortViews;
 use crate::{Owner, Port, PortError, PortId};
 
 /// Ports in order of creation, found by ID or by name.
@@ -14,6 +15,7 @@ pub struct Ports {
     next: u16,
     next_owner: u64,
     list: Vec<Entry>,
+    views: PortViews,
 }
 
 #[derive(Debug)]
@@ -45,7 +47,9 @@ impl Ports {
             min: 0,
             max: u16::MAX.into(),
         })?;
-        self.list.push(Entry { port: Port::new(id, name, driver), owner: None });
+        let port = Port::new(id, name, driver);
+        self.views.add(port.view());
+        self.list.push(Entry { port, owner: None });
         Ok(id)
     }
 
@@ -64,14 +68,23 @@ impl Ports {
             return Err(self.no_port(&id.to_string()));
         }
         let place = self.list.partition_point(|entry| entry.port.id() < id);
-        self.list.insert(place, Entry { port: Port::new(id, name, driver), owner: None });
+        let port = Port::new(id, name, driver);
+        self.views.add(port.view());
+        self.list.insert(place, Entry { port, owner: None });
         Ok(())
     }
 
     /// Removes a port. Its ID is not reused, unless it is [put back](Self::put_back).
     pub fn remove(&mut self, id: PortId) -> Option<Port> {
         let place = self.place(id)?;
+        self.views.remove(id);
         Some(self.list.remove(place).port)
+    }
+
+    /// Returns views of the ports for other threads; they follow as ports are added and removed.
+    #[must_use]
+    pub fn views(&self) -> PortViews {
+        self.views.clone()
     }
 
     /// Returns the port with this ID.

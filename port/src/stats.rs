@@ -288,7 +288,7 @@ pub(crate) fn raw<'a>(
 }
 
 /// The values at the last reset and those of numbers that are switched off, by name.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Baseline {
     zero: HashMap<Cow<'static, str>, u64>,
     /// The raw value at which each has stood still since.

@@ -78,8 +78,8 @@ impl Port {
 
     /// Whether an rx queue that asks for `own` makes chains of long frames.
     pub(super) fn scatters(&self, own: RxOffloads) -> bool {
-        let asked = (self.config.rx_offloads | own).contains(RxOffloads::SCATTER);
-        asked || self.config.scatter.unwrap_or(self.info.rx_offloads.contains(RxOffloads::SCATTER))
+        let asked = (self.shown.config.rx_offloads | own).contains(RxOffloads::SCATTER);
+        asked || self.shown.config.scatter.unwrap_or(self.info.rx_offloads.contains(RxOffloads::SCATTER))
     }
 
     /// Whether packets may come in as chains of mbufs under this configuration. Whoever sends them on needs
@@ -187,8 +187,8 @@ impl Port {
 
     pub(super) fn no_queue(&self, direction: Direction, queue: QueueId) -> PortError {
         let configured = match direction {
-            Direction::Rx => self.config.rx_queues.len(),
-            Direction::Tx => self.config.tx_queues.len(),
+            Direction::Rx => self.shown.config.rx_queues.len(),
+            Direction::Tx => self.shown.config.tx_queues.len(),
         };
         PortError::NoQueue { port: self.name.to_string(), direction, queue, configured }
     }
@@ -199,10 +199,10 @@ impl Port {
             direction,
             queue: QueueId(u16::try_from(number).unwrap_or(u16::MAX)),
         };
-        if let Some(number) = self.rx.iter().position(|slot| slot.counters.line().is_owned()) {
+        if let Some(number) = self.shown.rx.iter().position(|slot| slot.counters.line().is_owned()) {
             return Err(held(Direction::Rx, number));
         }
-        if let Some(number) = self.tx.iter().position(|slot| slot.counters.line().is_owned()) {
+        if let Some(number) = self.shown.tx.iter().position(|slot| slot.counters.line().is_owned()) {
             return Err(held(Direction::Tx, number));
         }
         Ok(())

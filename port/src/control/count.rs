@@ -1,15 +1,15 @@
 //! The control handle's statistics.
 
 use super::Port;
+use crate::PortError;
 use crate::stats::{self, Dropped, PortStats, Xstat};
-use crate::{PortError, PortState};
 use std::borrow::Cow;
 
 impl Port {
     /// Returns the basic statistics since the last reset.
     #[doc(alias = "rte_eth_stats_get")]
     pub fn stats(&self) -> PortStats {
-        let (rx, tx) = (self.rx.len(), self.tx.len());
+        let (rx, tx) = (self.shown.rx.len(), self.shown.tx.len());
         stats::basic(&self.xstats(), rx, tx)
     }
 
@@ -17,7 +17,7 @@ impl Port {
     #[doc(alias = "rte_eth_xstats_get")]
     pub fn xstats(&self) -> Vec<Xstat> {
         let raw = self.raw_stats();
-        self.baseline.apply(raw)
+        self.shown.baseline.apply(raw)
     }
 
     /// Returns the names of the xstats, indexed by ID.
@@ -54,9 +54,9 @@ impl Port {
             let reason = format!("{name} is one of the numbers that are always on");
             return Err(PortError::unsupported("switching a counter", reason).named(&self.name));
         }
-        if self.baseline.is_on(&name) != on {
-            self.driver.set_xstat_enabled(&name, on).map_err(|error| error.named(&self.name))?;
-            self.baseline.switch(name, value, on);
+        if self.shown.baseline.is_on(&name) != on {
+            self.driver.lock().set_xstat_enabled(&name, on).map_err(|error| error.named(&self.name))?;
+            self.shown.edit().baseline.switch(name, value, on);
         }
         Ok(())
     }
@@ -64,7 +64,7 @@ impl Port {
     /// Returns whether an xstat is enabled; `None` for an unknown ID.
     pub fn xstat_enabled(&self, id: usize) -> Option<bool> {
         let raw = self.raw_stats();
-        raw.get(id).map(|(name, _)| self.baseline.is_on(name))
+        raw.get(id).map(|(name, _)| self.shown.baseline.is_on(name))
     }
 
     /// Returns the packets dropped since the last reset, by reason; reasons that never occurred are left out.
@@ -76,18 +76,10 @@ impl Port {
     #[doc(alias = "rte_eth_stats_reset")]
     pub fn reset_stats(&mut self) {
         let raw = self.raw_stats();
-        self.baseline.set(raw);
+        self.shown.edit().baseline.set(raw);
     }
 
     fn raw_stats(&self) -> Vec<(Cow<'static, str>, u64)> {
-        if self.state != PortState::Closed {
-            self.driver.update_counters();
-        }
-        let own = self.driver.xstats();
-        stats::raw(
-            self.rx.iter().map(|slot| &*slot.counters),
-            self.tx.iter().map(|slot| &*slot.counters),
-            own,
-        )
+        self.shown.raw_stats(&*self.driver.lock())
     }
 }

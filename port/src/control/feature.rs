@@ -25,13 +25,13 @@ impl Port {
     pub fn dump_queue(&mut self, direction: Direction, queue: QueueId) -> Result<String, PortError> {
         self.must_be_configured("dump a queue")?;
         let count = match direction {
-            Direction::Rx => self.config.rx_queues.len(),
-            Direction::Tx => self.config.tx_queues.len(),
+            Direction::Rx => self.shown.config.rx_queues.len(),
+            Direction::Tx => self.shown.config.tx_queues.len(),
         };
         if usize::from(queue.0) >= count {
             return Err(self.no_queue(direction, queue));
         }
-        self.driver.dump_queue(direction, queue).map_err(|error| error.named(&self.name))
+        self.driver.lock().dump_queue(direction, queue).map_err(|error| error.named(&self.name))
     }
 
     /// Returns the RSS configuration, with the key in use.
@@ -40,7 +40,7 @@ impl Port {
     /// When not configured, gone or closed; [`PortError::Unsupported`].
     pub fn rss(&mut self) -> Result<RssConfig, PortError> {
         self.must_be_configured("read the RSS settings")?;
-        self.driver.rss().map(|rss| rss.rss()).map_err(|error| error.named(&self.name))
+        self.driver.lock().rss().map(|rss| rss.rss()).map_err(|error| error.named(&self.name))
     }
 
     /// Changes the RSS configuration, also on a started port; each packet is distributed by the old or the new one.
@@ -52,9 +52,9 @@ impl Port {
     pub fn set_rss(&mut self, config: &RssConfig) -> Result<(), PortError> {
         self.must_be_configured("change the RSS settings")?;
         self.check_rss(config)?;
-        let done = self.driver.rss().and_then(|rss| rss.set_rss(config));
+        let done = self.driver.lock().rss().and_then(|rss| rss.set_rss(config));
         done.map_err(|error| error.named(&self.name))?;
-        self.config.rss = Some(config.clone());
+        self.shown.edit().config.rss = Some(config.clone());
         Ok(())
     }
 
@@ -64,7 +64,7 @@ impl Port {
     /// As [`Port::rss`].
     pub fn rss_table(&mut self) -> Result<Vec<QueueId>, PortError> {
         self.must_be_configured("read the redirection table")?;
-        self.driver.rss().map(|rss| rss.table()).map_err(|error| error.named(&self.name))
+        self.driver.lock().rss().map(|rss| rss.table()).map_err(|error| error.named(&self.name))
     }
 
     /// Replaces the RETA, also on a started port.
@@ -76,10 +76,12 @@ impl Port {
         self.must_be_configured("change the redirection table")?;
         let entries = self.rss_info()?.table_entries as u64;
         self.within("length of the redirection table", table.len() as u64, entries, entries)?;
-        if let Some(queue) = table.iter().find(|queue| usize::from(queue.0) >= self.config.rx_queues.len()) {
+        if let Some(queue) =
+            table.iter().find(|queue| usize::from(queue.0) >= self.shown.config.rx_queues.len())
+        {
             return Err(self.no_queue(Direction::Rx, *queue));
         }
-        let done = self.driver.rss().and_then(|rss| rss.set_table(table));
+        let done = self.driver.lock().rss().and_then(|rss| rss.set_table(table));
         done.map_err(|error| error.named(&self.name))
     }
 
@@ -102,7 +104,7 @@ impl Port {
         match self.info.rss {
             Some(info) => Ok(info),
             None => {
-                let reason = self.driver.rss().err();
+                let reason = self.driver.lock().rss().err();
                 let silent = || PortError::unsupported("RSS", "the port does not say what it hashes");
                 Err(reason.unwrap_or_else(silent).named(&self.name))
             }
@@ -116,7 +118,7 @@ impl Port {
     /// Returns the VLAN offloads ([`RxOffloads::VLAN`]) that are enabled on all rx queues.
     #[must_use]
     pub fn vlan_offloads(&self) -> RxOffloads {
-        self.config.rx_offloads & RxOffloads::VLAN
+        self.shown.config.rx_offloads & RxOffloads::VLAN
     }
 
     /// Sets the VLAN offloads: strip, filter, extend, QinQ strip.
@@ -135,10 +137,11 @@ impl Port {
                 expected: format!("one of {}", offload::names(&RxOffloads::VLAN)),
             });
         }
-        self.check_offloads(on, self.config.tx_offloads)?;
-        let done = self.driver.vlan().and_then(|vlan| vlan.set_offloads(on));
+        self.check_offloads(on, self.shown.config.tx_offloads)?;
+        let done = self.driver.lock().vlan().and_then(|vlan| vlan.set_offloads(on));
         done.map_err(|error| error.named(&self.name))?;
-        self.config.rx_offloads = (self.config.rx_offloads - RxOffloads::VLAN) | on;
+        let mut shown = self.shown.edit();
+        shown.config.rx_offloads = (shown.config.rx_offloads - RxOffloads::VLAN) | on;
         Ok(())
     }
 
@@ -148,10 +151,10 @@ impl Port {
     /// When not configured, gone or closed; when there is no such queue; [`PortError::Unsupported`]; when the device refuses.
     pub fn set_vlan_strip_on_queue(&mut self, queue: QueueId, on: bool) -> Result<(), PortError> {
         self.must_be_configured("change VLAN strip")?;
-        if usize::from(queue.0) >= self.config.rx_queues.len() {
+        if usize::from(queue.0) >= self.shown.config.rx_queues.len() {
             return Err(self.no_queue(Direction::Rx, queue));
         }
-        let done = self.driver.vlan().and_then(|vlan| vlan.set_strip_on_queue(queue, on));
+        let done = self.driver.lock().vlan().and_then(|vlan| vlan.set_strip_on_queue(queue, on));
         done.map_err(|error| error.named(&self.name))
     }
 
@@ -159,7 +162,7 @@ impl Port {
     /// without a tag, and of all while the list is empty, is the device's way.
     #[must_use]
     pub fn vlan_filters(&self) -> &[u16] {
-        &self.addresses.vlans
+        &self.shown.addresses.vlans
     }
 
     /// Adds a VLAN to the filter or removes it. Repeating either has no effect.
@@ -171,20 +174,21 @@ impl Port {
     pub fn set_vlan_filter(&mut self, vlan: u16, on: bool) -> Result<(), PortError> {
         self.must_be_configured("change the list of VLANs")?;
         self.within("VLAN", vlan.into(), 0, u64::from(VLANS) - 1)?;
-        let driver = self.driver.vlan().map_err(|error| error.named(&self.name))?;
-        if !self.config.rx_offloads.contains(RxOffloads::VLAN_FILTER) {
+        let mut driver = self.driver.lock();
+        let vlan_driver = driver.vlan().map_err(|error| error.named(&self.name))?;
+        if !self.shown.config.rx_offloads.contains(RxOffloads::VLAN_FILTER) {
             let reason = "VLAN_FILTER is off; ask for it in the port's rx_offloads";
             return Err(PortError::unsupported("VLAN filter", reason).named(&self.name));
         }
-        let place = match (self.addresses.vlans.binary_search(&vlan), on) {
+        let place = match (self.shown.addresses.vlans.binary_search(&vlan), on) {
             (Ok(place), false) | (Err(place), true) => place,
             _ => return Ok(()),
         };
-        driver.set_filter(vlan, on).map_err(|error| error.named(&self.name))?;
+        vlan_driver.set_filter(vlan, on).map_err(|error| error.named(&self.name))?;
         if on {
-            self.addresses.vlans.insert(place, vlan);
+            self.shown.edit().addresses.vlans.insert(place, vlan);
         } else {
-            self.addresses.vlans.remove(place);
+            self.shown.edit().addresses.vlans.remove(place);
         }
         Ok(())
     }
@@ -195,7 +199,7 @@ impl Port {
     /// When not configured, gone or closed; [`PortError::Unsupported`]; when the device refuses.
     pub fn set_vlan_ether_type(&mut self, place: VlanTagPlace, ether_type: u16) -> Result<(), PortError> {
         self.must_be_configured("change the VLAN ether type")?;
-        let done = self.driver.vlan().and_then(|vlan| vlan.set_ether_type(place, ether_type));
+        let done = self.driver.lock().vlan().and_then(|vlan| vlan.set_ether_type(place, ether_type));
         done.map_err(|error| error.named(&self.name))
     }
 
@@ -205,7 +209,7 @@ impl Port {
     /// As [`Port::set_vlan_ether_type`].
     pub fn set_port_vlan(&mut self, tci: Option<u16>) -> Result<(), PortError> {
         self.must_be_configured("change the port VLAN")?;
-        let done = self.driver.vlan().and_then(|vlan| vlan.set_port_vlan(tci));
+        let done = self.driver.lock().vlan().and_then(|vlan| vlan.set_port_vlan(tci));
         done.map_err(|error| error.named(&self.name))
     }
 
@@ -223,7 +227,7 @@ impl Port {
         if self.memory.iter().any(|known| same(known, memory)) {
             return Err(self.wrong_memory(memory, "memory that is not registered yet"));
         }
-        self.driver.register_memory(memory).map_err(|error| error.named(&self.name))?;
+        self.driver.lock().register_memory(memory).map_err(|error| error.named(&self.name))?;
         self.memory.push(memory.clone());
         Ok(())
     }
@@ -239,7 +243,7 @@ impl Port {
         let Some(at) = self.memory.iter().position(|known| same(known, memory)) else {
             return Err(self.wrong_memory(memory, "memory that is registered"));
         };
-        self.driver.unregister_memory(memory).map_err(|error| error.named(&self.name))?;
+        self.driver.lock().unregister_memory(memory).map_err(|error| error.named(&self.name))?;
         self.memory.swap_remove(at);
         Ok(())
     }
@@ -260,7 +264,7 @@ impl Port {
     #[doc(alias = "rte_eth_read_clock")]
     pub fn read_clock(&mut self) -> Result<DeviceClock, PortError> {
         self.must_be_there("read the clock")?;
-        let read = self.driver.clock().and_then(|clock| clock.read_clock());
+        let read = self.driver.lock().clock().and_then(|clock| clock.read_clock());
         read.map_err(|error| error.named(&self.name))
     }
 
@@ -270,7 +274,7 @@ impl Port {
     /// As [`Port::read_clock`].
     pub fn set_time_sync(&mut self, on: bool) -> Result<(), PortError> {
         self.must_be_there("change time synchronisation")?;
-        let done = self.driver.clock().and_then(|clock| clock.set_time_sync(on));
+        let done = self.driver.lock().clock().and_then(|clock| clock.set_time_sync(on));
         done.map_err(|error| error.named(&self.name))
     }
 
@@ -280,7 +284,7 @@ impl Port {
     /// As [`Port::read_clock`].
     pub fn time(&mut self) -> Result<Duration, PortError> {
         self.must_be_there("read the time")?;
-        let read = self.driver.clock().and_then(|clock| clock.time());
+        let read = self.driver.lock().clock().and_then(|clock| clock.time());
         read.map_err(|error| error.named(&self.name))
     }
 
@@ -290,7 +294,7 @@ impl Port {
     /// As [`Port::read_clock`].
     pub fn adjust_time(&mut self, nanos: i64) -> Result<(), PortError> {
         self.must_be_there("adjust the time")?;
-        let done = self.driver.clock().and_then(|clock| clock.adjust_time(nanos));
+        let done = self.driver.lock().clock().and_then(|clock| clock.adjust_time(nanos));
         done.map_err(|error| error.named(&self.name))
     }
 
@@ -347,8 +351,12 @@ impl Port {
     fn running(&self, direction: Direction, queue: QueueId) -> Result<bool, PortError> {
         let number = usize::from(queue.0);
         let (configured, stopped) = match direction {
-            Direction::Rx => (self.config.rx_queues.len(), self.rx.get(number).map(|slot| slot.stopped)),
-            Direction::Tx => (self.config.tx_queues.len(), self.tx.get(number).map(|slot| slot.stopped)),
+            Direction::Rx => {
+                (self.shown.config.rx_queues.len(), self.shown.rx.get(number).map(|slot| slot.stopped))
+            }
+            Direction::Tx => {
+                (self.shown.config.tx_queues.len(), self.shown.tx.get(number).map(|slot| slot.stopped))
+            }
         };
         match stopped {
             Some(stopped) if number < configured => Ok(self.state() == PortState::Started && !stopped),
@@ -363,15 +371,15 @@ impl Port {
             return self.queue_control(direction, run);
         }
         let done = match (direction, run) {
-            (Direction::Rx, true) => self.driver.rx_queue_start(queue),
-            (Direction::Rx, false) => self.driver.rx_queue_stop(queue),
-            (Direction::Tx, true) => self.driver.tx_queue_start(queue),
-            (Direction::Tx, false) => self.driver.tx_queue_stop(queue),
+            (Direction::Rx, true) => self.driver.lock().rx_queue_start(queue),
+            (Direction::Rx, false) => self.driver.lock().rx_queue_stop(queue),
+            (Direction::Tx, true) => self.driver.lock().tx_queue_start(queue),
+            (Direction::Tx, false) => self.driver.lock().tx_queue_stop(queue),
         };
         done.map_err(|error| error.named(&self.name))?;
         match direction {
-            Direction::Rx => self.rx[usize::from(queue.0)].stopped = !run,
-            Direction::Tx => self.tx[usize::from(queue.0)].stopped = !run,
+            Direction::Rx => self.shown.edit().rx[usize::from(queue.0)].stopped = !run,
+            Direction::Tx => self.shown.edit().tx[usize::from(queue.0)].stopped = !run,
         }
         Ok(())
     }

@@ -22,7 +22,7 @@ impl Port {
     /// When gone or closed; [`PortError::Unsupported`].
     pub fn flow_info(&mut self) -> Result<FlowInfo, PortError> {
         self.must_be_there("read what flow rules can be")?;
-        self.driver.flow().map(|flow| flow.flow_info()).map_err(|error| error.named(&self.name))
+        self.driver.lock().flow().map(|flow| flow.flow_info()).map_err(|error| error.named(&self.name))
     }
 
     /// Checks whether [`Port::flow_create`] would accept this rule now, without creating it.
@@ -33,7 +33,7 @@ impl Port {
     #[doc(alias = "rte_flow_validate")]
     pub fn flow_validate(&mut self, rule: &FlowRule) -> Result<(), PortError> {
         let plan = self.flow_plan("check a flow rule", rule)?;
-        let done = self.driver.flow().and_then(|flow| flow.validate(&plan));
+        let done = self.driver.lock().flow().and_then(|flow| flow.validate(&plan));
         done.map_err(|error| error.named(&self.name))
     }
 
@@ -44,7 +44,7 @@ impl Port {
     #[doc(alias = "rte_flow_create")]
     pub fn flow_create(&mut self, rule: &FlowRule) -> Result<FlowHandle, PortError> {
         let plan = self.flow_plan("create a flow rule", rule)?;
-        let made = self.driver.flow().and_then(|flow| flow.create(&plan));
+        let made = self.driver.lock().flow().and_then(|flow| flow.create(&plan));
         let token = made.map_err(|error| error.named(&self.name))?;
         let number = self.flows.next;
         self.flows.next += 1;
@@ -62,7 +62,7 @@ impl Port {
         self.must_be_there("destroy a flow rule")?;
         let (_, token) = self.flow_rule(handle)?;
         let token = *token;
-        let done = self.driver.flow().and_then(|flow| flow.destroy(token));
+        let done = self.driver.lock().flow().and_then(|flow| flow.destroy(token));
         done.map_err(|error| error.named(&self.name))?;
         self.flows.rules.remove(&handle.number);
         Ok(())
@@ -75,7 +75,7 @@ impl Port {
     #[doc(alias = "rte_flow_flush")]
     pub fn flow_flush(&mut self) -> Result<(), PortError> {
         self.must_be_there("flush flow rules")?;
-        self.driver.flow().map(drop).map_err(|error| error.named(&self.name))?;
+        self.driver.lock().flow().map(drop).map_err(|error| error.named(&self.name))?;
         let handles: Vec<FlowHandle> = self.flow_rules().map(|(handle, _)| handle).collect();
         handles.into_iter().map(|handle| self.flow_destroy(handle)).fold(Ok(()), Result::and)
     }
@@ -93,7 +93,7 @@ impl Port {
             let reason = "the rule has no count action";
             return Err(PortError::flow(FlowPart::Rule, reason).named(&self.name));
         }
-        let asked = self.driver.flow().and_then(|flow| flow.query(token, reset));
+        let asked = self.driver.lock().flow().and_then(|flow| flow.query(token, reset));
         asked.map_err(|error| error.named(&self.name))
     }
 
@@ -110,7 +110,7 @@ impl Port {
     #[doc(alias = "rte_flow_isolate")]
     pub fn flow_isolate(&mut self, on: bool) -> Result<(), PortError> {
         self.must_be_there("isolate the port")?;
-        let done = self.driver.flow().and_then(|flow| flow.isolate(on));
+        let done = self.driver.lock().flow().and_then(|flow| flow.isolate(on));
         done.map_err(|error| error.named(&self.name))?;
         self.flows.isolated = on;
         Ok(())
@@ -135,9 +135,13 @@ impl Port {
 
     fn flow_plan(&mut self, operation: &'static str, rule: &FlowRule) -> Result<FlowPlan, PortError> {
         self.must_be_configured(operation)?;
-        let flow =
-            self.driver.flow().map(|flow| flow.flow_info()).map_err(|error| error.named(&self.name))?;
-        let rx_queues = u16::try_from(self.config.rx_queues.len()).unwrap_or(u16::MAX);
+        let flow = self
+            .driver
+            .lock()
+            .flow()
+            .map(|flow| flow.flow_info())
+            .map_err(|error| error.named(&self.name))?;
+        let rx_queues = u16::try_from(self.shown.config.rx_queues.len()).unwrap_or(u16::MAX);
         let limits = FlowLimits { flow, rss: self.info.rss, rx_queues };
         limits.plan(rule).map_err(|error| error.named(&self.name))
     }

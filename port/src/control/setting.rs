@@ -10,7 +10,7 @@ impl Port {
         if matches!(self.state(), PortState::Gone | PortState::Closed) {
             return Link::default();
         }
-        self.driver.link(self.state == PortState::Started)
+        self.driver.lock().link(self.shown.state == PortState::Started)
     }
 
     /// Sets the link up or down.
@@ -20,7 +20,7 @@ impl Port {
     #[doc(alias = "rte_eth_dev_set_link_up")]
     pub fn set_link_up(&mut self, up: bool) -> Result<(), PortError> {
         self.must_be_there("set the link")?;
-        self.driver.set_link_up(up).map_err(|error| error.named(&self.name))
+        self.driver.lock().set_link_up(up).map_err(|error| error.named(&self.name))
     }
 
     /// Returns the supported numbers of lanes, by speed. [`Link::lanes`] is the current number.
@@ -29,7 +29,7 @@ impl Port {
     /// When gone or closed; [`PortError::Unsupported`]; when the device refuses.
     pub fn lane_capabilities(&mut self) -> Result<Vec<SpeedLanes>, PortError> {
         self.must_be_there("read the lane capabilities")?;
-        self.driver.lane_capabilities().map_err(|error| error.named(&self.name))
+        self.driver.lock().lane_capabilities().map_err(|error| error.named(&self.name))
     }
 
     /// Sets the number of lanes.
@@ -39,7 +39,7 @@ impl Port {
     pub fn set_lanes(&mut self, lanes: u16) -> Result<(), PortError> {
         self.must_be_there("set the lanes")?;
         self.within("number of lanes", lanes.into(), 1, u16::MAX.into())?;
-        self.driver.set_lanes(lanes).map_err(|error| error.named(&self.name))
+        self.driver.lock().set_lanes(lanes).map_err(|error| error.named(&self.name))
     }
 
     /// Returns the supported FEC modes, by speed.
@@ -48,7 +48,7 @@ impl Port {
     /// When gone or closed; [`PortError::Unsupported`]; when the device refuses.
     pub fn fec_capabilities(&mut self) -> Result<Vec<SpeedFec>, PortError> {
         self.must_be_there("read the FEC capabilities")?;
-        self.driver.fec_capabilities().map_err(|error| error.named(&self.name))
+        self.driver.lock().fec_capabilities().map_err(|error| error.named(&self.name))
     }
 
     /// Returns the configured FEC modes and the active one.
@@ -57,7 +57,7 @@ impl Port {
     /// When gone or closed; [`PortError::Unsupported`]; when the device refuses.
     pub fn fec(&mut self) -> Result<Fec, PortError> {
         self.must_be_there("read the FEC mode")?;
-        self.driver.fec().map_err(|error| error.named(&self.name))
+        self.driver.lock().fec().map_err(|error| error.named(&self.name))
     }
 
     /// Sets the FEC modes to choose from; [`FecModes::AUTO`] allows any mode that both link partners support.
@@ -79,7 +79,7 @@ impl Port {
         if modes.contains(FecModes::OFF) && modes != FecModes::OFF {
             return Err(wrong("off stands alone"));
         }
-        self.driver.set_fec(modes).map_err(|error| error.named(&self.name))
+        self.driver.lock().set_fec(modes).map_err(|error| error.named(&self.name))
     }
 
     /// Returns the MTU in bytes.
@@ -89,7 +89,7 @@ impl Port {
     #[doc(alias = "rte_eth_dev_get_mtu")]
     pub fn mtu(&mut self) -> Result<u32, PortError> {
         self.must_be_there("read the MTU")?;
-        self.driver.mtu().map_err(|error| error.named(&self.name))
+        self.driver.lock().mtu().map_err(|error| error.named(&self.name))
     }
 
     /// Sets the MTU.
@@ -100,13 +100,13 @@ impl Port {
     pub fn set_mtu(&mut self, mtu: u32) -> Result<(), PortError> {
         self.must_be_there("set the MTU")?;
         self.within("MTU", mtu.into(), self.info.min_mtu.into(), self.info.max_mtu.into())?;
-        self.driver.set_mtu(mtu).map_err(|error| error.named(&self.name))
+        self.driver.lock().set_mtu(mtu).map_err(|error| error.named(&self.name))
     }
 
     /// Returns whether promiscuous mode is enabled.
     #[must_use]
     pub fn promiscuous(&self) -> bool {
-        self.promiscuous
+        self.shown.promiscuous
     }
 
     /// Enables or disables promiscuous mode.
@@ -116,15 +116,15 @@ impl Port {
     #[doc(alias = "rte_eth_promiscuous_enable")]
     pub fn set_promiscuous(&mut self, on: bool) -> Result<(), PortError> {
         self.must_be_there("set promiscuous mode")?;
-        self.driver.set_promiscuous(on).map_err(|error| error.named(&self.name))?;
-        self.promiscuous = on;
+        self.driver.lock().set_promiscuous(on).map_err(|error| error.named(&self.name))?;
+        self.shown.edit().promiscuous = on;
         Ok(())
     }
 
     /// Returns whether all-multicast mode is enabled.
     #[must_use]
     pub fn all_multicast(&self) -> bool {
-        self.all_multicast
+        self.shown.all_multicast
     }
 
     /// Enables or disables all-multicast mode.
@@ -134,8 +134,8 @@ impl Port {
     #[doc(alias = "rte_eth_allmulticast_enable")]
     pub fn set_all_multicast(&mut self, on: bool) -> Result<(), PortError> {
         self.must_be_there("set all-multicast mode")?;
-        self.driver.set_all_multicast(on).map_err(|error| error.named(&self.name))?;
-        self.all_multicast = on;
+        self.driver.lock().set_all_multicast(on).map_err(|error| error.named(&self.name))?;
+        self.shown.edit().all_multicast = on;
         Ok(())
     }
 
@@ -146,7 +146,7 @@ impl Port {
     #[doc(alias = "rte_eth_macaddr_get")]
     pub fn mac_address(&mut self) -> Result<MacAddress, PortError> {
         self.must_be_there("read the address")?;
-        self.driver.mac_address().map_err(|error| error.named(&self.name))
+        self.driver.lock().mac_address().map_err(|error| error.named(&self.name))
     }
 
     /// Sets the MAC address of the port.
@@ -157,13 +157,13 @@ impl Port {
     pub fn set_mac_address(&mut self, mac: MacAddress) -> Result<(), PortError> {
         self.must_be_there("set the address")?;
         self.must_be_unicast(mac)?;
-        self.driver.set_mac_address(mac).map_err(|error| error.named(&self.name))
+        self.driver.lock().set_mac_address(mac).map_err(|error| error.named(&self.name))
     }
 
     /// Returns the additional MAC addresses.
     #[must_use]
     pub fn further_mac_addresses(&self) -> &[MacAddress] {
-        &self.addresses.further
+        &self.shown.addresses.further
     }
 
     /// Adds a MAC address. Adding it again has no effect.
@@ -174,16 +174,16 @@ impl Port {
     pub fn add_mac_address(&mut self, mac: MacAddress) -> Result<(), PortError> {
         self.must_be_there("add an address")?;
         self.must_be_unicast(mac)?;
-        if self.addresses.further.contains(&mac) {
+        if self.shown.addresses.further.contains(&mac) {
             return Ok(());
         }
         // A port that has no filter at all says so itself, with its reason.
         if self.info.max_mac_addresses > 1 {
-            let count = self.addresses.further.len() as u64 + 2;
+            let count = self.shown.addresses.further.len() as u64 + 2;
             self.within("number of addresses", count, 1, self.info.max_mac_addresses as u64)?;
         }
-        self.driver.add_mac_address(mac).map_err(|error| error.named(&self.name))?;
-        self.addresses.further.push(mac);
+        self.driver.lock().add_mac_address(mac).map_err(|error| error.named(&self.name))?;
+        self.shown.edit().addresses.further.push(mac);
         Ok(())
     }
 
@@ -193,18 +193,18 @@ impl Port {
     /// When gone or closed; when it was not added; when the device refuses.
     pub fn remove_mac_address(&mut self, mac: MacAddress) -> Result<(), PortError> {
         self.must_be_there("remove an address")?;
-        let Some(place) = self.addresses.further.iter().position(|known| *known == mac) else {
+        let Some(place) = self.shown.addresses.further.iter().position(|known| *known == mac) else {
             return Err(self.bad_address(mac, "one of the added addresses"));
         };
-        self.driver.remove_mac_address(mac).map_err(|error| error.named(&self.name))?;
-        self.addresses.further.remove(place);
+        self.driver.lock().remove_mac_address(mac).map_err(|error| error.named(&self.name))?;
+        self.shown.edit().addresses.further.remove(place);
         Ok(())
     }
 
     /// Returns the multicast address list.
     #[must_use]
     pub fn multicast_list(&self) -> &[MacAddress] {
-        &self.addresses.multicast
+        &self.shown.addresses.multicast
     }
 
     /// Replaces the multicast address list.
@@ -225,8 +225,8 @@ impl Port {
                 self.info.max_multicast_addresses as u64,
             )?;
         }
-        self.driver.set_multicast_list(groups).map_err(|error| error.named(&self.name))?;
-        self.addresses.multicast = groups.to_vec();
+        self.driver.lock().set_multicast_list(groups).map_err(|error| error.named(&self.name))?;
+        self.shown.edit().addresses.multicast = groups.to_vec();
         Ok(())
     }
 }
