@@ -38,7 +38,8 @@ fn l2fwd_moves_packets_with_nothing_set_up() {
     let output = run(L2FWD, &["--", "--duration", "0.5", "--json"]);
     let report = report(&output);
     assert_eq!(text(&output.stdout).lines().count(), 1, "all else goes to standard error");
-    let keys: Vec<&str> = report.as_object().unwrap().keys().map(String::as_str).collect();
+    let mut keys: Vec<&str> = report.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
     assert_eq!(keys, ["app", "lcores", "ledger", "ports", "seconds"]);
     assert_eq!(report["app"], "l2fwd");
     let seconds = report["seconds"].as_f64().unwrap();

@@ -6,8 +6,8 @@
 //!   RxQueue, TxQueue ──plain stores──► counters ◄──loads──────┘
 //! ```
 //!
-//! Queues know nothing of it: what they count is read as the control handle reads it. Control calls of the two sides exclude each other
-//! at the driver's lock.
+//! Queues know nothing of it: what they count is read as the control handle reads it. Control calls and views take turns
+//! at the lock of the driver.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};

@@ -1,0 +1,175 @@
+//! Telemetry of a running l2fwd: as DPDK's own script reads it, of several processes, after a kill.
+
+use std::io::Write;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use pollux_tests::program::{Running, with_default_signals};
+use pollux_tests::require::{Need, PYTHON, require};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Debian's `dpdk` has it.
+const SCRIPT: &str = "/usr/bin/dpdk-telemetry.py";
+const KILL: i32 = 9;
+
+/// l2fwd over two ports without devices, its sockets below `runtime`, when it forwards.
+fn l2fwd(runtime: &Path, eal: &[&str]) -> Running {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_l2fwd"));
+    command.env("RUNTIME_DIRECTORY", runtime).args(["-l", "0", "--no-huge"]).args(eal);
+    command.args(["--vdev", "net_null0", "--vdev", "net_null1", "--", "-T", "0"]);
+    let mut running = Running::start(with_default_signals(&command));
+    running.wait_for("forwarding on");
+    running
+}
+
+fn runtime() -> (TempDir, PathBuf) {
+    let base = tempfile::tempdir().expect("a directory");
+    let sockets = base.path().join("dpdk/rte");
+    (base, sockets)
+}
+
+fn sockets(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let sockets = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket()));
+    let mut names: Vec<String> =
+        sockets.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// What the script prints, a line for each command.
+fn ask(runtime: &Path, instance: &str, commands: &[&str]) -> Vec<Value> {
+    let mut script = Command::new(PYTHON);
+    script.env("RUNTIME_DIRECTORY", runtime).args([SCRIPT, "-i", instance]);
+    script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = script.spawn().expect("the script starts");
+    let mut stdin = child.stdin.take().expect("piped");
+    stdin.write_all((commands.join("\n") + "\n").as_bytes()).expect("commands are read");
+    drop(stdin);
+    let output = child.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let answers: Vec<Value> = said
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|why| panic!("{why}: {line}")))
+        .collect();
+    assert_eq!(answers.len(), commands.len(), "{said}");
+    let command = |text: &str| text.split(',').next().unwrap_or_default().to_owned();
+    answers.iter().zip(commands).map(|(answer, text)| answer[command(text)].clone()).collect()
+}
+
+fn needs_script() -> bool {
+    if !require(&[Need::Dpdk]) {
+        return false;
+    }
+    assert!(Path::new(SCRIPT).exists(), "Debian's dpdk is there without {SCRIPT}");
+    true
+}
+
+#[test]
+fn dpdks_script_reads_ports_pools_and_lcores() {
+    if !needs_script() {
+        return;
+    }
+    let (base, _) = runtime();
+    let running = l2fwd(base.path(), &[]);
+    let first = ask(base.path(), "0", &["/ethdev/stats,0", "/eal/lcore/usage"]);
+    let answers = ask(
+        base.path(),
+        "0",
+        &[
+            "/",
+            "/info",
+            "/help,/ethdev/stats",
+            "/ethdev/list",
+            "/ethdev/info,1",
+            "/ethdev/stats,0",
+            "/ethdev/xstats,0,hide_zero=true",
+            "/ethdev/link_status,0",
+            "/ethdev/rx_queue,0",
+            "/ethdev/tx_queue,0,0",
+            "/ethdev/stats,2",
+            "/mempool/list",
+            "/eal/app_params",
+            "/eal/lcore/info,0",
+            "/model/ledger",
+        ],
+    );
+    let [commands, info, help, list, port, stats, xstats, link, rx, tx, none, pools, params, lcore, ledger] =
+        <[Value; 15]>::try_from(answers).expect("as many as were asked");
+    for command in
+        ["/", "/help", "/info", "/eal/params", "/ring/info", "/ethdev/rss_info", "/eal/memzone_info"]
+    {
+        assert!(commands.as_array().expect("a list").contains(&command.into()), "{command} in {commands}");
+    }
+    assert_eq!(info["pid"], running.pid());
+    assert!(help["/ethdev/stats"].is_string(), "{help}");
+    assert_eq!(list, serde_json::json!([0, 1]));
+    assert_eq!(
+        (&port["name"], &port["port_id"], &port["dev_started"]),
+        (&"net_null1".into(), &1.into(), &1.into())
+    );
+    let count =
+        |value: &Value, name: &str| value[name].as_u64().unwrap_or_else(|| panic!("{name} in {value}"));
+    assert!(count(&stats, "ipackets") > count(&first[0], "ipackets"), "it counts on: {stats}");
+    assert_eq!(count(&stats, "ibytes"), 64 * count(&stats, "ipackets"));
+    assert!(count(&xstats, "rx_q0_packets") >= count(&stats, "ipackets"), "{xstats}");
+    assert_eq!(xstats.get("rx_errors"), None, "zeros are hidden");
+    assert_eq!(link["status"], "UP");
+    assert_eq!((&rx["mempool_name"], &rx["queue_state"]), (&pools[0], &1.into()));
+    assert!(count(&tx, "nb_desc") > 0 && tx["burst_mode"].is_string(), "{tx}");
+    assert!(none.is_null());
+    assert_eq!(params, serde_json::json!(["-T", "0"]));
+    assert!(count(&lcore, "busy_cycles") > first[1]["busy_cycles"][0].as_u64().expect("busy"), "{lcore}");
+    assert_eq!(ledger, serde_json::json!({}), "nobody counts for these ports");
+    let pool = ask(base.path(), "0", &[&format!("/mempool/info,{}", pools[0].as_str().expect("a name"))]);
+    assert!(count(&pool[0], "size") > 0 && count(&pool[0], "mz_len") > 0, "{}", pool[0]);
+    assert!(running.interrupt().status.success());
+}
+
+#[test]
+fn two_processes_of_one_prefix_are_both_asked() {
+    let (base, directory) = runtime();
+    let (first, second) = (l2fwd(base.path(), &[]), l2fwd(base.path(), &[]));
+    assert_eq!(sockets(&directory), ["dpdk_telemetry.v2", "dpdk_telemetry.v2:1"]);
+    if needs_script() {
+        for (instance, running) in [("0", &first), ("1", &second)] {
+            assert_eq!(ask(base.path(), instance, &["/info"])[0]["pid"], running.pid());
+        }
+    }
+    assert!(first.interrupt().status.success());
+    assert_eq!(sockets(&directory), ["dpdk_telemetry.v2:1"], "each removes its own");
+    assert!(second.interrupt().status.success());
+    assert_eq!(sockets(&directory), [""; 0]);
+}
+
+#[test]
+fn the_socket_of_a_killed_process_is_taken_over() {
+    let (base, directory) = runtime();
+    let killed = l2fwd(base.path(), &[]);
+    killed.signal(KILL);
+    assert!(!killed.finish(Duration::from_secs(10)).status.success());
+    assert_eq!(sockets(&directory), ["dpdk_telemetry.v2"], "a kill leaves it");
+    let next = l2fwd(base.path(), &[]);
+    assert_eq!(sockets(&directory), ["dpdk_telemetry.v2"]);
+    assert!(next.interrupt().status.success());
+    assert_eq!(sockets(&directory), [""; 0]);
+}
+
+#[test]
+fn no_telemetry_makes_no_socket_and_a_bad_directory_is_one_line() {
+    let (base, directory) = runtime();
+    let silent = l2fwd(base.path(), &["--no-telemetry"]);
+    assert!(!directory.exists());
+    assert!(silent.interrupt().status.success());
+    let begun = Instant::now();
+    let without = l2fwd(Path::new("/proc/1/nowhere"), &[]).interrupt();
+    assert!(without.status.success(), "it forwards all the same");
+    let said: Vec<&String> = without.stderr.iter().filter(|line| line.contains("no telemetry:")).collect();
+    assert_eq!(said.len(), 1, "{:?}", without.stderr);
+    assert!(said[0].contains("/proc/1/nowhere/dpdk") && said[0].contains("--no-telemetry"), "{}", said[0]);
+    assert!(begun.elapsed() < Duration::from_secs(60));
+}
