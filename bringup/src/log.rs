@@ -11,6 +11,7 @@ pub(crate) const COMPONENTS: [&str; 19] = [
     "lib.ethdev.trace",
     "lib.frame_io",
     "lib.mempool",
+    "lib.telemetry",
     "lib.verbs",
     "model.pci",
     "model.receive",

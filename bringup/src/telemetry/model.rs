@@ -8,9 +8,12 @@ use pollux_mlx5_model::Model;
 
 use crate::PortLedger;
 
+/// A device's name and its model.
+type Named = (String, Weak<Model>);
+
 /// The models of a program by the name of their device. It keeps none of them alive.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Models(Arc<Mutex<Vec<(String, Weak<Model>)>>>);
+pub(crate) struct Models(Arc<Mutex<Vec<Named>>>);
 
 impl Models {
     /// Adds the model of a device, in place of an earlier one.
@@ -20,7 +23,7 @@ impl Models {
         models.extend(model.map(|model| (name.to_owned(), Arc::downgrade(model))));
     }
 
-    fn locked(&self) -> MutexGuard<'_, Vec<(String, Weak<Model>)>> {
+    fn locked(&self) -> MutexGuard<'_, Vec<Named>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
