@@ -5,7 +5,7 @@
 //! component as its target; the test below compares the two.
 
 /// In alphabetical order.
-pub(crate) const COMPONENTS: [&str; 19] = [
+pub(crate) const COMPONENTS: [&str; 20] = [
     "lib.eal",
     "lib.ethdev",
     "lib.ethdev.trace",
