@@ -130,6 +130,53 @@ fn dpdks_script_reads_ports_pools_and_lcores() {
     assert!(running.interrupt().status.success());
 }
 
+/// DPDK's exporter is newer than the DPDK that most machines have: `cargo xtask witness` has a root with it.
+#[test]
+fn dpdks_exporter_serves_what_ports_count() {
+    const ROOT: &str = "POLLUX_DPDK_ROOT";
+    let Some(root) = std::env::var_os(ROOT).map(PathBuf::from) else {
+        println!("skipped: {ROOT} names no Debian root with DPDK's exporter");
+        return;
+    };
+    let (base, directory) = runtime();
+    let running = l2fwd(base.path(), &[]);
+    let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its number");
+    let mut exporter = Command::new(PYTHON);
+    exporter.arg(root.join("usr/bin/dpdk-telemetry-exporter.py"));
+    exporter.arg("-p").arg(root.join("usr/share/dpdk/telemetry-endpoints"));
+    exporter
+        .arg("-s")
+        .arg(directory.join("dpdk_telemetry.v2"))
+        .args(["-o", &format!("openmetrics://{port}")]);
+    let mut exporter = exporter.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut page = String::new();
+    while !page.contains("dpdk_memory_used_bytes ") && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(50));
+        page.clear();
+        let Ok(mut socket) = std::net::TcpStream::connect(port) else { continue };
+        let _asked = socket.write_all(b"GET /metrics HTTP/1.0\r\n\r\n");
+        let _read = std::io::Read::read_to_string(&mut socket, &mut page);
+    }
+    let _ended = exporter.kill();
+    let _status = exporter.wait();
+    for line in [
+        "dpdk_counters_rx_packets{port=\"net_null0\"} ",
+        "dpdk_counters_tx_bytes{port=\"net_null1\"} ",
+        "dpdk_cpu_busy_cycles{cpu=\"0\"",
+        "dpdk_memory_total_bytes ",
+    ] {
+        let value = page
+            .lines()
+            .find_map(|found| found.strip_prefix(line))
+            .unwrap_or_else(|| panic!("no {line}: {page}"));
+        let value: f64 =
+            value.split(' ').next_back().and_then(|number| number.parse().ok()).expect("a number");
+        assert!(value > 0.0, "{line}{value}");
+    }
+    assert!(running.interrupt().status.success());
+}
+
 #[test]
 fn two_processes_of_one_prefix_are_both_asked() {
     let (base, directory) = runtime();

@@ -253,6 +253,10 @@ impl PortView {
         self.shown().map(|shown| shown.state(&self.gate))
     }
 
+    fn is_open(&self) -> bool {
+        !matches!(self.state(), None | Some(PortState::Closed))
+    }
+
     /// Returns the current configuration.
     #[must_use]
     pub fn config(&self) -> Option<PortConfig> {
@@ -405,16 +409,18 @@ impl fmt::Debug for PortView {
 pub struct PortViews(Arc<Mutex<Vec<PortView>>>);
 
 impl PortViews {
-    /// Returns the ports that are there, by number.
+    /// Returns the ports that are there, by number. Closed ones are not.
     #[must_use]
     pub fn list(&self) -> Vec<PortView> {
-        self.locked().clone()
+        let all = self.locked().clone();
+        all.into_iter().filter(PortView::is_open).collect()
     }
 
-    /// Returns the port with this ID.
+    /// Returns the port with this ID, unless it is closed.
     #[must_use]
     pub fn get(&self, id: PortId) -> Option<PortView> {
-        self.locked().iter().find(|view| view.id == id).cloned()
+        let view = self.locked().iter().find(|view| view.id == id).cloned();
+        view.filter(PortView::is_open)
     }
 
     pub(crate) fn add(&self, view: PortView) {

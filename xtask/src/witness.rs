@@ -57,7 +57,10 @@ pub(crate) fn witness(args: &Args) -> Outcome {
 /// Where it has its root, the tests find no reason to be skipped.
 fn dpdk() -> Outcome {
     let root = debian::newest_dpdk()?;
-    must(cargo(&["test", "--workspace", "--test", "dpdk"]).env("POLLUX_DPDK_ROOT", root))
+    for tests in [["--workspace", "--test", "dpdk"], ["--package=pollux-apps", "--test", "telemetry"]] {
+        must(cargo(&[&["test"], &tests[..]].concat()).env("POLLUX_DPDK_ROOT", &root))?;
+    }
+    Ok(())
 }
 
 fn pyverbs(args: &Args) -> Outcome {

@@ -47,7 +47,7 @@ impl Testpmd {
         let mode = format!("--forward-mode={mode}");
         let options = ["--record-core-cycles", &mode];
         let mut command = Command::new(release_dir().join("testpmd"));
-        command.args(["-l", "0,1"]).args(devices).args(FIXED).args(options);
+        command.args(["-l", "0,1", "--no-telemetry"]).args(devices).args(FIXED).args(options);
         Self::over(command)
     }
 

@@ -1,0 +1,151 @@
+//! What telemetry tells of a testpmd while commands change its ports.
+
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType, connect, recv, send, socket,
+};
+use serde_json::{Value, json};
+
+struct Testpmd {
+    child: Child,
+    input: ChildStdin,
+    output: ChildStdout,
+}
+
+impl Testpmd {
+    fn start(runtime: &Path, eal: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_testpmd"));
+        command.env("RUNTIME_DIRECTORY", runtime).args(["--no-huge", "-l", "0"]).args(eal);
+        command.args(["--vdev", "net_null0", "--vdev", "net_null1", "--", "-i"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("testpmd");
+        let (input, output) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
+        let mut testpmd = Self { child, input, output };
+        testpmd.answer();
+        testpmd
+    }
+
+    /// What is printed up to the next prompt.
+    fn answer(&mut self) -> String {
+        let (mut said, mut byte) = (Vec::new(), [0]);
+        while !said.ends_with(b"testpmd> ") {
+            assert_eq!(self.output.read(&mut byte).expect("a pipe"), 1, "{}", String::from_utf8_lossy(&said));
+            said.push(byte[0]);
+        }
+        String::from_utf8_lossy(&said).into_owned()
+    }
+
+    fn line(&mut self, line: &str) -> String {
+        writeln!(self.input, "{line}").expect("a pipe");
+        self.answer()
+    }
+
+    fn quit(mut self) {
+        writeln!(self.input, "quit").expect("a pipe");
+        std::io::copy(&mut self.output, &mut std::io::sink()).expect("a pipe");
+        assert!(self.child.wait().expect("its end").success());
+    }
+}
+
+struct Client(OwnedFd);
+
+impl Client {
+    fn new(path: &Path) -> Self {
+        let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
+        connect(&socket, &SocketAddrUnix::new(path).expect("a path")).expect("connected");
+        let client = Self(socket);
+        client.read();
+        client
+    }
+
+    fn read(&self) -> Value {
+        let mut answer = vec![0; 1 << 15];
+        let (_, bytes) = recv(&self.0, &mut answer, RecvFlags::empty()).expect("an answer");
+        serde_json::from_slice(&answer[..bytes]).expect("JSON")
+    }
+
+    /// The value that a command is answered with.
+    fn ask(&self, command: &str) -> Value {
+        send(&self.0, command.as_bytes(), SendFlags::NOSIGNAL).expect("sent");
+        let path = command.split(',').next().expect("a path");
+        self.read()[path].take()
+    }
+}
+
+#[test]
+fn ports_are_told_as_commands_leave_them() {
+    let base = tempfile::tempdir().expect("a folder");
+    let mut testpmd = Testpmd::start(base.path(), &["--file-prefix", "told"]);
+    let client = Client::new(&base.path().join("dpdk/told/dpdk_telemetry.v2"));
+    assert_eq!(client.ask("/ethdev/list"), json!([0, 1]));
+    let info = |port: u16| client.ask(&format!("/ethdev/info,{port}"));
+    let is = |port: u16, name: &str, wanted: u64| {
+        let info = info(port);
+        assert_eq!(info[name], wanted, "{name} of {info}");
+    };
+    is(0, "dev_started", 1);
+    is(0, "nb_rx_queues", 1);
+    // One lcore: it forwards by itself, and is asked meanwhile.
+    testpmd.line("start");
+    let packets = || client.ask("/ethdev/stats,0")["ipackets"].as_u64().expect("a count");
+    let first = packets();
+    assert!((0..100_000).any(|_| packets() > first), "it counts on");
+    testpmd.line("stop");
+    testpmd.line("port stop all");
+    is(0, "dev_started", 0);
+    testpmd.line("port config all rxq 2");
+    testpmd.line("port config all txq 2");
+    testpmd.line("port config mtu 1 3000");
+    testpmd.line("port start all");
+    is(0, "dev_started", 1);
+    is(0, "nb_rx_queues", 2);
+    is(1, "mtu", 3000);
+    assert!(client.ask("/ethdev/rx_queue,0,1")["mempool_name"].is_string());
+    let pools = client.ask("/mempool/list");
+    assert!(!pools.as_array().expect("a list").is_empty(), "{pools}");
+    testpmd.line("port stop 1");
+    testpmd.line("port close 1");
+    assert_eq!(client.ask("/ethdev/stats,1"), Value::Null);
+    assert_eq!(client.ask("/ethdev/list"), json!([0]));
+    assert!(client.ask("/ethdev/stats,0")["ipackets"].is_u64(), "the other one is there");
+    testpmd.quit();
+    assert_eq!(std::fs::read_dir(base.path().join("dpdk/told")).expect("a folder").count(), 0);
+}
+
+#[test]
+fn a_client_that_asks_all_the_time_disturbs_no_command() {
+    let base = tempfile::tempdir().expect("a folder");
+    let mut testpmd = Testpmd::start(base.path(), &[]);
+    let client = Client::new(&base.path().join("dpdk/rte/dpdk_telemetry.v2"));
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let asks = scope.spawn(|| {
+            let mut asked = 0_u64;
+            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                for command in [
+                    "/ethdev/list",
+                    "/ethdev/info,0",
+                    "/ethdev/xstats,0",
+                    "/ethdev/rss_info,1",
+                    "/mempool/list",
+                ] {
+                    client.ask(command);
+                    asked += 1;
+                }
+            }
+            asked
+        });
+        for _ in 0..20 {
+            for line in ["start", "stop", "port stop all", "port reset 0", "port start all"] {
+                let said = testpmd.line(line);
+                assert!(!said.to_lowercase().contains("error") && !said.contains("fail"), "{line}: {said}");
+            }
+        }
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(asks.join().expect("it asks") > 0);
+    });
+    testpmd.quit();
+}
