@@ -573,6 +573,26 @@ fn the_ledger_counts_what_a_plain_send_costs() {
     assert_eq!(bytes(Crossing::Completion), 64);
 }
 
+/// A command looks at the registers; the store of another thread may be found there before it is told of.
+#[test]
+fn a_doorbell_that_a_command_found_is_counted_once() {
+    let (rig, mut cq, mut sq) = rig();
+    for round in 0..3 {
+        let before = rig.device.ledger().total();
+        sq.write(&rig, send::SEND, &plain(&rig, &frame(64, round)), Completion::Always);
+        sq.write_record(&rig);
+        let block = rig.read(sq.ring + u64::from(round) * 64, 8);
+        let value = *block.first_chunk::<8>().expect("8 bytes");
+        rig.store_quietly(uar::BLUE_FLAME, value);
+        rig.must(op::ALLOC_PD, 0, &mut [0; 16], 16);
+        rig.device.doorbell_store(rig.uar, uar::BLUE_FLAME, &value);
+        rig.settle();
+        assert!(cq.poll(&rig).is_some(), "round {round}");
+        let spent = rig.device.ledger().total() - before;
+        assert_eq!(spent.of(Crossing::Doorbell).bytes, 8, "round {round}");
+    }
+}
+
 #[test]
 fn an_entry_that_came_with_the_doorbell_is_not_read_again() {
     let (rig, mut cq, mut sq) = rig();
