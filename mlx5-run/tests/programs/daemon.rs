@@ -348,10 +348,13 @@ fn another_user_is_refused() {
     }
     // The file itself may be where that user cannot look.
     let launcher = bed.path().join("mlx5-run");
-    for name in ["mlx5-run", "libpollux_mlx5_run.so"] {
-        let from = Path::new(env!("CARGO_BIN_EXE_mlx5-run")).with_file_name(name);
-        std::fs::copy(from, bed.path().join(name)).expect("a copy");
-    }
+    let own = Path::new(env!("CARGO_BIN_EXE_mlx5-run"));
+    std::fs::copy(own, &launcher).expect("a copy");
+    // Where cargo has it: beside the program only if it was asked to build the library itself.
+    let library = "libpollux_mlx5_run.so";
+    let mut places = [own.with_file_name(library), own.with_file_name("deps").join(library)].into_iter();
+    let from = places.find(|path| path.exists()).expect("the library");
+    std::fs::copy(from, bed.path().join(library)).expect("a copy");
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(launcher);
     command.args(daemon.options()).args(["--", "true"]).env("TMPDIR", bed.path()).stdin(Stdio::null());
