@@ -83,14 +83,18 @@ pub enum EalError {
         problem: &'static str,
     },
 
-    /// The telemetry socket could not be made.
+    /// A directory of the telemetry socket could not be made, or is not safe.
     #[error("{}", path.display())]
-    TelemetrySocket {
-        /// The path at which it failed: that of the socket or a directory.
+    TelemetryDirectory {
+        /// The directory.
         path: std::path::PathBuf,
         /// What is wrong there.
         source: io::Error,
     },
+
+    /// The telemetry socket could not be made.
+    #[error(transparent)]
+    TelemetrySocket(#[from] crate::socket_file::SocketFileError),
 
     /// A thread could not be created.
     #[error("cannot start thread {thread}")]

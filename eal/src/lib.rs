@@ -74,6 +74,7 @@ pub mod service;
 pub mod signal;
 pub mod simd;
 pub mod slot;
+pub mod socket_file;
 pub mod sysfs;
 pub mod telemetry;
 pub mod timer;

@@ -121,8 +121,7 @@ impl Telemetry {
 
     /// Makes the socket in a directory, which is made if need be, and starts the thread.
     pub(crate) fn serve(&self, directory: &Path) -> Result<(), EalError> {
-        let failed = |(path, source)| EalError::TelemetrySocket { path, source };
-        let listener = Listener::bind(directory).map_err(failed)?;
+        let listener = Listener::bind(directory)?;
         let path = listener.path().to_owned();
         let end = Arc::new(EventFd::new()?);
         let (ended, telemetry) = (Arc::clone(&end), self.clone());

@@ -46,6 +46,9 @@ pub enum FrameError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// A socket's file could not be made.
+    #[error(transparent)]
+    Socket(#[from] pollux_eal::socket_file::SocketFileError),
     /// A setting is outside what is possible.
     #[error("{setting} {value} is not possible: {allowed}")]
     Setting {

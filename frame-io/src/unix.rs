@@ -12,13 +12,11 @@
 //! Nothing blocks and nothing is lost while both sockets are there: a datagram that finds no room is refused at the sender,
 //! who offers it again.
 
-mod socket_file;
-
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
+use pollux_eal::socket_file::{SocketFile, check_path};
 use rustix::net::{RecvFlags, recv};
-pub use socket_file::SocketFile;
 
 use crate::{FrameError, Trouble};
 
@@ -36,9 +34,9 @@ impl UnixFrames {
     /// already. The peer need not be there.
     ///
     /// # Errors
-    /// [`FrameError::Setting`] for a path that is too long, and those of [`SocketFile::datagram`].
+    /// [`FrameError::Socket`]; [`FrameError::System`] of fcntl(2).
     pub fn open(local: &Path, peer: &Path) -> Result<Self, FrameError> {
-        socket_file::check_path(peer)?;
+        check_path(peer)?;
         let (socket, file) = SocketFile::datagram(local)?;
         socket
             .set_nonblocking(true)
@@ -151,8 +149,7 @@ mod tests {
         assert!(a.exists());
         let first = UnixFrames::open(&a, &b).expect("taken over");
         let error = UnixFrames::open(&a, &b).expect_err("in use");
-        let source = std::error::Error::source(&error).expect("a cause").to_string();
-        assert!(source.contains("another process has this socket open"), "{source}");
+        assert!(error.to_string().contains("another process has this socket open"), "{error}");
         drop(first);
         assert!(!a.exists());
     }

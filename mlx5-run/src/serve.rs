@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pollux_frame_io::unix::SocketFile;
+use pollux_eal::socket_file::SocketFile;
 use pollux_mlx5_run::Daemon;
 use pollux_mlx5_run::plan::{Plan, device_name};
 use rustix::net::{Shutdown, shutdown};

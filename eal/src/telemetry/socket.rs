@@ -3,23 +3,17 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, Mode};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::SocketFlags;
+
+use crate::EalError;
+use crate::socket_file::{SocketFile, SocketFileError};
 
 /// Names of sockets of one prefix are tried up to this suffix. Source: DPDK `lib/telemetry/telemetry.c`, a 16-bit suffix.
 const SUFFIX_MAX: u16 = i16::MAX.cast_unsigned();
-/// Connections that wait to be accepted.
-const BACKLOG: i32 = 16;
-/// How long another process of the prefix may take to make its socket.
-const LOCK_PATIENCE: Duration = Duration::from_secs(1);
-
-/// An error and the path that it is about.
-type Failed = (PathBuf, io::Error);
 
 /// The runtime directory of a file prefix. Source: DPDK `lib/eal/unix/eal_filesystem.c`, `eal_create_runtime_dir`; where a variable is
 /// empty, its Python tools take it for unset, and so do we.
@@ -37,61 +31,29 @@ pub(super) fn directory(prefix: &str, variable: impl Fn(&str) -> Option<OsString
 #[derive(Debug)]
 pub(super) struct Listener {
     socket: OwnedFd,
-    path: PathBuf,
-    /// Device and number of the socket's file: a file of another process may have taken its place.
-    file: (u64, u64),
+    file: SocketFile,
 }
 
 impl Listener {
     /// Makes a socket in a directory, under the first name that no living process has.
-    pub(super) fn bind(directory: &Path) -> Result<Self, Failed> {
-        let lock = make(directory)?;
-        // Between finding a socket dead and taking its place, no other process may do the same.
-        let _locked = locked(&lock);
+    pub(super) fn bind(directory: &Path) -> Result<Self, EalError> {
+        make(directory)?;
         let mut suffix = 0;
         loop {
             let name = match suffix {
                 0 => "dpdk_telemetry.v2".to_owned(),
                 suffix => format!("dpdk_telemetry.v2:{suffix}"),
             };
-            let path = directory.join(name);
-            match Self::bind_at(&path) {
-                Ok(Some(listener)) => return Ok(listener),
-                Ok(None) if suffix < SUFFIX_MAX => suffix += 1,
-                Ok(None) => return Err((path, Errno::ADDRINUSE.into())),
-                Err(error) => return Err((path, error)),
+            match SocketFile::packet_listener(&directory.join(name)) {
+                Ok((socket, file)) => return Ok(Self { socket, file }),
+                Err(SocketFileError::InUse(_)) if suffix < SUFFIX_MAX => suffix += 1,
+                Err(error) => return Err(error.into()),
             }
         }
-    }
-
-    /// `None`: a living process has it.
-    fn bind_at(path: &Path) -> io::Result<Option<Self>> {
-        let address = SocketAddrUnix::new(path)?;
-        let socket = socket()?;
-        // The mode that the file is made with, less the umask: at no moment may others connect. Source: Linux
-        // `net/unix/af_unix.c`, `unix_bind_bsd`.
-        rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
-        if let Err(error) = rustix::net::bind(&socket, &address) {
-            if error != Errno::ADDRINUSE {
-                return Err(error.into());
-            }
-            if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
-                return Err(io::Error::other("is in the way and is not a socket; remove it"));
-            }
-            if is_alive(&address)? {
-                return Ok(None);
-            }
-            std::fs::remove_file(path)?;
-            rustix::net::bind(&socket, &address)?;
-        }
-        let file = std::fs::symlink_metadata(path)?;
-        let listener = Self { socket, path: path.to_owned(), file: (file.dev(), file.ino()) };
-        rustix::net::listen(&listener.socket, BACKLOG)?;
-        Ok(Some(listener))
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.path
+        self.file.path()
     }
 
     /// The next client that waits, if any.
@@ -106,44 +68,18 @@ impl AsFd for Listener {
     }
 }
 
-impl Drop for Listener {
-    fn drop(&mut self) {
-        let ours = |file: std::fs::Metadata| (file.dev(), file.ino()) == self.file;
-        if std::fs::symlink_metadata(&self.path).is_ok_and(ours) {
-            // It is in nobody's way: the next process of the prefix takes its place.
-            let _left = std::fs::remove_file(&self.path);
-        }
-    }
-}
-
-fn socket() -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
-}
-
-/// Whether a process listens there.
-fn is_alive(address: &SocketAddrUnix) -> io::Result<bool> {
-    match rustix::net::connect(&socket()?, address) {
-        Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(false),
-        // It has no room for another connection just now, or is of another kind: somebody's.
-        Ok(()) | Err(Errno::AGAIN | Errno::PROTOTYPE) => Ok(true),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Makes the directory and that around it, both for this user alone, and opens it.
-fn make(directory: &Path) -> Result<OwnedFd, Failed> {
+/// Makes the directory and that around it, both for this user alone.
+fn make(directory: &Path) -> Result<(), EalError> {
     let around = directory.parent().unwrap_or(directory);
     for path in [around, directory] {
-        let failed = |error| (path.to_owned(), error);
+        let failed = |source| EalError::TelemetryDirectory { path: path.to_owned(), source };
         match std::fs::DirBuilder::new().mode(0o700).create(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
             _ => {}
         }
         check_owner(path).map_err(failed)?;
     }
-    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
-    rustix::fs::open(directory, flags, Mode::empty()).map_err(|error| (directory.to_owned(), error.into()))
+    Ok(())
 }
 
 /// In a directory of somebody else's, or one that others may write to, somebody could put a socket of his own in our place.
@@ -164,20 +100,6 @@ fn check_owner(path: &Path) -> io::Result<()> {
         return Err(io::Error::other(problem));
     }
     Ok(())
-}
-
-/// Waits for the directory's lock; whether it was had. One that is held for long is gone past.
-fn locked(directory: &OwnedFd) -> bool {
-    let end = Instant::now() + LOCK_PATIENCE;
-    loop {
-        match rustix::fs::flock(directory, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return true,
-            Err(Errno::AGAIN | Errno::INTR) if Instant::now() < end => {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            Err(_) => return false,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -240,19 +162,20 @@ mod tests {
         let base = tempfile::tempdir().expect("a directory");
         let directory = base.path().join("dpdk/rte");
         let path = directory.join("dpdk_telemetry.v2");
-        let mut dead = Listener::bind(&directory).expect("a socket");
-        // As if it had been killed: the file stays.
-        dead.file = (0, 0);
-        drop(dead);
-        assert_eq!(names(&directory), ["dpdk_telemetry.v2"]);
+        make(&directory).expect("made");
+        // As if its process had been killed: the file stays.
+        drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
         let alive = Listener::bind(&directory).expect("in its place");
         assert_eq!(alive.path(), path);
         // Another one took its name meanwhile; it is not ours to remove.
         std::fs::remove_file(&path).expect("removed");
         std::fs::write(&path, "precious").expect("a file");
         drop(alive);
-        let (about, error) = Listener::bind(&directory).expect_err("a file is there");
-        assert_eq!((about, error.to_string().contains("not a socket")), (path.clone(), true), "{error}");
+        let error = Listener::bind(&directory).expect_err("a file is there");
+        assert!(
+            matches!(&error, EalError::TelemetrySocket(SocketFileError::NoSocket(about)) if *about == path),
+            "{error}"
+        );
         assert_eq!(std::fs::read_to_string(&path).expect("a file"), "precious");
     }
 
@@ -262,12 +185,21 @@ mod tests {
         let around = base.path().join("dpdk");
         std::fs::create_dir(&around).expect("made");
         std::fs::set_permissions(&around, std::fs::Permissions::from_mode(0o777)).expect("its own");
-        let (about, error) = Listener::bind(&around.join("rte")).expect_err("anybody's");
-        assert_eq!((about, error.to_string().contains("chmod go-w")), (around.clone(), true), "{error}");
+        match Listener::bind(&around.join("rte")).expect_err("anybody's") {
+            EalError::TelemetryDirectory { path, source } => {
+                assert_eq!(
+                    (path, source.to_string().contains("chmod go-w")),
+                    (around.clone(), true),
+                    "{source}"
+                );
+            }
+            other => panic!("{other}"),
+        }
         std::fs::set_permissions(&around, std::fs::Permissions::from_mode(0o755)).expect("its own");
         symlink("/tmp", around.join("rte")).expect("a link");
         assert!(Listener::bind(&around.join("rte")).is_err(), "a link");
         let long = base.path().join("d".repeat(120)).join("rte");
-        assert!(Listener::bind(&long).is_err(), "longer than an address may be");
+        let error = Listener::bind(&long).expect_err("longer than an address may be");
+        assert!(matches!(error, EalError::TelemetrySocket(SocketFileError::Path(_))), "{error}");
     }
 }

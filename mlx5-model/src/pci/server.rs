@@ -8,8 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use pollux_frame_io::FrameError;
-use pollux_frame_io::unix::SocketFile;
+use pollux_eal::socket_file::{SocketFile, SocketFileError};
 use rustix::net::{Shutdown, shutdown};
 
 use super::function::{Function, Health};
@@ -27,7 +26,7 @@ use crate::time::worker;
 pub enum ServeError {
     /// A socket cannot be made.
     #[error(transparent)]
-    Socket(#[from] FrameError),
+    Socket(#[from] SocketFileError),
     /// A socket or a thread could not be set up.
     #[error("cannot {operation} for the device on {}", path.display())]
     Start {

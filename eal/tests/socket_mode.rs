@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pollux_frame_io::unix::{SocketFile, UnixFrames};
+use pollux_eal::socket_file::SocketFile;
 use rustix::fs::Mode;
 use rustix::process::umask;
 
@@ -14,13 +14,13 @@ fn nobody_else_may_connect_at_any_moment() {
     let mode = || std::fs::symlink_metadata(&path).map(|found| found.permissions().mode() & 0o777);
     for mask in [0o000, 0o022, 0o277, 0o777] {
         let before = umask(Mode::from_raw_mode(mask));
-        let frames = UnixFrames::open(&path, &folder.path().join("peer")).map(|frames| (frames, mode()));
+        let datagrams = SocketFile::datagram(&path).map(|made| (made, mode()));
         let listener = {
             let listened = folder.path().join("listener");
             SocketFile::listener(&listened).map(|made| (made, std::fs::metadata(&listened)))
         };
         umask(before);
-        assert_eq!(frames.expect("a wire").1.expect("its file"), 0o600, "umask {mask:o}");
+        assert_eq!(datagrams.expect("a socket").1.expect("its file"), 0o600, "umask {mask:o}");
         let found = listener.expect("a listener").1.expect("its file").permissions().mode() & 0o777;
         assert_eq!(found, 0o600, "umask {mask:o}");
     }

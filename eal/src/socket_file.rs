@@ -1,7 +1,9 @@
 //! Sockets that have a file: made for their owner alone, taken over when stale, removed at the end.
+//!
+//! Called by `telemetry` here, by `frame-io` for wires of datagrams, and by the programs that serve the device model.
 
 use std::fs::{self, File, Permissions};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixListener};
@@ -9,12 +11,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, Mode, fchmod, flock};
-use rustix::io::ioctl_fionbio;
+use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
-
-use crate::FrameError;
 
 /// Longest path of a socket: `sun_path` of `struct sockaddr_un` less its closing zero.
 const PATH_BYTES_MAX: usize = 107;
@@ -27,6 +27,37 @@ const BACKLOG: i32 = 16;
 
 /// Rights of a socket's file: its owner's to connect, nobody else's.
 const OWNER_ONLY: u32 = 0o600;
+
+/// Why a socket cannot be made. Each prints as one line, with the system's answer as its source where there is one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SocketFileError {
+    /// The path is empty or too long.
+    #[error("socket path {} is not possible: a socket's path has 1 to {PATH_BYTES_MAX} bytes", .0.display())]
+    Path(PathBuf),
+    /// A living process has it.
+    #[error("{}: another process has this socket open: name another path", .0.display())]
+    InUse(PathBuf),
+    /// Something else stands there, which is left alone.
+    #[error("{}: something that is no socket stands there: remove it or name another path", .0.display())]
+    NoSocket(PathBuf),
+    /// The folder stays locked.
+    #[error(
+        "{}: another program keeps a lock on the folder (`lslocks` names it): end it or name another folder",
+        .0.display()
+    )]
+    Locked(PathBuf),
+    /// The kernel refused for another reason.
+    #[error("{operation} for {}", path.display())]
+    System {
+        /// What was tried.
+        operation: &'static str,
+        /// The socket's path.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
 
 /// The file of a bound socket. Dropping it removes the file, unless another file has taken its place.
 ///
@@ -44,9 +75,9 @@ impl SocketFile {
     /// was killed leaves one.
     ///
     /// # Errors
-    /// [`FrameError::Setting`] for a path that is empty or too long; [`FrameError::System`] when something else stands there,
-    /// another process has that socket open, or the folder does not let us.
-    pub fn datagram(path: &Path) -> Result<(UnixDatagram, Self), FrameError> {
+    /// [`SocketFileError`]: the path is empty or too long, something else stands there, another process has that socket open, or the
+    /// folder does not let us.
+    pub fn datagram(path: &Path) -> Result<(UnixDatagram, Self), SocketFileError> {
         let (socket, file) = Self::make(path, SocketType::DGRAM, |_| Ok(()))?;
         Ok((socket.into(), file))
     }
@@ -55,11 +86,8 @@ impl SocketFile {
     ///
     /// # Errors
     /// As [`datagram`](Self::datagram).
-    pub fn listener(path: &Path) -> Result<(UnixListener, Self), FrameError> {
-        let ready = |socket: &OwnedFd| {
-            listen(socket, BACKLOG).map_err(|why| refused("listening on a socket", path, why.into()))
-        };
-        let (socket, file) = Self::make(path, SocketType::STREAM, ready)?;
+    pub fn listener(path: &Path) -> Result<(UnixListener, Self), SocketFileError> {
+        let (socket, file) = Self::make(path, SocketType::STREAM, |socket| listen(socket, BACKLOG))?;
         Ok((socket.into(), file))
     }
 
@@ -68,11 +96,10 @@ impl SocketFile {
     ///
     /// # Errors
     /// As [`datagram`](Self::datagram).
-    pub fn packet_listener(path: &Path) -> Result<(OwnedFd, Self), FrameError> {
-        let failed = |why: rustix::io::Errno| refused("listening on a socket", path, why.into());
+    pub fn packet_listener(path: &Path) -> Result<(OwnedFd, Self), SocketFileError> {
         Self::make(path, SocketType::SEQPACKET, |socket| {
-            ioctl_fionbio(socket, true).map_err(failed)?;
-            listen(socket, BACKLOG).map_err(failed)
+            ioctl_fionbio(socket, true)?;
+            listen(socket, BACKLOG)
         })
     }
 
@@ -86,67 +113,61 @@ impl SocketFile {
     fn make(
         path: &Path,
         kind: SocketType,
-        ready: impl FnOnce(&OwnedFd) -> Result<(), FrameError>,
-    ) -> Result<(OwnedFd, Self), FrameError> {
+        ready: impl FnOnce(&OwnedFd) -> Result<(), Errno>,
+    ) -> Result<(OwnedFd, Self), SocketFileError> {
         check_path(path)?;
-        let failed = |operation| move |source: io::Error| refused(operation, path, source);
-        let address =
-            SocketAddrUnix::new(path).map_err(|why| refused("making a socket", path, why.into()))?;
-        let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
-            .map_err(|why| refused("making a socket", path, why.into()))?;
+        let making = |error: Errno| failed("making a socket", path)(error.into());
+        let address = SocketAddrUnix::new(path).map_err(making)?;
+        let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).map_err(making)?;
         // Before bind(2), so that there is no moment at which others may connect.
-        fchmod(socket.as_fd(), Mode::from_raw_mode(OWNER_ONLY))
-            .map_err(|why| refused("making a socket", path, why.into()))?;
-        let _alone = FolderLock::take(path).map_err(failed("making a socket"))?;
-        match bind(&socket, &address).map_err(io::Error::from) {
-            Err(error) if error.kind() == ErrorKind::AddrInUse => {
-                take_over(path, &address, kind).map_err(failed("taking over a socket"))?;
-                bind(&socket, &address).map_err(io::Error::from)
+        fchmod(socket.as_fd(), Mode::from_raw_mode(OWNER_ONLY)).map_err(making)?;
+        let _alone = FolderLock::take(path)?;
+        match bind(&socket, &address) {
+            Err(Errno::ADDRINUSE) => {
+                take_over(path, &address, kind)?;
+                bind(&socket, &address)
             }
             other => other,
         }
-        .map_err(failed("making a socket"))?;
-        let metadata = fs::symlink_metadata(path).map_err(failed("stat"))?;
+        .map_err(making)?;
+        let metadata = fs::symlink_metadata(path).map_err(failed("stat", path))?;
         let file = Self { path: path.into(), identity: (metadata.dev(), metadata.ino()) };
         if metadata.mode() & 0o777 != OWNER_ONLY {
             // The umask took rights from the owner.
-            fs::set_permissions(path, Permissions::from_mode(OWNER_ONLY)).map_err(failed("chmod"))?;
+            fs::set_permissions(path, Permissions::from_mode(OWNER_ONLY)).map_err(failed("chmod", path))?;
         }
-        ready(&socket)?;
+        ready(&socket).map_err(|error| failed("listening on a socket", path)(error.into()))?;
         Ok((socket, file))
     }
 }
 
-fn refused(operation: &'static str, path: &Path, source: io::Error) -> FrameError {
-    FrameError::system(operation, &path.display().to_string(), source)
+fn failed(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> SocketFileError {
+    move |source| SocketFileError::System { operation, path: path.into(), source }
 }
 
-pub(super) fn check_path(path: &Path) -> Result<(), FrameError> {
+/// Checks that a path can be that of a socket.
+///
+/// # Errors
+/// [`SocketFileError::Path`].
+pub fn check_path(path: &Path) -> Result<(), SocketFileError> {
     let bytes = path.as_os_str().len();
-    if (1..=PATH_BYTES_MAX).contains(&bytes) {
-        return Ok(());
-    }
-    Err(FrameError::Setting {
-        setting: "socket path",
-        value: path.display().to_string(),
-        allowed: format!("a socket's path has 1 to {PATH_BYTES_MAX} bytes"),
-    })
+    if (1..=PATH_BYTES_MAX).contains(&bytes) { Ok(()) } else { Err(SocketFileError::Path(path.into())) }
 }
 
 /// Removes a socket that no process has open. Nothing else is removed: connect(2) refuses a regular file with the same error
 /// as a stale socket.
-fn take_over(path: &Path, address: &SocketAddrUnix, kind: SocketType) -> io::Result<()> {
-    if !fs::symlink_metadata(path)?.file_type().is_socket() {
-        return Err(io::Error::other(
-            "something that is no socket stands there: remove it or name another path",
-        ));
+fn take_over(path: &Path, address: &SocketAddrUnix, kind: SocketType) -> Result<(), SocketFileError> {
+    let failed = failed("taking over a socket", path);
+    if !fs::symlink_metadata(path).map_err(&failed)?.file_type().is_socket() {
+        return Err(SocketFileError::NoSocket(path.into()));
     }
     // A listener whose backlog is full would have a blocking socket wait.
-    let probe = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
-    match connect(&probe, address).map_err(io::Error::from) {
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path),
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let probe = socket_with(AddressFamily::UNIX, kind, flags, None).map_err(|error| failed(error.into()))?;
+    match connect(&probe, address) {
+        Err(Errno::CONNREFUSED) => fs::remove_file(path).map_err(failed),
         // Connected, or refused because it talks to another, or of another kind: in any case somebody has it.
-        _ => Err(io::Error::other("another process has this socket open: name another path")),
+        _ => Err(SocketFileError::InUse(path.into())),
     }
 }
 
@@ -158,21 +179,17 @@ struct FolderLock {
 
 impl FolderLock {
     /// Waits for [`LOCK_PATIENCE`] at most. A folder that we may not read, or whose file system has no locks, is used without.
-    fn take(path: &Path) -> io::Result<Self> {
+    fn take(path: &Path) -> Result<Self, SocketFileError> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let Ok(folder) = File::open(folder) else { return Ok(Self { _folder: None }) };
         let begun = Instant::now();
         loop {
-            match flock(&folder, FlockOperation::NonBlockingLockExclusive).map_err(io::Error::from) {
+            match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(Self { _folder: Some(folder) }),
-                Err(error) if error.kind() == ErrorKind::WouldBlock && begun.elapsed() < LOCK_PATIENCE => {
+                Err(Errno::AGAIN) if begun.elapsed() < LOCK_PATIENCE => {
                     std::thread::sleep(Duration::from_millis(1));
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    return Err(io::Error::other(
-                        "another program keeps a lock on the folder (`lslocks` names it): end it or name another folder",
-                    ));
-                }
+                Err(Errno::AGAIN) => return Err(SocketFileError::Locked(path.into())),
                 Err(_) => return Ok(Self { _folder: None }),
             }
         }
@@ -194,14 +211,9 @@ impl Drop for SocketFile {
 
 #[cfg(test)]
 mod tests {
-    use std::error::Error;
     use std::os::unix::net::UnixStream;
 
     use super::*;
-
-    fn cause(error: &FrameError) -> String {
-        error.source().expect("a cause").to_string()
-    }
 
     #[test]
     fn only_a_stale_socket_is_taken_over() {
@@ -216,7 +228,7 @@ mod tests {
             SocketFile::listener(&path).map(|_| ()).expect_err("in use"),
             SocketFile::datagram(&path).map(|_| ()).expect_err("of another kind, and in use"),
         ] {
-            assert!(cause(&error).contains("another process has this socket open"), "{error}");
+            assert!(matches!(error, SocketFileError::InUse(_)), "{error}");
         }
         drop((listener, file));
         assert!(!path.exists());
@@ -251,7 +263,7 @@ mod tests {
             let (won, lost): (Vec<_>, Vec<_>) = made.into_iter().partition(Result::is_ok);
             assert_eq!((won.len(), lost.len()), (1, 3), "round {round}");
             for error in lost.into_iter().filter_map(Result::err) {
-                assert!(cause(&error).contains("another process has this socket open"), "{error}");
+                assert!(matches!(error, SocketFileError::InUse(_)), "{error}");
             }
             if listens {
                 UnixStream::connect(&path).expect("the one that won listens");
@@ -269,7 +281,7 @@ mod tests {
         let path = folder.path().join("socket");
         let kept = FolderLock::take(&path).expect("nobody has it");
         let error = SocketFile::datagram(&path).map(|_| ()).expect_err("locked");
-        assert!(cause(&error).contains("another program keeps a lock on the folder"), "{error}");
+        assert!(matches!(error, SocketFileError::Locked(_)), "{error}");
         drop(kept);
         SocketFile::datagram(&path).expect("free again");
     }
@@ -282,7 +294,7 @@ mod tests {
         std::os::unix::fs::symlink(&precious, &link).expect("a link");
         for path in [&precious, &link, folder.path()] {
             let error = SocketFile::listener(path).map(|_| ()).expect_err("refused");
-            assert!(cause(&error).contains("no socket"), "{error}");
+            assert!(matches!(error, SocketFileError::NoSocket(_)), "{error}");
             SocketFile::datagram(path).map(|_| ()).expect_err("refused");
         }
         assert_eq!(fs::read(&precious).expect("still there"), b"data");
@@ -296,7 +308,7 @@ mod tests {
         let (_listener, _file) = SocketFile::listener(&path).expect("a socket");
         let waiting: Vec<_> = (0..=BACKLOG).map(|_| UnixStream::connect(&path).expect("waits")).collect();
         let error = SocketFile::listener(&path).map(|_| ()).expect_err("in use");
-        assert!(cause(&error).contains("another process has this socket open"), "{error}");
+        assert!(matches!(error, SocketFileError::InUse(_)), "{error}");
         drop(waiting);
     }
 }
