@@ -1,8 +1,16 @@
 //! What can go wrong at set-up and control. The data path has no errors.
 
+use std::error::Error;
 use std::io;
 
 use crate::lcore::{CpuSet, LcoreId};
+
+/// Returns an error and its causes, in one line.
+#[must_use]
+pub fn with_causes(error: &dyn Error) -> String {
+    let causes = std::iter::successors(Some(error), |&error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
 
 /// EAL errors.
 #[derive(Debug, thiserror::Error)]

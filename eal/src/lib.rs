@@ -81,7 +81,7 @@ pub mod timer;
 pub mod topology;
 
 pub use control::ControlThread;
-pub use error::EalError;
+pub use error::{EalError, with_causes};
 pub use lcore::{LcoreContext, LcoreId};
 pub use panic::Panicked;
 pub use runtime::{Eal, Exit};

@@ -14,10 +14,11 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
 use crate::clock::cycles::monotonic_ns;
@@ -51,6 +52,41 @@ pub fn keep_off_this_thread() -> io::Result<()> {
     match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) } {
         0 => Ok(()),
         errno => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
+
+/// SIGINT, SIGTERM and SIGHUP for a program without an `Eal`. From the moment that this is made they no longer end the process by
+/// themselves, and those that come are kept until [`call`](Self::call).
+#[derive(Debug)]
+pub struct EndSignals(Signals);
+
+impl EndSignals {
+    /// Catches them. SIGHUP is left ignored where the parent has it so.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn catch() -> io::Result<Self> {
+        let hung_up = if disposition(SIGHUP)? == libc::SIG_IGN { None } else { Some(SIGHUP) };
+        Signals::new([SIGINT, SIGTERM].into_iter().chain(hung_up)).map(Self)
+    }
+
+    /// Has each of them call `stop`, on a thread that ends with the process. One that comes [`GRACE`] after the first ends the process at
+    /// once with status 128 and the signal's number.
+    ///
+    /// # Errors
+    /// The thread could not be started.
+    pub fn call(mut self, stop: impl Fn() + Send + 'static) -> io::Result<()> {
+        let wait = move || {
+            let mut first: Option<Instant> = None;
+            for signal in &mut self.0 {
+                if first.is_some_and(|first| first.elapsed() >= GRACE) {
+                    std::process::exit(128 + signal);
+                }
+                first.get_or_insert_with(Instant::now);
+                stop();
+            }
+        };
+        std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Args, Parser};
 use pollux_mlx5_model::Ability;
 use pollux_mlx5_model::config::Profile;
 use pollux_mlx5_model::fault::FaultPlan;
@@ -23,24 +23,6 @@ use link::Link;
 /// Most devices of a program.
 const PORTS_MAX: usize = 8;
 
-/// Options of devices, which a daemon's have from the daemon's own command line.
-const OF_DEVICES: [&str; 14] = [
-    "serve",
-    "device",
-    "ports",
-    "wire",
-    "link",
-    "loss",
-    "reorder",
-    "duplicate",
-    "delay",
-    "seed",
-    "with",
-    "fault_plan",
-    "summary",
-    "stepped",
-];
-
 /// Run a program on ConnectX devices in software: each process that opens one gets a device of its own, unless it is attached to a
 /// daemon.
 ///
@@ -48,6 +30,23 @@ const OF_DEVICES: [&str; 14] = [
 #[derive(Parser)]
 #[command(name = "mlx5-run", version)]
 struct Cli {
+    #[command(flatten)]
+    devices: Devices,
+    /// Run no program, but a daemon with the devices, which programs share that are attached to SOCKET; SIGTERM ends it
+    #[arg(long, value_name = "SOCKET")]
+    serve: Option<PathBuf>,
+    /// Run the program on the devices of the daemon at SOCKET
+    #[arg(long, value_name = "SOCKET", conflicts_with_all = ["serve", Devices::GROUP])]
+    attach: Option<PathBuf>,
+    /// Program to run, with its arguments
+    #[arg(last = true, required_unless_present = "serve", conflicts_with = "serve", value_name = "PROGRAM")]
+    program: Vec<String>,
+}
+
+/// What the devices are; those of a daemon have it from the daemon's own command line.
+#[derive(Args)]
+#[group(id = Devices::GROUP, multiple = true)]
+struct Devices {
     /// Card of the devices: cx4lx, cx5, cx6dx or cx7
     #[arg(long, value_name = "CARD", default_value_t)]
     device: Profile,
@@ -88,15 +87,11 @@ struct Cli {
     /// Let the devices work only when the program says so, by the functions of mlx5_run.h
     #[arg(long)]
     stepped: bool,
-    /// Run no program, but a daemon with the devices, which programs share that are attached to SOCKET; SIGTERM ends it
-    #[arg(long, value_name = "SOCKET")]
-    serve: Option<PathBuf>,
-    /// Run the program on the devices of the daemon at SOCKET
-    #[arg(long, value_name = "SOCKET", conflicts_with_all = OF_DEVICES)]
-    attach: Option<PathBuf>,
-    /// Program to run, with its arguments
-    #[arg(last = true, required_unless_present = "serve", conflicts_with = "serve", value_name = "PROGRAM")]
-    program: Vec<String>,
+}
+
+impl Devices {
+    /// Their options, together.
+    const GROUP: &str = "devices";
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -135,7 +130,7 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> Result<ExitCode, String> {
     if let Some(socket) = &cli.serve {
-        let (plan, links) = plan(cli)?;
+        let (plan, links) = plan(&cli.devices)?;
         serve::run(socket, plan)?;
         drop(links);
         return Ok(ExitCode::SUCCESS);
@@ -149,7 +144,7 @@ fn run(cli: &Cli) -> Result<ExitCode, String> {
     let library = library()?;
     let (plan, links) = match &cli.attach {
         Some(socket) => (attached(socket)?, Vec::new()),
-        None => plan(cli)?,
+        None => plan(&cli.devices)?,
     };
     // It goes with this process, and with it what it describes.
     let folder = Folder::make();
@@ -220,42 +215,42 @@ fn check_wires(wires: &[WireSpec]) -> Result<(), String> {
 }
 
 /// What the program shall find, and the ends of links that it holds meanwhile.
-fn plan(cli: &Cli) -> Result<(Plan, Vec<Link>), String> {
-    let ports = usize::from(cli.ports);
-    let (wires, names) = (cli.wire.len(), cli.link.len());
+fn plan(asked: &Devices) -> Result<(Plan, Vec<Link>), String> {
+    let ports = usize::from(asked.ports);
+    let (wires, names) = (asked.wire.len(), asked.link.len());
     if wires > 0 && wires != ports || names > 0 && names != ports {
         let (option, count) = if wires > 0 { ("--wire", wires) } else { ("--link", names) };
         return Err(format!("{count} of {option} for {ports} ports: give one for each, or none"));
     }
-    check_wires(&cli.wire)?;
+    check_wires(&asked.wire)?;
     let mut links = Vec::new();
     let mut devices = Vec::new();
     for port in 0..ports {
         let usual = if port == 0 { "default".to_owned() } else { format!("default{port}") };
-        let (wire, end) = match cli.wire.get(port) {
+        let (wire, end) = match asked.wire.get(port) {
             // Other programs may have the same wire.
             Some(wire) => (wire.to_string(), format!("{wire} {port} {}", std::process::id())),
             None => {
-                let link = Link::take(cli.link.get(port).unwrap_or(&usual))?;
+                let link = Link::take(asked.link.get(port).unwrap_or(&usual))?;
                 let wire = link.wire();
                 links.push(link);
                 (wire.clone(), wire)
             }
         };
         devices.push(DevicePlan {
-            card: cli.device.to_string(),
+            card: asked.device.to_string(),
             end,
             wire,
-            with: cli.with.iter().map(ToString::to_string).collect(),
-            faults: cli.fault_plan.clone().unwrap_or_default(),
-            loss: cli.loss,
-            reorder: cli.reorder,
-            duplicate: cli.duplicate,
+            with: asked.with.iter().map(ToString::to_string).collect(),
+            faults: asked.fault_plan.clone().unwrap_or_default(),
+            loss: asked.loss,
+            reorder: asked.reorder,
+            duplicate: asked.duplicate,
             // A second at most.
-            delay_us: cli.delay.as_micros() as u64,
-            seed: cli.seed,
+            delay_us: asked.delay.as_micros() as u64,
+            seed: asked.seed,
         });
     }
-    let (sysfs, stepped, summary) = (PathBuf::from("/sys"), cli.stepped, cli.summary);
+    let (sysfs, stepped, summary) = (PathBuf::from("/sys"), asked.stepped, asked.summary);
     Ok((Plan { sysfs, devices, stepped, summary, daemon: None }, links))
 }

@@ -204,7 +204,7 @@ impl Ports {
             }
             port.start().map_err(|error| error.to_string())?;
             if let Ok(mac) = port.mac_address() {
-                told += &format!("Port {id}: {}\n", crate::verbose::upper(mac));
+                told += &format!("Port {id}: {}\n", mac.to_uppercase());
             }
         }
         Ok(told)

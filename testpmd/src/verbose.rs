@@ -33,7 +33,7 @@ fn packet(text: &mut String, mbuf: &Mbuf, queue: QueueId, way: Way) -> std::fmt:
     };
     let kind = data.get(12..14).map_or(0, |kind| u16::from_be_bytes([kind[0], kind[1]]));
     let pool = mbuf.pool().map(|pool| pool.name().replace(' ', "_")).unwrap_or_default();
-    write!(text, "  src={} - dst={}", upper(address(6)), upper(address(0)))?;
+    write!(text, "  src={} - dst={}", address(6).to_uppercase(), address(0).to_uppercase())?;
     write!(
         text,
         " - pool={pool} - type=0x{kind:04x} - length={} - nb_segs={}",
@@ -96,12 +96,6 @@ fn packet(text: &mut String, mbuf: &Mbuf, queue: QueueId, way: Way) -> std::fmt:
         writeln!(text, "INVALID mbuf: {flaw:?}")?;
     }
     Ok(())
-}
-
-/// As DPDK writes addresses.
-#[must_use]
-pub fn upper(mac: MacAddress) -> String {
-    mac.to_string().to_uppercase()
 }
 
 /// What `flags` says of a checksum: two bits, good and bad.

@@ -50,6 +50,12 @@ impl MacAddress {
         !self.is_multicast() && self.0 != [0; 6]
     }
 
+    /// The address in capitals, as DPDK writes it.
+    #[must_use]
+    pub fn to_uppercase(self) -> String {
+        self.to_string().to_uppercase()
+    }
+
     /// Whether the locally-administered bit is set.
     #[must_use]
     pub fn is_local(self) -> bool {

@@ -78,11 +78,6 @@ fn on_off(on: bool) -> &'static str {
     if on { "on" } else { "off" }
 }
 
-fn address(mac: &MacAddress) -> String {
-    // DPDK's form: upper case.
-    mac.0.map(|byte| format!("{byte:02X}")).join(":")
-}
-
 fn rx_names(offloads: RxOffloads) -> Value {
     offloads.iter_names().map(|(name, _)| name).collect()
 }
@@ -116,7 +111,7 @@ fn info(port: &PortView, _: &str) -> Option<Value> {
         "port_id": port.id().0,
         "mtu": port.mtu().unwrap_or(0),
         "rx_mbuf_size_min": config.rx_queues.iter().map(room).min().unwrap_or(0),
-        "mac_addr": address(&own),
+        "mac_addr": own.to_uppercase(),
         "promiscuous": flag(promiscuous),
         "scattered_rx": flag(scatters(&config, info.rx_offloads)),
         "all_multicast": flag(all_multicast),
@@ -178,7 +173,7 @@ fn link_status(port: &PortView, _: &str) -> Option<Value> {
 }
 
 fn macs(port: &PortView, _: &str) -> Option<Value> {
-    Some(port.mac_addresses()?.iter().map(address).collect())
+    Some(port.mac_addresses()?.iter().map(|mac| mac.to_uppercase()).collect())
 }
 
 /// The queue that the parameters name; with a single queue they need not.

@@ -10,15 +10,14 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
 
 use clap::Parser;
+use pollux_eal::signal::EndSignals;
+use pollux_eal::with_causes;
 use pollux_mlx5_model::pci::{self, Health, Slot, Stop};
 use pollux_mlx5_model::time::Clock;
 use pollux_mlx5_model::wire::{Impairments, WireSpec};
 use pollux_mlx5_model::{Ability, Device, DeviceConfig, GuestMemory, Traits};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 /// Software model of a ConnectX adapter, served as a PCI function over vfio-user for a virtual machine.
 #[derive(Parser)]
@@ -54,51 +53,16 @@ fn main() -> ExitCode {
     match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            // One line, with every cause.
-            let causes = std::iter::successors(Some(&*why as &dyn Error), |&why| why.source());
-            let line: Vec<String> = causes.map(ToString::to_string).collect();
-            eprintln!("mlx5-device: {}", line.join(": "));
+            eprintln!("mlx5-device: {}", with_causes(&*why));
             ExitCode::FAILURE
         }
     }
 }
 
-/// A second signal is believed after this: some senders signal both a process and its group.
-const GRACE: Duration = Duration::from_millis(500);
-
-/// Has the first SIGINT, SIGTERM or SIGHUP end `stop`'s devices, and a second one the process at once.
-fn end_on_signals(stop: Stop) -> std::io::Result<()> {
-    let mut wanted = vec![SIGINT, SIGTERM];
-    // As nohup(1) and its kin leave it.
-    if !is_ignored(SIGHUP) {
-        wanted.push(SIGHUP);
-    }
-    let mut signals = Signals::new(wanted)?;
-    // It ends with the process.
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
-        let mut first: Option<Instant> = None;
-        for signal in signals.forever() {
-            if first.is_some_and(|first| first.elapsed() >= GRACE) {
-                std::process::exit(128 + signal);
-            }
-            first.get_or_insert_with(Instant::now);
-            stop.stop();
-        }
-    })?;
-    Ok(())
-}
-
-/// Whether a signal was ignored when the process began. Source: proc(5), `/proc/pid/status`.
-fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok())
-        .is_some_and(|set| set >> (signal - 1) & 1 == 1)
-}
-
 fn run(cli: &Cli) -> Result<(), Box<dyn Error>> {
     let stop = Stop::default();
-    end_on_signals(stop.clone())?;
+    let ends = stop.clone();
+    EndSignals::catch()?.call(move || ends.stop())?;
     let (sockets, wires) = (cli.socket.len(), cli.wire.len());
     if sockets != wires {
         return Err(format!("{sockets} sockets and {wires} wires: give each device one of both").into());

@@ -6,13 +6,13 @@
 //! Files of devices that another process has are answered there ([`host`]): those of a forked child by its parent, and all files of a
 //! program that is attached to a daemon.
 
-use std::error::Error;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use crate::plan::{Plan, Summary, device_name};
+use pollux_eal::with_causes;
 use pollux_mlx5_model::Model;
 use pollux_uverbs::{Channel, Errno};
 
@@ -135,11 +135,8 @@ pub(super) fn built(plan: &Plan, number: usize) -> Result<Arc<Model>, String> {
     }
     let name = device_name(number);
     let described = plan.devices.get(number).ok_or_else(|| format!("{name}: there is none"))?;
-    let model = descriptor::high_inside(|| described.build(number, plan.stepped)).map_err(|why| {
-        let causes = std::iter::successors(Some(&why as &dyn Error), |&why| why.source());
-        let words: Vec<String> = causes.map(ToString::to_string).collect();
-        format!("{name}: {}", words.join(": "))
-    })?;
+    let model = descriptor::high_inside(|| described.build(number, plan.stepped))
+        .map_err(|why| format!("{name}: {}", with_causes(&why)))?;
     let model = Arc::new(model);
     devices.push((number, Arc::clone(&model)));
     Ok(model)

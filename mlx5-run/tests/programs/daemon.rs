@@ -197,7 +197,7 @@ fn strangers_keep_nobody_out() {
 }
 
 #[test]
-fn programs_end_with_their_daemon() {
+fn a_killed_daemon_is_told_of_and_started_again() {
     let mut daemon = Daemon::start(&[]);
     let bed = Bed::new();
     let opens = "exec 3<>/dev/infiniband/uverbs0; echo opened; exec sleep 50";
@@ -212,8 +212,7 @@ fn programs_end_with_their_daemon() {
         "{}",
         refused.said
     );
-    // A shell that became sleep(1) by exec has no library's thread any more: its file is closed with it, and it is let alone.
-    // What it left of its socket is no hindrance.
+    // Neither the killed daemon's socket nor a program of its, which no longer uses the device, is in the way of another daemon.
     daemon.child = serving(&bed, &daemon.socket, &[]);
     bed.must(&daemon.options(), &["ibv_rc_pingpong", "-g", "1"], "-p");
     signal(program.id(), "TERM");

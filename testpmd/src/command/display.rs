@@ -203,7 +203,7 @@ fn multicast(session: &mut Session, args: &Args) -> Result<String, String> {
     let groups = port_of(session, args.port(0))?.multicast_list().to_vec();
     let mut told = format!("Number of Multicast MAC address added: {}\n", groups.len());
     for group in groups {
-        let _ = writeln!(told, "  {}", crate::verbose::upper(group));
+        let _ = writeln!(told, "  {}", group.to_uppercase());
     }
     Ok(told)
 }

@@ -90,7 +90,7 @@ fn mac(session: &mut Session, args: &Args) -> Result<String, String> {
 fn multicast(session: &mut Session, args: &Args) -> Result<String, String> {
     let (add, id, group) = (args.word(0) == "add", args.port(1), args.mac(2));
     if !MacAddress::is_multicast(group) {
-        return Err(format!("Invalid multicast_addr {}", crate::verbose::upper(group)));
+        return Err(format!("Invalid multicast_addr {}", group.to_uppercase()));
     }
     let port = port_of(session, id)?;
     let mut groups = port.multicast_list().to_vec();

@@ -5,7 +5,6 @@ use std::fmt::Write;
 use super::port;
 use crate::engine::{Mode, TxSplit};
 use crate::session::Session;
-use crate::verbose::upper;
 
 /// `show config fwd`, and what `start` says: the streams, and who forwards them.
 #[must_use]
@@ -40,7 +39,7 @@ pub fn streams(session: &mut Session, mode: Mode) -> String {
                 text,
                 "  RX P={from}/Q={0} (socket 0) -> TX P={to}/Q={0} (socket 0) peer={1}",
                 plan.queue,
-                upper(session.peer(to))
+                session.peer(to).to_uppercase()
             );
         }
     }

@@ -7,7 +7,6 @@ use pollux_port::{Link, PortId, RxOffloads};
 use super::{INFO, on, port};
 use crate::hash;
 use crate::session::Session;
-use crate::verbose::upper;
 
 /// Speed as DPDK says it (`rte_eth_link_speed_to_str`).
 fn speed(link: &Link) -> String {
@@ -33,7 +32,7 @@ pub fn port_info(session: &mut Session, id: u16) -> Result<String, String> {
     let (vlan, config) = (port.vlan_offloads(), port.config());
     let mut text = String::new();
     let _ = writeln!(text, "\n{INFO} Infos for port {id:<2} {INFO}");
-    let _ = writeln!(text, "MAC address: {}\nDevice name: {}", upper(mac), port.name());
+    let _ = writeln!(text, "MAC address: {}\nDevice name: {}", mac.to_uppercase(), port.name());
     let _ = writeln!(text, "Driver name: {}\nFirmware-version: not available", info.driver);
     let _ = writeln!(text, "Devargs: {}", info.device.as_deref().unwrap_or_default());
     let socket = info.socket.unwrap_or(0);
@@ -132,7 +131,7 @@ pub fn port_summary(session: &mut Session, ids: &[u16]) -> Result<String, String
         let _ = writeln!(
             text,
             "{id:<4} {} {:<12} {:<14} {status:<8} {}",
-            upper(mac),
+            mac.to_uppercase(),
             port.name(),
             info.driver,
             speed(&link)
@@ -163,7 +162,7 @@ pub fn device_info(session: &mut Session, ids: &[u16]) -> Result<String, String>
             info.device.as_deref().unwrap_or_default()
         );
         let _ = writeln!(text, "Connect to socket: {}\n\n\tPort id: {id} ", info.socket.unwrap_or(0));
-        let _ = writeln!(text, "\tMAC address: {}\n\tDevice name: {name}", upper(mac));
+        let _ = writeln!(text, "\tMAC address: {}\n\tDevice name: {name}", mac.to_uppercase());
         let _ = writeln!(text, "\tDevice speed capability: Autonegotiate (all speeds)");
     }
     Ok(text)
@@ -179,7 +178,7 @@ pub fn macs(session: &mut Session, id: u16) -> Result<String, String> {
     let further = port.further_mac_addresses();
     let mut text = format!("Number of MAC address added: {}\n", further.len() + 1);
     for mac in std::iter::once(&own).chain(further) {
-        let _ = writeln!(text, "  {}", upper(*mac));
+        let _ = writeln!(text, "  {}", mac.to_uppercase());
     }
     Ok(text)
 }
