@@ -66,7 +66,12 @@ enum Beside {
     /// Compare with DPDK 25.11 or newer from Debian sid, in a root cached outside the tree
     Peers,
     /// Compare our mlx5 driver and verbs with DPDK's and libmlx5 on the device model, in the same root
-    Witness,
+    Witness {
+        /// Also compare with a DPDK that is built for this processor, without a bound (the first time this takes some
+        /// minutes)
+        #[arg(long)]
+        native: bool,
+    },
 }
 
 /// Runs the plan and prints what came of it.
@@ -74,8 +79,8 @@ enum Beside {
 /// The task fails when a figure with a bound, or beside a peer one with a target, could not be measured, so that nobody
 /// takes a short table for a whole one; and when a bound was missed on a quiet machine, unless it is to report only.
 pub(crate) fn bench(args: &Args) -> Outcome {
-    if matches!(args.beside, Some(Beside::Witness)) {
-        return witness::bench(args);
+    if let Some(Beside::Witness { native }) = args.beside {
+        return witness::bench(args, native);
     }
     build(
         &["pollux-apps", "pollux-benches", "pollux-testpmd"],
@@ -89,7 +94,7 @@ pub(crate) fn bench(args: &Args) -> Outcome {
         .collect();
     let root = match args.beside {
         Some(Beside::Peers) => Some(Root::prepare()?),
-        Some(Beside::Witness) | None => None,
+        Some(Beside::Witness { .. }) | None => None,
     };
     let mut report = Report::new(root.as_ref().map(|root| root.version.clone()));
     let mut measured = micro(&plan, root.as_ref(), args.trials(), &mut report)?;

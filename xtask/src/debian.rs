@@ -69,13 +69,13 @@ pub(crate) fn newest_dpdk() -> Outcome<PathBuf> {
     Ok(path)
 }
 
-/// Fetches the source of `package` as this machine's release has it into `folder`, once for each version: where its
-/// upstream archive is, and its version.
+/// Fetches the source of `package` as `release` has it into `folder`, once for each version: where its upstream archive
+/// is, and its version.
 ///
 /// # Errors
 /// One line when the archive cannot be reached and nothing was fetched before.
-pub(crate) fn source(package: &str, folder: &Path) -> Outcome<(PathBuf, String)> {
-    let fetched = fetch_source(package, folder);
+pub(crate) fn source(package: &str, release: &str, folder: &Path) -> Outcome<(PathBuf, String)> {
+    let fetched = fetch_source(package, release, folder);
     // Without a network, what an earlier run fetched serves.
     match (fetched_source(package, folder), fetched) {
         (Some(found), _) => Ok(found),
@@ -90,7 +90,7 @@ pub(crate) fn source(package: &str, folder: &Path) -> Outcome<(PathBuf, String)>
 /// # Errors
 /// One line when the archive cannot be reached, or has no such package.
 pub(crate) fn unpack(package: &str, beside: &[&str], folder: &Path) -> Outcome {
-    let apt = Apt::new(&folder.join("apt"), "deb")?;
+    let apt = Apt::new(&folder.join("apt"), "deb", &release()?)?;
     must(apt.command("apt-get").arg("update"))?;
     let mut names = vec![package.to_owned(), "libibverbs1".into()];
     names.extend(beside.iter().map(|name| (*name).to_owned()));
@@ -135,11 +135,11 @@ struct Apt {
 
 impl Apt {
     /// `kind` is `deb` or `deb-src`.
-    fn new(folder: &Path, kind: &str) -> Outcome<Self> {
+    fn new(folder: &Path, kind: &str, release: &str) -> Outcome<Self> {
         let (lists, sources) = (folder.join("lists"), folder.join("sources.list"));
         std::fs::create_dir_all(lists.join("partial"))
             .map_err(|why| format!("cannot make {}: {why}", lists.display()))?;
-        std::fs::write(&sources, format!("{kind} {} {} main\n", archive()?, release()?))
+        std::fs::write(&sources, format!("{kind} {} {release} main\n", archive()?))
             .map_err(|why| format!("cannot write {}: {why}", sources.display()))?;
         Ok(Self { folder: folder.to_owned(), sources })
     }
@@ -157,8 +157,8 @@ impl Apt {
 }
 
 /// Has apt fetch it.
-fn fetch_source(package: &str, folder: &Path) -> Outcome {
-    let apt = Apt::new(folder, "deb-src")?;
+fn fetch_source(package: &str, release: &str, folder: &Path) -> Outcome {
+    let apt = Apt::new(folder, "deb-src", release)?;
     must(apt.command("apt-get").arg("update"))?;
     must(apt.command("apt-get").args(["source", "--download-only", package]))
 }

@@ -134,7 +134,8 @@ fn names(golden: &str) -> Outcome<String> {
 
 /// Cuts the structures out of DPDK's header, which does not compile without DPDK; answers DPDK's version.
 fn dpdk(work: &Path) -> Outcome<String> {
-    let (archive, version) = debian::source("dpdk", &debian::cache_dir()?.join("source"))?;
+    let (archive, version) =
+        debian::source("dpdk", &debian::release()?, &debian::cache_dir()?.join("source"))?;
     let into = work.join(format!("dpdk-{version}"));
     let [(header, _)] = DPDK_HEADERS else { return Err("golden: one header of DPDK is read".to_owned()) };
     if !into.join(header).exists() {

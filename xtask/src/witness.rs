@@ -1,4 +1,5 @@
-//! `cargo xtask witness`: rdma-core's own test suite and DPDK's newest driver on our devices, in processes of this machine.
+//! `cargo xtask witness`: rdma-core's own test suite and DPDK's newest driver on our devices, in processes of this machine; and
+//! the recipe of `mlx5-run/container`.
 //!
 //! ```text
 //!   Debian's python3-pyverbs ── suite ──► cache     (the tests come with it, and are never committed)
@@ -51,7 +52,17 @@ pub(crate) struct Args {
 pub(crate) fn witness(args: &Args) -> Outcome {
     interrupt::listen()?;
     pyverbs(args)?;
-    if args.test.is_none() && !args.record { dpdk() } else { Ok(()) }
+    if args.test.is_none() && !args.record {
+        dpdk()?;
+        container()?;
+    }
+    Ok(())
+}
+
+/// The container's recipe, without a container's tools: the programs that [`pyverbs`] built, in a root of this release.
+fn container() -> Outcome {
+    debian::needs_root("the container's recipe")?;
+    must(Command::new(root().join("mlx5-run/container/try")).arg(release_dir()).arg(debian::release()?))
 }
 
 /// Where it has its root, the tests find no reason to be skipped.

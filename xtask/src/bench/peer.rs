@@ -1,5 +1,7 @@
 //! The peer: a Debian sid root with DPDK and a compiler, cached outside the tree.
 
+pub(super) mod native;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -33,6 +35,12 @@ fn take(file: &Path, folder: &Path) -> Outcome {
         .map_err(|why| format!("cannot copy {}: {why}", file.display()))
 }
 
+/// Compiles a program of the peer's in `root`: everything behind gcc's usual options.
+fn compile(root: &Path, program: &str) -> Outcome {
+    let line = format!("cd /pollux && gcc -O3 -Wall -Wextra -Werror {program}");
+    must(Command::new("chroot").arg(root).args(["sh", "-c", &line]))
+}
+
 pub(crate) struct Root {
     path: PathBuf,
     /// Name and version of the package that is measured.
@@ -54,9 +62,8 @@ impl Root {
         for source in SOURCES {
             take(&root().join(source), &inside)?;
         }
-        for compiler in COMPILED {
-            let line = format!("cd /pollux && gcc -O3 -Wall -Wextra -Werror {compiler}");
-            must(Command::new("chroot").arg(&path).args(["sh", "-c", &line]))?;
+        for program in COMPILED {
+            compile(&path, program)?;
         }
         let version = output(Command::new("chroot").arg(&path).args([
             "dpkg-query",

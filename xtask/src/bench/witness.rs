@@ -9,13 +9,13 @@ mod mode;
 use std::process::Command;
 use std::time::SystemTime;
 
-use super::peer::Root;
+use super::peer::{Root, native};
 use super::table::{Figure, Pair, Plan, Report, Source, cycles, median};
 use super::turn::alternate;
 use super::{Args, build};
 use crate::run::{Outcome, output, release_dir};
 
-use mode::{Ours, Theirs};
+use mode::{Built, Ours, Theirs};
 
 /// Trials of each mode when the best one is looked for.
 const SWEPT: u32 = 3;
@@ -69,6 +69,8 @@ struct Row {
     part: Part,
     ours: &'static [Ours],
     theirs: &'static [Theirs],
+    /// The name of the same figure beside a native build of the peer, which has no bound.
+    native: Option<&'static str>,
 }
 
 const fn row(
@@ -78,16 +80,31 @@ const fn row(
     ours: &'static [Ours],
     theirs: &'static [Theirs],
 ) -> Row {
-    Row { name, target: Some(target), part, ours, theirs }
+    Row { name, target: Some(target), part, ours, theirs, native: None }
+}
+
+impl Row {
+    const fn also_native(self, name: &'static str) -> Self {
+        Self { native: Some(name), ..self }
+    }
+
+    /// The rows that this one stands for: a name, a bound, the peer's build.
+    fn figures(&self, native: bool) -> impl Iterator<Item = (&'static str, Option<f64>, Built)> {
+        let beside_native = self.native.filter(|_| native).map(|name| (name, None, Built::Native));
+        std::iter::once((self.name, self.target, Built::ForAll)).chain(beside_native)
+    }
 }
 
 const ROWS: &[Row] = &[
-    row("dpdk_mlx5_rx", 0.8, Part::First, mode::OURS, mode::DPDK),
-    row("dpdk_mlx5_tx", 0.8, Part::Second, mode::OURS, mode::DPDK),
-    row("dpdk_mlx5_io", 0.8, Part::Both, mode::OURS, mode::DPDK),
-    row("dpdk_mlx5_offloads", 0.8, Part::Both, mode::OURS_OFFLOADS, mode::DPDK_OFFLOADS),
-    row("dpdk_mlx5_mprq", 0.9, Part::First, mode::OURS_STRIDING, mode::DPDK_STRIDING),
-    row("dpdk_mlx5_cqe_comp", 0.9, Part::First, mode::OURS_COMPRESSED, mode::DPDK_COMPRESSED),
+    row("dpdk_mlx5_rx", 0.8, Part::First, mode::OURS, mode::DPDK).also_native("dpdk_mlx5_rx_native"),
+    row("dpdk_mlx5_tx", 0.8, Part::Second, mode::OURS, mode::DPDK).also_native("dpdk_mlx5_tx_native"),
+    row("dpdk_mlx5_io", 0.8, Part::Both, mode::OURS, mode::DPDK).also_native("dpdk_mlx5_io_native"),
+    row("dpdk_mlx5_offloads", 0.8, Part::Both, mode::OURS_OFFLOADS, mode::DPDK_OFFLOADS)
+        .also_native("dpdk_mlx5_offloads_native"),
+    row("dpdk_mlx5_mprq", 0.9, Part::First, mode::OURS_STRIDING, mode::DPDK_STRIDING)
+        .also_native("dpdk_mlx5_mprq_native"),
+    row("dpdk_mlx5_cqe_comp", 0.9, Part::First, mode::OURS_COMPRESSED, mode::DPDK_COMPRESSED)
+        .also_native("dpdk_mlx5_cqe_comp_native"),
     row("dpdk_mlx5_pcie", 1.0, Part::Bytes, mode::OURS_COMPRESSED, mode::DPDK_COMPRESSED),
     row("dpdk_mlx5_pcie_mprq", 1.0, Part::Bytes, mode::OURS_STRIDING, mode::DPDK_STRIDING),
     row("dpdk_mlx5_start", 0.2, Part::Start, mode::OURS_START, mode::DPDK_START),
@@ -113,8 +130,11 @@ const ROWS: &[Row] = &[
 ///
 /// # Errors
 /// One line: the root cannot be made, a row was not measured, or one missed its bound (not with `--report-only` or `--once`).
-pub(super) fn bench(args: &Args) -> Outcome {
+pub(super) fn bench(args: &Args, native: bool) -> Outcome {
     let root = Root::prepare()?;
+    if native {
+        native::prepare(&root)?;
+    }
     build(&["pollux-benches", "pollux-mlx5-run"], &["mlx5_rxtx32", "mlx5_start", "verbs_post", "mlx5-run"])?;
     for file in ["mlx5-run", "libpollux_mlx5_run.so"] {
         root.take(&release_dir().join(file))?;
@@ -122,16 +142,18 @@ pub(super) fn bench(args: &Args) -> Outcome {
     let mut report = Report::new(Some(root.version.clone()));
     let mut failed = Vec::new();
     for row in ROWS.iter().filter(|row| args.only.as_deref().is_none_or(|word| row.name.contains(word))) {
-        let pairs = measure(row, &root, args).unwrap_or_else(|why| {
-            failed.push(format!("{}: {why}", row.name));
-            Vec::new()
-        });
-        let plan = Plan {
-            target: row.target,
-            from: Source::Witness,
-            ..cycles(row.name, row.theirs.first().map_or("", |theirs| row.part.unit(theirs)), 0.0)
-        };
-        report.add(Figure::new(plan, &pairs, None));
+        for (name, target, built) in row.figures(native) {
+            let pairs = measure(row, &root, built, args).unwrap_or_else(|why| {
+                failed.push(format!("{name}: {why}"));
+                Vec::new()
+            });
+            let plan = Plan {
+                target,
+                from: Source::Witness,
+                ..cycles(name, row.theirs.first().map_or("", |theirs| row.part.unit(theirs)), 0.0)
+            };
+            report.add(Figure::new(plan, &pairs, None));
+        }
     }
     report.print(args.json);
     let behind = report.behind();
@@ -141,15 +163,17 @@ pub(super) fn bench(args: &Args) -> Outcome {
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
 }
 
-fn measure(row: &Row, root: &Root, args: &Args) -> Outcome<Vec<Pair>> {
+fn measure(row: &Row, root: &Root, built: Built, args: &Args) -> Outcome<Vec<Pair>> {
     // Once: no mode is looked for, the first is taken.
     let sweep = if args.once { 0 } else { SWEPT };
     let ours = best(row, "ours", row.ours, sweep, |mode| said(mode.command(row.part), row.part))?;
-    let theirs = best(row, "peer", row.theirs, sweep, |mode| said(mode.command(root, row.part), row.part))?;
+    let peer = if built == Built::Native { "native peer" } else { "peer" };
+    let theirs =
+        best(row, peer, row.theirs, sweep, |mode| said(mode.command(root, built, row.part), row.part))?;
     alternate(
         args.trials(),
         || said(ours.command(row.part), row.part),
-        || said(theirs.command(root, row.part), row.part).map(Some),
+        || said(theirs.command(root, built, row.part), row.part).map(Some),
     )
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::process::Command;
 
 use super::{Part, timed};
-use crate::bench::peer::Root;
+use crate::bench::peer::{Root, native};
 use crate::run::release_dir;
 
 /// A mode of ours: a figure of one of our programs.
@@ -38,6 +38,15 @@ impl fmt::Display for Ours {
     }
 }
 
+/// What DPDK was built for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Built {
+    /// Every x86-64: Debian's package.
+    ForAll,
+    /// This processor.
+    Native,
+}
+
 /// A mode of a peer.
 pub(super) enum Theirs {
     /// DPDK's driver, by its device arguments and the offloads of `benches/peer/mlx5.c`.
@@ -47,7 +56,7 @@ pub(super) enum Theirs {
 }
 
 impl Theirs {
-    pub(super) fn command(&self, root: &Root, part: Part) -> Command {
+    pub(super) fn command(&self, root: &Root, built: Built, part: Part) -> Command {
         let mut args = vec!["--stepped"];
         match self {
             Self::Dpdk { arguments, words } => {
@@ -55,7 +64,10 @@ impl Theirs {
                     "--wire",
                     "cable:bench",
                     "--",
-                    "/pollux/mlx5",
+                    match built {
+                        Built::ForAll => "/pollux/mlx5",
+                        Built::Native => native::PROGRAM,
+                    },
                     "-l",
                     "0",
                     "--no-huge",
