@@ -27,6 +27,7 @@ mod receive;
 mod request;
 mod telemetry;
 mod transmit;
+mod view;
 
 use std::sync::Arc;
 
@@ -48,6 +49,7 @@ pub use rdma::{RdmaBringup, RdmaDevice, present};
 pub use receive::ReceiveRequest;
 pub use request::PortRequest;
 pub use transmit::needed_for;
+pub use view::View;
 
 /// A running EAL and the ports of one program, opened and numbered.
 ///
@@ -259,8 +261,13 @@ impl Bringup {
     /// Returns the PCIe traffic of a port so far; `None` on hardware and on ports without a device, where it is not counted.
     #[must_use]
     pub fn ledger(&self, id: PortId) -> Option<PortLedger> {
-        let model = self.models.get(usize::from(id.0))?.as_ref()?;
-        Some(PortLedger::new(&model.ledger()))
+        self.modelled.ledger(&self.spec(id).ok()?.device.name)
+    }
+
+    /// Returns what the program counts, to be read on any thread; it follows as ports come and go.
+    #[must_use]
+    pub fn view(&self) -> View {
+        View::new(&self.eal, &self.ports, &self.modelled)
     }
 
     /// Returns the MAC address of a port.

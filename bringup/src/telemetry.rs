@@ -14,6 +14,7 @@ use pollux_port::PortViews;
 use crate::RdmaDevice;
 
 pub(crate) use model::Models;
+pub(crate) use pool::pools;
 
 /// Registers `/eal/params`, `/eal/app_params`, `/ethdev/*`, `/mempool/*`, `/ring/*` and `/model/ledger`.
 pub(crate) fn register(

@@ -87,7 +87,7 @@ pub use rss::{HashAlgorithm, HashFields, RssConfig, RssInfo};
 pub use state::PortState;
 pub use stats::{Dropped, PortStats, QueueStats, RxCounters, RxDrop, TxCounters, TxDrop, Xstat};
 pub use timestamp::{DeviceClock, RxTimestamp};
-pub use view::{PortView, PortViews, QueueView};
+pub use view::{PortReading, PortView, PortViews, QueueView};
 pub use vlan::VlanTagPlace;
 
 /// The address of a port.

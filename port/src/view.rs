@@ -223,6 +223,21 @@ pub struct QueueView {
     pub mode: Option<&'static str>,
 }
 
+/// What a port counted and what its link says, read at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortReading {
+    /// The driver's name.
+    pub driver: &'static str,
+    /// The port's state.
+    pub state: PortState,
+    /// Its link.
+    pub link: Link,
+    /// The basic statistics since the last reset.
+    pub stats: PortStats,
+    /// Packets dropped, by reason, likewise.
+    pub dropped: Vec<Dropped>,
+}
+
 impl PortView {
     pub(crate) fn new(
         id: PortId,
@@ -318,23 +333,26 @@ impl PortView {
         Some(stats::basic(&xstats, shown.rx.len(), shown.tx.len()))
     }
 
-    /// Returns the basic statistics and the packets dropped by reason, both of one moment.
+    /// Returns statistics, drops by reason and the link, all of one moment.
     #[must_use]
-    pub fn counts(&self) -> Option<(PortStats, Vec<Dropped>)> {
-        let xstats = self.xstats()?;
-        let shown = self.shown()?;
-        Some((stats::basic(&xstats, shown.rx.len(), shown.tx.len()), stats::dropped(&xstats)))
+    pub fn reading(&self) -> Option<PortReading> {
+        self.read(|driver, shown| {
+            let xstats = shown.baseline.apply(shown.raw_stats(driver));
+            let state = shown.state(&self.gate);
+            Some(PortReading {
+                driver: driver.info().driver,
+                state,
+                link: link_in(state, driver),
+                stats: stats::basic(&xstats, shown.rx.len(), shown.tx.len()),
+                dropped: stats::dropped(&xstats),
+            })
+        })
     }
 
     /// Returns the link status.
     #[must_use]
     pub fn link(&self) -> Option<Link> {
-        self.read(|driver, shown| {
-            Some(match shown.state(&self.gate) {
-                PortState::Gone | PortState::Closed => Link::default(),
-                state => driver.link(state == PortState::Started),
-            })
-        })
+        self.read(|driver, shown| Some(link_in(shown.state(&self.gate), driver)))
     }
 
     /// Returns the MTU in bytes; `None` also where the device does not tell.
@@ -395,6 +413,14 @@ impl PortView {
 
     fn shown(&self) -> Option<Shown> {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// A port that is gone or closed has no link; its device is not asked.
+fn link_in(state: PortState, driver: &mut dyn PortDriver) -> Link {
+    match state {
+        PortState::Gone | PortState::Closed => Link::default(),
+        state => driver.link(state == PortState::Started),
     }
 }
 

@@ -156,7 +156,7 @@ fn xstats(port: &PortView, parameters: &str) -> Option<Value> {
 }
 
 fn dropped(port: &PortView, _: &str) -> Option<Value> {
-    let (_, dropped) = port.counts()?;
+    let dropped = port.reading()?.dropped;
     let named = |drop: &pollux_port::Dropped| format!("{} {}", drop.direction, drop.reason).replace(' ', "_");
     Some(dropped.iter().map(|drop| (named(drop), Value::from(drop.packets))).collect())
 }

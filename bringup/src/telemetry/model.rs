@@ -23,6 +23,13 @@ impl Models {
         models.extend(model.map(|model| (name.to_owned(), Arc::downgrade(model))));
     }
 
+    /// What the model of a device counted; `None`: it has none.
+    pub(crate) fn ledger(&self, name: &str) -> Option<PortLedger> {
+        let model =
+            self.locked().iter().find(|(known, _)| known == name).and_then(|(_, model)| model.upgrade());
+        model.map(|model| PortLedger::new(&model.ledger()))
+    }
+
     fn locked(&self) -> MutexGuard<'_, Vec<Named>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -50,20 +57,9 @@ pub(crate) fn register(telemetry: &Telemetry, models: &Models) -> Result<(), Eal
 }
 
 fn view(ledger: &PortLedger) -> Value {
-    let crossings: Value = ledger
-        .crossings
-        .iter()
-        .map(|one| {
-            let counts = json!({ "transfers": one.transfers, "bytes": one.bytes, "tlps": one.bus_packets });
-            (one.name.to_owned(), counts)
-        })
-        .collect();
-    json!({
-        "max_payload": PortLedger::MAX_PAYLOAD,
-        "tx_packets": ledger.packets_sent,
-        "rx_packets": ledger.packets_received,
-        "bytes_to_device": ledger.bytes_to_device,
-        "bytes_from_device": ledger.bytes_from_device,
-        "crossings": crossings,
-    })
+    let mut view = json!({ "max_payload": PortLedger::MAX_PAYLOAD });
+    if let (Value::Object(members), Value::Object(view)) = (json!(ledger), &mut view) {
+        view.extend(members);
+    }
+    view
 }

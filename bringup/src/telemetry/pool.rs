@@ -41,7 +41,7 @@ pub(super) fn register(telemetry: &Telemetry, ports: &PortViews, memory: &Memory
 }
 
 /// The pools of all ports, each once.
-fn pools(ports: &PortViews) -> Vec<MbufPool> {
+pub(crate) fn pools(ports: &PortViews) -> Vec<MbufPool> {
     let mut pools: Vec<MbufPool> = Vec::new();
     for config in ports.list().iter().filter_map(|port| port.config()) {
         for queue in config.rx_queues {
