@@ -76,13 +76,16 @@ impl Running {
         Self { child, said, heard: Vec::new() }
     }
 
-    /// Waits until a line with this word was written to standard error.
+    /// Waits until a line with this word was written to standard error; the first such line.
     ///
     /// # Panics
     /// After ten seconds ([`patient`]), or when the program ends without it.
-    pub fn wait_for(&mut self, word: &str) {
+    pub fn wait_for(&mut self, word: &str) -> String {
         let deadline = Instant::now() + patient(Duration::from_secs(10));
-        while !self.heard.iter().any(|line| line.contains(word)) {
+        loop {
+            if let Some(line) = self.heard.iter().find(|line| line.contains(word)) {
+                return line.clone();
+            }
             match self.said.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(line) => self.heard.push(line),
                 Err(why) => panic!("no line with {word:?} ({why}) but: {}", self.heard.join("\n")),

@@ -31,6 +31,10 @@ pub enum Need {
     /// An RDMA device of the kernel's mlx5, to itself: it may carry somebody's connection, so it is there only where `POLLUX_REQUIRE`
     /// names it.
     Mlx5,
+    /// Chromium and its driver.
+    Browser,
+    /// Prometheus' own checker of metrics.
+    Promtool,
 }
 
 impl Need {
@@ -45,6 +49,8 @@ impl Need {
             Self::Dpdk => "dpdk",
             Self::Rxe => "rxe",
             Self::Mlx5 => "mlx5",
+            Self::Browser => "browser",
+            Self::Promtool => "prometheus",
         }
     }
 
@@ -79,6 +85,14 @@ impl Need {
                 .iter()
                 .find(|program| !runs(program))
                 .map(|program| format!("needs the program {program} (Debian's dpdk-dev)")),
+            Self::Browser => {
+                ["chromium", "chromedriver"].iter().find(|program| !runs(program)).map(|program| {
+                    format!("needs the program {program} (Debian's chromium and chromium-driver)")
+                })
+            }
+            Self::Promtool => {
+                (!runs("promtool")).then(|| "needs the program promtool (Debian's prometheus)".into())
+            }
             Self::Rxe => (!has_rdma(Path::new("/"), None)).then(|| "needs a device of rdma_rxe".into()),
             Self::Mlx5 => {
                 let there = self.is_required() && has_rdma(Path::new("/"), Some("mlx5_core"));
