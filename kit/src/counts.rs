@@ -1,17 +1,29 @@
-//! What ports and lcores counted, at one moment.
+//! What ports, streams, lcores and pools counted, at one moment: the one snapshot that tables, reports, metrics, page and screen show.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Instant;
 
-use pollux_bringup::{Bringup, PortLedger};
-use pollux_eal::lcore::LcoreId;
-use pollux_port::{Port, PortId, PortState, PortStats, QueueId};
+use pollux_bringup::PortLedger;
+use pollux_eal::clock::Clock;
+use pollux_eal::histogram;
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
 
-use crate::retry::Lost;
+/// Packets by why they were dropped: `rx no mbuf`, `tx full`. JSON has underscores in place of spaces.
+pub type Reasons = BTreeMap<String, u64>;
+
+/// One queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct QueueCounts {
+    /// Packets that passed.
+    pub packets: u64,
+    /// Their bytes, without the frame check sequence.
+    pub bytes: u64,
+    /// Packets dropped as errors.
+    pub errors: u64,
+}
 
 /// One port.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PortCounts {
     /// Its number.
     pub id: u16,
@@ -23,6 +35,10 @@ pub struct PortCounts {
     pub to: Option<u16>,
     /// Whether the device has disappeared.
     pub gone: bool,
+    /// Whether the link is up.
+    pub link_up: bool,
+    /// The link's speed in Mbit/s, if it is known.
+    pub link_mbps: Option<u32>,
     /// Packets received.
     pub rx_packets: u64,
     /// Packets sent.
@@ -31,20 +47,33 @@ pub struct PortCounts {
     pub rx_bytes: u64,
     /// Bytes sent, likewise.
     pub tx_bytes: u64,
-    /// Packets dropped, by reason: `rx no mbuf`, `tx full`.
-    pub dropped: BTreeMap<String, u64>,
+    /// Packets dropped, by reason.
+    #[serde(serialize_with = "underscored")]
+    pub dropped: Reasons,
+    /// By rx queue.
+    pub rx_queues: Vec<QueueCounts>,
+    /// By tx queue.
+    pub tx_queues: Vec<QueueCounts>,
     /// What it made PCIe carry since it was opened; only the device model counts that.
     pub ledger: Option<PortLedger>,
 }
 
+impl PortCounts {
+    /// Packets dropped, for any reason.
+    #[must_use]
+    pub fn dropped_packets(&self) -> u64 {
+        self.dropped.values().sum()
+    }
+}
+
 /// One lcore that forwards.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LcoreCounts {
     /// Its number.
     pub id: u16,
     /// The ports that it polls.
     pub ports: Vec<u16>,
-    /// Packets that they received.
+    /// Packets that its streams moved.
     pub packets: u64,
     /// Cycles spent on packets.
     pub busy_cycles: u64,
@@ -70,8 +99,113 @@ fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// Everything, at one moment or over a span of time.
+/// One stream: from an rx queue to a port.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct StreamCounts {
+    /// The port that receives.
+    pub from: u16,
+    /// With this queue.
+    pub queue: u16,
+    /// The port that sends.
+    pub to: u16,
+    /// Who polls it.
+    pub lcore: u16,
+    /// Packets that it moved.
+    pub packets: u64,
+    /// Packets that it let go, by reason; they are among those dropped by the port `to`.
+    #[serde(serialize_with = "underscored")]
+    pub lost: Reasons,
+    /// The time from the end of the rx burst to the end of the tx burst, of each packet, where the program counts it.
+    pub latency: Option<Latency>,
+}
+
+impl StreamCounts {
+    /// What tells it from the others.
+    pub(crate) fn key(&self) -> (u16, u16, u16, u16) {
+        (self.lcore, self.from, self.queue, self.to)
+    }
+
+    /// Adds what another run of the same stream counted.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.packets += other.packets;
+        for (reason, packets) in &other.lost {
+            *self.lost.entry(reason.clone()).or_default() += packets;
+        }
+        match (&mut self.latency, &other.latency) {
+            (Some(own), Some(other)) => own.cycles += &other.cycles,
+            (own @ None, Some(other)) => *own = Some(other.clone()),
+            (_, None) => {}
+        }
+    }
+}
+
+/// How long packets took.
 #[derive(Clone, Debug, Default, PartialEq)]
+pub struct Latency {
+    cycles: histogram::Counts,
+    hz: u64,
+}
+
+impl Latency {
+    /// A histogram of cycles of `clock`.
+    #[must_use]
+    pub fn new(cycles: histogram::Counts, clock: Clock) -> Self {
+        Self { cycles, hz: clock.hz() }
+    }
+
+    fn nanos(&self, cycles: u64) -> u64 {
+        let nanos = u128::from(cycles) * 1_000_000_000 / u128::from(self.hz.max(1));
+        u64::try_from(nanos).unwrap_or(u64::MAX)
+    }
+
+    /// Number of packets.
+    #[must_use]
+    pub fn packets(&self) -> u64 {
+        self.cycles.total()
+    }
+
+    /// The nanoseconds that the share `of` (0 to 1) of all packets did not exceed, at most 3.2 % above the true ones; `None`: there were
+    /// none.
+    #[must_use]
+    pub fn quantile_ns(&self, of: f64) -> Option<u64> {
+        self.cycles.quantile(of).map(|cycles| self.nanos(cycles))
+    }
+
+    /// The buckets that are not empty: the most nanoseconds of each, and its packets.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.cycles.buckets().map(|(end, packets)| (self.nanos(end), packets))
+    }
+
+    fn since(&self, earlier: &Self) -> Self {
+        Self { cycles: self.cycles.since(&earlier.cycles), hz: self.hz }
+    }
+}
+
+impl Serialize for Latency {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut shown = serializer.serialize_struct("Latency", 6)?;
+        shown.serialize_field("packets", &self.packets())?;
+        for (name, of) in [("p50_ns", 0.5), ("p99_ns", 0.99), ("p999_ns", 0.999), ("max_ns", 1.0)] {
+            shown.serialize_field(name, &self.quantile_ns(of))?;
+        }
+        shown.serialize_field("buckets", &self.buckets().collect::<Vec<_>>())?;
+        shown.end()
+    }
+}
+
+/// A pool that ports receive into.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PoolCounts {
+    /// Its name.
+    pub name: String,
+    /// Number of mbufs.
+    pub capacity: u64,
+    /// Those that are free.
+    pub available: u64,
+}
+
+/// Everything, at one moment or over a span of time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Counts {
     /// Since the start; or the length of the span.
     pub seconds: f64,
@@ -79,6 +213,10 @@ pub struct Counts {
     pub ports: Vec<PortCounts>,
     /// By number.
     pub lcores: Vec<LcoreCounts>,
+    /// By lcore, port and queue.
+    pub streams: Vec<StreamCounts>,
+    /// As they are at the end of a span, too.
+    pub pools: Vec<PoolCounts>,
 }
 
 impl Counts {
@@ -90,141 +228,73 @@ impl Counts {
         span.seconds -= earlier.seconds;
         for port in &mut span.ports {
             let Some(before) = earlier.ports.iter().find(|before| before.id == port.id) else { continue };
-            port.rx_packets = port.rx_packets.saturating_sub(before.rx_packets);
-            port.rx_bytes = port.rx_bytes.saturating_sub(before.rx_bytes);
+            less(&mut port.rx_packets, before.rx_packets);
+            less(&mut port.rx_bytes, before.rx_bytes);
             // What was sent earlier may have turned out to be lost since.
-            port.tx_packets = port.tx_packets.saturating_sub(before.tx_packets);
-            port.tx_bytes = port.tx_bytes.saturating_sub(before.tx_bytes);
-            for (reason, count) in &mut port.dropped {
-                *count = count.saturating_sub(before.dropped.get(reason).copied().unwrap_or(0));
+            less(&mut port.tx_packets, before.tx_packets);
+            less(&mut port.tx_bytes, before.tx_bytes);
+            less_reasons(&mut port.dropped, &before.dropped);
+            for (queues, before) in
+                [(&mut port.rx_queues, &before.rx_queues), (&mut port.tx_queues, &before.tx_queues)]
+            {
+                for (queue, before) in queues.iter_mut().zip(before) {
+                    less(&mut queue.packets, before.packets);
+                    less(&mut queue.bytes, before.bytes);
+                    less(&mut queue.errors, before.errors);
+                }
+            }
+            if let (Some(ledger), Some(before)) = (&mut port.ledger, &before.ledger) {
+                *ledger = ledger.since(before);
             }
         }
         for lcore in &mut span.lcores {
             let Some(before) = earlier.lcores.iter().find(|before| before.id == lcore.id) else { continue };
-            lcore.packets = lcore.packets.saturating_sub(before.packets);
-            lcore.busy_cycles = lcore.busy_cycles.saturating_sub(before.busy_cycles);
-            lcore.total_cycles = lcore.total_cycles.saturating_sub(before.total_cycles);
+            less(&mut lcore.packets, before.packets);
+            less(&mut lcore.busy_cycles, before.busy_cycles);
+            less(&mut lcore.total_cycles, before.total_cycles);
+        }
+        for stream in &mut span.streams {
+            let Some(before) = earlier.streams.iter().find(|before| before.key() == stream.key()) else {
+                continue;
+            };
+            less(&mut stream.packets, before.packets);
+            less_reasons(&mut stream.lost, &before.lost);
+            if let (Some(latency), Some(before)) = (&mut stream.latency, &before.latency) {
+                *latency = latency.since(before);
+            }
         }
         span
     }
+
+    /// A count of this span as a rate.
+    #[must_use]
+    pub fn per_second(&self, count: u64) -> f64 {
+        if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 }
+    }
 }
 
-/// One path between two ports, as the counting sees it.
-#[derive(Clone, Debug)]
-pub struct Counted {
-    /// Receives.
-    pub from: PortId,
-    /// With this queue.
-    pub queue: QueueId,
-    /// Sends.
-    pub to: PortId,
-    /// Who polls it.
-    pub lcore: LcoreId,
-    /// What it had to let go.
-    pub lost: Arc<Lost>,
+fn less(count: &mut u64, earlier: u64) {
+    *count = count.saturating_sub(earlier);
 }
 
-/// Reads [`Counts`] of a running program.
-#[derive(Debug)]
-pub struct Meter {
-    start: Instant,
-    ports: Vec<PortId>,
-    paths: Vec<Counted>,
+fn less_reasons(now: &mut Reasons, earlier: &Reasons) {
+    for (reason, count) in now {
+        less(count, earlier.get(reason).copied().unwrap_or(0));
+    }
 }
 
-impl Meter {
-    /// Counts the ports at both ends of `paths`, and their lcores. Time counts from here.
-    #[must_use]
-    pub fn new(paths: Vec<Counted>) -> Self {
-        let mut ports: Vec<PortId> = paths.iter().flat_map(|path| [path.from, path.to]).collect();
-        ports.sort_unstable();
-        ports.dedup();
-        Self { start: Instant::now(), ports, paths }
-    }
+/// A reason as one word: `tx_full`.
+pub(crate) fn word(reason: &str) -> String {
+    reason.replace(' ', "_")
+}
 
-    /// Counts ports only. Time counts from here.
-    #[must_use]
-    pub fn of_ports(ports: &[PortId]) -> Self {
-        Self { start: Instant::now(), ports: ports.to_vec(), paths: Vec::new() }
-    }
-
-    /// The ports that are in use.
-    #[must_use]
-    pub fn ports(&self) -> &[PortId] {
-        &self.ports
-    }
-
-    /// The counts now.
-    pub fn read(&self, bringup: &Bringup) -> Counts {
-        let seconds = self.start.elapsed().as_secs_f64();
-        let ports = bringup.ports.iter().filter(|port| self.ports.contains(&port.id()));
-        // Once a port, however many paths begin there: the kernel or the device may be asked.
-        let stats: Vec<(&Port, PortStats)> = ports.map(|port| (port, port.stats())).collect();
-        let counts = |(port, stats): &(&Port, PortStats)| PortCounts {
-            ledger: bringup.ledger(port.id()),
-            ..self.port(port, stats)
-        };
-        let mut lcores: Vec<LcoreCounts> = Vec::new();
-        for path in &self.paths {
-            let known = lcores.iter().position(|lcore| lcore.id == path.lcore.0);
-            let place = known.unwrap_or_else(|| {
-                let usage = bringup.eal.lcores().usage(path.lcore).unwrap_or_default();
-                lcores.push(LcoreCounts {
-                    id: path.lcore.0,
-                    busy_cycles: usage.busy,
-                    total_cycles: usage.total,
-                    ..LcoreCounts::default()
-                });
-                lcores.len() - 1
-            });
-            if !lcores[place].ports.contains(&path.from.0) {
-                lcores[place].ports.push(path.from.0);
-            }
-            let source = stats.iter().find(|(port, _)| port.id() == path.from);
-            let queue = source.and_then(|(_, stats)| stats.rx_queues.get(usize::from(path.queue.0)));
-            lcores[place].packets += queue.map_or(0, |queue| queue.packets);
-        }
-        lcores.sort_unstable_by_key(|lcore| lcore.id);
-        Counts { seconds, ports: stats.iter().map(counts).collect(), lcores }
-    }
-
-    fn port(&self, port: &Port, stats: &PortStats) -> PortCounts {
-        let mut dropped: BTreeMap<String, u64> = BTreeMap::new();
-        for drop in port.dropped() {
-            *dropped.entry(format!("{} {}", drop.direction, drop.reason)).or_default() += drop.packets;
-        }
-        // What a path let go belongs to the port that did not take it.
-        for path in self.paths.iter().filter(|path| path.to == port.id()) {
-            for (reason, packets) in path.lost.by_reason().into_iter().filter(|(_, packets)| *packets > 0) {
-                *dropped.entry(reason.into()).or_default() += packets;
-            }
-        }
-        PortCounts {
-            id: port.id().0,
-            name: port.name().into(),
-            driver: port.info().driver.into(),
-            to: self.paths.iter().find(|path| path.from == port.id()).map(|path| path.to.0),
-            gone: port.state() == PortState::Gone,
-            rx_packets: stats.ipackets,
-            tx_packets: stats.opackets,
-            rx_bytes: stats.ibytes,
-            tx_bytes: stats.obytes,
-            dropped,
-            ledger: None,
-        }
-    }
+pub(crate) fn underscored<S: Serializer>(reasons: &Reasons, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(reasons.iter().map(|(reason, packets)| (word(reason), packets)))
 }
 
 #[cfg(test)]
 mod tests {
-    use pollux_bringup::PortRequest;
-    use pollux_config::CommandLine;
-    use pollux_eal::LcoreContext;
-    use pollux_eal::clock::Nanos;
-
     use super::*;
-    use crate::forward::{Edit, paths};
-    use crate::pairs::Hop;
 
     #[test]
     fn a_span_is_the_difference() {
@@ -239,8 +309,18 @@ mod tests {
             dropped: [("tx full".to_owned(), full)].into(),
             ..PortCounts::default()
         };
-        let early = Counts { seconds: 1.0, ports: vec![port(10, 1)], lcores: vec![lcore(10, 100)] };
-        let late = Counts { seconds: 3.0, ports: vec![port(30, 4)], lcores: vec![lcore(30, 500)] };
+        let early = Counts {
+            seconds: 1.0,
+            ports: vec![port(10, 1)],
+            lcores: vec![lcore(10, 100)],
+            ..Counts::default()
+        };
+        let late = Counts {
+            seconds: 3.0,
+            ports: vec![port(30, 4)],
+            lcores: vec![lcore(30, 500)],
+            ..Counts::default()
+        };
         let span = late.since(&early);
         assert_eq!((span.seconds, span.ports[0].rx_packets, span.ports[0].dropped["tx full"]), (2.0, 20, 3));
         assert_eq!((span.lcores[0].cycles_per_packet(), span.lcores[0].busy()), (20.0, 0.0));
@@ -263,64 +343,8 @@ mod tests {
             total_cycles: count,
             ..LcoreCounts::default()
         };
-        let counts = |count| Counts { seconds: 0.0, ports: vec![port(count)], lcores: vec![lcore(count)] };
+        let counts =
+            |count| Counts { ports: vec![port(count)], lcores: vec![lcore(count)], ..Counts::default() };
         assert_eq!(counts(3).since(&counts(10)), counts(0));
-    }
-
-    fn counted(from: u16, to: u16, lcore: u16) -> Counted {
-        Counted {
-            from: PortId(from),
-            queue: QueueId(0),
-            to: PortId(to),
-            lcore: LcoreId(lcore),
-            lost: Arc::default(),
-        }
-    }
-
-    #[test]
-    fn ports_of_paths_in_any_order_are_counted_once() {
-        let meter = Meter::new(vec![counted(3, 2, 0), counted(0, 1, 0), counted(3, 2, 1), counted(1, 0, 1)]);
-        assert_eq!(meter.ports(), [0, 1, 2, 3].map(PortId));
-    }
-
-    #[test]
-    fn the_destination_of_a_one_way_path_is_counted_with_what_it_refused() {
-        let line = "meter -l 0 --no-huge --vdev net_null0 --vdev net_null1";
-        let line = CommandLine::parse(line.split(' ')).expect("a line");
-        let mut bringup = Bringup::new(&line).unwrap_or_else(|error| panic!("{}", error.line()));
-        let ids = [PortId(0), PortId(1)];
-        let (queues, _pool) = bringup.start_ports(&ids, &PortRequest::new()).expect("up");
-        let both = [Hop { from: 0, to: 1 }, Hop { from: 1, to: 0 }];
-        let mut paths = paths(&both, queues, Nanos(1), |_| Ok(Edit::Keep)).expect("two paths");
-        let (mut path, _) = paths.remove(0);
-        let main = bringup.eal.lcores().main();
-        let meter = Meter::new(vec![Counted { lost: path.lost(), ..counted(0, 1, main.0) }]);
-        // A port that stands still takes nothing.
-        bringup.ports.get_mut(PortId(1)).expect("a port").stop().expect("stops");
-        let work = move |lcore: &LcoreContext| {
-            let held = path.step(lcore);
-            path.finish(lcore);
-            held as u64
-        };
-        let held = bringup.eal.launch(main, work).expect("launched").wait().expect("no panic");
-        let counts = meter.read(&bringup);
-        let seen: Vec<_> = counts
-            .ports
-            .iter()
-            .map(|port| (port.id, port.to, port.dropped.get("tx full").copied()))
-            .collect();
-        assert_eq!(seen, [(0, Some(1), None), (1, None, Some(held))]);
-        assert!(held > 0 && counts.lcores[0].ports == [0], "{counts:?}");
-    }
-
-    #[test]
-    fn an_lcore_is_one_and_names_each_port_once() {
-        let line = "meter -l 0 --no-huge --vdev net_null0 --vdev net_null1";
-        let line = CommandLine::parse(line.split(' ')).expect("a line");
-        let bringup = Bringup::new(&line).unwrap_or_else(|error| panic!("{}", error.line()));
-        let order = [counted(0, 1, 1), counted(0, 1, 0), counted(1, 0, 0), counted(0, 1, 0)];
-        let lcores = Meter::new(order.to_vec()).read(&bringup).lcores;
-        let seen: Vec<_> = lcores.into_iter().map(|lcore| (lcore.id, lcore.ports)).collect();
-        assert_eq!(seen, [(0, vec![0, 1]), (1, vec![0])]);
     }
 }

@@ -99,6 +99,8 @@ fn bursts(text: &str) -> Result<usize, String> {
 /// What was typed wrongly, and what went wrong while running: [`program::main`](pollux_bringup::program::main) turns it into one line and an
 /// exit code.
 pub fn run(line: &CommandLine, options: Options, drivers: Drivers) -> Result<(), BringupError> {
+    let period = (options.period > 0).then(|| Duration::from_secs(options.period.into()));
+    let mut watch = Watch::new("l2fwd", &options.run)?.every(period);
     let mut bringup = Bringup::with_drivers(line, drivers)?;
     // By number, whoever owns them.
     let names: Vec<String> = bringup.ports.iter_all().map(|port| port.name().to_owned()).collect();
@@ -139,7 +141,7 @@ pub fn run(line: &CommandLine, options: Options, drivers: Drivers) -> Result<(),
                 queue: path.queue(),
                 to: PortId(hop.to),
                 lcore,
-                lost: path.lost(),
+                counters: path.lost(),
             });
             own.push(path);
         }
@@ -152,13 +154,11 @@ pub fn run(line: &CommandLine, options: Options, drivers: Drivers) -> Result<(),
     ));
 
     let meter = Meter::new(counted);
-    let period = (options.period > 0).then(|| Duration::from_secs(options.period.into()));
-    let watch = Watch { app: "l2fwd", options: &options.run, period };
     let end = watch.until_end(&mut bringup, &meter);
     bringup.eal.stop_flag().set();
     let end =
         launched.into_iter().fold(end, |end, launched| end.and(launched.wait().map_err(BringupError::from)));
-    end.and(watch.report(&meter.read(&bringup)))
+    end.and(watch.report(&meter.read(&bringup.view())))
 }
 
 /// Sends frames of the local experimental EtherType (IEEE 802: 0x88b5) to nobody in particular.

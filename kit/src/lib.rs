@@ -5,14 +5,16 @@
 //!       |                                                              |  Retry: a destination that is full
 //!       '--> Watch::until_end, on the main thread                      '--> counters of ports, queues, lcores
 //!                 |  events of ports, the duration, a signal                     |
-//!                 '--> table, JSON report <-- Counts <-- Meter::read ------------'
+//!                 '--> table, JSON report,  <-- Counts <-- Meter::read ----------'
+//!                      screen, HTTP
 //! ```
 //!
 //! Called by the apps, and by programs outside of this workspace; calls `bringup`, `port` and `eal`, and no app.
 //!
 //! - [`RunOptions`]: the options that all forwarders have; [`number`], [`pairs`]: what other options are made of.
 //! - [`Watch`]: the control thread, until the end and the report.
-//! - [`Meter`] and [`Counts`]: what ports and lcores counted; [`table()`] and [`json()`] show it.
+//! - [`Meter`] and [`Counts`]: what ports, streams, lcores and pools counted; [`table()`] and [`json()`] show it.
+//! - [`Listener`] serves it over HTTP (`--metrics`), [`Screen`] draws it (`--screen`): both by a [`Sampler`].
 //! - [`Retry`]: a burst that a destination did not take, tried again with patience; [`Lost`] counts what was let go.
 //! - [`l2fwd`]: the whole of a forwarder, for programs that only add drivers; [`forward`]: its loop, one page.
 //! - [`Console`]: where lines go when `--json` keeps standard output for itself.
@@ -28,6 +30,7 @@
 //!
 //! let line = CommandLine::parse(["app", "-l", "0", "--vdev", "net_null0", "--vdev", "net_null1"])?;
 //! let options = RunOptions { duration: Some(0.1), ..RunOptions::default() };
+//! let mut watch = Watch::new("app", &options)?;
 //! let mut bringup = Bringup::new(&line)?;
 //! let ids = [PortId(0), PortId(1)];
 //! let (mut queues, _pool) = bringup.start_ports(&ids, &options.port_request(1))?;
@@ -41,11 +44,10 @@
 //!     }
 //! })?;
 //! let meter = Meter::of_ports(&ids);
-//! let watch = Watch { app: "app", options: &options, period: None };
 //! watch.until_end(&mut bringup, &meter)?;
 //! bringup.eal.stop_flag().set();
 //! forwarding.wait()?;
-//! let counts = meter.read(&bringup);
+//! let counts = meter.read(&bringup.view());
 //! assert!(counts.ports[1].tx_packets > 0);
 //! watch.report(&counts)?;
 //! # Ok::<(), BringupError>(())
@@ -56,19 +58,28 @@
 mod console;
 mod counts;
 pub mod forward;
+mod http;
 pub mod l2fwd;
+mod meter;
 pub mod number;
 mod options;
 pub mod pairs;
+mod prometheus;
 mod report;
 mod retry;
+mod sample;
+mod screen;
 mod table;
 mod watch;
 
 pub use console::Console;
-pub use counts::{Counted, Counts, LcoreCounts, Meter, PortCounts};
-pub use options::RunOptions;
+pub use counts::{Counts, Latency, LcoreCounts, PoolCounts, PortCounts, QueueCounts, Reasons, StreamCounts};
+pub use http::{Listener, Served};
+pub use meter::{Counted, Meter, StreamCounters};
+pub use options::{RunOptions, WatchOptions};
 pub use report::json;
 pub use retry::{Lost, Retry};
+pub use sample::{Sample, Sampler};
+pub use screen::Screen;
 pub use table::table;
 pub use watch::Watch;

@@ -1,8 +1,21 @@
 //! Options that all forwarders have.
 
+use std::net::{Ipv4Addr, SocketAddr};
+
 use pollux_bringup::{PortRequest, ReceiveRequest};
 
 use crate::number::{at_least_one, seconds};
+
+/// How a running program is looked at.
+#[derive(clap::Args, Clone, Debug, Default, PartialEq)]
+pub struct WatchOptions {
+    /// Serve Prometheus metrics, JSON and a live page over HTTP; a bare port is one of 127.0.0.1, port 0 any free one
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listener)]
+    pub metrics: Option<SocketAddr>,
+    /// Show rates, drops, lcores and latency on the terminal; q ends the program
+    #[arg(long)]
+    pub screen: bool,
+}
 
 /// How long to run, what to report, how much to set aside.
 #[derive(clap::Args, Clone, Debug, Default, PartialEq)]
@@ -38,6 +51,9 @@ pub struct RunOptions {
     /// Maximum size of an LRO packet in bytes [default: the port's maximum]
     #[arg(long, value_name = "N", value_parser = joined)]
     pub max_lro_pkt_size: Option<u32>,
+    /// How it is looked at meanwhile.
+    #[command(flatten)]
+    pub watch: WatchOptions,
 }
 
 impl RunOptions {
@@ -58,6 +74,16 @@ impl RunOptions {
     }
 }
 
+/// Where to listen: other addresses than this machine's own only where they are named.
+fn listener(text: &str) -> Result<SocketAddr, String> {
+    let loopback = |port: &str| Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port.parse().ok()?)));
+    let port = text.strip_prefix("localhost:").unwrap_or(text);
+    let address = if text.starts_with('+') { None } else { loopback(port).or_else(|| text.parse().ok()) };
+    address.ok_or_else(|| {
+        "is not a TCP port or an address and a port such as 9100, 0.0.0.0:9100 or [::1]:9100".into()
+    })
+}
+
 fn bytes(text: &str) -> Result<u16, String> {
     text.parse().map_err(|_| format!("is not a whole number from 0 to {}", u16::MAX))
 }
@@ -69,4 +95,26 @@ fn joined(text: &str) -> Result<u32, String> {
 fn descriptors(text: &str) -> Result<u16, String> {
     let count = text.parse().ok().filter(|count| *count > 0);
     count.ok_or_else(|| format!("is not a whole number from 1 to {}", u16::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_port_is_one_of_this_machine_alone() {
+        let told = |text| listener(text).map(|address| address.to_string());
+        for (text, address) in [
+            ("9100", "127.0.0.1:9100"),
+            ("0", "127.0.0.1:0"),
+            ("localhost:80", "127.0.0.1:80"),
+            ("0.0.0.0:9100", "0.0.0.0:9100"),
+            ("[::1]:9100", "[::1]:9100"),
+        ] {
+            assert_eq!(told(text), Ok(address.into()), "{text}");
+        }
+        for wrong in ["", "65536", "-1", "+9100", ":9100", "127.0.0.1", "::1", "example.org:80", "9100/"] {
+            assert!(told(wrong).is_err_and(|why| why.contains("such as 9100")), "{wrong}");
+        }
+    }
 }

@@ -1,11 +1,9 @@
 //! The final report as one JSON object.
 
-use std::collections::BTreeMap;
-
 use pollux_bringup::PortLedger;
 use serde::Serialize;
 
-use crate::counts::Counts;
+use crate::counts::{Counts, Reasons, underscored};
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -26,39 +24,14 @@ struct Ledger<'a> {
 #[derive(Serialize)]
 struct LedgerPort<'a> {
     name: &'a str,
-    tx_packets: u64,
-    rx_packets: u64,
-    /// Overhead of the bus included.
-    bytes_to_device: u64,
-    bytes_from_device: u64,
-    crossings: BTreeMap<&'static str, Crossing>,
-}
-
-#[derive(Serialize)]
-struct Crossing {
-    transfers: u64,
-    bytes: u64,
-    tlps: u64,
+    #[serde(flatten)]
+    counts: &'a PortLedger,
 }
 
 fn ledger(counts: &Counts) -> Option<Ledger<'_>> {
     let counted = counts.ports.iter().filter_map(|port| Some((port, port.ledger.as_ref()?)));
-    let ports: Vec<LedgerPort<'_>> = counted
-        .map(|(port, ledger)| LedgerPort {
-            name: &port.name,
-            tx_packets: ledger.packets_sent,
-            rx_packets: ledger.packets_received,
-            bytes_to_device: ledger.bytes_to_device,
-            bytes_from_device: ledger.bytes_from_device,
-            crossings: ledger
-                .crossings
-                .iter()
-                .map(|one| {
-                    (one.name, Crossing { transfers: one.transfers, bytes: one.bytes, tlps: one.bus_packets })
-                })
-                .collect(),
-        })
-        .collect();
+    let ports: Vec<LedgerPort<'_>> =
+        counted.map(|(port, counts)| LedgerPort { name: &port.name, counts }).collect();
     (!ports.is_empty()).then_some(Ledger { max_payload: PortLedger::MAX_PAYLOAD, ports })
 }
 
@@ -70,7 +43,8 @@ struct Port<'a> {
     tx_packets: u64,
     rx_bytes: u64,
     tx_bytes: u64,
-    dropped: BTreeMap<String, u64>,
+    #[serde(serialize_with = "underscored")]
+    dropped: &'a Reasons,
 }
 
 #[derive(Serialize)]
@@ -94,7 +68,7 @@ pub fn json(app: &str, counts: &Counts) -> String {
         tx_packets: port.tx_packets,
         rx_bytes: port.rx_bytes,
         tx_bytes: port.tx_bytes,
-        dropped: port.dropped.iter().map(|(reason, count)| (reason.replace(' ', "_"), *count)).collect(),
+        dropped: &port.dropped,
     });
     let lcores = counts.lcores.iter().map(|lcore| Lcore {
         lcore: lcore.id,
@@ -128,7 +102,7 @@ mod tests {
             ..PortCounts::default()
         };
         let lcore = LcoreCounts { id: 1, ports: vec![0], packets: 3, busy_cycles: 40, total_cycles: 80 };
-        let counts = Counts { seconds: 1.25, ports: vec![port], lcores: vec![lcore] };
+        let counts = Counts { seconds: 1.25, ports: vec![port], lcores: vec![lcore], ..Counts::default() };
         assert_eq!(
             json("l2fwd", &counts),
             concat!(

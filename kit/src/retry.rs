@@ -8,6 +8,8 @@ use pollux_eal::clock::{Cycles, Nanos};
 use pollux_mempool::Burst;
 use pollux_port::TxQueue;
 
+use crate::meter::StreamCounters;
+
 /// Packets that had to be let go. Written by the lcore that sends, read by the report.
 #[derive(Debug, Default)]
 pub struct Lost {
@@ -23,6 +25,12 @@ impl Lost {
             ("tx full", self.tx_full.load(Ordering::Relaxed)),
             ("port gone", self.port_gone.load(Ordering::Relaxed)),
         ]
+    }
+}
+
+impl StreamCounters for Lost {
+    fn lost(&self) -> Vec<(&'static str, u64)> {
+        self.by_reason().into()
     }
 }
 

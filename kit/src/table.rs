@@ -14,20 +14,14 @@ pub fn table(app: &str, total: &Counts, span: &Counts) -> String {
         vec![["port", "to", "received", "Mpps", "sent", "Mpps", "Gbit/s", "dropped"].map(str::to_owned)];
     for (port, recent) in total.ports.iter().zip(&span.ports) {
         let name = format!("{} {}{}", port.id, port.name, if port.gone { " (gone)" } else { "" });
-        rows.push(cells(
-            name,
-            port.to.map(|to| to.to_string()).unwrap_or_default(),
-            port,
-            recent,
-            span.seconds,
-        ));
+        rows.push(cells(name, port.to.map(|to| to.to_string()).unwrap_or_default(), port, recent, span));
     }
     if total.ports.len() > 1 {
         let (all, recent) = (sum(&total.ports), sum(&span.ports));
-        rows.push(cells("total".into(), String::new(), &all, &recent, span.seconds));
+        rows.push(cells("total".into(), String::new(), &all, &recent, span));
     }
     align(&mut text, &rows, 1);
-    for port in total.ports.iter().filter(|port| dropped(port) > 0) {
+    for port in total.ports.iter().filter(|port| port.dropped_packets() > 0) {
         let reasons: Vec<String> = port
             .dropped
             .iter()
@@ -50,22 +44,17 @@ pub fn table(app: &str, total: &Counts, span: &Counts) -> String {
     text
 }
 
-fn cells(name: String, to: String, total: &PortCounts, recent: &PortCounts, seconds: f64) -> [String; 8] {
-    let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+fn cells(name: String, to: String, total: &PortCounts, recent: &PortCounts, span: &Counts) -> [String; 8] {
     [
         name,
         to,
         grouped(total.rx_packets),
-        rate(per_second(recent.rx_packets) / 1e6),
+        rate(span.per_second(recent.rx_packets) / 1e6),
         grouped(total.tx_packets),
-        rate(per_second(recent.tx_packets) / 1e6),
-        rate(per_second(recent.tx_bytes) * 8.0 / 1e9),
-        grouped(dropped(total)),
+        rate(span.per_second(recent.tx_packets) / 1e6),
+        rate(span.per_second(recent.tx_bytes) * 8.0 / 1e9),
+        grouped(total.dropped_packets()),
     ]
-}
-
-fn dropped(port: &PortCounts) -> u64 {
-    port.dropped.values().sum()
 }
 
 fn sum(ports: &[PortCounts]) -> PortCounts {
@@ -75,13 +64,13 @@ fn sum(ports: &[PortCounts]) -> PortCounts {
         tx_packets: add(|port| port.tx_packets),
         rx_bytes: add(|port| port.rx_bytes),
         tx_bytes: add(|port| port.tx_bytes),
-        dropped: [(String::new(), add(dropped))].into(),
+        dropped: [(String::new(), add(PortCounts::dropped_packets))].into(),
         ..PortCounts::default()
     }
 }
 
 /// `12_345` as `12,345`.
-fn grouped(count: u64) -> String {
+pub(crate) fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (place, digit) in digits.chars().enumerate() {
@@ -94,7 +83,7 @@ fn grouped(count: u64) -> String {
 }
 
 /// Three digits behind the point; small rates keep more, for a ping a second is a rate too.
-fn rate(value: f64) -> String {
+pub(crate) fn rate(value: f64) -> String {
     match value {
         0.0 => "0".into(),
         ..0.01 => format!("{value:.6}"),
@@ -147,6 +136,7 @@ mod tests {
                 busy_cycles: 129,
                 total_cycles: 130,
             }],
+            ..Counts::default()
         };
         total.ports[1].dropped.insert("tx full".into(), 1_000);
         total.ports[1].gone = true;

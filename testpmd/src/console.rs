@@ -109,7 +109,7 @@ pub fn prompt(session: &mut Session, end: Option<Instant>) {
                     if stop.is_set() || end.is_some_and(|end| end <= Instant::now()) {
                         return;
                     }
-                    crate::events(session);
+                    crate::events(session, |line| say(format_args!("{line}")));
                 }
             }
         };

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use pollux_eal::clock::cycles;
 use pollux_eal::histogram::{self, Counts, Histogram, Recorder};
-use pollux_kit::Console;
+use pollux_kit::{Console, StreamCounters};
 use pollux_mempool::{Burst, Mbuf};
 use pollux_port::{PortId, QueueId, RxQueue, TxQueue};
 
@@ -89,6 +89,22 @@ impl LaneView {
     pub fn clear(&mut self) {
         self.cleared = self.counters.read();
         self.residence_cleared = self.residence.counts();
+    }
+}
+
+/// From the beginning, whatever was cleared since.
+impl StreamCounters for LaneView {
+    fn lost(&self) -> Vec<(&'static str, u64)> {
+        vec![("tx full", self.counters.read().of(Count::Dropped))]
+    }
+
+    fn packets(&self) -> Option<u64> {
+        let counts = self.counters.read();
+        Some(counts.of(Count::RxPackets).max(counts.of(Count::TxPackets)))
+    }
+
+    fn latency(&self) -> Option<Counts> {
+        Some(self.residence.counts())
     }
 }
 

@@ -40,6 +40,7 @@ use std::time::{Duration, Instant};
 use pollux_bringup::BringupError;
 use pollux_bringup::program::say;
 use pollux_config::CommandLine;
+use pollux_kit::{Listener, Screen};
 use pollux_port::PortEvent;
 
 pub use options::Options;
@@ -52,11 +53,17 @@ use crate::session::Session;
 /// What was typed wrongly, and what went wrong while running: [`program::main`](pollux_bringup::program::main) turns it into one
 /// line and an exit code.
 pub fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
+    if options.interactive && options.watch.screen {
+        let why = "cannot be combined with -i, whose prompt has the terminal: leave one of them out";
+        return Err(BringupError::Usage(format!("option '--screen': {why}")));
+    }
+    let listener = options.watch.metrics.map(Listener::bind).transpose()?;
     let mut session = setup::session(line, &options)?;
+    let served = listener.map(|listener| listener.serve("testpmd", &session.bringup, &session.meter));
+    let _served = served.transpose()?;
     let end = options.duration.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
-    let report = report::Report::begin(&session);
     let ran = drive(&mut session, &options, end);
-    let closed = finish(&mut session, &options, &report);
+    let closed = finish(&mut session, &options);
     ran.and(closed)
 }
 
@@ -101,7 +108,10 @@ fn drive(session: &mut Session, options: &Options, end: Option<Instant>) -> Resu
 fn watch(session: &mut Session, options: &Options, end: Option<Instant>) {
     /// How often ports are asked whether anything happened to them.
     const LOOK: Duration = Duration::from_millis(200);
-    let period = (options.stats_period > 0).then(|| Duration::from_secs(options.stats_period.into()));
+    let screen = || Screen::open(session.console, session.sampler());
+    let mut screen = if options.watch.screen { screen() } else { None };
+    let period = (options.stats_period > 0 && screen.is_none())
+        .then(|| Duration::from_secs(options.stats_period.into()));
     let mut due = period.map(|period| Instant::now() + period);
     let stop = session.bringup.eal.stop_flag();
     loop {
@@ -120,23 +130,29 @@ fn watch(session: &mut Session, options: &Options, end: Option<Instant>) {
             }
             due = Some(at + period);
         }
+        if screen.as_mut().is_some_and(|screen| !screen.step()) {
+            return;
+        }
         let wake = [end, due].into_iter().flatten().fold(now + LOOK, Instant::min);
         if stop.wait(wake.saturating_duration_since(Instant::now())) {
             return;
         }
-        events(session);
+        events(session, |line| match &mut screen {
+            Some(screen) => screen.say(line),
+            None => say(format_args!("{line}")),
+        });
     }
 }
 
-/// Says what happened to ports.
-pub fn events(session: &mut Session) {
+/// Tells what happened to ports, a line each.
+pub fn events(session: &mut Session, mut tell: impl FnMut(String)) {
     for port in session.bringup.ports.iter_all_mut() {
         while let Some(event) = port.poll_event() {
             match event {
                 PortEvent::Link(link) => {
-                    say(format_args!("Port {}: link state change event: {link}", port.id()))
+                    tell(format!("Port {}: link state change event: {link}", port.id()));
                 }
-                PortEvent::Removed => say(format_args!("Port {}: device removal event", port.id())),
+                PortEvent::Removed => tell(format!("Port {}: device removal event", port.id())),
                 _ => {}
             }
         }
@@ -144,7 +160,7 @@ pub fn events(session: &mut Session) {
 }
 
 /// Ends forwarding, reports, closes the ports.
-fn finish(session: &mut Session, options: &Options, report: &report::Report) -> Result<(), BringupError> {
+fn finish(session: &mut Session, options: &Options) -> Result<(), BringupError> {
     let mut failed = None;
     if session.is_forwarding() {
         match command::stop(session) {
@@ -152,7 +168,7 @@ fn finish(session: &mut Session, options: &Options, report: &report::Report) -> 
             Err(why) => failed = Some(BringupError::Runtime(why)),
         }
     }
-    let json = options.json.then(|| report.json(session));
+    let json = options.json.then(|| report::line(session));
     for id in session.ports.slots.iter().map(|slot| slot.id.0).collect::<Vec<_>>() {
         let _ = command::run(session, &format!("port stop {id}"));
         session.console.print(&format!("\nShutting down port {id}...\n"));

@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser};
+use pollux_kit::WatchOptions;
 use pollux_kit::number::{at_least_one, seconds};
 use pollux_kit::pairs::PortMask;
 use pollux_port::MacAddress;
@@ -208,6 +209,10 @@ pub struct Options {
     /// Print the final report as one line of JSON, the last line of standard output
     #[arg(long)]
     pub json: bool,
+
+    /// How it is looked at meanwhile.
+    #[command(flatten)]
+    pub watch: WatchOptions,
 
     /// Accepted, without effect.
     #[command(flatten)]

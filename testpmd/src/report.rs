@@ -1,58 +1,18 @@
 //! The final report as one line of JSON: the form that all apps have, and the latency of each stream.
 
-use pollux_kit::{Counts, LcoreCounts, Meter, json};
-use pollux_port::PortId;
+use pollux_kit::json;
 use serde_json::{Value, json as value};
 
 use crate::lane::Count;
 use crate::session::Session;
 
-/// What is counted from the start of the program on.
-#[derive(Debug)]
-pub(crate) struct Report(Meter);
-
-impl Report {
-    /// Counts from here.
-    #[must_use]
-    pub(crate) fn begin(session: &Session) -> Self {
-        let ids: Vec<PortId> = session.ports.slots.iter().map(|slot| slot.id).collect();
-        Self(Meter::of_ports(&ids))
-    }
-
-    /// The line.
-    #[must_use]
-    pub(crate) fn json(&self, session: &Session) -> String {
-        let counts = Counts { lcores: lcores(session), ..self.0.read(&session.bringup) };
-        let line = json("testpmd", &counts);
-        let Ok(Value::Object(mut report)) = serde_json::from_str(&line) else { return line };
-        report.insert("streams".into(), streams(session));
-        Value::Object(report).to_string()
-    }
-}
-
-fn lcores(session: &Session) -> Vec<LcoreCounts> {
-    let Some(run) = &session.run else { return Vec::new() };
-    let all = session.bringup.eal.lcores();
-    run.shares
-        .iter()
-        .map(|(lcore, places)| {
-            let lanes = places.iter().map(|&place| &run.lanes[place]);
-            let usage = all.usage(*lcore).unwrap_or_default();
-            let mut ports: Vec<u16> = lanes.clone().map(|lane| lane.from.0.0).collect();
-            ports.dedup();
-            let packets = |lane: &crate::lane::LaneView| {
-                let counts = lane.counts();
-                counts.of(Count::RxPackets).max(counts.of(Count::TxPackets))
-            };
-            LcoreCounts {
-                id: lcore.0,
-                ports,
-                packets: lanes.map(packets).sum(),
-                busy_cycles: usage.busy,
-                total_cycles: usage.total,
-            }
-        })
-        .collect()
+/// The line.
+#[must_use]
+pub(crate) fn line(session: &Session) -> String {
+    let line = json("testpmd", &session.meter.read(&session.bringup.view()));
+    let Ok(Value::Object(mut report)) = serde_json::from_str(&line) else { return line };
+    report.insert("streams".into(), streams(session));
+    Value::Object(report).to_string()
 }
 
 fn streams(session: &Session) -> Value {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use pollux_bringup::Bringup;
 use pollux_eal::lcore::{Launched, LcoreId};
-use pollux_kit::Console;
+use pollux_kit::{Console, Counted, Meter, Sampler};
 use pollux_mempool::MbufPool;
 use pollux_port::{MacAddress, PortId, PortState};
 
@@ -95,6 +95,8 @@ pub struct Session {
     pub quit: bool,
     /// Where lines go.
     pub console: Console,
+    /// Reads what is counted, on any thread.
+    pub meter: Meter,
     switches: Switches,
 }
 
@@ -123,7 +125,15 @@ impl Session {
     #[must_use]
     pub fn new(bringup: Bringup, ports: Ports, settings: Settings, console: Console) -> Self {
         let switches = Arc::new(AtomicU32::new(0));
-        Self { bringup, ports, settings, run: None, quit: false, console, switches }
+        let ids: Vec<PortId> = ports.slots.iter().map(|slot| slot.id).collect();
+        let meter = Meter::of_ports(&ids);
+        Self { bringup, ports, settings, run: None, quit: false, console, meter, switches }
+    }
+
+    /// What takes samples of it, on any thread.
+    #[must_use]
+    pub fn sampler(&self) -> Sampler {
+        Sampler::new("testpmd", &self.meter, self.bringup.view())
     }
 
     /// Whether packets are being forwarded.
@@ -345,6 +355,14 @@ impl Session {
             work[plan.lcore].push((lane, engine));
             views.push(view);
         }
+        let counted = plans.iter().zip(&views).map(|(plan, view)| Counted {
+            from: view.from.0,
+            queue: view.from.1,
+            to: view.to.0,
+            lcore: self.settings.lcores[plan.lcore],
+            counters: Arc::new(view.clone()),
+        });
+        self.meter.replace_streams(counted.collect(), &self.bringup.view());
         let lcores: Vec<LcoreId> = shares.iter().map(|(lcore, _)| *lcore).collect();
         let run = self.run.insert(Run { mode, lanes: views, shares, launched: Vec::new() });
         for (lcore, lanes) in lcores.into_iter().zip(work) {

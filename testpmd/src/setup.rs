@@ -6,7 +6,7 @@ use pollux_bringup::program::say;
 use pollux_bringup::{Bringup, BringupError, ReceiveRequest};
 use pollux_config::CommandLine;
 use pollux_eal::lcore::LcoreId;
-use pollux_kit::Console;
+use pollux_kit::{Console, Meter};
 use pollux_port::{HashFields, RssConfig, RxOffloads, TxOffloads};
 
 use crate::engine::{NoisySettings, TxPlan, TxSplit};
@@ -96,6 +96,8 @@ pub(crate) fn session(line: &CommandLine, options: &Options) -> Result<Session, 
     console.print(&format!("{told}Checking link statuses...\n"));
     session.wait_for_links();
     console.print("Done\n");
+    // Time counts from here.
+    session.meter = Meter::of_ports(session.meter.ports());
     Ok(session)
 }
 

@@ -55,6 +55,7 @@ fn main() -> ExitCode {
 }
 
 fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
+    let mut watch = Watch::new("forward_and_serve", &options.run)?.every(Some(Duration::from_secs(10)));
     let mut bringup = Bringup::new(line)?;
     let lcores = bringup.eal.lcores().dataplane();
     let [forwarder, server, ..] = lcores[..] else {
@@ -76,7 +77,7 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
         queue: path.queue(),
         to: PortId(hop.to),
         lcore: forwarder,
-        lost: path.lost(),
+        counters: path.lost(),
     });
     let meter = Meter::new(counted.collect());
     let mut paths: Vec<Path> = paths.into_iter().map(|(path, _)| path).collect();
@@ -94,13 +95,11 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
         options.port
     ));
 
-    let watch =
-        Watch { app: "forward_and_serve", options: &options.run, period: Some(Duration::from_secs(10)) };
     let end = watch.until_end(&mut bringup, &meter);
     bringup.eal.stop_flag().set();
     let (forwarding, serving) = (forwarding.wait(), serving.wait());
     let end = end.and(forwarding.map_err(BringupError::from)).and(serving.map_err(BringupError::from));
-    end.and(watch.report(&meter.read(&bringup)))
+    end.and(watch.report(&meter.read(&bringup.view())))
 }
 
 fn settings(options: &Options) -> Result<Settings, BringupError> {

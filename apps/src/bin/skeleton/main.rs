@@ -23,6 +23,7 @@ fn main() -> ExitCode {
 }
 
 fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
+    let mut watch = Watch::new("skeleton", &options.run)?;
     // Threads, memory and ports; then one rx and one tx queue of each port, filled from one pool.
     let mut bringup = Bringup::new(line)?;
     let ids: Vec<PortId> = bringup.ports.iter().map(|port| port.id()).collect();
@@ -40,9 +41,8 @@ fn run(line: &CommandLine, options: Options) -> Result<(), BringupError> {
 
     // This thread only waits, for the duration or a signal, and reports.
     let meter = Meter::of_ports(&ids);
-    let watch = Watch { app: "skeleton", options: &options.run, period: None };
     let end = watch.until_end(&mut bringup, &meter);
     bringup.eal.stop_flag().set();
     let end = end.and(forwarding.wait().map_err(BringupError::from));
-    end.and(watch.report(&meter.read(&bringup)))
+    end.and(watch.report(&meter.read(&bringup.view())))
 }
