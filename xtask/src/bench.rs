@@ -17,6 +17,7 @@ mod server;
 mod table;
 mod testpmd;
 mod turn;
+mod watched;
 mod witness;
 
 use std::collections::BTreeMap;

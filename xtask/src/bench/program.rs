@@ -8,6 +8,7 @@ use super::peer::Root;
 use super::table::Pair;
 use super::testpmd::Testpmd;
 use super::turn::{alternate, report};
+use super::watched::Place;
 use crate::run::{Outcome, must, release_dir};
 
 /// How long each trial forwards.
@@ -25,6 +26,7 @@ pub(crate) fn measure(name: &str, root: Option<&Root>, trials: u32) -> Outcome<V
         "af_packet_veth" => kernel(root, trials.min(7), &Veth::make()?),
         "tap_kernel" => tap(root, trials.min(7)),
         "start" => start(root, trials),
+        "testpmd_watched" => watched(trials),
         _ if let Some(mode) = name.strip_prefix("testpmd_") => engine(root, trials, mode),
         _ => Err(format!("no program measures {name}")),
     }
@@ -84,6 +86,25 @@ fn engine(root: Option<&Root>, trials: u32, mode: &str) -> Outcome<Vec<Pair>> {
     let mut ours = Testpmd::ours(NULLS, mode)?;
     let mut theirs = root.map(|root| Testpmd::start(root, NULLS, mode)).transpose()?;
     alternate(trials, || trial(&mut ours), || theirs.as_mut().map(trial).transpose())
+}
+
+/// testpmd's engine io between two null ports while it is watched in every way, beside the same when nobody looks.
+fn watched(trials: u32) -> Outcome<Vec<Pair>> {
+    // Longer than the time between scrapes and events.
+    const TRIAL: Duration = Duration::from_millis(1_200);
+    let trial = |testpmd: &mut Testpmd| {
+        testpmd.command("start")?;
+        std::thread::sleep(TRIAL);
+        testpmd_cycles(&testpmd.command("stop")?)
+    };
+    let place = Place::free()?;
+    let mut seen = Testpmd::ours_at(&place, NULLS, "io")?;
+    let mut unseen = Testpmd::ours(NULLS, "io")?;
+    // A stream has to run before there is a latency to scrape.
+    trial(&mut seen)?;
+    let watchers = place.watch();
+    let pairs = alternate(trials, || trial(&mut seen), || trial(&mut unseen).map(Some))?;
+    watchers.end().map(|()| pairs)
 }
 
 fn testpmd_cycles(said: &str) -> Outcome<f64> {

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use super::peer::{EAL, Root};
+use super::watched::Place;
 use crate::run::{Outcome, release_dir};
 
 /// What both are told.
@@ -44,21 +45,27 @@ impl Testpmd {
 
     /// Ours, under the options of [`start`](Self::start).
     pub(super) fn ours(devices: &[&str], mode: &str) -> Outcome<Self> {
-        let mode = format!("--forward-mode={mode}");
-        let options = ["--record-core-cycles", &mode];
         let mut command = Command::new(release_dir().join("testpmd"));
-        command.args(["-l", "0,1", "--no-telemetry"]).args(devices).args(FIXED).args(options);
-        Self::over(command)
+        command.args(["-l", "0,1", "--no-telemetry"]).args(devices).args(FIXED);
+        Self::over(command.args(["--record-core-cycles", "--forward-mode", mode]))
+    }
+
+    /// The same, to be watched at a place.
+    pub(super) fn ours_at(place: &Place, devices: &[&str], mode: &str) -> Outcome<Self> {
+        let mut command = Command::new(release_dir().join("testpmd"));
+        command.env("RUNTIME_DIRECTORY", place.runtime());
+        command.args(["-l", "0,1"]).args(devices).args(FIXED).arg(place.metrics());
+        Self::over(command.args(["--record-core-cycles", "--forward-mode", mode]))
     }
 
     fn launch(root: &Root, lcores: &[&str], devices: &[&str], options: &[&str]) -> Outcome<Self> {
         // Into a pipe testpmd would print its report after the prompt that follows it.
         let unbuffered = ["-oL", "/usr/bin/dpdk-testpmd"];
         let args = [&unbuffered, lcores, EAL, devices, FIXED, options].concat();
-        Self::over(root.command("/usr/bin/stdbuf", &args))
+        Self::over(&mut root.command("/usr/bin/stdbuf", &args))
     }
 
-    fn over(mut command: Command) -> Outcome<Self> {
+    fn over(command: &mut Command) -> Outcome<Self> {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
