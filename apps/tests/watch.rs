@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -370,6 +371,12 @@ fn an_address_that_cannot_be_had_is_one_line_before_anything_is_opened() {
     );
     let foreign = refused("192.0.2.1:9100");
     assert!(foreign.contains("is not an address of this machine: give 9100 alone"), "{foreign}");
+    let first = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap_or_default();
+    let is_root = std::fs::metadata("/proc/self").expect("proc").uid() == 0;
+    if !is_root && first.trim().parse::<u16>().is_ok_and(|first| first > 80) {
+        let low = refused("80");
+        assert!(low.contains("127.0.0.1:80 may not be opened: port 80 needs root"), "{low}");
+    }
     for wrong in ["x", "70000", "127.0.0.1", "evil.example:1"] {
         let said = refused(wrong);
         assert!(said.contains("--metrics") && said.contains("such as 9100"), "{said}");
