@@ -50,11 +50,14 @@ pub trait PacketMut {
 #[inline]
 fn leaves_sum_open(mbuf: &Mbuf) -> bool {
     let flags = mbuf.tx_flags();
-    if flags.intersects(TxFlags::TUNNEL_MASK) {
-        flags.contains(TxFlags::OUTER_UDP_CHECKSUM)
-    } else {
-        flags.intersects(TxFlags::L4_MASK | TxFlags::TCP_SEGMENTATION | TxFlags::UDP_SEGMENTATION)
-    }
+    let upper = TxFlags::L4_MASK | TxFlags::TCP_SEGMENTATION | TxFlags::UDP_SEGMENTATION;
+    // Most packets ask for nothing.
+    flags.intersects(upper | TxFlags::TUNNEL_MASK)
+        && if flags.intersects(TxFlags::TUNNEL_MASK) {
+            flags.contains(TxFlags::OUTER_UDP_CHECKSUM)
+        } else {
+            flags.intersects(upper)
+        }
 }
 
 impl PacketMut for Mbuf {

@@ -23,6 +23,13 @@ const fn add_carry(a: u64, b: u64) -> u64 {
     sum + carry as u64
 }
 
+/// Subtracts with end-around borrow.
+#[inline(always)]
+const fn subtract(a: u16, b: u16) -> u16 {
+    let (less, borrow) = a.overflowing_sub(b);
+    less - borrow as u16
+}
+
 impl Sum {
     /// Nothing summed yet.
     pub const ZERO: Sum = Sum(0);
@@ -42,12 +49,13 @@ impl Sum {
     #[must_use]
     pub fn of_change(old: &[u8], new: &[u8]) -> Sum {
         debug_assert_eq!(old.len(), new.len());
-        // The complement of a number of 16 or 32 bits is its negative, too. Sums of these have no carry, which the compiler sees.
+        // In as many bits as there are: the compiler sees that nothing is above them to fold.
         if let (Ok(old), Ok(new)) = (<[u8; 4]>::try_from(old), <[u8; 4]>::try_from(new)) {
-            return Sum(u64::from(u32::from_ne_bytes(new)) + u64::from(!u32::from_ne_bytes(old)));
+            let (less, borrow) = u32::from_ne_bytes(new).overflowing_sub(u32::from_ne_bytes(old));
+            return Sum((less - u32::from(borrow)).into());
         }
         if let (Ok(old), Ok(new)) = (<[u8; 2]>::try_from(old), <[u8; 2]>::try_from(new)) {
-            return Sum(u64::from(u16::from_ne_bytes(new)) + u64::from(!u16::from_ne_bytes(old)));
+            return Sum(subtract(u16::from_ne_bytes(new), u16::from_ne_bytes(old)).into());
         }
         Sum::of(new) - Sum::of(old)
     }
@@ -81,10 +89,18 @@ impl Sum {
     /// Folded to 16 bits, still in memory order.
     #[inline]
     const fn fold_raw(self) -> u16 {
-        // A number plus itself with its halves swapped: the upper half is the sum of both, and the carry out of the lower
-        // half is the one that goes round.
-        let s = (self.0.wrapping_add(self.0.rotate_left(32)) >> 32) as u32;
-        (s.wrapping_add(s.rotate_left(16)) >> 16) as u16
+        let (s, carry) = (self.0 as u32).overflowing_add((self.0 >> 32) as u32);
+        let s = s + carry as u32;
+        let (s, carry) = (s as u16).overflowing_add((s >> 16) as u16);
+        s + carry as u16
+    }
+
+    /// The checksum that was `checksum` before what it covers changed by this much ([`of_change`](Self::of_change)): RFC 1624,
+    /// equation 3, of which `!(!checksum + change)` is `checksum - change` in every bit.
+    #[inline]
+    #[must_use]
+    pub const fn update(self, checksum: u16) -> u16 {
+        u16::from_be(subtract(checksum.to_be(), self.fold_raw()))
     }
 
     /// The sum in 16 bits, not complemented: what a partial checksum field holds.
@@ -249,7 +265,7 @@ pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
 #[inline]
 #[must_use]
 pub fn update_bytes(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
-    (Sum::ZERO.add_word(!checksum) + Sum::of_change(old, new)).checksum()
+    Sum::of_change(old, new).update(checksum)
 }
 
 /// Completes a partial checksum, as a frame from or for the kernel with `VIRTIO_NET_HDR_F_NEEDS_CSUM` carries it.

@@ -166,12 +166,9 @@ struct Covering {
 
 impl Covering {
     /// Changes a port of the transport header at `upper` (its source port, or with `dst` the other), beside an address whose sum
-    /// changed by `address`: one update for both. `false`, and nothing changed: that header has no ports.
+    /// changed by `address`: one update for both. The header has ports; `false`, and nothing changed: it is cut off.
     #[inline]
     fn translate(self, behind: &mut [u8], upper: usize, dst: bool, port: u16, address: Sum) -> bool {
-        if self.protocol == IpProtocol::ICMPV6 {
-            return false;
-        }
         let Some(header) = behind.get_mut(upper..self.at + 2) else { return false };
         // UDP's is the shortest of those with ports: they are its first 4 bytes, and its checksum the last two.
         let Some((before, field)) = header.split_last_chunk_mut::<2>() else { return false };

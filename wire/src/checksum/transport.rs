@@ -56,7 +56,11 @@ impl TransportSum {
     #[must_use]
     pub fn changed(self, field: u16, address: Sum, data: Sum) -> u16 {
         match self {
-            Self::Whole => (Sum::ZERO.add_word(!field) + address + data).checksum_udp(),
+            // One after the other: what the address comes to is folded once, for the IPv4 header's checksum too.
+            Self::Whole => match data.update(address.update(field)) {
+                0 => 0xffff,
+                sum => sum,
+            },
             // The sum of something is never 0 in ones' complement: what is open stays apart from what is absent.
             Self::Open => (Sum::ZERO.add_word(field) + address).fold(),
             Self::Absent => field,

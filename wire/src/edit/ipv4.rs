@@ -7,11 +7,21 @@ use super::{Covering, IcmpMut, checksum_at, front_mut};
 use crate::checksum::{self, Sum};
 use crate::{IpProtocol, Ipv4Header};
 
+/// Version 4, and a header of 20 bytes.
+const NO_OPTIONS: u8 = 0x45;
+
+/// What follows the options. `None`: this is no whole header of IPv4.
+#[cold]
+fn behind_options<'a>(header: &Ipv4Header, behind: &'a mut [u8]) -> Option<&'a mut [u8]> {
+    let options = header.header_bytes().checked_sub(Ipv4Header::BYTES)?;
+    if header.version() == 4 { behind.get_mut(options..) } else { None }
+}
+
 /// An IPv4 packet whose header is changed in place. Reads as its [`Ipv4Header`].
 #[derive(Debug)]
 pub struct Ipv4Mut<'a> {
     header: &'a mut Ipv4Header,
-    /// Options, then the payload.
+    /// What follows the options.
     behind: &'a mut [u8],
     covering: Option<Covering>,
     open: bool,
@@ -23,14 +33,11 @@ impl<'a> Ipv4Mut<'a> {
     #[must_use]
     pub fn new(bytes: &'a mut [u8], open: bool) -> Option<Self> {
         let (header, behind): (&mut Ipv4Header, _) = front_mut(bytes)?;
-        let options = header.header_bytes().checked_sub(Ipv4Header::BYTES)?;
-        if header.version() != 4 || behind.len() < options {
-            return None;
-        }
+        // Most have no options.
+        let behind = if header.version_ihl == NO_OPTIONS { behind } else { behind_options(header, behind)? };
         let protocol = header.protocol();
         let covering = match checksum_at(protocol) {
             Some(at) if header.fragment_offset() == 0 => {
-                let at = options + at;
                 if at + 2 > behind.len() {
                     return None;
                 }
@@ -68,15 +75,13 @@ impl<'a> Ipv4Mut<'a> {
     #[inline]
     fn translate(&mut self, dst: bool, to: [u8; 4], port: u16) -> bool {
         let Some(covering) = self.covering else { return false };
-        let upper = self.header.header_bytes() - Ipv4Header::BYTES;
         let field = if dst { &mut self.header.dst } else { &mut self.header.src };
         let change = Sum::of_change(field, &to);
-        if !covering.translate(self.behind, upper, dst, port, change) {
+        if !covering.translate(self.behind, 0, dst, port, change) {
             return false;
         }
         *field = to;
-        let sum = Sum::ZERO.add_word(!self.header.checksum.get()) + change;
-        self.header.checksum.set(sum.checksum());
+        self.header.checksum.set(change.update(self.header.checksum.get()));
         true
     }
 
@@ -138,11 +143,11 @@ impl<'a> Ipv4Mut<'a> {
         Some(self.header.protocol())
     }
 
-    /// Where behind the header the transport header stands, if it is one of `protocol` and this is no later fragment.
+    /// Where behind the options the transport header stands, if it is one of `protocol` and this is no later fragment.
     #[inline]
     fn upper_at(&self, protocol: IpProtocol) -> Option<usize> {
         let is_there = self.header.protocol() == protocol && self.header.fragment_offset() == 0;
-        is_there.then(|| self.header.header_bytes() - Ipv4Header::BYTES)
+        is_there.then_some(0)
     }
 
     /// The ICMP header.

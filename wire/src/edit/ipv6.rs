@@ -79,7 +79,10 @@ impl<'a> Ipv6Mut<'a> {
     /// Address and port, and what follows of them.
     #[inline]
     fn translate(&mut self, dst: bool, to: [u8; 16], port: u16) -> bool {
-        let Some(covering) = self.covering else { return false };
+        // ICMPv6 has no ports.
+        let Some(covering) = self.covering.filter(|one| one.protocol != IpProtocol::ICMPV6) else {
+            return false;
+        };
         let upper = self.upper.map_or(0, |(at, _)| at);
         let field = if dst { &mut self.header.dst } else { &mut self.header.src };
         let change = Sum::of_change(field, &to);
