@@ -92,9 +92,8 @@ impl ObjectPool {
     #[inline]
     #[must_use]
     pub fn get(&self) -> Option<Object> {
-        let mut spare = Object(NonNull::dangling());
-        // SAFETY: there is room for one object, which is read at once. A handle is held.
-        unsafe { self.0.take(&mut spare, 1).map(|object| *object) }
+        // SAFETY: this handle.
+        unsafe { self.0.take_one() }
     }
 
     /// Puts an object back.

@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 
 use crate::audit::Fault;
 use crate::backend::Backend;
+use crate::cache::copy_objects;
 use crate::mbuf::header::Lengths;
 use crate::shared::{Handle, Shared};
 use crate::stats::{PoolStats, stats};
@@ -26,10 +27,9 @@ impl MbufPool {
     #[must_use]
     #[doc(alias = "rte_pktmbuf_alloc")]
     pub fn alloc(&self) -> Option<Mbuf> {
-        let mut spare = Object(NonNull::dangling());
-        // SAFETY: there is room for one object, read at once; it is then this caller's.
+        // SAFETY: this handle is held, and the object is then this caller's.
         unsafe {
-            let object = *self.0.take(&mut spare, 1)?;
+            let object = self.0.take_one()?;
             Mbuf::freshen(object, &self.0.shape.fresh);
             Some(Mbuf::from_header(object.0.cast()))
         }
@@ -126,7 +126,7 @@ impl MbufPool {
         unsafe {
             let Some(from) = self.0.take(at, to.len()) else { return false };
             if !std::ptr::eq(from, at) {
-                std::ptr::copy_nonoverlapping(from, at, to.len());
+                copy_objects(self.0.moves, from, at, to.len());
             }
         }
         true

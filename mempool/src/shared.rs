@@ -224,6 +224,26 @@ impl Shared {
         unsafe { self.take_slow(spare, count) }.then_some(spare.cast_const())
     }
 
+    /// Takes an object, if there is one.
+    ///
+    /// # Safety
+    /// A handle of the pool is held.
+    #[inline(always)]
+    pub(crate) unsafe fn take_one(&self) -> Option<Object> {
+        // SAFETY: the cache is this thread's (it holds the slot), so nobody else writes it; objects below its length are there.
+        unsafe {
+            if let Some(cache) = self.caches.own()
+                && let Some(rest) = (*cache).len.own().checked_sub(1)
+            {
+                (*cache).len.lower(rest);
+                return Some(*SlotCache::objects(cache).add(rest));
+            }
+        }
+        let mut spare = Object(NonNull::dangling());
+        // SAFETY: there is room for one; passed on.
+        unsafe { self.take_slow(&mut spare, 1) }.then_some(spare)
+    }
+
     /// # Safety
     /// As for [`take`](Self::take).
     #[cold]

@@ -16,12 +16,17 @@ impl Drop for Mbuf {
     fn drop(&mut self) {
         // Acquire: what a clone that is gone read of the data, it read before this mbuf goes home.
         let word = settled(home(self.0));
-        if word as u32 == 1 {
-            // SAFETY: plain and sole: all there is to it goes home.
-            unsafe { Shared::give(pool_of_object(pool_number(word)), &Object(self.0.cast()), 1) }
-        } else {
-            // SAFETY: this mbuf is not used afterwards.
-            unsafe { free_chain(self.0) }
+        // SAFETY: this mbuf is not used afterwards. A plain and sole one is home when its address is; it keeps its pool alive until it
+        // is written to the room and published.
+        unsafe {
+            if word as u32 == 1
+                && let Some(room) = pool_of_object(pool_number(word)).as_ref().room(1)
+            {
+                room.to.write(Object(self.0.cast()));
+                return room.publish();
+            }
+            // One call for all else keeps this small enough to be inlined where mbufs go.
+            free_chain(self.0);
         }
     }
 }

@@ -106,8 +106,7 @@ impl Drop for Handle {
 mod tests {
     use pollux_eal::slot;
 
-    use crate::{MbufPool, Object, PoolEvent, subscribe};
-    use std::mem::MaybeUninit;
+    use crate::{MbufPool, PoolEvent, subscribe};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -126,9 +125,8 @@ mod tests {
         let _lease = slot::lease().expect("a slot is free");
         let pool = MbufPool::builder("under way", 64).data_room(64).headroom(0).cache(16);
         let pool = pool.build_anonymous().expect("a small pool");
-        let mut spare = [const { MaybeUninit::<Object>::uninit() }];
-        // SAFETY: there is room for one, which is read at once; the pool has its handle.
-        let object = unsafe { *pool.0.take(spare.as_mut_ptr().cast(), 1).expect("a fresh pool") };
+        // SAFETY: the pool has its handle.
+        let object = unsafe { pool.0.take_one() }.expect("a fresh pool");
         let room = pool.0.room(1).expect("its own place");
         // SAFETY: the object is written to the room for one before that is published, and not used afterwards. It is out
         // until then, so the pool lives without a handle.
