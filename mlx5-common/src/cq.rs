@@ -233,6 +233,24 @@ impl Cq {
         barrier::prefetch_read(self.place(self.consumer.wrapping_add(ahead)).as_ptr());
     }
 
+    /// As [`prefetch`](Self::prefetch), of `N` places in a row. Those past the ring's end, which are no places, cost as much.
+    #[inline(always)]
+    pub fn prefetch_run<const N: usize>(&self, ahead: u32) {
+        let first = self.place(self.consumer.wrapping_add(ahead)).as_ptr();
+        (0..N).for_each(|next| barrier::prefetch_read(first.wrapping_add(next << self.stride_log)));
+    }
+
+    /// The `N` places from that of a free-running index on.
+    ///
+    /// # Safety
+    /// None of them is behind the ring's end.
+    #[inline(always)]
+    pub unsafe fn run<const N: usize>(&self, index: u32) -> [NonNull<u8>; N] {
+        let first = self.place(index);
+        // SAFETY: in the ring, by the caller.
+        std::array::from_fn(|next| unsafe { first.add(next << self.stride_log) })
+    }
+
     /// Address of the byte of the next entry by which it becomes ready, what stands there, and whether that makes it ready.
     pub fn next_word(&self) -> (usize, u8, bool) {
         let place = self.place(self.consumer);

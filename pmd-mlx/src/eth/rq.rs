@@ -379,12 +379,32 @@ impl Rq {
             return self.refill_few(at, run);
         }
         self.starving = false;
+        if let (0, Some(distance)) = (log, self.place.distance()) {
+            self.point_all(first, count, distance.wrapping_add(u64::from(self.headroom)));
+            return run;
+        }
         for slot in first..first + count {
             // SAFETY: `alloc_raw` has written all of them.
             let raw = unsafe { self.slots[slot].assume_init() };
             self.write_segment(slot, raw);
         }
         run
+    }
+
+    /// Has each segment of `count` slots say the address of its mbuf and `distance` more, where all have one key: an addition and a
+    /// store, and no look at the queue for each.
+    #[inline(always)]
+    fn point_all(&mut self, first: usize, count: usize, distance: u64) {
+        let at = self.segment(first).as_ptr();
+        for (next, slot) in self.slots[first..first + count].iter().enumerate() {
+            // SAFETY: the slot was filled (`refill_run`); its segment is in the ring and not posted; volatile stores bear a device that
+            // reads.
+            unsafe {
+                let address = (slot.assume_init().as_ptr().addr() as u64).wrapping_add(distance);
+                let place = at.add(next * size_of::<Data>() + offset_of!(Data, addr));
+                place.cast::<u64>().write_volatile(address.to_be());
+            }
+        }
     }
 
     /// The pool has not as many: one entry at a time, as far as it goes.
@@ -519,6 +539,17 @@ impl Rq {
         let slot = (self.taken.wrapping_add(ahead) & self.mask()) as usize;
         // SAFETY: slots between `taken` and `posted` hold mbufs (caller).
         unsafe { self.slots.get_unchecked(slot).assume_init() }
+    }
+
+    /// The mbufs of `N` entries in a row, as by [`raw`](Self::raw).
+    ///
+    /// # Safety
+    /// They are posted, and none is behind the ring's end.
+    #[inline(always)]
+    pub(super) unsafe fn raws<const N: usize>(&self, ahead: u32) -> [NonNull<u8>; N] {
+        let slot = (self.taken.wrapping_add(ahead) & self.mask()) as usize;
+        // SAFETY: as in `raw`.
+        std::array::from_fn(|next| unsafe { self.slots.get_unchecked(slot + next).assume_init() })
     }
 
     /// Ends a burst that brought something: places of completions go back, entries are filled again.

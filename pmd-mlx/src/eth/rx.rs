@@ -313,9 +313,21 @@ impl<'a> Out<'a> {
         self.bytes += u64::from(len);
     }
 
-    /// Counts bytes of packets that were added without.
+    /// Puts a packet `ahead` behind the last one. It is part of the packets once it is [counted](Self::count).
+    ///
+    /// # Safety
+    /// There is room, and the packets before it are put there as well before they are counted.
     #[inline(always)]
-    pub(super) fn count(&mut self, bytes: u64) {
+    pub(super) unsafe fn put(&mut self, ahead: usize, mbuf: Mbuf) {
+        debug_assert!(self.done + ahead < self.places.len());
+        // SAFETY: the caller's promise. Without a branch there is no mbuf to be dropped, which would be kept in memory for it.
+        unsafe { self.places.get_unchecked_mut(self.done + ahead).write(mbuf) };
+    }
+
+    /// Counts packets that were [put](Self::put), and their bytes.
+    #[inline(always)]
+    pub(super) fn count(&mut self, packets: usize, bytes: u64) {
+        self.done += packets;
         self.bytes += bytes;
     }
 
@@ -337,22 +349,23 @@ pub(super) enum Stop {
 
 /// One mbuf a packet, one completion at a time.
 fn single<const F: u32>(rq: &mut Rq, burst: &mut Burst, max: usize) -> Moved {
-    single_with::<F>(rq, burst, max, plain::<F>)
+    single_with::<F>(rq, burst, max, plain::<F>, Rq::unzip::<F>)
 }
 
-/// The frame of all modes with one mbuf a packet: `run` takes plain completions, this the rest.
+/// The frame of all modes with one mbuf a packet: `run` takes plain completions, `unzip` those of a compressed session, this the rest.
 #[inline(always)]
 pub(super) fn single_with<const F: u32>(
     rq: &mut Rq,
     burst: &mut Burst,
     max: usize,
     run: impl Fn(&mut Rq, &mut Out<'_>) -> Stop,
+    unzip: impl Fn(&mut Rq, &mut Out<'_>),
 ) -> Moved {
     let mut out = Out::new(burst, max);
     let before = rq.cq.consumer();
     loop {
         if rq.zip.count != 0 {
-            rq.unzip::<F>(&mut out);
+            unzip(rq, &mut out);
             if rq.zip.count != 0 {
                 break;
             }

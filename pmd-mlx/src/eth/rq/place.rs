@@ -58,6 +58,12 @@ impl Place {
         self.key.unwrap_or(UNKNOWN)
     }
 
+    /// What is added to an mbuf's address to make it that of its room as the device sees it, where that is the same for all of the pool.
+    #[inline(always)]
+    pub(super) fn distance(&self) -> Option<u64> {
+        Some((self.room_at? as u64).wrapping_add(self.key?.delta))
+    }
+
     /// The address at which the device is to write into an mbuf that waits, `offset` into its room, and its key.
     #[inline(always)]
     pub(super) fn target(&self, keys: &mut Keys, raw: NonNull<u8>, offset: u32) -> (u64, Key) {

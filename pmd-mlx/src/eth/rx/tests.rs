@@ -241,6 +241,7 @@ fn compressed_sessions_of_every_format_and_length() {
     ] {
         for (segments_log2, simd, enhanced) in [
             (0, SimdWidth::Scalar, false),
+            (0, SimdWidth::Bits128, false),
             (0, SimdWidth::detect(), false),
             (2, SimdWidth::Scalar, false),
             (0, SimdWidth::Scalar, true),
@@ -343,6 +344,13 @@ fn frames_over_the_limit_are_dropped_and_counted() {
         device.receive_compressed(&[(frame(1, 60), say(1)), (frame(2, 101), say(1))], MiniFormat::Hash);
         let lengths: Vec<usize> = receive_all(&mut queue).iter().map(|got| got.bytes.len()).collect();
         assert_eq!((lengths, counters.dropped(RxDrop::TooLong)), (vec![100, 64, 60], 3));
+        // In the second group of four, and before it, none of which is lost.
+        let bytes = [60, 61, 62, 63, 64, 65, 101, 66, 67];
+        let frames: Vec<_> = bytes.into_iter().map(|bytes| (frame(bytes, bytes), say(1))).collect();
+        device.receive_compressed(&frames, MiniFormat::Hash);
+        let lengths: Vec<usize> = receive_all(&mut queue).iter().map(|got| got.bytes.len()).collect();
+        assert_eq!(lengths, [60, 61, 62, 63, 64, 65, 66, 67]);
+        assert_eq!(counters.dropped(RxDrop::TooLong), 4);
         drop(queue);
         assert_eq!(pool.in_use(), 0);
     }

@@ -29,13 +29,17 @@ const LAST: usize = 60;
 const COUNT: usize = 32;
 
 macro_rules! groups {
-    ($(#[$doc:meta])* $burst:ident, $groups:ident, $feature:literal) => {
+    ($(#[$doc:meta])* $burst:ident, $groups:ident, $unzip:path, $feature:literal) => {
         $(#[$doc])*
         ///
         /// Only for queues of processors that have the feature; `super::single_for` looks.
         pub(super) fn $burst<const F: u32>(rq: &mut Rq, burst: &mut Burst, max: usize) -> Moved {
+            use $unzip as unzip;
             // SAFETY: the processor has the feature, by who chose this function.
-            single_with::<F>(rq, burst, max, |rq, out| unsafe { $groups::<F>(rq, out) })
+            let run = |rq: &mut Rq, out: &mut Out<'_>| unsafe { $groups::<F>(rq, out) };
+            // SAFETY: as above.
+            let unzip = |rq: &mut Rq, out: &mut Out<'_>| unsafe { unzip::<F>(rq, out) };
+            single_with::<F>(rq, burst, max, run, unzip)
         }
 
         /// # Safety
@@ -64,14 +68,13 @@ macro_rules! groups {
                 if (index & completions) + 3 > completions || slot + 3 > ring {
                     break;
                 }
-                let at = [0, 1, 2, 3].map(|next| rq.cq.place(index.wrapping_add(next)));
+                // SAFETY: not behind the ring's end, as just seen.
+                let at = unsafe { rq.cq.run::<4>(index) };
                 // SAFETY: inside the entries; volatile loads of 4 bytes bear a device that writes.
                 let last = at.map(|at| unsafe { at.add(LAST).cast::<i32>().read_volatile() });
                 // Their mbufs' headers are stored to and not loaded, which waits for nothing: to prefetch those here costs a cycle a
                 // packet and gains none, warm or cold.
-                for next in AHEAD..2 * AHEAD {
-                    rq.cq.prefetch(ahead + next);
-                }
+                rq.cq.prefetch_run::<{ AHEAD as usize }>(ahead + AHEAD);
                 let last = _mm_setr_epi32(last[0], last[1], last[2], last[3]);
                 let valid = validity.of(index, rq.cq.log());
                 let want = slot | u32::from(PLAIN) << 24 | u32::from(valid) << 16;
@@ -90,24 +93,27 @@ macro_rules! groups {
                     break;
                 }
                 bytes = _mm_add_epi32(bytes, all);
+                // SAFETY: below `most`, so posted; not behind the ring's end.
+                let raws = unsafe { rq.raws::<4>(ahead) };
                 for next in 0..4 {
                     // SAFETY: a place of the queue's own ring, read at once.
                     let meta = Meta::read::<F>(rq, unsafe { Entry::at(at[next]) });
                     let words = _mm_or_si128(_mm_shuffle_epi8(counts[next], lengths), common);
-                    // SAFETY: below `most`, so posted, and left behind below; the mbuf came of the pool by `alloc_raw`;
-                    // the length is at most what fits behind the headroom.
+                    // SAFETY: left behind below; the mbuf came of the pool by `alloc_raw`; the length is at most what fits behind
+                    // the headroom.
                     let mut mbuf = unsafe {
-                        let raw = rq.raw(ahead + next as u32);
-                        Mbuf::adopt_words(raw, std::mem::transmute::<__m128i, [u32; 4]>(words), meta.flags, meta.packet_type)
+                        let words = std::mem::transmute::<__m128i, [u32; 4]>(words);
+                        Mbuf::adopt_words(raws[next], words, meta.flags, meta.packet_type)
                     };
                     meta.write::<F>(rq, &mut mbuf);
-                    out.add(mbuf, 0);
+                    // SAFETY: `most` packets have room, and all up to `ahead` are put there before they are counted below.
+                    unsafe { out.put(ahead as usize + next, mbuf) };
                 }
                 ahead += 4;
             }
             // SAFETY: both are 16 bytes.
             let bytes = unsafe { std::mem::transmute::<__m128i, [u32; 4]>(bytes) };
-            out.count(bytes.iter().map(|bytes| u64::from(*bytes)).sum());
+            out.count(ahead as usize, bytes.iter().map(|bytes| u64::from(*bytes)).sum());
             rq.cq.consume(ahead);
             rq.taken = rq.taken.wrapping_add(ahead);
             plain::<F>(rq, out)
@@ -117,9 +123,9 @@ macro_rules! groups {
 
 groups! {
     /// With the 128-bit instructions of SSE4.2.
-    burst_sse, groups_sse, "sse4.2"
+    burst_sse, groups_sse, super::zip::vector::unzip_sse, "sse4.2"
 }
 groups! {
     /// With AVX2's.
-    burst_avx2, groups_avx2, "avx2"
+    burst_avx2, groups_avx2, super::zip::vector::unzip_avx2, "avx2"
 }

@@ -8,6 +8,8 @@
 //! `mlx5e_decompress_cqes_cont`.
 #![expect(unsafe_code, reason = "reads arrays that a device writes, and takes mbufs by their addresses")]
 
+use std::ptr::NonNull;
+
 use pollux_mempool::Mbuf;
 use pollux_mlx5_abi::cqe::{ENHANCED_MINIS, MINIS, MiniCqe, MiniFormat, enhanced_minis, format};
 use pollux_mlx5_abi::opcode::completion;
@@ -18,6 +20,9 @@ use super::{HASH, MARK, Out, TABLE};
 use crate::eth::parking::MalformedCqe;
 use crate::eth::rq::Rq;
 use pollux_mlx5_common::cq::{Cq, Entry};
+
+#[cfg(target_arch = "x86_64")]
+pub(super) mod vector;
 
 /// Of the enhanced layout: holes are marked in one pass out of so many.
 const MARKED_PASSES: u32 = 128;
@@ -30,14 +35,27 @@ impl Mini {
     /// Packet `at` of the session whose title is the next entry of `cq`.
     #[inline(always)]
     pub(in crate::eth) fn read(cq: &Cq, at: u32) -> Self {
-        let array = if at < MINIS as u32 { u32::from(!cq.is_enhanced()) } else { at & !(MINIS as u32 - 1) };
-        let place = cq.place(cq.consumer().wrapping_add(array));
-        // SAFETY: an array fills the 64 bytes of a place; volatile loads bear a device that does what it must not.
+        // SAFETY: inside an array; volatile loads bear a device that does what it must not.
         let words = unsafe {
-            let mini = place.add((at as usize % MINIS) * size_of::<MiniCqe>()).cast::<u32>();
+            let mini = Self::place(cq, at).cast::<u32>();
             [mini.read_volatile(), mini.add(1).read_volatile()]
         };
         Self(zerocopy::transmute!(words))
+    }
+
+    /// Where it stands, up to 7 more behind it, those of its array.
+    #[inline(always)]
+    fn place(cq: &Cq, at: u32) -> NonNull<u8> {
+        let array = if at < MINIS as u32 { u32::from(!cq.is_enhanced()) } else { at & !(MINIS as u32 - 1) };
+        let place = cq.place(cq.consumer().wrapping_add(array));
+        // SAFETY: an array fills the 64 bytes of a place.
+        unsafe { place.add((at as usize % MINIS) * size_of::<MiniCqe>()) }
+    }
+
+    /// The hash, where the format has it.
+    #[inline(always)]
+    fn hash(self) -> u32 {
+        self.0.rx_hash()
     }
 
     /// The byte count, as a full completion has it.
@@ -62,7 +80,7 @@ impl Mini {
         meta: &mut Meta,
     ) {
         if F & HASH != 0 && format == MiniFormat::Hash {
-            meta.hash = self.0.rx_hash();
+            meta.hash = self.hash();
         }
         if F & MARK != 0 && format == MiniFormat::FlowTagStride {
             meta.tag(rq, self.0.flow_tag());
