@@ -271,10 +271,7 @@ impl Ours {
 
     /// Posts requests of `BYTES` to the one peer.
     #[inline(always)]
-    fn post_known<const BYTES: usize>(
-        &mut self,
-        begin: impl for<'b, 'q> Fn(&'b mut Batch<'q>, u64) -> &'b mut Batch<'q>,
-    ) {
+    fn post_known<const BYTES: usize>(&mut self, begin: impl Begin) {
         let Self { row, near, senders, held, payload, .. } = self;
         let (row, sender) = (*row, &mut senders[0]);
         match row.data {
@@ -304,19 +301,48 @@ impl Ours {
     }
 }
 
+/// Begins a request. No closure: where the compiler makes a call of that, the batch lies in memory, and each request waits for what the
+/// last one stored. A program that names the operation where it posts has no such call.
+trait Begin {
+    fn begin<'b, 'q>(&self, batch: &'b mut Batch<'q>, id: u64) -> &'b mut Batch<'q>;
+}
+
+/// A message.
+struct Message;
+
+impl Begin for Message {
+    #[inline(always)]
+    fn begin<'b, 'q>(&self, batch: &'b mut Batch<'q>, id: u64) -> &'b mut Batch<'q> {
+        batch.send(id)
+    }
+}
+
+/// A write to the peer's memory.
+struct ToMemory {
+    address: u64,
+    rkey: u32,
+}
+
+impl Begin for ToMemory {
+    #[inline(always)]
+    fn begin<'b, 'q>(&self, batch: &'b mut Batch<'q>, id: u64) -> &'b mut Batch<'q> {
+        batch.write(id, self.address, self.rkey)
+    }
+}
+
 /// Posts a round of requests, each begun and given its data by code that is known when this is built.
 #[inline(always)]
 fn rounds(
     row: Row,
     sender: &mut Qp,
-    begin: impl for<'b, 'q> Fn(&'b mut Batch<'q>, u64) -> &'b mut Batch<'q>,
+    begin: impl Begin,
     mut give: impl for<'b, 'q> FnMut(&'b mut Batch<'q>) -> &'b mut Batch<'q>,
 ) {
     let (mut number, mut silent) = (0, row.signal_every);
     while number < REQUESTS as u64 {
         let mut batch = sender.batch();
         for _ in 0..row.batch {
-            let request = give(begin(&mut batch, number));
+            let request = give(begin.begin(&mut batch, number));
             number += 1;
             silent -= 1;
             if silent == 0 {
@@ -350,9 +376,9 @@ impl Library for Ours {
         match (self.row.operation, self.row.peers, self.row.bytes) {
             (Operation::Write, 1, 8) => {
                 let (address, rkey) = self.target;
-                return self.post_known::<8>(|batch, id| batch.write(id, address, rkey));
+                return self.post_known::<8>(ToMemory { address, rkey });
             }
-            (Operation::Send, 1, 64) => return self.post_known::<64>(|batch, id| batch.send(id)),
+            (Operation::Send, 1, 64) => return self.post_known::<64>(Message),
             _ => {}
         }
         let Self { row, near, senders, addresses, held, payload, target, .. } = self;
