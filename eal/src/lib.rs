@@ -47,6 +47,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bucket;
 mod control;
 mod error;
 mod order;
@@ -65,6 +66,7 @@ pub mod iova;
 pub mod lcore;
 pub mod log;
 pub mod memory;
+pub mod meter;
 pub mod mmio;
 pub mod pacer;
 pub mod processor;

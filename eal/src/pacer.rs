@@ -14,49 +14,15 @@
 //! # Ok::<(), pollux_eal::pacer::RateError>(())
 //! ```
 
+use crate::bucket::Bucket;
+pub use crate::bucket::RateError;
 use crate::clock::{Clock, Cycles};
-
-/// Bits behind the point of what a token costs in ticks: of 3 ticks a token they are right to 0.00003 %.
-const POINT: u32 = 20;
-/// Tokens a tick, at most: what one costs is right to 0.05 % then.
-const TOKENS_PER_TICK: u64 = 1 << 10;
-/// The most that a bucket may hold, in ticks behind the point; what passed between two looks is cut to it.
-const MOST: u64 = 1 << 62;
-
-/// A rate or a burst that a bucket cannot have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum RateError {
-    /// Too slow or too fast for the clock.
-    #[error(
-        "rate of {rate} tokens per second is out of range for a clock of {hz} Hz: must be from 1 to {}",
-        hz.saturating_mul(TOKENS_PER_TICK)
-    )]
-    Rate {
-        /// What was asked for.
-        rate: u64,
-        /// The clock's frequency.
-        hz: u64,
-    },
-    /// None, or more than the arithmetic holds.
-    #[error("burst of {burst} tokens is out of range at this rate: must be from 1 to {most}")]
-    Burst {
-        /// What was asked for.
-        burst: u64,
-        /// What can be.
-        most: u64,
-    },
-}
 
 /// Tokens that come at a rate; packets, bytes or whatever is paid with them. It holds at most so many as its burst, and begins
 /// empty, at the first look.
 #[derive(Clone, Debug)]
 pub struct Pacer {
-    /// What a token costs, in ticks.
-    cost: u64,
-    /// What is in the bucket, and fits there, in ticks.
-    credit: u64,
-    burst: u64,
+    bucket: Bucket,
     last: Option<Cycles>,
 }
 
@@ -67,25 +33,14 @@ impl Pacer {
     /// A rate of 0 or above 1024 tokens a tick of the clock (3 TB/s, of bytes at 3 GHz); a burst of 0, or of more than the clock
     /// counts in some 20 minutes.
     pub fn new(clock: &Clock, rate: u64, burst: u64) -> Result<Self, RateError> {
-        let hz = clock.hz();
-        if rate == 0 || rate > hz.saturating_mul(TOKENS_PER_TICK) {
-            return Err(RateError::Rate { rate, hz });
-        }
-        // At most 255 GHz: 58 bits.
-        let cost = ((hz << POINT) + rate / 2) / rate;
-        match cost.checked_mul(burst).filter(|burst| (1..=MOST).contains(burst)) {
-            Some(burst) => Ok(Self { cost, credit: 0, burst, last: None }),
-            None => Err(RateError::Burst { burst, most: MOST / cost }),
-        }
+        Ok(Self { bucket: Bucket::new(clock, rate, burst, 1)?, last: None })
     }
 
     /// Takes as many tokens as there are at `now`, up to `wanted`. Hot: a division.
     #[inline]
     pub fn take(&mut self, now: Cycles, wanted: u64) -> u64 {
         self.fill(now);
-        let taken = wanted.min(self.credit / self.cost);
-        self.credit -= taken * self.cost;
-        taken
+        self.bucket.take(wanted)
     }
 
     /// Takes `price` tokens if there are so many at `now`, else none. Never, where `price` is above the burst. Hot: a
@@ -93,31 +48,21 @@ impl Pacer {
     #[inline]
     pub fn pay(&mut self, now: Cycles, price: u64) -> bool {
         self.fill(now);
-        match price.checked_mul(self.cost).and_then(|price| self.credit.checked_sub(price)) {
-            Some(left) => {
-                self.credit = left;
-                true
-            }
-            None => false,
-        }
+        self.bucket.pay(price)
     }
 
     /// How long from the last look until there is a token: 0 if there is one.
     #[must_use]
     pub fn until_next(&self) -> Cycles {
-        Cycles(self.cost.saturating_sub(self.credit).div_ceil(1 << POINT))
+        self.bucket.until_next()
     }
 
     /// A moment before the last look adds nothing.
     #[inline]
     fn fill(&mut self, now: Cycles) {
-        let last = self.last.unwrap_or(now);
-        let passed = (now - last).0;
-        if passed > u64::MAX / 2 {
-            return;
+        if let Some(passed) = crate::bucket::passed(&mut self.last, now) {
+            self.bucket.fill(passed);
         }
-        self.last = Some(now);
-        self.credit = (self.credit + (passed.min(MOST >> POINT) << POINT)).min(self.burst);
     }
 }
 
@@ -126,6 +71,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::bucket::POINT;
 
     fn clock() -> Clock {
         Clock::get()
