@@ -84,10 +84,20 @@ impl Toeplitz {
     /// The hash of `input`. Bytes past [`Toeplitz::input_bytes_max`] do not count. Hot: two loads a byte.
     #[inline]
     #[must_use]
+    #[doc(alias = "rte_softrss")]
     pub fn hash(&self, input: &[u8]) -> u32 {
+        let halves = |byte: u8, [left, right]: &[[u32; 16]; 2]| {
+            left[usize::from(byte >> 4)] ^ right[usize::from(byte & 15)]
+        };
+        // Standard inputs are whole words; what is left of another follows.
+        let (words, tables) = (input.as_chunks::<4>().0, self.tables.as_chunks::<4>().0);
         let mut result = 0;
-        for (&byte, [left, right]) in input.iter().zip(&self.tables) {
-            result ^= left[usize::from(byte >> 4)] ^ right[usize::from(byte & 15)];
+        for ([a, b, c, d], [at, bt, ct, dt]) in words.iter().zip(tables) {
+            result ^= halves(*a, at) ^ halves(*b, bt) ^ halves(*c, ct) ^ halves(*d, dt);
+        }
+        let done = words.len().min(tables.len()) * 4;
+        for (byte, table) in input.iter().zip(&self.tables).skip(done) {
+            result ^= halves(*byte, table);
         }
         result
     }
@@ -176,9 +186,11 @@ mod tests {
     proptest! {
         #[test]
         fn fast_equals_definition(
-            key in prop::collection::vec(any::<u8>(), 40..=52), input in prop::collection::vec(any::<u8>(), 0..=36),
+            key in prop::collection::vec(any::<u8>(), 40..=52), input in prop::collection::vec(any::<u8>(), 0..=60),
         ) {
-            prop_assert_eq!(Toeplitz::new(&key).unwrap().hash(&input), hash(&key, &input));
+            let fast = Toeplitz::new(&key).unwrap();
+            let counted = &input[..input.len().min(fast.input_bytes_max())];
+            prop_assert_eq!(fast.hash(&input), hash(&key, counted));
         }
 
         #[test]
