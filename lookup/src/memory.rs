@@ -1,0 +1,111 @@
+//! The words of a table: an anonymous mapping, in huge pages where the kernel has some, that many threads read while one writes.
+#![expect(
+    unsafe_code,
+    reason = "views a mapping as words; the allocator gives no memory that is aligned to huge pages and zeroed lazily"
+)]
+
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use memmap2::{Advice, MmapOptions, MmapRaw};
+
+use crate::LookupError;
+
+/// Bytes of a huge page on x86-64 and on AArch64 with pages of 4 KiB.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// A word that one thread stores and others load; [`Versions`](crate::version::Versions) order the two.
+///
+/// Implemented below alone: each is an integer in memory, for which any bytes are a value.
+pub(crate) trait Word: Send + Sync + 'static {
+    type Value: Copy + Eq;
+
+    fn get(&self) -> Self::Value;
+    fn set(&self, value: Self::Value);
+    /// A place in the words, as a word.
+    fn place(place: u32) -> Self::Value;
+    fn as_place(&self) -> usize;
+}
+
+impl Word for AtomicU32 {
+    type Value = u32;
+
+    #[inline(always)]
+    fn get(&self) -> u32 {
+        self.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn set(&self, value: u32) {
+        self.store(value, Ordering::Relaxed);
+    }
+
+    fn place(place: u32) -> u32 {
+        place
+    }
+
+    #[inline(always)]
+    fn as_place(&self) -> usize {
+        self.get() as usize
+    }
+}
+
+impl Word for AtomicU64 {
+    type Value = u64;
+
+    #[inline(always)]
+    fn get(&self) -> u64 {
+        self.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn set(&self, value: u64) {
+        self.store(value, Ordering::Relaxed);
+    }
+
+    fn place(place: u32) -> u64 {
+        place.into()
+    }
+
+    #[inline(always)]
+    fn as_place(&self) -> usize {
+        self.get() as usize
+    }
+}
+
+/// Zeros at first. What nobody has written to takes address space, no memory.
+#[derive(Debug)]
+pub(crate) struct Words<W> {
+    mapping: MmapRaw,
+    /// Bytes in front of the first word, which begins a huge page.
+    front: usize,
+    count: usize,
+    words: PhantomData<[W]>,
+}
+
+impl<W: Word> Words<W> {
+    pub(crate) fn new(count: usize) -> Result<Self, LookupError> {
+        let bytes = count.checked_mul(size_of::<W>()).and_then(|bytes| bytes.checked_add(HUGE_PAGE));
+        let bytes = bytes
+            .filter(|bytes| *bytes <= isize::MAX as usize)
+            .ok_or(LookupError::TooLarge { words: count })?;
+        let mapping = MmapOptions::new().len(bytes).no_reserve_swap().map_anon();
+        let mapping = MmapRaw::from(mapping.map_err(|source| LookupError::Memory { bytes, source })?);
+        // Without huge pages it is slower and no less right.
+        let _ = mapping.advise(Advice::HugePage);
+        let front = mapping.as_ptr().align_offset(HUGE_PAGE);
+        Ok(Self { mapping, front, count, words: PhantomData })
+    }
+}
+
+impl<W: Word> Deref for Words<W> {
+    type Target = [W];
+
+    #[inline(always)]
+    fn deref(&self) -> &[W] {
+        // SAFETY: `new` has mapped `front` bytes, less than a huge page, and `count` words behind them, readable and writable, aligned,
+        // and for as long as `self`; nobody reads or writes them but through these words, which are atomic integers.
+        unsafe { std::slice::from_raw_parts(self.mapping.as_ptr().add(self.front).cast::<W>(), self.count) }
+    }
+}
