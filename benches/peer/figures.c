@@ -19,14 +19,19 @@
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
+#include <rte_hash.h>
+#include <rte_hash_crc.h>
 #include <rte_ip.h>
 #include <rte_launch.h>
 #include <rte_lcore.h>
+#include <rte_lpm.h>
+#include <rte_lpm6.h>
 #include <rte_malloc.h>
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
 #include <rte_random.h>
 #include <rte_ring.h>
+#include <rte_thash.h>
 #include <rte_timer.h>
 #include <rte_udp.h>
 #include <rte_version.h>
@@ -334,6 +339,204 @@ static double expire(unsigned count, bool random)
 static double timer_expiry(void) { return expire(100000, false); }
 static double timer_expiry_random(void) { return expire(10000, true); }
 
+/* ---- look-ups: the same routes and keys as in src/bin/figures/lookup.rs ---- */
+
+#define ROUTES 100000
+#define ROUTES6 20000
+#define SOUGHT (1u << 16)
+#define HOT 1024
+#define LOOKUP_ROUNDS (1u << 14)
+
+/* SplitMix64 */
+static uint64_t next(uint64_t *state)
+{
+	uint64_t mixed = *state += 0x9e3779b97f4a7c15;
+	mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
+	mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
+	return mixed ^ (mixed >> 31);
+}
+
+static struct route {
+	uint32_t prefix;
+	uint8_t length;
+} routes[ROUTES];
+
+static void make_routes(void)
+{
+	uint64_t random = 1;
+	for (unsigned i = 0; i < ROUTES; i++) {
+		uint64_t share = next(&random) % 100, which = next(&random);
+		uint8_t length = share < 60 ? 24 : share < 97 ? 16 + which % 8 : 25 + which % 8;
+		routes[i].prefix = (uint32_t)next(&random) & (UINT32_MAX << (32 - length));
+		routes[i].length = length;
+	}
+}
+
+static void add_routes(struct rte_lpm *lpm)
+{
+	for (unsigned i = 0; i < ROUTES; i++)
+		if (rte_lpm_add(lpm, routes[i].prefix, routes[i].length, i & 0xffff))
+			DIE("rte_lpm_add");
+}
+
+static struct rte_lpm *new_lpm(const char *name)
+{
+	struct rte_lpm_config config = {.max_rules = 2 * ROUTES, .number_tbl8s = 1 << 14};
+	struct rte_lpm *lpm = rte_lpm_create(name, SOCKET_ID_ANY, &config);
+	if (!lpm)
+		DIE("rte_lpm_create");
+	make_routes();
+	return lpm;
+}
+
+static double lpm_lookups(unsigned count)
+{
+	static struct rte_lpm *lpm;
+	static uint32_t addresses[SOUGHT];
+	uint32_t hops[BURST];
+	if (!lpm) {
+		add_routes(lpm = new_lpm("lookups"));
+		uint64_t random = 7;
+		for (unsigned i = 0; i < SOUGHT; i++)
+			addresses[i] = next(&random);
+	}
+	uint64_t start = rte_rdtsc_precise();
+	for (unsigned round = 0; round < LOOKUP_ROUNDS; round++) {
+		rte_lpm_lookup_bulk(lpm, addresses + round * BURST % count, hops, BURST);
+		USED(hops);
+	}
+	return (double)(rte_rdtsc_precise() - start) / (LOOKUP_ROUNDS * (double)BURST);
+}
+
+static double lpm_random(void) { return lpm_lookups(SOUGHT); }
+static double lpm_hot(void) { return lpm_lookups(HOT); }
+
+/* Into a table that had them before. */
+static double lpm_add(void)
+{
+	struct rte_lpm *lpm = new_lpm("adds");
+	add_routes(lpm);
+	rte_lpm_delete_all(lpm);
+	uint64_t start = rte_rdtsc_precise();
+	add_routes(lpm);
+	double taken = (double)(rte_rdtsc_precise() - start) / ROUTES;
+	rte_lpm_free(lpm);
+	return taken;
+}
+
+static double lpm6_random(void)
+{
+	static struct rte_lpm6 *lpm;
+	static struct rte_ipv6_addr prefixes[ROUTES6], addresses[SOUGHT];
+	int32_t hops[BURST];
+	if (!lpm) {
+		struct rte_lpm6_config config = {.max_rules = 2 * ROUTES6, .number_tbl8s = 1 << 17};
+		if (!(lpm = rte_lpm6_create("lookups6", SOCKET_ID_ANY, &config)))
+			DIE("rte_lpm6_create");
+		uint64_t random = 1;
+		for (unsigned i = 0; i < ROUTES6; i++) {
+			unsigned length = 32 + next(&random) % 9 * 4;
+			uint32_t block = 0x20000000 | ((uint32_t)next(&random) & 0xfff) << 12;
+			unsigned __int128 prefix = (unsigned __int128)block << 96;
+			prefix |= ((unsigned __int128)next(&random) << 44) & (~(unsigned __int128)0 >> 20);
+			prefix &= ~(unsigned __int128)0 << (128 - length);
+			for (unsigned byte = 0; byte < 16; byte++)
+				prefixes[i].a[byte] = prefix >> (120 - 8 * byte);
+			if (rte_lpm6_add(lpm, &prefixes[i], length, i & 0xfffff))
+				DIE("rte_lpm6_add");
+		}
+		for (unsigned i = 0; i < SOUGHT; i++) {
+			addresses[i] = prefixes[next(&random) % ROUTES6];
+			uint64_t host = next(&random);
+			for (unsigned byte = 0; byte < 8; byte++)
+				addresses[i].a[8 + byte] |= host >> (56 - 8 * byte);
+		}
+	}
+	uint64_t start = rte_rdtsc_precise();
+	for (unsigned round = 0; round < LOOKUP_ROUNDS; round++) {
+		rte_lpm6_lookup_bulk_func(lpm, addresses + round * BURST % SOUGHT, hops, BURST);
+		USED(hops);
+	}
+	return (double)(rte_rdtsc_precise() - start) / (LOOKUP_ROUNDS * (double)BURST);
+}
+
+struct keys {
+	struct rte_hash *hash;
+	uint64_t sought[SOUGHT][2];
+	const void *pointers[SOUGHT];
+};
+
+static double em_bulk(struct keys *keys, const char *name, unsigned count)
+{
+	int32_t places[BURST];
+	if (!keys->hash) {
+		/* Twice the room: it is a power of two, and nearly full tables refuse keys. */
+		struct rte_hash_parameters parameters = {
+			.name = name, .entries = 2 * count, .key_len = 16, .hash_func = rte_hash_crc, .socket_id = SOCKET_ID_ANY};
+		uint64_t random = 3, (*all)[2] = malloc(count * sizeof(*all));
+		if (!all || !(keys->hash = rte_hash_create(&parameters)))
+			DIE("rte_hash_create");
+		for (unsigned i = 0; i < count; i++) {
+			all[i][0] = next(&random);
+			all[i][1] = next(&random);
+		}
+		for (unsigned i = 0; i < count; i++)
+			if (rte_hash_add_key(keys->hash, all[i]) < 0)
+				DIE("rte_hash_add_key");
+		for (unsigned i = 0; i < SOUGHT; i++) {
+			memcpy(keys->sought[i], all[next(&random) % count], 16);
+			keys->pointers[i] = keys->sought[i];
+		}
+		free(all);
+	}
+	uint64_t start = rte_rdtsc_precise();
+	for (unsigned round = 0; round < LOOKUP_ROUNDS; round++) {
+		if (rte_hash_lookup_bulk(keys->hash, keys->pointers + round * BURST % SOUGHT, BURST, places))
+			DIE("rte_hash_lookup_bulk");
+		USED(places);
+	}
+	double taken = (double)(rte_rdtsc_precise() - start) / (LOOKUP_ROUNDS * (double)BURST);
+	for (unsigned i = 0; i < BURST; i++)
+		if (places[i] < 0)
+			DIE("a key that is there");
+	return taken;
+}
+
+static double em_bulk_1m(void)
+{
+	static struct keys keys;
+	return em_bulk(&keys, "keys_1m", 1000000);
+}
+
+static double em_bulk_65k(void)
+{
+	static struct keys keys;
+	return em_bulk(&keys, "keys_65k", 65536);
+}
+
+static double rss_soft12(void)
+{
+	/* The key of Microsoft's verification suite. */
+	static const uint8_t key[40] = {
+		0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb,
+		0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa};
+	static uint32_t inputs[HOT][3];
+	uint64_t random = 5;
+	for (unsigned i = 0; i < HOT; i++) {
+		uint64_t addresses = next(&random);
+		inputs[i][0] = addresses;
+		inputs[i][1] = addresses >> 32;
+		inputs[i][2] = next(&random);
+	}
+	uint64_t start = rte_rdtsc_precise();
+	for (unsigned round = 0; round < LOOKUP_ROUNDS * BURST / HOT; round++)
+		for (unsigned i = 0; i < HOT; i++) {
+			uint32_t hash = rte_softrss(inputs[i], 3, key);
+			asm volatile("" : : "r"(hash));
+		}
+	return (double)(rte_rdtsc_precise() - start) / (LOOKUP_ROUNDS * (double)BURST);
+}
+
 /* ---- the bare hand-over of one cache line ---- */
 
 #define HOPS 20000
@@ -385,6 +588,14 @@ static const struct {
 	{"timer_expiry_random", timer_expiry_random},
 	{"null_rxtx32", null_rxtx32},
 	{"nat_rewrite", nat_rewrite},
+	{"lpm_random", lpm_random},
+	{"lpm_hot", lpm_hot},
+	{"lpm_add", lpm_add},
+	{"lpm_add_each", lpm_add},
+	{"lpm6_random", lpm6_random},
+	{"em_bulk_1m", em_bulk_1m},
+	{"em_bulk_65k", em_bulk_65k},
+	{"rss_soft12", rss_soft12},
 };
 
 static void start_port(void)

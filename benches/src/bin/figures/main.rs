@@ -7,6 +7,7 @@
 //! With `FIRST_PACKET_FROM` in the environment (wall clock, ns) it opens its ports, polls a first burst, prints how
 //! many milliseconds have passed since then, and ends.
 
+mod lookup;
 mod one_core;
 mod timer;
 mod two_cores;
@@ -16,6 +17,7 @@ use std::io::{BufRead, Write};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
+use lookup::Tables;
 use one_core::Fixtures;
 use pollux_bringup::Bringup;
 use pollux_bringup::program::tell;
@@ -56,7 +58,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
         [here, there, ..] => (here, there),
         _ => return Err("two lcores are needed: -l 0,1".into()),
     };
-    let mut fixtures = Some(Fixtures::new(&mut bringup)?);
+    let mut fixtures = Some((Fixtures::new(&mut bringup)?, Tables::default()));
     let eal = &bringup.eal;
     let mut output = std::io::stdout().lock();
     for name in std::io::stdin().lock().lines() {
@@ -78,14 +80,14 @@ fn serve() -> Result<(), Box<dyn Error>> {
 fn on_lcore(
     eal: &Eal,
     lcore: LcoreId,
-    fixtures: &mut Option<Fixtures>,
+    fixtures: &mut Option<(Fixtures, Tables)>,
     name: &str,
 ) -> Result<Option<f64>, Box<dyn Error>> {
     let mut lent = fixtures.take().ok_or("the fixtures were lost with a panic")?;
     let wanted = name.to_owned();
     let (value, back) = eal
         .launch(lcore, move |_context| {
-            let value = lent.run(&wanted).or_else(|| timer::run(&wanted));
+            let value = lent.0.run(&wanted).or_else(|| lent.1.run(&wanted)).or_else(|| timer::run(&wanted));
             (value, lent)
         })?
         .wait()?;
