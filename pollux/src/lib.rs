@@ -4,11 +4,13 @@
 //!   your program ─► pollux::prelude     what nearly every program names
 //!                   pollux::bringup     command line and profile to a running EAL, ports, RDMA devices
 //!                   pollux::kit         options, waiting for the end, counts, table and JSON report
-//!                   pollux::eal         lcores, memory, clock, timers, alarms, services, rcu, pacer, histogram
+//!                   pollux::eal         lcores, memory, clock, timers, alarms, services, rcu, pacer, meter, histogram
 //!                   pollux::port        ports, queues, offloads, flow rules; `port::driver` for a driver of your own
 //!                   pollux::mempool     pools, mbufs, bursts
 //!                   pollux::ring        lock-free rings
 //!                   pollux::wire        headers: read, built, changed in place with their checksums
+//!                   pollux::lookup      routes, exact match, flows with ageing, classification; they change while lcores read
+//!                   pollux::fragment    IP fragmentation and reassembly
 //!                   pollux::verbs       RDMA: protection domains, memory regions, queue pairs, completion queues
 //!                   pollux::config      what a command line or a profile says, as data
 //!                   pollux::soft        the software ports
@@ -56,7 +58,9 @@ pub use clap;
 pub use pollux_bringup as bringup;
 pub use pollux_config as config;
 pub use pollux_eal as eal;
+pub use pollux_fragment as fragment;
 pub use pollux_kit as kit;
+pub use pollux_lookup as lookup;
 pub use pollux_mempool as mempool;
 pub use pollux_port as port;
 pub use pollux_port_soft as soft;

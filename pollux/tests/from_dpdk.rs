@@ -80,7 +80,7 @@ fn alias(lines: &[&str], at: usize) -> Option<(String, String)> {
 #[test]
 fn the_page_and_the_aliases_agree() {
     let mut aliases = Vec::new();
-    for name in ["bringup", "eal", "mempool", "port", "ring", "verbs", "wire"] {
+    for name in ["bringup", "eal", "fragment", "lookup", "mempool", "port", "ring", "verbs", "wire"] {
         of_sources(&top().join(name).join("src"), &mut aliases);
     }
     let page = of_page();
