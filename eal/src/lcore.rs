@@ -279,6 +279,14 @@ impl LcoreContext {
         called
     }
 
+    /// A time before which no timer of this lcore that it knows of comes due: how long it may sleep. `None`: none is armed. One that
+    /// another thread arms meanwhile the lcore learns of when it manages its timers the next time.
+    #[must_use]
+    pub fn next_timer(&self) -> Option<Cycles> {
+        let next = if self.member.timers.is_posted() { 0 } else { self.timers_next.get() };
+        (next != u64::MAX).then_some(Cycles(next))
+    }
+
     /// Counts of this lcore's timers. In a timer's callback: as they were before those that are called with it.
     #[must_use]
     pub fn timer_stats(&self) -> WheelStats {

@@ -104,6 +104,30 @@ fn timers_wait_for_a_loop_that_manages_them() {
 }
 
 #[test]
+fn an_lcore_knows_until_when_it_may_sleep() {
+    let eal = Eal::init(on_one_cpu(2)).expect("an Eal");
+    let (clock, lcore) = (eal.clock(), LcoreId(1));
+    let mut timer = eal.timers(lcore).expect("the lcore exists").timer(|_| {}).expect("room");
+    let due = clock.now().0 + clock.cycles(Nanos(3_600_000_000_000)).0;
+    let seen = eal.launch(lcore, move |context| {
+        let before = context.next_timer();
+        timer.arm(due).expect("armed");
+        let posted = context.next_timer();
+        context.run_timers();
+        (before, posted, context.next_timer(), timer)
+    });
+    let (before, posted, known, timer) = seen.expect("launched").wait().expect("no panic");
+    assert_eq!(before, None, "none is armed");
+    // A wheel's times are rounded down by a resolution at most; coarser levels of it come up earlier.
+    let known = known.expect("one is armed").0;
+    assert!(
+        posted.is_some_and(|next| next.0 <= due) && known <= due && known > clock.now().0,
+        "{posted:?} {known}"
+    );
+    drop(timer);
+}
+
+#[test]
 fn a_loop_arms_its_own() {
     let eal = Eal::init(on_one_cpu(2)).expect("an Eal");
     let ran = eal.launch_all(Main::Call, |context| {
