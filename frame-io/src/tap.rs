@@ -12,7 +12,7 @@ mod place;
 
 use std::fs::OpenOptions;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
@@ -324,6 +324,15 @@ impl TapRx {
             Some(bytes) => Ok(Some((VnetHeader::decode(header), bytes))),
             None => Err(Trouble::Refused),
         }
+    }
+}
+
+/// Readable while a frame waits, and in error when the interface is gone.
+///
+/// Source: Linux `drivers/net/tun.c`, `tun_chr_poll`.
+impl AsFd for TapRx {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 

@@ -295,6 +295,7 @@ impl PortDriver for AfPacketPort {
             rx_open: offload::OPEN_IN_TUNNELS,
             max_tso_bytes: CUT_BYTES_MAX,
             tx_pseudo_sums: true,
+            rx_interrupts: true,
             ..PortInfo::default()
         }
     }

@@ -35,7 +35,7 @@ pub mod ring;
 pub mod tap;
 pub mod tee;
 
-use pollux_port::MacAddress;
+use pollux_port::{MacAddress, PortError};
 
 /// A locally administered address made from a port's name, for ports that have none of their own: the same name gives
 /// the same address in every run.
@@ -48,6 +48,11 @@ pub fn mac_from_name(name: &str) -> MacAddress {
     let [_, _, b, c, d, e, f, g] = hash.to_be_bytes();
     // IEEE 802: bit 1 of the first byte is "locally administered", bit 0 "group".
     MacAddress([b & 0xfc | 0x02, c, d, e, f, g])
+}
+
+/// What a queue on a descriptor says that is only polled.
+fn no_interrupt() -> PortError {
+    PortError::unsupported("rx interrupt", "the queue was not configured for interrupts")
 }
 
 #[cfg(test)]

@@ -135,6 +135,7 @@ impl PortDriver for TapPort {
             max_tso_bytes: CUT_BYTES_MAX,
             max_lro_bytes: JOINED_MAX,
             tx_pseudo_sums: true,
+            rx_interrupts: true,
             ..PortInfo::default()
         }
     }

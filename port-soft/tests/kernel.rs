@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use pollux_eal::event::EventSet;
 use pollux_frame_io::packet_socket::{PacketOptions, PacketPort};
 use pollux_frame_io::vnet::VnetHeader;
 use pollux_mempool::{Burst, MbufPool};
 use pollux_port::conformance::{Feed, Fixture, Subject, run};
 use pollux_port::driver::PortDriver;
-use pollux_port::{Port, PortConfig, PortEvent, PortId, PortState, Queues};
+use pollux_port::{Port, PortConfig, PortEvent, PortId, PortState, Queues, RxQueue};
 use pollux_port_soft::af_packet::AfPacketPort;
 use pollux_port_soft::pcap::{PcapOptions, PcapPort};
 use pollux_port_soft::tap::{TapOptions, TapPort};
@@ -453,6 +454,58 @@ fn outside(interface: &str) -> (Feed, Option<pollux_port::conformance::Sent>) {
         frames
     };
     (Feed::Given(Box::new(feed)), Some(Box::new(sent)))
+}
+
+/// Whether the descriptor of a queue is readable, or becomes so in time.
+fn readable(queue: &RxQueue, longest: Duration) -> bool {
+    let mut set = EventSet::new().expect("a set");
+    set.add(queue.interrupt_fd().expect("configured"), 0).expect("added");
+    set.wait(Some(longest)).expect("waits").count() > 0
+}
+
+#[test]
+fn an_arrival_wakes_who_sleeps_and_so_does_the_end_of_the_interface() {
+    if !require(&[Need::Root, Need::Net]) {
+        return;
+    }
+    let host = Namespace::new("intr");
+    quiet(&host);
+    join(&host, "va", &host, "vb");
+    let name = host.name().to_owned();
+    let work = host.enter(move || {
+        let pool = pool();
+        for (driver, far) in [(af_packet("vb"), "va"), (tap("tb"), "tb")] {
+            let mut port = Port::new(PortId(0), far, driver);
+            assert!(port.info().rx_interrupts, "{far}");
+            let config = PortConfig { rx_interrupts: true, ..PortConfig::queues(1, 1, &pool) };
+            let mut queues = port.bring_up(config).unwrap_or_else(|error| panic!("{error:?}"));
+            let queue = &mut queues.rx[0];
+            let (Feed::Given(mut feed), _) = outside(far) else { panic!("frames are given") };
+            let mut burst = Burst::new();
+            for _ in 0..50 {
+                queue.enable_interrupt().expect("configured");
+                assert!(!readable(queue, Duration::ZERO), "{far}: nothing has come");
+                feed(&[0xff; 60]);
+                assert!(readable(queue, PATIENCE), "{far}: a frame has");
+                let end = Instant::now() + PATIENCE;
+                while queue.rx_burst(&mut burst, 32) == 0 {
+                    assert!(Instant::now() < end, "{far}: it is there");
+                }
+                burst.clear();
+                queue.disable_interrupt().expect("configured");
+            }
+            must(Command::new("ip").args(["-n", &name, "link", "delete", far]));
+            assert!(readable(queue, PATIENCE), "{far}: the interface is gone");
+            let end = Instant::now() + PATIENCE;
+            while !queue.is_gone() {
+                assert!(Instant::now() < end, "{far}: that is found");
+                queue.enable_interrupt().expect("configured");
+                queue.rx_burst(&mut burst, 32);
+            }
+        }
+        assert_eq!(pool.in_use(), 0);
+    });
+    work.join().expect("the test");
 }
 
 struct Interface;

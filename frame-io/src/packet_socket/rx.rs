@@ -96,6 +96,15 @@ impl PacketRx {
     }
 }
 
+/// Readable while a frame stands in the ring, and in error when the interface went down or is gone, until [`PacketRx::check`] has looked.
+///
+/// Source: Linux `net/packet/af_packet.c`, `packet_poll`.
+impl AsFd for PacketRx {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.fd.as_fd()
+    }
+}
+
 impl RxFrame<'_> {
     /// The bytes in the slot: the whole frame, or its beginning.
     #[inline]

@@ -1,6 +1,7 @@
 //! From the receive ring into mbufs.
 
 use std::io::IoSliceMut;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
@@ -13,7 +14,7 @@ use pollux_port::{Gate, PortError, PortId, RxCounters, RxDrop};
 
 use crate::chain::{self, Long};
 use crate::lend::Lent;
-use crate::offload;
+use crate::{no_interrupt, offload};
 
 /// Polls that bring nothing before the socket is asked how it is.
 const QUIET_POLLS: u32 = 4096;
@@ -29,13 +30,14 @@ pub(crate) struct InterfaceRx {
     gate: Gate,
     interface: String,
     quiet: u32,
+    interrupts: bool,
 }
 
 impl InterfaceRx {
     pub(crate) fn new(rx: Lent<PacketRx>, setup: RxSetup, interface: &str) -> Self {
         let long = Long::of(&setup);
-        let RxSetup { port, pool, counters, gate, .. } = setup;
-        Self { rx, pool, long, port, counters, gate, interface: interface.into(), quiet: 0 }
+        let RxSetup { port, pool, counters, gate, interrupts, .. } = setup;
+        Self { rx, pool, long, port, counters, gate, interface: interface.into(), quiet: 0, interrupts }
     }
 
     #[cold]
@@ -167,6 +169,20 @@ impl RxBurst for InterfaceRx {
 
     fn refill(&mut self, _: &InBurst<'_>, _spare: &mut Burst) -> Result<usize, PortError> {
         Err(PortError::unsupported("refill", "frames are copied into mbufs as they come: none waits for one"))
+    }
+
+    /// The socket is readable while a frame waits: there is nothing to arm. An interface that went down or is gone is found here, and
+    /// frames that wait to be sent are kicked, as polling does now and then.
+    fn set_interrupt(&mut self, on: bool) -> Result<(), PortError> {
+        self.interrupt_fd()?;
+        if on {
+            self.look();
+        }
+        Ok(())
+    }
+
+    fn interrupt_fd(&self) -> Result<BorrowedFd<'_>, PortError> {
+        if self.interrupts { Ok(self.rx.as_fd()) } else { Err(no_interrupt()) }
     }
 
     fn mode(&self) -> &'static str {

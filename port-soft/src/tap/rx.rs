@@ -1,5 +1,6 @@
 //! What the kernel sends through the interface.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use pollux_frame_io::Trouble;
@@ -11,7 +12,7 @@ use pollux_port::{Gate, PortError, PortId, RxCounters, RxDrop};
 
 use crate::chain::Long;
 use crate::lend::Lent;
-use crate::{chain, offload};
+use crate::{chain, no_interrupt, offload};
 
 /// An rx queue of a tap.
 #[repr(align(128))]
@@ -27,14 +28,26 @@ pub(super) struct TapQueueRx {
     spare: Option<Mbuf>,
     /// Takes what of a frame does not fit the first mbuf.
     rest: Box<[u8]>,
+    interrupts: bool,
 }
 
 impl TapQueueRx {
     pub(super) fn new(rx: Lent<TapRx>, setup: RxSetup, interface: &str) -> Self {
         let long = Long::of(&setup);
-        let RxSetup { port, pool, counters, gate, .. } = setup;
+        let RxSetup { port, pool, counters, gate, interrupts, .. } = setup;
         let rest = vec![0; FRAME_BYTES_MAX].into_boxed_slice();
-        Self { rx, pool, long, port, counters, gate, interface: interface.into(), spare: None, rest }
+        Self {
+            rx,
+            pool,
+            long,
+            port,
+            counters,
+            gate,
+            interface: interface.into(),
+            spare: None,
+            rest,
+            interrupts,
+        }
     }
 
     /// Reads one frame into `mbuf`; none when none is there.
@@ -108,6 +121,15 @@ impl RxBurst for TapQueueRx {
 
     fn refill(&mut self, _: &InBurst<'_>, _spare: &mut Burst) -> Result<usize, PortError> {
         Err(PortError::unsupported("refill", "frames are copied into mbufs as they come: none waits for one"))
+    }
+
+    /// The descriptor is readable while a frame waits: there is nothing to arm.
+    fn set_interrupt(&mut self, _on: bool) -> Result<(), PortError> {
+        self.interrupt_fd().map(drop)
+    }
+
+    fn interrupt_fd(&self) -> Result<BorrowedFd<'_>, PortError> {
+        if self.interrupts { Ok(self.rx.as_fd()) } else { Err(no_interrupt()) }
     }
 
     fn mode(&self) -> &'static str {
