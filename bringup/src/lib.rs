@@ -187,7 +187,7 @@ impl Bringup {
                 max_lro_bytes: spec.max_lro,
                 ..PortConfig::default()
             };
-            request.put(&mut config);
+            request.put(&mut config, &port.info());
             request.receive.put(&segments, &mut config);
             needed |= transmit::needed_for(port, &config)?;
             configs.push(config);

@@ -2,7 +2,7 @@
 
 use pollux_config::QueueSpec;
 use pollux_port::finish::FINISHED;
-use pollux_port::{PortConfig, RssConfig, RxOffloads, TxOffloads};
+use pollux_port::{PortConfig, PortInfo, RssConfig, RxOffloads, TxOffloads};
 
 use crate::ReceiveRequest;
 
@@ -33,10 +33,19 @@ pub struct PortRequest {
     mtu: Option<u32>,
     promiscuous: Option<bool>,
     neighbours_by_kernel: Option<bool>,
-    rx_interrupts: bool,
+    rx_interrupts: RxInterrupts,
     rss: Option<RssConfig>,
     rx: RxOffloads,
     tx: TxOffloads,
+}
+
+/// Which ports are to have rx interrupts.
+#[derive(Clone, Copy, Debug, Default)]
+enum RxInterrupts {
+    #[default]
+    None,
+    All,
+    WhereSupported,
 }
 
 impl PortRequest {
@@ -112,9 +121,14 @@ impl PortRequest {
         Self { tx: offloads, ..self }
     }
 
-    /// Enables rx interrupts, so that lcores may sleep (`RxQueue::enable_interrupt`).
+    /// Enables rx interrupts, so that lcores may sleep (`RxQueue::enable_interrupt`). A port that does not support them is an error.
     pub fn rx_interrupts(self, on: bool) -> Self {
-        Self { rx_interrupts: on, ..self }
+        Self { rx_interrupts: if on { RxInterrupts::All } else { RxInterrupts::None }, ..self }
+    }
+
+    /// Enables rx interrupts of the ports that support them.
+    pub fn rx_interrupts_where_supported(self, on: bool) -> Self {
+        Self { rx_interrupts: if on { RxInterrupts::WhereSupported } else { RxInterrupts::None }, ..self }
     }
 
     /// Sets buffer split and LRO.
@@ -133,11 +147,15 @@ impl PortRequest {
     }
 
     /// Puts into a port's configuration, which has what command line and profile say, what is asked for.
-    pub(crate) fn put(&self, config: &mut PortConfig) {
+    pub(crate) fn put(&self, config: &mut PortConfig, info: &PortInfo) {
         config.mtu = self.mtu.or(config.mtu);
         config.promiscuous = self.promiscuous.or(config.promiscuous);
         config.neighbours_by_kernel = self.neighbours_by_kernel.or(config.neighbours_by_kernel);
-        config.rx_interrupts = self.rx_interrupts;
+        config.rx_interrupts = match self.rx_interrupts {
+            RxInterrupts::None => false,
+            RxInterrupts::All => true,
+            RxInterrupts::WhereSupported => info.rx_interrupts,
+        };
         config.rss = self.rss.clone().or(config.rss.take());
         config.rx_offloads |= self.rx;
         config.tx_offloads |= self.tx - FINISHED;
@@ -162,16 +180,34 @@ mod tests {
         assert_eq!(asked, QueueSpec { rx_queues: 4, tx_queues: 4, rx_descriptors: 512, tx_descriptors: 128 });
         let profile = || PortConfig { mtu: Some(4000), promiscuous: Some(true), ..PortConfig::default() };
         let mut config = profile();
-        PortRequest::new().put(&mut config);
+        PortRequest::new().put(&mut config, &PortInfo::default());
         assert_eq!((config.mtu, config.promiscuous, config.rss.is_none()), (Some(4000), Some(true), true));
         let tx = TxOffloads::CHECKSUM | TxOffloads::MBUF_FAST_FREE;
         let request = PortRequest::new().mtu(9000).promiscuous(false).rx(RxOffloads::CHECKSUM).tx(tx);
-        request.put(&mut config);
+        request.put(&mut config, &PortInfo::default());
         assert_eq!((config.mtu, config.promiscuous), (Some(9000), Some(false)));
         assert_eq!(
             (config.rx_offloads, config.tx_offloads),
             (RxOffloads::CHECKSUM, TxOffloads::MBUF_FAST_FREE)
         );
         assert_eq!(request.open(), TxOffloads::CHECKSUM);
+    }
+
+    #[test]
+    fn interrupts_are_asked_of_all_ports_or_of_those_that_have_them() {
+        let asked = |request: PortRequest| {
+            [false, true].map(|rx_interrupts| {
+                let mut config = PortConfig::default();
+                request.put(&mut config, &PortInfo { rx_interrupts, ..PortInfo::default() });
+                config.rx_interrupts
+            })
+        };
+        assert_eq!(asked(PortRequest::new()), [false; 2]);
+        assert_eq!(asked(PortRequest::new().rx_interrupts(true)), [true; 2]);
+        assert_eq!(asked(PortRequest::new().rx_interrupts_where_supported(true)), [false, true]);
+        assert_eq!(
+            asked(PortRequest::new().rx_interrupts_where_supported(true).rx_interrupts(false)),
+            [false; 2]
+        );
     }
 }
