@@ -70,6 +70,12 @@ fn each_mistake_gives_one_line_and_its_exit_code() {
             2,
             "option '--proc-type': 'secondary' is not supported yet: leave it out; every process is a primary one",
         ),
+        (&["--", "--idle", "doze"], 2, "option '--idle': 'doze' is not one of poll, pause, interrupt"),
+        (
+            &["--", "--idle-after", "-1"],
+            2,
+            "option '--idle-after': '-1' is not a whole number of microseconds from 0 to 1000000",
+        ),
         (
             &["-l", "0", "--", "-p", "8"],
             2,

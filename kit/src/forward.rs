@@ -11,6 +11,7 @@ use pollux_eal::clock::{Nanos, cycles};
 use pollux_mempool::{Burst, Mbuf};
 use pollux_port::{MacAddress, QueueId, Queues, RxQueue, TxQueue};
 
+use crate::idle::{Idle, Polled};
 use crate::pairs::Hop;
 use crate::{Lost, Retry};
 
@@ -118,6 +119,12 @@ impl Path {
         Self { rx, tx, edit, burst: Burst::new(), retry: Retry::new(patience) }
     }
 
+    /// The queue that it polls.
+    #[must_use]
+    pub fn rx(&self) -> &RxQueue {
+        &self.rx
+    }
+
     /// The number of the queue that it polls.
     #[must_use]
     pub fn queue(&self) -> QueueId {
@@ -166,6 +173,16 @@ impl Path {
     }
 }
 
+impl Polled for Path {
+    fn rx_queue(&mut self) -> &mut RxQueue {
+        &mut self.rx
+    }
+
+    fn has_work(&self) -> bool {
+        !self.burst.is_empty()
+    }
+}
+
 /// Joins each rx queue to the tx queue of the same number at its port's destination. `queues` are those of the hops' sources, in their
 /// order; `edit` says what becomes of the packets of a hop.
 ///
@@ -196,11 +213,11 @@ pub fn paths(
 
 /// Goes round the paths until asked to stop.
 pub fn run(lcore: &LcoreContext, paths: &mut [Path]) {
-    run_with(lcore, paths, &mut ());
+    run_with(lcore, paths, &mut (), &mut ());
 }
 
-/// The same, watched.
-pub fn run_with(lcore: &LcoreContext, paths: &mut [Path], laps: &mut impl Laps) {
+/// The same, watched, with something else to do than to poll while no packet arrives.
+pub fn run_with(lcore: &LcoreContext, paths: &mut [Path], laps: &mut impl Laps, idle: &mut impl Idle) {
     let mut mark = cycles::now();
     let mut was_busy = false;
     let mut rounds: u32 = 0;
@@ -210,6 +227,9 @@ pub fn run_with(lcore: &LcoreContext, paths: &mut [Path], laps: &mut impl Laps) 
             packets += path.step_with(lcore, laps);
         }
         let busy = packets != 0;
+        if busy {
+            idle.busy();
+        }
         rounds = rounds.wrapping_add(1);
         // A stretch of busy rounds is counted as a whole; an empty round ends it.
         if busy && was_busy && !rounds.is_multiple_of(ROUNDS_PER_READING) {
@@ -223,6 +243,10 @@ pub fn run_with(lcore: &LcoreContext, paths: &mut [Path], laps: &mut impl Laps) 
             lcore.idle(spent);
         }
         (mark, was_busy) = (now, busy);
+        if !busy && idle.empty(lcore, now, paths) {
+            mark = cycles::now();
+            lcore.idle(mark.wrapping_sub(now));
+        }
     }
     paths.iter_mut().for_each(|path| path.finish(lcore));
 }

@@ -1,6 +1,7 @@
 //! l2fwd: forwards Ethernet frames between pairs of ports. The program `l2fwd` is [`run`] with the drivers that there are; a program with
 //! drivers of its own is `run` with those.
 
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use clap::Parser;
@@ -15,7 +16,7 @@ use pollux_port::PortId;
 use crate::forward::{self, BURST, Edit, Path, paths};
 use crate::number::at_least_one;
 use crate::pairs::{Hop, PortMap, PortMask, deal, hops};
-use crate::{Counted, Meter, RunOptions, Watch};
+use crate::{Counted, IdleOptions, IdlePolicy, Meter, RunOptions, Watch};
 
 /// How long a burst waits for a full destination before it is let go. Meanwhile the source's own queue fills. Longer than the
 /// thread of a device model waits for a core that it shares with an lcore: some milliseconds on an idle machine, above 10 at
@@ -57,13 +58,15 @@ pub struct Options {
     #[arg(long, value_name = "N", value_parser = queues)]
     txq: Option<u16>,
     #[command(flatten)]
+    idle: IdleOptions,
+    #[command(flatten)]
     run: RunOptions,
 }
 
 impl Options {
     /// What they ask of the ports.
     fn request(&self) -> PortRequest {
-        let mut request = self.run.port_request(1);
+        let mut request = self.run.port_request(1).rx_interrupts_where_supported(self.idle.sleeps());
         if self.promiscuous {
             request = request.promiscuous(true);
         }
@@ -124,11 +127,17 @@ pub fn run(line: &CommandLine, options: Options, drivers: Drivers) -> Result<(),
         true => Ok(Edit::Keep),
         false => Ok(Edit::l2fwd(hop.to, bringup.mac(PortId(hop.to))?)),
     })?;
+    for port in bringup.ports.iter().filter(|port| ids.contains(&port.id())) {
+        if let Some(notice) = options.idle.notice(port) {
+            say(format_args!("l2fwd: {notice}"));
+        }
+    }
     for (path, _) in &mut paths {
         prime(path, &pool, options.prime.unwrap_or(0));
     }
 
     // Each lcore takes its share of the paths.
+    let stop = bringup.eal.stop_flag();
     let mut counted = Vec::new();
     let mut launched = Vec::new();
     let mut rest = paths.into_iter();
@@ -145,7 +154,11 @@ pub fn run(line: &CommandLine, options: Options, drivers: Drivers) -> Result<(),
             });
             own.push(path);
         }
-        launched.push(bringup.eal.launch(lcore, move |lcore| forward::run(lcore, &mut own))?);
+        let idle = options.idle.policy(bringup.eal.clock(), &[stop.as_fd()], own.iter().map(Path::rx))?;
+        launched.push(bringup.eal.launch(lcore, move |lcore| match idle {
+            IdlePolicy::Poll => forward::run(lcore, &mut own),
+            mut idle => forward::run_with(lcore, &mut own, &mut (), &mut idle),
+        })?);
     }
     say(format_args!(
         "l2fwd: forwarding on {} of {} lcores; press Ctrl-C to stop",
@@ -155,7 +168,7 @@ pub fn run(line: &CommandLine, options: Options, drivers: Drivers) -> Result<(),
 
     let meter = Meter::new(counted);
     let end = watch.until_end(&mut bringup, &meter);
-    bringup.eal.stop_flag().set();
+    stop.set();
     let end =
         launched.into_iter().fold(end, |end, launched| end.and(launched.wait().map_err(BringupError::from)));
     end.and(watch.report(&meter.read(&bringup.view())))

@@ -16,6 +16,7 @@
 //! - [`Meter`] and [`Counts`]: what ports, streams, lcores and pools counted; [`table()`] and [`json()`] show it.
 //! - [`Listener`] serves it over HTTP (`--metrics`), [`Screen`] draws it (`--screen`): both by a [`Sampler`].
 //! - [`Retry`]: a burst that a destination did not take, tried again with patience; [`Lost`] counts what was let go.
+//! - [`IdleOptions`] and [`Idle`]: what an lcore does while no packet arrives: it polls on, pauses, or sleeps until one does.
 //! - [`l2fwd`]: the whole of a forwarder, for programs that only add drivers; [`forward`]: its loop, one page.
 //! - [`Console`]: where lines go when `--json` keeps standard output for itself.
 //!
@@ -59,6 +60,7 @@ mod console;
 mod counts;
 pub mod forward;
 mod http;
+pub mod idle;
 pub mod l2fwd;
 mod meter;
 pub mod number;
@@ -75,6 +77,7 @@ mod watch;
 pub use console::Console;
 pub use counts::{Counts, Latency, LcoreCounts, PoolCounts, PortCounts, QueueCounts, Reasons, StreamCounts};
 pub use http::{Listener, Served};
+pub use idle::{Idle, IdleMode, IdleOptions, IdlePolicy, Polled};
 pub use meter::{Counted, Meter, StreamCounters};
 pub use options::{RunOptions, WatchOptions};
 pub use report::json;

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use pollux_tests::frame::{self, Capture};
 use pollux_tests::netns::{Namespace, join, must};
+use pollux_tests::patience::patient;
 use pollux_tests::program::{Running, app};
 use pollux_tests::require::{Need, require};
+use pollux_tests::thread;
 use sha2::{Digest, Sha256};
 
 /// Two hosts with one interface each, `eth0`, and a host in the middle where l2fwd runs.
@@ -26,22 +28,16 @@ const B6: &str = "fd77::2";
 const MTU: &str = "9000";
 
 fn l2fwd(middle: &Namespace, devices: [&str; 2]) -> Running {
+    l2fwd_idle(middle, &devices, "poll")
+}
+
+/// With `--idle MODE`.
+fn l2fwd_idle(middle: &Namespace, devices: &[&str], mode: &str) -> Running {
     let program = app("l2fwd");
     let program = program.to_str().expect("a path in UTF-8");
-    let args = [
-        "-l",
-        "0",
-        "--vdev",
-        devices[0],
-        "--vdev",
-        devices[1],
-        "--",
-        "-P",
-        "--no-mac-updating",
-        "-T",
-        "0",
-        "--json",
-    ];
+    let mut args = vec!["-l", "0"];
+    args.extend(devices.iter().flat_map(|device| ["--vdev", device]));
+    args.extend(["--", "-P", "--no-mac-updating", "-T", "0", "--json", "--idle", mode]);
     let mut running = Running::start(middle.command(program, &args));
     running.wait_for("forwarding");
     running
@@ -59,7 +55,7 @@ impl Bridge {
 
     /// Two veth pairs, l2fwd's ends in the middle, in jumbo size.
     fn veth() -> Self {
-        let made = Self { a: Namespace::new("a"), b: Namespace::new("b"), middle: Namespace::new("m") };
+        let made = Self::apart();
         join(&made.a, "eth0", &made.middle, "left");
         join(&made.b, "eth0", &made.middle, "right");
         for end in ["left", "right"] {
@@ -67,6 +63,19 @@ impl Bridge {
         }
         made.addresses();
         made
+    }
+
+    /// Hosts that are not joined yet.
+    fn apart() -> Self {
+        Self { a: Namespace::new("a"), b: Namespace::new("b"), middle: Namespace::new("m") }
+    }
+
+    /// Moves the taps of the middle to the hosts, as a container runtime does.
+    fn take_taps(&self) {
+        for (host, interface) in [(&self.a, "left"), (&self.b, "right")] {
+            self.middle.ip(&["link", "set", interface, "netns", host.name(), "name", "eth0"]);
+        }
+        self.addresses();
     }
 
     /// All that two hosts may want of each other.
@@ -181,14 +190,19 @@ fn untouched(from: &Namespace, to: &Namespace) {
 }
 
 fn ends_well(running: Running) {
+    ends_with(running, 1000);
+}
+
+/// It ends well, and more packets than `least` went each way.
+fn ends_with(running: Running, least: u64) {
     let done = running.interrupt();
     assert!(done.status.success(), "{}", done.stderr.join("\n"));
     let report = done.report();
     let ports = report["ports"].as_array().expect("ports");
     assert_eq!(ports.len(), 2);
     for port in ports {
-        assert!(port["rx_packets"].as_u64() > Some(1000), "{report}");
-        assert!(port["tx_packets"].as_u64() > Some(1000), "{report}");
+        assert!(port["rx_packets"].as_u64() > Some(least), "{report}");
+        assert!(port["tx_packets"].as_u64() > Some(least), "{report}");
     }
 }
 
@@ -222,18 +236,15 @@ fn af_packet_without_offloads() {
     ends_well(running);
 }
 
-/// The taps are made where l2fwd runs and then moved to the hosts, as a container runtime does.
+/// The taps are made where l2fwd runs and then moved to the hosts.
 #[test]
 fn taps_that_are_moved_away() {
     if !require(&[Need::Root, Need::Net]) {
         return;
     }
-    let bridge = Bridge { a: Namespace::new("a"), b: Namespace::new("b"), middle: Namespace::new("m") };
+    let bridge = Bridge::apart();
     let running = l2fwd(&bridge.middle, ["net_tap0,iface=left", "net_tap1,iface=right"]);
-    for (host, interface) in [(&bridge.a, "left"), (&bridge.b, "right")] {
-        bridge.middle.ip(&["link", "set", interface, "netns", host.name(), "name", "eth0"]);
-    }
-    bridge.addresses();
+    bridge.take_taps();
     bridge.exercise(256);
     ends_well(running);
 }
@@ -264,23 +275,95 @@ fn a_port_that_disappears() {
     if !require(&[Need::Root, Need::Net]) {
         return;
     }
-    let bridge = Bridge::veth();
-    let (a, b) = (Namespace::new("c"), Namespace::new("d"));
-    join(&a, "eth0", &bridge.middle, "third");
-    join(&b, "eth0", &bridge.middle, "fourth");
-    let program = app("l2fwd");
-    let mut args = vec!["-l", "0"];
-    for device in ["0,iface=left", "1,iface=right", "2,iface=third", "3,iface=fourth"] {
-        args.extend(["--vdev", Box::leak(format!("net_af_packet{device}").into_boxed_str())]);
+    for mode in ["poll", "interrupt"] {
+        let bridge = Bridge::veth();
+        let (a, b) = (Namespace::new("c"), Namespace::new("d"));
+        join(&a, "eth0", &bridge.middle, "third");
+        join(&b, "eth0", &bridge.middle, "fourth");
+        let devices = [
+            "net_af_packet0,iface=left",
+            "net_af_packet1,iface=right",
+            "net_af_packet2,iface=third",
+            "net_af_packet3,iface=fourth",
+        ];
+        let mut running = l2fwd_idle(&bridge.middle, &devices, mode);
+        ping(&bridge.a, &["-4", "-c", "10", "-i", "0.01", B4], 10);
+        bridge.middle.ip(&["link", "delete", "fourth"]);
+        running.wait_for("net_af_packet3 disappeared");
+        if mode == "interrupt" {
+            // Its socket tells of that for ever, and is not listened to any more.
+            let idle = thread::share(running.pid(), "lcore-", Duration::from_secs(1));
+            assert!(idle <= IDLE_SHARE, "{idle:.4} of a core");
+        }
+        ping(&bridge.a, &["-4", "-c", "100", "-i", "0.01", B4], 100);
+        let done = running.interrupt();
+        assert!(done.status.success(), "{}", done.stderr.join("\n"));
+        assert_eq!(done.report()["ports"].as_array().map(Vec::len), Some(4));
     }
-    args.extend(["--", "-P", "--no-mac-updating", "-T", "0", "--json"]);
-    let mut running = Running::start(bridge.middle.command(program.to_str().expect("UTF-8"), &args));
-    running.wait_for("forwarding");
-    ping(&bridge.a, &["-4", "-c", "10", "-i", "0.01", B4], 10);
-    bridge.middle.ip(&["link", "delete", "fourth"]);
-    running.wait_for("net_af_packet3 disappeared");
-    ping(&bridge.a, &["-4", "-c", "100", "-i", "0.01", B4], 100);
-    let done = running.interrupt();
-    assert!(done.status.success(), "{}", done.stderr.join("\n"));
-    assert_eq!(done.report()["ports"].as_array().map(Vec::len), Some(4));
+}
+
+/// Of a core, at most, what an lcore takes that may sleep.
+const IDLE_SHARE: f64 = 0.02;
+
+/// Pings that each find the forwarder idle, in every mode; how long they took is printed. `place` puts the ports where they belong.
+fn idle(devices: [&str; 2], place: impl Fn() -> Bridge, move_away: bool) {
+    for mode in ["poll", "pause", "interrupt"] {
+        let bridge = place();
+        let running = l2fwd_idle(&bridge.middle, &devices, mode);
+        if move_away {
+            bridge.take_taps();
+        }
+        answered(&bridge.a);
+        let share = thread::share(running.pid(), "lcore-", Duration::from_secs(2));
+        let times = round_trips(&bridge.a, &["-4", "-c", "200", "-i", "0.005", B4]);
+        let at = |share: usize| times[times.len() * share / 100];
+        println!("{} {mode}: idle {share:.3} of a core, p50 {} ms, p99 {} ms", devices[0], at(50), at(99));
+        assert_eq!(times.len(), 200, "{mode}: pings were lost");
+        if mode == "interrupt" {
+            assert!(share <= IDLE_SHARE, "an idle lcore takes {share:.4} of a core");
+            // An lcore that no packet woke would sleep on, for 15 of its 20 ms.
+            assert!(at(50) < patient(Duration::from_millis(10)).as_secs_f64() * 1e3, "{} ms", at(50));
+        }
+        transfer(&bridge.a, &bridge.b, &format!("{B4}:7001"), 32);
+        std::thread::sleep(Duration::from_millis(50));
+        transfer(&bridge.b, &bridge.a, &format!("{A4}:7002"), 32);
+        // A link that goes and comes back finds it asleep.
+        bridge.b.ip(&["link", "set", "eth0", "down"]);
+        std::thread::sleep(Duration::from_millis(50));
+        bridge.b.ip(&["link", "set", "eth0", "up"]);
+        answered(&bridge.a);
+        ping(&bridge.a, &["-4", "-c", "20", "-i", "0.02", B4], 20);
+        ends_with(running, 200);
+    }
+}
+
+/// Waits until the other host answers.
+fn answered(from: &Namespace) {
+    must(&mut from.command("ping", &["-q", "-4", "-c", "1", "-w", "10", "-i", "0.05", B4]));
+}
+
+/// The times of pings in milliseconds, sorted.
+fn round_trips(from: &Namespace, args: &[&str]) -> Vec<f64> {
+    let done = must(&mut from.command("ping", &[&["-W", "2"], args].concat()));
+    let said = String::from_utf8_lossy(&done.stdout);
+    let times = said.lines().filter_map(|line| line.split_once("time=")?.1.split(' ').next()?.parse().ok());
+    let mut times: Vec<f64> = times.collect();
+    times.sort_by(f64::total_cmp);
+    times
+}
+
+#[test]
+fn pings_find_an_idle_forwarder_on_af_packet() {
+    if !require(&[Need::Root, Need::Net]) {
+        return;
+    }
+    idle(["net_af_packet0,iface=left", "net_af_packet1,iface=right"], Bridge::veth, false);
+}
+
+#[test]
+fn pings_find_an_idle_forwarder_on_taps() {
+    if !require(&[Need::Root, Need::Net]) {
+        return;
+    }
+    idle(["net_tap0,iface=left", "net_tap1,iface=right"], Bridge::apart, true);
 }

@@ -139,7 +139,7 @@ fn run(wire: &str, time: Duration) -> Result<Run, Box<dyn Error>> {
         lost.push(path.lost());
         let work = move |lcore: &pollux_eal::LcoreContext| {
             let mut taken = Taken::new(&Clock::get());
-            forward::run_with(lcore, std::slice::from_mut(&mut path), &mut taken);
+            forward::run_with(lcore, std::slice::from_mut(&mut path), &mut taken, &mut ());
             taken
         };
         launched.push(bringup.eal.launch(lcores[from], work)?);
