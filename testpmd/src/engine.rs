@@ -35,6 +35,11 @@ pub trait Engine: Send + 'static {
     /// One round: a burst in, a burst out, as far as the engine does either; the packets that moved.
     fn round(&mut self, lane: &mut Lane) -> usize;
 
+    /// Whether it has work though nothing arrives: its lcore does not sleep then.
+    fn has_work(&self) -> bool {
+        false
+    }
+
     /// The last round: what the engine holds back goes.
     fn finish(&mut self, _lane: &mut Lane) {}
 }

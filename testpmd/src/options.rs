@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser};
-use pollux_kit::WatchOptions;
+use pollux_kit::{IdleOptions, WatchOptions};
 use pollux_kit::number::{at_least_one, seconds};
 use pollux_kit::pairs::PortMask;
 use pollux_port::MacAddress;
@@ -202,6 +202,10 @@ pub struct Options {
     /// noisy: io, mac, macswap or 5tswap
     #[arg(long, value_name = "MODE", default_value = "io", value_parser = noisy)]
     pub noisy_forward_mode: NoisyForward,
+
+    /// What lcores do while no packet arrives.
+    #[command(flatten)]
+    pub idle: IdleOptions,
 
     /// Run for S seconds, then print the final report [default: until quit or Ctrl-C]
     #[arg(long, value_name = "S", value_parser = seconds)]

@@ -47,6 +47,8 @@ pub struct Wants {
     pub rss: Option<RssConfig>,
     /// Promiscuous mode.
     pub promiscuous: bool,
+    /// Rx interrupts, where the port supports them.
+    pub rx_interrupts: bool,
     /// Single rx queues.
     pub rx_queues: BTreeMap<u16, QueueWants>,
     /// Single tx queues.
@@ -278,6 +280,7 @@ fn config(wants: &Wants, port: &Port, pool: &MbufPool) -> PortConfig {
         promiscuous: Some(wants.promiscuous),
         rx_offloads: wants.rx,
         tx_offloads: wants.tx,
+        rx_interrupts: wants.rx_interrupts && info.rx_interrupts,
         rss: rss.filter(|_| wants.rxq > 1),
         ..PortConfig::default()
     }

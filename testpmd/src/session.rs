@@ -7,13 +7,16 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use pollux_bringup::Bringup;
+use pollux_bringup::{Bringup, BringupError};
+use pollux_eal::LcoreContext;
+use pollux_eal::event::EventFd;
 use pollux_eal::lcore::{Launched, LcoreId};
-use pollux_kit::{Console, Counted, Meter, Sampler};
+use pollux_kit::{Console, Counted, IdleOptions, IdlePolicy, Meter, Sampler};
 use pollux_mempool::MbufPool;
 use pollux_port::{MacAddress, PortId, PortState};
 
@@ -21,7 +24,7 @@ use crate::engine::{
     Csum, Ends, Engine, FiveTupleSwap, Flowgen, IcmpEcho, Io, Mac, MacSwap, Mode, Noisy, NoisySettings,
     RxOnly, TxOnly, TxPlan, TxSettings,
 };
-use crate::forward;
+use crate::forward::{self, Stream};
 use crate::lane::{Lane, LaneView, RECORD_BURSTS, STOP, Switches, TxRetry, VERBOSE};
 use crate::ports::Ports;
 use crate::topology::Topology;
@@ -67,6 +70,8 @@ pub struct Settings {
     pub xstats: Vec<String>,
     /// `show port xstats` leaves out zeros.
     pub hide_zero: bool,
+    /// What lcores do while no packet arrives.
+    pub idle: IdleOptions,
 }
 
 /// Forwarding, under way or the last one.
@@ -98,6 +103,8 @@ pub struct Session {
     /// Reads what is counted, on any thread.
     pub meter: Meter,
     switches: Switches,
+    /// Wakes lcores that sleep when [`STOP`] is set.
+    stopping: EventFd,
 }
 
 impl std::fmt::Debug for Session {
@@ -122,12 +129,19 @@ pub struct Plan {
 
 impl Session {
     /// A session over ports that are brought up.
-    #[must_use]
-    pub fn new(bringup: Bringup, ports: Ports, settings: Settings, console: Console) -> Self {
-        let switches = Arc::new(AtomicU32::new(0));
+    ///
+    /// # Errors
+    /// [`BringupError::Eal`] when the kernel has no more files.
+    pub fn new(
+        bringup: Bringup,
+        ports: Ports,
+        settings: Settings,
+        console: Console,
+    ) -> Result<Self, BringupError> {
+        let (switches, stopping) = (Arc::new(AtomicU32::new(0)), EventFd::new()?);
         let ids: Vec<PortId> = ports.slots.iter().map(|slot| slot.id).collect();
         let meter = Meter::of_ports(&ids);
-        Self { bringup, ports, settings, run: None, quit: false, console, meter, switches }
+        Ok(Self { bringup, ports, settings, run: None, quit: false, console, meter, switches, stopping })
     }
 
     /// What takes samples of it, on any thread.
@@ -345,16 +359,23 @@ impl Session {
         };
         let lanes = self.lanes(plans, retry)?;
         let (mut views, mut shares): (Vec<LaneView>, Vec<(LcoreId, Vec<usize>)>) = Default::default();
-        let mut work: Vec<Vec<(Lane, E)>> = Vec::new();
+        let mut work: Vec<Vec<Stream<E>>> = Vec::new();
         for ((plan, engine), (lane, view)) in plans.iter().zip(engines).zip(lanes) {
             if work.len() <= plan.lcore {
                 work.resize_with(plan.lcore + 1, Vec::new);
                 shares.push((self.settings.lcores[plan.lcore], Vec::new()));
             }
             shares[plan.lcore].1.push(views.len());
-            work[plan.lcore].push((lane, engine));
+            work[plan.lcore].push(Stream { lane, engine });
             views.push(view);
         }
+        let policies = match work.iter().map(|streams| self.idle(streams)).collect::<Result<Vec<_>, _>>() {
+            Ok(policies) => policies,
+            Err(error) => {
+                work.into_iter().flatten().for_each(|stream| self.give_back(stream.lane));
+                return Err(error.line());
+            }
+        };
         let counted = plans.iter().zip(&views).map(|(plan, view)| Counted {
             from: view.from.0,
             queue: view.from.1,
@@ -365,8 +386,12 @@ impl Session {
         self.meter.replace_streams(counted.collect(), &self.bringup.view());
         let lcores: Vec<LcoreId> = shares.iter().map(|(lcore, _)| *lcore).collect();
         let run = self.run.insert(Run { mode, lanes: views, shares, launched: Vec::new() });
-        for (lcore, lanes) in lcores.into_iter().zip(work) {
-            match self.bringup.eal.launch(lcore, move |context| forward::run(context, lanes)) {
+        for ((lcore, streams), policy) in lcores.into_iter().zip(work).zip(policies) {
+            let forward = move |context: &LcoreContext| match policy {
+                IdlePolicy::Poll => forward::run(context, streams, &mut ()),
+                mut idle => forward::run(context, streams, &mut idle),
+            };
+            match self.bringup.eal.launch(lcore, forward) {
                 Ok(launched) => run.launched.push(launched),
                 Err(error) => {
                     // Those that run give their queues back.
@@ -376,6 +401,14 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// What the lcore of these streams does while no packet arrives.
+    fn idle<E>(&self, streams: &[Stream<E>]) -> Result<IdlePolicy, BringupError> {
+        let stop = self.bringup.eal.stop_flag();
+        let files = [stop.as_fd(), self.stopping.as_fd()];
+        let queues = streams.iter().map(|stream| &stream.lane.rx);
+        self.settings.idle.policy(self.bringup.eal.clock(), &files, queues)
     }
 
     /// Takes the queues of these streams, all or none.
@@ -418,6 +451,7 @@ impl Session {
             return Err("Packet forwarding not started".into());
         }
         self.switches.fetch_or(STOP, Ordering::Relaxed);
+        self.stopping.signal();
         let mut failed = None;
         for launched in launched {
             match launched.wait() {
@@ -426,6 +460,8 @@ impl Session {
             }
         }
         self.set_switches();
+        // Nobody waits for it any more.
+        let _stops = self.stopping.drain();
         // What an lcore that panicked held is gone: those ports are to be set up anew.
         for slot in &mut self.ports.slots {
             slot.stale |= slot.rx.iter().any(Option::is_none) || slot.tx.iter().any(Option::is_none);

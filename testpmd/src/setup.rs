@@ -86,8 +86,12 @@ pub(crate) fn session(line: &CommandLine, options: &Options) -> Result<Session, 
         link_check: !options.disable_link_check,
         xstats: options.display_xstats.clone(),
         hide_zero: false,
+        idle: options.idle.clone(),
     };
-    let mut session = Session::new(bringup, ports_of_session, settings, console);
+    for notice in bringup.ports.iter().filter_map(|port| options.idle.notice(port)) {
+        say(format_args!("testpmd: {notice}"));
+    }
+    let mut session = Session::new(bringup, ports_of_session, settings, console)?;
     if options.interactive {
         console.print("Interactive-mode selected\n");
     }
@@ -215,6 +219,7 @@ fn wants(options: &Options, info: &pollux_port::PortInfo, spec: &pollux_config::
         mtu: options.max_pkt_len.map(|bytes| bytes - AROUND).or(spec.mtu),
         rss: (!options.disable_rss).then(|| RssConfig::new(fields)),
         promiscuous: spec.promiscuous.unwrap_or(true),
+        rx_interrupts: options.idle.sleeps(),
         ..Wants::default()
     }
 }

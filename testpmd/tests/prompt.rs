@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use pollux_tests::capture;
+use pollux_tests::{capture, thread};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
@@ -205,6 +205,51 @@ impl Typist {
         std::io::copy(&mut self.output, &mut std::io::sink()).expect("a pipe");
         assert!(self.child.wait().expect("its end").success());
     }
+}
+
+/// Between frames that come every 5 ms its lcore sleeps, and still hears what is typed.
+#[test]
+fn an_lcore_that_sleeps_obeys_the_prompt() {
+    if !two_cpus() {
+        return;
+    }
+    let eal = ["-l", "0,1", "--vdev", "mlx5_model0,wire=source:64:200", "--vdev", "mlx5_model1,wire=null"];
+    let options = ["--idle=interrupt", "--idle-after=0", "--no-flush-rx"];
+    let mut typist = Typist::start(&eal, &options);
+    let limit = pollux_tests::patience::patient(Duration::from_secs(2));
+    let received = |more: u64| {
+        move |said: &str| number(said.split("Accumulated").nth(1).unwrap_or_default(), "RX-packets: ") > more
+    };
+    for mode in ["io", "rxonly", "csum", "noisy"] {
+        typist.line(&format!("set fwd {mode}"));
+        typist.line("start");
+        typist.until("show fwd stats all", received(20));
+        let share = thread::share(typist.child.id(), "lcore-1", Duration::from_millis(500));
+        assert!(share < 0.1, "{mode}: {share:.3} of a core for 200 packets a second");
+        // A queue that is stopped tells of nothing; started again, it is waited for anew.
+        for command in ["stop", "start"] {
+            typist.line(&format!("port 0 rxq 0 {command}"));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let before = number(
+            typist.line("show fwd stats all").split("Accumulated").nth(1).unwrap_or_default(),
+            "RX-packets: ",
+        );
+        typist.until("show fwd stats all", received(before + 5));
+        let begun = Instant::now();
+        let stopped = typist.line("stop");
+        assert!(stopped.contains("Done.") && begun.elapsed() < limit, "{:?}: {stopped}", begun.elapsed());
+        assert!(typist.line("port stop all").contains("Done") && begun.elapsed() < 2 * limit);
+        assert!(typist.line("port start all").contains("Done"));
+    }
+    // What makes packets has work though nothing arrives.
+    typist.line("set fwd txonly");
+    typist.line("start");
+    typist.until("show fwd stats all", |said| {
+        number(said.split("Accumulated").nth(1).unwrap_or_default(), "TX-packets: ") > 10_000
+    });
+    typist.line("stop");
+    typist.quit();
 }
 
 /// Flow rules, RSS and checksums by the port, on the device model.

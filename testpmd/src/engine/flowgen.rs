@@ -90,6 +90,10 @@ impl Engine for Flowgen {
         }
         sent
     }
+
+    fn has_work(&self) -> bool {
+        true
+    }
 }
 
 impl Flowgen {

@@ -168,6 +168,11 @@ impl Engine for Noisy {
         received.max(moved)
     }
 
+    /// What is kept leaves by the clock.
+    fn has_work(&self) -> bool {
+        self.patience != 0 && !self.kept.is_empty()
+    }
+
     fn finish(&mut self, lane: &mut Lane) {
         // Not sent: whoever stops forwarding wants it stopped.
         lane.counters.add(Count::Dropped, self.kept.len() as u64);

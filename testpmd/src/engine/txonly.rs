@@ -106,4 +106,8 @@ impl Engine for TxOnly {
         self.marks.put(lane.packets());
         lane.send()
     }
+
+    fn has_work(&self) -> bool {
+        true
+    }
 }
