@@ -8,6 +8,7 @@
 //! same model.
 
 mod bounds;
+mod idle;
 mod model;
 mod peer;
 mod ping;
@@ -105,6 +106,8 @@ pub(crate) fn bench(args: &Args) -> Outcome {
     for step in &plan {
         let pairs = match step.from {
             Source::App if step.name == "ping_p99" => ping::measure(root.as_ref(), args.trials().min(7)),
+            Source::App if step.name == "idle_ping_p99" => ping::measure_idle(args.trials().min(7)),
+            Source::App if step.name == "testpmd_interrupt_idle" => idle::measure(args.trials().min(3)),
             Source::App => program::measure(step.name, root.as_ref(), args.trials()),
             Source::Server | Source::Model(_) | Source::Witness => {
                 measured.remove(step.name).ok_or_else(|| "not measured".into())

@@ -108,7 +108,8 @@ fn as_nobody(program: &Path) -> Command {
 const RUN: f64 = 2.0;
 const EDGE: f64 = 0.6;
 
-/// No system call on an `lcore-*` thread between start and stop, on null ports, on ring ports, on the device model.
+/// No system call on an `lcore-*` thread between start and stop, on null ports, on ring ports, on the device model; nor while it pauses
+/// because nothing comes.
 pub(crate) fn quiet() -> Outcome {
     must(&mut cargo(&["build", "--release", "--package", "pollux-apps", "--bin", "l2fwd"]))?;
     let open = Open::make()?;
@@ -116,6 +117,7 @@ pub(crate) fn quiet() -> Outcome {
         ("null ports", ["net_null0,size=64", "net_null1,size=64"], &[][..]),
         ("ring ports", ["net_ring0", "net_ring1"], &["--prime", "8"][..]),
         ("model ports", ["mlx5_model0,wire=source:64", "mlx5_model1,wire=source:64"], &[][..]),
+        ("idle model ports", ["mlx5_model0,wire=null", "mlx5_model1,wire=null"], &["--idle", "pause"][..]),
     ] {
         let traces = open.0.join(what.replace(' ', "-"));
         fs::create_dir(&traces).map_err(|why| format!("cannot write {}: {why}", traces.display()))?;

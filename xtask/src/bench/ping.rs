@@ -8,8 +8,12 @@ use super::testpmd::Testpmd;
 use super::turn::{alternate, report};
 use crate::run::{Outcome, must, release_dir};
 
-/// Pings of a trial, one each millisecond.
+/// Pings of a trial, and seconds between two.
 const PINGS: usize = 3000;
+const INTERVAL: &str = "0.001";
+/// The same for a forwarder that is to be asleep before each.
+const IDLE_PINGS: usize = 200;
+const IDLE_INTERVAL: &str = "0.01";
 /// What a ping without an answer counts, in milliseconds.
 const LOST: f64 = 1000.0;
 /// Of l2fwd, at most: it is told to end.
@@ -53,7 +57,7 @@ impl Hosts {
     }
 
     /// Waits until the other host answers, then pings it. Milliseconds.
-    fn p99(&self) -> Outcome<f64> {
+    fn p99(&self, pings: usize, interval: &str) -> Outcome<f64> {
         let answered = (0..5).any(|_| {
             self.ping(&["-c", "1", "-W", "1", "-q"]).output().is_ok_and(|done| done.status.success())
         });
@@ -61,9 +65,9 @@ impl Hosts {
             return Err("no ping came back through the forwarder".into());
         }
         // Its status is 1 where one was lost.
-        let done = self.ping(&["-i", "0.001", "-c", &PINGS.to_string()]).output();
+        let done = self.ping(&["-i", interval, "-c", &pings.to_string()]).output();
         let said = done.map_err(|why| format!("cannot start ping: {why}"))?.stdout;
-        Ok(percentile(&String::from_utf8_lossy(&said), 99))
+        Ok(percentile(&String::from_utf8_lossy(&said), pings, 99))
     }
 }
 
@@ -75,14 +79,40 @@ impl Drop for Hosts {
     }
 }
 
-/// Of what ping printed: the time that so many of 100 pings stayed below.
-fn percentile(said: &str, of_100: usize) -> f64 {
+/// Of what ping printed of so many pings: the time that so many of 100 stayed below.
+fn percentile(said: &str, pings: usize, of_100: usize) -> f64 {
     let times =
         said.lines().filter_map(|line| line.split_once("time=")?.1.split_whitespace().next()?.parse().ok());
     let mut times: Vec<f64> = times.collect();
-    times.resize(PINGS.max(times.len()), LOST);
+    times.resize(pings.max(times.len()), LOST);
     times.sort_by(f64::total_cmp);
     times[(times.len() * of_100).div_ceil(100) - 1]
+}
+
+/// Through l2fwd with that `--idle`.
+fn through_l2fwd(hosts: &Hosts, idle: &str, pings: usize, interval: &str) -> Outcome<f64> {
+    let devices = hosts.devices();
+    let mut command = Command::new(release_dir().join("l2fwd"));
+    command.args([
+        "-l",
+        "0,1",
+        "--vdev",
+        &devices[0],
+        "--vdev",
+        &devices[1],
+        "--",
+        "-P",
+        "-T",
+        "0",
+        "--json",
+    ]);
+    command.args(["--no-mac-updating", "--idle", idle, "--duration", LONGEST]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let l2fwd = command.spawn().map_err(|why| format!("cannot start l2fwd: {why}"))?;
+    let p99 = hosts.p99(pings, interval);
+    must(Command::new("kill").args(["-INT", &l2fwd.id().to_string()]))?;
+    report(l2fwd.wait_with_output(), "l2fwd")?;
+    p99
 }
 
 pub(super) fn measure(root: Option<&Root>, trials: u32) -> Outcome<Vec<Pair>> {
@@ -91,31 +121,20 @@ pub(super) fn measure(root: Option<&Root>, trials: u32) -> Outcome<Vec<Pair>> {
     let devices = ["--vdev", &devices[0], "--vdev", &devices[1]];
     alternate(
         trials,
-        || {
-            let mut command = Command::new(release_dir().join("l2fwd"));
-            command.args(["-l", "0,1"]).args(devices).args([
-                "--",
-                "-P",
-                "-T",
-                "0",
-                "--json",
-                "--no-mac-updating",
-                "--duration",
-            ]);
-            command.arg(LONGEST).stdout(Stdio::piped()).stderr(Stdio::piped());
-            let l2fwd = command.spawn().map_err(|why| format!("cannot start l2fwd: {why}"))?;
-            let p99 = hosts.p99();
-            must(Command::new("kill").args(["-INT", &l2fwd.id().to_string()]))?;
-            report(l2fwd.wait_with_output(), "l2fwd")?;
-            p99
-        },
+        || through_l2fwd(&hosts, "poll", PINGS, INTERVAL),
         || {
             let Some(root) = root else { return Ok(None) };
             let mut testpmd = Testpmd::on_two(root, &devices, &["--forward-mode=io"])?;
             testpmd.command("start")?;
-            hosts.p99().map(Some)
+            hosts.p99(PINGS, INTERVAL).map(Some)
         },
     )
+}
+
+/// Pings that find the forwarder asleep.
+pub(super) fn measure_idle(trials: u32) -> Outcome<Vec<Pair>> {
+    let hosts = Hosts::make()?;
+    alternate(trials, || through_l2fwd(&hosts, "interrupt", IDLE_PINGS, IDLE_INTERVAL), || Ok(None))
 }
 
 #[cfg(test)]
@@ -126,9 +145,9 @@ mod tests {
     fn what_did_not_come_back_counts() {
         let line = |n: usize| format!("64 bytes from 10.177.0.2: icmp_seq={n} ttl=64 time=0.{n:04} ms\n");
         let all: String = (1..=PINGS).map(line).collect();
-        assert_eq!(percentile(&all, 99), 0.2970);
+        assert_eq!(percentile(&all, PINGS, 99), 0.2970);
         let some: String = (1..=PINGS * 98 / 100).map(line).collect();
-        assert_eq!((percentile(&some, 99), percentile(&some, 98)), (LOST, 0.2940));
-        assert_eq!(percentile("", 50), LOST);
+        assert_eq!((percentile(&some, PINGS, 99), percentile(&some, PINGS, 98)), (LOST, 0.2940));
+        assert_eq!(percentile("", PINGS, 50), LOST);
     }
 }

@@ -176,12 +176,12 @@ impl Drop for Capture {
 }
 
 /// Two ends of a veth pair, up, without IPv6 chatter, gone when dropped.
-struct Veth {
+pub(super) struct Veth {
     ends: [String; 2],
 }
 
 impl Veth {
-    fn make() -> Outcome<Self> {
+    pub(super) fn make() -> Outcome<Self> {
         let id = std::process::id() % 100_000;
         let ends = [format!("plxa{id}"), format!("plxb{id}")];
         must(Command::new("ip").args(["link", "add", &ends[0], "type", "veth", "peer", "name", &ends[1]]))?;
@@ -191,6 +191,11 @@ impl Veth {
             must(Command::new("ip").args(["link", "set", end, "up"]))?;
         }
         Ok(made)
+    }
+
+    /// A port on each end.
+    pub(super) fn devices(&self) -> [String; 2] {
+        [0, 1].map(|end| format!("net_af_packet{end},iface={}", self.ends[end]))
     }
 }
 

@@ -121,10 +121,12 @@ pub(crate) const PLAN: &[Plan] = &[
     program("testpmd_csum", "cycles/packet", 0.7),
     program("testpmd_txonly", "cycles/packet", 0.6),
     program("testpmd_flowgen", "cycles/packet", 0.7),
+    Plan { most: Some(0.02), target: None, ..program("testpmd_interrupt_idle", "cores", 0.0) },
     program("pcap_null", "cycles/packet", 0.7),
     Plan { rate: true, ..program("af_packet_veth", "Mpps", 1.0) },
     Plan { rate: true, ..program("tap_kernel", "Mpps", 1.0) },
     program("ping_p99", "ms", 1.0),
+    Plan { target: None, ..program("idle_ping_p99", "ms", 0.0) },
     program("start", "ms", 0.1),
     mlx5("mlx5_rxtx32"),
     mlx5("mlx5_compressed_fast"),
@@ -387,7 +389,7 @@ impl Report {
                 number(figure.peer),
                 span(figure.spread[1]),
                 number(figure.ratio),
-                figure.most.map_or_else(|| number(figure.target), |most| format!("<={most:.0}")),
+                figure.most.map_or_else(|| number(figure.target), |most| format!("<={most}")),
                 number(figure.cold),
                 bounded(figure.over_copy, figure.over_copy_most),
                 bounded(figure.cold_over_copy, figure.cold_over_copy_most),
@@ -412,7 +414,11 @@ fn machine() -> String {
 fn number(value: Option<f64>) -> String {
     value.map_or_else(
         || "-".into(),
-        |value| if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") },
+        |value| match value {
+            100.0.. => format!("{value:.0}"),
+            0.1.. => format!("{value:.2}"),
+            _ => format!("{value:.4}"),
+        },
     )
 }
 

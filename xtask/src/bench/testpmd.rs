@@ -45,9 +45,16 @@ impl Testpmd {
 
     /// Ours, under the options of [`start`](Self::start).
     pub(super) fn ours(devices: &[&str], mode: &str) -> Outcome<Self> {
+        Self::ours_with(devices, mode, &[])
+    }
+
+    /// Ours, with options that DPDK's does not have.
+    pub(super) fn ours_with(devices: &[&str], mode: &str, more: &[&str]) -> Outcome<Self> {
+        let mode = format!("--forward-mode={mode}");
         let mut command = Command::new(release_dir().join("testpmd"));
         command.args(["-l", "0,1", "--no-telemetry"]).args(devices).args(FIXED);
-        Self::over(command.args(["--record-core-cycles", "--forward-mode", mode]))
+        command.args(["--record-core-cycles", &mode]).args(more);
+        Self::over(command)
     }
 
     /// The same, to be watched at a place.
@@ -56,6 +63,11 @@ impl Testpmd {
         command.env("RUNTIME_DIRECTORY", place.runtime());
         command.args(["-l", "0,1"]).args(devices).args(FIXED).arg(place.metrics());
         Self::over(command.args(["--record-core-cycles", "--forward-mode", mode]))
+    }
+
+    /// Its process id.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     fn launch(root: &Root, lcores: &[&str], devices: &[&str], options: &[&str]) -> Outcome<Self> {
