@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use pollux_tests::calls::{self, differences};
+use pollux_explain::normal::{self, differences};
 
 /// What may differ: in which call and part, what is said here, what Linux said, and why.
 const ALLOWED: &[(&str, &str, &str, &str)] = &[(
@@ -36,7 +36,7 @@ fn agrees(devx: u8, recorded: &str) {
         command.args(["--", "-P", "--no-mac-updating", "--duration", "1"]).output().expect("l2fwd starts");
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let said = std::fs::read_to_string(folder.path().join("calls.mlx5_model0")).expect("the calls");
-    let said = calls::normal(&said, calls::MLX5);
+    let said = normal::normal(&said, normal::MLX5);
     let mut found = differences(&said, recorded);
     for (place, ours, theirs, why) in ALLOWED {
         let before = found.len();

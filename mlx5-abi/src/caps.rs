@@ -3,7 +3,7 @@
 //! op_mod of the query is a [`kind`] in the upper bits and [`NOW`] or [`AT_MOST`] in bit 0; the answer is one of the
 //! blocks of the modules here.
 
-use crate::layout::layouts;
+use crate::layout::{Layout, layouts};
 
 pub mod ethernet;
 pub mod flow_table;
@@ -60,6 +60,23 @@ pub mod kind {
     pub const DEV_MEM: u16 = 0xf;
     /// [`GeneralCaps2`](super::general::GeneralCaps2).
     pub const GENERAL_2: u16 = 0x20;
+}
+
+/// The layout of a kind's block; `None` where none is known.
+#[must_use]
+pub fn layout(kind: u16) -> Option<&'static Layout> {
+    Some(match kind {
+        kind::GENERAL => &general::GeneralCaps::LAYOUT,
+        kind::GENERAL_2 => &general::GeneralCaps2::LAYOUT,
+        kind::ETHERNET_OFFLOADS => &ethernet::EthernetCaps::LAYOUT,
+        kind::ODP => &roce::OdpCaps::LAYOUT,
+        kind::ATOMIC => &roce::AtomicCaps::LAYOUT,
+        kind::ROCE => &roce::RoceCaps::LAYOUT,
+        kind::FLOW_TABLE => &flow_table::FlowTableNicCaps::LAYOUT,
+        kind::QOS => &roce::QosCaps::LAYOUT,
+        kind::DEV_MEM => &roce::DeviceMemoryCaps::LAYOUT,
+        _ => return None,
+    })
 }
 
 /// op_mod of a query.

@@ -33,10 +33,7 @@ impl fmt::Display for Dump<'_> {
         for place in self.layout.fields {
             let last = (place.bit + place.bits).div_ceil(8) as usize;
             let Some(bytes) = self.block.get(place.bit as usize / 8..last) else { continue };
-            if place.bits <= 64 {
-                let value = (place.bit..place.bit + place.bits).fold(0_u64, |value, bit| {
-                    value << 1 | u64::from(self.block[bit as usize / 8] >> (7 - bit % 8) & 1)
-                });
+            if let Some(value) = place.value(self.block) {
                 if value != 0 {
                     write!(out, " {}={value:#x}", place.manual_name())?;
                 }

@@ -5,16 +5,18 @@
 //! in another kernel: what is beyond the one side's knowledge is zero or left out.
 //!
 //! Data of the common calls: [`context`], [`device`], [`completion_queue`], [`queue_pair`], [`work_queue`], [`flow`]. Calls of
-//! the driver: [`object`], [`method`], [`attribute`], [`verbs`]. Pages: [`mmap`].
+//! the driver: [`object`], [`method`], [`attribute`], [`verbs`]. Pages: [`mmap`]. Names of fields: [`part`].
 
 pub mod attribute;
 pub mod completion_queue;
 pub mod context;
+pub mod described;
 pub mod device;
 pub mod flow;
 pub mod method;
 pub mod mmap;
 pub mod object;
+pub mod part;
 pub mod queue_pair;
 pub mod verbs;
 pub mod work_queue;

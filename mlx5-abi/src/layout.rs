@@ -18,6 +18,18 @@ impl Place {
         let as_it_stands = self.name.contains(|letter: char| letter.is_ascii_lowercase());
         if as_it_stands { self.name.to_owned() } else { self.name.to_ascii_lowercase() }
     }
+
+    /// What the field holds; `None` where the block ends before it, and of a field of more than 64 bits.
+    #[must_use]
+    pub fn value(&self, block: &[u8]) -> Option<u64> {
+        let last = (self.bit + self.bits).div_ceil(8) as usize;
+        let fits = self.bits <= 64 && last <= block.len();
+        fits.then(|| {
+            (self.bit..self.bit + self.bits).fold(0_u64, |value, bit| {
+                value << 1 | u64::from(block[bit as usize / 8] >> (7 - bit % 8) & 1)
+            })
+        })
+    }
 }
 
 /// A block: its name, its size and its fields.

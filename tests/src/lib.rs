@@ -1,13 +1,12 @@
 //! Whole-program tests over real kernel interfaces, and what such tests share.
 //!
 //! [`require`] decides whether a test can run here; [`netns`] makes hosts out of network namespaces; [`program`] runs
-//! the apps as a user does; [`frame`] sends and sees raw frames by other people's means; [`calls`] makes traces of uverbs calls
-//! comparable; [`patience`] lengthens limits where the machine is slow; [`capture`] makes and reads capture files; [`disk`] fills up; [`log`] is what is logged; [`terminal`] shows what a
+//! the apps as a user does; [`frame`] sends and sees raw frames by other people's means;
+//! [`patience`] lengthens limits where the machine is slow; [`capture`] makes and reads capture files; [`disk`] fills up; [`log`] is what is logged; [`terminal`] shows what a
 //! terminal is sent; [`thread`] tells what a program's threads cost; [`misuse!`] makes
 //! doc tests of programs that must not compile. The tests themselves stand in
 //! `tests/`, one file a subject. Other crates use this one in their own tests, never in their code.
 
-pub mod calls;
 pub mod capture;
 pub mod disk;
 pub mod frame;

@@ -7,6 +7,7 @@
 pub mod device;
 pub mod flags;
 pub mod flow;
+pub mod form;
 pub mod frame;
 pub mod id;
 pub mod ioctl_verbs;

@@ -115,7 +115,9 @@ impl Channel for Traced {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes as the lines have them.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
     bytes
         .iter()
         .flat_map(|byte| [byte >> 4, byte & 15])

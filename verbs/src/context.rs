@@ -12,6 +12,7 @@ use pollux_eal::region::Zone;
 use pollux_eal::topology::SocketId;
 use pollux_mlx5_common::clock::AdapterClock;
 use pollux_mlx5_common::context::{Device as Mlx5Device, Opening};
+use pollux_mlx5_common::firmware::Firmware;
 use pollux_uverbs::abi::flags::LinkLayer;
 use pollux_uverbs::abi::object::driver;
 use pollux_uverbs::discovery::{self, Device};
@@ -356,6 +357,21 @@ impl Context {
         let text = text.trim();
         u16::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16)
             .map_err(|_| unknown(format!("{}: {text:?} is no number", path.display())))
+    }
+
+    /// What the device can do, of one [kind](pollux_mlx5_abi::caps::kind): the firmware's own answer, 4096 bytes as
+    /// [`pollux_mlx5_abi::caps`] lays them out.
+    ///
+    /// # Errors
+    /// A device that is no ConnectX, a kernel that carries no firmware commands, a kind that the device does not have.
+    #[doc(alias = "mlx5dv_devx_general_cmd")]
+    pub fn firmware_capabilities(&self, kind: u16) -> Result<Box<[u8; 4096]>, VerbsError> {
+        let none = |why: &str| VerbsError::Unsupported { what: "firmware capabilities", why: why.into() };
+        let hca = self.0.driver.if_mlx5().ok_or_else(|| none("rxe has no firmware"))?;
+        if !hca.device().devx {
+            return Err(none("the kernel carries no firmware commands for this context (DevX)"));
+        }
+        Ok(Box::new(Firmware::new(hca.device()).capabilities(kind)?))
     }
 
     /// Maps the device's clock.

@@ -2,64 +2,64 @@
 
 use std::mem::offset_of;
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use super::described::described;
 
-/// What a completion queue is made of. Older kernels take the first 24 bytes.
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_create_cq`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct CreateCq {
-    /// The ring.
-    pub buf_addr: u64,
-    /// Its doorbell record.
-    pub db_addr: u64,
-    /// 64 or 128.
-    pub cqe_size: u32,
-    /// 1: completions may be compressed.
-    pub cqe_comp_en: u8,
-    /// One bit of [`mini_format`].
-    pub cqe_comp_res_format: u8,
-    /// A mask of [`cq_flag`].
-    pub flags: u16,
-    /// The UAR page, with [`cq_flag::UAR_PAGE_INDEX`].
-    pub uar_page_index: u16,
-    /// Reserved.
-    pub reserved0: u16,
-    /// Reserved.
-    pub reserved1: u32,
+described! {
+    /// What a completion queue is made of. Older kernels take the first 24 bytes.
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_create_cq`.
+    CreateCq = "mlx5_ib_create_cq" {
+        /// The ring.
+        buf_addr: u64,
+        /// Its doorbell record.
+        db_addr: u64,
+        /// 64 or 128.
+        cqe_size: u32,
+        /// 1: completions may be compressed.
+        cqe_comp_en: u8,
+        /// One bit of [`mini_format`].
+        cqe_comp_res_format: u8,
+        /// A mask of [`cq_flag`].
+        flags: u16,
+        /// The UAR page, with [`cq_flag::UAR_PAGE_INDEX`].
+        uar_page_index: u16,
+        /// Reserved.
+        reserved0: u16,
+        /// Reserved.
+        reserved1: u32,
+    }
 }
 
 const _: () = assert!(size_of::<CreateCq>() == 32 && offset_of!(CreateCq, reserved1) == 28);
 
-/// What comes back.
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_create_cq_resp`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct CreateCqAnswer {
-    /// Its number.
-    pub cqn: u32,
-    /// Reserved.
-    pub reserved: u32,
+described! {
+    /// What comes back.
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_create_cq_resp`.
+    CreateCqAnswer = "mlx5_ib_create_cq_resp" {
+        /// Its number.
+        cqn: u32,
+        /// Reserved.
+        reserved: u32,
+    }
 }
 
 const _: () = assert!(size_of::<CreateCqAnswer>() == 8 && offset_of!(CreateCqAnswer, reserved) == 4);
 
-/// The ring that takes over.
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_resize_cq`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct ResizeCq {
-    /// The ring.
-    pub buf_addr: u64,
-    /// 64 or 128.
-    pub cqe_size: u16,
-    /// Reserved.
-    pub reserved0: u16,
-    /// Reserved.
-    pub reserved1: u32,
+described! {
+    /// The ring that takes over.
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_resize_cq`.
+    ResizeCq = "mlx5_ib_resize_cq" {
+        /// The ring.
+        buf_addr: u64,
+        /// 64 or 128.
+        cqe_size: u16,
+        /// Reserved.
+        reserved0: u16,
+        /// Reserved.
+        reserved1: u32,
+    }
 }
 
 const _: () = assert!(size_of::<ResizeCq>() == 16 && offset_of!(ResizeCq, reserved1) == 12);

@@ -2,156 +2,156 @@
 
 use std::mem::offset_of;
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use super::described::described;
 
-/// Segmentation.
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_tso_caps`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct TsoCaps {
-    /// Longest payload.
-    pub max_tso: u32,
-    /// Mask of queue pair types.
-    pub supported_qpts: u32,
+described! {
+    /// Segmentation.
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_tso_caps`.
+    TsoCaps = "mlx5_ib_tso_caps" {
+        /// Longest payload.
+        max_tso: u32,
+        /// Mask of queue pair types.
+        supported_qpts: u32,
+    }
 }
 
 const _: () = assert!(size_of::<TsoCaps>() == 8 && offset_of!(TsoCaps, supported_qpts) == 4);
 
-/// Hashing.
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_rss_caps`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct RssCaps {
-    /// A mask of [`hash_field`](super::queue_pair::hash_field).
-    pub rx_hash_fields_mask: u64,
-    /// A mask of [`hash_function`](super::queue_pair::hash_function).
-    pub rx_hash_function: u8,
-    /// Reserved.
-    pub reserved: [u8; 7],
+described! {
+    /// Hashing.
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_rss_caps`.
+    RssCaps = "mlx5_ib_rss_caps" {
+        /// A mask of [`hash_field`](super::queue_pair::hash_field).
+        rx_hash_fields_mask: u64,
+        /// A mask of [`hash_function`](super::queue_pair::hash_function).
+        rx_hash_function: u8,
+        /// Reserved.
+        reserved: [u8; 7],
+    }
 }
 
 const _: () = assert!(size_of::<RssCaps>() == 16 && offset_of!(RssCaps, reserved) == 9);
 
-/// Compression of completions.
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_cqe_comp_caps`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct CqeCompressionCaps {
-    /// Most completions in one title.
-    pub max_num: u32,
-    /// A mask of [`mini_format`](super::completion_queue::mini_format).
-    pub supported_format: u32,
+described! {
+    /// Compression of completions.
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_cqe_comp_caps`.
+    CqeCompressionCaps = "mlx5_ib_cqe_comp_caps" {
+        /// Most completions in one title.
+        max_num: u32,
+        /// A mask of [`mini_format`](super::completion_queue::mini_format).
+        supported_format: u32,
+    }
 }
 
 const _: () =
     assert!(size_of::<CqeCompressionCaps>() == 8 && offset_of!(CqeCompressionCaps, supported_format) == 4);
 
-/// Rate limits.
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_packet_pacing_caps`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct PacingCaps {
-    /// Lowest rate, kbit/s.
-    pub qp_rate_limit_min: u32,
-    /// Highest rate, kbit/s.
-    pub qp_rate_limit_max: u32,
-    /// Mask of queue pair types.
-    pub supported_qpts: u32,
-    /// Of [`pacing`].
-    pub cap_flags: u8,
-    /// Reserved.
-    pub reserved: [u8; 3],
+described! {
+    /// Rate limits.
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_packet_pacing_caps`.
+    PacingCaps = "mlx5_packet_pacing_caps" {
+        /// Lowest rate, kbit/s.
+        qp_rate_limit_min: u32,
+        /// Highest rate, kbit/s.
+        qp_rate_limit_max: u32,
+        /// Mask of queue pair types.
+        supported_qpts: u32,
+        /// Of [`pacing`].
+        cap_flags: u8,
+        /// Reserved.
+        reserved: [u8; 3],
+    }
 }
 
 const _: () = assert!(size_of::<PacingCaps>() == 16 && offset_of!(PacingCaps, reserved) == 13);
 
-/// Frames that software has parsed.
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_sw_parsing_caps`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct ParsingCaps {
-    /// A mask of [`parsing`].
-    pub sw_parsing_offloads: u32,
-    /// Mask of queue pair types.
-    pub supported_qpts: u32,
+described! {
+    /// Frames that software has parsed.
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_sw_parsing_caps`.
+    ParsingCaps = "mlx5_ib_sw_parsing_caps" {
+        /// A mask of [`parsing`].
+        sw_parsing_offloads: u32,
+        /// Mask of queue pair types.
+        supported_qpts: u32,
+    }
 }
 
 const _: () = assert!(size_of::<ParsingCaps>() == 8 && offset_of!(ParsingCaps, supported_qpts) == 4);
 
-/// Striding receive rings.
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_striding_rq_caps`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct StridingCaps {
-    /// Shortest stride, as a logarithm.
-    pub min_single_stride_log_num_of_bytes: u32,
-    /// Longest stride.
-    pub max_single_stride_log_num_of_bytes: u32,
-    /// Fewest strides in an entry, as a logarithm.
-    pub min_single_wqe_log_num_of_strides: u32,
-    /// Most strides in an entry.
-    pub max_single_wqe_log_num_of_strides: u32,
-    /// Mask of queue pair types.
-    pub supported_qpts: u32,
-    /// Reserved.
-    pub reserved: u32,
+described! {
+    /// Striding receive rings.
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_striding_rq_caps`.
+    StridingCaps = "mlx5_ib_striding_rq_caps" {
+        /// Shortest stride, as a logarithm.
+        min_single_stride_log_num_of_bytes: u32,
+        /// Longest stride.
+        max_single_stride_log_num_of_bytes: u32,
+        /// Fewest strides in an entry, as a logarithm.
+        min_single_wqe_log_num_of_strides: u32,
+        /// Most strides in an entry.
+        max_single_wqe_log_num_of_strides: u32,
+        /// Mask of queue pair types.
+        supported_qpts: u32,
+        /// Reserved.
+        reserved: u32,
+    }
 }
 
 const _: () = assert!(size_of::<StridingCaps>() == 24 && offset_of!(StridingCaps, reserved) == 20);
 
-/// Streams of dynamically connected initiators.
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_dci_streams_caps`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct DciStreamsCaps {
-    /// Most streams, as a logarithm.
-    pub max_log_num_concurent: u8,
-    /// Most streams in error, as a logarithm.
-    pub max_log_num_errored: u8,
+described! {
+    /// Streams of dynamically connected initiators.
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_dci_streams_caps`.
+    DciStreamsCaps = "mlx5_ib_dci_streams_caps" {
+        /// Most streams, as a logarithm.
+        max_log_num_concurent: u8,
+        /// Most streams in error, as a logarithm.
+        max_log_num_errored: u8,
+    }
 }
 
 const _: () =
     assert!(size_of::<DciStreamsCaps>() == 2 && offset_of!(DciStreamsCaps, max_log_num_errored) == 1);
 
-/// The driver's part of the extended device query. Older kernels give less, newer ones more: `response_length` says how much.
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_query_device_resp`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct DeviceAnswer {
-    /// None is defined.
-    pub comp_mask: u32,
-    /// Bytes of this answer.
-    pub response_length: u32,
-    /// Segmentation.
-    pub tso_caps: TsoCaps,
-    /// Hashing.
-    pub rss_caps: RssCaps,
-    /// Compression of completions.
-    pub cqe_comp_caps: CqeCompressionCaps,
-    /// Rate limits.
-    pub packet_pacing_caps: PacingCaps,
-    /// A mask of [`multi_packet`].
-    pub multi_pkt_send_wqes: u32,
-    /// A mask of [`device_flag`].
-    pub flags: u32,
-    /// Frames that software has parsed.
-    pub sw_parsing_caps: ParsingCaps,
-    /// Striding receive rings.
-    pub striding_rq_caps: StridingCaps,
-    /// A mask of [`tunnel`].
-    pub tunnel_offloads_caps: u32,
-    /// Streams.
-    pub dci_streams_caps: DciStreamsCaps,
-    /// Reserved.
-    pub reserved: u16,
+described! {
+    /// The driver's part of the extended device query. Older kernels give less, newer ones more: `response_length` says how much.
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_query_device_resp`.
+    DeviceAnswer = "mlx5_ib_query_device_resp" {
+        /// None is defined.
+        comp_mask: u32,
+        /// Bytes of this answer.
+        response_length: u32,
+        /// Segmentation.
+        tso_caps: TsoCaps,
+        /// Hashing.
+        rss_caps: RssCaps,
+        /// Compression of completions.
+        cqe_comp_caps: CqeCompressionCaps,
+        /// Rate limits.
+        packet_pacing_caps: PacingCaps,
+        /// A mask of [`multi_packet`].
+        multi_pkt_send_wqes: u32,
+        /// A mask of [`device_flag`].
+        flags: u32,
+        /// Frames that software has parsed.
+        sw_parsing_caps: ParsingCaps,
+        /// Striding receive rings.
+        striding_rq_caps: StridingCaps,
+        /// A mask of [`tunnel`].
+        tunnel_offloads_caps: u32,
+        /// Streams.
+        dci_streams_caps: DciStreamsCaps,
+        /// Reserved.
+        reserved: u16,
+    }
 }
 
 const _: () = assert!(size_of::<DeviceAnswer>() == 104 && offset_of!(DeviceAnswer, reserved) == 102);

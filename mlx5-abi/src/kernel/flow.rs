@@ -2,48 +2,48 @@
 
 use std::mem::offset_of;
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use super::described::described;
 
-/// The head of the driver's part of a rule; [`CountersData`] follow.
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_create_flow`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct CreateFlow {
-    /// How many [`CountersData`] follow: none or one, as Linux `drivers/infiniband/hw/mlx5/fs.c`, `mlx5_ib_create_flow` has it.
-    pub ncounters_data: u32,
-    /// Reserved.
-    pub reserved: u32,
+described! {
+    /// The head of the driver's part of a rule; [`CountersData`] follow.
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_create_flow`.
+    CreateFlow = "mlx5_ib_create_flow" {
+        /// How many [`CountersData`] follow: none or one, as Linux `drivers/infiniband/hw/mlx5/fs.c`, `mlx5_ib_create_flow` has it.
+        ncounters_data: u32,
+        /// Reserved.
+        reserved: u32,
+    }
 }
 
 const _: () = assert!(size_of::<CreateFlow>() == 8 && offset_of!(CreateFlow, reserved) == 4);
 
-/// A list of [`CounterPlace`].
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_flow_counters_data`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct CountersData {
-    /// Address of the first.
-    pub counters_data: u64,
-    /// How many.
-    pub ncounters: u32,
-    /// Reserved.
-    pub reserved: u32,
+described! {
+    /// A list of [`CounterPlace`].
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_flow_counters_data`.
+    CountersData = "mlx5_ib_flow_counters_data" {
+        /// Address of the first.
+        counters_data: u64,
+        /// How many.
+        ncounters: u32,
+        /// Reserved.
+        reserved: u32,
+    }
 }
 
 const _: () = assert!(size_of::<CountersData>() == 16 && offset_of!(CountersData, ncounters) == 8);
 
-/// Which number stands at which place when the set is read.
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_flow_counters_desc`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct CounterPlace {
-    /// One of [`counter`].
-    pub description: u32,
-    /// The place.
-    pub index: u32,
+described! {
+    /// Which number stands at which place when the set is read.
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_flow_counters_desc`.
+    CounterPlace = "mlx5_ib_flow_counters_desc" {
+        /// One of [`counter`].
+        description: u32,
+        /// The place.
+        index: u32,
+    }
 }
 
 const _: () = assert!(size_of::<CounterPlace>() == 8 && offset_of!(CounterPlace, index) == 4);

@@ -2,225 +2,225 @@
 
 use std::mem::offset_of;
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use super::described::described;
 
-/// Streams of a dynamically connected initiator.
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_create_qp_dci_streams`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct DciStreams {
-    /// Streams, as a logarithm.
-    pub log_num_concurent: u8,
-    /// Streams in error allowed, as a logarithm.
-    pub log_num_errored: u8,
+described! {
+    /// Streams of a dynamically connected initiator.
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_create_qp_dci_streams`.
+    DciStreams = "mlx5_ib_create_qp_dci_streams" {
+        /// Streams, as a logarithm.
+        log_num_concurent: u8,
+        /// Streams in error allowed, as a logarithm.
+        log_num_errored: u8,
+    }
 }
 
 const _: () = assert!(size_of::<DciStreams>() == 2 && offset_of!(DciStreams, log_num_errored) == 1);
 
-/// What a queue pair is made of. Its rings are one piece, receive first; of a raw packet queue pair the send ring is a piece
-/// of its own.
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_create_qp`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct CreateQp {
-    /// The rings.
-    pub buf_addr: u64,
-    /// The doorbell record.
-    pub db_addr: u64,
-    /// Blocks of the send ring.
-    pub sq_wqe_count: u32,
-    /// Entries of the receive ring.
-    pub rq_wqe_count: u32,
-    /// Bytes of a receive entry, as a logarithm.
-    pub rq_wqe_shift: u32,
-    /// A mask of [`qp_flag`].
-    pub flags: u32,
-    /// What completions shall call it, with completions of version 1.
-    pub uidx: u32,
-    /// BlueFlame register, or UAR page with [`qp_flag::UAR_PAGE_INDEX`].
-    pub bfreg_index: u32,
-    /// Send ring of a raw packet queue pair; access key of a dynamic target.
-    pub sq_buf_addr: u64,
-    /// Enhanced connection options.
-    pub ece_options: u32,
-    /// Streams of a dynamic initiator.
-    pub dci_streams: DciStreams,
-    /// Reserved.
-    pub reserved: u16,
+described! {
+    /// What a queue pair is made of. Its rings are one piece, receive first; of a raw packet queue pair the send ring is a piece
+    /// of its own.
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_create_qp`.
+    CreateQp = "mlx5_ib_create_qp" {
+        /// The rings.
+        buf_addr: u64,
+        /// The doorbell record.
+        db_addr: u64,
+        /// Blocks of the send ring.
+        sq_wqe_count: u32,
+        /// Entries of the receive ring.
+        rq_wqe_count: u32,
+        /// Bytes of a receive entry, as a logarithm.
+        rq_wqe_shift: u32,
+        /// A mask of [`qp_flag`].
+        flags: u32,
+        /// What completions shall call it, with completions of version 1.
+        uidx: u32,
+        /// BlueFlame register, or UAR page with [`qp_flag::UAR_PAGE_INDEX`].
+        bfreg_index: u32,
+        /// Send ring of a raw packet queue pair; access key of a dynamic target.
+        sq_buf_addr: u64,
+        /// Enhanced connection options.
+        ece_options: u32,
+        /// Streams of a dynamic initiator.
+        dci_streams: DciStreams,
+        /// Reserved.
+        reserved: u16,
+    }
 }
 
 const _: () = assert!(size_of::<CreateQp>() == 56 && offset_of!(CreateQp, reserved) == 54);
 
-/// What comes back. Older kernels give the first 4 bytes.
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_create_qp_resp`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct CreateQpAnswer {
-    /// The BlueFlame register chosen.
-    pub bfreg_index: u32,
-    /// Enhanced connection options.
-    pub ece_options: u32,
-    /// A mask of [`qp_answer`].
-    pub comp_mask: u32,
-    /// TIR of a raw packet queue pair.
-    pub tirn: u32,
-    /// TIS.
-    pub tisn: u32,
-    /// Receive queue.
-    pub rqn: u32,
-    /// Send queue.
-    pub sqn: u32,
-    /// Reserved.
-    pub reserved1: u32,
-    /// Where the TIR stands in the device's memory.
-    pub tir_icm_addr: u64,
+described! {
+    /// What comes back. Older kernels give the first 4 bytes.
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_create_qp_resp`.
+    CreateQpAnswer = "mlx5_ib_create_qp_resp" {
+        /// The BlueFlame register chosen.
+        bfreg_index: u32,
+        /// Enhanced connection options.
+        ece_options: u32,
+        /// A mask of [`qp_answer`].
+        comp_mask: u32,
+        /// TIR of a raw packet queue pair.
+        tirn: u32,
+        /// TIS.
+        tisn: u32,
+        /// Receive queue.
+        rqn: u32,
+        /// Send queue.
+        sqn: u32,
+        /// Reserved.
+        reserved1: u32,
+        /// Where the TIR stands in the device's memory.
+        tir_icm_addr: u64,
+    }
 }
 
 const _: () = assert!(size_of::<CreateQpAnswer>() == 40 && offset_of!(CreateQpAnswer, tir_icm_addr) == 32);
 
-/// What a hash queue pair is made of: it spreads frames over an indirection table.
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_create_qp_rss`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct CreateRssQp {
-    /// A mask of [`hash_field`].
-    pub rx_hash_fields_mask: u64,
-    /// One bit of [`hash_function`].
-    pub rx_hash_function: u8,
-    /// Bytes of the key: 40 for Toeplitz.
-    pub rx_key_len: u8,
-    /// Reserved.
-    pub reserved: [u8; 6],
-    /// The key.
-    pub rx_hash_key: [u8; 128],
-    /// None is defined.
-    pub comp_mask: u32,
-    /// A mask of [`qp_flag`].
-    pub flags: u32,
+described! { no default:
+    /// What a hash queue pair is made of: it spreads frames over an indirection table.
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_create_qp_rss`.
+    CreateRssQp = "mlx5_ib_create_qp_rss" {
+        /// A mask of [`hash_field`].
+        rx_hash_fields_mask: u64,
+        /// One bit of [`hash_function`].
+        rx_hash_function: u8,
+        /// Bytes of the key: 40 for Toeplitz.
+        rx_key_len: u8,
+        /// Reserved.
+        reserved: [u8; 6],
+        /// The key.
+        rx_hash_key: [u8; 128],
+        /// None is defined.
+        comp_mask: u32,
+        /// A mask of [`qp_flag`].
+        flags: u32,
+    }
 }
 
 const _: () = assert!(size_of::<CreateRssQp>() == 152 && offset_of!(CreateRssQp, flags) == 148);
 
-/// How bursty a rate limited queue pair may be.
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_burst_info`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct BurstInfo {
-    /// Bytes of the longest burst.
-    pub max_burst_sz: u32,
-    /// Bytes of a usual packet.
-    pub typical_pkt_sz: u16,
-    /// Reserved.
-    pub reserved: u16,
+described! {
+    /// How bursty a rate limited queue pair may be.
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_burst_info`.
+    BurstInfo = "mlx5_ib_burst_info" {
+        /// Bytes of the longest burst.
+        max_burst_sz: u32,
+        /// Bytes of a usual packet.
+        typical_pkt_sz: u16,
+        /// Reserved.
+        reserved: u16,
+    }
 }
 
 const _: () = assert!(size_of::<BurstInfo>() == 8 && offset_of!(BurstInfo, reserved) == 6);
 
-/// What a transition adds.
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_modify_qp`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct ModifyQp {
-    /// A mask of what follows.
-    pub comp_mask: u32,
-    /// Bursts.
-    pub burst_info: BurstInfo,
-    /// Enhanced connection options.
-    pub ece_options: u32,
+described! {
+    /// What a transition adds.
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_modify_qp`.
+    ModifyQp = "mlx5_ib_modify_qp" {
+        /// A mask of what follows.
+        comp_mask: u32,
+        /// Bursts.
+        burst_info: BurstInfo,
+        /// Enhanced connection options.
+        ece_options: u32,
+    }
 }
 
 const _: () = assert!(size_of::<ModifyQp>() == 16 && offset_of!(ModifyQp, ece_options) == 12);
 
-/// What comes back.
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_modify_qp_resp`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct ModifyQpAnswer {
-    /// Bytes of this answer.
-    pub response_length: u32,
-    /// Number of a dynamic target.
-    pub dctn: u32,
-    /// Enhanced connection options.
-    pub ece_options: u32,
-    /// Reserved.
-    pub reserved: u32,
+described! {
+    /// What comes back.
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_modify_qp_resp`.
+    ModifyQpAnswer = "mlx5_ib_modify_qp_resp" {
+        /// Bytes of this answer.
+        response_length: u32,
+        /// Number of a dynamic target.
+        dctn: u32,
+        /// Enhanced connection options.
+        ece_options: u32,
+        /// Reserved.
+        reserved: u32,
+    }
 }
 
 const _: () = assert!(size_of::<ModifyQpAnswer>() == 16 && offset_of!(ModifyQpAnswer, reserved) == 12);
 
-/// What a shared receive queue is made of.
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_create_srq`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct CreateSrq {
-    /// The ring.
-    pub buf_addr: u64,
-    /// Its doorbell record.
-    pub db_addr: u64,
-    /// Bit 0: check bytes.
-    pub flags: u32,
-    /// Reserved.
-    pub reserved0: u32,
-    /// What completions shall call it.
-    pub uidx: u32,
-    /// Reserved.
-    pub reserved1: u32,
+described! {
+    /// What a shared receive queue is made of.
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_create_srq`.
+    CreateSrq = "mlx5_ib_create_srq" {
+        /// The ring.
+        buf_addr: u64,
+        /// Its doorbell record.
+        db_addr: u64,
+        /// Bit 0: check bytes.
+        flags: u32,
+        /// Reserved.
+        reserved0: u32,
+        /// What completions shall call it.
+        uidx: u32,
+        /// Reserved.
+        reserved1: u32,
+    }
 }
 
 const _: () = assert!(size_of::<CreateSrq>() == 32 && offset_of!(CreateSrq, reserved1) == 28);
 
-/// What comes back.
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_create_srq_resp`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct CreateSrqAnswer {
-    /// Its number.
-    pub srqn: u32,
-    /// Reserved.
-    pub reserved: u32,
+described! {
+    /// What comes back.
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_create_srq_resp`.
+    CreateSrqAnswer = "mlx5_ib_create_srq_resp" {
+        /// Its number.
+        srqn: u32,
+        /// Reserved.
+        reserved: u32,
+    }
 }
 
 const _: () = assert!(size_of::<CreateSrqAnswer>() == 8 && offset_of!(CreateSrqAnswer, reserved) == 4);
 
-/// What a memory window is made of.
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_alloc_mw`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct AllocMw {
-    /// None is defined.
-    pub comp_mask: u32,
-    /// Pieces of memory it may have.
-    pub num_klms: u8,
-    /// Reserved.
-    pub reserved1: u8,
-    /// Reserved.
-    pub reserved2: u16,
+described! {
+    /// What a memory window is made of.
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_alloc_mw`.
+    AllocMw = "mlx5_ib_alloc_mw" {
+        /// None is defined.
+        comp_mask: u32,
+        /// Pieces of memory it may have.
+        num_klms: u8,
+        /// Reserved.
+        reserved1: u8,
+        /// Reserved.
+        reserved2: u16,
+    }
 }
 
 const _: () = assert!(size_of::<AllocMw>() == 8 && offset_of!(AllocMw, reserved2) == 6);
 
-/// What comes back with an address handle.
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_create_ah_resp`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct CreateAhAnswer {
-    /// Bytes of this answer.
-    pub response_length: u32,
-    /// The MAC to which datagrams go.
-    pub dmac: [u8; 6],
-    /// Reserved.
-    pub reserved: [u8; 6],
+described! {
+    /// What comes back with an address handle.
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5-abi.h`, `struct mlx5_ib_create_ah_resp`.
+    CreateAhAnswer = "mlx5_ib_create_ah_resp" {
+        /// Bytes of this answer.
+        response_length: u32,
+        /// The MAC to which datagrams go.
+        dmac: [u8; 6],
+        /// Reserved.
+        reserved: [u8; 6],
+    }
 }
 
 const _: () = assert!(size_of::<CreateAhAnswer>() == 16 && offset_of!(CreateAhAnswer, reserved) == 10);

@@ -2,68 +2,68 @@
 
 use std::mem::offset_of;
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use super::described::described;
 
-/// Head of what is read from a file of asynchronous commands; the answer follows.
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5_user_ioctl_verbs.h`, `struct mlx5_ib_uapi_devx_async_cmd_hdr`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct AsyncCommand {
-    /// What the user called the command.
-    pub wr_id: u64,
+described! {
+    /// Head of what is read from a file of asynchronous commands; the answer follows.
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5_user_ioctl_verbs.h`, `struct mlx5_ib_uapi_devx_async_cmd_hdr`.
+    AsyncCommand = "mlx5_ib_uapi_devx_async_cmd_hdr" {
+        /// What the user called the command.
+        wr_id: u64,
+    }
 }
 
 const _: () = assert!(size_of::<AsyncCommand>() == 8 && offset_of!(AsyncCommand, wr_id) == 0);
 
-/// Head of what is read from a file of device events; the event entry may follow.
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5_user_ioctl_verbs.h`, `struct mlx5_ib_uapi_devx_async_event_hdr`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct AsyncEvent {
-    /// What the user called the subscription.
-    pub cookie: u64,
+described! {
+    /// Head of what is read from a file of device events; the event entry may follow.
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5_user_ioctl_verbs.h`, `struct mlx5_ib_uapi_devx_async_event_hdr`.
+    AsyncEvent = "mlx5_ib_uapi_devx_async_event_hdr" {
+        /// What the user called the subscription.
+        cookie: u64,
+    }
 }
 
 const _: () = assert!(size_of::<AsyncEvent>() == 8 && offset_of!(AsyncEvent, cookie) == 0);
 
-/// A steering register's value.
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5_user_ioctl_verbs.h`, `struct mlx5_ib_uapi_reg`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct Register {
-    /// The value.
-    pub value: u32,
-    /// Which bits of it count.
-    pub mask: u32,
+described! {
+    /// A steering register's value.
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5_user_ioctl_verbs.h`, `struct mlx5_ib_uapi_reg`.
+    Register = "mlx5_ib_uapi_reg" {
+        /// The value.
+        value: u32,
+        /// Which bits of it count.
+        mask: u32,
+    }
 }
 
 const _: () = assert!(size_of::<Register>() == 8 && offset_of!(Register, mask) == 4);
 
-/// Facts about a port.
-///
-/// Source: rdma-core `kernel-headers/rdma/mlx5_user_ioctl_verbs.h`, `struct mlx5_ib_uapi_query_port`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct QueryPort {
-    /// Which of them count.
-    pub flags: u64,
-    /// The virtual port.
-    pub vport: u16,
-    /// Its function.
-    pub vport_vhca_id: u16,
-    /// The function that owns the embedded switch.
-    pub esw_owner_vhca_id: u16,
-    /// Reserved.
-    pub reserved0: u16,
-    /// Where its receive steering stands.
-    pub vport_steering_icm_rx: u64,
-    /// Where its send steering stands.
-    pub vport_steering_icm_tx: u64,
-    /// The register that names it.
-    pub reg_c0: Register,
+described! {
+    /// Facts about a port.
+    ///
+    /// Source: rdma-core `kernel-headers/rdma/mlx5_user_ioctl_verbs.h`, `struct mlx5_ib_uapi_query_port`.
+    QueryPort = "mlx5_ib_uapi_query_port" {
+        /// Which of them count.
+        flags: u64,
+        /// The virtual port.
+        vport: u16,
+        /// Its function.
+        vport_vhca_id: u16,
+        /// The function that owns the embedded switch.
+        esw_owner_vhca_id: u16,
+        /// Reserved.
+        reserved0: u16,
+        /// Where its receive steering stands.
+        vport_steering_icm_rx: u64,
+        /// Where its send steering stands.
+        vport_steering_icm_tx: u64,
+        /// The register that names it.
+        reg_c0: Register,
+    }
 }
 
 const _: () = assert!(size_of::<QueryPort>() == 40 && offset_of!(QueryPort, reg_c0) == 32);

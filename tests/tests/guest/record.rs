@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Command;
 
-use pollux_tests::calls::{self, differences};
+use pollux_explain::normal::{self, differences};
 
 use crate::bed::{FUNCTIONS, ask, here, ibdev, is_recorded_kernel, keep, ours, recording};
 use crate::forward::{arguments, ends_well, started, up};
@@ -27,7 +27,7 @@ fn calls_of(keys: &str) -> String {
     ends_well(running, 200);
     let said = fs::read_to_string(&path).unwrap_or_else(|why| panic!("{path}: {why}"));
     drivers.unload();
-    calls::normal(&said, calls::MLX5)
+    normal::normal(&said, normal::MLX5)
 }
 
 fn agrees(keys: &str, name: &str, recorded: &str) {

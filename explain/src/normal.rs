@@ -80,6 +80,12 @@ pub const MLX5: &[Field] = &[
     answered("call 0x0004/0x0000", "0x1001", (20, 4), "rq"),
     answered("call 0x0004/0x0000", "0x1001", (24, 4), "sq"),
     answered("write 0x80000037", "core", (12, 4), "table"),
+    // Of connected queue pairs the peer's number; keys of windows; places of memory on the device.
+    asked("write 0x0000001a", "core", (84, 4), "qp"),
+    answered("write 0x00000019", "core", (96, 4), "qp"),
+    answered("write 0x0000000e", "core", (4, 4), "key"),
+    answered("call 0x000e/0x0000", "0x1000", (0, 8), "place"),
+    answered("call 0x000e/0x0000", "0x1001", (0, 2), "page"),
     // The number of an event queue; memory for the firmware.
     answered("call 0x1000/0x1002", "0x1001", (0, 4), "eq"),
     asked("call 0x1002/0x1000", "0x1001", (0, 8), "address"),

@@ -1,0 +1,456 @@
+//! A trace in words, line by line, with what each makes of the queues: their rings, doorbells and states.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use pollux_mlx5_abi::kernel::mmap;
+use pollux_mlx5_abi::kernel::queue_pair::qp_flag;
+use pollux_mlx5_abi::wqe::BLOCK_BYTES;
+use pollux_mlx5_abi::wqe::Control;
+use pollux_uverbs::abi::flags::QpState;
+use pollux_uverbs::abi::object::{UHW_IN, UHW_OUT};
+use pollux_uverbs::abi::{form, id, write};
+use zerocopy::FromBytes;
+
+use crate::entry;
+use crate::line::{Line, Value, parse};
+use crate::names::Names;
+use crate::part::{self, Shape};
+
+/// Bytes of a page, as offsets count them. Source: x86-64, the processor that is claimed.
+const PAGE: u64 = 4096;
+/// Offsets of the registers in a UAR page. Source: `pollux_mlx5_abi::doorbell::uar`.
+const CQ_ARM: u64 = pollux_mlx5_abi::doorbell::uar::CQ_ARM as u64;
+
+/// A queue pair as the calls so far made it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pair {
+    number: u32,
+    state: u8,
+}
+
+/// Explains a trace.
+#[derive(Debug, Default)]
+pub struct Explainer {
+    names: Names,
+    lines: u64,
+    counts: BTreeMap<&'static str, u64>,
+    /// By handle.
+    pairs: BTreeMap<u32, Pair>,
+    /// Lines that were none.
+    strange: u64,
+}
+
+impl Explainer {
+    /// With names in the place of addresses and keys, or with these as they are.
+    #[must_use]
+    pub fn new(named: bool) -> Self {
+        Self { names: Names::new(named), ..Self::default() }
+    }
+
+    /// A line of the trace in words: one or several lines. Lines that are none are counted, and said to be so.
+    pub fn line(&mut self, line: &str) -> String {
+        self.lines += 1;
+        let mut out = String::new();
+        match parse(line) {
+            Some(Line::Call { object, method, asked, outcome, answered }) => {
+                self.call(object, method, &asked, outcome, &answered, &mut out);
+            }
+            Some(Line::Write { command, route, asked, outcome, answered }) => {
+                self.write(command, route, &asked, outcome, &answered, &mut out);
+            }
+            Some(Line::Map { offset, bytes, rights, outcome }) => {
+                self.count("maps");
+                let what = offset.map_or_else(|| "pages of the device".to_owned(), mapped);
+                let _ = writeln!(out, "{:>4} mmap {what}: {bytes} bytes, {rights} -> {outcome}", self.lines);
+            }
+            Some(Line::Ring { page, offset, bytes }) => self.ring(page, offset, &bytes, &mut out),
+            Some(Line::Entry { queue, index, bytes }) => {
+                self.count("send entries");
+                let state = self.state_of(queue);
+                let _ = writeln!(
+                    out,
+                    "{:>4} post_send, fast path: queue {queue:#x}{state}, entry {index}, {} bytes",
+                    self.lines,
+                    bytes.len()
+                );
+                for segment in entry::sent(&bytes, &mut self.names) {
+                    let _ = writeln!(out, "       {segment}");
+                }
+            }
+            Some(Line::Completion { queue, bytes }) => {
+                self.count("completions");
+                let said = entry::completed(&bytes);
+                let _ = writeln!(
+                    out,
+                    "{:>4} poll_cq, fast path: completion queue {queue:#x}: {said}",
+                    self.lines
+                );
+            }
+            None => {
+                self.strange += 1;
+                let shown: String = line.escape_default().take(60).collect();
+                let _ = writeln!(out, "{:>4} is no line of a trace: {shown}", self.lines);
+            }
+        }
+        out
+    }
+
+    /// What the trace was in all: how often each way was taken, and the states in which queue pairs were left.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let mut out = String::new();
+        let ways: Vec<String> = self.counts.iter().map(|(way, count)| format!("{count} {way}")).collect();
+        let _ = writeln!(out, "in all: {}", if ways.is_empty() { "nothing".into() } else { ways.join(", ") });
+        for Pair { number, state } in self.pairs.values() {
+            let _ = writeln!(out, "queue pair {number:#x} is in {}", QpState(*state));
+        }
+        if self.strange > 0 {
+            let _ = writeln!(out, "{} lines were none of a trace", self.strange);
+        }
+        out
+    }
+
+    /// Whether every line so far was one of a trace.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.strange == 0
+    }
+
+    fn count(&mut self, way: &'static str) {
+        *self.counts.entry(way).or_default() += 1;
+    }
+
+    fn state_of(&self, queue: u32) -> String {
+        let found = self.pairs.values().find(|pair| pair.number == queue);
+        found.map_or_else(String::new, |pair| format!(" ({})", QpState(pair.state)))
+    }
+
+    fn call(
+        &mut self,
+        object: u16,
+        method: u16,
+        asked: &[(u16, Value<'_>)],
+        outcome: &str,
+        answered: &[(u16, Value<'_>)],
+        out: &mut String,
+    ) {
+        self.count("methods");
+        let name = part::method(object, method);
+        let _ = writeln!(out, "{:>4} {name}, ioctl method -> {outcome}", self.lines);
+        let mut opcode = None;
+        for (attribute, value) in asked {
+            if let Value::Bytes(bytes) = value {
+                opcode = opcode.or_else(|| part::opcode_of((object, method, *attribute), bytes));
+            }
+            // What there is room for, its answer tells.
+            if !matches!(value, Value::Room(_) | Value::New) {
+                self.attribute((object, method, *attribute), value, opcode, "  ", out);
+            }
+        }
+        for (attribute, value) in answered {
+            self.attribute((object, method, *attribute), value, opcode, "=>", out);
+        }
+        if (object, method) == (id::qp::OBJECT, id::qp::create::METHOD) && outcome == "ok" {
+            self.made(asked, answered, out);
+        }
+        if (object, method) == (id::qp::OBJECT, id::qp::destroy::METHOD) && outcome == "ok" {
+            for (_, value) in asked {
+                if let Value::Handle(handle) = value {
+                    let _ = self.pairs.remove(handle);
+                }
+            }
+        }
+    }
+
+    fn attribute(
+        &mut self,
+        place: (u16, u16, u16),
+        value: &Value<'_>,
+        opcode: Option<u16>,
+        mark: &str,
+        out: &mut String,
+    ) {
+        let name = part::attribute(place.0, place.1, place.2);
+        let said = match value {
+            Value::Bytes(bytes) => part::said(place, bytes, opcode, &mut self.names),
+            Value::Element(element, bytes) => {
+                format!("element {element}: {}", part::number(&name, bytes, &mut self.names))
+            }
+            Value::Handle(handle) => format!("handle {handle}"),
+            Value::Room(room) => format!("room for {room} bytes"),
+            Value::New => "made".into(),
+            Value::Descriptor => "a descriptor".into(),
+            Value::Other(text) => (*text).to_owned(),
+        };
+        let _ = writeln!(out, "     {mark} {name} {said}");
+    }
+
+    /// What a queue pair's rings and doorbell are, once it is made.
+    fn made(&mut self, asked: &[(u16, Value<'_>)], answered: &[(u16, Value<'_>)], out: &mut String) {
+        let bytes = |list: &[(u16, Value<'_>)], wanted: u16| {
+            list.iter().find(|(attribute, _)| *attribute == wanted).and_then(|(_, value)| match value {
+                Value::Bytes(bytes) => Some(bytes.clone()),
+                _ => None,
+            })
+        };
+        let handle = answered.iter().find_map(|(attribute, value)| match value {
+            Value::Handle(handle) if *attribute == id::qp::create::HANDLE => Some(*handle),
+            _ => None,
+        });
+        let number = bytes(answered, id::qp::create::RESP_QP_NUM);
+        let number = number.and_then(|bytes| Some(u32::from_ne_bytes(*bytes.first_chunk()?)));
+        let (Some(handle), Some(number)) = (handle, number) else { return };
+        let _ = self.pairs.insert(handle, Pair { number, state: QpState::RESET.0 });
+        let request = bytes(asked, UHW_IN).unwrap_or_default();
+        let answer = bytes(answered, UHW_OUT).unwrap_or_default();
+        let shape = part::shape(id::qp::OBJECT, id::qp::create::METHOD, UHW_IN, request.len());
+        let field = |wanted: &str| shape.and_then(|shape| field(shape, &request, wanted)).unwrap_or(0);
+        let (blocks, record) = (field("sq_wqe_count"), field("db_addr"));
+        // The page is the program's choice, or a register of the context's pages the kernel's.
+        let register = if field("flags") & u64::from(qp_flag::UAR_PAGE_INDEX) != 0 {
+            format!("UAR page {:#x}", field("bfreg_index"))
+        } else {
+            let shape = part::shape(id::qp::OBJECT, id::qp::create::METHOD, UHW_OUT, answer.len());
+            let register = shape.and_then(|shape| self::field(shape, &answer, "bfreg_index"));
+            format!("register {:#x}", register.unwrap_or_else(|| field("bfreg_index")))
+        };
+        // A hash queue pair has neither a number nor rings.
+        if number == 0 {
+            return;
+        }
+        let record = self.names.address(record);
+        let _ = writeln!(
+            out,
+            "     queue pair {number:#x} is made, in RESET; it posts and is polled without calls:"
+        );
+        let _ = writeln!(
+            out,
+            "     {blocks} blocks of {BLOCK_BYTES} bytes to send from, doorbell record at {record}, {register}"
+        );
+    }
+
+    fn write(
+        &mut self,
+        command: u32,
+        route: &str,
+        asked: &[Value<'_>; 2],
+        outcome: &str,
+        answered: &[Option<Value<'_>>; 2],
+        out: &mut String,
+    ) {
+        let way = if route == "Tunnelled" { "tunnelled writes" } else { "plain writes" };
+        self.count(way);
+        let name = named(command);
+        let how = if route == "Tunnelled" { "write command in DEVICE/INVOKE_WRITE" } else { "write(2)" };
+        let _ = writeln!(out, "{:>4} {name}, {how} -> {outcome}", self.lines);
+        let forms = form::of_command(command);
+        let number = command & !write::EXTENDED;
+        for (answer, mark, parts) in [(false, "  ", asked.clone().map(Some)), (true, "=>", answered.clone())]
+        {
+            let core = match forms {
+                Some((request, _)) if !answer => Some(Shape::from(request)),
+                Some((_, Some(reply))) if answer => Some(Shape::from(reply)),
+                _ => None,
+            };
+            for (index, value) in parts.into_iter().enumerate() {
+                let said = match value {
+                    Some(Value::Bytes(bytes)) if !bytes.is_empty() => {
+                        let driver = || {
+                            pollux_mlx5_abi::kernel::part::of_command(number, answer, bytes.len())
+                                .map(Shape::from)
+                        };
+                        let shape = if index == 0 { core } else { driver() };
+                        match shape {
+                            Some(shape) => part::structure(shape, &bytes, &mut self.names),
+                            None => part::number("", &bytes, &mut self.names),
+                        }
+                    }
+                    Some(Value::Other(text)) => text.to_owned(),
+                    _ => continue,
+                };
+                let _ = writeln!(out, "     {mark} {} {said}", ["core", "driver"][index]);
+            }
+        }
+        if outcome == "ok"
+            && matches!(command, write::MODIFY_QP | write::EX_MODIFY_QP)
+            && let (Some((request, _)), Value::Bytes(bytes)) = (forms, &asked[0])
+        {
+            self.modified(Shape::from(request), bytes, out);
+        }
+    }
+
+    /// The state that a MODIFY_QP leads to. The extended command begins with the older one.
+    fn modified(&mut self, shape: Shape, bytes: &[u8], out: &mut String) {
+        let older = form::of_command(write::MODIFY_QP).map_or(shape, |(request, _)| Shape::from(request));
+        let value = |name: &str| field(older, bytes, name);
+        let (Some(handle), Some(mask), Some(state)) =
+            (value("qp_handle"), value("attr_mask"), value("qp_state"))
+        else {
+            return;
+        };
+        let Some(pair) = u32::try_from(handle).ok().and_then(|handle| self.pairs.get_mut(&handle)) else {
+            return;
+        };
+        if mask & 1 != 0 {
+            let before = std::mem::replace(&mut pair.state, state as u8);
+            let _ = writeln!(
+                out,
+                "     queue pair {:#x}: {} -> {}",
+                pair.number,
+                QpState(before),
+                QpState(pair.state)
+            );
+        }
+    }
+
+    fn ring(&mut self, page: u32, offset: u64, bytes: &[u8], out: &mut String) {
+        self.count("doorbells");
+        let _ = write!(out, "{:>4} doorbell, fast path: UAR page {page:#x} at {offset:#x}: ", self.lines);
+        if offset == CQ_ARM
+            && let Some(word) = bytes.first_chunk::<8>()
+        {
+            let number = u32::from_be_bytes([0, word[5], word[6], word[7]]);
+            let _ = writeln!(out, "arms completion queue {number:#x} (req_notify_cq)");
+            return;
+        }
+        let mut padded = [0; 16];
+        let head = bytes.len().min(16);
+        padded[..head].copy_from_slice(&bytes[..head]);
+        let Ok(control) = Control::read_from_bytes(&padded) else { return };
+        let how = if bytes.len() >= BLOCK_BYTES { "and the entry itself (BlueFlame)" } else { "the head of" };
+        let state = self.state_of(control.qpn());
+        let _ = if bytes.len() >= 8 {
+            writeln!(
+                out,
+                "{} bytes, {how} entry {} of queue {:#x}{state}",
+                bytes.len(),
+                control.index(),
+                control.qpn()
+            )
+        } else {
+            writeln!(out, "{} bytes", bytes.len())
+        };
+    }
+}
+
+/// What a line is about, in a word or two: `QP/CREATE`, `ALLOC_PD`, `mmap`; `None` for what is no line of a trace.
+#[must_use]
+pub fn title(line: &str) -> Option<String> {
+    Some(match parse(line)? {
+        Line::Call { object, method, .. } => part::method(object, method),
+        Line::Write { command, .. } => named(command),
+        Line::Map { .. } => "mmap".into(),
+        Line::Ring { .. } => "doorbell".into(),
+        Line::Entry { .. } => "post_send".into(),
+        Line::Completion { .. } => "poll_cq".into(),
+    })
+}
+
+/// Name of a write command.
+fn named(command: u32) -> String {
+    write::name(command).map_or_else(|| format!("{command:#010x}"), str::to_owned)
+}
+
+/// A field of a structure of the host, up to 8 bytes.
+fn field(shape: Shape, bytes: &[u8], wanted: &str) -> Option<u64> {
+    let (_, offset, size) = shape.fields.iter().find(|(name, ..)| *name == wanted)?;
+    let field = bytes.get(*offset..offset + size).filter(|field| field.len() <= 8)?;
+    Some(field.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
+}
+
+/// What an offset maps.
+fn mapped(offset: u64) -> String {
+    let Some((command, index)) = mmap::of(offset, PAGE) else { return format!("offset {offset:#x}") };
+    let what = match command {
+        mmap::REGULAR_PAGE => "UAR page of the context",
+        mmap::WC_PAGE => "UAR page, write combining",
+        mmap::NC_PAGE => "UAR page, not cached",
+        mmap::CORE_CLOCK => "page of the adapter's clock",
+        mmap::ALLOC_WC => "further UAR page, write combining",
+        mmap::CLOCK_INFO => "page of the kernel's clock",
+        mmap::DEVICE_MEM => "memory on the device",
+        _ => "page that a call gave",
+    };
+    format!("{what} {index} (offset {offset:#x})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_every_kind_are_explained() {
+        let mut explainer = Explainer::new(true);
+        let said = explainer.line("map 0x500000 4096 Read -> ok");
+        assert_eq!(
+            said,
+            "   1 mmap page of the adapter's clock 0 (offset 0x500000): 4096 bytes, Read -> ok\n"
+        );
+        let said = explainer.line(
+            "write 0x00000003 Tunnelled core=0000000000000000 driver= -> ok core=03000000 driver=07000000",
+        );
+        assert_eq!(
+            said,
+            "   2 ALLOC_PD, write command in DEVICE/INVOKE_WRITE -> ok\n     \
+             core ib_uverbs_alloc_pd: all 0\n     => core ib_uverbs_alloc_pd_resp: pd_handle=3\n     \
+             => driver mlx5_ib_alloc_pd_resp: pdn=7\n"
+                .replace("\n     core", "\n        core")
+        );
+        let said = explainer.line("ring 0x00000040 0x20 bytes=0000000000000401");
+        assert!(said.contains("arms completion queue 0x401"), "{said}");
+        let said = explainer.line("nonsense");
+        assert_eq!(said, "   4 is no line of a trace: nonsense\n");
+        assert!(explainer.summary().contains("1 lines were none of a trace"), "{}", explainer.summary());
+        assert_eq!(title("call 0x0004/0x0000 0x0000=new -> ok").as_deref(), Some("QP/CREATE"));
+        assert_eq!(title("write 0x8000001a Plain core= driver= -> ok").as_deref(), Some("EX_MODIFY_QP"));
+        assert_eq!(title("nonsense"), None);
+    }
+
+    #[test]
+    fn states_of_queue_pairs_are_followed() {
+        let mut explainer = Explainer::new(true);
+        let made = format!(
+            "call 0x0004/0x0000 0x0000=new 0x1000=in:{} -> ok 0x0000=handle:5 0x000e=04010000",
+            "00".repeat(56)
+        );
+        assert!(explainer.line(&made).contains("queue pair 0x104 is made, in RESET"));
+        let mut modify = [0_u8; 112];
+        (modify[64], modify[68], modify[96]) = (5, 1, 1);
+        let digits: String = modify.iter().map(|byte| format!("{byte:02x}")).collect();
+        let said = explainer.line(&format!("write 0x0000001a Tunnelled core={digits} driver= -> ok"));
+        assert!(said.contains("queue pair 0x104: RESET -> INIT"), "{said}");
+        let said = explainer.line(&format!("write 0x0000001a Tunnelled core={digits} driver= -> EINVAL"));
+        assert!(!said.contains("INIT -> "), "a refusal changes nothing: {said}");
+        let entry =
+            "entry 0x000104 index=0 bytes=0000000a0000010200000008000000000000004000000100000000000000abcd";
+        let said = explainer.line(entry);
+        assert!(
+            said.contains("queue 0x104 (INIT)") && said.contains("control: SEND, 2 segments, signalled"),
+            "{said}"
+        );
+        assert!(said.contains("data: 64 bytes at <address0> key <key0>"), "{said}");
+        assert!(explainer.summary().contains("queue pair 0x104 is in INIT"));
+    }
+
+    #[test]
+    fn nothing_that_a_file_holds_makes_it_panic() {
+        let mut explainer = Explainer::new(false);
+        for line in [
+            "entry 0x1 index=1 bytes=",
+            "entry 0x1 index=1 bytes=ffffffffffffffffffffffffffffffff",
+            "entry 0x1 index=1 bytes=000000080000013f00000008000000000000",
+            "completion 0x1 bytes=00",
+            "ring 0x1 0x800 bytes=",
+            "ring 0x1 0x20 bytes=00",
+            "call 0x0004/0x0000 0x1000=in:00 -> ok 0x0000=handle:1 0x000e=00",
+            "call 0x1001/0x1000 0x1001=in:09 0x1002=out:16 -> ok 0x1002=00",
+            "call 0xffff/0xffff 0xffff=element:255:00 -> ok 0xffff=handle:4294967295",
+            "write 0xffffffff Plain core= driver= -> ok core=ff driver=ff",
+            "write 0x8000001a Tunnelled core=00 driver=00 -> ok",
+            "map 0xffffffffffffffff 18446744073709551615 Read -> ok",
+        ] {
+            assert!(!explainer.line(line).is_empty(), "{line}");
+        }
+    }
+}
