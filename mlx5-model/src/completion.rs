@@ -276,7 +276,12 @@ impl Completions {
         let solicited =
             solicited || matches!(entry.opcode(), completion::REQUESTER_ERROR | completion::RESPONDER_ERROR);
         let outcome = match queue.has_room(bus) {
-            Ok(true) => queue.append(bus, entry),
+            Ok(true) => {
+                if let Some(seen) = bus.fast_path {
+                    seen.completion(cqn, entry.as_bytes());
+                }
+                queue.append(bus, entry)
+            }
             Ok(false) => {
                 // What is in the open block had room and is written all the same.
                 let _ = queue.close(bus);

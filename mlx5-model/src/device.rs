@@ -6,6 +6,7 @@
 pub(crate) mod blue_flame;
 pub(crate) mod bus;
 pub(crate) mod core;
+pub(crate) mod fast_path;
 pub(crate) mod function;
 pub(crate) mod late;
 pub(crate) mod lent;
@@ -45,6 +46,7 @@ use crate::wire::Wire;
 use bus::Bus;
 use core::Core;
 pub use core::Fence;
+pub use fast_path::FastPath;
 use late::Late;
 use lent::{BYTES as LENT_BYTES, OFFSET as LENT_OFFSET};
 use uar::{FIRST_UAR, UARS};
@@ -97,6 +99,7 @@ struct Inside {
     faults: Faults,
     late: Late,
     steps: u64,
+    fast_path: Option<Arc<FastPath>>,
 }
 
 /// An adapter in software: one PCI function with one port. See the crate's documentation.
@@ -176,7 +179,7 @@ impl Device {
         Ok(Arc::new(Self {
             bar,
             lent,
-            inside: Mutex::new(Inside { core, faults, late: Late::default(), steps: 0 }),
+            inside: Mutex::new(Inside { core, faults, late: Late::default(), steps: 0, fast_path: None }),
             memory,
             guest,
             ledger: Ledger::default(),
@@ -247,7 +250,7 @@ impl Device {
             None => ours.insert(self.memory.session()),
             Some(guest) => guests.insert(guest.session()),
         };
-        let Inside { core, faults, late, steps } = &mut *inside;
+        let Inside { core, faults, late, steps, fast_path } = &mut *inside;
         let real_time = core.traits.real_time_only;
         let broken = RefCell::new(Vec::new());
         let mut bus = Bus {
@@ -259,6 +262,7 @@ impl Device {
             now: self.ticks(),
             step: *steps,
             real_time,
+            fast_path: fast_path.as_deref(),
         };
         let answer = act(core, &mut bus);
         broken.take().into_iter().for_each(|violation| core.violations.note(violation));
@@ -455,6 +459,11 @@ impl Device {
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
+    }
+
+    /// Has what passes without a call written down from now on, or no more.
+    pub fn write_fast_path(&self, to: Option<FastPath>) {
+        self.lock().fast_path = to.map(Arc::new);
     }
 
     /// What was done against the rules of doorbells: the first ones, and how many in all.

@@ -84,6 +84,9 @@ struct Devices {
     /// Tell at the program's end what the devices saw: as text, as a line of JSON for each device, or what crossed PCIe
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_value = "rules", default_missing_value = "text")]
     summary: Summary,
+    /// Write what the program asks of each device, its send entries, doorbells and completions to FILE.mlx5_0 and so on, for `explain`
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// Let the devices work only when the program says so, by the functions of mlx5_run.h
     #[arg(long)]
     stepped: bool,
@@ -143,7 +146,8 @@ fn run(cli: &Cli) -> Result<ExitCode, String> {
     program::takes_libraries(&path)?;
     let library = library()?;
     let (plan, links) = match &cli.attach {
-        Some(socket) => (attached(socket)?, Vec::new()),
+        // The daemon writes its devices' traces.
+        Some(socket) => (Plan { trace: None, ..attached(socket)? }, Vec::new()),
         None => plan(&cli.devices)?,
     };
     // It goes with this process, and with it what it describes.
@@ -170,6 +174,21 @@ fn library() -> Result<PathBuf, String> {
     found.ok_or_else(|| {
         format!("{} is not there: `cargo build --release -p pollux-mlx5-run` makes it", places[0].display())
     })
+}
+
+/// Where traces go, wherever the program goes.
+fn trace(asked: &Devices) -> Result<Option<PathBuf>, String> {
+    let Some(path) = &asked.trace else { return Ok(None) };
+    std::path::absolute(path).map(Some).map_err(|why| format!("--trace '{}': {why}", path.display()))
+}
+
+/// Makes the files of traces, empty.
+fn begin_traces(plan: &Plan) -> Result<(), String> {
+    for path in (0..plan.devices.len()).filter_map(|number| plan.trace_of(number)) {
+        std::fs::File::create(&path)
+            .map_err(|why| format!("--trace: cannot write {}: {why}", path.display()))?;
+    }
+    Ok(())
 }
 
 /// With what is to be loaded already behind it.
@@ -252,5 +271,7 @@ fn plan(asked: &Devices) -> Result<(Plan, Vec<Link>), String> {
         });
     }
     let (sysfs, stepped, summary) = (PathBuf::from("/sys"), asked.stepped, asked.summary);
-    Ok((Plan { sysfs, devices, stepped, summary, daemon: None }, links))
+    let plan = Plan { sysfs, devices, stepped, summary, daemon: None, trace: trace(asked)? };
+    begin_traces(&plan)?;
+    Ok((plan, links))
 }

@@ -30,6 +30,9 @@ pub struct Plan {
     /// The socket of the daemon that has them; none where each program has its own.
     #[serde(default)]
     pub daemon: Option<PathBuf>,
+    /// Where traces of the devices go: a file for each, whose name has the device's behind a dot.
+    #[serde(default)]
+    pub trace: Option<PathBuf>,
 }
 
 /// What is told of devices when the program ends, on standard error.
@@ -80,6 +83,15 @@ impl Plan {
     #[must_use]
     pub fn of_environment() -> Option<Self> {
         serde_json::from_str(&std::env::var(VARIABLE).ok()?).ok()
+    }
+
+    /// The file for the trace of a device, if there is to be one.
+    #[must_use]
+    pub fn trace_of(&self, number: usize) -> Option<PathBuf> {
+        let mut path = self.trace.clone()?.into_os_string();
+        path.push(".");
+        path.push(device_name(number));
+        Some(path.into())
     }
 
     /// As it stands in the environment.
@@ -171,7 +183,14 @@ pub fn pci_address(number: usize) -> String {
 #[cfg(test)]
 impl Plan {
     pub(crate) fn of_a_test(sysfs: &std::path::Path, devices: Vec<DevicePlan>) -> Self {
-        Self { sysfs: sysfs.to_owned(), devices, stepped: false, summary: Summary::Rules, daemon: None }
+        Self {
+            sysfs: sysfs.to_owned(),
+            devices,
+            stepped: false,
+            summary: Summary::Rules,
+            daemon: None,
+            trace: None,
+        }
     }
 }
 

@@ -42,6 +42,7 @@ mod real;
 mod service;
 mod summary;
 mod thread;
+mod trace;
 
 pub use attach::plan_of;
 pub use daemon::Daemon;

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 
+use super::fast_path::FastPath;
 use super::late::Late;
 use super::violation::Violation;
 use crate::fault::Faults;
@@ -23,6 +24,8 @@ pub(crate) struct Bus<'a> {
     pub(crate) step: u64,
     /// Completions are stamped with the time of day.
     pub(crate) real_time: bool,
+    /// Where what passes without a call is written down.
+    pub(crate) fast_path: Option<&'a FastPath>,
 }
 
 impl Bus<'_> {

@@ -206,6 +206,9 @@ impl Core {
                 if let Some(value) = bar.take64(page, offset) {
                     bus.ledger.add(Crossing::Doorbell, 8);
                     self.found = Some((page, offset, value));
+                    if let Some(seen) = bus.fast_path {
+                        seen.ring(number, offset, &value);
+                    }
                     self.ring_send(bus, number, value, false, &[]);
                     self.catch_up_sends(bus, number, u32::from_be_bytes([0, value[4], value[5], value[6]]));
                     some = true;
@@ -213,6 +216,9 @@ impl Core {
             }
             if let Some(value) = bar.take64(page, uar::CQ_ARM) {
                 bus.ledger.add(Crossing::Arm, 8);
+                if let Some(seen) = bus.fast_path {
+                    seen.ring(number, uar::CQ_ARM, &value);
+                }
                 self.ring_arm(bus, number, value, false);
                 self.catch_up_arms(bus, number, u32::from_be_bytes([0, value[5], value[6], value[7]]));
                 some = true;
@@ -232,6 +238,9 @@ impl Core {
     pub(crate) fn store(&mut self, bus: &mut Bus<'_>, bar: &Bar, number: u32, offset: usize, bytes: &[u8]) {
         if self.uars.get(number).is_none() {
             return;
+        }
+        if let Some(seen) = bus.fast_path {
+            seen.ring(number, offset, bytes);
         }
         let page = (number - FIRST_UAR) as usize + 1;
         if offset >= uar::BLUE_FLAME

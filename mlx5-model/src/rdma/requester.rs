@@ -11,7 +11,7 @@ mod progress;
 use pollux_mlx5_abi::cqe::Cqe64;
 use pollux_mlx5_abi::eqe::{event, queue_kind};
 use pollux_mlx5_abi::opcode::{completion, send};
-use pollux_mlx5_abi::wqe::{Completion, Fence};
+use pollux_mlx5_abi::wqe::{BLOCK_BYTES, Completion, Fence};
 use pollux_wire::roce::BthRepr;
 use zerocopy::FromZeros;
 
@@ -152,6 +152,12 @@ fn begin_one(pair: &mut Qp, around: &mut Around<'_, '_>, desk: &mut Desk, turn: 
     }
     pair.requester.changed_key = request.changes_key() || request.sets_signature();
     if let Some(ring) = &mut pair.send {
+        if let Some(seen) = around.bus.fast_path {
+            let mut bytes = vec![0; usize::from(blocks) * BLOCK_BYTES];
+            if ring.read(around.bus, &mut bytes).is_ok() {
+                seen.entry(pair.number, ring.next(), &bytes);
+            }
+        }
         ring.advance(blocks);
     }
     if request.failed.is_some() {

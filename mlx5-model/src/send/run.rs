@@ -104,6 +104,9 @@ impl Queue {
                 Outcome::Done(frames) => {
                     *done += frames.max(1);
                     self.begun = None;
+                    if let Some(seen) = around.bus.fast_path {
+                        seen.entry(self.number, control.index(), bytes);
+                    }
                     self.ring.advance(blocks as u16);
                     self.complete(around, control);
                 }

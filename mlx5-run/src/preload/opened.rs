@@ -22,6 +22,7 @@ use super::host::{self, Role};
 use super::inode;
 use super::planned;
 use super::summary;
+use super::trace;
 
 /// An open file of a device.
 pub(crate) struct Opened {
@@ -101,7 +102,7 @@ pub(super) fn make(plan: &Plan, number: usize) -> Result<Made, Errno> {
     let other_end = Arc::new(Kept::new(ours.into())?);
     let file = OwnedFd::from(theirs);
     let inode = inode::of(file.as_raw_fd()).ok_or(Errno::EIO)?;
-    let behind = Behind::Own(model.open());
+    let behind = Behind::Own(trace::calls(plan, number, model.open()));
     add(Opened { inode, device: number, behind, other_end: Arc::clone(&other_end) });
     Ok(Made { file, other_end, inode })
 }
@@ -138,6 +139,7 @@ pub(super) fn built(plan: &Plan, number: usize) -> Result<Arc<Model>, String> {
     let model = descriptor::high_inside(|| described.build(number, plan.stepped))
         .map_err(|why| format!("{name}: {}", with_causes(&why)))?;
     let model = Arc::new(model);
+    trace::fast_path(plan, number, &model);
     devices.push((number, Arc::clone(&model)));
     Ok(model)
 }

@@ -12,3 +12,4 @@ mod pingpong;
 mod seed;
 mod stepped;
 mod summary;
+mod trace;
