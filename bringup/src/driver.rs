@@ -4,7 +4,7 @@ mod entry;
 mod mlx5;
 mod soft;
 
-pub use mlx5::ModelNetdev;
+pub use mlx5::{Mlx5Card, ModelNetdev};
 
 use std::fmt;
 use std::path::Path;

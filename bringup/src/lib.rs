@@ -40,7 +40,7 @@ use driver::Opened;
 use pollux_mlx5_model::Model;
 use tracing::subscriber::DefaultGuard;
 
-pub use driver::{Drivers, ModelNetdev};
+pub use driver::{Drivers, Mlx5Card, ModelNetdev};
 pub use error::BringupError;
 pub use exclusive::Exclusive;
 pub use ledger::{Crossing, PortLedger};

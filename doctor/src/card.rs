@@ -56,6 +56,12 @@ const MODELS: &[Model] = &[
     card(0xa2df, "BlueField-4"),
 ];
 
+/// What a kind is called.
+#[must_use]
+pub(crate) fn model_name(pci_device: u16) -> Option<&'static str> {
+    MODELS.iter().find(|model| model.pci_device == pci_device).map(|model| model.name)
+}
+
 /// A card.
 #[derive(Clone, Debug)]
 pub(crate) struct Card {

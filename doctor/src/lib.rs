@@ -32,6 +32,7 @@ mod machine;
 mod process;
 mod report;
 mod root;
+mod survey;
 
 use std::path::PathBuf;
 
@@ -40,6 +41,7 @@ use pollux_config::LcoreSet;
 pub use check::all as checks;
 pub use finding::{Check, Finding, Mend, Severity};
 pub use report::{JsonReport, Report, Style};
+pub use survey::{CardReport, Survey};
 
 use machine::Machine;
 use root::Root;
@@ -80,6 +82,24 @@ pub enum DoctorError {
         wanted: String,
         /// What there is, ready to be printed.
         present: String,
+    },
+
+    /// A card that cannot be surveyed.
+    #[error("--card {device}: {problem}")]
+    Device {
+        /// What was named.
+        device: String,
+        /// Why not.
+        problem: String,
+    },
+
+    /// A file that is no report of a card, or not all of one.
+    #[error("{path}: {problem}", path = .path.display())]
+    Report {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and what mends it.
+        problem: String,
     },
 
     /// No check of that name.

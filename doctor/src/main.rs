@@ -1,12 +1,12 @@
 //! `doctor`: says what a machine lacks for the dataplane, why it matters, and the command that mends it.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
 use pollux_config::LcoreSet;
-use pollux_doctor::{DoctorError, JsonReport, Request, Style, examine, explain};
+use pollux_doctor::{CardReport, DoctorError, JsonReport, Request, Style, Survey, examine, explain};
 
 /// Check what this machine lacks for the dataplane. Reads only; `docs/doctor.md` lists the checks.
 ///
@@ -14,9 +14,19 @@ use pollux_doctor::{DoctorError, JsonReport, Request, Style, examine, explain};
 #[derive(Parser)]
 #[command(name = "doctor", version)]
 struct Cli {
-    /// Findings about this card, and problems that stop every card: mlx5_0, uverbs0, 0000:03:00.0 or an interface
+    /// Findings about this card, and problems that stop every card: mlx5_0, uverbs0, 0000:03:00.0 or an interface; with --report
+    /// also a model, such as mlx5_model0,device=cx5
     #[arg(long, value_name = "NAME")]
     card: Option<String>,
+    /// Try what the card answers, on objects of its own, and write it to FILE, without addresses and names
+    #[arg(long, value_name = "FILE", requires = "card", conflicts_with_all = ["lcores", "all", "json", "root"])]
+    report: Option<PathBuf>,
+    /// Print what --report would ask of the card, and make nothing
+    #[arg(long, requires = "card", conflicts_with_all = ["lcores", "all", "json", "root"])]
+    dry_run: bool,
+    /// Tell where the device model differs from the card whose report FILE is
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    differences: Option<PathBuf>,
     /// Judge these lcores: the card's NUMA node, isolation, shared cores
     #[arg(long, short = 'l', value_name = "LIST")]
     lcores: Option<LcoreSet>,
@@ -59,6 +69,12 @@ fn output(cli: Cli) -> Result<(String, ExitCode), DoctorError> {
     if let Some(id) = &cli.explain {
         return Ok((explain(id)?, ExitCode::SUCCESS));
     }
+    if let Some(file) = &cli.differences {
+        return differences(file);
+    }
+    if let Some(card) = cli.card.as_deref().filter(|_| cli.dry_run || cli.report.is_some()) {
+        return survey(card, cli.report.as_deref().filter(|_| !cli.dry_run));
+    }
     let report = examine(&Request { root: cli.root, card: cli.card, lcores: cli.lcores })?;
     let text = if cli.json {
         let json = serde_json::to_string_pretty(&JsonReport::new(&report));
@@ -71,4 +87,41 @@ fn output(cli: Cli) -> Result<(String, ExitCode), DoctorError> {
     };
     let status = if report.has_problem() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     Ok((text, status))
+}
+
+/// Where the model differs from the card whose report this is. Differences are a problem: the model is to be as the card.
+fn differences(file: &Path) -> Result<(String, ExitCode), DoctorError> {
+    let report = CardReport::read(file)?;
+    let found = report.differences()?;
+    let mut text: String = found.iter().map(|line| format!("{line}\n")).collect();
+    let status = if found.is_empty() {
+        text = format!("no difference from {}\n", report.model());
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    };
+    Ok((text, status))
+}
+
+/// Makes the checks of a card and writes its report, or prints what would be asked.
+fn survey(card: &str, file: Option<&Path>) -> Result<(String, ExitCode), DoctorError> {
+    let survey = Survey::of(card)?;
+    let Some(file) = file else { return Ok((survey.dry_run()?, ExitCode::SUCCESS)) };
+    let refuse = |problem: String| DoctorError::Report { path: file.to_owned(), problem };
+    let cannot = |why: io::Error| refuse(format!("cannot be written: {why}"));
+    // Before the checks, which take a while.
+    let mut out = std::fs::File::create(file).map_err(cannot)?;
+    let report = survey.run(|step| eprintln!("doctor: {step}"));
+    if let Some(secret) = survey.told_by(&report) {
+        return Err(refuse(format!(
+            "was not written: it would tell '{secret}', which is a mistake of doctor's"
+        )));
+    }
+    out.write_all(report.text().as_bytes()).and_then(|()| out.sync_all()).map_err(cannot)?;
+    let text = format!(
+        "{}: written; `doctor --differences {}` tells where the device model differs\n",
+        file.display(),
+        file.display()
+    );
+    Ok((text, ExitCode::SUCCESS))
 }

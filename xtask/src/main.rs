@@ -15,10 +15,12 @@
 //! - `bench`: our figures; `bench peers`: the same beside DPDK in one run; `bench witness`: our mlx5 driver and verbs beside DPDK's driver
 //!   and libmlx5, on the same device model.
 //! - `build-times`: what builds cost in processor time.
+//! - `card`: where the device model differs from a card whose owner sent a report; the report becomes a golden.
 //! - `lines`: how much source there is outside of tests.
 
 mod bench;
 mod build_times;
+mod card;
 mod check;
 mod debian;
 mod example;
@@ -79,6 +81,8 @@ enum Task {
     Bench(bench::Args),
     /// Measure the processor time of builds, optionally compared with another commit
     BuildTimes(build_times::Args),
+    /// Tell where the device model differs from the card of a report (`doctor --card NAME --report FILE`), and keep the report for tests
+    Card(card::Args),
     /// How much source there is outside of tests, also beside another commit
     Lines(lines::Args),
 }
@@ -100,6 +104,7 @@ fn main() -> ExitCode {
         Task::Witness(args) => witness::witness(&args),
         Task::Bench(args) => bench::bench(&args),
         Task::BuildTimes(args) => build_times::build_times(&args),
+        Task::Card(args) => card::card(&args),
         Task::Lines(args) => lines::lines(&args),
     };
     match result {

@@ -25,7 +25,11 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     ("fragment", &["lookup", "mempool", "wire"]),
     ("frame-io", &["eal"]),
     ("uverbs", &["eal"]),
-    ("doctor", &["config", "eal", "uverbs"]),
+    ("explain", &["mlx5-abi", "uverbs"]),
+    (
+        "doctor",
+        &["bringup", "config", "eal", "explain", "mempool", "mlx5-abi", "pmd-mlx", "port", "uverbs", "verbs"],
+    ),
     ("port", &["atomic", "config", "eal", "mempool", "wire"]),
     ("port-soft", &["config", "port", "mempool", "ring", "frame-io", "eal", "wire"]),
     ("mlx5-kernel", &["uverbs", "mlx5-abi", "eal", "wire"]),

@@ -1,5 +1,6 @@
 //! ConnectX ports: real ones, and those of the device model. Past the channel and the interface they are the same.
 
+mod card;
 mod keys;
 mod model;
 mod real;
@@ -18,6 +19,7 @@ use pollux_verbs::{Context, Options, Provider, VerbsError};
 use super::entry::{Open, OpenRdma, Opened};
 use crate::error::BringupError;
 use crate::rdma::device::RdmaDevice;
+pub use card::Mlx5Card;
 pub use model::ModelNetdev;
 pub(super) use real::openable;
 
@@ -33,7 +35,7 @@ pub(super) fn model(device: &DeviceArg) -> Result<Open, ConfigError> {
         let spec = Mlx5Spec {
             arguments,
             memlock,
-            ..Mlx5Spec::new(trace::traced(model.open(), name)?, Arc::new(netdev), eal.memory().clone())
+            ..Mlx5Spec::new(trace::of_model(&model, name)?, Arc::new(netdev), eal.memory().clone())
         };
         Ok(Opened { driver: Box::new(Mlx5Port::open(spec)?), model: Some(model) })
     }))
@@ -68,7 +70,7 @@ pub(super) fn model_rdma(device: &DeviceArg) -> Result<OpenRdma, ConfigError> {
 /// A context of a model.
 pub(super) fn rdma_of_model(name: &str, model: &Arc<Model>, eal: &Eal) -> Result<RdmaDevice, BringupError> {
     let options = Options { memory: eal.memory().clone(), ..Options::default() };
-    let context = Context::open(trace::traced(model.open(), name)?, Provider::Mlx5, options)?;
+    let context = Context::open(trace::of_model(model, name)?, Provider::Mlx5, options)?;
     Ok(RdmaDevice { name: name.to_owned(), context, model: Some(Arc::clone(model)), sysfs: None })
 }
 

@@ -1,6 +1,7 @@
-//! `doctor` on made-up machines: what it prints, its status, and that nothing in a tree of files harms it.
+//! `doctor` on made-up machines: what it prints, its status, and that nothing in a tree of files harms it; and on device models.
 
 mod golden;
 mod hostile;
 mod program;
+mod survey;
 mod tree;

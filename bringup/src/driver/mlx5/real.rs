@@ -39,6 +39,16 @@ pub(super) fn find(name: &str) -> Result<Found, PortError> {
 }
 
 fn find_below(root: &Path, name: &str) -> Result<Found, PortError> {
+    let device = device(root, name)?;
+    let netdev = KernelNetdev::of(&device).map_err(|error| PortError::device("find the interface", error))?;
+    let channel = device.open().map_err(|error| PortError::device("open the device", error))?;
+    let channel = traced(channel, &device.ibdev)?;
+    let socket = device.numa_node.and_then(|node| u16::try_from(node).ok()).map(SocketId);
+    Ok(Found { channel, netdev: Arc::new(netdev), socket })
+}
+
+/// A device of the kernel's that this driver drives.
+pub(super) fn device(root: &Path, name: &str) -> Result<Device, PortError> {
     let device = discovery::find(root, name).map_err(|error| {
         if matches!(error, UverbsError::NoDevice { .. }) && !has_any(root) {
             let mend = "ConnectX devices appear once their driver is loaded: `modprobe mlx5_ib`";
@@ -47,11 +57,7 @@ fn find_below(root: &Path, name: &str) -> Result<Found, PortError> {
         PortError::device("find the device", error)
     })?;
     check(&device).map_err(|error| PortError::device("open the device", error))?;
-    let netdev = KernelNetdev::of(&device).map_err(|error| PortError::device("find the interface", error))?;
-    let channel = device.open().map_err(|error| PortError::device("open the device", error))?;
-    let channel = traced(channel, &device.ibdev)?;
-    let socket = device.numa_node.and_then(|node| u16::try_from(node).ok()).map(SocketId);
-    Ok(Found { channel, netdev: Arc::new(netdev), socket })
+    Ok(device)
 }
 
 /// Whether any function of this driver's is there.

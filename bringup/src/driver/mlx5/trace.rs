@@ -1,15 +1,19 @@
 //! Has every call of a driver to its device written down.
 
 use std::ffi::OsString;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::sync::Arc;
 
+use pollux_mlx5_model::{FastPath, Model};
 use pollux_port::PortError;
 use pollux_uverbs::Channel;
 use pollux_uverbs::trace::Traced;
 
 /// Names the files: behind it comes a dot and the name of the device. Contexts of one device share a file, which grows.
 const VARIABLE: &str = "POLLUX_UVERBS_TRACE";
+
+/// Set beside [`VARIABLE`]: of a model also what passes without a call.
+const FAST_PATH: &str = "POLLUX_UVERBS_TRACE_FAST_PATH";
 
 /// The channel, or one around it that writes to the file of this device what goes through it.
 pub(super) fn traced(channel: Arc<dyn Channel>, device: &str) -> Result<Arc<dyn Channel>, PortError> {
@@ -19,18 +23,30 @@ pub(super) fn traced(channel: Arc<dyn Channel>, device: &str) -> Result<Arc<dyn 
     }
 }
 
+/// A new channel of a model, traced likewise; doorbells, entries and completions too where that is asked for.
+pub(super) fn of_model(model: &Model, device: &str) -> Result<Arc<dyn Channel>, PortError> {
+    if let (Some(path), Some(_)) = (std::env::var_os(VARIABLE), std::env::var_os(FAST_PATH)) {
+        model.device().write_fast_path(Some(FastPath::new(Box::new(file(path, device)?))));
+    }
+    traced(model.open(), device)
+}
+
 fn written_to(
     channel: Arc<dyn Channel>,
-    mut path: OsString,
+    path: OsString,
     device: &str,
 ) -> Result<Arc<dyn Channel>, PortError> {
+    Ok(Arc::new(Traced::new(channel, Box::new(file(path, device)?))))
+}
+
+/// The file of a device, to write more to.
+fn file(mut path: OsString, device: &str) -> Result<File, PortError> {
     path.push(".");
     path.push(device);
-    let file = OpenOptions::new().create(true).append(true).open(&path).map_err(|error| {
+    OpenOptions::new().create(true).append(true).open(&path).map_err(|error| {
         let why = format!("{}: {error} ({VARIABLE} names the files)", path.to_string_lossy());
         PortError::device("write the trace of its calls", std::io::Error::new(error.kind(), why))
-    })?;
-    Ok(Arc::new(Traced::new(channel, Box::new(file))))
+    })
 }
 
 #[cfg(test)]
