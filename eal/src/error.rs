@@ -91,18 +91,18 @@ pub enum EalError {
         problem: &'static str,
     },
 
-    /// A directory of the telemetry socket could not be made, or is not safe.
+    /// A directory of a file prefix's sockets could not be made, or is not safe.
     #[error("{}", path.display())]
-    TelemetryDirectory {
+    RuntimeDirectory {
         /// The directory.
         path: std::path::PathBuf,
         /// What is wrong there.
         source: io::Error,
     },
 
-    /// The telemetry socket could not be made.
+    /// A socket of a file prefix could not be made.
     #[error(transparent)]
-    TelemetrySocket(#[from] crate::socket_file::SocketFileError),
+    PrefixSocket(#[from] crate::socket_file::SocketFileError),
 
     /// A thread could not be created.
     #[error("cannot start thread {thread}")]

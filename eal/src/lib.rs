@@ -69,6 +69,7 @@ pub mod memory;
 pub mod meter;
 pub mod mmio;
 pub mod pacer;
+pub mod prefix_socket;
 pub mod processor;
 pub mod rcu;
 pub mod region;

@@ -122,6 +122,13 @@ impl<T> Reader<T> {
         &self.value
     }
 
+    /// Whether the value is the newest: [`pass`](Self::pass) takes it a round later when another thread is at it just then.
+    #[inline]
+    #[must_use]
+    pub fn is_newest(&self) -> bool {
+        self.shared.version.load(Ordering::Relaxed) == self.version
+    }
+
     /// The value of this round.
     #[inline]
     #[must_use]
@@ -180,6 +187,7 @@ mod tests {
         publisher.publish(counted(1, &all));
         assert_eq!((one.get().0, one.pass().0, other.get().0), (0, 1, 0));
         assert_eq!((publisher.held(), all.load(Ordering::Relaxed)), (1, 2));
+        assert_eq!((one.is_newest(), other.is_newest()), (true, false));
         assert_eq!(other.pass().0, 1);
         assert_eq!((publisher.held(), all.load(Ordering::Relaxed)), (0, 1));
     }

@@ -4,6 +4,7 @@
 mod error;
 mod free_list;
 mod mapping;
+mod words;
 mod zone;
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,6 +18,7 @@ use free_list::FreeList;
 #[cfg(test)]
 pub(crate) use mapping::tests::skipped_without_mbind;
 pub(crate) use mapping::{Backing, Locked, Mapping, Refused, THP_BYTES, Wanted, current_cpu, lock_limit};
+pub use words::SharedWords;
 pub use zone::Zone;
 
 /// Size in bytes of an ordinary page.

@@ -15,6 +15,7 @@ use crate::lcore::{Launched, LcoreContext, LcoreId, LcoreState, Lcores, Main, Pl
 use crate::log::Logs;
 use crate::memory::{Memory, MemoryOptions};
 use crate::panic::Reporter;
+use crate::prefix_socket;
 use crate::service::Services;
 use crate::signal::Subscription;
 use crate::stop::StopReason;
@@ -139,7 +140,7 @@ impl Eal {
 
     /// A program that cannot be asked runs all the same, and says why in one line.
     fn serve_telemetry(&self) {
-        let directory = Telemetry::directory(&self.spec.process.file_prefix);
+        let directory = prefix_socket::directory(&self.spec.process.file_prefix);
         if let Err(error) = self.telemetry.serve(&directory) {
             let cause =
                 std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();

@@ -29,7 +29,6 @@
 mod command;
 mod reply;
 mod server;
-mod socket;
 mod views;
 
 use std::path::{Path, PathBuf};
@@ -40,9 +39,9 @@ pub use serde_json::{Value, json};
 
 use crate::control::{Controls, join_other};
 use crate::event::EventFd;
+use crate::prefix_socket::PrefixSocket;
 use crate::{EalError, Panicked};
 use command::Commands;
-use socket::Listener;
 
 /// Maximum length of an answer in bytes, as clients are told in the greeting. Source: DPDK `lib/telemetry/telemetry.c`,
 /// `MAX_OUTPUT_LEN`.
@@ -50,6 +49,9 @@ pub const OUTPUT_MAX: usize = 16 * 1024;
 
 /// Maximum number of clients at a time. Source: DPDK `lib/telemetry/telemetry.c`, `MAX_CONNECTIONS`.
 pub const CLIENTS_MAX: usize = 10;
+
+/// The socket's name. Source: DPDK `lib/telemetry/telemetry.c`, `get_socket_path`.
+const NAME: &str = "dpdk_telemetry.v2";
 
 /// Length that a command's path stays below. Source: DPDK `lib/telemetry/telemetry.c`, `MAX_CMD_LEN`.
 pub const COMMAND_MAX: usize = 56;
@@ -121,7 +123,7 @@ impl Telemetry {
 
     /// Makes the socket in a directory, which is made if need be, and starts the thread.
     pub(crate) fn serve(&self, directory: &Path) -> Result<(), EalError> {
-        let listener = Listener::bind(directory)?;
+        let listener = PrefixSocket::bind(directory, NAME)?;
         let path = listener.path().to_owned();
         let end = Arc::new(EventFd::new()?);
         let (ended, telemetry) = (Arc::clone(&end), self.clone());
@@ -131,11 +133,6 @@ impl Telemetry {
         tracing::debug!(target: "lib.telemetry", "telemetry at {}", path.display());
         *self.serving() = Some(Serving { path, end, thread });
         Ok(())
-    }
-
-    /// The directory of a file prefix; see [`socket::directory`].
-    pub(crate) fn directory(file_prefix: &str) -> PathBuf {
-        socket::directory(file_prefix, |name| std::env::var_os(name), rustix::process::getuid().is_root())
     }
 
     /// Answers no more: the socket goes, then the commands with all that they hold.

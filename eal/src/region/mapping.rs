@@ -148,6 +148,13 @@ impl Mapping {
         Ok(mapping)
     }
 
+    /// Maps the first `bytes` bytes of a file of memory that another process made.
+    pub(crate) fn of_file(file: OwnedFd, bytes: usize) -> io::Result<Self> {
+        let base =
+            mmap(null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, file.as_raw_fd())?;
+        Ok(Self { base, bytes, fd: Some(file), locked: Locked::NotAsked })
+    }
+
     fn advise(&self, advice: i32) -> io::Result<()> {
         // SAFETY: the range is the mapping that this value owns, and none of the advices used here drops its bytes.
         check(unsafe { libc::madvise(self.base.as_ptr().cast(), self.bytes, advice) })

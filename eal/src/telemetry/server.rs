@@ -10,8 +10,8 @@ use rustix::net::{RecvFlags, SendFlags};
 
 use super::CLIENTS_MAX;
 use super::command::{MESSAGE_MAX, info};
-use super::socket::Listener;
 use crate::event::EventFd;
+use crate::prefix_socket::PrefixSocket;
 
 /// After this a client that does not read its answer makes room for one that waits to be accepted.
 const UNREAD_MAX: Duration = Duration::from_secs(1);
@@ -70,7 +70,7 @@ impl Client {
 }
 
 /// Answers until `end` is signalled.
-pub(super) fn run(listener: &Listener, end: &EventFd, answer: impl Fn(&[u8]) -> String) {
+pub(super) fn run(listener: &PrefixSocket, end: &EventFd, answer: impl Fn(&[u8]) -> String) {
     let mut clients: Vec<Client> = Vec::new();
     let mut paused: Option<Instant> = None;
     loop {
@@ -103,7 +103,7 @@ pub(super) fn run(listener: &Listener, end: &EventFd, answer: impl Fn(&[u8]) -> 
 }
 
 /// Takes in one client, or turns it away when all places are taken. False: nobody can be accepted for a while.
-fn accept(listener: &Listener, clients: &mut Vec<Client>) -> bool {
+fn accept(listener: &PrefixSocket, clients: &mut Vec<Client>) -> bool {
     let socket = match listener.accept() {
         Ok(socket) => socket,
         Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {

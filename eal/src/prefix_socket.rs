@@ -1,4 +1,7 @@
-//! Where the socket is, and how it gets there: other processes of the same prefix keep theirs, those of dead ones are taken over.
+//! Sockets of a file prefix: where they are, and how they get there. Other processes of the same prefix keep theirs, those of dead ones are
+//! taken over.
+//!
+//! Called by `telemetry` here, by `bringup` for captures, and by their clients, which look for them.
 
 use std::ffi::OsString;
 use std::io;
@@ -15,9 +18,33 @@ use crate::socket_file::{SocketFile, SocketFileError};
 /// Names of sockets of one prefix are tried up to this suffix. Source: DPDK `lib/telemetry/telemetry.c`, a 16-bit suffix.
 const SUFFIX_MAX: u16 = i16::MAX.cast_unsigned();
 
+/// Returns the runtime directory of a file prefix for this process and user.
+#[must_use]
+#[doc(alias = "rte_eal_get_runtime_dir")]
+pub fn directory(file_prefix: &str) -> PathBuf {
+    directory_of(file_prefix, |name| std::env::var_os(name), rustix::process::getuid().is_root())
+}
+
+/// Returns the name of the socket `base` of the process that came `number`th, 0 for the first.
+#[must_use]
+pub fn name(base: &str, number: u16) -> String {
+    match number {
+        0 => base.to_owned(),
+        number => format!("{base}:{number}"),
+    }
+}
+
+/// Returns the path of the socket `base` of the process that has `other`, of the same number.
+#[must_use]
+pub fn beside(other: &Path, base: &str) -> PathBuf {
+    let file = other.file_name().unwrap_or_default().to_string_lossy();
+    let number = file.rsplit_once(':').and_then(|(_, number)| number.parse().ok());
+    other.with_file_name(name(base, number.unwrap_or(0)))
+}
+
 /// The runtime directory of a file prefix. Source: DPDK `lib/eal/unix/eal_filesystem.c`, `eal_create_runtime_dir`; where a variable is
 /// empty, its Python tools take it for unset, and so do we.
-pub(super) fn directory(prefix: &str, variable: impl Fn(&str) -> Option<OsString>, root: bool) -> PathBuf {
+fn directory_of(prefix: &str, variable: impl Fn(&str) -> Option<OsString>, root: bool) -> PathBuf {
     let variable = |name| variable(name).filter(|value| !value.is_empty());
     let base = variable("RUNTIME_DIRECTORY").map(PathBuf::from);
     let base = base.unwrap_or_else(|| match root {
@@ -27,42 +54,55 @@ pub(super) fn directory(prefix: &str, variable: impl Fn(&str) -> Option<OsString
     base.join("dpdk").join(prefix)
 }
 
-/// A socket that others can connect to. It goes when this is dropped.
+/// A socket of packets that keep their order, to which processes of the same user can connect. Its file goes when this is dropped.
 #[derive(Debug)]
-pub(super) struct Listener {
+pub struct PrefixSocket {
     socket: OwnedFd,
     file: SocketFile,
 }
 
-impl Listener {
-    /// Makes a socket in a directory, under the first name that no living process has.
-    pub(super) fn bind(directory: &Path) -> Result<Self, EalError> {
+impl PrefixSocket {
+    /// Makes a socket in a directory, which is made if need be, under the first of the names of `base` ([`name`]) that no living process
+    /// has.
+    ///
+    /// # Errors
+    /// [`EalError::RuntimeDirectory`]: the directory cannot be made, or others may write to it. [`EalError::PrefixSocket`].
+    pub fn bind(directory: &Path, base: &str) -> Result<Self, EalError> {
         make(directory)?;
         let mut suffix = 0;
         loop {
-            let name = match suffix {
-                0 => "dpdk_telemetry.v2".to_owned(),
-                suffix => format!("dpdk_telemetry.v2:{suffix}"),
-            };
-            match SocketFile::packet_listener(&directory.join(name)) {
-                Ok((socket, file)) => return Ok(Self { socket, file }),
-                Err(SocketFileError::InUse(_)) if suffix < SUFFIX_MAX => suffix += 1,
-                Err(error) => return Err(error.into()),
+            match Self::at(&directory.join(name(base, suffix))) {
+                Err(EalError::PrefixSocket(SocketFileError::InUse(_))) if suffix < SUFFIX_MAX => suffix += 1,
+                other => return other,
             }
         }
     }
 
-    pub(super) fn path(&self) -> &Path {
+    /// Makes a socket at a path in a directory that [`bind`](Self::bind) has made for another.
+    ///
+    /// # Errors
+    /// [`EalError::PrefixSocket`].
+    pub fn at(path: &Path) -> Result<Self, EalError> {
+        let (socket, file) = SocketFile::packet_listener(path)?;
+        Ok(Self { socket, file })
+    }
+
+    /// Returns where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// The next client that waits, if any.
-    pub(super) fn accept(&self) -> Result<OwnedFd, Errno> {
+    /// Returns the next client that waits, without waiting for one.
+    ///
+    /// # Errors
+    /// The kernel's answer: `EAGAIN` when none waits.
+    pub fn accept(&self) -> Result<OwnedFd, Errno> {
         rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
     }
 }
 
-impl AsFd for Listener {
+impl AsFd for PrefixSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -72,7 +112,7 @@ impl AsFd for Listener {
 fn make(directory: &Path) -> Result<(), EalError> {
     let around = directory.parent().unwrap_or(directory);
     for path in [around, directory] {
-        let failed = |source| EalError::TelemetryDirectory { path: path.to_owned(), source };
+        let failed = |source| EalError::RuntimeDirectory { path: path.to_owned(), source };
         match std::fs::DirBuilder::new().mode(0o700).create(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
             _ => {}
@@ -105,6 +145,8 @@ fn check_owner(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const BASE: &str = "dpdk_telemetry.v2";
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn names(directory: &Path) -> Vec<String> {
@@ -123,7 +165,7 @@ mod tests {
                 set.iter().map(|(name, value)| ((*name).into(), value.into())).collect();
             let variable =
                 |name: &str| set.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
-            directory("rte", variable, root).to_string_lossy().into_owned()
+            directory_of("rte", variable, root).to_string_lossy().into_owned()
         };
         assert_eq!(under(&[], true), "/var/run/dpdk/rte");
         assert_eq!(under(&[], false), "/tmp/dpdk/rte");
@@ -140,8 +182,8 @@ mod tests {
     fn two_have_two_names_and_nothing_is_left() {
         let base = tempfile::tempdir().expect("a directory");
         let directory = base.path().join("dpdk/rte");
-        let first = Listener::bind(&directory).expect("a socket");
-        let second = Listener::bind(&directory).expect("another socket");
+        let first = PrefixSocket::bind(&directory, BASE).expect("a socket");
+        let second = PrefixSocket::bind(&directory, BASE).expect("another socket");
         assert_eq!(names(&directory), ["dpdk_telemetry.v2", "dpdk_telemetry.v2:1"]);
         let mode = |path: &Path| std::fs::metadata(path).expect("there").mode() & 0o7777;
         assert_eq!(
@@ -150,11 +192,20 @@ mod tests {
         );
         drop(first);
         assert_eq!(
-            Listener::bind(&directory).expect("the first name is free").path(),
+            PrefixSocket::bind(&directory, BASE).expect("the first name is free").path(),
             directory.join("dpdk_telemetry.v2")
         );
         drop(second);
         assert_eq!(names(&directory), [""; 0]);
+    }
+
+    #[test]
+    fn sockets_of_one_process_have_one_number() {
+        for (other, path) in
+            [("/d/dpdk_telemetry.v2", "/d/more"), ("/d:9/dpdk_telemetry.v2:12", "/d:9/more:12")]
+        {
+            assert_eq!(beside(Path::new(other), "more"), Path::new(path));
+        }
     }
 
     #[test]
@@ -165,15 +216,15 @@ mod tests {
         make(&directory).expect("made");
         // As if its process had been killed: the file stays.
         drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
-        let alive = Listener::bind(&directory).expect("in its place");
+        let alive = PrefixSocket::bind(&directory, BASE).expect("in its place");
         assert_eq!(alive.path(), path);
         // Another one took its name meanwhile; it is not ours to remove.
         std::fs::remove_file(&path).expect("removed");
         std::fs::write(&path, "precious").expect("a file");
         drop(alive);
-        let error = Listener::bind(&directory).expect_err("a file is there");
+        let error = PrefixSocket::bind(&directory, BASE).expect_err("a file is there");
         assert!(
-            matches!(&error, EalError::TelemetrySocket(SocketFileError::NoSocket(about)) if *about == path),
+            matches!(&error, EalError::PrefixSocket(SocketFileError::NoSocket(about)) if *about == path),
             "{error}"
         );
         assert_eq!(std::fs::read_to_string(&path).expect("a file"), "precious");
@@ -185,8 +236,8 @@ mod tests {
         let around = base.path().join("dpdk");
         std::fs::create_dir(&around).expect("made");
         std::fs::set_permissions(&around, std::fs::Permissions::from_mode(0o777)).expect("its own");
-        match Listener::bind(&around.join("rte")).expect_err("anybody's") {
-            EalError::TelemetryDirectory { path, source } => {
+        match PrefixSocket::bind(&around.join("rte"), BASE).expect_err("anybody's") {
+            EalError::RuntimeDirectory { path, source } => {
                 assert_eq!(
                     (path, source.to_string().contains("chmod go-w")),
                     (around.clone(), true),
@@ -197,9 +248,9 @@ mod tests {
         }
         std::fs::set_permissions(&around, std::fs::Permissions::from_mode(0o755)).expect("its own");
         symlink("/tmp", around.join("rte")).expect("a link");
-        assert!(Listener::bind(&around.join("rte")).is_err(), "a link");
+        assert!(PrefixSocket::bind(&around.join("rte"), BASE).is_err(), "a link");
         let long = base.path().join("d".repeat(120)).join("rte");
-        let error = Listener::bind(&long).expect_err("longer than an address may be");
-        assert!(matches!(error, EalError::TelemetrySocket(SocketFileError::Path(_))), "{error}");
+        let error = PrefixSocket::bind(&long, BASE).expect_err("longer than an address may be");
+        assert!(matches!(error, EalError::PrefixSocket(SocketFileError::Path(_))), "{error}");
     }
 }
