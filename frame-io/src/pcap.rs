@@ -7,7 +7,9 @@ mod read;
 mod write;
 
 pub use read::{PcapFrame, PcapReader, Truncation};
-pub use write::{LostFrames, PcapBatch, PcapFormat, PcapWriter};
+pub use write::{
+    LostFrames, PcapBatch, PcapFormat, PcapInterface, PcapPlace, PcapSection, PcapStatistics, PcapWriter,
+};
 
 /// The longest frame in a capture, as in libpcap (`MAXIMUM_SNAPLEN`).
 pub const FRAME_BYTES_MAX: usize = 256 * 1024;

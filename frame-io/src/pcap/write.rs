@@ -11,6 +11,7 @@
 //! Written here and not by `pcap-parser`, whose serialiser builds each block in a heap allocation of its own.
 
 mod record;
+mod section;
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 use super::Timestamp;
 use crate::FrameError;
+pub use section::{PcapInterface, PcapPlace, PcapSection, PcapStatistics};
 
 const BUFFER_BYTES: usize = 256 * 1024;
 
@@ -33,7 +35,7 @@ const FLUSH_AFTER: Duration = Duration::from_millis(250);
 pub enum PcapFormat {
     /// The old format, with nanosecond time stamps.
     Pcap,
-    /// The new one: one section, one interface, nanosecond time stamps.
+    /// The new one: one section, nanosecond time stamps.
     PcapNg,
 }
 
@@ -91,6 +93,8 @@ struct State {
     waiting: usize,
     /// Bytes of whole records that the file has.
     file_bytes: u64,
+    /// The same, with what is buffered.
+    bytes: u64,
     /// The kernel's answer to the write that failed. Nothing more is added after it.
     failure: Option<i32>,
     lost: LostFrames,
@@ -193,14 +197,28 @@ impl PcapWriter {
             path: path.into(),
             source,
         })?;
+        Self::over(file, path, format, &PcapSection::default())
+    }
+
+    /// Writes to a file that is open and empty, `path` to messages; `section` is what its header says.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn over(
+        file: File,
+        path: &Path,
+        format: PcapFormat,
+        section: &PcapSection,
+    ) -> Result<Self, FrameError> {
         let mut header = Vec::new();
-        record::put_header(format, &mut header);
+        record::put_header(format, section, &mut header);
         let state = State {
             buffer: Vec::with_capacity(BUFFER_BYTES),
             spare: Vec::with_capacity(BUFFER_BYTES),
             writing: false,
             waiting: 0,
             file_bytes: header.len() as u64,
+            bytes: header.len() as u64,
             failure: None,
             lost: LostFrames::default(),
             ended: false,
@@ -232,6 +250,27 @@ impl PcapWriter {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.shared.path
+    }
+
+    /// Bytes of the file so far, with what is buffered.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.shared.state().bytes
+    }
+
+    /// Adds statistics of an interface; a pcap file has no place for them.
+    ///
+    /// # Errors
+    /// [`FrameError::File`] once the file takes no more.
+    pub fn write_statistics(&self, interface: u32, statistics: &PcapStatistics) -> Result<(), FrameError> {
+        if self.shared.format == PcapFormat::Pcap {
+            return Ok(());
+        }
+        let mut batch = self.batch();
+        let state = batch.room(record::STATISTICS_BYTES)?;
+        record::put_statistics(interface, statistics, &mut state.buffer);
+        state.bytes += record::STATISTICS_BYTES as u64;
+        Ok(())
     }
 
     /// Whether a write has failed, so that nothing more will be added.
@@ -311,13 +350,10 @@ pub struct PcapBatch<'a> {
 }
 
 impl PcapBatch<'_> {
-    /// Adds a frame given in pieces. `wire_bytes` is its length on the wire, which may be more than is given.
-    ///
-    /// Cost: a copy; a system call for each 256 KiB.
+    /// Adds a frame of the first interface, as [`write_at`](Self::write_at).
     ///
     /// # Errors
-    /// [`FrameError::File`] with the kernel's answer once the file takes no more (a full disk): the frame is not written, nor
-    /// will any other be. [`FrameError::Setting`] for a frame beyond 256 KiB or, in a pcap file, a time after 2106.
+    /// As [`write_at`](Self::write_at).
     #[inline]
     pub fn write(
         &mut self,
@@ -325,19 +361,47 @@ impl PcapBatch<'_> {
         wire_bytes: usize,
         timestamp: Timestamp,
     ) -> Result<(), FrameError> {
-        let Self { shared, state: place } = self;
+        self.write_at(PcapPlace::default(), pieces, wire_bytes, timestamp)
+    }
+
+    /// Adds a frame given in pieces, and where it passed. `wire_bytes` is its length on the wire, which may be more than is given.
+    ///
+    /// Cost: a copy; a system call for each 256 KiB.
+    ///
+    /// # Errors
+    /// [`FrameError::File`] with the kernel's answer once the file takes no more (a full disk): the frame is not written, nor
+    /// will any other be. [`FrameError::Setting`] for a frame beyond 256 KiB or, in a pcap file, a time after 2106.
+    #[inline]
+    pub fn write_at(
+        &mut self,
+        place: PcapPlace,
+        pieces: &[&[u8]],
+        wire_bytes: usize,
+        timestamp: Timestamp,
+    ) -> Result<(), FrameError> {
+        let format = self.shared.format;
         let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
-        record::check(shared.format, bytes, timestamp)?;
+        record::check(format, bytes, timestamp)?;
+        let state = self.room(bytes + record::HEAD_BYTES_MAX)?;
+        let before = state.buffer.len();
+        record::put(format, &mut state.buffer, place, pieces, bytes, wire_bytes, timestamp);
+        state.bytes += (state.buffer.len() - before) as u64;
+        Ok(())
+    }
+
+    /// Sees to it that the buffer has room for so many bytes.
+    #[inline]
+    fn room(&mut self, bytes: usize) -> Result<&mut State, FrameError> {
+        let Self { shared, state: place } = self;
         // Held between calls: it is taken out here alone, and only for a full buffer.
         let Some(mut state) = place.take() else { unreachable!("the lock is held between calls") };
-        if state.buffer.len() + bytes + record::HEAD_BYTES_MAX > BUFFER_BYTES {
+        if state.buffer.len() + bytes > BUFFER_BYTES {
             state = shared.write_out(state);
         }
         let state = place.insert(state);
-        if let Some(errno) = state.failure {
-            return Err(shared.failed(errno));
+        match state.failure {
+            Some(errno) => Err(shared.failed(errno)),
+            None => Ok(state),
         }
-        record::put(shared.format, &mut state.buffer, pieces, bytes, wire_bytes, timestamp);
-        Ok(())
     }
 }
