@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod capture;
 mod driver;
 mod error;
 mod exclusive;
@@ -36,6 +37,7 @@ use pollux_eal::{Eal, StopReason};
 use pollux_mempool::MbufPool;
 use pollux_port::{MacAddress, PortConfig, PortId, Ports, Queues, RxQueueConfig, TxQueueConfig};
 
+use capture::CaptureServer;
 use driver::Opened;
 use pollux_mlx5_model::Model;
 use tracing::subscriber::DefaultGuard;
@@ -56,6 +58,8 @@ pub use view::View;
 /// Dropped in this order: ports, then the EAL.
 #[derive(Debug)]
 pub struct Bringup {
+    /// Ends first: a capture has all that passed until then.
+    _captures: Option<CaptureServer>,
     /// The ports, numbered in the order of the command line.
     pub ports: Ports,
     /// What stands in for hardware, by port.
@@ -123,8 +127,10 @@ impl Bringup {
             modelled.put(name, model.as_ref());
             models.push(model);
         }
+        let _captures = CaptureServer::start(&eal, ports.views(), ports.captures());
         let watched = Vec::new();
         Ok(Self {
+            _captures,
             ports,
             models,
             modelled,

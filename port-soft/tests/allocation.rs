@@ -1,8 +1,11 @@
 //! The loop between null and ring ports asks nobody for memory.
 #![expect(unsafe_code, reason = "counts what the global allocator is asked for")]
 
+use pollux_capture::{Interface, Layout as RingLayout, Writer};
+use pollux_eal::clock::Clock;
 use pollux_mempool::{Burst, MbufPool};
-use pollux_port::{Port, PortConfig, PortId, Queues};
+use pollux_port::capture::Tap;
+use pollux_port::{Port, PortConfig, PortId, Ports, Queues};
 use pollux_port_soft::null::{NullOptions, NullPort};
 use pollux_port_soft::ring;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -59,4 +62,38 @@ fn forwarding_between_null_and_ring_ports_allocates_nothing() {
     assert_eq!(after, before, "allocations and frees in the loop");
     drop(Box::new(1));
     assert_eq!(CALLS.get(), after + 2, "the counter counts");
+}
+
+/// Neither while a capture runs, nor in the bursts in which it begins and ends.
+#[test]
+fn captured_bursts_allocate_nothing() {
+    let _slot = pollux_eal::slot::lease().expect("this thread has none yet");
+    let pool = MbufPool::builder("captured", 1024).cache(256).build_anonymous().expect("memory");
+    let mut ports = Ports::new();
+    let id = ports.add("net_ring0", Box::new(ring::looped("net_ring0"))).expect("added");
+    let port = ports.get_mut(id).expect("there");
+    let Queues { mut rx, mut tx } = port.bring_up(PortConfig::queues(1, 1, &pool)).expect("comes up");
+    let layout = RingLayout::of_bytes(RingLayout::BYTES_MIN).expect("a size");
+    let writer = Writer::new(layout).expect("memory").into();
+    let interface = Interface { number: 0, snaplen: 100, filter: None };
+    let tap = Tap { port: id, interface, writer, clock: Clock::get() };
+    let mut burst = Burst::new();
+    pool.alloc_up_to(&mut burst, 32);
+    burst.iter_mut().for_each(|mbuf| assert!(mbuf.append_slice(&[1; 60])));
+    let mut moved = 0;
+    let mut forward = || {
+        let before = CALLS.get();
+        for _ in 0..1000 {
+            moved += tx[0].tx_burst(&mut burst);
+            rx[0].rx_burst(&mut burst, 32);
+        }
+        assert_eq!(CALLS.get(), before, "allocations and frees in the loop");
+    };
+    forward();
+    let attached = ports.captures().attach(vec![tap]).expect("room");
+    forward();
+    drop(attached);
+    forward();
+    assert_eq!(moved, 96_000);
+    assert!(!ports.captures().collect());
 }

@@ -7,6 +7,7 @@ mod flow;
 mod setting;
 mod split;
 
+use crate::capture::Captures;
 use crate::driver::{PortDriver, RxSetup, TxSetup};
 use crate::event::Events;
 use crate::finish::FinishTx;
@@ -51,6 +52,8 @@ pub struct Port {
     driver: SharedDriver,
     info: PortInfo,
     gate: Gate,
+    /// Those of the registry that it is in.
+    captures: Option<Captures>,
     shown: Published<Shown>,
     events: Events,
     flows: Flows,
@@ -71,11 +74,19 @@ impl Port {
             driver: SharedDriver::new(driver),
             info,
             gate: Gate::new(),
+            captures: None,
             shown: Published::new(),
             events,
             flows: Flows::default(),
             memory: Vec::new(),
         }
+    }
+
+    /// Its queues take part in the captures of a registry.
+    pub(crate) fn with_captures(mut self, captures: &Captures) -> Self {
+        captures.watch(self.id, &self.gate);
+        self.captures = Some(captures.clone());
+        self
     }
 
     /// Returns the port ID.
@@ -221,7 +232,8 @@ impl Port {
         let mut shown = self.shown.edit();
         let Shown { rx, config: of_port, .. } = &mut *shown;
         let slot = &mut rx[usize::from(queue.0)];
-        let parts = slot.take((self.id, &self.name, &self.gate), Direction::Rx, queue)?;
+        let parts =
+            slot.take((self.id, &self.name, &self.gate), self.captures.as_ref(), Direction::Rx, queue)?;
         let setup = RxSetup {
             port: self.id,
             queue,
@@ -272,7 +284,8 @@ impl Port {
         let mut shown = self.shown.edit();
         let Shown { tx, config: of_port, .. } = &mut *shown;
         let slot = &mut tx[usize::from(queue.0)];
-        let mut parts = slot.take((self.id, &self.name, &self.gate), Direction::Tx, queue)?;
+        let mut parts =
+            slot.take((self.id, &self.name, &self.gate), self.captures.as_ref(), Direction::Tx, queue)?;
         let offloads = of_port.tx_offloads | config.offloads;
         let finishing = self.info.leaves_open(of_port.open, offloads);
         let setup = TxSetup {

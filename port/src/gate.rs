@@ -2,24 +2,36 @@
 //!
 //! One word per port, read once a burst. It carries a generation beside the state: a queue remembers the word under
 //! which it last ran, so that the check is one comparison, and the first burst after a (re)start takes the slow path
-//! and wakes the driver's half of the queue.
+//! and wakes the driver's half of the queue. Its upper half counts changes of the captures: a queue learns of those on the same slow
+//! path, and pays nothing for that in other bursts.
 //!
 //! Stop waits for bursts under way: see [`burst`](crate::burst).
 
 use crate::order;
 use crossbeam_utils::CachePadded;
-use pollux_atomic::{AtomicU32, Ordering};
+use pollux_atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-const STATE: u32 = 0b11;
-const SHUT: u32 = 0;
-const OPEN: u32 = 1;
-const GONE: u32 = 2;
-const GENERATION: u32 = 4;
+const STATE: u64 = 0b11;
+const SHUT: u64 = 0;
+const OPEN: u64 = 1;
+const GONE: u64 = 2;
+/// Counts openings.
+const GENERATION: u64 = 4;
+/// State and generation.
+const OPENING: u64 = u32::MAX as u64;
+/// Counts changes of the captures.
+const CAPTURES: u64 = 1 << 32;
 
 /// A shared word that says whether a port's queues may move packets. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Gate(Arc<CachePadded<AtomicU32>>);
+pub struct Gate(Arc<CachePadded<AtomicU64>>);
+
+/// The word of the next opening.
+fn opened(word: u64) -> u64 {
+    let next = (word & OPENING & !STATE).wrapping_add(GENERATION) & OPENING;
+    word & !OPENING | next | OPEN
+}
 
 /// What a queue found at the gate when the word was not the one it knew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,24 +39,39 @@ pub(crate) enum Passage {
     /// Stopped, or never started.
     Shut,
     /// Open under a new generation: this word.
-    Opened(u32),
+    Opened(u64),
 }
 
 impl Gate {
     /// A word no gate ever has: what a queue knows before its first burst.
-    pub(crate) const NEVER: u32 = STATE;
+    pub(crate) const NEVER: u64 = STATE;
 
     /// A new gate, shut.
     #[must_use]
     pub fn new() -> Self {
-        Self(Arc::new(CachePadded::new(AtomicU32::new(SHUT))))
+        Self(Arc::new(CachePadded::new(AtomicU64::new(SHUT))))
     }
 
     /// True when the word is still `known`. Hot: one load, one comparison.
     #[inline(always)]
-    pub(crate) fn is(&self, known: u32) -> bool {
+    pub(crate) fn is(&self, known: u64) -> bool {
         // Relaxed: a word that is known was read by `passage` before, which brought all that it brings.
         self.0.load(Ordering::Relaxed) == known
+    }
+
+    /// Sends each queue through the slow path once: the captures have changed.
+    pub(crate) fn change_captures(&self) {
+        self.0.fetch_add(CAPTURES, order::gate_change());
+    }
+
+    /// Whether two words are of one opening.
+    pub(crate) fn same_opening(one: u64, other: u64) -> bool {
+        (one ^ other) & OPENING == 0
+    }
+
+    /// The word, made such that its queue takes the slow path again, and is of the same opening.
+    pub(crate) fn unsettled(word: u64) -> u64 {
+        word.wrapping_sub(CAPTURES)
     }
 
     /// The slow path, when [`Gate::is`] said no.
@@ -55,7 +82,7 @@ impl Gate {
 
     /// Opens under a new generation. False when the port is gone.
     pub(crate) fn open(&self) -> bool {
-        self.change(|word| (word & !STATE).wrapping_add(GENERATION) | OPEN)
+        self.change(opened)
     }
 
     /// Shuts. False when the port is gone.
@@ -77,7 +104,7 @@ impl Gate {
         self.0.load(Ordering::Relaxed) & STATE == GONE
     }
 
-    fn change(&self, next: impl Fn(u32) -> u32) -> bool {
+    fn change(&self, next: impl Fn(u64) -> u64) -> bool {
         self.0
             .fetch_update(order::gate_change(), Ordering::Relaxed, |word| {
                 (word & STATE != GONE).then(|| next(word))
@@ -116,9 +143,26 @@ mod tests {
 
     #[test]
     fn the_generation_wraps_without_touching_the_state() {
-        let gate = Gate(Arc::new(CachePadded::new(AtomicU32::new(!STATE))));
+        let gate = Gate(Arc::new(CachePadded::new(AtomicU64::new(CAPTURES | OPENING & !STATE))));
         assert!(gate.open());
-        assert_eq!(gate.passage(), Passage::Opened(OPEN));
+        assert_eq!(gate.passage(), Passage::Opened(CAPTURES | OPEN), "nor the count of captures");
+    }
+
+    #[test]
+    fn a_change_of_captures_is_noticed_and_is_no_opening() {
+        let gate = Gate::new();
+        gate.open();
+        let Passage::Opened(first) = gate.passage() else { panic!("open") };
+        gate.change_captures();
+        assert!(!gate.is(first));
+        let Passage::Opened(second) = gate.passage() else { panic!("still open") };
+        assert!(Gate::same_opening(first, second));
+        assert!(Gate::same_opening(Gate::unsettled(second), second) && !gate.is(Gate::unsettled(second)));
+        gate.shut();
+        gate.change_captures();
+        gate.open();
+        let Passage::Opened(third) = gate.passage() else { panic!("open") };
+        assert!(!Gate::same_opening(second, third));
     }
 
     #[test]

@@ -35,6 +35,7 @@
 //! ```
 mod buffer;
 mod burst;
+pub mod capture;
 mod config;
 #[cfg(feature = "conformance")]
 pub mod conformance;

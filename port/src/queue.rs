@@ -1,13 +1,15 @@
 //! The queue values that an lcore owns: [`RxQueue`] and [`TxQueue`].
 mod callback;
+mod hook;
 
 use crate::burst::{InBurst, QueueOwner};
+use crate::capture::QueueTaps;
 use crate::driver::{Moved, RxBurst, RxDescriptor, TxBurst, TxDescriptor};
 use crate::gate::Passage;
 use crate::prepare::TxRules;
 use crate::{BadPacket, Gate, PortError, PortId, QueueId, RxCounters, TxCounters};
-use callback::Callbacks;
 pub use callback::{CallbackId, RxCallback, TxCallback};
+use hook::Hooks;
 use pollux_mempool::{Burst, Mbuf};
 use std::fmt;
 use std::sync::Arc;
@@ -21,6 +23,8 @@ pub(crate) struct QueueParts<C> {
     pub(crate) queue: QueueId,
     /// For tx queues.
     pub(crate) rules: TxRules,
+    /// At a port of a registry; they move to the queue's hooks.
+    pub(crate) taps: Option<QueueTaps>,
     // Last, so that it lets go only when all else is dropped; see `Queue`.
     pub(crate) owner: QueueOwner,
 }
@@ -100,15 +104,16 @@ pub type TxQueue = Queue<Tx>;
 /// A queue, either an [`RxQueue`] or a [`TxQueue`].
 pub struct Queue<W: Way> {
     driver: Box<W::Driver>,
-    known: u32,
-    callbacks: Option<Box<Callbacks<W::Callback>>>,
+    known: u64,
+    hooks: Hooks<W::Callback>,
     // After `driver`: fields drop in order.
     parts: QueueParts<W::Counters>,
 }
 
 impl<W: Way> Queue<W> {
-    pub(crate) fn new(driver: Box<W::Driver>, parts: QueueParts<W::Counters>) -> Self {
-        Self { driver, known: Gate::NEVER, callbacks: None, parts }
+    pub(crate) fn new(driver: Box<W::Driver>, mut parts: QueueParts<W::Counters>) -> Self {
+        let hooks = Hooks::new(parts.taps.take());
+        Self { driver, known: Gate::NEVER, hooks, parts }
     }
 
     /// Nothing of another queue can stand in the cache lines that the driver's half writes to.
@@ -124,24 +129,29 @@ impl<W: Way> Queue<W> {
     fn at_work<T>(
         &mut self,
         otherwise: T,
-        work: impl FnOnce(&InBurst<'_>, &mut W::Driver, &mut Option<Box<Callbacks<W::Callback>>>) -> T,
+        work: impl FnOnce(&InBurst<'_>, &mut W::Driver, &mut Hooks<W::Callback>) -> T,
     ) -> T {
-        let Self { driver, known, callbacks, parts } = self;
+        let Self { driver, known, hooks, parts } = self;
         // First the word that says "at work", then the look at the gate; `Port::stop` does the opposite.
         let inside = parts.owner.enter();
-        if !parts.gate.is(*known) && !Self::wake(driver, &parts.gate, known) {
+        if !parts.gate.is(*known) && !Self::wake(driver, &parts.gate, known, hooks) {
             return otherwise;
         }
-        work(&inside, driver, callbacks)
+        work(&inside, driver, hooks)
     }
 
     #[cold]
-    fn wake(driver: &mut W::Driver, gate: &Gate, known: &mut u32) -> bool {
-        match gate.passage() {
+    fn wake(driver: &mut W::Driver, gate: &Gate, known: &mut u64, hooks: &mut Hooks<W::Callback>) -> bool {
+        // The word first: the captures that it counts are there to be seen then.
+        let passage = gate.passage();
+        let newest = hooks.look();
+        match passage {
             Passage::Shut => false,
             Passage::Opened(word) => {
-                W::resume(driver);
-                *known = word;
+                if !Gate::same_opening(word, *known) {
+                    W::resume(driver);
+                }
+                *known = if newest { word } else { Gate::unsettled(word) };
                 true
             }
         }
@@ -149,7 +159,7 @@ impl<W: Way> Queue<W> {
 
     /// Removes a callback; returns false if there is no such callback.
     pub fn remove_callback(&mut self, id: CallbackId) -> bool {
-        Callbacks::remove(&mut self.callbacks, id)
+        self.hooks.remove(id)
     }
 
     /// Returns the port ID.
@@ -215,7 +225,7 @@ impl RxQueue {
     #[inline]
     #[doc(alias = "rte_eth_rx_burst")]
     pub fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> usize {
-        self.at_work(0, |inside, driver, callbacks| {
+        self.at_work(0, |inside, driver, hooks| {
             let before = burst.len();
             let max = max.min(burst.remaining_capacity());
             let Moved { packets, bytes } = driver.rx_burst(inside, burst, max);
@@ -224,10 +234,7 @@ impl RxQueue {
                 return 0;
             }
             inside.count(packets, bytes);
-            match callbacks {
-                None => packets,
-                Some(callbacks) => callbacks.after_rx(burst, before),
-            }
+            if hooks.any() { hooks.after_rx(burst, before) } else { packets }
         })
     }
 
@@ -264,7 +271,7 @@ impl RxQueue {
     ///
     /// Packets are counted before the callbacks run, so one that drops some does not change the port's statistics.
     pub fn add_callback(&mut self, callback: RxCallback) -> CallbackId {
-        Callbacks::add(&mut self.callbacks, callback)
+        self.hooks.add(callback)
     }
 
     pub(crate) fn driver(&self) -> &dyn RxBurst {
@@ -283,9 +290,11 @@ impl TxQueue {
     #[inline]
     #[doc(alias = "rte_eth_tx_burst")]
     pub fn tx_burst(&mut self, burst: &mut Burst) -> usize {
-        self.at_work(0, |inside, driver, callbacks| {
-            if let Some(callbacks) = callbacks {
-                callbacks.before_tx(burst);
+        self.at_work(0, |inside, driver, hooks| {
+            if hooks.any() {
+                let (taken, Moved { packets, bytes }) = hooks.around_tx(inside, driver, burst);
+                inside.count(packets, bytes);
+                return taken;
             }
             let before = burst.len();
             let Moved { packets, bytes } = driver.tx_burst(inside, burst);
@@ -325,7 +334,7 @@ impl TxQueue {
     /// Adds a callback that runs before each burst is sent, after those added earlier. Unsent packets are seen
     /// again with the next.
     pub fn add_callback(&mut self, callback: TxCallback) -> CallbackId {
-        Callbacks::add(&mut self.callbacks, callback)
+        self.hooks.add(callback)
     }
 
     /// Frees up to `max` sent mbufs (0: all) that the driver still holds, and returns their number.

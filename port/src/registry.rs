@@ -1,6 +1,7 @@
 //! The ports of one program: a value, not a global.
 mod find;
 
+use crate::capture::Captures;
 use crate::driver::PortDriver;
 use crate::view::PortViews;
 use crate::{Owner, Port, PortError, PortId};
@@ -16,6 +17,7 @@ pub struct Ports {
     next_owner: u64,
     list: Vec<Entry>,
     views: PortViews,
+    captures: Captures,
 }
 
 #[derive(Debug)]
@@ -47,7 +49,7 @@ impl Ports {
             min: 0,
             max: u16::MAX.into(),
         })?;
-        let port = Port::new(id, name, driver);
+        let port = Port::new(id, name, driver).with_captures(&self.captures);
         self.views.add(port.view());
         self.list.push(Entry { port, owner: None });
         Ok(id)
@@ -68,7 +70,7 @@ impl Ports {
             return Err(self.no_port(&id.to_string()));
         }
         let place = self.list.partition_point(|entry| entry.port.id() < id);
-        let port = Port::new(id, name, driver);
+        let port = Port::new(id, name, driver).with_captures(&self.captures);
         self.views.add(port.view());
         self.list.insert(place, Entry { port, owner: None });
         Ok(())
@@ -85,6 +87,12 @@ impl Ports {
     #[must_use]
     pub fn views(&self) -> PortViews {
         self.views.clone()
+    }
+
+    /// Returns the captures at the queues of the ports, for a thread that attaches them.
+    #[must_use]
+    pub fn captures(&self) -> Captures {
+        self.captures.clone()
     }
 
     /// Returns the port with this ID.

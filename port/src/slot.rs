@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::burst::QueueOwner;
+use crate::capture::Captures;
 use crate::prepare::TxRules;
 use crate::queue::QueueParts;
 use crate::stats::Counters;
@@ -36,6 +37,7 @@ impl<C: Counters> QueueSlot<C> {
     pub(crate) fn take(
         &mut self,
         (port, port_name, gate): (PortId, &Arc<str>, &Gate),
+        captures: Option<&Captures>,
         direction: Direction,
         queue: QueueId,
     ) -> Result<QueueParts<C>, PortError> {
@@ -52,6 +54,7 @@ impl<C: Counters> QueueSlot<C> {
             port_name: Arc::clone(port_name),
             queue,
             rules: TxRules::default(),
+            taps: captures.map(|captures| captures.taps(port, queue)),
             owner,
         })
     }

@@ -15,7 +15,7 @@ pub(crate) fn check() -> Outcome {
 }
 
 /// The crates that have loom models.
-pub(crate) const LOOM_CRATES: &[&str] = &["ring", "lookup", "eal", "mempool", "port"];
+pub(crate) const LOOM_CRATES: &[&str] = &["ring", "lookup", "eal", "mempool", "capture", "port"];
 
 /// Cargo for those loom models of crates whose names have `test` in them. They get a target directory of their own: `--cfg loom`
 /// rebuilds everything.

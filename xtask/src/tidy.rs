@@ -21,6 +21,8 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     ("mlx5-abi", &[]),
     ("eal", &["atomic", "config"]),
     ("mempool", &["atomic", "eal", "ring", "wire"]),
+    ("capture", &["atomic", "eal"]),
+    ("dumpcap", &["capture", "config", "eal", "frame-io"]),
     // Datagrams that are not whole are flows with deadlines: `lookup` has the table of them.
     ("fragment", &["lookup", "mempool", "wire"]),
     ("frame-io", &["eal"]),
@@ -30,7 +32,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
         "doctor",
         &["bringup", "config", "eal", "explain", "mempool", "mlx5-abi", "pmd-mlx", "port", "uverbs", "verbs"],
     ),
-    ("port", &["atomic", "config", "eal", "mempool", "wire"]),
+    ("port", &["atomic", "capture", "config", "eal", "mempool", "wire"]),
     ("port-soft", &["config", "port", "mempool", "ring", "frame-io", "eal", "wire"]),
     ("mlx5-kernel", &["uverbs", "mlx5-abi", "eal", "wire"]),
     ("mlx5-model", &["mlx5-kernel", "uverbs", "mlx5-abi", "eal", "wire", "frame-io"]),
@@ -41,6 +43,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     (
         "bringup",
         &[
+            "capture",
             "config",
             "eal",
             "mempool",
@@ -79,6 +82,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
         "benches",
         &[
             "bringup",
+            "capture",
             "config",
             "eal",
             "kit",

@@ -15,7 +15,7 @@ use pollux_atomic::{AtomicU32, Ordering, explore};
 #[derive(Clone)]
 enum Word {
     /// The port's, and the one that is known of it.
-    Gate(Gate, u32),
+    Gate(Gate, u64),
     /// A driver's, that is one while the queue runs.
     Driver(std::sync::Arc<AtomicU32>),
 }
