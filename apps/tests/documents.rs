@@ -114,6 +114,33 @@ fn from_default_signals(command: &Command) -> Command {
     fresh
 }
 
+/// A program that forwards, and captures of it.
+fn captured(lines: &[&str]) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let start = |line: &str| {
+        let line = line.replace("/tmp/", &format!("{}/", folder.path().display()));
+        // Words, of which those in quotes are one.
+        let words = line.split('"').enumerate().flat_map(|(number, part)| match number % 2 {
+            0 => part.split_whitespace().map(str::to_owned).collect::<Vec<_>>(),
+            _ => vec![part.to_owned()],
+        });
+        let words: Vec<String> = words.collect();
+        let program = words[0].strip_prefix("target/release/").expect("a program of ours");
+        let mut command = command(program, &words[1..]);
+        command.env("RUNTIME_DIRECTORY", folder.path());
+        Running::start(from_default_signals(&command))
+    };
+    let mut program = start(lines[0]);
+    program.wait_for("forwarding");
+    for line in &lines[1..] {
+        let end = start(line).finish(LIMIT);
+        succeeded(&end, line);
+        let counted = end.stderr.iter().find_map(|line| line.strip_prefix("Packets captured: "));
+        assert!(counted.is_some_and(|count| count != "0"), "{line}: {}", end.stderr.join("\n"));
+    }
+    succeeded(&program.interrupt(), lines[0]);
+}
+
 /// Two ends on a wire between processes: the first waits for the second.
 fn pair(lines: [&str; 2], ends: [(&str, Vec<&str>); 2]) {
     let folder = tempfile::tempdir().expect("a folder");
@@ -203,6 +230,11 @@ fn each_command_runs_as_it_stands() {
     let mut ran = 0;
     for (document, text) in documents() {
         for block in blocks(&text) {
+            if block.iter().any(|line| line.contains("pollux-dumpcap")) {
+                ran += block.len();
+                captured(&block);
+                continue;
+            }
             let ways: Vec<(&str, Way<'_>)> = block.iter().map(|line| (*line, way(line))).collect();
             let mut first = None;
             let clients =

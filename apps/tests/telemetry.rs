@@ -181,14 +181,17 @@ fn dpdks_exporter_serves_what_ports_count() {
 fn two_processes_of_one_prefix_are_both_asked() {
     let (base, directory) = runtime();
     let (first, second) = (l2fwd(base.path(), &[]), l2fwd(base.path(), &[]));
-    assert_eq!(sockets(&directory), ["dpdk_telemetry.v2", "dpdk_telemetry.v2:1"]);
+    assert_eq!(
+        sockets(&directory),
+        ["dpdk_telemetry.v2", "dpdk_telemetry.v2:1", "pollux_capture", "pollux_capture:1"]
+    );
     if needs_script() {
         for (instance, running) in [("0", &first), ("1", &second)] {
             assert_eq!(ask(base.path(), instance, &["/info"])[0]["pid"], running.pid());
         }
     }
     assert!(first.interrupt().status.success());
-    assert_eq!(sockets(&directory), ["dpdk_telemetry.v2:1"], "each removes its own");
+    assert_eq!(sockets(&directory), ["dpdk_telemetry.v2:1", "pollux_capture:1"], "each removes its own");
     assert!(second.interrupt().status.success());
     assert_eq!(sockets(&directory), [""; 0]);
 }
@@ -199,9 +202,9 @@ fn the_socket_of_a_killed_process_is_taken_over() {
     let killed = l2fwd(base.path(), &[]);
     killed.signal(KILL);
     assert!(!killed.finish(Duration::from_secs(10)).status.success());
-    assert_eq!(sockets(&directory), ["dpdk_telemetry.v2"], "a kill leaves it");
+    assert_eq!(sockets(&directory), ["dpdk_telemetry.v2", "pollux_capture"], "a kill leaves them");
     let next = l2fwd(base.path(), &[]);
-    assert_eq!(sockets(&directory), ["dpdk_telemetry.v2"]);
+    assert_eq!(sockets(&directory), ["dpdk_telemetry.v2", "pollux_capture"]);
     assert!(next.interrupt().status.success());
     assert_eq!(sockets(&directory), [""; 0]);
 }
